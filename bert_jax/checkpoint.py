@@ -1,0 +1,173 @@
+"""Checkpoints that prove themselves: Orbax writes them, we verify them."""
+
+import logging
+import os
+import shutil
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from bert_jax import errors, fingerprint
+
+
+class Checkpoints:
+  """The checkpoints of a run, newest and kept ones, under one directory.
+
+  Args:
+    directory: where they lie; each is a folder named after its step.
+    keep: how many of the newest stay.
+    keep_every: steps; a checkpoint at a multiple of it stays for ever. 0 is
+      none.
+  """
+
+  def __init__(self, directory: str, keep: int, keep_every: int):
+    logging.getLogger('absl').setLevel(logging.ERROR)
+    self._directory = os.path.abspath(directory)
+    self._manager = ocp.CheckpointManager(
+      self._directory,
+      options=ocp.CheckpointManagerOptions(
+        max_to_keep=keep,
+        keep_period=keep_every or None,
+        cleanup_tmp_directories=True,
+      ),
+    )
+    self.newest: int | None = None
+
+  def save(self, step: int, state: Any, facts: dict) -> str:
+    """Saves in the background; waits for the save before it.
+
+    Args:
+      step: of training, later than `newest`, the last one saved or restored.
+      state: a tree of arrays.
+      facts: of the run, JSON, stored beside the arrays.
+
+    Returns:
+      The fingerprint of the state.
+
+    Raises:
+      errors.UserError: if this or the previous save failed.
+    """
+    fingerprints = fingerprint.of_arrays(state)
+    combined = fingerprint.combine(fingerprints)
+    facts = {
+      **facts,
+      'step': step,
+      'fingerprint': combined,
+      'fingerprints': fingerprints,
+    }
+    try:
+      self._manager.wait_until_finished()
+      self._manager.save(
+        step,
+        args=ocp.args.Composite(
+          state=ocp.args.StandardSave(state), facts=ocp.args.JsonSave(facts)
+        ),
+        force=True,
+      )
+    except Exception as error:
+      raise self._save_failed(error) from error
+    self.newest = step
+    return combined
+
+  def wait(self):
+    """Returns when the last save is on disk."""
+    try:
+      self._manager.wait_until_finished()
+    except Exception as error:
+      raise self._save_failed(error) from error
+
+  def _save_failed(self, error) -> errors.UserError:
+    step = self._manager.latest_step()
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    for name in os.listdir(self._directory):
+      if 'orbax-checkpoint-tmp' in name:  # it would go on filling the disk
+        shutil.rmtree(os.path.join(self._directory, name), ignore_errors=True)
+    stands = 'none was saved before' if step is None else f'step {step} stands'
+    return errors.UserError(
+      f'cannot save a checkpoint in {self._directory}: {lines[-1]} ({stands}). '
+      'Free disk space, then resume with the same command.'
+    )
+
+  def restore(self, template: Any, start_over: bool = False):
+    """Restores the newest checkpoint that proves sound.
+
+    Args:
+      template: tree of jax.ShapeDtypeStruct with shardings.
+      start_over: moves the bad ones aside where none is sound, instead of
+        raising.
+
+    Returns:
+      (state, facts), or None where there are no checkpoints.
+
+    Raises:
+      errors.UserError: if there are checkpoints and none is sound.
+    """
+    steps = sorted(self._manager.all_steps(), reverse=True)
+    problems = []
+    for step in steps:
+      try:
+        state, facts = self._restore_step(step, template)
+      except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        problems.append((step, lines[0][:300]))
+        print(f'checkpoint {step} is bad: {lines[0][:300]}', flush=True)
+        continue
+      self._move_aside([step for step, _ in problems])
+      self.newest = step
+      return state, facts
+    if not problems:
+      return None
+    if not start_over:
+      raise errors.UserError(
+        f'none of the checkpoints in {self._directory} is sound: '
+        + '; '.join(f'step {step}: {text}' for step, text in problems)
+        + '. Restore them from a copy, or start from step 0 with '
+        '--config.checkpoint.start_over=True (they are moved aside).'
+      )
+    self._move_aside([step for step, _ in problems])
+    return None
+
+  def _restore_step(self, step, template):
+    found = self._manager.restore(
+      step,
+      args=ocp.args.Composite(
+        state=ocp.args.StandardRestore(template), facts=ocp.args.JsonRestore()
+      ),
+    )
+    state, facts = found['state'], found['facts']
+    actual = fingerprint.of_arrays(state)
+    wrong = sorted(
+      name
+      for name in {*actual, *facts['fingerprints']}
+      if actual.get(name) != facts['fingerprints'].get(name)
+    )
+    if wrong:
+      raise ValueError(
+        f'{len(wrong)} array(s) differ from their fingerprint, first {wrong[0]}'
+      )
+    return state, facts
+
+  def _move_aside(self, steps):
+    for step in steps:
+      source = os.path.join(self._directory, str(step))
+      target = os.path.join(self._directory + '_bad', str(step))
+      number = 1
+      while os.path.exists(target):
+        number += 1
+        target = os.path.join(self._directory + '_bad', f'{step}.{number}')
+      os.makedirs(os.path.dirname(target), exist_ok=True)
+      os.rename(source, target)
+      print(f'checkpoint {step} was moved to {target}', flush=True)
+    if steps:
+      self._manager.reload()
+
+  def close(self):
+    """Waits for the last save and lets go of Orbax's threads."""
+    self.wait()
+    self._manager.close()
+
+
+def state_bytes(tree) -> int:
+  """Returns the bytes of a tree of arrays or of jax.ShapeDtypeStruct."""
+  return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))

@@ -1,0 +1,278 @@
+"""Every field of an experiment, once, with its unit and its meaning."""
+
+import difflib
+import json
+
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax import model as model_lib
+
+# layers, hidden size, attention heads; the MLP is four times the hidden size.
+SIZES = {
+  'tiny': (2, 128, 2),
+  'mini': (4, 256, 4),
+  'small': (4, 512, 8),
+  'medium': (8, 512, 8),
+  'base': (12, 768, 12),
+  'large': (24, 1024, 16),
+  # Table 6 of the paper.
+  '3x768x12': (3, 768, 12),
+  '6x768x3': (6, 768, 3),
+  '6x768x12': (6, 768, 12),
+  '12x768x12': (12, 768, 12),
+  '12x1024x16': (12, 1024, 16),
+  '24x1024x16': (24, 1024, 16),
+}
+
+
+def pretraining(size: str) -> config_dict.ConfigDict:
+  """Returns the paper's recipe (appendix A.2) for a size of `SIZES`."""
+  if size not in SIZES:
+    raise errors.UserError(f'size={size!r} is not one of {", ".join(SIZES)}.')
+  layers, hidden, heads = SIZES[size]
+  c = config_dict.ConfigDict()
+  c.seed = 0  # of everything random: data, masks, initial weights, dropout
+  c.rng = 'threefry'  # dropout's generator: threefry (exact anywhere) or rbg
+
+  c.model = config_dict.ConfigDict()
+  c.model.num_layers = layers
+  c.model.hidden_size = hidden
+  c.model.num_heads = heads
+  c.model.mlp_size = 4 * hidden
+  c.model.max_positions = 512  # tokens
+  c.model.dropout = 0.1  # of embeddings and of each sublayer's output
+  c.model.attention_dropout = 0.1  # of attention probabilities
+  c.model.activation = 'gelu_tanh'  # gelu_tanh (Google), gelu (erf) or relu
+  c.model.norm = 'post'  # LayerNorm after each sublayer (BERT), or pre
+  c.model.norm_epsilon = 1e-12
+  c.model.initializer = 'truncated_normal'  # or normal
+  c.model.initializer_std = 0.02
+  c.model.dtype = 'float32'  # of activations: float32 or bfloat16
+
+  c.data = config_dict.ConfigDict()
+  c.data.input = 'python-docs'  # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs
+  c.data.layout = 'paragraphs'  # of plain text: paragraphs, sentences or files
+  c.data.language = 'en'  # for sentence splitting, ISO 639-1
+  c.data.max_documents = 0  # read no more than these; 0 is all
+  c.data.vocab = ''  # a vocab.txt to use; empty trains one on the input
+  c.data.vocab_size = 30522  # entries
+  c.data.lowercase = True  # uncased: lower case and no accents
+  c.data.passes = 5  # times that each document is cut into pairs
+  c.data.short_seq_prob = 0.1  # share of passes that use a shorter target
+  c.data.heldout = 0.01  # share of documents kept for evaluation, by hash
+  c.data.shards = 16  # logical shards: the unit of memory and parallel work
+  c.data.workers = 0  # processes that prepare data; 0 is one per core
+  c.data.dir = ''  # where prepared data lies; empty is WORKDIR/data
+
+  c.objective = config_dict.ConfigDict()
+  c.objective.kind = 'mlm'  # mlm, or ltr: left-to-right language model
+  c.objective.nsp = True  # next sentence prediction
+  c.objective.mask_rate = 0.15  # of each sequence's tokens
+  c.objective.mask_mix = (0.8, 0.1, 0.1)  # [MASK], random, same (table 8)
+
+  # One entry per phase; the schedule and the optimizer's state run through.
+  c.phases = config_dict.ConfigDict()
+  c.phases.seq_length = (128, 512)  # tokens
+  c.phases.steps = (900_000, 100_000)  # updates
+  c.phases.batch_size = (256, 256)  # sequences per update, over all devices
+  c.phases.accumulate = (1, 1)  # micro-batches that make one update
+  c.phases.max_predictions = (20, 76)  # per sequence, at most
+
+  c.optimizer = config_dict.ConfigDict()
+  c.optimizer.learning_rate = 1e-4  # at the end of the warm-up
+  c.optimizer.warmup_steps = 10_000  # from 0, linear; then linear down to 0
+  c.optimizer.b1 = 0.9
+  c.optimizer.b2 = 0.999
+  c.optimizer.epsilon = 1e-6
+  c.optimizer.weight_decay = 0.01  # not on LayerNorm and biases
+  c.optimizer.clip_norm = 1.0  # of the global gradient
+
+  c.eval = config_dict.ConfigDict()
+  c.eval.every = 10_000  # steps; 0 is only at the end
+  c.eval.sequences = 10_000  # held-out sequences, at most
+
+  c.log = config_dict.ConfigDict()
+  c.log.every = 100  # steps
+
+  c.checkpoint = config_dict.ConfigDict()
+  c.checkpoint.every = 5_000  # steps
+  c.checkpoint.keep = 3  # the newest
+  c.checkpoint.keep_every = 100_000  # steps; these stay for ever; 0 is none
+  c.checkpoint.start_over = False  # from step 0 although all are corrupt
+
+  return c.lock()
+
+
+def smoke(c: config_dict.ConfigDict):
+  """Shrinks a config until it runs in a minute, with every part still used."""
+  c.model.num_layers = 2
+  c.model.hidden_size = 64
+  c.model.num_heads = 2
+  c.model.mlp_size = 128
+  c.data.vocab_size = 1500
+  c.data.max_documents = 200
+  c.data.heldout = 0.1
+  c.data.passes = 1
+  c.data.shards = 2
+  n = len(c.phases.steps)
+  c.phases.steps = (12,) * n
+  c.phases.batch_size = (8,) * n
+  c.optimizer.warmup_steps = 4
+  c.eval.every = 10
+  c.eval.sequences = 32
+  c.log.every = 2
+  c.checkpoint.every = 6
+  c.checkpoint.keep_every = 0
+
+
+def apply_arguments(c: config_dict.ConfigDict, arguments: str):
+  """Changes a config by what follows the colon of `--config=FILE:ARGUMENTS`.
+
+  Args:
+    c: the config, changed in place.
+    arguments: `smoke` and `field=value`, separated by commas. A field is its
+      dotted path, or its last part where that is unique; one value for a
+      field of several phases serves them all.
+
+  Returns:
+    The config.
+
+  Raises:
+    errors.UserError: for an unknown field (names a near one) or a wrong type.
+  """
+  for item in filter(None, arguments.split(',')):
+    name, equals, value = item.partition('=')
+    if item == 'smoke':
+      smoke(c)
+    elif equals:
+      _set(c, name, value)
+    else:
+      raise errors.UserError(
+        f'config argument {item!r} is neither smoke nor field=value.'
+      )
+  return c
+
+
+def _set(c, name, value):
+  fields = flatten(c)
+  matches = [f for f in fields if f == name or f.split('.')[-1] == name]
+  if name in fields:
+    matches = [name]
+  if len(matches) != 1:
+    known = sorted({*fields, *(f.split('.')[-1] for f in fields)})
+    near = matches or difflib.get_close_matches(name, known, 3)
+    raise errors.UserError(
+      f'config argument {name!r} is {"ambiguous" if matches else "unknown"}; '
+      f'did you mean {" or ".join(near) or "one of: " + ", ".join(fields)}?'
+    )
+  path, old = matches[0], fields[matches[0]]
+  try:
+    if isinstance(old, tuple):
+      new = (_parse(value, type(old[0])),) * len(old)
+    else:
+      new = _parse(value, type(old))
+  except ValueError as error:
+    raise errors.UserError(f'config argument {name}={value}: {error}') from None
+  with c.ignore_type():
+    c.update_from_flattened_dict({path: new})
+
+
+def _parse(text, kind):
+  if kind is not bool:
+    return kind(text)
+  if text.lower() not in ('true', 'false'):
+    raise ValueError('is not true or false')
+  return text.lower() == 'true'
+
+
+def flatten(c: config_dict.ConfigDict) -> dict:
+  """Returns {'data.vocab_size': 30522, ...}, sorted by name."""
+  fields = {}
+  for key, value in c.items():
+    if isinstance(value, config_dict.ConfigDict):
+      fields.update({f'{key}.{k}': v for k, v in flatten(value).items()})
+    else:
+      fields[key] = value
+  return dict(sorted(fields.items()))
+
+
+def to_json(c: config_dict.ConfigDict) -> str:
+  """Returns the fields as JSON, one per line."""
+  return json.dumps(flatten(c), indent=2) + '\n'
+
+
+def to_text(c: config_dict.ConfigDict) -> str:
+  """Returns the fields for reading, one per line."""
+  return '\n'.join(f'  {k} = {v!r}' for k, v in flatten(c).items())
+
+
+def model_config(c: config_dict.ConfigDict) -> model_lib.BertConfig:
+  """Returns the model that a config describes."""
+  return model_lib.BertConfig(
+    vocab_size=c.data.vocab_size,
+    causal=c.objective.kind == 'ltr',
+    **c.model.to_dict(),
+  )
+
+
+def check(c: config_dict.ConfigDict):
+  """Raises errors.UserError for values that cannot work together."""
+  m, phases, o = c.model, c.phases, c.objective
+  allowed = {
+    'rng': (c.rng, ('threefry', 'rbg')),
+    'model.activation': (m.activation, tuple(model_lib.ACTIVATIONS)),
+    'model.norm': (m.norm, model_lib.NORMS),
+    'model.initializer': (m.initializer, tuple(model_lib.INITIALIZERS)),
+    'model.dtype': (m.dtype, ('float32', 'bfloat16')),
+    'objective.kind': (o.kind, ('mlm', 'ltr')),
+    'data.layout': (c.data.layout, ('paragraphs', 'sentences', 'files')),
+  }
+  for name, (value, values) in allowed.items():
+    if value not in values:
+      _fail(f'{name}={value!r} is not one of {", ".join(values)}')
+  counts = {name: len(values) for name, values in phases.items()}
+  if len(set(counts.values())) != 1 or not counts['steps']:
+    _fail(f'phases need one entry per phase in every field, got {counts}')
+  for name, values in phases.items():
+    if min(values) < 1:
+      _fail(f'phases.{name}={values} must be positive')
+  if max(phases.seq_length) > m.max_positions:
+    _fail(
+      f'phases.seq_length={phases.seq_length} is longer than '
+      f'model.max_positions={m.max_positions}'
+    )
+  if min(phases.seq_length) < 8:
+    _fail(f'phases.seq_length={phases.seq_length} must be at least 8')
+  for batch, parts in zip(phases.batch_size, phases.accumulate, strict=True):
+    if batch % parts:
+      _fail(
+        f'phases.batch_size={batch} is not divisible by '
+        f'phases.accumulate={parts}'
+      )
+  if m.hidden_size % m.num_heads:
+    _fail(
+      f'model.hidden_size={m.hidden_size} is not divisible by '
+      f'model.num_heads={m.num_heads}'
+    )
+  if o.kind == 'ltr' and o.nsp:
+    _fail(
+      'objective.kind=ltr needs objective.nsp=False: under the causal mask '
+      '[CLS] sees no text'
+    )
+  if len(o.mask_mix) != 3 or abs(sum(o.mask_mix) - 1) > 1e-6:
+    _fail(f'objective.mask_mix={o.mask_mix} must be three shares that sum to 1')
+  if min(o.mask_mix) < 0 or not 0 < o.mask_rate < 1:
+    _fail('objective.mask_rate and mask_mix must be shares between 0 and 1')
+  for name in ('model.dropout', 'model.attention_dropout', 'data.heldout'):
+    if not 0 <= flatten(c)[name] < 1:
+      _fail(f'{name}={flatten(c)[name]} must be at least 0 and below 1')
+  if c.optimizer.warmup_steps >= sum(phases.steps):
+    _fail(
+      f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
+      f'{sum(phases.steps)} steps for the decay'
+    )
+
+
+def _fail(message):
+  raise errors.UserError(f'{message}; change the config or --config.FIELD=.')

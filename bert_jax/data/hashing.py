@@ -1,0 +1,61 @@
+"""Stateless random numbers: a hash of what they are for, vectorised.
+
+A generator object per record would cost more than the work it feeds, and its
+state would have to be saved. A hash of (seed, epoch, record, ...) needs
+neither, and gives the same values on any host, in any order.
+"""
+
+import numpy as np
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(*parts) -> np.ndarray:
+  """Returns uint64 hashes of integers, broadcast against each other.
+
+  Each part is added and finished with splitmix64 (Steele et al., 2014, "Fast
+  splittable pseudorandom number generators"), which passes the usual
+  statistical batteries.
+  """
+  h = np.zeros((1,), np.uint64)
+  for part in parts:
+    part = np.asarray(part).astype(np.uint64)
+    h = (h ^ part) + _GOLDEN  # uint64 arrays wrap silently, as intended
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    h = h ^ (h >> np.uint64(31))
+  return h
+
+
+def uniform(h: np.ndarray) -> np.ndarray:
+  """Returns float64 in [0, 1) from hashes."""
+  return (h >> np.uint64(11)) * (1.0 / (1 << 53))
+
+
+def permute(index: np.ndarray, key: np.ndarray, size: int) -> np.ndarray:
+  """Maps each index through the permutation of range(size) that its key names.
+
+  A four-round Feistel network permutes the next power of four; what lands
+  outside is sent through again (cycle walking), on average less than 4 times.
+
+  Args:
+    index: [...] integers in [0, size).
+    key: [...] uint64, broadcast against index; one permutation per key.
+    size: of the permuted range, at least 1.
+
+  Returns:
+    [...] int64 in [0, size).
+  """
+  bits = max(1, (int(size - 1).bit_length() + 1) // 2)
+  half, low = np.uint64(bits), np.uint64((1 << bits) - 1)
+  x, key = np.broadcast_arrays(np.asarray(index).astype(np.uint64), key)
+  x = x.copy()
+  outside = np.ones(x.shape, bool)
+  while outside.any():
+    y, k = x[outside], key[outside]
+    left, right = y >> half, y & low
+    for r in range(4):
+      left, right = right, left ^ (mix(k, r, right) & low)
+    x[outside] = (left << half) | right
+    outside = x >= size
+  return x.astype(np.int64)

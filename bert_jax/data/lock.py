@@ -1,0 +1,26 @@
+"""One writer at a time."""
+
+import contextlib
+import fcntl
+import os
+
+from bert_jax import errors
+
+
+@contextlib.contextmanager
+def exclusive(path: str):
+  """Holds a lock file; the kernel lets go of it when the process ends.
+
+  Raises:
+    errors.UserError: if another process holds it.
+  """
+  os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
+  with open(path, 'a') as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise errors.UserError(
+        f'{path} is locked: another process is writing there; wait for it, '
+        'or use another directory.'
+      ) from None
+    yield

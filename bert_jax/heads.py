@@ -1,0 +1,67 @@
+"""The heads that turn the encoder's vectors into logits."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from bert_jax import model
+
+
+class MlmHead(nn.Module):
+  """Predicts tokens at chosen positions with the tied word embeddings."""
+
+  config: model.BertConfig
+
+  @nn.compact
+  def __call__(self, x, embedding):
+    """Returns float32 logits [B, P, V] of vectors x [B, P, D]."""
+    c = self.config
+    x = nn.Dense(
+      c.hidden_size,
+      dtype=c.dtype,
+      kernel_init=c.kernel_init,
+      name='transform',
+    )(x)
+    x = model.layer_norm(c, 'norm')(model.ACTIVATIONS[c.activation](x))
+    bias = self.param('bias', nn.initializers.zeros, (c.vocab_size,))
+    logits = jnp.einsum('bpd,vd->bpv', x, embedding.astype(x.dtype))
+    return logits.astype(jnp.float32) + bias[None, None]
+
+
+class PretrainingModel(nn.Module):
+  """BERT with its pre-training heads (section 3.1)."""
+
+  config: model.BertConfig
+  with_nsp: bool = True
+
+  def setup(self):
+    c = self.config
+    self.embeddings = model.Embeddings(c)
+    self.encoder = model.Encoder(c)
+    self.mlm = MlmHead(c)
+    if self.with_nsp:
+      dense = {'dtype': c.dtype, 'kernel_init': c.kernel_init}
+      self.pooler = nn.Dense(c.hidden_size, **dense)
+      self.nsp = nn.Dense(2, **dense)
+
+  def __call__(self, batch, deterministic: bool = True):
+    """Computes the logits.
+
+    Args:
+      batch: `input_ids`, `input_mask`, `segment_ids` [B, S] and
+        `masked_lm_positions` [B, P], integers; input_mask is 1 on tokens.
+      deterministic: True turns dropout off; otherwise the `dropout` stream of
+        random numbers is needed.
+
+    Returns:
+      MLM logits [B, P, V] and NSP logits [B, 2] (None without NSP), float32;
+      NSP class 1 means a random second text.
+    """
+    x = self.embeddings(batch['input_ids'], batch['segment_ids'], deterministic)
+    x = self.encoder(x, batch['input_mask'], deterministic)  # [B, S, D]
+    positions = batch['masked_lm_positions'][..., None]  # [B, P, 1]
+    chosen = jnp.take_along_axis(x, positions, axis=1)  # [B, P, D]
+    mlm = self.mlm(chosen, self.embeddings.word.embedding)
+    if not self.with_nsp:
+      return mlm, None
+    pooled = nn.tanh(self.pooler(x[:, 0]))  # [B, D]
+    return mlm, self.nsp(pooled).astype(jnp.float32)

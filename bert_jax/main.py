@@ -1,0 +1,51 @@
+"""Trains a model: text in, checkpoints, curves and an exported model out.
+
+  python -m bert_jax.main --config=configs/tiny.py --workdir=/tmp/bert_tiny
+
+Give fields of the config after a colon or as flags of their own:
+
+  --config=configs/base.py:smoke,batch_size=64 --config.data.input='text/*.txt'
+
+Run the same command again to resume. SIGINT (Ctrl-C) and SIGTERM save a
+checkpoint first.
+"""
+
+import os
+
+from absl import flags
+from ml_collections import config_flags
+
+from bert_jax import errors, signals
+
+
+def main(argv):
+  """Runs the command."""
+  del argv
+  config, workdir = flags.FLAGS.config, os.path.abspath(flags.FLAGS.workdir)
+  # Imported here, so that --help and the processes that prepare data, which
+  # import this module, do not wait for jax.
+  from bert_jax import config as config_lib
+  from bert_jax import train
+  from bert_jax import workdir as workdir_lib
+  from bert_jax.tasks import pretrain, report
+
+  config_lib.check(config)
+  print(config_lib.to_text(config))
+  with workdir_lib.claimed(workdir, config):
+    with signals.raised():
+      data = pretrain.prepare_data(config, workdir)
+    train.use_compilation_cache()
+    task = pretrain.make(config, data)
+    params = train.fit(config, task, workdir)
+    report.finish(config, data, workdir, params)
+
+
+if __name__ == '__main__':
+  config_flags.DEFINE_config_file(
+    'config', None, 'The experiment, e.g. configs/tiny.py or tiny.py:smoke.'
+  )
+  flags.DEFINE_string(
+    'workdir', None, 'Directory of the run: data, checkpoints, log, export.'
+  )
+  flags.mark_flags_as_required(['config', 'workdir'])
+  errors.run(main)

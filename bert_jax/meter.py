@@ -1,0 +1,136 @@
+"""Turns the metrics of single steps into rows of the log.
+
+The device is never waited for: the metrics of a step are read after the next
+one was dispatched.
+"""
+
+import contextlib
+import time
+
+import jax
+import tqdm
+
+from bert_jax import chips, errors, evaluate
+
+_MAX_SKIPPED_IN_A_ROW = 20
+
+
+class Meter:
+  """Collects metrics and writes a row every `every` steps.
+
+  Args:
+    log: a `log.Log`.
+    bar: a `progress.Progress` over all steps.
+    every: steps between rows.
+    steps: of the whole run.
+  """
+
+  def __init__(self, log, bar, every: int, steps: int):
+    self._log, self._bar = log, bar
+    self._every, self._steps = every, steps
+    self._pending = None
+    self._skipped_in_a_row = 0
+    self._begin()
+
+  def _begin(self):
+    self._totals: dict[str, list[float]] = {}
+    self._sequences = self._tokens = self._count = self._skipped = 0
+    self._flops = self._waited = self._paused = 0.0
+    self._start = time.monotonic()
+
+  def add(self, step: int, metrics: dict, costs: dict):
+    """Takes the metrics of `step` (on the device), absorbs the step before.
+
+    Args:
+      step: number of updates done.
+      metrics: of `train.train_step`.
+      costs: `sequences`, `tokens` (real ones), `flops` of the step, and
+        `waited`, the seconds that its batch kept the loop waiting.
+    """
+    self.flush()
+    self._pending = step, metrics, costs
+
+  def flush(self):
+    """Absorbs what is pending; writes a row if one is due."""
+    if self._pending is None:
+      return
+    step, metrics, costs = self._pending
+    self._pending = None
+    metrics = jax.device_get(metrics)
+    self._bar.update(1)
+    self._count += 1
+    self._sequences += costs['sequences']
+    self._tokens += costs['tokens']
+    self._flops += costs['flops']
+    self._waited += costs['waited']
+    if metrics['finite']:
+      self._skipped_in_a_row = 0
+      evaluate.add(self._totals, metrics['sums'])
+    else:
+      self._skip(step, metrics)
+    if step % self._every == 0 or step == self._steps:
+      self._write(step, metrics)
+
+  def _skip(self, step, metrics):
+    self._skipped += 1
+    self._skipped_in_a_row += 1
+    grad_norm = float(metrics['grad_norm'])
+    # As text: JSON has no NaN.
+    self._log.write('skipped', step, {'grad_norm': str(grad_norm)})
+    self._bar.write(
+      f'step {step}: gradient norm {grad_norm}, update skipped '
+      f'({self._skipped_in_a_row} in a row)'
+    )
+    if self._skipped_in_a_row >= _MAX_SKIPPED_IN_A_ROW:
+      raise errors.UserError(
+        f'{self._skipped_in_a_row} updates in a row had a non-finite loss or '
+        f'gradient, the last at step {step}; the newest checkpoint is from '
+        'before them. Lower optimizer.learning_rate, or look at the data.'
+      )
+
+  @contextlib.contextmanager
+  def paused(self):
+    """Takes what happens inside (evaluation, saving) out of the speed."""
+    self.flush()
+    start = time.monotonic()
+    yield
+    self._paused += time.monotonic() - start
+
+  def _write(self, step, metrics):
+    seconds = max(time.monotonic() - self._start - self._paused, 1e-9)
+    flops = self._flops / seconds
+    row = {
+      **evaluate.means(self._totals),
+      'learning_rate': float(metrics['learning_rate']),
+      'grad_norm': float(metrics['grad_norm']),
+      'skipped': self._skipped,
+      'sequences_per_second': self._sequences / seconds,
+      'tokens_per_second': self._tokens / seconds,
+      'model_tflops': flops / 1e12,
+      'data_wait': self._waited / seconds,
+    }
+    if not self._totals:  # every step was skipped
+      row = {k: v for k, v in row.items() if k not in ('loss', 'grad_norm')}
+    peak = chips.PEAK_FLOPS.get(jax.devices()[0].device_kind)
+    if peak:
+      row['mfu'] = flops / (peak * jax.device_count())
+    self._log.write('train', step, row)
+    left = (self._steps - step) * seconds / max(self._count, 1)
+    clock = tqdm.tqdm.format_interval(left)
+    self._bar.write(
+      f'step {step:,}/{self._steps:,} | {describe(row)} | '
+      f'lr {row["learning_rate"]:.1e} | '
+      f'{row["sequences_per_second"]:,.0f} seq/s | {clock} left'
+    )
+    self._begin()
+
+
+def describe(means: dict[str, float]) -> str:
+  """Returns 'mlm 5.12 acc 21.3% | nsp 0.61 acc 66.0%' for what is there."""
+  parts = []
+  for name, value in means.items():
+    objective, _, kind = name.rpartition('_')
+    if kind == 'loss' and objective:
+      accuracy = means[f'{objective}_accuracy']
+      parts.append(f'{objective} {value:.3f} acc {accuracy:.1%}')
+  return ' | '.join(parts)

@@ -1,0 +1,86 @@
+"""Progress of long work: a bar on a terminal, a plain line now and then else."""
+
+import sys
+import time
+
+import tqdm
+
+_SECONDS_BETWEEN_LINES = 10
+
+
+class Progress:
+  """Shows how far work is, how fast it goes and how long it will still take.
+
+  Args:
+    total: units in all, or None where nobody knows.
+    unit: what is counted ('B' and 'tok' are shown with k, M, G).
+    label: what is being done.
+    initial: units that were done before.
+    lines: whether to print plain lines where there is no terminal.
+  """
+
+  def __init__(
+    self,
+    total: float | None,
+    unit: str,
+    label: str,
+    initial: float = 0,
+    lines: bool = True,
+  ):
+    self._lines, self._scaled = lines, unit in ('B', 'tok')
+    self._label = label
+    self._bar = tqdm.tqdm(
+      total=total,
+      initial=initial,
+      unit=unit,
+      unit_scale=self._scaled,
+      desc=label,
+      dynamic_ncols=True,
+      file=sys.stdout,
+      disable=not sys.stdout.isatty(),
+    )
+    # tqdm stops counting when it is disabled, so count here.
+    self._done, self._first, self._total = initial, initial, total
+    self._unit = unit
+    self._start = self._last = time.monotonic()
+
+  def update(self, n: float, text: str = ''):
+    """Counts `n` more units; `text` is shown beside them."""
+    self._done += n
+    if text:
+      self._bar.set_postfix_str(text, refresh=False)
+    self._bar.update(n)
+    now = time.monotonic()
+    quiet = now - self._last < _SECONDS_BETWEEN_LINES
+    if self._bar.disable and self._lines and not quiet:
+      self._last = now
+      print(f'{self._label}: {self.describe()} {text}'.rstrip(), flush=True)
+
+  def describe(self) -> str:
+    """Returns 'done/total unit, rate, time left'."""
+    seconds = max(time.monotonic() - self._start, 1e-9)
+    rate = (self._done - self._first) / seconds
+    size = tqdm.tqdm.format_sizeof if self._scaled else _plain
+    if self._total is None:
+      return f'{size(self._done)} {self._unit}, {size(rate)} {self._unit}/s'
+    left = (self._total - self._done) / rate if rate else float('inf')
+    clock = tqdm.tqdm.format_interval(left) if left < 1e8 else '?'
+    return (
+      f'{size(self._done)}/{size(self._total)} {self._unit}, '
+      f'{size(rate)} {self._unit}/s, {clock} left'
+    )
+
+  def write(self, line: str):
+    """Prints a line above the bar."""
+    tqdm.tqdm.write(line, file=sys.stdout)
+    sys.stdout.flush()
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *exc):
+    self._bar.close()
+
+
+def _plain(x: float) -> str:
+  return f'{x:,.0f}' if x >= 100 or x == int(x) else f'{x:.3g}'

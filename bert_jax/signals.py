@@ -1,0 +1,53 @@
+"""SIGINT and SIGTERM: stop now while preparing, after this step in training."""
+
+import contextlib
+import signal
+
+from bert_jax import errors
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+RESUME = 'resume with the same command.'
+
+
+class Stop:
+  """Holds the first signal that arrived, or None."""
+
+  signum: int | None = None
+
+
+@contextlib.contextmanager
+def _handled_by(handler):
+  previous = {s: signal.signal(s, handler) for s in _SIGNALS}
+  try:
+    yield
+  finally:
+    for s, old in previous.items():
+      signal.signal(s, old)
+
+
+@contextlib.contextmanager
+def raised():
+  """Raises `errors.Interrupted` where a signal finds the program."""
+
+  def handler(signum, frame):
+    del frame
+    raise errors.Interrupted(signum, RESUME)
+
+  with _handled_by(handler):
+    yield
+
+
+@contextlib.contextmanager
+def deferred():
+  """Yields a `Stop` that records a signal; the caller looks when it suits."""
+  stop = Stop()
+
+  def handler(signum, frame):
+    del frame
+    if stop.signum is None:
+      stop.signum = signum
+      name = signal.Signals(signum).name
+      print(f'\n{name}: saving a checkpoint, then stopping.', flush=True)
+
+  with _handled_by(handler):
+    yield stop

@@ -1,0 +1,84 @@
+"""What the training loop has to know of a task."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Batch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+  """A stretch of training with one shape of batch.
+
+  Attributes:
+    number: 0 is the first.
+    first: step at which it begins; `steps` of them follow.
+    seq_length: S, tokens.
+    batch_size: sequences per update, over all devices.
+    accumulate: micro-batches per update.
+    max_predictions: P, per sequence.
+  """
+
+  number: int
+  first: int
+  steps: int
+  seq_length: int
+  batch_size: int
+  accumulate: int
+  max_predictions: int
+
+
+def phases(config) -> list[Phase]:
+  """Returns the phases of a config in order."""
+  found, first = [], 0
+  for number, steps in enumerate(config.phases.steps):
+    found.append(
+      Phase(
+        number=number,
+        first=first,
+        steps=steps,
+        **{
+          name: config.phases[name][number]
+          for name in (
+            'seq_length',
+            'batch_size',
+            'accumulate',
+            'max_predictions',
+          )
+        },
+      )
+    )
+    first += steps
+  return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """Functions that say what is learnt, from what.
+
+  Attributes:
+    init: (key) -> parameters.
+    counts: (batch) -> {objective: number of predictions}; what the sums of
+      the same objective are divided by, once, over the whole global batch.
+    sums: (parameters, batch, key) -> {objective: (loss, hits)}; key None turns
+      dropout off.
+    train_batch: (phase, step) -> the global batch of a step.
+    eval_batch: (phase, i) -> held-out batch i; absent rows have no weight.
+    eval_batches: (phase) -> how many there are.
+    flops: (phase) -> matrix-product FLOPs of an update.
+    expected_loss: of untrained parameters, nats.
+    facts: what the log should show beside the curves.
+  """
+
+  init: Callable[[Any], Any]
+  counts: Callable[[Batch], dict]
+  sums: Callable[[Any, Batch, Any], dict]
+  train_batch: Callable[[Phase, int], Batch]
+  eval_batch: Callable[[Phase, int], Batch]
+  eval_batches: Callable[[Phase], int]
+  flops: Callable[[Phase], float]
+  expected_loss: float
+  facts: dict[str, float]

@@ -1,0 +1,396 @@
+"""The training loop, for every task: `fit(config, task, workdir)`."""
+
+import dataclasses
+import functools
+import os
+import shutil
+import time
+from typing import Any
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from bert_jax import (
+  checkpoint,
+  errors,
+  evaluate,
+  log,
+  meter,
+  optim,
+  progress,
+  sharding,
+  signals,
+)
+from bert_jax import task as task_lib
+from bert_jax.data import loader
+
+_RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
+_INITIAL_LOSS_TOLERANCE = 0.5  # nats
+
+
+@flax.struct.dataclass
+class TrainState:
+  """What training changes.
+
+  Attributes:
+    step: int32, number of updates, skipped ones included.
+    params: of the model, float32.
+    opt_state: of `optim.make`.
+  """
+
+  step: jax.Array
+  params: Any
+  opt_state: Any
+
+
+def init_state(key, *, task: task_lib.Task, tx) -> TrainState:
+  """Returns the state before the first update."""
+  params = task.init(key)
+  return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params))
+
+
+def train_step(
+  state: TrainState, batch, key, *, task: task_lib.Task, tx, schedule, parts
+):
+  """Makes one update.
+
+  Each objective's loss is the sum over the global batch divided by its count
+  over the global batch, whatever the devices and micro-batches. An update
+  with a non-finite loss or gradient changes nothing but the step.
+
+  Args:
+    state: donated.
+    batch: the global batch, leaves [B, ...].
+    key: of the run; the step's randomness is folded in here.
+    task: what to learn.
+    tx: of `optim.make`.
+    schedule: of `optim.schedule`.
+    parts: micro-batches; row r belongs to number r % parts, so that each
+      device finds rows of its own in every one.
+
+  Returns:
+    (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
+    `grad_norm`, `learning_rate`, `finite`.
+  """
+  key = jax.random.fold_in(key, state.step)
+  counts = task.counts(batch)
+
+  def loss_fn(params, rows, key):
+    sums = task.sums(params, rows, key)
+    loss = sum(s[0] / jnp.maximum(counts[k], 1) for k, s in sums.items())
+    return loss, sums
+
+  def micro(total, part):
+    i, rows = part
+    (_, sums), grads = jax.value_and_grad(loss_fn, has_aux=True)(
+      state.params, rows, jax.random.fold_in(key, i)
+    )
+    return jax.tree.map(jnp.add, total, (sums, grads)), None
+
+  if parts == 1:
+    (_, sums), grads = jax.value_and_grad(loss_fn, has_aux=True)(
+      state.params, batch, jax.random.fold_in(key, 0)
+    )
+  else:
+    rows = jax.tree.map(
+      lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch
+    )
+    one = jax.tree.map(lambda x: x[0], rows)
+    sums = jax.eval_shape(loss_fn, state.params, one, key)[1]
+    zeros = jax.tree.map(
+      lambda x: jnp.zeros(x.shape, x.dtype), (sums, state.params)
+    )
+    (sums, grads), _ = jax.lax.scan(micro, zeros, (jnp.arange(parts), rows))
+
+  grad_norm = optax.tree.norm(grads)
+  loss = sum(s[0] for s in sums.values())
+  finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+  learning_rate = schedule(state.step)
+  updates, opt_state = tx.update(grads, state.opt_state, state.params)
+  params = jax.tree.map(
+    lambda p, u: p - learning_rate * u, state.params, updates
+  )
+  params, opt_state = jax.tree.map(
+    lambda new, old: jnp.where(finite, new, old),
+    (params, opt_state),
+    (state.params, state.opt_state),
+  )
+  metrics = {
+    'sums': _named(sums, counts),
+    'grad_norm': grad_norm,
+    'learning_rate': learning_rate,
+    'finite': finite,
+  }
+  return TrainState(state.step + 1, params, opt_state), metrics
+
+
+def eval_step(params, batch, *, task: task_lib.Task):
+  """Returns {name: (sum, count)} of a batch, without dropout."""
+  return _named(task.sums(params, batch, None), task.counts(batch))
+
+
+def _named(sums, counts):
+  named = {}
+  for name, (loss, hits) in sums.items():
+    named[f'{name}_loss'] = loss, counts[name]
+    named[f'{name}_accuracy'] = hits, counts[name]
+  return named
+
+
+@dataclasses.dataclass
+class _Run:
+  """What the parts of the loop share."""
+
+  config: Any
+  task: task_lib.Task
+  mesh: jax.sharding.Mesh
+  steps: int
+  key: jax.Array
+  stop: signals.Stop
+  checkpoints: checkpoint.Checkpoints
+  log: log.Log
+  meter: meter.Meter
+  bar: progress.Progress
+
+
+def use_compilation_cache():
+  """Keeps compiled programs from one run to the next."""
+  directory = os.path.expanduser('~/.cache/bert_jax/xla')
+  jax.config.update('jax_compilation_cache_dir', directory)
+
+
+def fit(config, task: task_lib.Task, workdir: str) -> Any:
+  """Trains, or continues where the newest sound checkpoint stands.
+
+  Args:
+    config: the experiment.
+    task: what to learn.
+    workdir: gets `checkpoints/`, `metrics.jsonl` and `tensorboard/`.
+
+  Returns:
+    The trained parameters.
+
+  Raises:
+    errors.UserError: where the run cannot work.
+    errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
+  """
+  with signals.deferred() as stop:
+    mesh = sharding.make_mesh()
+    phases = task_lib.phases(config)
+    for phase in phases:
+      sharding.check_batch(mesh, phase.batch_size, phase.accumulate)
+    tx = optim.make(config.optimizer)
+    schedule = optim.schedule(config.optimizer, sum(config.phases.steps))
+    checkpoints = checkpoint.Checkpoints(
+      os.path.join(workdir, 'checkpoints'),
+      config.checkpoint.keep,
+      config.checkpoint.keep_every,
+    )
+    state = _start(config, task, tx, mesh, checkpoints, workdir)
+    step = int(state.step)
+    total = sum(config.phases.steps)
+    rows = log.Log(workdir, step)
+    with progress.Progress(total, 'steps', 'training', step, False) as bar:
+      run = _Run(
+        config=config,
+        task=task,
+        mesh=mesh,
+        steps=total,
+        key=jax.random.key(config.seed, impl=_RNG[config.rng]),
+        stop=stop,
+        checkpoints=checkpoints,
+        log=rows,
+        meter=meter.Meter(rows, bar, config.log.every, total),
+        bar=bar,
+      )
+      rows.write('run', step, task.facts)
+      for phase in phases:
+        if step < phase.first + phase.steps or phase is phases[-1]:
+          step_fn = functools.partial(
+            train_step,
+            task=task,
+            tx=tx,
+            schedule=schedule,
+            parts=phase.accumulate,
+          )
+          state = _run_phase(run, phase, state, step_fn)
+    checkpoints.close()
+    rows.close()
+    return state.params
+
+
+def _start(config, task, tx, mesh, checkpoints, workdir) -> TrainState:
+  """Restores the newest sound checkpoint, or initialises."""
+  init = functools.partial(init_state, task=task, tx=tx)
+  key = jax.random.key(config.seed)
+  shapes = jax.eval_shape(init, key)
+  everywhere = sharding.replicated(mesh)
+  template = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
+    shapes,
+  )
+  size = sum(x.size for x in jax.tree.leaves(shapes.params))
+  devices = f'{jax.device_count()} x {jax.devices()[0].device_kind}'
+  print(f'model: {size:,} parameters on {devices}', flush=True)
+  restored = checkpoints.restore(template, config.checkpoint.start_over)
+  if restored is None:
+    _check_disk(workdir, checkpoint.state_bytes(shapes), config.checkpoint)
+    return jax.jit(init, out_shardings=everywhere)(key)
+  state, facts = restored
+  for name, value in task.facts.items():
+    if facts['task'].get(name) != value:
+      raise errors.UserError(
+        f'the checkpoint was trained on other data ({name} was '
+        f'{facts["task"].get(name)}, is {value}); use another --workdir.'
+      )
+  print(
+    f'resumed at step {int(state.step):,}, fingerprint={facts["fingerprint"]}',
+    flush=True,
+  )
+  return state
+
+
+def _check_disk(workdir, size, config):
+  free = shutil.disk_usage(workdir).free
+  need = size * (config.keep + 1)  # an old one goes when the new one is whole
+  if free < need:
+    raise errors.UserError(
+      f'{workdir} has {free / 1e9:.2f} GB free, but {config.keep + 1} '
+      f'checkpoints need {need / 1e9:.2f} GB; free space or lower '
+      'checkpoint.keep.'
+    )
+
+
+def _run_phase(run: _Run, phase, state, step_fn) -> TrainState:
+  """Trains to the end of a phase, evaluating, logging and saving."""
+  first, end = int(state.step), phase.first + phase.steps
+  batches = loader.prefetch(
+    lambda step: run.task.train_batch(phase, step), first, end
+  )
+  example = run.task.train_batch(phase, min(first, end - 1))
+  arrays = sharding.put_batch(run.mesh, example)
+  with run.meter.paused():
+    evaluation = _compile(
+      run,
+      f'evaluation at length {phase.seq_length}',
+      jax.jit(functools.partial(eval_step, task=run.task)),
+      state.params,
+      arrays,
+    )
+    if first == 0:
+      _check_start(run, example, evaluation(state.params, arrays))
+    if first < end:
+      update = _compile(
+        run,
+        f'training step at length {phase.seq_length}',
+        jax.jit(step_fn, donate_argnums=0),
+        state,
+        arrays,
+        run.key,
+      )
+  flops = run.task.flops(phase)
+  every = run.config.eval.every
+  try:
+    for step in range(first, end):
+      if run.stop.signum is not None:
+        _stop(run, step, state)
+      if every and step % every == 0 and step:
+        _evaluate(run, phase, step, state, evaluation)
+      start = time.monotonic()
+      batch = next(batches)
+      costs = {
+        'waited': time.monotonic() - start,
+        'sequences': phase.batch_size,
+        'tokens': int(batch['input_mask'].sum()),
+        'flops': flops,
+      }
+      with jax.transfer_guard('disallow'):
+        arrays = sharding.put_batch(run.mesh, batch)
+        state, metrics = update(state, arrays, run.key)
+        run.meter.add(step + 1, metrics, costs)
+      if (step + 1) % run.config.checkpoint.every == 0:
+        _save(run, step + 1, state)
+    if end == run.steps:
+      _evaluate(run, phase, end, state, evaluation)
+      _save(run, end, state)
+    if run.stop.signum is not None:
+      _stop(run, end, state)
+  finally:
+    batches.close()
+  return state
+
+
+def _compile(run, what, jitted, *args):
+  run.bar.write(f'compiling the {what} ...')
+  start = time.monotonic()
+  compiled = jitted.lower(*args).compile()
+  run.bar.write(f'compiled the {what} in {time.monotonic() - start:.1f} s')
+  return compiled
+
+
+def _check_start(run, batch, sums):
+  """Looks at the first batch and the untrained loss (the sanity gates)."""
+  tokens = batch['input_mask'].sum()
+  masked = batch['masked_lm_weights'].sum()
+  run.bar.write(
+    f'first batch: {1 - tokens / batch["input_mask"].size:.1%} padding, '
+    f'{masked / tokens:.1%} of tokens to predict, '
+    f'{np.mean(batch["next_sentence_labels"]):.1%} random second texts, '
+    f'largest id {batch["input_ids"].max():,}'
+  )
+  for name, value in run.task.facts.items():
+    run.bar.write(
+      f'{name.replace("_", " ")} of the corpus: {value:.3f} nats; an MLM loss '
+      'that stays near it has learnt word frequencies and nothing else'
+    )
+  totals: dict[str, list[float]] = {}
+  evaluate.add(totals, jax.device_get(sums))
+  loss, expected = evaluate.means(totals)['loss'], run.task.expected_loss
+  run.bar.write(f'initial loss {loss:.3f}, expected {expected:.3f}')
+  if not abs(loss - expected) <= _INITIAL_LOSS_TOLERANCE:
+    raise errors.UserError(
+      f'the initial loss is {loss:.3f}, but guessing costs {expected:.3f} '
+      f'(+-{_INITIAL_LOSS_TOLERANCE}); look at model.initializer_std.'
+    )
+
+
+def _evaluate(run, phase, step, state, evaluation):
+  """Evaluates on the held-out data and logs; a signal ends it early."""
+  start = time.monotonic()
+
+  def batches():
+    for i in range(run.task.eval_batches(phase)):
+      if run.stop.signum is not None:
+        yield None
+      else:
+        batch = run.task.eval_batch(phase, i)
+        yield sharding.put_batch(run.mesh, batch)
+
+  with run.meter.paused():
+    means = evaluate.evaluate(evaluation, state.params, batches())
+    if means is None:
+      _stop(run, step, state)
+    seconds = time.monotonic() - start
+    run.log.write('eval', step, {**means, 'seconds': seconds})
+    run.bar.write(
+      f'held-out at step {step:,}: {meter.describe(means)} ({seconds:.1f} s)'
+    )
+
+
+def _save(run, step, state):
+  if run.checkpoints.newest == step:
+    return
+  with run.meter.paused():
+    mark = run.checkpoints.save(step, state, {'task': run.task.facts})
+    run.log.write('checkpoint', step, {'fingerprint': mark})
+    run.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
+
+
+def _stop(run, step, state):
+  _save(run, step, state)
+  run.checkpoints.close()
+  run.log.close()
+  raise errors.Interrupted(run.stop.signum, signals.RESUME)

@@ -1,0 +1,14 @@
+"""BERT-Small (L=4, H=512, A=8; 29M parameters) with the paper's recipe.
+
+python -m bert_jax.main --config=configs/small.py --workdir=DIR \\
+  --config.data.input='text/*.txt'
+
+One of the small models of arXiv 1908.08962, for one accelerator.
+"""
+
+from bert_jax import config
+
+
+def get_config(arguments: str = ''):
+  c = config.pretraining('small')
+  return config.apply_arguments(c, arguments)

@@ -1,0 +1,27 @@
+from bert_jax.data import sentences
+
+
+def test_paragraphs_are_split_and_white_space_is_reduced():
+  paragraphs = ['Dr. Smith  left.\nHe was\ttired. ', '', ' \n', 'So it ends']
+  assert sentences.split(paragraphs, 'en', 'paragraphs') == [
+    'Dr. Smith left.',
+    'He was tired.',
+    'So it ends',
+  ]
+
+
+def test_sentences_are_left_alone():
+  lines = ['One. Two.  Three.', ' ']
+  assert sentences.split(lines, 'en', 'sentences') == ['One. Two. Three.']
+
+
+def test_other_languages_have_their_own_full_stops():
+  found = sentences.split(['今日は晴れ。明日は雨。'], 'ja', 'files')
+  assert found == ['今日は晴れ。', '明日は雨。']
+
+
+def test_unknown_languages_still_split():
+  assert sentences.split(['Aa bb. Cc dd.'], 'xx', 'files') == [
+    'Aa bb.',
+    'Cc dd.',
+  ]

@@ -1,0 +1,147 @@
+"""What bert_jax.fill_mask finds, prints and refuses."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import convert, errors, fill_mask, heads, model
+from bert_jax import tokenizer as tokenizer_lib
+
+VOCAB = '[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog bird ran sat'.split()
+TOKENIZER = tokenizer_lib.Tokenizer(tuple(VOCAB), lowercase=True)
+
+
+def make_model(vocab_size=11, causal=False):
+  config = model.BertConfig(
+    vocab_size=vocab_size,
+    hidden_size=8,
+    num_layers=1,
+    num_heads=2,
+    mlp_size=12,
+    max_positions=9,
+    initializer_std=1.0,
+    causal=causal,
+  )
+  x = jnp.zeros((1, 3), jnp.int32)
+  names = 'input_ids', 'input_mask', 'segment_ids', 'masked_lm_positions'
+  bert = heads.PretrainingModel(config, False)
+  params = bert.init(jax.random.key(0), dict.fromkeys(names, x))['params']
+  return params, config
+
+
+def make_certain_model(vocab_size=11):
+  """Returns a model that expects cat 1/2, dog 1/4, bird 1/8 everywhere."""
+  params, config = make_model(vocab_size)
+  params['mlm']['norm']['scale'] = np.zeros(8)
+  bias = np.full(vocab_size, -1e4)
+  bias[6:10] = np.log([1 / 2, 1 / 4, 1 / 8, 1 / 8])
+  params['mlm']['bias'] = bias.astype(np.float32)
+  return params, config
+
+
+def fill(params, config, sentence, top=5):
+  return fill_mask.fill(params, config, False, TOKENIZER, sentence, top)
+
+
+def test_the_likeliest_words_come_first_for_each_mask():
+  found = fill(*make_certain_model(), 'the [MASK] ran [MASK]', top=3)
+  for words in found:
+    assert [word for word, _ in words] == ['cat', 'dog', 'bird']
+    np.testing.assert_allclose([p for _, p in words], [1 / 2, 1 / 4, 1 / 8])
+  assert len(found) == 2
+
+
+def test_rows_without_a_word_get_no_probability():
+  params, config = make_certain_model(vocab_size=16)
+  params['mlm']['bias'][11:] = 9
+  assert fill(params, config, 'the [MASK]', top=1)[0][0][0] == 'cat'
+  assert fill(params, config, 'the [MASK]', top=1)[0][0][1] == 0.5
+
+
+def test_each_mask_is_read_at_its_place_and_padding_changes_nothing():
+  params, config = make_model()
+  found = fill(params, config, '[MASK] ran the [MASK]', top=11)
+  ids = jnp.array([[2, 4, 9, 5, 4, 3]])
+  mlm, _ = heads.PretrainingModel(config, False).apply(
+    {'params': params},
+    {
+      'input_ids': ids,
+      'input_mask': jnp.ones_like(ids),
+      'segment_ids': jnp.zeros_like(ids),
+      'masked_lm_positions': jnp.array([[1, 4]]),
+    },
+  )
+  expected = jax.nn.softmax(mlm)[0]  # [P, V]
+  for words, row in zip(found, expected, strict=True):
+    for word, probability in words:
+      np.testing.assert_allclose(probability, row[VOCAB.index(word)], rtol=1e-4)
+  assert found[0] != found[1]
+
+
+def test_a_causal_model_uses_the_words_before_the_mask_only():
+  params, config = make_model(causal=True)
+  words = fill(params, config, 'the cat [MASK] dog')
+  assert fill(params, config, 'the cat [MASK] bird ran') == words
+  assert fill(params, config, 'the dog [MASK] dog') != words
+  # The word before the mask predicts it, so [MASK] itself is not looked at.
+  bert = heads.PretrainingModel(config, False)
+  ids = jnp.array([[2, 5, 6]])
+  mlm, _ = bert.apply(
+    {'params': params},
+    {
+      'input_ids': ids,
+      'input_mask': jnp.ones_like(ids),
+      'segment_ids': jnp.zeros_like(ids),
+      'masked_lm_positions': jnp.array([[2]]),
+    },
+  )
+  assert words[0][0][0] == VOCAB[int(mlm[0, 0].argmax())]
+
+
+def test_mistakes_are_explained():
+  params, config = make_certain_model()
+  with pytest.raises(errors.UserError, match=r'no \[MASK\].*in capitals'):
+    fill(params, config, 'the [mask] ran')
+  with pytest.raises(errors.UserError, match='has 10 tokens.*takes 9'):
+    fill(params, config, '[MASK]' + ' the' * 7)
+  assert fill(params, config, '[MASK]' + ' the' * 6)
+  with pytest.raises(errors.UserError, match='top=0 .* from 1 to 11'):
+    fill(params, config, '[MASK]', top=0)
+  with pytest.raises(errors.UserError, match='top=12'):
+    fill(params, config, '[MASK]', top=12)
+
+
+def test_words_and_bars_stand_in_columns():
+  guesses = [[('cat', 0.5), ('mouse', 0.001)], [('ran', 1.0)]]
+  assert fill_mask.describe('a [MASK] [MASK]', guesses).split('\n') == [
+    'a [MASK] [MASK]',
+    '  [MASK] 1 of 2',
+    '  cat     50.0%  ' + '█' * 12,
+    '  mouse    0.1%',
+    '  [MASK] 2 of 2',
+    '  ran    100.0%  ' + '█' * 24,
+  ]
+
+
+def test_the_command_prints_words_and_nothing_else(tmp_path):
+  params, config = make_certain_model()
+  path = str(tmp_path / 'model')
+  convert.export(path, params, config, False, TOKENIZER)
+  command = [sys.executable, '-m', 'bert_jax.fill_mask', f'--model={path}']
+  result = subprocess.run(
+    [*command, '--top=2', 'the [MASK] ran', 'no mask'],
+    capture_output=True,
+    encoding='utf-8',
+    env=os.environ | {'PYTHONIOENCODING': 'utf-8'},
+  )
+  assert result.stdout == (
+    'the [MASK] ran\n  cat   50.0%  ████████████\n  dog   25.0%  ██████\n'
+  )
+  assert result.stderr.startswith("error: no [MASK] in 'no mask'; ")
+  assert result.stderr.count('\n') == 1
+  assert result.returncode == 1
