@@ -2,8 +2,8 @@
 
 Usage, each line with the Python of the environment that it needs:
 
-  python benchmarks/hf_parity.py ours --model=EXPORT --text=FILE --output=A.npz
-  python benchmarks/hf_parity.py theirs --model=EXPORT --text=FILE --output=B.npz
+  python benchmarks/hf_parity.py ours --model=DIR --text=FILE --output=A.npz
+  python benchmarks/hf_parity.py theirs --model=DIR --text=FILE --output=B.npz
   python benchmarks/hf_parity.py compare A.npz B.npz
 
 `ours` needs bert_jax; `theirs` needs torch and transformers 4 or 5, and fails

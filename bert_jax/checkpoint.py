@@ -70,13 +70,6 @@ class Checkpoints:
     self.newest = step
     return combined
 
-  def wait(self):
-    """Returns when the last save is on disk."""
-    try:
-      self._manager.wait_until_finished()
-    except Exception as error:
-      raise self._save_failed(error) from error
-
   def _save_failed(self, error) -> errors.UserError:
     step = self._manager.latest_step()
     lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -162,10 +155,19 @@ class Checkpoints:
     if steps:
       self._manager.reload()
 
-  def close(self):
+  def __enter__(self):
+    return self
+
+  def __exit__(self, kind, error, traceback):
     """Waits for the last save and lets go of Orbax's threads."""
-    self.wait()
-    self._manager.close()
+    del kind, traceback
+    try:
+      self._manager.wait_until_finished()
+    except Exception as failure:
+      if error is None:  # else the first error is the one to show
+        raise self._save_failed(failure) from failure
+    finally:
+      self._manager.close()
 
 
 def state_bytes(tree) -> int:

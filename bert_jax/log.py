@@ -38,7 +38,10 @@ class Log:
       if isinstance(value, int | float):
         self._board.add_scalar(f'{kind}/{name}', value, step)
 
-  def close(self):
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *exc):
     self._file.close()
     self._board.close()
 

@@ -1,5 +1,6 @@
 """The training loop, for every task: `fit(config, task, workdir)`."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -177,49 +178,53 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
     errors.UserError: where the run cannot work.
     errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
   """
-  with signals.deferred() as stop:
-    mesh = sharding.make_mesh()
-    phases = task_lib.phases(config)
-    for phase in phases:
-      sharding.check_batch(mesh, phase.batch_size, phase.accumulate)
-    tx = optim.make(config.optimizer)
-    schedule = optim.schedule(config.optimizer, sum(config.phases.steps))
-    checkpoints = checkpoint.Checkpoints(
-      os.path.join(workdir, 'checkpoints'),
-      config.checkpoint.keep,
-      config.checkpoint.keep_every,
+  mesh = sharding.make_mesh()
+  phases = task_lib.phases(config)
+  for phase in phases:
+    sharding.check_batch(mesh, phase.batch_size, phase.accumulate)
+  tx = optim.make(config.optimizer)
+  total = sum(config.phases.steps)
+  schedule = optim.schedule(config.optimizer, total)
+  with contextlib.ExitStack() as stack:
+    stop = stack.enter_context(signals.deferred())
+    checkpoints = stack.enter_context(
+      checkpoint.Checkpoints(
+        os.path.join(workdir, 'checkpoints'),
+        config.checkpoint.keep,
+        config.checkpoint.keep_every,
+      )
     )
     state = _start(config, task, tx, mesh, checkpoints, workdir)
     step = int(state.step)
-    total = sum(config.phases.steps)
-    rows = log.Log(workdir, step)
-    with progress.Progress(total, 'steps', 'training', step, False) as bar:
-      run = _Run(
-        config=config,
-        task=task,
-        mesh=mesh,
-        steps=total,
-        key=jax.random.key(config.seed, impl=_RNG[config.rng]),
-        stop=stop,
-        checkpoints=checkpoints,
-        log=rows,
-        meter=meter.Meter(rows, bar, config.log.every, total),
-        bar=bar,
-      )
-      rows.write('run', step, task.facts)
-      for phase in phases:
-        if step < phase.first + phase.steps or phase is phases[-1]:
-          step_fn = functools.partial(
-            train_step,
-            task=task,
-            tx=tx,
-            schedule=schedule,
-            parts=phase.accumulate,
-          )
-          state = _run_phase(run, phase, state, step_fn)
-    checkpoints.close()
-    rows.close()
-    return state.params
+    rows = stack.enter_context(log.Log(workdir, step))
+    bar = stack.enter_context(
+      progress.Progress(total, 'steps', 'training', step, lines=False)
+    )
+    key = jax.random.key(config.seed, impl=_RNG[config.rng])
+    run = _Run(
+      config=config,
+      task=task,
+      mesh=mesh,
+      steps=total,
+      key=jax.device_put(key, sharding.replicated(mesh)),
+      stop=stop,
+      checkpoints=checkpoints,
+      log=rows,
+      meter=meter.Meter(rows, bar, config.log.every, total),
+      bar=bar,
+    )
+    rows.write('run', step, task.facts)
+    for phase in phases:
+      if step < phase.first + phase.steps or phase is phases[-1]:
+        step_fn = functools.partial(
+          train_step,
+          task=task,
+          tx=tx,
+          schedule=schedule,
+          parts=phase.accumulate,
+        )
+        state = _run_phase(run, phase, state, step_fn)
+  return state.params
 
 
 def _start(config, task, tx, mesh, checkpoints, workdir) -> TrainState:
@@ -391,6 +396,4 @@ def _save(run, step, state):
 
 def _stop(run, step, state):
   _save(run, step, state)
-  run.checkpoints.close()
-  run.log.close()
   raise errors.Interrupted(run.stop.signum, signals.RESUME)

@@ -202,7 +202,12 @@ def test_tokenizer_json_gives_our_ids(tmp_path, lowercase):
   path = str(tmp_path / 'model')
   convert.export(path, make_params(), CONFIG, True, ours)
   theirs = tokenizers.Tokenizer.from_file(os.path.join(path, 'tokenizer.json'))
-  for text in 'the Cats', '[MASK]é É.', 'x' * 150, '[mask] [SEP] dogs\x85 e':
+  for text in (
+    'the Cats',
+    '[MASK]é É.',
+    'e' + 's' * 149,
+    '[mask] [SEP] dogs\x85 e',
+  ):
     assert theirs.encode(text).ids == ours.encode(text)['input_ids']
   pair = theirs.encode('the cat', 'dogs')
   assert pair.ids == [2, 5, 6, 3, 7, 8, 3]
@@ -333,6 +338,9 @@ def test_missing_and_unexpected_names_are_both_listed():
     match='missing: bert.pooler.dense.weight, cls.predictions.bias; '
     'unexpected: bert.pooler.weight, extra',
   ):
+    convert.from_hf(tensors, CONFIG, True)
+  tensors = convert.to_hf(make_params(), CONFIG, True) | {'extra': np.ones(1)}
+  with pytest.raises(errors.UserError, match='none; unexpected: extra'):
     convert.from_hf(tensors, CONFIG, True)
 
 

@@ -83,6 +83,8 @@ def test_truncation_shortens_the_longer_text(tmp_path):
   wordpiece = _load(tmp_path)
   pair = wordpiece.encode('the man', 'a b c a b c', max_length=7)
   assert pair['input_ids'] == [2, 5, 6, 3, 15, 16, 3]
+  equal = wordpiece.encode('the man', 'a b', max_length=6)
+  assert equal['input_ids'] == [2, 5, 6, 3, 15, 3]
   single = wordpiece.encode('a b c a', max_length=4)
   assert single['input_ids'] == [2, 15, 16, 3]
   with pytest.raises(errors.UserError, match='max_length=2 .* at least 3'):
@@ -127,6 +129,7 @@ def test_a_copy_leaves_the_cache_behind(tmp_path):
   wordpiece.ids(['the man'])
   copy = pickle.loads(pickle.dumps(wordpiece))
   assert copy == wordpiece
+  assert set(vars(copy)) == {'vocab', 'lowercase'}
   assert copy.ids(['the man']) == [[5, 6]]
 
 

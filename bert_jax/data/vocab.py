@@ -50,11 +50,14 @@ def train(texts: Iterable[str], size: int, lowercase: bool) -> list[str]:
     errors.UserError: if the texts do not make `size` pieces.
   """
   words = count_words(texts, lowercase)
-  characters = _characters(words, (size - len(tokenizer.SPECIAL)) // 4)
-  pieces = [*tokenizer.SPECIAL, *characters]
+  characters = _characters(words)
   # Some pieces are characters again, so ask for as many more.
   learnt = _merges(words, size + len(characters)) if words else []
-  pieces = list(dict.fromkeys(pieces + learnt))
+  # Where there are many characters, they leave most of the room to longer
+  # pieces; what is left over is theirs.
+  first = size // 4
+  pieces = [*tokenizer.SPECIAL, *characters[:first], *learnt, *characters]
+  pieces = list(dict.fromkeys(pieces))
   if len(pieces) < size:
     raise errors.UserError(
       f'the text has {len(words):,} different words, which make '
@@ -121,7 +124,7 @@ def _prune(words):
     least += 1
 
 
-def _characters(words, budget: int) -> list[str]:
+def _characters(words) -> list[str]:
   """Returns the most common characters, as first and as later pieces."""
   counts = collections.Counter()
   joined = set()  # characters of longer words; others always stand alone
@@ -135,10 +138,7 @@ def _characters(words, budget: int) -> list[str]:
   for n, (c, count) in enumerate(_by_count(counts)):
     if n >= _MIN_CHARACTERS and covered >= _COVERAGE * total:
       break
-    entry = [c, '##' + c] if c in joined else [c]
-    if len(out) + len(entry) > budget:
-      break
-    out += entry
+    out += [c, '##' + c] if c in joined else [c]
     covered += count
   return out
 

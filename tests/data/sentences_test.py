@@ -15,7 +15,14 @@ def test_sentences_are_left_alone():
   assert sentences.split(lines, 'en', 'sentences') == ['One. Two. Three.']
 
 
-def test_other_languages_have_their_own_full_stops():
+def test_abbreviations_are_those_of_the_language():
+  text = ['Am 3. Oktober kam er. Er ging.']
+  german = sentences.split(text, 'de', 'files')
+  assert german == ['Am 3. Oktober kam er.', 'Er ging.']
+  assert sentences.split(text, 'en', 'files')[0] == 'Am 3.'
+
+
+def test_other_scripts_have_their_own_full_stops():
   found = sentences.split(['今日は晴れ。明日は雨。'], 'ja', 'files')
   assert found == ['今日は晴れ。', '明日は雨。']
 

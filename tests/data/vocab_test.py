@@ -68,11 +68,14 @@ def test_too_little_text_is_said_to_be_too_little():
     vocab.train([], 500, True)
 
 
-def test_the_advised_size_works():
+@pytest.mark.parametrize('text', [_TEXT, ['hi there']])
+def test_the_advised_size_works(text):
   with pytest.raises(errors.UserError) as caught:
-    vocab.train(_TEXT, 5000, True)
+    vocab.train(text, 5000, True)
   most = int(str(caught.value).rstrip('.').split()[-1].replace(',', ''))
-  assert len(vocab.train(_TEXT, most, True)) == most
+  words = vocab.train(text, most, True)
+  assert len(words) == most
+  assert '##.' not in words and '##,' not in words  # no useless pieces
 
 
 def test_the_word_mark_of_sentencepiece_in_text_does_no_harm():
