@@ -237,6 +237,9 @@ def check(c: config_dict.ConfigDict):
   for name, values in phases.items():
     if min(values) < 1:
       _fail(f'phases.{name}={values} must be positive')
+  for name in ('log.every', 'checkpoint.every', 'checkpoint.keep'):
+    if flatten(c)[name] < 1:
+      _fail(f'{name}={flatten(c)[name]} must be positive')
   if max(phases.seq_length) > m.max_positions:
     _fail(
       f'phases.seq_length={phases.seq_length} is longer than '

@@ -2,7 +2,7 @@
 
 import sys
 
-from absl import app
+from absl import app, flags
 
 
 class UserError(ValueError):
@@ -46,9 +46,17 @@ def run(main):
 
 def _parse_flags(argv):
   try:
-    return app.parse_flags_with_usage(argv)
-  # What ml_collections raises for an unknown field and for a missing file.
-  except (UserError, AttributeError, IndexError, OSError) as error:
-    text = ' '.join(str(error).split()).replace('"', '')
-    print(f'error: {text}', file=sys.stderr)
+    return flags.FLAGS(argv)
+  # The last two are what ml_collections raises for an unknown field.
+  except (flags.Error, UserError, AttributeError, IndexError) as error:
+    print(f'error: {_gist(error)} See --help.', file=sys.stderr)
     sys.exit(1)
+
+
+def _gist(error: BaseException) -> str:
+  """Returns one line; ml_collections puts whole tracebacks into its errors."""
+  text = str(error).replace('\\n', '\n').replace("\\'", "'").strip()
+  _, found, user_error = text.rpartition('UserError: ')
+  if found:
+    return user_error.strip()
+  return ' '.join(text.strip('\'"').split())

@@ -18,10 +18,13 @@ from ml_collections import config_flags
 from bert_jax import errors, signals
 
 
-def main(argv):
-  """Runs the command."""
-  del argv
-  config, workdir = flags.FLAGS.config, os.path.abspath(flags.FLAGS.workdir)
+def run(config, workdir: str):
+  """Prepares the data, trains, exports; continues where it was stopped.
+
+  Args:
+    config: of `bert_jax.config`.
+    workdir: directory of the run.
+  """
   # Imported here, so that --help and the processes that prepare data, which
   # import this module, do not wait for jax.
   from bert_jax import config as config_lib
@@ -30,14 +33,30 @@ def main(argv):
   from bert_jax.tasks import pretrain, report
 
   config_lib.check(config)
-  print(config_lib.to_text(config))
   with workdir_lib.claimed(workdir, config):
     with signals.raised():
       data = pretrain.prepare_data(config, workdir)
-    train.use_compilation_cache()
     task = pretrain.make(config, data)
     params = train.fit(config, task, workdir)
     report.finish(config, data, workdir, params)
+
+
+def main(argv):
+  """Runs the command."""
+  del argv
+  from bert_jax import config as config_lib
+  from bert_jax import train
+
+  config = flags.FLAGS.config
+  try:
+    print(config_lib.to_text(config))
+  except OSError as error:  # how ml_collections reports a missing file
+    path = flags.FLAGS['config'].config_filename
+    raise errors.UserError(
+      f'cannot read --config={path}; give a file such as configs/tiny.py.'
+    ) from error
+  train.use_compilation_cache()
+  run(config, os.path.abspath(flags.FLAGS.workdir))
 
 
 if __name__ == '__main__':

@@ -70,7 +70,8 @@ class Task:
     eval_batches: (phase) -> how many there are.
     flops: (phase) -> matrix-product FLOPs of an update.
     expected_loss: of untrained parameters, nats.
-    facts: what the log should show beside the curves.
+    facts: of the data, logged and compared when a run is resumed;
+      `unigram_entropy` (nats) among them.
   """
 
   init: Callable[[Any], Any]
@@ -81,4 +82,4 @@ class Task:
   eval_batches: Callable[[Phase], int]
   flops: Callable[[Phase], float]
   expected_loss: float
-  facts: dict[str, float]
+  facts: dict[str, float | str]

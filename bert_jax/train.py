@@ -346,11 +346,11 @@ def _check_start(run, batch, sums):
     f'{np.mean(batch["next_sentence_labels"]):.1%} random second texts, '
     f'largest id {batch["input_ids"].max():,}'
   )
-  for name, value in run.task.facts.items():
-    run.bar.write(
-      f'{name.replace("_", " ")} of the corpus: {value:.3f} nats; an MLM loss '
-      'that stays near it has learnt word frequencies and nothing else'
-    )
+  entropy = run.task.facts['unigram_entropy']
+  run.bar.write(
+    f'unigram entropy of the corpus: {entropy:.3f} nats; an MLM loss that '
+    'stays near it has learnt word frequencies and nothing else'
+  )
   totals: dict[str, list[float]] = {}
   evaluate.add(totals, jax.device_get(sums))
   loss, expected = evaluate.means(totals)['loss'], run.task.expected_loss

@@ -184,8 +184,13 @@ def _start_worker(parent: int):
 
 def sha256(path: str) -> str:
   """Returns the SHA-256 of a file in hexadecimal."""
-  with open(path, 'rb') as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
+  try:
+    with open(path, 'rb') as file:
+      return hashlib.file_digest(file, 'sha256').hexdigest()
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot read {path}: {error.strerror}; prepare the data again.'
+    ) from error
 
 
 def read_json(path: str):

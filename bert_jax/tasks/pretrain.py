@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import config as config_lib
 from bert_jax import errors, heads, losses, task, tokenizer
-from bert_jax.data import hashing, loader, masking, prepare
+from bert_jax.data import hashing, loader, masking, prepare, shards
 from bert_jax.data import recipe as recipe_lib
 
 # What a seed is for: two uses must not share random numbers.
@@ -40,7 +40,11 @@ def make(config, directory: str) -> task.Task:
       * bert.flops_per_sequence(phase.seq_length, predictions(config, phase))
     ),
     expected_loss=math.log(bert.vocab_size) + nsp_loss,
-    facts={'unigram_entropy': manifest['unigram_entropy']},
+    facts={
+      'unigram_entropy': manifest['unigram_entropy'],
+      'vocab_sha256': manifest['vocab_sha256'],
+      'data_sha256': shards.sha256(os.path.join(directory, 'manifest.json')),
+    },
   )
 
 
@@ -77,6 +81,12 @@ def prepare_data(config, workdir: str) -> str:
         f'{directory} has {name}={manifest["recipe"][name]}, the config '
         f'data.{name}={c[name]}; they must agree.'
       )
+  vocab_path = os.path.join(directory, 'vocab.txt')
+  if shards.sha256(vocab_path) != manifest['vocab_sha256']:
+    raise errors.UserError(
+      f'{vocab_path} is not the vocabulary that the data was made with; put '
+      'that one back, or prepare the data again.'
+    )
   found = manifest['documents']
   print(
     f'data: {found["train"]:,} documents, {manifest["tokens"]:,} tokens '

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Formatting, lint and tests, as the continuous integration runs them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+ruff format --check .
+ruff check .
+pytest

@@ -1,0 +1,102 @@
+"""Tests of configs."""
+
+import glob
+import importlib.util
+import os
+
+import pytest
+
+from bert_jax import config, errors
+
+CONFIGS = sorted(
+  glob.glob(os.path.join(os.path.dirname(__file__), '../configs/*.py'))
+)
+
+
+def load(path, *arguments):
+  spec = importlib.util.spec_from_file_location('experiment', path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.get_config(*arguments)
+
+
+@pytest.mark.parametrize('path', CONFIGS, ids=os.path.basename)
+def test_every_config_can_work_and_is_documented(path):
+  config.check(load(path))
+  size = '3x768x12,' if 'table6' in path else ''
+  config.check(load(path, size + 'smoke'))
+  with open(path, encoding='utf-8') as file:
+    assert f'--config=configs/{os.path.basename(path)}' in file.read()
+
+
+def test_the_papers_recipe():
+  for size in ('base', 'large'):
+    c = load(next(p for p in CONFIGS if p.endswith(f'{size}.py')))
+    assert sum(c.phases.steps) == 1_000_000
+    assert c.phases.seq_length == (128, 512)
+    assert c.phases.steps == (900_000, 100_000)
+    assert c.phases.batch_size == (256, 256)
+    assert c.phases.max_predictions == (20, 76)
+    assert c.optimizer.to_dict() == {
+      'learning_rate': 1e-4,
+      'warmup_steps': 10_000,
+      'b1': 0.9,
+      'b2': 0.999,
+      'epsilon': 1e-6,
+      'weight_decay': 0.01,
+      'clip_norm': 1.0,
+    }
+    assert (c.model.dropout, c.model.attention_dropout) == (0.1, 0.1)
+
+
+def test_arguments():
+  c = config.apply_arguments(
+    config.pretraining('base'), 'batch_size=64,model.dropout=0,nsp=false'
+  )
+  assert c.phases.batch_size == (64, 64)
+  assert c.model.dropout == 0.0 and isinstance(c.model.dropout, float)
+  assert c.objective.nsp is False
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    ('batchsize=3', 'did you mean batch_size'),
+    ('smok', 'neither smoke nor field=value'),
+    ('seed=x', "invalid literal for int.*'x'"),
+    ('nsp=no', 'is not true or false'),
+    ('every=3', 'ambiguous; did you mean checkpoint.every or eval.every'),
+  ],
+)
+def test_wrong_arguments(arguments, message):
+  with pytest.raises(errors.UserError, match=message):
+    config.apply_arguments(config.pretraining('base'), arguments)
+
+
+def test_an_unknown_size_is_an_error():
+  with pytest.raises(errors.UserError, match="'tny' is not one of tiny, mini"):
+    config.pretraining('tny')
+
+
+@pytest.mark.parametrize(
+  'field, value, message',
+  [
+    ('model.activation', 'swish', 'not one of gelu, gelu_tanh, relu'),
+    ('phases.steps', (5,), 'one entry per phase'),
+    ('phases.steps', (5, 0), 'must be positive'),
+    ('phases.seq_length', (128, 600), 'model.max_positions=512'),
+    ('phases.accumulate', (1, 3), 'not divisible by phases.accumulate=3'),
+    ('model.num_heads', 7, 'not divisible by model.num_heads=7'),
+    ('objective.kind', 'ltr', 'needs objective.nsp=False'),
+    ('objective.mask_mix', (0.8, 0.1, 0.2), 'sum to 1'),
+    ('model.dropout', 1.0, 'below 1'),
+    ('optimizer.warmup_steps', 2_000_000, 'leaves none'),
+    ('checkpoint.every', 0, 'must be positive'),
+    ('log.every', 0, 'must be positive'),
+  ],
+)
+def test_values_that_cannot_work(field, value, message):
+  c = config.pretraining('base')
+  c.update_from_flattened_dict({field: value})
+  with pytest.raises(errors.UserError, match=message):
+    config.check(c)
