@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import sys
 from typing import Any
 
 import jax
@@ -102,9 +103,9 @@ class Checkpoints:
       try:
         state, facts = self._restore_step(step, template)
       except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        problems.append((step, lines[0][:300]))
-        print(f'checkpoint {step} is bad: {lines[0][:300]}', flush=True)
+        _ignore_late_reads()
+        problems.append((step, _first_line(error)))
+        print(f'checkpoint {step} is bad: {_first_line(error)}', flush=True)
         continue
       self._move_aside([step for step, _ in problems])
       self.newest = step
@@ -168,6 +169,22 @@ class Checkpoints:
         raise self._save_failed(failure) from failure
     finally:
       self._manager.close()
+
+
+def _first_line(error: Exception, most: int = 160) -> str:
+  lines = str(error).strip().splitlines() or [type(error).__name__]
+  return lines[0] if len(lines[0]) <= most else lines[0][:most] + '...'
+
+
+def _ignore_late_reads():
+  """Silences reads that end after the restore they belonged to has failed."""
+  show = sys.unraisablehook
+
+  def hook(unraisable):
+    if 'Event loop is closed' not in str(unraisable.exc_value):
+      show(unraisable)
+
+  sys.unraisablehook = hook
 
 
 def state_bytes(tree) -> int:

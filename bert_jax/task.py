@@ -70,8 +70,8 @@ class Task:
     eval_batches: (phase) -> how many there are.
     flops: (phase) -> matrix-product FLOPs of an update.
     expected_loss: of untrained parameters, nats.
-    facts: of the data, logged and compared when a run is resumed;
-      `unigram_entropy` (nats) among them.
+    describe: (first batch) -> lines to show before training starts.
+    facts: of the data; logged, and compared when a run is resumed.
   """
 
   init: Callable[[Any], Any]
@@ -82,4 +82,5 @@ class Task:
   eval_batches: Callable[[Phase], int]
   flops: Callable[[Phase], float]
   expected_loss: float
+  describe: Callable[[Batch], list[str]]
   facts: dict[str, float | str]

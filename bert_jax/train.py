@@ -11,7 +11,6 @@ from typing import Any
 import flax
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from bert_jax import (
@@ -338,19 +337,8 @@ def _compile(run, what, jitted, *args):
 
 def _check_start(run, batch, sums):
   """Looks at the first batch and the untrained loss (the sanity gates)."""
-  tokens = batch['input_mask'].sum()
-  masked = batch['masked_lm_weights'].sum()
-  run.bar.write(
-    f'first batch: {1 - tokens / batch["input_mask"].size:.1%} padding, '
-    f'{masked / tokens:.1%} of tokens to predict, '
-    f'{np.mean(batch["next_sentence_labels"]):.1%} random second texts, '
-    f'largest id {batch["input_ids"].max():,}'
-  )
-  entropy = run.task.facts['unigram_entropy']
-  run.bar.write(
-    f'unigram entropy of the corpus: {entropy:.3f} nats; an MLM loss that '
-    'stays near it has learnt word frequencies and nothing else'
-  )
+  for line in run.task.describe(batch):
+    run.bar.write(line)
   totals: dict[str, list[float]] = {}
   evaluate.add(totals, jax.device_get(sums))
   loss, expected = evaluate.means(totals)['loss'], run.task.expected_loss

@@ -70,6 +70,7 @@ def make_task(c, batch=make_batch):
     eval_batches=lambda phase: 2,
     flops=lambda phase: 1e6,
     expected_loss=math.log(VOCAB) + math.log(2),
+    describe=lambda batch: [f'{len(batch["input_ids"])} rows'],
     facts={'unigram_entropy': 2.0},
   )
 

@@ -9,9 +9,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import signal
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent import futures
 
@@ -20,6 +17,7 @@ import numpy as np
 from bert_jax import errors, tokenizer
 from bert_jax.data import pairs, records, sentences
 from bert_jax.data import recipe as recipe_lib
+from bert_jax.data import workers as workers_lib
 
 MIN_DOCUMENTS = 2  # a random second text needs another document
 
@@ -151,7 +149,7 @@ def make_all(
   # Not fork: the parent may hold threads of other libraries.
   context = multiprocessing.get_context('spawn')
   pool = futures.ProcessPoolExecutor(
-    workers, context, initializer=_start_worker, initargs=(os.getpid(),)
+    workers, context, initializer=workers_lib.start, initargs=(os.getpid(),)
   )
   try:
     for result in [pool.submit(make, shard, recipe) for shard in work]:
@@ -167,19 +165,6 @@ def make_all(
     raise
   finally:
     pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _start_worker(parent: int):
-  """Leaves signals to the parent, and ends when the parent is gone."""
-  signal.signal(signal.SIGINT, signal.SIG_IGN)
-  signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-  def watch():
-    while os.getppid() == parent:
-      time.sleep(0.5)
-    os._exit(1)
-
-  threading.Thread(target=watch, daemon=True).start()
 
 
 def sha256(path: str) -> str:

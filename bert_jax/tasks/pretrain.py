@@ -40,6 +40,7 @@ def make(config, directory: str) -> task.Task:
       * bert.flops_per_sequence(phase.seq_length, predictions(config, phase))
     ),
     expected_loss=math.log(bert.vocab_size) + nsp_loss,
+    describe=functools.partial(describe, manifest['unigram_entropy']),
     facts={
       'unigram_entropy': manifest['unigram_entropy'],
       'vocab_sha256': manifest['vocab_sha256'],
@@ -146,6 +147,19 @@ def sums(module: heads.PretrainingModel, params, batch, key) -> dict:
       nsp, batch['next_sentence_labels'], batch['next_sentence_weights']
     )
   return found
+
+
+def describe(entropy: float, batch) -> list[str]:
+  """Returns what to look at before training: shares, and a loss to beat."""
+  tokens = batch['input_mask'].sum()
+  return [
+    f'first batch: {1 - tokens / batch["input_mask"].size:.1%} padding, '
+    f'{batch["masked_lm_weights"].sum() / tokens:.1%} of tokens to predict, '
+    f'{np.mean(batch["next_sentence_labels"]):.1%} random second texts, '
+    f'largest id {batch["input_ids"].max():,}',
+    f'unigram entropy of the corpus: {entropy:.3f} nats; an MLM loss that '
+    'stays near it has learnt word frequencies and nothing else',
+  ]
 
 
 class _Data:
