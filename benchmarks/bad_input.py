@@ -50,7 +50,7 @@ class Cases:
     lines = [x for x in stderr.splitlines() if not x.startswith(('I', 'W'))]
     ok = code != 0 and len(lines) == 1 and lines[0].startswith('error: ')
     ok = ok and all(word in stderr for word in words)
-    self.show(name, ok, f'exit {code}: ' + '\n'.join(lines)[-1000:])
+    self.show(name, ok, f'exit {code}: ' + '\n'.join(lines)[-6000:])
 
 
 def fingerprints(stdout):
@@ -191,7 +191,7 @@ def _fill_disk(cases, disk, data):
 
   filler = threading.Thread(target=fill, daemon=True)
   filler.start()
-  cases.error('full disk during a save', run(*arguments), 'cannot save')
+  cases.error('full disk during a save', run(*arguments), 'disk space')
   steps = sorted(int(n) for n in os.listdir(checkpoints) if n.isdigit())
   left = [n for n in os.listdir(checkpoints) if not n.isdigit()]
   name = '... the older checkpoint is intact, no half one lies about'

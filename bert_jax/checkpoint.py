@@ -23,7 +23,7 @@ class Checkpoints:
   """
 
   def __init__(self, directory: str, keep: int, keep_every: int):
-    logging.getLogger('absl').setLevel(logging.ERROR)
+    _keep_orbax_quiet()
     self._directory = os.path.abspath(directory)
     self._manager = ocp.CheckpointManager(
       self._directory,
@@ -103,7 +103,6 @@ class Checkpoints:
       try:
         state, facts = self._restore_step(step, template)
       except Exception as error:
-        _ignore_late_reads()
         problems.append((step, _first_line(error)))
         print(f'checkpoint {step} is bad: {_first_line(error)}', flush=True)
         continue
@@ -165,8 +164,9 @@ class Checkpoints:
     try:
       self._manager.wait_until_finished()
     except Exception as failure:
+      problem = self._save_failed(failure)
       if error is None:  # else the first error is the one to show
-        raise self._save_failed(failure) from failure
+        raise problem from failure
     finally:
       self._manager.close()
 
@@ -176,15 +176,23 @@ def _first_line(error: Exception, most: int = 160) -> str:
   return lines[0] if len(lines[0]) <= most else lines[0][:most] + '...'
 
 
-def _ignore_late_reads():
-  """Silences reads that end after the restore they belonged to has failed."""
-  show = sys.unraisablehook
+def _keep_orbax_quiet():
+  """Drops what Orbax says of failures, pages long; ours is one line."""
+  for name in ('absl', 'asyncio'):
+    logging.getLogger(name).addFilter(_is_not_orbax)
+  sys.unraisablehook = _show_unraisable
 
-  def hook(unraisable):
-    if 'Event loop is closed' not in str(unraisable.exc_value):
-      show(unraisable)
 
-  sys.unraisablehook = hook
+def _is_not_orbax(record: logging.LogRecord) -> bool:
+  # asyncio reports the siblings of the write that failed.
+  text = record.pathname + record.getMessage()
+  return 'orbax' not in text and 'never retrieved' not in text
+
+
+def _show_unraisable(unraisable):
+  # Reads and writes that end after the failure of the whole they belonged to.
+  if 'Event loop is closed' not in str(unraisable.exc_value):
+    sys.__unraisablehook__(unraisable)
 
 
 def state_bytes(tree) -> int:

@@ -1,9 +1,14 @@
 """What a run says: terminal, metrics.jsonl and TensorBoard."""
 
+import contextlib
 import json
 import os
+import time
 
-import tensorboardX
+from tensorboardX import event_file_writer
+from tensorboardX.proto import event_pb2, summary_pb2
+
+from bert_jax import errors
 
 
 class Log:
@@ -17,11 +22,18 @@ class Log:
 
   def __init__(self, workdir: str, step: int):
     self.path = os.path.join(workdir, 'metrics.jsonl')
-    _drop_rows_after(self.path, step)
-    self._file = open(self.path, 'a', encoding='utf-8')
-    self._board = tensorboardX.SummaryWriter(
-      os.path.join(workdir, 'tensorboard'), purge_step=step + 1
-    )
+    board = os.path.join(workdir, 'tensorboard')
+    with self._reported():
+      _drop_rows_after(self.path, step)
+      self._file = open(self.path, 'a', encoding='utf-8')
+      os.makedirs(board, exist_ok=True)
+      # The plain writer: SummaryWriter's thread dies on a full disk, and then
+      # its queue blocks the training for ever.
+      self._board = event_file_writer.EventsWriter(
+        os.path.join(board, 'events'), f'.{step}'
+      )
+      restart = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+      self._write_event(step + 1, session_log=restart)
 
   def write(self, kind: str, step: int, values: dict):
     """Adds a row.
@@ -30,20 +42,46 @@ class Log:
       kind: 'train', 'eval', 'checkpoint', 'run' or 'skipped'.
       step: of training.
       values: numbers, drawn as curves, and texts.
+
+    Raises:
+      errors.UserError: if the disk does not take it.
     """
-    row = {'kind': kind, 'step': step, **values}
-    self._file.write(json.dumps(row) + '\n')
-    self._file.flush()
-    for name, value in values.items():
-      if isinstance(value, int | float):
-        self._board.add_scalar(f'{kind}/{name}', value, step)
+    numbers = [
+      summary_pb2.Summary.Value(tag=f'{kind}/{name}', simple_value=value)
+      for name, value in values.items()
+      if isinstance(value, int | float)
+    ]
+    with self._reported():
+      row = {'kind': kind, 'step': step, **values}
+      self._file.write(json.dumps(row) + '\n')
+      self._file.flush()
+      if numbers:
+        self._write_event(step, summary=summary_pb2.Summary(value=numbers))
+
+  def _write_event(self, step, **content):
+    self._board.write_event(
+      event_pb2.Event(wall_time=time.time(), step=step, **content)
+    )
+    self._board.flush()
+
+  @contextlib.contextmanager
+  def _reported(self):
+    try:
+      yield
+    except OSError as error:
+      raise errors.UserError(
+        f'cannot write the log {self.path}: {error.strerror}; free disk '
+        'space, then resume with the same command.'
+      ) from error
 
   def __enter__(self):
     return self
 
   def __exit__(self, *exc):
-    self._file.close()
-    self._board.close()
+    # Every row was flushed; what a full disk refused is not tried again.
+    for file in (self._file, self._board):
+      with contextlib.suppress(OSError):
+        file.close()
 
 
 def read(path: str) -> list[dict]:
