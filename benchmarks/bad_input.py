@@ -186,12 +186,12 @@ def _fill_disk(cases, disk, data):
       with open(junk, 'wb', buffering=0) as file:
         while file.write(b'\0' * 4096):
           pass
-    except OSError:
-      pass
+    except OSError:  # full; leave room for the log, not for a checkpoint
+      os.truncate(junk, os.path.getsize(junk) - (1 << 18))
 
   filler = threading.Thread(target=fill, daemon=True)
   filler.start()
-  cases.error('full disk during a save', run(*arguments), 'disk space')
+  cases.error('full disk during a save', run(*arguments), 'cannot save')
   steps = sorted(int(n) for n in os.listdir(checkpoints) if n.isdigit())
   left = [n for n in os.listdir(checkpoints) if not n.isdigit()]
   name = '... the older checkpoint is intact, no half one lies about'

@@ -62,10 +62,10 @@ def ours(model, text):
   """Returns the arrays to compare, from bert_jax."""
   import jax
 
-  from bert_jax import convert, heads
+  from bert_jax import heads, load
 
   jax.config.update('jax_default_matmul_precision', 'highest')
-  params, config, with_nsp, tokenizer = convert.load(model)
+  params, config, with_nsp, tokenizer = load.load(model)
   length = min(_LENGTH, config.max_positions)
   rows = [
     tokenizer.encode(a, b, max_length=length) for a, b in _sentence_pairs(text)

@@ -1,12 +1,15 @@
 """Checkpoints that prove themselves: Orbax writes them, we verify them."""
 
+import contextlib
 import logging
 import os
 import shutil
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from bert_jax import errors, fingerprint
@@ -73,13 +76,14 @@ class Checkpoints:
 
   def _save_failed(self, error) -> errors.UserError:
     step = self._manager.latest_step()
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # The text nests each layer's report; the innermost cause comes last.
+    cause = str(error).strip().rpartition(': ')[2] or type(error).__name__
     for name in os.listdir(self._directory):
       if 'orbax-checkpoint-tmp' in name:  # it would go on filling the disk
         shutil.rmtree(os.path.join(self._directory, name), ignore_errors=True)
     stands = 'none was saved before' if step is None else f'step {step} stands'
     return errors.UserError(
-      f'cannot save a checkpoint in {self._directory}: {lines[-1]} ({stands}). '
+      f'cannot save a checkpoint in {self._directory}: {cause} ({stands}). '
       'Free disk space, then resume with the same command.'
     )
 
@@ -97,29 +101,19 @@ class Checkpoints:
     Raises:
       errors.UserError: if there are checkpoints and none is sound.
     """
-    steps = sorted(self._manager.all_steps(), reverse=True)
-    problems = []
-    for step in steps:
-      try:
-        state, facts = self._restore_step(step, template)
-      except Exception as error:
-        problems.append((step, _first_line(error)))
-        print(f'checkpoint {step} is bad: {_first_line(error)}', flush=True)
-        continue
-      self._move_aside([step for step, _ in problems])
-      self.newest = step
-      return state, facts
-    if not problems:
-      return None
-    if not start_over:
+    found, problems = _newest_sound(
+      self._manager.all_steps(), lambda step: self._restore_step(step, template)
+    )
+    if found is None and problems and not start_over:
       raise errors.UserError(
         f'none of the checkpoints in {self._directory} is sound: '
-        + '; '.join(f'step {step}: {text}' for step, text in problems)
-        + '. Restore them from a copy, or start from step 0 with '
-        '--config.checkpoint.start_over=True (they are moved aside).'
+        f'{_text(problems)}. Restore them from a copy, or start from step 0 '
+        'with --config.checkpoint.start_over=True (they are moved aside).'
       )
-    self._move_aside([step for step, _ in problems])
-    return None
+    self._move_aside(problems)
+    if found is not None:
+      self.newest = found[1]['step']
+    return found
 
   def _restore_step(self, step, template):
     found = self._manager.restore(
@@ -129,20 +123,11 @@ class Checkpoints:
       ),
     )
     state, facts = found['state'], found['facts']
-    actual = fingerprint.of_arrays(state)
-    wrong = sorted(
-      name
-      for name in {*actual, *facts['fingerprints']}
-      if actual.get(name) != facts['fingerprints'].get(name)
-    )
-    if wrong:
-      raise ValueError(
-        f'{len(wrong)} array(s) differ from their fingerprint, first {wrong[0]}'
-      )
+    _verify(state, facts['fingerprints'])
     return state, facts
 
-  def _move_aside(self, steps):
-    for step in steps:
+  def _move_aside(self, problems):
+    for step, _ in problems:
       source = os.path.join(self._directory, str(step))
       target = os.path.join(self._directory + '_bad', str(step))
       number = 1
@@ -152,7 +137,7 @@ class Checkpoints:
       os.makedirs(os.path.dirname(target), exist_ok=True)
       os.rename(source, target)
       print(f'checkpoint {step} was moved to {target}', flush=True)
-    if steps:
+    if problems:
       self._manager.reload()
 
   def __enter__(self):
@@ -169,6 +154,115 @@ class Checkpoints:
         raise problem from failure
     finally:
       self._manager.close()
+
+
+def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
+  """Reads the parameters of a checkpoint, on the host, and changes nothing.
+
+  A training may be writing to the same directory.
+
+  Args:
+    directory: of a `Checkpoints` whose states have `params`.
+    step: which checkpoint; None is the newest that proves sound.
+
+  Returns:
+    (params, facts): nested dict of numpy arrays, and what `save` was given
+    with `step`, `fingerprint` and `fingerprints`.
+
+  Raises:
+    errors.UserError: if there is no such checkpoint or none is sound.
+  """
+  _keep_orbax_quiet()
+  directory = os.path.abspath(directory)
+  if not os.path.isdir(directory):
+    raise errors.UserError(f'{directory} does not exist; train first.')
+  # Orbax tells by the handler what the metadata of the state look like.
+  manager = ocp.CheckpointManager(
+    directory,
+    options=ocp.CheckpointManagerOptions(read_only=True),
+    item_handlers={
+      'state': ocp.PyTreeCheckpointHandler(),
+      'facts': ocp.JsonCheckpointHandler(),
+    },
+  )
+  with contextlib.closing(manager):
+    steps = sorted(manager.all_steps())
+    if step is not None and step not in steps:
+      raise errors.UserError(
+        f'{directory} has no checkpoint of step {step}; choose one of '
+        f'{", ".join(map(str, steps)) or "none: train first"}.'
+      )
+    found, problems = _newest_sound(
+      steps if step is None else [step],
+      lambda step: _read_params(manager, step),
+    )
+  if found is None and not problems:
+    raise errors.UserError(f'{directory} holds no checkpoint; train first.')
+  if found is None:
+    raise errors.UserError(
+      f'no checkpoint read in {directory} is sound: {_text(problems)}. Restore '
+      'one from a copy or choose another step.'
+    )
+  return found
+
+
+def _read_params(manager, step):
+  metadata = manager.item_metadata(step)['state']
+  template = {'params': jax.tree.map(lambda _: 0, metadata.tree['params'])}
+  found = manager.restore(
+    step,
+    args=ocp.args.Composite(
+      state=ocp.args.PyTreeRestore(
+        template,
+        restore_args=jax.tree.map(
+          lambda _: ocp.RestoreArgs(restore_type=np.ndarray), template
+        ),
+        partial_restore=True,
+      ),
+      facts=ocp.args.JsonRestore(),
+    ),
+  )
+  state, facts = found['state'], found['facts']
+  _verify(
+    state,
+    {k: v for k, v in facts['fingerprints'].items() if k.startswith('params/')},
+  )
+  return state['params'], facts
+
+
+def _newest_sound(steps: Iterable[int], restore: Callable):
+  """Restores the newest step that can be, and names those that cannot.
+
+  Returns:
+    (found, problems): what `restore(step)` returned, None if it never did;
+    and (step, what is wrong) of every newer one.
+  """
+  problems = []
+  for step in sorted(steps, reverse=True):
+    try:
+      return restore(step), problems
+    except Exception as error:
+      problems.append((step, _first_line(error)))
+      print(f'checkpoint {step} is bad: {_first_line(error)}', flush=True)
+  return None, problems
+
+
+def _text(problems) -> str:
+  return '; '.join(f'step {step}: {problem}' for step, problem in problems)
+
+
+def _verify(state, fingerprints):
+  """Raises ValueError for arrays that are not those of the fingerprints."""
+  actual = fingerprint.of_arrays(state)
+  wrong = sorted(
+    name
+    for name in {*actual, *fingerprints}
+    if actual.get(name) != fingerprints.get(name)
+  )
+  if wrong:
+    raise ValueError(
+      f'{len(wrong)} array(s) differ from their fingerprint, first {wrong[0]}'
+    )
 
 
 def _first_line(error: Exception, most: int = 160) -> str:

@@ -197,6 +197,34 @@ def flatten(c: config_dict.ConfigDict) -> dict:
   return dict(sorted(fields.items()))
 
 
+def unflatten(fields: dict) -> config_dict.ConfigDict:
+  """Returns the config that `to_json` wrote; what it lacks is the default.
+
+  Raises:
+    errors.UserError: for an unknown field or a wrong type.
+  """
+  c = pretraining('base')
+  known, new = flatten(c), {}
+  for name, value in fields.items():
+    new[name] = tuple(value) if isinstance(value, list) else value
+    if name not in known:
+      raise errors.UserError(
+        f'{name!r} is not a field of this version; use the one that wrote it.'
+      )
+    if not _is_like(new[name], known[name]):
+      raise errors.UserError(
+        f'{name}={value!r} should be like {known[name]!r}; put it right.'
+      )
+  c.update_from_flattened_dict(new)
+  return c
+
+
+def _is_like(value, old) -> bool:
+  if isinstance(old, tuple):
+    return isinstance(value, tuple) and all(_is_like(v, old[0]) for v in value)
+  return type(value) in (type(old), int if isinstance(old, float) else None)
+
+
 def to_json(c: config_dict.ConfigDict) -> str:
   """Returns the fields as JSON, one per line."""
   return json.dumps(flatten(c), indent=2) + '\n'

@@ -1,18 +1,21 @@
-"""Reads and writes the folders that Hugging Face transformers loads."""
+"""Writes a trained model in a format of others; their names and ours.
 
-import json
-import os
+  python -m bert_jax.convert --from=WORKDIR --to=DIR --format=hf
+
+--from is the directory of a run, of which the newest sound checkpoint is taken
+or that of --step; the run may be training. Or it is a folder with a BERT that
+Hugging Face's save_pretrained wrote, with safetensors.
+"""
+
+import logging
 import re
-import shutil
 
+import jax
 import numpy as np
-import safetensors
-import safetensors.numpy
-import tokenizers
+from absl import flags
 
-from bert_jax import errors
+from bert_jax import errors, names, signals
 from bert_jax import model as model_lib
-from bert_jax import tokenizer as tokenizer_lib
 
 # Our name, theirs, the form it takes there (`_FORMS`) and its shape there, in
 # the letters of model.py; S is the number of positions. {i} is a layer, {part}
@@ -85,13 +88,13 @@ _TIED = {
 }
 _UNUSED = re.compile(r'bert\.embeddings\.position_ids|bert\.pooler\.dense\..*')
 
-_HIDDEN_ACT = {
+HIDDEN_ACT = {
   'gelu': 'gelu',
   'gelu_new': 'gelu_tanh',
   'gelu_pytorch_tanh': 'gelu_tanh',
   'relu': 'relu',
 }
-_CONFIG_FIELDS = {
+CONFIG_FIELDS = {
   'vocab_size': ('vocab_size', int),
   'hidden_size': ('hidden_size', int),
   'num_hidden_layers': ('num_layers', int),
@@ -104,14 +107,6 @@ _CONFIG_FIELDS = {
   'layer_norm_eps': ('norm_epsilon', float),
   'initializer_range': ('initializer_std', float),
 }
-FILES = (
-  'config.json',
-  'model.safetensors',
-  'special_tokens_map.json',
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'vocab.txt',
-)
 
 
 def to_hf(params, config: model_lib.BertConfig, with_nsp: bool):
@@ -135,7 +130,7 @@ def to_hf(params, config: model_lib.BertConfig, with_nsp: bool):
       f'norm={config.norm!r} has no Hugging Face layout: their BERT '
       "normalises after each sublayer. Only norm='post' can be exported."
     )
-  ours = _flatten(params)
+  ours = names.flatten(params)
   tensors = {}
   for name, theirs, form, shape in _table(config, with_nsp):
     there, _ = _FORMS[form]
@@ -182,7 +177,7 @@ def from_hf(tensors, config: model_lib.BertConfig, with_nsp: bool):
     raise errors.UserError(
       f'the tensors are not those of a {config.num_layers}-layer BERT with '
       f'its {"MLM and NSP heads" if with_nsp else "MLM head"}; missing: '
-      f'{_some(missing)}; unexpected: {_some(unexpected)}. Use a folder '
+      f'{some(missing)}; unexpected: {some(unexpected)}. Use a folder '
       'saved from BertForPreTraining or BertForMaskedLM.'
     )
   for copy, original in _TIED.items():
@@ -246,224 +241,14 @@ def _table(config, with_nsp):
   return rows
 
 
-def _flatten(tree, prefix=''):
-  flat = {}
-  for name, value in tree.items():
-    if hasattr(value, 'items'):
-      flat |= _flatten(value, f'{prefix}{name}/')
-    else:
-      flat[prefix + name] = value
-  return flat
+def some(words, most=6):
+  """Returns words as text, not more of them than fit a screen."""
+  more = f' and {len(words) - most} more' if len(words) > most else ''
+  return (', '.join(words[:most]) or 'none') + more
 
 
-def _some(names, most=6):
-  """Returns names as words, not more of them than fit a screen."""
-  more = f' and {len(names) - most} more' if len(names) > most else ''
-  return (', '.join(names[:most]) or 'none') + more
-
-
-def export(directory: str, params, config, with_nsp: bool, tokenizer):
-  """Writes a folder that transformers' Auto classes load.
-
-  The folder is written beside its place, flushed to the disk and renamed. An
-  earlier export is moved away first and deleted last: a kill at any moment
-  leaves the old or the new one under the name or, between the two renames, the
-  old one beside it as `.NAME.old`, from where the next export takes it back.
-
-  Args:
-    directory: local folder; may hold an earlier export, but nothing else.
-    params: nested dict of arrays, as `heads.PretrainingModel` makes it.
-    config: what the model is.
-    with_nsp: whether it has the pooler and the NSP head.
-    tokenizer: a `tokenizer.Tokenizer`.
-
-  Raises:
-    errors.UserError: for a folder that cannot be written or replaced and for
-      what `to_hf` refuses.
-  """
-  if '://' in directory:
-    raise errors.UserError(
-      f'cannot export to {directory}; export to a local folder and copy it.'
-    )
-  tensors = to_hf(params, config, with_nsp)
-  _check_vocabulary(tokenizer, config)
-  directory = os.path.realpath(directory)
-  parent, name = os.path.split(directory)
-  new, old = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
-  try:
-    os.makedirs(parent, exist_ok=True)
-    _check_replaceable(directory)
-    if os.path.lexists(old) and not os.path.lexists(directory):
-      os.rename(old, directory)
-    _remove(new, old)
-    os.mkdir(new)
-    try:
-      _write(new, tensors, config, with_nsp, tokenizer)
-      if os.path.lexists(directory):
-        os.rename(directory, old)
-      os.rename(new, directory)
-    except BaseException:
-      if os.path.lexists(old) and not os.path.lexists(directory):
-        os.rename(old, directory)
-      _remove(new)
-      raise
-    _sync(parent)
-    _remove(old)
-  except OSError as error:
-    raise errors.UserError(f'cannot write {directory}: {error}.') from error
-
-
-def _check_replaceable(directory):
-  if not os.path.lexists(directory):
-    return
-  if not os.path.isdir(directory):
-    raise errors.UserError(
-      f'{directory} is a file; name a folder that does not exist yet.'
-    )
-  other = sorted(set(os.listdir(directory)) - set(FILES))
-  if other:
-    raise errors.UserError(
-      f'{directory} holds {_some(other)}, which an export would delete; name '
-      'a folder that is empty or does not exist yet.'
-    )
-
-
-def _remove(*folders):
-  for folder in folders:
-    if os.path.lexists(folder):
-      shutil.rmtree(folder)
-
-
-def _sync(path):
-  """Waits until a file's bytes or a folder's names are on the disk."""
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
-
-
-def _write(folder, tensors, config, with_nsp, tokenizer):
-  """Writes every file of an export and flushes them to the disk."""
-
-  def path(name):
-    return os.path.join(folder, name)
-
-  safetensors.numpy.save_file(
-    tensors, path('model.safetensors'), metadata={'format': 'pt'}
-  )
-  for name, value in (
-    ('config.json', config_json(config, with_nsp, tokenizer.pad_id)),
-    ('tokenizer_config.json', _tokenizer_config(config, tokenizer)),
-    ('special_tokens_map.json', _special_tokens()),
-  ):
-    with open(path(name), 'w', encoding='utf-8') as f:
-      f.write(json.dumps(value, indent=2, ensure_ascii=False) + '\n')
-  with open(path('vocab.txt'), 'w', encoding='utf-8', newline='\n') as f:
-    f.writelines(f'{word}\n' for word in tokenizer.vocab)
-  _fast_tokenizer(tokenizer).save(path('tokenizer.json'))
-  for name in FILES:
-    _sync(path(name))
-  _sync(folder)
-
-
-def config_json(config, with_nsp: bool, pad_id: int) -> dict:
-  """Returns what config.json says of the model."""
-  if with_nsp:
-    architecture = 'BertForPreTraining'
-  else:
-    architecture = 'BertLMHeadModel' if config.causal else 'BertForMaskedLM'
-  theirs = {ours: name for name, ours in reversed(_HIDDEN_ACT.items())}
-  # gelu_tanh must be theirs too: with 'gelu' the logits would differ silently.
-  return {
-    'architectures': [architecture],
-    'model_type': 'bert',
-    **{
-      name: getattr(config, ours) for name, (ours, _) in _CONFIG_FIELDS.items()
-    },
-    'hidden_act': theirs[config.activation],
-    'pad_token_id': pad_id,
-    'is_decoder': config.causal,
-    'tie_word_embeddings': True,
-    'position_embedding_type': 'absolute',
-    'classifier_dropout': None,
-    'torch_dtype': 'float32',
-  }
-
-
-def _special_tokens():
-  return {f'{t[1:-1].lower()}_token': t for t in tokenizer_lib.SPECIAL}
-
-
-def _tokenizer_config(config, tokenizer):
-  return {
-    # Loads tokenizer.json as it stands. BertTokenizer of transformers 5 builds
-    # its own, in which words of 101 to 200 characters become [UNK].
-    'tokenizer_class': 'PreTrainedTokenizerFast',
-    'do_lower_case': tokenizer.lowercase,
-    'strip_accents': None,  # as do_lower_case says
-    'tokenize_chinese_chars': True,
-    'model_max_length': config.max_positions,
-    'model_input_names': ['input_ids', 'token_type_ids', 'attention_mask'],
-    'clean_up_tokenization_spaces': False,
-    **_special_tokens(),
-  }
-
-
-def _fast_tokenizer(tokenizer):
-  """Returns the `tokenizers.Tokenizer` that tokenizer.json holds."""
-  fast = tokenizers.Tokenizer(
-    tokenizers.models.WordPiece(
-      {word: i for i, word in enumerate(tokenizer.vocab)},
-      unk_token='[UNK]',
-      max_input_chars_per_word=200,
-    )
-  )
-  fast.normalizer = tokenizer_lib.normalizer(tokenizer.lowercase)
-  fast.pre_tokenizer = tokenizer_lib.pre_tokenizer()
-  fast.decoder = tokenizers.decoders.WordPiece(prefix='##')
-  fast.post_processor = tokenizers.processors.TemplateProcessing(
-    single='[CLS]:0 $A:0 [SEP]:0',
-    pair='[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1',
-    special_tokens=[('[CLS]', tokenizer.cls_id), ('[SEP]', tokenizer.sep_id)],
-  )
-  fast.add_special_tokens(list(tokenizer_lib.SPECIAL))
-  return fast
-
-
-def load(directory: str):
-  """Reads a BERT folder of ours or of Hugging Face, with safetensors.
-
-  Args:
-    directory: local folder; nothing outside it is read.
-
-  Returns:
-    (params, config, with_nsp, tokenizer): nested dict of float32 arrays,
-    `model.BertConfig`, whether there is an NSP head, `tokenizer.Tokenizer`.
-    What config.json does not say is the default of BertConfig: dtype and the
-    shape of the initial distribution.
-
-  Raises:
-    errors.UserError: for a folder that is missing, incomplete or malformed or
-      not such a model.
-  """
-  if not os.path.isdir(directory):
-    raise errors.UserError(
-      f'{directory} is not a folder; name one that bert_jax.convert wrote.'
-    )
-  config = _read_config(os.path.join(directory, 'config.json'))
-  tensors = _read_tensors(directory)
-  with_nsp = 'cls.seq_relationship.weight' in tensors
-  try:
-    params = from_hf(tensors, config, with_nsp)
-  except errors.UserError as error:
-    raise errors.UserError(f'{directory}: {error}') from error
-  tokenizer = _read_tokenizer(directory)
-  _check_vocabulary(tokenizer, config)
-  return params, config, with_nsp, tokenizer
-
-
-def _check_vocabulary(tokenizer, config):
+def check_vocabulary(tokenizer, config):
+  """Raises errors.UserError for words that the model has no row for."""
   if tokenizer.size > config.vocab_size:
     raise errors.UserError(
       f'the vocabulary has {tokenizer.size} entries, the model only '
@@ -471,125 +256,48 @@ def _check_vocabulary(tokenizer, config):
     )
 
 
-def _read_json(path):
-  try:
-    with open(path, encoding='utf-8') as f:
-      value = json.load(f)
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; is this an exported model?'
-    ) from error
-  except (ValueError, RecursionError) as error:
-    raise errors.UserError(
-      f'{path} is not JSON ({error}); export the model again.'
-    ) from error
-  if not isinstance(value, dict):
-    raise errors.UserError(
-      f'{path} holds a {type(value).__name__}, not an object; export the '
-      'model again.'
-    )
-  return value
-
-
-def _read_config(path):
-  """Returns the BertConfig that a config.json describes."""
-  theirs = _read_json(path)
-
-  def refuse(key, allowed):
-    got = theirs.get(key, 'missing')
-    raise errors.UserError(f'{path}: {key} is {got!r}, not {allowed}.')
-
-  if theirs.get('model_type') != 'bert':
-    refuse('model_type', "'bert'; only BERT models can be read")
-  if theirs.get('hidden_act') not in tuple(_HIDDEN_ACT):
-    refuse('hidden_act', f'one of {", ".join(_HIDDEN_ACT)}')
-  if theirs.get('position_embedding_type', 'absolute') != 'absolute':
-    refuse('position_embedding_type', "'absolute'")
-  if not isinstance(theirs.get('is_decoder', False), bool):
-    refuse('is_decoder', 'true or false')
-  fields = {}
-  for key, (ours, kind) in _CONFIG_FIELDS.items():
-    value = theirs.get(key)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is int and not (isinstance(value, int) and number and value > 0):
-      refuse(key, 'a whole number above 0')
-    if kind is float and not (number and 0 <= value <= 1):
-      refuse(key, 'a number from 0 to 1')
-    fields[ours] = kind(value)
-  if fields['hidden_size'] % fields['num_heads']:
-    refuse('hidden_size', f'a multiple of {fields["num_heads"]} heads')
-  return model_lib.BertConfig(
-    **fields,
-    activation=_HIDDEN_ACT[theirs['hidden_act']],
-    causal=theirs.get('is_decoder', False),
+def _define_flags():
+  flags.DEFINE_string(
+    'from', None, 'Directory of a run, or a folder with a Hugging Face BERT.'
   )
+  flags.DEFINE_string('to', None, 'Folder to write; an older export goes.')
+  flags.DEFINE_enum(
+    'format', None, ['hf'], 'What to write: hf, for Hugging Face transformers.'
+  )
+  flags.DEFINE_integer(
+    'step', None, 'Of which checkpoint of the run; none is the newest sound.'
+  )
+  flags.mark_flags_as_required(['from', 'to', 'format'])
 
 
-def _read_tensors(directory):
-  path = os.path.join(directory, 'model.safetensors')
-  if not os.path.isfile(path):
-    pickled = os.path.isfile(os.path.join(directory, 'pytorch_model.bin'))
-    raise errors.UserError(
-      f'{path} does not exist; '
-      + (
-        'pytorch_model.bin is not read because reading it can run code: load '
-        'it with transformers and save_pretrained writes safetensors.'
-        if pickled
-        else 'name a folder that bert_jax.convert wrote.'
+def main(argv):
+  """Runs the command."""
+  # These import the names above.
+  from bert_jax import export, load, run
+
+  if argv[1:]:
+    raise errors.UserError(f'{argv[1]!r} is not a flag; see --help.')
+  # The accelerator may be busy with training.
+  jax.config.update('jax_platforms', 'cpu')
+  logging.getLogger('jax').setLevel(logging.ERROR)
+  source, target, step = (
+    flags.FLAGS[name].value for name in ('from', 'to', 'step')
+  )
+  with signals.raised():
+    if run.is_run(source):
+      *model, facts = run.read(source, step)
+      origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
+    elif step is None:
+      model, origin = load.load(source), source
+    else:
+      raise errors.UserError(
+        f'{source} is not the directory of a run, so --step={step} means '
+        'nothing; leave it out.'
       )
-    )
-  try:
-    return safetensors.numpy.load_file(path)
-  except (OSError, safetensors.SafetensorError) as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error}; copy or export it again.'
-    ) from error
+    export.export(target, *model)
+  print(f'wrote {target}: {origin}')
 
 
-def _read_tokenizer(directory):
-  """Returns the Tokenizer of vocab.txt, or else of tokenizer.json."""
-  path, fast_path, vocab_path = (
-    os.path.join(directory, name)
-    for name in ('tokenizer_config.json', 'tokenizer.json', 'vocab.txt')
-  )
-  theirs = _read_json(path) if os.path.exists(path) else {}
-  fast = _read_json(fast_path) if os.path.exists(fast_path) else {}
-  normalizer = fast.get('normalizer')
-  default = True
-  if isinstance(normalizer, dict):
-    default = normalizer.get('lowercase', True)
-  lowercase = theirs.get('do_lower_case', default)
-  if not isinstance(lowercase, bool):
-    raise errors.UserError(
-      f'{path}: do_lower_case is {lowercase!r}, not true or false.'
-    )
-  accents = theirs.get('strip_accents')
-  if accents is not None and accents != lowercase:
-    raise errors.UserError(
-      f'{path}: strip_accents is {accents!r} and do_lower_case {lowercase!r}; '
-      'here accents go with lower case or stay with it.'
-    )
-  # transformers 5 saves no vocab.txt.
-  if os.path.exists(vocab_path) or not fast:
-    return tokenizer_lib.Tokenizer.load(vocab_path, lowercase)
-  return tokenizer_lib.Tokenizer(_fast_vocabulary(fast, fast_path), lowercase)
-
-
-def _fast_vocabulary(fast, path):
-  """Returns the words of a tokenizer.json in the order of their ids."""
-  wordpiece = fast.get('model')
-  ids = wordpiece.get('vocab') if isinstance(wordpiece, dict) else None
-  words = ()
-  if isinstance(ids, dict) and all(type(i) is int for i in ids.values()):
-    words = tuple(sorted(ids, key=ids.get))
-  if not words or [ids[word] for word in words] != list(range(len(words))):
-    raise errors.UserError(
-      f'{path} holds no WordPiece vocabulary with ids 0, 1, 2 ...; put the '
-      "model's vocab.txt beside it."
-    )
-  missing = [token for token in tokenizer_lib.SPECIAL if token not in ids]
-  if missing:
-    raise errors.UserError(
-      f'{path} lacks {_some(missing)}; only BERT vocabularies can be read.'
-    )
-  return words
+if __name__ == '__main__':
+  _define_flags()
+  errors.run(main)

@@ -1,5 +1,6 @@
 """Errors that a user can mend, and how every command reports them."""
 
+import logging
 import sys
 
 from absl import app, flags
@@ -41,6 +42,8 @@ def run(main):
       print(f'\nstopped: {stop}', file=sys.stderr)
       return 128 + stop.signum
 
+  # jax says at INFO which accelerators it did not find.
+  logging.getLogger('jax').setLevel(logging.WARNING)
   app.run(guarded, flags_parser=_parse_flags)
 
 

@@ -14,11 +14,12 @@ def token_sums(logits, labels, weights):
 
   Returns:
     (loss, hits): the sum of -ln p(label) in nats, and the number of
-    predictions whose best token is the label.
+    predictions whose label no other token beats.
   """
   weights = weights.astype(jnp.float32)
   log_z = jax.nn.logsumexp(logits, axis=-1)
   picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
   loss = jnp.sum((log_z - picked) * weights)
-  hits = jnp.sum((jnp.argmax(logits, axis=-1) == labels) * weights)
+  # Not argmax: it took a fifth of a CPU's training step.
+  hits = jnp.sum((picked >= jnp.max(logits, axis=-1)) * weights)
   return loss, hits

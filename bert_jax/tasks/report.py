@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from bert_jax import config as config_lib
-from bert_jax import convert, fill_mask, log, tokenizer
+from bert_jax import export, fill_mask, log, tokenizer
 from bert_jax.data import loader
 
 _WORDS = 24  # of an example sentence, at most
@@ -32,10 +32,11 @@ def finish(config, directory: str, workdir: str, params):
     print(f'\n  {sentence}')
     guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed[0])
     print(f'    the model: {guesses}; the text: {truth}')
-  export = os.path.join(workdir, 'export')
+  exported = None
   if bert.norm == 'post':
-    convert.export(export, params, bert, config.objective.nsp, words)
-  _print_summary(workdir, export if bert.norm == 'post' else None)
+    exported = os.path.join(workdir, 'export')
+    export.export(exported, params, bert, config.objective.nsp, words)
+  _print_summary(workdir, exported)
 
 
 def _examples(config, directory, words) -> list[tuple[str, str]]:
@@ -65,7 +66,7 @@ def _examples(config, directory, words) -> list[tuple[str, str]]:
   return found
 
 
-def _print_summary(workdir: str, export: str | None):
+def _print_summary(workdir: str, exported: str | None):
   rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
   last = [r for r in rows if r['kind'] == 'eval'][-1]
   facts = [r for r in rows if r['kind'] == 'run'][-1]
@@ -88,16 +89,16 @@ def _print_summary(workdir: str, export: str | None):
     ('metrics.jsonl', 'every number of the log'),
     ('tensorboard', 'the same as curves'),
   ]
-  if export:
+  if exported:
     where.append(('export', 'the model, for Hugging Face transformers'))
   for name, meaning in where:
     print(f'  {os.path.join(workdir, name)}: {meaning}')
-  if not export:
+  if not exported:
     print('  no export: BERT of Hugging Face has no model with norm=pre')
   print('\nnext:')
-  if export:
+  if exported:
     print(
-      f'  python -m bert_jax.fill_mask --model={export} '
+      f'  python -m bert_jax.fill_mask --model={exported} '
       '"this function returns a [MASK] of strings ."'
     )
   print(f'  pip install tensorboard && tensorboard --logdir={workdir}')

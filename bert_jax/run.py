@@ -1,0 +1,81 @@
+"""Reads the model that a run has trained so far."""
+
+import functools
+import os
+
+import jax
+
+from bert_jax import checkpoint, errors, heads, load, names
+from bert_jax import config as config_lib
+from bert_jax import tokenizer as tokenizer_lib
+from bert_jax.data import shards
+from bert_jax.tasks import pretrain
+
+
+def is_run(directory: str) -> bool:
+  """Returns whether a folder is a run's, not a Hugging Face model's.
+
+  Raises:
+    errors.UserError: if it is neither.
+  """
+  path = os.path.join(directory, 'config.json')
+  if not os.path.isfile(path):
+    raise errors.UserError(
+      f'{directory} has no config.json; name the --workdir of a run or a '
+      'folder with a Hugging Face BERT.'
+    )
+  return 'model_type' not in load.read_json(path)
+
+
+def read(workdir: str, step: int | None = None):
+  """Reads a checkpoint's model; the run may be training and is not touched.
+
+  Args:
+    workdir: of the run.
+    step: which checkpoint; None is the newest that proves sound.
+
+  Returns:
+    (params, config, with_nsp, tokenizer, facts): as `load.load`, and the facts
+    of the checkpoint, such as `step` and `fingerprint`.
+
+  Raises:
+    errors.UserError: if the config, the checkpoint or the vocabulary is
+      missing, malformed or not the run's.
+  """
+  path = os.path.join(workdir, 'config.json')
+  try:
+    config = config_lib.unflatten(load.read_json(path))
+    config_lib.check(config)
+  except errors.UserError as error:
+    raise errors.UserError(f'{path}: {error}') from error
+  params, facts = checkpoint.read(os.path.join(workdir, 'checkpoints'), step)
+  bert, with_nsp = config_lib.model_config(config), config.objective.nsp
+  _check_params(params, heads.PretrainingModel(bert, with_nsp), path)
+  vocab = os.path.join(
+    config.data.dir or os.path.join(workdir, 'data'), 'vocab.txt'
+  )
+  tokenizer = tokenizer_lib.Tokenizer.load(vocab, config.data.lowercase)
+  if shards.sha256(vocab) != facts['task']['vocab_sha256']:
+    raise errors.UserError(
+      f'{vocab} is not the vocabulary that the run was trained with; put that '
+      'one back.'
+    )
+  return params, bert, with_nsp, tokenizer, facts
+
+
+def _check_params(params, module, path):
+  def shapes(tree):
+    return {name: x.shape for name, x in names.flatten(tree).items()}
+
+  init = functools.partial(pretrain.init, module)
+  got, allowed = shapes(params), shapes(jax.eval_shape(init, jax.random.key(0)))
+  wrong = sorted(
+    name for name in {*got, *allowed} if got.get(name) != allowed.get(name)
+  )
+  if wrong:
+    name = wrong[0]
+    raise errors.UserError(
+      f'{path} does not belong to the checkpoint: {len(wrong)} parameter(s) '
+      f'differ, first {name}: {got.get(name)} there, {allowed.get(name)} by '
+      'the config; put the config of the training back.'
+    )
