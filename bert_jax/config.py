@@ -7,6 +7,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax import model as model_lib
+from bert_jax.data import sources
 
 # layers, hidden size, attention heads; the MLP is four times the hidden size.
 SIZES = {
@@ -254,7 +255,7 @@ def check(c: config_dict.ConfigDict):
     'model.initializer': (m.initializer, tuple(model_lib.INITIALIZERS)),
     'model.dtype': (m.dtype, ('float32', 'bfloat16')),
     'objective.kind': (o.kind, ('mlm', 'ltr')),
-    'data.layout': (c.data.layout, ('paragraphs', 'sentences', 'files')),
+    'data.layout': (c.data.layout, sources.LAYOUTS),
   }
   for name, (value, values) in allowed.items():
     if value not in values:

@@ -7,7 +7,6 @@ or that of --step; the run may be training. Or it is a folder with a BERT that
 Hugging Face's save_pretrained wrote, with safetensors.
 """
 
-import logging
 import re
 
 import jax
@@ -257,9 +256,7 @@ def check_vocabulary(tokenizer, config):
 
 
 def _define_flags():
-  flags.DEFINE_string(
-    'from', None, 'Directory of a run, or a folder with a Hugging Face BERT.'
-  )
+  flags.DEFINE_string('from', None, 'A run, or a Hugging Face BERT folder.')
   flags.DEFINE_string('to', None, 'Folder to write; an older export goes.')
   flags.DEFINE_enum(
     'format', None, ['hf'], 'What to write: hf, for Hugging Face transformers.'
@@ -279,7 +276,6 @@ def main(argv):
     raise errors.UserError(f'{argv[1]!r} is not a flag; see --help.')
   # The accelerator may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
-  logging.getLogger('jax').setLevel(logging.ERROR)
   source, target, step = (
     flags.FLAGS[name].value for name in ('from', 'to', 'step')
   )

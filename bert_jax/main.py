@@ -34,8 +34,7 @@ def run(config, workdir: str):
 
   config_lib.check(config)
   with workdir_lib.claimed(workdir, config):
-    with signals.raised():
-      data = pretrain.prepare_data(config, workdir)
+    data = pretrain.prepare_data(config, workdir)
     task = pretrain.make(config, data)
     params = train.fit(config, task, workdir)
     report.finish(config, data, workdir, params)
@@ -44,19 +43,20 @@ def run(config, workdir: str):
 def main(argv):
   """Runs the command."""
   del argv
-  from bert_jax import config as config_lib
-  from bert_jax import train
+  with signals.raised():
+    from bert_jax import config as config_lib
+    from bert_jax import train
 
-  config = flags.FLAGS.config
-  try:
-    print(config_lib.to_text(config))
-  except OSError as error:  # how ml_collections reports a missing file
-    path = flags.FLAGS['config'].config_filename
-    raise errors.UserError(
-      f'cannot read --config={path}; give a file such as configs/tiny.py.'
-    ) from error
-  train.use_compilation_cache()
-  run(config, os.path.abspath(flags.FLAGS.workdir))
+    config = flags.FLAGS.config
+    try:
+      print(config_lib.to_text(config))
+    except OSError as error:  # how ml_collections reports a missing file
+      path = flags.FLAGS['config'].config_filename
+      raise errors.UserError(
+        f'cannot read --config={path}; give a file such as configs/tiny.py.'
+      ) from error
+    train.use_compilation_cache()
+    run(config, os.path.abspath(flags.FLAGS.workdir))
 
 
 if __name__ == '__main__':

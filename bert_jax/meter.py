@@ -126,11 +126,15 @@ class Meter:
 
 
 def describe(means: dict[str, float]) -> str:
-  """Returns 'mlm 5.12 acc 21.3% | nsp 0.61 acc 66.0%' for what is there."""
+  """Returns 'mlm 5.120 ppl 167 acc 21.3% | nsp 0.610 acc 66.0%'."""
   parts = []
   for name, value in means.items():
     objective, _, kind = name.rpartition('_')
     if kind == 'loss' and objective:
-      accuracy = means[f'{objective}_accuracy']
-      parts.append(f'{objective} {value:.3f} acc {accuracy:.1%}')
+      ppl = means.get(f'{objective}_perplexity')
+      parts.append(
+        f'{objective} {value:.3f} '
+        + (f'ppl {ppl:,.0f} ' if ppl else '')
+        + f'acc {means[f"{objective}_accuracy"]:.1%}'
+      )
   return ' | '.join(parts)

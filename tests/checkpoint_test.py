@@ -125,3 +125,67 @@ def test_restores_on_other_devices(tmp_path):
     found, _ = checkpoints.restore(template(one))
   np.testing.assert_array_equal(found['w'], state(5)['w'])
   assert found['w'].devices() == {jax.devices()[3]}
+
+
+def write_params(directory, steps=(1, 2)):
+  with checkpoint.Checkpoints(str(directory), 3, 0) as c:
+    for step in steps:
+      # A matrix: Orbax splits it, unlike the moments.
+      params = {'dense': {'kernel': jnp.arange(600.0).reshape(20, 30) + step}}
+      tree = {'step': jnp.int32(step), 'params': params, 'moments': params}
+      c.save(step, tree, {'n': step})
+
+
+def contents(directory):
+  found = {}
+  for root, folders, names in os.walk(directory):
+    for name in folders + names:
+      path = os.path.join(root, name)
+      data = b''
+      if name in names:
+        with open(path, 'rb') as file:
+          data = file.read()
+      found[path] = os.stat(path).st_mtime_ns, data
+  return found
+
+
+def test_read_returns_the_newest_parameters_or_those_of_a_step(tmp_path):
+  write_params(tmp_path)
+  for step, chosen in ((2, None), (2, 2), (1, 1)):
+    params, facts = checkpoint.read(str(tmp_path), chosen)
+    kernel = params['dense']['kernel']
+    assert list(params) == ['dense'] and type(kernel) is np.ndarray
+    np.testing.assert_array_equal(kernel[0, :3], [step, step + 1, step + 2])
+    assert facts['n'] == facts['step'] == step
+
+
+def test_read_goes_past_the_bad_and_changes_nothing(tmp_path, capsys):
+  write_params(tmp_path / 'c', (1, 2, 3))
+  damage(tmp_path / 'c', 3)
+  # As of a training that is saving, and of one that was killed.
+  os.mkdir(tmp_path / 'c' / '4.orbax-checkpoint-tmp')
+  before = contents(tmp_path)
+  assert checkpoint.read(str(tmp_path / 'c'))[1]['step'] == 2
+  assert 'checkpoint 3 is bad' in capsys.readouterr().out
+  assert contents(tmp_path) == before
+
+
+def test_read_notices_parameters_of_another_fingerprint(tmp_path):
+  write_params(tmp_path / 'c')
+  os.rename(tmp_path / 'c' / '2' / 'state', tmp_path / 'state2')
+  os.rename(tmp_path / 'c' / '1' / 'state', tmp_path / 'c' / '2' / 'state')
+  with pytest.raises(
+    errors.UserError, match='step 2: 1 array.* first params/dense/kernel'
+  ):
+    checkpoint.read(str(tmp_path / 'c'), 2)
+
+
+def test_read_says_which_steps_there_are(tmp_path):
+  with pytest.raises(errors.UserError, match='c does not exist'):
+    checkpoint.read(str(tmp_path / 'c'))
+  (tmp_path / 'c').mkdir()
+  with pytest.raises(errors.UserError, match='holds no checkpoint'):
+    checkpoint.read(str(tmp_path / 'c'))
+  write_params(tmp_path / 'c')
+  with pytest.raises(errors.UserError, match='of step 7; choose one of 1, 2'):
+    checkpoint.read(str(tmp_path / 'c'), 7)

@@ -2,6 +2,7 @@
 
 import glob
 import importlib.util
+import json
 import os
 
 import pytest
@@ -100,3 +101,27 @@ def test_values_that_cannot_work(field, value, message):
   c.update_from_flattened_dict({field: value})
   with pytest.raises(errors.UserError, match=message):
     config.check(c)
+
+
+def test_what_is_written_as_json_comes_back():
+  c = load(CONFIGS[0], 'smoke,mask_rate=0.5')
+  fields = json.loads(config.to_json(c))
+  assert config.unflatten(fields) == c
+  del fields['optimizer.b2']
+  assert config.unflatten(fields).optimizer.b2 == 0.999
+
+
+@pytest.mark.parametrize(
+  ('field', 'value', 'message'),
+  [
+    ('model.layers', 2, "'model.layers' is not a field"),
+    ('seed', '0', "seed='0' should be like 0"),
+    ('seed', True, 'seed=True'),
+    ('phases.steps', 5, 'phases.steps=5 should be like'),
+    ('phases.steps', [5, None], 'phases.steps'),
+    ('objective.nsp', 1, 'objective.nsp=1'),
+  ],
+)
+def test_json_of_another_kind_is_refused(field, value, message):
+  with pytest.raises(errors.UserError, match=message):
+    config.unflatten({field: value})

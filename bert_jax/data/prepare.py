@@ -252,7 +252,7 @@ def _define_flags():
   flags.DEFINE_enum(
     'layout',
     'paragraphs',
-    ['paragraphs', 'sentences', 'files'],
+    sources.LAYOUTS,
     'Of plain text. paragraphs, sentences: one per line, blank lines between '
     'documents. files: each file is a document.',
   )

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent import futures
 
-from bert_jax.data import sources, workers
+from bert_jax.data import document, workers
 
 _TOPICS = os.path.join('pydoc_data', 'topics.py')
 
@@ -65,7 +65,7 @@ _MARKS = re.compile(r'`+|\*\*|\s\[\w+\]_|(?<=\w)_\b(?!\w)')
 _SENTENCE_END = re.compile(r'[.!?][)"\'\]]*(?:\s|$)')
 
 
-def documents() -> Iterator[sources.Document]:
+def documents() -> Iterator[document.Document]:
   """Reads the prose of this Python installation, in a fixed order.
 
   A document is the text of a help topic, of a module's short docstrings, or of
@@ -86,9 +86,9 @@ def documents() -> Iterator[sources.Document]:
     try:
       for found in pool.map(_read_files, jobs):
         for name, paragraphs in found:
-          document = sources.Document(name, _unseen(paragraphs, seen))
-          if _is_document(document.paragraphs):
-            yield document
+          made = document.Document(name, _unseen(paragraphs, seen))
+          if _is_document(made.paragraphs):
+            yield made
     finally:
       pool.shutdown(cancel_futures=True)
 

@@ -19,9 +19,11 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from bert_jax import errors
+from bert_jax.data import prose
+from bert_jax.data.document import Document
 
 LAYOUTS = ('paragraphs', 'sentences', 'files')
 
@@ -32,18 +34,6 @@ _DOC = re.compile(r'<doc id="([^"]*)".* title="(.*)">\s*$')
 # A split may be a slice: train[:10%].
 _TFDS_INPUT = re.compile(r'tfds:([\w/.:]+):([A-Za-z]\w*(?:\[[^\]]*\])?)')
 _CORRUPT = (EOFError, zlib.error, lzma.LZMAError, OSError)
-
-
-class Document(NamedTuple):
-  """A text whose parts belong together.
-
-  Attributes:
-    name: where it comes from.
-    paragraphs: its text; in layout 'sentences' each is one sentence.
-  """
-
-  name: str
-  paragraphs: list[str]
 
 
 def documents(inputs: Sequence[str], layout: str) -> Iterator[Document]:
@@ -66,8 +56,6 @@ def documents(inputs: Sequence[str], layout: str) -> Iterator[Document]:
   for expanded in [_expand(given) for given in inputs]:
     for one in expanded:
       if one == _PYTHON_DOCS:
-        from bert_jax.data import prose  # which needs Document from here
-
         found = prose.documents()
       elif one.startswith(_TFDS):
         found = _tfds(one)

@@ -1,0 +1,204 @@
+"""What bert_jax.export writes and leaves; no torch is needed."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+import safetensors
+import tokenizers
+
+from bert_jax import errors, export, load
+from bert_jax import tokenizer as tokenizer_lib
+from tests import models
+
+
+@pytest.fixture
+def exported(tmp_path):
+  return models.export_to(tmp_path / 'model')
+
+
+def test_config_json_is_golden(exported):
+  with open(os.path.join(exported, 'config.json'), encoding='utf-8') as f:
+    assert json.load(f) == {
+      'architectures': ['BertForPreTraining'],
+      'model_type': 'bert',
+      'vocab_size': 11,
+      'hidden_size': 8,
+      'num_hidden_layers': 2,
+      'num_attention_heads': 2,
+      'intermediate_size': 12,
+      'max_position_embeddings': 7,
+      'type_vocab_size': 3,
+      'hidden_dropout_prob': 0.1,
+      'attention_probs_dropout_prob': 0.1,
+      'layer_norm_eps': 1e-12,
+      'initializer_range': 0.02,
+      'hidden_act': 'gelu_new',
+      'pad_token_id': 0,
+      'is_decoder': False,
+      'tie_word_embeddings': True,
+      'position_embedding_type': 'absolute',
+      'classifier_dropout': None,
+      'torch_dtype': 'float32',
+    }
+
+
+@pytest.mark.parametrize(
+  ('changes', 'with_nsp', 'architecture', 'hidden_act', 'is_decoder'),
+  [
+    ({'activation': 'gelu'}, True, 'BertForPreTraining', 'gelu', False),
+    ({'activation': 'relu'}, False, 'BertForMaskedLM', 'relu', False),
+    ({'causal': True}, False, 'BertLMHeadModel', 'gelu_new', True),
+  ],
+)
+def test_config_json_names_class_and_activation(
+  changes, with_nsp, architecture, hidden_act, is_decoder
+):
+  config = dataclasses.replace(models.CONFIG, **changes)
+  value = export.config_json(config, with_nsp, pad_id=0)
+  assert value['architectures'] == [architecture]
+  assert value['hidden_act'] == hidden_act
+  assert value['is_decoder'] == is_decoder
+
+
+def test_weights_say_that_they_are_for_torch(exported):
+  path = os.path.join(exported, 'model.safetensors')
+  with safetensors.safe_open(path, framework='numpy') as f:
+    assert f.metadata() == {'format': 'pt'}
+
+
+@pytest.mark.parametrize('lowercase', [True, False])
+def test_tokenizer_json_gives_our_ids(tmp_path, lowercase):
+  ours = tokenizer_lib.Tokenizer(tuple(models.VOCAB), lowercase)
+  path = str(tmp_path / 'model')
+  export.export(path, models.make_params(), models.CONFIG, True, ours)
+  theirs = tokenizers.Tokenizer.from_file(os.path.join(path, 'tokenizer.json'))
+  for text in (
+    'the Cats',
+    '[MASK]é É.',
+    'e' + 's' * 149,
+    '[mask] [SEP] dogs\x85 e',
+  ):
+    assert theirs.encode(text).ids == ours.encode(text)['input_ids']
+  pair = theirs.encode('the cat', 'dogs')
+  assert pair.ids == [2, 5, 6, 3, 7, 8, 3]
+  assert pair.type_ids == [0, 0, 0, 0, 1, 1, 1]
+  assert load.load(path)[3].lowercase == lowercase
+  with open(os.path.join(path, 'tokenizer_config.json'), encoding='utf-8') as f:
+    assert json.load(f)['model_max_length'] == 7
+
+
+def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
+  data = os.environ.get('BERT_JAX_TEST_DATA')
+  if not data:
+    pytest.skip('BERT_JAX_TEST_DATA is not set')
+  vocab = os.path.join(data, 'vocab/bert-base-multilingual-cased/vocab.txt')
+  ours = tokenizer_lib.Tokenizer.load(vocab, lowercase=False)
+  config = dataclasses.replace(models.CONFIG, vocab_size=ours.size)
+  export.export(
+    str(tmp_path / 'model'), models.make_params(config), config, True, ours
+  )
+  theirs = tokenizers.Tokenizer.from_file(
+    str(tmp_path / 'model' / 'tokenizer.json')
+  )
+  with open(os.path.join(data, 'multilingual/blns.txt'), encoding='utf-8') as f:
+    for line in f:
+      assert theirs.encode(line).ids == ours.encode(line)['input_ids'], line
+
+
+def test_a_new_export_replaces_the_old(exported, tmp_path):
+  new = models.make_params(first=5)
+  export.export(exported, new, models.CONFIG, True, models.TOKENIZER)
+  models.assert_same(load.load(exported)[0], new)
+  assert os.listdir(tmp_path) == ['model']
+
+
+def test_a_failed_export_leaves_the_old(exported, tmp_path, monkeypatch):
+  def fail(path):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(export, '_sync', fail)
+  with pytest.raises(errors.UserError, match='No space left'):
+    export.export(
+      exported,
+      models.make_params(first=5),
+      models.CONFIG,
+      True,
+      models.TOKENIZER,
+    )
+  models.assert_same(load.load(exported)[0], models.make_params())
+  assert os.listdir(tmp_path) == ['model']
+
+
+def test_a_failed_rename_leaves_the_old(exported, tmp_path, monkeypatch):
+  rename = os.rename
+
+  def fail(source, target):
+    if source.endswith('.new'):
+      raise OSError(5, 'Input/output error')
+    rename(source, target)
+
+  monkeypatch.setattr(os, 'rename', fail)
+  with pytest.raises(errors.UserError, match='Input/output'):
+    export.export(
+      exported,
+      models.make_params(first=5),
+      models.CONFIG,
+      True,
+      models.TOKENIZER,
+    )
+  models.assert_same(load.load(exported)[0], models.make_params())
+  assert os.listdir(tmp_path) == ['model']
+
+
+def test_what_a_kill_left_is_taken_back(exported, tmp_path, monkeypatch):
+  # As after a kill between the two renames, with a second kill to come.
+  os.rename(exported, tmp_path / '.model.old')
+  (tmp_path / '.model.new').mkdir()
+  (tmp_path / '.model.new' / 'config.json').write_text('{')
+
+  def fail(*args):
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as m:
+    m.setattr(export, '_write', fail)
+    with pytest.raises(KeyboardInterrupt):
+      export.export(
+        exported,
+        models.make_params(first=5),
+        models.CONFIG,
+        True,
+        models.TOKENIZER,
+      )
+  models.assert_same(load.load(exported)[0], models.make_params())
+  assert os.listdir(tmp_path) == ['model']
+
+
+def test_a_folder_with_other_files_is_not_replaced(tmp_path):
+  (tmp_path / 'thesis.tex').write_text('years of work')
+  with pytest.raises(errors.UserError, match='thesis.tex'):
+    export.export(
+      str(tmp_path), models.make_params(), models.CONFIG, True, models.TOKENIZER
+    )
+  assert (tmp_path / 'thesis.tex').read_text() == 'years of work'
+
+
+def test_export_refuses_what_cannot_be_one(tmp_path):
+  def write(path, config=models.CONFIG):
+    export.export(
+      str(path), models.make_params(config), config, True, models.TOKENIZER
+    )
+
+  with pytest.raises(errors.UserError, match="norm='pre'"):
+    write(tmp_path / 'x', dataclasses.replace(models.CONFIG, norm='pre'))
+  with pytest.raises(errors.UserError, match='11 entries.*only 9'):
+    write(tmp_path / 'x', dataclasses.replace(models.CONFIG, vocab_size=9))
+  with pytest.raises(errors.UserError, match='local folder'):
+    write('gs://bucket/model')
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(errors.UserError, match='is a file'):
+    write(tmp_path / 'file')
+  with pytest.raises(errors.UserError, match='cannot write'):
+    write(tmp_path / 'file' / 'model')
+  assert os.listdir(tmp_path) == ['file']

@@ -1,0 +1,125 @@
+"""What bert_jax.load reads and refuses."""
+
+import dataclasses
+import json
+import os
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import errors, export, load, model
+from tests import models
+
+
+@pytest.fixture
+def exported(tmp_path):
+  return models.export_to(tmp_path / 'model')
+
+
+def edit_json(path, **values):
+  with open(path, encoding='utf-8') as f:
+    value = json.load(f)
+  with open(path, 'w', encoding='utf-8') as f:
+    json.dump(value | values, f)
+
+
+@pytest.mark.parametrize('with_nsp', [True, False])
+@pytest.mark.parametrize('activation', list(model.ACTIVATIONS))
+def test_load_of_export_is_the_same(tmp_path, with_nsp, activation):
+  config = dataclasses.replace(
+    models.CONFIG,
+    activation=activation,
+    causal=not with_nsp,
+    attention_dropout=0.25,
+  )
+  params = models.make_params(config, with_nsp)
+  path = str(tmp_path / 'runs' / 'model')
+  export.export(path, params, config, with_nsp, models.TOKENIZER)
+  loaded = load.load(path)
+  models.assert_same(loaded[0], params)
+  assert all(x.dtype == np.float32 for x in jax.tree.leaves(loaded[0]))
+  assert loaded[1:3] == (config, with_nsp)
+  assert (loaded[3].vocab, loaded[3].lowercase) == (tuple(models.VOCAB), True)
+
+
+def test_vocabulary_of_tokenizer_json_serves_without_vocab_txt(exported):
+  os.remove(os.path.join(exported, 'vocab.txt'))
+  assert load.load(exported)[3].vocab == tuple(models.VOCAB)
+
+
+@pytest.mark.parametrize(
+  ('values', 'message'),
+  [
+    ({'hidden_act': 'silu'}, "hidden_act is 'silu', not one of gelu"),
+    ({'hidden_act': ['gelu']}, 'hidden_act'),
+    ({'model_type': 'roberta'}, "model_type is 'roberta'"),
+    ({'hidden_size': '8'}, "hidden_size is '8', not a whole number"),
+    ({'num_attention_heads': 3}, 'multiple of 3 heads'),
+    ({'num_hidden_layers': True}, 'num_hidden_layers'),
+    ({'layer_norm_eps': float('nan')}, 'layer_norm_eps is nan'),
+    ({'hidden_dropout_prob': None}, 'hidden_dropout_prob is None'),
+    ({'is_decoder': 1}, 'is_decoder is 1'),
+    ({'position_embedding_type': 'relative_key'}, 'absolute'),
+    ({'num_hidden_layers': 3}, 'missing: bert.encoder.layer.2'),
+  ],
+)
+def test_a_config_that_is_not_ours_is_refused(exported, values, message):
+  edit_json(os.path.join(exported, 'config.json'), **values)
+  with pytest.raises(errors.UserError, match=message):
+    load.load(exported)
+
+
+@pytest.mark.parametrize(
+  ('name', 'content', 'message'),
+  [
+    ('config.json', None, 'cannot read .*config.json'),
+    ('config.json', b'{"model_type"', 'is not JSON'),
+    ('config.json', b'\xff\xfe', 'is not JSON'),
+    ('config.json', b'[' * 100_000, 'is not JSON'),
+    ('config.json', b'[]', 'holds a list'),
+    ('model.safetensors', None, 'does not exist'),
+    ('model.safetensors', b'', 'cannot read .*model.safetensors'),
+    ('model.safetensors', b'\xff' * 100, 'cannot read .*model.safetensors'),
+    ('tokenizer_config.json', b'{"do_lower_case": 1}', 'do_lower_case is 1'),
+    ('tokenizer_config.json', b'{"strip_accents": false}', 'strip_accents'),
+    ('tokenizer.json', b'7', 'holds a int'),
+    ('vocab.txt', b'the\n', 'lacks'),
+  ],
+)
+def test_a_broken_folder_is_one_clear_error(exported, name, content, message):
+  path = os.path.join(exported, name)
+  os.remove(path)
+  if content is not None:
+    with open(path, 'wb') as f:
+      f.write(content)
+  with pytest.raises(errors.UserError, match=message) as error:
+    load.load(exported)
+  assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize(
+  ('content', 'message'),
+  [
+    ('{"model": {"vocab": {"a": 0, "b": 2}}}', 'ids 0, 1, 2'),
+    ('{"model": {"vocab": [["a", 0.5]]}}', 'ids 0, 1, 2'),
+    ('{"model": {"vocab": {"[PAD]": 0}}}', r'lacks \[UNK\]'),
+    ('{"model": 5, "normalizer": null}', 'ids 0, 1, 2'),
+  ],
+)
+def test_a_broken_tokenizer_json_is_one_clear_error(exported, content, message):
+  os.remove(os.path.join(exported, 'vocab.txt'))
+  with open(os.path.join(exported, 'tokenizer.json'), 'w') as f:
+    f.write(content)
+  with pytest.raises(errors.UserError, match=message):
+    load.load(exported)
+
+
+def test_pickles_are_not_read(tmp_path):
+  config = export.config_json(models.CONFIG, with_nsp=True, pad_id=0)
+  (tmp_path / 'config.json').write_text(json.dumps(config))
+  (tmp_path / 'pytorch_model.bin').write_bytes(b'cos\nsystem\n')
+  with pytest.raises(errors.UserError, match='can run code'):
+    load.load(str(tmp_path))
+  with pytest.raises(errors.UserError, match='is not a folder'):
+    load.load(str(tmp_path / 'absent'))
