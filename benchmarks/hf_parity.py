@@ -20,7 +20,7 @@ import sys
 import numpy as np
 
 _PAIRS = 100
-_LENGTH = 128  # tokens, or what the model takes if that is less
+_LENGTH = 512  # tokens, or what the model takes if that is less
 _PREDICTIONS = 8  # positions per pair, masked, whose logits are compared
 _BATCH = 20
 _TOLERANCE = 1e-5
