@@ -43,7 +43,7 @@ class Meter:
 
     Args:
       step: number of updates done.
-      metrics: of `train.train_step`.
+      metrics: of `step.train_step`.
       costs: `sequences`, `tokens` (real ones), `flops` of the step, and
         `waited`, the seconds that its batch kept the loop waiting.
     """

@@ -8,10 +8,7 @@ import shutil
 import time
 from typing import Any
 
-import flax
 import jax
-import jax.numpy as jnp
-import optax
 
 from bert_jax import (
   checkpoint,
@@ -24,120 +21,12 @@ from bert_jax import (
   sharding,
   signals,
 )
+from bert_jax import step as step_lib
 from bert_jax import task as task_lib
 from bert_jax.data import loader
 
 _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
 _INITIAL_LOSS_TOLERANCE = 0.5  # nats
-
-
-@flax.struct.dataclass
-class TrainState:
-  """What training changes.
-
-  Attributes:
-    step: int32, number of updates, skipped ones included.
-    params: of the model, float32.
-    opt_state: of `optim.make`.
-  """
-
-  step: jax.Array
-  params: Any
-  opt_state: Any
-
-
-def init_state(key, *, task: task_lib.Task, tx) -> TrainState:
-  """Returns the state before the first update."""
-  params = task.init(key)
-  return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params))
-
-
-def train_step(
-  state: TrainState, batch, key, *, task: task_lib.Task, tx, schedule, parts
-):
-  """Makes one update.
-
-  Each objective's loss is the sum over the global batch divided by its count
-  over the global batch, whatever the devices and micro-batches. An update
-  with a non-finite loss or gradient changes nothing but the step.
-
-  Args:
-    state: donated.
-    batch: the global batch, leaves [B, ...].
-    key: of the run; the step's randomness is folded in here.
-    task: what to learn.
-    tx: of `optim.make`.
-    schedule: of `optim.schedule`.
-    parts: micro-batches; row r belongs to number r % parts, so that each
-      device finds rows of its own in every one.
-
-  Returns:
-    (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
-    `grad_norm`, `learning_rate`, `finite`.
-  """
-  key = jax.random.fold_in(key, state.step)
-  counts = task.counts(batch)
-
-  def loss_fn(params, rows, key):
-    sums = task.sums(params, rows, key)
-    loss = sum(s[0] / jnp.maximum(counts[k], 1) for k, s in sums.items())
-    return loss, sums
-
-  def micro(total, part):
-    i, rows = part
-    (_, sums), grads = jax.value_and_grad(loss_fn, has_aux=True)(
-      state.params, rows, jax.random.fold_in(key, i)
-    )
-    return jax.tree.map(jnp.add, total, (sums, grads)), None
-
-  if parts == 1:
-    (_, sums), grads = jax.value_and_grad(loss_fn, has_aux=True)(
-      state.params, batch, jax.random.fold_in(key, 0)
-    )
-  else:
-    rows = jax.tree.map(
-      lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch
-    )
-    one = jax.tree.map(lambda x: x[0], rows)
-    sums = jax.eval_shape(loss_fn, state.params, one, key)[1]
-    zeros = jax.tree.map(
-      lambda x: jnp.zeros(x.shape, x.dtype), (sums, state.params)
-    )
-    (sums, grads), _ = jax.lax.scan(micro, zeros, (jnp.arange(parts), rows))
-
-  grad_norm = optax.tree.norm(grads)
-  loss = sum(s[0] for s in sums.values())
-  finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-  learning_rate = schedule(state.step)
-  updates, opt_state = tx.update(grads, state.opt_state, state.params)
-  params = jax.tree.map(
-    lambda p, u: p - learning_rate * u, state.params, updates
-  )
-  params, opt_state = jax.tree.map(
-    lambda new, old: jnp.where(finite, new, old),
-    (params, opt_state),
-    (state.params, state.opt_state),
-  )
-  metrics = {
-    'sums': _named(sums, counts),
-    'grad_norm': grad_norm,
-    'learning_rate': learning_rate,
-    'finite': finite,
-  }
-  return TrainState(state.step + 1, params, opt_state), metrics
-
-
-def eval_step(params, batch, *, task: task_lib.Task):
-  """Returns {name: (sum, count)} of a batch, without dropout."""
-  return _named(task.sums(params, batch, None), task.counts(batch))
-
-
-def _named(sums, counts):
-  named = {}
-  for name, (loss, hits) in sums.items():
-    named[f'{name}_loss'] = loss, counts[name]
-    named[f'{name}_accuracy'] = hits, counts[name]
-  return named
 
 
 @dataclasses.dataclass
@@ -216,7 +105,7 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
     for phase in phases:
       if step < phase.first + phase.steps or phase is phases[-1]:
         step_fn = functools.partial(
-          train_step,
+          step_lib.train_step,
           task=task,
           tx=tx,
           schedule=schedule,
@@ -226,9 +115,9 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
   return state.params
 
 
-def _start(config, task, tx, mesh, checkpoints, workdir) -> TrainState:
+def _start(config, task, tx, mesh, checkpoints, workdir) -> step_lib.TrainState:
   """Restores the newest sound checkpoint, or initialises."""
-  init = functools.partial(init_state, task=task, tx=tx)
+  init = functools.partial(step_lib.init_state, task=task, tx=tx)
   key = jax.random.key(config.seed)
   shapes = jax.eval_shape(init, key)
   everywhere = sharding.replicated(mesh)
@@ -268,7 +157,7 @@ def _check_disk(workdir, size, config):
     )
 
 
-def _run_phase(run: _Run, phase, state, step_fn) -> TrainState:
+def _run_phase(run: _Run, phase, state, step_fn) -> step_lib.TrainState:
   """Trains to the end of a phase, evaluating, logging and saving."""
   first, end = int(state.step), phase.first + phase.steps
   batches = loader.prefetch(
@@ -280,7 +169,7 @@ def _run_phase(run: _Run, phase, state, step_fn) -> TrainState:
     evaluation = _compile(
       run,
       f'evaluation at length {phase.seq_length}',
-      jax.jit(functools.partial(eval_step, task=run.task)),
+      jax.jit(functools.partial(step_lib.eval_step, task=run.task)),
       state.params,
       arrays,
     )

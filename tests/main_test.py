@@ -1,0 +1,134 @@
+"""The whole program: text in, exported model out, whatever happens between."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bert_jax import load, log
+from tests.data import prepare_test
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def start(workdir, text, *more):
+  command = [
+    *(sys.executable, '-m', 'bert_jax.main', f'--workdir={workdir}'),
+    '--config=configs/tiny.py:smoke,steps=30,vocab_size=120,'
+    'checkpoint.every=4,eval.every=10,log.every=1,accumulate=2',
+    *(f'--config.data.input={text}', '--config.data.layout=sentences'),
+    *more,
+  ]
+  env = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''}
+  return subprocess.Popen(
+    command,
+    cwd=ROOT,
+    env=env,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+def wait_for_step(workdir, step):
+  path = os.path.join(workdir, 'metrics.jsonl')
+  deadline = time.monotonic() + 120
+  while time.monotonic() < deadline:
+    if any(r['step'] >= step for r in log.read(path) if r['kind'] == 'train'):
+      return
+    time.sleep(0.01)
+  raise TimeoutError(f'no step {step} in {path}')
+
+
+def last_fingerprint(workdir):
+  rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
+  return [r['fingerprint'] for r in rows if r['kind'] == 'checkpoint'][-1]
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """Returns (workdir, text, output) of an uninterrupted run."""
+  root = tmp_path_factory.mktemp('main')
+  text = prepare_test.write_corpus(root / 'text.txt')
+  process = start(root / 'run', text)
+  output = process.communicate()[0]
+  assert process.returncode == 0, output
+  return root / 'run', text, output
+
+
+def test_a_run_says_what_it_does_and_what_to_do_next(whole):
+  workdir, _, output = whole
+  for words in (
+    'optimizer.learning_rate = 0.002',
+    'unigram entropy of the corpus',
+    'initial loss',
+    'step 30/30',
+    'held-out at step 30',
+    'fingerprint=' + last_fingerprint(workdir),
+    f'python -m bert_jax.fill_mask --model={workdir}/export',
+  ):
+    assert words in output
+  assert output.count('the model: ') == 3
+  assert 'Traceback' not in output
+
+
+def test_a_run_exports_what_it_trained(whole):
+  workdir, _, _ = whole
+  params, config, with_nsp, tokenizer = load.load(str(workdir / 'export'))
+  assert (config.num_layers, config.hidden_size, with_nsp) == (2, 64, True)
+  assert tokenizer.size == 120
+  assert params['embeddings']['word']['embedding'].shape == (120, 64)
+
+
+def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
+  workdir, text, _ = whole
+  use = f'--config.data.dir={workdir}/data'
+  run = tmp_path / 'run'
+  process = start(run, text, use)
+  wait_for_step(run, 9)
+  process.send_signal(signal.SIGKILL)
+  process.communicate()
+  process = start(run, text, use)
+  wait_for_step(run, 17)
+  process.send_signal(signal.SIGTERM)
+  output = process.communicate()[0]
+  assert process.returncode == 143, output
+  assert 'resumed at step' in output
+  assert 'stopped: resume with the same command.' in output
+  process = start(run, text, use)
+  output = process.communicate()[0]
+  assert process.returncode == 0, output
+  assert last_fingerprint(run) == last_fingerprint(workdir)
+  steps = [
+    r['step'] for r in log.read(run / 'metrics.jsonl') if r['kind'] == 'train'
+  ]
+  assert steps == list(range(1, 31))
+
+
+@pytest.mark.parametrize(
+  'arguments, words',
+  [
+    (['--config=configs/nope.py'], 'cannot read --config=configs/nope.py'),
+    (['--config=configs/tiny.py:sede=3'], "'sede' is unknown; did you mean"),
+    (['--config=configs/tiny.py', '--config.data.inputs=x'], 'input'),
+  ],
+)
+def test_a_wrong_command_gets_one_line(arguments, words, tmp_path):
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'bert_jax.main',
+      f'--workdir={tmp_path}',
+      *arguments,
+    ],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 1
+  (line,) = done.stderr.splitlines()
+  assert line.startswith('error: ') and words in line

@@ -1,0 +1,121 @@
+"""Tests of one update."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import config, heads, sharding
+from tests import training
+
+
+@pytest.mark.parametrize('parts', [2, 4])
+def test_accumulation_equals_the_big_batch(parts):
+  batch, key = training.make_batch(0), jax.random.key(1)
+  state, one = training.make_step()
+  _, many = training.make_step(parts=parts)
+  a, a_metrics = one(state, batch, key)
+  b, b_metrics = many(state, batch, key)
+  weights = batch['masked_lm_weights'].sum(1)
+  per_part = [weights[i::parts].sum() for i in range(parts)]
+  assert len(set(per_part)) > 1  # uneven, or a mean of means would pass
+  np.testing.assert_allclose(
+    a_metrics['grad_norm'], b_metrics['grad_norm'], rtol=1e-5
+  )
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6),
+    (a.opt_state, a_metrics['sums']),
+    (b.opt_state, b_metrics['sums']),
+  )
+
+
+def test_devices_do_not_change_the_loss():
+  # Dropout is on: its bits must not depend on the layout either.
+  batch, key = training.make_batch(0), jax.random.key(1)
+  state, step = training.make_step(dropout=0.1)
+  found = []
+  for n in (1, 2, 4, 8):
+    mesh = jax.sharding.Mesh(jax.devices()[:n], ('data',))
+    placed = jax.device_put(state, sharding.replicated(mesh))
+    rows = sharding.put_batch(mesh, batch)
+    _, metrics = step(
+      placed, rows, jax.device_put(key, sharding.replicated(mesh))
+    )
+    total, count = metrics['sums']['mlm_loss']
+    found.append(float(total) / float(count))
+    assert abs(found[-1] - found[0]) < 1e-6
+  assert abs(found[0] - math.log(training.VOCAB)) < 0.2
+
+
+def test_dropout_differs_from_step_to_step():
+  state, step = training.make_step(dropout=0.1)
+  batch, key = training.make_batch(0), jax.random.key(1)
+  losses = [
+    float(step(state.replace(step=jnp.int32(s)), batch, key)[1]['grad_norm'])
+    for s in (5, 6)
+  ]
+  assert losses[0] != losses[1]
+
+
+def test_a_non_finite_gradient_changes_nothing_but_the_step():
+  state, step = training.make_step()
+  bad = training.make_batch(0)
+  bad['masked_lm_weights'][:] = np.inf
+  new, metrics = step(state, bad, jax.random.key(1))
+  assert not metrics['finite']
+  assert int(new.step) == int(state.step) + 1
+  jax.tree.map(
+    np.testing.assert_array_equal,
+    (new.params, new.opt_state),
+    (state.params, state.opt_state),
+  )
+
+
+def test_gradient_is_that_of_the_averaged_losses():
+  state, step = training.make_step()
+  batch = training.make_batch(0)
+  module = heads.PretrainingModel(config.model_config(training.small_config()))
+
+  def loss(params):
+    mlm, nsp = module.apply({'params': params}, batch)
+    mlm_nll = -jnp.take_along_axis(
+      jax.nn.log_softmax(mlm), batch['masked_lm_ids'][..., None], -1
+    )[..., 0]
+    w = batch['masked_lm_weights']
+    nsp_nll = -jnp.take_along_axis(
+      jax.nn.log_softmax(nsp), batch['next_sentence_labels'][:, None], -1
+    )
+    return jnp.sum(mlm_nll * w) / w.sum() + jnp.mean(nsp_nll)
+
+  grads = jax.jit(jax.grad(loss))(state.params)
+  norm = math.sqrt(sum(float(jnp.sum(g * g)) for g in jax.tree.leaves(grads)))
+  metrics = step(state, batch, jax.random.key(1))[1]
+  assert float(metrics['grad_norm']) == pytest.approx(norm, rel=1e-5)
+
+
+def test_one_golden_step():
+  state, step = training.make_step()
+  new, metrics = step(state, training.make_batch(0), jax.random.key(1))
+  total, count = metrics['sums']['mlm_loss']
+  found = {
+    'loss': round(float(total) / float(count), 4),
+    'grad_norm': round(float(metrics['grad_norm']), 4),
+    'learning_rate': round(float(metrics['learning_rate']), 6),
+    'weights': round(
+      float(sum(jnp.abs(x).sum() for x in jax.tree.leaves(new.params))), 2
+    ),
+  }
+  assert found == GOLDEN, (
+    'The update changed. If that is intended, put these numbers into GOLDEN '
+    'and say so in CHANGELOG.md: runs cannot be resumed bit for bit.'
+  )
+
+
+GOLDEN = {
+  'loss': 2.4042,
+  'grad_norm': 1.0126,
+  'learning_rate': 0.009694,
+  'weights': 45.08,
+}

@@ -1,0 +1,93 @@
+"""A small pre-training task on made-up batches, for the tests of training."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import config, heads, optim, task
+from bert_jax import step as step_lib
+from bert_jax.tasks import pretrain
+
+ROWS, LENGTH, PREDICTIONS, VOCAB = 8, 6, 3, 11
+
+
+def small_config(steps=(6,), **changes):
+  c = config.pretraining('tiny')
+  with c.unlocked():
+    c.data.vocab_size = VOCAB
+    c.model.update(
+      num_layers=1,
+      hidden_size=8,
+      num_heads=2,
+      mlp_size=12,
+      max_positions=LENGTH,
+    )
+    c.phases.seq_length = (LENGTH,) * len(steps)
+    c.phases.steps = steps
+    c.phases.batch_size = (ROWS,) * len(steps)
+    c.phases.accumulate = (1,) * len(steps)
+    c.phases.max_predictions = (PREDICTIONS,) * len(steps)
+    c.optimizer.warmup_steps = 2
+    c.optimizer.learning_rate = 1e-2
+    c.log.every = 2
+    c.checkpoint.every = 4
+    c.eval.every = 4
+    for name, value in changes.items():
+      section, _, field = name.partition('__')
+      c[section][field] = value
+  return c
+
+
+def make_batch(seed, rows=ROWS):
+  """Real numbers of masked tokens differ from row to row."""
+  rng = np.random.default_rng(seed)
+  mask = (np.arange(LENGTH) < rng.integers(3, LENGTH + 1, (rows, 1))) * 1
+  weights = np.arange(PREDICTIONS) < rng.integers(1, 4, (rows, 1))
+  return {
+    'input_ids': (rng.integers(1, VOCAB, (rows, LENGTH)) * mask).astype('i4'),
+    'input_mask': mask.astype('i4'),
+    'segment_ids': np.zeros((rows, LENGTH), 'i4'),
+    'masked_lm_positions': rng.integers(0, 3, (rows, PREDICTIONS)).astype('i4'),
+    'masked_lm_ids': rng.integers(0, VOCAB, (rows, PREDICTIONS)).astype('i4'),
+    'masked_lm_weights': weights.astype('f4'),
+    'next_sentence_labels': rng.integers(0, 2, rows).astype('i4'),
+    'next_sentence_weights': np.ones(rows, 'f4'),
+  }
+
+
+def make_task(c, batch=make_batch):
+  bert = config.model_config(c)
+  module = heads.PretrainingModel(bert)
+  return task.Task(
+    init=functools.partial(pretrain.init, module),
+    counts=functools.partial(pretrain.counts, with_nsp=True),
+    sums=functools.partial(pretrain.sums, module),
+    train_batch=lambda phase, step: batch(step),
+    eval_batch=lambda phase, i: make_batch(1000 + i),
+    eval_batches=lambda phase: 2,
+    flops=lambda phase: 1e6,
+    expected_loss=math.log(VOCAB) + math.log(2),
+    describe=lambda batch: [f'{len(batch["input_ids"])} rows'],
+    facts={'unigram_entropy': 2.0},
+  )
+
+
+@functools.cache
+def make_step(dropout=0.0, parts=1):
+  """Returns (state, jitted step) before the sixth of a hundred updates."""
+  c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
+  made = make_task(c)
+  tx = optim.make(c.optimizer)
+  step = functools.partial(
+    step_lib.train_step,
+    task=made,
+    tx=tx,
+    schedule=optim.schedule(c.optimizer, 100),
+    parts=parts,
+  )
+  init = functools.partial(step_lib.init_state, task=made, tx=tx)
+  state = jax.jit(init)(jax.random.key(0))
+  return state.replace(step=jnp.int32(5)), jax.jit(step)
