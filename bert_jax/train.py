@@ -129,8 +129,10 @@ def _start(config, task, tx, mesh, checkpoints, workdir) -> step_lib.TrainState:
   devices = f'{jax.device_count()} x {jax.devices()[0].device_kind}'
   print(f'model: {size:,} parameters on {devices}', flush=True)
   restored = checkpoints.restore(template, config.checkpoint.start_over)
+  # An old one goes when the new one is whole, hence one more than is kept.
+  missing = 1 if restored else config.checkpoint.keep + 1
+  _check_disk(workdir, checkpoint.state_bytes(shapes), missing)
   if restored is None:
-    _check_disk(workdir, checkpoint.state_bytes(shapes), config.checkpoint)
     return jax.jit(init, out_shardings=everywhere)(key)
   state, facts = restored
   for name, value in task.facts.items():
@@ -146,14 +148,13 @@ def _start(config, task, tx, mesh, checkpoints, workdir) -> step_lib.TrainState:
   return state
 
 
-def _check_disk(workdir, size, config):
+def _check_disk(workdir, size, checkpoints):
   free = shutil.disk_usage(workdir).free
-  need = size * (config.keep + 1)  # an old one goes when the new one is whole
-  if free < need:
+  if free < size * checkpoints:
     raise errors.UserError(
-      f'{workdir} has {free / 1e9:.2f} GB free, but {config.keep + 1} '
-      f'checkpoints need {need / 1e9:.2f} GB; free space or lower '
-      'checkpoint.keep.'
+      f'{workdir} has {free / 1e9:.2f} GB free, but {checkpoints} more '
+      f'checkpoint(s) need {size * checkpoints / 1e9:.2f} GB; free space or '
+      'lower checkpoint.keep.'
     )
 
 
@@ -272,5 +273,6 @@ def _save(run, step, state):
 
 
 def _stop(run, step, state):
+  run.meter.flush()
   _save(run, step, state)
   raise errors.Interrupted(run.stop.signum, signals.RESUME)

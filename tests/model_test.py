@@ -1,6 +1,7 @@
 """Tests of the encoder and the pre-training heads."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -24,22 +25,19 @@ def example(rows=2, length=5):
 
 
 def build(c, with_nsp=True):
+  """Returns (jitted apply, parameters away from 0 and 1: no bias can hide)."""
   module = heads.PretrainingModel(c, with_nsp)
-  params = module.init(jax.random.key(0), example())['params']
-  # Away from 0 and 1, so that no bias or scale can hide.
-  leaves, tree = jax.tree.flatten(params)
-  keys = jax.random.split(jax.random.key(1), len(leaves))
-  leaves = [
-    x + 0.3 * jax.random.normal(k, x.shape)
-    for x, k in zip(leaves, keys, strict=True)
-  ]
-  return module, jax.tree.unflatten(tree, leaves)
+  params = jax.jit(module.init)(jax.random.key(0), example())['params']
+  rng = np.random.default_rng(1)
+  params = jax.tree.map(
+    lambda x: x + 0.3 * rng.normal(size=x.shape).astype('f4'), params
+  )
+  return jax.jit(module.apply), params
 
 
-def count_parameters(size, vocab_size=30522, with_nsp=True):
-  c = config.pretraining(size)
-  c.data.vocab_size = vocab_size
-  module = heads.PretrainingModel(config.model_config(c), with_nsp)
+@functools.cache
+def count_parameters(c, with_nsp=True):
+  module = heads.PretrainingModel(c, with_nsp)
   shapes = jax.eval_shape(module.init, jax.random.key(0), example())
   return sum(x.size for x in jax.tree.leaves(shapes))
 
@@ -63,8 +61,10 @@ def count_parameters(size, vocab_size=30522, with_nsp=True):
   ],
 )
 def test_parameter_counts(size, vocab_size, both_heads, mlm_only):
-  assert count_parameters(size, vocab_size) == both_heads
-  assert count_parameters(size, vocab_size, with_nsp=False) == mlm_only
+  layers, hidden, attention_heads = config.SIZES[size]
+  c = model.BertConfig(vocab_size, hidden, layers, attention_heads, 4 * hidden)
+  assert count_parameters(c) == both_heads
+  assert count_parameters(c, with_nsp=False) == mlm_only
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,12 @@ def test_parameter_counts(size, vocab_size, both_heads, mlm_only):
 )
 def test_parameter_counts_of_the_miniatures(layers, hidden, both_heads):
   c = model.BertConfig(30522, hidden, layers, hidden // 64, 4 * hidden)
-  module = heads.PretrainingModel(c)
-  shapes = jax.eval_shape(module.init, jax.random.key(0), example())
-  assert sum(x.size for x in jax.tree.leaves(shapes)) == both_heads
+  assert count_parameters(c) == both_heads
 
 
 @pytest.mark.parametrize('norm', model.NORMS)
 def test_padding_does_not_change_logits(norm):
-  module, params = build(dataclasses.replace(SMALL, norm=norm))
+  apply, params = build(dataclasses.replace(SMALL, norm=norm))
   batch = example()
   longer = {
     'input_ids': jnp.pad(batch['input_ids'], ((0, 0), (0, 2))) + 0,
@@ -114,8 +112,8 @@ def test_padding_does_not_change_logits(norm):
     'masked_lm_positions': batch['masked_lm_positions'],
   }
   for short, long in zip(
-    module.apply({'params': params}, batch),
-    module.apply({'params': params}, longer),
+    apply({'params': params}, batch),
+    apply({'params': params}, longer),
     strict=True,
   ):
     np.testing.assert_allclose(short, long, atol=1e-5)
@@ -123,14 +121,14 @@ def test_padding_does_not_change_logits(norm):
 
 def _influence(c):
   """Returns [P, S]: does the word at S change the logits at P?"""
-  module, params = build(c, with_nsp=False)
+  apply, params = build(c, with_nsp=False)
   batch = example(rows=1)
   positions = batch['masked_lm_positions']
   found = np.zeros((positions.shape[1], 5), bool)
-  base = module.apply({'params': params}, batch)[0]
+  base = apply({'params': params}, batch)[0]
   for s in range(5):
     ids = batch['input_ids'].at[0, s].add(1) % 11
-    other = module.apply({'params': params}, {**batch, 'input_ids': ids})[0]
+    other = apply({'params': params}, {**batch, 'input_ids': ids})[0]
     found[:, s] = np.abs(base - other)[0].max(-1) > 1e-6
   return found.astype(int).tolist()
 
@@ -148,11 +146,11 @@ def test_causal_model_does_not_see_what_follows():
 
 
 def test_mlm_logits_come_from_the_chosen_positions():
-  module, params = build(SMALL)
+  apply, params = build(SMALL)
   batch = example()
-  logits = module.apply({'params': params}, batch)[0]
+  logits = apply({'params': params}, batch)[0]
   swapped = {**batch, 'masked_lm_positions': jnp.array([[4, 2, 1]] * 2)}
-  others = module.apply({'params': params}, swapped)[0]
+  others = apply({'params': params}, swapped)[0]
   np.testing.assert_allclose(logits, others[:, ::-1], atol=1e-6)
 
 
@@ -178,7 +176,7 @@ def test_dropout_draws_each_value_by_itself():
 
 def test_initial_weights_are_cut_at_two_deviations():
   module = heads.PretrainingModel(dataclasses.replace(SMALL, vocab_size=4000))
-  params = module.init(jax.random.key(0), example())['params']
+  params = jax.jit(module.init)(jax.random.key(0), example())['params']
   for name, x in names.flatten(params).items():
     if name.endswith(('kernel', 'embedding')):
       assert float(jnp.abs(x).max()) <= 0.04

@@ -25,7 +25,9 @@ def test_schedule_ends_at_exactly_zero_and_stays_there():
 
 def test_decay_leaves_out_layernorms_and_biases():
   module = heads.PretrainingModel(model_test.SMALL)
-  params = module.init(jax.random.key(0), model_test.example())['params']
+  params = jax.eval_shape(module.init, jax.random.key(0), model_test.example())[
+    'params'
+  ]
   mask = names.flatten(optim.decay_mask(params))
   assert [n for n, decayed in mask.items() if decayed] == [
     'embeddings/position/embedding',

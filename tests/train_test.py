@@ -83,7 +83,7 @@ def test_too_little_disk_stops_the_run(tmp_path, monkeypatch):
     'disk_usage',
     lambda path: type('Usage', (), {'free': 1000}),
   )
-  with pytest.raises(errors.UserError, match='GB free, but 4 checkpoints'):
+  with pytest.raises(errors.UserError, match='GB free, but 4 more'):
     fit(training.small_config(), tmp_path)
 
 
