@@ -79,7 +79,9 @@ def check_resume(scratch, data, whole):
   """Stops a run on 8 devices and continues it on 1 and on 4."""
   stopped = os.path.join(scratch, 'stopped')
   process = train(8, stopped, data)
-  while max(losses(stopped), default=0) < STEPS // 2:
+  while process.poll() is None and (
+    max(losses(stopped), default=0) < STEPS // 2
+  ):
     time.sleep(0.05)
   process.send_signal(signal.SIGTERM)
   out = process.communicate()[0]

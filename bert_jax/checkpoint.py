@@ -124,6 +124,7 @@ class Checkpoints:
     )
     state, facts = found['state'], found['facts']
     _verify(state, facts['fingerprints'])
+    _verify_facts(step, facts)
     return state, facts
 
   def _move_aside(self, problems):
@@ -150,7 +151,8 @@ class Checkpoints:
       self._manager.wait_until_finished()
     except Exception as failure:
       problem = self._save_failed(failure)
-      if error is None:  # else the first error is the one to show
+      # Else the first error is the one to show.
+      if error is None or isinstance(error, errors.Interrupted):
         raise problem from failure
     finally:
       self._manager.close()
@@ -227,6 +229,7 @@ def _read_params(manager, step):
     state,
     {k: v for k, v in facts['fingerprints'].items() if k.startswith('params/')},
   )
+  _verify_facts(facts['step'], facts)
   return state['params'], facts
 
 
@@ -241,7 +244,11 @@ def _newest_sound(steps: Iterable[int], restore: Callable):
   for step in sorted(steps, reverse=True):
     try:
       return restore(step), problems
+    except (MemoryError, PermissionError):
+      raise  # these say nothing about the checkpoint
     except Exception as error:
+      if 'RESOURCE_EXHAUSTED' in str(error):  # nor does a full device
+        raise
       problems.append((step, _first_line(error)))
       print(f'checkpoint {step} is bad: {_first_line(error)}', flush=True)
   return None, problems
@@ -249,6 +256,16 @@ def _newest_sound(steps: Iterable[int], restore: Callable):
 
 def _text(problems) -> str:
   return '; '.join(f'step {step}: {problem}' for step, problem in problems)
+
+
+def _verify_facts(step, facts):
+  """Raises ValueError for facts that do not agree with one another."""
+  mark = fingerprint.combine(facts['fingerprints'])
+  if facts['step'] != step or facts['fingerprint'] != mark:
+    raise ValueError(
+      f'it says step {facts["step"]} and fingerprint {facts["fingerprint"]}, '
+      f'but is step {step} and {mark}'
+    )
 
 
 def _verify(state, fingerprints):

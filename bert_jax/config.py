@@ -27,6 +27,29 @@ SIZES = {
 }
 
 
+_POSITIVE = (
+  'log.every',
+  'checkpoint.every',
+  'checkpoint.keep',
+  'eval.sequences',
+  'model.num_layers',
+  'model.hidden_size',
+  'model.num_heads',
+  'model.mlp_size',
+  'optimizer.learning_rate',
+  'optimizer.clip_norm',
+  'optimizer.epsilon',
+)
+_NOT_NEGATIVE = (
+  'checkpoint.keep_every',
+  'data.max_documents',
+  'data.workers',
+  'eval.every',
+  'optimizer.warmup_steps',
+  'optimizer.weight_decay',
+)
+
+
 def pretraining(size: str) -> config_dict.ConfigDict:
   """Returns the paper's recipe (appendix A.2) for a size of `SIZES`."""
   if size not in SIZES:
@@ -34,7 +57,7 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   layers, hidden, heads = SIZES[size]
   c = config_dict.ConfigDict()
   c.seed = 0  # of everything random: data, masks, initial weights, dropout
-  c.rng = 'threefry'  # dropout's generator: threefry (exact anywhere) or rbg
+  c.rng = 'threefry'  # dropout: threefry (same on any layout) or rbg (fast)
 
   c.model = config_dict.ConfigDict()
   c.model.num_layers = layers
@@ -62,7 +85,7 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.data.passes = 5  # times that each document is cut into pairs
   c.data.short_seq_prob = 0.1  # share of passes that use a shorter target
   c.data.heldout = 0.01  # share of documents kept for evaluation, by hash
-  c.data.shards = 16  # logical shards: the unit of memory and parallel work
+  c.data.shards = 256  # logical shards: the unit of memory and parallel work
   c.data.workers = 0  # processes that prepare data; 0 is one per core
   c.data.dir = ''  # where prepared data lies; empty is WORKDIR/data
 
@@ -142,7 +165,8 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
   Raises:
     errors.UserError: for an unknown field (names a near one) or a wrong type.
   """
-  for item in filter(None, arguments.split(',')):
+  items = [item for item in arguments.split(',') if item]
+  for item in sorted(items, key=lambda item: item != 'smoke'):  # it comes first
     name, equals, value = item.partition('=')
     if item == 'smoke':
       smoke(c)
@@ -266,9 +290,12 @@ def check(c: config_dict.ConfigDict):
   for name, values in phases.items():
     if min(values) < 1:
       _fail(f'phases.{name}={values} must be positive')
-  for name in ('log.every', 'checkpoint.every', 'checkpoint.keep'):
-    if flatten(c)[name] < 1:
+  for name in _POSITIVE:
+    if not flatten(c)[name] > 0:
       _fail(f'{name}={flatten(c)[name]} must be positive')
+  for name in _NOT_NEGATIVE:
+    if not flatten(c)[name] >= 0:
+      _fail(f'{name}={flatten(c)[name]} must not be negative')
   if max(phases.seq_length) > m.max_positions:
     _fail(
       f'phases.seq_length={phases.seq_length} is longer than '

@@ -10,7 +10,7 @@ Hugging Face's save_pretrained wrote, with safetensors.
 import jax
 from absl import flags
 
-from bert_jax import errors, export, load, run, signals
+from bert_jax import command, errors, export, load, run
 
 
 def _define_flags():
@@ -34,21 +34,20 @@ def main(argv):
   source, target, step = (
     flags.FLAGS[name].value for name in ('from', 'to', 'step')
   )
-  with signals.raised():
-    if run.is_run(source):
-      *model, facts = run.read(source, step)
-      origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
-    elif step is None:
-      model, origin = load.load(source), source
-    else:
-      raise errors.UserError(
-        f'{source} is not the directory of a run, so --step={step} means '
-        'nothing; leave it out.'
-      )
-    export.export(target, *model)
+  if run.is_run(source):
+    *model, facts = run.read(source, step)
+    origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
+  elif step is None:
+    model, origin = load.load(source), source
+  else:
+    raise errors.UserError(
+      f'{source} is not the directory of a run, so --step={step} means '
+      'nothing; leave it out.'
+    )
+  export.export(target, *model)
   print(f'wrote {target}: {origin}')
 
 
 if __name__ == '__main__':
   _define_flags()
-  errors.run(main)
+  command.run(main)

@@ -2,12 +2,11 @@
 
   python -m bert_jax.fill_mask --model=DIR "this function returns a [MASK] ."
 
-DIR is a folder that `python -m bert_jax.convert --format=hf` wrote. Give as
+DIR is a run's export/, or what `python -m bert_jax.convert` wrote. Give as
 many sentences as you like, each in quotes and with one [MASK] or more.
 """
 
 import functools
-import logging
 import sys
 
 import jax
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from absl import flags
 
-from bert_jax import errors, heads, load
+from bert_jax import command, errors, heads, load
 
 _BAR = 24  # characters for a probability of 1
 _LENGTH_STEP = 64  # tokens; lengths are rounded up so that few are compiled
@@ -103,8 +102,8 @@ def _define_flags():
 
 
 def main(argv):
-  # jax remarks on the screen that there is no accelerator.
-  logging.getLogger('jax').setLevel(logging.ERROR)
+  # One sentence needs no accelerator, and it may be busy with training.
+  jax.config.update('jax_platforms', 'cpu')
   sys.stdout.reconfigure(errors='replace')
   sentences = argv[1:]
   if not flags.FLAGS.model:
@@ -123,4 +122,4 @@ def main(argv):
 
 if __name__ == '__main__':
   _define_flags()
-  errors.run(main)
+  command.run(main, takes_arguments=True)

@@ -23,8 +23,14 @@ class MlmHead(nn.Module):
     )(x)
     x = model.layer_norm(c, 'norm')(model.ACTIVATIONS[c.activation](x))
     bias = self.param('bias', nn.initializers.zeros, (c.vocab_size,))
-    logits = jnp.einsum('bpd,vd->bpv', x, embedding.astype(x.dtype))
-    return logits.astype(jnp.float32) + bias[None, None]
+    # Rounded to bfloat16, every thirtieth row of logits would tie at its top.
+    logits = jnp.einsum(
+      'bpd,vd->bpv',
+      x,
+      embedding.astype(x.dtype),
+      preferred_element_type=jnp.float32,
+    )
+    return logits + bias[None, None]
 
 
 class PretrainingModel(nn.Module):
@@ -39,9 +45,10 @@ class PretrainingModel(nn.Module):
     self.encoder = model.Encoder(c)
     self.mlm = MlmHead(c)
     if self.with_nsp:
-      dense = {'dtype': c.dtype, 'kernel_init': c.kernel_init}
-      self.pooler = nn.Dense(c.hidden_size, **dense)
-      self.nsp = nn.Dense(2, **dense)
+      self.pooler = nn.Dense(
+        c.hidden_size, dtype=c.dtype, kernel_init=c.kernel_init
+      )
+      self.nsp = nn.Dense(2, dtype=jnp.float32, kernel_init=c.kernel_init)
 
   def __call__(self, batch, deterministic: bool = True):
     """Computes the logits.
@@ -64,4 +71,4 @@ class PretrainingModel(nn.Module):
     if not self.with_nsp:
       return mlm, None
     pooled = nn.tanh(self.pooler(x[:, 0]))  # [B, D]
-    return mlm, self.nsp(pooled).astype(jnp.float32)
+    return mlm, self.nsp(pooled)

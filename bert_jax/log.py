@@ -53,7 +53,7 @@ class Log:
     ]
     with self._reported():
       row = {'kind': kind, 'step': step, **values}
-      self._file.write(json.dumps(row) + '\n')
+      self._file.write(json.dumps(row, allow_nan=False) + '\n')
       self._file.flush()
       if numbers:
         self._write_event(step, summary=summary_pb2.Summary(value=numbers))
@@ -85,12 +85,12 @@ class Log:
 
 
 def read(path: str) -> list[dict]:
-  """Returns the rows of a `metrics.jsonl`; a torn last line is left out."""
+  """Returns the rows of a `metrics.jsonl`; lines that a crash tore are left out."""
   rows = []
   if os.path.exists(path):
     with open(path, encoding='utf-8') as file:
       for line in file:
-        if line.endswith('\n'):
+        with contextlib.suppress(ValueError):
           rows.append(json.loads(line))
   return rows
 

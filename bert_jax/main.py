@@ -15,7 +15,7 @@ import os
 from absl import flags
 from ml_collections import config_flags
 
-from bert_jax import errors, signals
+from bert_jax import command, errors
 
 
 def run(config, workdir: str):
@@ -33,6 +33,7 @@ def run(config, workdir: str):
   from bert_jax.tasks import pretrain, report
 
   config_lib.check(config)
+  train.check_devices(config)
   with workdir_lib.claimed(workdir, config):
     data = pretrain.prepare_data(config, workdir)
     task = pretrain.make(config, data)
@@ -43,20 +44,21 @@ def run(config, workdir: str):
 def main(argv):
   """Runs the command."""
   del argv
-  with signals.raised():
-    from bert_jax import config as config_lib
-    from bert_jax import train
+  from bert_jax import config as config_lib
+  from bert_jax import train
 
-    config = flags.FLAGS.config
-    try:
-      print(config_lib.to_text(config))
-    except OSError as error:  # how ml_collections reports a missing file
-      path = flags.FLAGS['config'].config_filename
-      raise errors.UserError(
-        f'cannot read --config={path}; give a file such as configs/tiny.py.'
-      ) from error
-    train.use_compilation_cache()
-    run(config, os.path.abspath(flags.FLAGS.workdir))
+  config, workdir = flags.FLAGS.config, flags.FLAGS.workdir
+  try:
+    print(config_lib.to_text(config))
+  except OSError as error:  # how ml_collections reports a missing file
+    path = flags.FLAGS['config'].config_filename
+    raise errors.UserError(
+      f'cannot read --config={path}; give a file such as configs/tiny.py.'
+    ) from error
+  if '://' in workdir:
+    raise errors.UserError(f'--workdir={workdir} must be a local directory.')
+  train.use_compilation_cache()
+  run(config, os.path.abspath(workdir))
 
 
 if __name__ == '__main__':
@@ -67,4 +69,4 @@ if __name__ == '__main__':
     'workdir', None, 'Directory of the run: data, checkpoints, log, export.'
   )
   flags.mark_flags_as_required(['config', 'workdir'])
-  errors.run(main)
+  command.run(main)

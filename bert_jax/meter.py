@@ -29,7 +29,7 @@ class Meter:
     self._log, self._bar = log, bar
     self._every, self._steps = every, steps
     self._pending = None
-    self._skipped_in_a_row = 0
+    self.skipped_in_a_row = 0
     self._begin()
 
   def _begin(self):
@@ -64,8 +64,9 @@ class Meter:
     self._flops += costs['flops']
     self._waited += costs['waited']
     if metrics['finite']:
-      self._skipped_in_a_row = 0
+      self.skipped_in_a_row = 0
       evaluate.add(self._totals, metrics['sums'])
+      self._grad_norm = float(metrics['grad_norm'])
     else:
       self._skip(step, metrics)
     if step % self._every == 0 or step == self._steps:
@@ -73,19 +74,20 @@ class Meter:
 
   def _skip(self, step, metrics):
     self._skipped += 1
-    self._skipped_in_a_row += 1
+    self.skipped_in_a_row += 1
     grad_norm = float(metrics['grad_norm'])
     # As text: JSON has no NaN.
     self._log.write('skipped', step, {'grad_norm': str(grad_norm)})
     self._bar.write(
       f'step {step}: gradient norm {grad_norm}, update skipped '
-      f'({self._skipped_in_a_row} in a row)'
+      f'({self.skipped_in_a_row} in a row)'
     )
-    if self._skipped_in_a_row >= _MAX_SKIPPED_IN_A_ROW:
+    if self.skipped_in_a_row >= _MAX_SKIPPED_IN_A_ROW:
       raise errors.UserError(
-        f'{self._skipped_in_a_row} updates in a row had a non-finite loss or '
+        f'{self.skipped_in_a_row} updates in a row had a non-finite loss or '
         f'gradient, the last at step {step}; the newest checkpoint is from '
-        'before them. Lower optimizer.learning_rate, or look at the data.'
+        'before them. Use another --workdir with a lower '
+        'optimizer.learning_rate, or look at the data.'
       )
 
   @contextlib.contextmanager
@@ -100,17 +102,15 @@ class Meter:
     seconds = max(time.monotonic() - self._start - self._paused, 1e-9)
     flops = self._flops / seconds
     row = {
-      **evaluate.means(self._totals),
       'learning_rate': float(metrics['learning_rate']),
-      'grad_norm': float(metrics['grad_norm']),
       'skipped': self._skipped,
       'sequences_per_second': self._sequences / seconds,
       'tokens_per_second': self._tokens / seconds,
       'model_tflops': flops / 1e12,
       'data_wait': self._waited / seconds,
     }
-    if not self._totals:  # every step was skipped
-      row = {k: v for k, v in row.items() if k not in ('loss', 'grad_norm')}
+    if self._totals:  # else every step was skipped
+      row |= {**evaluate.means(self._totals), 'grad_norm': self._grad_norm}
     peak = chips.PEAK_FLOPS.get(jax.devices()[0].device_kind)
     if peak:
       row['mfu'] = flops / (peak * jax.device_count())

@@ -151,9 +151,11 @@ class SelfAttention(nn.Module):
     qkv = _dense(c, (3, c.num_heads, c.head_size), 'qkv')(x)  # [B, S, 3, H, K]
     q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
     q = q / jnp.sqrt(c.head_size).astype(q.dtype)
-    scores = jnp.einsum('bqhk,bshk->bhqs', q, k)
-    # -10000 as in Google's code: exp of it is 0 in float32 and in bfloat16.
-    scores = scores.astype(jnp.float32) + jnp.where(visible, 0.0, -10_000.0)
+    scores = jnp.einsum(
+      'bqhk,bshk->bhqs', q, k, preferred_element_type=jnp.float32
+    )
+    # -10000 as in Google's code: exp of it is 0 in float32.
+    scores = scores + jnp.where(visible, 0.0, -10_000.0)
     weights = nn.softmax(scores).astype(v.dtype)  # [B, H, S, S]
     weights = Dropout(c.attention_dropout)(weights, deterministic)
     mixed = jnp.einsum('bhqs,bshk->bqhk', weights, v)

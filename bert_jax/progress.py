@@ -44,17 +44,15 @@ class Progress:
     self._unit = unit
     self._start = self._last = time.monotonic()
 
-  def update(self, n: float, text: str = ''):
-    """Counts `n` more units; `text` is shown beside them."""
+  def update(self, n: float):
+    """Counts `n` more units."""
     self._done += n
-    if text:
-      self._bar.set_postfix_str(text, refresh=False)
     self._bar.update(n)
     now = time.monotonic()
     quiet = now - self._last < _SECONDS_BETWEEN_LINES
     if self._bar.disable and self._lines and not quiet:
       self._last = now
-      print(f'{self._label}: {self.describe()} {text}'.rstrip(), flush=True)
+      print(f'{self._label}: {self.describe()}', flush=True)
 
   def describe(self) -> str:
     """Returns 'done/total unit, rate, time left'."""

@@ -30,6 +30,11 @@ class Phase:
   accumulate: int
   max_predictions: int
 
+  @property
+  def eval_batch_size(self) -> int:
+    """Sequences that are evaluated at once: what fits in training."""
+    return self.batch_size // self.accumulate
+
 
 def phases(config) -> list[Phase]:
   """Returns the phases of a config in order."""

@@ -47,8 +47,16 @@ class _Run:
 
 def use_compilation_cache():
   """Keeps compiled programs from one run to the next."""
-  directory = os.path.expanduser('~/.cache/bert_jax/xla')
-  jax.config.update('jax_compilation_cache_dir', directory)
+  if not jax.config.jax_compilation_cache_dir:  # not the user's own
+    directory = os.path.expanduser('~/.cache/bert_jax/xla')
+    jax.config.update('jax_compilation_cache_dir', directory)
+
+
+def check_devices(config):
+  """Raises errors.UserError unless the devices can share every batch."""
+  mesh = sharding.make_mesh()
+  for phase in task_lib.phases(config):
+    sharding.check_batch(mesh, phase.batch_size, phase.accumulate)
 
 
 def fit(config, task: task_lib.Task, workdir: str) -> Any:
@@ -66,10 +74,9 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
     errors.UserError: where the run cannot work.
     errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
   """
+  check_devices(config)
   mesh = sharding.make_mesh()
   phases = task_lib.phases(config)
-  for phase in phases:
-    sharding.check_batch(mesh, phase.batch_size, phase.accumulate)
   tx = optim.make(config.optimizer)
   total = sum(config.phases.steps)
   schedule = optim.schedule(config.optimizer, total)
@@ -112,6 +119,8 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
           parts=phase.accumulate,
         )
         state = _run_phase(run, phase, state, step_fn)
+  if stop.signum is not None:  # while the last checkpoint was being written
+    raise errors.Interrupted(stop.signum, signals.RESUME)
   return state.params
 
 
@@ -166,16 +175,20 @@ def _run_phase(run: _Run, phase, state, step_fn) -> step_lib.TrainState:
   )
   example = run.task.train_batch(phase, min(first, end - 1))
   arrays = sharding.put_batch(run.mesh, example)
+  part = {k: v[: phase.eval_batch_size] for k, v in example.items()}
+  eval_arrays = sharding.put_batch(run.mesh, part)
   with run.meter.paused():
     evaluation = _compile(
       run,
       f'evaluation at length {phase.seq_length}',
       jax.jit(functools.partial(step_lib.eval_step, task=run.task)),
       state.params,
-      arrays,
+      eval_arrays,
     )
     if first == 0:
-      _check_start(run, example, evaluation(state.params, arrays))
+      _check_start(run, example, evaluation(state.params, eval_arrays))
+    if run.stop.signum is not None:
+      _stop(run, first, state)
     if first < end:
       update = _compile(
         run,
@@ -206,7 +219,10 @@ def _run_phase(run: _Run, phase, state, step_fn) -> step_lib.TrainState:
         state, metrics = update(state, arrays, run.key)
         run.meter.add(step + 1, metrics, costs)
       if (step + 1) % run.config.checkpoint.every == 0:
-        _save(run, step + 1, state)
+        run.meter.flush()
+        # Among skipped updates a save would push out a checkpoint from before.
+        if not run.meter.skipped_in_a_row:
+          _save(run, step + 1, state)
     if end == run.steps:
       _evaluate(run, phase, end, state, evaluation)
       _save(run, end, state)

@@ -1,4 +1,4 @@
-"""BERT-Medium (L=8, H=512, A=8; 41M parameters) with the paper's recipe.
+"""BERT-Medium (L=8, H=512, A=8; 42M parameters) with the paper's recipe.
 
 python -m bert_jax.main --config=configs/medium.py --workdir=DIR \\
   --config.data.input='text/*.txt'

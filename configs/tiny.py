@@ -14,6 +14,7 @@ def get_config(arguments: str = ''):
   c = config.pretraining('tiny')
   c.data.vocab_size = 8000
   c.data.heldout = 0.03
+  c.data.shards = 16
   # The documents are short: at length 128 a quarter would be padding.
   c.phases.seq_length = (64,)
   c.phases.steps = (2500,)

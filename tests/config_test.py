@@ -59,6 +59,12 @@ def test_arguments():
   assert c.objective.nsp is False
 
 
+def test_smoke_does_not_undo_other_arguments():
+  for arguments in ('smoke,steps=77', 'steps=77,smoke'):
+    c = config.apply_arguments(config.pretraining('base'), arguments)
+    assert c.phases.steps == (77, 77) and c.model.hidden_size == 64
+
+
 @pytest.mark.parametrize(
   'arguments, message',
   [
@@ -94,6 +100,8 @@ def test_an_unknown_size_is_an_error():
     ('optimizer.warmup_steps', 2_000_000, 'leaves none'),
     ('checkpoint.every', 0, 'must be positive'),
     ('log.every', 0, 'must be positive'),
+    ('eval.sequences', 0, 'must be positive'),
+    ('eval.every', -1, 'must not be negative'),
   ],
 )
 def test_values_that_cannot_work(field, value, message):

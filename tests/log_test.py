@@ -33,7 +33,7 @@ def test_a_resumed_run_repeats_no_row(tmp_path):
   assert found == [('train', 2), ('train', 4), ('eval', 4), ('train', 6)]
 
 
-def test_a_torn_last_line_is_left_out(tmp_path):
+def test_a_torn_line_is_left_out(tmp_path):
   write(tmp_path, 0, [2, 4])
   path = tmp_path / 'metrics.jsonl'
   path.write_text(path.read_text() + '{"kind": "tra')

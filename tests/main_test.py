@@ -114,6 +114,7 @@ def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
     (['--config=configs/nope.py'], 'cannot read --config=configs/nope.py'),
     (['--config=configs/tiny.py:sede=3'], "'sede' is unknown; did you mean"),
     (['--config=configs/tiny.py', '--config.data.inputs=x'], 'input'),
+    (['--config=configs/tiny.py', 'b.txt'], "'b.txt' is not a flag; quote"),
   ],
 )
 def test_a_wrong_command_gets_one_line(arguments, words, tmp_path):

@@ -9,8 +9,9 @@ import sys
 import jax.numpy as jnp
 import pytest
 
-from bert_jax import checkpoint, errors, load, run, train
+from bert_jax import checkpoint, errors, load, run
 from bert_jax import config as config_lib
+from bert_jax import step as step_lib
 from bert_jax.data import shards
 from tests import models
 
@@ -33,7 +34,9 @@ def made(tmp_path_factory):
   facts = {'task': {'vocab_sha256': shards.sha256(str(vocab))}}
   with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 3, 0) as c:
     for step in (1, 2):
-      c.save(step, train.TrainState(jnp.int32(step), params(step), {}), facts)
+      c.save(
+        step, step_lib.TrainState(jnp.int32(step), params(step), {}), facts
+      )
   return str(workdir)
 
 

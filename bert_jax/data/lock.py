@@ -14,8 +14,14 @@ def exclusive(path: str):
   Raises:
     errors.UserError: if another process holds it.
   """
-  os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-  with open(path, 'a') as file:
+  try:
+    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
+    opened = open(path, 'a')
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot write {path}: {error.strerror}; use another directory.'
+    ) from error
+  with opened as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

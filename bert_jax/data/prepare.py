@@ -18,9 +18,10 @@ import numpy as np
 from absl import flags
 
 import bert_jax
-from bert_jax import errors, progress, signals, tokenizer
+from bert_jax import command, errors, progress, tokenizer
 from bert_jax.data import lock, shards, sources, vocab
 from bert_jax.data import recipe as recipe_lib
+from bert_jax.data import workers as workers_lib
 
 _HASH_SPACE = 1 << 64
 _FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
@@ -44,23 +45,36 @@ def prepare(recipe: recipe_lib.Recipe, output: str, workers: int = 0) -> dict:
   """
   recipe.check()
   output = os.path.abspath(output)
-  with lock.exclusive(output + '.lock'):
-    if os.path.exists(output):
+  partial = output + '.partial'
+  try:
+    with lock.exclusive(output + '.lock'):
+      if not os.path.exists(output):
+        if not os.path.exists(os.path.join(partial, 'manifest.json')):
+          _make(recipe, partial, workers)
+        shutil.rmtree(os.path.join(partial, 'work'), ignore_errors=True)
+        os.rename(partial, output)
       manifest = read_manifest(output)
-      _check_same(manifest['recipe'], recipe.to_dict(), output)
-      return manifest
-    partial = output + '.partial'
-    work = os.path.join(partial, 'work')
-    _open_partial(work, recipe)
-    documents = _sort_documents(recipe, work)
-    vocab_path = os.path.join(partial, 'vocab.txt')
-    _make_vocab(recipe, work, vocab_path)
-    summaries = _make_shards(recipe, partial, documents, workers)
-    manifest = _sum_up(recipe, documents, summaries, vocab_path)
-    shutil.rmtree(work)
-    shards.write_json(os.path.join(partial, 'manifest.json'), manifest)
-    os.rename(partial, output)
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot write {output}: {error.strerror or error}; make room or use '
+      'another directory, then run the same command again.'
+    ) from error
+  _check_same(manifest['recipe'], recipe.to_dict(), output)
   return manifest
+
+
+def _make(recipe: recipe_lib.Recipe, partial: str, workers: int):
+  """Makes everything under `partial`, the manifest last."""
+  work = os.path.join(partial, 'work')
+  vocab_path = os.path.join(partial, 'vocab.txt')
+  if recipe.vocab:
+    _check_size(recipe, tokenizer.read_vocab(recipe.vocab))
+  _open_partial(work, recipe)
+  documents = _sort_documents(recipe, work)
+  _make_vocab(recipe, work, vocab_path)
+  summaries = _make_shards(recipe, partial, documents, workers)
+  manifest = _sum_up(recipe, documents, summaries, vocab_path)
+  shards.write_json(os.path.join(partial, 'manifest.json'), manifest)
 
 
 def read_manifest(directory: str) -> dict:
@@ -175,12 +189,15 @@ def _make_vocab(recipe: recipe_lib.Recipe, work: str, path: str):
     texts = [_text_path(work, k) for k in range(recipe.shards)]
     paragraphs = (p for d in shards.read_texts(texts) for p in d)
     words = vocab.train(paragraphs, recipe.vocab_size, recipe.lowercase)
+  vocab.write(words, path)
+
+
+def _check_size(recipe: recipe_lib.Recipe, words):
   if len(words) != recipe.vocab_size:
     raise errors.UserError(
       f'{recipe.vocab} has {len(words)} entries, but vocab_size is '
       f'{recipe.vocab_size}; set data.vocab_size={len(words)}.'
     )
-  vocab.write(words, path)
 
 
 def _make_shards(recipe, partial, documents, workers) -> list[dict]:
@@ -203,10 +220,15 @@ def _make_shards(recipe, partial, documents, workers) -> list[dict]:
 
   jobs = [shard('heldout', 0, 1, ['heldout'])]
   jobs += [shard('train', k, n, range(k, recipe.shards, n)) for k in range(n)]
-  workers = min(workers or os.cpu_count() or 1, len(jobs))
+  count = min(workers or workers_lib.cores(), len(jobs))
   summaries = []
   with progress.Progress(len(jobs), 'shards', 'making examples') as bar:
-    for summary in shards.make_all(jobs, recipe, workers):
+    arguments = [(job, recipe) for job in jobs]
+    if count == 1:
+      found = (shards.make(*a) for a in arguments)
+    else:
+      found = workers_lib.run(shards.make, arguments, count)
+    for summary in found:
       summaries.append(summary)
       bar.update(1)
   return summaries
@@ -257,14 +279,23 @@ def _define_flags():
     'documents. files: each file is a document.',
   )
   flags.DEFINE_string('language', 'en', 'For sentence splitting, ISO 639-1.')
-  flags.DEFINE_bool('lowercase', True, 'The vocabulary is uncased.')
+  flags.DEFINE_bool('cased', False, 'The vocabulary is cased.')
   flags.DEFINE_integer('passes', 5, 'Times each document is cut into pairs.')
   flags.DEFINE_float('short_seq_prob', 0.1, 'Share of shorter targets.')
   flags.DEFINE_float('heldout', 0.01, 'Share of documents for evaluation.')
-  flags.DEFINE_integer('shards', 16, 'Logical shards.')
+  flags.DEFINE_integer('shards', 256, 'Logical shards.')
   flags.DEFINE_integer('seed', 0, 'Of all random choices.')
   flags.DEFINE_integer('workers', 0, 'Processes; 0 is one per core.')
   flags.mark_flags_as_required(['input', 'vocab', 'output'])
+
+
+def _integer(text: str) -> int:
+  try:
+    return int(text)
+  except ValueError:
+    raise errors.UserError(
+      f'--max_seq_length={text!r} is no number; give lengths such as 128,512.'
+    ) from None
 
 
 def main(argv):
@@ -278,16 +309,15 @@ def main(argv):
     max_documents=0,
     vocab=os.path.abspath(f.vocab),
     vocab_size=len(tokenizer.read_vocab(f.vocab)),
-    lowercase=f.lowercase,
-    lengths=tuple(sorted(map(int, f.max_seq_length))),
+    lowercase=not f.cased,
+    lengths=tuple(sorted({_integer(n) for n in f.max_seq_length})),
     passes=f.passes,
     short_seq_prob=f.short_seq_prob,
     heldout=f.heldout,
     shards=f.shards,
     seed=f.seed,
   )
-  with signals.raised():
-    manifest = prepare(recipe, f.output, f.workers)
+  manifest = prepare(recipe, f.output, f.workers)
   for length, row in manifest['lengths'].items():
     print(
       f'{f.output}: length {length}: {row["pairs"]:,} pairs, '
@@ -297,4 +327,4 @@ def main(argv):
 
 if __name__ == '__main__':
   _define_flags()
-  errors.run(main)
+  command.run(main)

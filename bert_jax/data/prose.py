@@ -8,13 +8,11 @@ How much there is depends on what is installed, not on this package.
 import ast
 import hashlib
 import inspect
-import multiprocessing
 import os
 import re
 import sysconfig
 import warnings
 from collections.abc import Iterator
-from concurrent import futures
 
 from bert_jax.data import document, workers
 
@@ -77,20 +75,12 @@ def documents() -> Iterator[document.Document]:
     files[k : k + _FILES_PER_JOB] for k in range(0, len(files), _FILES_PER_JOB)
   ]
   seen = set()
-  # Not fork: the parent may hold threads of other libraries.
-  context = multiprocessing.get_context('spawn')
-  count = min(os.cpu_count() or 1, len(jobs))
-  with futures.ProcessPoolExecutor(
-    count, context, workers.start, (os.getpid(),)
-  ) as pool:
-    try:
-      for found in pool.map(_read_files, jobs):
-        for name, paragraphs in found:
-          made = document.Document(name, _unseen(paragraphs, seen))
-          if _is_document(made.paragraphs):
-            yield made
-    finally:
-      pool.shutdown(cancel_futures=True)
+  count = min(workers.cores(), len(jobs))
+  for found in workers.run(_read_files, [(job,) for job in jobs], count):
+    for name, paragraphs in found:
+      made = document.Document(name, _unseen(paragraphs, seen))
+      if _is_document(made.paragraphs):
+        yield made
 
 
 def _files() -> Iterator[tuple[str, str]]:

@@ -35,6 +35,12 @@ class Recipe:
           f'{name}={getattr(self, name)} must be at least 1.'
         )
 
+    # A record counts the tokens of a text in 16 bits.
+    if not self.lengths or min(self.lengths) < 8 or max(self.lengths) > 65535:
+      raise errors.UserError(
+        f'lengths={self.lengths} must be from 8 to 65535 tokens.'
+      )
+
   def to_dict(self) -> dict:
     # Through JSON, so that it equals what is read back from a file.
     return json.loads(json.dumps(dataclasses.asdict(self)))

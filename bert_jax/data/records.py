@@ -39,6 +39,8 @@ def write(path: str, records: Iterable[bytes]) -> int:
     writer.write(record)
     count += 1
   writer.close()
+  with open(temporary, 'rb') as file:
+    os.fsync(file.fileno())
   os.replace(temporary, path)
   return count
 

@@ -7,17 +7,14 @@ recipe. Who runs `make`, and how many at once, changes nothing.
 import dataclasses
 import hashlib
 import json
-import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
-from concurrent import futures
 
 import numpy as np
 
 from bert_jax import errors, tokenizer
 from bert_jax.data import pairs, records, sentences
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.data import workers as workers_lib
 
 MIN_DOCUMENTS = 2  # a random second text needs another document
 
@@ -67,18 +64,16 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
   if os.path.exists(done):
     return read_json(done)
   documents = _tokenize(shard, recipe)
-  tokens = [ids for document in documents for ids in document]
-  counts = np.bincount(
-    np.concatenate([np.asarray(t, np.int64) for t in tokens]),
-    minlength=recipe.vocab_size,
-  )
+  counts = np.zeros(recipe.vocab_size, np.int64)
+  for document in documents:
+    counts += np.bincount(np.concatenate(document), minlength=len(counts))
   counts_path = os.path.join(shard.work, f'{shard.name}.npy')
   np.save(counts_path, counts)
   summary = {
     'split': shard.split,
     'number': shard.number,
     'documents': len(documents),
-    'sentences': len(tokens),
+    'sentences': sum(map(len, documents)),
     'tokens': int(counts.sum()),
     'token_counts': counts_path,
     'files': {
@@ -136,35 +131,6 @@ def _write(shard, recipe, documents, length) -> dict:
     'bytes': os.path.getsize(path),
     'sha256': sha256(path),
   }
-
-
-def make_all(
-  work: Sequence[Shard], recipe: recipe_lib.Recipe, workers: int
-) -> Iterator[dict]:
-  """Makes shards in `workers` processes; yields their summaries in order."""
-  if workers == 1:
-    for shard in work:
-      yield make(shard, recipe)
-    return
-  # Not fork: the parent may hold threads of other libraries.
-  context = multiprocessing.get_context('spawn')
-  pool = futures.ProcessPoolExecutor(
-    workers, context, initializer=workers_lib.start, initargs=(os.getpid(),)
-  )
-  try:
-    for result in [pool.submit(make, shard, recipe) for shard in work]:
-      yield result.result()
-  except futures.process.BrokenProcessPool:
-    raise errors.UserError(
-      'a worker process died (killed, or out of memory); set data.workers '
-      'lower and run the same command again: finished shards are kept.'
-    ) from None
-  except BaseException:
-    for process in multiprocessing.active_children():
-      process.terminate()
-    raise
-  finally:
-    pool.shutdown(wait=True, cancel_futures=True)
 
 
 def sha256(path: str) -> str:

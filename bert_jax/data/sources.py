@@ -292,7 +292,7 @@ def _tfds_builder(tfds, given, name):
   try:
     builder = tfds.builder(name, file_format='array_record')
     builder.download_and_prepare()
-  except Exception as error:  # noqa: B902 builders raise anything
+  except Exception as error:  # builders raise anything
     raise errors.UserError(
       f'input {given!r} is not prepared under {tfds.core.constants.DATA_DIR} '
       f'and cannot be prepared here ({_first_line(error)}); prepare it with '

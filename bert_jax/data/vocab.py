@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 import sentencepiece
 from absl import flags
 
-from bert_jax import errors, progress, signals, tokenizer
+from bert_jax import command, errors, progress, tokenizer
 from bert_jax.data import sources
 
 # Counters are emptied or pruned beyond these numbers of entries, which bounds
@@ -208,8 +208,7 @@ def main(argv):
   """Runs the command."""
   del argv
   f = flags.FLAGS
-  with signals.raised():
-    print(make(f.input, f.layout, f.size, not f.cased, f.output))
+  print(make(f.input, f.layout, f.size, not f.cased, f.output))
 
 
 def make(
@@ -267,4 +266,4 @@ def _describe(path: str, lowercase: bool, sample: list[str]) -> str:
 
 if __name__ == '__main__':
   _define_flags()
-  errors.run(main)
+  command.run(main)

@@ -1,17 +1,52 @@
-"""How a worker process of a pool behaves."""
+"""Work in several processes."""
 
+import multiprocessing
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+
+from bert_jax import errors
 
 
-def start(parent: int):
+def cores() -> int:
+  """Returns how many cores this process may use."""
+  return len(os.sched_getaffinity(0))
+
+
+def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
+  """Yields fn(*job) for each job in order, made by `count` processes.
+
+  Raises:
+    errors.UserError: if a process is killed.
+  """
+  # Not fork: the parent may hold threads of other libraries.
+  context = multiprocessing.get_context('spawn')
+  pool = futures.ProcessPoolExecutor(
+    count, context, initializer=_start, initargs=(os.getpid(),)
+  )
+  try:
+    for result in [pool.submit(fn, *job) for job in jobs]:
+      yield result.result()
+  except futures.process.BrokenProcessPool:
+    raise errors.UserError(
+      'a worker process died (killed, or out of memory); set data.workers '
+      'lower and run the same command again: what is finished is kept.'
+    ) from None
+  except BaseException:
+    for process in multiprocessing.active_children():
+      process.terminate()
+    raise
+  finally:
+    pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start(parent: int):
   """Leaves signals to the parent, and ends when the parent is gone.
 
-  Args:
-    parent: its process id. A pool's workers would wait for ever for work from
-      a parent that was killed.
+  A pool's workers would wait for ever for work from a parent that was killed.
   """
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)

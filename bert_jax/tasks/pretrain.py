@@ -192,12 +192,13 @@ class _Data:
     return self._features(split, phase, record, keys)
 
   def eval_batches(self, phase: task.Phase) -> int:
-    return -(-self._eval_size(phase) // phase.batch_size)
+    return -(-self._eval_size(phase) // phase.eval_batch_size)
 
   def eval_batch(self, phase: task.Phase, i: int) -> task.Batch:
     split = self._splits['heldout', phase.seq_length]
     size = self._eval_size(phase)
-    row = np.arange(i * phase.batch_size, (i + 1) * phase.batch_size)
+    n = phase.eval_batch_size
+    row = np.arange(i * n, (i + 1) * n)
     # Evenly through the split: its beginning alone would be a few documents.
     record = np.minimum(row, size - 1) * len(split.reader) // size
     keys = hashing.mix(self._config.seed, _EVAL_MASK, record)

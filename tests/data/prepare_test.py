@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,6 +106,19 @@ def test_a_killed_preparation_continues_to_the_same_bytes(
   made.pop('manifest.json')  # names the vocabulary that was given
   reference.pop('manifest.json')
   assert made == reference
+
+
+def test_a_kill_just_before_the_end_loses_nothing(corpus, prepared, tmp_path):
+  output = str(tmp_path / 'data')
+  shutil.copytree(prepared[0], output + '.partial')
+  os.makedirs(output + '.partial/work')  # half removed
+  assert prepare.prepare(make_recipe(corpus), output) == prepared[1]
+  assert digest(output) == digest(prepared[0])
+
+
+def test_a_directory_that_cannot_be_written_is_an_error(corpus):
+  with pytest.raises(errors.UserError, match='cannot write /proc/data'):
+    prepare.prepare(make_recipe(corpus), '/proc/data')
 
 
 def test_manifest_counts(prepared):
