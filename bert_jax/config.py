@@ -134,6 +134,8 @@ def smoke(c: config_dict.ConfigDict):
   c.model.hidden_size = 64
   c.model.num_heads = 2
   c.model.mlp_size = 128
+  c.model.dropout = 0.1
+  c.model.attention_dropout = 0.1
   c.data.vocab_size = 1500
   c.data.max_documents = 200
   c.data.heldout = 0.1

@@ -15,6 +15,10 @@ def get_config(arguments: str = ''):
   c.data.vocab_size = 8000
   c.data.heldout = 0.03
   c.data.shards = 16
+  # Nothing to regularise in five epochs of so small a model: with the paper's
+  # 0.1 the held-out MLM loss ended 0.4 nats higher.
+  c.model.dropout = 0.0
+  c.model.attention_dropout = 0.0
   # The documents are short: at length 128 a quarter would be padding.
   c.phases.seq_length = (64,)
   c.phases.steps = (2500,)

@@ -1,10 +1,10 @@
-"""Eight CPU devices, strict jax, no network."""
+"""Four CPU devices, strict jax, no network."""
 
 import os
 import tempfile
 
 os.environ['JAX_PLATFORMS'] = 'cpu'
-os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'
+os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=4'
 
 import jax
 

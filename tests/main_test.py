@@ -87,12 +87,13 @@ def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
   workdir, text, _ = whole
   use = f'--config.data.dir={workdir}/data'
   run = tmp_path / 'run'
+  for step in (5, 13):
+    process = start(run, text, use)
+    wait_for_step(run, step)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
   process = start(run, text, use)
-  wait_for_step(run, 9)
-  process.send_signal(signal.SIGKILL)
-  process.communicate()
-  process = start(run, text, use)
-  wait_for_step(run, 17)
+  wait_for_step(run, 21)
   process.send_signal(signal.SIGTERM)
   output = process.communicate()[0]
   assert process.returncode == 143, output

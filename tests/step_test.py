@@ -36,7 +36,7 @@ def test_devices_do_not_change_the_loss():
   batch, key = training.make_batch(0), jax.random.key(1)
   state, step = training.make_step(dropout=0.1)
   found = []
-  for n in (1, 2, 4, 8):
+  for n in (1, 2, 4):
     mesh = jax.sharding.Mesh(jax.devices()[:n], ('data',))
     placed = jax.device_put(state, sharding.replicated(mesh))
     rows = sharding.put_batch(mesh, batch)

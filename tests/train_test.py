@@ -72,8 +72,8 @@ def test_a_wrong_initial_loss_stops_the_run(tmp_path):
 
 
 def test_a_batch_that_devices_cannot_share_stops_the_run(tmp_path):
-  c = training.small_config(phases__batch_size=(12,))
-  with pytest.raises(errors.UserError, match='use a multiple of 8'):
+  c = training.small_config(phases__batch_size=(10,))
+  with pytest.raises(errors.UserError, match='use a multiple of 4'):
     fit(c, tmp_path)
 
 
