@@ -13,7 +13,7 @@ class Progress:
 
   Args:
     total: units in all, or None where nobody knows.
-    unit: what is counted ('B' and 'tok' are shown with k, M, G).
+    unit: what is counted ('B', bytes, are shown with k, M, G).
     label: what is being done.
     initial: units that were done before.
     lines: whether to print plain lines where there is no terminal.
@@ -27,7 +27,7 @@ class Progress:
     initial: float = 0,
     lines: bool = True,
   ):
-    self._lines, self._scaled = lines, unit in ('B', 'tok')
+    self._lines, self._scaled = lines, unit == 'B'
     self._label = label
     self._bar = tqdm.tqdm(
       total=total,

@@ -86,11 +86,6 @@ def count_words(texts: Iterable[str], lowercase: bool) -> collections.Counter:
   return words
 
 
-def read(path: str) -> list[str]:
-  """Reads a vocabulary file and checks it, see `tokenizer.read_vocab`."""
-  return list(tokenizer.read_vocab(path))
-
-
 def write(vocab: Sequence[str], path: str):
   """Writes a vocabulary file, one piece per line, whole or not at all."""
   try:
