@@ -178,8 +178,13 @@ def _fast_tokenizer(tokenizer):
       max_input_chars_per_word=200,
     )
   )
-  fast.normalizer = tokenizer_lib.normalizer(tokenizer.lowercase)
-  fast.pre_tokenizer = tokenizer_lib.pre_tokenizer()
+  fast.normalizer = tokenizers.normalizers.BertNormalizer(
+    clean_text=True,
+    handle_chinese_chars=True,
+    strip_accents=tokenizer.lowercase,
+    lowercase=tokenizer.lowercase,
+  )
+  fast.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
   fast.decoder = tokenizers.decoders.WordPiece(prefix='##')
   fast.post_processor = tokenizers.processors.TemplateProcessing(
     single='[CLS]:0 $A:0 [SEP]:0',

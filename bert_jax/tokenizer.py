@@ -1,33 +1,33 @@
 """WordPiece: text to ids, equal to the tokenizer that BERT was released with.
 
-The `tokenizers` library cleans, splits and looks up; its BertNormalizer and
-BertPreTokenizer follow google-research/bert. What is added here is a cache:
-running text repeats its words, and BERT splits at white space before anything
-else, so the ids of a line are the ids of its white-space chunks.
+The ids are those of FullTokenizer in google-research/bert for any text. Running
+text repeats its words, so the ids of a word are computed once and kept.
 """
 
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-import tokenizers
+import numpy as np
 
-from bert_jax import errors
+from bert_jax import basic, errors
 
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
 # Longer words are [UNK], as in google-research/bert.
 _MAX_CHARS_PER_WORD = 200
 
-# str.split() takes these control characters for white space, BERT drops them
-# and joins what they stand between.
-_DROPPED = re.compile('[\x0b\x0c\x1c-\x1f\x85]')
+# In bytes 300,000 English chunks or words take 50 MB, and the longest that are
+# kept 300 MB. What is longer hardly comes again.
+_MAX_CACHED = 300_000
+_MAX_WORD_CHARS = 64
+_MAX_CHUNK_CHARS = 32  # a sentence, where no spaces are written
 
 _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
 
-# About 500,000 English chunks, or 150 MB with their ids.
-_MAX_CACHED_CHARS = 4_000_000
+# The basic words, before WordPiece.
+words = basic.words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,27 +71,31 @@ class Tokenizer:
   def mask_id(self) -> int:
     return self._index['[MASK]']
 
-  def ids(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each text, without special tokens.
+  @property
+  def id_type(self) -> np.dtype:
+    return id_type(self.size)
+
+  def packed(self, texts: Sequence[str]) -> list[bytes]:
+    """Returns the ids of each text as bytes, without special tokens.
 
     '[MASK]' in a text is three ordinary words, as in google-research/bert: a
     corpus cannot put special tokens into the training data.
+
+    Returns:
+      For each text its ids as `id_type`, little-endian; b'' if it has no words.
     """
-    lines = [chunks(text) for text in texts]
-    known = self._cache
-    new = {chunk for line in lines for chunk in line if chunk not in known}
-    size = known.chars + sum(map(len, new))
-    if size > _MAX_CACHED_CHARS:
-      known.clear()
-      new = {chunk for line in lines for chunk in line}
-      size = sum(map(len, new))
-    known.chars = size
-    # One call per chunk: for words this is faster than encode_batch, and it
-    # starts no threads, which would compete with other worker processes.
-    encode = self._wordpiece.encode
-    for chunk in new:
-      known[chunk] = encode(chunk, add_special_tokens=False).ids
-    return [[i for chunk in line for i in known[chunk]] for line in lines]
+    chunk = self._chunks.__getitem__
+    return [
+      # In printable text spaces are all the white space there is.
+      b''.join(map(chunk, text.split()))
+      if text.isprintable()
+      else self._spell(text)
+      for text in texts
+    ]
+
+  def ids(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each text, as `packed`, in lists."""
+    return [np.frombuffer(p, self.id_type).tolist() for p in self.packed(texts)]
 
   def encode(
     self, text: str, pair: str | None = None, max_length: int | None = None
@@ -142,54 +146,87 @@ class Tokenizer:
 
   @functools.cached_property
   def _index(self) -> dict[str, int]:
-    return {piece: i for i, piece in enumerate(self.vocab)}
+    # Google strips the lines of its file; of equal ones the last counts.
+    return {piece.strip(): i for i, piece in enumerate(self.vocab)}
+
+  def _spell(self, text: str) -> bytes:
+    """Returns the ids of any text as bytes, word by word."""
+    known = self._words.__getitem__
+    return b''.join(map(known, words(text, self.lowercase)))
 
   @functools.cached_property
-  def _wordpiece(self) -> tokenizers.Tokenizer:
-    wordpiece = tokenizers.Tokenizer(
-      tokenizers.models.WordPiece(
-        vocab=self._index,
-        unk_token='[UNK]',
-        max_input_chars_per_word=_MAX_CHARS_PER_WORD,
-      )
-    )
-    wordpiece.normalizer = normalizer(self.lowercase)
-    wordpiece.pre_tokenizer = pre_tokenizer()
-    return wordpiece
+  def _chunks(self) -> '_Cache':
+    """What white space separates: a word, perhaps with punctuation."""
+    return _Cache(self._spell, _MAX_CHUNK_CHARS)
 
   @functools.cached_property
-  def _cache(self) -> '_Cache':
-    return _Cache()
+  def _words(self) -> '_Cache':
+    return _Cache(_Pieces(self._index, self.id_type).match, _MAX_WORD_CHARS)
 
   def __getstate__(self):
-    # The cache and the Rust object stay behind: a copy makes its own.
+    # The caches stay behind: a copy makes its own.
     return {'vocab': self.vocab, 'lowercase': self.lowercase}
 
 
 class _Cache(dict):
-  """Ids by chunk, and the number of characters of all chunks."""
+  """Values by string, computed when first asked for; emptied when full."""
 
-  chars = 0
+  def __init__(self, compute: Callable[[str], bytes], longest: int):
+    super().__init__()
+    self._compute, self._longest = compute, longest
 
-
-def chunks(text: str) -> list[str]:
-  """Splits at white space; BERT treats each chunk by itself."""
-  return _DROPPED.sub('', text).split()
-
-
-def normalizer(lowercase: bool) -> tokenizers.normalizers.Normalizer:
-  """Returns BERT's cleaning of text: controls, CJK, case and accents."""
-  return tokenizers.normalizers.BertNormalizer(
-    clean_text=True,
-    handle_chinese_chars=True,
-    strip_accents=lowercase,
-    lowercase=lowercase,
-  )
+  def __missing__(self, text: str) -> bytes:
+    value = self._compute(text)
+    if len(text) <= self._longest:
+      if len(self) >= _MAX_CACHED:
+        self.clear()
+      self[text] = value
+    return value
 
 
-def pre_tokenizer() -> tokenizers.pre_tokenizers.PreTokenizer:
-  """Returns BERT's splitting of text at white space and punctuation."""
-  return tokenizers.pre_tokenizers.BertPreTokenizer()
+class _Pieces:
+  """A vocabulary, ready to match words."""
+
+  def __init__(self, index: dict[str, int], ids: np.dtype):
+    first = {
+      piece: i.to_bytes(ids.itemsize, 'little') for piece, i in index.items()
+    }
+    later = {p[2:]: i for p, i in first.items() if p.startswith('##')}
+    self._unknown = first['[UNK]']
+    self._first = first, _longest(first)
+    self._later = later, _longest(later)
+
+  def match(self, word: str) -> bytes:
+    """Returns the ids of a word: the longest piece that fits, repeatedly."""
+    if len(word) > _MAX_CHARS_PER_WORD:
+      return self._unknown
+    out = []
+    start, (pieces, longest) = 0, self._first
+    while start < len(word):
+      end = min(start + longest.get(word[start], 0), len(word))
+      while end > start and word[start:end] not in pieces:
+        end -= 1
+      if end == start:
+        return self._unknown
+      out.append(pieces[word[start:end]])
+      start, (pieces, longest) = end, self._later
+    return b''.join(out)
+
+
+def _longest(pieces: Iterable[str]) -> dict[str, int]:
+  """Returns the length of the longest piece by its first character.
+
+  The search begins there, not at the end of the word.
+  """
+  longest: dict[str, int] = {}
+  for piece in pieces:
+    longest[piece[:1]] = max(len(piece), longest.get(piece[:1], 0))
+  return longest
+
+
+def id_type(vocab_size: int) -> np.dtype:
+  """Returns the type in which ids of a vocabulary are kept."""
+  return np.dtype('<u2') if vocab_size <= 1 << 16 else np.dtype('<u4')
 
 
 def read_vocab(path: str) -> tuple[str, ...]:

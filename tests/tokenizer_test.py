@@ -2,10 +2,14 @@ import os
 import pathlib
 import pickle
 
+import hypothesis
+import numpy as np
 import pytest
 import tokenizers
+from hypothesis import strategies as st
 
 from bert_jax import errors, tokenizer
+from tests import google_tokenizer
 
 _PIECES = (
   '[PAD] [UNK] [CLS] [SEP] [MASK] the man went un ##aff ##able [ ] mask . '
@@ -26,19 +30,24 @@ def _real(name):
   return pathlib.Path(root) / name
 
 
-def _without_cache(wordpiece):
-  plain = tokenizers.Tokenizer(
+def _google(wordpiece, texts):
+  index = {piece: i for i, piece in enumerate(wordpiece.vocab)}
+  lowercase = wordpiece.lowercase
+  return [google_tokenizer.ids(text, index, lowercase) for text in texts]
+
+
+def _hugging_face(wordpiece):
+  index = {piece: i for i, piece in enumerate(wordpiece.vocab)}
+  theirs = tokenizers.Tokenizer(
     tokenizers.models.WordPiece(
-      vocab={piece: i for i, piece in enumerate(wordpiece.vocab)},
-      unk_token='[UNK]',
-      max_input_chars_per_word=200,
+      vocab=index, unk_token='[UNK]', max_input_chars_per_word=200
     )
   )
-  plain.normalizer = tokenizers.normalizers.BertNormalizer(
+  theirs.normalizer = tokenizers.normalizers.BertNormalizer(
     lowercase=wordpiece.lowercase
   )
-  plain.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-  return plain
+  theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+  return theirs
 
 
 def test_longest_pieces_are_taken_first_and_case_is_dropped(tmp_path):
@@ -105,23 +114,80 @@ def test_control_characters_join_what_they_stand_between(tmp_path):
   assert wordpiece.ids(spaces) == [[15, 16]] * 8
 
 
-def test_every_character_splits_as_without_the_cache(tmp_path):
+def test_packed_holds_the_ids_as_two_little_endian_bytes_each(tmp_path):
   wordpiece = _load(tmp_path)
-  plain = _without_cache(wordpiece)
-  # Three million code points take seconds; these hold all special ones.
-  blocks = [range(1, 0x3100), range(0x4DF0, 0x4E10), range(0xF8F0, 0xFFF0)]
-  texts = [f'a{chr(c)}b' for block in blocks for c in block]
-  expected = [plain.encode(t, add_special_tokens=False).ids for t in texts]
-  assert wordpiece.ids(texts) == expected
+  packed = wordpiece.packed(['the man', '', 'unaffable'])
+  assert packed == [b'\x05\x00\x06\x00', b'', b'\x08\x00\x09\x00\x0a\x00']
+  assert tokenizer.words('The man.', True) == ['the', 'man', '.']
 
 
-def test_a_full_cache_changes_no_ids(tmp_path, monkeypatch):
-  monkeypatch.setattr(tokenizer, '_MAX_CACHED_CHARS', 4)
-  wordpiece = _load(tmp_path)
-  for _ in range(2):
-    assert wordpiece.ids(['the man', 'went the']) == [[5, 6], [7, 5]]
-    assert wordpiece.ids(['a b']) == [[15, 16]]
-  assert len(wordpiece._cache) == 2
+def test_ids_of_large_vocabularies_take_four_bytes():
+  assert tokenizer.id_type(65_536) == np.dtype('<u2')
+  assert tokenizer.id_type(65_537) == np.dtype('<u4')
+  others = tuple(f'other{n}' for n in range(65_530))
+  wordpiece = tokenizer.Tokenizer((*others, *tokenizer.SPECIAL, 'a', 'z'))
+  assert wordpiece.packed(['z a']) == [b'\x00\x00\x01\x00\xff\xff\x00\x00']
+  assert wordpiece.ids(['z a']) == [[65_536, 65_535]]
+
+
+def test_blanks_around_pieces_of_a_file_count_for_nothing(tmp_path):
+  wordpiece = _load(tmp_path, [*_PIECES, 'zebra ', '\u2028'])
+  assert wordpiece.ids(['zebra \u2028 zebr']) == [[21, 1]]
+
+
+def test_the_order_of_the_vocabulary_does_not_choose_pieces(tmp_path):
+  wordpiece = _load(tmp_path, [*_PIECES, 'cbac', 'cb', '##dede', '##d'])
+  assert wordpiece.ids(['cbacdede', 'cbd']) == [[21, 23], [22, 24]]
+
+
+def test_a_word_that_only_begins_with_a_piece_is_unknown(tmp_path):
+  wordpiece = _load(tmp_path, [*_PIECES, '##'])
+  assert wordpiece.ids(['thex unaffablx #']) == [[1, 1, 1]]
+
+
+# Any words over few letters: most of their parts are pieces or nearly so.
+_NEAR_PIECES = st.text(st.sampled_from('abunfle .[東#'), max_size=30)
+_LONG = st.builds(
+  lambda n, end: 'a' + 'b' * n + end, st.integers(190, 210), _NEAR_PIECES
+)
+_TEXTS = st.one_of(
+  _NEAR_PIECES, _LONG, st.text(st.characters(exclude_categories=()))
+)
+_SHORT_PIECES = (
+  *_PIECES,
+  'ab',
+  '##a',
+  '##ba',
+  '##bab',
+  '##u',
+  'bun',
+  '##n',
+  '##aab',
+)
+
+
+@hypothesis.settings(deadline=None, max_examples=500)
+@hypothesis.given(st.lists(_TEXTS, max_size=4), st.booleans())
+def test_any_text_has_the_ids_of_the_literal_procedure(texts, lowercase):
+  wordpiece = tokenizer.Tokenizer(_SHORT_PIECES, lowercase)
+  assert wordpiece.ids(texts) == _google(wordpiece, texts)
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(st.lists(_TEXTS, max_size=8))
+def test_a_full_cache_changes_no_ids(texts):
+  wordpiece = tokenizer.Tokenizer(_SHORT_PIECES)
+  expected = wordpiece.packed(texts)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(tokenizer, '_MAX_CACHED', 2)
+    patch.setattr(tokenizer, '_MAX_WORD_CHARS', 3)
+    patch.setattr(tokenizer, '_MAX_CHUNK_CHARS', 4)
+    small = tokenizer.Tokenizer(_SHORT_PIECES)
+    assert small.packed(texts) == expected
+    assert small.packed(texts) == expected
+    for cache, longest in ((small._chunks, 4), (small._words, 3)):
+      assert len(cache) <= 2
+      assert all(len(text) <= longest for text in cache)
 
 
 def test_a_copy_leaves_the_cache_behind(tmp_path):
@@ -182,18 +248,47 @@ def test_ids_under_the_released_uncased_vocabulary():
   ]
 
 
-@pytest.mark.parametrize('lowercase', [True, False])
-def test_the_cache_is_exact_on_many_languages(lowercase):
+@pytest.mark.parametrize(
+  'name',
+  [
+    'bert-base-uncased',
+    'bert-base-cased',
+    'bert-base-multilingual-cased',
+    'bert-base-chinese',
+  ],
+)
+def test_many_languages_have_the_ids_of_google_and_of_tokenizers(name):
   wordpiece = tokenizer.Tokenizer.load(
-    str(_real('vocab/bert-base-multilingual-cased/vocab.txt')), lowercase
+    str(_real(f'vocab/{name}/vocab.txt')), 'uncased' in name
   )
   files = sorted(p for p in _real('multilingual').rglob('*') if p.is_file())
   lines = [
     line for path in files for line in path.read_text('utf-8').split('\n')[:150]
   ]
   assert len(lines) > 2000
-  plain = _without_cache(wordpiece)
-  expected = [
-    e.ids for e in plain.encode_batch(lines, add_special_tokens=False)
-  ]
-  assert wordpiece.ids(lines) == expected
+  found = wordpiece.ids(lines)
+  assert found == _google(wordpiece, lines)
+  # Lines on which the two differ, docs/tokenizer.md, are not among these.
+  encoded = _hugging_face(wordpiece).encode_batch(
+    lines, add_special_tokens=False
+  )
+  assert found == [line.ids for line in encoded]
+
+
+@pytest.mark.parametrize(
+  'text, ours, theirs',
+  [
+    ('a\ue000b', [1], [15, 20]),  # private use: dropped there
+    ('ΟΣ', [22], [21]),  # final sigma: not there
+    ('a\U0002b820', [15, 23], [1]),  # CJK extension E: begins later there
+    ('a\u061d', [15, 24], [1]),  # punctuation since Unicode 14
+  ],
+)
+def test_known_differences_from_tokenizers(text, ours, theirs):
+  # When this fails, `tokenizers` has changed: see docs/tokenizer.md.
+  wordpiece = tokenizer.Tokenizer(
+    (*_PIECES, 'οσ', 'ος', '\U0002b820', '\u061d')
+  )
+  assert wordpiece.ids([text]) == _google(wordpiece, [text]) == [ours]
+  other = _hugging_face(wordpiece).encode(text, add_special_tokens=False)
+  assert other.ids == theirs
