@@ -7,9 +7,9 @@ class Document(NamedTuple):
   """A text whose parts belong together.
 
   Attributes:
-    name: where it comes from.
-    paragraphs: its text; in layout 'sentences' each is one sentence.
+    paragraphs: its text, without line breaks.
+    are_sentences: whether each paragraph is known to be one sentence.
   """
 
-  name: str
   paragraphs: list[str]
+  are_sentences: bool = False

@@ -77,8 +77,8 @@ def documents() -> Iterator[document.Document]:
   seen = set()
   count = min(workers.cores(), len(jobs))
   for found in workers.run(_read_files, [(job,) for job in jobs], count):
-    for name, paragraphs in found:
-      made = document.Document(name, _unseen(paragraphs, seen))
+    for _, paragraphs in found:
+      made = document.Document(_unseen(paragraphs, seen))
       if _is_document(made.paragraphs):
         yield made
 

@@ -1,29 +1,28 @@
 """Paragraphs to sentences."""
 
-from collections.abc import Iterable
-
 import sentencex
 
+from bert_jax.data.document import Document
 
-def split(paragraphs: Iterable[str], language: str, layout: str) -> list[str]:
-  """Returns the sentences of a document's paragraphs.
+
+def split(document: Document, language: str) -> list[str]:
+  """Returns the sentences of a document.
 
   Args:
-    paragraphs: text, each without line breaks that matter.
+    document: one that is split already is left alone.
     language: ISO 639-1 code; sentencex falls back to a related language, and
       to English, where it has no rules.
-    layout: 'sentences' says that each paragraph is one sentence already.
 
   Returns:
     Sentences without empty ones, white space reduced to single spaces.
   """
   out = []
-  for paragraph in paragraphs:
+  for paragraph in document.paragraphs:
     # Before splitting, so that a line break inside a sentence is a space.
     text = ' '.join(paragraph.split())
     if not text:
       continue
-    if layout == 'sentences':
+    if document.are_sentences:
       out.append(text)
     else:
       found = map(str.strip, sentencex.segment(language, text))

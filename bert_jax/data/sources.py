@@ -1,78 +1,80 @@
-"""Documents, streamed from text files, WikiExtractor pages, JSONL or TFDS.
+"""Inputs to documents, in pieces that any number of processes can read.
 
-An input is a path, a glob, a directory (all files below it),
-`tfds:NAME/CONFIG:SPLIT`, or `python-docs` (see `prose`). Files are UTF-8, plain
-or compressed as .gz, .bz2 or .xz. The order of documents is that of the inputs,
-then of the file names, then of the text.
+An input is a path, a glob, a folder (all files below it) or an address such as
+gs://BUCKET/*.gz; `tfds:NAME/CONFIG:SPLIT`; or `python-docs` (see `prose`).
+WikiExtractor pages, MediaWiki dumps and .jsonl files are recognised; any other
+file is plain UTF-8 text in the layout that is given.
 """
 
-import bz2
-import glob
-import gzip
-import html
-import importlib
-import importlib.util
-import itertools
-import json
-import lzma
-import os
-import re
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO
+import codecs
+import collections
+import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
 
 from bert_jax import errors
-from bert_jax.data import prose
+from bert_jax.data import files, formats, gutenberg, mediawiki, prose, tfds_text
 from bert_jax.data.document import Document
 
-LAYOUTS = ('paragraphs', 'sentences', 'files')
+LAYOUTS = formats.LAYOUTS
+PYTHON_DOCS = 'python-docs'
 
-_PYTHON_DOCS = 'python-docs'
-_TFDS = 'tfds:'
-_OPENERS = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
-_DOC = re.compile(r'<doc id="([^"]*)".* title="(.*)">\s*$')
-# A split may be a slice: train[:10%].
-_TFDS_INPUT = re.compile(r'tfds:([\w/.:]+):([A-Za-z]\w*(?:\[[^\]]*\])?)')
-_CORRUPT = (EOFError, zlib.error, lzma.LZMAError, OSError)
+_PIECES = 64  # to cut the whole into
+_SMALLEST, _LARGEST = 4 << 20, 128 << 20  # bytes of a piece
+_EXAMPLES = 20_000  # of a TFDS dataset in a piece
+_FILES = 1000  # in a piece, at most
+_EXAMPLE_BYTES = 4000  # about a page of Wikipedia
+_COMPRESSION = 5
+_UTF16 = (b'\xff\xfe', b'\xfe\xff')
 
 
-def documents(inputs: Sequence[str], layout: str) -> Iterator[Document]:
-  """Reads the documents of all inputs, one at a time.
+@dataclasses.dataclass(frozen=True)
+class Range:
+  """Bytes of a file, or examples of a TFDS dataset."""
+
+  path: str
+  start: int
+  stop: int
+  size: int  # of the whole
+
+  @property
+  def is_whole(self) -> bool:
+    return self.start == 0 and self.stop == self.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+  """What one process reads at a time.
+
+  Attributes:
+    number: of the piece.
+    source: number of the input that it belongs to.
+    ranges: of one input, in order.
+  """
+
+  number: int
+  source: int
+  ranges: tuple[Range, ...]
+
+  @property
+  def size(self) -> int:
+    return sum(r.stop - r.start for r in self.ranges)
+
+
+def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
+  """Cuts inputs into pieces; the same inputs give the same pieces.
 
   Args:
-    inputs: paths, globs, directories, `tfds:NAME/CONFIG:SPLIT` or
-      `python-docs`.
+    inputs: see the module.
     layout: of plain text files. 'paragraphs': blank lines separate documents,
       each line is a paragraph. 'sentences': the same, but each line is a
       sentence. 'files': each file is a document of hard-wrapped lines, and
-      blank lines separate its paragraphs. WikiExtractor files and .jsonl files
-      are recognised and need no layout.
+      blank lines separate its paragraphs.
+    field: name of the text in JSONL lines and TFDS examples.
 
   Raises:
-    errors.UserError: if an input names nothing, or a file cannot be read.
+    errors.UserError: if an input names nothing or cannot be opened.
   """
-  _check(inputs, layout)
-  # What can be missed is missed before the first document, not hours later.
-  for expanded in [_expand(given) for given in inputs]:
-    for one in expanded:
-      if one == _PYTHON_DOCS:
-        found = prose.documents()
-      elif one.startswith(_TFDS):
-        found = _tfds(one)
-      else:
-        found = _read(one, layout)
-      yield from (document for document in found if document.paragraphs)
-
-
-def total_bytes(inputs: Sequence[str]) -> int:
-  """Returns the bytes of all inputs' files, or 0 where nobody knows."""
-  paths = [path for given in inputs for path in _expand(given)]
-  if any(_is_special(p) or _extension(p) in _OPENERS for p in paths):
-    return 0
-  return sum(map(os.path.getsize, paths))
-
-
-def _check(inputs, layout):
   if layout not in LAYOUTS:
     raise errors.UserError(
       f'layout={layout!r} is not one of {", ".join(LAYOUTS)}.'
@@ -80,226 +82,172 @@ def _check(inputs, layout):
   if not any(inputs):
     raise errors.UserError(
       'no input is given; give files, a glob, tfds:NAME/CONFIG:SPLIT or '
-      f'{_PYTHON_DOCS}.'
+      f'{PYTHON_DOCS}.'
+    )
+  wholes = [_wholes(given, field) for given in inputs]
+  total = sum(r.size for found in wholes for r in found)
+  room = min(max(total // _PIECES, _SMALLEST), _LARGEST)
+  pieces: list[Piece] = []
+  for source, found in enumerate(wholes):
+    ranges = [part for whole in found for part in _cut(whole, layout, room)]
+    for group in _group(ranges, room):
+      pieces.append(Piece(len(pieces), source, tuple(group)))
+  return pieces
+
+
+def documents(
+  piece: Piece, layout: str, field: str, counts: collections.Counter
+) -> Iterator[Document]:
+  """Reads the documents of a piece, one at a time.
+
+  Args:
+    piece: of `plan`.
+    layout: as given to `plan`.
+    field: as given to `plan`.
+    counts: what was cleaned or dropped is added here: see `clean`, and
+      `damaged_files`, `long_lines_cut`, `long_lines_dropped`,
+      `long_documents_cut` and those of `mediawiki`.
+  """
+  for part in piece.ranges:
+    if part.path == PYTHON_DOCS:
+      found = prose.documents()
+    elif part.path.startswith(tfds_text.PREFIX):
+      found = tfds_text.documents(
+        part.path, field, part.start, part.stop, counts
+      )
+    else:
+      found = _file(part, layout, field, counts)
+    for document in found:
+      if document.paragraphs:
+        yield document
+      else:
+        counts['empty_documents'] += 1
+
+
+def read(
+  inputs: Sequence[str], layout: str, field: str = 'text'
+) -> Iterator[Document]:
+  """Reads the documents of all inputs in order, see `plan`."""
+  counts: collections.Counter[str] = collections.Counter()
+  for piece in plan(inputs, layout, field):
+    yield from documents(piece, layout, field, counts)
+
+
+def estimated_bytes(pieces: Sequence[Piece]) -> int:
+  """Returns about how much text pieces hold; the same pieces, the same."""
+
+  def estimate(part: Range) -> int:
+    if part.path.startswith(tfds_text.PREFIX):
+      return (part.stop - part.start) * _EXAMPLE_BYTES
+    factor = _COMPRESSION if files.is_compressed(part.path) else 1
+    return (part.stop - part.start) * factor
+
+  return sum(estimate(part) for piece in pieces for part in piece.ranges)
+
+
+def is_file(path: str) -> bool:
+  return path != PYTHON_DOCS and not path.startswith(tfds_text.PREFIX)
+
+
+def _wholes(given: str, field: str) -> list[Range]:
+  if given == PYTHON_DOCS:
+    return [Range(given, 0, 1, 1)]
+  if given.startswith(tfds_text.PREFIX):
+    size = tfds_text.examples(given, field)
+    return [Range(given, 0, size, size)]
+  sizes = [(path, files.size(path)) for path in files.expand(given)]
+  return [Range(path, 0, size, size) for path, size in sizes]
+
+
+def _cut(whole: Range, layout: str, room: int) -> list[Range]:
+  """Cuts what can be read from the middle."""
+  step = room
+  if whole.path.startswith(tfds_text.PREFIX):
+    step = _EXAMPLES
+  elif whole.size <= room or not _is_divisible(whole.path, layout):
+    return [whole]
+  starts = range(0, whole.size, step)
+  return [
+    dataclasses.replace(whole, start=k, stop=min(k + step, whole.size))
+    for k in starts
+  ]
+
+
+def _is_divisible(path: str, layout: str) -> bool:
+  if files.is_compressed(path):
+    return False
+  if files.extension(path) == '.jsonl':
+    return True
+  head = files.head(path)
+  if mediawiki.is_dump(head):
+    return False
+  return layout != 'files' or _is_wiki(head)
+
+
+def _group(ranges: Sequence[Range], room: int) -> Iterator[list[Range]]:
+  group: list[Range] = []
+  size = 0
+  for part in ranges:
+    if group and (size + part.stop - part.start > room or len(group) == _FILES):
+      yield group
+      group, size = [], 0
+    group.append(part)
+    size += part.stop - part.start
+  if group:
+    yield group
+
+
+# One file.
+
+
+def _file(part: Range, layout, field, counts) -> Iterator[Document]:
+  try:
+    head = files.head(part.path)
+    with files.open_text(part.path) as file:
+      yield from _read(file, head, part, layout, field, counts)
+  except errors.UserError:
+    raise
+  except files.DAMAGED as error:
+    counts['damaged_files'] += 1
+    print(
+      f'warning: {part.path} cannot be read to its end ({error}); what comes '
+      'before the damage is used',
+      file=sys.stderr,
+      flush=True,
     )
 
 
-def _is_special(given: str) -> bool:
-  return given == _PYTHON_DOCS or given.startswith(_TFDS)
-
-
-def _extension(path: str) -> str:
-  return os.path.splitext(path)[1].lower()
-
-
-def _expand(given: str) -> list[str]:
-  """Returns the files that an input names, in order."""
-  if _is_special(given):
-    return [given]
-  # A path that exists is meant as it is, even with brackets in its name.
-  names = [given] if os.path.exists(given) else glob.glob(given, recursive=True)
-  paths = set()
-  for name in names:
-    paths.update(_below(name) if os.path.isdir(name) else [name])
-  if not paths:
+def _read(file, head, part: Range, layout, field, counts):
+  """Returns the documents of an open file, by what its head shows."""
+  # Offsets count decompressed bytes; compressed files are never cut.
+  stop = sys.maxsize if part.is_whole else part.stop
+  if mediawiki.is_dump(head):
+    return mediawiki.documents(file, counts)
+  if head.startswith(_UTF16):
     raise errors.UserError(
-      f'input {given!r} names no file; check the path or the glob (quote it; '
-      '** goes into directories).'
+      f'{part.path} is UTF-16; convert it, for example with: '
+      f'iconv -f UTF-16 -t UTF-8 {part.path}'
     )
-  return sorted(paths)
+  lines = _without_mark(files.lines(file, part.start))
+  if files.extension(part.path) == '.jsonl':
+    return formats.jsonl(part.path, lines, stop, field, counts)
+  if _is_wiki(head):
+    return formats.wiki_pages(lines, stop, counts)
+  texts = formats.decoded(lines, part.start, counts)
+  if part.is_whole:
+    texts = ((0, text) for text in gutenberg.strip(text for _, text in texts))
+  if layout == 'files':
+    return formats.whole_file((text for _, text in texts), counts)
+  return formats.blocks(texts, stop, layout == 'sentences', counts)
 
 
-def _below(directory: str) -> Iterator[str]:
-  for folder, folders, names in os.walk(directory):
-    folders[:] = [name for name in folders if not name.startswith('.')]
-    for name in names:
-      if not name.startswith('.'):
-        yield os.path.join(folder, name)
-
-
-# Files.
-
-
-def _read(path: str, layout: str) -> Iterator[Document]:
-  lines = _lines(path)
-  stem = path.removesuffix(_extension(path))
-  if '.jsonl' in (_extension(path), _extension(stem)):
-    yield from _jsonl(path, lines)
-    return
+def _is_wiki(head: bytes) -> bool:
   # Leading blank lines say nothing in any of the formats.
-  first = next((line for line in lines if line.strip()), '')
-  lines = itertools.chain([first], lines)
-  if _DOC.match(first):
-    yield from _wiki(path, lines)
-  elif layout == 'files':
-    yield Document(path, _paragraphs(lines))
-  else:
-    for n, paragraphs in enumerate(_blocks(lines)):
-      yield Document(f'{path}#{n}', paragraphs)
+  lines = head.removeprefix(codecs.BOM_UTF8).split(b'\n')
+  return formats.is_wiki_page(next((x for x in lines if x.strip()), b''))
 
 
-def _lines(path: str) -> Iterator[str]:
-  """Reads UTF-8 lines without their ends and without a byte order mark."""
-  offset = 0
-  for raw in _raw_lines(path):
-    try:
-      line = raw.decode()
-    except UnicodeDecodeError as error:
-      raise errors.UserError(
-        f'{path} is not UTF-8 at byte {offset + error.start} '
-        f'(0x{raw[error.start]:02x}); convert it, for example with: '
-        f'iconv -f {_guess(raw)} -t UTF-8 {path}'
-      ) from error
-    if not offset:
-      line = line.removeprefix('\ufeff')
-    offset += len(raw)
-    yield line.rstrip('\r\n')
-
-
-def _guess(raw: bytes) -> str:
-  return 'UTF-16' if raw[:2] in (b'\xff\xfe', b'\xfe\xff') else 'ISO-8859-1'
-
-
-def _raw_lines(path: str) -> Iterator[bytes]:
-  opener = _OPENERS.get(_extension(path), open)
-  try:
-    file: BinaryIO = opener(path, 'rb')
-  except OSError as error:
-    raise errors.UserError(
-      f'{path} cannot be read ({error.strerror}); check its permissions.'
-    ) from error
-  with file:
-    try:
-      yield from file
-    except _CORRUPT as error:
-      raise errors.UserError(
-        f'{path} cannot be read to its end ({error}); the file is damaged or '
-        'incomplete, get it again.'
-      ) from error
-
-
-def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-  """Yields runs of lines between blank lines."""
-  block = []
-  for line in lines:
-    if line.strip():
-      block.append(line)
-    elif block:
-      yield block
-      block = []
-  if block:
-    yield block
-
-
-def _paragraphs(lines: Iterable[str]) -> list[str]:
-  """Joins hard-wrapped lines; blank lines separate paragraphs."""
-  return [' '.join(map(str.strip, block)) for block in _blocks(lines)]
-
-
-def _wiki(path: str, lines: Iterable[str]) -> Iterator[Document]:
-  """Reads WikiExtractor's <doc ...> title, lines, </doc>."""
-  name, title, page = '', None, []
-  for line in lines:
-    start = _DOC.match(line)
-    if start or line.startswith('</doc>'):
-      yield Document(name, page)
-      page = []
-      if start:
-        name = f'{path}#{start[1]}'
-        title = html.unescape(start[2])
-    elif title is not None and html.unescape(line.strip()) == title:
-      title = None  # the page begins by repeating its title
-    elif line.strip():
-      page.append(line)
-  yield Document(name, page)  # of a file that is cut off
-
-
-def _jsonl(path: str, lines: Iterable[str]) -> Iterator[Document]:
-  for n, line in enumerate(lines, 1):
-    if not line.strip():
-      continue
-    try:
-      text = json.loads(line)['text']
-      text.encode()  # JSON can spell half a surrogate pair
-    except (ValueError, KeyError, TypeError, AttributeError):
-      raise errors.UserError(
-        f'{path} line {n} is not a JSON object with a string "text": '
-        f'{line[:60]!r}; give one such object per line.'
-      ) from None
-    yield Document(f'{path}#{n}', _text_lines(text))
-
-
-def _text_lines(text: str) -> list[str]:
-  return [line for line in text.split('\n') if line.strip()]
-
-
-# TFDS, without TensorFlow.
-
-
-def _tfds(given: str) -> Iterator[Document]:
-  match = _TFDS_INPUT.fullmatch(given)
-  if not match:
-    raise errors.UserError(
-      f'input {given!r} is not of the form tfds:NAME/CONFIG:SPLIT, for '
-      'example tfds:wikipedia/20230601.simple:train.'
-    )
-  source = _tfds_source(given, match[1], match[2])
-  for n in range(len(source)):
-    text = source[n]['text']
-    if isinstance(text, bytes):
-      text = text.decode()
-    yield Document(f'{given}#{n}', _text_lines(text))
-
-
-def _tfds_source(given, name, split):
-  """Opens a prepared dataset for random access, preparing it if need be."""
-  try:
-    import tensorflow_datasets as tfds
-  except ImportError as error:
-    raise errors.UserError(
-      f'input {given!r} needs tensorflow-datasets, which is not installed '
-      f'({error}); pip install tensorflow-datasets.'
-    ) from error
-  builder = _tfds_builder(tfds, given, name)
-  if 'text' not in (builder.info.features or {}):
-    raise errors.UserError(
-      f"input {given!r} has no feature 'text', only "
-      f'{", ".join(builder.info.features or ())}; give a corpus of texts.'
-    )
-  if split.split('[')[0] not in builder.info.splits:
-    raise errors.UserError(
-      f'input {given!r} has no split {split!r}; it has '
-      f'{", ".join(builder.info.splits)}.'
-    )
-  try:
-    return builder.as_data_source(split=split)
-  except (NotImplementedError, ValueError) as error:
-    raise errors.UserError(
-      f'input {given!r} cannot be read by index ({_first_line(error)}); '
-      "prepare it again with file_format='array_record'."
-    ) from error
-
-
-def _tfds_builder(tfds, given, name):
-  try:
-    return tfds.core.read_only_builder.builder_from_files(name)
-  except tfds.core.DatasetNotFoundError:
-    pass  # it is not prepared yet
-  # Without TensorFlow the text builders register on import only.
-  module = f'tensorflow_datasets.text.{re.split("[/:]", name)[0]}'
-  if importlib.util.find_spec(module):
-    importlib.import_module(module)
-  try:
-    builder = tfds.builder(name, file_format='array_record')
-    builder.download_and_prepare()
-  except Exception as error:  # builders raise anything
-    raise errors.UserError(
-      f'input {given!r} is not prepared under {tfds.core.constants.DATA_DIR} '
-      f'and cannot be prepared here ({_first_line(error)}); prepare it with '
-      "tfds and file_format='array_record', or set TFDS_DATA_DIR."
-    ) from error
-  return builder
-
-
-def _first_line(error: Exception) -> str:
-  return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _without_mark(lines: formats.Lines) -> formats.Lines:
+  """Removes a byte order mark from the beginning of a file."""
+  for offset, raw in lines:
+    yield offset, raw if offset else raw.removeprefix(codecs.BOM_UTF8)

@@ -155,8 +155,10 @@ def installed(tmp_path, monkeypatch):
 
 def test_documents_come_once_and_in_order(installed):
   del installed
-  names = [document.name for document in prose.documents()]
-  assert names == ['a.py', 'b.py', 'pydoc_data/topics.py:with', 'd.py']
+  found = [document.paragraphs for document in prose.documents()]
+  which = ['first', 'second', 'the {} fox', 'third']  # d.py is in site/
+  assert len(found) == len(which)
+  assert all(w in ' '.join(f) for w, f in zip(which, found, strict=True))
 
 
 def test_this_installation_has_enough_to_read():

@@ -1,0 +1,45 @@
+"""Counted clean-up: what text loses is known.
+
+Counters, by name:
+  invalid_utf8: sequences of bytes (or lone surrogates) replaced by U+FFFD.
+  control_characters: removed; the C0 controls but white space, and DEL.
+
+White space within a line becomes spaces, carriage returns included.
+"""
+
+import collections
+import re
+
+_TO_SPACE = b'\t\x0b\x0c\r'
+_TABLE = bytes.maketrans(_TO_SPACE, b' ' * len(_TO_SPACE))
+_CONTROLS = bytes(
+  c for c in [*range(32), 127] if c not in _TO_SPACE and c != 10
+)
+_SURROGATES = re.compile('[\ud800-\udfff]')
+_REPLACEMENT = '\ufffd'
+
+
+def decode(raw: bytes, counts: collections.Counter) -> str:
+  """Returns bytes as text; what is not UTF-8 is replaced and counted."""
+  kept = raw.translate(_TABLE, _CONTROLS)
+  if len(kept) != len(raw):
+    counts['control_characters'] += len(raw) - len(kept)
+  try:
+    return kept.decode()
+  except UnicodeDecodeError:
+    text = kept.decode('utf-8', 'replace')
+    counts['invalid_utf8'] += text.count(_REPLACEMENT) - kept.count(
+      _REPLACEMENT.encode()
+    )
+    return text
+
+
+def clean(text: str, counts: collections.Counter) -> str:
+  """Does the same to text that a parser returned, line ends included."""
+  try:
+    raw = text.encode()
+  except UnicodeEncodeError:
+    text, found = _SURROGATES.subn(_REPLACEMENT, text)
+    counts['invalid_utf8'] += found
+    raw = text.encode()
+  return decode(raw, counts)

@@ -1,0 +1,261 @@
+"""Files as users have them: local or remote, plain or compressed, any size.
+
+A path is local, or a URL that fsspec opens, such as gs://bucket/text/*.gz.
+"""
+
+import bz2
+import glob
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from bert_jax import errors
+
+# What a decompressor raises for a file that is cut short or damaged.
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
+
+_COMPRESSED = ('.gz', '.bz2', '.xz', '.zst')
+_HEAD = 1 << 16  # bytes
+_ZSTD_BYTES = 1 << 12  # at a time: they can stand for 100 MB
+_LONGEST_LINE = 1 << 20  # bytes; longer ones come in parts
+
+
+def expand(given: str) -> list[str]:
+  """Returns the files that a path, a glob or a folder names, in order.
+
+  Raises:
+    errors.UserError: if there are none.
+  """
+  try:
+    paths = _remote_paths(given) if _is_remote(given) else _local_paths(given)
+  except (OSError, ValueError) as error:
+    raise errors.UserError(
+      f'input {given!r} cannot be listed ({error}); check the address and '
+      'your permissions.'
+    ) from error
+  if not paths:
+    raise errors.UserError(
+      f'input {given!r} names no file; check the path or the glob (quote it; '
+      '** goes into directories).'
+    )
+  return sorted(paths)
+
+
+def extension(path: str) -> str:
+  """Returns the last extension that is not one of a compressed file."""
+  return os.path.splitext(_uncompressed_name(path))[1].lower()
+
+
+def is_compressed(path: str) -> bool:
+  return _uncompressed_name(path) != path
+
+
+def size(path: str) -> int:
+  """Returns the bytes of a file."""
+  if _is_remote(path):
+    filesystem, name = _remote(path)
+    return filesystem.size(name)
+  return os.path.getsize(path)
+
+
+def sha256(path: str) -> str:
+  """Returns the SHA-256 of a file, as it lies there, in hexadecimal."""
+  with _open_raw(path) as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def open_text(path: str) -> BinaryIO:
+  """Opens a file for reading its text's bytes, decompressed.
+
+  Raises:
+    errors.UserError: if it cannot be opened.
+  """
+  kind = os.path.splitext(path)[1].lower()
+  raw = _open_raw(path)
+  if kind == '.gz':
+    return gzip.open(raw)
+  if kind == '.bz2':
+    return bz2.open(raw)
+  if kind == '.xz':
+    return lzma.open(raw)
+  if kind == '.zst':
+    return io.BufferedReader(_Zstd(raw))
+  return raw
+
+
+def read_json(path: str):
+  """Reads a JSON file."""
+  with open(path, encoding='utf-8') as file:
+    return json.load(file)
+
+
+def write_json(path: str, value):
+  """Writes a JSON file that is whole or absent."""
+  write_text(path, json.dumps(value, indent=2) + '\n')
+
+
+def write_text(path: str, text: str):
+  """Writes a text file that is whole or absent."""
+  with open(path + '.tmp', 'w', encoding='utf-8', newline='\n') as file:
+    file.write(text)
+  os.replace(path + '.tmp', path)
+
+
+def head(path: str) -> bytes:
+  """Returns the first bytes of a file's text, which show its format."""
+  with open_text(path) as file:
+    return file.read(_HEAD)
+
+
+def lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
+  """Yields (offset, line with its end) from the first line at `start` or after.
+
+  A line of more than a megabyte comes in parts, cut at a space or between two
+  characters, so that no file needs more memory than that.
+  """
+  offset = start
+  if start:
+    # Whether a line begins at `start` shows in the byte before it.
+    file.seek(start - 1)
+    offset = start - 1
+    while piece := file.readline(_LONGEST_LINE):
+      offset += len(piece)
+      if piece.endswith(b'\n'):
+        break
+  rest = b''
+  while line := file.readline(_LONGEST_LINE):
+    line, rest = rest + line, b''
+    if len(line) >= _LONGEST_LINE and not line.endswith(b'\n'):
+      cut = _cut(line)
+      line, rest = line[:cut], line[cut:]
+    yield offset, line
+    offset += len(line)
+  if rest:
+    yield offset, rest
+
+
+def _cut(line: bytes) -> int:
+  """Returns where to cut a long line: after a space, or between characters."""
+  space = line.rfind(b' ', len(line) // 2) + 1
+  if space:
+    return space
+  cut = len(line)
+  while cut > len(line) - 4 and line[cut - 1] & 0xC0 == 0x80:
+    cut -= 1  # continuation bytes
+  # The byte before them leads the character, unless it is ASCII.
+  return cut - 1 if line[cut - 1] >= 0xC0 else len(line)
+
+
+def _uncompressed_name(path: str) -> str:
+  stem, kind = os.path.splitext(path)
+  return stem if kind.lower() in _COMPRESSED else path
+
+
+class _Zstd(io.RawIOBase):
+  """Reads .zst files; zstandard's own reader takes a cut file for a whole one."""
+
+  def __init__(self, raw: BinaryIO):
+    self._raw = raw
+    self._frame = None
+    self._given = self._made = b''
+
+  def readable(self):
+    return True
+
+  def close(self):
+    self._raw.close()
+    super().close()
+
+  def readinto(self, buffer):
+    while not self._made:
+      self._given = self._given or self._raw.read(_ZSTD_BYTES)
+      if not self._given:
+        if self._frame is not None:
+          raise EOFError('the file ends within a frame')
+        return 0
+      self._decompress()
+    n = min(len(buffer), len(self._made))
+    buffer[:n] = self._made[:n]
+    self._made = self._made[n:]
+    return n
+
+  def _decompress(self):
+    import zstandard
+
+    if self._frame is None:
+      self._frame = zstandard.ZstdDecompressor().decompressobj()
+    try:
+      self._made = memoryview(self._frame.decompress(self._given))
+    except zstandard.ZstdError as error:
+      raise OSError(str(error)) from error
+    self._given = b''
+    if self._frame.eof:
+      self._given, self._frame = self._frame.unused_data, None
+
+
+# Local and remote.
+
+
+def _is_remote(path: str) -> bool:
+  return '://' in path
+
+
+def _remote(path: str):
+  import fsspec
+
+  try:
+    return fsspec.core.url_to_fs(path)
+  except ImportError as error:
+    raise errors.UserError(
+      f'{path} needs another package ({error}); for gs:// pip install gcsfs.'
+    ) from error
+  except ValueError as error:
+    raise errors.UserError(
+      f'{path} is no address that can be opened ({error}); use a path or '
+      'gs://BUCKET/NAME.'
+    ) from error
+
+
+def _open_raw(path: str) -> BinaryIO:
+  try:
+    if _is_remote(path):
+      filesystem, name = _remote(path)
+      return filesystem.open(name, 'rb')
+    return open(path, 'rb')
+  except OSError as error:
+    raise errors.UserError(
+      f'{path} cannot be read ({error.strerror or error}); check its '
+      'permissions.'
+    ) from error
+
+
+def _remote_paths(given: str) -> set[str]:
+  filesystem, pattern = _remote(given)
+  paths: set[str] = set()
+  names = [pattern] if filesystem.exists(pattern) else filesystem.glob(pattern)
+  for name in names:
+    paths.update(filesystem.find(name))  # a file finds itself
+  return {filesystem.unstrip_protocol(path) for path in paths}
+
+
+def _local_paths(given: str) -> set[str]:
+  # A path that exists is meant as it is, even with brackets in its name.
+  names = [given] if os.path.exists(given) else glob.glob(given, recursive=True)
+  paths: set[str] = set()
+  for name in names:
+    paths.update(_below(name) if os.path.isdir(name) else [name])
+  return paths
+
+
+def _below(directory: str) -> Iterator[str]:
+  for folder, folders, names in os.walk(directory):
+    folders[:] = [name for name in folders if not name.startswith('.')]
+    for name in names:
+      if not name.startswith('.'):
+        yield os.path.join(folder, name)
