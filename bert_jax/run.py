@@ -8,7 +8,7 @@ import jax
 from bert_jax import checkpoint, errors, heads, load, names
 from bert_jax import config as config_lib
 from bert_jax import tokenizer as tokenizer_lib
-from bert_jax.data import shards
+from bert_jax.data import files
 from bert_jax.tasks import pretrain
 
 
@@ -55,7 +55,7 @@ def read(workdir: str, step: int | None = None):
     config.data.dir or os.path.join(workdir, 'data'), 'vocab.txt'
   )
   tokenizer = tokenizer_lib.Tokenizer.load(vocab, config.data.lowercase)
-  if shards.sha256(vocab) != facts['task']['vocab_sha256']:
+  if files.sha256(vocab) != facts['task']['vocab_sha256']:
     raise errors.UserError(
       f'{vocab} is not the vocabulary that the run was trained with; put that '
       'one back.'

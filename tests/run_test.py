@@ -12,7 +12,7 @@ import pytest
 from bert_jax import checkpoint, errors, load, run
 from bert_jax import config as config_lib
 from bert_jax import step as step_lib
-from bert_jax.data import shards
+from bert_jax.data import files
 from tests import models
 
 CHANGES = 'vocab_size=11,hidden_size=8,mlp_size=12,num_layers=2,num_heads=2'
@@ -31,7 +31,7 @@ def made(tmp_path_factory):
   vocab = workdir / 'data' / 'vocab.txt'
   vocab.parent.mkdir()
   vocab.write_text('\n'.join(models.VOCAB) + '\n', encoding='utf-8')
-  facts = {'task': {'vocab_sha256': shards.sha256(str(vocab))}}
+  facts = {'task': {'vocab_sha256': files.sha256(str(vocab))}}
   with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 3, 0) as c:
     for step in (1, 2):
       c.save(

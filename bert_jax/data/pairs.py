@@ -1,92 +1,189 @@
-"""Sentence pairs for next sentence prediction, by Google's procedure."""
+"""Sentence pairs for next sentence prediction, by Google's procedure.
 
-import random
+A pair is two runs of sentences, cut at their ends, so each of its texts is one
+slice of a document: pairs are made of offsets, and no token is copied. All
+documents and passes advance together, a pair at a time, in numpy.
+"""
+
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
 
-Sentences = list[list[int]]  # token ids of each sentence of a document
+import numpy as np
+
+from bert_jax.data import hashing
+
+SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
+
+# What a hash is for; two draws for one pair must differ.
+_TARGET, _CUT, _OTHER, _START, _FRONT = 1, 2, 3, 4, 5
+
+_STEPS = 32  # pairs of each document whose draws are made at once
+_WORD = 64  # bits of a hash
 
 
-class Pair(NamedTuple):
-  """Two texts as token ids, without [CLS] and [SEP]."""
+@dataclasses.dataclass(frozen=True)
+class Texts:
+  """The documents of a logical shard, tokens end to end.
 
-  first: list[int]
-  second: list[int]
-  is_random: bool
+  Attributes:
+    sentences: int64, token offset at which each sentence begins, then the end;
+      no sentence is empty.
+    documents: int64, number of each document's first sentence, then the end.
+  """
+
+  sentences: np.ndarray
+  documents: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+  """Pairs as ranges of token offsets, without [CLS] and [SEP].
+
+  Attributes:
+    spans: int64 [N, 2, 2], begin and end of the first and the second text.
+    is_random: bool [N], whether the second text is from elsewhere.
+  """
+
+  spans: np.ndarray
+  is_random: np.ndarray
+
+  def __len__(self):
+    return len(self.is_random)
+
+  @property
+  def tokens(self) -> np.ndarray:
+    """How many each pair has, special tokens included, [N]."""
+    sizes = self.spans[:, :, 1] - self.spans[:, :, 0]
+    return sizes.sum(1) + SPECIAL_TOKENS
 
 
 def pairs(
-  documents: list[Sentences],
-  index: int,
+  texts: Texts,
+  index: np.ndarray,
+  keys: np.ndarray,
   *,
-  key: str,
   max_seq_length: int,
   short_seq_prob: float,
-) -> Iterator[Pair]:
-  """Yields the pairs of one document in one pass.
+) -> Pairs:
+  """Returns the pairs of documents, one after the other.
 
   Sentences are collected until they fill a target length, which is drawn once
   per document. They are split at a random point; the rest is the second text,
   or, in half of the cases and always when there is a single sentence, text
   from a random other document, and then the unused sentences are put back.
+  (Google's code tries ten times to find another document; here it always does.)
 
   Args:
-    documents: the documents of a logical shard; random texts come from them.
-    index: which one to cut.
-    key: names the random choices; the same key gives the same pairs.
+    texts: two documents or more; random texts come from them.
+    index: [M] numbers of the documents to cut; may name one several times.
+    keys: [M] uint64, names the random choices of each; a document's pairs are
+      a function of its key, whatever else is asked for.
     max_seq_length: tokens of a pair with [CLS] and two [SEP], at most.
     short_seq_prob: probability of a shorter target.
   """
-  rng = random.Random(key)
-  room = max_seq_length - 3
-  target = room
-  if rng.random() < short_seq_prob:
-    target = rng.randint(2, room)
-  document = documents[index]
-  chunk: Sentences = []
-  length = 0
-  i = 0
-  while i < len(document):
-    chunk.append(document[i])
-    length += len(document[i])
-    if i == len(document) - 1 or length >= target:
-      split = rng.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
-      first = [t for sentence in chunk[:split] for t in sentence]
-      is_random = len(chunk) == 1 or rng.random() < 0.5
-      if is_random:
-        second = _random_text(documents, index, target - len(first), rng)
-        i -= len(chunk) - split
-      else:
-        second = [t for sentence in chunk[split:] for t in sentence]
-      _truncate(first, second, room, rng)
-      if first and second:
-        yield Pair(first, second, is_random)
-      chunk, length = [], 0
-    i += 1
+  room = max_seq_length - SPECIAL_TOKENS
+  short = hashing.uniform(hashing.mix(keys, _TARGET, 0)) < short_seq_prob
+  drawn = hashing.uniform(hashing.mix(keys, _TARGET, 1))
+  target = np.where(short, 2 + (drawn * (room - 1)).astype(np.int64), room)
+  steps = list(_steps(texts, index, keys, target))
+  lane, begin, split, stop, step = (
+    np.concatenate(column) for column in zip(*steps, strict=True)
+  )
+  # A pair is random if its sentences were not all used; they were put back.
+  order = np.argsort(lane, kind='stable')
+  lane, begin, split, stop, step = (
+    column[order] for column in (lane, begin, split, stop, step)
+  )
+  is_random = stop < 0
+  draws = hashing.mix(keys[lane], step)
+  first = texts.sentences[np.stack([begin, split], 1)]  # [N, 2]
+  second = texts.sentences[np.stack([split, np.abs(stop)], 1)]
+  at = np.flatnonzero(is_random)
+  wanted = (target[lane] - (first[:, 1] - first[:, 0]))[at]
+  second[at] = _random_texts(texts, index[lane][at], wanted, draws[at])
+  spans = np.stack([first, second], 1)
+  _truncate(spans, room, draws)
+  return Pairs(spans, is_random)
 
 
-def _random_text(documents, index, target, rng) -> list[int]:
-  """Returns sentences from a random start in another document."""
-  for _ in range(10):
-    other = rng.randrange(len(documents))
-    if other != index:
-      break
-  source = documents[other]
-  text: list[int] = []
-  for sentence in source[rng.randrange(len(source)) :]:
-    text.extend(sentence)
-    if len(text) >= target:
-      break
-  return text
+def _steps(texts: Texts, index, keys, target) -> Iterator[tuple]:
+  """Yields (document, begin, split, stop, step) of one pair of each document.
+
+  Begin, split and stop are sentences: the first text is begin to split, a true
+  second text split to stop. A negative stop says that the second is random.
+  """
+  lane = np.arange(len(index))
+  begin, end = texts.documents[index], texts.documents[index + 1]
+  step = 0
+  while len(lane):
+    ahead = np.arange(step, step + _STEPS, dtype=np.uint64)[:, None]
+    draws = hashing.mix(hashing.mix(keys[lane], ahead), _CUT)  # [steps, lanes]
+    cuts, coins = hashing.uniform(draws), (draws & np.uint64(1)).astype(bool)
+    active = np.arange(len(lane))
+    for k in range(_STEPS):
+      full = texts.sentences[begin] + target[lane]
+      stop = np.minimum(np.searchsorted(texts.sentences, full), end)
+      sentences = stop - begin
+      cut = cuts[k][active]
+      split = begin + 1 + (cut * (sentences - 1)).astype(np.int64)
+      is_random = (sentences == 1) | coins[k][active]
+      where = np.full(len(lane), step + k, np.uint64)
+      yield lane, begin, split, np.where(is_random, -stop, stop), where
+      begin = np.where(is_random, split, stop)
+      more = begin < end
+      if not more.all():
+        lane, begin, end = lane[more], begin[more], end[more]
+        active = active[more]
+      if not len(lane):
+        return
+    step += _STEPS
 
 
-def _truncate(first, second, room, rng):
-  """Shortens the longer text, each time at its front or its back."""
-  sizes = [len(first), len(second)]
-  fronts = [0, 0]
-  while sum(sizes) > room:
-    longer = 0 if sizes[0] > sizes[1] else 1
-    sizes[longer] -= 1
-    fronts[longer] += rng.random() < 0.5
-  for text, size, front in zip((first, second), sizes, fronts, strict=True):
-    text[:] = text[front : front + size]
+def _random_texts(texts: Texts, index, wanted, draws) -> np.ndarray:
+  """Returns sentences from a random start in another document, [N, 2]."""
+  others = len(texts.documents) - 2
+  other = hashing.uniform(hashing.mix(draws, _OTHER)) * others
+  other = other.astype(np.int64)
+  other += other >= index
+  begin, end = texts.documents[other], texts.documents[other + 1]
+  start = hashing.uniform(hashing.mix(draws, _START)) * (end - begin)
+  begin = begin + start.astype(np.int64)
+  # One sentence at least, even if the first text has filled the target.
+  full = texts.sentences[begin] + np.maximum(wanted, 1)
+  stop = np.minimum(np.searchsorted(texts.sentences, full), end)
+  return texts.sentences[np.stack([begin, stop], 1)]
+
+
+def _truncate(spans: np.ndarray, room: int, draws: np.ndarray):
+  """Shortens the longer text, each time by a token of its front or its back.
+
+  The second counts as the longer one of two equals. What falls off at the
+  front of n tokens is binomial: the set bits of n random ones.
+  """
+  sizes = spans[:, :, 1] - spans[:, :, 0]  # [N, 2]
+  at = np.flatnonzero(sizes.sum(1) > room)
+  sizes, draws = sizes[at], draws[at]
+  excess = sizes.sum(1) - room
+  longer = np.minimum(np.abs(sizes[:, 0] - sizes[:, 1]), excess)
+  rest = excess - longer
+  is_first = sizes[:, 0] > sizes[:, 1]
+  for text, off in (
+    (0, rest // 2 + np.where(is_first, longer, 0)),
+    (1, (rest + 1) // 2 + np.where(is_first, 0, longer)),
+  ):
+    front = _set_bits(hashing.mix(draws, _FRONT, text), off)
+    spans[at, text, 0] += front
+    spans[at, text, 1] -= off - front
+
+
+def _set_bits(keys: np.ndarray, counts: np.ndarray) -> np.ndarray:
+  """Returns how many of `counts` random bits are set."""
+  total = np.zeros(len(counts), np.int64)
+  left, word = counts, 0
+  while (left > 0).any():
+    at = np.flatnonzero(left > 0)
+    bits = hashing.mix(keys[at], word)
+    unused = np.maximum(_WORD - left[at], 0).astype(np.uint64)
+    total[at] += np.bitwise_count(bits >> unused)
+    left, word = left - _WORD, word + 1
+  return total

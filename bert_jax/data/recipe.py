@@ -11,8 +11,11 @@ class Recipe:
   """Fields of `config.data` and the command line; the manifest keeps them."""
 
   inputs: tuple[str, ...]
+  weights: tuple[float, ...]
   layout: str
   language: str
+  field: str
+  min_chars: int
   max_documents: int
   vocab: str
   vocab_size: int
@@ -20,21 +23,46 @@ class Recipe:
   lengths: tuple[int, ...]
   passes: int
   short_seq_prob: float
+  pack: int
   heldout: float
   shards: int
   seed: int
 
+  @property
+  def heldout_shards(self) -> int:
+    """A power of two that makes them no larger than the training shards."""
+    share = self.heldout / (1 - self.heldout)
+    return 1 << max(0, round(self.shards * share) - 1).bit_length()
+
   def check(self):
+    """Raises errors.UserError for values that cannot be used."""
     if not 0 < self.heldout < 1:
       raise errors.UserError(
         f'heldout={self.heldout} must be a share between 0 and 1.'
       )
-    for name in ('passes', 'shards', 'vocab_size'):
+    if not 0 <= self.short_seq_prob <= 1:
+      raise errors.UserError(
+        f'short_seq_prob={self.short_seq_prob} must be from 0 to 1.'
+      )
+    if self.shards < 0:
+      raise errors.UserError(
+        f'shards={self.shards} must be positive, or 0 for as many as the text '
+        'needs.'
+      )
+    for name in ('passes', 'vocab_size', 'pack'):
       if getattr(self, name) < 1:
         raise errors.UserError(
           f'{name}={getattr(self, name)} must be at least 1.'
         )
-
+    if self.weights and len(self.weights) != len(self.inputs):
+      raise errors.UserError(
+        f'weights={self.weights} are {len(self.weights)}, but there are '
+        f'{len(self.inputs)} inputs; give one for each, or none.'
+      )
+    if any(not 0 < weight <= 1000 for weight in self.weights):
+      raise errors.UserError(
+        f'weights={self.weights} must be above 0 and at most 1000.'
+      )
     # A record counts the tokens of a text in 16 bits.
     if not self.lengths or min(self.lengths) < 8 or max(self.lengths) > 65535:
       raise errors.UserError(

@@ -1,39 +1,28 @@
-"""Unmasked pairs on disk: ArrayRecord files of small binary records.
+"""Unmasked pairs on disk: ArrayRecord files of the records of `rows`."""
 
-A record is three little-endian uint16, (is_random, tokens of the first text,
-tokens of the second), and the token ids of both, uint16 or, for a vocabulary
-of more than 65,536 entries, uint32.
-"""
-
+import errno
 import os
+import sys
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from array_record.python import array_record_data_source, array_record_module
+from array_record.python import array_record_module
 
-from bert_jax import errors
-from bert_jax.data import pairs as pairs_lib
+from bert_jax import errors, tokenizer
+from bert_jax.data import rows as rows_lib
 
-_HEADER = np.dtype('<u2')
-# group_size:1 makes random access read one record, and ids compress too little
-# to pay for it.
-_OPTIONS = 'group_size:1,uncompressed'
-
-
-def id_type(vocab_size: int) -> np.dtype:
-  return np.dtype('<u2') if vocab_size <= 1 << 16 else np.dtype('<u4')
-
-
-def encode(pair: pairs_lib.Pair, ids: np.dtype) -> bytes:
-  header = [pair.is_random, len(pair.first), len(pair.second)]
-  tokens = np.array(pair.first + pair.second, ids)
-  return np.array(header, _HEADER).tobytes() + tokens.tobytes()
+# group_size:1 lets random access read one record (Grain insists on it), and
+# ids compress too little to pay for it: see docs/records.md.
+_WRITE = 'group_size:1,uncompressed'
+# Without read-ahead, and in the calling thread: a batch takes a record or two
+# of each file, and handing those to threads costs more than reading them.
+_READ = 'readahead_buffer_size:0,max_parallelism:0'
 
 
 def write(path: str, records: Iterable[bytes]) -> int:
   """Writes records to a temporary name, then renames it; returns how many."""
   temporary = path + '.tmp'
-  writer = array_record_module.ArrayRecordWriter(temporary, _OPTIONS)
+  writer = array_record_module.ArrayRecordWriter(temporary, _WRITE)
   count = 0
   for record in records:
     writer.write(record)
@@ -46,26 +35,64 @@ def write(path: str, records: Iterable[bytes]) -> int:
 
 
 class Reader:
-  """Random access to the records of several files, numbered through."""
+  """Random access to the records of several files, numbered through.
 
-  def __init__(self, paths: Sequence[str], vocab_size: int):
-    self._paths = list(paths)
-    self._ids = id_type(vocab_size)
-    self._vocab_size = vocab_size
-    try:
-      self._source = array_record_data_source.ArrayRecordDataSource(self._paths)
-      self._count = len(self._source)
-    except Exception as error:
-      # The library raises bare RuntimeErrors whose text names the file.
-      raise errors.UserError(
-        f'cannot read the records: {error}; prepare the data again.'
-      ) from error
+  It can be pickled: the copy opens the files anew.
+
+  Attributes:
+    skipped: how many corrupt records were found and left out.
+  """
+
+  def __init__(
+    self,
+    paths: Sequence[str],
+    vocab_size: int,
+    counts: Sequence[int] | None = None,
+    skip_corrupt: bool = False,
+  ):
+    """Opens the files.
+
+    Args:
+      paths: of the files, in order.
+      vocab_size: V; larger ids are refused.
+      counts: records of each file, if known: others are refused.
+      skip_corrupt: whether a corrupt record becomes a row of padding, counted
+        and printed to stderr, instead of an error.
+    """
+    self._arguments = (tuple(paths), vocab_size, counts, skip_corrupt)
+    self._paths, self._vocab_size = list(paths), vocab_size
+    self._wide = (
+      tokenizer.id_type(vocab_size).itemsize // rows_lib.UNIT.itemsize
+    )
+    self._skip = skip_corrupt
+    self._corrupt: set[int] = set()
+    self._files = [_open(path) for path in self._paths]
+    found = [file.num_records() for file in self._files]
+    for path, n, expected in zip(paths, found, counts or found, strict=True):
+      if n != expected:
+        raise errors.UserError(
+          f'{path} holds {n} records, its manifest says {expected}; prepare '
+          'the data again.'
+        )
+    self._ends = np.cumsum(found)  # number of the record after each file's last
+
+  def __reduce__(self):
+    return Reader, self._arguments
 
   def __len__(self):
-    return self._count
+    return int(self._ends[-1])
+
+  @property
+  def skipped(self) -> int:
+    return len(self._corrupt)
 
   def rows(
-    self, indices: np.ndarray, length: int, cls_id: int, sep_id: int
+    self,
+    indices: np.ndarray,
+    length: int,
+    cls_id: int,
+    sep_id: int,
+    pairs_per_row: int = 1,
   ) -> dict[str, np.ndarray]:
     """Reads records into padded arrays.
 
@@ -74,50 +101,122 @@ class Reader:
       length: S; no record may need more.
       cls_id: id of [CLS].
       sep_id: id of [SEP].
+      pairs_per_row: N; no record may hold more pairs.
 
     Returns:
-      `input_ids`, `input_mask`, `segment_ids` [B, S] and
-      `next_sentence_labels` [B], int32; label 1 is a random second text.
+      `input_ids`, `input_mask`, `segment_ids` [B, S] int32, and
+      `next_sentence_labels` (int32; 1 is a random second text) and
+      `next_sentence_weights` (float32) [B]. For N > 1 these two are [B, N],
+      and there are also, int32: `sequence_ids` [B, S], k + 1 inside pair k
+      and 0 in padding; `position_ids` [B, S], from 0 at each [CLS];
+      `cls_positions` [B, N]. What is absent is 0.
 
     Raises:
       errors.UserError: naming the record that is corrupt or too long.
     """
-    ids = np.zeros((len(indices), length), np.int32)
-    mask, segments = np.zeros_like(ids), np.zeros_like(ids)
-    labels = np.zeros(len(indices), np.int32)
-    try:
-      found = self._source.__getitems__([int(i) for i in indices])
-    except Exception as error:
-      raise errors.UserError(
-        f'cannot read records {indices.min()} to {indices.max()} of '
-        f'{self._paths[0]} and its siblings: {error}; prepare the data again.'
-      ) from error
-    for row, record in enumerate(found):
-      random, a, b = np.frombuffer(record, _HEADER, 3).tolist()
-      n = a + b + 3
-      tokens = np.frombuffer(record, self._ids, offset=3 * _HEADER.itemsize)
-      if len(tokens) != a + b or n > length or random > 1:
-        raise errors.UserError(
-          f'record {indices[row]} of {self._paths[0]} and its siblings is '
-          f'corrupt or longer than {length} tokens; prepare the data again.'
-        )
-      ids[row, 0] = cls_id
-      ids[row, 1 : a + 1] = tokens[:a]
-      ids[row, a + 1] = sep_id
-      ids[row, a + 2 : n - 1] = tokens[a:]
-      ids[row, n - 1] = sep_id
-      mask[row, :n] = 1
-      segments[row, a + 2 : n] = 1
-      labels[row] = random
-    if ids.max(initial=0) >= self._vocab_size:
-      raise errors.UserError(
-        f'a record of {self._paths[0]} and its siblings holds token id '
-        f'{ids.max()}, but the vocabulary has {self._vocab_size} entries; '
-        'the data was prepared with another vocabulary.'
+    indices = np.asarray(indices)
+    found = self._read(indices)
+    n, is_random, first, second, units, good = rows_lib.parse(
+      found, pairs_per_row, self._wide, length
+    )
+    for index in indices[~good].tolist():
+      self._report(
+        index,
+        f'is no row of at most {length} tokens and {pairs_per_row} pair(s)',
       )
-    return {
-      'input_ids': ids,
-      'input_mask': mask,
-      'segment_ids': segments,
-      'next_sentence_labels': labels,
-    }
+    batch, text = rows_lib.layout(n, first, second, length, cls_id, sep_id)
+    ids = rows_lib.tokens(units, self._wide)
+    self._check_ids(ids, indices, text)
+    batch['input_ids'][text] = ids
+    batch['next_sentence_labels'] = is_random.astype(np.int32)
+    if pairs_per_row == 1:
+      for name in ('next_sentence_labels', 'next_sentence_weights'):
+        batch[name] = batch[name][:, 0]
+    return batch
+
+  def _read(self, indices) -> list[bytes]:
+    """Returns the records; one that cannot be read is empty."""
+    found = [b''] * len(indices)
+    order = np.argsort(indices, kind='stable')
+    files = np.searchsorted(self._ends, indices[order], side='right')
+    for rows in np.split(order, np.flatnonzero(np.diff(files)) + 1):
+      for row, record in zip(
+        rows.tolist(), self._read_file(indices[rows]), strict=True
+      ):
+        found[row] = record
+    return found
+
+  def _read_file(self, indices) -> list[bytes]:
+    """Returns the records of these ascending numbers, all in one file."""
+    file, position = self._place(indices[0])
+    positions = (indices - indices[0] + position).tolist()
+    try:
+      return self._files[file].read(positions)
+    except Exception:  # one of them is corrupt: find it
+      return [self._read_one(index) for index in indices.tolist()]
+
+  def _read_one(self, index: int) -> bytes:
+    file, position = self._place(index)
+    try:
+      return self._files[file].read([position])[0]
+    except Exception as error:
+      self._report(index, f'cannot be read ({_line(error)})')
+      return b''
+
+  def _place(self, index) -> tuple[int, int]:
+    """Returns the file of a record, and its position in it."""
+    file = int(np.searchsorted(self._ends, index, side='right'))
+    return file, int(index - (self._ends[file - 1] if file else 0))
+
+  def _name(self, index: int) -> str:
+    file, position = self._place(index)
+    return f'record {position} of {self._paths[file]}'
+
+  def _report(self, index: int, what: str):
+    """Refuses a corrupt record, or counts it and says so once."""
+    if not self._skip:
+      raise errors.UserError(
+        f'{self._name(index)} {what}; prepare the data again, or set '
+        'data.skip_corrupt=True to leave it out.'
+      )
+    if index not in self._corrupt:
+      self._corrupt.add(index)
+      print(f'skipped: {self._name(index)} {what}', file=sys.stderr, flush=True)
+
+  def _check_ids(self, ids, indices, text):
+    largest = ids.max(initial=0)
+    if largest >= self._vocab_size:
+      row = np.nonzero(text)[0][ids.argmax()]
+      raise errors.UserError(
+        f'{self._name(indices[row])} holds token id {largest}, but the '
+        f'vocabulary has {self._vocab_size} entries; the data was prepared '
+        'with another vocabulary.'
+      )
+
+
+def _open(path: str):
+  try:
+    open(path, 'rb').close()  # the library does not say why it cannot
+    file = array_record_module.ArrayRecordReader(path, _READ)
+    file.num_records()
+  except OSError as error:
+    few = error.errno == errno.EMFILE
+    raise errors.UserError(
+      f'cannot open {path} ({error.strerror}); '
+      f'{"raise ulimit -n" if few else "prepare the data again"}.'
+    ) from error
+  except Exception as error:  # the library raises bare RuntimeErrors
+    raise errors.UserError(
+      f'cannot read {path} ({_line(error)}); prepare the data again.'
+    ) from error
+  # What a damaged file says instead of raising; it then seems to be empty.
+  if not file.ok():
+    raise errors.UserError(
+      f'{path} is damaged, or holds no records; prepare the data again.'
+    )
+  return file
+
+
+def _line(error: Exception) -> str:
+  # The rest is the library's own position in its source.
+  return str(error).partition('\n')[0].partition('; ')[0]

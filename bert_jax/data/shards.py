@@ -4,19 +4,31 @@ A shard's records are a pure function of its documents, the vocabulary and the
 recipe. Who runs `make`, and how many at once, changes nothing.
 """
 
+import collections
 import dataclasses
-import hashlib
-import json
+import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from bert_jax import errors, tokenizer
-from bert_jax.data import pairs, records, sentences
+from bert_jax.data import (
+  files,
+  hashing,
+  packing,
+  pairs,
+  records,
+  rows,
+  sentences,
+  spill,
+  vocab,
+)
 from bert_jax.data import recipe as recipe_lib
 
 MIN_DOCUMENTS = 2  # a random second text needs another document
+
+_PAIRS_AT_ONCE = 300_000  # 100 MB with what is computed from them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +39,7 @@ class Shard:
     split: 'train' or 'heldout'.
     number: of this shard within the split.
     of: shards of the split.
-    texts: files of documents, a JSON list of paragraphs per line.
+    segments: where its documents lie.
     vocab: path of the vocabulary.
     output: directory for the records.
     work: directory for what is needed until all shards are done.
@@ -36,7 +48,7 @@ class Shard:
   split: str
   number: int
   of: int
-  texts: tuple[str, ...]
+  segments: tuple[spill.Segment, ...]
   vocab: str
   output: str
   work: str
@@ -45,12 +57,54 @@ class Shard:
   def name(self) -> str:
     return f'{self.split}-{self.number:05d}-of-{self.of:05d}'
 
+  @property
+  def size(self) -> int:
+    """Bytes of its documents."""
+    return sum(segment.size for segment in self.segments)
 
-def read_texts(paths: Sequence[str]) -> Iterator[list[str]]:
-  """Yields the paragraphs of each document."""
-  for path in paths:
-    with open(path, encoding='utf-8') as file:
-      yield from map(json.loads, file)
+
+@dataclasses.dataclass(frozen=True)
+class _Tokens:
+  """The documents of a shard as ids.
+
+  Attributes:
+    ids: of all documents, end to end.
+    texts: where sentences and documents begin.
+    names: uint64, the beginning of each document's digest.
+    passes: int, of each document.
+    duplicates: documents that were dropped.
+  """
+
+  ids: np.ndarray
+  texts: pairs.Texts
+  names: np.ndarray
+  passes: np.ndarray
+  duplicates: int
+
+
+def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
+  """Counts the words of a shard's documents, unless that was done before.
+
+  Returns:
+    The path of a file that `read_words` reads.
+  """
+  path = os.path.join(shard.work, f'{shard.name}.words')
+  if not os.path.exists(path):
+    texts = (p for t in _unique(shard) for p in t.document.paragraphs)
+    words = vocab.count_words(texts, recipe.lowercase)
+    lines = (f'{word}\t{count}\n' for word, count in words.items())
+    files.write_text(path, ''.join(lines))
+  return path
+
+
+def read_words(path: str) -> collections.Counter:
+  """Reads the counts that `count_words` wrote."""
+  words: collections.Counter[str] = collections.Counter()
+  with open(path, encoding='utf-8', newline='\n') as file:
+    for line in file:
+      word, _, count = line.rpartition('\t')
+      words[word] = int(count)
+  return words
 
 
 def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
@@ -62,64 +116,93 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
   """
   done = os.path.join(shard.work, f'{shard.name}.json')
   if os.path.exists(done):
-    return read_json(done)
-  documents = _tokenize(shard, recipe)
+    return files.read_json(done)
+  tokens = _tokenize(shard, recipe)
   counts = np.zeros(recipe.vocab_size, np.int64)
-  for document in documents:
-    counts += np.bincount(np.concatenate(document), minlength=len(counts))
+  for k in range(0, len(tokens.ids), 1 << 20):  # bincount makes them int64
+    part = tokens.ids[k : k + (1 << 20)]
+    counts += np.bincount(part, minlength=len(counts))
   counts_path = os.path.join(shard.work, f'{shard.name}.npy')
   np.save(counts_path, counts)
   summary = {
     'split': shard.split,
     'number': shard.number,
-    'documents': len(documents),
-    'sentences': sum(map(len, documents)),
-    'tokens': int(counts.sum()),
+    'documents': len(tokens.names),
+    'duplicates': tokens.duplicates,
+    'sentences': len(tokens.texts.sentences) - 1,
+    'tokens': len(tokens.ids),
     'token_counts': counts_path,
     'files': {
-      str(length): _write(shard, recipe, documents, length)
+      str(length): _write(shard, recipe, tokens, length)
       for length in recipe.lengths
     },
   }
-  write_json(done, summary)
+  files.write_json(done, summary)
   return summary
 
 
-def _tokenize(shard, recipe) -> list[pairs.Sentences]:
-  wordpiece = tokenizer.Tokenizer.load(shard.vocab, recipe.lowercase)
-  documents = []
-  for paragraphs in read_texts(shard.texts):
-    text = sentences.split(paragraphs, recipe.language, recipe.layout)
-    document = [ids for ids in wordpiece.ids(text) if ids]
-    if document:
-      documents.append(document)
-  if len(documents) < MIN_DOCUMENTS:
+def _unique(shard: Shard) -> list[spill.Text]:
+  """Returns the documents in the order of their digests, each once."""
+  found: dict[bytes, spill.Text] = {}
+  for text in spill.texts(shard.segments):
+    # Of copies in inputs of different weights the most frequent one counts.
+    if text.digest not in found or found[text.digest] < text:
+      found[text.digest] = text
+  return [found[digest] for digest in sorted(found)]
+
+
+@functools.lru_cache(1)
+def _tokenizer(path: str, lowercase: bool, modified: int):
+  """Keeps the tokenizer's caches from shard to shard of a process."""
+  del modified  # only tells files of one name apart
+  return tokenizer.Tokenizer.load(path, lowercase)
+
+
+def _tokenize(shard: Shard, recipe: recipe_lib.Recipe) -> _Tokens:
+  modified = os.stat(shard.vocab).st_mtime_ns
+  words = _tokenizer(shard.vocab, recipe.lowercase, modified)
+  id_type = tokenizer.id_type(recipe.vocab_size)
+  unique = _unique(shard)
+  ids: list[bytes] = []
+  sizes, documents, names, passes = [0], [0], [], []
+  for text in unique:
+    split = sentences.split(text.document, recipe.language)
+    found = [sentence for sentence in words.packed(split) if sentence]
+    if found:
+      sizes += map(len, found)
+      ids.append(b''.join(found))
+      documents.append(len(sizes) - 1)
+      names.append(int.from_bytes(text.digest[:8], 'little'))
+      passes.append(text.passes)
+  if len(names) < MIN_DOCUMENTS:
     raise errors.UserError(
-      f'logical shard {shard.name} holds {len(documents)} document(s) with '
-      f'text; it needs at least {MIN_DOCUMENTS}. Set data.shards lower.'
+      f'logical shard {shard.name} holds {len(names)} different document(s) '
+      f'with text; it needs at least {MIN_DOCUMENTS}. Set data.shards lower.'
     )
-  return documents
+  return _Tokens(
+    np.frombuffer(b''.join(ids), id_type),
+    pairs.Texts(np.cumsum(sizes) // id_type.itemsize, np.array(documents)),
+    np.array(names, np.uint64),
+    np.array(passes),
+    sum(s.documents for s in shard.segments) - len(unique),
+  )
 
 
-def _write(shard, recipe, documents, length) -> dict:
-  """Writes the pairs of all passes for one length; returns their summary."""
-  ids = records.id_type(recipe.vocab_size)
-  passes = recipe.passes if shard.split == 'train' else 1
-  total = {'tokens': 0, 'random': 0}
+def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
+  """Writes the rows of all passes for one length; returns their summary."""
+  total = {'pairs': 0, 'tokens': 0, 'random': 0}
 
   def encoded():
-    for n in range(passes):
-      for index in range(len(documents)):
-        for pair in pairs.pairs(
-          documents,
-          index,
-          key=f'{recipe.seed}/{shard.name}/{length}/{n}/{index}',
-          max_seq_length=length,
-          short_seq_prob=recipe.short_seq_prob,
-        ):
-          total['tokens'] += len(pair.first) + len(pair.second) + 3
-          total['random'] += pair.is_random
-          yield records.encode(pair, ids)
+    for made in _pairs(recipe, tokens, length):
+      total['pairs'] += len(made)
+      total['random'] += int(made.is_random.sum())
+      total['tokens'] += int(made.tokens.sum())
+      yield from rows.encode(
+        tokens.ids,
+        made.spans,
+        made.is_random,
+        *_rows(made.tokens, length, recipe.pack),
+      )
 
   name = f'{shard.name}-{length}.arrayrecord'
   path = os.path.join(shard.output, name)
@@ -129,30 +212,37 @@ def _write(shard, recipe, documents, length) -> dict:
     'records': count,
     **total,
     'bytes': os.path.getsize(path),
-    'sha256': sha256(path),
+    'sha256': files.sha256(path),
   }
 
 
-def sha256(path: str) -> str:
-  """Returns the SHA-256 of a file in hexadecimal."""
-  try:
-    with open(path, 'rb') as file:
-      return hashlib.file_digest(file, 'sha256').hexdigest()
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; prepare the data again.'
-    ) from error
+def _pairs(recipe, tokens: _Tokens, length: int) -> Iterator[pairs.Pairs]:
+  """Yields the pairs of all passes, some passes at a time."""
+  passes = int(tokens.passes.max())
+  few = len(tokens.names) + 2 * len(tokens.ids) // length  # pairs of a pass
+  at_once = max(1, _PAIRS_AT_ONCE // few)
+  for first in range(0, passes, at_once):
+    lanes = [
+      (np.flatnonzero(tokens.passes > n), n)
+      for n in range(first, min(first + at_once, passes))
+    ]
+    yield pairs.pairs(
+      tokens.texts,
+      np.concatenate([index for index, _ in lanes]),
+      np.concatenate(
+        [
+          hashing.mix(recipe.seed, length, n, tokens.names[index])
+          for index, n in lanes
+        ]
+      ),
+      max_seq_length=length,
+      short_seq_prob=recipe.short_seq_prob,
+    )
 
 
-def read_json(path: str):
-  """Reads a JSON file."""
-  with open(path, encoding='utf-8') as file:
-    return json.load(file)
-
-
-def write_json(path: str, value):
-  """Writes a JSON file that is whole or absent."""
-  with open(path + '.tmp', 'w', encoding='utf-8') as file:
-    json.dump(value, file, indent=2)
-    file.write('\n')
-  os.replace(path + '.tmp', path)
+def _rows(sizes: np.ndarray, length: int, most: int):
+  """Returns the pairs of all rows in order, and how many each row has."""
+  if most == 1:
+    return np.arange(len(sizes)), np.ones(len(sizes), int)
+  packed = packing.pack(sizes, length, most)
+  return np.concatenate(packed), np.array([len(row) for row in packed])

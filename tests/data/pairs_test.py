@@ -1,89 +1,199 @@
 """Tests of sentence pairs."""
 
 import collections
+import itertools
 import random
+from typing import NamedTuple
 
-from bert_jax.data import pairs
+import numpy as np
+import pytest
+
+from bert_jax.data import hashing, pairs
 
 
-def corpus(documents=40, sentences=30):
-  """Token d * 1000 + s is the whole of sentence s of document d, ten times."""
+class Pair(NamedTuple):
+  """One of `pairs.Pairs`."""
+
+  first: tuple[int, int]
+  second: tuple[int, int]
+  is_random: bool
+  tokens: int
+
+
+def texts(lengths):
+  """Returns documents of sentences with the given numbers of tokens."""
+  flat = [n for document in lengths for n in document]
+  return pairs.Texts(
+    np.array([0, *itertools.accumulate(flat)]),
+    np.array([0, *itertools.accumulate(map(len, lengths))]),
+  )
+
+
+def corpus(documents=40, sentences=30, tokens=10):
+  return texts([[tokens] * sentences] * documents)
+
+
+def made(found, index, keys, length, short):
+  result = pairs.pairs(
+    found,
+    np.array(index),
+    np.array(keys, np.uint64),
+    max_seq_length=length,
+    short_seq_prob=short,
+  )
+  rows = (result.spans.tolist(), result.is_random.tolist(), result.tokens)
   return [
-    [[d * 1000 + s] * 10 for s in range(sentences)] for d in range(documents)
+    Pair(tuple(first), tuple(second), is_random, int(tokens))
+    for (first, second), is_random, tokens in zip(*rows, strict=True)
   ]
 
 
-def all_pairs(documents, length=64, short=0.1, key='k'):
+def pairs_of(found, index, length=64, short=0.1, key=0):
+  return made(found, [index], hashing.mix(key, index), length, short)
+
+
+def all_pairs(found, **options):
   return [
     (index, pair)
-    for index in range(len(documents))
-    for pair in pairs.pairs(
-      documents,
-      index,
-      key=f'{key}/{index}',
-      max_seq_length=length,
-      short_seq_prob=short,
-    )
+    for index in range(len(found.documents) - 1)
+    for pair in pairs_of(found, index, **options)
   ]
+
+
+def bounds(found, index):
+  """Returns the token offsets of a document."""
+  first, last = found.documents[index : index + 2]
+  return found.sentences[first], found.sentences[last]
+
+
+def is_inside(text, limits):
+  return limits[0] <= text[0] < text[1] <= limits[1]
+
+
+def random_texts(seed):
+  rng = random.Random(seed)
+  return texts(
+    [
+      [rng.choice((1, 3, 10, 40, 200)) for _ in range(rng.randint(1, 12))]
+      for _ in range(30)
+    ]
+  )
 
 
 def test_pairs_fit_and_are_never_empty():
-  for _, pair in all_pairs(corpus()):
-    assert pair.first and pair.second
-    assert len(pair.first) + len(pair.second) <= 64 - 3
+  for seed in range(20):
+    for index, pair in all_pairs(random_texts(seed)):
+      assert pair.first[0] < pair.first[1], (index, pair)
+      assert pair.second[0] < pair.second[1], (index, pair)
+      assert pair.tokens <= 64
+
+
+def test_first_and_true_second_are_of_the_document_in_order():
+  for seed in range(20):
+    found = random_texts(seed)
+    for index, pair in all_pairs(found):
+      assert is_inside(pair.first, bounds(found, index))
+      if not pair.is_random:
+        assert is_inside(pair.second, bounds(found, index))
+        assert pair.first[1] <= pair.second[0]
 
 
 def test_true_second_follows_the_first():
-  found = 0
-  for index, pair in all_pairs(corpus(), short=0):
+  followed = 0
+  for _, pair in all_pairs(corpus(), short=0):
     if not pair.is_random:
-      found += 1
-      assert {t // 1000 for t in pair.first + pair.second} == {index}
-      assert pair.second[0] - pair.first[-1] in (0, 1)
-  assert found > 50
+      # 7 sentences of 10 fill the room of 61, and 9 tokens are cut off.
+      assert pair.second[0] - pair.first[1] <= 9
+      followed += 1
+  assert followed > 50
 
 
 def test_random_second_comes_from_another_document():
-  for index, pair in all_pairs(corpus()):
+  found = corpus()
+  for index, pair in all_pairs(found):
     if pair.is_random:
-      assert {t // 1000 for t in pair.first} == {index}
-      assert index not in {t // 1000 for t in pair.second}
+      assert not is_inside(pair.second, bounds(found, index))
 
 
 def test_unused_sentences_are_put_back():
   # Sentences of 10 tokens fill a room of 70 exactly, so nothing is truncated,
   # and what a random second text displaced must begin the next pair.
-  documents = corpus(20, 30)
+  found = corpus(20, 30)
   for index in range(20):
     seen = set()
-    for pair in pairs.pairs(
-      documents, index, key=f'{index}', max_seq_length=73, short_seq_prob=0
-    ):
-      seen |= set(pair.first)
-      seen |= set() if pair.is_random else set(pair.second)
-    assert seen == {s[0] for s in documents[index]}
+    for pair in pairs_of(found, index, length=73, short=0):
+      seen |= set(range(*pair.first))
+      seen |= set() if pair.is_random else set(range(*pair.second))
+    assert seen == set(range(*bounds(found, index)))
 
 
-def test_more_than_half_are_random_when_single_sentences_fill_a_pair():
-  documents = [[[d] * 80 for _ in range(5)] for d in range(50)]
-  assert all(pair.is_random for _, pair in all_pairs(documents, short=0))
+def test_single_sentences_that_fill_a_pair_always_get_a_random_second():
+  found = corpus(50, 5, 80)
+  assert all(pair.is_random for _, pair in all_pairs(found, short=0))
 
 
 def test_about_half_are_random_otherwise():
-  documents = corpus(400)
-  count = collections.Counter(p.is_random for _, p in all_pairs(documents))
-  share = count[True] / sum(count.values())
+  count = collections.Counter(p.is_random for _, p in all_pairs(corpus(400)))
+  share = count[True] / count.total()
   assert 0.45 < share < 0.60
 
 
-def test_truncation_takes_from_both_ends():
-  first, second = list(range(100)), list(range(100, 130))
-  pairs._truncate(first, second, 60, random.Random(0))
-  assert len(first) == 30 and len(second) == 30
-  assert 0 < first[0] and first[-1] < 99
-  assert first == list(range(first[0], first[-1] + 1))
+def test_the_target_is_drawn_once_per_document():
+  # Sentences of one token fill a target exactly; the last pair may not.
+  found = corpus(200, 40, 1)
+  targets = []
+  for index in range(200):
+    cut = pairs_of(found, index, length=23, short=1.0)[:-1]
+    targets.append({p.tokens for p in cut if not p.is_random})
+  assert max(map(len, targets)) == 1
+  drawn = {n for target in targets for n in target}
+  assert drawn == set(range(5, 24))  # 2 to 20, and three special tokens
+
+
+def literal_truncation(a, b, room, rng):
+  while len(a) + len(b) > room:
+    longer = a if len(a) > len(b) else b
+    del longer[0 if rng.random() < 0.5 else -1]
+  return len(a), len(b)
+
+
+def truncated(a, b, room, key=0):
+  spans = np.array([[[0, a], [1000, 1000 + b]]])
+  pairs._truncate(spans, room, hashing.mix(key))
+  return [tuple(span) for span in spans[0].tolist()]
+
+
+def test_truncation_leaves_what_token_by_token_removal_leaves():
+  for a, b, room in itertools.product((1, 5, 20), (1, 6, 19), (2, 7, 8, 30)):
+    expected = literal_truncation(
+      list(range(a)), list(range(b)), room, random.Random(0)
+    )
+    (p, q), (r, s) = truncated(a, b, room)
+    assert (q - p, s - r) == expected
+    assert 0 <= p <= q <= a and 1000 <= r <= s <= 1000 + b
+
+
+@pytest.mark.parametrize('off', [1, 63, 64, 65, 200])
+def test_truncation_takes_from_both_ends_alike(off):
+  fronts = [truncated(300, 1, 301 - off, key)[0][0] for key in range(1000)]
+  # Binomial(off, 1/2); 5 deviations of the mean, and of the deviation.
+  deviation = off**0.5 / 2
+  assert abs(np.mean(fronts) - off / 2) < 5 * deviation / 1000**0.5
+  assert abs(np.std(fronts) / deviation - 1) < 5 / 2000**0.5
+
+
+def test_documents_cut_together_or_alone_give_the_same_pairs():
+  found = random_texts(3)
+  index = list(range(30)) * 2
+  keys = hashing.mix(np.repeat([7, 8], 30), np.array(index))
+  alone = [
+    pair
+    for i, key in zip(index, keys, strict=True)
+    for pair in made(found, [i], [key], 64, 0.1)
+  ]
+  assert made(found, index, keys, 64, 0.1) == alone
 
 
 def test_same_key_same_pairs():
   assert all_pairs(corpus()) == all_pairs(corpus())
-  assert all_pairs(corpus()) != all_pairs(corpus(), key='other')
+  assert all_pairs(corpus()) != all_pairs(corpus(), key=1)

@@ -1,19 +1,19 @@
 """Tests of the way from text to records."""
 
+import functools
 import hashlib
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 
 from bert_jax import errors, tokenizer
-from bert_jax.data import loader, prepare, recipe
+from bert_jax.data import beam, loader, prepare, recipe, sources
+from bert_jax.data import manifest as manifest_lib
+
+_ONE = prepare.local_runner(1)  # in this process
 
 _WORDS = (
   'the a bird fish stone river cold warm runs sees under over quickly old new '
@@ -37,8 +37,11 @@ def write_corpus(path, documents=120, seed=0):
 def make_recipe(path, **changes):
   fields = {
     'inputs': (path,),
+    'weights': (),
     'layout': 'sentences',
     'language': 'en',
+    'field': 'text',
+    'min_chars': 0,
     'max_documents': 0,
     'vocab': '',
     'vocab_size': 120,
@@ -46,6 +49,7 @@ def make_recipe(path, **changes):
     'lengths': (32, 64),
     'passes': 2,
     'short_seq_prob': 0.1,
+    'pack': 1,
     'heldout': 0.1,
     'shards': 4,
     'seed': 0,
@@ -71,41 +75,170 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope='module')
 def prepared(corpus, tmp_path_factory):
   output = str(tmp_path_factory.mktemp('data') / 'one')
-  return output, prepare.prepare(make_recipe(corpus), output, workers=1)
+  return output, prepare.prepare(make_recipe(corpus), output, _ONE)
 
 
 def test_two_workers_write_the_same_bytes(corpus, prepared, tmp_path):
   # 120 documents are merged into 2 shards; one of 4 more for heldout.
   output = str(tmp_path / 'two')
-  prepare.prepare(make_recipe(corpus), output, workers=2)
+  prepare.prepare(make_recipe(corpus), output, prepare.local_runner(2))
   assert digest(output) == digest(prepared[0])
-  assert len(digest(output)) == 8  # (2 shards + held-out) x 2 lengths + 2
+  assert len(digest(output)) == 9  # (2 shards + held-out) x 2 lengths + 3
 
 
-def test_a_killed_preparation_continues_to_the_same_bytes(
+def test_beam_writes_the_same_bytes(corpus, prepared, tmp_path):
+  pytest.importorskip('apache_beam')
+  output = str(tmp_path / 'beam')
+  runner = functools.partial(beam.run, options=['--runner=DirectRunner'])
+  prepare.prepare(make_recipe(corpus), output, runner)
+  assert digest(output) == digest(prepared[0])
+
+
+def test_the_cut_of_the_input_changes_no_record(
+  corpus, prepared, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(sources, '_SMALLEST', 1000)
+  output = str(tmp_path / 'cut')
+  recipe = make_recipe(corpus)
+  assert len(sources.plan(recipe.inputs, recipe.layout, recipe.field)) > 20
+  prepare.prepare(recipe, output, _ONE)
+  assert digest(output) == digest(prepared[0])
+
+
+class _Stopped(Exception):
+  pass
+
+
+def test_an_interrupted_preparation_continues_and_repeats_nothing(
   corpus, prepared, tmp_path
 ):
-  vocab = os.path.join(prepared[0], 'vocab.txt')
-  output = str(tmp_path / 'killed')
-  command = [
-    *(sys.executable, '-m', 'bert_jax.data.prepare', f'--input={corpus}'),
-    *(f'--vocab={vocab}', f'--output={output}', '--max_seq_length=32,64'),
-    *('--layout=sentences', '--passes=2', '--heldout=0.1', '--shards=4'),
-    '--workers=1',
-  ]
-  process = subprocess.Popen(command, stdout=subprocess.PIPE)
-  done = os.path.join(output + '.partial', 'work', 'documents.json')
-  deadline = time.monotonic() + 60
-  while not os.path.exists(done) and time.monotonic() < deadline:
-    time.sleep(0.01)
-  process.send_signal(signal.SIGKILL)
-  process.communicate()
-  assert not os.path.exists(output)
-  subprocess.run(command, check=True, capture_output=True)
+  output = str(tmp_path / 'stopped')
+  done = []
+
+  def stop_after(n):
+    def run(fn, jobs):
+      for job in jobs:
+        if len(done) == n:
+          raise _Stopped
+        before = set(os.listdir(output + '.partial/work'))
+        result = fn(*job)
+        if set(os.listdir(output + '.partial/work')) - before:
+          done.append(job[0].name)
+        yield result
+
+    return run
+
+  # One read, two counts of words, then three shards.
+  for n in range(7):
+    try:
+      prepare.prepare(make_recipe(corpus), output, stop_after(n))
+    except _Stopped:
+      assert not os.path.exists(output) and len(done) == n
+  assert len(done) == 6
+  assert digest(output) == digest(prepared[0])
+
+
+def test_input_that_changes_during_an_interruption_is_read_anew(
+  tmp_path, prepared
+):
+  path = write_corpus(tmp_path / 'corpus.txt', seed=1)
+  output = str(tmp_path / 'data')
+
+  def stop(fn, jobs):
+    list(map(lambda job: fn(*job), jobs))
+    raise _Stopped
+
+  with pytest.raises(_Stopped):
+    prepare.prepare(make_recipe(path), output, stop)
+  write_corpus(tmp_path / 'corpus.txt', seed=0)
+  prepare.prepare(make_recipe(path), output, _ONE)
   made, reference = digest(output), digest(prepared[0])
-  made.pop('manifest.json')  # names the vocabulary that was given
-  reference.pop('manifest.json')
+  for name in ('manifest.json', 'DATA_CARD.md'):  # they hold the path
+    made.pop(name), reference.pop(name)
   assert made == reference
+
+
+def test_input_that_changed_after_preparation_is_an_error(tmp_path):
+  path = write_corpus(tmp_path / 'corpus.txt')
+  output = str(tmp_path / 'data')
+  recipe = make_recipe(path, lengths=(32,))
+  prepare.prepare(recipe, output, _ONE)
+  size = os.path.getsize(path)
+  with open(path, 'a') as file:
+    file.write('x')
+  with pytest.raises(errors.UserError, match=f'{size} there, {size + 1} now'):
+    prepare.prepare(recipe, output, _ONE)
+  os.remove(path)  # what is prepared does not need its text any more
+  prepare.prepare(recipe, output, _ONE)
+
+
+def test_copies_are_dropped_and_counted(corpus, prepared, tmp_path):
+  copy = str(tmp_path / 'copy.txt')
+  shutil.copy(corpus, copy)
+  manifest = prepare.prepare(
+    make_recipe(corpus, inputs=(corpus, copy)), str(tmp_path / 'data'), _ONE
+  )
+  assert manifest['cleaned'] == {'duplicate_documents': 120}
+  assert manifest['documents']['train'] == prepared[1]['documents']['train']
+  assert [i['documents'] for i in manifest['inputs']] == [120, 120]
+
+
+def test_short_documents_are_dropped_and_counted(tmp_path):
+  path = write_corpus(tmp_path / 'corpus.txt')
+  with open(path, 'a') as file:
+    file.write('\n\nShort.\n\nBrief too.\n')
+  manifest = prepare.prepare(
+    make_recipe(path, min_chars=20), str(tmp_path / 'data'), _ONE
+  )
+  assert manifest['cleaned'] == {'short_documents': 2}
+
+
+def test_weights_multiply_passes(corpus, tmp_path):
+  def records(name, **changes):
+    output = str(tmp_path / name)
+    recipe = make_recipe(corpus, lengths=(64,), **changes)
+    prepare.prepare(recipe, output, _ONE)
+    return {n: h for n, h in digest(output).items() if 'record' in n}
+
+  weighted = records('a', passes=2, weights=(1.5,))
+  assert weighted == records('b', passes=3) != records('c', passes=2)
+  with pytest.raises(errors.UserError, match='are 2, but there are 1 inputs'):
+    records('d', weights=(1.0, 2.0))
+
+
+def test_the_manifest_names_every_file_with_its_hash(corpus, prepared):
+  output, manifest = prepared
+  [given] = manifest['inputs']
+  assert given['files'] == [
+    {
+      'path': corpus,
+      'bytes': os.path.getsize(corpus),
+      'sha256': hashlib.sha256(open(corpus, 'rb').read()).hexdigest(),
+    }
+  ]
+  found = digest(output)
+  for shard in manifest['shards']:
+    for file in shard['files'].values():
+      assert found[file['name']] == file['sha256']
+  assert found['vocab.txt'] == manifest['vocab_sha256']
+
+
+def test_the_card_is_for_people(prepared):
+  with open(os.path.join(prepared[0], 'DATA_CARD.md')) as file:
+    card = file.read()
+  assert 'Nothing had to be removed.' in card
+  assert '> [CLS] ' in card and '| seed | `0` |' in card
+
+
+def test_packed_rows_hold_all_pairs(corpus, prepared, tmp_path):
+  manifest = prepare.prepare(
+    make_recipe(corpus, pack=3), str(tmp_path / 'packed'), _ONE
+  )
+  for length in ('32', '64'):
+    packed, plain = manifest['lengths'][length], prepared[1]['lengths'][length]
+    assert packed['pairs'] == plain['pairs'] > packed['rows']
+    assert packed['padding_share'] < plain['padding_share']
+    assert packed['padding_share_unpacked'] == plain['padding_share']
 
 
 def test_a_kill_just_before_the_end_loses_nothing(corpus, prepared, tmp_path):
@@ -130,7 +263,7 @@ def test_manifest_counts(prepared):
     train = loader.open_split(output, 'train', length)
     assert len(train.reader) == manifest['lengths'][str(length)]['pairs']
   assert 0 < manifest['unigram_entropy'] < 4.79  # ln 120
-  assert manifest == prepare.read_manifest(output)
+  assert manifest == manifest_lib.read(output)
 
 
 def test_heldout_documents_are_not_in_the_training_data(corpus, prepared):
@@ -150,7 +283,7 @@ def test_heldout_documents_are_not_in_the_training_data(corpus, prepared):
 
 def test_finished_data_is_not_made_again(corpus, prepared):
   before = os.stat(os.path.join(prepared[0], 'manifest.json')).st_mtime_ns
-  prepare.prepare(make_recipe(corpus), prepared[0], workers=1)
+  prepare.prepare(make_recipe(corpus), prepared[0], _ONE)
   after = os.stat(os.path.join(prepared[0], 'manifest.json')).st_mtime_ns
   assert before == after
 
@@ -162,7 +295,7 @@ def test_another_recipe_in_the_same_place_is_an_error(corpus, prepared):
 
 def test_a_truncated_file_is_named(corpus, tmp_path):
   output = str(tmp_path / 'data')
-  prepare.prepare(make_recipe(corpus, lengths=(32,)), output, workers=1)
+  prepare.prepare(make_recipe(corpus, lengths=(32,)), output, _ONE)
   name = next(n for n in os.listdir(output) if n.startswith('train'))
   with open(os.path.join(output, name), 'r+b') as file:
     file.truncate(1000)
@@ -197,3 +330,15 @@ def test_a_vocabulary_of_another_size_is_an_error(corpus, prepared, tmp_path):
     prepare.prepare(
       make_recipe(corpus, vocab=vocab, vocab_size=121), str(tmp_path / 'data')
     )
+
+
+def test_the_number_of_shards_follows_the_size_of_the_text():
+  def shards(size, name='a.txt', asked=0):
+    recipe = make_recipe('a.txt', shards=asked)
+    piece = sources.Piece(0, 0, (sources.Range(name, 0, size, size),))
+    return prepare._with_shards(recipe, [piece] * 4).shards
+
+  assert shards(1) == shards(4 << 30) == 256  # 256 x 64 MB are 4 x 4 GB
+  assert shards((4 << 30) + 1) == 512
+  assert shards(4 << 30, 'a.txt.bz2') == 2048  # five times as much, rounded up
+  assert shards(4 << 30, asked=16) == 16

@@ -1,77 +1,272 @@
 """Tests of records."""
 
+import os
+import pickle
+import resource
+
 import numpy as np
 import pytest
+from array_record.python import array_record_module
 
-from bert_jax import errors
-from bert_jax.data import pairs, records
+from bert_jax import errors, tokenizer
+from bert_jax.data import records
+from tests.data import made as made_lib
 
+CLS, SEP = 2, 3
+# (first, second, is_random)
 PAIRS = [
-  pairs.Pair([7, 8], [9], False),
-  pairs.Pair([10], [11, 12, 13], True),
-  pairs.Pair([5], [6], False),
+  ([7, 8], [9], False),
+  ([10], [11, 12, 13], True),
+  ([5], [6], False),
 ]
 
 
-def write(tmp_path, name='a', vocab_size=20, made=PAIRS):
+def write(tmp_path, name='a', vocab_size=20, made=None):
+  """Writes rows (lists of pairs); by default one row for each of PAIRS."""
   path = str(tmp_path / name)
-  ids = records.id_type(vocab_size)
-  assert records.write(path, [records.encode(p, ids) for p in made]) == len(
+  ids = tokenizer.id_type(vocab_size)
+  made = [[pair] for pair in PAIRS] if made is None else made
+  assert records.write(path, [made_lib.record(r, ids) for r in made]) == len(
     made
   )
   return path
 
 
+def read(paths, indices, length=8, vocab_size=20, pairs_per_row=1, **options):
+  reader = records.Reader(paths, vocab_size, **options)
+  return reader.rows(np.array(indices), length, CLS, SEP, pairs_per_row)
+
+
+def test_a_record_by_hand():
+  record = made_lib.record(PAIRS[1:], np.dtype('<u2'))
+  assert np.frombuffer(record, '<u2').tolist() == [
+    *(2, 1, 1, 3, 0, 1, 1),  # two pairs: random of 1 + 3, true of 1 + 1
+    *(10, 11, 12, 13, 5, 6),
+  ]
+  assert made_lib.record(
+    [([70_000], [1], True)], np.dtype('<u4')
+  ) == bytes.fromhex('0100 0100 0100 0100 70110100 01000000')
+
+
 def test_rows_by_hand(tmp_path):
-  reader = records.Reader([write(tmp_path)], 20)
-  rows = reader.rows(np.array([1, 0]), 8, cls_id=2, sep_id=3)
-  assert rows['input_ids'].tolist() == [
-    [2, 10, 3, 11, 12, 13, 3, 0],
-    [2, 7, 8, 3, 9, 3, 0, 0],
+  rows = read([write(tmp_path)], [1, 0])
+  assert {k: v.tolist() for k, v in rows.items()} == {
+    'input_ids': [
+      [2, 10, 3, 11, 12, 13, 3, 0],
+      [2, 7, 8, 3, 9, 3, 0, 0],
+    ],
+    'input_mask': [[1, 1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 0, 0]],
+    'segment_ids': [[0, 0, 0, 1, 1, 1, 1, 0], [0, 0, 0, 0, 1, 1, 0, 0]],
+    'next_sentence_labels': [1, 0],
+    'next_sentence_weights': [1, 1],
+  }
+  assert {k: v.dtype.name for k, v in rows.items()} == {
+    'input_ids': 'int32',
+    'input_mask': 'int32',
+    'segment_ids': 'int32',
+    'next_sentence_labels': 'int32',
+    'next_sentence_weights': 'float32',
+  }
+
+
+def test_packed_rows_by_hand(tmp_path):
+  path = write(tmp_path, made=[[PAIRS[1], PAIRS[2]], [PAIRS[0]]])
+  rows = read([path], [0, 1], length=13, pairs_per_row=3)
+  assert {k: v.tolist() for k, v in rows.items()} == {
+    'input_ids': [
+      [2, 10, 3, 11, 12, 13, 3, 2, 5, 3, 6, 3, 0],
+      [2, 7, 8, 3, 9, 3, 0, 0, 0, 0, 0, 0, 0],
+    ],
+    'input_mask': [
+      [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0],
+      [1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0],
+    ],
+    'segment_ids': [
+      [0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0],
+      [0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0],
+    ],
+    'sequence_ids': [
+      [1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0],
+      [1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0],
+    ],
+    'position_ids': [
+      [0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 0],
+      [0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0],
+    ],
+    'cls_positions': [[0, 7, 0], [0, 0, 0]],
+    'next_sentence_labels': [[1, 0, 0], [0, 0, 0]],
+    'next_sentence_weights': [[1, 1, 0], [1, 0, 0]],
+  }
+
+
+def test_a_row_may_be_full_to_its_end(tmp_path):
+  path = write(tmp_path, made=[[PAIRS[1], PAIRS[2]]])
+  rows = read([path], [0], length=12, pairs_per_row=2)
+  assert rows['input_mask'].tolist() == [[1] * 12]
+  assert rows['segment_ids'].tolist() == [[0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1]]
+
+
+def test_packed_pairs_equal_the_same_pairs_alone(tmp_path):
+  rng = np.random.default_rng(0)
+
+  def text():
+    return rng.integers(5, 90_000, rng.integers(1, 20)).tolist()
+
+  made = [
+    [(text(), text(), bool(rng.integers(2))) for _ in range(k % 3 + 1)]
+    for k in range(40)
   ]
-  assert rows['input_mask'].tolist() == [
-    [1, 1, 1, 1, 1, 1, 1, 0],
-    [1, 1, 1, 1, 1, 1, 0, 0],
-  ]
-  assert rows['segment_ids'].tolist() == [
-    [0, 0, 0, 1, 1, 1, 1, 0],
-    [0, 0, 0, 0, 1, 1, 0, 0],
-  ]
-  assert rows['next_sentence_labels'].tolist() == [1, 0]
+  vocab_size = 90_000
+  packed = read(
+    [write(tmp_path, 'packed', vocab_size, made)],
+    np.arange(40),
+    130,
+    vocab_size,
+    3,
+  )
+  alone = [[pair] for row in made for pair in row]
+  plain = read(
+    [write(tmp_path, 'plain', vocab_size, alone)],
+    np.arange(len(alone)),
+    130,
+    vocab_size,
+  )
+  n = 0
+  for row, pairs in enumerate(made):
+    for k in range(len(pairs)):
+      inside = packed['sequence_ids'][row] == k + 1
+      real = plain['input_mask'][n] == 1
+      for name in ('input_ids', 'segment_ids'):
+        assert (packed[name][row, inside] == plain[name][n, real]).all()
+      assert packed['position_ids'][row, inside].tolist() == list(
+        range(real.sum())
+      )
+      n += 1
 
 
 def test_files_are_numbered_through(tmp_path):
-  paths = [write(tmp_path, 'a'), write(tmp_path, 'b', made=PAIRS[:1])]
-  reader = records.Reader(paths, 20)
-  assert len(reader) == 4
-  assert reader.rows(np.array([3]), 6, 2, 3)['input_ids'].tolist() == [
-    [2, 7, 8, 3, 9, 3]
+  paths = [
+    write(tmp_path, 'a'),
+    write(tmp_path, 'none', made=[]),
+    write(tmp_path, 'b', made=[[PAIRS[0]]]),
+  ]
+  assert len(records.Reader(paths, 20)) == 4
+  assert read(paths, [3, 2, 3, 0], 6)['input_ids'].tolist() == [
+    [2, 7, 8, 3, 9, 3],
+    [2, 5, 3, 6, 3, 0],
+    [2, 7, 8, 3, 9, 3],
+    [2, 7, 8, 3, 9, 3],
   ]
 
 
 def test_large_vocabularies(tmp_path):
-  big = [pairs.Pair([119_546], [70_000], True)]
-  path = write(tmp_path, vocab_size=119_547, made=big)
-  rows = records.Reader([path], 119_547).rows(np.array([0]), 5, 2, 3)
+  path = write(tmp_path, 'a', 119_547, [[([119_546], [70_000], True)]])
+  rows = read([path], [0], 5, 119_547)
   assert rows['input_ids'].tolist() == [[2, 119_546, 3, 70_000, 3]]
 
 
 def test_an_id_outside_the_vocabulary_is_refused(tmp_path):
-  reader = records.Reader([write(tmp_path)], vocab_size=13)
-  reader.rows(np.array([0]), 8, 2, 3)
-  with pytest.raises(errors.UserError, match='token id 13.*has 13 entries'):
-    reader.rows(np.array([1]), 8, 2, 3)
-
-
-def test_a_record_that_is_too_long_is_named(tmp_path):
-  reader = records.Reader([write(tmp_path)], 20)
-  with pytest.raises(errors.UserError, match='record 1 .*longer than 6'):
-    reader.rows(np.array([0, 1]), 6, 2, 3)
-
-
-def test_a_damaged_file_is_refused(tmp_path):
   path = write(tmp_path)
-  with open(path, 'r+b') as file:
-    file.truncate(100)
-  with pytest.raises(errors.UserError, match='cannot read the records'):
-    records.Reader([path], 20)
+  read([path], [0], vocab_size=13)
+  with pytest.raises(
+    errors.UserError, match=r'record 1 of .*/a holds token id 13.*has 13 entr'
+  ):
+    read([path], [0, 1, 2], vocab_size=13)
+
+
+def test_a_record_that_is_too_long_or_holds_too_many_pairs_is_named(tmp_path):
+  paths = [write(tmp_path, 'a'), write(tmp_path, 'b', made=[PAIRS])]
+  with pytest.raises(errors.UserError, match='record 1 of .*/a .* 6 tokens'):
+    read(paths, [0, 1], 6)
+  with pytest.raises(errors.UserError, match=r'record 0 of .*/b .* 2 pair\(s'):
+    read(paths, [0, 3], 30, pairs_per_row=2)
+
+
+@pytest.mark.parametrize(
+  'record',
+  [
+    '',  # empty
+    '0000',  # no pair
+    '01',  # half a number
+    '0100 0000 0100 0100 0500',  # a token is missing
+    '0100 0000 0100 0100 0500 0600 0700',  # one too many
+    '0100 0000 0100 0100 0500 0600 07',  # half a one too many
+    '0100 0200 0100 0100 0500 0600',  # neither random nor not
+    '0200 0000 0100 0100',  # the second pair is missing
+    'ffff 0000 0100 0100 0500 0600',
+  ],
+)
+def test_a_malformed_record_is_refused_or_skipped(tmp_path, capfd, record):
+  good = made_lib.record([PAIRS[2]], np.dtype('<u2'))
+  path = str(tmp_path / 'a')
+  records.write(path, [good, bytes.fromhex(record), good])
+  with pytest.raises(errors.UserError, match='record 1 of .*/a is no row'):
+    read([path], [2, 1])
+  reader = records.Reader([path], 20, skip_corrupt=True)
+  for _ in range(2):
+    rows = reader.rows(np.array([2, 1, 0]), 6, CLS, SEP)
+    assert rows['input_ids'].tolist() == [
+      [2, 5, 3, 6, 3, 0],
+      [0] * 6,
+      [2, 5, 3, 6, 3, 0],
+    ]
+    assert rows['input_mask'].sum(1).tolist() == [5, 0, 5]
+    assert rows['next_sentence_weights'].tolist() == [1, 0, 1]
+  assert reader.skipped == 1
+  lines = capfd.readouterr().err.splitlines()
+  assert len(lines) == 1 and lines[0].startswith('skipped: record 1 of ')
+
+
+def test_a_file_with_another_number_of_records_is_refused(tmp_path):
+  paths = [write(tmp_path, 'a'), write(tmp_path, 'b')]
+  records.Reader(paths, 20, [3, 3])
+  write(tmp_path, 'b', made=[[PAIRS[0]]])
+  with pytest.raises(
+    errors.UserError, match='/b holds 1 records, its manifest says 3'
+  ):
+    records.Reader(paths, 20, [3, 3])
+
+
+@pytest.mark.parametrize('content', [b'', b'no records', bytes(1 << 17)])
+def test_a_file_of_something_else_is_refused(tmp_path, content):
+  path = tmp_path / 'a'
+  path.write_bytes(content)
+  with pytest.raises(errors.UserError, match='/a is damaged'):
+    records.Reader([str(path)], 20)
+
+
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path):
+  with pytest.raises(errors.UserError, match=r'absent \(No such file.*prepare'):
+    records.Reader([str(tmp_path / 'absent')], 20)
+  path = write(tmp_path)
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  few = len(os.listdir('/dev/fd')) + 5
+  resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+  try:
+    with pytest.raises(errors.UserError, match='Too many.*raise ulimit -n'):
+      records.Reader([path] * 10, 20)
+  finally:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_reader_can_be_sent_to_another_process(tmp_path):
+  reader = records.Reader([write(tmp_path)], 20, skip_corrupt=True)
+  copy = pickle.loads(pickle.dumps(reader))
+  assert len(copy) == 3
+  rows = copy.rows(np.array([2]), 5, CLS, SEP)
+  assert rows['input_ids'].tolist() == [[2, 5, 3, 6, 3]]
+
+
+def test_the_files_are_plain_array_records(tmp_path):
+  reader = array_record_module.ArrayRecordReader(write(tmp_path))
+  assert reader.read_all() == [
+    made_lib.record([p], np.dtype('<u2')) for p in PAIRS
+  ]
+  assert 'group_size:1,' in reader.writer_options_string()
+
+
+def test_grain_reads_the_files_as_they_are(tmp_path):
+  grain = pytest.importorskip('grain.python', reason='grain is not installed')
+  source = grain.ArrayRecordDataSource([write(tmp_path)])
+  wanted = [made_lib.record([p], np.dtype('<u2')) for p in PAIRS]
+  assert list(grain.MapDataset.source(source)) == wanted

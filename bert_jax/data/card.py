@@ -1,0 +1,97 @@
+"""`DATA_CARD.md`: the manifest for people."""
+
+from collections.abc import Sequence
+
+_CLEANED = {
+  'control_characters': 'control characters removed',
+  'damaged_files': 'damaged files, read up to the damage',
+  'duplicate_documents': 'documents dropped that were there already',
+  'empty_documents': 'documents without text dropped',
+  'invalid_utf8': 'sequences that are not UTF-8, replaced by U+FFFD',
+  'long_documents_cut': 'cuts in documents too long for one piece',
+  'long_lines_cut': 'cuts in lines of more than a megabyte',
+  'long_lines_dropped': 'JSON lines of more than 64 MB dropped',
+  'short_documents': 'documents dropped that were too short',
+}
+
+
+def text(manifest: dict, examples: Sequence[str]) -> str:
+  """Returns the card.
+
+  Args:
+    manifest: of the data.
+    examples: rows as text, to look at.
+  """
+  recipe = manifest['recipe']
+  found = manifest['documents']
+  parts = [
+    '# Data card',
+    f'Sentence pairs for BERT, made by bert_jax {manifest["version"]}. '
+    '`manifest.json` has every file with its size and SHA-256.',
+    '## Text',
+    _table(
+      ('input', 'weight', 'files', 'bytes', 'documents', 'text'),
+      _inputs(manifest),
+    ),
+    f'{found["train"]:,} documents to train on and {found["heldout"]:,} held '
+    f'out, chosen by the hash of their text. Training text: '
+    f'{manifest["sentences"]:,} sentences, {manifest["tokens"]:,} tokens.',
+    '## Clean-up',
+    _cleaned(manifest['cleaned']),
+    '## Vocabulary',
+    f'{recipe["vocab_size"]:,} entries, '
+    f'{"uncased" if recipe["lowercase"] else "cased"}; '
+    f'{manifest["unknown_share"]:.4%} of the tokens are [UNK]. Unigram entropy '
+    f'{manifest["unigram_entropy"]:.3f} nats. SHA-256 '
+    f'`{manifest["vocab_sha256"]}`.',
+    '## Rows',
+    _table(
+      ('length', 'rows', 'pairs', 'padding', 'padding unpacked', 'random next'),
+      [
+        (
+          length,
+          f'{row["rows"]:,}',
+          f'{row["pairs"]:,}',
+          f'{row["padding_share"]:.1%}',
+          f'{row["padding_share_unpacked"]:.1%}',
+          f'{row["random_share"]:.1%}',
+        )
+        for length, row in manifest['lengths'].items()
+      ],
+    ),
+    'Some of them:',
+    '\n'.join(f'> {example}\n' for example in examples).rstrip(),
+    '## Recipe',
+    _table(('field', 'value'), [(k, f'`{v!r}`') for k, v in recipe.items()]),
+    'Licence and permitted use are those of the texts.',
+  ]
+  return '\n\n'.join(parts) + '\n'
+
+
+def _inputs(manifest):
+  weights = manifest['recipe']['weights'] or [1.0] * len(manifest['inputs'])
+  return [
+    (
+      f'`{given["input"]}`',
+      f'{weight:g}',
+      f'{len(given["files"]):,}',
+      f'{sum(f["bytes"] for f in given["files"]):,}',
+      f'{given["documents"]:,}',
+      f'{given["text_bytes"]:,} bytes',
+    )
+    for given, weight in zip(manifest['inputs'], weights, strict=True)
+  ]
+
+
+def _cleaned(counts: dict) -> str:
+  if not counts:
+    return 'Nothing had to be removed.'
+  return '\n'.join(
+    f'* {count:,} {_CLEANED.get(name, name.replace("_", " "))}'
+    for name, count in counts.items()
+  )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+  lines = [head, ['---'] * len(head), *rows]
+  return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)

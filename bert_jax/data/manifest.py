@@ -1,0 +1,124 @@
+"""What was made, of what, and how to check it: `manifest.json`."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+import bert_jax
+from bert_jax import errors, tokenizer
+from bert_jax.data import files
+from bert_jax.data import recipe as recipe_lib
+
+NAME = 'manifest.json'
+
+
+def read(directory: str) -> dict:
+  """Reads the manifest of prepared data."""
+  try:
+    return files.read_json(os.path.join(directory, NAME))
+  except (OSError, ValueError) as error:
+    raise errors.UserError(
+      f'{directory} is not prepared data ({error}); remove it, or give the '
+      'output of bert_jax.data.prepare.'
+    ) from error
+
+
+def sum_up(
+  recipe: recipe_lib.Recipe,
+  found: dict,
+  summaries: Sequence[dict],
+  vocab_path: str,
+) -> dict:
+  """Returns the manifest.
+
+  Args:
+    recipe: what was asked for.
+    found: of the first stage: `inputs` and `counts`.
+    summaries: of all shards, see `shards.make`.
+    vocab_path: the vocabulary that was used.
+  """
+  train = [s for s in summaries if s['split'] == 'train']
+  heldout = [s for s in summaries if s['split'] == 'heldout']
+  counts = sum(np.load(s['token_counts']) for s in train)
+  share = counts[counts > 0] / counts.sum()
+  unknown = tokenizer.read_vocab(vocab_path).index('[UNK]')
+  dropped = dict(found['counts'])
+  duplicates = sum(s['duplicates'] for s in summaries)
+  if duplicates:
+    dropped['duplicate_documents'] = duplicates
+  return {
+    'version': bert_jax.__version__,
+    'recipe': recipe.to_dict(),
+    'inputs': found['inputs'],
+    'cleaned': dict(sorted(dropped.items())),
+    'documents': {
+      'train': sum(s['documents'] for s in train),
+      'heldout': sum(s['documents'] for s in heldout),
+      'bytes': sum(i['text_bytes'] for i in found['inputs']),
+    },
+    'sentences': sum(s['sentences'] for s in train),
+    'tokens': int(counts.sum()),
+    'unknown_share': round(float(counts[unknown] / counts.sum()), 8),
+    'unigram_entropy': round(float(-(share * np.log(share)).sum()), 6),
+    'vocab_sha256': files.sha256(vocab_path),
+    'lengths': {str(n): _length(n, train) for n in recipe.lengths},
+    'shards': [
+      {k: v for k, v in s.items() if k != 'token_counts'} for s in summaries
+    ],
+  }
+
+
+def _length(length: int, train: Sequence[dict]) -> dict:
+  made = [s['files'][str(length)] for s in train]
+  rows, pairs, tokens, random = (
+    sum(f[name] for f in made)
+    for name in ('records', 'pairs', 'tokens', 'random')
+  )
+  return {
+    'rows': rows,
+    'pairs': pairs,
+    'padding_share': round(1 - tokens / (rows * length), 6),
+    # Without packing each pair would have a row of its own.
+    'padding_share_unpacked': round(1 - tokens / (pairs * length), 6),
+    'random_share': round(random / pairs, 6),
+  }
+
+
+def check_recipe(old: dict, new: dict, directory: str):
+  """Raises errors.UserError if data was made by another recipe."""
+  changed = differences(old, new)
+  if changed:
+    raise errors.UserError(
+      f'{directory} was prepared by another recipe ({"; ".join(changed)}); '
+      'use another directory or the old values.'
+    )
+
+
+def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
+  """Raises errors.UserError if the input files are not those of the data.
+
+  Args:
+    old: `inputs` of the manifest.
+    paths: bytes of each file that the inputs name now; may be empty, since
+      data outlives its text.
+    directory: of the data.
+  """
+  was = {f['path']: f['bytes'] for i in old for f in i['files']}
+  changed = differences(was, paths) if paths else []
+  if changed:
+    more = f' and {len(changed) - 3} more' if len(changed) > 3 else ''
+    raise errors.UserError(
+      f'the input has changed since {directory} was prepared '
+      f'({"; ".join(changed[:3])}{more}, in bytes); use another directory, or '
+      'put the old files back.'
+    )
+
+
+def differences(old: dict, new: dict) -> list[str]:
+  """Says what differs between two flat dicts."""
+  return [
+    f'{name}: {old.get(name)!r} there, {new.get(name)!r} now'
+    for name in sorted({*old, *new})
+    if old.get(name) != new.get(name)
+  ]

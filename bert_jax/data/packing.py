@@ -1,0 +1,56 @@
+"""Which sentence pairs share a row, so that less of it is padding."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
+  """Groups pairs into rows, each pair into the fullest row that takes it.
+
+  Best fit decreasing: the longest pair first. Rows are found by the room that
+  they have left, so the time does not grow with the number of open rows.
+
+  Args:
+    lengths: tokens of each pair, with [CLS] and two [SEP].
+    room: tokens of a row.
+    most: pairs of a row, at most; 1 gives each pair its own row, in order.
+
+  Returns:
+    Rows of indices into `lengths`, ascending within a row and by the first of
+    each row. Every index is in one row. The same lengths give the same rows.
+
+  Raises:
+    ValueError: if a pair is longer than a row, or has no tokens.
+  """
+  if not len(lengths):
+    return []
+  sizes = np.asarray(lengths)
+  least = int(sizes.min())
+  if not 1 <= least <= sizes.max() <= room:
+    raise ValueError(
+      f'pairs of {least} to {sizes.max()} tokens; rows take 1 to {room}.'
+    )
+  order = np.argsort(-sizes, kind='stable')
+  rows: list[list[int]] = []
+  waiting: list[list[list[int]]] = [[] for _ in range(room + 1)]  # by room left
+  some = 0  # bit r is set where rows wait with room for r tokens
+  for i, n in zip(order.tolist(), sizes[order].tolist(), strict=True):
+    fits = some >> n
+    if fits:
+      left = n + (fits & -fits).bit_length() - 1  # the lowest bit that is set
+      row = waiting[left].pop()
+      if not waiting[left]:
+        some ^= 1 << left
+    else:
+      row, left = [], room
+      rows.append(row)
+    row.append(i)
+    left -= n
+    if len(row) < most and left >= least:
+      waiting[left].append(row)
+      some |= 1 << left
+  for row in rows:
+    row.sort()
+  rows.sort(key=lambda row: row[0])
+  return rows

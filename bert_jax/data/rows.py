@@ -1,0 +1,149 @@
+"""Rows as records and as padded arrays, many at a time.
+
+A record is a row of one or more pairs: uint16 n, then for each of the n pairs
+three uint16 (is_random, tokens of the first text, tokens of the second), then
+the token ids of all texts in that order, uint16 or, for a vocabulary of more
+than 65,536 entries, uint32. All numbers are little-endian.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+UNIT = np.dtype('<u2')  # what a record is made of
+_AT_ONCE = 2048  # rows; their arrays stay in the cache
+
+
+def encode(
+  ids: np.ndarray,
+  spans: np.ndarray,
+  is_random: np.ndarray,
+  order: np.ndarray,
+  counts: np.ndarray,
+) -> Iterator[bytes]:
+  """Yields the record of each row.
+
+  Args:
+    ids: token ids without [CLS] and [SEP], as `tokenizer.id_type` says.
+    spans: [M, 2, 2] begin and end in `ids` of both texts of each pair.
+    is_random: bool [M].
+    order: the pairs of the first row, of the second, and so on.
+    counts: [B] how many pairs each row has.
+  """
+  wide = ids.itemsize // UNIT.itemsize
+  units = ids.view(UNIT)
+  ends = np.cumsum(counts)
+  for k in range(0, len(counts), _AT_ONCE):
+    n = counts[k : k + _AT_ONCE]
+    last = ends[k : k + _AT_ONCE][-1]
+    pair = order[last - n.sum() : last]
+    yield from _encode(units, wide, spans[pair], is_random[pair], n)
+
+
+def _encode(units, wide, spans, is_random, n):
+  """Does it for rows whose pairs are all of `spans`, in order."""
+  sizes = spans[:, :, 1] - spans[:, :, 0]  # [M, 2]
+  first = np.cumsum(n) - n  # pair of each row
+  texts = np.add.reduceat(sizes.sum(1), first) * wide  # [B] units
+  header = 1 + 3 * n
+  end = np.cumsum(header + texts)
+  start = end - header - texts
+  out = np.empty(end[-1], UNIT)
+  out[start] = n
+  at = np.repeat(start + 1 - 3 * first, n) + 3 * np.arange(len(spans))
+  out[at] = is_random
+  out[at + 1], out[at + 2] = sizes.T
+  out[_ranges(start + header, texts)] = units[
+    _ranges(spans[:, :, 0].ravel() * wide, sizes.ravel() * wide)
+  ]
+  raw = out.tobytes()
+  for a, b in itertools.pairwise([0, *(end * UNIT.itemsize).tolist()]):
+    yield raw[a:b]
+
+
+def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+  """Joins range(start, start + size) of all."""
+  ends = np.cumsum(sizes)
+  return np.arange(ends[-1]) + np.repeat(starts - (ends - sizes), sizes)
+
+
+def parse(found: list[bytes], most: int, wide: int, length: int):
+  """Takes records apart.
+
+  Args:
+    found: B records.
+    most: N, pairs of a row.
+    wide: 16-bit units of a token id.
+    length: S, tokens of a row.
+
+  Returns:
+    n [B]; is_random, first and second (tokens of each text) [B, N]; all
+    16-bit units of the texts in order; and which records are sound [B]. What
+    is absent or not sound is 0 and has no units.
+  """
+  even = [r if len(r) % UNIT.itemsize == 0 else b'' for r in found]
+  # A header may be sought past the end of a record that is cut short.
+  spare = bytes((1 + 3 * most) * UNIT.itemsize)
+  units = np.frombuffer(b''.join([*even, spare]), UNIT)
+  size = np.array([len(r) for r in even], int) // UNIT.itemsize
+  at = (np.cumsum(size) - size)[:, None] + np.arange(1 + 3 * most)
+  header = units[at].astype(int)  # [B, 1 + 3N]
+  n = header[:, 0]
+  used = np.arange(1 + 3 * most) < 1 + 3 * n[:, None]
+  header *= used
+  is_random, first, second = header[:, 1::3], header[:, 2::3], header[:, 3::3]
+  tokens = (first + second).sum(1)
+  good = (size > 0) & (n >= 1) & (n <= most) & (is_random <= 1).all(1)
+  good &= (size == 1 + 3 * n + wide * tokens) & (tokens + 3 * n <= length)
+  header *= good[:, None]
+  keep = np.repeat(good, size)
+  keep[at[used & good[:, None]]] = False
+  return n, is_random, first, second, units[: len(keep)][keep], good
+
+
+def tokens(units, wide: int) -> np.ndarray:
+  """Joins 16-bit units to token ids."""
+  if wide == 1:
+    return units
+  return units[0::2] | units[1::2].astype(np.uint32) << np.uint32(16)
+
+
+def layout(n, first, second, length, cls_id, sep_id):
+  """Lays out rows whose texts are still missing.
+
+  Returns:
+    The features of a batch, and where the texts go: bool [B, S], whose True
+    cells in row-major order are the tokens of all texts in order.
+  """
+  present = np.arange(first.shape[1]) < n[:, None]  # [B, N]
+  size = np.where(present, first + second + 3, 0)
+  end = np.cumsum(size, 1)
+  start = end - size
+  row = np.nonzero(present)[0]  # of each pair that is present
+  cls, middle, last = (x[present] for x in (start, start + first + 1, end - 1))
+  position = np.arange(length, dtype=np.int32)
+  real = position < end[:, -1:]  # [B, S]
+  ids = np.zeros(real.shape, np.int32)
+  ids[row, cls] = cls_id
+  ids[row, middle] = ids[row, last] = sep_id
+  text = real.copy()
+  text[row, cls] = text[row, middle] = text[row, last] = False
+  turn = np.zeros((len(n), length + 1), np.int32)  # a row's end may be S
+  turn[row, middle + 1] = 1
+  turn[row, last + 1] = -1
+  batch = {
+    'input_ids': ids,
+    'input_mask': real.astype(np.int32),
+    'segment_ids': np.cumsum(turn, 1, np.int32)[:, :length],
+    'next_sentence_weights': present.astype(np.float32),
+  }
+  if first.shape[1] > 1:
+    begins = np.zeros_like(ids)
+    begins[row, cls] = 1
+    sequence = np.cumsum(begins, 1, np.int32) * real
+    begin = np.take_along_axis(start, np.maximum(sequence - 1, 0), 1)
+    batch['sequence_ids'] = sequence
+    batch['position_ids'] = ((position - begin) * real).astype(np.int32)
+    batch['cls_positions'] = np.where(present, start, 0).astype(np.int32)
+  return batch, text
