@@ -7,7 +7,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax import model as model_lib
-from bert_jax.data import sources
+from bert_jax.data import masking, sources
 
 # layers, hidden size, attention heads; the MLP is four times the hidden size.
 SIZES = {
@@ -27,10 +27,13 @@ SIZES = {
 }
 
 
+# Values that show the type of fields whose default is empty.
+_EXAMPLES = {'data.weights': (1.0, 2.5)}
 _POSITIVE = (
   'log.every',
   'checkpoint.every',
   'checkpoint.keep',
+  'data.pack',
   'eval.sequences',
   'model.num_layers',
   'model.hidden_size',
@@ -42,7 +45,9 @@ _POSITIVE = (
 )
 _NOT_NEGATIVE = (
   'checkpoint.keep_every',
+  'data.loader_workers',
   'data.max_documents',
+  'data.min_chars',
   'data.workers',
   'eval.every',
   'optimizer.warmup_steps',
@@ -76,17 +81,25 @@ def pretraining(size: str) -> config_dict.ConfigDict:
 
   c.data = config_dict.ConfigDict()
   c.data.input = 'python-docs'  # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs
+  # One per input: how many times as often its documents are used, for example
+  # (1.0, 2.5); empty is 1 each.
+  c.data.weights = ()
   c.data.layout = 'paragraphs'  # of plain text: paragraphs, sentences or files
   c.data.language = 'en'  # for sentence splitting, ISO 639-1
+  c.data.field = 'text'  # that holds the text, of JSONL and TFDS
+  c.data.min_chars = 50  # characters; shorter documents are dropped
   c.data.max_documents = 0  # read no more than these; 0 is all
   c.data.vocab = ''  # a vocab.txt to use; empty trains one on the input
   c.data.vocab_size = 30522  # entries
   c.data.lowercase = True  # uncased: lower case and no accents
   c.data.passes = 5  # times that each document is cut into pairs
   c.data.short_seq_prob = 0.1  # share of passes that use a shorter target
+  c.data.pack = 1  # pairs per row, at most; 1 is the paper's
   c.data.heldout = 0.01  # share of documents kept for evaluation, by hash
   c.data.shards = 256  # logical shards: the unit of memory and parallel work
   c.data.workers = 0  # processes that prepare data; 0 is one per core
+  c.data.loader_workers = 0  # processes that make batches; 0 is a thread
+  c.data.skip_corrupt = False  # skip and count corrupt records, not stop
   c.data.dir = ''  # where prepared data lies; empty is WORKDIR/data
 
   c.objective = config_dict.ConfigDict()
@@ -94,6 +107,9 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.objective.nsp = True  # next sentence prediction
   c.objective.mask_rate = 0.15  # of each sequence's tokens
   c.objective.mask_mix = (0.8, 0.1, 0.1)  # [MASK], random, same (table 8)
+  c.objective.mask_unit = 'token'  # token, word (all its pieces) or span
+  # One mask per pair and pass, as Google's files have, not one per epoch.
+  c.objective.static_masks = False
 
   # One entry per phase; the schedule and the optimizer's state run through.
   c.phases = config_dict.ConfigDict()
@@ -195,6 +211,10 @@ def _set(c, name, value):
     )
   path, old = matches[0], fields[matches[0]]
   try:
+    if old == ():
+      raise ValueError(
+        f"takes several values; give --config.{path}='{_EXAMPLES[path]}'"
+      )
     if isinstance(old, tuple):
       new = (_parse(value, type(old[0])),) * len(old)
     else:
@@ -238,9 +258,10 @@ def unflatten(fields: dict) -> config_dict.ConfigDict:
       raise errors.UserError(
         f'{name!r} is not a field of this version; use the one that wrote it.'
       )
-    if not _is_like(new[name], known[name]):
+    like = _EXAMPLES.get(name, known[name])
+    if not _is_like(new[name], like):
       raise errors.UserError(
-        f'{name}={value!r} should be like {known[name]!r}; put it right.'
+        f'{name}={value!r} should be like {like!r}; put it right.'
       )
   c.update_from_flattened_dict(new)
   return c
@@ -281,6 +302,7 @@ def check(c: config_dict.ConfigDict):
     'model.initializer': (m.initializer, tuple(model_lib.INITIALIZERS)),
     'model.dtype': (m.dtype, ('float32', 'bfloat16')),
     'objective.kind': (o.kind, ('mlm', 'ltr')),
+    'objective.mask_unit': (o.mask_unit, masking.UNITS),
     'data.layout': (c.data.layout, sources.LAYOUTS),
   }
   for name, (value, values) in allowed.items():
@@ -298,6 +320,9 @@ def check(c: config_dict.ConfigDict):
   for name in _NOT_NEGATIVE:
     if not flatten(c)[name] >= 0:
       _fail(f'{name}={flatten(c)[name]} must not be negative')
+  _check_weights(c.data)
+  if c.data.pack > 255:  # masking counts the pairs of a row in 8 bits
+    _fail(f'data.pack={c.data.pack} must be at most 255')
   if max(phases.seq_length) > m.max_positions:
     _fail(
       f'phases.seq_length={phases.seq_length} is longer than '
@@ -333,6 +358,19 @@ def check(c: config_dict.ConfigDict):
       f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
       f'{sum(phases.steps)} steps for the decay'
     )
+
+
+def _check_weights(data):
+  weights, inputs = data.weights, data.input.split(',')
+  if not _is_like(weights, _EXAMPLES['data.weights']):
+    _fail(f'data.weights={weights} must be numbers like (1.0, 2.5)')
+  if weights and len(weights) != len(inputs):
+    _fail(
+      f'data.weights={weights} must be one for each of the {len(inputs)} '
+      'input(s), or ()'
+    )
+  if any(not weight > 0 for weight in weights):
+    _fail(f'data.weights={weights} must be positive')
 
 
 def _fail(message):

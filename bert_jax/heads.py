@@ -56,19 +56,32 @@ class PretrainingModel(nn.Module):
     Args:
       batch: `input_ids`, `input_mask`, `segment_ids` [B, S] and
         `masked_lm_positions` [B, P], integers; input_mask is 1 on tokens.
+        Rows of several pairs also have `sequence_ids` (0 on padding, k + 1 in
+        pair k), `position_ids` (from 0 in each pair) [B, S] and
+        `cls_positions` [B, N].
       deterministic: True turns dropout off; otherwise the `dropout` stream of
         random numbers is needed.
 
     Returns:
       MLM logits [B, P, V] and NSP logits [B, 2] (None without NSP), float32;
-      NSP class 1 means a random second text.
+      NSP class 1 means a random second text. Of packed rows [B, N, 2].
     """
-    x = self.embeddings(batch['input_ids'], batch['segment_ids'], deterministic)
-    x = self.encoder(x, batch['input_mask'], deterministic)  # [B, S, D]
+    x = self.embeddings(
+      batch['input_ids'],
+      batch['segment_ids'],
+      model.positions(batch),
+      deterministic,
+    )
+    visible = model.visible(batch, self.config.causal)
+    x = self.encoder(x, visible, deterministic)  # [B, S, D]
     positions = batch['masked_lm_positions'][..., None]  # [B, P, 1]
     chosen = jnp.take_along_axis(x, positions, axis=1)  # [B, P, D]
     mlm = self.mlm(chosen, self.embeddings.word.embedding)
     if not self.with_nsp:
       return mlm, None
-    pooled = nn.tanh(self.pooler(x[:, 0]))  # [B, D]
+    first = x[:, 0]  # [B, D]
+    if 'cls_positions' in batch:
+      starts = batch['cls_positions'][..., None]  # [B, N, 1]
+      first = jnp.take_along_axis(x, starts, axis=1)  # [B, N, D]
+    pooled = nn.tanh(self.pooler(first))
     return mlm, self.nsp(pooled)

@@ -3,6 +3,7 @@
 Sizes, here and everywhere else:
   B batch      S sequence   P predictions   V vocabulary   T segment types
   D hidden     H heads      K = D / H       F = 4 D, MLP   L layers
+  N pairs of a packed row, at most
 """
 
 import dataclasses
@@ -55,15 +56,18 @@ class BertConfig:
   def kernel_init(self):
     return INITIALIZERS[self.initializer](self.initializer_std)
 
-  def flops_per_sequence(self, length: int, predictions: int) -> float:
-    """Returns the matrix-product FLOPs of one sequence, forward + backward.
+  def flops_per_sequence(
+    self, length: int, predictions: int, pairs: int = 1
+  ) -> float:
+    """Returns the matrix-product FLOPs of one row, forward + backward.
 
-    6 FLOPs per weight and token; attention's two products are 12 S² D.
+    6 FLOPs per weight and token; attention's two products are 12 S² D, also
+    where a row holds several pairs.
     """
     s, p, d, f = length, predictions, self.hidden_size, self.mlp_size
     encoder = 6 * self.num_layers * (4 * d * d + 2 * d * f) * s
     attention = 12 * self.num_layers * d * s * s
-    heads = 6 * p * (d * d + d * self.vocab_size) + 6 * d * d
+    heads = 6 * p * (d * d + d * self.vocab_size) + 6 * pairs * d * d
     return encoder + attention + heads
 
 
@@ -131,13 +135,35 @@ class Embeddings(nn.Module):
       self.norm = layer_norm(c, None)
     self.drop = Dropout(c.dropout)
 
-  def __call__(self, input_ids, segment_ids, deterministic):
-    positions = jnp.arange(input_ids.shape[1])[None]  # [1, S]
+  def __call__(self, input_ids, segment_ids, positions, deterministic):
     x = self.word(input_ids) + self.type(segment_ids)  # [B, S, D]
     x = x + self.position(positions)
     if self.config.norm == 'post':
       x = self.norm(x)
     return self.drop(x, deterministic)
+
+
+def positions(batch):
+  """Returns each token's place in its own pair, [1, S] or, packed, [B, S]."""
+  if 'position_ids' in batch:
+    return batch['position_ids']
+  return jnp.arange(batch['input_ids'].shape[1])[None]
+
+
+def visible(batch, causal: bool):
+  """Says what attention may look at, bool [B, 1, 1 or S, S] (from, to).
+
+  Each token sees the tokens of its row; where `sequence_ids` [B, S] say that
+  the row is packed, only those of its own pair; a causal one none that follow.
+  """
+  mask = batch['input_mask'][:, None, None, :].astype(bool)  # [B, 1, 1, S]
+  if causal:
+    length = mask.shape[-1]
+    mask = mask & jnp.tri(length, dtype=bool)[None, None]  # [B, 1, S, S]
+  if 'sequence_ids' in batch:
+    pair = batch['sequence_ids'][:, None]
+    mask = mask & (pair[..., None] == pair[:, :, None])  # [B, 1, S, S]
+  return mask
 
 
 class SelfAttention(nn.Module):
@@ -195,11 +221,8 @@ class Encoder(nn.Module):
   config: BertConfig
 
   @nn.compact
-  def __call__(self, x, input_mask, deterministic):
+  def __call__(self, x, visible, deterministic):
     c = self.config
-    visible = input_mask[:, None, None, :].astype(bool)  # [B, 1, 1, S]
-    if c.causal:
-      visible &= jnp.tri(x.shape[1], dtype=bool)[None, None]  # [B, 1, S, S]
     for i in range(c.num_layers):
       x = Layer(c, name=f'layer_{i}')(x, visible, deterministic)
     if c.norm == 'pre':

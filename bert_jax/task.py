@@ -76,7 +76,8 @@ class Task:
     flops: (phase) -> matrix-product FLOPs of an update.
     expected_loss: of untrained parameters, nats.
     describe: (first batch) -> lines to show before training starts.
-    facts: of the data; logged, and compared when a run is resumed.
+    facts: of the data; logged, and compared when a run is resumed (see
+      `changes`).
   """
 
   init: Callable[[Any], Any]
@@ -88,4 +89,25 @@ class Task:
   flops: Callable[[Phase], float]
   expected_loss: float
   describe: Callable[[Batch], list[str]]
-  facts: dict[str, float | str]
+  facts: dict[str, Any]
+
+
+def changes(old: dict, new: dict, prefix: str = '') -> list[str]:
+  """Says which facts differ, in the order of the new ones.
+
+  Args:
+    old: numbers, texts, lists and dicts of them, as JSON gives them back.
+    new: the same.
+    prefix: of the names.
+
+  Returns:
+    Texts such as 'data.recipe.passes was 5, is 2'; none if all is equal.
+  """
+  found = []
+  for name in [*new, *(name for name in old if name not in new)]:
+    was, now = old.get(name), new.get(name)
+    if isinstance(was, dict) and isinstance(now, dict):
+      found += changes(was, now, f'{prefix}{name}.')
+    elif was != now:
+      found.append(f'{prefix}{name} was {was!r}, is {now!r}')
+  return found

@@ -144,12 +144,12 @@ def _start(config, task, tx, mesh, checkpoints, workdir) -> step_lib.TrainState:
   if restored is None:
     return jax.jit(init, out_shardings=everywhere)(key)
   state, facts = restored
-  for name, value in task.facts.items():
-    if facts['task'].get(name) != value:
-      raise errors.UserError(
-        f'the checkpoint was trained on other data ({name} was '
-        f'{facts["task"].get(name)}, is {value}); use another --workdir.'
-      )
+  changed = task_lib.changes(facts['task'], task.facts)
+  if changed:
+    raise errors.UserError(
+      f'the checkpoint was trained on other data ({"; ".join(changed[:3])}); '
+      'use another --workdir.'
+    )
   print(
     f'resumed at step {int(state.step):,}, fingerprint={facts["fingerprint"]}',
     flush=True,
@@ -171,7 +171,10 @@ def _run_phase(run: _Run, phase, state, step_fn) -> step_lib.TrainState:
   """Trains to the end of a phase, evaluating, logging and saving."""
   first, end = int(state.step), phase.first + phase.steps
   batches = loader.prefetch(
-    lambda step: run.task.train_batch(phase, step), first, end
+    functools.partial(run.task.train_batch, phase),
+    first,
+    end,
+    run.config.data.loader_workers,
   )
   example = run.task.train_batch(phase, min(first, end - 1))
   arrays = sharding.put_batch(run.mesh, example)

@@ -73,6 +73,7 @@ def test_smoke_does_not_undo_other_arguments():
     ('seed=x', "invalid literal for int.*'x'"),
     ('nsp=no', 'is not true or false'),
     ('every=3', 'ambiguous; did you mean checkpoint.every or eval.every'),
+    ('weights=2', r"several values; give --config.data.weights='\(1.0, 2.5\)'"),
   ],
 )
 def test_wrong_arguments(arguments, message):
@@ -102,6 +103,14 @@ def test_an_unknown_size_is_an_error():
     ('log.every', 0, 'must be positive'),
     ('eval.sequences', 0, 'must be positive'),
     ('eval.every', -1, 'must not be negative'),
+    ('data.pack', 0, 'data.pack=0 must be positive'),
+    ('data.pack', 256, 'data.pack=256 must be at most 255'),
+    ('data.min_chars', -1, 'data.min_chars=-1 must not be negative'),
+    ('data.loader_workers', -1, 'data.loader_workers=-1 must not'),
+    ('data.weights', (1.0, 2.0), 'one for each of the 1 input'),
+    ('data.weights', (0.0,), 'must be positive'),
+    ('data.weights', ('a',), 'must be numbers'),
+    ('objective.mask_unit', 'phrase', 'not one of token, word, span'),
   ],
 )
 def test_values_that_cannot_work(field, value, message):
@@ -119,6 +128,13 @@ def test_what_is_written_as_json_comes_back():
   assert config.unflatten(fields).optimizer.b2 == 0.999
 
 
+def test_weights_of_inputs_can_be_given_and_come_back():
+  c = config.pretraining('base')
+  c.update_from_flattened_dict({'data.input': 'a,b', 'data.weights': (1, 2.5)})
+  config.check(c)
+  assert config.unflatten(json.loads(config.to_json(c))) == c
+
+
 @pytest.mark.parametrize(
   ('field', 'value', 'message'),
   [
@@ -128,6 +144,8 @@ def test_what_is_written_as_json_comes_back():
     ('phases.steps', 5, 'phases.steps=5 should be like'),
     ('phases.steps', [5, None], 'phases.steps'),
     ('objective.nsp', 1, 'objective.nsp=1'),
+    ('data.weights', 2.0, r'data.weights=2.0 should be like \(1.0, 2.5\)'),
+    ('data.weights', ['a'], 'data.weights'),
   ],
 )
 def test_json_of_another_kind_is_refused(field, value, message):

@@ -1,86 +1,154 @@
-"""What is to be predicted: masked tokens (section 3.1) or the next token."""
+"""What is to be predicted: masked tokens (section 3.1) or the next token.
+
+Every choice is a hash of a pair's key and a position in that pair, so that a
+pair is masked alike in a row of its own and in a row with others. Arrays over
+all T = B · S cells of a batch are flat here; a cell is row · S + position.
+"""
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.data import hashing
 
+UNITS = ('token', 'word', 'span')
+
 # What a hash is for; two draws for one position must differ.
-_CHOOSE, _ACTION, _WORD = 1, 2, 3
+_CHOOSE, _ACTION, _WORD, _SPAN = 1, 2, 3, 4
+
+# Words of a span: geometric with p = 0.2, up to 10, 3.8 in the mean (SpanBERT,
+# arXiv 1907.10529, section 3.1).
+_LENGTHS = np.cumsum(0.2 * 0.8 ** np.arange(10))
+_LENGTHS /= _LENGTHS[-1]
+
+
+class _Pairs(NamedTuple):
+  """The M = B · N pairs of a batch.
+
+  Attributes:
+    keys: [M] uint64.
+    count: [M] tokens to predict.
+    pair: [T] which pair a cell belongs to.
+    position: [T] of a cell in its pair.
+    candidate: [T] whether a cell may be chosen.
+  """
+
+  keys: np.ndarray
+  count: np.ndarray
+  pair: np.ndarray
+  position: np.ndarray
+  candidate: np.ndarray
 
 
 def mask_tokens(
   batch: dict[str, np.ndarray],
   keys: np.ndarray,
   *,
+  unit: str,
   rate: float,
   mix: tuple[float, float, float],
   max_predictions: int,
   vocab_size: int,
   mask_id: int,
   special: np.ndarray,
+  continues: np.ndarray,
 ) -> dict[str, np.ndarray]:
   """Chooses tokens to predict and hides them.
 
-  Google's procedure: of n tokens (with [CLS] and [SEP]) round(n · rate), at
-  least 1 and at most `max_predictions`, are predicted. Each becomes [MASK], a
-  random word of the whole vocabulary or itself, with the shares of `mix`.
+  Google's procedure: of the n tokens of a pair (with [CLS] and [SEP]),
+  round(n · rate), at least 1 and at most `max_predictions`, are predicted.
+  Each becomes [MASK], a random word of the whole vocabulary or itself, with
+  the shares of `mix`. The unit says what is drawn until that count is full:
+
+  * token: tokens, each as likely as any other.
+  * word: whole words. One that would exceed the count is passed over. Each of
+    its tokens draws its own share of `mix`, as in Google's code.
+  * span: runs of words from a random word on, which end before [SEP], before
+    a word that is hidden already and before a word that would exceed the
+    count. All tokens of a span share one draw from `mix` (SpanBERT).
+
+  '##' pieces join the word before unless [CLS] or [SEP] stands between (in
+  Google's code a text that begins amid a word joins the text before).
 
   Args:
-    batch: `input_ids`, `input_mask`, `segment_ids` [B, S] and others.
-    keys: [B] uint64; the masks are a function of them alone.
+    batch: `input_ids`, `input_mask` [B, S] and others; packed rows have
+      `sequence_ids` and `position_ids`, as `records.Reader.rows` makes them.
+    keys: [B] uint64, or [B, N] for rows of up to N pairs.
+    unit: 'token', 'word' or 'span'.
     rate: share of the tokens to predict.
     mix: shares of [MASK], random word, same word; they sum to 1.
-    max_predictions: P.
+    max_predictions: of a pair.
     vocab_size: V.
     mask_id: id of [MASK].
     special: ids that are never chosen.
+    continues: [V] bool, true for '##' pieces.
 
   Returns:
     The batch with new `input_ids` and `masked_lm_positions`, `masked_lm_ids`
-    (int32) and `masked_lm_weights` (float32) [B, P], positions ascending and
-    then zeros of weight 0.
+    (int32) and `masked_lm_weights` (float32) [B, P] with P as `room` says;
+    positions ascend and end in zeros of weight 0.
   """
-  ids, real = batch['input_ids'], batch['input_mask'] > 0
+  ids = batch['input_ids']
   rows, length = ids.shape
-  position = np.arange(length, dtype=np.uint64)
-  keys = keys[:, None]  # [B, 1]
-  candidate = real & ~np.isin(ids, special)  # [B, S]
-  count = np.rint(real.sum(1) * rate).astype(int)  # half to even, as round()
-  count = np.clip(count, 1, max_predictions)
-  count = np.minimum(count, candidate.sum(1))
+  pack = keys.size // rows
+  pairs = _pairs(batch, keys, rate, max_predictions, vocab_size, special)
+  if unit == 'token':
+    leader = _choose_tokens(pairs, ids.shape)
+  else:
+    choose = {'word': _choose_words, 'span': _choose_spans}[unit]
+    leader = choose(pairs, ids.shape, _word_starts(pairs, ids, continues))
 
-  score = hashing.mix(keys, _CHOOSE, position)
-  score[~candidate] = np.iinfo(np.uint64).max
-  width = min(max_predictions, length)
-  order = np.argsort(score, axis=1, kind='stable')[:, :width]
-  used = np.arange(width) < count[:, None]  # [B, P]
-  order = np.sort(np.where(used, order, length), axis=1)
-  positions = np.where(used, order, 0)
-  labels = np.take_along_axis(ids, positions, 1)
-
-  at = positions.astype(np.uint64)
-  draw = hashing.uniform(hashing.mix(keys, _ACTION, at))
-  word = hashing.mix(keys, _WORD, at) % np.uint64(vocab_size)
-  replacement = np.where(
-    draw < mix[0], mask_id, np.where(draw < mix[0] + mix[1], word, labels)
-  )
-  masked = np.concatenate([ids, ids[:, :1]], 1)  # unused writes go past S
-  np.put_along_axis(
-    masked, order, np.where(used, replacement, 0).astype(ids.dtype), 1
+  cell = np.flatnonzero(leader >= 0)
+  lead = leader[cell]
+  flat = ids.ravel()
+  label = flat[cell]
+  key = pairs.keys[pairs.pair[cell]]
+  draw = hashing.uniform(hashing.mix(key, _ACTION, pairs.position[lead]))
+  word = hashing.mix(key, _WORD, pairs.position[cell]) % np.uint64(vocab_size)
+  masked = flat.copy()
+  masked[cell] = np.where(
+    draw < mix[0],
+    mask_id,
+    np.where(draw < mix[0] + mix[1], word.astype(ids.dtype), label),
   )
 
-  def padded(x, dtype):
-    out = np.zeros((rows, max_predictions), dtype)
-    out[:, :width] = np.where(used, x, 0)
+  row, position = np.divmod(cell, length)
+  before = np.searchsorted(row, np.arange(rows))
+  slot = np.arange(len(cell)) - before[row]
+  shape = (rows, room(length, rate, max_predictions, pack))
+
+  def spread(values, dtype):
+    out = np.zeros(shape, dtype)
+    out[row, slot] = values
     return out
 
   return {
     **batch,
-    'input_ids': masked[:, :length],
-    'masked_lm_positions': padded(positions, np.int32),
-    'masked_lm_ids': padded(labels, np.int32),
-    'masked_lm_weights': padded(1, np.float32),
+    'input_ids': masked.reshape(rows, length),
+    'masked_lm_positions': spread(position, np.int32),
+    'masked_lm_ids': spread(label, np.int32),
+    'masked_lm_weights': spread(1, np.float32),
   }
+
+
+def room(length: int, rate: float, max_predictions: int, pack: int) -> int:
+  """Returns P, so many predictions that a row never has more.
+
+  Args:
+    length: S.
+    rate: share of the tokens to predict.
+    max_predictions: of a pair.
+    pack: pairs of a row, at most.
+  """
+  if pack == 1:
+    return max_predictions
+  # A pair of t ≥ 3 tokens has max(1, round(t · rate)) predictions at most,
+  # which is t · rate and a half, or and what 3 · rate lacks to 1.
+  extra = max(0.5, 1 - 3 * rate)
+  return min(
+    math.floor(length * rate + pack * extra), pack * max_predictions, length
+  )
 
 
 def next_tokens(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -88,9 +156,14 @@ def next_tokens(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
   Returns:
     The batch with `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`
-    [B, S - 1]: position i predicts the token at i + 1 unless that is padding.
+    [B, S - 1]: position i predicts the token at i + 1 unless that is padding
+    or the [CLS] of another pair.
   """
-  ids, real = batch['input_ids'], batch['input_mask']
+  ids = batch['input_ids']
+  same = batch['input_mask'][:, 1:] > 0
+  if 'sequence_ids' in batch:
+    sequence = batch['sequence_ids']
+    same = same & (sequence[:, 1:] == sequence[:, :-1])
   positions = np.arange(ids.shape[1] - 1, dtype=np.int32)
   return {
     **batch,
@@ -98,5 +171,127 @@ def next_tokens(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
       positions, (len(ids), len(positions))
     ).copy(),
     'masked_lm_ids': ids[:, 1:],
-    'masked_lm_weights': real[:, 1:].astype(np.float32),
+    'masked_lm_weights': same.astype(np.float32),
   }
+
+
+def _pairs(batch, keys, rate, max_predictions, vocab_size, special) -> _Pairs:
+  ids, real = batch['input_ids'], batch['input_mask'].ravel() > 0
+  rows, length = ids.shape
+  pack = keys.size // rows
+  pair = np.repeat(np.arange(rows) * pack, length)
+  position = np.tile(np.arange(length), rows)
+  if 'sequence_ids' in batch:
+    pair += np.maximum(batch['sequence_ids'].ravel() - 1, 0)
+    position = batch['position_ids'].ravel()
+  tokens = np.bincount(pair[real], minlength=rows * pack)
+  count = np.rint(tokens * rate).astype(int)  # half to even, as round()
+  count = np.clip(count, 1, max_predictions)
+  usual = np.ones(vocab_size, bool)
+  usual[special] = False
+  candidate = real & usual[ids.ravel()]
+  return _Pairs(keys.ravel(), count, pair, position, candidate)
+
+
+def _shuffle(pairs: _Pairs, shape, start):
+  """Puts the cells where `start` [T] is true in a random order.
+
+  Returns:
+    (cells, pair by pair; [M] how many each pair has; [M] where its begin).
+  """
+  cell = np.flatnonzero(start)
+  pair = pairs.pair[cell]
+  row, position = np.divmod(cell, shape[1])
+  score = hashing.mix(pairs.keys[pair], _CHOOSE, pairs.position[cell])
+  # One number, so that rows sort fast: 8 bits of which pair, 40 random ones
+  # (equal ones, if ever, keep their order), 16 of the position.
+  within = (pair - row * (len(pairs.keys) // shape[0])).astype(np.uint64)
+  number = within << np.uint64(56) | score >> np.uint64(24) << np.uint64(16)
+  none = np.iinfo(np.uint64).max
+  grid = np.full(shape, none)
+  grid[row, position] = number | position.astype(np.uint64)
+  grid.sort(axis=1)
+  order = (grid[grid < none] & np.uint64(0xFFFF)).astype(int)
+  order += row * shape[1]
+  size = np.bincount(pair, minlength=len(pairs.keys))
+  return order, size, np.cumsum(size) - size
+
+
+def _choose_tokens(pairs: _Pairs, shape) -> np.ndarray:
+  """Returns [T] int: each chosen cell itself, -1 elsewhere."""
+  order, _, first = _shuffle(pairs, shape, pairs.candidate)
+  pair = pairs.pair[order]
+  chosen = order[np.arange(len(order)) - first[pair] < pairs.count[pair]]
+  leader = np.full(len(pairs.pair), -1)
+  leader[chosen] = chosen
+  return leader
+
+
+def _word_starts(pairs: _Pairs, ids, continues) -> np.ndarray:
+  """Returns [T] bool: where words begin."""
+  after = np.zeros(ids.shape, bool)  # a cell that may be chosen
+  after[:, 1:] = pairs.candidate.reshape(ids.shape)[:, :-1]
+  return pairs.candidate & ~(continues[ids] & after).ravel()
+
+
+def _choose_words(pairs: _Pairs, shape, start) -> np.ndarray:
+  """Returns [T] int: each chosen cell itself, -1 elsewhere."""
+  word = np.cumsum(start) - 1  # [T]
+  sizes = np.bincount(word[pairs.candidate])
+  order, size, first = _shuffle(pairs, shape, start)
+  order = word[order]
+  taken = np.zeros(len(sizes), bool)
+  total = np.zeros_like(pairs.count)
+  for step in range(size.max(initial=0)):
+    active = np.flatnonzero((step < size) & (total < pairs.count))
+    if not len(active):
+      break
+    found = order[first[active] + step]
+    grown = total[active] + sizes[found]
+    fits = grown <= pairs.count[active]
+    taken[found[fits]] = True
+    total[active[fits]] = grown[fits]
+  cell = np.flatnonzero(pairs.candidate)
+  cell = cell[taken[word[cell]]]
+  leader = np.full(len(word), -1)
+  leader[cell] = cell
+  return leader
+
+
+def _choose_spans(pairs: _Pairs, shape, start) -> np.ndarray:
+  """Returns [T] int: the first cell of a chosen cell's span, -1 elsewhere."""
+  word = np.cumsum(start) - 1  # [T]
+  sizes = np.bincount(word[pairs.candidate])
+  begins = np.flatnonzero(start)  # [W]
+  text = np.cumsum(~pairs.candidate)[begins]  # differs across [SEP] and [CLS]
+  draw = hashing.uniform(
+    hashing.mix(pairs.keys[pairs.pair[begins]], _SPAN, pairs.position[begins])
+  )
+  longest = np.searchsorted(_LENGTHS, draw, side='right') + 1
+  order, size, first = _shuffle(pairs, shape, start)
+  order = word[order]
+  span = np.full(len(sizes), -1)  # [W] the first word of a word's span
+  total = np.zeros_like(pairs.count)
+  ahead = np.arange(len(_LENGTHS))
+  for step in range(size.max(initial=0)):
+    active = np.flatnonzero((step < size) & (total < pairs.count))
+    if not len(active):
+      break
+    found = order[first[active] + step][:, None]
+    run = np.minimum(found + ahead, len(sizes) - 1)  # [A, 10] words
+    grown = total[active, None] + np.cumsum(sizes[run], 1)
+    fits = (
+      (found + ahead < len(sizes))
+      & (ahead < longest[found])
+      & (text[run] == text[found])
+      & (span[run] < 0)
+      & (grown <= pairs.count[active, None])
+    )
+    fits = np.logical_and.accumulate(fits, 1)
+    span[run[fits]] = np.repeat(found[:, 0], fits.sum(1))
+    total[active] += (sizes[run] * fits).sum(1)
+  cell = np.flatnonzero(pairs.candidate)
+  cell = cell[span[word[cell]] >= 0]
+  leader = np.full(len(word), -1)
+  leader[cell] = begins[span[word[cell]]]
+  return leader

@@ -44,13 +44,16 @@ def _examples(config, directory, words) -> list[tuple[str, str]]:
   split = loader.open_split(directory, 'heldout', config.phases.seq_length[0])
   size = len(split.reader)
   rows = split.reader.rows(
-    np.arange(3) * size // 3, split.length, words.cls_id, words.sep_id
+    np.arange(3) * size // 3,
+    split.length,
+    words.cls_id,
+    words.sep_id,
+    config.data.pack,
   )
   found = []
-  for ids, mask, segments in zip(
-    rows['input_ids'], rows['input_mask'], rows['segment_ids'], strict=True
-  ):
-    first = ids[(mask == 1) & (segments == 0)][1:-1][:_WORDS]
+  for ids, segments in zip(rows['input_ids'], rows['segment_ids'], strict=True):
+    # The first text ends where segment 1 begins, packed or not.
+    first = ids[: np.argmax(segments)][1:-1][:_WORDS]
     tokens = words.tokens(first.tolist())
     starts = [
       i

@@ -6,6 +6,8 @@ import pytest
 from bert_jax.data import hashing, masking
 
 CLS, SEP, MASK, VOCAB = 2, 3, 4, 1000
+CONTINUES = np.arange(VOCAB) >= 700  # '##' pieces
+UNITS = pytest.mark.parametrize('unit', masking.UNITS)
 
 
 def example(rows=400, length=40, real=32):
@@ -18,17 +20,21 @@ def example(rows=400, length=40, real=32):
   return {'input_ids': ids * mask, 'input_mask': mask, 'segment_ids': mask * 0}
 
 
-def masked(batch, keys=None, mix=(0.8, 0.1, 0.1), predictions=8):
+def masked(
+  batch, keys=None, mix=(0.8, 0.1, 0.1), predictions=8, unit='token', rate=0.15
+):
   rows = len(batch['input_ids'])
   return masking.mask_tokens(
     batch,
     hashing.mix(9, np.arange(rows)) if keys is None else keys,
-    rate=0.15,
+    unit=unit,
+    rate=rate,
     mix=mix,
     max_predictions=predictions,
     vocab_size=VOCAB,
     mask_id=MASK,
     special=np.array([CLS, SEP]),
+    continues=CONTINUES,
   )
 
 
@@ -53,11 +59,15 @@ def test_number_of_predictions(tokens, predictions, expected):
   assert out['masked_lm_weights'].shape == (3, predictions)
 
 
-def test_labels_are_the_hidden_words_and_nothing_else_changes():
+@UNITS
+def test_labels_are_the_hidden_words_and_nothing_else_changes(unit):
   batch = example()
-  out = masked(batch)
+  out = masked(batch, unit=unit)
   positions, labels, _ = chosen(batch, out)
-  rows = np.repeat(np.arange(400), 5)  # round(0.15 * 32) = 5 of each row
+  # round(0.15 * 32) = 5 of each row; whole words may leave some over.
+  counts = out['masked_lm_weights'].sum(1).astype(int)
+  assert (counts == 5).all() if unit == 'token' else counts.max() == 5
+  rows = np.repeat(np.arange(400), counts)
   assert (batch['input_ids'][rows, positions] == labels).all()
   changed = batch['input_ids'] != out['input_ids']
   allowed = np.zeros_like(changed)
@@ -65,15 +75,17 @@ def test_labels_are_the_hidden_words_and_nothing_else_changes():
   assert not (changed & ~allowed).any()
 
 
-def test_special_tokens_and_padding_are_never_chosen():
+@UNITS
+def test_special_tokens_and_padding_are_never_chosen(unit):
   batch = example()
-  positions, labels, _ = chosen(batch, masked(batch))
+  positions, labels, _ = chosen(batch, masked(batch, unit=unit))
   assert set(positions) == set(range(1, 31)) - {10}
   assert not {CLS, SEP, 0} & set(labels.tolist())
 
 
-def test_positions_ascend_and_do_not_repeat():
-  out = masked(example())
+@UNITS
+def test_positions_ascend_and_do_not_repeat(unit):
+  out = masked(example(), unit=unit)
   for positions, weights in zip(
     out['masked_lm_positions'], out['masked_lm_weights'], strict=True
   ):
@@ -82,12 +94,17 @@ def test_positions_ascend_and_do_not_repeat():
     assert (positions[weights == 0] == 0).all()
 
 
-def test_shares_of_80_10_10():
+@pytest.mark.parametrize('unit', ['token', 'word'])
+def test_shares_of_80_10_10(unit):
   batch = example(rows=4000)
-  _, labels, new = chosen(batch, masked(batch))
-  # 20,000 predictions: 4 sigma are 0.011 and 0.0085.
-  assert abs((new == MASK).mean() - 0.8) < 0.0115
-  assert abs((new == labels).mean() - 0.1) < 0.0087
+  _, labels, new = chosen(batch, masked(batch, unit=unit))
+  # Of n = 20,000 predictions (words: some less) 3 sigma are
+  # 3 sqrt(0.8 0.2 / n) = 0.0085 and 3 sqrt(0.1 0.9 / n) = 0.0064; a random
+  # word is [MASK] or the same one in 1 of 1,000 cases.
+  n = len(new)
+  assert n > 19_000
+  assert abs((new == MASK).mean() - 0.8) < 3 * (0.16 / n) ** 0.5 + 0.0002
+  assert abs((new == labels).mean() - 0.1) < 3 * (0.09 / n) ** 0.5 + 0.0002
   random = new[(new != MASK) & (new != labels)]
   assert random.min() < 50 and random.max() > VOCAB - 50
 
@@ -106,17 +123,79 @@ def test_other_mixes_of_table_8(mix, check):
   assert check(labels, new)
 
 
-def test_masks_are_a_function_of_the_key_alone():
+@UNITS
+def test_masks_are_a_function_of_the_key_alone(unit):
   batch = example(rows=6)
   keys = hashing.mix(1, np.arange(6))
-  whole = masked(batch, keys)
-  part = masked({k: v[4:] for k, v in batch.items()}, keys[4:])
+  whole = masked(batch, keys, unit=unit)
+  part = masked({k: v[4:] for k, v in batch.items()}, keys[4:], unit=unit)
   for name, value in part.items():
     assert (whole[name][4:] == value).all()
-  assert (
-    masked(batch, hashing.mix(2, np.arange(6)))['input_ids']
-    != whole['input_ids']
-  ).any()
+  other = masked(batch, hashing.mix(2, np.arange(6)), unit=unit)
+  assert (other['input_ids'] != whole['input_ids']).any()
+
+
+def repeated(words, rows, first=None):
+  """Returns a batch of equal rows: [CLS] words[:first] [SEP] rest [SEP]."""
+  first = len(words) // 2 if first is None else first
+  row = [CLS, *words[:first], SEP, *words[first:], SEP]
+  ids = np.tile(np.array(row, np.int32), (rows, 1))
+  return {'input_ids': ids, 'input_mask': np.ones_like(ids)}
+
+
+def hidden(out):
+  """Returns bool [B, S]: what is to be predicted."""
+  found = np.zeros(out['input_ids'].shape, bool)
+  row, slot = np.nonzero(out['masked_lm_weights'])
+  found[row, out['masked_lm_positions'][row, slot]] = True
+  return found
+
+
+def test_every_token_is_as_likely_as_any_other():
+  batch = repeated(range(10, 28), rows=20_000)  # 21 tokens: 3 are predicted
+  share = hidden(masked(batch)).mean(0)
+  wanted = 3 / 18
+  three_sigma = 3 * (wanted * (1 - wanted) / 20_000) ** 0.5
+  assert share[[0, 10, 20]].tolist() == [0, 0, 0]
+  inside = np.delete(share, [0, 10, 20])
+  # 1 of 370 exceeds 3 sigma by chance; there are 18.
+  assert (abs(inside - wanted) < three_sigma).sum() >= 17
+  assert (abs(inside - wanted) < 1.5 * three_sigma).all()
+
+
+@pytest.mark.parametrize(
+  'length, rate, most, pack, expected',
+  [
+    (128, 0.15, 20, 1, 20),
+    (512, 0.15, 76, 1, 76),
+    (512, 0.15, 76, 3, 78),  # 76.8 + 3 * 0.55
+    (512, 0.15, 20, 3, 60),  # 20 for each pair
+  ],
+)
+def test_room(length, rate, most, pack, expected):
+  assert masking.room(length, rate, most, pack) == expected
+
+
+@pytest.mark.parametrize('rate', [0.01, 0.15, 0.4, 0.9])
+@pytest.mark.parametrize('pack', [2, 3, 8])
+def test_no_row_has_more_predictions_than_room(rate, pack):
+  rng = np.random.default_rng(0)
+  for length in (24, 128):
+    worst = 0
+    for _ in range(2000):
+      cuts = np.sort(rng.integers(0, length + 1, pack - 1))
+      sizes = np.diff([0, *cuts, length])
+      sizes = sizes[sizes >= 3]
+      worst = max(worst, np.clip(np.rint(sizes * rate), 1, 76).sum())
+    assert worst <= masking.room(length, rate, 76, pack)
+
+
+def test_a_batch_of_padding_has_nothing_to_predict():
+  zeros = np.zeros((2, 8), np.int32)
+  for unit in masking.UNITS:
+    out = masked({'input_ids': zeros, 'input_mask': zeros}, unit=unit)
+    assert out['masked_lm_weights'].sum() == 0
+    assert (out['input_ids'] == 0).all()
 
 
 def test_next_tokens():
@@ -128,3 +207,13 @@ def test_next_tokens():
   assert out['masked_lm_positions'].tolist() == [[0, 1, 2, 3]]
   assert out['masked_lm_ids'].tolist() == [[7, 8, 3, 0]]
   assert out['masked_lm_weights'].tolist() == [[1, 1, 1, 0]]
+
+
+def test_next_tokens_stay_in_their_pair():
+  batch = {
+    'input_ids': np.array([[2, 7, 3, 2, 8, 3, 0]], np.int32),
+    'input_mask': np.array([[1, 1, 1, 1, 1, 1, 0]], np.int32),
+    'sequence_ids': np.array([[1, 1, 1, 2, 2, 2, 0]], np.int32),
+  }
+  out = masking.next_tokens(batch)
+  assert out['masked_lm_weights'].tolist() == [[1, 1, 0, 1, 1, 0]]
