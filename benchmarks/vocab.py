@@ -170,16 +170,16 @@ def main():
     made = {role: _run(role, directory) for role in _ROLES}
   # Only now: a child's peak memory begins with that of its parent.
   from bert_jax import tokenizer
-  from bert_jax.data import vocab
+  from bert_jax.data import pieces, vocab
 
   texts = list(_part(args.input, held_out=True))
   if not texts:
     sys.exit(f'error: fewer than {_BLOCK * _BLOCKS} lines; give more text.')
   words = vocab.count_words(texts, not args.cased)
   print(f'{words.total():,} held-out words; {os.cpu_count()} cores')
-  fits = {role: vocab.measure(x['pieces'], words) for role, x in made.items()}
+  fits = {role: pieces.measure(x['pieces'], words) for role, x in made.items()}
   for path in args.beside:
-    fits[path] = vocab.measure(tokenizer.read_vocab(path), words)
+    fits[path] = pieces.measure(tokenizer.read_vocab(path), words)
   _report(made, fits)
   return 0 if _verdict(made, fits) else 1
 

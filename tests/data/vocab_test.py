@@ -79,22 +79,6 @@ def test_pieces_that_only_led_to_longer_ones_are_dropped():
   assert set(words[5:]) == characters | {'water'}
 
 
-def test_a_piece_is_worth_the_tokens_that_losing_it_costs():
-  counted = [('abab', 3), ('ab', 5), ('bbb', 2)]
-  characters = {'a': 8, 'b': 2, '##b': 15, '##a': 3}
-  pieces = {*characters, 'ab', '##ab', '##ba', 'bbb'}
-  assert vocab._worth(counted, pieces, characters) == {
-    'a': 800,  # each word that cannot be spelt costs 100
-    'b': 200,
-    '##b': 1500,
-    '##a': 300,
-    'ab': 8,  # in 3 + 5 words; a ##b in its place is one token more
-    '##ab': 3,
-    '##ba': 0,  # never the longest that fits
-    'bbb': 4,  # in 2 words; b ##b ##b in its place is two tokens more
-  }
-
-
 def test_rare_characters_give_way_where_there_is_no_room():
   # A word that cannot be spelt costs 100, 'the' would cost 400 x 2 to lose.
   words = collections.Counter({'the': 400, 'theé': 1})
@@ -161,22 +145,6 @@ def test_odd_words_do_no_harm():
   assert {'\u2581', '##\u2581'} <= set(words)
   assert not any('x' in word for word in words)
   '\n'.join(words).encode()
-
-
-def test_measures_agree_with_the_tokenizer(tmp_path):
-  pieces = [*tokenizer.SPECIAL, 'the', 'c', '##a', '##t', '##at', '.']
-  text = 'The cat. The catat, cx.'
-  # the c ##at . the c ##at ##at [UNK] [UNK] .
-  fit = vocab.measure(pieces, vocab.count_words([text], True))
-  vocab.write(pieces, str(tmp_path / 'vocab.txt'))
-  ids = tokenizer.Tokenizer.load(str(tmp_path / 'vocab.txt')).ids([text])[0]
-  assert len(ids) == 11 and ids.count(1) == 2
-  assert fit.tokens_per_word == pytest.approx(11 / 8)
-  assert fit.unknown == pytest.approx(2 / 8)
-  assert fit.whole == pytest.approx(4 / 8)  # the . the .
-  # Of the 19 characters the six of 'the', x and the comma are no pieces.
-  assert fit.characters == pytest.approx(11 / 19)
-  assert vocab.measure(pieces, collections.Counter()) == (0, 0, 0, 0)
 
 
 def test_a_vocabulary_is_written_whole_or_not_at_all(tmp_path):
