@@ -81,12 +81,12 @@ def print_batches(data):
   """Prints the SHA-256 of all global batches, read back from the devices."""
   import jax
 
-  from bert_jax import config, sharding, task
+  from bert_jax import config_check, sharding, task
   from bert_jax.tasks import pretrain
   from configs import tiny
 
   c = tiny.get_config(SMOKE.partition(':')[2])
-  config.check(c)
+  config_check.check(c)
   made, phase = pretrain.make(c, data), task.phases(c)[0]
   mesh, digest = sharding.make_mesh(), hashlib.sha256()
   for step in range(STEPS):

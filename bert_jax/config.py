@@ -7,7 +7,6 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax import model as model_lib
-from bert_jax.data import masking, sources
 
 # layers, hidden size, attention heads; the MLP is four times the hidden size.
 SIZES = {
@@ -28,31 +27,7 @@ SIZES = {
 
 
 # Values that show the type of fields whose default is empty.
-_EXAMPLES = {'data.weights': (1.0, 2.5)}
-_POSITIVE = (
-  'log.every',
-  'checkpoint.every',
-  'checkpoint.keep',
-  'data.pack',
-  'eval.sequences',
-  'model.num_layers',
-  'model.hidden_size',
-  'model.num_heads',
-  'model.mlp_size',
-  'optimizer.learning_rate',
-  'optimizer.clip_norm',
-  'optimizer.epsilon',
-)
-_NOT_NEGATIVE = (
-  'checkpoint.keep_every',
-  'data.loader_workers',
-  'data.max_documents',
-  'data.min_chars',
-  'data.workers',
-  'eval.every',
-  'optimizer.warmup_steps',
-  'optimizer.weight_decay',
-)
+EXAMPLES = {'data.weights': (1.0, 2.5)}
 
 
 def pretraining(size: str) -> config_dict.ConfigDict:
@@ -96,7 +71,7 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.data.short_seq_prob = 0.1  # share of passes that use a shorter target
   c.data.pack = 1  # pairs per row, at most; 1 is the paper's
   c.data.heldout = 0.01  # share of documents kept for evaluation, by hash
-  c.data.shards = 256  # logical shards: the unit of memory and parallel work
+  c.data.shards = 0  # logical shards; 0 is one per 64 MB of text, at least 256
   c.data.workers = 0  # processes that prepare data; 0 is one per core
   c.data.loader_workers = 0  # processes that make batches; 0 is a thread
   c.data.skip_corrupt = False  # skip and count corrupt records, not stop
@@ -213,7 +188,7 @@ def _set(c, name, value):
   try:
     if old == ():
       raise ValueError(
-        f"takes several values; give --config.{path}='{_EXAMPLES[path]}'"
+        f"takes several values; give --config.{path}='{EXAMPLES[path]}'"
       )
     if isinstance(old, tuple):
       new = (_parse(value, type(old[0])),) * len(old)
@@ -258,8 +233,8 @@ def unflatten(fields: dict) -> config_dict.ConfigDict:
       raise errors.UserError(
         f'{name!r} is not a field of this version; use the one that wrote it.'
       )
-    like = _EXAMPLES.get(name, known[name])
-    if not _is_like(new[name], like):
+    like = EXAMPLES.get(name, known[name])
+    if not is_like(new[name], like):
       raise errors.UserError(
         f'{name}={value!r} should be like {like!r}; put it right.'
       )
@@ -267,9 +242,10 @@ def unflatten(fields: dict) -> config_dict.ConfigDict:
   return c
 
 
-def _is_like(value, old) -> bool:
+def is_like(value, old) -> bool:
+  """Says whether a value has the type of another; an int may be a float."""
   if isinstance(old, tuple):
-    return isinstance(value, tuple) and all(_is_like(v, old[0]) for v in value)
+    return isinstance(value, tuple) and all(is_like(v, old[0]) for v in value)
   return type(value) in (type(old), int if isinstance(old, float) else None)
 
 
@@ -290,88 +266,3 @@ def model_config(c: config_dict.ConfigDict) -> model_lib.BertConfig:
     causal=c.objective.kind == 'ltr',
     **c.model.to_dict(),
   )
-
-
-def check(c: config_dict.ConfigDict):
-  """Raises errors.UserError for values that cannot work together."""
-  m, phases, o = c.model, c.phases, c.objective
-  allowed = {
-    'rng': (c.rng, ('threefry', 'rbg')),
-    'model.activation': (m.activation, tuple(model_lib.ACTIVATIONS)),
-    'model.norm': (m.norm, model_lib.NORMS),
-    'model.initializer': (m.initializer, tuple(model_lib.INITIALIZERS)),
-    'model.dtype': (m.dtype, ('float32', 'bfloat16')),
-    'objective.kind': (o.kind, ('mlm', 'ltr')),
-    'objective.mask_unit': (o.mask_unit, masking.UNITS),
-    'data.layout': (c.data.layout, sources.LAYOUTS),
-  }
-  for name, (value, values) in allowed.items():
-    if value not in values:
-      _fail(f'{name}={value!r} is not one of {", ".join(values)}')
-  counts = {name: len(values) for name, values in phases.items()}
-  if len(set(counts.values())) != 1 or not counts['steps']:
-    _fail(f'phases need one entry per phase in every field, got {counts}')
-  for name, values in phases.items():
-    if min(values) < 1:
-      _fail(f'phases.{name}={values} must be positive')
-  for name in _POSITIVE:
-    if not flatten(c)[name] > 0:
-      _fail(f'{name}={flatten(c)[name]} must be positive')
-  for name in _NOT_NEGATIVE:
-    if not flatten(c)[name] >= 0:
-      _fail(f'{name}={flatten(c)[name]} must not be negative')
-  _check_weights(c.data)
-  if c.data.pack > 255:  # masking counts the pairs of a row in 8 bits
-    _fail(f'data.pack={c.data.pack} must be at most 255')
-  if max(phases.seq_length) > m.max_positions:
-    _fail(
-      f'phases.seq_length={phases.seq_length} is longer than '
-      f'model.max_positions={m.max_positions}'
-    )
-  if min(phases.seq_length) < 8:
-    _fail(f'phases.seq_length={phases.seq_length} must be at least 8')
-  for batch, parts in zip(phases.batch_size, phases.accumulate, strict=True):
-    if batch % parts:
-      _fail(
-        f'phases.batch_size={batch} is not divisible by '
-        f'phases.accumulate={parts}'
-      )
-  if m.hidden_size % m.num_heads:
-    _fail(
-      f'model.hidden_size={m.hidden_size} is not divisible by '
-      f'model.num_heads={m.num_heads}'
-    )
-  if o.kind == 'ltr' and o.nsp:
-    _fail(
-      'objective.kind=ltr needs objective.nsp=False: under the causal mask '
-      '[CLS] sees no text'
-    )
-  if len(o.mask_mix) != 3 or abs(sum(o.mask_mix) - 1) > 1e-6:
-    _fail(f'objective.mask_mix={o.mask_mix} must be three shares that sum to 1')
-  if min(o.mask_mix) < 0 or not 0 < o.mask_rate < 1:
-    _fail('objective.mask_rate and mask_mix must be shares between 0 and 1')
-  for name in ('model.dropout', 'model.attention_dropout', 'data.heldout'):
-    if not 0 <= flatten(c)[name] < 1:
-      _fail(f'{name}={flatten(c)[name]} must be at least 0 and below 1')
-  if c.optimizer.warmup_steps >= sum(phases.steps):
-    _fail(
-      f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
-      f'{sum(phases.steps)} steps for the decay'
-    )
-
-
-def _check_weights(data):
-  weights, inputs = data.weights, data.input.split(',')
-  if not _is_like(weights, _EXAMPLES['data.weights']):
-    _fail(f'data.weights={weights} must be numbers like (1.0, 2.5)')
-  if weights and len(weights) != len(inputs):
-    _fail(
-      f'data.weights={weights} must be one for each of the {len(inputs)} '
-      'input(s), or ()'
-    )
-  if any(not weight > 0 for weight in weights):
-    _fail(f'data.weights={weights} must be positive')
-
-
-def _fail(message):
-  raise errors.UserError(f'{message}; change the config or --config.FIELD=.')

@@ -27,12 +27,11 @@ def run(config, workdir: str):
   """
   # Imported here, so that --help and the processes that prepare data, which
   # import this module, do not wait for jax.
-  from bert_jax import config as config_lib
-  from bert_jax import train
+  from bert_jax import config_check, train
   from bert_jax import workdir as workdir_lib
   from bert_jax.tasks import pretrain, report
 
-  config_lib.check(config)
+  config_check.check(config)
   train.check_devices(config)
   with workdir_lib.claimed(workdir, config):
     data = pretrain.prepare_data(config, workdir)

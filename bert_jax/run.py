@@ -5,7 +5,7 @@ import os
 
 import jax
 
-from bert_jax import checkpoint, errors, heads, load, names
+from bert_jax import checkpoint, config_check, errors, heads, load, names
 from bert_jax import config as config_lib
 from bert_jax import tokenizer as tokenizer_lib
 from bert_jax.data import files
@@ -45,7 +45,7 @@ def read(workdir: str, step: int | None = None):
   path = os.path.join(workdir, 'config.json')
   try:
     config = config_lib.unflatten(load.read_json(path))
-    config_lib.check(config)
+    config_check.check(config)
   except errors.UserError as error:
     raise errors.UserError(f'{path}: {error}') from error
   params, facts = checkpoint.read(os.path.join(workdir, 'checkpoints'), step)
