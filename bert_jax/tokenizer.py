@@ -6,23 +6,23 @@ text repeats its words, so the ids of a word are computed once and kept.
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from bert_jax import basic, errors
+from bert_jax import ascii_words, basic, errors
 
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
 # Longer words are [UNK], as in google-research/bert.
 _MAX_CHARS_PER_WORD = 200
 
-# In bytes 300,000 English chunks or words take 50 MB, and the longest that are
-# kept 300 MB. What is longer hardly comes again.
-_MAX_CACHED = 300_000
+# A word of 64 characters takes less than 1 kB with its ids, so all take less
+# than 300 MB. What is longer is hardly ever a word, and hardly comes again.
+_MAX_WORDS = 300_000
 _MAX_WORD_CHARS = 64
-_MAX_CHUNK_CHARS = 32  # a sentence, where no spaces are written
 
 _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
 
@@ -84,13 +84,14 @@ class Tokenizer:
     Returns:
       For each text its ids as `id_type`, little-endian; b'' if it has no words.
     """
-    chunk = self._chunks.__getitem__
+    plain = [text.isascii() and text.isprintable() for text in texts]
+    lines = ''.join(f'{text}\n' for text in itertools.compress(texts, plain))
+    ids, counts = self._ascii(lines.encode())
+    raw, ends = ids.tobytes(), np.cumsum(counts) * ids.itemsize
+    found = (raw[a:b] for a, b in itertools.pairwise([0, *ends.tolist()]))
     return [
-      # In printable text spaces are all the white space there is.
-      b''.join(map(chunk, text.split()))
-      if text.isprintable()
-      else self._spell(text)
-      for text in texts
+      next(found) if is_plain else self._spell(text)
+      for text, is_plain in zip(texts, plain, strict=True)
     ]
 
   def ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -155,13 +156,16 @@ class Tokenizer:
     return b''.join(map(known, words(text, self.lowercase)))
 
   @functools.cached_property
-  def _chunks(self) -> '_Cache':
-    """What white space separates: a word, perhaps with punctuation."""
-    return _Cache(self._spell, _MAX_CHUNK_CHARS)
+  def _match(self) -> Callable[[str], bytes]:
+    return _Pieces(self._index, self.id_type).match
+
+  @functools.cached_property
+  def _ascii(self) -> ascii_words.AsciiWords:
+    return ascii_words.AsciiWords(self._match, self.id_type, self.lowercase)
 
   @functools.cached_property
   def _words(self) -> '_Cache':
-    return _Cache(_Pieces(self._index, self.id_type).match, _MAX_WORD_CHARS)
+    return _Cache(self._match)
 
   def __getstate__(self):
     # The caches stay behind: a copy makes its own.
@@ -169,19 +173,19 @@ class Tokenizer:
 
 
 class _Cache(dict):
-  """Values by string, computed when first asked for; emptied when full."""
+  """The ids of words, matched when first asked for; emptied when full."""
 
-  def __init__(self, compute: Callable[[str], bytes], longest: int):
+  def __init__(self, match: Callable[[str], bytes]):
     super().__init__()
-    self._compute, self._longest = compute, longest
+    self._match = match
 
-  def __missing__(self, text: str) -> bytes:
-    value = self._compute(text)
-    if len(text) <= self._longest:
-      if len(self) >= _MAX_CACHED:
+  def __missing__(self, word: str) -> bytes:
+    ids = self._match(word)
+    if len(word) <= _MAX_WORD_CHARS:
+      if len(self) >= _MAX_WORDS:
         self.clear()
-      self[text] = value
-    return value
+      self[word] = ids
+    return ids
 
 
 class _Pieces:

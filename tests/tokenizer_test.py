@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 from hypothesis import strategies as st
 
-from bert_jax import errors, tokenizer
+from bert_jax import ascii_words, errors, tokenizer
 from tests import google_tokenizer
 
 _PIECES = (
@@ -179,15 +179,14 @@ def test_a_full_cache_changes_no_ids(texts):
   wordpiece = tokenizer.Tokenizer(_SHORT_PIECES)
   expected = wordpiece.packed(texts)
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(tokenizer, '_MAX_CACHED', 2)
+    patch.setattr(tokenizer, '_MAX_WORDS', 2)
     patch.setattr(tokenizer, '_MAX_WORD_CHARS', 3)
-    patch.setattr(tokenizer, '_MAX_CHUNK_CHARS', 4)
+    patch.setattr(ascii_words, '_MOST', 2)
     small = tokenizer.Tokenizer(_SHORT_PIECES)
     assert small.packed(texts) == expected
     assert small.packed(texts) == expected
-    for cache, longest in ((small._chunks, 4), (small._words, 3)):
-      assert len(cache) <= 2
-      assert all(len(text) <= longest for text in cache)
+    assert len(small._words) <= 2
+    assert all(len(word) <= 3 for word in small._words)
 
 
 def test_a_copy_leaves_the_cache_behind(tmp_path):

@@ -1,0 +1,165 @@
+"""ASCII text to ids, a megabyte at a time, in numpy.
+
+Most of English is ASCII, and there a word is a run of letters and digits, or
+one punctuation mark. Words of up to 16 characters are two integers, which a
+hash table finds for all words of a text at once; a word that was not seen
+before is spelt by Python, once.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+_WORD, _PUNCTUATION = 1, 2
+_KIND = np.zeros(256, np.uint8)  # of a character; 0 is space or a line's end
+_KIND[33:127] = _PUNCTUATION
+_LOWER = np.arange(256, dtype=np.uint8)
+for _c in range(33, 127):
+  if chr(_c).isalnum():
+    _KIND[_c] = _WORD
+  _LOWER[_c] = ord(chr(_c).lower())
+
+_HALF = 8  # characters in an integer
+_KEEP = np.array([(1 << 8 * n) - 1 for n in range(_HALF + 1)], np.uint64)
+_MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
+
+_SLOTS = 1 << 20  # to begin with; at least half of them stay empty
+_MOST = 300_000  # entries, after which it begins anew
+_MAX_CHARS = 64  # of words that are kept
+
+
+class AsciiWords:
+  """Turns lines into ids; remembers words."""
+
+  def __init__(self, spell: Callable[[str], bytes], ids: np.dtype, lower: bool):
+    """Makes an empty table.
+
+    Args:
+      spell: gives a word's ids as bytes.
+      ids: type of an id.
+      lower: whether words are lower-cased.
+    """
+    self._spell, self._type, self._lower = spell, ids, lower
+    self._clear()
+
+  def _clear(self):
+    self._slots = np.full(_SLOTS, -1, np.int32)  # entries
+    self._keys = np.zeros((2, 1 << 16), np.uint64)  # the characters
+    self._span = np.zeros((2, 1 << 16), np.int64)  # first id, number of ids
+    self._pool = np.zeros(1 << 16, self._type)
+    self._entries = self._used = 0  # of the keys, and of the pool
+    self._long: dict[bytes, int] = {}  # words of more than 16 characters
+
+  def __call__(self, lines: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ids of lines of printable ASCII, and how many each line has.
+
+    Args:
+      lines: each ends with a line feed.
+    """
+    text = np.frombuffer(lines + bytes(2 * _HALF), np.uint8)
+    size = len(lines)
+    kind = _KIND[text[:size]]
+    inside = kind == _WORD
+    single = kind == _PUNCTUATION
+    begins, ends = inside.copy(), inside.copy()
+    begins[1:] &= ~inside[:-1]
+    ends[:-1] &= ~inside[1:]
+    start = np.flatnonzero(begins | single)
+    length = np.flatnonzero(ends | single) + 1 - start
+    if self._lower:
+      text = _LOWER[text]
+    entry = self._find(text, start, length)
+    first, count = self._span[:, entry]
+    total = np.concatenate([[0], np.cumsum(count)])
+    at = np.arange(total[-1]) + np.repeat(first - total[:-1], count)
+    line_end = np.flatnonzero(text[:size] == 10)
+    per_line = np.diff(total[np.searchsorted(start, line_end)], prepend=0)
+    return self._pool[at], per_line
+
+  def _find(self, text, start, length) -> np.ndarray:
+    """Returns the entry of each word."""
+    if self._entries > _MOST:
+      self._clear()
+    # Every eight characters as an integer, from any place.
+    halves = np.ndarray(len(text) - _HALF + 1, '<u8', buffer=text, strides=(1,))
+    low = halves[start] & _KEEP[np.minimum(length, _HALF)]
+    high = halves[start + _HALF] & _KEEP[np.clip(length - _HALF, 0, _HALF)]
+    is_long = length > 2 * _HALF
+    entry, slot = self._look_up(low, high)
+    new = np.flatnonzero((entry < 0) & ~is_long)
+    if 2 * (self._entries + len(new)) > len(self._slots):
+      self._grow(2 * (self._entries + len(new)))
+      entry, slot = self._look_up(low, high)
+    found: dict[tuple[int, int], int] = {}
+    keys = zip(low[new].tolist(), high[new].tolist(), strict=True)
+    for k, key in zip(new.tolist(), keys, strict=True):
+      if key not in found:
+        found[key] = self._add_short(*key, int(slot[k]))
+      entry[k] = found[key]
+    for k in np.flatnonzero(is_long).tolist():
+      entry[k] = self._long_entry(text[start[k] : start[k] + length[k]])
+    return entry
+
+  def _look_up(self, low, high):
+    """Returns the entry of each word or -1, and the slot where it ended."""
+    slot = self._slots_of(low, high)
+    entry = self._slots[slot]
+    at = np.arange(len(low))
+    while True:
+      there = entry[at]
+      other = (self._keys[0, there] != low[at]) | (
+        self._keys[1, there] != high[at]
+      )
+      at = at[other & (there >= 0)]
+      if not len(at):
+        return entry, slot
+      slot[at] = (slot[at] + 1) & (len(self._slots) - 1)
+      entry[at] = self._slots[slot[at]]
+
+  def _slots_of(self, low, high) -> np.ndarray:
+    """Returns where to look for words first."""
+    mixed = low * _MIX[0] ^ (high + _MIX[1]) * _MIX[1]
+    mixed ^= mixed >> np.uint64(32)
+    bits = len(self._slots).bit_length() - 1
+    return (mixed * _MIX[0] >> np.uint64(64 - bits)).astype(np.int64)
+
+  def _grow(self, slots: int):
+    self._slots = np.full(1 << (slots - 1).bit_length(), -1, np.int32)
+    low, high = self._keys[:, : self._entries]
+    for entry, slot in enumerate(self._slots_of(low, high).tolist()):
+      if low[entry]:  # long words have no key
+        self._put(entry, slot)
+
+  def _put(self, entry: int, slot: int):
+    while self._slots[slot] >= 0:
+      slot = (slot + 1) & (len(self._slots) - 1)
+    self._slots[slot] = entry
+
+  def _add_short(self, low: int, high: int, slot: int) -> int:
+    raw = low.to_bytes(_HALF, 'little') + high.to_bytes(_HALF, 'little')
+    entry = self._add(low, high, raw.rstrip(b'\0'))
+    self._put(entry, slot)
+    return entry
+
+  def _long_entry(self, characters: np.ndarray) -> int:
+    word = characters.tobytes()
+    entry = self._long.get(word)
+    if entry is None:
+      entry = self._add(0, 0, word)
+      if len(word) <= _MAX_CHARS:
+        self._long[word] = entry
+    return entry
+
+  def _add(self, low: int, high: int, word: bytes) -> int:
+    ids = np.frombuffer(self._spell(word.decode()), self._type)
+    end = self._used + len(ids)
+    while end > len(self._pool):
+      self._pool = np.tile(self._pool, 2)
+    if self._entries == self._keys.shape[1]:
+      self._keys, self._span = np.tile(self._keys, 2), np.tile(self._span, 2)
+    entry, self._entries = self._entries, self._entries + 1
+    self._keys[:, entry] = low, high
+    self._span[:, entry] = self._used, len(ids)
+    self._pool[self._used : end] = ids
+    self._used = end
+    return entry
