@@ -11,7 +11,10 @@ _CLEANED = {
   'long_documents_cut': 'cuts in documents too long for one piece',
   'long_lines_cut': 'cuts in lines of more than a megabyte',
   'long_lines_dropped': 'JSON lines of more than 64 MB dropped',
+  'pages_of_other_namespaces': 'pages dropped that are no articles',
+  'redirect_pages': 'redirects dropped',
   'short_documents': 'documents dropped that were too short',
+  'unreadable_pages': 'pages dropped whose markup cannot be read',
 }
 
 
