@@ -62,10 +62,11 @@ def ours(model, text):
   """Returns the arrays to compare, from bert_jax."""
   import jax
 
-  from bert_jax import heads, load
+  from bert_jax import heads
+  from bert_jax.interop import hf_load
 
   jax.config.update('jax_default_matmul_precision', 'highest')
-  params, config, with_nsp, tokenizer = load.load(model)
+  params, config, with_nsp, tokenizer = hf_load.load(model)
   length = min(_LENGTH, config.max_positions)
   rows = [
     tokenizer.encode(a, b, max_length=length) for a, b in _sentence_pairs(text)

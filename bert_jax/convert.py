@@ -10,7 +10,8 @@ Hugging Face's save_pretrained wrote, with safetensors.
 import jax
 from absl import flags
 
-from bert_jax import command, errors, export, load, run
+from bert_jax import command, errors, run
+from bert_jax.interop import hf_export, hf_load
 
 
 def _define_flags():
@@ -38,13 +39,13 @@ def main(argv):
     *model, facts = run.read(source, step)
     origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
   elif step is None:
-    model, origin = load.load(source), source
+    model, origin = hf_load.load(source), source
   else:
     raise errors.UserError(
       f'{source} is not the directory of a run, so --step={step} means '
       'nothing; leave it out.'
     )
-  export.export(target, *model)
+  hf_export.export(target, *model)
   print(f'wrote {target}: {origin}')
 
 

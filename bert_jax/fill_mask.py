@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from absl import flags
 
-from bert_jax import command, errors, heads, load
+from bert_jax import command, errors, heads
+from bert_jax.interop import hf_load
 
 _BAR = 24  # characters for a probability of 1
 _LENGTH_STEP = 64  # tokens; lengths are rounded up so that few are compiled
@@ -112,7 +113,7 @@ def main(argv):
     raise errors.UserError(
       'no sentence; write one in quotes, such as "the [MASK] barked ."'
     )
-  params, config, with_nsp, tokenizer = load.load(flags.FLAGS.model)
+  params, config, with_nsp, tokenizer = hf_load.load(flags.FLAGS.model)
   for i, sentence in enumerate(sentences):
     guesses = fill(
       params, config, with_nsp, tokenizer, sentence, flags.FLAGS.top

@@ -5,10 +5,11 @@ import os
 
 import jax
 
-from bert_jax import checkpoint, config_check, errors, heads, load, names
+from bert_jax import checkpoint, config_check, errors, heads, names
 from bert_jax import config as config_lib
 from bert_jax import tokenizer as tokenizer_lib
 from bert_jax.data import files
+from bert_jax.interop import hf_load
 from bert_jax.tasks import pretrain
 
 
@@ -24,7 +25,7 @@ def is_run(directory: str) -> bool:
       f'{directory} has no config.json; name the --workdir of a run or a '
       'folder with a Hugging Face BERT.'
     )
-  return 'model_type' not in load.read_json(path)
+  return 'model_type' not in hf_load.read_json(path)
 
 
 def read(workdir: str, step: int | None = None):
@@ -35,7 +36,7 @@ def read(workdir: str, step: int | None = None):
     step: which checkpoint; None is the newest that proves sound.
 
   Returns:
-    (params, config, with_nsp, tokenizer, facts): as `load.load`, and the facts
+    (params, config, with_nsp, tokenizer, facts): as `hf_load.load`, and the facts
     of the checkpoint, such as `step` and `fingerprint`.
 
   Raises:
@@ -44,7 +45,7 @@ def read(workdir: str, step: int | None = None):
   """
   path = os.path.join(workdir, 'config.json')
   try:
-    config = config_lib.unflatten(load.read_json(path))
+    config = config_lib.unflatten(hf_load.read_json(path))
     config_check.check(config)
   except errors.UserError as error:
     raise errors.UserError(f'{path}: {error}') from error

@@ -5,7 +5,8 @@ import types
 import pytest
 from absl import flags
 
-from bert_jax import convert, errors, load
+from bert_jax import convert, errors
+from bert_jax.interop import hf_load
 from tests import models
 
 
@@ -20,7 +21,7 @@ def test_the_command_rewrites_a_hugging_face_folder(tmp_path, monkeypatch):
   target = str(tmp_path / 'ours')
   arguments = {'from': source, 'to': target}
   run_main(monkeypatch, **arguments, step=None)
-  models.assert_same(load.load(target)[0], models.make_params())
+  models.assert_same(hf_load.load(target)[0], models.make_params())
   with pytest.raises(errors.UserError, match='not the directory of a run.*=3'):
     run_main(monkeypatch, **arguments, step=3)
   with pytest.raises(errors.UserError, match="'hf' is not a flag"):

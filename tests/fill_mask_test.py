@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import errors, export, fill_mask, heads, model
+from bert_jax import errors, fill_mask, heads, model
 from bert_jax import tokenizer as tokenizer_lib
+from bert_jax.interop import hf_export
 from tests import models
 
 VOCAB = '[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog bird ran sat'.split()
@@ -129,7 +130,7 @@ def test_words_and_bars_stand_in_columns():
 def test_the_command_prints_words_and_nothing_else(tmp_path):
   params, config = make_certain_model()
   path = str(tmp_path / 'model')
-  export.export(path, params, config, False, TOKENIZER)
+  hf_export.export(path, params, config, False, TOKENIZER)
   command = [sys.executable, '-m', 'bert_jax.fill_mask', f'--model={path}']
   result = subprocess.run(
     [*command, '--top=2', 'the [MASK] ran', 'no mask'],

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from bert_jax import load, log
+from bert_jax import log
+from bert_jax.interop import hf_load
 from tests.data import prepare_test
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -77,7 +78,7 @@ def test_a_run_says_what_it_does_and_what_to_do_next(whole):
 
 def test_a_run_exports_what_it_trained(whole):
   workdir, _, _ = whole
-  params, config, with_nsp, tokenizer = load.load(str(workdir / 'export'))
+  params, config, with_nsp, tokenizer = hf_load.load(str(workdir / 'export'))
   assert (config.num_layers, config.hidden_size, with_nsp) == (2, 64, True)
   assert tokenizer.size == 120
   assert params['embeddings']['word']['embedding'].shape == (120, 64)

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import export, heads, model
+from bert_jax import heads, model
 from bert_jax import tokenizer as tokenizer_lib
+from bert_jax.interop import hf_export
 
 # Sizes that differ, so that mix-ups fail: K = 4.
 CONFIG = model.BertConfig(
@@ -49,7 +50,7 @@ def make_params(config=CONFIG, with_nsp=True, first=0):
 
 def export_to(path) -> str:
   """Exports the model to a path, and returns it."""
-  export.export(str(path), make_params(), CONFIG, True, TOKENIZER)
+  hf_export.export(str(path), make_params(), CONFIG, True, TOKENIZER)
   return str(path)
 
 

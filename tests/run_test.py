@@ -9,10 +9,11 @@ import sys
 import jax.numpy as jnp
 import pytest
 
-from bert_jax import checkpoint, errors, load, run
+from bert_jax import checkpoint, errors, run
 from bert_jax import config as config_lib
 from bert_jax import step as step_lib
 from bert_jax.data import files
+from bert_jax.interop import hf_load
 from tests import models
 
 CHANGES = 'vocab_size=11,hidden_size=8,mlp_size=12,num_layers=2,num_heads=2'
@@ -116,4 +117,4 @@ def test_the_command_exports_a_run_without_the_accelerator(made, tmp_path):
   assert result.stderr == ''
   assert result.stdout.startswith(f'wrote {path}: step 2, fingerprint=')
   assert result.returncode == 0
-  models.assert_same(load.load(path)[0], params(2))
+  models.assert_same(hf_load.load(path)[0], params(2))

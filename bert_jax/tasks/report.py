@@ -5,8 +5,9 @@ import os
 import numpy as np
 
 from bert_jax import config as config_lib
-from bert_jax import export, fill_mask, log, tokenizer
+from bert_jax import fill_mask, log, tokenizer
 from bert_jax.data import loader
+from bert_jax.interop import hf_export
 
 _WORDS = 24  # of an example sentence, at most
 
@@ -35,7 +36,7 @@ def finish(config, directory: str, workdir: str, params):
   exported = None
   if bert.norm == 'post':
     exported = os.path.join(workdir, 'export')
-    export.export(exported, params, bert, config.objective.nsp, words)
+    hf_export.export(exported, params, bert, config.objective.nsp, words)
   _print_summary(workdir, exported)
 
 

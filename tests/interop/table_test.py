@@ -1,17 +1,18 @@
-"""Names and shapes of bert_jax.hf_names; no torch is needed."""
+"""Names and shapes of bert_jax.interop.table; no torch is needed."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from bert_jax import errors, hf_names
+from bert_jax import errors
+from bert_jax.interop import table
 from tests import models
 
 
 def test_names_are_those_of_hugging_face():
   config = dataclasses.replace(models.CONFIG, num_layers=1)
-  tensors = hf_names.to_hf(models.make_params(config), config, True)
+  tensors = table.to_hf(models.make_params(config), config, True)
   layer = 'bert.encoder.layer.0.'
   assert {name: tensor.shape for name, tensor in tensors.items()} == {
     'bert.embeddings.word_embeddings.weight': (11, 8),
@@ -49,7 +50,7 @@ def test_names_are_those_of_hugging_face():
 
 def test_kernels_are_turned_and_heads_are_joined():
   params = models.make_params()
-  tensors = hf_names.to_hf(params, models.CONFIG, True)
+  tensors = table.to_hf(params, models.CONFIG, True)
   ours = params['encoder']['layer_1']
   qkv, out = ours['attention']['qkv'], ours['attention']['out']
   theirs = 'bert.encoder.layer.1.'
@@ -72,14 +73,14 @@ def test_kernels_are_turned_and_heads_are_joined():
 
 def test_parameters_of_another_model_are_a_bug():
   with pytest.raises(ValueError, match='nsp/kernel'):
-    hf_names.to_hf(models.make_params(), models.CONFIG, False)
+    table.to_hf(models.make_params(), models.CONFIG, False)
   other = dataclasses.replace(models.CONFIG, mlp_size=16)
   with pytest.raises(ValueError, match='expected'):
-    hf_names.to_hf(models.make_params(), other, True)
+    table.to_hf(models.make_params(), other, True)
 
 
 def test_missing_and_unexpected_names_are_both_listed():
-  tensors = hf_names.to_hf(models.make_params(), models.CONFIG, True)
+  tensors = table.to_hf(models.make_params(), models.CONFIG, True)
   tensors['bert.pooler.weight'] = tensors.pop('bert.pooler.dense.weight')
   tensors['extra'] = tensors.pop('cls.predictions.bias')
   with pytest.raises(
@@ -87,17 +88,17 @@ def test_missing_and_unexpected_names_are_both_listed():
     match='missing: bert.pooler.dense.weight, cls.predictions.bias; '
     'unexpected: bert.pooler.weight, extra',
   ):
-    hf_names.from_hf(tensors, models.CONFIG, True)
-  tensors = hf_names.to_hf(models.make_params(), models.CONFIG, True) | {
+    table.from_hf(tensors, models.CONFIG, True)
+  tensors = table.to_hf(models.make_params(), models.CONFIG, True) | {
     'extra': np.ones(1)
   }
   with pytest.raises(errors.UserError, match='none; unexpected: extra'):
-    hf_names.from_hf(tensors, models.CONFIG, True)
+    table.from_hf(tensors, models.CONFIG, True)
 
 
 def test_old_names_tied_copies_and_buffers_are_understood():
   params = models.make_params(with_nsp=False)
-  tensors = hf_names.to_hf(params, models.CONFIG, False)
+  tensors = table.to_hf(params, models.CONFIG, False)
   norm = 'bert.embeddings.LayerNorm.'
   tensors[norm + 'gamma'] = tensors.pop(norm + 'weight')
   tensors[norm + 'beta'] = tensors.pop(norm + 'bias')
@@ -109,21 +110,21 @@ def test_old_names_tied_copies_and_buffers_are_understood():
     'cls.predictions.decoder.bias': tensors['cls.predictions.bias'],
     'cls.predictions.decoder.weight': word.copy(),
   }
-  models.assert_same(hf_names.from_hf(tensors, models.CONFIG, False), params)
+  models.assert_same(table.from_hf(tensors, models.CONFIG, False), params)
   tensors['cls.predictions.decoder.weight'][0, 0] += 1
   with pytest.raises(errors.UserError, match='tied'):
-    hf_names.from_hf(tensors, models.CONFIG, False)
+    table.from_hf(tensors, models.CONFIG, False)
 
 
 def test_half_precision_is_read_as_float32():
-  tensors = hf_names.to_hf(models.make_params(), models.CONFIG, True)
+  tensors = table.to_hf(models.make_params(), models.CONFIG, True)
   halves = {name: x.astype(np.float16) for name, x in tensors.items()}
-  kernel = hf_names.from_hf(halves, models.CONFIG, True)['pooler']['kernel']
+  kernel = table.from_hf(halves, models.CONFIG, True)['pooler']['kernel']
   assert kernel.dtype == np.float32
 
 
 def test_weights_of_another_shape_are_refused():
-  tensors = hf_names.to_hf(models.make_params(), models.CONFIG, True)
+  tensors = table.to_hf(models.make_params(), models.CONFIG, True)
   other = dataclasses.replace(models.CONFIG, vocab_size=12)
   with pytest.raises(errors.UserError, match=r'\(11, 8\).*\(12, 8\)'):
-    hf_names.from_hf(tensors, other, True)
+    table.from_hf(tensors, other, True)

@@ -6,9 +6,10 @@ import os
 import safetensors
 import safetensors.numpy
 
-from bert_jax import errors, hf_names
+from bert_jax import errors
 from bert_jax import model as model_lib
 from bert_jax import tokenizer as tokenizer_lib
+from bert_jax.interop import table
 
 
 def load(directory: str):
@@ -35,11 +36,11 @@ def load(directory: str):
   tensors = _read_tensors(directory)
   with_nsp = 'cls.seq_relationship.weight' in tensors
   try:
-    params = hf_names.from_hf(tensors, config, with_nsp)
+    params = table.from_hf(tensors, config, with_nsp)
   except errors.UserError as error:
     raise errors.UserError(f'{directory}: {error}') from error
   tokenizer = _read_tokenizer(directory)
-  hf_names.check_vocabulary(tokenizer, config)
+  table.check_vocabulary(tokenizer, config)
   return params, config, with_nsp, tokenizer
 
 
@@ -74,14 +75,14 @@ def _read_config(path):
 
   if theirs.get('model_type') != 'bert':
     refuse('model_type', "'bert'; only BERT models can be read")
-  if theirs.get('hidden_act') not in tuple(hf_names.HIDDEN_ACT):
-    refuse('hidden_act', f'one of {", ".join(hf_names.HIDDEN_ACT)}')
+  if theirs.get('hidden_act') not in tuple(table.HIDDEN_ACT):
+    refuse('hidden_act', f'one of {", ".join(table.HIDDEN_ACT)}')
   if theirs.get('position_embedding_type', 'absolute') != 'absolute':
     refuse('position_embedding_type', "'absolute'")
   if not isinstance(theirs.get('is_decoder', False), bool):
     refuse('is_decoder', 'true or false')
   fields = {}
-  for key, (ours, kind) in hf_names.CONFIG_FIELDS.items():
+  for key, (ours, kind) in table.CONFIG_FIELDS.items():
     value = theirs.get(key)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int and not (isinstance(value, int) and number and value > 0):
@@ -93,7 +94,7 @@ def _read_config(path):
     refuse('hidden_size', f'a multiple of {fields["num_heads"]} heads')
   return model_lib.BertConfig(
     **fields,
-    activation=hf_names.HIDDEN_ACT[theirs['hidden_act']],
+    activation=table.HIDDEN_ACT[theirs['hidden_act']],
     causal=theirs.get('is_decoder', False),
   )
 
@@ -163,7 +164,6 @@ def _fast_vocabulary(fast, path):
   missing = [token for token in tokenizer_lib.SPECIAL if token not in ids]
   if missing:
     raise errors.UserError(
-      f'{path} lacks {hf_names.some(missing)}; only BERT vocabularies can be '
-      'read.'
+      f'{path} lacks {table.some(missing)}; only BERT vocabularies can be read.'
     )
   return words

@@ -7,8 +7,9 @@ import shutil
 import safetensors.numpy
 import tokenizers
 
-from bert_jax import errors, hf_names
+from bert_jax import errors
 from bert_jax import tokenizer as tokenizer_lib
+from bert_jax.interop import table
 
 FILES = (
   'config.json',
@@ -37,14 +38,14 @@ def export(directory: str, params, config, with_nsp: bool, tokenizer):
 
   Raises:
     errors.UserError: for a folder that cannot be written or replaced and for
-      what `hf_names.to_hf` refuses.
+      what `table.to_hf` refuses.
   """
   if '://' in directory:
     raise errors.UserError(
       f'cannot export to {directory}; export to a local folder and copy it.'
     )
-  tensors = hf_names.to_hf(params, config, with_nsp)
-  hf_names.check_vocabulary(tokenizer, config)
+  tensors = table.to_hf(params, config, with_nsp)
+  table.check_vocabulary(tokenizer, config)
   directory = os.path.realpath(directory)
   parent, name = os.path.split(directory)
   new, old = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
@@ -81,7 +82,7 @@ def _check_replaceable(directory):
   other = sorted(set(os.listdir(directory)) - set(FILES))
   if other:
     raise errors.UserError(
-      f'{directory} holds {hf_names.some(other)}, which an export would delete; '
+      f'{directory} holds {table.some(other)}, which an export would delete; '
       'name a folder that is empty or does not exist yet.'
     )
 
@@ -131,14 +132,14 @@ def config_json(config, with_nsp: bool, pad_id: int) -> dict:
     architecture = 'BertForPreTraining'
   else:
     architecture = 'BertLMHeadModel' if config.causal else 'BertForMaskedLM'
-  theirs = {ours: name for name, ours in reversed(hf_names.HIDDEN_ACT.items())}
+  theirs = {ours: name for name, ours in reversed(table.HIDDEN_ACT.items())}
   # gelu_tanh must be theirs too: with 'gelu' the logits would differ silently.
   return {
     'architectures': [architecture],
     'model_type': 'bert',
     **{
       name: getattr(config, ours)
-      for name, (ours, _) in hf_names.CONFIG_FIELDS.items()
+      for name, (ours, _) in table.CONFIG_FIELDS.items()
     },
     'hidden_act': theirs[config.activation],
     'pad_token_id': pad_id,

@@ -8,8 +8,9 @@ import pytest
 import safetensors
 import tokenizers
 
-from bert_jax import errors, export, load
+from bert_jax import errors
 from bert_jax import tokenizer as tokenizer_lib
+from bert_jax.interop import hf_export, hf_load
 from tests import models
 
 
@@ -56,7 +57,7 @@ def test_config_json_names_class_and_activation(
   changes, with_nsp, architecture, hidden_act, is_decoder
 ):
   config = dataclasses.replace(models.CONFIG, **changes)
-  value = export.config_json(config, with_nsp, pad_id=0)
+  value = hf_export.config_json(config, with_nsp, pad_id=0)
   assert value['architectures'] == [architecture]
   assert value['hidden_act'] == hidden_act
   assert value['is_decoder'] == is_decoder
@@ -72,7 +73,7 @@ def test_weights_say_that_they_are_for_torch(exported):
 def test_tokenizer_json_gives_our_ids(tmp_path, lowercase):
   ours = tokenizer_lib.Tokenizer(tuple(models.VOCAB), lowercase)
   path = str(tmp_path / 'model')
-  export.export(path, models.make_params(), models.CONFIG, True, ours)
+  hf_export.export(path, models.make_params(), models.CONFIG, True, ours)
   theirs = tokenizers.Tokenizer.from_file(os.path.join(path, 'tokenizer.json'))
   for text in (
     'the Cats',
@@ -84,7 +85,7 @@ def test_tokenizer_json_gives_our_ids(tmp_path, lowercase):
   pair = theirs.encode('the cat', 'dogs')
   assert pair.ids == [2, 5, 6, 3, 7, 8, 3]
   assert pair.type_ids == [0, 0, 0, 0, 1, 1, 1]
-  assert load.load(path)[3].lowercase == lowercase
+  assert hf_load.load(path)[3].lowercase == lowercase
   with open(os.path.join(path, 'tokenizer_config.json'), encoding='utf-8') as f:
     assert json.load(f)['model_max_length'] == 7
 
@@ -96,7 +97,7 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
   vocab = os.path.join(data, 'vocab/bert-base-multilingual-cased/vocab.txt')
   ours = tokenizer_lib.Tokenizer.load(vocab, lowercase=False)
   config = dataclasses.replace(models.CONFIG, vocab_size=ours.size)
-  export.export(
+  hf_export.export(
     str(tmp_path / 'model'), models.make_params(config), config, True, ours
   )
   theirs = tokenizers.Tokenizer.from_file(
@@ -109,8 +110,8 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
 
 def test_a_new_export_replaces_the_old(exported, tmp_path):
   new = models.make_params(first=5)
-  export.export(exported, new, models.CONFIG, True, models.TOKENIZER)
-  models.assert_same(load.load(exported)[0], new)
+  hf_export.export(exported, new, models.CONFIG, True, models.TOKENIZER)
+  models.assert_same(hf_load.load(exported)[0], new)
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -118,16 +119,16 @@ def test_a_failed_export_leaves_the_old(exported, tmp_path, monkeypatch):
   def fail(path):
     raise OSError(28, 'No space left on device')
 
-  monkeypatch.setattr(export, '_sync', fail)
+  monkeypatch.setattr(hf_export, '_sync', fail)
   with pytest.raises(errors.UserError, match='No space left'):
-    export.export(
+    hf_export.export(
       exported,
       models.make_params(first=5),
       models.CONFIG,
       True,
       models.TOKENIZER,
     )
-  models.assert_same(load.load(exported)[0], models.make_params())
+  models.assert_same(hf_load.load(exported)[0], models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -141,14 +142,14 @@ def test_a_failed_rename_leaves_the_old(exported, tmp_path, monkeypatch):
 
   monkeypatch.setattr(os, 'rename', fail)
   with pytest.raises(errors.UserError, match='Input/output'):
-    export.export(
+    hf_export.export(
       exported,
       models.make_params(first=5),
       models.CONFIG,
       True,
       models.TOKENIZER,
     )
-  models.assert_same(load.load(exported)[0], models.make_params())
+  models.assert_same(hf_load.load(exported)[0], models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -162,23 +163,23 @@ def test_what_a_kill_left_is_taken_back(exported, tmp_path, monkeypatch):
     raise KeyboardInterrupt
 
   with monkeypatch.context() as m:
-    m.setattr(export, '_write', fail)
+    m.setattr(hf_export, '_write', fail)
     with pytest.raises(KeyboardInterrupt):
-      export.export(
+      hf_export.export(
         exported,
         models.make_params(first=5),
         models.CONFIG,
         True,
         models.TOKENIZER,
       )
-  models.assert_same(load.load(exported)[0], models.make_params())
+  models.assert_same(hf_load.load(exported)[0], models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 
 def test_a_folder_with_other_files_is_not_replaced(tmp_path):
   (tmp_path / 'thesis.tex').write_text('years of work')
   with pytest.raises(errors.UserError, match='thesis.tex'):
-    export.export(
+    hf_export.export(
       str(tmp_path), models.make_params(), models.CONFIG, True, models.TOKENIZER
     )
   assert (tmp_path / 'thesis.tex').read_text() == 'years of work'
@@ -186,7 +187,7 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path):
 
 def test_export_refuses_what_cannot_be_one(tmp_path):
   def write(path, config=models.CONFIG):
-    export.export(
+    hf_export.export(
       str(path), models.make_params(config), config, True, models.TOKENIZER
     )
 

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import errors, export, load, model
+from bert_jax import errors, model
+from bert_jax.interop import hf_export, hf_load
 from tests import models
 
 
@@ -35,8 +36,8 @@ def test_load_of_export_is_the_same(tmp_path, with_nsp, activation):
   )
   params = models.make_params(config, with_nsp)
   path = str(tmp_path / 'runs' / 'model')
-  export.export(path, params, config, with_nsp, models.TOKENIZER)
-  loaded = load.load(path)
+  hf_export.export(path, params, config, with_nsp, models.TOKENIZER)
+  loaded = hf_load.load(path)
   models.assert_same(loaded[0], params)
   assert all(x.dtype == np.float32 for x in jax.tree.leaves(loaded[0]))
   assert loaded[1:3] == (config, with_nsp)
@@ -45,7 +46,7 @@ def test_load_of_export_is_the_same(tmp_path, with_nsp, activation):
 
 def test_vocabulary_of_tokenizer_json_serves_without_vocab_txt(exported):
   os.remove(os.path.join(exported, 'vocab.txt'))
-  assert load.load(exported)[3].vocab == tuple(models.VOCAB)
+  assert hf_load.load(exported)[3].vocab == tuple(models.VOCAB)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_vocabulary_of_tokenizer_json_serves_without_vocab_txt(exported):
 def test_a_config_that_is_not_ours_is_refused(exported, values, message):
   edit_json(os.path.join(exported, 'config.json'), **values)
   with pytest.raises(errors.UserError, match=message):
-    load.load(exported)
+    hf_load.load(exported)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_a_broken_folder_is_one_clear_error(exported, name, content, message):
     with open(path, 'wb') as f:
       f.write(content)
   with pytest.raises(errors.UserError, match=message) as error:
-    load.load(exported)
+    hf_load.load(exported)
   assert '\n' not in str(error.value)
 
 
@@ -112,14 +113,14 @@ def test_a_broken_tokenizer_json_is_one_clear_error(exported, content, message):
   with open(os.path.join(exported, 'tokenizer.json'), 'w') as f:
     f.write(content)
   with pytest.raises(errors.UserError, match=message):
-    load.load(exported)
+    hf_load.load(exported)
 
 
 def test_pickles_are_not_read(tmp_path):
-  config = export.config_json(models.CONFIG, with_nsp=True, pad_id=0)
+  config = hf_export.config_json(models.CONFIG, with_nsp=True, pad_id=0)
   (tmp_path / 'config.json').write_text(json.dumps(config))
   (tmp_path / 'pytorch_model.bin').write_bytes(b'cos\nsystem\n')
   with pytest.raises(errors.UserError, match='can run code'):
-    load.load(str(tmp_path))
+    hf_load.load(str(tmp_path))
   with pytest.raises(errors.UserError, match='is not a folder'):
-    load.load(str(tmp_path / 'absent'))
+    hf_load.load(str(tmp_path / 'absent'))

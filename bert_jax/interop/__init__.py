@@ -1,0 +1,1 @@
+"""Other programs' files of BERT, in and out."""
