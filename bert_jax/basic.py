@@ -38,13 +38,18 @@ def words(text: str, lowercase: bool) -> list[str]:
   """
   if text.isascii() and text.isprintable():  # most English, twice as fast
     return _ASCII_WORDS.findall(text.lower() if lowercase else text)
+  return spaced(text, lowercase).split()
+
+
+def spaced(text: str, lowercase: bool) -> str:
+  """Returns the words of `words` with white space between them."""
   if not lowercase:
-    return text.translate(_CASED).split()
+    return text.translate(_CASED)
   # Google lower-cases token by token. White space ends the context that lower()
   # looks at (for a final sigma) and stops NFD's reordering, so that whole texts
   # give the same. Punctuation does not: it is split off later.
   text = text.translate(_CLEAN).lower()
-  return unicodedata.normalize('NFD', text).translate(_UNACCENTED).split()
+  return unicodedata.normalize('NFD', text).translate(_UNACCENTED)
 
 
 def _clean(c: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from bert_jax import ascii_words, basic, errors
+from bert_jax import basic, byte_words, errors
 
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
@@ -23,6 +23,10 @@ _MAX_CHARS_PER_WORD = 200
 # than 300 MB. What is longer is hardly ever a word, and hardly comes again.
 _MAX_WORDS = 300_000
 _MAX_WORD_CHARS = 64
+
+_HEAD = 3  # characters that tell how long a piece can be
+
+_WIDE = re.compile('[\u3000-\U0010ffff]')
 
 _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
 
@@ -84,15 +88,22 @@ class Tokenizer:
     Returns:
       For each text its ids as `id_type`, little-endian; b'' if it has no words.
     """
-    plain = [text.isascii() and text.isprintable() for text in texts]
-    lines = ''.join(f'{text}\n' for text in itertools.compress(texts, plain))
-    ids, counts = self._ascii(lines.encode())
+    lines, rest = [], {}
+    for k, text in enumerate(texts):
+      if not (text.isascii() and text.isprintable()):
+        spaced = basic.spaced(text, self.lowercase)
+        text = self._letters.narrow(spaced)
+        if text is None:
+          rest[k] = b''.join(map(self._words.__getitem__, spaced.split()))
+          text = ''
+      lines.append(text)
+    lines.append('')
+    ids, counts = self._bytes('\n'.join(lines).encode('latin-1'))
     raw, ends = ids.tobytes(), np.cumsum(counts) * ids.itemsize
-    found = (raw[a:b] for a, b in itertools.pairwise([0, *ends.tolist()]))
-    return [
-      next(found) if is_plain else self._spell(text)
-      for text, is_plain in zip(texts, plain, strict=True)
-    ]
+    found = [raw[a:b] for a, b in itertools.pairwise([0, *ends.tolist()])]
+    for k, packed in rest.items():
+      found[k] = packed
+    return found
 
   def ids(self, texts: Sequence[str]) -> list[list[int]]:
     """Returns the ids of each text, as `packed`, in lists."""
@@ -150,18 +161,20 @@ class Tokenizer:
     # Google strips the lines of its file; of equal ones the last counts.
     return {piece.strip(): i for i, piece in enumerate(self.vocab)}
 
-  def _spell(self, text: str) -> bytes:
-    """Returns the ids of any text as bytes, word by word."""
-    known = self._words.__getitem__
-    return b''.join(map(known, words(text, self.lowercase)))
-
   @functools.cached_property
   def _match(self) -> Callable[[str], bytes]:
     return _Pieces(self._index, self.id_type).match
 
   @functools.cached_property
-  def _ascii(self) -> ascii_words.AsciiWords:
-    return ascii_words.AsciiWords(self._match, self.id_type, self.lowercase)
+  def _letters(self) -> '_Letters':
+    return _Letters()
+
+  @functools.cached_property
+  def _bytes(self) -> byte_words.ByteWords:
+    def spell(word: bytes) -> bytes:
+      return self._match(self._letters.widen(word))
+
+    return byte_words.ByteWords(spell, self.id_type, self.lowercase)
 
   @functools.cached_property
   def _words(self) -> '_Cache':
@@ -170,6 +183,36 @@ class Tokenizer:
   def __getstate__(self):
     # The caches stay behind: a copy makes its own.
     return {'vocab': self.vocab, 'lowercase': self.lowercase}
+
+
+class _Letters(dict):
+  """One byte for each of ASCII and the first 128 letters beyond it, by code.
+
+  Enough for any alphabet; scripts of thousands of signs are left alone.
+  """
+
+  def __init__(self):
+    super().__init__((code, chr(code)) for code in range(128))
+
+  def narrow(self, spaced: str) -> str | None:
+    """Returns `basic.spaced` text with one byte a letter, if it can be."""
+    if spaced.isascii():
+      return spaced
+    if _WIDE.search(spaced):
+      return None
+    found = spaced.translate(self)
+    return None if '\n' in found else found
+
+  def widen(self, word: bytes) -> str:
+    """Undoes it."""
+    letters = list(self)
+    return ''.join(chr(letters[byte]) for byte in word)
+
+  def __missing__(self, code: int) -> str:
+    if len(self) == 256 or chr(code).isspace():
+      return '\n'
+    self[code] = chr(len(self))
+    return self[code]
 
 
 class _Cache(dict):
@@ -207,7 +250,8 @@ class _Pieces:
     out = []
     start, (pieces, longest) = 0, self._first
     while start < len(word):
-      end = min(start + longest.get(word[start], 0), len(word))
+      head = word[start : start + _HEAD]
+      end = min(start + longest.get(head, _HEAD), len(word))
       while end > start and word[start:end] not in pieces:
         end -= 1
       if end == start:
@@ -218,13 +262,15 @@ class _Pieces:
 
 
 def _longest(pieces: Iterable[str]) -> dict[str, int]:
-  """Returns the length of the longest piece by its first character.
+  """Returns the length of the longest piece by its first characters.
 
   The search begins there, not at the end of the word.
   """
   longest: dict[str, int] = {}
   for piece in pieces:
-    longest[piece[:1]] = max(len(piece), longest.get(piece[:1], 0))
+    if len(piece) > _HEAD:
+      head = piece[:_HEAD]
+      longest[head] = max(len(piece), longest.get(head, 0))
   return longest
 
 

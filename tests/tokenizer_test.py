@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 from hypothesis import strategies as st
 
-from bert_jax import ascii_words, errors, tokenizer
+from bert_jax import byte_words, errors, tokenizer
 from tests import google_tokenizer
 
 _PIECES = (
@@ -181,7 +181,7 @@ def test_a_full_cache_changes_no_ids(texts):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(tokenizer, '_MAX_WORDS', 2)
     patch.setattr(tokenizer, '_MAX_WORD_CHARS', 3)
-    patch.setattr(ascii_words, '_MOST', 2)
+    patch.setattr(byte_words, '_MOST', 2)
     small = tokenizer.Tokenizer(_SHORT_PIECES)
     assert small.packed(texts) == expected
     assert small.packed(texts) == expected

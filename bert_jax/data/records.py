@@ -1,6 +1,8 @@
 """Unmasked pairs on disk: ArrayRecord files of the records of `rows`."""
 
+import collections
 import errno
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,15 +25,15 @@ def write(path: str, records: Iterable[bytes]) -> int:
   """Writes records to a temporary name, then renames it; returns how many."""
   temporary = path + '.tmp'
   writer = array_record_module.ArrayRecordWriter(temporary, _WRITE)
-  count = 0
-  for record in records:
-    writer.write(record)
-    count += 1
+  # A loop in C that counts: at millions of records Python's own shows.
+  written = itertools.count()
+  each = zip(map(writer.write, records), written, strict=False)
+  collections.deque(each, maxlen=0)
   writer.close()
   with open(temporary, 'rb') as file:
     os.fsync(file.fileno())
   os.replace(temporary, path)
-  return count
+  return next(written)
 
 
 class Reader:

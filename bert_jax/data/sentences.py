@@ -9,22 +9,20 @@ def split(document: Document, language: str) -> list[str]:
   """Returns the sentences of a document.
 
   Args:
-    document: one that is split already is left alone.
+    document: one that is split already is left as it is.
     language: ISO 639-1 code; sentencex falls back to a related language, and
       to English, where it has no rules.
 
   Returns:
-    Sentences without empty ones, white space reduced to single spaces.
+    Sentences without empty ones; in those split here, white space is reduced
+    to single spaces.
   """
+  if document.are_sentences:
+    return list(filter(str.strip, document.paragraphs))
   out = []
   for paragraph in document.paragraphs:
     # Before splitting, so that a line break inside a sentence is a space.
     text = ' '.join(paragraph.split())
-    if not text:
-      continue
-    if document.are_sentences:
-      out.append(text)
-    else:
-      found = map(str.strip, sentencex.segment(language, text))
-      out += [sentence for sentence in found if sentence]
+    found = map(str.strip, sentencex.segment(language, text)) if text else ()
+    out += [sentence for sentence in found if sentence]
   return out

@@ -13,7 +13,7 @@ def test_paragraphs_are_split_and_white_space_is_reduced():
 
 def test_sentences_are_left_alone():
   lines = ['One. Two.  Three.', ' ']
-  assert sentences.split(Document(lines, True), 'en') == ['One. Two. Three.']
+  assert sentences.split(Document(lines, True), 'en') == ['One. Two.  Three.']
 
 
 def test_abbreviations_are_those_of_the_language():

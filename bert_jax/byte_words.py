@@ -1,9 +1,10 @@
-"""ASCII text to ids, a megabyte at a time, in numpy.
+"""Text of one byte a character to ids, a megabyte at a time, in numpy.
 
-Most of English is ASCII, and there a word is a run of letters and digits, or
-one punctuation mark. Words of up to 16 characters are two integers, which a
-hash table finds for all words of a text at once; a word that was not seen
-before is spelt by Python, once.
+Most text is printable ASCII, where a word is a run of letters and digits, or
+one punctuation mark. Bytes above 127 are letters: the caller says of which
+words. Words of up to 16 characters are two integers, which a hash table finds
+for all words of a text at once; a word that was not seen before is spelt by
+Python, once.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 _WORD, _PUNCTUATION = 1, 2
 _KIND = np.zeros(256, np.uint8)  # of a character; 0 is space or a line's end
 _KIND[33:127] = _PUNCTUATION
+_KIND[128:] = _WORD
 _LOWER = np.arange(256, dtype=np.uint8)
 for _c in range(33, 127):
   if chr(_c).isalnum():
@@ -28,16 +30,18 @@ _MOST = 300_000  # entries, after which it begins anew
 _MAX_CHARS = 64  # of words that are kept
 
 
-class AsciiWords:
+class ByteWords:
   """Turns lines into ids; remembers words."""
 
-  def __init__(self, spell: Callable[[str], bytes], ids: np.dtype, lower: bool):
+  def __init__(
+    self, spell: Callable[[bytes], bytes], ids: np.dtype, lower: bool
+  ):
     """Makes an empty table.
 
     Args:
-      spell: gives a word's ids as bytes.
+      spell: gives a word's ids, as bytes.
       ids: type of an id.
-      lower: whether words are lower-cased.
+      lower: whether ASCII is lower-cased.
     """
     self._spell, self._type, self._lower = spell, ids, lower
     self._clear()
@@ -51,10 +55,10 @@ class AsciiWords:
     self._long: dict[bytes, int] = {}  # words of more than 16 characters
 
   def __call__(self, lines: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ids of lines of printable ASCII, and how many each line has.
+    """Returns the ids of lines, and how many each line has.
 
     Args:
-      lines: each ends with a line feed.
+      lines: printable ASCII and bytes above 127; each ends with a line feed.
     """
     text = np.frombuffer(lines + bytes(2 * _HALF), np.uint8)
     size = len(lines)
@@ -85,23 +89,17 @@ class AsciiWords:
     low = halves[start] & _KEEP[np.minimum(length, _HALF)]
     high = halves[start + _HALF] & _KEEP[np.clip(length - _HALF, 0, _HALF)]
     is_long = length > 2 * _HALF
-    entry, slot = self._look_up(low, high)
+    entry = self._look_up(low, high)
     new = np.flatnonzero((entry < 0) & ~is_long)
-    if 2 * (self._entries + len(new)) > len(self._slots):
-      self._grow(2 * (self._entries + len(new)))
-      entry, slot = self._look_up(low, high)
-    found: dict[tuple[int, int], int] = {}
-    keys = zip(low[new].tolist(), high[new].tolist(), strict=True)
-    for k, key in zip(new.tolist(), keys, strict=True):
-      if key not in found:
-        found[key] = self._add_short(*key, int(slot[k]))
-      entry[k] = found[key]
+    if len(new):
+      self._add_short(low[new], high[new])
+      entry[new] = self._look_up(low[new], high[new])
     for k in np.flatnonzero(is_long).tolist():
       entry[k] = self._long_entry(text[start[k] : start[k] + length[k]])
     return entry
 
-  def _look_up(self, low, high):
-    """Returns the entry of each word or -1, and the slot where it ended."""
+  def _look_up(self, low, high) -> np.ndarray:
+    """Returns the entry of each word, or -1."""
     slot = self._slots_of(low, high)
     entry = self._slots[slot]
     at = np.arange(len(low))
@@ -112,7 +110,7 @@ class AsciiWords:
       )
       at = at[other & (there >= 0)]
       if not len(at):
-        return entry, slot
+        return entry
       slot[at] = (slot[at] + 1) & (len(self._slots) - 1)
       entry[at] = self._slots[slot[at]]
 
@@ -123,43 +121,52 @@ class AsciiWords:
     bits = len(self._slots).bit_length() - 1
     return (mixed * _MIX[0] >> np.uint64(64 - bits)).astype(np.int64)
 
-  def _grow(self, slots: int):
-    self._slots = np.full(1 << (slots - 1).bit_length(), -1, np.int32)
-    low, high = self._keys[:, : self._entries]
-    for entry, slot in enumerate(self._slots_of(low, high).tolist()):
-      if low[entry]:  # long words have no key
-        self._put(entry, slot)
+  def _put(self, entry: np.ndarray):
+    """Gives entries the first free slots from where they are looked for."""
+    slot = self._slots_of(*self._keys[:, entry])
+    while len(entry):
+      free = self._slots[slot] < 0
+      self._slots[slot[free]] = entry[free]
+      left = self._slots[slot] != entry  # taken, also by one of these
+      entry = entry[left]
+      slot = (slot[left] + 1) & (len(self._slots) - 1)
 
-  def _put(self, entry: int, slot: int):
-    while self._slots[slot] >= 0:
-      slot = (slot + 1) & (len(self._slots) - 1)
-    self._slots[slot] = entry
-
-  def _add_short(self, low: int, high: int, slot: int) -> int:
-    raw = low.to_bytes(_HALF, 'little') + high.to_bytes(_HALF, 'little')
-    entry = self._add(low, high, raw.rstrip(b'\0'))
-    self._put(entry, slot)
-    return entry
+  def _add_short(self, low: np.ndarray, high: np.ndarray):
+    """Adds words, each of which may come several times."""
+    keys = np.unique(np.stack([low, high], 1), axis=0)
+    first = self._entries
+    words = np.frombuffer(keys.astype('<u8').tobytes(), f'S{2 * _HALF}')
+    self._append(keys.T, words.tolist())
+    if 2 * self._entries > len(self._slots):
+      slots = 1 << (2 * self._entries - 1).bit_length()
+      self._slots = np.full(slots, -1, np.int32)
+      first = 0
+    entry = np.arange(first, self._entries, dtype=np.int32)
+    self._put(entry[self._keys[0, entry] > 0])  # long words have no key
 
   def _long_entry(self, characters: np.ndarray) -> int:
     word = characters.tobytes()
     entry = self._long.get(word)
     if entry is None:
-      entry = self._add(0, 0, word)
+      entry = self._entries
+      self._append(np.zeros((2, 1), np.uint64), [word])
       if len(word) <= _MAX_CHARS:
         self._long[word] = entry
     return entry
 
-  def _add(self, low: int, high: int, word: bytes) -> int:
-    ids = np.frombuffer(self._spell(word.decode()), self._type)
-    end = self._used + len(ids)
-    while end > len(self._pool):
+  def _append(self, keys: np.ndarray, words: list[bytes]):
+    """Spells words and appends them to the entries."""
+    ids = list(map(self._spell, words))
+    counts = np.array([len(x) for x in ids]) // self._type.itemsize
+    new = np.frombuffer(b''.join(ids), self._type)
+    entries, used = self._entries + len(words), self._used + len(new)
+    while used > len(self._pool):
       self._pool = np.tile(self._pool, 2)
-    if self._entries == self._keys.shape[1]:
+    while entries > self._keys.shape[1]:
       self._keys, self._span = np.tile(self._keys, 2), np.tile(self._span, 2)
-    entry, self._entries = self._entries, self._entries + 1
-    self._keys[:, entry] = low, high
-    self._span[:, entry] = self._used, len(ids)
-    self._pool[self._used : end] = ids
-    self._used = end
-    return entry
+    at = slice(self._entries, entries)
+    self._keys[:, at] = keys
+    self._span[0, at] = self._used + np.cumsum(counts) - counts
+    self._span[1, at] = counts
+    self._pool[self._used : used] = new
+    self._entries, self._used = entries, used

@@ -6,29 +6,30 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from bert_jax import ascii_words, basic
+from bert_jax import basic, byte_words
 
 _PRINTABLE = ''.join(map(chr, range(32, 127)))
 
 
 def _spell(word):
   """Gives a word two ids that name it, or none at all."""
-  h = sum(ord(c) * 31**k for k, c in enumerate(word)) % (1 << 32)
+  h = sum(c * 31**k for k, c in enumerate(word)) % (1 << 32)
   return np.array([h, len(word)][: len(word) % 3], '<u4').tobytes()
 
 
 def _expected(lines, lower=True):
-  found = [b''.join(map(_spell, basic.words(x, lower))) for x in lines]
+  words = [[w.encode() for w in basic.words(x, lower)] for x in lines]
+  found = [b''.join(map(_spell, x)) for x in words]
   return b''.join(found), [len(x) // 4 for x in found]
 
 
 def _ids(table, lines):
-  ids, counts = table(''.join(f'{line}\n' for line in lines).encode())
+  ids, counts = table(''.join(f'{line}\n' for line in lines).encode('latin-1'))
   return ids.tobytes(), counts.tolist()
 
 
 def _table(lower=True):
-  return ascii_words.AsciiWords(_spell, np.dtype('<u4'), lower)
+  return byte_words.ByteWords(_spell, np.dtype('<u4'), lower)
 
 
 @pytest.mark.parametrize('lower', [True, False])
@@ -53,6 +54,14 @@ def test_words_of_every_length_are_told_apart():
   assert _ids(_table(), lines) == _expected(lines)
 
 
+def test_bytes_above_127_are_letters_of_their_own_case():
+  table = _table()
+  assert _ids(table, ['Z\xe9\x80, \xff']) == (
+    b''.join(map(_spell, [b'z\xe9\x80', b',', b'\xff'])),
+    [sum(len(x) % 3 for x in ('zee', ',', 'y'))],
+  )
+
+
 def test_no_text_is_no_ids():
   assert _ids(_table(), []) == (b'', [])
   assert _ids(_table(), ['', '']) == (b'', [0, 0])
@@ -60,8 +69,8 @@ def test_no_text_is_no_ids():
 
 @pytest.mark.parametrize('slots, most', [(4, 10**6), (1 << 10, 20), (4, 3)])
 def test_growing_and_beginning_anew_change_nothing(monkeypatch, slots, most):
-  monkeypatch.setattr(ascii_words, '_SLOTS', slots)
-  monkeypatch.setattr(ascii_words, '_MOST', most)
+  monkeypatch.setattr(byte_words, '_SLOTS', slots)
+  monkeypatch.setattr(byte_words, '_MOST', most)
   rng = random.Random(1)
   table = _table()
   for _ in range(20):
