@@ -82,21 +82,30 @@ def run(args, output: str, *more: str) -> float:
 
 
 def finished_files(output: str) -> dict[str, int]:
-  """Returns name -> inode of files under their final names."""
-  found = {}
+  """Returns path -> inode of the files of shards that are finished.
+
+  The summary NAME.json of a shard, or of a piece of input, comes last.
+  """
+  inodes = {}
   for folder, _, names in os.walk(output + '.partial'):
     for name in names:
       if not name.endswith('.tmp'):
         path = os.path.join(folder, name)
-        found[os.path.relpath(path, output + '.partial')] = os.stat(path).st_ino
-  return found
+        inodes[path] = os.stat(path).st_ino
+  names = [os.path.basename(path) for path in inodes]
+  done = tuple(n.removesuffix('.json') for n in names if n.endswith('.json'))
+  return {
+    path: inode
+    for path, inode in inodes.items()
+    if os.path.basename(path).startswith(done)
+  }
 
 
 def killed_run(args, output: str, seconds: float, rng, kills: int):
   """Runs until complete, killed up to `kills` times on the way.
 
   Returns:
-    (kills, made again): files that were made although they were finished.
+    (kills, made again): files that were made although their shard was done.
   """
   count = 0
   again: set[str] = set()
