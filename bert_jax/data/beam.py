@@ -20,7 +20,7 @@ def run(
     options: of Beam, for example --runner=DirectRunner.
 
   Raises:
-    errors.UserError: if Beam is not installed.
+    errors.UserError: if Beam is not installed, or refuses the options.
   """
   try:
     import apache_beam as beam
@@ -30,8 +30,14 @@ def run(
       f'--runner=beam needs Apache Beam ({error}); pip install '
       "'bert_jax[beam]'."
     ) from error
-  parsed = pipeline_options.PipelineOptions(list(options))
-  with beam.Pipeline(options=parsed) as pipeline:
+  try:
+    parsed = pipeline_options.PipelineOptions(list(options))
+    pipeline = beam.Pipeline(options=parsed)
+  except ValueError as error:
+    raise errors.UserError(
+      f'Beam refuses {" ".join(options)}: {" ".join(str(error).split())}'
+    ) from error
+  with pipeline:
     _ = (
       pipeline
       | beam.Create(list(enumerate(jobs)))

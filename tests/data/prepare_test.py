@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, tokenizer
-from bert_jax.data import beam, loader, prepare, recipe, sources
+from bert_jax.data import beam, loader, prepare, recipe, sources, stages
 from bert_jax.data import manifest as manifest_lib
 
 _ONE = prepare.local_runner(1)  # in this process
@@ -336,9 +336,33 @@ def test_the_number_of_shards_follows_the_size_of_the_text():
   def shards(size, name='a.txt', asked=0):
     recipe = make_recipe('a.txt', shards=asked)
     piece = sources.Piece(0, 0, (sources.Range(name, 0, size, size),))
-    return prepare._with_shards(recipe, [piece] * 4).shards
+    return stages._with_shards(recipe, [piece] * 4).shards
 
   assert shards(1) == shards(4 << 30) == 256  # 256 x 64 MB are 4 x 4 GB
   assert shards((4 << 30) + 1) == 512
   assert shards(4 << 30, 'a.txt.bz2') == 2048  # five times as much, rounded up
   assert shards(4 << 30, asked=16) == 16
+
+
+def test_what_beam_refuses_is_an_error():
+  pytest.importorskip('apache_beam')
+  with pytest.raises(errors.UserError, match='Unexpected pipeline runner: Foo'):
+    list(beam.run(str, [('a',)], ['--runner=Foo']))
+
+
+@pytest.mark.parametrize(
+  'words, cased, warned',
+  [
+    (['[UNK]', 'a', '##b'], True, 'without --cased'),
+    (['[UNK]', 'a', '##b'], False, ''),
+    (['[UNK]', 'A', '##b'], True, ''),
+    (['[UNK]', 'A', '##b'], False, '33% of its pieces: give --cased'),
+    (['[UNK]', *'abcdefghijklmnopqrstuvwxyz', 'A'], False, ''),  # 1 of 28
+  ],
+)
+def test_a_vocabulary_of_the_other_case_is_noticed(
+  words, cased, warned, capsys
+):
+  prepare._warn_of_case(words, 'vocab.txt', cased)
+  said = capsys.readouterr().err
+  assert warned in said and bool(warned) == bool(said)

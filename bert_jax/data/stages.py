@@ -1,0 +1,235 @@
+"""The two stages of `prepare`: documents to shards, shards to records.
+
+The work is cut into jobs, whose results are files. A runner does the jobs:
+processes of this machine, or Beam.
+"""
+
+import collections
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from bert_jax import errors, progress, tokenizer
+from bert_jax.data import card, files, records, shards, sources, spill, vocab
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import recipe as recipe_lib
+
+_FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
+_MIN_SHARDS = 256
+_SHARD_BYTES = 64 << 20  # of text; a worker needs about three times as much
+_EXAMPLES = 3  # rows that the card shows
+
+# (fn, jobs) -> results, in order; fn leaves its result in a file.
+Runner = Callable[[Callable, Sequence[tuple]], Iterator]
+
+
+def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
+  """Makes the data of a recipe, or continues.
+
+  Args:
+    recipe: what to make.
+    partial: a directory; gets the records, `vocab.txt`, `DATA_CARD.md`, `work/`
+      with what is needed on the way and, last of all, the manifest.
+    runner: who does the jobs.
+
+  Raises:
+    errors.UserError: if the input cannot be used.
+  """
+  work = os.path.join(partial, 'work')
+  vocab_path = os.path.join(partial, 'vocab.txt')
+  if recipe.vocab:
+    _check_size(recipe, tokenizer.read_vocab(recipe.vocab))
+  pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
+  jobs = _read_jobs(recipe, pieces, work)
+  _open_partial(work, recipe, jobs)
+  asked, recipe = recipe, _with_shards(recipe, pieces)
+  found = _read(recipe, jobs, runner)
+  todo = _shards(recipe, found, partial)
+  _make_vocab(recipe, todo, vocab_path, runner)
+  summaries = _run(
+    runner, shards.make, [(s, recipe) for s in todo], 'making examples'
+  )
+  manifest = manifest_lib.sum_up(asked, found, summaries, vocab_path)
+  examples = _examples(recipe, partial, manifest)
+  files.write_text(
+    os.path.join(partial, 'DATA_CARD.md'), card.text(manifest, examples)
+  )
+  files.write_json(os.path.join(partial, manifest_lib.NAME), manifest)
+
+
+def _run(runner, fn, jobs, label) -> list:
+  """Runs fn(x, recipe) over jobs, with progress in bytes of text."""
+  results = []
+  total = sum(x.size for x, _ in jobs)
+  with progress.Progress(total, 'B', label) as bar:
+    for (x, _), result in zip(jobs, runner(fn, jobs), strict=True):
+      results.append(result)
+      bar.update(x.size)
+  return results
+
+
+# The first stage.
+
+
+def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> recipe_lib.Recipe:
+  """Chooses the number of shards by the size of the text, if it is not set."""
+  if recipe.shards:
+    return recipe
+  needed = -(-sources.estimated_bytes(pieces) // _SHARD_BYTES)
+  count = max(_MIN_SHARDS, 1 << max(needed - 1, 0).bit_length())
+  return dataclasses.replace(recipe, shards=count)
+
+
+def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
+  if recipe.max_documents:  # the first ones, so one job reads them in order
+    return [spill.Job(0, tuple(pieces), recipe.max_documents, work)]
+  return [spill.Job(p.number, (p,), 0, work) for p in pieces]
+
+
+def _open_partial(work: str, recipe, jobs: Sequence[spill.Job]):
+  """Continues unfinished work on the same text, or starts anew."""
+  path = os.path.join(work, 'started.json')
+  begun = {'recipe': recipe.to_dict(), 'files': _modified(jobs)}
+  if os.path.exists(path) and files.read_json(path) == begun:
+    return
+  shutil.rmtree(os.path.dirname(work), ignore_errors=True)
+  os.makedirs(work)
+  files.write_json(path, begun)
+
+
+def _modified(jobs: Iterable[spill.Job]) -> dict:
+  """Returns the bytes and the time of change of every input file."""
+  ranges = {
+    r.path: r.size for job in jobs for piece in job.pieces for r in piece.ranges
+  }
+  return {
+    path: [size, os.stat(path).st_mtime_ns if os.path.exists(path) else 0]
+    for path, size in ranges.items()
+  }
+
+
+def _read(recipe, jobs: Sequence[spill.Job], runner: Runner) -> dict:
+  """Sorts all documents into buckets; returns what was found."""
+  results = _run(runner, spill.read, [(j, recipe) for j in jobs], 'reading')
+  inputs = [
+    {'input': given, 'documents': 0, 'text_bytes': 0, 'files': []}
+    for given in recipe.inputs
+  ]
+  counts: collections.Counter[str] = collections.Counter()
+  for result in results:
+    counts.update(result['counts'])
+    for source, (documents, size) in result['sources'].items():
+      inputs[int(source)]['documents'] += documents
+      inputs[int(source)]['text_bytes'] += size
+    for source, path, size, sha256 in result['files']:
+      entry = {'path': path, 'bytes': size, 'sha256': sha256}
+      inputs[source]['files'].append(entry)
+  found = {
+    'inputs': inputs,
+    'counts': dict(counts),
+    'segments': [spill.Segment(*s) for r in results for s in r['segments']],
+  }
+  _check_enough(recipe, found)
+  return found
+
+
+def _check_enough(recipe: recipe_lib.Recipe, found: dict):
+  split = {'train': 0, 'heldout': 0}
+  for segment in found['segments']:
+    name = 'train' if segment.bucket < recipe.shards else 'heldout'
+    split[name] += segment.documents
+  total = sum(split.values())
+  where = ', '.join(recipe.inputs)
+  dropped = {k: v for k, v in found['counts'].items() if v}
+  if not total:
+    raise errors.UserError(
+      f'{where} holds no text; give other files (counted: {dropped}).'
+    )
+  if total < 2 * shards.MIN_DOCUMENTS:
+    raise errors.UserError(
+      f'{where} holds {total} document(s) in layout {recipe.layout!r}; next '
+      f'sentence prediction needs {2 * shards.MIN_DOCUMENTS} or more. Put '
+      "blank lines between documents, or use layout 'files' for a document "
+      'per file.'
+    )
+  for name, count in split.items():
+    if count < shards.MIN_DOCUMENTS:
+      raise errors.UserError(
+        f'{count} of {total} documents fall to the {name} split with '
+        f'heldout={recipe.heldout}; it needs {shards.MIN_DOCUMENTS} or more. '
+        f'Set data.heldout near {min(0.5, 10 / total):.2g}.'
+      )
+
+
+# The second stage.
+
+
+def _shards(recipe, found: dict, partial: str) -> list[shards.Shard]:
+  """Returns the shards; small corpora get fewer than the recipe asks for."""
+
+  def of(split: str, first: int, count: int) -> list[shards.Shard]:
+    buckets = collections.defaultdict(list)
+    documents = 0
+    for segment in found['segments']:
+      if first <= segment.bucket < first + count:
+        buckets[segment.bucket - first].append(segment)
+        documents += segment.documents
+    n = count
+    while n % 2 == 0 and documents < _FEW_DOCUMENTS * n:
+      n //= 2  # shard k takes over shard k + n: what is equal mod 2n is mod n
+    return [
+      shards.Shard(
+        split,
+        k,
+        n,
+        tuple(s for b in range(k, count, n) for s in buckets[b]),
+        os.path.join(partial, 'vocab.txt'),
+        partial,
+        os.path.join(partial, 'work'),
+      )
+      for k in range(n)
+    ]
+
+  heldout = of('heldout', recipe.shards, recipe.heldout_shards)
+  return heldout + of('train', 0, recipe.shards)
+
+
+def _make_vocab(recipe, todo: Sequence[shards.Shard], path: str, runner):
+  """Puts the vocabulary in place, given or trained on the training text."""
+  if os.path.exists(path):
+    return
+  if recipe.vocab:
+    words = tokenizer.read_vocab(recipe.vocab)
+  else:
+    jobs = [(s, recipe) for s in todo if s.split == 'train']
+    paths = _run(runner, shards.count_words, jobs, 'counting words')
+    counts = vocab.merge(map(shards.read_words, paths))
+    words = vocab.train(counts, recipe.vocab_size)
+  vocab.write(words, path)
+
+
+def _check_size(recipe: recipe_lib.Recipe, words):
+  if len(words) != recipe.vocab_size:
+    raise errors.UserError(
+      f'{recipe.vocab} has {len(words)} entries, but vocab_size is '
+      f'{recipe.vocab_size}; set data.vocab_size={len(words)}.'
+    )
+
+
+def _examples(recipe, directory: str, manifest: dict) -> list[str]:
+  """Returns a few rows of the first training shard as text."""
+  path = os.path.join(directory, 'vocab.txt')
+  words = tokenizer.Tokenizer.load(path, recipe.lowercase)
+  length = recipe.lengths[0]
+  first = next(s for s in manifest['shards'] if s['split'] == 'train')
+  name = first['files'][str(length)]['name']
+  reader = records.Reader([os.path.join(directory, name)], recipe.vocab_size)
+  rows = np.arange(_EXAMPLES) * len(reader) // _EXAMPLES
+  found = reader.rows(rows, length, words.cls_id, words.sep_id, recipe.pack)
+  return [
+    words.decode(ids[mask > 0].tolist())
+    for ids, mask in zip(found['input_ids'], found['input_mask'], strict=True)
+  ]
