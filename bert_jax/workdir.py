@@ -16,6 +16,9 @@ _FREE = ('log.', 'checkpoint.', 'data.workers', 'data.dir')
 def claimed(workdir: str, config):
   """Holds a working directory for a config, making it if it is not there.
 
+  A directory belongs to its config once training has begun: what fails before,
+  for want of text for example, may be put right.
+
   Raises:
     errors.UserError: if another process holds it, or if it belongs to another
       config (names every field that differs).
@@ -28,7 +31,8 @@ def claimed(workdir: str, config):
     ) from None
   with lock.exclusive(os.path.join(workdir, '.lock')):
     path = os.path.join(workdir, 'config.json')
-    if os.path.exists(path):
+    begun = os.path.isdir(os.path.join(workdir, 'checkpoints'))
+    if begun and os.path.exists(path):
       _check_same(path, config)
     with open(path + '.tmp', 'w', encoding='utf-8') as file:
       file.write(config_lib.to_json(config))
@@ -43,6 +47,9 @@ def _check_same(path: str, config):
   except ValueError as error:
     raise errors.UserError(f'{path} is not readable: {error}') from None
   new = json.loads(config_lib.to_json(config))
+  # Fields that are younger than the run have the value that they stood for.
+  default = json.loads(config_lib.to_json(config_lib.pretraining('base')))
+  old = {**{name: default[name] for name in new}, **old}
   changed = [
     f'{name}: {old.get(name)!r} there, {new.get(name)!r} now'
     for name in sorted({*old, *new})
