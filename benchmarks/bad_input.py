@@ -96,9 +96,11 @@ def check_text(cases, scratch):
   )
   cases.error('missing file', missing, 'no_such_file.txt')
   cases.error('empty corpus', with_text('empty', b' \n\n'), 'no text')
-  cases.error('one document', with_text('one', b'A word. Two.\n'), '1 document')
-  bad = with_text('latin1', b'Good text.\n\nCaf\xe9 in Latin-1.\n')
-  cases.error('invalid UTF-8', bad, 'latin1.txt', 'UTF-8')
+  one = with_text('one', b'A first sentence of some words. A second one.\n' * 2)
+  cases.error('one document', one, '1 document')
+  wide = 'Good text, but not in UTF-8.\n\n' * 9
+  utf16 = with_text('utf16', wide.encode('utf-16'))
+  cases.error('UTF-16', utf16, 'utf16.txt', 'iconv')
 
 
 def check_config(cases, scratch, workdir):
@@ -106,6 +108,8 @@ def check_config(cases, scratch, workdir):
   data = os.path.join(workdir, 'data')
   use = f'--config.data.dir={data}'
   vocab = os.path.join(data, 'vocab.txt')
+  long = run(SMOKE + ',seq_length=1024', f'--workdir={scratch}/long', use)
+  cases.error('rows longer than the positions', long, 'max_positions=512')
   result = run(
     SMOKE + ',vocab_size=1400',
     f'--workdir={scratch}/v1',
