@@ -1,0 +1,112 @@
+"""Garbage beside a model's weights, files that lie elsewhere or never end."""
+
+import json
+import os
+
+import pytest
+
+from bert_jax.interop import hf_load
+from tests import models
+from tests.interop.hostile import refusal
+
+DEEP = [b'[' * n + b']' * n for n in (500, 900, 990, 100_000)]
+NO_JSON = [b'', b'{', b'\xff', bytes(99), b'[' * 100_000, b'{"a":' * 100_000]
+NO_OBJECT = [b'null', b'[]', b'7', b'"x"', b'NaN', b'9' * 5000, *DEEP]
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """A folder whose tokenizer.json is needed."""
+  path = models.export_to(tmp_path / 'model')
+  os.remove(os.path.join(path, 'vocab.txt'))
+  hf_load.load(path)
+  return path
+
+
+@pytest.mark.parametrize(
+  'name', ['config.json', 'tokenizer_config.json', 'tokenizer.json']
+)
+def test_garbage_instead_of_json(folder, name):
+  path = os.path.join(folder, name)
+  for content in NO_JSON + NO_OBJECT:
+    with open(path, 'wb') as f:
+      f.write(content)
+    assert path in refusal(hf_load.load, folder)
+
+
+def test_garbage_within_config_json(folder):
+  path = os.path.join(folder, 'config.json')
+  with open(path, 'rb') as f:
+    sound = json.load(f)
+  sizes = [key for key, value in sound.items() if type(value) is int]
+  sizes.remove('pad_token_id')
+  assert len(sizes) == 7
+  rates = [key for key, value in sound.items() if type(value) is float]
+  assert len(rates) == 4
+  nothing = [b'null', b'[]', b'{}', b'""', b'"\\n"', b'1e999', b'-1', b'NaN']
+  huge = [b'9' * 4000, b'9' * 5000, b'1' + b'0' * 30]
+  texts = ['model_type', 'hidden_act', 'position_embedding_type', 'is_decoder']
+  for keys, values in (
+    (sizes, nothing + huge + DEEP + [b'0', b'1.5', b'"7"', b'true']),
+    (rates, nothing + huge + DEEP + [b'1.5', b'true']),
+    (texts, nothing + huge + DEEP),
+  ):
+    for key in keys:
+      rest = json.dumps({k: v for k, v in sound.items() if k != key}).encode()
+      for value in values:
+        with open(path, 'wb') as f:
+          f.write(b'{"%s": %s, %s' % (key.encode(), value, rest[1:]))
+        refusal(hf_load.load, folder)
+
+
+def test_garbage_within_tokenizer_files(folder):
+  for name, key in (
+    ('tokenizer_config.json', b'do_lower_case'),
+    ('tokenizer_config.json', b'strip_accents'),
+    ('tokenizer.json', b'model'),
+  ):
+    path = os.path.join(folder, name)
+    with open(path, 'rb') as f:
+      sound = f.read()
+    for value in [b'7', b'[]', b'{}', b'"\\n"', b'9' * 4000, *DEEP]:
+      with open(path, 'wb') as f:
+        f.write(b'{"%s": %s}' % (key, value))
+      refusal(hf_load.load, folder)
+    with open(path, 'wb') as f:
+      f.write(sound)
+  path = os.path.join(folder, 'tokenizer.json')
+  for ids in ('[0]', '7', '{"a": 1e9}', '{"a": -1}', '{"a": 9, "b": 9}'):
+    with open(path, 'w') as f:
+      f.write(f'{{"model": {{"vocab": {ids}}}}}')
+    assert 'ids 0, 1, 2' in refusal(hf_load.load, folder)
+
+
+FILES = [
+  *('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt'),
+  *('model.safetensors', 'pytorch_model.bin'),
+  *('model.safetensors.index.json', 'pytorch_model.bin.index.json'),
+]
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_files_that_lie_elsewhere_or_never_end(tmp_path, name):
+  folder = models.export_to(tmp_path / 'model')
+  weights = os.path.join(folder, 'model.safetensors')
+  path = os.path.join(folder, name)
+  if name not in os.listdir(folder):
+    os.remove(weights)
+    open(path, 'w').close()
+  outside = str(tmp_path / 'outside')
+  os.rename(path, outside)
+  os.symlink(outside, path)
+  assert 'is a link that leads out' in refusal(hf_load.load, folder)
+  os.remove(path)
+  os.mkfifo(path)
+  assert 'is not a regular file' in refusal(hf_load.load, folder)
+  os.remove(path)
+  os.mkdir(path)
+  assert 'is not a regular file' in refusal(hf_load.load, folder)
+  os.rmdir(path)
+  open(path, 'w').close()
+  os.truncate(path, 1 << 40)  # sparse: it takes no place on the disk
+  assert path in refusal(hf_load.load, folder)
