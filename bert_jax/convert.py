@@ -1,29 +1,161 @@
 """Writes a trained model in the format of others.
 
-  python -m bert_jax.convert --from=WORKDIR --to=DIR --format=hf
+  python -m bert_jax.convert --from=PATH --to=PATH --format=hf|google|npz|stablehlo
 
 --from is the directory of a run, of which the newest sound checkpoint is taken
-or that of --step; the run may be training. Or it is a folder with a BERT that
-Hugging Face's save_pretrained wrote, with safetensors.
+or that of --step; the run may be training. Or it is a folder with a BERT of
+Hugging Face, one with Google's TensorFlow checkpoint (or PREFIX, if it holds
+several), or an .npz file that this command wrote. What the source lacks of a
+BERT with all its heads, and what it has besides, is printed.
 """
 
 import jax
 from absl import flags
 
-from bert_jax import command, errors, run
-from bert_jax.interop import hf_export, hf_load
+from bert_jax import command, errors
+from bert_jax.interop import (
+  google,
+  hf_export,
+  npz,
+  rename,
+  source,
+  stablehlo,
+  verify,
+)
+
+# The heads that a model must have, and those that it takes along.
+_MODELS = {
+  'pretraining': (('mlm', 'pooler', 'nsp'), ()),
+  'mlm': (('mlm',), ()),
+  'encoder': ((), ('pooler',)),
+}
 
 
 def _define_flags():
-  flags.DEFINE_string('from', None, 'A run, or a Hugging Face BERT folder.')
-  flags.DEFINE_string('to', None, 'Folder to write; an older export goes.')
+  flags.DEFINE_string(
+    'from', None, "A run, a folder of Hugging Face's or Google's, or .npz."
+  )
+  flags.DEFINE_string(
+    'to', None, 'Folder, or file, to write; an older export goes.'
+  )
   flags.DEFINE_enum(
-    'format', None, ['hf'], 'What to write: hf, for Hugging Face transformers.'
+    'format',
+    None,
+    [*source.READ, 'stablehlo'],
+    'What to write: hf, for Hugging Face transformers; google, for '
+    'google-research/bert; npz, for numpy; stablehlo, one file that computes '
+    'logits, for XLA.',
   )
   flags.DEFINE_integer(
     'step', None, 'Of which checkpoint of the run; none is the newest sound.'
   )
+  flags.DEFINE_enum(
+    'model',
+    None,
+    list(_MODELS),
+    'What to write of it: pretraining (both heads), mlm or encoder; none is '
+    'the most that the source has.',
+  )
+  flags.DEFINE_bool(
+    'verify',
+    False,
+    'Whether to read what was written, with transformers too if it is '
+    'installed, and compare what the models compute.',
+  )
   flags.mark_flags_as_required(['from', 'to', 'format'])
+
+
+def choose(params, model: str | None, form: str):
+  """Returns the parameters that a model of a format has.
+
+  Args:
+    params: of the source.
+    model: one of `pretraining`, `mlm`, `encoder`; None is the most there is.
+    form: the format to write. Google's and npz hold any heads, and Hugging
+      Face's those of one of its classes.
+
+  Raises:
+    errors.UserError: if the source lacks a head that the model has.
+  """
+  held = rename.parts(params)
+  if model is None:
+    if form != 'hf':
+      return params
+    fits = (name for name in _MODELS if set(_MODELS[name][0]) <= set(held))
+    model = next(fits)
+  needed, taken = _MODELS[model]
+  lacking = [part for part in needed if part not in held]
+  if lacking:
+    raise errors.UserError(
+      f'the source lacks {" and ".join(lacking)}, which --model={model} needs; '
+      'leave --model out to write what there is.'
+    )
+  return rename.only(params, {*needed, *taken})
+
+
+def write(form: str, path: str, params, config, tokenizer):
+  """Writes a model in a format; see the modules of `bert_jax.interop`."""
+  if form == 'hf':
+    hf_export.export(path, params, config, 'nsp' in params, tokenizer)
+  elif form == 'google':
+    google.write(path, params, config, tokenizer)
+  elif form == 'stablehlo':
+    stablehlo.write(path, params, config, 'nsp' in params)
+  else:
+    npz.write(path, params, config, tokenizer)
+
+
+def describe(report: rename.Report, dropped: list[str]) -> list[str]:
+  """Returns what was missing, left over and left out, as lines."""
+  slots = [name for name in report.left_over if google.is_slot(name)]
+  rest = [name for name in report.left_over if not google.is_slot(name)]
+  lines = []
+  for title, found in (
+    ('not in the source', report.missing),
+    ('in the source, but not used', rest),
+    ('left out, as the model has no place for it', dropped),
+  ):
+    if found:
+      lines.append(f'{title} ({len(found)}): {errors.some(found)}')
+  if slots:
+    lines.append(
+      f"skipped, the optimizer's ({len(slots)}): {errors.some(slots, most=3)}"
+    )
+  return lines
+
+
+def check(form: str, path: str, params, config) -> list[str]:
+  """Compares what a written model computes with what it should.
+
+  Returns:
+    The largest differences, as lines.
+
+  Raises:
+    errors.UserError: if it is another model.
+  """
+  ours = verify.outputs(params, config)
+  if form == 'stablehlo':
+    readers = {'jax.export': lambda: _outputs(path, config)}
+  else:
+    readers = {'bert_jax': lambda: verify.outputs(*source.READ[form](path)[:2])}
+  if form == 'hf':
+    readers['transformers'] = lambda: verify.theirs(path, config)
+  lines = []
+  for name, read in readers.items():
+    other = read()
+    if other is None:
+      lines.append(f'not verified with {name}: it is not installed')
+      continue
+    found = verify.differences(ours, other, config)
+    text = ', '.join(f'{output} {most:.1e}' for output, most in found.items())
+    lines.append(f'read by {name}, largest differences: {text}')
+  return lines
+
+
+def _outputs(path, config):
+  """Returns what a StableHLO file makes of the batch of `verify`."""
+  mlm, nsp = stablehlo.read(path)(verify.batch(config))
+  return {'mlm': mlm} if nsp is None else {'mlm': mlm, 'nsp': nsp}
 
 
 def main(argv):
@@ -32,21 +164,21 @@ def main(argv):
     raise errors.UserError(f'{argv[1]!r} is not a flag; see --help.')
   # The accelerator may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
-  source, target, step = (
-    flags.FLAGS[name].value for name in ('from', 'to', 'step')
+  path, target, form, step, model, verified = (
+    flags.FLAGS[name].value
+    for name in ('from', 'to', 'format', 'step', 'model', 'verify')
   )
-  if run.is_run(source):
-    *model, facts = run.read(source, step)
-    origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
-  elif step is None:
-    model, origin = hf_load.load(source), source
-  else:
-    raise errors.UserError(
-      f'{source} is not the directory of a run, so --step={step} means '
-      'nothing; leave it out.'
-    )
-  hf_export.export(target, *model)
-  print(f'wrote {target}: {origin}')
+  found = source.read(path, step)
+  params = choose(found.params, model, form)
+  write(form, target, params, found.config, found.tokenizer)
+  print(f'wrote {target}: {found.origin}')
+  kept = rename.parts(params)
+  dropped = [part for part in rename.parts(found.params) if part not in kept]
+  for line in describe(found.report, dropped):
+    print(f'  {line}')
+  if verified:
+    for line in check(form, target, params, found.config):
+      print(f'  {line}')
 
 
 if __name__ == '__main__':

@@ -1,5 +1,7 @@
 """Errors that are no bugs."""
 
+from collections.abc import Sequence
+
 
 class UserError(ValueError):
   """Says in one line what was got, what is allowed and what to do."""
@@ -17,3 +19,9 @@ class Interrupted(BaseException):
   def __init__(self, signum: int, advice: str):
     super().__init__(advice)
     self.signum = signum
+
+
+def some(words: Sequence[str], most: int = 6) -> str:
+  """Returns words as text, not more of them than fit a screen."""
+  more = f' and {len(words) - most} more' if len(words) > most else ''
+  return (', '.join(words[:most]) or 'none') + more

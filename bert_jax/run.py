@@ -9,7 +9,7 @@ from bert_jax import checkpoint, config_check, errors, heads, names
 from bert_jax import config as config_lib
 from bert_jax import tokenizer as tokenizer_lib
 from bert_jax.data import files
-from bert_jax.interop import hf_load
+from bert_jax.interop import config_file
 from bert_jax.tasks import pretrain
 
 
@@ -25,7 +25,7 @@ def is_run(directory: str) -> bool:
       f'{directory} has no config.json; name the --workdir of a run or a '
       'folder with a Hugging Face BERT.'
     )
-  return 'model_type' not in hf_load.read_json(path)
+  return 'model_type' not in config_file.read_json(path)
 
 
 def read(workdir: str, step: int | None = None):
@@ -45,7 +45,7 @@ def read(workdir: str, step: int | None = None):
   """
   path = os.path.join(workdir, 'config.json')
   try:
-    config = config_lib.unflatten(hf_load.read_json(path))
+    config = config_lib.unflatten(config_file.read_json(path))
     config_check.check(config)
   except errors.UserError as error:
     raise errors.UserError(f'{path}: {error}') from error

@@ -1,28 +1,181 @@
 """The command bert_jax.convert."""
 
+import os
 import types
 
+import numpy as np
 import pytest
 from absl import flags
 
 from bert_jax import convert, errors
-from bert_jax.interop import hf_load
+from bert_jax.interop import (
+  google,
+  hf_export,
+  hf_load,
+  npz,
+  rename,
+  source,
+  tf_bundle,
+)
 from tests import models
 
 
-def run_main(monkeypatch, *argv, **values):
+def run_main(monkeypatch, path, target, form, *argv, **values):
+  values = {'step': None, 'model': None, 'verify': False} | values
+  values |= {'from': path, 'to': target, 'format': form}
   found = {k: types.SimpleNamespace(value=v) for k, v in values.items()}
   monkeypatch.setattr(flags, 'FLAGS', found)
   convert.main(['convert', *argv])
 
 
-def test_the_command_rewrites_a_hugging_face_folder(tmp_path, monkeypatch):
-  source = models.export_to(tmp_path / 'theirs')
+def all_bytes(path):
+  """Returns the bytes of a file, or of those of a folder."""
+  if os.path.isdir(path):
+    names = sorted(os.listdir(path))
+    return {name: all_bytes(os.path.join(path, name)) for name in names}
+  with open(path, 'rb') as f:
+    return f.read()
+
+
+def test_every_format_becomes_every_other_and_back(tmp_path, monkeypatch):
+  first = models.export_to(tmp_path / 'first')
+  last = first
+  for i, form in enumerate(('google', 'npz', 'google', 'hf', 'npz', 'hf')):
+    target = str(tmp_path / (f'{i}.npz' if form == 'npz' else f'{i}'))
+    run_main(monkeypatch, last, target, form)
+    assert source.kind(target) == form
+    last = target
+  assert all_bytes(last) == all_bytes(first)
+  models.assert_same(hf_load.load(last)[0], models.make_params())
+
+
+def test_the_command_refuses_what_means_nothing(tmp_path, monkeypatch):
+  path = models.export_to(tmp_path / 'theirs')
   target = str(tmp_path / 'ours')
-  arguments = {'from': source, 'to': target}
-  run_main(monkeypatch, **arguments, step=None)
-  models.assert_same(hf_load.load(target)[0], models.make_params())
   with pytest.raises(errors.UserError, match='not the directory of a run.*=3'):
-    run_main(monkeypatch, **arguments, step=3)
+    run_main(monkeypatch, path, target, 'hf', step=3)
   with pytest.raises(errors.UserError, match="'hf' is not a flag"):
-    run_main(monkeypatch, 'hf', **arguments, step=None)
+    run_main(monkeypatch, path, target, 'hf', 'hf')
+  with pytest.raises(errors.UserError, match='no folder, no checkpoint'):
+    run_main(monkeypatch, str(tmp_path / 'absent'), target, 'hf')
+  with pytest.raises(errors.UserError, match='neither a config.json nor'):
+    run_main(monkeypatch, str(tmp_path), target, 'hf')
+  with pytest.raises(errors.UserError, match='does not end in .npz'):
+    run_main(monkeypatch, path, target, 'npz')
+  assert os.listdir(tmp_path) == ['theirs']
+
+
+@pytest.mark.parametrize(
+  ('model', 'parts', 'architecture'),
+  [
+    (None, ['encoder', 'mlm', 'pooler', 'nsp'], 'BertForPreTraining'),
+    ('pretraining', ['encoder', 'mlm', 'pooler', 'nsp'], 'BertForPreTraining'),
+    ('mlm', ['encoder', 'mlm'], 'BertForMaskedLM'),
+    ('encoder', ['encoder', 'pooler'], 'BertModel'),
+  ],
+)
+def test_model_chooses_the_class_and_what_is_written(
+  tmp_path, monkeypatch, capsys, model, parts, architecture
+):
+  path = models.export_to(tmp_path / 'theirs')
+  for form, name in (('hf', 'hf'), ('google', 'google'), ('npz', 'x.npz')):
+    target = str(tmp_path / name)
+    run_main(monkeypatch, path, target, form, model=model)
+    found = source.read(target)
+    assert rename.parts(found.params) == parts
+    assert found.report.left_over == []
+    output = capsys.readouterr().out
+    assert ('left out' in output) == (model in ('mlm', 'encoder'))
+  config = all_bytes(tmp_path / 'hf')['config.json']
+  assert architecture.encode() in config
+
+
+def test_hugging_face_names_have_a_prefix_only_beside_heads(
+  tmp_path, monkeypatch
+):
+  path = models.export_to(tmp_path / 'theirs')
+  run_main(monkeypatch, path, str(tmp_path / 'encoder'), 'hf', model='encoder')
+  written = all_bytes(tmp_path / 'encoder')['model.safetensors']
+  assert b'"embeddings.word_embeddings.weight"' in written
+  assert b'"pooler.dense.bias"' in written and b'bert.' not in written
+
+
+def test_the_most_there_is_is_written(tmp_path, monkeypatch, capsys):
+  path = str(tmp_path / 'x.npz')
+  for heads, in_hf in (
+    (('mlm', 'pooler'), ['encoder', 'mlm']),
+    (('pooler',), ['encoder', 'pooler']),
+    ((), ['encoder']),
+  ):
+    params = rename.only(models.make_params(), heads)
+    npz.write(path, params, models.CONFIG, models.TOKENIZER)
+    run_main(monkeypatch, path, str(tmp_path / 'hf'), 'hf')
+    assert rename.parts(hf_load.read(str(tmp_path / 'hf'))[0]) == in_hf
+    # Google's files hold any heads.
+    run_main(monkeypatch, path, str(tmp_path / 'google'), 'google')
+    read = google.read(str(tmp_path / 'google'))[0]
+    assert rename.parts(read) == ['encoder', *heads]
+    assert 'not in the source' in capsys.readouterr().out
+
+
+def test_a_head_that_is_not_there_is_not_made_up(tmp_path, monkeypatch):
+  path, target = str(tmp_path / 'x.npz'), str(tmp_path / 'hf')
+  params = rename.only(models.make_params(), ('pooler',))
+  npz.write(path, params, models.CONFIG, models.TOKENIZER)
+  for model, lacking in (('pretraining', 'mlm and nsp'), ('mlm', 'mlm')):
+    with pytest.raises(errors.UserError, match=f'lacks {lacking}, which'):
+      run_main(monkeypatch, path, target, 'hf', model=model)
+  assert os.listdir(tmp_path) == ['x.npz']
+
+
+def test_what_is_skipped_and_missing_is_printed(tmp_path, monkeypatch, capsys):
+  path = str(tmp_path / 'google')
+  params = rename.only(models.make_params(), ('pooler', 'nsp'))
+  google.write(path, params, models.CONFIG, models.TOKENIZER)
+  prefix = os.path.join(path, 'bert_model.ckpt')
+  bundle = tf_bundle.read_index(prefix)
+  tensors = {name: tf_bundle.read(bundle, name) for name in bundle.entries}
+  slots = {f'{name}/adam_m': x for name, x in tensors.items()}
+  more = {'output_bias': np.zeros(2, np.float32), 'global_step': np.int64(1)}
+  tf_bundle.write(prefix, tensors | slots | more)
+  run_main(monkeypatch, prefix, str(tmp_path / 'hf'), 'hf')
+  lines = capsys.readouterr().out.splitlines()
+  assert lines == [
+    f'wrote {tmp_path}/hf: {prefix}',
+    '  not in the source (5): cls/predictions/output_bias, '
+    'cls/predictions/transform/LayerNorm/beta, '
+    'cls/predictions/transform/LayerNorm/gamma, '
+    'cls/predictions/transform/dense/bias, '
+    'cls/predictions/transform/dense/kernel',
+    '  in the source, but not used (1): output_bias',
+    '  left out, as the model has no place for it (1): nsp',
+    "  skipped, the optimizer's (42): bert/embeddings/LayerNorm/beta/adam_m, "
+    'bert/embeddings/LayerNorm/gamma/adam_m, '
+    'bert/embeddings/position_embeddings/adam_m and 39 more',
+  ]
+
+
+@pytest.mark.parametrize('form', ['hf', 'google', 'npz'])
+def test_verify_reads_what_was_written(tmp_path, monkeypatch, capsys, form):
+  monkeypatch.setattr(convert.verify, 'theirs', lambda path, config: None)
+  path = models.export_to(tmp_path / 'theirs')
+  target = str(tmp_path / 'x.npz')
+  run_main(monkeypatch, path, target, form, verify=True)
+  output = capsys.readouterr().out
+  assert (
+    'read by bert_jax, largest differences: hidden 0.0e+00, mlm 0.0e+00, '
+    'nsp 0.0e+00, pooled 0.0e+00' in output
+  )
+  assert ('not verified with transformers' in output) == (form == 'hf')
+
+
+def test_verify_notices_another_model(tmp_path, monkeypatch):
+  path = models.export_to(tmp_path / 'theirs')
+
+  def export(target, params, *rest):
+    hf_export.export(target, models.make_params(first=3), *rest)
+
+  wrong = types.SimpleNamespace(export=export)
+  monkeypatch.setattr(convert, 'hf_export', wrong)
+  with pytest.raises(errors.UserError, match='is another model: hidden'):
+    run_main(monkeypatch, path, str(tmp_path / 'x'), 'hf', verify=True)

@@ -2,16 +2,15 @@
 
 import json
 import os
-import shutil
 
 import safetensors.numpy
 import tokenizers
 
-from bert_jax import errors
 from bert_jax import tokenizer as tokenizer_lib
-from bert_jax.interop import table
+from bert_jax.interop import config_file, folder, rename, vocabulary
 
 FILES = (
+  'README.md',
   'config.json',
   'model.safetensors',
   'special_tokens_map.json',
@@ -19,128 +18,89 @@ FILES = (
   'tokenizer_config.json',
   'vocab.txt',
 )
+HIDDEN_ACT = {
+  'gelu': 'gelu',
+  'gelu_new': 'gelu_tanh',
+  'gelu_pytorch_tanh': 'gelu_tanh',
+  'relu': 'relu',
+}
 
 
-def export(directory: str, params, config, with_nsp: bool, tokenizer):
-  """Writes a folder that transformers' Auto classes load.
-
-  The folder is written beside its place, flushed to the disk and renamed. An
-  earlier export is moved away first and deleted last: a kill at any moment
-  leaves the old or the new one under the name or, between the two renames, the
-  old one beside it as `.NAME.old`, from where the next export takes it back.
+def export(
+  directory: str,
+  params,
+  config,
+  with_nsp: bool,
+  tokenizer,
+  card: str | None = None,
+):
+  """Writes a folder that transformers' Auto classes load, whole or not at all.
 
   Args:
     directory: local folder; may hold an earlier export, but nothing else.
-    params: nested dict of arrays, as `heads.PretrainingModel` makes it.
+    params: nested dict of arrays, as `heads.PretrainingModel` makes it. Without
+      the MLM head it becomes a BertModel.
     config: what the model is.
     with_nsp: whether it has the pooler and the NSP head.
     tokenizer: a `tokenizer.Tokenizer`.
+    card: text of README.md, see `card.text`; None writes none.
 
   Raises:
-    errors.UserError: for a folder that cannot be written or replaced and for
-      what `table.to_hf` refuses.
+    errors.UserError: for a folder that cannot be written or replaced, see
+      `folder.write`, and for what `rename.to_hf` refuses.
   """
-  if '://' in directory:
-    raise errors.UserError(
-      f'cannot export to {directory}; export to a local folder and copy it.'
-    )
-  tensors = table.to_hf(params, config, with_nsp)
-  table.check_vocabulary(tokenizer, config)
-  directory = os.path.realpath(directory)
-  parent, name = os.path.split(directory)
-  new, old = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
-  try:
-    os.makedirs(parent, exist_ok=True)
-    _check_replaceable(directory)
-    if os.path.lexists(old) and not os.path.lexists(directory):
-      os.rename(old, directory)
-    _remove(new, old)
-    os.mkdir(new)
-    try:
-      _write(new, tensors, config, with_nsp, tokenizer)
-      if os.path.lexists(directory):
-        os.rename(directory, old)
-      os.rename(new, directory)
-    except BaseException:
-      if os.path.lexists(old) and not os.path.lexists(directory):
-        os.rename(old, directory)
-      _remove(new)
-      raise
-    _sync(parent)
-    _remove(old)
-  except OSError as error:
-    raise errors.UserError(f'cannot write {directory}: {error}.') from error
+  tensors = rename.to_hf(params, config)
+  vocabulary.check_size(tokenizer, config)
+  with_mlm = 'mlm' in params
+  if not with_mlm:
+    tensors = {name.removeprefix('bert.'): x for name, x in tensors.items()}
+  described = config_json(config, with_nsp, tokenizer.pad_id, with_mlm)
+  folder.write(
+    directory,
+    FILES,
+    lambda new: _write(new, tensors, described, config, tokenizer, card),
+  )
 
 
-def _check_replaceable(directory):
-  if not os.path.lexists(directory):
-    return
-  if not os.path.isdir(directory):
-    raise errors.UserError(
-      f'{directory} is a file; name a folder that does not exist yet.'
-    )
-  other = sorted(set(os.listdir(directory)) - set(FILES))
-  if other:
-    raise errors.UserError(
-      f'{directory} holds {table.some(other)}, which an export would delete; '
-      'name a folder that is empty or does not exist yet.'
-    )
-
-
-def _remove(*folders):
-  for folder in folders:
-    if os.path.lexists(folder):
-      shutil.rmtree(folder)
-
-
-def _sync(path):
-  """Waits until a file's bytes or a folder's names are on the disk."""
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
-
-
-def _write(folder, tensors, config, with_nsp, tokenizer):
-  """Writes every file of an export and flushes them to the disk."""
+def _write(new, tensors, described, config, tokenizer, card):
+  """Writes every file of an export into a folder."""
 
   def path(name):
-    return os.path.join(folder, name)
+    return os.path.join(new, name)
 
   safetensors.numpy.save_file(
     tensors, path('model.safetensors'), metadata={'format': 'pt'}
   )
   for name, value in (
-    ('config.json', config_json(config, with_nsp, tokenizer.pad_id)),
-    ('tokenizer_config.json', _tokenizer_config(config, tokenizer)),
+    ('config.json', described),
+    (vocabulary.SETTINGS, _tokenizer_config(config, tokenizer)),
     ('special_tokens_map.json', _special_tokens()),
   ):
     with open(path(name), 'w', encoding='utf-8') as f:
       f.write(json.dumps(value, indent=2, ensure_ascii=False) + '\n')
-  with open(path('vocab.txt'), 'w', encoding='utf-8', newline='\n') as f:
-    f.writelines(f'{word}\n' for word in tokenizer.vocab)
+  vocabulary.write(new, tokenizer)
   _fast_tokenizer(tokenizer).save(path('tokenizer.json'))
-  for name in FILES:
-    _sync(path(name))
-  _sync(folder)
+  if card is not None:
+    with open(path('README.md'), 'w', encoding='utf-8') as f:
+      f.write(card)
 
 
-def config_json(config, with_nsp: bool, pad_id: int) -> dict:
+def config_json(
+  config, with_nsp: bool, pad_id: int, with_mlm: bool = True
+) -> dict:
   """Returns what config.json says of the model."""
-  if with_nsp:
+  if not with_mlm:
+    architecture = 'BertModel'
+  elif with_nsp:
     architecture = 'BertForPreTraining'
   else:
     architecture = 'BertLMHeadModel' if config.causal else 'BertForMaskedLM'
-  theirs = {ours: name for name, ours in reversed(table.HIDDEN_ACT.items())}
+  theirs = {ours: name for name, ours in reversed(HIDDEN_ACT.items())}
   # gelu_tanh must be theirs too: with 'gelu' the logits would differ silently.
   return {
     'architectures': [architecture],
     'model_type': 'bert',
-    **{
-      name: getattr(config, ours)
-      for name, (ours, _) in table.CONFIG_FIELDS.items()
-    },
+    **config_file.from_config(config),
     'hidden_act': theirs[config.activation],
     'pad_token_id': pad_id,
     'is_decoder': config.causal,

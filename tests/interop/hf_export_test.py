@@ -10,7 +10,7 @@ import tokenizers
 
 from bert_jax import errors
 from bert_jax import tokenizer as tokenizer_lib
-from bert_jax.interop import hf_export, hf_load
+from bert_jax.interop import folder, hf_export, hf_load
 from tests import models
 
 
@@ -119,7 +119,7 @@ def test_a_failed_export_leaves_the_old(exported, tmp_path, monkeypatch):
   def fail(path):
     raise OSError(28, 'No space left on device')
 
-  monkeypatch.setattr(hf_export, '_sync', fail)
+  monkeypatch.setattr(folder, 'sync', fail)
   with pytest.raises(errors.UserError, match='No space left'):
     hf_export.export(
       exported,

@@ -7,9 +7,10 @@ import os
 import jax
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from bert_jax import errors, model
-from bert_jax.interop import hf_export, hf_load
+from bert_jax.interop import hf_export, hf_load, rename
 from tests import models
 
 
@@ -116,11 +117,55 @@ def test_a_broken_tokenizer_json_is_one_clear_error(exported, content, message):
     hf_load.load(exported)
 
 
-def test_pickles_are_not_read(tmp_path):
+def test_pickles_are_not_run(tmp_path):
   config = hf_export.config_json(models.CONFIG, with_nsp=True, pad_id=0)
   (tmp_path / 'config.json').write_text(json.dumps(config))
   (tmp_path / 'pytorch_model.bin').write_bytes(b'cos\nsystem\n')
-  with pytest.raises(errors.UserError, match='can run code'):
+  with pytest.raises(errors.UserError, match="asks for 'os.system'"):
     hf_load.load(str(tmp_path))
   with pytest.raises(errors.UserError, match='is not a folder'):
     hf_load.load(str(tmp_path / 'absent'))
+
+
+def saved(path, params, **values):
+  """Exports some parameters and returns the folder."""
+  hf_export.export(
+    str(path), params, models.CONFIG, 'nsp' in params, models.TOKENIZER
+  )
+  edit_json(os.path.join(path, 'config.json'), **values)
+  return str(path)
+
+
+def test_an_encoder_is_read_but_not_loaded_as_a_language_model(tmp_path):
+  encoder = rename.only(models.make_params(), {'pooler'})
+  path = saved(tmp_path / 'model', encoder)
+  params, config, with_nsp, _, report = hf_load.read(path)
+  models.assert_same(params, encoder)
+  assert (config, with_nsp) == (models.CONFIG, False)
+  assert len(report.missing) == 7 and report.left_over == []
+  with pytest.raises(errors.UserError, match='missing: cls.predictions.bias,'):
+    hf_load.load(path)
+
+
+def test_tensors_of_another_head_are_reported_and_not_loaded(exported):
+  path = os.path.join(exported, 'model.safetensors')
+  tensors = safetensors.numpy.load_file(path)
+  tensors['classifier.weight'] = np.ones((2, 8), np.float32)
+  safetensors.numpy.save_file(tensors, path)
+  params, *_, report = hf_load.read(exported)
+  models.assert_same(params, models.make_params())
+  assert report == ([], ['classifier.weight'])
+  with pytest.raises(errors.UserError, match='unexpected: classifier.weight'):
+    hf_load.load(exported)
+
+
+def test_the_pooler_of_a_dropped_nsp_head_is_not_loaded(exported):
+  path = os.path.join(exported, 'model.safetensors')
+  tensors = safetensors.numpy.load_file(path)
+  for name in ('weight', 'bias'):
+    del tensors[f'cls.seq_relationship.{name}']
+  safetensors.numpy.save_file(tensors, path)
+  assert 'pooler' in hf_load.read(exported)[0]
+  params, _, with_nsp, _ = hf_load.load(exported)
+  models.assert_same(params, rename.only(models.make_params(), {'mlm'}))
+  assert not with_nsp

@@ -1,0 +1,100 @@
+"""What the JSON files beside a BERT say of it."""
+
+import json
+import reprlib
+
+from bert_jax import errors
+from bert_jax import model as model_lib
+
+# Their name, in config.json and in Google's bert_config.json, and ours.
+FIELDS = {
+  'vocab_size': ('vocab_size', int),
+  'hidden_size': ('hidden_size', int),
+  'num_hidden_layers': ('num_layers', int),
+  'num_attention_heads': ('num_heads', int),
+  'intermediate_size': ('mlp_size', int),
+  'max_position_embeddings': ('max_positions', int),
+  'type_vocab_size': ('type_vocab_size', int),
+  'hidden_dropout_prob': ('dropout', float),
+  'attention_probs_dropout_prob': ('attention_dropout', float),
+  'layer_norm_eps': ('norm_epsilon', float),
+  'initializer_range': ('initializer_std', float),
+}
+# A table of tensors is made from it before the tensors are looked at.
+_MAX_LAYERS = 1000
+
+
+def read_json(path: str) -> dict:
+  """Reads a JSON object; what is wrong with it is a UserError."""
+  try:
+    with open(path, encoding='utf-8') as f:
+      value = json.load(f)
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot read {path}: {error.strerror}; is this the folder of a model?'
+    ) from error
+  except (ValueError, RecursionError) as error:
+    raise errors.UserError(
+      f'{path} is not JSON ({error}); restore it from a copy.'
+    ) from error
+  if not isinstance(value, dict):
+    raise errors.UserError(
+      f'{path} holds a {type(value).__name__}, not an object; restore '
+      'it from a copy.'
+    )
+  return value
+
+
+def refuse(path: str, theirs: dict, key: str, allowed: str):
+  """Raises errors.UserError for the value of a key."""
+  got = reprlib.repr(theirs.get(key, 'missing'))
+  raise errors.UserError(f'{path}: {key} is {got}, not {allowed}.')
+
+
+def to_config(
+  path: str, theirs: dict, activations: dict, without: tuple = (), **more
+) -> model_lib.BertConfig:
+  """Makes a config of what a file says.
+
+  Args:
+    path: of the file, for messages.
+    theirs: what it says.
+    activations: their names of activations to ours.
+    without: keys of `FIELDS` that such files do not have.
+    **more: fields that the caller knows.
+
+  Raises:
+    errors.UserError: for a value that is missing, malformed or not possible.
+  """
+  if theirs.get('hidden_act') not in tuple(activations):
+    refuse(path, theirs, 'hidden_act', f'one of {", ".join(activations)}')
+  fields = {}
+  for key, (ours, kind) in FIELDS.items():
+    if key in without:
+      continue
+    value = theirs.get(key)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int and not (
+      isinstance(value, int) and number and 0 < value < 1 << 31
+    ):
+      refuse(path, theirs, key, 'a whole number from 1 to 2**31 - 1')
+    if kind is float and not (number and 0 <= value <= 1):
+      refuse(path, theirs, key, 'a number from 0 to 1')
+    fields[ours] = kind(value)
+  if fields['hidden_size'] % fields['num_heads']:
+    refuse(
+      path, theirs, 'hidden_size', f'a multiple of {fields["num_heads"]} heads'
+    )
+  if fields['num_layers'] > _MAX_LAYERS:
+    refuse(path, theirs, 'num_hidden_layers', f'{_MAX_LAYERS} or less')
+  activation = activations[theirs['hidden_act']]
+  return model_lib.BertConfig(**fields, activation=activation, **more)
+
+
+def from_config(config: model_lib.BertConfig, without: tuple = ()) -> dict:
+  """Returns the `FIELDS` of a config under their names."""
+  return {
+    name: getattr(config, ours)
+    for name, (ours, _) in FIELDS.items()
+    if name not in without
+  }

@@ -1,0 +1,120 @@
+"""Folders and files that appear under their name whole or not at all."""
+
+import os
+import shutil
+from collections.abc import Callable, Collection
+
+from bert_jax import errors
+
+
+def write(
+  directory: str, allowed: Collection[str], fill: Callable[[str], None]
+):
+  """Writes a folder beside its place, flushes it to the disk and renames it.
+
+  An earlier folder is moved away first and deleted last: a kill at any moment
+  leaves the old or the new one under the name or, between the two renames, the
+  old one beside it as `.NAME.old`, from where the next writing takes it back.
+
+  Args:
+    directory: local folder; may hold an earlier one, but nothing else.
+    allowed: names of the files that an earlier one may hold.
+    fill: writes the files into the folder whose path it is given.
+
+  Raises:
+    errors.UserError: for a folder that cannot be written or replaced.
+  """
+  directory = local(directory)
+  parent, name = os.path.split(directory)
+  new, old = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
+  try:
+    os.makedirs(parent, exist_ok=True)
+    _check_replaceable(directory, allowed)
+    if os.path.lexists(old) and not os.path.lexists(directory):
+      os.rename(old, directory)
+    _remove(new, old)
+    os.mkdir(new)
+    try:
+      fill(new)
+      for written in os.listdir(new):
+        sync(os.path.join(new, written))
+      sync(new)
+      if os.path.lexists(directory):
+        os.rename(directory, old)
+      os.rename(new, directory)
+    except BaseException:
+      if os.path.lexists(old) and not os.path.lexists(directory):
+        os.rename(old, directory)
+      _remove(new)
+      raise
+    sync(parent)
+    _remove(old)
+  except OSError as error:
+    raise errors.UserError(f'cannot write {directory}: {error}.') from error
+
+
+def write_file(path: str, fill: Callable[[str], None]):
+  """Writes a file beside its place, flushes it to the disk and renames it.
+
+  Args:
+    path: local file; an earlier one is replaced.
+    fill: writes the file whose path it is given.
+
+  Raises:
+    errors.UserError: if it cannot be written.
+  """
+  path = local(path)
+  parent, name = os.path.split(path)
+  new = os.path.join(parent, f'.{name}.new')
+  try:
+    os.makedirs(parent, exist_ok=True)
+    try:
+      fill(new)
+      sync(new)
+      os.replace(new, path)
+    except BaseException:
+      if os.path.lexists(new):
+        os.remove(new)
+      raise
+    sync(parent)
+  except OSError as error:
+    raise errors.UserError(f'cannot write {path}: {error}.') from error
+
+
+def local(path: str) -> str:
+  """Returns the real path; raises errors.UserError for a URL."""
+  if '://' in path:
+    raise errors.UserError(
+      f'cannot export to {path}; export to a local folder and copy it.'
+    )
+  return os.path.realpath(path)
+
+
+def sync(path: str):
+  """Waits until a file's bytes or a folder's names are on the disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def _check_replaceable(directory, allowed):
+  if not os.path.lexists(directory):
+    return
+  if not os.path.isdir(directory):
+    raise errors.UserError(
+      f'{directory} is a file; name a folder that does not exist yet.'
+    )
+  other = sorted(set(os.listdir(directory)) - set(allowed))
+  if other:
+    raise errors.UserError(
+      f'{directory} holds {errors.some(other)}, which an export would delete; '
+      'name a folder that is empty or does not exist yet.'
+    )
+
+
+def _remove(*folders):
+  for path in folders:
+    if os.path.lexists(path):
+      shutil.rmtree(path)

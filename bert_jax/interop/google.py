@@ -1,0 +1,158 @@
+"""Google's folders of BERT: a TensorFlow checkpoint, its config, its words."""
+
+import glob
+import json
+import os
+import re
+from collections.abc import Iterable
+
+from bert_jax import errors
+from bert_jax.interop import (
+  config_file,
+  folder,
+  rename,
+  tf_bundle,
+  vocabulary,
+)
+
+_CONFIG = 'bert_config.json'
+_PREFIX = 'bert_model.ckpt'
+FILES = (
+  _CONFIG,
+  f'{_PREFIX}.data-00000-of-00001',
+  f'{_PREFIX}.index',
+  vocabulary.SETTINGS,
+  vocabulary.NAME,
+)
+# What Google's code calls gelu is the approximation with tanh; it has no name
+# for the other (google-research/bert, modeling.py).
+_HIDDEN_ACT = {'gelu': 'gelu_tanh', 'relu': 'relu'}
+_NORM_EPSILON = 1e-12  # in the code, not in the config
+_WITHOUT = ('layer_norm_eps',)
+_SLOT = re.compile(r'(.*/(adam_m|adam_v)|global_step)')
+
+
+def find(path: str) -> str | None:
+  """Returns the prefix of the checkpoint that a path names, or None.
+
+  Args:
+    path: a folder with one checkpoint, PREFIX or PREFIX.index.
+
+  Raises:
+    errors.UserError: for a folder with several.
+  """
+  prefix = path.removesuffix('.index')
+  if os.path.isfile(f'{prefix}.index'):
+    return prefix
+  found = sorted(glob.glob(os.path.join(glob.escape(path), '*.index')))
+  if len(found) > 1:
+    names = [os.path.basename(name) for name in found]
+    raise errors.UserError(
+      f'{path} holds {len(found)} checkpoints: {errors.some(names)}; name one '
+      'of them, with its folder.'
+    )
+  return found[0].removesuffix('.index') if found else None
+
+
+def read(path: str):
+  """Reads a BERT that Google's code, or `write`, has saved.
+
+  Args:
+    path: a folder, or the prefix of a checkpoint in it, with bert_config.json
+      and vocab.txt.
+
+  Returns:
+    (params, config, with_nsp, tokenizer, report): as `hf_load.read`. The config
+    has the activation gelu_tanh for Google's gelu. Whether text becomes lower
+    case says tokenizer_config.json or else the vocabulary, see
+    `vocabulary.read`.
+
+  Raises:
+    errors.UserError: for files that are missing, damaged or not such a model.
+  """
+  prefix = find(path)
+  if prefix is None:
+    raise errors.UserError(
+      f'{path} holds no checkpoint; name a folder with {_PREFIX}.index or the '
+      'path of a checkpoint without .index.'
+    )
+  directory = os.path.dirname(prefix)
+  config_path = os.path.join(directory, _CONFIG)
+  config = config_file.to_config(
+    config_path,
+    config_file.read_json(config_path),
+    _HIDDEN_ACT,
+    _WITHOUT,
+    norm_epsilon=_NORM_EPSILON,
+  )
+  bundle = tf_bundle.read_index(prefix)
+  try:
+    params, report = rename.from_google(
+      bundle.entries, lambda name: tf_bundle.read(bundle, name), config
+    )
+  except errors.UserError as error:
+    raise errors.UserError(f'{prefix}: {error}') from error
+  tokenizer = vocabulary.read(directory)
+  vocabulary.check_size(tokenizer, config)
+  return params, config, 'nsp' in params, tokenizer, report
+
+
+def is_slot(name: str) -> bool:
+  """Says whether a variable is the optimizer's, not the model's."""
+  return bool(_SLOT.fullmatch(name))
+
+
+def write(directory: str, params, config, tokenizer):
+  """Writes a folder that Google's code loads, whole or not at all.
+
+  Besides Google's files it has a tokenizer_config.json that says whether text
+  becomes lower case, which Google's code is told by a flag.
+
+  Args:
+    directory: local folder; may hold an earlier one, but nothing else.
+    params: nested dict of arrays; any of the heads may be left out.
+    config: what the model is.
+    tokenizer: a `tokenizer.Tokenizer`.
+
+  Raises:
+    errors.UserError: for a folder that cannot be written or replaced and for a
+      model that Google's code cannot express.
+  """
+  _check(config)
+  tensors = rename.to_google(params, config)
+  vocabulary.check_size(tokenizer, config)
+  theirs = {ours: name for name, ours in _HIDDEN_ACT.items()}
+  values = config_file.from_config(config, _WITHOUT)
+  values['hidden_act'] = theirs[config.activation]
+
+  def fill(new):
+    tf_bundle.write(os.path.join(new, _PREFIX), tensors)
+    vocabulary.write(new, tokenizer)
+    settings = {'do_lower_case': tokenizer.lowercase}
+    for name, value in ((_CONFIG, values), (vocabulary.SETTINGS, settings)):
+      with open(os.path.join(new, name), 'w', encoding='utf-8') as f:
+        f.write(json.dumps(value, indent=2, sort_keys=True) + '\n')
+
+  folder.write(directory, FILES, fill)
+
+
+def _check(config):
+  """Raises errors.UserError for what Google's code cannot express."""
+
+  def refuse(field: str, allowed: Iterable[str], advice: str):
+    value = getattr(config, field)
+    raise errors.UserError(
+      f"{field}={value!r} has no name in Google's format, only "
+      f'{" and ".join(map(repr, allowed))}; {advice}'
+    )
+
+  if config.activation not in _HIDDEN_ACT.values():
+    refuse(
+      'activation',
+      _HIDDEN_ACT.values(),
+      'their gelu is the tanh form. If the model was trained with that, say '
+      '"hidden_act": "gelu_new" in its config.json.',
+    )
+  for field, allowed in (('norm_epsilon', _NORM_EPSILON), ('causal', False)):
+    if getattr(config, field) != allowed:
+      refuse(field, [allowed], 'use --format=hf or npz.')

@@ -1,0 +1,213 @@
+"""One .npz file with a BERT under our own names.
+
+`numpy.load` opens it: arrays such as encoder/layer_0/mlp_in/kernel, float32,
+and `about`, the UTF-8 bytes of a JSON object: format, model (the fields of
+`model.BertConfig`), lowercase and vocab.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import errors, heads, names
+from bert_jax import model as model_lib
+from bert_jax import tokenizer as tokenizer_lib
+from bert_jax.interop import folder, rename, table, vocabulary
+
+_FORMAT = 'bert_jax 1'
+_MAX_SIZE = 1 << 24  # of an axis
+_MAX_TEXT = 200  # characters of another module's message
+# What zipfile, numpy, json and the checks here raise.
+_DAMAGED = (
+  zipfile.BadZipFile,
+  NotImplementedError,
+  EOFError,
+  ValueError,
+  KeyError,
+  TypeError,
+  RecursionError,
+)
+_FEATURES = 'input_ids', 'input_mask', 'segment_ids', 'masked_lm_positions'
+_CHOICES = {
+  'activation': model_lib.ACTIVATIONS,
+  'norm': model_lib.NORMS,
+  'initializer': model_lib.INITIALIZERS,
+  'dtype': ('float32', 'bfloat16'),
+}
+
+
+def write(path: str, params, config: model_lib.BertConfig, tokenizer):
+  """Writes a BERT into one file, whole or not at all.
+
+  Args:
+    path: local file; an earlier one is replaced.
+    params: nested dict of arrays; any of the heads may be left out.
+    config: what the model is.
+    tokenizer: a `tokenizer.Tokenizer`.
+
+  Raises:
+    errors.UserError: if it cannot be written.
+  """
+  if not path.endswith('.npz'):
+    raise errors.UserError(f'{path!r} does not end in .npz; name such a file.')
+  vocabulary.check_size(tokenizer, config)
+  about = {
+    'format': _FORMAT,
+    'model': dataclasses.asdict(config),
+    'lowercase': tokenizer.lowercase,
+    'vocab': tokenizer.vocab,
+  }
+  arrays = {
+    name: np.asarray(x, np.float32) for name, x in names.flatten(params).items()
+  }
+  text = json.dumps(about, ensure_ascii=False).encode()
+  arrays['about'] = np.frombuffer(text, np.uint8)
+
+  def fill(new):
+    with open(new, 'wb') as f:  # np.savez would add .npz to the name
+      np.savez(f, **arrays)
+
+  folder.write_file(path, fill)
+
+
+def read(path: str):
+  """Reads what `write` wrote.
+
+  Returns:
+    (params, config, with_nsp, tokenizer, report): as `hf_load.read`.
+
+  Raises:
+    errors.UserError: for a file that is missing, damaged or not such a model.
+  """
+  try:
+    arrays = _arrays(path)
+    about = json.loads(arrays.pop('about', np.empty(0, np.uint8)).tobytes())
+    config, tokenizer = _described(path, about)
+    params, report = _params(arrays, config)
+  except OSError as error:
+    raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
+  except _DAMAGED as error:
+    text = ' '.join(str(error).split())[:_MAX_TEXT]
+    raise errors.UserError(
+      f'{path} is not what bert_jax.convert writes: {text}; convert it again.'
+    ) from error
+  vocabulary.check_size(tokenizer, config)
+  return params, config, 'nsp' in params, tokenizer, report
+
+
+def _arrays(path):
+  """Returns {name: array}; nothing takes more memory than the file has bytes.
+
+  numpy.load would take as much as an array's header asks for.
+  """
+  found = {}
+  with zipfile.ZipFile(path) as archive:
+    members = archive.infolist()
+    if sum(member.file_size for member in members) > os.path.getsize(path):
+      raise ValueError('its arrays share bytes')
+    for member in members:
+      name = member.filename.removesuffix('.npy')
+      if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+        raise ValueError(f'{name!r} is compressed or encrypted')
+      if name in found or not name.isprintable():
+        raise ValueError(f'it holds {name[:50]!r} twice or it is no name')
+      with archive.open(member) as f:
+        found[name] = _array(f, name)
+  return found
+
+
+def _array(f, name):
+  version = np.lib.format.read_magic(f)
+  if version != (1, 0):
+    raise ValueError(f'{name!r} is of format {version}, not (1, 0)')
+  shape, turned, dtype = np.lib.format.read_array_header_1_0(f)
+  if turned and len(shape) > 1 or dtype not in (np.float32, np.uint8):
+    raise ValueError(f'{name!r} is {dtype}, not float32 in C order')
+  data = f.read()
+  if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(
+    data
+  ):
+    raise ValueError(f'{name!r} of shape {shape} has {len(data):,} bytes')
+  return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _described(path, about):
+  """Returns the config and the Tokenizer that `about` describes."""
+  if not isinstance(about, dict) or about.get('format') != _FORMAT:
+    raise ValueError(f'its format is not {_FORMAT!r}')
+  model, vocab = about['model'], about['vocab']
+  known = {
+    field.name: field for field in dataclasses.fields(model_lib.BertConfig)
+  }
+  if not isinstance(model, dict) or set(model) - set(known):
+    raise ValueError(f'its model has the fields {errors.some(sorted(model))}')
+  for name, value in model.items():
+    _check_field(name, value, known[name].type)
+  config = model_lib.BertConfig(**model)
+  if config.hidden_size % config.num_heads:
+    raise ValueError(f'{config.hidden_size} is no multiple of its heads')
+  if not isinstance(about['lowercase'], bool):
+    raise ValueError(f'lowercase is {about["lowercase"]!r}')
+  if not isinstance(vocab, list) or not all(isinstance(w, str) for w in vocab):
+    raise ValueError('its vocabulary is not a list of words')
+  missing = set(tokenizer_lib.SPECIAL) - set(vocab)
+  if missing or len(set(vocab)) < len(vocab):
+    raise ValueError('its vocabulary lacks special tokens or repeats words')
+  return config, tokenizer_lib.Tokenizer(tuple(vocab), about['lowercase'])
+
+
+def _check_field(name, value, kind):
+  """Raises ValueError for a value that a field of BertConfig cannot have."""
+  number = isinstance(value, int | float) and not isinstance(value, bool)
+  if kind is int:
+    good = number and isinstance(value, int) and 0 < value <= _MAX_SIZE
+  elif kind is float:
+    good = number and math.isfinite(value)
+  elif name in _CHOICES:
+    good = isinstance(value, str) and value in _CHOICES[name]
+  else:
+    good = isinstance(value, kind)
+  if not good:
+    raise ValueError(f'its {name} is {value!r}')
+
+
+def _params(arrays, config):
+  """Returns the arrays as a tree, and a `rename.Report`."""
+  layers = {
+    name.split('/')[1] for name in arrays if name.startswith('encoder/')
+  }
+  # Counted before shapes are computed, which takes time for each.
+  if len(layers - {'final_norm'}) != config.num_layers:
+    raise ValueError(f'it has not {config.num_layers} layers')
+  batch = dict.fromkeys(_FEATURES, jnp.zeros((1, 1), jnp.int32))
+  init = functools.partial(heads.PretrainingModel(config).init, batch=batch)
+  shapes = names.flatten(jax.eval_shape(init, jax.random.key(0))['params'])
+  held = {name.split('/')[0] for name in arrays} & set(table.PARTS)
+  needed = {
+    name
+    for name in shapes
+    if name.split('/')[0] in held or name.split('/')[0] not in table.PARTS
+  }
+  torn = needed - set(arrays)
+  if torn:
+    raise ValueError(f'it lacks {errors.some(sorted(torn))}')
+  params = {}
+  for name in needed:
+    if arrays[name].shape != shapes[name].shape:
+      raise ValueError(
+        f'{name} has shape {arrays[name].shape}, not {shapes[name].shape}'
+      )
+    *parents, leaf = name.split('/')
+    node = params
+    for parent in parents:
+      node = node.setdefault(parent, {})
+    node[leaf] = arrays[name]
+  missing, left_over = set(shapes) - needed, set(arrays) - needed
+  return params, rename.Report(sorted(missing), sorted(left_over))

@@ -1,0 +1,77 @@
+"""Protocol Buffers on the wire, as much as TensorFlow's checkpoints need.
+
+https://protobuf.dev/programming-guides/encoding
+"""
+
+from collections.abc import Iterator
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MAX_VARINT = 10  # bytes, for 64 bits
+
+
+def varint(data: bytes, start: int) -> tuple[int, int]:
+  """Returns an unsigned number of up to 64 bits and where it ends.
+
+  Raises:
+    ValueError: if it is cut short or longer.
+  """
+  value = 0
+  for i, byte in enumerate(data[start : start + _MAX_VARINT]):
+    value |= (byte & 0x7F) << 7 * i
+    if byte < 0x80 and value < 1 << 64:
+      return value, start + i + 1
+  raise ValueError('it holds a number that is cut short or too long')
+
+
+def to_varint(value: int) -> bytes:
+  """Returns a number from 0 to 2^64 - 1, seven bits to a byte."""
+  out = bytearray()
+  while value >= 0x80:
+    out.append(value & 0x7F | 0x80)
+    value >>= 7
+  out.append(value)
+  return bytes(out)
+
+
+def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+  """Yields each field of a message in turn.
+
+  Yields:
+    (number, value): bytes for strings and messages, else an unsigned integer.
+
+  Raises:
+    ValueError: for a field that is cut short or of an unknown kind.
+  """
+  at = 0
+  while at < len(message):
+    tag, at = varint(message, at)
+    number, kind = tag >> 3, tag & 7
+    if kind == _VARINT:
+      value, at = varint(message, at)
+      yield number, value
+      continue
+    if kind == _BYTES:
+      size, at = varint(message, at)
+    elif kind in (_FIXED32, _FIXED64):
+      size = 4 if kind == _FIXED32 else 8
+    else:
+      raise ValueError(f'it holds a field of the unknown kind {kind}')
+    value, at = message[at : at + size], at + size
+    if at > len(message):
+      raise ValueError(f'its field {number} is cut short')
+    yield number, value if kind == _BYTES else int.from_bytes(value, 'little')
+
+
+def number_field(number: int, value: int) -> bytes:
+  """Returns a field with a number; nothing for 0, which is the default."""
+  return to_varint(number << 3 | _VARINT) + to_varint(value) if value else b''
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+  """Returns a field with a string or a message."""
+  return to_varint(number << 3 | _BYTES) + to_varint(len(value)) + value
+
+
+def fixed32_field(number: int, value: int) -> bytes:
+  """Returns a field with four bytes."""
+  return to_varint(number << 3 | _FIXED32) + value.to_bytes(4, 'little')

@@ -1,0 +1,217 @@
+"""BERT's parameters under others' names and in others' forms, and back."""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_jax import errors, names
+from bert_jax import model as model_lib
+from bert_jax.interop import table
+
+# There and back. There is a list of [from, to], of three for what they keep
+# apart; back takes such a list and the head size K.
+FORMS = {
+  'same': (lambda x: [x], lambda t, k: t[0]),
+  'qkv': (  # [D, 3, H, K] and three of [D, H K]
+    lambda x: [x[:, j].reshape(len(x), -1) for j in range(3)],
+    lambda t, k: np.stack([y.reshape(len(y), -1, k) for y in t], axis=1),
+  ),
+  'qkv_bias': (  # [3, H, K] and three of [H K]
+    lambda x: [y.reshape(-1) for y in x],
+    lambda t, k: np.stack([y.reshape(-1, k) for y in t]),
+  ),
+  'out': (  # [H, K, D] and [H K, D]
+    lambda x: [x.reshape(-1, x.shape[-1])],
+    lambda t, k: t[0].reshape(-1, k, t[0].shape[-1]),
+  ),
+}
+_HF_BUFFERS = re.compile(r'bert\.embeddings\.(position|token_type)_ids')
+# What BertModel calls its modules; the others put bert. before them.
+_HF_BARE = re.compile(r'(embeddings|encoder|pooler)\.')
+
+
+class Report(NamedTuple):
+  """What a file lacked of a BERT with all its heads, and what it had besides.
+
+  Attributes:
+    missing: names, as the file would have them.
+    left_over: names in the file of which nothing was made.
+  """
+
+  missing: list[str]
+  left_over: list[str]
+
+
+def parts(params) -> list[str]:
+  """Returns which of `table.PARTS` the parameters hold."""
+  return [p for p in table.PARTS if p in params]
+
+
+def only(params, wanted: Collection[str]):
+  """Returns the parameters of some of `table.PARTS`; the encoder stays."""
+  return {
+    name: value
+    for name, value in params.items()
+    if name in wanted or name not in table.PARTS or name == 'encoder'
+  }
+
+
+def to_hf(params, config: model_lib.BertConfig) -> dict[str, np.ndarray]:
+  """Renames and reshapes parameters for Hugging Face's BERT.
+
+  Args:
+    params: nested dict of arrays, as `heads.PretrainingModel` makes it; any of
+      the heads may be left out.
+    config: what the model is.
+
+  Returns:
+    dict of their name to a contiguous float32 array. The tied decoder is left
+    out, as their own files leave it out.
+
+  Raises:
+    errors.UserError: for norm='pre', which their BERT does not know.
+    ValueError: for parameters that are not those of this config.
+  """
+  return _to(params, config, 'hf')
+
+
+def to_google(params, config: model_lib.BertConfig) -> dict[str, np.ndarray]:
+  """Renames and reshapes parameters for Google's BERT; else as `to_hf`."""
+  return _to(params, config, 'google')
+
+
+def _to(params, config, side):
+  if config.norm != 'post':
+    raise errors.UserError(
+      f'norm={config.norm!r} is known neither to Hugging Face nor to Google: '
+      'their BERT normalises after each sublayer. Use --format=npz.'
+    )
+  ours = names.flatten(params)
+  held = parts(params)
+  tensors = {}
+  for row in table.rows(config):
+    if row.part not in held:
+      continue
+    there, _ = FORMS[row.form]
+    values = there(np.asarray(ours.pop(row.ours), np.float32))
+    for name, value in zip(getattr(row, side), values, strict=True):
+      if value.shape != row.shape:
+        raise ValueError(f'{name} gets {value.shape}, expected {row.shape}.')
+      # Writers store the buffer as it lies, transposed views wrongly.
+      value = value.T if side in row.turned else value
+      tensors[name] = np.ascontiguousarray(value)
+  if ours:
+    raise ValueError(f'parameters without a name there: {sorted(ours)}.')
+  return tensors
+
+
+def from_hf(tensors: Mapping[str, np.ndarray], config: model_lib.BertConfig):
+  """Makes parameters of the tensors of Hugging Face's BERT; undoes `to_hf`.
+
+  Args:
+    tensors: dict of their name to an array, as BertForPreTraining,
+      BertForMaskedLM, BertModel or a BERT with another head has it.
+    config: what the model is.
+
+  Returns:
+    (params, report): nested dict of float32 arrays, of the parts that are
+    there, and a `Report`. Tied copies and buffers are not left over.
+
+  Raises:
+    errors.UserError: for a part that is there in part only, for a wrong shape
+      and for a decoder that is not tied.
+  """
+  renamed = {_modern(name, tensors): x for name, x in tensors.items()}
+  for copy, original in table.HF_TIED.items():
+    if copy not in renamed:
+      continue
+    if not np.array_equal(renamed[copy], renamed.get(original, renamed[copy])):
+      raise errors.UserError(
+        f'{copy} differs from {original}; the decoder is tied to it here, so '
+        'use a model trained with tied embeddings.'
+      )
+    renamed.setdefault(original, renamed.pop(copy))
+  found = [name for name in renamed if not _HF_BUFFERS.fullmatch(name)]
+  found = [name for name in found if name not in table.HF_TIED]
+  return _from(found, renamed.__getitem__, config, 'hf')
+
+
+def _modern(name, tensors):
+  """Returns the name that a tensor has in BertForPreTraining of today."""
+  # Files from before 2020 say gamma and beta.
+  name = re.sub(r'\.gamma$', '.weight', re.sub(r'\.beta$', '.bias', name))
+  bare = 'embeddings.word_embeddings.weight' in tensors
+  return f'bert.{name}' if bare and _HF_BARE.match(name) else name
+
+
+def from_google(
+  found: Collection[str],
+  read: Callable[[str], np.ndarray],
+  config: model_lib.BertConfig,
+):
+  """Makes parameters of Google's variables; undoes `to_google`.
+
+  Args:
+    found: names of the variables.
+    read: returns the variable of a name; called for those that are needed.
+    config: what the model is.
+
+  Returns:
+    (params, report): as `from_hf`; optimizer slots are left over.
+
+  Raises:
+    errors.UserError: as `from_hf`.
+  """
+  return _from(found, read, config, 'google')
+
+
+def _from(found, read, config, side):
+  rows, found = table.rows(config), set(found)
+  wanted = {part: set() for part in table.PARTS}
+  for row in rows:
+    wanted[row.part].update(getattr(row, side))
+  held = [part for part in table.PARTS if wanted[part] & found]
+  report = Report(
+    sorted(set().union(*wanted.values()) - found),
+    sorted(found.difference(*wanted.values())),
+  )
+  needed = {'encoder', *held, *(['pooler'] if 'nsp' in held else ())}
+  torn = sorted(set().union(*(wanted[part] for part in needed)) - found)
+  if torn:
+    raise errors.UserError(
+      f'the tensors are not those of a {config.num_layers}-layer BERT; '
+      f'missing: {errors.some(torn)}; unexpected: '
+      f'{errors.some(report.left_over)}. Use a BERT that fits its config.'
+    )
+  params = {}
+  for row in rows:
+    if row.part in held:
+      values = [_checked(read, name, row, side) for name in getattr(row, side)]
+      _, back = FORMS[row.form]
+      *parents, leaf = row.ours.split('/')
+      node = params
+      for parent in parents:
+        node = node.setdefault(parent, {})
+      node[leaf] = np.ascontiguousarray(back(values, config.head_size))
+  return params, report
+
+
+def _checked(read, name, row, side):
+  """Returns a tensor as float32 [from, to], if its shape is the config's."""
+  value = read(name)
+  turned = side in row.turned
+  shape = row.shape[::-1] if turned else row.shape
+  if value.shape != shape:
+    raise errors.UserError(
+      f'{name} has shape {value.shape}, but the config asks for {shape}; the '
+      'two files do not belong together.'
+    )
+  if not np.issubdtype(value.dtype, np.floating) and value.dtype.kind != 'V':
+    raise errors.UserError(
+      f'{name} holds {value.dtype}, not floating-point numbers; use a BERT '
+      'that is not quantized.'
+    )
+  value = value.astype(np.float32, copy=False)
+  return value.T if turned else value

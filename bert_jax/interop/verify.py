@@ -1,0 +1,123 @@
+"""Whether a model that was written is the model that was read."""
+
+import dataclasses
+import importlib.util
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from bert_jax import errors, heads, model
+
+_LENGTH = 32  # tokens, or what the model takes if that is less
+_ROWS = 3
+_TOLERANCE = 1e-4  # absolute, or relative to the largest
+
+
+def batch(config: model.BertConfig) -> dict[str, np.ndarray]:
+  """Returns random input, each row shorter than the one before.
+
+  Returns:
+    The features of `heads.PretrainingModel`; the logits of all positions are
+    wanted.
+  """
+  length = min(_LENGTH, config.max_positions)
+  random = np.random.default_rng(0)
+  ids = random.integers(0, config.vocab_size, (_ROWS, length), np.int32)
+  place = np.arange(length, dtype=np.int32)[None]
+  ends = length - length * np.arange(_ROWS)[:, None] // (_ROWS + 1)  # [B, 1]
+  segments = (place >= length // 3) & (place < ends)
+  return {
+    'input_ids': ids,
+    'input_mask': (place < ends).astype(np.int32),
+    'segment_ids': segments.astype(np.int32) * (config.type_vocab_size > 1),
+    'masked_lm_positions': np.repeat(place, _ROWS, 0),
+  }
+
+
+def outputs(params, config: model.BertConfig) -> dict[str, np.ndarray]:
+  """Returns what a model makes of `batch`, in float32 whatever its dtype.
+
+  Returns:
+    hidden [B, S, D] and, if their parts are there, pooled [B, D],
+    mlm [B, S, V] and nsp [B, 2].
+  """
+
+  def run(module, x):
+    hidden = module.embeddings(
+      x['input_ids'], x['segment_ids'], model.positions(x), True
+    )
+    visible = model.visible(x, config.causal)
+    found = {'hidden': module.encoder(hidden, visible, True)}
+    if 'mlm' in params:
+      table = module.embeddings.word.embedding
+      found['mlm'] = module.mlm(found['hidden'], table)
+    if 'pooler' in params:
+      found['pooled'] = nn.tanh(module.pooler(found['hidden'][:, 0]))
+    if 'nsp' in params:
+      found['nsp'] = module.nsp(found['pooled'])
+    return found
+
+  config = dataclasses.replace(config, dtype='float32')
+  module = heads.PretrainingModel(config)
+  with jax.default_matmul_precision('highest'):
+    found = module.apply({'params': params}, batch(config), method=run)
+  return jax.tree.map(np.asarray, found)
+
+
+def theirs(path: str, config: model.BertConfig) -> dict | None:
+  """Returns the same of a folder that transformers loads; None without it.
+
+  Raises:
+    errors.UserError: if transformers misses weights or has some left over.
+  """
+  if not all(map(importlib.util.find_spec, ('torch', 'transformers'))):
+    return None
+  import torch
+  import transformers
+
+  transformers.utils.logging.disable_progress_bar()
+  found = transformers.AutoConfig.from_pretrained(path)
+  bert, info = getattr(transformers, found.architectures[0]).from_pretrained(
+    path, output_loading_info=True, dtype=torch.float32
+  )
+  wrong = {key: sorted(map(str, value)) for key, value in info.items() if value}
+  if wrong:
+    raise errors.UserError(f'{path}: transformers loads it with {wrong}.')
+  x = {name: torch.tensor(value) for name, value in batch(config).items()}
+  with torch.no_grad():
+    out = bert.eval()(
+      input_ids=x['input_ids'],
+      attention_mask=x['input_mask'],
+      token_type_ids=x['segment_ids'],
+      output_hidden_states=True,
+    )
+  named = {
+    'hidden': out.hidden_states[-1],
+    'pooled': out.get('pooler_output'),
+    'mlm': out.get('prediction_logits', out.get('logits')),
+    'nsp': out.get('seq_relationship_logits'),
+  }
+  return {name: x.numpy() for name, x in named.items() if x is not None}
+
+
+def differences(ours: dict, other: dict, config: model.BertConfig) -> dict:
+  """Returns the largest difference of each output, over tokens, not padding.
+
+  Raises:
+    errors.UserError: if one is larger than float32 explains.
+  """
+  mask = batch(config)['input_mask'].astype(bool)
+  found = {}
+  for name in sorted(set(ours) & set(other)):
+    a, b = ours[name], other[name]
+    if a.ndim == 3:
+      a, b = a[mask], b[mask]
+    found[name] = float(np.abs(a - b).max())
+    limit = _TOLERANCE * max(1.0, float(np.abs(a).max()))
+    if not found[name] <= limit:  # True for NaN, too
+      raise errors.UserError(
+        f'what was written is another model: {name} differs by '
+        f'{found[name]:.2e}, allowed are {limit:.2e}; do not use it.'
+      )
+  return found

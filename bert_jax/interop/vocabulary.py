@@ -1,0 +1,92 @@
+"""The vocabulary of a model's folder, and how its text is prepared."""
+
+import os
+import reprlib
+
+from bert_jax import errors
+from bert_jax import tokenizer as tokenizer_lib
+from bert_jax.interop import config_file
+
+NAME = 'vocab.txt'
+SETTINGS = 'tokenizer_config.json'
+
+
+def read(directory: str) -> tokenizer_lib.Tokenizer:
+  """Returns the Tokenizer of vocab.txt, or else of tokenizer.json.
+
+  Whether text becomes lower case is what tokenizer_config.json says, or else
+  tokenizer.json, or else the vocabulary: one that has pieces with capitals was
+  made of text with capitals.
+
+  Raises:
+    errors.UserError: for files that are missing or malformed.
+  """
+  path, fast_path, vocab_path = (
+    os.path.join(directory, name) for name in (SETTINGS, 'tokenizer.json', NAME)
+  )
+  theirs = config_file.read_json(path) if os.path.exists(path) else {}
+  fast = config_file.read_json(fast_path) if os.path.exists(fast_path) else {}
+  # transformers 5 saves no vocab.txt.
+  if os.path.exists(vocab_path) or not fast:
+    vocab = tokenizer_lib.read_vocab(vocab_path)
+  else:
+    vocab = _fast_vocabulary(fast, fast_path)
+  normalizer = fast.get('normalizer')
+  lowercase = not _has_capitals(vocab)
+  if isinstance(normalizer, dict):
+    lowercase = normalizer.get('lowercase', lowercase)
+  lowercase = theirs.get('do_lower_case', lowercase)
+  if not isinstance(lowercase, bool):
+    raise errors.UserError(
+      f'{path}: do_lower_case is {reprlib.repr(lowercase)}, not true or false.'
+    )
+  accents = theirs.get('strip_accents')
+  if accents is not None and accents != lowercase:
+    raise errors.UserError(
+      f'{path}: strip_accents is {reprlib.repr(accents)} and do_lower_case '
+      f'{lowercase}; here accents go with lower case or stay with it.'
+    )
+  return tokenizer_lib.Tokenizer(vocab, lowercase)
+
+
+def _has_capitals(vocab):
+  # Of words only: Google's uncased Chinese vocabulary has [UNK] and <S>.
+  words = (piece.removeprefix('##') for piece in vocab)
+  return any(word.isalpha() and word != word.lower() for word in words)
+
+
+def _fast_vocabulary(fast, path):
+  """Returns the words of a tokenizer.json in the order of their ids."""
+  wordpiece = fast.get('model')
+  ids = wordpiece.get('vocab') if isinstance(wordpiece, dict) else None
+  words = ()
+  if isinstance(ids, dict) and all(type(i) is int for i in ids.values()):
+    words = tuple(sorted(ids, key=ids.get))
+  if not words or [ids[word] for word in words] != list(range(len(words))):
+    raise errors.UserError(
+      f'{path} holds no WordPiece vocabulary with ids 0, 1, 2 ...; put the '
+      "model's vocab.txt beside it."
+    )
+  missing = [token for token in tokenizer_lib.SPECIAL if token not in ids]
+  if missing:
+    raise errors.UserError(
+      f'{path} lacks {errors.some(missing)}; only BERT vocabularies can be '
+      'read.'
+    )
+  return words
+
+
+def write(directory: str, tokenizer: tokenizer_lib.Tokenizer):
+  """Writes vocab.txt."""
+  path = os.path.join(directory, NAME)
+  with open(path, 'w', encoding='utf-8', newline='\n') as f:
+    f.writelines(f'{word}\n' for word in tokenizer.vocab)
+
+
+def check_size(tokenizer: tokenizer_lib.Tokenizer, config):
+  """Raises errors.UserError for words that the model has no row for."""
+  if tokenizer.size > config.vocab_size:
+    raise errors.UserError(
+      f'the vocabulary has {tokenizer.size} entries, the model only '
+      f'{config.vocab_size}; use the vocabulary it was trained with.'
+    )

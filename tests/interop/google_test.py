@@ -1,0 +1,263 @@
+"""Google's folders, in and out."""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_jax import errors
+from bert_jax import tokenizer as tokenizer_lib
+from bert_jax.interop import google, hf_export, hf_load, rename, tf_bundle
+from tests import models
+
+
+@pytest.fixture
+def folder(tmp_path):
+  path = str(tmp_path / 'google')
+  google.write(path, models.make_params(), models.CONFIG, models.TOKENIZER)
+  return path
+
+
+def edit_json(path, **values):
+  with open(path, encoding='utf-8') as f:
+    value = json.load(f)
+  with open(path, 'w', encoding='utf-8') as f:
+    json.dump(value | values, f)
+
+
+def test_read_of_write_is_the_same(folder):
+  params, config, with_nsp, tokenizer, report = google.read(folder)
+  models.assert_same(params, models.make_params())
+  assert (config, with_nsp) == (models.CONFIG, True)
+  assert tokenizer.vocab == models.TOKENIZER.vocab
+  assert report == ([], [])
+  assert sorted(os.listdir(folder)) == sorted(google.FILES)
+
+
+def test_bert_config_json_is_golden(folder):
+  with open(os.path.join(folder, 'bert_config.json'), encoding='utf-8') as f:
+    # The keys of google-research/bert; their gelu is the tanh form.
+    assert json.load(f) == {
+      'attention_probs_dropout_prob': 0.1,
+      'hidden_act': 'gelu',
+      'hidden_dropout_prob': 0.1,
+      'hidden_size': 8,
+      'initializer_range': 0.02,
+      'intermediate_size': 12,
+      'max_position_embeddings': 7,
+      'num_attention_heads': 2,
+      'num_hidden_layers': 2,
+      'type_vocab_size': 3,
+      'vocab_size': 11,
+    }
+
+
+def test_hugging_face_to_google_and_back_is_the_same_bytes(tmp_path):
+  first, between, last = (str(tmp_path / name) for name in 'abc')
+  cased = tokenizer_lib.Tokenizer(tuple(models.VOCAB), lowercase=False)
+  hf_export.export(first, models.make_params(), models.CONFIG, True, cased)
+  params, config, _, tokenizer, _ = hf_load.read(first)
+  google.write(between, params, config, tokenizer)
+  params, config, with_nsp, tokenizer, _ = google.read(between)
+  hf_export.export(last, params, config, with_nsp, tokenizer)
+  assert os.listdir(first) and set(os.listdir(last)) == set(os.listdir(first))
+  for name in os.listdir(first):
+    with (
+      open(os.path.join(first, name), 'rb') as a,
+      open(os.path.join(last, name), 'rb') as b,
+    ):
+      assert a.read() == b.read(), name
+
+
+def test_a_prefix_is_as_good_as_its_folder(folder):
+  prefix = os.path.join(folder, 'bert_model.ckpt')
+  for path in (folder, prefix, f'{prefix}.index', f'{folder}/'):
+    assert google.find(path) == prefix
+  assert google.find(os.path.join(folder, 'nothing')) is None
+  shutil.copy(f'{prefix}.index', os.path.join(folder, 'model.ckpt-10.index'))
+  with pytest.raises(errors.UserError, match='2 checkpoints: bert_model.ckpt'):
+    google.read(folder)
+  models.assert_same(google.read(prefix)[0], models.make_params())
+
+
+def rewrite(folder, change):
+  """Writes the variables again as `change` returns them."""
+  prefix = os.path.join(folder, 'bert_model.ckpt')
+  bundle = tf_bundle.read_index(prefix)
+  tensors = {name: tf_bundle.read(bundle, name) for name in bundle.entries}
+  tf_bundle.write(prefix, change(tensors))
+
+
+def test_slots_are_left_over_and_heads_may_be_missing(folder):
+  def change(tensors):
+    kept = {k: x for k, x in tensors.items() if not k.startswith('cls/pred')}
+    bias = kept['cls/seq_relationship/output_bias']
+    return kept | {
+      'cls/seq_relationship/output_bias/adam_m': bias,
+      'cls/seq_relationship/output_bias/adam_v': bias,
+      'global_step': np.int64(3),
+      'output_weights': bias,
+    }
+
+  rewrite(folder, change)
+  params, _, with_nsp, _, report = google.read(folder)
+  assert rename.parts(params) == ['encoder', 'pooler', 'nsp'] and with_nsp
+  models.assert_same(params['nsp'], models.make_params()['nsp'])
+  assert report.missing == [
+    'cls/predictions/output_bias',
+    'cls/predictions/transform/LayerNorm/beta',
+    'cls/predictions/transform/LayerNorm/gamma',
+    'cls/predictions/transform/dense/bias',
+    'cls/predictions/transform/dense/kernel',
+  ]
+  assert report.left_over == [
+    'cls/seq_relationship/output_bias/adam_m',
+    'cls/seq_relationship/output_bias/adam_v',
+    'global_step',
+    'output_weights',
+  ]
+  slots = [name for name in report.left_over if google.is_slot(name)]
+  assert slots == report.left_over[:3]
+
+
+def test_an_encoder_alone_is_written_and_read(tmp_path):
+  path = str(tmp_path / 'google')
+  params = rename.only(models.make_params(), {'pooler'})
+  google.write(path, params, models.CONFIG, models.TOKENIZER)
+  read, _, with_nsp, _, report = google.read(path)
+  models.assert_same(read, params)
+  assert not with_nsp and len(report.missing) == 7
+
+
+def test_other_precisions_become_float32(folder):
+  rewrite(
+    folder, lambda tensors: {k: x.astype('<f8') for k, x in tensors.items()}
+  )
+  params = google.read(folder)[0]
+  models.assert_same(params, models.make_params())
+  assert params['mlm']['bias'].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+  ('vocabulary', 'lowercase'),
+  [
+    ('bert-base-uncased', True),
+    ('bert-base-cased', False),
+    ('bert-base-multilingual-cased', False),
+    ('bert-base-chinese', True),  # so google-research/bert says
+  ],
+)
+def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
+  data = os.environ.get('BERT_JAX_TEST_DATA')
+  if not data:
+    pytest.skip('BERT_JAX_TEST_DATA is not set')
+  os.remove(os.path.join(folder, 'tokenizer_config.json'))
+  shutil.copy(os.path.join(data, 'vocab', vocabulary, 'vocab.txt'), folder)
+  size = 120_000
+  edit_json(os.path.join(folder, 'bert_config.json'), vocab_size=size)
+  rewrite(
+    folder,
+    lambda tensors: (
+      tensors
+      | {
+        'bert/embeddings/word_embeddings': np.zeros((size, 8), np.float32),
+        'cls/predictions/output_bias': np.zeros(size, np.float32),
+      }
+    ),
+  )
+  assert google.read(folder)[3].lowercase is lowercase
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'activation': 'gelu'}, "activation='gelu'.*tanh.*gelu_new"),
+    ({'norm': 'pre'}, "norm='pre'.*npz"),
+    ({'causal': True}, 'causal=True.*hf or npz'),
+    ({'norm_epsilon': 1e-6}, 'norm_epsilon=1e-06.*1e-12'),
+    ({'vocab_size': 9}, '11 entries.*only 9'),
+  ],
+)
+def test_what_google_cannot_express_is_refused(tmp_path, changes, message):
+  config = dataclasses.replace(models.CONFIG, **changes)
+  params = models.make_params(config)
+  with pytest.raises(errors.UserError, match=message) as error:
+    google.write(str(tmp_path / 'x'), params, config, models.TOKENIZER)
+  assert '\n' not in str(error.value)
+  assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('values', 'message'),
+  [
+    ({'hidden_act': 'gelu_new'}, "hidden_act is 'gelu_new', not one of gelu, "),
+    ({'num_hidden_layers': 3}, 'missing: bert/encoder/layer_2/attention/out'),
+    ({'num_hidden_layers': 1}, None),
+    ({'num_hidden_layers': 1001}, 'num_hidden_layers is 1001, not 1000 or'),
+    ({'num_hidden_layers': 10**12}, 'num_hidden_layers is 1000000000000'),
+    ({'hidden_size': -8}, 'hidden_size is -8'),
+    ({'num_attention_heads': 3}, 'multiple of 3 heads'),
+    ({'vocab_size': 12}, r'has shape \(11, 8\).*\(12, 8\)'),
+    ({'intermediate_size': 10**9}, r'12,? ?8?\).*1000000000'),
+  ],
+)
+def test_a_config_that_does_not_fit_is_refused(folder, values, message):
+  edit_json(os.path.join(folder, 'bert_config.json'), **values)
+  if message is None:  # all that is asked for is there
+    left_over = google.read(folder)[4].left_over
+    assert len(left_over) == 16 and 'layer_1' in left_over[0]
+    return
+  with pytest.raises(errors.UserError, match=message) as error:
+    google.read(folder)
+  assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('name', google.FILES)
+def test_a_file_that_is_missing_is_named(folder, name):
+  os.remove(os.path.join(folder, name))
+  if name == 'tokenizer_config.json':  # Google's folders have none
+    assert google.read(folder)[3].lowercase
+    return
+  with pytest.raises(errors.UserError, match=name.removesuffix('.index')):
+    google.read(folder)
+
+
+def test_a_head_that_is_torn_is_refused(folder):
+  def change(tensors):
+    del tensors['cls/predictions/output_bias']
+    return tensors
+
+  rewrite(folder, change)
+  with pytest.raises(
+    errors.UserError, match='missing: cls/predictions/output_bias; unexpected'
+  ):
+    google.read(folder)
+
+
+def test_integers_are_no_weights(folder):
+  rewrite(
+    folder,
+    lambda tensors: (
+      tensors | {'bert/pooler/dense/bias': np.arange(8, dtype=np.int32)}
+    ),
+  )
+  with pytest.raises(
+    errors.UserError, match='bert/pooler/dense/bias holds int'
+  ):
+    google.read(folder)
+
+
+def test_a_folder_of_other_things_is_not_replaced(tmp_path, folder):
+  exported = models.export_to(tmp_path / 'hf')
+  with pytest.raises(errors.UserError, match='config.json'):
+    google.write(
+      exported, models.make_params(), models.CONFIG, models.TOKENIZER
+    )
+  models.assert_same(hf_load.load(exported)[0], models.make_params())
+  google.write(
+    folder, models.make_params(first=5), models.CONFIG, models.TOKENIZER
+  )
+  models.assert_same(google.read(folder)[0], models.make_params(first=5))
