@@ -5,7 +5,7 @@ import json
 
 from ml_collections import config_dict
 
-from bert_jax import errors
+from bert_jax import errors, profiles
 from bert_jax import model as model_lib
 
 # layers, hidden size, attention heads; the MLP is four times the hidden size.
@@ -38,6 +38,12 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c = config_dict.ConfigDict()
   c.seed = 0  # of everything random: data, masks, initial weights, dropout
   c.rng = 'threefry'  # dropout: threefry (same on any layout) or rbg (fast)
+  # A trained model to start from: the workdir of a run or another local model
+  # that bert_jax.convert reads; empty is new weights. The optimizer starts new.
+  c.init_from = ''
+  # Cut the position embeddings of init_from to max_positions, or extend them
+  # with new ones, where they differ.
+  c.resize_positions = False
 
   c.model = config_dict.ConfigDict()
   c.model.num_layers = layers
@@ -53,6 +59,7 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.model.initializer = 'truncated_normal'  # or normal
   c.model.initializer_std = 0.02
   c.model.dtype = 'float32'  # of activations: float32 or bfloat16
+  c.model.mask_value = -10_000.0  # added to scores of what is not visible
 
   c.data = config_dict.ConfigDict()
   c.data.input = 'python-docs'  # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs
@@ -99,9 +106,16 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.optimizer.warmup_steps = 10_000  # from 0, linear; then linear down to 0
   c.optimizer.b1 = 0.9
   c.optimizer.b2 = 0.999
-  c.optimizer.epsilon = 1e-6
+  c.optimizer.epsilon = 1e-6  # beside the root, not under it
+  c.optimizer.bias_correction = True  # of Adam's moments
   c.optimizer.weight_decay = 0.01  # not on LayerNorm and biases
-  c.optimizer.clip_norm = 1.0  # of the global gradient
+  c.optimizer.clip_norm = 1.0  # of the gradient
+  # What is averaged and clipped as one: the batch; or each micro_batch, all
+  # then added up, as Google's TPU cores did with their shares.
+  c.optimizer.clip_unit = 'batch'
+  # Where the line down to 0 is at its peak: at the end of the warmup, or at
+  # step zero, so that the warm-up ends above it and the rate drops.
+  c.optimizer.decay_from = 'warmup'
 
   c.eval = config_dict.ConfigDict()
   c.eval.every = 10_000  # steps; 0 is only at the end
@@ -148,21 +162,27 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
 
   Args:
     c: the config, changed in place.
-    arguments: `smoke` and `field=value`, separated by commas. A field is its
-      dotted path, or its last part where that is unique; one value for a
-      field of several phases serves them all.
+    arguments: `smoke`, `profile=NAME` (see `bert_jax.profiles`) and
+      `field=value`, separated by commas; single fields win over these two. A
+      field is its dotted path, or its last part where that is unique; one
+      value for a field of several phases serves them all.
 
   Returns:
     The config.
 
   Raises:
-    errors.UserError: for an unknown field (names a near one) or a wrong type.
+    errors.UserError: for an unknown field (names a near one) or profile, or a
+      wrong type.
   """
   items = [item for item in arguments.split(',') if item]
-  for item in sorted(items, key=lambda item: item != 'smoke'):  # it comes first
+  # What sets many fields comes first.
+  items.sort(key=lambda i: i != 'smoke' and not i.startswith('profile='))
+  for item in items:
     name, equals, value = item.partition('=')
     if item == 'smoke':
       smoke(c)
+    elif name == 'profile' and equals:
+      c.update_from_flattened_dict(profiles.fields(value))
     elif equals:
       _set(c, name, value)
     else:

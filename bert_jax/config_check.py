@@ -1,9 +1,11 @@
 """What the fields of an experiment may hold, alone and together."""
 
+import os
+
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
-from bert_jax import errors
+from bert_jax import errors, optim
 from bert_jax import model as model_lib
 from bert_jax.data import masking, sources
 
@@ -42,6 +44,7 @@ def check(c: config_dict.ConfigDict):
   if c.data.pack > 255:  # masking counts the pairs of a row in 8 bits
     _fail(f'data.pack={c.data.pack} must be at most 255')
   _check_phases(c)
+  _check_init(c)
   if c.model.hidden_size % c.model.num_heads:
     _fail(
       f'model.hidden_size={c.model.hidden_size} is not divisible by '
@@ -52,6 +55,8 @@ def check(c: config_dict.ConfigDict):
     value = config_lib.flatten(c)[name]
     if not 0 <= value < 1:
       _fail(f'{name}={value} must be at least 0 and below 1')
+  if not c.model.mask_value <= -1000:  # far below any score
+    _fail(f'model.mask_value={c.model.mask_value} must be at most -1000')
   if c.optimizer.warmup_steps >= sum(c.phases.steps):
     _fail(
       f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
@@ -70,6 +75,8 @@ def _check_choices(c):
     'objective.kind': (o.kind, ('mlm', 'ltr')),
     'objective.mask_unit': (o.mask_unit, masking.UNITS),
     'data.layout': (c.data.layout, sources.LAYOUTS),
+    'optimizer.clip_unit': (c.optimizer.clip_unit, optim.CLIP_UNITS),
+    'optimizer.decay_from': (c.optimizer.decay_from, optim.DECAY_FROM),
   }
   for name, (value, values) in allowed.items():
     if value not in values:
@@ -120,6 +127,17 @@ def _check_phases(c):
         f'phases.batch_size={batch} is not divisible by '
         f'phases.accumulate={parts}'
       )
+
+
+def _check_init(c):
+  if c.init_from and not (c.data.vocab or c.data.dir):
+    _fail(
+      f'init_from={c.init_from} needs its vocabulary: data.vocab='
+      f'{os.path.join(c.init_from, "vocab.txt")} or, of a run, data/vocab.txt '
+      'in it, with data.vocab_size'
+    )
+  if c.resize_positions and not c.init_from:
+    _fail('resize_positions=True means nothing without init_from')
 
 
 def _check_objective(o):

@@ -84,4 +84,5 @@ class PretrainingModel(nn.Module):
       starts = batch['cls_positions'][..., None]  # [B, N, 1]
       first = jnp.take_along_axis(x, starts, axis=1)  # [B, N, D]
     pooled = nn.tanh(self.pooler(first))
+    self.sow('intermediates', 'pooled', pooled)
     return mlm, self.nsp(pooled)

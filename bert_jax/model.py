@@ -46,6 +46,7 @@ class BertConfig:
   initializer: str = 'truncated_normal'
   initializer_std: float = 0.02
   dtype: str = 'float32'
+  mask_value: float = -10_000.0
   causal: bool = False
 
   @property
@@ -140,7 +141,9 @@ class Embeddings(nn.Module):
     x = x + self.position(positions)
     if self.config.norm == 'post':
       x = self.norm(x)
-    return self.drop(x, deterministic)
+    x = self.drop(x, deterministic)
+    self.sow('intermediates', 'hidden', x)
+    return x
 
 
 def positions(batch):
@@ -180,9 +183,10 @@ class SelfAttention(nn.Module):
     scores = jnp.einsum(
       'bqhk,bshk->bhqs', q, k, preferred_element_type=jnp.float32
     )
-    # -10000 as in Google's code: exp of it is 0 in float32.
-    scores = scores + jnp.where(visible, 0.0, -10_000.0)
+    # exp of -10000 is 0 in float32.
+    scores = scores + jnp.where(visible, 0.0, c.mask_value)
     weights = nn.softmax(scores).astype(v.dtype)  # [B, H, S, S]
+    self.sow('intermediates', 'probabilities', weights)
     weights = Dropout(c.attention_dropout)(weights, deterministic)
     mixed = jnp.einsum('bhqs,bshk->bqhk', weights, v)
     return _dense(c, c.hidden_size, 'out', axis=(-2, -1))(mixed)  # [B, S, D]
@@ -212,6 +216,7 @@ class Layer(nn.Module):
         x = norm(x + drop(sublayer(x), deterministic))
       else:
         x = x + drop(sublayer(norm(x)), deterministic)
+    self.sow('intermediates', 'hidden', x)
     return x
 
 

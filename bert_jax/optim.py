@@ -2,9 +2,13 @@
 
 import re
 
+import jax.numpy as jnp
 import optax
 
 from bert_jax import names
+
+CLIP_UNITS = ('batch', 'micro_batch')
+DECAY_FROM = ('warmup', 'zero')
 
 # As in Google's code: everything else decays, word embeddings included.
 NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
@@ -14,10 +18,12 @@ def schedule(config, steps: int) -> optax.Schedule:
   """Returns the learning rate of each update.
 
   0 at update 0, linear to the peak at `warmup_steps`, linear to exactly 0 at
-  `steps`, and 0 from there on.
+  `steps`, and 0 from there on. With `decay_from='zero'` the second line is at
+  the peak at update 0, so it begins lower, as in Google's `optimization.py`.
   """
   peak, warmup = config.learning_rate, config.warmup_steps
-  decay = optax.linear_schedule(peak, 0.0, steps - warmup)
+  gone = warmup / steps if config.decay_from == 'zero' else 0.0
+  decay = optax.linear_schedule(peak * (1 - gone), 0.0, steps - warmup)
   if not warmup:
     return decay
   rise = optax.linear_schedule(0.0, peak, warmup)
@@ -36,8 +42,39 @@ def make(config) -> optax.GradientTransformation:
   (non-finite gradient) must not advance Adam's own count, yet the schedule
   has to reach 0 at the planned step.
   """
-  return optax.chain(
-    optax.clip_by_global_norm(config.clip_norm),
-    optax.scale_by_adam(b1=config.b1, b2=config.b2, eps=config.epsilon),
+  adam = optax.scale_by_adam(b1=config.b1, b2=config.b2, eps=config.epsilon)
+  if not config.bias_correction:
+    adam = _started_long_ago(adam)
+  transformations = [
+    adam,
     optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
-  )
+  ]
+  if config.clip_unit == 'batch':
+    transformations.insert(0, optax.clip_by_global_norm(config.clip_norm))
+  return optax.chain(*transformations)
+
+
+def clip_parts(config):
+  """Returns a function that clips a micro-batch's gradient; None: do not.
+
+  Where it is not None, `make` does not clip.
+  """
+  if config.clip_unit == 'batch':
+    return None
+  tx = optax.clip_by_global_norm(config.clip_norm)
+  return lambda grads: tx.update(grads, tx.init(grads))[0]
+
+
+def _started_long_ago(adam):
+  """Turns bias correction off, which optax has no option for.
+
+  The correction divides by 1 - decay ** count. With the count at its largest,
+  where optax leaves it, that is exactly 1 from the first update on.
+  """
+
+  def init(params):
+    state = adam.init(params)
+    most = jnp.iinfo(state.count.dtype).max
+    return state._replace(count=jnp.full_like(state.count, most))
+
+  return optax.GradientTransformation(init, adam.update)

@@ -32,13 +32,22 @@ def init_state(key, *, task: task_lib.Task, tx) -> TrainState:
 
 
 def train_step(
-  state: TrainState, batch, key, *, task: task_lib.Task, tx, schedule, parts
+  state: TrainState,
+  batch,
+  key,
+  *,
+  task: task_lib.Task,
+  tx,
+  schedule,
+  parts,
+  clip=None,
 ):
   """Makes one update.
 
   Each objective's loss is the sum over the global batch divided by its count
-  over the global batch, whatever the devices and micro-batches. An update
-  with a non-finite loss or gradient changes nothing but the step.
+  over the global batch, whatever the devices and micro-batches. With `clip`,
+  it is so for each micro-batch alone, and their clipped gradients are added.
+  An update with a non-finite loss or gradient changes nothing but the step.
 
   Args:
     state: donated.
@@ -49,6 +58,7 @@ def train_step(
     schedule: of `optim.schedule`.
     parts: micro-batches; row r belongs to number r % parts, so that each
       device finds rows of its own in every one.
+    clip: of `optim.clip_parts`.
 
   Returns:
     (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
@@ -59,29 +69,28 @@ def train_step(
 
   def loss_fn(params, rows, key):
     sums = task.sums(params, rows, key)
-    loss = sum(s[0] / jnp.maximum(counts[k], 1) for k, s in sums.items())
-    return loss, sums
+    n = task.counts(rows) if clip else counts
+    return sum(s[0] / jnp.maximum(n[k], 1) for k, s in sums.items()), sums
 
-  def micro(total, part):
-    i, rows = part
+  def gradient(rows, i):
     (_, sums), grads = jax.value_and_grad(loss_fn, has_aux=True)(
       state.params, rows, jax.random.fold_in(key, i)
     )
-    return jax.tree.map(jnp.add, total, (sums, grads)), None
+    return sums, clip(grads) if clip else grads
+
+  def micro(total, part):
+    i, rows = part
+    return jax.tree.map(jnp.add, total, gradient(rows, i)), None
 
   if parts == 1:
-    (_, sums), grads = jax.value_and_grad(loss_fn, has_aux=True)(
-      state.params, batch, jax.random.fold_in(key, 0)
-    )
+    sums, grads = gradient(batch, 0)
   else:
     rows = jax.tree.map(
       lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch
     )
     one = jax.tree.map(lambda x: x[0], rows)
-    sums = jax.eval_shape(loss_fn, state.params, one, key)[1]
-    zeros = jax.tree.map(
-      lambda x: jnp.zeros(x.shape, x.dtype), (sums, state.params)
-    )
+    shapes = jax.eval_shape(gradient, one, 0)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     (sums, grads), _ = jax.lax.scan(micro, zeros, (jnp.arange(parts), rows))
 
   grad_norm = optax.tree.norm(grads)

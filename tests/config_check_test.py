@@ -30,6 +30,9 @@ from bert_jax import config, config_check, errors
     ('data.weights', (1.0, 2.0), 'one for each of the 1 input'),
     ('data.weights', (0.0,), 'must be positive'),
     ('data.weights', ('a',), 'must be numbers'),
+    ('optimizer.clip_unit', 'core', 'not one of batch, micro_batch'),
+    ('optimizer.decay_from', 'peak', 'not one of warmup, zero'),
+    ('model.mask_value', 10_000.0, 'must be at most -1000'),
     ('objective.mask_unit', 'phrase', 'not one of token, word, span'),
   ],
 )

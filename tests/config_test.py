@@ -44,8 +44,11 @@ def test_the_papers_recipe():
       'b1': 0.9,
       'b2': 0.999,
       'epsilon': 1e-6,
+      'bias_correction': True,
       'weight_decay': 0.01,
       'clip_norm': 1.0,
+      'clip_unit': 'batch',
+      'decay_from': 'warmup',
     }
     assert (c.model.dropout, c.model.attention_dropout) == (0.1, 0.1)
 

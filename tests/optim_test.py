@@ -23,6 +23,21 @@ def test_schedule_ends_at_exactly_zero_and_stays_there():
   assert [float(lr(s)) for s in (1_000_000, 1_000_001, 3_000_000)] == [0, 0, 0]
 
 
+def test_googles_schedule_drops_after_the_warm_up():
+  c = config.pretraining('base').optimizer
+  c.decay_from = 'zero'
+  lr = optim.schedule(c, 1_000_000)
+  for step, expected in (
+    (0, 0.0),
+    (9_999, 9.999e-5),
+    (10_000, 9.9e-5),
+    (500_000, 5e-5),
+    (1_000_000, 0.0),
+    (1_000_001, 0.0),
+  ):
+    assert float(lr(step)) == pytest.approx(expected, rel=1e-6)
+
+
 def test_decay_leaves_out_layernorms_and_biases():
   module = heads.PretrainingModel(model_test.SMALL)
   params = jax.eval_shape(module.init, jax.random.key(0), model_test.example())[
@@ -101,3 +116,43 @@ def test_first_update_by_hand():
   # itself, the bias does not.
   assert updates['kernel'].tolist() == pytest.approx([2, -3], rel=1e-5)
   assert updates['bias'].tolist() == pytest.approx([1], rel=1e-5)
+
+
+def directions(gradient, **fields):
+  """Returns the first two updates of a bias by the same gradient."""
+  c = config.pretraining('base').optimizer
+  c.update(fields)
+  tx = optim.make(c)
+  params = {'bias': jnp.zeros(1)}
+  state, found = tx.init(params), []
+  for _ in range(2):
+    updates, state = tx.update({'bias': jnp.array([gradient])}, state, params)
+    found.append(float(updates['bias'][0]))
+  return found
+
+
+def test_bias_correction_can_be_turned_off():
+  assert directions(1.0) == pytest.approx([1, 1], rel=1e-4)
+  # 0.1 / sqrt(0.001), then 0.19 / sqrt(0.001999).
+  assert directions(1.0, bias_correction=False) == pytest.approx(
+    [3.1622, 4.2495], rel=1e-4
+  )
+
+
+def test_epsilon_stands_beside_the_root():
+  # g / (|g| + epsilon); under the root it would be 0.001.
+  assert directions(1e-6, epsilon=1e-6)[0] == pytest.approx(1 / 2, rel=1e-4)
+  assert directions(1e-6, epsilon=1e-8)[0] == pytest.approx(1 / 1.01, rel=1e-4)
+
+
+def test_what_is_clipped_part_by_part_is_not_clipped_again():
+  c = config.pretraining('base').optimizer
+  assert optim.clip_parts(c) is None
+  # With so large an epsilon, Adam's first direction is the gradient over it.
+  assert directions(3.0, epsilon=1e3)[0] == pytest.approx(1e-3, rel=0.01)
+  c.clip_unit = 'micro_batch'
+  clipped = optim.clip_parts(c)({'kernel': jnp.array([3.0, -4.0])})
+  assert clipped['kernel'].tolist() == pytest.approx([0.6, -0.8])
+  assert directions(3.0, epsilon=1e3, clip_unit='micro_batch')[
+    0
+  ] == pytest.approx(3e-3, rel=0.01)

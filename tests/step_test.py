@@ -1,13 +1,16 @@
 """Tests of one update."""
 
 import math
+import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from bert_jax import config, heads, sharding
+from bert_jax import config, heads, optim, sharding
+from bert_jax import step as step_lib
 from tests import training
 
 
@@ -93,6 +96,44 @@ def test_gradient_is_that_of_the_averaged_losses():
   norm = math.sqrt(sum(float(jnp.sum(g * g)) for g in jax.tree.leaves(grads)))
   metrics = step(state, batch, jax.random.key(1))[1]
   assert float(metrics['grad_norm']) == pytest.approx(norm, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+  'unit, gradient',
+  [
+    # (6, 0), (0, 8) and (0.5, 0) have the mean (2.17, 2.67).
+    ('batch', [6.5 / 3, 8 / 3]),
+    # (6, 0) and (0, 8) have the mean (3, 4), clipped to (0.6, 0.8); (0.5, 0)
+    # alone is short enough.
+    ('micro_batch', [1.1, 0.8]),
+  ],
+)
+def test_what_is_averaged_and_clipped_as_one(unit, gradient):
+  c = config.pretraining('base').optimizer
+  c.clip_unit = unit
+  linear = types.SimpleNamespace(
+    counts=lambda batch: {'mlm': jnp.sum(batch['weight'])},
+    sums=lambda params, batch, key: {
+      'mlm': (jnp.sum(batch['weight'] * (batch['x'] @ params)), 0.0)
+    },
+  )
+  batch = {  # rows 0 and 2 are one micro-batch, 1 and 3 the other
+    'x': jnp.array([[6.0, 0], [0.5, 0], [0, 8], [7, 7]]),
+    'weight': jnp.array([1.0, 1, 1, 0]),
+  }
+  state = step_lib.TrainState(jnp.int32(0), jnp.zeros(2), ())
+  new, metrics = step_lib.train_step(
+    state,
+    batch,
+    jax.random.key(0),
+    task=linear,
+    tx=optax.identity(),
+    schedule=lambda step: 1.0,
+    parts=2,
+    clip=optim.clip_parts(c),
+  )
+  assert new.params.tolist() == pytest.approx([-x for x in gradient])
+  assert float(metrics['grad_norm']) == pytest.approx(math.hypot(*gradient))
 
 
 def test_one_golden_step():
