@@ -27,15 +27,16 @@ def run(config, workdir: str):
   """
   # Imported here, so that --help and the processes that prepare data, which
   # import this module, do not wait for jax.
-  from bert_jax import config_check, train
+  from bert_jax import config_check, init_from, train
   from bert_jax import workdir as workdir_lib
   from bert_jax.tasks import pretrain, report
 
   config_check.check(config)
   train.check_devices(config)
+  init_from.check(config, workdir)
   with workdir_lib.claimed(workdir, config):
     data = pretrain.prepare_data(config, workdir)
-    task = pretrain.make(config, data)
+    task = init_from.apply(config, data, pretrain.make(config, data))
     params = train.fit(config, task, workdir)
     report.finish(config, data, workdir, params)
 

@@ -78,6 +78,8 @@ class Task:
     describe: (first batch) -> lines to show before training starts.
     facts: of the data; logged, and compared when a run is resumed (see
       `changes`).
+    start: (new parameters, on the host) -> (those to start from, facts about
+      them); called where there is no checkpoint. None is the new ones.
   """
 
   init: Callable[[Any], Any]
@@ -90,6 +92,7 @@ class Task:
   expected_loss: float
   describe: Callable[[Batch], list[str]]
   facts: dict[str, Any]
+  start: Callable[[Any], tuple[Any, dict]] | None = None
 
 
 def changes(old: dict, new: dict, prefix: str = '') -> list[str]:

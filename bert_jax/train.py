@@ -40,6 +40,7 @@ class _Run:
   key: jax.Array
   stop: signals.Stop
   checkpoints: checkpoint.Checkpoints
+  started: dict
   log: log.Log
   meter: meter.Meter
   bar: progress.Progress
@@ -89,7 +90,7 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
         config.checkpoint.keep_every,
       )
     )
-    state = _start(config, task, tx, mesh, checkpoints, workdir)
+    state, started = _start(config, task, tx, mesh, checkpoints, workdir)
     step = int(state.step)
     rows = stack.enter_context(log.Log(workdir, step))
     bar = stack.enter_context(
@@ -104,11 +105,12 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
       key=jax.device_put(key, sharding.replicated(mesh)),
       stop=stop,
       checkpoints=checkpoints,
+      started=started,
       log=rows,
       meter=meter.Meter(rows, bar, config.log.every, total),
       bar=bar,
     )
-    rows.write('run', step, task.facts)
+    rows.write('run', step, {**task.facts, **started})
     for phase in phases:
       if step < phase.first + phase.steps or phase is phases[-1]:
         step_fn = functools.partial(
@@ -117,6 +119,7 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
           tx=tx,
           schedule=schedule,
           parts=phase.accumulate,
+          clip=optim.clip_parts(config.optimizer),
         )
         state = _run_phase(run, phase, state, step_fn)
   if stop.signum is not None:  # while the last checkpoint was being written
@@ -124,8 +127,13 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
   return state.params
 
 
-def _start(config, task, tx, mesh, checkpoints, workdir) -> step_lib.TrainState:
-  """Restores the newest sound checkpoint, or initialises."""
+def _start(config, task, tx, mesh, checkpoints, workdir):
+  """Restores the newest sound checkpoint, or initialises.
+
+  Returns:
+    (state, started): the second is {} or {'init_from': facts} and goes from
+    checkpoint to checkpoint, since what it tells of may be gone.
+  """
   init = functools.partial(step_lib.init_state, task=task, tx=tx)
   key = jax.random.key(config.seed)
   shapes = jax.eval_shape(init, key)
@@ -142,7 +150,12 @@ def _start(config, task, tx, mesh, checkpoints, workdir) -> step_lib.TrainState:
   missing = 1 if restored else config.checkpoint.keep + 1
   _check_disk(workdir, checkpoint.state_bytes(shapes), missing)
   if restored is None:
-    return jax.jit(init, out_shardings=everywhere)(key)
+    state = jax.jit(init, out_shardings=everywhere)(key)
+    if task.start is None:
+      return state, {}
+    params, facts = task.start(jax.device_get(state.params))
+    params = jax.device_put(params, everywhere)
+    return state.replace(params=params), {'init_from': facts}
   state, facts = restored
   changed = task_lib.changes(facts['task'], task.facts)
   if changed:
@@ -154,7 +167,7 @@ def _start(config, task, tx, mesh, checkpoints, workdir) -> step_lib.TrainState:
     f'resumed at step {int(state.step):,}, fingerprint={facts["fingerprint"]}',
     flush=True,
   )
-  return state
+  return state, {k: facts[k] for k in facts if k == 'init_from'}
 
 
 def _check_disk(workdir, size, checkpoints):
@@ -251,6 +264,9 @@ def _check_start(run, batch, sums):
   totals: dict[str, list[float]] = {}
   evaluate.add(totals, jax.device_get(sums))
   loss, expected = evaluate.means(totals)['loss'], run.task.expected_loss
+  if run.started:
+    run.bar.write(f'initial loss {loss:.3f}; guessing costs {expected:.3f}')
+    return
   run.bar.write(f'initial loss {loss:.3f}, expected {expected:.3f}')
   if not abs(loss - expected) <= _INITIAL_LOSS_TOLERANCE:
     raise errors.UserError(
@@ -286,7 +302,8 @@ def _save(run, step, state):
   if run.checkpoints.newest == step:
     return
   with run.meter.paused():
-    mark = run.checkpoints.save(step, state, {'task': run.task.facts})
+    facts = {'task': run.task.facts, **run.started}
+    mark = run.checkpoints.save(step, state, facts)
     run.log.write('checkpoint', step, {'fingerprint': mark})
     run.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
 

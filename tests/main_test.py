@@ -82,6 +82,10 @@ def test_a_run_exports_what_it_trained(whole):
   assert (config.num_layers, config.hidden_size, with_nsp) == (2, 64, True)
   assert tokenizer.size == 120
   assert params['embeddings']['word']['embedding'].shape == (120, 64)
+  card = (workdir / 'export' / 'README.md').read_text('utf-8')
+  rows = log.read(str(workdir / 'metrics.jsonl'))
+  last = [r for r in rows if r['kind'] == 'eval'][-1]
+  assert f'| 30 | {last["mlm_loss"]:.3f} |' in card
 
 
 def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):

@@ -2,12 +2,13 @@
 
 import os
 
+import jax
 import numpy as np
 
 from bert_jax import config as config_lib
 from bert_jax import fill_mask, log, tokenizer
-from bert_jax.data import loader
-from bert_jax.interop import hf_export
+from bert_jax.data import loader, manifest
+from bert_jax.interop import card, hf_export
 
 _WORDS = 24  # of an example sentence, at most
 
@@ -36,7 +37,15 @@ def finish(config, directory: str, workdir: str, params):
   exported = None
   if bert.norm == 'post':
     exported = os.path.join(workdir, 'export')
-    hf_export.export(exported, params, bert, config.objective.nsp, words)
+    described = card.text(
+      config,
+      manifest.read(directory),
+      log.read(os.path.join(workdir, 'metrics.jsonl')),
+      sum(x.size for x in jax.tree.leaves(params)),
+    )
+    hf_export.export(
+      exported, params, bert, config.objective.nsp, words, described
+    )
   _print_summary(workdir, exported)
 
 
@@ -95,6 +104,7 @@ def _print_summary(workdir: str, exported: str | None):
   ]
   if exported:
     where.append(('export', 'the model, for Hugging Face transformers'))
+    where.append(('export/README.md', 'its card; fill in the licence'))
   for name, meaning in where:
     print(f'  {os.path.join(workdir, name)}: {meaning}')
   if not exported:

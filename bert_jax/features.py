@@ -1,0 +1,171 @@
+"""Computes what a model makes of sentences: hidden states and attention.
+
+  python -m bert_jax.features --model=DIR --input=sentences.txt \\
+    --output=features.npz --layers=concat_last_4
+
+DIR is the workdir of a run, its export/ or another model that bert_jax.convert
+reads. --input has a sentence per line, or a pair with a tab between; sentences
+may also be given as arguments, each in quotes. Line i, from 0, becomes in the
+.npz
+
+  tokens_i     [S]            text, with [CLS] and [SEP], without padding
+  hidden_i     [S, D]         float32; concat_last_4 gives [S, 4 D], and all
+                              [L + 1, S, D]: the embeddings, then each layer
+  attention_i  [L, H, S, S]   float32, with --attention: from (its rows sum
+                              to 1), to
+
+  python -m bert_jax.features --model=DIR --attention_plot=map.png \\
+    --layer=1 --head=0 "the man went to the store ."
+
+draws where each token looks. Layers and heads count from 0.
+"""
+
+import functools
+import sys
+import zipfile
+from collections.abc import Iterable
+
+import numpy as np
+from absl import flags
+
+from bert_jax import attention_plot, command, errors, hidden_states, progress
+from bert_jax.interop import folder, source
+
+
+def save(path: str, features: Iterable[hidden_states.Features]):
+  """Writes features as they come to a .npz that numpy.load opens.
+
+  The file gets its name when it is complete.
+
+  Args:
+    path: of the file; an older one is replaced.
+    features: of sentences 0, 1, 2 ...; each gives `tokens_i`, `hidden_i` and,
+      where it has one, `attention_i`.
+
+  Raises:
+    errors.UserError: if the file cannot be written.
+  """
+  folder.write_file(path, lambda new: _write(new, features))
+
+
+def _write(path, features):
+  # As numpy.savez does, which wants all arrays at once.
+  with zipfile.ZipFile(path, 'w') as archive:
+    for i, found in enumerate(features):
+      arrays = {'tokens': np.array(found.tokens), 'hidden': found.hidden}
+      if found.attention is not None:
+        arrays['attention'] = found.attention
+      for name, array in arrays.items():
+        with archive.open(f'{name}_{i}.npy', 'w', force_zip64=True) as entry:
+          np.lib.format.write_array(entry, array, allow_pickle=False)
+
+
+def read_texts(path: str) -> list[str | tuple[str, str]]:
+  """Reads a sentence per line, or a pair with a tab between.
+
+  Raises:
+    errors.UserError: if the file cannot be read, is not UTF-8 or has a line
+      with more than one tab.
+  """
+  try:
+    with open(path, encoding='utf-8-sig') as file:
+      lines = file.read().split('\n')
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot read {path}: {error.strerror}; give a file with a sentence per '
+      'line.'
+    ) from error
+  except UnicodeDecodeError as error:
+    raise errors.UserError(
+      f'{path} is not UTF-8 at byte {error.start}; convert it, for example '
+      f'with: iconv -f ISO-8859-1 -t UTF-8 {path}'
+    ) from error
+  if not lines[-1]:
+    lines.pop()
+  return [_split(line, i, path) for i, line in enumerate(lines, 1)]
+
+
+def _split(line, number, path):
+  texts = tuple(line.split('\t'))
+  if len(texts) > 2:
+    raise errors.UserError(
+      f'line {number} of {path} has {len(texts)} texts with tabs between; '
+      'give one or a pair.'
+    )
+  return texts[0] if len(texts) == 1 else texts
+
+
+def _define_flags():
+  flags.DEFINE_string(
+    'model', None, 'A run, its export or another trained model.'
+  )
+  flags.DEFINE_string('input', None, 'File with a sentence or pair per line.')
+  flags.DEFINE_string('output', None, 'The .npz to write.')
+  flags.DEFINE_enum(
+    'layers', 'last', hidden_states.LAYERS, 'Of which layers, see above.'
+  )
+  flags.DEFINE_boolean('attention', False, 'Write attention maps too.')
+  flags.DEFINE_integer('batch_size', 32, 'Sentences that are computed at once.')
+  flags.DEFINE_string(
+    'attention_plot', None, 'A .png to draw the attention of one sentence in.'
+  )
+  flags.DEFINE_integer(
+    'layer', None, 'Which to draw, from 0; none is the last.'
+  )
+  flags.DEFINE_integer('head', None, 'Which to draw, from 0; none is all.')
+
+
+def main(argv):
+  """Runs the command."""
+  f = flags.FLAGS
+  texts = [_split(text, i, 'the arguments') for i, text in enumerate(argv[1:])]
+  _check_flags(f, texts)
+  texts = texts or read_texts(f.input)
+  if f.attention_plot and len(texts) != 1:
+    raise errors.UserError(
+      f'--attention_plot draws one sentence, not {len(texts)}; give it as an '
+      'argument, in quotes.'
+    )
+  model = source.read(f.model)
+  if f.attention_plot:
+    attention_plot.check(model.config, f.layer, f.head)
+  find = functools.partial(
+    hidden_states.extract, model.params, model.config, model.tokenizer, texts
+  )
+  if f.output:
+    found = find(f.layers, f.attention, f.batch_size)
+    with progress.Progress(len(texts), 'sentences', 'features') as bar:
+      save(f.output, _counted(found, bar))
+    print(f'wrote {f.output}: {len(texts):,} sentence(s) of {f.model}')
+  if f.attention_plot:
+    (one,) = find('last', attention=True)
+    attention_plot.draw(
+      f.attention_plot, one.tokens, one.attention, f.layer, f.head
+    )
+    print(f'wrote {f.attention_plot}: {" ".join(one.tokens)}')
+
+
+def _check_flags(f, texts):
+  if not f.model:
+    raise errors.UserError('--model is missing; name a run or an exported one.')
+  if not f.output and not f.attention_plot:
+    raise errors.UserError(
+      '--output is missing; name a .npz to write, or a picture with '
+      '--attention_plot.'
+    )
+  if bool(f.input) == bool(texts):
+    raise errors.UserError(
+      'give sentences either in a file, --input, or as arguments in quotes.'
+    )
+
+
+def _counted(features, bar):
+  for found in features:
+    yield found
+    bar.update(1)
+
+
+if __name__ == '__main__':
+  sys.stdout.reconfigure(errors='replace')
+  _define_flags()
+  command.run(main, takes_arguments=True)

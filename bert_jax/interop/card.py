@@ -1,0 +1,171 @@
+"""`README.md` of an exported model: what it is, of what, and how good."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax import config as config_lib
+
+# What leaves no trace in the parameters, and what the manifest knows better:
+# data may be prepared ahead, by another config.
+_LEFT_OUT = ('log.', 'checkpoint.', 'data.')
+_MOST_ROWS = 12  # of the table of curves
+_CURVES = {
+  'step': ('step', '{:,}'),
+  'mlm_loss': ('MLM loss', '{:.3f}'),
+  'mlm_perplexity': ('perplexity', '{:.1f}'),
+  'mlm_accuracy': ('MLM accuracy', '{:.1%}'),
+  'nsp_loss': ('NSP loss', '{:.3f}'),
+  'nsp_accuracy': ('NSP accuracy', '{:.1%}'),
+}
+
+
+def text(config, manifest: dict, rows: Sequence[dict], parameters: int) -> str:
+  """Returns the model card, in Markdown with the metadata of Hugging Face.
+
+  Args:
+    config: the experiment.
+    manifest: of its data.
+    rows: of its log, see `log.read`.
+    parameters: how many the model has.
+  """
+  causal = config.objective.kind == 'ltr'
+  name = 'A left-to-right BERT' if causal else 'A BERT'
+  m = config.model
+  evaluated = [row for row in rows if row['kind'] == 'eval']
+  parts = [
+    _metadata(manifest['recipe']['language'], causal),
+    f'# {name} of {m.num_layers} layers',
+    f'{parameters:,} parameters: {m.num_layers} layers, hidden size '
+    f'{m.hidden_size}, {m.num_heads} heads, {m.max_positions} positions; '
+    f'{"un" if config.data.lowercase else ""}cased vocabulary of '
+    f'{config.data.vocab_size:,} word pieces. Pre-trained by bert_jax '
+    f'{manifest["version"]}.',
+    *_source(rows),
+    '## How to load it',
+    _loading(causal, config.objective.nsp),
+    '## Training text',
+    _data(manifest),
+    '## Evaluation',
+    _evaluation(config, manifest, evaluated),
+    '## Recipe',
+    _table(
+      ('field', 'value'),
+      [
+        (field, f'`{json.dumps(value)}`')
+        for field, value in _recipe(config, manifest)
+      ],
+    ),
+  ]
+  return '\n\n'.join(parts) + '\n'
+
+
+def _metadata(language, causal):
+  return f"""---
+# FILL IN the licence under which you publish this model, such as apache-2.0;
+# that of the training text matters too. A new export writes this file anew.
+license: unknown
+language: {language}
+library_name: transformers
+pipeline_tag: {'text-generation' if causal else 'fill-mask'}
+tags:
+- bert
+---"""
+
+
+def _recipe(config, manifest):
+  fields = {
+    field: value
+    for field, value in config_lib.flatten(config).items()
+    if not field.startswith(_LEFT_OUT)
+  }
+  data = {f'data.{field}': v for field, v in manifest['recipe'].items()}
+  return sorted({**fields, **data}.items())
+
+
+def _source(rows) -> list[str]:
+  """Says from which model the run started, if from one."""
+  runs = [row for row in rows if row['kind'] == 'run']
+  if not runs or 'init_from' not in runs[-1]:
+    return []
+  facts = runs[-1]['init_from']
+  return [
+    f'It started from the parameters of `{facts["path"]}` (fingerprint '
+    f'{facts["fingerprint"]}), with a new optimizer.',
+    *(f'* {change}' for change in facts['changes']),
+  ]
+
+
+def _loading(causal, nsp):
+  kind = 'AutoModelForCausalLM' if causal else 'AutoModelForMaskedLM'
+  both = (
+    ' `AutoModelForPreTraining` also has the next sentence head.' if nsp else ''
+  )
+  return f"""```python
+from transformers import {kind}, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained('THIS_FOLDER')
+model = {kind}.from_pretrained('THIS_FOLDER')
+```
+
+Without transformers: `python -m bert_jax.fill_mask --model=THIS_FOLDER "a
+[MASK] sentence ."`.{both}"""
+
+
+def _data(manifest):
+  found = manifest['documents']
+  return '\n\n'.join(
+    [
+      _table(
+        ('input', 'documents', 'bytes of text'),
+        [
+          (
+            f'`{given["input"]}`',
+            f'{given["documents"]:,}',
+            f'{given["text_bytes"]:,}',
+          )
+          for given in manifest['inputs']
+        ],
+      ),
+      f'{found["train"]:,} documents to train on: '
+      f'{manifest["sentences"]:,} sentences, {manifest["tokens"]:,} tokens, '
+      f'{manifest["unknown_share"]:.2%} of them unknown to the vocabulary. '
+      '`DATA_CARD.md` beside the training data says what was cleaned.',
+    ]
+  )
+
+
+def _evaluation(config, manifest, rows):
+  if not rows:
+    return 'Not evaluated.'
+  length = str(config.phases.seq_length[-1])
+  sequences = sum(
+    shard['files'][length]['records']
+    for shard in manifest['shards']
+    if shard['split'] == 'heldout'
+  )
+  sequences = min(sequences, config.eval.sequences)
+  columns = [name for name in _CURVES if name in rows[-1]]
+  chosen = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).round()
+  table = _table(
+    [_CURVES[name][0] for name in columns],
+    [
+      [_CURVES[name][1].format(rows[int(i)][name]) for name in columns]
+      for i in chosen
+    ],
+  )
+  return '\n\n'.join(
+    [
+      f'On {manifest["documents"]["heldout"]:,} documents that it was not '
+      f'trained on, at most {sequences:,} sequences at a time; losses in nats.',
+      table,
+      f'Word frequencies alone give an MLM loss of '
+      f'{manifest["unigram_entropy"]:.3f}. It was evaluated on nothing else.',
+    ]
+  )
+
+
+def _table(head, rows) -> str:
+  lines = [head, ['---'] * len(head), *rows]
+  return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)

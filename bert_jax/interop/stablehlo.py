@@ -1,0 +1,108 @@
+"""One file with a model as StableHLO, for programs that run no code of ours.
+
+The file is what `jax.export` serialises: the computation with its weights, for
+CPU, CUDA and TPU, any batch size and any length up to the model's positions.
+`jax.export.deserialize` reads it without bert_jax; its `mlir_module()` is
+portable StableHLO, see https://openxla.org/stablehlo/compatibility.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import errors, heads
+from bert_jax.interop import folder
+
+PLATFORMS = ('cpu', 'cuda', 'tpu')
+
+
+def write(path: str, params, config, with_nsp: bool):
+  """Writes a model that maps a batch to logits.
+
+  Its input is a dict of int32: `input_ids`, `input_mask` and `segment_ids`
+  [B, S] and `masked_lm_positions` [B, P]; 1 <= B, P and 1 <= S <=
+  config.max_positions. It returns MLM logits [B, P, V] and NSP logits [B, 2],
+  None without the head, all in float32, without dropout.
+
+  Args:
+    path: of the file; an older one is replaced.
+    params: nested dict of arrays, as `heads.PretrainingModel` makes it.
+    config: what the model is.
+    with_nsp: whether it has the pooler and the NSP head.
+
+  Raises:
+    errors.UserError: without flatbuffers, for a model without the MLM head and
+      where the file cannot be written.
+  """
+  _check_flatbuffers()
+  if 'mlm' not in params:
+    raise errors.UserError(
+      'the source lacks mlm, the head that StableHLO is written with; export '
+      'a model that has it.'
+    )
+  config = dataclasses.replace(config, dtype='float32')
+  module = heads.PretrainingModel(config, with_nsp)
+  held = jax.tree.map(np.asarray, params)
+
+  def compute(batch):
+    return module.apply({'params': held}, batch)
+
+  exported = jax.export.export(jax.jit(compute), platforms=PLATFORMS)(
+    _inputs(config)
+  )
+  folder.write_file(path, lambda new: _dump(new, exported.serialize()))
+
+
+def _inputs(config):
+  """Returns the batch as shapes, with letters for what may vary."""
+  b, s, p = jax.export.symbolic_shape(
+    'b, s, p', constraints=[f's <= {config.max_positions}']
+  )
+  tokens = jax.ShapeDtypeStruct((b, s), jnp.int32)
+  return {
+    'input_ids': tokens,
+    'input_mask': tokens,
+    'segment_ids': tokens,
+    'masked_lm_positions': jax.ShapeDtypeStruct((b, p), jnp.int32),
+  }
+
+
+def _dump(path, data):
+  with open(path, 'wb') as file:
+    file.write(data)
+
+
+def read(path: str):
+  """Reads what `write` wrote.
+
+  Returns:
+    (batch) -> (mlm, nsp), see `write`. It runs on what jax runs on.
+
+  Raises:
+    errors.UserError: without flatbuffers and for a file that cannot be read.
+  """
+  _check_flatbuffers()
+  try:
+    with open(path, 'rb') as file:
+      exported = jax.export.deserialize(bytearray(file.read()))
+  except OSError as error:
+    raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
+  except Exception as error:  # flatbuffers has no error of its own
+    reason = (str(error) or type(error).__name__).split('\n')[0]
+    raise errors.UserError(
+      f'{path} cannot be read by this version of jax.export ({reason}); export '
+      'the model again.'
+    ) from error
+  return exported.call
+
+
+def _check_flatbuffers():
+  try:
+    import flatbuffers  # noqa: F401
+  except ImportError as error:
+    raise errors.UserError(
+      'StableHLO files need flatbuffers; install it with: pip install '
+      'flatbuffers'
+    ) from error

@@ -1,0 +1,160 @@
+"""The command bert_jax.features, its files and its picture."""
+
+import builtins
+import os
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from bert_jax import attention_plot, errors, features, hidden_states
+from tests import models
+
+TOKENS = ('[CLS]', '$', '$', '[SEP]')
+
+
+def make_features(n=3):
+  return hidden_states.Features(
+    tokens=('é',) * n,
+    hidden=np.arange(n * 2, dtype=np.float32).reshape(n, 2),
+    attention=None,
+  )
+
+
+def test_numpy_reads_what_was_saved(tmp_path):
+  path = str(tmp_path / 'x.npz')
+  features.save(path, [make_features(), make_features(1)])
+  with np.load(path, allow_pickle=False) as found:
+    assert sorted(found) == ['hidden_0', 'hidden_1', 'tokens_0', 'tokens_1']
+    assert found['tokens_0'].tolist() == ['é', 'é', 'é']
+    np.testing.assert_array_equal(found['hidden_0'], [[0, 1], [2, 3], [4, 5]])
+
+
+def test_a_failure_leaves_the_old_file_and_no_other(tmp_path):
+  path = str(tmp_path / 'x.npz')
+  features.save(path, [make_features()])
+
+  def failing():
+    yield make_features(1)
+    raise OSError(28, 'No space left on device')
+
+  with pytest.raises(
+    errors.UserError, match='cannot write .*No space left on device'
+  ):
+    features.save(path, failing())
+  assert os.listdir(tmp_path) == ['x.npz']
+  with np.load(path) as found:
+    assert len(found['tokens_0']) == 3
+  with pytest.raises(errors.UserError, match='cannot write .*x.npz/y.npz'):
+    features.save(path + '/y.npz', [make_features()])
+
+
+def test_lines_are_sentences_or_pairs(tmp_path):
+  path = tmp_path / 'x.txt'
+  path.write_bytes('\ufeffa b\n\nc\td\r\ne\x85f'.encode())
+  assert features.read_texts(str(path)) == ['a b', '', ('c', 'd'), 'e\x85f']
+  path.write_text('a\nb\tc\td\n')
+  with pytest.raises(errors.UserError, match='line 2 of .* has 3 texts'):
+    features.read_texts(str(path))
+  path.write_bytes(b'a\n\xff')
+  with pytest.raises(errors.UserError, match='is not UTF-8 at byte 2'):
+    features.read_texts(str(path))
+  with pytest.raises(errors.UserError, match='No such file'):
+    features.read_texts(str(tmp_path / 'none'))
+
+
+def test_the_command_writes_features_and_draws(tmp_path):
+  pytest.importorskip('matplotlib')
+  folder = models.export_to(tmp_path / 'model')
+  output, picture = str(tmp_path / 'x.npz'), str(tmp_path / 'x.png')
+  result = subprocess.run(
+    [
+      *(sys.executable, '-m', 'bert_jax.features', '--attention'),
+      *(f'--model={folder}', f'--output={output}'),
+      *(f'--attention_plot={picture}', 'the cats'),
+    ],
+    capture_output=True,
+    encoding='utf-8',
+  )
+  assert (result.returncode, result.stderr) == (0, '')
+  assert result.stdout == (
+    f'wrote {output}: 1 sentence(s) of {folder}\n'
+    f'wrote {picture}: [CLS] the cat ##s [SEP]\n'
+  )
+  with np.load(output) as found:
+    assert found['hidden_0'].shape == (5, 8)
+    assert found['attention_0'].shape == (2, 2, 5, 5)
+  with open(picture, 'rb') as file:
+    assert file.read(8) == b'\x89PNG\r\n\x1a\n'
+
+
+@pytest.mark.parametrize(
+  ('values', 'arguments', 'message'),
+  [
+    ({'output': 'x'}, ['a'], '--model is missing'),
+    ({'model': 'x'}, ['a'], '--output is missing; name a .npz'),
+    ({'model': 'x', 'output': 'x'}, [], 'either in a file, --input, or as arg'),
+    (
+      {'model': 'none', 'output': 'x'},
+      ['a'],
+      'none is no folder, no checkpoint',
+    ),
+    (
+      {'model': 'x', 'attention_plot': 'x'},
+      ['a', 'b'],
+      'draws one sentence, not 2',
+    ),
+  ],
+)
+def test_a_wrong_command_is_explained(monkeypatch, values, arguments, message):
+  names = 'model', 'input', 'output', 'attention_plot'
+  found = types.SimpleNamespace(**dict.fromkeys(names) | values)
+  monkeypatch.setattr(features.flags, 'FLAGS', found)
+  with pytest.raises(errors.UserError, match=message):
+    features.main(['features', *arguments])
+
+
+def test_a_picture_names_the_tokens_of_every_head(tmp_path):
+  figure = pytest.importorskip('matplotlib.figure')
+  drawn = []
+  maps = np.full((2, 3, 4, 4), 0.25)  # [L, H, S, S]
+
+  class Recorded(figure.Figure):
+    def savefig(self, *args, **kwargs):
+      drawn.append(self)
+      super().savefig(*args, **kwargs)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(figure, 'Figure', Recorded)
+    for head in (None, 2):
+      path = str(tmp_path / f'{head}.png')
+      attention_plot.draw(path, TOKENS, maps, None, head)
+  grid, one = ([a for a in f.axes if a.get_title()] for f in drawn)
+  titles = [axis.get_title() for axis in grid]
+  assert titles == [f'layer 1, head {i}' for i in range(3)]
+  assert [axis.get_title() for axis in one] == ['layer 1, head 2']
+  for labels in (one[0].get_xticklabels(), one[0].get_yticklabels()):
+    assert [label.get_text() for label in labels] == list(TOKENS)
+  assert sorted(os.listdir(tmp_path)) == ['2.png', 'None.png']
+
+
+def test_layers_and_heads_that_are_not_there_are_refused():
+  with pytest.raises(errors.UserError, match='layer=2 is not one of 0 to 1'):
+    attention_plot.check(models.CONFIG, 2, None)
+  with pytest.raises(errors.UserError, match='head=-1'):
+    attention_plot.check(models.CONFIG, 1, -1)
+
+
+def test_matplotlib_is_asked_for_by_name(monkeypatch):
+  original = builtins.__import__
+
+  def without(name, *args, **kwargs):
+    if name == 'matplotlib':
+      raise ImportError(name)
+    return original(name, *args, **kwargs)
+
+  monkeypatch.setattr(builtins, '__import__', without)
+  with pytest.raises(errors.UserError, match='pip install matplotlib'):
+    attention_plot.check(models.CONFIG, None, None)

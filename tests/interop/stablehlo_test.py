@@ -1,0 +1,156 @@
+"""Models as StableHLO."""
+
+import builtins
+import dataclasses
+import os
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import convert, errors, heads
+from bert_jax.interop import stablehlo
+from tests import models
+
+pytest.importorskip('flatbuffers')
+
+CONFIG = models.CONFIG
+
+
+def make_params(config=CONFIG, with_nsp=True):
+  random = np.random.default_rng(0)
+  return jax.tree.map(
+    lambda x: random.normal(size=x.shape).astype(np.float32),
+    models.shapes(config, with_nsp),
+  )
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
+  path = str(tmp_path_factory.mktemp('stablehlo') / 'model.stablehlo')
+  stablehlo.write(path, make_params(), CONFIG, True)
+  return path
+
+
+def make_batch(rows, length, predictions):
+  random = np.random.default_rng(rows)
+  mask = np.arange(length) < random.integers(2, length + 1, (rows, 1))
+  batch = {
+    'input_ids': random.integers(0, 11, (rows, length)),
+    'input_mask': mask,
+    'segment_ids': random.integers(0, 3, (rows, length)),
+    'masked_lm_positions': random.integers(0, length, (rows, predictions)),
+  }
+  return {name: x.astype(np.int32) for name, x in batch.items()}
+
+
+def assert_like_the_model(found, batch, config=CONFIG, with_nsp=True):
+  bert = heads.PretrainingModel(config, with_nsp)
+  expected = jax.jit(bert.apply)(
+    {'params': make_params(config, with_nsp)}, batch
+  )
+  assert (found[1] is None) == (not with_nsp)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+    tuple(found),
+    expected,
+  )
+
+
+@pytest.mark.parametrize(
+  ('rows', 'length', 'predictions'), [(1, 7, 2), (5, 4, 1)]
+)
+def test_any_batch_and_length_give_what_the_model_gives(
+  written, rows, length, predictions
+):
+  batch = make_batch(rows, length, predictions)
+  mlm, nsp = stablehlo.read(written)(batch)
+  assert mlm.shape == (rows, predictions, 11) and nsp.shape == (rows, 2)
+  assert_like_the_model((mlm, nsp), batch)
+
+
+def test_a_bfloat16_model_is_computed_in_float32(tmp_path):
+  path = str(tmp_path / 'model')
+  config = dataclasses.replace(CONFIG, dtype='bfloat16')
+  stablehlo.write(path, make_params(), config, True)
+  batch = make_batch(2, 5, 1)
+  assert_like_the_model(stablehlo.read(path)(batch), batch)
+
+
+def test_a_causal_model_without_nsp(tmp_path):
+  config = dataclasses.replace(CONFIG, causal=True, norm='pre')
+  path = str(tmp_path / 'model')
+  stablehlo.write(path, make_params(config, False), config, False)
+  batch = make_batch(3, 6, 2)
+  found = stablehlo.read(path)(batch)
+  assert_like_the_model(found, batch, config, False)
+
+
+def test_the_file_is_for_three_platforms_and_holds_no_custom_calls(written):
+  with open(written, 'rb') as file:
+    exported = jax.export.deserialize(bytearray(file.read()))
+  assert exported.platforms == ('cpu', 'cuda', 'tpu')
+  assert [str(x.shape) for x in jax.tree.leaves(exported.in_avals)] == [
+    '(b, s)',
+    '(b, s)',
+    '(b, p)',
+    '(b, s)',
+  ]
+  calls = {
+    line.split('custom_call @')[1].split('(')[0]
+    for line in exported.mlir_module().split('\n')
+    if 'custom_call @' in line
+  }
+  assert calls <= {'shape_assertion'}  # that s is at most the positions
+
+
+def test_a_row_longer_than_the_positions_is_refused(written):
+  with pytest.raises(Exception, match='shapes'):
+    stablehlo.read(written)(make_batch(2, 8, 1))
+
+
+def test_the_convert_command_writes_and_verifies_it(tmp_path, capsys):
+  source = models.export_to(tmp_path / 'source')
+  target = str(tmp_path / 'model')
+  values = {'from': source, 'to': target, 'format': 'stablehlo'}
+  values |= {'step': None, 'model': None, 'verify': True}
+  found = {k: types.SimpleNamespace(value=v) for k, v in values.items()}
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(convert.flags, 'FLAGS', found)
+    convert.main(['convert'])
+  lines = capsys.readouterr().out.split('\n')
+  assert lines[0].startswith(f'wrote {target}: ')
+  assert '  read by jax.export, largest differences: mlm ' in '\n'.join(lines)
+
+
+def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path):
+  (tmp_path / 'file').touch()
+  with pytest.raises(errors.UserError, match='cannot write'):
+    stablehlo.write(str(tmp_path / 'file' / 'x'), make_params(), CONFIG, True)
+  assert os.listdir(tmp_path) == ['file']
+
+
+def test_what_cannot_be_read_or_written_is_explained(tmp_path, monkeypatch):
+  path = tmp_path / 'x'
+  with pytest.raises(errors.UserError, match='No such file'):
+    stablehlo.read(str(path))
+  for content in (b'', b'no such thing', b'\xff' * 1000):
+    path.write_bytes(content)
+    with pytest.raises(
+      errors.UserError, match='cannot be read by .* export the'
+    ):
+      stablehlo.read(str(path))
+  encoder = {k: v for k, v in make_params().items() if k != 'mlm'}
+  with pytest.raises(errors.UserError, match='lacks mlm'):
+    stablehlo.write(str(path), encoder, CONFIG, True)
+  original = builtins.__import__
+
+  def without(name, *args, **kwargs):
+    if name == 'flatbuffers':
+      raise ImportError(name)
+    return original(name, *args, **kwargs)
+
+  monkeypatch.setattr(builtins, '__import__', without)
+  with pytest.raises(errors.UserError, match='pip install flatbuffers'):
+    stablehlo.read(str(path))
