@@ -124,7 +124,7 @@ def add_arguments(parser):
   add = parser.add_argument
   add('--input', required=True, help='Folders of real text, with commas.')
   add('--vocab', required=True, help="bert-base-uncased's vocab.txt.")
-  add('--scratch', help='A folder with 2 GB of room, instead of /tmp.')
+  add('--scratch', help='A folder with 3 GB of room, instead of /tmp.')
 
 
 def prepare(paths, vocab, passes, cores, output, layout='sentences'):

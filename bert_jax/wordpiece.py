@@ -38,6 +38,8 @@ class Letters(dict):
 
   def widen(self, word: bytes) -> str:
     """Undoes it."""
+    if word.isascii():
+      return word.decode()
     letters = list(self)
     return ''.join(chr(letters[byte]) for byte in word)
 

@@ -179,8 +179,8 @@ def test_a_full_cache_changes_no_ids(texts):
   wordpiece = tokenizer.Tokenizer(_SHORT_PIECES)
   expected = wordpiece.packed(texts)
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(wordpiece, '_MAX_WORDS', 2)
-    patch.setattr(wordpiece, '_MAX_WORD_CHARS', 3)
+    patch.setattr(wordpiece_lib, '_MAX_WORDS', 2)
+    patch.setattr(wordpiece_lib, '_MAX_WORD_CHARS', 3)
     patch.setattr(byte_words, '_MOST', 2)
     small = tokenizer.Tokenizer(_SHORT_PIECES)
     assert small.packed(texts) == expected

@@ -45,18 +45,17 @@ def _encode(units, wide, spans, is_random, n):
   """Does it for rows whose pairs are all of `spans`, in order."""
   sizes = spans[:, :, 1] - spans[:, :, 0]  # [M, 2]
   first = np.cumsum(n) - n  # pair of each row
-  texts = np.add.reduceat(sizes.sum(1), first) * wide  # [B] units
   header = 1 + 3 * n
-  end = np.cumsum(header + texts)
-  start = end - header - texts
-  out = np.empty(end[-1], UNIT)
+  # Row by row a header, for which any units do at first, then all texts.
+  starts = np.insert(spans[:, :, 0].ravel() * wide, 2 * first, 0)
+  lengths = np.insert(sizes.ravel() * wide, 2 * first, header)
+  out = units.take(_ranges(starts, lengths), mode='clip')
+  end = np.cumsum(np.add.reduceat(lengths, 2 * first + np.arange(len(n))))
+  start = np.concatenate([[0], end[:-1]])
   out[start] = n
   at = np.repeat(start + 1 - 3 * first, n) + 3 * np.arange(len(spans))
   out[at] = is_random
   out[at + 1], out[at + 2] = sizes.T
-  out[_ranges(start + header, texts)] = units[
-    _ranges(spans[:, :, 0].ravel() * wide, sizes.ravel() * wide)
-  ]
   raw = out.tobytes()
   for a, b in itertools.pairwise([0, *(end * UNIT.itemsize).tolist()]):
     yield raw[a:b]
