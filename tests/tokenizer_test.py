@@ -9,6 +9,7 @@ import tokenizers
 from hypothesis import strategies as st
 
 from bert_jax import byte_words, errors, tokenizer
+from bert_jax import wordpiece as wordpiece_lib
 from tests import google_tokenizer
 
 _PIECES = (
