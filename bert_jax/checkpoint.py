@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -75,6 +76,8 @@ class Checkpoints:
     return combined
 
   def _save_failed(self, error) -> errors.UserError:
+    # Else what Orbax began and will not finish says so on stderr at the end.
+    warnings.filterwarnings('ignore', 'coroutine .* was never awaited')
     step = self._manager.latest_step()
     # The text nests each layer's report; the innermost cause comes last.
     cause = str(error).strip().rpartition(': ')[2] or type(error).__name__

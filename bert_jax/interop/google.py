@@ -92,8 +92,8 @@ def read(path: str):
     )
   except errors.UserError as error:
     raise errors.UserError(f'{prefix}: {error}') from error
-  tokenizer = vocabulary.read(directory)
-  vocabulary.check_size(tokenizer, config)
+  tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
+  report = report._replace(left_over=[*report.left_over, *extra])
   return params, config, 'nsp' in params, tokenizer, report
 
 

@@ -40,7 +40,7 @@ def load(directory: str):
   params, config, with_nsp, tokenizer, report = read(directory)
   if 'mlm' not in params or report.left_over:
     raise errors.UserError(
-      f'{directory}: the tensors are not those of a BERT with its MLM head; '
+      f'{directory}: the files are not those of a BERT with its MLM head; '
       f'missing: {errors.some(report.missing)}; unexpected: '
       f'{errors.some(report.left_over)}. Use a folder saved from '
       'BertForPreTraining or BertForMaskedLM.'
@@ -79,8 +79,8 @@ def read(directory: str):
     params, report = rename.from_hf(tensors, config)
   except errors.UserError as error:
     raise errors.UserError(f'{directory}: {error}') from error
-  tokenizer = vocabulary.read(directory)
-  vocabulary.check_size(tokenizer, config)
+  tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
+  report = report._replace(left_over=[*report.left_over, *extra])
   return params, config, 'nsp' in params, tokenizer, report
 
 

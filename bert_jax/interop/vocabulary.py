@@ -90,3 +90,19 @@ def check_size(tokenizer: tokenizer_lib.Tokenizer, config):
       f'the vocabulary has {tokenizer.size} entries, the model only '
       f'{config.vocab_size}; use the vocabulary it was trained with.'
     )
+
+
+def cut(tokenizer: tokenizer_lib.Tokenizer, config):
+  """Leaves out the words after those that the model has rows for.
+
+  Returns:
+    (tokenizer, left over): the second has names for a report.
+
+  Raises:
+    errors.UserError: if a special token has no row.
+  """
+  kept = tokenizer.vocab[: config.vocab_size]
+  if not set(tokenizer_lib.SPECIAL) <= set(kept):
+    check_size(tokenizer, config)
+  names = [f'{NAME}: {word}' for word in tokenizer.vocab[len(kept) :]]
+  return tokenizer_lib.Tokenizer(kept, tokenizer.lowercase), names

@@ -169,3 +169,42 @@ def test_the_pooler_of_a_dropped_nsp_head_is_not_loaded(exported):
   params, _, with_nsp, _ = hf_load.load(exported)
   models.assert_same(params, rename.only(models.make_params(), {'mlm'}))
   assert not with_nsp
+
+
+def test_words_without_a_row_are_left_out_and_reported(exported):
+  with open(os.path.join(exported, 'vocab.txt'), 'a', encoding='utf-8') as f:
+    f.write('extra\nwords\n')
+  *_, tokenizer, report = hf_load.read(exported)
+  assert tokenizer.vocab == tuple(models.VOCAB)
+  assert report.left_over == ['vocab.txt: extra', 'vocab.txt: words']
+  with pytest.raises(errors.UserError, match='unexpected: vocab.txt: extra'):
+    hf_load.load(exported)
+
+
+def test_special_tokens_need_a_row(exported):
+  words = [w for w in models.VOCAB if w != '[MASK]']
+  with open(os.path.join(exported, 'vocab.txt'), 'w', encoding='utf-8') as f:
+    f.writelines(f'{word}\n' for word in [*words, 'extra', '[MASK]'])
+  with pytest.raises(errors.UserError, match='entries, the model only'):
+    hf_load.read(exported)
+
+
+@pytest.mark.parametrize(
+  'name, left_over',
+  [
+    ('bert-xsmall-dummy', []),
+    ('camphr_ner_bert', ['Κ', 'Λ', 'Μ', 'classifier.bias']),
+  ],
+)
+def test_real_folders_are_read(name, left_over):
+  data = os.environ.get('BERT_JAX_TEST_DATA', '')
+  folder = os.path.join(data, 'weights', name)
+  if not os.path.isdir(folder):
+    pytest.skip(f'BERT_JAX_TEST_DATA has no weights/{name}')
+  params, config, with_nsp, tokenizer, report = hf_load.read(folder)
+  word = params['embeddings']['word']['embedding']
+  assert word.shape == (config.vocab_size, config.hidden_size)
+  assert tokenizer.size <= config.vocab_size and not with_nsp
+  assert {x.removeprefix('vocab.txt: ') for x in report.left_over} >= {
+    *left_over
+  }
