@@ -133,10 +133,14 @@ class ByteWords:
 
   def _add_short(self, low: np.ndarray, high: np.ndarray):
     """Adds words, each of which may come several times."""
-    keys = np.unique(np.stack([low, high], 1), axis=0)
+    order = np.lexsort((high, low))  # np.unique takes ten times as long
+    low, high = low[order], high[order]
+    is_first = np.ones(len(low), bool)
+    is_first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+    keys = np.stack([low[is_first], high[is_first]])
     first = self._entries
-    words = np.frombuffer(keys.astype('<u8').tobytes(), f'S{2 * _HALF}')
-    self._append(keys.T, words.tolist())
+    words = np.frombuffer(keys.T.astype('<u8').tobytes(), f'S{2 * _HALF}')
+    self._append(keys, words.tolist())
     if 2 * self._entries > len(self._slots):
       slots = 1 << (2 * self._entries - 1).bit_length()
       self._slots = np.full(slots, -1, np.int32)
