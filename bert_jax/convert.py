@@ -12,7 +12,7 @@ BERT with all its heads, and what it has besides, is printed.
 import jax
 from absl import flags
 
-from bert_jax import command, errors
+from bert_jax import command, errors, run
 from bert_jax.interop import (
   google,
   hf_export,
@@ -93,10 +93,10 @@ def choose(params, model: str | None, form: str):
   return rename.only(params, {*needed, *taken})
 
 
-def write(form: str, path: str, params, config, tokenizer):
+def write(form: str, path: str, params, config, tokenizer, card=None):
   """Writes a model in a format; see the modules of `bert_jax.interop`."""
   if form == 'hf':
-    hf_export.export(path, params, config, 'nsp' in params, tokenizer)
+    hf_export.export(path, params, config, 'nsp' in params, tokenizer, card)
   elif form == 'google':
     google.write(path, params, config, tokenizer)
   elif form == 'stablehlo':
@@ -170,11 +170,17 @@ def main(argv):
   )
   found = source.read(path, step)
   params = choose(found.params, model, form)
-  write(form, target, params, found.config, found.tokenizer)
+  card, lines = None, []
+  if form == 'hf' and found.step is not None:
+    try:
+      card = run.describe(path, params, found.step)
+    except errors.UserError as error:
+      lines = [f'no model card: {error}']
+  write(form, target, params, found.config, found.tokenizer, card)
   print(f'wrote {target}: {found.origin}')
   kept = rename.parts(params)
   dropped = [part for part in rename.parts(found.params) if part not in kept]
-  for line in describe(found.report, dropped):
+  for line in [*lines, *describe(found.report, dropped)]:
     print(f'  {line}')
   if verified:
     for line in check(form, target, params, found.config):

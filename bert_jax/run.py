@@ -5,11 +5,11 @@ import os
 
 import jax
 
-from bert_jax import checkpoint, config_check, errors, heads, names
+from bert_jax import checkpoint, config_check, errors, heads, log, names
 from bert_jax import config as config_lib
 from bert_jax import tokenizer as tokenizer_lib
-from bert_jax.data import files
-from bert_jax.interop import config_file
+from bert_jax.data import files, manifest
+from bert_jax.interop import card, config_file
 from bert_jax.tasks import pretrain
 
 
@@ -36,25 +36,19 @@ def read(workdir: str, step: int | None = None):
     step: which checkpoint; None is the newest that proves sound.
 
   Returns:
-    (params, config, with_nsp, tokenizer, facts): as `hf_load.load`, and the facts
-    of the checkpoint, such as `step` and `fingerprint`.
+    (params, config, with_nsp, tokenizer, facts): as `hf_load.load`, and the
+    facts of the checkpoint, such as `step` and `fingerprint`.
 
   Raises:
     errors.UserError: if the config, the checkpoint or the vocabulary is
       missing, malformed or not the run's.
   """
   path = os.path.join(workdir, 'config.json')
-  try:
-    config = config_lib.unflatten(config_file.read_json(path))
-    config_check.check(config)
-  except errors.UserError as error:
-    raise errors.UserError(f'{path}: {error}') from error
+  config = _read_config(path)
   params, facts = checkpoint.read(os.path.join(workdir, 'checkpoints'), step)
   bert, with_nsp = config_lib.model_config(config), config.objective.nsp
   _check_params(params, heads.PretrainingModel(bert, with_nsp), path)
-  vocab = os.path.join(
-    config.data.dir or os.path.join(workdir, 'data'), 'vocab.txt'
-  )
+  vocab = os.path.join(_data(config, workdir), 'vocab.txt')
   tokenizer = tokenizer_lib.Tokenizer.load(vocab, config.data.lowercase)
   if files.sha256(vocab) != facts['task']['vocab_sha256']:
     raise errors.UserError(
@@ -62,6 +56,35 @@ def read(workdir: str, step: int | None = None):
       'one back.'
     )
   return params, bert, with_nsp, tokenizer, facts
+
+
+def describe(workdir: str, params, step: int) -> str:
+  """Returns the model card of a run's parameters after a step.
+
+  Raises:
+    errors.UserError: if the manifest of its data is gone.
+  """
+  config = _read_config(os.path.join(workdir, 'config.json'))
+  rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
+  return card.text(
+    config,
+    manifest.read(_data(config, workdir)),
+    [row for row in rows if row['step'] <= step],
+    sum(x.size for x in jax.tree.leaves(params)),
+  )
+
+
+def _data(config, workdir: str) -> str:
+  return config.data.dir or os.path.join(workdir, 'data')
+
+
+def _read_config(path: str):
+  try:
+    config = config_lib.unflatten(config_file.read_json(path))
+    config_check.check(config)
+  except errors.UserError as error:
+    raise errors.UserError(f'{path}: {error}') from error
+  return config
 
 
 def _check_params(params, module, path):

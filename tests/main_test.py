@@ -88,6 +88,17 @@ def test_a_run_exports_what_it_trained(whole):
   assert f'| 30 | {last["mlm_loss"]:.3f} |' in card
 
 
+def test_a_converted_run_is_its_export_card_included(whole, tmp_path):
+  workdir, _, _ = whole
+  given = [f'--from={workdir}', f'--to={tmp_path / "again"}', '--format=hf']
+  subprocess.run(
+    [sys.executable, '-m', 'bert_jax.convert', *given], cwd=ROOT, check=True
+  )
+  for name in sorted(os.listdir(workdir / 'export')):
+    again = (tmp_path / 'again' / name).read_bytes()
+    assert again == (workdir / 'export' / name).read_bytes(), name
+
+
 def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
   workdir, text, _ = whole
   use = f'--config.data.dir={workdir}/data'

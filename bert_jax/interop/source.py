@@ -22,6 +22,7 @@ class Source(NamedTuple):
     tokenizer: for its vocabulary.
     report: what the files lacked and had besides.
     origin: where it comes from, for people.
+    step: of a run's checkpoint, else None.
   """
 
   params: Any
@@ -30,6 +31,7 @@ class Source(NamedTuple):
   tokenizer: tokenizer_lib.Tokenizer
   report: rename.Report
   origin: str
+  step: int | None = None
 
 
 def kind(path: str) -> str:
@@ -74,7 +76,8 @@ def read(path: str, step: int | None = None) -> Source:
   if found == 'run':
     *model, facts = run.read(path, step)
     origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
-    return Source(*model, report=rename.Report([], []), origin=origin)
+    report = rename.Report([], [])
+    return Source(*model, report, origin, facts['step'])
   if step is not None:
     raise errors.UserError(
       f'{path} is not the directory of a run, so --step={step} means '

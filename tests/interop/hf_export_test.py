@@ -1,4 +1,4 @@
-"""What bert_jax.export writes and leaves; no torch is needed."""
+"""What bert_jax.interop.hf_export writes and leaves; no torch is needed."""
 
 import dataclasses
 import json

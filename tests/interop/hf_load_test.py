@@ -1,4 +1,4 @@
-"""What bert_jax.load reads and refuses."""
+"""What bert_jax.interop.hf_load reads and refuses."""
 
 import dataclasses
 import json
