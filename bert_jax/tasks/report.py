@@ -46,7 +46,7 @@ def finish(config, directory: str, workdir: str, params):
     hf_export.export(
       exported, params, bert, config.objective.nsp, words, described
     )
-  _print_summary(workdir, exported)
+  _print_summary(directory, workdir, exported)
 
 
 def _examples(config, directory, words) -> list[tuple[str, str]]:
@@ -79,7 +79,7 @@ def _examples(config, directory, words) -> list[tuple[str, str]]:
   return found
 
 
-def _print_summary(workdir: str, exported: str | None):
+def _print_summary(directory: str, workdir: str, exported: str | None):
   rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
   last = [r for r in rows if r['kind'] == 'eval'][-1]
   facts = [r for r in rows if r['kind'] == 'run'][-1]
@@ -91,13 +91,14 @@ def _print_summary(workdir: str, exported: str | None):
   gain = facts['unigram_entropy'] - last['mlm_loss']
   print(
     f'\nheld-out after {last["step"]:,} steps: MLM loss '
-    f'{last["mlm_loss"]:.3f} ({gain:.2f} nats below the unigram entropy '
+    f'{last["mlm_loss"]:.3f} ({abs(gain):.2f} nats '
+    f'{"below" if gain >= 0 else "above"} the unigram entropy '
     f'{facts["unigram_entropy"]:.3f}), perplexity '
     f'{last["mlm_perplexity"]:.1f}, MLM accuracy {last["mlm_accuracy"]:.1%}'
     f'{nsp}\n'
   )
+  print(f'  {directory}: vocabulary, examples, manifest')
   where = [
-    ('data', 'vocabulary, examples, manifest'),
     ('checkpoints', 'parameters and optimizer'),
     ('metrics.jsonl', 'every number of the log'),
     ('tensorboard', 'the same as curves'),
