@@ -116,6 +116,12 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   # Where the line down to 0 is at its peak: at the end of the warmup, or at
   # step zero, so that the warm-up ends above it and the rate drops.
   c.optimizer.decay_from = 'warmup'
+  # In which the devices' gradients are added: float32, or bfloat16 that sends
+  # half the bytes.
+  c.optimizer.reduce_dtype = 'float32'
+
+  c.mesh = config_dict.ConfigDict()
+  c.mesh.model = 1  # devices that share each layer; the others share the rows
 
   c.eval = config_dict.ConfigDict()
   c.eval.every = 10_000  # steps; 0 is only at the end

@@ -11,6 +11,7 @@ from bert_jax.data import masking, sources
 
 _POSITIVE = (
   'log.every',
+  'mesh.model',
   'checkpoint.every',
   'checkpoint.keep',
   'data.pack',
@@ -77,6 +78,10 @@ def _check_choices(c):
     'data.layout': (c.data.layout, sources.LAYOUTS),
     'optimizer.clip_unit': (c.optimizer.clip_unit, optim.CLIP_UNITS),
     'optimizer.decay_from': (c.optimizer.decay_from, optim.DECAY_FROM),
+    'optimizer.reduce_dtype': (
+      c.optimizer.reduce_dtype,
+      ('float32', 'bfloat16'),
+    ),
   }
   for name, (value, values) in allowed.items():
     if value not in values:

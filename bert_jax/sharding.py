@@ -1,20 +1,46 @@
-"""Where arrays live: one mesh of all devices, batches split over `data`."""
+"""The mesh of devices, and batches whose rows are split over it."""
 
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
 
 
-def make_mesh() -> Mesh:
-  """Returns the mesh of all devices, along `data`."""
+def make_mesh(model: int = 1, devices=None) -> Mesh:
+  """Returns the mesh of devices, `data` x `model`.
+
+  Args:
+    model: devices that share each layer (`mesh.model`).
+    devices: of the mesh, all by default. Those of several slices, which a
+      slower network connects, are outermost in `data`.
+
+  Raises:
+    errors.UserError: if `model` does not divide the devices of a slice.
+  """
+  devices = jax.devices() if devices is None else list(devices)
   # jax.make_mesh defaults to Explicit axes, under which linen's embedding
   # lookup of a sharded batch raises.
-  return jax.make_mesh(
-    (jax.device_count(),), ('data',), axis_types=(AxisType.Auto,)
+  return Mesh(
+    _arrange(devices, model), ('data', 'model'), axis_types=(AxisType.Auto,) * 2
   )
+
+
+def _arrange(devices, model) -> np.ndarray:
+  """Returns the devices [data, model], neighbours close together."""
+  slices = len({getattr(d, 'slice_index', 0) for d in devices})
+  each = len(devices) // slices
+  if each % model:
+    raise errors.UserError(
+      f'mesh.model={model} does not divide the {each} devices'
+      f'{" of a slice" if slices > 1 else ""}; use a divisor of {each}.'
+    )
+  shape = (each // model, model)
+  if slices == 1:
+    return mesh_utils.create_device_mesh(shape, devices)
+  return mesh_utils.create_hybrid_device_mesh(shape, (slices, 1), devices)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
@@ -28,15 +54,43 @@ def rows(mesh: Mesh) -> NamedSharding:
 
 def check_batch(mesh: Mesh, batch_size: int, accumulate: int):
   """Raises errors.UserError unless every device gets equal micro-batches."""
-  n = mesh.shape['data'] * accumulate
+  n, model = mesh.shape['data'] * accumulate, mesh.shape['model']
   if batch_size % n:
     raise errors.UserError(
       f'phases.batch_size={batch_size} is not divisible by '
-      f'{mesh.shape["data"]} devices x {accumulate} micro-batches; use a '
-      f'multiple of {n}.'
+      f'{mesh.shape["data"]} {f"groups of {model} " if model > 1 else ""}'
+      f'devices x {accumulate} micro-batches; use a multiple of {n}.'
     )
 
 
+def own_rows(mesh: Mesh, size: int) -> np.ndarray:
+  """Returns which rows of a global batch this process puts on its devices.
+
+  Args:
+    mesh: of `make_mesh`.
+    size: rows of the global batch, B.
+
+  Returns:
+    int [b], ascending; all of them where there is one process. They need not
+    be neighbours: the mesh follows the wires between the chips.
+  """
+  blocks = rows(mesh).addressable_devices_indices_map((size,)).values()
+  return np.unique(np.concatenate([np.arange(size)[b] for b in blocks]))
+
+
 def put_batch(mesh: Mesh, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
-  """Copies a batch of the host to the devices, its rows split over them."""
-  return jax.device_put(batch, rows(mesh))
+  """Copies a batch from the hosts to the devices, its rows split over them.
+
+  Args:
+    mesh: of `make_mesh`.
+    batch: leaves [b, ...], this process's `own_rows` in their order.
+
+  Returns:
+    The global batch, leaves [B, ...].
+  """
+  # Where there are many hosts, jax takes what is asked for here for implicit.
+  with jax.transfer_guard_host_to_device('allow'):
+    return {
+      name: jax.make_array_from_process_local_data(rows(mesh), x)
+      for name, x in batch.items()
+    }

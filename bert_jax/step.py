@@ -1,5 +1,6 @@
 """One update of the parameters, and one batch of evaluation."""
 
+import functools
 from typing import Any
 
 import flax
@@ -7,7 +8,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from bert_jax import gradient, optim, partition, sharding
 from bert_jax import task as task_lib
+
+_RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
 
 
 @flax.struct.dataclass
@@ -31,6 +35,26 @@ def init_state(key, *, task: task_lib.Task, tx) -> TrainState:
   return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params))
 
 
+def run_key(config):
+  """Returns the key that the randomness of every step comes from."""
+  return jax.random.key(config.seed, impl=_RNG[config.rng])
+
+
+def jitted(config, task: task_lib.Task, phase: task_lib.Phase, mesh):
+  """Returns the update of a phase: (state, batch, key) -> (state, metrics)."""
+  step = functools.partial(
+    train_step,
+    task=task,
+    tx=optim.make(config.optimizer),
+    schedule=optim.schedule(config.optimizer, sum(config.phases.steps)),
+    parts=phase.accumulate,
+    mesh=mesh,
+    clip=optim.clip_parts(config.optimizer),
+    reduce_dtype=config.optimizer.reduce_dtype,
+  )
+  return jax.jit(step, donate_argnums=0)
+
+
 def train_step(
   state: TrainState,
   batch,
@@ -40,7 +64,9 @@ def train_step(
   tx,
   schedule,
   parts,
+  mesh=None,
   clip=None,
+  reduce_dtype='float32',
 ):
   """Makes one update.
 
@@ -56,43 +82,28 @@ def train_step(
     task: what to learn.
     tx: of `optim.make`.
     schedule: of `optim.schedule`.
-    parts: micro-batches; row r belongs to number r % parts, so that each
-      device finds rows of its own in every one.
+    parts: micro-batches, see `gradient.of_batch`.
+    mesh: of `sharding.make_mesh`; None is the first device alone.
     clip: of `optim.clip_parts`.
+    reduce_dtype: in which the devices' gradients are added.
 
   Returns:
     (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
     `grad_norm`, `learning_rate`, `finite`.
   """
-  key = jax.random.fold_in(key, state.step)
-  counts = task.counts(batch)
-
-  def loss_fn(params, rows, key):
-    sums = task.sums(params, rows, key)
-    n = task.counts(rows) if clip else counts
-    return sum(s[0] / jnp.maximum(n[k], 1) for k, s in sums.items()), sums
-
-  def gradient(rows, i):
-    (_, sums), grads = jax.value_and_grad(loss_fn, has_aux=True)(
-      state.params, rows, jax.random.fold_in(key, i)
-    )
-    return sums, clip(grads) if clip else grads
-
-  def micro(total, part):
-    i, rows = part
-    return jax.tree.map(jnp.add, total, gradient(rows, i)), None
-
-  if parts == 1:
-    sums, grads = gradient(batch, 0)
-  else:
-    rows = jax.tree.map(
-      lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch
-    )
-    one = jax.tree.map(lambda x: x[0], rows)
-    shapes = jax.eval_shape(gradient, one, 0)
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    (sums, grads), _ = jax.lax.scan(micro, zeros, (jnp.arange(parts), rows))
-
+  if mesh is None:
+    mesh = sharding.make_mesh(devices=jax.devices()[:1])
+  layout = partition.state(mesh, state)
+  sums, grads = gradient.of_batch(
+    state.params,
+    batch,
+    jax.random.fold_in(key, state.step),
+    task=task,
+    mesh=mesh,
+    parts=parts,
+    clip=clip,
+    reduce_dtype=reduce_dtype,
+  )
   grad_norm = optax.tree.norm(grads)
   loss = sum(s[0] for s in sums.values())
   finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
@@ -107,12 +118,15 @@ def train_step(
     (state.params, state.opt_state),
   )
   metrics = {
-    'sums': _named(sums, counts),
+    'sums': _named(sums, task.counts(batch)),
     'grad_norm': grad_norm,
     'learning_rate': learning_rate,
     'finite': finite,
   }
-  return TrainState(state.step + 1, params, opt_state), metrics
+  new = TrainState(state.step + 1, params, opt_state)
+  # The moments stay shares; the parameters are gathered from the shares that
+  # these update.
+  return jax.lax.with_sharding_constraint(new, layout), metrics
 
 
 def eval_step(params, batch, *, task: task_lib.Task):

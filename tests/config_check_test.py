@@ -32,6 +32,8 @@ from bert_jax import config, config_check, errors
     ('data.weights', ('a',), 'must be numbers'),
     ('optimizer.clip_unit', 'core', 'not one of batch, micro_batch'),
     ('optimizer.decay_from', 'peak', 'not one of warmup, zero'),
+    ('optimizer.reduce_dtype', 'float16', 'not one of float32, bfloat16'),
+    ('mesh.model', 0, 'mesh.model=0 must be positive'),
     ('model.mask_value', 10_000.0, 'must be at most -1000'),
     ('objective.mask_unit', 'phrase', 'not one of token, word, span'),
   ],

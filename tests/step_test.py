@@ -1,5 +1,6 @@
 """Tests of one update."""
 
+import functools
 import math
 import types
 
@@ -9,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax import config, heads, optim, sharding
+from bert_jax import config, heads, optim, partition, sharding
 from bert_jax import step as step_lib
 from tests import training
 
@@ -34,22 +35,74 @@ def test_accumulation_equals_the_big_batch(parts):
   )
 
 
-def test_devices_do_not_change_the_loss():
-  # Dropout is on: its bits must not depend on the layout either.
-  batch, key = training.make_batch(0), jax.random.key(1)
-  state, step = training.make_step(dropout=0.1)
+def updates(devices, model, parts=1, steps=1, dropout=0.1, **kwargs):
+  """Returns (state, metrics of each update) of training on a mesh."""
+  mesh = sharding.make_mesh(model, jax.devices()[:devices])
+  state, step = training.make_step(dropout, parts, mesh, **kwargs)
+  state = jax.device_put(state, partition.state(mesh, state))
+  key = jax.device_put(jax.random.key(1), sharding.replicated(mesh))
   found = []
-  for n in (1, 2, 4):
-    mesh = jax.sharding.Mesh(jax.devices()[:n], ('data',))
-    placed = jax.device_put(state, sharding.replicated(mesh))
-    rows = sharding.put_batch(mesh, batch)
-    _, metrics = step(
-      placed, rows, jax.device_put(key, sharding.replicated(mesh))
-    )
-    total, count = metrics['sums']['mlm_loss']
-    found.append(float(total) / float(count))
-    assert abs(found[-1] - found[0]) < 1e-6
+  for i in range(steps):
+    rows = sharding.put_batch(mesh, training.make_batch(i))
+    state, metrics = step(state, rows, key)
+    found.append(jax.device_get(metrics))
+  return state, found
+
+
+def mlm_loss(metrics):
+  total, count = metrics['sums']['mlm_loss']
+  return float(total) / float(count)
+
+
+@pytest.mark.parametrize('parts', [1, 2])
+def test_devices_do_not_change_the_loss(parts):
+  # Dropout is on: its bits must not depend on the layout either.
+  found = [
+    mlm_loss(updates(n, model, parts)[1][0])
+    for n, model in ((1, 1), (2, 1), (4, 1), (4, 2))
+  ]
+  assert max(found) - min(found) < 1e-6
   assert abs(found[0] - math.log(training.VOCAB)) < 0.2
+
+
+@pytest.mark.parametrize('model', [1, 2])
+def test_shares_of_the_state_train_as_the_whole(model):
+  whole, a = updates(1, 1, steps=3)
+  shares, b = updates(4, model, steps=3)
+  # One this long is clipped, by the norm of all shares.
+  assert max(x['grad_norm'] for x in a) > 1
+  for x, y in zip(a, b, strict=True):
+    assert mlm_loss(x) == pytest.approx(mlm_loss(y), rel=1e-5)
+    np.testing.assert_allclose(x['grad_norm'], y['grad_norm'], rtol=1e-5)
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
+    jax.device_get(whole.params),
+    jax.device_get(shares.params),
+  )
+
+
+def test_the_layout_of_the_state_lasts():
+  state, _ = updates(4, 2, steps=2)
+  mesh = sharding.make_mesh(2)
+  jax.tree.map(
+    lambda x, s: x.sharding.is_equivalent_to(s, x.ndim) or pytest.fail(str(s)),
+    state,
+    partition.state(mesh, state),
+  )
+  # Of the query, key and value [8, 3, 2, 4]: half of the heads; and of the
+  # moments half of the input, too.
+  name = ('encoder', 'layer_0', 'attention', 'qkv', 'kernel')
+  kernel, moment = state.params, state.opt_state[1].mu
+  for part in name:
+    kernel, moment = kernel[part], moment[part]
+  assert kernel.addressable_shards[0].data.shape == (8, 3, 1, 4)
+  assert moment.addressable_shards[0].data.shape == (4, 3, 1, 4)
+
+
+def test_gradients_added_in_bfloat16_are_rounded_and_no_more():
+  exact = updates(4, 1, dropout=0.0)[1][0]['grad_norm']
+  found = updates(4, 1, dropout=0.0, reduce_dtype='bfloat16')[1][0]['grad_norm']
+  assert 0 < abs(found - exact) / exact < 2**-8  # 8 bits of mantissa
 
 
 def test_dropout_differs_from_step_to_step():
@@ -114,25 +167,29 @@ def test_what_is_averaged_and_clipped_as_one(unit, gradient):
   linear = types.SimpleNamespace(
     counts=lambda batch: {'mlm': jnp.sum(batch['weight'])},
     sums=lambda params, batch, key: {
-      'mlm': (jnp.sum(batch['weight'] * (batch['x'] @ params)), 0.0)
+      'mlm': (
+        jnp.sum(batch['weight'] * (batch['x'] @ params['nsp']['bias'])),
+        jnp.float32(0),
+      )
     },
   )
   batch = {  # rows 0 and 2 are one micro-batch, 1 and 3 the other
     'x': jnp.array([[6.0, 0], [0.5, 0], [0, 8], [7, 7]]),
     'weight': jnp.array([1.0, 1, 1, 0]),
   }
-  state = step_lib.TrainState(jnp.int32(0), jnp.zeros(2), ())
-  new, metrics = step_lib.train_step(
-    state,
-    batch,
-    jax.random.key(0),
+  state = step_lib.TrainState(jnp.int32(0), {'nsp': {'bias': jnp.zeros(2)}}, ())
+  step = functools.partial(
+    step_lib.train_step,
     task=linear,
     tx=optax.identity(),
     schedule=lambda step: 1.0,
     parts=2,
     clip=optim.clip_parts(c),
   )
-  assert new.params.tolist() == pytest.approx([-x for x in gradient])
+  new, metrics = jax.jit(step)(state, batch, jax.random.key(0))
+  assert new.params['nsp']['bias'].tolist() == pytest.approx(
+    [-x for x in gradient]
+  )
   assert float(metrics['grad_norm']) == pytest.approx(math.hypot(*gradient))
 
 

@@ -58,6 +58,10 @@ def make_batch(seed, rows=ROWS):
   }
 
 
+def take(batch, rows):
+  return {name: x[rows] for name, x in batch.items()}
+
+
 def make_task(c, batch=make_batch):
   bert = config.model_config(c)
   module = heads.PretrainingModel(bert)
@@ -65,8 +69,8 @@ def make_task(c, batch=make_batch):
     init=functools.partial(pretrain.init, module),
     counts=functools.partial(pretrain.counts, with_nsp=True),
     sums=functools.partial(pretrain.sums, module),
-    train_batch=lambda phase, step: batch(step),
-    eval_batch=lambda phase, i: make_batch(1000 + i),
+    train_batch=lambda phase, step, rows: take(batch(step), rows),
+    eval_batch=lambda phase, i, rows: take(make_batch(1000 + i), rows),
     eval_batches=lambda phase: 2,
     flops=lambda phase: 1e6,
     expected_loss=math.log(VOCAB) + math.log(2),
@@ -76,7 +80,7 @@ def make_task(c, batch=make_batch):
 
 
 @functools.cache
-def make_step(dropout=0.0, parts=1):
+def make_step(dropout=0.0, parts=1, mesh=None, reduce_dtype='float32'):
   """Returns (state, jitted step) before the sixth of a hundred updates."""
   c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
   made = make_task(c)
@@ -87,6 +91,8 @@ def make_step(dropout=0.0, parts=1):
     tx=tx,
     schedule=optim.schedule(c.optimizer, 100),
     parts=parts,
+    mesh=mesh,
+    reduce_dtype=reduce_dtype,
   )
   init = functools.partial(step_lib.init_state, task=made, tx=tx)
   state = jax.jit(init)(jax.random.key(0))

@@ -1,0 +1,82 @@
+"""Keys whose random numbers belong to the rows of the global batch.
+
+A device that holds rows 8 to 15 draws what it would find in rows 8 to 15 had
+it drawn for the whole batch, and draws no more than that.
+"""
+
+import functools
+
+import jax
+import jax.extend.random
+import jax.numpy as jnp
+
+_THREEFRY = 'threefry2x32'
+
+
+def at(key, first, share):
+  """Returns the key for a device's share of the rows.
+
+  Args:
+    key: of the global batch.
+    first: int32, the first row of the share. Random arrays are [b, ...], row
+      j of them being row first + j of the global batch.
+    share: int32, which of the shares it is.
+
+  Returns:
+    A key. Of a threefry key the numbers depend on each row's place in the
+    global batch alone; of any other (rbg) on the share.
+  """
+  if str(jax.random.key_impl(key)) != _THREEFRY:
+    return jax.random.fold_in(key, share)
+  data = _with_row(jax.random.key_data(key), first)
+  return jax.random.wrap_key_data(data, impl=_impl())
+
+
+@functools.cache
+def _impl():
+  """Returns threefry with a third word, the first row."""
+  return jax.extend.random.define_prng_impl(
+    key_shape=(3,),
+    seed=_seed,
+    split=_split,
+    random_bits=_random_bits,
+    fold_in=_fold_in,
+    name='threefry_rows',
+    tag='rows',
+  )
+
+
+def _with_row(data, first):
+  first = jnp.asarray(first).astype(jnp.uint32)
+  first = jnp.broadcast_to(first, (*data.shape[:-1], 1))
+  return jnp.concatenate([data, first], -1)
+
+
+def _threefry(data):
+  return jax.random.wrap_key_data(data[:2], impl=_THREEFRY)
+
+
+def _seed(seed):
+  return _with_row(jax.random.key_data(jax.random.key(seed, impl=_THREEFRY)), 0)
+
+
+def _split(data, shape):
+  keys = jax.random.split(_threefry(data), shape)
+  return _with_row(jax.random.key_data(keys), data[2])
+
+
+def _fold_in(data, number):
+  key = jax.random.fold_in(_threefry(data), number)
+  return _with_row(jax.random.key_data(key), data[2])
+
+
+def _random_bits(data, bit_width, shape):
+  """Hashes each value's (row, place in its row), two 32-bit words."""
+  row = jax.lax.broadcasted_iota(jnp.uint32, shape, 0) + data[2]
+  place = jnp.zeros(shape, jnp.uint32)
+  for axis in range(1, len(shape)):
+    here = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
+    place = place * jnp.uint32(shape[axis]) + here
+  a, b = jax.extend.random.threefry2x32_p.bind(data[0], data[1], row, place)
+  # As jax does; Dropout never asks for more than 32 bits.
+  return (a ^ b).astype({8: 'uint8', 16: 'uint16', 32: 'uint32'}[bit_width])
