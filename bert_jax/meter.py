@@ -44,8 +44,9 @@ class Meter:
     Args:
       step: number of updates done.
       metrics: of `step.train_step`.
-      costs: `sequences`, `tokens` (real ones), `flops` of the step, and
-        `waited`, the seconds that its batch kept the loop waiting.
+      costs: `sequences`, `tokens` (real ones, maybe on the device), `flops`
+        of the step, and `waited`, the seconds that its batch kept the loop
+        waiting.
     """
     self.flush()
     self._pending = step, metrics, costs
@@ -56,11 +57,11 @@ class Meter:
       return
     step, metrics, costs = self._pending
     self._pending = None
-    metrics = jax.device_get(metrics)
+    metrics, costs = jax.device_get((metrics, costs))
     self._bar.update(1)
     self._count += 1
     self._sequences += costs['sequences']
-    self._tokens += costs['tokens']
+    self._tokens += int(costs['tokens'])
     self._flops += costs['flops']
     self._waited += costs['waited']
     if metrics['finite']:
@@ -111,9 +112,9 @@ class Meter:
     }
     if self._totals:  # else every step was skipped
       row |= {**evaluate.means(self._totals), 'grad_norm': self._grad_norm}
-    peak = chips.PEAK_FLOPS.get(jax.devices()[0].device_kind)
-    if peak:
-      row['mfu'] = flops / (peak * jax.device_count())
+    chip = chips.find(jax.devices()[0].device_kind)
+    if chip:
+      row['mfu'] = flops / (chip.flops / chip.devices * jax.device_count())
     self._log.write('train', step, row)
     left = (self._steps - step) * seconds / max(self._count, 1)
     clock = tqdm.tqdm.format_interval(left)

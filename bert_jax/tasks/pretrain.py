@@ -1,17 +1,81 @@
 """Pre-training: masked tokens and next sentence, or left to right."""
 
+import dataclasses
 import functools
 import math
 import os
+from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 
 from bert_jax import config as config_lib
-from bert_jax import errors, heads, losses, task
+from bert_jax import distributed, errors, heads, losses, task
 from bert_jax.data import files, prepare
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.tasks import batches
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+  """What is learnt, without data: all that a step is compiled from.
+
+  The fields are those of `task.Task`.
+  """
+
+  init: Callable
+  counts: Callable
+  sums: Callable
+  flops: Callable
+  expected_loss: float
+
+
+def objective(config) -> Objective:
+  """Returns the part of the pre-training task that needs no data."""
+  bert = config_lib.model_config(config)
+  module = heads.PretrainingModel(bert, config.objective.nsp)
+  nsp_loss = math.log(2) if config.objective.nsp else 0.0
+  return Objective(
+    init=functools.partial(init, module),
+    counts=functools.partial(counts, with_nsp=config.objective.nsp),
+    sums=functools.partial(sums, module),
+    flops=lambda phase: (
+      phase.batch_size
+      * bert.flops_per_sequence(
+        phase.seq_length, batches.predictions(config, phase), config.data.pack
+      )
+    ),
+    expected_loss=math.log(bert.vocab_size) + nsp_loss,
+  )
+
+
+def batch_shapes(config, phase: task.Phase) -> dict:
+  """Returns the shapes of what `Task.train_batch` gives, for all rows."""
+  rows, pack = phase.batch_size, config.data.pack
+  tokens = (rows, phase.seq_length)  # [B, S]
+  predicted = (rows, batches.predictions(config, phase))  # [B, P]
+  pairs = (rows,) if pack == 1 else (rows, pack)  # [B] or [B, N]
+  integers = {
+    'input_ids': tokens,
+    'input_mask': tokens,
+    'segment_ids': tokens,
+    'masked_lm_positions': predicted,
+    'masked_lm_ids': predicted,
+    'next_sentence_labels': pairs,
+  }
+  if pack > 1:
+    integers |= {
+      'sequence_ids': tokens,
+      'position_ids': tokens,
+      'cls_positions': pairs,
+    }
+  weights = {'masked_lm_weights': predicted, 'next_sentence_weights': pairs}
+  return {
+    name: jax.ShapeDtypeStruct(shape, dtype)
+    for shapes, dtype in ((integers, jnp.int32), (weights, jnp.float32))
+    for name, shape in shapes.items()
+  }
 
 
 def make(config, directory: str) -> task.Task:
@@ -21,25 +85,18 @@ def make(config, directory: str) -> task.Task:
     config: the experiment.
     directory: output of `prepare`, for the lengths of the config's phases.
   """
-  bert = config_lib.model_config(config)
-  module = heads.PretrainingModel(bert, config.objective.nsp)
+  learnt = objective(config)
   data = batches.Batches(config, directory)
   manifest = manifest_lib.read(directory)
-  nsp_loss = math.log(2) if config.objective.nsp else 0.0
   return task.Task(
-    init=functools.partial(init, module),
-    counts=functools.partial(counts, with_nsp=config.objective.nsp),
-    sums=functools.partial(sums, module),
+    init=learnt.init,
+    counts=learnt.counts,
+    sums=learnt.sums,
     train_batch=data.train_batch,
     eval_batch=data.eval_batch,
     eval_batches=data.eval_batches,
-    flops=lambda phase: (
-      phase.batch_size
-      * bert.flops_per_sequence(
-        phase.seq_length, batches.predictions(config, phase), config.data.pack
-      )
-    ),
-    expected_loss=math.log(bert.vocab_size) + nsp_loss,
+    flops=learnt.flops,
+    expected_loss=learnt.expected_loss,
     describe=functools.partial(describe, manifest['unigram_entropy']),
     facts={
       # What says in words how two corpora differ comes before the hashes.
@@ -55,7 +112,11 @@ def make(config, directory: str) -> task.Task:
 
 
 def prepare_data(config, workdir: str) -> str:
-  """Makes the data that the config asks for; returns its directory."""
+  """Makes the data that the config asks for; returns its directory.
+
+  Process 0 makes it; the others find it in the working directory, which they
+  share.
+  """
   c = config.data
   directory = c.dir or os.path.join(workdir, 'data')
   if c.dir and not os.path.exists(c.dir):
@@ -65,7 +126,9 @@ def prepare_data(config, workdir: str) -> str:
     )
   if not c.dir:
     runner = prepare.local_runner(c.workers)
-    prepare.prepare(recipe(config), directory, runner)
+    distributed.first_then_all(
+      'data', lambda: prepare.prepare(recipe(config), directory, runner)
+    )
   manifest = manifest_lib.read(directory)
   _check_data(config, directory, manifest)
   found = manifest['documents']

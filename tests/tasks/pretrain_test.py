@@ -113,6 +113,24 @@ def test_shapes_and_names_of_a_batch(directory):
   }
 
 
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {},
+    {'data__pack': 3},
+    {'objective__kind': 'ltr', 'objective__nsp': False},
+  ],
+  ids=['mlm', 'packed', 'ltr'],
+)
+def test_shapes_are_known_without_data(directory, packed_directory, changes):
+  c = make_config(**changes)
+  (batch,) = batches(c, packed_directory if c.data.pack > 1 else directory, [0])
+  found = pretrain.batch_shapes(c, task.phases(c)[0])
+  assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
+    name: (x.shape, x.dtype) for name, x in batch.items()
+  }
+
+
 def test_evaluation_sees_each_row_once_and_pads_the_last_batch(directory):
   c = make_config()
   made, phase = pretrain.make(c, directory), task.phases(c)[0]

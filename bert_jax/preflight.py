@@ -1,0 +1,297 @@
+"""Says whether a run fits accelerators that you do not have yet.
+
+  python -m bert_jax.preflight --config=configs/large.py --topology=v5e:4x4
+
+Compiles the very training step with the TPU's own compiler, on any machine,
+and tells the memory that it needs, which batch would fit, and about how long
+and how dear the run is. Times and prices are estimates, never measurements.
+
+The exit code is 2 if the run does not fit.
+"""
+
+import contextlib
+import dataclasses
+import threading
+import time
+
+from absl import flags
+from ml_collections import config_flags
+
+from bert_jax import command, errors
+
+_QUICK_LAYERS = 2, 4
+_SECONDS_BETWEEN_LINES = 15
+
+
+def examine(config, topology, phase, quick: bool, say=print):
+  """Compiles the step of a phase for a TPU slice.
+
+  Args:
+    config: the experiment.
+    topology: of `topology.parse`, of TPUs.
+    phase: one of `task.phases`.
+    quick: compile 2 and 4 layers and extrapolate.
+    say: gets lines of progress.
+
+  Returns:
+    (facts, text): a dict for JSON, and the HLO text that was read (with
+    `quick` that of four layers), None if there is none.
+
+  Raises:
+    errors.UserError: if the batch or the model cannot be split over the slice.
+  """
+  from bert_jax import aot, estimate, sharding
+  from bert_jax.tasks import pretrain
+
+  devices = aot.describe_devices(topology)
+  mesh = sharding.make_mesh(config.mesh.model, devices=devices)
+  sharding.check_batch(mesh, phase.batch_size, phase.accumulate)
+  usable = aot.usable_memory(devices[0])
+  layers = [config.model.num_layers]
+  if quick and layers[0] > max(_QUICK_LAYERS):
+    layers = [*_QUICK_LAYERS]
+  found = []
+  for n in layers:
+    with _watched(f'the step of phase {phase.number} with {n} layers', say):
+      found.append(aot.compile_step(_with_layers(config, n), phase, mesh))
+  if len(found) == 1:
+    memory, fits, cost = found[0].memory, found[0].fits, _cost(found[0])
+  else:
+    along = (*layers, config.model.num_layers)
+    memory, cost = _extrapolate(*found, along)
+    fits = memory.total <= usable
+  flops = pretrain.objective(config).flops(phase)
+  batch = estimate.batch(
+    memory.total,
+    memory.parameters + memory.optimizer + memory.program,
+    memory.parameters,  # the gradients are as large
+    usable,
+    batch_size=phase.batch_size,
+    accumulate=phase.accumulate,
+    shares=mesh.shape['data'],
+  )
+  facts = _phase_facts(phase, flops) | {
+    'compiled_layers': layers,
+    'fits': fits,
+    'usable_bytes': usable,
+    'needed_bytes': memory.total,
+    'memory': dataclasses.asdict(memory),
+    'largest_batch_estimate': batch.largest,
+    'accumulate_that_fits_estimate': batch.accumulate,
+  }
+  if cost is not None:
+    step = estimate.tpu_step(cost, topology.chip)
+    facts |= {'cost': dataclasses.asdict(cost)}
+    facts |= _step_facts(step, flops, topology)
+  return facts, found[-1].text
+
+
+def _cost(compiled):
+  from bert_jax import hlo
+
+  return None if compiled.text is None else hlo.cost(compiled.text)
+
+
+def _extrapolate(few, more, layers):
+  """Returns (memory, cost) on the line through two compiled steps."""
+  from bert_jax import aot, hlo
+
+  pairs = zip(
+    *(dataclasses.astuple(c.memory) for c in (few, more)), strict=True
+  )
+  memory = aot.Memory(*(hlo.extrapolate_number(a, b, layers) for a, b in pairs))
+  costs = _cost(few), _cost(more)
+  if None in costs:
+    return memory, None
+  return memory, hlo.extrapolate(*costs, layers)
+
+
+def roofline(config, topology, phase):
+  """Returns the facts of a phase on GPUs, for which nothing is compiled."""
+  from bert_jax import estimate
+  from bert_jax.tasks import pretrain
+
+  flops = pretrain.objective(config).flops(phase)
+  step = estimate.gpu_step(flops, topology.chip, topology.chips)
+  return _phase_facts(phase, flops) | _step_facts(step, flops, topology)
+
+
+def _phase_facts(phase, flops):
+  return {**dataclasses.asdict(phase), 'model_flops_per_step': flops}
+
+
+def _step_facts(step, flops, topology):
+  from bert_jax import estimate
+
+  return {
+    'step_seconds_estimate': [step.low, step.high],
+    'step_seconds_parts': step.parts,
+    'utilisation_estimate': list(
+      estimate.utilisation(flops, step, topology.chip, topology.chips)
+    ),
+  }
+
+
+def report(config, topology, phases, price, examined) -> dict:
+  """Returns everything that is known, for JSON and `page.lines`.
+
+  Args:
+    config: the experiment.
+    topology: what it would run on.
+    phases: those that were examined.
+    price: US dollars per chip and hour, None for that of `prices`.
+    examined: the facts of each of them.
+  """
+  import jax
+
+  from bert_jax import estimate, prices
+
+  listed = prices.USD_PER_CHIP_HOUR.get(topology.chip.name)
+  used = listed if price is None else price
+  seconds = [facts.get('step_seconds_estimate') for facts in examined]
+  run = None
+  if None not in seconds:
+    pairs = list(zip((p.steps for p in phases), seconds, strict=True))
+    run = dataclasses.asdict(estimate.run(pairs, topology.chips, used))
+  return {
+    'topology': topology.name,
+    'slices': topology.slices,
+    'chips': topology.chips,
+    'devices': topology.devices,
+    'hosts': topology.hosts,
+    'layers': config.model.num_layers,
+    'whole_run': len(phases) == len(config.phases.steps),
+    'phases': examined,
+    'run_estimate': run,
+    'usd_per_chip_hour': used,
+    'price_source': 'given' if price is not None else f'list of {prices.AS_OF}',
+    'jax': jax.__version__,
+  }
+
+
+def _with_layers(config, n):
+  copy = config.copy_and_resolve_references()
+  copy.model.num_layers = n
+  return copy
+
+
+@contextlib.contextmanager
+def _watched(what: str, say):
+  """Says now and then that the compiler is at work."""
+  start, done = time.monotonic(), threading.Event()
+
+  def watch():
+    while not done.wait(_SECONDS_BETWEEN_LINES):
+      say(f'compiling {what} ... {time.monotonic() - start:.0f} s')
+
+  say(f'compiling {what} ...')
+  thread = threading.Thread(target=watch, daemon=True)
+  thread.start()
+  try:
+    yield
+  finally:
+    done.set()
+    thread.join()
+  say(f'compiled {what} in {time.monotonic() - start:.0f} s')
+
+
+def _chosen(config, number: int | None):
+  """Returns the phases to look at."""
+  from bert_jax import task
+
+  phases = task.phases(config)
+  if number is None:
+    return phases
+  if not 0 <= number < len(phases):
+    raise errors.UserError(
+      f'--phase={number} is not one of 0 to {len(phases) - 1}; the config has '
+      f'{len(phases)} phase(s).'
+    )
+  return [phases[number]]
+
+
+def _check_flags(values, topology, phases):
+  if values.price is not None and not values.price >= 0:
+    raise errors.UserError(f'--price={values.price} must not be negative.')
+  if values.hlo and not topology.is_tpu:
+    raise errors.UserError(
+      f'--hlo is for TPUs; nothing is compiled for {topology.name}.'
+    )
+  if values.hlo and len(phases) > 1:
+    raise errors.UserError(
+      '--hlo writes one program; say which by --phase=0 or another.'
+    )
+
+
+def main(argv):
+  """Runs the command; returns 2 if the run does not fit."""
+  del argv
+  import jax
+
+  from bert_jax import config_check, preflight_page
+  from bert_jax import topology as topology_lib
+  from bert_jax.data import files
+
+  # The compiler alone is used; accelerators that are here stay free.
+  jax.config.update('jax_platforms', 'cpu')
+  values = flags.FLAGS
+  try:
+    config = values.config
+    config_check.check(config)
+  except OSError as error:  # how ml_collections reports a missing file
+    path = values['config'].config_filename
+    raise errors.UserError(
+      f'cannot read --config={path}; give a file such as configs/large.py.'
+    ) from error
+  topology = topology_lib.parse(values.topology, values.slices)
+  phases = _chosen(config, values.phase)
+  _check_flags(values, topology, phases)
+
+  def say(line):
+    print(line, flush=True)
+
+  examined, text = [], None
+  for phase in phases:
+    if topology.is_tpu:
+      facts, text = examine(config, topology, phase, values.quick, say)
+    else:
+      facts = roofline(config, topology, phase)
+    examined.append(facts)
+  found = report(config, topology, phases, values.price, examined)
+  say('\n'.join(preflight_page.lines(found, topology)))
+  if values.json:
+    files.write_json(values.json, found)
+  if values.hlo:
+    if text is None:
+      raise errors.UserError(
+        f'--hlo={values.hlo} was not written: what does not fit is not '
+        'compiled to the end.'
+      )
+    files.write_text(values.hlo, text)
+  return 2 if any(facts.get('fits') is False for facts in examined) else 0
+
+
+def _define_flags():
+  config_flags.DEFINE_config_file(
+    'config', None, 'The experiment, e.g. configs/large.py.'
+  )
+  flags.DEFINE_string(
+    'topology',
+    None,
+    'What to run on: v5e:4x4 (chips along each axis), v5litepod-16, or GPUs '
+    'such as h100:8.',
+  )
+  flags.DEFINE_integer('slices', 1, 'How many of them.')
+  flags.DEFINE_integer('phase', None, 'Which phase; all of them by default.')
+  flags.DEFINE_bool(
+    'quick', False, 'Compile 2 and 4 layers and extrapolate to all.'
+  )
+  flags.DEFINE_float('price', None, 'US dollars per chip and hour.')
+  flags.DEFINE_string('json', None, 'File for all figures.')
+  flags.DEFINE_string('hlo', None, 'File for the compiled program, as text.')
+  flags.mark_flags_as_required(['config', 'topology'])
+
+
+if __name__ == '__main__':
+  _define_flags()
+  command.run(main)

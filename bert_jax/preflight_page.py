@@ -1,0 +1,168 @@
+"""The page that `preflight` prints."""
+
+_GIB = 2**30
+
+
+def lines(report: dict, topology) -> list[str]:
+  """Returns a report as text.
+
+  Args:
+    report: of `preflight.report`.
+    topology: of `topology.parse`.
+  """
+  found = ['', _title(report)]
+  for facts in report['phases']:
+    found += ['', *_phase(facts, report)]
+  return [*found, '', *_run(report), '', *_model(report, topology)]
+
+
+def _title(report):
+  slices = f'{report["slices"]} slices of ' if report['slices'] > 1 else ''
+  return (
+    f'{slices}{report["topology"]}: {report["chips"]:,} chips, '
+    f'{report["devices"]:,} devices, {report["hosts"]:,} host(s)'
+  )
+
+
+def _phase(facts, report):
+  parts = facts['accumulate']
+  found = [
+    f'phase {facts["number"]}: {facts["steps"]:,} steps of '
+    f'{facts["batch_size"]:,} sequences of {facts["seq_length"]} tokens'
+    + (f' in {parts} micro-batches' if parts > 1 else '')
+  ]
+  if 'fits' in facts:
+    found += _memory(facts, report['layers'])
+  else:
+    found.append('  memory      not known: nothing was compiled')
+  flops = facts['model_flops_per_step']
+  found.append(f'  work        {flops / 1e12:,.2f} model TFLOPs per step')
+  if 'step_seconds_estimate' in facts:
+    found += _time(facts)
+  else:
+    found.append('  time        not known: what does not fit has no program')
+  return found
+
+
+def _memory(facts, layers):
+  usable, needed = facts['usable_bytes'], facts['needed_bytes']
+  compiled = facts['compiled_layers']
+  quick = compiled != [layers]
+  how = (
+    'compiled'
+    if not quick
+    else (f'estimated for {layers} layers from {compiled[0]} and {compiled[1]}')
+  )
+  spare = f'{abs(usable - needed) / _GIB:.2f} GiB'
+  verdict = f'FITS, {spare} to spare'
+  if not facts['fits']:
+    verdict = f'DOES NOT FIT, {spare} too much'
+  kinds = ', '.join(f'{name} {_size(n)}' for name, n in facts['memory'].items())
+  found = [
+    f'  memory      {verdict}: {needed / _GIB:.2f} of {usable / _GIB:.2f} GiB '
+    f'per device ({how})',
+    f'              {kinds}',
+    _batch(facts['largest_batch_estimate']),
+  ]
+  if not facts['fits']:
+    parts = facts['accumulate_that_fits_estimate']
+    found.append(
+      f'              phases.accumulate={parts} should make it fit (estimated)'
+      if parts
+      else '              no phases.accumulate makes it fit: use more or larger '
+      'chips, or mesh.model'
+    )
+  return found
+
+
+def _batch(largest):
+  if largest is None:
+    return (
+      '  batch       far larger ones fit; this one is too small to say which'
+    )
+  return f'  batch       at most about {largest:,} sequences fit (estimated)'
+
+
+def _time(facts):
+  low, high = facts['step_seconds_estimate']
+  share = facts['utilisation_estimate']
+  parts = ', '.join(
+    f'{name} {_milliseconds(s)}'
+    for name, s in facts['step_seconds_parts'].items()
+    if s
+  )
+  n = facts['batch_size']
+  return [
+    f'  time        {_milliseconds(low)} to {_milliseconds(high)} per step, '
+    f'estimated: {parts}',
+    f'              {n / high:,.0f} to {n / low:,.0f} sequences/s, '
+    f'{share[0]:.0%} to {share[1]:.0%} of the peak',
+  ]
+
+
+def _run(report):
+  run = report['run_estimate']
+  what = 'whole run' if report['whole_run'] else 'phase'
+  if run is None:
+    return [f'{what}: not estimated']
+  found = [
+    f'{what}: {_range(run["hours"])} hours, {_range(run["chip_hours"])} '
+    'chip-hours, estimated'
+  ]
+  price = report['usd_per_chip_hour']
+  if price is None:
+    found.append('price: not known; give --price=USD per chip and hour')
+  else:
+    found.append(
+      f'price: ${_range(run["dollars"])} at ${price:.2f} per chip and hour '
+      f'({report["price_source"]})'
+    )
+  return found
+
+
+def _model(report, topology):
+  """Returns how the times were estimated."""
+  if not topology.is_tpu:
+    return [
+      'A roofline estimate, no measurement: 25 to 65 % of the peak in the data '
+      'sheet;',
+      'the program for a GPU cannot be compiled without one.',
+    ]
+  chip = topology.chip
+  clock = f'{chip.cycles_per_second / 1e9:.2f} GHz'
+  if chip.clock is None:
+    clock += ' (inferred from the peak)'
+  links = 'no figure for the links is known: collectives are left out'
+  if chip.link_bandwidth is not None:
+    links = (
+      f'collectives at {chip.link_bandwidth / 2e9:,.0f} GB/s each way, from '
+      'all hidden to none hidden'
+    )
+  found = [
+    f"Estimates, no measurements. The model: the compiler's cycles at {clock};",
+    f'random bits at {chip.hbm_bandwidth / 1e9:,.0f} GB/s of memory; {links}.',
+    'Not in it: input, evaluation, checkpoints, compiling, restarts.',
+  ]
+  if report['slices'] > 1:
+    found.append(
+      'The network between slices is slower than the links; that is not in it.'
+    )
+  if any(f.get('cost', {}).get('kernels') for f in report['phases']):
+    found.append(
+      'Kernels are counted by the bytes they read and write, not their FLOPs.'
+    )
+  return found
+
+
+def _size(n):
+  return f'{n / _GIB:.2f} GiB' if n >= _GIB / 10 else f'{n / 2**20:.1f} MiB'
+
+
+def _milliseconds(seconds):
+  return f'{seconds * 1e3:,.3g} ms' if seconds < 1 else f'{seconds:,.3g} s'
+
+
+def _range(pair):
+  low, high = pair
+  digits = 1 if high < 100 else 0
+  return f'{low:,.{digits}f} to {high:,.{digits}f}'

@@ -1,0 +1,195 @@
+"""What is told of a run before its accelerators are rented."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from bert_jax import (
+  aot,
+  config,
+  errors,
+  preflight,
+  preflight_page,
+  task,
+  topology,
+)
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+needs_compiler = pytest.mark.skipif(
+  importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
+)
+
+
+def run(*more):
+  """Returns (exit code, stdout, last line of stderr) of the command."""
+  command = [sys.executable, '-m', 'bert_jax.preflight', *more]
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  return done.returncode, done.stdout, (done.stderr.splitlines() or [''])[-1]
+
+
+def facts(**changes):
+  """Returns what `examine` finds of a phase that fits."""
+  return {
+    'number': 0,
+    'steps': 3600,
+    'batch_size': 32,
+    'seq_length': 128,
+    'accumulate': 1,
+    'model_flops_per_step': 2e12,
+    'compiled_layers': [4],
+    'fits': True,
+    'usable_bytes': 16 * 2**30,
+    'needed_bytes': 6 * 2**30,
+    'memory': {'parameters': 2**30, 'temporary': 5 * 2**30},
+    'largest_batch_estimate': 96,
+    'accumulate_that_fits_estimate': 1,
+    'step_seconds_estimate': [0.5, 1.0],
+    'step_seconds_parts': {'computation': 0.5, 'collectives': 0.5},
+    'utilisation_estimate': [0.25, 0.5],
+    **changes,
+  }
+
+
+def page(found, price=None):
+  c = config.pretraining('mini')
+  c.update_from_flattened_dict(
+    {f'phases.{k}': v[:1] for k, v in c.phases.items()}
+  )
+  slices = topology.parse('v5e:4x4')
+  report = preflight.report(c, slices, task.phases(c), price, [found])
+  json.dumps(report)
+  return '\n'.join(preflight_page.lines(report, slices))
+
+
+def test_page_says_what_fits_and_what_it_costs():
+  c = config.pretraining('mini')
+  steps = c.phases.steps[0]
+  found = page(facts(), price=2.0)
+  assert 'FITS, 10.00 GiB to spare: 6.00 of 16.00 GiB' in found
+  assert 'at most about 96 sequences' in found
+  assert '500 ms to 1 s per step, estimated' in found
+  assert '32 to 64 sequences/s, 25% to 50% of the peak' in found
+  hours = steps / 3600
+  assert f'{hours / 2:,.0f} to {hours:,.0f} hours' in found
+  assert f'${16 * hours:,.0f} to {32 * hours:,.0f} at $2.00' in found
+
+
+def test_page_says_what_would_make_it_fit():
+  found = page(
+    facts(fits=False, needed_bytes=20 * 2**30, accumulate_that_fits_estimate=4)
+  )
+  assert 'DOES NOT FIT, 4.00 GiB too much: 20.00 of 16.00 GiB' in found
+  assert 'phases.accumulate=4 should make it fit (estimated)' in found
+  found = page(facts(fits=False, accumulate_that_fits_estimate=None))
+  assert 'no phases.accumulate makes it fit' in found
+
+
+def test_page_marks_what_was_extrapolated():
+  assert '(compiled)' in page(facts())
+  found = page(facts(compiled_layers=[2, 4]))
+  assert 'per device (compiled)' in page(facts(compiled_layers=[4]))
+  assert '(estimated for 4 layers from 2 and 4)' in found
+
+
+def test_what_has_no_program_has_no_time():
+  found = facts(fits=False)
+  del found['step_seconds_estimate']
+  assert 'whole run: not estimated' in page(found)
+
+
+def test_two_steps_are_extrapolated():
+  def compiled(temporary, text):
+    return aot.Compiled(True, aot.Memory(10, 20, 3, temporary, 1), text)
+
+  program = 'ENTRY %m (p: f32[8]) -> f32[8] {{\n  %a = f32[8] tanh(%p), {}\n}}'
+  two, four = (
+    compiled(t, program.format(f'"estimated_cycles":"{n}"'))
+    for t, n in ((100, 50), (160, 80))
+  )
+  memory, cost = preflight._extrapolate(two, four, (2, 4, 12))
+  assert memory == aot.Memory(10, 20, 3, 400, 1)
+  assert cost.cycles == 200
+  # What does not fit has no program to read.
+  _, cost = preflight._extrapolate(two, compiled(160, None), (2, 4, 12))
+  assert cost is None
+
+
+def test_list_price_is_dated():
+  assert 'at $1.20 per chip and hour (list of 2025-' in page(facts())
+
+
+def test_gpus_get_a_roofline(tmp_path):
+  path = tmp_path / 'x.json'
+  code, out, _ = run(
+    '--config=configs/base.py', '--topology=h100:8', f'--json={path}'
+  )
+  assert code == 0
+  assert 'nothing was compiled' in out and 'roofline' in out
+  found = json.loads(path.read_text())
+  assert found['chips'] == 8
+  # 256 sequences of 69.9 GFLOPs.
+  assert found['phases'][0]['model_flops_per_step'] == pytest.approx(
+    1.79e13, rel=0.01
+  )
+
+
+def test_a_wrong_flag_gets_one_line():
+  code, out, error = run('--config=configs/no.py', '--topology=h100:8')
+  assert code == 1 and out == ''
+  assert error.startswith('error: cannot read --config=configs/no.py')
+
+
+@pytest.mark.parametrize(
+  'name, flags, words',
+  [
+    ('v5e:4x4', {'price': -1.0}, '--price=-1.0 must not be negative'),
+    ('v5e:4x4', {'hlo': 'x'}, '--hlo writes one program'),
+    ('h100:8', {'hlo': 'x'}, 'nothing is compiled for h100:8'),
+  ],
+)
+def test_flags_that_mean_nothing_are_refused(name, flags, words):
+  values = types.SimpleNamespace(**{'price': None, 'hlo': None, **flags})
+  phases = task.phases(config.pretraining('base'))
+  with pytest.raises(errors.UserError, match=words):
+    preflight._check_flags(values, topology.parse(name), phases)
+
+
+def test_a_phase_can_be_chosen():
+  c = config.pretraining('base')
+  assert [p.number for p in preflight._chosen(c, None)] == [0, 1]
+  assert [p.seq_length for p in preflight._chosen(c, 1)] == [512]
+  with pytest.raises(errors.UserError, match='--phase=2 is not one of 0 to 1'):
+    preflight._chosen(c, 2)
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec('libtpu') is not None, reason='libtpu is there'
+)
+def test_a_missing_compiler_is_named():
+  code, _, error = run('--config=configs/base.py', '--topology=v5e:4x4')
+  assert code == 1
+  assert "pip install 'bert_jax[tpu]'" in error
+
+
+@needs_compiler
+def test_the_step_is_compiled_for_absent_chips(tmp_path):
+  code, out, _ = run(
+    '--config=configs/tiny.py:smoke,rng=rbg,batch_size=8,num_layers=1',
+    *('--topology=v5litepod-4', '--phase=0', f'--hlo={tmp_path}/x.hlo'),
+    f'--json={tmp_path}/x.json',
+  )
+  assert code == 0
+  assert 'FITS' in out and 'v5e:2x2: 4 chips' in out
+  found = json.loads((tmp_path / 'x.json').read_text())['phases'][0]
+  assert found['usable_bytes'] == 15.75 * 2**30
+  assert found['cost']['cycles'] > 0
+  assert found['cost']['sent_bytes'] > 0
+  # ZeRO-1: each of four devices keeps about a quarter of Adam's two moments.
+  memory = found['memory']
+  assert memory['optimizer'] < 0.6 * memory['parameters']
+  assert 'num_partitions=4' in (tmp_path / 'x.hlo').read_text()
