@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from bert_jax import errors, fingerprint
+from bert_jax import distributed, errors, fingerprint
 
 
 class Checkpoints:
@@ -105,7 +105,7 @@ class Checkpoints:
       errors.UserError: if there are checkpoints and none is sound.
     """
     found, problems = _newest_sound(
-      self._manager.all_steps(), lambda step: self._restore_step(step, template)
+      self._manager.all_steps(), lambda step: self._restore_all(step, template)
     )
     if found is None and problems and not start_over:
       raise errors.UserError(
@@ -116,6 +116,17 @@ class Checkpoints:
     self._move_aside(problems)
     if found is not None:
       self.newest = found[1]['step']
+    return found
+
+  def _restore_all(self, step, template):
+    """Restores a step on all processes, or on none."""
+    found = failure = None
+    try:
+      found = self._restore_step(step, template)
+    except Exception as error:
+      failure = error
+    if distributed.largest(failure is not None):
+      raise failure or ValueError('another host cannot read it')
     return found
 
   def _restore_step(self, step, template):
@@ -131,6 +142,13 @@ class Checkpoints:
     return state, facts
 
   def _move_aside(self, problems):
+    distributed.first_then_all(
+      'bad checkpoints', lambda: self._rename(problems)
+    )
+    if problems:
+      self._manager.reload()
+
+  def _rename(self, problems):
     for step, _ in problems:
       source = os.path.join(self._directory, str(step))
       target = os.path.join(self._directory + '_bad', str(step))
@@ -141,8 +159,6 @@ class Checkpoints:
       os.makedirs(os.path.dirname(target), exist_ok=True)
       os.rename(source, target)
       print(f'checkpoint {step} was moved to {target}', flush=True)
-    if problems:
-      self._manager.reload()
 
   def __enter__(self):
     return self

@@ -84,6 +84,13 @@ class Log:
         file.close()
 
 
+class Nothing:
+  """The log of a process that is not to write one."""
+
+  def write(self, kind: str, step: int, values: dict):
+    del kind, step, values
+
+
 def read(path: str) -> list[dict]:
   """Returns the rows of a `metrics.jsonl`; lines that a crash tore are left out."""
   rows = []

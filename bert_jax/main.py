@@ -7,9 +7,11 @@ Give fields of the config after a colon or as flags of their own:
   --config=configs/base.py:smoke,batch_size=64 --config.data.input='text/*.txt'
 
 Run the same command again to resume. SIGINT (Ctrl-C) and SIGTERM save a
-checkpoint first.
+checkpoint first. On many hosts start the same command on each (docs/hosts.md).
 """
 
+import contextlib
+import json
 import os
 
 from absl import flags
@@ -27,31 +29,43 @@ def run(config, workdir: str):
   """
   # Imported here, so that --help and the processes that prepare data, which
   # import this module, do not wait for jax.
-  from bert_jax import config_check, init_from, train
+  from bert_jax import config as config_lib
+  from bert_jax import config_check, distributed, init_from, train, watchdog
   from bert_jax import workdir as workdir_lib
   from bert_jax.tasks import pretrain, report
 
   config_check.check(config)
+  distributed.check_same(
+    {**json.loads(config_lib.to_json(config)), **distributed.code()}
+  )
   train.check_devices(config)
   init_from.check(config, workdir)
-  with workdir_lib.claimed(workdir, config):
+  with watchdog.together(workdir), contextlib.ExitStack() as stack:
+    if distributed.is_first():
+      stack.enter_context(workdir_lib.claimed(workdir, config))
     data = pretrain.prepare_data(config, workdir)
     task = init_from.apply(config, data, pretrain.make(config, data))
-    params = train.fit(config, task, workdir)
-    report.finish(config, data, workdir, params)
+    marks = ('data_sha256', 'vocab_sha256')
+    distributed.check_same({name: task.facts[name] for name in marks})
+    params = distributed.on_host(train.fit(config, task, workdir))
+    distributed.first_then_all(
+      'export', lambda: report.finish(config, data, workdir, params)
+    )
 
 
 def main(argv):
   """Runs the command."""
   del argv
   from bert_jax import config as config_lib
-  from bert_jax import train
+  from bert_jax import distributed, train
 
-  config, workdir = flags.FLAGS.config, flags.FLAGS.workdir
+  given = flags.FLAGS
+  distributed.start(given.coordinator, given.num_processes, given.process_id)
+  config, workdir = given.config, given.workdir
   try:
     print(config_lib.to_text(config))
   except OSError as error:  # how ml_collections reports a missing file
-    path = flags.FLAGS['config'].config_filename
+    path = given['config'].config_filename
     raise errors.UserError(
       f'cannot read --config={path}; give a file such as configs/tiny.py.'
     ) from error
@@ -68,5 +82,12 @@ if __name__ == '__main__':
   flags.DEFINE_string(
     'workdir', None, 'Directory of the run: data, checkpoints, log, export.'
   )
+  flags.DEFINE_string(
+    'coordinator',
+    None,
+    'HOST:PORT of process 0, where many hosts do not find one another.',
+  )
+  flags.DEFINE_integer('num_processes', None, 'Processes of the run.')
+  flags.DEFINE_integer('process_id', None, 'Which of them this is, from 0.')
   flags.mark_flags_as_required(['config', 'workdir'])
   command.run(main)

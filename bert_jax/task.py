@@ -70,8 +70,10 @@ class Task:
       the same objective are divided by, once, over the whole global batch.
     sums: (parameters, batch, key) -> {objective: (loss, hits)}; key None turns
       dropout off.
-    train_batch: (phase, step) -> the global batch of a step.
-    eval_batch: (phase, i) -> held-out batch i; absent rows have no weight.
+    train_batch: (phase, step, rows) -> rows of the global batch of a step:
+      int [b], each below phase.batch_size.
+    eval_batch: (phase, i, rows) -> rows of held-out batch i, each below
+      phase.eval_batch_size; absent ones have no weight.
     eval_batches: (phase) -> how many there are.
     flops: (phase) -> matrix-product FLOPs of an update.
     expected_loss: of untrained parameters, nats.
@@ -85,8 +87,8 @@ class Task:
   init: Callable[[Any], Any]
   counts: Callable[[Batch], dict]
   sums: Callable[[Any, Batch, Any], dict]
-  train_batch: Callable[[Phase, int], Batch]
-  eval_batch: Callable[[Phase, int], Batch]
+  train_batch: Callable[[Phase, int, np.ndarray], Batch]
+  eval_batch: Callable[[Phase, int, np.ndarray], Batch]
   eval_batches: Callable[[Phase], int]
   flops: Callable[[Phase], float]
   expected_loss: float

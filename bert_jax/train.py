@@ -9,14 +9,17 @@ import time
 from typing import Any
 
 import jax
+import numpy as np
 
 from bert_jax import (
   checkpoint,
+  distributed,
   errors,
   evaluate,
   log,
   meter,
   optim,
+  partition,
   progress,
   sharding,
   signals,
@@ -25,7 +28,6 @@ from bert_jax import step as step_lib
 from bert_jax import task as task_lib
 from bert_jax.data import loader
 
-_RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
 _INITIAL_LOSS_TOLERANCE = 0.5  # nats
 
 
@@ -38,7 +40,7 @@ class _Run:
   mesh: jax.sharding.Mesh
   steps: int
   key: jax.Array
-  stop: signals.Stop
+  stop: distributed.Stop
   checkpoints: checkpoint.Checkpoints
   started: dict
   log: log.Log
@@ -55,7 +57,7 @@ def use_compilation_cache():
 
 def check_devices(config):
   """Raises errors.UserError unless the devices can share every batch."""
-  mesh = sharding.make_mesh()
+  mesh = sharding.make_mesh(config.mesh.model)
   for phase in task_lib.phases(config):
     sharding.check_batch(mesh, phase.batch_size, phase.accumulate)
 
@@ -76,13 +78,12 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
     errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
   """
   check_devices(config)
-  mesh = sharding.make_mesh()
+  mesh = sharding.make_mesh(config.mesh.model)
   phases = task_lib.phases(config)
   tx = optim.make(config.optimizer)
   total = sum(config.phases.steps)
-  schedule = optim.schedule(config.optimizer, total)
   with contextlib.ExitStack() as stack:
-    stop = stack.enter_context(signals.deferred())
+    stop = distributed.Stop(stack.enter_context(signals.deferred()))
     checkpoints = stack.enter_context(
       checkpoint.Checkpoints(
         os.path.join(workdir, 'checkpoints'),
@@ -92,17 +93,18 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
     )
     state, started = _start(config, task, tx, mesh, checkpoints, workdir)
     step = int(state.step)
-    rows = stack.enter_context(log.Log(workdir, step))
+    rows = log.Nothing()
+    if distributed.is_first():
+      rows = stack.enter_context(log.Log(workdir, step))
     bar = stack.enter_context(
       progress.Progress(total, 'steps', 'training', step, lines=False)
     )
-    key = jax.random.key(config.seed, impl=_RNG[config.rng])
     run = _Run(
       config=config,
       task=task,
       mesh=mesh,
       steps=total,
-      key=jax.device_put(key, sharding.replicated(mesh)),
+      key=distributed.put(step_lib.run_key(config), sharding.replicated(mesh)),
       stop=stop,
       checkpoints=checkpoints,
       started=started,
@@ -113,15 +115,9 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
     rows.write('run', step, {**task.facts, **started})
     for phase in phases:
       if step < phase.first + phase.steps or phase is phases[-1]:
-        step_fn = functools.partial(
-          step_lib.train_step,
-          task=task,
-          tx=tx,
-          schedule=schedule,
-          parts=phase.accumulate,
-          clip=optim.clip_parts(config.optimizer),
-        )
-        state = _run_phase(run, phase, state, step_fn)
+        update = step_lib.jitted(config, task, phase, mesh)
+        state = _run_phase(run, phase, state, update)
+  stop.ask()
   if stop.signum is not None:  # while the last checkpoint was being written
     raise errors.Interrupted(stop.signum, signals.RESUME)
   return state.params
@@ -137,24 +133,34 @@ def _start(config, task, tx, mesh, checkpoints, workdir):
   init = functools.partial(step_lib.init_state, task=task, tx=tx)
   key = jax.random.key(config.seed)
   shapes = jax.eval_shape(init, key)
-  everywhere = sharding.replicated(mesh)
+  layout = partition.state(mesh, shapes)
   template = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
     shapes,
+    layout,
   )
   size = sum(x.size for x in jax.tree.leaves(shapes.params))
   devices = f'{jax.device_count()} x {jax.devices()[0].device_kind}'
   print(f'model: {size:,} parameters on {devices}', flush=True)
+  whole = partition.kept_whole(mesh, shapes.params)
+  if whole:
+    print(
+      f'mesh.model={config.mesh.model} does not divide the vocabulary: '
+      f'{" and ".join(whole)} stay whole on every device',
+      flush=True,
+    )
   restored = checkpoints.restore(template, config.checkpoint.start_over)
   # An old one goes when the new one is whole, hence one more than is kept.
   missing = 1 if restored else config.checkpoint.keep + 1
   _check_disk(workdir, checkpoint.state_bytes(shapes), missing)
   if restored is None:
-    state = jax.jit(init, out_shardings=everywhere)(key)
+    state = jax.jit(init, out_shardings=layout)(key)
     if task.start is None:
       return state, {}
-    params, facts = task.start(jax.device_get(state.params))
-    params = jax.device_put(params, everywhere)
+    params, facts = task.start(
+      jax.device_get(distributed.on_host(state.params))
+    )
+    params = distributed.put(params, layout.params)
     return state.replace(params=params), {'init_from': facts}
   state, facts = restored
   changed = task_lib.changes(facts['task'], task.facts)
@@ -180,19 +186,22 @@ def _check_disk(workdir, size, checkpoints):
     )
 
 
-def _run_phase(run: _Run, phase, state, step_fn) -> step_lib.TrainState:
+def _run_phase(run: _Run, phase, state, update) -> step_lib.TrainState:
   """Trains to the end of a phase, evaluating, logging and saving."""
   first, end = int(state.step), phase.first + phase.steps
+  own = sharding.own_rows(run.mesh, phase.batch_size)
+  own_eval = sharding.own_rows(run.mesh, phase.eval_batch_size)
   batches = loader.prefetch(
-    functools.partial(run.task.train_batch, phase),
+    functools.partial(run.task.train_batch, phase, rows=own),
     first,
     end,
     run.config.data.loader_workers,
   )
-  example = run.task.train_batch(phase, min(first, end - 1))
-  arrays = sharding.put_batch(run.mesh, example)
-  part = {k: v[: phase.eval_batch_size] for k, v in example.items()}
-  eval_arrays = sharding.put_batch(run.mesh, part)
+  step = min(first, end - 1)
+  arrays, eval_arrays = (
+    sharding.put_batch(run.mesh, run.task.train_batch(phase, step, rows))
+    for rows in (own, own_eval)
+  )
   with run.meter.paused():
     evaluation = _compile(
       run,
@@ -202,14 +211,15 @@ def _run_phase(run: _Run, phase, state, step_fn) -> step_lib.TrainState:
       eval_arrays,
     )
     if first == 0:
-      _check_start(run, example, evaluation(state.params, eval_arrays))
+      _check_start(run, phase, evaluation(state.params, eval_arrays))
+    run.stop.ask()
     if run.stop.signum is not None:
       _stop(run, first, state)
     if first < end:
       update = _compile(
         run,
         f'training step at length {phase.seq_length}',
-        jax.jit(step_fn, donate_argnums=0),
+        update,
         state,
         arrays,
         run.key,
@@ -227,12 +237,15 @@ def _run_phase(run: _Run, phase, state, step_fn) -> step_lib.TrainState:
       costs = {
         'waited': time.monotonic() - start,
         'sequences': phase.batch_size,
-        'tokens': int(batch['input_mask'].sum()),
         'flops': flops,
       }
       with jax.transfer_guard('disallow'):
         arrays = sharding.put_batch(run.mesh, batch)
+        costs['tokens'] = distributed.total(
+          batch['input_mask'], arrays['input_mask']
+        )
         state, metrics = update(state, arrays, run.key)
+        run.stop.ask_ahead(run.mesh)
         run.meter.add(step + 1, metrics, costs)
       if (step + 1) % run.config.checkpoint.every == 0:
         run.meter.flush()
@@ -242,6 +255,7 @@ def _run_phase(run: _Run, phase, state, step_fn) -> step_lib.TrainState:
     if end == run.steps:
       _evaluate(run, phase, end, state, evaluation)
       _save(run, end, state)
+    run.stop.ask()
     if run.stop.signum is not None:
       _stop(run, end, state)
   finally:
@@ -257,10 +271,12 @@ def _compile(run, what, jitted, *args):
   return compiled
 
 
-def _check_start(run, batch, sums):
+def _check_start(run, phase, sums):
   """Looks at the first batch and the untrained loss (the sanity gates)."""
-  for line in run.task.describe(batch):
-    run.bar.write(line)
+  if distributed.is_first():
+    whole = run.task.train_batch(phase, 0, np.arange(phase.batch_size))
+    for line in run.task.describe(whole):
+      run.bar.write(line)
   totals: dict[str, list[float]] = {}
   evaluate.add(totals, jax.device_get(sums))
   loss, expected = evaluate.means(totals)['loss'], run.task.expected_loss
@@ -279,12 +295,15 @@ def _evaluate(run, phase, step, state, evaluation):
   """Evaluates on the held-out data and logs; a signal ends it early."""
   start = time.monotonic()
 
+  own = sharding.own_rows(run.mesh, phase.eval_batch_size)
+
   def batches():
     for i in range(run.task.eval_batches(phase)):
+      run.stop.ask()
       if run.stop.signum is not None:
         yield None
       else:
-        batch = run.task.eval_batch(phase, i)
+        batch = run.task.eval_batch(phase, i, own)
         yield sharding.put_batch(run.mesh, batch)
 
   with run.meter.paused():

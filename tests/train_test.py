@@ -107,3 +107,34 @@ def test_the_step_is_compiled_once_per_phase(tmp_path, monkeypatch):
   monkeypatch.setattr(step_lib, 'train_step', counting)
   fit(training.small_config(steps=(3, 3)), tmp_path)
   assert len(traces) == 2
+
+
+def test_a_run_goes_on_with_another_mesh(tmp_path, capsys):
+  c = training.small_config(steps=(4, 2), phases__accumulate=(2, 1))
+  whole = fit(c, tmp_path / 'a')
+  c.mesh.model = 2
+
+  def failing(step):
+    if step == 5:
+      raise OSError('the disk was pulled out')
+    return training.make_batch(step)
+
+  with pytest.raises(OSError, match='pulled out'):
+    fit(c, tmp_path / 'b', batch=failing)
+  # V=11 is odd.
+  said = 'mesh.model=2 does not divide the vocabulary: embeddings/word/embed'
+  assert said in capsys.readouterr().out
+  c.mesh.model = 1
+  parts = fit(c, tmp_path / 'b')
+  assert 'resumed at step 4' in capsys.readouterr().out
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4),
+    whole,
+    parts,
+  )
+
+
+def test_a_mesh_that_the_devices_do_not_allow_stops_the_run(tmp_path):
+  c = training.small_config(mesh__model=3)
+  with pytest.raises(errors.UserError, match='mesh.model=3 does not divide'):
+    fit(c, tmp_path)

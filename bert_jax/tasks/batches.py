@@ -46,13 +46,18 @@ class Batches:
       for n in lengths
     }
 
-  def train_batch(self, phase: task.Phase, step: int) -> task.Batch:
+  def train_batch(
+    self, phase: task.Phase, step: int, rows: np.ndarray | None = None
+  ) -> task.Batch:
+    """Returns rows of the global batch of a step; None are all of them."""
     split = self._splits['train', phase.seq_length]
+    if rows is None:
+      rows = np.arange(phase.batch_size)
     start = (step - phase.first) * phase.batch_size
     seed = self._config.seed
     record, epoch = loader.order(
       int(hashing.mix(seed, _ORDER, phase.number)[0] >> np.uint64(1)),
-      np.arange(start, start + phase.batch_size),
+      start + rows,
       len(split.reader),
     )
     if self._config.objective.static_masks:
@@ -64,11 +69,14 @@ class Batches:
   def eval_batches(self, phase: task.Phase) -> int:
     return -(-self._eval_size(phase) // phase.eval_batch_size)
 
-  def eval_batch(self, phase: task.Phase, i: int) -> task.Batch:
+  def eval_batch(
+    self, phase: task.Phase, i: int, rows: np.ndarray | None = None
+  ) -> task.Batch:
+    """Returns rows of held-out batch i; None are all of them."""
     split = self._splits['heldout', phase.seq_length]
     size = self._eval_size(phase)
     n = phase.eval_batch_size
-    row = np.arange(i * n, (i + 1) * n)
+    row = i * n + (np.arange(n) if rows is None else rows)
     # Evenly through the split: its beginning alone would be a few documents.
     record = np.minimum(row, size - 1) * len(split.reader) // size
     keys = self._keys(self._config.seed, _EVAL_MASK, record)

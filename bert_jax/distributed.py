@@ -1,0 +1,265 @@
+"""Many hosts: one process each, the same program, one global batch."""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+from jax._src import cloud_tpu_init  # no public name says it
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import bert_jax
+from bert_jax import errors, signals
+
+_DAY = 24 * 60 * 60  # seconds; so long the others wait for data and export
+_LEAVE_SECONDS = 20  # how far apart processes may end
+# What finds a process that is gone before `watchdog` runs, or without it.
+_HEARTBEAT_SECONDS = 50
+
+
+def start(
+  coordinator: str | None, num_processes: int | None, process_id: int | None
+):
+  """Connects the processes of a run; to be called before jax computes.
+
+  On Cloud TPU and GKE the processes find one another; elsewhere the arguments
+  say it, and without them there is one process. Only process 0 prints.
+
+  Args:
+    coordinator: HOST:PORT of process 0, a port that is free there.
+    num_processes: of the run; 1 looks for no others, on Cloud TPU either.
+    process_id: of this one, counted from 0.
+
+  Raises:
+    errors.UserError: if arguments are missing or processes do not come.
+  """
+  given = (coordinator, num_processes, process_id)
+  alone = given == (None, None, None) and not (
+    cloud_tpu_init.running_in_cloud_tpu_vm
+  )
+  if alone or given == (None, 1, None):
+    return
+  if given != (None, None, None):
+    _check_given(*given)
+  # CPU devices have no collectives of their own.
+  jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  # It would take SIGTERM, which `signals` answers.
+  jax.config.update('jax_enable_preemption_service', False)
+  try:
+    jax.distributed.initialize(
+      coordinator,
+      num_processes,
+      process_id,
+      # Else one GPU per process under Slurm.
+      cluster_detection_method='deactivate' if coordinator else None,
+      heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+      shutdown_timeout_seconds=_LEAVE_SECONDS,
+    )
+  except (RuntimeError, ValueError) as error:
+    raise errors.UserError(
+      f'cannot connect to the other processes: {str(error).splitlines()[0]} '
+      'Start the same command on every host; see docs/hosts.md.'
+    ) from error
+  if jax.process_index():
+    sys.stdout = open(os.devnull, 'w', encoding='utf-8')
+
+
+def _check_given(coordinator, num_processes, process_id):
+  if None in (coordinator, num_processes, process_id):
+    raise errors.UserError(
+      f'--coordinator={coordinator} --num_processes={num_processes} '
+      f'--process_id={process_id}: give all three, or none for one process.'
+    )
+  if not coordinator.rpartition(':')[2].isdecimal():
+    raise errors.UserError(
+      f'--coordinator={coordinator} must be HOST:PORT of process 0.'
+    )
+  if not 0 <= process_id < num_processes:
+    raise errors.UserError(
+      f'--process_id={process_id} must be at least 0 and below '
+      f'--num_processes={num_processes}.'
+    )
+
+
+def is_first() -> bool:
+  """Returns whether this process is the one that writes, prepares, prints."""
+  return jax.process_index() == 0
+
+
+def barrier(name: str, seconds: int = _DAY):
+  """Waits for all processes.
+
+  Args:
+    name: used once in a run.
+    seconds: to wait at most.
+  """
+  wait = ocp.multihost.get_barrier_sync_fn()
+  wait(key=f'bert_jax {name}', timeout_ms=1000 * seconds)
+
+
+def first_then_all(name: str, function: Callable[[], object]):
+  """Calls `function` in process 0; the others wait until it returns."""
+  if is_first():
+    function()
+  barrier(name)
+
+
+def leave():
+  """Waits for processes that are about to end, too."""
+  barrier('leave', _LEAVE_SECONDS)
+
+
+def largest(value: int) -> int:
+  """Returns the largest value that any process calls this with."""
+  if jax.process_count() == 1:
+    return value
+  return int(multihost_utils.process_allgather(np.int32(value)).max())
+
+
+def total(own: np.ndarray, whole: jax.Array):
+  """Returns the sum of a global array, on the device if there are many hosts.
+
+  Args:
+    own: what of it this process made.
+    whole: the global array.
+  """
+  return int(own.sum()) if jax.process_count() == 1 else _sum(whole)
+
+
+@jax.jit
+def _sum(x):
+  return jnp.sum(x)
+
+
+def on_host(tree):
+  """Returns a tree of global arrays as numpy arrays, on every process."""
+  if jax.process_count() == 1:
+    return tree
+  return multihost_utils.process_allgather(tree, tiled=True)
+
+
+def put(tree, layout):
+  """Returns what every process holds as global arrays.
+
+  Args:
+    tree: of arrays, the same on all processes.
+    layout: tree of shardings.
+  """
+  # jax.device_put reaches the devices of this process only.
+  return jax.jit(lambda x: x, out_shardings=layout)(tree)
+
+
+class Stop:
+  """The signal on which all processes stop, at the same step.
+
+  Args:
+    own: what this process was sent.
+
+  Attributes:
+    signum: the largest that any process was sent, None as long as the
+      processes have not agreed to stop. One process alone need not ask.
+  """
+
+  def __init__(self, own: signals.Stop):
+    self._own = own
+    self._agreed = 0
+    self._vote = None
+
+  @property
+  def signum(self) -> int | None:
+    if jax.process_count() == 1:
+      return self._own.signum
+    return self._agreed or None
+
+  def ask(self):
+    """Asks all processes and waits for them."""
+    self._agreed = largest(self._agreed or self._own.signum or 0)
+
+  def ask_ahead(self, mesh: jax.sharding.Mesh):
+    """Asks all processes, takes the answer of the call before.
+
+    It follows that step's update on the devices, so nobody waits for it.
+    """
+    if jax.process_count() == 1:
+      return
+    before = self._vote
+    everywhere = NamedSharding(mesh, P(mesh.axis_names))
+    mine = np.full(jax.local_device_count(), self._own.signum or 0, np.int32)
+    # jax takes what is asked for here for implicit.
+    with jax.transfer_guard_host_to_device('allow'):
+      votes = jax.make_array_from_process_local_data(everywhere, mine)
+    self._vote = _largest(votes)
+    if before is not None:
+      self._agreed = int(jax.device_get(before))
+
+
+@jax.jit
+def _largest(votes):
+  return jnp.max(votes)
+
+
+def code() -> dict[str, str]:
+  """Returns what runs here: versions, and the SHA-256 of every source file."""
+  root = os.path.dirname(bert_jax.__file__)
+  found = {'bert_jax': bert_jax.__version__, 'jax': jax.__version__}
+  for folder, _, names in sorted(os.walk(root)):
+    for name in sorted(names):
+      if name.endswith('.py'):
+        path = os.path.join(folder, name)
+        with open(path, 'rb') as file:
+          digest = hashlib.sha256(file.read()).hexdigest()
+        found[os.path.relpath(path, root)] = digest[:16]
+  return found
+
+
+def check_same(facts: dict):
+  """Compares what must be the same on all hosts.
+
+  Args:
+    facts: {name: JSON value}; of every process by the same call.
+
+  Raises:
+    errors.UserError: on all of them, naming a host that differs from host 0
+      and what it differs in.
+  """
+  if jax.process_count() == 1:
+    return
+  text = json.dumps(facts, sort_keys=True).encode()
+  mark = hashlib.sha256(text).digest()
+  head = np.frombuffer(len(text).to_bytes(8, 'big') + mark, np.uint8)
+  heads = multihost_utils.process_allgather(head)
+  if (heads == heads[0]).all():
+    return
+  size = max(int.from_bytes(h[:8].tobytes(), 'big') for h in heads)
+  padded = np.frombuffer(text.ljust(size), np.uint8)
+  texts = multihost_utils.process_allgather(padded)
+  found = [json.loads(x.tobytes()) for x in texts]
+  raise errors.UserError(
+    f'{"; ".join(differences(found))}. Start the same command with the same '
+    'files on every host.'
+  )
+
+
+def differences(facts: list[dict], most: int = 6) -> list[str]:
+  """Says what is not on every host as on host 0.
+
+  Args:
+    facts: of each host.
+    most: differences to tell of.
+  """
+  first = facts[0]
+  found = [
+    f'host {k} has {name}={other.get(name)!r}, host 0 has {first.get(name)!r}'
+    for k, other in enumerate(facts)
+    for name in sorted({*first, *other})
+    if first.get(name) != other.get(name)
+  ]
+  more = len(found) - most
+  return found[:most] + ([f'{more} more'] if more > 0 else [])

@@ -1,0 +1,157 @@
+"""Tests of training on many hosts, with two processes on this machine."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax import distributed, errors, log, train
+from tests import training
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def free_port():
+  with socket.socket() as found:
+    found.bind(('localhost', 0))
+    return found.getsockname()[1]
+
+
+@pytest.fixture(scope='module')
+def pair(tmp_path_factory):
+  """Returns (workdir, what each of two processes said)."""
+  workdir, port = tmp_path_factory.mktemp('pair'), free_port()
+  env = {
+    **os.environ,
+    'JAX_PLATFORMS': 'cpu',
+    'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
+  }
+  processes = [
+    subprocess.Popen(
+      [sys.executable, '-m', 'tests.host', str(port), str(k), str(workdir)],
+      cwd=ROOT,
+      env=env,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for k in range(2)
+  ]
+  said = [process.communicate() for process in processes]
+  assert [p.returncode for p in processes] == [0, 0], said
+  return workdir, said
+
+
+@pytest.fixture(scope='module')
+def alone(tmp_path_factory):
+  """Returns the directory of the same training in this process."""
+  workdir, c = tmp_path_factory.mktemp('alone'), training.small_config()
+  train.fit(c, training.make_task(c), str(workdir))
+  return workdir
+
+
+def rows_of(workdir, kind):
+  found = log.read(str(workdir / 'metrics.jsonl'))
+  return [r for r in found if r['kind'] == kind]
+
+
+def check_equal(found, expected):
+  assert [r['step'] for r in found] == [r['step'] for r in expected]
+  for a, b in zip(found, expected, strict=True):
+    assert a['loss'] == pytest.approx(b['loss'], rel=1e-6)
+    assert a['mlm_accuracy'] == b['mlm_accuracy']
+
+
+def test_each_process_reads_its_half_of_the_rows(pair):
+  _, said = pair
+  assert 'rows: [0, 1, 2, 3]\n' in said[0][1]
+  assert 'rows: [4, 5, 6, 7]\n' in said[1][1]
+
+
+def test_the_halves_make_the_global_batch(pair):
+  assert all('batch: True\n' in stderr for _, stderr in pair[1])
+
+
+def test_every_process_learns_what_differs(pair):
+  for _, stderr in pair[1]:
+    assert 'refused: host 1 has seed=4, host 0 has 3. Start' in stderr
+
+
+def test_every_process_learns_the_largest(pair):
+  assert all('largest: 11\n' in stderr for _, stderr in pair[1])
+
+
+def test_two_processes_train_like_one(pair, alone):
+  for kind in ('train', 'eval'):
+    check_equal(rows_of(pair[0], kind), rows_of(alone, kind))
+
+
+def test_tokens_are_those_of_all_processes(pair, alone):
+  found, expected = (
+    [
+      r['tokens_per_second'] / r['sequences_per_second']
+      for r in rows_of(workdir, 'train')
+    ]
+    for workdir in (pair[0], alone)
+  )
+  assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_only_the_first_process_talks(pair):
+  _, ((first, _), (second, _)) = pair
+  assert 'held-out at step 6' in first
+  # Gloo prints from C++.
+  assert [x for x in second.splitlines() if not x.startswith('[Gloo]')] == []
+
+
+def test_one_process_goes_on_where_two_stopped(pair, alone, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(pair[0], workdir)
+  shutil.rmtree(workdir / 'checkpoints' / '6')
+  c = training.small_config()
+  train.fit(c, training.make_task(c), str(workdir))
+  check_equal(rows_of(workdir, 'train'), rows_of(alone, 'train'))
+  ran = rows_of(workdir, 'run')
+  assert [r['step'] for r in ran] == [0, 4]
+
+
+def test_differences_name_the_host_and_the_field():
+  facts = [
+    {'seed': 0, 'model.py': 'aa'},
+    {'seed': 0, 'model.py': 'aa'},
+    {'seed': 1, 'model.py': 'bb', 'new.py': 'cc'},
+  ]
+  assert distributed.differences(facts, most=2) == [
+    "host 2 has model.py='bb', host 0 has 'aa'",
+    "host 2 has new.py='cc', host 0 has None",
+    '1 more',
+  ]
+
+
+def test_code_names_every_module():
+  found = distributed.code()
+  assert {'bert_jax', 'jax', 'train.py', 'tasks/batches.py'} <= set(found)
+
+
+@pytest.mark.parametrize(
+  'given, words',
+  [
+    (('host:1', 2, None), 'give all three'),
+    ((None, 2, 0), 'give all three'),
+    (('host', 2, 0), 'must be HOST:PORT'),
+    (('host:1', 2, 2), '--process_id=2 must be at least 0 and below'),
+  ],
+)
+def test_half_an_address_is_refused(given, words):
+  with pytest.raises(errors.UserError, match=words):
+    distributed.start(*given)
+
+
+def test_one_process_needs_no_others():
+  distributed.start(None, None, None)
+  distributed.start(None, 1, None)
+  distributed.check_same({'seed': 0})
+  assert distributed.largest(7) == 7

@@ -1,0 +1,41 @@
+"""One of two processes that train together, for the tests of many hosts.
+
+python -m tests.host PORT PROCESS WORKDIR
+"""
+
+import sys
+
+import jax
+import numpy as np
+
+from bert_jax import distributed, errors, sharding, train, watchdog
+from tests import training
+
+
+def main(port, process, workdir):
+  """Compares facts, prints rows and batches, trains."""
+  distributed.start(f'localhost:{port}', 2, int(process))
+  out = sys.stderr  # start() silences the second process's stdout
+  try:
+    distributed.check_same({'seed': 3 + int(process), 'steps': 6})
+  except errors.UserError as error:
+    print(f'refused: {error}', file=out)
+  distributed.check_same({'steps': 6})
+  print(f'largest: {distributed.largest(10 + int(process))}', file=out)
+  mesh = sharding.make_mesh()
+  rows = sharding.own_rows(mesh, training.ROWS)
+  print(f'rows: {rows.tolist()}', file=out)
+  whole = training.make_batch(0)
+  batch = sharding.put_batch(mesh, training.take(whole, rows))
+  found = distributed.on_host(batch)
+  same = all(np.array_equal(found[name], whole[name]) for name in whole)
+  print(f'batch: {same}', file=out)
+  with watchdog.together(workdir):
+    c = training.small_config()
+    train.fit(c, training.make_task(c), workdir)
+  print('left', file=out)
+
+
+if __name__ == '__main__':
+  jax.config.update('jax_disable_most_optimizations', True)
+  main(*sys.argv[1:])
