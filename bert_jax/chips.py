@@ -5,7 +5,6 @@ Figures are per chip; jax shows a TPU v2, v3 or 7x chip as two devices.
 
 import dataclasses
 
-_GB, _GIB = 10**9, 2**30
 _PRODUCT_FLOPS = 2 * 8192**3  # of the matrix product that `product_cycles` is
 
 # Where neither clock nor cycles say it, this share of the peak is what the
@@ -21,8 +20,7 @@ class Chip:
     name: short, lower case, as topology names begin.
     kinds: `device_kind` of its jax devices: of described ones, of real ones.
     flops: bfloat16 FLOP/s at peak, dense.
-    hbm: bytes of memory.
-    hbm_bandwidth: bytes/s.
+    hbm_bandwidth: bytes/s of memory.
     link_bandwidth: bytes/s to other chips, all links, both directions
       together; None where no figure is known.
     devices: jax devices.
@@ -34,7 +32,6 @@ class Chip:
   name: str
   kinds: tuple[str, ...]
   flops: float
-  hbm: int
   hbm_bandwidth: float
   link_bandwidth: float | None
   devices: int = 1
@@ -56,26 +53,26 @@ class Chip:
 # cycles of a large product give 88 to 98 % of the peak.
 # fmt: off
 CHIPS = (
-  Chip('v2', ('TPU v2',), 45e12, 16 * _GIB, 700e9, None,
+  Chip('v2', ('TPU v2',), 45e12, 700e9, None,
        devices=2, product_cycles=34.13e6, clock=0.70e9),
-  Chip('v3', ('TPU v3',), 123e12, 32 * _GIB, 900e9, 800e9,
+  Chip('v3', ('TPU v3',), 123e12, 900e9, 800e9,
        devices=2, product_cycles=17.32e6, clock=0.94e9),
-  Chip('v4', ('TPU v4',), 275e12, 32 * _GIB, 1200e9, 540e9,
+  Chip('v4', ('TPU v4',), 275e12, 1200e9, 540e9,
        product_cycles=4.524e6, clock=1.05e9),
-  Chip('v5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 16 * _GIB, 819e9, 400e9,
+  Chip('v5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 819e9, 400e9,
        product_cycles=9.557e6, clock=1.50e9),
-  Chip('v5p', ('TPU v5', 'TPU v5p'), 459e12, 95 * _GIB, 2765e9, 1200e9,
+  Chip('v5p', ('TPU v5', 'TPU v5p'), 459e12, 2765e9, 1200e9,
        product_cycles=4.652e6, clock=1.75e9),
-  Chip('v6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 32 * _GIB, 1638e9, 800e9,
+  Chip('v6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 1638e9, 800e9,
        product_cycles=2.978e6),
-  Chip('tpu7x', ('TPU7x',), 2307e12, 192 * _GIB, 7380e9, 1200e9,
+  Chip('tpu7x', ('TPU7x',), 2307e12, 7380e9, 1200e9,
        devices=2, product_cycles=2.605e6),
-  Chip('a100-40gb', ('NVIDIA A100-SXM4-40GB',), 312e12, 40 * _GB, 1555e9,
+  Chip('a100-40gb', ('NVIDIA A100-SXM4-40GB',), 312e12, 1555e9,
        600e9),
-  Chip('a100-80gb', ('NVIDIA A100-SXM4-80GB',), 312e12, 80 * _GB, 2039e9,
+  Chip('a100-80gb', ('NVIDIA A100-SXM4-80GB',), 312e12, 2039e9,
        600e9),
-  Chip('h100', ('NVIDIA H100 80GB HBM3',), 989e12, 80 * _GB, 3350e9, 900e9),
-  Chip('h200', ('NVIDIA H200',), 989e12, 141 * _GB, 4800e9, 900e9),
+  Chip('h100', ('NVIDIA H100 80GB HBM3',), 989e12, 3350e9, 900e9),
+  Chip('h200', ('NVIDIA H200',), 989e12, 4800e9, 900e9),
 )
 # fmt: on
 

@@ -48,7 +48,7 @@ def read(workdir: str, step: int | None = None):
   params, facts = checkpoint.read(os.path.join(workdir, 'checkpoints'), step)
   bert, with_nsp = config_lib.model_config(config), config.objective.nsp
   _check_params(params, heads.PretrainingModel(bert, with_nsp), path)
-  vocab = os.path.join(_data(config, workdir), 'vocab.txt')
+  vocab = os.path.join(pretrain.data_directory(config, workdir), 'vocab.txt')
   tokenizer = tokenizer_lib.Tokenizer.load(vocab, config.data.lowercase)
   if files.sha256(vocab) != facts['task']['vocab_sha256']:
     raise errors.UserError(
@@ -68,14 +68,10 @@ def describe(workdir: str, params, step: int) -> str:
   rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
   return card.text(
     config,
-    manifest.read(_data(config, workdir)),
+    manifest.read(pretrain.data_directory(config, workdir)),
     [row for row in rows if row['step'] <= step],
     sum(x.size for x in jax.tree.leaves(params)),
   )
-
-
-def _data(config, workdir: str) -> str:
-  return config.data.dir or os.path.join(workdir, 'data')
 
 
 def _read_config(path: str):

@@ -8,7 +8,7 @@ from bert_jax import chips, estimate, hlo
 
 # 1 GHz, 100 bytes/s of memory, 40 bytes/s of links (20 each way).
 CHIP = chips.Chip(
-  *('x', ('X',), 1000.0, 64, 100.0, 40.0),
+  *('x', ('X',), 1000.0, 100.0, 40.0),
   product_cycles=1.0,
   clock=1e9,
 )

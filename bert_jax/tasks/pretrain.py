@@ -111,6 +111,11 @@ def make(config, directory: str) -> task.Task:
   )
 
 
+def data_directory(config, workdir: str) -> str:
+  """Returns where the prepared data of a run lies."""
+  return config.data.dir or os.path.join(workdir, 'data')
+
+
 def prepare_data(config, workdir: str) -> str:
   """Makes the data that the config asks for; returns its directory.
 
@@ -118,7 +123,7 @@ def prepare_data(config, workdir: str) -> str:
   share.
   """
   c = config.data
-  directory = c.dir or os.path.join(workdir, 'data')
+  directory = data_directory(config, workdir)
   if c.dir and not os.path.exists(c.dir):
     raise errors.UserError(
       f'data.dir={c.dir} does not exist; make it with bert_jax.data.prepare, '
