@@ -120,10 +120,17 @@ def from_hf(tensors: Mapping[str, np.ndarray], config: model_lib.BertConfig):
     there, and a `Report`. Tied copies and buffers are not left over.
 
   Raises:
-    errors.UserError: for a part that is there in part only, for a wrong shape
-      and for a decoder that is not tied.
+    errors.UserError: for a part that is there in part only, for a wrong shape,
+      for a name old and new, and for a decoder that is not tied.
   """
-  renamed = {_modern(name, tensors): x for name, x in tensors.items()}
+  renamed: dict[str, np.ndarray] = {}
+  for name, x in tensors.items():
+    modern = _modern(name, tensors)
+    if modern in renamed:
+      raise errors.UserError(
+        f'{modern} is there twice, under its old and its new name; remove one.'
+      )
+    renamed[modern] = x
   for copy, original in table.HF_TIED.items():
     if copy not in renamed:
       continue

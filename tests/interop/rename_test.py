@@ -157,3 +157,12 @@ def test_weights_of_another_shape_are_refused():
   other = dataclasses.replace(models.CONFIG, vocab_size=12)
   with pytest.raises(errors.UserError, match=r'\(11, 8\).*\(12, 8\)'):
     rename.from_hf(tensors, other)
+
+
+@pytest.mark.parametrize('turned_round', [False, True])
+def test_a_name_in_its_old_and_its_new_form_is_refused(turned_round):
+  tensors = rename.to_hf(models.make_params(), models.CONFIG)
+  old = {'bert.embeddings.LayerNorm.gamma': np.ones(8, np.float32)}
+  both = old | tensors if turned_round else tensors | old
+  with pytest.raises(errors.UserError, match='LayerNorm.weight is there twice'):
+    rename.from_hf(both, models.CONFIG)
