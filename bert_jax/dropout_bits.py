@@ -1,0 +1,99 @@
+"""Which attention weights a kernel keeps, from random words made in it.
+
+A threefry key gives what `random_bytes.draw` gives outside of kernels, for the
+weights [B, H, keys, queries]. Of any other key, a TPU's own generator makes the
+words, much faster; off TPUs threefry stands in, with other words.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.pallas import tpu as pltpu
+
+SEEDS = 4  # words for each row
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of threefry-2x32
+_THREEFRY = ('threefry2x32', 'rows')  # the second is of `row_keys`
+
+
+def is_threefry(key) -> bool:
+  """Says whether a key's bits are the same with and without a kernel."""
+  return str(jax.random.key_impl(key)) in _THREEFRY
+
+
+def seeds(key, shape: tuple[int, int, int]):
+  """Returns what `kept` needs to know of each row, int32 [B, 4].
+
+  They are threefry's key and its counter at the row's first word, high half
+  first; or two words for the chip's generator.
+
+  Args:
+    key: of the dropout.
+    shape: B, H, S.
+  """
+  b, h, s = shape
+  data = jax.random.key_data(key)
+  zero = jnp.zeros(b, jnp.uint32)
+  if not is_threefry(key):
+    mixed = jax.random.wrap_key_data(data[:2], impl='threefry2x32')
+    for word in data[2:]:
+      mixed = jax.random.fold_in(mixed, word)
+    words = [*jax.random.bits(mixed, (2, b)), zero, zero]
+  elif len(data) == 3:  # the third is the first row
+    rows = jnp.arange(b, dtype=jnp.uint32)
+    words = [data[0] + zero, data[1] + zero, data[2] + rows, zero]
+  else:
+    count = np.arange(b, dtype=np.uint64) * (h * s * s // 4)
+    halves = (count >> 32).astype('uint32'), count.astype('uint32')
+    words = [data[0] + zero, data[1] + zero, *map(jnp.asarray, halves)]
+  return jax.lax.bitcast_convert_type(jnp.stack(words, 1), jnp.int32)
+
+
+def kept(seed, heads, block, *, length: int, keep: int, on_chip: bool):
+  """Returns which weights of 128 queries are kept, bool [S, 128] of each head.
+
+  Args:
+    seed: four int32 scalars, a row of `seeds`.
+    heads: int32, which of the row's heads.
+    block: int32, which 128 queries.
+    length: S, a multiple of 128.
+    keep: probability in 256ths.
+    on_chip: whether the TPU's generator makes the words.
+  """
+  shape = (length // 4, 128)
+  if on_chip:
+    # Seeded once for all heads, for that takes as long as to draw the words.
+    pltpu.prng_seed(seed[0], seed[1] + heads[0] * (length // 128) + block)
+    return [_are_kept(pltpu.prng_random_bits(shape), keep) for _ in heads]
+  row, query = (jax.lax.broadcasted_iota(jnp.int32, shape, n) for n in (0, 1))
+  place = row * length + query
+  firsts = [seed[3] + h * (length // 4 * length) + block * 128 for h in heads]
+  return [_are_kept(_threefry(*seed[:3], x + place), keep) for x in firsts]
+
+
+def _are_kept(words, keep):
+  """Returns bool [S, 128] of int32 [S / 4, 128], as `random_bytes` says.
+
+  Byte j is of the j-th quarter of the keys. It is shifted to the top, where
+  what is below makes no difference; as a signed number it compares like an
+  unsigned one with its first bit flipped.
+  """
+  words = words ^ _signed(0x80808080)
+  top = jnp.concatenate([words << (24 - 8 * j) for j in range(4)])
+  return top < _signed((keep << 24) ^ 0x80000000)
+
+
+def _threefry(key_0, key_1, x, y):
+  """Returns the xor of threefry-2x32's two words (Salmon et al., 2011)."""
+  keys = [key_0, key_1, key_0 ^ key_1 ^ _signed(0x1BD11BDA)]
+  x, y = x + keys[0], y + keys[1]
+  for i in range(5):
+    for distance in _ROTATIONS[i % 2]:
+      x = x + y
+      y = (y << distance) | jax.lax.shift_right_logical(y, 32 - distance)
+      y = y ^ x
+    x, y = x + keys[(i + 1) % 3], y + (keys[(i + 2) % 3] + (i + 1))
+  return x ^ y
+
+
+def _signed(word: int):
+  return np.uint32(word).astype(np.int32)

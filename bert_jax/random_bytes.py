@@ -1,0 +1,26 @@
+"""Random bytes, four from each 32-bit word, laid out for vector units.
+
+Byte j of the word at (..., r, c) belongs to the value at
+(..., r + j * n / 4, c) of n rows: a word's bytes then go to other registers
+at the same places in them, and nothing moves within one.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def draw(key, shape):
+  """Returns uniform uint8 values, four from each 32-bit draw if they fit.
+
+  Args:
+    key: a jax random key.
+    shape: of the values; the last axis but one is split into quarters.
+  """
+  # Other generators than threefry make bytes as cheaply as words.
+  threefry = 'rbg' not in str(jax.random.key_impl(key))
+  if not threefry or len(shape) < 2 or shape[-2] % 4:
+    return jax.random.bits(key, shape, jnp.uint8)
+  *rest, rows, columns = shape
+  words = jax.random.bits(key, (*rest, rows // 4, columns), jnp.uint32)
+  parts = [(words >> (8 * j)).astype(jnp.uint8) for j in range(4)]
+  return jnp.concatenate(parts, -2)
