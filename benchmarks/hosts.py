@@ -210,7 +210,7 @@ def check_failure(scratch, data, victim, signum, limit, words):
 
 def check_failures(scratch, data):
   gone = ['gave no sign of life']
-  stacks = [*gone, '--- host 0 (', '--- host 1 (', 'train.py', '_run_phase']
+  stacks = [*gone, '--- host 0 (', '--- host 1 (', 'loop.py', 'in train']
   cases = (
     (1, signal.SIGKILL, DEAD_SECONDS, gone),
     # jax itself ends those that lose process 0, by what it logs.

@@ -1,19 +1,16 @@
 """Checkpoints that prove themselves: Orbax writes them, we verify them."""
 
 import contextlib
-import logging
 import os
 import shutil
-import sys
 import warnings
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from bert_jax import distributed, errors, fingerprint
+from bert_jax import distributed, errors, fingerprint, orbax_noise, soundness
 
 
 class Checkpoints:
@@ -27,7 +24,7 @@ class Checkpoints:
   """
 
   def __init__(self, directory: str, keep: int, keep_every: int):
-    _keep_orbax_quiet()
+    orbax_noise.drop()
     self._directory = os.path.abspath(directory)
     self._manager = ocp.CheckpointManager(
       self._directory,
@@ -104,14 +101,15 @@ class Checkpoints:
     Raises:
       errors.UserError: if there are checkpoints and none is sound.
     """
-    found, problems = _newest_sound(
+    found, problems = soundness.newest_sound(
       self._manager.all_steps(), lambda step: self._restore_all(step, template)
     )
     if found is None and problems and not start_over:
       raise errors.UserError(
         f'none of the checkpoints in {self._directory} is sound: '
-        f'{_text(problems)}. Restore them from a copy, or start from step 0 '
-        'with --config.checkpoint.start_over=True (they are moved aside).'
+        f'{soundness.describe(problems)}. Restore them from a copy, or start '
+        'from step 0 with --config.checkpoint.start_over=True (they are moved '
+        'aside).'
       )
     self._move_aside(problems)
     if found is not None:
@@ -137,8 +135,8 @@ class Checkpoints:
       ),
     )
     state, facts = found['state'], found['facts']
-    _verify(state, facts['fingerprints'])
-    _verify_facts(step, facts)
+    soundness.verify(state, facts['fingerprints'])
+    soundness.verify_facts(step, facts)
     return state, facts
 
   def _move_aside(self, problems):
@@ -193,7 +191,7 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
   Raises:
     errors.UserError: if there is no such checkpoint or none is sound.
   """
-  _keep_orbax_quiet()
+  orbax_noise.drop()
   directory = os.path.abspath(directory)
   if not os.path.isdir(directory):
     raise errors.UserError(f'{directory} does not exist; train first.')
@@ -213,7 +211,7 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
         f'{directory} has no checkpoint of step {step}; choose one of '
         f'{", ".join(map(str, steps)) or "none: train first"}.'
       )
-    found, problems = _newest_sound(
+    found, problems = soundness.newest_sound(
       steps if step is None else [step],
       lambda step: _read_params(manager, step),
     )
@@ -221,8 +219,9 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
     raise errors.UserError(f'{directory} holds no checkpoint; train first.')
   if found is None:
     raise errors.UserError(
-      f'no checkpoint read in {directory} is sound: {_text(problems)}. Restore '
-      'one from a copy or choose another step.'
+      f'no checkpoint read in {directory} is sound: '
+      f'{soundness.describe(problems)}. Restore one from a copy or choose '
+      'another step.'
     )
   return found
 
@@ -244,85 +243,12 @@ def _read_params(manager, step):
     ),
   )
   state, facts = found['state'], found['facts']
-  _verify(
+  soundness.verify(
     state,
     {k: v for k, v in facts['fingerprints'].items() if k.startswith('params/')},
   )
-  _verify_facts(facts['step'], facts)
+  soundness.verify_facts(facts['step'], facts)
   return state['params'], facts
-
-
-def _newest_sound(steps: Iterable[int], restore: Callable):
-  """Restores the newest step that can be, and names those that cannot.
-
-  Returns:
-    (found, problems): what `restore(step)` returned, None if it never did;
-    and (step, what is wrong) of every newer one.
-  """
-  problems = []
-  for step in sorted(steps, reverse=True):
-    try:
-      return restore(step), problems
-    except (MemoryError, PermissionError):
-      raise  # these say nothing about the checkpoint
-    except Exception as error:
-      if 'RESOURCE_EXHAUSTED' in str(error):  # nor does a full device
-        raise
-      problems.append((step, _first_line(error)))
-      print(f'checkpoint {step} is bad: {_first_line(error)}', flush=True)
-  return None, problems
-
-
-def _text(problems) -> str:
-  return '; '.join(f'step {step}: {problem}' for step, problem in problems)
-
-
-def _verify_facts(step, facts):
-  """Raises ValueError for facts that do not agree with one another."""
-  mark = fingerprint.combine(facts['fingerprints'])
-  if facts['step'] != step or facts['fingerprint'] != mark:
-    raise ValueError(
-      f'it says step {facts["step"]} and fingerprint {facts["fingerprint"]}, '
-      f'but is step {step} and {mark}'
-    )
-
-
-def _verify(state, fingerprints):
-  """Raises ValueError for arrays that are not those of the fingerprints."""
-  actual = fingerprint.of_arrays(state)
-  wrong = sorted(
-    name
-    for name in {*actual, *fingerprints}
-    if actual.get(name) != fingerprints.get(name)
-  )
-  if wrong:
-    raise ValueError(
-      f'{len(wrong)} array(s) differ from their fingerprint, first {wrong[0]}'
-    )
-
-
-def _first_line(error: Exception, most: int = 160) -> str:
-  lines = str(error).strip().splitlines() or [type(error).__name__]
-  return lines[0] if len(lines[0]) <= most else lines[0][:most] + '...'
-
-
-def _keep_orbax_quiet():
-  """Drops what Orbax says of failures, pages long; ours is one line."""
-  for name in ('absl', 'asyncio'):
-    logging.getLogger(name).addFilter(_is_not_orbax)
-  sys.unraisablehook = _show_unraisable
-
-
-def _is_not_orbax(record: logging.LogRecord) -> bool:
-  # asyncio reports the siblings of the write that failed.
-  text = record.pathname + record.getMessage()
-  return 'orbax' not in text and 'never retrieved' not in text
-
-
-def _show_unraisable(unraisable):
-  # Reads and writes that end after the failure of the whole they belonged to.
-  if 'Event loop is closed' not in str(unraisable.exc_value):
-    sys.__unraisablehook__(unraisable)
 
 
 def state_bytes(tree) -> int:

@@ -44,6 +44,9 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   # Cut the position embeddings of init_from to max_positions, or extend them
   # with new ones, where they differ.
   c.resize_positions = False
+  # Updates to trace for xprof, after the first steps of the run so that
+  # compiling is not in it; 0 is off.
+  c.profile_steps = 0
 
   c.model = config_dict.ConfigDict()
   c.model.num_layers = layers
@@ -119,6 +122,20 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   # In which the devices' gradients are added: float32, or bfloat16 that sends
   # half the bytes.
   c.optimizer.reduce_dtype = 'float32'
+
+  # How a step is computed, not what; see docs/speed.md.
+  c.compute = config_dict.ConfigDict()
+  # xla (anywhere), fused (our TPU kernels) or cudnn (GPUs, without dropout of
+  # attention); auto is what is fastest on the chip.
+  c.compute.attention = 'auto'
+  # What blocks keep for the backward pass: none (no rematerialization: all),
+  # products (with weights) or layer (their input alone); the rest is computed
+  # again.
+  c.compute.remat = 'none'
+  # One program for all layers: compiles in less time, runs slower.
+  c.compute.scan_layers = False
+  # NAME=VALUE[ NAME=VALUE] for the compiler, in place of those of the chip.
+  c.compute.xla_options = 'auto'
 
   c.mesh = config_dict.ConfigDict()
   c.mesh.model = 1  # devices that share each layer; the others share the rows

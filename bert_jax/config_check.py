@@ -4,8 +4,8 @@ import os
 
 from ml_collections import config_dict
 
+from bert_jax import attention, errors, optim
 from bert_jax import config as config_lib
-from bert_jax import errors, optim
 from bert_jax import model as model_lib
 from bert_jax.data import masking, sources
 
@@ -34,6 +34,7 @@ _NOT_NEGATIVE = (
   'eval.every',
   'optimizer.warmup_steps',
   'optimizer.weight_decay',
+  'profile_steps',
 )
 
 
@@ -73,6 +74,11 @@ def _check_choices(c):
     'model.norm': (m.norm, model_lib.NORMS),
     'model.initializer': (m.initializer, tuple(model_lib.INITIALIZERS)),
     'model.dtype': (m.dtype, ('float32', 'bfloat16')),
+    'compute.attention': (
+      c.compute.attention,
+      ('auto', *attention.IMPLEMENTATIONS),
+    ),
+    'compute.remat': (c.compute.remat, tuple(model_lib.REMAT)),
     'objective.kind': (o.kind, ('mlm', 'ltr')),
     'objective.mask_unit': (o.mask_unit, masking.UNITS),
     'data.layout': (c.data.layout, sources.LAYOUTS),

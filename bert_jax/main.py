@@ -29,8 +29,17 @@ def run(config, workdir: str):
   """
   # Imported here, so that --help and the processes that prepare data, which
   # import this module, do not wait for jax.
+  import jax
+
   from bert_jax import config as config_lib
-  from bert_jax import config_check, distributed, init_from, train, watchdog
+  from bert_jax import (
+    config_check,
+    distributed,
+    init_from,
+    train,
+    tuning,
+    watchdog,
+  )
   from bert_jax import workdir as workdir_lib
   from bert_jax.tasks import pretrain, report
 
@@ -44,10 +53,12 @@ def run(config, workdir: str):
     if distributed.is_first():
       stack.enter_context(workdir_lib.claimed(workdir, config))
     data = pretrain.prepare_data(config, workdir)
-    task = init_from.apply(config, data, pretrain.make(config, data))
+    tuned = tuning.resolve(config, jax.devices()[0])
+    print(tuning.describe(tuned), flush=True)
+    task = init_from.apply(config, data, pretrain.make(tuned, data))
     marks = ('data_sha256', 'vocab_sha256')
     distributed.check_same({name: task.facts[name] for name in marks})
-    params = distributed.on_host(train.fit(config, task, workdir))
+    params = distributed.on_host(train.fit(tuned, task, workdir))
     distributed.first_then_all(
       'export', lambda: report.finish(config, data, workdir, params)
     )
@@ -56,8 +67,8 @@ def run(config, workdir: str):
 def main(argv):
   """Runs the command."""
   del argv
+  from bert_jax import compilation, distributed
   from bert_jax import config as config_lib
-  from bert_jax import distributed, train
 
   given = flags.FLAGS
   distributed.start(given.coordinator, given.num_processes, given.process_id)
@@ -71,7 +82,7 @@ def main(argv):
     ) from error
   if '://' in workdir:
     raise errors.UserError(f'--workdir={workdir} must be a local directory.')
-  train.use_compilation_cache()
+  compilation.use_cache()
   run(config, os.path.abspath(workdir))
 
 

@@ -35,7 +35,7 @@ class Meter:
   def _begin(self):
     self._totals: dict[str, list[float]] = {}
     self._sequences = self._tokens = self._count = self._skipped = 0
-    self._flops = self._waited = self._paused = 0.0
+    self._flops = self._waited = self._device = self._paused = 0.0
     self._start = time.monotonic()
 
   def add(self, step: int, metrics: dict, costs: dict):
@@ -57,7 +57,9 @@ class Meter:
       return
     step, metrics, costs = self._pending
     self._pending = None
+    start = time.monotonic()
     metrics, costs = jax.device_get((metrics, costs))
+    self._device += time.monotonic() - start
     self._bar.update(1)
     self._count += 1
     self._sequences += costs['sequences']
@@ -108,7 +110,9 @@ class Meter:
       'sequences_per_second': self._sequences / seconds,
       'tokens_per_second': self._tokens / seconds,
       'model_tflops': flops / 1e12,
+      # Shares of the time; the rest is waiting for the devices.
       'data_wait': self._waited / seconds,
+      'host_work': (seconds - self._waited - self._device) / seconds,
     }
     if self._totals:  # else every step was skipped
       row |= {**evaluate.means(self._totals), 'grad_norm': self._grad_norm}
@@ -121,7 +125,8 @@ class Meter:
     self._bar.write(
       f'step {step:,}/{self._steps:,} | {describe(row)} | '
       f'lr {row["learning_rate"]:.1e} | '
-      f'{row["sequences_per_second"]:,.0f} seq/s | {clock} left'
+      f'{row["sequences_per_second"]:,.0f} seq/s | '
+      f'data wait {row["data_wait"]:.1%} | {clock} left'
     )
     self._begin()
 

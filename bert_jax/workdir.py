@@ -9,7 +9,7 @@ from bert_jax import errors
 from bert_jax.data import lock
 
 # These change what is seen and kept, not what is computed.
-_FREE = ('log.', 'checkpoint.', 'data.workers', 'data.dir')
+_FREE = ('log.', 'checkpoint.', 'data.workers', 'data.dir', 'profile_steps')
 
 
 @contextlib.contextmanager

@@ -106,14 +106,6 @@ def test_all_bad_is_an_error_unless_told_to_start_over(tmp_path):
   assert sorted(os.listdir(tmp_path / 'c_bad')) == ['1', '2', '3']
 
 
-def test_a_signal_during_a_restore_is_no_bad_checkpoint():
-  def interrupted(step):
-    raise errors.Interrupted(15, 'resume')
-
-  with pytest.raises(errors.Interrupted):
-    checkpoint._newest_sound([1, 2], interrupted)
-
-
 def test_a_step_can_be_saved_again_after_a_bad_one(tmp_path):
   write(tmp_path / 'c', steps=(1, 2))
   damage(tmp_path / 'c', 2)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import config, heads, optim, task
+from bert_jax import config, log, optim, task, train
 from bert_jax import step as step_lib
 from bert_jax.tasks import pretrain
 
@@ -63,8 +63,7 @@ def take(batch, rows):
 
 
 def make_task(c, batch=make_batch):
-  bert = config.model_config(c)
-  module = heads.PretrainingModel(bert)
+  module = pretrain.trained_module(c)
   return task.Task(
     init=functools.partial(pretrain.init, module),
     counts=functools.partial(pretrain.counts, with_nsp=True),
@@ -77,6 +76,15 @@ def make_task(c, batch=make_batch):
     describe=lambda batch: [f'{len(batch["input_ids"])} rows'],
     facts={'unigram_entropy': 2.0},
   )
+
+
+def fit(c, workdir, **kwargs):
+  return train.fit(c, make_task(c, **kwargs), str(workdir))
+
+
+def rows_of(workdir, kind):
+  found = log.read(str(workdir / 'metrics.jsonl'))
+  return [r for r in found if r['kind'] == kind]
 
 
 @functools.cache

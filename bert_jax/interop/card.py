@@ -9,7 +9,7 @@ from bert_jax import config as config_lib
 
 # What leaves no trace in the parameters, and what the manifest knows better:
 # data may be prepared ahead, by another config.
-_LEFT_OUT = ('log.', 'checkpoint.', 'data.')
+_LEFT_OUT = ('log.', 'checkpoint.', 'data.', 'profile_steps')
 _MOST_ROWS = 12  # of the table of curves
 _CURVES = {
   'step': ('step', '{:,}'),
