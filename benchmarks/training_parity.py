@@ -96,16 +96,25 @@ def ours(c, task, tx, state, batches):
   return np.array(losses)
 
 
+def _words(c, state):
+  """Returns the parameters without the rows that are no words."""
+  import jax
+
+  from bert_jax.tasks import pretrain
+
+  params = jax.device_get(state.params)
+  return pretrain.words_alone(params, c.data.vocab_size)
+
+
 def in_google(c, state, batches):
   """Returns the losses of numpy_bert."""
-  import jax
   import numpy_bert
 
   from bert_jax import config as config_lib
   from bert_jax.interop import rename
 
   bert = config_lib.model_config(c)
-  weights = rename.to_google(jax.device_get(state.params), bert)
+  weights = rename.to_google(_words(c, state), bert)
   weights = {name: x.astype(np.float64) for name, x in weights.items()}
   return numpy_bert.train(
     weights,
@@ -120,15 +129,11 @@ def in_google(c, state, batches):
 
 def in_torch(c, state, batches, directory, python):
   """Returns the losses of transformers, run by its own Python."""
-  import jax
-
   from bert_jax import config as config_lib
   from bert_jax.interop import rename
 
   fields = config_lib.flatten(c)
-  weights = rename.to_hf(
-    jax.device_get(state.params), config_lib.model_config(c)
-  )
+  weights = rename.to_hf(_words(c, state), config_lib.model_config(c))
   np.savez(os.path.join(directory, 'weights'), **weights)
   np.savez(
     os.path.join(directory, 'batches'),

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
-from bert_jax import errors, optim, partition, sharding
+from bert_jax import errors, optim, partition, sharding, tuning
 from bert_jax import step as step_lib
 from bert_jax import topology as topology_lib
 from bert_jax.tasks import pretrain
@@ -130,6 +130,7 @@ def compile_step(config, phase, mesh) -> Compiled:
   Raises:
     errors.UserError: if the model cannot be split over the mesh.
   """
+  config = tuning.resolve(config, mesh.devices.flat[0])
   objective = pretrain.objective(config)
   state, batch, key = arguments(config, phase, mesh)
   lowered = step_lib.jitted(config, objective, phase, mesh).lower(
@@ -158,7 +159,10 @@ def compile_step(config, phase, mesh) -> Compiled:
 
 
 def arguments(config, phase, mesh):
-  """Returns (state, batch, key) of a step as sharded shapes."""
+  """Returns (state, batch, key) of a step as sharded shapes.
+
+  Args: as `compile_step`, the config resolved.
+  """
   init = functools.partial(
     step_lib.init_state,
     task=pretrain.objective(config),

@@ -2,10 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from bert_jax import partition, row_keys
+from bert_jax import partition, precision, row_keys
 from bert_jax import task as task_lib
 
 
@@ -18,16 +18,18 @@ def of_batch(
   mesh: Mesh,
   parts: int,
   clip=None,
+  dtype='float32',
   reduce_dtype='float32',
 ):
   """Computes the gradient of the summed losses, each divided by its count.
 
-  Each device adds up the gradients of its rows over all micro-batches; what
-  they found is added once, each device getting its share (`partition.moment`).
+  The parameters are gathered from their shares once. Each device adds up the
+  gradients of its rows over all micro-batches; what they found is added once,
+  each device getting its share (`partition.share`).
   With `clip`, that happens in each micro-batch, for its gradient is needed.
 
   Args:
-    params: of the model.
+    params: of the model, float32, in shares.
     batch: the global batch, leaves [B, ...].
     key: of the update.
     task: what to learn.
@@ -35,16 +37,22 @@ def of_batch(
     parts: micro-batches; row r belongs to number r % parts, so that each
       device finds rows of its own in every one.
     clip: of `optim.clip_parts`.
+    dtype: of activations, to which the weights are rounded.
     reduce_dtype: in which the devices' gradients are added.
 
   Returns:
-    (sums, gradients): of `task.sums`, and like params, float32.
+    (sums, gradients): of `task.sums`, and like params, float32, in shares.
   """
+  shares = partition.shares(mesh, params)
+  # Without this, XLA would gather first and then round all of each.
+  params = jax.lax.with_sharding_constraint(
+    precision.cast(params, dtype),
+    jax.tree.map(lambda spec: NamedSharding(mesh, spec), shares),
+  )
 
   def of_rows(rows, counts, key, parts):
-    return _over_devices(
-      params, rows, counts, key, task, mesh, parts, reduce_dtype
-    )
+    sums, grads = _over_devices(params, rows, counts, key, task, mesh, parts)
+    return sums, _reduced(grads, shares, mesh, reduce_dtype)
 
   if clip is None:
     return of_rows(batch, task.counts(batch), key, parts)
@@ -57,7 +65,9 @@ def of_batch(
   return _add_up(micro, _split(batch, parts), parts)
 
 
-def _over_devices(params, batch, counts, key, task, mesh, parts, reduce_dtype):
+def _over_devices(params, batch, counts, key, task, mesh, parts):
+  """Returns (sums, gradients [data, ...] that each of `data` found)."""
+
   def local(params, rows, counts, key):
     """Of a device's rows [B / data, ...]; `model` stays automatic."""
     share = jax.lax.axis_index('data')
@@ -72,10 +82,14 @@ def _over_devices(params, batch, counts, key, task, mesh, parts, reduce_dtype):
       key_i = row_keys.at(jax.random.fold_in(key, i), share * n, share)
       grad = jax.value_and_grad(loss_fn, has_aux=True)
       (_, sums), grads = grad(params, rows, key_i)
+      if parts > 1:  # to add up many without rounding in between
+        grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)
       return sums, grads
 
     sums, grads = _add_up(gradient, _split(rows, parts), parts)
-    return jax.lax.psum(sums, 'data'), jax.tree.map(lambda g: g[None], grads)
+    if mesh.shape['data'] > 1:  # XLA refuses sums over one, on many hosts
+      sums = jax.lax.psum(sums, 'data')
+    return sums, jax.tree.map(lambda g: g[None], grads)
 
   # A kernel written by hand cannot be split automatically, not even over an
   # axis of one device.
@@ -89,10 +103,7 @@ def _over_devices(params, batch, counts, key, task, mesh, parts, reduce_dtype):
     # Checked, each use of a parameter would add up its gradient at once.
     check_vma=False,
   )
-  sums, grads = split(params, batch, counts, key)
-  return sums, _reduced(
-    grads, partition.gradients(mesh, params), mesh, reduce_dtype
-  )
+  return split(params, batch, counts, key)
 
 
 def _reduced(grads, specs, mesh, dtype):
@@ -105,7 +116,9 @@ def _reduced(grads, specs, mesh, dtype):
   )
   reduce = jax.shard_map(
     lambda found: jax.tree.map(
-      lambda g, spec: _reduce(g[0], spec, dtype), found, specs
+      lambda g, spec: _reduce(g[0], spec, dtype, mesh.shape['data']),
+      found,
+      specs,
     ),
     mesh=mesh,
     in_specs=(stacked,),
@@ -115,16 +128,16 @@ def _reduced(grads, specs, mesh, dtype):
   return reduce(grads)
 
 
-def _reduce(grad, spec, dtype):
-  """Adds up over `data`; a device keeps its share where there are any."""
+def _reduce(grad, spec, dtype, parts):
+  """Adds up over `data`, of some parts; a device keeps its share if it can."""
   total = grad.astype(dtype)
   if 'data' in spec:
     total = jax.lax.psum_scatter(
       total, 'data', scatter_dimension=spec.index('data'), tiled=True
     )
-  else:
+  elif parts > 1:
     total = jax.lax.psum(total, 'data')
-  return total.astype(grad.dtype)
+  return total.astype(jnp.float32)
 
 
 def _split(batch, parts):

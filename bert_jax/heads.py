@@ -1,9 +1,10 @@
 """The heads that turn the encoder's vectors into logits."""
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
-from bert_jax import model
+from bert_jax import attention, decoder, model
 
 
 class MlmHead(nn.Module):
@@ -11,26 +12,34 @@ class MlmHead(nn.Module):
 
   config: model.BertConfig
 
-  @nn.compact
+  def setup(self):
+    c = self.config
+    self.transform = nn.Dense(
+      c.hidden_size, dtype=c.dtype, kernel_init=c.kernel_init
+    )
+    self.norm = model.layer_norm(c, None)
+    self.bias = self.param('bias', nn.initializers.zeros, (c.vocab_rows,))
+
+  def vectors(self, x):
+    """Returns what the decoder multiplies by, of vectors x [B, P, D]."""
+    return self.norm(
+      model.ACTIVATIONS[self.config.activation](self.transform(x))
+    )
+
   def __call__(self, x, embedding):
     """Returns float32 logits [B, P, V] of vectors x [B, P, D]."""
-    c = self.config
-    x = nn.Dense(
-      c.hidden_size,
-      dtype=c.dtype,
-      kernel_init=c.kernel_init,
-      name='transform',
-    )(x)
-    x = model.layer_norm(c, 'norm')(model.ACTIVATIONS[c.activation](x))
-    bias = self.param('bias', nn.initializers.zeros, (c.vocab_size,))
-    # Rounded to bfloat16, every thirtieth row of logits would tie at its top.
-    logits = jnp.einsum(
-      'bpd,vd->bpv',
-      x,
-      embedding.astype(x.dtype),
-      preferred_element_type=jnp.float32,
-    )
-    return logits + bias[None, None]
+    size = self.config.vocab_size
+    return decoder.logits(self.vectors(x), embedding, self.bias, size)
+
+
+def _rows(x, positions):
+  """Returns x [B, S, D] at positions [B, P], as [B, P, D].
+
+  As a product with zeros and ones, which is exact: the gradient of a gather is
+  a scatter, one row after the other on TPUs.
+  """
+  chosen = jax.nn.one_hot(positions, x.shape[1], dtype=x.dtype)
+  return jnp.einsum('bps,bsd->bpd', chosen, x, precision='highest')
 
 
 class PretrainingModel(nn.Module):
@@ -66,23 +75,34 @@ class PretrainingModel(nn.Module):
       MLM logits [B, P, V] and NSP logits [B, 2] (None without NSP), float32;
       NSP class 1 means a random second text. Of packed rows [B, N, 2].
     """
+    chosen, nsp = self._encode(batch, deterministic)
+    return self.mlm(chosen, self.embeddings.word.embedding), nsp
+
+  def mlm_vectors(self, batch, deterministic: bool = True):
+    """Computes the same but for the decoder, for `decoder.sums`.
+
+    Returns:
+      [B, P, D] in place of the MLM logits, and the NSP logits.
+    """
+    chosen, nsp = self._encode(batch, deterministic)
+    return self.mlm.vectors(chosen), nsp
+
+  def _encode(self, batch, deterministic):
+    """Returns the vectors at the predictions [B, P, D] and the NSP logits."""
     x = self.embeddings(
       batch['input_ids'],
       batch['segment_ids'],
       model.positions(batch),
       deterministic,
     )
-    visible = model.visible(batch, self.config.causal)
-    x = self.encoder(x, visible, deterministic)  # [B, S, D]
-    positions = batch['masked_lm_positions'][..., None]  # [B, P, 1]
-    chosen = jnp.take_along_axis(x, positions, axis=1)  # [B, P, D]
-    mlm = self.mlm(chosen, self.embeddings.word.embedding)
+    tokens = attention.tokens(batch)
+    x = self.encoder(x, tokens, deterministic)  # [B, S, D]
+    chosen = _rows(x, batch['masked_lm_positions'])  # [B, P, D]
     if not self.with_nsp:
-      return mlm, None
+      return chosen, None
     first = x[:, 0]  # [B, D]
     if 'cls_positions' in batch:
-      starts = batch['cls_positions'][..., None]  # [B, N, 1]
-      first = jnp.take_along_axis(x, starts, axis=1)  # [B, N, D]
+      first = _rows(x, batch['cls_positions'])  # [B, N, D]
     pooled = nn.tanh(self.pooler(first))
     self.sow('intermediates', 'pooled', pooled)
-    return mlm, self.nsp(pooled)
+    return chosen, self.nsp(pooled)

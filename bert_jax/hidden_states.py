@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import errors, heads
+from bert_jax import attention, errors, heads
 from bert_jax import model as model_lib
 
 LAYERS = (
@@ -151,11 +151,10 @@ def _compute(params, batch, config, layers, with_attention):
 def _run(module, batch):
   """Returns what enters the encoder and what leaves it, [B, S, D] each."""
   positions = model_lib.positions(batch)
-  visible = model_lib.visible(batch, module.config.causal)
   first = module.embeddings(
     batch['input_ids'], batch['segment_ids'], positions, True
   )
-  return first, module.encoder(first, visible, True)
+  return first, module.encoder(first, attention.tokens(batch), True)
 
 
 def _choose(hidden, layers):

@@ -97,7 +97,7 @@ def start(config, directory: str, new) -> tuple[dict, dict]:
     'path': config.init_from,
     'origin': model.origin,
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(model.params)),
-    'changes': _changes(ours, theirs, words),
+    'changes': _changes(ours, theirs, words, config.data.vocab_size),
   }
   print(f'starting from {config.init_from}: {model.origin}', flush=True)
   for change in facts['changes']:
@@ -118,10 +118,16 @@ def _merge(name, ours, theirs, words: int):
   return merged
 
 
-def _changes(ours, theirs, words: int) -> list[str]:
-  """Says what of the source is not used and what begins anew."""
+def _changes(ours, theirs, words: int, size: int) -> list[str]:
+  """Says what of the source is not used and what begins anew.
+
+  Args:
+    ours: {name: parameter}.
+    theirs: the same, of the source.
+    words: that it has.
+    size: of the vocabulary.
+  """
   found = []
-  size = len(ours[_WORDS[0]])
   if size > words:
     found.append(
       f'words {words:,} to {size - 1:,}: new embeddings and output biases'

@@ -8,10 +8,13 @@ Sizes, here and everywhere else:
 
 import dataclasses
 import functools
+import math
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
+from bert_jax import attention, dropout
 
 ACTIVATIONS = {
   'gelu': functools.partial(nn.gelu, approximate=False),
@@ -25,6 +28,13 @@ INITIALIZERS = {
   'normal': lambda std: nn.initializers.normal(std),
 }
 NORMS = ('post', 'pre')
+# What a block keeps between the passes: all; what products with weights gave;
+# its input alone.
+REMAT = {
+  'none': None,
+  'products': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+  'layer': jax.checkpoint_policies.nothing_saveable,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +58,18 @@ class BertConfig:
   dtype: str = 'float32'
   mask_value: float = -10_000.0
   causal: bool = False
+  # How it is computed:
+  vocab_multiple: int = 1
+  attention: str = 'xla'
+  remat: str = 'none'
+  scan_layers: bool = False
+
+  @property
+  def vocab_rows(self) -> int:
+    """Returns rows of the word embeddings; those from V on are no words."""
+    return math.ceil(self.vocab_size / self.vocab_multiple) * (
+      self.vocab_multiple
+    )
 
   @property
   def head_size(self) -> int:
@@ -72,48 +94,60 @@ class BertConfig:
     return encoder + attention + heads
 
 
-class Dropout(nn.Module):
-  """Drops with probability `rate`, from eight random bits per value.
+class Dense(nn.Module):
+  """A product with a kernel [inputs, features], and a bias [features].
 
-  flax.linen.Dropout draws 32 bits per value; a byte is four times cheaper and
-  rounds 0.1 to 26/256. What is kept is scaled by the rounded probability, so
-  the expectation stays exact.
+  Attributes:
+    config: of the model.
+    features: sizes of the last axes of the result.
+    inputs: how many axes are multiplied by.
   """
 
-  rate: float
+  config: BertConfig
+  features: tuple[int, ...]
+  inputs: int = 1
 
   @nn.compact
-  def __call__(self, x, deterministic: bool):
-    keep = round((1 - self.rate) * 256)
-    if deterministic or keep == 256:
-      return x
-    bits = _random_bytes(self.make_rng('dropout'), x.shape)
-    return jnp.where(bits < keep, x * (256 / keep), jnp.zeros_like(x))
+  def __call__(self, x):
+    y, bias = self.product(x)
+    return y + bias.reshape((1,) * (y.ndim - bias.ndim) + bias.shape)
 
+  @nn.compact
+  def product(self, x):
+    """Returns (x kernel, the bias)."""
+    c, kept = self.config, x.ndim - self.inputs
+    shape = (*x.shape[kept:], *self.features)
+    size = math.prod(self.features)
 
-def _random_bytes(key, shape):
-  """Returns uniform uint8 values, four from each 32-bit draw if they fit."""
-  *rest, last = shape
-  if last % 4:
-    return jax.random.bits(key, shape, jnp.uint8)
-  words = jax.random.bits(key, (*rest, last // 4), jnp.uint32)
-  return jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(shape)
+    def init(key, shape):
+      flat = math.prod(shape[: self.inputs]), size
+      return c.kernel_init(key, flat, jnp.float32).reshape(shape)
 
-
-def _dense(config: BertConfig, features, name: str, axis=-1):
-  return nn.DenseGeneral(
-    features,
-    axis=axis,
-    dtype=config.dtype,
-    kernel_init=config.kernel_init,
-    name=name,
-  )
+    kernel = self.param('kernel', init, shape).astype(c.dtype)
+    bias = self.param('bias', nn.initializers.zeros, self.features)
+    x = x.astype(c.dtype)
+    if c.attention == 'fused':  # whose arrays are [B, S, H K]
+      y = x.reshape(*x.shape[:kept], -1) @ kernel.reshape(-1, size)
+      y = y.reshape(*x.shape[:kept], *self.features)
+    else:  # `mesh.model` splits heads, so they stay apart
+      y = jnp.tensordot(x, kernel, self.inputs)
+    return y, bias.astype(c.dtype)
 
 
 def layer_norm(config: BertConfig, name: str):
   return nn.LayerNorm(
     epsilon=config.norm_epsilon, dtype=config.dtype, name=name
   )
+
+
+def _of_words(config: BertConfig):
+  """Returns the initializer of word embeddings; rows of no word are zeros."""
+
+  def init(key, shape, dtype):
+    words = config.kernel_init(key, (config.vocab_size, shape[1]), dtype)
+    return jnp.pad(words, ((0, shape[0] - config.vocab_size), (0, 0)))
+
+  return init
 
 
 class Embeddings(nn.Module):
@@ -124,24 +158,22 @@ class Embeddings(nn.Module):
   def setup(self):
     c = self.config
 
-    def table(rows):
-      return nn.Embed(
-        rows, c.hidden_size, embedding_init=c.kernel_init, dtype=c.dtype
-      )
+    def table(rows, init=c.kernel_init):
+      return nn.Embed(rows, c.hidden_size, embedding_init=init)
 
-    self.word = table(c.vocab_size)
+    self.word = table(c.vocab_rows, _of_words(c))
     self.position = table(c.max_positions)
     self.type = table(c.type_vocab_size)
     if c.norm == 'post':
       self.norm = layer_norm(c, None)
-    self.drop = Dropout(c.dropout)
+    self.drop = dropout.Dropout(c.dropout)
 
   def __call__(self, input_ids, segment_ids, positions, deterministic):
-    x = self.word(input_ids) + self.type(segment_ids)  # [B, S, D]
+    x = self.word(input_ids) + self.type(segment_ids)  # [B, S, D], float32
     x = x + self.position(positions)
     if self.config.norm == 'post':
       x = self.norm(x)
-    x = self.drop(x, deterministic)
+    x = self.drop(x.astype(self.config.dtype), deterministic)
     self.sow('intermediates', 'hidden', x)
     return x
 
@@ -153,43 +185,21 @@ def positions(batch):
   return jnp.arange(batch['input_ids'].shape[1])[None]
 
 
-def visible(batch, causal: bool):
-  """Says what attention may look at, bool [B, 1, 1 or S, S] (from, to).
-
-  Each token sees the tokens of its row; where `sequence_ids` [B, S] say that
-  the row is packed, only those of its own pair; a causal one none that follow.
-  """
-  mask = batch['input_mask'][:, None, None, :].astype(bool)  # [B, 1, 1, S]
-  if causal:
-    length = mask.shape[-1]
-    mask = mask & jnp.tri(length, dtype=bool)[None, None]  # [B, 1, S, S]
-  if 'sequence_ids' in batch:
-    pair = batch['sequence_ids'][:, None]
-    mask = mask & (pair[..., None] == pair[:, :, None])  # [B, 1, S, S]
-  return mask
-
-
 class SelfAttention(nn.Module):
   """Multi-head attention; query, key and value in one product."""
 
   config: BertConfig
 
   @nn.compact
-  def __call__(self, x, visible, deterministic):
+  def __call__(self, x, tokens, deterministic):
     c = self.config
-    qkv = _dense(c, (3, c.num_heads, c.head_size), 'qkv')(x)  # [B, S, 3, H, K]
-    q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
-    q = q / jnp.sqrt(c.head_size).astype(q.dtype)
-    scores = jnp.einsum(
-      'bqhk,bshk->bhqs', q, k, preferred_element_type=jnp.float32
-    )
-    # exp of -10000 is 0 in float32.
-    scores = scores + jnp.where(visible, 0.0, c.mask_value)
-    weights = nn.softmax(scores).astype(v.dtype)  # [B, H, S, S]
-    self.sow('intermediates', 'probabilities', weights)
-    weights = Dropout(c.attention_dropout)(weights, deterministic)
-    mixed = jnp.einsum('bhqs,bshk->bqhk', weights, v)
-    return _dense(c, c.hidden_size, 'out', axis=(-2, -1))(mixed)  # [B, S, D]
+    project = Dense(c, (3, c.num_heads, c.head_size), name='qkv')
+    qkv, bias = project.product(x)  # [B, S, 3, H, K], [3, H, K]
+    drops = dropout.kept_of_256(c.attention_dropout) < 256
+    key = None if deterministic or not drops else self.make_rng('dropout')
+    sow = functools.partial(self.sow, 'intermediates', 'probabilities')
+    mixed = attention.mix(qkv, bias, tokens, key, c, sow)  # [B, S, H, K]
+    return Dense(c, (c.hidden_size,), 2, name='out')(mixed)  # [B, S, D]
 
 
 class Layer(nn.Module):
@@ -198,20 +208,20 @@ class Layer(nn.Module):
   config: BertConfig
 
   @nn.compact
-  def __call__(self, x, visible, deterministic):
+  def __call__(self, x, tokens, deterministic):
     c = self.config
 
     def mlp(y):
-      y = _dense(c, c.mlp_size, 'mlp_in')(y)  # [B, S, F]
-      return _dense(c, c.hidden_size, 'mlp_out')(ACTIVATIONS[c.activation](y))
+      y = Dense(c, (c.mlp_size,), name='mlp_in')(y)  # [B, S, F]
+      y = ACTIVATIONS[c.activation](y)
+      return Dense(c, (c.hidden_size,), name='mlp_out')(y)
 
     def attend(y):
-      attention = SelfAttention(c, name='attention')
-      return attention(y, visible, deterministic)
+      return SelfAttention(c, name='attention')(y, tokens, deterministic)
 
     for name, sublayer in (('attention', attend), ('mlp', mlp)):
       norm = layer_norm(c, f'{name}_norm')
-      drop = Dropout(c.dropout, name=f'{name}_drop')
+      drop = dropout.Dropout(c.dropout, name=f'{name}_drop')
       if c.norm == 'post':
         x = norm(x + drop(sublayer(x), deterministic))
       else:
@@ -226,10 +236,44 @@ class Encoder(nn.Module):
   config: BertConfig
 
   @nn.compact
-  def __call__(self, x, visible, deterministic):
+  def __call__(self, x, tokens, deterministic):
     c = self.config
-    for i in range(c.num_layers):
-      x = Layer(c, name=f'layer_{i}')(x, visible, deterministic)
+    layer = _remat(c)
+    if c.scan_layers and not self.is_initializing():
+      x = self._scan(layer, x, tokens, deterministic)
+    else:
+      for i in range(c.num_layers):
+        x = layer(c, name=f'layer_{i}')(x, tokens, deterministic)
     if c.norm == 'pre':
       x = layer_norm(c, 'final_norm')(x)
     return x
+
+  def _scan(self, layer, x, tokens, deterministic):
+    """Runs the same program L times, over the layers' stacked parameters."""
+    c = self.config
+    params = self.variables['params']
+    layers = [params[f'layer_{i}'] for i in range(c.num_layers)]
+    stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *layers)
+    keys = None
+    if not deterministic:
+      keys = jax.random.split(self.make_rng('dropout'), c.num_layers)
+
+    def body(x, one):
+      params, key = one
+      rngs = None if key is None else {'dropout': key}
+      block = layer(c, parent=None)
+      return block.apply(
+        {'params': params}, x, tokens, deterministic, rngs=rngs
+      ), None
+
+    return jax.lax.scan(body, x, (stacked, keys))[0]
+
+
+def _remat(config: BertConfig):
+  """Returns the class of a block that keeps for the backward pass what it may.
+
+  See `REMAT`; the rest is computed again.
+  """
+  if config.remat == 'none':
+    return Layer
+  return nn.remat(Layer, static_argnums=(3,), policy=REMAT[config.remat])

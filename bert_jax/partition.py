@@ -2,7 +2,8 @@
 
 Tensor parallelism as in Megatron-LM (arXiv 1909.08053): attention is split by
 heads and the MLP by its inner size, so each sublayer adds up its parts once.
-ZeRO-1 (arXiv 1910.02054, stage 1) splits the optimizer's moments over `data`.
+ZeRO-1 (arXiv 1910.02054, stage 1) splits the float32 parameters and the
+optimizer's moments over `data`; what an update computes with is gathered.
 """
 
 import re
@@ -28,16 +29,12 @@ RULES = (
   (r'(mlm/transform|pooler|nsp)/kernel', P(None, None)),
   (r'(mlm/transform|pooler|nsp)/bias', P(None)),
 )
-# A vocabulary has the size that its text gave it (30522 = 2 x 3 x 5087), so
-# where `model` does not divide it, these stay whole. Heads and the MLP can be
-# chosen to fit, and splitting them is what `model` is for.
-_MAY_STAY_WHOLE = re.compile(r'embeddings/word/embedding|mlm/bias')
 _MOMENT = re.compile(r'opt_state/(\d+/)?(mu|nu)/(?P<parameter>.+)')
 _NUMBER = re.compile(r'step|opt_state/(\d+/)?count')
 
 
-def parameter(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
-  """Returns how a parameter is split over `model`.
+def used(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
+  """Returns how a parameter that is computed with is split, over `model`.
 
   Args:
     mesh: of `sharding.make_mesh`.
@@ -60,24 +57,22 @@ def parameter(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   size = shape[spec.index('model')]
   if size % n == 0:
     return spec
-  if _MAY_STAY_WHOLE.fullmatch(name):
-    return P(*[None] * len(shape))
   raise errors.UserError(
     f'{name} cannot be split: mesh.model={n} does not divide {size}; use '
     'another mesh.model.'
   )
 
 
-def moment(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
-  """Returns how a parameter's gradient and moments are split.
+def share(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
+  """Returns how a parameter, its gradient and its moments are kept.
 
-  As the parameter over `model`, and over `data` along the largest dimension
-  that this leaves free and that `data` divides, the first of equals; whole
-  over `data` where there is none.
+  As `used` over `model`, and over `data` along the largest dimension that this
+  leaves free and that `data` divides, the first of equals; whole over `data`
+  where there is none.
 
-  Args and raises: as `parameter`.
+  Args and raises: as `used`.
   """
-  spec, n = parameter(mesh, name, shape), mesh.shape['data']
+  spec, n = used(mesh, name, shape), mesh.shape['data']
   free = [i for i, axis in enumerate(spec) if axis is None and not shape[i] % n]
   if n == 1 or not free:
     return spec
@@ -85,9 +80,9 @@ def moment(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   return P(*['data' if i == split else axis for i, axis in enumerate(spec)])
 
 
-def gradients(mesh: Mesh, params):
-  """Returns the tree of `moment` of parameters or their shapes."""
-  return names.map_named(lambda name, x: moment(mesh, name, x.shape), params)
+def shares(mesh: Mesh, params):
+  """Returns the tree of `share` of parameters or their shapes."""
+  return names.map_named(lambda name, x: share(mesh, name, x.shape), params)
 
 
 def state(mesh: Mesh, tree):
@@ -102,22 +97,10 @@ def state(mesh: Mesh, tree):
     if _NUMBER.fullmatch(name):
       return P()
     if name.startswith('params/'):
-      return parameter(mesh, name.removeprefix('params/'), x.shape)
+      return share(mesh, name.removeprefix('params/'), x.shape)
     found = _MOMENT.fullmatch(name)
     if not found:
       raise ValueError(f'no rule places {name!r}; add one to partition.state.')
-    return moment(mesh, found['parameter'], x.shape)
+    return share(mesh, found['parameter'], x.shape)
 
   return names.map_named(lambda n, x: NamedSharding(mesh, spec(n, x)), tree)
-
-
-def kept_whole(mesh: Mesh, params) -> list[str]:
-  """Returns the names that a rule would split over `model`, did it divide."""
-  if mesh.shape['model'] == 1:
-    return []
-  return [
-    name
-    for name, x in names.flatten(params).items()
-    if _MAY_STAY_WHOLE.fullmatch(name)
-    and 'model' not in parameter(mesh, name, x.shape)
-  ]

@@ -47,6 +47,7 @@ def read(workdir: str, step: int | None = None):
   config = _read_config(path)
   params, facts = checkpoint.read(os.path.join(workdir, 'checkpoints'), step)
   bert, with_nsp = config_lib.model_config(config), config.objective.nsp
+  params = pretrain.words_alone(params, bert.vocab_size)
   _check_params(params, heads.PretrainingModel(bert, with_nsp), path)
   vocab = os.path.join(pretrain.data_directory(config, workdir), 'vocab.txt')
   tokenizer = tokenizer_lib.Tokenizer.load(vocab, config.data.lowercase)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax import gradient, optim, partition, sharding
+from bert_jax import gradient, optim, partition, sharding, tuning
 from bert_jax import task as task_lib
 
 _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
@@ -41,7 +41,14 @@ def run_key(config):
 
 
 def jitted(config, task: task_lib.Task, phase: task_lib.Phase, mesh):
-  """Returns the update of a phase: (state, batch, key) -> (state, metrics)."""
+  """Returns the update of a phase: (state, batch, key) -> (state, metrics).
+
+  Args:
+    config: of `tuning.resolve`.
+    task: what to learn.
+    phase: one of `task.phases`.
+    mesh: of `sharding.make_mesh`.
+  """
   step = functools.partial(
     train_step,
     task=task,
@@ -50,9 +57,11 @@ def jitted(config, task: task_lib.Task, phase: task_lib.Phase, mesh):
     parts=phase.accumulate,
     mesh=mesh,
     clip=optim.clip_parts(config.optimizer),
+    dtype=config.model.dtype,
     reduce_dtype=config.optimizer.reduce_dtype,
   )
-  return jax.jit(step, donate_argnums=0)
+  options = tuning.xla_options(config) or None
+  return jax.jit(step, donate_argnums=0, compiler_options=options)
 
 
 def train_step(
@@ -66,6 +75,7 @@ def train_step(
   parts,
   mesh=None,
   clip=None,
+  dtype='float32',
   reduce_dtype='float32',
 ):
   """Makes one update.
@@ -85,6 +95,7 @@ def train_step(
     parts: micro-batches, see `gradient.of_batch`.
     mesh: of `sharding.make_mesh`; None is the first device alone.
     clip: of `optim.clip_parts`.
+    dtype: of activations.
     reduce_dtype: in which the devices' gradients are added.
 
   Returns:
@@ -102,6 +113,7 @@ def train_step(
     mesh=mesh,
     parts=parts,
     clip=clip,
+    dtype=dtype,
     reduce_dtype=reduce_dtype,
   )
   grad_norm = optax.tree.norm(grads)
@@ -124,8 +136,6 @@ def train_step(
     'finite': finite,
   }
   new = TrainState(state.step + 1, params, opt_state)
-  # The moments stay shares; the parameters are gathered from the shares that
-  # these update.
   return jax.lax.with_sharding_constraint(new, layout), metrics
 
 

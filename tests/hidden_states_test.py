@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import errors, heads, hidden_states, model
+from bert_jax import attention, errors, heads, hidden_states, model
 from tests import models
 
 CONFIG = dataclasses.replace(models.CONFIG, num_layers=4, max_positions=40)
@@ -76,9 +76,9 @@ def test_the_embeddings_enter_the_first_layer():
   first = extract('embeddings')[0].hidden[None]
   second = extract('all')[0].hidden[1][None]
   layer = model.Layer(CONFIG)
-  visible = jnp.ones((1, 1, 1, 4), bool)
+  tokens = attention.Tokens(jnp.ones((1, 4), int))
   found = layer.apply(
-    {'params': params['encoder']['layer_0']}, first, visible, True
+    {'params': params['encoder']['layer_0']}, first, tokens, True
   )
   np.testing.assert_allclose(found, second, rtol=1e-4, atol=1e-5)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import config, heads, model, names
+from bert_jax import attention, config, dropout, heads, model, names
 
 # B=2 S=5 P=3 V=11 D=8 H=2 F=12 L=2.
 SMALL = model.BertConfig(11, 8, 2, 2, 12, max_positions=7)
@@ -162,13 +162,13 @@ PACKED = {
   ],
 )
 def test_packed_tokens_see_their_own_pair(causal, expected):
-  found = model.visible(PACKED, causal)
+  found = attention.visible(attention.tokens(PACKED), causal)
   assert found.astype(int).tolist() == [[expected]]
 
 
 def test_plain_tokens_see_their_row_at_no_cost_per_pair_of_tokens():
   plain = {'input_mask': PACKED['input_mask']}
-  found = model.visible(plain, causal=False)
+  found = attention.visible(attention.tokens(plain), causal=False)
   assert found.astype(int).tolist() == [[[[1, 1, 1, 0]]]]
 
 
@@ -189,7 +189,7 @@ def test_mlm_logits_come_from_the_chosen_positions():
 
 def test_dropout_keeps_the_expectation_and_drops_its_share():
   x = jnp.ones((400, 500))
-  drop = model.Dropout(0.1)
+  drop = dropout.Dropout(0.1)
   y = drop.apply({}, x, False, rngs={'dropout': jax.random.key(3)})
   # 26 of 256 byte values drop; 200,000 draws give +-0.0027 (4 sigma).
   assert abs(float(jnp.mean(y == 0)) - 26 / 256) < 0.0027
@@ -198,7 +198,7 @@ def test_dropout_keeps_the_expectation_and_drops_its_share():
 
 
 def test_dropout_draws_each_value_by_itself():
-  y = model.Dropout(0.5).apply(
+  y = dropout.Dropout(0.5).apply(
     {}, jnp.ones((64, 64)), False, rngs={'dropout': jax.random.key(3)}
   )
   kept = np.asarray(y > 0)

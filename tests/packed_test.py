@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import heads, model
+from bert_jax import attention, heads, model
 from bert_jax.data import masking, packing, records
 from bert_jax.tasks import pretrain
 from tests.data import made
@@ -150,8 +150,8 @@ def seen_from(batch, position, causal):
   direction = rng.normal(size=16).astype('f4')
 
   def output(x):
-    visible = model.visible(batch, causal)
-    y = encoder.apply({'params': params['encoder']}, x, visible, True)
+    tokens = attention.tokens(batch)
+    y = encoder.apply({'params': params['encoder']}, x, tokens, True)
     return y[0, position] @ direction
 
   return np.abs(np.asarray(jax.jit(jax.grad(output))(x)))[0].max(1) > 0

@@ -13,7 +13,6 @@ from bert_jax import (
   config,
   errors,
   fingerprint,
-  heads,
   names,
   optim,
   partition,
@@ -23,8 +22,8 @@ from bert_jax import step as step_lib
 from bert_jax.tasks import pretrain
 from tests import training
 
-# The model of tests.training: D=8, H=2, K=4, F=12, V=11, on 2 x 2 devices.
-# 2 does not divide V, so the word embeddings and the decoder's bias stay whole.
+# The model of tests.training: D=8, H=2, K=4, F=12, V=11 in 256 rows, on 2 x 2
+# devices: (as it is computed with, as it is kept).
 LAYER = {
   'attention/out/bias': (P(None), P('data')),
   'attention/out/kernel': (P('model', None, None), P('model', None, 'data')),
@@ -47,9 +46,9 @@ SPECS = {
   'embeddings/norm/scale': (P(None), P('data')),
   'embeddings/position/embedding': (P(None, None), P(None, 'data')),
   'embeddings/type/embedding': (P(None, None), P(None, 'data')),
-  'embeddings/word/embedding': (P(None, None), P(None, 'data')),
+  'embeddings/word/embedding': (P('model', None), P('model', 'data')),
   **{f'encoder/layer_0/{name}': specs for name, specs in LAYER.items()},
-  'mlm/bias': (P(None), P(None)),
+  'mlm/bias': (P('model'), P('model')),
   'mlm/norm/bias': (P(None), P('data')),
   'mlm/norm/scale': (P(None), P('data')),
   'mlm/transform/bias': (P(None), P('data')),
@@ -78,29 +77,16 @@ def test_the_place_of_every_parameter_and_moment():
   layout = partition.state(mesh, shapes())
   adam = layout.opt_state[1]
   found = {
-    name: (s.spec, names.flatten(adam.mu)[name].spec)
-    for name, s in names.flatten(layout.params).items()
+    name: (partition.used(mesh, name, x.shape), s.spec)
+    for (name, x), s in zip(
+      names.flatten(shapes().params).items(),
+      jax.tree.leaves(layout.params),
+      strict=True,
+    )
   }
   assert found == SPECS
-  assert names.flatten(adam.nu) == names.flatten(adam.mu)
+  assert adam.nu == adam.mu == layout.params
   assert adam.count.spec == layout.step.spec == P()
-
-
-def test_a_vocabulary_that_model_divides_is_split():
-  mesh = sharding.make_mesh(2)
-  assert partition.parameter(mesh, 'mlm/bias', (12,)) == P('model')
-  assert partition.parameter(mesh, 'embeddings/word/embedding', (12, 8)) == P(
-    'model', None
-  )
-
-
-def test_what_stays_whole_is_named():
-  params = shapes().params
-  assert partition.kept_whole(sharding.make_mesh(2), params) == [
-    'embeddings/word/embedding',
-    'mlm/bias',
-  ]
-  assert partition.kept_whole(sharding.make_mesh(1), params) == []
 
 
 def test_every_array_of_a_pre_norm_model_has_a_place():
@@ -114,7 +100,7 @@ def test_every_array_of_a_pre_norm_model_has_a_place():
 )
 def test_an_unknown_name_raises(name):
   with pytest.raises(ValueError, match=f"no rule places '{name}'"):
-    partition.parameter(sharding.make_mesh(), name, (8, 12))
+    partition.used(sharding.make_mesh(), name, (8, 12))
 
 
 def test_an_unknown_array_of_the_optimizer_raises():
@@ -126,7 +112,7 @@ def test_an_unknown_array_of_the_optimizer_raises():
 def test_heads_that_model_does_not_divide_are_named():
   name = 'encoder/layer_0/attention/qkv/kernel'
   with pytest.raises(errors.UserError, match=f'{name}.*does not divide 3'):
-    partition.parameter(sharding.make_mesh(2), name, (6, 3, 3, 2))
+    partition.used(sharding.make_mesh(2), name, (6, 3, 3, 2))
 
 
 def values_held(tree, layout):
@@ -137,32 +123,31 @@ def values_held(tree, layout):
   return sum(jax.tree.leaves(sizes))
 
 
-def test_each_device_holds_its_share_of_the_moments():
+def test_each_device_holds_its_share_of_parameters_and_moments():
   state = shapes()
   layout = partition.state(sharding.make_mesh(), state)
-  assert values_held(state.params, layout.params) == 889
   adam, places = state.opt_state[1], layout.opt_state[1]
-  # 4 devices divide all but the biases [11] and [2] of the heads.
-  assert values_held(adam.mu, places.mu) == (889 - 13) / 4 + 13
-  assert values_held(adam.nu, places.nu) == (889 - 13) / 4 + 13
+  # 4 devices divide all but the bias [2] of the NSP head.
+  share = (3094 - 2) / 4 + 2
+  assert values_held(state.params, layout.params) == share
+  assert values_held(adam.mu, places.mu) == share
+  assert values_held(adam.nu, places.nu) == share
 
 
 @pytest.mark.parametrize('data, model', [(16, 1), (8, 2), (2, 4)])
 def test_a_base_model_in_shares(data, model):
   c = config.pretraining('base')
-  module = heads.PretrainingModel(config.model_config(c))
+  module = pretrain.trained_module(c)
   make = functools.partial(pretrain.init, module)
   params = jax.eval_shape(make, jax.random.key(0))
   mesh = jax.sharding.AbstractMesh((data, model), ('data', 'model'))
-  specs = partition.gradients(mesh, params)
+  specs = partition.shares(mesh, params)
   layout = jax.tree.map(lambda s: NamedSharding(mesh, s), specs)
-  total = 110_106_428
+  total = 110_106_428 + (30720 - 30522) * (768 + 1)
   assert sum(x.size for x in jax.tree.leaves(params)) == total
-  # 4 does not divide V=30522: each device has its share over `data` alone.
-  words = 30522 * 768 * (1 / data - 1 / (data * model)) if model == 4 else 0
-  least = total / (data * model) + words
+  least = total / (data * model)
   # What `model` leaves whole: positions, dense heads, norms and biases, 1.7M.
-  whole = 1.7e6 * (1 - 1 / model) / data + 30522
+  whole = 1.7e6 * (1 - 1 / model) / data + 30720
   assert least <= values_held(params, layout) <= least + whole
 
 

@@ -1,16 +1,26 @@
 """Each detail in which BERT's implementations differ, and who does which."""
 
 import dataclasses
+import functools
 import os
 import sys
 
-import flax.linen
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import config, config_check, errors, heads, model, optim, profiles
+from bert_jax import attention as attention_lib
+from bert_jax import (
+  config,
+  config_check,
+  dropout,
+  errors,
+  heads,
+  model,
+  optim,
+  profiles,
+)
 from bert_jax import step as step_lib
 from tests import model_test, training
 
@@ -104,10 +114,10 @@ def test_what_sees_nothing_attends_by_score_or_evenly():
     c = dataclasses.replace(model_test.SMALL, mask_value=value)
     attention = model.SelfAttention(c)
     x = jax.random.normal(jax.random.key(0), (2, 5, 8))
-    visible = jnp.array([True, False])[:, None, None, None]
-    params = attention.init(jax.random.key(1), x, visible, True)
+    tokens = attention_lib.Tokens(jnp.array([[1], [0]]) * jnp.ones((2, 5), int))
+    params = attention.init(jax.random.key(1), x, tokens, True)
     params = jax.tree.map(lambda p: 30 * p, params)
-    _, state = attention.apply(params, x, visible, True, mutable=True)
+    _, state = attention.apply(params, x, tokens, True, mutable=True)
     (weights,) = state['intermediates']['probabilities']
     return [float(weights[row].max() - weights[row].min()) for row in (0, 1)]
 
@@ -117,27 +127,23 @@ def test_what_sees_nothing_attends_by_score_or_evenly():
   assert spread('paper') == [plain, google]
 
 
-def test_dropout_is_where_google_has_it():
+def test_dropout_is_where_google_has_it(monkeypatch):
   # After the embeddings' LayerNorm, on attention's probabilities and its
   # output, on the MLP's output; neither inside the MLP nor in the heads.
   bert = heads.PretrainingModel(
     dataclasses.replace(model_test.SMALL, num_layers=1)
   )
-  batch, found = model_test.example(), []
+  found, drop = [], dropout.drop
 
-  def note(next_fn, args, kwargs, context):
-    if isinstance(context.module, model.Dropout):
-      found.append('/'.join(context.module.path))
-    return next_fn(*args, **kwargs)
+  def note(x, values, rate):
+    found.append(x.shape)
+    return drop(x, values, rate)
 
-  with flax.linen.intercept_methods(note):
-    jax.eval_shape(bert.init, jax.random.key(0), batch)
-  assert found == [
-    'embeddings/drop',
-    'encoder/layer_0/attention/Dropout_0',
-    'encoder/layer_0/attention_drop',
-    'encoder/layer_0/mlp_drop',
-  ]
+  monkeypatch.setattr(dropout, 'drop', note)
+  keys = {name: jax.random.key(0) for name in ('params', 'dropout')}
+  init = functools.partial(bert.init, deterministic=False)
+  jax.eval_shape(init, keys, model_test.example())
+  assert found == [(2, 5, 8), (2, 2, 5, 5), (2, 5, 8), (2, 5, 8)]
 
 
 def test_google_equals_numpy():

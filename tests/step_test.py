@@ -10,8 +10,9 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax import config, heads, optim, partition, sharding
+from bert_jax import config, optim, partition, sharding
 from bert_jax import step as step_lib
+from bert_jax.tasks import pretrain
 from tests import training
 
 
@@ -89,13 +90,13 @@ def test_the_layout_of_the_state_lasts():
     state,
     partition.state(mesh, state),
   )
-  # Of the query, key and value [8, 3, 2, 4]: half of the heads; and of the
-  # moments half of the input, too.
+  # Of the query, key and value [8, 3, 2, 4]: half of the heads, half of the
+  # input.
   name = ('encoder', 'layer_0', 'attention', 'qkv', 'kernel')
   kernel, moment = state.params, state.opt_state[1].mu
   for part in name:
     kernel, moment = kernel[part], moment[part]
-  assert kernel.addressable_shards[0].data.shape == (8, 3, 1, 4)
+  assert kernel.addressable_shards[0].data.shape == (4, 3, 1, 4)
   assert moment.addressable_shards[0].data.shape == (4, 3, 1, 4)
 
 
@@ -132,7 +133,7 @@ def test_a_non_finite_gradient_changes_nothing_but_the_step():
 def test_gradient_is_that_of_the_averaged_losses():
   state, step = training.make_step()
   batch = training.make_batch(0)
-  module = heads.PretrainingModel(config.model_config(training.small_config()))
+  module = pretrain.trained_module(training.small_config())
 
   def loss(params):
     mlm, nsp = module.apply({'params': params}, batch)

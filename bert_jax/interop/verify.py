@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from bert_jax import errors, heads, model
+from bert_jax import attention, errors, heads, model
 
 _LENGTH = 32  # tokens, or what the model takes if that is less
 _ROWS = 3
@@ -47,8 +47,7 @@ def outputs(params, config: model.BertConfig) -> dict[str, np.ndarray]:
     hidden = module.embeddings(
       x['input_ids'], x['segment_ids'], model.positions(x), True
     )
-    visible = model.visible(x, config.causal)
-    found = {'hidden': module.encoder(hidden, visible, True)}
+    found = {'hidden': module.encoder(hidden, attention.tokens(x), True)}
     if 'mlm' in params:
       table = module.embeddings.word.embedding
       found['mlm'] = module.mlm(found['hidden'], table)

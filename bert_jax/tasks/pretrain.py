@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax import config as config_lib
-from bert_jax import distributed, errors, heads, losses, task
+from bert_jax import decoder, distributed, errors, heads, losses, names, task
 from bert_jax.data import files, prepare
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
@@ -33,8 +33,8 @@ class Objective:
 
 def objective(config) -> Objective:
   """Returns the part of the pre-training task that needs no data."""
-  bert = config_lib.model_config(config)
-  module = heads.PretrainingModel(bert, config.objective.nsp)
+  module = trained_module(config)
+  bert = module.config
   nsp_loss = math.log(2) if config.objective.nsp else 0.0
   return Objective(
     init=functools.partial(init, module),
@@ -48,6 +48,38 @@ def objective(config) -> Objective:
     ),
     expected_loss=math.log(bert.vocab_size) + nsp_loss,
   )
+
+
+# So that every slice of up to 256 chips has equal shares of the embeddings, and
+# the TPU's matrix unit (128 or 256 wide) whole tiles: 30522 words have 30720
+# rows.
+_VOCAB_MULTIPLE = 256
+
+
+def trained_module(config) -> heads.PretrainingModel:
+  """Returns the model of a config as it is computed in training.
+
+  Args:
+    config: of `tuning.resolve`.
+  """
+  bert = dataclasses.replace(
+    config_lib.model_config(config),
+    vocab_multiple=_VOCAB_MULTIPLE,
+    attention=config.compute.attention,
+    remat=config.compute.remat,
+    scan_layers=config.compute.scan_layers,
+  )
+  return heads.PretrainingModel(bert, config.objective.nsp)
+
+
+def words_alone(params, vocab_size: int):
+  """Returns trained parameters without the rows that are no words."""
+
+  def cut(name, x):
+    word = name in ('embeddings/word/embedding', 'mlm/bias')
+    return x[:vocab_size] if word else x
+
+  return names.map_named(cut, params)
 
 
 def batch_shapes(config, phase: task.Phase) -> dict:
@@ -209,7 +241,9 @@ def init(module: heads.PretrainingModel, key):
     'segment_ids': one,
     'masked_lm_positions': one[:, :1],
   }
-  return module.init(key, batch)['params']
+  # The kernels would refuse so short a row.
+  plain = dataclasses.replace(module.config, attention='xla')
+  return module.clone(config=plain).init(key, batch)['params']
 
 
 def counts(batch, *, with_nsp: bool) -> dict:
@@ -222,15 +256,21 @@ def counts(batch, *, with_nsp: bool) -> dict:
 
 def sums(module: heads.PretrainingModel, params, batch, key) -> dict:
   """Returns {'mlm': (loss, hits), 'nsp': (loss, hits)}, sums over a batch."""
-  mlm, nsp = module.apply(
+  vectors, nsp = module.apply(
     {'params': params},
     batch,
     deterministic=key is None,
     rngs=None if key is None else {'dropout': key},
+    method='mlm_vectors',
   )
   found = {
-    'mlm': losses.token_sums(
-      mlm, batch['masked_lm_ids'], batch['masked_lm_weights']
+    'mlm': decoder.sums(
+      vectors,
+      params['embeddings']['word']['embedding'],
+      params['mlm']['bias'],
+      module.config.vocab_size,
+      batch['masked_lm_ids'],
+      batch['masked_lm_weights'],
     )
   }
   if nsp is not None:

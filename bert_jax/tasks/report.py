@@ -9,6 +9,7 @@ from bert_jax import config as config_lib
 from bert_jax import fill_mask, log, tokenizer
 from bert_jax.data import loader, manifest
 from bert_jax.interop import card, hf_export
+from bert_jax.tasks import pretrain
 
 _WORDS = 24  # of an example sentence, at most
 
@@ -20,9 +21,10 @@ def finish(config, directory: str, workdir: str, params):
     config: the experiment.
     directory: of the prepared data.
     workdir: of the run; the model goes to `export/` in it.
-    params: trained parameters.
+    params: trained parameters, all rows of them.
   """
   bert = config_lib.model_config(config)
+  params = pretrain.words_alone(params, bert.vocab_size)
   words = tokenizer.Tokenizer.load(
     os.path.join(directory, 'vocab.txt'), config.data.lowercase
   )

@@ -1,0 +1,101 @@
+"""What is fastest on a chip: the values that `auto` stands for.
+
+Found with `benchmarks/aot.py`, so by the compiler's estimate, where nothing
+else is said.
+"""
+
+from bert_jax import chips, errors, fused_attention
+
+# Compiler options by chip (`chips.Chip.name`).
+_XLA_OPTIONS: dict[str, dict[str, str]] = {}
+
+
+def resolve(config, device):
+  """Returns a config in which no field of `compute` is auto.
+
+  Args:
+    config: the experiment.
+    device: of the mesh; it need not be there.
+
+  Raises:
+    errors.UserError: if the device or the config does not suit what is asked
+      for.
+  """
+  config = config.copy_and_resolve_references()
+  compute = config.compute
+  cannot = _fused_problem(config, device)
+  if compute.attention == 'auto':
+    compute.attention = 'xla' if cannot else 'fused'
+  elif compute.attention == 'fused' and cannot:
+    _refuse(compute.attention, cannot)
+  elif compute.attention == 'cudnn':
+    cannot = _cudnn_problem(config, device)
+    if cannot:
+      _refuse(compute.attention, cannot)
+  if compute.xla_options == 'auto':
+    chip = chips.find(device.device_kind)
+    options = _XLA_OPTIONS.get(chip.name, {}) if chip else {}
+    compute.xla_options = ' '.join(f'{k}={v}' for k, v in options.items())
+  return config
+
+
+def xla_options(config) -> dict[str, str]:
+  """Returns the compiler's options of a config; none if it is not resolved.
+
+  Raises:
+    errors.UserError: if one is not NAME=VALUE.
+  """
+  if config.compute.xla_options == 'auto':
+    return {}
+  found = {}
+  for item in config.compute.xla_options.split():
+    name, equals, value = item.partition('=')
+    if not equals:
+      raise errors.UserError(
+        f'compute.xla_options has {item!r}; give NAME=VALUE NAME=VALUE.'
+      )
+    found[name.lstrip('-')] = value
+  return found
+
+
+def describe(config) -> str:
+  """Returns a line for the log on a resolved config."""
+  c = config.compute
+  return (
+    f'compute: attention {c.attention}, remat {c.remat}, layers '
+    f'{"scanned" if c.scan_layers else "unrolled"}, '
+    f'XLA options {c.xla_options or "none"}'
+  )
+
+
+def _fused_problem(config, device) -> str | None:
+  if device.platform != 'tpu':
+    return f'runs on TPUs, not on {device.platform}'
+  if config.mesh.model > 1:
+    return f'cannot be split by mesh.model={config.mesh.model}'
+  m = config.model
+  for length in config.phases.seq_length:
+    found = fused_attention.unsupported(
+      length, m.num_heads, m.hidden_size // m.num_heads
+    )
+    if found:
+      return f'cannot do {found}'
+  return None
+
+
+def _cudnn_problem(config, device) -> str | None:
+  if device.platform != 'gpu':
+    return f'runs on GPUs, not on {device.platform}'
+  if config.model.attention_dropout:
+    return f'cannot do model.attention_dropout={config.model.attention_dropout}'
+  if config.data.pack > 1:
+    return f'cannot do data.pack={config.data.pack}'
+  if config.model.dtype != 'bfloat16':
+    return f'cannot do model.dtype={config.model.dtype}'
+  return None
+
+
+def _refuse(name, why):
+  raise errors.UserError(
+    f'compute.attention={name} {why}; use compute.attention=auto.'
+  )

@@ -1,0 +1,67 @@
+"""Tests of what `auto` stands for."""
+
+import types
+
+import pytest
+
+from bert_jax import config, errors, tuning
+
+TPU = types.SimpleNamespace(platform='tpu', device_kind='TPU v5 lite')
+GPU = types.SimpleNamespace(platform='gpu', device_kind='NVIDIA H200')
+CPU = types.SimpleNamespace(platform='cpu', device_kind='cpu')
+
+
+def base(arguments=''):
+  return config.apply_arguments(config.pretraining('base'), arguments)
+
+
+@pytest.mark.parametrize(
+  'device, arguments, chosen',
+  [
+    (TPU, '', 'fused'),
+    (TPU, 'seq_length=64', 'xla'),
+    (TPU, 'mesh.model=2', 'xla'),
+    (TPU, 'attention=xla', 'xla'),
+    (GPU, '', 'xla'),
+    (GPU, 'attention=cudnn,attention_dropout=0,dtype=bfloat16', 'cudnn'),
+    (CPU, '', 'xla'),
+  ],
+)
+def test_the_attention_of_each_chip(device, arguments, chosen):
+  c = base(arguments)
+  assert tuning.resolve(c, device).compute.attention == chosen
+
+
+def test_the_config_itself_stays_as_it_is():
+  c = base()
+  tuning.resolve(c, TPU)
+  assert c.compute.attention == c.compute.xla_options == 'auto'
+
+
+@pytest.mark.parametrize(
+  'device, arguments, says',
+  [
+    (CPU, 'attention=fused', 'fused runs on TPUs, not on cpu; use'),
+    (TPU, 'attention=fused,seq_length=96', 'fused cannot do a sequence le'),
+    (TPU, 'attention=fused,mesh.model=2', 'split by mesh.model=2'),
+    (TPU, 'attention=cudnn', 'cudnn runs on GPUs, not on tpu'),
+    (GPU, 'attention=cudnn', 'cudnn cannot do model.attention_dropout=0.1'),
+    (
+      GPU,
+      'attention=cudnn,attention_dropout=0,dtype=bfloat16,pack=3',
+      'data.pack=3',
+    ),
+    (GPU, 'attention=cudnn,attention_dropout=0', 'model.dtype=float32'),
+  ],
+)
+def test_what_cannot_be_is_refused(device, arguments, says):
+  with pytest.raises(errors.UserError, match=says):
+    tuning.resolve(base(arguments), device)
+
+
+def test_options_given_replace_those_of_the_chip():
+  c = tuning.resolve(base('xla_options=--xla_a=true xla_b=2'), TPU)
+  assert tuning.xla_options(c) == {'xla_a': 'true', 'xla_b': '2'}
+  assert tuning.xla_options(tuning.resolve(base('xla_options='), TPU)) == {}
+  with pytest.raises(errors.UserError, match="has 'xla_a'; give NAME=VALUE"):
+    tuning.xla_options(base('xla_options=xla_a'))
