@@ -71,6 +71,9 @@ def describe(config) -> str:
 def _fused_problem(config, device) -> str | None:
   if device.platform != 'tpu':
     return f'runs on TPUs, not on {device.platform}'
+  # Mosaic has no bfloat16 products for them.
+  if device.device_kind in ('TPU v2', 'TPU v3'):
+    return f'does not run on a {device.device_kind}'
   if config.mesh.model > 1:
     return f'cannot be split by mesh.model={config.mesh.model}'
   m = config.model

@@ -7,6 +7,7 @@ import pytest
 from bert_jax import config, errors, tuning
 
 TPU = types.SimpleNamespace(platform='tpu', device_kind='TPU v5 lite')
+TPU_V3 = types.SimpleNamespace(platform='tpu', device_kind='TPU v3')
 GPU = types.SimpleNamespace(platform='gpu', device_kind='NVIDIA H200')
 CPU = types.SimpleNamespace(platform='cpu', device_kind='cpu')
 
@@ -22,6 +23,7 @@ def base(arguments=''):
     (TPU, 'seq_length=64', 'xla'),
     (TPU, 'mesh.model=2', 'xla'),
     (TPU, 'attention=xla', 'xla'),
+    (TPU_V3, '', 'xla'),
     (GPU, '', 'xla'),
     (GPU, 'attention=cudnn,attention_dropout=0,dtype=bfloat16', 'cudnn'),
     (CPU, '', 'xla'),
@@ -42,6 +44,7 @@ def test_the_config_itself_stays_as_it_is():
   'device, arguments, says',
   [
     (CPU, 'attention=fused', 'fused runs on TPUs, not on cpu; use'),
+    (TPU_V3, 'attention=fused', 'fused does not run on a TPU v3'),
     (TPU, 'attention=fused,seq_length=96', 'fused cannot do a sequence le'),
     (TPU, 'attention=fused,mesh.model=2', 'split by mesh.model=2'),
     (TPU, 'attention=cudnn', 'cudnn runs on GPUs, not on tpu'),
