@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import attention, config, dropout, heads, model, names
+from bert_jax import config, dropout, heads, model, names
 
 # B=2 S=5 P=3 V=11 D=8 H=2 F=12 L=2.
 SMALL = model.BertConfig(11, 8, 2, 2, 12, max_positions=7)
@@ -145,36 +145,10 @@ def test_causal_model_does_not_see_what_follows():
   ]
 
 
-# Two pairs, of two tokens and of one, and one cell of padding.
-PACKED = {
-  'input_ids': jnp.zeros((1, 4), jnp.int32),
-  'input_mask': jnp.array([[1, 1, 1, 0]]),
-  'sequence_ids': jnp.array([[1, 1, 2, 0]]),
-  'position_ids': jnp.array([[0, 1, 0, 0]]),
-}
-
-
-@pytest.mark.parametrize(
-  'causal, expected',
-  [
-    (False, [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]),
-    (True, [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]),
-  ],
-)
-def test_packed_tokens_see_their_own_pair(causal, expected):
-  found = attention.visible(attention.tokens(PACKED), causal)
-  assert found.astype(int).tolist() == [[expected]]
-
-
-def test_plain_tokens_see_their_row_at_no_cost_per_pair_of_tokens():
-  plain = {'input_mask': PACKED['input_mask']}
-  found = attention.visible(attention.tokens(plain), causal=False)
-  assert found.astype(int).tolist() == [[[[1, 1, 1, 0]]]]
-
-
 def test_positions_start_again_in_each_pair():
-  assert model.positions(PACKED).tolist() == [[0, 1, 0, 0]]
-  plain = {'input_ids': PACKED['input_ids']}
+  plain = {'input_ids': jnp.zeros((1, 4), jnp.int32)}
+  packed = {**plain, 'position_ids': jnp.array([[0, 1, 0, 0]])}
+  assert model.positions(packed).tolist() == [[0, 1, 0, 0]]
   assert model.positions(plain).tolist() == [[0, 1, 2, 3]]
 
 
