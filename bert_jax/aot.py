@@ -128,7 +128,8 @@ def compile_step(config, phase, mesh) -> Compiled:
     mesh: of `sharding.make_mesh`, over described devices.
 
   Raises:
-    errors.UserError: if the model cannot be split over the mesh.
+    errors.UserError: if the model cannot be split over the mesh, or the
+      compiler fails otherwise than for lack of memory.
   """
   config = tuning.resolve(config, mesh.devices.flat[0])
   objective = pretrain.objective(config)
@@ -210,7 +211,10 @@ def _limits(error) -> tuple[int, int, bool]:
         round(float(there) * _UNITS[there_unit]),
         arguments_too,
       )
-  raise error
+  raise errors.UserError(
+    f'the TPU compiler fails: {_first_line(error)}; if it goes on about a '
+    'kernel, try --config.compute.attention=xla.'
+  ) from error
 
 
 def _first_line(error) -> str:
