@@ -1,5 +1,7 @@
 """The gradient of a global batch, added up over the devices once."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
@@ -132,12 +134,24 @@ def _reduce(grad, spec, dtype, parts):
   """Adds up over `data`, of some parts; a device keeps its share if it can."""
   total = grad.astype(dtype)
   if 'data' in spec:
-    total = jax.lax.psum_scatter(
-      total, 'data', scatter_dimension=spec.index('data'), tiled=True
-    )
+    total = _scatter(total, spec.index('data'), parts)
   elif parts > 1:
     total = jax.lax.psum(total, 'data')
   return total.astype(jnp.float32)
+
+
+def _scatter(x, axis, parts):
+  """Adds up over `data`; a device keeps its part of an axis.
+
+  As a matrix, or three axes: of more, TPUs would add up all and then cut.
+  """
+  before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+  shape = [*[math.prod(before)] * bool(before), size]
+  shape += [math.prod(after)] * bool(after)
+  x = jax.lax.psum_scatter(
+    x.reshape(shape), 'data', scatter_dimension=int(bool(before)), tiled=True
+  )
+  return x.reshape(*before, size // parts, *after)
 
 
 def _split(batch, parts):
