@@ -1,13 +1,11 @@
 """The gradient of a global batch, added up over the devices once."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from bert_jax import partition, precision, row_keys
+from bert_jax import collectives, partition, precision, row_keys
 from bert_jax import task as task_lib
 
 
@@ -53,7 +51,9 @@ def of_batch(
   )
 
   def of_rows(rows, counts, key, parts):
-    sums, grads = _over_devices(params, rows, counts, key, task, mesh, parts)
+    sums, grads = _over_devices(
+      params, shares, rows, counts, key, task, mesh, parts
+    )
     return sums, _reduced(grads, shares, mesh, reduce_dtype)
 
   if clip is None:
@@ -67,12 +67,13 @@ def of_batch(
   return _add_up(micro, _split(batch, parts), parts)
 
 
-def _over_devices(params, batch, counts, key, task, mesh, parts):
+def _over_devices(params, shares, batch, counts, key, task, mesh, parts):
   """Returns (sums, gradients [data, ...] that each of `data` found)."""
 
   def local(params, rows, counts, key):
     """Of a device's rows [B / data, ...]; `model` stays automatic."""
     share = jax.lax.axis_index('data')
+    params = jax.tree.map(lambda x, spec: _gather(x, spec, mesh), params, own)
 
     def loss_fn(params, rows, key):
       sums = task.sums(params, rows, key)
@@ -96,16 +97,30 @@ def _over_devices(params, batch, counts, key, task, mesh, parts):
   # A kernel written by hand cannot be split automatically, not even over an
   # axis of one device.
   axes = {'data'} if mesh.shape['model'] > 1 else {'data', 'model'}
+  own = jax.tree.map(
+    lambda spec: P(*[axis if axis in axes else None for axis in spec]), shares
+  )
   split = jax.shard_map(
     local,
     mesh=mesh,
     axis_names=axes,
-    in_specs=(P(), P('data'), P(), P()),
+    in_specs=(own, P('data'), P(), P()),
     out_specs=(P(), P('data')),
     # Checked, each use of a parameter would add up its gradient at once.
     check_vma=False,
   )
   return split(params, batch, counts, key)
+
+
+def _gather(share, spec, mesh):
+  if 'data' not in spec:
+    return share
+  axis, parts = spec.index('data'), mesh.shape['data']
+  return collectives.gather(share, axis, parts, _is_tpu(mesh))
+
+
+def _is_tpu(mesh) -> bool:
+  return mesh.devices.flat[0].platform == 'tpu'
 
 
 def _reduced(grads, specs, mesh, dtype):
@@ -118,9 +133,7 @@ def _reduced(grads, specs, mesh, dtype):
   )
   reduce = jax.shard_map(
     lambda found: jax.tree.map(
-      lambda g, spec: _reduce(g[0], spec, dtype, mesh.shape['data']),
-      found,
-      specs,
+      lambda g, spec: _reduce(g[0], spec, dtype, mesh), found, specs
     ),
     mesh=mesh,
     in_specs=(stacked,),
@@ -130,28 +143,15 @@ def _reduced(grads, specs, mesh, dtype):
   return reduce(grads)
 
 
-def _reduce(grad, spec, dtype, parts):
-  """Adds up over `data`, of some parts; a device keeps its share if it can."""
+def _reduce(grad, spec, dtype, mesh):
+  """Adds up over `data`; a device keeps its share where there are any."""
   total = grad.astype(dtype)
   if 'data' in spec:
-    total = _scatter(total, spec.index('data'), parts)
-  elif parts > 1:
+    axis, parts = spec.index('data'), mesh.shape['data']
+    total = collectives.scatter(total, axis, parts, _is_tpu(mesh))
+  elif mesh.shape['data'] > 1:
     total = jax.lax.psum(total, 'data')
   return total.astype(jnp.float32)
-
-
-def _scatter(x, axis, parts):
-  """Adds up over `data`; a device keeps its part of an axis.
-
-  As a matrix, or three axes: of more, TPUs would add up all and then cut.
-  """
-  before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-  shape = [*[math.prod(before)] * bool(before), size]
-  shape += [math.prod(after)] * bool(after)
-  x = jax.lax.psum_scatter(
-    x.reshape(shape), 'data', scatter_dimension=int(bool(before)), tiled=True
-  )
-  return x.reshape(*before, size // parts, *after)
 
 
 def _split(batch, parts):

@@ -1,7 +1,9 @@
 """AdamW with warm-up and linear decay (appendix A.2)."""
 
+import functools
 import re
 
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -50,7 +52,7 @@ def make(config) -> optax.GradientTransformation:
     optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
   ]
   if config.clip_unit == 'batch':
-    transformations.insert(0, optax.clip_by_global_norm(config.clip_norm))
+    transformations.insert(0, optax.stateless(_clip(config.clip_norm)))
   return optax.chain(*transformations)
 
 
@@ -61,8 +63,23 @@ def clip_parts(config):
   """
   if config.clip_unit == 'batch':
     return None
-  tx = optax.clip_by_global_norm(config.clip_norm)
-  return lambda grads: tx.update(grads, tx.init(grads))[0]
+  return functools.partial(_clip(config.clip_norm), params=None)
+
+
+def _clip(most: float):
+  """Returns `optax.clip_by_global_norm` with one factor for all values.
+
+  optax divides each value and then chooses, of which XLA makes a pass over the
+  whole gradient; a product becomes part of the passes that read it.
+  """
+
+  def clip(grads, params):
+    del params
+    norm = optax.tree.norm(grads)
+    factor = jnp.where(norm < most, 1.0, most / norm)
+    return jax.tree.map(lambda g: g * factor, grads)
+
+  return clip
 
 
 def _started_long_ago(adam):
