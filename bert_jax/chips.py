@@ -46,6 +46,11 @@ class Chip:
     speed = _PRODUCT_SHARE * self.flops / self.devices
     return self.product_cycles * speed / _PRODUCT_FLOPS
 
+  @property
+  def product_flops(self) -> float:
+    """FLOPs of a large product that a device does in an estimated cycle."""
+    return _PRODUCT_FLOPS / self.product_cycles
+
 
 # TPUs: Google Cloud's documentation; the memory bandwidth of v2 is from
 # secondary sources; the links are those of a v3 (4 x 200) and a v4 (6 x 90).

@@ -1,15 +1,18 @@
 """How long a step and a run may take, and what they may cost. No measurement.
 
-A TPU's step: what the compiler estimates in cycles, by the clock; random bits
-and kernels, which it does not cost, as bytes by the memory's bandwidth; and
-collectives as bytes by that of the links. A GPU's step, for which nothing was
-compiled: FLOPs by the peak.
+A TPU's step: what the compiler estimates in cycles, by the clock. What it does
+not cost: a kernel as the larger of its FLOPs at half the speed of a large
+product and its bytes by the memory's bandwidth; random bits, gathers and
+scatters as bytes by that bandwidth; and collectives as bytes by that of the
+links. A GPU's step, for which nothing was compiled: FLOPs by the peak.
 """
 
 import dataclasses
 
 from bert_jax import chips, hlo
 
+# Of a large product's speed, what a kernel is taken to reach.
+_KERNEL_SHARE = 0.5
 # What BERT programs reach of a GPU's peak, at worst and at best.
 _GPU_SHARES = (0.25, 0.65)
 
@@ -40,7 +43,8 @@ def tpu_step(cost: hlo.Cost, chip: chips.Chip) -> Step:
   parts = {
     'computation': cost.cycles / chip.cycles_per_second,
     'random bits': cost.rng_bytes / memory,
-    'kernels': cost.kernel_bytes / memory,
+    'kernels': _kernels(cost, chip, memory),
+    'gathers and scatters': cost.moved_bytes / memory,
   }
   low = high = sum(parts.values())
   if chip.link_bandwidth is not None:
@@ -49,6 +53,26 @@ def tpu_step(cost: hlo.Cost, chip: chips.Chip) -> Step:
     parts['collectives'] = cost.sent_bytes / sending
     low, high = max(low, parts['collectives']), high + parts['collectives']
   return Step(low, high, parts)
+
+
+def _kernels(cost, chip, memory) -> float:
+  """Returns the seconds of all kernels, each bound by FLOPs or by memory."""
+  speed = _KERNEL_SHARE * chip.product_flops * chip.cycles_per_second
+  return sum(
+    max(cost.kernel_flops.get(name, 0) / speed, moved / memory)
+    for name, moved in cost.kernel_bytes.items()
+  )
+
+
+def cycle_utilisation(flops: float, seconds: float, chip: chips.Chip) -> float:
+  """Returns the FLOPs per estimated cycle, relative to a large product's.
+
+  Args:
+    flops: model FLOPs of a device.
+    seconds: some of `Step.parts`, added.
+    chip: what the device is part of.
+  """
+  return flops / (seconds * chip.cycles_per_second) / chip.product_flops
 
 
 def gpu_step(flops: float, chip: chips.Chip, count: int) -> Step:

@@ -5,7 +5,9 @@ import dataclasses
 import math
 import re
 
-_SHAPE = re.compile(r'\b(pred|token|[a-z]+\d+\w*)\[([\d,]*)\]')
+from bert_jax import hlo_text
+from bert_jax.hlo_text import size
+
 _NAME = re.compile(r'%?([\w.-]+)')
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _COLLECTIVES = (
@@ -15,6 +17,12 @@ _COLLECTIVES = (
 # Custom calls with a program of their own, which the compiler cannot cost; the
 # others are notes to the compiler or parts of ops that it does cost.
 _KERNELS = ('tpu_custom_call', 'MosaicFusion')
+# They name or order arrays, or their bodies are added up.
+_FREE = frozenset(
+  'parameter constant tuple get-tuple-element bitcast after-all while call '
+  'conditional custom-call optimization-barrier async-start'.split()
+)
+_SMALL = 4096  # bytes; less is work for the scalar unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,15 +30,20 @@ class Cost:
   """What a device does in one execution, loops unrolled.
 
   Attributes:
-    cycles: estimated by the compiler; it gives none for collectives, random
-      bits and kernels.
+    cycles: estimated by the compiler; it gives none for what follows.
     rng_bytes: of random bits that are generated.
     collectives: {kind: how many}.
     collective_bytes: {kind: bytes of the whole arrays, as the largest of what
       goes in and what comes out}.
     sent_bytes: that the device sends in them, by the best algorithms.
-    kernels: custom calls with a program of their own.
-    kernel_bytes: that these read and write.
+    kernels: {name and result: how many}, custom calls with a program of their
+      own.
+    kernel_flops: {the same: FLOPs} that they say of themselves, else 0.
+    kernel_bytes: {the same: bytes} as they say, else of what goes in and out.
+    moved_bytes: read and written by gathers and scatters that have no cycles.
+    uncosted: {opcode: how many} of all other ops without cycles, where arrays
+      are not tiny; most are copies behind the computation.
+    uncosted_bytes: {opcode: bytes} of what goes in and out of these.
     custom_calls: {target: how many}, kernels among them.
   """
 
@@ -39,20 +52,13 @@ class Cost:
   collectives: dict = dataclasses.field(default_factory=dict)
   collective_bytes: dict = dataclasses.field(default_factory=dict)
   sent_bytes: float = 0
-  kernels: float = 0
-  kernel_bytes: float = 0
+  kernels: dict = dataclasses.field(default_factory=dict)
+  kernel_flops: dict = dataclasses.field(default_factory=dict)
+  kernel_bytes: dict = dataclasses.field(default_factory=dict)
+  moved_bytes: float = 0
+  uncosted: dict = dataclasses.field(default_factory=dict)
+  uncosted_bytes: dict = dataclasses.field(default_factory=dict)
   custom_calls: dict = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Op:
-  """An instruction: `%name = type opcode(operands), rest`."""
-
-  name: str
-  type: str
-  opcode: str
-  operands: tuple[str, ...]
-  rest: str
 
 
 def cost(text: str) -> Cost:
@@ -66,7 +72,7 @@ def cost(text: str) -> Cost:
     ValueError: if it is no HLO module, or loops by a condition that does not
       compare with a constant.
   """
-  computations, entry = _parse(text)
+  computations, entry = hlo_text.parse(text)
   devices = re.search(r'num_partitions=(\d+)', text)
   totals = collections.Counter()
   _add(
@@ -77,24 +83,17 @@ def cost(text: str) -> Cost:
     devices=int(devices[1]) if devices else 1,
     fused=False,
   )
-
-  def named(prefix):
-    return {
-      key[1]: n
-      for key, n in sorted(totals.items(), key=str)
-      if isinstance(key, tuple) and key[0] == prefix
-    }
-
-  return Cost(
-    cycles=totals['cycles'],
-    rng_bytes=totals['rng_bytes'],
-    collectives=named('collectives'),
-    collective_bytes=named('collective_bytes'),
-    sent_bytes=totals['sent_bytes'],
-    kernels=totals['kernels'],
-    kernel_bytes=totals['kernel_bytes'],
-    custom_calls=named('custom_calls'),
-  )
+  fields = {}
+  for field in dataclasses.fields(Cost):
+    if field.default_factory is dict:
+      fields[field.name] = {
+        key[1]: n
+        for key, n in sorted(totals.items(), key=str)
+        if isinstance(key, tuple) and key[0] == field.name
+      }
+    else:
+      fields[field.name] = totals[field.name]
+  return Cost(**fields)
 
 
 def extrapolate(few: Cost, more: Cost, layers: tuple[int, int, int]) -> Cost:
@@ -128,24 +127,24 @@ def extrapolate_number(a: float, b: float, layers: tuple[int, int, int]):
 def _add(totals, computations, name, *, times, devices, fused):
   """Adds a computation that runs `times` times."""
   types = {op.name: op.type for op in computations[name]}
+  starts = any('AsyncCollectiveStart' in op.rest for op in computations[name])
   for op in computations[name]:
     if not fused:  # a fusion has one figure, its parts repeat it
-      for found in _CYCLES.findall(op.rest):
-        totals['cycles'] += times * int(found)
+      found = [int(n) for n in _CYCLES.findall(op.rest)]
+      totals['cycles'] += times * sum(found)
+      if not found:
+        _add_uncosted(totals, op, types, computations, times)
     kind = op.opcode.removesuffix('-start')
     if op.opcode.endswith('-done') or op.opcode.endswith('-update'):
       continue  # counted at its start
     if kind in _COLLECTIVES:
-      _add_collective(totals, op, kind, name, types, times, devices)
+      # One that runs behind several fusions stands in each of them.
+      if starts or 'chain_id=' not in op.rest:
+        _add_collective(totals, op, kind, name, types, times, devices)
     elif kind == 'rng-bit-generator':
-      totals['rng_bytes'] += times * _largest(op.type)
+      totals['rng_bytes'] += times * hlo_text.largest(op.type)
     elif kind == 'custom-call':
-      target = re.search(r'custom_call_target="([^"]*)"', op.rest)[1]
-      totals['custom_calls', target] += times
-      if target in _KERNELS:
-        totals['kernels'] += times
-        arrays = [op.type, *(types.get(o, '') for o in op.operands)]
-        totals['kernel_bytes'] += times * sum(map(_bytes, arrays))
+      _add_custom_call(totals, op, types, times)
     loops = _trips(op, computations) if kind == 'while' else 1
     for called in _called(op):
       _add(
@@ -158,16 +157,75 @@ def _add(totals, computations, name, *, times, devices, fused):
       )
 
 
+def _add_custom_call(totals, op, types, times):
+  target = re.search(r'custom_call_target="([^"]*)"', op.rest)[1]
+  totals['custom_calls', target] += times
+  if target not in _KERNELS:
+    return
+  said = dict(re.findall(r'"(flops|bytes_accessed)":"(\d+)"', op.rest))
+  moved = said.get('bytes_accessed') or _in_and_out(op, types)
+  name = re.sub(r'\.\d+$', '', op.name)
+  key = f'{name} {hlo_text.SHAPE.search(op.type)[0]}'
+  totals['kernels', key] += times
+  totals['kernel_flops', key] += times * int(said.get('flops', 0))
+  totals['kernel_bytes', key] += times * int(moved)
+
+
+def _add_uncosted(totals, op, types, computations, times):
+  """Adds an op for which the compiler has no cycles."""
+  inside = list(_inside(op, types, computations))
+  kinds = {part.opcode.removesuffix('-start') for part, _ in inside}
+  if kinds & {'gather', 'scatter'}:
+    moved = sum(_moved(part, known) for part, known in inside)
+    if 'scatter' in kinds and '"aliasing_operands":{"lists":[{' not in op.rest:
+      moved += size(op.type)  # the table is made, not changed in place
+    totals['moved_bytes'] += times * moved
+  elif kinds & {*_COLLECTIVES, 'rng-bit-generator'}:
+    return
+  elif op.opcode in _FREE or op.opcode.endswith(('-done', '-id')):
+    return
+  elif _in_and_out(op, types) >= _SMALL:
+    totals['uncosted', op.opcode] += times
+    totals['uncosted_bytes', op.opcode] += times * _in_and_out(op, types)
+
+
+def _inside(op, types, computations):
+  """Yields an op, or those that a fusion is made of, and the types around."""
+  if op.opcode != 'fusion':
+    yield op, types
+    return
+  for called in _called(op):
+    known = {part.name: part.type for part in computations[called]}
+    for part in computations[called]:
+      yield from _inside(part, known, computations)
+
+
+def _moved(op, types) -> int:
+  """Returns the bytes that a gather or scatter cannot but read and write."""
+  if op.opcode == 'gather':
+    return 2 * size(op.type)
+  if op.opcode == 'scatter':  # operands, indices, updates
+    updates = op.operands[len(op.operands) // 2 + 1 :]
+    return 3 * sum(size(types[o]) for o in updates)
+  return 0
+
+
+def _in_and_out(op, types) -> int:
+  if op.opcode.endswith('-start'):  # what goes in is in its type; maybe whole
+    return 2 * size(_second(op.type))
+  return size(op.type) + sum(size(types.get(o, '')) for o in op.operands)
+
+
 def _add_collective(totals, op, kind, name, types, times, devices):
-  size = max(_bytes(_result(op)), sum(_bytes(types[o]) for o in op.operands))
+  whole = max(size(_result(op)), sum(size(types[o]) for o in op.operands))
   n = _group_size(op.rest) or devices
   # A fusion that keeps one part of a sum is how TPUs do a reduce-scatter.
   if kind == 'all-reduce' and 'all-reduce-scatter' in name:
     kind = 'reduce-scatter'
   rounds = {'all-reduce': 2 * (n - 1) / n, 'collective-permute': 1}
   totals['collectives', kind] += times
-  totals['collective_bytes', kind] += times * size
-  totals['sent_bytes'] += times * size * rounds.get(kind, (n - 1) / n)
+  totals['collective_bytes', kind] += times * whole
+  totals['sent_bytes'] += times * whole * rounds.get(kind, (n - 1) / n)
 
 
 def _result(op):
@@ -175,7 +233,13 @@ def _result(op):
   started = op.opcode in ('all-gather-start', 'collective-permute-start')
   if not started:
     return op.type
-  return ' '.join(m[0] for m in list(_SHAPE.finditer(op.type))[1:2])
+  return _second(op.type)
+
+
+def _second(type_text) -> str:
+  """Returns the second array of a tuple's type, '' if there is none."""
+  found = list(hlo_text.SHAPE.finditer(type_text))
+  return found[1][0] if len(found) > 1 else ''
 
 
 def _group_size(rest) -> int | None:
@@ -229,66 +293,3 @@ def _limits(name, computations) -> list[int]:
     for called in _called(op):
       found += _limits(called, computations)
   return found
-
-
-def _bytes(type_text) -> int:
-  """Returns the bytes of a type, all parts of a tuple together."""
-  return sum(_array_bytes(m) for m in _SHAPE.finditer(type_text))
-
-
-def _largest(type_text) -> int:
-  """Returns the bytes of a type's largest array."""
-  return max(map(_array_bytes, _SHAPE.finditer(type_text)), default=0)
-
-
-def _array_bytes(match) -> int:
-  """Returns the bytes of `bf16[8,128]` and the like."""
-  dtype, dims = match[1], match[2]
-  if dtype == 'token':
-    return 0
-  bits = 8 if dtype == 'pred' else int(re.search(r'\d+', dtype)[0])
-  count = math.prod(int(d) for d in dims.split(',') if d)
-  return count * bits // 8
-
-
-def _parse(text) -> tuple[dict[str, list[_Op]], str]:
-  """Returns ({computation: its ops}, the entry's name)."""
-  computations, entry, ops = {}, None, None
-  for line in text.splitlines():
-    if line[:1] in ('%', 'E') and line.rstrip().endswith('{'):
-      name = _NAME.match(line.removeprefix('ENTRY '))[1]
-      ops = computations[name] = []
-      if line.startswith('ENTRY '):
-        entry = name
-    elif line.startswith('}'):
-      ops = None
-    elif ops is not None and ' = ' in line:
-      ops.append(_op(line))
-  if entry is None:
-    raise ValueError('the text is no HLO module: it has no ENTRY.')
-  return computations, entry
-
-
-def _op(line) -> _Op:
-  left, _, right = line.partition(' = ')
-  name = _NAME.match(left.strip().removeprefix('ROOT '))[1]
-  end = _close(right, 0) if right.startswith('(') else right.index(' ')
-  kind, rest = right[:end], right[end:].strip()
-  opcode = rest[: rest.index('(')]
-  end = _close(rest, len(opcode))
-  inside = rest[len(opcode) + 1 : end - 1]
-  if opcode == 'constant':
-    operands = (inside,)
-  else:
-    operands = tuple(re.findall(r'%([\w.-]+)', inside))
-  return _Op(name, kind, opcode, operands, rest[end:])
-
-
-def _close(text, start) -> int:
-  """Returns where the bracket that opens at `start` has closed."""
-  depth = 0
-  for i in range(start, len(text)):
-    depth += {'(': 1, ')': -1}.get(text[i], 0)
-    if not depth:
-      return i + 1
-  raise ValueError(f'unbalanced brackets in {text[:80]!r}')

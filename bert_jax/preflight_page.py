@@ -140,8 +140,11 @@ def _model(report, topology):
     )
   found = [
     f"Estimates, no measurements. The model: the compiler's cycles at {clock};",
-    f'random bits at {chip.hbm_bandwidth / 1e9:,.0f} GB/s of memory; {links}.',
-    'Not in it: input, evaluation, checkpoints, compiling, restarts.',
+    f'random bits, gathers and scatters at {chip.hbm_bandwidth / 1e9:,.0f} GB/s '
+    'of memory;',
+    f'{links}.',
+    'Not in it: sorts, copies behind the computation, input, evaluation,',
+    'checkpoints, compiling, restarts.',
   ]
   if report['slices'] > 1:
     found.append(
@@ -149,7 +152,8 @@ def _model(report, topology):
     )
   if any(f.get('cost', {}).get('kernels') for f in report['phases']):
     found.append(
-      'Kernels are counted by the bytes they read and write, not their FLOPs.'
+      'A kernel takes what is longer: its bytes at the speed of memory, or its '
+      'FLOPs at half\nthe speed of a large product.'
     )
   return found
 

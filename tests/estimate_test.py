@@ -6,24 +6,49 @@ import pytest
 
 from bert_jax import chips, estimate, hlo
 
-# 1 GHz, 100 bytes/s of memory, 40 bytes/s of links (20 each way).
+# 1 GHz, 100 bytes/s of memory, 40 bytes/s of links (20 each way), 80 FLOPs/s of
+# a large product.
 CHIP = chips.Chip(
   *('x', ('X',), 1000.0, 100.0, 40.0),
-  product_cycles=1.0,
+  product_cycles=2 * 8192**3 * 1e9 / 80,
   clock=1e9,
 )
 
 
 def test_step_is_a_range_from_hidden_to_added_collectives():
-  cost = hlo.Cost(cycles=2e9, rng_bytes=100, kernel_bytes=200, sent_bytes=80)
+  cost = hlo.Cost(
+    cycles=2e9,
+    rng_bytes=100,
+    kernel_bytes={'k': 200},
+    moved_bytes=300,
+    sent_bytes=80,
+  )
   found = estimate.tpu_step(cost, CHIP)
   assert found.parts == {
     'computation': 2.0,
     'random bits': 1.0,
     'kernels': 2.0,
+    'gathers and scatters': 3.0,
     'collectives': 4.0,
   }
-  assert (found.low, found.high) == (5.0, 9.0)
+  assert (found.low, found.high) == (8.0, 12.0)
+
+
+def test_each_kernel_is_bound_by_its_flops_or_its_bytes():
+  cost = hlo.Cost(
+    kernel_flops={'wide': 400, 'long': 40},
+    kernel_bytes={'wide': 100, 'long': 300},
+  )
+  # 400 FLOPs at 40/s against 100 bytes at 100/s; 40 against 300.
+  found = estimate.tpu_step(cost, CHIP).parts['kernels']
+  assert found == pytest.approx(10.0 + 3.0)
+
+
+def test_utilisation_of_cycles_is_one_for_a_large_product():
+  seconds = CHIP.product_cycles / CHIP.clock
+  flops = 2 * 8192**3
+  assert estimate.cycle_utilisation(flops, seconds, CHIP) == pytest.approx(1)
+  assert estimate.cycle_utilisation(30, 1.0, CHIP) == pytest.approx(3 / 8)
 
 
 def test_collectives_that_take_longest_are_the_lower_end():

@@ -122,7 +122,112 @@ def test_kernels_are_told_from_notes_to_the_compiler():
     '%d = s32[8] custom-call(), custom_call_target="Note"',
   )
   assert found.custom_calls == {'Note': 2, 'tpu_custom_call': 1}
-  assert (found.kernels, found.kernel_bytes) == (1, 64)
+  assert found.kernels == {'b bf16[16]': 1}
+  assert found.kernel_bytes == {'b bf16[16]': 64}
+  assert found.kernel_flops == {'b bf16[16]': 0}
+
+
+def test_kernels_say_what_they_do():
+  said = (
+    'custom_call_target="tpu_custom_call", backend_config={"cost_estimate":'
+    '{"flops":"70","transcendentals":"3","bytes_accessed":"500"}}'
+  )
+  found = cost(
+    '%a = bf16[16]{0} parameter(0)',
+    f'%k.1 = bf16[16]{{0}} custom-call(%a, %a), {said}',
+    f'%k.2 = bf16[16]{{0}} custom-call(%a, %a), {said}',
+    f'%k.3 = (bf16[8]{{0}}, f32[2]) custom-call(%a, %a), {said}',
+  )
+  assert found.kernels == {'k bf16[16]': 2, 'k bf16[8]': 1}
+  assert found.kernel_flops == {'k bf16[16]': 140, 'k bf16[8]': 70}
+  assert found.kernel_bytes == {'k bf16[16]': 1000, 'k bf16[8]': 500}
+
+
+def test_a_collective_behind_several_fusions_is_counted_once():
+  gather = (
+    'all-gather(%q), replica_groups={{0,1,2,3}}, '
+    'frontend_attributes={chain_id="0"}'
+  )
+  found = cost(
+    '%a = f32[10]{0} parameter(0)',
+    '%s = (f32[10], f32[40]) fusion(%a), kind=kCustom, calls=%start',
+    f'%m = f32[40] fusion(%a), kind=kCustom, calls=%next, {cycles(5)}',
+    before=f"""%start (q: f32[10]) -> (f32[10], f32[40]) {{
+  %q = f32[10] parameter(0)
+  %g = f32[40] {gather}
+  ROOT %c = (f32[10], f32[40]) custom-call(%g), custom_call_target="AsyncCollectiveStart"
+}}
+
+%next (q: f32[10]) -> f32[40] {{
+  %q = f32[10] parameter(0)
+  ROOT %g = f32[40] {gather}
+}}
+
+""",
+  )
+  assert found.collectives == {'all-gather': 1}
+  assert found.sent_bytes == 120
+  assert found.uncosted == {}
+
+
+MOVES = """%look (q: f32[100,8], i: s32[5]) -> f32[5,8] {
+  %q = f32[100,8] parameter(0)
+  %i = s32[5] parameter(1)
+  ROOT %g = f32[5,8] gather(%q, %i), offset_dims={1}
+}
+
+%put (q: f32[100,8], i: s32[5], u: f32[5,8]) -> f32[100,8] {
+  %q = f32[100,8] parameter(0)
+  %i = s32[5] parameter(1)
+  %u = f32[5,8] parameter(2)
+  ROOT %s = f32[100,8] scatter(%q, %i, %u), to_apply=%sum
+}
+
+"""
+
+
+def test_gathers_and_scatters_move_the_rows_that_they_touch():
+  found = cost(
+    '%t = f32[100,8] parameter(0)',
+    '%i = s32[5] parameter(1)',
+    '%u = f32[5,8] fusion(%t, %i), kind=kCustom, calls=%look',
+    '%b = f32[100,8] fusion(%t, %i, %u), kind=kCustom, calls=%put, '
+    'backend_config={"aliasing_operands":{"lists":[{"indices":["0","3"]}]}}',
+    before=MOVES,
+  )
+  # 5 rows of 32 bytes: out of the table and into the result; then the rows to
+  # add, and those of the table in and out.
+  assert found.moved_bytes == 2 * 160 + 3 * 160
+
+
+def test_a_scatter_into_a_new_table_makes_all_of_it():
+  found = cost(
+    '%t = f32[100,8] parameter(0)',
+    '%b = f32[100,8] fusion(%t, %i, %u), kind=kCustom, calls=%put',
+    before=MOVES,
+  )
+  assert found.moved_bytes == 3 * 160 + 3200
+
+
+def test_a_gather_within_a_fusion_that_has_cycles_is_in_these():
+  found = cost(
+    '%t = f32[100,8] parameter(0)',
+    f'%u = f32[5,8] fusion(%t, %i), kind=kCustom, calls=%look, {cycles(9)}',
+    before=MOVES,
+  )
+  assert (found.cycles, found.moved_bytes) == (9, 0)
+
+
+def test_what_has_no_estimate_is_named():
+  found = cost(
+    '%a = s32[2048]{0} parameter(0)',
+    '%b = s32[2048]{0} sort(%a), dimensions={0}, to_apply=%less',
+    '%c = (s32[512]{0}, s32[512]{0:S(1)}, u32[]) copy-start(%d)',
+    '%e = s32[512]{0} copy-done(%c)',
+    '%f = s32[] add(%x, %y)',
+  )
+  assert found.uncosted == {'copy-start': 1, 'sort': 1}
+  assert found.uncosted_bytes == {'copy-start': 4096, 'sort': 16384}
 
 
 def test_costs_lie_on_a_line_over_the_layers():
