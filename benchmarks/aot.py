@@ -1,0 +1,87 @@
+"""What the TPU compiler expects of a training step, no TPU at hand.
+
+  python benchmarks/aot.py --folder=DIR [--chips=v5e,v5p,v4] \\
+    [--sizes=base,large] [--lengths=128,512] [--tokens=8192]
+  python benchmarks/aot.py --folder=DIR --parts=flax --flax_python=PYTHON
+  python benchmarks/aot.py --folder=DIR --parts=dropout,full
+
+The step of bert_jax.main for configs/base.py and large.py (dropout 0.1,
+bfloat16, rng=rbg), data parallel over four chips, --tokens of each chip. Two
+and four layers are compiled; what all layers take lies on a line through them.
+Nothing here is a measurement: `estimate.py` says how what the compiler does
+not cost is added.
+
+CMU: model FLOPs per estimated cycle, relative to those of an 8192^3 product in
+bfloat16 that is compiled for the same chip. First of the compiler's cycles
+alone, then with kernels, then with random bits, gathers and scatters. The goals
+are for the second.
+
+--parts: `steps` is that table. `flax` compares with FlaxBertForPreTraining,
+compiled by the libtpu of --flax_python (which has jax[tpu], flax, optax and
+transformers 4.57). `dropout` tells what dropout costs, and whether a chip makes
+more random bits where there are more chips. `memory` is the largest batch of a
+chip, here and there (it needs --flax_python, too). `full` compiles all layers
+of the first case to check the line.
+
+Programs stay in DIR; what is there is not compiled again. One compilation takes
+one to four minutes of two cores.
+"""
+
+import argparse
+
+import aot_programs
+import aot_tables
+
+PARTS = {
+  'steps': aot_tables.steps,
+  'flax': aot_tables.flax,
+  'dropout': aot_tables.dropout,
+  'memory': aot_tables.memory,
+  'full': aot_tables.full,
+}
+
+
+def parse():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+
+  def some(name, values, default):
+    def words(text):
+      found = text.split(',')
+      if not set(found) <= set(values):
+        allowed = ', '.join(values)
+        raise argparse.ArgumentTypeError(f'{text!r}; allowed are {allowed}')
+      return found
+
+    parser.add_argument(name, type=words, default=default.split(','))
+
+  some('--parts', [*PARTS], 'steps')
+  some('--chips', [*aot_programs.SLICES], 'v5e,v5p,v4')
+  some('--sizes', ['base', 'large'], 'base,large')
+  some('--lengths', ['128', '512'], '128,512')
+  parser.add_argument('--tokens', type=int, default=8192)
+  parser.add_argument('--folder', required=True)
+  parser.add_argument('--flax_python')
+  args = parser.parse_args()
+  if {'flax', 'memory'} & {*args.parts} and not args.flax_python:
+    parser.error('--parts=flax and memory need --flax_python.')
+  return args
+
+
+def main():
+  args = parse()
+  programs = aot_programs.Programs(args.folder, args.flax_python)
+  cases = [
+    aot_programs.settings_of(chip, size, int(length), args.tokens)
+    for chip in args.chips
+    for size in args.sizes
+    for length in args.lengths
+  ]
+  for part in args.parts:
+    print(f'\n{part}', flush=True)
+    PARTS[part](programs, cases)
+
+
+if __name__ == '__main__':
+  main()

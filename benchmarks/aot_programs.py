@@ -1,0 +1,140 @@
+"""Steps compiled for TPUs that are not there, each in a process of its own.
+
+A program's text and memory are kept in a folder and not compiled again.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import aot_compile
+import step
+
+from bert_jax import aot, hlo, task, topology
+from bert_jax import config as config_lib
+from bert_jax.tasks import pretrain
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
+FULL = {'base': 12, 'large': 24}  # layers
+FEW = 2, 4  # layers from which a line goes to all of them
+
+
+# Four chips of each kind.
+SLICES = {
+  'v2': 'v2:2x2',
+  'v3': 'v3:2x2',
+  'v4': 'v4:2x2x1',
+  'v5e': 'v5e:2x2',
+  'v5p': 'v5p:2x2x1',
+  'v6e': 'v6e:2x2',
+  'tpu7x': 'tpu7x:2x2x1',
+}
+
+
+def settings_of(chip, size, length, tokens):
+  """Returns what a process needs to know of a case, as plain data.
+
+  Args:
+    chip: of `SLICES`.
+    size: 'base' or 'large'.
+    length: tokens of a row.
+    tokens: of a chip in a step, padding included.
+  """
+  found = topology.parse(SLICES[chip])
+  return {
+    'program': 'ours',  # or 'flax'
+    'topology': found.name,
+    'size': size,
+    'length': length,
+    'predictions': PREDICTIONS[length],
+    'rows': found.chips * tokens // length,
+    'layers': FULL[size],
+    'dropout': 0.1,  # of hidden states and of attention
+    'pack': 1,  # pairs of a row, at most
+  }
+
+
+class Programs:
+  """A folder of compiled programs."""
+
+  def __init__(self, folder, flax_python):
+    """Args: where they are kept; a Python that has libtpu and FlaxBert."""
+    os.makedirs(folder, exist_ok=True)
+    self._folder = folder
+    ours = [sys.executable, os.path.join(HERE, 'aot_compile.py')]
+    flax = os.path.join(HERE, 'step_peers', 'flax_bert_aot.py')
+    self._commands = {'ours': ours, 'flax': [flax_python, flax]}
+
+  def get(self, settings):
+    """Returns (memory, cost) of a step, which must fit."""
+    base = self.path(settings)
+    if not os.path.exists(f'{base}.json'):
+      self._compile(settings, base)
+    with open(f'{base}.json') as file:
+      found = json.load(file)
+    if not found['fits']:
+      raise SystemExit(f'error: {base} does not fit; give fewer --tokens.')
+    with open(f'{base}.hlo') as file:
+      return aot.Memory(**found['memory']), hlo.cost(file.read())
+
+  def path(self, settings):
+    """Returns where a program lies, without .hlo (text) and .json (memory)."""
+    name = '-'.join(map(str, settings.values())).replace(':', '_')
+    return os.path.join(self._folder, name)
+
+  def line(self, settings):
+    """Returns (memory, cost) of all layers, from few of them."""
+    along = (*FEW, settings['layers'])
+    found = [self.get({**settings, 'layers': n}) for n in FEW]
+    memories, costs = zip(*found, strict=True)
+    memory = aot.Memory(
+      **{
+        k: hlo.extrapolate_number(a, getattr(memories[1], k), along)
+        for k, a in vars(memories[0]).items()
+      }
+    )
+    return memory, hlo.extrapolate(*costs, along)
+
+  def _compile(self, settings, base):
+    began = time.monotonic()
+    print(f'compiling {os.path.basename(base)} ...', end=' ', flush=True)
+    with tempfile.NamedTemporaryFile('w', suffix='.json') as case:
+      json.dump({'settings': _settings(settings), 'path': f'{base}.hlo'}, case)
+      case.flush()
+      done = subprocess.run(
+        [*self._commands[settings['program']], case.name],
+        capture_output=True,
+        text=True,
+        env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+      )
+    if done.returncode:
+      raise SystemExit(
+        f'error: {" ".join(done.args)} ended with exit code '
+        f'{done.returncode}:\n{done.stderr[-2000:]}'
+      )
+    found = json.loads(done.stdout.splitlines()[-1])
+    with open(f'{base}.json', 'w') as file:
+      json.dump(found, file)
+    print(f'{time.monotonic() - began:.0f} s', flush=True)
+
+
+def _settings(settings):
+  """Adds what FlaxBert's step reads: our config, and transformers' of it."""
+  fields = config_lib.flatten(aot_compile.get_config(settings))
+  return {
+    **settings,
+    'options': topology.parse(settings['topology']).options,
+    'config': fields,
+    'transformers': {k: fields[v] for k, v in step.FIELDS.items()},
+  }
+
+
+def flops(settings):
+  """Returns the model FLOPs of a step with all layers on one device."""
+  config = aot_compile.get_config(settings)
+  work = pretrain.objective(config).flops(task.phases(config)[0])
+  return work / topology.parse(settings['topology']).devices

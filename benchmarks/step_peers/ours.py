@@ -1,0 +1,63 @@
+"""Trains with bert_jax, as bert_jax.main does. See benchmarks/step.py."""
+
+import functools
+import itertools
+
+import jax
+import jaxlib
+import numpy as np
+import pipe
+
+from bert_jax import config as config_lib
+from bert_jax import distributed, optim, partition, sharding, task
+from bert_jax import step as step_lib
+from bert_jax.tasks import pretrain
+
+
+def trainer(c, batches):
+  """Returns (steps) -> loss of the last step.
+
+  Args:
+    c: the config, of one phase.
+    batches: a list of global batches, used in turns for ever.
+  """
+  (phase,) = task.phases(c)
+  mesh = sharding.make_mesh(c.mesh.model, jax.devices()[:1])
+  learnt, tx = pretrain.objective(c), optim.make(c.optimizer)
+  init = functools.partial(step_lib.init_state, task=learnt, tx=tx)
+  first = jax.random.key(c.seed)
+  layout = partition.state(mesh, jax.eval_shape(init, first))
+  state = jax.jit(init, out_shardings=layout)(first)
+  key = distributed.put(step_lib.run_key(c), sharding.replicated(mesh))
+  put = functools.partial(sharding.put_batch, mesh)
+  update = step_lib.jitted(c, learnt, phase, mesh)
+  update = update.lower(state, put(batches[0]), key).compile()
+  source = itertools.cycle(batches)
+
+  def train(steps):
+    nonlocal state
+    for _ in range(steps):
+      state, metrics = update(state, put(next(source)), key)
+    sums = jax.device_get(metrics['sums'])
+    return sum(float(a / n) for k, (a, n) in sums.items() if 'loss' in k)
+
+  return train
+
+
+def main():
+  settings = pipe.settings()
+  c = config_lib.unflatten(settings['config'])
+  with np.load(settings['batches']) as file:
+    names = pretrain.batch_shapes(c, task.phases(c)[0])
+    stacked = {name: file[name] for name in names}
+  count = len(stacked['input_ids'])
+  batches = [{k: x[i] for k, x in stacked.items()} for i in range(count)]
+  facts = {
+    'versions': f'jax {jax.__version__}, jaxlib {jaxlib.__version__}',
+    'device': jax.devices()[0].device_kind,
+  }
+  pipe.serve(facts, trainer(c, batches))
+
+
+if __name__ == '__main__':
+  main()
