@@ -10,9 +10,9 @@ import re
 import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import NamedSharding, SingleDeviceSharding
 
-from bert_jax import errors, optim, partition, sharding, tuning
+from bert_jax import errors, names, optim, partition, sharding, tuning
 from bert_jax import step as step_lib
 from bert_jax import topology as topology_lib
 from bert_jax.tasks import pretrain
@@ -176,6 +176,20 @@ def arguments(config, phase, mesh):
     _placed(state, partition.state(mesh, state)),
     jax.tree.map(lambda x: _place(x, sharding.rows(mesh)), batch),
     _place(key, sharding.replicated(mesh)),
+  )
+
+
+def gradient_bytes(config, mesh) -> int:
+  """Returns the float32 bytes of what a device finds before it is added up."""
+  module = pretrain.trained_module(config)
+  params = jax.eval_shape(lambda: pretrain.init(module, jax.random.key(0)))
+  return device_bytes(
+    names.map_named(
+      lambda name, x: _place(
+        x, NamedSharding(mesh, partition.used(mesh, name, x.shape))
+      ),
+      params,
+    )
   )
 
 

@@ -64,7 +64,7 @@ def examine(config, topology, phase, quick: bool, say=print):
   batch = estimate.batch(
     memory.total,
     memory.parameters + memory.optimizer + memory.program,
-    memory.parameters,  # the gradients are as large
+    aot.gradient_bytes(config, mesh),
     usable,
     batch_size=phase.batch_size,
     accumulate=phase.accumulate,

@@ -8,7 +8,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from bert_jax import aot, errors, optim, sharding, task
+from bert_jax import aot, config, errors, optim, sharding, task
 from bert_jax import step as step_lib
 from tests import training
 
@@ -58,6 +58,17 @@ def test_a_device_holds_its_share():
 )
 def test_what_is_missing_is_read_from_the_error(text, found):
   assert aot._limits(ValueError(text)) == found
+
+
+def test_gradients_are_not_in_shares_until_they_are_added_up():
+  c = config.pretraining('tiny')
+  found = [
+    aot.gradient_bytes(c, sharding.make_mesh(model, jax.devices()[:n]))
+    for n, model in ((1, 1), (4, 1), (2, 2))
+  ]
+  # 30720 rows, 2 layers of 198,272, positions, heads and the rest: 4,459,010.
+  assert found[0] == found[1] == 4 * 4_459_010
+  assert found[0] / 2 < found[2] < 0.55 * found[0]
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory():
