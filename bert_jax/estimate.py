@@ -146,6 +146,7 @@ def batch(
   gradients: float,
   limit: float,
   *,
+  sums: float,
   batch_size: int,
   accumulate: int,
   shares: int,
@@ -153,13 +154,14 @@ def batch(
   """Estimates which batches fit, from the memory that one needs.
 
   Bytes are taken to be fixed + gradients + a constant x (sequences of a
-  micro-batch); micro-batches need the gradients twice, to add them up.
+  micro-batch); micro-batches also need what they are added up in.
 
   Args:
     needed: bytes of a device with `batch_size` and `accumulate`.
     fixed: bytes that no batch changes: parameters, optimizer, program.
-    gradients: bytes of a device.
+    gradients: bytes of a device's share of them.
     limit: bytes of a device that can be used.
+    sums: bytes of a device in which micro-batches are added up.
     batch_size: sequences per update.
     accumulate: micro-batches of an update.
     shares: parts that the rows are split into over the devices.
@@ -167,7 +169,7 @@ def batch(
   rows = batch_size // (shares * accumulate)  # of a device, at once
 
   def base(parts):
-    return fixed + gradients * (1 if parts == 1 else 2)
+    return fixed + gradients + (0 if parts == 1 else sums)
 
   each = max(needed - base(accumulate), 0) / rows
 

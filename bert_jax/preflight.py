@@ -64,8 +64,9 @@ def examine(config, topology, phase, quick: bool, say=print):
   batch = estimate.batch(
     memory.total,
     memory.parameters + memory.optimizer + memory.program,
-    aot.gradient_bytes(config, mesh),
+    memory.parameters,  # the shares of the gradients are as large
     usable,
+    sums=aot.gradient_bytes(config, mesh),
     batch_size=phase.batch_size,
     accumulate=phase.accumulate,
     shares=mesh.shape['data'],

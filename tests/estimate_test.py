@@ -91,7 +91,7 @@ def test_run_adds_the_phases_and_counts_chips_and_dollars():
 def test_largest_batch_and_accumulation_follow_the_memory():
   # 4 devices of 8 rows: 10 + 20 + 8 x 5 = 70 of 100 bytes.
   found = estimate.batch(
-    *(70, 10, 20, 100), batch_size=32, accumulate=1, shares=4
+    *(70, 10, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
   )
   assert found == estimate.Batch(largest=14 * 4, accumulate=1)
 
@@ -99,20 +99,20 @@ def test_largest_batch_and_accumulation_follow_the_memory():
 def test_what_does_not_fit_needs_micro_batches():
   # 10 + 20 + 8 x 20 = 190 of 100 bytes; in 4 parts 10 + 2 x 20 + 2 x 20.
   found = estimate.batch(
-    *(190, 10, 20, 100), batch_size=32, accumulate=1, shares=4
+    *(190, 10, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
   )
   assert found == estimate.Batch(largest=3 * 4, accumulate=4)
 
 
 def test_a_batch_smaller_than_the_gradients_tells_nothing_of_larger_ones():
   found = estimate.batch(
-    *(25, 10, 20, 100), batch_size=32, accumulate=1, shares=4
+    *(25, 10, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
   )
   assert found == estimate.Batch(largest=None, accumulate=1)
 
 
 def test_no_accumulation_helps_a_model_that_is_too_large():
   found = estimate.batch(
-    *(190, 90, 20, 100), batch_size=32, accumulate=1, shares=4
+    *(190, 90, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
   )
   assert found == estimate.Batch(largest=0, accumulate=None)
