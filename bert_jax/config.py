@@ -134,8 +134,7 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.compute.remat = 'none'
   # One program for all layers: compiles in less time, runs slower.
   c.compute.scan_layers = False
-  # NAME=VALUE[ NAME=VALUE] for the compiler, in place of those of the chip.
-  c.compute.xla_options = 'auto'
+  c.compute.xla_options = ''  # NAME=VALUE[ NAME=VALUE] for the compiler
 
   c.mesh = config_dict.ConfigDict()
   c.mesh.model = 1  # devices that share each layer; the others share the rows

@@ -1,17 +1,10 @@
-"""What is fastest on a chip: the values that `auto` stands for.
+"""What is fastest on a chip: what `compute.attention=auto` stands for."""
 
-Found with `benchmarks/aot.py`, so by the compiler's estimate, where nothing
-else is said.
-"""
-
-from bert_jax import chips, errors, fused_attention
-
-# Compiler options by chip (`chips.Chip.name`).
-_XLA_OPTIONS: dict[str, dict[str, str]] = {}
+from bert_jax import errors, fused_attention
 
 
 def resolve(config, device):
-  """Returns a config in which no field of `compute` is auto.
+  """Returns a config in which attention is not auto.
 
   Args:
     config: the experiment.
@@ -32,21 +25,15 @@ def resolve(config, device):
     cannot = _cudnn_problem(config, device)
     if cannot:
       _refuse(compute.attention, cannot)
-  if compute.xla_options == 'auto':
-    chip = chips.find(device.device_kind)
-    options = _XLA_OPTIONS.get(chip.name, {}) if chip else {}
-    compute.xla_options = ' '.join(f'{k}={v}' for k, v in options.items())
   return config
 
 
 def xla_options(config) -> dict[str, str]:
-  """Returns the compiler's options of a config; none if it is not resolved.
+  """Returns the compiler's options of a config.
 
   Raises:
     errors.UserError: if one is not NAME=VALUE.
   """
-  if config.compute.xla_options == 'auto':
-    return {}
   found = {}
   for item in config.compute.xla_options.split():
     name, equals, value = item.partition('=')
