@@ -14,11 +14,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax import attention, dropout
+from bert_jax import attention, dropout, gelu
+from bert_jax.layer_norm import LayerNorm
 
 ACTIVATIONS = {
   'gelu': functools.partial(nn.gelu, approximate=False),
-  'gelu_tanh': functools.partial(nn.gelu, approximate=True),
+  'gelu_tanh': gelu.gelu_tanh,
   'relu': nn.relu,
 }
 INITIALIZERS = {
@@ -135,9 +136,7 @@ class Dense(nn.Module):
 
 
 def layer_norm(config: BertConfig, name: str):
-  return nn.LayerNorm(
-    epsilon=config.norm_epsilon, dtype=config.dtype, name=name
-  )
+  return LayerNorm(config.norm_epsilon, config.dtype, name=name)
 
 
 def _of_words(config: BertConfig):
@@ -169,8 +168,12 @@ class Embeddings(nn.Module):
     self.drop = dropout.Dropout(c.dropout)
 
   def __call__(self, input_ids, segment_ids, positions, deterministic):
-    x = self.word(input_ids) + self.type(segment_ids)  # [B, S, D], float32
-    x = x + self.position(positions)
+    words = self.word(input_ids)
+    return self.of_words(words, segment_ids, positions, deterministic)
+
+  def of_words(self, words, segment_ids, positions, deterministic):
+    """Returns the same of the words' embeddings [B, S, D], float32."""
+    x = words + self.type(segment_ids) + self.position(positions)
     if self.config.norm == 'post':
       x = self.norm(x)
     x = self.drop(x.astype(self.config.dtype), deterministic)

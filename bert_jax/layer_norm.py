@@ -1,0 +1,68 @@
+"""Layer normalisation (arXiv 1607.06450) with a gradient of its own.
+
+Autodiff rounds what comes through the mean, through the variance and past both
+to the type of the activations before it adds them up; here they are added in
+float32, in a third of the operations per value.
+"""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+
+class LayerNorm(nn.Module):
+  """Normalises the last axis, with a `scale` and a `bias` to learn.
+
+  Attributes:
+    epsilon: added to the variance.
+    dtype: of the result; all is computed in float32.
+  """
+
+  epsilon: float
+  dtype: str
+
+  @nn.compact
+  def __call__(self, x):
+    size = x.shape[-1:]
+    scale = self.param('scale', nn.initializers.ones, size)
+    bias = self.param('bias', nn.initializers.zeros, size)
+    return normalise(x, scale, bias, self.epsilon, self.dtype)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def normalise(x, scale, bias, epsilon: float, dtype: str):
+  """Returns x [..., D] normalised, times scale [D], plus bias [D]."""
+  return _forward(x, scale, bias, epsilon, dtype)[0]
+
+
+def _forward(x, scale, bias, epsilon, dtype):
+  wide = x.astype(jnp.float32)
+  mean = jnp.mean(wide, -1, keepdims=True)
+  # In the pass of the mean; rounding may leave it a little below 0.
+  variance = jnp.mean(wide * wide, -1, keepdims=True) - mean * mean
+  inverse = jax.lax.rsqrt(jnp.maximum(variance, 0) + epsilon)
+  ones = (1,) * (x.ndim - 1)
+  scale, bias = scale.reshape(*ones, -1), bias.reshape(*ones, -1)
+  y = (wide - mean) * (inverse * scale) + bias
+  return y.astype(dtype), (x, mean, inverse, scale)
+
+
+def _backward(epsilon, dtype, kept, gradient):
+  del epsilon, dtype
+  x, mean, inverse, scale = kept
+  gradient = gradient.astype(jnp.float32)
+  centred = x.astype(jnp.float32) - mean
+  moved = gradient * scale
+  # dx = inverse (moved - mean(moved) - normal mean(moved normal)), as a sum of
+  # two arrays times a number of their row, and one more.
+  along = -(inverse**3) * jnp.mean(moved * centred, -1, keepdims=True)
+  level = inverse * jnp.mean(moved, -1, keepdims=True)
+  dx = moved * inverse + centred * along - level
+  rows = tuple(range(x.ndim - 1))
+  dscale = jnp.sum(gradient * (centred * inverse), rows)
+  return dx.astype(x.dtype), dscale, jnp.sum(gradient, rows)
+
+
+normalise.defvjp(_forward, _backward)
