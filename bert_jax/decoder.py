@@ -1,9 +1,10 @@
 """The tied decoder of masked tokens, and its loss.
 
-The logits [N, V] of a batch are the largest array of BERT-base at length 128.
-The loss and its gradient here pass over them once each way: what the backward
-pass multiplies by is exp(logit - maximum), kept in the type of the activations;
-dividing by its sum is left to the small side of each product.
+The logits [N, V] of a batch would be the largest array of BERT-base at length
+128. They are not kept: as soon as the product has a logit, it becomes
+exp(logit - logit of the label), in the type of the activations, which is what
+the backward pass multiplies by. Dividing by the sum of them is left to the
+small side of each product, and what the labels add is a row each.
 """
 
 import jax
@@ -11,6 +12,9 @@ import jax.numpy as jnp
 
 # To logits of rows of the embeddings that are no words. Its exp is 0.
 _NEVER = -1e9
+# A logit counts as no more than this above its label's, so that no sum of exp
+# is infinite: it tells only of labels with a probability below exp(-75).
+_MOST = 75.0
 
 
 def logits(x, table, bias, vocab_size: int):
@@ -36,13 +40,14 @@ def logits(x, table, bias, vocab_size: int):
   return found[..., :vocab_size]
 
 
-def sums(x, table, bias, vocab_size: int, labels, weights):
+def sums(x, table, bias, label_rows, vocab_size: int, labels, weights):
   """Sums cross-entropy and hits over weighted predictions.
 
   The same as `losses.token_sums(logits(...), labels, weights)`.
 
   Args:
     x, table, bias, vocab_size: as `logits`.
+    label_rows: [..., D] float32, table[labels].
     labels: [...] integers below V.
     weights: [...] 0 or 1; what has weight 0 moves nothing.
 
@@ -54,50 +59,55 @@ def sums(x, table, bias, vocab_size: int, labels, weights):
     x.reshape(-1, x.shape[-1]),
     table.astype(x.dtype),
     jnp.where(words, bias, _NEVER),
+    label_rows.reshape(-1, x.shape[-1]),
     labels.reshape(-1),
     weights.reshape(-1).astype(jnp.float32),
   )
 
 
 @jax.custom_vjp
-def _sums(x, table, bias, labels, weights):
-  return _forward(x, table, bias, labels, weights)[0]
+def _sums(x, table, bias, label_rows, labels, weights):
+  return _forward(x, table, bias, label_rows, labels, weights)[0]
 
 
-def _forward(x, table, bias, labels, weights):
+def _forward(x, table, bias, label_rows, labels, weights):
+  own = label_rows.astype(x.dtype).astype(jnp.float32)
+  picked = jnp.sum(x.astype(jnp.float32) * own, -1) + bias[labels]  # [N]
   scores = logits(x, table, bias, len(bias))  # [N, V]
-  top = jnp.max(scores, -1)
-  is_label = _is_label(labels, len(bias))
-  picked = jnp.sum(jnp.where(is_label, scores, 0), -1)
-  powers = jnp.where(is_label, 0, jnp.exp(scores - top[:, None]))
+  is_label = labels[:, None] == jnp.arange(len(bias))[None]
+  powers = jnp.exp(jnp.minimum(scores - picked[:, None], _MOST))
+  powers = jnp.where(is_label, 0, powers)
   others = jnp.sum(powers, -1)  # without the label: 1 - p without rounding
-  total = others + jnp.exp(picked - top)
-  loss = jnp.sum((jnp.log(total) + top - picked) * weights)
+  loss = jnp.sum(jnp.log1p(others) * weights)
   # Not argmax: XLA does not vectorise it on CPUs.
-  hits = jnp.sum((picked >= top) * weights)
-  # Without the barrier, XLA keeps the scores and takes exp three times more.
+  hits = jnp.sum((jnp.max(powers, -1) <= 1) * weights)
+  # Without the barrier, XLA would keep the scores, too.
   powers = jax.lax.optimization_barrier(powers.astype(x.dtype))
-  kept = x, table, powers, others, total, labels, weights
-  return (loss, hits), kept
+  return (loss, hits), (x, table, own, powers, others, labels, weights)
 
 
 def _backward(kept, gradients):
-  x, table, powers, others, total, labels, weights = kept
+  x, table, own, powers, others, labels, weights = kept
   # Of the logits: (powers - [is label] others) * scale.
-  scale = gradients[0] * weights / total  # [N]
-  slopes = jnp.where(
-    _is_label(labels, len(table)),
-    -others[:, None].astype(powers.dtype),
-    powers,
-  )
+  scale = gradients[0] * weights / (1 + others)  # [N]
+  at_label = -others * scale
   product = dict(preferred_element_type=jnp.float32)
-  dx = jnp.einsum('nv,vd->nd', slopes, table, **product) * scale[:, None]
+  dx = jnp.einsum('nv,vd->nd', powers, table, **product) * scale[:, None]
+  dx = dx + at_label[:, None] * own
   scaled = (x * scale[:, None]).astype(x.dtype)
-  dtable = jnp.einsum('nv,nd->vd', slopes, scaled, **product)
+  dtable = jnp.einsum('nv,nd->vd', powers, scaled, **product)
   dbias = jnp.einsum(
-    'kn,nv->kv', _eight(scale.astype(x.dtype)), slopes, **product
+    'kn,nv->kv', _eight(scale.astype(x.dtype)), powers, **product
   )
-  return dx.astype(x.dtype), dtable.astype(table.dtype), dbias[0], None, None
+  dbias = dbias[0].at[labels].add(at_label)
+  return (
+    dx.astype(x.dtype),
+    dtable.astype(table.dtype),
+    dbias,
+    at_label[:, None] * x,
+    None,
+    None,
+  )
 
 
 _sums.defvjp(_forward, _backward)
@@ -112,7 +122,3 @@ def _eight(row):
   return jax.lax.optimization_barrier(
     jnp.broadcast_to(row[None], (8, len(row)))
   )
-
-
-def _is_label(labels, size):
-  return labels[:, None] == jnp.arange(size)[None]

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax import attention, decoder, model
+from bert_jax import attention, decoder, lookup, model
 
 
 class MlmHead(nn.Module):
@@ -75,22 +75,32 @@ class PretrainingModel(nn.Module):
       MLM logits [B, P, V] and NSP logits [B, 2] (None without NSP), float32;
       NSP class 1 means a random second text. Of packed rows [B, N, 2].
     """
-    chosen, nsp = self._encode(batch, deterministic)
+    words = self.embeddings.word(batch['input_ids'])
+    chosen, nsp = self._encode(words, batch, deterministic)
     return self.mlm(chosen, self.embeddings.word.embedding), nsp
 
-  def mlm_vectors(self, batch, deterministic: bool = True):
-    """Computes the same but for the decoder, for `decoder.sums`.
+  def before_decoder(self, batch, deterministic: bool = True):
+    """Computes the same up to the decoder of masked tokens.
+
+    Args:
+      batch: `masked_lm_ids` [B, P], too.
+      deterministic: as above.
 
     Returns:
-      [B, P, D] in place of the MLM logits, and the NSP logits.
+      x, table, bias and label_rows of `decoder.sums`; and the NSP logits.
     """
-    chosen, nsp = self._encode(batch, deterministic)
-    return self.mlm.vectors(chosen), nsp
-
-  def _encode(self, batch, deterministic):
-    """Returns the vectors at the predictions [B, P, D] and the NSP logits."""
-    x = self.embeddings(
+    table, words, labels = lookup.rows(
+      self.embeddings.word.embedding,
       batch['input_ids'],
+      batch['masked_lm_ids'],
+    )
+    chosen, nsp = self._encode(words, batch, deterministic)
+    return (self.mlm.vectors(chosen), table, self.mlm.bias, labels), nsp
+
+  def _encode(self, words, batch, deterministic):
+    """Returns the vectors at the predictions [B, P, D] and the NSP logits."""
+    x = self.embeddings.of_words(
+      words,
       batch['segment_ids'],
       model.positions(batch),
       deterministic,

@@ -256,18 +256,16 @@ def counts(batch, *, with_nsp: bool) -> dict:
 
 def sums(module: heads.PretrainingModel, params, batch, key) -> dict:
   """Returns {'mlm': (loss, hits), 'nsp': (loss, hits)}, sums over a batch."""
-  vectors, nsp = module.apply(
+  inputs, nsp = module.apply(
     {'params': params},
     batch,
     deterministic=key is None,
     rngs=None if key is None else {'dropout': key},
-    method='mlm_vectors',
+    method='before_decoder',
   )
   found = {
     'mlm': decoder.sums(
-      vectors,
-      params['embeddings']['word']['embedding'],
-      params['mlm']['bias'],
+      *inputs,
       module.config.vocab_size,
       batch['masked_lm_ids'],
       batch['masked_lm_weights'],
