@@ -134,7 +134,8 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.compute.remat = 'none'
   # One program for all layers: compiles in less time, runs slower.
   c.compute.scan_layers = False
-  c.compute.xla_options = ''  # NAME=VALUE[ NAME=VALUE] for the compiler
+  # NAME=VALUE[ NAME=VALUE] for the compiler, in place of those of the chip.
+  c.compute.xla_options = 'auto'
 
   c.mesh = config_dict.ConfigDict()
   c.mesh.model = 1  # devices that share each layer; the others share the rows

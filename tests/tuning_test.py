@@ -37,7 +37,7 @@ def test_the_attention_of_each_chip(device, arguments, chosen):
 def test_the_config_itself_stays_as_it_is():
   c = base()
   tuning.resolve(c, TPU)
-  assert c.compute.attention == 'auto'
+  assert c.compute.attention == c.compute.xla_options == 'auto'
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,17 @@ def test_what_cannot_be_is_refused(device, arguments, says):
     tuning.resolve(base(arguments), device)
 
 
-def test_options_are_names_and_values():
+def test_the_options_of_each_chip():
+  found = tuning.xla_options(tuning.resolve(base(), TPU))
+  assert found == {'xla_tpu_enforce_prefetch_fifo_order': 'true'}
+  for device in (TPU_V3, GPU, CPU):
+    assert tuning.xla_options(tuning.resolve(base(), device)) == {}
+  assert tuning.xla_options(base()) == {}
+
+
+def test_options_given_replace_those_of_the_chip():
   c = tuning.resolve(base('xla_options=--xla_a=true xla_b=2'), TPU)
   assert tuning.xla_options(c) == {'xla_a': 'true', 'xla_b': '2'}
-  assert tuning.xla_options(tuning.resolve(base(), TPU)) == {}
+  assert tuning.xla_options(tuning.resolve(base('xla_options='), TPU)) == {}
   with pytest.raises(errors.UserError, match="has 'xla_a'; give NAME=VALUE"):
     tuning.xla_options(base('xla_options=xla_a'))
