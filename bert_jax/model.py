@@ -62,6 +62,7 @@ class BertConfig:
   # How it is computed:
   vocab_multiple: int = 1
   attention: str = 'xla'
+  split: bool = False  # `mesh.model` splits heads and the MLP
   remat: str = 'none'
   scan_layers: bool = False
 
@@ -127,11 +128,11 @@ class Dense(nn.Module):
     kernel = self.param('kernel', init, shape).astype(c.dtype)
     bias = self.param('bias', nn.initializers.zeros, self.features)
     x = x.astype(c.dtype)
-    if c.attention == 'fused':  # whose arrays are [B, S, H K]
+    if c.split:  # then an axis that is split stays an axis
+      y = jnp.tensordot(x, kernel, self.inputs)
+    else:  # the gradient comes as the kernel lies, without a transpose
       y = x.reshape(*x.shape[:kept], -1) @ kernel.reshape(-1, size)
       y = y.reshape(*x.shape[:kept], *self.features)
-    else:  # `mesh.model` splits heads, so they stay apart
-      y = jnp.tensordot(x, kernel, self.inputs)
     return y, bias.astype(c.dtype)
 
 

@@ -78,7 +78,9 @@ def test_an_unknown_profile_is_an_error():
 
 def test_gelu_of_hf_is_exact_and_googles_the_approximation():
   values = {
-    name: float(model.ACTIVATIONS[with_profile(name).model.activation](1.0))
+    name: float(
+      model.ACTIVATIONS[with_profile(name).model.activation](jnp.ones(()))
+    )
     for name in profiles.PROFILES
   }
   # x Phi(x) at 1, and 0.5 (1 + tanh(sqrt(2 / pi) 1.044715)).
