@@ -42,9 +42,10 @@ def make(config) -> optax.GradientTransformation:
 
   The training step multiplies by `-schedule(step)` itself: a skipped update
   (non-finite gradient) must not advance Adam's own count, yet the schedule
-  has to reach 0 at the planned step.
+  has to reach 0 at the planned step. With `finite=False`, an update leaves its
+  state as it is.
   """
-  adam = optax.scale_by_adam(b1=config.b1, b2=config.b2, eps=config.epsilon)
+  adam = _adam(config.b1, config.b2, config.epsilon)
   if not config.bias_correction:
     adam = _started_long_ago(adam)
   transformations = [
@@ -82,6 +83,31 @@ def _clip(most: float):
   return clip
 
 
+def _adam(b1: float, b2: float, epsilon: float):
+  """Returns `optax.scale_by_adam` with a state that may stay, see `make`."""
+  adam = optax.scale_by_adam(b1=b1, b2=b2, eps=epsilon)
+
+  def update(grads, state, params=None, *, finite=True):
+    del params
+    _, new = adam.update(grads, state)
+    new = jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, state)
+    new = jax.lax.platform_dependent(new, cpu=_stored, default=lambda x: x)
+    mu = optax.tree.bias_correction(new.mu, b1, new.count)
+    nu = optax.tree.bias_correction(new.nu, b2, new.count)
+    return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + epsilon), mu, nu), new
+
+  return optax.GradientTransformationExtraArgs(adam.init, update)
+
+
+def _stored(state):
+  """Has the state written before it is used.
+
+  XLA's CPU compiler makes a pass for each array that comes out, and would keep
+  a copy of the old state for that of the parameters.
+  """
+  return jax.lax.optimization_barrier(state)
+
+
 def _started_long_ago(adam):
   """Turns bias correction off, which optax has no option for.
 
@@ -94,4 +120,4 @@ def _started_long_ago(adam):
     most = jnp.iinfo(state.count.dtype).max
     return state._replace(count=jnp.full_like(state.count, most))
 
-  return optax.GradientTransformation(init, adam.update)
+  return optax.GradientTransformationExtraArgs(init, adam.update)

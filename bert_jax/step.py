@@ -90,7 +90,7 @@ def train_step(
     batch: the global batch, leaves [B, ...].
     key: of the run; the step's randomness is folded in here.
     task: what to learn.
-    tx: of `optim.make`.
+    tx: of `optim.make`; its state must not follow what is not `finite`.
     schedule: of `optim.schedule`.
     parts: micro-batches, see `gradient.of_batch`.
     mesh: of `sharding.make_mesh`; None is the first device alone.
@@ -120,14 +120,13 @@ def train_step(
   loss = sum(s[0] for s in sums.values())
   finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
   learning_rate = schedule(state.step)
-  updates, opt_state = tx.update(grads, state.opt_state, state.params)
-  params = jax.tree.map(
-    lambda p, u: p - learning_rate * u, state.params, updates
+  updates, opt_state = optax.with_extra_args_support(tx).update(
+    grads, state.opt_state, state.params, finite=finite
   )
-  params, opt_state = jax.tree.map(
-    lambda new, old: jnp.where(finite, new, old),
-    (params, opt_state),
-    (state.params, state.opt_state),
+  params = jax.tree.map(
+    lambda p, u: jnp.where(finite, p - learning_rate * u, p),
+    state.params,
+    updates,
   )
   metrics = {
     'sums': _named(sums, task.counts(batch)),
