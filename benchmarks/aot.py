@@ -32,6 +32,16 @@ import argparse
 import aot_programs
 import aot_tables
 
+# Four chips of each kind.
+SLICES = {
+  'v2': 'v2:2x2',
+  'v3': 'v3:2x2',
+  'v4': 'v4:2x2x1',
+  'v5e': 'v5e:2x2',
+  'v5p': 'v5p:2x2x1',
+  'v6e': 'v6e:2x2',
+  'tpu7x': 'tpu7x:2x2x1',
+}
 PARTS = {
   'steps': aot_tables.steps,
   'flax': aot_tables.flax,
@@ -57,7 +67,7 @@ def parse():
     parser.add_argument(name, type=words, default=default.split(','))
 
   some('--parts', [*PARTS], 'steps')
-  some('--chips', [*aot_programs.SLICES], 'v5e,v5p,v4')
+  some('--chips', [*SLICES], 'v5e,v5p,v4')
   some('--sizes', ['base', 'large'], 'base,large')
   some('--lengths', ['128', '512'], '128,512')
   parser.add_argument('--tokens', type=int, default=8192)
@@ -73,7 +83,9 @@ def main():
   args = parse()
   programs = aot_programs.Programs(args.folder, args.flax_python)
   cases = [
-    aot_programs.settings_of(chip, size, int(length), args.tokens)
+    aot_programs.settings_of(
+      SLICES[chip], size, int(length), 4 * args.tokens // int(length)
+    )
     for chip in args.chips
     for size in args.sizes
     for length in args.lengths

@@ -13,45 +13,32 @@ import time
 import aot_compile
 import step
 
-from bert_jax import aot, hlo, task, topology
+from bert_jax import aot, hlo, task
 from bert_jax import config as config_lib
+from bert_jax import topology as topology_lib
 from bert_jax.tasks import pretrain
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
 FULL = {'base': 12, 'large': 24}  # layers
 FEW = 2, 4  # layers from which a line goes to all of them
 
 
-# Four chips of each kind.
-SLICES = {
-  'v2': 'v2:2x2',
-  'v3': 'v3:2x2',
-  'v4': 'v4:2x2x1',
-  'v5e': 'v5e:2x2',
-  'v5p': 'v5p:2x2x1',
-  'v6e': 'v6e:2x2',
-  'tpu7x': 'tpu7x:2x2x1',
-}
-
-
-def settings_of(chip, size, length, tokens):
-  """Returns what a process needs to know of a case, as plain data.
+def settings_of(topology, size, length, rows):
+  """Returns what a process needs to know of a step, as plain data.
 
   Args:
-    chip: of `SLICES`.
+    topology: a name, see `topology.parse`.
     size: 'base' or 'large'.
     length: tokens of a row.
-    tokens: of a chip in a step, padding included.
+    rows: of all chips in a step.
   """
-  found = topology.parse(SLICES[chip])
   return {
     'program': 'ours',  # or 'flax'
-    'topology': found.name,
+    'topology': topology_lib.parse(topology).name,
     'size': size,
     'length': length,
-    'predictions': PREDICTIONS[length],
-    'rows': found.chips * tokens // length,
+    'predictions': step.PREDICTIONS[length],
+    'rows': rows,
     'layers': FULL[size],
     'dropout': 0.1,  # of hidden states and of attention
     'pack': 1,  # pairs of a row, at most
@@ -62,7 +49,7 @@ class Programs:
   """A folder of compiled programs."""
 
   def __init__(self, folder, flax_python):
-    """Args: where they are kept; a Python that has libtpu and FlaxBert."""
+    """Args: where they are kept; a Python with libtpu and FlaxBert, or None."""
     os.makedirs(folder, exist_ok=True)
     self._folder = folder
     ours = [sys.executable, os.path.join(HERE, 'aot_compile.py')]
@@ -71,15 +58,20 @@ class Programs:
 
   def get(self, settings):
     """Returns (memory, cost) of a step, which must fit."""
+    memory, text = self.get_text(settings)
+    return memory, hlo.cost(text)
+
+  def get_text(self, settings):
+    """Returns (memory, scheduled HLO) of a step, which must fit."""
     base = self.path(settings)
     if not os.path.exists(f'{base}.json'):
       self._compile(settings, base)
     with open(f'{base}.json') as file:
       found = json.load(file)
     if not found['fits']:
-      raise SystemExit(f'error: {base} does not fit; give fewer --tokens.')
+      raise SystemExit(f'error: {base} does not fit; give fewer tokens.')
     with open(f'{base}.hlo') as file:
-      return aot.Memory(**found['memory']), hlo.cost(file.read())
+      return aot.Memory(**found['memory']), file.read()
 
   def path(self, settings):
     """Returns where a program lies, without .hlo (text) and .json (memory)."""
@@ -127,7 +119,7 @@ def _settings(settings):
   fields = config_lib.flatten(aot_compile.get_config(settings))
   return {
     **settings,
-    'options': topology.parse(settings['topology']).options,
+    'options': topology_lib.parse(settings['topology']).options,
     'config': fields,
     'transformers': {k: fields[v] for k, v in step.FIELDS.items()},
   }
@@ -137,4 +129,4 @@ def flops(settings):
   """Returns the model FLOPs of a step with all layers on one device."""
   config = aot_compile.get_config(settings)
   work = pretrain.objective(config).flops(task.phases(config)[0])
-  return work / topology.parse(settings['topology']).devices
+  return work / topology_lib.parse(settings['topology']).devices

@@ -16,11 +16,10 @@ import argparse
 import dataclasses
 import sys
 
-import compiled_steps
+import aot_programs
 
 from bert_jax import errors, estimate
 from bert_jax import topology as topology_lib
-from bert_jax.tasks import pretrain
 
 GOAL = 0.25
 BATCH = 256  # of the paper
@@ -92,20 +91,22 @@ ROWS = {
 }
 
 
-def step(row: Row, length: int, folder: str) -> estimate.Step:
-  """Returns the estimated step of one length."""
+def step(row: Row, length: int, programs) -> estimate.Step:
+  """Returns the estimated step of one length; programs: `Programs`."""
   topology = topology_lib.parse(row.topology)
-  c = compiled_steps.config(row.size, length, row.batch_size)
+  settings = aot_programs.settings_of(
+    row.topology, row.size, length, row.batch_size
+  )
   if not topology.is_tpu:
-    flops = pretrain.objective(c).flops(compiled_steps.phase(c))
+    flops = aot_programs.flops(settings) * topology.devices
     return estimate.gpu_step(flops, topology.chip, topology.chips)
-  cost = compiled_steps.cost(c, topology, folder)
+  _, cost = programs.line(settings)
   return estimate.tpu_step(cost, topology.chip)
 
 
-def predict(row: Row, folder: str) -> tuple[float, float, float]:
+def predict(row: Row, programs) -> tuple[float, float, float]:
   """Returns (lowest, middle, highest) sequences per second and chip."""
-  steps = [(share, step(row, s, folder)) for s, share in row.lengths.items()]
+  steps = [(share, step(row, s, programs)) for s, share in row.lengths.items()]
   low = sum(share * s.low for share, s in steps)  # seconds of an update
   high = sum(share * s.high for share, s in steps)
   of_chip = row.batch_size / topology_lib.parse(row.topology).chips
@@ -141,8 +142,9 @@ def main():
     '| run | model | predicted | middle | published | error | goal | differs |',
     '|' + '---|' * 8,
   ]
+  programs = aot_programs.Programs(values.programs, None)
   for name in values.rows or ROWS:
-    found = predict(ROWS[name], values.programs)
+    found = predict(ROWS[name], programs)
     lines.append(line(name, ROWS[name], found))
   print('Sequences per second and chip:\n\n' + '\n'.join(lines))
 

@@ -15,7 +15,8 @@ measurement; about four minutes a slice on two cores, where FOLDER is empty.
 import argparse
 import sys
 
-import compiled_steps
+import aot_compile
+import aot_programs
 import jax
 
 from bert_jax import errors, estimate, hlo_text, names, partition
@@ -31,8 +32,9 @@ KINDS = (
 )
 
 
-def config(topology):
-  return compiled_steps.config('base', LENGTH, ROWS * topology.chips)
+def settings_of(topology):
+  rows = ROWS * topology.chips
+  return aot_programs.settings_of(topology.name, 'base', LENGTH, rows)
 
 
 def row(first: estimate.Step, step: estimate.Step, chips: int) -> str:
@@ -116,9 +118,8 @@ def main():
   # The compiler alone is used; accelerators that are here stay free.
   jax.config.update('jax_platforms', 'cpu')
   topologies = [topology_lib.parse(t) for t in values.topologies.split(',')]
-  costs = [
-    compiled_steps.cost(config(t), t, values.programs) for t in topologies
-  ]
+  programs = aot_programs.Programs(values.programs, None)
+  costs = [programs.line(settings_of(t))[1] for t in topologies]
   steps = [
     estimate.tpu_step(cost, t.chip)
     for cost, t in zip(costs, topologies, strict=True)
@@ -131,12 +132,12 @@ def main():
     [topologies[i] for i in (0, -1)], *((x[0], x[-1]) for x in (costs, steps))
   )
   last = topologies[-1]
-  whole = kept_whole(config(last), last)
+  whole = kept_whole(aot_compile.get_config(settings_of(last)), last)
   print(f'\nkept whole on {last.chips} chips: {sum(whole.values()):,} bytes')
   for name, size in sorted(whole.items(), key=lambda x: -x[1])[:LARGEST]:
     print(f'{size:12,}  {name}')
-  layers = compiled_steps.LAYERS[0]
-  text = compiled_steps.text(config(last), last, layers, values.programs)
+  layers = aot_programs.FEW[0]
+  _, text = programs.get_text({**settings_of(last), 'layers': layers})
   found = collectives(text)
   total, waited = (sum(x[0] for x in found if x[1] or y) for y in (True, False))
   print(

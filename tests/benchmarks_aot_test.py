@@ -32,7 +32,7 @@ ENTRY %main (p: f32[8]) -> f32[8] {{
 """)
 
 
-CASE = aot_programs.settings_of('v5e', 'base', 128, 8192)
+CASE = aot_programs.settings_of('v5e:2x2', 'base', 128, 256)
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def programs(tmp_path):
   return found
 
 
-def test_a_case_is_the_papers_batch_on_four_chips():
-  assert (CASE['rows'], CASE['predictions'], CASE['layers']) == (256, 20, 12)
+def test_a_case_is_the_papers_recipe():
+  assert (CASE['predictions'], CASE['layers'], CASE['dropout']) == (20, 12, 0.1)
 
 
 def test_all_layers_lie_on_the_line_through_few(programs):
@@ -117,5 +117,5 @@ def test_a_step_that_does_not_fit_is_no_step(tmp_path):
   found = aot_programs.Programs(str(tmp_path), None)
   with open(f'{found.path(CASE)}.json', 'w') as file:
     json.dump({'fits': False, 'memory': {}}, file)
-  with pytest.raises(SystemExit, match='does not fit; give fewer --tokens'):
+  with pytest.raises(SystemExit, match='does not fit; give fewer tokens'):
     found.get(CASE)

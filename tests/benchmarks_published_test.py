@@ -19,7 +19,7 @@ def test_the_paper_trained_a_million_batches_of_256_in_four_days():
 
 
 def test_a_gpu_is_predicted_as_a_share_of_its_peak():
-  low, _, high = published.predict(published.ROWS['a100-torch'], '')
+  low, _, high = published.predict(published.ROWS['a100-torch'], None)
   # 240.6 GFLOP a sequence, 25 % and 65 % of 312 TFLOP/s.
   assert low == pytest.approx(0.25 * 312e12 / 240.6e9, rel=2e-3)
   assert high == pytest.approx(0.65 * 312e12 / 240.6e9, rel=2e-3)
@@ -30,9 +30,9 @@ def test_lengths_count_by_their_share_of_the_updates(monkeypatch):
   monkeypatch.setattr(
     published,
     'step',
-    lambda row, s, folder: estimate.Step(seconds[s], 2 * seconds[s], {}),
+    lambda row, s, programs: estimate.Step(seconds[s], 2 * seconds[s], {}),
   )
-  low, middle, high = published.predict(published.ROWS['paper-base'], '')
+  low, middle, high = published.predict(published.ROWS['paper-base'], None)
   # An update of 256 on 16 chips takes 0.9 x 1 s + 0.1 x 3 s = 1.2 s, or twice:
   # 16 sequences of a chip in 1.2 or 2.4 s.
   assert (low, middle, high) == pytest.approx((6.667, 10, 13.333), rel=1e-3)

@@ -6,6 +6,7 @@ import sys
 sys.path.append(
   os.path.join(os.path.dirname(os.path.dirname(__file__)), 'benchmarks')
 )
+import aot_compile
 import scaling
 
 from bert_jax import estimate
@@ -20,7 +21,8 @@ def test_efficiency_is_relative_to_the_first_slice():
 
 def test_what_no_dimension_of_is_divisible_by_the_chips_is_kept_whole():
   topology = topology_lib.parse('v5e:16x16')
-  whole = scaling.kept_whole(scaling.config(topology), topology)
+  config = aot_compile.get_config(scaling.settings_of(topology))
+  whole = scaling.kept_whole(config, topology)
   assert whole['encoder/layer_0/attention/qkv/bias'] == 3 * 12 * 64 * 4
   assert whole['nsp/bias'] == 2 * 4
   assert 'encoder/layer_0/mlp_in/kernel' not in whole
