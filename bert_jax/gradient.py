@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from bert_jax import collectives, partition, precision, row_keys
+from bert_jax import collectives, partition, precision, row_keys, sharding
 from bert_jax import task as task_lib
 
 
@@ -116,11 +116,7 @@ def _gather(share, spec, mesh):
   if 'data' not in spec:
     return share
   axis, parts = spec.index('data'), mesh.shape['data']
-  return collectives.gather(share, axis, parts, _is_tpu(mesh))
-
-
-def _is_tpu(mesh) -> bool:
-  return mesh.devices.flat[0].platform == 'tpu'
+  return collectives.gather(share, axis, parts, sharding.slices(mesh))
 
 
 def _reduced(grads, specs, mesh, dtype):
@@ -148,7 +144,7 @@ def _reduce(grad, spec, dtype, mesh):
   total = grad.astype(dtype)
   if 'data' in spec:
     axis, parts = spec.index('data'), mesh.shape['data']
-    total = collectives.scatter(total, axis, parts, _is_tpu(mesh))
+    total = collectives.scatter(total, axis, parts, sharding.slices(mesh))
   elif mesh.shape['data'] > 1:
     total = jax.lax.psum(total, 'data')
   return total.astype(jnp.float32)

@@ -30,7 +30,7 @@ def make_mesh(model: int = 1, devices=None) -> Mesh:
 
 def _arrange(devices, model) -> np.ndarray:
   """Returns the devices [data, model], neighbours close together."""
-  slices = len({getattr(d, 'slice_index', 0) for d in devices})
+  slices = _count_slices(devices)
   each = len(devices) // slices
   if each % model:
     raise errors.UserError(
@@ -41,6 +41,17 @@ def _arrange(devices, model) -> np.ndarray:
   if slices == 1:
     return mesh_utils.create_device_mesh(shape, devices)
   return mesh_utils.create_hybrid_device_mesh(shape, (slices, 1), devices)
+
+
+def _count_slices(devices) -> int:
+  return len({getattr(d, 'slice_index', 0) for d in devices})
+
+
+def slices(mesh: Mesh) -> int:
+  """Returns how many TPU slices a mesh has; 0 if it is of other devices."""
+  if mesh.devices.flat[0].platform != 'tpu':
+    return 0
+  return _count_slices(mesh.devices.flat)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
