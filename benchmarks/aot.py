@@ -32,7 +32,7 @@ import argparse
 import aot_programs
 import aot_tables
 
-# Four chips of each kind.
+CHIPS = 4
 SLICES = {
   'v2': 'v2:2x2',
   'v3': 'v3:2x2',
@@ -84,7 +84,7 @@ def main():
   programs = aot_programs.Programs(args.folder, args.flax_python)
   cases = [
     aot_programs.settings_of(
-      SLICES[chip], size, int(length), 4 * args.tokens // int(length)
+      SLICES[chip], size, int(length), CHIPS * args.tokens // int(length)
     )
     for chip in args.chips
     for size in args.sizes

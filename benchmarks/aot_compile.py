@@ -2,7 +2,7 @@
 
   python benchmarks/aot_compile.py CASE
 
-CASE is a file of JSON with a `settings` (see `aot.settings_of`) and the `path`
+CASE is a file of JSON with a `settings` (see `aot_programs.settings_of`) and the `path`
 of the program's text; the bytes that it needs go to standard output as JSON.
 """
 

@@ -78,7 +78,9 @@ def _stages(parts, slices):
     return [None]
   each = parts // slices
   k = max(n for n in range(1, math.isqrt(each) + 1) if each % n == 0)
-  if each <= _ONE_STAGE or k == 1:
+  if each == 1:
+    stages = []
+  elif each <= _ONE_STAGE or k == 1:
     stages = [[list(range(each))]]
   else:
     rows = [list(range(first, first + k)) for first in range(0, each, k)]

@@ -1,6 +1,7 @@
 """Rows of the word embeddings, which the decoder multiplies by, too."""
 
 import jax
+import jax.numpy as jnp
 
 
 @jax.custom_vjp
@@ -12,12 +13,12 @@ def rows(table, *ids):
 
   Args:
     table: [R, D]; use the one that is returned.
-    *ids: integers below R, of any shape [...].
+    *ids: integers below R, of any shape [...]; rows of others are not a number.
 
   Returns:
     [R, D], and [..., D] of each of ids.
   """
-  return table, *(table[i] for i in ids)
+  return table, *(jnp.take(table, i, axis=0) for i in ids)
 
 
 def _forward(table, *ids):

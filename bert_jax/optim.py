@@ -43,7 +43,7 @@ def make(config) -> optax.GradientTransformation:
   The training step multiplies by `-schedule(step)` itself: a skipped update
   (non-finite gradient) must not advance Adam's own count, yet the schedule
   has to reach 0 at the planned step. With `finite=False`, an update leaves its
-  state as it is.
+  state as it is, and what it returns means nothing.
   """
   adam = _adam(config.b1, config.b2, config.epsilon)
   if not config.bias_correction:

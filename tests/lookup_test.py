@@ -18,6 +18,12 @@ def test_rows_are_those_of_the_table():
   np.testing.assert_array_equal(more, [[2, 3], [6, 7]])
 
 
+def test_an_id_of_no_row_is_not_a_number():
+  """So that the update is skipped and the log says so."""
+  _, found = lookup.rows(TABLE, jnp.array([3, 4]))
+  np.testing.assert_array_equal(np.isnan(found).any(-1), [False, True])
+
+
 def loss(table):
   table, found, more = lookup.rows(table, IDS, MORE)
   return 100 * table.sum() + found.sum() + 10 * more.sum()

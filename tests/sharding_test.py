@@ -3,6 +3,7 @@
 import types
 
 import jax
+import numpy as np
 import pytest
 
 from bert_jax import errors, sharding
@@ -43,6 +44,19 @@ def test_slices_are_outermost_in_data():
     [1, 1],
   ]
   assert sorted(d.id for d in devices.flat) == list(range(8))
+
+
+def test_slices_are_those_of_tpus():
+  for slices, platform, counted in (
+    (1, 'tpu', 1),
+    (2, 'tpu', 2),
+    (1, 'cpu', 0),
+  ):
+    devices = np.array(fake_slices(slices, 4))
+    for device in devices:
+      device.platform = platform
+    mesh = types.SimpleNamespace(devices=devices[:, None])
+    assert sharding.slices(mesh) == counted
 
 
 @pytest.mark.parametrize(
