@@ -160,7 +160,7 @@ def compare(c, directory, full, args):
   """Runs and prints one comparison; returns {name: median ratio}."""
   device = 'gpu' if args.gpu else 'cpu'
   batches = step_rows.read(c, directory, full)
-  steps = args.steps or (20 if args.gpu else 2)
+  steps = args.steps or (20 if args.gpu else 4)
   peers = []
   with tempfile.TemporaryDirectory() as folder:
     settings = write_settings(c, batches, device, folder)
@@ -254,7 +254,7 @@ def parse_arguments():
   add('--rng', default='threefry', help='of our dropout: threefry or rbg')
   add('--threads', type=int, default=2, help='CPU cores for each')
   add('--rounds', type=int, default=7)
-  add('--steps', type=int, help='in a turn; default 2, on a GPU 20')
+  add('--steps', type=int, help='in a turn; default 4, on a GPU 20')
   return parser.parse_args()
 
 
