@@ -128,6 +128,9 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   # xla (anywhere), fused (our TPU kernels) or cudnn (GPUs, without dropout of
   # attention); auto is what is fastest on the chip.
   c.compute.attention = 'auto'
+  # How products see the kernels of attention: flat [D, 3 H K], or with heads
+  # apart [D, 3, H, K], as mesh.model needs them; auto is what is faster.
+  c.compute.heads = 'auto'
   # What blocks keep for the backward pass: none (no rematerialization: all),
   # products (with weights) or layer (their input alone); the rest is computed
   # again.

@@ -78,6 +78,7 @@ def _check_choices(c):
       c.compute.attention,
       ('auto', *attention.IMPLEMENTATIONS),
     ),
+    'compute.heads': (c.compute.heads, ('auto', 'flat', 'apart')),
     'compute.remat': (c.compute.remat, tuple(model_lib.REMAT)),
     'objective.kind': (o.kind, ('mlm', 'ltr')),
     'objective.mask_unit': (o.mask_unit, masking.UNITS),

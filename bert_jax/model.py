@@ -62,7 +62,7 @@ class BertConfig:
   # How it is computed:
   vocab_multiple: int = 1
   attention: str = 'xla'
-  split: bool = False  # `mesh.model` splits heads and the MLP
+  heads_apart: bool = False  # kernels keep axes H and K in products
   remat: str = 'none'
   scan_layers: bool = False
 
@@ -128,9 +128,9 @@ class Dense(nn.Module):
     kernel = self.param('kernel', init, shape).astype(c.dtype)
     bias = self.param('bias', nn.initializers.zeros, self.features)
     x = x.astype(c.dtype)
-    if c.split:  # then an axis that is split stays an axis
+    if c.heads_apart:
       y = jnp.tensordot(x, kernel, self.inputs)
-    else:  # the gradient comes as the kernel lies, without a transpose
+    else:
       y = x.reshape(*x.shape[:kept], -1) @ kernel.reshape(-1, size)
       y = y.reshape(*x.shape[:kept], *self.features)
     return y, bias.astype(c.dtype)

@@ -34,6 +34,24 @@ def test_the_attention_of_each_chip(device, arguments, chosen):
   assert tuning.resolve(c, device).compute.attention == chosen
 
 
+@pytest.mark.parametrize(
+  'device, arguments, chosen',
+  [
+    (TPU, '', 'flat'),
+    (TPU, 'attention=xla', 'apart'),
+    (TPU, 'mesh.model=2', 'apart'),
+    (TPU_V3, '', 'apart'),
+    (TPU_V3, 'compute.heads=flat', 'flat'),
+    (GPU, '', 'flat'),
+    (CPU, '', 'flat'),
+    (CPU, 'mesh.model=2', 'apart'),
+  ],
+)
+def test_the_heads_of_each_chip(device, arguments, chosen):
+  c = base(arguments)
+  assert tuning.resolve(c, device).compute.heads == chosen
+
+
 def test_the_config_itself_stays_as_it_is():
   c = base()
   tuning.resolve(c, TPU)
@@ -47,6 +65,7 @@ def test_the_config_itself_stays_as_it_is():
     (TPU_V3, 'attention=fused', 'fused does not run on a TPU v3'),
     (TPU, 'attention=fused,seq_length=96', 'fused cannot do a sequence le'),
     (TPU, 'attention=fused,mesh.model=2', 'split by mesh.model=2'),
+    (CPU, 'compute.heads=flat,mesh.model=2', 'split by mesh.model=2; use'),
     (TPU, 'attention=cudnn', 'cudnn runs on GPUs, not on tpu'),
     (GPU, 'attention=cudnn', 'cudnn cannot do model.attention_dropout=0.1'),
     (

@@ -66,7 +66,7 @@ def trained_module(config) -> heads.PretrainingModel:
     config_lib.model_config(config),
     vocab_multiple=_VOCAB_MULTIPLE,
     attention=config.compute.attention,
-    split=config.mesh.model > 1,
+    heads_apart=config.compute.heads == 'apart',
     remat=config.compute.remat,
     scan_layers=config.compute.scan_layers,
   )
