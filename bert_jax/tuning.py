@@ -85,8 +85,8 @@ def _better_apart(config, device) -> bool:
   """Returns whether the kernels of attention keep an axis for heads.
 
   `mesh.model` splits it. With XLA's attention, TPUs compute on it: 21.9 M
-  cycles for 23.2 M (v3, BASE, S=128, two layers). CPUs would transpose the
-  gradients of such kernels: benchmarks/step.py measured 945 ms for 800 ms.
+  estimated cycles for 23.2 M (v3, BASE, S=128, two layers). CPUs would transpose
+  the gradients of such kernels, and each pass of the optimizer would read them so.
   """
   tpu = device.platform == 'tpu' and config.compute.attention == 'xla'
   return config.mesh.model > 1 or tpu
