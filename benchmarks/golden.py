@@ -22,9 +22,20 @@ import time
 
 import jax
 
-from bert_jax import aot, config, errors, hlo, names, partition, sharding, task
+from bert_jax import (
+  aot,
+  config,
+  errors,
+  hlo,
+  names,
+  partition,
+  programs,
+  sharding,
+  task,
+)
 from bert_jax import topology as topology_lib
 from bert_jax.data import files
+from bert_jax.tasks import pretrain
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'golden')
 LAYERS = 2
@@ -74,7 +85,7 @@ def examine(case: Case) -> dict:
     'versions': {
       name: importlib.metadata.version(name) for name in ('jax', 'libtpu')
     },
-    'parameters': _shardings(aot.arguments(c, phase, mesh)[0].params, mesh),
+    'parameters': _shardings(c, mesh),
     'collectives': {
       kind: {'count': n, 'bytes': found.collective_bytes[kind]}
       for kind, n in found.collectives.items()
@@ -87,18 +98,21 @@ def examine(case: Case) -> dict:
   }
 
 
-def _shardings(params, mesh) -> dict:
+def _shardings(c, mesh) -> dict:
   """Returns {name: {'kept': spec, 'used': spec}}, such as '[data, -]'."""
 
   def text(spec):
     return f'[{", ".join(axis or "-" for axis in spec)}]'
 
+  learnt = pretrain.objective(c)
+  _, shapes, layout = programs.initial_state(c, learnt, mesh)
+  kept = names.flatten(layout.params)
   return {
     name: {
-      'kept': text(x.sharding.spec),
+      'kept': text(kept[name].spec),
       'used': text(partition.used(mesh, name, x.shape)),
     }
-    for name, x in names.flatten(params).items()
+    for name, x in names.flatten(shapes.params).items()
   }
 
 

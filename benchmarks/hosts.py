@@ -101,6 +101,7 @@ def compare(expected, found):
 def print_batches(options):
   """Prints the SHA-256 of all global batches, gathered from the devices."""
   import jax
+  from jax.experimental import multihost_utils
 
   from bert_jax import config_check, distributed, sharding, task
   from bert_jax.tasks import pretrain
@@ -118,7 +119,7 @@ def print_batches(options):
     raise ValueError(f'rows {rows} of {phase.batch_size} are no equal share')
   for step in range(STEPS):
     batch = sharding.put_batch(mesh, made.train_batch(phase, step, rows))
-    whole = jax.device_get(distributed.on_host(batch))
+    whole = multihost_utils.process_allgather(batch, tiled=True)
     for name in sorted(whole):
       digest.update(whole[name].tobytes())
   print(digest.hexdigest(), file=sys.stderr)

@@ -154,12 +154,12 @@ def check_gap(data, workdir):
     f'log.every={EVERY},{RARELY}',
   )
   config_check.check(c)
-  device, original = Device(), step_lib.jitted
-  step_lib.jitted = lambda *args: device
+  device, original = Device(), step_lib.jit_train
+  step_lib.jit_train = lambda *args: device
   try:
     train.fit(c, pretrain.make(c, data), workdir)
   finally:
-    step_lib.jitted = original
+    step_lib.jit_train = original
   rows, compiled = read_log(workdir)
   gaps = 1e3 * np.array(device.gaps)
   mean = gaps.mean() / (1e3 * UPDATE)

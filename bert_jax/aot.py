@@ -1,19 +1,16 @@
 """Compiles the training step for accelerators that are not there."""
 
 import dataclasses
-import functools
 import importlib.util
 import math
 import os
-import re
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import NamedSharding, SingleDeviceSharding
 
-from bert_jax import errors, names, optim, partition, sharding, tuning
-from bert_jax import step as step_lib
+from bert_jax import compilation, errors, names, partition, programs, tuning
 from bert_jax import topology as topology_lib
 from bert_jax.tasks import pretrain
 
@@ -23,17 +20,6 @@ _ENVIRONMENT = {
   'TPU_SKIP_MDS_QUERY': '1',
   'TPU_WORKER_HOSTNAMES': 'localhost',
 }
-_UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40}
-_SIZE = r'([\d.]+)([KMGT]?)'
-# The two ways in which the TPU compiler says that a program does not fit, and
-# whether the bytes that it asks for have the arguments in them.
-_NEEDED = (
-  (re.compile(f'Used {_SIZE} of {_SIZE} hbm'), True),
-  (
-    re.compile(rf'temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\)'),
-    False,
-  ),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +85,7 @@ def describe_devices(topology: topology_lib.Topology) -> list:
     )
   except jax.errors.JaxRuntimeError as error:
     raise errors.UserError(
-      f'the TPU compiler refuses {topology.name}: {_first_line(error)}; use '
+      f'the TPU compiler refuses {topology.name}: {compilation.first_line(error)}; use '
       'another --topology.'
     ) from error
   return found.devices
@@ -115,12 +101,15 @@ def usable_memory(device) -> int:
   try:
     jax.jit(lambda x: x @ x @ x).lower(huge).compile()
   except jax.errors.JaxRuntimeError as error:
-    return _limits(error)[1]
+    missing = compilation.shortage(error)
+    if missing is None:
+      raise
+    return missing.available
   raise ValueError('a program of 3 TiB fits: the limit cannot be found.')
 
 
 def compile_step(config, phase, mesh) -> Compiled:
-  """Compiles the step that `train.fit` would.
+  """Compiles the training step of a phase as `train.fit` would.
 
   Args:
     config: the experiment.
@@ -131,22 +120,34 @@ def compile_step(config, phase, mesh) -> Compiled:
     errors.UserError: if the model cannot be split over the mesh, or the
       compiler fails otherwise than for lack of memory.
   """
-  config = tuning.resolve(config, mesh.devices.flat[0])
-  objective = pretrain.objective(config)
-  state, batch, key = arguments(config, phase, mesh)
-  lowered = step_lib.jitted(config, objective, phase, mesh).lower(
-    state, batch, key
-  )
-  parameters, optimizer = map(device_bytes, (state.params, state.opt_state))
-  try:
-    compiled = lowered.compile()
-  except jax.errors.JaxRuntimeError as error:
-    needed, _, arguments_too = _limits(error)
-    known = parameters + optimizer, device_bytes(batch)
-    temporary = needed - sum(known) if arguments_too else needed
-    memory = Memory(parameters, optimizer, known[1], max(temporary, 0), 0)
+  device = mesh.devices.flat[0]
+  config = tuning.resolve(config, device, phase.seq_length)
+  listed = programs.of_phase(config, pretrain.objective(config), mesh, phase)
+  step = next(p for p in listed if p.name == programs.TRAIN)
+  (outcome,) = compilation.compile_all([step], lambda line: None)
+  if outcome.refused:
+    compilation.executables([outcome])
+  return examine(outcome)
+
+
+def examine(outcome: compilation.Outcome) -> Compiled:
+  """Reads the memory and the text of a training step or an evaluation.
+
+  Args:
+    outcome: compiled, or with a shortage of memory.
+  """
+  first, *rest = outcome.program.arguments
+  parameters, optimizer = first, []
+  if outcome.program.name == programs.TRAIN:
+    parameters, optimizer = first.params, first.opt_state
+  parameters, optimizer = map(device_bytes, (parameters, optimizer))
+  if outcome.executable is None:
+    missing, batch = outcome.shortage, device_bytes(rest)
+    known = parameters + optimizer + batch
+    temporary = missing.needed - (known if missing.with_arguments else 0)
+    memory = Memory(parameters, optimizer, batch, max(temporary, 0), 0)
     return Compiled(False, memory, None)
-  found = compiled.memory_analysis()
+  found = outcome.executable.memory_analysis()
   memory = Memory(
     parameters=parameters,
     optimizer=optimizer,
@@ -156,27 +157,7 @@ def compile_step(config, phase, mesh) -> Compiled:
     temporary=found.peak_memory_in_bytes - found.argument_size_in_bytes,
     program=found.generated_code_size_in_bytes,
   )
-  return Compiled(True, memory, compiled.as_text())
-
-
-def arguments(config, phase, mesh):
-  """Returns (state, batch, key) of a step as sharded shapes.
-
-  Args: as `compile_step`, the config resolved.
-  """
-  init = functools.partial(
-    step_lib.init_state,
-    task=pretrain.objective(config),
-    tx=optim.make(config.optimizer),
-  )
-  state = jax.eval_shape(init, jax.random.key(0))
-  key = jax.eval_shape(lambda: step_lib.run_key(config))
-  batch = pretrain.batch_shapes(config, phase)
-  return (
-    _placed(state, partition.state(mesh, state)),
-    jax.tree.map(lambda x: _place(x, sharding.rows(mesh)), batch),
-    _place(key, sharding.replicated(mesh)),
-  )
+  return Compiled(True, memory, outcome.executable.as_text())
 
 
 def gradient_bytes(config, mesh) -> int:
@@ -201,35 +182,5 @@ def device_bytes(tree) -> int:
   )
 
 
-def _placed(shapes, shardings):
-  return jax.tree.map(_place, shapes, shardings)
-
-
 def _place(x, placed):
   return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)
-
-
-def _limits(error) -> tuple[int, int, bool]:
-  """Reads what the compiler says of a program that does not fit.
-
-  Returns:
-    (bytes that it needs, bytes that there are, whether the first have the
-    arguments in them).
-  """
-  for pattern, arguments_too in _NEEDED:
-    found = pattern.search(str(error))
-    if found:
-      needed, unit, there, there_unit = found.groups()
-      return (
-        round(float(needed) * _UNITS[unit]),
-        round(float(there) * _UNITS[there_unit]),
-        arguments_too,
-      )
-  raise errors.UserError(
-    f'the TPU compiler fails: {_first_line(error)}; if it goes on about a '
-    'kernel, try --config.compute.attention=xla.'
-  ) from error
-
-
-def _first_line(error) -> str:
-  return str(error).strip().splitlines()[0].rstrip('.')

@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax._src import cloud_tpu_init  # no public name says it
 from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import bert_jax
@@ -130,30 +130,36 @@ def total(own: np.ndarray, whole: jax.Array):
     own: what of it this process made.
     whole: the global array.
   """
-  return int(own.sum()) if jax.process_count() == 1 else _sum(whole)
+  return int(own.sum()) if jax.process_count() == 1 else sum_of(whole)
 
 
 @jax.jit
-def _sum(x):
+def sum_of(x):
+  """Returns the sum of an array's elements."""
   return jnp.sum(x)
 
 
-def on_host(tree):
-  """Returns a tree of global arrays as numpy arrays, on every process."""
-  if jax.process_count() == 1:
-    return tree
-  return multihost_utils.process_allgather(tree, tiled=True)
+@jax.jit
+def largest_of(votes):
+  """Returns the largest of what the devices of `votes` hold."""
+  return jnp.max(votes)
 
 
-def put(tree, layout):
-  """Returns what every process holds as global arrays.
+def votes(mesh: Mesh) -> jax.ShapeDtypeStruct:
+  """Returns the shape and sharding of one number from each device."""
+  everywhere = NamedSharding(mesh, P(mesh.axis_names))
+  return jax.ShapeDtypeStruct((mesh.size,), jnp.int32, sharding=everywhere)
+
+
+def jit_put(layout):
+  """Returns a jitted function that places what every process holds.
+
+  `jax.device_put` reaches the devices of one process only.
 
   Args:
-    tree: of arrays, the same on all processes.
-    layout: tree of shardings.
+    layout: tree of shardings, or one for all.
   """
-  # jax.device_put reaches the devices of this process only.
-  return jax.jit(lambda x: x, out_shardings=layout)(tree)
+  return jax.jit(lambda x: x, out_shardings=layout)
 
 
 class Stop:
@@ -182,27 +188,21 @@ class Stop:
     """Asks all processes and waits for them."""
     self._agreed = largest(self._agreed or self._own.signum or 0)
 
-  def ask_ahead(self, mesh: jax.sharding.Mesh):
+  def ask_ahead(self, mesh: Mesh):
     """Asks all processes, takes the answer of the call before.
 
     It follows that step's update on the devices, so nobody waits for it.
     """
     if jax.process_count() == 1:
       return
-    before = self._vote
-    everywhere = NamedSharding(mesh, P(mesh.axis_names))
+    before, of_mesh = self._vote, votes(mesh)
     mine = np.full(jax.local_device_count(), self._own.signum or 0, np.int32)
     # jax takes what is asked for here for implicit.
     with jax.transfer_guard_host_to_device('allow'):
-      votes = jax.make_array_from_process_local_data(everywhere, mine)
-    self._vote = _largest(votes)
+      found = jax.make_array_from_process_local_data(of_mesh.sharding, mine)
+    self._vote = largest_of(found)
     if before is not None:
       self._agreed = int(jax.device_get(before))
-
-
-@jax.jit
-def _largest(votes):
-  return jnp.max(votes)
 
 
 def code() -> dict[str, str]:

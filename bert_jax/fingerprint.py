@@ -31,13 +31,14 @@ def _leaf(x):
 
 
 @jax.jit
-def _leaves(tree):
+def of_leaves(tree):
+  """Returns the fingerprint of each array of a tree, uint32."""
   return jax.tree.map(_leaf, tree)
 
 
 def of_arrays(tree) -> dict[str, str]:
   """Returns {name: fingerprint in hexadecimal} of a tree of arrays."""
-  found = names.flatten(jax.device_get(_leaves(tree)))
+  found = names.flatten(jax.device_get(of_leaves(tree)))
   return {name: f'{int(np.asarray(x)):08x}' for name, x in found.items()}
 
 

@@ -2,10 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from bert_jax import collectives, partition, precision, row_keys, sharding
+from bert_jax import collectives, device_rows, partition, row_keys, sharding
 from bert_jax import task as task_lib
 
 
@@ -14,7 +14,7 @@ def of_batch(
   batch,
   key,
   *,
-  task: task_lib.Task,
+  task: task_lib.Objective,
   mesh: Mesh,
   parts: int,
   clip=None,
@@ -44,16 +44,10 @@ def of_batch(
     (sums, gradients): of `task.sums`, and like params, float32, in shares.
   """
   shares = partition.shares(mesh, params)
-  # Without this, XLA would gather first and then round all of each.
-  params = jax.lax.with_sharding_constraint(
-    precision.cast(params, dtype),
-    jax.tree.map(lambda spec: NamedSharding(mesh, spec), shares),
-  )
+  params = device_rows.round_shards(params, mesh, dtype)
 
   def of_rows(rows, counts, key, parts):
-    sums, grads = _over_devices(
-      params, shares, rows, counts, key, task, mesh, parts
-    )
+    sums, grads = _over_devices(params, rows, counts, key, task, mesh, parts)
     return sums, _reduced(grads, shares, mesh, reduce_dtype)
 
   if clip is None:
@@ -67,13 +61,11 @@ def of_batch(
   return _add_up(micro, _split(batch, parts), parts)
 
 
-def _over_devices(params, shares, batch, counts, key, task, mesh, parts):
+def _over_devices(params, batch, counts, key, task, mesh, parts):
   """Returns (sums, gradients [data, ...] that each of `data` found)."""
 
   def local(params, rows, counts, key):
-    """Of a device's rows [B / data, ...]; `model` stays automatic."""
     share = jax.lax.axis_index('data')
-    params = jax.tree.map(lambda x, spec: _gather(x, spec, mesh), params, own)
 
     def loss_fn(params, rows, key):
       sums = task.sums(params, rows, key)
@@ -90,33 +82,11 @@ def _over_devices(params, shares, batch, counts, key, task, mesh, parts):
       return sums, grads
 
     sums, grads = _add_up(gradient, _split(rows, parts), parts)
-    if mesh.shape['data'] > 1:  # XLA refuses sums over one, on many hosts
-      sums = jax.lax.psum(sums, 'data')
+    sums = device_rows.add_up(sums, mesh)
     return sums, jax.tree.map(lambda g: g[None], grads)
 
-  # A kernel written by hand cannot be split automatically, not even over an
-  # axis of one device.
-  axes = {'data'} if mesh.shape['model'] > 1 else {'data', 'model'}
-  own = jax.tree.map(
-    lambda spec: P(*[axis if axis in axes else None for axis in spec]), shares
-  )
-  split = jax.shard_map(
-    local,
-    mesh=mesh,
-    axis_names=axes,
-    in_specs=(own, P('data'), P(), P()),
-    out_specs=(P(), P('data')),
-    # Checked, each use of a parameter would add up its gradient at once.
-    check_vma=False,
-  )
+  split = device_rows.map_rows(local, mesh, params, (P(), P('data')))
   return split(params, batch, counts, key)
-
-
-def _gather(share, spec, mesh):
-  if 'data' not in spec:
-    return share
-  axis, parts = spec.index('data'), mesh.shape['data']
-  return collectives.gather(share, axis, parts, sharding.slices(mesh))
 
 
 def _reduced(grads, specs, mesh, dtype):

@@ -8,11 +8,12 @@ from bert_jax import distributed, errors, evaluate
 _TOLERANCE = 0.5  # nats
 
 
-def check(task, phase, sums: dict, trained: bool, bar):
+def check(task, objective, phase, sums: dict, trained: bool, bar):
   """Shows the first batch; compares the initial loss with that of guessing.
 
   Args:
-    task: what to learn.
+    task: whose data it is.
+    objective: what to learn.
     phase: the first.
     sums: {name: (sum, count)} of a batch, on the device.
     trained: whether the model does not start from new weights; then no loss
@@ -28,7 +29,7 @@ def check(task, phase, sums: dict, trained: bool, bar):
       bar.write(line)
   totals: dict[str, list[float]] = {}
   evaluate.add(totals, jax.device_get(sums))
-  loss, expected = evaluate.means(totals)['loss'], task.expected_loss
+  loss, expected = evaluate.means(totals)['loss'], objective.expected_loss
   if trained:
     bar.write(f'initial loss {loss:.3f}; guessing costs {expected:.3f}')
     return

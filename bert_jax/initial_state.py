@@ -1,23 +1,27 @@
 """The state that training begins with: restored, given by the task, or new."""
 
-import functools
 import shutil
 
 import jax
 
-from bert_jax import checkpoint, distributed, errors, partition
+from bert_jax import checkpoint, errors, programs
 from bert_jax import step as step_lib
 from bert_jax import task as task_lib
 
 
-def make(config, task: task_lib.Task, tx, mesh, checkpoints, workdir: str):
+def make(
+  config,
+  task: task_lib.Task,
+  start: dict[str, programs.Program],
+  checkpoints,
+  workdir: str,
+):
   """Restores the newest sound checkpoint, or initialises.
 
   Args:
     config: the experiment.
     task: what to learn.
-    tx: of `optim.make`.
-    mesh: of `sharding.make_mesh`.
+    start: {name: program} of `programs.of_start`.
     checkpoints: of the run, a `checkpoint.Checkpoints`.
     workdir: whose disk has to hold the checkpoints to come.
 
@@ -29,27 +33,22 @@ def make(config, task: task_lib.Task, tx, mesh, checkpoints, workdir: str):
     errors.UserError: if no checkpoint is sound, the newest was trained on
       other data, or the disk is too small.
   """
-  init = functools.partial(step_lib.init_state, task=task, tx=tx)
-  key = jax.random.key(config.seed)
-  shapes = jax.eval_shape(init, key)
-  layout = partition.state(mesh, shapes)
-  template = jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    shapes,
-    layout,
-  )
-  _describe(shapes.params)
+  # What is fingerprinted is the whole state.
+  (template,) = start[programs.FINGERPRINT].arguments
+  _describe(template.params)
   restored = checkpoints.restore(template, config.checkpoint.start_over)
   # An old one goes when the new one is whole, hence one more than is kept.
   missing = 1 if restored else config.checkpoint.keep + 1
-  _check_disk(workdir, checkpoint.state_bytes(shapes), missing)
+  _check_disk(workdir, checkpoint.state_bytes(template), missing)
   if restored is not None:
     return _resumed(task, *restored)
-  state = jax.jit(init, out_shardings=layout)(key)
+  state: step_lib.TrainState = start[programs.INITIALISE].jitted(
+    jax.random.key(config.seed)
+  )
   if task.start is None:
     return state, {}
-  params, facts = task.start(jax.device_get(distributed.on_host(state.params)))
-  params = distributed.put(params, layout.params)
+  params, facts = task.start(programs.on_host(state.params, start))
+  params = start[programs.PLACE].jitted(params)
   return state.replace(params=params), {'init_from': facts}
 
 

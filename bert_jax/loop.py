@@ -19,6 +19,7 @@ from bert_jax import (
   log,
   meter,
   profile,
+  programs,
   progress,
   sharding,
   signals,
@@ -34,6 +35,7 @@ class Run:
 
   config: Any
   task: task_lib.Task
+  objective: task_lib.Objective
   mesh: jax.sharding.Mesh
   steps: int
   key: jax.Array
@@ -47,7 +49,9 @@ class Run:
   compiled: compilation.Compiled
 
 
-def train(run: Run, phase: task_lib.Phase, state) -> step_lib.TrainState:
+def train(
+  run: Run, phase: task_lib.Phase, state, compiled: dict
+) -> step_lib.TrainState:
   """Trains to the end of a phase, evaluating, logging and saving.
 
   Args:
@@ -55,6 +59,7 @@ def train(run: Run, phase: task_lib.Phase, state) -> step_lib.TrainState:
     phase: to train; of one that was trained before, what is left, if only the
       evaluation at its end.
     state: donated.
+    compiled: {name: executable} of the phase's programs.
 
   Raises:
     errors.UserError: where the run cannot work.
@@ -62,8 +67,10 @@ def train(run: Run, phase: task_lib.Phase, state) -> step_lib.TrainState:
   """
   first, end = int(state.step), phase.first + phase.steps
   every, save_every = run.config.eval.every, run.config.checkpoint.every
-  update, evaluation = _programs(run, phase, state)
-  costs = {'sequences': phase.batch_size, 'flops': run.task.flops(phase)}
+  update, evaluation = compiled[programs.TRAIN], compiled[programs.EVALUATE]
+  _check_start(run, phase, state, evaluation)
+  flops = run.objective.flops(phase)
+  costs = {'sequences': phase.batch_size, 'flops': flops}
   run.profile.begin_phase(first, end)
   batches = _batches(run, phase, first, end)
   with contextlib.closing(batches), _frozen_heap():
@@ -112,50 +119,20 @@ def _batches(run, phase, first, end):
   return loader.prefetch(make, first, end, run.config.data.loader_workers)
 
 
-def _programs(run, phase, state):
-  """Compiles the update and the evaluation of a phase; looks at its start.
-
-  Returns:
-    (update, evaluation): the first is None where no update is left.
-  """
-  first, end = int(state.step), phase.first + phase.steps
-  step = min(first, end - 1)
-  arrays, eval_arrays = (
-    sharding.put_batch(
-      run.mesh,
-      run.task.train_batch(phase, step, sharding.own_rows(run.mesh, size)),
-    )
-    for size in (phase.batch_size, phase.eval_batch_size)
-  )
-  update, length = None, phase.seq_length
-  with run.meter.paused():
-    evaluation = _compile(
-      run,
-      f'evaluation at length {length}',
-      jax.jit(functools.partial(step_lib.eval_step, task=run.task)),
-      state.params,
-      eval_arrays,
-    )
-    if first == 0:
-      sums = evaluation(state.params, eval_arrays)
-      initial_loss.check(run.task, phase, sums, bool(run.started), run.bar)
-    run.stop.ask()
-    if run.stop.signum is not None:
-      _stop(run, first, state)
-    if first < end:
-      jitted = step_lib.jitted(run.config, run.task, phase, run.mesh)
-      what = f'training step at length {length}'
-      update = _compile(run, what, jitted, state, arrays, run.key)
-  return update, evaluation
-
-
-def _compile(run, what, jitted, *args):
-  """Returns a program that takes these shapes only and never compiles."""
-  run.bar.write(f'compiling the {what} ...')
-  start = time.monotonic()
-  compiled = jitted.lower(*args).compile()
-  run.bar.write(f'compiled the {what} in {time.monotonic() - start:.1f} s')
-  return compiled
+def _check_start(run, phase, state, evaluation):
+  """Looks at the loss of new parameters; stops if a signal came meanwhile."""
+  first = int(state.step)
+  if first == 0:
+    with run.meter.paused():
+      own = sharding.own_rows(run.mesh, phase.eval_batch_size)
+      batch = run.task.train_batch(phase, first, own)
+      sums = evaluation(state.params, sharding.put_batch(run.mesh, batch))
+      initial_loss.check(
+        run.task, run.objective, phase, sums, bool(run.started), run.bar
+      )
+  run.stop.ask()
+  if run.stop.signum is not None:
+    _stop(run, first, state)
 
 
 def _update(run, number, batches, costs, update, state):

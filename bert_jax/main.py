@@ -29,15 +29,12 @@ def run(config, workdir: str):
   """
   # Imported here, so that --help and the processes that prepare data, which
   # import this module, do not wait for jax.
-  import jax
-
   from bert_jax import config as config_lib
   from bert_jax import (
     config_check,
     distributed,
     init_from,
     train,
-    tuning,
     watchdog,
   )
   from bert_jax import workdir as workdir_lib
@@ -53,12 +50,10 @@ def run(config, workdir: str):
     if distributed.is_first():
       stack.enter_context(workdir_lib.claimed(workdir, config))
     data = pretrain.prepare_data(config, workdir)
-    tuned = tuning.resolve(config, jax.devices()[0])
-    print(tuning.describe(tuned), flush=True)
-    task = init_from.apply(config, data, pretrain.make(tuned, data))
+    task = init_from.apply(config, data, pretrain.make(config, data))
     marks = ('data_sha256', 'vocab_sha256')
     distributed.check_same({name: task.facts[name] for name in marks})
-    params = distributed.on_host(train.fit(tuned, task, workdir))
+    params = train.fit(config, task, workdir)
     distributed.first_then_all(
       'export', lambda: report.finish(config, data, workdir, params)
     )

@@ -2,17 +2,15 @@
 
   python -m bert_jax.preflight --config=configs/large.py --topology=v5e:4x4
 
-Compiles the very training step with the TPU's own compiler, on any machine,
-and tells the memory that it needs, which batch would fit, and about how long
-and how dear the run is. Times and prices are estimates, never measurements.
+Compiles every program of the run with the TPU's own compiler, on any machine,
+and tells whether each can start, the memory that they need, which batch would
+fit, and about how long the run takes and what it costs. Times and prices are
+estimates, never measurements.
 
-The exit code is 2 if the run does not fit.
+The exit code is 2 if the run does not fit or cannot start.
 """
 
-import contextlib
 import dataclasses
-import threading
-import time
 
 from absl import flags
 from ml_collections import config_flags
@@ -20,61 +18,122 @@ from ml_collections import config_flags
 from bert_jax import command, errors
 
 _QUICK_LAYERS = 2, 4
-_SECONDS_BETWEEN_LINES = 15
 
 
-def examine(config, topology, phase, quick: bool, say=print):
-  """Compiles the step of a phase for a TPU slice.
+def examine(config, topology, phases, quick: bool, say=print):
+  """Compiles the programs of a run for a TPU slice.
 
   Args:
     config: the experiment.
     topology: of `topology.parse`, of TPUs.
-    phase: one of `task.phases`.
+    phases: of `task.phases`, those to look at.
     quick: compile 2 and 4 layers and extrapolate.
     say: gets lines of progress.
 
   Returns:
-    (facts, text): a dict for JSON, and the HLO text that was read (with
-    `quick` that of four layers), None if there is none.
+    (programs, facts, texts): for JSON, a list of what became of each program,
+    and a dict for each phase; and {phase: HLO text of its training step},
+    with `quick` that of four layers, where there is one.
 
   Raises:
     errors.UserError: if the batch or the model cannot be split over the slice.
   """
-  from bert_jax import aot, estimate, sharding
+  from bert_jax import aot, compilation, sharding
+  from bert_jax import programs as programs_lib
   from bert_jax.tasks import pretrain
 
   devices = aot.describe_devices(topology)
   mesh = sharding.make_mesh(config.mesh.model, devices=devices)
-  sharding.check_batch(mesh, phase.batch_size, phase.accumulate)
-  usable = aot.usable_memory(devices[0])
+  for phase in phases:
+    sharding.check_batch(mesh, phase.batch_size, phase.accumulate)
   layers = [config.model.num_layers]
   if quick and layers[0] > max(_QUICK_LAYERS):
     layers = [*_QUICK_LAYERS]
-  found = []
+  runs = []
   for n in layers:
-    with _watched(f'the step of phase {phase.number} with {n} layers', say):
-      found.append(aot.compile_step(_with_layers(config, n), phase, mesh))
-  if len(found) == 1:
-    memory, fits, cost = found[0].memory, found[0].fits, _cost(found[0])
-  else:
-    along = (*layers, config.model.num_layers)
-    memory, cost = _extrapolate(*found, along)
-    fits = memory.total <= usable
+    say(f'compiling the programs of a run with {n} layers ...')
+    fewer = _with_layers(config, n)
+    start = programs_lib.of_start(fewer, pretrain.objective(fewer), mesh)
+    runs.append(
+      compilation.compile_run(
+        fewer, pretrain.objective, mesh, start, phases, say
+      )
+    )
+  usable = aot.usable_memory(devices[0])
+  facts, texts = [], {}
+  for phase in phases:
+    steps = [_training_step(run[phase.number]) for run in runs]
+    text, own = _examine_phase(config, topology, mesh, phase, usable, steps)
+    compute = runs[-1][phase.number].config.compute.to_dict()
+    facts.append(own | {'compiled_layers': layers, 'compute': compute})
+    texts[phase.number] = text
+  return _verdicts(runs, layers), facts, texts
+
+
+def _training_step(result):
+  """Returns `aot.examine` of a phase's training step; None if refused."""
+  from bert_jax import aot, programs
+
+  (step,) = (o for o in result.outcomes if o.program.name == programs.TRAIN)
+  return None if step.refused else aot.examine(step)
+
+
+def _verdicts(runs, layers) -> list[dict]:
+  """Returns what became of each program, of all depths that were compiled."""
+  from bert_jax import compilation
+
+  found = {}
+  for run, n in zip(runs, layers, strict=True):
+    for outcome in (o for result in run.values() for o in result.outcomes):
+      key = outcome.program.name, outcome.program.phase
+      verdict = found.setdefault(
+        key, {'name': key[0], 'phase': key[1], 'ok': True, 'reason': None}
+      )
+      why = compilation.problem(outcome)
+      if why and verdict['ok']:
+        short = f'with {n} layers it {why}' if len(layers) > 1 else f'it {why}'
+        verdict |= {'ok': False, 'reason': short}
+        found[key] = verdict
+  return list(found.values())
+
+
+def _examine_phase(config, topology, mesh, phase, usable, steps):
+  """Returns (HLO text or None, facts) of a phase.
+
+  Args:
+    config: the experiment.
+    topology: what it would run on.
+    mesh: over it.
+    phase: one of `task.phases`.
+    usable: bytes of a device.
+    steps: `aot.Compiled` of the training step: one of all layers, or two of
+      few; None among them where the compiler refuses it.
+  """
+  from bert_jax import aot, estimate
+  from bert_jax.tasks import pretrain
+
   flops = pretrain.objective(config).flops(phase)
+  facts = _phase_facts(phase, flops) | {'usable_bytes': usable}
+  if None in steps:
+    return None, facts | {'fits': None}
+  if len(steps) == 1:
+    memory, fits, cost = steps[0].memory, steps[0].fits, _cost(steps[0])
+  else:
+    along = (*_QUICK_LAYERS, config.model.num_layers)
+    memory, cost = _extrapolate(*steps, along)
+    fits = memory.total <= usable
   batch = estimate.batch(
     memory.total,
     memory.parameters + memory.optimizer + memory.program,
-    memory.parameters,  # the shares of the gradients are as large
+    memory.parameters,  # the shards of the gradients are as large
     usable,
     sums=aot.gradient_bytes(config, mesh),
     batch_size=phase.batch_size,
     accumulate=phase.accumulate,
     shares=mesh.shape['data'],
   )
-  facts = _phase_facts(phase, flops) | {
-    'compiled_layers': layers,
+  facts |= {
     'fits': fits,
-    'usable_bytes': usable,
     'needed_bytes': memory.total,
     'memory': dataclasses.asdict(memory),
     'largest_batch_estimate': batch.largest,
@@ -84,7 +143,7 @@ def examine(config, topology, phase, quick: bool, say=print):
     step = estimate.tpu_step(cost, topology.chip)
     facts |= {'cost': dataclasses.asdict(cost)}
     facts |= _step_facts(step, flops, topology)
-  return facts, found[-1].text
+  return steps[-1].text, facts
 
 
 def _cost(compiled):
@@ -133,7 +192,7 @@ def _step_facts(step, flops, topology):
   }
 
 
-def report(config, topology, phases, price, examined) -> dict:
+def report(config, topology, phases, price, programs, examined) -> dict:
   """Returns everything that is known, for JSON and `page.lines`.
 
   Args:
@@ -141,6 +200,7 @@ def report(config, topology, phases, price, examined) -> dict:
     topology: what it would run on.
     phases: those that were examined.
     price: US dollars per chip and hour, None for that of `prices`.
+    programs: what became of each; none where nothing was compiled.
     examined: the facts of each of them.
   """
   import jax
@@ -162,6 +222,7 @@ def report(config, topology, phases, price, examined) -> dict:
     'hosts': topology.hosts,
     'layers': config.model.num_layers,
     'whole_run': len(phases) == len(config.phases.steps),
+    'programs': programs,
     'phases': examined,
     'run_estimate': run,
     'usd_per_chip_hour': used,
@@ -174,26 +235,6 @@ def _with_layers(config, n):
   copy = config.copy_and_resolve_references()
   copy.model.num_layers = n
   return copy
-
-
-@contextlib.contextmanager
-def _watched(what: str, say):
-  """Says now and then that the compiler is at work."""
-  start, done = time.monotonic(), threading.Event()
-
-  def watch():
-    while not done.wait(_SECONDS_BETWEEN_LINES):
-      say(f'compiling {what} ... {time.monotonic() - start:.0f} s')
-
-  say(f'compiling {what} ...')
-  thread = threading.Thread(target=watch, daemon=True)
-  thread.start()
-  try:
-    yield
-  finally:
-    done.set()
-    thread.join()
-  say(f'compiled {what} in {time.monotonic() - start:.0f} s')
 
 
 def _chosen(config, number: int | None):
@@ -225,7 +266,7 @@ def _check_flags(values, topology, phases):
 
 
 def main(argv):
-  """Runs the command; returns 2 if the run does not fit."""
+  """Runs the command; returns 2 if the run cannot work."""
   del argv
   import jax
 
@@ -251,25 +292,27 @@ def main(argv):
   def say(line):
     print(line, flush=True)
 
-  examined, text = [], None
-  for phase in phases:
-    if topology.is_tpu:
-      facts, text = examine(config, topology, phase, values.quick, say)
-    else:
-      facts = roofline(config, topology, phase)
-    examined.append(facts)
-  found = report(config, topology, phases, values.price, examined)
+  programs, texts = [], {}
+  if topology.is_tpu:
+    programs, examined, texts = examine(
+      config, topology, phases, values.quick, say
+    )
+  else:
+    examined = [roofline(config, topology, phase) for phase in phases]
+  found = report(config, topology, phases, values.price, programs, examined)
   say('\n'.join(preflight_page.lines(found, topology)))
   if values.json:
     files.write_json(values.json, found)
   if values.hlo:
+    text = texts[phases[0].number]
     if text is None:
       raise errors.UserError(
         f'--hlo={values.hlo} was not written: what does not fit is not '
         'compiled to the end.'
       )
     files.write_text(values.hlo, text)
-  return 2 if any(facts.get('fits') is False for facts in examined) else 0
+  fit = all(facts.get('fits', True) for facts in examined)
+  return 0 if fit and all(program['ok'] for program in programs) else 2
 
 
 def _define_flags():

@@ -11,6 +11,8 @@ def lines(report: dict, topology) -> list[str]:
     topology: of `topology.parse`.
   """
   found = ['', _title(report)]
+  if report['programs']:
+    found += ['', *_programs(report['programs'])]
   for facts in report['phases']:
     found += ['', *_phase(facts, report)]
   return [*found, '', *_run(report), '', *_model(report, topology)]
@@ -24,6 +26,22 @@ def _title(report):
   )
 
 
+def _programs(programs):
+  """Says what became of each program of the run."""
+  bad = [program for program in programs if not program['ok']]
+  if not bad:
+    return [f'programs: all {len(programs)} of the run are compiled']
+  return [
+    f'programs: {len(bad)} of {len(programs)} CANNOT BE COMPILED',
+    *(
+      f'  {program["name"]}'
+      + ('' if program['phase'] is None else f' of phase {program["phase"]}')
+      + f': {program["reason"]}'
+      for program in bad
+    ),
+  ]
+
+
 def _phase(facts, report):
   parts = facts['accumulate']
   found = [
@@ -31,7 +49,11 @@ def _phase(facts, report):
     f'{facts["batch_size"]:,} sequences of {facts["seq_length"]} tokens'
     + (f' in {parts} micro-batches' if parts > 1 else '')
   ]
-  if 'fits' in facts:
+  if 'compute' in facts:
+    found.append(f'  compute     attention {facts["compute"]["attention"]}')
+  if facts.get('fits', 'unknown') is None:
+    found.append('  memory      not known: the compiler refuses the step')
+  elif 'fits' in facts:
     found += _memory(facts, report['layers'])
   else:
     found.append('  memory      not known: nothing was compiled')
@@ -40,7 +62,7 @@ def _phase(facts, report):
   if 'step_seconds_estimate' in facts:
     found += _time(facts)
   else:
-    found.append('  time        not known: what does not fit has no program')
+    found.append('  time        not known: what is not compiled has no program')
   return found
 
 

@@ -7,8 +7,9 @@ import flax
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import PartitionSpec as P
 
-from bert_jax import gradient, optim, partition, sharding, tuning
+from bert_jax import device_rows, gradient, optim, partition, sharding, tuning
 from bert_jax import task as task_lib
 
 _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
@@ -29,7 +30,7 @@ class TrainState:
   opt_state: Any
 
 
-def init_state(key, *, task: task_lib.Task, tx) -> TrainState:
+def init_state(key, *, task: task_lib.Objective, tx) -> TrainState:
   """Returns the state before the first update."""
   params = task.init(key)
   return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params))
@@ -40,7 +41,7 @@ def run_key(config):
   return jax.random.key(config.seed, impl=_RNG[config.rng])
 
 
-def jitted(config, task: task_lib.Task, phase: task_lib.Phase, mesh):
+def jit_train(config, task: task_lib.Objective, phase: task_lib.Phase, mesh):
   """Returns the update of a phase: (state, batch, key) -> (state, metrics).
 
   Args:
@@ -64,12 +65,24 @@ def jitted(config, task: task_lib.Task, phase: task_lib.Phase, mesh):
   return jax.jit(step, donate_argnums=0, compiler_options=options)
 
 
+def jit_eval(config, task: task_lib.Objective, mesh):
+  """Returns the evaluation of a batch: (params, batch) -> sums.
+
+  Args and what is returned: as `jit_train` and `eval_step`.
+  """
+  step = functools.partial(
+    eval_step, task=task, mesh=mesh, dtype=config.model.dtype
+  )
+  options = tuning.xla_options(config) or None
+  return jax.jit(step, compiler_options=options)
+
+
 def train_step(
   state: TrainState,
   batch,
   key,
   *,
-  task: task_lib.Task,
+  task: task_lib.Objective,
   tx,
   schedule,
   parts,
@@ -138,9 +151,28 @@ def train_step(
   return jax.lax.with_sharding_constraint(new, layout), metrics
 
 
-def eval_step(params, batch, *, task: task_lib.Task):
-  """Returns {name: (sum, count)} of a batch, without dropout."""
-  return _named(task.sums(params, batch, None), task.counts(batch))
+def eval_step(
+  params, batch, *, task: task_lib.Objective, mesh, dtype: str = 'float32'
+):
+  """Sums the losses and hits of a batch, without dropout.
+
+  Args:
+    params: of the model, float32, sharded as the training step keeps them.
+    batch: leaves [B, ...].
+    task: what to learn.
+    mesh: of `sharding.make_mesh`.
+    dtype: of activations.
+
+  Returns:
+    {name: (sum, count)} over the global batch.
+  """
+
+  def local(params, rows):
+    return device_rows.add_up(task.sums(params, rows, None), mesh)
+
+  params = device_rows.round_shards(params, mesh, dtype)
+  sums = device_rows.map_rows(local, mesh, params, P())(params, batch)
+  return _named(sums, task.counts(batch))
 
 
 def _named(sums, counts):

@@ -61,8 +61,8 @@ def phases(config) -> list[Phase]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
-  """Functions that say what is learnt, from what.
+class Objective:
+  """What is learnt, without data: all that the programs of a run need.
 
   Attributes:
     init: (key) -> parameters.
@@ -70,13 +70,31 @@ class Task:
       the same objective are divided by, once, over the whole global batch.
     sums: (parameters, batch, key) -> {objective: (loss, hits)}; key None turns
       dropout off.
+    batch_shapes: (phase, rows) -> {name: jax.ShapeDtypeStruct} of a batch.
+    flops: (phase) -> matrix-product FLOPs of an update.
+    expected_loss: of untrained parameters, nats.
+  """
+
+  init: Callable[[Any], Any]
+  counts: Callable[[Batch], dict]
+  sums: Callable[[Any, Batch, Any], dict]
+  batch_shapes: Callable[[Phase, int], dict]
+  flops: Callable[[Phase], float]
+  expected_loss: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """What is learnt, and from what data.
+
+  Attributes:
+    objective: (config) -> Objective. `config.compute` may differ from phase to
+      phase, which changes neither parameters nor losses.
     train_batch: (phase, step, rows) -> rows of the global batch of a step:
       int [b], each below phase.batch_size.
     eval_batch: (phase, i, rows) -> rows of held-out batch i, each below
       phase.eval_batch_size; absent ones have no weight.
     eval_batches: (phase) -> how many there are.
-    flops: (phase) -> matrix-product FLOPs of an update.
-    expected_loss: of untrained parameters, nats.
     describe: (first batch) -> lines to show before training starts.
     facts: of the data; logged, and compared when a run is resumed (see
       `changes`).
@@ -84,14 +102,10 @@ class Task:
       them); called where there is no checkpoint. None is the new ones.
   """
 
-  init: Callable[[Any], Any]
-  counts: Callable[[Batch], dict]
-  sums: Callable[[Any, Batch, Any], dict]
+  objective: Callable[[Any], Objective]
   train_batch: Callable[[Phase, int, np.ndarray], Batch]
   eval_batch: Callable[[Phase, int, np.ndarray], Batch]
   eval_batches: Callable[[Phase], int]
-  flops: Callable[[Phase], float]
-  expected_loss: float
   describe: Callable[[Batch], list[str]]
   facts: dict[str, Any]
   start: Callable[[Any], tuple[Any, dict]] | None = None

@@ -13,8 +13,8 @@ from bert_jax import (
   log,
   loop,
   meter,
-  optim,
   profile,
+  programs,
   progress,
   sharding,
   signals,
@@ -40,29 +40,52 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
       for, `profile/`.
 
   Returns:
-    The trained parameters.
+    The trained parameters, numpy arrays on every process.
 
   Raises:
     errors.UserError: where the run cannot work.
     errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
   """
   check_devices(config)
+  mesh = sharding.make_mesh(config.mesh.model)
+  start = {
+    program.name: program
+    for program in programs.of_start(config, task.objective(config), mesh)
+  }
   with contextlib.ExitStack() as stack:
-    run, state = _begin(config, task, workdir, stack)
-    step = int(state.step)
-    phases = task_lib.phases(config)
-    for phase in phases:
-      if step < phase.first + phase.steps or phase is phases[-1]:
-        state = loop.train(run, phase, state)
-  run.stop.ask()
-  if run.stop.signum is not None:  # while the last checkpoint was being written
-    raise errors.Interrupted(run.stop.signum, signals.RESUME)
-  return state.params
+    run, state = _begin(config, task, workdir, mesh, start, stack)
+    step, phases = int(state.step), task_lib.phases(config)
+    left = [
+      phase
+      for phase in phases
+      if step < phase.first + phase.steps or phase is phases[-1]
+    ]
+    # All of them: what cannot work in the last phase is known before the first.
+    with run.meter.paused():
+      compiled = compilation.compile_run(
+        config, task.objective, mesh, _later(start), left, run.bar.write
+      )
+    compiled = {
+      number: compilation.executables(result.outcomes)
+      for number, result in compiled.items()
+    }
+    for phase in left:
+      state = loop.train(run, phase, state, compiled[phase.number])
+    run.stop.ask()
+    if run.stop.signum is not None:  # while the last checkpoint was written
+      raise errors.Interrupted(run.stop.signum, signals.RESUME)
+    return programs.on_host(state.params, start)
 
 
-def _begin(config, task, workdir, stack):
+def _later(start):
+  """Returns those programs of a run's start that are not run at once."""
+  at_once = programs.INITIALISE, programs.PLACE, programs.PLACE_KEY
+  return [p for name, p in start.items() if name not in at_once]
+
+
+def _begin(config, task, workdir, mesh, start, stack):
   """Opens what a run needs, to be closed by `stack`; returns (run, state)."""
-  mesh, total = sharding.make_mesh(config.mesh.model), sum(config.phases.steps)
+  total = sum(config.phases.steps)
   stop = distributed.Stop(stack.enter_context(signals.deferred()))
   checkpoints = stack.enter_context(
     checkpoint.Checkpoints(
@@ -71,9 +94,7 @@ def _begin(config, task, workdir, stack):
       config.checkpoint.keep_every,
     )
   )
-  state, started = initial_state.make(
-    config, task, optim.make(config.optimizer), mesh, checkpoints, workdir
-  )
+  state, started = initial_state.make(config, task, start, checkpoints, workdir)
   step = int(state.step)
   rows = log.Nothing()
   if distributed.is_first():
@@ -86,9 +107,10 @@ def _begin(config, task, workdir, stack):
   run = loop.Run(
     config=config,
     task=task,
+    objective=task.objective(config),
     mesh=mesh,
     steps=total,
-    key=distributed.put(step_lib.run_key(config), sharding.replicated(mesh)),
+    key=start[programs.PLACE_KEY].jitted(step_lib.run_key(config)),
     stop=stop,
     checkpoints=checkpoints,
     started=started,

@@ -15,12 +15,38 @@ _XLA_OPTIONS = {
 }
 
 
-def resolve(config, device):
+def candidates(config, device, length: int) -> list:
+  """Returns configs to compile a phase with, in the order to try them.
+
+  The first is what is fastest. Where its kernels or options come from `auto`
+  and this version of the compiler refuses them, the next one does without.
+
+  Args:
+    config: the experiment.
+    device: of the mesh; it need not be there.
+    length: tokens of a sequence of the phase.
+
+  Raises:
+    errors.UserError: as `resolve`.
+  """
+  found = [resolve(config, device, length)]
+  plain = config.copy_and_resolve_references()
+  if config.compute.xla_options == 'auto':
+    plain.compute.xla_options = ''
+    found.append(resolve(plain, device, length))
+  if config.compute.attention == 'auto':
+    plain.compute.attention = 'xla'
+    found.append(resolve(plain, device, length))
+  return [c for i, c in enumerate(found) if not i or c != found[i - 1]]
+
+
+def resolve(config, device, length: int):
   """Returns a config in which no field of `compute` is auto.
 
   Args:
     config: the experiment.
     device: of the mesh; it need not be there.
+    length: tokens of a sequence of the phase.
 
   Raises:
     errors.UserError: if the device or the config does not suit what is asked
@@ -28,7 +54,7 @@ def resolve(config, device):
   """
   config = config.copy_and_resolve_references()
   compute = config.compute
-  cannot = _fused_problem(config, device)
+  cannot = _fused_problem(config, device, length)
   if compute.attention == 'auto':
     compute.attention = 'xla' if cannot else 'fused'
   elif compute.attention == 'fused' and cannot:
@@ -71,10 +97,10 @@ def xla_options(config) -> dict[str, str]:
 
 
 def describe(config) -> str:
-  """Returns a line for the log on a resolved config."""
+  """Returns in one line how a resolved config computes."""
   c = config.compute
   return (
-    f'compute: attention {c.attention}, heads {c.heads}, remat {c.remat}, '
+    f'attention {c.attention}, heads {c.heads}, remat {c.remat}, '
     'layers '
     f'{"scanned" if c.scan_layers else "unrolled"}, '
     f'XLA options {c.xla_options or "none"}'
@@ -92,7 +118,7 @@ def _better_apart(config, device) -> bool:
   return config.mesh.model > 1 or tpu
 
 
-def _fused_problem(config, device) -> str | None:
+def _fused_problem(config, device, length) -> str | None:
   if device.platform != 'tpu':
     return f'runs on TPUs, not on {device.platform}'
   # Mosaic has no bfloat16 products for them.
@@ -101,13 +127,10 @@ def _fused_problem(config, device) -> str | None:
   if config.mesh.model > 1:
     return f'cannot be split by mesh.model={config.mesh.model}'
   m = config.model
-  for length in config.phases.seq_length:
-    found = fused_attention.unsupported(
-      length, m.num_heads, m.hidden_size // m.num_heads
-    )
-    if found:
-      return f'cannot do {found}'
-  return None
+  found = fused_attention.unsupported(
+    length, m.num_heads, m.hidden_size // m.num_heads
+  )
+  return f'cannot do {found}' if found else None
 
 
 def _cudnn_problem(config, device) -> str | None:

@@ -1,11 +1,136 @@
-"""Tests of counting what is compiled."""
+"""Tests of compiling a run's programs, and of counting what is compiled."""
 
 import threading
 
 import jax
 import jax.numpy as jnp
+import pytest
 
-from bert_jax import compilation
+from bert_jax import (
+  compilation,
+  errors,
+  fused_attention,
+  programs,
+  sharding,
+  task,
+  tuning,
+)
+from tests import training
+
+HBM = (
+  'RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.5G of '
+  '15.75G hbm. Exceeded hbm capacity by 4.75G.'
+)
+
+
+def compile_run(c):
+  """Returns (results, lines that were said) of all phases, without a start."""
+  said = []
+  found = compilation.compile_run(
+    *(c, training.make_objective, sharding.make_mesh(), [], task.phases(c)),
+    said.append,
+  )
+  return found, said
+
+
+@pytest.fixture
+def failing_kernel(monkeypatch):
+  """Has `auto` choose kernels, and the compiler refuse them."""
+
+  def fail(*args, **kwargs):
+    raise NotImplementedError('no such kernel.\nMore of it')
+
+  monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
+  monkeypatch.setattr(fused_attention, 'attend', fail)
+
+
+def test_a_kernel_that_is_refused_gives_way_loudly(failing_kernel):
+  found, said = compile_run(training.small_config())
+  assert found[0].config.compute.attention == 'xla'
+  assert compilation.executables(found[0].outcomes).keys() == {
+    programs.TRAIN,
+    programs.EVALUATE,
+  }
+  (warning,) = (line for line in said if 'WARNING' in line)
+  assert 'length 6 (training step: no such kernel)' in warning
+
+
+def test_a_kernel_that_was_asked_for_is_an_error(failing_kernel):
+  c = training.small_config(compute__attention='fused')
+  found, said = compile_run(c)
+  assert not any('WARNING' in line for line in said)
+  with pytest.raises(
+    errors.UserError,
+    match='training step at length 6 is refused .*: no such kernel; try '
+    'compute.attention=auto .*compute.attention=xla',
+  ):
+    compilation.executables(found[0].outcomes)
+
+
+def test_a_lack_of_memory_is_no_reason_for_a_plain_path(monkeypatch):
+  def fail(program):
+    raise jax.errors.JaxRuntimeError(HBM)
+
+  monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
+  monkeypatch.setattr(programs.Program, 'lower', fail)
+  found, said = compile_run(training.small_config())
+  assert found[0].config.compute.attention == 'fused'
+  assert not any('WARNING' in line for line in said)
+  with pytest.raises(errors.UserError, match='20.50 GiB of the 15.75 GiB of a'):
+    compilation.executables(found[0].outcomes)
+
+
+def test_what_fails_in_the_last_phase_is_known_before_the_first(
+  tmp_path, monkeypatch
+):
+  original = programs.Program.lower
+
+  def fail(program):
+    if (program.name, program.phase) == (programs.EVALUATE, 1):
+      raise jax.errors.JaxRuntimeError('INTERNAL: broken')
+    return original(program)
+
+  monkeypatch.setattr(programs.Program, 'lower', fail)
+  with pytest.raises(
+    errors.UserError, match='the evaluation at length 6 is re'
+  ):
+    training.fit(training.small_config(steps=(3, 3)), tmp_path)
+  assert not training.rows_of(tmp_path, 'train')
+
+
+def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
+  def fail(program):
+    raise TypeError('ours')
+
+  monkeypatch.setattr(programs.Program, 'lower', fail)
+  found, _ = compile_run(training.small_config())
+  with pytest.raises(TypeError, match='ours'):
+    compilation.executables(found[0].outcomes)
+
+
+@pytest.mark.parametrize(
+  'text, needed, available, with_arguments',
+  [
+    (HBM, 20.5 * 2**30, 15.75 * 2**30, True),
+    (
+      'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory '
+      'required for HLO temporaries (3.00T) exceeds available HBM (31.25G).',
+      *(3 * 2**40, 31.25 * 2**30, False),
+    ),
+  ],
+)
+def test_what_memory_is_missing_is_read_from_the_error(
+  text, needed, available, with_arguments
+):
+  assert compilation.shortage(ValueError(text)) == compilation.Shortage(
+    needed, available, with_arguments
+  )
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory():
+  vmem = 'RESOURCE_EXHAUSTED: CompileTimeScopedVmemOom: 17.4M of 16.00M vmem'
+  for text in ('INTERNAL: x', vmem):
+    assert compilation.shortage(ValueError(text)) is None
 
 
 def compile_one(shape):

@@ -15,7 +15,7 @@ def compiled(clip_unit, model=1):
   """Returns the HLO of the gradient of four rows, two at a time."""
   c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)
   c.optimizer.clip_unit = clip_unit
-  made, mesh = training.make_task(c), sharding.make_mesh(model)
+  made, mesh = training.make_objective(c), sharding.make_mesh(model)
   function = functools.partial(
     gradient.of_batch,
     task=made,

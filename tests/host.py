@@ -7,6 +7,7 @@ import sys
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from bert_jax import distributed, errors, sharding, train, watchdog
 from tests import training
@@ -27,7 +28,7 @@ def main(port, process, workdir):
   print(f'rows: {rows.tolist()}', file=out)
   whole = training.make_batch(0)
   batch = sharding.put_batch(mesh, training.take(whole, rows))
-  found = distributed.on_host(batch)
+  found = multihost_utils.process_allgather(batch, tiled=True)
   same = all(np.array_equal(found[name], whole[name]) for name in whole)
   print(f'batch: {same}', file=out)
   with watchdog.together(workdir):

@@ -79,7 +79,7 @@ def make_config(source, data, words=WORDS, **changes):
 
 def start(c):
   """Returns (parameters, facts) of a run before its first update."""
-  new = jax.device_get(training.make_task(c).init(jax.random.key(c.seed)))
+  new = jax.device_get(training.make_objective(c).init(jax.random.key(c.seed)))
   return *init_from.start(c, c.data.dir, new), new
 
 

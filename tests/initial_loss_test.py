@@ -20,7 +20,8 @@ def check(loss, trained=False):
   c, bar = training.small_config(), Bar()
   sums = {'mlm_loss': (jnp.float32(loss * 4), jnp.float32(4))}
   (phase,) = task.phases(c)
-  initial_loss.check(training.make_task(c), phase, sums, trained, bar)
+  made = training.make_task(c)
+  initial_loss.check(made, made.objective(c), phase, sums, trained, bar)
   return bar.lines
 
 

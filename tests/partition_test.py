@@ -64,7 +64,9 @@ def init(**changes):
   """Returns a function that makes the state before the first update."""
   c = training.small_config(**changes)
   return functools.partial(
-    step_lib.init_state, task=training.make_task(c), tx=optim.make(c.optimizer)
+    step_lib.init_state,
+    task=training.make_objective(c),
+    tx=optim.make(c.optimizer),
   )
 
 

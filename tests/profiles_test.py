@@ -152,7 +152,7 @@ def test_google_equals_numpy():
   # benchmarks/training_parity.py does this, and hf, at real sizes.
   c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)
   c = config.apply_arguments(c, 'profile=google,accumulate=4')
-  task, tx = training.make_task(c), optim.make(c.optimizer)
+  task, tx = training.make_objective(c), optim.make(c.optimizer)
   state = step_lib.init_state(jax.random.key(0), task=task, tx=tx)
   batches = [training.make_batch(i) for i in range(4)]
   there = training_parity.in_google(c, state, batches)

@@ -1,5 +1,6 @@
 """A small pre-training task on made-up batches, for the tests of training."""
 
+import dataclasses
 import functools
 import math
 
@@ -62,17 +63,21 @@ def take(batch, rows):
   return {name: x[rows] for name, x in batch.items()}
 
 
+def make_objective(c):
+  """Returns the pre-training objective, with round figures beside it."""
+  return dataclasses.replace(
+    pretrain.objective(c),
+    flops=lambda phase: 1e6,
+    expected_loss=math.log(VOCAB) + math.log(2),
+  )
+
+
 def make_task(c, batch=make_batch):
-  module = pretrain.trained_module(c)
   return task.Task(
-    init=functools.partial(pretrain.init, module),
-    counts=functools.partial(pretrain.counts, with_nsp=True),
-    sums=functools.partial(pretrain.sums, module),
+    objective=make_objective,
     train_batch=lambda phase, step, rows: take(batch(step), rows),
     eval_batch=lambda phase, i, rows: take(make_batch(1000 + i), rows),
     eval_batches=lambda phase: 2,
-    flops=lambda phase: 1e6,
-    expected_loss=math.log(VOCAB) + math.log(2),
     describe=lambda batch: [f'{len(batch["input_ids"])} rows'],
     facts={'unigram_entropy': 2.0},
   )
@@ -91,7 +96,7 @@ def rows_of(workdir, kind):
 def make_step(dropout=0.0, parts=1, mesh=None, reduce_dtype='float32'):
   """Returns (state, jitted step) before the sixth of a hundred updates."""
   c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
-  made = make_task(c)
+  made = make_objective(c)
   tx = optim.make(c.optimizer)
   step = functools.partial(
     step_lib.train_step,

@@ -9,7 +9,7 @@ import numpy as np
 import pipe
 
 from bert_jax import config as config_lib
-from bert_jax import distributed, optim, partition, sharding, task
+from bert_jax import programs, sharding, task, tuning
 from bert_jax import step as step_lib
 from bert_jax.tasks import pretrain
 
@@ -23,14 +23,13 @@ def trainer(c, batches):
   """
   (phase,) = task.phases(c)
   mesh = sharding.make_mesh(c.mesh.model, jax.devices()[:1])
-  learnt, tx = pretrain.objective(c), optim.make(c.optimizer)
-  init = functools.partial(step_lib.init_state, task=learnt, tx=tx)
-  first = jax.random.key(c.seed)
-  layout = partition.state(mesh, jax.eval_shape(init, first))
-  state = jax.jit(init, out_shardings=layout)(first)
-  key = distributed.put(step_lib.run_key(c), sharding.replicated(mesh))
+  c = tuning.resolve(c, jax.devices()[0], phase.seq_length)
+  learnt = pretrain.objective(c)
+  start = {p.name: p for p in programs.of_start(c, learnt, mesh)}
+  state = start[programs.INITIALISE].jitted(jax.random.key(c.seed))
+  key = start[programs.PLACE_KEY].jitted(step_lib.run_key(c))
   put = functools.partial(sharding.put_batch, mesh)
-  update = step_lib.jitted(c, learnt, phase, mesh)
+  update = step_lib.jit_train(c, learnt, phase, mesh)
   update = update.lower(state, put(batches[0]), key).compile()
   source = itertools.cycle(batches)
 
@@ -48,7 +47,7 @@ def main():
   settings = pipe.settings()
   c = config_lib.unflatten(settings['config'])
   with np.load(settings['batches']) as file:
-    names = pretrain.batch_shapes(c, task.phases(c)[0])
+    names = pretrain.batch_shapes(c, task.phases(c)[0], 1)
     stacked = {name: file[name] for name in names}
   count = len(stacked['input_ids'])
   batches = [{k: x[i] for k, x in stacked.items()} for i in range(count)]

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -17,29 +16,16 @@ from bert_jax.data import recipe as recipe_lib
 from bert_jax.tasks import batches
 
 
-@dataclasses.dataclass(frozen=True)
-class Objective:
-  """What is learnt, without data: all that a step is compiled from.
-
-  The fields are those of `task.Task`.
-  """
-
-  init: Callable
-  counts: Callable
-  sums: Callable
-  flops: Callable
-  expected_loss: float
-
-
-def objective(config) -> Objective:
+def objective(config) -> task.Objective:
   """Returns the part of the pre-training task that needs no data."""
   module = trained_module(config)
   bert = module.config
   nsp_loss = math.log(2) if config.objective.nsp else 0.0
-  return Objective(
+  return task.Objective(
     init=functools.partial(init, module),
     counts=functools.partial(counts, with_nsp=config.objective.nsp),
     sums=functools.partial(sums, module),
+    batch_shapes=functools.partial(batch_shapes, config),
     flops=lambda phase: (
       phase.batch_size
       * bert.flops_per_sequence(
@@ -83,9 +69,9 @@ def words_alone(params, vocab_size: int):
   return names.map_named(cut, params)
 
 
-def batch_shapes(config, phase: task.Phase) -> dict:
-  """Returns the shapes of what `Task.train_batch` gives, for all rows."""
-  rows, pack = phase.batch_size, config.data.pack
+def batch_shapes(config, phase: task.Phase, rows: int) -> dict:
+  """Returns the shapes of some rows of what `Task.train_batch` gives."""
+  pack = config.data.pack
   tokens = (rows, phase.seq_length)  # [B, S]
   predicted = (rows, batches.predictions(config, phase))  # [B, P]
   pairs = (rows,) if pack == 1 else (rows, pack)  # [B] or [B, N]
@@ -118,18 +104,13 @@ def make(config, directory: str) -> task.Task:
     config: the experiment.
     directory: output of `prepare`, for the lengths of the config's phases.
   """
-  learnt = objective(config)
   data = batches.Batches(config, directory)
   manifest = manifest_lib.read(directory)
   return task.Task(
-    init=learnt.init,
-    counts=learnt.counts,
-    sums=learnt.sums,
+    objective=objective,
     train_batch=data.train_batch,
     eval_batch=data.eval_batch,
     eval_batches=data.eval_batches,
-    flops=learnt.flops,
-    expected_loss=learnt.expected_loss,
     describe=functools.partial(describe, manifest['unigram_entropy']),
     facts={
       # What says in words how two corpora differ comes before the hashes.

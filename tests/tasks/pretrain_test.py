@@ -125,7 +125,7 @@ def test_shapes_and_names_of_a_batch(directory):
 def test_shapes_are_known_without_data(directory, packed_directory, changes):
   c = make_config(**changes)
   (batch,) = batches(c, packed_directory if c.data.pack > 1 else directory, [0])
-  found = pretrain.batch_shapes(c, task.phases(c)[0])
+  found = pretrain.batch_shapes(c, task.phases(c)[0], 8)
   assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
     name: (x.shape, x.dtype) for name, x in batch.items()
   }
@@ -152,7 +152,7 @@ def test_left_to_right_predicts_the_next_token(directory):
   assert batch['masked_lm_ids'][0].tolist() == ids[1:].tolist()
   assert batch['masked_lm_weights'][0].sum() == real - 1
   made = pretrain.make(c, directory)
-  assert made.expected_loss == pytest.approx(math.log(120))
+  assert made.objective(c).expected_loss == pytest.approx(math.log(120))
   assert batches_lib.predictions(c, task.phases(c)[0]) == 31
 
 

@@ -1,0 +1,222 @@
+"""The list of programs of a run: nothing else is compiled, and all lower."""
+
+import functools
+import importlib
+import itertools
+import sys
+import types
+
+import jax
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import programs, sharding, task, tuning
+from bert_jax import step as step_lib
+from bert_jax.tasks import pretrain
+from tests import training
+
+KINDS = {
+  'v2': 'TPU v2',
+  'v3': 'TPU v3',
+  'v4': 'TPU v4',
+  'v5e': 'TPU v5 lite',
+  'v5p': 'TPU v5',
+  'v6e': 'TPU v6 lite',
+  'tpu7x': 'TPU7x',
+}
+# Each shipped config; of table 6 the heads that are not among the others'.
+CONFIGS = (
+  *('tiny', 'mini', 'small', 'medium', 'base', 'large'),
+  'table6:6x768x3',
+)
+
+
+def tpu(name):
+  return types.SimpleNamespace(platform='tpu', device_kind=KINDS[name])
+
+
+def make_config(name, arguments=''):
+  """Returns a shipped config with one layer; more would be more of the same."""
+  name, _, own = name.partition(':')
+  c = importlib.import_module(f'configs.{name}').get_config(own)
+  c.model.num_layers = 1
+  return config_lib.apply_arguments(c, arguments)
+
+
+def short(arguments=''):
+  """Returns configs/tiny.py with one phase of length 128."""
+  c = make_config('tiny')
+  c.update_from_flattened_dict(
+    {f'phases.{field}': values[:1] for field, values in c.phases.items()}
+  )
+  c.phases.seq_length = (128,)
+  return config_lib.apply_arguments(c, arguments)
+
+
+def lower(c, device, count, names=(programs.TRAIN, programs.EVALUATE)):
+  """Lowers programs of each phase for a TPU; returns {(name, length): text}."""
+  mesh = sharding.make_mesh(c.mesh.model, jax.devices()[:count])
+  found = {}
+  for phase in task.phases(c):
+    tuned = tuning.resolve(c, device, phase.seq_length)
+    made = pretrain.objective(tuned)
+    for program in programs.of_phase(tuned, made, mesh, phase):
+      if program.name in names:
+        traced = program.jitted.trace(*program.arguments)
+        lowered = traced.lower(lowering_platforms=('tpu',))
+        found[program.name, program.length] = lowered.as_text()
+  return found
+
+
+@pytest.mark.parametrize('count', [1, 4])
+@pytest.mark.parametrize('name', CONFIGS)
+def test_training_and_evaluation_of_each_config_lower_for_tpus(name, count):
+  """The kernels of a v4 are those of every later chip."""
+  c = make_config(name)
+  found = lower(c, tpu('v4'), count)
+  assert len(found) == 2 * len(c.phases.steps)
+  for (_, length), text in found.items():
+    assert ('tpu_custom_call' in text) == (length % 128 == 0)
+
+
+@pytest.mark.parametrize('count', [1, 4])
+@pytest.mark.parametrize('chip', KINDS)
+def test_training_and_evaluation_lower_for_each_chip(chip, count):
+  found = lower(short('dtype=bfloat16,rng=rbg'), tpu(chip), count)
+  kernels = {'tpu_custom_call' in text for text in found.values()}
+  assert kernels == {chip not in ('v2', 'v3')}
+
+
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    'mesh.model=2',
+    'mesh.model=4,num_heads=4',
+    'pack=3',
+    'kind=ltr,nsp=false',
+    'accumulate=2',
+    'accumulate=2,clip_unit=micro_batch',
+    'scan_layers=true,num_layers=2',
+    'remat=layer',
+    'remat=products',
+    'seq_length=64',
+    'seq_length=100',
+    'seq_length=256',
+    'seq_length=384',
+    'attention=xla',
+    'norm=pre',
+    'nsp=false',
+    'reduce_dtype=bfloat16',
+    'attention_dropout=0,model.dropout=0',
+    'profile=google',
+  ],
+)
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16,rng=rbg'])
+def test_every_way_to_compute_lowers_for_four_tpus(arguments, dtype):
+  c = short(f'dtype={dtype},{arguments}')
+  assert lower(c, tpu('v5e'), 4)
+
+
+def test_two_slices_lower(monkeypatch):
+  monkeypatch.setattr(sharding, 'slices', lambda mesh: 2)
+  found = lower(short('dtype=bfloat16,rng=rbg'), tpu('v5e'), 4)
+  text = found[programs.EVALUATE, 128]
+  assert '[[0, 1], [2, 3]]' in text and '[[0, 2], [1, 3]]' in text
+
+
+def test_each_phase_is_computed_in_its_own_fastest_way():
+  c = make_config('mini')
+  c.phases.seq_length = (64, 512)
+  found = lower(c, tpu('v5e'), 4)
+  kernels = {key: 'tpu_custom_call' in text for key, text in found.items()}
+  assert kernels == {
+    (programs.TRAIN, 64): False,
+    (programs.EVALUATE, 64): False,
+    (programs.TRAIN, 512): True,
+    (programs.EVALUATE, 512): True,
+  }
+
+
+def test_a_run_compiles_what_is_in_the_list_and_nothing_else(
+  tmp_path, monkeypatch
+):
+  """Functions of jax, such as the one that makes a key, are let through."""
+  compiled = []
+
+  def listen(event, seconds, **details):
+    if event == '/jax/core/compile/backend_compile_duration':
+      compiled.append(details['fun_name'])
+
+  c = training.small_config(steps=(4, 4))
+  made = training.make_objective(c)
+  mesh = sharding.make_mesh()
+  listed = [
+    *programs.of_start(c, made, mesh),
+    *itertools.chain(
+      *(programs.of_phase(c, made, mesh, p) for p in task.phases(c))
+    ),
+  ]
+  jax.clear_caches()
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  try:
+    training.fit(c, tmp_path)
+  finally:
+    jax.monitoring.unregister_event_duration_listener(listen)
+  # Only init_from places parameters.
+  expected = [
+    f'jit({_name(program.jitted)})'
+    for program in listed
+    if program.name != programs.PLACE
+  ]
+  assert sorted(x for x in compiled if x in expected) == sorted(expected)
+  own = {
+    f'jit({name})'
+    for module in [
+      m for n, m in sys.modules.items() if n.startswith('bert_jax')
+    ]
+    for name in vars(module)
+  }
+  assert not {x for x in compiled if x not in expected} & own
+
+
+def _name(jitted):
+  function = jitted.__wrapped__
+  while isinstance(function, functools.partial):
+    function = function.func
+  return function.__name__
+
+
+def test_programs_of_many_hosts_count_vote_and_gather(monkeypatch):
+  c = training.small_config()
+  made, mesh = training.make_objective(c), sharding.make_mesh()
+  (phase,) = task.phases(c)
+
+  def listed():
+    start = programs.of_start(c, made, mesh)
+    return {p.name for p in start + programs.of_phase(c, made, mesh, phase)}
+
+  alone = listed()
+  monkeypatch.setattr(programs, '_hosts', lambda mesh: 2)
+  assert listed() - alone == {programs.COUNT, programs.VOTE, programs.GATHER}
+
+
+def test_arguments_are_those_of_training():
+  c = training.small_config()
+  made, mesh = training.make_objective(c), sharding.make_mesh()
+  (phase,) = task.phases(c)
+  step, evaluation, *_ = programs.of_phase(c, made, mesh, phase)
+  state, batch, key = step.arguments
+  init = programs.initial_state(c, made, mesh)[0]
+  real = init(jax.random.key(0))
+
+  def described(tree):
+    return jax.tree.map(lambda x: (x.shape, str(x.dtype)), tree)
+
+  assert described(state) == described(real)
+  assert jax.tree.map(lambda x: x.sharding, state) == jax.tree.map(
+    lambda x: x.sharding, real
+  )
+  assert described(batch) == described(training.make_batch(0))
+  assert described(key) == described(step_lib.run_key(c))
+  assert batch['input_ids'].sharding == sharding.rows(mesh)
+  assert described(evaluation.arguments[1]) == described(batch)
