@@ -5,17 +5,21 @@ The logits [N, V] of a batch would be the largest array of BERT-base at length
 exp(logit - logit of the label), in the type of the activations, which is what
 the backward pass multiplies by. Dividing by the sum of them is left to the
 small side of each product, and what the labels add is a row each.
+
+The largest logit of a row, which softmax usually subtracts, is known only once
+all of them were computed. The label's does as well unless another is so far
+above it that exp overflows. Then, as when training diverges, a second pass
+subtracts the largest: loss and gradient are those of softmax for any finite
+logits.
 """
 
 import jax
 import jax.numpy as jnp
 
-# To logits of rows of the embeddings that are no words. Its exp is 0.
-_NEVER = -1e9
-# A logit counts as no more than this above its label's: of labels that are less
-# likely than exp(-50), it tells no more. 30,000 such logits and a gradient of
-# 1e-6 still leave their quotient a normal number.
-_MOST = 50.0
+# A logit further than this above its label's is rare and needs a second pass.
+# 30,000 such powers and a gradient of 1e-6 still leave their quotient a normal
+# number.
+_FAR = 50.0
 
 
 def logits(x, table, bias, vocab_size: int):
@@ -58,8 +62,8 @@ def sums(x, table, bias, label_rows, vocab_size: int, labels, weights):
   words = jnp.arange(len(bias)) < vocab_size
   return _sums(
     x.reshape(-1, x.shape[-1]),
-    table.astype(x.dtype),
-    jnp.where(words, bias, _NEVER),
+    table,
+    jnp.where(words, bias, -jnp.inf),
     label_rows.reshape(-1, x.shape[-1]),
     labels.reshape(-1),
     weights.reshape(-1).astype(jnp.float32),
@@ -74,26 +78,78 @@ def _sums(x, table, bias, label_rows, labels, weights):
 def _forward(x, table, bias, label_rows, labels, weights):
   own = label_rows.astype(x.dtype).astype(jnp.float32)
   picked = jnp.sum(x.astype(jnp.float32) * own, -1) + bias[labels]  # [N]
-  scores = logits(x, table, bias, len(bias))  # [N, V]
-  is_label = labels[:, None] == jnp.arange(len(bias))[None]
-  powers = jnp.exp(jnp.minimum(scores - picked[:, None], _MOST))
-  powers = jnp.where(is_label, 0, powers)
-  others = jnp.sum(powers, -1)  # without the label: 1 - p without rounding
-  loss = jnp.sum(jnp.log1p(others) * weights)
+  zero = jnp.zeros_like(picked)
+  powers, others, margin = _powers(x, table, bias, labels, picked, zero)
   # Not argmax: XLA does not vectorise it on CPUs.
-  hits = jnp.sum((jnp.max(powers, -1) <= 1) * weights)
-  # Without the barrier, XLA would keep the scores, too.
-  powers = jax.lax.optimization_barrier(powers.astype(x.dtype))
-  return (loss, hits), (x, table, own, powers, others, labels, weights)
+  hits = jnp.sum((margin <= 0) * weights)
+  raised = jnp.where(margin > _FAR, margin, 0)
+  powers, others = _corrected(
+    x, table, bias, labels, picked, raised, powers.astype(x.dtype), others
+  )
+  # The label's power is exp(-raised): 1 in all but the rarest rows.
+  rest = others + jnp.expm1(-raised)
+  loss = raised + jnp.log1p(rest)
+  # Else an infinite logit of the label would count as certain.
+  loss = jnp.where(jnp.isfinite(picked), loss, jnp.nan)
+  found = jnp.sum(loss * weights), hits
+  return found, (x, table, own, powers, others, rest, labels, weights)
+
+
+def _powers(x, table, bias, labels, picked, raised):
+  """Returns exp(logit - picked - raised), 0 at the labels.
+
+  Args:
+    x: [N, D].
+    table, bias: of V words.
+    labels: [N].
+    picked: [N] float32, the labels' logits.
+    raised: [N] float32, what is subtracted beside them.
+
+  Returns:
+    The powers [N, V]; their sums [N]: without the label, so that 1 - p is not
+    rounded; and how far the largest logit is above what was subtracted [N].
+  """
+  is_label = labels[:, None] == jnp.arange(len(bias))[None]
+  above = logits(x, table, bias, len(bias)) - picked[:, None]  # [N, V]
+  above = jnp.where(is_label, -jnp.inf, above - raised[:, None])
+  powers = jnp.exp(above)
+  return powers, jnp.sum(powers, -1), jnp.max(above, -1)
+
+
+def _corrected(x, table, bias, labels, picked, raised, powers, others):
+  """Computes powers and sums again if anything is raised.
+
+  As a loop, which runs once or never: unlike those of `cond`, what goes in and
+  what comes out share their memory.
+  """
+  # Without the barrier, XLA would keep the logits, too.
+  powers = jax.lax.optimization_barrier(powers)
+
+  def again(carry):
+    # It keeps in the loop what is the same in each turn.
+    (inside, wide), _ = jax.lax.optimization_barrier(((x, table), carry[0]))
+    if x.dtype == jnp.bfloat16:
+      # Rounded as before, yet in float32: XLA for TPUs would round a table of
+      # bfloat16 ahead of the loop, whether that runs or not.
+      wide = jax.lax.reduce_precision(wide, exponent_bits=8, mantissa_bits=7)
+      inside = inside.astype(jnp.float32)
+    powers, others, _ = _powers(inside, wide, bias, labels, picked, raised)
+    return jnp.int32(0), powers.astype(x.dtype), others
+
+  rows = jnp.sum(raised > 0, dtype=jnp.int32)
+  return jax.lax.while_loop(
+    lambda carry: carry[0] > 0, again, (rows, powers, others)
+  )[1:]
 
 
 def _backward(kept, gradients):
-  x, table, own, powers, others, labels, weights = kept
+  x, table, own, powers, others, rest, labels, weights = kept
   # Of the logits: (powers - [is label] others) * scale.
-  scale = gradients[0] * weights / (1 + others)  # [N]
+  scale = gradients[0] * weights / (1 + rest)  # [N]
   at_label = -others * scale
   product = dict(preferred_element_type=jnp.float32)
-  dx = jnp.einsum('nv,vd->nd', powers, table, **product) * scale[:, None]
+  rounded = table.astype(x.dtype)
+  dx = jnp.einsum('nv,vd->nd', powers, rounded, **product) * scale[:, None]
   dx = dx + at_label[:, None] * own
   scaled = (x * scale[:, None]).astype(x.dtype)
   dtable = jnp.einsum('nv,nd->vd', powers, scaled, **product)
