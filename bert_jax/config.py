@@ -137,6 +137,9 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.compute.remat = 'none'
   # One program for all layers: compiles in less time, runs slower.
   c.compute.scan_layers = False
+  # What an accelerator may round float32 to in products, where model.dtype is
+  # float32: float32 (not at all), tensorfloat32 or bfloat16.
+  c.compute.matmul_precision = 'float32'
   # NAME=VALUE[ NAME=VALUE] for the compiler, in place of those of the chip.
   c.compute.xla_options = 'auto'
 

@@ -4,7 +4,7 @@ import os
 
 from ml_collections import config_dict
 
-from bert_jax import attention, errors, optim
+from bert_jax import attention, errors, optim, precision
 from bert_jax import config as config_lib
 from bert_jax import model as model_lib
 from bert_jax.data import masking, sources
@@ -80,6 +80,10 @@ def _check_choices(c):
     ),
     'compute.heads': (c.compute.heads, ('auto', 'flat', 'apart')),
     'compute.remat': (c.compute.remat, tuple(model_lib.REMAT)),
+    'compute.matmul_precision': (
+      c.compute.matmul_precision,
+      precision.PRODUCTS,
+    ),
     'objective.kind': (o.kind, ('mlm', 'ltr')),
     'objective.mask_unit': (o.mask_unit, masking.UNITS),
     'data.layout': (c.data.layout, sources.LAYOUTS),

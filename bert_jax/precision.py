@@ -1,11 +1,13 @@
-"""Which weights are rounded to the type of the activations, once per update.
+"""What is rounded: weights to the type of the activations, and in products.
 
-The layers would round them at each use. Here it happens where the weights are
-in shares, so that a device rounds its own and half the bytes are sent.
+The layers would round weights at each use. Here it happens where the weights
+are in shares, once per update, so that a device rounds its own and half the
+bytes are sent.
 """
 
 import re
 
+import jax
 import jax.numpy as jnp
 
 from bert_jax import names
@@ -14,6 +16,26 @@ from bert_jax import names
 # before they are rounded, and so are the gradients of rows, of which a frequent
 # token has thousands.
 _FLOAT32 = re.compile(r'embeddings/.+|(.+/)?\w*norm/.+|nsp/.+|mlm/bias')
+
+# What products of float32 may round their operands to; jax's names.
+PRODUCTS = ('float32', 'tensorfloat32', 'bfloat16')
+
+
+def products(config):
+  """Returns a context in which products of float32 are traced as asked.
+
+  Products whose code says how they round (attention kernels, one-hot rows)
+  stay as they are. The context is part of the key under which jax.jit keeps
+  programs.
+
+  Args:
+    config: the experiment.
+  """
+  asked = config.compute.matmul_precision
+  # bfloat16 has nothing to round, but kernels refuse to be asked.
+  if config.model.dtype != 'float32':
+    asked = 'default'
+  return jax.default_matmul_precision(asked)
 
 
 def cast(params, dtype: str):

@@ -33,6 +33,7 @@ from bert_jax import config, config_check, errors
     ('optimizer.clip_unit', 'core', 'not one of batch, micro_batch'),
     ('optimizer.decay_from', 'peak', 'not one of warmup, zero'),
     ('optimizer.reduce_dtype', 'float16', 'not one of float32, bfloat16'),
+    ('compute.matmul_precision', 'tf32', 'not one of float32, tensorfloat32'),
     ('mesh.model', 0, 'mesh.model=0 must be positive'),
     ('profile_steps', -1, 'profile_steps=-1 must not be negative'),
     ('model.mask_value', 10_000.0, 'must be at most -1000'),
