@@ -54,8 +54,9 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.model.num_heads = heads
   c.model.mlp_size = 4 * hidden
   c.model.max_positions = 512  # tokens
-  c.model.dropout = 0.1  # of embeddings and of each sublayer's output
-  c.model.attention_dropout = 0.1  # of attention probabilities
+  # Of embeddings and of each sublayer's output; rounded to a 256th.
+  c.model.dropout = 0.1
+  c.model.attention_dropout = 0.1  # of attention probabilities; the same
   c.model.activation = 'gelu_tanh'  # gelu_tanh (Google), gelu (erf) or relu
   c.model.norm = 'post'  # LayerNorm after each sublayer (BERT), or pre
   c.model.norm_epsilon = 1e-12

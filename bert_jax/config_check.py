@@ -4,7 +4,7 @@ import os
 
 from ml_collections import config_dict
 
-from bert_jax import attention, errors, optim, precision
+from bert_jax import attention, dropout, errors, optim, precision
 from bert_jax import config as config_lib
 from bert_jax import model as model_lib
 from bert_jax.data import masking, sources
@@ -57,6 +57,7 @@ def check(c: config_dict.ConfigDict):
     value = config_lib.flatten(c)[name]
     if not 0 <= value < 1:
       _fail(f'{name}={value} must be at least 0 and below 1')
+  _check_dropout(c.model)
   if not c.model.mask_value <= -1000:  # far below any score
     _fail(f'model.mask_value={c.model.mask_value} must be at most -1000')
   if c.optimizer.warmup_steps >= sum(c.phases.steps):
@@ -113,6 +114,22 @@ def _check_counts(c):
   for name in _NOT_NEGATIVE:
     if not fields[name] >= 0:
       _fail(f'{name}={fields[name]} must not be negative')
+
+
+def _check_dropout(model):
+  for name in ('dropout', 'attention_dropout'):
+    rate = model[name]
+    kept = dropout.kept_of_256(rate)
+    if kept == 0:
+      _fail(
+        f'model.{name}={rate} drops 256 of 256 values; 255 of them, '
+        f'{255 / 256:.4f}, is the most'
+      )
+    if rate and kept == 256:
+      _fail(
+        f'model.{name}={rate} drops 0 of 256 values; 1 of them, '
+        f'{1 / 256:.4f}, is the least, and 0 is none'
+      )
 
 
 def _check_weights(data):

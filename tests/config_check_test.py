@@ -17,6 +17,10 @@ from bert_jax import config, config_check, errors
     ('objective.kind', 'ltr', 'needs objective.nsp=False'),
     ('objective.mask_mix', (0.8, 0.1, 0.2), 'sum to 1'),
     ('model.dropout', 1.0, 'below 1'),
+    ('model.dropout', 0.999, '256 of 256 values; 255 of them, 0.9961, is the'),
+    ('model.attention_dropout', 0.999, 'drops 256 of 256 values'),
+    ('model.dropout', 0.001, '0 of 256 values; 1 of them, 0.0039, is the lea'),
+    ('model.attention_dropout', 0.001, 'drops 0 of 256 values'),
     ('optimizer.warmup_steps', 2_000_000, 'leaves none'),
     ('checkpoint.every', 0, 'must be positive'),
     ('log.every', 0, 'must be positive'),
@@ -50,4 +54,11 @@ def test_values_that_cannot_work(field, value, message):
 def test_no_number_of_shards_leaves_the_choice_to_the_size_of_the_text():
   c = config.pretraining('base')
   assert c.data.shards == 0
+  config_check.check(c)
+
+
+@pytest.mark.parametrize('rate', [0.0, 1 / 256, 255 / 256])
+def test_the_least_and_the_most_dropout_are_allowed(rate):
+  c = config.pretraining('base')
+  c.model.dropout = c.model.attention_dropout = rate
   config_check.check(c)
