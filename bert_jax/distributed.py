@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-from jax._src import cloud_tpu_init  # no public name says it
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -20,6 +19,8 @@ from bert_jax import errors, signals
 
 _DAY = 24 * 60 * 60  # seconds; so long the others wait for data and export
 _LEAVE_SECONDS = 20  # how far apart processes may end
+# In which a TPU's environment lists hosts.
+_LISTS = ('TPU_PROCESS_ADDRESSES', 'TPU_WORKER_HOSTNAMES')
 # What finds a process that is gone before `watchdog` runs, or without it.
 _HEARTBEAT_SECONDS = 50
 
@@ -30,7 +31,8 @@ def start(
   """Connects the processes of a run; to be called before jax computes.
 
   On Cloud TPU and GKE the processes find one another; elsewhere the arguments
-  say it, and without them there is one process. Only process 0 prints.
+  say it, and without them there is one process, also on a TPU VM where nothing
+  tells of other hosts. Only process 0 prints.
 
   Args:
     coordinator: HOST:PORT of process 0, a port that is free there.
@@ -41,10 +43,9 @@ def start(
     errors.UserError: if arguments are missing or processes do not come.
   """
   given = (coordinator, num_processes, process_id)
-  alone = given == (None, None, None) and not (
-    cloud_tpu_init.running_in_cloud_tpu_vm
-  )
-  if alone or given == (None, 1, None):
+  if given == (None, None, None) and not _has_tpu():
+    return
+  if given == (None, 1, None):
     return
   if given != (None, None, None):
     _check_given(*given)
@@ -62,13 +63,44 @@ def start(
       heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
       shutdown_timeout_seconds=_LEAVE_SECONDS,
     )
-  except (RuntimeError, ValueError) as error:
+  # requests, by which jax asks Google's metadata server, raises OSErrors.
+  except (OSError, RuntimeError, ValueError) as error:
+    if not coordinator and _knows_no_hosts(error):
+      print(
+        'no metadata server tells of other hosts of this TPU: training on '
+        'this one alone. On several, give --coordinator, --num_processes and '
+        '--process_id (docs/hosts.md); --num_processes=1 does not look.'
+      )
+      return
+    reason = (str(error) or type(error).__name__).splitlines()[0]
     raise errors.UserError(
-      f'cannot connect to the other processes: {str(error).splitlines()[0]} '
-      'Start the same command on every host; see docs/hosts.md.'
+      f'cannot connect to the other processes: {reason} '
+      'Start the same command on every host, or with --num_processes=1 to '
+      'train on this one alone; see docs/hosts.md.'
     ) from error
   if jax.process_index():
     sys.stdout = open(os.devnull, 'w', encoding='utf-8')
+
+
+def _has_tpu() -> bool:
+  """Returns whether jax found TPU chips; its backend must not start yet."""
+  try:
+    from jax._src import cloud_tpu_init  # no public name says it
+
+    return cloud_tpu_init.running_in_cloud_tpu_vm
+  except (AttributeError, ImportError):
+    # jax puts it there if it finds chips and the user said nothing.
+    return 'tpu' in (jax.config.jax_platforms or '')
+
+
+def _knows_no_hosts(error: Exception) -> bool:
+  """Returns whether neither a server nor the environment tells of hosts."""
+  if 'MEGASCALE_COORDINATOR_ADDRESS' in os.environ:
+    return False
+  if any(',' in os.environ.get(name, '') for name in _LISTS):
+    return False
+  # jax raises this ValueError where it recognised no cluster.
+  return isinstance(error, OSError) or 'coordinator_address' in str(error)
 
 
 def _check_given(coordinator, num_processes, process_id):

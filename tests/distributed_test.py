@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from bert_jax import distributed, errors, log, train
@@ -155,3 +156,68 @@ def test_one_process_needs_no_others():
   distributed.start(None, 1, None)
   distributed.check_same({'seed': 0})
   assert distributed.largest(7) == 7
+
+
+def on_tpu(monkeypatch, error):
+  """Lets jax take this for a TPU VM, and fail to find its hosts."""
+
+  def initialize(*args, **kwargs):
+    raise error
+
+  for name in (*distributed._LISTS, 'MEGASCALE_COORDINATOR_ADDRESS'):
+    monkeypatch.delenv(name, raising=False)
+  monkeypatch.setattr(distributed, '_has_tpu', lambda: True)
+  monkeypatch.setattr(jax.config, 'update', lambda name, value: None)
+  monkeypatch.setattr(jax.distributed, 'initialize', initialize)
+
+
+# requests.ConnectionError is one, and its text is as long.
+NO_SERVER = OSError("HTTPConnectionPool(host='metadata.google.internal')")
+NO_CLUSTER = ValueError('coordinator_address should be defined.')
+
+
+@pytest.mark.parametrize('error', [NO_SERVER, NO_CLUSTER])
+def test_a_tpu_vm_that_nobody_tells_of_other_hosts_trains_alone(
+  error, monkeypatch, capsys
+):
+  on_tpu(monkeypatch, error)
+  distributed.start(None, None, None)
+  (line,) = capsys.readouterr().out.splitlines()
+  assert 'training on this one alone' in line and '--num_processes=1' in line
+
+
+@pytest.mark.parametrize(
+  'name, value',
+  [
+    ('TPU_WORKER_HOSTNAMES', 'a,b'),
+    ('TPU_PROCESS_ADDRESSES', 'a:1,b:1'),
+    ('MEGASCALE_COORDINATOR_ADDRESS', 'a:1'),
+  ],
+)
+@pytest.mark.parametrize('error', [NO_SERVER, NO_CLUSTER])
+def test_hosts_that_are_named_and_not_found_are_an_error(
+  name, value, error, monkeypatch
+):
+  on_tpu(monkeypatch, error)
+  monkeypatch.setenv(name, value)
+  with pytest.raises(errors.UserError, match='--num_processes=1 to train on'):
+    distributed.start(None, None, None)
+
+
+def test_a_host_that_does_not_come_is_an_error(monkeypatch):
+  on_tpu(monkeypatch, RuntimeError('Barrier timed out\nmore'))
+  with pytest.raises(errors.UserError, match='other processes: Barrier timed'):
+    distributed.start(None, None, None)
+
+
+def test_chips_are_seen_without_what_jax_hides(monkeypatch):
+  assert not distributed._has_tpu()
+  monkeypatch.setitem(sys.modules, 'jax._src.cloud_tpu_init', None)
+  monkeypatch.delattr('jax._src.cloud_tpu_init', raising=False)
+  assert not distributed._has_tpu()
+  monkeypatch.setattr(distributed.jax, 'config', Platforms())
+  assert distributed._has_tpu()
+
+
+class Platforms:
+  jax_platforms = 'tpu,cpu'
