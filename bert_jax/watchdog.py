@@ -8,7 +8,6 @@ they outlive any process, process 0 too.
 import contextlib
 import faulthandler
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -137,12 +136,19 @@ def together(workdir: str):
 def _check_shared(directory: str):
   """Makes the directory anew; raises errors.UserError where others miss it."""
   token = np.frombuffer(os.urandom(8), np.uint8)
+  failure = None
   if distributed.is_first():
-    shutil.rmtree(directory, ignore_errors=True)
-    os.makedirs(directory)
-    with open(os.path.join(directory, 'run'), 'wb') as file:
-      file.write(token.tobytes())
+    try:
+      _renew(directory, token.tobytes())
+    except OSError as error:  # the others wait below, and must hear of it
+      failure = error
   token = multihost_utils.broadcast_one_to_all(token)
+  if distributed.largest(failure is not None):
+    reason = f' ({failure.strerror})' if failure else ''
+    raise errors.UserError(
+      f'host 0 cannot write to {directory}{reason}; make it writable, or '
+      'remove it, or give another --workdir.'
+    )
   found = b''
   with contextlib.suppress(OSError):
     with open(os.path.join(directory, 'run'), 'rb') as file:
@@ -156,19 +162,49 @@ def _check_shared(directory: str):
     )
 
 
+def _renew(directory: str, token: bytes):
+  """Removes what an earlier run left, and writes the token of this one."""
+  os.makedirs(directory, exist_ok=True)
+  for name in os.listdir(directory):
+    # NFS keeps what somebody has open, under another name. It does no harm.
+    with contextlib.suppress(OSError):
+      os.remove(os.path.join(directory, name))
+  with contextlib.suppress(FileNotFoundError):
+    # It would end this run, too.
+    os.remove(os.path.join(directory, 'failed'))
+  with open(os.path.join(directory, 'run'), 'wb') as file:
+    file.write(token)
+
+
 def _watch(hosts: _Hosts, done: threading.Event):
   """Ends the process when another is missing or says that the run failed."""
   while not done.wait(_PERIOD):
-    # A file system that lasts in not answering ends the run all the same: the
-    # process before this one misses it.
-    with contextlib.suppress(OSError):
-      hosts.beat()
-      if message := hosts.failed():
-        _end(message, 1)
-      if message := hosts.missing():
+    try:
+      _look(hosts)
+    except OSError:
+      # A file system that lasts in not answering ends the run all the same:
+      # the process before this one misses it.
+      continue
+    except Exception as error:
+      # A thread that ends in silence would be taken for a dead host.
+      traceback.print_exception(error)
+      message = (
+        f'host {jax.process_index()}: its watchdog failed: '
+        f'{type(error).__name__}: {str(error)[:300]}'
+      )
+      with contextlib.suppress(Exception):
         hosts.fail(message)
-        time.sleep(_FAREWELL)
-        _end(f'{message}\n{hosts.stacks()}', 1)
+      _end(message, 1)
+
+
+def _look(hosts: _Hosts):
+  hosts.beat()
+  if message := hosts.failed():
+    _end(message, 1)
+  if message := hosts.missing():
+    hosts.fail(message)
+    time.sleep(_FAREWELL)
+    _end(f'{message}\n{hosts.stacks()}', 1)
 
 
 def _end(message: str, code: int):
