@@ -173,7 +173,7 @@ def test_verify_notices_another_model(tmp_path, monkeypatch):
   path = models.export_to(tmp_path / 'theirs')
 
   def export(target, params, *rest):
-    hf_export.export(target, models.make_params(first=3), *rest)
+    hf_export.export(target, models.make_params(seed=3), *rest)
 
   wrong = types.SimpleNamespace(export=export)
   monkeypatch.setattr(convert, 'hf_export', wrong)

@@ -36,14 +36,25 @@ def shapes(config, with_nsp):
   )['params']
 
 
-def make_params(config=CONFIG, with_nsp=True, first=0):
-  """Returns parameters that are all different: first, first + 1, ..."""
-  leaves, tree = jax.tree.flatten(shapes(config, with_nsp))
-  starts = np.cumsum([first] + [leaf.size for leaf in leaves])
+def make_params(config=CONFIG, with_nsp=True, seed=0):
+  """Returns parameters that are all different, of a size fit for products.
+
+  They are spread evenly over (-0.6, 0.6), in random order, and scales of
+  LayerNorm around 1: with a standard deviation of 1/sqrt(D), products neither
+  grow nor depend on how a processor rounds.
+  """
+  named, tree = jax.tree.flatten_with_path(shapes(config, with_nsp))
+  scales = [path[-1].key == 'scale' for path, _ in named]
+  leaves = [leaf for _, leaf in named]
+  ends = np.cumsum([leaf.size for leaf in leaves])
+  order = np.random.default_rng(seed).permutation(ends[-1])
+  values = np.float32(0.6) * ((2 * order + 1) / ends[-1] - 1)
   return tree.unflatten(
     [
-      np.arange(start, start + leaf.size, dtype=np.float32).reshape(leaf.shape)
-      for start, leaf in zip(starts, leaves, strict=False)
+      (part + scale).reshape(leaf.shape).astype(np.float32)
+      for leaf, scale, part in zip(
+        leaves, scales, np.split(values, ends[:-1]), strict=True
+      )
     ]
   )
 

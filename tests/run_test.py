@@ -48,7 +48,7 @@ def workdir(made, tmp_path):
 
 def params(step):
   bert = config_lib.model_config(make_config())
-  return models.make_params(bert, first=step)
+  return models.make_params(bert, seed=step)
 
 
 def test_a_run_is_told_from_an_exported_model(workdir, tmp_path):

@@ -258,6 +258,6 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path, folder):
     )
   models.assert_same(hf_load.load(exported)[0], models.make_params())
   google.write(
-    folder, models.make_params(first=5), models.CONFIG, models.TOKENIZER
+    folder, models.make_params(seed=5), models.CONFIG, models.TOKENIZER
   )
-  models.assert_same(google.read(folder)[0], models.make_params(first=5))
+  models.assert_same(google.read(folder)[0], models.make_params(seed=5))

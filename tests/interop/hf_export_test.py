@@ -109,7 +109,7 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
 
 
 def test_a_new_export_replaces_the_old(exported, tmp_path):
-  new = models.make_params(first=5)
+  new = models.make_params(seed=5)
   hf_export.export(exported, new, models.CONFIG, True, models.TOKENIZER)
   models.assert_same(hf_load.load(exported)[0], new)
   assert os.listdir(tmp_path) == ['model']
@@ -123,7 +123,7 @@ def test_a_failed_export_leaves_the_old(exported, tmp_path, monkeypatch):
   with pytest.raises(errors.UserError, match='No space left'):
     hf_export.export(
       exported,
-      models.make_params(first=5),
+      models.make_params(seed=5),
       models.CONFIG,
       True,
       models.TOKENIZER,
@@ -144,7 +144,7 @@ def test_a_failed_rename_leaves_the_old(exported, tmp_path, monkeypatch):
   with pytest.raises(errors.UserError, match='Input/output'):
     hf_export.export(
       exported,
-      models.make_params(first=5),
+      models.make_params(seed=5),
       models.CONFIG,
       True,
       models.TOKENIZER,
@@ -167,7 +167,7 @@ def test_what_a_kill_left_is_taken_back(exported, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
       hf_export.export(
         exported,
-        models.make_params(first=5),
+        models.make_params(seed=5),
         models.CONFIG,
         True,
         models.TOKENIZER,

@@ -81,7 +81,7 @@ def test_arrays_without_a_place_are_left_over(path):
 
 
 def test_a_new_file_replaces_the_old_or_leaves_it(path, monkeypatch):
-  new = models.make_params(first=5)
+  new = models.make_params(seed=5)
 
   def fail(*args, **kwargs):
     raise OSError(28, 'No space left on device')
@@ -178,7 +178,7 @@ def test_an_array_that_cannot_be_is_one_clear_error(path, content, message):
 def test_damage_to_the_file_is_one_clear_error(path):
   with open(path, 'rb') as f:
     data = f.read()
-  at = data.index(np.float32([9, 10, 11]).tobytes())  # inside some array
+  at = data.index(models.make_params()['mlm']['bias'].tobytes())
   cuts = [b'', data[:100], data[: len(data) // 2], data[:-1], data[30:]]
   flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
   for broken in (*cuts, flipped, b'PK\3\4' + b'\xff' * 100):

@@ -18,18 +18,10 @@ pytest.importorskip('flatbuffers')
 CONFIG = models.CONFIG
 
 
-def make_params(config=CONFIG, with_nsp=True):
-  random = np.random.default_rng(0)
-  return jax.tree.map(
-    lambda x: random.normal(size=x.shape).astype(np.float32),
-    models.shapes(config, with_nsp),
-  )
-
-
 @pytest.fixture(scope='module')
 def written(tmp_path_factory):
   path = str(tmp_path_factory.mktemp('stablehlo') / 'model.stablehlo')
-  stablehlo.write(path, make_params(), CONFIG, True)
+  stablehlo.write(path, models.make_params(), CONFIG, True)
   return path
 
 
@@ -48,11 +40,11 @@ def make_batch(rows, length, predictions):
 def assert_like_the_model(found, batch, config=CONFIG, with_nsp=True):
   bert = heads.PretrainingModel(config, with_nsp)
   expected = jax.jit(bert.apply)(
-    {'params': make_params(config, with_nsp)}, batch
+    {'params': models.make_params(config, with_nsp)}, batch
   )
   assert (found[1] is None) == (not with_nsp)
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
     tuple(found),
     expected,
   )
@@ -73,7 +65,7 @@ def test_any_batch_and_length_give_what_the_model_gives(
 def test_a_bfloat16_model_is_computed_in_float32(tmp_path):
   path = str(tmp_path / 'model')
   config = dataclasses.replace(CONFIG, dtype='bfloat16')
-  stablehlo.write(path, make_params(), config, True)
+  stablehlo.write(path, models.make_params(), config, True)
   batch = make_batch(2, 5, 1)
   assert_like_the_model(stablehlo.read(path)(batch), batch)
 
@@ -81,7 +73,7 @@ def test_a_bfloat16_model_is_computed_in_float32(tmp_path):
 def test_a_causal_model_without_nsp(tmp_path):
   config = dataclasses.replace(CONFIG, causal=True, norm='pre')
   path = str(tmp_path / 'model')
-  stablehlo.write(path, make_params(config, False), config, False)
+  stablehlo.write(path, models.make_params(config, False), config, False)
   batch = make_batch(3, 6, 2)
   found = stablehlo.read(path)(batch)
   assert_like_the_model(found, batch, config, False)
@@ -127,7 +119,9 @@ def test_the_convert_command_writes_and_verifies_it(tmp_path, capsys):
 def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path):
   (tmp_path / 'file').touch()
   with pytest.raises(errors.UserError, match='cannot write'):
-    stablehlo.write(str(tmp_path / 'file' / 'x'), make_params(), CONFIG, True)
+    stablehlo.write(
+      str(tmp_path / 'file' / 'x'), models.make_params(), CONFIG, True
+    )
   assert os.listdir(tmp_path) == ['file']
 
 
@@ -141,7 +135,7 @@ def test_what_cannot_be_read_or_written_is_explained(tmp_path, monkeypatch):
       errors.UserError, match='cannot be read by .* export the'
     ):
       stablehlo.read(str(path))
-  encoder = {k: v for k, v in make_params().items() if k != 'mlm'}
+  encoder = {k: v for k, v in models.make_params().items() if k != 'mlm'}
   with pytest.raises(errors.UserError, match='lacks mlm'):
     stablehlo.write(str(path), encoder, CONFIG, True)
   original = builtins.__import__
