@@ -7,9 +7,36 @@ import numpy as np
 
 F32 = jnp.float32
 LANES = 128  # of a TPU's register
-# Of the 16 MiB that every TPU gives a kernel, for what it reads and writes.
-_BLOCK_BYTES = 11 * 2**20
+# Of the 16 MiB that a v4 has, and that a v5e or v5p gives a kernel that asks
+# for no more. A kernel is traced before it is known what it will run on.
+_VMEM_BYTES = 15.25 * 2**20
 _MOST_ROWS = 8  # of a step
+# By the bytes of a number: the most turns that are at work at a time, and the
+# float32 arrays that the compiler then keeps in the backward kernel: for each
+# head [S, 128] and [128, lanes], for each group [S, lanes]. Fitted from above to
+# what v5e kernels with heads of 32, 64 and 128 needed when they were given too
+# little; `benchmarks/kernel_shapes.py` tries whether it is enough.
+_TEMPORARY = {4: (2.5, 3.5, 6, 6), 2: (2, 3, 0, 1)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """What a kernel does in a step of its grid.
+
+  Attributes:
+    rows: of the batch.
+    lanes: of all heads' queries.
+    groups: of heads that take turns.
+    blocks: of 128 queries, of each of these groups, that take turns.
+    apart: whether gradients of queries, keys and values are kept apart,
+      [3, B, S, H K]; else they are [B, S, 3 H K], and a step holds whole rows.
+  """
+
+  rows: int
+  lanes: int
+  groups: int
+  blocks: int
+  apart: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,24 +92,71 @@ class Call:
     """Returns 1 / sqrt(K), the root rounded as the model rounds it."""
     return 1 / float(np.sqrt(self.shape[3]).astype(self.dtype))
 
-  def step(self, gradient: bool) -> tuple[int, int]:
-    """Returns the rows and lanes of a step of the grid."""
-    b, s, h, k = self.shape
-    width = h * k
+  def step(self, gradient: bool) -> Step | None:
+    """Returns a kernel's step of the grid; None if none fits a TPU."""
+    most = 4 if self.blocks == 1 else 2
+    # Gradients apart are moved once more, where they are put together.
+    for apart in [False, True] if gradient else [False]:
+      for turns in (n for n in (8, 4, 3, 2, 1) if n <= most):
+        for groups in reversed(range(1, self.groups + 1)):
+          if self.groups % groups:
+            continue
+          blocks = _divisor(self.blocks, turns)
+          found = self._with_most_rows(
+            gradient,
+            Step(
+              rows=1,
+              lanes=groups * self.lanes,
+              groups=_divisor(groups, turns // blocks),
+              blocks=blocks,
+              apart=apart,
+            ),
+          )
+          if found:
+            return found
+    return None
 
-    def fits(rows, lanes):
-      moved = 4 * lanes + (3 * width if gradient else 0)
-      # The next step's are read, the last one's written at the same time.
-      return 2 * rows * s * moved * self.dtype.itemsize <= _BLOCK_BYTES
+  def _with_most_rows(self, gradient: bool, step: Step) -> Step | None:
+    """Returns a step with more rows; None if not even one row fits."""
+    b = self.shape[0]
+    steps = (
+      dataclasses.replace(step, rows=n)
+      for n in range(1, _MOST_ROWS + 1)
+      if b % n == 0
+    )
+    return max(
+      (x for x in steps if self._bytes(gradient, x) <= _VMEM_BYTES),
+      key=lambda x: x.rows,
+      default=None,
+    )
 
-    # One group is tried even where it does not fit: the compiler says so.
-    groups = (
-      n
-      for n in range(2, self.groups + 1)
-      if self.groups % n == 0 and fits(1, n * self.lanes)
-    )
-    lanes = self.lanes * max(groups, default=1)
-    rows = (
-      n for n in range(2, _MOST_ROWS + 1) if b % n == 0 and fits(n, lanes)
-    )
-    return max(rows, default=1), lanes
+  def _bytes(self, gradient: bool, step: Step) -> float:
+    """Returns what a step takes of the vector memory, an upper estimate."""
+    _, s, h, k = self.shape
+    row = 4 * step.lanes  # numbers of a token
+    if gradient:
+      row += 3 * (step.lanes if step.apart else h * k)
+    blocks = step.rows * s * row * self.dtype.itemsize
+    blocks += step.rows * 8 * s * 4  # tokens, padded to a register's sublanes
+    sums = 2 * step.groups * s * self.lanes * 4 if gradient else 0
+    bias = s * (LANES if self.one_mask else s) * 4
+    # The next step's are read, the last one's written at the same time.
+    return 2 * blocks + sums + bias + self._temporary(gradient, step)
+
+  def _temporary(self, gradient: bool, step: Step) -> float:
+    """Returns what the compiler keeps between operations.
+
+    They are arrays [S, 128] and [128, lanes] of each head and [S, lanes] of
+    each group at work; later turns take the place of the first ones.
+    """
+    s, lanes = self.shape[1], self.lanes
+    at_work, scores, queries, keys = _TEMPORARY[self.dtype.itemsize]
+    head = scores * s * LANES + queries * LANES * lanes
+    group = len(self.heads) * head + keys * s * lanes
+    turns = min(step.groups * step.blocks, at_work)
+    return 4 * turns * group * (1 if gradient else 0.5)
+
+
+def _divisor(n: int, most: int) -> int:
+  """Returns the largest divisor of n that is no larger than `most`."""
+  return max(m for m in range(1, most + 1) if n % m == 0)

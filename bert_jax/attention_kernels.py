@@ -17,12 +17,14 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from bert_jax import dropout_bits
-from bert_jax.attention_call import F32, LANES, Call
+from bert_jax.attention_call import F32, LANES, Call, Step
 
 _QUERIES, _KEYS, _VALUES = 0, 1, 2  # their places in a row's 3 H K lanes
 
 
-def forward(seeds, tokens, q, k, v, out, bias, *, call: Call, chip: bool):
+def forward(
+  seeds, tokens, q, k, v, out, bias, *, call: Call, step: Step, chip: bool
+):
   """Mixes values: the kernel of one step of the grid (rows, heads).
 
   Args:
@@ -34,10 +36,11 @@ def forward(seeds, tokens, q, k, v, out, bias, *, call: Call, chip: bool):
     out: like q.
     bias: float32 scratch, [S, S] or, where all queries see the same, [S, 128].
     call: what it is compiled for.
+    step: the step of the grid.
     chip: whether there is one to draw random numbers.
   """
 
-  def start(row, g, draw):
+  def start(row, g, _, draw):
     keys, values = _take(k, row, g, call), _take(v, row, g, call).T
 
     def block(i):
@@ -57,11 +60,22 @@ def forward(seeds, tokens, q, k, v, out, bias, *, call: Call, chip: bool):
 
     return block, lambda: None
 
-  _each_group(start, seeds, tokens, bias, q.shape, call, chip)
+  _each_group(start, seeds, tokens, bias, call, step, chip)
 
 
 def backward(
-  seeds, tokens, q, k, v, grad, out, bias_grad, *scratch, call: Call, chip
+  seeds,
+  tokens,
+  q,
+  k,
+  v,
+  grad,
+  out,
+  bias_grad,
+  *scratch,
+  call: Call,
+  step: Step,
+  chip: bool,
 ):
   """Writes gradients: the kernel of one step of the grid (rows, heads).
 
@@ -72,29 +86,35 @@ def backward(
     k: see there.
     v: see there.
     grad: of the mixed values, like q.
-    out: gradients of whole rows' queries, keys and values, [rows, S, 3 H K].
+    out: gradients of whole rows' queries, keys and values, [rows, S, 3 H K];
+      if apart, of the step's heads, [3, rows, S, lanes].
     bias_grad: their sums over rows and tokens, float32 [1, 1, 3 H K].
-    *scratch: bias; float32 [S, group's lanes] for sums over queries, twice.
+    *scratch: bias; float32 [groups, S, a group's lanes] for sums over queries,
+      twice.
     call: see there.
+    step: see there.
     chip: see there.
   """
   bias, dk_sum, dv_sum = scratch
-  width = out.shape[2] // 3
-  step_lanes = pl.program_id(1) * q.shape[2]
+  width = bias_grad.shape[2] // 3
+  first_lane = pl.program_id(1) * step.lanes
   rescale = 256 / call.keep
 
   @pl.when(pl.program_id(1) == 0)
   def _():
     bias_grad[...] = jnp.zeros(bias_grad.shape, F32)
 
-  def start(row, g, draw):
+  def start(row, g, n, draw):
     keys, values = _take(k, row, g, call), _take(v, row, g, call)
     keys_t = keys.T  # [lanes, S]
 
     def put(which, x, i=None):
-      lane = pl.multiple_of(which * width + step_lanes, LANES)
+      lane = pl.multiple_of(which * width + first_lane, LANES)
       x = x * rescale
-      _put(out, x, row, g, call, i, lane)
+      if step.apart:
+        _put(out.at[which], x, row, g, call, i)
+      else:
+        _put(out, x, row, g, call, i, lane)
       own = _part(g, call.lanes, lane)
       bias_grad[0, :, own] += jnp.sum(x, 0, keepdims=True)
 
@@ -126,28 +146,28 @@ def backward(
         put(_KEYS, dk)
         put(_VALUES, dv)
       else:
-        dv_sum[...] += dv
-        dk_sum[...] += dk
+        dv_sum[n] += dv
+        dk_sum[n] += dk
 
     def finish():
       if call.blocks > 1:
-        put(_KEYS, dk_sum[...])
-        put(_VALUES, dv_sum[...])
+        put(_KEYS, dk_sum[n])
+        put(_VALUES, dv_sum[n])
 
     if call.blocks > 1:
-      dk_sum[...] = dv_sum[...] = jnp.zeros(dk_sum.shape, F32)
+      dk_sum[n] = dv_sum[n] = jnp.zeros(dk_sum.shape[1:], F32)
     return block, finish
 
-  _each_group(start, seeds, tokens, bias, q.shape, call, chip)
+  _each_group(start, seeds, tokens, bias, call, step, chip)
 
 
-def _each_group(start, seeds, tokens, bias, shape, call, chip):
-  """Runs blocks and finish of (blocks, finish) = start(row, group, draw)."""
-  rows, _, lanes = shape
-  first_row = pl.program_id(0) * rows
-  first_group = pl.program_id(1) * (lanes // call.lanes)
-  # At a time; all sums over queries are of one group.
-  most_groups, most_blocks = (4, 1) if call.blocks == 1 else (1, 2)
+def _each_group(start, seeds, tokens, bias, call, step, chip):
+  """Runs blocks and finish of (blocks, finish) = start(row, group, n, draw).
+
+  The group is the n-th of those that take turns.
+  """
+  first_row = pl.program_id(0) * step.rows
+  first_group = pl.program_id(1) * (step.lanes // call.lanes)
 
   def draws(row, g):
     """Returns draw(i): what each head keeps of the i-th block; None is all."""
@@ -173,23 +193,22 @@ def _each_group(start, seeds, tokens, bias, shape, call, chip):
     bias[...] = _bias(tokens[row], call)
 
     def of_groups(groups):
-      started = [start(row, g, draws(row, g)) for g in groups]
+      started = [start(row, g, n, draws(row, g)) for n, g in enumerate(groups)]
 
       def of_blocks(blocks):
         _take_turns([block(i) for i in blocks for block, _ in started])
 
-      _loop(call.blocks, of_blocks, most_blocks)
+      _loop(call.blocks, of_blocks, step.blocks)
       for _, finish in started:
         finish()
 
-    _loop(lanes // call.lanes, of_groups, most_groups)
+    _loop(step.lanes // call.lanes, of_groups, step.groups)
 
-  _loop(rows, lambda few: of_row(*few), 1)
+  _loop(step.rows, lambda few: of_row(*few), 1)
 
 
-def _loop(n, function, most):
-  """Calls function with 0 ... n - 1, up to `most` numbers at a time."""
-  each = max(m for m in range(1, most + 1) if n % m == 0)
+def _loop(n, function, each):
+  """Calls function with 0 ... n - 1, `each` numbers at a time."""
 
   def several(i, _):
     function([i * each + j for j in range(each)])

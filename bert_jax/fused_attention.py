@@ -20,8 +20,17 @@ from bert_jax.attention_call import F32, LANES, Call
 _MAX_LENGTH = 512
 
 
-def unsupported(length: int, heads: int, head_size: int) -> str | None:
-  """Says why the kernels cannot do a shape; None if they can."""
+def unsupported(
+  length: int, heads: int, head_size: int, dtype='bfloat16'
+) -> str | None:
+  """Says why the kernels cannot do a shape; None if they can.
+
+  Args:
+    length: S.
+    heads: H.
+    head_size: K.
+    dtype: of queries, keys and values.
+  """
   if length % LANES or length > _MAX_LENGTH:
     return f'a sequence length of {length}: 128, 256, 384 and 512 work'
   if LANES % head_size and head_size % LANES:
@@ -30,6 +39,16 @@ def unsupported(length: int, heads: int, head_size: int) -> str | None:
     return (
       f'{heads} heads of size {head_size}: their product must be a multiple '
       'of 128'
+    )
+  # What takes the most memory: a mask for each query, and dropout.
+  call = Call(
+    (1, length, heads, head_size), np.dtype(dtype), 128, True, 0.0, True, True
+  )
+  if not (call.step(False) and call.step(True)):
+    return (
+      f'heads of size {head_size} in {call.dtype} at a sequence length of '
+      f'{length}: they do not fit the vector memory; shorter sequences, heads '
+      'of size 64 or 128, or bfloat16 do'
     )
   return None
 
@@ -71,7 +90,7 @@ def attend(
     errors.UserError: if the shape is not supported.
   """
   b, s, _, h, k = qkv.shape
-  problem = unsupported(s, h, k)
+  problem = unsupported(s, h, k, qkv.dtype)
   if problem:
     raise errors.UserError(
       f'fused attention cannot do {problem}; use the plain one.'
@@ -119,6 +138,8 @@ def _attend_forward(qkv, bias, tokens, seeds, call):
 def _attend_backward(call, residuals, grad):
   qkv, bias, tokens, seeds = residuals
   arrays, sums = _run(kernels.backward, (qkv, grad), tokens, seeds, call)
+  if arrays.ndim == 4:  # kept apart
+    arrays = jnp.concatenate(list(arrays), -1)
   return arrays, jnp.sum(sums, (0, 1)).astype(bias.dtype), None, None
 
 
@@ -147,8 +168,8 @@ def _pallas_call(kernel, call: Call, tpu: bool):
   width = h * k
   gradient = kernel is kernels.backward
   moved, products = (7, 5) if gradient else (4, 2)  # arrays [B, S, H, K]
-  rows, lanes = call.step(gradient)
-  steps = width // lanes
+  step = call.step(gradient)
+  rows, lanes, steps = step.rows, step.lanes, width // step.lanes
 
   def heads(which):
     return pl.BlockSpec(
@@ -160,25 +181,33 @@ def _pallas_call(kernel, call: Call, tpu: bool):
 
   sums_of_step = pl.BlockSpec((1, 1, 3 * width), lambda i, j, seeds: (i, 0, 0))
   bias = pltpu.VMEM((s, LANES if call.one_mask else s), F32)
-  sums = pltpu.VMEM((s, call.lanes), F32)
+  sums = pltpu.VMEM((step.groups, s, call.lanes), F32)
+  out, out_block = (b, s, width), heads(0)
+  if gradient and step.apart:
+    out = (3, *out)
+    out_block = pl.BlockSpec(
+      (3, rows, s, lanes), lambda i, j, seeds: (0, i, 0, j)
+    )
+  elif gradient:
+    # Three parts of a row cannot be one block, so gradients stay until all
+    # heads are done.
+    out, out_block = (b, s, 3 * width), whole(s, 3 * width)
   spec = pltpu.PrefetchScalarGridSpec(
     num_scalar_prefetch=1,
     grid=(b // rows, steps),
     in_specs=[whole(2, s), *map(heads, range(3)), *[heads(0)] * gradient],
-    # Three parts of a row cannot be one block, so gradients stay until all
-    # heads are done.
-    out_specs=[whole(s, 3 * width), sums_of_step] if gradient else heads(0),
+    out_specs=[out_block, sums_of_step] if gradient else out_block,
     scratch_shapes=[bias, *[sums, sums] * gradient],
   )
   return pl.pallas_call(
-    functools.partial(kernel, call=call, chip=tpu),
+    functools.partial(kernel, call=call, step=step, chip=tpu),
     grid_spec=spec,
     out_shape=[
-      jax.ShapeDtypeStruct((b, s, 3 * width), call.dtype),
+      jax.ShapeDtypeStruct(out, call.dtype),
       jax.ShapeDtypeStruct((b // rows, 1, 3 * width), F32),
     ]
     if gradient
-    else jax.ShapeDtypeStruct((b, s, width), call.dtype),
+    else jax.ShapeDtypeStruct(out, call.dtype),
     cost_estimate=pl.CostEstimate(
       flops=products * 2 * b * h * s * s * k,
       bytes_accessed=moved * b * s * width * call.dtype.itemsize,

@@ -7,13 +7,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from bert_jax import (
-  attention_call,
-  errors,
-  fused_attention,
-  random_bytes,
-  row_keys,
-)
+from bert_jax import errors, fused_attention, random_bytes, row_keys
+from bert_jax.attention_call import Call, Step
 
 B, S, H, K = 3, 128, 2, 64
 # A row without padding, one with, one of padding only.
@@ -61,11 +56,11 @@ def with_gradient(attend, qkv, **options):
   key, mask = options.pop('key'), jnp.asarray(options.pop('mask'))
   size = options.pop('bias', 1.0)
   numbers = jax.random.normal(
-    jax.random.key(9), (*qkv.shape[:2], *qkv.shape[3:])
+    jax.random.key(9), (*qkv.shape[:2], *qkv.shape[3:]), jnp.float32
   )
 
-  bias = size * jax.random.normal(jax.random.key(8), qkv.shape[2:])
-  bias = bias.astype(qkv.dtype)
+  bias = jax.random.normal(jax.random.key(8), qkv.shape[2:], jnp.float32)
+  bias = (size * bias).astype(qkv.dtype)
 
   @jax.jit
   def both(qkv):
@@ -78,7 +73,8 @@ def with_gradient(attend, qkv, **options):
 
 
 def qkv_of(s=S, h=H, k=K, dtype=jnp.float32):
-  return jax.random.normal(jax.random.key(1), (B, s, 3, h, k)).astype(dtype)
+  shape = B, s, 3, h, k
+  return jax.random.normal(jax.random.key(1), shape, jnp.float32).astype(dtype)
 
 
 def check(qkv, tolerance=1e-5, **options):
@@ -114,10 +110,17 @@ def test_masks_equal_the_plain_path(options):
   check(qkv_of(), **options)
 
 
-@pytest.mark.parametrize('block_bytes', [2**24, 0], ids=['one', 'many'])
-def test_steps_of_several_blocks_equal_the_plain_path(monkeypatch, block_bytes):
-  # With no room, each step of the grid takes one row and 128 lanes.
-  monkeypatch.setattr(attention_call, '_BLOCK_BYTES', block_bytes)
+@pytest.mark.parametrize(
+  'step',
+  [
+    Step(rows=3, lanes=256, groups=2, blocks=2, apart=False),
+    Step(rows=1, lanes=256, groups=1, blocks=2, apart=True),
+    Step(rows=1, lanes=128, groups=1, blocks=1, apart=False),
+  ],
+  ids=str,
+)
+def test_each_step_of_the_grid_equals_the_plain_path(monkeypatch, step):
+  monkeypatch.setattr(Call, 'step', lambda *_: step)
   s = 256
   options = {
     'mask': (np.arange(s) < np.array([[s], [200], [0]])).astype(np.int32),
@@ -245,6 +248,7 @@ def test_a_device_of_four_does_its_rows():
     ((1, 640, 3, 2, 64), 'length of 640'),
     ((1, 128, 3, 2, 96), 'size of 96'),
     ((1, 128, 3, 3, 64), '3 heads of size 64'),
+    ((1, 512, 3, 8, 16), 'heads of size 16 in float32'),
   ],
 )
 def test_other_shapes_are_refused(shape, says):
