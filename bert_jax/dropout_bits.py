@@ -37,7 +37,7 @@ def seeds(key, shape: tuple[int, int, int]):
     mixed = jax.random.wrap_key_data(data[:2], impl='threefry2x32')
     for word in data[2:]:
       mixed = jax.random.fold_in(mixed, word)
-    words = [*jax.random.bits(mixed, (2, b)), zero, zero]
+    words = [*jax.random.bits(mixed, (2, b), jnp.uint32), zero, zero]
   elif len(data) == 3:  # the third is the first row
     rows = jnp.arange(b, dtype=jnp.uint32)
     words = [data[0] + zero, data[1] + zero, data[2] + rows, zero]
@@ -89,7 +89,8 @@ def _threefry(key_0, key_1, x, y):
   for i in range(5):
     for distance in _ROTATIONS[i % 2]:
       x = x + y
-      y = (y << distance) | jax.lax.shift_right_logical(y, 32 - distance)
+      right = np.int32(32 - distance)  # with jax_enable_x64, an int is int64
+      y = (y << distance) | jax.lax.shift_right_logical(y, right)
       y = y ^ x
     x, y = x + keys[(i + 1) % 3], y + (keys[(i + 2) % 3] + (i + 1))
   return x ^ y

@@ -150,6 +150,24 @@ def test_dropout_is_that_of_the_plain_path(kind):
   assert np.abs(dropped - kept).max() > 0.1
 
 
+@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
+def test_64_bit_types_change_nothing(impl):
+  def gradient(s):
+    options = {
+      'mask': np.ones((B, s), np.int32),
+      'causal': s > S,
+      'deterministic': False,
+      'key': jax.random.key(4, impl=impl),
+    }
+    return with_gradient(fused_attention.attend, qkv_of(s, h=4), **options)
+
+  for s in (128, 256):  # of several blocks, too
+    expected = gradient(s)
+    with jax.enable_x64(True):
+      for ours, theirs in zip(gradient(s), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_bfloat16_is_near_the_plain_path():
   # bfloat16 has 8 bits: 2 ** -8 of values up to 5, a few roundings.
   check(
