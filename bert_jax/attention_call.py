@@ -1,6 +1,7 @@
 """What the kernels of `fused_attention` are compiled for, and their sizes."""
 
 import dataclasses
+import math
 
 import jax.numpy as jnp
 import numpy as np
@@ -94,6 +95,7 @@ class Call:
 
   def step(self, gradient: bool) -> Step | None:
     """Returns a kernel's step of the grid; None if none fits a TPU."""
+
     most = 4 if self.blocks == 1 else 2
     # Gradients apart are moved once more, where they are put together.
     for apart in [False, True] if gradient else [False]:
@@ -124,9 +126,12 @@ class Call:
       for n in range(1, _MOST_ROWS + 1)
       if b % n == 0
     )
-    return max(
+    # A v4 or v5p has two cores, which share the steps: the fewer rows the
+    # busier one has the better. Two steps at least also let a core fetch the
+    # next one's rows while it works.
+    return min(
       (x for x in steps if self._bytes(gradient, x) <= _VMEM_BYTES),
-      key=lambda x: x.rows,
+      key=lambda x: (x.rows * math.ceil(b // x.rows / 2), -x.rows),
       default=None,
     )
 

@@ -11,6 +11,21 @@ def call(b=16, s=128, h=12, k=64, dtype='bfloat16'):
   return Call((b, s, h, k), np.dtype(dtype), 230, False, -1e4, False, False)
 
 
+@pytest.mark.parametrize('gradient', [False, True])
+@pytest.mark.parametrize('b', [2, 3, 4, 7, 8, 12, 64])
+def test_two_cores_share_the_rows(b, gradient):
+  step = call(b).step(gradient)
+  steps = b // step.rows
+  assert step.rows * steps == b
+  assert steps >= 2
+  # 3 and 7 cannot be shared evenly.
+  assert b % 2 or steps % 2 == 0
+
+
+def test_a_single_row_is_a_step():
+  assert call(1).step(True).rows == 1
+
+
 def test_float32_takes_smaller_steps_than_bfloat16():
   small, large = (
     call(s=512, dtype=dtype).step(True) for dtype in ('float32', 'bfloat16')
