@@ -95,8 +95,8 @@ class Call:
 
   def step(self, gradient: bool) -> Step | None:
     """Returns a kernel's step of the grid; None if none fits a TPU."""
-
-    most = 4 if self.blocks == 1 else 2
+    # The more turns, the busier all units, and the longer the program.
+    most = 8 if self.blocks == 1 else 4
     # Gradients apart are moved once more, where they are put together.
     for apart in [False, True] if gradient else [False]:
       for turns in (n for n in (8, 4, 3, 2, 1) if n <= most):
