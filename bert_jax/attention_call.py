@@ -11,7 +11,7 @@ LANES = 128  # of a TPU's register
 # Of the 16 MiB that a v4 has, and that a v5e or v5p gives a kernel that asks
 # for no more. A kernel is traced before it is known what it will run on.
 _VMEM_BYTES = 15.25 * 2**20
-_MOST_ROWS = 8  # of a step
+_MOST_TOKENS = 512  # of a step; a core waits for its first one
 # By the bytes of a number: the most turns that are at work at a time, and the
 # float32 arrays that the compiler then keeps in the backward kernel: for each
 # head [S, 128] and [128, lanes], for each group [S, lanes]. Fitted from above to
@@ -123,7 +123,7 @@ class Call:
     b = self.shape[0]
     steps = (
       dataclasses.replace(step, rows=n)
-      for n in range(1, _MOST_ROWS + 1)
+      for n in range(1, _MOST_TOKENS // self.shape[1] + 1)
       if b % n == 0
     )
     # A v4 or v5p has two cores, which share the steps: the fewer rows the
