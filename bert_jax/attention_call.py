@@ -97,26 +97,26 @@ class Call:
     """Returns a kernel's step of the grid; None if none fits a TPU."""
     # The more turns, the busier all units, and the longer the program.
     most = 8 if self.blocks == 1 else 4
-    # Gradients apart are moved once more, where they are put together.
-    for apart in [False, True] if gradient else [False]:
-      for turns in (n for n in (8, 4, 3, 2, 1) if n <= most):
-        for groups in reversed(range(1, self.groups + 1)):
-          if self.groups % groups:
-            continue
-          blocks = _divisor(self.blocks, turns)
-          found = self._with_most_rows(
-            gradient,
-            Step(
-              rows=1,
-              lanes=groups * self.lanes,
-              groups=_divisor(groups, turns // blocks),
-              blocks=blocks,
-              apart=apart,
-            ),
-          )
-          if found:
-            return found
-    return None
+    smallest = (
+      self._of_one_row(groups, turns, apart)
+      # Gradients apart are moved once more, where they are put together.
+      for apart in ([False, True] if gradient else [False])
+      for turns in (8, 4, 3, 2, 1)
+      for groups in range(self.groups, 0, -1)
+      if turns <= most and self.groups % groups == 0
+    )
+    fitting = (self._with_most_rows(gradient, x) for x in smallest)
+    return next(filter(None, fitting), None)
+
+  def _of_one_row(self, groups: int, turns: int, apart: bool) -> Step:
+    blocks = _divisor(self.blocks, turns)
+    return Step(
+      rows=1,
+      lanes=groups * self.lanes,
+      groups=_divisor(groups, turns // blocks),
+      blocks=blocks,
+      apart=apart,
+    )
 
   def _with_most_rows(self, gradient: bool, step: Step) -> Step | None:
     """Returns a step with more rows; None if not even one row fits."""
