@@ -1,6 +1,7 @@
 """Counts the cycles of the attention kernels in the compiler's own schedule.
 
-  python benchmarks/kernels.py [--topology=v5e:2x2]
+  python benchmarks/kernels.py [--topology=v5e:2x2] [--dtype=bfloat16]
+    [--sizes=base,large] [--lengths=128,512] [--generators=none,rbg,threefry]
 
 Compiles attention with its gradient for a TPU that is not there, with 8,192
 tokens for a device, and has the compiler write the instructions of each kernel
@@ -12,10 +13,13 @@ that run under a condition count as if they always ran.
 Beside it stands what a kernel would take by its matrix products, at half of the
 rate that the compiler expects of large ones, and by the bytes that it reads and
 writes, at the memory's bandwidth; and the schedule in parts of the larger one.
+A float32 product is six bfloat16 ones. On a v4 or v5p, two cores share the work,
+and the schedule is of one.
 """
 
 import argparse
 import glob
+import itertools
 import os
 import re
 import sys
@@ -29,8 +33,13 @@ from bert_jax import aot, config, errors, fused_attention
 from bert_jax import topology as topology_lib
 
 TOKENS = 8192
-LENGTHS = 128, 512
-RNGS = {'rbg': 4, 'threefry2x32': 2}  # words of a key
+# (jax's name, words of a key); none is without dropout.
+GENERATORS = {
+  'none': (None, 0),
+  'rbg': ('rbg', 4),
+  'threefry': ('threefry2x32', 2),
+}
+PASSES = {'bfloat16': 1, 'float32': 6}  # of the matrix unit, for a product
 KERNELS = 'attention_forward', 'attention_backward'
 _BUNDLE = re.compile(r' *(?:0x[0-9a-f]+|0) +([A-Z]{2})? *:')
 _EXIT = re.compile(
@@ -72,28 +81,37 @@ def cycles(text: str) -> int:
   return sum(turns)
 
 
-def compile_attention(device, heads, head_size, length, rng):
-  """Compiles attention and its gradient; returns the scheduled HLO."""
-  shape = TOKENS // length, length, heads, head_size  # [B, S, H, K]
+def compile_attention(device, shape, dtype, generator, **masks):
+  """Compiles attention and its gradient; returns the scheduled HLO.
+
+  Args:
+    device: to compile for.
+    shape: B, S, H, K.
+    dtype: of queries, keys and values.
+    generator: of dropout's bits, one of `GENERATORS`.
+    **masks: `causal` and whether rows are `packed`.
+  """
+  impl, words = GENERATORS[generator]
+  causal, packed = masks.get('causal', False), masks.get('packed', False)
 
   def run(qkv, bias, mask, words, grad):
-    key = jax.random.wrap_key_data(words, impl=rng)
-
     def attend(qkv, bias):
       return fused_attention.attend(
         qkv,
         bias,
         mask,
-        key,
+        impl and jax.random.wrap_key_data(words, impl=impl),
         rate=0.1,
         mask_value=-10_000.0,
-        deterministic=False,
+        causal=causal,
+        sequence_ids=mask if packed else None,
+        deterministic=impl is None,
       )
 
     mixed, gradient = jax.vjp(attend, qkv, bias)
     return mixed, gradient(grad)
 
-  def array(shape, dtype=jnp.bfloat16):
+  def array(shape, dtype=dtype):
     placed = SingleDeviceSharding(device)
     return jax.ShapeDtypeStruct(shape, dtype, sharding=placed)
 
@@ -101,7 +119,7 @@ def compile_attention(device, heads, head_size, length, rng):
     array((*shape[:2], 3, *shape[2:])),
     array((3, *shape[2:])),
     array(shape[:2], jnp.int32),
-    array((RNGS[rng],), jnp.uint32),
+    array((words,), jnp.uint32),
     array(shape),
   )
   return jax.jit(run).lower(*arguments).compile().as_text()
@@ -119,7 +137,7 @@ def schedules(folder):
   return found
 
 
-def estimates(hlo, kernel, chip):
+def estimates(hlo, kernel, chip, dtype):
   """Returns the cycles of a kernel by its products and by its bytes."""
   (line,) = (x for x in hlo.splitlines() if re.match(rf' *%{kernel}\S* = ', x))
   flops, moved = (
@@ -127,7 +145,8 @@ def estimates(hlo, kernel, chip):
     for name in ('flops', 'bytes_accessed')
   )
   seconds = moved / (chip.hbm_bandwidth / chip.devices)
-  return flops / (chip.product_flops / 2), seconds * chip.cycles_per_second
+  products = PASSES[dtype] * flops / (chip.product_flops / 2)
+  return products, seconds * chip.cycles_per_second
 
 
 def main():
@@ -135,8 +154,12 @@ def main():
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument('--topology', default='v5e:2x2')
-  name = parser.parse_args().topology
-  topology = topology_lib.parse(name)
+  parser.add_argument('--dtype', default='bfloat16', choices=PASSES)
+  parser.add_argument('--sizes', default='base,large')
+  parser.add_argument('--lengths', default='128,512')
+  parser.add_argument('--generators', default='rbg,threefry')
+  args = parser.parse_args()
+  topology = topology_lib.parse(args.topology)
   # The compiler alone is used; accelerators that are here stay free.
   jax.config.update('jax_platforms', 'cpu')
   with tempfile.TemporaryDirectory() as folder:
@@ -145,18 +168,25 @@ def main():
       f'--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true'
     )
     device = aot.describe_devices(topology)[0]
-    print(f'{topology.chip.name}, {TOKENS} tokens for a device, Mcycles')
+    print(
+      f'{topology.chip.name}, {args.dtype}, {TOKENS} tokens for a device, '
+      'Mcycles'
+    )
     print(f'{"":35}{"schedule":>9}{"products":>9}{"bytes":>9}{"times":>7}')
-    for size in ('base', 'large'):
+    for size, length, generator in itertools.product(
+      args.sizes.split(','),
+      map(int, args.lengths.split(',')),
+      args.generators.split(','),
+    ):
       _, hidden, heads = config.SIZES[size]
-      for length, rng in ((s, rng) for s in LENGTHS for rng in RNGS):
-        hlo = compile_attention(device, heads, hidden // heads, length, rng)
-        for kernel, n in sorted(schedules(folder).items(), reverse=True):
-          found = n, *estimates(hlo, kernel, topology.chip)
-          label = f'{size} {length} {rng[:8]} {kernel.split("_")[1]}'
-          cells = ''.join(f'{x / 1e6:9.3f}' for x in found)
-          times = n / max(found[1:])
-          print(f'{label:35}{cells}{times:7.2f}', flush=True)
+      shape = TOKENS // length, length, heads, hidden // heads
+      hlo = compile_attention(device, shape, args.dtype, generator)
+      for kernel, n in sorted(schedules(folder).items(), reverse=True):
+        found = n, *estimates(hlo, kernel, topology.chip, args.dtype)
+        label = f'{size} {length} {generator} {kernel.split("_")[1]}'
+        cells = ''.join(f'{x / 1e6:9.3f}' for x in found)
+        times = n / max(found[1:])
+        print(f'{label:35}{cells}{times:7.2f}', flush=True)
 
 
 if __name__ == '__main__':
