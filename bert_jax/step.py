@@ -9,7 +9,15 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec as P
 
-from bert_jax import device_rows, gradient, optim, partition, sharding, tuning
+from bert_jax import (
+  device_rows,
+  gradient,
+  optim,
+  partition,
+  precision,
+  sharding,
+  tuning,
+)
 from bert_jax import task as task_lib
 
 _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
@@ -61,8 +69,7 @@ def jit_train(config, task: task_lib.Objective, phase: task_lib.Phase, mesh):
     dtype=config.model.dtype,
     reduce_dtype=config.optimizer.reduce_dtype,
   )
-  options = tuning.xla_options(config) or None
-  return jax.jit(step, donate_argnums=0, compiler_options=options)
+  return _jit(config, step, donate_argnums=0)
 
 
 def jit_eval(config, task: task_lib.Objective, mesh):
@@ -73,8 +80,19 @@ def jit_eval(config, task: task_lib.Objective, mesh):
   step = functools.partial(
     eval_step, task=task, mesh=mesh, dtype=config.model.dtype
   )
+  return _jit(config, step)
+
+
+def _jit(config, step, **how):
+  """Jits a step, to be traced and compiled as the config asks for."""
+
+  @functools.wraps(step.func)
+  def traced(*args):
+    with precision.products(config):
+      return step(*args)
+
   options = tuning.xla_options(config) or None
-  return jax.jit(step, compiler_options=options)
+  return jax.jit(traced, compiler_options=options, **how)
 
 
 def train_step(

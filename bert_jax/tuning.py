@@ -128,7 +128,7 @@ def _fused_problem(config, device, length) -> str | None:
     return f'cannot be split by mesh.model={config.mesh.model}'
   m = config.model
   found = fused_attention.unsupported(
-    length, m.num_heads, m.hidden_size // m.num_heads
+    length, m.num_heads, m.hidden_size // m.num_heads, dtype=m.dtype
   )
   return f'cannot do {found}' if found else None
 
