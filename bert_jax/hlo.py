@@ -5,6 +5,8 @@ import dataclasses
 import math
 import re
 
+import numpy as np
+
 from bert_jax import hlo_text
 from bert_jax.hlo_text import size
 
@@ -36,6 +38,11 @@ class Cost:
     collective_bytes: {kind: bytes of the whole arrays, as the largest of what
       goes in and what comes out}.
     sent_bytes: that the device sends in them, by the best algorithms.
+    group_bytes: {devices of one of the groups, as '0,4,8,12': the same bytes},
+      numbered as in the mesh.
+    hbm_bytes: read from and written to the device's memory by all ops and
+      copies, those of kernels as they say; an op counts as reading all of its
+      operands, which is more than the truth for some.
     kernels: {name and result: how many}, custom calls with a program of their
       own.
     kernel_flops: {the same: FLOPs} that they say of themselves, else 0.
@@ -52,6 +59,8 @@ class Cost:
   collectives: dict = dataclasses.field(default_factory=dict)
   collective_bytes: dict = dataclasses.field(default_factory=dict)
   sent_bytes: float = 0
+  group_bytes: dict = dataclasses.field(default_factory=dict)
+  hbm_bytes: float = 0
   kernels: dict = dataclasses.field(default_factory=dict)
   kernel_flops: dict = dataclasses.field(default_factory=dict)
   kernel_bytes: dict = dataclasses.field(default_factory=dict)
@@ -73,16 +82,10 @@ def cost(text: str) -> Cost:
       compare with a constant.
   """
   computations, entry = hlo_text.parse(text)
-  devices = re.search(r'num_partitions=(\d+)', text)
+  found = re.search(r'num_partitions=(\d+)', text)
+  devices = range(int(found[1]) if found else 1)
   totals = collections.Counter()
-  _add(
-    totals,
-    computations,
-    entry,
-    times=1,
-    devices=int(devices[1]) if devices else 1,
-    fused=False,
-  )
+  _add(totals, computations, entry, times=1, devices=devices, fused=False)
   fields = {}
   for field in dataclasses.fields(Cost):
     if field.default_factory is dict:
@@ -134,6 +137,7 @@ def _add(totals, computations, name, *, times, devices, fused):
       totals['cycles'] += times * sum(found)
       if not found:
         _add_uncosted(totals, op, types, computations, times)
+      totals['hbm_bytes'] += times * _hbm_bytes(op, types, computations)
     kind = op.opcode.removesuffix('-start')
     if op.opcode.endswith('-done') or op.opcode.endswith('-update'):
       continue  # counted at its start
@@ -210,6 +214,29 @@ def _moved(op, types) -> int:
   return 0
 
 
+def _hbm_bytes(op, types, computations) -> int:
+  """Returns the bytes that an op reads from and writes to the memory."""
+  if op.opcode == 'custom-call':
+    found = re.search(r'"bytes_accessed":"(\d+)"', op.rest)
+    if found:
+      return int(found[1])
+  elif op.opcode in _FREE or op.opcode.endswith(('-done', '-update', '-id')):
+    return 0
+  inside = list(_inside(op, types, computations))
+  if {part.opcode for part, _ in inside} & {'gather', 'scatter'}:
+    return sum(_moved(part, known) for part, known in inside)
+  if op.opcode.endswith('-start'):  # what is copied between the memories
+    return size(_second(op.type))
+  if op.opcode in ('slice', 'dynamic-slice'):  # of a large array, what it needs
+    return 2 * hlo_text.hbm_size(op.type)
+  return sum(map(hlo_text.hbm_size, [op.type, *_types(op, types)]))
+
+
+def _types(op, types):
+  """Returns the types of an op's operands, each array once."""
+  return [types.get(o, '') for o in dict.fromkeys(op.operands)]
+
+
 def _in_and_out(op, types) -> int:
   if op.opcode.endswith('-start'):  # what goes in is in its type; maybe whole
     return 2 * size(_second(op.type))
@@ -218,14 +245,17 @@ def _in_and_out(op, types) -> int:
 
 def _add_collective(totals, op, kind, name, types, times, devices):
   whole = max(size(_result(op)), sum(size(types[o]) for o in op.operands))
-  n = _group_size(op.rest) or devices
+  group = _group(op.rest) or tuple(devices)
+  n = len(group)
   # A fusion that keeps one part of a sum is how TPUs do a reduce-scatter.
   if kind == 'all-reduce' and 'all-reduce-scatter' in name:
     kind = 'reduce-scatter'
   rounds = {'all-reduce': 2 * (n - 1) / n, 'collective-permute': 1}
   totals['collectives', kind] += times
   totals['collective_bytes', kind] += times * whole
-  totals['sent_bytes'] += times * whole * rounds.get(kind, (n - 1) / n)
+  sent = times * whole * rounds.get(kind, (n - 1) / n)
+  totals['sent_bytes'] += sent
+  totals['group_bytes', ','.join(map(str, group))] += sent
 
 
 def _result(op):
@@ -242,20 +272,43 @@ def _second(type_text) -> str:
   return found[1][0] if len(found) > 1 else ''
 
 
-def _group_size(rest) -> int | None:
-  """Returns how many devices take part in a collective."""
+def _group(rest) -> tuple[int, ...] | None:
+  """Returns the devices of a collective's first group; None if all are one."""
+  pairs = re.search(r'source_target_pairs=\{(\{[\d,{}]*\})\}', rest)
+  if pairs:
+    found = [(int(a), int(b)) for a, b in re.findall(r'(\d+),(\d+)', pairs[1])]
+    return max(found, key=lambda pair: abs(pair[0] - pair[1]))
   listed = re.search(r'replica_groups=\{\{([\d,]*)\}', rest)
   if listed:
-    return len(listed[1].split(','))
-  iota = re.search(r'replica_groups=\[\d+,(\d+)\]', rest)
+    return tuple(int(d) for d in listed[1].split(','))
+  # [groups,devices of each]<=[8], or <=[2,4]T(1,0): cut after transposing
+  iota = re.search(
+    r'replica_groups=\[\d+,(\d+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?)?', rest
+  )
   if iota:
-    return int(iota[1])
+    size, shape, order = iota.groups()
+    if shape is None:
+      return tuple(range(int(size)))
+    return _cut(int(size), _numbers(shape), order and _numbers(order))
   # mesh['data'=4,'model'=2] {'data'}
   mesh = re.search(r'replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}', rest)
   if mesh:
-    sizes = dict(re.findall(r"'([^']+)'=(\d+)", mesh[1]))
-    return math.prod(int(sizes[a]) for a in re.findall(r"'([^']+)'", mesh[2]))
+    axes = re.findall(r"'([^']+)'=(\d+)", mesh[1])
+    names, sizes = [a for a, _ in axes], [int(n) for _, n in axes]
+    taken = [names.index(a) for a in re.findall(r"'([^']+)'", mesh[2])]
+    left = [i for i in range(len(names)) if i not in taken]
+    return _cut(math.prod(sizes[i] for i in taken), sizes, left + taken)
   return None
+
+
+def _cut(size, shape, order) -> tuple[int, ...]:
+  """Returns the first `size` numbers of a grid, its axes put in order."""
+  grid = np.arange(math.prod(shape)).reshape(shape).transpose(order)
+  return tuple(grid.reshape(-1)[:size].tolist())
+
+
+def _numbers(text) -> list[int]:
+  return [int(n) for n in text.split(',')]
 
 
 def _called(op) -> list[str]:

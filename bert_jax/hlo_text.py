@@ -5,6 +5,8 @@ import math
 import re
 
 SHAPE = re.compile(r'\b(pred|token|[a-z]+\d+\w*)\[([\d,]*)\]')
+# With its layout, in which S(n) names a memory on the chip.
+_PLACED = re.compile(r'\b(pred|[a-z]+\d+\w*)\[([\d,]*)\](\{[^}]*\})?')
 _NAME = re.compile(r'%?([\w.-]+)')
 
 
@@ -65,6 +67,15 @@ def _close(text, start) -> int:
 def size(type_text) -> int:
   """Returns the bytes of a type, all parts of a tuple together."""
   return sum(_array_bytes(m) for m in SHAPE.finditer(type_text))
+
+
+def hbm_size(type_text) -> int:
+  """Returns the bytes of those parts of a type that lie in the main memory."""
+  return sum(
+    _array_bytes(m)
+    for m in _PLACED.finditer(type_text)
+    if 'S(' not in (m[3] or '')
+  )
 
 
 def largest(type_text) -> int:

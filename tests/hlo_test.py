@@ -85,6 +85,47 @@ def test_collectives_are_counted_with_what_a_device_sends():
   }
   # 2 x 3/4 of 500, 3/4 of 1600, 1/2 of 400.
   assert found.sent_bytes == 750 + 1200 + 200
+  assert found.group_bytes == {'0,1': 200, '0,1,2,3': 1200, '0,2,4,6': 750}
+
+
+@pytest.mark.parametrize(
+  'groups, devices',
+  [
+    ('replica_groups={{0,4},{1,5},{2,6},{3,7}}', (0, 4)),
+    ('replica_groups=[2,4]<=[8]', (0, 1, 2, 3)),
+    ('replica_groups=[4,2]<=[2,4]T(1,0)', (0, 4)),
+    ("replica_groups=mesh['data'=4,'model'=2] {'data'}", (0, 2, 4, 6)),
+    ("replica_groups=mesh['data'=4,'model'=2] {'model'}", (0, 1)),
+    ('source_target_pairs={{0,1},{1,2},{7,0}}', (7, 0)),
+    ('replica_groups={}', None),
+  ],
+)
+def test_devices_of_a_group_are_read(groups, devices):
+  assert hlo._group(f', {groups}, to_apply=%sum') == devices
+
+
+def test_traffic_of_the_memory_leaves_out_what_lies_on_the_chip():
+  found = cost(
+    '%a = f32[100]{0:T(128)} parameter(0)',
+    # 400 bytes are read, none written; then 400 read here, 800 written.
+    '%b = f32[100]{0:T(128)S(3)} tanh(%a)',
+    '%c = f32[200]{0:T(128)} fusion(%a, %b, %a), kind=kLoop, calls=%double',
+    # A copy from the memory, and a slice of the 200: 40 bytes.
+    '%d = (f32[100]{0}, f32[100]{0:S(3)}, u32[]) copy-start(%a)',
+    '%e = f32[100]{0:S(3)} copy-done(%d)',
+    '%f = f32[10]{0} slice(%c)',
+    before=DOUBLE,
+  )
+  assert found.hbm_bytes == 400 + 1200 + 400 + 80
+
+
+DOUBLE = """%double (q: f32[100], r: f32[100], s: f32[100]) -> f32[200] {
+  %q = f32[100] parameter(0)
+  %r = f32[100] parameter(1)
+  ROOT %t = f32[200] concatenate(%q, %r), dimensions={0}
+}
+
+"""
 
 
 def test_an_asynchronous_collective_is_counted_once():
