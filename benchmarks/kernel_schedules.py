@@ -1,0 +1,98 @@
+"""Makes the package's table of kernel schedules, or checks it.
+
+  python benchmarks/kernels.py --topology=v5e:2x2 | tee v5e.txt
+  python benchmarks/kernel_schedules.py [--check] v5e.txt v4.txt ...
+
+Reads what benchmarks/kernels.py printed for chips, one after the other, and
+prints the rows of `bert_jax.kernel_schedules.TIMES` for them. With --check,
+nothing is printed but the rows that the package has otherwise by more than 3
+%, or not at all; then the exit code is 1.
+"""
+
+import argparse
+import re
+import sys
+
+from bert_jax import chips, config, kernel_schedules
+
+TOKENS = 8192
+# Of T tokens in rows of S and a hidden size of D: these times T S D.
+FLOPS = {'forward': 4, 'backward': 10}
+TOLERANCE = 0.03
+# base 128 rbg [bfloat16] forward, Mcycles: schedule, products, bytes; times
+_LINE = re.compile(
+  r'(base|large) +(\d+) +(none|rbg|threefry) +(?:(bfloat16|float32) +)?'
+  r'(forward|backward) +([\d.]+) +([\d.]+) +'
+)
+_TYPES = {None: 'bf16', 'bfloat16': 'bf16', 'float32': 'f32'}
+
+
+def read(lines) -> list[tuple]:
+  """Returns rows of the table, from what benchmarks/kernels.py prints."""
+  chip, found = None, {}
+  for line in lines:
+    head = re.match(r'(\w+), [\d,]+ tokens', line)
+    if head:
+      chip = head[1]
+    case = _LINE.match(line.strip())
+    if case:
+      size, length, generator, dtype, which, schedule, products = case.groups()
+      key = chip, generator, _TYPES[dtype], int(length)
+      exact = _products(chip, size, int(length), which)
+      if abs(exact - float(products)) > 0.001:
+        raise ValueError(
+          f'{exact:.4f} Mcycles of products, not: {line.strip()}'
+        )
+      both = found.setdefault(key, {})
+      times = round(float(schedule) / exact, 2)
+      both[which] = max(both.get(which, 0.0), times)
+  order = [chip.name for chip in chips.CHIPS]
+  keys = sorted(found, key=lambda key: (order.index(key[0]), *key[1:]))
+  return [(*k, found[k]['forward'], found[k]['backward']) for k in keys]
+
+
+def _products(chip, size, length, which) -> float:
+  """Returns what is printed with three digits, exactly."""
+  hidden = config.SIZES[size][1]
+  flops = FLOPS[which] * TOKENS * length * hidden
+  speed = chips.named(chip).product_flops * kernel_schedules.SHARE
+  return flops / speed / 1e6
+
+
+def differences(known, found) -> list[str]:
+  """Returns a line for each row that is not in the table as it was found."""
+  table = {row[:4]: row[4:] for row in known}
+  wrong = []
+  for *key, forward, backward in found:
+    old = table.get(tuple(key))
+    if old is None or any(
+      abs(a - b) > TOLERANCE * b
+      for a, b in zip(old, (forward, backward), strict=True)
+    ):
+      wrong.append(f'{" ".join(map(str, key))}: {old}, now {forward, backward}')
+  return wrong
+
+
+def main():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('files', nargs='+')
+  parser.add_argument('--check', action='store_true')
+  values = parser.parse_args()
+  found = []
+  for path in values.files:
+    with open(path) as file:
+      found += read(file)
+  if not found:
+    sys.exit('error: no line is one of benchmarks/kernels.py.')
+  if not values.check:
+    print('\n'.join(f'  {row!r},' for row in found))
+    return 0
+  wrong = differences(kernel_schedules.TIMES, found)
+  print('\n'.join(wrong or [f'{len(found)} rows are as in the table']))
+  return 1 if wrong else 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

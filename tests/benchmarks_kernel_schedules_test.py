@@ -1,0 +1,46 @@
+"""How benchmarks/kernel_schedules.py reads what kernels.py prints."""
+
+import os
+import sys
+
+import pytest
+
+sys.path.append(
+  os.path.join(os.path.dirname(os.path.dirname(__file__)), 'benchmarks')
+)
+import kernel_schedules
+
+PRINTED = """v5e, 8192 tokens for a device, Mcycles
+                                    schedule products    bytes  times
+base 512 rbg forward                   0.291    0.224    0.092   1.30
+base 512 rbg backward                  0.644    0.560    0.161   1.15
+large 512 rbg forward                  0.407    0.299    0.123   1.36
+large 512 rbg backward                 0.865    0.747    0.215   1.16
+base 128 none float32 forward          0.112    0.056    0.092   1.34
+base 128 none float32 backward         0.280    0.140    0.161   1.28
+""".splitlines()
+
+
+def test_rows_are_the_larger_of_base_and_large():
+  assert kernel_schedules.read(PRINTED) == [
+    ('v5e', 'none', 'f32', 128, 2.0, 2.0),
+    ('v5e', 'rbg', 'bf16', 512, 1.36, 1.16),
+  ]
+
+
+def test_products_of_another_kernel_are_refused():
+  line = 'base 512 rbg forward                   0.291    0.448    0.092   1.30'
+  with pytest.raises(ValueError, match='0.2240 Mcycles of products'):
+    kernel_schedules.read([PRINTED[0], line])
+
+
+def test_differences_are_named():
+  found = [('v5e', 'rbg', 'bf16', 512, 1.36, 1.16)]
+  assert kernel_schedules.differences(found, found) == []
+  near = [('v5e', 'rbg', 'bf16', 512, 1.38, 1.16)]
+  assert kernel_schedules.differences(near, found) == []
+  far = [('v5e', 'rbg', 'bf16', 512, 1.6, 1.16)]
+  (line,) = kernel_schedules.differences(far, found)
+  assert line == 'v5e rbg bf16 512: (1.6, 1.16), now (1.36, 1.16)'
+  (line,) = kernel_schedules.differences([], found)
+  assert 'None' in line
