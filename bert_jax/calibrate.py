@@ -1,0 +1,259 @@
+"""Corrects the estimated times of a chip by a run on it.
+
+  python -m bert_jax.preflight --config=configs/base.py --topology=v5e:2x2 \\
+    --json=estimate.json
+  python -m bert_jax.calibrate --workdir=runs/mine --estimate=estimate.json
+
+Compares the speed in the run's metrics.jsonl with what preflight said of the
+same config on the same slice, and keeps the ratio of each phase, with the date
+and the versions of jax and libtpu, for that chip. From then on preflight
+corrects its estimates for the chip by the ratios, in a narrower range, and says
+so. Rows in which something was compiled are left out; a run that waited for its
+input is refused.
+
+The ratios stand in ~/.config/bert_jax/calibration.json, those of the last run
+of each chip; delete the file to be rid of them.
+"""
+
+import datetime
+import json
+import os
+import statistics
+
+from absl import flags
+
+from bert_jax import command, errors
+
+_LEAST_ROWS = 3
+_MOST_WAITING = 0.05  # of the time, for input
+
+
+def default_path() -> str:
+  """Returns where ratios are kept."""
+  config = os.environ.get('XDG_CONFIG_HOME') or os.path.expanduser('~/.config')
+  return os.path.join(config, 'bert_jax', 'calibration.json')
+
+
+def read(chip: str, path: str | None = None) -> dict | None:
+  """Returns what was measured on a chip; None if nothing was.
+
+  Args:
+    chip: `chips.Chip.name`.
+    path: of the file; None is `default_path`.
+
+  Raises:
+    errors.UserError: if the file is not one of this command.
+  """
+  entry = _read_all(path or default_path()).get(chip)
+  if entry is not None and not _is_entry(entry):
+    raise errors.UserError(
+      f'{path or default_path()} has no ratios, date and topology for {chip}; '
+      'delete the file and calibrate again.'
+    )
+  return entry
+
+
+def _is_entry(value) -> bool:
+  if not isinstance(value, dict) or not {'date', 'topology'} <= set(value):
+    return False
+  ratios = value.get('ratios')
+  return (
+    isinstance(ratios, list)
+    and bool(ratios)
+    and all(isinstance(x, int | float) and x > 0 for x in ratios)
+  )
+
+
+def _read_all(path) -> dict:
+  if not os.path.exists(path):
+    return {}
+  return _json(path, 'delete the file and calibrate again')
+
+
+def _json(path, advice) -> dict:
+  try:
+    with open(path, encoding='utf-8') as file:
+      found = json.load(file)
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot read {path}: {error.strerror}; {advice}.'
+    ) from error
+  except ValueError as error:
+    raise errors.UserError(f'{path} is not JSON; {advice}.') from error
+  if not isinstance(found, dict):
+    raise errors.UserError(f'{path} holds no object; {advice}.')
+  return found
+
+
+def seconds(rows: list[dict], phase) -> float | None:
+  """Returns the median seconds of a step; None if there are too few rows.
+
+  Args:
+    rows: of a run's `metrics.jsonl`.
+    phase: one of `task.phases` of the run.
+
+  Raises:
+    errors.UserError: if the run waited for its input.
+  """
+  found, compiled = [], True  # the first row of a phase or a restart compiles
+  for row in rows:
+    compiled |= row['kind'] == 'run'
+    inside = phase.first < row['step'] <= phase.first + phase.steps
+    if row['kind'] == 'train' and inside:
+      if not compiled:
+        found.append(row)
+      compiled = False
+  if len(found) < _LEAST_ROWS:
+    return None
+  waited = statistics.median(row['data_wait'] for row in found)
+  if waited > _MOST_WAITING:
+    raise errors.UserError(
+      f'the run waited for its input {waited:.0%} of phase {phase.number}, more '
+      f'than {_MOST_WAITING:.0%}: its speed is not that of the chip. Prepare the '
+      'data ahead (data.dir) and train again.'
+    )
+  speed = statistics.median(row['sequences_per_second'] for row in found)
+  return phase.batch_size / speed
+
+
+def compare(estimated: dict, rows: list[dict], phases, flops) -> dict:
+  """Returns the entry of a run: its ratios, and what it was found from.
+
+  Args:
+    estimated: what `preflight --json` wrote.
+    rows: of the run's `metrics.jsonl`.
+    phases: of the run's config.
+    flops: model FLOPs of a step of each phase.
+
+  Raises:
+    errors.UserError: if the run was not what was estimated, or is too short.
+  """
+  run = next((r for r in reversed(rows) if r['kind'] == 'run'), {})
+  chip = _check_devices(run, estimated)
+  known = {facts['number']: facts for facts in estimated['phases']}
+  measured = []
+  for phase, work in zip(phases, flops, strict=True):
+    found = seconds(rows, phase)
+    if found is None or phase.number not in known:
+      continue
+    facts = known[phase.number]
+    _check_phase(facts, phase, work)
+    if 'step_seconds_model' in facts:
+      measured.append((phase.number, found, facts['step_seconds_model']))
+  if not measured:
+    raise errors.UserError(
+      f'no phase has an estimate and {_LEAST_ROWS + 1} rows of training; train '
+      'longer or with a smaller log.every, and let preflight estimate the same '
+      'phase.'
+    )
+  return {
+    'chip': chip,
+    'ratios': [real / model for _, real, model in measured],
+    'date': str(datetime.date.today()),
+    'topology': estimated['topology'],
+    'slices': estimated['slices'],
+    'phases': [
+      {'number': n, 'seconds': real, 'model_seconds': model}
+      for n, real, model in measured
+    ],
+    'run': {name: run.get(name) for name in ('jax', 'libtpu')},
+    'estimate': {'jax': estimated['jax'], 'libtpu': estimated.get('libtpu')},
+  }
+
+
+def _check_devices(run, estimated) -> str:
+  """Returns the name of the chip that both are about."""
+  from bert_jax import chips
+
+  kind, count = run.get('device_kind'), run.get('devices')
+  if kind is None or count is None:
+    raise errors.UserError(
+      'metrics.jsonl does not say which devices trained; resume the run for a '
+      'few rows with this version of bert_jax.'
+    )
+  chip = chips.find(kind)
+  name = estimated['topology'].partition(':')[0]
+  if chip is None or chip.name != name or count != estimated['devices']:
+    raise errors.UserError(
+      f'the run had {count} devices of {kind}, the estimate is for '
+      f'{estimated["topology"]} with {estimated["devices"]} devices; run '
+      'preflight with the --topology of the run.'
+    )
+  return chip.name
+
+
+def _check_phase(facts, phase, flops):
+  """Raises errors.UserError unless a phase is the one that was estimated."""
+  for name, got, allowed in (
+    ('batch_size', phase.batch_size, facts['batch_size']),
+    ('seq_length', phase.seq_length, facts['seq_length']),
+    ('accumulate', phase.accumulate, facts['accumulate']),
+    ('model FLOPs', flops, facts['model_flops_per_step']),
+  ):
+    if got != allowed:
+      raise errors.UserError(
+        f'phase {phase.number} of the run has {name} {got:,}, the estimate '
+        f'{allowed:,}; run preflight with the config of the run.'
+      )
+
+
+def store(entry: dict, path: str):
+  """Keeps an entry, in place of the one of its chip."""
+  from bert_jax.data import files
+
+  found = _read_all(path)
+  found[entry['chip']] = {k: v for k, v in entry.items() if k != 'chip'}
+  try:
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    files.write_json(path, found)
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot write {path}: {error.strerror}; give another --output.'
+    ) from error
+
+
+def main(argv):
+  """Runs the command."""
+  del argv
+  from bert_jax import config as config_lib
+  from bert_jax import log, task
+  from bert_jax.interop import config_file
+  from bert_jax.tasks import pretrain
+
+  values = flags.FLAGS
+  estimated = _json(values.estimate, 'give what preflight --json=FILE wrote')
+  if not {'topology', 'devices', 'slices', 'jax', 'phases'} <= set(estimated):
+    raise errors.UserError(
+      f'{values.estimate} is not of preflight; give what its --json=FILE wrote.'
+    )
+  path = os.path.join(values.workdir, 'config.json')
+  config = config_lib.unflatten(config_file.read_json(path))
+  if 'rng' in estimated and estimated['rng'] != config.rng:
+    raise errors.UserError(
+      f'the run has rng={config.rng}, the estimate {estimated["rng"]}; run '
+      'preflight with the config of the run.'
+    )
+  rows = log.read(os.path.join(values.workdir, 'metrics.jsonl'))
+  phases, objective = task.phases(config), pretrain.objective(config)
+  flops = [objective.flops(phase) for phase in phases]
+  entry = compare(estimated, rows, phases, flops)
+  store(entry, values.output or default_path())
+  for facts in entry['phases']:
+    real, model = facts['seconds'], facts['model_seconds']
+    print(
+      f'phase {facts["number"]}: {real * 1e3:,.3g} ms per step, the model says '
+      f'{model * 1e3:,.3g}: {real / model:.2f} times'
+    )
+  print(f'kept for {entry["chip"]} in {values.output or default_path()}')
+
+
+def _define_flags():
+  flags.DEFINE_string('workdir', None, 'Of the run, on real hardware.')
+  flags.DEFINE_string('estimate', None, 'What preflight --json=FILE wrote.')
+  flags.DEFINE_string('output', None, 'File for the ratio, if another.')
+  flags.mark_flags_as_required(['workdir', 'estimate'])
+
+
+if __name__ == '__main__':
+  _define_flags()
+  command.run(main)
