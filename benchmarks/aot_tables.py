@@ -41,7 +41,7 @@ def steps(programs, cases):
     row(
       *(found.chip.name, settings['size'], settings['length']),
       *(f'{parts[n] * clock(settings) / 1e6:.2f}' for n in COSTED),
-      f'{parts["collectives"] * 1e3:.2f}' if 'collectives' in parts else '-',
+      f'{parts["collectives"] * 1e3:.2f}',
       *(f'{share:.3f}' for share in shares),
       f'{memory.temporary / GIB:.2f}',
       verdict(settings, shares[1]),
@@ -177,8 +177,9 @@ def full(programs, cases):
 
 def parts_of(cost, settings):
   """Returns {what: seconds} of a step."""
-  chip = topology.parse(settings['topology']).chip
-  return estimate.tpu_step(cost, chip).parts
+  generator = 'rbg' if settings['dropout'] else 'none'
+  found = topology.parse(settings['topology'])
+  return estimate.tpu_step(cost, found, generator=generator).parts
 
 
 def cycles(cost, settings, names):

@@ -46,8 +46,8 @@ def row(first: estimate.Step, step: estimate.Step, chips: int) -> str:
     chips: of this slice.
   """
   return (
-    f'{chips:6}{step.low * 1e3:10.2f}{step.high * 1e3:10.2f}'
-    f'{first.low / step.low:10.1%}{first.high / step.high:10.1%}'
+    f'{chips:6}{step.hidden * 1e3:10.2f}{step.seconds * 1e3:10.2f}'
+    f'{first.hidden / step.hidden:10.1%}{first.seconds / step.seconds:10.1%}'
   )
 
 
@@ -121,7 +121,7 @@ def main():
   programs = aot_programs.Programs(values.programs, None)
   costs = [programs.line(settings_of(t))[1] for t in topologies]
   steps = [
-    estimate.tpu_step(cost, t.chip)
+    estimate.tpu_step(cost, t)
     for cost, t in zip(costs, topologies, strict=True)
   ]
   print(' chips        ms per step         efficiency')

@@ -109,7 +109,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps):
     steps: `aot.Compiled` of the training step: one of all layers, or two of
       few; None among them where the compiler refuses it.
   """
-  from bert_jax import aot, estimate
+  from bert_jax import aot, calibrate, estimate, kernel_schedules
   from bert_jax.tasks import pretrain
 
   flops = pretrain.objective(config).flops(phase)
@@ -140,9 +140,15 @@ def _examine_phase(config, topology, mesh, phase, usable, steps):
     'accumulate_that_fits_estimate': batch.accumulate,
   }
   if cost is not None:
-    step = estimate.tpu_step(cost, topology.chip)
+    step = estimate.tpu_step(
+      cost,
+      topology,
+      generator=kernel_schedules.generator(config),
+      flops=flops,
+      calibration=calibrate.read(topology.chip.name),
+    )
     facts |= {'cost': dataclasses.asdict(cost)}
-    facts |= _step_facts(step, flops, topology)
+    facts |= estimate.facts(step, flops, topology.chip, topology.chips)
   return steps[-1].text, facts
 
 
@@ -168,28 +174,17 @@ def _extrapolate(few, more, layers):
 
 def roofline(config, topology, phase):
   """Returns the facts of a phase on GPUs, for which nothing is compiled."""
-  from bert_jax import estimate
+  from bert_jax import calibrate, estimate
   from bert_jax.tasks import pretrain
 
+  chip, count = topology.chip, topology.chips
   flops = pretrain.objective(config).flops(phase)
-  step = estimate.gpu_step(flops, topology.chip, topology.chips)
-  return _phase_facts(phase, flops) | _step_facts(step, flops, topology)
+  step = estimate.gpu_step(flops, chip, count, calibrate.read(chip.name))
+  return _phase_facts(phase, flops) | estimate.facts(step, flops, chip, count)
 
 
 def _phase_facts(phase, flops):
   return {**dataclasses.asdict(phase), 'model_flops_per_step': flops}
-
-
-def _step_facts(step, flops, topology):
-  from bert_jax import estimate
-
-  return {
-    'step_seconds_estimate': [step.low, step.high],
-    'step_seconds_parts': step.parts,
-    'utilisation_estimate': list(
-      estimate.utilisation(flops, step, topology.chip, topology.chips)
-    ),
-  }
 
 
 def report(config, topology, phases, price, programs, examined) -> dict:
@@ -228,6 +223,8 @@ def report(config, topology, phases, price, programs, examined) -> dict:
     'usd_per_chip_hour': used,
     'price_source': 'given' if price is not None else f'list of {prices.AS_OF}',
     'jax': jax.__version__,
+    'rng': config.rng,
+    'dtype': config.model.dtype,
   }
 
 

@@ -1,5 +1,7 @@
 """The page that `preflight` prints."""
 
+import textwrap
+
 _GIB = 2**30
 
 
@@ -115,8 +117,9 @@ def _time(facts):
   )
   n = facts['batch_size']
   return [
-    f'  time        {_milliseconds(low)} to {_milliseconds(high)} per step, '
-    f'estimated: {parts}',
+    f'  time        {_milliseconds(low)} to {_milliseconds(high)} per step '
+    f'(estimated); by the model {_milliseconds(facts["step_seconds_model"])}:',
+    f'              {parts}',
     f'              {n / high:,.0f} to {n / low:,.0f} sequences/s, '
     f'{share[0]:.0%} to {share[1]:.0%} of the peak',
   ]
@@ -143,39 +146,34 @@ def _run(report):
 
 
 def _model(report, topology):
-  """Returns how the times were estimated."""
+  """Returns how the times were estimated, and what their range is."""
+  why = {f.get('step_seconds_range') for f in report['phases']} - {None}
+  found = ['Estimates, no measurements.']
+  for line in sorted(why):
+    found += textwrap.wrap(f'Range: {line}.', 78)
   if not topology.is_tpu:
-    return [
-      'A roofline estimate, no measurement: 25 to 65 % of the peak in the data '
-      'sheet;',
-      'the program for a GPU cannot be compiled without one.',
-    ]
+    return [*found, 'A roofline: model FLOPs by the peak of the data sheet.']
   chip = topology.chip
   clock = f'{chip.cycles_per_second / 1e9:.2f} GHz'
-  if chip.clock is None:
+  if not chip.clock_published:
     clock += ' (inferred from the peak)'
-  links = 'no figure for the links is known: collectives are left out'
-  if chip.link_bandwidth is not None:
-    links = (
-      f'collectives at {chip.link_bandwidth / 2e9:,.0f} GB/s each way, from '
-      'all hidden to none hidden'
-    )
-  found = [
-    f"Estimates, no measurements. The model: the compiler's cycles at {clock};",
+  links = sum(topology.axis_links)
+  found += [
+    f"Model: the compiler's cycles at {clock}; attention kernels by their "
+    'schedules;',
     f'random bits, gathers and scatters at {chip.hbm_bandwidth / 1e9:,.0f} GB/s '
     'of memory;',
-    f'{links}.',
-    'Not in it: sorts, copies behind the computation, input, evaluation,',
+    f'collectives over all chips by {links} link(s) of '
+    f'{chip.link_speed / 1e9:,.0f} GB/s each way,',
+    'over a part of them by those of one axis.',
+    'Not in it: sorts, copies behind the computation, latencies, input, '
+    'evaluation,',
     'checkpoints, compiling, restarts.',
   ]
   if report['slices'] > 1:
     found.append(
-      'The network between slices is slower than the links; that is not in it.'
-    )
-  if any(f.get('cost', {}).get('kernels') for f in report['phases']):
-    found.append(
-      'A kernel takes what is longer: its bytes at the speed of memory, or its '
-      'FLOPs at half\nthe speed of a large product.'
+      f'Between slices, {chip.network_bandwidth / 1e9:,.1f} GB/s each way for a '
+      'chip.'
     )
   return found
 
@@ -190,5 +188,5 @@ def _milliseconds(seconds):
 
 def _range(pair):
   low, high = pair
-  digits = 1 if high < 100 else 0
-  return f'{low:,.{digits}f} to {high:,.{digits}f}'
+  digits = '.0f' if high >= 100 else '.3g'
+  return f'{low:,{digits}} to {high:,{digits}}'

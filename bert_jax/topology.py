@@ -27,6 +27,8 @@ class _Family:
     dimensions: of the grid of chips.
     cores: what accelerator names count, per chip.
     most: chips of the largest slice.
+    ring: chips of an axis of which a multiple closes to a ring; with three
+      dimensions where all axes are such.
     single: slices of one host with other than four chips.
     options: of the compiler.
   """
@@ -35,6 +37,7 @@ class _Family:
   dimensions: int
   cores: int
   most: int
+  ring: int
   single: dict = dataclasses.field(default_factory=dict)
   options: dict = dataclasses.field(default_factory=dict)
 
@@ -45,16 +48,19 @@ class _Family:
     return {n: found[n] for n in sorted(found) if n <= self.most}
 
 
+# Rings: whole pods alone on v2 and v3, 16 chips along an axis on v5e and v6e,
+# cubes of 4 x 4 x 4 joined by optical switches on the others (the scaling book
+# of jax-ml, tpus.md; Google Cloud's pages on v4 and v5p).
 _FAMILIES = {
   # A single board of v2 or v3 is a 2x2; pods begin with 4x4.
-  'v2': _Family('v2', 2, 2, 256),
-  'v3': _Family('v3', 2, 2, 1024),
+  'v2': _Family('v2', 2, 2, 256, 16),
+  'v3': _Family('v3', 2, 2, 1024, 32),
   # Else each core is a device, and meshes are refused.
-  'v4': _Family('v4', 3, 2, 4096, options={'chip_config_name': 'megacore'}),
-  'v5e': _Family('v5litepod', 2, 1, 256, _SINGLE),
-  'v5p': _Family('v5p', 3, 2, 4096),
-  'v6e': _Family('v6e', 2, 1, 256, _SINGLE),
-  'tpu7x': _Family('tpu7x', 3, 2, 4096),
+  'v4': _Family('v4', 3, 2, 4096, 4, options={'chip_config_name': 'megacore'}),
+  'v5e': _Family('v5litepod', 2, 1, 256, 16, _SINGLE),
+  'v5p': _Family('v5p', 3, 2, 4096, 4),
+  'v6e': _Family('v6e', 2, 1, 256, 16, _SINGLE),
+  'tpu7x': _Family('tpu7x', 3, 2, 4096, 4),
 }
 
 
@@ -87,6 +93,23 @@ class Topology:
   def devices(self) -> int:
     """Returns the number of jax devices of all slices."""
     return self.chips * self.chip.devices
+
+  @property
+  def axis_links(self) -> tuple[int, ...]:
+    """Returns the links of a TPU along each axis that all chips have.
+
+    An axis that closes to a ring has two. On any other the chips at its ends
+    have one, and what all must send waits for these; two chips are taken to
+    have one link, not two. An axis of one chip has none.
+    """
+    family = _FAMILIES[self.chip.name]
+    rings = [n % family.ring == 0 for n in self.bounds]
+    if family.dimensions == 3:
+      rings = [all(rings)] * 3
+    return tuple(
+      0 if n == 1 else 1 + ring
+      for n, ring in zip(self.bounds, rings, strict=True)
+    )
 
   @property
   def is_tpu(self) -> bool:

@@ -14,8 +14,9 @@ from bert_jax import topology as topology_lib
 
 
 def test_efficiency_is_relative_to_the_first_slice():
-  first = estimate.Step(0.008, 0.010, {})
-  line = scaling.row(first, estimate.Step(0.010, 0.0125, {}), 16)
+  first = estimate.Step(0.010, 0, 0, {'collectives': 0.002})
+  step = estimate.Step(0.0125, 0, 0, {'collectives': 0.0025})
+  line = scaling.row(first, step, 16)
   assert line.split() == ['16', '10.00', '12.50', '80.0%', '80.0%']
 
 

@@ -12,14 +12,36 @@ def test_real_and_described_devices_are_found():
   assert chips.find('cpu') is None
 
 
-@pytest.mark.parametrize('chip', chips.CHIPS, ids=lambda chip: chip.name)
-def test_large_product_runs_near_the_peak(chip):
-  if chip.product_cycles is None:
-    assert not chip.kinds[0].startswith('TPU')
-    return
+TPUS = [c for c in chips.CHIPS if c.kinds[0].startswith('TPU')]
+
+
+@pytest.mark.parametrize('chip', TPUS, ids=lambda chip: chip.name)
+def test_clock_by_what_the_matrix_units_do_is_the_peak(chip):
+  peak = chip.unit_flops * chip.cycles_per_second
+  assert peak == pytest.approx(chip.flops, rel=0.03)
+
+
+@pytest.mark.parametrize(
+  'name, share',
+  [
+    *(('v2', 1.00), ('v3', 0.97), ('v4', 0.93), ('v5e', 0.88)),
+    *(('v5p', 0.90), ('v6e', 0.70), ('tpu7x', 0.81)),
+  ],
+)
+def test_large_product_has_its_share_of_the_peak(name, share):
+  chip = chips.named(name)
   seconds = chip.product_cycles / chip.cycles_per_second
-  share = 2 * 8192**3 / seconds / (chip.flops / chip.devices)
-  assert 0.87 < share < 1.01
+  found = 2 * 8192**3 / seconds / (chip.flops / chip.devices)
+  assert found == pytest.approx(share, abs=0.01)
+
+
+def test_links_of_a_v5e_have_50_gigabytes_each_way():
+  assert chips.named('v5e').link_speed == 50e9
+  assert all(chip.links in (4, 6) for chip in TPUS)
+
+
+def test_gpus_have_no_clock():
+  assert chips.find('NVIDIA H200').cycles_per_second is None
 
 
 def test_tpu_v3_core_has_half_the_speed_of_a_chip():

@@ -28,6 +28,12 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(autouse=True)
+def nothing_measured(monkeypatch, tmp_path):
+  """Keeps what was measured on this machine out of the estimates."""
+  monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path / 'none'))
+
+
 def run(*more):
   """Returns (exit code, stdout, last line of stderr) of the command."""
   command = [sys.executable, '-m', 'bert_jax.preflight', *more]
@@ -52,7 +58,9 @@ def facts(**changes):
     'largest_batch_estimate': 96,
     'accumulate_that_fits_estimate': 1,
     'step_seconds_estimate': [0.5, 1.0],
-    'step_seconds_parts': {'computation': 0.5, 'collectives': 0.5},
+    'step_seconds_model': 0.75,
+    'step_seconds_parts': {'computation': 0.5, 'collectives': 0.25},
+    'step_seconds_range': 'no run on this chip was compared',
     'utilisation_estimate': [0.25, 0.5],
     **changes,
   }
@@ -77,7 +85,9 @@ def test_page_says_what_fits_and_what_it_costs():
   found = page(facts(), price=2.0)
   assert 'FITS, 10.00 GiB to spare: 6.00 of 16.00 GiB' in found
   assert 'at most about 96 sequences' in found
-  assert '500 ms to 1 s per step, estimated' in found
+  assert '500 ms to 1 s per step (estimated); by the model 750 ms:' in found
+  assert 'Range: no run on this chip was compared.' in found
+  assert 'over all chips by 2 link(s) of 50 GB/s each way' in found
   assert '32 to 64 sequences/s, 25% to 50% of the peak' in found
   hours = steps / 3600
   assert f'{hours / 2:,.0f} to {hours:,.0f} hours' in found
@@ -170,12 +180,22 @@ def test_gpus_get_a_roofline(tmp_path):
   )
   assert code == 0
   assert 'nothing was compiled' in out and 'roofline' in out
+  assert '25 to 65 % of the peak' in out
   found = json.loads(path.read_text())
   assert found['chips'] == 8
   # 256 sequences of 69.9 GFLOPs.
   assert found['phases'][0]['model_flops_per_step'] == pytest.approx(
     1.79e13, rel=0.01
   )
+
+
+def test_a_measured_chip_is_corrected(tmp_path):
+  path = tmp_path / 'none' / 'bert_jax' / 'calibration.json'
+  path.parent.mkdir(parents=True)
+  entry = {'ratios': [1.0], 'date': '2026-11-22', 'topology': 'h100:4'}
+  path.write_text(json.dumps({'h100': entry}))
+  _, out, _ = run('--config=configs/base.py', '--topology=h100:8')
+  assert 'corrected by a run on h100:4 of 2026-11-22' in ' '.join(out.split())
 
 
 def test_a_wrong_flag_gets_one_line():

@@ -78,3 +78,23 @@ def test_impossible_name_is_refused_with_near_ones(text, near):
 def test_number_of_slices_must_be_positive():
   with pytest.raises(errors.UserError, match='--slices=0'):
     topology.parse('v5e:4x4', slices=0)
+
+
+@pytest.mark.parametrize(
+  'name, links',
+  [
+    ('v5e:2x2', (1, 1)),
+    ('v5e:4x4', (1, 1)),
+    ('v5e:8x16', (1, 2)),
+    ('v6e:16x16', (2, 2)),
+    ('v6e:1x1', (0, 0)),
+    ('v3:16x16', (1, 1)),
+    ('v2:16x16', (2, 2)),
+    ('v4:2x2x1', (1, 1, 0)),
+    ('v4:2x2x4', (1, 1, 1)),
+    ('v5p:4x4x4', (2, 2, 2)),
+    ('tpu7x:4x4x8', (2, 2, 2)),
+  ],
+)
+def test_a_chip_has_the_links_of_its_place(name, links):
+  assert topology.parse(name).axis_links == links
