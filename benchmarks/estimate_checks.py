@@ -1,0 +1,145 @@
+"""Checks of the estimate what can be checked without any accelerator.
+
+  python benchmarks/estimate_checks.py --programs=FOLDER
+
+1. Clocks. The peak of a chip is its clock by what its matrix units do in a
+   cycle, within 3 %; the product of two 8192 x 8192 matrices takes the cycles
+   that the package has for it, within 1 %; by the clock it reaches 87 to 101 %
+   of the peak. Two chips do not: for TPU7x, products that Google measured are
+   compared instead, within 10 %; for v6e there is nothing to compare.
+2. The memory. A step of BASE with 128 tokens does not read and write more of
+   the memory than is possible in its estimated time. Compiled with 2 and 4
+   layers for slices that are not there, kept in FOLDER: a few minutes each.
+3. Published runs: `benchmarks/published.py` with the rows that can be compared.
+
+The exit code is 1 if a check fails.
+"""
+
+import argparse
+import re
+import sys
+
+import aot_programs
+import jax
+import jax.numpy as jnp
+import published
+from jax.sharding import SingleDeviceSharding
+
+from bert_jax import aot, errors, estimate
+from bert_jax import topology as topology_lib
+
+TOPOLOGIES = 'v2:2x2,v3:2x2,v4:2x2x1,v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1'
+STEPS = 'v4:2x2x1,v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1'
+LENGTH, ROWS = 128, 64  # of a chip
+# TFLOP/s of a device, by rows of square bfloat16 matrices:
+# github.com/AI-Hypercomputer/accelerator-microbenchmarks, the folder Ironwood.
+MEASURED = {'tpu7x': {4096: 892.9, 16384: 950.1}}
+NOTHING = ('v6e',)
+
+
+def product_cycles(device, n: int) -> int:
+  """Returns the compiler's cycles for a product of n x n matrices."""
+  placed = SingleDeviceSharding(device)
+  x = jax.ShapeDtypeStruct((n, n), jnp.bfloat16, sharding=placed)
+  text = jax.jit(lambda a, b: a @ b).lower(x, x).compile().as_text()
+  return sum(map(int, re.findall(r'"estimated_cycles":"(\d+)"', text)))
+
+
+def clock_line(chip, cycles: dict[int, int]) -> tuple[str, bool]:
+  """Checks a chip; returns (a row of the table, whether it is good).
+
+  Args:
+    chip: of `chips`.
+    cycles: {rows: of a product}, with 8192 and those of `MEASURED`.
+  """
+  units = chip.unit_flops * chip.cycles_per_second / chip.flops
+  table = cycles[8192] / chip.product_cycles
+  product = 2 * 8192**3 / cycles[8192] * chip.cycles_per_second
+  share = product * chip.devices / chip.flops
+  good = abs(units - 1) <= 0.03 and abs(table - 1) <= 0.01
+  compared = 'of the peak'
+  if chip.name in MEASURED:
+    ratios = [
+      2 * n**3 / cycles[n] * chip.cycles_per_second / 1e12 / speed
+      for n, speed in MEASURED[chip.name].items()
+    ]
+    good &= all(abs(ratio - 1) <= 0.1 for ratio in ratios)
+    compared += (
+      f'; {", ".join(f"{r:.0%}" for r in ratios)} of measured products'
+    )
+  elif chip.name in NOTHING:
+    compared += '; nothing to compare with'
+  else:
+    good &= 0.87 <= share <= 1.01
+  text = (
+    f'| {chip.name} | {chip.cycles_per_second / 1e9:.2f} | {units:.1%} | '
+    f'{cycles[8192] / 1e6:.3f} | {share:.1%} {compared} | '
+    f'{"good" if good else "BAD"} |'
+  )
+  return text, good
+
+
+def memory_line(name: str, programs) -> tuple[str, bool]:
+  """Checks the memory's traffic of a step, as `clock_line`."""
+  topology = topology_lib.parse(name)
+  settings = aot_programs.settings_of(
+    name, 'base', LENGTH, ROWS * topology.chips
+  )
+  _, cost = programs.line(settings)
+  step = estimate.tpu_step(cost, topology)
+  seconds = step.seconds - step.parts['collectives']
+  speed = topology.chip.hbm_bandwidth / topology.chip.devices
+  share = cost.hbm_bytes / speed / seconds
+  good = share <= 1
+  text = (
+    f'| {name} | {cost.hbm_bytes / 1e9:.2f} | {speed * seconds / 1e9:.2f} | '
+    f'{share:.0%} | {"good" if good else "BAD"} |'
+  )
+  return text, good
+
+
+def clocks() -> bool:
+  print(
+    '| chip | GHz | matrix units by the peak | Mcycles of a product | that is | |'
+  )
+  print('|' + '---|' * 6)
+  all_good = True
+  for name in TOPOLOGIES.split(','):
+    topology = topology_lib.parse(name)
+    device = aot.describe_devices(topology)[0]
+    sizes = [8192, *MEASURED.get(topology.chip.name, ())]
+    cycles = {n: product_cycles(device, n) for n in sizes}
+    text, good = clock_line(topology.chip, cycles)
+    print(text, flush=True)
+    all_good &= good
+  return all_good
+
+
+def memory(programs) -> bool:
+  print('\n| slice | GB of a device | possible | share | |\n|' + '---|' * 5)
+  found = [memory_line(name, programs) for name in STEPS.split(',')]
+  print('\n'.join(text for text, _ in found))
+  return all(good for _, good in found)
+
+
+def main():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--programs', required=True, help='folder')
+  values = parser.parse_args()
+  # The compiler alone is used; accelerators that are here stay free.
+  jax.config.update('jax_platforms', 'cpu')
+  programs = aot_programs.Programs(values.programs, None)
+  good = clocks() & memory(programs)
+  print()
+  rows = [name for name, row in published.ROWS.items() if row.comparable]
+  good &= published.show(rows, programs)
+  return 0 if good else 1
+
+
+if __name__ == '__main__':
+  try:
+    sys.exit(main())
+  except errors.UserError as error:
+    sys.exit(f'error: {error}')

@@ -1,0 +1,49 @@
+"""What benchmarks/estimate_checks.py calls good."""
+
+import os
+import sys
+
+sys.path.append(
+  os.path.join(os.path.dirname(os.path.dirname(__file__)), 'benchmarks')
+)
+import dataclasses
+
+import estimate_checks
+
+from bert_jax import chips, hlo
+
+
+def test_a_clock_must_give_the_peak_and_the_products_speed():
+  chip = chips.named('v4')
+  text, good = estimate_checks.clock_line(chip, {8192: 4_523_672})
+  assert good
+  assert text == '| v4 | 1.05 | 100.1% | 4.524 | 92.8% of the peak | good |'
+  faster = dataclasses.replace(chip, cycles_per_second=1.25e9)
+  assert not estimate_checks.clock_line(faster, {8192: 4_523_672})[1]
+  assert not estimate_checks.clock_line(chip, {8192: 4_900_000})[1]
+
+
+def test_tpu7x_is_held_against_measured_products():
+  chip = chips.named('tpu7x')
+  cycles = {4096: 316_312, 8192: 2_604_600, 16384: 19_773_884}
+  text, good = estimate_checks.clock_line(chip, cycles)
+  assert good
+  assert '107%, 103% of measured products' in text
+  slower = {**cycles, 16384: 25_000_000}
+  assert not estimate_checks.clock_line(chip, slower)[1]
+
+
+def test_a_step_cannot_move_more_than_the_memory_does_in_its_time():
+  def programs(moved):
+    class Programs:
+      def line(self, settings):
+        assert settings['rows'] == 256
+        return None, hlo.Cost(cycles=1.5e9, hbm_bytes=moved)
+
+    return Programs()
+
+  # One second of 819 GB/s.
+  text, good = estimate_checks.memory_line('v5e:2x2', programs(409.5e9))
+  assert good
+  assert text == '| v5e:2x2 | 409.50 | 819.00 | 50% | good |'
+  assert not estimate_checks.memory_line('v5e:2x2', programs(820e9))[1]
