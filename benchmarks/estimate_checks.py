@@ -12,7 +12,7 @@
    layers for slices that are not there, kept in FOLDER: a few minutes each.
 3. Published runs: `benchmarks/published.py` with the rows that can be compared.
 
-The exit code is 1 if a check fails.
+Last it prints the range of each chip, which is judged, not checked. The exit code is 1 if a check fails.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import published
 from jax.sharding import SingleDeviceSharding
 
-from bert_jax import aot, errors, estimate
+from bert_jax import aot, error_range, errors, estimate
 from bert_jax import topology as topology_lib
 
 TOPOLOGIES = 'v2:2x2,v3:2x2,v4:2x2x1,v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1'
@@ -68,13 +68,16 @@ def clock_line(chip, cycles: dict[int, int]) -> tuple[str, bool]:
       f'; {", ".join(f"{r:.0%}" for r in ratios)} of measured products'
     )
   elif chip.name in NOTHING:
-    compared += '; nothing to compare with'
+    compared += '; no measured product is known'
   else:
     good &= 0.87 <= share <= 1.01
+  said = 'good' if good else 'BAD'
+  if good and chip.name in NOTHING:
+    said = 'product not checked'
   text = (
     f'| {chip.name} | {chip.cycles_per_second / 1e9:.2f} | {units:.1%} | '
     f'{cycles[8192] / 1e6:.3f} | {share:.1%} {compared} | '
-    f'{"good" if good else "BAD"} |'
+    f'{said} |'
   )
   return text, good
 
@@ -122,6 +125,14 @@ def memory(programs) -> bool:
   return all(good for _, good in found)
 
 
+def ranges():
+  print('\n| chip | fast | slow | why |\n|' + '---|' * 4)
+  for name in TOPOLOGIES.split(','):
+    chip = name.partition(':')[0]
+    found = error_range.of(chip)
+    print(f'| {chip} | {found.fast:g} | {found.slow:g} | {found.why} |')
+
+
 def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -135,6 +146,7 @@ def main():
   print()
   rows = [name for name, row in published.ROWS.items() if row.comparable]
   good &= published.show(rows, programs)
+  ranges()
   return 0 if good else 1
 
 

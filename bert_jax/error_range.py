@@ -44,9 +44,13 @@ _RANGES = {
   'v4': Range(0.85, 1.35, 'one published run, of another program, is inside'),
   'v5e': Range(0.8, 1.6, _UNCHECKED),
   'v5p': Range(0.8, 1.6, f'{_UNCHECKED}; its clock is inferred'),
-  # The compiler gives a large product 70 % of the peak by the inferred clock,
   # 88 to 100 % on v2 to v5p: the chip may be faster by a third.
-  'v6e': Range(0.65, 1.7, f'{_UNCHECKED}; its clock is inferred'),
+  'v6e': Range(
+    0.65,
+    1.7,
+    f'{_UNCHECKED}; its clock is inferred, and by it large products are '
+    'expected to reach 70 % of the peak only',
+  ),
   'tpu7x': Range(
     0.8,
     1.7,

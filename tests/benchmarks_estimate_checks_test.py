@@ -47,3 +47,10 @@ def test_a_step_cannot_move_more_than_the_memory_does_in_its_time():
   assert good
   assert text == '| v5e:2x2 | 409.50 | 819.00 | 50% | good |'
   assert not estimate_checks.memory_line('v5e:2x2', programs(820e9))[1]
+
+
+def test_the_product_of_a_v6e_is_not_called_good():
+  chip = chips.named('v6e')
+  text, good = estimate_checks.clock_line(chip, {8192: 2_977_840})
+  assert good
+  assert text.endswith('no measured product is known | product not checked |')
