@@ -228,11 +228,12 @@ def main(argv):
     )
   path = os.path.join(values.workdir, 'config.json')
   config = config_lib.unflatten(config_file.read_json(path))
-  if 'rng' in estimated and estimated['rng'] != config.rng:
-    raise errors.UserError(
-      f'the run has rng={config.rng}, the estimate {estimated["rng"]}; run '
-      'preflight with the config of the run.'
-    )
+  for name, got in (('rng', config.rng), ('dtype', config.model.dtype)):
+    if estimated.get(name, got) != got:
+      raise errors.UserError(
+        f'the run has {name}={got}, the estimate {estimated[name]}; run '
+        'preflight with the config of the run.'
+      )
   rows = log.read(os.path.join(values.workdir, 'metrics.jsonl'))
   phases, objective = task.phases(config), pretrain.objective(config)
   flops = [objective.flops(phase) for phase in phases]

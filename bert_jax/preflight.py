@@ -42,6 +42,7 @@ def examine(config, topology, phases, quick: bool, say=print):
   from bert_jax import programs as programs_lib
   from bert_jax.tasks import pretrain
 
+  calibration = calibrate.read(topology.chip.name)
   devices = aot.describe_devices(topology)
   mesh = sharding.make_mesh(config.mesh.model, devices=devices)
   for phase in phases:
@@ -145,7 +146,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps):
       topology,
       generator=kernel_schedules.generator(config),
       flops=flops,
-      calibration=calibrate.read(topology.chip.name),
+      calibration=calibration,
     )
     facts |= {'cost': dataclasses.asdict(cost)}
     facts |= estimate.facts(step, flops, topology.chip, topology.chips)
