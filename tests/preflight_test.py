@@ -66,17 +66,17 @@ def facts(**changes):
   }
 
 
-def page(found, price=None, programs=()):
+def page(found, price=None, programs=(), slices=1):
   c = config.pretraining('mini')
   c.update_from_flattened_dict(
     {f'phases.{k}': v[:1] for k, v in c.phases.items()}
   )
-  slices = topology.parse('v5e:4x4')
+  where = topology.parse('v5e:4x4', slices)
   report = preflight.report(
-    *(c, slices, task.phases(c), price, list(programs), [found])
+    *(c, where, task.phases(c), price, list(programs), [found])
   )
   json.dumps(report)
-  return '\n'.join(preflight_page.lines(report, slices))
+  return '\n'.join(preflight_page.lines(report, where))
 
 
 def test_page_says_what_fits_and_what_it_costs():
@@ -167,6 +167,23 @@ def test_two_steps_are_extrapolated():
   # What does not fit has no program to read.
   _, cost = preflight._extrapolate(two, compiled(160, None), (2, 4, 12))
   assert cost is None
+
+
+def test_several_slices_are_joined_by_the_network():
+  assert 'Between slices' not in page(facts())
+  assert 'Between slices, 3.1 GB/s each way' in page(facts(), slices=2)
+
+
+def test_short_runs_have_hours_too():
+  # 3,600 steps of 0.5 to 1 s on 16 chips at $1.20.
+  c = config.pretraining('mini')
+  c.phases.steps = (3600, 0)
+  where = topology.parse('v5e:4x4')
+  phases = task.phases(c)[:1]
+  report = preflight.report(c, where, phases, None, [facts()])
+  found = '\n'.join(preflight_page.lines(report, where))
+  assert '0.5 to 1 hours, 8 to 16 chip-hours' in found
+  assert '$9.6 to 19.2' in found
 
 
 def test_list_price_is_dated():
