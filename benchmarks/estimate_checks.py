@@ -1,6 +1,6 @@
 """Checks of the estimate what can be checked without any accelerator.
 
-  python benchmarks/estimate_checks.py --programs=FOLDER
+  python benchmarks/estimate_checks.py --programs=FOLDER [--steps=v5e:2x2,...]
 
 1. Clocks. The peak of a chip is its clock by what its matrix units do in a
    cycle, within 3 %; the product of two 8192 x 8192 matrices takes the cycles
@@ -118,9 +118,9 @@ def clocks() -> bool:
   return all_good
 
 
-def memory(programs) -> bool:
+def memory(names, programs) -> bool:
   print('\n| slice | GB of a device | possible | share | |\n|' + '---|' * 5)
-  found = [memory_line(name, programs) for name in STEPS.split(',')]
+  found = [memory_line(name, programs) for name in names]
   print('\n'.join(text for text, _ in found))
   return all(good for _, good in found)
 
@@ -138,11 +138,12 @@ def main():
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument('--programs', required=True, help='folder')
+  parser.add_argument('--steps', default=STEPS, help='slices for the memory')
   values = parser.parse_args()
   # The compiler alone is used; accelerators that are here stay free.
   jax.config.update('jax_platforms', 'cpu')
   programs = aot_programs.Programs(values.programs, None)
-  good = clocks() & memory(programs)
+  good = clocks() & memory(values.steps.split(','), programs)
   print()
   rows = [name for name, row in published.ROWS.items() if row.comparable]
   good &= published.show(rows, programs)

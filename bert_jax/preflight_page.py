@@ -187,6 +187,6 @@ def _milliseconds(seconds):
 
 
 def _range(pair):
-  low, high = pair
+  low, high = (round(x, 4) for x in pair)
   digits = '.0f' if high >= 100 else '.3g'
   return f'{low:,{digits}} to {high:,{digits}}'
