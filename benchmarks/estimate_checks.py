@@ -7,9 +7,10 @@
    that the package has for it, within 1 %; by the clock it reaches 87 to 101 %
    of the peak. Two chips do not: for TPU7x, products that Google measured are
    compared instead, within 10 %; for v6e there is nothing to compare.
-2. The memory. A step of BASE with 128 tokens does not read and write more of
-   the memory than is possible in its estimated time. Compiled with 2 and 4
-   layers for slices that are not there, kept in FOLDER: a few minutes each.
+2. The memory. A step does not read and write more of the memory than is
+   possible in its estimated time: LARGE with 512 tokens on v3 and v4, BASE with
+   128 on the slices of --steps. Compiled with 2 and 4 layers for slices that are
+   not there, kept in FOLDER: some minutes each.
 3. Published runs: `benchmarks/published.py` with the rows that can be compared.
 
 Last it prints the range of each chip, which is judged, not checked. The exit code is 1 if a check fails.
@@ -29,7 +30,7 @@ from bert_jax import aot, error_range, errors, estimate
 from bert_jax import topology as topology_lib
 
 TOPOLOGIES = 'v2:2x2,v3:2x2,v4:2x2x1,v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1'
-STEPS = 'v4:2x2x1,v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1'
+STEPS = 'v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1'
 LENGTH, ROWS = 128, 64  # of a chip
 # TFLOP/s of a device, by rows of square bfloat16 matrices:
 # github.com/AI-Hypercomputer/accelerator-microbenchmarks, the folder Ironwood.
@@ -82,12 +83,9 @@ def clock_line(chip, cycles: dict[int, int]) -> tuple[str, bool]:
   return text, good
 
 
-def memory_line(name: str, programs) -> tuple[str, bool]:
+def memory_line(settings, programs) -> tuple[str, bool]:
   """Checks the memory's traffic of a step, as `clock_line`."""
-  topology = topology_lib.parse(name)
-  settings = aot_programs.settings_of(
-    name, 'base', LENGTH, ROWS * topology.chips
-  )
+  topology = topology_lib.parse(settings['topology'])
   _, cost = programs.line(settings)
   step = estimate.tpu_step(cost, topology)
   seconds = step.seconds - step.parts['collectives']
@@ -95,7 +93,8 @@ def memory_line(name: str, programs) -> tuple[str, bool]:
   share = cost.hbm_bytes / speed / seconds
   good = share <= 1
   text = (
-    f'| {name} | {cost.hbm_bytes / 1e9:.2f} | {speed * seconds / 1e9:.2f} | '
+    f'| {topology.name} | {settings["size"]} {settings["length"]} | '
+    f'{cost.hbm_bytes / 1e9:.2f} | {speed * seconds / 1e9:.2f} | '
     f'{share:.0%} | {"good" if good else "BAD"} |'
   )
   return text, good
@@ -119,10 +118,24 @@ def clocks() -> bool:
 
 
 def memory(names, programs) -> bool:
-  print('\n| slice | GB of a device | possible | share | |\n|' + '---|' * 5)
-  found = [memory_line(name, programs) for name in names]
-  print('\n'.join(text for text, _ in found))
-  return all(good for _, good in found)
+  print('\n| slice | step | GB of a device | possible | share | |')
+  print('|' + '---|' * 6)
+  rows = [row for row in published.ROWS.values() if row.comparable]
+  cases = [
+    (row.topology, row.size, length, row.batch_size)
+    for row in rows
+    for length in row.lengths
+    if topology_lib.parse(row.topology).is_tpu
+  ]
+  for name in names:
+    chips = topology_lib.parse(name).chips
+    cases.append((name, 'base', LENGTH, ROWS * chips))
+  all_good = True
+  for case in cases:
+    text, good = memory_line(aot_programs.settings_of(*case), programs)
+    print(text, flush=True)
+    all_good &= good
+  return all_good
 
 
 def ranges():

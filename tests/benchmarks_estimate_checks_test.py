@@ -8,6 +8,7 @@ sys.path.append(
 )
 import dataclasses
 
+import aot_programs
 import estimate_checks
 
 from bert_jax import chips, hlo
@@ -43,10 +44,11 @@ def test_a_step_cannot_move_more_than_the_memory_does_in_its_time():
     return Programs()
 
   # One second of 819 GB/s.
-  text, good = estimate_checks.memory_line('v5e:2x2', programs(409.5e9))
+  case = aot_programs.settings_of('v5e:2x2', 'base', 128, 256)
+  text, good = estimate_checks.memory_line(case, programs(409.5e9))
   assert good
-  assert text == '| v5e:2x2 | 409.50 | 819.00 | 50% | good |'
-  assert not estimate_checks.memory_line('v5e:2x2', programs(820e9))[1]
+  assert text == '| v5e:2x2 | base 128 | 409.50 | 819.00 | 50% | good |'
+  assert not estimate_checks.memory_line(case, programs(820e9))[1]
 
 
 def test_the_product_of_a_v6e_is_not_called_good():
