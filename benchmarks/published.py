@@ -135,7 +135,7 @@ def show(names, programs) -> bool:
   """Prints the table; returns whether all comparable rows are inside."""
   lines = [
     '| run | model | range | width | model says | published | '
-    'by the model | inside | differs |',
+    'difference | inside | differs |',
     '|' + '---|' * 9,
   ]
   good = True
