@@ -19,40 +19,47 @@ TOKENS = 8192
 # Of T tokens in rows of S and a hidden size of D: these times T S D.
 FLOPS = {'forward': 4, 'backward': 10}
 TOLERANCE = 0.03
-# base 128 rbg [bfloat16] forward, Mcycles: schedule, products, bytes; times
+_HEAD = re.compile(r'(\w+), (?:(bfloat16|float32), )?[\d,]+ tokens')
+# base 128 rbg forward, Mcycles: schedule, products, bytes; times
 _LINE = re.compile(
-  r'(base|large) +(\d+) +(none|rbg|threefry) +(?:(bfloat16|float32) +)?'
-  r'(forward|backward) +([\d.]+) +([\d.]+) +'
+  r'(base|large) +(\d+) +(none|rbg|threefry) +(forward|backward)'
+  r' +([\d.]+) +([\d.]+) +'
 )
-_TYPES = {None: 'bf16', 'bfloat16': 'bf16', 'float32': 'f32'}
+# Name in HLO, and products of the matrix unit for one of the type.
+_TYPES = {None: ('bf16', 1), 'bfloat16': ('bf16', 1), 'float32': ('f32', 6)}
 
 
 def read(lines) -> list[tuple]:
-  """Returns rows of the table, from what benchmarks/kernels.py prints."""
-  chip, found = None, {}
+  """Returns rows of the table, from what benchmarks/kernels.py prints.
+
+  A case without one of its two kernels is left out.
+  """
+  chip, dtype, passes, found = None, None, 0, {}
   for line in lines:
-    head = re.match(r'(\w+), [\d,]+ tokens', line)
+    head = _HEAD.match(line)
     if head:
-      chip = head[1]
+      chip, (dtype, passes) = head[1], _TYPES[head[2]]
     case = _LINE.match(line.strip())
     if case:
-      size, length, generator, dtype, which, schedule, products = case.groups()
-      key = chip, generator, _TYPES[dtype], int(length)
+      size, length, generator, which, schedule, products = case.groups()
       exact = _products(chip, size, int(length), which)
-      if abs(exact - float(products)) > 0.001:
+      if abs(passes * exact - float(products)) > 0.001:
         raise ValueError(
-          f'{exact:.4f} Mcycles of products, not: {line.strip()}'
+          f'{passes * exact:.4f} Mcycles of products, not: {line.strip()}'
         )
-      both = found.setdefault(key, {})
       times = round(float(schedule) / exact, 2)
+      both = found.setdefault((chip, generator, dtype, int(length)), {})
       both[which] = max(both.get(which, 0.0), times)
   order = [chip.name for chip in chips.CHIPS]
-  keys = sorted(found, key=lambda key: (order.index(key[0]), *key[1:]))
+  keys = sorted(
+    (key for key, both in found.items() if len(both) == 2),
+    key=lambda key: (order.index(key[0]), *key[1:]),
+  )
   return [(*k, found[k]['forward'], found[k]['backward']) for k in keys]
 
 
 def _products(chip, size, length, which) -> float:
-  """Returns what is printed with three digits, exactly."""
+  """Returns Mcycles of products in bfloat16, printed with three digits only."""
   hidden = config.SIZES[size][1]
   flops = FLOPS[which] * TOKENS * length * hidden
   speed = chips.named(chip).product_flops * kernel_schedules.SHARE

@@ -39,6 +39,8 @@ TIMES = (
   ('tpu7x', 'threefry', 'bf16', 512, 9.13, 5.23),
 )
 # fmt: on
+# Products of the matrix unit for one of float32.
+_FLOAT32_PASSES = 6
 _KERNEL = re.compile(
   r'attention_(forward|backward) (\w+)\[(?:\d+,)*(\d+),\d+\]'
 )
@@ -61,7 +63,8 @@ def times(chip: str, generator: str, kernel: str) -> float:
   Returns:
     1 for kernels other than those of attention. Where the table lacks the very
     case, the largest of those that have most in common with it; without
-    dropout, that of the chip's own generator.
+    dropout, that of the chip's own generator; of float32, six times that of
+    bfloat16.
   """
   found = _KERNEL.match(kernel)
   if not found:
@@ -72,4 +75,7 @@ def times(chip: str, generator: str, kernel: str) -> float:
   rows = TIMES
   for column, value in ((1, generator), (2, dtype), (0, chip), (3, length)):
     rows = [row for row in rows if row[column] == value] or rows
-  return max(row[4 if which == 'forward' else 5] for row in rows)
+  most = max(row[4 if which == 'forward' else 5] for row in rows)
+  if dtype == 'f32' and rows[0][2] != 'f32':
+    most *= _FLOAT32_PASSES
+  return most
