@@ -22,7 +22,7 @@ _KERNELS = ('tpu_custom_call', 'MosaicFusion')
 # They name or order arrays, or their bodies are added up.
 _FREE = frozenset(
   'parameter constant tuple get-tuple-element bitcast after-all while call '
-  'conditional custom-call optimization-barrier async-start'.split()
+  'call-start conditional custom-call optimization-barrier async-start'.split()
 )
 _SMALL = 4096  # bytes; less is work for the scalar unit
 
@@ -127,13 +127,19 @@ def extrapolate_number(a: float, b: float, layers: tuple[int, int, int]):
   return max(a + (b - a) * (z - x) / (y - x), 0)
 
 
-def _add(totals, computations, name, *, times, devices, fused):
-  """Adds a computation that runs `times` times."""
+def _add(totals, computations, name, *, times, devices, fused, aside=False):
+  """Adds a computation that runs `times` times.
+
+  Args:
+    fused: whether one figure of the compiler stands for all of it.
+    aside: whether another core of the chip runs it, whose cycles are no
+      figure for this one.
+  """
   types = {op.name: op.type for op in computations[name]}
   starts = any('AsyncCollectiveStart' in op.rest for op in computations[name])
   for op in computations[name]:
     if not fused:  # a fusion has one figure, its parts repeat it
-      found = [int(n) for n in _CYCLES.findall(op.rest)]
+      found = [] if aside else [int(n) for n in _CYCLES.findall(op.rest)]
       totals['cycles'] += times * sum(found)
       if not found:
         _add_uncosted(totals, op, types, computations, times)
@@ -158,6 +164,7 @@ def _add(totals, computations, name, *, times, devices, fused):
         times=times * loops,
         devices=devices,
         fused=fused or kind == 'fusion',
+        aside=aside or 'async_execution_thread="sparsecore"' in op.rest,
       )
 
 
@@ -320,7 +327,7 @@ def _called(op) -> list[str]:
     if listed:
       return _NAME.findall(listed[1])
     return re.findall(r'\b(?:true|false)_computation=%?([\w.-]+)', op.rest)
-  if op.opcode in ('fusion', 'call', 'async-start'):
+  if op.opcode in ('fusion', 'call', 'call-start', 'async-start'):
     return re.findall(r'\b(?:calls|to_apply)=%?([\w.-]+)', op.rest)
   return []
 

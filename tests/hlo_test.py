@@ -139,6 +139,28 @@ def test_an_asynchronous_collective_is_counted_once():
   assert found.sent_bytes == 120  # num_partitions=4: 3/4
 
 
+def test_what_another_core_of_the_chip_does_is_counted():
+  # TPU7x has SparseCores gather, scatter and send.
+  found = cost(
+    '%a = f32[10]{0} parameter(0)',
+    '%b = ((f32[10], token[]), f32[40]) call-start(%a, %t), '
+    'async_execution_thread="sparsecore", to_apply=%called',
+    '%c = f32[40]{0} call-done(%b)',
+    before="""%called (q: f32[10], t: token[]) -> f32[40] {
+  %t = token[] parameter(1)
+  %q = f32[10]{0} parameter(0)
+  %r = f32[10]{0} negate(%q), backend_config={"estimated_cycles":"99999999"}
+  ROOT %g = f32[40]{0} all-gather(%r), replica_groups={{0,1,2,3}}
+}, execution_thread="sparsecore"
+
+""",
+  )
+  assert found.collectives == {'all-gather': 1}
+  assert found.sent_bytes == 120
+  assert found.hbm_bytes == 80 + 200
+  assert found.cycles == 0
+
+
 def test_a_sum_of_which_a_part_is_kept_is_a_reduce_scatter():
   found = cost(
     '%a = f32[40]{0} parameter(0)',
