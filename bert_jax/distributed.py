@@ -1,6 +1,8 @@
 """Many hosts: one process each, the same program, one global batch."""
 
+import contextlib
 import hashlib
+import importlib.metadata
 import json
 import os
 import sys
@@ -237,10 +239,18 @@ class Stop:
       self._agreed = int(jax.device_get(before))
 
 
+def versions() -> dict[str, str]:
+  """Returns the versions of jax and, where it is installed, TPUs' compiler."""
+  found = {'jax': jax.__version__}
+  with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+    found['libtpu'] = importlib.metadata.version('libtpu')
+  return found
+
+
 def code() -> dict[str, str]:
   """Returns what runs here: versions, and the SHA-256 of every source file."""
   root = os.path.dirname(bert_jax.__file__)
-  found = {'bert_jax': bert_jax.__version__, 'jax': jax.__version__}
+  found = {'bert_jax': bert_jax.__version__, **versions()}
   for folder, _, names in sorted(os.walk(root)):
     for name in sorted(names):
       if name.endswith('.py'):

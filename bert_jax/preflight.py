@@ -38,10 +38,11 @@ def examine(config, topology, phases, quick: bool, say=print):
   Raises:
     errors.UserError: if the batch or the model cannot be split over the slice.
   """
-  from bert_jax import aot, compilation, sharding
+  from bert_jax import aot, calibrate, compilation, sharding
   from bert_jax import programs as programs_lib
   from bert_jax.tasks import pretrain
 
+  # A malformed file is an error now, not after an hour of compiling.
   calibration = calibrate.read(topology.chip.name)
   devices = aot.describe_devices(topology)
   mesh = sharding.make_mesh(config.mesh.model, devices=devices)
@@ -64,7 +65,9 @@ def examine(config, topology, phases, quick: bool, say=print):
   facts, texts = [], {}
   for phase in phases:
     steps = [_training_step(run[phase.number]) for run in runs]
-    text, own = _examine_phase(config, topology, mesh, phase, usable, steps)
+    text, own = _examine_phase(
+      *(config, topology, mesh, phase, usable, steps, calibration)
+    )
     compute = runs[-1][phase.number].config.compute.to_dict()
     facts.append(own | {'compiled_layers': layers, 'compute': compute})
     texts[phase.number] = text
@@ -98,7 +101,7 @@ def _verdicts(runs, layers) -> list[dict]:
   return list(found.values())
 
 
-def _examine_phase(config, topology, mesh, phase, usable, steps):
+def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   """Returns (HLO text or None, facts) of a phase.
 
   Args:
@@ -109,8 +112,9 @@ def _examine_phase(config, topology, mesh, phase, usable, steps):
     usable: bytes of a device.
     steps: `aot.Compiled` of the training step: one of all layers, or two of
       few; None among them where the compiler refuses it.
+    calibration: of `calibrate.read`.
   """
-  from bert_jax import aot, calibrate, estimate, kernel_schedules
+  from bert_jax import aot, estimate, kernel_schedules
   from bert_jax.tasks import pretrain
 
   flops = pretrain.objective(config).flops(phase)

@@ -83,6 +83,15 @@ def _later(start):
   return [p for name, p in start.items() if name not in at_once]
 
 
+def _devices(mesh) -> dict:
+  """Returns what a run computes on, by which `calibrate` knows it again."""
+  return {
+    'device_kind': mesh.devices.flat[0].device_kind,
+    'devices': mesh.size,
+    **distributed.versions(),
+  }
+
+
 def _begin(config, task, workdir, mesh, start, stack):
   """Opens what a run needs, to be closed by `stack`; returns (run, state)."""
   total = sum(config.phases.steps)
@@ -120,5 +129,5 @@ def _begin(config, task, workdir, mesh, start, stack):
     profile=stack.enter_context(traced),
     compiled=stack.enter_context(compilation.counted()),
   )
-  rows.write('run', step, {**task.facts, **started})
+  rows.write('run', step, {**task.facts, **started, **_devices(mesh)})
   return run, state
