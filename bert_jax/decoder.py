@@ -128,11 +128,11 @@ def _corrected(x, table, bias, labels, picked, raised, powers, others):
   def again(carry):
     # It keeps in the loop what is the same in each turn.
     (inside, wide), _ = jax.lax.optimization_barrier(((x, table), carry[0]))
-    if x.dtype == jnp.bfloat16:
-      # Rounded as before, yet in float32: XLA for TPUs would round a table of
-      # bfloat16 ahead of the loop, whether that runs or not.
-      wide = jax.lax.reduce_precision(wide, exponent_bits=8, mantissa_bits=7)
-      inside = inside.astype(jnp.float32)
+    # Rounded as before, yet in float32: XLA for TPUs would round the table
+    # ahead of the loop, whether that runs or not.
+    kind = jnp.finfo(x.dtype)
+    wide = jax.lax.reduce_precision(wide, kind.nexp, kind.nmant)
+    inside = inside.astype(jnp.float32)
     powers, others, _ = _powers(inside, wide, bias, labels, picked, raised)
     return jnp.int32(0), powers.astype(x.dtype), others
 
