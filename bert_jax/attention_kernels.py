@@ -296,7 +296,9 @@ def _dot(a, b, a_axis, b_axis):
     a,
     b,
     (((a_axis,), (b_axis,)), ((), ())),
-    precision=jax.lax.Precision.HIGHEST if a.dtype == F32 else None,
+    precision=jax.lax.Precision.HIGHEST
+    if a.dtype == F32
+    else jax.lax.Precision.DEFAULT,
     preferred_element_type=F32,
   )
 

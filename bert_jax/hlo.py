@@ -333,7 +333,11 @@ def _called(op) -> list[str]:
 
 
 def _trips(op, computations) -> int:
-  """Returns how often a loop runs that counts up from 0 by 1."""
+  """Returns how often a loop runs that counts up from 0 by 1.
+
+  One that goes on while a number is above 0 counts as none: it is the
+  decoder's, which runs for the rarest of batches.
+  """
   known = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', op.rest)
   if known:
     return int(known[1])

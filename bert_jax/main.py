@@ -93,7 +93,11 @@ if __name__ == '__main__':
     None,
     'HOST:PORT of process 0, where many hosts do not find one another.',
   )
-  flags.DEFINE_integer('num_processes', None, 'Processes of the run.')
+  flags.DEFINE_integer(
+    'num_processes',
+    None,
+    'Processes of the run; 1 looks for no other hosts of a TPU.',
+  )
   flags.DEFINE_integer('process_id', None, 'Which of them this is, from 0.')
   flags.mark_flags_as_required(['config', 'workdir'])
   command.run(main)

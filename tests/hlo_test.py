@@ -63,6 +63,16 @@ def test_loop_bodies_count_as_often_as_they_run():
   assert found.rng_bytes == 56
 
 
+def test_a_loop_that_runs_while_a_number_is_positive_counts_as_none():
+  while_op = (
+    '%w = (s32[], f32[8]{0:T(128)S(1)}) while(%p), '
+    'condition=%condition, body=%body'
+  )
+  rare = LOOP.format(cycles=cycles(10)).replace('constant(7)', 'constant(0)')
+  assert rare != LOOP.format(cycles=cycles(10))
+  assert cost(while_op, before=rare).cycles == 0
+
+
 def test_collectives_are_counted_with_what_a_device_sends():
   found = cost(
     '%a = f32[100]{0} parameter(0)',

@@ -180,7 +180,7 @@ def test_short_runs_have_hours_too():
   c.phases.steps = (3600, 0)
   where = topology.parse('v5e:4x4')
   phases = task.phases(c)[:1]
-  report = preflight.report(c, where, phases, None, [facts()])
+  report = preflight.report(c, where, phases, None, [], [facts()])
   found = '\n'.join(preflight_page.lines(report, where))
   assert '0.5 to 1 hours, 8 to 16 chip-hours' in found
   assert '$9.6 to 19.2' in found
