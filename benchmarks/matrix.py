@@ -3,12 +3,13 @@
   python benchmarks/matrix.py --folder=DIR [--chips=v4,v5e] [--cases='base;packed']
 
 Each cell of the table is a run: all its programs, for sequences of 128 and of
-512 tokens, are compiled in full by the TPU's own compiler, as `bert_jax.main`
-compiles them before its first step. Models have one or two layers; where a case
-names no size, it is that of BERT-Mini with 2,000 words. Each cell is a process
-of its own, so that a compiler that crashes or takes all memory is seen.
+512 tokens where the case names no others, are compiled in full by the TPU's own
+compiler, as `bert_jax.main` compiles them before its first step. Models have one
+layer, or two if scanned, and 2,000 words; where a case names no size, it is that
+of BERT-Tiny. Each cell is a process of its own, so that a compiler that crashes
+or takes all memory is seen.
 
-A cell names the attention of the two lengths. `refused` is a run of which
+A cell names the attention of each length. `refused` is a run of which
 bert_jax says in one line why it cannot be; `kernels refused` one in which XLA's
 attention had to take the place of kernels; all else failed. The exit code is 1
 if a cell failed or kernels were refused. Cells are kept in DIR as JSON and not
@@ -67,9 +68,9 @@ class Case:
     slices: how many.
   """
 
-  size: str = 'mini'
+  size: str = 'tiny'
   arguments: str = FAST
-  lengths: tuple[int, int] = (128, 512)
+  lengths: tuple[int, ...] = (128, 512)
   devices: int | None = None
   large_slice: bool = False
   slices: int = 1
@@ -77,15 +78,14 @@ class Case:
 
 CASES = {
   'base': Case('base'),
-  'base, one device': Case('base', devices=1),
-  'base, 16 chips': Case('base', large_slice=True),
-  'base, two slices': Case('base', slices=2),
-  'base, model=2': Case('base', FAST + 'mesh.model=2'),
-  "base, XLA's attention": Case('base', FAST + 'attention=xla'),
+  'base, model=2': Case('base', FAST + 'mesh.model=2', (128,)),
+  "base, XLA's attention": Case('base', FAST + 'attention=xla', (128,)),
   'base, float32': Case('base', ''),
   'large': Case('large'),
-  'small, float32': Case('small', ''),
   'small, float32, one device': Case('small', '', devices=1),
+  'one device': Case(devices=1),
+  '16 chips': Case(large_slice=True),
+  'two slices': Case(slices=2),
   'threefry': Case(arguments='dtype=bfloat16'),
   'packed': Case(arguments=FAST + 'pack=3'),
   'packed, float32': Case(arguments='pack=3'),
@@ -99,7 +99,6 @@ CASES = {
   'remat=products': Case(arguments=FAST + 'remat=products'),
   'no dropout': Case(arguments=FAST + 'attention_dropout=0,model.dropout=0'),
   'lengths 100 and 384': Case(lengths=(100, 384)),
-  'lengths 64 and 256': Case(lengths=(64, 256)),
 }
 
 
@@ -107,10 +106,14 @@ def make_config(case: Case):
   """Returns the config of a case, with one layer where it names no number."""
   c = config_lib.pretraining(case.size)
   c.model.num_layers = 1
-  if case.size == 'mini':
-    c.data.vocab_size = 2000
-  c.phases.batch_size = (ROWS, ROWS)
-  config_lib.apply_arguments(c, case.arguments.strip(','))
+  c.data.vocab_size = 2000
+  c.update_from_flattened_dict(
+    {
+      f'phases.{name}': values[: len(case.lengths)]
+      for name, values in c.phases.items()
+    }
+  )
+  config_lib.apply_arguments(c, f'batch_size={ROWS},{case.arguments}')
   c.phases.seq_length = case.lengths
   config_check.check(c)
   return c
