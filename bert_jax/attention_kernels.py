@@ -14,7 +14,6 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.experimental import pallas as pl
 
 from bert_jax import dropout_bits
@@ -217,8 +216,7 @@ def _loop(n, function, each):
   if n == each:
     several(0, None)
   else:
-    # With jax_enable_x64, loops over plain ints have an int64 counter.
-    jax.lax.fori_loop(np.int32(0), np.int32(n // each), several, None)
+    jax.lax.fori_loop(0, n // each, several, None)
 
 
 def _take_turns(waiting):
@@ -234,12 +232,12 @@ def _bias(tokens, call):
   s = call.shape[1]
   ids = jnp.broadcast_to(tokens[:1], (LANES, s)).T  # [S, 128], of the keys
   if call.one_mask:
-    return jnp.where(ids == 0, F32(0), F32(call.mask_value))
+    return jnp.where(ids == 0, 0.0, call.mask_value)
   seen = jnp.concatenate([ids] * call.blocks, 1) == tokens[1:]  # [S, S]
   if call.causal:
     place = functools.partial(jax.lax.broadcasted_iota, jnp.int32, (s, s))
     seen = seen & (place(0) <= place(1))
-  return jnp.where(seen, F32(0), F32(call.mask_value))
+  return jnp.where(seen, 0.0, call.mask_value)
 
 
 def _scores(keys, queries, bias, i, call):

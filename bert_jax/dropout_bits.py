@@ -89,8 +89,7 @@ def _threefry(key_0, key_1, x, y):
   for i in range(5):
     for distance in _ROTATIONS[i % 2]:
       x = x + y
-      right = np.int32(32 - distance)  # with jax_enable_x64, an int is int64
-      y = (y << distance) | jax.lax.shift_right_logical(y, right)
+      y = (y << distance) | jax.lax.shift_right_logical(y, 32 - distance)
       y = y ^ x
     x, y = x + keys[(i + 1) % 3], y + (keys[(i + 2) % 3] + (i + 1))
   return x ^ y

@@ -150,8 +150,10 @@ def _run(kernel, arrays, tokens, seeds, call: Call):
   """Runs a kernel: compiled for a TPU, interpreted elsewhere."""
 
   def on(tpu, seeds, tokens, qkv, *grad):
-    run = _pallas_call(kernel, call, tpu)
-    return run(seeds, tokens, qkv, qkv, qkv, *grad)
+    # With jax_enable_x64, loops have int64 counters, which a TPU has not.
+    with jax.enable_x64(False):
+      run = _pallas_call(kernel, call, tpu)
+      return run(seeds, tokens, qkv, qkv, qkv, *grad)
 
   # Decided by the platform that is compiled for, which need not be there.
   return jax.lax.platform_dependent(

@@ -168,6 +168,28 @@ def test_64_bit_types_change_nothing(impl):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
+def test_a_tpu_is_given_no_64_bit_types(impl):
+  def loss(qkv, key):  # B = 4, so that there is a loop over rows, too
+    return jnp.sum(
+      fused_attention.attend(
+        qkv,
+        jnp.zeros(qkv.shape[2:], jnp.float32),
+        jnp.ones(qkv.shape[:2], jnp.int32),
+        key,
+        rate=0.1,
+        mask_value=-10_000.0,
+        deterministic=False,
+      )
+    )
+
+  with jax.enable_x64(True):
+    qkv = jax.ShapeDtypeStruct((4, 256, 3, 4, 64), jnp.float32)
+    traced = jax.jit(jax.grad(loss)).trace(qkv, jax.random.key(0, impl=impl))
+    # Lowering fails where types of loops differ.
+    assert traced.lower(lowering_platforms=('tpu',)).as_text()
+
+
 def test_bfloat16_is_near_the_plain_path():
   # bfloat16 has 8 bits: 2 ** -8 of values up to 5, a few roundings.
   check(
