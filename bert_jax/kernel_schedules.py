@@ -14,33 +14,71 @@ import re
 # Of a large product's speed, what a kernel's products are taken to reach.
 SHARE = 0.5
 # (chip, generator of dropout's bits, type, tokens of a row, forward, backward),
-# the larger one of BASE and LARGE.
+# of BASE. A product of float32 is six of the matrix unit's.
 # fmt: off
 TIMES = (
-  ('v4', 'rbg', 'bf16', 128, 3.28, 2.07),
-  ('v4', 'rbg', 'bf16', 512, 2.12, 1.67),
-  ('v4', 'threefry', 'bf16', 128, 6.11, 3.24),
-  ('v4', 'threefry', 'bf16', 512, 5.28, 2.95),
-  ('v5e', 'rbg', 'bf16', 128, 2.2, 1.47),
-  ('v5e', 'rbg', 'bf16', 512, 1.36, 1.16),
-  ('v5e', 'threefry', 'bf16', 128, 3.48, 1.88),
-  ('v5e', 'threefry', 'bf16', 512, 2.86, 1.74),
-  ('v5p', 'rbg', 'bf16', 128, 2.31, 1.51),
-  ('v5p', 'rbg', 'bf16', 512, 1.33, 1.18),
-  ('v5p', 'threefry', 'bf16', 128, 3.63, 1.92),
-  ('v5p', 'threefry', 'bf16', 512, 2.9, 1.78),
-  ('v6e', 'rbg', 'bf16', 128, 6.19, 3.69),
-  ('v6e', 'rbg', 'bf16', 512, 3.32, 2.61),
-  ('v6e', 'threefry', 'bf16', 128, 9.51, 5.02),
-  ('v6e', 'threefry', 'bf16', 512, 8.03, 4.63),
-  ('tpu7x', 'rbg', 'bf16', 128, 6.75, 4.25),
-  ('tpu7x', 'rbg', 'bf16', 512, 3.7, 3.15),
-  ('tpu7x', 'threefry', 'bf16', 128, 10.81, 5.71),
-  ('tpu7x', 'threefry', 'bf16', 512, 9.13, 5.23),
+  ('v4', 'none', 'bf16', 128, 2.19, 1.52),
+  ('v4', 'none', 'bf16', 512, 1.55, 1.29),
+  ('v4', 'none', 'f32', 128, 6.68, 6.43),
+  ('v4', 'none', 'f32', 512, 5.53, 5.59),
+  ('v4', 'rbg', 'bf16', 128, 3.06, 1.98),
+  ('v4', 'rbg', 'bf16', 512, 2.04, 1.64),
+  ('v4', 'rbg', 'f32', 128, 7.43, 7.02),
+  ('v4', 'rbg', 'f32', 512, 6.11, 5.97),
+  ('v4', 'threefry', 'bf16', 128, 5.96, 3.09),
+  ('v4', 'threefry', 'bf16', 512, 5.24, 2.79),
+  ('v4', 'threefry', 'f32', 128, 10.45, 8.01),
+  ('v4', 'threefry', 'f32', 512, 8.96, 6.73),
+  ('v5e', 'none', 'bf16', 128, 1.7, 1.09),
+  ('v5e', 'none', 'bf16', 512, 1.07, 1.01),
+  ('v5e', 'none', 'f32', 128, 4.75, 5.0),
+  ('v5e', 'none', 'f32', 512, 4.08, 4.56),
+  ('v5e', 'rbg', 'bf16', 128, 1.95, 1.24),
+  ('v5e', 'rbg', 'bf16', 512, 1.19, 1.11),
+  ('v5e', 'rbg', 'f32', 128, 4.88, 5.06),
+  ('v5e', 'rbg', 'f32', 512, 4.21, 4.73),
+  ('v5e', 'threefry', 'bf16', 128, 3.21, 1.7),
+  ('v5e', 'threefry', 'bf16', 512, 2.73, 1.68),
+  ('v5e', 'threefry', 'f32', 128, 5.68, 5.2),
+  ('v5e', 'threefry', 'f32', 512, 5.27, 4.91),
+  ('v5p', 'none', 'bf16', 128, 1.76, 1.13),
+  ('v5p', 'none', 'bf16', 512, 1.1, 1.03),
+  ('v5p', 'none', 'f32', 128, 4.59, 5.02),
+  ('v5p', 'none', 'f32', 512, 4.14, 4.68),
+  ('v5p', 'rbg', 'bf16', 128, 2.02, 1.26),
+  ('v5p', 'rbg', 'bf16', 512, 1.22, 1.13),
+  ('v5p', 'rbg', 'f32', 128, 4.66, 5.09),
+  ('v5p', 'rbg', 'f32', 512, 4.23, 4.83),
+  ('v5p', 'threefry', 'bf16', 128, 3.34, 1.78),
+  ('v5p', 'threefry', 'bf16', 512, 2.79, 1.74),
+  ('v5p', 'threefry', 'f32', 128, 5.5, 5.24),
+  ('v5p', 'threefry', 'f32', 512, 5.29, 5.05),
+  ('v6e', 'none', 'bf16', 128, 4.41, 2.82),
+  ('v6e', 'none', 'bf16', 512, 2.34, 1.91),
+  ('v6e', 'none', 'f32', 128, 15.07, 14.51),
+  ('v6e', 'none', 'f32', 512, 8.38, 8.63),
+  ('v6e', 'rbg', 'bf16', 128, 5.1, 3.23),
+  ('v6e', 'rbg', 'bf16', 512, 2.77, 2.29),
+  ('v6e', 'rbg', 'f32', 128, 15.3, 14.69),
+  ('v6e', 'rbg', 'f32', 512, 8.57, 8.8),
+  ('v6e', 'threefry', 'bf16', 128, 8.54, 4.68),
+  ('v6e', 'threefry', 'bf16', 512, 7.42, 4.17),
+  ('v6e', 'threefry', 'f32', 128, 15.87, 14.88),
+  ('v6e', 'threefry', 'f32', 512, 12.26, 10.29),
+  ('tpu7x', 'none', 'bf16', 128, 4.65, 3.14),
+  ('tpu7x', 'none', 'bf16', 512, 2.64, 2.09),
+  ('tpu7x', 'none', 'f32', 128, 14.74, 13.0),
+  ('tpu7x', 'none', 'f32', 512, 8.53, 9.03),
+  ('tpu7x', 'rbg', 'bf16', 128, 5.57, 3.64),
+  ('tpu7x', 'rbg', 'bf16', 512, 3.13, 2.42),
+  ('tpu7x', 'rbg', 'f32', 128, 15.99, 13.26),
+  ('tpu7x', 'rbg', 'f32', 512, 8.78, 9.11),
+  ('tpu7x', 'threefry', 'bf16', 128, 9.57, 5.24),
+  ('tpu7x', 'threefry', 'bf16', 512, 8.42, 4.57),
+  ('tpu7x', 'threefry', 'f32', 128, 18.08, 13.76),
+  ('tpu7x', 'threefry', 'f32', 512, 13.81, 10.22),
 )
 # fmt: on
-# Products of the matrix unit for one of float32.
-_FLOAT32_PASSES = 6
 _KERNEL = re.compile(
   r'attention_(forward|backward) (\w+)\[(?:\d+,)*(\d+),\d+\]'
 )
@@ -62,20 +100,13 @@ def times(chip: str, generator: str, kernel: str) -> float:
 
   Returns:
     1 for kernels other than those of attention. Where the table lacks the very
-    case, the largest of those that have most in common with it; without
-    dropout, that of the chip's own generator; of float32, six times that of
-    bfloat16.
+    case, the largest of those that have most in common with it.
   """
   found = _KERNEL.match(kernel)
   if not found:
     return 1.0
   which, dtype, length = found[1], found[2], int(found[3])
-  if generator not in {row[1] for row in TIMES}:
-    generator = 'rbg'
   rows = TIMES
   for column, value in ((1, generator), (2, dtype), (0, chip), (3, length)):
     rows = [row for row in rows if row[column] == value] or rows
-  most = max(row[4 if which == 'forward' else 5] for row in rows)
-  if dtype == 'f32' and rows[0][2] != 'f32':
-    most *= _FLOAT32_PASSES
-  return most
+  return max(row[4 if which == 'forward' else 5] for row in rows)
