@@ -82,6 +82,25 @@ def test_shares_of_the_state_train_as_the_whole(model):
   )
 
 
+@pytest.mark.parametrize('devices, model', [(1, 1), (4, 1), (4, 2)])
+def test_evaluation_sums_the_losses_of_all_devices(devices, model):
+  c, mesh = (
+    training.small_config(),
+    sharding.make_mesh(model, jax.devices()[:devices]),
+  )
+  made, batch = training.make_objective(c), training.make_batch(3)
+  state, _ = training.make_step()
+  whole = made.sums(state.params, batch, None)
+  kept = jax.device_put(state.params, partition.state(mesh, state).params)
+  found = step_lib.jit_eval(c, made, mesh)(
+    kept, sharding.put_batch(mesh, batch)
+  )
+  for name, (loss, hits) in whole.items():
+    count = made.counts(batch)[name]
+    np.testing.assert_allclose(found[f'{name}_loss'], (loss, count), rtol=1e-6)
+    np.testing.assert_array_equal(found[f'{name}_accuracy'], (hits, count))
+
+
 def test_the_layout_of_the_state_lasts():
   state, _ = updates(4, 2, steps=2)
   mesh = sharding.make_mesh(2)
