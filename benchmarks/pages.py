@@ -11,10 +11,14 @@ cannot be compiled.
 
 import argparse
 import importlib.metadata
+import itertools
 import json
 import os
 import subprocess
 import sys
+
+from bert_jax import estimate
+from bert_jax import topology as topology_lib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, 'docs', 'preflight_pages.md')
@@ -93,6 +97,34 @@ def row(name: str, found: dict, quick: bool) -> str:
   return f'| {" | ".join(cells)} |'
 
 
+def utilisation_rows(name: str, found: dict) -> list[str]:
+  """Returns the rows of the second table: CMU of each phase, see aot.py."""
+  chip = topology_lib.parse(found['topology']).chip
+  rows = []
+  for phase in found['phases']:
+    parts = phase.get('step_seconds_parts')
+    if parts is None:
+      continue
+    seconds = list(
+      itertools.accumulate(
+        (
+          parts['computation'],
+          parts['kernels'],
+          parts['random bits'] + parts['gathers and scatters'],
+          parts['collectives'],
+        )
+      )
+    )
+    flops = phase['model_flops_per_step'] / found['devices']
+    tokens = phase['batch_size'] * phase['seq_length'] // found['chips']
+    shares = (
+      f'{estimate.cycle_utilisation(flops, s, chip):.3f}' for s in seconds
+    )
+    cells = [name, str(phase['seq_length']), f'{tokens:,}', *shares]
+    rows.append(f'| {" | ".join(cells)} |')
+  return rows
+
+
 def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -105,11 +137,12 @@ def main():
   if unknown := [name for name in args.pages if name not in RUNS]:
     parser.error(f'no {unknown[0]!r}; there are {"; ".join(RUNS)}')
   os.makedirs(args.folder, exist_ok=True)
-  rows, sections, good = [], [], True
+  rows, utilisations, sections, good = [], [], [], True
   for name in args.pages or RUNS:
     found, page, quick = run(args.folder, name, args.quick)
     good &= all(program['ok'] for program in found['programs'])
     rows.append(row(name, found, quick))
+    utilisations += utilisation_rows(name, found)
     command = ' '.join(arguments(*RUNS[name], quick))
     title = f'## {name[0].upper()}{name[1:]}'
     sections.append(
@@ -121,6 +154,16 @@ def main():
     'hours | layers |',
     '|---|---|---|---|---|---|',
     *rows,
+    '',
+    'CMU is model FLOPs per estimated cycle, relative to those of a large',
+    'product ([speed](speed.md)): of the cycles of the compiler alone, then with',
+    'what is added for kernels, for random bits, gathers and scatters, and for',
+    'collectives that nothing hides.',
+    '',
+    '| run | length | tokens of a chip | CMU | + kernels | + rest | '
+    '+ collectives |',
+    '|---|---|---|---|---|---|---|',
+    *utilisations,
   ]
   print('\n'.join(summary))
   if args.write:

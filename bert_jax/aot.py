@@ -1,4 +1,4 @@
-"""Compiles the training step for accelerators that are not there."""
+"""Describes absent TPUs, compiles for them and reads the result."""
 
 import dataclasses
 import importlib.util

@@ -12,7 +12,7 @@ LANES = 128  # of a TPU's register
 # for no more. A kernel is traced before it is known what it will run on.
 _VMEM_BYTES = 15.25 * 2**20
 _MOST_TOKENS = 512  # of a step; a core waits for its first one
-# By the bytes of a number: the most turns that are at work at a time, and the
+# By the bytes of a number: the most groups in flight at once, and the
 # float32 arrays that the compiler then keeps in the backward kernel: for each
 # head [S, 128] and [128, lanes], for each group [S, lanes]. Fitted from above to
 # what v5e kernels with heads of 16 to 128 needed when they were given too

@@ -186,7 +186,7 @@ def _of_phases(left, objective, mesh, say):
 
 
 def _must_try_again(phase, outcomes, others, say) -> bool:
-  """Says whether a program was refused, here or on another host, loudly."""
+  """Returns whether a program was refused, here or on another host; says so."""
   refused = [outcome for outcome in outcomes if outcome.refused]
   if not distributed.largest(bool(refused)) or not others:
     return False
@@ -194,7 +194,7 @@ def _must_try_again(phase, outcomes, others, say) -> bool:
   if refused:
     where = f'({refused[0].program.name}: {first_line(refused[0].error)})'
   say(
-    'WARNING: the compiler refuses the fastest way to compute at length '
+    'WARNING: cannot compile the fastest way to compute at length '
     f'{phase.seq_length} {where}. Trying a slower one; please report this.'
   )
   return True
@@ -223,10 +223,12 @@ def problem(outcome: Outcome) -> str | None:
     return None
   missing = outcome.shortage
   if missing:
+    ways = 'use more or larger devices, or mesh.model'
+    if outcome.program.phase is not None:
+      ways = f'raise phases.accumulate, set compute.remat=layer, or {ways}'
     return (
       f'does not fit: it needs {missing.needed / 2**30:.2f} GiB of the '
-      f'{missing.available / 2**30:.2f} GiB of a device; raise '
-      'phases.accumulate, set compute.remat=layer, or use more devices'
+      f'{missing.available / 2**30:.2f} GiB of a device; {ways}'
     )
   return (
     f'is refused by the compiler: {first_line(outcome.error)}; try '

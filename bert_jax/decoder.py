@@ -20,6 +20,8 @@ import jax.numpy as jnp
 # 30,000 such powers and a gradient of 1e-6 still leave their quotient a normal
 # number.
 _FAR = 50.0
+# The logit of the label of a row without weight: above any.
+_UNUSED = 1e9
 
 
 def logits(x, table, bias, vocab_size: int):
@@ -78,6 +80,9 @@ def _sums(x, table, bias, label_rows, labels, weights):
 def _forward(x, table, bias, label_rows, labels, weights):
   own = label_rows.astype(x.dtype).astype(jnp.float32)
   picked = jnp.sum(x.astype(jnp.float32) * own, -1) + bias[labels]  # [N]
+  # Labels of unused rows are [PAD], which no training makes more likely: such a
+  # row must neither call for the second pass nor overflow.
+  picked = jnp.where(weights == 0, _UNUSED, picked)
   zero = jnp.zeros_like(picked)
   powers, others, margin = _powers(x, table, bias, labels, picked, zero)
   # Not argmax: XLA does not vectorise it on CPUs.

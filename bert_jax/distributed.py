@@ -21,7 +21,7 @@ from bert_jax import errors, signals
 
 _DAY = 24 * 60 * 60  # seconds; so long the others wait for data and export
 _LEAVE_SECONDS = 20  # how far apart processes may end
-# In which a TPU's environment lists hosts.
+# Environment variables that list the hosts of a TPU.
 _LISTS = ('TPU_PROCESS_ADDRESSES', 'TPU_WORKER_HOSTNAMES')
 # What finds a process that is gone before `watchdog` runs, or without it.
 _HEARTBEAT_SECONDS = 50
@@ -68,11 +68,7 @@ def start(
   # requests, by which jax asks Google's metadata server, raises OSErrors.
   except (OSError, RuntimeError, ValueError) as error:
     if not coordinator and _knows_no_hosts(error):
-      print(
-        'no metadata server tells of other hosts of this TPU: training on '
-        'this one alone. On several, give --coordinator, --num_processes and '
-        '--process_id (docs/hosts.md); --num_processes=1 does not look.'
-      )
+      _train_alone()
       return
     reason = (str(error) or type(error).__name__).splitlines()[0]
     raise errors.UserError(
@@ -82,6 +78,21 @@ def start(
     ) from error
   if jax.process_index():
     sys.stdout = open(os.devnull, 'w', encoding='utf-8')
+
+
+def _train_alone():
+  """Says that there are no other hosts; checks it by what the chips say."""
+  if jax.process_count() > 1:
+    raise errors.UserError(
+      f'this TPU belongs to a slice of {jax.process_count()} hosts, but no '
+      'metadata server names them; start again, or give --coordinator, '
+      '--num_processes and --process_id (docs/hosts.md).'
+    )
+  print(
+    'found no metadata server and no list of other TPU hosts: training on this '
+    'host alone. For several hosts give --coordinator, --num_processes and '
+    '--process_id (docs/hosts.md); --num_processes=1 skips this search.'
+  )
 
 
 def _has_tpu() -> bool:

@@ -29,7 +29,7 @@ def of_batch(
   With `clip`, that happens in each micro-batch, for its gradient is needed.
 
   Args:
-    params: of the model, float32, in shares.
+    params: of the model, float32, sharded.
     batch: the global batch, leaves [B, ...].
     key: of the update.
     task: what to learn.
@@ -41,7 +41,7 @@ def of_batch(
     reduce_dtype: in which the devices' gradients are added.
 
   Returns:
-    (sums, gradients): of `task.sums`, and like params, float32, in shares.
+    (sums, gradients): of `task.sums`, and like params, float32, sharded.
   """
   shares = partition.shares(mesh, params)
   params = device_rows.round_shards(params, mesh, dtype)

@@ -39,7 +39,8 @@ class Log:
     """Adds a row.
 
     Args:
-      kind: 'train', 'eval', 'checkpoint', 'run' or 'skipped'.
+      kind: 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped' or
+        'compiled'.
       step: of training.
       values: numbers, drawn as curves, and texts.
 

@@ -159,7 +159,7 @@ def _check_compiled(run, number, before):
     run.log.write('compiled', number, {'programs': count, 'seconds': seconds})
     run.bar.write(
       f'WARNING: step {number:,} compiled {count} program(s) in '
-      f'{seconds:.1f} s; only the first of a phase should: please report it.'
+      f'{seconds:.1f} s; all should have been compiled before: please report it.'
     )
 
 

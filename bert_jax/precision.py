@@ -1,7 +1,7 @@
 """What is rounded: weights to the type of the activations, and in products.
 
 The layers would round weights at each use. Here it happens where the weights
-are in shares, once per update, so that a device rounds its own and half the
+are sharded, once per update, so that a device rounds its own and half the
 bytes are sent.
 """
 

@@ -334,7 +334,9 @@ def _define_flags():
   )
   flags.DEFINE_float('price', None, 'US dollars per chip and hour.')
   flags.DEFINE_string('json', None, 'File for all figures.')
-  flags.DEFINE_string('hlo', None, 'File for the compiled program, as text.')
+  flags.DEFINE_string(
+    'hlo', None, 'File for the compiled training step of one phase, as text.'
+  )
   flags.mark_flags_as_required(['config', 'topology'])
 
 

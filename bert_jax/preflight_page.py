@@ -32,7 +32,7 @@ def _programs(programs):
   """Says what became of each program of the run."""
   bad = [program for program in programs if not program['ok']]
   if not bad:
-    return [f'programs: all {len(programs)} of the run are compiled']
+    return [f'programs: all {len(programs)} of the run compile']
   return [
     f'programs: {len(bad)} of {len(programs)} CANNOT BE COMPILED',
     *(

@@ -18,6 +18,7 @@ from bert_jax import (
   progress,
   sharding,
   signals,
+  tuning,
 )
 from bert_jax import step as step_lib
 from bert_jax import task as task_lib
@@ -65,6 +66,7 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
       compiled = compilation.compile_run(
         config, task.objective, mesh, _later(start), left, run.bar.write
       )
+    run.log.write('compute', step, _ways(compiled))
     compiled = {
       number: compilation.executables(result.outcomes)
       for number, result in compiled.items()
@@ -81,6 +83,15 @@ def _later(start):
   """Returns those programs of a run's start that are not run at once."""
   at_once = programs.INITIALISE, programs.PLACE, programs.PLACE_KEY
   return [p for name, p in start.items() if name not in at_once]
+
+
+def _ways(compiled) -> dict[str, str]:
+  """Returns how each phase computes, {number: text}."""
+  return {
+    str(number): tuning.describe(result.config)
+    for number, result in compiled.items()
+    if number is not None
+  }
 
 
 def _devices(mesh) -> dict:

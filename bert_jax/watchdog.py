@@ -182,8 +182,8 @@ def _watch(hosts: _Hosts, done: threading.Event):
     try:
       _look(hosts)
     except OSError:
-      # A file system that lasts in not answering ends the run all the same:
-      # the process before this one misses it.
+      # If this host's file system stays unavailable, the previous host in the
+      # ring reports this one missing.
       continue
     except Exception as error:
       # A thread that ends in silence would be taken for a dead host.

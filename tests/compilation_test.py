@@ -55,6 +55,22 @@ def test_a_kernel_that_is_refused_gives_way_loudly(failing_kernel):
   assert 'length 6 (training step: no such kernel)' in warning
 
 
+def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
+  votes = [1]
+  monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
+  monkeypatch.setattr(
+    fused_attention, 'attend', lambda qkv, *args, **kwargs: qkv[:, :, 0]
+  )
+  monkeypatch.setattr(
+    compilation.distributed,
+    'largest',
+    lambda value: votes.pop() if votes else value,
+  )
+  found, said = compile_run(training.small_config())
+  assert found[0].config.compute.attention == 'xla'
+  assert any('WARNING' in line and 'on another host' in line for line in said)
+
+
 def test_a_kernel_that_was_asked_for_is_an_error(failing_kernel):
   c = training.small_config(compute__attention='fused')
   found, said = compile_run(c)

@@ -183,7 +183,14 @@ def test_a_tpu_vm_that_nobody_tells_of_other_hosts_trains_alone(
   on_tpu(monkeypatch, error)
   distributed.start(None, None, None)
   (line,) = capsys.readouterr().out.splitlines()
-  assert 'training on this one alone' in line and '--num_processes=1' in line
+  assert 'training on this host alone' in line and '--num_processes=1' in line
+
+
+def test_a_host_of_a_slice_does_not_train_alone_unasked(monkeypatch):
+  on_tpu(monkeypatch, NO_SERVER)
+  monkeypatch.setattr(jax, 'process_count', lambda: 4)
+  with pytest.raises(errors.UserError, match='a slice of 4 hosts, but no meta'):
+    distributed.start(None, None, None)
 
 
 @pytest.mark.parametrize(

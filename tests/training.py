@@ -64,9 +64,13 @@ def take(batch, rows):
 
 
 def make_objective(c):
-  """Returns the pre-training objective, with round figures beside it."""
+  """Returns that of pre-training, for `make_batch`, with round figures."""
   return dataclasses.replace(
     pretrain.objective(c),
+    batch_shapes=lambda phase, rows: {
+      name: jax.ShapeDtypeStruct(x.shape, x.dtype)
+      for name, x in make_batch(0, rows).items()
+    },
     flops=lambda phase: 1e6,
     expected_loss=math.log(VOCAB) + math.log(2),
   )

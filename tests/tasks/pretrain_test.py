@@ -125,7 +125,7 @@ def test_shapes_and_names_of_a_batch(directory):
 def test_shapes_are_known_without_data(directory, packed_directory, changes):
   c = make_config(**changes)
   (batch,) = batches(c, packed_directory if c.data.pack > 1 else directory, [0])
-  found = pretrain.batch_shapes(c, task.phases(c)[0], 8)
+  found = pretrain.batch_shapes(c, task.phases(c)[0], 16)
   assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
     name: (x.shape, x.dtype) for name, x in batch.items()
   }
@@ -251,7 +251,8 @@ def test_facts_say_what_changed(directory, packed_directory):
 
 
 def test_without_nsp_there_is_no_pooler(directory):
-  made = pretrain.make(make_config(objective__nsp=False), directory)
+  c = make_config(objective__nsp=False)
+  made = pretrain.make(c, directory).objective(c)
   params = jax.eval_shape(made.init, jax.random.key(0))
   assert set(params) == {'embeddings', 'encoder', 'mlm'}
 
