@@ -3,7 +3,9 @@
 python -m bert_jax.main --config=configs/mini.py --workdir=DIR \\
   --config.data.input='text/*.txt'
 
-One of the small models of arXiv 1908.08962, for one accelerator.
+One of the small models of arXiv 1908.08962, for one accelerator: on a TPU or GPU
+add `:dtype=bfloat16`, since float32 is several times slower there
+(docs/speed.md).
 """
 
 from bert_jax import config
