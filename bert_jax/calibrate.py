@@ -26,6 +26,8 @@ from bert_jax import command, errors
 
 _LEAST_ROWS = 3
 _MOST_WAITING = 0.05  # of the time, for input
+# Of a row of kind 'run': what trains from there on, and by which compiler.
+_MACHINE = ('device_kind', 'devices', 'jax', 'libtpu')
 
 
 def default_path() -> str:
@@ -116,6 +118,17 @@ def seconds(rows: list[dict], phase) -> float | None:
   return phase.batch_size / speed
 
 
+def _of_last_machine(rows: list[dict]) -> list[dict]:
+  """Returns the rows since devices or versions last changed."""
+  first, machine = 0, None
+  for i, row in enumerate(rows):
+    if row['kind'] == 'run':
+      own = tuple(row.get(name) for name in _MACHINE)
+      if own != machine:
+        first, machine = i, own
+  return rows[first:]
+
+
 def compare(estimated: dict, rows: list[dict], phases, flops) -> dict:
   """Returns the entry of a run: its ratios, and what it was found from.
 
@@ -128,6 +141,7 @@ def compare(estimated: dict, rows: list[dict], phases, flops) -> dict:
   Raises:
     errors.UserError: if the run was not what was estimated, or is too short.
   """
+  rows = _of_last_machine(rows)
   run = next((r for r in reversed(rows) if r['kind'] == 'run'), {})
   chip = _check_devices(run, estimated)
   known = {facts['number']: facts for facts in estimated['phases']}

@@ -76,6 +76,27 @@ def test_ratio_is_measured_by_what_the_model_says():
 
 
 @pytest.mark.parametrize(
+  'other',
+  [
+    {'devices': 8},
+    {'device_kind': 'TPU v4'},
+    {'jax': '0.9.0'},
+    {'libtpu': '0.0.41'},
+  ],
+)
+def test_rows_of_other_devices_or_versions_are_left_out(other):
+  # A faster machine trained first, then this one, interrupted in between.
+  versions = {'jax': '0.10.2', 'libtpu': '0.0.42'}
+  first = [{**RUN, **versions, **other}]
+  first += [train(n, 640.0) for n in range(10, 90, 10)]
+  found = calibrate.compare(estimated(), first + ROWS, [phase()], [8.0])
+  assert found['ratios'] == [pytest.approx(1.25)]
+  # Where only they are enough rows, nothing is measured.
+  with pytest.raises(errors.UserError, match='no phase has an estimate'):
+    calibrate.compare(estimated(), first + ROWS[:3], [phase()], [8.0])
+
+
+@pytest.mark.parametrize(
   'run, changes, words',
   [
     ({'device_kind': 'TPU v4'}, {}, '4 devices of TPU v4, the estimate is for'),
