@@ -97,14 +97,19 @@ def seconds(rows: list[dict], phase) -> float | None:
   Raises:
     errors.UserError: if the run waited for its input.
   """
-  found, compiled = [], True  # the first row of a phase or a restart compiles
+  # The first row of a phase or a restart has the first, slower step.
+  found, slower = [], True
   for row in rows:
-    compiled |= row['kind'] == 'run'
+    slower |= row['kind'] in ('run', 'compiled')
+    # A row ends when the step after it was dispatched, here compiled.
+    if row['kind'] == 'compiled' and found:
+      if found[-1]['step'] == row['step'] - 1:
+        found.pop()
     inside = phase.first < row['step'] <= phase.first + phase.steps
     if row['kind'] == 'train' and inside:
-      if not compiled:
+      if not slower:
         found.append(row)
-      compiled = False
+      slower = False
   if len(found) < _LEAST_ROWS:
     return None
   waited = statistics.median(row['data_wait'] for row in found)

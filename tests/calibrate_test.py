@@ -58,6 +58,24 @@ def test_speed_is_the_median_of_rows_in_which_nothing_was_compiled():
   assert calibrate.seconds(ROWS[:4], phase()) is None
 
 
+def test_rows_in_which_a_later_step_compiled_are_left_out():
+  def compiled(step):
+    return {'kind': 'compiled', 'step': step, 'programs': 1, 'seconds': 9.0}
+
+  rows = [train(100, 1.0), *(train(n, 64.0) for n in (200, 300, 400))]
+  assert calibrate.seconds(rows, phase()) == pytest.approx(0.5)
+  # Step 250 compiled: in the row of step 300.
+  slow = [*rows[:2], compiled(250), train(300, 8.0), *rows[3:]]
+  assert calibrate.seconds(slow, phase()) is None
+  more = [train(500, 64.0)]
+  assert calibrate.seconds(slow + more, phase()) == pytest.approx(0.5)
+  # Step 301 did: the row of step 300 was written after its dispatch.
+  slow = [*rows[:2], train(300, 8.0), compiled(301), *rows[3:]]
+  assert calibrate.seconds(slow + more, phase()) is None
+  more += [train(600, 64.0)]
+  assert calibrate.seconds(slow + more, phase()) == pytest.approx(0.5)
+
+
 def test_a_run_that_waited_for_its_input_is_refused():
   rows = [train(n, 64.0, 0.12) for n in range(1, 6)]
   with pytest.raises(errors.UserError, match='waited for its input 12% of pha'):
