@@ -203,9 +203,7 @@ def report(config, topology, phases, price, programs, examined) -> dict:
     programs: what became of each; none where nothing was compiled.
     examined: the facts of each of them.
   """
-  import jax
-
-  from bert_jax import estimate, prices
+  from bert_jax import distributed, estimate, prices
 
   listed = prices.USD_PER_CHIP_HOUR.get(topology.chip.name)
   used = listed if price is None else price
@@ -227,7 +225,7 @@ def report(config, topology, phases, price, programs, examined) -> dict:
     'run_estimate': run,
     'usd_per_chip_hour': used,
     'price_source': 'given' if price is not None else f'list of {prices.AS_OF}',
-    'jax': jax.__version__,
+    **distributed.versions(),
     'rng': config.rng,
     'dtype': config.model.dtype,
   }

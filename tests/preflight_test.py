@@ -14,6 +14,7 @@ from bert_jax import (
   aot,
   compilation,
   config,
+  distributed,
   errors,
   preflight,
   preflight_page,
@@ -66,7 +67,8 @@ def facts(**changes):
   }
 
 
-def page(found, price=None, programs=(), slices=1):
+def reported(found, price=None, programs=(), slices=1):
+  """Returns the report of a phase on v5e:4x4, and that slice."""
   c = config.pretraining('mini')
   c.update_from_flattened_dict(
     {f'phases.{k}': v[:1] for k, v in c.phases.items()}
@@ -75,8 +77,18 @@ def page(found, price=None, programs=(), slices=1):
   report = preflight.report(
     *(c, where, task.phases(c), price, list(programs), [found])
   )
-  json.dumps(report)
-  return '\n'.join(preflight_page.lines(report, where))
+  return json.loads(json.dumps(report)), where
+
+
+def page(found, **more):
+  return '\n'.join(preflight_page.lines(*reported(found, **more)))
+
+
+def test_report_has_the_versions_that_compiled(monkeypatch):
+  versions = {'jax': '0.10.2', 'libtpu': '0.0.42'}
+  monkeypatch.setattr(distributed, 'versions', lambda: versions)
+  found, _ = reported(facts())
+  assert {name: found[name] for name in versions} == versions
 
 
 def test_page_says_what_fits_and_what_it_costs():
@@ -118,7 +130,7 @@ def test_page_says_which_programs_cannot_be_compiled_and_why():
   found = page(facts(), programs=[start, good, bad])
   assert 'programs: 1 of 3 CANNOT BE COMPILED' in found
   assert '  evaluation of phase 0: it is refused' in found
-  assert 'all 2 of the run compile' in page(facts(), None, [start, good])
+  assert 'all 2 of the run compile' in page(facts(), programs=[start, good])
 
 
 def test_a_refused_step_has_neither_memory_nor_time():
