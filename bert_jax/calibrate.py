@@ -216,6 +216,24 @@ def _check_phase(facts, phase, flops):
       )
 
 
+def _check_estimate(estimated, path):
+  needed = {'topology', 'devices', 'slices', 'jax', 'config', 'phases'}
+  if not needed <= set(estimated):
+    raise errors.UserError(
+      f'{path} is not of this preflight; give what its --json=FILE wrote.'
+    )
+
+
+def _check_config(estimated, config):
+  """Raises errors.UserError unless a run computes as was estimated."""
+  for name, allowed in estimated.items():
+    if config.get(name) != allowed:
+      raise errors.UserError(
+        f'the run has {name}={config.get(name)}, the estimate {allowed}; run '
+        'preflight with the config of the run.'
+      )
+
+
 def store(entry: dict, path: str):
   """Keeps an entry, in place of the one of its chip."""
   from bert_jax.data import files
@@ -241,18 +259,10 @@ def main(argv):
 
   values = flags.FLAGS
   estimated = _json(values.estimate, 'give what preflight --json=FILE wrote')
-  if not {'topology', 'devices', 'slices', 'jax', 'phases'} <= set(estimated):
-    raise errors.UserError(
-      f'{values.estimate} is not of preflight; give what its --json=FILE wrote.'
-    )
+  _check_estimate(estimated, values.estimate)
   path = os.path.join(values.workdir, 'config.json')
   config = config_lib.unflatten(config_file.read_json(path))
-  for name, got in (('rng', config.rng), ('dtype', config.model.dtype)):
-    if estimated.get(name, got) != got:
-      raise errors.UserError(
-        f'the run has {name}={got}, the estimate {estimated[name]}; run '
-        'preflight with the config of the run.'
-      )
+  _check_config(estimated['config'], config_lib.flatten(config))
   rows = log.read(os.path.join(values.workdir, 'metrics.jsonl'))
   phases, objective = task.phases(config), pretrain.objective(config)
   flops = [objective.flops(phase) for phase in phases]

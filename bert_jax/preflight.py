@@ -18,6 +18,11 @@ from ml_collections import config_flags
 from bert_jax import command, errors
 
 _QUICK_LAYERS = 2, 4
+# Beside compute.*, the fields that change the time of a step but not its shapes.
+_TIMED = (
+  *('rng', 'mesh.model', 'model.dtype', 'model.dropout'),
+  *('model.attention_dropout', 'optimizer.clip_unit', 'optimizer.reduce_dtype'),
+)
 
 
 def examine(config, topology, phases, quick: bool, say=print):
@@ -226,8 +231,18 @@ def report(config, topology, phases, price, programs, examined) -> dict:
     'usd_per_chip_hour': used,
     'price_source': 'given' if price is not None else f'list of {prices.AS_OF}',
     **distributed.versions(),
-    'rng': config.rng,
-    'dtype': config.model.dtype,
+    'config': _timed(config),
+  }
+
+
+def _timed(config) -> dict:
+  """Returns the fields that `calibrate` compares with those of a run."""
+  from bert_jax import config as config_lib
+
+  return {
+    name: value
+    for name, value in config_lib.flatten(config).items()
+    if name in _TIMED or name.startswith('compute.')
   }
 
 

@@ -46,6 +46,7 @@ def estimated(**changes):
     'slices': 1,
     'devices': 4,
     'jax': '0.10.2',
+    'config': {},
     'phases': [facts],
     **changes,
   }
@@ -173,6 +174,26 @@ def run(tmp_path, *more):
   return done.returncode, done.stdout, (done.stderr.splitlines() or [''])[-1]
 
 
+FIELDS = {
+  'compute.attention': 'xla',
+  'compute.remat': 'layer',
+  'mesh.model': 2,
+  'model.attention_dropout': 0.0,
+  'model.dtype': 'bfloat16',
+  'optimizer.reduce_dtype': 'bfloat16',
+  'rng': 'rbg',
+}
+
+
+@pytest.mark.parametrize('name', FIELDS)
+def test_a_run_that_computes_otherwise_is_refused(name):
+  own = config.flatten(config.pretraining('tiny'))
+  calibrate._check_config({n: own[n] for n in FIELDS}, own)
+  words = f'{name}={own[name]}, the estimate {FIELDS[name]}; run preflight'
+  with pytest.raises(errors.UserError, match=words):
+    calibrate._check_config({name: FIELDS[name]}, own)
+
+
 def test_the_command_keeps_a_ratio(tmp_path):
   c = config.pretraining('tiny')
   work = pretrain.objective(c).flops(task.phases(c)[0])
@@ -186,16 +207,18 @@ def test_the_command_keeps_a_ratio(tmp_path):
   rows = ''.join(json.dumps(row) + '\n' for row in ROWS)
   (tmp_path / 'metrics.jsonl').write_text(rows)
   path = tmp_path / 'estimate.json'
-  path.write_text(json.dumps(estimated(phases=[facts], rng=c.rng)))
+  path.write_text(json.dumps(estimated(phases=[facts], config={'rng': c.rng})))
   flags = f'--workdir={tmp_path}', f'--estimate={path}'
   code, out, error = run(tmp_path, *flags)
   assert (code, error) == (0, '')
   assert 'phase 0: ' in out and 'kept for v5e in' in out
   kept = tmp_path / 'home' / 'bert_jax' / 'calibration.json'
   assert json.loads(kept.read_text())['v5e']['topology'] == 'v5e:2x2'
-  path.write_text(json.dumps(estimated(phases=[facts], rng='other')))
+  path.write_text(
+    json.dumps(estimated(phases=[facts], config={'rng': 'other'}))
+  )
   code, _, error = run(tmp_path, *flags)
   assert code == 1
   assert error.startswith('error: the run has rng=threefry, the estimate other')
   path.write_text('{}')
-  assert 'is not of preflight' in run(tmp_path, *flags)[2]
+  assert 'is not of this preflight' in run(tmp_path, *flags)[2]

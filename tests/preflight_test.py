@@ -91,6 +91,25 @@ def test_report_has_the_versions_that_compiled(monkeypatch):
   assert {name: found[name] for name in versions} == versions
 
 
+def test_report_has_the_fields_that_change_the_time_of_a_step():
+  found, _ = reported(facts())
+  assert found['config'] == {
+    'compute.attention': 'auto',
+    'compute.heads': 'auto',
+    'compute.matmul_precision': 'float32',
+    'compute.remat': 'none',
+    'compute.scan_layers': False,
+    'compute.xla_options': 'auto',
+    'mesh.model': 1,
+    'model.attention_dropout': 0.1,
+    'model.dropout': 0.1,
+    'model.dtype': 'float32',
+    'optimizer.clip_unit': 'batch',
+    'optimizer.reduce_dtype': 'float32',
+    'rng': 'threefry',
+  }
+
+
 def test_page_says_what_fits_and_what_it_costs():
   c = config.pretraining('mini')
   steps = c.phases.steps[0]
