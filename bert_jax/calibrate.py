@@ -157,6 +157,7 @@ def compare(estimated: dict, rows: list[dict], phases, flops) -> dict:
       continue
     facts = known[phase.number]
     _check_phase(facts, phase, work)
+    _check_attention(facts, rows)
     if 'step_seconds_model' in facts:
       measured.append((phase.number, found, facts['step_seconds_model']))
   if not measured:
@@ -213,6 +214,23 @@ def _check_phase(facts, phase, flops):
       raise errors.UserError(
         f'phase {phase.number} of the run has {name} {got:,}, the estimate '
         f'{allowed:,}; run preflight with the config of the run.'
+      )
+
+
+def _check_attention(facts, rows):
+  """Raises errors.UserError if a phase trained with another attention.
+
+  With compute.attention=auto, kernels that the compiler refuses give way.
+  """
+  if 'compute' not in facts:  # nothing was compiled for the estimate
+    return
+  allowed = f'attention {facts["compute"]["attention"]}'
+  for row in rows:
+    got = row.get(str(facts['number']), '')
+    if row['kind'] == 'compute' and got and not got.startswith(f'{allowed},'):
+      raise errors.UserError(
+        f'phase {facts["number"]} of the run has {got.partition(",")[0]}, the '
+        f'estimate {allowed}; run preflight with the jax and libtpu of the run.'
       )
 
 

@@ -174,6 +174,24 @@ def run(tmp_path, *more):
   return done.returncode, done.stdout, (done.stderr.splitlines() or [''])[-1]
 
 
+def test_a_phase_that_trained_with_another_attention_is_refused():
+  (facts,) = estimated()['phases']
+  compiled = estimated(phases=[facts | {'compute': {'attention': 'fused'}}])
+  line = 'heads flat, remat none'
+
+  def compare(**phases):
+    rows = [ROWS[0], {'kind': 'compute', 'step': 0, **phases}, *ROWS[1:]]
+    return calibrate.compare(compiled, rows, [phase()], [8.0])
+
+  ok = compare(
+    **{'0': f'attention fused, {line}', '1': f'attention xla, {line}'}
+  )
+  assert ok['ratios'] == compare()['ratios']
+  words = 'phase 0 of the run has attention xla, the estimate attention fused;'
+  with pytest.raises(errors.UserError, match=words):
+    compare(**{'0': f'attention xla, {line}'})
+
+
 FIELDS = {
   'compute.attention': 'xla',
   'compute.remat': 'layer',
