@@ -263,7 +263,8 @@ def store(entry: dict, path: str):
     files.write_json(path, found)
   except OSError as error:
     raise errors.UserError(
-      f'cannot write {path}: {error.strerror}; give another --output.'
+      f'cannot write {path}: {error.strerror}; free disk space or let '
+      'the folder be written, then calibrate again.'
     ) from error
 
 
@@ -285,20 +286,19 @@ def main(argv):
   phases, objective = task.phases(config), pretrain.objective(config)
   flops = [objective.flops(phase) for phase in phases]
   entry = compare(estimated, rows, phases, flops)
-  store(entry, values.output or default_path())
+  store(entry, default_path())
   for facts in entry['phases']:
     real, model = facts['seconds'], facts['model_seconds']
     print(
       f'phase {facts["number"]}: {real * 1e3:,.3g} ms per step, the model says '
       f'{model * 1e3:,.3g}: {real / model:.2f} times'
     )
-  print(f'kept for {entry["chip"]} in {values.output or default_path()}')
+  print(f'kept for {entry["chip"]} in {default_path()}')
 
 
 def _define_flags():
   flags.DEFINE_string('workdir', None, 'Of the run, on real hardware.')
   flags.DEFINE_string('estimate', None, 'What preflight --json=FILE wrote.')
-  flags.DEFINE_string('output', None, 'File for the ratio, if another.')
   flags.mark_flags_as_required(['workdir', 'estimate'])
 
 

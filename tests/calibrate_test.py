@@ -147,6 +147,13 @@ def test_the_last_run_of_each_chip_is_kept(tmp_path):
   assert os.listdir(tmp_path / 'deep') == ['calibration.json']
 
 
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+  (tmp_path / 'config').write_text('')
+  path = str(tmp_path / 'config' / 'calibration.json')
+  with pytest.raises(errors.UserError, match='config.*then calibrate again'):
+    calibrate.store({'chip': 'v5e', 'ratios': [1.2]}, path)
+
+
 def test_nothing_measured_is_no_error(tmp_path, monkeypatch):
   monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))
   assert calibrate.read('v5e') is None
