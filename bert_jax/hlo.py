@@ -78,8 +78,8 @@ def cost(text: str) -> Cost:
       TPU programs only.
 
   Raises:
-    ValueError: if it is no HLO module, or loops by a condition that does not
-      compare with a constant.
+    ValueError: if it is no HLO module, or has a loop of which it is not known
+      how often it runs.
   """
   computations, entry = hlo_text.parse(text)
   found = re.search(r'num_partitions=(\d+)', text)
@@ -343,9 +343,36 @@ def _trips(op, computations) -> int:
     return int(known[1])
   name = re.search(r'\bcondition=%?([\w.-]+)', op.rest)[1]
   limits = _limits(name, computations)
-  if len(limits) != 1:
-    raise ValueError(f'loop {op.name}: its condition {name} has no one limit.')
+  if len(limits) != 1 or not (limits[0] or _above_zero(name, computations)):
+    raise ValueError(
+      f'loop {op.name}: its condition {name} does not say how often it runs.'
+    )
   return limits[0]
+
+
+def _above_zero(name, computations, zeros=frozenset()) -> bool:
+  """Returns whether a condition is that a number is above the constant 0.
+
+  Args:
+    zeros: numbers of the condition's parameters that are this constant, where
+      it is fused.
+  """
+  known = {
+    op.name
+    for op in computations[name]
+    if (op.opcode == 'constant' and op.operands == ('0',))
+    or (op.opcode == 'parameter' and op.operands[0] in zeros)
+  }
+  root = computations[name][-1]
+  sides = [operand in known for operand in root.operands]
+  if root.opcode == 'fusion':
+    (called,) = _called(root)
+    inside = {str(i) for i, is_zero in enumerate(sides) if is_zero}
+    return _above_zero(called, computations, inside)
+  if root.opcode != 'compare':
+    return False
+  direction = re.search(r'direction=(\w+)', root.rest)[1]
+  return (direction, sides) in (('GT', [False, True]), ('LT', [True, False]))
 
 
 def _limits(name, computations) -> list[int]:

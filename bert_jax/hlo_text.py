@@ -47,7 +47,7 @@ def _op(line) -> Op:
   opcode = rest[: rest.index('(')]
   end = _close(rest, len(opcode))
   inside = rest[len(opcode) + 1 : end - 1]
-  if opcode == 'constant':
+  if opcode in ('constant', 'parameter'):  # its value, or its number
     operands = (inside,)
   else:
     operands = tuple(re.findall(r'%([\w.-]+)', inside))

@@ -63,14 +63,53 @@ def test_loop_bodies_count_as_often_as_they_run():
   assert found.rng_bytes == 56
 
 
-def test_a_loop_that_runs_while_a_number_is_positive_counts_as_none():
+def rare_loop(compare, *fused):
+  """Returns the cost of a loop whose condition ends in an op."""
+  loop = LOOP.format(cycles=cycles(10)).replace('constant(7)', 'constant(0)')
+  plain = 'compare(%i, %n), direction=LT'
+  assert plain in loop
   while_op = (
     '%w = (s32[], f32[8]{0:T(128)S(1)}) while(%p), '
     'condition=%condition, body=%body'
   )
-  rare = LOOP.format(cycles=cycles(10)).replace('constant(7)', 'constant(0)')
-  assert rare != LOOP.format(cycles=cycles(10))
-  assert cost(while_op, before=rare).cycles == 0
+  return cost(while_op, before=''.join(fused) + loop.replace(plain, compare))
+
+
+# As XLA for CPUs writes it.
+FUSED = """%compared (a: s32[], b: s32[]) -> pred[] {{
+  %a = s32[] parameter(0)
+  %b = s32[] parameter(1)
+  ROOT %gt = pred[] compare({}), direction={}
+}}
+
+"""
+CALL = 'fusion({}), kind=kLoop, calls=%compared'
+
+
+def test_a_loop_that_runs_while_a_number_is_positive_counts_as_none():
+  assert rare_loop('compare(%i, %n), direction=GT').cycles == 0
+  assert rare_loop('compare(%n, %i), direction=LT').cycles == 0
+  found = rare_loop(CALL.format('%i, %n'), FUSED.format('%a, %b', 'GT'))
+  assert found.cycles == 0
+  found = rare_loop(CALL.format('%n, %i'), FUSED.format('%a, %b', 'LT'))
+  assert found.cycles == 0
+
+
+@pytest.mark.parametrize(
+  'op, fused',
+  [
+    ('compare(%i, %n), direction=LT', ()),
+    ('compare(%n, %i), direction=GT', ()),
+    ('compare(%i, %n), direction=NE', ()),
+    ('not(%i)', ()),
+    (CALL.format('%i, %n'), ('%b, %a', 'GT')),
+    (CALL.format('%n, %i'), ('%a, %b', 'GT')),
+    (CALL.format('%i, %n'), ('%a, %b', 'LT')),
+  ],
+)
+def test_another_loop_that_compares_with_zero_is_refused(op, fused):
+  with pytest.raises(ValueError, match='does not say how often it runs'):
+    rare_loop(op, *([FUSED.format(*fused)] if fused else []))
 
 
 def test_collectives_are_counted_with_what_a_device_sends():
@@ -309,6 +348,20 @@ def test_costs_lie_on_a_line_over_the_layers():
   found = hlo.extrapolate(two, four, (2, 4, 12))
   assert found.cycles == 400
   assert found.collectives == {'all-reduce': 3, 'all-gather': 20}
+
+
+def test_a_loop_of_jax_while_a_number_is_positive_is_read():
+  def loop(above):
+    def f(*start):
+      return jax.lax.while_loop(
+        lambda c: above(c[0]), lambda c: (c[0] - 3, jnp.tanh(c[1])), start
+      )
+
+    return jax.jit(f).lower(jnp.int32(5), jnp.ones((8, 8))).compile().as_text()
+
+  hlo.cost(loop(lambda n: n > 0))
+  with pytest.raises(ValueError, match='does not say how often it runs'):
+    hlo.cost(loop(lambda n: n < 0))
 
 
 def test_programs_of_jax_are_read():

@@ -23,6 +23,9 @@ def test_ops_are_found_in_their_computations():
   computations, entry = hlo_text.parse(TEXT)
   assert entry == 'main'
   assert [op.name for op in computations['sum']] == ['b', 'a', 'add.7']
+  assert [op.operands for op in computations['sum']] == [
+    *(('1',), ('0',), ('a', 'b')),
+  ]
   constant, fusion = computations['main']
   assert constant.operands == ('7',)
   assert (fusion.name, fusion.opcode) == ('r.1', 'fusion')
