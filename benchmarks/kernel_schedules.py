@@ -1,10 +1,13 @@
 """Makes the package's table of kernel schedules, or checks it.
 
-  python benchmarks/kernels.py --topology=v5e:2x2 | tee v5e.txt
+  for dtype in bfloat16 float32; do
+    python benchmarks/kernels.py --topology=v5e:2x2 --dtype=$dtype \\
+      --sizes=base --generators=none,rbg,threefry
+  done | tee v5e.txt
   python benchmarks/kernel_schedules.py [--check] v5e.txt v4.txt ...
 
-Reads what benchmarks/kernels.py printed for chips, one after the other, and
-prints the rows of `bert_jax.kernel_schedules.TIMES` for them. With --check,
+Reads what benchmarks/kernels.py printed of BASE for chips, one after the other,
+and prints the rows of `bert_jax.kernel_schedules.TIMES` for them. With --check,
 nothing is printed but the rows that the package has otherwise by more than 3
 %, or not at all; then the exit code is 1.
 """
@@ -22,7 +25,7 @@ TOLERANCE = 0.03
 _HEAD = re.compile(r'(\w+), (?:(bfloat16|float32), )?[\d,]+ tokens')
 # base 128 rbg forward, Mcycles: schedule, products, bytes; times
 _LINE = re.compile(
-  r'(base|large) +(\d+) +(none|rbg|threefry) +(forward|backward)'
+  r'base +(\d+) +(none|rbg|threefry) +(forward|backward)'
   r' +([\d.]+) +([\d.]+) +'
 )
 # Name in HLO, and products of the matrix unit for one of the type.
@@ -32,7 +35,7 @@ _TYPES = {None: ('bf16', 1), 'bfloat16': ('bf16', 1), 'float32': ('f32', 6)}
 def read(lines) -> list[tuple]:
   """Returns rows of the table, from what benchmarks/kernels.py prints.
 
-  A case without one of its two kernels is left out.
+  Those of BASE. A case without one of its two kernels is left out.
   """
   chip, dtype, passes, found = None, None, 0, {}
   for line in lines:
@@ -41,15 +44,14 @@ def read(lines) -> list[tuple]:
       chip, (dtype, passes) = head[1], _TYPES[head[2]]
     case = _LINE.match(line.strip())
     if case:
-      size, length, generator, which, schedule, products = case.groups()
-      exact = _products(chip, size, int(length), which)
+      length, generator, which, schedule, products = case.groups()
+      exact = _products(chip, int(length), which)
       if abs(passes * exact - float(products)) > 0.001:
         raise ValueError(
           f'{passes * exact:.4f} Mcycles of products, not: {line.strip()}'
         )
-      times = round(float(schedule) / exact, 2)
       both = found.setdefault((chip, generator, dtype, int(length)), {})
-      both[which] = max(both.get(which, 0.0), times)
+      both[which] = round(float(schedule) / exact, 2)
   order = [chip.name for chip in chips.CHIPS]
   keys = sorted(
     (key for key, both in found.items() if len(both) == 2),
@@ -58,9 +60,9 @@ def read(lines) -> list[tuple]:
   return [(*k, found[k]['forward'], found[k]['backward']) for k in keys]
 
 
-def _products(chip, size, length, which) -> float:
+def _products(chip, length, which) -> float:
   """Returns Mcycles of products in bfloat16, printed with three digits only."""
-  hidden = config.SIZES[size][1]
+  hidden = config.SIZES['base'][1]
   flops = FLOPS[which] * TOKENS * length * hidden
   speed = chips.named(chip).product_flops * kernel_schedules.SHARE
   return flops / speed / 1e6
@@ -92,7 +94,7 @@ def main():
     with open(path) as file:
       found += read(file)
   if not found:
-    sys.exit('error: no line is one of benchmarks/kernels.py.')
+    sys.exit('error: no line is one of benchmarks/kernels.py for BASE.')
   if not values.check:
     print('\n'.join(f'  {row!r},' for row in found))
     return 0

@@ -5,8 +5,11 @@ for. The compiler's own schedule of it is longer: dropout's bits, the softmax
 and what else the vector unit does. `TIMES` holds the schedule in parts of
 those products. It is printed, and checked, by
 
-  python benchmarks/kernels.py --topology=v5e:2x2 | tee v5e.txt
-  python benchmarks/kernel_schedules.py v5e.txt
+  for dtype in bfloat16 float32; do
+    python benchmarks/kernels.py --topology=v5e:2x2 --dtype=$dtype \\
+      --sizes=base --generators=none,rbg,threefry
+  done | tee v5e.txt
+  python benchmarks/kernel_schedules.py [--check] v5e.txt
 """
 
 import re

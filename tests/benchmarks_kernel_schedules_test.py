@@ -23,10 +23,10 @@ base 128 rbg forward                   0.600    0.336    0.184   1.79
 """.splitlines()
 
 
-def test_rows_are_the_larger_of_base_and_large_in_bfloat16_products():
+def test_rows_are_those_of_base_in_bfloat16_products():
   assert kernel_schedules.read(PRINTED) == [
     ('v5e', 'none', 'f32', 128, 10.0, 10.0),
-    ('v5e', 'rbg', 'bf16', 512, 1.36, 1.16),
+    ('v5e', 'rbg', 'bf16', 512, 1.3, 1.15),
   ]
 
 
