@@ -1,4 +1,4 @@
-"""Checks of the estimate what can be checked without any accelerator.
+"""Checks what can be checked of the estimates without an accelerator.
 
   python benchmarks/estimate_checks.py --programs=FOLDER [--steps=v5e:2x2,...]
 
@@ -9,11 +9,12 @@
    compared instead, within 10 %; for v6e there is nothing to compare.
 2. The memory. A step does not read and write more of the memory than is
    possible in its estimated time: LARGE with 512 tokens on v3 and v4, BASE with
-   128 on the slices of --steps. Compiled with 2 and 4 layers for slices that are
-   not there, kept in FOLDER: some minutes each.
+   128 on the slices of --steps. Compiled with 2 and 4 layers for slices that
+   are not there, kept in FOLDER: some minutes each.
 3. Published runs: `benchmarks/published.py` with the rows that can be compared.
 
-Last it prints the range of each chip, which is judged, not checked. The exit code is 1 if a check fails.
+Last it prints the range of each chip, which is judged, not checked. The exit
+code is 1 if a check fails.
 """
 
 import argparse

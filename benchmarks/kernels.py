@@ -12,9 +12,9 @@ that run under a condition count as if they always ran.
 
 Beside it stands what a kernel would take by its matrix products, at half of the
 rate that the compiler expects of large ones, and by the bytes that it reads and
-writes, at the memory's bandwidth; and the schedule in parts of the larger one.
-A float32 product is six bfloat16 ones. On a v4 or v5p, two cores share the work,
-and the schedule is of one.
+writes, at the memory's bandwidth; and the schedule as a multiple of the larger
+one. A float32 product is six bfloat16 ones. On a v4 or v5p, two cores share the
+work, and the schedule is of one.
 """
 
 import argparse

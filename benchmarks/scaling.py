@@ -5,11 +5,11 @@
 Each chip has 8,192 tokens, whatever their number: BASE at length 128, in
 bfloat16. Steps with 2 and 4 layers are compiled for slices that are not there
 and kept in FOLDER. Efficiency is the time of a step on the first slice by that
-on another: with collectives wholly behind the computation (upper bound), and
-wholly after it (lower bound). The goal is 95 %. Then comes what may stand in
-the way: parts that grow, what is kept whole, and collectives, with those that
-the program waits for as it is scheduled: to these the lower bound applies. No
-measurement; about four minutes a slice on two cores, where FOLDER is empty.
+on another: with collectives wholly overlapped with computation (upper bound),
+and wholly after it (lower bound). The goal is 95 %. Then comes what may stand
+in the way: parts that grow, what is kept whole, and collectives, with those
+that the program waits for as it is scheduled: to these the lower bound applies.
+No measurement; about four minutes a slice on two cores, where FOLDER is empty.
 """
 
 import argparse

@@ -12,7 +12,7 @@ so. Rows in which something was compiled are left out; a run that waited for its
 input is refused.
 
 The ratios stand in ~/.config/bert_jax/calibration.json, those of the last run
-of each chip; delete the file to be rid of them.
+of each chip; delete the file to discard them.
 """
 
 import datetime
@@ -115,9 +115,9 @@ def seconds(rows: list[dict], phase) -> float | None:
   waited = statistics.median(row['data_wait'] for row in found)
   if waited > _MOST_WAITING:
     raise errors.UserError(
-      f'the run waited for its input {waited:.0%} of phase {phase.number}, more '
-      f'than {_MOST_WAITING:.0%}: its speed is not that of the chip. Prepare the '
-      'data ahead (data.dir) and train again.'
+      f'the run waited for its input {waited:.0%} of phase {phase.number}, '
+      f'more than {_MOST_WAITING:.0%}: its speed is not that of the chip. '
+      'Prepare the data ahead (data.dir) and train again.'
     )
   speed = statistics.median(row['sequences_per_second'] for row in found)
   return phase.batch_size / speed

@@ -19,8 +19,8 @@ class Range:
   """Factors of an estimated time.
 
   Attributes:
-    fast: of the time with all collectives behind the computation.
-    slow: of the time with none of them there.
+    fast: of the time with all collectives overlapped with computation.
+    slow: of the time with none overlapped.
     why: a line for people.
   """
 
@@ -32,8 +32,9 @@ class Range:
   def text(self) -> str:
     """Returns the factors and their reason."""
     return (
-      f'{self.fast:g} of the time with all collectives behind the computation '
-      f'to {self.slow:g} of that with none: {self.why}'
+      f'{self.fast:g} x the time with all collectives overlapped with '
+      f'computation to {self.slow:g} x the time with none overlapped: '
+      f'{self.why}'
     )
 
 
@@ -71,7 +72,7 @@ def of(chip: str) -> Range:
 def calibrated(entry: dict) -> Range:
   """Returns the range of a chip of which a run was measured.
 
-  Both factors are of the time with no collective behind the computation.
+  Both factors are of the time with no collective overlapped with computation.
 
   Args:
     entry: of `calibrate.read`.

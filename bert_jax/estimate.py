@@ -39,7 +39,7 @@ class Step:
 
   @property
   def hidden(self) -> float:
-    """Seconds with all collectives behind the computation."""
+    """Seconds with all collectives overlapped with computation."""
     sent = self.parts.get('collectives', 0.0)
     return max(self.seconds - sent, sent)
 

@@ -49,7 +49,7 @@ class Cost:
     kernel_bytes: {the same: bytes} as they say, else of what goes in and out.
     moved_bytes: read and written by gathers and scatters that have no cycles.
     uncosted: {opcode: how many} of all other ops without cycles, where arrays
-      are not tiny; most are copies behind the computation.
+      are not tiny; most are copies overlapped with computation.
     uncosted_bytes: {opcode: bytes} of what goes in and out of these.
     custom_calls: {target: how many}, kernels among them.
   """

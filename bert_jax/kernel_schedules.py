@@ -2,8 +2,8 @@
 
 A kernel's products at half the speed of a large one is what could be hoped
 for. The compiler's own schedule of it is longer: dropout's bits, the softmax
-and what else the vector unit does. `TIMES` holds the schedule in parts of
-those products. It is printed, and checked, by
+and what else the vector unit does. `TIMES` holds the schedule as a multiple
+of those products. It is printed, and checked, by
 
   for dtype in bfloat16 float32; do
     python benchmarks/kernels.py --topology=v5e:2x2 --dtype=$dtype \\
@@ -93,7 +93,7 @@ def generator(config) -> str:
 
 
 def times(chip: str, generator: str, kernel: str) -> float:
-  """Returns the schedule of a kernel in parts of its products at `SHARE`.
+  """Returns the schedule of a kernel as a multiple of its products.
 
   Args:
     chip: `chips.Chip.name`.
@@ -102,8 +102,9 @@ def times(chip: str, generator: str, kernel: str) -> float:
       'attention_forward bf16[16,512,1024]'.
 
   Returns:
-    1 for kernels other than those of attention. Where the table lacks the very
-    case, the largest of those that have most in common with it.
+    1 for kernels other than those of attention. Of the products at `SHARE` of
+    a large one's speed; a case not in the table takes the largest value among
+    the closest ones.
   """
   found = _KERNEL.match(kernel)
   if not found:

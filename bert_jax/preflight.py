@@ -18,7 +18,7 @@ from ml_collections import config_flags
 from bert_jax import command, errors
 
 _QUICK_LAYERS = 2, 4
-# Beside compute.*, the fields that change the time of a step but not its shapes.
+# Beside compute.*, fields that change the time of a step and not its shapes.
 _TIMED = (
   *('rng', 'mesh.model', 'model.dtype', 'model.dropout'),
   *('model.attention_dropout', 'optimizer.clip_unit', 'optimizer.reduce_dtype'),

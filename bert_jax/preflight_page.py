@@ -166,9 +166,8 @@ def _model(report, topology):
     f'collectives over all chips by {links} link(s) of '
     f'{chip.link_speed / 1e9:,.0f} GB/s each way,',
     'over a part of them by those of one axis.',
-    'Not in it: sorts, copies behind the computation, latencies, input, '
-    'evaluation,',
-    'checkpoints, compiling, restarts.',
+    'Not in it: sorts, copies overlapped with computation, latencies, input,',
+    'evaluation, checkpoints, compiling, restarts.',
   ]
   if report['slices'] > 1:
     found.append(

@@ -3,8 +3,8 @@
 import datetime
 
 # Google Cloud's list prices on demand in its cheapest US region, where one is
-# published. Other sources and contracts differ by up to four times. No list price
-# of TPU7x was found (2026-11-22): give --price.
+# published. Other sources and contracts differ by up to four times. No list
+# price of TPU7x was found (2026-11-22): give --price.
 AS_OF = datetime.date(2025, 6, 1)
 USD_PER_CHIP_HOUR = {
   'v2': 1.13,

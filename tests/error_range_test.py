@@ -12,7 +12,11 @@ def test_every_tpu_has_a_range_and_a_reason(name):
   found = error_range.of(name)
   assert 0 < found.fast < 1 < found.slow
   assert found.why
-  assert found.text.startswith(f'{found.fast:g} of the time with all')
+  assert found.text == (
+    f'{found.fast:g} x the time with all collectives overlapped with '
+    f'computation to {found.slow:g} x the time with none overlapped: '
+    f'{found.why}'
+  )
 
 
 def test_chips_that_nothing_checks_have_a_wider_range():
