@@ -82,17 +82,9 @@ class Case:
 
 
 CASES = {
-  'base': Case('base', lengths=(128, 512), chips=('v2', 'v3')),
-  'small, float32': Case('small', '', lengths=(128, 512)),
-  'base, float32': Case('base', '', chips=('v4', 'v5e', 'tpu7x')),
-  "base, XLA's attention": Case(
-    'base', FAST + 'attention=xla', ('v5e', 'v6e', 'tpu7x')
-  ),
-  'base, model=2': Case('base', FAST + 'mesh.model=2', KINDS),
   'one device': Case(devices=1),
   '16 chips': Case(large_slice=True),
   'two slices': Case(slices=2),
-  'lengths 100 and 384': Case(lengths=(100, 384), chips=KINDS),
   'packed, float32': Case(arguments='pack=3', chips=KINDS),
   'packed, threefry, micro-batches': Case(
     arguments='dtype=bfloat16,pack=3,accumulate=2', chips=KINDS
@@ -108,6 +100,16 @@ CASES = {
     arguments=FAST
     + 'scan_layers=true,num_layers=2,attention_dropout=0,model.dropout=0',
     chips=KINDS,
+  ),
+  'lengths 100 and 384': Case(lengths=(100, 384), chips=KINDS),
+  'base, model=2': Case('base', FAST + 'mesh.model=2', KINDS),
+  "base, XLA's attention": Case(
+    'base', FAST + 'attention=xla', ('v5e', 'v6e', 'tpu7x')
+  ),
+  'base, float32': Case('base', '', chips=('v4', 'v5e', 'tpu7x')),
+  'base': Case('base', lengths=(128, 512), chips=('v2', 'v3')),
+  'small, float32': Case(
+    'small', '', ('v2', 'v3', 'v4', 'v5e', 'v5p'), (128, 512)
   ),
 }
 
