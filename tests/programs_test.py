@@ -1,8 +1,8 @@
 """The list of programs of a run: nothing else is compiled, and all lower."""
 
+import dataclasses
 import functools
 import importlib
-import itertools
 import sys
 import types
 
@@ -137,38 +137,38 @@ def test_each_phase_is_computed_in_its_own_fastest_way():
   }
 
 
-def test_a_run_compiles_what_is_in_the_list_and_nothing_else(
-  tmp_path, monkeypatch
-):
-  """Functions of jax, such as the one that makes a key, are let through."""
-  compiled = []
+@pytest.fixture
+def compiled(monkeypatch):
+  """Yields a list that gets the name of each function that is compiled."""
+  names = []
 
   def listen(event, seconds, **details):
     if event == '/jax/core/compile/backend_compile_duration':
-      compiled.append(details['fun_name'])
+      names.append(details['fun_name'])
 
-  c = training.small_config(steps=(4, 4))
-  made = training.make_objective(c)
-  mesh = sharding.make_mesh()
-  listed = [
-    *programs.of_start(c, made, mesh),
-    *itertools.chain(
-      *(programs.of_phase(c, made, mesh, p) for p in task.phases(c))
-    ),
-  ]
   jax.clear_caches()
   jax.monitoring.register_event_duration_secs_listener(listen)
-  try:
-    training.fit(c, tmp_path)
-  finally:
-    jax.monitoring.unregister_event_duration_listener(listen)
-  # Only init_from places parameters.
-  expected = [
-    f'jit({_name(program.jitted)})'
-    for program in listed
-    if program.name != programs.PLACE
-  ]
-  assert sorted(x for x in compiled if x in expected) == sorted(expected)
+  yield names
+  jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def listed_names(c, without=()):
+  """Returns the names of the functions that the list of a run holds."""
+  made, mesh = training.make_objective(c), sharding.make_mesh()
+  listed = programs.of_start(c, made, mesh)
+  for phase in task.phases(c):
+    listed += programs.of_phase(c, made, mesh, phase)
+  return sorted(
+    f'jit({_name(p.jitted)})' for p in listed if p.name not in without
+  )
+
+
+def check_compiled(compiled, expected):
+  """Asserts that what is expected was compiled, and no other function of ours.
+
+  Functions of jax, such as the one that makes a key, are let through.
+  """
+  assert sorted(x for x in compiled if x in expected) == expected
   own = {
     f'jit({name})'
     for module in [
@@ -177,6 +177,44 @@ def test_a_run_compiles_what_is_in_the_list_and_nothing_else(
     for name in vars(module)
   }
   assert not {x for x in compiled if x not in expected} & own
+
+
+def test_a_run_compiles_what_is_in_the_list_and_nothing_else(
+  tmp_path, compiled
+):
+  c = training.small_config(steps=(4, 4))
+  expected = listed_names(c, without=(programs.PLACE,))
+  training.fit(c, tmp_path)
+  check_compiled(compiled, expected)
+
+
+def test_a_run_from_a_trained_model_places_it_by_a_program_of_the_list(
+  tmp_path, compiled
+):
+  c = training.small_config(steps=(2,))
+  made = dataclasses.replace(training.make_task(c), start=lambda new: (new, {}))
+  expected = listed_names(c)
+  training.train.fit(c, made, str(tmp_path))
+  check_compiled(compiled, expected)
+
+
+def test_a_resumed_run_compiles_what_is_left_of_the_list(tmp_path, compiled):
+  def failing(step):
+    if step == 6:
+      raise OSError('the disk was pulled out')
+    return training.make_batch(step)
+
+  c = training.small_config(steps=(4, 4))
+  with pytest.raises(OSError, match='pulled out'):
+    training.fit(c, tmp_path, batch=failing)
+  jax.clear_caches()
+  compiled.clear()
+  training.fit(c, tmp_path)
+  first_phase = training.small_config(steps=(4,))
+  check_compiled(
+    compiled,
+    listed_names(first_phase, without=(programs.PLACE, programs.INITIALISE)),
+  )
 
 
 def _name(jitted):
