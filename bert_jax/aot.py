@@ -124,7 +124,9 @@ def compile_step(config, phase, mesh) -> Compiled:
   config = tuning.resolve(config, device, phase.seq_length)
   listed = programs.of_phase(config, pretrain.objective(config), mesh, phase)
   step = next(p for p in listed if p.name == programs.TRAIN)
-  (outcome,) = compilation.compile_all([step], lambda line: None)
+  (outcome,) = compilation.compile_all(
+    [step], device.platform, lambda line: None
+  )
   if outcome.refused:
     compilation.executables([outcome])
   return examine(outcome)

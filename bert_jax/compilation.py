@@ -72,20 +72,21 @@ class Outcome:
     return self.error is not None and self.shortage is None
 
 
-def compile_all(listed: list[programs.Program], say) -> list[Outcome]:
-  """Compiles programs, as many at a time as there are cores.
+def compile_all(
+  listed: list[programs.Program], platform: str, say
+) -> list[Outcome]:
+  """Compiles programs, as many at a time as the compiler bears.
 
   Args:
     listed: of `programs`.
+    platform: of the devices, such as 'tpu'.
     say: gets lines of progress.
   """
-  if not listed:
-    return []
+  # libtpu 0.0.42.1 now and then overflows a stack of its own when it compiles
+  # several programs for a TPU7x at a time, and ends the process.
+  at_once = 1 if platform == 'tpu' else os.cpu_count() or 1
   start, found = time.monotonic(), {}
-  pool = concurrent.futures.ThreadPoolExecutor(
-    min(len(listed), os.cpu_count() or 1)
-  )
-  with pool:
+  with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
     waiting = {pool.submit(_compile, p): i for i, p in enumerate(listed)}
     while waiting:
       done, _ = concurrent.futures.wait(
@@ -97,8 +98,12 @@ def compile_all(listed: list[programs.Program], say) -> list[Outcome]:
         state = 'cannot compile' if found[i].error else 'compiled'
         say(f'{state} the {listed[i].title} ({seconds:.1f} s)')
       if not done:
-        titles = ', '.join(listed[i].title for i in sorted(waiting.values()))
-        say(f'compiling {titles} ... {time.monotonic() - start:.0f} s')
+        first, *rest = sorted(waiting.values())
+        more = f' and {len(rest)} more' if rest else ''
+        say(
+          f'compiling the {listed[first].title}{more} ... '
+          f'{time.monotonic() - start:.0f} s'
+        )
   return [found[i] for i in range(len(listed))]
 
 
@@ -159,7 +164,7 @@ def compile_run(
   listed = {None: start, **_of_phases(left, objective, mesh, say)}
   found = {}
   while listed:
-    outcomes = iter(compile_all(sum(listed.values(), []), say))
+    outcomes = iter(compile_all(sum(listed.values(), []), device.platform, say))
     for phase, own in listed.items():
       done = [next(outcomes) for _ in own]
       if phase is None:
