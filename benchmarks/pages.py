@@ -42,7 +42,7 @@ four days each. Here are both on smaller slices, with the paper's batches of 256
 and two of the smaller sizes. None of it was run: every program of both phases is
 compiled for TPUs that are not there, and [preflight](preflight.md) says what is
 exact and what is estimated. With jax {jax} and libtpu {libtpu}. `{command}`
-writes this page.
+writes this page.{missing}
 
 {summary}
 """
@@ -168,7 +168,9 @@ def main():
   print('\n'.join(summary))
   if args.write:
     versions = {x: importlib.metadata.version(x) for x in ('jax', 'libtpu')}
+    missing = [name for name in RUNS if args.pages and name not in args.pages]
     introduction = INTRODUCTION.format(
+      missing=f' Not compiled for it: {", ".join(missing)}.' if missing else '',
       command='python benchmarks/pages.py --folder=DIR --write',
       summary='\n'.join(summary),
       **versions,
