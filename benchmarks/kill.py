@@ -106,18 +106,17 @@ def place(workdir, text):
   """Returns which of PLACES a process is at, or was when it died."""
   if save_under_way(workdir, text):
     return 'inside a save'
-  if text.count('compiling the') > text.count('compiled the'):
-    return 'compiling'
-  if 'compiled the training step' not in text:
+  count = re.search(r'^compiling (\d+) programs', text, re.MULTILINE)
+  if not count:
     return 'starting'
-  return 'training'
+  compiled = text.count('compiled the') >= int(count[1])
+  return 'training' if compiled else 'compiling'
 
 
 def is_time(workdir, text, aim, target):
   """Returns whether a process is where the kill is aimed."""
   if aim == 'compiling':
-    length = LENGTHS[target >= STEPS[0]]
-    return f'compiling the training step at length {length}' in text
+    return place(workdir, text) == 'compiling'
   # Steps of this process only: the log holds those of the one before, too.
   steps = re.findall(r'^step (\d+)/', text, re.MULTILINE)
   here = bool(steps) and int(steps[-1]) >= target

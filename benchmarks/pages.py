@@ -38,12 +38,16 @@ INTRODUCTION = """\
 # What preflight says of the paper's runs
 
 The paper trained BASE on 4 Cloud TPUs (16 chips) and LARGE on 16 (64 chips), in
-four days each. Here are both on smaller slices, with the paper's batches of 256,
-and two of the smaller sizes. None of it was run: every program of both phases is
+four days each. Here are runs on smaller slices, with the paper's batches of 256.
+None of it was run: every program of both phases is
 compiled for TPUs that are not there, and [preflight](preflight.md) says what is
-exact and what is estimated. With jax {jax} and libtpu {libtpu}. `{command}`
-writes this page.{missing}
+exact and what is estimated. With jax {jax} and libtpu {libtpu}. This page is
+written by
 
+```sh
+{command}
+```
+{missing}
 {summary}
 """
 
@@ -170,7 +174,9 @@ def main():
     versions = {x: importlib.metadata.version(x) for x in ('jax', 'libtpu')}
     missing = [name for name in RUNS if args.pages and name not in args.pages]
     introduction = INTRODUCTION.format(
-      missing=f' Not compiled for it: {", ".join(missing)}.' if missing else '',
+      missing=f'\nNot compiled for it: {", ".join(missing)}.\n'
+      if missing
+      else '',
       command='python benchmarks/pages.py --folder=DIR --write',
       summary='\n'.join(summary),
       **versions,

@@ -86,6 +86,7 @@ def compile_all(
   # several programs for a TPU7x at a time, and ends the process.
   at_once = 1 if platform == 'tpu' else os.cpu_count() or 1
   start, found = time.monotonic(), {}
+  say(f'compiling {len(listed)} programs ...')
   with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
     waiting = {pool.submit(_compile, p): i for i, p in enumerate(listed)}
     while waiting:
