@@ -106,7 +106,7 @@ CASES = {
   "base, XLA's attention": Case(
     'base', FAST + 'attention=xla', ('v5e', 'v6e', 'tpu7x')
   ),
-  'base, float32': Case('base', '', chips=('v4', 'v5e', 'tpu7x')),
+  'base, float32': Case('base', '', chips=('v4',)),
   'base': Case('base', lengths=(128, 512), chips=('v2', 'v3')),
   'small, float32': Case(
     'small', '', ('v2', 'v3', 'v4', 'v5e', 'v5p'), (128, 512)
