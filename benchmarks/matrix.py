@@ -1,4 +1,4 @@
-"""Compiles every kind of run for every TPU, none of which is there.
+"""Compiles many kinds of runs for TPUs that are not there.
 
   python benchmarks/matrix.py --folder=DIR [--chips=v4,v5e] [--cases='base;packed']
 
@@ -7,8 +7,8 @@ and in two cases of 512, are compiled in full by the TPU's own compiler, as
 `bert_jax.main` compiles them before its first step. Models have one layer, or
 two if scanned, and 2,000 words; where a case names no size, it is that of
 BERT-Tiny. Each cell is a process of its own, so that a compiler that crashes or
-takes all memory is seen. BASE and LARGE as they are shipped, on v3 and newer,
-are compiled by benchmarks/pages.py.
+takes all memory is seen. BASE and LARGE as they are shipped are compiled by
+benchmarks/pages.py.
 
 A cell names the attention of each length. `refused` is a run of which
 bert_jax says in one line why it cannot be; `kernels refused` one in which XLA's

@@ -100,9 +100,8 @@ def _verdicts(runs, layers) -> list[dict]:
       )
       why = compilation.problem(outcome)
       if why and verdict['ok']:
-        short = f'with {n} layers it {why}' if len(layers) > 1 else f'it {why}'
-        verdict |= {'ok': False, 'reason': short}
-        found[key] = verdict
+        depth = f'with {n} layers ' if len(layers) > 1 else ''
+        verdict.update(ok=False, reason=f'{depth}it {why}')
   return list(found.values())
 
 

@@ -12,13 +12,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from bert_jax import (
-  distributed,
-  fingerprint,
-  optim,
-  partition,
-  sharding,
-)
+from bert_jax import distributed, fingerprint, optim, partition, sharding
 from bert_jax import step as step_lib
 from bert_jax import task as task_lib
 
@@ -49,11 +43,9 @@ class Program:
   @property
   def title(self) -> str:
     """Returns its name in a sentence."""
-    return (
-      self.name
-      if self.phase is None
-      else (f'{self.name} at length {self.length}')
-    )
+    if self.phase is None:
+      return self.name
+    return f'{self.name} at length {self.length}'
 
   def lower(self):
     """Traces and lowers it for the devices of its arguments."""
