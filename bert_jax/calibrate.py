@@ -16,7 +16,6 @@ of each chip; delete the file to discard them.
 """
 
 import datetime
-import json
 import os
 import statistics
 
@@ -69,22 +68,9 @@ def _is_entry(value) -> bool:
 def _read_all(path) -> dict:
   if not os.path.exists(path):
     return {}
-  return _json(path, 'delete the file and calibrate again')
+  from bert_jax.interop import config_file
 
-
-def _json(path, advice) -> dict:
-  try:
-    with open(path, encoding='utf-8') as file:
-      found = json.load(file)
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; {advice}.'
-    ) from error
-  except ValueError as error:
-    raise errors.UserError(f'{path} is not JSON; {advice}.') from error
-  if not isinstance(found, dict):
-    raise errors.UserError(f'{path} holds no object; {advice}.')
-  return found
+  return config_file.read_json(path, 'delete the file and calibrate again')
 
 
 def seconds(rows: list[dict], phase) -> float | None:
@@ -277,7 +263,9 @@ def main(argv):
   from bert_jax.tasks import pretrain
 
   values = flags.FLAGS
-  estimated = _json(values.estimate, 'give what preflight --json=FILE wrote')
+  estimated = config_file.read_json(
+    values.estimate, 'give what preflight --json=FILE wrote'
+  )
   _check_estimate(estimated, values.estimate)
   path = os.path.join(values.workdir, 'config.json')
   config = config_lib.unflatten(config_file.read_json(path))

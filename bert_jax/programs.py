@@ -1,8 +1,10 @@
 """Every program that a run executes on its devices, as one list.
 
 `compilation` compiles it: for a run before its first step, for `preflight` and
-for tests without the devices. What is not in the list is compiled by jax or
-Orbax itself: comparisons and barriers among hosts, and single operations.
+for tests without the devices. Not in the list are what jax and Orbax compile
+themselves (comparisons and barriers among hosts, single operations), the
+fingerprint of the model that `init_from` names, and the three example sentences
+at the end of a run; the last two run on one device.
 """
 
 import dataclasses

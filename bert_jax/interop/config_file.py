@@ -24,23 +24,27 @@ FIELDS = {
 _MAX_LAYERS = 1000
 
 
-def read_json(path: str) -> dict:
-  """Reads a JSON object; what is wrong with it is a UserError."""
+def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
+  """Reads a JSON object; what is wrong with it is a UserError.
+
+  Args:
+    path: of the file.
+    advice: what to do about a file that holds something else.
+  """
   try:
     with open(path, encoding='utf-8') as f:
       value = json.load(f)
   except OSError as error:
     raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; is this the folder of a model?'
+      f'cannot read {path}: {error.strerror}; is this the right path?'
     ) from error
   except (ValueError, RecursionError) as error:
     raise errors.UserError(
-      f'{path} is not JSON ({error}); restore it from a copy.'
+      f'{path} is not JSON ({error}); {advice}.'
     ) from error
   if not isinstance(value, dict):
     raise errors.UserError(
-      f'{path} holds a {type(value).__name__}, not an object; restore '
-      'it from a copy.'
+      f'{path} holds a {type(value).__name__}, not an object; {advice}.'
     )
   return value
 
