@@ -54,8 +54,8 @@ CHIPS = {
 ROWS = 64  # of a batch
 SECONDS = 1800  # for a cell, at most
 FAST = 'dtype=bfloat16,rng=rbg,'
-# One of each kind: two cores without kernels, one core, two cores with them.
-KINDS = ('v3', 'v5e', 'tpu7x')
+# With attention kernels; the others take XLA's attention in any case.
+KERNELS = ('v4', 'v5e', 'v5p', 'v6e', 'tpu7x')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,32 +85,26 @@ CASES = {
   'one device': Case(devices=1),
   '16 chips': Case(large_slice=True),
   'two slices': Case(slices=2),
-  'packed, float32': Case(arguments='pack=3', chips=KINDS),
+  'packed, float32': Case(arguments='pack=3'),
   'packed, threefry, micro-batches': Case(
-    arguments='dtype=bfloat16,pack=3,accumulate=2', chips=KINDS
+    arguments='dtype=bfloat16,pack=3,accumulate=2'
   ),
   'left to right, remat=layer': Case(
-    arguments=FAST + 'kind=ltr,nsp=false,remat=layer', chips=KINDS
+    arguments=FAST + 'kind=ltr,nsp=false,remat=layer'
   ),
   'clipped micro-batches, remat=products': Case(
-    arguments=FAST + 'accumulate=2,clip_unit=micro_batch,remat=products',
-    chips=KINDS,
+    arguments=FAST + 'accumulate=2,clip_unit=micro_batch,remat=products'
   ),
   'scanned layers, no dropout': Case(
     arguments=FAST
-    + 'scan_layers=true,num_layers=2,attention_dropout=0,model.dropout=0',
-    chips=KINDS,
+    + 'scan_layers=true,num_layers=2,attention_dropout=0,model.dropout=0'
   ),
-  'lengths 100 and 384': Case(lengths=(100, 384), chips=KINDS),
-  'base, model=2': Case('base', FAST + 'mesh.model=2', KINDS),
-  "base, XLA's attention": Case(
-    'base', FAST + 'attention=xla', ('v5e', 'v6e', 'tpu7x')
-  ),
-  'base, float32': Case('base', '', chips=('v4',)),
-  'base': Case('base', lengths=(128, 512), chips=('v2', 'v3')),
-  'small, float32': Case(
-    'small', '', ('v2', 'v3', 'v4', 'v5e', 'v5p'), (128, 512)
-  ),
+  'lengths 100 and 384': Case(lengths=(100, 384)),
+  'base, model=2': Case('base', FAST + 'mesh.model=2'),
+  "base, XLA's attention": Case('base', FAST + 'attention=xla', KERNELS),
+  'base, float32': Case('base', '', KERNELS),
+  'base': Case('base', lengths=(128, 512)),
+  'small, float32': Case('small', '', lengths=(128, 512)),
 }
 
 
