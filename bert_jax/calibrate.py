@@ -15,209 +15,12 @@ The ratios stand in ~/.config/bert_jax/calibration.json, those of the last run
 of each chip; delete the file to discard them.
 """
 
-import datetime
 import os
-import statistics
 
 from absl import flags
 
-from bert_jax import command, errors
-
-_LEAST_ROWS = 3
-_MOST_WAITING = 0.05  # of the time, for input
-# Of a row of kind 'run': what trains from there on, and by which compiler.
-_MACHINE = ('device_kind', 'devices', 'jax', 'libtpu')
-
-
-def default_path() -> str:
-  """Returns where ratios are kept."""
-  config = os.environ.get('XDG_CONFIG_HOME') or os.path.expanduser('~/.config')
-  return os.path.join(config, 'bert_jax', 'calibration.json')
-
-
-def read(chip: str, path: str | None = None) -> dict | None:
-  """Returns what was measured on a chip; None if nothing was.
-
-  Args:
-    chip: `chips.Chip.name`.
-    path: of the file; None is `default_path`.
-
-  Raises:
-    errors.UserError: if the file is not one of this command.
-  """
-  entry = _read_all(path or default_path()).get(chip)
-  if entry is not None and not _is_entry(entry):
-    raise errors.UserError(
-      f'{path or default_path()} has no ratios, date and topology for {chip}; '
-      'delete the file and calibrate again.'
-    )
-  return entry
-
-
-def _is_entry(value) -> bool:
-  if not isinstance(value, dict) or not {'date', 'topology'} <= set(value):
-    return False
-  ratios = value.get('ratios')
-  return (
-    isinstance(ratios, list)
-    and bool(ratios)
-    and all(isinstance(x, int | float) and x > 0 for x in ratios)
-  )
-
-
-def _read_all(path) -> dict:
-  if not os.path.exists(path):
-    return {}
-  from bert_jax.interop import config_file
-
-  return config_file.read_json(path, 'delete the file and calibrate again')
-
-
-def seconds(rows: list[dict], phase) -> float | None:
-  """Returns the median seconds of a step; None if there are too few rows.
-
-  Args:
-    rows: of a run's `metrics.jsonl`.
-    phase: one of `task.phases` of the run.
-
-  Raises:
-    errors.UserError: if the run waited for its input.
-  """
-  # The first row of a phase or a restart has the first, slower step.
-  found, slower = [], True
-  for row in rows:
-    slower |= row['kind'] in ('run', 'compiled')
-    # A row ends when the step after it was dispatched, here compiled.
-    if row['kind'] == 'compiled' and found:
-      if found[-1]['step'] == row['step'] - 1:
-        found.pop()
-    inside = phase.first < row['step'] <= phase.first + phase.steps
-    if row['kind'] == 'train' and inside:
-      if not slower:
-        found.append(row)
-      slower = False
-  if len(found) < _LEAST_ROWS:
-    return None
-  waited = statistics.median(row['data_wait'] for row in found)
-  if waited > _MOST_WAITING:
-    raise errors.UserError(
-      f'the run waited for its input {waited:.0%} of phase {phase.number}, '
-      f'more than {_MOST_WAITING:.0%}: its speed is not that of the chip. '
-      'Prepare the data ahead (data.dir) and train again.'
-    )
-  speed = statistics.median(row['sequences_per_second'] for row in found)
-  return phase.batch_size / speed
-
-
-def _of_last_machine(rows: list[dict]) -> list[dict]:
-  """Returns the rows since devices or versions last changed."""
-  first, machine = 0, None
-  for i, row in enumerate(rows):
-    if row['kind'] == 'run':
-      own = tuple(row.get(name) for name in _MACHINE)
-      if own != machine:
-        first, machine = i, own
-  return rows[first:]
-
-
-def compare(estimated: dict, rows: list[dict], phases, flops) -> dict:
-  """Returns the entry of a run: its ratios, and what it was found from.
-
-  Args:
-    estimated: what `preflight --json` wrote.
-    rows: of the run's `metrics.jsonl`.
-    phases: of the run's config.
-    flops: model FLOPs of a step of each phase.
-
-  Raises:
-    errors.UserError: if the run was not what was estimated, or is too short.
-  """
-  rows = _of_last_machine(rows)
-  run = next((r for r in reversed(rows) if r['kind'] == 'run'), {})
-  chip = _check_devices(run, estimated)
-  known = {facts['number']: facts for facts in estimated['phases']}
-  measured = []
-  for phase, work in zip(phases, flops, strict=True):
-    found = seconds(rows, phase)
-    if found is None or phase.number not in known:
-      continue
-    facts = known[phase.number]
-    _check_phase(facts, phase, work)
-    _check_attention(facts, rows)
-    if 'step_seconds_model' in facts:
-      measured.append((phase.number, found, facts['step_seconds_model']))
-  if not measured:
-    raise errors.UserError(
-      f'no phase has an estimate and {_LEAST_ROWS + 1} rows of training; train '
-      'longer or with a smaller log.every, and let preflight estimate the same '
-      'phase.'
-    )
-  return {
-    'chip': chip,
-    'ratios': [real / model for _, real, model in measured],
-    'date': str(datetime.date.today()),
-    'topology': estimated['topology'],
-    'slices': estimated['slices'],
-    'phases': [
-      {'number': n, 'seconds': real, 'model_seconds': model}
-      for n, real, model in measured
-    ],
-    'run': {name: run.get(name) for name in ('jax', 'libtpu')},
-    'estimate': {'jax': estimated['jax'], 'libtpu': estimated.get('libtpu')},
-  }
-
-
-def _check_devices(run, estimated) -> str:
-  """Returns the name of the chip that both are about."""
-  from bert_jax import chips
-
-  kind, count = run.get('device_kind'), run.get('devices')
-  if kind is None or count is None:
-    raise errors.UserError(
-      'metrics.jsonl does not say which devices trained; resume the run for a '
-      'few rows with this version of bert_jax.'
-    )
-  chip = chips.find(kind)
-  name = estimated['topology'].partition(':')[0]
-  if chip is None or chip.name != name or count != estimated['devices']:
-    raise errors.UserError(
-      f'the run had {count} devices of {kind}, the estimate is for '
-      f'{estimated["topology"]} with {estimated["devices"]} devices; run '
-      'preflight with the --topology of the run.'
-    )
-  return chip.name
-
-
-def _check_phase(facts, phase, flops):
-  """Raises errors.UserError unless a phase is the one that was estimated."""
-  for name, got, allowed in (
-    ('batch_size', phase.batch_size, facts['batch_size']),
-    ('seq_length', phase.seq_length, facts['seq_length']),
-    ('accumulate', phase.accumulate, facts['accumulate']),
-    ('model FLOPs', flops, facts['model_flops_per_step']),
-  ):
-    if got != allowed:
-      raise errors.UserError(
-        f'phase {phase.number} of the run has {name} {got:,}, the estimate '
-        f'{allowed:,}; run preflight with the config of the run.'
-      )
-
-
-def _check_attention(facts, rows):
-  """Raises errors.UserError if a phase trained with another attention.
-
-  With compute.attention=auto, kernels that the compiler refuses give way.
-  """
-  if 'compute' not in facts:  # nothing was compiled for the estimate
-    return
-  allowed = f'attention {facts["compute"]["attention"]}'
-  for row in rows:
-    got = row.get(str(facts['number']), '')
-    if row['kind'] == 'compute' and got and not got.startswith(f'{allowed},'):
-      raise errors.UserError(
-        f'phase {facts["number"]} of the run has {got.partition(",")[0]}, the '
-        f'estimate {allowed}; run preflight with the jax and libtpu of the run.'
-      )
+from bert_jax import errors
+from bert_jax.runtime import cli
 
 
 def _check_estimate(estimated, path):
@@ -238,29 +41,15 @@ def _check_config(estimated, config):
       )
 
 
-def store(entry: dict, path: str):
-  """Keeps an entry, in place of the one of its chip."""
-  from bert_jax.data import files
-
-  found = _read_all(path)
-  found[entry['chip']] = {k: v for k, v in entry.items() if k != 'chip'}
-  try:
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    files.write_json(path, found)
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot write {path}: {error.strerror}; free disk space or let '
-      'the folder be written, then calibrate again.'
-    ) from error
-
-
 def main(argv):
   """Runs the command."""
   del argv
   from bert_jax import config as config_lib
-  from bert_jax import log, task
   from bert_jax.interop import config_file
-  from bert_jax.tasks import pretrain
+  from bert_jax.preflight import calibration
+  from bert_jax.pretraining import pretrain
+  from bert_jax.train import task
+  from bert_jax.workdir import log
 
   values = flags.FLAGS
   estimated = config_file.read_json(
@@ -273,15 +62,15 @@ def main(argv):
   rows = log.read(os.path.join(values.workdir, 'metrics.jsonl'))
   phases, objective = task.phases(config), pretrain.objective(config)
   flops = [objective.flops(phase) for phase in phases]
-  entry = compare(estimated, rows, phases, flops)
-  store(entry, default_path())
+  entry = calibration.compare(estimated, rows, phases, flops)
+  calibration.store(entry, calibration.default_path())
   for facts in entry['phases']:
     real, model = facts['seconds'], facts['model_seconds']
     print(
       f'phase {facts["number"]}: {real * 1e3:,.3g} ms per step, the model says '
       f'{model * 1e3:,.3g}: {real / model:.2f} times'
     )
-  print(f'kept for {entry["chip"]} in {default_path()}')
+  print(f'kept for {entry["chip"]} in {calibration.default_path()}')
 
 
 def _define_flags():
@@ -292,4 +81,4 @@ def _define_flags():
 
 if __name__ == '__main__':
   _define_flags()
-  command.run(main)
+  cli.run(main)

@@ -5,8 +5,8 @@ import json
 
 from ml_collections import config_dict
 
-from bert_jax import errors, profiles
-from bert_jax import model as model_lib
+from bert_jax import config_profiles, errors
+from bert_jax.model import encoder
 
 # layers, hidden size, attention heads; the MLP is four times the hidden size.
 SIZES = {
@@ -192,7 +192,7 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
 
   Args:
     c: the config, changed in place.
-    arguments: `smoke`, `profile=NAME` (see `bert_jax.profiles`) and
+    arguments: `smoke`, `profile=NAME` (see `bert_jax.config_profiles`) and
       `field=value`, separated by commas; single fields win over these two. A
       field is its dotted path, or its last part where that is unique; one
       value for a field of several phases serves them all.
@@ -212,7 +212,7 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
     if item == 'smoke':
       smoke(c)
     elif name == 'profile' and equals:
-      c.update_from_flattened_dict(profiles.fields(value))
+      c.update_from_flattened_dict(config_profiles.fields(value))
     elif equals:
       _set(c, name, value)
     else:
@@ -309,9 +309,9 @@ def to_text(c: config_dict.ConfigDict) -> str:
   return '\n'.join(f'  {k} = {v!r}' for k, v in flatten(c).items())
 
 
-def model_config(c: config_dict.ConfigDict) -> model_lib.BertConfig:
+def model_config(c: config_dict.ConfigDict) -> encoder.BertConfig:
   """Returns the model that a config describes."""
-  return model_lib.BertConfig(
+  return encoder.BertConfig(
     vocab_size=c.data.vocab_size,
     causal=c.objective.kind == 'ltr',
     **c.model.to_dict(),

@@ -4,10 +4,13 @@ import os
 
 from ml_collections import config_dict
 
-from bert_jax import attention, dropout, errors, optim, precision
 from bert_jax import config as config_lib
-from bert_jax import model as model_lib
-from bert_jax.data import masking, sources
+from bert_jax import errors
+from bert_jax.corpus import sources
+from bert_jax.data import masking
+from bert_jax.model import attention, encoder, precision
+from bert_jax.ops import dropout
+from bert_jax.train import optimizer
 
 _POSITIVE = (
   'log.every',
@@ -71,16 +74,16 @@ def _check_choices(c):
   m, o = c.model, c.objective
   allowed = {
     'rng': (c.rng, ('threefry', 'rbg')),
-    'model.activation': (m.activation, tuple(model_lib.ACTIVATIONS)),
-    'model.norm': (m.norm, model_lib.NORMS),
-    'model.initializer': (m.initializer, tuple(model_lib.INITIALIZERS)),
+    'model.activation': (m.activation, tuple(encoder.ACTIVATIONS)),
+    'model.norm': (m.norm, encoder.NORMS),
+    'model.initializer': (m.initializer, tuple(encoder.INITIALIZERS)),
     'model.dtype': (m.dtype, ('float32', 'bfloat16')),
     'compute.attention': (
       c.compute.attention,
       ('auto', *attention.IMPLEMENTATIONS),
     ),
     'compute.heads': (c.compute.heads, ('auto', 'flat', 'apart')),
-    'compute.remat': (c.compute.remat, tuple(model_lib.REMAT)),
+    'compute.remat': (c.compute.remat, tuple(encoder.REMAT)),
     'compute.matmul_precision': (
       c.compute.matmul_precision,
       precision.PRODUCTS,
@@ -88,8 +91,8 @@ def _check_choices(c):
     'objective.kind': (o.kind, ('mlm', 'ltr')),
     'objective.mask_unit': (o.mask_unit, masking.UNITS),
     'data.layout': (c.data.layout, sources.LAYOUTS),
-    'optimizer.clip_unit': (c.optimizer.clip_unit, optim.CLIP_UNITS),
-    'optimizer.decay_from': (c.optimizer.decay_from, optim.DECAY_FROM),
+    'optimizer.clip_unit': (c.optimizer.clip_unit, optimizer.CLIP_UNITS),
+    'optimizer.decay_from': (c.optimizer.decay_from, optimizer.DECAY_FROM),
     'optimizer.reduce_dtype': (
       c.optimizer.reduce_dtype,
       ('float32', 'bfloat16'),

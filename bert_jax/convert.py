@@ -12,16 +12,10 @@ BERT with all its heads, and what it has besides, is printed.
 import jax
 from absl import flags
 
-from bert_jax import command, errors, run
-from bert_jax.interop import (
-  google,
-  hf_export,
-  npz,
-  rename,
-  source,
-  stablehlo,
-  verify,
-)
+from bert_jax import errors
+from bert_jax.inference import source, trained_run
+from bert_jax.interop import google, hf_export, npz, rename, stablehlo, verify
+from bert_jax.runtime import cli
 
 # The heads that a model must have, and those that it takes along.
 _MODELS = {
@@ -173,7 +167,7 @@ def main(argv):
   card, lines = None, []
   if form == 'hf' and found.step is not None:
     try:
-      card = run.describe(path, params, found.step)
+      card = trained_run.describe(path, params, found.step)
     except errors.UserError as error:
       lines = [f'no model card: {error}']
   write(form, target, params, found.config, found.tokenizer, card)
@@ -189,4 +183,4 @@ def main(argv):
 
 if __name__ == '__main__':
   _define_flags()
-  command.run(main)
+  cli.run(main)

@@ -28,8 +28,9 @@ from collections.abc import Iterable
 import numpy as np
 from absl import flags
 
-from bert_jax import attention_plot, command, errors, hidden_states, progress
-from bert_jax.interop import folder, source
+from bert_jax import errors
+from bert_jax.inference import attention_plot, hidden_states, source
+from bert_jax.runtime import cli, folder, progress
 
 
 def save(path: str, features: Iterable[hidden_states.Features]):
@@ -168,4 +169,4 @@ def _counted(features, bar):
 if __name__ == '__main__':
   sys.stdout.reconfigure(errors='replace')
   _define_flags()
-  command.run(main, takes_arguments=True)
+  cli.run(main, takes_arguments=True)

@@ -14,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from absl import flags
 
-from bert_jax import command, errors, heads
+from bert_jax import errors
 from bert_jax.interop import hf_load
+from bert_jax.model import heads
+from bert_jax.runtime import cli
 
 _BAR = 24  # characters for a probability of 1
 _LENGTH_STEP = 64  # tokens; lengths are rounded up so that few are compiled
@@ -123,4 +125,4 @@ def main(argv):
 
 if __name__ == '__main__':
   _define_flags()
-  command.run(main, takes_arguments=True)
+  cli.run(main, takes_arguments=True)

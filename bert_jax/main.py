@@ -17,7 +17,8 @@ import os
 from absl import flags
 from ml_collections import config_flags
 
-from bert_jax import command, errors
+from bert_jax import errors
+from bert_jax.runtime import cli
 
 
 def run(config, workdir: str):
@@ -30,40 +31,37 @@ def run(config, workdir: str):
   # Imported here, so that --help and the processes that prepare data, which
   # import this module, do not wait for jax.
   from bert_jax import config as config_lib
-  from bert_jax import (
-    config_check,
-    distributed,
-    init_from,
-    train,
-    watchdog,
-  )
-  from bert_jax import workdir as workdir_lib
-  from bert_jax.tasks import pretrain, report
+  from bert_jax import config_check
+  from bert_jax.parallel import distributed, watchdog
+  from bert_jax.pretraining import finish, init_from, pretrain
+  from bert_jax.train import fit
+  from bert_jax.workdir import claim
 
   config_check.check(config)
   distributed.check_same(
     {**json.loads(config_lib.to_json(config)), **distributed.code()}
   )
-  train.check_devices(config)
+  fit.check_devices(config)
   init_from.check(config, workdir)
   with watchdog.together(workdir), contextlib.ExitStack() as stack:
     if distributed.is_first():
-      stack.enter_context(workdir_lib.claimed(workdir, config))
+      stack.enter_context(claim.claimed(workdir, config))
     data = pretrain.prepare_data(config, workdir)
     task = init_from.apply(config, data, pretrain.make(config, data))
     marks = ('data_sha256', 'vocab_sha256')
     distributed.check_same({name: task.facts[name] for name in marks})
-    params = train.fit(config, task, workdir)
+    params = fit.fit(config, task, workdir)
     distributed.first_then_all(
-      'export', lambda: report.finish(config, data, workdir, params)
+      'export', lambda: finish.finish(config, data, workdir, params)
     )
 
 
 def main(argv):
   """Runs the command."""
   del argv
-  from bert_jax import compilation, distributed
   from bert_jax import config as config_lib
+  from bert_jax.parallel import distributed
+  from bert_jax.train import compilation
 
   given = flags.FLAGS
   distributed.start(given.coordinator, given.num_processes, given.process_id)
@@ -100,4 +98,4 @@ if __name__ == '__main__':
   )
   flags.DEFINE_integer('process_id', None, 'Which of them this is, from 0.')
   flags.mark_flags_as_required(['config', 'workdir'])
-  command.run(main)
+  cli.run(main)

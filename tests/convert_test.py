@@ -8,15 +8,9 @@ import pytest
 from absl import flags
 
 from bert_jax import convert, errors
-from bert_jax.interop import (
-  google,
-  hf_export,
-  hf_load,
-  npz,
-  rename,
-  source,
-  tf_bundle,
-)
+from bert_jax.inference import source
+from bert_jax.interop import google, hf_export, hf_load, npz, rename
+from bert_jax.weight_files import tf_checkpoint
 from tests import models
 
 
@@ -133,11 +127,11 @@ def test_what_is_skipped_and_missing_is_printed(tmp_path, monkeypatch, capsys):
   params = rename.only(models.make_params(), ('pooler', 'nsp'))
   google.write(path, params, models.CONFIG, models.TOKENIZER)
   prefix = os.path.join(path, 'bert_model.ckpt')
-  bundle = tf_bundle.read_index(prefix)
-  tensors = {name: tf_bundle.read(bundle, name) for name in bundle.entries}
+  bundle = tf_checkpoint.read_index(prefix)
+  tensors = {name: tf_checkpoint.read(bundle, name) for name in bundle.entries}
   slots = {f'{name}/adam_m': x for name, x in tensors.items()}
   more = {'output_bias': np.zeros(2, np.float32), 'global_step': np.int64(1)}
-  tf_bundle.write(prefix, tensors | slots | more)
+  tf_checkpoint.write(prefix, tensors | slots | more)
   run_main(monkeypatch, prefix, str(tmp_path / 'hf'), 'hf')
   lines = capsys.readouterr().out.splitlines()
   assert lines == [

@@ -9,7 +9,8 @@ import types
 import numpy as np
 import pytest
 
-from bert_jax import attention_plot, errors, features, hidden_states
+from bert_jax import errors, features
+from bert_jax.inference import attention_plot, hidden_states
 from tests import models
 
 TOKENS = ('[CLS]', '$', '$', '[SEP]')

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import errors, fill_mask, heads, model
-from bert_jax import tokenizer as tokenizer_lib
+from bert_jax import errors, fill_mask
 from bert_jax.interop import hf_export
+from bert_jax.model import encoder, heads
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 from tests import models
 
 VOCAB = '[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog bird ran sat'.split()
@@ -19,7 +20,7 @@ TOKENIZER = tokenizer_lib.Tokenizer(tuple(VOCAB), lowercase=True)
 
 
 def make_model(vocab_size=11, causal=False):
-  config = model.BertConfig(
+  config = encoder.BertConfig(
     vocab_size=vocab_size,
     hidden_size=8,
     num_layers=1,

@@ -1,6 +1,6 @@
 """The procedure of google-research/bert's tokenization.py, read literally.
 
-Slow and plain on purpose: it judges bert_jax/basic.py and tokenizer.py.
+Slow and plain on purpose: it judges bert_jax/tokenization/basic_tokenizer.py and tokenizer.py.
 """
 
 import unicodedata

@@ -9,7 +9,9 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from bert_jax import distributed, errors, sharding, train, watchdog
+from bert_jax import errors
+from bert_jax.parallel import device_mesh, distributed, watchdog
+from bert_jax.train import fit
 from tests import training
 
 
@@ -23,17 +25,17 @@ def main(port, process, workdir):
     print(f'refused: {error}', file=out)
   distributed.check_same({'steps': 6})
   print(f'largest: {distributed.largest(10 + int(process))}', file=out)
-  mesh = sharding.make_mesh()
-  rows = sharding.own_rows(mesh, training.ROWS)
+  mesh = device_mesh.make_mesh()
+  rows = device_mesh.own_rows(mesh, training.ROWS)
   print(f'rows: {rows.tolist()}', file=out)
   whole = training.make_batch(0)
-  batch = sharding.put_batch(mesh, training.take(whole, rows))
+  batch = device_mesh.put_batch(mesh, training.take(whole, rows))
   found = multihost_utils.process_allgather(batch, tiled=True)
   same = all(np.array_equal(found[name], whole[name]) for name in whole)
   print(f'batch: {same}', file=out)
   with watchdog.together(workdir):
     c = training.small_config()
-    train.fit(c, training.make_task(c), workdir)
+    fit.fit(c, training.make_task(c), workdir)
   print('left', file=out)
 
 

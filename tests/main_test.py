@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from bert_jax import log
 from bert_jax.interop import hf_load
+from bert_jax.workdir import log
 from tests.data import prepare_test
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import heads, model
-from bert_jax import tokenizer as tokenizer_lib
 from bert_jax.interop import hf_export
+from bert_jax.model import encoder, heads
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 # Sizes that differ, so that mix-ups fail: K = 4.
-CONFIG = model.BertConfig(
+CONFIG = encoder.BertConfig(
   vocab_size=11,
   hidden_size=8,
   num_layers=2,

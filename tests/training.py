@@ -8,9 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import config, log, optim, task, train
-from bert_jax import step as step_lib
-from bert_jax.tasks import pretrain
+from bert_jax import config
+from bert_jax.pretraining import pretrain
+from bert_jax.train import fit as fit_lib
+from bert_jax.train import optimizer, task
+from bert_jax.train import step as step_lib
+from bert_jax.workdir import log
 
 ROWS, LENGTH, PREDICTIONS, VOCAB = 8, 6, 3, 11
 
@@ -88,7 +91,7 @@ def make_task(c, batch=make_batch):
 
 
 def fit(c, workdir, **kwargs):
-  return train.fit(c, make_task(c, **kwargs), str(workdir))
+  return fit_lib.fit(c, make_task(c, **kwargs), str(workdir))
 
 
 def rows_of(workdir, kind):
@@ -101,12 +104,12 @@ def make_step(dropout=0.0, parts=1, mesh=None, reduce_dtype='float32'):
   """Returns (state, jitted step) before the sixth of a hundred updates."""
   c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
   made = make_objective(c)
-  tx = optim.make(c.optimizer)
+  tx = optimizer.make(c.optimizer)
   step = functools.partial(
     step_lib.train_step,
     task=made,
     tx=tx,
-    schedule=optim.schedule(c.optimizer, 100),
+    schedule=optimizer.schedule(c.optimizer, 100),
     parts=parts,
     mesh=mesh,
     reduce_dtype=reduce_dtype,

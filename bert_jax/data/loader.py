@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from bert_jax import errors, progress
-from bert_jax.data import files as files_lib
+from bert_jax import errors
+from bert_jax.corpus import files as files_lib
 from bert_jax.data import hashing, manifest, records
+from bert_jax.runtime import progress
 
 _READ_AHEAD = 4  # batches
 

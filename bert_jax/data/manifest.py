@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 import bert_jax
-from bert_jax import errors, tokenizer
-from bert_jax.data import files
+from bert_jax import errors
+from bert_jax.corpus import files
 from bert_jax.data import recipe as recipe_lib
+from bert_jax.tokenization import tokenizer
 
 NAME = 'manifest.json'
 

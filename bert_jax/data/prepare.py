@@ -23,11 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import flags
 
-from bert_jax import command, errors, tokenizer
-from bert_jax.data import beam, files, lock, sources, stages
+from bert_jax import errors
+from bert_jax.corpus import files, sources
+from bert_jax.data import beam, stages
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.data import workers as workers_lib
+from bert_jax.runtime import cli, lock
+from bert_jax.runtime import workers as workers_lib
+from bert_jax.tokenization import tokenizer
 
 _CAPITALS = 0.05  # share of pieces in an uncased vocabulary, at most
 
@@ -221,4 +224,4 @@ def main(argv):
 
 if __name__ == '__main__':
   _define_flags()
-  command.run(main, takes_arguments=True)
+  cli.run(main, takes_arguments=True)

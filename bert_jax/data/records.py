@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from array_record.python import array_record_module
 
-from bert_jax import errors, tokenizer
+from bert_jax import errors
 from bert_jax.data import rows as rows_lib
+from bert_jax.tokenization import tokenizer
 
 # group_size:1 lets random access read one record (Grain insists on it), and
 # ids compress too little to pay for it: see docs/records.md.

@@ -13,19 +13,19 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax import errors, tokenizer
+from bert_jax import errors
+from bert_jax.corpus import files, sentences
 from bert_jax.data import (
-  files,
+  document_spill,
   hashing,
   packing,
   pairs,
   records,
   rows,
-  sentences,
-  spill,
   vocab,
 )
 from bert_jax.data import recipe as recipe_lib
+from bert_jax.tokenization import tokenizer
 
 MIN_DOCUMENTS = 2  # a random second text needs another document
 
@@ -50,7 +50,7 @@ class Shard:
   split: str
   number: int
   of: int
-  segments: tuple[spill.Segment, ...]
+  segments: tuple[document_spill.Segment, ...]
   vocab: str
   output: str
   work: str
@@ -143,10 +143,10 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
   return summary
 
 
-def _unique(shard: Shard) -> list[spill.Text]:
+def _unique(shard: Shard) -> list[document_spill.Text]:
   """Returns the documents in the order of their digests, each once."""
-  found: dict[bytes, spill.Text] = {}
-  for text in spill.texts(shard.segments):
+  found: dict[bytes, document_spill.Text] = {}
+  for text in document_spill.texts(shard.segments):
     # Of copies in inputs of different weights the most frequent one counts.
     if text.digest not in found or found[text.digest] < text:
       found[text.digest] = text
@@ -197,7 +197,9 @@ def _sentence_ids(texts, words: tokenizer.Tokenizer, language: str):
       yield text, [x for x in itertools.islice(ids, len(found)) if x]
 
 
-def _batches(texts: Sequence[spill.Text]) -> Iterator[list[spill.Text]]:
+def _batches(
+  texts: Sequence[document_spill.Text],
+) -> Iterator[list[document_spill.Text]]:
   """Groups texts: the tokenizer is fastest with a megabyte or more."""
   batch, size = [], 0
   for text in texts:

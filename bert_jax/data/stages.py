@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bert_jax import errors, progress, tokenizer
-from bert_jax.data import card, files, records, shards, sources, spill, vocab
+from bert_jax import errors
+from bert_jax.corpus import files, sources
+from bert_jax.data import data_card, document_spill, records, shards, vocab
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
+from bert_jax.runtime import progress
+from bert_jax.tokenization import tokenizer
 
 _FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
 _MIN_SHARDS = 256
@@ -55,7 +58,7 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   manifest = manifest_lib.sum_up(asked, found, summaries, vocab_path)
   examples = _examples(recipe, partial, manifest)
   files.write_text(
-    os.path.join(partial, 'DATA_CARD.md'), card.text(manifest, examples)
+    os.path.join(partial, 'DATA_CARD.md'), data_card.text(manifest, examples)
   )
   files.write_json(os.path.join(partial, manifest_lib.NAME), manifest)
 
@@ -85,11 +88,11 @@ def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> recipe_lib.Recipe:
 
 def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
   if recipe.max_documents:  # the first ones, so one job reads them in order
-    return [spill.Job(0, tuple(pieces), recipe.max_documents, work)]
-  return [spill.Job(p.number, (p,), 0, work) for p in pieces]
+    return [document_spill.Job(0, tuple(pieces), recipe.max_documents, work)]
+  return [document_spill.Job(p.number, (p,), 0, work) for p in pieces]
 
 
-def _open_partial(work: str, recipe, jobs: Sequence[spill.Job]):
+def _open_partial(work: str, recipe, jobs: Sequence[document_spill.Job]):
   """Continues unfinished work on the same text, or starts anew."""
   path = os.path.join(work, 'started.json')
   begun = {'recipe': recipe.to_dict(), 'files': _modified(jobs)}
@@ -100,7 +103,7 @@ def _open_partial(work: str, recipe, jobs: Sequence[spill.Job]):
   files.write_json(path, begun)
 
 
-def _modified(jobs: Iterable[spill.Job]) -> dict:
+def _modified(jobs: Iterable[document_spill.Job]) -> dict:
   """Returns the bytes and the time of change of every input file."""
   ranges = {
     r.path: r.size for job in jobs for piece in job.pieces for r in piece.ranges
@@ -111,9 +114,11 @@ def _modified(jobs: Iterable[spill.Job]) -> dict:
   }
 
 
-def _read(recipe, jobs: Sequence[spill.Job], runner: Runner) -> dict:
+def _read(recipe, jobs: Sequence[document_spill.Job], runner: Runner) -> dict:
   """Sorts all documents into buckets; returns what was found."""
-  results = _run(runner, spill.read, [(j, recipe) for j in jobs], 'reading')
+  results = _run(
+    runner, document_spill.read, [(j, recipe) for j in jobs], 'reading'
+  )
   inputs = [
     {'input': given, 'documents': 0, 'text_bytes': 0, 'files': []}
     for given in recipe.inputs
@@ -130,7 +135,9 @@ def _read(recipe, jobs: Sequence[spill.Job], runner: Runner) -> dict:
   found = {
     'inputs': inputs,
     'counts': dict(counts),
-    'segments': [spill.Segment(*s) for r in results for s in r['segments']],
+    'segments': [
+      document_spill.Segment(*s) for r in results for s in r['segments']
+    ],
   }
   _check_enough(recipe, found)
   return found

@@ -1,6 +1,6 @@
 """Trains a WordPiece vocabulary on the words of text, and says how it suits.
 
-`pieces.py` chooses the pieces; here words are counted and files are written.
+`vocab_pieces.py` chooses the pieces; here words are counted and files are written.
 
   python -m bert_jax.data.vocab --input='wiki/**/wiki_*' --size=30522 \\
     --output=vocab.txt
@@ -14,8 +14,11 @@ from collections.abc import Iterable, Sequence
 
 from absl import flags
 
-from bert_jax import command, errors, progress, tokenizer
-from bert_jax.data import pieces, sources
+from bert_jax import errors
+from bert_jax.corpus import sources
+from bert_jax.data import vocab_pieces
+from bert_jax.runtime import cli, progress
+from bert_jax.tokenization import tokenizer
 
 # Bounds the counts to a few hundred MB.
 _MAX_WORDS = 2_000_000
@@ -67,12 +70,14 @@ def train(words: collections.Counter, size: int) -> list[str]:
       f'size={size} leaves no room beside {len(tokenizer.SPECIAL)} special '
       'tokens; the paper uses 30522.'
     )
-  counted = [item for item in pieces.by_count(words) if _is_spellable(item[0])]
-  characters = pieces.count_characters(counted)
+  counted = [
+    item for item in vocab_pieces.by_count(words) if _is_spellable(item[0])
+  ]
+  characters = vocab_pieces.count_characters(counted)
   counted = counted[:_MAX_TRAINING_WORDS]
   # Where there are more characters than room, half of them may have to go.
   merges = max(room - len(characters), room // 2)
-  learnt = pieces.learn(counted, merges + merges // 3) if counted else []
+  learnt = vocab_pieces.learn(counted, merges + merges // 3) if counted else []
   if len(characters) + len(learnt) < room:
     most = len(tokenizer.SPECIAL) + len(characters) + len(learnt)
     raise errors.UserError(
@@ -80,7 +85,7 @@ def train(words: collections.Counter, size: int) -> list[str]:
       f'pieces, not the {size:,} of the vocabulary; give more text or a size '
       f'of at most {most:,}.'
     )
-  chosen = pieces.choose(counted, characters, learnt, room)
+  chosen = vocab_pieces.choose(counted, characters, learnt, room)
   return [*tokenizer.SPECIAL, *chosen]
 
 
@@ -199,7 +204,7 @@ def describe(
     'tokens per word  unknown words  one-token words  characters  vocabulary',
   ]
   for name, vocab in vocabs.items():
-    fit = pieces.measure(vocab, words)
+    fit = vocab_pieces.measure(vocab, words)
     lines.append(
       f'{fit.tokens_per_word:15.4f}  {fit.unknown:13.4%}  {fit.whole:15.2%}'
       f'  {fit.characters:10.4%}  {name}'
@@ -209,4 +214,4 @@ def describe(
 
 if __name__ == '__main__':
   _define_flags()
-  command.run(main)
+  cli.run(main)

@@ -1,1 +1,1 @@
-"""Other programs' files of BERT, in and out."""
+"""A BERT in the words of other libraries."""

@@ -4,7 +4,7 @@ import json
 import reprlib
 
 from bert_jax import errors
-from bert_jax import model as model_lib
+from bert_jax.model import encoder
 
 # Their name, in config.json and in Google's bert_config.json, and ours.
 FIELDS = {
@@ -57,7 +57,7 @@ def refuse(path: str, theirs: dict, key: str, allowed: str):
 
 def to_config(
   path: str, theirs: dict, activations: dict, without: tuple = (), **more
-) -> model_lib.BertConfig:
+) -> encoder.BertConfig:
   """Makes a config of what a file says.
 
   Args:
@@ -92,10 +92,10 @@ def to_config(
   if fields['num_layers'] > _MAX_LAYERS:
     refuse(path, theirs, 'num_hidden_layers', f'{_MAX_LAYERS} or less')
   activation = activations[theirs['hidden_act']]
-  return model_lib.BertConfig(**fields, activation=activation, **more)
+  return encoder.BertConfig(**fields, activation=activation, **more)
 
 
-def from_config(config: model_lib.BertConfig, without: tuple = ()) -> dict:
+def from_config(config: encoder.BertConfig, without: tuple = ()) -> dict:
   """Returns the `FIELDS` of a config under their names."""
   return {
     name: getattr(config, ours)

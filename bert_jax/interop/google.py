@@ -7,13 +7,9 @@ import re
 from collections.abc import Iterable
 
 from bert_jax import errors
-from bert_jax.interop import (
-  config_file,
-  folder,
-  rename,
-  tf_bundle,
-  vocabulary,
-)
+from bert_jax.interop import config_file, rename, vocabulary
+from bert_jax.runtime import folder
+from bert_jax.weight_files import tf_checkpoint
 
 _CONFIG = 'bert_config.json'
 _PREFIX = 'bert_model.ckpt'
@@ -85,10 +81,10 @@ def read(path: str):
     _WITHOUT,
     norm_epsilon=_NORM_EPSILON,
   )
-  bundle = tf_bundle.read_index(prefix)
+  bundle = tf_checkpoint.read_index(prefix)
   try:
     params, report = rename.from_google(
-      bundle.entries, lambda name: tf_bundle.read(bundle, name), config
+      bundle.entries, lambda name: tf_checkpoint.read(bundle, name), config
     )
   except errors.UserError as error:
     raise errors.UserError(f'{prefix}: {error}') from error
@@ -126,7 +122,7 @@ def write(directory: str, params, config, tokenizer):
   values['hidden_act'] = theirs[config.activation]
 
   def fill(new):
-    tf_bundle.write(os.path.join(new, _PREFIX), tensors)
+    tf_checkpoint.write(os.path.join(new, _PREFIX), tensors)
     vocabulary.write(new, tokenizer)
     settings = {'do_lower_case': tokenizer.lowercase}
     for name, value in ((_CONFIG, values), (vocabulary.SETTINGS, settings)):

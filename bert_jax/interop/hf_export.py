@@ -6,8 +6,9 @@ import os
 import safetensors.numpy
 import tokenizers
 
-from bert_jax import tokenizer as tokenizer_lib
-from bert_jax.interop import config_file, folder, rename, vocabulary
+from bert_jax.interop import config_file, rename, vocabulary
+from bert_jax.runtime import folder
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 FILES = (
   'README.md',
@@ -43,7 +44,7 @@ def export(
     config: what the model is.
     with_nsp: whether it has the pooler and the NSP head.
     tokenizer: a `tokenizer.Tokenizer`.
-    card: text of README.md, see `card.text`; None writes none.
+    card: text of README.md, see `model_card.text`; None writes none.
 
   Raises:
     errors.UserError: for a folder that cannot be written or replaced, see

@@ -4,15 +4,12 @@ import os
 import reprlib
 
 from bert_jax import errors
-from bert_jax.interop import (
-  config_file,
-  hf_export,
-  model_files,
-  rename,
+from bert_jax.interop import config_file, hf_export, rename, vocabulary
+from bert_jax.weight_files import (
+  local_files,
   safetensors_file,
   shard_index,
   torch_bin,
-  vocabulary,
 )
 
 # As one file, or as several with an index; the first that there is is read.
@@ -72,7 +69,7 @@ def read(directory: str):
     raise errors.UserError(
       f'{directory} is not a folder; name one that bert_jax.convert wrote.'
     )
-  model_files.check_small(directory)
+  local_files.check_small(directory)
   config = _read_config(os.path.join(directory, 'config.json'))
   tensors = _read_tensors(directory)
   try:
@@ -117,9 +114,9 @@ def _read_tensors(directory):
 def _read_weights(directory):
   for name, read_file in _WEIGHTS:
     index = name + '.index.json'
-    if path := model_files.find(directory, name):
+    if path := local_files.find(directory, name):
       return read_file(path)
-    if model_files.find(directory, index):
+    if local_files.find(directory, index):
       return shard_index.read(directory, index, read_file)
   raise errors.UserError(
     f'{os.path.join(directory, _WEIGHTS[0][0])} does not exist, nor does '

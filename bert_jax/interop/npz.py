@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import errors, heads, names
-from bert_jax import model as model_lib
-from bert_jax import tokenizer as tokenizer_lib
-from bert_jax.interop import folder, rename, table, vocabulary
+from bert_jax import errors, param_names
+from bert_jax.interop import name_table, rename, vocabulary
+from bert_jax.model import encoder, heads
+from bert_jax.runtime import folder
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 _FORMAT = 'bert_jax 1'
 _MAX_SIZE = 1 << 24  # of an axis
@@ -36,14 +37,14 @@ _DAMAGED = (
 )
 _FEATURES = 'input_ids', 'input_mask', 'segment_ids', 'masked_lm_positions'
 _CHOICES = {
-  'activation': model_lib.ACTIVATIONS,
-  'norm': model_lib.NORMS,
-  'initializer': model_lib.INITIALIZERS,
+  'activation': encoder.ACTIVATIONS,
+  'norm': encoder.NORMS,
+  'initializer': encoder.INITIALIZERS,
   'dtype': ('float32', 'bfloat16'),
 }
 
 
-def write(path: str, params, config: model_lib.BertConfig, tokenizer):
+def write(path: str, params, config: encoder.BertConfig, tokenizer):
   """Writes a BERT into one file, whole or not at all.
 
   Args:
@@ -65,7 +66,8 @@ def write(path: str, params, config: model_lib.BertConfig, tokenizer):
     'vocab': tokenizer.vocab,
   }
   arrays = {
-    name: np.asarray(x, np.float32) for name, x in names.flatten(params).items()
+    name: np.asarray(x, np.float32)
+    for name, x in param_names.flatten(params).items()
   }
   text = json.dumps(about, ensure_ascii=False).encode()
   arrays['about'] = np.frombuffer(text, np.uint8)
@@ -144,13 +146,13 @@ def _described(path, about):
     raise ValueError(f'its format is not {_FORMAT!r}')
   model, vocab = about['model'], about['vocab']
   known = {
-    field.name: field for field in dataclasses.fields(model_lib.BertConfig)
+    field.name: field for field in dataclasses.fields(encoder.BertConfig)
   }
   if not isinstance(model, dict) or set(model) - set(known):
     raise ValueError(f'its model has the fields {errors.some(sorted(model))}')
   for name, value in model.items():
     _check_field(name, value, known[name].type)
-  config = model_lib.BertConfig(**model)
+  config = encoder.BertConfig(**model)
   if config.hidden_size % config.num_heads:
     raise ValueError(f'{config.hidden_size} is no multiple of its heads')
   if not isinstance(about['lowercase'], bool):
@@ -188,12 +190,14 @@ def _params(arrays, config):
     raise ValueError(f'it has not {config.num_layers} layers')
   batch = dict.fromkeys(_FEATURES, jnp.zeros((1, 1), jnp.int32))
   init = functools.partial(heads.PretrainingModel(config).init, batch=batch)
-  shapes = names.flatten(jax.eval_shape(init, jax.random.key(0))['params'])
-  held = {name.split('/')[0] for name in arrays} & set(table.PARTS)
+  shapes = param_names.flatten(
+    jax.eval_shape(init, jax.random.key(0))['params']
+  )
+  held = {name.split('/')[0] for name in arrays} & set(name_table.PARTS)
   needed = {
     name
     for name in shapes
-    if name.split('/')[0] in held or name.split('/')[0] not in table.PARTS
+    if name.split('/')[0] in held or name.split('/')[0] not in name_table.PARTS
   }
   torn = needed - set(arrays)
   if torn:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax import errors, names
-from bert_jax import model as model_lib
-from bert_jax.interop import table
+from bert_jax import errors, param_names
+from bert_jax.interop import name_table
+from bert_jax.model import encoder
 
 # There and back. There is a list of [from, to], of three for what they keep
 # apart; back takes such a list and the head size K.
@@ -46,7 +46,7 @@ class Report(NamedTuple):
 
 def parts(params) -> list[str]:
   """Returns which of `table.PARTS` the parameters hold."""
-  return [p for p in table.PARTS if p in params]
+  return [p for p in name_table.PARTS if p in params]
 
 
 def only(params, wanted: Collection[str]):
@@ -54,11 +54,11 @@ def only(params, wanted: Collection[str]):
   return {
     name: value
     for name, value in params.items()
-    if name in wanted or name not in table.PARTS or name == 'encoder'
+    if name in wanted or name not in name_table.PARTS or name == 'encoder'
   }
 
 
-def to_hf(params, config: model_lib.BertConfig) -> dict[str, np.ndarray]:
+def to_hf(params, config: encoder.BertConfig) -> dict[str, np.ndarray]:
   """Renames and reshapes parameters for Hugging Face's BERT.
 
   Args:
@@ -77,7 +77,7 @@ def to_hf(params, config: model_lib.BertConfig) -> dict[str, np.ndarray]:
   return _to(params, config, 'hf')
 
 
-def to_google(params, config: model_lib.BertConfig) -> dict[str, np.ndarray]:
+def to_google(params, config: encoder.BertConfig) -> dict[str, np.ndarray]:
   """Renames and reshapes parameters for Google's BERT; else as `to_hf`."""
   return _to(params, config, 'google')
 
@@ -88,10 +88,10 @@ def _to(params, config, side):
       f'norm={config.norm!r} is known neither to Hugging Face nor to Google: '
       'their BERT normalises after each sublayer. Use --format=npz.'
     )
-  ours = names.flatten(params)
+  ours = param_names.flatten(params)
   held = parts(params)
   tensors = {}
-  for row in table.rows(config):
+  for row in name_table.rows(config):
     if row.part not in held:
       continue
     there, _ = FORMS[row.form]
@@ -107,7 +107,7 @@ def _to(params, config, side):
   return tensors
 
 
-def from_hf(tensors: Mapping[str, np.ndarray], config: model_lib.BertConfig):
+def from_hf(tensors: Mapping[str, np.ndarray], config: encoder.BertConfig):
   """Makes parameters of the tensors of Hugging Face's BERT; undoes `to_hf`.
 
   Args:
@@ -131,7 +131,7 @@ def from_hf(tensors: Mapping[str, np.ndarray], config: model_lib.BertConfig):
         f'{modern} is there twice, under its old and its new name; remove one.'
       )
     renamed[modern] = x
-  for copy, original in table.HF_TIED.items():
+  for copy, original in name_table.HF_TIED.items():
     if copy not in renamed:
       continue
     if not np.array_equal(renamed[copy], renamed.get(original, renamed[copy])):
@@ -141,7 +141,7 @@ def from_hf(tensors: Mapping[str, np.ndarray], config: model_lib.BertConfig):
       )
     renamed.setdefault(original, renamed.pop(copy))
   found = [name for name in renamed if not _HF_BUFFERS.fullmatch(name)]
-  found = [name for name in found if name not in table.HF_TIED]
+  found = [name for name in found if name not in name_table.HF_TIED]
   return _from(found, renamed.__getitem__, config, 'hf')
 
 
@@ -156,7 +156,7 @@ def _modern(name, tensors):
 def from_google(
   found: Collection[str],
   read: Callable[[str], np.ndarray],
-  config: model_lib.BertConfig,
+  config: encoder.BertConfig,
 ):
   """Makes parameters of Google's variables; undoes `to_google`.
 
@@ -175,11 +175,11 @@ def from_google(
 
 
 def _from(found, read, config, side):
-  rows, found = table.rows(config), set(found)
-  wanted = {part: set() for part in table.PARTS}
+  rows, found = name_table.rows(config), set(found)
+  wanted = {part: set() for part in name_table.PARTS}
   for row in rows:
     wanted[row.part].update(getattr(row, side))
-  held = [part for part in table.PARTS if wanted[part] & found]
+  held = [part for part in name_table.PARTS if wanted[part] & found]
   report = Report(
     sorted(set().union(*wanted.values()) - found),
     sorted(found.difference(*wanted.values())),

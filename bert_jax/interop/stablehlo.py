@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import errors, heads
-from bert_jax.interop import folder
+from bert_jax import errors
+from bert_jax.model import heads
+from bert_jax.runtime import folder
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 

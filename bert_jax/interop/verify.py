@@ -7,14 +7,15 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from bert_jax import attention, errors, heads, model
+from bert_jax import errors
+from bert_jax.model import attention, encoder, heads
 
 _LENGTH = 32  # tokens, or what the model takes if that is less
 _ROWS = 3
 _TOLERANCE = 1e-4  # absolute, or relative to the largest
 
 
-def batch(config: model.BertConfig) -> dict[str, np.ndarray]:
+def batch(config: encoder.BertConfig) -> dict[str, np.ndarray]:
   """Returns random input, each row shorter than the one before.
 
   Returns:
@@ -35,7 +36,7 @@ def batch(config: model.BertConfig) -> dict[str, np.ndarray]:
   }
 
 
-def outputs(params, config: model.BertConfig) -> dict[str, np.ndarray]:
+def outputs(params, config: encoder.BertConfig) -> dict[str, np.ndarray]:
   """Returns what a model makes of `batch`, in float32 whatever its dtype.
 
   Returns:
@@ -45,7 +46,7 @@ def outputs(params, config: model.BertConfig) -> dict[str, np.ndarray]:
 
   def run(module, x):
     hidden = module.embeddings(
-      x['input_ids'], x['segment_ids'], model.positions(x), True
+      x['input_ids'], x['segment_ids'], encoder.positions(x), True
     )
     found = {'hidden': module.encoder(hidden, attention.tokens(x), True)}
     if 'mlm' in params:
@@ -64,7 +65,7 @@ def outputs(params, config: model.BertConfig) -> dict[str, np.ndarray]:
   return jax.tree.map(np.asarray, found)
 
 
-def theirs(path: str, config: model.BertConfig) -> dict | None:
+def theirs(path: str, config: encoder.BertConfig) -> dict | None:
   """Returns the same of a folder that transformers loads; None without it.
 
   Raises:
@@ -100,7 +101,7 @@ def theirs(path: str, config: model.BertConfig) -> dict | None:
   return {name: x.numpy() for name, x in named.items() if x is not None}
 
 
-def differences(ours: dict, other: dict, config: model.BertConfig) -> dict:
+def differences(ours: dict, other: dict, config: encoder.BertConfig) -> dict:
   """Returns the largest difference of each output, over tokens, not padding.
 
   Raises:

@@ -4,8 +4,8 @@ import os
 import reprlib
 
 from bert_jax import errors
-from bert_jax import tokenizer as tokenizer_lib
 from bert_jax.interop import config_file
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 NAME = 'vocab.txt'
 SETTINGS = 'tokenizer_config.json'

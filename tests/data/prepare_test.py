@@ -9,9 +9,11 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_jax import errors, tokenizer
-from bert_jax.data import beam, loader, prepare, recipe, sources, stages
+from bert_jax import errors
+from bert_jax.corpus import sources
+from bert_jax.data import beam, loader, prepare, recipe, stages
 from bert_jax.data import manifest as manifest_lib
+from bert_jax.tokenization import tokenizer
 
 _ONE = prepare.local_runner(1)  # in this process
 

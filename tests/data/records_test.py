@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from array_record.python import array_record_module
 
-from bert_jax import errors, tokenizer
+from bert_jax import errors
 from bert_jax.data import records
+from bert_jax.tokenization import tokenizer
 from tests.data import made as made_lib
 
 CLS, SEP = 2, 3

@@ -6,8 +6,9 @@ import sys
 import pytest
 from absl import flags
 
-from bert_jax import errors, tokenizer
+from bert_jax import errors
 from bert_jax.data import vocab
+from bert_jax.tokenization import tokenizer
 
 _TEXT = ['The cat sat on the mat, the rat ran at the cat. '] * 20 + [
   'Every winter the weathered walls were whitewashed with water and lime.'

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax import tokenizer as tokenizer_lib
-from bert_jax.interop import google, hf_export, hf_load, rename, tf_bundle
+from bert_jax.interop import google, hf_export, hf_load, rename
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.weight_files import tf_checkpoint
 from tests import models
 
 
@@ -86,9 +87,9 @@ def test_a_prefix_is_as_good_as_its_folder(folder):
 def rewrite(folder, change):
   """Writes the variables again as `change` returns them."""
   prefix = os.path.join(folder, 'bert_model.ckpt')
-  bundle = tf_bundle.read_index(prefix)
-  tensors = {name: tf_bundle.read(bundle, name) for name in bundle.entries}
-  tf_bundle.write(prefix, change(tensors))
+  bundle = tf_checkpoint.read_index(prefix)
+  tensors = {name: tf_checkpoint.read(bundle, name) for name in bundle.entries}
+  tf_checkpoint.write(prefix, change(tensors))
 
 
 def test_slots_are_left_over_and_heads_may_be_missing(folder):

@@ -9,8 +9,9 @@ import safetensors
 import tokenizers
 
 from bert_jax import errors
-from bert_jax import tokenizer as tokenizer_lib
-from bert_jax.interop import folder, hf_export, hf_load
+from bert_jax.interop import hf_export, hf_load
+from bert_jax.runtime import folder
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 from tests import models
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from bert_jax import errors, model
+from bert_jax import errors
 from bert_jax.interop import hf_export, hf_load, rename
+from bert_jax.model import encoder as encoder_lib
 from tests import models
 
 
@@ -27,7 +28,7 @@ def edit_json(path, **values):
 
 
 @pytest.mark.parametrize('with_nsp', [True, False])
-@pytest.mark.parametrize('activation', list(model.ACTIVATIONS))
+@pytest.mark.parametrize('activation', list(encoder_lib.ACTIVATIONS))
 def test_load_of_export_is_the_same(tmp_path, with_nsp, activation):
   config = dataclasses.replace(
     models.CONFIG,

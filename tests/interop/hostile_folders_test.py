@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.interop import hf_load
 from tests import models
-from tests.interop.hostile import refusal
+from tests.weight_files.hostile import refusal
 
 DEEP = [b'[' * n + b']' * n for n in (500, 900, 990, 100_000)]
 NO_JSON = [b'', b'{', b'\xff', bytes(99), b'[' * 100_000, b'{"a":' * 100_000]

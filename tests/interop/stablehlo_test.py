@@ -9,8 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import convert, errors, heads
+from bert_jax import convert, errors
 from bert_jax.interop import stablehlo
+from bert_jax.model import heads
 from tests import models
 
 pytest.importorskip('flatbuffers')

@@ -6,8 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import errors, heads
+from bert_jax import errors
 from bert_jax.interop import rename, verify
+from bert_jax.model import heads
 from tests import models
 
 

@@ -1,0 +1,271 @@
+"""Times a training step here and elsewhere, on the same rows of real text.
+
+  python benchmarks/measure/step.py --flax_python=PYTHON --torch=PYTHON
+  python benchmarks/measure/step.py --gpu --torch=PYTHON
+
+One update of pre-training, dropout on: the step of bert_jax.main as its config
+makes it; FlaxBertForPreTraining of transformers 4.57 with optax, jitted (PYTHON
+of --flax_python has transformers, jax, flax and optax); BertForPreTraining of
+transformers in PyTorch with SDPA and fused AdamW (PYTHON of --torch has
+transformers and torch), eager and compiled. The other two predict at all
+positions, as they are made; batches, sizes, GELU (tanh), AdamW, clipping and
+schedule are the same.
+
+Each is a process of its own that holds its model; they take turns, a few steps
+each, round after round. A ratio is of two turns of one round, and the least
+and the largest stand beside their median. Only tokens that are not padding
+count. CPU ms are those of all threads together: where other programs share the
+cores they tell more than the clock does, but hold the spinning of PyTorch's
+threads that wait.
+
+The first command compares BASE with 4 layers on the CPU, the second three
+models on one GPU; rows come from --data=FOLDER (made by bert_jax.data.prepare
+without packing) or else from python-docs. Exit code 1 if the first misses its
+goals.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import step_rows
+
+PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'step_peers')
+PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
+# Times as fast as the others, at least.
+GOALS = {'FlaxBert': 1.5, 'PyTorch': 1.2}
+# Size, layers, length, rows, and whether each row is full of tokens.
+ON_CPU = (('base', 4, 128, 8, False),)
+ON_GPU = (
+  ('large', 24, 128, 128, True),
+  ('large', 24, 512, 32, True),
+  ('base', 12, 128, 256, False),
+)
+
+
+def get_config(size, layers, length, rows, args):
+  """Returns the paper's recipe, its shapes changed."""
+  from bert_jax import config as config_lib
+  from bert_jax import config_check
+
+  dtype = args.dtype or ('bfloat16' if args.gpu else 'float32')
+  c = config_lib.apply_arguments(
+    config_lib.pretraining(size),
+    f'dtype={dtype},rng={args.rng},num_layers={layers}',
+  )
+  c.phases.update(seq_length=(length,), max_predictions=(PREDICTIONS[length],))
+  c.phases.update(batch_size=(rows,), steps=(1_000_000,), accumulate=(1,))
+  config_check.check(c)
+  return c
+
+
+def write_settings(c, batches, device, directory):
+  """Writes what the processes read (see step_peers/pipe.py); returns where."""
+  from bert_jax import config as config_lib
+  from bert_jax.interop import config_file
+
+  fields = config_lib.flatten(c)
+  np.savez(
+    os.path.join(directory, 'batches.npz'),
+    labels=step_rows.labels_of(batches),
+    **batches,
+  )
+  path = os.path.join(directory, 'settings.json')
+  settings = {
+    'config': fields,
+    'transformers': config_file.from_config(config_lib.model_config(c)),
+    'batches': os.path.join(directory, 'batches.npz'),
+    'device': device,
+  }
+  with open(path, 'w') as file:
+    json.dump(settings, file)
+  return path
+
+
+class Peer:
+  """A process that trains when it is told to."""
+
+  def __init__(self, name, command, settings, device, threads):
+    self.name, self.seconds, self.cpu_seconds = name, [], []
+    python, script, *rest = command
+    self._process = subprocess.Popen(
+      [python, os.path.join(PEERS, script), settings, *rest],
+      env={
+        **os.environ,
+        'OMP_NUM_THREADS': str(threads),
+        'JAX_PLATFORMS': 'cuda' if device == 'gpu' else 'cpu',
+        # The others need memory, too.
+        'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',
+        'TRANSFORMERS_VERBOSITY': 'error',
+      },
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      text=True,
+    )
+    facts = self._answer()
+    self.versions, self.device = facts['versions'], facts['device']
+    print(f'{name}: {self.versions}, {self.device}', flush=True)
+
+  def _answer(self):
+    line = self._process.stdout.readline()
+    if not line:
+      code = self._process.wait()
+      sys.exit(f'error: {self.name} ended with exit code {code}.')
+    return json.loads(line)
+
+  def turn(self, steps):
+    """Makes steps; keeps the times of one, and the last loss."""
+    self._process.stdin.write(f'{steps}\n')
+    self._process.stdin.flush()
+    answer = self._answer()
+    self.seconds.append(answer['seconds'] / steps)
+    self.cpu_seconds.append(answer['cpu_seconds'] / steps)
+    self.loss = answer['loss']
+
+  def close(self):
+    self._process.stdin.close()
+    self._process.wait()
+
+
+def commands(args):
+  """Returns {name: [python, script, arguments]}, ours first."""
+  found = {'bert_jax': [sys.executable, 'ours.py']}
+  if args.flax_python:
+    found['FlaxBert'] = [args.flax_python, 'flax_bert.py']
+  if args.torch and not args.gpu:
+    found['PyTorch eager'] = [args.torch, 'torch_bert.py', 'eager']
+  if args.torch and (args.gpu or shutil.which('c++')):
+    found['PyTorch compile'] = [args.torch, 'torch_bert.py', 'compile']
+  return found
+
+
+def compare(c, directory, full, args):
+  """Runs and prints one comparison; returns {name: median ratio}."""
+  device = 'gpu' if args.gpu else 'cpu'
+  batches = step_rows.read(c, directory, full)
+  steps = args.steps or (20 if args.gpu else 4)
+  peers = []
+  with tempfile.TemporaryDirectory() as folder:
+    settings = write_settings(c, batches, device, folder)
+    try:
+      for name, command in commands(args).items():
+        peers.append(Peer(name, command, settings, device, args.threads))
+      for _ in range(args.rounds):
+        for peer in peers:
+          peer.turn(steps)
+    finally:
+      for peer in peers:
+        peer.close()
+  return print_table(c, batches['input_mask'], peers)
+
+
+def print_table(c, mask, peers):
+  """Prints a row per peer; returns {name: how many times slower than us}."""
+  from bert_jax import config as config_lib
+  from bert_jax.hardware import chips
+
+  _, rows, length = mask.shape
+  flops = config_lib.model_config(c).flops_per_sequence(
+    length, c.phases.max_predictions[0]
+  )
+  chip = chips.find(peers[0].device)
+  print(
+    f'\n{c.model.num_layers} layers, hidden size {c.model.hidden_size}, '
+    f'{rows} rows of {length} tokens ({1 - mask.mean():.1%} padding), '
+    f'{c.data.vocab_size} words, {c.model.dtype}, dropout {c.model.dropout}'
+  )
+  speed = 'MFU' if chip else 'model GFLOP/s'
+  print(
+    f'| | ms/step | CPU ms/step | sequences/s | real tokens/s | {speed} | '
+    'times our step (least, largest) | last loss |\n'
+    '|---|---|---|---|---|---|---|---|'
+  )
+  medians = {}
+  for peer in peers:
+    ours = peers[0].seconds
+    ratios = [b / a for a, b in zip(ours, peer.seconds, strict=True)]
+    medians[peer.name] = statistics.median(ratios)
+    seconds = statistics.median(peer.seconds)
+    rate = rows / seconds
+    used = f'{rate * flops / (chip.flops if chip else 1e9):.3g}'
+    print(
+      f'| {peer.name} | {seconds * 1e3:.1f} | '
+      f'{statistics.median(peer.cpu_seconds) * 1e3:.0f} | {rate:.1f} | '
+      f'{rate * length * mask.mean():.0f} | {used} | {medians[peer.name]:.2f} '
+      f'({min(ratios):.2f}, {max(ratios):.2f}) | {peer.loss:.2f} |'
+    )
+  return medians
+
+
+def verdict(medians):
+  """Prints whether the goals are met, of PyTorch the faster; returns that."""
+  good = True
+  for name, goal in GOALS.items():
+    found = [ratio for peer, ratio in medians.items() if peer.startswith(name)]
+    if found:
+      good &= min(found) >= goal
+      word = 'PASS' if min(found) >= goal else 'FAIL'
+      print(f'{word}: {min(found):.2f}x {name} (at least {goal}x)')
+  return good
+
+
+def shapes_of(args):
+  """Returns what to compare, as in ON_CPU."""
+  if not args.size:
+    return ON_GPU if args.gpu else ON_CPU
+  from bert_jax import config as config_lib
+
+  layers = args.layers or config_lib.pretraining(args.size).model.num_layers
+  return ((args.size, layers, args.seq_length, args.batch, args.full),)
+
+
+def parse_arguments():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  add = parser.add_argument
+  add('--flax_python', metavar='PYTHON', help='for FlaxBert')
+  add('--torch', metavar='PYTHON', help='for PyTorch')
+  add('--data', metavar='FOLDER', help='prepared; default python-docs')
+  add('--gpu', action='store_true', help='three models, in bfloat16')
+  add('--size', help='one model of this size, with the five that follow')
+  add('--layers', type=int, help='default: of the size')
+  add('--seq_length', type=int, default=128, choices=PREDICTIONS)
+  add('--batch', type=int, default=16, help='rows')
+  add('--full', action='store_true', help='only rows without padding')
+  add('--dtype', choices=('float32', 'bfloat16'))
+  add('--rng', default='threefry', help='of our dropout: threefry or rbg')
+  add('--threads', type=int, default=2, help='CPU cores for each')
+  add('--rounds', type=int, default=7)
+  add('--steps', type=int, help='in a turn; default 4, on a GPU 20')
+  return parser.parse_args()
+
+
+def main():
+  args = parse_arguments()
+  if not args.gpu:  # the processes inherit it
+    cores = sorted(os.sched_getaffinity(0))[: args.threads]
+    os.sched_setaffinity(0, cores)
+    print(f'{len(cores)} CPU cores for each process')
+  medians = []
+  with tempfile.TemporaryDirectory() as folder:
+    data = args.data or os.path.join(folder, 'data')
+    if not args.data:
+      step_rows.prepare_docs(data, args.threads)
+    for *shape, full in shapes_of(args):
+      c = get_config(*shape, args)
+      step_rows.use_data(c, data)
+      medians.append(compare(c, data, full, args))
+  if args.gpu or args.size:
+    return 0
+  return 0 if verdict(medians[0]) else 1
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,63 @@
+"""Trains with bert_jax, as bert_jax.main does. See benchmarks/measure/step.py."""
+
+import functools
+import itertools
+
+import jax
+import jaxlib
+import numpy as np
+import pipe
+
+from bert_jax import config as config_lib
+from bert_jax.parallel import device_mesh
+from bert_jax.pretraining import pretrain
+from bert_jax.train import programs, task, tuning
+from bert_jax.train import step as step_lib
+
+
+def trainer(c, batches):
+  """Returns (steps) -> loss of the last step.
+
+  Args:
+    c: the config, of one phase.
+    batches: a list of global batches, used in turns for ever.
+  """
+  (phase,) = task.phases(c)
+  mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:1])
+  c = tuning.resolve(c, jax.devices()[0], phase.seq_length)
+  learnt = pretrain.objective(c)
+  start = {p.name: p for p in programs.of_start(c, learnt, mesh)}
+  state = start[programs.INITIALISE].jitted(jax.random.key(c.seed))
+  key = start[programs.PLACE_KEY].jitted(step_lib.run_key(c))
+  put = functools.partial(device_mesh.put_batch, mesh)
+  update = step_lib.jit_train(c, learnt, phase, mesh)
+  update = update.lower(state, put(batches[0]), key).compile()
+  source = itertools.cycle(batches)
+
+  def train(steps):
+    nonlocal state
+    for _ in range(steps):
+      state, metrics = update(state, put(next(source)), key)
+    sums = jax.device_get(metrics['sums'])
+    return sum(float(a / n) for k, (a, n) in sums.items() if 'loss' in k)
+
+  return train
+
+
+def main():
+  settings = pipe.settings()
+  c = config_lib.unflatten(settings['config'])
+  with np.load(settings['batches']) as file:
+    names = pretrain.batch_shapes(c, task.phases(c)[0], 1)
+    stacked = {name: file[name] for name in names}
+  count = len(stacked['input_ids'])
+  batches = [{k: x[i] for k, x in stacked.items()} for i in range(count)]
+  facts = {
+    'versions': f'jax {jax.__version__}, jaxlib {jaxlib.__version__}',
+    'device': jax.devices()[0].device_kind,
+  }
+  pipe.serve(facts, trainer(c, batches))
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,82 @@
+"""The rows of real text that benchmarks/measure/step.py trains on."""
+
+import sys
+
+import numpy as np
+
+BATCHES = 4  # used in turns
+
+
+def prepare_docs(directory, workers):
+  """Prepares python-docs, of both lengths, with a vocabulary of BERT's size."""
+  from bert_jax import config as config_lib
+  from bert_jax.data import prepare
+  from bert_jax.pretraining import pretrain
+
+  c = config_lib.pretraining('base')
+  c.data.passes = 1
+  print('preparing python-docs ...', flush=True)
+  prepare.prepare(pretrain.recipe(c), directory, prepare.local_runner(workers))
+
+
+def use_data(c, directory):
+  """Sets the fields that the model and the reader take from the data."""
+  from bert_jax.data import manifest
+
+  found = manifest.read(directory)
+  recipe, lengths = found['recipe'], found['lengths']
+  if recipe['pack'] != 1 or str(c.phases.seq_length[0]) not in lengths:
+    sys.exit(
+      f'error: {directory} has pack={recipe["pack"]} and lengths '
+      f'{", ".join(lengths)}; prepare it with --pack=1 '
+      f'--max_seq_length={c.phases.seq_length[0]}.'
+    )
+  c.data.vocab_size = recipe['vocab_size']
+  c.data.lowercase = recipe['lowercase']
+
+
+def read(c, directory, full):
+  """Returns BATCHES batches of training rows, arrays [BATCHES, B, ...].
+
+  Args:
+    c: the config.
+    directory: prepared data.
+    full: take only rows without padding.
+  """
+  from bert_jax.data import manifest
+  from bert_jax.pretraining import batches
+  from bert_jax.train import task
+
+  (phase,) = task.phases(c)
+  source = batches.Batches(c, directory)
+  wanted = BATCHES * phase.batch_size
+  there = manifest.read(directory)['lengths'][str(phase.seq_length)]['rows']
+  parts, have = [], 0
+  for step in range(max(BATCHES, there // phase.batch_size)):
+    batch = source.train_batch(phase, step)
+    kept = batch['input_mask'].all(1) if full else slice(None)
+    parts.append({name: x[kept] for name, x in batch.items()})
+    have += len(parts[-1]['input_ids'])
+    if have >= wanted:
+      break
+  else:
+    sys.exit(
+      f'error: {directory} has {have} rows full of {phase.seq_length} tokens, '
+      f'{wanted} are needed; prepare longer documents.'
+    )
+  joined = {n: np.concatenate([p[n] for p in parts])[:wanted] for n in parts[0]}
+  return {
+    name: x.reshape(BATCHES, phase.batch_size, *x.shape[1:])
+    for name, x in joined.items()
+  }
+
+
+def labels_of(batches):
+  """Returns the ids to predict, -100 elsewhere, int [BATCHES, B, S]."""
+  labels = np.full(batches['input_ids'].shape, -100)
+  real = batches['masked_lm_weights'] == 1  # [BATCHES, B, P]
+  i, row, _ = np.nonzero(real)
+  labels[i, row, batches['masked_lm_positions'][real]] = batches[
+    'masked_lm_ids'
+  ][real]
+  return labels

@@ -1,0 +1,202 @@
+"""Compares compiled training steps with what they were when last looked at.
+
+  python benchmarks/tpu/golden.py [CASE ...]
+  python benchmarks/tpu/golden.py --update [CASE ...]
+
+For each case, steps of two layers for TPUs that are not there: how each
+parameter is kept and how it is used, collectives by kind with their bytes,
+kernels, and within 3 % the estimated cycles and the temporary memory. What
+differs from benchmarks/tpu/golden/CASE.json is shown, and the exit code is 1.
+--update writes what was found: look at it with git diff. With other versions
+of jax or libtpu than those of the file, estimates are shown, not judged. A case
+takes one to two minutes on two cores.
+"""
+
+import argparse
+import dataclasses
+import importlib.metadata
+import json
+import os
+import sys
+import time
+
+import jax
+
+from bert_jax import config, errors, param_names
+from bert_jax.corpus import files
+from bert_jax.hardware import topology as topology_lib
+from bert_jax.parallel import device_mesh, partition
+from bert_jax.preflight import compile_step, hlo_cost
+from bert_jax.pretraining import pretrain
+from bert_jax.train import programs, task
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'golden')
+LAYERS = 2
+TOLERANCE = 0.03  # of estimates
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A step of the paper's recipe in bfloat16.
+
+  Attributes:
+    size: base or large.
+    phase: 0 is of length 128, 1 of length 512.
+    model: devices that share each layer.
+    slices: of v5e:2x2.
+  """
+
+  size: str
+  phase: int
+  model: int = 1
+  slices: int = 1
+
+
+CASES = {
+  'base_128': Case('base', 0),
+  'base_512': Case('base', 1),
+  'large_128': Case('large', 0),
+  'large_512': Case('large', 1),
+  'base_128_model_2': Case('base', 0, model=2),
+  'base_128_slices_2': Case('base', 0, slices=2),
+}
+
+
+def examine(case: Case) -> dict:
+  """Compiles a case; returns the facts that a golden holds."""
+  c = config.pretraining(case.size)
+  c.model.dtype, c.model.num_layers = 'bfloat16', LAYERS
+  c.mesh.model = case.model
+  topology = topology_lib.parse('v5e:2x2', case.slices)
+  mesh = device_mesh.make_mesh(
+    case.model, compile_step.describe_devices(topology)
+  )
+  phase = task.phases(c)[case.phase]
+  compiled = compile_step.compile_step(c, phase, mesh)
+  if not compiled.fits:
+    raise ValueError(f'{case} does not fit the memory of a device.')
+  found = hlo_cost.cost(compiled.text)
+  return {
+    'versions': {
+      name: importlib.metadata.version(name) for name in ('jax', 'libtpu')
+    },
+    'parameters': _shardings(c, mesh),
+    'collectives': {
+      kind: {'count': n, 'bytes': found.collective_bytes[kind]}
+      for kind, n in found.collectives.items()
+    },
+    'kernels': found.kernels,
+    'estimates': {
+      'cycles': found.cycles,
+      'temporary_bytes': compiled.memory.temporary,
+    },
+  }
+
+
+def _shardings(c, mesh) -> dict:
+  """Returns {name: {'kept': spec, 'used': spec}}, such as '[data, -]'."""
+
+  def text(spec):
+    return f'[{", ".join(axis or "-" for axis in spec)}]'
+
+  learnt = pretrain.objective(c)
+  _, shapes, layout = programs.initial_state(c, learnt, mesh)
+  kept = param_names.flatten(layout.params)
+  return {
+    name: {
+      'kept': text(kept[name].spec),
+      'used': text(partition.used(mesh, name, x.shape)),
+    }
+    for name, x in param_names.flatten(shapes.params).items()
+  }
+
+
+def differences(golden: dict, found: dict) -> tuple[list[str], list[str]]:
+  """Compares the facts of a case.
+
+  Args:
+    golden: of `examine`, when last looked at.
+    found: of `examine`, now.
+
+  Returns:
+    (what is wrong, what is to be known and no fault), a line each.
+  """
+  other_compiler = golden['versions'] != found['versions']
+  was, now = _flat(golden), _flat(found)
+  wrong, known = [], []
+  for name in [*was, *(name for name in now if name not in was)]:
+    old, new = was.get(name, 'absent'), now.get(name, 'absent')
+    line = f'{name} was {_text(old)}, is {_text(new)}'
+    estimate = name.startswith('estimates.') and 'absent' not in (old, new)
+    if estimate:
+      line += f' ({new / old - 1:+.1%})'
+    if old == new or estimate and abs(new - old) <= TOLERANCE * old:
+      continue
+    excused = name.startswith('versions.') or estimate and other_compiler
+    (known if excused else wrong).append(line)
+  return wrong, known
+
+
+def _flat(facts, prefix='') -> dict:
+  """Returns {'collectives.all-gather.count': 36}, of nested dicts."""
+  found = {}
+  for name, value in facts.items():
+    if isinstance(value, dict):
+      found |= _flat(value, f'{prefix}{name}.')
+    else:
+      found[prefix + name] = value
+  return found
+
+
+def _text(value) -> str:
+  return f'{value:,.0f}' if isinstance(value, int | float) else str(value)
+
+
+def judge(name: str, found: dict) -> bool:
+  """Prints how a case differs from its golden; returns whether it may."""
+  path = os.path.join(FOLDER, f'{name}.json')
+  if not os.path.exists(path):
+    print(f'  there is no {path}; write it with --update')
+    return False
+  with open(path) as file:
+    wrong, known = differences(json.load(file), found)
+  for line in known:
+    print(f'  {line}; not judged')
+  for line in wrong:
+    print(f'  {line}')
+  print(f'  {f"{len(wrong)} DIFFERENCES" if wrong else "as it was"}')
+  return not wrong
+
+
+def main():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('cases', nargs='*', help=f'of {", ".join(CASES)}')
+  parser.add_argument('--update', action='store_true', help='write them')
+  values = parser.parse_args()
+  unknown = [name for name in values.cases if name not in CASES]
+  if unknown:
+    parser.error(f'no case {unknown[0]}; there are {", ".join(CASES)}')
+  chosen = values.cases or list(CASES)
+  # The compiler alone is used; accelerators that are here stay free.
+  jax.config.update('jax_platforms', 'cpu')
+  good = []
+  for i, name in enumerate(chosen):
+    print(f'{i + 1} of {len(chosen)}: compiling {name} ...', flush=True)
+    start = time.monotonic()
+    found = examine(CASES[name])
+    print(f'  compiled in {time.monotonic() - start:.0f} s')
+    if values.update:
+      os.makedirs(FOLDER, exist_ok=True)
+      files.write_json(os.path.join(FOLDER, f'{name}.json'), found)
+    else:
+      good.append(judge(name, found))
+  sys.exit(0 if all(good) else 1)
+
+
+if __name__ == '__main__':
+  try:
+    main()
+  except errors.UserError as error:
+    sys.exit(f'error: {error}')

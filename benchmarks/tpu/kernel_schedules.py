@@ -1,0 +1,109 @@
+"""Makes the package's table of kernel schedules, or checks it.
+
+  for dtype in bfloat16 float32; do
+    python benchmarks/tpu/kernels.py --topology=v5e:2x2 --dtype=$dtype \\
+      --sizes=base --generators=none,rbg,threefry
+  done | tee v5e.txt
+  python benchmarks/tpu/kernel_schedules.py [--check] v5e.txt v4.txt ...
+
+Reads what benchmarks/tpu/kernels.py printed of BASE for chips, one after the
+other, and prints the rows of `bert_jax.preflight.kernel_schedules.TIMES` for
+them. With --check, nothing is printed but the rows that the package has
+otherwise by more than 3 %, or not at all; then the exit code is 1.
+"""
+
+import argparse
+import re
+import sys
+
+from bert_jax import config
+from bert_jax.hardware import chips
+from bert_jax.preflight import kernel_schedules
+
+TOKENS = 8192
+# Of T tokens in rows of S and a hidden size of D: these times T S D.
+FLOPS = {'forward': 4, 'backward': 10}
+TOLERANCE = 0.03
+_HEAD = re.compile(r'(\w+), (?:(bfloat16|float32), )?[\d,]+ tokens')
+# base 128 rbg forward, Mcycles: schedule, products, bytes; times
+_LINE = re.compile(
+  r'base +(\d+) +(none|rbg|threefry) +(forward|backward)'
+  r' +([\d.]+) +([\d.]+) +'
+)
+# Name in HLO, and products of the matrix unit for one of the type.
+_TYPES = {None: ('bf16', 1), 'bfloat16': ('bf16', 1), 'float32': ('f32', 6)}
+
+
+def read(lines) -> list[tuple]:
+  """Returns rows of the table, from what benchmarks/tpu/kernels.py prints.
+
+  Those of BASE. A case without one of its two kernels is left out.
+  """
+  chip, dtype, passes, found = None, None, 0, {}
+  for line in lines:
+    head = _HEAD.match(line)
+    if head:
+      chip, (dtype, passes) = head[1], _TYPES[head[2]]
+    case = _LINE.match(line.strip())
+    if case:
+      length, generator, which, schedule, products = case.groups()
+      exact = _products(chip, int(length), which)
+      if abs(passes * exact - float(products)) > 0.001:
+        raise ValueError(
+          f'{passes * exact:.4f} Mcycles of products, not: {line.strip()}'
+        )
+      both = found.setdefault((chip, generator, dtype, int(length)), {})
+      both[which] = round(float(schedule) / exact, 2)
+  order = [chip.name for chip in chips.CHIPS]
+  keys = sorted(
+    (key for key, both in found.items() if len(both) == 2),
+    key=lambda key: (order.index(key[0]), *key[1:]),
+  )
+  return [(*k, found[k]['forward'], found[k]['backward']) for k in keys]
+
+
+def _products(chip, length, which) -> float:
+  """Returns Mcycles of products in bfloat16, printed with three digits only."""
+  hidden = config.SIZES['base'][1]
+  flops = FLOPS[which] * TOKENS * length * hidden
+  speed = chips.named(chip).product_flops * kernel_schedules.SHARE
+  return flops / speed / 1e6
+
+
+def differences(known, found) -> list[str]:
+  """Returns a line for each row that is not in the table as it was found."""
+  table = {row[:4]: row[4:] for row in known}
+  wrong = []
+  for *key, forward, backward in found:
+    old = table.get(tuple(key))
+    if old is None or any(
+      abs(a - b) > TOLERANCE * b
+      for a, b in zip(old, (forward, backward), strict=True)
+    ):
+      wrong.append(f'{" ".join(map(str, key))}: {old}, now {forward, backward}')
+  return wrong
+
+
+def main():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('files', nargs='+')
+  parser.add_argument('--check', action='store_true')
+  values = parser.parse_args()
+  found = []
+  for path in values.files:
+    with open(path) as file:
+      found += read(file)
+  if not found:
+    sys.exit('error: no line is one of benchmarks/tpu/kernels.py for BASE.')
+  if not values.check:
+    print('\n'.join(f'  {row!r},' for row in found))
+    return 0
+  wrong = differences(kernel_schedules.TIMES, found)
+  print('\n'.join(wrong or [f'{len(found)} rows are as in the table']))
+  return 1 if wrong else 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,234 @@
+"""Compiles many kinds of runs for TPUs that are not there.
+
+  python benchmarks/tpu/matrix.py --folder=DIR [--chips=v4,v5e] [--cases='base;packed']
+
+Each cell of the table is a run: all its programs, for sequences of 128 tokens
+and in two cases of 512, are compiled in full by the TPU's own compiler, as
+`bert_jax.main` compiles them before its first step. Models have one layer, or
+two if scanned, and 2,000 words; where a case names no size, it is that of
+BERT-Tiny. Each cell is a process of its own, so that a compiler that crashes or
+takes all memory is seen. BASE and LARGE as they are shipped are compiled by
+benchmarks/tpu/pages.py.
+
+A cell names the attention of each length. `refused` is a run of which
+bert_jax says in one line why it cannot be; `kernels refused` one in which XLA's
+attention had to take the place of kernels; all else failed. The exit code is 1
+if a cell failed or kernels were refused. Cells are kept in DIR as JSON and not
+compiled again. About half a minute a cell on one core, one to two for BASE.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import jax
+
+from bert_jax import config as config_lib
+from bert_jax import config_check, errors
+from bert_jax.hardware import topology as topology_lib
+from bert_jax.parallel import device_mesh
+from bert_jax.preflight import compile_step
+from bert_jax.pretraining import pretrain
+from bert_jax.train import compilation, programs, task, tuning
+
+# {chip: slices of four chips, of sixteen}
+CHIPS = {
+  'v2': ('v2:2x2', 'v2:4x4'),
+  'v3': ('v3:2x2', 'v3:4x4'),
+  'v4': ('v4:2x2x1', 'v4:2x2x4'),
+  'v5e': ('v5e:2x2', 'v5e:4x4'),
+  'v5p': ('v5p:2x2x1', 'v5p:2x2x4'),
+  'v6e': ('v6e:2x2', 'v6e:4x4'),
+  'tpu7x': ('tpu7x:2x2x1', 'tpu7x:2x2x4'),
+}
+ROWS = 64  # of a batch
+SECONDS = 1800  # for a cell, at most
+FAST = 'dtype=bfloat16,rng=rbg,'
+# With attention kernels; the others take XLA's attention in any case.
+KERNELS = ('v4', 'v5e', 'v5p', 'v6e', 'tpu7x')
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A kind of run.
+
+  Attributes:
+    size: of `config.SIZES`.
+    arguments: of the config.
+    chips: to compile for, of `CHIPS`.
+    lengths: tokens of a sequence in each phase.
+    devices: how many of the slice; None is all.
+    large_slice: whether the slice has sixteen chips, not four.
+    slices: how many.
+  """
+
+  size: str = 'tiny'
+  arguments: str = FAST
+  chips: tuple[str, ...] = tuple(CHIPS)
+  lengths: tuple[int, ...] = (128,)
+  devices: int | None = None
+  large_slice: bool = False
+  slices: int = 1
+
+
+CASES = {
+  'one device': Case(devices=1),
+  '16 chips': Case(large_slice=True),
+  'two slices': Case(slices=2),
+  'packed, float32': Case(arguments='pack=3'),
+  'packed, threefry, micro-batches': Case(
+    arguments='dtype=bfloat16,pack=3,accumulate=2'
+  ),
+  'left to right, remat=layer': Case(
+    arguments=FAST + 'kind=ltr,nsp=false,remat=layer'
+  ),
+  'clipped micro-batches, remat=products': Case(
+    arguments=FAST + 'accumulate=2,clip_unit=micro_batch,remat=products'
+  ),
+  'scanned layers, no dropout': Case(
+    arguments=FAST
+    + 'scan_layers=true,num_layers=2,attention_dropout=0,model.dropout=0'
+  ),
+  'lengths 100 and 384': Case(lengths=(100, 384)),
+  'base, model=2': Case('base', FAST + 'mesh.model=2'),
+  "base, XLA's attention": Case('base', FAST + 'attention=xla', KERNELS),
+  'base, float32': Case('base', '', KERNELS),
+  'base': Case('base', lengths=(128, 512)),
+  'small, float32': Case('small', '', lengths=(128, 512)),
+}
+
+
+def make_config(case: Case):
+  """Returns the config of a case, with one layer where it names no number."""
+  c = config_lib.pretraining(case.size)
+  c.model.num_layers = 1
+  c.data.vocab_size = 2000
+  c.update_from_flattened_dict(
+    {
+      f'phases.{name}': values[: len(case.lengths)]
+      for name, values in c.phases.items()
+    }
+  )
+  config_lib.apply_arguments(c, f'batch_size={ROWS},{case.arguments}')
+  c.phases.seq_length = case.lengths
+  config_check.check(c)
+  return c
+
+
+def compile_cell(chip: str, case: Case) -> str:
+  """Compiles a run; returns what its cell says."""
+  c = make_config(case)
+  topology = topology_lib.parse(CHIPS[chip][case.large_slice], case.slices)
+  try:
+    devices = compile_step.describe_devices(topology)[: case.devices]
+    mesh = device_mesh.make_mesh(c.mesh.model, devices)
+    start = programs.of_start(c, pretrain.objective(c), mesh)
+    found = compilation.compile_run(
+      *(c, pretrain.objective, mesh, start, task.phases(c)),
+      lambda line: print(line, file=sys.stderr, flush=True),
+    )
+  except errors.UserError as error:
+    return f'refused: {error}'
+  for result in found.values():
+    for outcome in result.outcomes:
+      if why := compilation.problem(outcome):
+        return f'FAILED: the {outcome.program.title} {why}'
+  device, said = mesh.devices.flat[0], []
+  for phase in task.phases(c):
+    chosen = found[phase.number].config
+    wanted = tuning.resolve(c, device, phase.seq_length)
+    if chosen != wanted:
+      return f'kernels refused at length {phase.seq_length}'
+    said.append(chosen.compute.attention)
+  return ', '.join(said)
+
+
+def run_cell(folder: str, chip: str, name: str) -> str:
+  """Returns what a cell says, compiled in another process if it is new."""
+  slug = ''.join(x if x.isalnum() else '_' for x in f'{chip} {name}')
+  path = os.path.join(folder, f'{slug}.json')
+  if not os.path.exists(path):
+    command = [sys.executable, __file__, '--cell', chip, name]
+    try:
+      done = subprocess.run(
+        command, capture_output=True, text=True, timeout=SECONDS
+      )
+      said = done.stdout.strip()
+      if done.returncode:
+        tail = done.stderr.strip().splitlines()[-1:]
+        said = f'FAILED: exit code {done.returncode}: {"".join(tail)}'
+    except subprocess.TimeoutExpired:
+      said = f'FAILED: not compiled in {SECONDS} s'
+    with open(path, 'w') as file:
+      json.dump(said, file)
+  with open(path) as file:
+    said = json.load(file)
+  print(f'{chip}, {name}: {said}', file=sys.stderr, flush=True)
+  return said
+
+
+def table(cells, chips, cases) -> list[str]:
+  """Returns the lines of a table, and of notes on what is not fine.
+
+  Args:
+    cells: {(chip, case): what it says}.
+    chips: of the columns.
+    cases: of the rows.
+  """
+  notes: list[str] = []
+
+  def cell(text):
+    kind, colon, why = text.partition(': ')
+    if not colon:
+      return text
+    if why not in notes:
+      notes.append(why)
+    return f'{kind} ({notes.index(why) + 1})'
+
+  found = [f'| run | {" | ".join(chips)} |', '|---' * (len(chips) + 1) + '|']
+  for case in cases:
+    row = ' | '.join(cell(cells.get((chip, case), '')) for chip in chips)
+    found.append(f'| {case} | {row} |')
+  return [*found, '', *(f'{i}. {why}' for i, why in enumerate(notes, 1))]
+
+
+def main():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--folder', help='where cells are kept')
+  parser.add_argument('--chips', default=','.join(CHIPS))
+  parser.add_argument('--cases', help='names; all by default')
+  parser.add_argument('--workers', type=int, default=os.cpu_count())
+  parser.add_argument('--cell', nargs=2, help=argparse.SUPPRESS)
+  args = parser.parse_args()
+  if args.cell:
+    # The compiler alone is used; accelerators that are here stay free.
+    jax.config.update('jax_platforms', 'cpu')
+    chip, name = args.cell
+    print(compile_cell(chip, CASES[name]))
+    return 0
+  if not args.folder:
+    parser.error('--folder is missing')
+  chips = args.chips.split(',')
+  cases = args.cases.split(';') if args.cases else list(CASES)
+  for given, known in ((chips, CHIPS), (cases, CASES)):
+    if unknown := [name for name in given if name not in known]:
+      parser.error(f'no {unknown[0]!r}; there are {"; ".join(known)}')
+  os.makedirs(args.folder, exist_ok=True)
+  pairs = [(x, case) for case in cases for x in chips if x in CASES[case].chips]
+  with concurrent.futures.ThreadPoolExecutor(args.workers) as pool:
+    said = pool.map(lambda pair: run_cell(args.folder, *pair), pairs)
+    cells = dict(zip(pairs, said, strict=True))
+  print('\n'.join(table(cells, chips, cases)))
+  bad = [x for x in cells.values() if x.startswith(('FAILED', 'kernels'))]
+  print(f'verdict: {f"{len(bad)} of {len(cells)} failed" if bad else "ok"}')
+  return 1 if bad else 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,192 @@
+"""Writes docs/preflight_pages.md: what preflight says of the paper's runs.
+
+  python benchmarks/tpu/pages.py --folder=DIR [PAGE ...] [--write]
+
+Runs each command that the page shows, keeps its JSON and its text in DIR, and
+does not run again what lies there. Without --write, it only does that. A page
+is all programs of both phases, compiled with all layers: BASE takes about ten
+minutes, LARGE twenty, on two cores. The exit code is 1 if a program of a page
+cannot be compiled.
+"""
+
+import argparse
+import importlib.metadata
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from bert_jax.hardware import topology as topology_lib
+from bert_jax.preflight import estimate
+
+ROOT = str(pathlib.Path(__file__).resolve().parents[2])
+PAGE = os.path.join(ROOT, 'docs', 'preflight_pages.md')
+BASE = 'v4:2x2x1 v5e:2x2 v6e:2x2 v5p:2x2x1 tpu7x:2x2x1 v3:2x2'.split()
+LARGE = 'v5e:4x4 v4:2x2x4 v6e:4x4 v5p:2x2x4 tpu7x:2x2x4 v3:4x4'.split()
+RUNS = {
+  f'{config} on {topology}': (config, topology)
+  for config, topologies in (
+    ('base', BASE),
+    ('small', ['v5e:2x2']),
+    ('medium', ['v5e:2x2']),
+    ('large', LARGE),
+  )
+  for topology in topologies
+}
+INTRODUCTION = """\
+# What preflight says of the paper's runs
+
+The paper trained BASE on 4 Cloud TPUs (16 chips) and LARGE on 16 (64 chips), in
+four days each. Here are runs on smaller slices, with the paper's batches of 256.
+None of it was run: every program of both phases is
+compiled for TPUs that are not there, and [preflight](preflight.md) says what is
+exact and what is estimated. With jax {jax} and libtpu {libtpu}. This page is
+written by
+
+```sh
+{command}
+```
+{missing}
+{summary}
+"""
+
+
+def arguments(config: str, topology: str, quick: bool) -> list[str]:
+  """Returns the arguments of preflight."""
+  found = [f'--config=configs/{config}.py', f'--topology={topology}']
+  return [*found, '--quick'] if quick else found
+
+
+def run(folder: str, name: str, quick: bool) -> tuple[dict, str, bool]:
+  """Returns what preflight says: JSON, page, and whether it was `quick`."""
+  given = arguments(*RUNS[name], quick)
+  slug = name.replace(' on ', '_').replace(':', '_')
+  text, facts = (os.path.join(folder, f'{slug}.{x}') for x in ('txt', 'json'))
+  if not os.path.exists(text):
+    command = [sys.executable, '-m', 'bert_jax.preflight', *given]
+    print(f'{name} ...', file=sys.stderr, flush=True)
+    done = subprocess.run(
+      [*command, f'--json={facts}'],
+      cwd=ROOT,
+      capture_output=True,
+      text=True,
+    )
+    if done.returncode not in (0, 2):
+      raise SystemExit(f'{name}: {done.stderr.strip().splitlines()[-1]}')
+    _, _, page = done.stdout.partition('\n\n')
+    with open(f'{text}.tmp', 'w') as file:
+      file.write(page)
+    os.replace(f'{text}.tmp', text)
+  with open(text) as page, open(facts) as file:
+    found = json.load(file)
+    compiled = found['phases'][0]['compiled_layers']
+    return found, page.read(), compiled != [found['layers']]
+
+
+def row(name: str, found: dict, quick: bool) -> str:
+  """Returns a row of the summary."""
+  good = sum(program['ok'] for program in found['programs'])
+  cells = [name, f'{good} of {len(found["programs"])}']
+  for phase in found['phases']:
+    low, high = phase.get('step_seconds_estimate', (0, 0))
+    needed = phase.get('needed_bytes', 0) / 2**30
+    cells.append(
+      f'{needed:.1f} of {phase["usable_bytes"] / 2**30:.1f} GiB, '
+      f'{1e3 * low:,.0f} to {1e3 * high:,.0f} ms'
+    )
+  hours = (found['run_estimate'] or {}).get('hours', (0, 0))
+  cells.append(f'{hours[0]:,.0f} to {hours[1]:,.0f}')
+  cells.append('2 and 4' if quick else 'all')
+  return f'| {" | ".join(cells)} |'
+
+
+def utilisation_rows(name: str, found: dict) -> list[str]:
+  """Returns the rows of the second table: CMU of each phase, see aot.py."""
+  chip = topology_lib.parse(found['topology']).chip
+  rows = []
+  for phase in found['phases']:
+    parts = phase.get('step_seconds_parts')
+    if parts is None:
+      continue
+    seconds = list(
+      itertools.accumulate(
+        (
+          parts['computation'],
+          parts['kernels'],
+          parts['random bits'] + parts['gathers and scatters'],
+          parts['collectives'],
+        )
+      )
+    )
+    flops = phase['model_flops_per_step'] / found['devices']
+    tokens = phase['batch_size'] * phase['seq_length'] // found['chips']
+    shares = (
+      f'{estimate.cycle_utilisation(flops, s, chip):.3f}' for s in seconds
+    )
+    cells = [name, str(phase['seq_length']), f'{tokens:,}', *shares]
+    rows.append(f'| {" | ".join(cells)} |')
+  return rows
+
+
+def main():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('pages', nargs='*', help=f'of {"; ".join(RUNS)}')
+  parser.add_argument('--folder', required=True, help='where results are kept')
+  parser.add_argument('--quick', action='store_true', help='as of preflight')
+  parser.add_argument('--write', action='store_true', help='write the page')
+  args = parser.parse_args()
+  if unknown := [name for name in args.pages if name not in RUNS]:
+    parser.error(f'no {unknown[0]!r}; there are {"; ".join(RUNS)}')
+  os.makedirs(args.folder, exist_ok=True)
+  rows, utilisations, sections, good = [], [], [], True
+  for name in args.pages or RUNS:
+    found, page, quick = run(args.folder, name, args.quick)
+    good &= all(program['ok'] for program in found['programs'])
+    rows.append(row(name, found, quick))
+    utilisations += utilisation_rows(name, found)
+    command = ' '.join(arguments(*RUNS[name], quick))
+    title = f'## {name[0].upper()}{name[1:]}'
+    sections.append(
+      f'{title}\n\n```sh\npython -m bert_jax.preflight {command}\n```\n\n'
+      f'```\n{page.strip()}\n```\n'
+    )
+  summary = [
+    '| run | programs compiled | length 128: memory, step | length 512 | '
+    'hours | layers |',
+    '|---|---|---|---|---|---|',
+    *rows,
+    '',
+    'CMU is model FLOPs per estimated cycle, relative to those of a large',
+    'product ([speed](speed.md)): of the cycles of the compiler alone, then with',
+    'what is added for kernels, for random bits, gathers and scatters, and for',
+    'collectives that nothing hides.',
+    '',
+    '| run | length | tokens of a chip | CMU | + kernels | + rest | '
+    '+ collectives |',
+    '|---|---|---|---|---|---|---|',
+    *utilisations,
+  ]
+  print('\n'.join(summary))
+  if args.write:
+    versions = {x: importlib.metadata.version(x) for x in ('jax', 'libtpu')}
+    missing = [name for name in RUNS if args.pages and name not in args.pages]
+    introduction = INTRODUCTION.format(
+      missing=f'\nNot compiled for it: {", ".join(missing)}.\n'
+      if missing
+      else '',
+      command='python benchmarks/tpu/pages.py --folder=DIR --write',
+      summary='\n'.join(summary),
+      **versions,
+    )
+    with open(PAGE, 'w') as file:
+      file.write('\n'.join([introduction, *sections]))
+  print(f'verdict: {"ok" if good else "a program cannot be compiled"}')
+  return 0 if good else 1
+
+
+if __name__ == '__main__':
+  sys.exit(main())

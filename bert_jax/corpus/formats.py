@@ -1,0 +1,178 @@
+"""Lines of text files to documents.
+
+A big file is read in ranges of bytes, so that several processes share it. A
+range owns what begins in it: lines of JSON, pages, and the documents after a
+blank line. It reads past its end to finish what it owns.
+"""
+
+import collections
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator
+
+from bert_jax import errors
+from bert_jax.corpus import clean
+from bert_jax.corpus.document import Document
+
+LAYOUTS = ('paragraphs', 'sentences', 'files')
+
+Lines = Iterable[tuple[int, bytes]]  # offset, line with its end
+
+_DOC = re.compile(rb'<doc id="([^"]*)".* title="(.*)">\s*$')
+_LONG = 500_000  # bytes; a line of so many without an end was cut
+_LONGEST_JSON = 64 << 20  # bytes of a line
+_LONGEST_DOCUMENT = 4 << 20  # characters; longer ones are cut at a line's end
+
+
+def is_wiki_page(line: bytes) -> bool:
+  """Says whether a line begins a page of WikiExtractor."""
+  return bool(_DOC.match(line))
+
+
+def decoded(
+  lines: Lines, start: int, counts: collections.Counter
+) -> Iterator[tuple[int, str]]:
+  """Yields the lines that a range owns as text, see `clean`.
+
+  From the middle of a file, what comes before the first blank line is another
+  range's. A part of a long line is never taken for a blank line.
+  """
+  owned, whole = not start, True
+  for offset, raw in lines:
+    text = clean.decode(raw, counts if owned else collections.Counter())
+    is_blank = not text.strip()
+    ends = raw.endswith(b'\n') or len(raw) < _LONG
+    separates, whole = is_blank and whole and ends, ends
+    if separates:
+      owned = True
+    if owned:
+      if not ends:
+        counts['long_lines_cut'] += 1
+      if separates or not is_blank:
+        yield offset, text
+
+
+def blocks(
+  lines: Iterable[tuple[int, str]],
+  stop: int,
+  are_sentences: bool,
+  counts: collections.Counter,
+) -> Iterator[Document]:
+  """Yields runs of lines between blank lines; each line is a paragraph."""
+  block: list[str] = []
+  size = 0
+  for offset, line in lines:
+    line = line.strip()
+    if block and (not line or size > _LONGEST_DOCUMENT):
+      if line:
+        counts['long_documents_cut'] += 1
+      yield Document(block, are_sentences)
+      block, size = [], 0
+    if line:
+      block.append(line)
+      size += len(line)
+    elif offset >= stop:
+      return
+  if block:
+    yield Document(block, are_sentences)
+
+
+def whole_file(
+  lines: Iterable[str], counts: collections.Counter
+) -> Iterator[Document]:
+  """Yields one document of hard-wrapped lines; blank ones part paragraphs."""
+  paragraphs: list[str] = []
+  open_lines: list[str] = []
+  size = 0
+  for line in lines:
+    line = line.strip()
+    if line:
+      open_lines.append(line)
+      size += len(line)
+    if open_lines and (not line or size > _LONGEST_DOCUMENT):
+      paragraphs.append(' '.join(open_lines))
+      open_lines = []
+    if size > _LONGEST_DOCUMENT:
+      counts['long_documents_cut'] += 1
+      yield Document(paragraphs)
+      paragraphs, size = [], 0
+  if open_lines:
+    paragraphs.append(' '.join(open_lines))
+  if paragraphs:
+    yield Document(paragraphs)
+
+
+def wiki_pages(
+  lines: Lines, stop: int, counts: collections.Counter
+) -> Iterator[Document]:
+  """Reads WikiExtractor's <doc ...> title, lines, </doc>."""
+  title: str | None = None
+  page: list[str] = []
+  inside = False
+  for offset, raw in lines:
+    begin = _DOC.match(raw) if raw.startswith(b'<doc ') else None
+    if begin or raw.startswith(b'</doc>'):
+      if page:
+        yield Document(page)
+      page, inside = [], False
+      if begin:
+        if offset >= stop:
+          return
+        inside = True
+        title = html.unescape(clean.decode(begin[2], counts))
+    elif inside:
+      line = clean.decode(raw, counts).strip()
+      if title is not None and html.unescape(line) == title:
+        title = None  # the page begins by repeating its title
+      elif line:
+        page.append(line)
+  if page:
+    yield Document(page)  # of a file that is cut off
+
+
+def jsonl(
+  path: str, lines: Lines, stop: int, field: str, counts: collections.Counter
+) -> Iterator[Document]:
+  """Reads one JSON object with a text per line."""
+  parts: list[bytes] = []
+  begin = size = 0
+  for offset, raw in lines:
+    if not parts:
+      begin = offset
+      if offset >= stop:
+        return
+    size += len(raw)
+    if size <= _LONGEST_JSON:
+      parts.append(raw)
+    if raw.endswith(b'\n'):
+      yield from _json_line(path, begin, parts, size, field, counts)
+      parts, size = [], 0
+  if parts:
+    yield from _json_line(path, begin, parts, size, field, counts)
+
+
+def _json_line(path, offset, parts, size, field, counts):
+  if size > _LONGEST_JSON:
+    counts['long_lines_dropped'] += 1
+    return
+  line = b''.join(parts).removeprefix(b'\xef\xbb\xbf')
+  if not line.strip():
+    return
+  try:
+    text = json.loads(line.decode('utf-8', 'surrogateescape'))[field]
+    if not isinstance(text, str):
+      raise TypeError
+  except (ValueError, KeyError, TypeError, RecursionError):
+    raise errors.UserError(
+      f'{path}, the line at byte {offset}, is not a JSON object with a string '
+      f'{field!r}: {line[:60]!r}; give one such object per line, or name its '
+      'field.'
+    ) from None
+  yield Document(text_lines(text, counts))
+
+
+def text_lines(text: str, counts: collections.Counter) -> list[str]:
+  """Returns the lines of a text that are not blank."""
+  found = map(str.strip, clean.clean(text, counts).split('\n'))
+  return [line for line in found if line]

@@ -1,0 +1,124 @@
+"""Articles of a MediaWiki XML dump, page by page."""
+
+import collections
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+from xml.etree import ElementTree
+
+from bert_jax import errors
+from bert_jax.corpus import wikitext
+from bert_jax.corpus.document import Document
+
+_MEDIA, _FILE, _CATEGORY = '-2', '6', '14'  # namespaces that are not text
+
+_REDIRECT = re.compile(r'\s*#\w+\s*:?\s*\[\[')
+
+
+def is_dump(head: bytes) -> bool:
+  """Says whether a file that begins with these bytes is a MediaWiki dump.
+
+  Args:
+    head: the first bytes, a few hundred; UTF-8 or UTF-16.
+  """
+  text = head[: len(head) // 2 * 2]
+  if head[:2] in (b'\xff\xfe', b'\xfe\xff'):
+    text = text.decode('utf-16', 'replace')
+  elif head[:2] in (b'<\0', b'\0<'):
+    text = text.decode('utf-16-le' if head[1] == 0 else 'utf-16-be', 'replace')
+  else:
+    text = head.decode('utf-8-sig', 'replace')
+  return bool(re.match(r'\s*(?:<\?xml[^<>]*\?>\s*)?<mediawiki\b', text))
+
+
+def documents(
+  file: BinaryIO, counts: collections.Counter
+) -> Iterator[Document]:
+  """Yields the articles of a dump, one paragraph of running text per string.
+
+  Args:
+    file: the decompressed XML; one page of it is in memory at a time.
+    counts: is told of what is left out: 'redirect_pages',
+      'pages_of_other_namespaces' and 'unreadable_pages'.
+
+  Raises:
+    ValueError: if the XML is damaged or cut short, after all whole pages.
+    errors.UserError: if the libraries are not installed.
+  """
+  mwxml = _import()
+  not_text = set(wikitext.NOT_TEXT)
+  n = 0
+  try:
+    # Not mwxml.Dump: it refuses dumps without <siteinfo>, and keeps an element
+    # of every page.
+    root = mwxml.element_iterator.ElementIterator.from_file(file)
+    for element in root:
+      if element.tag == 'siteinfo':
+        not_text |= _namespaces(element)
+      elif element.tag == 'page':
+        n += 1
+        text = _article(mwxml, element, counts)
+        try:
+          paragraphs = wikitext.running_text(text, not_text)
+        except wikitext.TooDeep:
+          counts['unreadable_pages'] += 1
+          paragraphs = []
+        if paragraphs:
+          yield Document(paragraphs)
+      element.clear()
+      root.element.clear()
+  except ElementTree.ParseError as error:
+    # It says at which line, and quotes what follows after a colon.
+    where = re.sub(r'(column \d+).*', r'\1', str(error), flags=re.S)
+    raise ValueError(f'{where}, near page {n}') from error
+  except EOFError as error:
+    raise ValueError(f'the file ends near page {n}') from error
+
+
+def _import():
+  try:
+    import mwparserfromhell  # noqa: F401
+    import mwxml
+    import mwxml.element_iterator
+  except ImportError as error:
+    raise errors.UserError(
+      f'MediaWiki dumps need mwxml and mwparserfromhell ({error}); '
+      "pip install 'bert_jax[wikipedia]'."
+    ) from error
+  return mwxml
+
+
+def _namespaces(siteinfo) -> set[str]:
+  """Returns the wiki's own names of the namespaces that are not text."""
+  out = set()
+  for part in siteinfo:
+    for namespace in part if part.tag == 'namespaces' else ():
+      if namespace.attr('key') in (_MEDIA, _FILE, _CATEGORY):
+        out.add((namespace.text or '').casefold())
+  return out
+
+
+def _article(mwxml, element, counts) -> str:
+  """Returns the wikitext of a page, '' if it is no article."""
+  try:
+    page = mwxml.Page.from_element(element)
+    if page.namespace:
+      counts['pages_of_other_namespaces'] += 1
+      return ''
+    revision = next(iter(page), None)
+    main = revision and revision.slots.contents.get('main')
+    text = main and main.text or ''
+    if main and main.model not in (None, 'wikitext'):
+      raise ValueError(main.model)
+  except (
+    mwxml.errors.MalformedXML,
+    AttributeError,
+    TypeError,
+    ValueError,
+  ):  # a field that mwxml does not expect
+    counts['unreadable_pages'] += 1
+    return ''
+  if page.redirect or _REDIRECT.match(text):
+    counts['redirect_pages'] += 1
+    return ''
+  return text

@@ -1,0 +1,260 @@
+"""Inputs to documents, in pieces that any number of processes can read.
+
+An input is a path, a glob, a folder (all files below it) or an address such as
+gs://BUCKET/*.gz; `tfds:NAME/CONFIG:SPLIT`; or `python-docs` (see `prose`).
+WikiExtractor pages, MediaWiki dumps and .jsonl files are recognised; any other
+file is plain UTF-8 text in the layout that is given.
+"""
+
+import codecs
+import collections
+import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
+
+from bert_jax import errors
+from bert_jax.corpus import (
+  files,
+  formats,
+  gutenberg,
+  mediawiki,
+  prose,
+  tfds_text,
+)
+from bert_jax.corpus.document import Document
+
+LAYOUTS = formats.LAYOUTS
+PYTHON_DOCS = 'python-docs'
+
+_PIECES = 64  # to cut the whole into
+_SMALLEST, _LARGEST = 4 << 20, 128 << 20  # bytes of a piece
+_EXAMPLES = 20_000  # of a TFDS dataset in a piece
+_FILES = 1000  # in a piece, at most
+_EXAMPLE_BYTES = 4000  # about a page of Wikipedia
+_COMPRESSION = 5
+_UTF16 = (b'\xff\xfe', b'\xfe\xff')
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+  """Bytes of a file, or examples of a TFDS dataset."""
+
+  path: str
+  start: int
+  stop: int
+  size: int  # of the whole
+
+  @property
+  def is_whole(self) -> bool:
+    return self.start == 0 and self.stop == self.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+  """What one process reads at a time.
+
+  Attributes:
+    number: of the piece.
+    source: number of the input that it belongs to.
+    ranges: of one input, in order.
+  """
+
+  number: int
+  source: int
+  ranges: tuple[Range, ...]
+
+  @property
+  def size(self) -> int:
+    return sum(r.stop - r.start for r in self.ranges)
+
+
+def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
+  """Cuts inputs into pieces; the same inputs give the same pieces.
+
+  Args:
+    inputs: see the module.
+    layout: of plain text files. 'paragraphs': blank lines separate documents,
+      each line is a paragraph. 'sentences': the same, but each line is a
+      sentence. 'files': each file is a document of hard-wrapped lines, and
+      blank lines separate its paragraphs.
+    field: name of the text in JSONL lines and TFDS examples.
+
+  Raises:
+    errors.UserError: if an input names nothing or cannot be opened.
+  """
+  if layout not in LAYOUTS:
+    raise errors.UserError(
+      f'layout={layout!r} is not one of {", ".join(LAYOUTS)}.'
+    )
+  if not any(inputs):
+    raise errors.UserError(
+      'no input is given; give files, a glob, tfds:NAME/CONFIG:SPLIT or '
+      f'{PYTHON_DOCS}.'
+    )
+  wholes = [_wholes(given, field) for given in inputs]
+  total = sum(r.size for found in wholes for r in found)
+  room = min(max(total // _PIECES, _SMALLEST), _LARGEST)
+  pieces: list[Piece] = []
+  for source, found in enumerate(wholes):
+    ranges = [part for whole in found for part in _cut(whole, layout, room)]
+    for group in _group(ranges, room):
+      pieces.append(Piece(len(pieces), source, tuple(group)))
+  return pieces
+
+
+def documents(
+  piece: Piece, layout: str, field: str, counts: collections.Counter
+) -> Iterator[Document]:
+  """Reads the documents of a piece, one at a time.
+
+  Args:
+    piece: of `plan`.
+    layout: as given to `plan`.
+    field: as given to `plan`.
+    counts: what was cleaned or dropped is added here: see `clean`, and
+      `damaged_files`, `long_lines_cut`, `long_lines_dropped`,
+      `long_documents_cut` and those of `mediawiki`.
+  """
+  for part in piece.ranges:
+    if part.path == PYTHON_DOCS:
+      found = prose.documents()
+    elif part.path.startswith(tfds_text.PREFIX):
+      found = tfds_text.documents(
+        part.path, field, part.start, part.stop, counts
+      )
+    else:
+      found = _file(part, layout, field, counts)
+    for document in found:
+      if document.paragraphs:
+        yield document
+      else:
+        counts['empty_documents'] += 1
+
+
+def read(
+  inputs: Sequence[str], layout: str, field: str = 'text'
+) -> Iterator[Document]:
+  """Reads the documents of all inputs in order, see `plan`."""
+  counts: collections.Counter[str] = collections.Counter()
+  for piece in plan(inputs, layout, field):
+    yield from documents(piece, layout, field, counts)
+
+
+def estimated_bytes(pieces: Sequence[Piece]) -> int:
+  """Returns about how much text pieces hold; the same pieces, the same."""
+
+  def estimate(part: Range) -> int:
+    if part.path.startswith(tfds_text.PREFIX):
+      return (part.stop - part.start) * _EXAMPLE_BYTES
+    factor = _COMPRESSION if files.is_compressed(part.path) else 1
+    return (part.stop - part.start) * factor
+
+  return sum(estimate(part) for piece in pieces for part in piece.ranges)
+
+
+def is_file(path: str) -> bool:
+  return path != PYTHON_DOCS and not path.startswith(tfds_text.PREFIX)
+
+
+def _wholes(given: str, field: str) -> list[Range]:
+  if given == PYTHON_DOCS:
+    return [Range(given, 0, 1, 1)]
+  if given.startswith(tfds_text.PREFIX):
+    size = tfds_text.examples(given, field)
+    return [Range(given, 0, size, size)]
+  sizes = [(path, files.size(path)) for path in files.expand(given)]
+  return [Range(path, 0, size, size) for path, size in sizes]
+
+
+def _cut(whole: Range, layout: str, room: int) -> list[Range]:
+  """Cuts what can be read from the middle."""
+  step = room
+  if whole.path.startswith(tfds_text.PREFIX):
+    step = _EXAMPLES
+  elif whole.size <= room or not _is_divisible(whole.path, layout):
+    return [whole]
+  starts = range(0, whole.size, step)
+  return [
+    dataclasses.replace(whole, start=k, stop=min(k + step, whole.size))
+    for k in starts
+  ]
+
+
+def _is_divisible(path: str, layout: str) -> bool:
+  if files.is_compressed(path):
+    return False
+  if files.extension(path) == '.jsonl':
+    return True
+  head = files.head(path)
+  if mediawiki.is_dump(head):
+    return False
+  return layout != 'files' or _is_wiki(head)
+
+
+def _group(ranges: Sequence[Range], room: int) -> Iterator[list[Range]]:
+  group: list[Range] = []
+  size = 0
+  for part in ranges:
+    if group and (size + part.stop - part.start > room or len(group) == _FILES):
+      yield group
+      group, size = [], 0
+    group.append(part)
+    size += part.stop - part.start
+  if group:
+    yield group
+
+
+# One file.
+
+
+def _file(part: Range, layout, field, counts) -> Iterator[Document]:
+  try:
+    head = files.head(part.path)
+    with files.open_text(part.path) as file:
+      yield from _read(file, head, part, layout, field, counts)
+  except errors.UserError:
+    raise
+  except files.DAMAGED as error:
+    counts['damaged_files'] += 1
+    print(
+      f'warning: {part.path} cannot be read to its end ({error}); what comes '
+      'before the damage is used',
+      file=sys.stderr,
+      flush=True,
+    )
+
+
+def _read(file, head, part: Range, layout, field, counts):
+  """Returns the documents of an open file, by what its head shows."""
+  # Offsets count decompressed bytes; compressed files are never cut.
+  stop = sys.maxsize if part.is_whole else part.stop
+  if mediawiki.is_dump(head):
+    return mediawiki.documents(file, counts)
+  if head.startswith(_UTF16):
+    raise errors.UserError(
+      f'{part.path} is UTF-16; convert it, for example with: '
+      f'iconv -f UTF-16 -t UTF-8 {part.path}'
+    )
+  lines = _without_mark(files.lines(file, part.start))
+  if files.extension(part.path) == '.jsonl':
+    return formats.jsonl(part.path, lines, stop, field, counts)
+  if _is_wiki(head):
+    return formats.wiki_pages(lines, stop, counts)
+  texts = formats.decoded(lines, part.start, counts)
+  if part.is_whole:
+    texts = ((0, text) for text in gutenberg.strip(text for _, text in texts))
+  if layout == 'files':
+    return formats.whole_file((text for _, text in texts), counts)
+  return formats.blocks(texts, stop, layout == 'sentences', counts)
+
+
+def _is_wiki(head: bytes) -> bool:
+  # Leading blank lines say nothing in any of the formats.
+  lines = head.removeprefix(codecs.BOM_UTF8).split(b'\n')
+  return formats.is_wiki_page(next((x for x in lines if x.strip()), b''))
+
+
+def _without_mark(lines: formats.Lines) -> formats.Lines:
+  """Removes a byte order mark from the beginning of a file."""
+  for offset, raw in lines:
+    yield offset, raw if offset else raw.removeprefix(codecs.BOM_UTF8)

@@ -1,0 +1,105 @@
+"""The texts of a TensorFlow dataset, without TensorFlow."""
+
+import collections
+import functools
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+
+from bert_jax import errors
+from bert_jax.corpus import formats
+from bert_jax.corpus.document import Document
+
+PREFIX = 'tfds:'
+
+# A split may be a slice: train[:10%].
+_INPUT = re.compile(r'tfds:([\w/.:]+):([A-Za-z]\w*(?:\[[^\]]*\])?)')
+
+
+def examples(given: str, field: str) -> int:
+  """Returns how many texts an input of the form tfds:NAME/CONFIG:SPLIT has.
+
+  Raises:
+    errors.UserError: if it cannot be read, or has no such field.
+  """
+  return len(_source(given, field))
+
+
+def full_name(given: str, field: str) -> str:
+  """Returns the dataset's name with its version, for the manifest."""
+  return f'{_source(given, field).dataset_info.full_name}'
+
+
+def documents(
+  given: str, field: str, start: int, stop: int, counts: collections.Counter
+) -> Iterator[Document]:
+  """Yields the documents of examples `start` to `stop`."""
+  source = _source(given, field)
+  for n in range(start, stop):
+    text = source[n][field]
+    if isinstance(text, bytes):
+      text = text.decode('utf-8', 'surrogateescape')
+    yield Document(formats.text_lines(text, counts))
+
+
+@functools.lru_cache(1)
+def _source(given: str, field: str):
+  """Opens a prepared dataset for random access, preparing it if need be."""
+  match = _INPUT.fullmatch(given)
+  if not match:
+    raise errors.UserError(
+      f'input {given!r} is not of the form tfds:NAME/CONFIG:SPLIT, for '
+      'example tfds:wikipedia/20230601.simple:train.'
+    )
+  name, split = match.groups()
+  try:
+    import tensorflow_datasets as tfds
+  except ImportError as error:
+    raise errors.UserError(
+      f'input {given!r} needs tensorflow-datasets, which is not installed '
+      f'({error}); pip install tensorflow-datasets.'
+    ) from error
+  builder = _builder(tfds, given, name)
+  if field not in (builder.info.features or {}):
+    raise errors.UserError(
+      f'input {given!r} has no feature {field!r}, only '
+      f'{", ".join(builder.info.features or ())}; name the one with the text.'
+    )
+  if split.split('[')[0] not in builder.info.splits:
+    raise errors.UserError(
+      f'input {given!r} has no split {split!r}; it has '
+      f'{", ".join(builder.info.splits)}.'
+    )
+  try:
+    return builder.as_data_source(split=split)
+  except (NotImplementedError, ValueError) as error:
+    raise errors.UserError(
+      f'input {given!r} cannot be read by index ({_first_line(error)}); '
+      "prepare it again with file_format='array_record'."
+    ) from error
+
+
+def _builder(tfds, given, name):
+  try:
+    return tfds.core.read_only_builder.builder_from_files(name)
+  except tfds.core.DatasetNotFoundError:
+    pass  # it is not prepared yet
+  # Without TensorFlow the text builders register on import only.
+  module = f'tensorflow_datasets.text.{re.split("[/:]", name)[0]}'
+  if importlib.util.find_spec(module):
+    importlib.import_module(module)
+  try:
+    builder = tfds.builder(name, file_format='array_record')
+    builder.download_and_prepare()
+  except Exception as error:  # builders raise anything
+    raise errors.UserError(
+      f'input {given!r} is not prepared under {tfds.core.constants.DATA_DIR} '
+      f'and cannot be prepared here ({_first_line(error)}); prepare it with '
+      "tfds and file_format='array_record', or set TFDS_DATA_DIR."
+    ) from error
+  return builder
+
+
+def _first_line(error: Exception) -> str:
+  return (str(error).strip() or type(error).__name__).splitlines()[0]

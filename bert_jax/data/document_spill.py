@@ -1,0 +1,199 @@
+"""First stage of `prepare`: documents to the logical shards they belong to.
+
+Each job reads a piece of the input and writes what it finds to files that are
+sorted by shard, so that the second stage finds a shard's documents with a few
+long reads. Which job read a document leaves no trace in the result: a shard
+sorts its documents by their hashes.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from bert_jax.corpus import clean, files, sources
+from bert_jax.corpus.document import Document
+from bert_jax.data import recipe as recipe_lib
+
+_HEADER = struct.Struct('<16sH?I')  # digest, passes, are_sentences, bytes
+_BUFFER = 32 << 20  # bytes that a job holds before it writes
+_HASH_SPACE = 1 << 64
+_MAX_PASSES = (1 << 16) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """Work for one process.
+
+  Attributes:
+    number: of the job.
+    pieces: to read, in order.
+    limit: documents to stop after; 0 is none.
+    work: directory for the results.
+  """
+
+  number: int
+  pieces: tuple[sources.Piece, ...]
+  limit: int
+  work: str
+
+  @property
+  def name(self) -> str:
+    return f'read-{self.number:05d}'
+
+  @property
+  def size(self) -> int:
+    return sum(piece.size for piece in self.pieces)
+
+
+class Segment(NamedTuple):
+  """The documents of one bucket in one file."""
+
+  bucket: int
+  path: str
+  offset: int
+  size: int
+  documents: int
+
+
+class Text(NamedTuple):
+  """A document in a bucket.
+
+  Attributes:
+    digest: hash of its text; names the document.
+    passes: how many times it is cut into pairs.
+    document: its paragraphs.
+  """
+
+  digest: bytes
+  passes: int
+  document: Document
+
+
+def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
+  """Reads a job's pieces, unless that was done before.
+
+  Returns:
+    `segments`, lists of Segment's fields; `counts` of what was found, cleaned
+    and dropped; `sources`, {input number: [documents, bytes of text]}; `files`,
+    [input number, path, bytes, sha256] of every file that begins in the job.
+  """
+  done = os.path.join(job.work, f'{job.name}.json')
+  if os.path.exists(done):
+    return files.read_json(done)
+  counts: collections.Counter[str] = collections.Counter()
+  found: dict[int, list[int]] = {}
+  buckets: dict[int, list[bytes]] = collections.defaultdict(list)
+  segments: list[Segment] = []
+  buffered = part = 0
+  for source, document in _documents(job, recipe, counts):
+    bucket, record, size = _record(document, source, recipe)
+    buckets[bucket].append(record)
+    of = found.setdefault(source, [0, 0])
+    of[0] += 1
+    of[1] += size
+    buffered += len(record)
+    if buffered >= _BUFFER:
+      segments += _write(job, part, buckets)
+      buckets.clear()
+      buffered, part = 0, part + 1
+  segments += _write(job, part, buckets)
+  result = {
+    'segments': segments,
+    'counts': dict(sorted(counts.items())),
+    'sources': found,
+    'files': [
+      [piece.source, r.path, r.size, files.sha256(r.path)]
+      for piece in job.pieces
+      for r in piece.ranges
+      if r.start == 0 and sources.is_file(r.path)
+    ],
+  }
+  files.write_json(done, result)
+  return files.read_json(done)
+
+
+def texts(segments: Iterable[Segment]) -> Iterator[Text]:
+  """Yields the documents of segments."""
+  for segment in segments:
+    with open(segment.path, 'rb') as file:
+      file.seek(segment.offset)
+      block = memoryview(file.read(segment.size))
+    at = 0
+    while at < len(block):
+      digest, passes, are_sentences, size = _HEADER.unpack_from(block, at)
+      at += _HEADER.size
+      text = str(block[at : at + size], 'utf-8')
+      at += size
+      document = Document(text.split('\n'), are_sentences)
+      yield Text(digest, passes, document)
+
+
+def _documents(job, recipe, counts) -> Iterator[tuple[int, Document]]:
+  """Yields (input number, document); counts what is dropped."""
+  n = 0
+  for piece in job.pieces:
+    for document in sources.documents(
+      piece, recipe.layout, recipe.field, counts
+    ):
+      if sum(map(len, document.paragraphs)) < recipe.min_chars:
+        counts['short_documents'] += 1
+        continue
+      yield piece.source, document
+      n += 1
+      if n == job.limit:
+        return
+
+
+def _record(document: Document, source: int, recipe):
+  """Returns a document's bucket, its bytes on disk and its text's size."""
+  text = '\n'.join(document.paragraphs)
+  try:
+    raw = text.encode()
+  except UnicodeEncodeError:
+    raw = clean.clean(text, collections.Counter()).encode()
+  digest = hashlib.blake2b(raw, digest_size=16).digest()
+  bucket = bucket_of(digest, recipe)
+  passes = 1
+  if bucket < recipe.shards:
+    weight = recipe.weights[source] if recipe.weights else 1.0
+    passes = passes_of(digest, recipe.passes * weight)
+  header = _HEADER.pack(digest, passes, document.are_sentences, len(raw))
+  return bucket, header + raw, len(raw)
+
+
+def bucket_of(digest: bytes, recipe: recipe_lib.Recipe) -> int:
+  """Returns the training shard of a document, or shards + its held-out one."""
+  first = int.from_bytes(digest[:8], 'little')
+  second = int.from_bytes(digest[8:], 'little')
+  if first < recipe.heldout * _HASH_SPACE:
+    return recipe.shards + second % recipe.heldout_shards
+  return second % recipe.shards
+
+
+def passes_of(digest: bytes, mean: float) -> int:
+  """Returns a whole number of passes; over all documents `mean` on average."""
+  whole = int(mean)
+  if mean > whole:
+    again = hashlib.blake2b(digest, digest_size=8, person=b'passes').digest()
+    draw = int.from_bytes(again, 'little') / _HASH_SPACE
+    whole += draw < mean - whole
+  return min(whole, _MAX_PASSES)
+
+
+def _write(job, part, buckets) -> list[Segment]:
+  """Writes what is buffered, sorted by bucket."""
+  path = os.path.join(job.work, f'{job.name}-{part}.texts')
+  segments, offset = [], 0
+  with open(path + '.tmp', 'wb') as file:
+    for bucket in sorted(buckets):
+      records = buckets[bucket]
+      file.writelines(records)
+      size = sum(map(len, records))
+      segments.append(Segment(bucket, path, offset, size, len(records)))
+      offset += size
+  os.replace(path + '.tmp', path)
+  return segments

@@ -1,0 +1,1 @@
+"""Chips, prices and topologies."""

@@ -1,0 +1,210 @@
+"""Names of accelerators: what is asked for, and what the compiler calls it."""
+
+import dataclasses
+import difflib
+import math
+import re
+
+from bert_jax import errors
+from bert_jax.hardware import chips
+
+# The grid of chips of a slice, by their number and its dimensions.
+_BOUNDS = {
+  2: {4: (2, 2), 8: (2, 4), 16: (4, 4), 32: (4, 8), 64: (8, 8)}
+  | {128: (8, 16), 256: (16, 16), 512: (16, 32), 1024: (32, 32)},
+  3: {4: (2, 2, 1), 8: (2, 2, 2), 16: (2, 2, 4), 32: (2, 4, 4)}
+  | {64: (4, 4, 4), 128: (4, 4, 8), 256: (4, 8, 8), 512: (8, 8, 8)}
+  | {1024: (8, 8, 16), 2048: (8, 16, 16), 4096: (16, 16, 16)},
+}
+_SINGLE = {1: (1, 1), 8: (2, 4)}  # v5e and v6e, on one host
+
+
+@dataclasses.dataclass(frozen=True)
+class _Family:
+  """How slices of a chip are named and built.
+
+  Attributes:
+    cloud: what accelerator names begin with.
+    dimensions: of the grid of chips.
+    cores: what accelerator names count, per chip.
+    most: chips of the largest slice.
+    ring: chips of an axis of which a multiple closes to a ring; with three
+      dimensions where all axes are such.
+    single: slices of one host with other than four chips.
+    options: of the compiler.
+  """
+
+  cloud: str
+  dimensions: int
+  cores: int
+  most: int
+  ring: int
+  single: dict = dataclasses.field(default_factory=dict)
+  options: dict = dataclasses.field(default_factory=dict)
+
+  @property
+  def bounds(self) -> dict[int, tuple[int, ...]]:
+    """Returns {chips: grid}, the usual one for each number."""
+    found = {**_BOUNDS[self.dimensions], **self.single}
+    return {n: found[n] for n in sorted(found) if n <= self.most}
+
+
+# Rings: whole pods alone on v2 and v3, 16 chips along an axis on v5e and v6e,
+# cubes of 4 x 4 x 4 joined by optical switches on the others (the scaling book
+# of jax-ml, tpus.md; Google Cloud's pages on v4 and v5p).
+_FAMILIES = {
+  # A single board of v2 or v3 is a 2x2; pods begin with 4x4.
+  'v2': _Family('v2', 2, 2, 256, 16),
+  'v3': _Family('v3', 2, 2, 1024, 32),
+  # Else each core is a device, and meshes are refused.
+  'v4': _Family('v4', 3, 2, 4096, 4, options={'chip_config_name': 'megacore'}),
+  'v5e': _Family('v5litepod', 2, 1, 256, 16, _SINGLE),
+  'v5p': _Family('v5p', 3, 2, 4096, 4),
+  'v6e': _Family('v6e', 2, 1, 256, 16, _SINGLE),
+  'tpu7x': _Family('tpu7x', 3, 2, 4096, 4),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+  """Accelerators that work together.
+
+  Attributes:
+    name: as libtpu calls a slice, such as 'v4:2x2x4'; for GPUs 'h100:8'.
+    chip: what it is made of.
+    bounds: chips of a slice along each axis.
+    slices: how many, joined by the data-centre network.
+    hosts: of all slices.
+    options: for `jax.experimental.topologies.get_topology_desc`.
+  """
+
+  name: str
+  chip: chips.Chip
+  bounds: tuple[int, ...]
+  slices: int
+  hosts: int
+  options: dict
+
+  @property
+  def chips(self) -> int:
+    """Returns the number of chips of all slices."""
+    return math.prod(self.bounds) * self.slices
+
+  @property
+  def devices(self) -> int:
+    """Returns the number of jax devices of all slices."""
+    return self.chips * self.chip.devices
+
+  @property
+  def axis_links(self) -> tuple[int, ...]:
+    """Returns the links of a TPU along each axis that all chips have.
+
+    An axis that closes to a ring has two. On any other the chips at its ends
+    have one, and what all must send waits for these; two chips are taken to
+    have one link, not two. An axis of one chip has none.
+    """
+    family = _FAMILIES[self.chip.name]
+    rings = [n % family.ring == 0 for n in self.bounds]
+    if family.dimensions == 3:
+      rings = [all(rings)] * 3
+    return tuple(
+      0 if n == 1 else 1 + ring
+      for n, ring in zip(self.bounds, rings, strict=True)
+    )
+
+  @property
+  def is_tpu(self) -> bool:
+    """Returns whether it can be compiled for without having it."""
+    return self.chip.name in _FAMILIES
+
+
+def parse(text: str, slices: int = 1) -> Topology:
+  """Reads the name of a slice.
+
+  Args:
+    text: `v5e:4x4` (chips along each axis), a cloud accelerator type such as
+      `v5litepod-16` or `v4-32`, or GPUs of one host such as `h100:8`.
+    slices: how many of them.
+
+  Raises:
+    errors.UserError: for what does not exist; names near ones.
+  """
+  if slices < 1:
+    raise errors.UserError(f'--slices={slices} must be at least 1.')
+  name = text.strip().lower()
+  grid = re.fullmatch(r'([\w-]+):(\d+(?:x\d+)*)', name)
+  if grid:
+    bounds = tuple(int(n) for n in grid[2].split('x'))
+    found = _grid(grid[1], bounds, slices)
+  else:
+    found = _cloud(name, slices)
+  if found is None:
+    raise errors.UserError(
+      f'--topology={text} does not exist; did you mean {_near(name)}?'
+    )
+  return found
+
+
+def names() -> list[str]:
+  """Returns every name that is sure to be known."""
+  found = []
+  for name, family in _FAMILIES.items():
+    for n, bounds in family.bounds.items():
+      found.append(f'{name}:{"x".join(map(str, bounds))}')
+      found.append(f'{family.cloud}-{n * family.cores}')
+  gpus = [c.name for c in chips.CHIPS if c.name not in _FAMILIES]
+  return found + [f'{name}:{n}' for name in gpus for n in (1, 2, 4, 8)]
+
+
+def _cloud(name, slices) -> Topology | None:
+  for chip, family in _FAMILIES.items():
+    for n, bounds in family.bounds.items():
+      if name == f'{family.cloud}-{n * family.cores}':
+        return _grid(chip, bounds, slices)
+  return None
+
+
+def _grid(name, bounds, slices) -> Topology | None:
+  n, text = math.prod(bounds), 'x'.join(map(str, bounds))
+  if name not in _FAMILIES:
+    gpus = [c for c in chips.CHIPS if c.name == name]
+    if not gpus or len(bounds) != 1 or not 1 <= n <= 8:
+      return None
+    return Topology(f'{name}:{n}', gpus[0], bounds, slices, slices, {})
+  family = _FAMILIES[name]
+  options, hosts = dict(family.options), n // 4
+  if bounds in family.single.values():
+    host = (*bounds, *(1,) * (3 - len(bounds)))
+    options, hosts = {**options, 'chips_per_host_bounds': list(host)}, 1
+  elif family.dimensions == 2 and bounds not in family.bounds.values():
+    return None
+  # A host's four chips are a 2x2 of the first two axes.
+  elif len(bounds) != family.dimensions or bounds[0] % 2 or bounds[1] % 2:
+    return None
+  if not 1 <= n <= family.most:
+    return None
+  chip = chips.named(name)
+  return Topology(
+    f'{name}:{text}', chip, bounds, slices, hosts * slices, options
+  )
+
+
+def _near(name) -> str:
+  """Names what was probably meant: of nearly the size, else of the spelling."""
+  kind, *size = re.split(r'[:-]', name, maxsplit=1)
+  for chip, family in _FAMILIES.items():
+    if kind not in (chip, family.cloud):
+      continue
+    numbers = [int(n) for n in re.findall(r'\d+', ' '.join(size))]
+    wanted = math.prod(numbers)
+    if ':' not in name:
+      wanted /= family.cores
+    near = sorted(family.bounds, key=lambda n: abs(n - wanted))[:2]
+    return ' or '.join(
+      f'{chip}:{"x".join(map(str, family.bounds[n]))} '
+      f'({family.cloud}-{n * family.cores})'
+      for n in near
+    )
+  near = difflib.get_close_matches(name, names(), 3, cutoff=0.5)
+  examples = ['v5e:4x4', 'v4-32', 'h100:8']
+  return ' or '.join(near or examples)

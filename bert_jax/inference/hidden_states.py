@@ -1,0 +1,168 @@
+"""Hidden states and attention of sentences, from a trained model."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import errors
+from bert_jax.model import attention, encoder, heads
+
+LAYERS = (
+  'embeddings',
+  'last',
+  'second_to_last',
+  'sum_last_4',
+  'concat_last_4',
+  'all',
+)
+_LENGTH_STEP = 32  # tokens; lengths are rounded up so that few are compiled
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+  """What a model makes of one sentence or pair of S tokens, without padding.
+
+  Attributes:
+    tokens: S word pieces, [CLS] and [SEP] among them.
+    hidden: float32 [S, D]; [S, 4 D] of concat_last_4, [L + 1, S, D] of all.
+    attention: float32 [L, H, S (from), S (to)], or None.
+  """
+
+  tokens: tuple[str, ...]
+  hidden: np.ndarray
+  attention: np.ndarray | None
+
+
+def extract(
+  params,
+  config: encoder.BertConfig,
+  tokenizer,
+  texts: Sequence[str | tuple[str, str]],
+  layers: str = 'last',
+  attention: bool = False,
+  batch_size: int = 32,
+) -> Iterator[Features]:
+  """Computes features in batches, in float32 and without dropout.
+
+  Args:
+    params: nested dict of arrays, as `heads.PretrainingModel` makes it.
+    config: what the model is.
+    tokenizer: a `tokenizer.Tokenizer`.
+    texts: sentences, or pairs of them.
+    layers: one of `LAYERS`, as in table 7 of the paper. `embeddings` is the
+      normalised sum that enters the first layer. With norm='pre' the last
+      layer's are those that the heads read, after the final LayerNorm.
+    attention: whether to return the attention probabilities too.
+    batch_size: sentences that are computed at once.
+
+  Yields:
+    Features of each text, in order.
+
+  Raises:
+    errors.UserError: for an unknown choice, for layers that the model has too
+      few of and for a text that is longer than the model's positions. All
+      texts are looked at before the first is computed.
+  """
+  _check_choice(config, layers, batch_size)
+  rows = [_encode(config, tokenizer, i, text) for i, text in enumerate(texts)]
+  config = dataclasses.replace(config, dtype='float32')
+  for start in range(0, len(rows), batch_size):
+    part = rows[start : start + batch_size]
+    batch = _pad(part, min(batch_size, len(rows)), config, tokenizer.pad_id)
+    hidden, maps = jax.device_get(
+      _compute(params, batch, config, layers, attention)
+    )
+    for i, row in enumerate(part):
+      n = len(row['input_ids'])
+      yield Features(
+        tokens=tuple(tokenizer.tokens(row['input_ids'])),
+        hidden=hidden[i, ..., :n, :],
+        attention=maps[i, ..., :n, :n] if attention else None,
+      )
+
+
+def _check_choice(config, layers, batch_size):
+  if layers not in LAYERS:
+    raise errors.UserError(
+      f'layers={layers!r} is not one of {", ".join(LAYERS)}.'
+    )
+  least = {'second_to_last': 2, 'sum_last_4': 4, 'concat_last_4': 4}
+  if config.num_layers < least.get(layers, 1):
+    raise errors.UserError(
+      f'layers={layers} needs {least[layers]} layers, the model has '
+      f'{config.num_layers}; use last or all.'
+    )
+  if batch_size < 1:
+    raise errors.UserError(f'batch_size={batch_size} must be at least 1.')
+
+
+def _encode(config, tokenizer, i, text):
+  pair = (text,) if isinstance(text, str) else text
+  row = tokenizer.encode(*pair)
+  if len(row['input_ids']) > config.max_positions:
+    raise errors.UserError(
+      f'sentence {i + 1} has {len(row["input_ids"])} tokens with [CLS] and '
+      f'[SEP], the model takes {config.max_positions}; split it or shorten it.'
+    )
+  return row
+
+
+def _pad(rows, size, config, pad_id):
+  """Returns a batch of `size` rows; those that are not there are padding."""
+  longest = max(len(row['input_ids']) for row in rows)
+  length = min(-longest // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
+  batch = {
+    'input_ids': np.full((size, length), pad_id, np.int32),
+    'input_mask': np.zeros((size, length), np.int32),
+    'segment_ids': np.zeros((size, length), np.int32),
+  }
+  for i, row in enumerate(rows):
+    for name, values in row.items():
+      batch[name][i, : len(values)] = values
+  return batch
+
+
+@functools.partial(
+  jax.jit, static_argnames=('config', 'layers', 'with_attention')
+)
+def _compute(params, batch, config, layers, with_attention):
+  """Returns hidden states [B, (L + 1,) S, D] and attention [B, L, H, S, S]."""
+  module = heads.PretrainingModel(config, with_nsp=False)
+  (first, last), sown = module.apply(
+    {'params': params}, batch, method=_run, mutable=['intermediates']
+  )
+  blocks = [
+    sown['intermediates']['encoder'][f'layer_{i}']
+    for i in range(config.num_layers)
+  ]
+  hidden = [first, *(block['hidden'][0] for block in blocks[:-1]), last]
+  maps = None
+  if with_attention:
+    maps = jnp.stack(
+      [block['attention']['probabilities'][0] for block in blocks], axis=1
+    )
+  return _choose(hidden, layers), maps
+
+
+def _run(module, batch):
+  """Returns what enters the encoder and what leaves it, [B, S, D] each."""
+  positions = encoder.positions(batch)
+  first = module.embeddings(
+    batch['input_ids'], batch['segment_ids'], positions, True
+  )
+  return first, module.encoder(first, attention.tokens(batch), True)
+
+
+def _choose(hidden, layers):
+  """Returns the asked of L + 1 arrays [B, S, D]."""
+  if layers == 'all':
+    return jnp.stack(hidden, axis=1)
+  if layers == 'concat_last_4':
+    return jnp.concatenate(hidden[-4:], axis=-1)
+  if layers == 'sum_last_4':
+    return sum(hidden[-4:])
+  return hidden[{'embeddings': 0, 'second_to_last': -2, 'last': -1}[layers]]

@@ -1,0 +1,1 @@
+"""What a BERT computes: encoder, heads, losses."""

@@ -1,0 +1,111 @@
+"""Attention between its projections, by several implementations of the same.
+
+`xla` runs anywhere; `fused` are TPU kernels of our own (`fused_attention`);
+`cudnn` are NVIDIA's, which have no dropout and know no packed rows.
+"""
+
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.ops import dropout, fused_attention, random_bytes
+
+IMPLEMENTATIONS = ('xla', 'fused', 'cudnn')
+
+
+class Tokens(NamedTuple):
+  """What says which tokens see which.
+
+  Attributes:
+    input_mask: [B, S], 1 on tokens.
+    sequence_ids: [B, S], of packed rows: pair k has k + 1; else None.
+  """
+
+  input_mask: jax.Array
+  sequence_ids: jax.Array | None = None
+
+
+def tokens(batch) -> Tokens:
+  return Tokens(batch['input_mask'], batch.get('sequence_ids'))
+
+
+def visible(tokens: Tokens, causal: bool):
+  """Says what attention may look at, bool [B, 1, 1 or S, S] (from, to).
+
+  Each token sees the tokens of its row; where the row is packed, only those of
+  its own pair; a causal one none that follow.
+  """
+  mask = tokens.input_mask[:, None, None, :].astype(bool)  # [B, 1, 1, S]
+  if causal:
+    length = mask.shape[-1]
+    mask = mask & jnp.tri(length, dtype=bool)[None, None]  # [B, 1, S, S]
+  if tokens.sequence_ids is not None:
+    pair = tokens.sequence_ids[:, None]
+    mask = mask & (pair[..., None] == pair[:, :, None])  # [B, 1, S, S]
+  return mask
+
+
+def mix(qkv, bias, tokens: Tokens, key, config, sow=None):
+  """Mixes values by softmax(q k / sqrt(K)) with dropout.
+
+  Args:
+    qkv: queries, keys and values without their biases, [B, S, 3, H, K].
+    bias: [3, H, K].
+    tokens: of the rows.
+    key: of the dropout; None for none.
+    config: `model.BertConfig`.
+    sow: takes the probabilities [B, H, S, S]; only `xla` has them.
+
+  Returns:
+    [B, S, H, K].
+  """
+  if config.attention == 'fused':
+    return fused_attention.attend(
+      qkv,
+      bias,
+      tokens.input_mask,
+      key,
+      rate=config.attention_dropout,
+      mask_value=config.mask_value,
+      causal=config.causal,
+      sequence_ids=tokens.sequence_ids,
+      deterministic=key is None,
+    )
+  qkv = qkv + bias[None, None]
+  if config.attention == 'cudnn':
+    return _cudnn(qkv, tokens, config)
+  return _xla(qkv, tokens, key, config, sow)
+
+
+def _xla(qkv, tokens, key, config, sow):
+  q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
+  q = q / jnp.sqrt(q.shape[-1]).astype(q.dtype)
+  scores = jnp.einsum(
+    'bqhk,bshk->bhqs', q, k, preferred_element_type=jnp.float32
+  )
+  # exp of -10000 is 0 in float32.
+  seen = visible(tokens, config.causal)
+  scores = scores + jnp.where(seen, 0.0, config.mask_value)
+  weights = nn.softmax(scores).astype(v.dtype)  # [B, H, S, S]
+  if sow is not None:
+    sow(weights)
+  if key is not None:
+    # Drawn with the keys first, as the kernels hold them.
+    b, h, s, _ = weights.shape
+    values = random_bytes.draw(key, (b, h, s, s)).swapaxes(-1, -2)
+    weights = dropout.drop(weights, values, config.attention_dropout)
+  return jnp.einsum('bhqs,bshk->bqhk', weights, v)
+
+
+def _cudnn(qkv, tokens, config):
+  lengths = jnp.sum(tokens.input_mask, -1, dtype=jnp.int32)
+  lengths = jnp.maximum(lengths, 1)  # a softmax over nothing is not a number
+  return jax.nn.dot_product_attention(
+    *(qkv[:, :, n] for n in range(3)),
+    is_causal=config.causal,
+    query_seq_lengths=lengths,
+    key_value_seq_lengths=lengths,
+    implementation='cudnn',
+  )

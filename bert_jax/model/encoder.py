@@ -1,0 +1,284 @@
+"""BERT's encoder (arXiv 1810.04805, section 3) as Flax modules.
+
+Sizes, here and everywhere else:
+  B batch      S sequence   P predictions   V vocabulary   T segment types
+  D hidden     H heads      K = D / H       F = 4 D, MLP   L layers
+  N pairs of a packed row, at most
+"""
+
+import dataclasses
+import functools
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.model import attention
+from bert_jax.ops import dropout, gelu
+from bert_jax.ops.layer_norm import LayerNorm
+
+ACTIVATIONS = {
+  'gelu': functools.partial(nn.gelu, approximate=False),
+  'gelu_tanh': gelu.gelu_tanh,
+  'relu': nn.relu,
+}
+INITIALIZERS = {
+  # jax's truncated_normal does not rescale, and neither did Google's code:
+  # cut at two standard deviations, 0.02 becomes a true deviation of 0.0176.
+  'truncated_normal': lambda std: nn.initializers.truncated_normal(std),
+  'normal': lambda std: nn.initializers.normal(std),
+}
+NORMS = ('post', 'pre')
+# What a block keeps between the passes: all; what products with weights gave;
+# its input alone.
+REMAT = {
+  'none': None,
+  'products': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+  'layer': jax.checkpoint_policies.nothing_saveable,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+  """What the model is; see `bert_jax.config` for the meaning of each field."""
+
+  vocab_size: int
+  hidden_size: int
+  num_layers: int
+  num_heads: int
+  mlp_size: int
+  max_positions: int = 512
+  type_vocab_size: int = 2
+  dropout: float = 0.1
+  attention_dropout: float = 0.1
+  activation: str = 'gelu_tanh'
+  norm: str = 'post'
+  norm_epsilon: float = 1e-12
+  initializer: str = 'truncated_normal'
+  initializer_std: float = 0.02
+  dtype: str = 'float32'
+  mask_value: float = -10_000.0
+  causal: bool = False
+  # How it is computed:
+  vocab_multiple: int = 1
+  attention: str = 'xla'
+  heads_apart: bool = False  # kernels keep axes H and K in products
+  remat: str = 'none'
+  scan_layers: bool = False
+
+  @property
+  def vocab_rows(self) -> int:
+    """Returns rows of the word embeddings; those from V on are no words."""
+    return math.ceil(self.vocab_size / self.vocab_multiple) * (
+      self.vocab_multiple
+    )
+
+  @property
+  def head_size(self) -> int:
+    return self.hidden_size // self.num_heads
+
+  @property
+  def kernel_init(self):
+    return INITIALIZERS[self.initializer](self.initializer_std)
+
+  def flops_per_sequence(
+    self, length: int, predictions: int, pairs: int = 1
+  ) -> float:
+    """Returns the matrix-product FLOPs of one row, forward + backward.
+
+    6 FLOPs per weight and token; attention's two products are 12 S² D, also
+    where a row holds several pairs.
+    """
+    s, p, d, f = length, predictions, self.hidden_size, self.mlp_size
+    encoder = 6 * self.num_layers * (4 * d * d + 2 * d * f) * s
+    attention = 12 * self.num_layers * d * s * s
+    heads = 6 * p * (d * d + d * self.vocab_size) + 6 * pairs * d * d
+    return encoder + attention + heads
+
+
+class Dense(nn.Module):
+  """A product with a kernel [inputs, features], and a bias [features].
+
+  Attributes:
+    config: of the model.
+    features: sizes of the last axes of the result.
+    inputs: how many axes are multiplied by.
+  """
+
+  config: BertConfig
+  features: tuple[int, ...]
+  inputs: int = 1
+
+  @nn.compact
+  def __call__(self, x):
+    y, bias = self.product(x)
+    return y + bias.reshape((1,) * (y.ndim - bias.ndim) + bias.shape)
+
+  @nn.compact
+  def product(self, x):
+    """Returns (x kernel, the bias)."""
+    c, kept = self.config, x.ndim - self.inputs
+    shape = (*x.shape[kept:], *self.features)
+    size = math.prod(self.features)
+
+    def init(key, shape):
+      flat = math.prod(shape[: self.inputs]), size
+      return c.kernel_init(key, flat, jnp.float32).reshape(shape)
+
+    kernel = self.param('kernel', init, shape).astype(c.dtype)
+    bias = self.param('bias', nn.initializers.zeros, self.features)
+    x = x.astype(c.dtype)
+    if c.heads_apart:
+      y = jnp.tensordot(x, kernel, self.inputs)
+    else:
+      y = x.reshape(*x.shape[:kept], -1) @ kernel.reshape(-1, size)
+      y = y.reshape(*x.shape[:kept], *self.features)
+    return y, bias.astype(c.dtype)
+
+
+def layer_norm(config: BertConfig, name: str):
+  return LayerNorm(config.norm_epsilon, config.dtype, name=name)
+
+
+def _of_words(config: BertConfig):
+  """Returns the initializer of word embeddings; rows of no word are zeros."""
+
+  def init(key, shape, dtype):
+    words = config.kernel_init(key, (config.vocab_size, shape[1]), dtype)
+    return jnp.pad(words, ((0, shape[0] - config.vocab_size), (0, 0)))
+
+  return init
+
+
+class Embeddings(nn.Module):
+  """Sums token, segment and position embeddings (figure 2)."""
+
+  config: BertConfig
+
+  def setup(self):
+    c = self.config
+
+    def table(rows, init=c.kernel_init):
+      return nn.Embed(rows, c.hidden_size, embedding_init=init)
+
+    self.word = table(c.vocab_rows, _of_words(c))
+    self.position = table(c.max_positions)
+    self.type = table(c.type_vocab_size)
+    if c.norm == 'post':
+      self.norm = layer_norm(c, None)
+    self.drop = dropout.Dropout(c.dropout)
+
+  def __call__(self, input_ids, segment_ids, positions, deterministic):
+    words = self.word(input_ids)
+    return self.of_words(words, segment_ids, positions, deterministic)
+
+  def of_words(self, words, segment_ids, positions, deterministic):
+    """Returns the same of the words' embeddings [B, S, D], float32."""
+    x = words + self.type(segment_ids) + self.position(positions)
+    if self.config.norm == 'post':
+      x = self.norm(x)
+    x = self.drop(x.astype(self.config.dtype), deterministic)
+    self.sow('intermediates', 'hidden', x)
+    return x
+
+
+def positions(batch):
+  """Returns each token's place in its own pair, [1, S] or, packed, [B, S]."""
+  if 'position_ids' in batch:
+    return batch['position_ids']
+  return jnp.arange(batch['input_ids'].shape[1])[None]
+
+
+class SelfAttention(nn.Module):
+  """Multi-head attention; query, key and value in one product."""
+
+  config: BertConfig
+
+  @nn.compact
+  def __call__(self, x, tokens, deterministic):
+    c = self.config
+    project = Dense(c, (3, c.num_heads, c.head_size), name='qkv')
+    qkv, bias = project.product(x)  # [B, S, 3, H, K], [3, H, K]
+    drops = dropout.kept_of_256(c.attention_dropout) < 256
+    key = None if deterministic or not drops else self.make_rng('dropout')
+    sow = functools.partial(self.sow, 'intermediates', 'probabilities')
+    mixed = attention.mix(qkv, bias, tokens, key, c, sow)  # [B, S, H, K]
+    return Dense(c, (c.hidden_size,), 2, name='out')(mixed)  # [B, S, D]
+
+
+class Layer(nn.Module):
+  """One Transformer block, normalised after (BERT) or before each sublayer."""
+
+  config: BertConfig
+
+  @nn.compact
+  def __call__(self, x, tokens, deterministic):
+    c = self.config
+
+    def mlp(y):
+      y = Dense(c, (c.mlp_size,), name='mlp_in')(y)  # [B, S, F]
+      y = ACTIVATIONS[c.activation](y)
+      return Dense(c, (c.hidden_size,), name='mlp_out')(y)
+
+    def attend(y):
+      return SelfAttention(c, name='attention')(y, tokens, deterministic)
+
+    for name, sublayer in (('attention', attend), ('mlp', mlp)):
+      norm = layer_norm(c, f'{name}_norm')
+      drop = dropout.Dropout(c.dropout, name=f'{name}_drop')
+      if c.norm == 'post':
+        x = norm(x + drop(sublayer(x), deterministic))
+      else:
+        x = x + drop(sublayer(norm(x)), deterministic)
+    self.sow('intermediates', 'hidden', x)
+    return x
+
+
+class Encoder(nn.Module):
+  """The L blocks."""
+
+  config: BertConfig
+
+  @nn.compact
+  def __call__(self, x, tokens, deterministic):
+    c = self.config
+    layer = _remat(c)
+    if c.scan_layers and not self.is_initializing():
+      x = self._scan(layer, x, tokens, deterministic)
+    else:
+      for i in range(c.num_layers):
+        x = layer(c, name=f'layer_{i}')(x, tokens, deterministic)
+    if c.norm == 'pre':
+      x = layer_norm(c, 'final_norm')(x)
+    return x
+
+  def _scan(self, layer, x, tokens, deterministic):
+    """Runs the same program L times, over the layers' stacked parameters."""
+    c = self.config
+    params = self.variables['params']
+    layers = [params[f'layer_{i}'] for i in range(c.num_layers)]
+    stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *layers)
+    keys = None
+    if not deterministic:
+      keys = jax.random.split(self.make_rng('dropout'), c.num_layers)
+
+    def body(x, one):
+      params, key = one
+      rngs = None if key is None else {'dropout': key}
+      block = layer(c, parent=None)
+      return block.apply(
+        {'params': params}, x, tokens, deterministic, rngs=rngs
+      ), None
+
+    return jax.lax.scan(body, x, (stacked, keys))[0]
+
+
+def _remat(config: BertConfig):
+  """Returns the class of a block that keeps for the backward pass what it may.
+
+  See `REMAT`; the rest is computed again.
+  """
+  if config.remat == 'none':
+    return Layer
+  return nn.remat(Layer, static_argnums=(3,), policy=REMAT[config.remat])

@@ -1,0 +1,119 @@
+"""The heads that turn the encoder's vectors into logits."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.model import attention, encoder
+from bert_jax.ops import embedding_rows, tied_decoder
+
+
+class MlmHead(nn.Module):
+  """Predicts tokens at chosen positions with the tied word embeddings."""
+
+  config: encoder.BertConfig
+
+  def setup(self):
+    c = self.config
+    self.transform = nn.Dense(
+      c.hidden_size, dtype=c.dtype, kernel_init=c.kernel_init
+    )
+    self.norm = encoder.layer_norm(c, None)
+    self.bias = self.param('bias', nn.initializers.zeros, (c.vocab_rows,))
+
+  def vectors(self, x):
+    """Returns what the decoder multiplies by, of vectors x [B, P, D]."""
+    return self.norm(
+      encoder.ACTIVATIONS[self.config.activation](self.transform(x))
+    )
+
+  def __call__(self, x, embedding):
+    """Returns float32 logits [B, P, V] of vectors x [B, P, D]."""
+    size = self.config.vocab_size
+    return tied_decoder.logits(self.vectors(x), embedding, self.bias, size)
+
+
+def _rows(x, positions):
+  """Returns x [B, S, D] at positions [B, P], as [B, P, D].
+
+  As a product with zeros and ones, which is exact: the gradient of a gather is
+  a scatter, one row after the other on TPUs.
+  """
+  chosen = jax.nn.one_hot(positions, x.shape[1], dtype=x.dtype)
+  return jnp.einsum('bps,bsd->bpd', chosen, x, precision='highest')
+
+
+class PretrainingModel(nn.Module):
+  """BERT with its pre-training heads (section 3.1)."""
+
+  config: encoder.BertConfig
+  with_nsp: bool = True
+
+  def setup(self):
+    c = self.config
+    self.embeddings = encoder.Embeddings(c)
+    self.encoder = encoder.Encoder(c)
+    self.mlm = MlmHead(c)
+    if self.with_nsp:
+      self.pooler = nn.Dense(
+        c.hidden_size, dtype=c.dtype, kernel_init=c.kernel_init
+      )
+      self.nsp = nn.Dense(2, dtype=jnp.float32, kernel_init=c.kernel_init)
+
+  def __call__(self, batch, deterministic: bool = True):
+    """Computes the logits.
+
+    Args:
+      batch: `input_ids`, `input_mask`, `segment_ids` [B, S] and
+        `masked_lm_positions` [B, P], integers; input_mask is 1 on tokens.
+        Rows of several pairs also have `sequence_ids` (0 on padding, k + 1 in
+        pair k), `position_ids` (from 0 in each pair) [B, S] and
+        `cls_positions` [B, N].
+      deterministic: True turns dropout off; otherwise the `dropout` stream of
+        random numbers is needed.
+
+    Returns:
+      MLM logits [B, P, V] and NSP logits [B, 2] (None without NSP), float32;
+      NSP class 1 means a random second text. Of packed rows [B, N, 2].
+    """
+    words = self.embeddings.word(batch['input_ids'])
+    chosen, nsp = self._encode(words, batch, deterministic)
+    return self.mlm(chosen, self.embeddings.word.embedding), nsp
+
+  def before_decoder(self, batch, deterministic: bool = True):
+    """Computes the same up to the decoder of masked tokens.
+
+    Args:
+      batch: `masked_lm_ids` [B, P], too.
+      deterministic: as above.
+
+    Returns:
+      x, table, bias and label_rows of `tied_decoder.sums`; and the NSP logits.
+    """
+    table, words, labels = embedding_rows.rows(
+      self.embeddings.word.embedding,
+      batch['input_ids'],
+      batch['masked_lm_ids'],
+    )
+    chosen, nsp = self._encode(words, batch, deterministic)
+    return (self.mlm.vectors(chosen), table, self.mlm.bias, labels), nsp
+
+  def _encode(self, words, batch, deterministic):
+    """Returns the vectors at the predictions [B, P, D] and the NSP logits."""
+    x = self.embeddings.of_words(
+      words,
+      batch['segment_ids'],
+      encoder.positions(batch),
+      deterministic,
+    )
+    tokens = attention.tokens(batch)
+    x = self.encoder(x, tokens, deterministic)  # [B, S, D]
+    chosen = _rows(x, batch['masked_lm_positions'])  # [B, P, D]
+    if not self.with_nsp:
+      return chosen, None
+    first = x[:, 0]  # [B, D]
+    if 'cls_positions' in batch:
+      first = _rows(x, batch['cls_positions'])  # [B, N, D]
+    pooled = nn.tanh(self.pooler(first))
+    self.sow('intermediates', 'pooled', pooled)
+    return chosen, self.nsp(pooled)

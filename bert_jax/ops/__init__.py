@@ -1,0 +1,1 @@
+"""Functions with a gradient, a kernel or random bits of their own."""

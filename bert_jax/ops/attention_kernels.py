@@ -1,0 +1,318 @@
+"""The bodies of `fused_attention`'s two kernels. Sizes as in `model`.
+
+What is [S, S] lies with the keys along the sublanes, the queries along the
+lanes: maxima and sums over keys are sums of registers, and what belongs to a
+query is one row. Heads are taken in groups that fill the 128 lanes; a head is
+singled out by zeros in the other heads' lanes of the smaller operand.
+
+The compiler schedules in the order of the program. So a block of 128 queries
+is a generator that stops between stages, and several take turns: the matrix
+unit does the products of one while the vector unit works on another.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from bert_jax.ops import dropout_bits
+from bert_jax.ops.attention_tiling import F32, LANES, Call, Step
+
+_QUERIES, _KEYS, _VALUES = 0, 1, 2  # their places in a row's 3 H K lanes
+
+
+def forward(
+  seeds, tokens, q, k, v, out, bias, *, call: Call, step: Step, chip: bool
+):
+  """Mixes values: the kernel of one step of the grid (rows, heads).
+
+  Args:
+    seeds: int32 [4 B], of `fused_attention`.
+    tokens: int32 [rows, 2, S], ids of keys, of queries.
+    q: queries of the step's rows and heads, [rows, S, lanes].
+    k: their keys.
+    v: their values.
+    out: like q.
+    bias: float32 scratch, [S, S] or, where all queries see the same, [S, 128].
+    call: what it is compiled for.
+    step: the step of the grid.
+    chip: whether there is one to draw random numbers.
+  """
+
+  def start(row, g, _, draw):
+    keys, values = _take(k, row, g, call), _take(v, row, g, call).T
+
+    def block(i):
+      queries = _own(_scaled(_take(q, row, g, call, i), call), call)
+      scores = [_scores(keys, x, bias, i, call) for x in queries]
+      yield
+      weights, totals = _weights(scores)
+      weights = _cast(_drop(weights, draw(i)), call)
+      yield
+      # [K, 128] each; to divide these is cheaper than to divide the weights.
+      mixed = [
+        _dot(values[own], x, 1, 0) * (256 / call.keep / total)
+        for own, x, total in zip(call.heads, weights, totals, strict=True)
+      ]
+      yield
+      _put(out, jnp.concatenate(mixed).T, row, g, call, i)
+
+    return block, lambda: None
+
+  _each_group(start, seeds, tokens, bias, call, step, chip)
+
+
+def backward(
+  seeds,
+  tokens,
+  q,
+  k,
+  v,
+  grad,
+  out,
+  bias_grad,
+  *scratch,
+  call: Call,
+  step: Step,
+  chip: bool,
+):
+  """Writes gradients: the kernel of one step of the grid (rows, heads).
+
+  Args:
+    seeds: as in `forward`, like all that is not named here.
+    tokens: see there.
+    q: see there.
+    k: see there.
+    v: see there.
+    grad: of the mixed values, like q.
+    out: gradients of whole rows' queries, keys and values, [rows, S, 3 H K];
+      if apart, of the step's heads, [3, rows, S, lanes].
+    bias_grad: their sums over rows and tokens, float32 [1, 1, 3 H K].
+    *scratch: bias; float32 [groups, S, a group's lanes] for sums over queries,
+      twice.
+    call: see there.
+    step: see there.
+    chip: see there.
+  """
+  bias, dk_sum, dv_sum = scratch
+  width = bias_grad.shape[2] // 3
+  first_lane = pl.program_id(1) * step.lanes
+  rescale = 256 / call.keep
+
+  @pl.when(pl.program_id(1) == 0)
+  def _():
+    bias_grad[...] = jnp.zeros(bias_grad.shape, F32)
+
+  def start(row, g, n, draw):
+    keys, values = _take(k, row, g, call), _take(v, row, g, call)
+    keys_t = keys.T  # [lanes, S]
+
+    def put(which, x, i=None):
+      lane = pl.multiple_of(which * width + first_lane, LANES)
+      x = x * rescale
+      if step.apart:
+        _put(out.at[which], x, row, g, call, i)
+      else:
+        _put(out, x, row, g, call, i, lane)
+      own = _part(g, call.lanes, lane)
+      bias_grad[0, :, own] += jnp.sum(x, 0, keepdims=True)
+
+    def block(i):
+      queries = _own(_scaled(_take(q, row, g, call, i), call), call)
+      grads = _own(_take(grad, row, g, call, i), call)
+      scores = [_scores(keys, x, bias, i, call) for x in queries]
+      yield
+      d_weights = [_dot(values, x, 1, 1) for x in grads]
+      kept = draw(i)
+      weights, totals = _weights(scores)
+      weights = [
+        x * (1 / total) for x, total in zip(weights, totals, strict=True)
+      ]
+      dropped = _cast(_drop(weights, kept), call)
+      yield
+      d_scores = _softmax_gradient(weights, _drop(d_weights, kept))
+      d_scores = _cast(d_scores, call)
+      yield
+      dv = _sum_of_dots(dropped, grads)
+      dq = [
+        _dot(keys_t[own], x, 1, 0)
+        for own, x in zip(call.heads, d_scores, strict=True)
+      ]
+      dk = _sum_of_dots(d_scores, queries)
+      yield
+      put(_QUERIES, jnp.concatenate(dq).T * call.scale, i)
+      if call.blocks == 1:
+        put(_KEYS, dk)
+        put(_VALUES, dv)
+      else:
+        dv_sum[n] += dv
+        dk_sum[n] += dk
+
+    def finish():
+      if call.blocks > 1:
+        put(_KEYS, dk_sum[n])
+        put(_VALUES, dv_sum[n])
+
+    if call.blocks > 1:
+      dk_sum[n] = dv_sum[n] = jnp.zeros(dk_sum.shape[1:], F32)
+    return block, finish
+
+  _each_group(start, seeds, tokens, bias, call, step, chip)
+
+
+def _each_group(start, seeds, tokens, bias, call, step, chip):
+  """Runs blocks and finish of (blocks, finish) = start(row, group, n, draw).
+
+  The group is the n-th of those that take turns.
+  """
+  first_row = pl.program_id(0) * step.rows
+  first_group = pl.program_id(1) * (step.lanes // call.lanes)
+
+  def draws(row, g):
+    """Returns draw(i): what each head keeps of the i-th block; None is all."""
+    first = dropout_bits.SEEDS * (first_row + row)
+    seed = [seeds[first + n] for n in range(dropout_bits.SEEDS)]
+
+    def draw(i):
+      if call.keep == 256:
+        return None
+      n = len(call.heads)
+      return dropout_bits.kept(
+        seed,
+        [(first_group + g) * n + head for head in range(n)],
+        i,
+        length=call.shape[1],
+        keep=call.keep,
+        on_chip=chip and not call.threefry,
+      )
+
+    return draw
+
+  def of_row(row):
+    bias[...] = _bias(tokens[row], call)
+
+    def of_groups(groups):
+      started = [start(row, g, n, draws(row, g)) for n, g in enumerate(groups)]
+
+      def of_blocks(blocks):
+        _take_turns([block(i) for i in blocks for block, _ in started])
+
+      _loop(call.blocks, of_blocks, step.blocks)
+      for _, finish in started:
+        finish()
+
+    _loop(step.lanes // call.lanes, of_groups, step.groups)
+
+  _loop(step.rows, lambda few: of_row(*few), 1)
+
+
+def _loop(n, function, each):
+  """Calls function with 0 ... n - 1, `each` numbers at a time."""
+
+  def several(i, _):
+    function([i * each + j for j in range(each)])
+
+  if n == each:
+    several(0, None)
+  else:
+    jax.lax.fori_loop(0, n // each, several, None)
+
+
+def _take_turns(waiting):
+  """Runs generators, each a stage behind the one before."""
+  running = []
+  while waiting or running:
+    running, waiting = running + waiting[:1], waiting[1:]
+    running = [x for x in running if next(x, True) is None]
+
+
+def _bias(tokens, call):
+  """Returns what is added to the scores, [S, S] or [S, 128]."""
+  s = call.shape[1]
+  ids = jnp.broadcast_to(tokens[:1], (LANES, s)).T  # [S, 128], of the keys
+  if call.one_mask:
+    return jnp.where(ids == 0, 0.0, call.mask_value)
+  seen = jnp.concatenate([ids] * call.blocks, 1) == tokens[1:]  # [S, S]
+  if call.causal:
+    place = functools.partial(jax.lax.broadcasted_iota, jnp.int32, (s, s))
+    seen = seen & (place(0) <= place(1))
+  return jnp.where(seen, 0.0, call.mask_value)
+
+
+def _scores(keys, queries, bias, i, call):
+  """Returns the i-th block's scores, masked, [S, 128]."""
+  mask = bias[...] if call.one_mask else bias[:, _part(i, LANES)]
+  return _dot(keys, queries, 1, 1) + mask
+
+
+def _weights(scores):
+  """Returns exp(scores - max) [S, 128] and its sums [1, 128], of each head."""
+  weights = [jnp.exp(x - jnp.max(x, 0, keepdims=True)) for x in scores]
+  return weights, [jnp.sum(x, 0, keepdims=True) for x in weights]
+
+
+def _softmax_gradient(weights, d_weights):
+  products = [x * d for x, d in zip(weights, d_weights, strict=True)]
+  return [
+    p - x * jnp.sum(p, 0, keepdims=True)
+    for x, p in zip(weights, products, strict=True)
+  ]
+
+
+def _drop(values, kept):
+  if kept is None:
+    return values
+  return [jnp.where(b, x, 0.0) for b, x in zip(kept, values, strict=True)]
+
+
+def _cast(values, call):
+  return [x.astype(call.dtype) for x in values]
+
+
+def _scaled(queries, call):
+  return (queries.astype(F32) * call.scale).astype(call.dtype)
+
+
+def _own(x, call):
+  """Returns x [128, lanes] for each head, the others' lanes being zero."""
+  lane = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
+  return [
+    jnp.where((lane >= own.start) & (lane < own.stop), x, jnp.zeros_like(x))
+    for own in call.heads
+  ]
+
+
+def _sum_of_dots(a, b):
+  dots = (_dot(x, y, 1, 0) for x, y in zip(a, b, strict=True))
+  return functools.reduce(jnp.add, dots)  # sum() would add a zero
+
+
+def _dot(a, b, a_axis, b_axis):
+  """Contracts an axis of each in float32; of float32, without rounding."""
+  return jax.lax.dot_general(
+    a,
+    b,
+    (((a_axis,), (b_axis,)), ((), ())),
+    precision=jax.lax.Precision.HIGHEST
+    if a.dtype == F32
+    else jax.lax.Precision.DEFAULT,
+    preferred_element_type=F32,
+  )
+
+
+def _part(i, size, first=0):
+  """Returns the i-th slice of some size, which a TPU must know to be whole."""
+  start = i * size if isinstance(i, int) else pl.multiple_of(i * size, size)
+  return pl.ds(first + start, size)
+
+
+def _take(ref, row, g, call, i=None):
+  """Returns a group's lanes of a row, or of its i-th block."""
+  queries = slice(None) if i is None else _part(i, LANES)
+  return ref[row, queries, _part(g, call.lanes)]
+
+
+def _put(ref, x, row, g, call, i=None, lane=0):
+  queries = slice(None) if i is None else _part(i, LANES)
+  ref[row, queries, _part(g, call.lanes, lane)] = x.astype(call.dtype)

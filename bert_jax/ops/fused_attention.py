@@ -1,0 +1,224 @@
+"""Attention as two TPU kernels (Pallas), with masks and dropout inside.
+
+Scores, probabilities and dropout masks [B, H, S, S] live in the chip's vector
+memory only; the backward pass computes them again. A row's keys fit there
+whole, so each softmax is a plain one. Sizes as in `model`.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from bert_jax import errors
+from bert_jax.ops import attention_kernels as kernels
+from bert_jax.ops import dropout, dropout_bits
+from bert_jax.ops.attention_tiling import F32, LANES, Call
+
+_MAX_LENGTH = 512
+
+
+def unsupported(
+  length: int, heads: int, head_size: int, dtype='bfloat16'
+) -> str | None:
+  """Says why the kernels cannot do a shape; None if they can.
+
+  Args:
+    length: S.
+    heads: H.
+    head_size: K.
+    dtype: of queries, keys and values.
+  """
+  if length % LANES or length > _MAX_LENGTH:
+    return f'a sequence length of {length}: 128, 256, 384 and 512 work'
+  if LANES % head_size and head_size % LANES:
+    return f'a head size of {head_size}: divisors and multiples of 128 work'
+  if heads * head_size % LANES:
+    return (
+      f'{heads} heads of size {head_size}: their product must be a multiple '
+      'of 128'
+    )
+  # What takes the most memory: a mask for each query, and dropout.
+  call = Call(
+    (1, length, heads, head_size), np.dtype(dtype), 128, True, 0.0, True, True
+  )
+  if not (call.step(False) and call.step(True)):
+    return (
+      f'heads of size {head_size} in {call.dtype} at a sequence length of '
+      f'{length}: they do not fit the vector memory; shorter sequences, heads '
+      'of size 64 or 128, or bfloat16 do'
+    )
+  return None
+
+
+def attend(
+  qkv,
+  qkv_bias,
+  input_mask,
+  key,
+  *,
+  rate: float,
+  mask_value: float,
+  causal: bool = False,
+  sequence_ids=None,
+  deterministic: bool,
+):
+  """Mixes values by softmax(q k / sqrt(K)) with dropout.
+
+  Off TPUs the same kernels run in Pallas' interpreter: slow, for tests.
+
+  Args:
+    qkv: queries, keys and values without their biases, [B, S, 3, H, K],
+      float32 or bfloat16.
+    qkv_bias: [3, H, K]; the kernel adds up its gradient by the way.
+    input_mask: [B, S], nonzero where there is a token to see.
+    key: of the dropout; None if deterministic. A threefry key gives the bytes
+      of `random_bytes.draw(key, [B, H, S, S])`, keys before queries; of any
+      other a TPU draws bits of its own.
+    rate: of the dropout; 1 - rate is rounded to 256ths, as in `dropout`.
+    mask_value: added to the scores of keys that a query does not see.
+    causal: whether no query sees later keys.
+    sequence_ids: [B, S] or None; tokens see those of their own id only.
+    deterministic: whether to drop nothing.
+
+  Returns:
+    [B, S, H, K].
+
+  Raises:
+    errors.UserError: if the shape is not supported.
+  """
+  b, s, _, h, k = qkv.shape
+  problem = unsupported(s, h, k, qkv.dtype)
+  if problem:
+    raise errors.UserError(
+      f'fused attention cannot do {problem}; use the plain one.'
+    )
+  keep = 256 if deterministic else dropout.kept_of_256(rate)
+  call = Call(
+    shape=(b, s, h, k),
+    dtype=np.dtype(qkv.dtype),
+    keep=keep,
+    threefry=keep < 256 and dropout_bits.is_threefry(key),
+    mask_value=mask_value,
+    causal=causal,
+    packed=sequence_ids is not None,
+  )
+  ids = jnp.zeros((b, s), jnp.int32) if sequence_ids is None else sequence_ids
+  ids = ids.astype(jnp.int32)
+  seen = jnp.where(input_mask.astype(bool), ids, jnp.iinfo(jnp.int32).min)
+  tokens = jnp.stack([seen, ids], 1)  # [B, 2, S]
+  if keep == 256:
+    seeds = jnp.zeros((b, dropout_bits.SEEDS), jnp.int32)
+  else:
+    seeds = dropout_bits.seeds(key, (b, h, s))
+  return _attend(
+    qkv.reshape(b, s, 3 * h * k),
+    qkv_bias.reshape(3 * h * k),
+    tokens,
+    seeds.ravel(),
+    call,
+  ).reshape(b, s, h, k)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _attend(qkv, bias, tokens, seeds, call: Call):
+  """Returns [B, S, H K] of [B, S, 3 H K]."""
+  return _attend_forward(qkv, bias, tokens, seeds, call)[0]
+
+
+def _attend_forward(qkv, bias, tokens, seeds, call):
+  qkv = qkv + bias.astype(qkv.dtype)[None, None]
+  mixed = _run(kernels.forward, (qkv,), tokens, seeds, call)
+  # Of the bias the type alone is needed.
+  return mixed, (qkv, bias[:0], tokens, seeds)
+
+
+def _attend_backward(call, residuals, grad):
+  qkv, bias, tokens, seeds = residuals
+  arrays, sums = _run(kernels.backward, (qkv, grad), tokens, seeds, call)
+  if arrays.ndim == 4:  # kept apart
+    arrays = jnp.concatenate(list(arrays), -1)
+  return arrays, jnp.sum(sums, (0, 1)).astype(bias.dtype), None, None
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _run(kernel, arrays, tokens, seeds, call: Call):
+  """Runs a kernel: compiled for a TPU, interpreted elsewhere."""
+
+  def on(tpu, seeds, tokens, qkv, *grad):
+    # With jax_enable_x64, loops have int64 counters, which a TPU has not.
+    with jax.enable_x64(False):
+      run = _pallas_call(kernel, call, tpu)
+      return run(seeds, tokens, qkv, qkv, qkv, *grad)
+
+  # Decided by the platform that is compiled for, which need not be there.
+  return jax.lax.platform_dependent(
+    seeds,
+    tokens,
+    *arrays,
+    tpu=functools.partial(on, True),
+    default=functools.partial(on, False),
+  )
+
+
+def _pallas_call(kernel, call: Call, tpu: bool):
+  b, s, h, k = call.shape
+  width = h * k
+  gradient = kernel is kernels.backward
+  moved, products = (7, 5) if gradient else (4, 2)  # arrays [B, S, H, K]
+  step = call.step(gradient)
+  rows, lanes, steps = step.rows, step.lanes, width // step.lanes
+
+  def heads(which):
+    return pl.BlockSpec(
+      (rows, s, lanes), lambda i, j, seeds: (i, 0, which * steps + j)
+    )
+
+  def whole(*shape):
+    return pl.BlockSpec((rows, *shape), lambda i, j, seeds: (i, 0, 0))
+
+  sums_of_step = pl.BlockSpec((1, 1, 3 * width), lambda i, j, seeds: (i, 0, 0))
+  bias = pltpu.VMEM((s, LANES if call.one_mask else s), F32)
+  sums = pltpu.VMEM((step.groups, s, call.lanes), F32)
+  out, out_block = (b, s, width), heads(0)
+  if gradient and step.apart:
+    out = (3, *out)
+    out_block = pl.BlockSpec(
+      (3, rows, s, lanes), lambda i, j, seeds: (0, i, 0, j)
+    )
+  elif gradient:
+    # Three parts of a row cannot be one block, so gradients stay until all
+    # heads are done.
+    out, out_block = (b, s, 3 * width), whole(s, 3 * width)
+  spec = pltpu.PrefetchScalarGridSpec(
+    num_scalar_prefetch=1,
+    grid=(b // rows, steps),
+    in_specs=[whole(2, s), *map(heads, range(3)), *[heads(0)] * gradient],
+    out_specs=[out_block, sums_of_step] if gradient else out_block,
+    scratch_shapes=[bias, *[sums, sums] * gradient],
+  )
+  return pl.pallas_call(
+    functools.partial(kernel, call=call, step=step, chip=tpu),
+    grid_spec=spec,
+    out_shape=[
+      jax.ShapeDtypeStruct(out, call.dtype),
+      jax.ShapeDtypeStruct((b // rows, 1, 3 * width), F32),
+    ]
+    if gradient
+    else jax.ShapeDtypeStruct(out, call.dtype),
+    cost_estimate=pl.CostEstimate(
+      flops=products * 2 * b * h * s * s * k,
+      bytes_accessed=moved * b * s * width * call.dtype.itemsize,
+      transcendentals=b * h * s * s,
+    ),
+    compiler_params=pltpu.CompilerParams(
+      dimension_semantics=('parallel', 'arbitrary')
+    ),
+    interpret=not tpu,
+    name='attention_backward' if gradient else 'attention_forward',
+  )

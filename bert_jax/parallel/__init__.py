@@ -1,0 +1,1 @@
+"""Devices and hosts: meshes, shardings, collectives, processes."""

@@ -1,0 +1,319 @@
+"""Many hosts: one process each, the same program, one global batch."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import bert_jax
+from bert_jax import errors
+from bert_jax.runtime import signals
+
+_DAY = 24 * 60 * 60  # seconds; so long the others wait for data and export
+_LEAVE_SECONDS = 20  # how far apart processes may end
+# Environment variables that list the hosts of a TPU.
+_LISTS = ('TPU_PROCESS_ADDRESSES', 'TPU_WORKER_HOSTNAMES')
+# What finds a process that is gone before `watchdog` runs, or without it.
+_HEARTBEAT_SECONDS = 50
+
+
+def start(
+  coordinator: str | None, num_processes: int | None, process_id: int | None
+):
+  """Connects the processes of a run; to be called before jax computes.
+
+  On Cloud TPU and GKE the processes find one another; elsewhere the arguments
+  say it, and without them there is one process, also on a TPU VM where nothing
+  tells of other hosts. Only process 0 prints.
+
+  Args:
+    coordinator: HOST:PORT of process 0, a port that is free there.
+    num_processes: of the run; 1 looks for no others, on Cloud TPU either.
+    process_id: of this one, counted from 0.
+
+  Raises:
+    errors.UserError: if arguments are missing or processes do not come.
+  """
+  given = (coordinator, num_processes, process_id)
+  if given == (None, None, None) and not _has_tpu():
+    return
+  if given == (None, 1, None):
+    return
+  if given != (None, None, None):
+    _check_given(*given)
+  # CPU devices have no collectives of their own.
+  jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  # It would take SIGTERM, which `signals` answers.
+  jax.config.update('jax_enable_preemption_service', False)
+  try:
+    jax.distributed.initialize(
+      coordinator,
+      num_processes,
+      process_id,
+      # Else one GPU per process under Slurm.
+      cluster_detection_method='deactivate' if coordinator else None,
+      heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+      shutdown_timeout_seconds=_LEAVE_SECONDS,
+    )
+  # requests, by which jax asks Google's metadata server, raises OSErrors.
+  except (OSError, RuntimeError, ValueError) as error:
+    if not coordinator and _knows_no_hosts(error):
+      _train_alone()
+      return
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    raise errors.UserError(
+      f'cannot connect to the other processes: {reason} '
+      'Start the same command on every host, or with --num_processes=1 to '
+      'train on this one alone; see docs/hosts.md.'
+    ) from error
+  if jax.process_index():
+    sys.stdout = open(os.devnull, 'w', encoding='utf-8')
+
+
+def _train_alone():
+  """Says that there are no other hosts; checks it by what the chips say."""
+  if jax.process_count() > 1:
+    raise errors.UserError(
+      f'this TPU belongs to a slice of {jax.process_count()} hosts, but no '
+      'metadata server names them; start again, or give --coordinator, '
+      '--num_processes and --process_id (docs/hosts.md).'
+    )
+  print(
+    'found no metadata server and no list of other TPU hosts: training on this '
+    'host alone. For several hosts give --coordinator, --num_processes and '
+    '--process_id (docs/hosts.md); --num_processes=1 skips this search.'
+  )
+
+
+def _has_tpu() -> bool:
+  """Returns whether jax found TPU chips; its backend must not start yet."""
+  try:
+    from jax._src import cloud_tpu_init  # no public name says it
+
+    return cloud_tpu_init.running_in_cloud_tpu_vm
+  except (AttributeError, ImportError):
+    # jax puts it there if it finds chips and the user said nothing.
+    return 'tpu' in (jax.config.jax_platforms or '')
+
+
+def _knows_no_hosts(error: Exception) -> bool:
+  """Returns whether neither a server nor the environment tells of hosts."""
+  if 'MEGASCALE_COORDINATOR_ADDRESS' in os.environ:
+    return False
+  if any(',' in os.environ.get(name, '') for name in _LISTS):
+    return False
+  # jax raises this ValueError where it recognised no cluster.
+  return isinstance(error, OSError) or 'coordinator_address' in str(error)
+
+
+def _check_given(coordinator, num_processes, process_id):
+  if None in (coordinator, num_processes, process_id):
+    raise errors.UserError(
+      f'--coordinator={coordinator} --num_processes={num_processes} '
+      f'--process_id={process_id}: give all three, or none for one process.'
+    )
+  if not coordinator.rpartition(':')[2].isdecimal():
+    raise errors.UserError(
+      f'--coordinator={coordinator} must be HOST:PORT of process 0.'
+    )
+  if not 0 <= process_id < num_processes:
+    raise errors.UserError(
+      f'--process_id={process_id} must be at least 0 and below '
+      f'--num_processes={num_processes}.'
+    )
+
+
+def is_first() -> bool:
+  """Returns whether this process is the one that writes, prepares, prints."""
+  return jax.process_index() == 0
+
+
+def barrier(name: str, seconds: int = _DAY):
+  """Waits for all processes.
+
+  Args:
+    name: used once in a run.
+    seconds: to wait at most.
+  """
+  wait = ocp.multihost.get_barrier_sync_fn()
+  wait(key=f'bert_jax {name}', timeout_ms=1000 * seconds)
+
+
+def first_then_all(name: str, function: Callable[[], object]):
+  """Calls `function` in process 0; the others wait until it returns."""
+  if is_first():
+    function()
+  barrier(name)
+
+
+def leave():
+  """Waits for processes that are about to end, too."""
+  barrier('leave', _LEAVE_SECONDS)
+
+
+def largest(value: int) -> int:
+  """Returns the largest value that any process calls this with."""
+  if jax.process_count() == 1:
+    return value
+  return int(multihost_utils.process_allgather(np.int32(value)).max())
+
+
+def total(own: np.ndarray, whole: jax.Array):
+  """Returns the sum of a global array, on the device if there are many hosts.
+
+  Args:
+    own: what of it this process made.
+    whole: the global array.
+  """
+  return int(own.sum()) if jax.process_count() == 1 else sum_of(whole)
+
+
+@jax.jit
+def sum_of(x):
+  """Returns the sum of an array's elements."""
+  return jnp.sum(x)
+
+
+@jax.jit
+def largest_of(votes):
+  """Returns the largest of what the devices of `votes` hold."""
+  return jnp.max(votes)
+
+
+def votes(mesh: Mesh) -> jax.ShapeDtypeStruct:
+  """Returns the shape and sharding of one number from each device."""
+  everywhere = NamedSharding(mesh, P(mesh.axis_names))
+  return jax.ShapeDtypeStruct((mesh.size,), jnp.int32, sharding=everywhere)
+
+
+def jit_put(layout):
+  """Returns a jitted function that places what every process holds.
+
+  `jax.device_put` reaches the devices of one process only.
+
+  Args:
+    layout: tree of shardings, or one for all.
+  """
+  return jax.jit(lambda x: x, out_shardings=layout)
+
+
+class Stop:
+  """The signal on which all processes stop, at the same step.
+
+  Args:
+    own: what this process was sent.
+
+  Attributes:
+    signum: the largest that any process was sent, None as long as the
+      processes have not agreed to stop. One process alone need not ask.
+  """
+
+  def __init__(self, own: signals.Stop):
+    self._own = own
+    self._agreed = 0
+    self._vote = None
+
+  @property
+  def signum(self) -> int | None:
+    if jax.process_count() == 1:
+      return self._own.signum
+    return self._agreed or None
+
+  def ask(self):
+    """Asks all processes and waits for them."""
+    self._agreed = largest(self._agreed or self._own.signum or 0)
+
+  def ask_ahead(self, mesh: Mesh):
+    """Asks all processes, takes the answer of the call before.
+
+    It follows that step's update on the devices, so nobody waits for it.
+    """
+    if jax.process_count() == 1:
+      return
+    before, of_mesh = self._vote, votes(mesh)
+    mine = np.full(jax.local_device_count(), self._own.signum or 0, np.int32)
+    # jax takes what is asked for here for implicit.
+    with jax.transfer_guard_host_to_device('allow'):
+      found = jax.make_array_from_process_local_data(of_mesh.sharding, mine)
+    self._vote = largest_of(found)
+    if before is not None:
+      self._agreed = int(jax.device_get(before))
+
+
+def versions() -> dict[str, str]:
+  """Returns the versions of jax and, where it is installed, TPUs' compiler."""
+  found = {'jax': jax.__version__}
+  with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+    found['libtpu'] = importlib.metadata.version('libtpu')
+  return found
+
+
+def code() -> dict[str, str]:
+  """Returns what runs here: versions, and the SHA-256 of every source file."""
+  root = os.path.dirname(bert_jax.__file__)
+  found = {'bert_jax': bert_jax.__version__, **versions()}
+  for folder, _, names in sorted(os.walk(root)):
+    for name in sorted(names):
+      if name.endswith('.py'):
+        path = os.path.join(folder, name)
+        with open(path, 'rb') as file:
+          digest = hashlib.sha256(file.read()).hexdigest()
+        found[os.path.relpath(path, root)] = digest[:16]
+  return found
+
+
+def check_same(facts: dict):
+  """Compares what must be the same on all hosts.
+
+  Args:
+    facts: {name: JSON value}; of every process by the same call.
+
+  Raises:
+    errors.UserError: on all of them, naming a host that differs from host 0
+      and what it differs in.
+  """
+  if jax.process_count() == 1:
+    return
+  text = json.dumps(facts, sort_keys=True).encode()
+  mark = hashlib.sha256(text).digest()
+  head = np.frombuffer(len(text).to_bytes(8, 'big') + mark, np.uint8)
+  heads = multihost_utils.process_allgather(head)
+  if (heads == heads[0]).all():
+    return
+  size = max(int.from_bytes(h[:8].tobytes(), 'big') for h in heads)
+  padded = np.frombuffer(text.ljust(size), np.uint8)
+  texts = multihost_utils.process_allgather(padded)
+  found = [json.loads(x.tobytes()) for x in texts]
+  raise errors.UserError(
+    f'{"; ".join(differences(found))}. Start the same command with the same '
+    'files on every host.'
+  )
+
+
+def differences(facts: list[dict], most: int = 6) -> list[str]:
+  """Says what is not on every host as on host 0.
+
+  Args:
+    facts: of each host.
+    most: differences to tell of.
+  """
+  first = facts[0]
+  found = [
+    f'host {k} has {name}={other.get(name)!r}, host 0 has {first.get(name)!r}'
+    for k, other in enumerate(facts)
+    for name in sorted({*first, *other})
+    if first.get(name) != other.get(name)
+  ]
+  more = len(found) - most
+  return found[:most] + ([f'{more} more'] if more > 0 else [])

@@ -1,0 +1,110 @@
+"""Which array lies where: rules over names, and the optimizer's shares.
+
+Tensor parallelism as in Megatron-LM (arXiv 1909.08053): attention is split by
+heads and the MLP by its inner size, so each sublayer adds up its parts once.
+ZeRO-1 (arXiv 1910.02054, stage 1) splits the float32 parameters and the
+optimizer's moments over `data`; what an update computes with is gathered.
+"""
+
+import re
+
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from bert_jax import errors, param_names
+
+RULES = (
+  (r'embeddings/word/embedding', P('model', None)),  # [V, D]
+  (r'embeddings/(position|type)/embedding', P(None, None)),
+  (r'encoder/layer_\d+/attention/qkv/kernel', P(None, None, 'model', None)),
+  (r'encoder/layer_\d+/attention/qkv/bias', P(None, 'model', None)),
+  (r'encoder/layer_\d+/attention/out/kernel', P('model', None, None)),
+  (r'encoder/layer_\d+/attention/out/bias', P(None)),  # [D]
+  (r'encoder/layer_\d+/mlp_in/kernel', P(None, 'model')),  # [D, F]
+  (r'encoder/layer_\d+/mlp_in/bias', P('model')),
+  (r'encoder/layer_\d+/mlp_out/kernel', P('model', None)),  # [F, D]
+  (r'encoder/layer_\d+/mlp_out/bias', P(None)),
+  (r'(.+/)?\w*norm/(scale|bias)', P(None)),
+  (r'mlm/bias', P('model')),  # [V]
+  (r'(mlm/transform|pooler|nsp)/kernel', P(None, None)),
+  (r'(mlm/transform|pooler|nsp)/bias', P(None)),
+)
+_MOMENT = re.compile(r'opt_state/(\d+/)?(mu|nu)/(?P<parameter>.+)')
+_NUMBER = re.compile(r'step|opt_state/(\d+/)?count')
+
+
+def used(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
+  """Returns how a parameter that is computed with is split, over `model`.
+
+  Args:
+    mesh: of `device_mesh.make_mesh`.
+    name: such as 'encoder/layer_0/mlp_in/kernel'.
+    shape: of the whole array.
+
+  Returns:
+    One entry per dimension: 'model' or None.
+
+  Raises:
+    ValueError: if no rule knows the name.
+    errors.UserError: if `model` does not divide the dimension.
+  """
+  found = [spec for rule, spec in RULES if re.fullmatch(rule, name)]
+  if not found:
+    raise ValueError(f'no rule places {name!r}; add one to partition.RULES.')
+  spec, n = found[0], mesh.shape['model']
+  if n == 1 or 'model' not in spec:
+    return P(*[None] * len(shape))
+  size = shape[spec.index('model')]
+  if size % n == 0:
+    return spec
+  raise errors.UserError(
+    f'{name} cannot be split: mesh.model={n} does not divide {size}; use '
+    'another mesh.model.'
+  )
+
+
+def share(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
+  """Returns how a parameter, its gradient and its moments are kept.
+
+  As `used` over `model`, and over `data` along the largest dimension that this
+  leaves free and that `data` divides, the first of equals; whole over `data`
+  where there is none.
+
+  Args and raises: as `used`.
+  """
+  spec, n = used(mesh, name, shape), mesh.shape['data']
+  free = [i for i, axis in enumerate(spec) if axis is None and not shape[i] % n]
+  if n == 1 or not free:
+    return spec
+  split = max(free, key=lambda i: shape[i])
+  return P(*['data' if i == split else axis for i, axis in enumerate(spec)])
+
+
+def shares(mesh: Mesh, params):
+  """Returns the tree of `share` of parameters or their shapes."""
+  return param_names.map_named(
+    lambda name, x: share(mesh, name, x.shape), params
+  )
+
+
+def state(mesh: Mesh, tree):
+  """Returns the shardings of a `step.TrainState`, or of its shapes.
+
+  Raises:
+    ValueError: for an array that no rule knows.
+    errors.UserError: if `model` does not divide a parameter.
+  """
+
+  def spec(name, x):
+    if _NUMBER.fullmatch(name):
+      return P()
+    if name.startswith('params/'):
+      return share(mesh, name.removeprefix('params/'), x.shape)
+    found = _MOMENT.fullmatch(name)
+    if not found:
+      raise ValueError(f'no rule places {name!r}; add one to partition.state.')
+    return share(mesh, found['parameter'], x.shape)
+
+  return param_names.map_named(
+    lambda n, x: NamedSharding(mesh, spec(n, x)), tree
+  )

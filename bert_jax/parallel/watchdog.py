@@ -1,0 +1,242 @@
+"""Ends all processes of a run when one of them dies, stops or fails.
+
+A thread in each process writes a sign of life and the stacks of its threads to
+WORKDIR/hosts, and reads that of the next process, around a ring. Files, since
+they outlive any process, process 0 too.
+"""
+
+import contextlib
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from bert_jax import errors
+from bert_jax.parallel import distributed
+
+_PERIOD = 2.0  # seconds between signs of life
+_MISSES = 8  # periods without one, after which a process is given up
+# In it the others see that the run failed and write what they were doing.
+_FAREWELL = 1.5 * _PERIOD  # seconds
+
+
+class _Hosts:
+  """The files in which the processes of a run see one another.
+
+  Args:
+    directory: shared by all.
+    process: number of this one.
+    count: of processes.
+  """
+
+  def __init__(self, directory: str, process: int, count: int):
+    self._directory = directory
+    self._process, self._count = process, count
+    self._beats = 0
+    self._seen, self._misses = '', 0
+
+  def _path(self, name) -> str:
+    return os.path.join(self._directory, str(name))
+
+  def beat(self):
+    """Says that this process lives, and what it does."""
+    self._beats += 1
+    path = self._path(f'.{self._process}')
+    with open(path, 'w', encoding='utf-8') as file:
+      file.write(f'{self._beats} {socket.gethostname()} {os.getpid()}\n')
+      file.flush()
+      faulthandler.dump_traceback(file)
+    os.replace(path, self._path(self._process))
+
+  def _read(self, name) -> str:
+    with open(self._path(name), encoding='utf-8') as file:
+      return file.read()
+
+  def missing(self) -> str | None:
+    """Looks for the next process; says so if it was away for too long.
+
+    Counts looks, not seconds: a process that was itself asleep blames nobody.
+    """
+    other = (self._process + 1) % self._count
+    head = self._read(other).partition('\n')[0]
+    self._misses = 0 if head != self._seen else self._misses + 1
+    self._seen = head
+    if self._misses < _MISSES:
+      return None
+    _, host, pid = head.split()
+    return (
+      f'host {other} ({host}, process {pid}) gave no sign of life for '
+      f'{_MISSES * _PERIOD:.0f} s: it died, is stopped, or cannot write to '
+      f'{self._directory}.'
+    )
+
+  def fail(self, message: str) -> bool:
+    """Tells all why the run ends; False if another was first."""
+    try:
+      with open(self._path('failed'), 'x', encoding='utf-8') as file:
+        file.write(message)
+    except FileExistsError:
+      return False
+    return True
+
+  def failed(self) -> str | None:
+    """Returns why the run ends, None as long as it does not."""
+    with contextlib.suppress(FileNotFoundError):
+      return self._read('failed') or None  # it may not be written yet
+    return None
+
+  def stacks(self) -> str:
+    """Returns what every process did when it was last alive."""
+    found = []
+    for k in range(self._count):
+      head, _, stack = self._read(k).partition('\n')
+      found.append(f'--- host {k} ({head.split()[1]})\n{stack}')
+    return '\n'.join(found)
+
+
+@contextlib.contextmanager
+def together(workdir: str):
+  """Ends this process when another ends badly, and the others when this does.
+
+  Args:
+    workdir: of the run, on a file system that all hosts share.
+
+  Raises:
+    errors.UserError: if it is not shared.
+  """
+  if jax.process_count() == 1:
+    yield
+    return
+  directory = os.path.join(workdir, 'hosts')
+  hosts = _Hosts(directory, jax.process_index(), jax.process_count())
+  _check_shared(directory)
+  hosts.beat()
+  distributed.barrier('hosts')
+  done = threading.Event()
+  thread = threading.Thread(target=_watch, args=(hosts, done), daemon=True)
+  thread.start()
+  try:
+    yield
+    distributed.leave()
+  except BaseException as error:
+    _leave_after(error, hosts)
+    raise
+  finally:
+    done.set()
+    thread.join()
+
+
+def _check_shared(directory: str):
+  """Makes the directory anew; raises errors.UserError where others miss it."""
+  token = np.frombuffer(os.urandom(8), np.uint8)
+  failure = None
+  if distributed.is_first():
+    try:
+      _renew(directory, token.tobytes())
+    except OSError as error:  # the others wait below, and must hear of it
+      failure = error
+  token = multihost_utils.broadcast_one_to_all(token)
+  if distributed.largest(failure is not None):
+    reason = f' ({failure.strerror})' if failure else ''
+    raise errors.UserError(
+      f'host 0 cannot write to {directory}{reason}; make it writable, or '
+      'remove it, or give another --workdir.'
+    )
+  found = b''
+  with contextlib.suppress(OSError):
+    with open(os.path.join(directory, 'run'), 'rb') as file:
+      found = file.read()
+  absent = jax.process_index() if found != token.tobytes() else 0
+  absent = distributed.largest(absent)
+  if absent:
+    raise errors.UserError(
+      f'host {absent} does not see what host 0 wrote to {directory}; give a '
+      '--workdir on a file system that all hosts share.'
+    )
+
+
+def _renew(directory: str, token: bytes):
+  """Removes what an earlier run left, and writes the token of this one."""
+  os.makedirs(directory, exist_ok=True)
+  for name in os.listdir(directory):
+    # NFS keeps what somebody has open, under another name. It does no harm.
+    with contextlib.suppress(OSError):
+      os.remove(os.path.join(directory, name))
+  with contextlib.suppress(FileNotFoundError):
+    # It would end this run, too.
+    os.remove(os.path.join(directory, 'failed'))
+  with open(os.path.join(directory, 'run'), 'wb') as file:
+    file.write(token)
+
+
+def _watch(hosts: _Hosts, done: threading.Event):
+  """Ends the process when another is missing or says that the run failed."""
+  while not done.wait(_PERIOD):
+    try:
+      _look(hosts)
+    except OSError:
+      # If this host's file system stays unavailable, the previous host in the
+      # ring reports this one missing.
+      continue
+    except Exception as error:
+      # A thread that ends in silence would be taken for a dead host.
+      traceback.print_exception(error)
+      message = (
+        f'host {jax.process_index()}: its watchdog failed: '
+        f'{type(error).__name__}: {str(error)[:300]}'
+      )
+      with contextlib.suppress(Exception):
+        hosts.fail(message)
+      _end(message, 1)
+
+
+def _look(hosts: _Hosts):
+  hosts.beat()
+  if message := hosts.failed():
+    _end(message, 1)
+  if message := hosts.missing():
+    hosts.fail(message)
+    time.sleep(_FAREWELL)
+    _end(f'{message}\n{hosts.stacks()}', 1)
+
+
+def _end(message: str, code: int):
+  if distributed.is_first():
+    # Once it is gone, jax ends the others before they can say why.
+    time.sleep(_FAREWELL)
+  # Not sys.exit: the main thread waits for a process that does not come, and
+  # jax's own leave-taking would wait for it, too.
+  sys.stdout.flush()
+  print(f'error: {message}', file=sys.stderr, flush=True)
+  os._exit(code)
+
+
+def _leave_after(error: BaseException, hosts: _Hosts):
+  """Ends all processes, unless all of them ended for the same reason."""
+  here = f'host {jax.process_index()}'
+  if isinstance(error, errors.Interrupted):
+    name = signal.Signals(error.signum).name
+    try:
+      distributed.leave()
+    except jax.errors.JaxRuntimeError:  # the others do not stop
+      hosts.fail(f'{here} was sent {name}; {error}')
+      _end(f'{name}: {error}', 128 + error.signum)
+    return
+  if isinstance(error, errors.UserError):
+    message = f'{here}: {error}'
+  else:
+    traceback.print_exception(error)
+    message = f'{here}: {type(error).__name__}: {str(error)[:300]}'
+    if isinstance(error, jax.errors.JaxRuntimeError):
+      # Maybe because of another process, which `_watch` finds and names.
+      time.sleep((_MISSES + 2) * _PERIOD)
+  hosts.fail(message)
+  _end(message, 1)

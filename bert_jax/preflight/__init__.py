@@ -1,0 +1,1 @@
+"""What a run would need on accelerators that are not there."""

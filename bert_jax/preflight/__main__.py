@@ -1,0 +1,126 @@
+"""Says whether a run fits accelerators that you do not have yet.
+
+  python -m bert_jax.preflight --config=configs/large.py --topology=v5e:4x4
+
+Compiles every program of the run with the TPU's own compiler, on any machine,
+and tells whether each can start, the memory that they need, which batch would
+fit, and about how long the run takes and what it costs. Times and prices are
+estimates, never measurements.
+
+The exit code is 2 if the run does not fit or cannot start.
+"""
+
+from absl import flags
+from ml_collections import config_flags
+
+from bert_jax import errors
+from bert_jax.runtime import cli
+
+
+def _chosen(config, number: int | None):
+  """Returns the phases to look at."""
+  from bert_jax.train import task
+
+  phases = task.phases(config)
+  if number is None:
+    return phases
+  if not 0 <= number < len(phases):
+    raise errors.UserError(
+      f'--phase={number} is not one of 0 to {len(phases) - 1}; the config has '
+      f'{len(phases)} phase(s).'
+    )
+  return [phases[number]]
+
+
+def _check_flags(values, topology, phases):
+  if values.price is not None and not values.price >= 0:
+    raise errors.UserError(f'--price={values.price} must not be negative.')
+  if values.hlo and not topology.is_tpu:
+    raise errors.UserError(
+      f'--hlo is for TPUs; nothing is compiled for {topology.name}.'
+    )
+  if values.hlo and len(phases) > 1:
+    raise errors.UserError(
+      '--hlo writes one program; say which by --phase=0 or another.'
+    )
+
+
+def main(argv):
+  """Runs the command; returns 2 if the run cannot work."""
+  del argv
+  import jax
+
+  from bert_jax import config_check
+  from bert_jax.corpus import files
+  from bert_jax.hardware import topology as topology_lib
+  from bert_jax.preflight import examine, page
+
+  # The compiler alone is used; accelerators that are here stay free.
+  jax.config.update('jax_platforms', 'cpu')
+  values = flags.FLAGS
+  try:
+    config = values.config
+    config_check.check(config)
+  except OSError as error:  # how ml_collections reports a missing file
+    path = values['config'].config_filename
+    raise errors.UserError(
+      f'cannot read --config={path}; give a file such as configs/large.py.'
+    ) from error
+  topology = topology_lib.parse(values.topology, values.slices)
+  phases = _chosen(config, values.phase)
+  _check_flags(values, topology, phases)
+
+  def say(line):
+    print(line, flush=True)
+
+  programs, texts = [], {}
+  if topology.is_tpu:
+    programs, examined, texts = examine.examine(
+      config, topology, phases, values.quick, say
+    )
+  else:
+    examined = [examine.roofline(config, topology, phase) for phase in phases]
+  found = examine.report(
+    config, topology, phases, values.price, programs, examined
+  )
+  say('\n'.join(page.lines(found, topology)))
+  if values.json:
+    files.write_json(values.json, found)
+  if values.hlo:
+    text = texts[phases[0].number]
+    if text is None:
+      raise errors.UserError(
+        f'--hlo={values.hlo} was not written: what does not fit is not '
+        'compiled to the end.'
+      )
+    files.write_text(values.hlo, text)
+  fit = all(facts.get('fits', True) for facts in examined)
+  return 0 if fit and all(program['ok'] for program in programs) else 2
+
+
+def _define_flags():
+  config_flags.DEFINE_config_file(
+    'config', None, 'The experiment, e.g. configs/large.py.'
+  )
+  flags.DEFINE_string(
+    'topology',
+    None,
+    'What to run on: v5e:4x4 (chips along each axis), v5litepod-16, or GPUs '
+    'such as h100:8.',
+  )
+  flags.DEFINE_integer('slices', 1, 'How many of them.')
+  flags.DEFINE_integer('phase', None, 'Which phase; all of them by default.')
+  flags.DEFINE_bool(
+    'quick', False, 'Compile 2 and 4 layers and extrapolate to all.'
+  )
+  flags.DEFINE_float('price', None, 'US dollars per chip and hour.')
+  flags.DEFINE_string('json', None, 'File for all figures.')
+  flags.DEFINE_string(
+    'hlo', None, 'File for the compiled training step of one phase, as text.'
+  )
+  flags.mark_flags_as_required(['config', 'topology'])
+
+
+if __name__ == '__main__':
+  _define_flags()
+  cli.run(main)

@@ -1,0 +1,190 @@
+"""Describes absent TPUs, compiles for them and reads the result."""
+
+import dataclasses
+import importlib.util
+import math
+import os
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import topologies
+from jax.sharding import NamedSharding, SingleDeviceSharding
+
+from bert_jax import errors, param_names
+from bert_jax.hardware import topology as topology_lib
+from bert_jax.parallel import partition
+from bert_jax.pretraining import pretrain
+from bert_jax.train import compilation, programs, tuning
+
+_ENVIRONMENT = {
+  'ALLOW_MULTIPLE_LIBTPU_LOAD': '1',
+  'TPU_ACCELERATOR_TYPE': 'v5litepod-4',
+  'TPU_SKIP_MDS_QUERY': '1',
+  'TPU_WORKER_HOSTNAMES': 'localhost',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+  """Bytes of one device.
+
+  Attributes:
+    parameters: of the model.
+    optimizer: of its state.
+    batch: and all other arguments, with what tiles of memory leave unused.
+    temporary: gradients, activations and the like, at the worst moment.
+    program: the compiled code.
+  """
+
+  parameters: float
+  optimizer: float
+  batch: float
+  temporary: float
+  program: float
+
+  @property
+  def total(self) -> float:
+    return sum(dataclasses.astuple(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+  """What the compiler said of a step.
+
+  Attributes:
+    fits: whether it fits into the memory of a device.
+    memory: what it needs.
+    text: scheduled HLO; None if it does not fit.
+  """
+
+  fits: bool
+  memory: Memory
+  text: str | None
+
+
+def describe_devices(topology: topology_lib.Topology) -> list:
+  """Returns devices of a slice to compile for, without any hardware.
+
+  Sets environment variables that keep libtpu from looking for a TPU, and from
+  refusing a second program that looks for none either.
+
+  Raises:
+    errors.UserError: if libtpu is missing or does not know the topology.
+  """
+  if importlib.util.find_spec('libtpu') is None:
+    raise errors.UserError(
+      'the TPU compiler is not installed; run '
+      "pip install 'bert_jax[tpu]' (it needs no TPU)."
+    )
+  for name, value in _ENVIRONMENT.items():
+    os.environ.setdefault(name, value)
+  options = dict(topology.options)
+  if topology.slices > 1:
+    options['num_slices'] = topology.slices
+  try:
+    found = topologies.get_topology_desc(
+      topology.name, platform='tpu', **options
+    )
+  except jax.errors.JaxRuntimeError as error:
+    raise errors.UserError(
+      f'the TPU compiler refuses {topology.name}: {compilation.first_line(error)}; use '
+      'another --topology.'
+    ) from error
+  return found.devices
+
+
+def usable_memory(device) -> int:
+  """Returns the bytes of a device that programs may use.
+
+  Asks the compiler, with a program that fits nowhere.
+  """
+  placed = SingleDeviceSharding(device)
+  huge = jax.ShapeDtypeStruct((2**19, 2**19), jnp.float32, sharding=placed)
+  try:
+    jax.jit(lambda x: x @ x @ x).lower(huge).compile()
+  except jax.errors.JaxRuntimeError as error:
+    missing = compilation.shortage(error)
+    if missing is None:
+      raise
+    return missing.available
+  raise ValueError('a program of 3 TiB fits: the limit cannot be found.')
+
+
+def compile_step(config, phase, mesh) -> Compiled:
+  """Compiles the training step of a phase as `fit.fit` would.
+
+  Args:
+    config: the experiment.
+    phase: one of `task.phases`.
+    mesh: of `device_mesh.make_mesh`, over described devices.
+
+  Raises:
+    errors.UserError: if the model cannot be split over the mesh, or the
+      compiler fails otherwise than for lack of memory.
+  """
+  device = mesh.devices.flat[0]
+  config = tuning.resolve(config, device, phase.seq_length)
+  listed = programs.of_phase(config, pretrain.objective(config), mesh, phase)
+  step = next(p for p in listed if p.name == programs.TRAIN)
+  (outcome,) = compilation.compile_all(
+    [step], device.platform, lambda line: None
+  )
+  if outcome.refused:
+    compilation.executables([outcome])
+  return examine(outcome)
+
+
+def examine(outcome: compilation.Outcome) -> Compiled:
+  """Reads the memory and the text of a training step or an evaluation.
+
+  Args:
+    outcome: compiled, or with a shortage of memory.
+  """
+  first, *rest = outcome.program.arguments
+  parameters, optimizer = first, []
+  if outcome.program.name == programs.TRAIN:
+    parameters, optimizer = first.params, first.opt_state
+  parameters, optimizer = map(device_bytes, (parameters, optimizer))
+  if outcome.executable is None:
+    missing, batch = outcome.shortage, device_bytes(rest)
+    known = parameters + optimizer + batch
+    temporary = missing.needed - (known if missing.with_arguments else 0)
+    memory = Memory(parameters, optimizer, batch, max(temporary, 0), 0)
+    return Compiled(False, memory, None)
+  found = outcome.executable.memory_analysis()
+  memory = Memory(
+    parameters=parameters,
+    optimizer=optimizer,
+    batch=found.argument_size_in_bytes - parameters - optimizer,
+    # The peak has the arguments in it. `temp_size_in_bytes` is not what lives
+    # at once: it can be more than the memory of a program that fits.
+    temporary=found.peak_memory_in_bytes - found.argument_size_in_bytes,
+    program=found.generated_code_size_in_bytes,
+  )
+  return Compiled(True, memory, outcome.executable.as_text())
+
+
+def gradient_bytes(config, mesh) -> int:
+  """Returns the float32 bytes of what a device finds before it is added up."""
+  module = pretrain.trained_module(config)
+  params = jax.eval_shape(lambda: pretrain.init(module, jax.random.key(0)))
+  return device_bytes(
+    param_names.map_named(
+      lambda name, x: _place(
+        x, NamedSharding(mesh, partition.used(mesh, name, x.shape))
+      ),
+      params,
+    )
+  )
+
+
+def device_bytes(tree) -> int:
+  """Returns the bytes that sharded shapes take on one device."""
+  return sum(
+    math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+    for x in jax.tree.leaves(tree)
+  )
+
+
+def _place(x, placed):
+  return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)

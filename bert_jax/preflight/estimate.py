@@ -1,0 +1,276 @@
+"""How long a step and a run may take, and what they may cost. No measurement.
+
+A TPU's step: what the compiler estimates in cycles, by the clock. What it does
+not cost: a kernel as the larger of its schedule (`kernel_schedules`) and its
+bytes by the memory's bandwidth; random bits, gathers and scatters as bytes by
+that bandwidth; and collectives as bytes by that of the links which the shape
+of the slice gives a chip. A GPU's step, for which nothing was compiled: FLOPs
+by the peak. Around all that stands a range of error (`error_range`).
+"""
+
+import dataclasses
+
+from bert_jax.hardware import chips
+from bert_jax.hardware import topology as topology_lib
+from bert_jax.preflight import error_range, hlo_cost, kernel_schedules
+
+# What BERT programs reach of a GPU's peak, at worst and at best.
+_GPU_SHARES = (0.25, 0.65)
+_GPU_WHY = '25 to 65 % of the peak; nothing was compiled'
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """Seconds of a step, estimated.
+
+  Attributes:
+    seconds: what the model says, one part after the other; of a GPU, at the
+      middle of the shares of its peak.
+    low: the fast end of the range of error.
+    high: the slow end.
+    parts: {what: seconds}, of which `seconds` is made; of a GPU, at its peak.
+    why: where the range comes from, a line for people.
+  """
+
+  seconds: float
+  low: float
+  high: float
+  parts: dict[str, float]
+  why: str = ''
+
+  @property
+  def hidden(self) -> float:
+    """Seconds with all collectives overlapped with computation."""
+    sent = self.parts.get('collectives', 0.0)
+    return max(self.seconds - sent, sent)
+
+
+def tpu_step(
+  cost: hlo_cost.Cost,
+  topology: topology_lib.Topology,
+  *,
+  generator: str = 'rbg',
+  flops: float = 0.0,
+  calibration: dict | None = None,
+) -> Step:
+  """Estimates a compiled step.
+
+  Args:
+    cost: of one device.
+    topology: that it was compiled for; the devices of a chip share its memory
+      and links evenly.
+    generator: of dropout's bits in attention, see
+      `kernel_schedules.generator`.
+    flops: model FLOPs of all devices; no step is taken to be so fast that they
+      are more than `error_range.MOST_OF_PEAK`.
+    calibration: of `calibrate.read`, if a run on such a chip was measured.
+  """
+  chip = topology.chip
+  memory = chip.hbm_bandwidth / chip.devices
+  parts = {
+    'computation': cost.cycles / chip.cycles_per_second,
+    'random bits': cost.rng_bytes / memory,
+    'kernels': _kernels(cost, chip, memory, generator),
+    'gathers and scatters': cost.moved_bytes / memory,
+    'collectives': sum(
+      _collective(group, sent, topology)
+      for group, sent in cost.group_bytes.items()
+    ),
+  }
+  step = Step(sum(parts.values()), 0, 0, parts)
+  if calibration:
+    found = error_range.calibrated(calibration)
+    low, why = step.seconds * found.fast, found.why
+  else:
+    found = error_range.of(chip.name)
+    low, why = step.hidden * found.fast, found.text
+  least = flops / (error_range.MOST_OF_PEAK * chip.flops * topology.chips)
+  high = step.seconds * found.slow
+  return dataclasses.replace(
+    step, low=max(low, least), high=max(high, least), why=why
+  )
+
+
+def _kernels(cost, chip, memory, generator) -> float:
+  """Returns the seconds of all kernels, each bound by schedule or by memory."""
+  speed = chip.product_flops * chip.cycles_per_second * kernel_schedules.SHARE
+  seconds = 0.0
+  for name, moved in cost.kernel_bytes.items():
+    products = cost.kernel_flops.get(name, 0) / speed
+    scheduled = products * kernel_schedules.times(chip.name, generator, name)
+    seconds += max(scheduled, moved / memory)
+  return seconds
+
+
+def _collective(group: str, sent: float, topology) -> float:
+  """Returns the seconds of what a device sends in groups of one kind.
+
+  Over all chips of a slice, collectives run along all axes at once. Over a part
+  of them, they get the links of one axis: the one with the fewest.
+
+  Args:
+    group: a key of `hlo.Cost.group_bytes`.
+    sent: bytes.
+    topology: of `topology.parse`.
+  """
+  chip = topology.chip
+  devices = [int(d) for d in group.split(',')]
+  places = {d // chip.devices for d in devices}  # chips
+  if len(places) == 1:  # between the devices of a chip, through its memory
+    return sent / (chip.hbm_bandwidth / chip.devices)
+  # What crosses the links: not what the devices of a chip have of each other.
+  n, g = len(devices), len(places)
+  sent *= (1 - 1 / g) / (1 - 1 / n)
+  # Where a group has one device of each chip, the others' groups send, too.
+  sent *= chip.devices * g / n
+  each = topology.chips // topology.slices
+  if len({place // each for place in places}) > 1:
+    return sent / chip.network_bandwidth
+  links = topology.axis_links
+  if g < each:
+    links = [min(n for n in links if n)]
+  return sent / (sum(links) * chip.link_speed)
+
+
+def cycle_utilisation(flops: float, seconds: float, chip: chips.Chip) -> float:
+  """Returns the FLOPs per estimated cycle, relative to a large product's.
+
+  Args:
+    flops: model FLOPs of a device.
+    seconds: some of `Step.parts`, added.
+    chip: what the device is part of.
+  """
+  return flops / (seconds * chip.cycles_per_second) / chip.product_flops
+
+
+def gpu_step(
+  flops: float, chip: chips.Chip, count: int, calibration: dict | None = None
+) -> Step:
+  """Estimates a step by the peak of the chips alone.
+
+  Args:
+    flops: of the global batch.
+    chip: a GPU.
+    count: how many.
+    calibration: of `calibrate.read`, if a run on such a chip was measured.
+  """
+  worst, best = _GPU_SHARES
+  least = flops / (chip.flops * count)
+  middle = least / ((worst + best) / 2)
+  parts = {'computation at peak': least}
+  if calibration is None:
+    return Step(middle, least / best, least / worst, parts, _GPU_WHY)
+  found = error_range.calibrated(calibration)
+  low = max(middle * found.fast, least)
+  return Step(middle, low, middle * found.slow, parts, found.why)
+
+
+def utilisation(flops: float, step: Step, chip: chips.Chip, count: int):
+  """Returns (lowest, highest) share of the chips' peak that a step reaches."""
+  peak = chip.flops * count
+  return flops / step.high / peak, flops / step.low / peak
+
+
+def facts(step: Step, flops: float, chip: chips.Chip, count: int) -> dict:
+  """Returns a step for JSON, as `preflight` writes it."""
+  return {
+    'step_seconds_estimate': [step.low, step.high],
+    'step_seconds_model': step.seconds,
+    'step_seconds_parts': step.parts,
+    'step_seconds_range': step.why,
+    'utilisation_estimate': list(utilisation(flops, step, chip, count)),
+  }
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A run or a phase of it, without evaluation, saving and compiling.
+
+  Attributes:
+    hours: (lowest, highest).
+    chip_hours: the same of all chips.
+    dollars: the same; None without a price.
+  """
+
+  hours: tuple[float, float]
+  chip_hours: tuple[float, float]
+  dollars: tuple[float, float] | None
+
+
+def run(steps, count: int, price: float | None) -> Run:
+  """Estimates a run.
+
+  Args:
+    steps: of each phase (how many, (lowest, highest) seconds of one).
+    count: chips.
+    price: US dollars per chip and hour.
+  """
+  hours = tuple(
+    sum(n * seconds[end] for n, seconds in steps) / 3600 for end in (0, 1)
+  )
+  chip_hours = tuple(h * count for h in hours)
+  dollars = None if price is None else tuple(h * price for h in chip_hours)
+  return Run(hours, chip_hours, dollars)
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+  """What would fit.
+
+  Attributes:
+    largest: sequences per update, with the micro-batches as they are; None
+      where the batch is too small to tell.
+    accumulate: the least number of micro-batches with which the batch fits;
+      None if no number does.
+  """
+
+  largest: int | None
+  accumulate: int | None
+
+
+def batch(
+  needed: float,
+  fixed: float,
+  gradients: float,
+  limit: float,
+  *,
+  sums: float,
+  batch_size: int,
+  accumulate: int,
+  shares: int,
+) -> Batch:
+  """Estimates which batches fit, from the memory that one needs.
+
+  Bytes are taken to be fixed + gradients + a constant x (sequences of a
+  micro-batch); micro-batches also need what they are added up in.
+
+  Args:
+    needed: bytes of a device with `batch_size` and `accumulate`.
+    fixed: bytes that no batch changes: parameters, optimizer, program.
+    gradients: bytes of a device's share of them.
+    limit: bytes of a device that can be used.
+    sums: bytes of a device in which micro-batches are added up.
+    batch_size: sequences per update.
+    accumulate: micro-batches of an update.
+    shares: parts that the rows are split into over the devices.
+  """
+  rows = batch_size // (shares * accumulate)  # of a device, at once
+
+  def base(parts):
+    return fixed + gradients + (0 if parts == 1 else sums)
+
+  each = max(needed - base(accumulate), 0) / rows
+
+  def fits(parts):
+    return base(parts) + each * batch_size / (shares * parts) <= limit
+
+  largest = None
+  if each:
+    room = max(limit - base(accumulate), 0)
+    largest = int(room / each) * shares * accumulate
+  per_device = batch_size // shares
+  divisors = [n for n in range(1, per_device + 1) if per_device % n == 0]
+  return Batch(
+    largest=largest,
+    accumulate=next((n for n in divisors if fits(n)), None),
+  )

@@ -1,0 +1,230 @@
+"""Compiles the programs of a run for absent accelerators and describes them."""
+
+import dataclasses
+
+from bert_jax import config as config_lib
+from bert_jax.hardware import prices
+from bert_jax.parallel import device_mesh, distributed
+from bert_jax.preflight import calibration as calibration_lib
+from bert_jax.preflight import (
+  compile_step,
+  estimate,
+  hlo_cost,
+  kernel_schedules,
+)
+from bert_jax.pretraining import pretrain
+from bert_jax.train import compilation
+from bert_jax.train import programs as programs_lib
+
+_QUICK_LAYERS = 2, 4
+# Beside compute.*, fields that change the time of a step and not its shapes.
+_TIMED = (
+  *('rng', 'mesh.model', 'model.dtype', 'model.dropout'),
+  *('model.attention_dropout', 'optimizer.clip_unit', 'optimizer.reduce_dtype'),
+)
+
+
+def examine(config, topology, phases, quick: bool, say=print):
+  """Compiles the programs of a run for a TPU slice.
+
+  Args:
+    config: the experiment.
+    topology: of `topology.parse`, of TPUs.
+    phases: of `task.phases`, those to look at.
+    quick: compile 2 and 4 layers and extrapolate.
+    say: gets lines of progress.
+
+  Returns:
+    (programs, facts, texts): for JSON, a list of what became of each program,
+    and a dict for each phase; and {phase: HLO text of its training step},
+    with `quick` that of four layers, where there is one.
+
+  Raises:
+    errors.UserError: if the batch or the model cannot be split over the slice.
+  """
+  # A malformed file is an error now, not after an hour of compiling.
+  calibration = calibration_lib.read(topology.chip.name)
+  devices = compile_step.describe_devices(topology)
+  mesh = device_mesh.make_mesh(config.mesh.model, devices=devices)
+  for phase in phases:
+    device_mesh.check_batch(mesh, phase.batch_size, phase.accumulate)
+  layers = [config.model.num_layers]
+  if quick and layers[0] > max(_QUICK_LAYERS):
+    layers = [*_QUICK_LAYERS]
+  runs = []
+  for n in layers:
+    say(f'compiling the programs of a run with {n} layers ...')
+    fewer = _with_layers(config, n)
+    start = programs_lib.of_start(fewer, pretrain.objective(fewer), mesh)
+    runs.append(
+      compilation.compile_run(
+        fewer, pretrain.objective, mesh, start, phases, say
+      )
+    )
+  usable = compile_step.usable_memory(devices[0])
+  facts, texts = [], {}
+  for phase in phases:
+    steps = [_training_step(run[phase.number]) for run in runs]
+    text, own = _examine_phase(
+      *(config, topology, mesh, phase, usable, steps, calibration)
+    )
+    compute = runs[-1][phase.number].config.compute.to_dict()
+    facts.append(own | {'compiled_layers': layers, 'compute': compute})
+    texts[phase.number] = text
+  return _verdicts(runs, layers), facts, texts
+
+
+def _training_step(result):
+  """Returns `compile_step.examine` of a phase's training step; None if refused."""
+  (step,) = (o for o in result.outcomes if o.program.name == programs_lib.TRAIN)
+  return None if step.refused else compile_step.examine(step)
+
+
+def _verdicts(runs, layers) -> list[dict]:
+  """Returns what became of each program, of all depths that were compiled."""
+  found = {}
+  for run, n in zip(runs, layers, strict=True):
+    for outcome in (o for result in run.values() for o in result.outcomes):
+      key = outcome.program.name, outcome.program.phase
+      verdict = found.setdefault(
+        key, {'name': key[0], 'phase': key[1], 'ok': True, 'reason': None}
+      )
+      why = compilation.problem(outcome)
+      if why and verdict['ok']:
+        depth = f'with {n} layers ' if len(layers) > 1 else ''
+        verdict.update(ok=False, reason=f'{depth}it {why}')
+  return list(found.values())
+
+
+def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
+  """Returns (HLO text or None, facts) of a phase.
+
+  Args:
+    config: the experiment.
+    topology: what it would run on.
+    mesh: over it.
+    phase: one of `task.phases`.
+    usable: bytes of a device.
+    steps: `aot.Compiled` of the training step: one of all layers, or two of
+      few; None among them where the compiler refuses it.
+    calibration: of `calibrate.read`.
+  """
+  flops = pretrain.objective(config).flops(phase)
+  facts = _phase_facts(phase, flops) | {'usable_bytes': usable}
+  if None in steps:
+    return None, facts | {'fits': None}
+  if len(steps) == 1:
+    memory, fits, cost = steps[0].memory, steps[0].fits, _cost(steps[0])
+  else:
+    along = (*_QUICK_LAYERS, config.model.num_layers)
+    memory, cost = _extrapolate(*steps, along)
+    fits = memory.total <= usable
+  batch = estimate.batch(
+    memory.total,
+    memory.parameters + memory.optimizer + memory.program,
+    memory.parameters,  # the shards of the gradients are as large
+    usable,
+    sums=compile_step.gradient_bytes(config, mesh),
+    batch_size=phase.batch_size,
+    accumulate=phase.accumulate,
+    shares=mesh.shape['data'],
+  )
+  facts |= {
+    'fits': fits,
+    'needed_bytes': memory.total,
+    'memory': dataclasses.asdict(memory),
+    'largest_batch_estimate': batch.largest,
+    'accumulate_that_fits_estimate': batch.accumulate,
+  }
+  if cost is not None:
+    step = estimate.tpu_step(
+      cost,
+      topology,
+      generator=kernel_schedules.generator(config),
+      flops=flops,
+      calibration=calibration,
+    )
+    facts |= {'cost': dataclasses.asdict(cost)}
+    facts |= estimate.facts(step, flops, topology.chip, topology.chips)
+  return steps[-1].text, facts
+
+
+def _cost(compiled):
+  return None if compiled.text is None else hlo_cost.cost(compiled.text)
+
+
+def _extrapolate(few, more, layers):
+  """Returns (memory, cost) on the line through two compiled steps."""
+  pairs = zip(
+    *(dataclasses.astuple(c.memory) for c in (few, more)), strict=True
+  )
+  memory = compile_step.Memory(
+    *(hlo_cost.extrapolate_number(a, b, layers) for a, b in pairs)
+  )
+  costs = _cost(few), _cost(more)
+  if None in costs:
+    return memory, None
+  return memory, hlo_cost.extrapolate(*costs, layers)
+
+
+def roofline(config, topology, phase):
+  """Returns the facts of a phase on GPUs, for which nothing is compiled."""
+  chip, count = topology.chip, topology.chips
+  flops = pretrain.objective(config).flops(phase)
+  step = estimate.gpu_step(flops, chip, count, calibration_lib.read(chip.name))
+  return _phase_facts(phase, flops) | estimate.facts(step, flops, chip, count)
+
+
+def _phase_facts(phase, flops):
+  return {**dataclasses.asdict(phase), 'model_flops_per_step': flops}
+
+
+def report(config, topology, phases, price, programs, examined) -> dict:
+  """Returns everything that is known, for JSON and `page.lines`.
+
+  Args:
+    config: the experiment.
+    topology: what it would run on.
+    phases: those that were examined.
+    price: US dollars per chip and hour, None for that of `prices`.
+    programs: what became of each; none where nothing was compiled.
+    examined: the facts of each of them.
+  """
+  listed = prices.USD_PER_CHIP_HOUR.get(topology.chip.name)
+  used = listed if price is None else price
+  seconds = [facts.get('step_seconds_estimate') for facts in examined]
+  run = None
+  if None not in seconds:
+    pairs = list(zip((p.steps for p in phases), seconds, strict=True))
+    run = dataclasses.asdict(estimate.run(pairs, topology.chips, used))
+  return {
+    'topology': topology.name,
+    'slices': topology.slices,
+    'chips': topology.chips,
+    'devices': topology.devices,
+    'hosts': topology.hosts,
+    'layers': config.model.num_layers,
+    'whole_run': len(phases) == len(config.phases.steps),
+    'programs': programs,
+    'phases': examined,
+    'run_estimate': run,
+    'usd_per_chip_hour': used,
+    'price_source': 'given' if price is not None else f'list of {prices.AS_OF}',
+    **distributed.versions(),
+    'config': _timed(config),
+  }
+
+
+def _timed(config) -> dict:
+  """Returns the fields that `calibrate` compares with those of a run."""
+  return {
+    name: value
+    for name, value in config_lib.flatten(config).items()
+    if name in _TIMED or name.startswith('compute.')
+  }
+
+
+def _with_layers(config, n):
+  copy = config.copy_and_resolve_references()
+  copy.model.num_layers = n
+  return copy

@@ -1,0 +1,386 @@
+"""Reads what a compiled step does from its scheduled HLO text."""
+
+import collections
+import dataclasses
+import math
+import re
+
+import numpy as np
+
+from bert_jax.preflight import hlo_text
+from bert_jax.preflight.hlo_text import size
+
+_NAME = re.compile(r'%?([\w.-]+)')
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_COLLECTIVES = (
+  *('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all'),
+  'collective-permute',
+)
+# Custom calls with a program of their own, which the compiler cannot cost; the
+# others are notes to the compiler or parts of ops that it does cost.
+_KERNELS = ('tpu_custom_call', 'MosaicFusion')
+# They name or order arrays, or their bodies are added up.
+_FREE = frozenset(
+  'parameter constant tuple get-tuple-element bitcast after-all while call '
+  'call-start conditional custom-call optimization-barrier async-start'.split()
+)
+_SMALL = 4096  # bytes; less is work for the scalar unit
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+  """What a device does in one execution, loops unrolled.
+
+  Attributes:
+    cycles: estimated by the compiler; it gives none for what follows.
+    rng_bytes: of random bits that are generated.
+    collectives: {kind: how many}.
+    collective_bytes: {kind: bytes of the whole arrays, as the largest of what
+      goes in and what comes out}.
+    sent_bytes: that the device sends in them, by the best algorithms.
+    group_bytes: {devices of one of the groups, as '0,4,8,12': the same bytes},
+      numbered as in the mesh.
+    hbm_bytes: read from and written to the device's memory by all ops and
+      copies, those of kernels as they say; an op counts as reading all of its
+      operands, which is more than the truth for some.
+    kernels: {name and result: how many}, custom calls with a program of their
+      own.
+    kernel_flops: {the same: FLOPs} that they say of themselves, else 0.
+    kernel_bytes: {the same: bytes} as they say, else of what goes in and out.
+    moved_bytes: read and written by gathers and scatters that have no cycles.
+    uncosted: {opcode: how many} of all other ops without cycles, where arrays
+      are not tiny; most are copies overlapped with computation.
+    uncosted_bytes: {opcode: bytes} of what goes in and out of these.
+    custom_calls: {target: how many}, kernels among them.
+  """
+
+  cycles: float = 0
+  rng_bytes: float = 0
+  collectives: dict = dataclasses.field(default_factory=dict)
+  collective_bytes: dict = dataclasses.field(default_factory=dict)
+  sent_bytes: float = 0
+  group_bytes: dict = dataclasses.field(default_factory=dict)
+  hbm_bytes: float = 0
+  kernels: dict = dataclasses.field(default_factory=dict)
+  kernel_flops: dict = dataclasses.field(default_factory=dict)
+  kernel_bytes: dict = dataclasses.field(default_factory=dict)
+  moved_bytes: float = 0
+  uncosted: dict = dataclasses.field(default_factory=dict)
+  uncosted_bytes: dict = dataclasses.field(default_factory=dict)
+  custom_calls: dict = dataclasses.field(default_factory=dict)
+
+
+def cost(text: str) -> Cost:
+  """Adds up what a device does.
+
+  Args:
+    text: of `compiled.as_text()`; `"estimated_cycles"` stands in the text of
+      TPU programs only.
+
+  Raises:
+    ValueError: if it is no HLO module, or has a loop of which it is not known
+      how often it runs.
+  """
+  computations, entry = hlo_text.parse(text)
+  found = re.search(r'num_partitions=(\d+)', text)
+  devices = range(int(found[1]) if found else 1)
+  totals = collections.Counter()
+  _add(totals, computations, entry, times=1, devices=devices, fused=False)
+  fields = {}
+  for field in dataclasses.fields(Cost):
+    if field.default_factory is dict:
+      fields[field.name] = {
+        key[1]: n
+        for key, n in sorted(totals.items(), key=str)
+        if isinstance(key, tuple) and key[0] == field.name
+      }
+    else:
+      fields[field.name] = totals[field.name]
+  return Cost(**fields)
+
+
+def extrapolate(few: Cost, more: Cost, layers: tuple[int, int, int]) -> Cost:
+  """Returns a + b L of two costs.
+
+  Args:
+    few: with layers[0].
+    more: with layers[1].
+    layers: the third is the L to extrapolate to.
+  """
+
+  def line(a, b):
+    if isinstance(a, dict):
+      return {k: line(a.get(k, 0), b.get(k, 0)) for k in sorted({*a, *b})}
+    return extrapolate_number(a, b, layers)
+
+  return Cost(
+    **{
+      field.name: line(getattr(few, field.name), getattr(more, field.name))
+      for field in dataclasses.fields(Cost)
+    }
+  )
+
+
+def extrapolate_number(a: float, b: float, layers: tuple[int, int, int]):
+  """Returns a number at layers[2] on the line through a and b, at least 0."""
+  x, y, z = layers
+  return max(a + (b - a) * (z - x) / (y - x), 0)
+
+
+def _add(totals, computations, name, *, times, devices, fused, aside=False):
+  """Adds a computation that runs `times` times.
+
+  Args:
+    fused: whether one figure of the compiler stands for all of it.
+    aside: whether another core of the chip runs it, whose cycles are no
+      figure for this one.
+  """
+  types = {op.name: op.type for op in computations[name]}
+  starts = any('AsyncCollectiveStart' in op.rest for op in computations[name])
+  for op in computations[name]:
+    if not fused:  # a fusion has one figure, its parts repeat it
+      found = [] if aside else [int(n) for n in _CYCLES.findall(op.rest)]
+      totals['cycles'] += times * sum(found)
+      if not found:
+        _add_uncosted(totals, op, types, computations, times)
+      totals['hbm_bytes'] += times * _hbm_bytes(op, types, computations)
+    kind = op.opcode.removesuffix('-start')
+    if op.opcode.endswith('-done') or op.opcode.endswith('-update'):
+      continue  # counted at its start
+    if kind in _COLLECTIVES:
+      # One that runs behind several fusions stands in each of them.
+      if starts or 'chain_id=' not in op.rest:
+        _add_collective(totals, op, kind, name, types, times, devices)
+    elif kind == 'rng-bit-generator':
+      totals['rng_bytes'] += times * hlo_text.largest(op.type)
+    elif kind == 'custom-call':
+      _add_custom_call(totals, op, types, times)
+    loops = _trips(op, computations) if kind == 'while' else 1
+    for called in _called(op):
+      _add(
+        totals,
+        computations,
+        called,
+        times=times * loops,
+        devices=devices,
+        fused=fused or kind == 'fusion',
+        aside=aside or 'async_execution_thread="sparsecore"' in op.rest,
+      )
+
+
+def _add_custom_call(totals, op, types, times):
+  target = re.search(r'custom_call_target="([^"]*)"', op.rest)[1]
+  totals['custom_calls', target] += times
+  if target not in _KERNELS:
+    return
+  said = dict(re.findall(r'"(flops|bytes_accessed)":"(\d+)"', op.rest))
+  moved = said.get('bytes_accessed') or _in_and_out(op, types)
+  name = re.sub(r'\.\d+$', '', op.name)
+  key = f'{name} {hlo_text.SHAPE.search(op.type)[0]}'
+  totals['kernels', key] += times
+  totals['kernel_flops', key] += times * int(said.get('flops', 0))
+  totals['kernel_bytes', key] += times * int(moved)
+
+
+def _add_uncosted(totals, op, types, computations, times):
+  """Adds an op for which the compiler has no cycles."""
+  inside = list(_inside(op, types, computations))
+  kinds = {part.opcode.removesuffix('-start') for part, _ in inside}
+  if kinds & {'gather', 'scatter'}:
+    moved = sum(_moved(part, known) for part, known in inside)
+    if 'scatter' in kinds and '"aliasing_operands":{"lists":[{' not in op.rest:
+      moved += size(op.type)  # the table is made, not changed in place
+    totals['moved_bytes'] += times * moved
+  elif kinds & {*_COLLECTIVES, 'rng-bit-generator'}:
+    return
+  elif op.opcode in _FREE or op.opcode.endswith(('-done', '-id')):
+    return
+  elif _in_and_out(op, types) >= _SMALL:
+    totals['uncosted', op.opcode] += times
+    totals['uncosted_bytes', op.opcode] += times * _in_and_out(op, types)
+
+
+def _inside(op, types, computations):
+  """Yields an op, or those that a fusion is made of, and the types around."""
+  if op.opcode != 'fusion':
+    yield op, types
+    return
+  for called in _called(op):
+    known = {part.name: part.type for part in computations[called]}
+    for part in computations[called]:
+      yield from _inside(part, known, computations)
+
+
+def _moved(op, types) -> int:
+  """Returns the bytes that a gather or scatter cannot but read and write."""
+  if op.opcode == 'gather':
+    return 2 * size(op.type)
+  if op.opcode == 'scatter':  # operands, indices, updates
+    updates = op.operands[len(op.operands) // 2 + 1 :]
+    return 3 * sum(size(types[o]) for o in updates)
+  return 0
+
+
+def _hbm_bytes(op, types, computations) -> int:
+  """Returns the bytes that an op reads from and writes to the memory."""
+  if op.opcode == 'custom-call':
+    found = re.search(r'"bytes_accessed":"(\d+)"', op.rest)
+    if found:
+      return int(found[1])
+  elif op.opcode in _FREE or op.opcode.endswith(('-done', '-update', '-id')):
+    return 0
+  inside = list(_inside(op, types, computations))
+  if {part.opcode for part, _ in inside} & {'gather', 'scatter'}:
+    return sum(_moved(part, known) for part, known in inside)
+  if op.opcode.endswith('-start'):  # what is copied between the memories
+    return size(_second(op.type))
+  if op.opcode in ('slice', 'dynamic-slice'):  # of a large array, what it needs
+    return 2 * hlo_text.hbm_size(op.type)
+  return sum(map(hlo_text.hbm_size, [op.type, *_types(op, types)]))
+
+
+def _types(op, types):
+  """Returns the types of an op's operands, each array once."""
+  return [types.get(o, '') for o in dict.fromkeys(op.operands)]
+
+
+def _in_and_out(op, types) -> int:
+  if op.opcode.endswith('-start'):  # what goes in is in its type; maybe whole
+    return 2 * size(_second(op.type))
+  return size(op.type) + sum(size(types.get(o, '')) for o in op.operands)
+
+
+def _add_collective(totals, op, kind, name, types, times, devices):
+  whole = max(size(_result(op)), sum(size(types[o]) for o in op.operands))
+  group = _group(op.rest) or tuple(devices)
+  n = len(group)
+  # A fusion that keeps one part of a sum is how TPUs do a reduce-scatter.
+  if kind == 'all-reduce' and 'all-reduce-scatter' in name:
+    kind = 'reduce-scatter'
+  rounds = {'all-reduce': 2 * (n - 1) / n, 'collective-permute': 1}
+  totals['collectives', kind] += times
+  totals['collective_bytes', kind] += times * whole
+  sent = times * whole * rounds.get(kind, (n - 1) / n)
+  totals['sent_bytes'] += sent
+  totals['group_bytes', ','.join(map(str, group))] += sent
+
+
+def _result(op):
+  """Returns the type of what comes out; a start also lists what goes in."""
+  started = op.opcode in ('all-gather-start', 'collective-permute-start')
+  if not started:
+    return op.type
+  return _second(op.type)
+
+
+def _second(type_text) -> str:
+  """Returns the second array of a tuple's type, '' if there is none."""
+  found = list(hlo_text.SHAPE.finditer(type_text))
+  return found[1][0] if len(found) > 1 else ''
+
+
+def _group(rest) -> tuple[int, ...] | None:
+  """Returns the devices of a collective's first group; None if all are one."""
+  pairs = re.search(r'source_target_pairs=\{(\{[\d,{}]*\})\}', rest)
+  if pairs:
+    found = [(int(a), int(b)) for a, b in re.findall(r'(\d+),(\d+)', pairs[1])]
+    return max(found, key=lambda pair: abs(pair[0] - pair[1]))
+  listed = re.search(r'replica_groups=\{\{([\d,]*)\}', rest)
+  if listed:
+    return tuple(int(d) for d in listed[1].split(','))
+  # [groups,devices of each]<=[8], or <=[2,4]T(1,0): cut after transposing
+  iota = re.search(
+    r'replica_groups=\[\d+,(\d+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?)?', rest
+  )
+  if iota:
+    size, shape, order = iota.groups()
+    if shape is None:
+      return tuple(range(int(size)))
+    return _cut(int(size), _numbers(shape), order and _numbers(order))
+  # mesh['data'=4,'model'=2] {'data'}
+  mesh = re.search(r'replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}', rest)
+  if mesh:
+    axes = re.findall(r"'([^']+)'=(\d+)", mesh[1])
+    names, sizes = [a for a, _ in axes], [int(n) for _, n in axes]
+    taken = [names.index(a) for a in re.findall(r"'([^']+)'", mesh[2])]
+    left = [i for i in range(len(names)) if i not in taken]
+    return _cut(math.prod(sizes[i] for i in taken), sizes, left + taken)
+  return None
+
+
+def _cut(size, shape, order) -> tuple[int, ...]:
+  """Returns the first `size` numbers of a grid, its axes put in order."""
+  grid = np.arange(math.prod(shape)).reshape(shape).transpose(order)
+  return tuple(grid.reshape(-1)[:size].tolist())
+
+
+def _numbers(text) -> list[int]:
+  return [int(n) for n in text.split(',')]
+
+
+def _called(op) -> list[str]:
+  """Returns the computations that an op runs; reductions cost no own time."""
+  if op.opcode == 'while':
+    return [re.search(r'\bbody=%?([\w.-]+)', op.rest)[1]]
+  if op.opcode == 'conditional':
+    listed = re.search(r'branch_computations=\{([^}]*)\}', op.rest)
+    if listed:
+      return _NAME.findall(listed[1])
+    return re.findall(r'\b(?:true|false)_computation=%?([\w.-]+)', op.rest)
+  if op.opcode in ('fusion', 'call', 'call-start', 'async-start'):
+    return re.findall(r'\b(?:calls|to_apply)=%?([\w.-]+)', op.rest)
+  return []
+
+
+def _trips(op, computations) -> int:
+  """Returns how often a loop runs that counts up from 0 by 1.
+
+  One that goes on while a number is above 0 counts as none: it is the
+  decoder's, which runs for the rarest of batches.
+  """
+  known = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', op.rest)
+  if known:
+    return int(known[1])
+  name = re.search(r'\bcondition=%?([\w.-]+)', op.rest)[1]
+  limits = _limits(name, computations)
+  if len(limits) != 1 or not (limits[0] or _above_zero(name, computations)):
+    raise ValueError(
+      f'loop {op.name}: its condition {name} does not say how often it runs.'
+    )
+  return limits[0]
+
+
+def _above_zero(name, computations, zeros=frozenset()) -> bool:
+  """Returns whether a condition is that a number is above the constant 0.
+
+  Args:
+    zeros: numbers of the condition's parameters that are this constant, where
+      it is fused.
+  """
+  known = {
+    op.name
+    for op in computations[name]
+    if (op.opcode == 'constant' and op.operands == ('0',))
+    or (op.opcode == 'parameter' and op.operands[0] in zeros)
+  }
+  root = computations[name][-1]
+  sides = [operand in known for operand in root.operands]
+  if root.opcode == 'fusion':
+    (called,) = _called(root)
+    inside = {str(i) for i, is_zero in enumerate(sides) if is_zero}
+    return _above_zero(called, computations, inside)
+  if root.opcode != 'compare':
+    return False
+  direction = re.search(r'direction=(\w+)', root.rest)[1]
+  return (direction, sides) in (('GT', [False, True]), ('LT', [True, False]))
+
+
+def _limits(name, computations) -> list[int]:
+  """Returns the constants of a loop's condition, also where it is fused."""
+  found = []
+  for op in computations[name]:
+    if op.opcode == 'constant' and op.type.startswith(('s', 'u')):
+      found.append(int(op.operands[0]))
+    for called in _called(op):
+      found += _limits(called, computations)
+  return found

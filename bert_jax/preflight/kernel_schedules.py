@@ -1,0 +1,116 @@
+"""How much longer the attention kernels take than their matrix products.
+
+A kernel's products at half the speed of a large one is what could be hoped
+for. The compiler's own schedule of it is longer: dropout's bits, the softmax
+and what else the vector unit does. `TIMES` holds the schedule as a multiple
+of those products. It is printed, and checked, by
+
+  for dtype in bfloat16 float32; do
+    python benchmarks/tpu/kernels.py --topology=v5e:2x2 --dtype=$dtype \\
+      --sizes=base --generators=none,rbg,threefry
+  done | tee v5e.txt
+  python benchmarks/tpu/kernel_schedules.py [--check] v5e.txt
+"""
+
+import re
+
+# Of a large product's speed, what a kernel's products are taken to reach.
+SHARE = 0.5
+# (chip, generator of dropout's bits, type, tokens of a row, forward, backward),
+# of BASE. A product of float32 is six of the matrix unit's.
+# fmt: off
+TIMES = (
+  ('v4', 'none', 'bf16', 128, 2.19, 1.52),
+  ('v4', 'none', 'bf16', 512, 1.55, 1.29),
+  ('v4', 'none', 'f32', 128, 6.68, 6.43),
+  ('v4', 'none', 'f32', 512, 5.53, 5.59),
+  ('v4', 'rbg', 'bf16', 128, 3.06, 1.98),
+  ('v4', 'rbg', 'bf16', 512, 2.04, 1.64),
+  ('v4', 'rbg', 'f32', 128, 7.43, 7.02),
+  ('v4', 'rbg', 'f32', 512, 6.11, 5.97),
+  ('v4', 'threefry', 'bf16', 128, 5.96, 3.09),
+  ('v4', 'threefry', 'bf16', 512, 5.24, 2.79),
+  ('v4', 'threefry', 'f32', 128, 10.45, 8.01),
+  ('v4', 'threefry', 'f32', 512, 8.96, 6.73),
+  ('v5e', 'none', 'bf16', 128, 1.7, 1.09),
+  ('v5e', 'none', 'bf16', 512, 1.07, 1.01),
+  ('v5e', 'none', 'f32', 128, 4.75, 5.0),
+  ('v5e', 'none', 'f32', 512, 4.08, 4.56),
+  ('v5e', 'rbg', 'bf16', 128, 1.95, 1.24),
+  ('v5e', 'rbg', 'bf16', 512, 1.19, 1.11),
+  ('v5e', 'rbg', 'f32', 128, 4.88, 5.06),
+  ('v5e', 'rbg', 'f32', 512, 4.21, 4.73),
+  ('v5e', 'threefry', 'bf16', 128, 3.21, 1.7),
+  ('v5e', 'threefry', 'bf16', 512, 2.73, 1.68),
+  ('v5e', 'threefry', 'f32', 128, 5.68, 5.2),
+  ('v5e', 'threefry', 'f32', 512, 5.27, 4.91),
+  ('v5p', 'none', 'bf16', 128, 1.76, 1.13),
+  ('v5p', 'none', 'bf16', 512, 1.1, 1.03),
+  ('v5p', 'none', 'f32', 128, 4.59, 5.02),
+  ('v5p', 'none', 'f32', 512, 4.14, 4.68),
+  ('v5p', 'rbg', 'bf16', 128, 2.02, 1.26),
+  ('v5p', 'rbg', 'bf16', 512, 1.22, 1.13),
+  ('v5p', 'rbg', 'f32', 128, 4.66, 5.09),
+  ('v5p', 'rbg', 'f32', 512, 4.23, 4.83),
+  ('v5p', 'threefry', 'bf16', 128, 3.34, 1.78),
+  ('v5p', 'threefry', 'bf16', 512, 2.79, 1.74),
+  ('v5p', 'threefry', 'f32', 128, 5.5, 5.24),
+  ('v5p', 'threefry', 'f32', 512, 5.29, 5.05),
+  ('v6e', 'none', 'bf16', 128, 4.41, 2.82),
+  ('v6e', 'none', 'bf16', 512, 2.34, 1.91),
+  ('v6e', 'none', 'f32', 128, 15.07, 14.51),
+  ('v6e', 'none', 'f32', 512, 8.38, 8.63),
+  ('v6e', 'rbg', 'bf16', 128, 5.1, 3.23),
+  ('v6e', 'rbg', 'bf16', 512, 2.77, 2.29),
+  ('v6e', 'rbg', 'f32', 128, 15.3, 14.69),
+  ('v6e', 'rbg', 'f32', 512, 8.57, 8.8),
+  ('v6e', 'threefry', 'bf16', 128, 8.54, 4.68),
+  ('v6e', 'threefry', 'bf16', 512, 7.42, 4.17),
+  ('v6e', 'threefry', 'f32', 128, 15.87, 14.88),
+  ('v6e', 'threefry', 'f32', 512, 12.26, 10.29),
+  ('tpu7x', 'none', 'bf16', 128, 4.65, 3.14),
+  ('tpu7x', 'none', 'bf16', 512, 2.64, 2.09),
+  ('tpu7x', 'none', 'f32', 128, 14.74, 13.0),
+  ('tpu7x', 'none', 'f32', 512, 8.53, 9.03),
+  ('tpu7x', 'rbg', 'bf16', 128, 5.57, 3.64),
+  ('tpu7x', 'rbg', 'bf16', 512, 3.13, 2.42),
+  ('tpu7x', 'rbg', 'f32', 128, 15.99, 13.26),
+  ('tpu7x', 'rbg', 'f32', 512, 8.78, 9.11),
+  ('tpu7x', 'threefry', 'bf16', 128, 9.57, 5.24),
+  ('tpu7x', 'threefry', 'bf16', 512, 8.42, 4.57),
+  ('tpu7x', 'threefry', 'f32', 128, 18.08, 13.76),
+  ('tpu7x', 'threefry', 'f32', 512, 13.81, 10.22),
+)
+# fmt: on
+_KERNEL = re.compile(
+  r'attention_(forward|backward) (\w+)\[(?:\d+,)*(\d+),\d+\]'
+)
+
+
+def generator(config) -> str:
+  """Returns what makes the bits of attention's dropout: 'none', 'rbg', ..."""
+  return config.rng if config.model.attention_dropout else 'none'
+
+
+def times(chip: str, generator: str, kernel: str) -> float:
+  """Returns the schedule of a kernel as a multiple of its products.
+
+  Args:
+    chip: `chips.Chip.name`.
+    generator: of `generator`.
+    kernel: a key of `hlo.Cost.kernels`, such as
+      'attention_forward bf16[16,512,1024]'.
+
+  Returns:
+    1 for kernels other than those of attention. Of the products at `SHARE` of
+    a large one's speed; a case not in the table takes the largest value among
+    the closest ones.
+  """
+  found = _KERNEL.match(kernel)
+  if not found:
+    return 1.0
+  which, dtype, length = found[1], found[2], int(found[3])
+  rows = TIMES
+  for column, value in ((1, generator), (2, dtype), (0, chip), (3, length)):
+    rows = [row for row in rows if row[column] == value] or rows
+  return max(row[4 if which == 'forward' else 5] for row in rows)

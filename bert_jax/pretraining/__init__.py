@@ -1,0 +1,1 @@
+"""Pre-training as a task: masked tokens and next sentences."""

@@ -1,0 +1,118 @@
+"""Pre-training batches. Without jax: processes that make them need none."""
+
+import os
+
+import numpy as np
+
+from bert_jax.data import hashing, loader, masking
+from bert_jax.tokenization import tokenizer
+from bert_jax.train import task
+
+# What a seed is for: two uses must not share random numbers.
+_ORDER, _MASK, _EVAL_MASK = 1, 2, 3
+
+
+def predictions(config, phase: task.Phase) -> int:
+  """Returns P, how many predictions a row has room for."""
+  if config.objective.kind == 'ltr':
+    return phase.seq_length - 1
+  return masking.room(
+    phase.seq_length,
+    config.objective.mask_rate,
+    phase.max_predictions,
+    config.data.pack,
+  )
+
+
+class Batches:
+  """Batches as functions of (phase, step), of one experiment and its data.
+
+  It can be pickled: the copy opens the files anew.
+  """
+
+  def __init__(self, config, directory: str):
+    self._config = config
+    words = tokenizer.Tokenizer.load(
+      os.path.join(directory, 'vocab.txt'), config.data.lowercase
+    )
+    self._words = words
+    self._special = np.array([words.cls_id, words.sep_id])
+    self._continues = np.array([w.startswith('##') for w in words.vocab])
+    lengths = set(config.phases.seq_length)
+    self._splits = {
+      (split, n): loader.open_split(
+        directory, split, n, config.data.skip_corrupt
+      )
+      for split in ('train', 'heldout')
+      for n in lengths
+    }
+
+  def train_batch(
+    self, phase: task.Phase, step: int, rows: np.ndarray | None = None
+  ) -> task.Batch:
+    """Returns rows of the global batch of a step; None are all of them."""
+    split = self._splits['train', phase.seq_length]
+    if rows is None:
+      rows = np.arange(phase.batch_size)
+    start = (step - phase.first) * phase.batch_size
+    seed = self._config.seed
+    record, epoch = loader.order(
+      int(hashing.mix(seed, _ORDER, phase.number)[0] >> np.uint64(1)),
+      start + rows,
+      len(split.reader),
+    )
+    if self._config.objective.static_masks:
+      keys = self._keys(seed, _MASK, record)
+    else:
+      keys = self._keys(seed, _MASK, phase.number, epoch, record)
+    return self._features(split, phase, record, keys)
+
+  def eval_batches(self, phase: task.Phase) -> int:
+    return -(-self._eval_size(phase) // phase.eval_batch_size)
+
+  def eval_batch(
+    self, phase: task.Phase, i: int, rows: np.ndarray | None = None
+  ) -> task.Batch:
+    """Returns rows of held-out batch i; None are all of them."""
+    split = self._splits['heldout', phase.seq_length]
+    size = self._eval_size(phase)
+    n = phase.eval_batch_size
+    row = i * n + (np.arange(n) if rows is None else rows)
+    # Evenly through the split: its beginning alone would be a few documents.
+    record = np.minimum(row, size - 1) * len(split.reader) // size
+    keys = self._keys(self._config.seed, _EVAL_MASK, record)
+    batch = self._features(split, phase, record, keys)
+    for name in ('masked_lm_weights', 'next_sentence_weights'):
+      batch[name][row >= size] = 0
+    return batch
+
+  def _eval_size(self, phase):
+    split = self._splits['heldout', phase.seq_length]
+    return min(len(split.reader), self._config.eval.sequences)
+
+  def _keys(self, *parts) -> np.ndarray:
+    """Returns hashes of numbers and [B] arrays: [B], of packed rows [B, N]."""
+    pack = self._config.data.pack
+    if pack == 1:
+      return hashing.mix(*parts)
+    return hashing.mix(*(np.asarray(x)[..., None] for x in parts), range(pack))
+
+  def _features(self, split, phase, record, keys) -> task.Batch:
+    c, words = self._config, self._words
+    batch = split.reader.rows(
+      record, split.length, words.cls_id, words.sep_id, c.data.pack
+    )
+    if c.objective.kind == 'ltr':
+      return masking.next_tokens(batch)
+    return masking.mask_tokens(
+      batch,
+      keys,
+      unit=c.objective.mask_unit,
+      rate=c.objective.mask_rate,
+      mix=c.objective.mask_mix,
+      max_predictions=phase.max_predictions,
+      vocab_size=words.size,
+      mask_id=words.mask_id,
+      special=self._special,
+      continues=self._continues,
+    )

@@ -1,0 +1,192 @@
+"""Starts a run from a trained model, to continue its pre-training.
+
+`init_from` names the model. The parameters are its own; the optimizer and the
+schedule start new. What the model lacks begins as new parameters do.
+"""
+
+import dataclasses
+import functools
+import os
+
+import numpy as np
+
+from bert_jax import config as config_lib
+from bert_jax import errors, param_names
+from bert_jax.inference import source
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.train import task as task_lib
+from bert_jax.workdir import fingerprint
+
+# Fields of BertConfig that say how to train, not what the parameters mean;
+# the first two are compared apart.
+_FREE = (
+  'vocab_size',
+  'max_positions',
+  'dropout',
+  'attention_dropout',
+  'initializer',
+  'initializer_std',
+  'mask_value',
+  'dtype',
+)
+_HEADS = ('mlm', 'pooler', 'nsp')
+_WORDS = ('embeddings/word/embedding', 'mlm/bias')  # a row or value per word
+_POSITIONS = 'embeddings/position/embedding'
+
+
+def check(config, workdir: str):
+  """Looks at the source, before data is prepared for a run that cannot work.
+
+  A run that has a checkpoint does not need the source any more.
+
+  Args:
+    config: the experiment.
+    workdir: of the run.
+
+  Raises:
+    errors.UserError: if the source cannot be read or does not suit the config.
+  """
+  saved = os.path.join(workdir, 'checkpoints')
+  if not config.init_from or (os.path.isdir(saved) and os.listdir(saved)):
+    return
+  model = source.read(config.init_from)
+  _check_model(config, model)
+  prepared = config.data.dir and os.path.join(config.data.dir, 'vocab.txt')
+  _check_words(config, model, prepared or config.data.vocab)
+
+
+def apply(config, directory: str, task: task_lib.Task) -> task_lib.Task:
+  """Returns the task, which starts from the source if the config names one.
+
+  Args:
+    config: the experiment.
+    directory: of the prepared data.
+    task: of pre-training.
+  """
+  if not config.init_from:
+    return task
+  return dataclasses.replace(
+    task, start=functools.partial(start, config, directory)
+  )
+
+
+def start(config, directory: str, new) -> tuple[dict, dict]:
+  """Reads the source and puts its parameters in the place of new ones.
+
+  Args:
+    config: the experiment.
+    directory: of the prepared data.
+    new: parameters as the config initialises them, nested dict on the host.
+
+  Returns:
+    (params, facts): nested dict of float32 arrays, and what was read from
+    where and what is new, JSON.
+
+  Raises:
+    errors.UserError: as `check`.
+  """
+  model = source.read(config.init_from)
+  _check_model(config, model)
+  _check_words(config, model, os.path.join(directory, 'vocab.txt'))
+  theirs = param_names.flatten(model.params)
+  ours = param_names.flatten(new)
+  words = model.tokenizer.size
+  params = param_names.map_named(
+    lambda name, x: _merge(name, x, theirs.get(name), words), new
+  )
+  facts = {
+    'path': config.init_from,
+    'origin': model.origin,
+    'fingerprint': fingerprint.combine(fingerprint.of_arrays(model.params)),
+    'changes': _changes(ours, theirs, words, config.data.vocab_size),
+  }
+  print(f'starting from {config.init_from}: {model.origin}', flush=True)
+  for change in facts['changes']:
+    print(f'  {change}', flush=True)
+  return params, facts
+
+
+def _merge(name, ours, theirs, words: int):
+  """Returns their values, in our shape; new ones where they have none."""
+  if theirs is None:
+    return ours
+  theirs = np.asarray(theirs, np.float32)
+  if name in _WORDS:  # rows behind the last word stand for nothing
+    theirs = theirs[:words]
+  merged = np.array(ours, np.float32)
+  rows = min(len(merged), len(theirs))
+  merged[:rows] = theirs[:rows]
+  return merged
+
+
+def _changes(ours, theirs, words: int, size: int) -> list[str]:
+  """Says what of the source is not used and what begins anew.
+
+  Args:
+    ours: {name: parameter}.
+    theirs: the same, of the source.
+    words: that it has.
+    size: of the vocabulary.
+  """
+  found = []
+  if size > words:
+    found.append(
+      f'words {words:,} to {size - 1:,}: new embeddings and output biases'
+    )
+  had, has = len(theirs[_POSITIONS]), len(ours[_POSITIONS])
+  if has > had:
+    found.append(f'positions {had:,} to {has - 1:,}: new embeddings')
+  if has < had:
+    found.append(f'positions {has:,} to {had - 1:,}: left out')
+  for head in _HEADS:
+    there, here = (
+      any(name.startswith(f'{head}/') for name in tree)
+      for tree in (theirs, ours)
+    )
+    if here and not there:
+      found.append(f'{head}: new, the source has none')
+    if there and not here:
+      found.append(f'{head}: left out')
+  return found
+
+
+def _check_model(config, model: source.Source):
+  """Raises errors.UserError that lists every field that keeps them apart."""
+  wanted = config_lib.model_config(config)
+  wrong = [
+    f'{f.name} is {getattr(model.config, f.name)!r} there, '
+    f'{getattr(wanted, f.name)!r} in the config'
+    for f in dataclasses.fields(wanted)
+    if f.name not in _FREE
+    and getattr(model.config, f.name) != getattr(wanted, f.name)
+  ]
+  if model.tokenizer.lowercase != config.data.lowercase:
+    wrong.append(
+      f'lowercase is {model.tokenizer.lowercase} there, '
+      f'{config.data.lowercase} in the config'
+    )
+  had, has = model.config.max_positions, wanted.max_positions
+  if had != has and not config.resize_positions:
+    wrong.append(
+      f'max_positions is {had} there, {has} in the config '
+      '(--config.resize_positions=True allows it)'
+    )
+  if wrong:
+    raise errors.UserError(
+      f'init_from={config.init_from} does not suit the config: '
+      f'{"; ".join(wrong)}. Give the config the values there.'
+    )
+
+
+def _check_words(config, model: source.Source, path: str):
+  """Raises errors.UserError unless the vocabulary begins with the source's."""
+  theirs, ours = model.tokenizer.vocab, tokenizer_lib.read_vocab(path)
+  differing = (i for i, word in enumerate(theirs) if ours[i : i + 1] != (word,))
+  i = next(differing, None)
+  if i is not None:
+    here = repr(ours[i]) if i < len(ours) else 'missing'
+    raise errors.UserError(
+      f'word {i:,} of init_from={config.init_from} is {theirs[i]!r}, in {path} '
+      f'it is {here}; use the vocabulary of the source, to which words may be '
+      'added at the end.'
+    )

@@ -1,0 +1,281 @@
+"""Pre-training: masked tokens and next sentence, or left to right."""
+
+import dataclasses
+import functools
+import math
+import os
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax import config as config_lib
+from bert_jax import errors, param_names
+from bert_jax.corpus import files
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import prepare
+from bert_jax.data import recipe as recipe_lib
+from bert_jax.model import heads, losses
+from bert_jax.ops import tied_decoder
+from bert_jax.parallel import distributed
+from bert_jax.pretraining import batches
+from bert_jax.train import task
+
+
+def objective(config) -> task.Objective:
+  """Returns the part of the pre-training task that needs no data."""
+  module = trained_module(config)
+  bert = module.config
+  nsp_loss = math.log(2) if config.objective.nsp else 0.0
+  return task.Objective(
+    init=functools.partial(init, module),
+    counts=functools.partial(counts, with_nsp=config.objective.nsp),
+    sums=functools.partial(sums, module),
+    batch_shapes=functools.partial(batch_shapes, config),
+    flops=lambda phase: (
+      phase.batch_size
+      * bert.flops_per_sequence(
+        phase.seq_length, batches.predictions(config, phase), config.data.pack
+      )
+    ),
+    expected_loss=math.log(bert.vocab_size) + nsp_loss,
+  )
+
+
+# So that every slice of up to 256 chips has equal shares of the embeddings, and
+# the TPU's matrix unit (128 or 256 wide) whole tiles: 30522 words have 30720
+# rows.
+_VOCAB_MULTIPLE = 256
+
+
+def trained_module(config) -> heads.PretrainingModel:
+  """Returns the model of a config as it is computed in training.
+
+  Args:
+    config: of `tuning.resolve`.
+  """
+  bert = dataclasses.replace(
+    config_lib.model_config(config),
+    vocab_multiple=_VOCAB_MULTIPLE,
+    attention=config.compute.attention,
+    heads_apart=config.compute.heads == 'apart',
+    remat=config.compute.remat,
+    scan_layers=config.compute.scan_layers,
+  )
+  return heads.PretrainingModel(bert, config.objective.nsp)
+
+
+def words_alone(params, vocab_size: int):
+  """Returns trained parameters without the rows that are no words."""
+
+  def cut(name, x):
+    word = name in ('embeddings/word/embedding', 'mlm/bias')
+    return x[:vocab_size] if word else x
+
+  return param_names.map_named(cut, params)
+
+
+def batch_shapes(config, phase: task.Phase, rows: int) -> dict:
+  """Returns the shapes of some rows of what `Task.train_batch` gives."""
+  pack = config.data.pack
+  tokens = (rows, phase.seq_length)  # [B, S]
+  predicted = (rows, batches.predictions(config, phase))  # [B, P]
+  pairs = (rows,) if pack == 1 else (rows, pack)  # [B] or [B, N]
+  integers = {
+    'input_ids': tokens,
+    'input_mask': tokens,
+    'segment_ids': tokens,
+    'masked_lm_positions': predicted,
+    'masked_lm_ids': predicted,
+    'next_sentence_labels': pairs,
+  }
+  if pack > 1:
+    integers |= {
+      'sequence_ids': tokens,
+      'position_ids': tokens,
+      'cls_positions': pairs,
+    }
+  weights = {'masked_lm_weights': predicted, 'next_sentence_weights': pairs}
+  return {
+    name: jax.ShapeDtypeStruct(shape, dtype)
+    for shapes, dtype in ((integers, jnp.int32), (weights, jnp.float32))
+    for name, shape in shapes.items()
+  }
+
+
+def make(config, directory: str) -> task.Task:
+  """Returns the pre-training task.
+
+  Args:
+    config: the experiment.
+    directory: output of `prepare`, for the lengths of the config's phases.
+  """
+  data = batches.Batches(config, directory)
+  manifest = manifest_lib.read(directory)
+  return task.Task(
+    objective=objective,
+    train_batch=data.train_batch,
+    eval_batch=data.eval_batch,
+    eval_batches=data.eval_batches,
+    describe=functools.partial(describe, manifest['unigram_entropy']),
+    facts={
+      # What says in words how two corpora differ comes before the hashes.
+      'data': {
+        name: manifest[name]
+        for name in ('recipe', 'documents', 'sentences', 'tokens', 'lengths')
+      },
+      'unigram_entropy': manifest['unigram_entropy'],
+      'vocab_sha256': manifest['vocab_sha256'],
+      'data_sha256': files.sha256(os.path.join(directory, manifest_lib.NAME)),
+    },
+  )
+
+
+def data_directory(config, workdir: str) -> str:
+  """Returns where the prepared data of a run lies."""
+  return config.data.dir or os.path.join(workdir, 'data')
+
+
+def prepare_data(config, workdir: str) -> str:
+  """Makes the data that the config asks for; returns its directory.
+
+  Process 0 makes it; the others find it in the working directory, which they
+  share.
+  """
+  c = config.data
+  directory = data_directory(config, workdir)
+  if c.dir and not os.path.exists(c.dir):
+    raise errors.UserError(
+      f'data.dir={c.dir} does not exist; make it with bert_jax.data.prepare, '
+      'or leave data.dir empty.'
+    )
+  if not c.dir:
+    runner = prepare.local_runner(c.workers)
+    distributed.first_then_all(
+      'data', lambda: prepare.prepare(recipe(config), directory, runner)
+    )
+  manifest = manifest_lib.read(directory)
+  _check_data(config, directory, manifest)
+  found = manifest['documents']
+  print(
+    f'data: {found["train"]:,} documents, {manifest["tokens"]:,} tokens '
+    f'({manifest["unknown_share"]:.2%} unknown), {found["heldout"]:,} '
+    'documents held out'
+  )
+  for length, row in manifest['lengths'].items():
+    print(
+      f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
+      f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random'
+    )
+  return directory
+
+
+def recipe(config) -> recipe_lib.Recipe:
+  """Returns how the data of a config is prepared."""
+  c = config.data
+  return recipe_lib.Recipe(
+    inputs=tuple(c.input.split(',')),
+    weights=tuple(float(weight) for weight in c.weights),
+    layout=c.layout,
+    language=c.language,
+    field=c.field,
+    min_chars=c.min_chars,
+    max_documents=c.max_documents,
+    vocab=c.vocab,
+    vocab_size=c.vocab_size,
+    lowercase=c.lowercase,
+    lengths=tuple(sorted(set(config.phases.seq_length))),
+    passes=c.passes,
+    short_seq_prob=c.short_seq_prob,
+    pack=c.pack,
+    heldout=c.heldout,
+    shards=c.shards,
+    seed=config.seed,
+  )
+
+
+def _check_data(config, directory: str, manifest: dict):
+  """Raises errors.UserError unless the data suits the config."""
+  for name in ('vocab_size', 'lowercase', 'pack'):
+    there = manifest['recipe'].get(name)  # older data lacks some
+    if there != config.data[name]:
+      raise errors.UserError(
+        f'{directory} has {name}={there}, the config '
+        f'data.{name}={config.data[name]}; they must agree.'
+      )
+  missing = [
+    n for n in config.phases.seq_length if str(n) not in manifest['lengths']
+  ]
+  if missing:
+    raise errors.UserError(
+      f'{directory} has rows of {" and ".join(manifest["lengths"])} tokens, '
+      f'none of {missing[0]} as phases.seq_length asks; change it, or prepare '
+      f'the data with --max_seq_length={missing[0]} too.'
+    )
+  vocab_path = os.path.join(directory, 'vocab.txt')
+  if files.sha256(vocab_path) != manifest['vocab_sha256']:
+    raise errors.UserError(
+      f'{vocab_path} is not the vocabulary that the data was made with; put '
+      'that one back, or prepare the data again.'
+    )
+
+
+def init(module: heads.PretrainingModel, key):
+  """Returns new parameters."""
+  one = jnp.ones((1, 8), jnp.int32)
+  batch = {
+    'input_ids': one,
+    'input_mask': one,
+    'segment_ids': one,
+    'masked_lm_positions': one[:, :1],
+  }
+  # The kernels would refuse so short a row.
+  plain = dataclasses.replace(module.config, attention='xla')
+  return module.clone(config=plain).init(key, batch)['params']
+
+
+def counts(batch, *, with_nsp: bool) -> dict:
+  """Returns how many predictions of each objective a batch holds."""
+  found = {'mlm': jnp.sum(batch['masked_lm_weights'])}
+  if with_nsp:
+    found['nsp'] = jnp.sum(batch['next_sentence_weights'])
+  return found
+
+
+def sums(module: heads.PretrainingModel, params, batch, key) -> dict:
+  """Returns {'mlm': (loss, hits), 'nsp': (loss, hits)}, sums over a batch."""
+  inputs, nsp = module.apply(
+    {'params': params},
+    batch,
+    deterministic=key is None,
+    rngs=None if key is None else {'dropout': key},
+    method='before_decoder',
+  )
+  found = {
+    'mlm': tied_decoder.sums(
+      *inputs,
+      module.config.vocab_size,
+      batch['masked_lm_ids'],
+      batch['masked_lm_weights'],
+    )
+  }
+  if nsp is not None:
+    found['nsp'] = losses.token_sums(
+      nsp, batch['next_sentence_labels'], batch['next_sentence_weights']
+    )
+  return found
+
+
+def describe(entropy: float, batch) -> list[str]:
+  """Returns what to look at before training: shares, and a loss to beat."""
+  tokens = batch['input_mask'].sum()
+  pairs = batch['next_sentence_weights']
+  random = (batch['next_sentence_labels'] * pairs).sum() / pairs.sum()
+  return [
+    f'first batch: {1 - tokens / batch["input_mask"].size:.1%} padding, '
+    f'{batch["masked_lm_weights"].sum() / tokens:.1%} of tokens to predict, '
+    f'{pairs.sum() / len(pairs):.3g} pairs per row, '
+    f'{random:.1%} random second texts, '
+    f'largest id {batch["input_ids"].max():,}',
+    f'unigram entropy of the corpus: {entropy:.3f} nats; an MLM loss that '
+    'stays near it has learnt word frequencies and nothing else',
+  ]

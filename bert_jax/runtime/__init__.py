@@ -1,0 +1,1 @@
+"""A process: commands, signals, progress, files."""

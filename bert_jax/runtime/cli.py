@@ -1,0 +1,58 @@
+"""How every command starts, and how it reports what went wrong."""
+
+import logging
+import sys
+
+from absl import app, flags
+
+from bert_jax import errors
+from bert_jax.runtime import signals
+
+
+def run(main, takes_arguments: bool = False):
+  """Runs `main(argv)` under absl and exits with its result.
+
+  A UserError becomes one line on stderr and exit code 1; SIGINT and SIGTERM
+  become one line and 128 + signal; anything else is a bug and keeps its
+  traceback.
+
+  Args:
+    main: takes the arguments that are no flags; returns an exit code or None.
+    takes_arguments: whether there may be such arguments.
+  """
+
+  def guarded(argv):
+    if argv[1:] and not takes_arguments:
+      raise errors.UserError(
+        f'{argv[1]!r} is not a flag; quote globs, and see --help.'
+      )
+    return main(argv)
+
+  # jax says at INFO which accelerators it did not find.
+  logging.getLogger('jax').setLevel(logging.WARNING)
+  try:
+    with signals.raised():
+      app.run(guarded, flags_parser=_parse_flags)
+  except errors.UserError as error:
+    print(f'error: {error}', file=sys.stderr)
+    sys.exit(1)
+  except errors.Interrupted as stop:
+    print(f'\nstopped: {stop}', file=sys.stderr)
+    sys.exit(128 + stop.signum)
+
+
+def _parse_flags(argv):
+  try:
+    return flags.FLAGS(argv)
+  # The last two are what ml_collections raises for an unknown field.
+  except (flags.Error, errors.UserError, AttributeError, IndexError) as error:
+    raise errors.UserError(f'{_gist(error)} See --help.') from error
+
+
+def _gist(error: BaseException) -> str:
+  """Returns one line; ml_collections puts whole tracebacks into its errors."""
+  text = str(error).replace('\\n', '\n').replace("\\'", "'").strip()
+  _, found, user_error = text.rpartition('UserError: ')
+  if found:
+    return user_error.strip()
+  return ' '.join(text.strip('\'"').split())

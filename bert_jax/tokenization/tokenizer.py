@@ -1,0 +1,245 @@
+"""WordPiece: text to ids, equal to the tokenizer that BERT was released with.
+
+The ids are those of FullTokenizer in google-research/bert for any text. Running
+text repeats its words, so the ids of a word are computed once and kept.
+"""
+
+import dataclasses
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from bert_jax import errors
+from bert_jax.tokenization import basic_tokenizer, word_table, wordpiece
+
+SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+
+_LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
+
+# The basic words, before WordPiece.
+words = basic_tokenizer.words
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenizer:
+  """Turns text into ids of a WordPiece vocabulary.
+
+  Attributes:
+    vocab: the pieces; the position of a piece is its id.
+    lowercase: whether text is lower-cased and stripped of accents.
+  """
+
+  vocab: tuple[str, ...]
+  lowercase: bool = True
+
+  @classmethod
+  def load(cls, vocab_path: str, lowercase: bool = True) -> 'Tokenizer':
+    """Reads a vocabulary file, one piece per line."""
+    return cls(read_vocab(vocab_path), lowercase)
+
+  @property
+  def size(self) -> int:
+    return len(self.vocab)
+
+  @property
+  def pad_id(self) -> int:
+    return self._index['[PAD]']
+
+  @property
+  def unk_id(self) -> int:
+    return self._index['[UNK]']
+
+  @property
+  def cls_id(self) -> int:
+    return self._index['[CLS]']
+
+  @property
+  def sep_id(self) -> int:
+    return self._index['[SEP]']
+
+  @property
+  def mask_id(self) -> int:
+    return self._index['[MASK]']
+
+  @property
+  def id_type(self) -> np.dtype:
+    return id_type(self.size)
+
+  def packed(self, texts: Sequence[str]) -> list[bytes]:
+    """Returns the ids of each text as bytes, without special tokens.
+
+    '[MASK]' in a text is three ordinary words, as in google-research/bert: a
+    corpus cannot put special tokens into the training data.
+
+    Returns:
+      For each text its ids as `id_type`, little-endian; b'' if it has no words.
+    """
+    lines, rest = [], {}
+    for k, text in enumerate(texts):
+      if not (text.isascii() and text.isprintable()):
+        spaced = basic_tokenizer.spaced(text, self.lowercase)
+        text = self._letters.narrow(spaced)
+        if text is None:
+          rest[k] = b''.join(map(self._words.__getitem__, spaced.split()))
+          text = ''
+      lines.append(text)
+    lines.append('')
+    ids, counts = self._bytes('\n'.join(lines).encode('latin-1'))
+    raw, ends = ids.tobytes(), np.cumsum(counts) * ids.itemsize
+    found = [raw[a:b] for a, b in itertools.pairwise([0, *ends.tolist()])]
+    for k, packed in rest.items():
+      found[k] = packed
+    return found
+
+  def ids(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each text, as `packed`, in lists."""
+    return [np.frombuffer(p, self.id_type).tolist() for p in self.packed(texts)]
+
+  def encode(
+    self, text: str, pair: str | None = None, max_length: int | None = None
+  ) -> dict[str, list[int]]:
+    """Returns the features of a text, or of a pair, for one model input.
+
+    Args:
+      text: becomes [CLS] text [SEP]; special tokens such as [MASK] that it
+        spells out stand for themselves.
+      pair: a second text, which adds pair [SEP] as segment 1.
+      max_length: tokens; shorter inputs are padded to it, longer ones lose
+        tokens at the end of the longer text.
+
+    Returns:
+      input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids, of
+      one length.
+    """
+    a = self._with_special(text)
+    b = None if pair is None else self._with_special(pair)
+    if max_length is not None:
+      _truncate(a, b, max_length)
+    ids = [self.cls_id, *a, self.sep_id]
+    segments = [0] * len(ids)
+    if b is not None:
+      ids += [*b, self.sep_id]
+      segments += [1] * (len(b) + 1)
+    padding = 0 if max_length is None else max_length - len(ids)
+    return {
+      'input_ids': ids + [self.pad_id] * padding,
+      'input_mask': [1] * len(ids) + [0] * padding,
+      'segment_ids': segments + [0] * padding,
+    }
+
+  def tokens(self, ids: Iterable[int]) -> list[str]:
+    """Returns the pieces that ids stand for."""
+    return [self.vocab[i] for i in ids]
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """Returns the words of ids, with their pieces joined."""
+    return ' '.join(self.tokens(ids)).replace(' ##', '')
+
+  def _with_special(self, text: str) -> list[int]:
+    parts = _LITERAL_SPECIAL.split(text)  # every second part is special
+    out = []
+    for k, part in enumerate(parts):
+      out += [self._index[part]] if k % 2 else self.ids([part])[0]
+    return out
+
+  @functools.cached_property
+  def _index(self) -> dict[str, int]:
+    # Google strips the lines of its file; of equal ones the last counts.
+    return {piece.strip(): i for i, piece in enumerate(self.vocab)}
+
+  @functools.cached_property
+  def _match(self) -> Callable[[str], bytes]:
+    return wordpiece.Pieces(self._index, self.id_type).match
+
+  @functools.cached_property
+  def _letters(self) -> wordpiece.Letters:
+    return wordpiece.Letters()
+
+  @functools.cached_property
+  def _bytes(self) -> word_table.ByteWords:
+    def spell(word: bytes) -> bytes:
+      return self._match(self._letters.widen(word))
+
+    return word_table.ByteWords(spell, self.id_type, self.lowercase)
+
+  @functools.cached_property
+  def _words(self) -> wordpiece.Words:
+    return wordpiece.Words(self._match)
+
+  def __getstate__(self):
+    # The caches stay behind: a copy makes its own.
+    return {'vocab': self.vocab, 'lowercase': self.lowercase}
+
+
+def id_type(vocab_size: int) -> np.dtype:
+  """Returns the type in which ids of a vocabulary are kept."""
+  return np.dtype('<u2') if vocab_size <= 1 << 16 else np.dtype('<u4')
+
+
+def read_vocab(path: str) -> tuple[str, ...]:
+  """Reads a vocabulary file, one piece per line, and checks it.
+
+  Raises:
+    errors.UserError: if it cannot be read, is empty, or does not hold each
+      special token and every other piece just once.
+  """
+  try:
+    with open(path, 'rb') as file:
+      text = file.read().decode('utf-8-sig')
+  except OSError as error:
+    raise errors.UserError(
+      f'the vocabulary {path} cannot be read ({error.strerror}); give a file '
+      'with one piece per line, such as bert_jax.data.vocab writes.'
+    ) from error
+  except UnicodeDecodeError as error:
+    raise errors.UserError(
+      f'the vocabulary {path} is not UTF-8 at byte {error.start}; convert it, '
+      f'for example with: iconv -f ISO-8859-1 -t UTF-8 {path}'
+    ) from error
+  # Not splitlines(): released vocabularies hold U+2028 as a piece.
+  lines = text.replace('\r\n', '\n').split('\n')
+  while lines and not lines[-1]:
+    lines.pop()
+  if not lines:
+    raise errors.UserError(
+      f'the vocabulary {path} is empty; give a file with one piece per line.'
+    )
+  _check_vocab(lines, path)
+  return tuple(lines)
+
+
+def _check_vocab(lines: list[str], path: str):
+  first = {}
+  for n, piece in enumerate(lines, 1):
+    if not piece:
+      raise errors.UserError(
+        f'the vocabulary {path} has an empty line {n}; ids are line numbers, '
+        'so give every line one piece.'
+      )
+    if first.setdefault(piece, n) != n:
+      raise errors.UserError(
+        f'the vocabulary {path} holds {piece!r} in lines {first[piece]} and '
+        f'{n}; give every piece once.'
+      )
+  missing = [piece for piece in SPECIAL if piece not in first]
+  if missing:
+    raise errors.UserError(
+      f'the vocabulary {path} ({len(lines)} lines) lacks '
+      f'{", ".join(missing)}; give a BERT vocabulary, one piece per line.'
+    )
+
+
+def _truncate(a: list[int], b: list[int] | None, max_length: int):
+  """Shortens the longer of two texts until both and special tokens fit."""
+  special = 2 if b is None else 3  # [CLS] a [SEP], [CLS] a [SEP] b [SEP]
+  if max_length < special:
+    raise errors.UserError(
+      f'max_length={max_length} leaves no room for {special} special tokens; '
+      f'use at least {special}.'
+    )
+  while len(a) + len(b or ()) > max_length - special:
+    longer = a if b is None or len(a) > len(b) else b
+    longer.pop()

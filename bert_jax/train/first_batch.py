@@ -1,0 +1,43 @@
+"""A look at the first batch and at the loss before any update."""
+
+import jax
+import numpy as np
+
+from bert_jax import errors
+from bert_jax.parallel import distributed
+from bert_jax.train import evaluate
+
+_TOLERANCE = 0.5  # nats
+
+
+def check(task, objective, phase, sums: dict, trained: bool, bar):
+  """Shows the first batch; compares the initial loss with that of guessing.
+
+  Args:
+    task: whose data it is.
+    objective: what to learn.
+    phase: the first.
+    sums: {name: (sum, count)} of a batch, on the device.
+    trained: whether the model does not start from new weights; then no loss
+      is wrong.
+    bar: a `progress.Progress`, which says it.
+
+  Raises:
+    errors.UserError: if an untrained model does not guess.
+  """
+  if distributed.is_first():
+    whole = task.train_batch(phase, 0, np.arange(phase.batch_size))
+    for line in task.describe(whole):
+      bar.write(line)
+  totals: dict[str, list[float]] = {}
+  evaluate.add(totals, jax.device_get(sums))
+  loss, expected = evaluate.means(totals)['loss'], objective.expected_loss
+  if trained:
+    bar.write(f'initial loss {loss:.3f}; guessing costs {expected:.3f}')
+    return
+  bar.write(f'initial loss {loss:.3f}, expected {expected:.3f}')
+  if not abs(loss - expected) <= _TOLERANCE:
+    raise errors.UserError(
+      f'the initial loss is {loss:.3f}, but guessing costs {expected:.3f} '
+      f'(+-{_TOLERANCE}); look at model.initializer_std.'
+    )

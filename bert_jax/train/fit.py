@@ -1,0 +1,141 @@
+"""Training from start to end, for every task: `fit(config, task, workdir)`."""
+
+import contextlib
+import os
+from typing import Any
+
+from bert_jax import errors
+from bert_jax.parallel import device_mesh, distributed
+from bert_jax.runtime import progress, signals
+from bert_jax.train import (
+  compilation,
+  initial_state,
+  loop,
+  meter,
+  programs,
+  trace,
+  tuning,
+)
+from bert_jax.train import step as step_lib
+from bert_jax.train import task as task_lib
+from bert_jax.workdir import checkpoint, log
+
+
+def check_devices(config):
+  """Raises errors.UserError unless the devices can share every batch."""
+  mesh = device_mesh.make_mesh(config.mesh.model)
+  for phase in task_lib.phases(config):
+    device_mesh.check_batch(mesh, phase.batch_size, phase.accumulate)
+
+
+def fit(config, task: task_lib.Task, workdir: str) -> Any:
+  """Trains, or continues where the newest sound checkpoint stands.
+
+  Args:
+    config: the experiment.
+    task: what to learn.
+    workdir: gets `checkpoints/`, `metrics.jsonl`, `tensorboard/` and, if asked
+      for, `profile/`.
+
+  Returns:
+    The trained parameters, numpy arrays on every process.
+
+  Raises:
+    errors.UserError: where the run cannot work.
+    errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
+  """
+  check_devices(config)
+  mesh = device_mesh.make_mesh(config.mesh.model)
+  start = {
+    program.name: program
+    for program in programs.of_start(config, task.objective(config), mesh)
+  }
+  with contextlib.ExitStack() as stack:
+    run, state = _begin(config, task, workdir, mesh, start, stack)
+    step, phases = int(state.step), task_lib.phases(config)
+    left = [
+      phase
+      for phase in phases
+      if step < phase.first + phase.steps or phase is phases[-1]
+    ]
+    # All of them: what cannot work in the last phase is known before the first.
+    with run.meter.paused():
+      compiled = compilation.compile_run(
+        config, task.objective, mesh, _later(start), left, run.bar.write
+      )
+    run.log.write('compute', step, _ways(compiled))
+    compiled = {
+      number: compilation.executables(result.outcomes)
+      for number, result in compiled.items()
+    }
+    for phase in left:
+      state = loop.train(run, phase, state, compiled[phase.number])
+    run.stop.ask()
+    if run.stop.signum is not None:  # while the last checkpoint was written
+      raise errors.Interrupted(run.stop.signum, signals.RESUME)
+    return programs.on_host(state.params, start)
+
+
+def _later(start):
+  """Returns those programs of a run's start that are not run at once."""
+  at_once = programs.INITIALISE, programs.PLACE, programs.PLACE_KEY
+  return [p for name, p in start.items() if name not in at_once]
+
+
+def _ways(compiled) -> dict[str, str]:
+  """Returns how each phase computes, {number: text}."""
+  return {
+    str(number): tuning.describe(result.config)
+    for number, result in compiled.items()
+    if number is not None
+  }
+
+
+def _devices(mesh) -> dict:
+  """Returns what a run computes on, by which `calibrate` knows it again."""
+  return {
+    'device_kind': mesh.devices.flat[0].device_kind,
+    'devices': mesh.size,
+    **distributed.versions(),
+  }
+
+
+def _begin(config, task, workdir, mesh, start, stack):
+  """Opens what a run needs, to be closed by `stack`; returns (run, state)."""
+  total = sum(config.phases.steps)
+  stop = distributed.Stop(stack.enter_context(signals.deferred()))
+  checkpoints = stack.enter_context(
+    checkpoint.Checkpoints(
+      os.path.join(workdir, 'checkpoints'),
+      config.checkpoint.keep,
+      config.checkpoint.keep_every,
+    )
+  )
+  state, started = initial_state.make(config, task, start, checkpoints, workdir)
+  step = int(state.step)
+  rows = log.Nothing()
+  if distributed.is_first():
+    rows = stack.enter_context(log.Log(workdir, step))
+  bar = stack.enter_context(
+    progress.Progress(total, 'steps', 'training', step, lines=False)
+  )
+  meters = meter.Meter(rows, bar, config.log.every, total)
+  traced = trace.Profile(workdir, config.profile_steps, meters, bar)
+  run = loop.Run(
+    config=config,
+    task=task,
+    objective=task.objective(config),
+    mesh=mesh,
+    steps=total,
+    key=start[programs.PLACE_KEY].jitted(step_lib.run_key(config)),
+    stop=stop,
+    checkpoints=checkpoints,
+    started=started,
+    log=rows,
+    meter=meters,
+    bar=bar,
+    profile=stack.enter_context(traced),
+    compiled=stack.enter_context(compilation.counted()),
+  )
+  rows.write('run', step, {**task.facts, **started, **_devices(mesh)})
+  return run, state

@@ -1,0 +1,142 @@
+"""The gradient of a global batch, added up over the devices once."""
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.parallel import collectives, device_mesh, partition, row_keys
+from bert_jax.train import device_rows
+from bert_jax.train import task as task_lib
+
+
+def of_batch(
+  params,
+  batch,
+  key,
+  *,
+  task: task_lib.Objective,
+  mesh: Mesh,
+  parts: int,
+  clip=None,
+  dtype='float32',
+  reduce_dtype='float32',
+):
+  """Computes the gradient of the summed losses, each divided by its count.
+
+  The parameters are gathered from their shares once. Each device adds up the
+  gradients of its rows over all micro-batches; what they found is added once,
+  each device getting its share (`partition.share`).
+  With `clip`, that happens in each micro-batch, for its gradient is needed.
+
+  Args:
+    params: of the model, float32, sharded.
+    batch: the global batch, leaves [B, ...].
+    key: of the update.
+    task: what to learn.
+    mesh: of `device_mesh.make_mesh`.
+    parts: micro-batches; row r belongs to number r % parts, so that each
+      device finds rows of its own in every one.
+    clip: of `optimizer.clip_parts`.
+    dtype: of activations, to which the weights are rounded.
+    reduce_dtype: in which the devices' gradients are added.
+
+  Returns:
+    (sums, gradients): of `task.sums`, and like params, float32, sharded.
+  """
+  shares = partition.shares(mesh, params)
+  params = device_rows.round_shards(params, mesh, dtype)
+
+  def of_rows(rows, counts, key, parts):
+    sums, grads = _over_devices(params, rows, counts, key, task, mesh, parts)
+    return sums, _reduced(grads, shares, mesh, reduce_dtype)
+
+  if clip is None:
+    return of_rows(batch, task.counts(batch), key, parts)
+
+  def micro(i, rows):
+    key_i = jax.random.fold_in(key, i)
+    sums, grads = of_rows(rows, task.counts(rows), key_i, 1)
+    return sums, clip(grads)
+
+  return _add_up(micro, _split(batch, parts), parts)
+
+
+def _over_devices(params, batch, counts, key, task, mesh, parts):
+  """Returns (sums, gradients [data, ...] that each of `data` found)."""
+
+  def local(params, rows, counts, key):
+    share = jax.lax.axis_index('data')
+
+    def loss_fn(params, rows, key):
+      sums = task.sums(params, rows, key)
+      loss = sum(s[0] / jnp.maximum(counts[k], 1) for k, s in sums.items())
+      return loss, sums
+
+    def gradient(i, rows):
+      n = len(jax.tree.leaves(rows)[0])
+      key_i = row_keys.at(jax.random.fold_in(key, i), share * n, share)
+      grad = jax.value_and_grad(loss_fn, has_aux=True)
+      (_, sums), grads = grad(params, rows, key_i)
+      if parts > 1:  # to add up many without rounding in between
+        grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)
+      return sums, grads
+
+    sums, grads = _add_up(gradient, _split(rows, parts), parts)
+    sums = device_rows.add_up(sums, mesh)
+    return sums, jax.tree.map(lambda g: g[None], grads)
+
+  split = device_rows.map_rows(local, mesh, params, (P(), P('data')))
+  return split(params, batch, counts, key)
+
+
+def _reduced(grads, specs, mesh, dtype):
+  """Adds up what each of `data` found, leaves [data, ...].
+
+  Were `model` automatic here, each gradient would be gathered along it first.
+  """
+  stacked = jax.tree.map(
+    lambda spec: P('data', *[x if x == 'model' else None for x in spec]), specs
+  )
+  reduce = jax.shard_map(
+    lambda found: jax.tree.map(
+      lambda g, spec: _reduce(g[0], spec, dtype, mesh), found, specs
+    ),
+    mesh=mesh,
+    in_specs=(stacked,),
+    out_specs=specs,
+    check_vma=False,
+  )
+  return reduce(grads)
+
+
+def _reduce(grad, spec, dtype, mesh):
+  """Adds up over `data`; a device keeps its share where there are any."""
+  total = grad.astype(dtype)
+  if 'data' in spec:
+    axis, parts = spec.index('data'), mesh.shape['data']
+    total = collectives.scatter(total, axis, parts, device_mesh.slices(mesh))
+  elif mesh.shape['data'] > 1:
+    total = jax.lax.psum(total, 'data')
+  return total.astype(jnp.float32)
+
+
+def _split(batch, parts):
+  """Returns micro-batches, leaves [parts, B / parts, ...]."""
+  return jax.tree.map(
+    lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch
+  )
+
+
+def _add_up(function, rows, parts):
+  """Returns the sum of function(i, rows of micro-batch i)."""
+  one = jax.tree.map(lambda x: x[0], rows)
+  if parts == 1:
+    return function(0, one)
+
+  def step(total, part):
+    return jax.tree.map(jnp.add, total, function(*part)), None
+
+  shapes = jax.eval_shape(function, 0, one)
+  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+  return jax.lax.scan(step, zeros, (jnp.arange(parts), rows))[0]

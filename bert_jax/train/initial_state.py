@@ -1,0 +1,84 @@
+"""The state that training begins with: restored, given by the task, or new."""
+
+import shutil
+
+import jax
+
+from bert_jax import errors
+from bert_jax.train import programs
+from bert_jax.train import step as step_lib
+from bert_jax.train import task as task_lib
+from bert_jax.workdir import checkpoint
+
+
+def make(
+  config,
+  task: task_lib.Task,
+  start: dict[str, programs.Program],
+  checkpoints,
+  workdir: str,
+):
+  """Restores the newest sound checkpoint, or initialises.
+
+  Args:
+    config: the experiment.
+    task: what to learn.
+    start: {name: program} of `programs.of_start`.
+    checkpoints: of the run, a `checkpoint.Checkpoints`.
+    workdir: whose disk has to hold the checkpoints to come.
+
+  Returns:
+    (state, started): the second is {} or {'init_from': facts} and goes from
+    checkpoint to checkpoint, since what it tells of may be gone.
+
+  Raises:
+    errors.UserError: if no checkpoint is sound, the newest was trained on
+      other data, or the disk is too small.
+  """
+  # What is fingerprinted is the whole state.
+  (template,) = start[programs.FINGERPRINT].arguments
+  _describe(template.params)
+  restored = checkpoints.restore(template, config.checkpoint.start_over)
+  # An old one goes when the new one is whole, hence one more than is kept.
+  missing = 1 if restored else config.checkpoint.keep + 1
+  _check_disk(workdir, checkpoint.state_bytes(template), missing)
+  if restored is not None:
+    return _resumed(task, *restored)
+  state: step_lib.TrainState = start[programs.INITIALISE].jitted(
+    jax.random.key(config.seed)
+  )
+  if task.start is None:
+    return state, {}
+  params, facts = task.start(programs.on_host(state.params, start))
+  params = start[programs.PLACE].jitted(params)
+  return state.replace(params=params), {'init_from': facts}
+
+
+def _describe(params):
+  size = sum(x.size for x in jax.tree.leaves(params))
+  devices = f'{jax.device_count()} x {jax.devices()[0].device_kind}'
+  print(f'model: {size:,} parameters on {devices}', flush=True)
+
+
+def _resumed(task, state, facts):
+  changed = task_lib.changes(facts['task'], task.facts)
+  if changed:
+    raise errors.UserError(
+      f'the checkpoint was trained on other data ({"; ".join(changed[:3])}); '
+      'use another --workdir.'
+    )
+  print(
+    f'resumed at step {int(state.step):,}, fingerprint={facts["fingerprint"]}',
+    flush=True,
+  )
+  return state, {k: facts[k] for k in facts if k == 'init_from'}
+
+
+def _check_disk(workdir, size, checkpoints):
+  free = shutil.disk_usage(workdir).free
+  if free < size * checkpoints:
+    raise errors.UserError(
+      f'{workdir} has {free / 1e9:.2f} GB free, but {checkpoints} more '
+      f'checkpoint(s) need {size * checkpoints / 1e9:.2f} GB; free space or '
+      'lower checkpoint.keep.'
+    )

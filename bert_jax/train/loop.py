@@ -1,0 +1,202 @@
+"""The updates of one phase, and what is done between them."""
+
+import contextlib
+import dataclasses
+import functools
+import gc
+import time
+from typing import Any
+
+import jax
+
+from bert_jax import errors
+from bert_jax.data import loader
+from bert_jax.parallel import device_mesh, distributed
+from bert_jax.runtime import progress, signals
+from bert_jax.train import (
+  compilation,
+  evaluate,
+  first_batch,
+  meter,
+  programs,
+  trace,
+)
+from bert_jax.train import step as step_lib
+from bert_jax.train import task as task_lib
+from bert_jax.workdir import checkpoint, log
+
+
+@dataclasses.dataclass
+class Run:
+  """What the phases of a run share."""
+
+  config: Any
+  task: task_lib.Task
+  objective: task_lib.Objective
+  mesh: jax.sharding.Mesh
+  steps: int
+  key: jax.Array
+  stop: distributed.Stop
+  checkpoints: checkpoint.Checkpoints
+  started: dict
+  log: log.Log | log.Nothing
+  meter: meter.Meter
+  bar: progress.Progress
+  profile: trace.Profile
+  compiled: compilation.Compiled
+
+
+def train(
+  run: Run, phase: task_lib.Phase, state, compiled: dict
+) -> step_lib.TrainState:
+  """Trains to the end of a phase, evaluating, logging and saving.
+
+  Args:
+    run: of `fit.fit`.
+    phase: to train; of one that was trained before, what is left, if only the
+      evaluation at its end.
+    state: donated.
+    compiled: {name: executable} of the phase's programs.
+
+  Raises:
+    errors.UserError: where the run cannot work.
+    errors.Interrupted: after a signal, with the state saved.
+  """
+  first, end = int(state.step), phase.first + phase.steps
+  every, save_every = run.config.eval.every, run.config.checkpoint.every
+  update, evaluation = compiled[programs.TRAIN], compiled[programs.EVALUATE]
+  _check_start(run, phase, state, evaluation)
+  flops = run.objective.flops(phase)
+  costs = {'sequences': phase.batch_size, 'flops': flops}
+  run.profile.begin_phase(first, end)
+  batches = _batches(run, phase, first, end)
+  with contextlib.closing(batches), _frozen_heap():
+    for step in range(first, end):
+      if run.stop.signum is not None:
+        _stop(run, step, state)
+      if every and step % every == 0 and step:
+        _evaluate(run, phase, step, state, evaluation)
+      before = dataclasses.replace(run.compiled)
+      with run.profile.update(step + 1):
+        state = _update(run, step + 1, batches, costs, update, state)
+      if step > first:
+        _check_compiled(run, step + 1, before)
+      if (step + 1) % save_every == 0:
+        run.meter.flush()
+        # Among skipped updates a save would push out a checkpoint from before.
+        if not run.meter.skipped_in_a_row:
+          _save(run, step + 1, state)
+    if end == run.steps:
+      _evaluate(run, phase, end, state, evaluation)
+      _save(run, end, state)
+    run.stop.ask()
+    if run.stop.signum is not None:
+      _stop(run, end, state)
+  return state
+
+
+@contextlib.contextmanager
+def _frozen_heap():
+  """Spares Python's garbage collector what was made before, while compiling.
+
+  Else it goes through all of that now and then, and each time the devices of
+  all hosts wait.
+  """
+  gc.freeze()
+  try:
+    yield
+  finally:
+    gc.unfreeze()
+
+
+def _batches(run, phase, first, end):
+  """Returns an iterator of what this process puts on its devices."""
+  own = device_mesh.own_rows(run.mesh, phase.batch_size)
+  make = functools.partial(run.task.train_batch, phase, rows=own)
+  return loader.prefetch(make, first, end, run.config.data.loader_workers)
+
+
+def _check_start(run, phase, state, evaluation):
+  """Looks at the loss of new parameters; stops if a signal came meanwhile."""
+  first = int(state.step)
+  if first == 0:
+    with run.meter.paused():
+      own = device_mesh.own_rows(run.mesh, phase.eval_batch_size)
+      batch = run.task.train_batch(phase, first, own)
+      sums = evaluation(state.params, device_mesh.put_batch(run.mesh, batch))
+      first_batch.check(
+        run.task, run.objective, phase, sums, bool(run.started), run.bar
+      )
+  run.stop.ask()
+  if run.stop.signum is not None:
+    _stop(run, first, state)
+
+
+def _update(run, number, batches, costs, update, state):
+  """Dispatches an update, then takes in the metrics of the one before."""
+  start = time.monotonic()
+  batch = next(batches)
+  costs = {**costs, 'waited': time.monotonic() - start}
+  with jax.transfer_guard('disallow'):
+    arrays = device_mesh.put_batch(run.mesh, batch)
+    costs['tokens'] = distributed.total(
+      batch['input_mask'], arrays['input_mask']
+    )
+    state, metrics = update(state, arrays, run.key)
+    run.stop.ask_ahead(run.mesh)
+    run.meter.add(number, metrics, costs)
+  return state
+
+
+def _check_compiled(run, number, before):
+  """Says so loudly if an update after the first compiled anything."""
+  count = run.compiled.count - before.count
+  if count:
+    seconds = run.compiled.seconds - before.seconds
+    run.log.write('compiled', number, {'programs': count, 'seconds': seconds})
+    run.bar.write(
+      f'WARNING: step {number:,} compiled {count} program(s) in '
+      f'{seconds:.1f} s; all should have been compiled before: please report it.'
+    )
+
+
+def _evaluate(run, phase, step, state, evaluation):
+  """Evaluates on the held-out data and logs; a signal ends it early."""
+  start = time.monotonic()
+
+  own = device_mesh.own_rows(run.mesh, phase.eval_batch_size)
+
+  def batches():
+    for i in range(run.task.eval_batches(phase)):
+      run.stop.ask()
+      if run.stop.signum is not None:
+        yield None
+      else:
+        batch = run.task.eval_batch(phase, i, own)
+        yield device_mesh.put_batch(run.mesh, batch)
+
+  with run.meter.paused():
+    means = evaluate.evaluate(evaluation, state.params, batches())
+    if means is None:
+      _stop(run, step, state)
+    seconds = time.monotonic() - start
+    run.log.write('eval', step, {**means, 'seconds': seconds})
+    run.bar.write(
+      f'held-out at step {step:,}: {meter.describe(means)} ({seconds:.1f} s)'
+    )
+
+
+def _save(run, step, state):
+  if run.checkpoints.newest == step:
+    return
+  with run.meter.paused():
+    facts = {'task': run.task.facts, **run.started}
+    mark = run.checkpoints.save(step, state, facts)
+    run.log.write('checkpoint', step, {'fingerprint': mark})
+    run.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
+
+
+def _stop(run, step, state):
+  run.meter.flush()
+  _save(run, step, state)
+  raise errors.Interrupted(run.stop.signum, signals.RESUME)

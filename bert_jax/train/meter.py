@@ -1,0 +1,148 @@
+"""Turns the metrics of single steps into rows of the log.
+
+The device is never waited for: the metrics of a step are read after the next
+one was dispatched.
+"""
+
+import contextlib
+import time
+
+import jax
+import tqdm
+
+from bert_jax import errors
+from bert_jax.hardware import chips
+from bert_jax.train import evaluate
+
+_MAX_SKIPPED_IN_A_ROW = 20
+
+
+class Meter:
+  """Collects metrics and writes a row every `every` steps.
+
+  Args:
+    log: a `log.Log`.
+    bar: a `progress.Progress` over all steps.
+    every: steps between rows.
+    steps: of the whole run.
+  """
+
+  def __init__(self, log, bar, every: int, steps: int):
+    self._log, self._bar = log, bar
+    self._every, self._steps = every, steps
+    self._pending = None
+    self.skipped_in_a_row = 0
+    self._begin()
+
+  def _begin(self):
+    self._totals: dict[str, list[float]] = {}
+    self._sequences = self._tokens = self._count = self._skipped = 0
+    self._flops = self._waited = self._device = self._paused = 0.0
+    self._start = time.monotonic()
+
+  def add(self, step: int, metrics: dict, costs: dict):
+    """Takes the metrics of `step` (on the device), absorbs the step before.
+
+    Args:
+      step: number of updates done.
+      metrics: of `step.train_step`.
+      costs: `sequences`, `tokens` (real ones, maybe on the device), `flops`
+        of the step, and `waited`, the seconds that its batch kept the loop
+        waiting.
+    """
+    self.flush()
+    self._pending = step, metrics, costs
+
+  def flush(self):
+    """Absorbs what is pending; writes a row if one is due."""
+    if self._pending is None:
+      return
+    step, metrics, costs = self._pending
+    self._pending = None
+    start = time.monotonic()
+    metrics, costs = jax.device_get((metrics, costs))
+    self._device += time.monotonic() - start
+    self._bar.update(1)
+    self._count += 1
+    self._sequences += costs['sequences']
+    self._tokens += int(costs['tokens'])
+    self._flops += costs['flops']
+    self._waited += costs['waited']
+    if metrics['finite']:
+      self.skipped_in_a_row = 0
+      evaluate.add(self._totals, metrics['sums'])
+      self._grad_norm = float(metrics['grad_norm'])
+    else:
+      self._skip(step, metrics)
+    if step % self._every == 0 or step == self._steps:
+      self._write(step, metrics)
+
+  def _skip(self, step, metrics):
+    self._skipped += 1
+    self.skipped_in_a_row += 1
+    grad_norm = float(metrics['grad_norm'])
+    # As text: JSON has no NaN.
+    self._log.write('skipped', step, {'grad_norm': str(grad_norm)})
+    self._bar.write(
+      f'step {step}: gradient norm {grad_norm}, update skipped '
+      f'({self.skipped_in_a_row} in a row)'
+    )
+    if self.skipped_in_a_row >= _MAX_SKIPPED_IN_A_ROW:
+      raise errors.UserError(
+        f'{self.skipped_in_a_row} updates in a row had a non-finite loss or '
+        f'gradient, the last at step {step}; the newest checkpoint is from '
+        'before them. Use another --workdir with a lower '
+        'optimizer.learning_rate, or look at the data.'
+      )
+
+  @contextlib.contextmanager
+  def paused(self):
+    """Takes what happens inside (evaluation, saving) out of the speed."""
+    self.flush()
+    start = time.monotonic()
+    yield
+    self._paused += time.monotonic() - start
+
+  def _write(self, step, metrics):
+    seconds = max(time.monotonic() - self._start - self._paused, 1e-9)
+    flops = self._flops / seconds
+    row = {
+      'learning_rate': float(metrics['learning_rate']),
+      'skipped': self._skipped,
+      'sequences_per_second': self._sequences / seconds,
+      'tokens_per_second': self._tokens / seconds,
+      'model_tflops': flops / 1e12,
+      # Shares of the time; the rest is waiting for the devices.
+      'data_wait': self._waited / seconds,
+      'host_work': (seconds - self._waited - self._device) / seconds,
+    }
+    if self._totals:  # else every step was skipped
+      row |= {**evaluate.means(self._totals), 'grad_norm': self._grad_norm}
+    chip = chips.find(jax.devices()[0].device_kind)
+    if chip:
+      row['mfu'] = flops / (chip.flops / chip.devices * jax.device_count())
+    self._log.write('train', step, row)
+    left = (self._steps - step) * seconds / max(self._count, 1)
+    clock = tqdm.tqdm.format_interval(left)
+    self._bar.write(
+      f'step {step:,}/{self._steps:,} | {describe(row)} | '
+      f'lr {row["learning_rate"]:.1e} | '
+      f'{row["sequences_per_second"]:,.0f} seq/s | '
+      f'data wait {row["data_wait"]:.1%} | {clock} left'
+    )
+    self._begin()
+
+
+def describe(means: dict[str, float]) -> str:
+  """Returns 'mlm 5.120 ppl 167 acc 21.3% | nsp 0.610 acc 66.0%'."""
+  parts = []
+  for name, value in means.items():
+    objective, _, kind = name.rpartition('_')
+    if kind == 'loss' and objective:
+      ppl = means.get(f'{objective}_perplexity')
+      parts.append(
+        f'{objective} {value:.3f} '
+        + (f'ppl {ppl:,.0f} ' if ppl else '')
+        + f'acc {means[f"{objective}_accuracy"]:.1%}'
+      )
+  return ' | '.join(parts)

@@ -1,0 +1,125 @@
+"""AdamW with warm-up and linear decay (appendix A.2)."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bert_jax import param_names
+
+CLIP_UNITS = ('batch', 'micro_batch')
+DECAY_FROM = ('warmup', 'zero')
+
+# As in Google's code: everything else decays, word embeddings included.
+NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
+
+
+def schedule(config, steps: int) -> optax.Schedule:
+  """Returns the learning rate of each update.
+
+  0 at update 0, linear to the peak at `warmup_steps`, linear to exactly 0 at
+  `steps`, and 0 from there on. With `decay_from='zero'` the second line is at
+  the peak at update 0, so it begins lower, as in Google's `optimization.py`.
+  """
+  peak, warmup = config.learning_rate, config.warmup_steps
+  gone = warmup / steps if config.decay_from == 'zero' else 0.0
+  decay = optax.linear_schedule(peak * (1 - gone), 0.0, steps - warmup)
+  if not warmup:
+    return decay
+  rise = optax.linear_schedule(0.0, peak, warmup)
+  return optax.join_schedules([rise, decay], [warmup])
+
+
+def decay_mask(params):
+  """Returns a tree of booleans: True where weight decay applies."""
+  return param_names.map_named(
+    lambda name, _: not NO_DECAY.search(name), params
+  )
+
+
+def make(config) -> optax.GradientTransformation:
+  """Returns optax's AdamW up to, and without, the learning rate.
+
+  The training step multiplies by `-schedule(step)` itself: a skipped update
+  (non-finite gradient) must not advance Adam's own count, yet the schedule
+  has to reach 0 at the planned step. With `finite=False`, an update leaves its
+  state as it is, and what it returns means nothing.
+  """
+  adam = _adam(config.b1, config.b2, config.epsilon)
+  if not config.bias_correction:
+    adam = _started_long_ago(adam)
+  transformations = [
+    adam,
+    optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
+  ]
+  if config.clip_unit == 'batch':
+    transformations.insert(0, optax.stateless(_clip(config.clip_norm)))
+  return optax.chain(*transformations)
+
+
+def clip_parts(config):
+  """Returns a function that clips a micro-batch's gradient; None: do not.
+
+  Where it is not None, `make` does not clip.
+  """
+  if config.clip_unit == 'batch':
+    return None
+  return functools.partial(_clip(config.clip_norm), params=None)
+
+
+def _clip(most: float):
+  """Returns `optax.clip_by_global_norm` with one factor for all values.
+
+  optax divides each value and then chooses, of which XLA makes a pass over the
+  whole gradient; a product becomes part of the passes that read it.
+  """
+
+  def clip(grads, params):
+    del params
+    norm = optax.tree.norm(grads)
+    factor = jnp.where(norm < most, 1.0, most / norm)
+    return jax.tree.map(lambda g: g * factor, grads)
+
+  return clip
+
+
+def _adam(b1: float, b2: float, epsilon: float):
+  """Returns `optax.scale_by_adam` with a state that may stay, see `make`."""
+  adam = optax.scale_by_adam(b1=b1, b2=b2, eps=epsilon)
+
+  def update(grads, state, params=None, *, finite=True):
+    del params
+    _, new = adam.update(grads, state)
+    new = jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, state)
+    new = jax.lax.platform_dependent(new, cpu=_stored, default=lambda x: x)
+    mu = optax.tree.bias_correction(new.mu, b1, new.count)
+    nu = optax.tree.bias_correction(new.nu, b2, new.count)
+    return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + epsilon), mu, nu), new
+
+  return optax.GradientTransformationExtraArgs(adam.init, update)
+
+
+def _stored(state):
+  """Has the state written before it is used.
+
+  XLA's CPU compiler makes a pass for each array that comes out, and would keep
+  a copy of the old state for that of the parameters.
+  """
+  return jax.lax.optimization_barrier(state)
+
+
+def _started_long_ago(adam):
+  """Turns bias correction off, which optax has no option for.
+
+  The correction divides by 1 - decay ** count. With the count at its largest,
+  where optax leaves it, that is exactly 1 from the first update on.
+  """
+
+  def init(params):
+    state = adam.init(params)
+    most = jnp.iinfo(state.count.dtype).max
+    return state._replace(count=jnp.full_like(state.count, most))
+
+  return optax.GradientTransformationExtraArgs(init, adam.update)

@@ -1,0 +1,163 @@
+"""Every program that a run executes on its devices, as one list.
+
+`compilation` compiles it: for a run before its first step, for `preflight` and
+for tests without the devices. Not in the list are what jax and Orbax compile
+themselves (comparisons and barriers among hosts, single operations), the
+fingerprint of the model that `init_from` names, and the three example sentences
+at the end of a run; the last two run on one device.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax.parallel import device_mesh, distributed, partition
+from bert_jax.train import optimizer
+from bert_jax.train import step as step_lib
+from bert_jax.train import task as task_lib
+from bert_jax.workdir import fingerprint
+
+INITIALISE, PLACE, PLACE_KEY = 'initial state', 'placement', 'placement of keys'
+FINGERPRINT, COUNT, VOTE = 'fingerprint', 'count of tokens', 'vote to stop'
+GATHER, EVALUATE, TRAIN = 'gather for export', 'evaluation', 'training step'
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+  """A jitted function and the arguments that it is called with.
+
+  Attributes:
+    name: one of the constants above.
+    length: tokens of a sequence, of the programs of a phase; else None.
+    phase: number of the phase; else None.
+    jitted: of `jax.jit`.
+    arguments: trees of jax.ShapeDtypeStruct, with shardings where they are on
+      the mesh.
+  """
+
+  name: str
+  jitted: Any
+  arguments: tuple
+  phase: int | None = None
+  length: int | None = None
+
+  @property
+  def title(self) -> str:
+    """Returns its name in a sentence."""
+    if self.phase is None:
+      return self.name
+    return f'{self.name} at length {self.length}'
+
+  def lower(self):
+    """Traces and lowers it for the devices of its arguments."""
+    return self.jitted.lower(*self.arguments)
+
+
+def of_start(config, task: task_lib.Objective, mesh: Mesh) -> list[Program]:
+  """Returns the programs of a run that belong to no phase.
+
+  Args:
+    config: the experiment.
+    task: what to learn.
+    mesh: of `device_mesh.make_mesh`; its devices need not be there.
+  """
+  init, shapes, layout = initial_state(config, task, mesh)
+  state = jax.tree.map(_place, shapes, layout)
+  key = jax.eval_shape(lambda: jax.random.key(config.seed))
+  run_key = jax.eval_shape(lambda: step_lib.run_key(config))
+  found = [
+    Program(INITIALISE, init, (key,)),
+    Program(PLACE, distributed.jit_put(layout.params), (shapes.params,)),
+    Program(
+      PLACE_KEY, distributed.jit_put(device_mesh.replicated(mesh)), (run_key,)
+    ),
+    Program(FINGERPRINT, fingerprint.of_leaves, (state,)),
+  ]
+  if _hosts(mesh) > 1:
+    found += [
+      Program(VOTE, distributed.largest_of, (distributed.votes(mesh),)),
+      Program(
+        GATHER,
+        distributed.jit_put(device_mesh.replicated(mesh)),
+        (state.params,),
+      ),
+    ]
+  return found
+
+
+def of_phase(
+  config, task: task_lib.Objective, mesh: Mesh, phase: task_lib.Phase
+) -> list[Program]:
+  """Returns the programs of a phase: how it trains, evaluates and counts.
+
+  Args:
+    config: of `tuning.resolve`, for the phase.
+    task: what to learn, of the same config.
+    mesh: as in `of_start`.
+    phase: one of `task.phases`.
+  """
+  _, shapes, layout = initial_state(config, task, mesh)
+  state = jax.tree.map(_place, shapes, layout)
+  key = jax.eval_shape(lambda: step_lib.run_key(config))
+  rows = device_mesh.rows(mesh)
+  batch, held_out = (
+    jax.tree.map(lambda x: _place(x, rows), task.batch_shapes(phase, size))
+    for size in (phase.batch_size, phase.eval_batch_size)
+  )
+  make = functools.partial(Program, phase=phase.number, length=phase.seq_length)
+  found = [
+    make(
+      TRAIN,
+      step_lib.jit_train(config, task, phase, mesh),
+      (state, batch, _place(key, device_mesh.replicated(mesh))),
+    ),
+    make(
+      EVALUATE, step_lib.jit_eval(config, task, mesh), (state.params, held_out)
+    ),
+  ]
+  if _hosts(mesh) > 1:
+    found.append(make(COUNT, distributed.sum_of, (batch['input_mask'],)))
+  return found
+
+
+def initial_state(config, task: task_lib.Objective, mesh: Mesh):
+  """Returns how a run's state begins, and where it lies.
+
+  Args: as `of_start`.
+
+  Returns:
+    (init, shapes, layout): jitted, key -> `step.TrainState`; its shapes; and
+    their shardings.
+
+  Raises:
+    errors.UserError: if `mesh.model` does not divide a parameter.
+  """
+  init = functools.partial(
+    step_lib.init_state, task=task, tx=optimizer.make(config.optimizer)
+  )
+  shapes = jax.eval_shape(init, jax.random.key(0))
+  layout = partition.state(mesh, shapes)
+  return jax.jit(init, out_shardings=layout), shapes, layout
+
+
+def on_host(params, start: dict[str, Program]):
+  """Returns parameters as numpy arrays, on every process.
+
+  Args:
+    params: of the model, on the mesh.
+    start: {name: program} of `of_start`.
+  """
+  if GATHER in start:
+    params = start[GATHER].jitted(params)
+  return jax.device_get(params)
+
+
+def _place(x, placed):
+  return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)
+
+
+def _hosts(mesh) -> int:
+  return len({device.process_index for device in mesh.devices.flat})

@@ -1,0 +1,104 @@
+"""A trace of a few updates, for xprof and TensorBoard."""
+
+import contextlib
+import os
+
+import jax
+
+from bert_jax import errors
+from bert_jax.parallel import distributed
+
+# Updates before it: the first ones also touch memory and fill queues.
+_WARM_UP = 5
+
+
+def span(done: int, end: int, updates: int) -> range:
+  """Returns the numbers, as in the log, of the updates to trace; maybe none.
+
+  Args:
+    done: updates before the phase, or before what is left of it.
+    end: number of its last update.
+    updates: to trace.
+  """
+  start = done + _WARM_UP + 1
+  return range(start, min(start + updates, end + 1))
+
+
+class Profile:
+  """Traces updates once, as soon as a phase has some beyond its first ones.
+
+  Process 0 alone does: all run the same program, and it owns `workdir`.
+
+  Args:
+    workdir: gets `profile/`.
+    updates: to trace; 0 is none.
+    meter: whose measure of speed leaves out starting and writing the trace.
+    bar: a `progress.Progress`, says where the trace is.
+  """
+
+  def __init__(self, workdir: str, updates: int, meter, bar):
+    self._directory = os.path.join(workdir, 'profile')
+    self._updates = updates if distributed.is_first() else 0
+    self._meter, self._bar = meter, bar
+    self._span = range(0)
+    self._tracing = False
+
+  def begin_phase(self, done: int, end: int):
+    """Plans which of the updates done + 1, ..., end to trace."""
+    self._span = span(done, end, self._updates)
+
+  @contextlib.contextmanager
+  def update(self, number: int):
+    """Marks what happens inside as an update and traces it if planned.
+
+    Raises:
+      errors.UserError: if the trace cannot be written.
+    """
+    if self._span and number == self._span[0]:
+      self._start()
+    with jax.profiler.StepTraceAnnotation('step', step_num=number):
+      yield
+    if self._tracing and number == self._span[-1]:
+      with self._meter.paused():  # waits for the update
+        self._stop()
+      self._bar.write(
+        f'profile of steps {self._span[0]:,} to {self._span[-1]:,} in '
+        f'{self._directory}; to look at it: pip install xprof, '
+        f'xprof --logdir {self._directory}'
+      )
+      self._updates = 0
+
+  def _start(self):
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0  # each call of Python would slow the loop
+    with self._meter.paused(), self._reported():
+      os.makedirs(self._directory, exist_ok=True)
+      jax.profiler.start_trace(self._directory, profiler_options=options)
+    self._tracing = True
+
+  def _stop(self):
+    self._tracing = False
+    with self._reported():
+      jax.profiler.stop_trace()
+
+  @contextlib.contextmanager
+  def _reported(self):
+    try:
+      yield
+    except (OSError, RuntimeError) as error:
+      raise errors.UserError(
+        f'cannot write a profile to {self._directory}: {error}; free disk '
+        'space or leave out --config.profile_steps, then resume.'
+      ) from error
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, kind, *exc):
+    if self._tracing:  # an error ends the run; it is the one to show
+      with contextlib.suppress(errors.UserError):
+        self._stop()
+    elif self._updates and kind is None:
+      self._bar.write(
+        f'no profile: it begins after {_WARM_UP} steps, and no phase had more'
+      )

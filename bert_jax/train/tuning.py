@@ -1,0 +1,153 @@
+"""What is fastest on a chip: the values that `auto` stands for.
+
+Found with `benchmarks/tpu/aot.py`, so by the compiler's estimate, where nothing
+else is said.
+"""
+
+from bert_jax import errors
+from bert_jax.hardware import chips
+from bert_jax.ops import fused_attention
+
+# Compiler options by chip (`chips.Chip.name`).
+_XLA_OPTIONS = {
+  # 17.50 M cycles for 17.84 M (BASE, S=128, four layers): more of what the
+  # backward pass reads is fetched early. No change above 0.2 % for S=512, for
+  # LARGE, on v4 and on v5p.
+  'v5e': {'xla_tpu_enforce_prefetch_fifo_order': 'true'},
+}
+
+
+def candidates(config, device, length: int) -> list:
+  """Returns configs to compile a phase with, in the order to try them.
+
+  The first is what is fastest. Where its kernels or options come from `auto`
+  and this version of the compiler refuses them, the next one does without.
+
+  Args:
+    config: the experiment.
+    device: of the mesh; it need not be there.
+    length: tokens of a sequence of the phase.
+
+  Raises:
+    errors.UserError: as `resolve`.
+  """
+  found = [resolve(config, device, length)]
+  plain = config.copy_and_resolve_references()
+  if config.compute.xla_options == 'auto':
+    plain.compute.xla_options = ''
+    found.append(resolve(plain, device, length))
+  if config.compute.attention == 'auto':
+    plain.compute.attention = 'xla'
+    found.append(resolve(plain, device, length))
+  return [c for i, c in enumerate(found) if not i or c != found[i - 1]]
+
+
+def resolve(config, device, length: int):
+  """Returns a config in which no field of `compute` is auto.
+
+  Args:
+    config: the experiment.
+    device: of the mesh; it need not be there.
+    length: tokens of a sequence of the phase.
+
+  Raises:
+    errors.UserError: if the device or the config does not suit what is asked
+      for.
+  """
+  config = config.copy_and_resolve_references()
+  compute = config.compute
+  cannot = _fused_problem(config, device, length)
+  if compute.attention == 'auto':
+    compute.attention = 'xla' if cannot else 'fused'
+  elif compute.attention == 'fused' and cannot:
+    _refuse(compute.attention, cannot)
+  elif compute.attention == 'cudnn':
+    cannot = _cudnn_problem(config, device)
+    if cannot:
+      _refuse(compute.attention, cannot)
+  if compute.heads == 'auto':
+    compute.heads = 'apart' if _better_apart(config, device) else 'flat'
+  elif compute.heads == 'flat' and config.mesh.model > 1:
+    raise errors.UserError(
+      f'compute.heads=flat cannot be split by mesh.model={config.mesh.model}; '
+      'use compute.heads=auto.'
+    )
+  if compute.xla_options == 'auto':
+    chip = chips.find(device.device_kind)
+    options = _XLA_OPTIONS.get(chip.name, {}) if chip else {}
+    compute.xla_options = ' '.join(f'{k}={v}' for k, v in options.items())
+  return config
+
+
+def xla_options(config) -> dict[str, str]:
+  """Returns the compiler's options of a config; none if it is not resolved.
+
+  Raises:
+    errors.UserError: if one is not NAME=VALUE.
+  """
+  if config.compute.xla_options == 'auto':
+    return {}
+  found = {}
+  for item in config.compute.xla_options.split():
+    name, equals, value = item.partition('=')
+    if not equals:
+      raise errors.UserError(
+        f'compute.xla_options has {item!r}; give NAME=VALUE NAME=VALUE.'
+      )
+    found[name.lstrip('-')] = value
+  return found
+
+
+def describe(config) -> str:
+  """Returns in one line how a resolved config computes."""
+  c = config.compute
+  return (
+    f'attention {c.attention}, heads {c.heads}, remat {c.remat}, '
+    'layers '
+    f'{"scanned" if c.scan_layers else "unrolled"}, '
+    f'XLA options {c.xla_options or "none"}'
+  )
+
+
+def _better_apart(config, device) -> bool:
+  """Returns whether the kernels of attention keep an axis for heads.
+
+  `mesh.model` splits it. With XLA's attention, TPUs compute on it: 21.9 M
+  estimated cycles for 23.2 M (v3, BASE, S=128, two layers). CPUs would transpose
+  the gradients of such kernels, and each pass of the optimizer would read them so.
+  """
+  tpu = device.platform == 'tpu' and config.compute.attention == 'xla'
+  return config.mesh.model > 1 or tpu
+
+
+def _fused_problem(config, device, length) -> str | None:
+  if device.platform != 'tpu':
+    return f'runs on TPUs, not on {device.platform}'
+  # Mosaic has no bfloat16 products for them.
+  if device.device_kind in ('TPU v2', 'TPU v3'):
+    return f'does not run on a {device.device_kind}'
+  if config.mesh.model > 1:
+    return f'cannot be split by mesh.model={config.mesh.model}'
+  m = config.model
+  found = fused_attention.unsupported(
+    length, m.num_heads, m.hidden_size // m.num_heads, dtype=m.dtype
+  )
+  return f'cannot do {found}' if found else None
+
+
+def _cudnn_problem(config, device) -> str | None:
+  if device.platform != 'gpu':
+    return f'runs on GPUs, not on {device.platform}'
+  if config.model.attention_dropout:
+    return f'cannot do model.attention_dropout={config.model.attention_dropout}'
+  if config.data.pack > 1:
+    return f'cannot do data.pack={config.data.pack}'
+  if config.model.dtype != 'bfloat16':
+    return f'cannot do model.dtype={config.model.dtype}'
+  return None
+
+
+def _refuse(name, why):
+  raise errors.UserError(
+    f'compute.attention={name} {why}; use compute.attention=auto.'
+  )

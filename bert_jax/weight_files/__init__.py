@@ -1,0 +1,1 @@
+"""Files of weights, read without executing them; no BERT."""

@@ -1,0 +1,185 @@
+"""Tables of sorted keys in one file, as LevelDB and TensorFlow write them.
+
+A file is data blocks, a metaindex block (empty), an index block that says where
+the data blocks lie, and a footer that says where these two lie. Each block is
+followed by a byte for its compression and a checksum.
+
+https://github.com/google/leveldb/blob/main/doc/table_format.md
+"""
+
+import os
+from collections.abc import Iterable
+
+import google_crc32c
+
+from bert_jax import errors
+from bert_jax.weight_files import protobuf
+
+_MAGIC = (0xDB4775248B80FB57).to_bytes(8, 'little')
+_FOOTER = 48  # bytes
+_TRAILER = 5  # bytes: compression and checksum
+_RESTART = 16  # entries; every 16th is written with its whole key
+_BLOCK = 256 << 10  # bytes; a block ends after them, as TensorFlow's do
+
+# What is read is bounded: BERT-large with Adam's slots has 1,200 entries, 54 kB.
+_MAX_FILE = 16 << 20  # bytes
+_MAX_ENTRIES = 100_000
+_MAX_KEY = 1024  # bytes
+
+
+def checksum(*parts: bytes) -> int:
+  """Returns the masked CRC-32C of bytes (LevelDB's util/crc32c.h)."""
+  crc = 0
+  for part in parts:
+    crc = google_crc32c.extend(crc, part)
+  return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def read(path: str) -> list[tuple[bytes, bytes]]:
+  """Reads all entries, in the order of their keys, and verifies the checksums.
+
+  Raises:
+    errors.UserError: if the file is missing, damaged or not such a table.
+  """
+  try:
+    with open(path, 'rb') as f:
+      size = os.fstat(f.fileno()).st_size
+      if size > _MAX_FILE:
+        raise errors.UserError(
+          f'{path} has {size:,} bytes, the table of a BERT at most '
+          f'{_MAX_FILE:,}; name a .index file of a checkpoint.'
+        )
+      data = f.read()
+  except OSError as error:
+    raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
+  try:
+    return _parse(data)
+  except ValueError as error:
+    raise errors.UserError(
+      f'{path} is damaged or no table: {error}; copy it again.'
+    ) from error
+
+
+def _parse(data):
+  footer = data[-_FOOTER:]
+  if len(footer) < _FOOTER or not footer.endswith(_MAGIC):
+    raise ValueError('it does not end as a table does')
+  meta, at = _handle(footer, 0)
+  index, _ = _handle(footer, at)
+  _entries(_block(data, meta))
+  found, end, last = [], 0, None
+  for key, value in _entries(_block(data, index)):
+    handle, _ = _handle(value, 0)
+    if handle[0] < end:
+      raise ValueError(f'its blocks overlap at byte {handle[0]}')
+    end = sum(handle) + _TRAILER
+    for entry in _entries(_block(data, handle)):
+      if last is not None and entry[0] <= last:
+        raise ValueError('its keys are not in order')
+      last = entry[0]
+      found.append(entry)
+    if last is not None and last > key:
+      raise ValueError('its index does not fit its keys')
+    if len(found) > _MAX_ENTRIES:
+      raise ValueError(f'it has more than {_MAX_ENTRIES:,} entries')
+  return found
+
+
+def _handle(data, at):
+  """Returns ((offset, size), end) of the block that two numbers name."""
+  offset, at = protobuf.varint(data, at)
+  size, at = protobuf.varint(data, at)
+  return (offset, size), at
+
+
+def _block(data, handle):
+  """Returns the content of a block whose checksum is right."""
+  offset, size = handle
+  end = offset + size
+  if end + _TRAILER > len(data) - _FOOTER:
+    raise ValueError(f'a block of {size} bytes at {offset} is beyond its end')
+  crc = int.from_bytes(data[end + 1 : end + _TRAILER], 'little')
+  if checksum(data[offset : end + 1]) != crc:
+    raise ValueError(f'the checksum of its block at byte {offset} is wrong')
+  if data[end]:
+    name = 'Snappy' if data[end] == 1 else f'method {data[end]}'
+    raise ValueError(
+      f'its block at byte {offset} is compressed ({name}), as no checkpoint '
+      'of TensorFlow is'
+    )
+  return data[offset:end]
+
+
+def _entries(block):
+  """Returns the entries of a block; keys leave out what they share."""
+  restarts = int.from_bytes(block[-4:], 'little')
+  end = len(block) - 4 * (restarts + 1)
+  if len(block) < 4 or end < 0:
+    raise ValueError('a block is shorter than its list of restarts')
+  found, at, key = [], 0, b''
+  while at < end:
+    shared, at = protobuf.varint(block, at)
+    own, at = protobuf.varint(block, at)
+    size, at = protobuf.varint(block, at)
+    if shared > len(key) or shared + own > _MAX_KEY or at + own + size > end:
+      raise ValueError('an entry does not fit its block')
+    key = key[:shared] + block[at : at + own]
+    at += own
+    found.append((key, block[at : at + size]))
+    at += size
+    if len(found) > _MAX_ENTRIES:
+      raise ValueError(f'it has more than {_MAX_ENTRIES:,} entries')
+  return found
+
+
+def write(path: str, entries: Iterable[tuple[bytes, bytes]]):
+  """Writes entries, whose keys ascend, without compression.
+
+  Raises:
+    ValueError: if the keys do not ascend.
+    OSError: if the file cannot be written.
+  """
+  with open(path, 'wb') as f:
+    index, block, size, last = [], [], 0, None
+
+    def flush():
+      index.append((block[-1][0], _write_block(f, block, _RESTART)))
+      block.clear()
+
+    for key, value in entries:
+      if last is not None and key <= last:
+        raise ValueError(f'{key!r} does not come after {last!r}.')
+      block.append((key, value))
+      size, last = size + len(key) + len(value), key
+      if size >= _BLOCK:
+        flush()
+        size = 0
+    if block:
+      flush()
+      # TensorFlow closes the index with the shortest key that is greater.
+      key, handle = index[-1]
+      index[-1] = (bytes([key[0] + 1]) if key else key), handle
+    meta = _write_block(f, [], 1)
+    footer = meta + _write_block(f, index, 1)
+    f.write(footer.ljust(_FOOTER - len(_MAGIC), b'\0') + _MAGIC)
+
+
+def _write_block(f, entries, every):
+  """Writes a block and returns its handle; each `every`th key is whole."""
+  out, restarts, last = bytearray(), [], b''
+  for i, (key, value) in enumerate(entries):
+    if i % every == 0:
+      restarts.append(len(out))
+      last = b''
+    shared = len(os.path.commonprefix([last, key]))
+    for number in (shared, len(key) - shared, len(value)):
+      out += protobuf.to_varint(number)
+    out += key[shared:] + value
+    last = key
+  restarts = restarts or [0]
+  for number in (*restarts, len(restarts)):
+    out += number.to_bytes(4, 'little')
+  handle = protobuf.to_varint(f.tell()) + protobuf.to_varint(len(out))
+  out += b'\0'
+  f.write(out + checksum(bytes(out)).to_bytes(4, 'little'))
+  return handle

@@ -1,0 +1,136 @@
+"""Interprets the pickles inside a torch.save file without running anything.
+
+Of the globals that these pickles name, the few that a state dict needs are done
+here; see torch/_utils.py and persistent_load in torch/serialization.py.
+"""
+
+import reprlib
+from typing import NamedTuple
+
+from bert_jax import errors
+from bert_jax.weight_files import pickle_machine, raw_numbers
+
+_MAX_AXES = 8
+_STORAGES = {
+  'torch.FloatStorage': 'float32',
+  'torch.DoubleStorage': 'float64',
+  'torch.HalfStorage': 'float16',
+  'torch.BFloat16Storage': raw_numbers.BFLOAT16,
+  'torch.LongStorage': 'int64',
+  'torch.IntStorage': 'int32',
+  'torch.ShortStorage': 'int16',
+  'torch.CharStorage': 'int8',
+  'torch.ByteStorage': 'uint8',
+  'torch.BoolStorage': 'bool',
+}
+
+
+class Storage(NamedTuple):
+  """Numbers in a row, elsewhere in the file.
+
+  Attributes:
+    dtype: a numpy name or 'bfloat16'.
+    key: under which they are found.
+    size: how many.
+  """
+
+  dtype: str
+  key: str
+  size: int
+
+
+class Tensor(NamedTuple):
+  """A view of a storage, within it; offset and strides are in elements."""
+
+  storage: Storage
+  offset: int
+  shape: tuple[int, ...]
+  strides: tuple[int, ...]
+
+
+def load(data: bytes, start: int = 0):
+  """Interprets one pickle.
+
+  Args:
+    data: bytes that hold it.
+    start: where in them it begins.
+
+  Returns:
+    (value, end, storages): what it builds, where the next byte is, and dict of
+    key to `Storage` of all that it refers to. An OrderedDict is a dict here and
+    a parameter is a `Tensor`.
+
+  Raises:
+    errors.UserError: for what `pickle_machine.load` refuses, any global but
+      those of a state dict, and a tensor that does not fit its storage.
+  """
+  storages = {}
+
+  def persistent(value):
+    storage = _storage(value)
+    if storages.setdefault(storage.key, storage) != storage:
+      raise errors.UserError(
+        f'its pickle gives storage {reprlib.repr(storage.key)} two types or '
+        'sizes; copy it again.'
+      )
+    return storage
+
+  value, end = pickle_machine.load(data, start, _CALLS, persistent)
+  return value, end, storages
+
+
+def _storage(persistent_id):
+  """Returns the Storage of ('storage', type, key, device, size)."""
+  word, kind, key, _, size, *view = pickle_machine.of(tuple, persistent_id)
+  wrong = (
+    word != 'storage'
+    or type(kind) is not pickle_machine.Global
+    or kind.name not in _STORAGES
+    or type(key) is not str
+    or type(size) is not int
+    or not 0 <= size < 1 << 63
+    or view not in ([], [None])  # files of before 2020 have a sixth field
+  )
+  if wrong:
+    raise errors.UserError(
+      'its pickle has a persistent id that is no storage; copy it again.'
+    )
+  return Storage(_STORAGES[kind.name], key, size)
+
+
+def _tensor(storage, offset, shape, strides, grad, hooks, attributes=None):
+  """Does torch._utils._rebuild_tensor_v2."""
+  del grad, hooks, attributes  # nothing of the values
+  of = pickle_machine.of
+  of(Storage, storage)
+  axes = len(of(tuple, shape))
+  if axes > _MAX_AXES or axes != len(of(tuple, strides)):
+    raise TypeError
+  if not all(type(n) is int and n >= 0 for n in (offset, *shape, *strides)):
+    raise TypeError
+  count, last = 1, offset
+  for n, stride in zip(shape, strides, strict=True):
+    count *= n
+    last += (n - 1) * stride
+  # A stride of 0 makes more elements than the storage has.
+  if not 0 < count <= storage.size or last >= storage.size:
+    raise errors.UserError(
+      f'its pickle has a tensor of offset {reprlib.repr(offset)}, shape '
+      f'{reprlib.repr(shape)} and strides {reprlib.repr(strides)}, which does '
+      f'not fit its storage of {storage.size:,} numbers; copy it again.'
+    )
+  return Tensor(storage, offset, shape, strides)
+
+
+def _parameter(tensor, grad, hooks):
+  """Does torch._utils._rebuild_parameter."""
+  del grad, hooks
+  return pickle_machine.of(Tensor, tensor)
+
+
+_CALLS = {
+  'collections.OrderedDict': lambda: {},
+  'torch._utils._rebuild_tensor_v2': _tensor,
+  'torch._utils._rebuild_parameter': _parameter,
+  **dict.fromkeys(_STORAGES),
+}

@@ -1,0 +1,71 @@
+"""What benchmarks/tpu/golden.py takes for a difference."""
+
+import copy
+
+import golden
+import pytest
+
+FACTS = {
+  'versions': {'jax': '1.0', 'libtpu': '2.0'},
+  'parameters': {'nsp/kernel': {'kept': '[data, -]', 'used': '[-, -]'}},
+  'collectives': {'all-gather': {'count': 2, 'bytes': 4096}},
+  'kernels': 4,
+  'estimates': {'cycles': 1000, 'temporary_bytes': 200},
+}
+
+
+def changed(**sections):
+  found = copy.deepcopy(FACTS)
+  for name, values in sections.items():
+    found[name] |= values
+  return found
+
+
+def test_equal_facts_do_not_differ():
+  assert golden.differences(FACTS, FACTS) == ([], [])
+
+
+def test_a_parameter_that_is_kept_otherwise_is_named():
+  whole = {'kept': '[-, -]', 'used': '[-, -]'}
+  found = changed(parameters={'nsp/kernel': whole})
+  assert golden.differences(FACTS, found) == (
+    ['parameters.nsp/kernel.kept was [data, -], is [-, -]'],
+    [],
+  )
+
+
+def test_new_and_missing_collectives_are_named():
+  found = changed()
+  found['collectives'] = {'all-reduce': {'count': 1, 'bytes': 8}}
+  assert golden.differences(FACTS, found)[0] == [
+    'collectives.all-gather.count was 2, is absent',
+    'collectives.all-gather.bytes was 4,096, is absent',
+    'collectives.all-reduce.count was absent, is 1',
+    'collectives.all-reduce.bytes was absent, is 8',
+  ]
+
+
+@pytest.mark.parametrize(
+  'cycles, wrong',
+  [
+    (1030, []),
+    (970, []),
+    (1031, ['estimates.cycles was 1,000, is 1,031 (+3.1%)']),
+    (969, ['estimates.cycles was 1,000, is 969 (-3.1%)']),
+  ],
+)
+def test_estimates_may_move_by_three_percent(cycles, wrong):
+  found = changed(estimates={'cycles': cycles})
+  assert golden.differences(FACTS, found) == (wrong, [])
+
+
+def test_estimates_of_another_compiler_are_shown_and_not_judged():
+  found = changed(versions={'libtpu': '2.1'}, estimates={'cycles': 2000})
+  found['kernels'] = 5
+  assert golden.differences(FACTS, found) == (
+    ['kernels was 4, is 5'],
+    [
+      'versions.libtpu was 2.0, is 2.1',
+      'estimates.cycles was 1,000, is 2,000 (+100.0%)',
+    ],
+  )

@@ -1,0 +1,160 @@
+"""Each detail in which BERT's implementations differ, and who does which."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import training_parity
+
+from bert_jax import config, config_check, config_profiles, errors
+from bert_jax.model import attention as attention_lib
+from bert_jax.model import encoder, heads
+from bert_jax.ops import dropout
+from bert_jax.train import optimizer
+from bert_jax.train import step as step_lib
+from tests import training
+from tests.model import encoder_test
+
+
+def with_profile(name, more=''):
+  return config.apply_arguments(
+    config.pretraining('base'), f'profile={name},{more}'
+  )
+
+
+def test_paper_is_the_default():
+  assert with_profile('paper') == config.pretraining('base')
+
+
+@pytest.mark.parametrize('name', config_profiles.PROFILES)
+def test_every_profile_sets_the_same_fields_and_can_work(name):
+  assert (
+    config_profiles.fields(name).keys()
+    == config_profiles.fields('paper').keys()
+  )
+  config_check.check(with_profile(name))
+
+
+def test_who_differs_from_the_paper_and_how():
+  paper = config_profiles.fields('paper')
+
+  def differs(name):
+    return {
+      k: v for k, v in config_profiles.fields(name).items() if v != paper[k]
+    }
+
+  assert differs('google') == {
+    'optimizer.bias_correction': False,
+    'optimizer.clip_unit': 'micro_batch',
+    'optimizer.decay_from': 'zero',
+  }
+  assert differs('hf') == {
+    'model.activation': 'gelu',
+    'model.initializer': 'normal',
+    'model.mask_value': float(np.finfo(np.float32).min),
+    'optimizer.epsilon': 1e-8,
+  }
+
+
+def test_single_fields_win_over_a_profile_wherever_they_stand():
+  for arguments in ('profile=hf,epsilon=1e-5', 'epsilon=1e-5,profile=hf'):
+    c = config.apply_arguments(config.pretraining('base'), arguments)
+    assert (c.optimizer.epsilon, c.model.activation) == (1e-5, 'gelu')
+
+
+def test_an_unknown_profile_is_an_error():
+  with pytest.raises(errors.UserError, match='bert is not one of paper, goog'):
+    with_profile('bert')
+
+
+def test_gelu_of_hf_is_exact_and_googles_the_approximation():
+  values = {
+    name: float(
+      encoder.ACTIVATIONS[with_profile(name).model.activation](jnp.ones(()))
+    )
+    for name in config_profiles.PROFILES
+  }
+  # x Phi(x) at 1, and 0.5 (1 + tanh(sqrt(2 / pi) 1.044715)).
+  assert values['hf'] == pytest.approx(0.8413447, abs=1e-6)
+  assert values['google'] == values['paper'] == pytest.approx(0.8411920, 1e-6)
+
+
+def test_initial_weights_of_hf_are_not_cut():
+  for name, deviation, cut in (
+    ('paper', 0.0176, True),
+    ('google', 0.0176, True),
+    ('hf', 0.02, False),
+  ):
+    init = config.model_config(with_profile(name)).kernel_init
+    x = init(jax.random.key(0), (1000, 64))
+    assert float(x.std()) == pytest.approx(deviation, rel=0.01)
+    assert bool(jnp.abs(x).max() <= 0.04) is cut
+
+
+def test_layer_norm_adds_1e_12_to_the_variance():
+  for name in config_profiles.PROFILES:
+    norm = encoder.layer_norm(config.model_config(with_profile(name)), 'norm')
+    x = jnp.array([[1e-6, -1e-6]])  # its variance is 1e-12
+    found = norm.apply(norm.init(jax.random.key(0), x), x)
+    # x / sqrt(2e-12); with 1e-6, as flax has it, 0.001.
+    assert found[0].tolist() == pytest.approx([0.70711, -0.70711], rel=1e-4)
+
+
+def test_what_sees_nothing_attends_by_score_or_evenly():
+  # Only a row of padding tells: elsewhere exp of either value is 0.
+  def spread(name):
+    value = config_profiles.fields(name)['model.mask_value']
+    c = dataclasses.replace(encoder_test.SMALL, mask_value=value)
+    attention = encoder.SelfAttention(c)
+    x = jax.random.normal(jax.random.key(0), (2, 5, 8))
+    tokens = attention_lib.Tokens(jnp.array([[1], [0]]) * jnp.ones((2, 5), int))
+    params = attention.init(jax.random.key(1), x, tokens, True)
+    params = jax.tree.map(lambda p: 30 * p, params)
+    _, state = attention.apply(params, x, tokens, True, mutable=True)
+    (weights,) = state['intermediates']['probabilities']
+    return [float(weights[row].max() - weights[row].min()) for row in (0, 1)]
+
+  (plain, google), (same, hf) = spread('google'), spread('hf')
+  assert plain == same > 0.1
+  assert google > 0.1 and hf == 0
+  assert spread('paper') == [plain, google]
+
+
+def test_dropout_is_where_google_has_it(monkeypatch):
+  # After the embeddings' LayerNorm, on attention's probabilities and its
+  # output, on the MLP's output; neither inside the MLP nor in the heads.
+  bert = heads.PretrainingModel(
+    dataclasses.replace(encoder_test.SMALL, num_layers=1)
+  )
+  found, drop = [], dropout.drop
+
+  def note(x, values, rate):
+    found.append(x.shape)
+    return drop(x, values, rate)
+
+  monkeypatch.setattr(dropout, 'drop', note)
+  keys = {name: jax.random.key(0) for name in ('params', 'dropout')}
+  init = functools.partial(bert.init, deterministic=False)
+  jax.eval_shape(init, keys, encoder_test.example())
+  assert found == [(2, 5, 8), (2, 2, 5, 5), (2, 5, 8), (2, 5, 8)]
+
+
+def test_google_equals_numpy():
+  # benchmarks/parity/training_parity.py does this, and hf, at real sizes.
+  c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)
+  c = config.apply_arguments(c, 'profile=google,accumulate=4')
+  task, tx = training.make_objective(c), optimizer.make(c.optimizer)
+  state = step_lib.init_state(jax.random.key(0), task=task, tx=tx)
+  batches = [training.make_batch(i) for i in range(4)]
+  there = training_parity.in_google(c, state, batches)
+  assert there[3, 0] < there[0, 0] + 1  # finite, and of this size
+  np.testing.assert_allclose(
+    training_parity.ours(c, task, tx, state, batches), there, atol=1e-5
+  )
+  # Had it been the whole batch, the losses would have come out otherwise.
+  c.phases.accumulate = (1,)
+  other = training_parity.in_google(c, state, batches)
+  assert np.abs(other - there).max() > 1e-3

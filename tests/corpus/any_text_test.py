@@ -1,0 +1,96 @@
+"""Whatever the bytes: no crash, clean text, and cuts that change nothing."""
+
+import collections
+import json
+import re
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from bert_jax import errors
+from bert_jax.corpus import sentences, sources
+
+_NOT_CLEAN = re.compile('[\x00-\x1f\x7f\ud800-\udfff]')
+
+# Pieces that formats care for, among bytes that they do not.
+_BYTES = st.lists(
+  st.one_of(
+    st.binary(max_size=8),
+    st.sampled_from(
+      [
+        *(b'\n', b'\r\n', b'\n\n', b' \n', b'\0', b'\xef\xbb\xbf', b'\x85'),
+        *(b'<doc id="1" title="x">\n', b'</doc>\n', b'{"text": "', b'"}\n'),
+        *(b'\xe2\x80\xa8', '漢字'.encode(), 'é'.encode('latin-1'), b'word. '),
+        *(b'*** START OF THE PROJECT GUTENBERG EBOOK X ***\n', b'<mediawiki>'),
+      ]
+    ),
+  ),
+  max_size=30,
+).map(b''.join)
+_SETTINGS = hypothesis.settings(
+  max_examples=150,
+  deadline=None,
+  suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+
+
+def _read(pieces, layout):
+  counts = collections.Counter()
+  return [
+    document
+    for piece in pieces
+    for document in sources.documents(piece, layout, 'text', counts)
+  ], counts
+
+
+@pytest.mark.parametrize('layout', sources.LAYOUTS)
+@pytest.mark.parametrize('name', ['a.txt', 'a.jsonl', 'a.gz', 'a.zst'])
+@_SETTINGS
+@hypothesis.given(raw=_BYTES)
+def test_any_bytes_give_clean_text_or_one_clear_error(
+  tmp_path, layout, name, raw
+):
+  path = tmp_path / name
+  path.write_bytes(raw)
+  try:
+    found, _ = _read(sources.plan([str(path)], layout, 'text'), layout)
+  except errors.UserError as error:
+    assert str(path) in str(error) and '\n' not in str(error)
+    return
+  for document in found:
+    assert document.paragraphs
+    for paragraph in document.paragraphs:
+      assert paragraph == paragraph.strip() != ''
+      assert not _NOT_CLEAN.search(paragraph)
+    for sentence in sentences.split(document, 'en'):
+      assert sentence == sentence.strip() != ''
+
+
+@_SETTINGS
+@hypothesis.given(raw=_BYTES, step=st.integers(1, 40))
+def test_cutting_a_file_changes_neither_text_nor_counts(tmp_path, raw, step):
+  path = tmp_path / 'a.txt'
+  hypothesis.assume(not raw.startswith((b'\xff\xfe', b'\xfe\xff')))
+  path.write_bytes(raw)
+  whole = sources.Range(str(path), 0, len(raw), len(raw))
+  # Only what is read as a whole can be told from a book of Gutenberg's.
+  hypothesis.assume(b'GUTENBERG' not in raw and b'mediawiki' not in raw)
+  cut = [
+    sources.Range(str(path), k, min(k + step, len(raw)), len(raw))
+    for k in range(0, len(raw), step)
+  ]
+  expected = _read([sources.Piece(0, 0, (whole,))], 'paragraphs')
+  assert _read([sources.Piece(0, 0, tuple(cut))], 'paragraphs') == expected
+
+
+@_SETTINGS
+@hypothesis.given(
+  texts=st.lists(st.text(st.characters(), max_size=40), max_size=10)
+)
+def test_any_json_text_is_read(tmp_path, texts):
+  path = tmp_path / 'a.jsonl'
+  path.write_text(''.join(json.dumps({'text': t}) + '\n' for t in texts))
+  pieces = sources.plan([str(path)], 'paragraphs', 'text')
+  found, counts = _read(pieces, 'paragraphs')
+  assert len(found) + counts['empty_documents'] == len(texts)

@@ -1,0 +1,139 @@
+import bz2
+import gzip
+import hashlib
+import io
+import itertools
+import lzma
+
+import fsspec
+import pytest
+import zstandard
+
+from bert_jax import errors
+from bert_jax.corpus import files
+
+_COMPRESS = {
+  'gz': gzip.compress,
+  'bz2': bz2.compress,
+  'xz': lzma.compress,
+  'zst': lambda raw: zstandard.ZstdCompressor().compress(raw),
+}
+
+
+def _lines(raw, start=0):
+  return list(files.lines(io.BytesIO(raw), start))
+
+
+def test_lines_come_with_their_offsets():
+  assert _lines(b'ab\n\nc') == [(0, b'ab\n'), (3, b'\n'), (4, b'c')]
+
+
+@pytest.mark.parametrize('raw', [b'ab\n\nc\nde', b'ab\n\nc\nde\n', b'\n', b'x'])
+def test_a_start_gives_the_lines_that_begin_there_or_after(raw):
+  for start in range(len(raw) + 1):
+    assert _lines(raw, start) == [x for x in _lines(raw) if x[0] >= start]
+
+
+def test_ranges_share_all_lines():
+  raw = b''.join(b'x' * (n % 7) + b'\n' for n in range(50))
+  cuts = [0, 1, 10, 11, 50, 120, len(raw)]
+  found = [
+    [x for x in _lines(raw, a) if x[0] < b] for a, b in itertools.pairwise(cuts)
+  ]
+  assert sum(found, []) == _lines(raw)
+
+
+@pytest.mark.parametrize('word', [b'word ', 'длинный '.encode(), '漢'.encode()])
+def test_long_lines_come_in_parts_between_characters(word):
+  raw = word * (3_000_000 // len(word))
+  parts = _lines(raw)
+  assert b''.join(p for _, p in parts) == raw
+  assert len(parts) > 2 and max(len(p) for _, p in parts) <= 2 << 20
+  assert all(len(p) % len(word) == 0 for _, p in parts)
+  assert [o for o, _ in parts] == [
+    0,
+    *itertools.accumulate(len(p) for _, p in parts[:-1]),
+  ]
+
+
+@pytest.mark.parametrize('kind', _COMPRESS)
+def test_compressed_files_read_like_plain_ones(tmp_path, kind):
+  path = tmp_path / f'a.txt.{kind}'
+  path.write_bytes(_COMPRESS[kind](b'One.\n' * 1000))
+  with files.open_text(str(path)) as file:
+    assert file.read() == b'One.\n' * 1000
+  assert files.head(str(path)).startswith(b'One.\nOne.')
+  assert files.is_compressed(str(path)) and files.extension(str(path)) == '.txt'
+
+
+@pytest.mark.parametrize('kind', _COMPRESS)
+def test_concatenated_archives_are_read_to_the_end(tmp_path, kind):
+  path = tmp_path / f'a.{kind}'
+  path.write_bytes(_COMPRESS[kind](b'One.\n') + _COMPRESS[kind](b'Two.\n'))
+  with files.open_text(str(path)) as file:
+    assert file.read() == b'One.\nTwo.\n'
+
+
+@pytest.mark.parametrize('kind', _COMPRESS)
+def test_damaged_archives_raise_what_is_called_damage(tmp_path, kind):
+  raw = bytes(hashlib.sha256(b'%d' % k).digest()[0] for k in range(100_000))
+  whole = _COMPRESS[kind](raw)
+  for content in (whole[: len(whole) // 2], b'no archive', whole[:20]):
+    path = tmp_path / f'a.{kind}'
+    path.write_bytes(content)
+    with pytest.raises(files.DAMAGED), files.open_text(str(path)) as file:
+      while piece := file.read(1000):
+        assert piece in raw
+
+
+def test_paths_globs_and_folders(tmp_path):
+  for name in ('b.txt', 'a.txt', 'c.md', 'd/z.txt', '.hidden', 'a[1].txt'):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(name)
+
+  def names(given):
+    return [p[len(str(tmp_path)) + 1 :] for p in files.expand(str(given))]
+
+  assert names(tmp_path / '?.txt') == ['a.txt', 'b.txt']
+  assert names(tmp_path / 'a[1].txt') == ['a[1].txt']
+  everything = ['a.txt', 'a[1].txt', 'b.txt', 'c.md', 'd/z.txt']
+  assert names(tmp_path) == names(tmp_path / '*') == everything
+  assert names(tmp_path / '**' / 'z.txt') == ['d/z.txt']
+  for missing in ('x*', 'nothing'):
+    with pytest.raises(errors.UserError, match='names no file'):
+      files.expand(str(tmp_path / missing))
+
+
+def test_addresses_are_opened_like_paths():
+  store = fsspec.filesystem('memory')
+  for name in ('a.txt', 'b.txt', 'deep/c.txt.gz'):
+    raw = name.encode()
+    store.pipe(f'/text/{name}', gzip.compress(raw) if 'gz' in name else raw)
+  assert files.expand('memory://text/*.txt') == [
+    'memory:///text/a.txt',
+    'memory:///text/b.txt',
+  ]
+  found = files.expand('memory://text')
+  assert [p.rsplit('/', 1)[1] for p in found] == ['a.txt', 'b.txt', 'c.txt.gz']
+  assert files.size(found[0]) == 5
+  assert files.sha256(found[0]) == hashlib.sha256(b'a.txt').hexdigest()
+  with files.open_text(found[2]) as file:
+    assert file.read() == b'deep/c.txt.gz'
+  with files.open_text(found[0]) as file:
+    assert list(files.lines(file, 1)) == []
+
+
+def test_addresses_that_cannot_be_opened_are_errors():
+  with pytest.raises(errors.UserError, match='names no file'):
+    files.expand('memory://nowhere/*.txt')
+  with pytest.raises(errors.UserError, match='no address that can be opened'):
+    files.expand('nosuch://bucket/a.txt')
+
+
+def test_json_is_whole_or_absent(tmp_path):
+  path = str(tmp_path / 'a.json')
+  files.write_json(path, {'a': [1, 'é']})
+  assert files.read_json(path) == {'a': [1, 'é']}
+  with pytest.raises(TypeError):
+    files.write_json(path, {'a': object()})
+  assert files.read_json(path) == {'a': [1, 'é']}

@@ -1,0 +1,241 @@
+import bz2
+import collections
+import gzip
+import io
+import os
+import pathlib
+import sys
+import tracemalloc
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.corpus import mediawiki, wikitext
+
+_ROOT = '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">'
+
+
+def _page(text, ns=0, inside=''):
+  text = text.replace('&', '&amp;').replace('<', '&lt;')
+  return (
+    f'<page><title>T</title><ns>{ns}</ns><id>1</id>{inside}<revision>'
+    f'<id>2</id><text xml:space="preserve">{text}</text></revision></page>'
+  )
+
+
+def _read(xml, encoding='utf-8'):
+  counts = collections.Counter()
+  file = io.BytesIO(xml.encode(encoding))
+  found = [d.paragraphs for d in mediawiki.documents(file, counts)]
+  return found, dict(counts)
+
+
+def _plain(text):
+  return wikitext.running_text(text)
+
+
+def test_pages_are_documents_and_what_is_left_out_is_counted():
+  xml = ''.join(
+    [
+      _ROOT,
+      _page('One.\n\nTwo.'),
+      _page('Talk.', ns=1),
+      _page('#REDIRECT [[Other]]', inside='<redirect title="Other" />'),
+      _page('#ПРЕНАСОЧВАНЕ [[Other]]'),
+      _page('{{only|a template}}'),
+      _page('Bad.', ns='zero'),
+      _page('Last.'),
+      '</mediawiki>',
+    ]
+  )
+  found, counts = _read(xml)
+  assert found == [['One.', 'Two.'], ['Last.']]
+  assert counts == {
+    'pages_of_other_namespaces': 1,
+    'redirect_pages': 2,
+    'unreadable_pages': 1,
+  }
+
+
+def test_the_wiki_names_its_own_namespaces():
+  siteinfo = (
+    '<siteinfo><namespaces><namespace key="6">Datei</namespace>'
+    '<namespace key="14">Kategorie</namespace></namespaces></siteinfo>'
+  )
+  text = '[[Datei:A|Text.]] Word.\n\n[[Kategorie:B]] [[:Kategorie:C|Link.]]'
+  xml = f'{_ROOT}{siteinfo}{_page(text)}</mediawiki>'
+  assert _read(xml)[0] == [['Word.', 'Link.']]
+
+
+def test_utf_16_is_read():
+  xml = f'{_ROOT}{_page("Григорий е тук.")}</mediawiki>'
+  assert _read(xml, 'utf-16') == ([['Григорий е тук.']], {})
+
+
+@pytest.mark.parametrize('encoding', ['utf-8', 'utf-8-sig', 'utf-16'])
+def test_dumps_are_recognised(encoding):
+  assert mediawiki.is_dump(_ROOT.encode(encoding))
+  declared = '<?xml version="1.0"?>\n' + _ROOT
+  assert mediawiki.is_dump(declared.encode(encoding))
+  assert not mediawiki.is_dump('<doc id="1"> of <mediawiki'.encode(encoding))
+  assert not mediawiki.is_dump(''.encode(encoding))
+
+
+def test_a_dump_that_is_cut_short_gives_its_whole_pages_first():
+  xml = f'{_ROOT}\n{_page("One.")}\n{_page("Two.")}'[:-20]
+  counts = collections.Counter()
+  found = mediawiki.documents(io.BytesIO(xml.encode()), counts)
+  assert next(found).paragraphs == ['One.']
+  with pytest.raises(ValueError, match='line 3, column'):
+    next(found)
+
+
+def test_an_archive_that_is_cut_short_is_an_error():
+  xml = _ROOT + ''.join(_page(f'Page {n}.') for n in range(20_000))
+  whole = gzip.compress(xml.encode())
+  file = gzip.open(io.BytesIO(whole[: len(whole) // 2]))
+  counts = collections.Counter()
+  with pytest.raises(ValueError, match='ends near page [1-9]'):
+    for document in mediawiki.documents(file, counts):
+      assert document.paragraphs
+
+
+def test_entities_that_grow_without_end_are_an_error():
+  entities = '<!ENTITY a0 "laughing">' + ''.join(
+    f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10)
+  )
+  xml = f'<!DOCTYPE x [{entities}]>{_ROOT}<page><title>&a9;</title></page>'
+  with pytest.raises(ValueError, match='amplification'):
+    _read(xml)
+
+
+def test_memory_does_not_grow_with_the_pages():
+  class Endless(io.RawIOBase):
+    def __init__(self, pages):
+      super().__init__()
+      self.parts = [_page('Text.').encode()] * pages + [_ROOT.encode()]
+
+    def read(self, size=-1):
+      return self.parts.pop() if self.parts else b'</mediawiki>'
+
+  def peak(pages):
+    file = Endless(pages)
+    tracemalloc.start()
+    try:
+      for _ in mediawiki.documents(file, collections.Counter()):
+        if len(file.parts) < 5:
+          break
+      return tracemalloc.get_traced_memory()[1]
+    finally:
+      tracemalloc.stop()
+
+  peak(50)  # imports
+  assert peak(1000) < 1.3 * peak(100)
+
+
+def test_missing_libraries_say_what_to_install(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'mwparserfromhell', None)
+  with pytest.raises(errors.UserError, match=r'bert_jax\[wikipedia\]'):
+    _read(_ROOT)
+
+
+@pytest.mark.parametrize(
+  'markup',
+  [
+    '* item [[link]]\n# item\n:indented\n; term',
+    '== Heading ==',
+    '==Heading== <!-- why -->',
+    '{| class="a"\n|-\n| cell\n\n{|\n| inner\n|}\n| cell\n|}',
+    '{{infobox\n| a = {{b|{{{c}}}}}\n\n| d = {e\n}}',
+    '[[File:A.jpg|thumb|Caption with [[a link]].]]',
+    '[[Bild:A.jpg|thumb|Caption.]]',
+    '[[Category:A]]\n[[de:Titel]]',
+    '<ref name="a">Source.</ref><ref name=b />',
+    '<gallery>\nA.jpg|Caption\n</gallery>',
+    '<math>x < y</math>',
+    '{{quote|\n\nInside a template.\n\n}}',
+    '{|\n| cell\n\nInside a table.\n\n|}',
+    '<pre>\ncode\n</pre>\n code by its indent',
+    '<!-- comment\n\ncomment -->',
+    '__NOTOC__',
+    '----',
+    '{|\n| a table that is not closed\n\n==Heading==',
+  ],
+)
+def test_what_is_no_running_text_is_left_out(markup):
+  assert _plain(f'Before.\n\n{markup}\n\nAfter.') == ['Before.', 'After.']
+
+
+@pytest.mark.parametrize(
+  'markup, text',
+  [
+    (
+      "'''Bold''' and ''italic'' and '''''both'''''",
+      'Bold and italic and both',
+    ),
+    ('[[Link]]s and [[Target|text]]', 'Links and text'),
+    ('[[wikt:word|word]] and [[:fr:Mot|mot]]', 'word and mot'),
+    ('[http://a.org the site] and [http://a.org]', 'the site and'),
+    ('A&nbsp;B &mdash; &#67; &lt;D&gt;', 'A B — C <D>'),
+    ('[[A&nbsp;B]]', 'A B'),
+    ('<small>Small</small> H<sub>2</sub>O<br />new', 'Small H2O new'),
+    ('<nowiki>[[not]] a {{link}}</nowiki>', '[[not]] a {{link}}'),
+    ("A&#39;&#39;B <nowiki>it's</nowiki>", "A''B it's"),
+    ('One line\nand the next.', 'One line and the next.'),
+    ('Word<ref>Source.</ref>, word {{x}}.', 'Word, word.'),
+    ('He ({{lang|x}}; born 1900) ({{a}}) was.', 'He (born 1900) was.'),
+    ('-{zh-hans:简; zh-hant:繁}- -{字}- -{H|hidden}-', '简 字'),
+    ('{{a|{b}} text', 'text'),
+  ],
+)
+def test_text_stays_and_its_markup_goes(markup, text):
+  assert _plain(markup) == [text]
+
+
+def test_a_blockquote_is_a_paragraph():
+  text = 'He said:<blockquote>Yes.\n\nNo.</blockquote>Then.'
+  assert _plain(text) == ['He said:', 'Yes.', 'No.', 'Then.']
+
+
+@pytest.mark.parametrize(
+  'unit',
+  ['[[a|', '{{a|', '{{a|[[b|', '{|\n', '<b>', '<ref>', '<!--', "<b '", "''["],
+)
+def test_markup_that_is_never_closed_takes_no_time(unit):
+  # Ten thousand would keep the parser for minutes.
+  xml = f'{_ROOT}{_page(unit * 10_000)}{_page("Next.")}</mediawiki>'
+  assert _read(xml)[0][-1] == ['Next.']
+
+
+def test_the_end_of_a_tag_that_has_none_is_sought_once():
+  # 200,000 searches through a megabyte would take minutes.
+  assert _plain('<ref>' * 200_000 + 'Text.') == ['Text.']
+
+
+def _real():
+  root = os.environ.get('BERT_JAX_TEST_DATA')
+  if not root:
+    pytest.skip('BERT_JAX_TEST_DATA names no directory with real data')
+  return sorted(pathlib.Path(root, 'wiki', 'xml').glob('**/*.xml*'))
+
+
+def test_real_dumps_leave_no_markup_behind():
+  openers = {'.gz': gzip.open, '.bz2': bz2.open, '.xml': open}
+  pages = chars = 0
+  bad = []
+  for path in _real():
+    with openers[path.suffix](path, 'rb') as file:
+      head = file.read(300)
+      file.seek(0)
+      assert mediawiki.is_dump(head), path
+      counts = collections.Counter()
+      for document in mediawiki.documents(file, counts):
+        pages += 1
+        chars += sum(map(len, document.paragraphs))
+        for text in document.paragraphs:
+          assert text == ' '.join(text.split()) and '\x02' not in text
+          if any(x in text for x in ('[[', ']]', '{{', '}}', "''", '()')):
+            bad.append(text)
+      assert not counts['unreadable_pages']
+  assert pages > 500 and chars > 5_000_000
+  assert bad == []

@@ -1,0 +1,193 @@
+import bz2
+import collections
+import gzip
+import lzma
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.corpus import sources
+
+
+def _texts(inputs, layout='paragraphs'):
+  found = sources.read([str(i) for i in inputs], layout)
+  return [document.paragraphs for document in found]
+
+
+@pytest.fixture
+def write(tmp_path):
+  def to(name, content):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(
+      content if isinstance(content, bytes) else content.encode()
+    )
+    return path
+
+  return to
+
+
+def test_formats_are_recognised_and_plain_text_has_the_layout(write):
+  plain = write('a.txt', '\ufeffOne two\r\nthree.\r\n\r\nFour.\r\n')
+  pages = write('wiki_00', '\n<doc id="1" title="A">\nA\n\nText.\n</doc>\n')
+  lines = write('a.jsonl', '{"text": "Line.\\nLine."}\n')
+  dump = write(
+    'dump.xml',
+    '<mediawiki><page><title>A</title><ns>0</ns><id>1</id><revision><id>1</id>'
+    "<text>'''Dumped''' text.</text></revision></page></mediawiki>",
+  )
+  others = [['Text.'], ['Line.', 'Line.'], ['Dumped text.']]
+  inputs = [plain, pages, lines, dump]
+  assert _texts(inputs, 'files') == [['One two three.', 'Four.'], *others]
+  for layout in ('paragraphs', 'sentences'):
+    assert _texts(inputs, layout) == [['One two', 'three.'], ['Four.'], *others]
+  found = list(sources.read([str(i) for i in inputs], 'sentences'))
+  assert [d.are_sentences for d in found] == [True, True, False, False, False]
+
+
+def test_utf16_text_is_an_error_that_says_how_to_convert_it(write):
+  path = write('b.txt', 'One.'.encode('utf-16'))
+  with pytest.raises(errors.UserError, match='iconv -f UTF-16 -t UTF-8'):
+    _texts([path])
+
+
+@pytest.mark.parametrize('layout', sources.LAYOUTS)
+def test_gutenberg_books_lose_their_boilerplate(write, layout):
+  path = write(
+    'book.txt',
+    'The Project Gutenberg EBook of X\n\nSmall print.\n\n'
+    '*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nCall me X.\n\n'
+    '*** END OF THE PROJECT GUTENBERG EBOOK X ***\n\nLicence.\n',
+  )
+  assert _texts([path], layout) == [['Call me X.']]
+
+
+@pytest.mark.parametrize(
+  'extension, compress',
+  [('gz', gzip.compress), ('bz2', bz2.compress), ('xz', lzma.compress)],
+)
+def test_damaged_archives_are_read_to_the_damage_named_and_counted(
+  write, capsys, extension, compress
+):
+  text = '\n\n'.join(f'{k} is {k * k}.' for k in range(20_000))
+  whole = compress(text.encode())
+  path = write(f'a.{extension}', whole[: len(whole) * 3 // 4])
+  counts = collections.Counter()
+  [piece] = sources.plan([str(path)], 'paragraphs', 'text')
+  found = [
+    d.paragraphs[0] for d in sources.documents(piece, 'paragraphs', 'x', counts)
+  ]
+  assert text.startswith('\n\n'.join(found)) and counts == {'damaged_files': 1}
+  # What is decompressed before the damage depends on the format's blocks.
+  assert len(found) > 1000 or extension == 'bz2'
+  assert f'{path} cannot be read to its end' in capsys.readouterr().err
+
+
+def test_files_come_in_the_order_of_inputs_then_of_names(write, tmp_path):
+  for name in ('b.txt', 'a.txt', 'c.md'):
+    write(name, name)
+  assert _texts([tmp_path / 'c.md', tmp_path / '*.txt']) == [
+    ['c.md'],
+    ['a.txt'],
+    ['b.txt'],
+  ]
+
+
+def test_big_files_are_cut_and_small_ones_joined(write, tmp_path, monkeypatch):
+  monkeypatch.setattr(sources, '_SMALLEST', 100)
+  text = '\n\n'.join(f'Document {k}.' for k in range(50))
+  big = write('text/a.txt', text)
+  for name in ('b', 'c'):
+    write(f'text/{name}.txt', f'Document {name}.')
+  packed = write('text/d.txt.gz', gzip.compress(text.encode()))
+  plan = sources.plan([str(tmp_path / 'text')], 'paragraphs', 'text')
+  of_big = [r for p in plan for r in p.ranges if r.path == str(big)]
+  assert [r.start for r in of_big] == list(range(0, len(text), 100))
+  assert [r.is_whole for p in plan for r in p.ranges if r.path == str(packed)]
+  sizes = [p.size for p in plan if all(r.path != str(packed) for r in p.ranges)]
+  assert max(sizes) <= 100 and [p.number for p in plan] == list(
+    range(len(plan))
+  )
+  found = _texts([tmp_path / 'text'])
+  assert sorted(found) == sorted(
+    2 * [[f'Document {k}.'] for k in range(50)]
+    + [['Document b.'], ['Document c.']]
+  )
+
+
+def test_inputs_that_name_nothing_are_refused_before_reading(write, tmp_path):
+  path = write('a.txt', 'One.')
+  with pytest.raises(errors.UserError, match=r'x\*. names no file'):
+    sources.plan([str(path), str(tmp_path / 'x*')], 'paragraphs', 'text')
+  for inputs in ([], ['']):
+    with pytest.raises(errors.UserError, match='no input is given'):
+      sources.plan(inputs, 'paragraphs', 'text')
+  with pytest.raises(errors.UserError, match="'lines' is not one of para"):
+    _texts([path], 'lines')
+
+
+def test_empty_documents_are_counted(write):
+  path = write('a.jsonl', '{"text": " "}\n' * 1000 + '{"text": "One."}\n')
+  counts = collections.Counter()
+  [piece] = sources.plan([str(path)], 'paragraphs', 'text')
+  found = list(sources.documents(piece, 'paragraphs', 'text', counts))
+  assert len(found) == 1 and counts == {'empty_documents': 1000}
+
+
+# TFDS.
+
+
+@pytest.fixture(scope='module')
+def data_dir(tmp_path_factory):
+  tfds = pytest.importorskip('tensorflow_datasets')
+
+  class Toy(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version('1.0.0')
+
+    def _info(self):
+      features = {'text': tfds.features.Text(), 'id': tfds.features.Text()}
+      return tfds.core.DatasetInfo(
+        builder=self, features=tfds.features.FeaturesDict(features)
+      )
+
+    def _split_generators(self, dl_manager):
+      del dl_manager
+      return {'train': self._generate_examples()}
+
+    def _generate_examples(self):
+      for i in range(3):
+        yield i, {'text': f'Énd {i}.\n\nNext.', 'id': str(i)}
+
+  path = str(tmp_path_factory.mktemp('tfds'))
+  Toy(data_dir=path, file_format='array_record').download_and_prepare()
+  return path
+
+
+@pytest.fixture
+def tfds_dir(data_dir, monkeypatch):
+  import tensorflow_datasets as tfds
+
+  monkeypatch.setattr(tfds.core.constants, 'DATA_DIR', data_dir)
+  monkeypatch.setenv('TFDS_DATA_DIR', data_dir)
+  return data_dir
+
+
+def test_prepared_tfds_datasets_are_read(tfds_dir):
+  del tfds_dir
+  texts = _texts(['tfds:toy:train'])
+  assert sorted(texts) == [[f'Énd {i}.', 'Next.'] for i in range(3)]
+  assert len(_texts(['tfds:toy:train[:2]'])) == 2
+
+
+def test_tfds_inputs_that_cannot_be_read_are_refused(tfds_dir):
+  del tfds_dir
+  for given, message in [
+    ('tfds:toy', 'is not of the form'),
+    ('tfds:a b:train', 'is not of the form'),
+    ('tfds:toy:dev', 'no split .dev.; it has train'),
+    ('tfds:no_such_set:train', 'is not prepared'),
+  ]:
+    with pytest.raises(errors.UserError, match=message):
+      _texts([given])
+  with pytest.raises(errors.UserError, match="no feature 'body', only "):
+    list(sources.read(['tfds:toy:train'], 'paragraphs', 'body'))

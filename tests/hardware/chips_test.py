@@ -1,0 +1,53 @@
+"""The table of accelerators."""
+
+import pytest
+
+from bert_jax.hardware import chips, prices
+
+
+def test_real_and_described_devices_are_found():
+  assert chips.find('TPU v5 lite') is chips.find('TPU v5e')
+  assert chips.find('TPU v5').name == 'v5p'
+  assert chips.find('NVIDIA H200').flops == 989e12
+  assert chips.find('cpu') is None
+
+
+TPUS = [c for c in chips.CHIPS if c.kinds[0].startswith('TPU')]
+
+
+@pytest.mark.parametrize('chip', TPUS, ids=lambda chip: chip.name)
+def test_clock_by_what_the_matrix_units_do_is_the_peak(chip):
+  peak = chip.unit_flops * chip.cycles_per_second
+  assert peak == pytest.approx(chip.flops, rel=0.03)
+
+
+@pytest.mark.parametrize(
+  'name, share',
+  [
+    *(('v2', 1.00), ('v3', 0.97), ('v4', 0.93), ('v5e', 0.88)),
+    *(('v5p', 0.90), ('v6e', 0.70), ('tpu7x', 0.81)),
+  ],
+)
+def test_large_product_has_its_share_of_the_peak(name, share):
+  chip = chips.named(name)
+  seconds = chip.product_cycles / chip.cycles_per_second
+  found = 2 * 8192**3 / seconds / (chip.flops / chip.devices)
+  assert found == pytest.approx(share, abs=0.01)
+
+
+def test_links_of_a_v5e_have_50_gigabytes_each_way():
+  assert chips.named('v5e').link_speed == 50e9
+  assert all(chip.links in (4, 6) for chip in TPUS)
+
+
+def test_gpus_have_no_clock():
+  assert chips.find('NVIDIA H200').cycles_per_second is None
+
+
+def test_tpu_v3_core_has_half_the_speed_of_a_chip():
+  chip = chips.find('TPU v3')
+  assert chip.flops / chip.devices == 61.5e12
+
+
+def test_prices_are_of_chips_in_the_table():
+  assert set(prices.USD_PER_CHIP_HOUR) <= {c.name for c in chips.CHIPS}

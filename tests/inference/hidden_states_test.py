@@ -1,0 +1,144 @@
+"""What bert_jax.inference.hidden_states gives for sentences."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import errors
+from bert_jax.inference import hidden_states
+from bert_jax.model import attention, encoder, heads
+from tests import models
+
+CONFIG = dataclasses.replace(models.CONFIG, num_layers=4, max_positions=40)
+TEXTS = ['the cat', ('the dog', 'cat cats the'), 'é ' + 'the ' * 35]
+
+
+def make_params(config=CONFIG):
+  random = np.random.default_rng(0)
+  return jax.tree.map(
+    lambda x: random.normal(size=x.shape).astype(np.float32),
+    models.shapes(config, False),
+  )
+
+
+def extract(layers='last', texts=TEXTS, config=CONFIG, **kwargs):
+  return list(
+    hidden_states.extract(
+      make_params(config), config, models.TOKENIZER, texts, layers, **kwargs
+    )
+  )
+
+
+def test_each_sentence_has_its_own_tokens_and_no_padding():
+  found = extract('all', attention=True)
+  assert found[0].tokens == ('[CLS]', 'the', 'cat', '[SEP]')
+  assert found[1].tokens == tuple(
+    '[CLS] the dog [SEP] cat cat ##s the [SEP]'.split()
+  )
+  for one, n in zip(found, (4, 9, 38), strict=True):
+    assert len(one.tokens) == n
+    assert one.hidden.shape == (5, n, 8)  # [L + 1, S, D]
+    assert one.attention.shape == (4, 2, n, n)  # [L, H, S, S]
+    assert one.hidden.dtype == one.attention.dtype == np.float32
+    np.testing.assert_allclose(one.attention.sum(-1), 1, rtol=1e-5)
+
+
+def test_neighbours_and_padding_change_nothing():
+  together = extract(batch_size=2)
+  for text, one in zip(TEXTS, together, strict=True):
+    (alone,) = extract(texts=[text])
+    np.testing.assert_allclose(one.hidden, alone.hidden, rtol=2e-4, atol=1e-5)
+
+
+def test_the_last_layer_is_what_the_heads_read():
+  """The MLM head of the model on the last states gives the model's logits."""
+  params = make_params()
+  ids = jnp.array([models.TOKENIZER.encode('the cat')['input_ids']])
+  batch = {
+    'input_ids': ids,
+    'input_mask': jnp.ones_like(ids),
+    'segment_ids': jnp.zeros_like(ids),
+    'masked_lm_positions': jnp.arange(4)[None],
+  }
+  bert = heads.PretrainingModel(CONFIG, False)
+  expected, _ = bert.apply({'params': params}, batch)
+  logits = heads.MlmHead(CONFIG).apply(
+    {'params': params['mlm']},
+    extract()[0].hidden[None],
+    params['embeddings']['word']['embedding'],
+  )
+  np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_embeddings_enter_the_first_layer():
+  params = make_params()
+  first = extract('embeddings')[0].hidden[None]
+  second = extract('all')[0].hidden[1][None]
+  layer = encoder.Layer(CONFIG)
+  tokens = attention.Tokens(jnp.ones((1, 4), int))
+  found = layer.apply(
+    {'params': params['encoder']['layer_0']}, first, tokens, True
+  )
+  np.testing.assert_allclose(found, second, rtol=1e-4, atol=1e-5)
+
+
+def test_choices_of_layers_are_made_of_all():
+  (states,) = (x.hidden for x in extract('all', TEXTS[1:2]))
+
+  def chosen(layers):
+    return extract(layers, TEXTS[1:2])[0].hidden
+
+  np.testing.assert_array_equal(chosen('embeddings'), states[0])
+  np.testing.assert_array_equal(chosen('last'), states[4])
+  np.testing.assert_array_equal(chosen('second_to_last'), states[3])
+  np.testing.assert_allclose(chosen('sum_last_4'), states[1:].sum(0), rtol=1e-5)
+  joined = chosen('concat_last_4')
+  assert joined.shape == (9, 32)
+  np.testing.assert_array_equal(joined[:, :8], states[1])
+  np.testing.assert_array_equal(joined[:, 24:], states[4])
+
+
+def test_with_norm_before_the_last_layer_is_normalised():
+  config = dataclasses.replace(CONFIG, norm='pre')
+  scale = make_params(config)['encoder']['final_norm']
+  states = extract('all', config=config)[0].hidden
+  plain = (states[4] - scale['bias']) / scale['scale']
+  np.testing.assert_allclose(plain.mean(-1), 0, atol=1e-3)
+  np.testing.assert_allclose(plain.std(-1), 1, rtol=1e-2)
+
+
+def test_a_bfloat16_model_is_computed_in_float32():
+  config = dataclasses.replace(CONFIG, dtype='bfloat16')
+  for a, b in zip(extract(config=config), extract(), strict=True):
+    np.testing.assert_array_equal(a.hidden, b.hidden)
+
+
+def test_attention_is_zero_where_a_causal_model_may_not_look():
+  config = dataclasses.replace(CONFIG, causal=True)
+  maps = extract(config=config, attention=True)[1].attention
+  assert np.triu(maps, 1).max() == 0
+  np.testing.assert_array_equal(maps[:, :, 0, 0], 1)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'layers': 'first'}, "'first' is not one of embeddings, last"),
+    ({'batch_size': 0}, 'batch_size=0'),
+    ({'texts': ['the', 'the ' * 39]}, 'sentence 2 has 41 tokens.* takes 40'),
+    (
+      {'layers': 'sum_last_4', 'config': models.CONFIG},
+      'needs 4 layers, the model has 2',
+    ),
+  ],
+)
+def test_mistakes_are_explained(changes, message):
+  with pytest.raises(errors.UserError, match=message):
+    extract(**changes)
+
+
+def test_no_texts_give_no_features():
+  assert extract(texts=[]) == []

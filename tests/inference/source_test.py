@@ -1,0 +1,23 @@
+"""Which kind of model a path names; convert_test reads each."""
+
+import os
+
+from bert_jax.inference import source
+from bert_jax.interop import google
+from tests import models
+
+
+def test_a_folder_with_both_kinds_of_files_is_hugging_faces(tmp_path):
+  path = models.export_to(tmp_path / 'both')
+  google.write(
+    str(tmp_path / 'google'),
+    models.make_params(),
+    models.CONFIG,
+    models.TOKENIZER,
+  )
+  index = 'bert_model.ckpt.index'
+  os.rename(tmp_path / 'google' / index, tmp_path / 'both' / index)
+  assert source.kind(path) == 'hf'
+  assert source.kind(os.path.join(path, index)) == 'google'
+  os.remove(os.path.join(path, 'model.safetensors'))
+  assert source.kind(path) == 'google'

@@ -1,0 +1,122 @@
+"""What bert_jax.inference.trained_run reads of a run, and the convert command on it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import errors
+from bert_jax.corpus import files
+from bert_jax.inference import trained_run
+from bert_jax.interop import hf_load
+from bert_jax.train import step as step_lib
+from bert_jax.workdir import checkpoint
+from tests import models
+
+CHANGES = 'vocab_size=11,hidden_size=8,mlp_size=12,num_layers=2,num_heads=2'
+
+
+def make_config():
+  c = config_lib.pretraining('tiny')
+  return config_lib.apply_arguments(c, CHANGES + ',max_positions=512')
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  """A run as it looks after steps 1 and 2, made without training."""
+  workdir = tmp_path_factory.mktemp('run')
+  (workdir / 'config.json').write_text(config_lib.to_json(make_config()))
+  vocab = workdir / 'data' / 'vocab.txt'
+  vocab.parent.mkdir()
+  vocab.write_text('\n'.join(models.VOCAB) + '\n', encoding='utf-8')
+  facts = {'task': {'vocab_sha256': files.sha256(str(vocab))}}
+  with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 3, 0) as c:
+    for step in (1, 2):
+      c.save(
+        step, step_lib.TrainState(jnp.int32(step), params(step), {}), facts
+      )
+  return str(workdir)
+
+
+@pytest.fixture
+def workdir(made, tmp_path):
+  return shutil.copytree(made, tmp_path / 'run')
+
+
+def params(step):
+  bert = config_lib.model_config(make_config())
+  return models.make_params(bert, seed=step)
+
+
+def test_a_run_is_told_from_an_exported_model(workdir, tmp_path):
+  exported = models.export_to(tmp_path / 'model')
+  assert trained_run.is_run(workdir)
+  assert not trained_run.is_run(exported)
+  with pytest.raises(errors.UserError, match='has no config.json; name'):
+    trained_run.is_run(str(tmp_path))
+
+
+def test_the_newest_checkpoint_or_that_of_a_step_is_read(made):
+  for step, chosen in ((2, None), (1, 1)):
+    found, bert, with_nsp, tokenizer, facts = trained_run.read(made, chosen)
+    models.assert_same(found, params(step))
+    assert bert == config_lib.model_config(make_config())
+    assert with_nsp and facts['step'] == step
+    assert tokenizer.vocab == tuple(models.VOCAB) and tokenizer.lowercase
+
+
+def test_the_vocabulary_lies_where_the_data_does(workdir, tmp_path):
+  os.rename(workdir / 'data', tmp_path / 'shared')
+  edit_config(workdir, **{'data.dir': str(tmp_path / 'shared')})
+  assert trained_run.read(str(workdir))[3].vocab == tuple(models.VOCAB)
+
+
+def test_another_vocabulary_is_refused(workdir):
+  path = workdir / 'data' / 'vocab.txt'
+  path.write_text(path.read_text('utf-8').replace('cat', 'cow'), 'utf-8')
+  with pytest.raises(errors.UserError, match='not the vocabulary.*put that'):
+    trained_run.read(str(workdir))
+
+
+@pytest.mark.parametrize(
+  ('field', 'value', 'message'),
+  [
+    ('model.mlp_size', 16, r'mlp_in/bias: \(12,\) there, \(16,\) by the con'),
+    # 2 x 4 and 4 x 2 are the same shape there.
+    ('model.num_heads', 4, 'attention/out/kernel'),
+    ('objective.nsp', False, r'first nsp/bias: \(2,\) there, None by'),
+    ('model.num_heads', 3, 'config.json: .*not divisible by'),
+    ('model.width', 8, "config.json: 'model.width' is not a field"),
+  ],
+)
+def test_a_config_of_another_training_is_refused(
+  workdir, field, value, message
+):
+  edit_config(workdir, **{field: value})
+  with pytest.raises(errors.UserError, match=message):
+    trained_run.read(str(workdir))
+
+
+def edit_config(workdir, **values):
+  path = workdir / 'config.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_the_command_exports_a_run_without_the_accelerator(made, tmp_path):
+  path = str(tmp_path / 'model')
+  command = [sys.executable, '-m', 'bert_jax.convert', '--format=hf']
+  result = subprocess.run(
+    [*command, f'--from={made}', f'--to={path}'],
+    capture_output=True,
+    encoding='utf-8',
+    env=os.environ | {'JAX_PLATFORMS': 'tpu'},
+  )
+  assert result.stderr == ''
+  assert result.stdout.startswith(f'wrote {path}: step 2, fingerprint=')
+  assert result.returncode == 0
+  models.assert_same(hf_load.load(path)[0], params(2))

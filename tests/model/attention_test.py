@@ -1,0 +1,71 @@
+"""Tests of what sees what, and of the implementations of attention."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.model import attention, encoder
+
+# Two pairs, of two tokens and of one, and one cell of padding.
+PACKED = {
+  'input_mask': jnp.array([[1, 1, 1, 0]]),
+  'sequence_ids': jnp.array([[1, 1, 2, 0]]),
+}
+# B=3 S=8 H=2 K=4; rows of 8, 5 and no tokens.
+CONFIG = encoder.BertConfig(11, 8, 1, 2, 12, attention_dropout=0.0)
+TOKENS = attention.Tokens(jnp.arange(8)[None] < jnp.array([[8], [5], [0]]))
+QKV = jax.random.normal(jax.random.key(0), (3, 8, 3, 2, 4))
+BIAS = jax.random.normal(jax.random.key(1), (3, 2, 4))
+
+
+@pytest.mark.parametrize(
+  'causal, expected',
+  [
+    (False, [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]),
+    (True, [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]),
+  ],
+)
+def test_packed_tokens_see_their_own_pair(causal, expected):
+  found = attention.visible(attention.tokens(PACKED), causal)
+  assert found.astype(int).tolist() == [[expected]]
+
+
+def test_plain_tokens_see_their_row_at_no_cost_per_pair_of_tokens():
+  plain = {'input_mask': PACKED['input_mask']}
+  found = attention.visible(attention.tokens(plain), causal=False)
+  assert found.astype(int).tolist() == [[[[1, 1, 1, 0]]]]
+
+
+def mixed(**changes):
+  config = dataclasses.replace(CONFIG, **changes)
+  return attention.mix(QKV, BIAS, TOKENS, None, config)
+
+
+@pytest.mark.parametrize('causal', [False, True])
+def test_cudnn_is_asked_for_what_xla_computes(monkeypatch, causal):
+  """What it is asked for is computed by XLA here: it needs an NVIDIA GPU."""
+  asked, attend = [], jax.nn.dot_product_attention
+
+  def by_xla(*args, implementation, **kwargs):
+    asked.append(implementation)
+    return attend(*args, implementation='xla', **kwargs)
+
+  monkeypatch.setattr(jax.nn, 'dot_product_attention', by_xla)
+  found = mixed(attention='cudnn', causal=causal)
+  expected = mixed(causal=causal)
+  assert asked == ['cudnn'] and np.isfinite(found).all()
+  for row, size in ((0, 8), (1, 5)):  # what padding gets, nobody reads
+    np.testing.assert_allclose(
+      found[row, :size], expected[row, :size], rtol=1e-5, atol=1e-6
+    )
+
+
+def test_probabilities_are_shown_before_dropout():
+  shown = []
+  config = dataclasses.replace(CONFIG, attention_dropout=0.5)
+  key = jax.random.key(2)
+  attention.mix(QKV, BIAS, TOKENS, key, config, shown.append)
+  np.testing.assert_allclose(shown[0].sum(-1), 1, rtol=1e-6)

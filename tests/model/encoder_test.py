@@ -1,0 +1,206 @@
+"""Tests of the encoder and the pre-training heads."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import config, param_names
+from bert_jax.model import encoder, heads
+from bert_jax.ops import dropout
+
+# B=2 S=5 P=3 V=11 D=8 H=2 F=12 L=2.
+SMALL = encoder.BertConfig(11, 8, 2, 2, 12, max_positions=7)
+
+
+def example(rows=2, length=5):
+  ids = (np.arange(rows * length).reshape(rows, length) * 7 + 5) % 11
+  return {
+    'input_ids': jnp.array(ids, jnp.int32),
+    'input_mask': jnp.ones((rows, length), jnp.int32),
+    'segment_ids': jnp.array([[0, 0, 0, 1, 1]] * rows, jnp.int32)[:, :length],
+    'masked_lm_positions': jnp.array([[1, 2, 4]] * rows, jnp.int32),
+  }
+
+
+def build(c, with_nsp=True):
+  """Returns (jitted apply, parameters away from 0 and 1: no bias can hide)."""
+  module = heads.PretrainingModel(c, with_nsp)
+  params = jax.jit(module.init)(jax.random.key(0), example())['params']
+  rng = np.random.default_rng(1)
+  params = jax.tree.map(
+    lambda x: x + 0.3 * rng.normal(size=x.shape).astype('f4'), params
+  )
+  return jax.jit(module.apply), params
+
+
+@functools.cache
+def count_parameters(c, with_nsp=True):
+  module = heads.PretrainingModel(c, with_nsp)
+  shapes = jax.eval_shape(module.init, jax.random.key(0), example())
+  return sum(x.size for x in jax.tree.leaves(shapes))
+
+
+@pytest.mark.parametrize(
+  'size, vocab_size, both_heads, mlm_only',
+  [
+    ('base', 30522, 110_106_428, 109_514_298),
+    ('base', 28996, 108_932_934, 108_340_804),
+    ('large', 30522, 336_226_108, 335_174_458),
+    ('large', 28996, 334_661_958, 333_610_308),
+    ('base', 119547, 178_566_653, 177_974_523),
+    ('base', 105879, 168_055_961, 167_463_831),
+    ('base', 21128, 102_882_442, 102_290_312),
+    ('3x768x12', 30522, 46_315_580, 45_723_450),
+    ('6x768x3', 30522, 67_579_196, 66_987_066),
+    ('6x768x12', 30522, 67_579_196, 66_987_066),
+    ('12x768x12', 30522, 110_106_428, 109_514_298),
+    ('12x1024x16', 30522, 185_071_420, 184_019_770),
+    ('24x1024x16', 30522, 336_226_108, 335_174_458),
+  ],
+)
+def test_parameter_counts(size, vocab_size, both_heads, mlm_only):
+  layers, hidden, attention_heads = config.SIZES[size]
+  c = encoder.BertConfig(
+    vocab_size, hidden, layers, attention_heads, 4 * hidden
+  )
+  assert count_parameters(c) == both_heads
+  assert count_parameters(c, with_nsp=False) == mlm_only
+
+
+@pytest.mark.parametrize(
+  'layers, hidden, both_heads',
+  [
+    (2, 128, 4_433_468),
+    (2, 256, 9_688_380),
+    (2, 512, 22_754_108),
+    (2, 768, 39_227_708),
+    (4, 128, 4_830_012),
+    (4, 256, 11_267_900),
+    (4, 512, 29_058_876),
+    (4, 768, 53_403_452),
+    (6, 128, 5_226_556),
+    (6, 256, 12_847_420),
+    (6, 512, 35_363_644),
+    (6, 768, 67_579_196),
+    (8, 128, 5_623_100),
+    (8, 256, 14_426_940),
+    (8, 512, 41_668_412),
+    (8, 768, 81_754_940),
+    (10, 128, 6_019_644),
+    (10, 256, 16_006_460),
+    (10, 512, 47_973_180),
+    (10, 768, 95_930_684),
+    (12, 128, 6_416_188),
+    (12, 256, 17_585_980),
+    (12, 512, 54_277_948),
+    (12, 768, 110_106_428),
+  ],
+)
+def test_parameter_counts_of_the_miniatures(layers, hidden, both_heads):
+  c = encoder.BertConfig(30522, hidden, layers, hidden // 64, 4 * hidden)
+  assert count_parameters(c) == both_heads
+
+
+@pytest.mark.parametrize('norm', encoder.NORMS)
+def test_padding_does_not_change_logits(norm):
+  apply, params = build(dataclasses.replace(SMALL, norm=norm))
+  batch = example()
+  longer = {
+    'input_ids': jnp.pad(batch['input_ids'], ((0, 0), (0, 2))) + 0,
+    'input_mask': jnp.pad(batch['input_mask'], ((0, 0), (0, 2))),
+    'segment_ids': jnp.pad(batch['segment_ids'], ((0, 0), (0, 2))),
+    'masked_lm_positions': batch['masked_lm_positions'],
+  }
+  for short, long in zip(
+    apply({'params': params}, batch),
+    apply({'params': params}, longer),
+    strict=True,
+  ):
+    np.testing.assert_allclose(short, long, atol=1e-5)
+
+
+def _influence(c):
+  """Returns [P, S]: does the word at S change the logits at P?"""
+  apply, params = build(c, with_nsp=False)
+  batch = example(rows=1)
+  positions = batch['masked_lm_positions']
+  found = np.zeros((positions.shape[1], 5), bool)
+  base = apply({'params': params}, batch)[0]
+  for s in range(5):
+    ids = batch['input_ids'].at[0, s].add(1) % 11
+    other = apply({'params': params}, {**batch, 'input_ids': ids})[0]
+    found[:, s] = np.abs(base - other)[0].max(-1) > 1e-6
+  return found.astype(int).tolist()
+
+
+def test_bert_sees_both_sides():
+  assert _influence(SMALL) == [[1, 1, 1, 1, 1]] * 3
+
+
+def test_causal_model_does_not_see_what_follows():
+  assert _influence(dataclasses.replace(SMALL, causal=True)) == [
+    [1, 1, 0, 0, 0],
+    [1, 1, 1, 0, 0],
+    [1, 1, 1, 1, 1],
+  ]
+
+
+def test_positions_start_again_in_each_pair():
+  plain = {'input_ids': jnp.zeros((1, 4), jnp.int32)}
+  packed = {**plain, 'position_ids': jnp.array([[0, 1, 0, 0]])}
+  assert encoder.positions(packed).tolist() == [[0, 1, 0, 0]]
+  assert encoder.positions(plain).tolist() == [[0, 1, 2, 3]]
+
+
+def test_mlm_logits_come_from_the_chosen_positions():
+  apply, params = build(SMALL)
+  batch = example()
+  logits = apply({'params': params}, batch)[0]
+  swapped = {**batch, 'masked_lm_positions': jnp.array([[4, 2, 1]] * 2)}
+  others = apply({'params': params}, swapped)[0]
+  np.testing.assert_allclose(logits, others[:, ::-1], atol=1e-6)
+
+
+def test_dropout_keeps_the_expectation_and_drops_its_share():
+  x = jnp.ones((400, 500))
+  drop = dropout.Dropout(0.1)
+  y = drop.apply({}, x, False, rngs={'dropout': jax.random.key(3)})
+  # 26 of 256 byte values drop; 200,000 draws give +-0.0027 (4 sigma).
+  assert abs(float(jnp.mean(y == 0)) - 26 / 256) < 0.0027
+  assert abs(float(jnp.mean(y)) - 1) < 0.003
+  assert bool(jnp.all(drop.apply({}, x, True) == x))
+
+
+def test_dropout_draws_each_value_by_itself():
+  y = dropout.Dropout(0.5).apply(
+    {}, jnp.ones((64, 64)), False, rngs={'dropout': jax.random.key(3)}
+  )
+  kept = np.asarray(y > 0)
+  same_as_neighbour = np.mean(kept[:, 1:] == kept[:, :-1])
+  assert abs(same_as_neighbour - 0.5) < 0.04
+  assert len({row.tobytes() for row in kept}) == 64
+
+
+def test_initial_weights_are_cut_at_two_deviations():
+  module = heads.PretrainingModel(dataclasses.replace(SMALL, vocab_size=4000))
+  params = jax.jit(module.init)(jax.random.key(0), example())['params']
+  for name, x in param_names.flatten(params).items():
+    if name.endswith(('kernel', 'embedding')):
+      assert float(jnp.abs(x).max()) <= 0.04
+    else:
+      assert float(jnp.ptp(x)) == 0
+  word = params['embeddings']['word']['embedding']
+  assert abs(float(word.std()) - 0.0176) < 0.0003
+
+
+def test_flops_of_the_papers_models():
+  base = encoder.BertConfig(30522, 768, 12, 12, 3072)
+  large = encoder.BertConfig(30522, 1024, 24, 16, 4096)
+  assert round(base.flops_per_sequence(128, 20) / 1e9, 1) == 69.9
+  assert round(base.flops_per_sequence(512, 76) / 1e9, 1) == 300.9
+  assert round(large.flops_per_sequence(128, 20) / 1e9, 1) == 240.6
+  assert round(large.flops_per_sequence(512, 76) / 1e9, 1) == 1019.8

@@ -1,0 +1,90 @@
+"""Tests of the ways to compute the encoder: the same result by all."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.model import attention, encoder
+
+# B=2 S=8 D=8 H=2 F=12 L=3.
+SMALL = encoder.BertConfig(11, 8, 3, 2, 12, max_positions=8)
+X = jax.random.normal(jax.random.key(1), (2, 8, 8))
+TOKENS = attention.Tokens(jnp.arange(8)[None] < jnp.array([[8], [5]]))
+
+
+def run(deterministic=False, **changes):
+  """Returns (loss, gradient, words of the residuals) of an encoder."""
+  c = dataclasses.replace(SMALL, **changes)
+  plain = encoder.Encoder(dataclasses.replace(c, scan_layers=False))
+  params = jax.jit(lambda key: plain.init(key, X, TOKENS, True))(
+    jax.random.key(0)
+  )
+
+  def loss(params):
+    out = encoder.Encoder(c).apply(
+      params, X, TOKENS, deterministic, rngs={'dropout': jax.random.key(2)}
+    )
+    return jnp.sum(out * jnp.arange(8)[None, None])
+
+  kept = jax.tree.leaves(jax.eval_shape(lambda p: jax.vjp(loss, p), params)[1])
+  return *jax.jit(jax.value_and_grad(loss))(params), sum(x.size for x in kept)
+
+
+def assert_close(a, b):
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), a, b
+  )
+
+
+@pytest.mark.parametrize('remat', ['products', 'layer'])
+def test_rematerialization_changes_memory_alone(remat):
+  loss, gradient, kept = run()
+  found, other, fewer = run(remat=remat)
+  assert_close((found, other), (loss, gradient))
+  assert fewer < 0.75 * kept
+
+
+def test_layers_keep_less_than_products():
+  assert run(remat='layer')[2] < run(remat='products')[2]
+
+
+def test_scanned_layers_are_the_layers():
+  loss, gradient, _ = run(deterministic=True)
+  found, other, _ = run(deterministic=True, scan_layers=True)
+  assert_close((found, other), (loss, gradient))
+
+
+def test_scanned_layers_drop_each_their_own():
+  c = dataclasses.replace(SMALL, scan_layers=True, norm='pre', dropout=0.5)
+  params = encoder.Encoder(c).init(jax.random.key(0), X, TOKENS, True)['params']
+  # Blocks that add what dropout leaves of ones to their input.
+  params = jax.tree.map(jnp.zeros_like, params)
+  for i in range(3):
+    params[f'layer_{i}']['mlp_out']['bias'] = jnp.ones(8)
+  params['final_norm']['scale'] = jnp.ones(8)
+  found = encoder.Encoder(c).apply(
+    {'params': params},
+    0 * X,
+    TOKENS,
+    False,
+    rngs={'dropout': jax.random.key(2)},
+  )
+  # Three coins each: were they one, a token would have two values only.
+  assert max(len(np.unique(token)) for token in found.reshape(-1, 8)) > 2
+
+
+def test_a_scan_holds_one_program_for_all_layers():
+  def text(**changes):
+    c = dataclasses.replace(SMALL, **changes)
+    params = encoder.Encoder(c).init(jax.random.key(0), X, TOKENS, True)
+
+    def apply(p):
+      return encoder.Encoder(c).apply(p, X, TOKENS, True)
+
+    return str(jax.make_jaxpr(apply)(params)).count('dot_general')
+
+  assert text(scan_layers=True) == text(num_layers=1)
+  assert text() == 3 * text(num_layers=1)

@@ -1,0 +1,196 @@
+"""Tests that a row of several pairs is the same as a row for each."""
+
+import dataclasses
+import functools
+import os
+import tempfile
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.data import masking, packing, records
+from bert_jax.model import attention, heads
+from bert_jax.model import encoder as encoder_lib
+from bert_jax.pretraining import pretrain
+from tests.data import made
+
+VOCAB, CLS, SEP, MASK, PACK = 50, 1, 2, 3, 3
+MODEL = encoder_lib.BertConfig(VOCAB, 16, 2, 2, 32, 512, dropout=0.0)
+TOLERANCE = 1e-6  # of the size of what is compared
+
+
+def make_pairs(length):
+  """Returns five pairs that fill two rows: three and two of them."""
+  rng = np.random.default_rng(length)
+  sizes = [(s * length // 128, t * length // 128) for s, t in SIZES]
+  return [
+    tuple(rng.integers(5, VOCAB, n).tolist() for n in pair) + (bool(k % 2),)
+    for k, pair in enumerate(sizes)
+  ]
+
+
+# Of 128 tokens: 53 + 43 + 23 = 119 and 63 + 58 = 121 with [CLS] and [SEP].
+SIZES = (30, 20), (20, 40), (15, 25), (50, 5), (10, 10)
+
+
+@functools.cache
+def make_rows(length, kind='mlm'):
+  """Returns (plain batch [5, S], packed batch [2, S], rows of pairs)."""
+  pairs = make_pairs(length)
+  sizes = [len(a) + len(b) + 3 for a, b, _ in pairs]
+  rows = packing.pack(sizes, length, PACK)
+  keys = np.arange(100, 105, dtype=np.uint64)
+  row_keys = np.array([(row + [0] * PACK)[:PACK] for row in rows])
+  plain = read([[pair] for pair in pairs], length, 1)
+  packed = read([[pairs[i] for i in row] for row in rows], length, PACK)
+  if kind == 'ltr':
+    return masking.next_tokens(plain), masking.next_tokens(packed), rows
+  mask = functools.partial(
+    masking.mask_tokens,
+    unit='token',
+    rate=0.15,
+    mix=(0.8, 0.1, 0.1),
+    max_predictions=20,
+    vocab_size=VOCAB,
+    mask_id=MASK,
+    special=np.array([CLS, SEP]),
+    continues=np.zeros(VOCAB, bool),
+  )
+  return mask(plain, keys), mask(packed, keys[row_keys]), rows
+
+
+def read(rows, length, pack):
+  """Takes rows through a file, as training does."""
+  with tempfile.TemporaryDirectory() as directory:
+    path = os.path.join(directory, 'rows.arrayrecord')
+    records.write(path, [made.record(row) for row in rows])
+    reader = records.Reader([path], VOCAB)
+    return reader.rows(np.arange(len(rows)), length, CLS, SEP, pack)
+
+
+@functools.cache
+def make_params(causal=False):
+  """Returns (module, parameters away from 0 and 1: no bias can hide)."""
+  module = heads.PretrainingModel(
+    dataclasses.replace(MODEL, causal=causal, attention_dropout=0.0),
+    with_nsp=not causal,
+  )
+  init = functools.partial(pretrain.init, module)
+  params = jax.jit(init)(jax.random.key(0))
+  rng = np.random.default_rng(1)
+  return module, jax.tree.map(
+    lambda x: x + 0.1 * rng.normal(size=x.shape).astype('f4'), params
+  )
+
+
+@functools.cache
+def loss_and_gradient(causal=False):
+  module, params = make_params(causal)
+
+  def loss(params, batch):
+    sums = pretrain.sums(module, params, batch, None)
+    return sum(s[0] for s in sums.values())
+
+  return functools.partial(jax.jit(jax.value_and_grad(loss)), params)
+
+
+def only(batch, row, k):
+  """Returns a batch in which nothing but pair k of a row has weight."""
+  ids = batch.get('sequence_ids', batch['input_mask'])
+  at = np.take_along_axis(ids, batch['masked_lm_positions'], 1)
+  this = np.arange(len(ids)) == row
+  mlm = batch['masked_lm_weights'] * this[:, None] * (at == k + 1)
+  nsp = np.zeros_like(batch['next_sentence_weights'])
+  nsp[(row, k) if nsp.ndim == 2 else row] = 1
+  return {**batch, 'masked_lm_weights': mlm, 'next_sentence_weights': nsp}
+
+
+def assert_close(packed, plain):
+  (loss, gradient), (expected, expected_gradient) = packed, plain
+  np.testing.assert_allclose(loss, expected, rtol=TOLERANCE)
+  difference = jax.tree.map(lambda a, b: a - b, gradient, expected_gradient)
+  assert norm(difference) < TOLERANCE * norm(expected_gradient)
+
+
+def norm(tree):
+  leaves = [np.asarray(x, 'f8') for x in jax.tree.leaves(tree)]
+  return np.sqrt(sum((x * x).sum() for x in leaves))
+
+
+@pytest.mark.parametrize(
+  'length, kind', [(128, 'mlm'), (512, 'mlm'), (128, 'ltr')]
+)
+def test_every_pair_has_the_loss_and_gradient_of_its_own_row(length, kind):
+  plain, packed, rows = make_rows(length, kind)
+  assert sorted(map(len, rows)) == [2, 3]
+  run = loss_and_gradient(kind == 'ltr')
+  for row, members in enumerate(rows):
+    for k, i in enumerate(members):
+      mine = only(packed, row, k)
+      its = only(plain, i, 0)
+      count = its['masked_lm_weights'].sum()
+      assert count == mine['masked_lm_weights'].sum() > 0
+      assert_close(run(mine), run(its))
+
+
+def test_a_batch_has_the_loss_and_gradient_of_its_pairs():
+  plain, packed, _ = make_rows(128)
+  run = loss_and_gradient()
+  assert_close(run(packed), run(plain))
+  for name in ('masked_lm_weights', 'next_sentence_weights'):
+    assert plain[name].sum() == packed[name].sum()
+
+
+def seen_from(batch, position, causal):
+  """Returns [S]: does the encoder's input at S reach this position?"""
+  module, params = make_params(causal)
+  encoder = encoder_lib.Encoder(module.config)
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(1, 128, 16)).astype('f4')
+  direction = rng.normal(size=16).astype('f4')
+
+  def output(x):
+    tokens = attention.tokens(batch)
+    y = encoder.apply({'params': params['encoder']}, x, tokens, True)
+    return y[0, position] @ direction
+
+  return np.abs(np.asarray(jax.jit(jax.grad(output))(x)))[0].max(1) > 0
+
+
+@pytest.mark.parametrize('causal', [False, True])
+def test_a_pair_sees_itself_and_nothing_else(causal):
+  _, packed, _ = make_rows(128)
+  batch = {name: x[:1] for name, x in packed.items()}
+  (mine,) = np.nonzero(batch['sequence_ids'][0] == 2)
+  middle = mine[len(mine) // 2]
+  seen = np.flatnonzero(seen_from(batch, middle, causal))
+  expected = range(mine[0], (middle if causal else mine[-1]) + 1)
+  assert seen.tolist() == list(expected)
+
+
+def test_padding_pairs_move_nothing():
+  _, packed, rows = make_rows(128)
+  row = [len(members) for members in rows].index(2)
+  run = loss_and_gradient()
+  expected = run(packed)
+  changed = {name: x.copy() for name, x in packed.items()}
+  assert changed['next_sentence_weights'][row].tolist() == [1, 1, 0]
+  changed['next_sentence_labels'][row, 2] = 1
+  changed['cls_positions'][row, 2] = 77
+  padding = changed['input_mask'] == 0
+  assert padding.sum() > 10
+  changed['input_ids'][padding] = 9
+  changed['position_ids'][padding] = 5
+  loss, gradient = run(changed)
+  assert loss == expected[0]
+  jax.tree.map(np.testing.assert_array_equal, gradient, expected[1])
+
+
+def test_left_to_right_does_not_predict_across_pairs():
+  _, packed, rows = make_rows(128, 'ltr')
+  tokens = packed['input_mask'].sum()
+  pairs = sum(map(len, rows))
+  assert packed['masked_lm_weights'].sum() == tokens - pairs
+  asked = packed['masked_lm_weights'] > 0
+  assert (packed['masked_lm_ids'][asked] != CLS).all()

@@ -1,0 +1,144 @@
+"""Tests of which weights are rounded, and what products round."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import param_names
+from bert_jax.model import precision
+from bert_jax.ops import fused_attention
+from bert_jax.pretraining import pretrain
+from tests import training
+
+ROUNDED = {
+  'encoder/layer_0/attention/out/bias',
+  'encoder/layer_0/attention/out/kernel',
+  'encoder/layer_0/attention/qkv/bias',
+  'encoder/layer_0/attention/qkv/kernel',
+  'encoder/layer_0/mlp_in/bias',
+  'encoder/layer_0/mlp_in/kernel',
+  'encoder/layer_0/mlp_out/bias',
+  'encoder/layer_0/mlp_out/kernel',
+  'mlm/transform/bias',
+  'mlm/transform/kernel',
+  'pooler/bias',
+  'pooler/kernel',
+}
+
+
+def make(dtype='bfloat16'):
+  c = training.small_config(model__dtype=dtype)
+  module = pretrain.trained_module(c)
+  return module, jax.jit(lambda key: pretrain.init(module, key))(
+    jax.random.key(0)
+  )
+
+
+def test_what_products_multiply_by_is_rounded_and_nothing_else():
+  found = param_names.flatten(precision.cast(make()[1], 'bfloat16'))
+  assert {n for n, x in found.items() if x.dtype == jnp.bfloat16} == ROUNDED
+  assert all(x.dtype == 'float32' for n, x in found.items() if n not in ROUNDED)
+
+
+def test_the_layers_would_have_rounded_to_the_same():
+  module, params = make()
+  batch = training.make_batch(0)
+
+  def sums(p):
+    return jax.jit(lambda p: pretrain.sums(module, p, batch, None))(p)
+
+  assert sums(precision.cast(params, 'bfloat16')) == sums(params)
+
+
+def lowered(asked, dtype='float32'):
+  """Returns the StableHLO of a loss with dropout and its gradient."""
+  c = training.small_config(model__dtype=dtype)
+  c.compute.matmul_precision = asked
+  module, params = make(dtype)
+  batch = training.make_batch(0)
+
+  def loss(params):
+    found = pretrain.sums(module, params, batch, jax.random.key(1))
+    return sum(loss for loss, _ in found.values())
+
+  with precision.products(c):
+    step = jax.jit(jax.value_and_grad(loss))
+    return step.lower(precision.cast(params, dtype)).as_text()
+
+
+def products(text):
+  """Returns [(precision, types)] of each product."""
+  return [
+    (
+      (re.findall(r'precision = \[(\w+), \1\]', line) or ['DEFAULT'])[0],
+      re.findall(r'x(f32|bf16)>', line),
+    )
+    for line in text.split('\n')
+    if 'dot_general' in line
+  ]
+
+
+@pytest.mark.parametrize(
+  ('asked', 'found'),
+  [
+    ('float32', 'HIGHEST'),
+    ('tensorfloat32', 'HIGH'),
+    ('bfloat16', 'DEFAULT'),
+  ],
+)
+def test_all_products_of_float32_and_of_their_gradients_are_as_asked(
+  asked, found
+):
+  kinds = [kind for kind, _ in products(lowered(asked))]
+  # By one layer: qkv, scores, values, out and two of the MLP; then transform,
+  # logits, pooler and NSP head; each has two gradients.
+  assert len(kinds) > 3 * 10
+  others = [kind for kind in kinds if kind != found]
+  # The rows of masked tokens, and the gradient of that, are exact.
+  assert others == ['HIGHEST'] * (0 if asked == 'float32' else 2)
+
+
+def test_of_bfloat16_nothing_is_asked():
+  with jax.default_matmul_precision('float32'):
+    found = lowered('float32', 'bfloat16')
+  assert found == lowered('bfloat16', 'bfloat16')
+  assert ('DEFAULT', ['bf16'] * 3) in products(found)
+
+
+def test_what_is_compiled_for_one_precision_does_not_serve_another():
+  traced = []
+
+  @jax.jit
+  def square(x):
+    traced.append(x)
+    return x @ x
+
+  for asked in ('float32', 'bfloat16', 'float32'):
+    c = training.small_config()
+    c.compute.matmul_precision = asked
+    with precision.products(c):
+      square(jnp.ones((2, 2)))
+  assert len(traced) == 2
+
+
+def test_attention_kernels_are_exact_whatever_is_asked():
+  def attend(qkv):
+    return fused_attention.attend(
+      qkv,
+      jnp.zeros((3, 2, 64)),
+      np.ones((1, 128), np.int32),
+      None,
+      rate=0.0,
+      mask_value=-10_000.0,
+      deterministic=True,
+    ).sum()
+
+  c = training.small_config()
+  c.compute.matmul_precision = 'tensorfloat32'
+  with precision.products(c):
+    text = str(jax.make_jaxpr(jax.grad(attend))(jnp.ones((1, 128, 3, 2, 64))))
+  kinds = re.findall(r'precision=\(?Precision.(\w+)', text)
+  assert kinds and set(kinds) == {'HIGHEST'}

@@ -1,0 +1,306 @@
+"""Tests of the attention kernels, in Pallas' interpreter."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from bert_jax import errors
+from bert_jax.ops import fused_attention, random_bytes
+from bert_jax.ops.attention_tiling import Call, Step
+from bert_jax.parallel import row_keys
+
+B, S, H, K = 3, 128, 2, 64
+# A row without padding, one with, one of padding only.
+MASK = (np.arange(S) < np.array([[S], [100], [0]])).astype(np.int32)
+PAIRS = np.arange(S) // np.array([[50], [70], [200]])
+KEEP = 230  # of 256, at a rate of 0.1
+
+
+def plain(
+  qkv, bias, mask, key, *, rate, mask_value, deterministic, causal, sequence_ids
+):
+  """What `model.SelfAttention` does between its two projections."""
+  qkv = qkv + bias[None, None]
+  q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
+  q = q / jnp.sqrt(q.shape[-1]).astype(q.dtype)
+  scores = jnp.einsum(
+    'bqhk,bshk->bhqs', q, k, preferred_element_type=jnp.float32
+  )
+  seen = mask[:, None, None, :].astype(bool)
+  if causal:
+    seen = seen & jnp.tri(mask.shape[1], dtype=bool)[None, None]
+  if sequence_ids is not None:
+    ids = sequence_ids[:, None]
+    seen = seen & (ids[..., None] == ids[:, :, None])
+  weights = nn.softmax(scores + jnp.where(seen, 0.0, mask_value))
+  weights = weights.astype(v.dtype)
+  if not deterministic:
+    assert round((1 - rate) * 256) == KEEP
+    bits = random_bytes.draw(key, weights.shape).swapaxes(-1, -2)
+    weights = jnp.where(bits < KEEP, weights * (256 / KEEP), 0)
+  return jnp.einsum('bhqs,bshk->bqhk', weights.astype(v.dtype), v)
+
+
+def with_gradient(attend, qkv, **options):
+  """Returns the output, and gradients of its product with fixed numbers."""
+  options = {
+    'rate': 0.1,
+    'mask_value': -10_000.0,
+    'deterministic': True,
+    'causal': False,
+    'sequence_ids': None,
+    'key': None,
+    'mask': MASK,
+  } | options
+  key, mask = options.pop('key'), jnp.asarray(options.pop('mask'))
+  size = options.pop('bias', 1.0)
+  numbers = jax.random.normal(
+    jax.random.key(9), (*qkv.shape[:2], *qkv.shape[3:]), jnp.float32
+  )
+
+  bias = jax.random.normal(jax.random.key(8), qkv.shape[2:], jnp.float32)
+  bias = (size * bias).astype(qkv.dtype)
+
+  @jax.jit
+  def both(qkv):
+    out, pull = jax.vjp(
+      lambda x, b: attend(x, b, mask, key, **options), qkv, bias
+    )
+    return out, *pull(numbers.astype(out.dtype))
+
+  return [np.asarray(x, np.float32) for x in both(qkv)]
+
+
+def qkv_of(s=S, h=H, k=K, dtype=jnp.float32):
+  shape = B, s, 3, h, k
+  return jax.random.normal(jax.random.key(1), shape, jnp.float32).astype(dtype)
+
+
+def check(qkv, tolerance=1e-5, **options):
+  # The bias's gradient is a sum over the tokens, and so are its errors.
+  sums = np.sqrt(qkv.shape[0] * qkv.shape[1])
+  for ours, theirs, size in zip(
+    with_gradient(fused_attention.attend, qkv, **options),
+    with_gradient(plain, qkv, **options),
+    (1, 1, sums),
+    strict=True,
+  ):
+    np.testing.assert_allclose(
+      ours, theirs, atol=tolerance * size, rtol=tolerance
+    )
+
+
+@pytest.mark.parametrize('h, k', [(4, 32), (2, 64), (1, 128), (1, 256)])
+def test_heads_of_each_size_equal_the_plain_path(h, k):
+  check(qkv_of(h=h, k=k))
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'causal': True},
+    {'sequence_ids': PAIRS},
+    {'causal': True, 'sequence_ids': PAIRS},
+    {'mask_value': -3.0},
+  ],
+  ids=str,
+)
+def test_masks_equal_the_plain_path(options):
+  check(qkv_of(), **options)
+
+
+@pytest.mark.parametrize(
+  'step',
+  [
+    Step(rows=3, lanes=256, groups=2, blocks=2, apart=False),
+    Step(rows=1, lanes=256, groups=1, blocks=2, apart=True),
+    Step(rows=1, lanes=128, groups=1, blocks=1, apart=False),
+  ],
+  ids=str,
+)
+def test_each_step_of_the_grid_equals_the_plain_path(monkeypatch, step):
+  monkeypatch.setattr(Call, 'step', lambda *_: step)
+  s = 256
+  options = {
+    'mask': (np.arange(s) < np.array([[s], [200], [0]])).astype(np.int32),
+    'sequence_ids': np.arange(s) // 90 + np.zeros((B, 1), int),
+    'causal': True,
+    'deterministic': False,
+    'key': jax.random.key(4),
+  }
+  check(qkv_of(s, h=4), **options)
+
+
+def key_of(kind):
+  return {
+    'threefry': lambda: jax.random.key(4),
+    'rows': lambda: row_keys.at(jax.random.key(4), 5, 1),
+  }[kind]()
+
+
+@pytest.mark.parametrize('kind', ['threefry', 'rows'])
+def test_dropout_is_that_of_the_plain_path(kind):
+  options = {'deterministic': False, 'key': key_of(kind)}
+  check(qkv_of(), **options)
+  dropped, kept = (
+    with_gradient(fused_attention.attend, qkv_of(), **o)[0]
+    for o in (options, {})
+  )
+  assert np.abs(dropped - kept).max() > 0.1
+
+
+@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
+def test_64_bit_types_change_nothing(impl):
+  def gradient(s):
+    options = {
+      'mask': np.ones((B, s), np.int32),
+      'causal': s > S,
+      'deterministic': False,
+      'key': jax.random.key(4, impl=impl),
+    }
+    return with_gradient(fused_attention.attend, qkv_of(s, h=4), **options)
+
+  for s in (128, 256):  # of several blocks, too
+    expected = gradient(s)
+    with jax.enable_x64(True):
+      for ours, theirs in zip(gradient(s), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
+def test_a_tpu_is_given_no_64_bit_types(impl):
+  def loss(qkv, key):  # B = 4, so that there is a loop over rows, too
+    return jnp.sum(
+      fused_attention.attend(
+        qkv,
+        jnp.zeros(qkv.shape[2:], jnp.float32),
+        jnp.ones(qkv.shape[:2], jnp.int32),
+        key,
+        rate=0.1,
+        mask_value=-10_000.0,
+        deterministic=False,
+      )
+    )
+
+  with jax.enable_x64(True):
+    qkv = jax.ShapeDtypeStruct((4, 256, 3, 4, 64), jnp.float32)
+    traced = jax.jit(jax.grad(loss)).trace(qkv, jax.random.key(0, impl=impl))
+    # Lowering fails where types of loops differ.
+    assert traced.lower(lowering_platforms=('tpu',)).as_text()
+
+
+def test_bfloat16_is_near_the_plain_path():
+  # bfloat16 has 8 bits: 2 ** -8 of values up to 5, a few roundings.
+  check(
+    qkv_of(dtype=jnp.bfloat16),
+    0.06,
+    deterministic=False,
+    key=jax.random.key(4),
+  )
+
+
+def test_other_generators_drop_a_tenth_and_scale_the_rest():
+  # Without scores all weights are 1 / 128; the values are the identity, so
+  # the output shows each weight.
+  qkv = jnp.zeros((2, S, 3, 1, 128)).at[:, :, 2, 0].set(128 * jnp.eye(S))
+  key = jax.random.key(4, impl='rbg')
+  mask = np.ones((2, S), np.int32)
+  out, *_ = with_gradient(
+    fused_attention.attend,
+    qkv,
+    bias=0.0,
+    deterministic=False,
+    key=key,
+    mask=mask,
+  )
+  values, counts = np.unique(out.round(4), return_counts=True)
+  np.testing.assert_allclose(values, [0, 256 / KEEP], atol=1e-4)
+  # 32768 coins of 230 / 256: the standard deviation is 0.0017.
+  assert abs(counts[1] / out.size - KEEP / 256) < 0.007
+  assert not np.array_equal(out[0], out[1])
+
+
+def test_the_backward_pass_drops_what_the_forward_pass_dropped():
+  qkv, key = qkv_of(), jax.random.key(4, impl='rbg')
+
+  def loss(x):
+    out = fused_attention.attend(
+      x,
+      jnp.zeros(x.shape[2:]),
+      jnp.asarray(MASK),
+      key,
+      rate=0.5,
+      mask_value=-10_000.0,
+      deterministic=False,
+    )
+    return jnp.sum(jnp.sin(out))
+
+  way = jax.random.normal(jax.random.key(2), qkv.shape)
+  loss = jax.jit(loss)
+  step = 1e-2
+  slope = (loss(qkv + step * way) - loss(qkv - step * way)) / (2 * step)
+  found = jnp.sum(jax.jit(jax.grad(loss))(qkv) * way)
+  np.testing.assert_allclose(found, slope, rtol=2e-2)
+
+
+def test_a_device_of_four_does_its_rows():
+  mesh = jax.make_mesh(
+    (4,), ('data',), axis_types=(jax.sharding.AxisType.Auto,)
+  )
+  qkv = jax.random.normal(jax.random.key(1), (4, S, 3, H, K))
+  mask = jnp.asarray(
+    np.arange(S) < np.array([[128], [90], [60], [1]]), jnp.int32
+  )
+
+  def gradient(qkv, mask, first):
+    key = row_keys.at(jax.random.key(4), first, 0)
+
+    def loss(x):
+      out = fused_attention.attend(
+        x,
+        jnp.zeros(x.shape[2:]),
+        mask,
+        key,
+        rate=0.1,
+        mask_value=-10_000.0,
+        deterministic=False,
+      )
+      return jnp.sum(out**2)
+
+    return jax.grad(loss)(qkv)
+
+  split = jax.shard_map(
+    lambda q, m: gradient(q, m, jax.lax.axis_index('data')),
+    mesh=mesh,
+    in_specs=(P('data'), P('data')),
+    out_specs=P('data'),
+    check_vma=False,
+  )
+  whole = jax.jit(lambda q, m: gradient(q, m, 0))(qkv, mask)
+  np.testing.assert_allclose(jax.jit(split)(qkv, mask), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  'shape, says',
+  [
+    ((1, 96, 3, 2, 64), 'length of 96'),
+    ((1, 640, 3, 2, 64), 'length of 640'),
+    ((1, 128, 3, 2, 96), 'size of 96'),
+    ((1, 128, 3, 3, 64), '3 heads of size 64'),
+    ((1, 512, 3, 8, 16), 'heads of size 16 in float32'),
+  ],
+)
+def test_other_shapes_are_refused(shape, says):
+  with pytest.raises(errors.UserError, match=says):
+    fused_attention.attend(
+      jnp.zeros(shape),
+      jnp.zeros(shape[2:]),
+      jnp.ones(shape[:2]),
+      None,
+      rate=0.1,
+      mask_value=-10_000.0,
+      deterministic=True,
+    )

@@ -1,0 +1,236 @@
+"""Tests of the decoder of masked tokens and its loss."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.model import losses
+from bert_jax.ops import tied_decoder
+from bert_jax.parallel import device_mesh
+
+# B=2 P=3 D=4 V=5, in 8 rows of the embeddings.
+WORDS = 5
+LABELS = jnp.array([[0, 4, 2], [3, 3, 1]])
+WEIGHTS = jnp.array([[1, 1, 0], [1, 0, 1]])
+
+
+def values(dtype='float32'):
+  rng = np.random.default_rng(0)
+  x = jnp.asarray(rng.normal(0, 2, (2, 3, 4)), dtype)
+  table = jnp.asarray(rng.normal(0, 1, (8, 4)), 'float32')
+  return x, table, jnp.asarray(rng.normal(0, 1, 8), 'float32')
+
+
+def sums(x, table, bias, size, labels, weights):
+  rows = table[labels].astype('float32')
+  return tied_decoder.sums(x, table, bias, rows, size, labels, weights)
+
+
+def plain(x, table, bias):
+  logits = tied_decoder.logits(x, table, bias, WORDS)
+  return losses.token_sums(logits, LABELS, WEIGHTS)
+
+
+def fused(x, table, bias):
+  return sums(x, table, bias, WORDS, LABELS, WEIGHTS)
+
+
+def gradients(function, dtype='float32'):
+  grad = jax.grad(lambda *args: 3 * function(*args)[0], argnums=(0, 1, 2))
+  return jax.jit(grad)(*values(dtype))
+
+
+def test_logits_are_products_with_the_words_alone():
+  x = jnp.array([[1.0, 2.0]])
+  table = jnp.array([[1.0, 0], [0, 1], [1, 1], [9, 9]])
+  bias = jnp.array([0.5, 0, 0, 9])
+  found = tied_decoder.logits(x, table, bias, 3)
+  np.testing.assert_array_equal(found, [[1.5, 2, 3]])
+  assert (
+    tied_decoder.logits(x.astype('bfloat16'), table, bias, 3).dtype == 'float32'
+  )
+
+
+def test_sums_are_those_of_the_logits():
+  (loss, hits), (expected, count) = fused(*values()), plain(*values())
+  np.testing.assert_allclose(loss, expected, rtol=1e-6)
+  assert hits == count
+
+
+def test_a_row_without_weight_calls_for_no_second_pass(monkeypatch):
+  called = []
+  original = tied_decoder._corrected
+
+  def looking(*args):
+    called.append(args[5])  # raised
+    return original(*args)
+
+  monkeypatch.setattr(tied_decoder, '_corrected', looking)
+  x = jnp.array([[1.0, 0], [500.0, 0]])
+  table = jnp.array([[1.0, 0], [0, 1], [1, 1]])
+  with jax.disable_jit():
+    for weights, raised in (([1, 0], [0, 0]), ([1, 1], [0, 500])):
+      loss, _ = sums(
+        x, table, jnp.zeros(3), 3, jnp.array([0, 1]), jnp.array(weights)
+      )
+      np.testing.assert_array_equal(called.pop(), raised)
+      assert np.isfinite(loss)
+
+
+def test_a_hit_is_a_label_that_no_word_beats():
+  x, bias = jnp.array([[1.0, 0]]), jnp.zeros(3)
+  table = jnp.array([[2.0, 0], [2, 0], [1, 0]])
+  hits = [
+    float(sums(x, table, bias, 3, jnp.array([n]), jnp.ones(1))[1])
+    for n in range(3)
+  ]
+  assert hits == [1, 1, 0]
+
+
+def test_gradients_are_those_of_the_logits():
+  for found, expected in zip(gradients(fused), gradients(plain), strict=True):
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_in_bfloat16_are_close_to_those_of_the_logits():
+  found = gradients(fused, 'bfloat16')
+  x, table, bias = values('bfloat16')
+  exact = jax.grad(lambda *args: 3 * plain(*args)[0], argnums=(0, 1, 2))(
+    x.astype('float32'), table.astype('bfloat16').astype('float32'), bias
+  )
+  for one, other in zip(found, exact, strict=True):
+    np.testing.assert_allclose(
+      one.astype('float32'), other, rtol=0.05, atol=0.05
+    )
+
+
+def test_rows_that_are_no_words_get_no_gradient():
+  _, table, bias = gradients(fused)
+  assert not table[WORDS:].any() and not bias[WORDS:].any()
+  assert table[:WORDS].any(-1).all()
+
+
+@pytest.mark.parametrize('margin', [0.0, 12.0])
+def test_bfloat16_keeps_the_gradient_of_a_sure_prediction(margin):
+  """Of p close to 1, 1 - p would round to 0 in bfloat16 were p kept."""
+  x, table = jnp.ones((1, 1)), jnp.array([[margin], [0.0]])
+
+  def loss(x):
+    one = jnp.ones(1, jnp.int32)
+    return sums(x, table, jnp.zeros(2), 2, one * 0, one)[0]
+
+  found = jax.grad(loss)(x.astype('bfloat16'))
+  expected = -margin / (1 + np.exp(margin))
+  np.testing.assert_allclose(
+    found.astype('float32'), [[expected]], rtol=2**-7, atol=1e-12
+  )
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+def test_a_hopeless_label_has_its_true_loss_and_gradient(dtype):
+  """exp(200) is infinite in float32."""
+  many = 30_000
+  table = jnp.zeros((many, 1)).at[1:].set(200.0)
+
+  def loss(x):
+    one = jnp.ones(1, jnp.int32)
+    return sums(x, table, jnp.zeros(many), many, one * 0, one)[0]
+
+  found, pull = jax.vjp(loss, jnp.ones((1, 1), dtype))
+  np.testing.assert_allclose(found, 200 + np.log(many - 1), rtol=1e-6)
+  # All but the label have all of the probability, and a row of 200.
+  (slope,) = pull(jnp.float32(1e-6))
+  np.testing.assert_allclose(slope.astype('float32'), [[2e-4]], rtol=2**-7)
+
+
+@pytest.mark.parametrize('above', [49.0, 51.0, 300.0])
+def test_the_blame_is_shared_as_softmax_shares_it(above):
+  """Of words `above` and `above - 3` over the label."""
+  table = jnp.array([[0.0], [above], [above - 3]])
+  one = jnp.ones(1, jnp.int32)
+
+  def loss(bias):
+    return sums(jnp.ones((1, 1)), table, bias, 3, one * 0, one)[0]
+
+  found, slope = jax.value_and_grad(loss)(jnp.zeros(3))
+  np.testing.assert_allclose(found, above + np.log1p(np.exp(-3)), rtol=1e-6)
+  share = 1 / (1 + np.exp(-3))
+  np.testing.assert_allclose(slope, [-1, share, 1 - share], rtol=1e-5)
+
+
+def far(scale):
+  x, table, bias = values()
+  return scale * x, table, bias
+
+
+@pytest.mark.parametrize('scale', [10.0, 100.0, 1e6])
+def test_far_logits_have_the_loss_and_gradient_of_the_logits(scale):
+  def both(function):
+    grad = jax.value_and_grad(function, (0, 1, 2), has_aux=True)
+    return jax.jit(lambda args: grad(*args))(far(scale))
+
+  x, table, bias = far(scale)
+  logits = tied_decoder.logits(x, table, bias, WORDS)
+  picked = jnp.take_along_axis(logits, LABELS[..., None], -1)
+  over = (logits.max(-1) - picked[..., 0]) > 50
+  assert over[WEIGHTS == 1].any() and not over.all()
+  # What has weight 0 must not spoil the sum either.
+  assert scale == 10 or over[WEIGHTS == 0].any()
+
+  def close(found, expected):
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * size)
+
+  jax.tree.map(close, both(fused), both(plain))
+
+
+@pytest.mark.parametrize('word', range(3))
+@pytest.mark.parametrize('value', [np.inf, np.nan])
+def test_a_logit_that_is_not_finite_makes_the_loss_so(word, value):
+  bias = jnp.zeros(3).at[word].set(value)
+  one = jnp.ones(1, jnp.int32)
+  x, table = jnp.ones((1, 1)), jnp.zeros((3, 1))
+  assert not np.isfinite(sums(x, table, bias, 3, one * 0, one)[0])
+
+
+@pytest.mark.parametrize('model', [1, 2])
+def test_devices_may_differ_in_how_far_their_logits_are(model):
+  """Of 4 devices those of some rows alone compute again."""
+  mesh = device_mesh.make_mesh(model, devices=jax.devices()[:4])
+  rng = np.random.default_rng(1)
+  x = rng.normal(0, 1, (8, 4)).astype('float32')
+  x[:2] *= 100  # rows of the first of `data`
+  table = rng.normal(0, 3, (8, 4)).astype('float32')
+  bias, labels = np.zeros(8, 'float32'), np.arange(8)
+
+  def loss(x, table, bias, labels):
+    return sums(x, table, bias, 8, labels, jnp.ones(len(labels)))[0]
+
+  def local(*args):
+    found = jax.value_and_grad(loss, (0, 1, 2))(*args)
+    value, (dx, dtable, dbias) = found
+    return jax.lax.psum((value, dtable, dbias), 'data'), dx
+
+  split = jax.shard_map(
+    local,
+    mesh=mesh,
+    axis_names={'data'},
+    in_specs=(P('data'), P(), P(), P('data')),
+    out_specs=(P(), P('data')),
+    check_vma=False,
+  )
+  spread = jax.device_put(table, NamedSharding(mesh, P('model')))
+  (value, dtable, dbias), dx = jax.jit(split)(x, spread, bias, labels)
+  expected = jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(
+    x, table, bias, labels
+  )
+  assert value > 8 * 50
+  found = value, (dx, dtable, dbias)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4),
+    found,
+    expected,
+  )

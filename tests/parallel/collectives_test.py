@@ -1,0 +1,98 @@
+"""Tests of shares along `data`, on four devices, and on eight elsewhere."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.parallel import collectives
+
+
+def on_devices(count, function, x, out):
+  """Runs a function on so many devices; device d has x[d]."""
+  mesh = jax.make_mesh((count,), ('data',), axis_types=(AxisType.Auto,))
+  run = jax.shard_map(
+    lambda x: function(x[0]),
+    mesh=mesh,
+    in_specs=P('data'),
+    out_specs=out,
+    check_vma=False,
+  )
+  return jax.jit(run)(x)
+
+
+def check_scatter(count, slices, shape, axis):
+  x = jnp.arange(count * np.prod(shape), dtype=jnp.float32)
+  x = x.reshape(count, *shape)
+  spec = P(*[None] * axis, 'data')
+  found = on_devices(
+    count, lambda own: collectives.scatter(own, axis, count, slices), x, spec
+  )
+  np.testing.assert_array_equal(found, x.sum(0))
+
+
+def check_gather(count, slices, shape, axis):
+  whole = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+  parts = jnp.stack(np.split(whole, count, axis))
+  found = on_devices(
+    count, lambda own: collectives.gather(own, axis, count, slices), parts, P()
+  )
+  np.testing.assert_array_equal(found, whole)
+
+
+@pytest.fixture
+def few(monkeypatch):
+  monkeypatch.setattr(collectives, '_ONE_STAGE', 1)
+
+
+@pytest.mark.parametrize('slices', [0, 1, 2, 4])
+@pytest.mark.parametrize('shape, axis', [((8,), 0), ((2, 8, 3), 1)])
+def test_each_device_gets_its_part_of_the_sum(few, shape, axis, slices):
+  check_scatter(4, slices, shape, axis)
+
+
+@pytest.mark.parametrize('slices', [0, 1, 2, 4])
+@pytest.mark.parametrize('shape, axis', [((8,), 0), ((2, 8, 3, 5), 1)])
+def test_parts_come_together_in_order(few, shape, axis, slices):
+  check_gather(4, slices, shape, axis)
+
+
+def on_eight():
+  """Two slices of four, each in two stages: no two sizes are the same."""
+  collectives._ONE_STAGE = 2
+  for slices in (1, 2, 4):
+    check_scatter(8, slices, (2, 16, 3), 1)
+    check_gather(8, slices, (2, 16, 3), 1)
+  print('eight are right')
+
+
+def test_three_stages_on_eight_devices():
+  flags = '--xla_force_host_platform_device_count=8'
+  env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'}
+  code = 'from tests import collectives_test as t; t.on_eight()'
+  done = subprocess.run(
+    [sys.executable, '-c', code], env=env, capture_output=True, text=True
+  )
+  assert done.stdout == 'eight are right\n', done.stderr
+
+
+def test_a_large_slice_has_groups_of_the_root(few):
+  assert collectives._stages(4, 1) == [[[0, 2], [1, 3]], [[0, 1], [2, 3]]]
+  sizes = [len(groups[0]) for groups in collectives._stages(32, 1)]
+  assert sizes == [8, 4]
+  assert collectives._stages(3, 1) == [[[0, 1, 2]]]  # a prime
+
+
+def test_slices_exchange_shares_alone(few):
+  assert collectives._stages(8, 2) == [
+    [[0, 2], [1, 3], [4, 6], [5, 7]],
+    [[0, 1], [2, 3], [4, 5], [6, 7]],
+    [[0, 4], [1, 5], [2, 6], [3, 7]],
+  ]
+  assert collectives._stages(2, 2) == [[[0, 1]]]  # one device of each

@@ -1,0 +1,236 @@
+"""Tests of training on many hosts, with two processes on this machine."""
+
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from bert_jax import errors
+from bert_jax.parallel import distributed
+from bert_jax.train import fit
+from bert_jax.workdir import log
+from tests import training
+
+ROOT = str(pathlib.Path(__file__).resolve().parents[2])
+
+
+def free_port():
+  with socket.socket() as found:
+    found.bind(('localhost', 0))
+    return found.getsockname()[1]
+
+
+@pytest.fixture(scope='module')
+def pair(tmp_path_factory):
+  """Returns (workdir, what each of two processes said)."""
+  workdir, port = tmp_path_factory.mktemp('pair'), free_port()
+  env = {
+    **os.environ,
+    'JAX_PLATFORMS': 'cpu',
+    'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
+  }
+  processes = [
+    subprocess.Popen(
+      [sys.executable, '-m', 'tests.host', str(port), str(k), str(workdir)],
+      cwd=ROOT,
+      env=env,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for k in range(2)
+  ]
+  said = [process.communicate() for process in processes]
+  assert [p.returncode for p in processes] == [0, 0], said
+  return workdir, said
+
+
+@pytest.fixture(scope='module')
+def alone(tmp_path_factory):
+  """Returns the directory of the same training in this process."""
+  workdir, c = tmp_path_factory.mktemp('alone'), training.small_config()
+  fit.fit(c, training.make_task(c), str(workdir))
+  return workdir
+
+
+def rows_of(workdir, kind):
+  found = log.read(str(workdir / 'metrics.jsonl'))
+  return [r for r in found if r['kind'] == kind]
+
+
+def check_equal(found, expected):
+  assert [r['step'] for r in found] == [r['step'] for r in expected]
+  for a, b in zip(found, expected, strict=True):
+    assert a['loss'] == pytest.approx(b['loss'], rel=1e-6)
+    assert a['mlm_accuracy'] == b['mlm_accuracy']
+
+
+def test_each_process_reads_its_half_of_the_rows(pair):
+  _, said = pair
+  assert 'rows: [0, 1, 2, 3]\n' in said[0][1]
+  assert 'rows: [4, 5, 6, 7]\n' in said[1][1]
+
+
+def test_the_halves_make_the_global_batch(pair):
+  assert all('batch: True\n' in stderr for _, stderr in pair[1])
+
+
+def test_every_process_learns_what_differs(pair):
+  for _, stderr in pair[1]:
+    assert 'refused: host 1 has seed=4, host 0 has 3. Start' in stderr
+
+
+def test_every_process_learns_the_largest(pair):
+  assert all('largest: 11\n' in stderr for _, stderr in pair[1])
+
+
+def test_two_processes_train_like_one(pair, alone):
+  for kind in ('train', 'eval'):
+    check_equal(rows_of(pair[0], kind), rows_of(alone, kind))
+
+
+def test_tokens_are_those_of_all_processes(pair, alone):
+  found, expected = (
+    [
+      r['tokens_per_second'] / r['sequences_per_second']
+      for r in rows_of(workdir, 'train')
+    ]
+    for workdir in (pair[0], alone)
+  )
+  assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_only_the_first_process_talks(pair):
+  _, ((first, _), (second, _)) = pair
+  assert 'held-out at step 6' in first
+  # Gloo prints from C++.
+  assert [x for x in second.splitlines() if not x.startswith('[Gloo]')] == []
+
+
+def test_one_process_goes_on_where_two_stopped(pair, alone, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(pair[0], workdir)
+  shutil.rmtree(workdir / 'checkpoints' / '6')
+  c = training.small_config()
+  fit.fit(c, training.make_task(c), str(workdir))
+  check_equal(rows_of(workdir, 'train'), rows_of(alone, 'train'))
+  ran = rows_of(workdir, 'run')
+  assert [r['step'] for r in ran] == [0, 4]
+
+
+def test_differences_name_the_host_and_the_field():
+  facts = [
+    {'seed': 0, 'model.py': 'aa'},
+    {'seed': 0, 'model.py': 'aa'},
+    {'seed': 1, 'model.py': 'bb', 'new.py': 'cc'},
+  ]
+  assert distributed.differences(facts, most=2) == [
+    "host 2 has model.py='bb', host 0 has 'aa'",
+    "host 2 has new.py='cc', host 0 has None",
+    '1 more',
+  ]
+
+
+def test_code_names_every_module():
+  found = distributed.code()
+  assert {'bert_jax', 'jax', 'train/loop.py', 'pretraining/batches.py'} <= set(
+    found
+  )
+
+
+@pytest.mark.parametrize(
+  'given, words',
+  [
+    (('host:1', 2, None), 'give all three'),
+    ((None, 2, 0), 'give all three'),
+    (('host', 2, 0), 'must be HOST:PORT'),
+    (('host:1', 2, 2), '--process_id=2 must be at least 0 and below'),
+  ],
+)
+def test_half_an_address_is_refused(given, words):
+  with pytest.raises(errors.UserError, match=words):
+    distributed.start(*given)
+
+
+def test_one_process_needs_no_others():
+  distributed.start(None, None, None)
+  distributed.start(None, 1, None)
+  distributed.check_same({'seed': 0})
+  assert distributed.largest(7) == 7
+
+
+def on_tpu(monkeypatch, error):
+  """Lets jax take this for a TPU VM, and fail to find its hosts."""
+
+  def initialize(*args, **kwargs):
+    raise error
+
+  for name in (*distributed._LISTS, 'MEGASCALE_COORDINATOR_ADDRESS'):
+    monkeypatch.delenv(name, raising=False)
+  monkeypatch.setattr(distributed, '_has_tpu', lambda: True)
+  monkeypatch.setattr(jax.config, 'update', lambda name, value: None)
+  monkeypatch.setattr(jax.distributed, 'initialize', initialize)
+
+
+# requests.ConnectionError is one, and its text is as long.
+NO_SERVER = OSError("HTTPConnectionPool(host='metadata.google.internal')")
+NO_CLUSTER = ValueError('coordinator_address should be defined.')
+
+
+@pytest.mark.parametrize('error', [NO_SERVER, NO_CLUSTER])
+def test_a_tpu_vm_that_nobody_tells_of_other_hosts_trains_alone(
+  error, monkeypatch, capsys
+):
+  on_tpu(monkeypatch, error)
+  distributed.start(None, None, None)
+  (line,) = capsys.readouterr().out.splitlines()
+  assert 'training on this host alone' in line and '--num_processes=1' in line
+
+
+def test_a_host_of_a_slice_does_not_train_alone_unasked(monkeypatch):
+  on_tpu(monkeypatch, NO_SERVER)
+  monkeypatch.setattr(jax, 'process_count', lambda: 4)
+  with pytest.raises(errors.UserError, match='a slice of 4 hosts, but no meta'):
+    distributed.start(None, None, None)
+
+
+@pytest.mark.parametrize(
+  'name, value',
+  [
+    ('TPU_WORKER_HOSTNAMES', 'a,b'),
+    ('TPU_PROCESS_ADDRESSES', 'a:1,b:1'),
+    ('MEGASCALE_COORDINATOR_ADDRESS', 'a:1'),
+  ],
+)
+@pytest.mark.parametrize('error', [NO_SERVER, NO_CLUSTER])
+def test_hosts_that_are_named_and_not_found_are_an_error(
+  name, value, error, monkeypatch
+):
+  on_tpu(monkeypatch, error)
+  monkeypatch.setenv(name, value)
+  with pytest.raises(errors.UserError, match='--num_processes=1 to train on'):
+    distributed.start(None, None, None)
+
+
+def test_a_host_that_does_not_come_is_an_error(monkeypatch):
+  on_tpu(monkeypatch, RuntimeError('Barrier timed out\nmore'))
+  with pytest.raises(errors.UserError, match='other processes: Barrier timed'):
+    distributed.start(None, None, None)
+
+
+def test_chips_are_seen_without_what_jax_hides(monkeypatch):
+  assert not distributed._has_tpu()
+  monkeypatch.setitem(sys.modules, 'jax._src.cloud_tpu_init', None)
+  monkeypatch.delattr('jax._src.cloud_tpu_init', raising=False)
+  assert not distributed._has_tpu()
+  monkeypatch.setattr(distributed.jax, 'config', Platforms())
+  assert distributed._has_tpu()
+
+
+class Platforms:
+  jax_platforms = 'tpu,cpu'

@@ -1,0 +1,169 @@
+"""Tests of which array lies where."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from bert_jax import config, errors, param_names
+from bert_jax.parallel import device_mesh, partition
+from bert_jax.pretraining import pretrain
+from bert_jax.train import optimizer
+from bert_jax.train import step as step_lib
+from bert_jax.workdir import checkpoint, fingerprint
+from tests import training
+
+# The model of tests.training: D=8, H=2, K=4, F=12, V=11 in 256 rows, on 2 x 2
+# devices: (as it is computed with, as it is kept).
+LAYER = {
+  'attention/out/bias': (P(None), P('data')),
+  'attention/out/kernel': (P('model', None, None), P('model', None, 'data')),
+  'attention/qkv/bias': (P(None, 'model', None), P(None, 'model', 'data')),
+  'attention/qkv/kernel': (
+    P(None, None, 'model', None),
+    P('data', None, 'model', None),
+  ),
+  'attention_norm/bias': (P(None), P('data')),
+  'attention_norm/scale': (P(None), P('data')),
+  'mlp_in/bias': (P('model'), P('model')),
+  'mlp_in/kernel': (P(None, 'model'), P('data', 'model')),
+  'mlp_norm/bias': (P(None), P('data')),
+  'mlp_norm/scale': (P(None), P('data')),
+  'mlp_out/bias': (P(None), P('data')),
+  'mlp_out/kernel': (P('model', None), P('model', 'data')),
+}
+SPECS = {
+  'embeddings/norm/bias': (P(None), P('data')),
+  'embeddings/norm/scale': (P(None), P('data')),
+  'embeddings/position/embedding': (P(None, None), P(None, 'data')),
+  'embeddings/type/embedding': (P(None, None), P(None, 'data')),
+  'embeddings/word/embedding': (P('model', None), P('model', 'data')),
+  **{f'encoder/layer_0/{name}': specs for name, specs in LAYER.items()},
+  'mlm/bias': (P('model'), P('model')),
+  'mlm/norm/bias': (P(None), P('data')),
+  'mlm/norm/scale': (P(None), P('data')),
+  'mlm/transform/bias': (P(None), P('data')),
+  'mlm/transform/kernel': (P(None, None), P('data', None)),
+  'nsp/bias': (P(None), P('data')),
+  'nsp/kernel': (P(None, None), P('data', None)),
+  'pooler/bias': (P(None), P('data')),
+  'pooler/kernel': (P(None, None), P('data', None)),
+}
+
+
+def init(**changes):
+  """Returns a function that makes the state before the first update."""
+  c = training.small_config(**changes)
+  return functools.partial(
+    step_lib.init_state,
+    task=training.make_objective(c),
+    tx=optimizer.make(c.optimizer),
+  )
+
+
+def shapes(**changes):
+  return jax.eval_shape(init(**changes), jax.random.key(0))
+
+
+def test_the_place_of_every_parameter_and_moment():
+  mesh = device_mesh.make_mesh(2)
+  layout = partition.state(mesh, shapes())
+  adam = layout.opt_state[1]
+  found = {
+    name: (partition.used(mesh, name, x.shape), s.spec)
+    for (name, x), s in zip(
+      param_names.flatten(shapes().params).items(),
+      jax.tree.leaves(layout.params),
+      strict=True,
+    )
+  }
+  assert found == SPECS
+  assert adam.nu == adam.mu == layout.params
+  assert adam.count.spec == layout.step.spec == P()
+
+
+def test_every_array_of_a_pre_norm_model_has_a_place():
+  found = shapes(model__norm='pre').params['encoder']
+  assert 'final_norm' in found
+  partition.state(device_mesh.make_mesh(2), shapes(model__norm='pre'))
+
+
+@pytest.mark.parametrize(
+  'name', ['mlp_in/kernel', 'encoder/layer_0/mlp/kernel']
+)
+def test_an_unknown_name_raises(name):
+  with pytest.raises(ValueError, match=f"no rule places '{name}'"):
+    partition.used(device_mesh.make_mesh(), name, (8, 12))
+
+
+def test_an_unknown_array_of_the_optimizer_raises():
+  state = shapes().replace(opt_state={'trace': jax.ShapeDtypeStruct((), 'f4')})
+  with pytest.raises(ValueError, match="no rule places 'opt_state/trace'"):
+    partition.state(device_mesh.make_mesh(), state)
+
+
+def test_heads_that_model_does_not_divide_are_named():
+  name = 'encoder/layer_0/attention/qkv/kernel'
+  with pytest.raises(errors.UserError, match=f'{name}.*does not divide 3'):
+    partition.used(device_mesh.make_mesh(2), name, (6, 3, 3, 2))
+
+
+def values_held(tree, layout):
+  """Returns how many values of a tree lie on each device."""
+  sizes = jax.tree.map(
+    lambda x, s: np.prod(s.shard_shape(x.shape)), tree, layout
+  )
+  return sum(jax.tree.leaves(sizes))
+
+
+def test_each_device_holds_its_share_of_parameters_and_moments():
+  state = shapes()
+  layout = partition.state(device_mesh.make_mesh(), state)
+  adam, places = state.opt_state[1], layout.opt_state[1]
+  # 4 devices divide all but the bias [2] of the NSP head.
+  share = (3094 - 2) / 4 + 2
+  assert values_held(state.params, layout.params) == share
+  assert values_held(adam.mu, places.mu) == share
+  assert values_held(adam.nu, places.nu) == share
+
+
+@pytest.mark.parametrize('data, model', [(16, 1), (8, 2), (2, 4)])
+def test_a_base_model_in_shares(data, model):
+  c = config.pretraining('base')
+  module = pretrain.trained_module(c)
+  make = functools.partial(pretrain.init, module)
+  params = jax.eval_shape(make, jax.random.key(0))
+  mesh = jax.sharding.AbstractMesh((data, model), ('data', 'model'))
+  specs = partition.shares(mesh, params)
+  layout = jax.tree.map(lambda s: NamedSharding(mesh, s), specs)
+  total = 110_106_428 + (30720 - 30522) * (768 + 1)
+  assert sum(x.size for x in jax.tree.leaves(params)) == total
+  least = total / (data * model)
+  # What `model` leaves whole: positions, dense heads, norms and biases, 1.7M.
+  whole = 1.7e6 * (1 - 1 / model) / data + 30720
+  assert least <= values_held(params, layout) <= least + whole
+
+
+def test_checkpoints_go_from_layout_to_layout(tmp_path):
+  make = init()
+  four = partition.state(device_mesh.make_mesh(2), shapes())
+  one = partition.state(device_mesh.make_mesh(1, jax.devices()[3:]), shapes())
+  state = jax.jit(make, out_shardings=four)(jax.random.key(0))
+  marks = [fingerprint.of_arrays(state)]
+  for step, layout in enumerate((one, four)):
+    directory = str(tmp_path / str(step))
+    with checkpoint.Checkpoints(directory, 1, 0) as checkpoints:
+      checkpoints.save(step, state, {})
+    template = jax.tree.map(
+      lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+      shapes(),
+      layout,
+    )
+    with checkpoint.Checkpoints(directory, 1, 0) as checkpoints:
+      state, _ = checkpoints.restore(template)
+    assert jax.tree.map(lambda x: x.sharding, state) == layout
+    marks.append(fingerprint.of_arrays(state))
+  assert marks[0] == marks[1] == marks[2]

@@ -1,0 +1,252 @@
+"""What a run on real hardware makes of later estimates."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax import config, errors
+from bert_jax.preflight import calibration
+from bert_jax.pretraining import pretrain
+from bert_jax.train import task
+
+ROOT = str(pathlib.Path(__file__).resolve().parents[2])
+RUN = {'kind': 'run', 'step': 0, 'device_kind': 'TPU v5 lite', 'devices': 4}
+
+
+def phase(**changes):
+  fields = {'number': 0, 'first': 0, 'steps': 1000, 'seq_length': 128}
+  fields |= {'batch_size': 32, 'accumulate': 1, 'max_predictions': 20}
+  return task.Phase(**{**fields, **changes})
+
+
+def train(step, speed, data_wait=0.0):
+  return {
+    'kind': 'train',
+    'step': step,
+    'sequences_per_second': speed,
+    'data_wait': data_wait,
+  }
+
+
+# The first row compiles, and so does the first after a restart.
+ROWS = [
+  {**RUN, 'jax': '0.10.2', 'libtpu': '0.0.42'},
+  *(train(100, 1.0), train(200, 64.0), train(300, 60.0)),
+  *({**RUN, 'step': 300, 'jax': '0.10.2', 'libtpu': '0.0.42'}, train(400, 2.0)),
+  *(train(500, 64.0), {'kind': 'eval', 'step': 500}, train(600, 70.0)),
+]
+
+
+def estimated(**changes):
+  facts = {'number': 0, 'batch_size': 32, 'seq_length': 128, 'accumulate': 1}
+  facts |= {'model_flops_per_step': 8.0, 'step_seconds_model': 0.4}
+  return {
+    'topology': 'v5e:2x2',
+    'slices': 1,
+    'devices': 4,
+    'jax': '0.10.2',
+    'config': {},
+    'phases': [facts],
+    **changes,
+  }
+
+
+def test_speed_is_the_median_of_rows_in_which_nothing_was_compiled():
+  # 64, 60, 64, 70 sequences of 32 a second.
+  assert calibration.seconds(ROWS, phase()) == pytest.approx(0.5)
+  assert calibration.seconds(ROWS, phase(first=600)) is None
+  assert calibration.seconds(ROWS[:4], phase()) is None
+
+
+def test_rows_in_which_a_later_step_compiled_are_left_out():
+  def compiled(step):
+    return {'kind': 'compiled', 'step': step, 'programs': 1, 'seconds': 9.0}
+
+  rows = [train(100, 1.0), *(train(n, 64.0) for n in (200, 300, 400))]
+  assert calibration.seconds(rows, phase()) == pytest.approx(0.5)
+  # Step 250 compiled: in the row of step 300.
+  slow = [*rows[:2], compiled(250), train(300, 8.0), *rows[3:]]
+  assert calibration.seconds(slow, phase()) is None
+  more = [train(500, 64.0)]
+  assert calibration.seconds(slow + more, phase()) == pytest.approx(0.5)
+  # Step 301 did: the row of step 300 was written after its dispatch.
+  slow = [*rows[:2], train(300, 8.0), compiled(301), *rows[3:]]
+  assert calibration.seconds(slow + more, phase()) is None
+  more += [train(600, 64.0)]
+  assert calibration.seconds(slow + more, phase()) == pytest.approx(0.5)
+
+
+def test_a_run_that_waited_for_its_input_is_refused():
+  rows = [train(n, 64.0, 0.12) for n in range(1, 6)]
+  with pytest.raises(errors.UserError, match='waited for its input 12% of pha'):
+    calibration.seconds(rows, phase())
+
+
+def test_ratio_is_measured_by_what_the_model_says():
+  found = calibration.compare(estimated(), ROWS, [phase()], [8.0])
+  assert found['ratios'] == [pytest.approx(1.25)]
+  assert found['chip'] == 'v5e'
+  assert found['topology'] == 'v5e:2x2'
+  assert found['run'] == {'jax': '0.10.2', 'libtpu': '0.0.42'}
+  assert found['phases'] == [
+    {'number': 0, 'seconds': pytest.approx(0.5), 'model_seconds': 0.4}
+  ]
+
+
+@pytest.mark.parametrize(
+  'other',
+  [
+    {'devices': 8},
+    {'device_kind': 'TPU v4'},
+    {'jax': '0.9.0'},
+    {'libtpu': '0.0.41'},
+  ],
+)
+def test_rows_of_other_devices_or_versions_are_left_out(other):
+  # A faster machine trained first, then this one, interrupted in between.
+  versions = {'jax': '0.10.2', 'libtpu': '0.0.42'}
+  first = [{**RUN, **versions, **other}]
+  first += [train(n, 640.0) for n in range(10, 90, 10)]
+  found = calibration.compare(estimated(), first + ROWS, [phase()], [8.0])
+  assert found['ratios'] == [pytest.approx(1.25)]
+  # Where only they are enough rows, nothing is measured.
+  with pytest.raises(errors.UserError, match='no phase has an estimate'):
+    calibration.compare(estimated(), first + ROWS[:3], [phase()], [8.0])
+
+
+@pytest.mark.parametrize(
+  'run, changes, words',
+  [
+    ({'device_kind': 'TPU v4'}, {}, '4 devices of TPU v4, the estimate is for'),
+    ({'devices': 8}, {}, 'had 8 devices'),
+    ({'device_kind': None}, {}, 'does not say which devices'),
+    ({'device_kind': 'cpu'}, {}, '4 devices of cpu'),
+    ({}, {'batch_size': 64}, 'has batch_size 32, the estimate 64'),
+    ({}, {'model_flops_per_step': 9.0}, 'model FLOPs 8.0, the estimate 9.0'),
+    ({}, {'number': 1}, 'no phase has an estimate'),
+  ],
+)
+def test_another_run_than_estimated_is_refused(run, changes, words):
+  (facts,) = estimated()['phases']
+  other = estimated(phases=[{**facts, **changes}])
+  rows = [row | run if row['kind'] == 'run' else row for row in ROWS]
+  with pytest.raises(errors.UserError, match=words):
+    calibration.compare(other, rows, [phase()], [8.0])
+
+
+def test_the_last_run_of_each_chip_is_kept(tmp_path):
+  path = str(tmp_path / 'deep' / 'calibration.json')
+  entry = {'ratios': [1.2], 'date': '2026-11-22', 'topology': 'v5e:2x2'}
+  calibration.store({'chip': 'v5e', **entry}, path)
+  calibration.store({'chip': 'v4', **entry, 'topology': 'v4:2x2x1'}, path)
+  calibration.store({'chip': 'v5e', **entry, 'ratios': [1.3]}, path)
+  assert calibration.read('v5e', path) == {**entry, 'ratios': [1.3]}
+  assert calibration.read('v4', path)['ratios'] == [1.2]
+  assert calibration.read('v6e', path) is None
+  assert os.listdir(tmp_path / 'deep') == ['calibration.json']
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+  (tmp_path / 'config').write_text('')
+  path = str(tmp_path / 'config' / 'calibration.json')
+  with pytest.raises(errors.UserError, match='config.*then calibrate again'):
+    calibration.store({'chip': 'v5e', 'ratios': [1.2]}, path)
+
+
+def test_nothing_measured_is_no_error(tmp_path, monkeypatch):
+  monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))
+  assert calibration.read('v5e') is None
+  assert calibration.default_path().startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+  'text', ['{', '[]', '{"v5e": 3}', '{"v5e": {"date": 1, "topology": 2}}']
+)
+def test_a_file_of_something_else_is_refused(tmp_path, text):
+  path = tmp_path / 'calibration.json'
+  path.write_text(text)
+  with pytest.raises(errors.UserError, match='delete the file'):
+    calibration.read('v5e', str(path))
+
+
+def run(tmp_path, *more):
+  done = subprocess.run(
+    [sys.executable, '-m', 'bert_jax.calibrate', *more],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    env={**os.environ, 'XDG_CONFIG_HOME': str(tmp_path / 'home')},
+  )
+  return done.returncode, done.stdout, (done.stderr.splitlines() or [''])[-1]
+
+
+def test_a_phase_that_trained_with_another_attention_is_refused():
+  (facts,) = estimated()['phases']
+  compiled = estimated(phases=[facts | {'compute': {'attention': 'fused'}}])
+  line = 'heads flat, remat none'
+
+  def compare(**phases):
+    rows = [ROWS[0], {'kind': 'compute', 'step': 0, **phases}, *ROWS[1:]]
+    return calibration.compare(compiled, rows, [phase()], [8.0])
+
+  ok = compare(
+    **{'0': f'attention fused, {line}', '1': f'attention xla, {line}'}
+  )
+  assert ok['ratios'] == compare()['ratios']
+  words = 'phase 0 of the run has attention xla, the estimate attention fused;'
+  with pytest.raises(errors.UserError, match=words):
+    compare(**{'0': f'attention xla, {line}'})
+
+
+FIELDS = {
+  'compute.attention': 'xla',
+  'compute.remat': 'layer',
+  'mesh.model': 2,
+  'model.attention_dropout': 0.0,
+  'model.dtype': 'bfloat16',
+  'optimizer.reduce_dtype': 'bfloat16',
+  'rng': 'rbg',
+}
+
+
+@pytest.mark.parametrize('name', FIELDS)
+def test_a_run_that_computes_otherwise_is_refused(name):
+  own = config.flatten(config.pretraining('tiny'))
+  calibration._check_config({n: own[n] for n in FIELDS}, own)
+  words = f'{name}={own[name]}, the estimate {FIELDS[name]}; run preflight'
+  with pytest.raises(errors.UserError, match=words):
+    calibration._check_config({name: FIELDS[name]}, own)
+
+
+def test_the_command_keeps_a_ratio(tmp_path):
+  c = config.pretraining('tiny')
+  work = pretrain.objective(c).flops(task.phases(c)[0])
+  (facts,) = estimated()['phases']
+  facts |= {
+    'model_flops_per_step': work,
+    'batch_size': c.phases.batch_size[0],
+    'seq_length': c.phases.seq_length[0],
+  }
+  (tmp_path / 'config.json').write_text(config.to_json(c))
+  rows = ''.join(json.dumps(row) + '\n' for row in ROWS)
+  (tmp_path / 'metrics.jsonl').write_text(rows)
+  path = tmp_path / 'estimate.json'
+  path.write_text(json.dumps(estimated(phases=[facts], config={'rng': c.rng})))
+  flags = f'--workdir={tmp_path}', f'--estimate={path}'
+  code, out, error = run(tmp_path, *flags)
+  assert (code, error) == (0, '')
+  assert 'phase 0: ' in out and 'kept for v5e in' in out
+  kept = tmp_path / 'home' / 'bert_jax' / 'calibration.json'
+  assert json.loads(kept.read_text())['v5e']['topology'] == 'v5e:2x2'
+  path.write_text(
+    json.dumps(estimated(phases=[facts], config={'rng': 'other'}))
+  )
+  code, _, error = run(tmp_path, *flags)
+  assert code == 1
+  assert error.startswith('error: the run has rng=threefry, the estimate other')
+  path.write_text('{}')
+  assert 'is not of this preflight' in run(tmp_path, *flags)[2]

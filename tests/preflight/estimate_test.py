@@ -1,0 +1,198 @@
+"""The arithmetic of estimates, with numbers to check by hand."""
+
+import dataclasses
+
+import pytest
+
+from bert_jax.hardware import chips, topology
+from bert_jax.preflight import estimate, hlo_cost
+
+# 1 GHz, 100 bytes/s of memory, 4 links of 5 bytes/s each way, 2 bytes/s between
+# slices, 80 FLOPs/s of a large product.
+CHIP = chips.Chip(
+  *('v5e', ('X',), 1000.0, 100.0, 40.0),
+  links=4,
+  network_bandwidth=2.0,
+  product_cycles=2 * 8192**3 * 1e9 / 80,
+  cycles_per_second=1e9,
+)
+PAIR = dataclasses.replace(CHIP, name='v3', devices=2)
+
+
+def slices_of(chip, *bounds, slices=1):
+  return topology.Topology('x', chip, bounds, slices, 1, {})
+
+
+def collectives(where, **groups):
+  """Returns the seconds of {group: bytes}, such as g01=60 for devices 0, 1."""
+  sent = {','.join(name[1:]): n for name, n in groups.items()}
+  return estimate.tpu_step(hlo_cost.Cost(group_bytes=sent), where).parts[
+    'collectives'
+  ]
+
+
+def test_step_is_its_parts_one_after_the_other():
+  cost = hlo_cost.Cost(
+    cycles=2e9,
+    rng_bytes=100,
+    kernel_bytes={'k': 200},
+    moved_bytes=300,
+    group_bytes={'0,1,2,3': 40},
+  )
+  found = estimate.tpu_step(cost, slices_of(CHIP, 2, 2))
+  assert found.parts == {
+    'computation': 2.0,
+    'random bits': 1.0,
+    'kernels': 2.0,
+    'gathers and scatters': 3.0,
+    'collectives': 4.0,  # two links
+  }
+  assert (found.seconds, found.hidden) == (12.0, 8.0)
+
+
+def test_range_is_that_of_the_chip_around_hidden_and_added_collectives():
+  cost = hlo_cost.Cost(cycles=8e9, group_bytes={'0,1,2,3': 20})
+  found = estimate.tpu_step(cost, slices_of(CHIP, 2, 2))
+  # v5e: 0.8 x 8 s to 1.6 x 10 s.
+  assert (found.low, found.high) == pytest.approx((6.4, 16.0))
+  assert 'no run on this chip' in found.why
+
+
+def test_range_of_a_measured_chip_is_narrow_and_around_the_measurement():
+  entry = {'ratios': [1.5, 1.4], 'date': '2026-11-22', 'topology': 'v5e:2x2'}
+  cost = hlo_cost.Cost(cycles=8e9, group_bytes={'0,1,2,3': 20})
+  found = estimate.tpu_step(cost, slices_of(CHIP, 2, 2), calibration=entry)
+  # 0.85 x 1.4 and 1.2 x 1.5 of 10 s.
+  assert (found.low, found.high) == pytest.approx((11.9, 18.0))
+  assert 'a run on v5e:2x2 of 2026-11-22' in found.why
+  assert '1.40 to 1.50 times' in found.why
+
+
+def test_no_step_is_faster_than_most_of_the_peak():
+  # 4 chips of 1000 FLOP/s: 32,000 FLOPs take 8 s at the peak, 10 at 80 %.
+  found = estimate.tpu_step(
+    hlo_cost.Cost(cycles=8e9), slices_of(CHIP, 2, 2), flops=32e3
+  )
+  assert (found.low, found.high) == pytest.approx((10.0, 12.8))
+
+
+def test_each_kernel_is_bound_by_its_schedule_or_its_bytes(monkeypatch):
+  known = {('v5e', 'rbg', 'wide'): 2.0, ('v5e', 'rbg', 'long'): 2.0}
+  monkeypatch.setattr(
+    estimate.kernel_schedules, 'times', lambda *case: known[case]
+  )
+  cost = hlo_cost.Cost(
+    kernel_flops={'wide': 400, 'long': 40},
+    kernel_bytes={'wide': 100, 'long': 300},
+  )
+  # 2 x 400 FLOPs at 40/s against 100 bytes at 100/s; 2 x 40 against 300.
+  found = estimate.tpu_step(cost, slices_of(CHIP, 2, 2), generator='rbg')
+  assert found.parts['kernels'] == pytest.approx(20.0 + 3.0)
+
+
+def test_utilisation_of_cycles_is_one_for_a_large_product():
+  seconds = CHIP.product_cycles / CHIP.cycles_per_second
+  flops = 2 * 8192**3
+  assert estimate.cycle_utilisation(flops, seconds, CHIP) == pytest.approx(1)
+  assert estimate.cycle_utilisation(30, 1.0, CHIP) == pytest.approx(3 / 8)
+
+
+def test_collectives_have_the_links_that_the_slice_gives_a_chip():
+  # Two neighbours in a 2x2, no ring: 2 x 5 bytes/s. One in a row of two.
+  assert collectives(slices_of(CHIP, 2, 2), g0123=60) == pytest.approx(6.0)
+  assert collectives(slices_of(CHIP, 1, 2), g01=60) == pytest.approx(12.0)
+
+
+def test_a_ring_of_16_has_both_links_of_its_axis():
+  every = ','.join(map(str, range(256)))
+  cost = hlo_cost.Cost(group_bytes={every: 60})
+  found = estimate.tpu_step(cost, slices_of(CHIP, 16, 16))
+  assert found.parts['collectives'] == pytest.approx(3.0)
+  # 16 of 256 chips use one axis of the two.
+  row = ','.join(map(str, range(16)))
+  found = estimate.tpu_step(
+    hlo_cost.Cost(group_bytes={row: 60}), slices_of(CHIP, 16, 16)
+  )
+  assert found.parts['collectives'] == pytest.approx(6.0)
+
+
+def test_a_stage_over_a_part_of_the_slice_has_one_axis():
+  assert collectives(slices_of(CHIP, 4, 4), g0123=60) == pytest.approx(12.0)
+
+
+def test_devices_of_a_chip_share_its_links_and_have_each_others_shares():
+  # 8 devices on 4 chips: 7/8 of 80 bytes is sent, 3/4 crosses the links.
+  eight = slices_of(PAIR, 2, 2)
+  assert collectives(eight, g01234567=70) == pytest.approx(6.0)
+  # Groups of one device of each chip: two of them at once, 60 bytes each.
+  assert collectives(eight, g0246=60) == pytest.approx(12.0)
+  # Within a chip through the memory, 50 bytes/s of a device.
+  assert collectives(eight, g01=100) == pytest.approx(2.0)
+
+
+def test_what_goes_to_another_slice_takes_the_network():
+  both = slices_of(CHIP, 2, 2, slices=2)
+  assert collectives(both, g04=6) == pytest.approx(3.0)
+  assert collectives(both, g0123=60) == pytest.approx(6.0)
+
+
+def test_devices_of_a_chip_share_its_memory():
+  found = estimate.tpu_step(hlo_cost.Cost(rng_bytes=100), slices_of(PAIR, 2, 2))
+  assert found.parts['random bits'] == 2.0
+
+
+def test_gpu_step_is_a_share_of_the_peak():
+  found = estimate.gpu_step(8000.0, CHIP, 8)
+  assert found.parts == {'computation at peak': 1.0}
+  assert found.low == pytest.approx(1 / 0.65)
+  assert found.seconds == pytest.approx(1 / 0.45)
+  assert found.high == 4.0
+  assert 'nothing was compiled' in found.why
+  assert estimate.utilisation(8000.0, found, CHIP, 8) == pytest.approx(
+    (0.25, 0.65)
+  )
+
+
+def test_gpu_step_is_corrected_by_a_measurement():
+  entry = {'ratios': [0.9], 'date': '2026-11-22', 'topology': 'h100:8'}
+  found = estimate.gpu_step(8000.0, CHIP, 8, entry)
+  assert (found.low, found.high) == pytest.approx((1.7, 2.4))
+  assert '0.90 times' in found.why
+
+
+def test_run_adds_the_phases_and_counts_chips_and_dollars():
+  found = estimate.run([(3600, (1.0, 2.0)), (900, (4.0, 5.0))], 16, 1.5)
+  assert found.hours == (2.0, 3.25)
+  assert found.chip_hours == (32.0, 52.0)
+  assert found.dollars == (48.0, 78.0)
+  assert estimate.run([(1, (1.0, 2.0))], 16, None).dollars is None
+
+
+def test_largest_batch_and_accumulation_follow_the_memory():
+  # 4 devices of 8 rows: 10 + 20 + 8 x 5 = 70 of 100 bytes.
+  found = estimate.batch(
+    *(70, 10, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
+  )
+  assert found == estimate.Batch(largest=14 * 4, accumulate=1)
+
+
+def test_what_does_not_fit_needs_micro_batches():
+  # 10 + 20 + 8 x 20 = 190 of 100 bytes; in 4 parts 10 + 2 x 20 + 2 x 20.
+  found = estimate.batch(
+    *(190, 10, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
+  )
+  assert found == estimate.Batch(largest=3 * 4, accumulate=4)
+
+
+def test_a_batch_smaller_than_the_gradients_tells_nothing_of_larger_ones():
+  found = estimate.batch(
+    *(25, 10, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
+  )
+  assert found == estimate.Batch(largest=None, accumulate=1)
+
+
+def test_no_accumulation_helps_a_model_that_is_too_large():
+  found = estimate.batch(
+    *(190, 90, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
+  )
+  assert found == estimate.Batch(largest=0, accumulate=None)

@@ -1,0 +1,307 @@
+"""What is told of a run before its accelerators are rented."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+import types
+
+import jax
+import pytest
+
+from bert_jax import config, errors
+from bert_jax.hardware import topology
+from bert_jax.parallel import distributed
+from bert_jax.preflight import compile_step, examine
+from bert_jax.preflight import page as page_lib
+from bert_jax.train import compilation, programs, task
+
+ROOT = str(pathlib.Path(__file__).resolve().parents[2])
+needs_compiler = pytest.mark.skipif(
+  importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured(monkeypatch, tmp_path):
+  """Keeps what was measured on this machine out of the estimates."""
+  monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path / 'none'))
+
+
+def run(*more):
+  """Returns (exit code, stdout, last line of stderr) of the command."""
+  command = [sys.executable, '-m', 'bert_jax.preflight', *more]
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  return done.returncode, done.stdout, (done.stderr.splitlines() or [''])[-1]
+
+
+def facts(**changes):
+  """Returns what `examine` finds of a phase that fits."""
+  return {
+    'number': 0,
+    'steps': 3600,
+    'batch_size': 32,
+    'seq_length': 128,
+    'accumulate': 1,
+    'model_flops_per_step': 2e12,
+    'compiled_layers': [4],
+    'fits': True,
+    'usable_bytes': 16 * 2**30,
+    'needed_bytes': 6 * 2**30,
+    'memory': {'parameters': 2**30, 'temporary': 5 * 2**30},
+    'largest_batch_estimate': 96,
+    'accumulate_that_fits_estimate': 1,
+    'step_seconds_estimate': [0.5, 1.0],
+    'step_seconds_model': 0.75,
+    'step_seconds_parts': {'computation': 0.5, 'collectives': 0.25},
+    'step_seconds_range': 'no run on this chip was compared',
+    'utilisation_estimate': [0.25, 0.5],
+    **changes,
+  }
+
+
+def reported(found, price=None, programs=(), slices=1):
+  """Returns the report of a phase on v5e:4x4, and that slice."""
+  c = config.pretraining('mini')
+  c.update_from_flattened_dict(
+    {f'phases.{k}': v[:1] for k, v in c.phases.items()}
+  )
+  where = topology.parse('v5e:4x4', slices)
+  report = examine.report(
+    *(c, where, task.phases(c), price, list(programs), [found])
+  )
+  return json.loads(json.dumps(report)), where
+
+
+def page(found, **more):
+  return '\n'.join(page_lib.lines(*reported(found, **more)))
+
+
+def test_report_has_the_versions_that_compiled(monkeypatch):
+  versions = {'jax': '0.10.2', 'libtpu': '0.0.42'}
+  monkeypatch.setattr(distributed, 'versions', lambda: versions)
+  found, _ = reported(facts())
+  assert {name: found[name] for name in versions} == versions
+
+
+def test_report_has_the_fields_that_change_the_time_of_a_step():
+  found, _ = reported(facts())
+  assert found['config'] == {
+    'compute.attention': 'auto',
+    'compute.heads': 'auto',
+    'compute.matmul_precision': 'float32',
+    'compute.remat': 'none',
+    'compute.scan_layers': False,
+    'compute.xla_options': 'auto',
+    'mesh.model': 1,
+    'model.attention_dropout': 0.1,
+    'model.dropout': 0.1,
+    'model.dtype': 'float32',
+    'optimizer.clip_unit': 'batch',
+    'optimizer.reduce_dtype': 'float32',
+    'rng': 'threefry',
+  }
+
+
+def test_page_says_what_fits_and_what_it_costs():
+  c = config.pretraining('mini')
+  steps = c.phases.steps[0]
+  found = page(facts(), price=2.0)
+  assert 'FITS, 10.00 GiB to spare: 6.00 of 16.00 GiB' in found
+  assert 'at most about 96 sequences' in found
+  assert '500 ms to 1 s per step (estimated); by the model 750 ms:' in found
+  assert 'Range: no run on this chip was compared.' in found
+  assert 'over all chips by 2 link(s) of 50 GB/s each way' in found
+  assert '32 to 64 sequences/s, 25% to 50% of the peak' in found
+  hours = steps / 3600
+  assert f'{hours / 2:,.0f} to {hours:,.0f} hours' in found
+  assert f'${16 * hours:,.0f} to {32 * hours:,.0f} at $2.00' in found
+
+
+def test_page_says_what_would_make_it_fit():
+  found = page(
+    facts(fits=False, needed_bytes=20 * 2**30, accumulate_that_fits_estimate=4)
+  )
+  assert 'DOES NOT FIT, 4.00 GiB too much: 20.00 of 16.00 GiB' in found
+  assert 'phases.accumulate=4 should make it fit (estimated)' in found
+  found = page(facts(fits=False, accumulate_that_fits_estimate=None))
+  assert 'no phases.accumulate makes it fit' in found
+
+
+def test_page_marks_what_was_extrapolated():
+  assert '(compiled)' in page(facts())
+  found = page(facts(compiled_layers=[2, 4]))
+  assert 'per device (compiled)' in page(facts(compiled_layers=[4]))
+  assert '(estimated for 4 layers from 2 and 4)' in found
+
+
+def test_page_says_which_programs_cannot_be_compiled_and_why():
+  good = {'name': 'training step', 'phase': 0, 'ok': True, 'reason': None}
+  bad = good | {'name': 'evaluation', 'ok': False, 'reason': 'it is refused'}
+  start = {'name': 'initial state', 'phase': None, 'ok': True, 'reason': None}
+  found = page(facts(), programs=[start, good, bad])
+  assert 'programs: 1 of 3 CANNOT BE COMPILED' in found
+  assert '  evaluation of phase 0: it is refused' in found
+  assert 'all 2 of the run compile' in page(facts(), programs=[start, good])
+
+
+def test_a_refused_step_has_neither_memory_nor_time():
+  found = facts(fits=None)
+  del found['step_seconds_estimate'], found['memory']
+  found = page(found)
+  assert 'memory      not known: the compiler refuses the step' in found
+  assert 'whole run: not estimated' in found
+
+
+def test_reasons_name_the_depth_where_several_were_compiled():
+  error = jax.errors.JaxRuntimeError('INTERNAL: x')
+  step = programs.Program(programs.TRAIN, None, (), phase=0, length=128)
+
+  def run(problem):
+    outcome = compilation.Outcome(step, None if problem else 'exe', problem)
+    return {0: compilation.Result(None, [outcome])}
+
+  (found,) = examine._verdicts([run(None), run(error)], (2, 4))
+  assert (found['name'], found['phase'], found['ok']) == (
+    *('training step', 0, False),
+  )
+  assert found['reason'].startswith('with 4 layers it is refused by the compil')
+  (found,) = examine._verdicts([run(None)], (12,))
+  assert found['ok'] and found['reason'] is None
+
+
+def test_what_has_no_program_has_no_time():
+  found = facts(fits=False)
+  del found['step_seconds_estimate']
+  assert 'whole run: not estimated' in page(found)
+
+
+def test_two_steps_are_extrapolated():
+  def compiled(temporary, text):
+    return compile_step.Compiled(
+      True, compile_step.Memory(10, 20, 3, temporary, 1), text
+    )
+
+  program = 'ENTRY %m (p: f32[8]) -> f32[8] {{\n  %a = f32[8] tanh(%p), {}\n}}'
+  two, four = (
+    compiled(t, program.format(f'"estimated_cycles":"{n}"'))
+    for t, n in ((100, 50), (160, 80))
+  )
+  memory, cost = examine._extrapolate(two, four, (2, 4, 12))
+  assert memory == compile_step.Memory(10, 20, 3, 400, 1)
+  assert cost.cycles == 200
+  # What does not fit has no program to read.
+  _, cost = examine._extrapolate(two, compiled(160, None), (2, 4, 12))
+  assert cost is None
+
+
+def test_several_slices_are_joined_by_the_network():
+  assert 'Between slices' not in page(facts())
+  assert 'Between slices, 3.1 GB/s each way' in page(facts(), slices=2)
+
+
+def test_short_runs_have_hours_too():
+  # 3,600 steps of 0.5 to 1 s on 16 chips at $1.20.
+  c = config.pretraining('mini')
+  c.phases.steps = (3600, 0)
+  where = topology.parse('v5e:4x4')
+  phases = task.phases(c)[:1]
+  report = examine.report(c, where, phases, None, [], [facts()])
+  found = '\n'.join(page_lib.lines(report, where))
+  assert '0.5 to 1 hours, 8 to 16 chip-hours' in found
+  assert '$9.6 to 19.2' in found
+
+
+def test_list_price_is_dated():
+  assert 'at $1.20 per chip and hour (list of 2025-' in page(facts())
+
+
+def test_gpus_get_a_roofline(tmp_path):
+  path = tmp_path / 'x.json'
+  code, out, _ = run(
+    '--config=configs/base.py', '--topology=h100:8', f'--json={path}'
+  )
+  assert code == 0
+  assert 'nothing was compiled' in out and 'roofline' in out
+  assert '25 to 65 % of the peak' in out
+  found = json.loads(path.read_text())
+  assert found['chips'] == 8
+  # 256 sequences of 69.9 GFLOPs.
+  assert found['phases'][0]['model_flops_per_step'] == pytest.approx(
+    1.79e13, rel=0.01
+  )
+
+
+def test_a_measured_chip_is_corrected(tmp_path):
+  path = tmp_path / 'none' / 'bert_jax' / 'calibration.json'
+  path.parent.mkdir(parents=True)
+  entry = {'ratios': [1.0], 'date': '2026-11-22', 'topology': 'h100:4'}
+  path.write_text(json.dumps({'h100': entry}))
+  _, out, _ = run('--config=configs/base.py', '--topology=h100:8')
+  assert 'corrected by a run on h100:4 of 2026-11-22' in ' '.join(out.split())
+
+
+def test_a_wrong_flag_gets_one_line():
+  code, out, error = run('--config=configs/no.py', '--topology=h100:8')
+  assert code == 1 and out == ''
+  assert error.startswith('error: cannot read --config=configs/no.py')
+
+
+@pytest.mark.parametrize(
+  'name, flags, words',
+  [
+    ('v5e:4x4', {'price': -1.0}, '--price=-1.0 must not be negative'),
+    ('v5e:4x4', {'hlo': 'x'}, '--hlo writes one program'),
+    ('h100:8', {'hlo': 'x'}, 'nothing is compiled for h100:8'),
+  ],
+)
+def test_flags_that_mean_nothing_are_refused(name, flags, words):
+  values = types.SimpleNamespace(**{'price': None, 'hlo': None, **flags})
+  phases = task.phases(config.pretraining('base'))
+  with pytest.raises(errors.UserError, match=words):
+    examine._check_flags(values, topology.parse(name), phases)
+
+
+def test_a_phase_can_be_chosen():
+  c = config.pretraining('base')
+  assert [p.number for p in examine._chosen(c, None)] == [0, 1]
+  assert [p.seq_length for p in examine._chosen(c, 1)] == [512]
+  with pytest.raises(errors.UserError, match='--phase=2 is not one of 0 to 1'):
+    examine._chosen(c, 2)
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec('libtpu') is not None, reason='libtpu is there'
+)
+def test_a_missing_compiler_is_named():
+  code, _, error = run('--config=configs/base.py', '--topology=v5e:4x4')
+  assert code == 1
+  assert "pip install 'bert_jax[tpu]'" in error
+
+
+@needs_compiler
+def test_every_program_is_compiled_for_absent_chips(tmp_path):
+  code, out, _ = run(
+    '--config=configs/tiny.py:smoke,rng=rbg,seq_length=128,hidden_size=128',
+    *('--topology=v5litepod-4', '--phase=0', f'--hlo={tmp_path}/x.hlo'),
+    f'--json={tmp_path}/x.json',
+  )
+  assert code == 0
+  assert 'FITS' in out and 'v5e:2x2: 4 chips' in out
+  report = json.loads((tmp_path / 'x.json').read_text())
+  assert {p['name'] for p in report['programs'] if p['ok']} == {
+    *(programs.INITIALISE, programs.PLACE, programs.PLACE_KEY),
+    *(programs.FINGERPRINT, programs.TRAIN, programs.EVALUATE),
+  }
+  found = report['phases'][0]
+  assert found['compute']['attention'] == 'fused'
+  assert found['usable_bytes'] == 15.75 * 2**30
+  assert found['cost']['cycles'] > 0
+  assert found['cost']['sent_bytes'] > 0
+  # Adam's two moments lie where their parameters do.
+  memory = found['memory']
+  assert memory['optimizer'] == pytest.approx(
+    2 * memory['parameters'], rel=0.01
+  )
+  assert 'num_partitions=4' in (tmp_path / 'x.hlo').read_text()

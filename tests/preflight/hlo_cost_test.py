@@ -1,0 +1,379 @@
+"""Reading scheduled HLO, on texts short enough to add up by hand."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bert_jax.preflight import hlo_cost
+
+HEAD = 'HloModule jit_step, is_scheduled=true, num_partitions=4\n\n'
+
+
+def cost(*entry, before=''):
+  body = '\n'.join(f'  {line}' for line in entry)
+  return hlo_cost.cost(
+    f'{HEAD}{before}ENTRY %main (p: f32[8]) -> f32[8] {{\n{body}\n}}\n'
+  )
+
+
+def cycles(n):
+  return f'backend_config={{"window_config":{{"estimated_cycles":"{n}"}}}}'
+
+
+def test_cycles_of_ops_are_added():
+  found = cost(
+    '%p = f32[8]{0:T(8,128)(2,1)} parameter(0)',
+    f'%a = f32[8]{{0}} fusion(%p), kind=kLoop, calls=%f, {cycles(100)}',
+    f'ROOT %b = f32[8]{{0}} tanh(%a), {cycles(23)}',
+    before=f"""%f (q: f32[8]) -> f32[8] {{
+  %q = f32[8] parameter(0)
+  ROOT %e = f32[8] exponential(%q), {cycles(7)}
+}}
+
+""",
+  )
+  assert found.cycles == 123
+
+
+LOOP = """%body (x: (s32[], f32[8])) -> (s32[], f32[8]) {{
+  %x = (s32[], f32[8]) parameter(0)
+  %y = f32[8] get-tuple-element(%x), index=1
+  %r = u8[8]{{0}} rng-bit-generator(%y), algorithm=rng_default
+  %s = f32[8] tanh(%y), {cycles}
+  ROOT %t = (s32[], /*index=1*/f32[8]) tuple(%y, %s)
+}}
+
+%condition (x: (s32[], f32[8])) -> pred[] {{
+  %x = (s32[], f32[8]) parameter(0)
+  %i = s32[]{{:T(128)}} get-tuple-element(%x), index=0
+  %n = s32[]{{:T(128)}} constant(7)
+  ROOT %lt = pred[]{{:T(512)}} compare(%i, %n), direction=LT
+}}
+
+"""
+
+
+def test_loop_bodies_count_as_often_as_they_run():
+  while_op = (
+    '%w = (s32[], f32[8]{0:T(128)S(1)}) while(%p), '
+    'condition=%condition, body=%body'
+  )
+  found = cost(while_op, before=LOOP.format(cycles=cycles(10)))
+  assert found.cycles == 70
+  assert found.rng_bytes == 56
+
+
+def rare_loop(compare, *fused):
+  """Returns the cost of a loop whose condition ends in an op."""
+  loop = LOOP.format(cycles=cycles(10)).replace('constant(7)', 'constant(0)')
+  plain = 'compare(%i, %n), direction=LT'
+  assert plain in loop
+  while_op = (
+    '%w = (s32[], f32[8]{0:T(128)S(1)}) while(%p), '
+    'condition=%condition, body=%body'
+  )
+  return cost(while_op, before=''.join(fused) + loop.replace(plain, compare))
+
+
+# As XLA for CPUs writes it.
+FUSED = """%compared (a: s32[], b: s32[]) -> pred[] {{
+  %a = s32[] parameter(0)
+  %b = s32[] parameter(1)
+  ROOT %gt = pred[] compare({}), direction={}
+}}
+
+"""
+CALL = 'fusion({}), kind=kLoop, calls=%compared'
+
+
+def test_a_loop_that_runs_while_a_number_is_positive_counts_as_none():
+  assert rare_loop('compare(%i, %n), direction=GT').cycles == 0
+  assert rare_loop('compare(%n, %i), direction=LT').cycles == 0
+  found = rare_loop(CALL.format('%i, %n'), FUSED.format('%a, %b', 'GT'))
+  assert found.cycles == 0
+  found = rare_loop(CALL.format('%n, %i'), FUSED.format('%a, %b', 'LT'))
+  assert found.cycles == 0
+
+
+@pytest.mark.parametrize(
+  'op, fused',
+  [
+    ('compare(%i, %n), direction=LT', ()),
+    ('compare(%n, %i), direction=GT', ()),
+    ('compare(%i, %n), direction=NE', ()),
+    ('not(%i)', ()),
+    (CALL.format('%i, %n'), ('%b, %a', 'GT')),
+    (CALL.format('%n, %i'), ('%a, %b', 'GT')),
+    (CALL.format('%i, %n'), ('%a, %b', 'LT')),
+  ],
+)
+def test_another_loop_that_compares_with_zero_is_refused(op, fused):
+  with pytest.raises(ValueError, match='does not say how often it runs'):
+    rare_loop(op, *([FUSED.format(*fused)] if fused else []))
+
+
+def test_collectives_are_counted_with_what_a_device_sends():
+  found = cost(
+    '%a = f32[100]{0} parameter(0)',
+    '%b = (f32[100], bf16[50]{0:T(8,128)(2,1)}) all-reduce(%a, %c), '
+    "replica_groups=mesh['data'=4,'model'=2] {'data'}, to_apply=%sum",
+    '%d = f32[400] all-gather(%a), replica_groups=[1,4]<=[4], dimensions={0}',
+    '%e = f32[25] reduce-scatter(%a), replica_groups={{0,1},{2,3}}',
+    '%c = bf16[50] parameter(1)',
+  )
+  assert found.collectives == {
+    'all-gather': 1,
+    'all-reduce': 1,
+    'reduce-scatter': 1,
+  }
+  # 4 bytes x 100 + 2 x 50; 4 x 400; 4 x 100.
+  assert found.collective_bytes == {
+    'all-gather': 1600,
+    'all-reduce': 500,
+    'reduce-scatter': 400,
+  }
+  # 2 x 3/4 of 500, 3/4 of 1600, 1/2 of 400.
+  assert found.sent_bytes == 750 + 1200 + 200
+  assert found.group_bytes == {'0,1': 200, '0,1,2,3': 1200, '0,2,4,6': 750}
+
+
+@pytest.mark.parametrize(
+  'groups, devices',
+  [
+    ('replica_groups={{0,4},{1,5},{2,6},{3,7}}', (0, 4)),
+    ('replica_groups=[2,4]<=[8]', (0, 1, 2, 3)),
+    ('replica_groups=[4,2]<=[2,4]T(1,0)', (0, 4)),
+    ("replica_groups=mesh['data'=4,'model'=2] {'data'}", (0, 2, 4, 6)),
+    ("replica_groups=mesh['data'=4,'model'=2] {'model'}", (0, 1)),
+    ('source_target_pairs={{0,1},{1,2},{7,0}}', (7, 0)),
+    ('replica_groups={}', None),
+  ],
+)
+def test_devices_of_a_group_are_read(groups, devices):
+  assert hlo_cost._group(f', {groups}, to_apply=%sum') == devices
+
+
+def test_traffic_of_the_memory_leaves_out_what_lies_on_the_chip():
+  found = cost(
+    '%a = f32[100]{0:T(128)} parameter(0)',
+    # 400 bytes are read, none written; then 400 read here, 800 written.
+    '%b = f32[100]{0:T(128)S(3)} tanh(%a)',
+    '%c = f32[200]{0:T(128)} fusion(%a, %b, %a), kind=kLoop, calls=%double',
+    # A copy from the memory, and a slice of the 200: 40 bytes.
+    '%d = (f32[100]{0}, f32[100]{0:S(3)}, u32[]) copy-start(%a)',
+    '%e = f32[100]{0:S(3)} copy-done(%d)',
+    '%f = f32[10]{0} slice(%c)',
+    before=DOUBLE,
+  )
+  assert found.hbm_bytes == 400 + 1200 + 400 + 80
+
+
+DOUBLE = """%double (q: f32[100], r: f32[100], s: f32[100]) -> f32[200] {
+  %q = f32[100] parameter(0)
+  %r = f32[100] parameter(1)
+  ROOT %t = f32[200] concatenate(%q, %r), dimensions={0}
+}
+
+"""
+
+
+def test_an_asynchronous_collective_is_counted_once():
+  found = cost(
+    '%a = f32[10]{0} parameter(0)',
+    '%b = (f32[10], f32[40]) all-gather-start(%a), dimensions={0}',
+    '%c = f32[40]{0} all-gather-done(%b)',
+  )
+  assert found.collectives == {'all-gather': 1}
+  assert found.collective_bytes == {'all-gather': 160}
+  assert found.sent_bytes == 120  # num_partitions=4: 3/4
+
+
+def test_what_another_core_of_the_chip_does_is_counted():
+  # TPU7x has SparseCores gather, scatter and send.
+  found = cost(
+    '%a = f32[10]{0} parameter(0)',
+    '%b = ((f32[10], token[]), f32[40]) call-start(%a, %t), '
+    'async_execution_thread="sparsecore", to_apply=%called',
+    '%c = f32[40]{0} call-done(%b)',
+    before="""%called (q: f32[10], t: token[]) -> f32[40] {
+  %t = token[] parameter(1)
+  %q = f32[10]{0} parameter(0)
+  %r = f32[10]{0} negate(%q), backend_config={"estimated_cycles":"99999999"}
+  ROOT %g = f32[40]{0} all-gather(%r), replica_groups={{0,1,2,3}}
+}, execution_thread="sparsecore"
+
+""",
+  )
+  assert found.collectives == {'all-gather': 1}
+  assert found.sent_bytes == 120
+  assert found.hbm_bytes == 80 + 200
+  assert found.cycles == 0
+
+
+def test_a_sum_of_which_a_part_is_kept_is_a_reduce_scatter():
+  found = cost(
+    '%a = f32[40]{0} parameter(0)',
+    '%b = f32[10]{0} fusion(%a), kind=kCustom, calls=%all-reduce-scatter.1',
+    before="""%all-reduce-scatter.1 (q: f32[40]) -> f32[10] {
+  %q = f32[40] parameter(0)
+  %s = f32[40] all-reduce(%q), replica_groups={{0,1,2,3}}, to_apply=%sum
+  ROOT %d = f32[10] dynamic-slice(%s), dynamic_slice_sizes={10}
+}
+
+""",
+  )
+  assert found.collectives == {'reduce-scatter': 1}
+  assert found.sent_bytes == 120
+
+
+def test_kernels_are_told_from_notes_to_the_compiler():
+  found = cost(
+    '%a = bf16[16]{0} parameter(0)',
+    '%b = bf16[16] custom-call(%a), custom_call_target="tpu_custom_call"',
+    '%c = s32[8] custom-call(), custom_call_target="Note"',
+    '%d = s32[8] custom-call(), custom_call_target="Note"',
+  )
+  assert found.custom_calls == {'Note': 2, 'tpu_custom_call': 1}
+  assert found.kernels == {'b bf16[16]': 1}
+  assert found.kernel_bytes == {'b bf16[16]': 64}
+  assert found.kernel_flops == {'b bf16[16]': 0}
+
+
+def test_kernels_say_what_they_do():
+  said = (
+    'custom_call_target="tpu_custom_call", backend_config={"cost_estimate":'
+    '{"flops":"70","transcendentals":"3","bytes_accessed":"500"}}'
+  )
+  found = cost(
+    '%a = bf16[16]{0} parameter(0)',
+    f'%k.1 = bf16[16]{{0}} custom-call(%a, %a), {said}',
+    f'%k.2 = bf16[16]{{0}} custom-call(%a, %a), {said}',
+    f'%k.3 = (bf16[8]{{0}}, f32[2]) custom-call(%a, %a), {said}',
+  )
+  assert found.kernels == {'k bf16[16]': 2, 'k bf16[8]': 1}
+  assert found.kernel_flops == {'k bf16[16]': 140, 'k bf16[8]': 70}
+  assert found.kernel_bytes == {'k bf16[16]': 1000, 'k bf16[8]': 500}
+
+
+def test_a_collective_behind_several_fusions_is_counted_once():
+  gather = (
+    'all-gather(%q), replica_groups={{0,1,2,3}}, '
+    'frontend_attributes={chain_id="0"}'
+  )
+  found = cost(
+    '%a = f32[10]{0} parameter(0)',
+    '%s = (f32[10], f32[40]) fusion(%a), kind=kCustom, calls=%start',
+    f'%m = f32[40] fusion(%a), kind=kCustom, calls=%next, {cycles(5)}',
+    before=f"""%start (q: f32[10]) -> (f32[10], f32[40]) {{
+  %q = f32[10] parameter(0)
+  %g = f32[40] {gather}
+  ROOT %c = (f32[10], f32[40]) custom-call(%g), custom_call_target="AsyncCollectiveStart"
+}}
+
+%next (q: f32[10]) -> f32[40] {{
+  %q = f32[10] parameter(0)
+  ROOT %g = f32[40] {gather}
+}}
+
+""",
+  )
+  assert found.collectives == {'all-gather': 1}
+  assert found.sent_bytes == 120
+  assert found.uncosted == {}
+
+
+MOVES = """%look (q: f32[100,8], i: s32[5]) -> f32[5,8] {
+  %q = f32[100,8] parameter(0)
+  %i = s32[5] parameter(1)
+  ROOT %g = f32[5,8] gather(%q, %i), offset_dims={1}
+}
+
+%put (q: f32[100,8], i: s32[5], u: f32[5,8]) -> f32[100,8] {
+  %q = f32[100,8] parameter(0)
+  %i = s32[5] parameter(1)
+  %u = f32[5,8] parameter(2)
+  ROOT %s = f32[100,8] scatter(%q, %i, %u), to_apply=%sum
+}
+
+"""
+
+
+def test_gathers_and_scatters_move_the_rows_that_they_touch():
+  found = cost(
+    '%t = f32[100,8] parameter(0)',
+    '%i = s32[5] parameter(1)',
+    '%u = f32[5,8] fusion(%t, %i), kind=kCustom, calls=%look',
+    '%b = f32[100,8] fusion(%t, %i, %u), kind=kCustom, calls=%put, '
+    'backend_config={"aliasing_operands":{"lists":[{"indices":["0","3"]}]}}',
+    before=MOVES,
+  )
+  # 5 rows of 32 bytes: out of the table and into the result; then the rows to
+  # add, and those of the table in and out.
+  assert found.moved_bytes == 2 * 160 + 3 * 160
+
+
+def test_a_scatter_into_a_new_table_makes_all_of_it():
+  found = cost(
+    '%t = f32[100,8] parameter(0)',
+    '%b = f32[100,8] fusion(%t, %i, %u), kind=kCustom, calls=%put',
+    before=MOVES,
+  )
+  assert found.moved_bytes == 3 * 160 + 3200
+
+
+def test_a_gather_within_a_fusion_that_has_cycles_is_in_these():
+  found = cost(
+    '%t = f32[100,8] parameter(0)',
+    f'%u = f32[5,8] fusion(%t, %i), kind=kCustom, calls=%look, {cycles(9)}',
+    before=MOVES,
+  )
+  assert (found.cycles, found.moved_bytes) == (9, 0)
+
+
+def test_what_has_no_estimate_is_named():
+  found = cost(
+    '%a = s32[2048]{0} parameter(0)',
+    '%b = s32[2048]{0} sort(%a), dimensions={0}, to_apply=%less',
+    '%c = (s32[512]{0}, s32[512]{0:S(1)}, u32[]) copy-start(%d)',
+    '%e = s32[512]{0} copy-done(%c)',
+    '%f = s32[] add(%x, %y)',
+  )
+  assert found.uncosted == {'copy-start': 1, 'sort': 1}
+  assert found.uncosted_bytes == {'copy-start': 4096, 'sort': 16384}
+
+
+def test_costs_lie_on_a_line_over_the_layers():
+  two = hlo_cost.Cost(cycles=100, collectives={'all-reduce': 3})
+  four = hlo_cost.Cost(
+    cycles=160, collectives={'all-reduce': 3, 'all-gather': 4}
+  )
+  found = hlo_cost.extrapolate(two, four, (2, 4, 12))
+  assert found.cycles == 400
+  assert found.collectives == {'all-reduce': 3, 'all-gather': 20}
+
+
+def test_a_loop_of_jax_while_a_number_is_positive_is_read():
+  def loop(above):
+    def f(*start):
+      return jax.lax.while_loop(
+        lambda c: above(c[0]), lambda c: (c[0] - 3, jnp.tanh(c[1])), start
+      )
+
+    return jax.jit(f).lower(jnp.int32(5), jnp.ones((8, 8))).compile().as_text()
+
+  hlo_cost.cost(loop(lambda n: n > 0))
+  with pytest.raises(ValueError, match='does not say how often it runs'):
+    hlo_cost.cost(loop(lambda n: n < 0))
+
+
+def test_programs_of_jax_are_read():
+  def f(x):
+    return jax.lax.scan(lambda c, _: (jnp.tanh(c @ c), None), x, length=3)[0]
+
+  text = jax.jit(f).lower(jnp.ones((8, 8))).compile().as_text()
+  assert hlo_cost.cost(text).cycles == 0  # CPU programs have none
+
+
+def test_other_text_is_refused():
+  with pytest.raises(ValueError, match='no HLO module'):
+    hlo_cost.cost('hello')

@@ -1,0 +1,299 @@
+"""Runs that continue from a trained model."""
+
+import dataclasses
+import functools
+import json
+import os
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import config_check, convert, errors, param_names
+from bert_jax.corpus import files
+from bert_jax.interop import hf_export
+from bert_jax.model import heads
+from bert_jax.pretraining import init_from, pretrain
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.train import fit as fit_lib
+from bert_jax.train import step as step_lib
+from bert_jax.train import task as task_lib
+from bert_jax.workdir import checkpoint, log
+from tests import models, training
+
+WORDS = models.VOCAB  # 11, as training.VOCAB
+# The shortest that a run may have; the batches are shorter.
+WORD_ROWS = ('embeddings/word/embedding', 'mlm/bias')
+LENGTH = {'phases__seq_length': (8,), 'model__max_positions': 8}
+
+
+def fit(c, workdir, made=None):
+  return fit_lib.fit(c, made or training.make_task(c), str(workdir))
+
+
+def write_vocab(folder, words=WORDS):
+  folder.mkdir(exist_ok=True)
+  path = folder / 'vocab.txt'
+  path.write_text('\n'.join(words) + '\n', encoding='utf-8')
+  return str(path)
+
+
+@pytest.fixture(scope='module')
+def source(tmp_path_factory):
+  """A run as it looks after three updates, made without training."""
+  workdir = tmp_path_factory.mktemp('source')
+  c = training.small_config(steps=(3,), **LENGTH)
+  (workdir / 'config.json').write_text(config_lib.to_json(c))
+  facts = {
+    'task': {'vocab_sha256': files.sha256(write_vocab(workdir / 'data'))}
+  }
+  random = np.random.default_rng(0)
+  params = jax.tree.map(
+    lambda x: random.normal(0, 0.3, x.shape).astype(np.float32),
+    models.shapes(config_lib.model_config(c), True),
+  )
+  state = step_lib.TrainState(np.int32(3), params, {})
+  with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 1, 0) as saved:
+    saved.save(3, state, facts)
+  return str(workdir)
+
+
+def make_config(source, data, words=WORDS, **changes):
+  """Returns a config that starts from the source, with its data folder."""
+  write_vocab(data, words)
+  c = training.small_config(**LENGTH | {'data__dir': str(data)} | changes)
+  c.init_from = source
+  c.data.vocab_size = len(words)
+  c.log.every = 1
+  return c
+
+
+def start(c):
+  """Returns (parameters, facts) of a run before its first update."""
+  new = jax.device_get(training.make_objective(c).init(jax.random.key(c.seed)))
+  return *init_from.start(c, c.data.dir, new), new
+
+
+def words_alone(params, size=11):
+  """Returns parameters without the rows that are no words."""
+  return param_names.map_named(
+    lambda name, x: x[:size] if name in WORD_ROWS else x, params
+  )
+
+
+def loss_of(c, params):
+  module = heads.PretrainingModel(config_lib.model_config(c))
+  params = words_alone(params, c.data.vocab_size)
+  sums = jax.jit(functools.partial(pretrain.sums, module, key=None))(
+    params, training.make_batch(0)
+  )
+  return {name: float(loss) for name, (loss, _) in sums.items()}
+
+
+def test_the_first_loss_is_that_of_the_source(source, tmp_path):
+  c = make_config(
+    source, tmp_path / 'data', model__dropout=0.0, model__attention_dropout=0.0
+  )
+  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  expected = loss_of(c, trained)
+  params, facts, new = start(c)
+  assert loss_of(c, params) == expected
+  assert loss_of(c, new) != expected
+  models.assert_same(words_alone(params), trained)
+  assert facts['changes'] == []
+  # The same in training: the first row of the log is before any update.
+  made = init_from.apply(c, c.data.dir, training.make_task(c))
+  fit(c, tmp_path / 'run', made)
+  rows = log.read(str(tmp_path / 'run' / 'metrics.jsonl'))
+  first = next(r for r in rows if r['kind'] == 'train')
+  batch = training.make_batch(0)
+  assert first['mlm_loss'] == pytest.approx(
+    expected['mlm'] / batch['masked_lm_weights'].sum(), rel=1e-5
+  )
+  assert first['learning_rate'] == 0  # the schedule starts new
+
+
+def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
+  moved = shutil.copytree(source, tmp_path / 'source')
+  c = make_config(str(moved), tmp_path / 'data', checkpoint__every=3)
+  whole = fit(c, tmp_path / 'a', apply(c, training.make_task(c)))
+
+  def failing(step):
+    if step == 4:
+      shutil.rmtree(moved, ignore_errors=True)
+      if not (tmp_path / 'failed').exists():
+        (tmp_path / 'failed').touch()
+        raise OSError('the disk was pulled out')
+    return training.make_batch(step)
+
+  with pytest.raises(OSError, match='pulled out'):
+    fit(c, tmp_path / 'b', apply(c, training.make_task(c, batch=failing)))
+  assert not moved.exists()
+  init_from.check(c, str(tmp_path / 'b'))
+  resumed = fit(c, tmp_path / 'b', apply(c, training.make_task(c)))
+  models.assert_same(whole, resumed)
+  for run in 'ab':
+    _, facts = checkpoint.read(str(tmp_path / run / 'checkpoints'))
+    assert facts['init_from']['path'] == str(moved)
+    assert facts['init_from']['origin'].startswith('step 3, fingerprint=')
+  rows = log.read(str(tmp_path / 'b' / 'metrics.jsonl'))
+  told = [r['init_from'] for r in rows if r['kind'] == 'run']
+  assert told == [facts['init_from']] * 2
+  with pytest.raises(errors.UserError, match='is no folder, no checkpoint'):
+    init_from.check(c, str(tmp_path / 'c'))
+
+
+def apply(c, made) -> task_lib.Task:
+  return init_from.apply(c, c.data.dir, made)
+
+
+def test_without_a_source_the_task_stays_as_it_is():
+  c = training.small_config()
+  made = training.make_task(c)
+  assert init_from.apply(c, '', made) is made
+
+
+@pytest.mark.parametrize('form', ['hf', 'google'])
+def test_models_of_others_are_sources_too(source, tmp_path, form):
+  c = make_config(source, tmp_path / 'data')
+  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
+  c.init_from = str(tmp_path / 'theirs')
+  bert = config_lib.model_config(c)
+  convert.write(form, c.init_from, trained, bert, tokenizer)
+  models.assert_same(words_alone(start(c)[0]), trained)
+
+
+def test_a_head_that_the_source_lacks_begins_anew(source, tmp_path):
+  c = make_config(source, tmp_path / 'data')
+  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  theirs = str(tmp_path / 'hf')
+  tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
+  without = {k: trained[k] for k in ('embeddings', 'encoder', 'mlm')}
+  bert = config_lib.model_config(c)
+  hf_export.export(theirs, without, bert, False, tokenizer)
+  c.init_from = theirs
+  params, facts, new = start(c)
+  params = words_alone(params)
+  models.assert_same({k: params[k] for k in without}, without)
+  models.assert_same(params['pooler'], new['pooler'])
+  models.assert_same(params['nsp'], new['nsp'])
+  assert facts['changes'] == [
+    'pooler: new, the source has none',
+    'nsp: new, the source has none',
+  ]
+
+
+def test_added_words_begin_anew_and_the_others_stay(source, tmp_path):
+  c = make_config(source, tmp_path / 'data', [*WORDS, 'cow', '##w'])
+  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  params, facts, new = start(c)
+  for tree, name in ((('embeddings', 'word'), 'embedding'), (('mlm',), 'bias')):
+    there, here, fresh = trained, params, new
+    for key in tree:
+      there, here, fresh = there[key], here[key], fresh[key]
+    assert here[name].shape[0] == 256  # a multiple of it, behind the words
+    np.testing.assert_array_equal(here[name][:11], there[name])
+    np.testing.assert_array_equal(here[name][11:], fresh[name][11:])
+  assert facts['changes'] == [
+    'words 11 to 12: new embeddings and output biases'
+  ]
+
+
+def test_positions_are_resized_when_asked_to(source, tmp_path):
+  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  theirs = trained['embeddings']['position']['embedding']  # [8, D]
+  for size, change in (
+    (11, '8 to 10: new embeddings'),
+    (5, '5 to 7: left out'),
+  ):
+    c = make_config(source, tmp_path / 'data', model__max_positions=size)
+    with pytest.raises(
+      errors.UserError,
+      match=f'max_positions is 8 there, {size} in the config .*--config.resize_',
+    ):
+      start(c)
+    c.resize_positions = True
+    params, facts, new = start(c)
+    found = params['embeddings']['position']['embedding']
+    assert found.shape == (size, 8)
+    kept = min(size, 8)
+    np.testing.assert_array_equal(found[:kept], theirs[:kept])
+    fresh = new['embeddings']['position']['embedding']
+    np.testing.assert_array_equal(found[kept:], fresh[kept:])
+    assert facts['changes'] == [f'positions {change}']
+
+
+def test_everything_that_differs_is_said_at_once(source, tmp_path):
+  c = make_config(
+    source,
+    tmp_path / 'data',
+    model__hidden_size=16,
+    model__num_layers=2,
+    model__activation='relu',
+    model__dropout=0.3,
+    data__lowercase=False,
+  )
+  with pytest.raises(errors.UserError) as caught:
+    init_from.check(c, str(tmp_path / 'run'))
+  assert str(caught.value) == (
+    f'init_from={source} does not suit the config: '
+    'hidden_size is 8 there, 16 in the config; '
+    'num_layers is 1 there, 2 in the config; '
+    "activation is 'gelu_tanh' there, 'relu' in the config; "
+    'lowercase is True there, False in the config. '
+    'Give the config the values there.'
+  )
+
+
+@pytest.mark.parametrize(
+  ('words', 'message'),
+  [
+    (
+      [*WORDS[:6], 'cow', *WORDS[7:]],
+      "word 6 of .* is 'cat', in .* it is 'cow'",
+    ),
+    (WORDS[:-1], "word 10 of .* is 'e', in .* it is missing; use the vocab"),
+  ],
+)
+def test_the_first_other_word_is_named(source, tmp_path, words, message):
+  c = make_config(source, tmp_path / 'data', words)
+  with pytest.raises(errors.UserError, match=message):
+    init_from.check(c, str(tmp_path / 'run'))
+
+
+def test_rows_without_a_word_are_not_taken_over(source, tmp_path):
+  """Some models have more rows than words, to make V divisible."""
+  c = make_config(source, tmp_path / 'data', [*WORDS, 'cow'])
+  bert = dataclasses.replace(config_lib.model_config(c), vocab_size=16)
+  padded = models.make_params(bert)
+  theirs = str(tmp_path / 'hf')
+  tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
+  hf_export.export(theirs, padded, bert, True, tokenizer)
+  c.init_from = theirs
+  params, _, new = start(c)
+  found = params['embeddings']['word']['embedding']
+  theirs = padded['embeddings']['word']['embedding']
+  np.testing.assert_array_equal(found[:11], theirs[:11])
+  np.testing.assert_array_equal(
+    found[11:], new['embeddings']['word']['embedding'][11:]
+  )
+
+
+def test_the_config_must_name_a_vocabulary():
+  c = config_lib.pretraining('tiny')
+  c.init_from = 'there'
+  with pytest.raises(errors.UserError, match='data.vocab=there/vocab.txt or'):
+    config_check.check(c)
+  c.data.vocab = 'there/vocab.txt'
+  config_check.check(c)
+  c.init_from, c.resize_positions = '', True
+  with pytest.raises(errors.UserError, match='means nothing without init_from'):
+    config_check.check(c)
+
+
+def test_the_source_is_part_of_the_config_of_a_run(source, tmp_path):
+  c = make_config(source, tmp_path / 'data')
+  assert json.loads(config_lib.to_json(c))['init_from'] == source

@@ -1,0 +1,122 @@
+"""What the README.md of an exported model says."""
+
+import os
+
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax.interop import hf_export
+from bert_jax.pretraining import model_card
+from tests import models
+
+MANIFEST = {
+  'version': '9.8.7',
+  'recipe': {'inputs': ['books/*'], 'language': 'de', 'vocab_size': 11},
+  'inputs': [{'input': 'books/*', 'documents': 1200, 'text_bytes': 34567}],
+  'documents': {'train': 1100, 'heldout': 100, 'bytes': 34567},
+  'sentences': 5000,
+  'tokens': 60000,
+  'unknown_share': 0.0123,
+  'unigram_entropy': 6.4321,
+  'shards': [
+    {'split': 'train', 'files': {'128': {'records': 900}}},
+    {'split': 'heldout', 'files': {'128': {'records': 70}}},
+    {'split': 'heldout', 'files': {'128': {'records': 7}}},
+  ],
+}
+
+
+def make_row(step, **more):
+  return {
+    'kind': 'eval',
+    'step': step,
+    'mlm_loss': 2.34567,
+    'mlm_perplexity': 10.44,
+    'mlm_accuracy': 0.4567,
+    **more,
+  }
+
+
+def make_text(rows=(), **changes):
+  c = config_lib.pretraining('tiny')
+  c.phases.seq_length = (128, 128)
+  c.update_from_flattened_dict(changes)
+  return model_card.text(c, MANIFEST, rows, 4386178)
+
+
+def test_figures_come_from_the_manifest_and_the_log():
+  text = make_text([{'kind': 'run', 'step': 0}, make_row(1000)])
+  for words in (
+    '4,386,178 parameters: 2 layers, hidden size 128, 2 heads, 512 positions',
+    'Pre-trained by bert_jax 9.8.7.',
+    '| `books/*` | 1,200 | 34,567 |',
+    '1,100 documents to train on: 5,000 sentences, 60,000 tokens, 1.23% of',
+    'On 100 documents that it was not trained on, at most 77 sequences',
+    '| step | MLM loss | perplexity | MLM accuracy |\n',
+    '| 1,000 | 2.346 | 10.4 | 45.7% |',
+    'an MLM loss of 6.432',
+    '| optimizer.learning_rate | `0.0001` |',
+    '| phases.steps | `[900000, 100000]` |',
+  ):
+    assert words in text
+
+
+def test_the_recipe_of_the_data_is_the_manifests():
+  """The config may name other inputs: the data was prepared ahead."""
+  text = make_text()
+  assert '| data.inputs | `["books/*"]` |' in text
+  assert 'python-docs' not in text
+  assert '\nlanguage: de\n' in text
+  assert 'checkpoint.' not in text
+
+
+def test_the_licence_is_to_be_filled_in():
+  head = make_text().split('---\n')[1]
+  assert '# FILL IN the licence' in head
+  assert '\nlicense: unknown\n' in head
+
+
+def test_a_long_log_is_thinned_out_and_its_ends_stay():
+  rows = [make_row(step, nsp_accuracy=0.5) for step in range(10, 1010, 10)]
+  steps = [
+    line.split()[1]
+    for line in make_text(rows).split('\n')
+    if line.endswith('| 50.0% |')
+  ]
+  assert len(steps) == 12
+  assert (steps[0], steps[-1]) == ('10', '1,000')
+  assert 'Not evaluated.' in make_text()
+
+
+def test_the_model_it_started_from_is_named():
+  facts = {'path': 'old', 'fingerprint': 'f00d', 'changes': ['nsp: left out']}
+  text = make_text([{'kind': 'run', 'step': 0, 'init_from': facts}])
+  assert (
+    'It started from the parameters of `old` (fingerprint f00d), with a new '
+    'optimizer.\n\n* nsp: left out\n\n' in text
+  )
+  assert 'It started' not in make_text()
+
+
+@pytest.mark.parametrize(
+  ('kind', 'nsp', 'words', 'pipeline'),
+  [
+    ('mlm', True, 'AutoModelForPreTraining', 'fill-mask'),
+    ('mlm', False, 'AutoModelForMaskedLM', 'fill-mask'),
+    ('ltr', False, 'AutoModelForCausalLM', 'text-generation'),
+  ],
+)
+def test_it_says_how_to_load_each_kind(kind, nsp, words, pipeline):
+  text = make_text(**{'objective.kind': kind, 'objective.nsp': nsp})
+  assert words in text and f'\npipeline_tag: {pipeline}\n' in text
+  assert ('AutoModelForPreTraining' in text) == nsp
+
+
+def test_it_goes_with_the_model(tmp_path):
+  path = str(tmp_path / 'model')
+  model = models.make_params(), models.CONFIG, True, models.TOKENIZER
+  hf_export.export(path, *model, card='# é\n')
+  with open(os.path.join(path, 'README.md'), encoding='utf-8') as file:
+    assert file.read() == '# é\n'
+  hf_export.export(path, *model)  # one without takes its place
+  assert 'README.md' not in os.listdir(path)

@@ -1,0 +1,307 @@
+"""Tests of the pre-training task."""
+
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import config, config_check, errors
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import prepare
+from bert_jax.pretraining import batches as batches_lib
+from bert_jax.pretraining import pretrain
+from bert_jax.train import task
+from tests.data import prepare_test
+
+
+def make_config(**changes):
+  c = config.pretraining('tiny')
+  fields = {
+    'data.vocab_size': 120,
+    'phases.seq_length': (32, 64),
+    'phases.steps': (30, 10),
+    'phases.batch_size': (16, 8),
+    'phases.max_predictions': (5, 10),
+    'optimizer.warmup_steps': 3,
+    'eval.sequences': 50,
+    **{k.replace('__', '.'): v for k, v in changes.items()},
+  }
+  c.update_from_flattened_dict(fields)
+  config_check.check(c)
+  return c
+
+
+@pytest.fixture(scope='module')
+def directory(tmp_path_factory):
+  root = tmp_path_factory.mktemp('pretrain')
+  path = prepare_test.write_corpus(root / 'corpus.txt')
+  for pack in (1, 3):
+    # Short targets, so that some pairs are short enough to share a row.
+    recipe = prepare_test.make_recipe(path, pack=pack, short_seq_prob=0.5)
+    prepare.prepare(recipe, str(root / f'data{pack}'), prepare.local_runner(1))
+  return str(root / 'data1')
+
+
+@pytest.fixture(scope='module')
+def packed_directory(directory):
+  return directory[:-1] + '3'
+
+
+def batches(c, directory, steps):
+  made = pretrain.make(c, directory)
+  first = task.phases(c)[0]
+  return [made.train_batch(first, step) for step in steps]
+
+
+def same(a, b):
+  return all(np.array_equal(a[name], b[name]) for name in {*a, *b})
+
+
+def test_a_batch_is_a_function_of_its_step(directory):
+  c = make_config()
+  forward = batches(c, directory, [3, 4, 20])
+  backward = batches(c, directory, [20, 4, 3])[::-1]
+  assert all(same(a, b) for a, b in zip(forward, backward, strict=True))
+  assert not same(forward[0], forward[1])
+  other = batches(make_config(seed=1), directory, [3])
+  assert not same(forward[0], other[0])
+
+
+def test_an_epoch_shows_every_record_once_and_masks_change(directory):
+  c = make_config(phases__batch_size=(1, 8), phases__steps=(5000, 10))
+  made, phase = pretrain.make(c, directory), task.phases(c)[0]
+  manifest = manifest_lib.read(directory)
+  size = manifest['lengths']['32']['rows']
+
+  def texts(epoch):
+    """Returns {text with the hidden words put back: masked text}."""
+    found = {}
+    for step in range(epoch * size, (epoch + 1) * size):
+      batch = made.train_batch(phase, step)
+      ids = batch['input_ids'][0].copy()
+      hidden = tuple(ids)
+      used = batch['masked_lm_weights'][0] > 0
+      ids[batch['masked_lm_positions'][0][used]] = batch['masked_lm_ids'][0][
+        used
+      ]
+      found[tuple(ids)] = hidden
+    return found
+
+  first, second = texts(0), texts(1)
+  assert set(first) == set(second)
+  assert len(first) > 0.95 * size  # a few pairs of the small corpus are equal
+  changed = [first[t] != second[t] for t in first]
+  assert np.mean(changed) > 0.9
+
+
+def test_shapes_and_names_of_a_batch(directory):
+  (batch,) = batches(make_config(), directory, [0])
+  assert {name: (x.dtype.str[1:], x.shape) for name, x in batch.items()} == {
+    'input_ids': ('i4', (16, 32)),
+    'input_mask': ('i4', (16, 32)),
+    'segment_ids': ('i4', (16, 32)),
+    'masked_lm_positions': ('i4', (16, 5)),
+    'masked_lm_ids': ('i4', (16, 5)),
+    'masked_lm_weights': ('f4', (16, 5)),
+    'next_sentence_labels': ('i4', (16,)),
+    'next_sentence_weights': ('f4', (16,)),
+  }
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {},
+    {'data__pack': 3},
+    {'objective__kind': 'ltr', 'objective__nsp': False},
+  ],
+  ids=['mlm', 'packed', 'ltr'],
+)
+def test_shapes_are_known_without_data(directory, packed_directory, changes):
+  c = make_config(**changes)
+  (batch,) = batches(c, packed_directory if c.data.pack > 1 else directory, [0])
+  found = pretrain.batch_shapes(c, task.phases(c)[0], 16)
+  assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
+    name: (x.shape, x.dtype) for name, x in batch.items()
+  }
+
+
+def test_evaluation_sees_each_row_once_and_pads_the_last_batch(directory):
+  c = make_config()
+  made, phase = pretrain.make(c, directory), task.phases(c)[0]
+  found = [made.eval_batch(phase, i) for i in range(made.eval_batches(phase))]
+  manifest = manifest_lib.read(directory)
+  heldout = [s for s in manifest['shards'] if s['split'] == 'heldout']
+  size = min(50, sum(s['files']['32']['records'] for s in heldout))
+  assert sum(b['next_sentence_weights'].sum() for b in found) == size
+  for batch in found:
+    absent = batch['next_sentence_weights'] == 0
+    assert batch['masked_lm_weights'][absent].sum() == 0
+
+
+def test_left_to_right_predicts_the_next_token(directory):
+  c = make_config(objective__kind='ltr', objective__nsp=False)
+  (batch,) = batches(c, directory, [0])
+  real = batch['input_mask'][0].sum()
+  ids = batch['input_ids'][0]
+  assert batch['masked_lm_ids'][0].tolist() == ids[1:].tolist()
+  assert batch['masked_lm_weights'][0].sum() == real - 1
+  made = pretrain.make(c, directory)
+  assert made.objective(c).expected_loss == pytest.approx(math.log(120))
+  assert batches_lib.predictions(c, task.phases(c)[0]) == 31
+
+
+def test_static_masks_do_not_change_from_epoch_to_epoch(directory):
+  c = make_config(
+    objective__static_masks=True,
+    phases__batch_size=(4, 4),
+    phases__seq_length=(32, 32),
+    phases__max_predictions=(5, 5),
+    phases__steps=(5000, 10),
+  )
+  made, (first, second) = pretrain.make(c, directory), task.phases(c)
+  rows = manifest_lib.read(directory)['lengths']['32']['rows']
+
+  def texts(phase, start):
+    """Returns the masked texts of an epoch and a bit."""
+    steps = range(phase.first + start, phase.first + start + rows // 4 + 1)
+    return {
+      tuple(ids)
+      for step in steps
+      for ids in made.train_batch(phase, step)['input_ids'].tolist()
+    }
+
+  epoch = texts(first, 0)
+  assert texts(first, 4 * rows) <= epoch | texts(first, 3 * rows)
+  assert len(epoch) <= rows
+  assert texts(second, 0) <= epoch | texts(first, 1)
+
+
+def test_shapes_and_names_of_a_packed_batch(packed_directory):
+  c = make_config(data__pack=3, phases__seq_length=(64, 32))
+  (batch,) = batches(c, packed_directory, [0])
+  # P = floor(64 · 0.15 + 3 · (1 - 3 · 0.15)) = 11.
+  assert {name: (x.dtype.str[1:], x.shape) for name, x in batch.items()} == {
+    'input_ids': ('i4', (16, 64)),
+    'input_mask': ('i4', (16, 64)),
+    'segment_ids': ('i4', (16, 64)),
+    'sequence_ids': ('i4', (16, 64)),
+    'position_ids': ('i4', (16, 64)),
+    'cls_positions': ('i4', (16, 3)),
+    'masked_lm_positions': ('i4', (16, 11)),
+    'masked_lm_ids': ('i4', (16, 11)),
+    'masked_lm_weights': ('f4', (16, 11)),
+    'next_sentence_labels': ('i4', (16, 3)),
+    'next_sentence_weights': ('f4', (16, 3)),
+  }
+  assert batches_lib.predictions(c, task.phases(c)[0]) == 11
+  assert 16 < batch['next_sentence_weights'].sum() <= 48
+
+
+def test_evaluation_of_packed_rows_sees_each_pair_once(packed_directory):
+  c = make_config(data__pack=3, eval__sequences=100_000)
+  made, phase = pretrain.make(c, packed_directory), task.phases(c)[1]
+  found = [made.eval_batch(phase, i) for i in range(made.eval_batches(phase))]
+  manifest = manifest_lib.read(packed_directory)
+  heldout = [s for s in manifest['shards'] if s['split'] == 'heldout']
+  size = sum(s['files']['64']['pairs'] for s in heldout)
+  rows = sum(s['files']['64']['records'] for s in heldout)
+  assert sum(b['next_sentence_weights'].sum() for b in found) == size > rows
+
+
+def test_pairs_of_a_row_are_masked_by_different_draws(packed_directory):
+  made = batches_lib.Batches(make_config(data__pack=3), packed_directory)
+  keys = made._keys(0, 2, np.arange(4))
+  assert keys.shape == (4, 3) and len(np.unique(keys)) == 12
+
+
+def test_the_unit_of_masking_is_passed_on(directory):
+  token, span = (
+    batches(make_config(objective__mask_unit=unit), directory, [0])[0]
+    for unit in ('token', 'span')
+  )
+  assert not same(token, span)
+  assert span['masked_lm_weights'].sum() > 0
+
+
+def test_batches_are_the_same_after_pickling_and_need_no_jax(directory):
+  c = make_config()
+  made, phase = batches_lib.Batches(c, directory), task.phases(c)[0]
+  copy = pickle.loads(pickle.dumps(made))
+  assert same(copy.train_batch(phase, 3), made.train_batch(phase, 3))
+  code = (
+    'import sys, bert_jax.pretraining.batches; assert "jax" not in sys.modules'
+  )
+  subprocess.run([sys.executable, '-c', code], check=True)
+
+
+def test_facts_say_what_changed(directory, packed_directory):
+  old, new = (
+    pretrain.make(make_config(data__pack=pack), path).facts
+    for pack, path in ((1, directory), (3, packed_directory))
+  )
+  kept = json.loads(json.dumps(old))  # as a checkpoint keeps them
+  assert task.changes(kept, old) == []
+  found = task.changes(kept, new)
+  assert found[0] == 'data.recipe.pack was 1, is 3'
+  assert found[-1].startswith('data_sha256 was ')
+
+
+def test_without_nsp_there_is_no_pooler(directory):
+  c = make_config(objective__nsp=False)
+  made = pretrain.make(c, directory).objective(c)
+  params = jax.eval_shape(made.init, jax.random.key(0))
+  assert set(params) == {'embeddings', 'encoder', 'mlm'}
+
+
+def test_data_of_another_vocabulary_is_refused(directory, tmp_path):
+  c = make_config(data__vocab_size=121, data__dir=directory)
+  with pytest.raises(errors.UserError, match='vocab_size=120, the config'):
+    pretrain.prepare_data(c, str(tmp_path))
+
+
+def test_data_packed_otherwise_is_refused(directory, tmp_path):
+  c = make_config(data__pack=2, data__dir=directory)
+  with pytest.raises(errors.UserError, match='pack=1, the config data.pack=2'):
+    pretrain.prepare_data(c, str(tmp_path))
+
+
+def test_a_length_that_was_not_prepared_is_refused(directory, tmp_path):
+  c = make_config(data__dir=directory, phases__seq_length=(32, 48))
+  with pytest.raises(errors.UserError, match='of 32 and 64 tokens, none of 48'):
+    pretrain.prepare_data(c, str(tmp_path))
+
+
+def test_every_field_of_a_config_reaches_the_recipe():
+  c = make_config(data__input='a,b', data__weights=(1, 2.5), data__pack=3)
+  assert pretrain.recipe(c).to_dict() == {
+    'inputs': ['a', 'b'],
+    'weights': [1.0, 2.5],
+    'layout': 'paragraphs',
+    'language': 'en',
+    'field': 'text',
+    'min_chars': 50,
+    'max_documents': 0,
+    'vocab': '',
+    'vocab_size': 120,
+    'lowercase': True,
+    'lengths': [32, 64],
+    'passes': 5,
+    'short_seq_prob': 0.1,
+    'pack': 3,
+    'heldout': 0.01,
+    'shards': 0,
+    'seed': 0,
+  }
+
+
+def test_a_missing_data_dir_is_refused(tmp_path):
+  c = make_config(data__dir=os.path.join(tmp_path, 'nothing'))
+  with pytest.raises(errors.UserError, match='nothing does not exist'):
+    pretrain.prepare_data(c, str(tmp_path))

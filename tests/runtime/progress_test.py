@@ -1,0 +1,23 @@
+"""Tests of progress."""
+
+from bert_jax.runtime import progress
+
+
+def test_without_a_terminal_lines_come_now_and_then(capsys, monkeypatch):
+  now = [0.0]
+  monkeypatch.setattr(progress.time, 'monotonic', lambda: now[0])
+  with progress.Progress(4_000_000, 'B', 'reading') as bar:
+    for _ in range(3):
+      now[0] += 4
+      bar.update(400_000)
+    bar.update(400_000)
+  # One line at 12 s (1.2 MB done), none within ten seconds of it.
+  assert capsys.readouterr().out == (
+    'reading: 1.20M/4.00M B, 100k B/s, 00:28 left\n'
+  )
+
+
+def test_an_unknown_total_shows_the_rate():
+  with progress.Progress(None, 'documents', 'reading') as bar:
+    bar.update(7)
+    assert bar.describe().startswith('7 documents, ')

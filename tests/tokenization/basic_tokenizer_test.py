@@ -1,0 +1,106 @@
+import unicodedata
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from bert_jax.tokenization import basic_tokenizer
+from tests import google_tokenizer
+
+# Characters that the procedure treats in some way, and some that it does not.
+_ODD = (
+  'aZ09 .,\'"[]#$^`|~\0\t\n\r\x0b\x0c\x1c\x1f\x7f\x85\xa0\xad\u200b\u200d\u2028'
+  '\u2029\u3000\ufffd\ufeff\ue000\U0010fffd\ud800\udfff\u0378'
+  'ΑΣσςİıßſẞÉé\u0301\u0327\u0345\u0307\u093f\u20dd\u212a\u1fef\u037e\u0387'
+  '一龥㐀豈\ufaff\U00020000\U0002b820\U0002f800かカ゛、。한글하\U0001f600'
+)
+_CHARACTERS = st.one_of(
+  st.sampled_from(_ODD), st.characters(exclude_categories=())
+)
+_TEXTS = st.text(_CHARACTERS, max_size=40)
+
+
+@pytest.mark.parametrize(
+  'text, lower, cased',
+  [
+    ('', [], []),
+    ('Hi, Tom!', ['hi', ',', 'tom', '!'], ['Hi', ',', 'Tom', '!']),
+    ("don't a_b", ['don', "'", 't', 'a', '_', 'b'], None),
+    ('3.5$ x^2', ['3', '.', '5', '$', 'x', '^', '2'], None),
+    ('Ünï\u0301', ['uni'], ['Ünï\u0301']),
+    ('a\0b\x0bc\x1cd\x85e\ufffdf\u200bg\xadh', ['abcdefgh'], None),
+    ('a b\tc\nd\re\xa0f\u3000g\u2028h', list('abcdefgh'), None),
+    ('東京a東', ['東', '京', 'a', '東'], None),
+    ('\U0002b820x', ['\U0002b820', 'x'], None),
+    ('ひらカナ。', ['ひらカナ', '。'], None),
+    ('x\ue000y', ['x\ue000y'], None),
+    ('\ud800 x', ['\ud800', 'x'], None),
+    ('\u0378', ['\u0378'], None),
+    ('a\u0301 \u0301', ['a'], ['a\u0301', '\u0301']),
+    ('«a—b»', ['«', 'a', '—', 'b', '»'], None),
+    ('İK\u1fef', ['ik', '`'], ['İK\u1fef']),
+  ],
+)
+def test_words_are_those_of_the_description(text, lower, cased):
+  assert basic_tokenizer.words(text, True) == lower
+  assert basic_tokenizer.words(text, False) == (
+    lower if cased is None else cased
+  )
+
+
+def test_a_sigma_is_final_by_its_token_not_by_its_word():
+  assert basic_tokenizer.words('ΟΔΟΣ', True) == ['οδος']
+  assert basic_tokenizer.words('ΟΔΟΣ.', True) == ['οδος', '.']
+  assert basic_tokenizer.words('ΟΣ.Α', True) == [
+    'οσ',
+    '.',
+    'α',
+  ]  # '.' splits later
+  assert basic_tokenizer.words('ΟΣ Α', True) == ['ος', 'α']
+  assert basic_tokenizer.words('ΟΣ\u200bΑ', True) == ['οσα']  # dropped earlier
+  assert basic_tokenizer.words('ΟΣ東Α', True) == ['ος', '東', 'α']
+
+
+@pytest.mark.parametrize('lowercase', [True, False])
+def test_every_treated_character_equals_the_literal_procedure(lowercase):
+  letters = ('Lu', 'Ll', 'Lo', 'Co', 'Cn', 'Cs')
+  codes = [
+    code
+    for code in range(0x110000)
+    if code < 0x3500
+    or code % 64 == 0
+    or code in range(0xF8F0, 0x10000)
+    # Marks, punctuation, controls and spaces: all; letters: every 64th.
+    or unicodedata.category(chr(code)) not in letters
+  ]
+  assert len(codes) > 30_000
+  for code in codes:
+    text = f'a{chr(code)}Σ'
+    expected = google_tokenizer.words(text, lowercase)
+    assert basic_tokenizer.words(text, lowercase) == expected, hex(code)
+
+
+@hypothesis.settings(deadline=None, max_examples=500)
+@hypothesis.given(_TEXTS, st.booleans())
+def test_any_text_equals_the_literal_procedure(text, lowercase):
+  expected = google_tokenizer.words(text, lowercase)
+  assert basic_tokenizer.words(text, lowercase) == expected
+
+
+@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.given(
+  st.text(st.characters(max_codepoint=0x7F), max_size=60), st.booleans()
+)
+def test_any_ascii_equals_the_literal_procedure(text, lowercase):
+  expected = google_tokenizer.words(text, lowercase)
+  assert basic_tokenizer.words(text, lowercase) == expected
+
+
+@hypothesis.given(_TEXTS, _TEXTS, st.booleans())
+def test_texts_on_both_sides_of_a_blank_do_not_matter_to_each_other(
+  a, b, lowercase
+):
+  both = basic_tokenizer.words(f'{a} {b}', lowercase)
+  assert both == basic_tokenizer.words(a, lowercase) + basic_tokenizer.words(
+    b, lowercase
+  )

@@ -1,0 +1,173 @@
+"""Tests of compiling a run's programs, and of counting what is compiled."""
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bert_jax import errors
+from bert_jax.ops import fused_attention
+from bert_jax.parallel import device_mesh
+from bert_jax.train import compilation, programs, task, tuning
+from tests import training
+
+HBM = (
+  'RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.5G of '
+  '15.75G hbm. Exceeded hbm capacity by 4.75G.'
+)
+
+
+def compile_run(c):
+  """Returns (results, lines that were said) of all phases, without a start."""
+  said = []
+  found = compilation.compile_run(
+    *(c, training.make_objective, device_mesh.make_mesh(), [], task.phases(c)),
+    said.append,
+  )
+  return found, said
+
+
+@pytest.fixture
+def failing_kernel(monkeypatch):
+  """Has `auto` choose kernels, and the compiler refuse them."""
+
+  def fail(*args, **kwargs):
+    raise NotImplementedError('no such kernel.\nMore of it')
+
+  monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
+  monkeypatch.setattr(fused_attention, 'attend', fail)
+
+
+def test_a_kernel_that_is_refused_gives_way_loudly(failing_kernel):
+  found, said = compile_run(training.small_config())
+  assert found[0].config.compute.attention == 'xla'
+  assert compilation.executables(found[0].outcomes).keys() == {
+    programs.TRAIN,
+    programs.EVALUATE,
+  }
+  (warning,) = (line for line in said if 'WARNING' in line)
+  assert 'length 6 (training step: no such kernel)' in warning
+
+
+def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
+  votes = [1]
+  monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
+  monkeypatch.setattr(
+    fused_attention, 'attend', lambda qkv, *args, **kwargs: qkv[:, :, 0]
+  )
+  monkeypatch.setattr(
+    compilation.distributed,
+    'largest',
+    lambda value: votes.pop() if votes else value,
+  )
+  found, said = compile_run(training.small_config())
+  assert found[0].config.compute.attention == 'xla'
+  assert any('WARNING' in line and 'on another host' in line for line in said)
+
+
+def test_a_kernel_that_was_asked_for_is_an_error(failing_kernel):
+  c = training.small_config(compute__attention='fused')
+  found, said = compile_run(c)
+  assert not any('WARNING' in line for line in said)
+  with pytest.raises(
+    errors.UserError,
+    match='training step at length 6 is refused .*: no such kernel; try '
+    'compute.attention=auto .*compute.attention=xla',
+  ):
+    compilation.executables(found[0].outcomes)
+
+
+def test_a_lack_of_memory_is_no_reason_for_a_plain_path(monkeypatch):
+  def fail(program):
+    raise jax.errors.JaxRuntimeError(HBM)
+
+  monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
+  monkeypatch.setattr(programs.Program, 'lower', fail)
+  found, said = compile_run(training.small_config())
+  assert found[0].config.compute.attention == 'fused'
+  assert not any('WARNING' in line for line in said)
+  with pytest.raises(errors.UserError, match='20.50 GiB of the 15.75 GiB of a'):
+    compilation.executables(found[0].outcomes)
+
+
+def test_what_fails_in_the_last_phase_is_known_before_the_first(
+  tmp_path, monkeypatch
+):
+  original = programs.Program.lower
+
+  def fail(program):
+    if (program.name, program.phase) == (programs.EVALUATE, 1):
+      raise jax.errors.JaxRuntimeError('INTERNAL: broken')
+    return original(program)
+
+  monkeypatch.setattr(programs.Program, 'lower', fail)
+  with pytest.raises(
+    errors.UserError, match='the evaluation at length 6 is re'
+  ):
+    training.fit(training.small_config(steps=(3, 3)), tmp_path)
+  assert not training.rows_of(tmp_path, 'train')
+
+
+def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
+  def fail(program):
+    raise TypeError('ours')
+
+  monkeypatch.setattr(programs.Program, 'lower', fail)
+  found, _ = compile_run(training.small_config())
+  with pytest.raises(TypeError, match='ours'):
+    compilation.executables(found[0].outcomes)
+
+
+@pytest.mark.parametrize(
+  'text, needed, available, with_arguments',
+  [
+    (HBM, 20.5 * 2**30, 15.75 * 2**30, True),
+    (
+      'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory '
+      'required for HLO temporaries (3.00T) exceeds available HBM (31.25G).',
+      *(3 * 2**40, 31.25 * 2**30, False),
+    ),
+  ],
+)
+def test_what_memory_is_missing_is_read_from_the_error(
+  text, needed, available, with_arguments
+):
+  assert compilation.shortage(ValueError(text)) == compilation.Shortage(
+    needed, available, with_arguments
+  )
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory():
+  vmem = 'RESOURCE_EXHAUSTED: CompileTimeScopedVmemOom: 17.4M of 16.00M vmem'
+  for text in ('INTERNAL: x', vmem):
+    assert compilation.shortage(ValueError(text)) is None
+
+
+def compile_one(shape):
+  jax.jit(lambda x: x * 2 + 1)(jnp.ones(shape))
+
+
+def test_each_new_program_counts_once():
+  x = jnp.ones(7)
+  f = jax.jit(lambda x: x * 3)
+  with compilation.counted() as found:
+    f(x)
+    assert found.count == 1 and found.seconds > 0
+    f(x)
+    assert found.count == 1
+    f(x.reshape(7, 1)[:, 0].reshape(1, 7)[0])  # the same shape
+    reshaped = found.count
+    f(jnp.ones((1, 7)))
+    assert found.count > reshaped
+  before = found.count
+  compile_one(5)
+  assert found.count == before
+
+
+def test_programs_of_other_threads_do_not_count():
+  with compilation.counted() as found:
+    thread = threading.Thread(target=compile_one, args=(11,))
+    thread.start()
+    thread.join()
+  assert found.count == 0

@@ -1,0 +1,70 @@
+"""Tests of how gradients are added up over the devices."""
+
+import functools
+import re
+
+import jax
+
+from bert_jax.parallel import device_mesh
+from bert_jax.train import gradient, optimizer
+from tests import training
+
+PARTS = 2
+
+
+def compiled(clip_unit, model=1):
+  """Returns the HLO of the gradient of four rows, two at a time."""
+  c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)
+  c.optimizer.clip_unit = clip_unit
+  made, mesh = training.make_objective(c), device_mesh.make_mesh(model)
+  function = functools.partial(
+    gradient.of_batch,
+    task=made,
+    mesh=mesh,
+    parts=PARTS,
+    clip=optimizer.clip_parts(c.optimizer),
+  )
+  key = jax.device_put(jax.random.key(0), device_mesh.replicated(mesh))
+  params = jax.device_put(made.init(key), device_mesh.replicated(mesh))
+  batch = device_mesh.put_batch(mesh, training.make_batch(0))
+  return jax.jit(function).lower(params, batch, key).compile().as_text()
+
+
+def collectives(text):
+  """Returns those of an HLO text, (inside of loops, outside of them).
+
+  Each is (operation, shape).
+  """
+  parts = re.findall(
+    r'^(?:ENTRY )?%?([\w.-]+) [^\n]*\{\n(.*?)^\}', text, re.S | re.M
+  )
+  bodies = dict(parts)
+  inside, todo = set(), re.findall(r'body=%?([\w.-]+)', text)
+  assert todo, 'no loop'
+  while todo:
+    name = todo.pop()
+    if name not in inside:
+      inside.add(name)
+      calls = re.findall(
+        r'(?:body|condition|calls|to_apply)=%?([\w.-]+)', bodies[name]
+      )
+      todo += [call for call in calls if call in bodies]
+  found = ([], [])
+  for name, body in parts:
+    for shape, operation in re.findall(
+      r'= (.*?) (all-reduce|reduce-scatter|all-gather|all-to-all)\(', body
+    ):
+      found[name not in inside].append((operation, shape))
+  return found
+
+
+def test_accumulation_adds_over_devices_once():
+  inside, outside = collectives(compiled('batch'))
+  assert inside == []
+  assert 'reduce-scatter' in {operation for operation, _ in outside}
+
+
+def test_clipping_micro_batches_adds_in_each():
+  # What the test before would find, were there anything to find.
+  inside, _ = collectives(compiled('micro_batch'))
+  assert 'reduce-scatter' in {operation for operation, _ in inside}

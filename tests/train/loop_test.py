@@ -1,0 +1,84 @@
+"""Tests of the updates of a phase."""
+
+import gc
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import errors
+from bert_jax.parallel import distributed
+from bert_jax.train import step as step_lib
+from tests import training
+
+
+def test_twenty_non_finite_updates_in_a_row_stop_the_run(tmp_path):
+  def broken(step):
+    batch = training.make_batch(step)
+    if step >= 5:
+      batch['masked_lm_weights'][:] = np.nan
+    return batch
+
+  c = training.small_config(steps=(60,), checkpoint__every=4, eval__every=0)
+  with pytest.raises(errors.UserError, match='20 updates in a row.*step 25'):
+    training.fit(c, tmp_path, batch=broken)
+  skipped = [r['step'] for r in training.rows_of(tmp_path, 'skipped')]
+  assert skipped == list(range(6, 26))
+
+
+def test_the_step_is_compiled_once_per_phase(tmp_path, monkeypatch):
+  traces = []
+  original = step_lib.train_step
+
+  def counting(*args, **kwargs):
+    traces.append(1)
+    return original(*args, **kwargs)
+
+  monkeypatch.setattr(step_lib, 'train_step', counting)
+  training.fit(training.small_config(steps=(3, 3)), tmp_path)
+  assert len(traces) == 2
+
+
+def test_a_batch_of_another_shape_is_refused_not_compiled(tmp_path):
+  def longer(step):
+    return training.make_batch(step, 12 if step == 3 else 8)
+
+  c = training.small_config()
+  made = training.make_task(c, batch=longer)
+  object.__setattr__(
+    made, 'train_batch', lambda phase, step, rows: longer(step)
+  )
+  with pytest.raises(TypeError, match='called with.*12'):
+    training.fit_lib.fit(c, made, str(tmp_path))
+
+
+def test_what_is_compiled_after_the_first_update_is_said_loudly(
+  tmp_path, monkeypatch, capsys
+):
+  steps = []
+
+  def compiling(own, whole):
+    steps.append(len(steps) + 1)
+    if steps[-1] in (1, 4):
+      jax.jit(lambda x: x + steps[-1])(whole)
+    return int(own.sum())
+
+  monkeypatch.setattr(distributed, 'total', compiling)
+  training.fit(training.small_config(), tmp_path)
+  (row,) = training.rows_of(tmp_path, 'compiled')
+  assert (row['step'], row['programs']) == (4, 1)
+  out = capsys.readouterr().out
+  assert out.count('WARNING: step 4 compiled 1 program(s)') == 1
+  assert out.count('WARNING') == 1
+
+
+def test_the_garbage_collector_skips_what_was_made_before_the_updates(tmp_path):
+  frozen = []
+
+  def looking(step):
+    frozen.append(gc.get_freeze_count())
+    return training.make_batch(step)
+
+  training.fit(training.small_config(steps=(4,)), tmp_path, batch=looking)
+  assert frozen[0] == 0 and min(frozen[-4:]) > 10_000
+  assert gc.get_freeze_count() == 0

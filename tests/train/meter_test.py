@@ -1,0 +1,82 @@
+"""Tests of turning metrics into rows."""
+
+import pytest
+
+from bert_jax.train import meter
+
+
+class Log:
+  def __init__(self):
+    self.rows = []
+
+  def write(self, kind, step, values):
+    self.rows.append((kind, step, values))
+
+
+class Bar:
+  def __init__(self):
+    self.lines = []
+
+  def write(self, line):
+    self.lines.append(line)
+
+  def update(self, n):
+    pass
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  now = [100.0]
+  monkeypatch.setattr(meter.time, 'monotonic', lambda: now[0])
+  return now
+
+
+class OnDevice:
+  """True, as soon as the device had two seconds."""
+
+  def __init__(self, clock):
+    self._clock = clock
+
+  def __array__(self, dtype=None, copy=None):
+    self._clock[0] += 2.0
+    return meter.jax.numpy.asarray(True).__array__()
+
+
+def metrics(clock):
+  return {
+    'sums': {'mlm_loss': (6.0, 2.0), 'mlm_accuracy': (1.0, 2.0)},
+    'grad_norm': 0.5,
+    'learning_rate': 1e-3,
+    'finite': OnDevice(clock),
+  }
+
+
+COSTS = {'sequences': 8, 'tokens': 40, 'flops': 1e12, 'waited': 1.0}
+
+
+def test_a_row_says_what_the_time_went_for(clock):
+  rows, bar = Log(), Bar()
+  found = meter.Meter(rows, bar, 2, 4)
+  for step in (1, 2):
+    clock[0] += 5.0  # one of them waiting for a batch
+    found.add(step, metrics(clock), COSTS)
+  assert rows.rows == []
+  with found.paused():  # waits for the device, and is not counted itself
+    clock[0] += 50.0
+  ((kind, step, row),) = rows.rows
+  assert (kind, step) == ('train', 2)
+  # 14 seconds: 2 for batches, 4 for the device, 8 of work.
+  assert row['data_wait'] == pytest.approx(2 / 14)
+  assert row['host_work'] == pytest.approx(8 / 14)
+  assert row['sequences_per_second'] == pytest.approx(16 / 14)
+  assert row['mlm_loss'] == 3.0
+  assert 'data wait 14.3%' in bar.lines[0]
+
+
+def test_the_metrics_of_a_step_are_read_after_the_next_was_dispatched(clock):
+  rows = Log()
+  found = meter.Meter(rows, Bar(), 1, 4)
+  found.add(1, metrics(clock), COSTS)
+  assert clock[0] == 100.0 and rows.rows == []
+  found.add(2, metrics(clock), COSTS)
+  assert clock[0] == 102.0 and rows.rows[0][1] == 1

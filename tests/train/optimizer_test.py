@@ -1,0 +1,160 @@
+"""Tests of the optimizer."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bert_jax import config, param_names
+from bert_jax.model import heads
+from bert_jax.train import optimizer
+from tests.model import encoder_test
+
+
+def test_schedule_of_the_paper():
+  c = config.pretraining('base').optimizer
+  lr = optimizer.schedule(c, 1_000_000)
+  assert lr(0) == 0
+  assert float(lr(5_000)) == pytest.approx(5e-5)
+  assert float(lr(10_000)) == pytest.approx(1e-4)
+  assert float(lr(500_000)) == pytest.approx(5.0505e-5, rel=1e-4)
+  assert float(lr(999_999)) == pytest.approx(1e-4 / 990_000, rel=1e-3)
+
+
+def test_schedule_ends_at_exactly_zero_and_stays_there():
+  lr = optimizer.schedule(config.pretraining('base').optimizer, 1_000_000)
+  assert [float(lr(s)) for s in (1_000_000, 1_000_001, 3_000_000)] == [0, 0, 0]
+
+
+def test_googles_schedule_drops_after_the_warm_up():
+  c = config.pretraining('base').optimizer
+  c.decay_from = 'zero'
+  lr = optimizer.schedule(c, 1_000_000)
+  for step, expected in (
+    (0, 0.0),
+    (9_999, 9.999e-5),
+    (10_000, 9.9e-5),
+    (500_000, 5e-5),
+    (1_000_000, 0.0),
+    (1_000_001, 0.0),
+  ):
+    assert float(lr(step)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_decay_leaves_out_layernorms_and_biases():
+  module = heads.PretrainingModel(encoder_test.SMALL)
+  params = jax.eval_shape(
+    module.init, jax.random.key(0), encoder_test.example()
+  )['params']
+  mask = param_names.flatten(optimizer.decay_mask(params))
+  assert [n for n, decayed in mask.items() if decayed] == [
+    'embeddings/position/embedding',
+    'embeddings/type/embedding',
+    'embeddings/word/embedding',
+    'encoder/layer_0/attention/out/kernel',
+    'encoder/layer_0/attention/qkv/kernel',
+    'encoder/layer_0/mlp_in/kernel',
+    'encoder/layer_0/mlp_out/kernel',
+    'encoder/layer_1/attention/out/kernel',
+    'encoder/layer_1/attention/qkv/kernel',
+    'encoder/layer_1/mlp_in/kernel',
+    'encoder/layer_1/mlp_out/kernel',
+    'mlm/transform/kernel',
+    'nsp/kernel',
+    'pooler/kernel',
+  ]
+  assert [n for n, decayed in mask.items() if not decayed] == [
+    'embeddings/norm/bias',
+    'embeddings/norm/scale',
+    'encoder/layer_0/attention/out/bias',
+    'encoder/layer_0/attention/qkv/bias',
+    'encoder/layer_0/attention_norm/bias',
+    'encoder/layer_0/attention_norm/scale',
+    'encoder/layer_0/mlp_in/bias',
+    'encoder/layer_0/mlp_norm/bias',
+    'encoder/layer_0/mlp_norm/scale',
+    'encoder/layer_0/mlp_out/bias',
+    'encoder/layer_1/attention/out/bias',
+    'encoder/layer_1/attention/qkv/bias',
+    'encoder/layer_1/attention_norm/bias',
+    'encoder/layer_1/attention_norm/scale',
+    'encoder/layer_1/mlp_in/bias',
+    'encoder/layer_1/mlp_norm/bias',
+    'encoder/layer_1/mlp_norm/scale',
+    'encoder/layer_1/mlp_out/bias',
+    'mlm/bias',
+    'mlm/norm/bias',
+    'mlm/norm/scale',
+    'mlm/transform/bias',
+    'nsp/bias',
+    'pooler/bias',
+  ]
+
+
+def test_decay_split_of_base_and_large():
+  for size, decayed, rest in (
+    ('base', 109_951_488, 154_940),
+    ('large', 335_869_952, 356_156),
+  ):
+    bert = config.model_config(config.pretraining(size))
+    module = heads.PretrainingModel(bert)
+    shapes = jax.eval_shape(
+      module.init, jax.random.key(0), encoder_test.example()
+    )['params']
+    mask = param_names.flatten(optimizer.decay_mask(shapes))
+    sizes = {n: x.size for n, x in param_names.flatten(shapes).items()}
+    assert sum(sizes[n] for n in sizes if mask[n]) == decayed
+    assert sum(sizes[n] for n in sizes if not mask[n]) == rest
+
+
+def test_first_update_by_hand():
+  c = config.pretraining('base').optimizer
+  with c.unlocked():
+    c.epsilon, c.weight_decay, c.clip_norm = 1e-30, 0.5, 1.0
+  tx = optimizer.make(c)
+  params = {'kernel': jnp.array([2.0, -4.0]), 'bias': jnp.array([3.0])}
+  grads = {'kernel': jnp.array([3.0, -4.0]), 'bias': jnp.array([1.0])}
+  updates, _ = tx.update(grads, tx.init(params), params)
+  # Adam's first direction is the gradient's sign; the kernel adds 0.5 of
+  # itself, the bias does not.
+  assert updates['kernel'].tolist() == pytest.approx([2, -3], rel=1e-5)
+  assert updates['bias'].tolist() == pytest.approx([1], rel=1e-5)
+
+
+def directions(gradient, **fields):
+  """Returns the first two updates of a bias by the same gradient."""
+  c = config.pretraining('base').optimizer
+  c.update(fields)
+  tx = optimizer.make(c)
+  params = {'bias': jnp.zeros(1)}
+  state, found = tx.init(params), []
+  for _ in range(2):
+    updates, state = tx.update({'bias': jnp.array([gradient])}, state, params)
+    found.append(float(updates['bias'][0]))
+  return found
+
+
+def test_bias_correction_can_be_turned_off():
+  assert directions(1.0) == pytest.approx([1, 1], rel=1e-4)
+  # 0.1 / sqrt(0.001), then 0.19 / sqrt(0.001999).
+  assert directions(1.0, bias_correction=False) == pytest.approx(
+    [3.1622, 4.2495], rel=1e-4
+  )
+
+
+def test_epsilon_stands_beside_the_root():
+  # g / (|g| + epsilon); under the root it would be 0.001.
+  assert directions(1e-6, epsilon=1e-6)[0] == pytest.approx(1 / 2, rel=1e-4)
+  assert directions(1e-6, epsilon=1e-8)[0] == pytest.approx(1 / 1.01, rel=1e-4)
+
+
+def test_what_is_clipped_part_by_part_is_not_clipped_again():
+  c = config.pretraining('base').optimizer
+  assert optimizer.clip_parts(c) is None
+  # With so large an epsilon, Adam's first direction is the gradient over it.
+  assert directions(3.0, epsilon=1e3)[0] == pytest.approx(1e-3, rel=0.01)
+  c.clip_unit = 'micro_batch'
+  clipped = optimizer.clip_parts(c)({'kernel': jnp.array([3.0, -4.0])})
+  assert clipped['kernel'].tolist() == pytest.approx([0.6, -0.8])
+  assert directions(3.0, epsilon=1e3, clip_unit='micro_batch')[
+    0
+  ] == pytest.approx(3e-3, rel=0.01)

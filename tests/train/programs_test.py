@@ -1,0 +1,261 @@
+"""The list of programs of a run: nothing else is compiled, and all lower."""
+
+import dataclasses
+import functools
+import importlib
+import sys
+import types
+
+import jax
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax.parallel import device_mesh
+from bert_jax.pretraining import pretrain
+from bert_jax.train import programs, task, tuning
+from bert_jax.train import step as step_lib
+from tests import training
+
+KINDS = {
+  'v2': 'TPU v2',
+  'v3': 'TPU v3',
+  'v4': 'TPU v4',
+  'v5e': 'TPU v5 lite',
+  'v5p': 'TPU v5',
+  'v6e': 'TPU v6 lite',
+  'tpu7x': 'TPU7x',
+}
+# Each shipped config; of table 6 the heads that are not among the others'.
+CONFIGS = (
+  *('tiny', 'mini', 'small', 'medium', 'base', 'large'),
+  'table6:6x768x3',
+)
+
+
+def tpu(name):
+  return types.SimpleNamespace(platform='tpu', device_kind=KINDS[name])
+
+
+def make_config(name, arguments=''):
+  """Returns a shipped config with one layer; more would be more of the same."""
+  name, _, own = name.partition(':')
+  c = importlib.import_module(f'configs.{name}').get_config(own)
+  c.model.num_layers = 1
+  return config_lib.apply_arguments(c, arguments)
+
+
+def short(arguments=''):
+  """Returns configs/tiny.py with one phase of length 128."""
+  c = make_config('tiny')
+  c.update_from_flattened_dict(
+    {f'phases.{field}': values[:1] for field, values in c.phases.items()}
+  )
+  c.phases.seq_length = (128,)
+  return config_lib.apply_arguments(c, arguments)
+
+
+def lower(c, device, count, names=(programs.TRAIN, programs.EVALUATE)):
+  """Lowers programs of each phase for a TPU; returns {(name, length): text}."""
+  mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:count])
+  found = {}
+  for phase in task.phases(c):
+    tuned = tuning.resolve(c, device, phase.seq_length)
+    made = pretrain.objective(tuned)
+    for program in programs.of_phase(tuned, made, mesh, phase):
+      if program.name in names:
+        traced = program.jitted.trace(*program.arguments)
+        lowered = traced.lower(lowering_platforms=('tpu',))
+        found[program.name, program.length] = lowered.as_text()
+  return found
+
+
+@pytest.mark.parametrize('count', [1, 4])
+@pytest.mark.parametrize('name', CONFIGS)
+def test_training_and_evaluation_of_each_config_lower_for_tpus(name, count):
+  """The kernels of a v4 are those of every later chip."""
+  c = make_config(name)
+  found = lower(c, tpu('v4'), count)
+  assert len(found) == 2 * len(c.phases.steps)
+  for (_, length), text in found.items():
+    assert ('tpu_custom_call' in text) == (length % 128 == 0)
+
+
+@pytest.mark.parametrize('count', [1, 4])
+@pytest.mark.parametrize('chip', KINDS)
+def test_training_and_evaluation_lower_for_each_chip(chip, count):
+  found = lower(short('dtype=bfloat16,rng=rbg'), tpu(chip), count)
+  kernels = {'tpu_custom_call' in text for text in found.values()}
+  assert kernels == {chip not in ('v2', 'v3')}
+
+
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    'mesh.model=2',
+    'mesh.model=4,num_heads=4',
+    'pack=3',
+    'kind=ltr,nsp=false',
+    'accumulate=2',
+    'accumulate=2,clip_unit=micro_batch',
+    'scan_layers=true,num_layers=2',
+    'remat=layer',
+    'remat=products',
+    'seq_length=64',
+    'seq_length=100',
+    'seq_length=256',
+    'seq_length=384',
+    'attention=xla',
+    'norm=pre',
+    'nsp=false',
+    'reduce_dtype=bfloat16',
+    'attention_dropout=0,model.dropout=0',
+    'profile=google',
+  ],
+)
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16,rng=rbg'])
+def test_every_way_to_compute_lowers_for_four_tpus(arguments, dtype):
+  c = short(f'dtype={dtype},{arguments}')
+  assert lower(c, tpu('v5e'), 4)
+
+
+def test_two_slices_lower(monkeypatch):
+  monkeypatch.setattr(device_mesh, 'slices', lambda mesh: 2)
+  found = lower(short('dtype=bfloat16,rng=rbg'), tpu('v5e'), 4)
+  text = found[programs.EVALUATE, 128]
+  assert '[[0, 1], [2, 3]]' in text and '[[0, 2], [1, 3]]' in text
+
+
+def test_each_phase_is_computed_in_its_own_fastest_way():
+  c = make_config('mini')
+  c.phases.seq_length = (64, 512)
+  found = lower(c, tpu('v5e'), 4)
+  kernels = {key: 'tpu_custom_call' in text for key, text in found.items()}
+  assert kernels == {
+    (programs.TRAIN, 64): False,
+    (programs.EVALUATE, 64): False,
+    (programs.TRAIN, 512): True,
+    (programs.EVALUATE, 512): True,
+  }
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+  """Yields a list that gets the name of each function that is compiled."""
+  names = []
+
+  def listen(event, seconds, **details):
+    if event == '/jax/core/compile/backend_compile_duration':
+      names.append(details['fun_name'])
+
+  jax.clear_caches()
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  yield names
+  jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def listed_names(c, without=()):
+  """Returns the names of the functions that the list of a run holds."""
+  made, mesh = training.make_objective(c), device_mesh.make_mesh()
+  listed = programs.of_start(c, made, mesh)
+  for phase in task.phases(c):
+    listed += programs.of_phase(c, made, mesh, phase)
+  return sorted(
+    f'jit({_name(p.jitted)})' for p in listed if p.name not in without
+  )
+
+
+def check_compiled(compiled, expected):
+  """Asserts that what is expected was compiled, and no other function of ours.
+
+  Functions of jax, such as the one that makes a key, are let through.
+  """
+  assert sorted(x for x in compiled if x in expected) == expected
+  own = {
+    f'jit({name})'
+    for module in [
+      m for n, m in sys.modules.items() if n.startswith('bert_jax')
+    ]
+    for name in vars(module)
+  }
+  assert not {x for x in compiled if x not in expected} & own
+
+
+def test_a_run_compiles_what_is_in_the_list_and_nothing_else(
+  tmp_path, compiled
+):
+  c = training.small_config(steps=(4, 4))
+  expected = listed_names(c, without=(programs.PLACE,))
+  training.fit(c, tmp_path)
+  check_compiled(compiled, expected)
+
+
+def test_a_run_from_a_trained_model_places_it_by_a_program_of_the_list(
+  tmp_path, compiled
+):
+  c = training.small_config(steps=(2,))
+  made = dataclasses.replace(training.make_task(c), start=lambda new: (new, {}))
+  expected = listed_names(c)
+  training.fit_lib.fit(c, made, str(tmp_path))
+  check_compiled(compiled, expected)
+
+
+def test_a_resumed_run_compiles_what_is_left_of_the_list(tmp_path, compiled):
+  def failing(step):
+    if step == 6:
+      raise OSError('the disk was pulled out')
+    return training.make_batch(step)
+
+  c = training.small_config(steps=(4, 4))
+  with pytest.raises(OSError, match='pulled out'):
+    training.fit(c, tmp_path, batch=failing)
+  jax.clear_caches()
+  compiled.clear()
+  training.fit(c, tmp_path)
+  first_phase = training.small_config(steps=(4,))
+  check_compiled(
+    compiled,
+    listed_names(first_phase, without=(programs.PLACE, programs.INITIALISE)),
+  )
+
+
+def _name(jitted):
+  function = jitted.__wrapped__
+  while isinstance(function, functools.partial):
+    function = function.func
+  return function.__name__
+
+
+def test_programs_of_many_hosts_count_vote_and_gather(monkeypatch):
+  c = training.small_config()
+  made, mesh = training.make_objective(c), device_mesh.make_mesh()
+  (phase,) = task.phases(c)
+
+  def listed():
+    start = programs.of_start(c, made, mesh)
+    return {p.name for p in start + programs.of_phase(c, made, mesh, phase)}
+
+  alone = listed()
+  monkeypatch.setattr(programs, '_hosts', lambda mesh: 2)
+  assert listed() - alone == {programs.COUNT, programs.VOTE, programs.GATHER}
+
+
+def test_arguments_are_those_of_training():
+  c = training.small_config()
+  made, mesh = training.make_objective(c), device_mesh.make_mesh()
+  (phase,) = task.phases(c)
+  step, evaluation, *_ = programs.of_phase(c, made, mesh, phase)
+  state, batch, key = step.arguments
+  init = programs.initial_state(c, made, mesh)[0]
+  real = init(jax.random.key(0))
+
+  def described(tree):
+    return jax.tree.map(lambda x: (x.shape, str(x.dtype)), tree)
+
+  assert described(state) == described(real)
+  assert jax.tree.map(lambda x: x.sharding, state) == jax.tree.map(
+    lambda x: x.sharding, real
+  )
+  assert described(batch) == described(training.make_batch(0))
+  assert described(key) == described(step_lib.run_key(c))
+  assert batch['input_ids'].sharding == device_mesh.rows(mesh)
+  assert described(evaluation.arguments[1]) == described(batch)

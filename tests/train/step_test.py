@@ -1,0 +1,241 @@
+"""Tests of one update."""
+
+import functools
+import math
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bert_jax import config
+from bert_jax.parallel import device_mesh, partition
+from bert_jax.pretraining import pretrain
+from bert_jax.train import optimizer
+from bert_jax.train import step as step_lib
+from tests import training
+
+
+@pytest.mark.parametrize('parts', [2, 4])
+def test_accumulation_equals_the_big_batch(parts):
+  batch, key = training.make_batch(0), jax.random.key(1)
+  state, one = training.make_step()
+  _, many = training.make_step(parts=parts)
+  a, a_metrics = one(state, batch, key)
+  b, b_metrics = many(state, batch, key)
+  weights = batch['masked_lm_weights'].sum(1)
+  per_part = [weights[i::parts].sum() for i in range(parts)]
+  assert len(set(per_part)) > 1  # uneven, or a mean of means would pass
+  np.testing.assert_allclose(
+    a_metrics['grad_norm'], b_metrics['grad_norm'], rtol=1e-5
+  )
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6),
+    (a.opt_state, a_metrics['sums']),
+    (b.opt_state, b_metrics['sums']),
+  )
+
+
+def updates(devices, model, parts=1, steps=1, dropout=0.1, **kwargs):
+  """Returns (state, metrics of each update) of training on a mesh."""
+  mesh = device_mesh.make_mesh(model, jax.devices()[:devices])
+  state, step = training.make_step(dropout, parts, mesh, **kwargs)
+  state = jax.device_put(state, partition.state(mesh, state))
+  key = jax.device_put(jax.random.key(1), device_mesh.replicated(mesh))
+  found = []
+  for i in range(steps):
+    rows = device_mesh.put_batch(mesh, training.make_batch(i))
+    state, metrics = step(state, rows, key)
+    found.append(jax.device_get(metrics))
+  return state, found
+
+
+def mlm_loss(metrics):
+  total, count = metrics['sums']['mlm_loss']
+  return float(total) / float(count)
+
+
+@pytest.mark.parametrize('parts', [1, 2])
+def test_devices_do_not_change_the_loss(parts):
+  # Dropout is on: its bits must not depend on the layout either.
+  found = [
+    mlm_loss(updates(n, model, parts)[1][0])
+    for n, model in ((1, 1), (2, 1), (4, 1), (4, 2))
+  ]
+  assert max(found) - min(found) < 1e-6
+  assert abs(found[0] - math.log(training.VOCAB)) < 0.2
+
+
+@pytest.mark.parametrize('model', [1, 2])
+def test_shares_of_the_state_train_as_the_whole(model):
+  whole, a = updates(1, 1, steps=3)
+  shares, b = updates(4, model, steps=3)
+  # One this long is clipped, by the norm of all shares.
+  assert max(x['grad_norm'] for x in a) > 1
+  for x, y in zip(a, b, strict=True):
+    assert mlm_loss(x) == pytest.approx(mlm_loss(y), rel=1e-5)
+    np.testing.assert_allclose(x['grad_norm'], y['grad_norm'], rtol=1e-5)
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
+    jax.device_get(whole.params),
+    jax.device_get(shares.params),
+  )
+
+
+@pytest.mark.parametrize('devices, model', [(1, 1), (4, 1), (4, 2)])
+def test_evaluation_sums_the_losses_of_all_devices(devices, model):
+  c, mesh = (
+    training.small_config(),
+    device_mesh.make_mesh(model, jax.devices()[:devices]),
+  )
+  made, batch = training.make_objective(c), training.make_batch(3)
+  state, _ = training.make_step()
+  whole = made.sums(state.params, batch, None)
+  kept = jax.device_put(state.params, partition.state(mesh, state).params)
+  found = step_lib.jit_eval(c, made, mesh)(
+    kept, device_mesh.put_batch(mesh, batch)
+  )
+  for name, (loss, hits) in whole.items():
+    count = made.counts(batch)[name]
+    np.testing.assert_allclose(found[f'{name}_loss'], (loss, count), rtol=1e-6)
+    np.testing.assert_array_equal(found[f'{name}_accuracy'], (hits, count))
+
+
+def test_the_layout_of_the_state_lasts():
+  state, _ = updates(4, 2, steps=2)
+  mesh = device_mesh.make_mesh(2)
+  jax.tree.map(
+    lambda x, s: x.sharding.is_equivalent_to(s, x.ndim) or pytest.fail(str(s)),
+    state,
+    partition.state(mesh, state),
+  )
+  # Of the query, key and value [8, 3, 2, 4]: half of the heads, half of the
+  # input.
+  name = ('encoder', 'layer_0', 'attention', 'qkv', 'kernel')
+  kernel, moment = state.params, state.opt_state[1].mu
+  for part in name:
+    kernel, moment = kernel[part], moment[part]
+  assert kernel.addressable_shards[0].data.shape == (4, 3, 1, 4)
+  assert moment.addressable_shards[0].data.shape == (4, 3, 1, 4)
+
+
+def test_gradients_added_in_bfloat16_are_rounded_and_no_more():
+  exact = updates(4, 1, dropout=0.0)[1][0]['grad_norm']
+  found = updates(4, 1, dropout=0.0, reduce_dtype='bfloat16')[1][0]['grad_norm']
+  assert 0 < abs(found - exact) / exact < 2**-8  # 8 bits of mantissa
+
+
+def test_dropout_differs_from_step_to_step():
+  state, step = training.make_step(dropout=0.1)
+  batch, key = training.make_batch(0), jax.random.key(1)
+  losses = [
+    float(step(state.replace(step=jnp.int32(s)), batch, key)[1]['grad_norm'])
+    for s in (5, 6)
+  ]
+  assert losses[0] != losses[1]
+
+
+def test_a_non_finite_gradient_changes_nothing_but_the_step():
+  state, step = training.make_step()
+  bad = training.make_batch(0)
+  bad['masked_lm_weights'][:] = np.inf
+  new, metrics = step(state, bad, jax.random.key(1))
+  assert not metrics['finite']
+  assert int(new.step) == int(state.step) + 1
+  jax.tree.map(
+    np.testing.assert_array_equal,
+    (new.params, new.opt_state),
+    (state.params, state.opt_state),
+  )
+
+
+def test_gradient_is_that_of_the_averaged_losses():
+  state, step = training.make_step()
+  batch = training.make_batch(0)
+  module = pretrain.trained_module(training.small_config())
+
+  def loss(params):
+    mlm, nsp = module.apply({'params': params}, batch)
+    mlm_nll = -jnp.take_along_axis(
+      jax.nn.log_softmax(mlm), batch['masked_lm_ids'][..., None], -1
+    )[..., 0]
+    w = batch['masked_lm_weights']
+    nsp_nll = -jnp.take_along_axis(
+      jax.nn.log_softmax(nsp), batch['next_sentence_labels'][:, None], -1
+    )
+    return jnp.sum(mlm_nll * w) / w.sum() + jnp.mean(nsp_nll)
+
+  grads = jax.jit(jax.grad(loss))(state.params)
+  norm = math.sqrt(sum(float(jnp.sum(g * g)) for g in jax.tree.leaves(grads)))
+  metrics = step(state, batch, jax.random.key(1))[1]
+  assert float(metrics['grad_norm']) == pytest.approx(norm, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+  'unit, gradient',
+  [
+    # (6, 0), (0, 8) and (0.5, 0) have the mean (2.17, 2.67).
+    ('batch', [6.5 / 3, 8 / 3]),
+    # (6, 0) and (0, 8) have the mean (3, 4), clipped to (0.6, 0.8); (0.5, 0)
+    # alone is short enough.
+    ('micro_batch', [1.1, 0.8]),
+  ],
+)
+def test_what_is_averaged_and_clipped_as_one(unit, gradient):
+  c = config.pretraining('base').optimizer
+  c.clip_unit = unit
+  linear = types.SimpleNamespace(
+    counts=lambda batch: {'mlm': jnp.sum(batch['weight'])},
+    sums=lambda params, batch, key: {
+      'mlm': (
+        jnp.sum(batch['weight'] * (batch['x'] @ params['nsp']['bias'])),
+        jnp.float32(0),
+      )
+    },
+  )
+  batch = {  # rows 0 and 2 are one micro-batch, 1 and 3 the other
+    'x': jnp.array([[6.0, 0], [0.5, 0], [0, 8], [7, 7]]),
+    'weight': jnp.array([1.0, 1, 1, 0]),
+  }
+  state = step_lib.TrainState(jnp.int32(0), {'nsp': {'bias': jnp.zeros(2)}}, ())
+  step = functools.partial(
+    step_lib.train_step,
+    task=linear,
+    tx=optax.identity(),
+    schedule=lambda step: 1.0,
+    parts=2,
+    clip=optimizer.clip_parts(c),
+  )
+  new, metrics = jax.jit(step)(state, batch, jax.random.key(0))
+  assert new.params['nsp']['bias'].tolist() == pytest.approx(
+    [-x for x in gradient]
+  )
+  assert float(metrics['grad_norm']) == pytest.approx(math.hypot(*gradient))
+
+
+def test_one_golden_step():
+  state, step = training.make_step()
+  new, metrics = step(state, training.make_batch(0), jax.random.key(1))
+  total, count = metrics['sums']['mlm_loss']
+  found = {
+    'loss': round(float(total) / float(count), 4),
+    'grad_norm': round(float(metrics['grad_norm']), 4),
+    'learning_rate': round(float(metrics['learning_rate']), 6),
+    'weights': round(
+      float(sum(jnp.abs(x).sum() for x in jax.tree.leaves(new.params))), 2
+    ),
+  }
+  assert found == GOLDEN, (
+    'The update changed. If that is intended, put these numbers into GOLDEN '
+    'and say so in CHANGELOG.md: runs cannot be resumed bit for bit.'
+  )
+
+
+GOLDEN = {
+  'loss': 2.4042,
+  'grad_norm': 1.0126,
+  'learning_rate': 0.009694,
+  'weights': 45.08,
+}

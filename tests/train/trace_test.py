@@ -1,0 +1,103 @@
+"""Tests of tracing updates."""
+
+import contextlib
+import glob
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import errors
+from bert_jax.train import trace
+from tests import training
+
+
+class Bar:
+  def __init__(self):
+    self.lines = []
+
+  def write(self, line):
+    self.lines.append(line)
+
+
+class Meter:
+  paused = staticmethod(contextlib.nullcontext)
+
+
+def traced(workdir):
+  """Returns the numbers of the steps in the one trace of a run."""
+  (path,) = glob.glob(f'{workdir}/profile/plugins/profile/*/*.xplane.pb')
+  return sorted(
+    dict(event.stats)['step_num']
+    for plane in jax.profiler.ProfileData.from_file(path).planes
+    for line in plane.lines
+    for event in line.events
+    if event.name == 'step'
+  )
+
+
+def run(workdir, updates, phases):
+  bar = Bar()
+  with trace.Profile(str(workdir), updates, Meter, bar) as profiled:
+    for done, end in phases:
+      profiled.begin_phase(done, end)
+      for number in range(done + 1, end + 1):
+        with profiled.update(number):
+          pass
+  return bar.lines
+
+
+def test_the_span_begins_after_five_updates_and_ends_with_the_phase():
+  assert trace.span(0, 12, 4) == range(6, 10)
+  assert trace.span(0, 8, 4) == range(6, 9)
+  assert trace.span(20, 100, 2) == range(26, 28)
+  assert not trace.span(0, 5, 4)
+  assert not trace.span(0, 12, 0)
+
+
+def test_a_profile_holds_its_steps_and_changes_no_parameter(tmp_path, capsys):
+  c = training.small_config(steps=(8,))
+  plain = training.fit(c, tmp_path / 'plain')
+  assert not (tmp_path / 'plain' / 'profile').exists()
+  c.profile_steps = 2
+  profiled = training.fit(c, tmp_path / 'profiled')
+  assert traced(tmp_path / 'profiled') == [6, 7]
+  jax.tree.map(np.testing.assert_array_equal, plain, profiled)
+  (line,) = [
+    x for x in capsys.readouterr().out.splitlines() if 'profile of' in x
+  ]
+  directory = tmp_path / 'profiled' / 'profile'
+  assert f'steps 6 to 7 in {directory};' in line
+  assert f'xprof --logdir {directory}' in line
+
+
+def test_a_later_phase_is_traced_if_the_first_is_too_short(tmp_path):
+  (line,) = run(tmp_path, 4, [(0, 5), (5, 12), (12, 30)])
+  assert traced(tmp_path) == [11, 12]
+  assert 'profile of steps 11 to 12' in line
+
+
+def test_phases_that_are_all_too_short_are_said(tmp_path):
+  lines = run(tmp_path, 4, [(0, 5), (5, 10)])
+  assert lines == ['no profile: it begins after 5 steps, and no phase had more']
+  assert not (tmp_path / 'profile').exists()
+
+
+def test_an_error_among_traced_updates_ends_the_trace(tmp_path):
+  bar = Bar()
+  with pytest.raises(OSError, match='pulled out'):
+    with trace.Profile(str(tmp_path), 4, Meter, bar) as profiled:
+      profiled.begin_phase(0, 20)
+      for number in range(1, 21):
+        with profiled.update(number):
+          if number == 8:
+            raise OSError('the disk was pulled out')
+  assert traced(tmp_path) == [6, 7, 8]
+  run(tmp_path / 'again', 1, [(0, 6)])
+  assert traced(tmp_path / 'again') == [6]
+
+
+def test_a_profile_that_cannot_be_written_says_so(tmp_path):
+  (tmp_path / 'profile').touch()
+  with pytest.raises(errors.UserError, match='cannot write a profile to'):
+    run(tmp_path, 1, [(0, 6)])

@@ -1,0 +1,119 @@
+"""Tests of what `auto` stands for."""
+
+import types
+
+import pytest
+
+from bert_jax import config, errors
+from bert_jax.train import tuning
+
+TPU = types.SimpleNamespace(platform='tpu', device_kind='TPU v5 lite')
+TPU_V3 = types.SimpleNamespace(platform='tpu', device_kind='TPU v3')
+GPU = types.SimpleNamespace(platform='gpu', device_kind='NVIDIA H200')
+CPU = types.SimpleNamespace(platform='cpu', device_kind='cpu')
+
+
+def base(arguments=''):
+  return config.apply_arguments(config.pretraining('base'), arguments)
+
+
+@pytest.mark.parametrize(
+  'device, arguments, chosen',
+  [
+    (TPU, '', 'fused'),
+    (TPU, 'mesh.model=2', 'xla'),
+    (TPU, 'attention=xla', 'xla'),
+    (TPU_V3, '', 'xla'),
+    (GPU, '', 'xla'),
+    (GPU, 'attention=cudnn,attention_dropout=0,dtype=bfloat16', 'cudnn'),
+    (CPU, '', 'xla'),
+  ],
+)
+def test_the_attention_of_each_chip(device, arguments, chosen):
+  c = base(arguments)
+  assert tuning.resolve(c, device, 128).compute.attention == chosen
+
+
+@pytest.mark.parametrize(
+  'device, arguments, chosen',
+  [
+    (TPU, '', 'flat'),
+    (TPU, 'attention=xla', 'apart'),
+    (TPU, 'mesh.model=2', 'apart'),
+    (TPU_V3, '', 'apart'),
+    (TPU_V3, 'compute.heads=flat', 'flat'),
+    (GPU, '', 'flat'),
+    (CPU, '', 'flat'),
+    (CPU, 'mesh.model=2', 'apart'),
+  ],
+)
+def test_the_heads_of_each_chip(device, arguments, chosen):
+  c = base(arguments)
+  assert tuning.resolve(c, device, 128).compute.heads == chosen
+
+
+def test_the_config_itself_stays_as_it_is():
+  c = base()
+  tuning.resolve(c, TPU, 128)
+  assert c.compute.attention == c.compute.xla_options == 'auto'
+
+
+@pytest.mark.parametrize(
+  'device, arguments, says',
+  [
+    (CPU, 'attention=fused', 'fused runs on TPUs, not on cpu; use'),
+    (TPU_V3, 'attention=fused', 'fused does not run on a TPU v3'),
+    (TPU, 'attention=fused,mesh.model=2', 'split by mesh.model=2'),
+    (CPU, 'compute.heads=flat,mesh.model=2', 'split by mesh.model=2; use'),
+    (TPU, 'attention=cudnn', 'cudnn runs on GPUs, not on tpu'),
+    (GPU, 'attention=cudnn', 'cudnn cannot do model.attention_dropout=0.1'),
+    (
+      GPU,
+      'attention=cudnn,attention_dropout=0,dtype=bfloat16,pack=3',
+      'data.pack=3',
+    ),
+    (GPU, 'attention=cudnn,attention_dropout=0', 'model.dtype=float32'),
+  ],
+)
+def test_what_cannot_be_is_refused(device, arguments, says):
+  with pytest.raises(errors.UserError, match=says):
+    tuning.resolve(base(arguments), device, 128)
+
+
+def test_the_length_of_a_phase_decides_on_its_kernels():
+  c = base('rng=rbg')
+  found = [tuning.resolve(c, TPU, n).compute.attention for n in (64, 128, 512)]
+  assert found == ['xla', 'fused', 'fused']
+  with pytest.raises(errors.UserError, match='fused cannot do a sequence leng'):
+    tuning.resolve(base('attention=fused'), TPU, 96)
+
+
+def test_plain_ways_are_tried_where_auto_was_asked_for():
+  def tried(arguments):
+    found = tuning.candidates(base(arguments), TPU, 128)
+    return [(c.compute.attention, bool(c.compute.xla_options)) for c in found]
+
+  assert tried('') == [('fused', True), ('fused', False), ('xla', False)]
+  assert tried('xla_options=') == [('fused', False), ('xla', False)]
+  assert tried('attention=fused') == [('fused', True), ('fused', False)]
+  assert tried('attention=fused,xla_options=') == [('fused', False)]
+  (only,) = tuning.candidates(base(), CPU, 128)
+  assert only.compute.attention == 'xla'
+
+
+def test_the_options_of_each_chip():
+  found = tuning.xla_options(tuning.resolve(base(), TPU, 128))
+  assert found == {'xla_tpu_enforce_prefetch_fifo_order': 'true'}
+  for device in (TPU_V3, GPU, CPU):
+    assert tuning.xla_options(tuning.resolve(base(), device, 128)) == {}
+  assert tuning.xla_options(base()) == {}
+
+
+def test_options_given_replace_those_of_the_chip():
+  c = tuning.resolve(base('xla_options=--xla_a=true xla_b=2'), TPU, 128)
+  assert tuning.xla_options(c) == {'xla_a': 'true', 'xla_b': '2'}
+  assert (
+    tuning.xla_options(tuning.resolve(base('xla_options='), TPU, 128)) == {}
+  )
+  with pytest.raises(errors.UserError, match="has 'xla_a'; give NAME=VALUE"):
+    tuning.xla_options(base('xla_options=xla_a'))

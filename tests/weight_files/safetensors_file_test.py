@@ -1,0 +1,167 @@
+"""What safetensors_file reads and refuses."""
+
+import json
+import os
+import re
+import struct
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from bert_jax.weight_files import safetensors_file
+from tests.weight_files.hostile import refusal
+
+
+@pytest.fixture
+def path(tmp_path):
+  return str(tmp_path / 'x.safetensors')
+
+
+def entry(dtype='F32', shape=(2,), offsets=(0, 8)):
+  return {'dtype': dtype, 'shape': shape, 'data_offsets': offsets}
+
+
+def write(path, header, data=bytes(8), length=None):
+  """Writes a header, an object or bytes, and what follows."""
+  if not isinstance(header, bytes):
+    header = json.dumps(header).encode()
+  with open(path, 'wb') as f:
+    f.write(struct.pack('<Q', len(header) if length is None else length))
+    f.write(header + data)
+
+
+def test_what_the_library_writes(path):
+  tensors = {
+    'b': np.arange(6, dtype=np.float32).reshape(2, 3),
+    'a': np.arange(5, dtype=np.int64),
+    'scalar': np.array(1.5, np.float16),
+    'empty': np.zeros((0, 3), np.float32),
+    'c': np.array([True, False]),
+  }
+  safetensors.numpy.save_file(tensors, path, metadata={'format': 'pt'})
+  found = safetensors_file.read(path)
+  assert found.keys() == tensors.keys()
+  for name, value in tensors.items():
+    assert found[name].dtype == value.dtype
+    np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize(
+  ('dtype', 'raw', 'want', 'is_now'),
+  [
+    ('F64', '000000000000f03f 00000000000000c0', [1, -2], 'float64'),
+    ('F32', '0000803f 000000c0', [1, -2], 'float32'),
+    ('F16', '003c 00c0', [1, -2], 'float16'),
+    ('BF16', '803f 00c0', [1, -2], 'float32'),
+    ('I64', '0100000000000000 feffffffffffffff', [1, -2], 'int64'),
+    ('I32', '01000000 feffffff', [1, -2], 'int32'),
+    ('I16', '0100 feff', [1, -2], 'int16'),
+    ('I8', '01 fe', [1, -2], 'int8'),
+    ('U8', '01 fe', [1, 254], 'uint8'),
+    ('BOOL', '01 00', [True, False], 'bool'),
+  ],
+)
+def test_types(path, dtype, raw, want, is_now):
+  data = bytes.fromhex(raw)
+  write(path, {'a': entry(dtype, offsets=(0, len(data)))}, data)
+  found = safetensors_file.read(path)['a']
+  assert (found.tolist(), found.dtype) == (want, is_now)
+
+
+def test_tensors_are_found_in_any_order_of_the_header(path):
+  header = {'b': entry(offsets=(8, 16)), 'a': entry('BF16', (4,))}
+  data = struct.pack('<4H2f', 0x3F80, 0, 0, 0xC000, 5, 6)
+  write(path, header, data)
+  found = {name: x.tolist() for name, x in safetensors_file.read(path).items()}
+  assert found == {'a': [1, 0, 0, -2], 'b': [5, 6]}
+
+
+A, B = entry(), entry(offsets=(8, 16))
+
+
+@pytest.mark.parametrize(
+  ('header', 'data', 'message'),
+  [
+    ({'a': A}, bytes(7), 'cannot read'),
+    ({'a': A}, b'', 'cannot read'),
+    ({'a': A}, bytes(9), 'cannot read'),
+    ({'a': A, 'b': A}, bytes(8), 'invalid ?offset'),
+    ({'a': A, 'b': entry(offsets=(4, 12))}, bytes(12), 'invalid ?offset'),
+    ({'a': A, 'b': entry(offsets=(9, 17))}, bytes(17), 'invalid ?offset'),
+    ({'b': B}, bytes(16), 'invalid ?offset'),
+    ({'a': entry(offsets=(8, 0))}, bytes(8), 'cannot read'),
+    ({'a': entry(offsets=(-8, 0))}, bytes(8), 'cannot read'),
+    ({'a': entry(offsets=(0, 2**70))}, bytes(8), 'cannot read'),
+    ({'a': entry(offsets=(0, 2**63))}, bytes(8), 'cannot read'),
+    ({'a': entry(offsets=(0, 8.0))}, bytes(8), 'cannot read'),
+    ({'a': entry(offsets=(0,))}, bytes(8), 'cannot read'),
+    ({'a': entry(offsets='08')}, bytes(8), 'cannot read'),
+    ({'a': entry(shape=(-2,))}, bytes(8), 'cannot read'),
+    ({'a': entry(shape=(3,))}, bytes(8), 'cannot read'),
+    ({'a': entry(shape=(2**62, 4))}, bytes(8), 'overflow'),
+    ({'a': entry(shape=(2**63, 2), offsets=(0, 0))}, b'', 'overflow'),
+    ({'a': entry(shape=(2**64, 0), offsets=(0, 0))}, b'', 'cannot read'),
+    ({'a': entry(shape=(1,) * 8 + (2,))}, bytes(8), '9 axes; up to 8'),
+    ({'a': entry(shape=2)}, bytes(8), 'cannot read'),
+    ({'a': entry(shape=('2',))}, bytes(8), 'cannot read'),
+    ({'a': entry('F33')}, bytes(8), 'cannot read'),
+    ({'a': entry('F64')}, bytes(8), 'cannot read'),
+    ({'a': entry(None)}, bytes(8), 'cannot read'),
+    ({'a': entry('F8_E4M3', (8,))}, bytes(8), "'a' is F8_E4M3 with 1 axes"),
+    ({'a': {}}, bytes(8), 'cannot read'),
+    ({'a': 5}, bytes(8), 'cannot read'),
+    ({'__metadata__': {'a': 1}}, b'', 'cannot read'),
+    ({'__metadata__': 'x'}, b'', 'cannot read'),
+    ([], b'', 'cannot read'),
+    (b'', b'', 'header takes 0 bytes'),
+    (b'{', b'', 'cannot read'),
+    (b'\xff' * 8, b'', 'cannot read'),
+    (b'{"\xff": 1}', b'', 'cannot read'),
+    (b'[' * 100_000, b'', 'cannot read'),
+    (b'{"a":' * 100_000, b'', 'cannot read'),
+    (b'{"a":' + b'9' * 100_000, b'', 'cannot read'),
+    (b'{"a\nb' * 9, b'', 'cannot read'),
+  ],
+)
+def test_headers_that_cannot_be(path, header, data, message):
+  write(path, header, data)
+  got = refusal(safetensors_file.read, path)
+  assert got.startswith(f'cannot read {path}: ')
+  # One release of the library says InvalidOffset, another invalid offset.
+  assert re.search(message, got, re.IGNORECASE)
+
+
+@pytest.mark.parametrize('length', [0, 9, 2**31, 2**63, 2**64 - 1])
+def test_length_of_the_header_that_cannot_be(path, length):
+  write(path, b'{}', b'', length)
+  message = f'its header takes {length:,} bytes, but the file has 10'
+  assert message in refusal(safetensors_file.read, path)
+
+
+def test_header_of_many_megabytes(path):
+  """The library alone would take 100 MB and make 1 GB of them."""
+  write(path, b'{' + b' ' * (1 << 20) + b'}', b'')
+  assert 'a header at most 1,048,576' in refusal(safetensors_file.read, path)
+
+
+def test_sparse_file_of_terabytes(path):
+  """It takes no place on the disk, but its numbers would in the memory."""
+  write(path, {'a': entry(shape=(1 << 40,), offsets=(0, 1 << 42))}, b'')
+  os.truncate(path, os.path.getsize(path) + (1 << 42))
+  assert 'bytes of memory' in refusal(safetensors_file.read, path)
+
+
+def test_cut_short_anywhere(path):
+  write(path, {'a': A})
+  size = os.path.getsize(path)
+  assert safetensors_file.read(path)['a'].tolist() == [0, 0]
+  for end in range(size):
+    write(path, {'a': A})
+    os.truncate(path, end)
+    refusal(safetensors_file.read, path)
+
+
+def test_file_that_is_not_there(tmp_path):
+  assert 'cannot read' in refusal(safetensors_file.read, str(tmp_path / 'x'))
+  assert 'cannot read' in refusal(safetensors_file.read, str(tmp_path))

@@ -1,0 +1,195 @@
+"""Tables of sorted keys."""
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.weight_files import sstable
+
+ENTRIES = [(b'', b'x'), (b'ab', b'1'), (b'ac', b'2')]
+# shared, own, size, the key's own bytes, the value; then where whole keys are.
+BLOCK = b'\0\0\1x' + b'\0\2\1ab1' + b'\1\1\1c2' + b'\0\0\0\0' + b'\1\0\0\0'
+META = b'\0\0\0\0' + b'\1\0\0\0'
+# The data block is at 0; its index key is the next letter after the last key.
+INDEX = b'\0\1\2b' + b'\0\x17' + b'\0\0\0\0' + b'\1\0\0\0'
+FOOTER_START = 23 + 5 + 8 + 5 + 14 + 5
+
+
+@pytest.fixture
+def path(tmp_path):
+  path = str(tmp_path / 'x.index')
+  sstable.write(path, ENTRIES)
+  return path
+
+
+def edit(path, change):
+  with open(path, 'rb') as f:
+    data = bytearray(f.read())
+  data = change(data)
+  with open(path, 'wb') as f:
+    f.write(data)
+
+
+def flip(at):
+  def change(data):
+    data[at] ^= 1
+    return data
+
+  return change
+
+
+def test_checksum_is_the_masked_crc32c():
+  # RFC 3720 gives e3069283 for these digits; turned by 15 bits that is 2507c60d,
+  # and LevelDB adds a282ead8.
+  assert sstable.checksum(b'1234', b'56789') == 0x2507C60D + 0xA282EAD8
+
+
+def test_bytes_are_those_of_the_format(path):
+  with open(path, 'rb') as f:
+    data = f.read()
+  assert len(BLOCK) == 23 and data[:23] == BLOCK
+  assert data[23:24] == b'\0'  # not compressed
+  assert data[28:36] == META
+  assert data[41:55] == INDEX
+  # Where the metaindex and the index are, filled with zeros, and the magic.
+  footer = bytes([28, 8, 41, 14]).ljust(40, b'\0')
+  assert data[FOOTER_START:] == footer + bytes.fromhex('57fb808b247547db')
+
+
+def test_many_blocks_are_read_back(tmp_path, monkeypatch):
+  monkeypatch.setattr(sstable, '_BLOCK', 300)
+  entries = [(f'layer_{i:03d}'.encode(), bytes([i]) * i) for i in range(100)]
+  path = str(tmp_path / 'x')
+  sstable.write(path, entries)
+  assert sstable.read(path) == entries
+  sstable.write(path, [])
+  assert sstable.read(path) == []
+
+
+def test_every_sixteenth_key_is_whole(tmp_path):
+  path = str(tmp_path / 'x')
+  sstable.write(path, [(f'layer_{i:03d}'.encode(), b'') for i in range(40)])
+  with open(path, 'rb') as f:
+    data = f.read()
+  assert data.count(b'layer_') == 3
+  assert b'layer_000' in data and b'layer_016' in data and b'layer_032' in data
+
+
+def test_keys_must_ascend(tmp_path):
+  for keys in ((b'b', b'a'), (b'a', b'a')):
+    with pytest.raises(ValueError, match='does not come after'):
+      sstable.write(str(tmp_path / 'x'), [(key, b'') for key in keys])
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (flip(0), 'checksum of its block at byte 0 '),
+    (flip(23), 'checksum of its block at byte 0 '),
+    (flip(24), 'checksum of its block at byte 0 '),
+    (flip(27), 'checksum of its block at byte 0 '),
+    (flip(28), 'checksum of its block at byte 28 '),
+    (flip(37), 'checksum of its block at byte 28 '),
+    (flip(41), 'checksum of its block at byte 41 '),
+    (flip(59), 'checksum of its block at byte 41 '),
+    (flip(-1), 'does not end as a table does'),
+    (flip(FOOTER_START), 'checksum of its block at byte 29 '),
+    (lambda data: b'', 'does not end as a table does'),
+    (lambda data: data[:-1], 'does not end as a table does'),
+    (lambda data: data[-47:], 'does not end as a table does'),
+    (lambda data: data[-48:], 'is beyond its end'),
+    (lambda data: data[28:], 'checksum|beyond its end'),
+    (lambda data: data[:FOOTER_START], 'does not end as a table does'),
+    (
+      lambda data: data[:-48] + b'\xff' * 40 + data[-8:],
+      'a number that is cut short or too long',
+    ),
+    (
+      lambda data: data[:-48] + b'\0' * 40 + data[-8:],
+      'checksum of its block at byte 0 ',
+    ),
+  ],
+)
+def test_damage_is_one_clear_error(path, change, message):
+  edit(path, change)
+  with pytest.raises(errors.UserError, match=message) as error:
+    sstable.read(path)
+  assert path in str(error.value) and '\n' not in str(error.value)
+
+
+def test_any_cut_and_any_flipped_bit_is_an_error(path):
+  with open(path, 'rb') as f:
+    data = f.read()
+  padding = range(FOOTER_START + 4, FOOTER_START + 40)
+  for i in range(len(data)):
+    edit(path, lambda _, i=i: data[:i])
+    with pytest.raises(errors.UserError):
+      sstable.read(path)
+    if i not in padding:
+      edit(path, lambda _, i=i: data[:i] + bytes([data[i] ^ 4]) + data[i + 1 :])
+      with pytest.raises(errors.UserError):
+        sstable.read(path)
+
+
+def blocks(*contents, kind=0):
+  """Returns a file of data blocks, for which all checksums are right."""
+  data, index = b'', []
+  for key, content in contents:
+    index.append((key, bytes([len(data), len(content)])))
+    data += content + bytes([kind])
+    data += sstable.checksum(data[-len(content) - 1 :]).to_bytes(4, 'little')
+  return data, index
+
+
+def write_blocks(path, data, index):
+  with open(path, 'wb') as f:
+    f.write(data)
+    meta = sstable._write_block(f, [], 1)
+    footer = meta + sstable._write_block(f, index, 1)
+    f.write(footer.ljust(40, b'\0') + sstable._MAGIC)
+
+
+@pytest.mark.parametrize(
+  ('contents', 'kind', 'message'),
+  [
+    ([(b'z', BLOCK)], 1, r'is compressed \(Snappy\)'),
+    ([(b'z', BLOCK)], 7, r'is compressed \(method 7\)'),
+    ([(b'a', BLOCK)], 0, 'index does not fit'),
+    ([(b'z', BLOCK), (b'zz', BLOCK)], 0, 'keys are not in order'),
+    ([(b'z', b'\0\0')], 0, 'list of restarts'),
+    ([(b'z', META[:4] + b'\xff\xff\xff\xff')], 0, 'list of restarts'),
+    ([(b'z', b'\5\1\1ab' + META)], 0, 'an entry does not fit'),
+    ([(b'z', b'\0\x7f\1ab' + META)], 0, 'an entry does not fit'),
+    ([(b'z', b'\0\1\x7fab' + META)], 0, 'an entry does not fit'),
+    ([(b'z', b'\0\1\xff\xff\xff\xff\x7fab' + META)], 0, 'an entry does not'),
+  ],
+)
+def test_blocks_that_cannot_be_are_refused(path, contents, kind, message):
+  data, index = blocks(*contents, kind=kind)
+  write_blocks(path, data, index)
+  with pytest.raises(errors.UserError, match=message):
+    sstable.read(path)
+
+
+def test_blocks_that_are_named_twice_are_refused(path):
+  data, [(_, handle)] = blocks((b'z', META))
+  write_blocks(path, data, [(b'z', handle), (b'zz', handle)])
+  with pytest.raises(errors.UserError, match='blocks overlap at byte 0'):
+    sstable.read(path)
+
+
+def test_what_is_too_large_is_refused_unread(path):
+  with open(path, 'r+b') as f:
+    f.truncate(1 << 40)  # sparse: takes no room
+  with pytest.raises(errors.UserError, match='1,099,511,627,776 bytes'):
+    sstable.read(path)
+  with pytest.raises(errors.UserError, match='No such file'):
+    sstable.read(path + 'x')
+
+
+def test_too_many_entries_and_too_long_keys_are_refused(path, monkeypatch):
+  monkeypatch.setattr(sstable, '_MAX_ENTRIES', 2)
+  with pytest.raises(errors.UserError, match='more than 2 entries'):
+    sstable.read(path)
+  sstable.write(path, [(b'k' * 1025, b'')])
+  with pytest.raises(errors.UserError, match='does not fit'):
+    sstable.read(path)

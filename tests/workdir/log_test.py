@@ -1,0 +1,53 @@
+"""Tests of the log."""
+
+from tensorboardX.proto import event_pb2
+
+from bert_jax.workdir import log
+
+
+def write(path, first, steps):
+  with log.Log(str(path), first) as rows:
+    for step in steps:
+      rows.write('train', step, {'loss': 10.0 - step, 'note': 'text'})
+      if step % 4 == 0:
+        rows.write('eval', step, {'loss': 1.0})
+
+
+def test_rows_come_back(tmp_path):
+  write(tmp_path, 0, [2, 4])
+  assert log.read(str(tmp_path / 'metrics.jsonl')) == [
+    {'kind': 'train', 'step': 2, 'loss': 8.0, 'note': 'text'},
+    {'kind': 'train', 'step': 4, 'loss': 6.0, 'note': 'text'},
+    {'kind': 'eval', 'step': 4, 'loss': 1.0},
+  ]
+
+
+def test_a_resumed_run_repeats_no_row(tmp_path):
+  write(tmp_path, 0, [2, 4, 6])
+  with log.Log(str(tmp_path), 4) as rows:
+    rows.write('eval', 4, {'loss': 1.0})
+    rows.write('train', 6, {'loss': 4.0})
+  found = [
+    (r['kind'], r['step']) for r in log.read(str(tmp_path / 'metrics.jsonl'))
+  ]
+  assert found == [('train', 2), ('train', 4), ('eval', 4), ('train', 6)]
+
+
+def test_a_torn_line_is_left_out(tmp_path):
+  write(tmp_path, 0, [2, 4])
+  path = tmp_path / 'metrics.jsonl'
+  path.write_text(path.read_text() + '{"kind": "tra')
+  assert len(log.read(str(path))) == 3
+
+
+def test_tensorboard_holds_the_numbers(tmp_path):
+  write(tmp_path, 0, [2])
+  (events,) = (tmp_path / 'tensorboard').iterdir()
+  data, found, at = events.read_bytes(), {}, 0
+  while at < len(data):  # length, crc, event, crc
+    size = int.from_bytes(data[at : at + 8], 'little')
+    event = event_pb2.Event.FromString(data[at + 12 : at + 12 + size])
+    for value in event.summary.value:
+      found[value.tag, event.step] = value.simple_value
+    at += 16 + size
+  assert found == {('train/loss', 2): 8.0}
