@@ -15,8 +15,6 @@ The ratios stand in ~/.config/bert_jax/calibration.json, those of the last run
 of each chip; delete the file to discard them.
 """
 
-import os
-
 from absl import flags
 
 from bert_jax import errors
@@ -45,22 +43,22 @@ def main(argv):
   """Runs the command."""
   del argv
   from bert_jax import config as config_lib
-  from bert_jax.interop import config_file
   from bert_jax.preflight import calibration
   from bert_jax.pretraining import pretrain
+  from bert_jax.runtime import files
   from bert_jax.train import task
-  from bert_jax.workdir import log
+  from bert_jax.workdir import log, paths
 
   values = flags.FLAGS
-  estimated = config_file.read_json(
+  estimated = files.read_json(
     values.estimate, 'give what preflight --json=FILE wrote'
   )
   _check_estimate(estimated, values.estimate)
-  path = os.path.join(values.workdir, 'config.json')
-  config = config_lib.unflatten(config_file.read_json(path))
+  path = paths.config(values.workdir)
+  config = config_lib.unflatten(files.read_json(path))
   _check_config(estimated['config'], config_lib.flatten(config))
-  rows = log.read(os.path.join(values.workdir, 'metrics.jsonl'))
-  phases, objective = task.phases(config), pretrain.objective(config)
+  rows = log.read(paths.metrics(values.workdir))
+  phases, objective = task.list_phases(config), pretrain.make_objective(config)
   flops = [objective.flops(phase) for phase in phases]
   entry = calibration.compare(estimated, rows, phases, flops)
   calibration.store(entry, calibration.default_path())

@@ -6,7 +6,7 @@ import json
 from ml_collections import config_dict
 
 from bert_jax import config_profiles, errors
-from bert_jax.model import encoder
+from bert_jax.model import bert_config
 
 # layers, hidden size, attention heads; the MLP is four times the hidden size.
 SIZES = {
@@ -129,8 +129,8 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   # xla (anywhere), fused (our TPU kernels) or cudnn (GPUs, without dropout of
   # attention); auto is what is fastest on the chip.
   c.compute.attention = 'auto'
-  # How products see the kernels of attention: flat [D, 3 H K], or with heads
-  # apart [D, 3, H, K], as mesh.model needs them; auto is what is faster.
+  # How products see the kernels of attention: flat [D, 3 H K], or
+  # separate [D, 3, H, K], as mesh.model needs them; auto is what is faster.
   c.compute.heads = 'auto'
   # What blocks keep for the backward pass: none (no rematerialization: all),
   # products (with weights) or layer (their input alone); the rest is computed
@@ -309,9 +309,9 @@ def to_text(c: config_dict.ConfigDict) -> str:
   return '\n'.join(f'  {k} = {v!r}' for k, v in flatten(c).items())
 
 
-def model_config(c: config_dict.ConfigDict) -> encoder.BertConfig:
+def model_config(c: config_dict.ConfigDict) -> bert_config.BertConfig:
   """Returns the model that a config describes."""
-  return encoder.BertConfig(
+  return bert_config.BertConfig(
     vocab_size=c.data.vocab_size,
     causal=c.objective.kind == 'ltr',
     **c.model.to_dict(),

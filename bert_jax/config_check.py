@@ -8,7 +8,7 @@ from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import masking
-from bert_jax.model import attention, encoder, precision
+from bert_jax.model import attention, bert_config, precision
 from bert_jax.ops import dropout
 from bert_jax.train import optimizer
 
@@ -74,16 +74,16 @@ def _check_choices(c):
   m, o = c.model, c.objective
   allowed = {
     'rng': (c.rng, ('threefry', 'rbg')),
-    'model.activation': (m.activation, tuple(encoder.ACTIVATIONS)),
-    'model.norm': (m.norm, encoder.NORMS),
-    'model.initializer': (m.initializer, tuple(encoder.INITIALIZERS)),
+    'model.activation': (m.activation, tuple(bert_config.ACTIVATIONS)),
+    'model.norm': (m.norm, bert_config.NORMS),
+    'model.initializer': (m.initializer, tuple(bert_config.INITIALIZERS)),
     'model.dtype': (m.dtype, ('float32', 'bfloat16')),
     'compute.attention': (
       c.compute.attention,
       ('auto', *attention.IMPLEMENTATIONS),
     ),
-    'compute.heads': (c.compute.heads, ('auto', 'flat', 'apart')),
-    'compute.remat': (c.compute.remat, tuple(encoder.REMAT)),
+    'compute.heads': (c.compute.heads, ('auto', 'flat', 'separate')),
+    'compute.remat': (c.compute.remat, tuple(bert_config.REMAT)),
     'compute.matmul_precision': (
       c.compute.matmul_precision,
       precision.PRODUCTS,
@@ -122,7 +122,7 @@ def _check_counts(c):
 def _check_dropout(model):
   for name in ('dropout', 'attention_dropout'):
     rate = model[name]
-    kept = dropout.kept_of_256(rate)
+    kept = dropout.count_kept(rate)
     if kept == 0:
       _fail(
         f'model.{name}={rate} drops 256 of 256 values; 255 of them, '

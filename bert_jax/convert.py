@@ -13,8 +13,9 @@ import jax
 from absl import flags
 
 from bert_jax import errors
-from bert_jax.inference import source, trained_run
+from bert_jax.inference import source
 from bert_jax.interop import google, hf_export, npz, rename, stablehlo, verify
+from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli
 
 # The heads that a model must have, and those that it takes along.
@@ -71,7 +72,7 @@ def choose(params, model: str | None, form: str):
   Raises:
     errors.UserError: if the source lacks a head that the model has.
   """
-  held = rename.parts(params)
+  held = rename.list_parts(params)
   if model is None:
     if form != 'hf':
       return params
@@ -84,7 +85,7 @@ def choose(params, model: str | None, form: str):
       f'the source lacks {" and ".join(lacking)}, which --model={model} needs; '
       'leave --model out to write what there is.'
     )
-  return rename.only(params, {*needed, *taken})
+  return rename.keep_parts(params, {*needed, *taken})
 
 
 def write(form: str, path: str, params, config, tokenizer, card=None):
@@ -110,10 +111,10 @@ def describe(report: rename.Report, dropped: list[str]) -> list[str]:
     ('left out, as the model has no place for it', dropped),
   ):
     if found:
-      lines.append(f'{title} ({len(found)}): {errors.some(found)}')
+      lines.append(f'{title} ({len(found)}): {errors.listing(found)}')
   if slots:
     lines.append(
-      f"skipped, the optimizer's ({len(slots)}): {errors.some(slots, most=3)}"
+      f"skipped, the optimizer's ({len(slots)}): {errors.listing(slots, most=3)}"
     )
   return lines
 
@@ -127,20 +128,22 @@ def check(form: str, path: str, params, config) -> list[str]:
   Raises:
     errors.UserError: if it is another model.
   """
-  ours = verify.outputs(params, config)
+  ours = verify.compute_outputs(params, config)
   if form == 'stablehlo':
     readers = {'jax.export': lambda: _outputs(path, config)}
   else:
-    readers = {'bert_jax': lambda: verify.outputs(*source.READ[form](path)[:2])}
+    readers = {
+      'bert_jax': lambda: verify.compute_outputs(*source.READ[form](path)[:2])
+    }
   if form == 'hf':
-    readers['transformers'] = lambda: verify.theirs(path, config)
+    readers['transformers'] = lambda: verify.compute_theirs(path, config)
   lines = []
   for name, read in readers.items():
     other = read()
     if other is None:
       lines.append(f'not verified with {name}: it is not installed')
       continue
-    found = verify.differences(ours, other, config)
+    found = verify.compare(ours, other, config)
     text = ', '.join(f'{output} {most:.1e}' for output, most in found.items())
     lines.append(f'read by {name}, largest differences: {text}')
   return lines
@@ -148,7 +151,7 @@ def check(form: str, path: str, params, config) -> list[str]:
 
 def _outputs(path, config):
   """Returns what a StableHLO file makes of the batch of `verify`."""
-  mlm, nsp = stablehlo.read(path)(verify.batch(config))
+  mlm, nsp = stablehlo.read(path)(verify.make_batch(config))
   return {'mlm': mlm} if nsp is None else {'mlm': mlm, 'nsp': nsp}
 
 
@@ -167,13 +170,15 @@ def main(argv):
   card, lines = None, []
   if form == 'hf' and found.step is not None:
     try:
-      card = trained_run.describe(path, params, found.step)
+      card = model_card.describe_run(path, params, found.step)
     except errors.UserError as error:
       lines = [f'no model card: {error}']
   write(form, target, params, found.config, found.tokenizer, card)
   print(f'wrote {target}: {found.origin}')
-  kept = rename.parts(params)
-  dropped = [part for part in rename.parts(found.params) if part not in kept]
+  kept = rename.list_parts(params)
+  dropped = [
+    part for part in rename.list_parts(found.params) if part not in kept
+  ]
   for line in [*lines, *describe(found.report, dropped)]:
     print(f'  {line}')
   if verified:

@@ -21,7 +21,7 @@ class Interrupted(BaseException):
     self.signum = signum
 
 
-def some(words: Sequence[str], most: int = 6) -> str:
+def listing(words: Sequence[str], most: int = 6) -> str:
   """Returns words as text, not more of them than fit a screen."""
   more = f' and {len(words) - most} more' if len(words) > most else ''
   return (', '.join(words[:most]) or 'none') + more

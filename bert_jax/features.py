@@ -30,7 +30,7 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.inference import attention_plot, hidden_states, source
-from bert_jax.runtime import cli, folder, progress
+from bert_jax.runtime import cli, files, progress
 
 
 def save(path: str, features: Iterable[hidden_states.Features]):
@@ -46,7 +46,7 @@ def save(path: str, features: Iterable[hidden_states.Features]):
   Raises:
     errors.UserError: if the file cannot be written.
   """
-  folder.write_file(path, lambda new: _write(new, features))
+  files.write_file(path, lambda new: _write(new, features))
 
 
 def _write(path, features):

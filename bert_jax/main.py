@@ -32,24 +32,24 @@ def run(config, workdir: str):
   # import this module, do not wait for jax.
   from bert_jax import config as config_lib
   from bert_jax import config_check
-  from bert_jax.parallel import distributed, watchdog
+  from bert_jax.parallel import agreement, distributed, watchdog
   from bert_jax.pretraining import finish, init_from, pretrain
   from bert_jax.train import fit
   from bert_jax.workdir import claim
 
   config_check.check(config)
-  distributed.check_same(
-    {**json.loads(config_lib.to_json(config)), **distributed.code()}
+  agreement.check_same(
+    {**json.loads(config_lib.to_json(config)), **agreement.hash_code()}
   )
   fit.check_devices(config)
   init_from.check(config, workdir)
-  with watchdog.together(workdir), contextlib.ExitStack() as stack:
+  with watchdog.watch_hosts(workdir), contextlib.ExitStack() as stack:
     if distributed.is_first():
-      stack.enter_context(claim.claimed(workdir, config))
+      stack.enter_context(claim.claim(workdir, config))
     data = pretrain.prepare_data(config, workdir)
-    task = init_from.apply(config, data, pretrain.make(config, data))
+    task = init_from.apply(config, data, pretrain.make_task(config, data))
     marks = ('data_sha256', 'vocab_sha256')
-    distributed.check_same({name: task.facts[name] for name in marks})
+    agreement.check_same({name: task.facts[name] for name in marks})
     params = fit.fit(config, task, workdir)
     distributed.first_then_all(
       'export', lambda: finish.finish(config, data, workdir, params)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax
 
 
-def of(path) -> str:
+def name_of(path) -> str:
   """Returns the name of a key path of `jax.tree_util`."""
   return jax.tree_util.keystr(path, simple=True, separator='/')
 
@@ -16,9 +16,9 @@ def of(path) -> str:
 def flatten(tree) -> dict:
   """Returns {name: leaf}, in the tree's order."""
   leaves = jax.tree_util.tree_leaves_with_path(tree)
-  return {of(path): leaf for path, leaf in leaves}
+  return {name_of(path): leaf for path, leaf in leaves}
 
 
 def map_named(fn: Callable, tree):
   """Returns a tree of fn(name, leaf)."""
-  return jax.tree_util.tree_map_with_path(lambda p, x: fn(of(p), x), tree)
+  return jax.tree_util.tree_map_with_path(lambda p, x: fn(name_of(p), x), tree)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Formatting, lint and tests, as the continuous integration runs them.
+# Formatting, lint, the floors of imports and tests, as the continuous integration runs them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ruff format --check .
 ruff check .
+lint-imports --no-cache
 pytest

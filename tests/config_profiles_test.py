@@ -11,7 +11,7 @@ import training_parity
 
 from bert_jax import config, config_check, config_profiles, errors
 from bert_jax.model import attention as attention_lib
-from bert_jax.model import encoder, heads
+from bert_jax.model import bert_config, encoder, heads
 from bert_jax.ops import dropout
 from bert_jax.train import optimizer
 from bert_jax.train import step as step_lib
@@ -73,7 +73,7 @@ def test_an_unknown_profile_is_an_error():
 def test_gelu_of_hf_is_exact_and_googles_the_approximation():
   values = {
     name: float(
-      encoder.ACTIVATIONS[with_profile(name).model.activation](jnp.ones(()))
+      bert_config.ACTIVATIONS[with_profile(name).model.activation](jnp.ones(()))
     )
     for name in config_profiles.PROFILES
   }

@@ -37,7 +37,7 @@ def test_every_format_becomes_every_other_and_back(tmp_path, monkeypatch):
   for i, form in enumerate(('google', 'npz', 'google', 'hf', 'npz', 'hf')):
     target = str(tmp_path / (f'{i}.npz' if form == 'npz' else f'{i}'))
     run_main(monkeypatch, last, target, form)
-    assert source.kind(target) == form
+    assert source.detect_kind(target) == form
     last = target
   assert all_bytes(last) == all_bytes(first)
   models.assert_same(hf_load.load(last)[0], models.make_params())
@@ -76,7 +76,7 @@ def test_model_chooses_the_class_and_what_is_written(
     target = str(tmp_path / name)
     run_main(monkeypatch, path, target, form, model=model)
     found = source.read(target)
-    assert rename.parts(found.params) == parts
+    assert rename.list_parts(found.params) == parts
     assert found.report.left_over == []
     output = capsys.readouterr().out
     assert ('left out' in output) == (model in ('mlm', 'encoder'))
@@ -101,20 +101,20 @@ def test_the_most_there_is_is_written(tmp_path, monkeypatch, capsys):
     (('pooler',), ['encoder', 'pooler']),
     ((), ['encoder']),
   ):
-    params = rename.only(models.make_params(), heads)
+    params = rename.keep_parts(models.make_params(), heads)
     npz.write(path, params, models.CONFIG, models.TOKENIZER)
     run_main(monkeypatch, path, str(tmp_path / 'hf'), 'hf')
-    assert rename.parts(hf_load.read(str(tmp_path / 'hf'))[0]) == in_hf
+    assert rename.list_parts(hf_load.read(str(tmp_path / 'hf'))[0]) == in_hf
     # Google's files hold any heads.
     run_main(monkeypatch, path, str(tmp_path / 'google'), 'google')
     read = google.read(str(tmp_path / 'google'))[0]
-    assert rename.parts(read) == ['encoder', *heads]
+    assert rename.list_parts(read) == ['encoder', *heads]
     assert 'not in the source' in capsys.readouterr().out
 
 
 def test_a_head_that_is_not_there_is_not_made_up(tmp_path, monkeypatch):
   path, target = str(tmp_path / 'x.npz'), str(tmp_path / 'hf')
-  params = rename.only(models.make_params(), ('pooler',))
+  params = rename.keep_parts(models.make_params(), ('pooler',))
   npz.write(path, params, models.CONFIG, models.TOKENIZER)
   for model, lacking in (('pretraining', 'mlm and nsp'), ('mlm', 'mlm')):
     with pytest.raises(errors.UserError, match=f'lacks {lacking}, which'):
@@ -124,7 +124,7 @@ def test_a_head_that_is_not_there_is_not_made_up(tmp_path, monkeypatch):
 
 def test_what_is_skipped_and_missing_is_printed(tmp_path, monkeypatch, capsys):
   path = str(tmp_path / 'google')
-  params = rename.only(models.make_params(), ('pooler', 'nsp'))
+  params = rename.keep_parts(models.make_params(), ('pooler', 'nsp'))
   google.write(path, params, models.CONFIG, models.TOKENIZER)
   prefix = os.path.join(path, 'bert_model.ckpt')
   bundle = tf_checkpoint.read_index(prefix)

@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from bert_jax import errors
-from bert_jax.parallel import device_mesh, distributed, watchdog
+from bert_jax.parallel import agreement, device_mesh, distributed, watchdog
 from bert_jax.train import fit
 from tests import training
 
@@ -20,20 +20,20 @@ def main(port, process, workdir):
   distributed.start(f'localhost:{port}', 2, int(process))
   out = sys.stderr  # start() silences the second process's stdout
   try:
-    distributed.check_same({'seed': 3 + int(process), 'steps': 6})
+    agreement.check_same({'seed': 3 + int(process), 'steps': 6})
   except errors.UserError as error:
     print(f'refused: {error}', file=out)
-  distributed.check_same({'steps': 6})
-  print(f'largest: {distributed.largest(10 + int(process))}', file=out)
+  agreement.check_same({'steps': 6})
+  print(f'largest: {distributed.find_largest(10 + int(process))}', file=out)
   mesh = device_mesh.make_mesh()
-  rows = device_mesh.own_rows(mesh, training.ROWS)
+  rows = device_mesh.find_own_rows(mesh, training.ROWS)
   print(f'rows: {rows.tolist()}', file=out)
   whole = training.make_batch(0)
   batch = device_mesh.put_batch(mesh, training.take(whole, rows))
   found = multihost_utils.process_allgather(batch, tiled=True)
   same = all(np.array_equal(found[name], whole[name]) for name in whole)
   print(f'batch: {same}', file=out)
-  with watchdog.together(workdir):
+  with watchdog.watch_hosts(workdir):
     c = training.small_config()
     fit.fit(c, training.make_task(c), workdir)
   print('left', file=out)

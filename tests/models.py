@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.interop import hf_export
-from bert_jax.model import encoder, heads
+from bert_jax.model import bert_config, heads
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 # Sizes that differ, so that mix-ups fail: K = 4.
-CONFIG = encoder.BertConfig(
+CONFIG = bert_config.BertConfig(
   vocab_size=11,
   hidden_size=8,
   num_layers=2,

@@ -69,7 +69,7 @@ def take(batch, rows):
 def make_objective(c):
   """Returns that of pre-training, for `make_batch`, with round figures."""
   return dataclasses.replace(
-    pretrain.objective(c),
+    pretrain.make_objective(c),
     batch_shapes=lambda phase, rows: {
       name: jax.ShapeDtypeStruct(x.shape, x.dtype)
       for name, x in make_batch(0, rows).items()

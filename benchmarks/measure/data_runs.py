@@ -20,7 +20,7 @@ import google_procedure
 import numpy as np
 
 from bert_jax.corpus import document, sentences
-from bert_jax.data import hashing, loader, masking
+from bert_jax.data import dataset, hashing, masking
 from bert_jax.runtime import progress
 from bert_jax.tokenization import tokenizer
 
@@ -103,7 +103,7 @@ def masked_batches(directory, splits, seed):
   """Yields all records of prepared data, masked, as the trainer does it."""
   words = tokenizer.Tokenizer.load(os.path.join(directory, 'vocab.txt'))
   for split in splits:
-    reader = loader.open_split(directory, split, LENGTH).reader
+    reader = dataset.open_split(directory, split, LENGTH).reader
     for start in range(0, len(reader), 256):
       record = np.arange(start, min(start + 256, len(reader)))
       yield masking.mask_tokens(

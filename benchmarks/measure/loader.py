@@ -21,7 +21,8 @@ import numpy as np
 from absl import app, flags
 from array_record.python import array_record_data_source, array_record_module
 
-from bert_jax.data import hashing, loader, manifest, masking
+from bert_jax.data import dataset, hashing, manifest, masking, order
+from bert_jax.runtime import prefetch
 from bert_jax.tokenization import tokenizer
 
 _DATA = flags.DEFINE_string('data', None, 'Prepared data.', required=True)
@@ -66,7 +67,7 @@ def mask_options(directory):
 def make_batch(split, options, pack, unit, step):
   """Returns batch `step`, masked unless unit is None."""
   rows = np.arange(step * B, (step + 1) * B)
-  record, epoch = loader.order(1, rows, len(split.reader))
+  record, epoch = order.find_records(1, rows, len(split.reader))
   batch = split.reader.rows(record, split.length, *options['special'], pack)
   if unit is None:
     return batch
@@ -114,7 +115,7 @@ def measure_reading(split, options, pack):
   size = len(source)
 
   def records(step):
-    return loader.order(1, np.arange(step * B, (step + 1) * B), size)[0]
+    return order.find_records(1, np.arange(step * B, (step + 1) * B), size)[0]
 
   with_threads = rate(lambda t: source.__getitems__(records(t).tolist()))
   alone = rate(lambda t: reader._read(records(t)))
@@ -128,7 +129,7 @@ def measure_reading(split, options, pack):
 def measure_start(directory, length, options, pack) -> bool:
   """Prints the time to open, and to the first batch of a far step."""
   start = time.perf_counter()
-  split = loader.open_split(directory, 'train', length)
+  split = dataset.open_split(directory, 'train', length)
   opened = time.perf_counter() - start
   slowest = 0.0
   for step in (10**3, 10**6, 10**9, 12_345_678):
@@ -177,7 +178,7 @@ def measure_ahead(split, options, pack):
   """Prints rows/s through prefetch, from a thread and from processes."""
   make = functools.partial(make_batch, split, options, pack, 'token')
   for workers in (0, 1, 2):
-    batches = loader.prefetch(make, 0, 10**9, workers)
+    batches = prefetch.make_ahead(make, 0, 10**9, workers)
     for _ in range(8):
       next(batches)
     found = rate(lambda t, batches=batches: next(batches))
@@ -224,7 +225,7 @@ def main(argv):
   for length in found['recipe']['lengths']:
     os.sched_setaffinity(0, cores[:1])
     ok &= measure_start(_DATA.value, length, options, pack)
-    split = loader.open_split(_DATA.value, 'train', length)
+    split = dataset.open_split(_DATA.value, 'train', length)
     ok &= measure_reading(split, options, pack)
     if pack == 1 and length in PREDICTIONS:
       measure_masking(split, options, pack)

@@ -160,7 +160,7 @@ def check_gap(data, workdir):
   device, original = Device(), step_lib.jit_train
   step_lib.jit_train = lambda *args: device
   try:
-    fit.fit(c, pretrain.make(c, data), workdir)
+    fit.fit(c, pretrain.make_task(c, data), workdir)
   finally:
     step_lib.jit_train = original
   rows, compiled = read_log(workdir)

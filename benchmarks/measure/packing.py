@@ -26,7 +26,7 @@ from array_record.python import array_record_module
 
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import masking, packing, records
-from bert_jax.model import encoder, heads
+from bert_jax.model import bert_config, heads, parameters
 from bert_jax.pretraining import pretrain
 from bert_jax.tokenization import tokenizer
 
@@ -89,12 +89,14 @@ def make_batch(path, words, length, pack, rng):
 
 @functools.cache
 def make_step(vocab_size):
-  bert = encoder.BertConfig(vocab_size, HIDDEN, LAYERS, HEADS, 4 * HIDDEN)
+  bert = bert_config.BertConfig(vocab_size, HIDDEN, LAYERS, HEADS, 4 * HIDDEN)
   module = heads.PretrainingModel(bert)
-  params = jax.jit(functools.partial(pretrain.init, module))(jax.random.key(0))
+  params = jax.jit(functools.partial(parameters.init, module))(
+    jax.random.key(0)
+  )
 
   def loss(params, batch):
-    sums = pretrain.sums(module, params, batch, jax.random.key(1))
+    sums = pretrain.sum_losses(module, params, batch, jax.random.key(1))
     return sum(s[0] for s in sums.values())
 
   return functools.partial(jax.jit(jax.grad(loss)), params)

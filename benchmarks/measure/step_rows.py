@@ -16,7 +16,9 @@ def prepare_docs(directory, workers):
   c = config_lib.pretraining('base')
   c.data.passes = 1
   print('preparing python-docs ...', flush=True)
-  prepare.prepare(pretrain.recipe(c), directory, prepare.local_runner(workers))
+  prepare.prepare(
+    pretrain.make_recipe(c), directory, prepare.local_runner(workers)
+  )
 
 
 def use_data(c, directory):
@@ -47,7 +49,7 @@ def read(c, directory, full):
   from bert_jax.pretraining import batches
   from bert_jax.train import task
 
-  (phase,) = task.phases(c)
+  (phase,) = task.list_phases(c)
   source = batches.Batches(c, directory)
   wanted = BATCHES * phase.batch_size
   there = manifest.read(directory)['lengths'][str(phase.seq_length)]['rows']

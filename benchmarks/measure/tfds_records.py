@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 from absl import app, flags, logging
 
-from bert_jax.data import loader, manifest, records, rows
+from bert_jax.data import dataset, manifest, records, rows
 from bert_jax.tokenization import tokenizer
 
 _DATA = flags.DEFINE_string('data', None, 'Prepared data.', required=True)
@@ -125,7 +125,7 @@ def folder_size(path):
 
 def measure_ours(pairs, vocab_size, length, path):
   """Returns (bytes a row, rows/s written, rows/s read)."""
-  ids = tokenizer.id_type(vocab_size)
+  ids = tokenizer.choose_id_type(vocab_size)
   texts = [text for first, second, _ in pairs for text in (first, second)]
   ends = np.cumsum([len(text) for text in texts])
   spans = np.stack([np.append(0, ends[:-1]), ends], 1).reshape(-1, 2, 2)
@@ -162,7 +162,7 @@ def main(argv):
   vocab_size = found['recipe']['vocab_size']
   good = True
   for length in found['recipe']['lengths']:
-    split = loader.open_split(_DATA.value, 'train', length)
+    split = dataset.open_split(_DATA.value, 'train', length)
     pairs = read_pairs(split, min(_ROWS.value, len(split.reader)))
     print(f'length {length}, {len(pairs):,} rows:')
     with tempfile.TemporaryDirectory() as folder:

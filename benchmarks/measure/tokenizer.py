@@ -190,7 +190,9 @@ def differs(c: str, theirs, lowercase: bool) -> bool:
   split = theirs.pre_tokenizer.pre_tokenize_str(
     theirs.normalizer.normalize_str(text)
   )
-  return [word for word, _ in split] != basic_tokenizer.words(text, lowercase)
+  return [word for word, _ in split] != basic_tokenizer.split_words(
+    text, lowercase
+  )
 
 
 def describe(kinds: dict[str, int]) -> str:

@@ -87,12 +87,11 @@ def _model():
   import jax
 
   from bert_jax import config as config_lib
-  from bert_jax.model import heads
-  from bert_jax.pretraining import pretrain
+  from bert_jax.model import heads, parameters
   from bert_jax.tokenization import tokenizer
 
   config = config_lib.model_config(config_lib.pretraining('base'))
-  init = functools.partial(pretrain.init, heads.PretrainingModel(config))
+  init = functools.partial(parameters.init, heads.PretrainingModel(config))
   random = np.random.default_rng(0)
   params = jax.tree.map(
     lambda x: random.standard_normal(x.shape, np.float32),

@@ -118,8 +118,8 @@ def ours(size, activation, weights):
   batch = make_batch()
 
   def loss(params):
-    sums = pretrain.sums(module, params, batch, None)
-    counts = pretrain.counts(batch, with_nsp=True)
+    sums = pretrain.sum_losses(module, params, batch, None)
+    counts = pretrain.count_targets(batch, with_nsp=True)
     return sum(total / counts[name] for name, (total, _) in sums.items())
 
   value, gradient = jax.jit(jax.value_and_grad(loss))(params)

@@ -42,14 +42,13 @@ def mask(lines):
 def ours(model, lines, masked):
   """Returns (ids of each line, five words for each mask), from bert_jax."""
   os.environ['JAX_PLATFORMS'] = 'cpu'
-  from bert_jax import fill_mask
+  from bert_jax.inference import fill
   from bert_jax.interop import hf_load
 
   params, config, with_nsp, words = hf_load.load(model)
   ids = [words.encode(line)['input_ids'] for line in lines]
   guesses = [
-    fill_mask.fill(params, config, with_nsp, words, line, _TOP)[0]
-    for line in masked
+    fill.fill(params, config, with_nsp, words, line, _TOP)[0] for line in masked
   ]
   return ids, [[word for word, _ in guess] for guess in guesses]
 

@@ -63,10 +63,10 @@ def start(c, directory):
   from bert_jax.train import step as step_lib
   from bert_jax.train import task
 
-  made = pretrain.make(c, pretrain.prepare_data(c, directory))
+  made = pretrain.make_task(c, pretrain.prepare_data(c, directory))
   tx = optimizer_lib.make(c.optimizer)
   state = step_lib.init_state(jax.random.key(c.seed), task=made, tx=tx)
-  (phase,) = task.phases(c)
+  (phase,) = task.list_phases(c)
   batches = [made.train_batch(phase, step) for step in range(phase.steps)]
   return made, tx, state, batches
 
@@ -84,7 +84,7 @@ def ours(c, task, tx, state, batches):
     tx=tx,
     schedule=optimizer_lib.schedule(c.optimizer, len(batches)),
     parts=c.phases.accumulate[0],
-    clip=optimizer_lib.clip_parts(c.optimizer),
+    clip=optimizer_lib.make_clip(c.optimizer),
   )
   step, key = jax.jit(step), jax.random.key(c.seed)
   losses = []
@@ -101,10 +101,10 @@ def _words(c, state):
   """Returns the parameters without the rows that are no words."""
   import jax
 
-  from bert_jax.pretraining import pretrain
+  from bert_jax.model import parameters
 
   params = jax.device_get(state.params)
-  return pretrain.words_alone(params, c.data.vocab_size)
+  return parameters.drop_padding_rows(params, c.data.vocab_size)
 
 
 def in_google(c, state, batches):

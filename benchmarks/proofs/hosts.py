@@ -115,9 +115,12 @@ def print_batches(options):
   )
   c = tiny.get_config(f'{CONFIG},steps={STEPS}'.partition(':')[2])
   config_check.check(c)
-  made, phase = pretrain.make(c, options.print_batches), task.phases(c)[0]
+  made, phase = (
+    pretrain.make_task(c, options.print_batches),
+    task.list_phases(c)[0],
+  )
   mesh, digest = device_mesh.make_mesh(), hashlib.sha256()
-  rows = device_mesh.own_rows(mesh, phase.batch_size)
+  rows = device_mesh.find_own_rows(mesh, phase.batch_size)
   if len(rows) * jax.process_count() != phase.batch_size:
     raise ValueError(f'rows {rows} of {phase.batch_size} are no equal share')
   for step in range(STEPS):

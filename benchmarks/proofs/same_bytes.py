@@ -46,7 +46,7 @@ def whole(found: dict[str, str]) -> str:
 def write_prose(path: str):
   """Writes the documents that Python carries, blank lines between them."""
   with open(path, 'w', encoding='utf-8') as file:
-    for document in prose.documents():
+    for document in prose.read_documents():
       file.write('\n'.join(document.paragraphs) + '\n\n')
 
 

@@ -42,7 +42,7 @@ def main():
   config = get_config(settings)
   devices = compile_step.describe_devices(topology.parse(settings['topology']))
   mesh = device_mesh.make_mesh(1, devices=devices)
-  found = compile_step.compile_step(config, task.phases(config)[0], mesh)
+  found = compile_step.compile_step(config, task.list_phases(config)[0], mesh)
   if found.text is not None:
     with open(case['path'], 'w') as file:
       file.write(found.text)

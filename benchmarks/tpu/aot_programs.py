@@ -62,7 +62,7 @@ class Programs:
   def get(self, settings):
     """Returns (memory, cost) of a step, which must fit."""
     memory, text = self.get_text(settings)
-    return memory, hlo_cost.cost(text)
+    return memory, hlo_cost.count_cost(text)
 
   def get_text(self, settings):
     """Returns (memory, scheduled HLO) of a step, which must fit."""
@@ -131,5 +131,5 @@ def _settings(settings):
 def flops(settings):
   """Returns the model FLOPs of a step with all layers on one device."""
   config = aot_compile.get_config(settings)
-  work = pretrain.objective(config).flops(task.phases(config)[0])
+  work = pretrain.make_objective(config).flops(task.list_phases(config)[0])
   return work / topology_lib.parse(settings['topology']).devices

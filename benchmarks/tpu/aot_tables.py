@@ -34,7 +34,7 @@ def steps(programs, cases):
     parts = parts_of(cost, settings)
     flops = aot_programs.flops(settings)
     shares = [
-      estimate.cycle_utilisation(
+      estimate.compute_cycle_utilisation(
         flops, sum(parts[name] for name in names), found.chip
       )
       for names in (KERNELS[:1], KERNELS, COSTED)
@@ -143,7 +143,9 @@ def memory(programs, cases):
   )
   for settings in cases:
     found = topology.parse(settings['topology'])
-    usable = compile_step.usable_memory(compile_step.describe_devices(found)[0])
+    usable = compile_step.get_usable_memory(
+      compile_step.describe_devices(found)[0]
+    )
     few = settings['rows'] // found.devices
     each, most = [], []
     for program in ('ours', 'flax'):
@@ -180,7 +182,7 @@ def parts_of(cost, settings):
   """Returns {what: seconds} of a step."""
   generator = 'rbg' if settings['dropout'] else 'none'
   found = topology.parse(settings['topology'])
-  return estimate.tpu_step(cost, found, generator=generator).parts
+  return estimate.estimate_tpu_step(cost, found, generator=generator).parts
 
 
 def cycles(cost, settings, names):

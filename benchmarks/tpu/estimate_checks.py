@@ -89,7 +89,7 @@ def memory_line(settings, programs) -> tuple[str, bool]:
   """Checks the memory's traffic of a step, as `clock_line`."""
   topology = topology_lib.parse(settings['topology'])
   _, cost = programs.line(settings)
-  step = estimate.tpu_step(cost, topology)
+  step = estimate.estimate_tpu_step(cost, topology)
   seconds = step.seconds - step.parts['collectives']
   speed = topology.chip.hbm_bandwidth / topology.chip.devices
   share = cost.hbm_bytes / speed / seconds
@@ -144,7 +144,7 @@ def ranges():
   print('\n| chip | fast | slow | why |\n|' + '---|' * 4)
   for name in TOPOLOGIES.split(','):
     chip = name.partition(':')[0]
-    found = error_range.of(chip)
+    found = error_range.get_range(chip)
     print(f'| {chip} | {found.fast:g} | {found.slow:g} | {found.why} |')
 
 

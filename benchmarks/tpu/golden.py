@@ -23,11 +23,11 @@ import time
 import jax
 
 from bert_jax import config, errors, param_names
-from bert_jax.corpus import files
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.preflight import compile_step, hlo_cost
 from bert_jax.pretraining import pretrain
+from bert_jax.runtime import files
 from bert_jax.train import programs, task
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'golden')
@@ -71,11 +71,11 @@ def examine(case: Case) -> dict:
   mesh = device_mesh.make_mesh(
     case.model, compile_step.describe_devices(topology)
   )
-  phase = task.phases(c)[case.phase]
+  phase = task.list_phases(c)[case.phase]
   compiled = compile_step.compile_step(c, phase, mesh)
   if not compiled.fits:
     raise ValueError(f'{case} does not fit the memory of a device.')
-  found = hlo_cost.cost(compiled.text)
+  found = hlo_cost.count_cost(compiled.text)
   return {
     'versions': {
       name: importlib.metadata.version(name) for name in ('jax', 'libtpu')
@@ -99,13 +99,13 @@ def _shardings(c, mesh) -> dict:
   def text(spec):
     return f'[{", ".join(axis or "-" for axis in spec)}]'
 
-  learnt = pretrain.objective(c)
-  _, shapes, layout = programs.initial_state(c, learnt, mesh)
+  learnt = pretrain.make_objective(c)
+  _, shapes, layout = programs.plan_initial_state(c, learnt, mesh)
   kept = param_names.flatten(layout.params)
   return {
     name: {
       'kept': text(kept[name].spec),
-      'used': text(partition.used(mesh, name, x.shape)),
+      'used': text(partition.compute_spec(mesh, name, x.shape)),
     }
     for name, x in param_names.flatten(shapes.params).items()
   }

@@ -66,7 +66,7 @@ def _products(chip, length, which) -> float:
   """Returns Mcycles of products in bfloat16, printed with three digits only."""
   hidden = config.SIZES['base'][1]
   flops = FLOPS[which] * TOKENS * length * hidden
-  speed = chips.named(chip).product_flops * kernel_schedules.SHARE
+  speed = chips.get(chip).product_flops * kernel_schedules.SHARE
   return flops / speed / 1e6
 
 

@@ -126,19 +126,19 @@ def compile_cell(chip: str, case: Case) -> str:
   try:
     devices = compile_step.describe_devices(topology)[: case.devices]
     mesh = device_mesh.make_mesh(c.mesh.model, devices)
-    start = programs.of_start(c, pretrain.objective(c), mesh)
+    start = programs.list_start(c, pretrain.make_objective(c), mesh)
     found = compilation.compile_run(
-      *(c, pretrain.objective, mesh, start, task.phases(c)),
+      *(c, pretrain.make_objective, mesh, start, task.list_phases(c)),
       lambda line: print(line, file=sys.stderr, flush=True),
     )
   except errors.UserError as error:
     return f'refused: {error}'
   for result in found.values():
     for outcome in result.outcomes:
-      if why := compilation.problem(outcome):
+      if why := compilation.describe_problem(outcome):
         return f'FAILED: the {outcome.program.title} {why}'
   device, said = mesh.devices.flat[0], []
-  for phase in task.phases(c):
+  for phase in task.list_phases(c):
     chosen = found[phase.number].config
     wanted = tuning.resolve(c, device, phase.seq_length)
     if chosen != wanted:

@@ -123,7 +123,8 @@ def utilisation_rows(name: str, found: dict) -> list[str]:
     flops = phase['model_flops_per_step'] / found['devices']
     tokens = phase['batch_size'] * phase['seq_length'] // found['chips']
     shares = (
-      f'{estimate.cycle_utilisation(flops, s, chip):.3f}' for s in seconds
+      f'{estimate.compute_cycle_utilisation(flops, s, chip):.3f}'
+      for s in seconds
     )
     cells = [name, str(phase['seq_length']), f'{tokens:,}', *shares]
     rows.append(f'| {" | ".join(cells)} |')

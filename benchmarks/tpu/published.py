@@ -99,9 +99,9 @@ def step(row: Row, length: int, programs) -> estimate.Step:
   )
   flops = aot_programs.flops(settings) * topology.devices
   if not topology.is_tpu:
-    return estimate.gpu_step(flops, topology.chip, topology.chips)
+    return estimate.estimate_gpu_step(flops, topology.chip, topology.chips)
   _, cost = programs.line(settings)
-  return estimate.tpu_step(cost, topology, flops=flops)
+  return estimate.estimate_tpu_step(cost, topology, flops=flops)
 
 
 def predict(row: Row, programs) -> tuple[float, float, float]:

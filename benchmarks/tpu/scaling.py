@@ -55,7 +55,7 @@ def row(first: estimate.Step, step: estimate.Step, chips: int) -> str:
 
 def kept_whole(c, topology) -> dict[str, int]:
   """Returns {parameter: bytes} that every device keeps, float32."""
-  params = jax.eval_shape(pretrain.objective(c).init, jax.random.key(0))
+  params = jax.eval_shape(pretrain.make_objective(c).init, jax.random.key(0))
   mesh = jax.sharding.AbstractMesh(
     (topology.devices, 1),
     ('data', 'model'),
@@ -64,7 +64,7 @@ def kept_whole(c, topology) -> dict[str, int]:
   return {
     name: x.size * x.dtype.itemsize
     for name, x in param_names.flatten(params).items()
-    if 'data' not in partition.share(mesh, name, x.shape)
+    if 'data' not in partition.stored_spec(mesh, name, x.shape)
   }
 
 
@@ -87,7 +87,9 @@ def collectives(text: str) -> list[tuple[int, bool, str]]:
       if 'all-reduce-scatter' in name:  # keeps one part of the sum
         kind = 'reduce-scatter'
       moved = max(
-        map(hlo_text.size, (op.type, ' '.join(map(types.get, op.operands))))
+        map(
+          hlo_text.parse_size, (op.type, ' '.join(map(types.get, op.operands)))
+        )
       )
       waits = not (beside or op.opcode.endswith('-start'))
       found.append((moved, waits, f'{kind} {op.type}'))
@@ -123,7 +125,7 @@ def main():
   programs = aot_programs.Programs(values.programs, None)
   costs = [programs.line(settings_of(t))[1] for t in topologies]
   steps = [
-    estimate.tpu_step(cost, t)
+    estimate.estimate_tpu_step(cost, t)
     for cost, t in zip(costs, topologies, strict=True)
   ]
   print(' chips        ms per step         efficiency')

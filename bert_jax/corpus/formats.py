@@ -30,7 +30,7 @@ def is_wiki_page(line: bytes) -> bool:
   return bool(_DOC.match(line))
 
 
-def decoded(
+def decode_lines(
   lines: Lines, start: int, counts: collections.Counter
 ) -> Iterator[tuple[int, str]]:
   """Yields the lines that a range owns as text, see `clean`.
@@ -53,7 +53,7 @@ def decoded(
         yield offset, text
 
 
-def blocks(
+def read_blocks(
   lines: Iterable[tuple[int, str]],
   stop: int,
   are_sentences: bool,
@@ -78,7 +78,7 @@ def blocks(
     yield Document(block, are_sentences)
 
 
-def whole_file(
+def read_whole_file(
   lines: Iterable[str], counts: collections.Counter
 ) -> Iterator[Document]:
   """Yields one document of hard-wrapped lines; blank ones part paragraphs."""
@@ -103,7 +103,7 @@ def whole_file(
     yield Document(paragraphs)
 
 
-def wiki_pages(
+def read_wiki_pages(
   lines: Lines, stop: int, counts: collections.Counter
 ) -> Iterator[Document]:
   """Reads WikiExtractor's <doc ...> title, lines, </doc>."""
@@ -131,7 +131,7 @@ def wiki_pages(
     yield Document(page)  # of a file that is cut off
 
 
-def jsonl(
+def read_jsonl(
   path: str, lines: Lines, stop: int, field: str, counts: collections.Counter
 ) -> Iterator[Document]:
   """Reads one JSON object with a text per line."""
@@ -169,10 +169,10 @@ def _json_line(path, offset, parts, size, field, counts):
       f'{field!r}: {line[:60]!r}; give one such object per line, or name its '
       'field.'
     ) from None
-  yield Document(text_lines(text, counts))
+  yield Document(split_lines(text, counts))
 
 
-def text_lines(text: str, counts: collections.Counter) -> list[str]:
+def split_lines(text: str, counts: collections.Counter) -> list[str]:
   """Returns the lines of a text that are not blank."""
   found = map(str.strip, clean.clean(text, counts).split('\n'))
   return [line for line in found if line]

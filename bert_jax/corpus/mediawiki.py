@@ -31,7 +31,7 @@ def is_dump(head: bytes) -> bool:
   return bool(re.match(r'\s*(?:<\?xml[^<>]*\?>\s*)?<mediawiki\b', text))
 
 
-def documents(
+def read_documents(
   file: BinaryIO, counts: collections.Counter
 ) -> Iterator[Document]:
   """Yields the articles of a dump, one paragraph of running text per string.
@@ -59,7 +59,7 @@ def documents(
         n += 1
         text = _article(mwxml, element, counts)
         try:
-          paragraphs = wikitext.running_text(text, not_text)
+          paragraphs = wikitext.extract_text(text, not_text)
         except wikitext.TooDeep:
           counts['unreadable_pages'] += 1
           paragraphs = []

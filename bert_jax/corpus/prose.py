@@ -64,7 +64,7 @@ _MARKS = re.compile(r'`+|\*\*|\s\[\w+\]_|(?<=\w)_\b(?!\w)')
 _SENTENCE_END = re.compile(r'[.!?][)"\'\]]*(?:\s|$)')
 
 
-def documents() -> Iterator[document.Document]:
+def read_documents() -> Iterator[document.Document]:
   """Reads the prose of this Python installation, in a fixed order.
 
   A document is the text of a help topic, of a module's short docstrings, or of
@@ -76,7 +76,7 @@ def documents() -> Iterator[document.Document]:
     files[k : k + _FILES_PER_JOB] for k in range(0, len(files), _FILES_PER_JOB)
   ]
   seen = set()
-  count = min(workers.cores(), len(jobs))
+  count = min(workers.count_cores(), len(jobs))
   for found in workers.run(_read_files, [(job,) for job in jobs], count):
     for _, paragraphs in found:
       made = document.Document(_unseen(paragraphs, seen))

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 
 from bert_jax import errors
 from bert_jax.corpus import (
-  files,
   formats,
   gutenberg,
   mediawiki,
   prose,
+  text_files,
   tfds_text,
 )
 from bert_jax.corpus.document import Document
@@ -102,7 +102,7 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
   return pieces
 
 
-def documents(
+def read_documents(
   piece: Piece, layout: str, field: str, counts: collections.Counter
 ) -> Iterator[Document]:
   """Reads the documents of a piece, one at a time.
@@ -117,9 +117,9 @@ def documents(
   """
   for part in piece.ranges:
     if part.path == PYTHON_DOCS:
-      found = prose.documents()
+      found = prose.read_documents()
     elif part.path.startswith(tfds_text.PREFIX):
-      found = tfds_text.documents(
+      found = tfds_text.read_documents(
         part.path, field, part.start, part.stop, counts
       )
     else:
@@ -137,16 +137,16 @@ def read(
   """Reads the documents of all inputs in order, see `plan`."""
   counts: collections.Counter[str] = collections.Counter()
   for piece in plan(inputs, layout, field):
-    yield from documents(piece, layout, field, counts)
+    yield from read_documents(piece, layout, field, counts)
 
 
-def estimated_bytes(pieces: Sequence[Piece]) -> int:
+def estimate_bytes(pieces: Sequence[Piece]) -> int:
   """Returns about how much text pieces hold; the same pieces, the same."""
 
   def estimate(part: Range) -> int:
     if part.path.startswith(tfds_text.PREFIX):
       return (part.stop - part.start) * _EXAMPLE_BYTES
-    factor = _COMPRESSION if files.is_compressed(part.path) else 1
+    factor = _COMPRESSION if text_files.is_compressed(part.path) else 1
     return (part.stop - part.start) * factor
 
   return sum(estimate(part) for piece in pieces for part in piece.ranges)
@@ -160,9 +160,11 @@ def _wholes(given: str, field: str) -> list[Range]:
   if given == PYTHON_DOCS:
     return [Range(given, 0, 1, 1)]
   if given.startswith(tfds_text.PREFIX):
-    size = tfds_text.examples(given, field)
+    size = tfds_text.count_examples(given, field)
     return [Range(given, 0, size, size)]
-  sizes = [(path, files.size(path)) for path in files.expand(given)]
+  sizes = [
+    (path, text_files.get_size(path)) for path in text_files.expand(given)
+  ]
   return [Range(path, 0, size, size) for path, size in sizes]
 
 
@@ -181,11 +183,11 @@ def _cut(whole: Range, layout: str, room: int) -> list[Range]:
 
 
 def _is_divisible(path: str, layout: str) -> bool:
-  if files.is_compressed(path):
+  if text_files.is_compressed(path):
     return False
-  if files.extension(path) == '.jsonl':
+  if text_files.get_extension(path) == '.jsonl':
     return True
-  head = files.head(path)
+  head = text_files.read_head(path)
   if mediawiki.is_dump(head):
     return False
   return layout != 'files' or _is_wiki(head)
@@ -209,12 +211,12 @@ def _group(ranges: Sequence[Range], room: int) -> Iterator[list[Range]]:
 
 def _file(part: Range, layout, field, counts) -> Iterator[Document]:
   try:
-    head = files.head(part.path)
-    with files.open_text(part.path) as file:
+    head = text_files.read_head(part.path)
+    with text_files.open_text(part.path) as file:
       yield from _read(file, head, part, layout, field, counts)
   except errors.UserError:
     raise
-  except files.DAMAGED as error:
+  except text_files.DAMAGED as error:
     counts['damaged_files'] += 1
     print(
       f'warning: {part.path} cannot be read to its end ({error}); what comes '
@@ -229,23 +231,23 @@ def _read(file, head, part: Range, layout, field, counts):
   # Offsets count decompressed bytes; compressed files are never cut.
   stop = sys.maxsize if part.is_whole else part.stop
   if mediawiki.is_dump(head):
-    return mediawiki.documents(file, counts)
+    return mediawiki.read_documents(file, counts)
   if head.startswith(_UTF16):
     raise errors.UserError(
       f'{part.path} is UTF-16; convert it, for example with: '
       f'iconv -f UTF-16 -t UTF-8 {part.path}'
     )
-  lines = _without_mark(files.lines(file, part.start))
-  if files.extension(part.path) == '.jsonl':
-    return formats.jsonl(part.path, lines, stop, field, counts)
+  lines = _without_mark(text_files.read_lines(file, part.start))
+  if text_files.get_extension(part.path) == '.jsonl':
+    return formats.read_jsonl(part.path, lines, stop, field, counts)
   if _is_wiki(head):
-    return formats.wiki_pages(lines, stop, counts)
-  texts = formats.decoded(lines, part.start, counts)
+    return formats.read_wiki_pages(lines, stop, counts)
+  texts = formats.decode_lines(lines, part.start, counts)
   if part.is_whole:
     texts = ((0, text) for text in gutenberg.strip(text for _, text in texts))
   if layout == 'files':
-    return formats.whole_file((text for _, text in texts), counts)
-  return formats.blocks(texts, stop, layout == 'sentences', counts)
+    return formats.read_whole_file((text for _, text in texts), counts)
+  return formats.read_blocks(texts, stop, layout == 'sentences', counts)
 
 
 def _is_wiki(head: bytes) -> bool:

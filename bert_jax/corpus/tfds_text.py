@@ -17,7 +17,7 @@ PREFIX = 'tfds:'
 _INPUT = re.compile(r'tfds:([\w/.:]+):([A-Za-z]\w*(?:\[[^\]]*\])?)')
 
 
-def examples(given: str, field: str) -> int:
+def count_examples(given: str, field: str) -> int:
   """Returns how many texts an input of the form tfds:NAME/CONFIG:SPLIT has.
 
   Raises:
@@ -26,12 +26,12 @@ def examples(given: str, field: str) -> int:
   return len(_source(given, field))
 
 
-def full_name(given: str, field: str) -> str:
+def resolve_name(given: str, field: str) -> str:
   """Returns the dataset's name with its version, for the manifest."""
   return f'{_source(given, field).dataset_info.full_name}'
 
 
-def documents(
+def read_documents(
   given: str, field: str, start: int, stop: int, counts: collections.Counter
 ) -> Iterator[Document]:
   """Yields the documents of examples `start` to `stop`."""
@@ -40,7 +40,7 @@ def documents(
     text = source[n][field]
     if isinstance(text, bytes):
       text = text.decode('utf-8', 'surrogateescape')
-    yield Document(formats.text_lines(text, counts))
+    yield Document(formats.split_lines(text, counts))
 
 
 @functools.lru_cache(1)

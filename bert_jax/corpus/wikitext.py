@@ -66,7 +66,7 @@ class TooDeep(Exception):
   """The parser would need too long."""
 
 
-def running_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
+def extract_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
   """Returns the running text of a page.
 
   Args:

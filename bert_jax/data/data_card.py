@@ -18,7 +18,7 @@ _CLEANED = {
 }
 
 
-def text(manifest: dict, examples: Sequence[str]) -> str:
+def make_card(manifest: dict, examples: Sequence[str]) -> str:
   """Returns the card.
 
   Args:

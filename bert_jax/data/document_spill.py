@@ -14,9 +14,10 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from bert_jax.corpus import clean, files, sources
+from bert_jax.corpus import clean, sources, text_files
 from bert_jax.corpus.document import Document
 from bert_jax.data import recipe as recipe_lib
+from bert_jax.runtime import files
 
 _HEADER = struct.Struct('<16sH?I')  # digest, passes, are_sentences, bytes
 _BUFFER = 32 << 20  # bytes that a job holds before it writes
@@ -83,7 +84,7 @@ def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
   """
   done = os.path.join(job.work, f'{job.name}.json')
   if os.path.exists(done):
-    return files.read_json(done)
+    return files.load_json(done)
   counts: collections.Counter[str] = collections.Counter()
   found: dict[int, list[int]] = {}
   buckets: dict[int, list[bytes]] = collections.defaultdict(list)
@@ -106,17 +107,17 @@ def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
     'counts': dict(sorted(counts.items())),
     'sources': found,
     'files': [
-      [piece.source, r.path, r.size, files.sha256(r.path)]
+      [piece.source, r.path, r.size, text_files.compute_sha256(r.path)]
       for piece in job.pieces
       for r in piece.ranges
       if r.start == 0 and sources.is_file(r.path)
     ],
   }
   files.write_json(done, result)
-  return files.read_json(done)
+  return files.load_json(done)
 
 
-def texts(segments: Iterable[Segment]) -> Iterator[Text]:
+def read_texts(segments: Iterable[Segment]) -> Iterator[Text]:
   """Yields the documents of segments."""
   for segment in segments:
     with open(segment.path, 'rb') as file:
@@ -136,7 +137,7 @@ def _documents(job, recipe, counts) -> Iterator[tuple[int, Document]]:
   """Yields (input number, document); counts what is dropped."""
   n = 0
   for piece in job.pieces:
-    for document in sources.documents(
+    for document in sources.read_documents(
       piece, recipe.layout, recipe.field, counts
     ):
       if sum(map(len, document.paragraphs)) < recipe.min_chars:
@@ -156,16 +157,16 @@ def _record(document: Document, source: int, recipe):
   except UnicodeEncodeError:
     raw = clean.clean(text, collections.Counter()).encode()
   digest = hashlib.blake2b(raw, digest_size=16).digest()
-  bucket = bucket_of(digest, recipe)
+  bucket = choose_bucket(digest, recipe)
   passes = 1
   if bucket < recipe.shards:
     weight = recipe.weights[source] if recipe.weights else 1.0
-    passes = passes_of(digest, recipe.passes * weight)
+    passes = draw_passes(digest, recipe.passes * weight)
   header = _HEADER.pack(digest, passes, document.are_sentences, len(raw))
   return bucket, header + raw, len(raw)
 
 
-def bucket_of(digest: bytes, recipe: recipe_lib.Recipe) -> int:
+def choose_bucket(digest: bytes, recipe: recipe_lib.Recipe) -> int:
   """Returns the training shard of a document, or shards + its held-out one."""
   first = int.from_bytes(digest[:8], 'little')
   second = int.from_bytes(digest[8:], 'little')
@@ -174,7 +175,7 @@ def bucket_of(digest: bytes, recipe: recipe_lib.Recipe) -> int:
   return second % recipe.shards
 
 
-def passes_of(digest: bytes, mean: float) -> int:
+def draw_passes(digest: bytes, mean: float) -> int:
   """Returns a whole number of passes; over all documents `mean` on average."""
   whole = int(mean)
   if mean > whole:
@@ -188,12 +189,11 @@ def _write(job, part, buckets) -> list[Segment]:
   """Writes what is buffered, sorted by bucket."""
   path = os.path.join(job.work, f'{job.name}-{part}.texts')
   segments, offset = [], 0
-  with open(path + '.tmp', 'wb') as file:
+  with files.replacing(path) as new, open(new, 'wb') as file:
     for bucket in sorted(buckets):
       records = buckets[bucket]
       file.writelines(records)
       size = sum(map(len, records))
       segments.append(Segment(bucket, path, offset, size, len(records)))
       offset += size
-  os.replace(path + '.tmp', path)
   return segments

@@ -27,7 +27,7 @@ def mix(*parts) -> np.ndarray:
   return h
 
 
-def uniform(h: np.ndarray) -> np.ndarray:
+def to_uniform(h: np.ndarray) -> np.ndarray:
   """Returns float64 in [0, 1) from hashes."""
   return (h >> np.uint64(11)) * (1.0 / (1 << 53))
 

@@ -7,17 +7,23 @@ import numpy as np
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.corpus import files
+from bert_jax.corpus import text_files
 from bert_jax.data import recipe as recipe_lib
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer
 
 NAME = 'manifest.json'
 
 
+def vocab_path(directory: str) -> str:
+  """Returns where the vocabulary of prepared data lies."""
+  return os.path.join(directory, 'vocab.txt')
+
+
 def read(directory: str) -> dict:
   """Reads the manifest of prepared data."""
   try:
-    return files.read_json(os.path.join(directory, NAME))
+    return files.load_json(os.path.join(directory, NAME))
   except (OSError, ValueError) as error:
     raise errors.UserError(
       f'{directory} is not prepared data ({error}); remove it, or give the '
@@ -62,7 +68,7 @@ def sum_up(
     'tokens': int(counts.sum()),
     'unknown_share': round(float(counts[unknown] / counts.sum()), 8),
     'unigram_entropy': round(float(-(share * np.log(share)).sum()), 6),
-    'vocab_sha256': files.sha256(vocab_path),
+    'vocab_sha256': text_files.compute_sha256(vocab_path),
     'lengths': {str(n): _length(n, train) for n in recipe.lengths},
     'shards': [
       {k: v for k, v in s.items() if k != 'token_counts'} for s in summaries
@@ -88,7 +94,7 @@ def _length(length: int, train: Sequence[dict]) -> dict:
 
 def check_recipe(old: dict, new: dict, directory: str):
   """Raises errors.UserError if data was made by another recipe."""
-  changed = differences(old, new)
+  changed = find_differences(old, new)
   if changed:
     raise errors.UserError(
       f'{directory} was prepared by another recipe ({"; ".join(changed)}); '
@@ -106,7 +112,7 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
     directory: of the data.
   """
   was = {f['path']: f['bytes'] for i in old for f in i['files']}
-  changed = differences(was, paths) if paths else []
+  changed = find_differences(was, paths) if paths else []
   if changed:
     more = f' and {len(changed) - 3} more' if len(changed) > 3 else ''
     raise errors.UserError(
@@ -116,7 +122,7 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
     )
 
 
-def differences(old: dict, new: dict) -> list[str]:
+def find_differences(old: dict, new: dict) -> list[str]:
   """Says what differs between two flat dicts."""
   return [
     f'{name}: {old.get(name)!r} there, {new.get(name)!r} now'

@@ -86,7 +86,7 @@ def mask_tokens(
 
   Returns:
     The batch with new `input_ids` and `masked_lm_positions`, `masked_lm_ids`
-    (int32) and `masked_lm_weights` (float32) [B, P] with P as `room` says;
+    (int32) and `masked_lm_weights` (float32) [B, P] with P as `count_predictions` says;
     positions ascend and end in zeros of weight 0.
   """
   ids = batch['input_ids']
@@ -104,7 +104,7 @@ def mask_tokens(
   flat = ids.ravel()
   label = flat[cell]
   key = pairs.keys[pairs.pair[cell]]
-  draw = hashing.uniform(hashing.mix(key, _ACTION, pairs.position[lead]))
+  draw = hashing.to_uniform(hashing.mix(key, _ACTION, pairs.position[lead]))
   word = hashing.mix(key, _WORD, pairs.position[cell]) % np.uint64(vocab_size)
   masked = flat.copy()
   masked[cell] = np.where(
@@ -116,7 +116,7 @@ def mask_tokens(
   row, position = np.divmod(cell, length)
   before = np.searchsorted(row, np.arange(rows))
   slot = np.arange(len(cell)) - before[row]
-  shape = (rows, room(length, rate, max_predictions, pack))
+  shape = (rows, count_predictions(length, rate, max_predictions, pack))
 
   def spread(values, dtype):
     out = np.zeros(shape, dtype)
@@ -132,7 +132,9 @@ def mask_tokens(
   }
 
 
-def room(length: int, rate: float, max_predictions: int, pack: int) -> int:
+def count_predictions(
+  length: int, rate: float, max_predictions: int, pack: int
+) -> int:
   """Returns P, so many predictions that a row never has more.
 
   Args:
@@ -151,7 +153,7 @@ def room(length: int, rate: float, max_predictions: int, pack: int) -> int:
   )
 
 
-def next_tokens(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def predict_next_tokens(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Asks for the following token at every position (left-to-right LM).
 
   Returns:
@@ -264,7 +266,7 @@ def _choose_spans(pairs: _Pairs, shape, start) -> np.ndarray:
   sizes = np.bincount(word[pairs.candidate])
   begins = np.flatnonzero(start)  # [W]
   text = np.cumsum(~pairs.candidate)[begins]  # differs across [SEP] and [CLS]
-  draw = hashing.uniform(
+  draw = hashing.to_uniform(
     hashing.mix(pairs.keys[pairs.pair[begins]], _SPAN, pairs.position[begins])
   )
   longest = np.searchsorted(_LENGTHS, draw, side='right') + 1

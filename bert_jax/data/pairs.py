@@ -57,7 +57,7 @@ class Pairs:
     return sizes.sum(1) + SPECIAL_TOKENS
 
 
-def pairs(
+def make_pairs(
   texts: Texts,
   index: np.ndarray,
   keys: np.ndarray,
@@ -82,8 +82,8 @@ def pairs(
     short_seq_prob: probability of a shorter target.
   """
   room = max_seq_length - SPECIAL_TOKENS
-  short = hashing.uniform(hashing.mix(keys, _TARGET, 0)) < short_seq_prob
-  drawn = hashing.uniform(hashing.mix(keys, _TARGET, 1))
+  short = hashing.to_uniform(hashing.mix(keys, _TARGET, 0)) < short_seq_prob
+  drawn = hashing.to_uniform(hashing.mix(keys, _TARGET, 1))
   target = np.where(short, 2 + (drawn * (room - 1)).astype(np.int64), room)
   steps = list(_steps(texts, index, keys, target))
   lane, begin, split, stop, step = (
@@ -118,7 +118,7 @@ def _steps(texts: Texts, index, keys, target) -> Iterator[tuple]:
   while len(lane):
     ahead = np.arange(step, step + _STEPS, dtype=np.uint64)[:, None]
     draws = hashing.mix(hashing.mix(keys[lane], ahead), _CUT)  # [steps, lanes]
-    cuts, coins = hashing.uniform(draws), (draws & np.uint64(1)).astype(bool)
+    cuts, coins = hashing.to_uniform(draws), (draws & np.uint64(1)).astype(bool)
     active = np.arange(len(lane))
     for k in range(_STEPS):
       full = texts.sentences[begin] + target[lane]
@@ -142,11 +142,11 @@ def _steps(texts: Texts, index, keys, target) -> Iterator[tuple]:
 def _random_texts(texts: Texts, index, wanted, draws) -> np.ndarray:
   """Returns sentences from a random start in another document, [N, 2]."""
   others = len(texts.documents) - 2
-  other = hashing.uniform(hashing.mix(draws, _OTHER)) * others
+  other = hashing.to_uniform(hashing.mix(draws, _OTHER)) * others
   other = other.astype(np.int64)
   other += other >= index
   begin, end = texts.documents[other], texts.documents[other + 1]
-  start = hashing.uniform(hashing.mix(draws, _START)) * (end - begin)
+  start = hashing.to_uniform(hashing.mix(draws, _START)) * (end - begin)
   begin = begin + start.astype(np.int64)
   # One sentence at least, even if the first text has filled the target.
   full = texts.sentences[begin] + np.maximum(wanted, 1)

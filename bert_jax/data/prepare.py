@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from absl import flags
 
 from bert_jax import errors
-from bert_jax.corpus import files, sources
+from bert_jax.corpus import sources, text_files
 from bert_jax.data import beam, stages
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
@@ -76,7 +76,7 @@ def prepare(
 
 def local_runner(count: int) -> stages.Runner:
   """Runs jobs in `count` processes of this machine; 0 is one per core."""
-  return functools.partial(_run_here, count or workers_lib.cores())
+  return functools.partial(_run_here, count or workers_lib.count_cores())
 
 
 def _run_here(count: int, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
@@ -91,7 +91,9 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
   paths = {}
   for given in filter(sources.is_file, recipe.inputs):
     with contextlib.suppress(errors.UserError):  # text may be gone by now
-      paths.update({p: files.size(p) for p in files.expand(given)})
+      paths.update(
+        {p: text_files.get_size(p) for p in text_files.expand(given)}
+      )
   manifest_lib.check_inputs(manifest['inputs'], paths, directory)
 
 
@@ -197,9 +199,9 @@ def main(argv):
   """Runs the command."""
   f = flags.FLAGS
   if f.verify:
-    from bert_jax.data import loader
+    from bert_jax.data import dataset
 
-    size = loader.verify(f.verify)
+    size = dataset.verify(f.verify)
     print(f'{f.verify}: all {size:,} bytes of records are as they were made')
     return
   if argv[1:] and f.runner != 'beam':

@@ -3,7 +3,6 @@
 import collections
 import errno
 import itertools
-import os
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -12,6 +11,7 @@ from array_record.python import array_record_module
 
 from bert_jax import errors
 from bert_jax.data import rows as rows_lib
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer
 
 # group_size:1 lets random access read one record (Grain insists on it), and
@@ -23,17 +23,14 @@ _READ = 'readahead_buffer_size:0,max_parallelism:0'
 
 
 def write(path: str, records: Iterable[bytes]) -> int:
-  """Writes records to a temporary name, then renames it; returns how many."""
-  temporary = path + '.tmp'
-  writer = array_record_module.ArrayRecordWriter(temporary, _WRITE)
-  # A loop in C that counts: at millions of records Python's own shows.
-  written = itertools.count()
-  each = zip(map(writer.write, records), written, strict=False)
-  collections.deque(each, maxlen=0)
-  writer.close()
-  with open(temporary, 'rb') as file:
-    os.fsync(file.fileno())
-  os.replace(temporary, path)
+  """Writes a file of records, whole or not at all; returns how many."""
+  with files.replacing(path) as new:
+    writer = array_record_module.ArrayRecordWriter(new, _WRITE)
+    # A loop in C that counts: at millions of records Python's own shows.
+    written = itertools.count()
+    each = zip(map(writer.write, records), written, strict=False)
+    collections.deque(each, maxlen=0)
+    writer.close()
   return next(written)
 
 
@@ -65,7 +62,7 @@ class Reader:
     self._arguments = (tuple(paths), vocab_size, counts, skip_corrupt)
     self._paths, self._vocab_size = list(paths), vocab_size
     self._wide = (
-      tokenizer.id_type(vocab_size).itemsize // rows_lib.UNIT.itemsize
+      tokenizer.choose_id_type(vocab_size).itemsize // rows_lib.UNIT.itemsize
     )
     self._skip = skip_corrupt
     self._corrupt: set[int] = set()
@@ -127,8 +124,8 @@ class Reader:
         index,
         f'is no row of at most {length} tokens and {pairs_per_row} pair(s)',
       )
-    batch, text = rows_lib.layout(n, first, second, length, cls_id, sep_id)
-    ids = rows_lib.tokens(units, self._wide)
+    batch, text = rows_lib.lay_out(n, first, second, length, cls_id, sep_id)
+    ids = rows_lib.join_units(units, self._wide)
     self._check_ids(ids, indices, text)
     batch['input_ids'][text] = ids
     batch['next_sentence_labels'] = is_random.astype(np.int32)

@@ -25,7 +25,7 @@ def encode(
   """Yields the record of each row.
 
   Args:
-    ids: token ids without [CLS] and [SEP], as `tokenizer.id_type` says.
+    ids: token ids without [CLS] and [SEP], as `tokenizer.choose_id_type` says.
     spans: [M, 2, 2] begin and end in `ids` of both texts of each pair.
     is_random: bool [M].
     order: the pairs of the first row, of the second, and so on.
@@ -101,14 +101,14 @@ def parse(found: list[bytes], most: int, wide: int, length: int):
   return n, is_random, first, second, units[: len(keep)][keep], good
 
 
-def tokens(units, wide: int) -> np.ndarray:
+def join_units(units, wide: int) -> np.ndarray:
   """Joins 16-bit units to token ids."""
   if wide == 1:
     return units
   return units[0::2] | units[1::2].astype(np.uint32) << np.uint32(16)
 
 
-def layout(n, first, second, length, cls_id, sep_id):
+def lay_out(n, first, second, length, cls_id, sep_id):
   """Lays out rows whose texts are still missing.
 
   Returns:

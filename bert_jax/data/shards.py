@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.corpus import files, sentences
+from bert_jax.corpus import sentences, text_files
 from bert_jax.data import (
   document_spill,
   hashing,
@@ -25,6 +25,7 @@ from bert_jax.data import (
   vocab,
 )
 from bert_jax.data import recipe as recipe_lib
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer
 
 MIN_DOCUMENTS = 2  # a random second text needs another document
@@ -118,7 +119,7 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
   """
   done = os.path.join(shard.work, f'{shard.name}.json')
   if os.path.exists(done):
-    return files.read_json(done)
+    return files.load_json(done)
   tokens = _tokenize(shard, recipe)
   counts = np.zeros(recipe.vocab_size, np.int64)
   for k in range(0, len(tokens.ids), 1 << 20):  # bincount makes them int64
@@ -146,7 +147,7 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
 def _unique(shard: Shard) -> list[document_spill.Text]:
   """Returns the documents in the order of their digests, each once."""
   found: dict[bytes, document_spill.Text] = {}
-  for text in document_spill.texts(shard.segments):
+  for text in document_spill.read_texts(shard.segments):
     # Of copies in inputs of different weights the most frequent one counts.
     if text.digest not in found or found[text.digest] < text:
       found[text.digest] = text
@@ -163,7 +164,7 @@ def _tokenizer(path: str, lowercase: bool, modified: int):
 def _tokenize(shard: Shard, recipe: recipe_lib.Recipe) -> _Tokens:
   modified = os.stat(shard.vocab).st_mtime_ns
   words = _tokenizer(shard.vocab, recipe.lowercase, modified)
-  id_type = tokenizer.id_type(recipe.vocab_size)
+  id_type = tokenizer.choose_id_type(recipe.vocab_size)
   unique = _unique(shard)
   ids: list[bytes] = []
   sizes, documents, names, passes = [0], [0], [], []
@@ -236,7 +237,7 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
     'records': count,
     **total,
     'bytes': os.path.getsize(path),
-    'sha256': files.sha256(path),
+    'sha256': text_files.compute_sha256(path),
   }
 
 
@@ -250,7 +251,7 @@ def _pairs(recipe, tokens: _Tokens, length: int) -> Iterator[pairs.Pairs]:
       (np.flatnonzero(tokens.passes > n), n)
       for n in range(first, min(first + at_once, passes))
     ]
-    yield pairs.pairs(
+    yield pairs.make_pairs(
       tokens.texts,
       np.concatenate([index for index, _ in lanes]),
       np.concatenate(

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.corpus import files, sources
+from bert_jax.corpus import sources
 from bert_jax.data import data_card, document_spill, records, shards, vocab
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.runtime import progress
+from bert_jax.runtime import files, progress
 from bert_jax.tokenization import tokenizer
 
 _FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
@@ -42,7 +42,7 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
     errors.UserError: if the input cannot be used.
   """
   work = os.path.join(partial, 'work')
-  vocab_path = os.path.join(partial, 'vocab.txt')
+  vocab_path = manifest_lib.vocab_path(partial)
   if recipe.vocab:
     _check_size(recipe, tokenizer.read_vocab(recipe.vocab))
   pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
@@ -58,7 +58,8 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   manifest = manifest_lib.sum_up(asked, found, summaries, vocab_path)
   examples = _examples(recipe, partial, manifest)
   files.write_text(
-    os.path.join(partial, 'DATA_CARD.md'), data_card.text(manifest, examples)
+    os.path.join(partial, 'DATA_CARD.md'),
+    data_card.make_card(manifest, examples),
   )
   files.write_json(os.path.join(partial, manifest_lib.NAME), manifest)
 
@@ -81,7 +82,7 @@ def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> recipe_lib.Recipe:
   """Chooses the number of shards by the size of the text, if it is not set."""
   if recipe.shards:
     return recipe
-  needed = -(-sources.estimated_bytes(pieces) // _SHARD_BYTES)
+  needed = -(-sources.estimate_bytes(pieces) // _SHARD_BYTES)
   count = max(_MIN_SHARDS, 1 << max(needed - 1, 0).bit_length())
   return dataclasses.replace(recipe, shards=count)
 
@@ -96,7 +97,7 @@ def _open_partial(work: str, recipe, jobs: Sequence[document_spill.Job]):
   """Continues unfinished work on the same text, or starts anew."""
   path = os.path.join(work, 'started.json')
   begun = {'recipe': recipe.to_dict(), 'files': _modified(jobs)}
-  if os.path.exists(path) and files.read_json(path) == begun:
+  if os.path.exists(path) and files.load_json(path) == begun:
     return
   shutil.rmtree(os.path.dirname(work), ignore_errors=True)
   os.makedirs(work)
@@ -193,7 +194,7 @@ def _shards(recipe, found: dict, partial: str) -> list[shards.Shard]:
         k,
         n,
         tuple(s for b in range(k, count, n) for s in buckets[b]),
-        os.path.join(partial, 'vocab.txt'),
+        manifest_lib.vocab_path(partial),
         partial,
         os.path.join(partial, 'work'),
       )
@@ -228,7 +229,7 @@ def _check_size(recipe: recipe_lib.Recipe, words):
 
 def _examples(recipe, directory: str, manifest: dict) -> list[str]:
   """Returns a few rows of the first training shard as text."""
-  path = os.path.join(directory, 'vocab.txt')
+  path = manifest_lib.vocab_path(directory)
   words = tokenizer.Tokenizer.load(path, recipe.lowercase)
   length = recipe.lengths[0]
   first = next(s for s in manifest['shards'] if s['split'] == 'train')

@@ -17,7 +17,7 @@ from absl import flags
 from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import vocab_pieces
-from bert_jax.runtime import cli, progress
+from bert_jax.runtime import cli, files, progress
 from bert_jax.tokenization import tokenizer
 
 # Bounds the counts to a few hundred MB.
@@ -71,7 +71,7 @@ def train(words: collections.Counter, size: int) -> list[str]:
       'tokens; the paper uses 30522.'
     )
   counted = [
-    item for item in vocab_pieces.by_count(words) if _is_spellable(item[0])
+    item for item in vocab_pieces.sort_by_count(words) if _is_spellable(item[0])
   ]
   characters = vocab_pieces.count_characters(counted)
   counted = counted[:_MAX_TRAINING_WORDS]
@@ -93,9 +93,7 @@ def write(vocab: Sequence[str], path: str):
   """Writes a vocabulary file, one piece per line, whole or not at all."""
   try:
     os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-    with open(path + '.tmp', 'w', encoding='utf-8', newline='\n') as file:
-      file.writelines(f'{piece}\n' for piece in vocab)
-    os.replace(path + '.tmp', path)
+    files.write_text(path, ''.join(f'{piece}\n' for piece in vocab))
   except OSError as error:
     raise errors.UserError(
       f'the vocabulary {path} cannot be written ({error.strerror}); give a '

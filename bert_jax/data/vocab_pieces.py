@@ -29,7 +29,7 @@ _SPACE = '\u2581'  # marks the start of a word in SentencePiece
 Counted = Sequence[tuple[str, int]]  # words and how often each occurs
 
 
-def by_count(counts) -> list[tuple[str, int]]:
+def sort_by_count(counts) -> list[tuple[str, int]]:
   """Returns items by falling count; ties in the order of the alphabet."""
   return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
@@ -44,7 +44,7 @@ def count_characters(counted: Counted) -> dict[str, int]:
   for word, count in counted:
     for c in _spelling(word):
       counts[c] += count
-  return dict(by_count(counts))
+  return dict(sort_by_count(counts))
 
 
 def learn(counted: Counted, count: int) -> list[str]:

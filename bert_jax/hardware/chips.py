@@ -115,6 +115,6 @@ def find(device_kind: str) -> Chip | None:
   return next((c for c in CHIPS if device_kind in c.kinds), None)
 
 
-def named(name: str) -> Chip:
+def get(name: str) -> Chip:
   """Returns the chip of a short name, which must be in the table."""
   return next(c for c in CHIPS if c.name == name)

@@ -145,7 +145,7 @@ def parse(text: str, slices: int = 1) -> Topology:
   return found
 
 
-def names() -> list[str]:
+def list_names() -> list[str]:
   """Returns every name that is sure to be known."""
   found = []
   for name, family in _FAMILIES.items():
@@ -183,7 +183,7 @@ def _grid(name, bounds, slices) -> Topology | None:
     return None
   if not 1 <= n <= family.most:
     return None
-  chip = chips.named(name)
+  chip = chips.get(name)
   return Topology(
     f'{name}:{text}', chip, bounds, slices, hosts * slices, options
   )
@@ -205,6 +205,6 @@ def _near(name) -> str:
       f'({family.cloud}-{n * family.cores})'
       for n in near
     )
-  near = difflib.get_close_matches(name, names(), 3, cutoff=0.5)
+  near = difflib.get_close_matches(name, list_names(), 3, cutoff=0.5)
   examples = ['v5e:4x4', 'v4-32', 'h100:8']
   return ' or '.join(near or examples)

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.runtime import folder
+from bert_jax.runtime import files
 
 # Inches: a token's row, the least side of a map, between maps, a letter.
 _CELL, _LEAST_SIDE, _GAP, _LETTER = 0.2, 1.6, 0.32, 0.066
@@ -108,7 +108,7 @@ def _name_tokens(axis, tokens, below: bool, left: bool):
 
 def _save(figure, path):
   with warnings.catch_warnings(record=True, action='always') as warned:
-    folder.write_file(
+    files.write_file(
       path, lambda new: figure.savefig(new, format='png', dpi=110)
     )
   if any('missing from font' in str(w.message) for w in warned):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import attention, encoder, heads
+from bert_jax.model import attention, bert_config, encoder, heads
 
 LAYERS = (
   'embeddings',
@@ -39,7 +39,7 @@ class Features:
 
 def extract(
   params,
-  config: encoder.BertConfig,
+  config: bert_config.BertConfig,
   tokenizer,
   texts: Sequence[str | tuple[str, str]],
   layers: str = 'last',
@@ -150,11 +150,11 @@ def _compute(params, batch, config, layers, with_attention):
 
 def _run(module, batch):
   """Returns what enters the encoder and what leaves it, [B, S, D] each."""
-  positions = encoder.positions(batch)
+  positions = encoder.get_positions(batch)
   first = module.embeddings(
     batch['input_ids'], batch['segment_ids'], positions, True
   )
-  return first, module.encoder(first, attention.tokens(batch), True)
+  return first, module.encoder(first, attention.get_tokens(batch), True)
 
 
 def _choose(hidden, layers):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from bert_jax import errors
 from bert_jax.inference import trained_run
 from bert_jax.interop import google, hf_load, npz, rename
-from bert_jax.model import encoder
+from bert_jax.model import bert_config
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 READ = {'hf': hf_load.read, 'google': google.read, 'npz': npz.read}
@@ -27,7 +27,7 @@ class Source(NamedTuple):
   """
 
   params: Any
-  config: encoder.BertConfig
+  config: bert_config.BertConfig
   with_nsp: bool
   tokenizer: tokenizer_lib.Tokenizer
   report: rename.Report
@@ -35,7 +35,7 @@ class Source(NamedTuple):
   step: int | None = None
 
 
-def kind(path: str) -> str:
+def detect_kind(path: str) -> str:
   """Returns run, hf, google or npz.
 
   Raises:
@@ -73,7 +73,7 @@ def read(path: str, step: int | None = None) -> Source:
   Raises:
     errors.UserError: if it is missing, damaged or no BERT.
   """
-  found = kind(path)
+  found = detect_kind(path)
   if found == 'run':
     *model, facts = trained_run.read(path, step)
     origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'

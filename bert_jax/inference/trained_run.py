@@ -7,13 +7,12 @@ import jax
 
 from bert_jax import config as config_lib
 from bert_jax import config_check, errors, param_names
-from bert_jax.corpus import files
+from bert_jax.corpus import text_files
 from bert_jax.data import manifest
-from bert_jax.interop import config_file
-from bert_jax.model import heads
-from bert_jax.pretraining import model_card, pretrain
+from bert_jax.model import heads, parameters
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
-from bert_jax.workdir import checkpoint, log
+from bert_jax.workdir import checkpoint, paths
 
 
 def is_run(directory: str) -> bool:
@@ -22,13 +21,13 @@ def is_run(directory: str) -> bool:
   Raises:
     errors.UserError: if it is neither.
   """
-  path = os.path.join(directory, 'config.json')
+  path = paths.config(directory)
   if not os.path.isfile(path):
     raise errors.UserError(
       f'{directory} has no config.json; name the --workdir of a run or a '
       'folder with a Hugging Face BERT.'
     )
-  return 'model_type' not in config_file.read_json(path)
+  return 'model_type' not in files.read_json(path)
 
 
 def read(workdir: str, step: int | None = None):
@@ -46,15 +45,15 @@ def read(workdir: str, step: int | None = None):
     errors.UserError: if the config, the checkpoint or the vocabulary is
       missing, malformed or not the run's.
   """
-  path = os.path.join(workdir, 'config.json')
-  config = _read_config(path)
-  params, facts = checkpoint.read(os.path.join(workdir, 'checkpoints'), step)
+  path = paths.config(workdir)
+  config = read_config(path)
+  params, facts = checkpoint.read(paths.checkpoints(workdir), step)
   bert, with_nsp = config_lib.model_config(config), config.objective.nsp
-  params = pretrain.words_alone(params, bert.vocab_size)
+  params = parameters.drop_padding_rows(params, bert.vocab_size)
   _check_params(params, heads.PretrainingModel(bert, with_nsp), path)
-  vocab = os.path.join(pretrain.data_directory(config, workdir), 'vocab.txt')
+  vocab = manifest.vocab_path(paths.prepared_data(config, workdir))
   tokenizer = tokenizer_lib.Tokenizer.load(vocab, config.data.lowercase)
-  if files.sha256(vocab) != facts['task']['vocab_sha256']:
+  if text_files.compute_sha256(vocab) != facts['task']['vocab_sha256']:
     raise errors.UserError(
       f'{vocab} is not the vocabulary that the run was trained with; put that '
       'one back.'
@@ -62,25 +61,9 @@ def read(workdir: str, step: int | None = None):
   return params, bert, with_nsp, tokenizer, facts
 
 
-def describe(workdir: str, params, step: int) -> str:
-  """Returns the model card of a run's parameters after a step.
-
-  Raises:
-    errors.UserError: if the manifest of its data is gone.
-  """
-  config = _read_config(os.path.join(workdir, 'config.json'))
-  rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
-  return model_card.text(
-    config,
-    manifest.read(pretrain.data_directory(config, workdir)),
-    [row for row in rows if row['step'] <= step],
-    sum(x.size for x in jax.tree.leaves(params)),
-  )
-
-
-def _read_config(path: str):
+def read_config(path: str):
   try:
-    config = config_lib.unflatten(config_file.read_json(path))
+    config = config_lib.unflatten(files.read_json(path))
     config_check.check(config)
   except errors.UserError as error:
     raise errors.UserError(f'{path}: {error}') from error
@@ -91,7 +74,7 @@ def _check_params(params, module, path):
   def shapes(tree):
     return {name: x.shape for name, x in param_names.flatten(tree).items()}
 
-  init = functools.partial(pretrain.init, module)
+  init = functools.partial(parameters.init, module)
   got, allowed = shapes(params), shapes(jax.eval_shape(init, jax.random.key(0)))
   wrong = sorted(
     name for name in {*got, *allowed} if got.get(name) != allowed.get(name)

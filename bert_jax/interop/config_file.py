@@ -1,10 +1,9 @@
 """What the JSON files beside a BERT say of it."""
 
-import json
 import reprlib
 
 from bert_jax import errors
-from bert_jax.model import encoder
+from bert_jax.model import bert_config
 
 # Their name, in config.json and in Google's bert_config.json, and ours.
 FIELDS = {
@@ -24,31 +23,6 @@ FIELDS = {
 _MAX_LAYERS = 1000
 
 
-def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
-  """Reads a JSON object; what is wrong with it is a UserError.
-
-  Args:
-    path: of the file.
-    advice: what to do about a file that holds something else.
-  """
-  try:
-    with open(path, encoding='utf-8') as f:
-      value = json.load(f)
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; is this the right path?'
-    ) from error
-  except (ValueError, RecursionError) as error:
-    raise errors.UserError(
-      f'{path} is not JSON ({error}); {advice}.'
-    ) from error
-  if not isinstance(value, dict):
-    raise errors.UserError(
-      f'{path} holds a {type(value).__name__}, not an object; {advice}.'
-    )
-  return value
-
-
 def refuse(path: str, theirs: dict, key: str, allowed: str):
   """Raises errors.UserError for the value of a key."""
   got = reprlib.repr(theirs.get(key, 'missing'))
@@ -57,7 +31,7 @@ def refuse(path: str, theirs: dict, key: str, allowed: str):
 
 def to_config(
   path: str, theirs: dict, activations: dict, without: tuple = (), **more
-) -> encoder.BertConfig:
+) -> bert_config.BertConfig:
   """Makes a config of what a file says.
 
   Args:
@@ -92,10 +66,10 @@ def to_config(
   if fields['num_layers'] > _MAX_LAYERS:
     refuse(path, theirs, 'num_hidden_layers', f'{_MAX_LAYERS} or less')
   activation = activations[theirs['hidden_act']]
-  return encoder.BertConfig(**fields, activation=activation, **more)
+  return bert_config.BertConfig(**fields, activation=activation, **more)
 
 
-def from_config(config: encoder.BertConfig, without: tuple = ()) -> dict:
+def from_config(config: bert_config.BertConfig, without: tuple = ()) -> dict:
   """Returns the `FIELDS` of a config under their names."""
   return {
     name: getattr(config, ours)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from bert_jax import errors
 from bert_jax.interop import config_file, rename, vocabulary
-from bert_jax.runtime import folder
+from bert_jax.runtime import files
 from bert_jax.weight_files import tf_checkpoint
 
 _CONFIG = 'bert_config.json'
@@ -44,7 +44,7 @@ def find(path: str) -> str | None:
   if len(found) > 1:
     names = [os.path.basename(name) for name in found]
     raise errors.UserError(
-      f'{path} holds {len(found)} checkpoints: {errors.some(names)}; name one '
+      f'{path} holds {len(found)} checkpoints: {errors.listing(names)}; name one '
       'of them, with its folder.'
     )
   return found[0].removesuffix('.index') if found else None
@@ -76,7 +76,7 @@ def read(path: str):
   config_path = os.path.join(directory, _CONFIG)
   config = config_file.to_config(
     config_path,
-    config_file.read_json(config_path),
+    files.read_json(config_path),
     _HIDDEN_ACT,
     _WITHOUT,
     norm_epsilon=_NORM_EPSILON,
@@ -129,7 +129,7 @@ def write(directory: str, params, config, tokenizer):
       with open(os.path.join(new, name), 'w', encoding='utf-8') as f:
         f.write(json.dumps(value, indent=2, sort_keys=True) + '\n')
 
-  folder.write(directory, FILES, fill)
+  files.write_folder(directory, FILES, fill)
 
 
 def _check(config):

@@ -7,7 +7,7 @@ import safetensors.numpy
 import tokenizers
 
 from bert_jax.interop import config_file, rename, vocabulary
-from bert_jax.runtime import folder
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 FILES = (
@@ -44,7 +44,7 @@ def export(
     config: what the model is.
     with_nsp: whether it has the pooler and the NSP head.
     tokenizer: a `tokenizer.Tokenizer`.
-    card: text of README.md, see `model_card.text`; None writes none.
+    card: text of README.md, see `model_card.make_card`; None writes none.
 
   Raises:
     errors.UserError: for a folder that cannot be written or replaced, see
@@ -55,8 +55,8 @@ def export(
   with_mlm = 'mlm' in params
   if not with_mlm:
     tensors = {name.removeprefix('bert.'): x for name, x in tensors.items()}
-  described = config_json(config, with_nsp, tokenizer.pad_id, with_mlm)
-  folder.write(
+  described = describe_model(config, with_nsp, tokenizer.pad_id, with_mlm)
+  files.write_folder(
     directory,
     FILES,
     lambda new: _write(new, tensors, described, config, tokenizer, card),
@@ -86,7 +86,7 @@ def _write(new, tensors, described, config, tokenizer, card):
       f.write(card)
 
 
-def config_json(
+def describe_model(
   config, with_nsp: bool, pad_id: int, with_mlm: bool = True
 ) -> dict:
   """Returns what config.json says of the model."""

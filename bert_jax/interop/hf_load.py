@@ -5,6 +5,7 @@ import reprlib
 
 from bert_jax import errors
 from bert_jax.interop import config_file, hf_export, rename, vocabulary
+from bert_jax.runtime import files
 from bert_jax.weight_files import (
   local_files,
   safetensors_file,
@@ -38,13 +39,13 @@ def load(directory: str):
   if 'mlm' not in params or report.left_over:
     raise errors.UserError(
       f'{directory}: the files are not those of a BERT with its MLM head; '
-      f'missing: {errors.some(report.missing)}; unexpected: '
-      f'{errors.some(report.left_over)}. Use a folder saved from '
+      f'missing: {errors.listing(report.missing)}; unexpected: '
+      f'{errors.listing(report.left_over)}. Use a folder saved from '
       'BertForPreTraining or BertForMaskedLM.'
     )
   # Some files keep the pooler of a model whose NSP head was dropped.
   wanted = ['mlm', 'pooler', 'nsp'] if with_nsp else ['mlm']
-  return rename.only(params, wanted), config, with_nsp, tokenizer
+  return rename.keep_parts(params, wanted), config, with_nsp, tokenizer
 
 
 def read(directory: str):
@@ -83,7 +84,7 @@ def read(directory: str):
 
 def _read_config(path):
   """Returns the BertConfig that a config.json describes."""
-  theirs = config_file.read_json(path)
+  theirs = files.read_json(path)
 
   def refuse(key, allowed):
     config_file.refuse(path, theirs, key, allowed)

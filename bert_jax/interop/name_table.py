@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from bert_jax.model import encoder
+from bert_jax.model import bert_config
 
 # Parts that a file holds whole or not at all. Only the encoder is always there.
 PARTS = ('encoder', 'mlm', 'pooler', 'nsp')
@@ -102,7 +102,7 @@ class Row(NamedTuple):
     google: Google's names, as many.
     form: what it takes to make these of ours, see `rename.FORMS`.
     shape: of each of them, [from, to] if it is a kernel.
-    turned: who keeps it [to, from]: 'hf', 'google'.
+    transposed_in: who keeps it [to, from]: 'hf', 'google'.
   """
 
   part: str
@@ -111,10 +111,10 @@ class Row(NamedTuple):
   google: tuple[str, ...]
   form: str
   shape: tuple[int, ...]
-  turned: tuple[str, ...]
+  transposed_in: tuple[str, ...]
 
 
-def rows(config: encoder.BertConfig) -> list[Row]:
+def list_rows(config: bert_config.BertConfig) -> list[Row]:
   """Returns a row for every parameter of a BERT with all its heads."""
   sizes = {
     'V': config.vocab_size,
@@ -128,13 +128,13 @@ def rows(config: encoder.BertConfig) -> list[Row]:
   for modules, part, *starts in _GROUPS:
     for i in range(config.num_layers if modules is _LAYER else 1):
       for *stems, kind, letters in modules:
-        for *ends, form, turned in _KINDS[kind]:
+        for *ends, form, transposed_in in _KINDS[kind]:
           names = map(''.join, zip(starts, stems, ends, strict=True))
           (ours,), hf, google = (_filled(name, i) for name in names)
           # A bias is as long as its kernel is wide.
           used = letters[-1:] if ours.endswith('/bias') else letters
           shape = tuple(sizes[letter] for letter in used)
-          found.append(Row(part, ours, hf, google, form, shape, turned))
+          found.append(Row(part, ours, hf, google, form, shape, transposed_in))
   return found
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from bert_jax import errors, param_names
 from bert_jax.interop import name_table, rename, vocabulary
-from bert_jax.model import encoder, heads
-from bert_jax.runtime import folder
+from bert_jax.model import bert_config, heads
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 _FORMAT = 'bert_jax 1'
@@ -37,14 +37,14 @@ _DAMAGED = (
 )
 _FEATURES = 'input_ids', 'input_mask', 'segment_ids', 'masked_lm_positions'
 _CHOICES = {
-  'activation': encoder.ACTIVATIONS,
-  'norm': encoder.NORMS,
-  'initializer': encoder.INITIALIZERS,
+  'activation': bert_config.ACTIVATIONS,
+  'norm': bert_config.NORMS,
+  'initializer': bert_config.INITIALIZERS,
   'dtype': ('float32', 'bfloat16'),
 }
 
 
-def write(path: str, params, config: encoder.BertConfig, tokenizer):
+def write(path: str, params, config: bert_config.BertConfig, tokenizer):
   """Writes a BERT into one file, whole or not at all.
 
   Args:
@@ -76,7 +76,7 @@ def write(path: str, params, config: encoder.BertConfig, tokenizer):
     with open(new, 'wb') as f:  # np.savez would add .npz to the name
       np.savez(f, **arrays)
 
-  folder.write_file(path, fill)
+  files.write_file(path, fill)
 
 
 def read(path: str):
@@ -129,8 +129,8 @@ def _array(f, name):
   version = np.lib.format.read_magic(f)
   if version != (1, 0):
     raise ValueError(f'{name!r} is of format {version}, not (1, 0)')
-  shape, turned, dtype = np.lib.format.read_array_header_1_0(f)
-  if turned and len(shape) > 1 or dtype not in (np.float32, np.uint8):
+  shape, transposed, dtype = np.lib.format.read_array_header_1_0(f)
+  if transposed and len(shape) > 1 or dtype not in (np.float32, np.uint8):
     raise ValueError(f'{name!r} is {dtype}, not float32 in C order')
   data = f.read()
   if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(
@@ -146,13 +146,15 @@ def _described(path, about):
     raise ValueError(f'its format is not {_FORMAT!r}')
   model, vocab = about['model'], about['vocab']
   known = {
-    field.name: field for field in dataclasses.fields(encoder.BertConfig)
+    field.name: field for field in dataclasses.fields(bert_config.BertConfig)
   }
   if not isinstance(model, dict) or set(model) - set(known):
-    raise ValueError(f'its model has the fields {errors.some(sorted(model))}')
+    raise ValueError(
+      f'its model has the fields {errors.listing(sorted(model))}'
+    )
   for name, value in model.items():
     _check_field(name, value, known[name].type)
-  config = encoder.BertConfig(**model)
+  config = bert_config.BertConfig(**model)
   if config.hidden_size % config.num_heads:
     raise ValueError(f'{config.hidden_size} is no multiple of its heads')
   if not isinstance(about['lowercase'], bool):
@@ -201,7 +203,7 @@ def _params(arrays, config):
   }
   torn = needed - set(arrays)
   if torn:
-    raise ValueError(f'it lacks {errors.some(sorted(torn))}')
+    raise ValueError(f'it lacks {errors.listing(sorted(torn))}')
   params = {}
   for name in needed:
     if arrays[name].shape != shapes[name].shape:

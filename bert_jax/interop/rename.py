@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax import errors, param_names
 from bert_jax.interop import name_table
-from bert_jax.model import encoder
+from bert_jax.model import bert_config
 
 # There and back. There is a list of [from, to], of three for what they keep
 # apart; back takes such a list and the head size K.
@@ -44,12 +44,12 @@ class Report(NamedTuple):
   left_over: list[str]
 
 
-def parts(params) -> list[str]:
+def list_parts(params) -> list[str]:
   """Returns which of `table.PARTS` the parameters hold."""
   return [p for p in name_table.PARTS if p in params]
 
 
-def only(params, wanted: Collection[str]):
+def keep_parts(params, wanted: Collection[str]):
   """Returns the parameters of some of `table.PARTS`; the encoder stays."""
   return {
     name: value
@@ -58,7 +58,7 @@ def only(params, wanted: Collection[str]):
   }
 
 
-def to_hf(params, config: encoder.BertConfig) -> dict[str, np.ndarray]:
+def to_hf(params, config: bert_config.BertConfig) -> dict[str, np.ndarray]:
   """Renames and reshapes parameters for Hugging Face's BERT.
 
   Args:
@@ -77,7 +77,7 @@ def to_hf(params, config: encoder.BertConfig) -> dict[str, np.ndarray]:
   return _to(params, config, 'hf')
 
 
-def to_google(params, config: encoder.BertConfig) -> dict[str, np.ndarray]:
+def to_google(params, config: bert_config.BertConfig) -> dict[str, np.ndarray]:
   """Renames and reshapes parameters for Google's BERT; else as `to_hf`."""
   return _to(params, config, 'google')
 
@@ -89,9 +89,9 @@ def _to(params, config, side):
       'their BERT normalises after each sublayer. Use --format=npz.'
     )
   ours = param_names.flatten(params)
-  held = parts(params)
+  held = list_parts(params)
   tensors = {}
-  for row in name_table.rows(config):
+  for row in name_table.list_rows(config):
     if row.part not in held:
       continue
     there, _ = FORMS[row.form]
@@ -100,14 +100,14 @@ def _to(params, config, side):
       if value.shape != row.shape:
         raise ValueError(f'{name} gets {value.shape}, expected {row.shape}.')
       # Writers store the buffer as it lies, transposed views wrongly.
-      value = value.T if side in row.turned else value
+      value = value.T if side in row.transposed_in else value
       tensors[name] = np.ascontiguousarray(value)
   if ours:
     raise ValueError(f'parameters without a name there: {sorted(ours)}.')
   return tensors
 
 
-def from_hf(tensors: Mapping[str, np.ndarray], config: encoder.BertConfig):
+def from_hf(tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig):
   """Makes parameters of the tensors of Hugging Face's BERT; undoes `to_hf`.
 
   Args:
@@ -156,7 +156,7 @@ def _modern(name, tensors):
 def from_google(
   found: Collection[str],
   read: Callable[[str], np.ndarray],
-  config: encoder.BertConfig,
+  config: bert_config.BertConfig,
 ):
   """Makes parameters of Google's variables; undoes `to_google`.
 
@@ -175,7 +175,7 @@ def from_google(
 
 
 def _from(found, read, config, side):
-  rows, found = name_table.rows(config), set(found)
+  rows, found = name_table.list_rows(config), set(found)
   wanted = {part: set() for part in name_table.PARTS}
   for row in rows:
     wanted[row.part].update(getattr(row, side))
@@ -189,8 +189,8 @@ def _from(found, read, config, side):
   if torn:
     raise errors.UserError(
       f'the tensors are not those of a {config.num_layers}-layer BERT; '
-      f'missing: {errors.some(torn)}; unexpected: '
-      f'{errors.some(report.left_over)}. Use a BERT that fits its config.'
+      f'missing: {errors.listing(torn)}; unexpected: '
+      f'{errors.listing(report.left_over)}. Use a BERT that fits its config.'
     )
   params = {}
   for row in rows:
@@ -208,8 +208,8 @@ def _from(found, read, config, side):
 def _checked(read, name, row, side):
   """Returns a tensor as float32 [from, to], if its shape is the config's."""
   value = read(name)
-  turned = side in row.turned
-  shape = row.shape[::-1] if turned else row.shape
+  transposed = side in row.transposed_in
+  shape = row.shape[::-1] if transposed else row.shape
   if value.shape != shape:
     raise errors.UserError(
       f'{name} has shape {value.shape}, but the config asks for {shape}; the '
@@ -221,4 +221,4 @@ def _checked(read, name, row, side):
       'that is not quantized.'
     )
   value = value.astype(np.float32, copy=False)
-  return value.T if turned else value
+  return value.T if transposed else value

@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.model import heads
-from bert_jax.runtime import folder
+from bert_jax.runtime import files
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 
@@ -53,7 +53,7 @@ def write(path: str, params, config, with_nsp: bool):
   exported = jax.export.export(jax.jit(compute), platforms=PLATFORMS)(
     _inputs(config)
   )
-  folder.write_file(path, lambda new: _dump(new, exported.serialize()))
+  files.write_file(path, lambda new: _dump(new, exported.serialize()))
 
 
 def _inputs(config):

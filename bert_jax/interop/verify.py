@@ -8,14 +8,14 @@ import jax
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import attention, encoder, heads
+from bert_jax.model import attention, bert_config, encoder, heads
 
 _LENGTH = 32  # tokens, or what the model takes if that is less
 _ROWS = 3
 _TOLERANCE = 1e-4  # absolute, or relative to the largest
 
 
-def batch(config: encoder.BertConfig) -> dict[str, np.ndarray]:
+def make_batch(config: bert_config.BertConfig) -> dict[str, np.ndarray]:
   """Returns random input, each row shorter than the one before.
 
   Returns:
@@ -36,8 +36,10 @@ def batch(config: encoder.BertConfig) -> dict[str, np.ndarray]:
   }
 
 
-def outputs(params, config: encoder.BertConfig) -> dict[str, np.ndarray]:
-  """Returns what a model makes of `batch`, in float32 whatever its dtype.
+def compute_outputs(
+  params, config: bert_config.BertConfig
+) -> dict[str, np.ndarray]:
+  """Returns what a model makes of `make_batch`, in float32 whatever its dtype.
 
   Returns:
     hidden [B, S, D] and, if their parts are there, pooled [B, D],
@@ -46,9 +48,9 @@ def outputs(params, config: encoder.BertConfig) -> dict[str, np.ndarray]:
 
   def run(module, x):
     hidden = module.embeddings(
-      x['input_ids'], x['segment_ids'], encoder.positions(x), True
+      x['input_ids'], x['segment_ids'], encoder.get_positions(x), True
     )
-    found = {'hidden': module.encoder(hidden, attention.tokens(x), True)}
+    found = {'hidden': module.encoder(hidden, attention.get_tokens(x), True)}
     if 'mlm' in params:
       table = module.embeddings.word.embedding
       found['mlm'] = module.mlm(found['hidden'], table)
@@ -61,11 +63,11 @@ def outputs(params, config: encoder.BertConfig) -> dict[str, np.ndarray]:
   config = dataclasses.replace(config, dtype='float32')
   module = heads.PretrainingModel(config)
   with jax.default_matmul_precision('highest'):
-    found = module.apply({'params': params}, batch(config), method=run)
+    found = module.apply({'params': params}, make_batch(config), method=run)
   return jax.tree.map(np.asarray, found)
 
 
-def theirs(path: str, config: encoder.BertConfig) -> dict | None:
+def compute_theirs(path: str, config: bert_config.BertConfig) -> dict | None:
   """Returns the same of a folder that transformers loads; None without it.
 
   Raises:
@@ -84,7 +86,7 @@ def theirs(path: str, config: encoder.BertConfig) -> dict | None:
   wrong = {key: sorted(map(str, value)) for key, value in info.items() if value}
   if wrong:
     raise errors.UserError(f'{path}: transformers loads it with {wrong}.')
-  x = {name: torch.tensor(value) for name, value in batch(config).items()}
+  x = {name: torch.tensor(value) for name, value in make_batch(config).items()}
   with torch.no_grad():
     out = bert.eval()(
       input_ids=x['input_ids'],
@@ -101,13 +103,13 @@ def theirs(path: str, config: encoder.BertConfig) -> dict | None:
   return {name: x.numpy() for name, x in named.items() if x is not None}
 
 
-def differences(ours: dict, other: dict, config: encoder.BertConfig) -> dict:
+def compare(ours: dict, other: dict, config: bert_config.BertConfig) -> dict:
   """Returns the largest difference of each output, over tokens, not padding.
 
   Raises:
     errors.UserError: if one is larger than float32 explains.
   """
-  mask = batch(config)['input_mask'].astype(bool)
+  mask = make_batch(config)['input_mask'].astype(bool)
   found = {}
   for name in sorted(set(ours) & set(other)):
     a, b = ours[name], other[name]

@@ -4,7 +4,7 @@ import os
 import reprlib
 
 from bert_jax import errors
-from bert_jax.interop import config_file
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 NAME = 'vocab.txt'
@@ -24,8 +24,8 @@ def read(directory: str) -> tokenizer_lib.Tokenizer:
   path, fast_path, vocab_path = (
     os.path.join(directory, name) for name in (SETTINGS, 'tokenizer.json', NAME)
   )
-  theirs = config_file.read_json(path) if os.path.exists(path) else {}
-  fast = config_file.read_json(fast_path) if os.path.exists(fast_path) else {}
+  theirs = files.read_json(path) if os.path.exists(path) else {}
+  fast = files.read_json(fast_path) if os.path.exists(fast_path) else {}
   # transformers 5 saves no vocab.txt.
   if os.path.exists(vocab_path) or not fast:
     vocab = tokenizer_lib.read_vocab(vocab_path)
@@ -70,7 +70,7 @@ def _fast_vocabulary(fast, path):
   missing = [token for token in tokenizer_lib.SPECIAL if token not in ids]
   if missing:
     raise errors.UserError(
-      f'{path} lacks {errors.some(missing)}; only BERT vocabularies can be '
+      f'{path} lacks {errors.listing(missing)}; only BERT vocabularies can be '
       'read.'
     )
   return words

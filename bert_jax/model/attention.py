@@ -27,11 +27,11 @@ class Tokens(NamedTuple):
   sequence_ids: jax.Array | None = None
 
 
-def tokens(batch) -> Tokens:
+def get_tokens(batch) -> Tokens:
   return Tokens(batch['input_mask'], batch.get('sequence_ids'))
 
 
-def visible(tokens: Tokens, causal: bool):
+def compute_mask(tokens: Tokens, causal: bool):
   """Says what attention may look at, bool [B, 1, 1 or S, S] (from, to).
 
   Each token sees the tokens of its row; where the row is packed, only those of
@@ -47,7 +47,7 @@ def visible(tokens: Tokens, causal: bool):
   return mask
 
 
-def mix(qkv, bias, tokens: Tokens, key, config, sow=None):
+def attend(qkv, bias, tokens: Tokens, key, config, sow=None):
   """Mixes values by softmax(q k / sqrt(K)) with dropout.
 
   Args:
@@ -86,7 +86,7 @@ def _xla(qkv, tokens, key, config, sow):
     'bqhk,bshk->bhqs', q, k, preferred_element_type=jnp.float32
   )
   # exp of -10000 is 0 in float32.
-  seen = visible(tokens, config.causal)
+  seen = compute_mask(tokens, config.causal)
   scores = scores + jnp.where(seen, 0.0, config.mask_value)
   weights = nn.softmax(scores).astype(v.dtype)  # [B, H, S, S]
   if sow is not None:

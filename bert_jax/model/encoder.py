@@ -6,7 +6,6 @@ Sizes, here and everywhere else:
   N pairs of a packed row, at most
 """
 
-import dataclasses
 import functools
 import math
 
@@ -14,87 +13,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.model import attention
-from bert_jax.ops import dropout, gelu
+from bert_jax.model import attention, bert_config
+from bert_jax.ops import dropout
 from bert_jax.ops.layer_norm import LayerNorm
-
-ACTIVATIONS = {
-  'gelu': functools.partial(nn.gelu, approximate=False),
-  'gelu_tanh': gelu.gelu_tanh,
-  'relu': nn.relu,
-}
-INITIALIZERS = {
-  # jax's truncated_normal does not rescale, and neither did Google's code:
-  # cut at two standard deviations, 0.02 becomes a true deviation of 0.0176.
-  'truncated_normal': lambda std: nn.initializers.truncated_normal(std),
-  'normal': lambda std: nn.initializers.normal(std),
-}
-NORMS = ('post', 'pre')
-# What a block keeps between the passes: all; what products with weights gave;
-# its input alone.
-REMAT = {
-  'none': None,
-  'products': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-  'layer': jax.checkpoint_policies.nothing_saveable,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class BertConfig:
-  """What the model is; see `bert_jax.config` for the meaning of each field."""
-
-  vocab_size: int
-  hidden_size: int
-  num_layers: int
-  num_heads: int
-  mlp_size: int
-  max_positions: int = 512
-  type_vocab_size: int = 2
-  dropout: float = 0.1
-  attention_dropout: float = 0.1
-  activation: str = 'gelu_tanh'
-  norm: str = 'post'
-  norm_epsilon: float = 1e-12
-  initializer: str = 'truncated_normal'
-  initializer_std: float = 0.02
-  dtype: str = 'float32'
-  mask_value: float = -10_000.0
-  causal: bool = False
-  # How it is computed:
-  vocab_multiple: int = 1
-  attention: str = 'xla'
-  heads_apart: bool = False  # kernels keep axes H and K in products
-  remat: str = 'none'
-  scan_layers: bool = False
-
-  @property
-  def vocab_rows(self) -> int:
-    """Returns rows of the word embeddings; those from V on are no words."""
-    return math.ceil(self.vocab_size / self.vocab_multiple) * (
-      self.vocab_multiple
-    )
-
-  @property
-  def head_size(self) -> int:
-    return self.hidden_size // self.num_heads
-
-  @property
-  def kernel_init(self):
-    return INITIALIZERS[self.initializer](self.initializer_std)
-
-  def flops_per_sequence(
-    self, length: int, predictions: int, pairs: int = 1
-  ) -> float:
-    """Returns the matrix-product FLOPs of one row, forward + backward.
-
-    6 FLOPs per weight and token; attention's two products are 12 S² D, also
-    where a row holds several pairs.
-    """
-    s, p, d, f = length, predictions, self.hidden_size, self.mlp_size
-    encoder = 6 * self.num_layers * (4 * d * d + 2 * d * f) * s
-    attention = 12 * self.num_layers * d * s * s
-    heads = 6 * p * (d * d + d * self.vocab_size) + 6 * pairs * d * d
-    return encoder + attention + heads
 
 
 class Dense(nn.Module):
@@ -106,7 +27,7 @@ class Dense(nn.Module):
     inputs: how many axes are multiplied by.
   """
 
-  config: BertConfig
+  config: bert_config.BertConfig
   features: tuple[int, ...]
   inputs: int = 1
 
@@ -129,7 +50,7 @@ class Dense(nn.Module):
     kernel = self.param('kernel', init, shape).astype(c.dtype)
     bias = self.param('bias', nn.initializers.zeros, self.features)
     x = x.astype(c.dtype)
-    if c.heads_apart:
+    if c.separate_heads:
       y = jnp.tensordot(x, kernel, self.inputs)
     else:
       y = x.reshape(*x.shape[:kept], -1) @ kernel.reshape(-1, size)
@@ -137,11 +58,11 @@ class Dense(nn.Module):
     return y, bias.astype(c.dtype)
 
 
-def layer_norm(config: BertConfig, name: str):
+def layer_norm(config: bert_config.BertConfig, name: str):
   return LayerNorm(config.norm_epsilon, config.dtype, name=name)
 
 
-def _of_words(config: BertConfig):
+def _init_words(config: bert_config.BertConfig):
   """Returns the initializer of word embeddings; rows of no word are zeros."""
 
   def init(key, shape, dtype):
@@ -154,7 +75,7 @@ def _of_words(config: BertConfig):
 class Embeddings(nn.Module):
   """Sums token, segment and position embeddings (figure 2)."""
 
-  config: BertConfig
+  config: bert_config.BertConfig
 
   def setup(self):
     c = self.config
@@ -162,7 +83,7 @@ class Embeddings(nn.Module):
     def table(rows, init=c.kernel_init):
       return nn.Embed(rows, c.hidden_size, embedding_init=init)
 
-    self.word = table(c.vocab_rows, _of_words(c))
+    self.word = table(c.vocab_rows, _init_words(c))
     self.position = table(c.max_positions)
     self.type = table(c.type_vocab_size)
     if c.norm == 'post':
@@ -183,7 +104,7 @@ class Embeddings(nn.Module):
     return x
 
 
-def positions(batch):
+def get_positions(batch):
   """Returns each token's place in its own pair, [1, S] or, packed, [B, S]."""
   if 'position_ids' in batch:
     return batch['position_ids']
@@ -193,24 +114,24 @@ def positions(batch):
 class SelfAttention(nn.Module):
   """Multi-head attention; query, key and value in one product."""
 
-  config: BertConfig
+  config: bert_config.BertConfig
 
   @nn.compact
   def __call__(self, x, tokens, deterministic):
     c = self.config
     project = Dense(c, (3, c.num_heads, c.head_size), name='qkv')
     qkv, bias = project.product(x)  # [B, S, 3, H, K], [3, H, K]
-    drops = dropout.kept_of_256(c.attention_dropout) < 256
+    drops = dropout.count_kept(c.attention_dropout) < 256
     key = None if deterministic or not drops else self.make_rng('dropout')
     sow = functools.partial(self.sow, 'intermediates', 'probabilities')
-    mixed = attention.mix(qkv, bias, tokens, key, c, sow)  # [B, S, H, K]
+    mixed = attention.attend(qkv, bias, tokens, key, c, sow)  # [B, S, H, K]
     return Dense(c, (c.hidden_size,), 2, name='out')(mixed)  # [B, S, D]
 
 
 class Layer(nn.Module):
   """One Transformer block, normalised after (BERT) or before each sublayer."""
 
-  config: BertConfig
+  config: bert_config.BertConfig
 
   @nn.compact
   def __call__(self, x, tokens, deterministic):
@@ -218,7 +139,7 @@ class Layer(nn.Module):
 
     def mlp(y):
       y = Dense(c, (c.mlp_size,), name='mlp_in')(y)  # [B, S, F]
-      y = ACTIVATIONS[c.activation](y)
+      y = bert_config.ACTIVATIONS[c.activation](y)
       return Dense(c, (c.hidden_size,), name='mlp_out')(y)
 
     def attend(y):
@@ -238,7 +159,7 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
   """The L blocks."""
 
-  config: BertConfig
+  config: bert_config.BertConfig
 
   @nn.compact
   def __call__(self, x, tokens, deterministic):
@@ -274,11 +195,13 @@ class Encoder(nn.Module):
     return jax.lax.scan(body, x, (stacked, keys))[0]
 
 
-def _remat(config: BertConfig):
+def _remat(config: bert_config.BertConfig):
   """Returns the class of a block that keeps for the backward pass what it may.
 
   See `REMAT`; the rest is computed again.
   """
   if config.remat == 'none':
     return Layer
-  return nn.remat(Layer, static_argnums=(3,), policy=REMAT[config.remat])
+  return nn.remat(
+    Layer, static_argnums=(3,), policy=bert_config.REMAT[config.remat]
+  )

@@ -4,14 +4,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.model import attention, encoder
+from bert_jax.model import attention, bert_config, encoder
 from bert_jax.ops import embedding_rows, tied_decoder
 
 
 class MlmHead(nn.Module):
   """Predicts tokens at chosen positions with the tied word embeddings."""
 
-  config: encoder.BertConfig
+  config: bert_config.BertConfig
 
   def setup(self):
     c = self.config
@@ -24,13 +24,15 @@ class MlmHead(nn.Module):
   def vectors(self, x):
     """Returns what the decoder multiplies by, of vectors x [B, P, D]."""
     return self.norm(
-      encoder.ACTIVATIONS[self.config.activation](self.transform(x))
+      bert_config.ACTIVATIONS[self.config.activation](self.transform(x))
     )
 
   def __call__(self, x, embedding):
     """Returns float32 logits [B, P, V] of vectors x [B, P, D]."""
     size = self.config.vocab_size
-    return tied_decoder.logits(self.vectors(x), embedding, self.bias, size)
+    return tied_decoder.compute_logits(
+      self.vectors(x), embedding, self.bias, size
+    )
 
 
 def _rows(x, positions):
@@ -46,7 +48,7 @@ def _rows(x, positions):
 class PretrainingModel(nn.Module):
   """BERT with its pre-training heads (section 3.1)."""
 
-  config: encoder.BertConfig
+  config: bert_config.BertConfig
   with_nsp: bool = True
 
   def setup(self):
@@ -88,9 +90,9 @@ class PretrainingModel(nn.Module):
       deterministic: as above.
 
     Returns:
-      x, table, bias and label_rows of `tied_decoder.sums`; and the NSP logits.
+      x, table, bias and label_rows of `tied_decoder.sum_losses`; and the NSP logits.
     """
-    table, words, labels = embedding_rows.rows(
+    table, words, labels = embedding_rows.look_up(
       self.embeddings.word.embedding,
       batch['input_ids'],
       batch['masked_lm_ids'],
@@ -103,10 +105,10 @@ class PretrainingModel(nn.Module):
     x = self.embeddings.of_words(
       words,
       batch['segment_ids'],
-      encoder.positions(batch),
+      encoder.get_positions(batch),
       deterministic,
     )
-    tokens = attention.tokens(batch)
+    tokens = attention.get_tokens(batch)
     x = self.encoder(x, tokens, deterministic)  # [B, S, D]
     chosen = _rows(x, batch['masked_lm_positions'])  # [B, P, D]
     if not self.with_nsp:

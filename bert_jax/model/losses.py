@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 
-def token_sums(logits, labels, weights):
+def sum_tokens(logits, labels, weights):
   """Sums cross-entropy and hits over weighted predictions.
 
   Args:

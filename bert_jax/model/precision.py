@@ -21,7 +21,7 @@ _FLOAT32 = re.compile(r'embeddings/.+|(.+/)?\w*norm/.+|nsp/.+|mlm/bias')
 PRODUCTS = ('float32', 'tensorfloat32', 'bfloat16')
 
 
-def products(config):
+def set_products(config):
   """Returns a context in which products of float32 are traced as asked.
 
   Products whose code says how they round (attention kernels, one-hot rows)

@@ -87,7 +87,7 @@ def backward(
     v: see there.
     grad: of the mixed values, like q.
     out: gradients of whole rows' queries, keys and values, [rows, S, 3 H K];
-      if apart, of the step's heads, [3, rows, S, lanes].
+      if separate: of the step's heads, [3, rows, S, lanes].
     bias_grad: their sums over rows and tokens, float32 [1, 1, 3 H K].
     *scratch: bias; float32 [groups, S, a group's lanes] for sums over queries,
       twice.
@@ -111,7 +111,7 @@ def backward(
     def put(which, x, i=None):
       lane = pl.multiple_of(which * width + first_lane, LANES)
       x = x * rescale
-      if step.apart:
+      if step.separate:
         _put(out.at[which], x, row, g, call, i)
       else:
         _put(out, x, row, g, call, i, lane)
@@ -178,7 +178,7 @@ def _each_group(start, seeds, tokens, bias, call, step, chip):
       if call.keep == 256:
         return None
       n = len(call.heads)
-      return dropout_bits.kept(
+      return dropout_bits.draw_kept(
         seed,
         [(first_group + g) * n + head for head in range(n)],
         i,

@@ -29,7 +29,7 @@ class Step:
     lanes: of all heads' queries.
     groups: of heads that take turns.
     blocks: of 128 queries, of each of these groups, that take turns.
-    apart: whether gradients of queries, keys and values are kept apart,
+    separate: whether gradients of queries, keys and values have arrays each,
       [3, B, S, H K]; else they are [B, S, 3 H K], and a step holds whole rows.
   """
 
@@ -37,7 +37,7 @@ class Step:
   lanes: int
   groups: int
   blocks: int
-  apart: bool
+  separate: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +98,9 @@ class Call:
     # The more turns, the busier all units, and the longer the program.
     most = 8 if self.blocks == 1 else 4
     smallest = (
-      self._of_one_row(groups, turns, apart)
-      # Gradients apart are moved once more, where they are put together.
-      for apart in ([False, True] if gradient else [False])
+      self._of_one_row(groups, turns, separate)
+      # Separate gradients are moved once more, where they are put together.
+      for separate in ([False, True] if gradient else [False])
       for turns in (8, 4, 3, 2, 1)
       for groups in range(self.groups, 0, -1)
       if turns <= most and self.groups % groups == 0
@@ -108,14 +108,14 @@ class Call:
     fitting = (self._with_most_rows(gradient, x) for x in smallest)
     return next(filter(None, fitting), None)
 
-  def _of_one_row(self, groups: int, turns: int, apart: bool) -> Step:
+  def _of_one_row(self, groups: int, turns: int, separate: bool) -> Step:
     blocks = _divisor(self.blocks, turns)
     return Step(
       rows=1,
       lanes=groups * self.lanes,
       groups=_divisor(groups, turns // blocks),
       blocks=blocks,
-      apart=apart,
+      separate=separate,
     )
 
   def _with_most_rows(self, gradient: bool, step: Step) -> Step | None:
@@ -140,7 +140,7 @@ class Call:
     _, s, h, k = self.shape
     row = 4 * step.lanes  # numbers of a token
     if gradient:
-      row += 3 * (step.lanes if step.apart else h * k)
+      row += 3 * (step.lanes if step.separate else h * k)
     blocks = step.rows * s * row * self.dtype.itemsize
     blocks += step.rows * 8 * s * 4  # tokens, padded to a register's sublanes
     sums = 2 * step.groups * s * self.lanes * 4 if gradient else 0

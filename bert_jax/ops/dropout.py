@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from bert_jax.ops import random_bytes
 
 
-def kept_of_256(rate: float) -> int:
+def count_kept(rate: float) -> int:
   """Returns how many of 256 values are kept."""
   return round((1 - rate) * 256)
 
@@ -24,7 +24,7 @@ def drop(x, values, rate: float):
     values: uniform uint8, like x.
     rate: probability to drop.
   """
-  keep = kept_of_256(rate)
+  keep = count_kept(rate)
   # Chosen first, the gradient is rounded once, not before and after.
   chosen = jnp.where(values < keep, x, jnp.zeros_like(x))
   # In float32: bfloat16 would round the factor by 0.3 %.
@@ -38,7 +38,7 @@ class Dropout(nn.Module):
 
   @nn.compact
   def __call__(self, x, deterministic: bool):
-    if deterministic or kept_of_256(self.rate) == 256:
+    if deterministic or count_kept(self.rate) == 256:
       return x
     key = self.make_rng('dropout')
     return drop(x, random_bytes.draw(key, x.shape), self.rate)

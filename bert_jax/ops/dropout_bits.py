@@ -20,8 +20,8 @@ def is_threefry(key) -> bool:
   return str(jax.random.key_impl(key)) in _THREEFRY
 
 
-def seeds(key, shape: tuple[int, int, int]):
-  """Returns what `kept` needs to know of each row, int32 [B, 4].
+def make_seeds(key, shape: tuple[int, int, int]):
+  """Returns what `draw_kept` needs to know of each row, int32 [B, 4].
 
   They are threefry's key and its counter at the row's first word, high half
   first; or two words for the chip's generator.
@@ -48,11 +48,11 @@ def seeds(key, shape: tuple[int, int, int]):
   return jax.lax.bitcast_convert_type(jnp.stack(words, 1), jnp.int32)
 
 
-def kept(seed, heads, block, *, length: int, keep: int, on_chip: bool):
+def draw_kept(seed, heads, block, *, length: int, keep: int, on_chip: bool):
   """Returns which weights of 128 queries are kept, bool [S, 128] of each head.
 
   Args:
-    seed: four int32 scalars, a row of `seeds`.
+    seed: four int32 scalars, a row of `make_seeds`.
     heads: int32, which of the row's heads.
     block: int32, which 128 queries.
     length: S, a multiple of 128.

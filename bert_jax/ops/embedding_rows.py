@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 
 @jax.custom_vjp
-def rows(table, *ids):
+def look_up(table, *ids):
   """Returns the table, and table[i] for each of ids.
 
   The gradients of the rows are added to what comes back for the table. Autodiff
@@ -22,7 +22,7 @@ def rows(table, *ids):
 
 
 def _forward(table, *ids):
-  return rows(table, *ids), ids
+  return look_up(table, *ids), ids
 
 
 def _backward(ids, gradients):
@@ -32,4 +32,4 @@ def _backward(ids, gradients):
   return total, *(None for _ in ids)
 
 
-rows.defvjp(_forward, _backward)
+look_up.defvjp(_forward, _backward)

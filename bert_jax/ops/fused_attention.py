@@ -96,7 +96,7 @@ def attend(
     raise errors.UserError(
       f'fused attention cannot do {problem}; use the plain one.'
     )
-  keep = 256 if deterministic else dropout.kept_of_256(rate)
+  keep = 256 if deterministic else dropout.count_kept(rate)
   call = Call(
     shape=(b, s, h, k),
     dtype=np.dtype(qkv.dtype),
@@ -113,7 +113,7 @@ def attend(
   if keep == 256:
     seeds = jnp.zeros((b, dropout_bits.SEEDS), jnp.int32)
   else:
-    seeds = dropout_bits.seeds(key, (b, h, s))
+    seeds = dropout_bits.make_seeds(key, (b, h, s))
   return _attend(
     qkv.reshape(b, s, 3 * h * k),
     qkv_bias.reshape(3 * h * k),
@@ -139,7 +139,7 @@ def _attend_forward(qkv, bias, tokens, seeds, call):
 def _attend_backward(call, residuals, grad):
   qkv, bias, tokens, seeds = residuals
   arrays, sums = _run(kernels.backward, (qkv, grad), tokens, seeds, call)
-  if arrays.ndim == 4:  # kept apart
+  if arrays.ndim == 4:  # kept separate
     arrays = jnp.concatenate(list(arrays), -1)
   return arrays, jnp.sum(sums, (0, 1)).astype(bias.dtype), None, None
 
@@ -186,7 +186,7 @@ def _pallas_call(kernel, call: Call, tpu: bool):
   bias = pltpu.VMEM((s, LANES if call.one_mask else s), F32)
   sums = pltpu.VMEM((step.groups, s, call.lanes), F32)
   out, out_block = (b, s, width), heads(0)
-  if gradient and step.apart:
+  if gradient and step.separate:
     out = (3, *out)
     out_block = pl.BlockSpec(
       (3, rows, s, lanes), lambda i, j, seeds: (0, i, 0, j)

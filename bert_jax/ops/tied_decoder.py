@@ -24,7 +24,7 @@ _FAR = 50.0
 _UNUSED = 1e9
 
 
-def logits(x, table, bias, vocab_size: int):
+def compute_logits(x, table, bias, vocab_size: int):
   """Computes the logits of vectors.
 
   Args:
@@ -47,19 +47,19 @@ def logits(x, table, bias, vocab_size: int):
   return found[..., :vocab_size]
 
 
-def sums(x, table, bias, label_rows, vocab_size: int, labels, weights):
+def sum_losses(x, table, bias, label_rows, vocab_size: int, labels, weights):
   """Sums cross-entropy and hits over weighted predictions.
 
   The same as `losses.token_sums(logits(...), labels, weights)`.
 
   Args:
-    x, table, bias, vocab_size: as `logits`.
+    x, table, bias, vocab_size: as `compute_logits`.
     label_rows: [..., D] float32, table[labels].
     labels: [...] integers below V.
     weights: [...] 0 or 1; what has weight 0 moves nothing.
 
   Returns:
-    (loss, hits), see `losses.token_sums`.
+    (loss, hits), see `losses.sum_tokens`.
   """
   words = jnp.arange(len(bias)) < vocab_size
   return _sums(
@@ -115,7 +115,7 @@ def _powers(x, table, bias, labels, picked, raised):
     rounded; and how far the largest logit is above what was subtracted [N].
   """
   is_label = labels[:, None] == jnp.arange(len(bias))[None]
-  above = logits(x, table, bias, len(bias)) - picked[:, None]  # [N, V]
+  above = compute_logits(x, table, bias, len(bias)) - picked[:, None]  # [N, V]
   above = jnp.where(is_label, -jnp.inf, above - raised[:, None])
   powers = jnp.exp(above)
   return powers, jnp.sum(powers, -1), jnp.max(above, -1)

@@ -47,18 +47,18 @@ def _count_slices(devices) -> int:
   return len({getattr(d, 'slice_index', 0) for d in devices})
 
 
-def slices(mesh: Mesh) -> int:
+def count_slices(mesh: Mesh) -> int:
   """Returns how many TPU slices a mesh has; 0 if it is of other devices."""
   if mesh.devices.flat[0].platform != 'tpu':
     return 0
   return _count_slices(mesh.devices.flat)
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
+def replicate(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, P())
 
 
-def rows(mesh: Mesh) -> NamedSharding:
+def row_sharding(mesh: Mesh) -> NamedSharding:
   """Returns the sharding of a batch: its rows over `data`."""
   return NamedSharding(mesh, P('data'))
 
@@ -74,7 +74,7 @@ def check_batch(mesh: Mesh, batch_size: int, accumulate: int):
     )
 
 
-def own_rows(mesh: Mesh, size: int) -> np.ndarray:
+def find_own_rows(mesh: Mesh, size: int) -> np.ndarray:
   """Returns which rows of a global batch this process puts on its devices.
 
   Args:
@@ -85,7 +85,7 @@ def own_rows(mesh: Mesh, size: int) -> np.ndarray:
     int [b], ascending; all of them where there is one process. They need not
     be neighbours: the mesh follows the wires between the chips.
   """
-  blocks = rows(mesh).addressable_devices_indices_map((size,)).values()
+  blocks = row_sharding(mesh).addressable_devices_indices_map((size,)).values()
   return np.unique(np.concatenate([np.arange(size)[b] for b in blocks]))
 
 
@@ -94,7 +94,7 @@ def put_batch(mesh: Mesh, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
 
   Args:
     mesh: of `make_mesh`.
-    batch: leaves [b, ...], this process's `own_rows` in their order.
+    batch: leaves [b, ...], this process's `find_own_rows` in their order.
 
   Returns:
     The global batch, leaves [B, ...].
@@ -102,6 +102,6 @@ def put_batch(mesh: Mesh, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
   # Where there are many hosts, jax takes what is asked for here for implicit.
   with jax.transfer_guard_host_to_device('allow'):
     return {
-      name: jax.make_array_from_process_local_data(rows(mesh), x)
+      name: jax.make_array_from_process_local_data(row_sharding(mesh), x)
       for name, x in batch.items()
     }

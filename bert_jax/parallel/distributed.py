@@ -1,9 +1,5 @@
 """Many hosts: one process each, the same program, one global batch."""
 
-import contextlib
-import hashlib
-import importlib.metadata
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -16,9 +12,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-import bert_jax
 from bert_jax import errors
-from bert_jax.runtime import signals
 
 _DAY = 24 * 60 * 60  # seconds; so long the others wait for data and export
 _LEAVE_SECONDS = 20  # how far apart processes may end
@@ -162,14 +156,14 @@ def leave():
   barrier('leave', _LEAVE_SECONDS)
 
 
-def largest(value: int) -> int:
+def find_largest(value: int) -> int:
   """Returns the largest value that any process calls this with."""
   if jax.process_count() == 1:
     return value
   return int(multihost_utils.process_allgather(np.int32(value)).max())
 
 
-def total(own: np.ndarray, whole: jax.Array):
+def sum_global(own: np.ndarray, whole: jax.Array):
   """Returns the sum of a global array, on the device if there are many hosts.
 
   Args:
@@ -206,114 +200,3 @@ def jit_put(layout):
     layout: tree of shardings, or one for all.
   """
   return jax.jit(lambda x: x, out_shardings=layout)
-
-
-class Stop:
-  """The signal on which all processes stop, at the same step.
-
-  Args:
-    own: what this process was sent.
-
-  Attributes:
-    signum: the largest that any process was sent, None as long as the
-      processes have not agreed to stop. One process alone need not ask.
-  """
-
-  def __init__(self, own: signals.Stop):
-    self._own = own
-    self._agreed = 0
-    self._vote = None
-
-  @property
-  def signum(self) -> int | None:
-    if jax.process_count() == 1:
-      return self._own.signum
-    return self._agreed or None
-
-  def ask(self):
-    """Asks all processes and waits for them."""
-    self._agreed = largest(self._agreed or self._own.signum or 0)
-
-  def ask_ahead(self, mesh: Mesh):
-    """Asks all processes, takes the answer of the call before.
-
-    It follows that step's update on the devices, so nobody waits for it.
-    """
-    if jax.process_count() == 1:
-      return
-    before, of_mesh = self._vote, votes(mesh)
-    mine = np.full(jax.local_device_count(), self._own.signum or 0, np.int32)
-    # jax takes what is asked for here for implicit.
-    with jax.transfer_guard_host_to_device('allow'):
-      found = jax.make_array_from_process_local_data(of_mesh.sharding, mine)
-    self._vote = largest_of(found)
-    if before is not None:
-      self._agreed = int(jax.device_get(before))
-
-
-def versions() -> dict[str, str]:
-  """Returns the versions of jax and, where it is installed, TPUs' compiler."""
-  found = {'jax': jax.__version__}
-  with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-    found['libtpu'] = importlib.metadata.version('libtpu')
-  return found
-
-
-def code() -> dict[str, str]:
-  """Returns what runs here: versions, and the SHA-256 of every source file."""
-  root = os.path.dirname(bert_jax.__file__)
-  found = {'bert_jax': bert_jax.__version__, **versions()}
-  for folder, _, names in sorted(os.walk(root)):
-    for name in sorted(names):
-      if name.endswith('.py'):
-        path = os.path.join(folder, name)
-        with open(path, 'rb') as file:
-          digest = hashlib.sha256(file.read()).hexdigest()
-        found[os.path.relpath(path, root)] = digest[:16]
-  return found
-
-
-def check_same(facts: dict):
-  """Compares what must be the same on all hosts.
-
-  Args:
-    facts: {name: JSON value}; of every process by the same call.
-
-  Raises:
-    errors.UserError: on all of them, naming a host that differs from host 0
-      and what it differs in.
-  """
-  if jax.process_count() == 1:
-    return
-  text = json.dumps(facts, sort_keys=True).encode()
-  mark = hashlib.sha256(text).digest()
-  head = np.frombuffer(len(text).to_bytes(8, 'big') + mark, np.uint8)
-  heads = multihost_utils.process_allgather(head)
-  if (heads == heads[0]).all():
-    return
-  size = max(int.from_bytes(h[:8].tobytes(), 'big') for h in heads)
-  padded = np.frombuffer(text.ljust(size), np.uint8)
-  texts = multihost_utils.process_allgather(padded)
-  found = [json.loads(x.tobytes()) for x in texts]
-  raise errors.UserError(
-    f'{"; ".join(differences(found))}. Start the same command with the same '
-    'files on every host.'
-  )
-
-
-def differences(facts: list[dict], most: int = 6) -> list[str]:
-  """Says what is not on every host as on host 0.
-
-  Args:
-    facts: of each host.
-    most: differences to tell of.
-  """
-  first = facts[0]
-  found = [
-    f'host {k} has {name}={other.get(name)!r}, host 0 has {first.get(name)!r}'
-    for k, other in enumerate(facts)
-    for name in sorted({*first, *other})
-    if first.get(name) != other.get(name)
-  ]
-  more = len(found) - most
-  return found[:most] + ([f'{more} more'] if more > 0 else [])

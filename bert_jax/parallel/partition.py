@@ -33,7 +33,7 @@ _MOMENT = re.compile(r'opt_state/(\d+/)?(mu|nu)/(?P<parameter>.+)')
 _NUMBER = re.compile(r'step|opt_state/(\d+/)?count')
 
 
-def used(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
+def compute_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   """Returns how a parameter that is computed with is split, over `model`.
 
   Args:
@@ -63,16 +63,16 @@ def used(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   )
 
 
-def share(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
+def stored_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   """Returns how a parameter, its gradient and its moments are kept.
 
-  As `used` over `model`, and over `data` along the largest dimension that this
+  As `compute_spec` over `model`, and over `data` along the largest dimension that this
   leaves free and that `data` divides, the first of equals; whole over `data`
   where there is none.
 
-  Args and raises: as `used`.
+  Args and raises: as `compute_spec`.
   """
-  spec, n = used(mesh, name, shape), mesh.shape['data']
+  spec, n = compute_spec(mesh, name, shape), mesh.shape['data']
   free = [i for i, axis in enumerate(spec) if axis is None and not shape[i] % n]
   if n == 1 or not free:
     return spec
@@ -80,14 +80,14 @@ def share(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   return P(*['data' if i == split else axis for i, axis in enumerate(spec)])
 
 
-def shares(mesh: Mesh, params):
-  """Returns the tree of `share` of parameters or their shapes."""
+def stored_shardings(mesh: Mesh, params):
+  """Returns the tree of `stored_spec` of parameters or their shapes."""
   return param_names.map_named(
-    lambda name, x: share(mesh, name, x.shape), params
+    lambda name, x: stored_spec(mesh, name, x.shape), params
   )
 
 
-def state(mesh: Mesh, tree):
+def state_shardings(mesh: Mesh, tree):
   """Returns the shardings of a `step.TrainState`, or of its shapes.
 
   Raises:
@@ -99,11 +99,11 @@ def state(mesh: Mesh, tree):
     if _NUMBER.fullmatch(name):
       return P()
     if name.startswith('params/'):
-      return share(mesh, name.removeprefix('params/'), x.shape)
+      return stored_spec(mesh, name.removeprefix('params/'), x.shape)
     found = _MOMENT.fullmatch(name)
     if not found:
       raise ValueError(f'no rule places {name!r}; add one to partition.state.')
-    return share(mesh, found['parameter'], x.shape)
+    return stored_spec(mesh, found['parameter'], x.shape)
 
   return param_names.map_named(
     lambda n, x: NamedSharding(mesh, spec(n, x)), tree

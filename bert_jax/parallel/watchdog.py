@@ -21,6 +21,7 @@ from jax.experimental import multihost_utils
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
+from bert_jax.runtime import files
 
 _PERIOD = 2.0  # seconds between signs of life
 _MISSES = 8  # periods without one, after which a process is given up
@@ -49,12 +50,11 @@ class _Hosts:
   def beat(self):
     """Says that this process lives, and what it does."""
     self._beats += 1
-    path = self._path(f'.{self._process}')
-    with open(path, 'w', encoding='utf-8') as file:
-      file.write(f'{self._beats} {socket.gethostname()} {os.getpid()}\n')
-      file.flush()
-      faulthandler.dump_traceback(file)
-    os.replace(path, self._path(self._process))
+    with files.replacing(self._path(self._process)) as new:
+      with open(new, 'w', encoding='utf-8') as file:
+        file.write(f'{self._beats} {socket.gethostname()} {os.getpid()}\n')
+        file.flush()
+        faulthandler.dump_traceback(file)
 
   def _read(self, name) -> str:
     with open(self._path(name), encoding='utf-8') as file:
@@ -103,7 +103,7 @@ class _Hosts:
 
 
 @contextlib.contextmanager
-def together(workdir: str):
+def watch_hosts(workdir: str):
   """Ends this process when another ends badly, and the others when this does.
 
   Args:
@@ -144,7 +144,7 @@ def _check_shared(directory: str):
     except OSError as error:  # the others wait below, and must hear of it
       failure = error
   token = multihost_utils.broadcast_one_to_all(token)
-  if distributed.largest(failure is not None):
+  if distributed.find_largest(failure is not None):
     reason = f' ({failure.strerror})' if failure else ''
     raise errors.UserError(
       f'host 0 cannot write to {directory}{reason}; make it writable, or '
@@ -155,7 +155,7 @@ def _check_shared(directory: str):
     with open(os.path.join(directory, 'run'), 'rb') as file:
       found = file.read()
   absent = jax.process_index() if found != token.tobytes() else 0
-  absent = distributed.largest(absent)
+  absent = distributed.find_largest(absent)
   if absent:
     raise errors.UserError(
       f'host {absent} does not see what host 0 wrote to {directory}; give a '

@@ -21,7 +21,7 @@ def _chosen(config, number: int | None):
   """Returns the phases to look at."""
   from bert_jax.train import task
 
-  phases = task.phases(config)
+  phases = task.list_phases(config)
   if number is None:
     return phases
   if not 0 <= number < len(phases):
@@ -51,9 +51,9 @@ def main(argv):
   import jax
 
   from bert_jax import config_check
-  from bert_jax.corpus import files
   from bert_jax.hardware import topology as topology_lib
   from bert_jax.preflight import examine, page
+  from bert_jax.runtime import files
 
   # The compiler alone is used; accelerators that are here stay free.
   jax.config.update('jax_platforms', 'cpu')
@@ -79,11 +79,13 @@ def main(argv):
       config, topology, phases, values.quick, say
     )
   else:
-    examined = [examine.roofline(config, topology, phase) for phase in phases]
-  found = examine.report(
+    examined = [
+      examine.examine_gpus(config, topology, phase) for phase in phases
+    ]
+  found = examine.make_report(
     config, topology, phases, values.price, programs, examined
   )
-  say('\n'.join(page.lines(found, topology)))
+  say('\n'.join(page.render(found, topology)))
   if values.json:
     files.write_json(values.json, found)
   if values.hlo:

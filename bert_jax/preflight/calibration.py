@@ -5,9 +5,8 @@ import os
 import statistics
 
 from bert_jax import errors
-from bert_jax.corpus import files
 from bert_jax.hardware import chips
-from bert_jax.interop import config_file
+from bert_jax.runtime import files
 
 _LEAST_ROWS = 3
 _MOST_WAITING = 0.05  # of the time, for input
@@ -54,15 +53,15 @@ def _is_entry(value) -> bool:
 def _read_all(path) -> dict:
   if not os.path.exists(path):
     return {}
-  return config_file.read_json(path, 'delete the file and calibrate again')
+  return files.read_json(path, 'delete the file and calibrate again')
 
 
-def seconds(rows: list[dict], phase) -> float | None:
+def measure_step(rows: list[dict], phase) -> float | None:
   """Returns the median seconds of a step; None if there are too few rows.
 
   Args:
     rows: of a run's `metrics.jsonl`.
-    phase: one of `task.phases` of the run.
+    phase: one of `task.list_phases` of the run.
 
   Raises:
     errors.UserError: if the run waited for its input.
@@ -122,7 +121,7 @@ def compare(estimated: dict, rows: list[dict], phases, flops) -> dict:
   known = {facts['number']: facts for facts in estimated['phases']}
   measured = []
   for phase, work in zip(phases, flops, strict=True):
-    found = seconds(rows, phase)
+    found = measure_step(rows, phase)
     if found is None or phase.number not in known:
       continue
     facts = known[phase.number]

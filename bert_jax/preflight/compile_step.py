@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding, SingleDeviceSharding
 
 from bert_jax import errors, param_names
 from bert_jax.hardware import topology as topology_lib
+from bert_jax.model import parameters as parameters_lib
 from bert_jax.parallel import partition
 from bert_jax.pretraining import pretrain
 from bert_jax.train import compilation, programs, tuning
@@ -93,7 +94,7 @@ def describe_devices(topology: topology_lib.Topology) -> list:
   return found.devices
 
 
-def usable_memory(device) -> int:
+def get_usable_memory(device) -> int:
   """Returns the bytes of a device that programs may use.
 
   Asks the compiler, with a program that fits nowhere.
@@ -103,7 +104,7 @@ def usable_memory(device) -> int:
   try:
     jax.jit(lambda x: x @ x @ x).lower(huge).compile()
   except jax.errors.JaxRuntimeError as error:
-    missing = compilation.shortage(error)
+    missing = compilation.parse_shortage(error)
     if missing is None:
       raise
     return missing.available
@@ -115,7 +116,7 @@ def compile_step(config, phase, mesh) -> Compiled:
 
   Args:
     config: the experiment.
-    phase: one of `task.phases`.
+    phase: one of `task.list_phases`.
     mesh: of `device_mesh.make_mesh`, over described devices.
 
   Raises:
@@ -124,13 +125,15 @@ def compile_step(config, phase, mesh) -> Compiled:
   """
   device = mesh.devices.flat[0]
   config = tuning.resolve(config, device, phase.seq_length)
-  listed = programs.of_phase(config, pretrain.objective(config), mesh, phase)
+  listed = programs.list_phase(
+    config, pretrain.make_objective(config), mesh, phase
+  )
   step = next(p for p in listed if p.name == programs.TRAIN)
   (outcome,) = compilation.compile_all(
     [step], device.platform, lambda line: None
   )
   if outcome.refused:
-    compilation.executables([outcome])
+    compilation.get_executables([outcome])
   return examine(outcome)
 
 
@@ -144,9 +147,9 @@ def examine(outcome: compilation.Outcome) -> Compiled:
   parameters, optimizer = first, []
   if outcome.program.name == programs.TRAIN:
     parameters, optimizer = first.params, first.opt_state
-  parameters, optimizer = map(device_bytes, (parameters, optimizer))
+  parameters, optimizer = map(count_device_bytes, (parameters, optimizer))
   if outcome.executable is None:
-    missing, batch = outcome.shortage, device_bytes(rest)
+    missing, batch = outcome.shortage, count_device_bytes(rest)
     known = parameters + optimizer + batch
     temporary = missing.needed - (known if missing.with_arguments else 0)
     memory = Memory(parameters, optimizer, batch, max(temporary, 0), 0)
@@ -164,21 +167,23 @@ def examine(outcome: compilation.Outcome) -> Compiled:
   return Compiled(True, memory, outcome.executable.as_text())
 
 
-def gradient_bytes(config, mesh) -> int:
+def count_gradient_bytes(config, mesh) -> int:
   """Returns the float32 bytes of what a device finds before it is added up."""
-  module = pretrain.trained_module(config)
-  params = jax.eval_shape(lambda: pretrain.init(module, jax.random.key(0)))
-  return device_bytes(
+  module = pretrain.make_module(config)
+  params = jax.eval_shape(
+    lambda: parameters_lib.init(module, jax.random.key(0))
+  )
+  return count_device_bytes(
     param_names.map_named(
       lambda name, x: _place(
-        x, NamedSharding(mesh, partition.used(mesh, name, x.shape))
+        x, NamedSharding(mesh, partition.compute_spec(mesh, name, x.shape))
       ),
       params,
     )
   )
 
 
-def device_bytes(tree) -> int:
+def count_device_bytes(tree) -> int:
   """Returns the bytes that sharded shapes take on one device."""
   return sum(
     math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize

@@ -64,12 +64,12 @@ _RANGES = {
 _CALIBRATED = 0.85, 1.2
 
 
-def of(chip: str) -> Range:
+def get_range(chip: str) -> Range:
   """Returns the range of a TPU of `chips`."""
   return _RANGES[chip]
 
 
-def calibrated(entry: dict) -> Range:
+def get_calibrated(entry: dict) -> Range:
   """Returns the range of a chip of which a run was measured.
 
   Both factors are of the time with no collective overlapped with computation.

@@ -45,7 +45,7 @@ class Step:
     return max(self.seconds - sent, sent)
 
 
-def tpu_step(
+def estimate_tpu_step(
   cost: hlo_cost.Cost,
   topology: topology_lib.Topology,
   *,
@@ -60,7 +60,7 @@ def tpu_step(
     topology: that it was compiled for; the devices of a chip share its memory
       and links evenly.
     generator: of dropout's bits in attention, see
-      `kernel_schedules.generator`.
+      `kernel_schedules.get_generator`.
     flops: model FLOPs of all devices; no step is taken to be so fast that they
       are more than `error_range.MOST_OF_PEAK`.
     calibration: of `calibrate.read`, if a run on such a chip was measured.
@@ -79,10 +79,10 @@ def tpu_step(
   }
   step = Step(sum(parts.values()), 0, 0, parts)
   if calibration:
-    found = error_range.calibrated(calibration)
+    found = error_range.get_calibrated(calibration)
     low, why = step.seconds * found.fast, found.why
   else:
-    found = error_range.of(chip.name)
+    found = error_range.get_range(chip.name)
     low, why = step.hidden * found.fast, found.text
   least = flops / (error_range.MOST_OF_PEAK * chip.flops * topology.chips)
   high = step.seconds * found.slow
@@ -97,7 +97,7 @@ def _kernels(cost, chip, memory, generator) -> float:
   seconds = 0.0
   for name, moved in cost.kernel_bytes.items():
     products = cost.kernel_flops.get(name, 0) / speed
-    scheduled = products * kernel_schedules.times(chip.name, generator, name)
+    scheduled = products * kernel_schedules.look_up(chip.name, generator, name)
     seconds += max(scheduled, moved / memory)
   return seconds
 
@@ -132,7 +132,9 @@ def _collective(group: str, sent: float, topology) -> float:
   return sent / (sum(links) * chip.link_speed)
 
 
-def cycle_utilisation(flops: float, seconds: float, chip: chips.Chip) -> float:
+def compute_cycle_utilisation(
+  flops: float, seconds: float, chip: chips.Chip
+) -> float:
   """Returns the FLOPs per estimated cycle, relative to a large product's.
 
   Args:
@@ -143,7 +145,7 @@ def cycle_utilisation(flops: float, seconds: float, chip: chips.Chip) -> float:
   return flops / (seconds * chip.cycles_per_second) / chip.product_flops
 
 
-def gpu_step(
+def estimate_gpu_step(
   flops: float, chip: chips.Chip, count: int, calibration: dict | None = None
 ) -> Step:
   """Estimates a step by the peak of the chips alone.
@@ -160,25 +162,27 @@ def gpu_step(
   parts = {'computation at peak': least}
   if calibration is None:
     return Step(middle, least / best, least / worst, parts, _GPU_WHY)
-  found = error_range.calibrated(calibration)
+  found = error_range.get_calibrated(calibration)
   low = max(middle * found.fast, least)
   return Step(middle, low, middle * found.slow, parts, found.why)
 
 
-def utilisation(flops: float, step: Step, chip: chips.Chip, count: int):
+def compute_utilisation(flops: float, step: Step, chip: chips.Chip, count: int):
   """Returns (lowest, highest) share of the chips' peak that a step reaches."""
   peak = chip.flops * count
   return flops / step.high / peak, flops / step.low / peak
 
 
-def facts(step: Step, flops: float, chip: chips.Chip, count: int) -> dict:
+def describe_step(
+  step: Step, flops: float, chip: chips.Chip, count: int
+) -> dict:
   """Returns a step for JSON, as `preflight` writes it."""
   return {
     'step_seconds_estimate': [step.low, step.high],
     'step_seconds_model': step.seconds,
     'step_seconds_parts': step.parts,
     'step_seconds_range': step.why,
-    'utilisation_estimate': list(utilisation(flops, step, chip, count)),
+    'utilisation_estimate': list(compute_utilisation(flops, step, chip, count)),
   }
 
 
@@ -197,7 +201,7 @@ class Run:
   dollars: tuple[float, float] | None
 
 
-def run(steps, count: int, price: float | None) -> Run:
+def estimate_run(steps, count: int, price: float | None) -> Run:
   """Estimates a run.
 
   Args:
@@ -228,7 +232,7 @@ class Batch:
   accumulate: int | None
 
 
-def batch(
+def estimate_batch(
   needed: float,
   fixed: float,
   gradients: float,

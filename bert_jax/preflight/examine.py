@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_jax import config as config_lib
 from bert_jax.hardware import prices
-from bert_jax.parallel import device_mesh, distributed
+from bert_jax.parallel import agreement, device_mesh
 from bert_jax.preflight import calibration as calibration_lib
 from bert_jax.preflight import (
   compile_step,
@@ -30,7 +30,7 @@ def examine(config, topology, phases, quick: bool, say=print):
   Args:
     config: the experiment.
     topology: of `topology.parse`, of TPUs.
-    phases: of `task.phases`, those to look at.
+    phases: of `task.list_phases`, those to look at.
     quick: compile 2 and 4 layers and extrapolate.
     say: gets lines of progress.
 
@@ -55,13 +55,13 @@ def examine(config, topology, phases, quick: bool, say=print):
   for n in layers:
     say(f'compiling the programs of a run with {n} layers ...')
     fewer = _with_layers(config, n)
-    start = programs_lib.of_start(fewer, pretrain.objective(fewer), mesh)
+    start = programs_lib.list_start(fewer, pretrain.make_objective(fewer), mesh)
     runs.append(
       compilation.compile_run(
-        fewer, pretrain.objective, mesh, start, phases, say
+        fewer, pretrain.make_objective, mesh, start, phases, say
       )
     )
-  usable = compile_step.usable_memory(devices[0])
+  usable = compile_step.get_usable_memory(devices[0])
   facts, texts = [], {}
   for phase in phases:
     steps = [_training_step(run[phase.number]) for run in runs]
@@ -89,7 +89,7 @@ def _verdicts(runs, layers) -> list[dict]:
       verdict = found.setdefault(
         key, {'name': key[0], 'phase': key[1], 'ok': True, 'reason': None}
       )
-      why = compilation.problem(outcome)
+      why = compilation.describe_problem(outcome)
       if why and verdict['ok']:
         depth = f'with {n} layers ' if len(layers) > 1 else ''
         verdict.update(ok=False, reason=f'{depth}it {why}')
@@ -103,13 +103,13 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     config: the experiment.
     topology: what it would run on.
     mesh: over it.
-    phase: one of `task.phases`.
+    phase: one of `task.list_phases`.
     usable: bytes of a device.
     steps: `aot.Compiled` of the training step: one of all layers, or two of
       few; None among them where the compiler refuses it.
     calibration: of `calibrate.read`.
   """
-  flops = pretrain.objective(config).flops(phase)
+  flops = pretrain.make_objective(config).flops(phase)
   facts = _phase_facts(phase, flops) | {'usable_bytes': usable}
   if None in steps:
     return None, facts | {'fits': None}
@@ -119,12 +119,12 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     along = (*_QUICK_LAYERS, config.model.num_layers)
     memory, cost = _extrapolate(*steps, along)
     fits = memory.total <= usable
-  batch = estimate.batch(
+  batch = estimate.estimate_batch(
     memory.total,
     memory.parameters + memory.optimizer + memory.program,
     memory.parameters,  # the shards of the gradients are as large
     usable,
-    sums=compile_step.gradient_bytes(config, mesh),
+    sums=compile_step.count_gradient_bytes(config, mesh),
     batch_size=phase.batch_size,
     accumulate=phase.accumulate,
     shares=mesh.shape['data'],
@@ -137,20 +137,20 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     'accumulate_that_fits_estimate': batch.accumulate,
   }
   if cost is not None:
-    step = estimate.tpu_step(
+    step = estimate.estimate_tpu_step(
       cost,
       topology,
-      generator=kernel_schedules.generator(config),
+      generator=kernel_schedules.get_generator(config),
       flops=flops,
       calibration=calibration,
     )
     facts |= {'cost': dataclasses.asdict(cost)}
-    facts |= estimate.facts(step, flops, topology.chip, topology.chips)
+    facts |= estimate.describe_step(step, flops, topology.chip, topology.chips)
   return steps[-1].text, facts
 
 
 def _cost(compiled):
-  return None if compiled.text is None else hlo_cost.cost(compiled.text)
+  return None if compiled.text is None else hlo_cost.count_cost(compiled.text)
 
 
 def _extrapolate(few, more, layers):
@@ -167,20 +167,24 @@ def _extrapolate(few, more, layers):
   return memory, hlo_cost.extrapolate(*costs, layers)
 
 
-def roofline(config, topology, phase):
+def examine_gpus(config, topology, phase):
   """Returns the facts of a phase on GPUs, for which nothing is compiled."""
   chip, count = topology.chip, topology.chips
-  flops = pretrain.objective(config).flops(phase)
-  step = estimate.gpu_step(flops, chip, count, calibration_lib.read(chip.name))
-  return _phase_facts(phase, flops) | estimate.facts(step, flops, chip, count)
+  flops = pretrain.make_objective(config).flops(phase)
+  step = estimate.estimate_gpu_step(
+    flops, chip, count, calibration_lib.read(chip.name)
+  )
+  return _phase_facts(phase, flops) | estimate.describe_step(
+    step, flops, chip, count
+  )
 
 
 def _phase_facts(phase, flops):
   return {**dataclasses.asdict(phase), 'model_flops_per_step': flops}
 
 
-def report(config, topology, phases, price, programs, examined) -> dict:
-  """Returns everything that is known, for JSON and `page.lines`.
+def make_report(config, topology, phases, price, programs, examined) -> dict:
+  """Returns everything that is known, for JSON and `page.render`.
 
   Args:
     config: the experiment.
@@ -196,7 +200,7 @@ def report(config, topology, phases, price, programs, examined) -> dict:
   run = None
   if None not in seconds:
     pairs = list(zip((p.steps for p in phases), seconds, strict=True))
-    run = dataclasses.asdict(estimate.run(pairs, topology.chips, used))
+    run = dataclasses.asdict(estimate.estimate_run(pairs, topology.chips, used))
   return {
     'topology': topology.name,
     'slices': topology.slices,
@@ -210,7 +214,7 @@ def report(config, topology, phases, price, programs, examined) -> dict:
     'run_estimate': run,
     'usd_per_chip_hour': used,
     'price_source': 'given' if price is not None else f'list of {prices.AS_OF}',
-    **distributed.versions(),
+    **agreement.get_versions(),
     'config': _timed(config),
   }
 

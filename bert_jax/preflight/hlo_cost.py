@@ -8,7 +8,6 @@ import re
 import numpy as np
 
 from bert_jax.preflight import hlo_text
-from bert_jax.preflight.hlo_text import size
 
 _NAME = re.compile(r'%?([\w.-]+)')
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
@@ -70,7 +69,7 @@ class Cost:
   custom_calls: dict = dataclasses.field(default_factory=dict)
 
 
-def cost(text: str) -> Cost:
+def count_cost(text: str) -> Cost:
   """Adds up what a device does.
 
   Args:
@@ -152,7 +151,7 @@ def _add(totals, computations, name, *, times, devices, fused, aside=False):
       if starts or 'chain_id=' not in op.rest:
         _add_collective(totals, op, kind, name, types, times, devices)
     elif kind == 'rng-bit-generator':
-      totals['rng_bytes'] += times * hlo_text.largest(op.type)
+      totals['rng_bytes'] += times * hlo_text.parse_largest(op.type)
     elif kind == 'custom-call':
       _add_custom_call(totals, op, types, times)
     loops = _trips(op, computations) if kind == 'while' else 1
@@ -189,7 +188,9 @@ def _add_uncosted(totals, op, types, computations, times):
   if kinds & {'gather', 'scatter'}:
     moved = sum(_moved(part, known) for part, known in inside)
     if 'scatter' in kinds and '"aliasing_operands":{"lists":[{' not in op.rest:
-      moved += size(op.type)  # the table is made, not changed in place
+      moved += hlo_text.parse_size(
+        op.type
+      )  # the table is made, not changed in place
     totals['moved_bytes'] += times * moved
   elif kinds & {*_COLLECTIVES, 'rng-bit-generator'}:
     return
@@ -214,10 +215,10 @@ def _inside(op, types, computations):
 def _moved(op, types) -> int:
   """Returns the bytes that a gather or scatter cannot but read and write."""
   if op.opcode == 'gather':
-    return 2 * size(op.type)
+    return 2 * hlo_text.parse_size(op.type)
   if op.opcode == 'scatter':  # operands, indices, updates
     updates = op.operands[len(op.operands) // 2 + 1 :]
-    return 3 * sum(size(types[o]) for o in updates)
+    return 3 * sum(hlo_text.parse_size(types[o]) for o in updates)
   return 0
 
 
@@ -233,10 +234,10 @@ def _hbm_bytes(op, types, computations) -> int:
   if {part.opcode for part, _ in inside} & {'gather', 'scatter'}:
     return sum(_moved(part, known) for part, known in inside)
   if op.opcode.endswith('-start'):  # what is copied between the memories
-    return size(_second(op.type))
+    return hlo_text.parse_size(_second(op.type))
   if op.opcode in ('slice', 'dynamic-slice'):  # of a large array, what it needs
-    return 2 * hlo_text.hbm_size(op.type)
-  return sum(map(hlo_text.hbm_size, [op.type, *_types(op, types)]))
+    return 2 * hlo_text.parse_hbm_size(op.type)
+  return sum(map(hlo_text.parse_hbm_size, [op.type, *_types(op, types)]))
 
 
 def _types(op, types):
@@ -246,12 +247,17 @@ def _types(op, types):
 
 def _in_and_out(op, types) -> int:
   if op.opcode.endswith('-start'):  # what goes in is in its type; maybe whole
-    return 2 * size(_second(op.type))
-  return size(op.type) + sum(size(types.get(o, '')) for o in op.operands)
+    return 2 * hlo_text.parse_size(_second(op.type))
+  return hlo_text.parse_size(op.type) + sum(
+    hlo_text.parse_size(types.get(o, '')) for o in op.operands
+  )
 
 
 def _add_collective(totals, op, kind, name, types, times, devices):
-  whole = max(size(_result(op)), sum(size(types[o]) for o in op.operands))
+  whole = max(
+    hlo_text.parse_size(_result(op)),
+    sum(hlo_text.parse_size(types[o]) for o in op.operands),
+  )
   group = _group(op.rest) or tuple(devices)
   n = len(group)
   # A fusion that keeps one part of a sum is how TPUs do a reduce-scatter.

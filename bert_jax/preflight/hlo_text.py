@@ -64,12 +64,12 @@ def _close(text, start) -> int:
   raise ValueError(f'unbalanced brackets in {text[:80]!r}')
 
 
-def size(type_text) -> int:
+def parse_size(type_text) -> int:
   """Returns the bytes of a type, all parts of a tuple together."""
   return sum(_array_bytes(m) for m in SHAPE.finditer(type_text))
 
 
-def hbm_size(type_text) -> int:
+def parse_hbm_size(type_text) -> int:
   """Returns the bytes of those parts of a type that lie in the main memory."""
   return sum(
     _array_bytes(m)
@@ -78,7 +78,7 @@ def hbm_size(type_text) -> int:
   )
 
 
-def largest(type_text) -> int:
+def parse_largest(type_text) -> int:
   """Returns the bytes of a type's largest array."""
   return max(map(_array_bytes, SHAPE.finditer(type_text)), default=0)
 

@@ -87,17 +87,17 @@ _KERNEL = re.compile(
 )
 
 
-def generator(config) -> str:
+def get_generator(config) -> str:
   """Returns what makes the bits of attention's dropout: 'none', 'rbg', ..."""
   return config.rng if config.model.attention_dropout else 'none'
 
 
-def times(chip: str, generator: str, kernel: str) -> float:
+def look_up(chip: str, generator: str, kernel: str) -> float:
   """Returns the schedule of a kernel as a multiple of its products.
 
   Args:
     chip: `chips.Chip.name`.
-    generator: of `generator`.
+    generator: of `get_generator`.
     kernel: a key of `hlo.Cost.kernels`, such as
       'attention_forward bf16[16,512,1024]'.
 

@@ -5,7 +5,7 @@ import textwrap
 _GIB = 2**30
 
 
-def lines(report: dict, topology) -> list[str]:
+def render(report: dict, topology) -> list[str]:
   """Returns a report as text.
 
   Args:

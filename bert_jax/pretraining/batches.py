@@ -1,10 +1,8 @@
 """Pre-training batches. Without jax: processes that make them need none."""
 
-import os
-
 import numpy as np
 
-from bert_jax.data import hashing, loader, masking
+from bert_jax.data import dataset, hashing, manifest, masking, order
 from bert_jax.tokenization import tokenizer
 from bert_jax.train import task
 
@@ -12,11 +10,11 @@ from bert_jax.train import task
 _ORDER, _MASK, _EVAL_MASK = 1, 2, 3
 
 
-def predictions(config, phase: task.Phase) -> int:
+def count_predictions(config, phase: task.Phase) -> int:
   """Returns P, how many predictions a row has room for."""
   if config.objective.kind == 'ltr':
     return phase.seq_length - 1
-  return masking.room(
+  return masking.count_predictions(
     phase.seq_length,
     config.objective.mask_rate,
     phase.max_predictions,
@@ -33,14 +31,14 @@ class Batches:
   def __init__(self, config, directory: str):
     self._config = config
     words = tokenizer.Tokenizer.load(
-      os.path.join(directory, 'vocab.txt'), config.data.lowercase
+      manifest.vocab_path(directory), config.data.lowercase
     )
     self._words = words
     self._special = np.array([words.cls_id, words.sep_id])
     self._continues = np.array([w.startswith('##') for w in words.vocab])
     lengths = set(config.phases.seq_length)
     self._splits = {
-      (split, n): loader.open_split(
+      (split, n): dataset.open_split(
         directory, split, n, config.data.skip_corrupt
       )
       for split in ('train', 'heldout')
@@ -56,7 +54,7 @@ class Batches:
       rows = np.arange(phase.batch_size)
     start = (step - phase.first) * phase.batch_size
     seed = self._config.seed
-    record, epoch = loader.order(
+    record, epoch = order.find_records(
       int(hashing.mix(seed, _ORDER, phase.number)[0] >> np.uint64(1)),
       start + rows,
       len(split.reader),
@@ -103,7 +101,7 @@ class Batches:
       record, split.length, words.cls_id, words.sep_id, c.data.pack
     )
     if c.objective.kind == 'ltr':
-      return masking.next_tokens(batch)
+      return masking.predict_next_tokens(batch)
     return masking.mask_tokens(
       batch,
       keys,

@@ -6,12 +6,13 @@ import jax
 import numpy as np
 
 from bert_jax import config as config_lib
-from bert_jax import fill_mask
-from bert_jax.data import loader, manifest
+from bert_jax.data import dataset, manifest
+from bert_jax.inference import fill
 from bert_jax.interop import hf_export
-from bert_jax.pretraining import model_card, pretrain
+from bert_jax.model import parameters
+from bert_jax.pretraining import model_card
 from bert_jax.tokenization import tokenizer
-from bert_jax.workdir import log
+from bert_jax.workdir import log, paths
 
 _WORDS = 24  # of an example sentence, at most
 
@@ -26,25 +27,23 @@ def finish(config, directory: str, workdir: str, params):
     params: trained parameters, all rows of them.
   """
   bert = config_lib.model_config(config)
-  params = pretrain.words_alone(params, bert.vocab_size)
+  params = parameters.drop_padding_rows(params, bert.vocab_size)
   words = tokenizer.Tokenizer.load(
-    os.path.join(directory, 'vocab.txt'), config.data.lowercase
+    manifest.vocab_path(directory), config.data.lowercase
   )
   print('\nheld-out text, one word hidden:')
   for sentence, truth in _examples(config, directory, words):
-    guessed = fill_mask.fill(
-      params, bert, config.objective.nsp, words, sentence
-    )
+    guessed = fill.fill(params, bert, config.objective.nsp, words, sentence)
     print(f'\n  {sentence}')
     guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed[0])
     print(f'    the model: {guesses}; the text: {truth}')
   exported = None
   if bert.norm == 'post':
-    exported = os.path.join(workdir, 'export')
-    described = model_card.text(
+    exported = paths.export(workdir)
+    described = model_card.make_card(
       config,
       manifest.read(directory),
-      log.read(os.path.join(workdir, 'metrics.jsonl')),
+      log.read(paths.metrics(workdir)),
       sum(x.size for x in jax.tree.leaves(params)),
     )
     hf_export.export(
@@ -55,7 +54,7 @@ def finish(config, directory: str, workdir: str, params):
 
 def _examples(config, directory, words) -> list[tuple[str, str]]:
   """Returns three (sentence with [MASK], hidden word) of held-out text."""
-  split = loader.open_split(directory, 'heldout', config.phases.seq_length[0])
+  split = dataset.open_split(directory, 'heldout', config.phases.seq_length[0])
   size = len(split.reader)
   rows = split.reader.rows(
     np.arange(3) * size // 3,
@@ -84,7 +83,7 @@ def _examples(config, directory, words) -> list[tuple[str, str]]:
 
 
 def _print_summary(directory: str, workdir: str, exported: str | None):
-  rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
+  rows = log.read(paths.metrics(workdir))
   last = [r for r in rows if r['kind'] == 'eval'][-1]
   facts = [r for r in rows if r['kind'] == 'run'][-1]
   nsp = (

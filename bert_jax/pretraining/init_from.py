@@ -12,10 +12,11 @@ import numpy as np
 
 from bert_jax import config as config_lib
 from bert_jax import errors, param_names
+from bert_jax.data import manifest
 from bert_jax.inference import source
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import task as task_lib
-from bert_jax.workdir import fingerprint
+from bert_jax.workdir import fingerprint, paths
 
 # Fields of BertConfig that say how to train, not what the parameters mean;
 # the first two are compared apart.
@@ -46,12 +47,12 @@ def check(config, workdir: str):
   Raises:
     errors.UserError: if the source cannot be read or does not suit the config.
   """
-  saved = os.path.join(workdir, 'checkpoints')
+  saved = paths.checkpoints(workdir)
   if not config.init_from or (os.path.isdir(saved) and os.listdir(saved)):
     return
   model = source.read(config.init_from)
   _check_model(config, model)
-  prepared = config.data.dir and os.path.join(config.data.dir, 'vocab.txt')
+  prepared = config.data.dir and manifest.vocab_path(config.data.dir)
   _check_words(config, model, prepared or config.data.vocab)
 
 
@@ -87,7 +88,7 @@ def start(config, directory: str, new) -> tuple[dict, dict]:
   """
   model = source.read(config.init_from)
   _check_model(config, model)
-  _check_words(config, model, os.path.join(directory, 'vocab.txt'))
+  _check_words(config, model, manifest.vocab_path(directory))
   theirs = param_names.flatten(model.params)
   ours = param_names.flatten(new)
   words = model.tokenizer.size

@@ -3,9 +3,13 @@
 import json
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 
 from bert_jax import config as config_lib
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.inference import trained_run
+from bert_jax.workdir import log, paths
 
 # What leaves no trace in the parameters, and what the manifest knows better:
 # data may be prepared ahead, by another config.
@@ -21,7 +25,9 @@ _CURVES = {
 }
 
 
-def text(config, manifest: dict, rows: Sequence[dict], parameters: int) -> str:
+def make_card(
+  config, manifest: dict, rows: Sequence[dict], parameters: int
+) -> str:
   """Returns the model card, in Markdown with the metadata of Hugging Face.
 
   Args:
@@ -169,3 +175,19 @@ def _evaluation(config, manifest, rows):
 def _table(head, rows) -> str:
   lines = [head, ['---'] * len(head), *rows]
   return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
+
+
+def describe_run(workdir: str, params, step: int) -> str:
+  """Returns the model card of a run's parameters after a step.
+
+  Raises:
+    errors.UserError: if the manifest of its data is gone.
+  """
+  config = trained_run.read_config(paths.config(workdir))
+  rows = log.read(paths.metrics(workdir))
+  return make_card(
+    config,
+    manifest_lib.read(paths.prepared_data(config, workdir)),
+    [row for row in rows if row['step'] <= step],
+    sum(x.size for x in jax.tree.leaves(params)),
+  )

@@ -9,45 +9,42 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax import config as config_lib
-from bert_jax import errors, param_names
-from bert_jax.corpus import files
+from bert_jax import errors
+from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import prepare
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.model import heads, losses
+from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import batches
 from bert_jax.train import task
+from bert_jax.workdir import paths
 
 
-def objective(config) -> task.Objective:
+def make_objective(config) -> task.Objective:
   """Returns the part of the pre-training task that needs no data."""
-  module = trained_module(config)
+  module = make_module(config)
   bert = module.config
   nsp_loss = math.log(2) if config.objective.nsp else 0.0
   return task.Objective(
-    init=functools.partial(init, module),
-    counts=functools.partial(counts, with_nsp=config.objective.nsp),
-    sums=functools.partial(sums, module),
+    init=functools.partial(parameters.init, module),
+    counts=functools.partial(count_targets, with_nsp=config.objective.nsp),
+    sums=functools.partial(sum_losses, module),
     batch_shapes=functools.partial(batch_shapes, config),
     flops=lambda phase: (
       phase.batch_size
       * bert.flops_per_sequence(
-        phase.seq_length, batches.predictions(config, phase), config.data.pack
+        phase.seq_length,
+        batches.count_predictions(config, phase),
+        config.data.pack,
       )
     ),
     expected_loss=math.log(bert.vocab_size) + nsp_loss,
   )
 
 
-# So that every slice of up to 256 chips has equal shares of the embeddings, and
-# the TPU's matrix unit (128 or 256 wide) whole tiles: 30522 words have 30720
-# rows.
-_VOCAB_MULTIPLE = 256
-
-
-def trained_module(config) -> heads.PretrainingModel:
+def make_module(config) -> heads.PretrainingModel:
   """Returns the model of a config as it is computed in training.
 
   Args:
@@ -55,30 +52,20 @@ def trained_module(config) -> heads.PretrainingModel:
   """
   bert = dataclasses.replace(
     config_lib.model_config(config),
-    vocab_multiple=_VOCAB_MULTIPLE,
+    vocab_multiple=parameters.VOCAB_MULTIPLE,
     attention=config.compute.attention,
-    heads_apart=config.compute.heads == 'apart',
+    separate_heads=config.compute.heads == 'separate',
     remat=config.compute.remat,
     scan_layers=config.compute.scan_layers,
   )
   return heads.PretrainingModel(bert, config.objective.nsp)
 
 
-def words_alone(params, vocab_size: int):
-  """Returns trained parameters without the rows that are no words."""
-
-  def cut(name, x):
-    word = name in ('embeddings/word/embedding', 'mlm/bias')
-    return x[:vocab_size] if word else x
-
-  return param_names.map_named(cut, params)
-
-
 def batch_shapes(config, phase: task.Phase, rows: int) -> dict:
   """Returns the shapes of some rows of what `Task.train_batch` gives."""
   pack = config.data.pack
   tokens = (rows, phase.seq_length)  # [B, S]
-  predicted = (rows, batches.predictions(config, phase))  # [B, P]
+  predicted = (rows, batches.count_predictions(config, phase))  # [B, P]
   pairs = (rows,) if pack == 1 else (rows, pack)  # [B] or [B, N]
   integers = {
     'input_ids': tokens,
@@ -102,7 +89,7 @@ def batch_shapes(config, phase: task.Phase, rows: int) -> dict:
   }
 
 
-def make(config, directory: str) -> task.Task:
+def make_task(config, directory: str) -> task.Task:
   """Returns the pre-training task.
 
   Args:
@@ -112,7 +99,7 @@ def make(config, directory: str) -> task.Task:
   data = batches.Batches(config, directory)
   manifest = manifest_lib.read(directory)
   return task.Task(
-    objective=objective,
+    objective=make_objective,
     train_batch=data.train_batch,
     eval_batch=data.eval_batch,
     eval_batches=data.eval_batches,
@@ -125,14 +112,11 @@ def make(config, directory: str) -> task.Task:
       },
       'unigram_entropy': manifest['unigram_entropy'],
       'vocab_sha256': manifest['vocab_sha256'],
-      'data_sha256': files.sha256(os.path.join(directory, manifest_lib.NAME)),
+      'data_sha256': text_files.compute_sha256(
+        os.path.join(directory, manifest_lib.NAME)
+      ),
     },
   )
-
-
-def data_directory(config, workdir: str) -> str:
-  """Returns where the prepared data of a run lies."""
-  return config.data.dir or os.path.join(workdir, 'data')
 
 
 def prepare_data(config, workdir: str) -> str:
@@ -142,7 +126,7 @@ def prepare_data(config, workdir: str) -> str:
   share.
   """
   c = config.data
-  directory = data_directory(config, workdir)
+  directory = paths.prepared_data(config, workdir)
   if c.dir and not os.path.exists(c.dir):
     raise errors.UserError(
       f'data.dir={c.dir} does not exist; make it with bert_jax.data.prepare, '
@@ -151,7 +135,7 @@ def prepare_data(config, workdir: str) -> str:
   if not c.dir:
     runner = prepare.local_runner(c.workers)
     distributed.first_then_all(
-      'data', lambda: prepare.prepare(recipe(config), directory, runner)
+      'data', lambda: prepare.prepare(make_recipe(config), directory, runner)
     )
   manifest = manifest_lib.read(directory)
   _check_data(config, directory, manifest)
@@ -169,7 +153,7 @@ def prepare_data(config, workdir: str) -> str:
   return directory
 
 
-def recipe(config) -> recipe_lib.Recipe:
+def make_recipe(config) -> recipe_lib.Recipe:
   """Returns how the data of a config is prepared."""
   c = config.data
   return recipe_lib.Recipe(
@@ -211,29 +195,15 @@ def _check_data(config, directory: str, manifest: dict):
       f'none of {missing[0]} as phases.seq_length asks; change it, or prepare '
       f'the data with --max_seq_length={missing[0]} too.'
     )
-  vocab_path = os.path.join(directory, 'vocab.txt')
-  if files.sha256(vocab_path) != manifest['vocab_sha256']:
+  vocab_path = manifest_lib.vocab_path(directory)
+  if text_files.compute_sha256(vocab_path) != manifest['vocab_sha256']:
     raise errors.UserError(
       f'{vocab_path} is not the vocabulary that the data was made with; put '
       'that one back, or prepare the data again.'
     )
 
 
-def init(module: heads.PretrainingModel, key):
-  """Returns new parameters."""
-  one = jnp.ones((1, 8), jnp.int32)
-  batch = {
-    'input_ids': one,
-    'input_mask': one,
-    'segment_ids': one,
-    'masked_lm_positions': one[:, :1],
-  }
-  # The kernels would refuse so short a row.
-  plain = dataclasses.replace(module.config, attention='xla')
-  return module.clone(config=plain).init(key, batch)['params']
-
-
-def counts(batch, *, with_nsp: bool) -> dict:
+def count_targets(batch, *, with_nsp: bool) -> dict:
   """Returns how many predictions of each objective a batch holds."""
   found = {'mlm': jnp.sum(batch['masked_lm_weights'])}
   if with_nsp:
@@ -241,7 +211,7 @@ def counts(batch, *, with_nsp: bool) -> dict:
   return found
 
 
-def sums(module: heads.PretrainingModel, params, batch, key) -> dict:
+def sum_losses(module: heads.PretrainingModel, params, batch, key) -> dict:
   """Returns {'mlm': (loss, hits), 'nsp': (loss, hits)}, sums over a batch."""
   inputs, nsp = module.apply(
     {'params': params},
@@ -251,7 +221,7 @@ def sums(module: heads.PretrainingModel, params, batch, key) -> dict:
     method='before_decoder',
   )
   found = {
-    'mlm': tied_decoder.sums(
+    'mlm': tied_decoder.sum_losses(
       *inputs,
       module.config.vocab_size,
       batch['masked_lm_ids'],
@@ -259,7 +229,7 @@ def sums(module: heads.PretrainingModel, params, batch, key) -> dict:
     )
   }
   if nsp is not None:
-    found['nsp'] = losses.token_sums(
+    found['nsp'] = losses.sum_tokens(
       nsp, batch['next_sentence_labels'], batch['next_sentence_weights']
     )
   return found

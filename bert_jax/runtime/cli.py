@@ -31,7 +31,7 @@ def run(main, takes_arguments: bool = False):
   # jax says at INFO which accelerators it did not find.
   logging.getLogger('jax').setLevel(logging.WARNING)
   try:
-    with signals.raised():
+    with signals.raising():
       app.run(guarded, flags_parser=_parse_flags)
   except errors.UserError as error:
     print(f'error: {error}', file=sys.stderr)

@@ -26,7 +26,7 @@ def _handled_by(handler):
 
 
 @contextlib.contextmanager
-def raised():
+def raising():
   """Raises `errors.Interrupted` where a signal finds the program."""
 
   def handler(signum, frame):
@@ -38,7 +38,7 @@ def raised():
 
 
 @contextlib.contextmanager
-def deferred():
+def recording():
   """Yields a `Stop` that records a signal; the caller looks when it suits."""
   stop = Stop()
 

@@ -11,7 +11,7 @@ from concurrent import futures
 from bert_jax import errors
 
 
-def cores() -> int:
+def count_cores() -> int:
   """Returns how many cores this process may use."""
   return len(os.sched_getaffinity(0))
 

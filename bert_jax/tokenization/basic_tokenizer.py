@@ -26,7 +26,7 @@ _CJK = (
 _ASCII_WORDS = re.compile('[0-9A-Za-z]+|[^0-9A-Za-z ]')
 
 
-def words(text: str, lowercase: bool) -> list[str]:
+def split_words(text: str, lowercase: bool) -> list[str]:
   """Splits text into words and single punctuation marks and CJK ideographs.
 
   Args:
@@ -38,11 +38,11 @@ def words(text: str, lowercase: bool) -> list[str]:
   """
   if text.isascii() and text.isprintable():  # most English, twice as fast
     return _ASCII_WORDS.findall(text.lower() if lowercase else text)
-  return spaced(text, lowercase).split()
+  return space_words(text, lowercase).split()
 
 
-def spaced(text: str, lowercase: bool) -> str:
-  """Returns the words of `words` with white space between them."""
+def space_words(text: str, lowercase: bool) -> str:
+  """Returns the words of `split_words` with white space between them."""
   if not lowercase:
     return text.translate(_CASED)
   # Google lower-cases token by token. White space ends the context that lower()

@@ -20,7 +20,7 @@ SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
 
 # The basic words, before WordPiece.
-words = basic_tokenizer.words
+words = basic_tokenizer.split_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Tokenizer:
 
   @property
   def id_type(self) -> np.dtype:
-    return id_type(self.size)
+    return choose_id_type(self.size)
 
   def packed(self, texts: Sequence[str]) -> list[bytes]:
     """Returns the ids of each text as bytes, without special tokens.
@@ -75,12 +75,12 @@ class Tokenizer:
     corpus cannot put special tokens into the training data.
 
     Returns:
-      For each text its ids as `id_type`, little-endian; b'' if it has no words.
+      For each text its ids as `choose_id_type`, little-endian; b'' if it has no words.
     """
     lines, rest = [], {}
     for k, text in enumerate(texts):
       if not (text.isascii() and text.isprintable()):
-        spaced = basic_tokenizer.spaced(text, self.lowercase)
+        spaced = basic_tokenizer.space_words(text, self.lowercase)
         text = self._letters.narrow(spaced)
         if text is None:
           rest[k] = b''.join(map(self._words.__getitem__, spaced.split()))
@@ -174,7 +174,7 @@ class Tokenizer:
     return {'vocab': self.vocab, 'lowercase': self.lowercase}
 
 
-def id_type(vocab_size: int) -> np.dtype:
+def choose_id_type(vocab_size: int) -> np.dtype:
   """Returns the type in which ids of a vocabulary are kept."""
   return np.dtype('<u2') if vocab_size <= 1 << 16 else np.dtype('<u4')
 

@@ -28,7 +28,7 @@ class Letters(dict):
     super().__init__((code, chr(code)) for code in range(128))
 
   def narrow(self, spaced: str) -> str | None:
-    """Returns `basic_tokenizer.spaced` text with one byte a letter, if it can be."""
+    """Returns `basic_tokenizer.space_words` text with one byte a letter, if it can be."""
     if spaced.isascii():
       return spaced
     if _WIDE.search(spaced):

@@ -66,7 +66,7 @@ class Outcome:
   @property
   def shortage(self) -> Shortage | None:
     """Returns what memory is missing; None if that is not the problem."""
-    return None if self.error is None else shortage(self.error)
+    return None if self.error is None else parse_shortage(self.error)
 
   @property
   def refused(self) -> bool:
@@ -116,9 +116,9 @@ def _compile(program: programs.Program) -> tuple[Outcome, float]:
     executable = program.lower().compile()
   except errors.UserError:
     raise
-  except Exception as problem:
+  except Exception:
     # Not only JaxRuntimeError: a kernel that cannot be lowered raises others.
-    error = problem
+    error = describe_problem
   return Outcome(program, executable, error), time.monotonic() - start
 
 
@@ -152,8 +152,8 @@ def compile_run(
     config: the experiment.
     objective: of `task.Task`.
     mesh: of `device_mesh.make_mesh`; its devices need not be there.
-    start: of `programs.of_start`, those that are wanted.
-    phases: of `task.phases`, those that are wanted.
+    start: of `programs.list_start`, those that are wanted.
+    phases: of `task.list_phases`, those that are wanted.
     say: gets lines of progress.
 
   Returns:
@@ -163,7 +163,9 @@ def compile_run(
     errors.UserError: if the config does not suit the devices.
   """
   device = mesh.devices.flat[0]
-  left = {p: tuning.candidates(config, device, p.seq_length) for p in phases}
+  left = {
+    p: tuning.list_candidates(config, device, p.seq_length) for p in phases
+  }
   listed = {None: start, **_of_phases(left, objective, mesh, say)}
   found = {}
   while listed:
@@ -188,7 +190,7 @@ def _of_phases(left, objective, mesh, say):
   for phase, (config, *_) in left.items():
     say(f'length {phase.seq_length}: {tuning.describe(config)}')
   return {
-    phase: programs.of_phase(config, objective(config), mesh, phase)
+    phase: programs.list_phase(config, objective(config), mesh, phase)
     for phase, (config, *_) in left.items()
   }
 
@@ -196,7 +198,7 @@ def _of_phases(left, objective, mesh, say):
 def _must_try_again(phase, outcomes, others, say) -> bool:
   """Returns whether a program was refused, here or on another host; says so."""
   refused = [outcome for outcome in outcomes if outcome.refused]
-  if not distributed.largest(bool(refused)) or not others:
+  if not distributed.find_largest(bool(refused)) or not others:
     return False
   where = 'on another host'
   if refused:
@@ -208,7 +210,7 @@ def _must_try_again(phase, outcomes, others, say) -> bool:
   return True
 
 
-def executables(outcomes: list[Outcome]) -> dict[str, jax.stages.Compiled]:
+def get_executables(outcomes: list[Outcome]) -> dict[str, jax.stages.Compiled]:
   """Returns {name: executable} of outcomes.
 
   Raises:
@@ -220,12 +222,12 @@ def executables(outcomes: list[Outcome]) -> dict[str, jax.stages.Compiled]:
       raise outcome.error  # our own bug
     if outcome.error:
       raise errors.UserError(
-        f'the {outcome.program.title} {problem(outcome)}.'
+        f'the {outcome.program.title} {describe_problem(outcome)}.'
       ) from outcome.error
   return {o.program.name: o.executable for o in outcomes}
 
 
-def problem(outcome: Outcome) -> str | None:
+def describe_problem(outcome: Outcome) -> str | None:
   """Says why a program was not compiled and what to do; None if it was."""
   if outcome.error is None:
     return None
@@ -245,7 +247,7 @@ def problem(outcome: Outcome) -> str | None:
   )
 
 
-def shortage(error: Exception) -> Shortage | None:
+def parse_shortage(error: Exception) -> Shortage | None:
   """Reads what memory a program lacks; None if that is not the problem."""
   for pattern, with_arguments in _NEEDED:
     found = pattern.search(str(error))
@@ -279,7 +281,7 @@ class Compiled:
 
 
 @contextlib.contextmanager
-def counted():
+def counting():
   """Yields a `Compiled` that counts what this thread compiles meanwhile."""
   found, thread = Compiled(), threading.get_ident()
 

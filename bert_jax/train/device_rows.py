@@ -20,7 +20,7 @@ def round_shards(params, mesh: Mesh, dtype: str):
   Each device rounds its own shard, and half the bytes are sent for bfloat16.
 
   Args:
-    params: of the model, float32, sharded as `partition.shares`.
+    params: of the model, float32, sharded as `partition.stored_shardings`.
     mesh: of `device_mesh.make_mesh`.
     dtype: of activations, see `precision.cast`.
 
@@ -31,7 +31,8 @@ def round_shards(params, mesh: Mesh, dtype: str):
   return jax.lax.with_sharding_constraint(
     precision.cast(params, dtype),
     jax.tree.map(
-      lambda spec: NamedSharding(mesh, spec), partition.shares(mesh, params)
+      lambda spec: NamedSharding(mesh, spec),
+      partition.stored_shardings(mesh, params),
     ),
   )
 
@@ -50,7 +51,7 @@ def map_rows(function: Callable, mesh: Mesh, params, out_specs) -> Callable:
   Returns:
     (params, batch, *others) of whole arrays -> results. Others are replicated.
   """
-  shares = partition.shares(mesh, params)
+  shares = partition.stored_shardings(mesh, params)
   # Not even an axis of one device is split automatically around a kernel.
   axes = {'data'} if mesh.shape['model'] > 1 else {'data', 'model'}
   own = jax.tree.map(
@@ -85,4 +86,4 @@ def _gather(shard, spec, mesh):
   if 'data' not in spec:
     return shard
   axis, parts = spec.index('data'), mesh.shape['data']
-  return collectives.gather(shard, axis, parts, device_mesh.slices(mesh))
+  return collectives.gather(shard, axis, parts, device_mesh.count_slices(mesh))

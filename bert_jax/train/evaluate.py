@@ -22,7 +22,7 @@ def evaluate(step: Callable, params, batches: Iterable) -> dict | None:
     if batch is None:
       return None
     add(totals, jax.device_get(step(params, batch)))
-  return means(totals)
+  return compute_means(totals)
 
 
 def add(totals: dict[str, list[float]], sums: dict):
@@ -33,7 +33,7 @@ def add(totals: dict[str, list[float]], sums: dict):
     entry[1] += float(count)
 
 
-def means(totals: dict[str, list[float]]) -> dict[str, float]:
+def compute_means(totals: dict[str, list[float]]) -> dict[str, float]:
   """Divides totals by their counts, adds perplexity and the summed loss."""
   found = {name: total / max(n, 1) for name, (total, n) in totals.items()}
   found['loss'] = sum(v for k, v in found.items() if k.endswith('_loss'))

@@ -31,7 +31,10 @@ def check(task, objective, phase, sums: dict, trained: bool, bar):
       bar.write(line)
   totals: dict[str, list[float]] = {}
   evaluate.add(totals, jax.device_get(sums))
-  loss, expected = evaluate.means(totals)['loss'], objective.expected_loss
+  loss, expected = (
+    evaluate.compute_means(totals)['loss'],
+    objective.expected_loss,
+  )
   if trained:
     bar.write(f'initial loss {loss:.3f}; guessing costs {expected:.3f}')
     return

@@ -1,11 +1,11 @@
 """Training from start to end, for every task: `fit(config, task, workdir)`."""
 
 import contextlib
-import os
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.parallel import device_mesh, distributed
+from bert_jax.parallel import agreement, device_mesh, distributed
+from bert_jax.parallel import stop as stop_lib
 from bert_jax.runtime import progress, signals
 from bert_jax.train import (
   compilation,
@@ -18,13 +18,13 @@ from bert_jax.train import (
 )
 from bert_jax.train import step as step_lib
 from bert_jax.train import task as task_lib
-from bert_jax.workdir import checkpoint, log
+from bert_jax.workdir import checkpoint, log, paths
 
 
 def check_devices(config):
   """Raises errors.UserError unless the devices can share every batch."""
   mesh = device_mesh.make_mesh(config.mesh.model)
-  for phase in task_lib.phases(config):
+  for phase in task_lib.list_phases(config):
     device_mesh.check_batch(mesh, phase.batch_size, phase.accumulate)
 
 
@@ -48,11 +48,11 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
   mesh = device_mesh.make_mesh(config.mesh.model)
   start = {
     program.name: program
-    for program in programs.of_start(config, task.objective(config), mesh)
+    for program in programs.list_start(config, task.objective(config), mesh)
   }
   with contextlib.ExitStack() as stack:
     run, state = _begin(config, task, workdir, mesh, start, stack)
-    step, phases = int(state.step), task_lib.phases(config)
+    step, phases = int(state.step), task_lib.list_phases(config)
     left = [
       phase
       for phase in phases
@@ -65,15 +65,15 @@ def fit(config, task: task_lib.Task, workdir: str) -> Any:
       )
     run.log.write('compute', step, _ways(compiled))
     compiled = {
-      number: compilation.executables(result.outcomes)
+      number: compilation.get_executables(result.outcomes)
       for number, result in compiled.items()
     }
     for phase in left:
-      state = loop.train(run, phase, state, compiled[phase.number])
+      state = loop.run_phase(run, phase, state, compiled[phase.number])
     run.stop.ask()
     if run.stop.signum is not None:  # while the last checkpoint was written
       raise errors.Interrupted(run.stop.signum, signals.RESUME)
-    return programs.on_host(state.params, start)
+    return programs.gather_on_host(state.params, start)
 
 
 def _later(start):
@@ -96,22 +96,22 @@ def _devices(mesh) -> dict:
   return {
     'device_kind': mesh.devices.flat[0].device_kind,
     'devices': mesh.size,
-    **distributed.versions(),
+    **agreement.get_versions(),
   }
 
 
 def _begin(config, task, workdir, mesh, start, stack):
   """Opens what a run needs, to be closed by `stack`; returns (run, state)."""
   total = sum(config.phases.steps)
-  stop = distributed.Stop(stack.enter_context(signals.deferred()))
+  stop = stop_lib.Stop(stack.enter_context(signals.recording()))
   checkpoints = stack.enter_context(
     checkpoint.Checkpoints(
-      os.path.join(workdir, 'checkpoints'),
+      paths.checkpoints(workdir),
       config.checkpoint.keep,
       config.checkpoint.keep_every,
     )
   )
-  state, started = initial_state.make(config, task, start, checkpoints, workdir)
+  state, origin = initial_state.make(config, task, start, checkpoints, workdir)
   step = int(state.step)
   rows = log.Nothing()
   if distributed.is_first():
@@ -130,12 +130,12 @@ def _begin(config, task, workdir, mesh, start, stack):
     key=start[programs.PLACE_KEY].jitted(step_lib.run_key(config)),
     stop=stop,
     checkpoints=checkpoints,
-    started=started,
+    origin=origin,
     log=rows,
     meter=meters,
     bar=bar,
     profile=stack.enter_context(traced),
-    compiled=stack.enter_context(compilation.counted()),
+    compiled=stack.enter_context(compilation.counting()),
   )
-  rows.write('run', step, {**task.facts, **started, **_devices(mesh)})
+  rows.write('run', step, {**task.facts, **origin, **_devices(mesh)})
   return run, state

@@ -10,7 +10,7 @@ from bert_jax.train import device_rows
 from bert_jax.train import task as task_lib
 
 
-def of_batch(
+def compute(
   params,
   batch,
   key,
@@ -26,7 +26,7 @@ def of_batch(
 
   The parameters are gathered from their shares once. Each device adds up the
   gradients of its rows over all micro-batches; what they found is added once,
-  each device getting its share (`partition.share`).
+  each device getting its share (`partition.stored_spec`).
   With `clip`, that happens in each micro-batch, for its gradient is needed.
 
   Args:
@@ -37,14 +37,14 @@ def of_batch(
     mesh: of `device_mesh.make_mesh`.
     parts: micro-batches; row r belongs to number r % parts, so that each
       device finds rows of its own in every one.
-    clip: of `optimizer.clip_parts`.
+    clip: of `optimizer.make_clip`.
     dtype: of activations, to which the weights are rounded.
     reduce_dtype: in which the devices' gradients are added.
 
   Returns:
     (sums, gradients): of `task.sums`, and like params, float32, sharded.
   """
-  shares = partition.shares(mesh, params)
+  shares = partition.stored_shardings(mesh, params)
   params = device_rows.round_shards(params, mesh, dtype)
 
   def of_rows(rows, counts, key, parts):
@@ -75,7 +75,7 @@ def _over_devices(params, batch, counts, key, task, mesh, parts):
 
     def gradient(i, rows):
       n = len(jax.tree.leaves(rows)[0])
-      key_i = row_keys.at(jax.random.fold_in(key, i), share * n, share)
+      key_i = row_keys.for_rows(jax.random.fold_in(key, i), share * n, share)
       grad = jax.value_and_grad(loss_fn, has_aux=True)
       (_, sums), grads = grad(params, rows, key_i)
       if parts > 1:  # to add up many without rounding in between
@@ -115,7 +115,9 @@ def _reduce(grad, spec, dtype, mesh):
   total = grad.astype(dtype)
   if 'data' in spec:
     axis, parts = spec.index('data'), mesh.shape['data']
-    total = collectives.scatter(total, axis, parts, device_mesh.slices(mesh))
+    total = collectives.scatter(
+      total, axis, parts, device_mesh.count_slices(mesh)
+    )
   elif mesh.shape['data'] > 1:
     total = jax.lax.psum(total, 'data')
   return total.astype(jnp.float32)

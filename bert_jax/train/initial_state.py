@@ -23,12 +23,12 @@ def make(
   Args:
     config: the experiment.
     task: what to learn.
-    start: {name: program} of `programs.of_start`.
+    start: {name: program} of `programs.list_start`.
     checkpoints: of the run, a `checkpoint.Checkpoints`.
     workdir: whose disk has to hold the checkpoints to come.
 
   Returns:
-    (state, started): the second is {} or {'init_from': facts} and goes from
+    (state, origin): the second is {} or {'init_from': facts} and goes from
     checkpoint to checkpoint, since what it tells of may be gone.
 
   Raises:
@@ -41,7 +41,7 @@ def make(
   restored = checkpoints.restore(template, config.checkpoint.start_over)
   # An old one goes when the new one is whole, hence one more than is kept.
   missing = 1 if restored else config.checkpoint.keep + 1
-  _check_disk(workdir, checkpoint.state_bytes(template), missing)
+  _check_disk(workdir, checkpoint.count_bytes(template), missing)
   if restored is not None:
     return _resumed(task, *restored)
   state: step_lib.TrainState = start[programs.INITIALISE].jitted(
@@ -49,7 +49,7 @@ def make(
   )
   if task.start is None:
     return state, {}
-  params, facts = task.start(programs.on_host(state.params, start))
+  params, facts = task.start(programs.gather_on_host(state.params, start))
   params = start[programs.PLACE].jitted(params)
   return state.replace(params=params), {'init_from': facts}
 
@@ -61,7 +61,7 @@ def _describe(params):
 
 
 def _resumed(task, state, facts):
-  changed = task_lib.changes(facts['task'], task.facts)
+  changed = task_lib.find_changes(facts['task'], task.facts)
   if changed:
     raise errors.UserError(
       f'the checkpoint was trained on other data ({"; ".join(changed[:3])}); '

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 
 from bert_jax import errors
-from bert_jax.data import loader
 from bert_jax.parallel import device_mesh, distributed
-from bert_jax.runtime import progress, signals
+from bert_jax.parallel import stop as stop_lib
+from bert_jax.runtime import prefetch, progress, signals
 from bert_jax.train import (
   compilation,
   evaluate,
@@ -36,9 +36,9 @@ class Run:
   mesh: jax.sharding.Mesh
   steps: int
   key: jax.Array
-  stop: distributed.Stop
+  stop: stop_lib.Stop
   checkpoints: checkpoint.Checkpoints
-  started: dict
+  origin: dict
   log: log.Log | log.Nothing
   meter: meter.Meter
   bar: progress.Progress
@@ -46,7 +46,7 @@ class Run:
   compiled: compilation.Compiled
 
 
-def train(
+def run_phase(
   run: Run, phase: task_lib.Phase, state, compiled: dict
 ) -> step_lib.TrainState:
   """Trains to the end of a phase, evaluating, logging and saving.
@@ -111,9 +111,9 @@ def _frozen_heap():
 
 def _batches(run, phase, first, end):
   """Returns an iterator of what this process puts on its devices."""
-  own = device_mesh.own_rows(run.mesh, phase.batch_size)
+  own = device_mesh.find_own_rows(run.mesh, phase.batch_size)
   make = functools.partial(run.task.train_batch, phase, rows=own)
-  return loader.prefetch(make, first, end, run.config.data.loader_workers)
+  return prefetch.make_ahead(make, first, end, run.config.data.loader_workers)
 
 
 def _check_start(run, phase, state, evaluation):
@@ -121,11 +121,11 @@ def _check_start(run, phase, state, evaluation):
   first = int(state.step)
   if first == 0:
     with run.meter.paused():
-      own = device_mesh.own_rows(run.mesh, phase.eval_batch_size)
+      own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
       batch = run.task.train_batch(phase, first, own)
       sums = evaluation(state.params, device_mesh.put_batch(run.mesh, batch))
       first_batch.check(
-        run.task, run.objective, phase, sums, bool(run.started), run.bar
+        run.task, run.objective, phase, sums, bool(run.origin), run.bar
       )
   run.stop.ask()
   if run.stop.signum is not None:
@@ -139,7 +139,7 @@ def _update(run, number, batches, costs, update, state):
   costs = {**costs, 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
     arrays = device_mesh.put_batch(run.mesh, batch)
-    costs['tokens'] = distributed.total(
+    costs['tokens'] = distributed.sum_global(
       batch['input_mask'], arrays['input_mask']
     )
     state, metrics = update(state, arrays, run.key)
@@ -164,7 +164,7 @@ def _evaluate(run, phase, step, state, evaluation):
   """Evaluates on the held-out data and logs; a signal ends it early."""
   start = time.monotonic()
 
-  own = device_mesh.own_rows(run.mesh, phase.eval_batch_size)
+  own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
 
   def batches():
     for i in range(run.task.eval_batches(phase)):
@@ -190,7 +190,7 @@ def _save(run, step, state):
   if run.checkpoints.newest == step:
     return
   with run.meter.paused():
-    facts = {'task': run.task.facts, **run.started}
+    facts = {'task': run.task.facts, **run.origin}
     mark = run.checkpoints.save(step, state, facts)
     run.log.write('checkpoint', step, {'fingerprint': mark})
     run.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')

@@ -117,7 +117,10 @@ class Meter:
       'host_work': (seconds - self._waited - self._device) / seconds,
     }
     if self._totals:  # else every step was skipped
-      row |= {**evaluate.means(self._totals), 'grad_norm': self._grad_norm}
+      row |= {
+        **evaluate.compute_means(self._totals),
+        'grad_norm': self._grad_norm,
+      }
     chip = chips.find(jax.devices()[0].device_kind)
     if chip:
       row['mfu'] = flops / (chip.flops / chip.devices * jax.device_count())

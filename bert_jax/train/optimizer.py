@@ -49,7 +49,7 @@ def make(config) -> optax.GradientTransformation:
   """
   adam = _adam(config.b1, config.b2, config.epsilon)
   if not config.bias_correction:
-    adam = _started_long_ago(adam)
+    adam = _without_bias_correction(adam)
   transformations = [
     adam,
     optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
@@ -59,7 +59,7 @@ def make(config) -> optax.GradientTransformation:
   return optax.chain(*transformations)
 
 
-def clip_parts(config):
+def make_clip(config):
   """Returns a function that clips a micro-batch's gradient; None: do not.
 
   Where it is not None, `make` does not clip.
@@ -110,7 +110,7 @@ def _stored(state):
   return jax.lax.optimization_barrier(state)
 
 
-def _started_long_ago(adam):
+def _without_bias_correction(adam):
   """Turns bias correction off, which optax has no option for.
 
   The correction divides by 1 - decay ** count. With the count at its largest,

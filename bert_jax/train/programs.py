@@ -56,7 +56,7 @@ class Program:
     return self.jitted.lower(*self.arguments)
 
 
-def of_start(config, task: task_lib.Objective, mesh: Mesh) -> list[Program]:
+def list_start(config, task: task_lib.Objective, mesh: Mesh) -> list[Program]:
   """Returns the programs of a run that belong to no phase.
 
   Args:
@@ -64,7 +64,7 @@ def of_start(config, task: task_lib.Objective, mesh: Mesh) -> list[Program]:
     task: what to learn.
     mesh: of `device_mesh.make_mesh`; its devices need not be there.
   """
-  init, shapes, layout = initial_state(config, task, mesh)
+  init, shapes, layout = plan_initial_state(config, task, mesh)
   state = jax.tree.map(_place, shapes, layout)
   key = jax.eval_shape(lambda: jax.random.key(config.seed))
   run_key = jax.eval_shape(lambda: step_lib.run_key(config))
@@ -72,7 +72,7 @@ def of_start(config, task: task_lib.Objective, mesh: Mesh) -> list[Program]:
     Program(INITIALISE, init, (key,)),
     Program(PLACE, distributed.jit_put(layout.params), (shapes.params,)),
     Program(
-      PLACE_KEY, distributed.jit_put(device_mesh.replicated(mesh)), (run_key,)
+      PLACE_KEY, distributed.jit_put(device_mesh.replicate(mesh)), (run_key,)
     ),
     Program(FINGERPRINT, fingerprint.of_leaves, (state,)),
   ]
@@ -81,14 +81,14 @@ def of_start(config, task: task_lib.Objective, mesh: Mesh) -> list[Program]:
       Program(VOTE, distributed.largest_of, (distributed.votes(mesh),)),
       Program(
         GATHER,
-        distributed.jit_put(device_mesh.replicated(mesh)),
+        distributed.jit_put(device_mesh.replicate(mesh)),
         (state.params,),
       ),
     ]
   return found
 
 
-def of_phase(
+def list_phase(
   config, task: task_lib.Objective, mesh: Mesh, phase: task_lib.Phase
 ) -> list[Program]:
   """Returns the programs of a phase: how it trains, evaluates and counts.
@@ -96,13 +96,13 @@ def of_phase(
   Args:
     config: of `tuning.resolve`, for the phase.
     task: what to learn, of the same config.
-    mesh: as in `of_start`.
-    phase: one of `task.phases`.
+    mesh: as in `list_start`.
+    phase: one of `task.list_phases`.
   """
-  _, shapes, layout = initial_state(config, task, mesh)
+  _, shapes, layout = plan_initial_state(config, task, mesh)
   state = jax.tree.map(_place, shapes, layout)
   key = jax.eval_shape(lambda: step_lib.run_key(config))
-  rows = device_mesh.rows(mesh)
+  rows = device_mesh.row_sharding(mesh)
   batch, held_out = (
     jax.tree.map(lambda x: _place(x, rows), task.batch_shapes(phase, size))
     for size in (phase.batch_size, phase.eval_batch_size)
@@ -112,7 +112,7 @@ def of_phase(
     make(
       TRAIN,
       step_lib.jit_train(config, task, phase, mesh),
-      (state, batch, _place(key, device_mesh.replicated(mesh))),
+      (state, batch, _place(key, device_mesh.replicate(mesh))),
     ),
     make(
       EVALUATE, step_lib.jit_eval(config, task, mesh), (state.params, held_out)
@@ -123,10 +123,10 @@ def of_phase(
   return found
 
 
-def initial_state(config, task: task_lib.Objective, mesh: Mesh):
+def plan_initial_state(config, task: task_lib.Objective, mesh: Mesh):
   """Returns how a run's state begins, and where it lies.
 
-  Args: as `of_start`.
+  Args: as `list_start`.
 
   Returns:
     (init, shapes, layout): jitted, key -> `step.TrainState`; its shapes; and
@@ -139,16 +139,16 @@ def initial_state(config, task: task_lib.Objective, mesh: Mesh):
     step_lib.init_state, task=task, tx=optimizer.make(config.optimizer)
   )
   shapes = jax.eval_shape(init, jax.random.key(0))
-  layout = partition.state(mesh, shapes)
+  layout = partition.state_shardings(mesh, shapes)
   return jax.jit(init, out_shardings=layout), shapes, layout
 
 
-def on_host(params, start: dict[str, Program]):
+def gather_on_host(params, start: dict[str, Program]):
   """Returns parameters as numpy arrays, on every process.
 
   Args:
     params: of the model, on the mesh.
-    start: {name: program} of `of_start`.
+    start: {name: program} of `list_start`.
   """
   if GATHER in start:
     params = start[GATHER].jitted(params)

@@ -49,7 +49,7 @@ def jit_train(config, task: task_lib.Objective, phase: task_lib.Phase, mesh):
   Args:
     config: of `tuning.resolve`.
     task: what to learn.
-    phase: one of `task.phases`.
+    phase: one of `task.list_phases`.
     mesh: of `device_mesh.make_mesh`.
   """
   step = functools.partial(
@@ -59,7 +59,7 @@ def jit_train(config, task: task_lib.Objective, phase: task_lib.Phase, mesh):
     schedule=optimizer.schedule(config.optimizer, sum(config.phases.steps)),
     parts=phase.accumulate,
     mesh=mesh,
-    clip=optimizer.clip_parts(config.optimizer),
+    clip=optimizer.make_clip(config.optimizer),
     dtype=config.model.dtype,
     reduce_dtype=config.optimizer.reduce_dtype,
   )
@@ -82,10 +82,10 @@ def _jit(config, step, **how):
 
   @functools.wraps(step.func)
   def traced(*args):
-    with precision.products(config):
+    with precision.set_products(config):
       return step(*args)
 
-  options = tuning.xla_options(config) or None
+  options = tuning.get_xla_options(config) or None
   return jax.jit(traced, compiler_options=options, **how)
 
 
@@ -117,9 +117,9 @@ def train_step(
     task: what to learn.
     tx: of `optimizer.make`; its state must not follow what is not `finite`.
     schedule: of `optimizer.schedule`.
-    parts: micro-batches, see `gradient.of_batch`.
+    parts: micro-batches, see `gradient.compute`.
     mesh: of `device_mesh.make_mesh`; None is the first device alone.
-    clip: of `optimizer.clip_parts`.
+    clip: of `optimizer.make_clip`.
     dtype: of activations.
     reduce_dtype: in which the devices' gradients are added.
 
@@ -129,8 +129,8 @@ def train_step(
   """
   if mesh is None:
     mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
-  layout = partition.state(mesh, state)
-  sums, grads = gradient.of_batch(
+  layout = partition.state_shardings(mesh, state)
+  sums, grads = gradient.compute(
     state.params,
     batch,
     jax.random.fold_in(key, state.step),

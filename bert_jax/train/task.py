@@ -36,7 +36,7 @@ class Phase:
     return self.batch_size // self.accumulate
 
 
-def phases(config) -> list[Phase]:
+def list_phases(config) -> list[Phase]:
   """Returns the phases of a config in order."""
   found, first = [], 0
   for number, steps in enumerate(config.phases.steps):
@@ -97,7 +97,7 @@ class Task:
     eval_batches: (phase) -> how many there are.
     describe: (first batch) -> lines to show before training starts.
     facts: of the data; logged, and compared when a run is resumed (see
-      `changes`).
+      `find_changes`).
     start: (new parameters, on the host) -> (those to start from, facts about
       them); called where there is no checkpoint. None is the new ones.
   """
@@ -111,7 +111,7 @@ class Task:
   start: Callable[[Any], tuple[Any, dict]] | None = None
 
 
-def changes(old: dict, new: dict, prefix: str = '') -> list[str]:
+def find_changes(old: dict, new: dict, prefix: str = '') -> list[str]:
   """Says which facts differ, in the order of the new ones.
 
   Args:
@@ -126,7 +126,7 @@ def changes(old: dict, new: dict, prefix: str = '') -> list[str]:
   for name in [*new, *(name for name in old if name not in new)]:
     was, now = old.get(name), new.get(name)
     if isinstance(was, dict) and isinstance(now, dict):
-      found += changes(was, now, f'{prefix}{name}.')
+      found += find_changes(was, now, f'{prefix}{name}.')
     elif was != now:
       found.append(f'{prefix}{name} was {was!r}, is {now!r}')
   return found

@@ -7,12 +7,13 @@ import jax
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
+from bert_jax.workdir import paths
 
 # Updates before it: the first ones also touch memory and fill queues.
 _WARM_UP = 5
 
 
-def span(done: int, end: int, updates: int) -> range:
+def choose_span(done: int, end: int, updates: int) -> range:
   """Returns the numbers, as in the log, of the updates to trace; maybe none.
 
   Args:
@@ -37,7 +38,7 @@ class Profile:
   """
 
   def __init__(self, workdir: str, updates: int, meter, bar):
-    self._directory = os.path.join(workdir, 'profile')
+    self._directory = paths.trace(workdir)
     self._updates = updates if distributed.is_first() else 0
     self._meter, self._bar = meter, bar
     self._span = range(0)
@@ -45,7 +46,7 @@ class Profile:
 
   def begin_phase(self, done: int, end: int):
     """Plans which of the updates done + 1, ..., end to trace."""
-    self._span = span(done, end, self._updates)
+    self._span = choose_span(done, end, self._updates)
 
   @contextlib.contextmanager
   def update(self, number: int):

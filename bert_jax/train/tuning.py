@@ -17,7 +17,7 @@ _XLA_OPTIONS = {
 }
 
 
-def candidates(config, device, length: int) -> list:
+def list_candidates(config, device, length: int) -> list:
   """Returns configs to compile a phase with, in the order to try them.
 
   The first is what is fastest. Where its kernels or options come from `auto`
@@ -66,7 +66,9 @@ def resolve(config, device, length: int):
     if cannot:
       _refuse(compute.attention, cannot)
   if compute.heads == 'auto':
-    compute.heads = 'apart' if _better_apart(config, device) else 'flat'
+    compute.heads = (
+      'separate' if _prefers_separate_heads(config, device) else 'flat'
+    )
   elif compute.heads == 'flat' and config.mesh.model > 1:
     raise errors.UserError(
       f'compute.heads=flat cannot be split by mesh.model={config.mesh.model}; '
@@ -79,7 +81,7 @@ def resolve(config, device, length: int):
   return config
 
 
-def xla_options(config) -> dict[str, str]:
+def get_xla_options(config) -> dict[str, str]:
   """Returns the compiler's options of a config; none if it is not resolved.
 
   Raises:
@@ -109,7 +111,7 @@ def describe(config) -> str:
   )
 
 
-def _better_apart(config, device) -> bool:
+def _prefers_separate_heads(config, device) -> bool:
   """Returns whether the kernels of attention keep an axis for heads.
 
   `mesh.model` splits it. With XLA's attention, TPUs compute on it: 21.9 M

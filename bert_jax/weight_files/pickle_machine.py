@@ -162,7 +162,7 @@ def _build(name, argument, stack, memo):
       stack.append([])
     case 'APPEND' | 'APPENDS':
       items = _items(stack) if name == 'APPENDS' else [stack.pop()]
-      of(list, stack[-1]).extend(items)
+      check_type(list, stack[-1]).extend(items)
     case 'EMPTY_DICT':
       stack.append({})
     case 'SETITEM' | 'SETITEMS':
@@ -170,11 +170,11 @@ def _build(name, argument, stack, memo):
         _items(stack) if name == 'SETITEMS' else [stack.pop(-2), stack.pop()]
       )
       # Only texts: the hash of a tuple in a tuple in a ... has no depth limit.
-      keys = [of(str, key) for key in items[::2]]
-      of(dict, stack[-1]).update(zip(keys, items[1::2], strict=True))
+      keys = [check_type(str, key) for key in items[::2]]
+      check_type(dict, stack[-1]).update(zip(keys, items[1::2], strict=True))
     case 'BUILD':
       stack.pop()  # the attribute _metadata of a state dict: versions of layers
-      of(dict, stack[-1])
+      check_type(dict, stack[-1])
 
 
 def _refer(name, argument, stack, calls, persistent):
@@ -182,11 +182,17 @@ def _refer(name, argument, stack, calls, persistent):
   if name == 'BINPERSID':
     stack.append(persistent(stack.pop()))
   elif name == 'REDUCE':
-    arguments, function = of(tuple, stack.pop()), of(Global, stack.pop())
+    arguments, function = (
+      check_type(tuple, stack.pop()),
+      check_type(Global, stack.pop()),
+    )
     stack.append(calls[function.name](*arguments))  # TypeError for None
   else:
     if name == 'STACK_GLOBAL':
-      attribute, module = of(str, stack.pop()), of(str, stack.pop())
+      attribute, module = (
+        check_type(str, stack.pop()),
+        check_type(str, stack.pop()),
+      )
       argument = module, attribute
     name = '.'.join(argument)
     if name not in calls:
@@ -197,7 +203,7 @@ def _refer(name, argument, stack, calls, persistent):
     stack.append(Global(name))
 
 
-def of(kind: type, value):
+def check_type(kind: type, value):
   """Returns a value; raises TypeError if it is not of just this type."""
   if type(value) is not kind:
     raise TypeError

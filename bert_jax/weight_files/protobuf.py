@@ -9,7 +9,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT = 10  # bytes, for 64 bits
 
 
-def varint(data: bytes, start: int) -> tuple[int, int]:
+def read_varint(data: bytes, start: int) -> tuple[int, int]:
   """Returns an unsigned number of up to 64 bits and where it ends.
 
   Raises:
@@ -23,7 +23,7 @@ def varint(data: bytes, start: int) -> tuple[int, int]:
   raise ValueError('it holds a number that is cut short or too long')
 
 
-def to_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
   """Returns a number from 0 to 2^64 - 1, seven bits to a byte."""
   out = bytearray()
   while value >= 0x80:
@@ -33,7 +33,7 @@ def to_varint(value: int) -> bytes:
   return bytes(out)
 
 
-def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
   """Yields each field of a message in turn.
 
   Yields:
@@ -44,14 +44,14 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
   """
   at = 0
   while at < len(message):
-    tag, at = varint(message, at)
+    tag, at = read_varint(message, at)
     number, kind = tag >> 3, tag & 7
     if kind == _VARINT:
-      value, at = varint(message, at)
+      value, at = read_varint(message, at)
       yield number, value
       continue
     if kind == _BYTES:
-      size, at = varint(message, at)
+      size, at = read_varint(message, at)
     elif kind in (_FIXED32, _FIXED64):
       size = 4 if kind == _FIXED32 else 8
     else:
@@ -62,16 +62,20 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     yield number, value if kind == _BYTES else int.from_bytes(value, 'little')
 
 
-def number_field(number: int, value: int) -> bytes:
+def encode_number(number: int, value: int) -> bytes:
   """Returns a field with a number; nothing for 0, which is the default."""
-  return to_varint(number << 3 | _VARINT) + to_varint(value) if value else b''
+  return (
+    encode_varint(number << 3 | _VARINT) + encode_varint(value)
+    if value
+    else b''
+  )
 
 
-def bytes_field(number: int, value: bytes) -> bytes:
+def encode_bytes(number: int, value: bytes) -> bytes:
   """Returns a field with a string or a message."""
-  return to_varint(number << 3 | _BYTES) + to_varint(len(value)) + value
+  return encode_varint(number << 3 | _BYTES) + encode_varint(len(value)) + value
 
 
-def fixed32_field(number: int, value: int) -> bytes:
+def encode_fixed32(number: int, value: int) -> bytes:
   """Returns a field with four bytes."""
-  return to_varint(number << 3 | _FIXED32) + value.to_bytes(4, 'little')
+  return encode_varint(number << 3 | _FIXED32) + value.to_bytes(4, 'little')

@@ -11,7 +11,7 @@ from bert_jax import errors
 BFLOAT16 = 'bfloat16'
 
 
-def item_size(dtype: str) -> int:
+def get_item_size(dtype: str) -> int:
   """Returns bytes per number of a dtype, a numpy name or BFLOAT16."""
   return 2 if dtype == BFLOAT16 else np.dtype(dtype).itemsize
 
@@ -35,7 +35,7 @@ def read(f, start: int, count: int, dtype: str, order='<', crc=0) -> np.ndarray:
       machine's memory (a sparse file may be), and for a wrong CRC.
   """
   f.seek(0, 2)
-  size, end = f.tell(), start + count * item_size(dtype)
+  size, end = f.tell(), start + count * get_item_size(dtype)
   if end > size:
     raise errors.UserError(
       f'it ends at byte {size:,}, before its numbers do at byte {end:,}; '

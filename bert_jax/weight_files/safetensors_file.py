@@ -85,6 +85,6 @@ def _tensors(f, at, header):
         f'up to {_MAX_AXES} axes of {", ".join(_DTYPES)} are read.'
       )
     numbers = raw_numbers.read(f, at, math.prod(shape), _DTYPES[kind])
-    at += len(numbers) * raw_numbers.item_size(_DTYPES[kind])
+    at += len(numbers) * raw_numbers.get_item_size(_DTYPES[kind])
     tensors[name] = numbers.reshape(shape)
   return tensors

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.interop import config_file
+from bert_jax.runtime import files as files_lib
 from bert_jax.weight_files import local_files
 
 _PLAIN = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,199}')
@@ -41,7 +41,7 @@ def read(
       ('should not have', found.keys() - wanted),
     ):
       if names:
-        shown = errors.some([reprlib.repr(n) for n in sorted(names)])
+        shown = errors.listing([reprlib.repr(n) for n in sorted(names)])
         raise errors.UserError(
           f'{os.path.join(directory, file)} {fault} {shown}, by {name}; copy '
           'both again.'
@@ -53,7 +53,7 @@ def read(
 def _files(directory, name):
   """Returns dict of the files that an index names to sets of tensors."""
   path = local_files.find_small(directory, name)
-  weight_map = config_file.read_json(path).get('weight_map')
+  weight_map = files_lib.read_json(path).get('weight_map')
   if not isinstance(weight_map, dict) or not weight_map:
     raise errors.UserError(
       f'{path} has no weight_map of tensors to files; copy it again.'

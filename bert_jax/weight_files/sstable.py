@@ -27,7 +27,7 @@ _MAX_ENTRIES = 100_000
 _MAX_KEY = 1024  # bytes
 
 
-def checksum(*parts: bytes) -> int:
+def compute_checksum(*parts: bytes) -> int:
   """Returns the masked CRC-32C of bytes (LevelDB's util/crc32c.h)."""
   crc = 0
   for part in parts:
@@ -87,8 +87,8 @@ def _parse(data):
 
 def _handle(data, at):
   """Returns ((offset, size), end) of the block that two numbers name."""
-  offset, at = protobuf.varint(data, at)
-  size, at = protobuf.varint(data, at)
+  offset, at = protobuf.read_varint(data, at)
+  size, at = protobuf.read_varint(data, at)
   return (offset, size), at
 
 
@@ -99,7 +99,7 @@ def _block(data, handle):
   if end + _TRAILER > len(data) - _FOOTER:
     raise ValueError(f'a block of {size} bytes at {offset} is beyond its end')
   crc = int.from_bytes(data[end + 1 : end + _TRAILER], 'little')
-  if checksum(data[offset : end + 1]) != crc:
+  if compute_checksum(data[offset : end + 1]) != crc:
     raise ValueError(f'the checksum of its block at byte {offset} is wrong')
   if data[end]:
     name = 'Snappy' if data[end] == 1 else f'method {data[end]}'
@@ -118,9 +118,9 @@ def _entries(block):
     raise ValueError('a block is shorter than its list of restarts')
   found, at, key = [], 0, b''
   while at < end:
-    shared, at = protobuf.varint(block, at)
-    own, at = protobuf.varint(block, at)
-    size, at = protobuf.varint(block, at)
+    shared, at = protobuf.read_varint(block, at)
+    own, at = protobuf.read_varint(block, at)
+    size, at = protobuf.read_varint(block, at)
     if shared > len(key) or shared + own > _MAX_KEY or at + own + size > end:
       raise ValueError('an entry does not fit its block')
     key = key[:shared] + block[at : at + own]
@@ -173,13 +173,13 @@ def _write_block(f, entries, every):
       last = b''
     shared = len(os.path.commonprefix([last, key]))
     for number in (shared, len(key) - shared, len(value)):
-      out += protobuf.to_varint(number)
+      out += protobuf.encode_varint(number)
     out += key[shared:] + value
     last = key
   restarts = restarts or [0]
   for number in (*restarts, len(restarts)):
     out += number.to_bytes(4, 'little')
-  handle = protobuf.to_varint(f.tell()) + protobuf.to_varint(len(out))
+  handle = protobuf.encode_varint(f.tell()) + protobuf.encode_varint(len(out))
   out += b'\0'
-  f.write(out + checksum(bytes(out)).to_bytes(4, 'little'))
+  f.write(out + compute_checksum(bytes(out)).to_bytes(4, 'little'))
   return handle

@@ -100,13 +100,13 @@ def read_index(prefix: str) -> Bundle:
 
 def _header(message):
   """Returns the number of data files that a BundleHeaderProto names."""
-  found = dict(protobuf.fields(message))
+  found = dict(protobuf.read_fields(message))
   shards = _number(found, 1)
   if not 1 <= shards <= _MAX_SHARDS:
     raise ValueError(f'it names {shards} data files')
   if _number(found, 2):
     raise ValueError('its numbers are big-endian')
-  needs = _number(dict(protobuf.fields(_message(found, 3))), 2)
+  needs = _number(dict(protobuf.read_fields(_message(found, 3))), 2)
   if needs > _VERSION:
     raise ValueError(f'it needs a reader of version {needs}, not {_VERSION}')
   return shards
@@ -115,7 +115,7 @@ def _header(message):
 def _entry(message, shards):
   """Returns the Entry of a BundleEntryProto, if it is possible."""
   found, partitioned = {}, False
-  for number, value in protobuf.fields(message):
+  for number, value in protobuf.read_fields(message):
     found[number] = value
     partitioned |= number == 7
   shape = _shape(_message(found, 2))
@@ -131,10 +131,10 @@ def _entry(message, shards):
 
 def _shape(message):
   sizes = []
-  for field in protobuf.fields(message):
+  for field in protobuf.read_fields(message):
     if field[0] == 2:  # Dim, whose field 1 is the size
       sizes.append(
-        _number(dict(protobuf.fields(_message(dict([field]), 2))), 1)
+        _number(dict(protobuf.read_fields(_message(dict([field]), 2))), 1)
       )
   if len(sizes) > _MAX_RANK:
     raise ValueError(f'it has {len(sizes)} axes, at most {_MAX_RANK} can be')
@@ -206,7 +206,7 @@ def read(bundle: Bundle, name: str) -> np.ndarray:
       f'cannot read {path}: {error.strerror}; a checkpoint needs it beside its '
       '.index.'
     ) from error
-  if sstable.checksum(data) != entry.crc:
+  if sstable.compute_checksum(data) != entry.crc:
     raise errors.UserError(
       f'{path}: the checksum of {name} is wrong; copy it again.'
     )
@@ -228,23 +228,23 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]):
     OSError: if they cannot be written.
   """
   numbers = {dtype: number for number, dtype in _DTYPES.items()}
-  version = protobuf.number_field(1, _VERSION)
-  header = protobuf.number_field(1, 1) + protobuf.bytes_field(3, version)
+  version = protobuf.encode_number(1, _VERSION)
+  header = protobuf.encode_number(1, 1) + protobuf.encode_bytes(3, version)
   table = [(b'', header)]
   with open(_data_path(prefix, 0, 1), 'wb') as f:
     for name in sorted(tensors, key=str.encode):
       value = tensors[name]
       data = value.tobytes()
       shape = b''.join(
-        protobuf.bytes_field(2, protobuf.number_field(1, size))
+        protobuf.encode_bytes(2, protobuf.encode_number(1, size))
         for size in value.shape
       )
       message = (
-        protobuf.number_field(1, numbers[value.dtype])
-        + protobuf.bytes_field(2, shape)
-        + protobuf.number_field(4, f.tell())
-        + protobuf.number_field(5, len(data))
-        + protobuf.fixed32_field(6, sstable.checksum(data))
+        protobuf.encode_number(1, numbers[value.dtype])
+        + protobuf.encode_bytes(2, shape)
+        + protobuf.encode_number(4, f.tell())
+        + protobuf.encode_number(5, len(data))
+        + protobuf.encode_fixed32(6, sstable.compute_checksum(data))
       )
       table.append((name.encode(), message))
       f.write(data)

@@ -83,7 +83,7 @@ def _read_zip(f):
   def numbers(storage):
     name = f'{root}data/{storage.key}'
     start, size, crc = members.get(name, (0, -1, 0))
-    wanted = storage.size * raw_numbers.item_size(storage.dtype)
+    wanted = storage.size * raw_numbers.get_item_size(storage.dtype)
     if size != wanted:
       got = 'is missing' if size < 0 else f'takes {size:,} bytes'
       raise errors.UserError(
@@ -195,7 +195,9 @@ def _read_legacy(f):
         f'expects {reprlib.repr(storages[key].size)}; {_COPY}'
       )
     starts[key] = end + 8
-    end = starts[key] + int(size) * raw_numbers.item_size(storages[key].dtype)
+    end = starts[key] + int(size) * raw_numbers.get_item_size(
+      storages[key].dtype
+    )
   return _arrays(
     value,
     storages,

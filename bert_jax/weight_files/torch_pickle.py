@@ -81,7 +81,9 @@ def load(data: bytes, start: int = 0):
 
 def _storage(persistent_id):
   """Returns the Storage of ('storage', type, key, device, size)."""
-  word, kind, key, _, size, *view = pickle_machine.of(tuple, persistent_id)
+  word, kind, key, _, size, *view = pickle_machine.check_type(
+    tuple, persistent_id
+  )
   wrong = (
     word != 'storage'
     or type(kind) is not pickle_machine.Global
@@ -101,7 +103,7 @@ def _storage(persistent_id):
 def _tensor(storage, offset, shape, strides, grad, hooks, attributes=None):
   """Does torch._utils._rebuild_tensor_v2."""
   del grad, hooks, attributes  # nothing of the values
-  of = pickle_machine.of
+  of = pickle_machine.check_type
   of(Storage, storage)
   axes = len(of(tuple, shape))
   if axes > _MAX_AXES or axes != len(of(tuple, strides)):
@@ -125,7 +127,7 @@ def _tensor(storage, offset, shape, strides, grad, hooks, attributes=None):
 def _parameter(tensor, grad, hooks):
   """Does torch._utils._rebuild_parameter."""
   del grad, hooks
-  return pickle_machine.of(Tensor, tensor)
+  return pickle_machine.check_type(Tensor, tensor)
 
 
 _CALLS = {

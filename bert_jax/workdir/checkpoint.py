@@ -103,7 +103,7 @@ class Checkpoints:
     Raises:
       errors.UserError: if there are checkpoints and none is sound.
     """
-    found, problems = integrity.newest_sound(
+    found, problems = integrity.restore_newest(
       self._manager.all_steps(), lambda step: self._restore_all(step, template)
     )
     if found is None and problems and not start_over:
@@ -125,7 +125,7 @@ class Checkpoints:
       found = self._restore_step(step, template)
     except Exception as error:
       failure = error
-    if distributed.largest(failure is not None):
+    if distributed.find_largest(failure is not None):
       raise failure or ValueError('another host cannot read it')
     return found
 
@@ -213,7 +213,7 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
         f'{directory} has no checkpoint of step {step}; choose one of '
         f'{", ".join(map(str, steps)) or "none: train first"}.'
       )
-    found, problems = integrity.newest_sound(
+    found, problems = integrity.restore_newest(
       steps if step is None else [step],
       lambda step: _read_params(manager, step),
     )
@@ -253,6 +253,6 @@ def _read_params(manager, step):
   return state['params'], facts
 
 
-def state_bytes(tree) -> int:
+def count_bytes(tree) -> int:
   """Returns the bytes of a tree of arrays or of jax.ShapeDtypeStruct."""
   return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))

@@ -6,14 +6,15 @@ import os
 
 from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.runtime import lock
+from bert_jax.runtime import files, lock
+from bert_jax.workdir import paths
 
 # These change what is seen and kept, not what is computed.
 _FREE = ('log.', 'checkpoint.', 'data.workers', 'data.dir', 'profile_steps')
 
 
 @contextlib.contextmanager
-def claimed(workdir: str, config):
+def claim(workdir: str, config):
   """Holds a working directory for a config, making it if it is not there.
 
   A directory belongs to its config once training has begun: what fails before,
@@ -30,13 +31,11 @@ def claimed(workdir: str, config):
       f'cannot make --workdir={workdir}: {error}'
     ) from None
   with lock.exclusive(os.path.join(workdir, '.lock')):
-    path = os.path.join(workdir, 'config.json')
-    begun = os.path.isdir(os.path.join(workdir, 'checkpoints'))
+    path = paths.config(workdir)
+    begun = os.path.isdir(paths.checkpoints(workdir))
     if begun and os.path.exists(path):
       _check_same(path, config)
-    with open(path + '.tmp', 'w', encoding='utf-8') as file:
-      file.write(config_lib.to_json(config))
-    os.replace(path + '.tmp', path)
+    files.write_text(path, config_lib.to_json(config))
     yield
 
 

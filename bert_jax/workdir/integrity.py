@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from bert_jax.workdir import fingerprint
 
 
-def newest_sound(steps: Iterable[int], restore: Callable):
+def restore_newest(steps: Iterable[int], restore: Callable):
   """Restores the newest step that can be, and names those that cannot.
 
   Args:
@@ -31,7 +31,7 @@ def newest_sound(steps: Iterable[int], restore: Callable):
 
 
 def describe(problems: Sequence[tuple[int, str]]) -> str:
-  """Returns 'step 3: what is wrong; step 2: ...' of `newest_sound`."""
+  """Returns 'step 3: what is wrong; step 2: ...' of `restore_newest`."""
   return '; '.join(f'step {step}: {problem}' for step, problem in problems)
 
 

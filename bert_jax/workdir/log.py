@@ -9,6 +9,8 @@ from tensorboardX import event_file_writer
 from tensorboardX.proto import event_pb2, summary_pb2
 
 from bert_jax import errors
+from bert_jax.runtime import files
+from bert_jax.workdir import paths
 
 
 class Log:
@@ -21,8 +23,8 @@ class Log:
   """
 
   def __init__(self, workdir: str, step: int):
-    self.path = os.path.join(workdir, 'metrics.jsonl')
-    board = os.path.join(workdir, 'tensorboard')
+    self.path = paths.metrics(workdir)
+    board = paths.tensorboard(workdir)
     with self._reported():
       _drop_rows_after(self.path, step)
       self._file = open(self.path, 'a', encoding='utf-8')
@@ -106,8 +108,9 @@ def read(path: str) -> list[dict]:
 def _drop_rows_after(path: str, step: int):
   if not os.path.exists(path):
     return
-  with open(path + '.tmp', 'w', encoding='utf-8') as file:
-    for row in read(path):
-      if row['step'] < step or (row['step'] == step and row['kind'] != 'eval'):
-        file.write(json.dumps(row) + '\n')
-  os.replace(path + '.tmp', path)
+  kept = (
+    row
+    for row in read(path)
+    if row['step'] < step or (row['step'] == step and row['kind'] != 'eval')
+  )
+  files.write_text(path, ''.join(f'{json.dumps(row)}\n' for row in kept))

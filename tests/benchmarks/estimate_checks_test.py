@@ -10,7 +10,7 @@ from bert_jax.preflight import hlo_cost
 
 
 def test_a_clock_must_give_the_peak_and_the_products_speed():
-  chip = chips.named('v4')
+  chip = chips.get('v4')
   text, good = estimate_checks.clock_line(chip, {8192: 4_523_672})
   assert good
   assert text == '| v4 | 1.05 | 100.1% | 4.524 | 92.8% of the peak | good |'
@@ -20,7 +20,7 @@ def test_a_clock_must_give_the_peak_and_the_products_speed():
 
 
 def test_tpu7x_is_held_against_measured_products():
-  chip = chips.named('tpu7x')
+  chip = chips.get('tpu7x')
   cycles = {4096: 316_312, 8192: 2_604_600, 16384: 19_773_884}
   text, good = estimate_checks.clock_line(chip, cycles)
   assert good
@@ -47,7 +47,7 @@ def test_a_step_cannot_move_more_than_the_memory_does_in_its_time():
 
 
 def test_the_product_of_a_v6e_is_not_called_good():
-  chip = chips.named('v6e')
+  chip = chips.get('v6e')
   text, good = estimate_checks.clock_line(chip, {8192: 2_977_840})
   assert good
   assert text.endswith('no measured product is known | product not checked |')

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from bert_jax import errors
-from bert_jax.corpus import files, formats
+from bert_jax.corpus import formats, text_files
 
 
 def _in_ranges(read, raw, step):
   """Reads a file in ranges of `step` bytes, as several processes would."""
   out = []
   for start in range(0, len(raw), step):
-    lines = files.lines(io.BytesIO(raw), start)
+    lines = text_files.read_lines(io.BytesIO(raw), start)
     stop = min(start + step, len(raw))
     out += [d.paragraphs for d in read(lines, start, stop)]
   return out
@@ -20,18 +20,20 @@ def _in_ranges(read, raw, step):
 
 def _blocks(lines, start, stop, are_sentences=False, counts=None):
   counts = collections.Counter() if counts is None else counts
-  texts = formats.decoded(lines, start, counts)
-  return formats.blocks(texts, stop, are_sentences, counts)
+  texts = formats.decode_lines(lines, start, counts)
+  return formats.read_blocks(texts, stop, are_sentences, counts)
 
 
 def _pages(lines, start, stop):
   del start
-  return formats.wiki_pages(lines, stop, collections.Counter())
+  return formats.read_wiki_pages(lines, stop, collections.Counter())
 
 
 def _jsonl(lines, start, stop):
   del start
-  return formats.jsonl('x.jsonl', lines, stop, 'text', collections.Counter())
+  return formats.read_jsonl(
+    'x.jsonl', lines, stop, 'text', collections.Counter()
+  )
 
 
 _TEXT = b'\n\nOne.\nTwo.\n \n\t\nThree.\r\n\r\n\r\nFour.\nFive.\n\0\x01\nSix.'
@@ -64,7 +66,7 @@ def test_every_document_comes_once_however_a_file_is_cut(read, raw, expected):
 def test_cuts_of_long_lines_are_counted():
   counts = collections.Counter()
   raw = b'word ' * 600_000 + b'\n\nNext.'
-  lines = files.lines(io.BytesIO(raw))
+  lines = text_files.read_lines(io.BytesIO(raw))
   first, second = _blocks(lines, 0, len(raw), counts=counts)
   assert ' '.join(first.paragraphs).split() == ['word'] * 600_000
   assert second.paragraphs == ['Next.']
@@ -84,14 +86,14 @@ def test_no_part_of_a_long_line_is_taken_for_a_blank_line():
 
 
 def test_sentences_are_marked():
-  lines = files.lines(io.BytesIO(_TEXT))
+  lines = text_files.read_lines(io.BytesIO(_TEXT))
   found = _blocks(lines, 0, 99, True)
   assert {d.are_sentences for d in found} == {True}
 
 
 def test_a_file_is_a_document_of_unwrapped_paragraphs():
   lines = ['One two\n', '  three.\n', '\n', ' \n', 'Four\r\n', 'five.']
-  found = list(formats.whole_file(lines, collections.Counter()))
+  found = list(formats.read_whole_file(lines, collections.Counter()))
   assert [d.paragraphs for d in found] == [['One two three.', 'Four five.']]
 
 
@@ -99,9 +101,9 @@ def test_documents_too_long_for_memory_are_cut_and_counted():
   line = b'word ' * 20_000 + b'\n'  # 100 kB
   for read in (
     lambda counts: _blocks(
-      files.lines(io.BytesIO(line * 100)), 0, 1 << 60, counts=counts
+      text_files.read_lines(io.BytesIO(line * 100)), 0, 1 << 60, counts=counts
     ),
-    lambda counts: formats.whole_file([line.decode()] * 100, counts),
+    lambda counts: formats.read_whole_file([line.decode()] * 100, counts),
   ):
     counts = collections.Counter()
     sizes = [sum(map(len, d.paragraphs)) for d in read(counts)]
@@ -126,8 +128,8 @@ def test_deeply_nested_json_is_an_error():
 def test_json_that_spells_surrogates_and_controls_is_cleaned_and_counted():
   raw = b'{"text": "a\\ud800b\\u0000\xe9"}\n'
   counts = collections.Counter()
-  found = formats.jsonl(
-    'x', files.lines(io.BytesIO(raw)), len(raw), 'text', counts
+  found = formats.read_jsonl(
+    'x', text_files.read_lines(io.BytesIO(raw)), len(raw), 'text', counts
   )
   assert [d.paragraphs for d in found] == [['a\ufffdb\ufffd']]
   assert counts == {'invalid_utf8': 2, 'control_characters': 1}
@@ -136,10 +138,10 @@ def test_json_that_spells_surrogates_and_controls_is_cleaned_and_counted():
 def test_long_json_lines_are_read_and_too_long_ones_dropped(monkeypatch):
   text = 'word ' * 500_000
   raw = json.dumps({'text': text}).encode() + b'\n' + _JSONL
-  lines = list(files.lines(io.BytesIO(raw)))
+  lines = list(text_files.read_lines(io.BytesIO(raw)))
   counts = collections.Counter()
-  found = list(formats.jsonl('x', lines, len(raw), 'text', counts))
+  found = list(formats.read_jsonl('x', lines, len(raw), 'text', counts))
   assert found[0].paragraphs == [text.strip()] and len(found) == 4
   monkeypatch.setattr(formats, '_LONGEST_JSON', 1 << 20)
-  found = list(formats.jsonl('x', lines, len(raw), 'text', counts))
+  found = list(formats.read_jsonl('x', lines, len(raw), 'text', counts))
   assert len(found) == 3 and counts == {'long_lines_dropped': 1}

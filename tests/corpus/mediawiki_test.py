@@ -26,12 +26,12 @@ def _page(text, ns=0, inside=''):
 def _read(xml, encoding='utf-8'):
   counts = collections.Counter()
   file = io.BytesIO(xml.encode(encoding))
-  found = [d.paragraphs for d in mediawiki.documents(file, counts)]
+  found = [d.paragraphs for d in mediawiki.read_documents(file, counts)]
   return found, dict(counts)
 
 
 def _plain(text):
-  return wikitext.running_text(text)
+  return wikitext.extract_text(text)
 
 
 def test_pages_are_documents_and_what_is_left_out_is_counted():
@@ -84,7 +84,7 @@ def test_dumps_are_recognised(encoding):
 def test_a_dump_that_is_cut_short_gives_its_whole_pages_first():
   xml = f'{_ROOT}\n{_page("One.")}\n{_page("Two.")}'[:-20]
   counts = collections.Counter()
-  found = mediawiki.documents(io.BytesIO(xml.encode()), counts)
+  found = mediawiki.read_documents(io.BytesIO(xml.encode()), counts)
   assert next(found).paragraphs == ['One.']
   with pytest.raises(ValueError, match='line 3, column'):
     next(found)
@@ -96,7 +96,7 @@ def test_an_archive_that_is_cut_short_is_an_error():
   file = gzip.open(io.BytesIO(whole[: len(whole) // 2]))
   counts = collections.Counter()
   with pytest.raises(ValueError, match='ends near page [1-9]'):
-    for document in mediawiki.documents(file, counts):
+    for document in mediawiki.read_documents(file, counts):
       assert document.paragraphs
 
 
@@ -122,7 +122,7 @@ def test_memory_does_not_grow_with_the_pages():
     file = Endless(pages)
     tracemalloc.start()
     try:
-      for _ in mediawiki.documents(file, collections.Counter()):
+      for _ in mediawiki.read_documents(file, collections.Counter()):
         if len(file.parts) < 5:
           break
       return tracemalloc.get_traced_memory()[1]
@@ -229,7 +229,7 @@ def test_real_dumps_leave_no_markup_behind():
       file.seek(0)
       assert mediawiki.is_dump(head), path
       counts = collections.Counter()
-      for document in mediawiki.documents(file, counts):
+      for document in mediawiki.read_documents(file, counts):
         pages += 1
         chars += sum(map(len, document.paragraphs))
         for text in document.paragraphs:

@@ -155,7 +155,7 @@ def installed(tmp_path, monkeypatch):
 
 def test_documents_come_once_and_in_order(installed):
   del installed
-  found = [document.paragraphs for document in prose.documents()]
+  found = [document.paragraphs for document in prose.read_documents()]
   which = ['first', 'second', 'the {} fox', 'third']  # d.py is in site/
   assert len(found) == len(which)
   assert all(w in ' '.join(f) for w, f in zip(which, found, strict=True))

@@ -75,7 +75,8 @@ def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   counts = collections.Counter()
   [piece] = sources.plan([str(path)], 'paragraphs', 'text')
   found = [
-    d.paragraphs[0] for d in sources.documents(piece, 'paragraphs', 'x', counts)
+    d.paragraphs[0]
+    for d in sources.read_documents(piece, 'paragraphs', 'x', counts)
   ]
   assert text.startswith('\n\n'.join(found)) and counts == {'damaged_files': 1}
   # What is decompressed before the damage depends on the format's blocks.
@@ -130,7 +131,7 @@ def test_empty_documents_are_counted(write):
   path = write('a.jsonl', '{"text": " "}\n' * 1000 + '{"text": "One."}\n')
   counts = collections.Counter()
   [piece] = sources.plan([str(path)], 'paragraphs', 'text')
-  found = list(sources.documents(piece, 'paragraphs', 'text', counts))
+  found = list(sources.read_documents(piece, 'paragraphs', 'text', counts))
   assert len(found) == 1 and counts == {'empty_documents': 1000}
 
 

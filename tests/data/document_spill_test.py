@@ -24,17 +24,17 @@ def test_documents_come_back_from_their_buckets(tmp_path):
   path.write_text('\n\n'.join(f'Number {k}.\nGödel.' for k in range(100)))
   found = _read(path, tmp_path)
   segments = [document_spill.Segment(*s) for s in found['segments']]
-  texts = list(document_spill.texts(segments))
+  texts = list(document_spill.read_texts(segments))
   assert sorted(t.document.paragraphs for t in texts) == sorted(
     [f'Number {k}.', 'Gödel.'] for k in range(100)
   )
   assert all(t.document.are_sentences for t in texts)
   recipe = prepare_test.make_recipe(str(path))
   for segment in segments:
-    for text in document_spill.texts([segment]):
+    for text in document_spill.read_texts([segment]):
       raw = '\n'.join(text.document.paragraphs).encode()
       assert text.digest == hashlib.blake2b(raw, digest_size=16).digest()
-      assert document_spill.bucket_of(text.digest, recipe) == segment.bucket
+      assert document_spill.choose_bucket(text.digest, recipe) == segment.bucket
   assert sum(s.documents for s in segments) == 100
   assert found['files'] == [
     [0, str(path), *(len(path.read_bytes()), _sha256(path))]
@@ -52,7 +52,7 @@ def test_a_full_buffer_is_written_before_the_end(tmp_path, monkeypatch):
   found = _read(path, tmp_path)
   segments = [document_spill.Segment(*s) for s in found['segments']]
   assert len({s.path for s in segments}) > 5
-  assert len(list(document_spill.texts(segments))) == 100
+  assert len(list(document_spill.read_texts(segments))) == 100
 
 
 def test_a_finished_job_is_not_done_again(tmp_path):
@@ -65,7 +65,7 @@ def test_a_finished_job_is_not_done_again(tmp_path):
 
 def test_buckets_hold_their_shares():
   recipe = prepare_test.make_recipe('x', heldout=0.1, shards=8)
-  buckets = [document_spill.bucket_of(d, recipe) for d in _digests(8000)]
+  buckets = [document_spill.choose_bucket(d, recipe) for d in _digests(8000)]
   assert recipe.heldout_shards == 1
   # 800 +- 27 documents are held out, 900 +- 28 in each shard.
   assert 700 < buckets.count(8) < 900
@@ -84,7 +84,7 @@ def test_heldout_shards_are_no_larger_than_training_shards():
 
 
 def test_passes_are_whole_and_right_on_average():
-  passes = [document_spill.passes_of(d, 2.25) for d in _digests(4000)]
+  passes = [document_spill.draw_passes(d, 2.25) for d in _digests(4000)]
   assert set(passes) == {2, 3}
   assert abs(sum(passes) / 4000 - 2.25) < 0.03  # 4 deviations
-  assert {document_spill.passes_of(d, 3.0) for d in _digests(100)} == {3}
+  assert {document_spill.draw_passes(d, 3.0) for d in _digests(100)} == {3}

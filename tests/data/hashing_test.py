@@ -33,7 +33,7 @@ def test_values_are_fixed_for_ever():
 
 
 def test_uniform_fills_the_unit_interval():
-  u = hashing.uniform(hashing.mix(1, np.arange(100_000)))
+  u = hashing.to_uniform(hashing.mix(1, np.arange(100_000)))
   # The mean of 100,000 has a deviation of 0.0009.
   assert 0 <= u.min() and u.max() < 1
   assert abs(u.mean() - 0.5) < 0.004

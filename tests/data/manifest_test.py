@@ -6,12 +6,12 @@ from bert_jax.data import manifest
 
 def test_differences_are_named():
   old, new = {'a': 1, 'b': [2], 'c': 3}, {'a': 1, 'b': [3], 'd': 4}
-  assert manifest.differences(old, new) == [
+  assert manifest.find_differences(old, new) == [
     'b: [2] there, [3] now',
     'c: 3 there, None now',
     'd: None there, 4 now',
   ]
-  assert manifest.differences(old, old) == []
+  assert manifest.find_differences(old, old) == []
 
 
 def test_changed_inputs_are_named_and_many_are_counted():

@@ -173,7 +173,7 @@ def test_every_token_is_as_likely_as_any_other():
   ],
 )
 def test_room(length, rate, most, pack, expected):
-  assert masking.room(length, rate, most, pack) == expected
+  assert masking.count_predictions(length, rate, most, pack) == expected
 
 
 @pytest.mark.parametrize('rate', [0.01, 0.15, 0.4, 0.9])
@@ -187,7 +187,7 @@ def test_no_row_has_more_predictions_than_room(rate, pack):
       sizes = np.diff([0, *cuts, length])
       sizes = sizes[sizes >= 3]
       worst = max(worst, np.clip(np.rint(sizes * rate), 1, 76).sum())
-    assert worst <= masking.room(length, rate, 76, pack)
+    assert worst <= masking.count_predictions(length, rate, 76, pack)
 
 
 def test_a_batch_of_padding_has_nothing_to_predict():
@@ -203,7 +203,7 @@ def test_next_tokens():
     'input_ids': np.array([[2, 7, 8, 3, 0]], np.int32),
     'input_mask': np.array([[1, 1, 1, 1, 0]], np.int32),
   }
-  out = masking.next_tokens(batch)
+  out = masking.predict_next_tokens(batch)
   assert out['masked_lm_positions'].tolist() == [[0, 1, 2, 3]]
   assert out['masked_lm_ids'].tolist() == [[7, 8, 3, 0]]
   assert out['masked_lm_weights'].tolist() == [[1, 1, 1, 0]]
@@ -215,5 +215,5 @@ def test_next_tokens_stay_in_their_pair():
     'input_mask': np.array([[1, 1, 1, 1, 1, 1, 0]], np.int32),
     'sequence_ids': np.array([[1, 1, 1, 2, 2, 2, 0]], np.int32),
   }
-  out = masking.next_tokens(batch)
+  out = masking.predict_next_tokens(batch)
   assert out['masked_lm_weights'].tolist() == [[1, 1, 0, 1, 1, 0]]

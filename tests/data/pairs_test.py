@@ -34,7 +34,7 @@ def corpus(documents=40, sentences=30, tokens=10):
 
 
 def made(found, index, keys, length, short):
-  result = pairs.pairs(
+  result = pairs.make_pairs(
     found,
     np.array(index),
     np.array(keys, np.uint64),

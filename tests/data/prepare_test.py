@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import beam, loader, prepare, recipe, stages
+from bert_jax.data import beam, dataset, prepare, recipe, stages
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.tokenization import tokenizer
 
@@ -262,7 +262,7 @@ def test_manifest_counts(prepared):
   assert found['train'] + found['heldout'] == 120
   assert 4 <= found['heldout'] <= 24  # 12 +- 4 sigma
   for length in (32, 64):
-    train = loader.open_split(output, 'train', length)
+    train = dataset.open_split(output, 'train', length)
     assert len(train.reader) == manifest['lengths'][str(length)]['pairs']
   assert 0 < manifest['unigram_entropy'] < 4.79  # ln 120
   assert manifest == manifest_lib.read(output)
@@ -272,7 +272,7 @@ def test_heldout_documents_are_not_in_the_training_data(corpus, prepared):
   words = tokenizer.Tokenizer.load(os.path.join(prepared[0], 'vocab.txt'))
 
   def sentences(split):
-    reader = loader.open_split(prepared[0], split, 64).reader
+    reader = dataset.open_split(prepared[0], split, 64).reader
     rows = reader.rows(np.arange(len(reader)), 64, words.cls_id, words.sep_id)
     text = ' '.join(words.decode(r.tolist()) for r in rows['input_ids'])
     return {s.strip() for s in text.split('.') if len(s.split()) > 6}
@@ -302,12 +302,12 @@ def test_a_truncated_file_is_named(corpus, tmp_path):
   with open(os.path.join(output, name), 'r+b') as file:
     file.truncate(1000)
   with pytest.raises(errors.UserError, match=f'{name} has 1000 bytes'):
-    loader.open_split(output, 'train', 32)
+    dataset.open_split(output, 'train', 32)
 
 
 def test_a_length_that_was_not_prepared_is_an_error(prepared):
   with pytest.raises(errors.UserError, match='not prepared for length 128'):
-    loader.open_split(prepared[0], 'train', 128)
+    dataset.open_split(prepared[0], 'train', 128)
 
 
 @pytest.mark.parametrize(

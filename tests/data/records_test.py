@@ -25,7 +25,7 @@ PAIRS = [
 def write(tmp_path, name='a', vocab_size=20, made=None):
   """Writes rows (lists of pairs); by default one row for each of PAIRS."""
   path = str(tmp_path / name)
-  ids = tokenizer.id_type(vocab_size)
+  ids = tokenizer.choose_id_type(vocab_size)
   made = [[pair] for pair in PAIRS] if made is None else made
   assert records.write(path, [made_lib.record(r, ids) for r in made]) == len(
     made

@@ -29,14 +29,14 @@ def test_clock_by_what_the_matrix_units_do_is_the_peak(chip):
   ],
 )
 def test_large_product_has_its_share_of_the_peak(name, share):
-  chip = chips.named(name)
+  chip = chips.get(name)
   seconds = chip.product_cycles / chip.cycles_per_second
   found = 2 * 8192**3 / seconds / (chip.flops / chip.devices)
   assert found == pytest.approx(share, abs=0.01)
 
 
 def test_links_of_a_v5e_have_50_gigabytes_each_way():
-  assert chips.named('v5e').link_speed == 50e9
+  assert chips.get('v5e').link_speed == 50e9
   assert all(chip.links in (4, 6) for chip in TPUS)
 
 

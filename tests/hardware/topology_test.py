@@ -44,7 +44,7 @@ def test_compiler_options_are_those_of_the_chip():
 
 
 def test_every_listed_name_is_read():
-  known = topology.names()
+  known = topology.list_names()
   assert len(known) > 100
   for name in known:
     assert topology.parse(name).chips >= 1

@@ -17,7 +17,7 @@ def test_a_folder_with_both_kinds_of_files_is_hugging_faces(tmp_path):
   )
   index = 'bert_model.ckpt.index'
   os.rename(tmp_path / 'google' / index, tmp_path / 'both' / index)
-  assert source.kind(path) == 'hf'
-  assert source.kind(os.path.join(path, index)) == 'google'
+  assert source.detect_kind(path) == 'hf'
+  assert source.detect_kind(os.path.join(path, index)) == 'google'
   os.remove(os.path.join(path, 'model.safetensors'))
-  assert source.kind(path) == 'google'
+  assert source.detect_kind(path) == 'google'

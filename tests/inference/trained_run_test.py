@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.corpus import files
+from bert_jax.corpus import text_files
 from bert_jax.inference import trained_run
 from bert_jax.interop import hf_load
 from bert_jax.train import step as step_lib
@@ -34,7 +34,7 @@ def made(tmp_path_factory):
   vocab = workdir / 'data' / 'vocab.txt'
   vocab.parent.mkdir()
   vocab.write_text('\n'.join(models.VOCAB) + '\n', encoding='utf-8')
-  facts = {'task': {'vocab_sha256': files.sha256(str(vocab))}}
+  facts = {'task': {'vocab_sha256': text_files.compute_sha256(str(vocab))}}
   with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 3, 0) as c:
     for step in (1, 2):
       c.save(

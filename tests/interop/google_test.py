@@ -105,7 +105,7 @@ def test_slots_are_left_over_and_heads_may_be_missing(folder):
 
   rewrite(folder, change)
   params, _, with_nsp, _, report = google.read(folder)
-  assert rename.parts(params) == ['encoder', 'pooler', 'nsp'] and with_nsp
+  assert rename.list_parts(params) == ['encoder', 'pooler', 'nsp'] and with_nsp
   models.assert_same(params['nsp'], models.make_params()['nsp'])
   assert report.missing == [
     'cls/predictions/output_bias',
@@ -126,7 +126,7 @@ def test_slots_are_left_over_and_heads_may_be_missing(folder):
 
 def test_an_encoder_alone_is_written_and_read(tmp_path):
   path = str(tmp_path / 'google')
-  params = rename.only(models.make_params(), {'pooler'})
+  params = rename.keep_parts(models.make_params(), {'pooler'})
   google.write(path, params, models.CONFIG, models.TOKENIZER)
   read, _, with_nsp, _, report = google.read(path)
   models.assert_same(read, params)

@@ -10,7 +10,7 @@ import tokenizers
 
 from bert_jax import errors
 from bert_jax.interop import hf_export, hf_load
-from bert_jax.runtime import folder
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from tests import models
 
@@ -58,7 +58,7 @@ def test_config_json_names_class_and_activation(
   changes, with_nsp, architecture, hidden_act, is_decoder
 ):
   config = dataclasses.replace(models.CONFIG, **changes)
-  value = hf_export.config_json(config, with_nsp, pad_id=0)
+  value = hf_export.describe_model(config, with_nsp, pad_id=0)
   assert value['architectures'] == [architecture]
   assert value['hidden_act'] == hidden_act
   assert value['is_decoder'] == is_decoder
@@ -120,7 +120,7 @@ def test_a_failed_export_leaves_the_old(exported, tmp_path, monkeypatch):
   def fail(path):
     raise OSError(28, 'No space left on device')
 
-  monkeypatch.setattr(folder, 'sync', fail)
+  monkeypatch.setattr(files, 'sync', fail)
   with pytest.raises(errors.UserError, match='No space left'):
     hf_export.export(
       exported,

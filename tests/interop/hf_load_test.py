@@ -11,7 +11,7 @@ import safetensors.numpy
 
 from bert_jax import errors
 from bert_jax.interop import hf_export, hf_load, rename
-from bert_jax.model import encoder as encoder_lib
+from bert_jax.model import bert_config
 from tests import models
 
 
@@ -28,7 +28,7 @@ def edit_json(path, **values):
 
 
 @pytest.mark.parametrize('with_nsp', [True, False])
-@pytest.mark.parametrize('activation', list(encoder_lib.ACTIVATIONS))
+@pytest.mark.parametrize('activation', list(bert_config.ACTIVATIONS))
 def test_load_of_export_is_the_same(tmp_path, with_nsp, activation):
   config = dataclasses.replace(
     models.CONFIG,
@@ -119,7 +119,7 @@ def test_a_broken_tokenizer_json_is_one_clear_error(exported, content, message):
 
 
 def test_pickles_are_not_run(tmp_path):
-  config = hf_export.config_json(models.CONFIG, with_nsp=True, pad_id=0)
+  config = hf_export.describe_model(models.CONFIG, with_nsp=True, pad_id=0)
   (tmp_path / 'config.json').write_text(json.dumps(config))
   (tmp_path / 'pytorch_model.bin').write_bytes(b'cos\nsystem\n')
   with pytest.raises(errors.UserError, match="asks for 'os.system'"):
@@ -138,7 +138,7 @@ def saved(path, params, **values):
 
 
 def test_an_encoder_is_read_but_not_loaded_as_a_language_model(tmp_path):
-  encoder = rename.only(models.make_params(), {'pooler'})
+  encoder = rename.keep_parts(models.make_params(), {'pooler'})
   path = saved(tmp_path / 'model', encoder)
   params, config, with_nsp, _, report = hf_load.read(path)
   models.assert_same(params, encoder)
@@ -168,7 +168,7 @@ def test_the_pooler_of_a_dropped_nsp_head_is_not_loaded(exported):
   safetensors.numpy.save_file(tensors, path)
   assert 'pooler' in hf_load.read(exported)[0]
   params, _, with_nsp, _ = hf_load.load(exported)
-  models.assert_same(params, rename.only(models.make_params(), {'mlm'}))
+  models.assert_same(params, rename.keep_parts(models.make_params(), {'mlm'}))
   assert not with_nsp
 
 

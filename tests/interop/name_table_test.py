@@ -10,7 +10,7 @@ CONFIG = dataclasses.replace(models.CONFIG, num_layers=1)
 
 
 def test_every_parameter_of_ours_has_one_row():
-  rows = name_table.rows(models.CONFIG)
+  rows = name_table.list_rows(models.CONFIG)
   ours = [row.ours for row in rows]
   assert sorted(ours) == sorted(param_names.flatten(models.make_params()))
   assert [row.part for row in rows if row.ours == 'mlm/bias'] == ['mlm']

@@ -65,8 +65,8 @@ def test_google_keeps_kernels_as_they_are_but_that_of_nsp():
   ],
 )
 def test_there_and_back_is_the_same_with_any_heads(heads):
-  params = rename.only(models.make_params(), heads)
-  assert rename.parts(params) == ['encoder', *heads]
+  params = rename.keep_parts(models.make_params(), heads)
+  assert rename.list_parts(params) == ['encoder', *heads]
   theirs = rename.to_hf(params, models.CONFIG)
   read, report = rename.from_hf(theirs, models.CONFIG)
   models.assert_same(read, params)

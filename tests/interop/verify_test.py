@@ -26,10 +26,10 @@ def make_params(config=models.CONFIG):
 def test_outputs_are_those_of_the_pretraining_model(causal):
   config = dataclasses.replace(models.CONFIG, causal=causal)
   params = make_params()
-  found = verify.outputs(params, config)
+  found = verify.compute_outputs(params, config)
   with jax.default_matmul_precision('highest'):
     mlm, nsp = heads.PretrainingModel(config).apply(
-      {'params': params}, verify.batch(config)
+      {'params': params}, verify.make_batch(config)
     )
   np.testing.assert_allclose(found['mlm'], mlm, atol=1e-6)
   np.testing.assert_allclose(found['nsp'], nsp, atol=1e-6)
@@ -39,42 +39,42 @@ def test_outputs_are_those_of_the_pretraining_model(causal):
 
 def test_outputs_of_an_encoder_are_its_hidden_states():
   params = make_params()
-  alone = verify.outputs(rename.only(params, ()), models.CONFIG)
+  alone = verify.compute_outputs(rename.keep_parts(params, ()), models.CONFIG)
   assert list(alone) == ['hidden']
-  full = verify.outputs(params, models.CONFIG)
+  full = verify.compute_outputs(params, models.CONFIG)
   np.testing.assert_array_equal(alone['hidden'], full['hidden'])
 
 
 def test_outputs_are_in_float32_whatever_the_model_trains_in():
   half = dataclasses.replace(models.CONFIG, dtype='bfloat16')
   params = make_params()
-  ours = verify.outputs(params, half)
-  other = verify.outputs(params, models.CONFIG)
-  assert not any(verify.differences(ours, other, half).values())
+  ours = verify.compute_outputs(params, half)
+  other = verify.compute_outputs(params, models.CONFIG)
+  assert not any(verify.compare(ours, other, half).values())
 
 
 def test_rows_have_padding_and_both_segments():
-  batch = verify.batch(models.CONFIG)
+  batch = verify.make_batch(models.CONFIG)
   assert batch['input_mask'].sum(axis=1).tolist() == [7, 6, 4]
   assert batch['segment_ids'].tolist()[2] == [0, 0, 1, 1, 0, 0, 0]
 
 
 def test_differences_are_over_tokens_and_too_large_ones_are_refused():
-  ours = verify.outputs(make_params(), models.CONFIG)
+  ours = verify.compute_outputs(make_params(), models.CONFIG)
   other = jax.tree.map(np.copy, ours)
   other['hidden'][2, 6] += 1  # padding
   other['nsp'][0, 1] += 2e-5
-  found = verify.differences(ours, other, models.CONFIG)
+  found = verify.compare(ours, other, models.CONFIG)
   assert found['hidden'] == found['mlm'] == 0
   assert 1e-5 < found['nsp'] < 3e-5
   other['mlm'][0, 6, 10] += 1
   with pytest.raises(errors.UserError, match='mlm differs by 1.0'):
-    verify.differences(ours, other, models.CONFIG)
+    verify.compare(ours, other, models.CONFIG)
   other['mlm'][0, 6, 10] = np.nan
   with pytest.raises(errors.UserError, match='mlm differs by nan'):
-    verify.differences(ours, other, models.CONFIG)
+    verify.compare(ours, other, models.CONFIG)
 
 
 def test_without_transformers_there_is_nothing_to_compare(monkeypatch):
   monkeypatch.setattr(verify.importlib.util, 'find_spec', lambda name: None)
-  assert verify.theirs('anywhere', models.CONFIG) is None
+  assert verify.compute_theirs('anywhere', models.CONFIG) is None

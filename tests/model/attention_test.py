@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.model import attention, encoder
+from bert_jax.model import attention, bert_config
 
 # Two pairs, of two tokens and of one, and one cell of padding.
 PACKED = {
@@ -15,7 +15,7 @@ PACKED = {
   'sequence_ids': jnp.array([[1, 1, 2, 0]]),
 }
 # B=3 S=8 H=2 K=4; rows of 8, 5 and no tokens.
-CONFIG = encoder.BertConfig(11, 8, 1, 2, 12, attention_dropout=0.0)
+CONFIG = bert_config.BertConfig(11, 8, 1, 2, 12, attention_dropout=0.0)
 TOKENS = attention.Tokens(jnp.arange(8)[None] < jnp.array([[8], [5], [0]]))
 QKV = jax.random.normal(jax.random.key(0), (3, 8, 3, 2, 4))
 BIAS = jax.random.normal(jax.random.key(1), (3, 2, 4))
@@ -29,19 +29,19 @@ BIAS = jax.random.normal(jax.random.key(1), (3, 2, 4))
   ],
 )
 def test_packed_tokens_see_their_own_pair(causal, expected):
-  found = attention.visible(attention.tokens(PACKED), causal)
+  found = attention.compute_mask(attention.get_tokens(PACKED), causal)
   assert found.astype(int).tolist() == [[expected]]
 
 
 def test_plain_tokens_see_their_row_at_no_cost_per_pair_of_tokens():
   plain = {'input_mask': PACKED['input_mask']}
-  found = attention.visible(attention.tokens(plain), causal=False)
+  found = attention.compute_mask(attention.get_tokens(plain), causal=False)
   assert found.astype(int).tolist() == [[[[1, 1, 1, 0]]]]
 
 
 def mixed(**changes):
   config = dataclasses.replace(CONFIG, **changes)
-  return attention.mix(QKV, BIAS, TOKENS, None, config)
+  return attention.attend(QKV, BIAS, TOKENS, None, config)
 
 
 @pytest.mark.parametrize('causal', [False, True])
@@ -67,5 +67,5 @@ def test_probabilities_are_shown_before_dropout():
   shown = []
   config = dataclasses.replace(CONFIG, attention_dropout=0.5)
   key = jax.random.key(2)
-  attention.mix(QKV, BIAS, TOKENS, key, config, shown.append)
+  attention.attend(QKV, BIAS, TOKENS, key, config, shown.append)
   np.testing.assert_allclose(shown[0].sum(-1), 1, rtol=1e-6)

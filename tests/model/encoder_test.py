@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from bert_jax import config, param_names
-from bert_jax.model import encoder, heads
+from bert_jax.model import bert_config, encoder, heads
 from bert_jax.ops import dropout
 
 # B=2 S=5 P=3 V=11 D=8 H=2 F=12 L=2.
-SMALL = encoder.BertConfig(11, 8, 2, 2, 12, max_positions=7)
+SMALL = bert_config.BertConfig(11, 8, 2, 2, 12, max_positions=7)
 
 
 def example(rows=2, length=5):
@@ -64,7 +64,7 @@ def count_parameters(c, with_nsp=True):
 )
 def test_parameter_counts(size, vocab_size, both_heads, mlm_only):
   layers, hidden, attention_heads = config.SIZES[size]
-  c = encoder.BertConfig(
+  c = bert_config.BertConfig(
     vocab_size, hidden, layers, attention_heads, 4 * hidden
   )
   assert count_parameters(c) == both_heads
@@ -101,11 +101,11 @@ def test_parameter_counts(size, vocab_size, both_heads, mlm_only):
   ],
 )
 def test_parameter_counts_of_the_miniatures(layers, hidden, both_heads):
-  c = encoder.BertConfig(30522, hidden, layers, hidden // 64, 4 * hidden)
+  c = bert_config.BertConfig(30522, hidden, layers, hidden // 64, 4 * hidden)
   assert count_parameters(c) == both_heads
 
 
-@pytest.mark.parametrize('norm', encoder.NORMS)
+@pytest.mark.parametrize('norm', bert_config.NORMS)
 def test_padding_does_not_change_logits(norm):
   apply, params = build(dataclasses.replace(SMALL, norm=norm))
   batch = example()
@@ -152,8 +152,8 @@ def test_causal_model_does_not_see_what_follows():
 def test_positions_start_again_in_each_pair():
   plain = {'input_ids': jnp.zeros((1, 4), jnp.int32)}
   packed = {**plain, 'position_ids': jnp.array([[0, 1, 0, 0]])}
-  assert encoder.positions(packed).tolist() == [[0, 1, 0, 0]]
-  assert encoder.positions(plain).tolist() == [[0, 1, 2, 3]]
+  assert encoder.get_positions(packed).tolist() == [[0, 1, 0, 0]]
+  assert encoder.get_positions(plain).tolist() == [[0, 1, 2, 3]]
 
 
 def test_mlm_logits_come_from_the_chosen_positions():
@@ -198,8 +198,8 @@ def test_initial_weights_are_cut_at_two_deviations():
 
 
 def test_flops_of_the_papers_models():
-  base = encoder.BertConfig(30522, 768, 12, 12, 3072)
-  large = encoder.BertConfig(30522, 1024, 24, 16, 4096)
+  base = bert_config.BertConfig(30522, 768, 12, 12, 3072)
+  large = bert_config.BertConfig(30522, 1024, 24, 16, 4096)
   assert round(base.flops_per_sequence(128, 20) / 1e9, 1) == 69.9
   assert round(base.flops_per_sequence(512, 76) / 1e9, 1) == 300.9
   assert round(large.flops_per_sequence(128, 20) / 1e9, 1) == 240.6

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.model import attention, encoder
+from bert_jax.model import attention, bert_config, encoder
 
 # B=2 S=8 D=8 H=2 F=12 L=3.
-SMALL = encoder.BertConfig(11, 8, 3, 2, 12, max_positions=8)
+SMALL = bert_config.BertConfig(11, 8, 3, 2, 12, max_positions=8)
 X = jax.random.normal(jax.random.key(1), (2, 8, 8))
 TOKENS = attention.Tokens(jnp.arange(8)[None] < jnp.array([[8], [5]]))
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.model import encoder, heads
+from bert_jax.model import bert_config, heads
 
 # B=2 S=5 P=3 N=2 V=11 D=8: pairs of 3 and 2 tokens, then one of 4.
-SMALL = encoder.BertConfig(11, 8, 1, 2, 12, max_positions=7)
+SMALL = bert_config.BertConfig(11, 8, 1, 2, 12, max_positions=7)
 BATCH = {
   'input_ids': jnp.array([[2, 5, 3, 2, 6], [2, 7, 8, 3, 0]]),
   'input_mask': jnp.array([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]]),

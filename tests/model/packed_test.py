@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from bert_jax.data import masking, packing, records
-from bert_jax.model import attention, heads
+from bert_jax.model import attention, bert_config, heads, parameters
 from bert_jax.model import encoder as encoder_lib
 from bert_jax.pretraining import pretrain
 from tests.data import made
 
 VOCAB, CLS, SEP, MASK, PACK = 50, 1, 2, 3, 3
-MODEL = encoder_lib.BertConfig(VOCAB, 16, 2, 2, 32, 512, dropout=0.0)
+MODEL = bert_config.BertConfig(VOCAB, 16, 2, 2, 32, 512, dropout=0.0)
 TOLERANCE = 1e-6  # of the size of what is compared
 
 
@@ -45,7 +45,11 @@ def make_rows(length, kind='mlm'):
   plain = read([[pair] for pair in pairs], length, 1)
   packed = read([[pairs[i] for i in row] for row in rows], length, PACK)
   if kind == 'ltr':
-    return masking.next_tokens(plain), masking.next_tokens(packed), rows
+    return (
+      masking.predict_next_tokens(plain),
+      masking.predict_next_tokens(packed),
+      rows,
+    )
   mask = functools.partial(
     masking.mask_tokens,
     unit='token',
@@ -76,7 +80,7 @@ def make_params(causal=False):
     dataclasses.replace(MODEL, causal=causal, attention_dropout=0.0),
     with_nsp=not causal,
   )
-  init = functools.partial(pretrain.init, module)
+  init = functools.partial(parameters.init, module)
   params = jax.jit(init)(jax.random.key(0))
   rng = np.random.default_rng(1)
   return module, jax.tree.map(
@@ -89,7 +93,7 @@ def loss_and_gradient(causal=False):
   module, params = make_params(causal)
 
   def loss(params, batch):
-    sums = pretrain.sums(module, params, batch, None)
+    sums = pretrain.sum_losses(module, params, batch, None)
     return sum(s[0] for s in sums.values())
 
   return functools.partial(jax.jit(jax.value_and_grad(loss)), params)
@@ -151,7 +155,7 @@ def seen_from(batch, position, causal):
   direction = rng.normal(size=16).astype('f4')
 
   def output(x):
-    tokens = attention.tokens(batch)
+    tokens = attention.get_tokens(batch)
     y = encoder.apply({'params': params['encoder']}, x, tokens, True)
     return y[0, position] @ direction
 

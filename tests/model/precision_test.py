@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import param_names
-from bert_jax.model import precision
+from bert_jax.model import parameters, precision
 from bert_jax.ops import fused_attention
 from bert_jax.pretraining import pretrain
 from tests import training
@@ -31,8 +31,8 @@ ROUNDED = {
 
 def make(dtype='bfloat16'):
   c = training.small_config(model__dtype=dtype)
-  module = pretrain.trained_module(c)
-  return module, jax.jit(lambda key: pretrain.init(module, key))(
+  module = pretrain.make_module(c)
+  return module, jax.jit(lambda key: parameters.init(module, key))(
     jax.random.key(0)
   )
 
@@ -48,7 +48,7 @@ def test_the_layers_would_have_rounded_to_the_same():
   batch = training.make_batch(0)
 
   def sums(p):
-    return jax.jit(lambda p: pretrain.sums(module, p, batch, None))(p)
+    return jax.jit(lambda p: pretrain.sum_losses(module, p, batch, None))(p)
 
   assert sums(precision.cast(params, 'bfloat16')) == sums(params)
 
@@ -61,10 +61,10 @@ def lowered(asked, dtype='float32'):
   batch = training.make_batch(0)
 
   def loss(params):
-    found = pretrain.sums(module, params, batch, jax.random.key(1))
+    found = pretrain.sum_losses(module, params, batch, jax.random.key(1))
     return sum(loss for loss, _ in found.values())
 
-  with precision.products(c):
+  with precision.set_products(c):
     step = jax.jit(jax.value_and_grad(loss))
     return step.lower(precision.cast(params, dtype)).as_text()
 
@@ -119,7 +119,7 @@ def test_what_is_compiled_for_one_precision_does_not_serve_another():
   for asked in ('float32', 'bfloat16', 'float32'):
     c = training.small_config()
     c.compute.matmul_precision = asked
-    with precision.products(c):
+    with precision.set_products(c):
       square(jnp.ones((2, 2)))
   assert len(traced) == 2
 
@@ -138,7 +138,7 @@ def test_attention_kernels_are_exact_whatever_is_asked():
 
   c = training.small_config()
   c.compute.matmul_precision = 'tensorfloat32'
-  with precision.products(c):
+  with precision.set_products(c):
     text = str(jax.make_jaxpr(jax.grad(attend))(jnp.ones((1, 128, 3, 2, 64))))
   kinds = re.findall(r'precision=\(?Precision.(\w+)', text)
   assert kinds and set(kinds) == {'HIGHEST'}

@@ -30,8 +30,8 @@ def test_float32_takes_smaller_steps_than_bfloat16():
   small, large = (
     call(s=512, dtype=dtype).step(True) for dtype in ('float32', 'bfloat16')
   )
-  assert (small.lanes, small.apart) == (128, True)
-  assert (large.lanes, large.apart) == (768, False)
+  assert (small.lanes, small.separate) == (128, True)
+  assert (large.lanes, large.separate) == (768, False)
 
 
 @pytest.mark.parametrize('s', [128, 256, 384, 512])

@@ -12,7 +12,7 @@ MORE = jnp.array([1, 3])
 
 
 def test_rows_are_those_of_the_table():
-  table, found, more = embedding_rows.rows(TABLE, IDS, MORE)
+  table, found, more = embedding_rows.look_up(TABLE, IDS, MORE)
   np.testing.assert_array_equal(table, TABLE)
   np.testing.assert_array_equal(found, [[[0, 1], [6, 7]], [[6, 7], [6, 7]]])
   np.testing.assert_array_equal(more, [[2, 3], [6, 7]])
@@ -20,12 +20,12 @@ def test_rows_are_those_of_the_table():
 
 def test_an_id_of_no_row_is_not_a_number():
   """So that the update is skipped and the log says so."""
-  _, found = embedding_rows.rows(TABLE, jnp.array([3, 4]))
+  _, found = embedding_rows.look_up(TABLE, jnp.array([3, 4]))
   np.testing.assert_array_equal(np.isnan(found).any(-1), [False, True])
 
 
 def loss(table):
-  table, found, more = embedding_rows.rows(table, IDS, MORE)
+  table, found, more = embedding_rows.look_up(table, IDS, MORE)
   return 100 * table.sum() + found.sum() + 10 * more.sum()
 
 

@@ -115,9 +115,9 @@ def test_masks_equal_the_plain_path(options):
 @pytest.mark.parametrize(
   'step',
   [
-    Step(rows=3, lanes=256, groups=2, blocks=2, apart=False),
-    Step(rows=1, lanes=256, groups=1, blocks=2, apart=True),
-    Step(rows=1, lanes=128, groups=1, blocks=1, apart=False),
+    Step(rows=3, lanes=256, groups=2, blocks=2, separate=False),
+    Step(rows=1, lanes=256, groups=1, blocks=2, separate=True),
+    Step(rows=1, lanes=128, groups=1, blocks=1, separate=False),
   ],
   ids=str,
 )
@@ -137,7 +137,7 @@ def test_each_step_of_the_grid_equals_the_plain_path(monkeypatch, step):
 def key_of(kind):
   return {
     'threefry': lambda: jax.random.key(4),
-    'rows': lambda: row_keys.at(jax.random.key(4), 5, 1),
+    'rows': lambda: row_keys.for_rows(jax.random.key(4), 5, 1),
   }[kind]()
 
 
@@ -256,7 +256,7 @@ def test_a_device_of_four_does_its_rows():
   )
 
   def gradient(qkv, mask, first):
-    key = row_keys.at(jax.random.key(4), first, 0)
+    key = row_keys.for_rows(jax.random.key(4), first, 0)
 
     def loss(x):
       out = fused_attention.attend(

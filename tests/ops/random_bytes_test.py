@@ -26,7 +26,7 @@ def test_shapes_that_have_no_quarters_get_their_bytes(shape):
 
 def test_a_device_draws_its_rows_of_the_batch():
   def draw(first, rows):
-    key = row_keys.at(jax.random.key(3), first, 0)
+    key = row_keys.for_rows(jax.random.key(3), first, 0)
     return random_bytes.draw(key, (rows, 8, 5))
 
   np.testing.assert_array_equal(draw(4, 2), draw(0, 6)[4:])

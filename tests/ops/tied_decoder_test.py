@@ -26,12 +26,12 @@ def values(dtype='float32'):
 
 def sums(x, table, bias, size, labels, weights):
   rows = table[labels].astype('float32')
-  return tied_decoder.sums(x, table, bias, rows, size, labels, weights)
+  return tied_decoder.sum_losses(x, table, bias, rows, size, labels, weights)
 
 
 def plain(x, table, bias):
-  logits = tied_decoder.logits(x, table, bias, WORDS)
-  return losses.token_sums(logits, LABELS, WEIGHTS)
+  logits = tied_decoder.compute_logits(x, table, bias, WORDS)
+  return losses.sum_tokens(logits, LABELS, WEIGHTS)
 
 
 def fused(x, table, bias):
@@ -47,10 +47,11 @@ def test_logits_are_products_with_the_words_alone():
   x = jnp.array([[1.0, 2.0]])
   table = jnp.array([[1.0, 0], [0, 1], [1, 1], [9, 9]])
   bias = jnp.array([0.5, 0, 0, 9])
-  found = tied_decoder.logits(x, table, bias, 3)
+  found = tied_decoder.compute_logits(x, table, bias, 3)
   np.testing.assert_array_equal(found, [[1.5, 2, 3]])
   assert (
-    tied_decoder.logits(x.astype('bfloat16'), table, bias, 3).dtype == 'float32'
+    tied_decoder.compute_logits(x.astype('bfloat16'), table, bias, 3).dtype
+    == 'float32'
   )
 
 
@@ -173,7 +174,7 @@ def test_far_logits_have_the_loss_and_gradient_of_the_logits(scale):
     return jax.jit(lambda args: grad(*args))(far(scale))
 
   x, table, bias = far(scale)
-  logits = tied_decoder.logits(x, table, bias, WORDS)
+  logits = tied_decoder.compute_logits(x, table, bias, WORDS)
   picked = jnp.take_along_axis(logits, LABELS[..., None], -1)
   over = (logits.max(-1) - picked[..., 0]) > 50
   assert over[WEIGHTS == 1].any() and not over.all()

@@ -57,7 +57,7 @@ def test_slices_are_those_of_tpus():
     for device in devices:
       device.platform = platform
     mesh = types.SimpleNamespace(devices=devices[:, None])
-    assert device_mesh.slices(mesh) == counted
+    assert device_mesh.count_slices(mesh) == counted
 
 
 @pytest.mark.parametrize(

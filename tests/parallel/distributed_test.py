@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from bert_jax import errors
-from bert_jax.parallel import distributed
+from bert_jax.parallel import agreement, distributed
 from bert_jax.train import fit
 from bert_jax.workdir import log
 from tests import training
@@ -123,26 +123,6 @@ def test_one_process_goes_on_where_two_stopped(pair, alone, tmp_path):
   assert [r['step'] for r in ran] == [0, 4]
 
 
-def test_differences_name_the_host_and_the_field():
-  facts = [
-    {'seed': 0, 'model.py': 'aa'},
-    {'seed': 0, 'model.py': 'aa'},
-    {'seed': 1, 'model.py': 'bb', 'new.py': 'cc'},
-  ]
-  assert distributed.differences(facts, most=2) == [
-    "host 2 has model.py='bb', host 0 has 'aa'",
-    "host 2 has new.py='cc', host 0 has None",
-    '1 more',
-  ]
-
-
-def test_code_names_every_module():
-  found = distributed.code()
-  assert {'bert_jax', 'jax', 'train/loop.py', 'pretraining/batches.py'} <= set(
-    found
-  )
-
-
 @pytest.mark.parametrize(
   'given, words',
   [
@@ -160,8 +140,8 @@ def test_half_an_address_is_refused(given, words):
 def test_one_process_needs_no_others():
   distributed.start(None, None, None)
   distributed.start(None, 1, None)
-  distributed.check_same({'seed': 0})
-  assert distributed.largest(7) == 7
+  agreement.check_same({'seed': 0})
+  assert distributed.find_largest(7) == 7
 
 
 def on_tpu(monkeypatch, error):

@@ -9,6 +9,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax import config, errors, param_names
+from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
 from bert_jax.train import optimizer
@@ -70,10 +71,10 @@ def shapes(**changes):
 
 def test_the_place_of_every_parameter_and_moment():
   mesh = device_mesh.make_mesh(2)
-  layout = partition.state(mesh, shapes())
+  layout = partition.state_shardings(mesh, shapes())
   adam = layout.opt_state[1]
   found = {
-    name: (partition.used(mesh, name, x.shape), s.spec)
+    name: (partition.compute_spec(mesh, name, x.shape), s.spec)
     for (name, x), s in zip(
       param_names.flatten(shapes().params).items(),
       jax.tree.leaves(layout.params),
@@ -88,7 +89,7 @@ def test_the_place_of_every_parameter_and_moment():
 def test_every_array_of_a_pre_norm_model_has_a_place():
   found = shapes(model__norm='pre').params['encoder']
   assert 'final_norm' in found
-  partition.state(device_mesh.make_mesh(2), shapes(model__norm='pre'))
+  partition.state_shardings(device_mesh.make_mesh(2), shapes(model__norm='pre'))
 
 
 @pytest.mark.parametrize(
@@ -96,19 +97,19 @@ def test_every_array_of_a_pre_norm_model_has_a_place():
 )
 def test_an_unknown_name_raises(name):
   with pytest.raises(ValueError, match=f"no rule places '{name}'"):
-    partition.used(device_mesh.make_mesh(), name, (8, 12))
+    partition.compute_spec(device_mesh.make_mesh(), name, (8, 12))
 
 
 def test_an_unknown_array_of_the_optimizer_raises():
   state = shapes().replace(opt_state={'trace': jax.ShapeDtypeStruct((), 'f4')})
   with pytest.raises(ValueError, match="no rule places 'opt_state/trace'"):
-    partition.state(device_mesh.make_mesh(), state)
+    partition.state_shardings(device_mesh.make_mesh(), state)
 
 
 def test_heads_that_model_does_not_divide_are_named():
   name = 'encoder/layer_0/attention/qkv/kernel'
   with pytest.raises(errors.UserError, match=f'{name}.*does not divide 3'):
-    partition.used(device_mesh.make_mesh(2), name, (6, 3, 3, 2))
+    partition.compute_spec(device_mesh.make_mesh(2), name, (6, 3, 3, 2))
 
 
 def values_held(tree, layout):
@@ -121,7 +122,7 @@ def values_held(tree, layout):
 
 def test_each_device_holds_its_share_of_parameters_and_moments():
   state = shapes()
-  layout = partition.state(device_mesh.make_mesh(), state)
+  layout = partition.state_shardings(device_mesh.make_mesh(), state)
   adam, places = state.opt_state[1], layout.opt_state[1]
   # 4 devices divide all but the bias [2] of the NSP head.
   share = (3094 - 2) / 4 + 2
@@ -133,11 +134,11 @@ def test_each_device_holds_its_share_of_parameters_and_moments():
 @pytest.mark.parametrize('data, model', [(16, 1), (8, 2), (2, 4)])
 def test_a_base_model_in_shares(data, model):
   c = config.pretraining('base')
-  module = pretrain.trained_module(c)
-  make = functools.partial(pretrain.init, module)
+  module = pretrain.make_module(c)
+  make = functools.partial(parameters.init, module)
   params = jax.eval_shape(make, jax.random.key(0))
   mesh = jax.sharding.AbstractMesh((data, model), ('data', 'model'))
-  specs = partition.shares(mesh, params)
+  specs = partition.stored_shardings(mesh, params)
   layout = jax.tree.map(lambda s: NamedSharding(mesh, s), specs)
   total = 110_106_428 + (30720 - 30522) * (768 + 1)
   assert sum(x.size for x in jax.tree.leaves(params)) == total
@@ -149,8 +150,10 @@ def test_a_base_model_in_shares(data, model):
 
 def test_checkpoints_go_from_layout_to_layout(tmp_path):
   make = init()
-  four = partition.state(device_mesh.make_mesh(2), shapes())
-  one = partition.state(device_mesh.make_mesh(1, jax.devices()[3:]), shapes())
+  four = partition.state_shardings(device_mesh.make_mesh(2), shapes())
+  one = partition.state_shardings(
+    device_mesh.make_mesh(1, jax.devices()[3:]), shapes()
+  )
   state = jax.jit(make, out_shardings=four)(jax.random.key(0))
   marks = [fingerprint.of_arrays(state)]
   for step, layout in enumerate((one, four)):

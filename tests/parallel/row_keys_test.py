@@ -9,7 +9,7 @@ from bert_jax.parallel import row_keys
 
 
 def key_of(first, share=0, impl='threefry2x32'):
-  return row_keys.at(jax.random.key(7, impl=impl), first, share)
+  return row_keys.for_rows(jax.random.key(7, impl=impl), first, share)
 
 
 @pytest.mark.parametrize('dtype', [jnp.uint8, jnp.uint16, jnp.uint32])

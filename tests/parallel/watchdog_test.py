@@ -61,10 +61,10 @@ def test_stacks_show_what_every_host_does(tmp_path):
 
 
 def test_one_process_writes_nothing(tmp_path):
-  with watchdog.together(str(tmp_path)):
+  with watchdog.watch_hosts(str(tmp_path)):
     pass
   with contextlib.suppress(KeyError):
-    with watchdog.together(str(tmp_path)):
+    with watchdog.watch_hosts(str(tmp_path)):
       raise KeyError
     pytest.fail('the error was swallowed')
   assert list(tmp_path.iterdir()) == []
@@ -105,12 +105,14 @@ def test_the_others_hear_of_a_directory_that_cannot_be_made(
   """Host 0 joins them before it raises."""
   (tmp_path / 'file').touch()
   heard = []
-  monkeypatch.setattr(distributed, 'largest', lambda x: heard.append(x) or x)
+  monkeypatch.setattr(
+    distributed, 'find_largest', lambda x: heard.append(x) or x
+  )
   with pytest.raises(errors.UserError, match='host 0 cannot write to'):
     watchdog._check_shared(str(tmp_path / 'file' / 'hosts'))
   assert heard == [True]
   monkeypatch.setattr(distributed, 'is_first', lambda: False)
-  monkeypatch.setattr(distributed, 'largest', lambda x: 1)
+  monkeypatch.setattr(distributed, 'find_largest', lambda x: 1)
   with pytest.raises(errors.UserError, match='host 0 cannot write to'):
     watchdog._check_shared(str(tmp_path))
 

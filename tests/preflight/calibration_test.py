@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bert_jax import config, errors
+from bert_jax import calibrate, config, errors
 from bert_jax.preflight import calibration
 from bert_jax.pretraining import pretrain
 from bert_jax.train import task
@@ -57,9 +57,9 @@ def estimated(**changes):
 
 def test_speed_is_the_median_of_rows_in_which_nothing_was_compiled():
   # 64, 60, 64, 70 sequences of 32 a second.
-  assert calibration.seconds(ROWS, phase()) == pytest.approx(0.5)
-  assert calibration.seconds(ROWS, phase(first=600)) is None
-  assert calibration.seconds(ROWS[:4], phase()) is None
+  assert calibration.measure_step(ROWS, phase()) == pytest.approx(0.5)
+  assert calibration.measure_step(ROWS, phase(first=600)) is None
+  assert calibration.measure_step(ROWS[:4], phase()) is None
 
 
 def test_rows_in_which_a_later_step_compiled_are_left_out():
@@ -67,23 +67,23 @@ def test_rows_in_which_a_later_step_compiled_are_left_out():
     return {'kind': 'compiled', 'step': step, 'programs': 1, 'seconds': 9.0}
 
   rows = [train(100, 1.0), *(train(n, 64.0) for n in (200, 300, 400))]
-  assert calibration.seconds(rows, phase()) == pytest.approx(0.5)
+  assert calibration.measure_step(rows, phase()) == pytest.approx(0.5)
   # Step 250 compiled: in the row of step 300.
   slow = [*rows[:2], compiled(250), train(300, 8.0), *rows[3:]]
-  assert calibration.seconds(slow, phase()) is None
+  assert calibration.measure_step(slow, phase()) is None
   more = [train(500, 64.0)]
-  assert calibration.seconds(slow + more, phase()) == pytest.approx(0.5)
+  assert calibration.measure_step(slow + more, phase()) == pytest.approx(0.5)
   # Step 301 did: the row of step 300 was written after its dispatch.
   slow = [*rows[:2], train(300, 8.0), compiled(301), *rows[3:]]
-  assert calibration.seconds(slow + more, phase()) is None
+  assert calibration.measure_step(slow + more, phase()) is None
   more += [train(600, 64.0)]
-  assert calibration.seconds(slow + more, phase()) == pytest.approx(0.5)
+  assert calibration.measure_step(slow + more, phase()) == pytest.approx(0.5)
 
 
 def test_a_run_that_waited_for_its_input_is_refused():
   rows = [train(n, 64.0, 0.12) for n in range(1, 6)]
   with pytest.raises(errors.UserError, match='waited for its input 12% of pha'):
-    calibration.seconds(rows, phase())
+    calibration.measure_step(rows, phase())
 
 
 def test_ratio_is_measured_by_what_the_model_says():
@@ -216,15 +216,15 @@ FIELDS = {
 @pytest.mark.parametrize('name', FIELDS)
 def test_a_run_that_computes_otherwise_is_refused(name):
   own = config.flatten(config.pretraining('tiny'))
-  calibration._check_config({n: own[n] for n in FIELDS}, own)
+  calibrate._check_config({n: own[n] for n in FIELDS}, own)
   words = f'{name}={own[name]}, the estimate {FIELDS[name]}; run preflight'
   with pytest.raises(errors.UserError, match=words):
-    calibration._check_config({name: FIELDS[name]}, own)
+    calibrate._check_config({name: FIELDS[name]}, own)
 
 
 def test_the_command_keeps_a_ratio(tmp_path):
   c = config.pretraining('tiny')
-  work = pretrain.objective(c).flops(task.phases(c)[0])
+  work = pretrain.make_objective(c).flops(task.list_phases(c)[0])
   (facts,) = estimated()['phases']
   facts |= {
     'model_flops_per_step': work,

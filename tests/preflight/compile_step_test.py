@@ -18,13 +18,13 @@ def test_a_device_holds_its_share():
   y = jax.ShapeDtypeStruct(
     (3,), jnp.bfloat16, sharding=NamedSharding(mesh, P())
   )
-  assert compile_step.device_bytes({'x': x, 'y': y}) == 2 * 5 * 4 + 3 * 2
+  assert compile_step.count_device_bytes({'x': x, 'y': y}) == 2 * 5 * 4 + 3 * 2
 
 
 def test_gradients_are_not_in_shares_until_they_are_added_up():
   c = config.pretraining('tiny')
   found = [
-    compile_step.gradient_bytes(
+    compile_step.count_gradient_bytes(
       c, device_mesh.make_mesh(model, jax.devices()[:n])
     )
     for n, model in ((1, 1), (4, 1), (2, 2))

@@ -10,7 +10,7 @@ from bert_jax.preflight import error_range
   'name', [c.name for c in chips.CHIPS if c.kinds[0].startswith('TPU')]
 )
 def test_every_tpu_has_a_range_and_a_reason(name):
-  found = error_range.of(name)
+  found = error_range.get_range(name)
   assert 0 < found.fast < 1 < found.slow
   assert found.why
   assert found.text == (
@@ -21,14 +21,14 @@ def test_every_tpu_has_a_range_and_a_reason(name):
 
 
 def test_chips_that_nothing_checks_have_a_wider_range():
-  checked = error_range.of('v4')
+  checked = error_range.get_range('v4')
   for name in ('v2', 'v5e', 'v5p', 'v6e', 'tpu7x'):
-    found = error_range.of(name)
+    found = error_range.get_range(name)
     assert found.slow / found.fast > checked.slow / checked.fast
 
 
 def test_a_measured_chip_has_a_narrower_one():
   entry = {'ratios': [2.0], 'date': '2026-11-22', 'topology': 'v6e:2x2'}
-  found = error_range.calibrated(entry)
+  found = error_range.get_calibrated(entry)
   assert (found.fast, found.slow) == pytest.approx((1.7, 2.4))
   assert found.slow / found.fast < 1.42

@@ -26,9 +26,9 @@ def slices_of(chip, *bounds, slices=1):
 def collectives(where, **groups):
   """Returns the seconds of {group: bytes}, such as g01=60 for devices 0, 1."""
   sent = {','.join(name[1:]): n for name, n in groups.items()}
-  return estimate.tpu_step(hlo_cost.Cost(group_bytes=sent), where).parts[
-    'collectives'
-  ]
+  return estimate.estimate_tpu_step(
+    hlo_cost.Cost(group_bytes=sent), where
+  ).parts['collectives']
 
 
 def test_step_is_its_parts_one_after_the_other():
@@ -39,7 +39,7 @@ def test_step_is_its_parts_one_after_the_other():
     moved_bytes=300,
     group_bytes={'0,1,2,3': 40},
   )
-  found = estimate.tpu_step(cost, slices_of(CHIP, 2, 2))
+  found = estimate.estimate_tpu_step(cost, slices_of(CHIP, 2, 2))
   assert found.parts == {
     'computation': 2.0,
     'random bits': 1.0,
@@ -52,7 +52,7 @@ def test_step_is_its_parts_one_after_the_other():
 
 def test_range_is_that_of_the_chip_around_hidden_and_added_collectives():
   cost = hlo_cost.Cost(cycles=8e9, group_bytes={'0,1,2,3': 20})
-  found = estimate.tpu_step(cost, slices_of(CHIP, 2, 2))
+  found = estimate.estimate_tpu_step(cost, slices_of(CHIP, 2, 2))
   # v5e: 0.8 x 8 s to 1.6 x 10 s.
   assert (found.low, found.high) == pytest.approx((6.4, 16.0))
   assert 'no run on this chip' in found.why
@@ -61,7 +61,9 @@ def test_range_is_that_of_the_chip_around_hidden_and_added_collectives():
 def test_range_of_a_measured_chip_is_narrow_and_around_the_measurement():
   entry = {'ratios': [1.5, 1.4], 'date': '2026-11-22', 'topology': 'v5e:2x2'}
   cost = hlo_cost.Cost(cycles=8e9, group_bytes={'0,1,2,3': 20})
-  found = estimate.tpu_step(cost, slices_of(CHIP, 2, 2), calibration=entry)
+  found = estimate.estimate_tpu_step(
+    cost, slices_of(CHIP, 2, 2), calibration=entry
+  )
   # 0.85 x 1.4 and 1.2 x 1.5 of 10 s.
   assert (found.low, found.high) == pytest.approx((11.9, 18.0))
   assert 'a run on v5e:2x2 of 2026-11-22' in found.why
@@ -70,7 +72,7 @@ def test_range_of_a_measured_chip_is_narrow_and_around_the_measurement():
 
 def test_no_step_is_faster_than_most_of_the_peak():
   # 4 chips of 1000 FLOP/s: 32,000 FLOPs take 8 s at the peak, 10 at 80 %.
-  found = estimate.tpu_step(
+  found = estimate.estimate_tpu_step(
     hlo_cost.Cost(cycles=8e9), slices_of(CHIP, 2, 2), flops=32e3
   )
   assert (found.low, found.high) == pytest.approx((10.0, 12.8))
@@ -86,15 +88,21 @@ def test_each_kernel_is_bound_by_its_schedule_or_its_bytes(monkeypatch):
     kernel_bytes={'wide': 100, 'long': 300},
   )
   # 2 x 400 FLOPs at 40/s against 100 bytes at 100/s; 2 x 40 against 300.
-  found = estimate.tpu_step(cost, slices_of(CHIP, 2, 2), generator='rbg')
+  found = estimate.estimate_tpu_step(
+    cost, slices_of(CHIP, 2, 2), generator='rbg'
+  )
   assert found.parts['kernels'] == pytest.approx(20.0 + 3.0)
 
 
 def test_utilisation_of_cycles_is_one_for_a_large_product():
   seconds = CHIP.product_cycles / CHIP.cycles_per_second
   flops = 2 * 8192**3
-  assert estimate.cycle_utilisation(flops, seconds, CHIP) == pytest.approx(1)
-  assert estimate.cycle_utilisation(30, 1.0, CHIP) == pytest.approx(3 / 8)
+  assert estimate.compute_cycle_utilisation(
+    flops, seconds, CHIP
+  ) == pytest.approx(1)
+  assert estimate.compute_cycle_utilisation(30, 1.0, CHIP) == pytest.approx(
+    3 / 8
+  )
 
 
 def test_collectives_have_the_links_that_the_slice_gives_a_chip():
@@ -106,11 +114,11 @@ def test_collectives_have_the_links_that_the_slice_gives_a_chip():
 def test_a_ring_of_16_has_both_links_of_its_axis():
   every = ','.join(map(str, range(256)))
   cost = hlo_cost.Cost(group_bytes={every: 60})
-  found = estimate.tpu_step(cost, slices_of(CHIP, 16, 16))
+  found = estimate.estimate_tpu_step(cost, slices_of(CHIP, 16, 16))
   assert found.parts['collectives'] == pytest.approx(3.0)
   # 16 of 256 chips use one axis of the two.
   row = ','.join(map(str, range(16)))
-  found = estimate.tpu_step(
+  found = estimate.estimate_tpu_step(
     hlo_cost.Cost(group_bytes={row: 60}), slices_of(CHIP, 16, 16)
   )
   assert found.parts['collectives'] == pytest.approx(6.0)
@@ -137,40 +145,44 @@ def test_what_goes_to_another_slice_takes_the_network():
 
 
 def test_devices_of_a_chip_share_its_memory():
-  found = estimate.tpu_step(hlo_cost.Cost(rng_bytes=100), slices_of(PAIR, 2, 2))
+  found = estimate.estimate_tpu_step(
+    hlo_cost.Cost(rng_bytes=100), slices_of(PAIR, 2, 2)
+  )
   assert found.parts['random bits'] == 2.0
 
 
 def test_gpu_step_is_a_share_of_the_peak():
-  found = estimate.gpu_step(8000.0, CHIP, 8)
+  found = estimate.estimate_gpu_step(8000.0, CHIP, 8)
   assert found.parts == {'computation at peak': 1.0}
   assert found.low == pytest.approx(1 / 0.65)
   assert found.seconds == pytest.approx(1 / 0.45)
   assert found.high == 4.0
   assert 'nothing was compiled' in found.why
-  assert estimate.utilisation(8000.0, found, CHIP, 8) == pytest.approx(
+  assert estimate.compute_utilisation(8000.0, found, CHIP, 8) == pytest.approx(
     (0.25, 0.65)
   )
 
 
 def test_gpu_step_is_corrected_by_a_measurement():
   entry = {'ratios': [0.9], 'date': '2026-11-22', 'topology': 'h100:8'}
-  found = estimate.gpu_step(8000.0, CHIP, 8, entry)
+  found = estimate.estimate_gpu_step(8000.0, CHIP, 8, entry)
   assert (found.low, found.high) == pytest.approx((1.7, 2.4))
   assert '0.90 times' in found.why
 
 
 def test_run_adds_the_phases_and_counts_chips_and_dollars():
-  found = estimate.run([(3600, (1.0, 2.0)), (900, (4.0, 5.0))], 16, 1.5)
+  found = estimate.estimate_run(
+    [(3600, (1.0, 2.0)), (900, (4.0, 5.0))], 16, 1.5
+  )
   assert found.hours == (2.0, 3.25)
   assert found.chip_hours == (32.0, 52.0)
   assert found.dollars == (48.0, 78.0)
-  assert estimate.run([(1, (1.0, 2.0))], 16, None).dollars is None
+  assert estimate.estimate_run([(1, (1.0, 2.0))], 16, None).dollars is None
 
 
 def test_largest_batch_and_accumulation_follow_the_memory():
   # 4 devices of 8 rows: 10 + 20 + 8 x 5 = 70 of 100 bytes.
-  found = estimate.batch(
+  found = estimate.estimate_batch(
     *(70, 10, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
   )
   assert found == estimate.Batch(largest=14 * 4, accumulate=1)
@@ -178,21 +190,21 @@ def test_largest_batch_and_accumulation_follow_the_memory():
 
 def test_what_does_not_fit_needs_micro_batches():
   # 10 + 20 + 8 x 20 = 190 of 100 bytes; in 4 parts 10 + 2 x 20 + 2 x 20.
-  found = estimate.batch(
+  found = estimate.estimate_batch(
     *(190, 10, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
   )
   assert found == estimate.Batch(largest=3 * 4, accumulate=4)
 
 
 def test_a_batch_smaller_than_the_gradients_tells_nothing_of_larger_ones():
-  found = estimate.batch(
+  found = estimate.estimate_batch(
     *(25, 10, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
   )
   assert found == estimate.Batch(largest=None, accumulate=1)
 
 
 def test_no_accumulation_helps_a_model_that_is_too_large():
-  found = estimate.batch(
+  found = estimate.estimate_batch(
     *(190, 90, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
   )
   assert found == estimate.Batch(largest=0, accumulate=None)

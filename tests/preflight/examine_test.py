@@ -12,7 +12,8 @@ import pytest
 
 from bert_jax import config, errors
 from bert_jax.hardware import topology
-from bert_jax.parallel import distributed
+from bert_jax.parallel import agreement
+from bert_jax.preflight import __main__ as preflight
 from bert_jax.preflight import compile_step, examine
 from bert_jax.preflight import page as page_lib
 from bert_jax.train import compilation, programs, task
@@ -68,19 +69,19 @@ def reported(found, price=None, programs=(), slices=1):
     {f'phases.{k}': v[:1] for k, v in c.phases.items()}
   )
   where = topology.parse('v5e:4x4', slices)
-  report = examine.report(
-    *(c, where, task.phases(c), price, list(programs), [found])
+  report = examine.make_report(
+    *(c, where, task.list_phases(c), price, list(programs), [found])
   )
   return json.loads(json.dumps(report)), where
 
 
 def page(found, **more):
-  return '\n'.join(page_lib.lines(*reported(found, **more)))
+  return '\n'.join(page_lib.render(*reported(found, **more)))
 
 
 def test_report_has_the_versions_that_compiled(monkeypatch):
   versions = {'jax': '0.10.2', 'libtpu': '0.0.42'}
-  monkeypatch.setattr(distributed, 'versions', lambda: versions)
+  monkeypatch.setattr(agreement, 'get_versions', lambda: versions)
   found, _ = reported(facts())
   assert {name: found[name] for name in versions} == versions
 
@@ -206,9 +207,9 @@ def test_short_runs_have_hours_too():
   c = config.pretraining('mini')
   c.phases.steps = (3600, 0)
   where = topology.parse('v5e:4x4')
-  phases = task.phases(c)[:1]
-  report = examine.report(c, where, phases, None, [], [facts()])
-  found = '\n'.join(page_lib.lines(report, where))
+  phases = task.list_phases(c)[:1]
+  report = examine.make_report(c, where, phases, None, [], [facts()])
+  found = '\n'.join(page_lib.render(report, where))
   assert '0.5 to 1 hours, 8 to 16 chip-hours' in found
   assert '$9.6 to 19.2' in found
 
@@ -258,17 +259,17 @@ def test_a_wrong_flag_gets_one_line():
 )
 def test_flags_that_mean_nothing_are_refused(name, flags, words):
   values = types.SimpleNamespace(**{'price': None, 'hlo': None, **flags})
-  phases = task.phases(config.pretraining('base'))
+  phases = task.list_phases(config.pretraining('base'))
   with pytest.raises(errors.UserError, match=words):
-    examine._check_flags(values, topology.parse(name), phases)
+    preflight._check_flags(values, topology.parse(name), phases)
 
 
 def test_a_phase_can_be_chosen():
   c = config.pretraining('base')
-  assert [p.number for p in examine._chosen(c, None)] == [0, 1]
-  assert [p.seq_length for p in examine._chosen(c, 1)] == [512]
+  assert [p.number for p in preflight._chosen(c, None)] == [0, 1]
+  assert [p.seq_length for p in preflight._chosen(c, 1)] == [512]
   with pytest.raises(errors.UserError, match='--phase=2 is not one of 0 to 1'):
-    examine._chosen(c, 2)
+    preflight._chosen(c, 2)
 
 
 @pytest.mark.skipif(

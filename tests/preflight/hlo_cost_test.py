@@ -11,7 +11,7 @@ HEAD = 'HloModule jit_step, is_scheduled=true, num_partitions=4\n\n'
 
 def cost(*entry, before=''):
   body = '\n'.join(f'  {line}' for line in entry)
-  return hlo_cost.cost(
+  return hlo_cost.count_cost(
     f'{HEAD}{before}ENTRY %main (p: f32[8]) -> f32[8] {{\n{body}\n}}\n'
   )
 
@@ -361,9 +361,9 @@ def test_a_loop_of_jax_while_a_number_is_positive_is_read():
 
     return jax.jit(f).lower(jnp.int32(5), jnp.ones((8, 8))).compile().as_text()
 
-  hlo_cost.cost(loop(lambda n: n > 0))
+  hlo_cost.count_cost(loop(lambda n: n > 0))
   with pytest.raises(ValueError, match='does not say how often it runs'):
-    hlo_cost.cost(loop(lambda n: n < 0))
+    hlo_cost.count_cost(loop(lambda n: n < 0))
 
 
 def test_programs_of_jax_are_read():
@@ -371,9 +371,9 @@ def test_programs_of_jax_are_read():
     return jax.lax.scan(lambda c, _: (jnp.tanh(c @ c), None), x, length=3)[0]
 
   text = jax.jit(f).lower(jnp.ones((8, 8))).compile().as_text()
-  assert hlo_cost.cost(text).cycles == 0  # CPU programs have none
+  assert hlo_cost.count_cost(text).cycles == 0  # CPU programs have none
 
 
 def test_other_text_is_refused():
   with pytest.raises(ValueError, match='no HLO module'):
-    hlo_cost.cost('hello')
+    hlo_cost.count_cost('hello')

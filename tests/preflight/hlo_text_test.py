@@ -36,10 +36,10 @@ def test_ops_are_found_in_their_computations():
 
 def test_bytes_of_a_tuple_are_those_of_its_parts():
   tuple_type = '(bf16[3,5]{1,0:T(8,128)(2,1)}, pred[7], token[], f32[])'
-  assert hlo_text.size(tuple_type) == 2 * 15 + 7 + 4
-  assert hlo_text.largest(tuple_type) == 30
-  assert hlo_text.size('u4[6]') == 3
-  assert hlo_text.largest('()') == 0
+  assert hlo_text.parse_size(tuple_type) == 2 * 15 + 7 + 4
+  assert hlo_text.parse_largest(tuple_type) == 30
+  assert hlo_text.parse_size('u4[6]') == 3
+  assert hlo_text.parse_largest('()') == 0
 
 
 def test_text_without_an_entry_is_refused():

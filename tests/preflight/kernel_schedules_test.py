@@ -14,7 +14,7 @@ ROWS = (
 
 def times(monkeypatch, *case):
   monkeypatch.setattr(kernel_schedules, 'TIMES', ROWS)
-  return kernel_schedules.times(*case)
+  return kernel_schedules.look_up(*case)
 
 
 def test_a_case_of_the_table_is_found(monkeypatch):
@@ -33,16 +33,16 @@ def test_what_the_table_lacks_is_the_largest_of_what_is_near(monkeypatch):
 
 
 def test_other_kernels_are_not_in_the_table():
-  assert kernel_schedules.times('v4', 'rbg', 'sort_rows f32[8,128]') == 1.0
+  assert kernel_schedules.look_up('v4', 'rbg', 'sort_rows f32[8,128]') == 1.0
 
 
 def test_generator_is_the_configs_where_attention_drops():
   c = config.pretraining('tiny')
-  assert kernel_schedules.generator(c) == 'threefry'
+  assert kernel_schedules.get_generator(c) == 'threefry'
   c.rng = 'rbg'
-  assert kernel_schedules.generator(c) == 'rbg'
+  assert kernel_schedules.get_generator(c) == 'rbg'
   c.model.attention_dropout = 0.0
-  assert kernel_schedules.generator(c) == 'none'
+  assert kernel_schedules.get_generator(c) == 'none'
 
 
 def test_the_table_has_every_chip_with_kernels():

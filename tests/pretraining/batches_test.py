@@ -33,7 +33,7 @@ def directories(tmp_path_factory):
 def test_rows_are_those_of_the_global_batch(directories, changes):
   c = pretrain_test.make_config(**changes)
   made = batches.Batches(c, directories[c.data.pack])
-  phase = task.phases(c)[0]
+  phase = task.list_phases(c)[0]
   # Step 20 is in another epoch; held-out batch 3 ends with absent rows.
   for make, number in ((made.train_batch, 20), (made.eval_batch, 3)):
     whole, part = make(phase, number), make(phase, number, ROWS)

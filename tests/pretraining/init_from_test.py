@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import config_check, convert, errors, param_names
-from bert_jax.corpus import files
+from bert_jax.corpus import text_files
 from bert_jax.interop import hf_export
 from bert_jax.model import heads
 from bert_jax.pretraining import init_from, pretrain
@@ -47,7 +47,9 @@ def source(tmp_path_factory):
   c = training.small_config(steps=(3,), **LENGTH)
   (workdir / 'config.json').write_text(config_lib.to_json(c))
   facts = {
-    'task': {'vocab_sha256': files.sha256(write_vocab(workdir / 'data'))}
+    'task': {
+      'vocab_sha256': text_files.compute_sha256(write_vocab(workdir / 'data'))
+    }
   }
   random = np.random.default_rng(0)
   params = jax.tree.map(
@@ -86,7 +88,7 @@ def words_alone(params, size=11):
 def loss_of(c, params):
   module = heads.PretrainingModel(config_lib.model_config(c))
   params = words_alone(params, c.data.vocab_size)
-  sums = jax.jit(functools.partial(pretrain.sums, module, key=None))(
+  sums = jax.jit(functools.partial(pretrain.sum_losses, module, key=None))(
     params, training.make_batch(0)
   )
   return {name: float(loss) for name, (loss, _) in sums.items()}

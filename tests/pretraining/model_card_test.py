@@ -41,7 +41,7 @@ def make_text(rows=(), **changes):
   c = config_lib.pretraining('tiny')
   c.phases.seq_length = (128, 128)
   c.update_from_flattened_dict(changes)
-  return model_card.text(c, MANIFEST, rows, 4386178)
+  return model_card.make_card(c, MANIFEST, rows, 4386178)
 
 
 def test_figures_come_from_the_manifest_and_the_log():

@@ -54,8 +54,8 @@ def packed_directory(directory):
 
 
 def batches(c, directory, steps):
-  made = pretrain.make(c, directory)
-  first = task.phases(c)[0]
+  made = pretrain.make_task(c, directory)
+  first = task.list_phases(c)[0]
   return [made.train_batch(first, step) for step in steps]
 
 
@@ -75,7 +75,7 @@ def test_a_batch_is_a_function_of_its_step(directory):
 
 def test_an_epoch_shows_every_record_once_and_masks_change(directory):
   c = make_config(phases__batch_size=(1, 8), phases__steps=(5000, 10))
-  made, phase = pretrain.make(c, directory), task.phases(c)[0]
+  made, phase = pretrain.make_task(c, directory), task.list_phases(c)[0]
   manifest = manifest_lib.read(directory)
   size = manifest['lengths']['32']['rows']
 
@@ -126,7 +126,7 @@ def test_shapes_and_names_of_a_batch(directory):
 def test_shapes_are_known_without_data(directory, packed_directory, changes):
   c = make_config(**changes)
   (batch,) = batches(c, packed_directory if c.data.pack > 1 else directory, [0])
-  found = pretrain.batch_shapes(c, task.phases(c)[0], 16)
+  found = pretrain.batch_shapes(c, task.list_phases(c)[0], 16)
   assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
     name: (x.shape, x.dtype) for name, x in batch.items()
   }
@@ -134,7 +134,7 @@ def test_shapes_are_known_without_data(directory, packed_directory, changes):
 
 def test_evaluation_sees_each_row_once_and_pads_the_last_batch(directory):
   c = make_config()
-  made, phase = pretrain.make(c, directory), task.phases(c)[0]
+  made, phase = pretrain.make_task(c, directory), task.list_phases(c)[0]
   found = [made.eval_batch(phase, i) for i in range(made.eval_batches(phase))]
   manifest = manifest_lib.read(directory)
   heldout = [s for s in manifest['shards'] if s['split'] == 'heldout']
@@ -152,9 +152,9 @@ def test_left_to_right_predicts_the_next_token(directory):
   ids = batch['input_ids'][0]
   assert batch['masked_lm_ids'][0].tolist() == ids[1:].tolist()
   assert batch['masked_lm_weights'][0].sum() == real - 1
-  made = pretrain.make(c, directory)
+  made = pretrain.make_task(c, directory)
   assert made.objective(c).expected_loss == pytest.approx(math.log(120))
-  assert batches_lib.predictions(c, task.phases(c)[0]) == 31
+  assert batches_lib.count_predictions(c, task.list_phases(c)[0]) == 31
 
 
 def test_static_masks_do_not_change_from_epoch_to_epoch(directory):
@@ -165,7 +165,7 @@ def test_static_masks_do_not_change_from_epoch_to_epoch(directory):
     phases__max_predictions=(5, 5),
     phases__steps=(5000, 10),
   )
-  made, (first, second) = pretrain.make(c, directory), task.phases(c)
+  made, (first, second) = pretrain.make_task(c, directory), task.list_phases(c)
   rows = manifest_lib.read(directory)['lengths']['32']['rows']
 
   def texts(phase, start):
@@ -200,13 +200,13 @@ def test_shapes_and_names_of_a_packed_batch(packed_directory):
     'next_sentence_labels': ('i4', (16, 3)),
     'next_sentence_weights': ('f4', (16, 3)),
   }
-  assert batches_lib.predictions(c, task.phases(c)[0]) == 11
+  assert batches_lib.count_predictions(c, task.list_phases(c)[0]) == 11
   assert 16 < batch['next_sentence_weights'].sum() <= 48
 
 
 def test_evaluation_of_packed_rows_sees_each_pair_once(packed_directory):
   c = make_config(data__pack=3, eval__sequences=100_000)
-  made, phase = pretrain.make(c, packed_directory), task.phases(c)[1]
+  made, phase = pretrain.make_task(c, packed_directory), task.list_phases(c)[1]
   found = [made.eval_batch(phase, i) for i in range(made.eval_batches(phase))]
   manifest = manifest_lib.read(packed_directory)
   heldout = [s for s in manifest['shards'] if s['split'] == 'heldout']
@@ -232,7 +232,7 @@ def test_the_unit_of_masking_is_passed_on(directory):
 
 def test_batches_are_the_same_after_pickling_and_need_no_jax(directory):
   c = make_config()
-  made, phase = batches_lib.Batches(c, directory), task.phases(c)[0]
+  made, phase = batches_lib.Batches(c, directory), task.list_phases(c)[0]
   copy = pickle.loads(pickle.dumps(made))
   assert same(copy.train_batch(phase, 3), made.train_batch(phase, 3))
   code = (
@@ -243,19 +243,19 @@ def test_batches_are_the_same_after_pickling_and_need_no_jax(directory):
 
 def test_facts_say_what_changed(directory, packed_directory):
   old, new = (
-    pretrain.make(make_config(data__pack=pack), path).facts
+    pretrain.make_task(make_config(data__pack=pack), path).facts
     for pack, path in ((1, directory), (3, packed_directory))
   )
   kept = json.loads(json.dumps(old))  # as a checkpoint keeps them
-  assert task.changes(kept, old) == []
-  found = task.changes(kept, new)
+  assert task.find_changes(kept, old) == []
+  found = task.find_changes(kept, new)
   assert found[0] == 'data.recipe.pack was 1, is 3'
   assert found[-1].startswith('data_sha256 was ')
 
 
 def test_without_nsp_there_is_no_pooler(directory):
   c = make_config(objective__nsp=False)
-  made = pretrain.make(c, directory).objective(c)
+  made = pretrain.make_task(c, directory).objective(c)
   params = jax.eval_shape(made.init, jax.random.key(0))
   assert set(params) == {'embeddings', 'encoder', 'mlm'}
 
@@ -280,7 +280,7 @@ def test_a_length_that_was_not_prepared_is_refused(directory, tmp_path):
 
 def test_every_field_of_a_config_reaches_the_recipe():
   c = make_config(data__input='a,b', data__weights=(1, 2.5), data__pack=3)
-  assert pretrain.recipe(c).to_dict() == {
+  assert pretrain.make_recipe(c).to_dict() == {
     'inputs': ['a', 'b'],
     'weights': [1.0, 2.5],
     'layout': 'paragraphs',

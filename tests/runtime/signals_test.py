@@ -13,14 +13,14 @@ from bert_jax.runtime import signals
 def test_raised_interrupts_where_it_is(name):
   number = getattr(signal, name)
   with pytest.raises(errors.Interrupted) as caught:
-    with signals.raised():
+    with signals.raising():
       os.kill(os.getpid(), number)
   assert caught.value.signum == number
   assert 'resume with the same command' in str(caught.value)
 
 
 def test_deferred_records_the_first_signal():
-  with signals.deferred() as stop:
+  with signals.recording() as stop:
     assert stop.signum is None
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGINT)
@@ -29,6 +29,6 @@ def test_deferred_records_the_first_signal():
 
 def test_the_old_handlers_come_back():
   before = signal.getsignal(signal.SIGTERM)
-  with signals.deferred():
+  with signals.recording():
     assert signal.getsignal(signal.SIGTERM) != before
   assert signal.getsignal(signal.SIGTERM) == before

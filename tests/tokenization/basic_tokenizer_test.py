@@ -42,23 +42,25 @@ _TEXTS = st.text(_CHARACTERS, max_size=40)
   ],
 )
 def test_words_are_those_of_the_description(text, lower, cased):
-  assert basic_tokenizer.words(text, True) == lower
-  assert basic_tokenizer.words(text, False) == (
+  assert basic_tokenizer.split_words(text, True) == lower
+  assert basic_tokenizer.split_words(text, False) == (
     lower if cased is None else cased
   )
 
 
 def test_a_sigma_is_final_by_its_token_not_by_its_word():
-  assert basic_tokenizer.words('ΟΔΟΣ', True) == ['οδος']
-  assert basic_tokenizer.words('ΟΔΟΣ.', True) == ['οδος', '.']
-  assert basic_tokenizer.words('ΟΣ.Α', True) == [
+  assert basic_tokenizer.split_words('ΟΔΟΣ', True) == ['οδος']
+  assert basic_tokenizer.split_words('ΟΔΟΣ.', True) == ['οδος', '.']
+  assert basic_tokenizer.split_words('ΟΣ.Α', True) == [
     'οσ',
     '.',
     'α',
   ]  # '.' splits later
-  assert basic_tokenizer.words('ΟΣ Α', True) == ['ος', 'α']
-  assert basic_tokenizer.words('ΟΣ\u200bΑ', True) == ['οσα']  # dropped earlier
-  assert basic_tokenizer.words('ΟΣ東Α', True) == ['ος', '東', 'α']
+  assert basic_tokenizer.split_words('ΟΣ Α', True) == ['ος', 'α']
+  assert basic_tokenizer.split_words('ΟΣ\u200bΑ', True) == [
+    'οσα'
+  ]  # dropped earlier
+  assert basic_tokenizer.split_words('ΟΣ東Α', True) == ['ος', '東', 'α']
 
 
 @pytest.mark.parametrize('lowercase', [True, False])
@@ -77,14 +79,14 @@ def test_every_treated_character_equals_the_literal_procedure(lowercase):
   for code in codes:
     text = f'a{chr(code)}Σ'
     expected = google_tokenizer.words(text, lowercase)
-    assert basic_tokenizer.words(text, lowercase) == expected, hex(code)
+    assert basic_tokenizer.split_words(text, lowercase) == expected, hex(code)
 
 
 @hypothesis.settings(deadline=None, max_examples=500)
 @hypothesis.given(_TEXTS, st.booleans())
 def test_any_text_equals_the_literal_procedure(text, lowercase):
   expected = google_tokenizer.words(text, lowercase)
-  assert basic_tokenizer.words(text, lowercase) == expected
+  assert basic_tokenizer.split_words(text, lowercase) == expected
 
 
 @hypothesis.settings(deadline=None, max_examples=300)
@@ -93,14 +95,14 @@ def test_any_text_equals_the_literal_procedure(text, lowercase):
 )
 def test_any_ascii_equals_the_literal_procedure(text, lowercase):
   expected = google_tokenizer.words(text, lowercase)
-  assert basic_tokenizer.words(text, lowercase) == expected
+  assert basic_tokenizer.split_words(text, lowercase) == expected
 
 
 @hypothesis.given(_TEXTS, _TEXTS, st.booleans())
 def test_texts_on_both_sides_of_a_blank_do_not_matter_to_each_other(
   a, b, lowercase
 ):
-  both = basic_tokenizer.words(f'{a} {b}', lowercase)
-  assert both == basic_tokenizer.words(a, lowercase) + basic_tokenizer.words(
-    b, lowercase
-  )
+  both = basic_tokenizer.split_words(f'{a} {b}', lowercase)
+  assert both == basic_tokenizer.split_words(
+    a, lowercase
+  ) + basic_tokenizer.split_words(b, lowercase)

@@ -124,8 +124,8 @@ def test_packed_holds_the_ids_as_two_little_endian_bytes_each(tmp_path):
 
 
 def test_ids_of_large_vocabularies_take_four_bytes():
-  assert tokenizer.id_type(65_536) == np.dtype('<u2')
-  assert tokenizer.id_type(65_537) == np.dtype('<u4')
+  assert tokenizer.choose_id_type(65_536) == np.dtype('<u2')
+  assert tokenizer.choose_id_type(65_537) == np.dtype('<u4')
   others = tuple(f'other{n}' for n in range(65_530))
   wordpiece = tokenizer.Tokenizer((*others, *tokenizer.SPECIAL, 'a', 'z'))
   assert wordpiece.packed(['z a']) == [b'\x00\x00\x01\x00\xff\xff\x00\x00']

@@ -18,7 +18,9 @@ def _spell(word):
 
 
 def _expected(lines, lower=True):
-  words = [[w.encode() for w in basic_tokenizer.words(x, lower)] for x in lines]
+  words = [
+    [w.encode() for w in basic_tokenizer.split_words(x, lower)] for x in lines
+  ]
   found = [b''.join(map(_spell, x)) for x in words]
   return b''.join(found), [len(x) // 4 for x in found]
 

@@ -22,7 +22,13 @@ def compile_run(c):
   """Returns (results, lines that were said) of all phases, without a start."""
   said = []
   found = compilation.compile_run(
-    *(c, training.make_objective, device_mesh.make_mesh(), [], task.phases(c)),
+    *(
+      c,
+      training.make_objective,
+      device_mesh.make_mesh(),
+      [],
+      task.list_phases(c),
+    ),
     said.append,
   )
   return found, said
@@ -42,7 +48,7 @@ def failing_kernel(monkeypatch):
 def test_a_kernel_that_is_refused_gives_way_loudly(failing_kernel):
   found, said = compile_run(training.small_config())
   assert found[0].config.compute.attention == 'xla'
-  assert compilation.executables(found[0].outcomes).keys() == {
+  assert compilation.get_executables(found[0].outcomes).keys() == {
     programs.TRAIN,
     programs.EVALUATE,
   }
@@ -75,7 +81,7 @@ def test_a_kernel_that_was_asked_for_is_an_error(failing_kernel):
     match='training step at length 6 is refused .*: no such kernel; try '
     'compute.attention=auto .*compute.attention=xla',
   ):
-    compilation.executables(found[0].outcomes)
+    compilation.get_executables(found[0].outcomes)
 
 
 def test_a_lack_of_memory_is_no_reason_for_a_plain_path(monkeypatch):
@@ -88,7 +94,7 @@ def test_a_lack_of_memory_is_no_reason_for_a_plain_path(monkeypatch):
   assert found[0].config.compute.attention == 'fused'
   assert not any('WARNING' in line for line in said)
   with pytest.raises(errors.UserError, match='20.50 GiB of the 15.75 GiB of a'):
-    compilation.executables(found[0].outcomes)
+    compilation.get_executables(found[0].outcomes)
 
 
 def test_what_fails_in_the_last_phase_is_known_before_the_first(
@@ -116,7 +122,7 @@ def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
   monkeypatch.setattr(programs.Program, 'lower', fail)
   found, _ = compile_run(training.small_config())
   with pytest.raises(TypeError, match='ours'):
-    compilation.executables(found[0].outcomes)
+    compilation.get_executables(found[0].outcomes)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +139,7 @@ def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
 def test_what_memory_is_missing_is_read_from_the_error(
   text, needed, available, with_arguments
 ):
-  assert compilation.shortage(ValueError(text)) == compilation.Shortage(
+  assert compilation.parse_shortage(ValueError(text)) == compilation.Shortage(
     needed, available, with_arguments
   )
 
@@ -141,7 +147,7 @@ def test_what_memory_is_missing_is_read_from_the_error(
 def test_other_errors_are_not_taken_for_a_lack_of_memory():
   vmem = 'RESOURCE_EXHAUSTED: CompileTimeScopedVmemOom: 17.4M of 16.00M vmem'
   for text in ('INTERNAL: x', vmem):
-    assert compilation.shortage(ValueError(text)) is None
+    assert compilation.parse_shortage(ValueError(text)) is None
 
 
 def compile_one(shape):
@@ -151,7 +157,7 @@ def compile_one(shape):
 def test_each_new_program_counts_once():
   x = jnp.ones(7)
   f = jax.jit(lambda x: x * 3)
-  with compilation.counted() as found:
+  with compilation.counting() as found:
     f(x)
     assert found.count == 1 and found.seconds > 0
     f(x)
@@ -166,7 +172,7 @@ def test_each_new_program_counts_once():
 
 
 def test_programs_of_other_threads_do_not_count():
-  with compilation.counted() as found:
+  with compilation.counting() as found:
     thread = threading.Thread(target=compile_one, args=(11,))
     thread.start()
     thread.join()

@@ -20,7 +20,7 @@ def check(loss, trained=False):
   """Checks a loss where guessing costs ln 11 + ln 2 = 3.091."""
   c, bar = training.small_config(), Bar()
   sums = {'mlm_loss': (jnp.float32(loss * 4), jnp.float32(4))}
-  (phase,) = task.phases(c)
+  (phase,) = task.list_phases(c)
   made = training.make_task(c)
   first_batch.check(made, made.objective(c), phase, sums, trained, bar)
   return bar.lines

@@ -18,14 +18,14 @@ def compiled(clip_unit, model=1):
   c.optimizer.clip_unit = clip_unit
   made, mesh = training.make_objective(c), device_mesh.make_mesh(model)
   function = functools.partial(
-    gradient.of_batch,
+    gradient.compute,
     task=made,
     mesh=mesh,
     parts=PARTS,
-    clip=optimizer.clip_parts(c.optimizer),
+    clip=optimizer.make_clip(c.optimizer),
   )
-  key = jax.device_put(jax.random.key(0), device_mesh.replicated(mesh))
-  params = jax.device_put(made.init(key), device_mesh.replicated(mesh))
+  key = jax.device_put(jax.random.key(0), device_mesh.replicate(mesh))
+  params = jax.device_put(made.init(key), device_mesh.replicate(mesh))
   batch = device_mesh.put_batch(mesh, training.make_batch(0))
   return jax.jit(function).lower(params, batch, key).compile().as_text()
 

@@ -63,7 +63,7 @@ def test_what_is_compiled_after_the_first_update_is_said_loudly(
       jax.jit(lambda x: x + steps[-1])(whole)
     return int(own.sum())
 
-  monkeypatch.setattr(distributed, 'total', compiling)
+  monkeypatch.setattr(distributed, 'sum_global', compiling)
   training.fit(training.small_config(), tmp_path)
   (row,) = training.rows_of(tmp_path, 'compiled')
   assert (row['step'], row['programs']) == (4, 1)

@@ -149,11 +149,11 @@ def test_epsilon_stands_beside_the_root():
 
 def test_what_is_clipped_part_by_part_is_not_clipped_again():
   c = config.pretraining('base').optimizer
-  assert optimizer.clip_parts(c) is None
+  assert optimizer.make_clip(c) is None
   # With so large an epsilon, Adam's first direction is the gradient over it.
   assert directions(3.0, epsilon=1e3)[0] == pytest.approx(1e-3, rel=0.01)
   c.clip_unit = 'micro_batch'
-  clipped = optimizer.clip_parts(c)({'kernel': jnp.array([3.0, -4.0])})
+  clipped = optimizer.make_clip(c)({'kernel': jnp.array([3.0, -4.0])})
   assert clipped['kernel'].tolist() == pytest.approx([0.6, -0.8])
   assert directions(3.0, epsilon=1e3, clip_unit='micro_batch')[
     0

@@ -58,10 +58,10 @@ def lower(c, device, count, names=(programs.TRAIN, programs.EVALUATE)):
   """Lowers programs of each phase for a TPU; returns {(name, length): text}."""
   mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:count])
   found = {}
-  for phase in task.phases(c):
+  for phase in task.list_phases(c):
     tuned = tuning.resolve(c, device, phase.seq_length)
-    made = pretrain.objective(tuned)
-    for program in programs.of_phase(tuned, made, mesh, phase):
+    made = pretrain.make_objective(tuned)
+    for program in programs.list_phase(tuned, made, mesh, phase):
       if program.name in names:
         traced = program.jitted.trace(*program.arguments)
         lowered = traced.lower(lowering_platforms=('tpu',))
@@ -119,7 +119,7 @@ def test_every_way_to_compute_lowers_for_four_tpus(arguments, dtype):
 
 
 def test_two_slices_lower(monkeypatch):
-  monkeypatch.setattr(device_mesh, 'slices', lambda mesh: 2)
+  monkeypatch.setattr(device_mesh, 'count_slices', lambda mesh: 2)
   found = lower(short('dtype=bfloat16,rng=rbg'), tpu('v5e'), 4)
   text = found[programs.EVALUATE, 128]
   assert '[[0, 1], [2, 3]]' in text and '[[0, 2], [1, 3]]' in text
@@ -156,9 +156,9 @@ def compiled(monkeypatch):
 def listed_names(c, without=()):
   """Returns the names of the functions that the list of a run holds."""
   made, mesh = training.make_objective(c), device_mesh.make_mesh()
-  listed = programs.of_start(c, made, mesh)
-  for phase in task.phases(c):
-    listed += programs.of_phase(c, made, mesh, phase)
+  listed = programs.list_start(c, made, mesh)
+  for phase in task.list_phases(c):
+    listed += programs.list_phase(c, made, mesh, phase)
   return sorted(
     f'jit({_name(p.jitted)})' for p in listed if p.name not in without
   )
@@ -228,11 +228,11 @@ def _name(jitted):
 def test_programs_of_many_hosts_count_vote_and_gather(monkeypatch):
   c = training.small_config()
   made, mesh = training.make_objective(c), device_mesh.make_mesh()
-  (phase,) = task.phases(c)
+  (phase,) = task.list_phases(c)
 
   def listed():
-    start = programs.of_start(c, made, mesh)
-    return {p.name for p in start + programs.of_phase(c, made, mesh, phase)}
+    start = programs.list_start(c, made, mesh)
+    return {p.name for p in start + programs.list_phase(c, made, mesh, phase)}
 
   alone = listed()
   monkeypatch.setattr(programs, '_hosts', lambda mesh: 2)
@@ -242,10 +242,10 @@ def test_programs_of_many_hosts_count_vote_and_gather(monkeypatch):
 def test_arguments_are_those_of_training():
   c = training.small_config()
   made, mesh = training.make_objective(c), device_mesh.make_mesh()
-  (phase,) = task.phases(c)
-  step, evaluation, *_ = programs.of_phase(c, made, mesh, phase)
+  (phase,) = task.list_phases(c)
+  step, evaluation, *_ = programs.list_phase(c, made, mesh, phase)
   state, batch, key = step.arguments
-  init = programs.initial_state(c, made, mesh)[0]
+  init = programs.plan_initial_state(c, made, mesh)[0]
   real = init(jax.random.key(0))
 
   def described(tree):
@@ -257,5 +257,5 @@ def test_arguments_are_those_of_training():
   )
   assert described(batch) == described(training.make_batch(0))
   assert described(key) == described(step_lib.run_key(c))
-  assert batch['input_ids'].sharding == device_mesh.rows(mesh)
+  assert batch['input_ids'].sharding == device_mesh.row_sharding(mesh)
   assert described(evaluation.arguments[1]) == described(batch)

@@ -42,8 +42,8 @@ def updates(devices, model, parts=1, steps=1, dropout=0.1, **kwargs):
   """Returns (state, metrics of each update) of training on a mesh."""
   mesh = device_mesh.make_mesh(model, jax.devices()[:devices])
   state, step = training.make_step(dropout, parts, mesh, **kwargs)
-  state = jax.device_put(state, partition.state(mesh, state))
-  key = jax.device_put(jax.random.key(1), device_mesh.replicated(mesh))
+  state = jax.device_put(state, partition.state_shardings(mesh, state))
+  key = jax.device_put(jax.random.key(1), device_mesh.replicate(mesh))
   found = []
   for i in range(steps):
     rows = device_mesh.put_batch(mesh, training.make_batch(i))
@@ -93,7 +93,9 @@ def test_evaluation_sums_the_losses_of_all_devices(devices, model):
   made, batch = training.make_objective(c), training.make_batch(3)
   state, _ = training.make_step()
   whole = made.sums(state.params, batch, None)
-  kept = jax.device_put(state.params, partition.state(mesh, state).params)
+  kept = jax.device_put(
+    state.params, partition.state_shardings(mesh, state).params
+  )
   found = step_lib.jit_eval(c, made, mesh)(
     kept, device_mesh.put_batch(mesh, batch)
   )
@@ -109,7 +111,7 @@ def test_the_layout_of_the_state_lasts():
   jax.tree.map(
     lambda x, s: x.sharding.is_equivalent_to(s, x.ndim) or pytest.fail(str(s)),
     state,
-    partition.state(mesh, state),
+    partition.state_shardings(mesh, state),
   )
   # Of the query, key and value [8, 3, 2, 4]: half of the heads, half of the
   # input.
@@ -154,7 +156,7 @@ def test_a_non_finite_gradient_changes_nothing_but_the_step():
 def test_gradient_is_that_of_the_averaged_losses():
   state, step = training.make_step()
   batch = training.make_batch(0)
-  module = pretrain.trained_module(training.small_config())
+  module = pretrain.make_module(training.small_config())
 
   def loss(params):
     mlm, nsp = module.apply({'params': params}, batch)
@@ -206,7 +208,7 @@ def test_what_is_averaged_and_clipped_as_one(unit, gradient):
     tx=optax.identity(),
     schedule=lambda step: 1.0,
     parts=2,
-    clip=optimizer.clip_parts(c),
+    clip=optimizer.make_clip(c),
   )
   new, metrics = jax.jit(step)(state, batch, jax.random.key(0))
   assert new.params['nsp']['bias'].tolist() == pytest.approx(

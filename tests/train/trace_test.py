@@ -48,11 +48,11 @@ def run(workdir, updates, phases):
 
 
 def test_the_span_begins_after_five_updates_and_ends_with_the_phase():
-  assert trace.span(0, 12, 4) == range(6, 10)
-  assert trace.span(0, 8, 4) == range(6, 9)
-  assert trace.span(20, 100, 2) == range(26, 28)
-  assert not trace.span(0, 5, 4)
-  assert not trace.span(0, 12, 0)
+  assert trace.choose_span(0, 12, 4) == range(6, 10)
+  assert trace.choose_span(0, 8, 4) == range(6, 9)
+  assert trace.choose_span(20, 100, 2) == range(26, 28)
+  assert not trace.choose_span(0, 5, 4)
+  assert not trace.choose_span(0, 12, 0)
 
 
 def test_a_profile_holds_its_steps_and_changes_no_parameter(tmp_path, capsys):

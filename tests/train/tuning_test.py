@@ -38,13 +38,13 @@ def test_the_attention_of_each_chip(device, arguments, chosen):
   'device, arguments, chosen',
   [
     (TPU, '', 'flat'),
-    (TPU, 'attention=xla', 'apart'),
-    (TPU, 'mesh.model=2', 'apart'),
-    (TPU_V3, '', 'apart'),
+    (TPU, 'attention=xla', 'separate'),
+    (TPU, 'mesh.model=2', 'separate'),
+    (TPU_V3, '', 'separate'),
     (TPU_V3, 'compute.heads=flat', 'flat'),
     (GPU, '', 'flat'),
     (CPU, '', 'flat'),
-    (CPU, 'mesh.model=2', 'apart'),
+    (CPU, 'mesh.model=2', 'separate'),
   ],
 )
 def test_the_heads_of_each_chip(device, arguments, chosen):
@@ -90,30 +90,30 @@ def test_the_length_of_a_phase_decides_on_its_kernels():
 
 def test_plain_ways_are_tried_where_auto_was_asked_for():
   def tried(arguments):
-    found = tuning.candidates(base(arguments), TPU, 128)
+    found = tuning.list_candidates(base(arguments), TPU, 128)
     return [(c.compute.attention, bool(c.compute.xla_options)) for c in found]
 
   assert tried('') == [('fused', True), ('fused', False), ('xla', False)]
   assert tried('xla_options=') == [('fused', False), ('xla', False)]
   assert tried('attention=fused') == [('fused', True), ('fused', False)]
   assert tried('attention=fused,xla_options=') == [('fused', False)]
-  (only,) = tuning.candidates(base(), CPU, 128)
+  (only,) = tuning.list_candidates(base(), CPU, 128)
   assert only.compute.attention == 'xla'
 
 
 def test_the_options_of_each_chip():
-  found = tuning.xla_options(tuning.resolve(base(), TPU, 128))
+  found = tuning.get_xla_options(tuning.resolve(base(), TPU, 128))
   assert found == {'xla_tpu_enforce_prefetch_fifo_order': 'true'}
   for device in (TPU_V3, GPU, CPU):
-    assert tuning.xla_options(tuning.resolve(base(), device, 128)) == {}
-  assert tuning.xla_options(base()) == {}
+    assert tuning.get_xla_options(tuning.resolve(base(), device, 128)) == {}
+  assert tuning.get_xla_options(base()) == {}
 
 
 def test_options_given_replace_those_of_the_chip():
   c = tuning.resolve(base('xla_options=--xla_a=true xla_b=2'), TPU, 128)
-  assert tuning.xla_options(c) == {'xla_a': 'true', 'xla_b': '2'}
+  assert tuning.get_xla_options(c) == {'xla_a': 'true', 'xla_b': '2'}
   assert (
-    tuning.xla_options(tuning.resolve(base('xla_options='), TPU, 128)) == {}
+    tuning.get_xla_options(tuning.resolve(base('xla_options='), TPU, 128)) == {}
   )
   with pytest.raises(errors.UserError, match="has 'xla_a'; give NAME=VALUE"):
-    tuning.xla_options(base('xla_options=xla_a'))
+    tuning.get_xla_options(base('xla_options=xla_a'))

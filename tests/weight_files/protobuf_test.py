@@ -6,28 +6,28 @@ from bert_jax.weight_files import protobuf
 
 
 def test_numbers_are_those_of_the_documentation():
-  assert protobuf.to_varint(150) == bytes.fromhex('9601')
-  assert protobuf.varint(bytes.fromhex('ff9601'), 1) == (150, 3)
+  assert protobuf.encode_varint(150) == bytes.fromhex('9601')
+  assert protobuf.read_varint(bytes.fromhex('ff9601'), 1) == (150, 3)
   for value in (0, 127, 128, 1 << 32, (1 << 64) - 1):
-    written = protobuf.to_varint(value)
-    assert protobuf.varint(written, 0) == (value, len(written))
+    written = protobuf.encode_varint(value)
+    assert protobuf.read_varint(written, 0) == (value, len(written))
 
 
 def test_messages_are_those_of_the_documentation():
-  assert protobuf.number_field(1, 150) == bytes.fromhex('089601')
-  text = protobuf.bytes_field(2, b'testing')
+  assert protobuf.encode_number(1, 150) == bytes.fromhex('089601')
+  text = protobuf.encode_bytes(2, b'testing')
   assert text == bytes.fromhex('12 07 74 65 73 74 69 6e 67')
-  crc = protobuf.fixed32_field(6, 0xA425434B)
+  crc = protobuf.encode_fixed32(6, 0xA425434B)
   assert crc == bytes.fromhex('35 4b 43 25 a4')
   double = bytes.fromhex('39 0100000000000000')
-  message = protobuf.number_field(1, 150) + text + crc + double
-  assert list(protobuf.fields(message)) == [
+  message = protobuf.encode_number(1, 150) + text + crc + double
+  assert list(protobuf.read_fields(message)) == [
     (1, 150),
     (2, b'testing'),
     (6, 0xA425434B),
     (7, 1),
   ]
-  assert protobuf.number_field(1, 0) == b''  # the default
+  assert protobuf.encode_number(1, 0) == b''  # the default
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_messages_are_those_of_the_documentation():
 )
 def test_what_cannot_be_is_a_value_error(message, problem):
   with pytest.raises(ValueError, match=problem):
-    list(protobuf.fields(bytes.fromhex(message)))
+    list(protobuf.read_fields(bytes.fromhex(message)))

@@ -40,7 +40,7 @@ def flip(at):
 def test_checksum_is_the_masked_crc32c():
   # RFC 3720 gives e3069283 for these digits; turned by 15 bits that is 2507c60d,
   # and LevelDB adds a282ead8.
-  assert sstable.checksum(b'1234', b'56789') == 0x2507C60D + 0xA282EAD8
+  assert sstable.compute_checksum(b'1234', b'56789') == 0x2507C60D + 0xA282EAD8
 
 
 def test_bytes_are_those_of_the_format(path):
@@ -136,7 +136,9 @@ def blocks(*contents, kind=0):
   for key, content in contents:
     index.append((key, bytes([len(data), len(content)])))
     data += content + bytes([kind])
-    data += sstable.checksum(data[-len(content) - 1 :]).to_bytes(4, 'little')
+    data += sstable.compute_checksum(data[-len(content) - 1 :]).to_bytes(
+      4, 'little'
+    )
   return data, index
 
 

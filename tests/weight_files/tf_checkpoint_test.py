@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.interop import name_table
-from bert_jax.model import encoder
+from bert_jax.model import bert_config
 from bert_jax.weight_files import protobuf, sstable, tf_checkpoint
 
 F32 = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -62,8 +62,8 @@ def test_messages_are_those_of_tensor_bundle_proto(prefix):
 
 def test_several_data_files_are_read(prefix):
   entries = sstable.read(f'{prefix}.index')
-  header = protobuf.number_field(1, 2)
-  shard = protobuf.number_field(3, 1)
+  header = protobuf.encode_number(1, 2)
+  shard = protobuf.encode_number(3, 1)
   table = [(b'', header)] + [
     (key, value + shard if key == b'int' else value)
     for key, value in entries[1:]
@@ -105,7 +105,7 @@ RELEASED = {
 def test_released_indexes_list_every_tensor_and_its_shape(real):
   entries = tf_checkpoint.read_index(real).entries
   large = 'chinese' in real
-  config = encoder.BertConfig(
+  config = bert_config.BertConfig(
     vocab_size=21128 if large else 30522,
     hidden_size=768 if large else 512,
     num_layers=12 if large else 8,
@@ -115,7 +115,7 @@ def test_released_indexes_list_every_tensor_and_its_shape(real):
   shapes = {name: entry.shape for name, entry in entries.items()}
   expected = {
     name: row.shape[::-1] if 'google' in row.turned else row.shape
-    for row in name_table.rows(config)
+    for row in name_table.list_rows(config)
     for name in row.google
   }
   assert len(shapes) == (207 if large else 142)
@@ -152,25 +152,25 @@ def test_a_released_index_without_its_data_is_one_clear_error(real):
 def replaced(**fields):
   """Returns a BundleEntryProto of [2, 3] floats with other fields."""
   values = {
-    'dtype': protobuf.number_field(1, 1),
+    'dtype': protobuf.encode_number(1, 1),
     'shape': shape(2, 3),
     'shard': b'',
-    'offset': protobuf.number_field(4, 8),
-    'size': protobuf.number_field(5, 24),
+    'offset': protobuf.encode_number(4, 8),
+    'size': protobuf.encode_number(5, 24),
     'more': b'',
   }
   return b''.join((values | fields).values())
 
 
 def shape(*sizes):
-  dims = (protobuf.number_field(1, size % (1 << 64)) for size in sizes)
-  return protobuf.bytes_field(
-    2, b''.join(protobuf.bytes_field(2, dim) for dim in dims)
+  dims = (protobuf.encode_number(1, size % (1 << 64)) for size in sizes)
+  return protobuf.encode_bytes(
+    2, b''.join(protobuf.encode_bytes(2, dim) for dim in dims)
   )
 
 
-number = protobuf.number_field
-EMPTY = protobuf.bytes_field(2, b'')
+number = protobuf.encode_number
+EMPTY = protobuf.encode_bytes(2, b'')
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ EMPTY = protobuf.bytes_field(2, b'')
     (b'', number(1, 1) + number(3, 1), 'field 3 is 1, not a message'),
     (
       b'',
-      number(1, 1) + protobuf.bytes_field(3, number(2, 2)),
+      number(1, 1) + protobuf.encode_bytes(3, number(2, 2)),
       'needs a reader of version 2',
     ),
   ],
@@ -228,7 +228,7 @@ def test_a_table_that_is_no_checkpoint_is_refused(prefix):
       {'dtype': number(1, 7)},
       "TensorFlow's type 7",
     ),
-    ({'more': protobuf.bytes_field(7, b'')}, 'stored in slices'),
+    ({'more': protobuf.encode_bytes(7, b'')}, 'stored in slices'),
     ({'shape': shape(1 << 62, 0), 'size': b''}, 'empty'),
     ({}, 'the checksum of bert/b is wrong'),
   ],

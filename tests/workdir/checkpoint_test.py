@@ -28,7 +28,7 @@ def write(directory, steps=(1, 2, 3), keep=3, keep_every=0):
 
 
 def restore(directory, **kwargs):
-  layout = device_mesh.replicated(device_mesh.make_mesh())
+  layout = device_mesh.replicate(device_mesh.make_mesh())
   with checkpoint.Checkpoints(str(directory), 3, 0) as checkpoints:
     return checkpoints.restore(template(layout), **kwargs)
 
@@ -111,7 +111,7 @@ def test_all_bad_is_an_error_unless_told_to_start_over(tmp_path):
 def test_a_step_can_be_saved_again_after_a_bad_one(tmp_path):
   write(tmp_path / 'c', steps=(1, 2))
   damage(tmp_path / 'c', 2)
-  layout = device_mesh.replicated(device_mesh.make_mesh())
+  layout = device_mesh.replicate(device_mesh.make_mesh())
   with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
     checkpoints.restore(template(layout))
     checkpoints.save(2, state(2), {})
@@ -120,7 +120,7 @@ def test_a_step_can_be_saved_again_after_a_bad_one(tmp_path):
 
 def test_restores_on_other_devices(tmp_path):
   split = jax.device_put(
-    state(5)['w'], device_mesh.rows(device_mesh.make_mesh())
+    state(5)['w'], device_mesh.row_sharding(device_mesh.make_mesh())
   )
   with checkpoint.Checkpoints(str(tmp_path), 3, 0) as checkpoints:
     checkpoints.save(5, {'step': jnp.int32(5), 'w': split}, {})

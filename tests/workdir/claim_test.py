@@ -10,7 +10,7 @@ from bert_jax.workdir import claim as claim_lib
 
 def claim(path, arguments='', trains=True):
   c = config.apply_arguments(config.pretraining('tiny'), arguments)
-  with claim_lib.claimed(str(path), c):
+  with claim_lib.claim(str(path), c):
     if trains:
       (path / 'checkpoints').mkdir(exist_ok=True)
 
@@ -55,7 +55,7 @@ def test_what_only_the_log_shows_may_change(tmp_path):
 
 def test_one_writer_at_a_time(tmp_path):
   c = config.pretraining('tiny')
-  with claim_lib.claimed(str(tmp_path), c):
+  with claim_lib.claim(str(tmp_path), c):
     with pytest.raises(errors.UserError, match='another process is writing'):
       claim(tmp_path)
   claim(tmp_path)

@@ -18,10 +18,10 @@ def test_layout_over_devices_changes_nothing():
   assert mesh.size == 4
   whole = fingerprint.of_arrays(TREE)
   split = {
-    'a': jax.device_put(TREE['a'], device_mesh.rows(mesh)),
+    'a': jax.device_put(TREE['a'], device_mesh.row_sharding(mesh)),
     'b': {
-      'step': jax.device_put(TREE['b']['step'], device_mesh.replicated(mesh)),
-      'h': jax.device_put(TREE['b']['h'], device_mesh.rows(mesh)),
+      'step': jax.device_put(TREE['b']['step'], device_mesh.replicate(mesh)),
+      'h': jax.device_put(TREE['b']['h'], device_mesh.row_sharding(mesh)),
     },
   }
   assert fingerprint.of_arrays(split) == whole

@@ -13,7 +13,7 @@ def test_the_newest_that_can_be_restored_is_found_and_newer_ones_named():
       raise ValueError(f'{step} is torn\nand more')
     return step * 10
 
-  found, problems = integrity.newest_sound([1, 4, 2, 3], restore)
+  found, problems = integrity.restore_newest([1, 4, 2, 3], restore)
   assert found == 20
   assert problems == [(4, '4 is torn'), (3, '3 is torn')]
   assert integrity.describe(problems) == 'step 4: 4 is torn; step 3: 3 is torn'
@@ -24,7 +24,7 @@ def test_a_signal_during_a_restore_is_no_bad_checkpoint():
     raise errors.Interrupted(15, 'resume')
 
   with pytest.raises(errors.Interrupted):
-    integrity.newest_sound([1, 2], interrupted)
+    integrity.restore_newest([1, 2], interrupted)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_what_says_nothing_about_the_checkpoint_is_raised(error):
     raise error
 
   with pytest.raises(type(error)):
-    integrity.newest_sound([1, 2], restore)
+    integrity.restore_newest([1, 2], restore)
 
 
 def test_another_array_or_a_missing_one_is_noticed():

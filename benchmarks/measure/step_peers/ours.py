@@ -22,11 +22,11 @@ def trainer(c, batches):
     c: the config, of one phase.
     batches: a list of global batches, used in turns for ever.
   """
-  (phase,) = task.phases(c)
+  (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:1])
   c = tuning.resolve(c, jax.devices()[0], phase.seq_length)
-  learnt = pretrain.objective(c)
-  start = {p.name: p for p in programs.of_start(c, learnt, mesh)}
+  learnt = pretrain.make_objective(c)
+  start = {p.name: p for p in programs.list_start(c, learnt, mesh)}
   state = start[programs.INITIALISE].jitted(jax.random.key(c.seed))
   key = start[programs.PLACE_KEY].jitted(step_lib.run_key(c))
   put = functools.partial(device_mesh.put_batch, mesh)
@@ -48,7 +48,7 @@ def main():
   settings = pipe.settings()
   c = config_lib.unflatten(settings['config'])
   with np.load(settings['batches']) as file:
-    names = pretrain.batch_shapes(c, task.phases(c)[0], 1)
+    names = pretrain.batch_shapes(c, task.list_phases(c)[0], 1)
     stacked = {name: file[name] for name in names}
   count = len(stacked['input_ids'])
   batches = [{k: x[i] for k, x in stacked.items()} for i in range(count)]

@@ -1,5 +1,7 @@
 """Folders and files that appear under their name whole or not at all."""
 
+import contextlib
+import json
 import os
 import shutil
 from collections.abc import Callable, Collection
@@ -7,7 +9,7 @@ from collections.abc import Callable, Collection
 from bert_jax import errors
 
 
-def write(
+def write_folder(
   directory: str, allowed: Collection[str], fill: Callable[[str], None]
 ):
   """Writes a folder beside its place, flushes it to the disk and renames it.
@@ -24,7 +26,7 @@ def write(
   Raises:
     errors.UserError: for a folder that cannot be written or replaced.
   """
-  directory = local(directory)
+  directory = resolve_local(directory)
   parent, name = os.path.split(directory)
   new, old = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
   try:
@@ -53,8 +55,33 @@ def write(
     raise errors.UserError(f'cannot write {directory}: {error}.') from error
 
 
+@contextlib.contextmanager
+def replacing(path: str):
+  """Yields where to write a file; then flushes it and renames it to its place.
+
+  A kill or a power cut at any moment leaves the old file or the new one.
+
+  Args:
+    path: local file; an earlier one is replaced, if nothing is raised.
+
+  Raises:
+    OSError: if it cannot be written.
+  """
+  parent, name = os.path.split(path)
+  new = os.path.join(parent, f'.{name}.new')
+  try:
+    yield new
+    sync(new)
+    os.replace(new, path)
+  except BaseException:
+    if os.path.lexists(new):
+      os.remove(new)
+    raise
+  sync(parent or '.')
+
+
 def write_file(path: str, fill: Callable[[str], None]):
-  """Writes a file beside its place, flushes it to the disk and renames it.
+  """Writes a file that a user asked for, making its folder, see `replacing`.
 
   Args:
     path: local file; an earlier one is replaced.
@@ -63,25 +90,16 @@ def write_file(path: str, fill: Callable[[str], None]):
   Raises:
     errors.UserError: if it cannot be written.
   """
-  path = local(path)
-  parent, name = os.path.split(path)
-  new = os.path.join(parent, f'.{name}.new')
+  path = resolve_local(path)
   try:
-    os.makedirs(parent, exist_ok=True)
-    try:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with replacing(path) as new:
       fill(new)
-      sync(new)
-      os.replace(new, path)
-    except BaseException:
-      if os.path.lexists(new):
-        os.remove(new)
-      raise
-    sync(parent)
   except OSError as error:
     raise errors.UserError(f'cannot write {path}: {error}.') from error
 
 
-def local(path: str) -> str:
+def resolve_local(path: str) -> str:
   """Returns the real path; raises errors.UserError for a URL."""
   if '://' in path:
     raise errors.UserError(
@@ -109,7 +127,7 @@ def _check_replaceable(directory, allowed):
   other = sorted(set(os.listdir(directory)) - set(allowed))
   if other:
     raise errors.UserError(
-      f'{directory} holds {errors.some(other)}, which an export would delete; '
+      f'{directory} holds {errors.listing(other)}, which an export would delete; '
       'name a folder that is empty or does not exist yet.'
     )
 
@@ -118,3 +136,46 @@ def _remove(*folders):
   for path in folders:
     if os.path.lexists(path):
       shutil.rmtree(path)
+
+
+def load_json(path: str):
+  """Reads a JSON file."""
+  with open(path, encoding='utf-8') as file:
+    return json.load(file)
+
+
+def write_json(path: str, value):
+  """Writes a JSON file, see `replacing`."""
+  write_text(path, json.dumps(value, indent=2) + '\n')
+
+
+def write_text(path: str, text: str):
+  """Writes a text file, see `replacing`."""
+  with replacing(path) as new:
+    with open(new, 'w', encoding='utf-8', newline='\n') as file:
+      file.write(text)
+
+
+def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
+  """Reads a JSON object; what is wrong with it is a UserError.
+
+  Args:
+    path: of the file.
+    advice: what to do about a file that holds something else.
+  """
+  try:
+    with open(path, encoding='utf-8') as f:
+      value = json.load(f)
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot read {path}: {error.strerror}; is this the right path?'
+    ) from error
+  except (ValueError, RecursionError) as error:
+    raise errors.UserError(
+      f'{path} is not JSON ({error}); {advice}.'
+    ) from error
+  if not isinstance(value, dict):
+    raise errors.UserError(
+      f'{path} holds a {type(value).__name__}, not an object; {advice}.'
+    )
+  return value

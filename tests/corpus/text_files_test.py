@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from bert_jax import errors
-from bert_jax.corpus import files
+from bert_jax.corpus import text_files
 
 _COMPRESS = {
   'gz': gzip.compress,
@@ -21,7 +21,7 @@ _COMPRESS = {
 
 
 def _lines(raw, start=0):
-  return list(files.lines(io.BytesIO(raw), start))
+  return list(text_files.read_lines(io.BytesIO(raw), start))
 
 
 def test_lines_come_with_their_offsets():
@@ -60,17 +60,20 @@ def test_long_lines_come_in_parts_between_characters(word):
 def test_compressed_files_read_like_plain_ones(tmp_path, kind):
   path = tmp_path / f'a.txt.{kind}'
   path.write_bytes(_COMPRESS[kind](b'One.\n' * 1000))
-  with files.open_text(str(path)) as file:
+  with text_files.open_text(str(path)) as file:
     assert file.read() == b'One.\n' * 1000
-  assert files.head(str(path)).startswith(b'One.\nOne.')
-  assert files.is_compressed(str(path)) and files.extension(str(path)) == '.txt'
+  assert text_files.read_head(str(path)).startswith(b'One.\nOne.')
+  assert (
+    text_files.is_compressed(str(path))
+    and text_files.get_extension(str(path)) == '.txt'
+  )
 
 
 @pytest.mark.parametrize('kind', _COMPRESS)
 def test_concatenated_archives_are_read_to_the_end(tmp_path, kind):
   path = tmp_path / f'a.{kind}'
   path.write_bytes(_COMPRESS[kind](b'One.\n') + _COMPRESS[kind](b'Two.\n'))
-  with files.open_text(str(path)) as file:
+  with text_files.open_text(str(path)) as file:
     assert file.read() == b'One.\nTwo.\n'
 
 
@@ -81,7 +84,10 @@ def test_damaged_archives_raise_what_is_called_damage(tmp_path, kind):
   for content in (whole[: len(whole) // 2], b'no archive', whole[:20]):
     path = tmp_path / f'a.{kind}'
     path.write_bytes(content)
-    with pytest.raises(files.DAMAGED), files.open_text(str(path)) as file:
+    with (
+      pytest.raises(text_files.DAMAGED),
+      text_files.open_text(str(path)) as file,
+    ):
       while piece := file.read(1000):
         assert piece in raw
 
@@ -92,7 +98,7 @@ def test_paths_globs_and_folders(tmp_path):
     (tmp_path / name).write_text(name)
 
   def names(given):
-    return [p[len(str(tmp_path)) + 1 :] for p in files.expand(str(given))]
+    return [p[len(str(tmp_path)) + 1 :] for p in text_files.expand(str(given))]
 
   assert names(tmp_path / '?.txt') == ['a.txt', 'b.txt']
   assert names(tmp_path / 'a[1].txt') == ['a[1].txt']
@@ -101,7 +107,7 @@ def test_paths_globs_and_folders(tmp_path):
   assert names(tmp_path / '**' / 'z.txt') == ['d/z.txt']
   for missing in ('x*', 'nothing'):
     with pytest.raises(errors.UserError, match='names no file'):
-      files.expand(str(tmp_path / missing))
+      text_files.expand(str(tmp_path / missing))
 
 
 def test_addresses_are_opened_like_paths():
@@ -109,31 +115,24 @@ def test_addresses_are_opened_like_paths():
   for name in ('a.txt', 'b.txt', 'deep/c.txt.gz'):
     raw = name.encode()
     store.pipe(f'/text/{name}', gzip.compress(raw) if 'gz' in name else raw)
-  assert files.expand('memory://text/*.txt') == [
+  assert text_files.expand('memory://text/*.txt') == [
     'memory:///text/a.txt',
     'memory:///text/b.txt',
   ]
-  found = files.expand('memory://text')
+  found = text_files.expand('memory://text')
   assert [p.rsplit('/', 1)[1] for p in found] == ['a.txt', 'b.txt', 'c.txt.gz']
-  assert files.size(found[0]) == 5
-  assert files.sha256(found[0]) == hashlib.sha256(b'a.txt').hexdigest()
-  with files.open_text(found[2]) as file:
+  assert text_files.get_size(found[0]) == 5
+  assert (
+    text_files.compute_sha256(found[0]) == hashlib.sha256(b'a.txt').hexdigest()
+  )
+  with text_files.open_text(found[2]) as file:
     assert file.read() == b'deep/c.txt.gz'
-  with files.open_text(found[0]) as file:
-    assert list(files.lines(file, 1)) == []
+  with text_files.open_text(found[0]) as file:
+    assert list(text_files.read_lines(file, 1)) == []
 
 
 def test_addresses_that_cannot_be_opened_are_errors():
   with pytest.raises(errors.UserError, match='names no file'):
-    files.expand('memory://nowhere/*.txt')
+    text_files.expand('memory://nowhere/*.txt')
   with pytest.raises(errors.UserError, match='no address that can be opened'):
-    files.expand('nosuch://bucket/a.txt')
-
-
-def test_json_is_whole_or_absent(tmp_path):
-  path = str(tmp_path / 'a.json')
-  files.write_json(path, {'a': [1, 'é']})
-  assert files.read_json(path) == {'a': [1, 'é']}
-  with pytest.raises(TypeError):
-    files.write_json(path, {'a': object()})
-  assert files.read_json(path) == {'a': [1, 'é']}
+    text_files.expand('nosuch://bucket/a.txt')

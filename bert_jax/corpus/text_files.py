@@ -8,7 +8,6 @@ import glob
 import gzip
 import hashlib
 import io
-import json
 import lzma
 import os
 import zlib
@@ -47,7 +46,7 @@ def expand(given: str) -> list[str]:
   return sorted(paths)
 
 
-def extension(path: str) -> str:
+def get_extension(path: str) -> str:
   """Returns the last extension that is not one of a compressed file."""
   return os.path.splitext(_uncompressed_name(path))[1].lower()
 
@@ -56,7 +55,7 @@ def is_compressed(path: str) -> bool:
   return _uncompressed_name(path) != path
 
 
-def size(path: str) -> int:
+def get_size(path: str) -> int:
   """Returns the bytes of a file."""
   if _is_remote(path):
     filesystem, name = _remote(path)
@@ -64,7 +63,7 @@ def size(path: str) -> int:
   return os.path.getsize(path)
 
 
-def sha256(path: str) -> str:
+def compute_sha256(path: str) -> str:
   """Returns the SHA-256 of a file, as it lies there, in hexadecimal."""
   with _open_raw(path) as file:
     return hashlib.file_digest(file, 'sha256').hexdigest()
@@ -89,31 +88,13 @@ def open_text(path: str) -> BinaryIO:
   return raw
 
 
-def read_json(path: str):
-  """Reads a JSON file."""
-  with open(path, encoding='utf-8') as file:
-    return json.load(file)
-
-
-def write_json(path: str, value):
-  """Writes a JSON file that is whole or absent."""
-  write_text(path, json.dumps(value, indent=2) + '\n')
-
-
-def write_text(path: str, text: str):
-  """Writes a text file that is whole or absent."""
-  with open(path + '.tmp', 'w', encoding='utf-8', newline='\n') as file:
-    file.write(text)
-  os.replace(path + '.tmp', path)
-
-
-def head(path: str) -> bytes:
+def read_head(path: str) -> bytes:
   """Returns the first bytes of a file's text, which show its format."""
   with open_text(path) as file:
     return file.read(_HEAD)
 
 
-def lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
+def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
   """Yields (offset, line with its end) from the first line at `start` or after.
 
   A line of more than a megabyte comes in parts, cut at a space or between two

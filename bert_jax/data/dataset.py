@@ -1,0 +1,111 @@
+"""The order of the data is arithmetic: row r of batch t, for any r and t.
+
+Nothing is remembered between batches, so a checkpoint holds no state of the
+data, and any host can read any rows.
+"""
+
+import dataclasses
+import os
+
+from bert_jax import errors
+from bert_jax.corpus import text_files
+from bert_jax.data import manifest, records
+from bert_jax.runtime import progress
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """The records of one split and length.
+
+  Attributes:
+    reader: random access to the records.
+    length: tokens of a row, S.
+  """
+
+  reader: records.Reader
+  length: int
+
+
+def open_split(
+  directory: str, split: str, length: int, skip_corrupt: bool = False
+) -> Split:
+  """Opens prepared data.
+
+  Names, sizes and record counts are compared with the manifest; contents are
+  checked record by record as they are read, and all at once by `verify`.
+
+  Args:
+    directory: output of `prepare`.
+    split: 'train' or 'heldout'.
+    length: a length that it was prepared for.
+    skip_corrupt: see `records.Reader`.
+
+  Raises:
+    errors.UserError: if the files are not those of the manifest.
+  """
+  found = manifest.read(directory)
+  files = [
+    s['files'].get(str(length)) for s in found['shards'] if s['split'] == split
+  ]
+  if None in files or not files:
+    raise errors.UserError(
+      f'{directory} was not prepared for length {length}, only for '
+      f'{", ".join(found["lengths"])}.'
+    )
+  reader = records.Reader(
+    [_check_size(directory, file) for file in files],
+    found['recipe']['vocab_size'],
+    [file['records'] for file in files],
+    skip_corrupt,
+  )
+  return Split(reader, length)
+
+
+def verify(directory: str) -> int:
+  """Compares every file of prepared data with its manifest, to the last bit.
+
+  Returns:
+    How many bytes of records were compared.
+
+  Raises:
+    errors.UserError: naming the first file that is not as it was made.
+  """
+  found = manifest.read(directory)
+  files = [f for s in found['shards'] for f in s['files'].values()]
+  total = sum(f['bytes'] for f in files)
+  _check_sum(manifest.vocab_path(directory), found['vocab_sha256'], directory)
+  with progress.Progress(total, 'B', 'verifying') as bar:
+    for file in files:
+      path = _check_size(directory, file)
+      _check_sum(path, file['sha256'], directory)
+      bar.update(file['bytes'])
+  return total
+
+
+def _check_size(directory: str, file: dict) -> str:
+  """Returns the path of a file if it is as large as the manifest says."""
+  path = os.path.join(directory, file['name'])
+  try:
+    size = f'has {os.path.getsize(path)} bytes'
+  except OSError as error:
+    size = f'cannot be read ({error.strerror})'
+  if size != f'has {file["bytes"]} bytes':
+    raise errors.UserError(
+      f'{path} {size}, its manifest says {file["bytes"]} bytes; prepare the '
+      'data again.'
+    )
+  return path
+
+
+def _check_sum(path: str, expected: str, directory: str):
+  try:
+    found = text_files.compute_sha256(path)
+  except OSError as error:
+    raise errors.UserError(
+      f'{path} cannot be read ({error.strerror}); prepare the data again.'
+    ) from error
+  if found != expected:
+    raise errors.UserError(
+      f'{path} is not as it was made: its sha256 differs from that in '
+      f'{os.path.join(directory, manifest.NAME)}; prepare the data again.'
+    )

@@ -1,0 +1,94 @@
+"""What a BERT is: sizes, details in which they differ, and how it is computed."""
+
+import dataclasses
+import functools
+import math
+
+import flax.linen as nn
+import jax
+
+from bert_jax.ops import gelu
+
+ACTIVATIONS = {
+  'gelu': functools.partial(nn.gelu, approximate=False),
+  'gelu_tanh': gelu.gelu_tanh,
+  'relu': nn.relu,
+}
+
+
+INITIALIZERS = {
+  # jax's truncated_normal does not rescale, and neither did Google's code:
+  # cut at two standard deviations, 0.02 becomes a true deviation of 0.0176.
+  'truncated_normal': lambda std: nn.initializers.truncated_normal(std),
+  'normal': lambda std: nn.initializers.normal(std),
+}
+
+
+NORMS = ('post', 'pre')
+
+
+# What a block keeps between the passes: all; what products with weights gave;
+# its input alone.
+REMAT = {
+  'none': None,
+  'products': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+  'layer': jax.checkpoint_policies.nothing_saveable,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+  """What the model is; see `bert_jax.config` for the meaning of each field."""
+
+  vocab_size: int
+  hidden_size: int
+  num_layers: int
+  num_heads: int
+  mlp_size: int
+  max_positions: int = 512
+  type_vocab_size: int = 2
+  dropout: float = 0.1
+  attention_dropout: float = 0.1
+  activation: str = 'gelu_tanh'
+  norm: str = 'post'
+  norm_epsilon: float = 1e-12
+  initializer: str = 'truncated_normal'
+  initializer_std: float = 0.02
+  dtype: str = 'float32'
+  mask_value: float = -10_000.0
+  causal: bool = False
+  # How it is computed:
+  vocab_multiple: int = 1
+  attention: str = 'xla'
+  separate_heads: bool = False  # kernels keep axes H and K in products
+  remat: str = 'none'
+  scan_layers: bool = False
+
+  @property
+  def vocab_rows(self) -> int:
+    """Returns rows of the word embeddings; those from V on are no words."""
+    return math.ceil(self.vocab_size / self.vocab_multiple) * (
+      self.vocab_multiple
+    )
+
+  @property
+  def head_size(self) -> int:
+    return self.hidden_size // self.num_heads
+
+  @property
+  def kernel_init(self):
+    return INITIALIZERS[self.initializer](self.initializer_std)
+
+  def flops_per_sequence(
+    self, length: int, predictions: int, pairs: int = 1
+  ) -> float:
+    """Returns the matrix-product FLOPs of one row, forward + backward.
+
+    6 FLOPs per weight and token; attention's two products are 12 S² D, also
+    where a row holds several pairs.
+    """
+    s, p, d, f = length, predictions, self.hidden_size, self.mlp_size
+    encoder = 6 * self.num_layers * (4 * d * d + 2 * d * f) * s
+    attention = 12 * self.num_layers * d * s * s
+    heads = 6 * p * (d * d + d * self.vocab_size) + 6 * pairs * d * d
+    return encoder + attention + heads

@@ -1,0 +1,82 @@
+"""What must be the same on all hosts of a run."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+import bert_jax
+from bert_jax import errors
+
+
+def get_versions() -> dict[str, str]:
+  """Returns the versions of jax and, where it is installed, TPUs' compiler."""
+  found = {'jax': jax.__version__}
+  with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+    found['libtpu'] = importlib.metadata.version('libtpu')
+  return found
+
+
+def hash_code() -> dict[str, str]:
+  """Returns what runs here: versions, and the SHA-256 of every source file."""
+  root = os.path.dirname(bert_jax.__file__)
+  found = {'bert_jax': bert_jax.__version__, **get_versions()}
+  for folder, _, names in sorted(os.walk(root)):
+    for name in sorted(names):
+      if name.endswith('.py'):
+        path = os.path.join(folder, name)
+        with open(path, 'rb') as file:
+          digest = hashlib.sha256(file.read()).hexdigest()
+        found[os.path.relpath(path, root)] = digest[:16]
+  return found
+
+
+def check_same(facts: dict):
+  """Compares what must be the same on all hosts.
+
+  Args:
+    facts: {name: JSON value}; of every process by the same call.
+
+  Raises:
+    errors.UserError: on all of them, naming a host that differs from host 0
+      and what it differs in.
+  """
+  if jax.process_count() == 1:
+    return
+  text = json.dumps(facts, sort_keys=True).encode()
+  mark = hashlib.sha256(text).digest()
+  head = np.frombuffer(len(text).to_bytes(8, 'big') + mark, np.uint8)
+  heads = multihost_utils.process_allgather(head)
+  if (heads == heads[0]).all():
+    return
+  size = max(int.from_bytes(h[:8].tobytes(), 'big') for h in heads)
+  padded = np.frombuffer(text.ljust(size), np.uint8)
+  texts = multihost_utils.process_allgather(padded)
+  found = [json.loads(x.tobytes()) for x in texts]
+  raise errors.UserError(
+    f'{"; ".join(find_differences(found))}. Start the same command with the same '
+    'files on every host.'
+  )
+
+
+def find_differences(facts: list[dict], most: int = 6) -> list[str]:
+  """Says what is not on every host as on host 0.
+
+  Args:
+    facts: of each host.
+    most: differences to tell of.
+  """
+  first = facts[0]
+  found = [
+    f'host {k} has {name}={other.get(name)!r}, host 0 has {first.get(name)!r}'
+    for k, other in enumerate(facts)
+    for name in sorted({*first, *other})
+    if first.get(name) != other.get(name)
+  ]
+  more = len(found) - most
+  return found[:most] + ([f'{more} more'] if more > 0 else [])

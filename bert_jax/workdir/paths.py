@@ -1,0 +1,38 @@
+"""Where everything of a run lies in its working directory."""
+
+import os
+
+
+def config(workdir: str) -> str:
+  """Returns the path of the config, one JSON object."""
+  return os.path.join(workdir, 'config.json')
+
+
+def checkpoints(workdir: str) -> str:
+  """Returns the folder of the checkpoints."""
+  return os.path.join(workdir, 'checkpoints')
+
+
+def metrics(workdir: str) -> str:
+  """Returns the path of the log, one JSON object per line."""
+  return os.path.join(workdir, 'metrics.jsonl')
+
+
+def tensorboard(workdir: str) -> str:
+  """Returns the folder of TensorBoard's event files."""
+  return os.path.join(workdir, 'tensorboard')
+
+
+def trace(workdir: str) -> str:
+  """Returns the folder of profiler traces."""
+  return os.path.join(workdir, 'profile')
+
+
+def export(workdir: str) -> str:
+  """Returns the folder of the exported model."""
+  return os.path.join(workdir, 'export')
+
+
+def prepared_data(config, workdir: str) -> str:
+  """Returns the folder of the prepared data that a config trains on."""
+  return config.data.dir or os.path.join(workdir, 'data')
