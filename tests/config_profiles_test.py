@@ -152,7 +152,7 @@ def test_google_equals_numpy():
   there = training_parity.in_google(c, state, batches)
   assert there[3, 0] < there[0, 0] + 1  # finite, and of this size
   np.testing.assert_allclose(
-    training_parity.ours(c, task, tx, state, batches), there, atol=1e-5
+    training_parity.ours(c, task, state, batches), there, atol=1e-5
   )
   # Had it been the whole batch, the losses would have come out otherwise.
   c.phases.accumulate = (1,)

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import config
+from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.train import fit as fit_lib
-from bert_jax.train import optimizer, task
+from bert_jax.train import optimizer, task, update
 from bert_jax.train import step as step_lib
 from bert_jax.workdir import log
 
@@ -87,6 +88,8 @@ def make_task(c, batch=make_batch):
     eval_batches=lambda phase: 2,
     describe=lambda batch: [f'{len(batch["input_ids"])} rows'],
     facts={'unigram_entropy': 2.0},
+    derive=pretrain.derive,
+    word=pretrain.word,
   )
 
 
@@ -105,15 +108,15 @@ def make_step(dropout=0.0, parts=1, mesh=None, reduce_dtype='float32'):
   c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
   made = make_objective(c)
   tx = optimizer.make(c.optimizer)
-  step = functools.partial(
-    step_lib.train_step,
+  how = update.Update(
     task=made,
+    mesh=mesh or device_mesh.make_mesh(devices=jax.devices()[:1]),
     tx=tx,
     schedule=optimizer.schedule(c.optimizer, 100),
     parts=parts,
-    mesh=mesh,
     reduce_dtype=reduce_dtype,
   )
+  step = functools.partial(step_lib.train_step, update=how)
   init = functools.partial(step_lib.init_state, task=made, tx=tx)
   state = jax.jit(init)(jax.random.key(0))
   return state.replace(step=jnp.int32(5)), jax.jit(step)

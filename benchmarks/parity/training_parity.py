@@ -12,6 +12,7 @@ Dropout is off. The batches come from the data pipeline, from python-docs.
 """
 
 import argparse
+import dataclasses
 import functools
 import json
 import os
@@ -55,7 +56,7 @@ def get_config(profile, cores):
 
 
 def start(c, directory):
-  """Returns (task, optimizer, first state, batches)."""
+  """Returns (objective, first state, batches)."""
   import jax
 
   from bert_jax.pretraining import pretrain
@@ -64,29 +65,30 @@ def start(c, directory):
   from bert_jax.train import task
 
   made = pretrain.make_task(c, pretrain.prepare_data(c, directory))
-  tx = optimizer_lib.make(c.optimizer)
-  state = step_lib.init_state(jax.random.key(c.seed), task=made, tx=tx)
+  objective, tx = made.objective(c), optimizer_lib.make(c.optimizer)
+  state = step_lib.init_state(jax.random.key(c.seed), task=objective, tx=tx)
   (phase,) = task.list_phases(c)
   batches = [made.train_batch(phase, step) for step in range(phase.steps)]
-  return made, tx, state, batches
+  return objective, state, batches
 
 
-def ours(c, task, tx, state, batches):
+def ours(c, objective, state, batches):
   """Returns the losses [steps, 2], MLM and NSP, before each update."""
   import jax
 
+  from bert_jax.parallel import device_mesh
   from bert_jax.train import optimizer as optimizer_lib
   from bert_jax.train import step as step_lib
+  from bert_jax.train import task, update
 
-  step = functools.partial(
-    step_lib.train_step,
-    task=task,
-    tx=tx,
+  (phase,) = task.list_phases(c)
+  mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
+  how = dataclasses.replace(
+    update.make_update(c, objective, phase, mesh),
     schedule=optimizer_lib.schedule(c.optimizer, len(batches)),
-    parts=c.phases.accumulate[0],
-    clip=optimizer_lib.make_clip(c.optimizer),
   )
-  step, key = jax.jit(step), jax.random.key(c.seed)
+  step = jax.jit(functools.partial(step_lib.train_step, update=how))
+  key = jax.random.key(c.seed)
   losses = []
   for batch in batches:
     state, metrics = step(state, batch, key)
@@ -229,8 +231,8 @@ def main():
     parser.error('hf needs --torch')
   c = get_config(args.profile, args.cores if args.profile == 'google' else 1)
   with tempfile.TemporaryDirectory() as directory:
-    task, tx, state, batches = start(c, directory)
-    here = ours(c, task, tx, state, batches)
+    objective, state, batches = start(c, directory)
+    here = ours(c, objective, state, batches)
     if args.profile == 'hf':
       there = in_torch(c, state, batches, directory, args.torch)
     else:

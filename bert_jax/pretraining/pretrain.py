@@ -26,11 +26,13 @@ def make_objective(config) -> task.Objective:
   """Returns the part of the pre-training task that needs no data."""
   module = make_module(config)
   bert = module.config
-  nsp_loss = math.log(2) if config.objective.nsp else 0.0
+  nsp = config.objective.nsp
+  nsp_loss = math.log(2) if nsp else 0.0
   return task.Objective(
     init=functools.partial(parameters.init, module),
-    counts=functools.partial(count_targets, with_nsp=config.objective.nsp),
-    sums=functools.partial(sum_losses, module),
+    losses=('mlm_loss', 'nsp_loss') if nsp else ('mlm_loss',),
+    counts=functools.partial(count_targets, with_nsp=nsp),
+    compute=functools.partial(compute_sums, module),
     batch_shapes=functools.partial(batch_shapes, config),
     flops=lambda phase: (
       phase.batch_size
@@ -104,6 +106,8 @@ def make_task(config, directory: str) -> task.Task:
     eval_batch=data.eval_batch,
     eval_batches=data.eval_batches,
     describe=functools.partial(describe, manifest['unigram_entropy']),
+    derive=derive,
+    word=word,
     facts={
       # What says in words how two corpora differ comes before the hashes.
       'data': {
@@ -204,15 +208,17 @@ def _check_data(config, directory: str, manifest: dict):
 
 
 def count_targets(batch, *, with_nsp: bool) -> dict:
-  """Returns how many predictions of each objective a batch holds."""
-  found = {'mlm': jnp.sum(batch['masked_lm_weights'])}
+  """Returns {metric: count} of a batch: predicted tokens, and pairs."""
+  tokens = jnp.sum(batch['masked_lm_weights'])
+  found = {'mlm_loss': tokens, 'mlm_accuracy': tokens}
   if with_nsp:
-    found['nsp'] = jnp.sum(batch['next_sentence_weights'])
+    pairs = jnp.sum(batch['next_sentence_weights'])
+    found |= {'nsp_loss': pairs, 'nsp_accuracy': pairs}
   return found
 
 
-def sum_losses(module: heads.PretrainingModel, params, batch, key) -> dict:
-  """Returns {'mlm': (loss, hits), 'nsp': (loss, hits)}, sums over a batch."""
+def compute_sums(module: heads.PretrainingModel, params, batch, key):
+  """Returns ({metric: sum over a batch}, no predictions)."""
   inputs, nsp = module.apply(
     {'params': params},
     batch,
@@ -220,19 +226,38 @@ def sum_losses(module: heads.PretrainingModel, params, batch, key) -> dict:
     rngs=None if key is None else {'dropout': key},
     method='before_decoder',
   )
-  found = {
-    'mlm': tied_decoder.sum_losses(
-      *inputs,
-      module.config.vocab_size,
-      batch['masked_lm_ids'],
-      batch['masked_lm_weights'],
-    )
-  }
+  loss, hits = tied_decoder.sum_losses(
+    *inputs,
+    module.config.vocab_size,
+    batch['masked_lm_ids'],
+    batch['masked_lm_weights'],
+  )
+  found = {'mlm_loss': loss, 'mlm_accuracy': hits}
   if nsp is not None:
-    found['nsp'] = losses.sum_tokens(
+    loss, hits = losses.sum_tokens(
       nsp, batch['next_sentence_labels'], batch['next_sentence_weights']
     )
-  return found
+    found |= {'nsp_loss': loss, 'nsp_accuracy': hits}
+  return found, {}
+
+
+def derive(means: dict) -> dict:
+  """Returns the perplexity of masked tokens."""
+  return {'mlm_perplexity': math.exp(min(means['mlm_loss'], 700))}
+
+
+def word(means: dict) -> str:
+  """Returns 'mlm 5.120 ppl 167 acc 21.3% | nsp 0.610 acc 66.0%'."""
+  parts = []
+  for name in ('mlm', 'nsp'):
+    if f'{name}_loss' in means:
+      perplexity = means.get(f'{name}_perplexity')
+      parts.append(
+        f'{name} {means[f"{name}_loss"]:.3f} '
+        + (f'ppl {perplexity:,.0f} ' if perplexity else '')
+        + f'acc {means[f"{name}_accuracy"]:.1%}'
+      )
+  return ' | '.join(parts)
 
 
 def describe(entropy: float, batch) -> list[str]:

@@ -1,28 +1,53 @@
 """Held-out evaluation: sums over all batches, divided once."""
 
-import math
 from collections.abc import Callable, Iterable
 
 import jax
 
+from bert_jax.train import task as task_lib
 
-def evaluate(step: Callable, params, batches: Iterable) -> dict | None:
-  """Averages the sums of an evaluation step over batches.
+
+def evaluate(
+  step: Callable,
+  params,
+  batches: Iterable,
+  task: task_lib.Task,
+  losses: tuple[str, ...],
+  phase: task_lib.Phase,
+) -> dict | None:
+  """Evaluates a model on batches.
+
+  The device computes a batch while the results of the one before are taken.
 
   Args:
-    step: (params, batch) -> {name: (sum, count)} on the device.
+    step: (params, batch) -> (sums, predictions), see `step.eval_step`.
     params: of the model.
     batches: on the device; None among them means that evaluation is to stop.
+    task: says what to make of sums and predictions.
+    losses: of its objective.
+    phase: whose batches they are.
 
   Returns:
-    {name: mean}, with `mlm_perplexity`; None if it was stopped.
+    {metric: value}; None if it was stopped.
   """
   totals: dict[str, list[float]] = {}
-  for batch in batches:
+  kept = pending = None
+
+  def take(number, results):
+    sums, predictions = jax.device_get(results)
+    add(totals, sums)
+    return task.collect(kept, phase, number, predictions)
+
+  for i, batch in enumerate(batches):
     if batch is None:
       return None
-    add(totals, jax.device_get(step(params, batch)))
-  return compute_means(totals)
+    results = step(params, batch)
+    if pending is not None:
+      kept = take(i - 1, pending)
+    pending = results
+  if pending is not None:
+    kept = take(i, pending)
+  return {**compute_means(totals, losses, task.derive), **task.score(kept)}
 
 
 def add(totals: dict[str, list[float]], sums: dict):
@@ -33,10 +58,21 @@ def add(totals: dict[str, list[float]], sums: dict):
     entry[1] += float(count)
 
 
-def compute_means(totals: dict[str, list[float]]) -> dict[str, float]:
-  """Divides totals by their counts, adds perplexity and the summed loss."""
-  found = {name: total / max(n, 1) for name, (total, n) in totals.items()}
-  found['loss'] = sum(v for k, v in found.items() if k.endswith('_loss'))
-  if 'mlm_loss' in found:
-    found['mlm_perplexity'] = math.exp(min(found['mlm_loss'], 700))
-  return found
+def compute_means(
+  totals: dict[str, list[float]],
+  losses: tuple[str, ...],
+  derive: Callable[[dict], dict],
+) -> dict[str, float]:
+  """Divides totals by their counts.
+
+  Args:
+    totals: {metric: [sum, count]}.
+    losses: the metrics that `loss`, their sum, consists of.
+    derive: see `task.Task`.
+
+  Returns:
+    {metric: value}, with `loss` and what the task derives.
+  """
+  means = {name: total / max(n, 1) for name, (total, n) in totals.items()}
+  means['loss'] = sum(means[name] for name in losses)
+  return {**means, **derive(means)}

@@ -31,10 +31,11 @@ def check(task, objective, phase, sums: dict, trained: bool, bar):
       bar.write(line)
   totals: dict[str, list[float]] = {}
   evaluate.add(totals, jax.device_get(sums))
-  loss, expected = (
-    evaluate.compute_means(totals)['loss'],
-    objective.expected_loss,
-  )
+  means = evaluate.compute_means(totals, objective.losses, task.derive)
+  loss, expected = means['loss'], objective.expected_loss
+  if expected is None:
+    bar.write(f'initial loss {loss:.3f}')
+    return
   if trained:
     bar.write(f'initial loss {loss:.3f}; guessing costs {expected:.3f}')
     return

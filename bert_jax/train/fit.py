@@ -119,12 +119,15 @@ def _begin(config, task, workdir, mesh, start, stack):
   bar = stack.enter_context(
     progress.Progress(total, 'steps', 'training', step, lines=False)
   )
-  meters = meter.Meter(rows, bar, config.log.every, total)
+  objective = task.objective(config)
+  meters = meter.Meter(
+    rows, bar, config.log.every, total, task, objective.losses
+  )
   traced = trace.Profile(workdir, config.profile_steps, meters, bar)
   run = loop.Run(
     config=config,
     task=task,
-    objective=task.objective(config),
+    objective=objective,
     mesh=mesh,
     steps=total,
     key=start[programs.PLACE_KEY].jitted(step_lib.run_key(config)),

@@ -2,75 +2,60 @@
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.parallel import collectives, device_mesh, partition, row_keys
 from bert_jax.train import device_rows
-from bert_jax.train import task as task_lib
+from bert_jax.train import update as update_lib
 
 
-def compute(
-  params,
-  batch,
-  key,
-  *,
-  task: task_lib.Objective,
-  mesh: Mesh,
-  parts: int,
-  clip=None,
-  dtype='float32',
-  reduce_dtype='float32',
-):
+def compute(params, batch, key, update: update_lib.Update):
   """Computes the gradient of the summed losses, each divided by its count.
 
-  The parameters are gathered from their shares once. Each device adds up the
+  The parameters are gathered from their shards once. Each device adds up the
   gradients of its rows over all micro-batches; what they found is added once,
-  each device getting its share (`partition.stored_spec`).
-  With `clip`, that happens in each micro-batch, for its gradient is needed.
+  each device getting its shard (`partition.stored_spec`).
+  With `update.clip`, that happens in each micro-batch, for its gradient is
+  needed.
 
   Args:
     params: of the model, float32, sharded.
     batch: the global batch, leaves [B, ...].
     key: of the update.
-    task: what to learn.
-    mesh: of `device_mesh.make_mesh`.
-    parts: micro-batches; row r belongs to number r % parts, so that each
-      device finds rows of its own in every one.
-    clip: of `optimizer.make_clip`.
-    dtype: of activations, to which the weights are rounded.
-    reduce_dtype: in which the devices' gradients are added.
+    update: how to learn what.
 
   Returns:
-    (sums, gradients): of `task.sums`, and like params, float32, sharded.
+    (sums, gradients): {metric: sum} and a tree like params, float32, sharded.
   """
-  shares = partition.stored_shardings(mesh, params)
-  params = device_rows.round_shards(params, mesh, dtype)
+  mesh, parts = update.mesh, update.parts
+  shards = partition.stored_shardings(mesh, params)
+  params = device_rows.round_shards(params, mesh, update.dtype)
 
   def of_rows(rows, counts, key, parts):
-    sums, grads = _over_devices(params, rows, counts, key, task, mesh, parts)
-    return sums, _reduced(grads, shares, mesh, reduce_dtype)
+    sums, grads = _over_devices(params, rows, counts, key, parts, update)
+    return sums, _reduced(grads, shards, mesh, update.reduce_dtype)
 
-  if clip is None:
-    return of_rows(batch, task.counts(batch), key, parts)
+  if update.clip is None:
+    return of_rows(batch, update.task.counts(batch), key, parts)
 
   def micro(i, rows):
     key_i = jax.random.fold_in(key, i)
-    sums, grads = of_rows(rows, task.counts(rows), key_i, 1)
-    return sums, clip(grads)
+    sums, grads = of_rows(rows, update.task.counts(rows), key_i, 1)
+    return sums, update.clip(grads)
 
   return _add_up(micro, _split(batch, parts), parts)
 
 
-def _over_devices(params, batch, counts, key, task, mesh, parts):
+def _over_devices(params, batch, counts, key, parts, update):
   """Returns (sums, gradients [data, ...] that each of `data` found)."""
+  task, mesh = update.task, update.mesh
 
   def local(params, rows, counts, key):
     share = jax.lax.axis_index('data')
 
     def loss_fn(params, rows, key):
-      sums = task.sums(params, rows, key)
-      loss = sum(s[0] / jnp.maximum(counts[k], 1) for k, s in sums.items())
+      sums, _ = task.compute(params, rows, key)
+      loss = sum(sums[k] / jnp.maximum(counts[k], 1) for k in task.losses)
       return loss, sums
 
     def gradient(i, rows):

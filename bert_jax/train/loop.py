@@ -123,7 +123,7 @@ def _check_start(run, phase, state, evaluation):
     with run.meter.paused():
       own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
       batch = run.task.train_batch(phase, first, own)
-      sums = evaluation(state.params, device_mesh.put_batch(run.mesh, batch))
+      sums, _ = evaluation(state.params, device_mesh.put_batch(run.mesh, batch))
       first_batch.check(
         run.task, run.objective, phase, sums, bool(run.origin), run.bar
       )
@@ -163,27 +163,36 @@ def _check_compiled(run, number, before):
 def _evaluate(run, phase, step, state, evaluation):
   """Evaluates on the held-out data and logs; a signal ends it early."""
   start = time.monotonic()
-
-  own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
-
-  def batches():
-    for i in range(run.task.eval_batches(phase)):
-      run.stop.ask()
-      if run.stop.signum is not None:
-        yield None
-      else:
-        batch = run.task.eval_batch(phase, i, own)
-        yield device_mesh.put_batch(run.mesh, batch)
-
   with run.meter.paused():
-    means = evaluate.evaluate(evaluation, state.params, batches())
+    with contextlib.closing(_held_out(run, phase)) as batches:
+      means = evaluate.evaluate(
+        evaluation,
+        state.params,
+        batches,
+        run.task,
+        run.objective.losses,
+        phase,
+      )
     if means is None:
       _stop(run, step, state)
     seconds = time.monotonic() - start
     run.log.write('eval', step, {**means, 'seconds': seconds})
     run.bar.write(
-      f'held-out at step {step:,}: {meter.describe(means)} ({seconds:.1f} s)'
+      f'held-out at step {step:,}: {run.task.word(means)} ({seconds:.1f} s)'
     )
+
+
+def _held_out(run, phase):
+  """Yields the held-out batches on the devices; None where a signal came."""
+  own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
+  make = functools.partial(run.task.eval_batch, phase, rows=own)
+  made = prefetch.make_ahead(make, 0, run.task.eval_batches(phase))
+  with contextlib.closing(made):
+    for batch in made:
+      run.stop.ask()
+      if run.stop.signum is not None:
+        yield None
+      yield device_mesh.put_batch(run.mesh, batch)
 
 
 def _save(run, step, state):

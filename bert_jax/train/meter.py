@@ -13,6 +13,7 @@ import tqdm
 from bert_jax import errors
 from bert_jax.hardware import chips
 from bert_jax.train import evaluate
+from bert_jax.train import task as task_lib
 
 _MAX_SKIPPED_IN_A_ROW = 20
 
@@ -25,10 +26,21 @@ class Meter:
     bar: a `progress.Progress` over all steps.
     every: steps between rows.
     steps: of the whole run.
+    task: says what to derive from means and how to word them.
+    losses: of its objective.
   """
 
-  def __init__(self, log, bar, every: int, steps: int):
+  def __init__(
+    self,
+    log,
+    bar,
+    every: int,
+    steps: int,
+    task: task_lib.Task,
+    losses: tuple[str, ...],
+  ):
     self._log, self._bar = log, bar
+    self._task, self._losses = task, losses
     self._every, self._steps = every, steps
     self._pending = None
     self.skipped_in_a_row = 0
@@ -116,11 +128,12 @@ class Meter:
       'data_wait': self._waited / seconds,
       'host_work': (seconds - self._waited - self._device) / seconds,
     }
+    means = {}
     if self._totals:  # else every step was skipped
-      row |= {
-        **evaluate.compute_means(self._totals),
-        'grad_norm': self._grad_norm,
-      }
+      means = evaluate.compute_means(
+        self._totals, self._losses, self._task.derive
+      )
+      row |= {**means, 'grad_norm': self._grad_norm}
     chip = chips.find(jax.devices()[0].device_kind)
     if chip:
       row['mfu'] = flops / (chip.flops / chip.devices * jax.device_count())
@@ -128,24 +141,9 @@ class Meter:
     left = (self._steps - step) * seconds / max(self._count, 1)
     clock = tqdm.tqdm.format_interval(left)
     self._bar.write(
-      f'step {step:,}/{self._steps:,} | {describe(row)} | '
+      f'step {step:,}/{self._steps:,} | {self._task.word(means)} | '
       f'lr {row["learning_rate"]:.1e} | '
       f'{row["sequences_per_second"]:,.0f} seq/s | '
       f'data wait {row["data_wait"]:.1%} | {clock} left'
     )
     self._begin()
-
-
-def describe(means: dict[str, float]) -> str:
-  """Returns 'mlm 5.120 ppl 167 acc 21.3% | nsp 0.610 acc 66.0%'."""
-  parts = []
-  for name, value in means.items():
-    objective, _, kind = name.rpartition('_')
-    if kind == 'loss' and objective:
-      ppl = means.get(f'{objective}_perplexity')
-      parts.append(
-        f'{objective} {value:.3f} '
-        + (f'ppl {ppl:,.0f} ' if ppl else '')
-        + f'acc {means[f"{objective}_accuracy"]:.1%}'
-      )
-  return ' | '.join(parts)

@@ -11,8 +11,9 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.model import precision
 from bert_jax.parallel import device_mesh, partition
-from bert_jax.train import device_rows, gradient, optimizer, tuning
+from bert_jax.train import device_rows, gradient, tuning
 from bert_jax.train import task as task_lib
+from bert_jax.train import update as update_lib
 
 _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
 
@@ -46,30 +47,17 @@ def run_key(config):
 def jit_train(config, task: task_lib.Objective, phase: task_lib.Phase, mesh):
   """Returns the update of a phase: (state, batch, key) -> (state, metrics).
 
-  Args:
-    config: of `tuning.resolve`.
-    task: what to learn.
-    phase: one of `task.list_phases`.
-    mesh: of `device_mesh.make_mesh`.
+  Args: as `update.make_update`.
   """
-  step = functools.partial(
-    train_step,
-    task=task,
-    tx=optimizer.make(config.optimizer),
-    schedule=optimizer.schedule(config.optimizer, sum(config.phases.steps)),
-    parts=phase.accumulate,
-    mesh=mesh,
-    clip=optimizer.make_clip(config.optimizer),
-    dtype=config.model.dtype,
-    reduce_dtype=config.optimizer.reduce_dtype,
-  )
+  update = update_lib.make_update(config, task, phase, mesh)
+  step = functools.partial(train_step, update=update)
   return _jit(config, step, donate_argnums=0)
 
 
 def jit_eval(config, task: task_lib.Objective, mesh):
-  """Returns the evaluation of a batch: (params, batch) -> sums.
+  """Returns the evaluation of a batch: (params, batch) -> results.
 
-  Args and what is returned: as `jit_train` and `eval_step`.
+  Args and results: as `update.make_update` and `eval_step`.
   """
   step = functools.partial(
     eval_step, task=task, mesh=mesh, dtype=config.model.dtype
@@ -89,63 +77,32 @@ def _jit(config, step, **how):
   return jax.jit(traced, compiler_options=options, **how)
 
 
-def train_step(
-  state: TrainState,
-  batch,
-  key,
-  *,
-  task: task_lib.Objective,
-  tx,
-  schedule,
-  parts,
-  mesh=None,
-  clip=None,
-  dtype='float32',
-  reduce_dtype='float32',
-):
+def train_step(state: TrainState, batch, key, update: update_lib.Update):
   """Makes one update.
 
-  Each objective's loss is the sum over the global batch divided by its count
-  over the global batch, whatever the devices and micro-batches. With `clip`,
-  it is so for each micro-batch alone, and their clipped gradients are added.
-  An update with a non-finite loss or gradient changes nothing but the step.
+  Each loss is its sum over the global batch divided by its count over the
+  global batch, whatever the devices and micro-batches. With `update.clip`, it
+  is so for each micro-batch alone, and their clipped gradients are added. An
+  update with a non-finite loss or gradient changes nothing but the step.
 
   Args:
     state: donated.
     batch: the global batch, leaves [B, ...].
     key: of the run; the step's randomness is folded in here.
-    task: what to learn.
-    tx: of `optimizer.make`; its state must not follow what is not `finite`.
-    schedule: of `optimizer.schedule`.
-    parts: micro-batches, see `gradient.compute`.
-    mesh: of `device_mesh.make_mesh`; None is the first device alone.
-    clip: of `optimizer.make_clip`.
-    dtype: of activations.
-    reduce_dtype: in which the devices' gradients are added.
+    update: how to learn what.
 
   Returns:
     (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
     `grad_norm`, `learning_rate`, `finite`.
   """
-  if mesh is None:
-    mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
-  layout = partition.state_shardings(mesh, state)
-  sums, grads = gradient.compute(
-    state.params,
-    batch,
-    jax.random.fold_in(key, state.step),
-    task=task,
-    mesh=mesh,
-    parts=parts,
-    clip=clip,
-    dtype=dtype,
-    reduce_dtype=reduce_dtype,
-  )
+  task, layout = update.task, partition.state_shardings(update.mesh, state)
+  key = jax.random.fold_in(key, state.step)
+  sums, grads = gradient.compute(state.params, batch, key, update)
   grad_norm = optax.tree.norm(grads)
-  loss = sum(s[0] for s in sums.values())
+  loss = sum(sums[name] for name in task.losses)
   finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-  learning_rate = schedule(state.step)
-  updates, opt_state = optax.with_extra_args_support(tx).update(
+  learning_rate = update.schedule(state.step)
+  updates, opt_state = optax.with_extra_args_support(update.tx).update(
     grads, state.opt_state, state.params, finite=finite
   )
   params = jax.tree.map(
@@ -154,7 +111,7 @@ def train_step(
     updates,
   )
   metrics = {
-    'sums': _named(sums, task.counts(batch)),
+    'sums': _with_counts(sums, task.counts(batch)),
     'grad_norm': grad_norm,
     'learning_rate': learning_rate,
     'finite': finite,
@@ -166,7 +123,7 @@ def train_step(
 def eval_step(
   params, batch, *, task: task_lib.Objective, mesh, dtype: str = 'float32'
 ):
-  """Sums the losses and hits of a batch, without dropout.
+  """Sums the metrics of a batch, without dropout, and predicts its rows.
 
   Args:
     params: of the model, float32, sharded as the training step keeps them.
@@ -176,20 +133,22 @@ def eval_step(
     dtype: of activations.
 
   Returns:
-    {name: (sum, count)} over the global batch.
+    (sums, predictions): {name: (sum, count)} over the global batch, and the
+    task's predictions, leaves [B, ...], on every device.
   """
 
   def local(params, rows):
-    return device_rows.add_up(task.sums(params, rows, None), mesh)
+    sums, predictions = task.compute(params, rows, None)
+    return device_rows.add_up(sums, mesh), predictions
 
   params = device_rows.round_shards(params, mesh, dtype)
-  sums = device_rows.map_rows(local, mesh, params, P())(params, batch)
-  return _named(sums, task.counts(batch))
+  mapped = device_rows.map_rows(local, mesh, params, (P(), P('data')))
+  sums, predictions = mapped(params, batch)
+  predictions = jax.lax.with_sharding_constraint(
+    predictions, device_mesh.replicate(mesh)
+  )
+  return _with_counts(sums, task.counts(batch)), predictions
 
 
-def _named(sums, counts):
-  named = {}
-  for name, (loss, hits) in sums.items():
-    named[f'{name}_loss'] = loss, counts[name]
-    named[f'{name}_accuracy'] = hits, counts[name]
-  return named
+def _with_counts(sums: dict, counts: dict) -> dict:
+  return {name: (total, counts[name]) for name, total in sums.items()}

@@ -66,21 +66,40 @@ class Objective:
 
   Attributes:
     init: (key) -> parameters.
-    counts: (batch) -> {objective: number of predictions}; what the sums of
-      the same objective are divided by, once, over the whole global batch.
-    sums: (parameters, batch, key) -> {objective: (loss, hits)}; key None turns
-      dropout off.
+    losses: names of the metrics that are minimised; their means are added.
+    counts: (batch) -> {metric: count over the batch}. Known before the model
+      has run, since sums of losses are divided by the counts of the whole
+      global batch, once.
+    compute: (parameters, batch, key) -> ({metric: sum over the batch},
+      predictions); key None turns dropout off. Predictions are a tree of
+      [B, ...], what `Task.collect` needs of each held-out row, {} if nothing.
     batch_shapes: (phase, rows) -> {name: jax.ShapeDtypeStruct} of a batch.
     flops: (phase) -> matrix-product FLOPs of an update.
-    expected_loss: of untrained parameters, nats.
+    expected_loss: of untrained parameters, nats; None if it is not known.
   """
 
   init: Callable[[Any], Any]
+  losses: tuple[str, ...]
   counts: Callable[[Batch], dict]
-  sums: Callable[[Any, Batch, Any], dict]
+  compute: Callable[[Any, Batch, Any], tuple[dict, Any]]
   batch_shapes: Callable[[Phase, int], dict]
   flops: Callable[[Phase], float]
-  expected_loss: float
+  expected_loss: float | None
+
+
+def _derive_nothing(means: dict) -> dict:
+  del means
+  return {}
+
+
+def _word_means(means: dict) -> str:
+  """Returns 'accuracy 0.873 | loss 0.412'."""
+  return ' | '.join(f'{name} {value:.3f}' for name, value in means.items())
+
+
+def _collect_nothing(kept, phase, i, predictions):
+  del phase, i, predictions
+  return kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,9 +116,16 @@ class Task:
     eval_batches: (phase) -> how many there are.
     describe: (first batch) -> lines to show before training starts.
     facts: of the data; logged, and compared when a run is resumed (see
-      `find_changes`).
+      `find_changes`) and among hosts.
     start: (new parameters, on the host) -> (those to start from, facts about
       them); called where there is no checkpoint. None is the new ones.
+    derive: ({metric: mean}) -> {metric: value} to log beside them, such as a
+      perplexity.
+    word: ({metric: mean or value}) -> how the terminal says it, in one line.
+    collect: (kept, phase, i, predictions of held-out batch i as numpy) ->
+      kept; None at first. Called for every batch in order, on every host, with
+      the whole batch, so that a task keeps only what it needs.
+    score: (kept) -> {metric: value} of the whole held-out set, such as F1.
   """
 
   objective: Callable[[Any], Objective]
@@ -109,6 +135,10 @@ class Task:
   describe: Callable[[Batch], list[str]]
   facts: dict[str, Any]
   start: Callable[[Any], tuple[Any, dict]] | None = None
+  derive: Callable[[dict], dict] = _derive_nothing
+  word: Callable[[dict], str] = _word_means
+  collect: Callable[[Any, Phase, int, Any], Any] = _collect_nothing
+  score: Callable[[Any], dict] = _derive_nothing
 
 
 def find_changes(old: dict, new: dict, prefix: str = '') -> list[str]:

@@ -19,7 +19,10 @@ class Bar:
 def check(loss, trained=False):
   """Checks a loss where guessing costs ln 11 + ln 2 = 3.091."""
   c, bar = training.small_config(), Bar()
-  sums = {'mlm_loss': (jnp.float32(loss * 4), jnp.float32(4))}
+  sums = {
+    'mlm_loss': (jnp.float32(loss * 4), jnp.float32(4)),
+    'nsp_loss': (jnp.float32(0), jnp.float32(4)),
+  }
   (phase,) = task.list_phases(c)
   made = training.make_task(c)
   first_batch.check(made, made.objective(c), phase, sums, trained, bar)

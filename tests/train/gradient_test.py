@@ -1,12 +1,13 @@
 """Tests of how gradients are added up over the devices."""
 
+import dataclasses
 import functools
 import re
 
 import jax
 
 from bert_jax.parallel import device_mesh
-from bert_jax.train import gradient, optimizer
+from bert_jax.train import gradient, task, update
 from tests import training
 
 PARTS = 2
@@ -17,13 +18,11 @@ def compiled(clip_unit, model=1):
   c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)
   c.optimizer.clip_unit = clip_unit
   made, mesh = training.make_objective(c), device_mesh.make_mesh(model)
-  function = functools.partial(
-    gradient.compute,
-    task=made,
-    mesh=mesh,
-    parts=PARTS,
-    clip=optimizer.make_clip(c.optimizer),
+  (phase,) = task.list_phases(c)
+  how = dataclasses.replace(
+    update.make_update(c, made, phase, mesh), parts=PARTS
   )
+  function = functools.partial(gradient.compute, update=how)
   key = jax.device_put(jax.random.key(0), device_mesh.replicate(mesh))
   params = jax.device_put(made.init(key), device_mesh.replicate(mesh))
   batch = device_mesh.put_batch(mesh, training.make_batch(0))

@@ -1,5 +1,6 @@
 """Tests of the updates of a phase."""
 
+import dataclasses
 import gc
 
 import jax
@@ -44,9 +45,8 @@ def test_a_batch_of_another_shape_is_refused_not_compiled(tmp_path):
     return training.make_batch(step, 12 if step == 3 else 8)
 
   c = training.small_config()
-  made = training.make_task(c, batch=longer)
-  object.__setattr__(
-    made, 'train_batch', lambda phase, step, rows: longer(step)
+  made = dataclasses.replace(
+    training.make_task(c), train_batch=lambda phase, step, rows: longer(step)
   )
   with pytest.raises(TypeError, match='called with.*12'):
     training.fit_lib.fit(c, made, str(tmp_path))

@@ -3,6 +3,7 @@
 import pytest
 
 from bert_jax.train import meter
+from tests import training
 
 
 class Log:
@@ -54,9 +55,14 @@ def metrics(clock):
 COSTS = {'sequences': 8, 'tokens': 40, 'flops': 1e12, 'waited': 1.0}
 
 
+def make_meter(rows, bar, every):
+  task = training.make_task(training.small_config())
+  return meter.Meter(rows, bar, every, 4, task, ('mlm_loss',))
+
+
 def test_a_row_says_what_the_time_went_for(clock):
   rows, bar = Log(), Bar()
-  found = meter.Meter(rows, bar, 2, 4)
+  found = make_meter(rows, bar, 2)
   for step in (1, 2):
     clock[0] += 5.0  # one of them waiting for a batch
     found.add(step, metrics(clock), COSTS)
@@ -75,7 +81,7 @@ def test_a_row_says_what_the_time_went_for(clock):
 
 def test_the_metrics_of_a_step_are_read_after_the_next_was_dispatched(clock):
   rows = Log()
-  found = meter.Meter(rows, Bar(), 1, 4)
+  found = make_meter(rows, Bar(), 1)
   found.add(1, metrics(clock), COSTS)
   assert clock[0] == 100.0 and rows.rows == []
   found.add(2, metrics(clock), COSTS)

@@ -13,7 +13,7 @@ import pytest
 from bert_jax import config
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
-from bert_jax.train import optimizer
+from bert_jax.train import optimizer, update
 from bert_jax.train import step as step_lib
 from tests import training
 
@@ -92,17 +92,17 @@ def test_evaluation_sums_the_losses_of_all_devices(devices, model):
   )
   made, batch = training.make_objective(c), training.make_batch(3)
   state, _ = training.make_step()
-  whole = made.sums(state.params, batch, None)
+  whole, _ = made.compute(state.params, batch, None)
   kept = jax.device_put(
     state.params, partition.state_shardings(mesh, state).params
   )
-  found = step_lib.jit_eval(c, made, mesh)(
+  found, predictions = step_lib.jit_eval(c, made, mesh)(
     kept, device_mesh.put_batch(mesh, batch)
   )
-  for name, (loss, hits) in whole.items():
+  assert predictions == {} and found.keys() == whole.keys()
+  for name, total in whole.items():
     count = made.counts(batch)[name]
-    np.testing.assert_allclose(found[f'{name}_loss'], (loss, count), rtol=1e-6)
-    np.testing.assert_array_equal(found[f'{name}_accuracy'], (hits, count))
+    np.testing.assert_allclose(found[name], (total, count), rtol=1e-6)
 
 
 def test_the_layout_of_the_state_lasts():
@@ -188,28 +188,30 @@ def test_gradient_is_that_of_the_averaged_losses():
 def test_what_is_averaged_and_clipped_as_one(unit, gradient):
   c = config.pretraining('base').optimizer
   c.clip_unit = unit
+
+  def compute(params, batch, key):
+    loss = jnp.sum(batch['weight'] * (batch['x'] @ params['nsp']['bias']))
+    return {'loss': loss}, {}
+
   linear = types.SimpleNamespace(
-    counts=lambda batch: {'mlm': jnp.sum(batch['weight'])},
-    sums=lambda params, batch, key: {
-      'mlm': (
-        jnp.sum(batch['weight'] * (batch['x'] @ params['nsp']['bias'])),
-        jnp.float32(0),
-      )
-    },
+    losses=('loss',),
+    counts=lambda batch: {'loss': jnp.sum(batch['weight'])},
+    compute=compute,
   )
   batch = {  # rows 0 and 2 are one micro-batch, 1 and 3 the other
     'x': jnp.array([[6.0, 0], [0.5, 0], [0, 8], [7, 7]]),
     'weight': jnp.array([1.0, 1, 1, 0]),
   }
   state = step_lib.TrainState(jnp.int32(0), {'nsp': {'bias': jnp.zeros(2)}}, ())
-  step = functools.partial(
-    step_lib.train_step,
+  how = update.Update(
     task=linear,
+    mesh=device_mesh.make_mesh(devices=jax.devices()[:1]),
     tx=optax.identity(),
     schedule=lambda step: 1.0,
     parts=2,
     clip=optimizer.make_clip(c),
   )
+  step = functools.partial(step_lib.train_step, update=how)
   new, metrics = jax.jit(step)(state, batch, jax.random.key(0))
   assert new.params['nsp']['bias'].tolist() == pytest.approx(
     [-x for x in gradient]
