@@ -43,8 +43,8 @@ def main(argv):
   """Runs the command."""
   del argv
   from bert_jax import config as config_lib
+  from bert_jax import tasks
   from bert_jax.preflight import calibration
-  from bert_jax.pretraining import pretrain
   from bert_jax.runtime import files
   from bert_jax.train import task
   from bert_jax.workdir import log, paths
@@ -58,7 +58,10 @@ def main(argv):
   config = config_lib.unflatten(files.read_json(path))
   _check_config(estimated['config'], config_lib.flatten(config))
   rows = log.read(paths.metrics(values.workdir))
-  phases, objective = task.list_phases(config), pretrain.make_objective(config)
+  phases, objective = (
+    task.list_phases(config),
+    tasks.get(config).make_objective(config),
+  )
   flops = [objective.flops(phase) for phase in phases]
   entry = calibration.compare(estimated, rows, phases, flops)
   calibration.store(entry, calibration.default_path())

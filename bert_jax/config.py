@@ -36,6 +36,7 @@ def pretraining(size: str) -> config_dict.ConfigDict:
     raise errors.UserError(f'size={size!r} is not one of {", ".join(SIZES)}.')
   layers, hidden, heads = SIZES[size]
   c = config_dict.ConfigDict()
+  c.task = 'pretraining'  # one of `bert_jax.tasks`
   c.seed = 0  # of everything random: data, masks, initial weights, dropout
   c.rng = 'threefry'  # dropout: threefry (same on any layout) or rbg (fast)
   # A trained model to start from: the workdir of a run or another local model

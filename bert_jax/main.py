@@ -31,9 +31,8 @@ def run(config, workdir: str):
   # Imported here, so that --help and the processes that prepare data, which
   # import this module, do not wait for jax.
   from bert_jax import config as config_lib
-  from bert_jax import config_check
+  from bert_jax import config_check, tasks
   from bert_jax.parallel import agreement, distributed, watchdog
-  from bert_jax.pretraining import finish, init_from, pretrain
   from bert_jax.train import fit
   from bert_jax.workdir import claim
 
@@ -42,17 +41,18 @@ def run(config, workdir: str):
     {**json.loads(config_lib.to_json(config)), **agreement.hash_code()}
   )
   fit.check_devices(config)
-  init_from.check(config, workdir)
+  task = tasks.get(config)
+  task.check(config, workdir)
   with watchdog.watch_hosts(workdir), contextlib.ExitStack() as stack:
     if distributed.is_first():
       stack.enter_context(claim.claim(workdir, config))
-    data = pretrain.prepare_data(config, workdir)
-    task = init_from.apply(config, data, pretrain.make_task(config, data))
-    marks = ('data_sha256', 'vocab_sha256')
-    agreement.check_same({name: task.facts[name] for name in marks})
-    params = fit.fit(config, task, workdir)
+    distributed.first_then_all('data', lambda: task.prepare(config, workdir))
+    data = task.open(config, workdir)
+    made = task.make_task(config, data)
+    agreement.check_same(made.facts)
+    params = fit.fit(config, made, workdir)
     distributed.first_then_all(
-      'export', lambda: finish.finish(config, data, workdir, params)
+      'export', lambda: task.finish(config, data, workdir, params)
     )
 
 

@@ -96,8 +96,8 @@ def make_step(vocab_size):
   )
 
   def loss(params, batch):
-    sums = pretrain.sum_losses(module, params, batch, jax.random.key(1))
-    return sum(s[0] for s in sums.values())
+    sums, _ = pretrain.compute_sums(module, params, batch, jax.random.key(1))
+    return sums['mlm_loss'] + sums['nsp_loss']
 
   return functools.partial(jax.jit(jax.grad(loss)), params)
 

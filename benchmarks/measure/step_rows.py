@@ -11,13 +11,13 @@ def prepare_docs(directory, workers):
   """Prepares python-docs, of both lengths, with a vocabulary of BERT's size."""
   from bert_jax import config as config_lib
   from bert_jax.data import prepare
-  from bert_jax.pretraining import pretrain
+  from bert_jax.pretraining import training_data
 
   c = config_lib.pretraining('base')
   c.data.passes = 1
   print('preparing python-docs ...', flush=True)
   prepare.prepare(
-    pretrain.make_recipe(c), directory, prepare.local_runner(workers)
+    training_data.make_recipe(c), directory, prepare.local_runner(workers)
   )
 
 

@@ -118,9 +118,9 @@ def ours(size, activation, weights):
   batch = make_batch()
 
   def loss(params):
-    sums = pretrain.sum_losses(module, params, batch, None)
+    sums, _ = pretrain.compute_sums(module, params, batch, None)
     counts = pretrain.count_targets(batch, with_nsp=True)
-    return sum(total / counts[name] for name, (total, _) in sums.items())
+    return sum(sums[name] / counts[name] for name in ('mlm_loss', 'nsp_loss'))
 
   value, gradient = jax.jit(jax.value_and_grad(loss))(params)
   (mlm, nsp), state = jax.jit(

@@ -59,12 +59,13 @@ def start(c, directory):
   """Returns (objective, first state, batches)."""
   import jax
 
-  from bert_jax.pretraining import pretrain
+  from bert_jax.pretraining import pretrain, training_data
   from bert_jax.train import optimizer as optimizer_lib
   from bert_jax.train import step as step_lib
   from bert_jax.train import task
 
-  made = pretrain.make_task(c, pretrain.prepare_data(c, directory))
+  training_data.prepare_data(c, directory)
+  made = pretrain.make_task(c, training_data.check_data(c, directory))
   objective, tx = made.objective(c), optimizer_lib.make(c.optimizer)
   state = step_lib.init_state(jax.random.key(c.seed), task=objective, tx=tx)
   (phase,) = task.list_phases(c)

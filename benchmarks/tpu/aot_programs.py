@@ -13,10 +13,10 @@ import time
 import aot_compile
 
 from bert_jax import config as config_lib
+from bert_jax import tasks
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.interop import config_file
 from bert_jax.preflight import compile_step, hlo_cost
-from bert_jax.pretraining import pretrain
 from bert_jax.train import task
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -131,5 +131,7 @@ def _settings(settings):
 def flops(settings):
   """Returns the model FLOPs of a step with all layers on one device."""
   config = aot_compile.get_config(settings)
-  work = pretrain.make_objective(config).flops(task.list_phases(config)[0])
+  work = (
+    tasks.get(config).make_objective(config).flops(task.list_phases(config)[0])
+  )
   return work / topology_lib.parse(settings['topology']).devices

@@ -22,11 +22,10 @@ import time
 
 import jax
 
-from bert_jax import config, errors, param_names
+from bert_jax import config, errors, param_names, tasks
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.preflight import compile_step, hlo_cost
-from bert_jax.pretraining import pretrain
 from bert_jax.runtime import files
 from bert_jax.train import programs, task
 
@@ -99,7 +98,7 @@ def _shardings(c, mesh) -> dict:
   def text(spec):
     return f'[{", ".join(axis or "-" for axis in spec)}]'
 
-  learnt = pretrain.make_objective(c)
+  learnt = tasks.get(c).make_objective(c)
   _, shapes, layout = programs.plan_initial_state(c, learnt, mesh)
   kept = param_names.flatten(layout.params)
   return {

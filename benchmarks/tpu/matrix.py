@@ -28,11 +28,10 @@ import sys
 import jax
 
 from bert_jax import config as config_lib
-from bert_jax import config_check, errors
+from bert_jax import config_check, errors, tasks
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import compile_step
-from bert_jax.pretraining import pretrain
 from bert_jax.train import compilation, programs, task, tuning
 
 # {chip: slices of four chips, of sixteen}
@@ -126,9 +125,10 @@ def compile_cell(chip: str, case: Case) -> str:
   try:
     devices = compile_step.describe_devices(topology)[: case.devices]
     mesh = device_mesh.make_mesh(c.mesh.model, devices)
-    start = programs.list_start(c, pretrain.make_objective(c), mesh)
+    make = tasks.get(c).make_objective
+    start = programs.list_start(c, make(c), mesh)
     found = compilation.compile_run(
-      *(c, pretrain.make_objective, mesh, start, task.list_phases(c)),
+      *(c, make, mesh, start, task.list_phases(c)),
       lambda line: print(line, file=sys.stderr, flush=True),
     )
   except errors.UserError as error:

@@ -19,11 +19,10 @@ import aot_compile
 import aot_programs
 import jax
 
-from bert_jax import errors, param_names
+from bert_jax import errors, param_names, tasks
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import partition
 from bert_jax.preflight import estimate, hlo_text
-from bert_jax.pretraining import pretrain
 
 TOPOLOGIES = 'v5e:2x2,v5e:4x4,v5e:8x8,v5e:16x16'
 LENGTH, ROWS = 128, 64  # of a chip
@@ -55,7 +54,9 @@ def row(first: estimate.Step, step: estimate.Step, chips: int) -> str:
 
 def kept_whole(c, topology) -> dict[str, int]:
   """Returns {parameter: bytes} that every device keeps, float32."""
-  params = jax.eval_shape(pretrain.make_objective(c).init, jax.random.key(0))
+  params = jax.eval_shape(
+    tasks.get(c).make_objective(c).init, jax.random.key(0)
+  )
   mesh = jax.sharding.AbstractMesh(
     (topology.devices, 1),
     ('data', 'model'),

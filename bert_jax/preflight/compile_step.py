@@ -10,11 +10,9 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import NamedSharding, SingleDeviceSharding
 
-from bert_jax import errors, param_names
+from bert_jax import errors, param_names, tasks
 from bert_jax.hardware import topology as topology_lib
-from bert_jax.model import parameters as parameters_lib
 from bert_jax.parallel import partition
-from bert_jax.pretraining import pretrain
 from bert_jax.train import compilation, programs, tuning
 
 _ENVIRONMENT = {
@@ -126,7 +124,7 @@ def compile_step(config, phase, mesh) -> Compiled:
   device = mesh.devices.flat[0]
   config = tuning.resolve(config, device, phase.seq_length)
   listed = programs.list_phase(
-    config, pretrain.make_objective(config), mesh, phase
+    config, tasks.get(config).make_objective(config), mesh, phase
   )
   step = next(p for p in listed if p.name == programs.TRAIN)
   (outcome,) = compilation.compile_all(
@@ -169,10 +167,8 @@ def examine(outcome: compilation.Outcome) -> Compiled:
 
 def count_gradient_bytes(config, mesh) -> int:
   """Returns the float32 bytes of what a device finds before it is added up."""
-  module = pretrain.make_module(config)
-  params = jax.eval_shape(
-    lambda: parameters_lib.init(module, jax.random.key(0))
-  )
+  objective = tasks.get(config).make_objective(config)
+  params = jax.eval_shape(objective.init, jax.random.key(0))
   return count_device_bytes(
     param_names.map_named(
       lambda name, x: _place(

@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_jax import config as config_lib
+from bert_jax import tasks
 from bert_jax.hardware import prices
 from bert_jax.parallel import agreement, device_mesh
 from bert_jax.preflight import calibration as calibration_lib
@@ -12,7 +13,6 @@ from bert_jax.preflight import (
   hlo_cost,
   kernel_schedules,
 )
-from bert_jax.pretraining import pretrain
 from bert_jax.train import compilation
 from bert_jax.train import programs as programs_lib
 
@@ -55,12 +55,9 @@ def examine(config, topology, phases, quick: bool, say=print):
   for n in layers:
     say(f'compiling the programs of a run with {n} layers ...')
     fewer = _with_layers(config, n)
-    start = programs_lib.list_start(fewer, pretrain.make_objective(fewer), mesh)
-    runs.append(
-      compilation.compile_run(
-        fewer, pretrain.make_objective, mesh, start, phases, say
-      )
-    )
+    make = tasks.get(fewer).make_objective
+    start = programs_lib.list_start(fewer, make(fewer), mesh)
+    runs.append(compilation.compile_run(fewer, make, mesh, start, phases, say))
   usable = compile_step.get_usable_memory(devices[0])
   facts, texts = [], {}
   for phase in phases:
@@ -109,7 +106,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
       few; None among them where the compiler refuses it.
     calibration: of `calibrate.read`.
   """
-  flops = pretrain.make_objective(config).flops(phase)
+  flops = tasks.get(config).make_objective(config).flops(phase)
   facts = _phase_facts(phase, flops) | {'usable_bytes': usable}
   if None in steps:
     return None, facts | {'fits': None}
@@ -170,7 +167,7 @@ def _extrapolate(few, more, layers):
 def examine_gpus(config, topology, phase):
   """Returns the facts of a phase on GPUs, for which nothing is compiled."""
   chip, count = topology.chip, topology.chips
-  flops = pretrain.make_objective(config).flops(phase)
+  flops = tasks.get(config).make_objective(config).flops(phase)
   step = estimate.estimate_gpu_step(
     flops, chip, count, calibration_lib.read(chip.name)
   )

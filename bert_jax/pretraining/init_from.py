@@ -19,7 +19,7 @@ from bert_jax.train import task as task_lib
 from bert_jax.workdir import fingerprint, paths
 
 # Fields of BertConfig that say how to train, not what the parameters mean;
-# the first two are compared apart.
+# the first two are compared separately.
 _FREE = (
   'vocab_size',
   'max_positions',

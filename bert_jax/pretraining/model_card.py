@@ -13,7 +13,7 @@ from bert_jax.workdir import log, paths
 
 # What leaves no trace in the parameters, and what the manifest knows better:
 # data may be prepared ahead, by another config.
-_LEFT_OUT = ('log.', 'checkpoint.', 'data.', 'profile_steps')
+_LEFT_OUT = ('log.', 'checkpoint.', 'data.', 'profile_steps', 'task')
 _MOST_ROWS = 12  # of the table of curves
 _CURVES = {
   'step': ('step', '{:,}'),

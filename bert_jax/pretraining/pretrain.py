@@ -9,17 +9,12 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax import config as config_lib
-from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import prepare
-from bert_jax.data import recipe as recipe_lib
 from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
-from bert_jax.parallel import distributed
 from bert_jax.pretraining import batches
 from bert_jax.train import task
-from bert_jax.workdir import paths
 
 
 def make_objective(config) -> task.Objective:
@@ -121,90 +116,6 @@ def make_task(config, directory: str) -> task.Task:
       ),
     },
   )
-
-
-def prepare_data(config, workdir: str) -> str:
-  """Makes the data that the config asks for; returns its directory.
-
-  Process 0 makes it; the others find it in the working directory, which they
-  share.
-  """
-  c = config.data
-  directory = paths.prepared_data(config, workdir)
-  if c.dir and not os.path.exists(c.dir):
-    raise errors.UserError(
-      f'data.dir={c.dir} does not exist; make it with bert_jax.data.prepare, '
-      'or leave data.dir empty.'
-    )
-  if not c.dir:
-    runner = prepare.local_runner(c.workers)
-    distributed.first_then_all(
-      'data', lambda: prepare.prepare(make_recipe(config), directory, runner)
-    )
-  manifest = manifest_lib.read(directory)
-  _check_data(config, directory, manifest)
-  found = manifest['documents']
-  print(
-    f'data: {found["train"]:,} documents, {manifest["tokens"]:,} tokens '
-    f'({manifest["unknown_share"]:.2%} unknown), {found["heldout"]:,} '
-    'documents held out'
-  )
-  for length, row in manifest['lengths'].items():
-    print(
-      f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
-      f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random'
-    )
-  return directory
-
-
-def make_recipe(config) -> recipe_lib.Recipe:
-  """Returns how the data of a config is prepared."""
-  c = config.data
-  return recipe_lib.Recipe(
-    inputs=tuple(c.input.split(',')),
-    weights=tuple(float(weight) for weight in c.weights),
-    layout=c.layout,
-    language=c.language,
-    field=c.field,
-    min_chars=c.min_chars,
-    max_documents=c.max_documents,
-    vocab=c.vocab,
-    vocab_size=c.vocab_size,
-    lowercase=c.lowercase,
-    lengths=tuple(sorted(set(config.phases.seq_length))),
-    passes=c.passes,
-    short_seq_prob=c.short_seq_prob,
-    pack=c.pack,
-    heldout=c.heldout,
-    shards=c.shards,
-    seed=config.seed,
-  )
-
-
-def _check_data(config, directory: str, manifest: dict):
-  """Raises errors.UserError unless the data suits the config."""
-  for name in ('vocab_size', 'lowercase', 'pack'):
-    there = manifest['recipe'].get(name)  # older data lacks some
-    if there != config.data[name]:
-      raise errors.UserError(
-        f'{directory} has {name}={there}, the config '
-        f'data.{name}={config.data[name]}; they must agree.'
-      )
-  missing = [
-    n for n in config.phases.seq_length if str(n) not in manifest['lengths']
-  ]
-  if missing:
-    raise errors.UserError(
-      f'{directory} has rows of {" and ".join(manifest["lengths"])} tokens, '
-      f'none of {missing[0]} as phases.seq_length asks; change it, or prepare '
-      f'the data with --max_seq_length={missing[0]} too.'
-    )
-  vocab_path = manifest_lib.vocab_path(directory)
-  if text_files.compute_sha256(vocab_path) != manifest['vocab_sha256']:
-    raise errors.UserError(
-      f'{vocab_path} is not the vocabulary that the data was made with; put '
-      'that one back, or prepare the data again.'
-    )
 
 
 def count_targets(batch, *, with_nsp: bool) -> dict:

@@ -93,8 +93,8 @@ def loss_and_gradient(causal=False):
   module, params = make_params(causal)
 
   def loss(params, batch):
-    sums = pretrain.sum_losses(module, params, batch, None)
-    return sum(s[0] for s in sums.values())
+    sums, _ = pretrain.compute_sums(module, params, batch, None)
+    return sums['mlm_loss'] + sums['nsp_loss']
 
   return functools.partial(jax.jit(jax.value_and_grad(loss)), params)
 

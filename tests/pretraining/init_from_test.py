@@ -88,10 +88,14 @@ def words_alone(params, size=11):
 def loss_of(c, params):
   module = heads.PretrainingModel(config_lib.model_config(c))
   params = words_alone(params, c.data.vocab_size)
-  sums = jax.jit(functools.partial(pretrain.sum_losses, module, key=None))(
+  sums, _ = jax.jit(functools.partial(pretrain.compute_sums, module, key=None))(
     params, training.make_batch(0)
   )
-  return {name: float(loss) for name, (loss, _) in sums.items()}
+  return {
+    name.removesuffix('_loss'): float(total)
+    for name, total in sums.items()
+    if name.endswith('_loss')
+  }
 
 
 def test_the_first_loss_is_that_of_the_source(source, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import pickle
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config, config_check, errors
+from bert_jax import config, config_check
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import prepare
 from bert_jax.pretraining import batches as batches_lib
@@ -258,50 +257,3 @@ def test_without_nsp_there_is_no_pooler(directory):
   made = pretrain.make_task(c, directory).objective(c)
   params = jax.eval_shape(made.init, jax.random.key(0))
   assert set(params) == {'embeddings', 'encoder', 'mlm'}
-
-
-def test_data_of_another_vocabulary_is_refused(directory, tmp_path):
-  c = make_config(data__vocab_size=121, data__dir=directory)
-  with pytest.raises(errors.UserError, match='vocab_size=120, the config'):
-    pretrain.prepare_data(c, str(tmp_path))
-
-
-def test_data_packed_otherwise_is_refused(directory, tmp_path):
-  c = make_config(data__pack=2, data__dir=directory)
-  with pytest.raises(errors.UserError, match='pack=1, the config data.pack=2'):
-    pretrain.prepare_data(c, str(tmp_path))
-
-
-def test_a_length_that_was_not_prepared_is_refused(directory, tmp_path):
-  c = make_config(data__dir=directory, phases__seq_length=(32, 48))
-  with pytest.raises(errors.UserError, match='of 32 and 64 tokens, none of 48'):
-    pretrain.prepare_data(c, str(tmp_path))
-
-
-def test_every_field_of_a_config_reaches_the_recipe():
-  c = make_config(data__input='a,b', data__weights=(1, 2.5), data__pack=3)
-  assert pretrain.make_recipe(c).to_dict() == {
-    'inputs': ['a', 'b'],
-    'weights': [1.0, 2.5],
-    'layout': 'paragraphs',
-    'language': 'en',
-    'field': 'text',
-    'min_chars': 50,
-    'max_documents': 0,
-    'vocab': '',
-    'vocab_size': 120,
-    'lowercase': True,
-    'lengths': [32, 64],
-    'passes': 5,
-    'short_seq_prob': 0.1,
-    'pack': 3,
-    'heldout': 0.01,
-    'shards': 0,
-    'seed': 0,
-  }
-
-
-def test_a_missing_data_dir_is_refused(tmp_path):
-  c = make_config(data__dir=os.path.join(tmp_path, 'nothing'))
-  with pytest.raises(errors.UserError, match='nothing does not exist'):
-    pretrain.prepare_data(c, str(tmp_path))

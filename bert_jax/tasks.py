@@ -1,0 +1,62 @@
+"""The tasks by name: what `config.task` may say."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from bert_jax import errors
+from bert_jax.pretraining import finish, init_from, pretrain, training_data
+from bert_jax.train import task
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+  """What `bert_jax.main` does of a task, in this order.
+
+  Attributes:
+    check: (config, workdir); raises errors.UserError for a run that cannot
+      work, before data is made.
+    prepare: (config, workdir); makes the data. Called by one process.
+    open: (config, workdir) -> directory of the data, checked.
+    make_task: (config, directory) -> Task.
+    finish: (config, directory, workdir, parameters); what comes of the trained
+      model. Called by one process.
+    make_objective: (config) -> Objective, of the task; needs no data.
+  """
+
+  check: Callable[[Any, str], None]
+  prepare: Callable[[Any, str], None]
+  open: Callable[[Any, str], str]
+  make_task: Callable[[Any, str], task.Task]
+  finish: Callable[[Any, str, str, Any], None]
+  make_objective: Callable[[Any], task.Objective]
+
+
+def _make_pretraining(config, directory: str) -> task.Task:
+  made = pretrain.make_task(config, directory)
+  return init_from.apply(config, directory, made)
+
+
+TASKS = {
+  'pretraining': Definition(
+    check=init_from.check,
+    prepare=training_data.prepare_data,
+    open=training_data.check_data,
+    make_task=_make_pretraining,
+    finish=finish.finish,
+    make_objective=pretrain.make_objective,
+  ),
+}
+
+
+def get(config) -> Definition:
+  """Returns the task of a config.
+
+  Raises:
+    errors.UserError: if there is none of this name.
+  """
+  if config.task not in TASKS:
+    raise errors.UserError(
+      f'task={config.task!r} is not one of {", ".join(TASKS)}.'
+    )
+  return TASKS[config.task]

@@ -1,0 +1,130 @@
+"""Tests of held-out evaluation."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.parallel import device_mesh
+from bert_jax.train import evaluate
+from bert_jax.train import step as step_lib
+from bert_jax.train import task as task_lib
+from tests import training
+
+
+def test_means_are_over_all_batches_and_losses_are_added():
+  totals = {}
+  evaluate.add(totals, {'a': (6.0, 2.0), 'b': (1.0, 4.0)})
+  evaluate.add(totals, {'a': (3.0, 1.0), 'b': (2.0, 0.0)})
+  means = evaluate.compute_means(
+    totals, ('a', 'b'), lambda found: {'twice': 2 * found['a']}
+  )
+  assert means == {'a': 3.0, 'b': 0.75, 'loss': 3.75, 'twice': 6.0}
+
+
+class Step:
+  """Notes when it is called and when its results are read."""
+
+  def __init__(self):
+    self.events = []
+
+  def __call__(self, params, batch):
+    self.events.append(f'dispatch {batch}')
+    step = self
+
+    class Sum:
+      def __array__(self, dtype=None, copy=None):
+        step.events.append(f'read {batch}')
+        return np.array(float(batch))
+
+    return {'loss': (Sum(), 1.0)}, np.array([batch])
+
+
+def make_task(**changes):
+  return dataclasses.replace(
+    training.make_task(training.small_config()),
+    derive=lambda means: {},
+    **changes,
+  )
+
+
+def test_a_batch_is_computed_while_the_one_before_is_read():
+  step = Step()
+  found = evaluate.evaluate(step, None, [3, 5], make_task(), ('loss',), None)
+  assert found['loss'] == 4.0
+  assert step.events == ['dispatch 3', 'dispatch 5', 'read 3', 'read 5']
+
+
+def test_none_ends_an_evaluation():
+  found = evaluate.evaluate(Step(), None, [3, None, 5], make_task(), (), None)
+  assert found is None
+
+
+def test_a_task_scores_what_it_kept_of_its_predictions():
+  def collect(kept, phase, i, predictions):
+    return [*(kept or []), (phase, i, predictions.tolist())]
+
+  task = make_task(collect=collect, score=lambda kept: {'kept': kept})
+  found = evaluate.evaluate(Step(), None, [3, 5], task, ('loss',), 'phase')
+  assert found['kept'] == [('phase', 0, [3]), ('phase', 1, [5])]
+
+
+@pytest.mark.parametrize('devices', [1, 4])
+def test_every_device_has_the_predictions_of_all_rows(devices):
+  c = training.small_config()
+  mesh = device_mesh.make_mesh(devices=jax.devices()[:devices])
+  batch = training.make_batch(3)
+
+  def compute(params, rows, key):
+    assert key is None
+    return {'loss': rows['input_ids'].sum()}, {'first': rows['input_ids'][:, 0]}
+
+  objective = dataclasses.replace(
+    training.make_objective(c),
+    compute=compute,
+    counts=lambda rows: {'loss': rows['input_mask'].sum()},
+  )
+  state, _ = training.make_step()
+  step = step_lib.jit_eval(c, objective, mesh)
+  sums, predictions = step(state.params, device_mesh.put_batch(mesh, batch))
+  assert int(sums['loss'][0]) == batch['input_ids'].sum()
+  assert predictions['first'].is_fully_replicated
+  assert predictions['first'].tolist() == batch['input_ids'][:, 0].tolist()
+
+
+def test_metrics_of_a_task_reach_the_log_of_a_run(tmp_path):
+  """The loop trains, evaluates and logs a task without a metric of BERT's."""
+  c = training.small_config(steps=(4,))
+
+  def make_objective(config):
+    made = training.make_objective(config)
+
+    def compute(params, batch, key):
+      sums, _ = made.compute(params, batch, key)
+      return {'cost': sums['mlm_loss']}, batch['input_ids'][:, 0]
+
+    def counts(batch):
+      return {'cost': made.counts(batch)['mlm_loss']}
+
+    return dataclasses.replace(
+      made, losses=('cost',), compute=compute, counts=counts, expected_loss=None
+    )
+
+  def collect(kept, phase: task_lib.Phase, i, predictions):
+    return (kept or 0) + len(predictions)
+
+  task = dataclasses.replace(
+    training.make_task(c),
+    objective=make_objective,
+    derive=lambda means: {'half': means['cost'] / 2},
+    word=lambda means: f'cost of {means["cost"]:.0f}',
+    collect=collect,
+    score=lambda kept: {'rows': kept},
+  )
+  training.fit_lib.fit(c, task, str(tmp_path))
+  (held_out,) = training.rows_of(tmp_path, 'eval')[-1:]
+  assert held_out['rows'] == 2 * training.ROWS
+  assert held_out['half'] == held_out['cost'] / 2 == held_out['loss'] / 2
+  assert 'mlm_loss' not in held_out
+  assert 'cost' in training.rows_of(tmp_path, 'train')[-1]
