@@ -25,12 +25,12 @@ ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 PAGE = os.path.join(ROOT, 'docs', 'preflight_pages.md')
 BASE = 'v4:2x2x1 v5e:2x2 v6e:2x2 v5p:2x2x1 tpu7x:2x2x1 v3:2x2'.split()
 LARGE = 'v5e:4x4 v4:2x2x4 v6e:4x4 v5p:2x2x4 tpu7x:2x2x4 v3:4x4'.split()
+COMPACT = 'small', 'medium'  # of one config file
 RUNS = {
   f'{config} on {topology}': (config, topology)
   for config, topologies in (
     ('base', BASE),
-    ('small', ['v5e:2x2']),
-    ('medium', ['v5e:2x2']),
+    *((size, ['v5e:2x2']) for size in COMPACT),
     ('large', LARGE),
   )
   for topology in topologies
@@ -55,7 +55,8 @@ written by
 
 def arguments(config: str, topology: str, quick: bool) -> list[str]:
   """Returns the arguments of preflight."""
-  found = [f'--config=configs/{config}.py', f'--topology={topology}']
+  own = f'compact.py:{config}' if config in COMPACT else f'{config}.py'
+  found = [f'--config=configs/{own}', f'--topology={topology}']
   return [*found, '--quick'] if quick else found
 
 

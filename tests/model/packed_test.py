@@ -94,7 +94,7 @@ def loss_and_gradient(causal=False):
 
   def loss(params, batch):
     sums, _ = pretrain.compute_sums(module, params, batch, None)
-    return sums['mlm_loss'] + sums['nsp_loss']
+    return sums['mlm_loss'] + sums.get('nsp_loss', 0)
 
   return functools.partial(jax.jit(jax.value_and_grad(loss)), params)
 
