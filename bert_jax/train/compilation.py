@@ -116,9 +116,9 @@ def _compile(program: programs.Program) -> tuple[Outcome, float]:
     executable = program.lower().compile()
   except errors.UserError:
     raise
-  except Exception:
+  except Exception as problem:
     # Not only JaxRuntimeError: a kernel that cannot be lowered raises others.
-    error = describe_problem
+    error = problem
   return Outcome(program, executable, error), time.monotonic() - start
 
 

@@ -89,7 +89,7 @@ def test_the_largest_batch_follows_from_two(programs, capsys, monkeypatch):
     aot_tables.compile_step, 'describe_devices', lambda _: [None]
   )
   monkeypatch.setattr(
-    aot_tables.compile_step, 'usable_memory', lambda _: 112 * 2**30
+    aot_tables.compile_step, 'get_usable_memory', lambda _: 112 * 2**30
   )
   for program, each in (('ours', 3), ('flax', 6)):
     for layers in (2, 4):

@@ -75,7 +75,7 @@ def on_eight():
 def test_three_stages_on_eight_devices():
   flags = '--xla_force_host_platform_device_count=8'
   env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'}
-  code = 'from tests import collectives_test as t; t.on_eight()'
+  code = 'from tests.parallel import collectives_test as t; t.on_eight()'
   done = subprocess.run(
     [sys.executable, '-c', code], env=env, capture_output=True, text=True
   )

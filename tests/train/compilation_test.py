@@ -64,7 +64,7 @@ def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
   )
   monkeypatch.setattr(
     compilation.distributed,
-    'largest',
+    'find_largest',
     lambda value: votes.pop() if votes else value,
   )
   found, said = compile_run(training.small_config())
