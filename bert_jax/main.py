@@ -65,14 +65,8 @@ def main(argv):
 
   given = flags.FLAGS
   distributed.start(given.coordinator, given.num_processes, given.process_id)
-  config, workdir = given.config, given.workdir
-  try:
-    print(config_lib.to_text(config))
-  except OSError as error:  # how ml_collections reports a missing file
-    path = given['config'].config_filename
-    raise errors.UserError(
-      f'cannot read --config={path}; give a file such as configs/tiny.py.'
-    ) from error
+  config, workdir = cli.get_config(given), given.workdir
+  print(config_lib.to_text(config))
   if '://' in workdir:
     raise errors.UserError(f'--workdir={workdir} must be a local directory.')
   compilation.use_cache()

@@ -151,7 +151,9 @@ def test_what_is_skipped_and_missing_is_printed(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize('form', ['hf', 'google', 'npz'])
 def test_verify_reads_what_was_written(tmp_path, monkeypatch, capsys, form):
-  monkeypatch.setattr(convert.verify, 'compute_theirs', lambda path, config: None)
+  monkeypatch.setattr(
+    convert.verify, 'compute_theirs', lambda path, config: None
+  )
   path = models.export_to(tmp_path / 'compute_theirs')
   target = str(tmp_path / 'x.npz')
   run_main(monkeypatch, path, target, form, verify=True)

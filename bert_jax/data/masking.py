@@ -86,12 +86,11 @@ def mask_tokens(
 
   Returns:
     The batch with new `input_ids` and `masked_lm_positions`, `masked_lm_ids`
-    (int32) and `masked_lm_weights` (float32) [B, P] with P as `count_predictions` says;
-    positions ascend and end in zeros of weight 0.
+    (int32) and `masked_lm_weights` (float32) [B, P], P of
+    `count_predictions`; positions ascend and end in zeros of weight 0.
   """
   ids = batch['input_ids']
   rows, length = ids.shape
-  pack = keys.size // rows
   pairs = _pairs(batch, keys, rate, max_predictions, vocab_size, special)
   if unit == 'token':
     leader = _choose_tokens(pairs, ids.shape)
@@ -100,34 +99,55 @@ def mask_tokens(
     leader = choose(pairs, ids.shape, _word_starts(pairs, ids, continues))
 
   cell = np.flatnonzero(leader >= 0)
-  lead = leader[cell]
-  flat = ids.ravel()
-  label = flat[cell]
+  masked = _hide(ids, pairs, cell, leader[cell], mix, vocab_size, mask_id)
+  size = count_predictions(length, rate, max_predictions, keys.size // rows)
+  return {**batch, 'input_ids': masked, **_predictions(ids, cell, size)}
+
+
+def _hide(ids, pairs, cell, lead, mix, vocab_size, mask_id):
+  """Returns [B, S] ids with [MASK], a random word or itself in chosen cells.
+
+  Args:
+    ids: [B, S].
+    pairs: see `_Pairs`.
+    cell: [N] chosen cells of the flat batch, ascending.
+    lead: [N] the cell whose draw from `mix` each of them follows.
+    mix: shares of [MASK], random word, same word.
+    vocab_size: V.
+    mask_id: id of [MASK].
+  """
   key = pairs.keys[pairs.pair[cell]]
   draw = hashing.to_uniform(hashing.mix(key, _ACTION, pairs.position[lead]))
   word = hashing.mix(key, _WORD, pairs.position[cell]) % np.uint64(vocab_size)
-  masked = flat.copy()
+  masked = ids.flatten()
   masked[cell] = np.where(
     draw < mix[0],
     mask_id,
-    np.where(draw < mix[0] + mix[1], word.astype(ids.dtype), label),
+    np.where(draw < mix[0] + mix[1], word.astype(ids.dtype), masked[cell]),
   )
+  return masked.reshape(ids.shape)
 
-  row, position = np.divmod(cell, length)
-  before = np.searchsorted(row, np.arange(rows))
+
+def _predictions(ids, cell, size: int) -> dict[str, np.ndarray]:
+  """Returns positions, labels and weights [B, P] of chosen cells.
+
+  Args:
+    ids: [B, S] before anything was hidden.
+    cell: [N] chosen cells of the flat batch, ascending.
+    size: P.
+  """
+  row, position = np.divmod(cell, ids.shape[1])
+  before = np.searchsorted(row, np.arange(len(ids)))
   slot = np.arange(len(cell)) - before[row]
-  shape = (rows, count_predictions(length, rate, max_predictions, pack))
 
   def spread(values, dtype):
-    out = np.zeros(shape, dtype)
+    out = np.zeros((len(ids), size), dtype)
     out[row, slot] = values
     return out
 
   return {
-    **batch,
-    'input_ids': masked.reshape(rows, length),
     'masked_lm_positions': spread(position, np.int32),
-    'masked_lm_ids': spread(label, np.int32),
+    'masked_lm_ids': spread(ids.ravel()[cell], np.int32),
     'masked_lm_weights': spread(1, np.float32),
   }
 
@@ -135,7 +155,7 @@ def mask_tokens(
 def count_predictions(
   length: int, rate: float, max_predictions: int, pack: int
 ) -> int:
-  """Returns P, so many predictions that a row never has more.
+  """Returns P, the most predictions that a row can have.
 
   Args:
     length: S.

@@ -58,14 +58,8 @@ def main(argv):
   # The compiler alone is used; accelerators that are here stay free.
   jax.config.update('jax_platforms', 'cpu')
   values = flags.FLAGS
-  try:
-    config = values.config
-    config_check.check(config)
-  except OSError as error:  # how ml_collections reports a missing file
-    path = values['config'].config_filename
-    raise errors.UserError(
-      f'cannot read --config={path}; give a file such as configs/large.py.'
-    ) from error
+  config = cli.get_config(values)
+  config_check.check(config)
   topology = topology_lib.parse(values.topology, values.slices)
   phases = _chosen(config, values.phase)
   _check_flags(values, topology, phases)

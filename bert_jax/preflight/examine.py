@@ -18,10 +18,12 @@ from bert_jax.train import programs as programs_lib
 
 _QUICK_LAYERS = 2, 4
 # Beside compute.*, fields that change the time of a step and not its shapes.
+# fmt: off
 _TIMED = (
-  *('rng', 'mesh.model', 'model.dtype', 'model.dropout'),
-  *('model.attention_dropout', 'optimizer.clip_unit', 'optimizer.reduce_dtype'),
+  'rng', 'mesh.model', 'model.dtype', 'model.dropout',
+  'model.attention_dropout', 'optimizer.clip_unit', 'optimizer.reduce_dtype',
 )
+# fmt: on
 
 
 def examine(config, topology, phases, quick: bool, say=print):

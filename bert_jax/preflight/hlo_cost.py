@@ -11,10 +11,12 @@ from bert_jax.preflight import hlo_text
 
 _NAME = re.compile(r'%?([\w.-]+)')
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+# fmt: off
 _COLLECTIVES = (
-  *('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all'),
+  'all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all',
   'collective-permute',
 )
+# fmt: on
 # Custom calls with a program of their own, which the compiler cannot cost; the
 # others are notes to the compiler or parts of ops that it does cost.
 _KERNELS = ('tpu_custom_call', 'MosaicFusion')

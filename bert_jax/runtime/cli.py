@@ -9,6 +9,27 @@ from bert_jax import errors
 from bert_jax.runtime import signals
 
 
+def get_config(values):
+  """Returns the config that the flag --config names.
+
+  Args:
+    values: `flags.FLAGS`, with a config defined by
+      `ml_collections.config_flags`.
+
+  Raises:
+    errors.UserError: if its file cannot be read.
+  """
+  config = values.config
+  try:
+    config.keys()
+  except OSError as error:  # how ml_collections reports a missing file
+    path = values['config'].config_filename
+    raise errors.UserError(
+      f'cannot read --config={path}; give a file such as configs/base.py.'
+    ) from error
+  return config
+
+
 def run(main, takes_arguments: bool = False):
   """Runs `main(argv)` under absl and exits with its result.
 
