@@ -114,7 +114,7 @@ def test_released_indexes_list_every_tensor_and_its_shape(real):
   )
   shapes = {name: entry.shape for name, entry in entries.items()}
   expected = {
-    name: row.shape[::-1] if 'google' in row.turned else row.shape
+    name: row.shape[::-1] if 'google' in row.transposed_in else row.shape
     for row in name_table.list_rows(config)
     for name in row.google
   }
