@@ -44,8 +44,8 @@ def find(path: str) -> str | None:
   if len(found) > 1:
     names = [os.path.basename(name) for name in found]
     raise errors.UserError(
-      f'{path} holds {len(found)} checkpoints: {errors.listing(names)}; name one '
-      'of them, with its folder.'
+      f'{path} holds {len(found)} checkpoints: {errors.listing(names)}; name '
+      'one of them, with its folder.'
     )
   return found[0].removesuffix('.index') if found else None
 

@@ -1,91 +1,142 @@
-"""Our names of BERT's parameters, Hugging Face's and Google's: one table."""
+"""What BERT's parameters are called here, by Hugging Face and by Google.
+
+The table has 26 rows: the embeddings, what each layer has, and the heads.
+"""
 
 from typing import NamedTuple
 
 from bert_jax.model import bert_config
 
-# Parts that a file holds whole or not at all. Only the encoder is always there.
+# A file holds each of these parts whole or not at all, and always the encoder,
+# to which the embeddings belong.
 PARTS = ('encoder', 'mlm', 'pooler', 'nsp')
 
-# Our module, Hugging Face's, Google's, its kind (`_KINDS`) and the shape of its
-# kernel or embedding, [from, to], in the letters of `model/encoder.py`; S is the number
-# of positions. {i} is a layer; {p} is query, key and value, one module here.
+# Our name, Hugging Face's name, Google's name, `Row.layout`,
+# `Row.transposed_in` and, as fields of BertConfig, `Row.shape`. {i} is the
+# number of a layer.
+# fmt: off
 _EMBEDDINGS = (
-  ('word', 'word_embeddings', 'word_embeddings', 'embedding', 'VD'),
-  ('position', 'position_embeddings', 'position_embeddings', 'embedding', 'SD'),
-  ('type', 'token_type_embeddings', 'token_type_embeddings', 'embedding', 'TD'),
-  ('norm', 'LayerNorm', 'LayerNorm', 'norm', 'D'),
+  ('embeddings/word/embedding',
+   'bert.embeddings.word_embeddings.weight',
+   'bert/embeddings/word_embeddings',
+   'same', (), ('vocab_size', 'hidden_size')),
+  ('embeddings/position/embedding',
+   'bert.embeddings.position_embeddings.weight',
+   'bert/embeddings/position_embeddings',
+   'same', (), ('max_positions', 'hidden_size')),
+  ('embeddings/type/embedding',
+   'bert.embeddings.token_type_embeddings.weight',
+   'bert/embeddings/token_type_embeddings',
+   'same', (), ('type_vocab_size', 'hidden_size')),
+  ('embeddings/norm/scale',
+   'bert.embeddings.LayerNorm.weight',
+   'bert/embeddings/LayerNorm/gamma',
+   'same', (), ('hidden_size',)),
+  ('embeddings/norm/bias',
+   'bert.embeddings.LayerNorm.bias',
+   'bert/embeddings/LayerNorm/beta',
+   'same', (), ('hidden_size',)),
 )
 _LAYER = (
-  ('attention/qkv', 'attention.self.{p}', 'attention/self/{p}', 'qkv', 'DD'),
-  (
-    'attention/out',
-    'attention.output.dense',
-    'attention/output/dense',
-    'out',
-    'DD',
-  ),
-  (
-    'attention_norm',
-    'attention.output.LayerNorm',
-    'attention/output/LayerNorm',
-    'norm',
-    'D',
-  ),
-  ('mlp_in', 'intermediate.dense', 'intermediate/dense', 'dense', 'DF'),
-  ('mlp_out', 'output.dense', 'output/dense', 'dense', 'FD'),
-  ('mlp_norm', 'output.LayerNorm', 'output/LayerNorm', 'norm', 'D'),
+  ('encoder/layer_{i}/attention/qkv/kernel',
+   ('bert.encoder.layer.{i}.attention.self.query.weight',
+    'bert.encoder.layer.{i}.attention.self.key.weight',
+    'bert.encoder.layer.{i}.attention.self.value.weight'),
+   ('bert/encoder/layer_{i}/attention/self/query/kernel',
+    'bert/encoder/layer_{i}/attention/self/key/kernel',
+    'bert/encoder/layer_{i}/attention/self/value/kernel'),
+   'joined_qkv', ('hf',), ('hidden_size', 'hidden_size')),
+  ('encoder/layer_{i}/attention/qkv/bias',
+   ('bert.encoder.layer.{i}.attention.self.query.bias',
+    'bert.encoder.layer.{i}.attention.self.key.bias',
+    'bert.encoder.layer.{i}.attention.self.value.bias'),
+   ('bert/encoder/layer_{i}/attention/self/query/bias',
+    'bert/encoder/layer_{i}/attention/self/key/bias',
+    'bert/encoder/layer_{i}/attention/self/value/bias'),
+   'joined_qkv', (), ('hidden_size',)),
+  ('encoder/layer_{i}/attention/out/kernel',
+   'bert.encoder.layer.{i}.attention.output.dense.weight',
+   'bert/encoder/layer_{i}/attention/output/dense/kernel',
+   'split_heads', ('hf',), ('hidden_size', 'hidden_size')),
+  ('encoder/layer_{i}/attention/out/bias',
+   'bert.encoder.layer.{i}.attention.output.dense.bias',
+   'bert/encoder/layer_{i}/attention/output/dense/bias',
+   'same', (), ('hidden_size',)),
+  ('encoder/layer_{i}/attention_norm/scale',
+   'bert.encoder.layer.{i}.attention.output.LayerNorm.weight',
+   'bert/encoder/layer_{i}/attention/output/LayerNorm/gamma',
+   'same', (), ('hidden_size',)),
+  ('encoder/layer_{i}/attention_norm/bias',
+   'bert.encoder.layer.{i}.attention.output.LayerNorm.bias',
+   'bert/encoder/layer_{i}/attention/output/LayerNorm/beta',
+   'same', (), ('hidden_size',)),
+  ('encoder/layer_{i}/mlp_in/kernel',
+   'bert.encoder.layer.{i}.intermediate.dense.weight',
+   'bert/encoder/layer_{i}/intermediate/dense/kernel',
+   'same', ('hf',), ('hidden_size', 'mlp_size')),
+  ('encoder/layer_{i}/mlp_in/bias',
+   'bert.encoder.layer.{i}.intermediate.dense.bias',
+   'bert/encoder/layer_{i}/intermediate/dense/bias',
+   'same', (), ('mlp_size',)),
+  ('encoder/layer_{i}/mlp_out/kernel',
+   'bert.encoder.layer.{i}.output.dense.weight',
+   'bert/encoder/layer_{i}/output/dense/kernel',
+   'same', ('hf',), ('mlp_size', 'hidden_size')),
+  ('encoder/layer_{i}/mlp_out/bias',
+   'bert.encoder.layer.{i}.output.dense.bias',
+   'bert/encoder/layer_{i}/output/dense/bias',
+   'same', (), ('hidden_size',)),
+  ('encoder/layer_{i}/mlp_norm/scale',
+   'bert.encoder.layer.{i}.output.LayerNorm.weight',
+   'bert/encoder/layer_{i}/output/LayerNorm/gamma',
+   'same', (), ('hidden_size',)),
+  ('encoder/layer_{i}/mlp_norm/bias',
+   'bert.encoder.layer.{i}.output.LayerNorm.bias',
+   'bert/encoder/layer_{i}/output/LayerNorm/beta',
+   'same', (), ('hidden_size',)),
 )
-_MLM = (
-  ('transform', 'transform.dense', 'transform/dense', 'dense', 'DD'),
-  ('norm', 'transform.LayerNorm', 'transform/LayerNorm', 'norm', 'D'),
-  ('bias', 'bias', 'output_bias', 'bare', 'V'),
+_HEADS = (
+  ('mlm/transform/kernel',
+   'cls.predictions.transform.dense.weight',
+   'cls/predictions/transform/dense/kernel',
+   'same', ('hf',), ('hidden_size', 'hidden_size')),
+  ('mlm/transform/bias',
+   'cls.predictions.transform.dense.bias',
+   'cls/predictions/transform/dense/bias',
+   'same', (), ('hidden_size',)),
+  ('mlm/norm/scale',
+   'cls.predictions.transform.LayerNorm.weight',
+   'cls/predictions/transform/LayerNorm/gamma',
+   'same', (), ('hidden_size',)),
+  ('mlm/norm/bias',
+   'cls.predictions.transform.LayerNorm.bias',
+   'cls/predictions/transform/LayerNorm/beta',
+   'same', (), ('hidden_size',)),
+  ('mlm/bias',
+   'cls.predictions.bias',
+   'cls/predictions/output_bias',
+   'same', (), ('vocab_size',)),
+  ('pooler/kernel',
+   'bert.pooler.dense.weight',
+   'bert/pooler/dense/kernel',
+   'same', ('hf',), ('hidden_size', 'hidden_size')),
+  ('pooler/bias',
+   'bert.pooler.dense.bias',
+   'bert/pooler/dense/bias',
+   'same', (), ('hidden_size',)),
+  # The only kernel that Google transposes, too.
+  ('nsp/kernel',
+   'cls.seq_relationship.weight',
+   'cls/seq_relationship/output_weights',
+   'same', ('hf', 'google'), ('hidden_size', 2)),
+  ('nsp/bias',
+   'cls.seq_relationship.bias',
+   'cls/seq_relationship/output_bias',
+   'same', (), (2,)),
 )
-_POOLER = (('pooler', 'pooler.dense', 'pooler/dense', 'dense', 'DD'),)
-_NSP = (('nsp', 'seq_relationship', 'seq_relationship', 'nsp', 'D2'),)
-# The part, and how the names of its modules begin.
-_GROUPS = (
-  (
-    _EMBEDDINGS,
-    'encoder',
-    'embeddings/',
-    'bert.embeddings.',
-    'bert/embeddings/',
-  ),
-  (
-    _LAYER,
-    'encoder',
-    'encoder/layer_{i}/',
-    'bert.encoder.layer.{i}.',
-    'bert/encoder/layer_{i}/',
-  ),
-  (_MLM, 'mlm', 'mlm/', 'cls.predictions.', 'cls/predictions/'),
-  (_POOLER, 'pooler', '', 'bert.', 'bert/'),
-  (_NSP, 'nsp', '', 'cls.', 'cls/'),
-)
-# How the three names of each tensor end, its form (`rename.FORMS`), and who
-# keeps it [to, from]: of Google's kernels only that of NSP.
-_BIAS = ('/bias', '.bias', '/bias', 'same', ())
-_KINDS = {
-  'embedding': (('/embedding', '.weight', '', 'same', ()),),
-  'norm': (
-    ('/scale', '.weight', '/gamma', 'same', ()),
-    ('/bias', '.bias', '/beta', 'same', ()),
-  ),
-  'dense': (('/kernel', '.weight', '/kernel', 'same', ('hf',)), _BIAS),
-  'qkv': (
-    ('/kernel', '.weight', '/kernel', 'qkv', ('hf',)),
-    ('/bias', '.bias', '/bias', 'qkv_bias', ()),
-  ),
-  'out': (('/kernel', '.weight', '/kernel', 'out', ('hf',)), _BIAS),
-  'nsp': (
-    ('/kernel', '.weight', '/output_weights', 'same', ('hf', 'google')),
-    ('/bias', '.bias', '/output_bias', 'same', ()),
-  ),
-  'bare': (('', '', '', 'same', ()),),
-}
+# fmt: on
 
-# Copies of tied parameters.
+# Hugging Face's files may hold tied parameters twice: {copy: original}.
 HF_TIED = {
   'cls.predictions.decoder.weight': 'bert.embeddings.word_embeddings.weight',
   'cls.predictions.decoder.bias': 'cls.predictions.bias',
@@ -93,51 +144,57 @@ HF_TIED = {
 
 
 class Row(NamedTuple):
-  """One parameter of ours and what it is elsewhere.
+  """One of our parameters, and the arrays that others store for it.
 
   Attributes:
     part: one of `PARTS`.
     ours: our name.
-    hf: Hugging Face's names: one, or three for query, key and value.
-    google: Google's names, as many.
-    form: what it takes to make these of ours, see `rename.FORMS`.
-    shape: of each of them, [from, to] if it is a kernel.
-    transposed_in: who keeps it [to, from]: 'hf', 'google'.
+    hf: Hugging Face's name; those of query, key and value, which are one array
+      here.
+    google: Google's name, or three.
+    layout: 'same' if our array is like theirs; 'joined_qkv' if it is query, key
+      and value in one, with an axis for the heads; 'split_heads' if only the
+      heads have an axis of their own.
+    transposed_in: who stores it transposed, as [outputs, inputs]: 'hf',
+      'google'.
+    shape: of each of their arrays, before it is transposed.
   """
 
   part: str
   ours: str
   hf: tuple[str, ...]
   google: tuple[str, ...]
-  form: str
-  shape: tuple[int, ...]
+  layout: str
   transposed_in: tuple[str, ...]
+  shape: tuple[int, ...]
 
 
 def list_rows(config: bert_config.BertConfig) -> list[Row]:
   """Returns a row for every parameter of a BERT with all its heads."""
-  sizes = {
-    'V': config.vocab_size,
-    'S': config.max_positions,
-    'T': config.type_vocab_size,
-    'D': config.hidden_size,
-    'F': config.mlp_size,
-    '2': 2,
-  }
-  found = []
-  for modules, part, *starts in _GROUPS:
-    for i in range(config.num_layers if modules is _LAYER else 1):
-      for *stems, kind, letters in modules:
-        for *ends, form, transposed_in in _KINDS[kind]:
-          names = map(''.join, zip(starts, stems, ends, strict=True))
-          (ours,), hf, google = (_filled(name, i) for name in names)
-          # A bias is as long as its kernel is wide.
-          used = letters[-1:] if ours.endswith('/bias') else letters
-          shape = tuple(sizes[letter] for letter in used)
-          found.append(Row(part, ours, hf, google, form, shape, transposed_in))
-  return found
+  layers = range(config.num_layers)
+  return [
+    *(_fill(row, config) for row in _EMBEDDINGS),
+    *(_fill(row, config, i) for i in layers for row in _LAYER),
+    *(_fill(row, config) for row in _HEADS),
+  ]
 
 
-def _filled(name: str, i: int) -> tuple[str, ...]:
-  parts = ('query', 'key', 'value') if '{p}' in name else ('',)
-  return tuple(name.format(i=i, p=p) for p in parts)
+def _fill(row, config, i=None) -> Row:
+  """Puts the number of a layer and the sizes of a config into a row."""
+  ours, hf, google, layout, transposed_in, sizes = row
+  module = ours.split('/')[0]
+  hf, google = (
+    tuple(name.format(i=i) for name in ([x] if isinstance(x, str) else x))
+    for x in (hf, google)
+  )
+  return Row(
+    part=module if module in PARTS else 'encoder',
+    ours=ours.format(i=i),
+    hf=hf,
+    google=google,
+    layout=layout,
+    transposed_in=transposed_in,
+    shape=tuple(
+      size if isinstance(size, int) else getattr(config, size) for size in sizes
+    ),
+  )

@@ -12,6 +12,7 @@ import math
 import os
 import zipfile
 
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -210,10 +211,9 @@ def _params(arrays, config):
       raise ValueError(
         f'{name} has shape {arrays[name].shape}, not {shapes[name].shape}'
       )
-    *parents, leaf = name.split('/')
-    node = params
-    for parent in parents:
-      node = node.setdefault(parent, {})
-    node[leaf] = arrays[name]
+    params[name] = arrays[name]
   missing, left_over = set(shapes) - needed, set(arrays) - needed
-  return params, rename.Report(sorted(missing), sorted(left_over))
+  return (
+    flax.traverse_util.unflatten_dict(params, sep='/'),
+    rename.Report(sorted(missing), sorted(left_over)),
+  )

@@ -1,35 +1,54 @@
-"""BERT's parameters under others' names and in others' forms, and back."""
+"""Renames and reshapes BERT's parameters for Hugging Face and Google, and back.
+
+The numbers are the same everywhere. Hugging Face stores kernels transposed.
+Both store query, key and value as three arrays in which the heads lie side by
+side; here they are one array, with an axis of its own for the heads. Letters
+for sizes are explained in `model/encoder.py`.
+"""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
+import flax.traverse_util
 import numpy as np
 
 from bert_jax import errors, param_names
 from bert_jax.interop import name_table
 from bert_jax.model import bert_config
 
-# There and back. There is a list of [from, to], of three for what they keep
-# apart; back takes such a list and the head size K.
-FORMS = {
-  'same': (lambda x: [x], lambda t, k: t[0]),
-  'qkv': (  # [D, 3, H, K] and three of [D, H K]
-    lambda x: [x[:, j].reshape(len(x), -1) for j in range(3)],
-    lambda t, k: np.stack([y.reshape(len(y), -1, k) for y in t], axis=1),
-  ),
-  'qkv_bias': (  # [3, H, K] and three of [H K]
-    lambda x: [y.reshape(-1) for y in x],
-    lambda t, k: np.stack([y.reshape(-1, k) for y in t]),
-  ),
-  'out': (  # [H, K, D] and [H K, D]
-    lambda x: [x.reshape(-1, x.shape[-1])],
-    lambda t, k: t[0].reshape(-1, k, t[0].shape[-1]),
-  ),
-}
 _HF_BUFFERS = re.compile(r'bert\.embeddings\.(position|token_type)_ids')
 # What BertModel calls its modules; the others put bert. before them.
 _HF_BARE = re.compile(r'(embeddings|encoder|pooler)\.')
+
+
+def split_qkv(joined: np.ndarray) -> np.ndarray:
+  """Separates query, key and value, and merges their heads.
+
+  Args:
+    joined: kernel [D, 3, H, K] or bias [3, H, K].
+
+  Returns:
+    The three one after the other, [3, D, H K] or [3, H K].
+  """
+  separate = np.moveaxis(joined, -3, 0)
+  return separate.reshape(*separate.shape[:-2], -1)
+
+
+def join_qkv(separate: np.ndarray, head_size: int) -> np.ndarray:
+  """Undoes `split_qkv`; head_size is K."""
+  heads = separate.reshape(*separate.shape[:-1], -1, head_size)
+  return np.moveaxis(heads, 0, -3)
+
+
+def merge_heads(kernel: np.ndarray) -> np.ndarray:
+  """Makes one axis of the heads in a kernel's input, [H, K, D] to [H K, D]."""
+  return kernel.reshape(-1, kernel.shape[-1])
+
+
+def split_heads(kernel: np.ndarray, head_size: int) -> np.ndarray:
+  """Undoes `merge_heads`; head_size is K."""
+  return kernel.reshape(-1, head_size, kernel.shape[-1])
 
 
 class Report(NamedTuple):
@@ -45,12 +64,12 @@ class Report(NamedTuple):
 
 
 def list_parts(params) -> list[str]:
-  """Returns which of `table.PARTS` the parameters hold."""
+  """Returns which of `name_table.PARTS` the parameters hold."""
   return [p for p in name_table.PARTS if p in params]
 
 
 def keep_parts(params, wanted: Collection[str]):
-  """Returns the parameters of some of `table.PARTS`; the encoder stays."""
+  """Returns the parameters of some of `name_table.PARTS`; the encoder stays."""
   return {
     name: value
     for name, value in params.items()
@@ -94,17 +113,31 @@ def _to(params, config, side):
   for row in name_table.list_rows(config):
     if row.part not in held:
       continue
-    there, _ = FORMS[row.form]
-    values = there(np.asarray(ours.pop(row.ours), np.float32))
-    for name, value in zip(getattr(row, side), values, strict=True):
+    theirs = _to_theirs(np.asarray(ours.pop(row.ours), np.float32), row.layout)
+    for name, value in zip(getattr(row, side), theirs, strict=True):
       if value.shape != row.shape:
         raise ValueError(f'{name} gets {value.shape}, expected {row.shape}.')
-      # Writers store the buffer as it lies, transposed views wrongly.
       value = value.T if side in row.transposed_in else value
+      # safetensors would store a view as its buffer lies, not transposed.
       tensors[name] = np.ascontiguousarray(value)
   if ours:
     raise ValueError(f'parameters without a name there: {sorted(ours)}.')
   return tensors
+
+
+def _to_theirs(array: np.ndarray, layout: str) -> Iterable[np.ndarray]:
+  """Returns the arrays that one of ours, of a `Row.layout`, is elsewhere."""
+  if layout == 'joined_qkv':
+    return split_qkv(array)
+  return [merge_heads(array) if layout == 'split_heads' else array]
+
+
+def _to_ours(arrays: list[np.ndarray], layout: str, head_size: int):
+  """Undoes `_to_theirs`."""
+  if layout == 'joined_qkv':
+    return join_qkv(np.stack(arrays), head_size)
+  (array,) = arrays
+  return split_heads(array, head_size) if layout == 'split_heads' else array
 
 
 def from_hf(tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig):
@@ -175,38 +208,44 @@ def from_google(
 
 
 def _from(found, read, config, side):
-  rows, found = name_table.list_rows(config), set(found)
+  rows = name_table.list_rows(config)
+  held, report = _compare_names(rows, set(found), config, side)
+  params = {}
+  for row in rows:
+    if row.part in held:
+      theirs = [_read(read, name, row, side) for name in getattr(row, side)]
+      ours = _to_ours(theirs, row.layout, config.head_size)
+      params[row.ours] = np.ascontiguousarray(ours)
+  return flax.traverse_util.unflatten_dict(params, sep='/'), report
+
+
+def _compare_names(rows, found, config, side):
+  """Returns the parts of which a file holds all, and a `Report`.
+
+  Raises:
+    errors.UserError: if it lacks the encoder, or names of a part that it holds.
+  """
   wanted = {part: set() for part in name_table.PARTS}
   for row in rows:
     wanted[row.part].update(getattr(row, side))
   held = [part for part in name_table.PARTS if wanted[part] & found]
   report = Report(
-    sorted(set().union(*wanted.values()) - found),
-    sorted(found.difference(*wanted.values())),
+    missing=sorted(set().union(*wanted.values()) - found),
+    left_over=sorted(found.difference(*wanted.values())),
   )
   needed = {'encoder', *held, *(['pooler'] if 'nsp' in held else ())}
-  torn = sorted(set().union(*(wanted[part] for part in needed)) - found)
-  if torn:
+  lacking = sorted(set().union(*(wanted[part] for part in needed)) - found)
+  if lacking:
     raise errors.UserError(
       f'the tensors are not those of a {config.num_layers}-layer BERT; '
-      f'missing: {errors.listing(torn)}; unexpected: '
+      f'missing: {errors.listing(lacking)}; unexpected: '
       f'{errors.listing(report.left_over)}. Use a BERT that fits its config.'
     )
-  params = {}
-  for row in rows:
-    if row.part in held:
-      values = [_checked(read, name, row, side) for name in getattr(row, side)]
-      _, back = FORMS[row.form]
-      *parents, leaf = row.ours.split('/')
-      node = params
-      for parent in parents:
-        node = node.setdefault(parent, {})
-      node[leaf] = np.ascontiguousarray(back(values, config.head_size))
-  return params, report
+  return held, report
 
 
-def _checked(read, name, row, side):
-  """Returns a tensor as float32 [from, to], if its shape is the config's."""
+def _read(read, name, row, side):
+  """Reads a tensor as float32 [inputs, outputs], if it fits the config."""
   value = read(name)
   transposed = side in row.transposed_in
   shape = row.shape[::-1] if transposed else row.shape

@@ -33,6 +33,28 @@ def test_kernels_are_turned_and_heads_are_joined():
   assert weight[9, 3] == params['embeddings']['word']['embedding'][9, 3]
 
 
+def test_qkv_is_split_into_three_and_joined_again():
+  kernel = np.arange(5 * 3 * 2 * 4).reshape(5, 3, 2, 4)  # [D, 3, H, K]
+  query, key, value = rename.split_qkv(kernel)
+  assert query.shape == (5, 8)
+  assert query[0].tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+  assert key[0].tolist() == [8, 9, 10, 11, 12, 13, 14, 15]
+  assert value[1, 0] == kernel[1, 2, 0, 0]
+  back = rename.join_qkv(np.stack([query, key, value]), head_size=4)
+  np.testing.assert_array_equal(back, kernel)
+  bias = kernel[0]  # [3, H, K]
+  np.testing.assert_array_equal(rename.split_qkv(bias)[1], key[0])
+  back = rename.join_qkv(rename.split_qkv(bias), head_size=4)
+  np.testing.assert_array_equal(back, bias)
+
+
+def test_heads_are_merged_and_split_again():
+  kernel = np.arange(2 * 4 * 5).reshape(2, 4, 5)  # [H, K, D]
+  merged = rename.merge_heads(kernel)
+  assert merged[:, 0].tolist() == [0, 5, 10, 15, 20, 25, 30, 35]
+  np.testing.assert_array_equal(rename.split_heads(merged, 4), kernel)
+
+
 def test_google_keeps_kernels_as_they_are_but_that_of_nsp():
   params = models.make_params()
   tensors = rename.to_google(params, models.CONFIG)
