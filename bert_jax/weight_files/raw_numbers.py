@@ -1,30 +1,51 @@
 """Reads arrays of numbers that lie somewhere in a file."""
 
 import os
+import sys
 import zlib
+from typing import BinaryIO
 
+import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from bert_jax import errors
 
-# numpy has no bfloat16: the upper half of a float32.
-BFLOAT16 = 'bfloat16'
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
-def get_item_size(dtype: str) -> int:
-  """Returns bytes per number of a dtype, a numpy name or BFLOAT16."""
-  return 2 if dtype == BFLOAT16 else np.dtype(dtype).itemsize
+def check_memory(size: int):
+  """Raises errors.UserError if a file is larger than the machine's memory.
+
+  A sparse file may be, which takes no place on the disk.
+
+  Args:
+    size: of the file, bytes.
+  """
+  memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+  if size > memory:
+    raise errors.UserError(
+      f'it takes {size:,} bytes, this machine has {memory:,} bytes of memory; '
+      'use a larger one.'
+    )
 
 
-def read(f, start: int, count: int, dtype: str, order='<', crc=0) -> np.ndarray:
+def read(
+  f: BinaryIO,
+  start: int,
+  count: int,
+  dtype: npt.DTypeLike,
+  order: str = 'little',
+  crc: int = 0,
+) -> np.ndarray:
   """Reads numbers, after a check that the file holds them all.
 
   Args:
     f: file opened for reading bytes.
     start: byte at which they begin.
     count: how many.
-    dtype: a numpy name, or BFLOAT16 which becomes float32.
-    order: '<' for little-endian, '>' for big-endian.
+    dtype: of the numbers; BFLOAT16 becomes float32.
+    order: of the bytes of a number, 'little' or 'big'.
     crc: CRC-32 of their bytes, or 0 for none.
 
   Returns:
@@ -32,29 +53,23 @@ def read(f, start: int, count: int, dtype: str, order='<', crc=0) -> np.ndarray:
 
   Raises:
     errors.UserError: for a file that ends before them or is larger than the
-      machine's memory (a sparse file may be), and for a wrong CRC.
+      machine's memory, and for a wrong CRC.
   """
-  f.seek(0, 2)
-  size, end = f.tell(), start + count * get_item_size(dtype)
+  dtype = np.dtype(dtype)
+  size, end = f.seek(0, os.SEEK_END), start + count * dtype.itemsize
   if end > size:
     raise errors.UserError(
       f'it ends at byte {size:,}, before its numbers do at byte {end:,}; '
       'copy it again.'
     )
-  memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  if size > memory:
-    raise errors.UserError(
-      f'it takes {size:,} bytes, this machine has {memory:,} bytes of memory; '
-      'use a larger one.'
-    )
+  check_memory(size)
   f.seek(start)
-  raw = 'u2' if dtype == BFLOAT16 else dtype
-  numbers = np.fromfile(f, np.dtype(raw).newbyteorder(order), count)
+  numbers = np.fromfile(f, dtype, count)
   if crc and zlib.crc32(numbers.view(np.uint8)) != crc:
     raise errors.UserError(
       f'bytes {start:,} to {end:,} are damaged, their CRC is not the one '
       'noted; copy it again.'
     )
-  if dtype == BFLOAT16:
-    return (numbers.astype(np.uint32) << np.uint32(16)).view(np.float32)
-  return numbers.astype(raw, copy=False)
+  if order != sys.byteorder:
+    numbers = numbers.byteswap()
+  return numbers.astype(np.float32) if dtype == BFLOAT16 else numbers

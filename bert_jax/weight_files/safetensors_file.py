@@ -1,11 +1,11 @@
-"""Reads safetensors files, also in bfloat16.
+"""Reads safetensors files.
 
-The `safetensors` library checks the header: dtypes, shapes, and that the
-tensors lie one after the other from its end to the end of the file. The numbers
-are read here, because its numpy side has no bfloat16.
+The `safetensors` library reads the tensors, and checks before that the header
+is sound: dtypes, shapes, and that the tensors lie one after the other from its
+end to the end of the file. Here is what the library leaves to its caller: how
+long a header and how large a file may be, and which dtypes a BERT may have.
 """
 
-import math
 import os
 import reprlib
 import struct
@@ -19,18 +19,7 @@ from bert_jax.weight_files import raw_numbers
 # The library takes 100 MB, of which it makes more than 1 GB.
 _MAX_HEADER = 1 << 20  # bytes; that of BERT-large takes 45 kB
 _MAX_AXES = 8
-_DTYPES = {
-  'F64': 'float64',
-  'F32': 'float32',
-  'F16': 'float16',
-  'BF16': raw_numbers.BFLOAT16,
-  'I64': 'int64',
-  'I32': 'int32',
-  'I16': 'int16',
-  'I8': 'int8',
-  'U8': 'uint8',
-  'BOOL': 'bool',
-}
+_DTYPES = 'F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL'.split()
 
 
 def read(path: str) -> dict[str, np.ndarray]:
@@ -46,10 +35,9 @@ def read(path: str) -> dict[str, np.ndarray]:
     errors.UserError: for a file that cannot be read or is malformed.
   """
   try:
-    with open(path, 'rb') as f:
-      start = _after_header(f)
-      with safetensors.safe_open(path, framework='np') as header:
-        return _tensors(f, start, header)
+    _check_sizes(path)
+    with safetensors.safe_open(path, framework='np') as f:
+      return {name: _tensor(f, name) for name in f.offset_keys()}
   except safetensors.SafetensorError as error:
     raise errors.UserError(
       f'cannot read {path}: {" ".join(str(error).split())}; copy or export it '
@@ -61,30 +49,27 @@ def read(path: str) -> dict[str, np.ndarray]:
     raise errors.UserError(f'cannot read {path}: {error}') from error
 
 
-def _after_header(f):
-  """Returns the byte at which the numbers begin."""
-  size = os.fstat(f.fileno()).st_size
-  first = f.read(8)
+def _check_sizes(path):
+  """Checks a file's size and that of its header, before memory is taken."""
+  with open(path, 'rb') as f:
+    size = os.fstat(f.fileno()).st_size
+    first = f.read(8)
   length = struct.unpack('<Q', first)[0] if len(first) == 8 else 0
   if not 0 < length <= min(size - 8, _MAX_HEADER):
     raise errors.UserError(
       f'its header takes {length:,} bytes, but the file has {size:,} and a '
       f'header at most {_MAX_HEADER:,}; copy or export it again.'
     )
-  return 8 + length
+  raw_numbers.check_memory(size)
 
 
-def _tensors(f, at, header):
-  tensors = {}
-  for name in header.offset_keys():  # in the order of the file
-    view = header.get_slice(name)
-    kind, shape = view.get_dtype(), view.get_shape()
-    if kind not in _DTYPES or len(shape) > _MAX_AXES:
-      raise errors.UserError(
-        f'its tensor {reprlib.repr(name)} is {kind} with {len(shape)} axes; '
-        f'up to {_MAX_AXES} axes of {", ".join(_DTYPES)} are read.'
-      )
-    numbers = raw_numbers.read(f, at, math.prod(shape), _DTYPES[kind])
-    at += len(numbers) * raw_numbers.get_item_size(_DTYPES[kind])
-    tensors[name] = numbers.reshape(shape)
-  return tensors
+def _tensor(f, name):
+  view = f.get_slice(name)
+  kind, axes = view.get_dtype(), len(view.get_shape())
+  if kind not in _DTYPES or axes > _MAX_AXES:
+    raise errors.UserError(
+      f'its tensor {reprlib.repr(name)} is {kind} with {axes} axes; up to '
+      f'{_MAX_AXES} axes of {", ".join(_DTYPES)} are read.'
+    )
+  tensor = f.get_tensor(name)
+  return tensor.astype(np.float32) if kind == 'BF16' else tensor

@@ -60,7 +60,7 @@ def _read_zip(f):
         f'its {reprlib.repr(name)} takes {size:,} bytes, at most {most:,} are '
         'read; it is not a BERT.'
       )
-    return raw_numbers.read(f, start, size, 'uint8', crc=crc).tobytes()
+    return raw_numbers.read(f, start, size, np.uint8, crc=crc).tobytes()
 
   pickles = [
     n for n in members if n.endswith('/data.pkl') and n.count('/') == 1
@@ -83,7 +83,7 @@ def _read_zip(f):
   def numbers(storage):
     name = f'{root}data/{storage.key}'
     start, size, crc = members.get(name, (0, -1, 0))
-    wanted = storage.size * raw_numbers.get_item_size(storage.dtype)
+    wanted = storage.size * storage.dtype.itemsize
     if size != wanted:
       got = 'is missing' if size < 0 else f'takes {size:,} bytes'
       raise errors.UserError(
@@ -91,12 +91,7 @@ def _read_zip(f):
         f'{reprlib.repr(wanted)}; {_COPY}'
       )
     return raw_numbers.read(
-      f,
-      start,
-      storage.size,
-      storage.dtype,
-      '<' if order == b'little' else '>',
-      crc,
+      f, start, storage.size, storage.dtype, order.decode(), crc
     )
 
   return _arrays(value, storages, numbers)
@@ -188,16 +183,14 @@ def _read_legacy(f):
     )
   starts = {}
   for key in keys:
-    (size,) = raw_numbers.read(f, end, 1, 'int64')
+    (size,) = raw_numbers.read(f, end, 1, np.int64)
     if size != storages[key].size:
       raise errors.UserError(
         f'its storage {reprlib.repr(key)} has {size} numbers, its pickle '
         f'expects {reprlib.repr(storages[key].size)}; {_COPY}'
       )
     starts[key] = end + 8
-    end = starts[key] + int(size) * raw_numbers.get_item_size(
-      storages[key].dtype
-    )
+    end = starts[key] + int(size) * storages[key].dtype.itemsize
   return _arrays(
     value,
     storages,

@@ -7,21 +7,23 @@ here; see torch/_utils.py and persistent_load in torch/serialization.py.
 import reprlib
 from typing import NamedTuple
 
+import numpy as np
+
 from bert_jax import errors
 from bert_jax.weight_files import pickle_machine, raw_numbers
 
 _MAX_AXES = 8
 _STORAGES = {
-  'torch.FloatStorage': 'float32',
-  'torch.DoubleStorage': 'float64',
-  'torch.HalfStorage': 'float16',
+  'torch.FloatStorage': np.dtype(np.float32),
+  'torch.DoubleStorage': np.dtype(np.float64),
+  'torch.HalfStorage': np.dtype(np.float16),
   'torch.BFloat16Storage': raw_numbers.BFLOAT16,
-  'torch.LongStorage': 'int64',
-  'torch.IntStorage': 'int32',
-  'torch.ShortStorage': 'int16',
-  'torch.CharStorage': 'int8',
-  'torch.ByteStorage': 'uint8',
-  'torch.BoolStorage': 'bool',
+  'torch.LongStorage': np.dtype(np.int64),
+  'torch.IntStorage': np.dtype(np.int32),
+  'torch.ShortStorage': np.dtype(np.int16),
+  'torch.CharStorage': np.dtype(np.int8),
+  'torch.ByteStorage': np.dtype(np.uint8),
+  'torch.BoolStorage': np.dtype(np.bool),
 }
 
 
@@ -29,12 +31,12 @@ class Storage(NamedTuple):
   """Numbers in a row, elsewhere in the file.
 
   Attributes:
-    dtype: a numpy name or 'bfloat16'.
+    dtype: of each.
     key: under which they are found.
     size: how many.
   """
 
-  dtype: str
+  dtype: np.dtype
   key: str
   size: int
 
