@@ -4,12 +4,19 @@ A pickle is a program for a stack machine that may call any function of any
 module. Of its opcodes only those are known here that build numbers, texts,
 tuples, lists and dicts; a global is a mere name, and the caller brings what is
 done for the few names that may be called. All else is refused by its name. The
-opcodes are described in the standard library's `pickletools`.
+opcodes are described in the standard library's `pickletools`, which also reads
+their arguments here.
+
+`pickle.Unpickler` with `find_class` overridden is not enough. It lets no other
+function be called, but a pickle of 7 bytes makes it take 4 GB (a large index of
+the memo), one of 1 MB ends the process (the hash of a deep tuple as a key), and
+one of 200 bytes keeps it busy for hours (the hash of a tuple of the same tuple
+twice, 40 levels deep). Checking the opcodes first stops only the first of these.
 """
 
+import io
 import pickletools
 import reprlib
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,28 +25,16 @@ from bert_jax import errors
 # What a hostile pickle can make of this takes less than 50 MB.
 MAX_BYTES = 1 << 20  # that of BERT-large takes 73 kB,
 _MAX_OPCODES = 100_000  # and has 15,000 opcodes
+_MAX_LINE = 500  # bytes; of a module or of what is in it
 
-_OPCODES = {op.code.encode('latin-1'): op.name for op in pickletools.opcodes}
-# How the argument, or its length, is stored.
-_ARGUMENTS = {
-  'PROTO': '<B',
-  'FRAME': '<Q',  # where a reader may read ahead: of no use here
-  'BININT': '<i',
-  'BININT1': '<B',
-  'BININT2': '<H',
-  'BINPUT': '<B',
-  'LONG_BINPUT': '<I',
-  'BINGET': '<B',
-  'LONG_BINGET': '<I',
-}
-_LENGTHS = {'LONG1': '<B', 'BINUNICODE': '<I', 'SHORT_BINUNICODE': '<B'}
+_OPCODES = {op.code.encode('latin-1'): op for op in pickletools.opcodes}
+_ALLOWED = set(
+  'PROTO FRAME NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINUNICODE '
+  'SHORT_BINUNICODE EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND '
+  'APPENDS EMPTY_DICT SETITEM SETITEMS MARK BINPUT LONG_BINPUT MEMOIZE BINGET '
+  'LONG_BINGET GLOBAL STACK_GLOBAL BINPERSID REDUCE BUILD STOP'.split()
+)
 _CONSTANTS = {'NONE': None, 'NEWTRUE': True, 'NEWFALSE': False}
-_PLAIN = {
-  *('MARK', 'STOP', 'GLOBAL', 'STACK_GLOBAL', 'BINPERSID', 'REDUCE', 'BUILD'),
-  *('EMPTY_TUPLE', 'TUPLE', 'TUPLE1', 'TUPLE2', 'TUPLE3', 'MEMOIZE'),
-  *('EMPTY_LIST', 'APPEND', 'APPENDS', 'EMPTY_DICT', 'SETITEM', 'SETITEMS'),
-}
-_ALLOWED = {*_ARGUMENTS, *_LENGTHS, *_CONSTANTS, *_PLAIN}
 
 
 class Global(NamedTuple):
@@ -75,17 +70,19 @@ def load(
     errors.UserError: for anything else, and for a pickle that is malformed or
       larger than that of a BERT can be.
   """
-  stack, memo, at = [], {}, start
+  stack, memo, file = [], {}, io.BytesIO(data)
+  file.seek(start)
   try:
     for _ in range(_MAX_OPCODES):
-      name, argument, at = _decode(data, at)
+      at = file.tell()
+      name, argument = _decode(file)
       if name == 'STOP':
-        return stack.pop(), at
+        return stack.pop(), file.tell()
       if name in ('GLOBAL', 'STACK_GLOBAL', 'REDUCE', 'BINPERSID'):
         _refer(name, argument, stack, calls, persistent)
       else:
         _build(name, argument, stack, memo)
-  except (LookupError, struct.error, TypeError, ValueError) as error:
+  except (LookupError, TypeError, ValueError) as error:
     if isinstance(error, errors.UserError):
       raise
     raise errors.UserError(
@@ -96,38 +93,33 @@ def load(
   )
 
 
-def _decode(data, at):
-  """Returns an opcode's name, its argument and where the next one is."""
-  code = data[at : at + 1]
+def _decode(file):
+  """Returns the name of the next opcode, and its argument or None."""
+  code = file.read(1)
   if not code:
     raise errors.UserError(
       f'its pickle is cut short or takes more than {MAX_BYTES:,} bytes; copy it '
       'again.'
     )
-  name, at = _OPCODES[code], at + 1
-  if name not in _ALLOWED:
+  opcode = _OPCODES[code]
+  if opcode.name not in _ALLOWED:
     raise errors.UserError(
-      f'its pickle has the opcode {name}, which no state dict needs and which '
-      'may run code; get the model as safetensors.'
+      f'its pickle has the opcode {opcode.name}, which no state dict needs and '
+      'which may run code; get the model as safetensors.'
     )
-  if name == 'GLOBAL':
-    module, attribute, _ = data[at : at + 1000].split(b'\n', 2)
-    end = at + len(module) + len(attribute) + 2
-    return name, (module.decode(), attribute.decode()), end
-  form = _ARGUMENTS.get(name) or _LENGTHS.get(name)
-  if form is None:
-    return name, None, at
-  (value,) = struct.unpack_from(form, data, at)
-  at += struct.calcsize(form)
-  if name in _ARGUMENTS:
-    return name, value, at
-  text = data[at : at + value]
-  if len(text) < value:
-    raise IndexError
-  at += value
-  if name == 'LONG1':
-    return name, int.from_bytes(text, 'little', signed=True), at
-  return name, text.decode(), at
+  if opcode.name == 'GLOBAL':
+    return opcode.name, (_read_line(file), _read_line(file))
+  argument = opcode.arg.reader(file) if opcode.arg else None
+  if isinstance(argument, str):
+    argument.encode()  # pickletools lets half a surrogate pair pass
+  return opcode.name, argument
+
+
+def _read_line(file):
+  line = file.readline(_MAX_LINE)
+  if not line.endswith(b'\n'):
+    raise ValueError
+  return line[:-1].decode()
 
 
 def _build(name, argument, stack, memo):
@@ -169,7 +161,7 @@ def _build(name, argument, stack, memo):
       items = (
         _items(stack) if name == 'SETITEMS' else [stack.pop(-2), stack.pop()]
       )
-      # Only texts: the hash of a tuple in a tuple in a ... has no depth limit.
+      # Only texts: the hash of a tuple may recurse too deep or never end.
       keys = [check_type(str, key) for key in items[::2]]
       check_type(dict, stack[-1]).update(zip(keys, items[1::2], strict=True))
     case 'BUILD':
@@ -181,26 +173,22 @@ def _refer(name, argument, stack, calls, persistent):
   """Does an opcode that leads out of the pickle."""
   if name == 'BINPERSID':
     stack.append(persistent(stack.pop()))
-  elif name == 'REDUCE':
-    arguments, function = (
-      check_type(tuple, stack.pop()),
-      check_type(Global, stack.pop()),
-    )
+    return
+  if name == 'REDUCE':
+    arguments = check_type(tuple, stack.pop())
+    function = check_type(Global, stack.pop())
     stack.append(calls[function.name](*arguments))  # TypeError for None
-  else:
-    if name == 'STACK_GLOBAL':
-      attribute, module = (
-        check_type(str, stack.pop()),
-        check_type(str, stack.pop()),
-      )
-      argument = module, attribute
-    name = '.'.join(argument)
-    if name not in calls:
-      raise errors.UserError(
-        f'its pickle asks for {reprlib.repr(name)}, which no state dict needs '
-        'and which may run code; get the model as safetensors.'
-      )
-    stack.append(Global(name))
+    return
+  if name == 'STACK_GLOBAL':
+    attribute = check_type(str, stack.pop())
+    argument = check_type(str, stack.pop()), attribute
+  dotted = '.'.join(argument)
+  if dotted not in calls:
+    raise errors.UserError(
+      f'its pickle asks for {reprlib.repr(dotted)}, which no state dict needs '
+      'and which may run code; get the model as safetensors.'
+    )
+  stack.append(Global(dotted))
 
 
 def check_type(kind: type, value):

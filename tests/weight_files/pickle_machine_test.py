@@ -126,6 +126,11 @@ def test_pickles_that_never_end_stop_early(data):
   assert 'more than 100,000 opcodes' in refusal(load, data)
 
 
+def test_a_place_in_the_memo_takes_no_memory_before_it():
+  """pickle.Unpickler would make room for 2**31 values."""
+  assert load(b'Nr\xff\xff\xff\x7f.') == (None, 7)
+
+
 def test_texts_and_numbers_that_are_cut_short():
   """Else the rest of a file would do for a name of any length."""
   for data in (b'X\4\0\0\0abc', b'\x8c\4abc', b'\x8a\4\1\1\1'):
@@ -149,3 +154,6 @@ def test_doubling_is_not_unfolded():
   """30 lists, each the one before twice: 2**30 numbers, if written out."""
   data = b']K\7a' + b''.join(b'q%c](h%ch%ce' % (i, i, i) for i in range(30))
   assert len(load(data + b'.')[0]) == 2
+  # As the name of an entry of a dict, tuples would be hashed 2**40 times.
+  tuples = b')' + b''.join(b'q%ch%c\x86' % (i, i) for i in range(40))
+  assert 'malformed' in refusal(load, b'}' + tuples + b'K\1s.')
