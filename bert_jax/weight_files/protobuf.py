@@ -1,6 +1,12 @@
 """Protocol Buffers on the wire, as much as TensorFlow's checkpoints need.
 
 https://protobuf.dev/programming-guides/encoding
+
+`google.protobuf` would do for the messages, but not for the tables of
+`sstable.py`, which use the same numbers outside of messages. And it is lenient
+where an index should be refused: it ignores a field of the wrong kind, so that
+the field has its default, and cuts numbers to 32 or 64 bits, so that 2**40 + 1
+data files are one.
 """
 
 from collections.abc import Iterator
