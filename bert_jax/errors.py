@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+_MAX_LINE = 300  # characters
+
 
 class UserError(ValueError):
   """Says in one line what was got, what is allowed and what to do."""
@@ -25,3 +27,14 @@ def listing(words: Sequence[str], most: int = 6) -> str:
   """Returns words as text, not more of them than fit a screen."""
   more = f' and {len(words) - most} more' if len(words) > most else ''
   return (', '.join(words[:most]) or 'none') + more
+
+
+def first_line(error: BaseException) -> str:
+  """Returns what an error of a library says, as a part of our own message.
+
+  That is its first line without a full stop, cut if it is very long, or the
+  name of its type if it says nothing.
+  """
+  line = (str(error).strip() or type(error).__name__).splitlines()[0]
+  more = '...' if len(line) > _MAX_LINE else ''
+  return line[:_MAX_LINE].rstrip('.') + more

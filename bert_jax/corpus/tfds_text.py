@@ -75,7 +75,7 @@ def _source(given: str, field: str):
     return builder.as_data_source(split=split)
   except (NotImplementedError, ValueError) as error:
     raise errors.UserError(
-      f'input {given!r} cannot be read by index ({_first_line(error)}); '
+      f'input {given!r} cannot be read by index ({errors.first_line(error)}); '
       "prepare it again with file_format='array_record'."
     ) from error
 
@@ -95,11 +95,7 @@ def _builder(tfds, given, name):
   except Exception as error:  # builders raise anything
     raise errors.UserError(
       f'input {given!r} is not prepared under {tfds.core.constants.DATA_DIR} '
-      f'and cannot be prepared here ({_first_line(error)}); prepare it with '
-      "tfds and file_format='array_record', or set TFDS_DATA_DIR."
+      f'and cannot be prepared here ({errors.first_line(error)}); prepare it '
+      "with tfds and file_format='array_record', or set TFDS_DATA_DIR."
     ) from error
   return builder
-
-
-def _first_line(error: Exception) -> str:
-  return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -219,4 +219,4 @@ def _open(path: str):
 
 def _line(error: Exception) -> str:
   # The rest is the library's own position in its source.
-  return str(error).partition('\n')[0].partition('; ')[0]
+  return errors.first_line(error).partition('; ')[0]

@@ -25,7 +25,6 @@ from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 _FORMAT = 'bert_jax 1'
 _MAX_SIZE = 1 << 24  # of an axis
-_MAX_TEXT = 200  # characters of another module's message
 # What zipfile, numpy, json and the checks here raise.
 _DAMAGED = (
   zipfile.BadZipFile,
@@ -97,9 +96,9 @@ def read(path: str):
   except OSError as error:
     raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
   except _DAMAGED as error:
-    text = ' '.join(str(error).split())[:_MAX_TEXT]
     raise errors.UserError(
-      f'{path} is not what bert_jax.convert writes: {text}; convert it again.'
+      f'{path} is not what bert_jax.convert writes: '
+      f'{errors.first_line(error)}; convert it again.'
     ) from error
   vocabulary.check_size(tokenizer, config)
   return params, config, 'nsp' in params, tokenizer, report

@@ -91,10 +91,9 @@ def read(path: str):
   except OSError as error:
     raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
   except Exception as error:  # flatbuffers has no error of its own
-    reason = (str(error) or type(error).__name__).split('\n')[0]
     raise errors.UserError(
-      f'{path} cannot be read by this version of jax.export ({reason}); export '
-      'the model again.'
+      f'{path} cannot be read by this version of jax.export '
+      f'({errors.first_line(error)}); export the model again.'
     ) from error
   return exported.call
 

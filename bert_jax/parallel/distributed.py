@@ -65,9 +65,8 @@ def start(
     if not coordinator and _knows_no_hosts(error):
       _train_alone()
       return
-    reason = (str(error) or type(error).__name__).splitlines()[0]
     raise errors.UserError(
-      f'cannot connect to the other processes: {reason} '
+      f'cannot connect to the other processes: {errors.first_line(error)}. '
       'Start the same command on every host, or with --num_processes=1 to '
       'train on this one alone; see docs/hosts.md.'
     ) from error

@@ -86,8 +86,8 @@ def describe_devices(topology: topology_lib.Topology) -> list:
     )
   except jax.errors.JaxRuntimeError as error:
     raise errors.UserError(
-      f'the TPU compiler refuses {topology.name}: {compilation.first_line(error)}; use '
-      'another --topology.'
+      f'the TPU compiler refuses {topology.name}: {errors.first_line(error)}; '
+      'use another --topology.'
     ) from error
   return found.devices
 

@@ -202,7 +202,8 @@ def _must_try_again(phase, outcomes, others, say) -> bool:
     return False
   where = 'on another host'
   if refused:
-    where = f'({refused[0].program.name}: {first_line(refused[0].error)})'
+    name, error = refused[0].program.name, refused[0].error
+    where = f'({name}: {errors.first_line(error)})'
   say(
     'WARNING: cannot compile the fastest way to compute at length '
     f'{phase.seq_length} {where}. Trying a slower one; please report this.'
@@ -241,7 +242,7 @@ def describe_problem(outcome: Outcome) -> str | None:
       f'{missing.available / 2**30:.2f} GiB of a device; {ways}'
     )
   return (
-    f'is refused by the compiler: {first_line(outcome.error)}; try '
+    f'is refused by the compiler: {errors.first_line(outcome.error)}; try '
     'compute.attention=auto and compute.xla_options=auto, then '
     'compute.attention=xla'
   )
@@ -259,12 +260,6 @@ def parse_shortage(error: Exception) -> Shortage | None:
         with_arguments,
       )
   return None
-
-
-def first_line(error: Exception) -> str:
-  """Returns what an error says first, without a full stop."""
-  lines = str(error).strip().splitlines() or [type(error).__name__]
-  return lines[0].rstrip('.')
 
 
 @dataclasses.dataclass

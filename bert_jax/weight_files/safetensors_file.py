@@ -40,7 +40,7 @@ def read(path: str) -> dict[str, np.ndarray]:
       return {name: _tensor(f, name) for name in f.offset_keys()}
   except safetensors.SafetensorError as error:
     raise errors.UserError(
-      f'cannot read {path}: {" ".join(str(error).split())}; copy or export it '
+      f'cannot read {path}: {errors.first_line(error)}; copy or export it '
       'again.'
     ) from error
   except OSError as error:

@@ -129,7 +129,7 @@ def _members(f):
     struct.error,
   ) as error:
     raise errors.UserError(
-      f'it is cut short or damaged ({" ".join(str(error).split())}); {_COPY}'
+      f'it is cut short or damaged ({errors.first_line(error)}); {_COPY}'
     ) from error
   file_size, end, members = f.seek(0, io.SEEK_END), 0, {}
   for info in infos:

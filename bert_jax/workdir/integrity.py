@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from bert_jax import errors
 from bert_jax.workdir import fingerprint
 
 
@@ -25,8 +26,8 @@ def restore_newest(steps: Iterable[int], restore: Callable):
     except Exception as error:
       if 'RESOURCE_EXHAUSTED' in str(error):  # nor does a full device
         raise
-      problems.append((step, _first_line(error)))
-      print(f'checkpoint {step} is bad: {_first_line(error)}', flush=True)
+      problems.append((step, errors.first_line(error)))
+      print(f'checkpoint {step} is bad: {errors.first_line(error)}', flush=True)
   return None, problems
 
 
@@ -57,8 +58,3 @@ def verify(state, fingerprints: dict[str, str]):
     raise ValueError(
       f'{len(wrong)} array(s) differ from their fingerprint, first {wrong[0]}'
     )
-
-
-def _first_line(error: Exception, most: int = 160) -> str:
-  lines = str(error).strip().splitlines() or [type(error).__name__]
-  return lines[0] if len(lines[0]) <= most else lines[0][:most] + '...'
