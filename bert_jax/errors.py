@@ -38,3 +38,25 @@ def first_line(error: BaseException) -> str:
   line = (str(error).strip() or type(error).__name__).splitlines()[0]
   more = '...' if len(line) > _MAX_LINE else ''
   return line[:_MAX_LINE].rstrip('.') + more
+
+
+def find_changes(old: dict, new: dict, prefix: str = '') -> list[str]:
+  """Says what differs between two dicts, in the order of the new one.
+
+  Args:
+    old: JSON values, and dicts of them.
+    new: the same.
+    prefix: of the names.
+
+  Returns:
+    Texts such as 'data.recipe.passes was 5, is 2'; none if all is equal. What
+    is missing is None.
+  """
+  found = []
+  for name in [*new, *(name for name in old if name not in new)]:
+    was, now = old.get(name), new.get(name)
+    if isinstance(was, dict) and isinstance(now, dict):
+      found += find_changes(was, now, f'{prefix}{name}.')
+    elif was != now:
+      found.append(f'{prefix}{name} was {was!r}, is {now!r}')
+  return found

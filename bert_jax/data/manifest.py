@@ -94,7 +94,7 @@ def _length(length: int, train: Sequence[dict]) -> dict:
 
 def check_recipe(old: dict, new: dict, directory: str):
   """Raises errors.UserError if data was made by another recipe."""
-  changed = find_differences(old, new)
+  changed = errors.find_changes(old, new)
   if changed:
     raise errors.UserError(
       f'{directory} was prepared by another recipe ({"; ".join(changed)}); '
@@ -112,7 +112,7 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
     directory: of the data.
   """
   was = {f['path']: f['bytes'] for i in old for f in i['files']}
-  changed = find_differences(was, paths) if paths else []
+  changed = errors.find_changes(was, paths) if paths else []
   if changed:
     more = f' and {len(changed) - 3} more' if len(changed) > 3 else ''
     raise errors.UserError(
@@ -120,12 +120,3 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
       f'({"; ".join(changed[:3])}{more}, in bytes); use another directory, or '
       'put the old files back.'
     )
-
-
-def find_differences(old: dict, new: dict) -> list[str]:
-  """Says what differs between two flat dicts."""
-  return [
-    f'{name}: {old.get(name)!r} there, {new.get(name)!r} now'
-    for name in sorted({*old, *new})
-    if old.get(name) != new.get(name)
-  ]

@@ -61,7 +61,7 @@ def _describe(params):
 
 
 def _resumed(task, state, facts):
-  changed = task_lib.find_changes(facts['task'], task.facts)
+  changed = errors.find_changes(facts['task'], task.facts)
   if changed:
     raise errors.UserError(
       f'the checkpoint was trained on other data ({"; ".join(changed[:3])}); '

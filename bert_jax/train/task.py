@@ -116,7 +116,7 @@ class Task:
     eval_batches: (phase) -> how many there are.
     describe: (first batch) -> lines to show before training starts.
     facts: of the data; logged, and compared when a run is resumed (see
-      `find_changes`) and among hosts.
+      `errors.find_changes`) and among hosts.
     start: (new parameters, on the host) -> (those to start from, facts about
       them); called where there is no checkpoint. None is the new ones.
     derive: ({metric: mean}) -> {metric: value} to log beside them, such as a
@@ -139,24 +139,3 @@ class Task:
   word: Callable[[dict], str] = _word_means
   collect: Callable[[Any, Phase, int, Any], Any] = _collect_nothing
   score: Callable[[Any], dict] = _derive_nothing
-
-
-def find_changes(old: dict, new: dict, prefix: str = '') -> list[str]:
-  """Says which facts differ, in the order of the new ones.
-
-  Args:
-    old: numbers, texts, lists and dicts of them, as JSON gives them back.
-    new: the same.
-    prefix: of the names.
-
-  Returns:
-    Texts such as 'data.recipe.passes was 5, is 2'; none if all is equal.
-  """
-  found = []
-  for name in [*new, *(name for name in old if name not in new)]:
-    was, now = old.get(name), new.get(name)
-    if isinstance(was, dict) and isinstance(now, dict):
-      found += find_changes(was, now, f'{prefix}{name}.')
-    elif was != now:
-      found.append(f'{prefix}{name} was {was!r}, is {now!r}')
-  return found

@@ -168,7 +168,7 @@ def test_input_that_changed_after_preparation_is_an_error(tmp_path):
   size = os.path.getsize(path)
   with open(path, 'a') as file:
     file.write('x')
-  with pytest.raises(errors.UserError, match=f'{size} there, {size + 1} now'):
+  with pytest.raises(errors.UserError, match=f'was {size}, is {size + 1}'):
     prepare.prepare(recipe, output, _ONE)
   os.remove(path)  # what is prepared does not need its text any more
   prepare.prepare(recipe, output, _ONE)
@@ -291,7 +291,7 @@ def test_finished_data_is_not_made_again(corpus, prepared):
 
 
 def test_another_recipe_in_the_same_place_is_an_error(corpus, prepared):
-  with pytest.raises(errors.UserError, match='seed: 0 there, 1 now'):
+  with pytest.raises(errors.UserError, match='seed was 0, is 1'):
     prepare.prepare(make_recipe(corpus, seed=1), prepared[0])
 
 

@@ -246,8 +246,8 @@ def test_facts_say_what_changed(directory, packed_directory):
     for pack, path in ((1, directory), (3, packed_directory))
   )
   kept = json.loads(json.dumps(old))  # as a checkpoint keeps them
-  assert task.find_changes(kept, old) == []
-  found = task.find_changes(kept, new)
+  assert errors.find_changes(kept, old) == []
+  found = errors.find_changes(kept, new)
   assert found[0] == 'data.recipe.pack was 1, is 3'
   assert found[-1].startswith('data_sha256 was ')
 
