@@ -18,12 +18,11 @@ from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import vocab_pieces
 from bert_jax.runtime import cli, files, progress
-from bert_jax.tokenization import tokenizer
+from bert_jax.tokenization import tokenizer, wordpiece
 
 # Bounds the counts to a few hundred MB.
 _MAX_WORDS = 2_000_000
 _MAX_TRAINING_WORDS = 1_000_000  # the rest is too rare to make a piece
-_MAX_CHARS_PER_WORD = 200  # the tokenizer takes longer words for [UNK]
 
 
 def count_words(texts: Iterable[str], lowercase: bool) -> collections.Counter:
@@ -111,8 +110,8 @@ def _prune(words):
 
 
 def _is_spellable(word: str) -> bool:
-  """Says whether a word is short enough and, without surrogates, UTF-8."""
-  return len(word) <= _MAX_CHARS_PER_WORD and not any(
+  """Says whether a word is not [UNK] for its length, and is UTF-8."""
+  return len(word) <= wordpiece.MAX_CHARS_PER_WORD and not any(
     '\ud800' <= c <= '\udfff' for c in word
   )
 

@@ -9,6 +9,7 @@ import tokenizers
 from bert_jax.interop import config_file, rename, vocabulary
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization import wordpiece
 
 FILES = (
   'README.md',
@@ -137,7 +138,7 @@ def _fast_tokenizer(tokenizer):
     tokenizers.models.WordPiece(
       {word: i for i, word in enumerate(tokenizer.vocab)},
       unk_token='[UNK]',
-      max_input_chars_per_word=200,
+      max_input_chars_per_word=wordpiece.MAX_CHARS_PER_WORD,
     )
   )
   fast.normalizer = tokenizers.normalizers.BertNormalizer(

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-# Longer words are [UNK], as in google-research/bert.
-_MAX_CHARS_PER_WORD = 200
+# Characters; longer words are [UNK], as google-research/bert has it by default
+# (tokenization.WordpieceTokenizer). Ids are only the same with the same limit.
+MAX_CHARS_PER_WORD = 200
 
 # A word of 64 characters takes less than 1 kB with its ids, so all take less
 # than 300 MB. What is longer is hardly ever a word, and hardly comes again.
@@ -80,7 +81,7 @@ class Pieces:
 
   def match(self, word: str) -> bytes:
     """Returns the ids of a word: the longest piece that fits, repeatedly."""
-    if len(word) > _MAX_CHARS_PER_WORD:
+    if len(word) > MAX_CHARS_PER_WORD:
       return self._unknown
     out = []
     start, (pieces, longest) = 0, self._first
