@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import shutil
 import warnings
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from flax import traverse_util
 
-from bert_jax import errors
+from bert_jax import errors, param_names
 from bert_jax.parallel import distributed
 from bert_jax.workdir import fingerprint, integrity, orbax_noise
 
@@ -101,7 +103,9 @@ class Checkpoints:
       (state, facts), or None where there are no checkpoints.
 
     Raises:
-      errors.UserError: if there are checkpoints and none is sound.
+      errors.UserError: if there are checkpoints and none is sound; for one that
+        cannot be read or is of another state, without proof that it is
+        damaged. Then nothing is moved.
     """
     found, problems = integrity.restore_newest(
       self._manager.all_steps(), lambda step: self._restore_all(step, template)
@@ -120,26 +124,39 @@ class Checkpoints:
 
   def _restore_all(self, step, template):
     """Restores a step on all processes, or on none."""
-    found = failure = None
-    try:
-      found = self._restore_step(step, template)
-    except Exception as error:
-      failure = error
-    if distributed.find_largest(failure is not None):
-      raise failure or ValueError('another host cannot read it')
-    return found
+    path = self._path(step)
+    wanted = param_names.flatten(template)
+    facts = _agree(path, lambda: self._read_facts(path, step, wanted))
+    marks = facts['fingerprints']
+    return _agree(
+      path, lambda: self._restore_state(path, step, template, marks)
+    ), facts
 
-  def _restore_step(self, step, template):
-    found = self._manager.restore(
-      step,
-      args=ocp.args.Composite(
-        state=ocp.args.StandardRestore(template), facts=ocp.args.JsonRestore()
-      ),
-    )
-    state, facts = found['state'], found['facts']
-    integrity.verify(state, facts['fingerprints'])
-    integrity.verify_facts(step, facts)
-    return state, facts
+  def _read_facts(self, path, step, wanted):
+    facts = _read_facts(self._manager, path, step)
+    stored = dict.fromkeys(facts['fingerprints'], 'an array')
+    integrity.check_same_tree(path, stored, dict.fromkeys(wanted, 'an array'))
+    return facts
+
+  def _restore_state(self, path, step, template, marks):
+    try:
+      with integrity.judging(path):
+        state = self._manager.restore(
+          step,
+          args=ocp.args.Composite(state=ocp.args.StandardRestore(template)),
+        )['state']
+        integrity.verify(state, marks)
+        return state
+    except (integrity.Damaged, errors.UserError):
+      # Else arrays of another shape or type look like damage.
+      if (stored := _read_shapes(path)) is not None:
+        wanted = param_names.flatten(template)
+        shapes = {name: _describe(x) for name, x in wanted.items()}
+        integrity.check_same_tree(path, stored, shapes)
+      raise
+
+  def _path(self, step) -> str:
+    return os.path.join(self._directory, str(step))
 
   def _move_aside(self, problems):
     distributed.first_then_all(
@@ -191,7 +208,8 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
     with `step`, `fingerprint` and `fingerprints`.
 
   Raises:
-    errors.UserError: if there is no such checkpoint or none is sound.
+    errors.UserError: if there is no such checkpoint, none is sound, or one
+      cannot be read without proof that it is damaged.
   """
   orbax_noise.drop()
   directory = os.path.abspath(directory)
@@ -215,7 +233,9 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
       )
     found, problems = integrity.restore_newest(
       steps if step is None else [step],
-      lambda step: _read_params(manager, step),
+      lambda step: _read_params(
+        manager, os.path.join(directory, str(step)), step
+      ),
     )
   if found is None and not problems:
     raise errors.UserError(f'{directory} holds no checkpoint; train first.')
@@ -228,29 +248,77 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
   return found
 
 
-def _read_params(manager, step):
-  metadata = manager.item_metadata(step)['state']
-  template = {'params': jax.tree.map(lambda _: 0, metadata.tree['params'])}
-  found = manager.restore(
-    step,
-    args=ocp.args.Composite(
-      state=ocp.args.PyTreeRestore(
-        template,
-        restore_args=jax.tree.map(
-          lambda _: ocp.RestoreArgs(restore_type=np.ndarray), template
+def _agree(path, read):
+  """Returns what `read` does, unless it fails on any host: then all raise.
+
+  If the disk of one host does not answer, no host condemns a checkpoint.
+  """
+  found = failure = None
+  own = 0
+  try:
+    found = read()
+  except integrity.Damaged as error:
+    own, failure = 1, error
+  except errors.UserError as error:
+    own, failure = 2, error
+  worst = distributed.find_largest(own)
+  if worst > own:
+    kind = integrity.Damaged if worst == 1 else errors.UserError
+    failure = kind(f'another host cannot read {path}; see what it says.')
+  if failure is not None:
+    raise failure
+  return found
+
+
+def _read_facts(manager, path, step):
+  """Returns the facts of a checkpoint, which name and prove its arrays."""
+  with integrity.judging(path):
+    integrity.check_files(path, ('state', 'facts/metadata'))
+    facts = manager.restore(
+      step, args=ocp.args.Composite(facts=ocp.args.JsonRestore())
+    )['facts']
+    integrity.verify_facts(step, facts)
+  return facts
+
+
+def _read_params(manager, path, step):
+  facts = _read_facts(manager, path, step)
+  marks = {
+    name: mark
+    for name, mark in facts['fingerprints'].items()
+    if name.startswith('params/')
+  }
+  template = traverse_util.unflatten_dict(dict.fromkeys(marks, 0), sep='/')
+  with integrity.judging(path):
+    state = manager.restore(
+      step,
+      args=ocp.args.Composite(
+        state=ocp.args.PyTreeRestore(
+          template,
+          restore_args=jax.tree.map(
+            lambda _: ocp.RestoreArgs(restore_type=np.ndarray), template
+          ),
+          partial_restore=True,
         ),
-        partial_restore=True,
       ),
-      facts=ocp.args.JsonRestore(),
-    ),
-  )
-  state, facts = found['state'], found['facts']
-  integrity.verify(
-    state,
-    {k: v for k, v in facts['fingerprints'].items() if k.startswith('params/')},
-  )
-  integrity.verify_facts(facts['step'], facts)
+    )['state']
+    integrity.verify(state, marks)
   return state['params'], facts
+
+
+def _read_shapes(path) -> dict[str, str] | None:
+  """Returns {name: shape and type} of a checkpoint's arrays, None if damaged."""
+  handler = ocp.PyTreeCheckpointHandler()
+  try:
+    with integrity.judging(path):
+      tree = handler.metadata(pathlib.Path(path, 'state')).tree
+  except (integrity.Damaged, errors.UserError):
+    return None  # the failure to restore is the one to tell of
+  return {name: _describe(x) for name, x in param_names.flatten(tree).items()}
+
+
+def _describe(array) -> str:
+  return f'{np.dtype(array.dtype).name}{list(array.shape)}'
 
 
 def count_bytes(tree) -> int:

@@ -1,6 +1,9 @@
 """Tests of checkpoints."""
 
+import errno
 import os
+import re
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.parallel import device_mesh
+from bert_jax.parallel import device_mesh, distributed
 from bert_jax.workdir import checkpoint
 
 
@@ -33,6 +36,29 @@ def restore(directory, **kwargs):
     return checkpoints.restore(template(layout), **kwargs)
 
 
+def make_params_state(step):
+  # A matrix: Orbax splits it, unlike the moments.
+  params = {'dense': {'kernel': jnp.arange(600.0).reshape(20, 30) + step}}
+  moments = {'dense': {'kernel': jnp.arange(600.0).reshape(20, 30) * step}}
+  return {'step': jnp.int32(step), 'params': params, 'moments': moments}
+
+
+def write_params(directory, steps=(1, 2)):
+  with checkpoint.Checkpoints(str(directory), 3, 0) as c:
+    for step in steps:
+      c.save(step, make_params_state(step), {'n': step})
+
+
+def restore_params(directory, like=None, **kwargs):
+  layout = device_mesh.replicate(device_mesh.make_mesh())
+  wanted = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout),
+    like or make_params_state(0),
+  )
+  with checkpoint.Checkpoints(str(directory), 3, 0) as checkpoints:
+    return checkpoints.restore(wanted, **kwargs)
+
+
 def array_files(directory, step):
   """Returns the files with array data of a checkpoint, largest first."""
   found = []
@@ -49,10 +75,14 @@ def flip_bit(path, at):
     file.write(bytes([byte ^ 1]))
 
 
+def truncate(path):
+  with open(path, 'r+b') as file:
+    file.truncate(os.path.getsize(path) // 2)
+
+
 def damage(directory, step):
   for path in array_files(directory, step):
-    with open(path, 'r+b') as file:
-      file.truncate(os.path.getsize(path) // 2)
+    truncate(path)
 
 
 def test_the_newest_comes_back_bit_for_bit(tmp_path):
@@ -108,6 +138,182 @@ def test_all_bad_is_an_error_unless_told_to_start_over(tmp_path):
   assert sorted(os.listdir(tmp_path / 'c_bad')) == ['1', '2', '3']
 
 
+def write_text(path, text):
+  with open(path, 'w', encoding='utf-8') as file:
+    file.write(text)
+
+
+# What is done to a checkpoint, and what is said of it.
+DAMAGE = {
+  'every array is cut': (
+    lambda path: [truncate(x) for x in array_files(path, '')],
+    'byte range .* is not valid for value of size',
+  ),
+  'the largest array is gone': (
+    lambda path: os.remove(array_files(path, '')[0]),
+    'Truncated Zstd-compressed stream|NOT_FOUND',
+  ),
+  'the index is gone': (
+    lambda path: os.remove(path / 'state' / 'manifest.ocdbt'),
+    'does not exist',
+  ),
+  'the index is cut': (
+    lambda path: truncate(path / 'state' / 'manifest.ocdbt'),
+    'Error decoding manifest',
+  ),
+  'the state is gone': (
+    lambda path: shutil.rmtree(path / 'state'),
+    'state is missing',
+  ),
+  'the facts are gone': (
+    lambda path: os.remove(path / 'facts' / 'metadata'),
+    'facts/metadata is missing',
+  ),
+  'the facts are cut': (
+    lambda path: truncate(path / 'facts' / 'metadata'),
+    'one of its JSON files is unreadable',
+  ),
+  'the facts are others': (
+    lambda path: write_text(path / 'facts' / 'metadata', '[1]'),
+    'its facts are incomplete',
+  ),
+  'the metadata are cut': (
+    lambda path: truncate(path / 'state' / '_METADATA'),
+    'one of its JSON files is unreadable',
+  ),
+}
+
+
+@pytest.mark.parametrize('kind', DAMAGE)
+def test_damage_is_named_and_set_aside(tmp_path, capsys, kind):
+  write_params(tmp_path / 'c')
+  do, said = DAMAGE[kind]
+  do(tmp_path / 'c' / '2')
+  assert checkpoint.read(str(tmp_path / 'c'))[1]['step'] == 1
+  output = capsys.readouterr().out
+  assert re.search(f'checkpoint 2 is bad: .*({said})', output), output
+  assert restore_params(tmp_path / 'c')[1]['step'] == 1
+  output = capsys.readouterr().out
+  assert re.search(f'checkpoint 2 is bad: .*({said})', output), output
+  assert os.listdir(tmp_path / 'c_bad') == ['2']
+
+
+def test_sound_arrays_need_no_metadata(tmp_path):
+  write_params(tmp_path)
+  os.remove(tmp_path / '2' / 'state' / '_METADATA')
+  assert checkpoint.read(str(tmp_path))[1]['step'] == 2
+  assert restore_params(tmp_path)[1]['step'] == 2
+
+
+def hide_behind_loop(path):
+  """Makes a file that the operating system refuses to open: ELOOP."""
+  os.remove(path)
+  os.symlink(path, path)
+
+
+REFUSALS = {
+  'arrays': lambda path: [hide_behind_loop(x) for x in array_files(path, '')],
+  'facts': lambda path: hide_behind_loop(path / 'facts' / 'metadata'),
+}
+
+
+@pytest.mark.parametrize('what', REFUSALS)
+def test_what_cannot_be_opened_is_not_moved(tmp_path, what):
+  write_params(tmp_path / 'c')
+  REFUSALS[what](tmp_path / 'c' / '2')
+  for run in (
+    lambda: restore_params(tmp_path / 'c'),
+    lambda: restore_params(tmp_path / 'c', start_over=True),
+    lambda: checkpoint.read(str(tmp_path / 'c')),
+  ):
+    with pytest.raises(
+      errors.UserError, match='c/2: .*Too many levels.*nothing was moved'
+    ):
+      run()
+  assert sorted(x for x in os.listdir(tmp_path / 'c')) == ['1', '2']
+  assert os.listdir(tmp_path) == ['c']
+
+
+@pytest.mark.parametrize('code', [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_disk_that_fails_is_no_damage(tmp_path, monkeypatch, code):
+  write_params(tmp_path / 'c')
+  original = os.stat
+
+  def fail(path, *args, **kwargs):
+    if str(path).endswith('c/2/state'):
+      raise OSError(code, os.strerror(code), path)
+    return original(path, *args, **kwargs)
+
+  monkeypatch.setattr(os, 'stat', fail)
+  said = f'c/2: .*{os.strerror(code)}.*nothing was moved'
+  with pytest.raises(errors.UserError, match=said):
+    restore_params(tmp_path / 'c')
+  with pytest.raises(errors.UserError, match=said):
+    checkpoint.read(str(tmp_path / 'c'))
+  monkeypatch.undo()
+  assert restore_params(tmp_path / 'c')[1]['step'] == 2
+
+
+def test_a_host_whose_disk_fails_keeps_all_from_condemning(
+  tmp_path, monkeypatch
+):
+  write(tmp_path / 'c')
+  damage(tmp_path / 'c', 3)
+  votes = []
+
+  def vote(own):
+    votes.append(own)
+    return 2 if own else 0  # what is damaged here another host cannot read
+
+  monkeypatch.setattr(distributed, 'find_largest', vote)
+  with pytest.raises(errors.UserError, match='another host cannot read .*c/3'):
+    restore(tmp_path / 'c')
+  assert votes == [0, 1]  # on the facts, then on the arrays
+  monkeypatch.setattr(distributed, 'find_largest', lambda own: 1)
+  with pytest.raises(errors.UserError, match='step 1: another host cannot'):
+    restore(tmp_path / 'c')
+  assert os.listdir(tmp_path) == ['c']
+
+
+def other_array(tree):
+  tree['params']['more'] = jnp.zeros(2)
+
+
+def other_optimizer(tree):
+  del tree['moments']
+
+
+def other_shape(tree):
+  tree['params']['dense']['kernel'] = jnp.zeros((20, 31))
+
+
+def other_type(tree):
+  tree['params']['dense']['kernel'] = jnp.zeros((20, 30), jnp.bfloat16)
+
+
+@pytest.mark.parametrize(
+  ('change', 'said'),
+  [
+    (other_array, 'params/more: missing there, an array here'),
+    (other_optimizer, 'moments/dense/kernel: an array there, missing here'),
+    (other_shape, r'kernel: float32\[20, 30\] there, float32\[20, 31\] here'),
+    (other_type, r'kernel: float32\[20, 30\] there, bfloat16\[20, 30\] here'),
+  ],
+)
+def test_a_state_of_another_version_is_not_moved(tmp_path, change, said):
+  write_params(tmp_path / 'c')
+  tree = make_params_state(2)
+  change(tree)
+  for start_over in (False, True):
+    with pytest.raises(
+      errors.UserError,
+      match=f'c/2 holds .*{said}.*another version or with another optimizer.*'
+      'Nothing was moved',
+    ):
+      restore_params(tmp_path / 'c', tree, start_over=start_over)
+  assert sorted(os.listdir(tmp_path / 'c')) == ['1', '2']
+
+
 def test_a_step_can_be_saved_again_after_a_bad_one(tmp_path):
   write(tmp_path / 'c', steps=(1, 2))
   damage(tmp_path / 'c', 2)
@@ -129,15 +335,6 @@ def test_restores_on_other_devices(tmp_path):
     found, _ = checkpoints.restore(template(one))
   np.testing.assert_array_equal(found['w'], state(5)['w'])
   assert found['w'].devices() == {jax.devices()[3]}
-
-
-def write_params(directory, steps=(1, 2)):
-  with checkpoint.Checkpoints(str(directory), 3, 0) as c:
-    for step in steps:
-      # A matrix: Orbax splits it, unlike the moments.
-      params = {'dense': {'kernel': jnp.arange(600.0).reshape(20, 30) + step}}
-      tree = {'step': jnp.int32(step), 'params': params, 'moments': params}
-      c.save(step, tree, {'n': step})
 
 
 def contents(directory):

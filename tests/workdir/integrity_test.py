@@ -10,7 +10,7 @@ from bert_jax.workdir import fingerprint, integrity
 def test_the_newest_that_can_be_restored_is_found_and_newer_ones_named():
   def restore(step):
     if step > 2:
-      raise ValueError(f'{step} is torn\nand more')
+      raise integrity.Damaged(f'{step} is torn')
     return step * 10
 
   found, problems = integrity.restore_newest([1, 4, 2, 3], restore)
@@ -27,24 +27,76 @@ def test_a_signal_during_a_restore_is_no_bad_checkpoint():
     integrity.restore_newest([1, 2], interrupted)
 
 
-@pytest.mark.parametrize(
-  'error', [MemoryError(), PermissionError(), ValueError('RESOURCE_EXHAUSTED')]
-)
-def test_what_says_nothing_about_the_checkpoint_is_raised(error):
-  def restore(step):
+def judge(error):
+  with integrity.judging('checkpoints/7'):
     raise error
 
-  with pytest.raises(type(error)):
-    integrity.restore_newest([1, 2], restore)
+
+@pytest.mark.parametrize(
+  ('error', 'said'),
+  [
+    (OSError(5, 'Input/output error'), 'Input/output error'),
+    (FileNotFoundError(2, 'No such file'), 'No such file'),
+    (PermissionError(13, 'Permission denied'), 'Permission denied'),
+    (MemoryError(), 'MemoryError'),
+    (
+      RuntimeError('RESOURCE_EXHAUSTED: out of memory'),
+      'RuntimeError RESOURCE',
+    ),
+    (
+      ValueError("UNKNOWN: Failed to open [os_error_code='5']"),
+      'to open. That',
+    ),
+    (ValueError('trees do not match\nparams'), 'trees do not match. That'),
+    (
+      ValueError("NOT_FOUND: Error reading x: Stale [os_error_code='116']"),
+      'Stale. That',
+    ),
+  ],
+)
+def test_what_proves_no_damage_stops_with_what_happened(error, said):
+  with pytest.raises(
+    errors.UserError, match=f'checkpoint checkpoints/7: .*{said}.*nothing was'
+  ):
+    judge(error)
+
+
+@pytest.mark.parametrize(
+  'said',
+  [
+    'OUT_OF_RANGE: Error reading x: not valid for value of size 234',
+    'NOT_FOUND: Error opening x [tensorstore_spec=...]',
+    'DATA_LOSS: Error opening x: Error decoding manifest',
+    'FAILED_PRECONDITION: Error reading x: Data corruption detected',
+    'Error opening x: Error decoding manifest: Truncated stream',
+  ],
+)
+def test_missing_or_senseless_bytes_are_damage_also_below(said):
+  def wrapped():
+    try:
+      raise ValueError(said)
+    except ValueError as error:
+      raise Exception('Encountered error\nand more') from error
+
+  with pytest.raises(integrity.Damaged, match=said.split(' [')[0]):
+    try:
+      wrapped()
+    except Exception as error:
+      judge(error)
+
+
+def test_a_long_message_keeps_its_cause():
+  with pytest.raises(errors.UserError, match='x{50} ... .*x: no answer. That'):
+    judge(ValueError('x' * 500 + ': no answer'))
 
 
 def test_another_array_or_a_missing_one_is_noticed():
   state = {'a': np.arange(3.0), 'b': np.zeros(2)}
   marks = fingerprint.of_arrays(state)
   integrity.verify(state, marks)
-  with pytest.raises(ValueError, match='1 array.* first a'):
+  with pytest.raises(integrity.Damaged, match='1 array.* first a'):
     integrity.verify({**state, 'a': np.arange(3.0)[::-1].copy()}, marks)
-  with pytest.raises(ValueError, match='1 array.* first b'):
+  with pytest.raises(integrity.Damaged, match='1 array.* first b'):
     integrity.verify({'a': state['a']}, marks)
 
 
@@ -56,5 +108,7 @@ def test_facts_of_another_step_are_noticed():
     'fingerprints': marks,
   }
   integrity.verify_facts(3, facts)
-  with pytest.raises(ValueError, match='it says step 3 .* but is step 4'):
+  with pytest.raises(
+    integrity.Damaged, match='it says step 3 .* but is step 4'
+  ):
     integrity.verify_facts(4, facts)
