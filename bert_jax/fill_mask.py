@@ -1,9 +1,10 @@
 """Shows the words that a model expects in place of [MASK].
 
-  python -m bert_jax.fill_mask --model=DIR "this function returns a [MASK] ."
+  python -m bert_jax.fill_mask --model=PATH "this function returns a [MASK] ."
 
-DIR is a run's export/, or what `python -m bert_jax.convert` wrote. Give as
-many sentences as you like, each in quotes and with one [MASK] or more.
+PATH is the --workdir of a run, its export/, or another model with an MLM head
+that bert_jax.convert reads: a folder of Hugging Face's or Google's, or .npz.
+Give as many sentences as you like, each in quotes and with one [MASK] or more.
 """
 
 import sys
@@ -12,8 +13,7 @@ import jax
 from absl import flags
 
 from bert_jax import errors
-from bert_jax.inference import fill
-from bert_jax.interop import hf_load
+from bert_jax.inference import fill, source
 from bert_jax.runtime import cli
 
 _BAR = 24  # characters for a probability of 1
@@ -33,7 +33,9 @@ def describe(sentence: str, guesses) -> str:
 
 
 def _define_flags():
-  flags.DEFINE_string('model', None, 'Folder of an exported model.')
+  flags.DEFINE_string(
+    'model', None, 'A run, its export or another trained model.'
+  )
   flags.DEFINE_integer('top', 5, 'How many words to show for each [MASK].')
 
 
@@ -43,15 +45,26 @@ def main(argv):
   sys.stdout.reconfigure(errors='replace')
   sentences = argv[1:]
   if not flags.FLAGS.model:
-    raise errors.UserError('--model is missing; name an exported model.')
+    raise errors.UserError('--model is missing; name a run or an exported one.')
   if not sentences:
     raise errors.UserError(
       'no sentence; write one in quotes, such as "the [MASK] barked ."'
     )
-  params, config, with_nsp, tokenizer = hf_load.load(flags.FLAGS.model)
+  model = source.read(flags.FLAGS.model)
+  if 'mlm' not in model.params:
+    raise errors.UserError(
+      f'{flags.FLAGS.model} has no MLM head, which guesses words (missing: '
+      f'{errors.listing(model.report.missing, most=3)}); name a model that was '
+      'saved with it, such as BertForPreTraining or BertForMaskedLM.'
+    )
   for i, sentence in enumerate(sentences):
     guesses = fill.fill(
-      params, config, with_nsp, tokenizer, sentence, flags.FLAGS.top
+      model.params,
+      model.config,
+      model.with_nsp,
+      model.tokenizer,
+      sentence,
+      flags.FLAGS.top,
     )
     print(('\n' if i else '') + describe(sentence, guesses))
 

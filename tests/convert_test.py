@@ -40,7 +40,7 @@ def test_every_format_becomes_every_other_and_back(tmp_path, monkeypatch):
     assert source.detect_kind(target) == form
     last = target
   assert all_bytes(last) == all_bytes(first)
-  models.assert_same(hf_load.load(last)[0], models.make_params())
+  models.assert_same(hf_load.read(last)[0], models.make_params())
 
 
 def test_the_command_refuses_what_means_nothing(tmp_path, monkeypatch):
@@ -154,7 +154,7 @@ def test_verify_reads_what_was_written(tmp_path, monkeypatch, capsys, form):
   monkeypatch.setattr(
     convert.verify, 'compute_theirs', lambda path, config: None
   )
-  path = models.export_to(tmp_path / 'compute_theirs')
+  path = models.export_to(tmp_path / 'theirs')
   target = str(tmp_path / 'x.npz')
   run_main(monkeypatch, path, target, form, verify=True)
   output = capsys.readouterr().out

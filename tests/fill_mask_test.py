@@ -1,12 +1,18 @@
 """What bert_jax.fill_mask finds, prints and refuses."""
 
+import dataclasses
 import os
 import subprocess
 import sys
+import types
 
-from bert_jax import fill_mask
-from bert_jax.interop import hf_export
-from tests.inference import fill_test
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import errors, fill_mask
+from bert_jax.interop import google, hf_export, npz, rename
+from tests import models
+from tests.inference import fill_test, trained_run_test
 
 
 def test_words_and_bars_stand_in_columns():
@@ -19,6 +25,55 @@ def test_words_and_bars_stand_in_columns():
     '  [MASK] 2 of 2',
     '  ran    100.0%  ' + '█' * 24,
   ]
+
+
+def ask(monkeypatch, path, *sentences):
+  monkeypatch.setattr(
+    fill_mask.flags, 'FLAGS', types.SimpleNamespace(model=path, top=2)
+  )
+  # The command is for bytes; what captures text has no errors to set.
+  monkeypatch.setattr(sys.stdout, 'reconfigure', lambda **_: None, False)
+  fill_mask.main(['fill_mask', *sentences])
+
+
+def test_every_kind_of_model_answers_alike(tmp_path, monkeypatch, capsys):
+  params, config = fill_test.make_certain_model()
+  words = fill_test.TOKENIZER
+  paths = {name: str(tmp_path / name) for name in ('hf', 'google', 'x.npz')}
+  hf_export.export(paths['hf'], params, config, False, words)
+  google.write(paths['google'], params, config, words)
+  # bfloat16 is how a run may compute, not what its model is.
+  half = dataclasses.replace(config, dtype='bfloat16')
+  npz.write(paths['x.npz'], params, half, words)
+  answers = set()
+  for path in paths.values():
+    ask(monkeypatch, path, 'the [MASK] ran')
+    answers.add(capsys.readouterr().out)
+  assert answers == {
+    'the [MASK] ran\n  cat   50.0%  ████████████\n  dog   25.0%  ██████\n'
+  }
+
+
+def test_a_run_answers_as_its_export_does(tmp_path, monkeypatch, capsys):
+  workdir = trained_run_test.make_run(tmp_path / 'run')
+  exported = str(tmp_path / 'export')
+  bert = config_lib.model_config(trained_run_test.make_config())
+  params = trained_run_test.params(2)
+  hf_export.export(exported, params, bert, True, models.TOKENIZER)
+  for path in (workdir, exported):
+    ask(monkeypatch, path, 'the [MASK]')
+  run, export = capsys.readouterr().out.split('the [MASK]')[1:]
+  assert run == export != ''
+
+
+def test_what_cannot_guess_words_is_refused(tmp_path, monkeypatch):
+  path = str(tmp_path / 'x.npz')
+  encoder = rename.keep_parts(models.make_params(), {'pooler'})
+  npz.write(path, encoder, models.CONFIG, models.TOKENIZER)
+  with pytest.raises(
+    errors.UserError, match='x.npz has no MLM head.*missing: mlm/bias, '
+  ):
+    ask(monkeypatch, path, 'the [MASK]')
 
 
 def test_the_command_prints_words_and_nothing_else(tmp_path):

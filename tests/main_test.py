@@ -78,7 +78,7 @@ def test_a_run_says_what_it_does_and_what_to_do_next(whole):
 
 def test_a_run_exports_what_it_trained(whole):
   workdir, _, _ = whole
-  params, config, with_nsp, tokenizer = hf_load.load(str(workdir / 'export'))
+  params, config, with_nsp, tokenizer, _ = hf_load.read(str(workdir / 'export'))
   assert (config.num_layers, config.hidden_size, with_nsp) == (2, 64, True)
   assert tokenizer.size == 120
   assert params['embeddings']['word']['embedding'].shape == (120, 64)

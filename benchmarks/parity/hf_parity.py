@@ -66,7 +66,7 @@ def ours(model, text):
   from bert_jax.model import heads
 
   jax.config.update('jax_default_matmul_precision', 'highest')
-  params, config, with_nsp, tokenizer = hf_load.load(model)
+  params, config, with_nsp, tokenizer, _ = hf_load.read(model)
   length = min(_LENGTH, config.max_positions)
   rows = [
     tokenizer.encode(a, b, max_length=length) for a, b in _sentence_pairs(text)

@@ -45,7 +45,7 @@ def ours(model, lines, masked):
   from bert_jax.inference import fill
   from bert_jax.interop import hf_load
 
-  params, config, with_nsp, words = hf_load.load(model)
+  params, config, with_nsp, words, _ = hf_load.read(model)
   ids = [words.encode(line)['input_ids'] for line in lines]
   guesses = [
     fill.fill(params, config, with_nsp, words, line, _TOP)[0] for line in masked

@@ -1,5 +1,6 @@
 """The likeliest words in place of [MASK]."""
 
+import dataclasses
 import functools
 
 import jax
@@ -18,6 +19,7 @@ def fill(params, config, with_nsp: bool, tokenizer, sentence: str, top=5):
   Args:
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
     config: what the model is. A causal one sees only the words before a mask.
+      The dtype is not used: all is computed in float32.
     with_nsp: whether it has the pooler and the NSP head.
     tokenizer: a `tokenizer.Tokenizer`.
     sentence: text with `[MASK]` in it.
@@ -58,6 +60,7 @@ def fill(params, config, with_nsp: bool, tokenizer, sentence: str, top=5):
     'segment_ids': np.zeros_like(padded),
     'masked_lm_positions': positions,
   }
+  config = dataclasses.replace(config, dtype='float32')
   logits = _mlm_logits(params, batch, config, with_nsp)[0]  # [P, V]
   # A model may have more rows than there are words, to make V divisible.
   probabilities = jax.nn.softmax(logits[:, : tokenizer.size])

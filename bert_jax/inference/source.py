@@ -4,9 +4,9 @@ import os
 from typing import Any, NamedTuple
 
 from bert_jax import errors
-from bert_jax.inference import trained_run
 from bert_jax.interop import google, hf_load, npz, rename
 from bert_jax.model import bert_config
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 READ = {'hf': hf_load.read, 'google': google.read, 'npz': npz.read}
@@ -45,21 +45,27 @@ def detect_kind(path: str) -> str:
     return 'npz'
   if os.path.isfile(path.removesuffix('.index') + '.index'):
     return 'google'
+  if os.path.isfile(path):
+    raise errors.UserError(
+      f'{path} is no checkpoint and no .npz file. A StableHLO file is a program '
+      'and cannot be read as a model; name what it was written from.'
+    )
   if not os.path.isdir(path):
     raise errors.UserError(
       f'{path} is no folder, no checkpoint and no .npz file; name one of them.'
     )
-  files = os.listdir(path)
-  weights = any(name.startswith(_HF_WEIGHTS) for name in files)
+  names = os.listdir(path)
+  weights = any(name.startswith(_HF_WEIGHTS) for name in names)
   # Some folders have both a config.json and Google's files.
-  if not weights and any(name.endswith('.index') for name in files):
+  if not weights and any(name.endswith('.index') for name in names):
     return 'google'
-  if 'config.json' not in files:
+  if 'config.json' not in names:
     raise errors.UserError(
       f'{path} has neither a config.json nor a .index; name the --workdir of '
       "a run, a Hugging Face folder or Google's, or an .npz file."
     )
-  return 'run' if trained_run.is_run(path) else 'hf'
+  config = files.read_json(os.path.join(path, 'config.json'))
+  return 'hf' if 'model_type' in config else 'run'
 
 
 def read(path: str, step: int | None = None) -> Source:
@@ -75,6 +81,9 @@ def read(path: str, step: int | None = None) -> Source:
   """
   found = detect_kind(path)
   if found == 'run':
+    # Imported here: Orbax takes half a second, which other models do without.
+    from bert_jax.inference import trained_run
+
     *model, facts = trained_run.read(path, step)
     origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
     report = rename.Report([], [])

@@ -1,7 +1,6 @@
 """Reads the model that a run has trained so far."""
 
 import functools
-import os
 
 import jax
 
@@ -15,21 +14,6 @@ from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import checkpoint, paths
 
 
-def is_run(directory: str) -> bool:
-  """Returns whether a folder is a run's, not a Hugging Face model's.
-
-  Raises:
-    errors.UserError: if it is neither.
-  """
-  path = paths.config(directory)
-  if not os.path.isfile(path):
-    raise errors.UserError(
-      f'{directory} has no config.json; name the --workdir of a run or a '
-      'folder with a Hugging Face BERT.'
-    )
-  return 'model_type' not in files.read_json(path)
-
-
 def read(workdir: str, step: int | None = None):
   """Reads a checkpoint's model; the run may be training and is not touched.
 
@@ -38,8 +22,8 @@ def read(workdir: str, step: int | None = None):
     step: which checkpoint; None is the newest that proves sound.
 
   Returns:
-    (params, config, with_nsp, tokenizer, facts): as `hf_load.load`, and the
-    facts of the checkpoint, such as `step` and `fingerprint`.
+    (params, config, with_nsp, tokenizer, facts): as `hf_load.read` without the
+    report; the facts of the checkpoint, such as `step` and `fingerprint`.
 
   Raises:
     errors.UserError: if the config, the checkpoint or the vocabulary is

@@ -21,33 +21,6 @@ _WEIGHTS = (
 _MAX_NAME = 200  # characters
 
 
-def load(directory: str):
-  """Reads a BERT folder of ours or of Hugging Face with an MLM head.
-
-  Args:
-    directory: local folder; nothing outside it is read.
-
-  Returns:
-    (params, config, with_nsp, tokenizer): as `read`; no parameters but those
-    of `heads.PretrainingModel`.
-
-  Raises:
-    errors.UserError: as `read`, and for a model without an MLM head or with
-      tensors that are not BERT's.
-  """
-  params, config, with_nsp, tokenizer, report = read(directory)
-  if 'mlm' not in params or report.left_over:
-    raise errors.UserError(
-      f'{directory}: the files are not those of a BERT with its MLM head; '
-      f'missing: {errors.listing(report.missing)}; unexpected: '
-      f'{errors.listing(report.left_over)}. Use a folder saved from '
-      'BertForPreTraining or BertForMaskedLM.'
-    )
-  # Some files keep the pooler of a model whose NSP head was dropped.
-  wanted = ['mlm', 'pooler', 'nsp'] if with_nsp else ['mlm']
-  return rename.keep_parts(params, wanted), config, with_nsp, tokenizer
-
-
 def read(directory: str):
   """Reads what there is of a BERT in a folder of ours or of Hugging Face.
 
@@ -68,7 +41,7 @@ def read(directory: str):
   """
   if not os.path.isdir(directory):
     raise errors.UserError(
-      f'{directory} is not a folder; name one that bert_jax.convert wrote.'
+      f'{directory} is not a folder; name one with a Hugging Face BERT.'
     )
   local_files.check_small(directory)
   config = _read_config(os.path.join(directory, 'config.json'))
@@ -121,5 +94,5 @@ def _read_weights(directory):
       return shard_index.read(directory, index, read_file)
   raise errors.UserError(
     f'{os.path.join(directory, _WEIGHTS[0][0])} does not exist, nor does '
-    f'{_WEIGHTS[1][0]}; name a folder that bert_jax.convert wrote.'
+    f'{_WEIGHTS[1][0]}; name a folder with the weights of a BERT.'
   )

@@ -257,7 +257,7 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path, folder):
     google.write(
       exported, models.make_params(), models.CONFIG, models.TOKENIZER
     )
-  models.assert_same(hf_load.load(exported)[0], models.make_params())
+  models.assert_same(hf_load.read(exported)[0], models.make_params())
   google.write(
     folder, models.make_params(seed=5), models.CONFIG, models.TOKENIZER
   )

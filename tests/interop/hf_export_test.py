@@ -86,7 +86,7 @@ def test_tokenizer_json_gives_our_ids(tmp_path, lowercase):
   pair = theirs.encode('the cat', 'dogs')
   assert pair.ids == [2, 5, 6, 3, 7, 8, 3]
   assert pair.type_ids == [0, 0, 0, 0, 1, 1, 1]
-  assert hf_load.load(path)[3].lowercase == lowercase
+  assert hf_load.read(path)[3].lowercase == lowercase
   with open(os.path.join(path, 'tokenizer_config.json'), encoding='utf-8') as f:
     assert json.load(f)['model_max_length'] == 7
 
@@ -112,7 +112,7 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
 def test_a_new_export_replaces_the_old(exported, tmp_path):
   new = models.make_params(seed=5)
   hf_export.export(exported, new, models.CONFIG, True, models.TOKENIZER)
-  models.assert_same(hf_load.load(exported)[0], new)
+  models.assert_same(hf_load.read(exported)[0], new)
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -129,7 +129,7 @@ def test_a_failed_export_leaves_the_old(exported, tmp_path, monkeypatch):
       True,
       models.TOKENIZER,
     )
-  models.assert_same(hf_load.load(exported)[0], models.make_params())
+  models.assert_same(hf_load.read(exported)[0], models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -150,7 +150,7 @@ def test_a_failed_rename_leaves_the_old(exported, tmp_path, monkeypatch):
       True,
       models.TOKENIZER,
     )
-  models.assert_same(hf_load.load(exported)[0], models.make_params())
+  models.assert_same(hf_load.read(exported)[0], models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -173,7 +173,7 @@ def test_what_a_kill_left_is_taken_back(exported, tmp_path, monkeypatch):
         True,
         models.TOKENIZER,
       )
-  models.assert_same(hf_load.load(exported)[0], models.make_params())
+  models.assert_same(hf_load.read(exported)[0], models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 

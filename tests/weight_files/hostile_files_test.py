@@ -162,7 +162,7 @@ def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):
   os.remove(os.path.join(folder, 'model.safetensors'))
   path = os.path.join(folder, 'pytorch_model.bin')
   t.write_zip(path, t.state_dict(**{name: t.tensor()}), {'0': SIX})
-  assert r"'a\nb' is not the name" in refusal(hf_load.load, folder)
+  assert r"'a\nb' is not the name" in refusal(hf_load.read, folder)
 
 
 @pytest.mark.parametrize('kind', ['zip', 'legacy', 'safetensors'])
