@@ -84,8 +84,10 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.data.pack = 1  # pairs per row, at most; 1 is the paper's
   c.data.heldout = 0.01  # share of documents kept for evaluation, by hash
   c.data.shards = 0  # logical shards; 0 is one per 64 MB of text, at least 256
-  c.data.workers = 0  # processes that prepare data; 0 is one per core
-  c.data.loader_workers = 0  # processes that make batches; 0 is a thread
+  # Processes beside the main one: -1 is one per core; 0 is none, so that it
+  # prepares data itself, or makes batches in a thread.
+  c.data.workers = -1  # that prepare data
+  c.data.loader_workers = 0  # that make batches
   c.data.skip_corrupt = False  # skip and count corrupt records, not stop
   c.data.dir = ''  # where prepared data lies; empty is WORKDIR/data
 

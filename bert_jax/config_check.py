@@ -10,6 +10,7 @@ from bert_jax.corpus import sources
 from bert_jax.data import masking
 from bert_jax.model import attention, bert_config, precision
 from bert_jax.ops import dropout
+from bert_jax.runtime import workers
 from bert_jax.train import optimizer
 
 _POSITIVE = (
@@ -29,11 +30,9 @@ _POSITIVE = (
 )
 _NOT_NEGATIVE = (
   'checkpoint.keep_every',
-  'data.loader_workers',
   'data.max_documents',
   'data.min_chars',
   'data.shards',
-  'data.workers',
   'eval.every',
   'optimizer.warmup_steps',
   'optimizer.weight_decay',
@@ -117,6 +116,9 @@ def _check_counts(c):
   for name in _NOT_NEGATIVE:
     if not fields[name] >= 0:
       _fail(f'{name}={fields[name]} must not be negative')
+  for name in ('data.workers', 'data.loader_workers'):
+    if fields[name] < workers.ONE_PER_CORE:
+      _fail(f'{name}={fields[name]} must be 0, more, or -1 for one per core')
 
 
 def _check_dropout(model):

@@ -154,6 +154,10 @@ def _check_flags(f, texts):
       '--output is missing; name a .npz to write, or a picture with '
       '--attention_plot.'
     )
+  for name in ('layers', 'attention', 'batch_size'):
+    cli.require_beside(name, 'output')
+  for name in ('layer', 'head'):
+    cli.require_beside(name, 'attention_plot')
   if bool(f.input) == bool(texts):
     raise errors.UserError(
       'give sentences either in a file, --input, or as arguments in quotes.'

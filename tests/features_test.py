@@ -4,14 +4,13 @@ import builtins
 import os
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
 
 from bert_jax import errors, features
 from bert_jax.inference import attention_plot, hidden_states
-from tests import models
+from tests import commands, models
 
 TOKENS = ('[CLS]', '$', '$', '[SEP]')
 
@@ -92,29 +91,29 @@ def test_the_command_writes_features_and_draws(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('values', 'arguments', 'message'),
+  ('arguments', 'message'),
   [
-    ({'output': 'x'}, ['a'], '--model is missing'),
-    ({'model': 'x'}, ['a'], '--output is missing; name a .npz'),
-    ({'model': 'x', 'output': 'x'}, [], 'either in a file, --input, or as arg'),
+    ('--output=x a', '--model is missing'),
+    ('--model=x a', '--output is missing; name a .npz'),
+    ('--model=x --output=x', 'either in a file, --input, or as arg'),
+    ('--model=none --output=x a', 'none is no folder, no checkpoint'),
+    ('--model=x --attention_plot=x a b', 'draws one sentence, not 2'),
     (
-      {'model': 'none', 'output': 'x'},
-      ['a'],
-      'none is no folder, no checkpoint',
+      '--model=x --output=x --layer=1 a',
+      '--layer does nothing without --attention_plot; give that too, or leave',
     ),
+    ('--model=x --output=x --head=0 a', '--head does nothing without --att'),
+    ('--model=x --attention_plot=x --layers=all a', '--layers does nothing'),
     (
-      {'model': 'x', 'attention_plot': 'x'},
-      ['a', 'b'],
-      'draws one sentence, not 2',
+      '--model=x --attention_plot=x --attention a',
+      '--attention does nothing without --output;',
     ),
+    ('--model=x --attention_plot=x --batch_size=2 a', '--batch_size does no'),
   ],
 )
-def test_a_wrong_command_is_explained(monkeypatch, values, arguments, message):
-  names = 'model', 'input', 'output', 'attention_plot'
-  found = types.SimpleNamespace(**dict.fromkeys(names) | values)
-  monkeypatch.setattr(features.flags, 'FLAGS', found)
+def test_a_wrong_command_is_explained(arguments, message):
   with pytest.raises(errors.UserError, match=message):
-    features.main(['features', *arguments])
+    commands.run(features, *arguments.split())
 
 
 def test_a_picture_names_the_tokens_of_every_head(tmp_path):

@@ -4,14 +4,13 @@ import dataclasses
 import os
 import subprocess
 import sys
-import types
 
 import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import errors, fill_mask
 from bert_jax.interop import google, hf_export, npz, rename
-from tests import models
+from tests import commands, models
 from tests.inference import fill_test, trained_run_test
 
 
@@ -28,12 +27,9 @@ def test_words_and_bars_stand_in_columns():
 
 
 def ask(monkeypatch, path, *sentences):
-  monkeypatch.setattr(
-    fill_mask.flags, 'FLAGS', types.SimpleNamespace(model=path, top=2)
-  )
   # The command is for bytes; what captures text has no errors to set.
   monkeypatch.setattr(sys.stdout, 'reconfigure', lambda **_: None, False)
-  fill_mask.main(['fill_mask', *sentences])
+  commands.run(fill_mask, f'--model={path}', '--top=2', *sentences)
 
 
 def test_every_kind_of_model_answers_alike(tmp_path, monkeypatch, capsys):

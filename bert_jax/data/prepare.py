@@ -60,7 +60,9 @@ def prepare(
     with lock.exclusive(output + '.lock'):
       if not os.path.exists(output):
         if not os.path.exists(os.path.join(partial, manifest_lib.NAME)):
-          stages.make(recipe, partial, runner or local_runner(0))
+          stages.make(
+            recipe, partial, runner or local_runner(workers_lib.ONE_PER_CORE)
+          )
         shutil.rmtree(os.path.join(partial, 'work'), ignore_errors=True)
         os.rename(partial, output)
       manifest = manifest_lib.read(output)
@@ -75,13 +77,17 @@ def prepare(
 
 
 def local_runner(count: int) -> stages.Runner:
-  """Runs jobs in `count` processes of this machine; 0 is one per core."""
-  return functools.partial(_run_here, count or workers_lib.count_cores())
+  """Runs jobs in `count` processes of this machine.
+
+  Args:
+    count: -1 is one per core, 0 is this process alone.
+  """
+  return functools.partial(_run_here, workers_lib.resolve(count))
 
 
 def _run_here(count: int, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
   count = min(count, len(jobs))
-  if count == 1:
+  if count <= 1:  # another one would not save time
     return (fn(*job) for job in jobs)
   return workers_lib.run(fn, jobs, count)
 
@@ -134,7 +140,11 @@ def _define_flags():
   )
   flags.DEFINE_integer('seed', 0, 'Of all random choices.')
   flags.DEFINE_enum('runner', 'local', ['local', 'beam'], 'Who does the work.')
-  flags.DEFINE_integer('workers', 0, 'Local processes; 0 is one per core.')
+  flags.DEFINE_integer(
+    'workers',
+    workers_lib.ONE_PER_CORE,
+    'Processes that do the work; -1 is one per core, 0 is this one alone.',
+  )
   flags.DEFINE_string(
     'verify', None, 'Only check all files of this prepared folder.'
   )
@@ -195,10 +205,25 @@ def _warn_of_case(words: Sequence[str], path: str, cased: bool):
   print(f'warning: {path} {said}', file=sys.stderr, flush=True)
 
 
+def _check_verify_stands_alone(f):
+  module = f.find_module_defining_flag('verify')
+  others = [
+    flag.name
+    for flag in f.get_flags_for_module(module)
+    if flag.present and flag.name != 'verify'
+  ]
+  if others:
+    raise errors.UserError(
+      f'--verify only checks what is there, so --{others[0]} does nothing '
+      'beside it; leave one of them out.'
+    )
+
+
 def main(argv):
   """Runs the command."""
   f = flags.FLAGS
   if f.verify:
+    _check_verify_stands_alone(f)
     from bert_jax.data import dataset
 
     size = dataset.verify(f.verify)
@@ -208,8 +233,16 @@ def main(argv):
     raise errors.UserError(
       f'{argv[1]!r} is not a flag; quote globs, and see --help.'
     )
-  if f.workers < 0:
-    raise errors.UserError(f'--workers={f.workers} must be 0 or more.')
+  if f.workers < workers_lib.ONE_PER_CORE:
+    raise errors.UserError(
+      f'--workers={f.workers} is no number of processes; give 0 for this one '
+      'alone or -1 for one per core.'
+    )
+  if f.runner == 'beam' and f['workers'].present:
+    raise errors.UserError(
+      '--workers counts local processes; with --runner=beam give the options '
+      'of Beam after two dashes, such as -- --direct_num_workers=4.'
+    )
   runner = local_runner(f.workers)
   if f.runner == 'beam':
     runner = functools.partial(beam.run, options=argv[1:])

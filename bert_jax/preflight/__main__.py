@@ -35,10 +35,11 @@ def _chosen(config, number: int | None):
 def _check_flags(values, topology, phases):
   if values.price is not None and not values.price >= 0:
     raise errors.UserError(f'--price={values.price} must not be negative.')
-  if values.hlo and not topology.is_tpu:
-    raise errors.UserError(
-      f'--hlo is for TPUs; nothing is compiled for {topology.name}.'
-    )
+  for name in ('hlo', 'quick'):
+    if getattr(values, name) and not topology.is_tpu:
+      raise errors.UserError(
+        f'--{name} is for TPUs; nothing is compiled for {topology.name}.'
+      )
   if values.hlo and len(phases) > 1:
     raise errors.UserError(
       '--hlo writes one program; say which by --phase=0 or another.'

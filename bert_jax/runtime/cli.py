@@ -62,6 +62,25 @@ def run(main, takes_arguments: bool = False):
     sys.exit(128 + stop.signum)
 
 
+def require_beside(name: str, *others: str):
+  """Refuses a flag that does nothing unless one of others is given.
+
+  Args:
+    name: of the flag.
+    others: names of flags.
+
+  Raises:
+    errors.UserError: if the flag is given and none of the others has a value.
+  """
+  found = flags.FLAGS
+  if found[name].present and not any(found[other].value for other in others):
+    wanted = ' or '.join(f'--{other}' for other in others)
+    raise errors.UserError(
+      f'--{name} does nothing without {wanted}; give that too, or leave '
+      f'--{name} out.'
+    )
+
+
 def _parse_flags(argv):
   try:
     return flags.FLAGS(argv)

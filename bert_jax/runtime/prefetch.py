@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 
 from bert_jax import errors
+from bert_jax.runtime import workers as workers_lib
 
 _READ_AHEAD = 4  # batches
 
@@ -25,11 +26,13 @@ def make_ahead(
       function or of a method, no lambda.
     first: number of the first batch.
     stop: number after the last.
-    workers: processes that make batches; 0 makes them in a thread.
+    workers: processes that make batches; -1 is one per core, 0 makes them in
+      a thread of this one.
 
   Raises:
     errors.UserError: if a process dies.
   """
+  workers = workers_lib.resolve(workers)
   if not workers:
     return _ahead(make, first, stop)
   return _made_by_processes(make, first, stop, min(workers, stop - first))

@@ -10,6 +10,17 @@ from concurrent import futures
 
 from bert_jax import errors
 
+ONE_PER_CORE = -1
+
+
+def resolve(count: int) -> int:
+  """Returns how many processes a number in a config or flag asks for.
+
+  Args:
+    count: that many beside this one; 0 is none, -1 is one per core.
+  """
+  return count_cores() if count == ONE_PER_CORE else count
+
 
 def count_cores() -> int:
   """Returns how many cores this process may use."""

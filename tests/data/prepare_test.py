@@ -14,8 +14,9 @@ from bert_jax.corpus import sources
 from bert_jax.data import beam, dataset, prepare, recipe, stages
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.tokenization import tokenizer
+from tests import commands
 
-_ONE = prepare.local_runner(1)  # in this process
+_ONE = prepare.local_runner(0)  # in this process
 
 _WORDS = (
   'the a bird fish stone river cold warm runs sees under over quickly old new '
@@ -368,3 +369,16 @@ def test_a_vocabulary_of_the_other_case_is_noticed(
   prepare._warn_of_case(words, 'vocab.txt', cased)
   said = capsys.readouterr().err
   assert warned in said and bool(warned) == bool(said)
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    ('--verify=x --seed=1', '--verify only checks .* so --seed does nothing'),
+    ('--workers=-2', '--workers=-2 is no number of processes'),
+    ('--runner=beam --workers=2', '--workers counts local processes; with --r'),
+  ],
+)
+def test_flags_that_do_nothing_are_refused(arguments, message):
+  with pytest.raises(errors.UserError, match=message):
+    commands.run(prepare, *arguments.split())

@@ -254,11 +254,14 @@ def test_a_wrong_flag_gets_one_line():
   [
     ('v5e:4x4', {'price': -1.0}, '--price=-1.0 must not be negative'),
     ('v5e:4x4', {'hlo': 'x'}, '--hlo writes one program'),
-    ('h100:8', {'hlo': 'x'}, 'nothing is compiled for h100:8'),
+    ('h100:8', {'hlo': 'x'}, '--hlo is for TPUs; nothing is compiled for h1'),
+    ('h100:8', {'quick': True}, '--quick is for TPUs; nothing is compiled'),
   ],
 )
 def test_flags_that_mean_nothing_are_refused(name, flags, words):
-  values = types.SimpleNamespace(**{'price': None, 'hlo': None, **flags})
+  values = types.SimpleNamespace(
+    **{'price': None, 'hlo': None, 'quick': False, **flags}
+  )
   phases = task.list_phases(config.pretraining('base'))
   with pytest.raises(errors.UserError, match=words):
     preflight._check_flags(values, topology.parse(name), phases)

@@ -1,0 +1,38 @@
+"""Tests of how many processes a number asks for."""
+
+import os
+
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import config_check
+from bert_jax.data import prepare
+from bert_jax.runtime import prefetch, workers
+
+
+def get_pid(*_):
+  return {'pid': os.getpid()}
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+  monkeypatch.setattr(workers, 'count_cores', lambda: 2)
+
+
+def count_others(batches):
+  """Returns how many processes but this one made batches."""
+  return len({batch['pid'] for batch in batches} - {os.getpid()})
+
+
+@pytest.mark.parametrize(('count', 'others'), [(-1, 2), (0, 0), (2, 2)])
+def test_a_number_means_the_same_for_data_and_batches(two_cores, count, others):
+  jobs = [(i,) for i in range(4)]
+  assert count_others(prepare.local_runner(count)(get_pid, jobs)) == others
+  assert count_others(prefetch.make_ahead(get_pid, 0, 4, count)) == others
+
+
+def test_by_default_all_cores_prepare_and_a_thread_makes_batches(two_cores):
+  c = config_lib.pretraining('base')
+  config_check.check(c)
+  assert workers.resolve(c.data.workers) == 2
+  assert workers.resolve(c.data.loader_workers) == 0
