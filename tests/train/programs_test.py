@@ -7,6 +7,7 @@ import sys
 import types
 
 import jax
+import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
@@ -260,3 +261,16 @@ def test_arguments_are_those_of_training():
   assert described(key) == described(step_lib.run_key(c))
   assert batch['input_ids'].sharding == device_mesh.row_sharding(mesh)
   assert described(evaluation.arguments[1]) == described(batch)
+
+
+@pytest.mark.parametrize('hosts', [1, 2])
+def test_gathered_parameters_are_numpy_arrays(hosts):
+  mesh = device_mesh.make_mesh()
+  split = jax.device_put(np.arange(8.0), device_mesh.row_sharding(mesh))
+  # The program that many hosts have runs on one as well.
+  gather = jax.jit(lambda x: x, out_shardings=device_mesh.replicate(mesh))
+  program = programs.Program(programs.GATHER, gather, (split,))
+  start = {programs.GATHER: program} if hosts > 1 else {}
+  found = programs.gather_on_host({'w': split}, start)
+  assert type(found['w']) is np.ndarray
+  np.testing.assert_array_equal(found['w'], np.arange(8.0))
