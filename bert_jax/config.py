@@ -35,6 +35,19 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   if size not in SIZES:
     raise errors.UserError(f'size={size!r} is not one of {", ".join(SIZES)}.')
   layers, hidden, heads = SIZES[size]
+  c = declare_fields()
+  c.model.num_layers = layers
+  c.model.hidden_size = hidden
+  c.model.num_heads = heads
+  c.model.mlp_size = 4 * hidden
+  return c
+
+
+def declare_fields() -> config_dict.ConfigDict:
+  """Returns every field with its default, the value that a saved config lacks.
+
+  Where the paper's models differ, the default is that of BASE.
+  """
   c = config_dict.ConfigDict()
   c.task = 'pretraining'  # one of `bert_jax.tasks`
   c.seed = 0  # of everything random: data, masks, initial weights, dropout
@@ -50,10 +63,10 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c.profile_steps = 0
 
   c.model = config_dict.ConfigDict()
-  c.model.num_layers = layers
-  c.model.hidden_size = hidden
-  c.model.num_heads = heads
-  c.model.mlp_size = 4 * hidden
+  c.model.num_layers = 12
+  c.model.hidden_size = 768
+  c.model.num_heads = 12
+  c.model.mlp_size = 3072
   c.model.max_positions = 512  # tokens
   # Of embeddings and of each sublayer's output; rounded to a 256th.
   c.model.dropout = 0.1
@@ -278,7 +291,7 @@ def unflatten(fields: dict) -> config_dict.ConfigDict:
   Raises:
     errors.UserError: for an unknown field or a wrong type.
   """
-  c = pretraining('base')
+  c = declare_fields()
   known, new = flatten(c), {}
   for name, value in fields.items():
     new[name] = tuple(value) if isinstance(value, list) else value

@@ -99,6 +99,15 @@ def test_what_is_written_as_json_comes_back():
   assert config.unflatten(fields).optimizer.b2 == 0.999
 
 
+def test_the_defaults_of_what_is_declared_are_the_papers_base():
+  assert config.declare_fields() == config.pretraining('base')
+
+
+def test_reading_a_config_needs_no_size(monkeypatch):
+  monkeypatch.setattr(config, 'SIZES', {})
+  assert config.unflatten({'model.num_layers': 3}).model.hidden_size == 768
+
+
 def test_weights_of_inputs_can_be_given_and_come_back():
   c = config.pretraining('base')
   c.update_from_flattened_dict({'data.input': 'a,b', 'data.weights': (1, 2.5)})
