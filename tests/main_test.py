@@ -1,5 +1,6 @@
 """The whole program: text in, exported model out, whatever happens between."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +9,8 @@ import time
 
 import pytest
 
+from bert_jax import config as config_lib
+from bert_jax import errors, main
 from bert_jax.interop import hf_load
 from bert_jax.workdir import log
 from tests.data import prepare_test
@@ -123,6 +126,58 @@ def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
     r['step'] for r in log.read(run / 'metrics.jsonl') if r['kind'] == 'train'
   ]
   assert steps == list(range(1, 31))
+
+
+def small_config(text, arguments=''):
+  """Returns that of a run of one phase, which compiles soon."""
+  c = config_lib.pretraining('tiny')
+  phase = {'seq_length': 16, 'steps': 8, 'batch_size': 8}
+  phase |= {'accumulate': 1, 'max_predictions': 3}
+  c.phases.update({name: (value,) for name, value in phase.items()})
+  return config_lib.apply_arguments(
+    c,
+    'smoke,steps=8,num_layers=1,hidden_size=8,mlp_size=8,vocab_size=120,'
+    f'log.every=1,workers=1,input={text},layout=sentences,{arguments}',
+  )
+
+
+def test_a_stopped_run_goes_on_with_what_may_change(
+  tmp_path, monkeypatch, capfd
+):
+  text = prepare_test.write_corpus(tmp_path / 'text.txt')
+  run, write = str(tmp_path / 'run'), log.Log.write
+
+  def stop(self, kind, step, values):
+    write(self, kind, step, values)
+    if (kind, step) == ('train', 3):
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  with monkeypatch.context() as patched:
+    patched.setattr(log.Log, 'write', stop)
+    with pytest.raises(errors.Interrupted):
+      main.run(small_config(text), run)
+  with pytest.raises(errors.UserError, match='belongs to another config'):
+    main.run(small_config(text, 'learning_rate=0.5,mesh.model=2'), run)
+  capfd.readouterr()
+  same = 'skip_corrupt=true,eval.every=5,eval.sequences=8'
+  other = 'mesh.model=2,remat=layer'
+  main.run(small_config(text, f'{same},{other}'), run)
+  out = capfd.readouterr().out
+  assert 'resumed at step' in out
+  (line,) = [x for x in out.splitlines() if 'no longer bit-identical' in x]
+  assert "compute.remat was 'none', is 'layer'; mesh.model was 1, is 2" in line
+  (line,) = [x for x in out.splitlines() if 'not change the result' in x]
+  assert 'data.skip_corrupt was False, is True; eval.every was 10' in line
+
+  rows = log.read(os.path.join(run, 'metrics.jsonl'))
+  first, second = (row['changed'] for row in rows if row['kind'] == 'run')
+  assert first == {} and second['mesh.model'] == {'was': 1, 'is': 2}
+  assert len(second) == 5
+  steps = [row['step'] for row in rows if row['kind'] == 'train']
+  assert steps == list(range(1, 9))
+  with open(os.path.join(run, 'config.json'), encoding='utf-8') as file:
+    fields = json.load(file)
+  assert fields['mesh.model'] == 2 and fields['eval.every'] == 5
 
 
 @pytest.mark.parametrize(

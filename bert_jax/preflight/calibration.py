@@ -93,12 +93,12 @@ def measure_step(rows: list[dict], phase) -> float | None:
 
 
 def _of_last_machine(rows: list[dict]) -> list[dict]:
-  """Returns the rows since devices or versions last changed."""
+  """Returns the rows since devices, versions or the config last changed."""
   first, machine = 0, None
   for i, row in enumerate(rows):
     if row['kind'] == 'run':
       own = tuple(row.get(name) for name in _MACHINE)
-      if own != machine:
+      if own != machine or row.get('changed'):
         first, machine = i, own
   return rows[first:]
 

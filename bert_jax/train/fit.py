@@ -18,7 +18,7 @@ from bert_jax.train import (
 )
 from bert_jax.train import step as step_lib
 from bert_jax.train import task as task_lib
-from bert_jax.workdir import checkpoint, log, paths
+from bert_jax.workdir import checkpoint, claim, log, paths
 
 
 def check_devices(config):
@@ -140,5 +140,8 @@ def _begin(config, task, workdir, mesh, start, stack):
     profile=stack.enter_context(traced),
     compiled=stack.enter_context(compilation.counting()),
   )
-  rows.write('run', step, {**task.facts, **origin, **_devices(mesh)})
+  changed = {'changed': claim.find_changes(workdir, config)}
+  rows.write('run', step, {**task.facts, **origin, **_devices(mesh), **changed})
+  if distributed.is_first():
+    claim.adopt(workdir, config)
   return run, state

@@ -1,16 +1,12 @@
 """The directory of a run: one config, one writer."""
 
 import contextlib
-import json
 import os
 
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.runtime import files, lock
-from bert_jax.workdir import paths
-
-# These change what is seen and kept, not what is computed.
-_FREE = ('log.', 'checkpoint.', 'data.workers', 'data.dir', 'profile_steps')
+from bert_jax.workdir import changes, paths
 
 
 @contextlib.contextmanager
@@ -18,7 +14,9 @@ def claim(workdir: str, config):
   """Holds a working directory for a config, making it if it is not there.
 
   A directory belongs to its config once training has begun: what fails before,
-  for want of text for example, may be put right.
+  for want of text for example, may be put right. From then on, changes that
+  keep the meaning of the run are announced, and `adopt` writes them down when
+  they are logged.
 
   Raises:
     errors.UserError: if another process holds it, or if it belongs to another
@@ -31,31 +29,50 @@ def claim(workdir: str, config):
       f'cannot make --workdir={workdir}: {error}'
     ) from None
   with lock.exclusive(os.path.join(workdir, '.lock')):
-    path = paths.config(workdir)
-    begun = os.path.isdir(paths.checkpoints(workdir))
-    if begun and os.path.exists(path):
-      _check_same(path, config)
-    files.write_text(path, config_lib.to_json(config))
+    if os.path.isdir(paths.checkpoints(workdir)):
+      _announce(workdir, _compare(workdir, config))
+    else:
+      adopt(workdir, config)
     yield
 
 
-def _check_same(path: str, config):
-  try:
-    with open(path, encoding='utf-8') as file:
-      old = json.load(file)
-  except ValueError as error:
-    raise errors.UserError(f'{path} is not readable: {error}') from None
-  new = json.loads(config_lib.to_json(config))
-  # Fields that are younger than the run have the value that they stood for.
-  default = json.loads(config_lib.to_json(config_lib.pretraining('base')))
-  old = {**{name: default[name] for name in new}, **old}
-  changed = [
-    f'{name}: {old.get(name)!r} there, {new.get(name)!r} now'
-    for name in sorted({*old, *new})
-    if old.get(name) != new.get(name) and not name.startswith(_FREE)
-  ]
-  if changed:
+def find_changes(workdir: str, config) -> dict[str, dict]:
+  """Returns what of a config is not as the working directory has it.
+
+  Returns:
+    {field: {'was': value, 'is': value}}; nothing where there is no config yet.
+  """
+  found = _compare(workdir, config)
+  return {name: x for fields in found.values() for name, x in fields.items()}
+
+
+def adopt(workdir: str, config):
+  """Makes a config that of a working directory, from now on."""
+  files.write_text(paths.config(workdir), config_lib.to_json(config))
+
+
+def _compare(workdir, config) -> dict:
+  path = paths.config(workdir)
+  if not os.path.exists(path):
+    return {}
+  return changes.find(files.read_json(path), config)
+
+
+def _announce(workdir, found):
+  """Prints what differs; raises errors.UserError if it may not."""
+  described = {kind: changes.describe(x) for kind, x in found.items() if x}
+  if changes.ANOTHER in described:
     raise errors.UserError(
-      f'{os.path.dirname(path)} belongs to another config '
-      f'({"; ".join(changed)}); use another --workdir or the old values.'
+      f'{workdir} belongs to another config ({described[changes.ANOTHER]}); '
+      'use another --workdir or the old values.'
+    )
+  if changes.SAME_RESULT in described:
+    print(
+      'the config has changed, which does not change the result: '
+      f'{described[changes.SAME_RESULT]}'
+    )
+  if changes.SAME_MEANING in described:
+    print(
+      'the run is no longer bit-identical to one that was not changed: '
+      f'{described[changes.SAME_MEANING]}'
     )

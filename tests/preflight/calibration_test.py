@@ -118,6 +118,14 @@ def test_rows_of_other_devices_or_versions_are_left_out(other):
     calibration.compare(estimated(), first + ROWS[:3], [phase()], [8.0])
 
 
+def test_rows_from_before_a_change_of_the_config_are_left_out():
+  changed = {'changed': {'mesh.model': {'was': 2, 'is': 1}}}
+  rows = [ROWS[0], *(train(n, 640.0) for n in range(10, 90, 10))]
+  rows += [ROWS[0] | changed, *ROWS[1:]]
+  found = calibration.compare(estimated(), rows, [phase()], [8.0])
+  assert found['ratios'] == [pytest.approx(1.25)]
+
+
 @pytest.mark.parametrize(
   'run, changes, words',
   [

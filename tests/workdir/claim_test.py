@@ -24,15 +24,15 @@ def test_another_config_is_refused_and_the_difference_named(tmp_path):
   claim(tmp_path / 'run')
   with pytest.raises(errors.UserError) as caught:
     claim(tmp_path / 'run', 'seed=3,learning_rate=0.5')
-  assert 'seed: 0 there, 3 now' in str(caught.value)
-  assert 'optimizer.learning_rate: 0.0001 there, 0.5 now' in str(caught.value)
+  assert 'seed was 0, is 3' in str(caught.value)
+  assert 'optimizer.learning_rate was 0.0001, is 0.5' in str(caught.value)
   claim(tmp_path / 'run')
 
 
 def test_before_training_the_config_may_be_put_right(tmp_path):
   claim(tmp_path / 'run', trains=False)
   claim(tmp_path / 'run', 'seed=3')
-  with pytest.raises(errors.UserError, match='seed: 3 there, 0 now'):
+  with pytest.raises(errors.UserError, match='seed was 3, is 0'):
     claim(tmp_path / 'run')
 
 
@@ -44,13 +44,44 @@ def test_a_field_that_the_run_is_older_than_has_its_default(tmp_path):
   path.write_text(json.dumps(fields))
   claim(tmp_path / 'run')
   path.write_text(json.dumps(fields))
-  with pytest.raises(errors.UserError, match='mask_value: -10000.0 there'):
+  with pytest.raises(errors.UserError, match='mask_value was -10000.0'):
     claim(tmp_path / 'run', 'mask_value=-5.0')
 
 
-def test_what_only_the_log_shows_may_change(tmp_path):
+def test_what_does_not_change_the_result_may_change_and_is_said(
+  tmp_path, capsys
+):
   claim(tmp_path / 'run')
-  claim(tmp_path / 'run', 'log.every=7,keep=9,workers=1')
+  claim(tmp_path / 'run', 'log.every=7,keep=9,loader_workers=2')
+  assert capsys.readouterr().out == (
+    'the config has changed, which does not change the result: '
+    'checkpoint.keep was 3, is 9; data.loader_workers was 0, is 2; '
+    'log.every was 100, is 7\n'
+  )
+
+
+def test_what_changes_the_numbers_alone_may_change_and_is_said(
+  tmp_path, capsys
+):
+  claim(tmp_path / 'run')
+  claim(tmp_path / 'run', 'mesh.model=2')
+  assert capsys.readouterr().out == (
+    'the run is no longer bit-identical to one that was not changed: '
+    'mesh.model was 1, is 2\n'
+  )
+
+
+def test_a_change_is_found_until_it_is_adopted(tmp_path):
+  c = config.apply_arguments(config.pretraining('tiny'), 'mesh.model=2')
+  claim(tmp_path)
+  for _ in range(2):
+    claim(tmp_path, 'mesh.model=2')
+    found = claim_lib.find_changes(str(tmp_path), c)
+    assert found == {'mesh.model': {'was': 1, 'is': 2}}
+  claim_lib.adopt(str(tmp_path), c)
+  assert claim_lib.find_changes(str(tmp_path), c) == {}
+  fields = json.loads((tmp_path / 'config.json').read_text())
+  assert fields['mesh.model'] == 2
 
 
 def test_one_writer_at_a_time(tmp_path):
