@@ -1,6 +1,5 @@
 """Tests of the attention kernels, in Pallas' interpreter."""
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +7,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
-from bert_jax.ops import fused_attention, random_bytes
+from bert_jax.model import attention, bert_config
+from bert_jax.ops import fused_attention
 from bert_jax.ops.attention_tiling import Call, Step
 from bert_jax.parallel import row_keys
 
@@ -22,26 +22,22 @@ KEEP = 230  # of 256, at a rate of 0.1
 def plain(
   qkv, bias, mask, key, *, rate, mask_value, deterministic, causal, sequence_ids
 ):
-  """What `model.SelfAttention` does between its two projections."""
-  qkv = qkv + bias[None, None]
-  q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
-  q = q / jnp.sqrt(q.shape[-1]).astype(q.dtype)
-  scores = jnp.einsum(
-    'bqhk,bshk->bhqs', q, k, preferred_element_type=jnp.float32
+  """Returns what the model computes without the kernels."""
+  config = bert_config.BertConfig(
+    vocab_size=11,
+    hidden_size=qkv.shape[3] * qkv.shape[4],
+    num_layers=1,
+    num_heads=qkv.shape[3],
+    mlp_size=8,
+    attention_dropout=rate,
+    mask_value=mask_value,
+    causal=causal,
+    attention='xla',
   )
-  seen = mask[:, None, None, :].astype(bool)
-  if causal:
-    seen = seen & jnp.tri(mask.shape[1], dtype=bool)[None, None]
-  if sequence_ids is not None:
-    ids = sequence_ids[:, None]
-    seen = seen & (ids[..., None] == ids[:, :, None])
-  weights = nn.softmax(scores + jnp.where(seen, 0.0, mask_value))
-  weights = weights.astype(v.dtype)
-  if not deterministic:
-    assert round((1 - rate) * 256) == KEEP
-    bits = random_bytes.draw(key, weights.shape).swapaxes(-1, -2)
-    weights = jnp.where(bits < KEEP, weights * (256 / KEEP), 0)
-  return jnp.einsum('bhqs,bshk->bqhk', weights.astype(v.dtype), v)
+  tokens = attention.Tokens(mask, sequence_ids)
+  return attention.attend(
+    qkv, bias, tokens, None if deterministic else key, config
+  )
 
 
 def with_gradient(attend, qkv, **options):
