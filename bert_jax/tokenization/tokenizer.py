@@ -1,7 +1,8 @@
 """WordPiece: text to ids, equal to the tokenizer that BERT was released with.
 
-The ids are those of FullTokenizer in google-research/bert for any text. Running
-text repeats its words, so the ids of a word are computed once and kept.
+The ids are those of FullTokenizer in google-research/bert for any text, where
+accents are stripped if and only if text is lower-cased. Running text repeats
+its words, so the ids of a word are computed once and kept.
 """
 
 import dataclasses
@@ -29,16 +30,28 @@ class Tokenizer:
 
   Attributes:
     vocab: the pieces; the position of a piece is its id.
-    lowercase: whether text is lower-cased and stripped of accents.
+    lowercase: whether text is lower-cased.
+    strip_accents: whether text loses its accents, see
+      `basic_tokenizer.split_words`; given as None it is as `lowercase`.
   """
 
   vocab: tuple[str, ...]
   lowercase: bool = True
+  strip_accents: bool | None = None
+
+  def __post_init__(self):
+    if self.strip_accents is None:  # once, so that equal ones compare equal
+      object.__setattr__(self, 'strip_accents', self.lowercase)
 
   @classmethod
-  def load(cls, vocab_path: str, lowercase: bool = True) -> 'Tokenizer':
+  def load(
+    cls,
+    vocab_path: str,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+  ) -> 'Tokenizer':
     """Reads a vocabulary file, one piece per line."""
-    return cls(read_vocab(vocab_path), lowercase)
+    return cls(read_vocab(vocab_path), lowercase, strip_accents)
 
   @property
   def size(self) -> int:
@@ -80,7 +93,9 @@ class Tokenizer:
     lines, rest = [], {}
     for k, text in enumerate(texts):
       if not (text.isascii() and text.isprintable()):
-        spaced = basic_tokenizer.space_words(text, self.lowercase)
+        spaced = basic_tokenizer.space_words(
+          text, self.lowercase, self.strip_accents
+        )
         text = self._letters.narrow(spaced)
         if text is None:
           rest[k] = b''.join(map(self._words.__getitem__, spaced.split()))
@@ -171,7 +186,8 @@ class Tokenizer:
 
   def __getstate__(self):
     # The caches stay behind: a copy makes its own.
-    return {'vocab': self.vocab, 'lowercase': self.lowercase}
+    fields = dataclasses.fields(self)
+    return {field.name: getattr(self, field.name) for field in fields}
 
 
 def choose_id_type(vocab_size: int) -> np.dtype:

@@ -1,7 +1,9 @@
+import functools
 import unicodedata
 
 import hypothesis
 import pytest
+import tokenizers
 from hypothesis import strategies as st
 
 from bert_jax.tokenization import basic_tokenizer
@@ -106,3 +108,76 @@ def test_texts_on_both_sides_of_a_blank_do_not_matter_to_each_other(
   assert both == basic_tokenizer.split_words(
     a, lowercase
   ) + basic_tokenizer.split_words(b, lowercase)
+
+
+@pytest.mark.parametrize(
+  'text, kept, stripped',
+  [
+    ('한국어 Й É', ['한국어', 'й', 'é'], ['한국어', 'и', 'e']),
+    ('हिन्दी में', ['हिन्दी', 'में'], ['हिनदी', 'म']),
+    ('ภาษาไทยที่', ['ภาษาไทยที่'], ['ภาษาไทยท']),
+    ('がぱ', ['がぱ'], ['かは']),
+    ('שָׁלוֹם', ['שָׁלוֹם'], ['שלום']),
+    ('ΟΔΟΣ', ['οδοσ'], ['οδος']),
+    ('İ', ['i\u0307'], ['i']),
+    ('É 東É!', ['é', '東', 'é', '!'], ['e', '東', 'e', '!']),
+  ],
+)
+def test_lower_case_can_keep_accents(text, kept, stripped):
+  assert basic_tokenizer.split_words(text, True, False) == kept
+  as_google = [unicodedata.normalize('NFD', word) for word in stripped]
+  assert basic_tokenizer.split_words(text, True, True) == as_google
+  assert basic_tokenizer.split_words(text, True) == as_google
+
+
+def test_cased_text_can_lose_its_accents():
+  assert basic_tokenizer.split_words('É Σ', False, True) == ['E', 'Σ']
+  assert basic_tokenizer.split_words('É Σ', False) == ['É', 'Σ']
+
+
+def _hugging_face(text, lowercase, strip_accents):
+  normalizer = tokenizers.normalizers.BertNormalizer(
+    lowercase=lowercase, strip_accents=strip_accents
+  )
+  split = tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+  return [word for word, _ in split(normalizer.normalize_str(text))]
+
+
+@functools.cache
+def _is_alike(c):
+  """Says whether `tokenizers` classes a character as this Python does.
+
+  It has other tables of Unicode, and drops private use: docs/tokenizer.md.
+  """
+  return unicodedata.category(c) not in ('Co', 'Cs') and all(
+    _hugging_face(f'a{c}b {c}', lowercase, strip)
+    == basic_tokenizer.split_words(f'a{c}b {c}', lowercase, strip)
+    for lowercase in (True, False)
+    for strip in (True, False)
+  )
+
+
+def test_all_letters_and_marks_of_living_scripts_are_alike():
+  # Latin to Hebrew, Arabic, Indic, Thai, Hangul, kana.
+  codes = [*range(0x5F5), *range(0x620, 0x6FF), *range(0x900, 0x9FD)]
+  codes += [*range(0xB80, 0xC00), *range(0xE00, 0xE80), *range(0x1100, 0x1200)]
+  codes += [*range(0x1E00, 0x2000), *range(0x3040, 0x3100)]
+  codes += range(0xAC00, 0xD7A4, 17)
+  assert [hex(code) for code in codes if not _is_alike(chr(code))] == []
+
+
+@hypothesis.settings(deadline=None, max_examples=500)
+@hypothesis.given(
+  st.lists(
+    st.one_of(
+      st.sampled_from(_ODD),
+      st.characters(),
+      st.sampled_from('한글각\u1112\u1161\u11abहिन्दीทที่がはשָׁىًÉ\u0301\u0327ΣσΑİ'),
+    ).filter(_is_alike),
+    max_size=40,
+  ),
+  st.sampled_from([(True, False), (False, True), (False, False)]),
+)
+def test_any_text_has_the_words_of_tokenizers(characters, how):
+  text = ''.join(characters)
+  assert basic_tokenizer.split_words(text, *how) == _hugging_face(text, *how)

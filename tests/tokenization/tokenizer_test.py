@@ -46,7 +46,7 @@ def _hugging_face(wordpiece):
     )
   )
   theirs.normalizer = tokenizers.normalizers.BertNormalizer(
-    lowercase=wordpiece.lowercase
+    lowercase=wordpiece.lowercase, strip_accents=wordpiece.strip_accents
   )
   theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
   return theirs
@@ -63,6 +63,37 @@ def test_longest_pieces_are_taken_first_and_case_is_dropped(tmp_path):
 def test_cased_vocabulary_keeps_case_and_accents(tmp_path):
   wordpiece = _load(tmp_path, lowercase=False)
   assert wordpiece.ids(['The the thé']) == [[1, 5, 1]]
+
+
+def test_accents_are_stripped_as_case_is_unless_it_is_said():
+  google = tokenizer.Tokenizer(tuple(_PIECES))
+  assert google == tokenizer.Tokenizer(tuple(_PIECES), True, True)
+  assert not tokenizer.Tokenizer(tuple(_PIECES), False).strip_accents
+  kept = tokenizer.Tokenizer((*_PIECES, 'thé', '한', '##국'), True, False)
+  assert kept.ids(['The Thé 한국', 'plain']) == [[5, 21, 22, 23], [1]]
+  assert google.ids(['The Thé 한국']) == [[5, 5, 1]]
+
+
+@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.given(
+  st.lists(
+    st.text(st.sampled_from('aAb éÉ.한국글ก\u0e35हि東がΣİ'), max_size=20),
+    max_size=4,
+  ),
+  st.booleans(),
+  st.booleans(),
+)
+def test_ids_are_those_of_tokenizers(texts, lowercase, strip_accents):
+  pieces = '한 ##국 \u1112 ##\u1161 é ##é e ##e A ก ##\u0e35 ह ##ि か が ##σ i'
+  wordpiece = tokenizer.Tokenizer(
+    (*_SHORT_PIECES, *pieces.split()), lowercase, strip_accents
+  )
+  if lowercase and strip_accents:  # where Google has a final sigma
+    texts = [text.replace('Σ', 'σ') for text in texts]
+  encoded = _hugging_face(wordpiece).encode_batch(
+    texts, add_special_tokens=False
+  )
+  assert wordpiece.ids(texts) == [line.ids for line in encoded]
 
 
 def test_chinese_characters_are_words(tmp_path):
@@ -196,7 +227,7 @@ def test_a_copy_leaves_the_cache_behind(tmp_path):
   wordpiece.ids(['the man'])
   copy = pickle.loads(pickle.dumps(wordpiece))
   assert copy == wordpiece
-  assert set(vars(copy)) == {'vocab', 'lowercase'}
+  assert set(vars(copy)) == {'vocab', 'lowercase', 'strip_accents'}
   assert copy.ids(['the man']) == [[5, 6]]
 
 
