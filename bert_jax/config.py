@@ -91,7 +91,12 @@ def declare_fields() -> config_dict.ConfigDict:
   c.data.max_documents = 0  # read no more than these; 0 is all
   c.data.vocab = ''  # a vocab.txt to use; empty trains one on the input
   c.data.vocab_size = 30522  # entries
-  c.data.lowercase = True  # uncased: lower case and no accents
+  c.data.lowercase = True  # uncased
+  # Whether accents and other nonspacing marks are dropped: true, false,
+  # as_lowercase (Google's: from uncased text), or auto: from uncased text,
+  # unless pieces of data.vocab have some or, without one, data.language or 1%
+  # of the characters are of a script without case.
+  c.data.strip_accents = 'auto'
   c.data.passes = 5  # times that each document is cut into pairs
   c.data.short_seq_prob = 0.1  # share of passes that use a shorter target
   c.data.pack = 1  # pairs per row, at most; 1 is the paper's

@@ -7,7 +7,7 @@ from ml_collections import config_dict
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import masking
+from bert_jax.data import accents, masking
 from bert_jax.model import attention, bert_config, precision
 from bert_jax.ops import dropout
 from bert_jax.runtime import workers
@@ -89,6 +89,7 @@ def _check_choices(c):
     ),
     'objective.kind': (o.kind, ('mlm', 'ltr')),
     'objective.mask_unit': (o.mask_unit, masking.UNITS),
+    'data.strip_accents': (c.data.strip_accents, accents.CHOICES),
     'data.layout': (c.data.layout, sources.LAYOUTS),
     'optimizer.clip_unit': (c.optimizer.clip_unit, optimizer.CLIP_UNITS),
     'optimizer.decay_from': (c.optimizer.decay_from, optimizer.DECAY_FROM),

@@ -18,6 +18,7 @@ PROFILES = {
     'optimizer.bias_correction': True,
     'optimizer.clip_unit': 'batch',
     'optimizer.decay_from': 'warmup',
+    'data.strip_accents': 'auto',
   },
   # google-research/bert: modeling.py, optimization.py. Set phases.accumulate
   # to the number of TPU cores to imitate.
@@ -30,6 +31,7 @@ PROFILES = {
     'optimizer.bias_correction': False,
     'optimizer.clip_unit': 'micro_batch',
     'optimizer.decay_from': 'zero',
+    'data.strip_accents': 'as_lowercase',
   },
   # Hugging Face transformers' BERT in PyTorch, its linear schedule, and the
   # defaults of torch.optim.AdamW.
@@ -42,6 +44,7 @@ PROFILES = {
     'optimizer.bias_correction': True,
     'optimizer.clip_unit': 'batch',
     'optimizer.decay_from': 'warmup',
+    'data.strip_accents': 'as_lowercase',
   },
 }
 

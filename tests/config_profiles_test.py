@@ -47,11 +47,13 @@ def test_who_differs_from_the_paper_and_how():
     }
 
   assert differs('google') == {
+    'data.strip_accents': 'as_lowercase',
     'optimizer.bias_correction': False,
     'optimizer.clip_unit': 'micro_batch',
     'optimizer.decay_from': 'zero',
   }
   assert differs('hf') == {
+    'data.strip_accents': 'as_lowercase',
     'model.activation': 'gelu',
     'model.initializer': 'normal',
     'model.mask_value': float(np.finfo(np.float32).min),

@@ -1,6 +1,7 @@
 """A tiny model whose parameters are all different, and its vocabulary."""
 
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +63,16 @@ def make_params(config=CONFIG, with_nsp=True, seed=0):
 def export_to(path) -> str:
   """Exports the model to a path, and returns it."""
   hf_export.export(str(path), make_params(), CONFIG, True, TOKENIZER)
+  return str(path)
+
+
+def write_data(folder, words=VOCAB, **recipe) -> str:
+  """Writes what says how prepared data was tokenized; returns vocab.txt."""
+  folder.mkdir(exist_ok=True)
+  manifest = {'recipe': {'lowercase': True, 'strip_accents': True, **recipe}}
+  (folder / 'manifest.json').write_text(json.dumps(manifest))
+  path = folder / 'vocab.txt'
+  path.write_text('\n'.join(words) + '\n', encoding='utf-8')
   return str(path)
 
 

@@ -28,7 +28,6 @@ from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import masking, packing, records
 from bert_jax.model import bert_config, heads, parameters
 from bert_jax.pretraining import pretrain
-from bert_jax.tokenization import tokenizer
 
 LENGTHS = {128: 20, 512: 76}  # predictions of a plain row
 MOST = (1, 2, 3, 8)
@@ -160,9 +159,7 @@ def main():
   print('|---|---|---|---|---|---|')
   for length in LENGTHS:
     print_padding(length, [lengths_of(read(path)) for path in paths[length]])
-  words = tokenizer.Tokenizer.load(
-    os.path.join(folder, 'vocab.txt'), recipe['lowercase']
-  )
+  words = manifest_lib.load_tokenizer(folder)
   print(f'\nµs of a step per real token, at most {PACK} pairs per row:')
   print('| length | plain | packed | packed / plain |\n|---|---|---|---|')
   for length in LENGTHS:

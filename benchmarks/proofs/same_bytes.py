@@ -148,7 +148,7 @@ def main():
       write_prose(args.input)
     if not args.vocab:
       args.vocab = os.path.join(scratch, 'vocab.txt')
-      vocab.make([args.input], args.layout, _VOCAB_SIZE, True, args.vocab)
+      vocab.make([args.input], args.layout, _VOCAB_SIZE, True, None, args.vocab)
     ok = compare(args, scratch, rng)
   print(f'verdict: {"ok" if ok else "FAILED"}')
   sys.exit(not ok)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from bert_jax.data import manifest as manifest_lib
+
 _CLEANED = {
   'control_characters': 'control characters removed',
   'damaged_files': 'damaged files, read up to the damage',
@@ -43,7 +45,8 @@ def make_card(manifest: dict, examples: Sequence[str]) -> str:
     _cleaned(manifest['cleaned']),
     '## Vocabulary',
     f'{recipe["vocab_size"]:,} entries, '
-    f'{"uncased" if recipe["lowercase"] else "cased"}; '
+    f'{"uncased" if recipe["lowercase"] else "cased"}, accents are '
+    f'{manifest_lib.describe_accents(manifest)}; '
     f'{manifest["unknown_share"]:.4%} of the tokens are [UNK]. Unigram entropy '
     f'{manifest["unigram_entropy"]:.3f} nats. SHA-256 '
     f'`{manifest["vocab_sha256"]}`.',

@@ -31,8 +31,29 @@ def read(directory: str) -> dict:
     ) from error
 
 
+def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
+  """Returns the tokenizer that prepared data was made with."""
+  recipe = read(directory)['recipe']
+  return tokenizer.Tokenizer.load(
+    vocab_path(directory), recipe['lowercase'], strips_accents(recipe)
+  )
+
+
+def strips_accents(recipe: dict) -> bool:
+  """Says whether the recipe of a manifest strips accents."""
+  # Older data lacks the field: uncased text lost its accents.
+  return recipe.get('strip_accents', recipe['lowercase'])
+
+
+def describe_accents(manifest: dict) -> str:
+  """Says whether text lost its accents and, but for older data, why."""
+  strips = strips_accents(manifest['recipe'])
+  return manifest.get('accents', 'stripped' if strips else 'kept')
+
+
 def sum_up(
   recipe: recipe_lib.Recipe,
+  accents: str,
   found: dict,
   summaries: Sequence[dict],
   vocab_path: str,
@@ -40,7 +61,8 @@ def sum_up(
   """Returns the manifest.
 
   Args:
-    recipe: what was asked for.
+    recipe: what was asked for, with accents decided.
+    accents: what was decided and why, for people.
     found: of the first stage: `inputs` and `counts`.
     summaries: of all shards, see `shards.make`.
     vocab_path: the vocabulary that was used.
@@ -57,6 +79,7 @@ def sum_up(
   return {
     'version': bert_jax.__version__,
     'recipe': recipe.to_dict(),
+    'accents': accents,
     'inputs': found['inputs'],
     'cleaned': dict(sorted(dropped.items())),
     'documents': {
@@ -94,6 +117,9 @@ def _length(length: int, train: Sequence[dict]) -> dict:
 
 def check_recipe(old: dict, new: dict, directory: str):
   """Raises errors.UserError if data was made by another recipe."""
+  old = {**old, 'strip_accents': strips_accents(old)}
+  if new['strip_accents'] is None:  # what was decided stays
+    new = {**new, 'strip_accents': old['strip_accents']}
   changed = errors.find_changes(old, new)
   if changed:
     raise errors.UserError(

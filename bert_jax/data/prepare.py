@@ -25,7 +25,7 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.corpus import sources, text_files
-from bert_jax.data import beam, stages
+from bert_jax.data import accents, beam, stages
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import cli, lock
@@ -131,6 +131,12 @@ def _define_flags():
   flags.DEFINE_string('field', 'text', 'The text in JSONL and TFDS.')
   flags.DEFINE_integer('min_chars', 50, 'Shorter documents are dropped.')
   flags.DEFINE_bool('cased', False, 'The vocabulary is cased.')
+  flags.DEFINE_enum(
+    'strip_accents',
+    'auto',
+    accents.CHOICES,
+    f'{accents.HELP} unless pieces of --vocab have some.',
+  )
   flags.DEFINE_integer('passes', 5, 'Times each document is cut into pairs.')
   flags.DEFINE_float('short_seq_prob', 0.1, 'Share of shorter targets.')
   flags.DEFINE_integer('pack', 1, 'Pairs in a row, at most; 1 is BERT.')
@@ -182,6 +188,7 @@ def _recipe() -> recipe_lib.Recipe:
     vocab=os.path.abspath(f.vocab),
     vocab_size=len(words),
     lowercase=not f.cased,
+    strip_accents=accents.read_choice(f.strip_accents, not f.cased),
     lengths=tuple(sorted(set(_numbers('max_seq_length', int)))),
     passes=f.passes,
     short_seq_prob=f.short_seq_prob,
@@ -247,6 +254,7 @@ def main(argv):
   if f.runner == 'beam':
     runner = functools.partial(beam.run, options=argv[1:])
   manifest = prepare(_recipe(), f.output, runner)
+  print(f'{f.output}: accents are {manifest_lib.describe_accents(manifest)}')
   for name, count in manifest['cleaned'].items():
     print(f'{f.output}: {name}: {count:,}')
   for length, row in manifest['lengths'].items():

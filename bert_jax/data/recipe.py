@@ -8,7 +8,12 @@ from bert_jax import errors
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """Fields of `config.data` and the command line; the manifest keeps them."""
+  """Fields of `config.data` and the command line; the manifest keeps them.
+
+  Attributes:
+    strip_accents: None is not decided yet, see `accents`; a manifest's is
+      decided.
+  """
 
   inputs: tuple[str, ...]
   weights: tuple[float, ...]
@@ -20,6 +25,7 @@ class Recipe:
   vocab: str
   vocab_size: int
   lowercase: bool
+  strip_accents: bool | None
   lengths: tuple[int, ...]
   passes: int
   short_seq_prob: float

@@ -94,7 +94,7 @@ def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
   path = os.path.join(shard.work, f'{shard.name}.words')
   if not os.path.exists(path):
     texts = (p for t in _unique(shard) for p in t.document.paragraphs)
-    words = vocab.count_words(texts, recipe.lowercase)
+    words = vocab.count_words(texts, recipe.lowercase, recipe.strip_accents)
     lines = (f'{word}\t{count}\n' for word, count in words.items())
     files.write_text(path, ''.join(lines))
   return path
@@ -155,15 +155,17 @@ def _unique(shard: Shard) -> list[document_spill.Text]:
 
 
 @functools.lru_cache(1)
-def _tokenizer(path: str, lowercase: bool, modified: int):
+def _tokenizer(path: str, lowercase: bool, strip_accents: bool, modified: int):
   """Keeps the tokenizer's caches from shard to shard of a process."""
   del modified  # only tells files of one name apart
-  return tokenizer.Tokenizer.load(path, lowercase)
+  return tokenizer.Tokenizer.load(path, lowercase, strip_accents)
 
 
 def _tokenize(shard: Shard, recipe: recipe_lib.Recipe) -> _Tokens:
   modified = os.stat(shard.vocab).st_mtime_ns
-  words = _tokenizer(shard.vocab, recipe.lowercase, modified)
+  words = _tokenizer(
+    shard.vocab, recipe.lowercase, recipe.strip_accents, modified
+  )
   id_type = tokenizer.choose_id_type(recipe.vocab_size)
   unique = _unique(shard)
   ids: list[bytes] = []

@@ -14,7 +14,14 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import data_card, document_spill, records, shards, vocab
+from bert_jax.data import (
+  accents,
+  data_card,
+  document_spill,
+  records,
+  shards,
+  vocab,
+)
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import files, progress
@@ -51,11 +58,17 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   asked, recipe = recipe, _with_shards(recipe, pieces)
   found = _read(recipe, jobs, runner)
   todo = _shards(recipe, found, partial)
+  decided = _decide_accents(recipe, todo)
+  asked, recipe = (
+    dataclasses.replace(r, strip_accents=decided.strip) for r in (asked, recipe)
+  )
   _make_vocab(recipe, todo, vocab_path, runner)
   summaries = _run(
     runner, shards.make, [(s, recipe) for s in todo], 'making examples'
   )
-  manifest = manifest_lib.sum_up(asked, found, summaries, vocab_path)
+  manifest = manifest_lib.sum_up(
+    asked, str(decided), found, summaries, vocab_path
+  )
   examples = _examples(recipe, partial, manifest)
   files.write_text(
     os.path.join(partial, 'DATA_CARD.md'),
@@ -205,6 +218,26 @@ def _shards(recipe, found: dict, partial: str) -> list[shards.Shard]:
   return heldout + of('train', 0, recipe.shards)
 
 
+def _decide_accents(recipe, todo: Sequence[shards.Shard]) -> accents.Decision:
+  """Decides whether accents are stripped, if the recipe leaves it open."""
+  words = tokenizer.read_vocab(recipe.vocab) if recipe.vocab else None
+  decided = accents.decide_without_text(
+    recipe.strip_accents, recipe.lowercase, words
+  )
+  if decided:
+    return decided
+  # A document's hash chooses its shard, so whole shards are a fair sample, and
+  # the same one however the input was cut.
+  seen: collections.Counter[str] = collections.Counter()
+  for shard in todo:
+    for text in document_spill.read_texts(shard.segments):
+      for paragraph in text.document.paragraphs:
+        accents.count_scripts(paragraph, seen)
+    if seen['characters'] >= accents.SAMPLE:
+      break
+  return accents.judge_text(recipe.language, seen)
+
+
 def _make_vocab(recipe, todo: Sequence[shards.Shard], path: str, runner):
   """Puts the vocabulary in place, given or trained on the training text."""
   if os.path.exists(path):
@@ -230,7 +263,7 @@ def _check_size(recipe: recipe_lib.Recipe, words):
 def _examples(recipe, directory: str, manifest: dict) -> list[str]:
   """Returns a few rows of the first training shard as text."""
   path = manifest_lib.vocab_path(directory)
-  words = tokenizer.Tokenizer.load(path, recipe.lowercase)
+  words = tokenizer.Tokenizer.load(path, recipe.lowercase, recipe.strip_accents)
   length = recipe.lengths[0]
   first = next(s for s in manifest['shards'] if s['split'] == 'train')
   name = first['files'][str(length)]['name']

@@ -10,13 +10,13 @@ docs/vocabulary.md compares the result with others.
 
 import collections
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import vocab_pieces
+from bert_jax.data import accents, vocab_pieces
 from bert_jax.runtime import cli, files, progress
 from bert_jax.tokenization import tokenizer, wordpiece
 
@@ -25,16 +25,23 @@ _MAX_WORDS = 2_000_000
 _MAX_TRAINING_WORDS = 1_000_000  # the rest is too rare to make a piece
 
 
-def count_words(texts: Iterable[str], lowercase: bool) -> collections.Counter:
+def count_words(
+  texts: Iterable[str], lowercase: bool, strip_accents: bool | None = None
+) -> collections.Counter:
   """Counts the words that BERT's tokenizer splits texts into.
 
   Beyond two million different words the rarest are forgotten. The same texts
   in the same order give the same counts.
+
+  Args:
+    texts: any strings.
+    lowercase: see `basic_tokenizer.split_words`.
+    strip_accents: the same.
   """
   words: collections.Counter[str] = collections.Counter()
   with progress.Progress(None, 'B', 'counting words') as bar:
     for text in texts:
-      words.update(tokenizer.words(text, lowercase))
+      words.update(tokenizer.words(text, lowercase, strip_accents))
       bar.update(len(text))
       _prune(words)
   return words
@@ -128,7 +135,14 @@ def _define_flags():
   )
   flags.DEFINE_string('output', None, 'The vocabulary file to make.')
   flags.DEFINE_integer('size', 30522, 'Entries, special tokens included.')
-  flags.DEFINE_bool('cased', False, 'Keep case and accents.')
+  flags.DEFINE_bool('cased', False, 'Keep case.')
+  flags.DEFINE_enum(
+    'strip_accents',
+    'auto',
+    accents.CHOICES,
+    f'{accents.HELP} unless 1% of the characters are letters of scripts '
+    'without case.',
+  )
   flags.DEFINE_enum(
     'layout',
     'paragraphs',
@@ -143,7 +157,9 @@ def main(argv):
   """Runs the command."""
   del argv
   f = flags.FLAGS
-  print(make(f.input, f.layout, f.size, not f.cased, f.output, f.beside))
+  lowercase = not f.cased
+  strip = accents.read_choice(f.strip_accents, lowercase)
+  print(make(f.input, f.layout, f.size, lowercase, strip, f.output, f.beside))
 
 
 def make(
@@ -151,6 +167,7 @@ def make(
   layout: str,
   size: int,
   lowercase: bool,
+  strip_accents: bool | None,
   output: str,
   beside: Sequence[str] = (),
 ) -> str:
@@ -160,7 +177,8 @@ def make(
     inputs: see `sources.plan`.
     layout: see `sources.plan`.
     size: entries, special tokens included.
-    lowercase: whether words are lower-cased and stripped of accents.
+    lowercase: whether words are lower-cased.
+    strip_accents: whether they lose their accents; None decides by the text.
     output: the file to write.
     beside: vocabulary files, measured on the same held-out text.
 
@@ -168,15 +186,53 @@ def make(
     The report, for people.
   """
   others = {path: tokenizer.read_vocab(path) for path in beside}
-  sample: list[str] = []
-  texts = _hold_out(sources.read(inputs, layout), sample)
-  vocab = train(count_words(texts, lowercase), size)
+  words, sample, decided = _count(inputs, layout, lowercase, strip_accents)
+  vocab = train(words, size)
   write(vocab, output)
-  report = f'{output}: {size:,} pieces'
+  report = f'{output}: {size:,} pieces; accents are {decided}'
   if sample:
-    words = count_words(sample, lowercase)
+    words = count_words(sample, lowercase, decided.strip)
     report += '\n' + describe({output: vocab, **others}, words)
   return report
+
+
+def _count(inputs, layout, lowercase: bool, strip_accents: bool | None):
+  """Returns the words, paragraphs held out, and what was decided of accents."""
+  decided = accents.decide_without_text(strip_accents, lowercase, None)
+  if decided:
+    return *_count_once(inputs, layout, lowercase, decided.strip), decided
+  # Most text is in a script with case. Where it is not, that shows soon, and
+  # reading begins again.
+  seen: collections.Counter[str] = collections.Counter()
+  words, sample = _count_once(inputs, layout, True, True, seen)
+  decided = accents.judge_text('', seen)
+  if not decided.strip:
+    words, sample = _count_once(inputs, layout, True, False)
+  return words, sample, decided
+
+
+def _count_once(inputs, layout, lowercase, strip_accents: bool, seen=None):
+  """Returns the words and the paragraphs held out.
+
+  With a Counter `seen` it ends as soon as the text shows that it should keep
+  its accents.
+  """
+  sample: list[str] = []
+  texts = _hold_out(sources.read(inputs, layout), sample)
+  if seen is not None:
+    texts = _stop_at_caseless(texts, seen)
+  return count_words(texts, lowercase, strip_accents), sample
+
+
+def _stop_at_caseless(
+  texts: Iterable[str], seen: collections.Counter
+) -> Iterator[str]:
+  for text in texts:
+    accents.count_scripts(text, seen)
+    enough = seen['characters'] >= accents.SAMPLE
+    if enough and not accents.judge_text('', seen).strip:
+      return
+    yield text
 
 
 def _hold_out(documents, sample: list[str]):

@@ -36,7 +36,12 @@ def read(workdir: str, step: int | None = None):
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   _check_params(params, heads.PretrainingModel(bert, with_nsp), path)
   vocab = manifest.vocab_path(paths.prepared_data(config, workdir))
-  tokenizer = tokenizer_lib.Tokenizer.load(vocab, config.data.lowercase)
+  # How text was prepared, when the run began; the oldest checkpoints lack it.
+  prepared = facts['task'].get('data', {})
+  recipe = prepared.get('recipe', {'lowercase': config.data.lowercase})
+  tokenizer = tokenizer_lib.Tokenizer.load(
+    vocab, recipe['lowercase'], manifest.strips_accents(recipe)
+  )
   if text_files.compute_sha256(vocab) != facts['task']['vocab_sha256']:
     raise errors.UserError(
       f'{vocab} is not the vocabulary that the run was trained with; put that '

@@ -115,6 +115,12 @@ def write(directory: str, params, config, tokenizer):
       model that Google's code cannot express.
   """
   _check(config)
+  if tokenizer.strip_accents != tokenizer.lowercase:
+    raise errors.UserError(
+      f'strip_accents={tokenizer.strip_accents} with '
+      f"lowercase={tokenizer.lowercase} has no name in Google's format, whose "
+      'code strips accents when it lower-cases; use --format=hf or npz.'
+    )
   tensors = rename.to_google(params, config)
   vocabulary.check_size(tokenizer, config)
   theirs = {ours: name for name, ours in _HIDDEN_ACT.items()}

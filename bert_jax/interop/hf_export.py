@@ -123,7 +123,7 @@ def _tokenizer_config(config, tokenizer):
     # its own, in which words of 101 to 200 characters become [UNK].
     'tokenizer_class': 'PreTrainedTokenizerFast',
     'do_lower_case': tokenizer.lowercase,
-    'strip_accents': None,  # as do_lower_case says
+    'strip_accents': tokenizer.strip_accents,
     'tokenize_chinese_chars': True,
     'model_max_length': config.max_positions,
     'model_input_names': ['input_ids', 'token_type_ids', 'attention_mask'],
@@ -144,7 +144,7 @@ def _fast_tokenizer(tokenizer):
   fast.normalizer = tokenizers.normalizers.BertNormalizer(
     clean_text=True,
     handle_chinese_chars=True,
-    strip_accents=tokenizer.lowercase,
+    strip_accents=tokenizer.strip_accents,
     lowercase=tokenizer.lowercase,
   )
   fast.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()

@@ -2,7 +2,7 @@
 
 `numpy.load` opens it: arrays such as encoder/layer_0/mlp_in/kernel, float32,
 and `about`, the UTF-8 bytes of a JSON object: format, model (the fields of
-`model.BertConfig`), lowercase and vocab.
+`model.BertConfig`), lowercase, strip_accents and vocab.
 """
 
 import dataclasses
@@ -63,6 +63,7 @@ def write(path: str, params, config: bert_config.BertConfig, tokenizer):
     'format': _FORMAT,
     'model': dataclasses.asdict(config),
     'lowercase': tokenizer.lowercase,
+    'strip_accents': tokenizer.strip_accents,
     'vocab': tokenizer.vocab,
   }
   arrays = {
@@ -157,14 +158,17 @@ def _described(path, about):
   config = bert_config.BertConfig(**model)
   if config.hidden_size % config.num_heads:
     raise ValueError(f'{config.hidden_size} is no multiple of its heads')
-  if not isinstance(about['lowercase'], bool):
-    raise ValueError(f'lowercase is {about["lowercase"]!r}')
+  lowercase = about['lowercase']
+  strip_accents = about.get('strip_accents', lowercase)  # older files lack it
+  for name, value in ('lowercase', lowercase), ('strip_accents', strip_accents):
+    if not isinstance(value, bool):
+      raise ValueError(f'{name} is {value!r}')
   if not isinstance(vocab, list) or not all(isinstance(w, str) for w in vocab):
     raise ValueError('its vocabulary is not a list of words')
   missing = set(tokenizer_lib.SPECIAL) - set(vocab)
   if missing or len(set(vocab)) < len(vocab):
     raise ValueError('its vocabulary lacks special tokens or repeats words')
-  return config, tokenizer_lib.Tokenizer(tuple(vocab), about['lowercase'])
+  return config, tokenizer_lib.Tokenizer(tuple(vocab), lowercase, strip_accents)
 
 
 def _check_field(name, value, kind):

@@ -1,5 +1,6 @@
 """The vocabulary of a model's folder, and how its text is prepared."""
 
+import dataclasses
 import os
 import reprlib
 
@@ -16,7 +17,8 @@ def read(directory: str) -> tokenizer_lib.Tokenizer:
 
   Whether text becomes lower case is what tokenizer_config.json says, or else
   tokenizer.json, or else the vocabulary: one that has pieces with capitals was
-  made of text with capitals.
+  made of text with capitals. Whether it loses its accents is what these files
+  say, and null or nothing is as for lower case, as Hugging Face defines it.
 
   Raises:
     errors.UserError: for files that are missing or malformed.
@@ -32,21 +34,22 @@ def read(directory: str) -> tokenizer_lib.Tokenizer:
   else:
     vocab = _fast_vocabulary(fast, fast_path)
   normalizer = fast.get('normalizer')
-  lowercase = not _has_capitals(vocab)
-  if isinstance(normalizer, dict):
-    lowercase = normalizer.get('lowercase', lowercase)
+  if not isinstance(normalizer, dict):
+    normalizer = {}
+  lowercase = normalizer.get('lowercase', not _has_capitals(vocab))
   lowercase = theirs.get('do_lower_case', lowercase)
   if not isinstance(lowercase, bool):
     raise errors.UserError(
       f'{path}: do_lower_case is {reprlib.repr(lowercase)}, not true or false.'
     )
-  accents = theirs.get('strip_accents')
-  if accents is not None and accents != lowercase:
+  strip_accents = normalizer.get('strip_accents')
+  strip_accents = theirs.get('strip_accents', strip_accents)
+  if not isinstance(strip_accents, bool | None):
     raise errors.UserError(
-      f'{path}: strip_accents is {reprlib.repr(accents)} and do_lower_case '
-      f'{lowercase}; here accents go with lower case or stay with it.'
+      f'{path}: strip_accents is {reprlib.repr(strip_accents)}, not true, '
+      'false or null.'
     )
-  return tokenizer_lib.Tokenizer(vocab, lowercase)
+  return tokenizer_lib.Tokenizer(vocab, lowercase, strip_accents)
 
 
 def _has_capitals(vocab):
@@ -105,4 +108,4 @@ def cut(tokenizer: tokenizer_lib.Tokenizer, config):
   if not set(tokenizer_lib.SPECIAL) <= set(kept):
     check_size(tokenizer, config)
   names = [f'{NAME}: {word}' for word in tokenizer.vocab[len(kept) :]]
-  return tokenizer_lib.Tokenizer(kept, tokenizer.lowercase), names
+  return dataclasses.replace(tokenizer, vocab=kept), names

@@ -3,7 +3,6 @@
 import numpy as np
 
 from bert_jax.data import dataset, hashing, manifest, masking, order
-from bert_jax.tokenization import tokenizer
 from bert_jax.train import task
 
 # What a seed is for: two uses must not share random numbers.
@@ -30,9 +29,7 @@ class Batches:
 
   def __init__(self, config, directory: str):
     self._config = config
-    words = tokenizer.Tokenizer.load(
-      manifest.vocab_path(directory), config.data.lowercase
-    )
+    words = manifest.load_tokenizer(directory)
     self._words = words
     self._special = np.array([words.cls_id, words.sep_id])
     self._continues = np.array([w.startswith('##') for w in words.vocab])

@@ -11,7 +11,6 @@ from bert_jax.inference import fill
 from bert_jax.interop import hf_export
 from bert_jax.model import parameters
 from bert_jax.pretraining import model_card
-from bert_jax.tokenization import tokenizer
 from bert_jax.workdir import log, paths
 
 _WORDS = 24  # of an example sentence, at most
@@ -28,9 +27,7 @@ def finish(config, directory: str, workdir: str, params):
   """
   bert = config_lib.model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
-  words = tokenizer.Tokenizer.load(
-    manifest.vocab_path(directory), config.data.lowercase
-  )
+  words = manifest.load_tokenizer(directory)
   print('\nheld-out text, one word hidden:')
   for sentence, truth in _examples(config, directory, words):
     guessed = fill.fill(params, bert, config.objective.nsp, words, sentence)

@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_jax import config as config_lib
 from bert_jax import errors, param_names
-from bert_jax.data import manifest
+from bert_jax.data import accents, manifest
 from bert_jax.inference import source
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import task as task_lib
@@ -54,6 +54,15 @@ def check(config, workdir: str):
   _check_model(config, model)
   prepared = config.data.dir and manifest.vocab_path(config.data.dir)
   _check_words(config, model, prepared or config.data.vocab)
+  if config.data.dir:
+    ours = manifest.load_tokenizer(config.data.dir).strip_accents
+  else:
+    ours = accents.decide_without_text(
+      accents.read_choice(config.data.strip_accents, config.data.lowercase),
+      config.data.lowercase,
+      tokenizer_lib.read_vocab(config.data.vocab),
+    ).strip
+  _check_accents(config, model, ours)
 
 
 def apply(config, directory: str, task: task_lib.Task) -> task_lib.Task:
@@ -89,6 +98,8 @@ def start(config, directory: str, new) -> tuple[dict, dict]:
   model = source.read(config.init_from)
   _check_model(config, model)
   _check_words(config, model, manifest.vocab_path(directory))
+  ours = manifest.load_tokenizer(directory).strip_accents
+  _check_accents(config, model, ours)
   theirs = param_names.flatten(model.params)
   ours = param_names.flatten(new)
   words = model.tokenizer.size
@@ -190,4 +201,15 @@ def _check_words(config, model: source.Source, path: str):
       f'word {i:,} of init_from={config.init_from} is {theirs[i]!r}, in {path} '
       f'it is {here}; use the vocabulary of the source, to which words may be '
       'added at the end.'
+    )
+
+
+def _check_accents(config, model: source.Source, ours: bool):
+  """Raises errors.UserError unless accents are stripped as for the source."""
+  theirs = model.tokenizer.strip_accents
+  if theirs != ours:
+    raise errors.UserError(
+      f'init_from={config.init_from} was trained with strip_accents={theirs}, '
+      f'this data is made with {ours}; set data.strip_accents='
+      f'{str(theirs).lower()}, and prepare the data with it.'
     )

@@ -45,7 +45,8 @@ def make_card(
     f'# {name} of {m.num_layers} layers',
     f'{parameters:,} parameters: {m.num_layers} layers, hidden size '
     f'{m.hidden_size}, {m.num_heads} heads, {m.max_positions} positions; '
-    f'{"un" if config.data.lowercase else ""}cased vocabulary of '
+    f'{"un" if config.data.lowercase else ""}cased vocabulary'
+    f'{_accents(manifest["recipe"])} of '
     f'{config.data.vocab_size:,} word pieces. Pre-trained by bert_jax '
     f'{manifest["version"]}.',
     *_source(rows),
@@ -65,6 +66,13 @@ def make_card(
     ),
   ]
   return '\n\n'.join(parts) + '\n'
+
+
+def _accents(recipe):
+  strips = manifest_lib.strips_accents(recipe)
+  if strips == recipe['lowercase']:
+    return ''
+  return f' {"without" if strips else "with"} accents'
 
 
 def _metadata(language, causal):

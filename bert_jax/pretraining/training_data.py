@@ -5,7 +5,7 @@ import os
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import prepare
+from bert_jax.data import accents, prepare
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.workdir import paths
 
@@ -48,6 +48,7 @@ def check_data(config, workdir: str) -> str:
     f'({manifest["unknown_share"]:.2%} unknown), {found["heldout"]:,} '
     'documents held out'
   )
+  print(f'accents are {manifest_lib.describe_accents(manifest)}')
   for length, row in manifest['lengths'].items():
     print(
       f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
@@ -70,6 +71,7 @@ def make_recipe(config) -> recipe_lib.Recipe:
     vocab=c.vocab,
     vocab_size=c.vocab_size,
     lowercase=c.lowercase,
+    strip_accents=accents.read_choice(c.strip_accents, c.lowercase),
     lengths=tuple(sorted(set(config.phases.seq_length))),
     passes=c.passes,
     short_seq_prob=c.short_seq_prob,
@@ -89,6 +91,15 @@ def _check_manifest(config, directory: str, manifest: dict):
         f'{directory} has {name}={there}, the config '
         f'data.{name}={config.data[name]}; they must agree.'
       )
+  there = manifest_lib.strips_accents(manifest['recipe'])
+  asked = make_recipe(config).strip_accents
+  if asked not in (None, there):
+    raise errors.UserError(
+      f'{directory} has strip_accents={there}, the config '
+      f'data.strip_accents={config.data.strip_accents}, with '
+      f'data.lowercase={config.data.lowercase}; give it auto, which takes the '
+      'data as it is, or prepare the data again.'
+    )
   missing = [
     n for n in config.phases.seq_length if str(n) not in manifest['lengths']
   ]

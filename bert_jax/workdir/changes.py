@@ -12,6 +12,7 @@ SAME_RESULT, SAME_MEANING, ANOTHER = 'result', 'meaning', 'another'
 CLASSES = {
   'seed': ANOTHER,
   'rng': ANOTHER,
+  'task': ANOTHER,
   'init_from': ANOTHER,
   'resize_positions': ANOTHER,
   'profile_steps': SAME_RESULT,
@@ -35,6 +36,8 @@ CLASSES = {
   'data.loader_workers': SAME_RESULT,
   # Where no record is corrupt; else a run that does not skip them has none.
   'data.skip_corrupt': SAME_RESULT,
+  # It is as the prepared data have it, which the config is checked against.
+  'data.strip_accents': SAME_RESULT,
   # The data in it is compared by its hash.
   'data.dir': SAME_RESULT,
   'objective.': ANOTHER,

@@ -7,7 +7,7 @@ import pytest
 from absl import flags
 
 from bert_jax import errors
-from bert_jax.data import vocab
+from bert_jax.data import accents, vocab
 from bert_jax.tokenization import tokenizer
 
 _TEXT = ['The cat sat on the mat, the rat ran at the cat. '] * 20 + [
@@ -164,11 +164,14 @@ def test_the_command_measures_on_held_out_text(tmp_path, capfd):
   output, other = str(tmp_path / 'vocab.txt'), str(tmp_path / 'other.txt')
   vocab.write([*tokenizer.SPECIAL, 'the'], other)
   inputs = [str(tmp_path / 'a.txt')]
-  print(vocab.make(inputs, 'paragraphs', 60, True, output, [other]))
+  print(vocab.make(inputs, 'paragraphs', 60, True, None, output, [other]))
   assert len(tokenizer.read_vocab(output)) == 60
   out, err = capfd.readouterr()
   lines = out.splitlines()
-  assert lines[0] == f'{output}: 60 pieces'
+  assert lines[0] == (
+    f'{output}: 60 pieces; accents are stripped: 0.0% of the characters are '
+    'letters of scripts without case'
+  )
   assert lines[1] == 'held-out text of 28 words'  # 2 of 210 lines
   assert lines[3].split()[1:] == ['0.0000%', '100.00%', '100.0000%', output]
   # 'the' is 4 words of each 14; the rest is unknown.
@@ -178,3 +181,25 @@ def test_the_command_measures_on_held_out_text(tmp_path, capfd):
 
 def test_importing_defines_no_flags():
   assert 'cased' not in flags.FLAGS
+
+
+def test_accents_are_kept_where_the_script_needs_them(tmp_path, monkeypatch):
+  english, korean = tmp_path / 'a.txt', tmp_path / 'b.txt'
+  english.write_text('Café au lait.\n' * 30, encoding='utf-8')
+  korean.write_text('한국어 문장.\n' * 30, encoding='utf-8')
+  output = str(tmp_path / 'vocab.txt')
+
+  def pieces(*inputs, size=24, strip=None):
+    paths = list(map(str, inputs))
+    report = vocab.make(paths, 'paragraphs', size, True, strip, output)
+    return tokenizer.read_vocab(output), report
+
+  found, report = pieces(english)
+  assert 'é' not in ''.join(found) and 'accents are stripped' in report
+  found, report = pieces(english, korean)
+  assert {'##é', '한'} <= {*found} and 'accents are kept: 25' in report
+  # It stops reading as soon as the script shows, and begins again.
+  monkeypatch.setattr(accents, 'SAMPLE', 400)
+  assert pieces(english, korean)[0] == found
+  found, report = pieces(english, korean, strip=True)
+  assert '\u1112' in found and 'stripped: as was asked' in report

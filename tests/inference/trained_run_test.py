@@ -66,6 +66,30 @@ def test_the_newest_checkpoint_or_that_of_a_step_is_read(made):
     assert tokenizer.vocab == tuple(models.VOCAB) and tokenizer.lowercase
 
 
+@pytest.mark.parametrize(
+  'recipe, strips',
+  [
+    ({'lowercase': True}, True),  # of an older run
+    ({'lowercase': True, 'strip_accents': True}, True),
+    ({'lowercase': True, 'strip_accents': False}, False),
+  ],
+)
+def test_accents_are_as_the_data_was_prepared(
+  made, monkeypatch, recipe, strips
+):
+  read = checkpoint.read
+
+  def with_recipe(*args):
+    state, facts = read(*args)
+    facts['task']['data'] = {'recipe': recipe}
+    return state, facts
+
+  monkeypatch.setattr(checkpoint, 'read', with_recipe)
+  tokenizer = trained_run.read(made)[3]
+  assert tokenizer.strip_accents == strips
+  assert tokenizer.ids(['é']) == [[10 if strips else 9]]
+
+
 def test_the_vocabulary_lies_where_the_data_does(workdir, tmp_path):
   os.rename(workdir / 'data', tmp_path / 'shared')
   edit_config(workdir, **{'data.dir': str(tmp_path / 'shared')})

@@ -226,6 +226,15 @@ def test_a_file_that_is_missing_is_named(folder, name):
     google.read(folder)
 
 
+def test_accents_that_google_would_strip_are_refused(tmp_path):
+  kept = dataclasses.replace(models.TOKENIZER, strip_accents=False)
+  with pytest.raises(errors.UserError, match='strip_accents=False with lower'):
+    google.write(
+      str(tmp_path / 'new'), models.make_params(), models.CONFIG, kept
+    )
+  assert os.listdir(tmp_path) == []
+
+
 def test_a_head_that_is_torn_is_refused(folder):
   def change(tensors):
     del tensors['cls/predictions/output_bias']

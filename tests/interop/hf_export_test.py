@@ -70,15 +70,16 @@ def test_weights_say_that_they_are_for_torch(exported):
     assert f.metadata() == {'format': 'pt'}
 
 
+@pytest.mark.parametrize('strip_accents', [True, False])
 @pytest.mark.parametrize('lowercase', [True, False])
-def test_tokenizer_json_gives_our_ids(tmp_path, lowercase):
-  ours = tokenizer_lib.Tokenizer(tuple(models.VOCAB), lowercase)
+def test_tokenizer_json_gives_our_ids(tmp_path, lowercase, strip_accents):
+  ours = tokenizer_lib.Tokenizer(tuple(models.VOCAB), lowercase, strip_accents)
   path = str(tmp_path / 'model')
   hf_export.export(path, models.make_params(), models.CONFIG, True, ours)
   theirs = tokenizers.Tokenizer.from_file(os.path.join(path, 'tokenizer.json'))
   for text in (
     'the Cats',
-    '[MASK]é É.',
+    '[MASK]é É e\u0301.',
     'e' + 's' * 149,
     '[mask] [SEP] dogs\x85 e',
   ):
@@ -86,9 +87,11 @@ def test_tokenizer_json_gives_our_ids(tmp_path, lowercase):
   pair = theirs.encode('the cat', 'dogs')
   assert pair.ids == [2, 5, 6, 3, 7, 8, 3]
   assert pair.type_ids == [0, 0, 0, 0, 1, 1, 1]
-  assert hf_load.read(path)[3].lowercase == lowercase
+  assert hf_load.read(path)[3] == ours
   with open(os.path.join(path, 'tokenizer_config.json'), encoding='utf-8') as f:
-    assert json.load(f)['model_max_length'] == 7
+    settings = json.load(f)
+  assert settings['model_max_length'] == 7
+  assert settings['strip_accents'] == strip_accents
 
 
 def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):

@@ -85,7 +85,7 @@ def test_a_config_that_is_not_ours_is_refused(exported, values, message):
     ('model.safetensors', b'', 'cannot read .*model.safetensors'),
     ('model.safetensors', b'\xff' * 100, 'cannot read .*model.safetensors'),
     ('tokenizer_config.json', b'{"do_lower_case": 1}', 'do_lower_case is 1'),
-    ('tokenizer_config.json', b'{"strip_accents": false}', 'strip_accents'),
+    ('tokenizer_config.json', b'{"strip_accents": 1}', 'strip_accents is 1'),
     ('tokenizer.json', b'7', 'holds a int'),
     ('vocab.txt', b'the\n', 'lacks'),
   ],
@@ -203,3 +203,33 @@ def test_real_folders_are_read(name, left_over):
   assert {x.removeprefix('vocab.txt: ') for x in report.left_over} >= {
     *left_over
   }
+
+
+@pytest.mark.parametrize(
+  ('settings', 'normalizer', 'strips'),
+  [
+    ({'do_lower_case': True}, None, True),  # null: as lower case
+    ({'do_lower_case': False}, None, False),
+    ({'do_lower_case': True, 'strip_accents': None}, None, True),
+    ({'do_lower_case': True, 'strip_accents': False}, None, False),
+    ({'do_lower_case': False, 'strip_accents': True}, None, True),
+    ({'do_lower_case': True}, {'strip_accents': False}, False),
+    ({'do_lower_case': True}, {'strip_accents': None}, True),
+    # transformers puts the settings in the place of the normalizer's.
+    (
+      {'do_lower_case': True, 'strip_accents': None},
+      {'strip_accents': False},
+      True,
+    ),
+  ],
+)
+def test_accents_are_as_the_folder_says(exported, settings, normalizer, strips):
+  for name, value in (
+    ('tokenizer_config.json', settings),
+    ('tokenizer.json', {'normalizer': normalizer}),
+  ):
+    with open(os.path.join(exported, name), 'w', encoding='utf-8') as f:
+      json.dump(value, f)
+  tokenizer = hf_load.load(exported)[3]
+  assert tokenizer.strip_accents == strips
+  assert tokenizer.ids(['é']) == [[10 if strips else 9]]

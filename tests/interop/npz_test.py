@@ -65,6 +65,22 @@ def test_read_of_write_is_the_same(tmp_path, norm, heads):
   assert os.listdir(tmp_path / 'new') == ['model.npz']
 
 
+@pytest.mark.parametrize('strip_accents', [True, False])
+def test_accents_are_said_and_older_files_read_as_before(path, strip_accents):
+  tokenizer = dataclasses.replace(models.TOKENIZER, strip_accents=strip_accents)
+  npz.write(path, models.make_params(), models.CONFIG, tokenizer)
+  assert npz.read(path)[3] == tokenizer
+
+  def forget(arrays):
+    found = json.loads(arrays['about'].tobytes())
+    del found['strip_accents']
+    arrays['about'] = np.frombuffer(json.dumps(found).encode(), np.uint8)
+    return arrays
+
+  rewrite(path, forget)
+  assert npz.read(path)[3] == models.TOKENIZER
+
+
 def test_numpy_opens_it_by_our_names(path):
   arrays = arrays_of(path)
   kernel = models.make_params()['encoder']['layer_1']['mlp_in']['kernel']

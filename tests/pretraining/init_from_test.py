@@ -33,13 +33,6 @@ def fit(c, workdir, made=None):
   return fit_lib.fit(c, made or training.make_task(c), str(workdir))
 
 
-def write_vocab(folder, words=WORDS):
-  folder.mkdir(exist_ok=True)
-  path = folder / 'vocab.txt'
-  path.write_text('\n'.join(words) + '\n', encoding='utf-8')
-  return str(path)
-
-
 @pytest.fixture(scope='module')
 def source(tmp_path_factory):
   """A run as it looks after three updates, made without training."""
@@ -48,7 +41,9 @@ def source(tmp_path_factory):
   (workdir / 'config.json').write_text(config_lib.to_json(c))
   facts = {
     'task': {
-      'vocab_sha256': text_files.compute_sha256(write_vocab(workdir / 'data'))
+      'vocab_sha256': text_files.compute_sha256(
+        models.write_data(workdir / 'data')
+      )
     }
   }
   random = np.random.default_rng(0)
@@ -64,7 +59,7 @@ def source(tmp_path_factory):
 
 def make_config(source, data, words=WORDS, **changes):
   """Returns a config that starts from the source, with its data folder."""
-  write_vocab(data, words)
+  models.write_data(data, words)
   c = training.small_config(**LENGTH | {'data__dir': str(data)} | changes)
   c.init_from = source
   c.data.vocab_size = len(words)
@@ -268,6 +263,28 @@ def test_the_first_other_word_is_named(source, tmp_path, words, message):
   c = make_config(source, tmp_path / 'data', words)
   with pytest.raises(errors.UserError, match=message):
     init_from.check(c, str(tmp_path / 'run'))
+
+
+def test_accents_must_be_as_the_source_has_them(source, tmp_path):
+  c = make_config(source, tmp_path / 'data')
+  init_from.check(c, str(tmp_path / 'run'))
+  models.write_data(tmp_path / 'data', strip_accents=False)
+  message = 'trained with strip_accents=True, this data is made with False; set'
+  with pytest.raises(errors.UserError, match=message):
+    init_from.check(c, str(tmp_path / 'run'))
+  with pytest.raises(errors.UserError, match=message):
+    start(c)
+
+
+def test_accents_are_compared_before_data_is_prepared(source, tmp_path):
+  c = make_config(source, tmp_path / 'data')
+  c.data.dir, c.data.vocab = '', str(tmp_path / 'data' / 'vocab.txt')
+  # The vocabulary of the source has an é, but the source does not use it.
+  message = 'set data.strip_accents=true'
+  with pytest.raises(errors.UserError, match=message):
+    init_from.check(c, str(tmp_path / 'run'))
+  c.data.strip_accents = 'true'
+  init_from.check(c, str(tmp_path / 'run'))
 
 
 def test_rows_without_a_word_are_not_taken_over(source, tmp_path):

@@ -11,7 +11,12 @@ from tests import models
 
 MANIFEST = {
   'version': '9.8.7',
-  'recipe': {'inputs': ['books/*'], 'language': 'de', 'vocab_size': 11},
+  'recipe': {
+    'inputs': ['books/*'],
+    'language': 'de',
+    'vocab_size': 11,
+    'lowercase': True,
+  },
   'inputs': [{'input': 'books/*', 'documents': 1200, 'text_bytes': 34567}],
   'documents': {'train': 1100, 'heldout': 100, 'bytes': 34567},
   'sentences': 5000,

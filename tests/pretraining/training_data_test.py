@@ -29,6 +29,16 @@ def test_data_packed_otherwise_is_refused(directory, tmp_path):
     open_data(c, tmp_path)
 
 
+@pytest.mark.parametrize('choice', ['auto', 'true', 'as_lowercase'])
+def test_what_was_decided_of_accents_holds(directory, tmp_path, choice):
+  c = make_config(data__dir=directory, data__strip_accents=choice)
+  open_data(c, tmp_path)
+  c.data.strip_accents = 'false'
+  message = 'has strip_accents=True, the config data.strip_accents=false'
+  with pytest.raises(errors.UserError, match=message):
+    open_data(c, tmp_path)
+
+
 def test_a_length_that_was_not_prepared_is_refused(directory, tmp_path):
   c = make_config(data__dir=directory, phases__seq_length=(32, 48))
   with pytest.raises(errors.UserError, match='of 32 and 64 tokens, none of 48'):
@@ -48,6 +58,7 @@ def test_every_field_of_a_config_reaches_the_recipe():
     'vocab': '',
     'vocab_size': 120,
     'lowercase': True,
+    'strip_accents': None,
     'lengths': [32, 64],
     'passes': 5,
     'short_seq_prob': 0.1,

@@ -1,0 +1,97 @@
+import collections
+
+import pytest
+
+from bert_jax.data import accents
+
+
+def _seen(*texts):
+  seen = collections.Counter()
+  for text in texts:
+    accents.count_scripts(text, seen)
+  return seen
+
+
+@pytest.mark.parametrize(
+  'text, strip',
+  [
+    ('The man went.', True),
+    ('Élan, Größe, être, mañana', True),
+    ('Ο ΣΩΚΡΑΤΗΣ είπε', True),
+    ('Йод и ёлка', True),
+    ('東京和北京', True),  # ideographs have no marks
+    ('한국어 문장', False),
+    ('हिन्दी में', False),
+    ('ภาษาไทย', False),
+    ('العربية', False),
+    ('שָׁלוֹם', False),
+    ('தமிழ்', False),
+    ('বাংলা', False),
+    ('東京でカード', False),
+    ('አማርኛ', False),
+    ('မြန်မာ', False),
+    ('ខ្មែរ', False),
+    ('', True),
+  ],
+)
+def test_the_script_decides(text, strip):
+  assert accents.judge_text('en', _seen(text)).strip == strip
+
+
+def test_a_foreign_name_does_not_decide_but_one_part_in_a_hundred_does():
+  assert accents.judge_text('en', _seen('a' * 991 + '한국어한국어한국어')).strip
+  decided = accents.judge_text('en', _seen('a' * 990, '한' * 10))
+  assert str(decided) == (
+    'kept: 1.0% of the characters are letters of scripts without case'
+  )
+
+
+def test_letters_of_any_plane_and_halves_of_surrogate_pairs_are_counted():
+  assert _seen('a\ud800\U0001f600\U00020000\U00011005') == {
+    'characters': 5,
+    'caseless': 1,  # Brahmi
+  }
+  assert _seen('plain') == {'characters': 5}
+
+
+def test_the_language_decides_before_the_script():
+  assert not accents.judge_text('ko', _seen('plain ASCII')).strip
+  assert not accents.judge_text('KO', _seen('plain ASCII')).strip
+  for language in ('en', 'de', 'el', 'ru', 'vi', 'zh', ''):
+    assert accents.judge_text(language, _seen('plain ASCII')).strip
+
+
+@pytest.mark.parametrize(
+  'choice, lowercase, strip',
+  [
+    ('auto', True, None),
+    ('as_lowercase', True, True),
+    ('as_lowercase', False, False),
+    ('true', False, True),
+    ('false', True, False),
+  ],
+)
+def test_what_a_choice_asks_for(choice, lowercase, strip):
+  assert accents.read_choice(choice, lowercase) is strip
+
+
+def test_what_is_known_without_text():
+  def decide(*args):
+    decided = accents.decide_without_text(*args)
+    return decided and decided.strip
+
+  korean, jamo = ['[PAD]', '한', '##국'], ['[PAD]', '\u1112', '##\u1161']
+  assert decide(None, True, None) is None
+  assert decide(None, True, jamo) is True
+  assert decide(None, True, korean) is False
+  assert decide(True, True, korean) is True
+  assert decide(False, True, jamo) is False
+  assert decide(None, False, jamo) is False  # cased
+
+
+def test_a_few_odd_pieces_of_a_vocabulary_decide_nothing():
+  plain = ['a'] * 9990
+  decided = accents.decide_without_text(None, True, [*plain, *'éàèùâêîôû'])
+  assert decided.strip
+  decided = accents.decide_without_text(None, True, [*plain, *'éàèùâêîôûç'])
+  assert str(decided) == ('kept: 0.1% of the pieces of the vocabulary have any')
