@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -76,6 +77,11 @@ def test_a_run_says_what_it_does_and_what_to_do_next(whole):
   ):
     assert words in output
   assert output.count('the model: ') == 3
+  # The command to try has a sentence of the text that was shown.
+  [line] = [x for x in output.splitlines() if 'bert_jax.fill_mask' in x]
+  sentence = shlex.split(line)[-1]
+  assert f'\n  {sentence}\n' in output and '[MASK]' in sentence
+  assert 'accents are stripped: 0.0%' in output
   assert 'Traceback' not in output
 
 

@@ -1,6 +1,10 @@
 """The end of a pre-training run: export, three examples, where things lie."""
 
+import itertools
 import os
+import shlex
+import unicodedata
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -29,7 +33,8 @@ def finish(config, directory: str, workdir: str, params):
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   words = manifest.load_tokenizer(directory)
   print('\nheld-out text, one word hidden:')
-  for sentence, truth in _examples(config, directory, words):
+  examples = _examples(config, directory, words)
+  for sentence, truth in examples:
     guessed = fill.fill(params, bert, config.objective.nsp, words, sentence)
     print(f'\n  {sentence}')
     guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed[0])
@@ -47,6 +52,7 @@ def finish(config, directory: str, workdir: str, params):
       exported, params, bert, config.objective.nsp, words, described
     )
   _print_summary(directory, workdir, exported)
+  _print_next(workdir, exported, [sentence for sentence, _ in examples])
 
 
 def _examples(config, directory, words) -> list[tuple[str, str]]:
@@ -63,20 +69,32 @@ def _examples(config, directory, words) -> list[tuple[str, str]]:
   found = []
   for ids, segments in zip(rows['input_ids'], rows['segment_ids'], strict=True):
     # The first text ends where segment 1 begins, packed or not.
-    first = ids[: np.argmax(segments)][1:-1][:_WORDS]
-    tokens = words.tokens(first.tolist())
-    starts = [
-      i
-      for i, token in enumerate(tokens[:-1])
-      if token.isalpha()
-      and len(token) > 2
-      and not tokens[i + 1].startswith('##')
-    ]
-    at = starts[len(starts) // 2] if starts else 0
-    shown = first.tolist()
-    shown[at] = words.mask_id
-    found.append((words.decode(shown), tokens[at]))
+    first = ids[: np.argmax(segments)][1:-1][:_WORDS].tolist()
+    start, end = _choose_word(words.tokens(first))
+    shown = [*first[:start], words.mask_id, *first[end:]]
+    found.append((words.decode(shown), words.decode(first[start:end])))
   return found
+
+
+def _choose_word(tokens: Sequence[str]) -> tuple[int, int]:
+  """Returns where a word of a text begins and ends.
+
+  It is the one in the middle of those with three letters or more and a piece of
+  their own, or else, as scripts differ in what is a word, of those of letters.
+  """
+  starts = [i for i, token in enumerate(tokens) if not token.startswith('##')]
+  spans = list(itertools.pairwise([*starts, len(tokens)]))
+  whole = spans[:-1]  # of the last word some may be cut off
+  lettered = [s for s in whole if all(map(_has_letters, tokens[slice(*s)]))]
+  alone = [s for s in lettered if s[1] - s[0] == 1]
+  long = [s for s in alone if len(tokens[s[0]]) > 2]
+  best = long or alone or lettered or whole or spans or [(0, len(tokens))]
+  return best[len(best) // 2]
+
+
+def _has_letters(piece: str) -> bool:
+  """Says whether a piece consists of letters and marks, such as vowel signs."""
+  return all(unicodedata.category(c)[0] in 'LM' for c in piece.lstrip('#'))
 
 
 def _print_summary(directory: str, workdir: str, exported: str | None):
@@ -110,12 +128,18 @@ def _print_summary(directory: str, workdir: str, exported: str | None):
     print(f'  {os.path.join(workdir, name)}: {meaning}')
   if not exported:
     print('  no export: BERT of Hugging Face has no model with norm=pre')
+
+
+def _print_next(workdir: str, exported: str | None, sentences: Sequence[str]):
+  """Prints commands to go on with, one of them on a sentence of the text."""
   print('\nnext:')
   if exported:
-    print(
-      f'  python -m bert_jax.fill_mask --model={exported} '
-      '"this function returns a [MASK] of strings ."'
-    )
+    known = [sentence for sentence in sentences if '[UNK]' not in sentence]
+    sentence = (known or sentences)[0]
+    given = [f'--model={exported}', '--', sentence]
+    if not sentence.startswith('-'):
+      given.remove('--')
+    print(f'  python -m bert_jax.fill_mask {shlex.join(given)}')
   print(f'  pip install tensorboard && tensorboard --logdir={workdir}')
   print(
     "  train on your own text: --config.data.input='FILES' and another "

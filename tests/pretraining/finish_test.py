@@ -1,0 +1,57 @@
+"""What the end of a run shows of the user's own text."""
+
+import shlex
+
+import pytest
+
+from bert_jax.pretraining import finish
+
+
+@pytest.mark.parametrize(
+  ('text', 'hidden'),
+  [
+    ('the fish swam in the river .', 'swam'),
+    ('it is un ##aff ##able to him .', 'him'),
+    ('a dog barked loud ##ly', 'barked'),  # the end may be cut off
+    ('나라 ##의 말이 중국 ##과 달라 서로', '달라'),
+    ('हिन्दी में लिखा है', 'में'),
+    ('ภาษา ##ไทย และ อื่น ##ๆ', 'และ'),
+    ('東 京 都 で は', '都'),
+    ('an ##ti ##que', 'an ##ti ##que'),
+    ('##ly 1 ##2 , 3 ##4 .', ','),
+    ('##ly ##er', '##ly ##er'),
+    ('un ##aff ##able', 'un ##aff ##able'),
+    ('un ##aff ##able to', 'un ##aff ##able'),
+  ],
+)
+def test_the_word_in_the_middle_of_the_readable_ones_is_hidden(text, hidden):
+  tokens = text.split()
+  start, end = finish._choose_word(tokens)
+  assert ' '.join(tokens[start:end]) == hidden
+
+
+@pytest.mark.parametrize(
+  'sentence',
+  [
+    '나라의 [MASK] 중국과 달라',
+    'he didn \' t [MASK] "why" ; $HOME `ls` !',
+    '- dashes [MASK] like flags',
+    '* [MASK] ?',
+  ],
+)
+def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
+  unknown = 'one [UNK] word and a [MASK]'
+  finish._print_next('/runs/a b', '/runs/a b/export', [unknown, sentence])
+  lines = capsys.readouterr().out.splitlines()
+  [line] = [x for x in lines if 'fill_mask' in x]
+  command = shlex.split(line)
+  assert command[:4] == [
+    *('python', '-m', 'bert_jax.fill_mask', '--model=/runs/a b/export')
+  ]
+  assert command[4:] in ([sentence], ['--', sentence])
+  assert (command[4] == '--') == sentence.startswith('-')
+
+
+def test_a_sentence_with_unknown_words_is_better_than_none(capsys):
+  finish._print_next('run', 'run/export', ['[UNK] [MASK]'])
+  assert "'[UNK] [MASK]'" in capsys.readouterr().out
