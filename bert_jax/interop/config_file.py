@@ -1,6 +1,8 @@
-"""What the JSON files beside a BERT say of it."""
+"""The JSON files beside a BERT, config.json and bert_config.json."""
 
 import reprlib
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn
 
 from bert_jax import errors
 from bert_jax.model import bert_config
@@ -23,23 +25,27 @@ FIELDS = {
 _MAX_LAYERS = 1000
 
 
-def refuse(path: str, theirs: dict, key: str, allowed: str):
+def refuse(path: str, theirs: Mapping, key: str, allowed: str) -> NoReturn:
   """Raises errors.UserError for the value of a key."""
   got = reprlib.repr(theirs.get(key, 'missing'))
   raise errors.UserError(f'{path}: {key} is {got}, not {allowed}.')
 
 
 def to_config(
-  path: str, theirs: dict, activations: dict, without: tuple = (), **more
+  path: str,
+  theirs: Mapping[str, Any],
+  activations: Mapping[str, str],
+  without: Collection[str] = (),
+  **more: Any,
 ) -> bert_config.BertConfig:
-  """Makes a config of what a file says.
+  """Makes a config of the content of a file.
 
   Args:
     path: of the file, for messages.
-    theirs: what it says.
-    activations: their names of activations to ours.
+    theirs: its content.
+    activations: {their name of an activation: ours}.
     without: keys of `FIELDS` that such files do not have.
-    **more: fields that the caller knows.
+    **more: further fields of the config.
 
   Raises:
     errors.UserError: for a value that is missing, malformed or not possible.
@@ -69,7 +75,9 @@ def to_config(
   return bert_config.BertConfig(**fields, activation=activation, **more)
 
 
-def from_config(config: bert_config.BertConfig, without: tuple = ()) -> dict:
+def from_config(
+  config: bert_config.BertConfig, without: Collection[str] = ()
+) -> dict[str, Any]:
   """Returns the `FIELDS` of a config under their names."""
   return {
     name: getattr(config, ours)

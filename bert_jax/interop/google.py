@@ -8,7 +8,9 @@ from collections.abc import Iterable
 
 from bert_jax import errors
 from bert_jax.interop import config_file, rename, vocabulary
+from bert_jax.model import bert_config
 from bert_jax.runtime import files
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.weight_files import tf_checkpoint
 
 _CONFIG = 'bert_config.json'
@@ -50,7 +52,7 @@ def find(path: str) -> str | None:
   return found[0].removesuffix('.index') if found else None
 
 
-def read(path: str):
+def read(path: str) -> rename.LoadedModel:
   """Reads a BERT that Google's code, or `write`, has saved.
 
   Args:
@@ -98,7 +100,12 @@ def is_slot(name: str) -> bool:
   return bool(_SLOT.fullmatch(name))
 
 
-def write(directory: str, params, config, tokenizer):
+def write(
+  directory: str,
+  params: dict,
+  config: bert_config.BertConfig,
+  tokenizer: tokenizer_lib.Tokenizer,
+):
   """Writes a folder that Google's code loads, whole or not at all.
 
   Besides Google's files it has a tokenizer_config.json that says whether text
@@ -108,7 +115,7 @@ def write(directory: str, params, config, tokenizer):
     directory: local folder; may hold an earlier one, but nothing else.
     params: nested dict of arrays; any of the heads may be left out.
     config: what the model is.
-    tokenizer: a `tokenizer.Tokenizer`.
+    tokenizer: of its vocabulary.
 
   Raises:
     errors.UserError: for a folder that cannot be written or replaced and for a

@@ -2,11 +2,13 @@
 
 import json
 import os
+from typing import Any
 
 import safetensors.numpy
 import tokenizers
 
 from bert_jax.interop import config_file, rename, vocabulary
+from bert_jax.model import bert_config
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.tokenization import wordpiece
@@ -30,10 +32,10 @@ HIDDEN_ACT = {
 
 def export(
   directory: str,
-  params,
-  config,
+  params: dict,
+  config: bert_config.BertConfig,
   with_nsp: bool,
-  tokenizer,
+  tokenizer: tokenizer_lib.Tokenizer,
   card: str | None = None,
 ):
   """Writes a folder that transformers' Auto classes load, whole or not at all.
@@ -44,12 +46,12 @@ def export(
       the MLM head it becomes a BertModel.
     config: what the model is.
     with_nsp: whether it has the pooler and the NSP head.
-    tokenizer: a `tokenizer.Tokenizer`.
+    tokenizer: of its vocabulary.
     card: text of README.md, see `model_card.make_card`; None writes none.
 
   Raises:
     errors.UserError: for a folder that cannot be written or replaced, see
-      `folder.write`, and for what `rename.to_hf` refuses.
+      `files.write_folder`, and for what `rename.to_hf` refuses.
   """
   tensors = rename.to_hf(params, config)
   vocabulary.check_size(tokenizer, config)
@@ -88,8 +90,11 @@ def _write(new, tensors, described, config, tokenizer, card):
 
 
 def describe_model(
-  config, with_nsp: bool, pad_id: int, with_mlm: bool = True
-) -> dict:
+  config: bert_config.BertConfig,
+  with_nsp: bool,
+  pad_id: int,
+  with_mlm: bool = True,
+) -> dict[str, Any]:
   """Returns what config.json says of the model."""
   if not with_mlm:
     architecture = 'BertModel'

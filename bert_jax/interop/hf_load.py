@@ -13,7 +13,7 @@ from bert_jax.weight_files import (
   torch_bin,
 )
 
-# As one file, or as several with an index; the first that there is is read.
+# One file, or several with an index; the first that exists is read.
 _WEIGHTS = (
   ('model.safetensors', safetensors_file.read),
   ('pytorch_model.bin', torch_bin.read),
@@ -21,7 +21,7 @@ _WEIGHTS = (
 _MAX_NAME = 200  # characters
 
 
-def read(directory: str):
+def read(directory: str) -> rename.LoadedModel:
   """Reads what there is of a BERT in a folder of ours or of Hugging Face.
 
   Args:
@@ -30,7 +30,7 @@ def read(directory: str):
   Returns:
     (params, config, with_nsp, tokenizer, report): nested dict of float32
     arrays, of the encoder and of those heads that are there whole (`mlm`,
-    `pooler`, `nsp`); `model.BertConfig`; whether there is an NSP head;
+    `pooler`, `nsp`); `bert_config.BertConfig`; whether there is an NSP head;
     `tokenizer.Tokenizer`; `rename.Report` of what was missing and left over.
     What config.json does not say is the default of BertConfig: dtype and the
     shape of the initial distribution.

@@ -2,7 +2,7 @@
 
 `numpy.load` opens it: arrays such as encoder/layer_0/mlp_in/kernel, float32,
 and `about`, the UTF-8 bytes of a JSON object: format, model (the fields of
-`model.BertConfig`), lowercase, strip_accents and vocab.
+`bert_config.BertConfig`), lowercase, strip_accents and vocab.
 """
 
 import dataclasses
@@ -44,14 +44,19 @@ _CHOICES = {
 }
 
 
-def write(path: str, params, config: bert_config.BertConfig, tokenizer):
+def write(
+  path: str,
+  params: dict,
+  config: bert_config.BertConfig,
+  tokenizer: tokenizer_lib.Tokenizer,
+):
   """Writes a BERT into one file, whole or not at all.
 
   Args:
     path: local file; an earlier one is replaced.
     params: nested dict of arrays; any of the heads may be left out.
     config: what the model is.
-    tokenizer: a `tokenizer.Tokenizer`.
+    tokenizer: of its vocabulary.
 
   Raises:
     errors.UserError: if it cannot be written.
@@ -80,7 +85,7 @@ def write(path: str, params, config: bert_config.BertConfig, tokenizer):
   files.write_file(path, fill)
 
 
-def read(path: str):
+def read(path: str) -> rename.LoadedModel:
   """Reads what `write` wrote.
 
   Returns:
@@ -106,9 +111,9 @@ def read(path: str):
 
 
 def _arrays(path):
-  """Returns {name: array}; nothing takes more memory than the file has bytes.
+  """Returns {name: array}, in no more memory than the file has bytes.
 
-  numpy.load would take as much as an array's header asks for.
+  numpy.load would first take as much as the header of an array asks for.
   """
   found = {}
   with zipfile.ZipFile(path) as archive:

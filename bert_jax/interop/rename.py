@@ -16,6 +16,7 @@ import numpy as np
 from bert_jax import errors, param_names
 from bert_jax.interop import name_table
 from bert_jax.model import bert_config
+from bert_jax.tokenization import tokenizer
 
 _HF_BUFFERS = re.compile(r'bert\.embeddings\.(position|token_type)_ids')
 # What BertModel calls its modules; the others put bert. before them.
@@ -63,12 +64,19 @@ class Report(NamedTuple):
   left_over: list[str]
 
 
-def list_parts(params) -> list[str]:
+# What readers of models return: parameters, config, whether there is an NSP
+# head, tokenizer, report.
+LoadedModel = tuple[
+  dict, bert_config.BertConfig, bool, tokenizer.Tokenizer, Report
+]
+
+
+def list_parts(params: Collection[str]) -> list[str]:
   """Returns which of `name_table.PARTS` the parameters hold."""
   return [p for p in name_table.PARTS if p in params]
 
 
-def keep_parts(params, wanted: Collection[str]):
+def keep_parts(params: dict, wanted: Collection[str]) -> dict:
   """Returns the parameters of some of `name_table.PARTS`; the encoder stays."""
   return {
     name: value
@@ -77,7 +85,9 @@ def keep_parts(params, wanted: Collection[str]):
   }
 
 
-def to_hf(params, config: bert_config.BertConfig) -> dict[str, np.ndarray]:
+def to_hf(
+  params: dict, config: bert_config.BertConfig
+) -> dict[str, np.ndarray]:
   """Renames and reshapes parameters for Hugging Face's BERT.
 
   Args:
@@ -86,7 +96,7 @@ def to_hf(params, config: bert_config.BertConfig) -> dict[str, np.ndarray]:
     config: what the model is.
 
   Returns:
-    dict of their name to a contiguous float32 array. The tied decoder is left
+    {their name: contiguous float32 array}. The tied decoder is left
     out, as their own files leave it out.
 
   Raises:
@@ -96,7 +106,9 @@ def to_hf(params, config: bert_config.BertConfig) -> dict[str, np.ndarray]:
   return _to(params, config, 'hf')
 
 
-def to_google(params, config: bert_config.BertConfig) -> dict[str, np.ndarray]:
+def to_google(
+  params: dict, config: bert_config.BertConfig
+) -> dict[str, np.ndarray]:
   """Renames and reshapes parameters for Google's BERT; else as `to_hf`."""
   return _to(params, config, 'google')
 
@@ -140,12 +152,14 @@ def _to_ours(arrays: list[np.ndarray], layout: str, head_size: int):
   return split_heads(array, head_size) if layout == 'split_heads' else array
 
 
-def from_hf(tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig):
+def from_hf(
+  tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig
+) -> tuple[dict, Report]:
   """Makes parameters of the tensors of Hugging Face's BERT; undoes `to_hf`.
 
   Args:
-    tensors: dict of their name to an array, as BertForPreTraining,
-      BertForMaskedLM, BertModel or a BERT with another head has it.
+    tensors: {their name: array}, as BertForPreTraining, BertForMaskedLM,
+      BertModel or a BERT with another head has them.
     config: what the model is.
 
   Returns:
@@ -153,8 +167,9 @@ def from_hf(tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig):
     there, and a `Report`. Tied copies and buffers are not left over.
 
   Raises:
-    errors.UserError: for a part that is there in part only, for a wrong shape,
-      for a name old and new, and for a decoder that is not tied.
+    errors.UserError: for a part that is incomplete, for a wrong shape, for a
+      tensor under both its old and its new name, and for a decoder that is not
+      tied.
   """
   renamed: dict[str, np.ndarray] = {}
   for name, x in tensors.items():
@@ -190,7 +205,7 @@ def from_google(
   found: Collection[str],
   read: Callable[[str], np.ndarray],
   config: bert_config.BertConfig,
-):
+) -> tuple[dict, Report]:
   """Makes parameters of Google's variables; undoes `to_google`.
 
   Args:

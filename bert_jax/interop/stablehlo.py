@@ -7,19 +7,22 @@ portable StableHLO, see https://openxla.org/stablehlo/compatibility.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import heads
+from bert_jax.model import bert_config, heads
 from bert_jax.runtime import files
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 
 
-def write(path: str, params, config, with_nsp: bool):
+def write(
+  path: str, params: dict, config: bert_config.BertConfig, with_nsp: bool
+):
   """Writes a model that maps a batch to logits.
 
   Its input is a dict of int32: `input_ids`, `input_mask` and `segment_ids`
@@ -75,7 +78,7 @@ def _dump(path, data):
     file.write(data)
 
 
-def read(path: str):
+def read(path: str) -> Callable[[dict], tuple[jax.Array, jax.Array | None]]:
   """Reads what `write` wrote.
 
   Returns:

@@ -37,7 +37,7 @@ def make_batch(config: bert_config.BertConfig) -> dict[str, np.ndarray]:
 
 
 def compute_outputs(
-  params, config: bert_config.BertConfig
+  params: dict, config: bert_config.BertConfig
 ) -> dict[str, np.ndarray]:
   """Returns what a model makes of `make_batch`, in float32 whatever its dtype.
 
@@ -67,8 +67,10 @@ def compute_outputs(
   return jax.tree.map(np.asarray, found)
 
 
-def compute_theirs(path: str, config: bert_config.BertConfig) -> dict | None:
-  """Returns the same of a folder that transformers loads; None without it.
+def compute_theirs(
+  path: str, config: bert_config.BertConfig
+) -> dict[str, np.ndarray] | None:
+  """Returns what transformers makes of `make_batch`; None without transformers.
 
   Raises:
     errors.UserError: if transformers misses weights or has some left over.
@@ -103,8 +105,12 @@ def compute_theirs(path: str, config: bert_config.BertConfig) -> dict | None:
   return {name: x.numpy() for name, x in named.items() if x is not None}
 
 
-def compare(ours: dict, other: dict, config: bert_config.BertConfig) -> dict:
-  """Returns the largest difference of each output, over tokens, not padding.
+def compare(
+  ours: dict[str, np.ndarray],
+  other: dict[str, np.ndarray],
+  config: bert_config.BertConfig,
+) -> dict[str, float]:
+  """Returns the largest difference of each output, padding left out.
 
   Raises:
     errors.UserError: if one is larger than float32 explains.

@@ -5,6 +5,7 @@ import os
 import reprlib
 
 from bert_jax import errors
+from bert_jax.model import bert_config
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
@@ -86,7 +87,9 @@ def write(directory: str, tokenizer: tokenizer_lib.Tokenizer):
     f.writelines(f'{word}\n' for word in tokenizer.vocab)
 
 
-def check_size(tokenizer: tokenizer_lib.Tokenizer, config):
+def check_size(
+  tokenizer: tokenizer_lib.Tokenizer, config: bert_config.BertConfig
+):
   """Raises errors.UserError for words that the model has no row for."""
   if tokenizer.size > config.vocab_size:
     raise errors.UserError(
@@ -95,7 +98,9 @@ def check_size(tokenizer: tokenizer_lib.Tokenizer, config):
     )
 
 
-def cut(tokenizer: tokenizer_lib.Tokenizer, config):
+def cut(
+  tokenizer: tokenizer_lib.Tokenizer, config: bert_config.BertConfig
+) -> tuple[tokenizer_lib.Tokenizer, list[str]]:
   """Leaves out the words after those that the model has rows for.
 
   Returns:

@@ -4,8 +4,8 @@ import os
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import accents, prepare
+from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.workdir import paths
 

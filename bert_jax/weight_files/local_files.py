@@ -5,7 +5,7 @@ import stat
 
 from bert_jax import errors
 
-# Read whole, as text: what the folder of a BERT has of them.
+# The text files of a BERT, which are read whole.
 _SMALL = ('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt')
 _MAX_SMALL = 8 << 20  # bytes; the multilingual tokenizer.json takes 2 MB
 

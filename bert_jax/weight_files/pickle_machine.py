@@ -11,7 +11,7 @@ their arguments here.
 function be called, but a pickle of 7 bytes makes it take 4 GB (a large index of
 the memo), one of 1 MB ends the process (the hash of a deep tuple as a key), and
 one of 200 bytes keeps it busy for hours (the hash of a tuple of the same tuple
-twice, 40 levels deep). Checking the opcodes first stops only the first of these.
+twice, 40 levels deep). Checking all opcodes before stops only the first.
 """
 
 import io
@@ -98,8 +98,8 @@ def _decode(file):
   code = file.read(1)
   if not code:
     raise errors.UserError(
-      f'its pickle is cut short or takes more than {MAX_BYTES:,} bytes; copy it '
-      'again.'
+      f'its pickle is cut short or takes more than {MAX_BYTES:,} bytes; copy '
+      'it again.'
     )
   opcode = _OPCODES[code]
   if opcode.name not in _ALLOWED:
@@ -123,7 +123,7 @@ def _read_line(file):
 
 
 def _build(name, argument, stack, memo):
-  """Does one opcode. A stack that lacks what it takes is an IndexError."""
+  """Performs one opcode. A stack that is too short is an IndexError."""
   match name:
     case 'PROTO' | 'FRAME':
       pass
@@ -170,7 +170,7 @@ def _build(name, argument, stack, memo):
 
 
 def _refer(name, argument, stack, calls, persistent):
-  """Does an opcode that leads out of the pickle."""
+  """Performs an opcode that refers to something outside the pickle."""
   if name == 'BINPERSID':
     stack.append(persistent(stack.pop()))
     return

@@ -29,7 +29,7 @@ def read(path: str) -> dict[str, np.ndarray]:
     path: local file.
 
   Returns:
-    dict of name to array. bfloat16 becomes float32.
+    {name: array}. bfloat16 becomes float32.
 
   Raises:
     errors.UserError: for a file that cannot be read or is malformed.

@@ -26,7 +26,7 @@ def read(
     read_file: returns the tensors of one file, given its path.
 
   Returns:
-    dict of name to array.
+    {name: array}.
 
   Raises:
     errors.UserError: for an index that is malformed or names files that are
@@ -51,7 +51,7 @@ def read(
 
 
 def _files(directory, name):
-  """Returns dict of the files that an index names to sets of tensors."""
+  """Returns {file that an index names: its tensors}."""
   path = local_files.find_small(directory, name)
   weight_map = files_lib.read_json(path).get('weight_map')
   if not isinstance(weight_map, dict) or not weight_map:
@@ -62,8 +62,8 @@ def _files(directory, name):
   for tensor, file in weight_map.items():
     if not isinstance(file, str) or not _PLAIN.fullmatch(file):
       raise errors.UserError(
-        f'{path} names the file {reprlib.repr(file)}; only plain names of files '
-        'of its own folder are read.'
+        f'{path} names the file {reprlib.repr(file)}; only plain names of '
+        'files of its own folder are read.'
       )
     files[file].add(tensor)
   return files

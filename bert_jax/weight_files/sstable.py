@@ -21,7 +21,8 @@ _TRAILER = 5  # bytes: compression and checksum
 _RESTART = 16  # entries; every 16th is written with its whole key
 _BLOCK = 256 << 10  # bytes; a block ends after them, as TensorFlow's do
 
-# What is read is bounded: BERT-large with Adam's slots has 1,200 entries, 54 kB.
+# What is read is bounded. BERT-large with Adam's slots has 1,200 entries and
+# takes 54 kB.
 _MAX_FILE = 16 << 20  # bytes
 _MAX_ENTRIES = 100_000
 _MAX_KEY = 1024  # bytes

@@ -70,7 +70,7 @@ def read_index(prefix: str) -> Bundle:
   """Reads the index of a checkpoint; its data files may be missing.
 
   Raises:
-    errors.UserError: if it is missing, damaged, or says what cannot be.
+    errors.UserError: if it is missing, damaged or impossible.
   """
   path = f'{prefix}.index'
   table = sstable.read(path)
@@ -89,7 +89,7 @@ def read_index(prefix: str) -> Bundle:
         entries[name] = _entry(value, shards)
       except ValueError as error:
         raise ValueError(f'{name!r}: {error}') from error
-    _check_apart(entries)
+    _check_overlap(entries)
   except ValueError as error:
     raise errors.UserError(
       f'{path} is not the index of a TensorFlow checkpoint: {error}; copy it '
@@ -155,7 +155,7 @@ def _message(found, field):
   return value
 
 
-def _check_apart(entries):
+def _check_overlap(entries):
   """Raises ValueError for tensors that share bytes."""
   last = {}
   for name, entry in sorted(

@@ -33,8 +33,8 @@ def read(path: str) -> dict[str, np.ndarray]:
     path: local file, of any version of torch since 0.4.
 
   Returns:
-    dict of name to array; they may be views that share memory, as tied
-    parameters do. bfloat16 becomes float32.
+    {name: array}; they may be views that share memory, as tied parameters
+    do. bfloat16 becomes float32.
 
   Raises:
     errors.UserError: for a file that cannot be read, is malformed or asks for
@@ -114,7 +114,7 @@ class _ShortReads:
 
 
 def _members(f):
-  """Returns dict of a zip's names to (first byte, bytes, CRC-32) in the file."""
+  """Returns {member of a zip: (first byte, bytes, CRC-32) in the file}."""
   try:
     with zipfile.ZipFile(_ShortReads(f)) as z:
       infos = sorted(z.infolist(), key=lambda info: info.header_offset)
@@ -199,7 +199,7 @@ def _read_legacy(f):
 
 
 def _arrays(tensors, storages, numbers):
-  """Returns dict of name to array, views of storages that `numbers` reads."""
+  """Returns {name: array}, views of storages that `numbers` reads."""
   if type(tensors) is not dict or not tensors:
     raise errors.UserError(
       'it holds no state dict: save model.state_dict() with torch.save.'

@@ -1,11 +1,12 @@
 """Interprets the pickles inside a torch.save file without running anything.
 
-Of the globals that these pickles name, the few that a state dict needs are done
-here; see torch/_utils.py and persistent_load in torch/serialization.py.
+Of the globals that such pickles name, the few that a state dict needs have a
+substitute here; see torch/_utils.py and, in torch/serialization.py,
+persistent_load.
 """
 
 import reprlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Tensor(NamedTuple):
   strides: tuple[int, ...]
 
 
-def load(data: bytes, start: int = 0):
+def load(data: bytes, start: int = 0) -> tuple[Any, int, dict[str, Storage]]:
   """Interprets one pickle.
 
   Args:
@@ -58,8 +59,8 @@ def load(data: bytes, start: int = 0):
     start: where in them it begins.
 
   Returns:
-    (value, end, storages): what it builds, where the next byte is, and dict of
-    key to `Storage` of all that it refers to. An OrderedDict is a dict here and
+    (value, end, storages): what it builds, where the next byte is, and
+    {key: `Storage`} of all that it refers to. An OrderedDict is a dict here and
     a parameter is a `Tensor`.
 
   Raises:
@@ -103,7 +104,7 @@ def _storage(persistent_id):
 
 
 def _tensor(storage, offset, shape, strides, grad, hooks, attributes=None):
-  """Does torch._utils._rebuild_tensor_v2."""
+  """Stands in for torch._utils._rebuild_tensor_v2."""
   del grad, hooks, attributes  # nothing of the values
   of = pickle_machine.check_type
   of(Storage, storage)
@@ -127,7 +128,7 @@ def _tensor(storage, offset, shape, strides, grad, hooks, attributes=None):
 
 
 def _parameter(tensor, grad, hooks):
-  """Does torch._utils._rebuild_parameter."""
+  """Stands in for torch._utils._rebuild_parameter."""
   del grad, hooks
   return pickle_machine.check_type(Tensor, tensor)
 

@@ -385,6 +385,8 @@ def test_a_vocabulary_of_the_other_case_is_noticed(
 def test_flags_that_do_nothing_are_refused(arguments, message):
   with pytest.raises(errors.UserError, match=message):
     commands.run(prepare, *arguments.split())
+
+
 def _write_korean(path):
   rng = random.Random(3)
   words = '한국어 문장을 나누고 합치는 방법 있다 없다 그리고 나라 말이'.split()

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config, config_check
+from bert_jax import config, config_check, errors
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import prepare
 from bert_jax.pretraining import batches as batches_lib
