@@ -230,6 +230,6 @@ def test_accents_are_as_the_folder_says(exported, settings, normalizer, strips):
   ):
     with open(os.path.join(exported, name), 'w', encoding='utf-8') as f:
       json.dump(value, f)
-  tokenizer = hf_load.load(exported)[3]
+  tokenizer = hf_load.read(exported)[3]
   assert tokenizer.strip_accents == strips
   assert tokenizer.ids(['é']) == [[10 if strips else 9]]
