@@ -39,7 +39,7 @@ def _check_config(estimated, config):
       )
 
 
-def main(argv):
+def main(argv: list[str]):
   """Runs the command."""
   del argv
   from bert_jax import config as config_lib

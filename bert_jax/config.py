@@ -2,6 +2,7 @@
 
 import difflib
 import json
+from typing import Any
 
 from ml_collections import config_dict
 
@@ -313,7 +314,7 @@ def unflatten(fields: dict) -> config_dict.ConfigDict:
   return c
 
 
-def is_like(value, old) -> bool:
+def is_like(value: Any, old: Any) -> bool:
   """Says whether a value has the type of another; an int may be a float."""
   if isinstance(old, tuple):
     return isinstance(value, tuple) and all(is_like(v, old[0]) for v in value)

@@ -9,12 +9,15 @@ several), or an .npz file that this command wrote. What the source lacks of a
 BERT with all its heads, and what it has besides, is printed.
 """
 
+from typing import Any
+
 import jax
 from absl import flags
 
 from bert_jax import errors
 from bert_jax.inference import source
 from bert_jax.interop import google, hf_export, npz, rename, stablehlo, verify
+from bert_jax.model import bert_config
 from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli
 
@@ -60,7 +63,7 @@ def _define_flags():
   flags.mark_flags_as_required(['from', 'to', 'format'])
 
 
-def choose(params, model: str | None, form: str):
+def choose(params: Any, model: str | None, form: str):
   """Returns the parameters that a model of a format has.
 
   Args:
@@ -88,7 +91,14 @@ def choose(params, model: str | None, form: str):
   return rename.keep_parts(params, {*needed, *taken})
 
 
-def write(form: str, path: str, params, config, tokenizer, card=None):
+def write(
+  form: str,
+  path: str,
+  params: Any,
+  config: bert_config.BertConfig,
+  tokenizer,
+  card=None,
+):
   """Writes a model in a format; see the modules of `bert_jax.interop`."""
   if form == 'hf':
     hf_export.export(path, params, config, 'nsp' in params, tokenizer, card)
@@ -119,7 +129,9 @@ def describe(report: rename.Report, dropped: list[str]) -> list[str]:
   return lines
 
 
-def check(form: str, path: str, params, config) -> list[str]:
+def check(
+  form: str, path: str, params: Any, config: bert_config.BertConfig
+) -> list[str]:
   """Compares what a written model computes with what it should.
 
   Returns:
@@ -155,7 +167,7 @@ def _outputs(path, config):
   return {'mlm': mlm} if nsp is None else {'mlm': mlm, 'nsp': nsp}
 
 
-def main(argv):
+def main(argv: list[str]):
   """Runs the command."""
   if argv[1:]:
     raise errors.UserError(f'{argv[1]!r} is not a flag; see --help.')

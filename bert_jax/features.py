@@ -116,7 +116,7 @@ def _define_flags():
   flags.DEFINE_integer('head', None, 'Which to draw, from 0; none is all.')
 
 
-def main(argv):
+def main(argv: list[str]):
   """Runs the command."""
   f = flags.FLAGS
   texts = [_split(text, i, 'the arguments') for i, text in enumerate(argv[1:])]

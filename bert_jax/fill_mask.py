@@ -39,7 +39,7 @@ def _define_flags():
   flags.DEFINE_integer('top', 5, 'How many words to show for each [MASK].')
 
 
-def main(argv):
+def main(argv: list[str]):
   # One sentence needs no accelerator, and it may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
   sys.stdout.reconfigure(errors='replace')

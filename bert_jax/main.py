@@ -15,13 +15,13 @@ import json
 import os
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import config_dict, config_flags
 
 from bert_jax import errors
 from bert_jax.runtime import cli
 
 
-def run(config, workdir: str):
+def run(config: config_dict.ConfigDict, workdir: str):
   """Prepares the data, trains, exports; continues where it was stopped.
 
   Args:
@@ -56,7 +56,7 @@ def run(config, workdir: str):
     )
 
 
-def main(argv):
+def main(argv: list[str]):
   """Runs the command."""
   del argv
   from bert_jax import config as config_lib

@@ -4,6 +4,7 @@ Decay, sharding, freezing and conversion all match these.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 
@@ -13,12 +14,12 @@ def name_of(path) -> str:
   return jax.tree_util.keystr(path, simple=True, separator='/')
 
 
-def flatten(tree) -> dict:
+def flatten(tree: Any) -> dict:
   """Returns {name: leaf}, in the tree's order."""
   leaves = jax.tree_util.tree_leaves_with_path(tree)
   return {name_of(path): leaf for path, leaf in leaves}
 
 
-def map_named(fn: Callable, tree):
+def map_named(fn: Callable, tree: Any):
   """Returns a tree of fn(name, leaf)."""
   return jax.tree_util.tree_map_with_path(lambda p, x: fn(name_of(p), x), tree)

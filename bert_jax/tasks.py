@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from ml_collections import config_dict
+
 from bert_jax import errors
 from bert_jax.pretraining import finish, init_from, pretrain, training_data
 from bert_jax.train import task
@@ -49,7 +51,7 @@ TASKS = {
 }
 
 
-def get(config) -> Definition:
+def get(config: config_dict.ConfigDict) -> Definition:
   """Returns the task of a config.
 
   Raises:

@@ -226,7 +226,7 @@ def _check_verify_stands_alone(f):
     )
 
 
-def main(argv):
+def main(argv: list[str]):
   """Runs the command."""
   f = flags.FLAGS
   if f.verify:

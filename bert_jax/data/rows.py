@@ -101,14 +101,21 @@ def parse(found: list[bytes], most: int, wide: int, length: int):
   return n, is_random, first, second, units[: len(keep)][keep], good
 
 
-def join_units(units, wide: int) -> np.ndarray:
+def join_units(units: np.ndarray, wide: int) -> np.ndarray:
   """Joins 16-bit units to token ids."""
   if wide == 1:
     return units
   return units[0::2] | units[1::2].astype(np.uint32) << np.uint32(16)
 
 
-def lay_out(n, first, second, length, cls_id, sep_id):
+def lay_out(
+  n: int,
+  first: np.ndarray,
+  second: np.ndarray,
+  length: int,
+  cls_id: int,
+  sep_id: int,
+):
   """Lays out rows whose texts are still missing.
 
   Returns:

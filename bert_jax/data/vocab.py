@@ -153,7 +153,7 @@ def _define_flags():
   flags.mark_flags_as_required(['input', 'output'])
 
 
-def main(argv):
+def main(argv: list[str]):
   """Runs the command."""
   del argv
   f = flags.FLAGS

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from bert_jax import errors
+from bert_jax.model import bert_config
 from bert_jax.runtime import files
 
 # Inches: a token's row, the least side of a map, between maps, a letter.
@@ -22,7 +23,7 @@ _FONTS = (
 )
 
 
-def check(config, layer: int | None, head: int | None):
+def check(config: bert_config.BertConfig, layer: int | None, head: int | None):
   """Raises errors.UserError for what the model lacks, or without matplotlib."""
   for name, value, count in (
     ('layer', layer, config.num_layers),

@@ -2,18 +2,26 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import heads
+from bert_jax.model import bert_config, heads
 
 _LENGTH_STEP = 64  # tokens; lengths are rounded up so that few are compiled
 
 
-def fill(params, config, with_nsp: bool, tokenizer, sentence: str, top=5):
+def fill(
+  params: Any,
+  config: bert_config.BertConfig,
+  with_nsp: bool,
+  tokenizer,
+  sentence: str,
+  top: int = 5,
+):
   """Finds the likeliest words for each [MASK] of a sentence.
 
   Args:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,7 @@ class Features:
 
 
 def extract(
-  params,
+  params: Any,
   config: bert_config.BertConfig,
   tokenizer,
   texts: Sequence[str | tuple[str, str]],

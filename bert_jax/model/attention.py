@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.model import bert_config
 from bert_jax.ops import dropout, fused_attention, random_bytes
 
 IMPLEMENTATIONS = ('xla', 'fused', 'cudnn')
@@ -27,7 +28,7 @@ class Tokens(NamedTuple):
   sequence_ids: jax.Array | None = None
 
 
-def get_tokens(batch) -> Tokens:
+def get_tokens(batch: dict[str, jax.Array]) -> Tokens:
   return Tokens(batch['input_mask'], batch.get('sequence_ids'))
 
 
@@ -47,7 +48,14 @@ def compute_mask(tokens: Tokens, causal: bool):
   return mask
 
 
-def attend(qkv, bias, tokens: Tokens, key, config, sow=None):
+def attend(
+  qkv: jax.Array,
+  bias: jax.Array,
+  tokens: Tokens,
+  key: jax.Array,
+  config: bert_config.BertConfig,
+  sow=None,
+):
   """Mixes values by softmax(q k / sqrt(K)) with dropout.
 
   Args:

@@ -37,7 +37,7 @@ class Dense(nn.Module):
     return y + bias.reshape((1,) * (y.ndim - bias.ndim) + bias.shape)
 
   @nn.compact
-  def product(self, x):
+  def product(self, x: jax.Array):
     """Returns (x kernel, the bias)."""
     c, kept = self.config, x.ndim - self.inputs
     shape = (*x.shape[kept:], *self.features)
@@ -94,7 +94,13 @@ class Embeddings(nn.Module):
     words = self.word(input_ids)
     return self.of_words(words, segment_ids, positions, deterministic)
 
-  def of_words(self, words, segment_ids, positions, deterministic):
+  def of_words(
+    self,
+    words: jax.Array,
+    segment_ids: jax.Array,
+    positions: jax.Array,
+    deterministic: bool,
+  ):
     """Returns the same of the words' embeddings [B, S, D], float32."""
     x = words + self.type(segment_ids) + self.position(positions)
     if self.config.norm == 'post':
@@ -104,7 +110,7 @@ class Embeddings(nn.Module):
     return x
 
 
-def get_positions(batch):
+def get_positions(batch: dict[str, jax.Array]):
   """Returns each token's place in its own pair, [1, S] or, packed, [B, S]."""
   if 'position_ids' in batch:
     return batch['position_ids']

@@ -21,7 +21,7 @@ class MlmHead(nn.Module):
     self.norm = encoder.layer_norm(c, None)
     self.bias = self.param('bias', nn.initializers.zeros, (c.vocab_rows,))
 
-  def vectors(self, x):
+  def vectors(self, x: jax.Array):
     """Returns what the decoder multiplies by, of vectors x [B, P, D]."""
     return self.norm(
       bert_config.ACTIVATIONS[self.config.activation](self.transform(x))
@@ -82,7 +82,9 @@ class PretrainingModel(nn.Module):
     chosen, nsp = self._encode(words, batch, deterministic)
     return self.mlm(chosen, self.embeddings.word.embedding), nsp
 
-  def before_decoder(self, batch, deterministic: bool = True):
+  def before_decoder(
+    self, batch: dict[str, jax.Array], deterministic: bool = True
+  ):
     """Computes the same up to the decoder of masked tokens.
 
     Args:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 
-def sum_tokens(logits, labels, weights):
+def sum_tokens(logits: jax.Array, labels: jax.Array, weights: jax.Array):
   """Sums cross-entropy and hits over weighted predictions.
 
   Args:

@@ -1,7 +1,9 @@
 """Parameters of the pre-training model: new ones, and without padding rows."""
 
 import dataclasses
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from bert_jax import param_names
@@ -13,7 +15,7 @@ from bert_jax.model import heads
 VOCAB_MULTIPLE = 256
 
 
-def drop_padding_rows(params, vocab_size: int):
+def drop_padding_rows(params: Any, vocab_size: int):
   """Returns trained parameters without the rows that are no words."""
 
   def cut(name, x):
@@ -23,7 +25,7 @@ def drop_padding_rows(params, vocab_size: int):
   return param_names.map_named(cut, params)
 
 
-def init(module: heads.PretrainingModel, key):
+def init(module: heads.PretrainingModel, key: jax.Array):
   """Returns new parameters."""
   one = jnp.ones((1, 8), jnp.int32)
   batch = {

@@ -6,9 +6,11 @@ bytes are sent.
 """
 
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from ml_collections import config_dict
 
 from bert_jax import param_names
 
@@ -21,7 +23,7 @@ _FLOAT32 = re.compile(r'embeddings/.+|(.+/)?\w*norm/.+|nsp/.+|mlm/bias')
 PRODUCTS = ('float32', 'tensorfloat32', 'bfloat16')
 
 
-def set_products(config):
+def set_products(config: config_dict.ConfigDict):
   """Returns a context in which products of float32 are traced as asked.
 
   Products whose code says how they round (attention kernels, one-hot rows)
@@ -38,7 +40,7 @@ def set_products(config):
   return jax.default_matmul_precision(asked)
 
 
-def cast(params, dtype: str):
+def cast(params: Any, dtype: str):
   """Returns the parameters as the model's products want them.
 
   Args:

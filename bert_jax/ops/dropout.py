@@ -6,6 +6,7 @@ the expectation stays exact.
 """
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from bert_jax.ops import random_bytes
@@ -16,7 +17,7 @@ def count_kept(rate: float) -> int:
   return round((1 - rate) * 256)
 
 
-def drop(x, values, rate: float):
+def drop(x: jax.Array, values: jax.Array, rate: float):
   """Drops what has a large byte.
 
   Args:

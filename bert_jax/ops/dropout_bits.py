@@ -15,12 +15,12 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of threefry-2x32
 _THREEFRY = ('threefry2x32', 'rows')  # the second is of `row_keys`
 
 
-def is_threefry(key) -> bool:
+def is_threefry(key: jax.Array) -> bool:
   """Says whether a key's bits are the same with and without a kernel."""
   return str(jax.random.key_impl(key)) in _THREEFRY
 
 
-def make_seeds(key, shape: tuple[int, int, int]):
+def make_seeds(key: jax.Array, shape: tuple[int, int, int]):
   """Returns what `draw_kept` needs to know of each row, int32 [B, 4].
 
   They are threefry's key and its counter at the row's first word, high half
@@ -48,7 +48,9 @@ def make_seeds(key, shape: tuple[int, int, int]):
   return jax.lax.bitcast_convert_type(jnp.stack(words, 1), jnp.int32)
 
 
-def draw_kept(seed, heads, block, *, length: int, keep: int, on_chip: bool):
+def draw_kept(
+  seed: jax.Array, heads, block, *, length: int, keep: int, on_chip: bool
+):
   """Returns which weights of 128 queries are kept, bool [S, 128] of each head.
 
   Args:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 
 @jax.custom_vjp
-def look_up(table, *ids):
+def look_up(table: jax.Array, *ids):
   """Returns the table, and table[i] for each of ids.
 
   The gradients of the rows are added to what comes back for the table. Autodiff

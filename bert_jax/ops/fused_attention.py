@@ -55,15 +55,15 @@ def unsupported(
 
 
 def attend(
-  qkv,
-  qkv_bias,
-  input_mask,
-  key,
+  qkv: jax.Array,
+  qkv_bias: jax.Array,
+  input_mask: jax.Array,
+  key: jax.Array,
   *,
   rate: float,
   mask_value: float,
   causal: bool = False,
-  sequence_ids=None,
+  sequence_ids: jax.Array = None,
   deterministic: bool,
 ):
   """Mixes values by softmax(q k / sqrt(K)) with dropout.

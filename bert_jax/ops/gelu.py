@@ -15,7 +15,7 @@ _CUBIC = 0.044715 * _LINEAR
 
 
 @jax.custom_vjp
-def gelu_tanh(x):
+def gelu_tanh(x: jax.Array):
   """Returns 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))), of x's type."""
   return _forward(x)[0]
 

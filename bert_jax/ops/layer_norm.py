@@ -32,7 +32,9 @@ class LayerNorm(nn.Module):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def normalise(x, scale, bias, epsilon: float, dtype: str):
+def normalise(
+  x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float, dtype: str
+):
   """Returns x [..., D] normalised, times scale [D], plus bias [D]."""
   return _forward(x, scale, bias, epsilon, dtype)[0]
 

@@ -24,7 +24,9 @@ _FAR = 50.0
 _UNUSED = 1e9
 
 
-def compute_logits(x, table, bias, vocab_size: int):
+def compute_logits(
+  x: jax.Array, table: jax.Array, bias: jax.Array, vocab_size: int
+):
   """Computes the logits of vectors.
 
   Args:
@@ -47,7 +49,15 @@ def compute_logits(x, table, bias, vocab_size: int):
   return found[..., :vocab_size]
 
 
-def sum_losses(x, table, bias, label_rows, vocab_size: int, labels, weights):
+def sum_losses(
+  x: jax.Array,
+  table: jax.Array,
+  bias: jax.Array,
+  label_rows: jax.Array,
+  vocab_size: int,
+  labels: jax.Array,
+  weights: jax.Array,
+):
   """Sums cross-entropy and hits over weighted predictions.
 
   The same as `losses.token_sums(logits(...), labels, weights)`.

@@ -14,7 +14,7 @@ import jax
 _ONE_STAGE = 8  # devices of a slice, at most
 
 
-def gather(x, axis: int, parts: int, slices: int):
+def gather(x: jax.Array, axis: int, parts: int, slices: int):
   """Puts the shares of all devices together.
 
   Args:
@@ -39,7 +39,7 @@ def gather(x, axis: int, parts: int, slices: int):
   return whole.reshape(shape)
 
 
-def scatter(x, axis: int, parts: int, slices: int):
+def scatter(x: jax.Array, axis: int, parts: int, slices: int):
   """Adds up over the devices; each keeps its share.
 
   Args:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -173,13 +174,13 @@ def sum_global(own: np.ndarray, whole: jax.Array):
 
 
 @jax.jit
-def sum_of(x):
+def sum_of(x: jax.Array):
   """Returns the sum of an array's elements."""
   return jnp.sum(x)
 
 
 @jax.jit
-def largest_of(votes):
+def largest_of(votes: jax.Array):
   """Returns the largest of what the devices of `votes` hold."""
   return jnp.max(votes)
 
@@ -190,7 +191,7 @@ def votes(mesh: Mesh) -> jax.ShapeDtypeStruct:
   return jax.ShapeDtypeStruct((mesh.size,), jnp.int32, sharding=everywhere)
 
 
-def jit_put(layout):
+def jit_put(layout: Any):
   """Returns a jitted function that places what every process holds.
 
   `jax.device_put` reaches the devices of one process only.

@@ -7,6 +7,7 @@ optimizer's moments over `data`; what an update computes with is gathered.
 """
 
 import re
+from typing import Any
 
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -80,14 +81,14 @@ def stored_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   return P(*['data' if i == split else axis for i, axis in enumerate(spec)])
 
 
-def stored_shardings(mesh: Mesh, params):
+def stored_shardings(mesh: Mesh, params: Any):
   """Returns the tree of `stored_spec` of parameters or their shapes."""
   return param_names.map_named(
     lambda name, x: stored_spec(mesh, name, x.shape), params
   )
 
 
-def state_shardings(mesh: Mesh, tree):
+def state_shardings(mesh: Mesh, tree: Any):
   """Returns the shardings of a `step.TrainState`, or of its shapes.
 
   Raises:

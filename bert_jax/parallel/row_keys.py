@@ -13,7 +13,7 @@ import jax.numpy as jnp
 _THREEFRY = 'threefry2x32'
 
 
-def for_rows(key, first, share):
+def for_rows(key: jax.Array, first: jax.Array, share):
   """Returns the key for a device's share of the rows.
 
   Args:

@@ -46,7 +46,7 @@ def _check_flags(values, topology, phases):
     )
 
 
-def main(argv):
+def main(argv: list[str]):
   """Runs the command; returns 2 if the run cannot work."""
   del argv
   import jax

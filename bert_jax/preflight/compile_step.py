@@ -4,11 +4,13 @@ import dataclasses
 import importlib.util
 import math
 import os
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
-from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from ml_collections import config_dict
 
 from bert_jax import errors, param_names, tasks
 from bert_jax.hardware import topology as topology_lib
@@ -92,7 +94,7 @@ def describe_devices(topology: topology_lib.Topology) -> list:
   return found.devices
 
 
-def get_usable_memory(device) -> int:
+def get_usable_memory(device: jax.Device) -> int:
   """Returns the bytes of a device that programs may use.
 
   Asks the compiler, with a program that fits nowhere.
@@ -109,7 +111,7 @@ def get_usable_memory(device) -> int:
   raise ValueError('a program of 3 TiB fits: the limit cannot be found.')
 
 
-def compile_step(config, phase, mesh) -> Compiled:
+def compile_step(config: config_dict.ConfigDict, phase, mesh: Mesh) -> Compiled:
   """Compiles the training step of a phase as `fit.fit` would.
 
   Args:
@@ -165,7 +167,7 @@ def examine(outcome: compilation.Outcome) -> Compiled:
   return Compiled(True, memory, outcome.executable.as_text())
 
 
-def count_gradient_bytes(config, mesh) -> int:
+def count_gradient_bytes(config: config_dict.ConfigDict, mesh: Mesh) -> int:
   """Returns the float32 bytes of what a device finds before it is added up."""
   objective = tasks.get(config).make_objective(config)
   params = jax.eval_shape(objective.init, jax.random.key(0))
@@ -179,7 +181,7 @@ def count_gradient_bytes(config, mesh) -> int:
   )
 
 
-def count_device_bytes(tree) -> int:
+def count_device_bytes(tree: Any) -> int:
   """Returns the bytes that sharded shapes take on one device."""
   return sum(
     math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize

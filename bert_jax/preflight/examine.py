@@ -1,10 +1,14 @@
 """Compiles the programs of a run for absent accelerators and describes them."""
 
 import dataclasses
+from collections.abc import Callable
+
+from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import tasks
 from bert_jax.hardware import prices
+from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import agreement, device_mesh
 from bert_jax.preflight import calibration as calibration_lib
 from bert_jax.preflight import (
@@ -26,7 +30,13 @@ _TIMED = (
 # fmt: on
 
 
-def examine(config, topology, phases, quick: bool, say=print):
+def examine(
+  config: config_dict.ConfigDict,
+  topology: topology_lib.Topology,
+  phases,
+  quick: bool,
+  say: Callable[[str], None] = print,
+):
   """Compiles the programs of a run for a TPU slice.
 
   Args:
@@ -166,7 +176,9 @@ def _extrapolate(few, more, layers):
   return memory, hlo_cost.extrapolate(*costs, layers)
 
 
-def examine_gpus(config, topology, phase):
+def examine_gpus(
+  config: config_dict.ConfigDict, topology: topology_lib.Topology, phase
+):
   """Returns the facts of a phase on GPUs, for which nothing is compiled."""
   chip, count = topology.chip, topology.chips
   flops = tasks.get(config).make_objective(config).flops(phase)
@@ -182,7 +194,14 @@ def _phase_facts(phase, flops):
   return {**dataclasses.asdict(phase), 'model_flops_per_step': flops}
 
 
-def make_report(config, topology, phases, price, programs, examined) -> dict:
+def make_report(
+  config: config_dict.ConfigDict,
+  topology: topology_lib.Topology,
+  phases,
+  price,
+  programs,
+  examined,
+) -> dict:
   """Returns everything that is known, for JSON and `page.render`.
 
   Args:

@@ -21,7 +21,7 @@ class Op:
   rest: str
 
 
-def parse(text) -> tuple[dict[str, list[Op]], str]:
+def parse(text: str) -> tuple[dict[str, list[Op]], str]:
   """Returns ({computation: its ops}, the entry's name)."""
   computations, entry, ops = {}, None, None
   for line in text.splitlines():
@@ -64,12 +64,12 @@ def _close(text, start) -> int:
   raise ValueError(f'unbalanced brackets in {text[:80]!r}')
 
 
-def parse_size(type_text) -> int:
+def parse_size(type_text: str) -> int:
   """Returns the bytes of a type, all parts of a tuple together."""
   return sum(_array_bytes(m) for m in SHAPE.finditer(type_text))
 
 
-def parse_hbm_size(type_text) -> int:
+def parse_hbm_size(type_text: str) -> int:
   """Returns the bytes of those parts of a type that lie in the main memory."""
   return sum(
     _array_bytes(m)
@@ -78,7 +78,7 @@ def parse_hbm_size(type_text) -> int:
   )
 
 
-def parse_largest(type_text) -> int:
+def parse_largest(type_text: str) -> int:
   """Returns the bytes of a type's largest array."""
   return max(map(_array_bytes, SHAPE.finditer(type_text)), default=0)
 

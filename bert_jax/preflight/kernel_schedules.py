@@ -14,6 +14,8 @@ of those products. It is printed, and checked, by
 
 import re
 
+from ml_collections import config_dict
+
 # Of a large product's speed, what a kernel's products are taken to reach.
 SHARE = 0.5
 # (chip, generator of dropout's bits, type, tokens of a row, forward, backward),
@@ -87,7 +89,7 @@ _KERNEL = re.compile(
 )
 
 
-def get_generator(config) -> str:
+def get_generator(config: config_dict.ConfigDict) -> str:
   """Returns what makes the bits of attention's dropout: 'none', 'rbg', ..."""
   return config.rng if config.model.attention_dropout else 'none'
 

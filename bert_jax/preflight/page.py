@@ -2,10 +2,12 @@
 
 import textwrap
 
+from bert_jax.hardware import topology as topology_lib
+
 _GIB = 2**30
 
 
-def render(report: dict, topology) -> list[str]:
+def render(report: dict, topology: topology_lib.Topology) -> list[str]:
   """Returns a report as text.
 
   Args:

@@ -1,6 +1,7 @@
 """Pre-training batches. Without jax: processes that make them need none."""
 
 import numpy as np
+from ml_collections import config_dict
 
 from bert_jax.data import dataset, hashing, manifest, masking, order
 from bert_jax.train import task
@@ -9,7 +10,7 @@ from bert_jax.train import task
 _ORDER, _MASK, _EVAL_MASK = 1, 2, 3
 
 
-def count_predictions(config, phase: task.Phase) -> int:
+def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
   """Returns P, how many predictions a row has room for."""
   if config.objective.kind == 'ltr':
     return phase.seq_length - 1
@@ -27,7 +28,7 @@ class Batches:
   It can be pickled: the copy opens the files anew.
   """
 
-  def __init__(self, config, directory: str):
+  def __init__(self, config: config_dict.ConfigDict, directory: str):
     self._config = config
     words = manifest.load_tokenizer(directory)
     self._words = words

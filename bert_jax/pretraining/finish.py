@@ -5,9 +5,11 @@ import os
 import shlex
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
+from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax.data import dataset, manifest
@@ -20,7 +22,9 @@ from bert_jax.workdir import log, paths
 _WORDS = 24  # of an example sentence, at most
 
 
-def finish(config, directory: str, workdir: str, params):
+def finish(
+  config: config_dict.ConfigDict, directory: str, workdir: str, params: Any
+):
   """Exports the model and prints what it does and what to do next.
 
   Args:

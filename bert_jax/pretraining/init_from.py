@@ -7,8 +7,10 @@ schedule start new. What the model lacks begins as new parameters do.
 import dataclasses
 import functools
 import os
+from typing import Any
 
 import numpy as np
+from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import errors, param_names
@@ -35,7 +37,7 @@ _WORDS = ('embeddings/word/embedding', 'mlm/bias')  # a row or value per word
 _POSITIONS = 'embeddings/position/embedding'
 
 
-def check(config, workdir: str):
+def check(config: config_dict.ConfigDict, workdir: str):
   """Looks at the source, before data is prepared for a run that cannot work.
 
   A run that has a checkpoint does not need the source any more.
@@ -65,7 +67,9 @@ def check(config, workdir: str):
   _check_accents(config, model, ours)
 
 
-def apply(config, directory: str, task: task_lib.Task) -> task_lib.Task:
+def apply(
+  config: config_dict.ConfigDict, directory: str, task: task_lib.Task
+) -> task_lib.Task:
   """Returns the task, which starts from the source if the config names one.
 
   Args:
@@ -80,7 +84,9 @@ def apply(config, directory: str, task: task_lib.Task) -> task_lib.Task:
   )
 
 
-def start(config, directory: str, new) -> tuple[dict, dict]:
+def start(
+  config: config_dict.ConfigDict, directory: str, new: Any
+) -> tuple[dict, dict]:
   """Reads the source and puts its parameters in the place of new ones.
 
   Args:

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
+from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax.data import manifest as manifest_lib
@@ -26,7 +28,10 @@ _CURVES = {
 
 
 def make_card(
-  config, manifest: dict, rows: Sequence[dict], parameters: int
+  config: config_dict.ConfigDict,
+  manifest: dict,
+  rows: Sequence[dict],
+  parameters: int,
 ) -> str:
   """Returns the model card, in Markdown with the metadata of Hugging Face.
 
@@ -185,7 +190,7 @@ def _table(head, rows) -> str:
   return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
 
 
-def describe_run(workdir: str, params, step: int) -> str:
+def describe_run(workdir: str, params: Any, step: int) -> str:
   """Returns the model card of a run's parameters after a step.
 
   Raises:

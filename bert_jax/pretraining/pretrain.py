@@ -4,9 +4,11 @@ import dataclasses
 import functools
 import math
 import os
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax.corpus import text_files
@@ -17,7 +19,7 @@ from bert_jax.pretraining import batches
 from bert_jax.train import task
 
 
-def make_objective(config) -> task.Objective:
+def make_objective(config: config_dict.ConfigDict) -> task.Objective:
   """Returns the part of the pre-training task that needs no data."""
   module = make_module(config)
   bert = module.config
@@ -41,7 +43,7 @@ def make_objective(config) -> task.Objective:
   )
 
 
-def make_module(config) -> heads.PretrainingModel:
+def make_module(config: config_dict.ConfigDict) -> heads.PretrainingModel:
   """Returns the model of a config as it is computed in training.
 
   Args:
@@ -58,7 +60,9 @@ def make_module(config) -> heads.PretrainingModel:
   return heads.PretrainingModel(bert, config.objective.nsp)
 
 
-def batch_shapes(config, phase: task.Phase, rows: int) -> dict:
+def batch_shapes(
+  config: config_dict.ConfigDict, phase: task.Phase, rows: int
+) -> dict:
   """Returns the shapes of some rows of what `Task.train_batch` gives."""
   pack = config.data.pack
   tokens = (rows, phase.seq_length)  # [B, S]
@@ -86,7 +90,7 @@ def batch_shapes(config, phase: task.Phase, rows: int) -> dict:
   }
 
 
-def make_task(config, directory: str) -> task.Task:
+def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   """Returns the pre-training task.
 
   Args:
@@ -118,7 +122,7 @@ def make_task(config, directory: str) -> task.Task:
   )
 
 
-def count_targets(batch, *, with_nsp: bool) -> dict:
+def count_targets(batch: dict[str, jax.Array], *, with_nsp: bool) -> dict:
   """Returns {metric: count} of a batch: predicted tokens, and pairs."""
   tokens = jnp.sum(batch['masked_lm_weights'])
   found = {'mlm_loss': tokens, 'mlm_accuracy': tokens}
@@ -128,7 +132,12 @@ def count_targets(batch, *, with_nsp: bool) -> dict:
   return found
 
 
-def compute_sums(module: heads.PretrainingModel, params, batch, key):
+def compute_sums(
+  module: heads.PretrainingModel,
+  params: Any,
+  batch: dict[str, jax.Array],
+  key: jax.Array,
+):
   """Returns ({metric: sum over a batch}, no predictions)."""
   inputs, nsp = module.apply(
     {'params': params},
@@ -171,7 +180,7 @@ def word(means: dict) -> str:
   return ' | '.join(parts)
 
 
-def describe(entropy: float, batch) -> list[str]:
+def describe(entropy: float, batch: dict[str, jax.Array]) -> list[str]:
   """Returns what to look at before training: shares, and a loss to beat."""
   tokens = batch['input_mask'].sum()
   pairs = batch['next_sentence_weights']

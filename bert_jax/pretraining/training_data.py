@@ -2,6 +2,8 @@
 
 import os
 
+from ml_collections import config_dict
+
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import accents, prepare
@@ -10,7 +12,7 @@ from bert_jax.data import recipe as recipe_lib
 from bert_jax.workdir import paths
 
 
-def prepare_data(config, workdir: str):
+def prepare_data(config: config_dict.ConfigDict, workdir: str):
   """Makes the data that the config asks for, unless it is there.
 
   To be called by one process; the others find the data in the working
@@ -33,7 +35,7 @@ def prepare_data(config, workdir: str):
     )
 
 
-def check_data(config, workdir: str) -> str:
+def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   """Prints what the prepared data of a run hold; returns their directory.
 
   Raises:
@@ -57,7 +59,7 @@ def check_data(config, workdir: str) -> str:
   return directory
 
 
-def make_recipe(config) -> recipe_lib.Recipe:
+def make_recipe(config: config_dict.ConfigDict) -> recipe_lib.Recipe:
   """Returns how the data of a config is prepared."""
   c = config.data
   return recipe_lib.Recipe(

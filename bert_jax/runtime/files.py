@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection
+from typing import Any
 
 from bert_jax import errors
 
@@ -144,7 +145,7 @@ def load_json(path: str):
     return json.load(file)
 
 
-def write_json(path: str, value):
+def write_json(path: str, value: Any):
   """Writes a JSON file, see `replacing`."""
   write_text(path, json.dumps(value, indent=2) + '\n')
 

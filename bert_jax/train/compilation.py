@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 from jax.sharding import Mesh
+from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
@@ -75,7 +76,7 @@ class Outcome:
 
 
 def compile_all(
-  listed: list[programs.Program], platform: str, say
+  listed: list[programs.Program], platform: str, say: Callable[[str], None]
 ) -> list[Outcome]:
   """Compiles programs, as many at a time as the compiler bears.
 
@@ -136,12 +137,12 @@ class Result:
 
 
 def compile_run(
-  config,
+  config: config_dict.ConfigDict,
   objective: Callable[[Any], task_lib.Objective],
   mesh: Mesh,
   start: list[programs.Program],
   phases: list[task_lib.Phase],
-  say,
+  say: Callable[[str], None],
 ) -> dict[int | None, Result]:
   """Compiles the programs of a run, as fast ones as the compiler accepts.
 

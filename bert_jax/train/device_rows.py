@@ -5,6 +5,7 @@ automatically, and the collectives are then those that are written here.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from jax.sharding import Mesh, NamedSharding
@@ -14,7 +15,7 @@ from bert_jax.model import precision
 from bert_jax.parallel import collectives, device_mesh, partition
 
 
-def round_shards(params, mesh: Mesh, dtype: str):
+def round_shards(params: Any, mesh: Mesh, dtype: str):
   """Rounds parameters to the type they are computed in, before the gather.
 
   Each device rounds its own shard, and half the bytes are sent for bfloat16.
@@ -37,7 +38,9 @@ def round_shards(params, mesh: Mesh, dtype: str):
   )
 
 
-def map_rows(function: Callable, mesh: Mesh, params, out_specs) -> Callable:
+def map_rows(
+  function: Callable, mesh: Mesh, params: Any, out_specs
+) -> Callable:
   """Returns `function` as it runs on each device, on that device's rows.
 
   Args:

@@ -1,6 +1,7 @@
 """Held-out evaluation: sums over all batches, divided once."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax
 
@@ -9,7 +10,7 @@ from bert_jax.train import task as task_lib
 
 def evaluate(
   step: Callable,
-  params,
+  params: Any,
   batches: Iterable,
   task: task_lib.Task,
   losses: tuple[str, ...],

@@ -3,6 +3,8 @@
 import contextlib
 from typing import Any
 
+from ml_collections import config_dict
+
 from bert_jax import errors
 from bert_jax.parallel import agreement, device_mesh, distributed
 from bert_jax.parallel import stop as stop_lib
@@ -21,14 +23,16 @@ from bert_jax.train import task as task_lib
 from bert_jax.workdir import checkpoint, claim, log, paths
 
 
-def check_devices(config):
+def check_devices(config: config_dict.ConfigDict):
   """Raises errors.UserError unless the devices can share every batch."""
   mesh = device_mesh.make_mesh(config.mesh.model)
   for phase in task_lib.list_phases(config):
     device_mesh.check_batch(mesh, phase.batch_size, phase.accumulate)
 
 
-def fit(config, task: task_lib.Task, workdir: str) -> Any:
+def fit(
+  config: config_dict.ConfigDict, task: task_lib.Task, workdir: str
+) -> Any:
   """Trains, or continues where the newest sound checkpoint stands.
 
   Args:

@@ -1,5 +1,7 @@
 """The gradient of a global batch, added up over the devices once."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
@@ -9,7 +11,7 @@ from bert_jax.train import device_rows
 from bert_jax.train import update as update_lib
 
 
-def compute(params, batch, key, update: update_lib.Update):
+def compute(params: Any, batch: Any, key: jax.Array, update: update_lib.Update):
   """Computes the gradient of the summed losses, each divided by its count.
 
   The parameters are gathered from their shards once. Each device adds up the

@@ -3,6 +3,7 @@
 import shutil
 
 import jax
+from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.train import programs
@@ -12,7 +13,7 @@ from bert_jax.workdir import checkpoint
 
 
 def make(
-  config,
+  config: config_dict.ConfigDict,
   task: task_lib.Task,
   start: dict[str, programs.Program],
   checkpoints,

@@ -47,7 +47,7 @@ class Run:
 
 
 def run_phase(
-  run: Run, phase: task_lib.Phase, state, compiled: dict
+  run: Run, phase: task_lib.Phase, state: Any, compiled: dict
 ) -> step_lib.TrainState:
   """Trains to the end of a phase, evaluating, logging and saving.
 

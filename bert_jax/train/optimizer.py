@@ -2,10 +2,12 @@
 
 import functools
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from ml_collections import config_dict
 
 from bert_jax import param_names
 
@@ -16,7 +18,7 @@ DECAY_FROM = ('warmup', 'zero')
 NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
 
 
-def schedule(config, steps: int) -> optax.Schedule:
+def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:
   """Returns the learning rate of each update.
 
   0 at update 0, linear to the peak at `warmup_steps`, linear to exactly 0 at
@@ -32,14 +34,14 @@ def schedule(config, steps: int) -> optax.Schedule:
   return optax.join_schedules([rise, decay], [warmup])
 
 
-def decay_mask(params):
+def decay_mask(params: Any):
   """Returns a tree of booleans: True where weight decay applies."""
   return param_names.map_named(
     lambda name, _: not NO_DECAY.search(name), params
   )
 
 
-def make(config) -> optax.GradientTransformation:
+def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
   """Returns optax's AdamW up to, and without, the learning rate.
 
   The training step multiplies by `-schedule(step)` itself: a skipped update
@@ -59,7 +61,7 @@ def make(config) -> optax.GradientTransformation:
   return optax.chain(*transformations)
 
 
-def make_clip(config):
+def make_clip(config: config_dict.ConfigDict):
   """Returns a function that clips a micro-batch's gradient; None: do not.
 
   Where it is not None, `make` does not clip.

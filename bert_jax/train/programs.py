@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 from jax.sharding import Mesh
+from ml_collections import config_dict
 
 from bert_jax.parallel import device_mesh, distributed, partition
 from bert_jax.train import optimizer
@@ -56,7 +57,9 @@ class Program:
     return self.jitted.lower(*self.arguments)
 
 
-def list_start(config, task: task_lib.Objective, mesh: Mesh) -> list[Program]:
+def list_start(
+  config: config_dict.ConfigDict, task: task_lib.Objective, mesh: Mesh
+) -> list[Program]:
   """Returns the programs of a run that belong to no phase.
 
   Args:
@@ -89,7 +92,10 @@ def list_start(config, task: task_lib.Objective, mesh: Mesh) -> list[Program]:
 
 
 def list_phase(
-  config, task: task_lib.Objective, mesh: Mesh, phase: task_lib.Phase
+  config: config_dict.ConfigDict,
+  task: task_lib.Objective,
+  mesh: Mesh,
+  phase: task_lib.Phase,
 ) -> list[Program]:
   """Returns the programs of a phase: how it trains, evaluates and counts.
 
@@ -123,7 +129,9 @@ def list_phase(
   return found
 
 
-def plan_initial_state(config, task: task_lib.Objective, mesh: Mesh):
+def plan_initial_state(
+  config: config_dict.ConfigDict, task: task_lib.Objective, mesh: Mesh
+):
   """Returns how a run's state begins, and where it lies.
 
   Args: as `list_start`.
@@ -143,7 +151,7 @@ def plan_initial_state(config, task: task_lib.Objective, mesh: Mesh):
   return jax.jit(init, out_shardings=layout), shapes, layout
 
 
-def gather_on_host(params, start: dict[str, Program]):
+def gather_on_host(params: Any, start: dict[str, Program]):
   """Returns parameters as numpy arrays, on every process.
 
   Args:

@@ -7,7 +7,9 @@ import flax
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
+from ml_collections import config_dict
 
 from bert_jax.model import precision
 from bert_jax.parallel import device_mesh, partition
@@ -33,18 +35,23 @@ class TrainState:
   opt_state: Any
 
 
-def init_state(key, *, task: task_lib.Objective, tx) -> TrainState:
+def init_state(key: jax.Array, *, task: task_lib.Objective, tx) -> TrainState:
   """Returns the state before the first update."""
   params = task.init(key)
   return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params))
 
 
-def run_key(config):
+def run_key(config: config_dict.ConfigDict):
   """Returns the key that the randomness of every step comes from."""
   return jax.random.key(config.seed, impl=_RNG[config.rng])
 
 
-def jit_train(config, task: task_lib.Objective, phase: task_lib.Phase, mesh):
+def jit_train(
+  config: config_dict.ConfigDict,
+  task: task_lib.Objective,
+  phase: task_lib.Phase,
+  mesh: Mesh,
+):
   """Returns the update of a phase: (state, batch, key) -> (state, metrics).
 
   Args: as `update.make_update`.
@@ -54,7 +61,9 @@ def jit_train(config, task: task_lib.Objective, phase: task_lib.Phase, mesh):
   return _jit(config, step, donate_argnums=0)
 
 
-def jit_eval(config, task: task_lib.Objective, mesh):
+def jit_eval(
+  config: config_dict.ConfigDict, task: task_lib.Objective, mesh: Mesh
+):
   """Returns the evaluation of a batch: (params, batch) -> results.
 
   Args and results: as `update.make_update` and `eval_step`.
@@ -77,7 +86,9 @@ def _jit(config, step, **how):
   return jax.jit(traced, compiler_options=options, **how)
 
 
-def train_step(state: TrainState, batch, key, update: update_lib.Update):
+def train_step(
+  state: TrainState, batch: Any, key: jax.Array, update: update_lib.Update
+):
   """Makes one update.
 
   Each loss is its sum over the global batch divided by its count over the
@@ -121,7 +132,12 @@ def train_step(state: TrainState, batch, key, update: update_lib.Update):
 
 
 def eval_step(
-  params, batch, *, task: task_lib.Objective, mesh, dtype: str = 'float32'
+  params: Any,
+  batch: Any,
+  *,
+  task: task_lib.Objective,
+  mesh: Mesh,
+  dtype: str = 'float32',
 ):
   """Sums the metrics of a batch, without dropout, and predicts its rows.
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from ml_collections import config_dict
 
 Batch = dict[str, np.ndarray]
 
@@ -36,7 +37,7 @@ class Phase:
     return self.batch_size // self.accumulate
 
 
-def list_phases(config) -> list[Phase]:
+def list_phases(config: config_dict.ConfigDict) -> list[Phase]:
   """Returns the phases of a config in order."""
   found, first = [], 0
   for number, steps in enumerate(config.phases.steps):

@@ -4,6 +4,9 @@ Found with `benchmarks/tpu/aot.py`, so by the compiler's estimate, where nothing
 else is said.
 """
 
+import jax
+from ml_collections import config_dict
+
 from bert_jax import errors
 from bert_jax.hardware import chips
 from bert_jax.ops import fused_attention
@@ -17,7 +20,9 @@ _XLA_OPTIONS = {
 }
 
 
-def list_candidates(config, device, length: int) -> list:
+def list_candidates(
+  config: config_dict.ConfigDict, device: jax.Device, length: int
+) -> list:
   """Returns configs to compile a phase with, in the order to try them.
 
   The first is what is fastest. Where its kernels or options come from `auto`
@@ -42,7 +47,7 @@ def list_candidates(config, device, length: int) -> list:
   return [c for i, c in enumerate(found) if not i or c != found[i - 1]]
 
 
-def resolve(config, device, length: int):
+def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
   """Returns a config in which no field of `compute` is auto.
 
   Args:
@@ -81,7 +86,7 @@ def resolve(config, device, length: int):
   return config
 
 
-def get_xla_options(config) -> dict[str, str]:
+def get_xla_options(config: config_dict.ConfigDict) -> dict[str, str]:
   """Returns the compiler's options of a config; none if it is not resolved.
 
   Raises:
@@ -100,7 +105,7 @@ def get_xla_options(config) -> dict[str, str]:
   return found
 
 
-def describe(config) -> str:
+def describe(config: config_dict.ConfigDict) -> str:
   """Returns in one line how a resolved config computes."""
   c = config.compute
   return (

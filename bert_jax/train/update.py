@@ -6,6 +6,7 @@ from typing import Any
 
 import optax
 from jax.sharding import Mesh
+from ml_collections import config_dict
 
 from bert_jax.train import optimizer
 from bert_jax.train import task as task_lib
@@ -38,7 +39,10 @@ class Update:
 
 
 def make_update(
-  config, task: task_lib.Objective, phase: task_lib.Phase, mesh: Mesh
+  config: config_dict.ConfigDict,
+  task: task_lib.Objective,
+  phase: task_lib.Phase,
+  mesh: Mesh,
 ) -> Update:
   """Returns the update of a phase.
 

@@ -191,7 +191,7 @@ def _refer(name, argument, stack, calls, persistent):
   stack.append(Global(dotted))
 
 
-def check_type(kind: type, value):
+def check_type(kind: type, value: Any):
   """Returns a value; raises TypeError if it is not of just this type."""
   if type(value) is not kind:
     raise TypeError

@@ -2,6 +2,8 @@
 
 import json
 
+from ml_collections import config_dict
+
 from bert_jax import config as config_lib
 
 # What a new value does to the rest of the run: nothing; other rounding or
@@ -56,7 +58,7 @@ CLASSES = {
 }
 
 
-def find(old: dict, config) -> dict[str, dict]:
+def find(old: dict, config: config_dict.ConfigDict) -> dict[str, dict]:
   """Finds the fields that differ from a saved config.
 
   Args:

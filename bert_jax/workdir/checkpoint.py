@@ -321,6 +321,6 @@ def _describe(array) -> str:
   return f'{np.dtype(array.dtype).name}{list(array.shape)}'
 
 
-def count_bytes(tree) -> int:
+def count_bytes(tree: Any) -> int:
   """Returns the bytes of a tree of arrays or of jax.ShapeDtypeStruct."""
   return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))

@@ -3,6 +3,8 @@
 import contextlib
 import os
 
+from ml_collections import config_dict
+
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.runtime import files, lock
@@ -10,7 +12,7 @@ from bert_jax.workdir import changes, paths
 
 
 @contextlib.contextmanager
-def claim(workdir: str, config):
+def claim(workdir: str, config: config_dict.ConfigDict):
   """Holds a working directory for a config, making it if it is not there.
 
   A directory belongs to its config once training has begun: what fails before,
@@ -36,7 +38,9 @@ def claim(workdir: str, config):
     yield
 
 
-def find_changes(workdir: str, config) -> dict[str, dict]:
+def find_changes(
+  workdir: str, config: config_dict.ConfigDict
+) -> dict[str, dict]:
   """Returns what of a config is not as the working directory has it.
 
   Returns:
@@ -46,7 +50,7 @@ def find_changes(workdir: str, config) -> dict[str, dict]:
   return {name: x for fields in found.values() for name, x in fields.items()}
 
 
-def adopt(workdir: str, config):
+def adopt(workdir: str, config: config_dict.ConfigDict):
   """Makes a config that of a working directory, from now on."""
   files.write_text(paths.config(workdir), config_lib.to_json(config))
 

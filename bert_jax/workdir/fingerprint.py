@@ -6,6 +6,7 @@ sum, so one changed element always changes it.
 """
 
 import hashlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,12 +32,12 @@ def _leaf(x):
 
 
 @jax.jit
-def of_leaves(tree):
+def of_leaves(tree: Any):
   """Returns the fingerprint of each array of a tree, uint32."""
   return jax.tree.map(_leaf, tree)
 
 
-def of_arrays(tree) -> dict[str, str]:
+def of_arrays(tree: Any) -> dict[str, str]:
   """Returns {name: fingerprint in hexadecimal} of a tree of arrays."""
   found = param_names.flatten(jax.device_get(of_leaves(tree)))
   return {name: f'{int(np.asarray(x)):08x}' for name, x in found.items()}

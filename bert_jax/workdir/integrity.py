@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from bert_jax import errors
 from bert_jax.workdir import fingerprint
@@ -130,7 +131,7 @@ def verify_facts(step: int, facts: dict):
     )
 
 
-def verify(state, fingerprints: dict[str, str]):
+def verify(state: Any, fingerprints: dict[str, str]):
   """Raises Damaged for arrays that are not those of the fingerprints."""
   wrong = _find_different(fingerprint.of_arrays(state), fingerprints)
   if wrong:

@@ -2,6 +2,8 @@
 
 import os
 
+from ml_collections import config_dict
+
 
 def config(workdir: str) -> str:
   """Returns the path of the config, one JSON object."""
@@ -33,6 +35,6 @@ def export(workdir: str) -> str:
   return os.path.join(workdir, 'export')
 
 
-def prepared_data(config, workdir: str) -> str:
+def prepared_data(config: config_dict.ConfigDict, workdir: str) -> str:
   """Returns the folder of the prepared data that a config trains on."""
   return config.data.dir or os.path.join(workdir, 'data')
