@@ -180,6 +180,12 @@ def predict_next_tokens(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     The batch with `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`
     [B, S - 1]: position i predicts the token at i + 1 unless that is padding
     or the [CLS] of another pair.
+
+  >>> batch = {'input_ids': np.array([[2, 7, 8, 0]]),
+  ...          'input_mask': np.array([[1, 1, 1, 0]])}
+  >>> found = predict_next_tokens(batch)
+  >>> found['masked_lm_ids'].tolist(), found['masked_lm_weights'].tolist()
+  ([[7, 8, 0]], [[1.0, 1.0, 0.0]])
   """
   ids = batch['input_ids']
   same = batch['input_mask'][:, 1:] > 0

@@ -22,6 +22,9 @@ def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
 
   Raises:
     ValueError: if a pair is longer than a row, or has no tokens.
+
+  >>> pack([5, 3, 6, 2], room=8, most=3)
+  [[0, 1], [2, 3]]
   """
   if not len(lengths):
     return []

@@ -1,4 +1,4 @@
-"""Losses and accuracies as sums over examples; who averages divides once."""
+"""Losses and accuracies as sums over examples, normalised once, elsewhere."""
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,11 @@ def sum_tokens(logits: jax.Array, labels: jax.Array, weights: jax.Array):
   Returns:
     (loss, hits): the sum of -ln p(label) in nats, and the number of
     predictions whose label no other token beats.
+
+  >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]))
+  >>> loss, hits = sum_tokens(logits, jnp.array([0, 1]), jnp.array([1, 1]))
+  >>> print(f'{loss:.3f} = ln 2 + ln 10, {hits:.0f} of 2')
+  2.996 = ln 2 + ln 10, 1 of 2
   """
   weights = weights.astype(jnp.float32)
   log_z = jax.nn.logsumexp(logits, axis=-1)

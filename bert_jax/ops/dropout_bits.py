@@ -12,7 +12,9 @@ from jax.experimental.pallas import tpu as pltpu
 
 SEEDS = 4  # words for each row
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of threefry-2x32
-_THREEFRY = ('threefry2x32', 'rows')  # the second is of `row_keys`
+# How jax names the keys of `parallel/row_keys.py`: threefry's, with a row.
+ROW_KEYS = 'rows'
+_THREEFRY = ('threefry2x32', ROW_KEYS)
 
 
 def is_threefry(key: jax.Array) -> bool:

@@ -10,6 +10,8 @@ import jax
 import jax.extend.random
 import jax.numpy as jnp
 
+from bert_jax.ops import dropout_bits
+
 _THREEFRY = 'threefry2x32'
 
 
@@ -42,7 +44,7 @@ def _impl():
     random_bits=_random_bits,
     fold_in=_fold_in,
     name='threefry_rows',
-    tag='rows',
+    tag=dropout_bits.ROW_KEYS,
   )
 
 

@@ -53,6 +53,7 @@ class Batches:
     start = (step - phase.first) * phase.batch_size
     seed = self._config.seed
     record, epoch = order.find_records(
+      # A seed is an int64 and a hash an uint64: half of it fits.
       int(hashing.mix(seed, _ORDER, phase.number)[0] >> np.uint64(1)),
       start + rows,
       len(split.reader),

@@ -33,6 +33,12 @@ class Tokenizer:
     lowercase: whether text is lower-cased.
     strip_accents: whether text loses its accents, see
       `basic_tokenizer.split_words`; given as None it is as `lowercase`.
+
+  >>> words = Tokenizer((*SPECIAL, 'the', 'cat', '##s', 'sat', '.'))
+  >>> words.encode('The cats sat.')['input_ids']
+  [2, 5, 6, 7, 8, 9, 3]
+  >>> words.tokens([2, 5, 6, 7, 8, 9, 3])
+  ['[CLS]', 'the', 'cat', '##s', 'sat', '.', '[SEP]']
   """
 
   vocab: tuple[str, ...]

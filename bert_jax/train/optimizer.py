@@ -24,6 +24,13 @@ def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:
   0 at update 0, linear to the peak at `warmup_steps`, linear to exactly 0 at
   `steps`, and 0 from there on. With `decay_from='zero'` the second line is at
   the peak at update 0, so it begins lower, as in Google's `optimization.py`.
+
+  >>> config = config_dict.ConfigDict(
+  ...   {'learning_rate': 0.5, 'warmup_steps': 2, 'decay_from': 'warmup'}
+  ... )
+  >>> rate = schedule(config, steps=6)
+  >>> [float(rate(step)) for step in range(8)]
+  [0.0, 0.25, 0.5, 0.375, 0.25, 0.125, 0.0, 0.0]
   """
   peak, warmup = config.learning_rate, config.warmup_steps
   gone = warmup / steps if config.decay_from == 'zero' else 0.0

@@ -1,0 +1,20 @@
+"""Runs the examples in docstrings."""
+
+import doctest
+
+import pytest
+
+from bert_jax.data import masking, packing
+from bert_jax.model import losses
+from bert_jax.tokenization import tokenizer
+from bert_jax.train import optimizer
+
+
+@pytest.mark.parametrize(
+  'module',
+  [losses, masking, optimizer, packing, tokenizer],
+  ids=lambda module: module.__name__,
+)
+def test_examples_in_docstrings_give_what_they_say(module):
+  found = doctest.testmod(module)
+  assert found.attempted and not found.failed
