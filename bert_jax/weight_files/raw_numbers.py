@@ -64,7 +64,8 @@ def read(
     )
   check_memory(size)
   f.seek(start)
-  numbers = np.fromfile(f, dtype, count)
+  # As unsigned integers: ml_dtypes 0.5 does not swap the bytes of bfloat16.
+  numbers = np.fromfile(f, f'u{dtype.itemsize}', count)
   if crc and zlib.crc32(numbers.view(np.uint8)) != crc:
     raise errors.UserError(
       f'bytes {start:,} to {end:,} are damaged, their CRC is not the one '
@@ -72,4 +73,5 @@ def read(
     )
   if order != sys.byteorder:
     numbers = numbers.byteswap()
+  numbers = numbers.view(dtype)
   return numbers.astype(np.float32) if dtype == BFLOAT16 else numbers
