@@ -2,7 +2,7 @@
 
   python -m bert_jax.convert --from=PATH --to=PATH --format=hf|google|npz|stablehlo
 
---from is the directory of a run, of which the newest sound checkpoint is taken
+--from is the directory of a run, whose newest undamaged checkpoint is taken
 or that of --step; the run may be training. Or it is a folder with a BERT of
 Hugging Face, one with Google's TensorFlow checkpoint (or PREFIX, if it holds
 several), or an .npz file that this command wrote. What the source lacks of a
@@ -34,7 +34,7 @@ def _define_flags():
     'from', None, "A run, a folder of Hugging Face's or Google's, or .npz."
   )
   flags.DEFINE_string(
-    'to', None, 'Folder, or file, to write; an older export goes.'
+    'to', None, 'Folder, or file, to write; an existing export is replaced.'
   )
   flags.DEFINE_enum(
     'format',

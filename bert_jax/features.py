@@ -39,7 +39,7 @@ def save(path: str, features: Iterable[hidden_states.Features]):
   The file gets its name when it is complete.
 
   Args:
-    path: of the file; an older one is replaced.
+    path: of the file; an existing one is replaced.
     features: of sentences 0, 1, 2 ...; each gives `tokens_i`, `hidden_i` and,
       where it has one, `attention_i`.
 

@@ -44,7 +44,7 @@ def test_every_format_becomes_every_other_and_back(tmp_path, monkeypatch):
 
 
 def test_the_command_refuses_what_means_nothing(tmp_path, monkeypatch):
-  path = models.export_to(tmp_path / 'compute_theirs')
+  path = models.export_to(tmp_path / 'theirs')
   target = str(tmp_path / 'ours')
   with pytest.raises(errors.UserError, match='not the directory of a run.*=3'):
     run_main(monkeypatch, path, target, 'hf', step=3)
@@ -71,7 +71,7 @@ def test_the_command_refuses_what_means_nothing(tmp_path, monkeypatch):
 def test_model_chooses_the_class_and_what_is_written(
   tmp_path, monkeypatch, capsys, model, parts, architecture
 ):
-  path = models.export_to(tmp_path / 'compute_theirs')
+  path = models.export_to(tmp_path / 'theirs')
   for form, name in (('hf', 'hf'), ('google', 'google'), ('npz', 'x.npz')):
     target = str(tmp_path / name)
     run_main(monkeypatch, path, target, form, model=model)
@@ -87,7 +87,7 @@ def test_model_chooses_the_class_and_what_is_written(
 def test_hugging_face_names_have_a_prefix_only_beside_heads(
   tmp_path, monkeypatch
 ):
-  path = models.export_to(tmp_path / 'compute_theirs')
+  path = models.export_to(tmp_path / 'theirs')
   run_main(monkeypatch, path, str(tmp_path / 'encoder'), 'hf', model='encoder')
   written = all_bytes(tmp_path / 'encoder')['model.safetensors']
   assert b'"embeddings.word_embeddings.weight"' in written
@@ -166,7 +166,7 @@ def test_verify_reads_what_was_written(tmp_path, monkeypatch, capsys, form):
 
 
 def test_verify_notices_another_model(tmp_path, monkeypatch):
-  path = models.export_to(tmp_path / 'compute_theirs')
+  path = models.export_to(tmp_path / 'theirs')
 
   def export(target, params, *rest):
     hf_export.export(target, models.make_params(seed=3), *rest)

@@ -1,6 +1,6 @@
 """Wikitext to running text.
 
-What can be told apart by one linear scan (comments, references, templates,
+What one linear scan can distinguish (comments, references, templates,
 tables, lists, headings) is cut first: it is most of a page, and the parser
 needs quadratic time. The parser then reads what is left, paragraph by
 paragraph.

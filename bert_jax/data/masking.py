@@ -69,7 +69,7 @@ def mask_tokens(
     count. All tokens of a span share one draw from `mix` (SpanBERT).
 
   '##' pieces join the word before unless [CLS] or [SEP] stands between (in
-  Google's code a text that begins amid a word joins the text before).
+  Google's code a text that begins within a word joins the text before).
 
   Args:
     batch: `input_ids`, `input_mask` [B, S] and others; packed rows have

@@ -68,7 +68,7 @@ def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def parse(found: list[bytes], most: int, wide: int, length: int):
-  """Takes records apart.
+  """Decodes records.
 
   Args:
     found: B records.

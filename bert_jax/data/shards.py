@@ -157,7 +157,7 @@ def _unique(shard: Shard) -> list[document_spill.Text]:
 @functools.lru_cache(1)
 def _tokenizer(path: str, lowercase: bool, strip_accents: bool, modified: int):
   """Keeps the tokenizer's caches from shard to shard of a process."""
-  del modified  # only tells files of one name apart
+  del modified  # only distinguishes files of one name
   return tokenizer.Tokenizer.load(path, lowercase, strip_accents)
 
 

@@ -35,7 +35,7 @@ def sort_by_count(counts) -> list[tuple[str, int]]:
 
 
 def count_characters(counted: Counted) -> dict[str, int]:
-  """Counts characters, first and later in words apart, by falling count.
+  """Counts characters, separately at the start of words and within them.
 
   A character that always comes later counts once as first, because any may
   stand alone some day.

@@ -113,7 +113,7 @@ def _encode(config, tokenizer, i, text):
 
 
 def _pad(rows, size, config, pad_id):
-  """Returns a batch of `size` rows; those that are not there are padding."""
+  """Returns a batch of `size` rows; absent ones are padding."""
   longest = max(len(row['input_ids']) for row in rows)
   length = min(-longest // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
   batch = {

@@ -74,7 +74,7 @@ def read(path: str, step: int | None = None) -> Source:
   Args:
     path: the directory of a run, which may be training; a folder of Hugging
       Face's or Google's, or the prefix of Google's checkpoint; an .npz file.
-    step: which checkpoint of a run; None is the newest that proves sound.
+    step: which checkpoint of a run; None is the newest undamaged one.
 
   Raises:
     errors.UserError: if it is missing, damaged or no BERT.

@@ -19,7 +19,7 @@ def read(workdir: str, step: int | None = None):
 
   Args:
     workdir: of the run.
-    step: which checkpoint; None is the newest that proves sound.
+    step: which checkpoint; None is the newest undamaged one.
 
   Returns:
     (params, config, with_nsp, tokenizer, facts): as `hf_load.read` without the

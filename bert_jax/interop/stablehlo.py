@@ -31,7 +31,7 @@ def write(
   None without the head, all in float32, without dropout.
 
   Args:
-    path: of the file; an older one is replaced.
+    path: of the file; an existing one is replaced.
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
     config: what the model is.
     with_nsp: whether it has the pooler and the NSP head.

@@ -66,7 +66,7 @@ class BertConfig:
 
   @property
   def vocab_rows(self) -> int:
-    """Returns rows of the word embeddings; those from V on are no words."""
+    """Returns the rows of the word embeddings; from V on they are padding."""
     return math.ceil(self.vocab_size / self.vocab_multiple) * (
       self.vocab_multiple
     )

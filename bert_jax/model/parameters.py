@@ -16,7 +16,7 @@ VOCAB_MULTIPLE = 256
 
 
 def drop_padding_rows(params: Any, vocab_size: int):
-  """Returns trained parameters without the rows that are no words."""
+  """Returns trained parameters without padding rows of the vocabulary."""
 
   def cut(name, x):
     word = name in ('embeddings/word/embedding', 'mlm/bias')

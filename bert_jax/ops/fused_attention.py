@@ -73,7 +73,7 @@ def attend(
   Args:
     qkv: queries, keys and values without their biases, [B, S, 3, H, K],
       float32 or bfloat16.
-    qkv_bias: [3, H, K]; the kernel adds up its gradient by the way.
+    qkv_bias: [3, H, K]; the kernel sums its gradient as a side effect.
     input_mask: [B, S], nonzero where there is a token to see.
     key: of the dropout; None if deterministic. A threefry key gives the bytes
       of `random_bytes.draw(key, [B, H, S, S])`, keys before queries; of any

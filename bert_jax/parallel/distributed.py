@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from bert_jax import errors
 
 _DAY = 24 * 60 * 60  # seconds; so long the others wait for data and export
-_LEAVE_SECONDS = 20  # how far apart processes may end
+_LEAVE_SECONDS = 20  # between the ends of two processes, at most
 # Environment variables that list the hosts of a TPU.
 _LISTS = ('TPU_PROCESS_ADDRESSES', 'TPU_WORKER_HOSTNAMES')
 # What finds a process that is gone before `watchdog` runs, or without it.

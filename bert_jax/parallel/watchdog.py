@@ -187,7 +187,7 @@ def _watch(hosts: _Hosts, done: threading.Event):
       # ring reports this one missing.
       continue
     except Exception as error:
-      # A thread that ends in silence would be taken for a dead host.
+      # A thread that ends silently would look like a dead host.
       traceback.print_exception(error)
       message = (
         f'host {jax.process_index()}: its watchdog failed: '

@@ -1,1 +1,1 @@
-"""What a run would need on accelerators that are not there."""
+"""What a run would need on absent accelerators."""

@@ -30,7 +30,7 @@ def finish(
   Args:
     config: the experiment.
     directory: of the prepared data.
-    workdir: of the run; the model goes to `export/` in it.
+    workdir: of the run; the model is written to `export/` in it.
     params: trained parameters, all rows of them.
   """
   bert = config_lib.model_config(config)

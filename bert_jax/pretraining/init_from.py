@@ -169,7 +169,7 @@ def _changes(ours, theirs, words: int, size: int) -> list[str]:
 
 
 def _check_model(config, model: source.Source):
-  """Raises errors.UserError that lists every field that keeps them apart."""
+  """Raises errors.UserError that lists every field that differs."""
   wanted = config_lib.model_config(config)
   wrong = [
     f'{f.name} is {getattr(model.config, f.name)!r} there, '

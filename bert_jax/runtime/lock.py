@@ -9,7 +9,7 @@ from bert_jax import errors
 
 @contextlib.contextmanager
 def exclusive(path: str):
-  """Holds a lock file; the kernel lets go of it when the process ends.
+  """Holds a lock file; the kernel releases it when the process ends.
 
   Raises:
     errors.UserError: if another process holds it.

@@ -40,7 +40,7 @@ def make(
   (template,) = start[programs.FINGERPRINT].arguments
   _describe(template.params)
   restored = checkpoints.restore(template, config.checkpoint.start_over)
-  # An old one goes when the new one is whole, hence one more than is kept.
+  # An old one is deleted once the new one is complete: one more than is kept.
   missing = 1 if restored else config.checkpoint.keep + 1
   _check_disk(workdir, checkpoint.count_bytes(template), missing)
   if restored is not None:

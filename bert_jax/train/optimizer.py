@@ -81,7 +81,7 @@ def make_clip(config: config_dict.ConfigDict):
 def _clip(most: float):
   """Returns `optax.clip_by_global_norm` with one factor for all values.
 
-  optax divides each value and then chooses, of which XLA makes a pass over the
+  optax divides each value and then chooses, which XLA compiles to a pass over the
   whole gradient; a product becomes part of the passes that read it.
   """
 

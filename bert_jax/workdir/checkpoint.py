@@ -92,7 +92,7 @@ class Checkpoints:
     )
 
   def restore(self, template: Any, start_over: bool = False):
-    """Restores the newest checkpoint that proves sound.
+    """Restores the newest undamaged checkpoint.
 
     Args:
       template: tree of jax.ShapeDtypeStruct with shardings.
@@ -181,7 +181,7 @@ class Checkpoints:
     return self
 
   def __exit__(self, kind, error, traceback):
-    """Waits for the last save and lets go of Orbax's threads."""
+    """Waits for the last save and stops Orbax's threads."""
     del kind, traceback
     try:
       self._manager.wait_until_finished()
@@ -201,7 +201,7 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
 
   Args:
     directory: of a `Checkpoints` whose states have `params`.
-    step: which checkpoint; None is the newest that proves sound.
+    step: which checkpoint; None is the newest undamaged one.
 
   Returns:
     (params, facts): nested dict of numpy arrays, and what `save` was given
