@@ -139,7 +139,7 @@ def _uncompressed_name(path: str) -> str:
 
 
 class _Zstd(io.RawIOBase):
-  """Reads .zst files; zstandard's own reader takes a cut file for a whole one."""
+  """Reads .zst files; zstandard's own reader accepts truncated files."""
 
   def __init__(self, raw: BinaryIO):
     self._raw = raw

@@ -1,6 +1,6 @@
 """Trains a WordPiece vocabulary on the words of text, and says how it suits.
 
-`vocab_pieces.py` chooses the pieces; here words are counted and files are written.
+`vocab_pieces.py` chooses the pieces; here words are counted and files written.
 
   python -m bert_jax.data.vocab --input='wiki/**/wiki_*' --size=30522 \\
     --output=vocab.txt

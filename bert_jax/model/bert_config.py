@@ -1,4 +1,4 @@
-"""What a BERT is: sizes, details in which they differ, and how it is computed."""
+"""What a BERT is: sizes, variants, and how it is computed."""
 
 import dataclasses
 import functools

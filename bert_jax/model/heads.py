@@ -92,7 +92,8 @@ class PretrainingModel(nn.Module):
       deterministic: as above.
 
     Returns:
-      x, table, bias and label_rows of `tied_decoder.sum_losses`; and the NSP logits.
+      x, table, bias and label_rows of `tied_decoder.sum_losses`; and the NSP
+      logits.
     """
     table, words, labels = embedding_rows.look_up(
       self.embeddings.word.embedding,

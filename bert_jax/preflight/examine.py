@@ -84,7 +84,7 @@ def examine(
 
 
 def _training_step(result):
-  """Returns `compile_step.examine` of a phase's training step; None if refused."""
+  """Returns what the compiler said of a training step; None if refused."""
   (step,) = (o for o in result.outcomes if o.program.name == programs_lib.TRAIN)
   return None if step.refused else compile_step.examine(step)
 

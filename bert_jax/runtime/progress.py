@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, a plain line now and then else."""
+"""Progress of long work: a bar on a terminal, else a plain line now and then."""
 
 import sys
 import time
