@@ -19,7 +19,7 @@ from bert_jax.model import parameters
 from bert_jax.pretraining import model_card
 from bert_jax.workdir import log, paths
 
-_WORDS = 24  # of an example sentence, at most
+_PIECES = 24  # of an example sentence, at most
 
 
 def finish(
@@ -73,11 +73,20 @@ def _examples(config, directory, words) -> list[tuple[str, str]]:
   found = []
   for ids, segments in zip(rows['input_ids'], rows['segment_ids'], strict=True):
     # The first text ends where segment 1 begins, packed or not.
-    first = ids[: np.argmax(segments)][1:-1][:_WORDS].tolist()
+    first = ids[: np.argmax(segments)][1:-1].tolist()
+    first = first[slice(*_choose_part(words.tokens(first)))]
     start, end = _choose_word(words.tokens(first))
     shown = [*first[:start], words.mask_id, *first[end:]]
     found.append((words.decode(shown), words.decode(first[start:end])))
   return found
+
+
+def _choose_part(tokens: Sequence[str]) -> tuple[int, int]:
+  """Returns where the first words of a text, a piece of a document, are."""
+  starts = [i for i, token in enumerate(tokens) if not token.startswith('##')]
+  begin = starts[0] if starts else 0
+  ends = [i for i in [*starts, len(tokens)] if begin < i <= begin + _PIECES]
+  return begin, max(ends, default=begin + _PIECES)
 
 
 def _choose_word(tokens: Sequence[str]) -> tuple[int, int]:

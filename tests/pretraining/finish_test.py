@@ -31,6 +31,27 @@ def test_the_word_in_the_middle_of_the_readable_ones_is_hidden(text, hidden):
 
 
 @pytest.mark.parametrize(
+  ('text', 'shown'),
+  [
+    ('the fish swam', 'the fish swam'),
+    (
+      '##able to him and the',
+      'to him and the',
+    ),  # the text begins within a word
+    ('a b c d e', 'a b c d'),
+    ('a b c ##d ##e', 'a b'),
+    ('##able to him and under ##stand', 'to him and'),
+    ('un ##der ##stand ##able ##ness', 'un ##der ##stand ##able'),
+    ('##a ##b', '##a ##b'),
+  ],
+)
+def test_the_sentence_has_whole_words(monkeypatch, text, shown):
+  monkeypatch.setattr(finish, '_PIECES', 4)
+  tokens = text.split()
+  assert ' '.join(tokens[slice(*finish._choose_part(tokens))]) == shown
+
+
+@pytest.mark.parametrize(
   'sentence',
   [
     '나라의 [MASK] 중국과 달라',
