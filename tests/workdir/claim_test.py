@@ -48,6 +48,17 @@ def test_a_field_that_the_run_is_older_than_has_its_default(tmp_path):
     claim(tmp_path / 'run', 'mask_value=-5.0')
 
 
+def test_an_older_run_with_a_profile_that_sets_a_younger_field_goes_on(
+  tmp_path,
+):
+  claim(tmp_path / 'run', 'profile=google')
+  path = tmp_path / 'run' / 'config.json'
+  old = json.loads(path.read_text())
+  del old['data.strip_accents']  # the prepared data knows
+  path.write_text(json.dumps(old))
+  claim(tmp_path / 'run', 'profile=google')
+
+
 def test_what_does_not_change_the_result_may_change_and_is_said(
   tmp_path, capsys
 ):
