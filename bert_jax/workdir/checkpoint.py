@@ -30,14 +30,17 @@ class Checkpoints:
   def __init__(self, directory: str, keep: int, keep_every: int):
     orbax_noise.drop()
     self._directory = os.path.abspath(directory)
-    self._manager = ocp.CheckpointManager(
-      self._directory,
-      options=ocp.CheckpointManagerOptions(
-        max_to_keep=keep,
-        keep_period=keep_every or None,
-        cleanup_tmp_directories=True,
-      ),
-    )
+    try:
+      self._manager = ocp.CheckpointManager(
+        self._directory,
+        options=ocp.CheckpointManagerOptions(
+          max_to_keep=keep,
+          keep_period=keep_every or None,
+          cleanup_tmp_directories=True,
+        ),
+      )
+    except OSError as error:
+      raise _cannot_list(self._directory, error) from error
     self.newest: int | None = None
 
   def save(self, step: int, state: Any, facts: dict) -> str:
@@ -108,7 +111,8 @@ class Checkpoints:
         damaged. Then nothing is moved.
     """
     found, problems = integrity.restore_newest(
-      self._manager.all_steps(), lambda step: self._restore_all(step, template)
+      _list_steps(self._directory),
+      lambda step: self._restore_all(step, template),
     )
     if found is None and problems and not start_over:
       raise errors.UserError(
@@ -213,8 +217,7 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
   """
   orbax_noise.drop()
   directory = os.path.abspath(directory)
-  if not os.path.isdir(directory):
-    raise errors.UserError(f'{directory} does not exist; train first.')
+  steps = _list_steps(directory)
   # Orbax tells by the handler what the metadata of the state look like.
   manager = ocp.CheckpointManager(
     directory,
@@ -225,7 +228,6 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
     },
   )
   with contextlib.closing(manager):
-    steps = sorted(manager.all_steps())
     if step is not None and step not in steps:
       raise errors.UserError(
         f'{directory} has no checkpoint of step {step}; choose one of '
@@ -246,6 +248,29 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
       'another step.'
     )
   return found
+
+
+def _list_steps(directory) -> list[int]:
+  """Returns the steps of the checkpoints in a directory, sorted.
+
+  Orbax would leave out those that the disk gives no answer about, and a run
+  would start over.
+  """
+  try:
+    return sorted(int(x) for x in os.listdir(directory) if x.isdecimal())
+  except FileNotFoundError:
+    raise errors.UserError(
+      f'{directory} does not exist; train first.'
+    ) from None
+  except OSError as error:
+    raise _cannot_list(directory, error) from error
+
+
+def _cannot_list(directory, error) -> errors.UserError:
+  return errors.UserError(
+    f'cannot list the checkpoints in {directory}: {error.strerror}. Nothing was '
+    'moved; put the cause right and run the same command again.'
+  )
 
 
 def _agree(path, read):

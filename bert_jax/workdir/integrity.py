@@ -173,7 +173,7 @@ def _find_different(a: dict, b: dict) -> list[str]:
 def _shorten(error: BaseException) -> str:
   """Returns a message in one line; its cause stands at the end."""
   lines = _DETAILS.sub('', str(error)).strip().splitlines() or ['']
-  text = lines[0]
+  text = lines[0].rstrip('.')
   if isinstance(error, _UNREADABLE_TEXT):
     text = f'one of its JSON files is unreadable: {text}'
   if not isinstance(error, OSError | ValueError) or not text:

@@ -254,6 +254,37 @@ def test_a_disk_that_fails_is_no_damage(tmp_path, monkeypatch, code):
   assert restore_params(tmp_path / 'c')[1]['step'] == 2
 
 
+def test_checkpoints_that_cannot_be_listed_stop_a_run(tmp_path, monkeypatch):
+  write_params(tmp_path / 'c')
+  original = os.listdir
+
+  def fail(path='.'):
+    if str(path).endswith('/c'):
+      raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+    return original(path)
+
+  monkeypatch.setattr(os, 'listdir', fail)
+  said = 'cannot list .*/c: Input/output error. Nothing was moved'
+  for run in (
+    lambda: restore_params(tmp_path / 'c', start_over=True),
+    lambda: checkpoint.read(str(tmp_path / 'c')),
+  ):
+    with pytest.raises(errors.UserError, match=said):
+      run()
+
+
+def test_a_checkpoint_that_orbax_does_not_see_is_not_passed_over(
+  tmp_path, monkeypatch
+):
+  write_params(tmp_path / 'c')
+  # As if the disk had not answered when Orbax asked for the folder.
+  monkeypatch.setattr(
+    checkpoint.ocp.CheckpointManager, 'all_steps', lambda *_: []
+  )
+  assert restore_params(tmp_path / 'c')[1]['step'] == 2
+  assert checkpoint.read(str(tmp_path / 'c'))[1]['step'] == 2
+
+
 def test_a_host_whose_disk_fails_keeps_all_from_condemning(
   tmp_path, monkeypatch
 ):
