@@ -7,8 +7,12 @@ or that of --step; the run may be training. Or it is a folder with a BERT of
 Hugging Face, one with Google's TensorFlow checkpoint (or PREFIX, if it holds
 several), or an .npz file that this command wrote. What the source lacks of a
 BERT with all its heads, and what it has besides, is printed.
+
+--activation=gelu_tanh is for a model that says `gelu`, which Google's format
+has no name for, or that says so though it was trained with the tanh form.
 """
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -27,6 +31,8 @@ _MODELS = {
   'mlm': (('mlm',), ()),
   'encoder': ((), ('pooler',)),
 }
+# Forms of one function; any other activation makes another model.
+_ACTIVATIONS = ('gelu', 'gelu_tanh')
 
 
 def _define_flags():
@@ -53,6 +59,13 @@ def _define_flags():
     list(_MODELS),
     'What to write of it: pretraining (both heads), mlm or encoder; none is '
     'the most that the source has.',
+  )
+  flags.DEFINE_enum(
+    'activation',
+    None,
+    _ACTIVATIONS,
+    'The form of GELU that the weights are to be used with, by erf or by tanh; '
+    'none is that of the source. No weights change, outputs do a little.',
   )
   flags.DEFINE_bool(
     'verify',
@@ -89,6 +102,28 @@ def choose(params: Any, model: str | None, form: str):
       'leave --model out to write what there is.'
     )
   return rename.keep_parts(params, {*needed, *taken})
+
+
+def choose_activation(
+  config: bert_config.BertConfig, activation: str | None
+) -> bert_config.BertConfig:
+  """Returns the config with another form of GELU.
+
+  Args:
+    config: what the source is.
+    activation: `gelu` (by erf) or `gelu_tanh`; None is that of the source.
+
+  Raises:
+    errors.UserError: if the source has neither.
+  """
+  if activation is None:
+    return config
+  if config.activation not in _ACTIVATIONS:
+    raise errors.UserError(
+      f'--activation={activation} is for models with {" or ".join(_ACTIVATIONS)}'
+      f', and the source has {config.activation}; leave --activation out.'
+    )
+  return dataclasses.replace(config, activation=activation)
 
 
 def write(
@@ -169,23 +204,27 @@ def _outputs(path, config):
 
 def main(argv: list[str]):
   """Runs the command."""
-  if argv[1:]:
-    raise errors.UserError(f'{argv[1]!r} is not a flag; see --help.')
+  del argv
   # The accelerator may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
-  path, target, form, step, model, verified = (
-    flags.FLAGS[name].value
-    for name in ('from', 'to', 'format', 'step', 'model', 'verify')
-  )
-  found = source.read(path, step)
-  params = choose(found.params, model, form)
+  given = flags.FLAGS
+  # `from` is a word of Python.
+  path, target, form = given['from'].value, given.to, given.format
+  found = source.read(path, given.step)
+  config = choose_activation(found.config, given.activation)
+  params = choose(found.params, given.model, form)
   card, lines = None, []
+  if config != found.config:
+    lines.append(
+      f'activation: {found.config.activation} in the source, '
+      f'{config.activation} as written (--activation)'
+    )
   if form == 'hf' and found.step is not None:
     try:
       card = model_card.describe_run(path, params, found.step)
     except errors.UserError as error:
-      lines = [f'no model card: {error}']
-  write(form, target, params, found.config, found.tokenizer, card)
+      lines.append(f'no model card: {error}')
+  write(form, target, params, config, found.tokenizer, card)
   print(f'wrote {target}: {found.origin}')
   kept = rename.list_parts(params)
   dropped = [
@@ -193,8 +232,8 @@ def main(argv: list[str]):
   ]
   for line in [*lines, *describe(found.report, dropped)]:
     print(f'  {line}')
-  if verified:
-    for line in check(form, target, params, found.config):
+  if given.verify:
+    for line in check(form, target, params, config):
       print(f'  {line}')
 
 

@@ -1,5 +1,6 @@
 """The command bert_jax.convert."""
 
+import dataclasses
 import os
 import types
 
@@ -11,15 +12,13 @@ from bert_jax import convert, errors
 from bert_jax.inference import source
 from bert_jax.interop import google, hf_export, hf_load, npz, rename
 from bert_jax.weight_files import tf_checkpoint
-from tests import models
+from tests import commands, models
 
 
-def run_main(monkeypatch, path, target, form, *argv, **values):
-  values = {'step': None, 'model': None, 'verify': False} | values
-  values |= {'from': path, 'to': target, 'format': form}
-  found = {k: types.SimpleNamespace(value=v) for k, v in values.items()}
-  monkeypatch.setattr(flags, 'FLAGS', found)
-  convert.main(['convert', *argv])
+def run_main(path, target, form, *more):
+  commands.run(
+    convert, f'--from={path}', f'--to={target}', f'--format={form}', *more
+  )
 
 
 def all_bytes(path):
@@ -31,32 +30,30 @@ def all_bytes(path):
     return f.read()
 
 
-def test_every_format_becomes_every_other_and_back(tmp_path, monkeypatch):
+def test_every_format_becomes_every_other_and_back(tmp_path):
   first = models.export_to(tmp_path / 'first')
   last = first
   for i, form in enumerate(('google', 'npz', 'google', 'hf', 'npz', 'hf')):
     target = str(tmp_path / (f'{i}.npz' if form == 'npz' else f'{i}'))
-    run_main(monkeypatch, last, target, form)
+    run_main(last, target, form)
     assert source.detect_kind(target) == form
     last = target
   assert all_bytes(last) == all_bytes(first)
   models.assert_same(hf_load.read(last)[0], models.make_params())
 
 
-def test_the_command_refuses_what_means_nothing(tmp_path, monkeypatch):
+def test_the_command_refuses_what_means_nothing(tmp_path):
   path = models.export_to(tmp_path / 'theirs')
   target = str(tmp_path / 'ours')
   with pytest.raises(errors.UserError, match='not the directory of a run.*=3'):
-    run_main(monkeypatch, path, target, 'hf', step=3)
-  with pytest.raises(errors.UserError, match="'hf' is not a flag"):
-    run_main(monkeypatch, path, target, 'hf', 'hf')
+    run_main(path, target, 'hf', '--step=3')
   with pytest.raises(errors.UserError, match='no folder, no checkpoint'):
-    run_main(monkeypatch, str(tmp_path / 'absent'), target, 'hf')
+    run_main(str(tmp_path / 'absent'), target, 'hf')
   with pytest.raises(errors.UserError, match='neither a config.json nor'):
-    run_main(monkeypatch, str(tmp_path), target, 'hf')
+    run_main(str(tmp_path), target, 'hf')
   with pytest.raises(errors.UserError, match='does not end in .npz'):
-    run_main(monkeypatch, path, target, 'npz')
-  assert os.listdir(tmp_path) == ['compute_theirs']
+    run_main(path, target, 'npz')
+  assert os.listdir(tmp_path) == ['theirs']
 
 
 @pytest.mark.parametrize(
@@ -69,12 +66,13 @@ def test_the_command_refuses_what_means_nothing(tmp_path, monkeypatch):
   ],
 )
 def test_model_chooses_the_class_and_what_is_written(
-  tmp_path, monkeypatch, capsys, model, parts, architecture
+  tmp_path, capsys, model, parts, architecture
 ):
   path = models.export_to(tmp_path / 'theirs')
+  more = [f'--model={model}'] if model else []
   for form, name in (('hf', 'hf'), ('google', 'google'), ('npz', 'x.npz')):
     target = str(tmp_path / name)
-    run_main(monkeypatch, path, target, form, model=model)
+    run_main(path, target, form, *more)
     found = source.read(target)
     assert rename.list_parts(found.params) == parts
     assert found.report.left_over == []
@@ -84,17 +82,15 @@ def test_model_chooses_the_class_and_what_is_written(
   assert architecture.encode() in config
 
 
-def test_hugging_face_names_have_a_prefix_only_beside_heads(
-  tmp_path, monkeypatch
-):
+def test_hugging_face_names_have_a_prefix_only_beside_heads(tmp_path):
   path = models.export_to(tmp_path / 'theirs')
-  run_main(monkeypatch, path, str(tmp_path / 'encoder'), 'hf', model='encoder')
+  run_main(path, str(tmp_path / 'encoder'), 'hf', '--model=encoder')
   written = all_bytes(tmp_path / 'encoder')['model.safetensors']
   assert b'"embeddings.word_embeddings.weight"' in written
   assert b'"pooler.dense.bias"' in written and b'bert.' not in written
 
 
-def test_the_most_there_is_is_written(tmp_path, monkeypatch, capsys):
+def test_the_most_there_is_is_written(tmp_path, capsys):
   path = str(tmp_path / 'x.npz')
   for heads, in_hf in (
     (('mlm', 'pooler'), ['encoder', 'mlm']),
@@ -103,26 +99,26 @@ def test_the_most_there_is_is_written(tmp_path, monkeypatch, capsys):
   ):
     params = rename.keep_parts(models.make_params(), heads)
     npz.write(path, params, models.CONFIG, models.TOKENIZER)
-    run_main(monkeypatch, path, str(tmp_path / 'hf'), 'hf')
+    run_main(path, str(tmp_path / 'hf'), 'hf')
     assert rename.list_parts(hf_load.read(str(tmp_path / 'hf'))[0]) == in_hf
     # Google's files hold any heads.
-    run_main(monkeypatch, path, str(tmp_path / 'google'), 'google')
+    run_main(path, str(tmp_path / 'google'), 'google')
     read = google.read(str(tmp_path / 'google'))[0]
     assert rename.list_parts(read) == ['encoder', *heads]
     assert 'not in the source' in capsys.readouterr().out
 
 
-def test_a_head_that_is_not_there_is_not_made_up(tmp_path, monkeypatch):
+def test_a_head_that_is_not_there_is_not_made_up(tmp_path):
   path, target = str(tmp_path / 'x.npz'), str(tmp_path / 'hf')
   params = rename.keep_parts(models.make_params(), ('pooler',))
   npz.write(path, params, models.CONFIG, models.TOKENIZER)
   for model, lacking in (('pretraining', 'mlm and nsp'), ('mlm', 'mlm')):
     with pytest.raises(errors.UserError, match=f'lacks {lacking}, which'):
-      run_main(monkeypatch, path, target, 'hf', model=model)
+      run_main(path, target, 'hf', f'--model={model}')
   assert os.listdir(tmp_path) == ['x.npz']
 
 
-def test_what_is_skipped_and_missing_is_printed(tmp_path, monkeypatch, capsys):
+def test_what_is_skipped_and_missing_is_printed(tmp_path, capsys):
   path = str(tmp_path / 'google')
   params = rename.keep_parts(models.make_params(), ('pooler', 'nsp'))
   google.write(path, params, models.CONFIG, models.TOKENIZER)
@@ -132,7 +128,7 @@ def test_what_is_skipped_and_missing_is_printed(tmp_path, monkeypatch, capsys):
   slots = {f'{name}/adam_m': x for name, x in tensors.items()}
   more = {'output_bias': np.zeros(2, np.float32), 'global_step': np.int64(1)}
   tf_checkpoint.write(prefix, tensors | slots | more)
-  run_main(monkeypatch, prefix, str(tmp_path / 'hf'), 'hf')
+  run_main(prefix, str(tmp_path / 'hf'), 'hf')
   lines = capsys.readouterr().out.splitlines()
   assert lines == [
     f'wrote {tmp_path}/hf: {prefix}',
@@ -156,7 +152,7 @@ def test_verify_reads_what_was_written(tmp_path, monkeypatch, capsys, form):
   )
   path = models.export_to(tmp_path / 'theirs')
   target = str(tmp_path / 'x.npz')
-  run_main(monkeypatch, path, target, form, verify=True)
+  run_main(path, target, form, '--verify')
   output = capsys.readouterr().out
   assert (
     'read by bert_jax, largest differences: hidden 0.0e+00, mlm 0.0e+00, '
@@ -174,4 +170,46 @@ def test_verify_notices_another_model(tmp_path, monkeypatch):
   wrong = types.SimpleNamespace(export=export)
   monkeypatch.setattr(convert, 'hf_export', wrong)
   with pytest.raises(errors.UserError, match='is another model: hidden'):
-    run_main(monkeypatch, path, str(tmp_path / 'x'), 'hf', verify=True)
+    run_main(path, str(tmp_path / 'x'), 'hf', '--verify')
+
+
+def save_exact_gelu(path):
+  """Writes a Hugging Face model whose config says gelu, by erf."""
+  config = dataclasses.replace(models.CONFIG, activation='gelu')
+  params = models.make_params()
+  hf_export.export(str(path), params, config, True, models.TOKENIZER)
+  return str(path)
+
+
+def test_activation_gives_a_model_the_gelu_of_google(tmp_path, capsys):
+  path, target = save_exact_gelu(tmp_path / 'hf'), str(tmp_path / 'google')
+  with pytest.raises(errors.UserError, match='give --activation=gelu_tanh'):
+    run_main(path, target, 'google')
+  run_main(path, target, 'google', '--activation=gelu_tanh', '--verify')
+  lines = capsys.readouterr().out.splitlines()
+  assert lines[1:] == [
+    '  activation: gelu in the source, gelu_tanh as written (--activation)',
+    '  read by bert_jax, largest differences: hidden 0.0e+00, mlm 0.0e+00, '
+    'nsp 0.0e+00, pooled 0.0e+00',
+  ]
+  params, config, *_ = google.read(target)
+  assert config.activation == 'gelu_tanh'
+  models.assert_same(params, models.make_params())
+
+
+def test_activation_that_is_the_source_s_changes_nothing(tmp_path, capsys):
+  path, target = save_exact_gelu(tmp_path / 'hf'), str(tmp_path / 'other')
+  run_main(path, target, 'hf', '--activation=gelu')
+  assert 'in the source' not in capsys.readouterr().out
+  assert all_bytes(target) == all_bytes(path)
+
+
+def test_an_activation_that_is_no_gelu_is_refused(tmp_path):
+  path, target = str(tmp_path / 'x.npz'), str(tmp_path / 'y.npz')
+  config = dataclasses.replace(models.CONFIG, activation='relu')
+  npz.write(path, models.make_params(), config, models.TOKENIZER)
+  with pytest.raises(errors.UserError, match='and the source has relu; leave'):
+    run_main(path, target, 'npz', '--activation=gelu_tanh')
+  with pytest.raises(flags.Error, match='should be one of <gelu|gelu_tanh>'):
+    run_main(path, target, 'npz', '--activation=relu')
+  assert os.listdir(tmp_path) == ['x.npz']

@@ -159,8 +159,8 @@ def _check(config):
     refuse(
       'activation',
       _HIDDEN_ACT.values(),
-      'their gelu is the tanh form. If the model was trained with that, say '
-      '"hidden_act": "gelu_new" in its config.json.',
+      'their gelu is the tanh form. To write the weights for that, give '
+      '--activation=gelu_tanh; outputs differ a little (docs/convert.md).',
     )
   for field, allowed in (('norm_epsilon', _NORM_EPSILON), ('causal', False)):
     if getattr(config, field) != allowed:

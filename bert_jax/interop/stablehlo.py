@@ -43,8 +43,8 @@ def write(
   _check_flatbuffers()
   if 'mlm' not in params:
     raise errors.UserError(
-      'the source lacks mlm, the head that StableHLO is written with; export '
-      'a model that has it.'
+      'StableHLO is written with the MLM head (mlm), which the source lacks or '
+      '--model=encoder leaves out; give a model that has it.'
     )
   config = dataclasses.replace(config, dtype='float32')
   module = heads.PretrainingModel(config, with_nsp)

@@ -175,7 +175,7 @@ def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
-    ({'activation': 'gelu'}, "activation='gelu'.*tanh.*gelu_new"),
+    ({'activation': 'gelu'}, "activation='gelu'.*give --activation=gelu_tanh"),
     ({'norm': 'pre'}, "norm='pre'.*npz"),
     ({'causal': True}, 'causal=True.*hf or npz'),
     ({'norm_epsilon': 1e-6}, 'norm_epsilon=1e-06.*1e-12'),

@@ -3,7 +3,6 @@
 import builtins
 import dataclasses
 import os
-import types
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from bert_jax import convert, errors
 from bert_jax.interop import stablehlo
 from bert_jax.model import heads
-from tests import models
+from tests import commands, models
 
 pytest.importorskip('flatbuffers')
 
@@ -106,12 +105,13 @@ def test_a_row_longer_than_the_positions_is_refused(written):
 def test_the_convert_command_writes_and_verifies_it(tmp_path, capsys):
   source = models.export_to(tmp_path / 'source')
   target = str(tmp_path / 'model')
-  values = {'from': source, 'to': target, 'format': 'stablehlo'}
-  values |= {'step': None, 'model': None, 'verify': True}
-  found = {k: types.SimpleNamespace(value=v) for k, v in values.items()}
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(convert.flags, 'FLAGS', found)
-    convert.main(['convert'])
+  commands.run(
+    convert,
+    f'--from={source}',
+    f'--to={target}',
+    '--format=stablehlo',
+    '--verify',
+  )
   lines = capsys.readouterr().out.split('\n')
   assert lines[0].startswith(f'wrote {target}: ')
   assert '  read by jax.export, largest differences: mlm ' in '\n'.join(lines)
@@ -137,7 +137,9 @@ def test_what_cannot_be_read_or_written_is_explained(tmp_path, monkeypatch):
     ):
       stablehlo.read(str(path))
   encoder = {k: v for k, v in models.make_params().items() if k != 'mlm'}
-  with pytest.raises(errors.UserError, match='lacks mlm'):
+  with pytest.raises(
+    errors.UserError, match='which the source lacks or --model'
+  ):
     stablehlo.write(str(path), encoder, CONFIG, True)
   original = builtins.__import__
 
