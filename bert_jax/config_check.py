@@ -1,6 +1,8 @@
 """What the fields of an experiment may hold, alone and together."""
 
+import operator
 import os
+import unicodedata
 
 from ml_collections import config_dict
 
@@ -11,57 +13,115 @@ from bert_jax.data import accents, masking
 from bert_jax.model import attention, bert_config, precision
 from bert_jax.ops import dropout
 from bert_jax.runtime import workers
-from bert_jax.train import optimizer
+from bert_jax.train import optimizer, tuning
 
-_POSITIVE = (
-  'log.every',
-  'mesh.model',
-  'checkpoint.every',
-  'checkpoint.keep',
-  'data.pack',
-  'eval.sequences',
-  'model.num_layers',
-  'model.hidden_size',
-  'model.num_heads',
-  'model.mlp_size',
-  'optimizer.learning_rate',
-  'optimizer.clip_norm',
-  'optimizer.epsilon',
-)
-_NOT_NEGATIVE = (
-  'checkpoint.keep_every',
-  'data.max_documents',
-  'data.min_chars',
-  'data.shards',
-  'eval.every',
-  'optimizer.warmup_steps',
-  'optimizer.weight_decay',
-  'profile_steps',
-)
+_BOUNDS = {
+  'least': ('at least', operator.ge),
+  'above': ('above', operator.gt),
+  'most': ('at most', operator.le),
+  'below': ('below', operator.lt),
+}
+_STEPS = {'least': 1, 'most': 2**31 - 1}  # an int32 counts them
+_STEPS_OR_0 = {'least': 0, 'most': 2**31 - 1}
+_PROCESSES = {'least': workers.ONE_PER_CORE, 'most': 4096}
+_SHARE = {'least': 0, 'below': 1}
+# What is above 0 in float32 too, so that nothing is divided by 0.
+_EPSILON = {'least': 1e-37, 'below': 1}
+_DECAY = {'least': 0, 'most': 0.999999}  # float32 rounds what is above to 1
+
+# Of every number, also of each one in a tuple. Where nothing breaks at a
+# certain size, the limit is far beyond what anyone trains.
+RANGES = {
+  'seed': {'least': 0, 'below': 2**32},  # jax uses 32 bits
+  'profile_steps': _STEPS_OR_0,
+  'model.num_layers': {'least': 1, 'most': 1024},
+  'model.hidden_size': {'least': 1, 'most': 2**16},
+  'model.num_heads': {'least': 1, 'most': 2**16},
+  'model.mlp_size': {'least': 1, 'most': 2**18},
+  'model.max_positions': {'least': 8, 'most': 2**16},
+  'model.dropout': _SHARE,
+  'model.attention_dropout': _SHARE,
+  'model.norm_epsilon': _EPSILON,
+  'model.initializer_std': {'above': 0, 'most': 1},
+  # Far below any score, and finite in float32.
+  'model.mask_value': {'least': -3.4028234663852886e38, 'most': -1000},
+  'data.weights': {'above': 0, 'most': 1000},
+  'data.min_chars': {'least': 0, 'most': 2**31 - 1},
+  'data.max_documents': {'least': 0, 'most': 2**63 - 1},
+  'data.vocab_size': {'least': 6, 'most': 2**24},  # five are special
+  'data.passes': {'least': 1, 'most': 1000},
+  'data.short_seq_prob': {'least': 0, 'most': 1},
+  'data.pack': {'least': 1, 'most': 255},  # masking counts pairs in 8 bits
+  'data.heldout': {'above': 0, 'most': 0.9},
+  'data.shards': {'least': 0, 'most': 2**16},
+  'data.workers': _PROCESSES,
+  'data.loader_workers': _PROCESSES,
+  'objective.mask_rate': {'above': 0, 'below': 1},
+  'objective.mask_mix': {'least': 0, 'most': 1},
+  'phases.seq_length': {'least': 8, 'below': 2**16},  # records count in 16 bits
+  'phases.steps': _STEPS,
+  'phases.batch_size': {'least': 1, 'most': 2**20},
+  'phases.accumulate': {'least': 1, 'most': 2**20},
+  'phases.max_predictions': {'least': 1, 'below': 2**16},
+  'optimizer.learning_rate': {'above': 0, 'most': 1},
+  'optimizer.warmup_steps': _STEPS_OR_0,
+  'optimizer.b1': _DECAY,
+  'optimizer.b2': _DECAY,
+  'optimizer.epsilon': _EPSILON,
+  'optimizer.weight_decay': {'least': 0, 'most': 1},
+  'optimizer.clip_norm': {'above': 0, 'most': 1e30},
+  'mesh.model': {'least': 1, 'most': 2**16},
+  'eval.every': _STEPS_OR_0,
+  'eval.sequences': {'least': 1, 'most': 2**31 - 1},
+  'log.every': _STEPS,
+  'checkpoint.every': _STEPS,
+  'checkpoint.keep': _STEPS,
+  'checkpoint.keep_every': _STEPS_OR_0,
+}
+
+_FLOATS = ('float32', 'bfloat16')
+CHOICES = {
+  'rng': ('threefry', 'rbg'),
+  'model.activation': tuple(bert_config.ACTIVATIONS),
+  'model.norm': bert_config.NORMS,
+  'model.initializer': tuple(bert_config.INITIALIZERS),
+  'model.dtype': _FLOATS,
+  'data.layout': sources.LAYOUTS,
+  'data.strip_accents': accents.CHOICES,
+  'objective.kind': ('mlm', 'ltr'),
+  'objective.mask_unit': masking.UNITS,
+  'optimizer.clip_unit': optimizer.CLIP_UNITS,
+  'optimizer.decay_from': optimizer.DECAY_FROM,
+  'optimizer.reduce_dtype': _FLOATS,
+  'compute.attention': ('auto', *attention.IMPLEMENTATIONS),
+  'compute.heads': ('auto', 'flat', 'separate'),
+  'compute.remat': tuple(bert_config.REMAT),
+  'compute.matmul_precision': precision.PRODUCTS,
+}
+
+# Texts that are free, and whether they may be empty.
+TEXTS = {
+  'task': False,
+  'init_from': True,
+  'data.input': False,
+  'data.language': False,
+  'data.field': False,
+  'data.vocab': True,
+  'data.dir': True,
+  'compute.xla_options': True,
+}
+# Of characters that no text holds: they would end a line, a path, a print.
+_CONTROL = {'Cc', 'Cs', 'Zl', 'Zp'}
 
 
 def check(c: config_dict.ConfigDict):
-  """Raises errors.UserError for values that cannot work together."""
-  _check_choices(c)
-  _check_counts(c)
-  _check_weights(c.data)
-  if c.data.pack > 255:  # masking counts the pairs of a row in 8 bits
-    _fail(f'data.pack={c.data.pack} must be at most 255')
+  """Raises errors.UserError for values that cannot work, alone or together."""
+  _check_fields(c)
+  check_model(c)
   _check_phases(c)
+  _check_inputs(c.data)
   _check_init(c)
-  if c.model.hidden_size % c.model.num_heads:
-    _fail(
-      f'model.hidden_size={c.model.hidden_size} is not divisible by '
-      f'model.num_heads={c.model.num_heads}'
-    )
-  _check_objective(c.objective)
-  for name in ('model.dropout', 'model.attention_dropout', 'data.heldout'):
-    value = config_lib.flatten(c)[name]
-    if not 0 <= value < 1:
-      _fail(f'{name}={value} must be at least 0 and below 1')
-  _check_dropout(c.model)
-  if not c.model.mask_value <= -1000:  # far below any score
-    _fail(f'model.mask_value={c.model.mask_value} must be at most -1000')
+  tuning.get_xla_options(c)
   if c.optimizer.warmup_steps >= sum(c.phases.steps):
     _fail(
       f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
@@ -69,57 +129,80 @@ def check(c: config_dict.ConfigDict):
     )
 
 
-def _check_choices(c):
-  m, o = c.model, c.objective
-  allowed = {
-    'rng': (c.rng, ('threefry', 'rbg')),
-    'model.activation': (m.activation, tuple(bert_config.ACTIVATIONS)),
-    'model.norm': (m.norm, bert_config.NORMS),
-    'model.initializer': (m.initializer, tuple(bert_config.INITIALIZERS)),
-    'model.dtype': (m.dtype, ('float32', 'bfloat16')),
-    'compute.attention': (
-      c.compute.attention,
-      ('auto', *attention.IMPLEMENTATIONS),
-    ),
-    'compute.heads': (c.compute.heads, ('auto', 'flat', 'separate')),
-    'compute.remat': (c.compute.remat, tuple(bert_config.REMAT)),
-    'compute.matmul_precision': (
-      c.compute.matmul_precision,
-      precision.PRODUCTS,
-    ),
-    'objective.kind': (o.kind, ('mlm', 'ltr')),
-    'objective.mask_unit': (o.mask_unit, masking.UNITS),
-    'data.strip_accents': (c.data.strip_accents, accents.CHOICES),
-    'data.layout': (c.data.layout, sources.LAYOUTS),
-    'optimizer.clip_unit': (c.optimizer.clip_unit, optimizer.CLIP_UNITS),
-    'optimizer.decay_from': (c.optimizer.decay_from, optimizer.DECAY_FROM),
-    'optimizer.reduce_dtype': (
-      c.optimizer.reduce_dtype,
-      ('float32', 'bfloat16'),
-    ),
-  }
-  for name, (value, values) in allowed.items():
-    if value not in values:
-      _fail(f'{name}={value!r} is not one of {", ".join(values)}')
+def check_model(c: config_dict.ConfigDict):
+  """Does so for the model alone, which may have been trained in any way."""
+  _check_fields(c, 'model.', 'objective.', 'data.vocab_size')
+  _check_objective(c.objective)
+  _check_dropout(c.model)
+  if c.model.hidden_size % c.model.num_heads:
+    _fail(
+      f'model.hidden_size={c.model.hidden_size} is not divisible by '
+      f'model.num_heads={c.model.num_heads}'
+    )
 
 
-def _check_counts(c):
-  counts = {name: len(values) for name, values in c.phases.items()}
+def _check_fields(c, *prefixes):
+  """Checks fields one by one: all, or those whose names begin so."""
+  default = config_lib.flatten(config_lib.declare_fields())
+  for name, value in config_lib.flatten(c).items():
+    if name.startswith(prefixes or ''):
+      _check_type(name, value, config_lib.EXAMPLES.get(name, default[name]))
+      _check_value(name, value)
+
+
+def _check_type(name, value, like):
+  if not config_lib.is_like(value, like):
+    _fail(
+      f'{name}={value!r} is a {type(value).__name__} where a '
+      f'{type(like).__name__} like {like!r} is expected'
+    )
+
+
+def _check_value(name, value):
+  """Checks one field by `RANGES`, `CHOICES` and `TEXTS`."""
+  if name in CHOICES and value not in CHOICES[name]:
+    _fail(f'{name}={value!r} is not one of {", ".join(CHOICES[name])}')
+  if name in TEXTS and not (value or TEXTS[name]):
+    _fail(f'{name} is empty')
+  if name in TEXTS and _CONTROL & set(map(unicodedata.category, value)):
+    _fail(f'{name}={value!r} has control characters')
+  bounds = RANGES.get(name, {})
+  for number in value if isinstance(value, tuple) else (value,):
+    for kind, bound in bounds.items():
+      if not _BOUNDS[kind][1](number, bound):
+        allowed = (f'{_BOUNDS[k][0]} {x}' for k, x in bounds.items())
+        _fail(f'{name}={value} must be {" and ".join(allowed)}')
+
+
+def _check_phases(c):
+  phases, most = c.phases, c.model.max_positions
+  counts = {name: len(values) for name, values in phases.items()}
   if len(set(counts.values())) != 1 or not counts['steps']:
     _fail(f'phases need one entry per phase in every field, got {counts}')
-  for name, values in c.phases.items():
-    if min(values) < 1:
-      _fail(f'phases.{name}={values} must be positive')
-  fields = config_lib.flatten(c)
-  for name in _POSITIVE:
-    if not fields[name] > 0:
-      _fail(f'{name}={fields[name]} must be positive')
-  for name in _NOT_NEGATIVE:
-    if not fields[name] >= 0:
-      _fail(f'{name}={fields[name]} must not be negative')
-  for name in ('data.workers', 'data.loader_workers'):
-    if fields[name] < workers.ONE_PER_CORE:
-      _fail(f'{name}={fields[name]} must be 0, more, or -1 for one per core')
+  if sum(phases.steps) > _STEPS['most']:
+    _fail(
+      f'phases.steps={phases.steps} add up to {sum(phases.steps)}, which must '
+      f'be at most {_STEPS["most"]}'
+    )
+  if max(phases.seq_length) > most:
+    _fail(
+      f'phases.seq_length={phases.seq_length} is longer than '
+      f'model.max_positions={most}'
+    )
+  for batch, parts in zip(phases.batch_size, phases.accumulate, strict=True):
+    if batch % parts:
+      _fail(
+        f'phases.batch_size={batch} is not divisible by '
+        f'phases.accumulate={parts}'
+      )
+  for length, most in zip(
+    phases.seq_length, phases.max_predictions, strict=True
+  ):
+    if most > length:
+      _fail(
+        f'phases.max_predictions={most} is more than the '
+        f'phases.seq_length={length} tokens of a sequence'
+      )
 
 
 def _check_dropout(model):
@@ -138,34 +221,15 @@ def _check_dropout(model):
       )
 
 
-def _check_weights(data):
+def _check_inputs(data):
   weights, inputs = data.weights, data.input.split(',')
-  if not config_lib.is_like(weights, config_lib.EXAMPLES['data.weights']):
-    _fail(f'data.weights={weights} must be numbers like (1.0, 2.5)')
+  if not all(inputs):
+    _fail(f'data.input={data.input!r} has an empty name between commas')
   if weights and len(weights) != len(inputs):
     _fail(
       f'data.weights={weights} must be one for each of the {len(inputs)} '
       'input(s), or ()'
     )
-  if any(not weight > 0 for weight in weights):
-    _fail(f'data.weights={weights} must be positive')
-
-
-def _check_phases(c):
-  phases, most = c.phases, c.model.max_positions
-  if max(phases.seq_length) > most:
-    _fail(
-      f'phases.seq_length={phases.seq_length} is longer than '
-      f'model.max_positions={most}'
-    )
-  if min(phases.seq_length) < 8:
-    _fail(f'phases.seq_length={phases.seq_length} must be at least 8')
-  for batch, parts in zip(phases.batch_size, phases.accumulate, strict=True):
-    if batch % parts:
-      _fail(
-        f'phases.batch_size={batch} is not divisible by '
-        f'phases.accumulate={parts}'
-      )
 
 
 def _check_init(c):
@@ -187,8 +251,6 @@ def _check_objective(o):
     )
   if len(o.mask_mix) != 3 or abs(sum(o.mask_mix) - 1) > 1e-6:
     _fail(f'objective.mask_mix={o.mask_mix} must be three shares that sum to 1')
-  if min(o.mask_mix) < 0 or not 0 < o.mask_rate < 1:
-    _fail('objective.mask_rate and mask_mix must be shares between 0 and 1')
 
 
 def _fail(message):

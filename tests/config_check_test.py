@@ -1,8 +1,16 @@
 """Tests of what a config may hold."""
 
+import functools
+import math
+
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from bert_jax import config, config_check, errors
+from bert_jax.parallel import device_mesh
+from bert_jax.pretraining import pretrain
+from bert_jax.train import fit, programs, task, tuning
 
 
 @pytest.mark.parametrize(
@@ -10,7 +18,7 @@ from bert_jax import config, config_check, errors
   [
     ('model.activation', 'swish', 'not one of gelu, gelu_tanh, relu'),
     ('phases.steps', (5,), 'one entry per phase'),
-    ('phases.steps', (5, 0), 'must be positive'),
+    ('phases.steps', (5, 0), 'must be at least 1 and at most 2147483647'),
     ('phases.seq_length', (128, 600), 'model.max_positions=512'),
     ('phases.accumulate', (1, 3), 'not divisible by phases.accumulate=3'),
     ('model.num_heads', 7, 'not divisible by model.num_heads=7'),
@@ -22,26 +30,32 @@ from bert_jax import config, config_check, errors
     ('model.dropout', 0.001, '0 of 256 values; 1 of them, 0.0039, is the lea'),
     ('model.attention_dropout', 0.001, 'drops 0 of 256 values'),
     ('optimizer.warmup_steps', 2_000_000, 'leaves none'),
-    ('checkpoint.every', 0, 'must be positive'),
-    ('log.every', 0, 'must be positive'),
-    ('eval.sequences', 0, 'must be positive'),
-    ('eval.every', -1, 'must not be negative'),
-    ('data.pack', 0, 'data.pack=0 must be positive'),
-    ('data.pack', 256, 'data.pack=256 must be at most 255'),
-    ('data.min_chars', -1, 'data.min_chars=-1 must not be negative'),
-    ('data.shards', -1, 'data.shards=-1 must not be negative'),
-    ('data.loader_workers', -2, 'data.loader_workers=-2 must be 0, more, or'),
-    ('data.workers', -2, 'data.workers=-2 must be 0, more, or -1'),
+    ('checkpoint.every', 0, 'must be at least 1'),
+    ('log.every', 0, 'must be at least 1'),
+    ('eval.sequences', 0, 'must be at least 1'),
+    ('eval.every', -1, 'must be at least 0'),
+    ('data.pack', 0, 'data.pack=0 must be at least 1 and at most 255'),
+    ('data.pack', 256, 'data.pack=256 must be at least 1 and at most 255'),
+    ('data.min_chars', -1, 'data.min_chars=-1 must be at least 0'),
+    ('data.shards', -1, 'data.shards=-1 must be at least 0'),
+    ('data.loader_workers', -2, 'data.loader_workers=-2 must be at least -1'),
     ('data.weights', (1.0, 2.0), 'one for each of the 1 input'),
-    ('data.weights', (0.0,), 'must be positive'),
-    ('data.weights', ('a',), 'must be numbers'),
+    ('data.weights', (0.0,), 'must be above 0'),
+    ('data.weights', ('a',), 'like .1.0, 2.5. is expected'),
     ('optimizer.clip_unit', 'core', 'not one of batch, micro_batch'),
     ('optimizer.decay_from', 'peak', 'not one of warmup, zero'),
     ('optimizer.reduce_dtype', 'float16', 'not one of float32, bfloat16'),
     ('compute.matmul_precision', 'tf32', 'not one of float32, tensorfloat32'),
-    ('mesh.model', 0, 'mesh.model=0 must be positive'),
-    ('profile_steps', -1, 'profile_steps=-1 must not be negative'),
-    ('model.mask_value', 10_000.0, 'must be at most -1000'),
+    ('mesh.model', 0, 'mesh.model=0 must be at least 1'),
+    ('profile_steps', -1, 'profile_steps=-1 must be at least 0'),
+    ('model.mask_value', 10_000.0, 'at most -1000'),
+    ('optimizer.b1', 7.0, 'b1=7.0 must be at least 0 and at most 0.999999'),
+    ('phases.max_predictions', (20, 5000), 'max_predictions=5000 is more than'),
+    ('phases.steps', (2**31 - 1, 1), 'add up to 2147483648'),
+    ('data.input', 'a,,b', 'an empty name between commas'),
+    ('data.dir', 'a\nb', 'has control characters'),
+    ('compute.xla_options', 'fast', 'give NAME=VALUE'),
+    ('objective.mask_mix', (0.5, 0.5), 'must be three shares'),
     ('objective.mask_unit', 'phrase', 'not one of token, word, span'),
   ],
 )
@@ -63,3 +77,137 @@ def test_the_least_and_the_most_dropout_are_allowed(rate):
   c = config.pretraining('base')
   c.model.dropout = c.model.attention_dropout = rate
   config_check.check(c)
+
+
+FIELDS = config.flatten(config.declare_fields())
+NUMBERS = [
+  name for name, value in FIELDS.items() if not isinstance(value, bool | str)
+]
+
+
+def test_every_field_has_a_range_choices_or_is_a_free_text():
+  texts = {name for name, value in FIELDS.items() if isinstance(value, str)}
+  assert set(NUMBERS) == set(config_check.RANGES)
+  assert texts == {*config_check.CHOICES, *config_check.TEXTS}
+
+
+def tiny(name, value):
+  """Returns the config of a model that is traced soon, with one other field."""
+  c = config.declare_fields()
+  c.model.update(num_layers=1, hidden_size=8, num_heads=2, mlp_size=8)
+  c.data.vocab_size = 16
+  phases = {'seq_length': 8, 'steps': 4, 'batch_size': 4, 'accumulate': 1}
+  phases['max_predictions'] = 2
+  c.phases.update({field: (number,) for field, number in phases.items()})
+  c.optimizer.warmup_steps = 1
+  with c.ignore_type():
+    c.update_from_flattened_dict({name: value})
+  return c
+
+
+def check_refused(name, value):
+  with pytest.raises(errors.UserError) as caught:
+    config_check.check(tiny(name, value))
+  said = str(caught.value)
+  assert f'{name}=' in said and '\n' not in said
+
+
+def like(name, number):
+  """Returns a number as a field holds it, alone or in a tuple."""
+  return (number,) if isinstance(FIELDS[name], tuple) else number
+
+
+@pytest.mark.parametrize('name', NUMBERS)
+def test_numbers_beyond_the_range_of_a_field_are_refused(name):
+  for kind, bound in config_check.RANGES[name].items():
+    beyond = bound
+    if kind in ('least', 'most'):
+      away = -1 if kind == 'least' else 1
+      beyond = bound + away
+      if beyond == bound:  # a large float
+        beyond = math.nextafter(bound, away * math.inf)
+    check_refused(name, like(name, beyond))
+  for number in (-(10**39), 10**39, math.nan, math.inf):
+    check_refused(name, like(name, number))
+
+
+@pytest.mark.parametrize('name', FIELDS)
+def test_values_of_another_type_are_refused(name):
+  old = FIELDS[name]
+  others = {bool: True, int: 3, float: 0.5, str: 'x', tuple: ((),)}
+  # A ConfigDict makes 1.0 of 1 and of True.
+  same = (bool, int, float) if isinstance(old, float) else (type(old),)
+  wrong = [value for kind, value in others.items() if kind not in same]
+  for value in (None, b'x', 1j, (None,), ('x',), *wrong):
+    check_refused(name, value)
+
+
+def test_no_phases_are_refused():
+  c = config.pretraining('base')
+  c.phases.update(dict.fromkeys(c.phases, ()))
+  with pytest.raises(errors.UserError, match='phases need one entry per phase'):
+    config_check.check(c)
+
+
+def values(name):
+  """Returns a strategy for values of a field, most of them allowed."""
+  old, bounds = FIELDS[name], config_check.RANGES.get(name)
+  if isinstance(old, bool):
+    return st.booleans()
+  if isinstance(old, str):
+    choices = config_check.CHOICES.get(name)
+    return st.sampled_from(choices) if choices else st.text(max_size=5)
+  one = config.EXAMPLES.get(name, old)
+  one = one[0] if isinstance(one, tuple) else one
+  ends = st.sampled_from([type(one)(bound) for bound in bounds.values()])
+  if isinstance(one, int):
+    inside = st.integers(0, 9) | st.integers()
+  else:
+    inside = st.floats(0, 1) | st.floats(width=32)
+  found = ends | inside
+  if not isinstance(old, tuple):
+    return found
+  size = 3 if name == 'objective.mask_mix' else 1
+  return st.tuples(*[found] * size) | st.lists(found, max_size=3).map(tuple)
+
+
+@hypothesis.settings(
+  max_examples=120,
+  deadline=None,
+  derandomize=True,
+  suppress_health_check=list(hypothesis.HealthCheck),
+)
+@hypothesis.given(
+  st.sampled_from(sorted(FIELDS)).flatmap(
+    lambda name: st.tuples(st.just(name), values(name))
+  )
+)
+def test_a_field_is_refused_in_one_line_or_the_step_can_be_traced(drawn):
+  c = tiny(*drawn)
+  try:
+    config_check.check(c)
+    hypothesis.assume(c.model.num_layers < 4)  # the time to trace grows with it
+    pretrain.make_recipe(c).check()
+    used = ('rng', 'seed', 'model', 'objective', 'phases', 'optimizer')
+    used += ('compute', 'mesh', 'data.vocab_size', 'data.pack')
+    trace(
+      tuple((k, v) for k, v in config.flatten(c).items() if k.startswith(used))
+    )
+  except errors.UserError as error:
+    assert '\n' not in str(error)
+
+
+@functools.cache
+def trace(fields):
+  """Traces the updates of every phase of a config."""
+  c = config.declare_fields()
+  c.update_from_flattened_dict(dict(fields))
+  fit.check_devices(c)
+  mesh = device_mesh.make_mesh(c.mesh.model)
+  for phase in task.list_phases(c):
+    device = mesh.devices.flat[0]
+    resolved = tuning.resolve(c, device, phase.seq_length)
+    objective = pretrain.make_objective(resolved)
+    for program in programs.list_phase(resolved, objective, mesh, phase):
+      if program.name == programs.TRAIN:
+        program.jitted.trace(*program.arguments)

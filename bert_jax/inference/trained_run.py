@@ -53,7 +53,7 @@ def read(workdir: str, step: int | None = None):
 def read_config(path: str):
   try:
     config = config_lib.unflatten(files.read_json(path))
-    config_check.check(config)
+    config_check.check_model(config)
   except errors.UserError as error:
     raise errors.UserError(f'{path}: {error}') from error
   return config

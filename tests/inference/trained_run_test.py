@@ -122,6 +122,12 @@ def test_a_config_of_another_training_is_refused(
     trained_run.read(str(workdir))
 
 
+def test_how_a_model_was_trained_does_not_matter_to_who_reads_it(workdir):
+  # Older versions trained so.
+  edit_config(workdir, **{'phases.max_predictions': [76, 600], 'seed': -1})
+  assert trained_run.read(str(workdir))[4]['step'] == 2
+
+
 def edit_config(workdir, **values):
   path = workdir / 'config.json'
   path.write_text(json.dumps(json.loads(path.read_text()) | values))
