@@ -187,7 +187,7 @@ def test_a_field_is_refused_in_one_line_or_the_step_can_be_traced(drawn):
   try:
     config_check.check(c)
     hypothesis.assume(c.model.num_layers < 4)  # the time to trace grows with it
-    pretrain.make_recipe(c).check()
+    training_data.make_recipe(c).check()
     used = ('rng', 'seed', 'model', 'objective', 'phases', 'optimizer')
     used += ('compute', 'mesh', 'data.vocab_size', 'data.pack')
     trace(
