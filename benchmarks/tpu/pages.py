@@ -17,6 +17,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import textwrap
 
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.preflight import estimate
@@ -39,17 +40,22 @@ INTRODUCTION = """\
 # What preflight says of the paper's runs
 
 The paper trained BASE on 4 Cloud TPUs (16 chips) and LARGE on 16 (64 chips), in
-four days each. Here are runs on smaller slices, with the paper's batches of 256.
-None of it was run: every program of both phases is
-compiled for TPUs that are not there, and [preflight](preflight.md) says what is
-exact and what is estimated. With jax {jax} and libtpu {libtpu}. This page is
-written by
+four days each. These are runs on smaller slices, with the paper's batches of
+256. Nothing was run: every program of both phases is compiled without a TPU.
+[preflight](preflight.md) says what is exact and what is estimated. Versions: jax
+{jax}, libtpu {libtpu}. This page is written by
 
 ```sh
 {command}
 ```
 {missing}
 {summary}
+"""
+CMU = """\
+CMU is model FLOPs per estimated cycle, relative to that of a large matrix
+product ([speed](speed.md)): with the compiler's cycles alone, then adding
+kernels, then random bits, gathers and scatters, then collectives, none of them
+overlapped.
 """
 
 
@@ -162,10 +168,7 @@ def main():
     '|---|---|---|---|---|---|',
     *rows,
     '',
-    'CMU is model FLOPs per estimated cycle, relative to those of a large',
-    'product ([speed](speed.md)): of the cycles of the compiler alone, then with',
-    'what is added for kernels, for random bits, gathers and scatters, and for',
-    'collectives that nothing hides.',
+    *CMU.splitlines(),
     '',
     '| run | length | tokens of a chip | CMU | + kernels | + rest | '
     '+ collectives |',
@@ -176,8 +179,9 @@ def main():
   if args.write:
     versions = {x: importlib.metadata.version(x) for x in ('jax', 'libtpu')}
     missing = [name for name in RUNS if args.pages and name not in args.pages]
+    listed = ', '.join(missing)
     introduction = INTRODUCTION.format(
-      missing=f'\nNot compiled for it: {", ".join(missing)}.\n'
+      missing=f'\n{textwrap.fill(f"Not compiled: {listed}.", 80)}\n'
       if missing
       else '',
       command='python benchmarks/tpu/pages.py --folder=DIR --write',
