@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bert_jax import config, config_check, errors
 from bert_jax.parallel import device_mesh
-from bert_jax.pretraining import pretrain
+from bert_jax.pretraining import pretrain, training_data
 from bert_jax.train import fit, programs, task, tuning
 
 
