@@ -1,0 +1,77 @@
+"""What README, docs and docstrings name exists."""
+
+import importlib.util
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).parent.parent
+PAGES = {
+  path: path.read_text(encoding='utf-8')
+  for pattern in (
+    'README.md',
+    'CONTRIBUTING.md',
+    'docs/*.md',
+    'benchmarks/*.md',
+  )
+  for path in ROOT.glob(pattern)
+}
+SOURCES = {
+  path: path.read_text(encoding='utf-8')
+  for folder in ('bert_jax', 'benchmarks', 'configs')
+  for path in (ROOT / folder).rglob('*.py')
+}
+
+
+def _linked_files(page):
+  targets = re.findall(r'\]\(([^)\s#]+)', PAGES[page])
+  return {(page.parent / x).resolve() for x in targets if '://' not in x}
+
+
+def test_links_lead_to_files():
+  for page in PAGES:
+    missing = [path for path in _linked_files(page) if not path.exists()]
+    assert not missing, page
+
+
+def test_every_page_is_in_the_index():
+  index = ROOT / 'docs/README.md'
+  missing = {*ROOT.glob('docs/*.md')} - {index} - _linked_files(index)
+  assert not missing
+  assert index in _linked_files(ROOT / 'README.md')
+
+
+def test_every_benchmark_command_is_in_their_readme():
+  table = PAGES[ROOT / 'benchmarks/README.md']
+  commands = [
+    path.relative_to(ROOT).as_posix()
+    for path in ROOT.glob('benchmarks/*/*.py')
+    if "__name__ == '__main__'" in SOURCES[path]
+  ]
+  assert commands
+  assert [path for path in commands if path not in table] == []
+
+
+def test_named_python_files_exist():
+  pattern = r'(?<![\w/])(?:benchmarks|bert_jax|configs|tests)/[\w/]+\.py\b'
+  for page, text in (PAGES | SOURCES).items():
+    named = set(re.findall(pattern, text))
+    missing = [path for path in named if not (ROOT / path).is_file()]
+    assert not missing, page
+
+
+def test_named_tests_exist():
+  tests = {path.name for path in ROOT.glob('tests/**/*_test.py')}
+  tests |= {'x_test.py'}  # that of any x.py, in CONTRIBUTING.md
+  for page, text in (PAGES | SOURCES).items():
+    assert not set(re.findall(r'\b\w+_test\.py\b', text)) - tests, page
+
+
+def test_named_modules_exist():
+  for page, text in PAGES.items():
+    named = re.findall(r'python -m (bert_jax[\w.]*)', text)
+    for package, name in re.findall(
+      r'from (bert_jax[\w.]*) import (\w+)', text
+    ):
+      named.append(f'{package}.{name}')
+    missing = [name for name in named if not importlib.util.find_spec(name)]
+    assert not missing, page
