@@ -128,7 +128,7 @@ def test_two_slices_lower(monkeypatch):
 
 
 def test_each_phase_is_computed_in_its_own_fastest_way():
-  c = make_config('mini')
+  c = make_config('compact:mini')
   c.phases.seq_length = (64, 512)
   found = lower(c, tpu('v5e'), 4)
   kernels = {key: 'tpu_custom_call' in text for key, text in found.items()}
