@@ -1,28 +1,29 @@
-"""Text to finished records: speed and memory beside others.
+"""Compares the speed and memory of data preparation with other programs.
 
-  python benchmarks/measure/data.py --input=wiki_extracted,novels --vocab=vocab.txt
+  python benchmarks/measure/data.py --input=wiki_extracted,novels \\
+    --vocab=vocab.txt
 
---input names folders of WikiExtractor pages and of plain texts, one document
-each, in English; --vocab is bert-base-uncased's. Documents of both kinds are
+--input names folders of English WikiExtractor pages and of plain texts, one
+document per file; --vocab is bert-base-uncased's. Documents of both kinds are
 mixed and split into sentences once, in the layout that Google's script reads;
-then all contestants read the same files:
+then all programs read the same files:
 
-  google      benchmarks/measure/google_procedure.py (it masks while it prepares)
+  google      google_procedure.py in this folder; it masks while it prepares
   tokenizers  the usual pipeline: Hugging Face tokenizers, pairs in plain Python
   ours        bert_jax.data.prepare; masks are drawn later, by the loader, so
               'ours, masked' adds reading and masking every record once
 
-Four and eight copies, every document of which differs by a line, show whether
-memory grows with the text.
+Four and eight copies of the text, with one line of every document changed, show
+whether memory grows with the text.
 
-Each runs as a process of its own, bound to one core or two, in turns; the
-faster of two rounds counts, and the larger memory. The time that each takes for
-a thousand tiny documents is taken off: it is start-up, which a corpus does not
-lengthen. Memory is the resident set of the largest process, and of all
-processes at one moment. MB are 10^6 bytes of input text, counted once whatever
-the number of passes.
+Each program runs in its own process, bound to one or two cores, alternating
+with the others; the faster of two rounds counts, and the larger memory.
+Start-up, measured on a thousand tiny documents, is subtracted. Memory is the
+resident set of the largest process, and of all processes together at one
+moment. MB are 10^6 bytes of input text, counted once whatever the number of
+passes.
 
-Ends with a verdict; exit code 1 if it is FAILED.
+Prints a verdict; the exit code is 1 if it is FAILED.
 """
 
 import argparse
@@ -39,7 +40,7 @@ import numpy as np
 ROUNDS = 2
 USUAL = 10  # passes of Google's script, if it is not told otherwise
 PASSES = (1, USUAL)
-# How many parts each contestant reads. Ours must be large, to fill its caches.
+# How many parts each program reads. Ours needs many, to fill its caches.
 PARTS = {'google': 3, 'tokenizers': 6, 'ours': 40, 'masking': 40}
 CONTESTANTS = ('google', 'tokenizers', 'ours', 'masking')
 REAL_BYTES = 20_000_000  # of each input in its own layout
@@ -47,7 +48,7 @@ COPIES = (4, 8)  # of the text, to see whether memory grows with it
 GROWTH = 1.1  # of memory when the text doubles; more is not flat
 
 
-# The contestants.
+# The programs.
 
 
 def huggingface(paths, vocab_path, output, passes):
@@ -81,7 +82,7 @@ def huggingface(paths, vocab_path, output, passes):
 
 
 def command(name, paths, vocab, passes, cores, output, layout='sentences'):
-  """Returns the command line of a contestant."""
+  """Returns the command line of a program."""
   if name == 'ours':
     return data_runs.prepare(paths, vocab, passes, cores, output, layout)
   script = 'google_procedure.py' if name == 'google' else 'data.py'
@@ -95,7 +96,7 @@ def command(name, paths, vocab, passes, cores, output, layout='sentences'):
 
 
 def measure(f, parts):
-  """Runs everything in turns; returns {(label, passes, cores): Run}."""
+  """Runs all programs, alternating; returns {(label, passes, cores): Run}."""
   output = os.path.join(f.scratch, 'output')
   tiny = os.path.join(f.scratch, 'tiny.txt')
   with open(tiny, 'w', encoding='utf-8') as file:
@@ -133,7 +134,7 @@ def measure(f, parts):
 
 
 def copies(f, parts, n):
-  """Writes copies in which every document differs by a line; returns paths."""
+  """Writes copies with one line of each document changed; returns paths."""
   paths = []
   for k, path in itertools.product(range(n), parts):
     paths.append(os.path.join(f.scratch, f'copy-{k}-{os.path.basename(path)}'))
@@ -162,7 +163,7 @@ def table(f, parts, best):
   )
 
   def row(name, key, amount, *runs):
-    """Adds the runs, and takes the start of each off its time."""
+    """Adds the runs, without the start-up time of each."""
     _, passes, cores = key
     seconds = sum(now.wall - start.wall for now, start in runs)
     cpu = sum(now.cpu - start.cpu for now, start in runs)
@@ -233,7 +234,7 @@ def main():
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   data_runs.add_arguments(parser)
-  # How the benchmark starts contestants of its own.
+  # Used by the benchmark to start itself as one of the programs.
   parser.add_argument('--contestant', help=argparse.SUPPRESS)
   parser.add_argument('--output', help=argparse.SUPPRESS)
   parser.add_argument('--passes', type=int, help=argparse.SUPPRESS)

@@ -1,6 +1,6 @@
-"""What the benchmarks of the data engine share: text, commands, runs.
+"""What the benchmarks of data preparation share: text, commands, runs.
 
-Of no use as a command; see data.py and data_statistics.py.
+Not a command; see data.py and data_statistics.py.
 """
 
 import glob
@@ -51,9 +51,9 @@ def files_of(given):
 def make_text(inputs, folder, parts, longest=sys.maxsize):
   """Writes parts of sentences, blank lines between documents; returns paths.
 
-  The inputs give bytes in proportion to their sizes throughout, so that each
-  part is a fair sample. Documents of more than `longest` characters become
-  several. No document comes twice.
+  Each part takes bytes from the inputs in proportion to their sizes, so that it
+  is a fair sample. Documents of more than `longest` characters are split. No
+  document occurs twice.
   """
   paths = [os.path.join(folder, f'part-{k:03d}.txt') for k in range(parts)]
   os.makedirs(folder, exist_ok=True)
@@ -125,9 +125,9 @@ def masked_batches(directory, splits, seed):
 
 def add_arguments(parser):
   add = parser.add_argument
-  add('--input', required=True, help='Folders of real text, with commas.')
+  add('--input', required=True, help='Folders of real text, comma-separated.')
   add('--vocab', required=True, help="bert-base-uncased's vocab.txt.")
-  add('--scratch', help='A folder with 3 GB of room, instead of /tmp.')
+  add('--scratch', help='A folder with 3 GB of free space; default: /tmp.')
 
 
 def prepare(paths, vocab, passes, cores, output, layout='sentences'):
@@ -141,13 +141,13 @@ def prepare(paths, vocab, passes, cores, output, layout='sentences'):
     f'--layout={layout}',
     f'--max_seq_length={LENGTH}',
     f'--workers={cores}',
-    # A few novels must do for both splits.
+    # A few novels must suffice for both splits.
     *(['--heldout=0.3'] if layout == 'files' else []),
   ]
 
 
 class Run(NamedTuple):
-  """What a run took: seconds of wall clock and of all cores, memory in MB."""
+  """Costs of a run: seconds of wall clock and of all cores, memory in MB."""
 
   wall: float
   cpu: float

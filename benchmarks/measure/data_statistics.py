@@ -1,15 +1,14 @@
-"""The pairs and masks of our data beside those of Google's procedure.
+"""Compares statistics of our pairs and masks with Google's procedure.
 
   python benchmarks/measure/data_statistics.py --input=wiki_extracted,novels \\
     --vocab=vocab.txt
 
---input and --vocab are those of benchmarks/measure/data.py. The same documents are
-prepared by both, once with each of several seeds: by bert_jax.data.prepare and
-the loader's masking, and by benchmarks/measure/google_procedure.py, a literal reading
-of create_pretraining_data.py. Each row of the table is off by so many standard
-errors of the difference, from the spread over the seeds.
+--input and --vocab are those of data.py. The same documents are prepared with
+each of several seeds by bert_jax.data.prepare and the loader's masking, and by
+google_procedure.py, a literal implementation of create_pretraining_data.py. The
+table gives each difference in standard errors, estimated from the seeds.
 
-Takes four minutes; ends with a verdict; exit code 1 if it is FAILED.
+Takes four minutes. Prints a verdict; the exit code is 1 if it is FAILED.
 """
 
 import argparse
@@ -22,14 +21,14 @@ import data_runs
 import google_procedure
 import numpy as np
 
-# Short documents: one draws one target length, so that a few novels would
-# decide the means, and hide what differs.
+# Short documents: each draws one target length, so a few novels would dominate
+# the means and hide differences.
 SEEDS, PARTS, LONGEST = 12, 5, 15_000
 HELDOUT = 0.03  # its records are counted with the others
 
 
 def ours_by_seed(f, parts, vocab, documents):
-  """Yields the statistics of our records, one preparation for each seed."""
+  """Yields the statistics of our records for each seed."""
   output = os.path.join(f.scratch, 'output')
   for seed in range(SEEDS):
     data_runs.remove(output)

@@ -1,16 +1,17 @@
-"""BERT's original data preparation, read literally: judge and baseline.
+"""BERT's original data preparation, followed literally: the baseline.
 
-  python benchmarks/measure/google_procedure.py --input=a.txt,b.txt --vocab=vocab.txt \\
-    --output=features.bin --passes=10
+  python benchmarks/measure/google_procedure.py --input=a.txt,b.txt \\
+    --vocab=vocab.txt --output=features.bin --passes=10
 
 Does what tokenization.py and create_pretraining_data.py of
-google-research/bert do, written from their description in plain Python and
-with nothing made faster: the corpus in memory as lists of strings, each
-character looked at by itself (tests/google_tokenizer.py), texts shortened token
-by token, masks drawn in preparation. Input files hold one sentence per line and blank lines between
-documents. The features are written as rows of numpy's `features_type` and not
-as TFRecords, so that TensorFlow is not needed; this favours the procedure,
-because building and serialising protocol buffers takes longer.
+google-research/bert do, written from their description in plain Python
+without optimization: the corpus in memory as lists of strings, each character
+examined individually (tests/google_tokenizer.py), texts truncated token by
+token, masks drawn during preparation. Input files hold one sentence per line
+and blank lines between documents. The features are written as NumPy rows of
+`features_type`, not as TFRecords, so that TensorFlow is not needed; this
+favours the procedure, because building and serialising protocol buffers takes
+longer.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def read_vocab(path: str) -> dict[str, int]:
 
 
 def tokenize(text: str, vocab: dict[str, int]) -> list[str]:
-  """Splits text into lower-cased words and punctuation, those into pieces."""
+  """Splits text into lower-cased words and punctuation, then into pieces."""
   tokens = []
   for word in google_tokenizer.words(text, lowercase=True):
     tokens.extend(google_tokenizer.pieces(word, vocab))
@@ -109,7 +110,7 @@ def pairs(
 ) -> Iterator[tuple[list, list, bool]]:
   """Yields (first, second, is_random) of one document in one pass.
 
-  Tokens may be strings or ids. One target length serves the whole document;
+  Tokens may be strings or ids. The whole document has one target length;
   sentences are collected until it is reached, and split at a random place.
   """
   document = documents[index]
@@ -166,7 +167,7 @@ def _truncate(first: list, second: list, room: int, rng: random.Random):
 
 
 def _example(first, second, is_random, words, max_predictions, rng) -> Example:
-  """Joins a pair and masks it: 80 % [MASK], 10 % random word, 10 % as it is."""
+  """Joins a pair and masks it: 80 % [MASK], 10 % random, 10 % unchanged."""
   tokens = ['[CLS]', *first, '[SEP]', *second, '[SEP]']
   segment_ids = [0] * (len(first) + 2) + [1] * (len(second) + 1)
   candidates = [i for i, t in enumerate(tokens) if t not in ('[CLS]', '[SEP]')]
@@ -257,7 +258,7 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--input', required=True, help='Files, with commas.')
+  parser.add_argument('--input', required=True, help='Files, comma-separated.')
   parser.add_argument('--vocab', required=True, help='An uncased vocabulary.')
   parser.add_argument('--output', required=True, help='The file to write.')
   parser.add_argument('--max_seq_length', type=int, default=128)

@@ -1,10 +1,10 @@
-"""Measures reading, masking and reading ahead of prepared data, on one core.
+"""Measures reading, masking and prefetching of prepared data, on one core.
 
   python benchmarks/measure/loader.py --data=DIR [--seconds=3]
 
 DIR is an output of bert_jax.data.prepare. Records are read in random order; a
-row counts when it is an array of a batch of 256, masked. The first reading of
-DIR warms the disk's cache.
+row counts once it is masked and part of a batch of 256. A first pass over DIR
+warms the disk cache.
 """
 
 import functools
@@ -26,11 +26,11 @@ from bert_jax.runtime import prefetch
 from bert_jax.tokenization import tokenizer
 
 _DATA = flags.DEFINE_string('data', None, 'Prepared data.', required=True)
-_SECONDS = flags.DEFINE_float('seconds', 3, 'Of each measurement.')
+_SECONDS = flags.DEFINE_float('seconds', 3, 'Duration of each measurement.')
 
 B = 256
 PREDICTIONS = {128: 20, 512: 76}
-# Of the project: rows/s at each length, seconds of a seek and of the start.
+# Goals: rows/s at each length, seconds of a seek and of the start.
 GOALS, SEEK, START = {128: 10_000, 512: 4_000}, 0.1, 1.0
 WRITERS = (
   'group_size:1,uncompressed',
@@ -82,7 +82,7 @@ def make_batch(split, options, pack, unit, step):
 
 @functools.partial(jax.jit, static_argnames=('most', 'mask_id', 'vocab_size'))
 def mask_in_step(ids, mask, key, cls_id, sep_id, *, most, mask_id, vocab_size):
-  """Masks tokens as a jitted step would: the same procedure, other draws."""
+  """Masks tokens as a jitted step would: same procedure, other draws."""
   draw, action, word = jax.random.split(key, 3)
   count = jnp.clip(jnp.rint(mask.sum(1) * 0.15), 1, most)
   free = (mask > 0) & (ids != cls_id) & (ids != sep_id)

@@ -1,22 +1,22 @@
-"""Measures what the training loop costs beside the updates themselves.
+"""Measures the overhead of the training loop beside the updates.
 
   python benchmarks/measure/overhead.py
 
-First the tiny run: `configs/tiny.py` for 300 updates on this machine's CPU. Of
-its time, waiting for a batch must be less than 1 %.
+First, `configs/tiny.py` for 300 updates on this machine's CPU: waiting for
+batches must take less than 1 % of the time.
 
-Then the gap between two updates of 50 ms, less than 2 % of them (1 ms). A CPU
-that computes the updates would share its cores with the loop, which no
-accelerator does, so `fit.fit` drives a device that exists in arithmetic: it
-takes updates in order, each lasts 50 ms to the microsecond, and its metrics can
-be read when it is over. All else is real: the batches and their copies, the
-metrics, the log, and the dispatch of a program that takes and returns as many
-arrays as BERT-Base has, 12 layers with their moments. A gap is the time that
-the device stands idle before an update was dispatched. What the loop itself
-works is printed, too: an update hides it as long as it is shorter than one.
+Then, updates of 50 ms: gaps between them must be less than 2 % of them (1 ms).
+A CPU that computes the updates would share its cores with the loop, which no
+accelerator does, so `fit.fit` drives a simulated device: it takes updates in
+order, each lasts exactly 50 ms, and its metrics can be read when it is over.
+Everything else is real: the batches and their copies, the metrics, the log, and
+the dispatch of a program that takes and returns as many arrays as BERT-Base
+has, 12 layers with their moments. A gap is the time that the device is idle
+before an update is dispatched. The host work of the loop is printed, too; it is
+hidden as long as it is shorter than an update.
 
 Nothing may be compiled after the first update of a phase. Takes about three
-minutes on two cores; exit code 1 if a bar is missed.
+minutes on two cores; the exit code is 1 if a limit is exceeded.
 """
 
 import argparse
@@ -40,7 +40,7 @@ ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 UPDATE = 0.05  # seconds
 MOST_GAP, MOST_WAIT = 0.02, 0.01  # shares
 TINY_STEPS, EVERY = 300, 50
-# That of the tiny config, whose data it uses.
+# The phase of the tiny config, whose data is used.
 PHASE = {
   'seq_length': 64,
   'steps': 200,
@@ -59,13 +59,13 @@ def read_log(workdir):
 
 
 def share(rows, name):
-  """Returns a share of the time of all rows, which have equal sequences."""
+  """Returns a share of the time of all rows; all have as many sequences."""
   seconds = np.array([1 / r['sequences_per_second'] for r in rows])
   return float(np.sum([r[name] for r in rows] * seconds) / np.sum(seconds))
 
 
 def check_tiny(workdir):
-  """Trains with the tiny config; returns whether it waits little for data."""
+  """Trains with the tiny config; returns whether the data is fast enough."""
   arguments = f'configs/tiny.py:steps={TINY_STEPS},log.every={EVERY},{RARELY}'
   done = subprocess.run(
     [
@@ -84,7 +84,8 @@ def check_tiny(workdir):
   wait = share(rows, 'data_wait')
   rate = [r['sequences_per_second'] for r in rows]
   print(
-    f'tiny run: {TINY_STEPS} updates, {1e3 * PHASE["batch_size"] / np.median(rate):.1f} ms each, '
+    f'tiny run: {TINY_STEPS} updates, '
+    f'{1e3 * PHASE["batch_size"] / np.median(rate):.1f} ms each, '
     f'data wait {wait:.2%} (bar {MOST_WAIT:.0%}), {compiled} compilation(s) '
     'after the first update',
     flush=True,
@@ -93,7 +94,7 @@ def check_tiny(workdir):
 
 
 class Later:
-  """A number that can be read when the device has it."""
+  """A number that can be read once the device has computed it."""
 
   def __init__(self, value, ready):
     self._value, self._ready = value, ready
@@ -105,17 +106,17 @@ class Later:
 
 
 class Device:
-  """Stands for the jitted update: real dispatch, updates in arithmetic.
+  """Stands for the jitted update: real dispatch, simulated updates.
 
   Attributes:
-    gaps: seconds that the device stood idle before each update but the first.
+    gaps: seconds that the device was idle before each update but the first.
   """
 
   def __init__(self):
     self.gaps, self._free = [], None
 
   def lower(self, *args):
-    # Times one, so that jax does not hand the inputs through.
+    # Multiplied by one, so that jax does not forward the inputs.
     def touch(state, batch, key):
       del batch, key
       state = jax.tree.map(lambda x: x * 1, state)
@@ -147,7 +148,7 @@ class Device:
 
 
 def check_gap(data, workdir):
-  """Trains on the device of arithmetic; returns whether it is kept busy."""
+  """Trains on the simulated device; returns whether it is kept busy."""
   c = config.pretraining('tiny')
   for name, value in PHASE.items():
     c.phases[name] = (value,)

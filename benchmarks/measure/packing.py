@@ -1,16 +1,16 @@
-"""What packing several sentence pairs into a row saves, on real data.
+"""Measures what packing several pairs into a row saves, on real data.
 
   python benchmarks/measure/packing.py --data=FOLDER
 
-FOLDER is prepared without packing, for lengths 128 and 512:
+FOLDER must be prepared without packing, for lengths 128 and 512:
 
   python -m bert_jax.data.prepare --input='wiki/**/wiki_*' --vocab=vocab.txt \\
     --output=FOLDER --max_seq_length=128,512 --passes=1
 
 Prints the share of padding with at most 1, 2, 3 and 8 pairs in a row, packed
 shard by shard as `prepare` does it; and the time of a training step (forward
-and backward, a small model on the CPU) per real token, plain and packed, in
-turns. Takes about five minutes.
+and backward, a small model on the CPU) per non-padding token, alternating plain
+and packed. Takes about five minutes.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def lengths_of(rows: list[bytes]) -> list[int]:
 
 
 def join(rows: list[bytes]) -> bytes:
-  """Makes one record of records of one pair each."""
+  """Joins records of one pair each into one record."""
   head = np.array([len(rows)], '<u2').tobytes()
   return b''.join(
     [head, *(row[2:8] for row in rows), *(row[8:] for row in rows)]
@@ -108,7 +108,7 @@ def seconds_of(step, batch) -> float:
 
 
 def print_steps(length, rows, words):
-  """Times steps on a shard's rows, plain and packed in turns."""
+  """Times steps on a shard's rows, alternating plain and packed."""
   sizes = lengths_of(rows)
   grouped = packing.pack(sizes, length, PACK)
   step, rng = make_step(words.size), np.random.default_rng(0)

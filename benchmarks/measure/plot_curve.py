@@ -1,4 +1,4 @@
-"""Draws the curves of a run: loss and accuracy against steps.
+"""Plots the curves of a run: loss and accuracy against steps.
 
 pip install matplotlib
 python benchmarks/measure/plot_curve.py --workdir=RUN --output=curve.png
@@ -17,7 +17,7 @@ from bert_jax.workdir import log
 
 
 def main():
-  """Draws the picture and prints the last held-out numbers."""
+  """Plots the curves and prints the last held-out numbers."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--workdir', required=True)
   parser.add_argument('--output', required=True)

@@ -1,4 +1,4 @@
-"""Compares sentence splitters with sentences that people marked.
+"""Compares sentence splitters with human annotation.
 
   pip install pysbd icukit-pyicu
   python benchmarks/measure/sentences.py --data=FOLDER
@@ -6,9 +6,10 @@
 FOLDER holds Universal Dependencies treebanks anywhere below it, named as usual
 (ko_gsd-ud-dev.conllu is Korean), and google_bert_sample_text.txt, English with
 one sentence per line. Neighbouring sentences are joined, ten at a time or by
-document; a splitter is to find the places again. Precision, recall and F1 count
-those places; MB/s counts UTF-8 on one core. A splitter that is not installed,
-or does not know a language, is left out, saying so. Takes about a minute.
+document, and a splitter has to find the boundaries. Precision, recall and F1
+are of boundaries; MB/s counts UTF-8 on one core. A splitter that is not
+installed, or does not support a language, is skipped with a message. Takes
+about a minute.
 """
 
 import argparse
@@ -76,7 +77,7 @@ def sample(path: pathlib.Path) -> Iterator[list[str]]:
 
 
 def gold(folder: pathlib.Path) -> Iterator[tuple[str, str, list[list[str]]]]:
-  """Yields language, name and runs of sentences of each marked text."""
+  """Yields language, name and runs of sentences of each annotated text."""
   for path in sorted(folder.rglob(_SAMPLE)):
     yield 'en', path.stem, list(sample(path))
   for path in sorted(folder.rglob('*.conllu')):
@@ -89,7 +90,7 @@ def gold(folder: pathlib.Path) -> Iterator[tuple[str, str, list[list[str]]]]:
 
 
 def boundaries(sentences: list[str]) -> set[int]:
-  """Returns after how many characters, spaces apart, each but the last ends."""
+  """Returns the end of each sentence but the last, not counting spaces."""
   out = set()
   count = 0
   for sentence in sentences:
@@ -122,7 +123,7 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--data', required=True, help='the folder of gold texts')
+  parser.add_argument('--data', required=True, help='folder of annotated texts')
   folder = pathlib.Path(parser.parse_args().data)
   texts = list(gold(folder))
   if not texts:

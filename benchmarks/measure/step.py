@@ -1,4 +1,4 @@
-"""Times a training step here and elsewhere, on the same rows of real text.
+"""Times a training step against FlaxBert and PyTorch, on the same rows.
 
   python benchmarks/measure/step.py --flax_python=PYTHON --torch=PYTHON
   python benchmarks/measure/step.py --gpu --torch=PYTHON
@@ -7,21 +7,21 @@ One update of pre-training, dropout on: the step of bert_jax.main as its config
 makes it; FlaxBertForPreTraining of transformers 4.57 with optax, jitted (PYTHON
 of --flax_python has transformers, jax, flax and optax); BertForPreTraining of
 transformers in PyTorch with SDPA and fused AdamW (PYTHON of --torch has
-transformers and torch), eager and compiled. The other two predict at all
-positions, as they are made; batches, sizes, GELU (tanh), AdamW, clipping and
+transformers and torch), eager and compiled. The other two compute logits at all
+positions, as they are written; batches, sizes, GELU (tanh), AdamW, clipping and
 schedule are the same.
 
-Each is a process of its own that holds its model; they take turns, a few steps
-each, round after round. A ratio is of two turns of one round, and the least
-and the largest stand beside their median. Only tokens that are not padding
-count. CPU ms are those of all threads together: where other programs share the
-cores they tell more than the clock does, but hold the spinning of PyTorch's
-threads that wait.
+Each runs in its own process, which keeps its model; they take turns of a few
+steps, round after round. A ratio compares two turns of one round; the table
+gives the median, minimum and maximum over rounds. Only non-padding tokens
+count. CPU ms are those of all threads together: they are more reliable than
+wall time where other programs share the cores, but include the busy waiting of
+PyTorch's threads.
 
 The first command compares BASE with 4 layers on the CPU, the second three
 models on one GPU; rows come from --data=FOLDER (made by bert_jax.data.prepare
-without packing) or else from python-docs. Exit code 1 if the first misses its
-goals.
+without packing) or else from python-docs. The exit code is 1 if the first
+misses its goals.
 """
 
 import argparse
@@ -38,7 +38,7 @@ import step_rows
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'step_peers')
 PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
-# Times as fast as the others, at least.
+# Goals: at least so many times as fast as the others.
 GOALS = {'FlaxBert': 1.5, 'PyTorch': 1.2}
 # Size, layers, length, rows, and whether each row is full of tokens.
 ON_CPU = (('base', 4, 128, 8, False),)
@@ -50,7 +50,7 @@ ON_GPU = (
 
 
 def get_config(size, layers, length, rows, args):
-  """Returns the paper's recipe, its shapes changed."""
+  """Returns the paper's recipe with the given shapes."""
   from bert_jax import config as config_lib
   from bert_jax import config_check
 
@@ -89,7 +89,7 @@ def write_settings(c, batches, device, directory):
 
 
 class Peer:
-  """A process that trains when it is told to."""
+  """A process that trains on request."""
 
   def __init__(self, name, command, settings, device, threads):
     self.name, self.seconds, self.cpu_seconds = name, [], []
@@ -100,7 +100,7 @@ class Peer:
         **os.environ,
         'OMP_NUM_THREADS': str(threads),
         'JAX_PLATFORMS': 'cuda' if device == 'gpu' else 'cpu',
-        # The others need memory, too.
+        # Leave memory for the others.
         'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',
         'TRANSFORMERS_VERBOSITY': 'error',
       },
@@ -120,7 +120,7 @@ class Peer:
     return json.loads(line)
 
   def turn(self, steps):
-    """Makes steps; keeps the times of one, and the last loss."""
+    """Runs steps; keeps the time of one, and the last loss."""
     self._process.stdin.write(f'{steps}\n')
     self._process.stdin.flush()
     answer = self._answer()
@@ -204,7 +204,7 @@ def print_table(c, mask, peers):
 
 
 def verdict(medians):
-  """Prints whether the goals are met, of PyTorch the faster; returns that."""
+  """Prints and returns whether the goals are met; the faster PyTorch counts."""
   good = True
   for name, goal in GOALS.items():
     found = [ratio for peer, ratio in medians.items() if peer.startswith(name)]
@@ -230,20 +230,20 @@ def parse_arguments():
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   add = parser.add_argument
-  add('--flax_python', metavar='PYTHON', help='for FlaxBert')
-  add('--torch', metavar='PYTHON', help='for PyTorch')
-  add('--data', metavar='FOLDER', help='prepared; default python-docs')
-  add('--gpu', action='store_true', help='three models, in bfloat16')
-  add('--size', help='one model of this size, with the five that follow')
-  add('--layers', type=int, help='default: of the size')
+  add('--flax_python', metavar='PYTHON', help='interpreter for FlaxBert')
+  add('--torch', metavar='PYTHON', help='interpreter for PyTorch')
+  add('--data', metavar='FOLDER', help='prepared data; default: python-docs')
+  add('--gpu', action='store_true', help='three models on a GPU, in bfloat16')
+  add('--size', help='compare one model of this size; see the next five flags')
+  add('--layers', type=int, help='default: those of --size')
   add('--seq_length', type=int, default=128, choices=PREDICTIONS)
-  add('--batch', type=int, default=16, help='rows')
-  add('--full', action='store_true', help='only rows without padding')
+  add('--batch', type=int, default=16, help='rows per batch')
+  add('--full', action='store_true', help='use only rows without padding')
   add('--dtype', choices=('float32', 'bfloat16'))
-  add('--rng', default='threefry', help='of our dropout: threefry or rbg')
+  add('--rng', default='threefry', help='for our dropout: threefry or rbg')
   add('--threads', type=int, default=2, help='CPU cores for each')
   add('--rounds', type=int, default=7)
-  add('--steps', type=int, help='in a turn; default 4, on a GPU 20')
+  add('--steps', type=int, help='steps per turn; default: 4, on a GPU 20')
   return parser.parse_args()
 
 

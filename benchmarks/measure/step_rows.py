@@ -1,4 +1,4 @@
-"""The rows of real text that benchmarks/measure/step.py trains on."""
+"""The rows of real text that step.py trains on."""
 
 import sys
 

@@ -1,12 +1,12 @@
-"""Compares a folder that TFDS can read with our records: size and speed.
+"""Compares TFDS folders with our records: size and speed.
 
   python benchmarks/measure/tfds_records.py --data=DIR [--rows=20000]
 
 DIR is an output of bert_jax.data.prepare with one pair in a row. The same rows
 are written as our records and, twice, with a TFDS builder (file format
-array_record): `plain` has features of integers, as most folders do; `compact`
-stores the same bytes as we do. All are read in random order, a batch of 256 at
-a time: ours to padded arrays, those of TFDS to a dict of arrays for each row,
+array_record): `plain` has integer features, as most folders do; `compact`
+stores the bytes of our records. All are read in random order, a batch of 256 at
+a time: ours into padded arrays, those of TFDS into a dict of arrays per row,
 which would still have to be padded. Prints whether TFDS costs less than 20 %.
 """
 
@@ -25,7 +25,7 @@ from bert_jax.tokenization import tokenizer
 
 _DATA = flags.DEFINE_string('data', None, 'Prepared data.', required=True)
 _ROWS = flags.DEFINE_integer('rows', 20_000, 'Rows to write.')
-_SECONDS = flags.DEFINE_float('seconds', 3, 'Of each reading.')
+_SECONDS = flags.DEFINE_float('seconds', 3, 'Duration of each measurement.')
 
 B = 256
 ALLOWED = 1.2

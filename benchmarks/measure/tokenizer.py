@@ -4,13 +4,15 @@
   python benchmarks/measure/tokenizer.py --data=FOLDER
 
 Agreement: ids of every line under each vocabulary. No line may differ from a
-literal reading of google-research/bert's tokenization.py, which is in
+literal implementation of google-research/bert's tokenization.py, in
 tests/google_tokenizer.py. Lines that differ from Hugging Face `tokenizers` are
-counted by the kind of character that the two treat differently. Exit code 1 if
-a line differs from Google's procedure, or from `tokenizers` unexplained.
+counted by the kind of character that the two treat differently. The exit code
+is 1 if a line differs from Google's procedure, or from `tokenizers` for an
+unknown reason.
 
-Speed: MB of UTF-8 per second on one core, all contestants on the same lines, in
-turns; the median of three rounds. Cold is a new object, warm the same again.
+Speed: MB of UTF-8 per second on one core, all tokenizers alternating on the
+same lines; the median of three rounds. Cold is a new object, warm a second pass
+with the same object.
 
 Takes about ten minutes.
 """
@@ -66,7 +68,7 @@ def main():
     '--megabytes',
     type=float,
     default=6,
-    help='at most so many of each file or folder (default: 6)',
+    help='limit per file or folder, in MB (default: 6)',
   )
   options = parser.parse_args()
   if not options.data:
@@ -91,7 +93,7 @@ def read(path: pathlib.Path, megabytes: float) -> list[str]:
 
 
 def every_character() -> list[str]:
-  """Returns lines that hold each character but surrogates in a word."""
+  """Returns lines with each character, except surrogates, inside a word."""
   codes = [*range(0xD800), *range(0xE000, 0x110000)]
   return [f'a{chr(c)}b {chr(c)}' for c in codes]
 
@@ -103,7 +105,7 @@ def load(data: pathlib.Path, name: str) -> tokenizer.Tokenizer:
 
 
 def hugging_face(ours: tokenizer.Tokenizer) -> tokenizers.Tokenizer:
-  """Returns what `tokenizers` offers for BERT, with the same vocabulary."""
+  """Returns the BERT tokenizer of `tokenizers`, with the same vocabulary."""
   theirs = tokenizers.Tokenizer(
     tokenizers.models.WordPiece(
       vocab={piece: i for i, piece in enumerate(ours.vocab)},
@@ -119,7 +121,7 @@ def hugging_face(ours: tokenizer.Tokenizer) -> tokenizers.Tokenizer:
 
 
 def google(ours: tokenizer.Tokenizer):
-  """Returns Google's procedure, remembering the pieces of each word."""
+  """Returns Google's procedure, with a cache of each word's pieces."""
   index = {piece: i for i, piece in enumerate(ours.vocab)}
 
   @functools.cache
@@ -200,7 +202,7 @@ def describe(kinds: dict[str, int]) -> str:
 
 
 def show_speed(data: pathlib.Path, megabytes: float):
-  """Prints MB/s and how many times as fast as the others ours is."""
+  """Prints MB/s and the speed of ours relative to the others."""
   print(
     'MB/s, one core; x: how many times as fast as encode_batch_fast and as '
     'Google warm is'
@@ -225,7 +227,7 @@ def show_speed(data: pathlib.Path, megabytes: float):
 
 
 def one_round(data, name, lines, theirs) -> list[float]:
-  """Returns the seconds that each contestant takes for the lines."""
+  """Returns the seconds that each tokenizer takes for the lines."""
   ours = load(data, name)
   index = {piece: i for i, piece in enumerate(ours.vocab)}
   contestants = (

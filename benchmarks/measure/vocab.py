@@ -3,13 +3,13 @@
   python benchmarks/measure/vocab.py --input='books/*.txt' --input='wiki/**' \\
     --size=30522 --beside=bert-base-uncased/vocab.txt
 
-All learn from the same lines and are measured on the same others: of every
-4,000 lines the last 200 are held out. Each trainer runs in a process of its
-own, so that its time (reading included) and peak memory are its own. The
-trainer of Hugging Face runs with its defaults, and with the limits that its
-BertWordPieceTokenizer sets: 1,000 characters, pairs that come twice or more.
+All train on the same lines and are evaluated on the same held-out lines, the
+last 200 of every 4,000. Each trainer runs in its own process, to measure its
+time (including reading) and peak memory. Hugging Face's trainer runs with its
+defaults, and with the limits that its BertWordPieceTokenizer sets: 1,000
+characters, and pairs that occur at least twice.
 
-Needs bert_jax and tokenizers. Exits with 1 if ours is not at least as good as
+Needs bert_jax and tokenizers. Exits with 1 unless ours is at least as good as
 both in tokens per word and unknown words, faster, and smaller in memory.
 """
 
@@ -40,7 +40,7 @@ def _lines(patterns):
       if os.path.isfile(path):
         with open(path, encoding='utf-8-sig', errors='replace') as file:
           for line in file:
-            # WikiExtractor's marks are no text.
+            # WikiExtractor's tags are not text.
             if line.strip() and not line.startswith(('<doc ', '</doc>')):
               yield line.rstrip('\n')
 
@@ -78,7 +78,7 @@ def _hugging_face(texts, args, limits):
 
 
 def _train(args):
-  """Prints what one trainer made, as JSON: this is the child process."""
+  """Prints the result of one trainer as JSON; runs in the child process."""
   texts = _part(args.input, held_out=False)
   start = time.perf_counter()
   if args.role == 'ours':
@@ -97,7 +97,7 @@ def _train(args):
 
 
 def _run(role, directory):
-  """Runs one trainer in a process of its own and returns what it made."""
+  """Runs one trainer in its own process and returns its result."""
   path = os.path.join(directory, role)
   subprocess.run(
     [sys.executable, *sys.argv, f'--role={role}', f'--output={path}'],
@@ -127,7 +127,7 @@ def _report(made, fits):
 
 
 def _verdict(made, fits):
-  """Prints how ours compares; returns whether it is the best in everything."""
+  """Prints how ours compares; returns whether it is best in everything."""
   good = True
   for role in ('hf', 'hf-1000'):
     a, b = fits['ours'], fits[role]
@@ -159,7 +159,7 @@ def main():
   parser.add_argument('--size', type=int, default=30522)
   parser.add_argument('--cased', action='store_true')
   parser.add_argument(
-    '--beside', action='append', default=[], help='a vocabulary file to measure'
+    '--beside', action='append', default=[], help='a vocabulary to compare'
   )
   parser.add_argument('--role', choices=_ROLES, help=argparse.SUPPRESS)
   parser.add_argument('--output', help=argparse.SUPPRESS)
@@ -168,7 +168,7 @@ def main():
     return _train(args)
   with tempfile.TemporaryDirectory() as directory:
     made = {role: _run(role, directory) for role in _ROLES}
-  # Only now: a child's peak memory begins with that of its parent.
+  # Not earlier: a child's peak memory starts at that of its parent.
   from bert_jax.data import vocab, vocab_pieces
   from bert_jax.tokenization import tokenizer
 

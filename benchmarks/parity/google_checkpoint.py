@@ -3,9 +3,9 @@
   python benchmarks/parity/google_checkpoint.py --tensorflow=VENV/bin/python
 
 First bert_jax writes and `tf.train.load_checkpoint` reads; then
-`tf.compat.v1.train.Saver` writes, with the optimizer's variables and in two
-data files, and bert_jax reads. Fails if one bit differs. The Python that is
-named needs tensorflow and numpy, the one that runs this needs bert_jax.
+`tf.compat.v1.train.Saver` writes, with optimizer variables and in two data
+files, and bert_jax reads. Fails if any bit differs. The interpreter of
+--tensorflow needs tensorflow and numpy, the one that runs this bert_jax.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def _read_with_tensorflow(prefix):
 
 
 def _write_with_tensorflow(prefix, shapes):
-  """Saves random values of names and shapes, sharded over two CPU devices."""
+  """Saves random arrays of given names and shapes, sharded over two devices."""
   import tensorflow as tf
 
   v1 = tf.compat.v1
@@ -48,7 +48,7 @@ def _write_with_tensorflow(prefix, shapes):
     name: random.standard_normal(shape, np.float32)
     for name, shape in shapes.items()
   }
-  # Some of what an optimizer leaves.
+  # Some variables of an optimizer.
   for name in list(values)[:5]:
     values[f'{name}/adam_m'] = values[name] * np.float32(0.5)
     values[f'{name}/adam_v'] = values[name] ** 2
@@ -67,7 +67,7 @@ def _write_with_tensorflow(prefix, shapes):
 
 
 def _in_tensorflow(python, role, prefix, shapes):
-  """Runs a function above with the other Python and returns its result."""
+  """Runs a function above in the other interpreter; returns its result."""
   command = [python, os.path.abspath(__file__), '--role', role, prefix]
   done = subprocess.run(
     command,
@@ -81,7 +81,7 @@ def _in_tensorflow(python, role, prefix, shapes):
 
 
 def _model():
-  """Returns the parameters, random, the config and a tokenizer of BERT-base."""
+  """Returns random parameters, config and tokenizer of BERT-base."""
   import functools
 
   import jax
@@ -149,7 +149,7 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('--tensorflow', help='Python with tensorflow')
+  parser.add_argument('--tensorflow', help='interpreter with tensorflow')
   parser.add_argument('--role', choices=['read', 'write'])
   parser.add_argument('prefix', nargs='?')
   args = parser.parse_args()

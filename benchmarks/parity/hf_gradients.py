@@ -1,10 +1,11 @@
-"""Compares a random BERT, inside and out, here and in transformers (PyTorch).
+"""Compares activations and gradients of a random BERT with transformers'.
 
   python benchmarks/parity/hf_gradients.py --torch=PYTHON [--size=tiny|base]
 
-PYTHON is that of an environment with torch and transformers 4 or 5. For erf and
-tanh GELU it draws weights there and runs a padded batch through both models in
-float32. It fails unless, relative to the largest value of each array,
+PYTHON is the interpreter of an environment with torch and transformers 4 or 5.
+For erf and tanh GELU, random weights are drawn there and a padded batch is run
+through both models in float32. It fails unless, relative to the largest value
+of each array,
 
   every hidden state, the pooled vector, MLM and NSP logits agree to 1e-5,
   the gradient of the pre-training loss agrees to 1e-5, parameter by parameter,
@@ -45,7 +46,7 @@ def make_batch():
 
 
 def theirs(size, activation, directory):
-  """Writes random weights, and what transformers makes of them."""
+  """Writes random weights, and what transformers computes with them."""
   import torch
   import transformers
 
@@ -184,7 +185,7 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('--torch', help='python with torch and transformers')
+  parser.add_argument('--torch', help='interpreter with torch and transformers')
   parser.add_argument('--size', choices=_SIZES, default='tiny')
   parser.add_argument('--theirs', nargs=2, help=argparse.SUPPRESS)
   args = parser.parse_args()

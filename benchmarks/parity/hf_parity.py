@@ -1,14 +1,16 @@
-"""Compares an exported model here and in transformers (PyTorch), in float32.
+"""Compares an exported model in bert_jax and transformers, in float32.
 
-Usage, each line with the Python of the environment that it needs:
+Each line runs in the environment that it needs:
 
-  python benchmarks/parity/hf_parity.py ours --model=DIR --text=FILE --output=A.npz
-  python benchmarks/parity/hf_parity.py theirs --model=DIR --text=FILE --output=B.npz
+  python benchmarks/parity/hf_parity.py ours --model=DIR --text=FILE \\
+    --output=A.npz
+  python benchmarks/parity/hf_parity.py theirs --model=DIR --text=FILE \\
+    --output=B.npz
   python benchmarks/parity/hf_parity.py compare A.npz B.npz
 
 `ours` needs bert_jax; `theirs` needs torch and transformers 4 or 5, and fails
 on missing and unexpected weights. `compare` fails when token ids or segment
-ids differ at all, or logits by more than 1e-5.
+ids differ, or logits by more than 1e-5.
 """
 
 import argparse
@@ -46,7 +48,7 @@ def _masked(ids, pad, cls, sep, mask):
     pad, cls, sep, mask: ids of special tokens; these are not masked.
 
   Returns:
-    The ids with [MASK] in places [N, S], and these places [N, P].
+    The ids with [MASK] in some positions [N, S], and these positions [N, P].
   """
   ids = ids.copy()
   places = []

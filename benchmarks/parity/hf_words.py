@@ -1,11 +1,11 @@
-"""Compares the ids and the guesses of an exported model with transformers'.
+"""Compares ids and predicted words of an exported model with transformers'.
 
   python benchmarks/parity/hf_words.py --model=DIR --text=FILE --torch=PYTHON
 
-PYTHON is that of an environment with torch and transformers 4 or 5; DIR is an
-exported model. On 1,000 lines of the text AutoTokenizer must give our ids; and
-in 50 of them, a word of which is replaced by [MASK], the pipeline `fill-mask`
-must give our five words, in our order. Exit code 1 if any differs.
+PYTHON is the interpreter of an environment with torch and transformers 4 or 5;
+DIR is an exported model. On 1,000 lines of the text AutoTokenizer must give our
+ids; in 50 of them, with one word replaced by [MASK], the pipeline `fill-mask`
+must predict our five words, in our order. The exit code is 1 if any differs.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def main():
   )
   parser.add_argument('--model', required=True)
   parser.add_argument('--text', required=True)
-  parser.add_argument('--torch', help='python with torch and transformers')
+  parser.add_argument('--torch', help='interpreter with torch and transformers')
   parser.add_argument('--output', help=argparse.SUPPRESS)
   args = parser.parse_args()
   lines = read_lines(args.text)

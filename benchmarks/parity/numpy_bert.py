@@ -1,8 +1,8 @@
 """Google's BERT pre-training, forward, backward and optimizer, in NumPy.
 
 Written from the description of google-research/bert (modeling.py,
-optimization.py, run_pretraining.py) to test bert_jax against: nothing is shared
-with it, not even the names of the parameters or how the derivatives are found.
+optimization.py, run_pretraining.py) as an independent reference for bert_jax:
+they share nothing, neither parameter names nor the way gradients are computed.
 Everything is float64, without dropout, for sizes that a test needs.
 
 Weights are {Google's variable name: array}, dense kernels [in, out].
@@ -21,8 +21,8 @@ def train(weights, batches, *, heads, cores, peak, warmup, steps):
 
   Args:
     weights: changed in place.
-    batches: of them the first `steps` are used; features have BERT's names.
-    heads: of attention.
+    batches: the first `steps` are used; features have BERT's names.
+    heads: number of attention heads.
     cores: row r goes to core r % cores. Each takes the means over its own rows
       and clips its own gradient; these are summed.
     peak, warmup, steps: of the schedule.
@@ -63,7 +63,7 @@ def clipped(grads, limit):
 
 
 def update(weights, grads, m, v, rate):
-  """Adam without bias correction; weight decay beside it. In place."""
+  """Adam without bias correction, with decoupled weight decay. In place."""
   for name, grad in grads.items():
     m[name] = 0.9 * m[name] + 0.1 * grad
     v[name] = 0.999 * v[name] + 0.001 * grad**2
@@ -74,7 +74,7 @@ def update(weights, grads, m, v, rate):
 
 
 def gradient(weights, batch, heads):
-  """Returns sums of losses with their counts, and the gradient of the means.
+  """Returns sums and counts of the losses, and the gradient of their means.
 
   The loss is sum(w nll) / (sum(w) + 1e-5) of the masked tokens plus the mean
   of next sentence prediction.

@@ -1,11 +1,11 @@
-"""Compares torch_bin with torch itself on files that torch.save writes.
+"""Compares torch_bin with torch on files that torch.save writes.
 
   python benchmarks/parity/torch_bin.py --torch=PYTHON
 
-PYTHON is that of an environment with torch; this one has bert_jax. Files are
-written with torch.save in both formats, read here, and compared bit by bit with
-what torch holds: dtypes, tied tensors, views, parameters, and a state dict of
-BERT-large, of which the size and the time are printed, too.
+PYTHON is the interpreter of an environment with torch; this one has bert_jax.
+Files are written with torch.save in both formats, read here, and compared bit
+by bit with torch's tensors: dtypes, tied tensors, views, parameters, and a
+state dict of BERT-large, whose size and time are printed, too.
 """
 
 import argparse
@@ -23,7 +23,7 @@ _FORMATS = ('zip', 'legacy')
 
 
 def write(folder):
-  """Writes files with torch, and beside each what it holds as .npz."""
+  """Writes files with torch, and beside each its tensors as .npz."""
   import torch
 
   print(f'torch {torch.__version__}')
@@ -56,7 +56,7 @@ def _kinds(torch):
   }
   return kinds | {
     'tied': kinds['float32'],
-    'turned': kinds['float32'].T,
+    'transposed': kinds['float32'].T,
     'part': kinds['float32'][1:, ::2],
     'one row': torch.arange(5).expand(1, -1),
     'scalar': torch.tensor(1.5),
@@ -145,7 +145,7 @@ def check(folder) -> bool:
 
 
 def _differences(found, wanted):
-  """Returns names that are in one only, or whose type, shape or bits differ."""
+  """Returns names found in one only, or whose type, shape or bits differ."""
   wrong = sorted(found.keys() ^ set(wanted.files))
   for name in found.keys() & set(wanted.files):
     a, b = found[name], wanted[name]
@@ -155,7 +155,7 @@ def _differences(found, wanted):
 
 
 def measure(path):
-  """Prints what the limits of the reader stand beside."""
+  """Prints the values that the limits of the reader allow for."""
   with zipfile.ZipFile(path) as z:
     (name,) = (n for n in z.namelist() if n.endswith('/data.pkl'))
     pickle = z.read(name)
@@ -171,7 +171,7 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('--torch', metavar='PYTHON', help='a Python with torch')
+  parser.add_argument('--torch', metavar='PYTHON', help='Python with torch')
   parser.add_argument('--write', metavar='DIR', help=argparse.SUPPRESS)
   args = parser.parse_args()
   if args.write:

@@ -1,4 +1,4 @@
-"""Trains BERT-Tiny here and elsewhere, from one start, on the same batches.
+"""Trains BERT-Tiny here and elsewhere, from equal weights and batches.
 
   python benchmarks/parity/training_parity.py hf --torch=PYTHON
   python benchmarks/parity/training_parity.py google [--cores=4]
@@ -6,9 +6,9 @@
 `hf` compares --config=...:profile=hf with transformers' BertForPreTraining,
 torch.optim.AdamW and the linear schedule of transformers: 200 steps, losses
 equal to 1e-4 throughout. PYTHON has torch and transformers 4 or 5.
-`google` compares profile=google, with a micro-batch for each core, with
+`google` compares profile=google, with one micro-batch per core, with
 numpy_bert.py: 20 steps, losses equal to 1e-5.
-Dropout is off. The batches come from the data pipeline, from python-docs.
+Dropout is off. The data pipeline makes the batches from python-docs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import numpy as np
 _STEPS = {'hf': 200, 'google': 20}
 _TOLERANCE = {'hf': 1e-4, 'google': 1e-5}
 _BATCH = 16
-# Of transformers' config, and ours.
+# Fields of transformers' config and ours.
 _SIZES = {
   'vocab_size': 'data.vocab_size',
   'hidden_size': 'model.hidden_size',
@@ -101,7 +101,7 @@ def ours(c, objective, state, batches):
 
 
 def _words(c, state):
-  """Returns the parameters without the rows that are no words."""
+  """Returns the parameters without padding rows."""
   import jax
 
   from bert_jax.model import parameters
@@ -132,7 +132,7 @@ def in_google(c, state, batches):
 
 
 def in_torch(c, state, batches, directory, python):
-  """Returns the losses of transformers, run by its own Python."""
+  """Returns the losses of transformers, run by its own interpreter."""
   from bert_jax import config as config_lib
   from bert_jax.interop import rename
 
@@ -221,8 +221,8 @@ def main():
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument('profile', choices=_STEPS)
-  parser.add_argument('--torch', help='python with torch and transformers')
-  parser.add_argument('--cores', type=int, default=4, help='google: of TPUs')
+  parser.add_argument('--torch', help='interpreter with torch and transformers')
+  parser.add_argument('--cores', type=int, default=4, help='google: TPU cores')
   parser.add_argument('--directory', help=argparse.SUPPRESS)
   args = parser.parse_args()
   if args.directory:

@@ -1,11 +1,12 @@
-"""Shows what the program says to wrong input, and that nothing is lost.
+"""Checks the errors for wrong input, and that nothing is lost.
 
   python benchmarks/proofs/bad_input.py
 
 Runs the real commands in a temporary folder. Each case must end with one clear
-line and an exit code that is not 0, or recover and say so. The full disk needs
-the right to mount a tmpfs and is left out, saying so, without it. Prints the
-verdict; exit code 1 if a case failed. Takes about five minutes on two cores.
+line and a nonzero exit code, or recover and say so. The case of a full disk
+needs permission to mount a tmpfs; without it, it is skipped with a message.
+Prints a verdict; the exit code is 1 if a case failed. Takes about five minutes
+on two cores.
 """
 
 import os
@@ -81,7 +82,7 @@ def flip_bit(path, at):
 
 
 def check_text(cases, scratch):
-  """Input that cannot be used."""
+  """Checks input that cannot be used."""
 
   def with_text(name, content):
     path = os.path.join(scratch, f'{name}.txt')
@@ -105,7 +106,7 @@ def check_text(cases, scratch):
 
 
 def check_config(cases, scratch, workdir):
-  """Configs that do not fit the vocabulary, the devices or the workdir."""
+  """Checks configs that do not fit vocabulary, devices or workdir."""
   data = os.path.join(workdir, 'data')
   use = f'--config.data.dir={data}'
   vocab = os.path.join(data, 'vocab.txt')
@@ -135,7 +136,7 @@ def check_config(cases, scratch, workdir):
 
 
 def check_checkpoints(cases, scratch, workdir, expected):
-  """Damaged checkpoints."""
+  """Checks damaged checkpoints."""
   copy = os.path.join(scratch, 'flipped')
   shutil.copytree(workdir, copy)
   path = array_files(copy, 12)[0]
@@ -165,7 +166,7 @@ def check_checkpoints(cases, scratch, workdir, expected):
 
 
 def check_full_disk(cases, scratch, data):
-  """A disk that fills up while checkpoints are written."""
+  """Checks a disk that fills up while checkpoints are written."""
   disk = os.path.join(scratch, 'disk')
   os.makedirs(disk)
   mount = ['mount', '-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', disk]

@@ -1,14 +1,14 @@
-"""Shows what preparation makes of text that is not what it should be.
+"""Checks how data preparation handles malformed text.
 
-Each case is a folder of generated or real files beside some good text, prepared
-by `bert_jax.data.prepare` with one worker. Prints the exit code, seconds, peak
-memory, and what was counted; fails if a case crashes, takes longer than 10
-minutes or more than 500 MB, or does not count what it should.
+Each case is a folder of generated or real files plus some good text, prepared
+by `bert_jax.data.prepare` with one worker. Prints exit code, seconds, peak
+memory and counts; fails if a case crashes, takes more than 10 minutes or 500
+MB, or does not count what it should.
 
   python benchmarks/proofs/bad_text.py --vocab=vocab.txt [--real=FOLDER ...]
 
---real names files or folders of real text (dumps, strings, pages) to add as
-cases of their own.
+--real adds files or folders of real text (dumps, strings, pages), each as a
+case.
 """
 
 import argparse
@@ -109,7 +109,7 @@ def no_gzip(folder):
 
 
 def bomb(folder):
-  """A gigabyte of the letter a, and one of NUL, in a few hundred kilobytes."""
+  """Writes a GB of the letter a, and one of NUL, in a few hundred kB."""
   for name, opener in (
     ('a.gz', gzip.open),
     ('b.xz', lzma.open),
@@ -124,7 +124,7 @@ def xml_bomb(folder):
   lines += [f'<!ENTITY a{k} "{f"&a{k - 1};" * 10}">' for k in range(1, 12)]
   page = '<page><title>x</title><ns>0</ns><id>1</id><revision><id>1</id>'
   with open(os.path.join(folder, 'a.xml'), 'w') as file:
-    # What declares entities is no dump, and is read as plain text.
+    # A file that declares entities is not a dump; it is read as plain text.
     file.write('<mediawiki>' + page + '<text>&a11;</text></revision></page>')
   with open(os.path.join(folder, 'b.xml'), 'w') as file:
     file.write(
@@ -183,7 +183,7 @@ CASES = {
 def prepare(vocab: str, inputs: list[str], output: str):
   """Runs the command; returns (exit code, seconds, MB, its output)."""
   begin = time.monotonic()
-  # A process of its own, so that ru_maxrss is that of this case alone.
+  # In its own process, so that ru_maxrss is that of this case alone.
   code = (
     'import resource, subprocess, sys\n'
     f'try: rc = subprocess.run(sys.argv[1:], timeout={_SECONDS}).returncode\n'
@@ -224,7 +224,8 @@ def case(name: str, inputs, expected: dict, vocab: str, scratch: str) -> bool:
   ok = rc == '0' and mb <= _LIMIT_MB and not short
   listed = ', '.join(f'{k} {n:,}' for k, n in counts.items())
   print(
-    f'{"ok" if ok else "FAILED":7}{name:18}{seconds:6.1f} s {mb:4} MB  {listed}',
+    f'{"ok" if ok else "FAILED":7}{name:18}{seconds:6.1f} s {mb:4} MB  '
+    f'{listed}',
     flush=True,
   )
   if not ok:

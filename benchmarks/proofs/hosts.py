@@ -1,17 +1,17 @@
-"""Trains on 1 to 8 devices of 1 to 4 hosts and compares; kills and stops hosts.
+"""Compares training on 1 to 8 devices of 1 to 4 hosts; kills and stops hosts.
 
   python benchmarks/proofs/hosts.py [--skip_failures]
 
-Processes of this machine stand for hosts, forced CPU devices for their chips: 1
-process x 1, 2, 4 and 8 devices, 2 x 4 and 4 x 2. The global batches, as the
-devices hold them, must be equal to the byte (ids, masks, labels, row order); the
-losses of 20 steps with dropout must agree to 1e-6 of their size (they are
-float32 sums, and a unit in the last place of a loss of 7 is 5e-7); 2 x 4 that is
-stopped by a signal to one process must go on from the same fingerprint on 1 x 1,
-1 x 8 and 4 x 2. Then one of two processes is killed, which must end the other
-within 30 s, or stopped (SIGSTOP), within 60 s and with the stacks of both; there
-XLA optimises little, so that most of the time is not compilation. Exit code 1 if
-something differs.
+Processes on this machine stand for hosts, forced CPU devices for their chips: 1
+process x 1, 2, 4 and 8 devices, 2 x 4 and 4 x 2. The global batches on the
+devices must be equal byte for byte (ids, masks, labels, row order). The losses
+of 20 steps with dropout must agree to a relative 1e-6 (they are float32 sums,
+and a unit in the last place of a loss of 7 is 5e-7). A 2 x 4 run that is
+stopped by a signal to one process must resume from the same fingerprint on
+1 x 1, 1 x 8 and 4 x 2. Then one of two processes is killed, which must end the
+other within 30 s, or stopped (SIGSTOP), which must end it within 60 s with the
+stacks of both; there XLA optimises little, to spend less time on compilation.
+The exit code is 1 if something differs.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import time
 from bert_jax.workdir import log
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
-# Processes, devices of each.
+# Processes, and devices of each.
 LAYOUTS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 4), (4, 2))
 RESUMED = ((1, 1), (1, 8), (4, 2))
 STEPS, STOP_AFTER, TOLERANCE = 20, 6, 1e-6
@@ -38,7 +38,7 @@ DEAD_SECONDS, STUCK_SECONDS = 30, 60
 
 
 def start(layout, *command, env=None):
-  """Starts a command, once per process of a layout, with more of `env`."""
+  """Starts a command, once per process of a layout, with `env` added."""
   count, devices = layout
   with socket.socket() as found:
     found.bind(('localhost', 0))
@@ -75,7 +75,7 @@ def train(layout, workdir, data='', steps=STEPS, env=None):
 
 
 def outputs(processes, code=0):
-  """Returns what processes say; ends the proof if one fails."""
+  """Returns the output of processes; exits if one fails."""
   texts = [process.communicate()[0] for process in processes]
   for process, text in zip(processes, texts, strict=True):
     if process.returncode != code:
@@ -225,7 +225,7 @@ def check_failures(scratch, data):
   stacks = [*gone, '--- host 0 (', '--- host 1 (', 'loop.py', 'in train']
   cases = (
     (1, signal.SIGKILL, DEAD_SECONDS, gone),
-    # jax itself ends those that lose process 0, by what it logs.
+    # jax itself ends those that lose process 0, with its own message.
     (0, signal.SIGKILL, DEAD_SECONDS, []),
     (1, signal.SIGSTOP, STUCK_SECONDS, stacks),
     (0, signal.SIGSTOP, STUCK_SECONDS, stacks),

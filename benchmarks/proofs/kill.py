@@ -1,14 +1,14 @@
-"""Kills a run again and again, and compares its end with an unkilled run's.
+"""Kills a run repeatedly, and compares its result with an unkilled run's.
 
   python benchmarks/proofs/kill.py --kills=25
   python benchmarks/proofs/kill.py --kills=10 --signal=TERM
 
 A small model with dropout, accumulation and two phases (128, then 512 tokens).
-Kills are aimed at saves, at steps, at starts, at compilation and at the switch
-of the phases, spread over the whole run. Prints where each one fell, which is
-judged by what the run had said and what it left on disk. Exit code 1 unless the
-fingerprint, the exported weights and every loss are equal, and the kills were
-spread as they should be. 25 kills take about five minutes on two idle cores.
+Kills are aimed at saves, steps, starts, compilation and the change of phase,
+spread over the whole run. Prints where each kill hit, according to the run's
+output and files. The exit code is 1 unless the fingerprint, the exported
+weights and every loss are equal, and enough kills hit saves, the change of
+phase and both phases. 25 kills take about five minutes on two idle cores.
 """
 
 import argparse
@@ -46,13 +46,13 @@ PLACES = ('starting', 'compiling', 'training', 'inside a save')
 
 
 def start(workdir, output, *more):
-  """Starts a run that says what it does in the file `output`."""
+  """Starts a run whose output goes to the file `output`."""
   env = {
     **os.environ,
     'JAX_PLATFORMS': 'cpu',
     'PYTHONPATH': ROOT,
     'PYTHONUNBUFFERED': '1',
-    # Its own, so that the killed run does not find compiled what it runs.
+    # Its own cache, so that the killed run has to compile.
     'JAX_COMPILATION_CACHE_DIR': workdir + '.xla',
   }
   command = [sys.executable, '-m', 'bert_jax.main', f'--workdir={workdir}']
@@ -127,7 +127,7 @@ def is_time(workdir, text, aim, target):
 
 
 def wait_for(process, workdir, output, aim, target, rng):
-  """Returns when it is time to kill, False if the run ended before."""
+  """Returns True when it is time to kill, False if the run ended before."""
   deadline = time.monotonic() + LIMIT
   if aim == 'starting':
     time.sleep(rng.uniform(0.2, 6))
@@ -178,7 +178,7 @@ def plan(kills, rng):
 
 
 def report(kills, found):
-  """Prints how many kills fell where; returns whether they are spread."""
+  """Prints how many kills hit which place; returns whether enough were."""
   table = collections.Counter((p, s >= STEPS[0]) for p, s in found)
   print(f'{"":14} {LENGTHS[0]:5d} {LENGTHS[1]:5d} tokens')
   for name in PLACES:
@@ -203,7 +203,7 @@ def main():
   parser.add_argument('--kills', type=int, default=25)
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--signal', choices=['KILL', 'TERM'], default='KILL')
-  parser.add_argument('--workdir', help='kept; without it, a temporary one')
+  parser.add_argument('--workdir', help='is kept; default: a temporary folder')
   options = parser.parse_args()
   rng = random.Random(options.seed)
   signum = signal.Signals['SIG' + options.signal]

@@ -1,13 +1,14 @@
-"""Rehearses a run of many TPUs on CPUs: every program, with the kernels.
+"""Rehearses a run on many TPUs on CPUs: every program, with the kernels.
 
   python benchmarks/proofs/rehearsal.py [--folder=DIR]
 
-Trains through `bert_jax.main` on eight forced CPU devices, two phases of 128 and
-512 tokens with evaluation and checkpoints, three times: with XLA's attention;
-with the TPU kernels in Pallas' interpreter; and with them again, killed in the
-second phase and resumed. The losses of training and of evaluation have to agree
-within one part in 100,000, and the last two runs in every bit. Prints a verdict;
-the exit code is 1 if it is not ok. About five minutes on two cores.
+Trains through `bert_jax.main` on eight forced CPU devices, two phases of 128
+and 512 tokens with evaluation and checkpoints, three times: with XLA's
+attention; with the TPU kernels in Pallas' interpreter; and with the kernels
+again, killed in the second phase and resumed. The losses of training and
+evaluation must agree to 1 in 100,000, the last two runs bit for bit. Prints a
+verdict; the exit code is 1 if it is not ok. Takes about five minutes on two
+cores.
 """
 
 import argparse
@@ -28,7 +29,7 @@ KILL_AFTER = 18  # steps: the checkpoint in the middle of the second phase
 
 
 def train_here(attention: str, workdir: str, data: str):
-  """Runs `main` in this process, with kernels where CPUs would refuse them."""
+  """Runs `main` in this process, with kernels although these are CPUs."""
   import types
 
   from bert_jax import main
@@ -68,7 +69,7 @@ def start(attention: str, workdir: str, data: str = '') -> subprocess.Popen:
 
 
 def finish(process: subprocess.Popen, what: str):
-  """Waits for a run, shows the end of what it said if it failed."""
+  """Waits for a run; prints the end of its output if it failed."""
   begin = time.monotonic()
   said, _ = process.communicate()
   if process.returncode:
@@ -148,7 +149,7 @@ def main() -> int:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--folder', help='for the runs; a new one by default')
+  parser.add_argument('--folder', help='for the runs; default: a new one')
   parser.add_argument('--run', nargs=3, help=argparse.SUPPRESS)
   args = parser.parse_args()
   if args.run:

@@ -1,14 +1,14 @@
-"""Proves that preparation gives the same bytes whoever does it.
+"""Checks that data preparation is reproducible, byte for byte.
 
 Prepares the same text with 1, 2 and 7 workers, with Apache Beam's DirectRunner
 (in one process and in two), and with runs that are killed (SIGKILL, the whole
-process group) at random moments and started again, and compares the SHA-256 of
-every file. Checks also that no finished file is made twice.
+process group) at random times and restarted, and compares the SHA-256 of every
+file. Also checks that no finished file is made twice.
 
-  python benchmarks/proofs/same_bytes.py --input='wiki/*' --vocab=vocab.txt --kills=20
+  python benchmarks/proofs/same_bytes.py --input='wiki/*' --vocab=vocab.txt \\
+    --kills=20
 
-Without --input it uses the prose that Python carries, and trains its
-vocabulary.
+Without --input it uses Python's own documentation, and trains a vocabulary.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def whole(found: dict[str, str]) -> str:
 
 
 def write_prose(path: str):
-  """Writes the documents that Python carries, blank lines between them."""
+  """Writes Python's own documents, separated by blank lines."""
   with open(path, 'w', encoding='utf-8') as file:
     for document in prose.read_documents():
       file.write('\n'.join(document.paragraphs) + '\n\n')
@@ -85,7 +85,7 @@ def run(args, output: str, *more: str) -> float:
 def finished_files(output: str) -> dict[str, int]:
   """Returns path -> inode of the files of shards that are finished.
 
-  The summary NAME.json of a shard, or of a piece of input, comes last.
+  The summary NAME.json of a shard, or of a piece of input, is written last.
   """
   inodes = {}
   for folder, _, names in os.walk(output + '.partial'):
@@ -106,7 +106,7 @@ def killed_run(args, output: str, seconds: float, rng, kills: int):
   """Runs until complete, killed up to `kills` times on the way.
 
   Returns:
-    (kills, made again): files that were made although their shard was done.
+    (kills, made again): files that were rewritten though their shard was done.
   """
   count = 0
   again: set[str] = set()
@@ -124,7 +124,7 @@ def killed_run(args, output: str, seconds: float, rng, kills: int):
       count += 1
     now = finished_files(output)
     again |= {n for n in seen if n in now and now[n] != seen[n]}
-    # The start is written anew only when the input or the recipe changes.
+    # The start is rewritten only when the input or the recipe changes.
     seen = now
   return count, again
 
@@ -133,9 +133,9 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--input', default='', help='as of bert_jax.data.prepare')
+  parser.add_argument('--input', default='', help='see bert_jax.data.prepare')
   parser.add_argument('--layout', default='paragraphs')
-  parser.add_argument('--vocab', default='', help='empty trains one')
+  parser.add_argument('--vocab', default='', help='default: train one')
   parser.add_argument('--passes', type=int, default=2)
   parser.add_argument('--shards', type=int, default=32)
   parser.add_argument('--kills', type=int, default=20)

@@ -1,4 +1,4 @@
-"""What the TPU compiler expects of a training step, no TPU at hand.
+"""Prints the TPU compiler's estimates of a training step, without a TPU.
 
   python benchmarks/tpu/aot.py --folder=DIR [--chips=v5e,v5p,v4] \\
     [--sizes=base,large] [--lengths=128,512] [--tokens=8192]
@@ -6,25 +6,25 @@
   python benchmarks/tpu/aot.py --folder=DIR --parts=dropout,full
 
 The step of bert_jax.main for configs/base.py and large.py (dropout 0.1,
-bfloat16, rng=rbg), data parallel over four chips, --tokens of each chip. Two
-and four layers are compiled; what all layers take lies on a line through them.
-Nothing here is a measurement: `estimate.py` says how what the compiler does
-not cost is added.
+bfloat16, rng=rbg), data parallel over four chips, --tokens per chip. Two and
+four layers are compiled and extrapolated linearly to all layers. Nothing here
+is a measurement; `estimate.py` describes how ops that the compiler does not
+cost are added.
 
 CMU: model FLOPs per estimated cycle, relative to those of an 8192^3 product in
-bfloat16 that is compiled for the same chip. First of the compiler's cycles
-alone, then with kernels, then with random bits, gathers and scatters. The goals
-are for the second.
+bfloat16 compiled for the same chip. First with the compiler's cycles alone,
+then with kernels, then with random bits, gathers and scatters. The goals are
+for the second.
 
 --parts: `steps` is that table. `flax` compares with FlaxBertForPreTraining,
 compiled by the libtpu of --flax_python (which has jax[tpu], flax, optax and
-transformers 4.57). `dropout` tells what dropout costs, and whether a chip makes
-more random bits where there are more chips. `memory` is the largest batch of a
-chip, here and there (it needs --flax_python, too). `full` compiles all layers
-of the first case to check the line.
+transformers 4.57). `dropout` prints the cost of dropout, and whether the random
+bits per chip grow with the number of chips. `memory` is the largest batch per
+chip, of ours and FlaxBert (it needs --flax_python, too). `full` compiles all
+layers of the first case to check the extrapolation.
 
-Programs stay in DIR; what is there is not compiled again. One compilation takes
-one to four minutes of two cores.
+Programs are kept in DIR and not compiled again. One compilation takes one to
+four minutes on two cores.
 """
 
 import argparse

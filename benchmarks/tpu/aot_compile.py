@@ -1,9 +1,10 @@
-"""Compiles one training step for TPUs that are not there. See aot.py.
+"""Compiles one training step without a TPU; started by aot.py.
 
   python benchmarks/tpu/aot_compile.py CASE
 
-CASE is a file of JSON with a `settings` (see `aot_programs.settings_of`) and the `path`
-of the program's text; the bytes that it needs go to standard output as JSON.
+CASE is a JSON file with `settings` (see `aot_programs.settings_of`) and the
+`path` for the text of the program; the memory that it needs is printed as JSON,
+in bytes.
 """
 
 import dataclasses

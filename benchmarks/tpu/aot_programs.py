@@ -1,6 +1,6 @@
-"""Steps compiled for TPUs that are not there, each in a process of its own.
+"""Compiles steps without a TPU, each in its own process.
 
-A program's text and memory are kept in a folder and not compiled again.
+The text and memory of a program are kept in a folder and not compiled again.
 """
 
 import json
@@ -23,17 +23,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = os.path.join(os.path.dirname(HERE), 'measure', 'step_peers')
 PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
 FULL = {'base': 12, 'large': 24}  # layers
-FEW = 2, 4  # layers from which a line goes to all of them
+FEW = 2, 4  # layers that are compiled, to extrapolate to all
 
 
 def settings_of(topology, size, length, rows):
-  """Returns what a process needs to know of a step, as plain data.
+  """Returns what a process needs to know about a step, as plain data.
 
   Args:
     topology: a name, see `topology.parse`.
     size: 'base' or 'large'.
-    length: tokens of a row.
-    rows: of all chips in a step.
+    length: tokens per row.
+    rows: global batch of a step.
   """
   return {
     'program': 'ours',  # or 'flax'
@@ -52,7 +52,7 @@ class Programs:
   """A folder of compiled programs."""
 
   def __init__(self, folder, flax_python):
-    """Args: where they are kept; a Python with libtpu and FlaxBert, or None."""
+    """Args: folder to use; interpreter with libtpu and FlaxBert, or None."""
     os.makedirs(folder, exist_ok=True)
     self._folder = folder
     ours = [sys.executable, os.path.join(HERE, 'aot_compile.py')]
@@ -60,12 +60,12 @@ class Programs:
     self._commands = {'ours': ours, 'flax': [flax_python, flax]}
 
   def get(self, settings):
-    """Returns (memory, cost) of a step, which must fit."""
+    """Returns (memory, cost) of a step, which must fit into memory."""
     memory, text = self.get_text(settings)
     return memory, hlo_cost.count_cost(text)
 
   def get_text(self, settings):
-    """Returns (memory, scheduled HLO) of a step, which must fit."""
+    """Returns (memory, scheduled HLO) of a step, which must fit into memory."""
     base = self.path(settings)
     if not os.path.exists(f'{base}.json'):
       self._compile(settings, base)
@@ -77,12 +77,12 @@ class Programs:
       return compile_step.Memory(**found['memory']), file.read()
 
   def path(self, settings):
-    """Returns where a program lies, without .hlo (text) and .json (memory)."""
+    """Returns the path of a program, without .hlo (text) and .json (memory)."""
     name = '-'.join(map(str, settings.values())).replace(':', '_')
     return os.path.join(self._folder, name)
 
   def line(self, settings):
-    """Returns (memory, cost) of all layers, from few of them."""
+    """Returns (memory, cost) of all layers, extrapolated from few of them."""
     along = (*FEW, settings['layers'])
     found = [self.get({**settings, 'layers': n}) for n in FEW]
     memories, costs = zip(*found, strict=True)
@@ -118,7 +118,7 @@ class Programs:
 
 
 def _settings(settings):
-  """Adds what FlaxBert's step reads: our config, and transformers' of it."""
+  """Adds the configs for FlaxBert's step: ours, and that of transformers."""
   config = aot_compile.get_config(settings)
   return {
     **settings,

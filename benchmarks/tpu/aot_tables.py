@@ -1,4 +1,4 @@
-"""The tables of aot.py, one function a part: (programs, cases) -> printed."""
+"""The tables of aot.py, one printing function (programs, cases) per part."""
 
 import aot_programs
 
@@ -13,9 +13,9 @@ GOALS = {
   ('large', 512): 0.70,
 }
 GOAL_CHIPS = ('v5e', 'v5p', 'v4')
-# Cycles of a sequence there, by those here, at least.
+# Goals: cycles per sequence of FlaxBert by ours, at least.
 FLAX_GOALS = {('base', 128): 1.6, ('large', 128): 1.3, ('base', 512): 1.8}
-# Of docs/packing.md, three pairs at most: what a row of 512 tokens holds.
+# Pairs in a packed row of 512 tokens, three at most; from docs/packing.md.
 PACK, PAIRS_PER_ROW = 3, 56574 / 45331
 DROPOUT_GOAL = 0.05
 BATCH_GOAL = 2
@@ -78,7 +78,7 @@ def flax(programs, cases):
 
 
 def compare(programs, settings, pairs):
-  """Prints the line of a case, `pairs` in a row here and one there."""
+  """Prints a case with `pairs` per row in our step and one in the other."""
   ours, cost = programs.line(settings)
   theirs, other = programs.line({**settings, 'program': 'flax', 'pack': 1})
   rows = settings['rows'] / topology.parse(settings['topology']).devices
@@ -125,7 +125,7 @@ def dropout(programs, cases):
 
 
 def random_bytes(programs, settings):
-  """Prints the random bytes of a device on 4 and on 64 chips, two layers."""
+  """Prints the random bytes per device on 4 and on 64 chips, two layers."""
   more = {**settings, 'topology': 'v5e:8x8', 'rows': 16 * settings['rows']}
   few, many = (
     programs.get({**s, 'layers': 2})[1].rng_bytes for s in (settings, more)
@@ -137,7 +137,7 @@ def random_bytes(programs, settings):
 
 
 def memory(programs, cases):
-  """Prints the largest batch of a chip, from the memory of two batches."""
+  """Prints the largest batch per chip, from the memory of two batches."""
   head(
     'chip | size | S | MiB of a row | FlaxBert | rows | FlaxBert | times | goal'
   )
@@ -165,7 +165,7 @@ def memory(programs, cases):
 
 
 def full(programs, cases):
-  """Prints how far the line is from all layers, compiled."""
+  """Prints how far the extrapolation is from compiling all layers."""
   settings = cases[0]
   layers = aot_programs.FULL[settings['size']]
   _, exact = programs.get({**settings, 'layers': layers})

@@ -1,20 +1,22 @@
-"""Checks what can be checked of the estimates without an accelerator.
+"""Checks the estimates as far as possible without an accelerator.
 
-  python benchmarks/tpu/estimate_checks.py --programs=FOLDER [--steps=v5e:2x2,...]
+  python benchmarks/tpu/estimate_checks.py --programs=FOLDER \\
+    [--steps=v5e:2x2,...]
 
-1. Clocks. The peak of a chip is its clock by what its matrix units do in a
-   cycle, within 3 %; the product of two 8192 x 8192 matrices takes the cycles
-   that the package has for it, within 1 %; by the clock it reaches 87 to 101 %
-   of the peak. Two chips do not: for TPU7x, products that Google measured are
-   compared instead, within 10 %; for v6e there is nothing to compare.
-2. The memory. A step does not read and write more of the memory than is
-   possible in its estimated time: LARGE with 512 tokens on v3 and v4, BASE with
-   128 on the slices of --steps. Compiled with 2 and 4 layers for slices that
-   are not there, kept in FOLDER: some minutes each.
-3. Published runs: `benchmarks/tpu/published.py` with the rows that can be compared.
+1. Clock rates. A chip's clock rate times what its matrix units do per cycle
+   gives its peak, within 3 %; the product of two 8192 x 8192 matrices takes the
+   cycles that the package has for it, within 1 %; at that clock rate it reaches
+   87 to 101 % of the peak. Two chips do not: for TPU7x, products that Google
+   measured are compared instead, within 10 %; for v6e there is nothing to
+   compare.
+2. Memory. A step does not read and write more memory than is possible in its
+   estimated time: LARGE with 512 tokens on v3 and v4, BASE with 128 on the
+   slices of --steps. Compiled with 2 and 4 layers without TPUs and kept in
+   FOLDER: some minutes each.
+3. Published runs: the comparable rows of published.py.
 
-Last it prints the range of each chip, which is judged, not checked. The exit
-code is 1 if a check fails.
+Finally it prints the range of each chip, which is a judgement and not checked.
+The exit code is 1 if a check fails.
 """
 
 import argparse
@@ -52,8 +54,8 @@ def clock_line(chip, cycles: dict[int, int]) -> tuple[str, bool]:
   """Checks a chip; returns (a row of the table, whether it is good).
 
   Args:
-    chip: of `chips`.
-    cycles: {rows: of a product}, with 8192 and those of `MEASURED`.
+    chip: one of `chips`.
+    cycles: {rows: cycles of a square product}, of 8192 and those in `MEASURED`.
   """
   units = chip.unit_flops * chip.cycles_per_second / chip.flops
   table = cycles[8192] / chip.product_cycles
@@ -86,7 +88,7 @@ def clock_line(chip, cycles: dict[int, int]) -> tuple[str, bool]:
 
 
 def memory_line(settings, programs) -> tuple[str, bool]:
-  """Checks the memory's traffic of a step, as `clock_line`."""
+  """Checks the memory traffic of a step; returns the same as `clock_line`."""
   topology = topology_lib.parse(settings['topology'])
   _, cost = programs.line(settings)
   step = estimate.estimate_tpu_step(cost, topology)
@@ -104,7 +106,8 @@ def memory_line(settings, programs) -> tuple[str, bool]:
 
 def clocks() -> bool:
   print(
-    '| chip | GHz | matrix units by the peak | Mcycles of a product | that is | |'
+    '| chip | GHz | matrix units by the peak | Mcycles of a product '
+    '| that is | |'
   )
   print('|' + '---|' * 6)
   all_good = True
@@ -152,10 +155,14 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--programs', required=True, help='folder')
-  parser.add_argument('--steps', default=STEPS, help='slices for the memory')
+  parser.add_argument(
+    '--programs', required=True, help='folder of compiled programs'
+  )
+  parser.add_argument(
+    '--steps', default=STEPS, help='slices for the memory check'
+  )
   values = parser.parse_args()
-  # The compiler alone is used; accelerators that are here stay free.
+  # Only the compiler is used; do not occupy accelerators of this machine.
   jax.config.update('jax_platforms', 'cpu')
   programs = aot_programs.Programs(values.programs, None)
   good = clocks() & memory(values.steps.split(','), programs)

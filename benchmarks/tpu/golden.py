@@ -1,15 +1,15 @@
-"""Compares compiled training steps with what they were when last looked at.
+"""Compares compiled training steps with reviewed golden files.
 
   python benchmarks/tpu/golden.py [CASE ...]
   python benchmarks/tpu/golden.py --update [CASE ...]
 
-For each case, steps of two layers for TPUs that are not there: how each
-parameter is kept and how it is used, collectives by kind with their bytes,
-kernels, and within 3 % the estimated cycles and the temporary memory. What
-differs from benchmarks/tpu/golden/CASE.json is shown, and the exit code is 1.
---update writes what was found: look at it with git diff. With other versions
-of jax or libtpu than those of the file, estimates are shown, not judged. A case
-takes one to two minutes on two cores.
+Each case is a step of two layers, compiled without a TPU: how each parameter is
+stored and used, collectives by kind with their bytes, kernels, and, within 3 %,
+the estimated cycles and the temporary memory. Differences from
+benchmarks/tpu/golden/CASE.json are shown, and the exit code is 1. --update
+writes the new values: review them with git diff. With other versions of jax or
+libtpu than those of the file, differing estimates are shown but are not
+failures. A case takes one to two minutes on two cores.
 """
 
 import argparse
@@ -40,9 +40,9 @@ class Case:
 
   Attributes:
     size: base or large.
-    phase: 0 is of length 128, 1 of length 512.
-    model: devices that share each layer.
-    slices: of v5e:2x2.
+    phase: 0 has length 128, 1 has length 512.
+    model: devices over which each layer is split.
+    slices: number of v5e:2x2 slices.
   """
 
   size: str
@@ -62,7 +62,7 @@ CASES = {
 
 
 def examine(case: Case) -> dict:
-  """Compiles a case; returns the facts that a golden holds."""
+  """Compiles a case; returns the facts that a golden file holds."""
   c = config.pretraining(case.size)
   c.model.dtype, c.model.num_layers = 'bfloat16', LAYERS
   c.mesh.model = case.model
@@ -114,11 +114,11 @@ def differences(golden: dict, found: dict) -> tuple[list[str], list[str]]:
   """Compares the facts of a case.
 
   Args:
-    golden: of `examine`, when last looked at.
-    found: of `examine`, now.
+    golden: result of `examine` when last reviewed.
+    found: result of `examine` now.
 
   Returns:
-    (what is wrong, what is to be known and no fault), a line each.
+    (failures, notes), a line each.
   """
   other_compiler = golden['versions'] != found['versions']
   was, now = _flat(golden), _flat(found)
@@ -137,7 +137,7 @@ def differences(golden: dict, found: dict) -> tuple[list[str], list[str]]:
 
 
 def _flat(facts, prefix='') -> dict:
-  """Returns {'collectives.all-gather.count': 36}, of nested dicts."""
+  """Flattens nested dicts, to {'collectives.all-gather.count': 36}."""
   found = {}
   for name, value in facts.items():
     if isinstance(value, dict):
@@ -152,7 +152,7 @@ def _text(value) -> str:
 
 
 def judge(name: str, found: dict) -> bool:
-  """Prints how a case differs from its golden; returns whether it may."""
+  """Prints how a case differs from its golden; returns whether it passes."""
   path = os.path.join(FOLDER, f'{name}.json')
   if not os.path.exists(path):
     print(f'  there is no {path}; write it with --update')
@@ -171,14 +171,18 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('cases', nargs='*', help=f'of {", ".join(CASES)}')
-  parser.add_argument('--update', action='store_true', help='write them')
+  parser.add_argument(
+    'cases', nargs='*', help=f'default: all of {", ".join(CASES)}'
+  )
+  parser.add_argument(
+    '--update', action='store_true', help='write the golden files'
+  )
   values = parser.parse_args()
   unknown = [name for name in values.cases if name not in CASES]
   if unknown:
     parser.error(f'no case {unknown[0]}; there are {", ".join(CASES)}')
   chosen = values.cases or list(CASES)
-  # The compiler alone is used; accelerators that are here stay free.
+  # Only the compiler is used; do not occupy accelerators of this machine.
   jax.config.update('jax_platforms', 'cpu')
   good = []
   for i, name in enumerate(chosen):

@@ -1,4 +1,4 @@
-"""Makes the package's table of kernel schedules, or checks it.
+"""Prints the package's table of kernel schedules, or checks it.
 
   for dtype in bfloat16 float32; do
     python benchmarks/tpu/kernels.py --topology=v5e:2x2 --dtype=$dtype \\
@@ -6,10 +6,10 @@
   done | tee v5e.txt
   python benchmarks/tpu/kernel_schedules.py [--check] v5e.txt v4.txt ...
 
-Reads what benchmarks/tpu/kernels.py printed of BASE for chips, one after the
-other, and prints the rows of `bert_jax.preflight.kernel_schedules.TIMES` for
-them. With --check, nothing is printed but the rows that the package has
-otherwise by more than 3 %, or not at all; then the exit code is 1.
+Reads the output of benchmarks/tpu/kernels.py for BASE and several chips, and
+prints the rows of `bert_jax.preflight.kernel_schedules.TIMES` for them. With
+--check, only rows are printed that are missing from the package or differ by
+more than 3 %; if there are any, the exit code is 1.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from bert_jax.hardware import chips
 from bert_jax.preflight import kernel_schedules
 
 TOKENS = 8192
-# Of T tokens in rows of S and a hidden size of D: these times T S D.
+# For T tokens in rows of S and a hidden size of D: these times T S D.
 FLOPS = {'forward': 4, 'backward': 10}
 TOLERANCE = 0.03
 _HEAD = re.compile(r'(\w+), (?:(bfloat16|float32), )?[\d,]+ tokens')
@@ -35,9 +35,9 @@ _TYPES = {None: ('bf16', 1), 'bfloat16': ('bf16', 1), 'float32': ('f32', 6)}
 
 
 def read(lines) -> list[tuple]:
-  """Returns rows of the table, from what benchmarks/tpu/kernels.py prints.
+  """Returns rows of the table, from the output of benchmarks/tpu/kernels.py.
 
-  Those of BASE. A case without one of its two kernels is left out.
+  Only BASE is used. A case that lacks one of its two kernels is skipped.
   """
   chip, dtype, passes, found = None, None, 0, {}
   for line in lines:
@@ -63,7 +63,7 @@ def read(lines) -> list[tuple]:
 
 
 def _products(chip, length, which) -> float:
-  """Returns Mcycles of products in bfloat16, printed with three digits only."""
+  """Returns Mcycles of bfloat16 products; the output has only three digits."""
   hidden = config.SIZES['base'][1]
   flops = FLOPS[which] * TOKENS * length * hidden
   speed = chips.get(chip).product_flops * kernel_schedules.SHARE
@@ -71,7 +71,7 @@ def _products(chip, length, which) -> float:
 
 
 def differences(known, found) -> list[str]:
-  """Returns a line for each row that is not in the table as it was found."""
+  """Returns a line for each row that differs from the table."""
   table = {row[:4]: row[4:] for row in known}
   wrong = []
   for *key, forward, backward in found:

@@ -1,12 +1,12 @@
-"""Compiles the attention kernels for many shapes, and says which do not compile.
+"""Compiles the attention kernels for many shapes and reports failures.
 
   python benchmarks/tpu/kernel_shapes.py [--topologies=v4:2x2x1,v5e:2x2,...]
     [--dtypes=bfloat16,float32] [--lengths=128,256,384,512]
 
-For TPUs that are not there. Each shape that `fused_attention.unsupported` admits
-is compiled twice, with its gradient: as what takes the most memory, packed rows
-with hashed dropout; and with another mask, generator and number of rows, which
-change from shape to shape. The exit code is 1 if one does not compile.
+No TPU is needed. Each shape that `fused_attention.unsupported` accepts is
+compiled twice, with its gradient: with packed rows and hashed dropout, which
+take the most memory; and with another mask, generator and number of rows, which
+vary from shape to shape. The exit code is 1 if one does not compile.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from bert_jax.ops import fused_attention
 from bert_jax.preflight import compile_step
 
 TOPOLOGIES = 'v4:2x2x1', 'v5e:2x2', 'v5p:2x2x1', 'v6e:2x2', 'tpu7x:2x2x1'
-# (heads, head size): the sizes of BERT, heads of other sizes.
+# (heads, head size): those of BERT, and other head sizes.
 HEADS = (4, 64), (8, 64), (12, 64), (16, 64), (24, 32), (6, 128), (64, 16)
 MASKS = {'plain': {}, 'packed': {'packed': True}, 'causal': {'causal': True}}
 ROWS = 1, 2, 7, 16, 64
@@ -31,13 +31,13 @@ ROWS = 1, 2, 7, 16, 64
 def variants(n: int) -> list[tuple[int, str, str]]:
   """Returns the (rows, mask, generator) with which the n-th shape is tried."""
   generators, masks = list(kernels.GENERATORS), list(MASKS)
-  # 3 and 5 share no divisor: 45 shapes in turn have every combination.
+  # 3 and 5 are coprime: 45 consecutive shapes have every combination.
   other = ROWS[n % 5], masks[n % 3], generators[n // 3 % 3]
   return [(16, 'packed', 'threefry'), other]
 
 
 def try_shape(device, shape, dtype, mask, generator) -> str:
-  """Returns ok, or what the compiler says."""
+  """Returns 'ok' or the compiler's message."""
   try:
     kernels.compile_attention(device, shape, dtype, generator, **MASKS[mask])
   except jax.errors.JaxRuntimeError as error:
@@ -54,7 +54,7 @@ def main():
   parser.add_argument('--dtypes', default='bfloat16,float32')
   parser.add_argument('--lengths', default='128,256,384,512')
   args = parser.parse_args()
-  # The compiler alone is used; accelerators that are here stay free.
+  # Only the compiler is used; do not occupy accelerators of this machine.
   jax.config.update('jax_platforms', 'cpu')
   shapes = itertools.product(
     args.dtypes.split(','), map(int, args.lengths.split(',')), HEADS

@@ -3,18 +3,18 @@
   python benchmarks/tpu/kernels.py [--topology=v5e:2x2] [--dtype=bfloat16]
     [--sizes=base,large] [--lengths=128,512] [--generators=none,rbg,threefry]
 
-Compiles attention with its gradient for a TPU that is not there, with 8,192
-tokens for a device, and has the compiler write the instructions of each kernel
-as they are issued, one bundle in a cycle. A bundle counts as often as the loops
-around it turn; each loop's exit test names its limit. What is missing from this
-is waiting: for the memory, or for the other units in longer bundles. Bundles
-that run under a condition count as if they always ran.
+Compiles attention with its gradient, without a TPU, with 8,192 tokens per
+device, and has the compiler dump the instructions of each kernel as they are
+issued, one bundle per cycle. A bundle counts as often as the loops around it
+iterate; each loop's exit test names its limit. Stalls are not included: on
+memory, or on other units in longer bundles. Bundles under a condition count as
+if they always ran.
 
-Beside it stands what a kernel would take by its matrix products, at half of the
-rate that the compiler expects of large ones, and by the bytes that it reads and
-writes, at the memory's bandwidth; and the schedule as a multiple of the larger
-one. A float32 product is six bfloat16 ones. On a v4 or v5p, two cores share the
-work, and the schedule is of one.
+For comparison, it prints the time of a kernel's matrix products, at half the
+rate that the compiler expects of large ones, and of the bytes that it reads and
+writes, at the memory bandwidth; and the schedule as a multiple of the larger
+one. A float32 product is six bfloat16 ones. On v4 and v5p, two cores split the
+work, and the schedule is that of one.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from bert_jax.ops import fused_attention
 from bert_jax.preflight import compile_step
 
 TOKENS = 8192
-# (jax's name, words of a key); none is without dropout.
+# (name in jax, words of a key); `none` is without dropout.
 GENERATORS = {
   'none': (None, 0),
   'rbg': ('rbg', 4),
@@ -55,10 +55,10 @@ def cycles(text: str) -> int:
   """Adds up the bundles of a kernel, loops unrolled.
 
   Args:
-    text: of a file `*-final_bundles.txt` of the TPU compiler.
+    text: content of a file `*-final_bundles.txt` of the TPU compiler.
 
   Raises:
-    ValueError: if there is a loop whose turns are not known.
+    ValueError: if the iterations of a loop are not known.
   """
   bundles = [line for line in text.splitlines() if _BUNDLE.match(line)]
   limits = {name: int(n) for name, n in _EXIT.findall(text)}
@@ -76,7 +76,7 @@ def cycles(text: str) -> int:
     if len(found) != 1:
       raise ValueError(f'no turns are known of the loop {line[:60]!r}')
     last, n = ends[found[0]]
-    # The grid's loop turns twice more, to fill the pipeline and to drain it.
+    # The grid loop iterates twice more, to fill and drain the pipeline.
     n, outer = n - 2 if outer else n, False
     for j in range(i, min(last + 1, len(bundles))):
       turns[j] *= n
@@ -89,8 +89,8 @@ def compile_attention(device, shape, dtype, generator, **masks):
   Args:
     device: to compile for.
     shape: B, S, H, K.
-    dtype: of queries, keys and values.
-    generator: of dropout's bits, one of `GENERATORS`.
+    dtype: type of queries, keys and values.
+    generator: makes the dropout bits, one of `GENERATORS`.
     **masks: `causal` and whether rows are `packed`.
   """
   impl, words = GENERATORS[generator]
@@ -140,7 +140,7 @@ def schedules(folder):
 
 
 def estimates(hlo, kernel, chip, dtype):
-  """Returns the cycles of a kernel by its products and by its bytes."""
+  """Returns the cycles of a kernel, by its products and by its bytes."""
   (line,) = (x for x in hlo.splitlines() if re.match(rf' *%{kernel}\S* = ', x))
   flops, moved = (
     int(re.search(rf'"{name}":"(\d+)"', line)[1])
@@ -162,7 +162,7 @@ def main():
   parser.add_argument('--generators', default='rbg,threefry')
   args = parser.parse_args()
   topology = topology_lib.parse(args.topology)
-  # The compiler alone is used; accelerators that are here stay free.
+  # Only the compiler is used; do not occupy accelerators of this machine.
   jax.config.update('jax_platforms', 'cpu')
   with tempfile.TemporaryDirectory() as folder:
     # Read once, when the compiler is loaded.

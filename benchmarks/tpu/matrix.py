@@ -1,20 +1,22 @@
-"""Compiles many kinds of runs for TPUs that are not there.
+"""Compiles many kinds of runs for TPUs, without a TPU.
 
-  python benchmarks/tpu/matrix.py --folder=DIR [--chips=v4,v5e] [--cases='base;packed']
+  python benchmarks/tpu/matrix.py --folder=DIR [--chips=v4,v5e] \\
+    [--cases='base;packed']
 
 Each cell of the table is a run: all its programs, for sequences of 128 tokens
-and in two cases of 512, are compiled in full by the TPU's own compiler, as
+and in two cases of 512, are compiled in full by the TPU compiler, as
 `bert_jax.main` compiles them before its first step. Models have one layer, or
 two if scanned, and 2,000 words; where a case names no size, it is that of
-BERT-Tiny. Each cell is a process of its own, so that a compiler that crashes or
-takes all memory is seen. BASE and LARGE as they are shipped are compiled by
+BERT-Tiny. Each cell runs in its own process, so that a compiler that crashes or
+runs out of memory is reported. The unmodified BASE and LARGE are compiled by
 benchmarks/tpu/pages.py.
 
-A cell names the attention of each length. `refused` is a run of which
-bert_jax says in one line why it cannot be; `kernels refused` one in which XLA's
-attention had to take the place of kernels; all else failed. The exit code is 1
-if a cell failed or kernels were refused. Cells are kept in DIR as JSON and not
-compiled again. About half a minute a cell on one core, one to two for BASE.
+A cell names the attention of each length. `refused` is a run that bert_jax
+refuses with a one-line reason; `kernels refused` one in which XLA's attention
+had to replace the kernels; anything else failed. The exit code is 1 if a cell
+failed or kernels were refused. Cells are kept in DIR as JSON and not compiled
+again. A cell takes about half a minute on one core, one to two minutes for
+BASE.
 """
 
 import argparse
@@ -47,7 +49,7 @@ CHIPS = {
 ROWS = 64  # of a batch
 SECONDS = 1800  # for a cell, at most
 FAST = 'dtype=bfloat16,rng=rbg,'
-# With attention kernels; the others take XLA's attention in any case.
+# Chips with attention kernels; the others always use XLA's attention.
 KERNELS = ('v4', 'v5e', 'v5p', 'v6e', 'tpu7x')
 
 
@@ -56,13 +58,13 @@ class Case:
   """A kind of run.
 
   Attributes:
-    size: of `config.SIZES`.
-    arguments: of the config.
-    chips: to compile for, of `CHIPS`.
-    lengths: tokens of a sequence in each phase.
-    devices: how many of the slice; None is all.
+    size: one of `config.SIZES`.
+    arguments: arguments of the config.
+    chips: those to compile for, from `CHIPS`.
+    lengths: tokens per sequence in each phase.
+    devices: number of devices used of the slice; None is all.
     large_slice: whether the slice has sixteen chips, not four.
-    slices: how many.
+    slices: number of slices.
   """
 
   size: str = 'tiny'
@@ -102,7 +104,7 @@ CASES = {
 
 
 def make_config(case: Case):
-  """Returns the config of a case, with one layer where it names no number."""
+  """Returns the config of a case, with one layer by default."""
   c = config_lib.pretraining(case.size)
   c.model.num_layers = 1
   c.data.vocab_size = 2000
@@ -119,7 +121,7 @@ def make_config(case: Case):
 
 
 def compile_cell(chip: str, case: Case) -> str:
-  """Compiles a run; returns what its cell says."""
+  """Compiles a run; returns the text of its cell."""
   c = make_config(case)
   topology = topology_lib.parse(CHIPS[chip][case.large_slice], case.slices)
   try:
@@ -148,7 +150,7 @@ def compile_cell(chip: str, case: Case) -> str:
 
 
 def run_cell(folder: str, chip: str, name: str) -> str:
-  """Returns what a cell says, compiled in another process if it is new."""
+  """Returns the text of a cell, compiled in another process if it is new."""
   slug = ''.join(x if x.isalnum() else '_' for x in f'{chip} {name}')
   path = os.path.join(folder, f'{slug}.json')
   if not os.path.exists(path):
@@ -172,12 +174,12 @@ def run_cell(folder: str, chip: str, name: str) -> str:
 
 
 def table(cells, chips, cases) -> list[str]:
-  """Returns the lines of a table, and of notes on what is not fine.
+  """Returns the lines of the table, and of notes on failures.
 
   Args:
-    cells: {(chip, case): what it says}.
-    chips: of the columns.
-    cases: of the rows.
+    cells: {(chip, case): text}.
+    chips: the columns.
+    cases: the rows.
   """
   notes: list[str] = []
 
@@ -200,14 +202,14 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--folder', help='where cells are kept')
+  parser.add_argument('--folder', help='folder for the results of cells')
   parser.add_argument('--chips', default=','.join(CHIPS))
-  parser.add_argument('--cases', help='names; all by default')
+  parser.add_argument('--cases', help='names; default: all')
   parser.add_argument('--workers', type=int, default=os.cpu_count())
   parser.add_argument('--cell', nargs=2, help=argparse.SUPPRESS)
   args = parser.parse_args()
   if args.cell:
-    # The compiler alone is used; accelerators that are here stay free.
+    # Only the compiler is used; do not occupy accelerators of this machine.
     jax.config.update('jax_platforms', 'cpu')
     chip, name = args.cell
     print(compile_cell(chip, CASES[name]))

@@ -2,11 +2,11 @@
 
   python benchmarks/tpu/pages.py --folder=DIR [PAGE ...] [--write]
 
-Runs each command that the page shows, keeps its JSON and its text in DIR, and
-does not run again what lies there. Without --write, it only does that. A page
-is all programs of both phases, compiled with all layers: BASE takes about ten
-minutes, LARGE twenty, on two cores. The exit code is 1 if a program of a page
-cannot be compiled.
+Runs each command that the page shows and keeps its JSON and text in DIR;
+results that are already there are reused. --write then writes the page. Each
+PAGE compiles all programs of both phases with all layers: BASE takes about ten
+minutes, LARGE twenty, on two cores. The exit code is 1 if a program cannot be
+compiled.
 """
 
 import argparse
@@ -42,8 +42,8 @@ INTRODUCTION = """\
 The paper trained BASE on 4 Cloud TPUs (16 chips) and LARGE on 16 (64 chips), in
 four days each. These are runs on smaller slices, with the paper's batches of
 256. Nothing was run: every program of both phases is compiled without a TPU.
-[preflight](preflight.md) says what is exact and what is estimated. Versions: jax
-{jax}, libtpu {libtpu}. This page is written by
+[preflight](preflight.md) says what is exact and what is estimated. Versions:
+jax {jax}, libtpu {libtpu}. This page is written by
 
 ```sh
 {command}
@@ -67,7 +67,7 @@ def arguments(config: str, topology: str, quick: bool) -> list[str]:
 
 
 def run(folder: str, name: str, quick: bool) -> tuple[dict, str, bool]:
-  """Returns what preflight says: JSON, page, and whether it was `quick`."""
+  """Returns preflight's JSON and text, and whether it was `quick`."""
   given = arguments(*RUNS[name], quick)
   slug = name.replace(' on ', '_').replace(':', '_')
   text, facts = (os.path.join(folder, f'{slug}.{x}') for x in ('txt', 'json'))
@@ -142,9 +142,11 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('pages', nargs='*', help=f'of {"; ".join(RUNS)}')
-  parser.add_argument('--folder', required=True, help='where results are kept')
-  parser.add_argument('--quick', action='store_true', help='as of preflight')
+  parser.add_argument(
+    'pages', nargs='*', help=f'default: all of {"; ".join(RUNS)}'
+  )
+  parser.add_argument('--folder', required=True, help='folder for results')
+  parser.add_argument('--quick', action='store_true', help='as for preflight')
   parser.add_argument('--write', action='store_true', help='write the page')
   args = parser.parse_args()
   if unknown := [name for name in args.pages if name not in RUNS]:

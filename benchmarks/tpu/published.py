@@ -2,14 +2,14 @@
 
   python benchmarks/tpu/published.py --programs=FOLDER [ROW ...]
 
-What is predicted is our own training step on that chip, what is published are
-the programs of others: each row says how they differ. A TPU's prediction comes
-from steps with 2 and 4 layers, compiled for a slice that is not there and kept
-in FOLDER; a GPU's is a share of its peak. Both have the range of error that
-preflight prints. A row is comparable where both count padded sequences in 16
-bits and the program is known to be tuned: such a row must lie inside the
-range, else the exit code is 1. About five minutes a row of TPUs on two cores,
-where FOLDER is empty.
+The prediction is for our training step on that chip, the published speed is of
+another program: each row says how they differ. For a TPU, steps with 2 and 4
+layers are compiled without the hardware and kept in FOLDER; for a GPU, the
+prediction is a share of its peak. Both have the error range that preflight
+prints. A row is comparable if both count padded sequences in 16 bits and the
+other program is known to be tuned: such a row must lie inside the range, else
+the exit code is 1. A TPU row takes about five minutes on two cores if FOLDER is
+empty.
 """
 
 import argparse
@@ -32,12 +32,12 @@ class Row:
 
   Attributes:
     size: base or large.
-    lengths: {tokens of a sequence: share of the updates}.
-    topology: to predict on.
-    batch_size: of the prediction, sequences.
+    lengths: {tokens per sequence: share of the updates}.
+    topology: slice to predict for.
+    batch_size: sequences per batch in the prediction.
     published: sequences per second and chip.
     comparable: whether it must lie inside the range.
-    differs: what the other program does otherwise.
+    differs: what the other program does differently.
   """
 
   size: str
@@ -55,8 +55,8 @@ def paper(chips: int) -> float:
 
 
 PAPER = 'whole run of 2018 with input and checkpoints; not explained'
-# MLPerf's results by the chips that they took, the A100's as the authors of the
-# two programs report them, the paper's from its appendix A.2.
+# MLPerf: results divided by the number of chips. A100: as reported by the
+# authors of the two programs. Paper: from its appendix A.2.
 ROWS = {
   'v3': Row('large', {512: 1}, 'v3:2x2', 64, 66.6, True, 'MLPerf: LAMB'),
   'v4': Row('large', {512: 1}, 'v4:2x2x1', 64, 160, True, 'MLPerf: LAMB'),
@@ -115,7 +115,7 @@ def predict(row: Row, programs) -> tuple[float, float, float]:
 
 
 def verdict(row: Row, found: tuple[float, float, float]) -> str:
-  """Returns whether what is published lies inside the range."""
+  """Returns whether the published speed lies inside the range."""
   if found[0] <= row.published <= found[2]:
     return 'yes' if row.comparable else 'yes, not comparable'
   return 'NO' if row.comparable else 'no, not comparable'
@@ -128,7 +128,8 @@ def line(name: str, row: Row, found: tuple[float, float, float]) -> str:
   return (
     f'| {name} | {row.size} {lengths} | {least:.1f} to {most:.1f} | '
     f'{most / least:.1f} | {model:.1f} | {row.published:.1f} | '
-    f'{row.published / model - 1:+.0%} | {verdict(row, found)} | {row.differs} |'
+    f'{row.published / model - 1:+.0%} | {verdict(row, found)} '
+    f'| {row.differs} |'
   )
 
 
@@ -152,8 +153,12 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('rows', nargs='*', help=f'of {", ".join(ROWS)}')
-  parser.add_argument('--programs', required=True, help='folder')
+  parser.add_argument(
+    'rows', nargs='*', help=f'default: all of {", ".join(ROWS)}'
+  )
+  parser.add_argument(
+    '--programs', required=True, help='folder of compiled programs'
+  )
   values = parser.parse_args()
   unknown = [name for name in values.rows if name not in ROWS]
   if unknown:

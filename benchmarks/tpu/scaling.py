@@ -3,13 +3,14 @@
   python benchmarks/tpu/scaling.py --programs=FOLDER [--topologies=v5e:2x2,...]
 
 Each chip has 8,192 tokens, whatever their number: BASE at length 128, in
-bfloat16. Steps with 2 and 4 layers are compiled for slices that are not there
-and kept in FOLDER. Efficiency is the time of a step on the first slice by that
-on another: with collectives wholly overlapped with computation (upper bound),
-and wholly after it (lower bound). The goal is 95 %. Then comes what may stand
-in the way: parts that grow, what is kept whole, and collectives, with those
-that the program waits for as it is scheduled: to these the lower bound applies.
-No measurement; about four minutes a slice on two cores, where FOLDER is empty.
+bfloat16. Steps with 2 and 4 layers are compiled without TPUs and kept in
+FOLDER. Efficiency is the time of a step on the first slice divided by that on
+another: with collectives fully overlapped with computation (upper bound), and
+not overlapped at all (lower bound). The goal is 95 %. Then possible causes of
+a loss are printed: parts that grow, replicated parameters, and collectives,
+marking those that the scheduled program waits for: to these the lower bound
+applies. Not a measurement. A slice takes about four minutes on two cores if
+FOLDER is empty.
 """
 
 import argparse
@@ -42,9 +43,9 @@ def row(first: estimate.Step, step: estimate.Step, chips: int) -> str:
   """Returns a line of the table.
 
   Args:
-    first: step of the slice that others are compared with.
-    step: of this slice.
-    chips: of this slice.
+    first: step on the slice that others are compared with.
+    step: step on this slice.
+    chips: number of chips of this slice.
   """
   return (
     f'{chips:6}{step.hidden * 1e3:10.2f}{step.seconds * 1e3:10.2f}'
@@ -53,7 +54,7 @@ def row(first: estimate.Step, step: estimate.Step, chips: int) -> str:
 
 
 def kept_whole(c, topology) -> dict[str, int]:
-  """Returns {parameter: bytes} that every device keeps, float32."""
+  """Returns {parameter: bytes} of replicated parameters, in float32."""
   params = jax.eval_shape(
     tasks.get(c).make_objective(c).init, jax.random.key(0)
   )
@@ -72,8 +73,8 @@ def kept_whole(c, topology) -> dict[str, int]:
 def collectives(text: str) -> list[tuple[int, bool, str]]:
   """Returns (bytes, whether the device waits, what) of each, largest first.
 
-  One that begins before it is needed is an op that starts it, or runs beside
-  the products of a fusion. Bytes are of what goes in or comes out, the larger.
+  An asynchronous one is an op that starts it, or runs beside the products of a
+  fusion. Bytes are those of its input or output, whichever is larger.
   """
   computations, _ = hlo_text.parse(text)
   found = []
@@ -117,10 +118,12 @@ def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--programs', required=True, help='folder')
+  parser.add_argument(
+    '--programs', required=True, help='folder of compiled programs'
+  )
   parser.add_argument('--topologies', default=TOPOLOGIES)
   values = parser.parse_args()
-  # The compiler alone is used; accelerators that are here stay free.
+  # Only the compiler is used; do not occupy accelerators of this machine.
   jax.config.update('jax_platforms', 'cpu')
   topologies = [topology_lib.parse(t) for t in values.topologies.split(',')]
   programs = aot_programs.Programs(values.programs, None)
@@ -146,7 +149,8 @@ def main():
   found = collectives(text)
   total, waited = (sum(x[0] for x in found if x[1] or y) for y in (True, False))
   print(
-    f'\nwith {layers} layers the device waits for {waited:,} of {total:,} bytes:'
+    f'\nwith {layers} layers the device waits for {waited:,} of {total:,} '
+    'bytes:'
   )
   for size, _, what in [x for x in found if x[1]][:LARGEST]:
     print(f'{size:12,}  {what[:100]}')

@@ -1,4 +1,4 @@
-"""Trains FlaxBertForPreTraining of transformers 4. See benchmarks/measure/step.py."""
+"""Trains FlaxBertForPreTraining of transformers 4; see ../step.py."""
 
 import itertools
 
@@ -76,7 +76,7 @@ def model_of(settings, **options):
 
 
 def updater(model, tx):
-  """Returns (params, opt_state, batch, key) -> the next of them and the loss."""
+  """Returns (params, opt_state, batch, key) -> (next of each, loss)."""
 
   def update(params, opt_state, batch, key):
     key, dropout = jax.random.split(key)

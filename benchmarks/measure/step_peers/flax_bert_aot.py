@@ -1,8 +1,8 @@
-"""Compiles the step of flax_bert.py for absent TPUs. See benchmarks/tpu/aot.py.
+"""Compiles the step of flax_bert.py without a TPU; see benchmarks/tpu/aot.py.
 
-Rows are split over the devices, parameters and optimizer are on each of them;
-bfloat16 computation, random bits of `rbg`. The argument and the answer are
-those of aot_compile.py.
+Rows are sharded over the devices, parameters and optimizer are replicated;
+bfloat16 computation, random bits from `rbg`. Argument and output are those of
+aot_compile.py.
 """
 
 import json
@@ -43,7 +43,7 @@ def device_bytes(tree) -> int:
 
 
 def memory_of(found, params, opt_state):
-  """Returns the bytes of a device by kind, as `compile_step.Memory` has them."""
+  """Returns the bytes of a device by kind, as in `compile_step.Memory`."""
   parameters, optimizer = map(
     device_bytes, (jax.tree.leaves(params), jax.tree.leaves(opt_state))
   )

@@ -1,4 +1,4 @@
-"""Trains with bert_jax, as bert_jax.main does. See benchmarks/measure/step.py."""
+"""Trains with bert_jax, as bert_jax.main does; see ../step.py."""
 
 import functools
 import itertools
@@ -20,7 +20,7 @@ def trainer(c, batches):
 
   Args:
     c: the config, of one phase.
-    batches: a list of global batches, used in turns for ever.
+    batches: global batches, used cyclically.
   """
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:1])

@@ -1,4 +1,4 @@
-"""How a process that trains answers benchmarks/measure/step.py: lines of JSON."""
+"""How a training process talks with ../step.py: lines of JSON."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def settings() -> dict:
-  """Reads the settings, whose path is the argument of the command.
+  """Reads the settings from the file that the command names.
 
   They hold `config` (fields of `bert_jax.config`), `transformers` (fields of
   its BertConfig), `batches` (path of an .npz file, arrays [n, B, ...]) and
@@ -25,11 +25,11 @@ def serve(
 ):
   """Trains as many steps as each line of standard input says, and times them.
 
-  The first answer is `facts`; each other one is the `seconds` of all the steps, the
-  `cpu_seconds` of all threads, and the `loss` of the last.
+  The first output is `facts`; each other one has the `seconds` of all steps,
+  the `cpu_seconds` of all threads, and the `loss` of the last.
 
   Args:
-    facts: of this process: its versions, its device.
+    facts: versions and device of this process.
     train: (steps) -> loss of the last; returns when all of them are done.
     after: called after each turn, untimed.
   """

@@ -1,6 +1,6 @@
 """Trains BertForPreTraining of transformers in PyTorch.
 
-See benchmarks/measure/step.py. The second argument of the command is eager or compile.
+See ../step.py. The second argument of the command is eager or compile.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import pipe
 import torch
 import transformers
 
-# Their names here, and of the arguments of the model.
+# Names here, and those of the model's arguments.
 FEATURES = {
   'input_ids': 'input_ids',
   'input_mask': 'attention_mask',
@@ -96,7 +96,7 @@ def main():
     f'torch {torch.__version__}',
     'device': name,
   }
-  # So that the others' turns find the memory free.
+  # Free the memory for the others' turns.
   train = trainer(settings, sys.argv[2] == 'compile', device)
   pipe.serve(facts, train, after=torch.cuda.empty_cache)
 
