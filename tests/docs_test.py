@@ -4,7 +4,7 @@ import importlib.util
 import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = {
   path: path.read_text(encoding='utf-8')
   for pattern in (
@@ -22,22 +22,29 @@ SOURCES = {
 }
 
 
-def _linked_files(page):
-  targets = re.findall(r'\]\(([^)\s#]+)', PAGES[page])
-  return {(page.parent / x).resolve() for x in targets if '://' not in x}
+def _find_links(page):
+  """Returns [(file, anchor)] of the relative links of a page."""
+  links = re.findall(r'\]\(([^)\s#]+)#?([^)\s]*)\)', PAGES[page])
+  return [((page.parent / x).resolve(), y) for x, y in links if '://' not in x]
 
 
-def test_links_lead_to_files():
+def _find_anchors(page):
+  headings = re.findall(r'^#+ (.*)$', PAGES[page], re.MULTILINE)
+  return {re.sub(r'[^\w -]', '', x).lower().replace(' ', '-') for x in headings}
+
+
+def test_links_lead_to_files_and_headings():
   for page in PAGES:
-    missing = [path for path in _linked_files(page) if not path.exists()]
-    assert not missing, page
+    for path, anchor in _find_links(page):
+      assert path.exists(), page
+      assert not anchor or anchor in _find_anchors(path), page
 
 
 def test_every_page_is_in_the_index():
   index = ROOT / 'docs/README.md'
-  missing = {*ROOT.glob('docs/*.md')} - {index} - _linked_files(index)
-  assert not missing
-  assert index in _linked_files(ROOT / 'README.md')
+  listed = {path for path, _ in _find_links(index)}
+  assert not {*ROOT.glob('docs/*.md')} - {index} - listed
+  assert index in {path for path, _ in _find_links(ROOT / 'README.md')}
 
 
 def test_every_benchmark_command_is_in_their_readme():
