@@ -130,6 +130,8 @@ class Checkpoints:
     """Restores a step on all processes, or on none."""
     path = self._path(step)
     wanted = param_names.flatten(template)
+    # Orbax waits for all processes, so what fails is agreed on before.
+    _agree(path, lambda: _check_files(path))
     facts = _agree(path, lambda: self._read_facts(path, step, wanted))
     marks = facts['fingerprints']
     return _agree(
@@ -295,10 +297,14 @@ def _agree(path, read):
   return found
 
 
+def _check_files(path):
+  with integrity.judging(path):
+    integrity.check_files(path, ('state', 'facts/metadata'))
+
+
 def _read_facts(manager, path, step):
   """Returns the facts of a checkpoint, which name and prove its arrays."""
   with integrity.judging(path):
-    integrity.check_files(path, ('state', 'facts/metadata'))
     facts = manager.restore(
       step, args=ocp.args.Composite(facts=ocp.args.JsonRestore())
     )['facts']
@@ -307,6 +313,7 @@ def _read_facts(manager, path, step):
 
 
 def _read_params(manager, path, step):
+  _check_files(path)
   facts = _read_facts(manager, path, step)
   marks = {
     name: mark

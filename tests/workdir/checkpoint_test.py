@@ -299,7 +299,7 @@ def test_a_host_whose_disk_fails_keeps_all_from_condemning(
   monkeypatch.setattr(distributed, 'find_largest', vote)
   with pytest.raises(errors.UserError, match='another host cannot read .*c/3'):
     restore(tmp_path / 'c')
-  assert votes == [0, 1]  # on the facts, then on the arrays
+  assert votes == [0, 0, 1]  # on the files, the facts, the arrays
   monkeypatch.setattr(distributed, 'find_largest', lambda own: 1)
   with pytest.raises(errors.UserError, match='step 1: another host cannot'):
     restore(tmp_path / 'c')
