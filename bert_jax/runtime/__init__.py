@@ -1,1 +1,1 @@
-"""A process: commands, signals, progress, files."""
+"""What every process needs: commands, signals, progress, files."""

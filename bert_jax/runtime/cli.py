@@ -1,4 +1,4 @@
-"""How every command starts, and how it reports what went wrong."""
+"""Starts every command and reports its errors."""
 
 import logging
 import sys
@@ -10,7 +10,7 @@ from bert_jax.runtime import signals
 
 
 def get_config(values):
-  """Returns the config that the flag --config names.
+  """Returns the config given by the flag --config.
 
   Args:
     values: `flags.FLAGS`, with a config defined by
@@ -38,8 +38,8 @@ def run(main, takes_arguments: bool = False):
   traceback.
 
   Args:
-    main: takes the arguments that are no flags; returns an exit code or None.
-    takes_arguments: whether there may be such arguments.
+    main: takes the arguments that are not flags; returns an exit code or None.
+    takes_arguments: whether such arguments are allowed.
   """
 
   def guarded(argv):
@@ -49,7 +49,7 @@ def run(main, takes_arguments: bool = False):
       )
     return main(argv)
 
-  # jax says at INFO which accelerators it did not find.
+  # At INFO, jax lists the accelerators that it did not find.
   logging.getLogger('jax').setLevel(logging.WARNING)
   try:
     with signals.raising():
@@ -63,11 +63,11 @@ def run(main, takes_arguments: bool = False):
 
 
 def require_beside(name: str, *others: str):
-  """Refuses a flag that does nothing unless one of others is given.
+  """Refuses a flag that has no effect unless one of `others` is given.
 
   Args:
-    name: of the flag.
-    others: names of flags.
+    name: the flag's name.
+    others: names of the flags that it depends on.
 
   Raises:
     errors.UserError: if the flag is given and none of the others has a value.
@@ -90,7 +90,10 @@ def _parse_flags(argv):
 
 
 def _gist(error: BaseException) -> str:
-  """Returns one line; ml_collections puts whole tracebacks into its errors."""
+  """Returns an error's message as one line.
+
+  ml_collections puts whole tracebacks into its error messages.
+  """
   text = str(error).replace('\\n', '\n').replace("\\'", "'").strip()
   _, found, user_error = text.rpartition('UserError: ')
   if found:

@@ -1,4 +1,4 @@
-"""Folders and files that appear under their name whole or not at all."""
+"""Atomic writing of files and folders, and reading of JSON."""
 
 import contextlib
 import json
@@ -13,19 +13,19 @@ from bert_jax import errors
 def write_folder(
   directory: str, allowed: Collection[str], fill: Callable[[str], None]
 ):
-  """Writes a folder beside its place, flushes it to the disk and renames it.
+  """Writes a folder atomically: under a temporary name, synced, then renamed.
 
-  An earlier folder is moved away first and deleted last: a kill at any moment
-  leaves the old or the new one under the name or, between the two renames, the
-  old one beside it as `.NAME.old`, from where the next writing takes it back.
+  An existing folder is moved aside first and deleted last. If the process is
+  killed, NAME is either the old or the new folder or, between the two renames,
+  missing; then the old one is at `.NAME.old`, and the next call restores it.
 
   Args:
-    directory: local folder; may hold an earlier one, but nothing else.
-    allowed: names of the files that an earlier one may hold.
-    fill: writes the files into the folder whose path it is given.
+    directory: local folder; an existing one is replaced.
+    allowed: names of the files that an existing folder may contain.
+    fill: function that writes the files into the folder whose path it is given.
 
   Raises:
-    errors.UserError: for a folder that cannot be written or replaced.
+    errors.UserError: if the folder cannot be written or replaced.
   """
   directory = resolve_local(directory)
   parent, name = os.path.split(directory)
@@ -58,15 +58,15 @@ def write_folder(
 
 @contextlib.contextmanager
 def replacing(path: str):
-  """Yields where to write a file; then flushes it and renames it to its place.
+  """Yields a temporary path; on exit syncs that file and renames it to `path`.
 
-  A kill or a power cut at any moment leaves the old file or the new one.
+  After a kill or a power cut at any moment, `path` is the old or the new file.
 
   Args:
-    path: local file; an earlier one is replaced, if nothing is raised.
+    path: local file; an existing one is replaced unless the body raises.
 
   Raises:
-    OSError: if it cannot be written.
+    OSError: if the file cannot be written.
   """
   parent, name = os.path.split(path)
   new = os.path.join(parent, f'.{name}.new')
@@ -82,14 +82,14 @@ def replacing(path: str):
 
 
 def write_file(path: str, fill: Callable[[str], None]):
-  """Writes a file that a user asked for, making its folder, see `replacing`.
+  """Writes a file atomically, see `replacing`, and creates its folder.
 
   Args:
-    path: local file; an earlier one is replaced.
-    fill: writes the file whose path it is given.
+    path: local file; an existing one is replaced.
+    fill: function that writes the file whose path it is given.
 
   Raises:
-    errors.UserError: if it cannot be written.
+    errors.UserError: if the file cannot be written.
   """
   path = resolve_local(path)
   try:
@@ -110,7 +110,7 @@ def resolve_local(path: str) -> str:
 
 
 def sync(path: str):
-  """Waits until a file's bytes or a folder's names are on the disk."""
+  """Flushes a file's contents or a folder's entries to the disk (fsync)."""
   descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)
@@ -158,11 +158,14 @@ def write_text(path: str, text: str):
 
 
 def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
-  """Reads a JSON object; what is wrong with it is a UserError.
+  """Reads a JSON object.
 
   Args:
-    path: of the file.
-    advice: what to do about a file that holds something else.
+    path: the file.
+    advice: end of the error message, says what to do about a malformed file.
+
+  Raises:
+    errors.UserError: if the file cannot be read or is not a JSON object.
   """
   try:
     with open(path, encoding='utf-8') as f:

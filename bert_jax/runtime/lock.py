@@ -1,4 +1,4 @@
-"""One writer at a time."""
+"""A lock file: one writer at a time."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""What is made ahead of its use, by a thread or by processes."""
+"""Prefetching of batches, made ahead in a thread or in processes."""
 
 import multiprocessing
 import queue
@@ -16,18 +16,18 @@ _READ_AHEAD = 4  # batches
 def make_ahead(
   make: Callable[[int], dict], first: int, stop: int, workers: int = 0
 ) -> Iterator[dict]:
-  """Yields make(first), ..., make(stop - 1), made ahead.
+  """Yields make(first), ..., make(stop - 1), prefetched.
 
-  Close the iterator (`.close()`) to end what makes them early.
+  Close the iterator (`.close()`) to stop the thread or the processes early.
 
   Args:
-    make: returns a batch. With workers it must be possible to pickle, since
-      each process gets a copy of its own: a functools.partial of a module's
-      function or of a method, no lambda.
+    make: returns a batch. With workers it is pickled, since each process gets
+      its own copy: a functools.partial of a module's function or of a method,
+      not a lambda.
     first: number of the first batch.
-    stop: number after the last.
-    workers: processes that make batches; -1 is one per core, 0 makes them in
-      a thread of this one.
+    stop: one past the number of the last batch.
+    workers: processes that make batches; -1 is one per core, 0 uses a thread
+      of this process.
 
   Raises:
     errors.UserError: if a process dies.
@@ -57,7 +57,7 @@ def _ahead(make, first, stop, end=lambda: None) -> Iterator[dict]:
       for t in range(first, stop):
         if not put((make(t), None)):
           return
-    except BaseException as error:  # raised again where it is awaited
+    except BaseException as error:  # raised again in the consumer
       put((None, error))
 
   thread = threading.Thread(target=work, daemon=True)
@@ -75,10 +75,10 @@ def _ahead(make, first, stop, end=lambda: None) -> Iterator[dict]:
 
 
 def _made_by_processes(make, first, stop, count) -> Iterator[dict]:
-  """Yields make(first), ...; process k makes every count-th from first + k.
+  """Yields make(first), ...; process k makes every count-th from first + k on.
 
-  Each process has a pipe of its own, so that the order needs no bookkeeping
-  and a process waits when it is a batch ahead.
+  Each process has its own pipe, so the order needs no bookkeeping, and a
+  process that is a batch ahead waits.
   """
   # Not fork: the parent may hold threads of other libraries.
   context = multiprocessing.get_context('spawn')
@@ -106,7 +106,7 @@ def _made_by_processes(make, first, stop, count) -> Iterator[dict]:
     for k in range(count):
       pipe, theirs = context.Pipe(duplex=False)
       pipes.append(pipe)
-      with theirs:  # closed here, so that its end is seen when they die
+      with theirs:  # close our copy, so that we see EOF when the process dies
         process = context.Process(
           target=_work,
           args=(make, range(first + k, stop, count), theirs),
@@ -122,8 +122,8 @@ def _made_by_processes(make, first, stop, count) -> Iterator[dict]:
 
 
 def _work(make, steps: range, pipe):
-  """Sends batches; ends when they are all made or nobody listens."""
-  # Signals are the parent's to answer; one that was killed breaks the pipe.
+  """Sends batches; ends when all are sent or the parent has closed the pipe."""
+  # The parent handles signals; if it is killed, the pipe breaks.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   for t in steps:
@@ -132,7 +132,7 @@ def _work(make, steps: range, pipe):
     except errors.UserError as error:
       item = None, error
     except Exception:
-      # Not itself: what a library raises may not survive the way.
+      # As text: an exception of a library may not survive pickling.
       item = None, RuntimeError(traceback.format_exc())
     try:
       pipe.send(item)

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, else a plain line now and then."""
+"""Progress of long tasks: a bar on a terminal, otherwise occasional lines."""
 
 import sys
 import time
@@ -9,14 +9,14 @@ _SECONDS_BETWEEN_LINES = 10
 
 
 class Progress:
-  """Shows how far work is, how fast it goes and how long it will still take.
+  """Shows how much is done, the rate and the time left.
 
   Args:
-    total: units in all, or None where nobody knows.
-    unit: what is counted ('B', bytes, are shown with k, M, G).
+    total: units in all, None if unknown.
+    unit: what is counted ('B', bytes, is shown with k, M, G).
     label: what is being done.
-    initial: units that were done before.
-    lines: whether to print plain lines where there is no terminal.
+    initial: units that were already done.
+    lines: whether to print plain lines if there is no terminal.
   """
 
   def __init__(

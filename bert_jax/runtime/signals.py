@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: stop now while preparing, after this step in training."""
+"""SIGINT and SIGTERM: stop at once, or after the current training step."""
 
 import contextlib
 import signal
@@ -27,7 +27,7 @@ def _handled_by(handler):
 
 @contextlib.contextmanager
 def raising():
-  """Raises `errors.Interrupted` where a signal finds the program."""
+  """Raises `errors.Interrupted` as soon as a signal arrives."""
 
   def handler(signum, frame):
     del frame
@@ -39,7 +39,7 @@ def raising():
 
 @contextlib.contextmanager
 def recording():
-  """Yields a `Stop` that records a signal; the caller looks when it suits."""
+  """Yields a `Stop` that records the first signal, for the caller to poll."""
   stop = Stop()
 
   def handler(signum, frame):

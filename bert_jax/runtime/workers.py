@@ -14,10 +14,10 @@ ONE_PER_CORE = -1
 
 
 def resolve(count: int) -> int:
-  """Returns how many processes a number in a config or flag asks for.
+  """Returns the number of processes that a config field or flag asks for.
 
   Args:
-    count: that many beside this one; 0 is none, -1 is one per core.
+    count: processes beside this one; 0 is none, -1 is one per core.
   """
   return count_cores() if count == ONE_PER_CORE else count
 
@@ -28,7 +28,7 @@ def count_cores() -> int:
 
 
 def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
-  """Yields fn(*job) for each job in order, made by `count` processes.
+  """Yields fn(*job) for each job in order, computed by `count` processes.
 
   Raises:
     errors.UserError: if a process is killed.
@@ -44,7 +44,7 @@ def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
   except futures.process.BrokenProcessPool:
     raise errors.UserError(
       'a worker process died (killed, or out of memory); set data.workers '
-      'lower and run the same command again: what is finished is kept.'
+      'lower and run the same command again: finished work is kept.'
     ) from None
   except BaseException:
     for process in multiprocessing.active_children():
@@ -55,9 +55,9 @@ def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
 
 
 def _start(parent: int):
-  """Leaves signals to the parent, and ends when the parent is gone.
+  """Ignores signals, which the parent handles, and exits if the parent dies.
 
-  A pool's workers would wait for ever for work from a parent that was killed.
+  Otherwise a pool's workers would wait forever for a parent that was killed.
   """
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
