@@ -1,10 +1,11 @@
-"""Counted clean-up: what text loses is known.
+"""Cleans text and counts what is removed or replaced.
 
 Counters, by name:
   invalid_utf8: sequences of bytes (or lone surrogates) replaced by U+FFFD.
   control_characters: removed; the C0 controls but white space, and DEL.
 
-White space within a line becomes spaces, carriage returns included.
+Other white space within a line, such as tabs and carriage returns, becomes
+spaces.
 """
 
 import collections
@@ -20,7 +21,7 @@ _REPLACEMENT = '\ufffd'
 
 
 def decode(raw: bytes, counts: collections.Counter) -> str:
-  """Returns bytes as text; what is not UTF-8 is replaced and counted."""
+  """Decodes and cleans bytes; what is not UTF-8 becomes U+FFFD."""
   kept = raw.translate(_TABLE, _CONTROLS)
   if len(kept) != len(raw):
     counts['control_characters'] += len(raw) - len(kept)
@@ -35,7 +36,7 @@ def decode(raw: bytes, counts: collections.Counter) -> str:
 
 
 def clean(text: str, counts: collections.Counter) -> str:
-  """Does the same to text that a parser returned, line ends included."""
+  """Cleans text that a parser returned; line feeds stay."""
   try:
     raw = text.encode()
   except UnicodeEncodeError:

@@ -1,13 +1,13 @@
-"""What all sources yield."""
+"""The document, which all sources of text yield."""
 
 from typing import NamedTuple
 
 
 class Document(NamedTuple):
-  """A text whose parts belong together.
+  """A contiguous text, such as an article or a chapter.
 
   Attributes:
-    paragraphs: its text, without line breaks.
+    paragraphs: the text, one string per paragraph, without line breaks.
     are_sentences: whether each paragraph is known to be one sentence.
   """
 

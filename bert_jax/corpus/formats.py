@@ -1,8 +1,8 @@
-"""Lines of text files to documents.
+"""Parses the lines of text files into documents.
 
-A big file is read in ranges of bytes, so that several processes share it. A
-range owns what begins in it: lines of JSON, pages, and the documents after a
-blank line. It reads past its end to finish what it owns.
+A large file is read in byte ranges, so that several processes can share it. A
+range owns the JSON lines, pages or documents that begin in it (documents after
+a blank line), and reads past its end to complete the last one.
 """
 
 import collections
@@ -17,26 +17,26 @@ from bert_jax.corpus.document import Document
 
 LAYOUTS = ('paragraphs', 'sentences', 'files')
 
-Lines = Iterable[tuple[int, bytes]]  # offset, line with its end
+Lines = Iterable[tuple[int, bytes]]  # byte offset, line with its line feed
 
 _DOC = re.compile(rb'<doc id="([^"]*)".* title="(.*)">\s*$')
-_LONG = 500_000  # bytes; a line of so many without an end was cut
-_LONGEST_JSON = 64 << 20  # bytes of a line
+_LONG = 500_000  # bytes; a line this long without a line feed was cut
+_LONGEST_JSON = 64 << 20  # bytes per line
 _LONGEST_DOCUMENT = 4 << 20  # characters; longer ones are cut at a line's end
 
 
 def is_wiki_page(line: bytes) -> bool:
-  """Says whether a line begins a page of WikiExtractor."""
+  """Returns whether a line begins a WikiExtractor page."""
   return bool(_DOC.match(line))
 
 
 def decode_lines(
   lines: Lines, start: int, counts: collections.Counter
 ) -> Iterator[tuple[int, str]]:
-  """Yields the lines that a range owns as text, see `clean`.
+  """Yields the cleaned lines (`clean`) that a byte range owns.
 
-  From the middle of a file, what comes before the first blank line is another
-  range's. A part of a long line is never taken for a blank line.
+  If the range starts within a file, the lines before its first blank line
+  belong to the range before it. A part of a long line never counts as blank.
   """
   owned, whole = not start, True
   for offset, raw in lines:
@@ -59,7 +59,7 @@ def read_blocks(
   are_sentences: bool,
   counts: collections.Counter,
 ) -> Iterator[Document]:
-  """Yields runs of lines between blank lines; each line is a paragraph."""
+  """Yields the documents that blank lines separate; a line is a paragraph."""
   block: list[str] = []
   size = 0
   for offset, line in lines:
@@ -81,7 +81,10 @@ def read_blocks(
 def read_whole_file(
   lines: Iterable[str], counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields one document of hard-wrapped lines; blank ones part paragraphs."""
+  """Yields one document of hard-wrapped lines.
+
+  Blank lines separate its paragraphs.
+  """
   paragraphs: list[str] = []
   open_lines: list[str] = []
   size = 0
@@ -106,7 +109,10 @@ def read_whole_file(
 def read_wiki_pages(
   lines: Lines, stop: int, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Reads WikiExtractor's <doc ...> title, lines, </doc>."""
+  """Yields one document per WikiExtractor page.
+
+  A page is <doc ...>, the title, lines of text, </doc>.
+  """
   title: str | None = None
   page: list[str] = []
   inside = False
@@ -128,13 +134,13 @@ def read_wiki_pages(
       elif line:
         page.append(line)
   if page:
-    yield Document(page)  # of a file that is cut off
+    yield Document(page)  # the file ends within a page
 
 
 def read_jsonl(
   path: str, lines: Lines, stop: int, field: str, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Reads one JSON object with a text per line."""
+  """Yields a document per line: a JSON object whose `field` holds the text."""
   parts: list[bytes] = []
   begin = size = 0
   for offset, raw in lines:

@@ -1,11 +1,11 @@
-"""Books of Project Gutenberg without its header and licence."""
+"""Removes header and licence from Project Gutenberg books."""
 
 import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-# Where the name is looked for, and how far the header may reach; the longest
-# small print, of the 1990s, has some 350 lines.
+# How far down the name is searched for, and how long a header may be; the
+# longest small print, of the 1990s, has about 350 lines.
 _OPENING = 50  # lines
 _MAX_HEADER = 1000  # lines
 
@@ -25,15 +25,15 @@ _FOOTER = re.compile(
 
 
 def strip(lines: Iterable[str]) -> Iterator[str]:
-  """Yields the lines of a book without Project Gutenberg's words around it.
+  """Yields the lines of a book without Project Gutenberg's header and footer.
 
   The header ends with the last '*** START OF ...' or '*END THE SMALL PRINT'
-  of the first thousand lines, the footer begins with '*** END OF ...' or 'End
+  in the first thousand lines, the footer begins with '*** END OF ...' or 'End
   of the Project Gutenberg EBook ...'. A text whose first lines do not name
-  Project Gutenberg, or which has none of these, passes unchanged.
+  Project Gutenberg, or which has none of these marks, passes unchanged.
 
   Args:
-    lines: of a file; at most a thousand are kept.
+    lines: the lines of a file; at most a thousand are in memory at a time.
   """
   lines = iter(lines)
   opening = list(itertools.islice(lines, _OPENING))
@@ -52,7 +52,7 @@ def _header_end(head: list[str]) -> int:
   if not starts:
     return 0
   n = starts[-1] + 1
-  # A long title goes on in the next lines, up to the closing stars.
+  # A long title continues on the next lines, up to the closing asterisks.
   for k in range(n - 1, min(n + 3, len(head))):
     if not head[k].strip():
       break

@@ -1,4 +1,4 @@
-"""Articles of a MediaWiki XML dump, page by page."""
+"""Reads the articles of a MediaWiki XML dump, page by page."""
 
 import collections
 import re
@@ -16,10 +16,10 @@ _REDIRECT = re.compile(r'\s*#\w+\s*:?\s*\[\[')
 
 
 def is_dump(head: bytes) -> bool:
-  """Says whether a file that begins with these bytes is a MediaWiki dump.
+  """Returns whether a file that begins with these bytes is a MediaWiki dump.
 
   Args:
-    head: the first bytes, a few hundred; UTF-8 or UTF-16.
+    head: the first few hundred bytes of the file, UTF-8 or UTF-16.
   """
   text = head[: len(head) // 2 * 2]
   if head[:2] in (b'\xff\xfe', b'\xfe\xff'):
@@ -34,11 +34,11 @@ def is_dump(head: bytes) -> bool:
 def read_documents(
   file: BinaryIO, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields the articles of a dump, one paragraph of running text per string.
+  """Yields the articles of a dump as documents of running text.
 
   Args:
     file: the decompressed XML; one page of it is in memory at a time.
-    counts: is told of what is left out: 'redirect_pages',
+    counts: pages that are left out are added here: 'redirect_pages',
       'pages_of_other_namespaces' and 'unreadable_pages'.
 
   Raises:
@@ -49,8 +49,8 @@ def read_documents(
   not_text = set(wikitext.NOT_TEXT)
   n = 0
   try:
-    # Not mwxml.Dump: it refuses dumps without <siteinfo>, and keeps an element
-    # of every page.
+    # mwxml.Dump refuses dumps without <siteinfo>, and keeps an XML element of
+    # every page in memory.
     root = mwxml.element_iterator.ElementIterator.from_file(file)
     for element in root:
       if element.tag == 'siteinfo':
@@ -68,7 +68,7 @@ def read_documents(
       element.clear()
       root.element.clear()
   except ElementTree.ParseError as error:
-    # It says at which line, and quotes what follows after a colon.
+    # The message names line and column, then quotes the text after a colon.
     where = re.sub(r'(column \d+).*', r'\1', str(error), flags=re.S)
     raise ValueError(f'{where}, near page {n}') from error
   except EOFError as error:
@@ -99,7 +99,7 @@ def _namespaces(siteinfo) -> set[str]:
 
 
 def _article(mwxml, element, counts) -> str:
-  """Returns the wikitext of a page, '' if it is no article."""
+  """Returns the wikitext of a page, '' if the page is not an article."""
   try:
     page = mwxml.Page.from_element(element)
     if page.namespace:

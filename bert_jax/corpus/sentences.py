@@ -1,4 +1,4 @@
-"""Paragraphs to sentences."""
+"""Splits documents into sentences."""
 
 import sentencex
 
@@ -9,19 +9,19 @@ def split(document: Document, language: str) -> list[str]:
   """Returns the sentences of a document.
 
   Args:
-    document: one that is split already is left as it is.
-    language: ISO 639-1 code; sentencex falls back to a related language, and
-      to English, where it has no rules.
+    document: returned as it is if its paragraphs are sentences already.
+    language: ISO 639-1 code; sentencex uses a related language, or else
+      English, where it has no rules.
 
   Returns:
-    Sentences without empty ones; in those split here, white space is reduced
-    to single spaces.
+    Non-empty sentences; in those split here, runs of white space become single
+    spaces.
   """
   if document.are_sentences:
     return list(filter(str.strip, document.paragraphs))
   out = []
   for paragraph in document.paragraphs:
-    # Before splitting, so that a line break inside a sentence is a space.
+    # Before splitting, so that a line break does not end a sentence.
     text = ' '.join(paragraph.split())
     found = map(str.strip, sentencex.segment(language, text)) if text else ()
     out += [sentence for sentence in found if sentence]

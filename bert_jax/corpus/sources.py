@@ -1,6 +1,6 @@
-"""Inputs to documents, in pieces that any number of processes can read.
+"""Reads inputs as documents, in pieces that any number of processes can share.
 
-An input is a path, a glob, a folder (all files below it) or an address such as
+An input is a path, a glob, a folder (all files below it) or a URL such as
 gs://BUCKET/*.gz; `tfds:NAME/CONFIG:SPLIT`; or `python-docs` (see `prose`).
 WikiExtractor pages, MediaWiki dumps and .jsonl files are recognised; any other
 file is plain UTF-8 text in the layout that is given.
@@ -26,23 +26,23 @@ from bert_jax.corpus.document import Document
 LAYOUTS = formats.LAYOUTS
 PYTHON_DOCS = 'python-docs'
 
-_PIECES = 64  # to cut the whole into
-_SMALLEST, _LARGEST = 4 << 20, 128 << 20  # bytes of a piece
-_EXAMPLES = 20_000  # of a TFDS dataset in a piece
-_FILES = 1000  # in a piece, at most
-_EXAMPLE_BYTES = 4000  # about a page of Wikipedia
+_PIECES = 64  # about how many to make of all inputs
+_SMALLEST, _LARGEST = 4 << 20, 128 << 20  # bytes per piece
+_EXAMPLES = 20_000  # of a TFDS dataset per piece
+_FILES = 1000  # per piece, at most
+_EXAMPLE_BYTES = 4000  # about one Wikipedia article
 _COMPRESSION = 5
 _UTF16 = (b'\xff\xfe', b'\xfe\xff')
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """Bytes of a file, or examples of a TFDS dataset."""
+  """A range of a file's bytes, or of a TFDS dataset's examples."""
 
   path: str
   start: int
   stop: int
-  size: int  # of the whole
+  size: int  # of the whole file or dataset
 
   @property
   def is_whole(self) -> bool:
@@ -51,12 +51,12 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-  """What one process reads at a time.
+  """The part of an input that one process reads at a time.
 
   Attributes:
-    number: of the piece.
-    source: number of the input that it belongs to.
-    ranges: of one input, in order.
+    number: index of the piece.
+    source: index of the input that it belongs to.
+    ranges: its ranges of that input's files, in order.
   """
 
   number: int
@@ -72,15 +72,15 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
   """Cuts inputs into pieces; the same inputs give the same pieces.
 
   Args:
-    inputs: see the module.
-    layout: of plain text files. 'paragraphs': blank lines separate documents,
-      each line is a paragraph. 'sentences': the same, but each line is a
-      sentence. 'files': each file is a document of hard-wrapped lines, and
+    inputs: see the module docstring.
+    layout: how plain text is laid out. 'paragraphs': blank lines separate
+      documents, each line is a paragraph. 'sentences': the same, but each line
+      is a sentence. 'files': each file is a document of hard-wrapped lines, and
       blank lines separate its paragraphs.
-    field: name of the text in JSONL lines and TFDS examples.
+    field: name of the field that holds the text, in JSONL and TFDS.
 
   Raises:
-    errors.UserError: if an input names nothing or cannot be opened.
+    errors.UserError: if an input matches no file or cannot be opened.
   """
   if layout not in LAYOUTS:
     raise errors.UserError(
@@ -108,12 +108,12 @@ def read_documents(
   """Reads the documents of a piece, one at a time.
 
   Args:
-    piece: of `plan`.
+    piece: one of those that `plan` returned.
     layout: as given to `plan`.
     field: as given to `plan`.
-    counts: what was cleaned or dropped is added here: see `clean`, and
-      `damaged_files`, `long_lines_cut`, `long_lines_dropped`,
-      `long_documents_cut` and those of `mediawiki`.
+    counts: numbers of items cleaned or dropped are added here: those of `clean`
+      and `mediawiki`, `damaged_files`, `long_lines_cut`, `long_lines_dropped`
+      and `long_documents_cut`.
   """
   for part in piece.ranges:
     if part.path == PYTHON_DOCS:
@@ -141,7 +141,7 @@ def read(
 
 
 def estimate_bytes(pieces: Sequence[Piece]) -> int:
-  """Returns about how much text pieces hold; the same pieces, the same."""
+  """Estimates the bytes of text in pieces, always the same for equal pieces."""
 
   def estimate(part: Range) -> int:
     if part.path.startswith(tfds_text.PREFIX):
@@ -169,7 +169,7 @@ def _wholes(given: str, field: str) -> list[Range]:
 
 
 def _cut(whole: Range, layout: str, room: int) -> list[Range]:
-  """Cuts what can be read from the middle."""
+  """Cuts a file or dataset into ranges, if it can be read from the middle."""
   step = room
   if whole.path.startswith(tfds_text.PREFIX):
     step = _EXAMPLES
@@ -206,7 +206,7 @@ def _group(ranges: Sequence[Range], room: int) -> Iterator[list[Range]]:
     yield group
 
 
-# One file.
+# Reads one file.
 
 
 def _file(part: Range, layout, field, counts) -> Iterator[Document]:
@@ -227,7 +227,7 @@ def _file(part: Range, layout, field, counts) -> Iterator[Document]:
 
 
 def _read(file, head, part: Range, layout, field, counts):
-  """Returns the documents of an open file, by what its head shows."""
+  """Returns the documents of an open file, whose `head` shows its format."""
   # Offsets count decompressed bytes; compressed files are never cut.
   stop = sys.maxsize if part.is_whole else part.stop
   if mediawiki.is_dump(head):
@@ -251,7 +251,7 @@ def _read(file, head, part: Range, layout, field, counts):
 
 
 def _is_wiki(head: bytes) -> bool:
-  # Leading blank lines say nothing in any of the formats.
+  # Leading blank lines have no meaning in any of the formats.
   lines = head.removeprefix(codecs.BOM_UTF8).split(b'\n')
   return formats.is_wiki_page(next((x for x in lines if x.strip()), b''))
 

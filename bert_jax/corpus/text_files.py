@@ -1,4 +1,4 @@
-"""Files as users have them: local or remote, plain or compressed, any size.
+"""Opens files: local or remote, plain or compressed, of any size.
 
 A path is local, or a URL that fsspec opens, such as gs://bucket/text/*.gz.
 """
@@ -16,17 +16,17 @@ from typing import BinaryIO
 
 from bert_jax import errors
 
-# What a decompressor raises for a file that is cut short or damaged.
+# What decompressors raise for a truncated or damaged file.
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
 
 _COMPRESSED = ('.gz', '.bz2', '.xz', '.zst')
 _HEAD = 1 << 16  # bytes
-_ZSTD_BYTES = 1 << 12  # at a time: they can stand for 100 MB
+_ZSTD_BYTES = 1 << 12  # read at a time: these can decompress to 100 MB
 _LONGEST_LINE = 1 << 20  # bytes; longer ones come in parts
 
 
 def expand(given: str) -> list[str]:
-  """Returns the files that a path, a glob or a folder names, in order.
+  """Returns the sorted files that a path, a glob or a folder names.
 
   Raises:
     errors.UserError: if there are none.
@@ -47,7 +47,7 @@ def expand(given: str) -> list[str]:
 
 
 def get_extension(path: str) -> str:
-  """Returns the last extension that is not one of a compressed file."""
+  """Returns a file's extension, before that of its compression (.gz etc.)."""
   return os.path.splitext(_uncompressed_name(path))[1].lower()
 
 
@@ -56,7 +56,7 @@ def is_compressed(path: str) -> bool:
 
 
 def get_size(path: str) -> int:
-  """Returns the bytes of a file."""
+  """Returns the size of a file in bytes."""
   if _is_remote(path):
     filesystem, name = _remote(path)
     return filesystem.size(name)
@@ -64,13 +64,13 @@ def get_size(path: str) -> int:
 
 
 def compute_sha256(path: str) -> str:
-  """Returns the SHA-256 of a file, as it lies there, in hexadecimal."""
+  """Returns the SHA-256 of a file as stored (compressed), in hexadecimal."""
   with _open_raw(path) as file:
     return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 def open_text(path: str) -> BinaryIO:
-  """Opens a file for reading its text's bytes, decompressed.
+  """Opens a file for reading its decompressed bytes.
 
   Raises:
     errors.UserError: if it cannot be opened.
@@ -89,20 +89,22 @@ def open_text(path: str) -> BinaryIO:
 
 
 def read_head(path: str) -> bytes:
-  """Returns the first bytes of a file's text, which show its format."""
+  """Returns the first decompressed bytes of a file, which show its format."""
   with open_text(path) as file:
     return file.read(_HEAD)
 
 
 def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
-  """Yields (offset, line with its end) from the first line at `start` or after.
+  """Yields (byte offset, line with its line feed) of a file.
+
+  The first line is the first that begins at or after byte `start`.
 
   A line of more than a megabyte comes in parts, cut at a space or between two
-  characters, so that no file needs more memory than that.
+  characters, to bound the memory.
   """
   offset = start
   if start:
-    # Whether a line begins at `start` shows in the byte before it.
+    # The byte before `start` shows whether a line begins there.
     file.seek(start - 1)
     offset = start - 1
     while piece := file.readline(_LONGEST_LINE):
@@ -180,7 +182,7 @@ class _Zstd(io.RawIOBase):
       self._given, self._frame = self._frame.unused_data, None
 
 
-# Local and remote.
+# Local and remote paths.
 
 
 def _is_remote(path: str) -> bool:
@@ -221,12 +223,12 @@ def _remote_paths(given: str) -> set[str]:
   paths: set[str] = set()
   names = [pattern] if filesystem.exists(pattern) else filesystem.glob(pattern)
   for name in names:
-    paths.update(filesystem.find(name))  # a file finds itself
+    paths.update(filesystem.find(name))  # of a file, find returns that file
   return {filesystem.unstrip_protocol(path) for path in paths}
 
 
 def _local_paths(given: str) -> set[str]:
-  # A path that exists is meant as it is, even with brackets in its name.
+  # A path that exists is taken literally, even with brackets in its name.
   names = [given] if os.path.exists(given) else glob.glob(given, recursive=True)
   paths: set[str] = set()
   for name in names:

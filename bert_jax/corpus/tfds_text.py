@@ -1,4 +1,4 @@
-"""The texts of a TensorFlow dataset, without TensorFlow."""
+"""Reads the texts of a TFDS dataset, without TensorFlow."""
 
 import collections
 import functools
@@ -45,7 +45,7 @@ def read_documents(
 
 @functools.lru_cache(1)
 def _source(given: str, field: str):
-  """Opens a prepared dataset for random access, preparing it if need be."""
+  """Opens a dataset for random access; prepares it first if necessary."""
   match = _INPUT.fullmatch(given)
   if not match:
     raise errors.UserError(
@@ -85,14 +85,14 @@ def _builder(tfds, given, name):
     return tfds.core.read_only_builder.builder_from_files(name)
   except tfds.core.DatasetNotFoundError:
     pass  # it is not prepared yet
-  # Without TensorFlow the text builders register on import only.
+  # Without TensorFlow, a text builder is registered only when it is imported.
   module = f'tensorflow_datasets.text.{re.split("[/:]", name)[0]}'
   if importlib.util.find_spec(module):
     importlib.import_module(module)
   try:
     builder = tfds.builder(name, file_format='array_record')
     builder.download_and_prepare()
-  except Exception as error:  # builders raise anything
+  except Exception as error:  # builders raise all kinds of errors
     raise errors.UserError(
       f'input {given!r} is not prepared under {tfds.core.constants.DATA_DIR} '
       f'and cannot be prepared here ({errors.first_line(error)}); prepare it '

@@ -1,9 +1,8 @@
-"""Wikitext to running text.
+"""Converts wikitext to running text.
 
-What one linear scan can distinguish (comments, references, templates,
-tables, lists, headings) is cut first: it is most of a page, and the parser
-needs quadratic time. The parser then reads what is left, paragraph by
-paragraph.
+Comments, references, templates, tables, lists and headings, which a linear scan
+can find, are removed first: they are most of a page, and the parser takes
+quadratic time. The parser then reads the rest, paragraph by paragraph.
 """
 
 import html
@@ -12,14 +11,15 @@ from collections.abc import Iterator, Set
 
 # Marks a place where something was cut. XML cannot contain it.
 _CUT = '\x02'
-# Characters that an entity or <nowiki> spells are text, not markup.
+# Stand for markup characters in entities and <nowiki>, which are plain text.
 _SPELT = str.maketrans("<>[]{}|'", '\x03\x04\x05\x06\x07\x08\x0e\x0f')
 _UNSPELT = {b: a for a, b in _SPELT.items()}
 
-# The parser's time grows with characters times openings of markup in a
-# paragraph. Real pages have at most 40 of them per character of the page.
+# The parser's time for a paragraph grows with the product of its characters and
+# its markup openings. Summed over a real page and divided by the page's
+# characters, this product is at most 40.
 _MAX_COST = 100
-_SMALL_PAGE = 100_000  # characters; shorter pages are allowed as much
+_SMALL_PAGE = 100_000  # characters; shorter pages may cost as much as this one
 
 NOT_TEXT = frozenset({'media', 'file', 'image', 'category'})  # everywhere
 
@@ -35,7 +35,7 @@ _CLOSE_TAG = {
 }
 _BRACES = re.compile(r'{{+|}}+')
 _TABLE = re.compile(rf'^[\s:{_CUT}]*(?:({{\|)|\|}})', re.M)
-# Tags that only say how their text looks; parsed, they would have to be closed
+# Tags that only format their text. The parser would require them to be closed
 # in the same paragraph.
 _INLINE = re.compile(
   r'</?(?:abbr|b|bdi|big|cite|code|data|dfn|em|font|i|ins|kbd|mark|noinclude|'
@@ -63,15 +63,15 @@ _LANGUAGE = re.compile(r'(?!voy:|mw:)(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):')
 
 
 class TooDeep(Exception):
-  """The parser would need too long."""
+  """The parser would take too long."""
 
 
 def extract_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
   """Returns the running text of a page.
 
   Args:
-    wikitext: of one page.
-    not_text: names of the namespaces whose links are no text, casefolded.
+    wikitext: the source of one page.
+    not_text: casefolded names of the namespaces whose links are not text.
 
   Raises:
     TooDeep: if the page would take the parser many seconds.
@@ -95,14 +95,14 @@ def extract_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
   return out
 
 
-# What is cut before the parser sees it, each in one scan.
+# Cuts made before parsing, each in one linear scan.
 
 
 def _cut_tags(text: str) -> str:
-  """Cuts comments and tags whose content is no text; spells <nowiki>."""
+  """Cuts comments and tags without text; escapes the content of <nowiki>."""
   out = []
   at = 0
-  unclosed = set()  # names that are not closed any more: search only once
+  unclosed = set()  # tags without a closing tag ahead: search for it only once
   for tag in _OPEN_TAG.finditer(text):
     if tag.start() < at:
       continue  # inside what was cut
@@ -122,7 +122,7 @@ def _cut_tags(text: str) -> str:
 
 
 def _variant(rule: str) -> str:
-  """Returns the text of -{rule}-: the first, where there are several."""
+  """Returns the text of -{rule}-, the first of several variants."""
   flags, bar, rest = rule.rpartition('|')
   if bar and set(flags) & set('THD-R'):
     return rest if 'R' in flags else ''
@@ -131,9 +131,9 @@ def _variant(rule: str) -> str:
 
 
 def _cut_templates(text: str) -> str:
-  """Cuts {{templates}} and {{{arguments}}}, which may hold each other."""
+  """Cuts {{templates}} and {{{arguments}}}, which may be nested."""
   spans = []
-  stack = []  # of [start, how many braces wait]
+  stack = []  # [start, number of open braces]
   for run in _BRACES.finditer(text):
     count = len(run[0])
     if run[0][0] == '{':
@@ -151,7 +151,7 @@ def _cut_templates(text: str) -> str:
 
 
 def _cut_tables(text: str) -> str:
-  """Cuts {| tables |}; one that is not closed ends at the next heading."""
+  """Cuts {| tables |}; an unclosed table ends at the next heading."""
   spans = []
   stack = []
   for mark in _TABLE.finditer(text):
@@ -166,7 +166,7 @@ def _cut_tables(text: str) -> str:
 
 
 def _add_span(spans, start, end):
-  """Adds a span, which swallows those that lie in it."""
+  """Adds a span and removes the spans inside it."""
   while spans and spans[-1][0] >= start:
     end = max(end, spans.pop()[1])
   spans.append((start, end))
@@ -194,11 +194,11 @@ def _blocks(text: str) -> Iterator[str]:
     yield ' '.join(lines)
 
 
-# What the parser reads.
+# Parsing what is left.
 
 
 def _plain(block: str, not_text: Set[str]) -> str:
-  """Returns a paragraph without markup; line breaks end it."""
+  """Returns a block without markup; line feeds separate its paragraphs."""
   import mwparserfromhell
 
   code = mwparserfromhell.parse(_SWITCH.sub('', block))
@@ -249,8 +249,8 @@ _TIDY = [
   for pattern, replacement in [
     (r'\s+', ' '),
     (rf'{_CUT}(?: ?{_CUT})+', _CUT),
-    # What stood in brackets or between commas may be gone. Counts are bounded,
-    # so that long runs take no quadratic time.
+    # The text in brackets or between commas may have been cut. Repetitions are
+    # bounded, so that long runs do not take quadratic time.
     (rf'([(（])(?:[\s,;:，；、،؛]{{0,9}}{_CUT}){{1,9}}[\s,;:，；、،؛]*', r'\1'),
     (rf'(?:[\s,;，；、،؛]{{0,9}}{_CUT}){{1,9}}\s?([)）])', r'\1'),
     (r'\s?(?:\([\s,;:،؛]*\)|（[\s，；、]*）)', ''),
