@@ -1,1 +1,1 @@
-"""Documents to vocabularies, rows and batches."""
+"""Turns documents into vocabularies, rows and batches."""

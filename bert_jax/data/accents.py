@@ -1,8 +1,8 @@
-"""Whether text loses its accents: decided once, when data is prepared.
+"""Decides, when data is prepared, whether accents are stripped from the text.
 
-Google's tokenizer drops all nonspacing marks of uncased text. In Latin, Greek
-and Cyrillic text these are accents. In most scripts without case they are
-vowels, tones or parts of letters, and Hangul would fall apart into Jamo.
+Google's tokenizer strips all nonspacing marks from uncased text. In Latin,
+Greek and Cyrillic text these are accents. In most scripts without case they are
+vowels, tones or parts of letters, and Hangul would be decomposed into Jamo.
 """
 
 import collections
@@ -21,33 +21,34 @@ HELP = (
   "as_lowercase (Google's: from uncased text), or auto: from uncased text,"
 )
 
-# ISO 639-1 codes of languages whose usual script has no case, but marks or
-# letters that NFD takes apart. Chinese is not among them: ideographs have none.
+# ISO 639-1 codes of languages whose usual script has no case, but has marks or
+# letters that NFD decomposes. Chinese is not among them: NFD leaves ideographs.
 _LANGUAGES = frozenset(
   'am ar as bn bo dv dz fa gu he hi ii ja km kn ko ks lo ml mr my ne or pa pi '
   'ps sa sd si ta te th ti ug ur yi'.split()
 )
 
-# Share of such letters in all characters from which on text keeps its accents.
-# A page of English that names a place in its own script has less, and a corpus
-# of many languages, one of which is Korean, has more.
+# Text keeps its accents if at least this share of its characters are letters of
+# scripts without case. An English page that gives a place name in its own
+# script has less; a corpus of many languages, one of them Korean, has more.
 _LEAST = 0.01
 
-# The same of a vocabulary's pieces. Of Google's, uncased ones have none, cased
-# ones 2% and 19%; a few may be due to another version of Unicode.
+# The share of a vocabulary's pieces with marks from which on text keeps its
+# accents. Google's uncased vocabularies have none, the cased ones 2% and 19%; a
+# few such pieces may be due to another version of Unicode.
 _LEAST_PIECES = 0.001
 
-SAMPLE = 1_000_000  # characters that show which scripts there are, at least
+SAMPLE = 1_000_000  # characters to look at, at least, to find the scripts
 
-_CODES = 1 << 17  # beyond them are only ideographs, and what is no letter
+_CODES = 1 << 17  # code points; beyond are only ideographs and non-letters
 
 
 class Decision(NamedTuple):
   """Whether accents are stripped, and why.
 
   Attributes:
-    strip: for `Tokenizer.strip_accents`.
-    reason: the end of a sentence, for people.
+    strip: the value for `Tokenizer.strip_accents`.
+    reason: why, as the end of a sentence to print.
   """
 
   strip: bool
@@ -58,7 +59,7 @@ class Decision(NamedTuple):
 
 
 def read_choice(choice: str, lowercase: bool) -> bool | None:
-  """Returns what one of CHOICES asks for; None is auto."""
+  """Returns whether one of CHOICES asks to strip accents; None for auto."""
   asked = {'true': True, 'false': False, 'as_lowercase': lowercase}
   return asked.get(choice)
 
@@ -66,12 +67,12 @@ def read_choice(choice: str, lowercase: bool) -> bool | None:
 def decide_without_text(
   strip_accents: bool | None, lowercase: bool, vocab: Sequence[str] | None
 ) -> Decision | None:
-  """Decides what can be decided before text is read; None if it must be.
+  """Decides without reading text; None if the text must be read.
 
   Args:
-    strip_accents: of `read_choice`.
-    lowercase: whether text becomes lower case.
-    vocab: pieces of a vocabulary that is given, if one is.
+    strip_accents: what the user asked for, see `read_choice`.
+    lowercase: whether text is lower-cased.
+    vocab: the pieces of the given vocabulary, None if it is yet to be trained.
   """
   if strip_accents is not None:
     return Decision(strip_accents, 'as was asked')
@@ -81,11 +82,10 @@ def decide_without_text(
 
 
 def _judge_vocab(vocab: Sequence[str]) -> Decision:
-  """Decides for uncased text by a vocabulary that was made for it.
+  """Decides for uncased text by the vocabulary that will encode it.
 
-  One that was learnt from stripped text, as Google's uncased ones, has no piece
-  that stripping would change. Text that kept its accents could not be spelt
-  with it.
+  A vocabulary trained on stripped text, such as Google's uncased ones, has no
+  piece that stripping would change, and cannot encode text with accents.
   """
   changed = sum(basic_tokenizer.strip(piece) != piece for piece in vocab)
   share = changed / len(vocab)
@@ -99,8 +99,8 @@ def judge_text(language: str, seen: collections.Counter) -> Decision:
   """Decides for uncased text by its language and its script.
 
   Args:
-    language: ISO 639-1 code that the text is said to be in; '' if unknown.
-    seen: of `count_scripts`.
+    language: ISO 639-1 code that the config gives; '' if unknown.
+    seen: counts of characters, see `count_scripts`.
   """
   if language.lower() in _LANGUAGES:
     return Decision(False, f'in language {language} marks are parts of letters')
@@ -112,9 +112,9 @@ def judge_text(language: str, seen: collections.Counter) -> Decision:
 
 
 def count_scripts(text: str, seen: collections.Counter):
-  """Adds `characters`, and the `caseless` letters among them.
+  """Counts a text's `characters`, and the `caseless` letters among them.
 
-  These are letters of scripts without case, but for ideographs.
+  Caseless letters are those of scripts without case, except ideographs.
   """
   seen['characters'] += len(text)
   if not text.isascii():
@@ -125,7 +125,7 @@ def count_scripts(text: str, seen: collections.Counter):
 
 @functools.cache
 def _is_caseless() -> np.ndarray:
-  """Returns a truth value for each code."""
+  """Returns bool [_CODES]: whether each code point is a caseless letter."""
   found = np.zeros(_CODES, bool)
   for code in range(_CODES):
     c = chr(code)

@@ -1,7 +1,7 @@
-"""The jobs of `prepare` on Apache Beam, on whatever engine it drives.
+"""Runs the jobs of `prepare` on Apache Beam, with any of its runners.
 
-Jobs leave their results in files, so the pipeline only says which jobs to do;
-all workers must see the same file system.
+Jobs write their results to files, so the pipeline only distributes the jobs;
+all workers must share a file system.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,15 +12,16 @@ from bert_jax import errors
 def run(
   fn: Callable, jobs: Sequence[tuple], options: Sequence[str]
 ) -> Iterator:
-  """Yields fn(*job) for each job in order, made by a Beam pipeline.
+  """Yields fn(*job) for each job in order, after a Beam pipeline has run them.
 
   Args:
-    fn: a function of a module; called again it returns what it left.
-    jobs: its arguments.
-    options: of Beam, for example --runner=DirectRunner.
+    fn: a module-level function that writes its result to a file; a second call
+      with the same arguments returns that result.
+    jobs: the arguments of each call.
+    options: Beam's options, for example --runner=DirectRunner.
 
   Raises:
-    errors.UserError: if Beam is not installed, or refuses the options.
+    errors.UserError: if Beam is not installed, or rejects the options.
   """
   try:
     import apache_beam as beam
@@ -41,7 +42,7 @@ def run(
     _ = (
       pipeline
       | beam.Create(list(enumerate(jobs)))
-      # Else Beam may fuse the jobs into one bundle for one worker.
+      # Otherwise Beam may fuse all jobs into one bundle, for one worker.
       | beam.Reshuffle()
       | beam.MapTuple(lambda n, job: _call(n, fn, job))
     )

@@ -1,4 +1,4 @@
-"""`DATA_CARD.md`: the manifest for people."""
+"""`DATA_CARD.md`: the manifest in readable form."""
 
 from collections.abc import Sequence
 
@@ -21,11 +21,11 @@ _CLEANED = {
 
 
 def make_card(manifest: dict, examples: Sequence[str]) -> str:
-  """Returns the card.
+  """Returns the data card as Markdown.
 
   Args:
-    manifest: of the data.
-    examples: rows as text, to look at.
+    manifest: the data's manifest.
+    examples: a few rows as text.
   """
   recipe = manifest['recipe']
   found = manifest['documents']

@@ -1,8 +1,4 @@
-"""The order of the data is arithmetic: row r of batch t, for any r and t.
-
-Nothing is remembered between batches, so a checkpoint holds no state of the
-data, and any host can read any rows.
-"""
+"""Opens prepared data and verifies its files against the manifest."""
 
 import dataclasses
 import os
@@ -19,7 +15,7 @@ class Split:
 
   Attributes:
     reader: random access to the records.
-    length: tokens of a row, S.
+    length: S, tokens per row.
   """
 
   reader: records.Reader
@@ -31,13 +27,13 @@ def open_split(
 ) -> Split:
   """Opens prepared data.
 
-  Names, sizes and record counts are compared with the manifest; contents are
-  checked record by record as they are read, and all at once by `verify`.
+  File names, sizes and record counts are compared with the manifest; records
+  are checked as they are read, and all files' checksums by `verify`.
 
   Args:
     directory: output of `prepare`.
     split: 'train' or 'heldout'.
-    length: a length that it was prepared for.
+    length: S, one of the lengths that the data was prepared for.
     skip_corrupt: see `records.Reader`.
 
   Raises:
@@ -62,13 +58,13 @@ def open_split(
 
 
 def verify(directory: str) -> int:
-  """Compares every file of prepared data with its manifest, to the last bit.
+  """Compares size and SHA-256 of every file of prepared data with its manifest.
 
   Returns:
-    How many bytes of records were compared.
+    The number of bytes of records that were compared.
 
   Raises:
-    errors.UserError: naming the first file that is not as it was made.
+    errors.UserError: naming the first file that differs.
   """
   found = manifest.read(directory)
   files = [f for s in found['shards'] for f in s['files'].values()]

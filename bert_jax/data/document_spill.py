@@ -1,9 +1,9 @@
-"""First stage of `prepare`: documents to the logical shards they belong to.
+"""First stage of `prepare`: distributes documents over the logical shards.
 
-Each job reads a piece of the input and writes what it finds to files that are
-sorted by shard, so that the second stage finds a shard's documents with a few
-long reads. Which job read a document leaves no trace in the result: a shard
-sorts its documents by their hashes.
+Each job reads a piece of the input and writes the documents to files sorted by
+shard, so that the second stage gets a shard's documents with a few long reads.
+The result does not depend on which job read a document, since each shard sorts
+its documents by their hashes.
 """
 
 import collections
@@ -30,9 +30,9 @@ class Job:
   """Work for one process.
 
   Attributes:
-    number: of the job.
-    pieces: to read, in order.
-    limit: documents to stop after; 0 is none.
+    number: index of the job.
+    pieces: pieces of the input to read, in order.
+    limit: documents to stop after; 0 is no limit.
     work: directory for the results.
   """
 
@@ -51,7 +51,7 @@ class Job:
 
 
 class Segment(NamedTuple):
-  """The documents of one bucket in one file."""
+  """Where one file holds the documents of one bucket."""
 
   bucket: int
   path: str
@@ -64,9 +64,9 @@ class Text(NamedTuple):
   """A document in a bucket.
 
   Attributes:
-    digest: hash of its text; names the document.
-    passes: how many times it is cut into pairs.
-    document: its paragraphs.
+    digest: hash of the text; identifies the document.
+    passes: how many times the document is cut into pairs.
+    document: the paragraphs.
   """
 
   digest: bytes
@@ -167,7 +167,11 @@ def _record(document: Document, source: int, recipe):
 
 
 def choose_bucket(digest: bytes, recipe: recipe_lib.Recipe) -> int:
-  """Returns the training shard of a document, or shards + its held-out one."""
+  """Returns the bucket of a document.
+
+  It is the number of its training shard, or the number of training shards plus
+  that of its held-out shard.
+  """
   first = int.from_bytes(digest[:8], 'little')
   second = int.from_bytes(digest[8:], 'little')
   if first < recipe.heldout * _HASH_SPACE:
@@ -176,7 +180,7 @@ def choose_bucket(digest: bytes, recipe: recipe_lib.Recipe) -> int:
 
 
 def draw_passes(digest: bytes, mean: float) -> int:
-  """Returns a whole number of passes; over all documents `mean` on average."""
+  """Returns an integer number of passes, `mean` on average over documents."""
   whole = int(mean)
   if mean > whole:
     again = hashlib.blake2b(digest, digest_size=8, person=b'passes').digest()

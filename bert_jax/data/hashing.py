@@ -1,8 +1,8 @@
-"""Stateless random numbers: a hash of what they are for, vectorised.
+"""Stateless random numbers: vectorised hashes of (seed, epoch, record, ...).
 
-A generator object per record would cost more than the work it feeds, and its
-state would have to be saved. A hash of (seed, epoch, record, ...) needs
-neither, and gives the same values on any host, in any order.
+A generator object per record would cost more time than the work that it serves,
+and its state would have to be saved. A hash needs neither, and gives the same
+values on any host, in any order.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 def mix(*parts) -> np.ndarray:
   """Returns uint64 hashes of integers, broadcast against each other.
 
-  Each part is added and finished with splitmix64 (Steele et al., 2014, "Fast
+  Each part is mixed in with splitmix64's finaliser (Steele et al., 2014, "Fast
   splittable pseudorandom number generators"), which passes the usual
   statistical batteries.
   """
@@ -28,20 +28,20 @@ def mix(*parts) -> np.ndarray:
 
 
 def to_uniform(h: np.ndarray) -> np.ndarray:
-  """Returns float64 in [0, 1) from hashes."""
+  """Converts uint64 hashes to float64 in [0, 1)."""
   return (h >> np.uint64(11)) * (1.0 / (1 << 53))
 
 
 def permute(index: np.ndarray, key: np.ndarray, size: int) -> np.ndarray:
-  """Maps each index through the permutation of range(size) that its key names.
+  """Maps each index through a pseudorandom permutation of range(size).
 
-  A four-round Feistel network permutes the next power of four; what lands
-  outside is sent through again (cycle walking), on average less than 4 times.
+  A four-round Feistel network permutes the next power of four. Results outside
+  the range are permuted again (cycle walking), on average less than 4 times.
 
   Args:
     index: [...] integers in [0, size).
     key: [...] uint64, broadcast against index; one permutation per key.
-    size: of the permuted range, at least 1.
+    size: length of the permuted range, at least 1.
 
   Returns:
     [...] int64 in [0, size).

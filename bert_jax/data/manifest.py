@@ -1,4 +1,4 @@
-"""What was made, of what, and how to check it: `manifest.json`."""
+"""`manifest.json`: recipe, inputs, counts and checksums of prepared data."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ NAME = 'manifest.json'
 
 
 def vocab_path(directory: str) -> str:
-  """Returns where the vocabulary of prepared data lies."""
+  """Returns the path of the vocabulary of prepared data."""
   return os.path.join(directory, 'vocab.txt')
 
 
@@ -40,13 +40,13 @@ def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
 
 
 def strips_accents(recipe: dict) -> bool:
-  """Says whether the recipe of a manifest strips accents."""
-  # Older data lacks the field: uncased text lost its accents.
+  """Returns whether the recipe of a manifest strips accents."""
+  # Older data lacks the field; then uncased text was stripped.
   return recipe.get('strip_accents', recipe['lowercase'])
 
 
 def describe_accents(manifest: dict) -> str:
-  """Says whether text lost its accents and, but for older data, why."""
+  """Describes whether accents were stripped and, except for older data, why."""
   strips = strips_accents(manifest['recipe'])
   return manifest.get('accents', 'stripped' if strips else 'kept')
 
@@ -61,11 +61,11 @@ def sum_up(
   """Returns the manifest.
 
   Args:
-    recipe: what was asked for, with accents decided.
-    accents: what was decided and why, for people.
-    found: of the first stage: `inputs` and `counts`.
-    summaries: of all shards, see `shards.make`.
-    vocab_path: the vocabulary that was used.
+    recipe: the recipe, with `strip_accents` decided.
+    accents: that decision and its reason, as text.
+    found: the result of the first stage: `inputs` and `counts`.
+    summaries: the summary of each shard, see `shards.make`.
+    vocab_path: path of the vocabulary.
   """
   train = [s for s in summaries if s['split'] == 'train']
   heldout = [s for s in summaries if s['split'] == 'heldout']
@@ -109,16 +109,16 @@ def _length(length: int, train: Sequence[dict]) -> dict:
     'rows': rows,
     'pairs': pairs,
     'padding_share': round(1 - tokens / (rows * length), 6),
-    # Without packing each pair would have a row of its own.
+    # Without packing, each pair would have its own row.
     'padding_share_unpacked': round(1 - tokens / (pairs * length), 6),
     'random_share': round(random / pairs, 6),
   }
 
 
 def check_recipe(old: dict, new: dict, directory: str):
-  """Raises errors.UserError if data was made by another recipe."""
+  """Raises errors.UserError if data was made with another recipe."""
   old = {**old, 'strip_accents': strips_accents(old)}
-  if new['strip_accents'] is None:  # what was decided stays
+  if new['strip_accents'] is None:  # keep the earlier decision
     new = {**new, 'strip_accents': old['strip_accents']}
   changed = errors.find_changes(old, new)
   if changed:
@@ -133,9 +133,9 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
 
   Args:
     old: `inputs` of the manifest.
-    paths: bytes of each file that the inputs name now; may be empty, since
-      data outlives its text.
-    directory: of the data.
+    paths: {path: bytes} of the files that the inputs name now; may be empty,
+      since the text may have been deleted.
+    directory: the prepared data.
   """
   was = {f['path']: f['bytes'] for i in old for f in i['files']}
   changed = errors.find_changes(was, paths) if paths else []

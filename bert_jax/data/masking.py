@@ -1,8 +1,8 @@
-"""What is to be predicted: masked tokens (section 3.1) or the next token.
+"""Chooses the labels: masked tokens (section 3.1) or the next token.
 
-Every choice is a hash of a pair's key and a position in that pair, so that a
-pair is masked alike in a row of its own and in a row with others. Arrays over
-all T = B · S cells of a batch are flat here; a cell is row · S + position.
+Every choice is a hash of a pair's key and a position in that pair, so a pair is
+masked in the same way in its own row and in a packed row. Arrays over all
+T = B · S cells of a batch are flat here; a cell is row · S + position.
 """
 
 import math
@@ -14,11 +14,11 @@ from bert_jax.data import hashing
 
 UNITS = ('token', 'word', 'span')
 
-# What a hash is for; two draws for one position must differ.
+# Tags of hashes, so that different draws for one position are independent.
 _CHOOSE, _ACTION, _WORD, _SPAN = 1, 2, 3, 4
 
-# Words of a span: geometric with p = 0.2, up to 10, 3.8 in the mean (SpanBERT,
-# arXiv 1907.10529, section 3.1).
+# Words per span: geometric with p = 0.2, at most 10, mean 3.8 (SpanBERT, arXiv
+# 1907.10529, section 3.1).
 _LENGTHS = np.cumsum(0.2 * 0.8 ** np.arange(10))
 _LENGTHS /= _LENGTHS[-1]
 
@@ -28,10 +28,10 @@ class _Pairs(NamedTuple):
 
   Attributes:
     keys: [M] uint64.
-    count: [M] tokens to predict.
-    pair: [T] which pair a cell belongs to.
-    position: [T] of a cell in its pair.
-    candidate: [T] whether a cell may be chosen.
+    count: [M] int, tokens to predict.
+    pair: [T] int, index of the pair that a cell belongs to.
+    position: [T] int, position of a cell in its pair.
+    candidate: [T] bool, whether a cell may be chosen.
   """
 
   keys: np.ndarray
@@ -54,22 +54,23 @@ def mask_tokens(
   special: np.ndarray,
   continues: np.ndarray,
 ) -> dict[str, np.ndarray]:
-  """Chooses tokens to predict and hides them.
+  """Chooses tokens to predict and masks them.
 
   Google's procedure: of the n tokens of a pair (with [CLS] and [SEP]),
   round(n · rate), at least 1 and at most `max_predictions`, are predicted.
-  Each becomes [MASK], a random word of the whole vocabulary or itself, with
-  the shares of `mix`. The unit says what is drawn until that count is full:
+  Each is replaced by [MASK], by a random entry of the whole vocabulary, or
+  kept, with the probabilities `mix`. Until that count is reached, units are
+  drawn:
 
-  * token: tokens, each as likely as any other.
-  * word: whole words. One that would exceed the count is passed over. Each of
-    its tokens draws its own share of `mix`, as in Google's code.
-  * span: runs of words from a random word on, which end before [SEP], before
-    a word that is hidden already and before a word that would exceed the
-    count. All tokens of a span share one draw from `mix` (SpanBERT).
+  * token: tokens, uniformly.
+  * word: whole words. A word that would exceed the count is skipped. Each of
+    its tokens draws from `mix` separately, as in Google's code.
+  * span: runs of words that start at a random word and end before [SEP], a word
+    that is already masked or a word that would exceed the count. All tokens of
+    a span share one draw from `mix` (SpanBERT).
 
-  '##' pieces join the word before unless [CLS] or [SEP] stands between (in
-  Google's code a text that begins within a word joins the text before).
+  '##' pieces belong to the word before, unless [CLS] or [SEP] is between (in
+  Google's code, a text that begins within a word continues the text before).
 
   Args:
     batch: `input_ids`, `input_mask` [B, S] and others; packed rows have
@@ -77,17 +78,18 @@ def mask_tokens(
     keys: [B] uint64, or [B, N] for rows of up to N pairs.
     unit: 'token', 'word' or 'span'.
     rate: share of the tokens to predict.
-    mix: shares of [MASK], random word, same word; they sum to 1.
-    max_predictions: of a pair.
+    mix: probabilities of [MASK], a random token, the same token; they sum to 1.
+    max_predictions: maximum per pair.
     vocab_size: V.
     mask_id: id of [MASK].
     special: ids that are never chosen.
     continues: [V] bool, true for '##' pieces.
 
   Returns:
-    The batch with new `input_ids` and `masked_lm_positions`, `masked_lm_ids`
-    (int32) and `masked_lm_weights` (float32) [B, P], P of
-    `count_predictions`; positions ascend and end in zeros of weight 0.
+    The batch with new `input_ids`, and with `masked_lm_positions`,
+    `masked_lm_ids` (int32) and `masked_lm_weights` (float32), [B, P] each with
+    P from `count_predictions`. Positions ascend; unused ones are 0, of weight
+    0.
   """
   ids = batch['input_ids']
   rows, length = ids.shape
@@ -105,14 +107,14 @@ def mask_tokens(
 
 
 def _hide(ids, pairs, cell, lead, mix, vocab_size, mask_id):
-  """Returns [B, S] ids with [MASK], a random word or itself in chosen cells.
+  """Returns [B, S] ids with [MASK], a random id or the same in chosen cells.
 
   Args:
     ids: [B, S].
     pairs: see `_Pairs`.
     cell: [N] chosen cells of the flat batch, ascending.
-    lead: [N] the cell whose draw from `mix` each of them follows.
-    mix: shares of [MASK], random word, same word.
+    lead: [N] the cell whose draw from `mix` applies to each of them.
+    mix: probabilities of [MASK], a random token, the same token.
     vocab_size: V.
     mask_id: id of [MASK].
   """
@@ -132,7 +134,7 @@ def _predictions(ids, cell, size: int) -> dict[str, np.ndarray]:
   """Returns positions, labels and weights [B, P] of chosen cells.
 
   Args:
-    ids: [B, S] before anything was hidden.
+    ids: [B, S] before masking.
     cell: [N] chosen cells of the flat batch, ascending.
     size: P.
   """
@@ -155,18 +157,18 @@ def _predictions(ids, cell, size: int) -> dict[str, np.ndarray]:
 def count_predictions(
   length: int, rate: float, max_predictions: int, pack: int
 ) -> int:
-  """Returns P, the most predictions that a row can have.
+  """Returns P, the maximum of predictions per row.
 
   Args:
-    length: S.
+    length: S, tokens per row.
     rate: share of the tokens to predict.
-    max_predictions: of a pair.
-    pack: pairs of a row, at most.
+    max_predictions: maximum per pair.
+    pack: maximum of pairs per row.
   """
   if pack == 1:
     return max_predictions
-  # A pair of t ≥ 3 tokens has max(1, round(t · rate)) predictions at most,
-  # which is t · rate and a half, or and what 3 · rate lacks to 1.
+  # A pair of t ≥ 3 tokens has at most max(1, round(t · rate)) predictions. That
+  # exceeds t · rate by at most 0.5 (rounding) or 1 - 3 · rate (at least one).
   extra = max(0.5, 1 - 3 * rate)
   return min(
     math.floor(length * rate + pack * extra), pack * max_predictions, length
@@ -174,7 +176,7 @@ def count_predictions(
 
 
 def predict_next_tokens(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Asks for the following token at every position (left-to-right LM).
+  """Makes the next token the label of every position (left-to-right LM).
 
   Returns:
     The batch with `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`
@@ -222,17 +224,17 @@ def _pairs(batch, keys, rate, max_predictions, vocab_size, special) -> _Pairs:
 
 
 def _shuffle(pairs: _Pairs, shape, start):
-  """Puts the cells where `start` [T] is true in a random order.
+  """Shuffles, within each pair, the cells where `start` [T] is true.
 
   Returns:
-    (cells, pair by pair; [M] how many each pair has; [M] where its begin).
+    (cells, grouped by pair; [M] cells per pair; [M] index of its first cell).
   """
   cell = np.flatnonzero(start)
   pair = pairs.pair[cell]
   row, position = np.divmod(cell, shape[1])
   score = hashing.mix(pairs.keys[pair], _CHOOSE, pairs.position[cell])
-  # One number, so that rows sort fast: 8 bits of which pair, 40 random ones
-  # (equal ones, if ever, keep their order), 16 of the position.
+  # One integer, so that rows sort fast: 8 bits for the pair, 40 random bits
+  # (ties, if there ever are any, keep their order), 16 for the position.
   within = (pair - row * (len(pairs.keys) // shape[0])).astype(np.uint64)
   number = within << np.uint64(56) | score >> np.uint64(24) << np.uint64(16)
   none = np.iinfo(np.uint64).max
@@ -257,7 +259,7 @@ def _choose_tokens(pairs: _Pairs, shape) -> np.ndarray:
 
 def _word_starts(pairs: _Pairs, ids, continues) -> np.ndarray:
   """Returns [T] bool: where words begin."""
-  after = np.zeros(ids.shape, bool)  # a cell that may be chosen
+  after = np.zeros(ids.shape, bool)  # whether the cell before is a candidate
   after[:, 1:] = pairs.candidate.reshape(ids.shape)[:, :-1]
   return pairs.candidate & ~(continues[ids] & after).ravel()
 

@@ -1,7 +1,7 @@
-"""The order of the data is arithmetic: row r of batch t, for any r and t.
+"""The shuffled order of the data, computed for any row of any batch.
 
-Nothing is remembered between batches, so a checkpoint holds no state of the
-data, and any host can read any rows.
+There is no state between batches, so checkpoints hold none of the data, and any
+host can read any rows.
 """
 
 import numpy as np
@@ -10,15 +10,16 @@ from bert_jax.data import hashing
 
 
 def find_records(seed: int, rows: np.ndarray, size: int):
-  """Says which record each row of an endless, reshuffled sequence holds.
+  """Returns the record that each row of training reads.
 
   Args:
-    seed: of the shuffle.
+    seed: seed of the shuffle.
     rows: [B] row numbers, counted from the beginning of training.
     size: records per epoch.
 
   Returns:
-    (record, epoch), int64 [B]; each epoch holds every record once.
+    (record, epoch), int64 [B] each. Every epoch has each record once, in a new
+    order.
   """
   epoch, index = np.divmod(np.asarray(rows, np.int64), size)
   return hashing.permute(index, hashing.mix(seed, epoch), size), epoch

@@ -1,4 +1,4 @@
-"""Which sentence pairs share a row, so that less of it is padding."""
+"""Packs several sentence pairs into a row, to reduce padding."""
 
 from collections.abc import Sequence
 
@@ -6,22 +6,24 @@ import numpy as np
 
 
 def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
-  """Groups pairs into rows, each pair into the fullest row that takes it.
+  """Groups pairs into rows by best fit decreasing.
 
-  Best fit decreasing: the longest pair first. Rows are found by the room that
-  they have left, so the time does not grow with the number of open rows.
+  The longest pair comes first, each goes into the fullest row that has room for
+  it. Rows are indexed by the room left, so the time does not grow with the
+  number of open rows.
 
   Args:
     lengths: tokens of each pair, with [CLS] and two [SEP].
-    room: tokens of a row.
-    most: pairs of a row, at most; 1 gives each pair its own row, in order.
+    room: tokens per row.
+    most: maximum of pairs per row; 1 gives each pair its own row, in order.
 
   Returns:
-    Rows of indices into `lengths`, ascending within a row and by the first of
-    each row. Every index is in one row. The same lengths give the same rows.
+    Rows of indices into `lengths`; indices ascend within a row, and rows are
+    sorted by their first index. Every index is in one row. The same lengths
+    give the same rows.
 
   Raises:
-    ValueError: if a pair is longer than a row, or has no tokens.
+    ValueError: if a pair is longer than a row or empty.
 
   >>> pack([5, 3, 6, 2], room=8, most=3)
   [[0, 1], [2, 3]]
@@ -37,7 +39,7 @@ def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
   order = np.argsort(-sizes, kind='stable')
   rows: list[list[int]] = []
   waiting: list[list[list[int]]] = [[] for _ in range(room + 1)]  # by room left
-  some = 0  # bit r is set where rows wait with room for r tokens
+  some = 0  # bit r is set if there are open rows with room for r tokens
   for i, n in zip(order.tolist(), sizes[order].tolist(), strict=True):
     fits = some >> n
     if fits:

@@ -1,8 +1,8 @@
-"""Sentence pairs for next sentence prediction, by Google's procedure.
+"""Makes sentence pairs for next sentence prediction, by Google's procedure.
 
-A pair is two runs of sentences, cut at their ends, so each of its texts is one
-slice of a document: pairs are made of offsets, and no token is copied. All
-documents and passes advance together, a pair at a time, in numpy.
+A pair is two runs of sentences, truncated at their ends, so each of its texts
+is a slice of one document. Pairs are made of token offsets; no token is copied.
+All documents and passes advance together, one pair at a time, in numpy.
 """
 
 import dataclasses
@@ -14,21 +14,22 @@ from bert_jax.data import hashing
 
 SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
 
-# What a hash is for; two draws for one pair must differ.
+# Tags of hashes, so that different draws for one pair are independent.
 _TARGET, _CUT, _OTHER, _START, _FRONT = 1, 2, 3, 4, 5
 
-_STEPS = 32  # pairs of each document whose draws are made at once
-_WORD = 64  # bits of a hash
+_STEPS = 32  # pairs per document whose random numbers are drawn at once
+_WORD = 64  # bits per hash
 
 
 @dataclasses.dataclass(frozen=True)
 class Texts:
-  """The documents of a logical shard, tokens end to end.
+  """The documents of a logical shard as offsets into its concatenated tokens.
 
   Attributes:
-    sentences: int64, token offset at which each sentence begins, then the end;
-      no sentence is empty.
-    documents: int64, number of each document's first sentence, then the end.
+    sentences: [sentences + 1] int64, token offset at which each sentence
+      begins, then the end; no sentence is empty.
+    documents: [documents + 1] int64, index of each document's first sentence,
+      then the number of sentences.
   """
 
   sentences: np.ndarray
@@ -41,7 +42,7 @@ class Pairs:
 
   Attributes:
     spans: int64 [N, 2, 2], begin and end of the first and the second text.
-    is_random: bool [N], whether the second text is from elsewhere.
+    is_random: bool [N], whether the second text is from another document.
   """
 
   spans: np.ndarray
@@ -52,7 +53,7 @@ class Pairs:
 
   @property
   def tokens(self) -> np.ndarray:
-    """How many each pair has, special tokens included, [N]."""
+    """Returns the tokens of each pair, special tokens included, [N]."""
     sizes = self.spans[:, :, 1] - self.spans[:, :, 0]
     return sizes.sum(1) + SPECIAL_TOKENS
 
@@ -65,21 +66,21 @@ def make_pairs(
   max_seq_length: int,
   short_seq_prob: float,
 ) -> Pairs:
-  """Returns the pairs of documents, one after the other.
+  """Returns the pairs of documents, one document after the other.
 
   Sentences are collected until they fill a target length, which is drawn once
-  per document. They are split at a random point; the rest is the second text,
-  or, in half of the cases and always when there is a single sentence, text
-  from a random other document, and then the unused sentences are put back.
-  (Google's code tries ten times to find another document; here it always does.)
+  per document, and split at a random point. The second text is the part after
+  it or, with probability 1/2 and always for a single sentence, text from a
+  random other document; then the unused sentences are put back. (Google's code
+  tries ten times to find another document; here one is always found.)
 
   Args:
     texts: two documents or more; random texts come from them.
-    index: [M] numbers of the documents to cut; may name one several times.
-    keys: [M] uint64, names the random choices of each; a document's pairs are
-      a function of its key, whatever else is asked for.
-    max_seq_length: tokens of a pair with [CLS] and two [SEP], at most.
-    short_seq_prob: probability of a shorter target.
+    index: [M] indices of the documents to make pairs of; may repeat.
+    keys: [M] uint64, the random key of each of them; its pairs depend on the
+      key alone, not on the other documents in `index`.
+    max_seq_length: maximum of tokens per pair, with [CLS] and two [SEP].
+    short_seq_prob: probability of a shorter target length.
   """
   room = max_seq_length - SPECIAL_TOKENS
   short = hashing.to_uniform(hashing.mix(keys, _TARGET, 0)) < short_seq_prob
@@ -89,7 +90,7 @@ def make_pairs(
   lane, begin, split, stop, step = (
     np.concatenate(column) for column in zip(*steps, strict=True)
   )
-  # A pair is random if its sentences were not all used; they were put back.
+  # A negative stop marks a random pair, see `_steps`.
   order = np.argsort(lane, kind='stable')
   lane, begin, split, stop, step = (
     column[order] for column in (lane, begin, split, stop, step)
@@ -109,8 +110,8 @@ def make_pairs(
 def _steps(texts: Texts, index, keys, target) -> Iterator[tuple]:
   """Yields (document, begin, split, stop, step) of one pair of each document.
 
-  Begin, split and stop are sentences: the first text is begin to split, a true
-  second text split to stop. A negative stop says that the second is random.
+  Begin, split and stop are sentence indices: the first text is begin to split,
+  a true second text is split to stop. A negative stop marks a random pair.
   """
   lane = np.arange(len(index))
   begin, end = texts.documents[index], texts.documents[index + 1]
@@ -140,7 +141,7 @@ def _steps(texts: Texts, index, keys, target) -> Iterator[tuple]:
 
 
 def _random_texts(texts: Texts, index, wanted, draws) -> np.ndarray:
-  """Returns sentences from a random start in another document, [N, 2]."""
+  """Returns token ranges [N, 2] that start at random in another document."""
   others = len(texts.documents) - 2
   other = hashing.to_uniform(hashing.mix(draws, _OTHER)) * others
   other = other.astype(np.int64)
@@ -155,10 +156,10 @@ def _random_texts(texts: Texts, index, wanted, draws) -> np.ndarray:
 
 
 def _truncate(spans: np.ndarray, room: int, draws: np.ndarray):
-  """Shortens the longer text, each time by a token of its front or its back.
+  """Removes tokens from the front or back of the longer text until both fit.
 
-  The second counts as the longer one of two equals. What falls off at the
-  front of n tokens is binomial: the set bits of n random ones.
+  Of two equally long texts, the second is shortened. Of n removed tokens, a
+  binomial number comes off the front: the set bits among n random bits.
   """
   sizes = spans[:, :, 1] - spans[:, :, 0]  # [N, 2]
   at = np.flatnonzero(sizes.sum(1) > room)
@@ -177,7 +178,7 @@ def _truncate(spans: np.ndarray, room: int, draws: np.ndarray):
 
 
 def _set_bits(keys: np.ndarray, counts: np.ndarray) -> np.ndarray:
-  """Returns how many of `counts` random bits are set."""
+  """Returns the number of set bits among `counts` random bits."""
   total = np.zeros(len(counts), np.int64)
   left, word = counts, 0
   while (left > 0).any():

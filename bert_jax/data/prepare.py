@@ -1,9 +1,9 @@
-"""Text to training examples: vocabulary, sentence pairs, records, manifest.
+"""Prepares training data: vocabulary, sentence pairs, records, manifest.
 
-First documents are read, cleaned and sorted into logical shards by the hash of
-their text; then each shard becomes records. Any number of workers and any
-runner give the same bytes, and after an interruption the same command
-continues.
+Documents are read, cleaned and distributed over logical shards by the hash of
+their text; then each shard is written as records. The output is the same, byte
+for byte, for any number of workers and any runner. After an interruption, run
+the same command again to continue.
 
   python -m bert_jax.data.prepare --input='books/*.txt' --layout=files \\
     --vocab=vocab.txt --output=/data/books --max_seq_length=128,512
@@ -32,19 +32,19 @@ from bert_jax.runtime import cli, lock
 from bert_jax.runtime import workers as workers_lib
 from bert_jax.tokenization import tokenizer
 
-_CAPITALS = 0.05  # share of pieces in an uncased vocabulary, at most
+_CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
 
 
 def prepare(
   recipe: recipe_lib.Recipe, output: str, runner: stages.Runner | None = None
 ) -> dict:
-  """Makes the data of a recipe under `output`, unless it is there already.
+  """Makes the data of a recipe in `output`, unless it exists already.
 
   Args:
     recipe: what to make.
-    output: a directory; it gets this name only when it is complete. Work in
-      progress lies in `output`.partial and is continued.
-    runner: who does the work; None is one local process per core.
+    output: a directory that is created when the data is complete. Work in
+      progress is kept in `output`.partial and continued.
+    runner: runs the jobs; None uses one local process per core.
 
   Returns:
     The manifest.
@@ -77,7 +77,7 @@ def prepare(
 
 
 def local_runner(count: int) -> stages.Runner:
-  """Runs jobs in `count` processes of this machine.
+  """Returns a runner that runs jobs in `count` processes of this machine.
 
   Args:
     count: -1 is one per core, 0 is this process alone.
@@ -87,7 +87,7 @@ def local_runner(count: int) -> stages.Runner:
 
 def _run_here(count: int, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
   count = min(count, len(jobs))
-  if count <= 1:  # another one would not save time
+  if count <= 1:  # one other process would not save time
     return (fn(*job) for job in jobs)
   return workers_lib.run(fn, jobs, count)
 
@@ -96,7 +96,7 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
   """Raises errors.UserError if input files changed since they were read."""
   paths = {}
   for given in filter(sources.is_file, recipe.inputs):
-    with contextlib.suppress(errors.UserError):  # text may be gone by now
+    with contextlib.suppress(errors.UserError):  # the text may be deleted
       paths.update(
         {p: text_files.get_size(p) for p in text_files.expand(given)}
       )
@@ -118,18 +118,22 @@ def _define_flags():
     'weights', [], 'How often each input is used, relative to --passes: 1,0.5.'
   )
   flags.DEFINE_string('vocab', None, 'The vocabulary, one entry per line.')
-  flags.DEFINE_string('output', None, 'The directory to make.')
-  flags.DEFINE_list('max_seq_length', ['128'], 'Tokens of a row: 128,512.')
+  flags.DEFINE_string('output', None, 'The directory to create.')
+  flags.DEFINE_list('max_seq_length', ['128'], 'Tokens per row: 128,512.')
   flags.DEFINE_enum(
     'layout',
     'paragraphs',
     sources.LAYOUTS,
-    'Of plain text. paragraphs, sentences: one per line, blank lines between '
-    'documents. files: each file is a document.',
+    'Layout of plain text. paragraphs, sentences: one per line, blank lines '
+    'between documents. files: each file is a document.',
   )
-  flags.DEFINE_string('language', 'en', 'For sentence splitting, ISO 639-1.')
-  flags.DEFINE_string('field', 'text', 'The text in JSONL and TFDS.')
-  flags.DEFINE_integer('min_chars', 50, 'Shorter documents are dropped.')
+  flags.DEFINE_string(
+    'language', 'en', 'Language of the text, ISO 639-1; splits sentences.'
+  )
+  flags.DEFINE_string('field', 'text', 'Field of JSONL and TFDS with the text.')
+  flags.DEFINE_integer(
+    'min_chars', 50, 'Documents of fewer characters are dropped.'
+  )
   flags.DEFINE_bool('cased', False, 'The vocabulary is cased.')
   flags.DEFINE_enum(
     'strip_accents',
@@ -139,17 +143,17 @@ def _define_flags():
   )
   flags.DEFINE_integer('passes', 5, 'Times each document is cut into pairs.')
   flags.DEFINE_float('short_seq_prob', 0.1, 'Share of shorter targets.')
-  flags.DEFINE_integer('pack', 1, 'Pairs in a row, at most; 1 is BERT.')
+  flags.DEFINE_integer('pack', 1, 'Maximum of pairs per row; 1 is BERT.')
   flags.DEFINE_float('heldout', 0.01, 'Share of documents for evaluation.')
   flags.DEFINE_integer(
     'shards', 0, 'Logical shards; 0 is one per 64 MB of text, at least 256.'
   )
-  flags.DEFINE_integer('seed', 0, 'Of all random choices.')
-  flags.DEFINE_enum('runner', 'local', ['local', 'beam'], 'Who does the work.')
+  flags.DEFINE_integer('seed', 0, 'Seed of all random choices.')
+  flags.DEFINE_enum('runner', 'local', ['local', 'beam'], 'What runs the jobs.')
   flags.DEFINE_integer(
     'workers',
     workers_lib.ONE_PER_CORE,
-    'Processes that do the work; -1 is one per core, 0 is this one alone.',
+    'Worker processes; -1 is one per core, 0 uses this process alone.',
   )
   flags.DEFINE_string(
     'verify', None, 'Only check all files of this prepared folder.'
@@ -200,7 +204,7 @@ def _recipe() -> recipe_lib.Recipe:
 
 
 def _warn_of_case(words: Sequence[str], path: str, cased: bool):
-  """Warns of a vocabulary that seems to be made for the other case."""
+  """Warns if the vocabulary's case does not seem to match --cased."""
   ordinary = [w for w in words if not w.startswith('[')]
   capital = sum(w != w.lower() for w in ordinary) / len(words)
   if cased and not capital:

@@ -1,4 +1,4 @@
-"""What determines the prepared data, apart from the text itself."""
+"""The recipe: everything but the text that determines the prepared data."""
 
 import dataclasses
 import json
@@ -8,11 +8,11 @@ from bert_jax import errors
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """Fields of `config.data` and the command line; the manifest keeps them.
+  """Fields of `config.data` or the command line, saved in the manifest.
 
   Attributes:
-    strip_accents: None is not decided yet, see `accents`; a manifest's is
-      decided.
+    strip_accents: None as long as it is undecided, see `accents`; a manifest
+      has the decision.
   """
 
   inputs: tuple[str, ...]
@@ -36,7 +36,10 @@ class Recipe:
 
   @property
   def heldout_shards(self) -> int:
-    """A power of two that makes them no larger than the training shards."""
+    """Number of held-out shards.
+
+    A power of two, such that they are no larger than the training shards.
+    """
     share = self.heldout / (1 - self.heldout)
     return 1 << max(0, round(self.shards * share) - 1).bit_length()
 
@@ -76,5 +79,5 @@ class Recipe:
       )
 
   def to_dict(self) -> dict:
-    # Through JSON, so that it equals what is read back from a file.
+    # Through JSON, so that the dict equals one that was read from a file.
     return json.loads(json.dumps(dataclasses.asdict(self)))

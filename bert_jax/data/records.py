@@ -1,4 +1,4 @@
-"""Unmasked pairs on disk: ArrayRecord files of the records of `rows`."""
+"""Writes and reads rows of unmasked pairs as ArrayRecord files, see `rows`."""
 
 import collections
 import errno
@@ -14,19 +14,19 @@ from bert_jax.data import rows as rows_lib
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer
 
-# group_size:1 lets random access read one record (Grain insists on it), and
-# ids compress too little to pay for it: see docs/records.md.
+# group_size:1 lets random access read a single record (Grain requires it), and
+# ids compress too little to be worth the time: see docs/records.md.
 _WRITE = 'group_size:1,uncompressed'
-# Without read-ahead, and in the calling thread: a batch takes a record or two
-# of each file, and handing those to threads costs more than reading them.
+# Without read-ahead, and in the calling thread: a batch reads a record or two
+# per file, and handing them to threads takes longer than reading them.
 _READ = 'readahead_buffer_size:0,max_parallelism:0'
 
 
 def write(path: str, records: Iterable[bytes]) -> int:
-  """Writes a file of records, whole or not at all; returns how many."""
+  """Writes records to a file atomically; returns their number."""
   with files.replacing(path) as new:
     writer = array_record_module.ArrayRecordWriter(new, _WRITE)
-    # A loop in C that counts: at millions of records Python's own shows.
+    # Counts in C: for millions of records, a Python loop is noticeably slower.
     written = itertools.count()
     each = zip(map(writer.write, records), written, strict=False)
     collections.deque(each, maxlen=0)
@@ -35,12 +35,12 @@ def write(path: str, records: Iterable[bytes]) -> int:
 
 
 class Reader:
-  """Random access to the records of several files, numbered through.
+  """Random access to the records of several files, numbered consecutively.
 
-  It can be pickled: the copy opens the files anew.
+  A reader can be pickled; the copy opens the files again.
 
   Attributes:
-    skipped: how many corrupt records were found and left out.
+    skipped: number of corrupt records that were found and skipped.
   """
 
   def __init__(
@@ -53,9 +53,9 @@ class Reader:
     """Opens the files.
 
     Args:
-      paths: of the files, in order.
-      vocab_size: V; larger ids are refused.
-      counts: records of each file, if known: others are refused.
+      paths: the files, in order.
+      vocab_size: V; ids from V on are an error.
+      counts: the expected number of records of each file; None is unknown.
       skip_corrupt: whether a corrupt record becomes a row of padding, counted
         and printed to stderr, instead of an error.
     """
@@ -74,7 +74,7 @@ class Reader:
           f'{path} holds {n} records, its manifest says {expected}; prepare '
           'the data again.'
         )
-    self._ends = np.cumsum(found)  # number of the record after each file's last
+    self._ends = np.cumsum(found)  # one past the number of each file's last
 
   def __reduce__(self):
     return Reader, self._arguments
@@ -109,7 +109,7 @@ class Reader:
       `next_sentence_weights` (float32) [B]. For N > 1 these two are [B, N],
       and there are also, int32: `sequence_ids` [B, S], k + 1 inside pair k
       and 0 in padding; `position_ids` [B, S], from 0 at each [CLS];
-      `cls_positions` [B, N]. What is absent is 0.
+      `cls_positions` [B, N]. Entries of absent pairs are 0.
 
     Raises:
       errors.UserError: naming the record that is corrupt or too long.
@@ -173,7 +173,7 @@ class Reader:
     return f'record {position} of {self._paths[file]}'
 
   def _report(self, index: int, what: str):
-    """Refuses a corrupt record, or counts it and says so once."""
+    """Raises for a corrupt record, or counts it and prints it once."""
     if not self._skip:
       raise errors.UserError(
         f'{self._name(index)} {what}; prepare the data again, or set '
@@ -196,7 +196,7 @@ class Reader:
 
 def _open(path: str):
   try:
-    open(path, 'rb').close()  # the library does not say why it cannot
+    open(path, 'rb').close()  # the library's error does not give the reason
     file = array_record_module.ArrayRecordReader(path, _READ)
     file.num_records()
   except OSError as error:
@@ -209,7 +209,7 @@ def _open(path: str):
     raise errors.UserError(
       f'cannot read {path} ({_line(error)}); prepare the data again.'
     ) from error
-  # What a damaged file says instead of raising; it then seems to be empty.
+  # The library does not raise for a damaged file, which then looks empty.
   if not file.ok():
     raise errors.UserError(
       f'{path} is damaged, or holds no records; prepare the data again.'
@@ -218,5 +218,5 @@ def _open(path: str):
 
 
 def _line(error: Exception) -> str:
-  # The rest is the library's own position in its source.
+  # The rest of the message is a position in the library's source.
   return errors.first_line(error).partition('; ')[0]

@@ -1,4 +1,4 @@
-"""Rows as records and as padded arrays, many at a time.
+"""Encodes rows as records, and decodes records to padded arrays, vectorised.
 
 A record is a row of one or more pairs: uint16 n, then for each of the n pairs
 three uint16 (is_random, tokens of the first text, tokens of the second), then
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-UNIT = np.dtype('<u2')  # what a record is made of
+UNIT = np.dtype('<u2')  # a record is a sequence of these
 _AT_ONCE = 2048  # rows; their arrays stay in the cache
 
 
@@ -25,11 +25,11 @@ def encode(
   """Yields the record of each row.
 
   Args:
-    ids: token ids without [CLS] and [SEP], as `tokenizer.choose_id_type` says.
+    ids: token ids without [CLS] and [SEP], of type `tokenizer.choose_id_type`.
     spans: [M, 2, 2] begin and end in `ids` of both texts of each pair.
     is_random: bool [M].
     order: the pairs of the first row, of the second, and so on.
-    counts: [B] how many pairs each row has.
+    counts: [B] pairs per row.
   """
   wide = ids.itemsize // UNIT.itemsize
   units = ids.view(UNIT)
@@ -42,11 +42,11 @@ def encode(
 
 
 def _encode(units, wide, spans, is_random, n):
-  """Does it for rows whose pairs are all of `spans`, in order."""
+  """Encodes rows whose pairs are all those of `spans`, in order."""
   sizes = spans[:, :, 1] - spans[:, :, 0]  # [M, 2]
   first = np.cumsum(n) - n  # pair of each row
   header = 1 + 3 * n
-  # Row by row a header, for which any units do at first, then all texts.
+  # Each row is a header, of arbitrary units for now, and then its texts.
   starts = np.insert(spans[:, :, 0].ravel() * wide, 2 * first, 0)
   lengths = np.insert(sizes.ravel() * wide, 2 * first, header)
   out = units.take(_ranges(starts, lengths), mode='clip')
@@ -62,7 +62,7 @@ def _encode(units, wide, spans, is_random, n):
 
 
 def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-  """Joins range(start, start + size) of all."""
+  """Concatenates range(start, start + size) of all starts and sizes."""
   ends = np.cumsum(sizes)
   return np.arange(ends[-1]) + np.repeat(starts - (ends - sizes), sizes)
 
@@ -72,17 +72,17 @@ def parse(found: list[bytes], most: int, wide: int, length: int):
 
   Args:
     found: B records.
-    most: N, pairs of a row.
-    wide: 16-bit units of a token id.
-    length: S, tokens of a row.
+    most: N, maximum of pairs per row.
+    wide: 16-bit units per token id.
+    length: S, tokens per row.
 
   Returns:
-    n [B]; is_random, first and second (tokens of each text) [B, N]; all
-    16-bit units of the texts in order; and which records are sound [B]. What
-    is absent or not sound is 0 and has no units.
+    n [B], pairs per row; is_random, first and second (tokens of each text)
+    [B, N]; the 16-bit units of all texts in order; and [B] bool, whether each
+    record is valid. Absent pairs and invalid records are 0 and have no units.
   """
   even = [r if len(r) % UNIT.itemsize == 0 else b'' for r in found]
-  # A header may be sought past the end of a record that is cut short.
+  # Reading the header of a truncated record may go past its end.
   spare = bytes((1 + 3 * most) * UNIT.itemsize)
   units = np.frombuffer(b''.join([*even, spare]), UNIT)
   size = np.array([len(r) for r in even], int) // UNIT.itemsize
@@ -116,11 +116,11 @@ def lay_out(
   cls_id: int,
   sep_id: int,
 ):
-  """Lays out rows whose texts are still missing.
+  """Makes the features of rows, without the token ids of the texts.
 
   Returns:
-    The features of a batch, and where the texts go: bool [B, S], whose True
-    cells in row-major order are the tokens of all texts in order.
+    (features, is_text): the features of a batch; and bool [B, S], whose True
+    cells in row-major order are to be filled with the tokens of all texts.
   """
   present = np.arange(first.shape[1]) < n[:, None]  # [B, N]
   size = np.where(present, first + second + 3, 0)
@@ -135,7 +135,7 @@ def lay_out(
   ids[row, middle] = ids[row, last] = sep_id
   text = real.copy()
   text[row, cls] = text[row, middle] = text[row, last] = False
-  turn = np.zeros((len(n), length + 1), np.int32)  # a row's end may be S
+  turn = np.zeros((len(n), length + 1), np.int32)  # a row may end at S
   turn[row, middle + 1] = 1
   turn[row, last + 1] = -1
   batch = {

@@ -1,7 +1,7 @@
-"""The logical shard: the unit of memory, parallel work and continuation.
+"""Logical shards: the units of memory, of parallel work and of resuming.
 
 A shard's records are a pure function of its documents, the vocabulary and the
-recipe. Who runs `make`, and how many at once, changes nothing.
+recipe, whatever process makes them, and in whatever order.
 """
 
 import collections
@@ -31,21 +31,21 @@ from bert_jax.tokenization import tokenizer
 MIN_DOCUMENTS = 2  # a random second text needs another document
 
 _BATCH_CHARS = 2_000_000
-_PAIRS_AT_ONCE = 300_000  # 100 MB with what is computed from them
+_PAIRS_AT_ONCE = 300_000  # 100 MB with their temporary arrays
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-  """A piece of work: which documents, and where the results go.
+  """A unit of work: which documents to read and where to write the results.
 
   Attributes:
     split: 'train' or 'heldout'.
-    number: of this shard within the split.
-    of: shards of the split.
-    segments: where its documents lie.
+    number: index of this shard within the split.
+    of: number of shards in the split.
+    segments: where its documents are stored.
     vocab: path of the vocabulary.
     output: directory for the records.
-    work: directory for what is needed until all shards are done.
+    work: directory for intermediate files.
   """
 
   split: str
@@ -68,14 +68,14 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class _Tokens:
-  """The documents of a shard as ids.
+  """The tokenized documents of a shard.
 
   Attributes:
-    ids: of all documents, end to end.
+    ids: token ids of all documents, concatenated.
     texts: where sentences and documents begin.
-    names: uint64, the beginning of each document's digest.
-    passes: int, of each document.
-    duplicates: documents that were dropped.
+    names: uint64 [documents], the beginning of each document's digest.
+    passes: int [documents], how often each is cut into pairs.
+    duplicates: number of duplicate documents that were dropped.
   """
 
   ids: np.ndarray
@@ -86,7 +86,7 @@ class _Tokens:
 
 
 def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
-  """Counts the words of a shard's documents, unless that was done before.
+  """Counts the words of a shard's documents, unless the result exists already.
 
   Returns:
     The path of a file that `read_words` reads.
@@ -111,11 +111,11 @@ def read_words(path: str) -> collections.Counter:
 
 
 def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
-  """Writes the records of a shard for every length, unless they are there.
+  """Writes the records of a shard for every length, unless they exist already.
 
   Returns:
-    Counts of the shard, its files with their sha256, and the path of its
-    token counts (`.npy`).
+    The shard's summary: counts, its files with their sha256, and the path of
+    its token counts (`.npy`).
   """
   done = os.path.join(shard.work, f'{shard.name}.json')
   if os.path.exists(done):
@@ -145,10 +145,10 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
 
 
 def _unique(shard: Shard) -> list[document_spill.Text]:
-  """Returns the documents in the order of their digests, each once."""
+  """Returns the documents without duplicates, sorted by digest."""
   found: dict[bytes, document_spill.Text] = {}
   for text in document_spill.read_texts(shard.segments):
-    # Of copies in inputs of different weights the most frequent one counts.
+    # Of copies in inputs of different weights, keep the one with most passes.
     if text.digest not in found or found[text.digest] < text:
       found[text.digest] = text
   return [found[digest] for digest in sorted(found)]
@@ -156,8 +156,8 @@ def _unique(shard: Shard) -> list[document_spill.Text]:
 
 @functools.lru_cache(1)
 def _tokenizer(path: str, lowercase: bool, strip_accents: bool, modified: int):
-  """Keeps the tokenizer's caches from shard to shard of a process."""
-  del modified  # only distinguishes files of one name
+  """Returns a tokenizer, shared with its caches by all shards of a process."""
+  del modified  # only part of the cache key, in case the file changes
   return tokenizer.Tokenizer.load(path, lowercase, strip_accents)
 
 
@@ -203,7 +203,7 @@ def _sentence_ids(texts, words: tokenizer.Tokenizer, language: str):
 def _batches(
   texts: Sequence[document_spill.Text],
 ) -> Iterator[list[document_spill.Text]]:
-  """Groups texts: the tokenizer is fastest with a megabyte or more."""
+  """Groups texts, since the tokenizer is fastest with a megabyte or more."""
   batch, size = [], 0
   for text in texts:
     batch.append(text)
@@ -244,9 +244,9 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
 
 
 def _pairs(recipe, tokens: _Tokens, length: int) -> Iterator[pairs.Pairs]:
-  """Yields the pairs of all passes, some passes at a time."""
+  """Yields the pairs of all passes, several passes at a time."""
   passes = int(tokens.passes.max())
-  few = len(tokens.names) + 2 * len(tokens.ids) // length  # pairs of a pass
+  few = len(tokens.names) + 2 * len(tokens.ids) // length  # pairs per pass
   at_once = max(1, _PAIRS_AT_ONCE // few)
   for first in range(0, passes, at_once):
     lanes = [

@@ -1,7 +1,7 @@
 """The two stages of `prepare`: documents to shards, shards to records.
 
-The work is cut into jobs, whose results are files. A runner does the jobs:
-processes of this machine, or Beam.
+The work is split into jobs, which write their results to files. A runner runs
+the jobs, in processes of this machine or with Beam.
 """
 
 import collections
@@ -29,21 +29,21 @@ from bert_jax.tokenization import tokenizer
 
 _FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
 _MIN_SHARDS = 256
-_SHARD_BYTES = 64 << 20  # of text; a worker needs about three times as much
-_EXAMPLES = 3  # rows that the card shows
+_SHARD_BYTES = 64 << 20  # of text; a worker needs about three times the memory
+_EXAMPLES = 3  # rows shown in the data card
 
 # (fn, jobs) -> results, in order; fn leaves its result in a file.
 Runner = Callable[[Callable, Sequence[tuple]], Iterator]
 
 
 def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
-  """Makes the data of a recipe, or continues.
+  """Makes the data of a recipe, or continues unfinished work.
 
   Args:
     recipe: what to make.
-    partial: a directory; gets the records, `vocab.txt`, `DATA_CARD.md`, `work/`
-      with what is needed on the way and, last of all, the manifest.
-    runner: who does the jobs.
+    partial: output directory, for the records, `vocab.txt`, `DATA_CARD.md`,
+      intermediate files in `work/` and, written last, the manifest.
+    runner: runs the jobs.
 
   Raises:
     errors.UserError: if the input cannot be used.
@@ -92,7 +92,7 @@ def _run(runner, fn, jobs, label) -> list:
 
 
 def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> recipe_lib.Recipe:
-  """Chooses the number of shards by the size of the text, if it is not set."""
+  """Sets the number of shards by the size of the text, if it is not given."""
   if recipe.shards:
     return recipe
   needed = -(-sources.estimate_bytes(pieces) // _SHARD_BYTES)
@@ -118,7 +118,7 @@ def _open_partial(work: str, recipe, jobs: Sequence[document_spill.Job]):
 
 
 def _modified(jobs: Iterable[document_spill.Job]) -> dict:
-  """Returns the bytes and the time of change of every input file."""
+  """Returns size in bytes and modification time of every input file."""
   ranges = {
     r.path: r.size for job in jobs for piece in job.pieces for r in piece.ranges
   }
@@ -129,7 +129,7 @@ def _modified(jobs: Iterable[document_spill.Job]) -> dict:
 
 
 def _read(recipe, jobs: Sequence[document_spill.Job], runner: Runner) -> dict:
-  """Sorts all documents into buckets; returns what was found."""
+  """Distributes all documents over buckets; returns inputs and counts."""
   results = _run(
     runner, document_spill.read, [(j, recipe) for j in jobs], 'reading'
   )
@@ -200,7 +200,7 @@ def _shards(recipe, found: dict, partial: str) -> list[shards.Shard]:
         documents += segment.documents
     n = count
     while n % 2 == 0 and documents < _FEW_DOCUMENTS * n:
-      n //= 2  # shard k takes over shard k + n: what is equal mod 2n is mod n
+      n //= 2  # shard k + n is merged into shard k: hash mod 2n becomes mod n
     return [
       shards.Shard(
         split,
@@ -226,8 +226,8 @@ def _decide_accents(recipe, todo: Sequence[shards.Shard]) -> accents.Decision:
   )
   if decided:
     return decided
-  # A document's hash chooses its shard, so whole shards are a fair sample, and
-  # the same one however the input was cut.
+  # A document's hash chooses its shard, so whole shards are a fair sample,
+  # which does not depend on how the input was split into jobs.
   seen: collections.Counter[str] = collections.Counter()
   for shard in todo:
     for text in document_spill.read_texts(shard.segments):
@@ -239,7 +239,7 @@ def _decide_accents(recipe, todo: Sequence[shards.Shard]) -> accents.Decision:
 
 
 def _make_vocab(recipe, todo: Sequence[shards.Shard], path: str, runner):
-  """Puts the vocabulary in place, given or trained on the training text."""
+  """Copies the given vocabulary, or trains one on the training text."""
   if os.path.exists(path):
     return
   if recipe.vocab:

@@ -1,6 +1,6 @@
-"""Trains a WordPiece vocabulary on the words of text, and says how it suits.
+"""Trains a WordPiece vocabulary on text, and measures how well it fits.
 
-`vocab_pieces.py` chooses the pieces; here words are counted and files written.
+`vocab_pieces.py` chooses the pieces; this module counts words and writes files.
 
   python -m bert_jax.data.vocab --input='wiki/**/wiki_*' --size=30522 \\
     --output=vocab.txt
@@ -20,7 +20,7 @@ from bert_jax.data import accents, vocab_pieces
 from bert_jax.runtime import cli, files, progress
 from bert_jax.tokenization import tokenizer, wordpiece
 
-# Bounds the counts to a few hundred MB.
+# Limits the memory for counts to a few hundred MB.
 _MAX_WORDS = 2_000_000
 _MAX_TRAINING_WORDS = 1_000_000  # the rest is too rare to make a piece
 
@@ -30,13 +30,13 @@ def count_words(
 ) -> collections.Counter:
   """Counts the words that BERT's tokenizer splits texts into.
 
-  Beyond two million different words the rarest are forgotten. The same texts
-  in the same order give the same counts.
+  Beyond two million different words, the rarest are dropped. The same texts in
+  the same order give the same counts.
 
   Args:
     texts: any strings.
     lowercase: see `basic_tokenizer.split_words`.
-    strip_accents: the same.
+    strip_accents: see `basic_tokenizer.split_words`.
   """
   words: collections.Counter[str] = collections.Counter()
   with progress.Progress(None, 'B', 'counting words') as bar:
@@ -48,7 +48,7 @@ def count_words(
 
 
 def merge(counters: Iterable[collections.Counter]) -> collections.Counter:
-  """Adds counts, within the same bound; the order may matter beyond it."""
+  """Adds counts; beyond two million words the result depends on the order."""
   words: collections.Counter[str] = collections.Counter()
   for counter in counters:
     words.update(counter)
@@ -57,18 +57,18 @@ def merge(counters: Iterable[collections.Counter]) -> collections.Counter:
 
 
 def train(words: collections.Counter, size: int) -> list[str]:
-  """Returns the vocabulary of `size` pieces for counted words.
+  """Trains a vocabulary of `size` pieces on counted words.
 
   Args:
-    words: of `count_words` or `merge`.
-    size: entries, special tokens included.
+    words: {word: count}, from `count_words` or `merge`.
+    size: number of pieces, special tokens included.
 
   Returns:
-    Special tokens, characters by count, then pieces by the tokens that they
-    save. The same words give the same list.
+    Special tokens, characters by count, then pieces by the number of tokens
+    that they save. The same counts give the same list.
 
   Raises:
-    errors.UserError: if the words do not make `size` pieces.
+    errors.UserError: if the words yield fewer than `size` pieces.
   """
   room = size - len(tokenizer.SPECIAL)
   if room <= 0:
@@ -81,7 +81,7 @@ def train(words: collections.Counter, size: int) -> list[str]:
   ]
   characters = vocab_pieces.count_characters(counted)
   counted = counted[:_MAX_TRAINING_WORDS]
-  # Where there are more characters than room, half of them may have to go.
+  # BPE gets at least half of the room, even if characters must be dropped.
   merges = max(room - len(characters), room // 2)
   learnt = vocab_pieces.learn(counted, merges + merges // 3) if counted else []
   if len(characters) + len(learnt) < room:
@@ -96,7 +96,7 @@ def train(words: collections.Counter, size: int) -> list[str]:
 
 
 def write(vocab: Sequence[str], path: str):
-  """Writes a vocabulary file, one piece per line, whole or not at all."""
+  """Writes a vocabulary file atomically, one piece per line."""
   try:
     os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
     files.write_text(path, ''.join(f'{piece}\n' for piece in vocab))
@@ -108,7 +108,7 @@ def write(vocab: Sequence[str], path: str):
 
 
 def _prune(words):
-  """Forgets the rarest words until no more than the limit are left."""
+  """Drops the rarest words beyond the limit."""
   least = 1
   while len(words) > _MAX_WORDS:
     for word in [word for word, count in words.items() if count <= least]:
@@ -117,7 +117,7 @@ def _prune(words):
 
 
 def _is_spellable(word: str) -> bool:
-  """Says whether a word is not [UNK] for its length, and is UTF-8."""
+  """Returns whether a word is valid UTF-8 and not too long for WordPiece."""
   return len(word) <= wordpiece.MAX_CHARS_PER_WORD and not any(
     '\ud800' <= c <= '\udfff' for c in word
   )
@@ -133,7 +133,7 @@ def _define_flags():
   flags.DEFINE_list(
     'input', None, 'Files, globs, directories, tfds:NAME:SPLIT, python-docs.'
   )
-  flags.DEFINE_string('output', None, 'The vocabulary file to make.')
+  flags.DEFINE_string('output', None, 'The vocabulary file to write.')
   flags.DEFINE_integer('size', 30522, 'Entries, special tokens included.')
   flags.DEFINE_bool('cased', False, 'Keep case.')
   flags.DEFINE_enum(
@@ -147,7 +147,7 @@ def _define_flags():
     'layout',
     'paragraphs',
     list(sources.LAYOUTS),
-    'Of plain text, see bert_jax.data.prepare.',
+    'Layout of plain text, see bert_jax.data.prepare.',
   )
   flags.DEFINE_list('beside', [], 'Vocabulary files to compare with.')
   flags.mark_flags_as_required(['input', 'output'])
@@ -171,19 +171,19 @@ def make(
   output: str,
   beside: Sequence[str] = (),
 ) -> str:
-  """Trains a vocabulary, writes it, and says how well it suits held-out text.
+  """Trains a vocabulary, writes it, and measures its fit to held-out text.
 
   Args:
     inputs: see `sources.plan`.
     layout: see `sources.plan`.
     size: entries, special tokens included.
     lowercase: whether words are lower-cased.
-    strip_accents: whether they lose their accents; None decides by the text.
+    strip_accents: whether accents are stripped; None decides by the text.
     output: the file to write.
-    beside: vocabulary files, measured on the same held-out text.
+    beside: other vocabulary files, measured on the same held-out text.
 
   Returns:
-    The report, for people.
+    A report to print.
   """
   others = {path: tokenizer.read_vocab(path) for path in beside}
   words, sample, decided = _count(inputs, layout, lowercase, strip_accents)
@@ -197,12 +197,12 @@ def make(
 
 
 def _count(inputs, layout, lowercase: bool, strip_accents: bool | None):
-  """Returns the words, paragraphs held out, and what was decided of accents."""
+  """Returns word counts, held-out paragraphs and the decision on accents."""
   decided = accents.decide_without_text(strip_accents, lowercase, None)
   if decided:
     return *_count_once(inputs, layout, lowercase, decided.strip), decided
-  # Most text is in a script with case. Where it is not, that shows soon, and
-  # reading begins again.
+  # Most text is in a script with case. Any other is detected soon, and reading
+  # starts again with the accents kept.
   seen: collections.Counter[str] = collections.Counter()
   words, sample = _count_once(inputs, layout, True, True, seen)
   decided = accents.judge_text('', seen)
@@ -212,10 +212,10 @@ def _count(inputs, layout, lowercase: bool, strip_accents: bool | None):
 
 
 def _count_once(inputs, layout, lowercase, strip_accents: bool, seen=None):
-  """Returns the words and the paragraphs held out.
+  """Returns word counts and held-out paragraphs.
 
-  With a Counter `seen` it ends as soon as the text shows that it should keep
-  its accents.
+  With a Counter `seen`, it stops as soon as the text turns out to need its
+  accents.
   """
   sample: list[str] = []
   texts = _hold_out(sources.read(inputs, layout), sample)
@@ -236,7 +236,7 @@ def _stop_at_caseless(
 
 
 def _hold_out(documents, sample: list[str]):
-  """Yields paragraphs, but puts every hundredth into the sample."""
+  """Yields paragraphs, except every hundredth, which goes into the sample."""
   chars = n = 0
   for document in documents:
     for paragraph in document.paragraphs:
@@ -251,7 +251,7 @@ def _hold_out(documents, sample: list[str]):
 def describe(
   vocabs: dict[str, Sequence[str]], words: collections.Counter
 ) -> str:
-  """Returns a table of how vocabularies suit held-out words."""
+  """Returns a table of how well vocabularies fit held-out words."""
   lines = [
     f'held-out text of {words.total():,} words',
     'tokens per word  unknown words  one-token words  characters  vocabulary',

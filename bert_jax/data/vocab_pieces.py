@@ -1,11 +1,11 @@
-"""Chooses the pieces of a vocabulary by what WordPiece would use.
+"""Chooses the pieces of a vocabulary by how much WordPiece would use them.
 
-Characters come first, then what SentencePiece's BPE learns: a third more pieces
-than there is room for. Many of them only led to longer ones, and WordPiece,
-which always takes the longest piece that fits, never uses them. So the pieces
-are tried as WordPiece would use them, and those go that save the fewest tokens.
+Characters come first, then pieces that SentencePiece's BPE learns, a third more
+than there is room for. Many of these are only steps on the way to longer ones;
+WordPiece, which always takes the longest match, never uses them. So words are
+split as WordPiece does, and the pieces that save the fewest tokens are dropped.
 
-Pieces are written as in the vocabulary file: '##' before what does not begin a
+Pieces are written as in the vocabulary file, with '##' if they do not begin a
 word. A vocabulary's fit to words is measured with the same greedy matching.
 """
 
@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import sentencepiece
 
-# A word that cannot be spelt costs as much as this many tokens. Thus rare
-# characters keep their places, unless there is much more text than usual or
-# much less room: then they give way to pieces that save thousands of tokens.
+# An unknown word costs as much as this many tokens. This keeps rare characters,
+# except with much more text than usual or a much smaller vocabulary: then
+# pieces that save thousands of tokens replace them.
 _UNKNOWN = 100
-_ROUNDS = 2  # of dropping pieces; more gain next to nothing
+_ROUNDS = 2  # of dropping pieces; more rounds gain almost nothing
 
 _SPACE = '\u2581'  # marks the start of a word in SentencePiece
 
@@ -30,15 +30,15 @@ Counted = Sequence[tuple[str, int]]  # words and how often each occurs
 
 
 def sort_by_count(counts) -> list[tuple[str, int]]:
-  """Returns items by falling count; ties in the order of the alphabet."""
+  """Returns items by descending count, ties in alphabetical order."""
   return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def count_characters(counted: Counted) -> dict[str, int]:
   """Counts characters, separately at the start of words and within them.
 
-  A character that always comes later counts once as first, because any may
-  stand alone some day.
+  A character that never starts a word counts as if it did once, because any
+  character may occur as a word.
   """
   counts = collections.Counter({c: 1 for word, _ in counted for c in word})
   for word, count in counted:
@@ -61,13 +61,13 @@ def learn(counted: Counted, count: int) -> list[str]:
       input_format='tsv',
       model_writer=model,
       model_type='bpe',
-      # SentencePiece counts <unk>, the space and single characters, which may
-      # come twice as for us; those we have.
+      # SentencePiece's size includes <unk>, the space and single characters,
+      # each up to twice (at the start of words and within).
       vocab_size=count + 2 * len({c for w, _ in counted for c in w}) + 2,
-      hard_vocab_limit=False,  # too small a text is our error to report
+      hard_vocab_limit=False,  # `vocab.train` reports too small a text
       normalization_rule_name='identity',  # BERT's has been applied
       character_coverage=1.0,
-      split_by_unicode_script=False,  # BERT does not: 10월 is one word
+      split_by_unicode_script=False,  # like BERT: 10월 is one word
       unk_id=0,
       bos_id=-1,
       eos_id=-1,
@@ -102,16 +102,16 @@ def choose(
 
 
 class Fit(NamedTuple):
-  """How a vocabulary suits words, each counted as often as it occurs."""
+  """How well a vocabulary fits words, weighted by their counts."""
 
   tokens_per_word: float  # an unknown word is one token
   unknown: float  # share of words
   whole: float  # share of words that are one token and known
-  characters: float  # share of characters that it can spell where they stand
+  characters: float  # share of characters with a piece for their position
 
 
 def measure(vocab: Iterable[str], words: collections.Counter) -> Fit:
-  """Says how a vocabulary suits counted words; all zero if there are none."""
+  """Measures a vocabulary's fit to counted words; all zero without words."""
   pieces = set(vocab)
   longest = max(map(len, pieces))
   tokens = unknown = whole = characters = spelt = 0
@@ -129,7 +129,7 @@ def measure(vocab: Iterable[str], words: collections.Counter) -> Fit:
 
 
 def _worth(counted, pieces: set[str], characters) -> dict[str, int]:
-  """Returns the tokens that it would cost to lose each piece."""
+  """Returns, for each piece, how many more tokens there would be without it."""
   longest = max(map(len, pieces))
   uses: collections.Counter[str] = collections.Counter()
   for word, count in counted:
@@ -138,7 +138,8 @@ def _worth(counted, pieces: set[str], characters) -> dict[str, int]:
   worth = {}
   for piece in sorted(pieces):
     if piece in characters:
-      # Longer pieces that hide its uses now may go later: all count.
+      # Count every occurrence, since longer pieces that cover it now may be
+      # dropped later.
       worth[piece] = _UNKNOWN * characters[piece]
     else:
       pieces.remove(piece)
@@ -156,7 +157,7 @@ def _spelling(word: str) -> Iterator[str]:
 
 
 def _split(word: str, pieces: set[str], longest: int) -> list[str]:
-  """Returns WordPiece's pieces of a word, or of a '##' piece; [] if unknown."""
+  """Splits a word, or a '##' piece, like WordPiece; [] if it is unknown."""
   out = []
   # No word begins with '##', because BERT makes each '#' a word.
   start = 2 if word.startswith('##') else 0
