@@ -24,6 +24,7 @@ from bert_jax.interop import google, hf_export, npz, rename, stablehlo, verify
 from bert_jax.model import bert_config
 from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 # The heads that a model must have, and those that it takes along.
 _MODELS = {
@@ -131,8 +132,8 @@ def write(
   path: str,
   params: Any,
   config: bert_config.BertConfig,
-  tokenizer,
-  card=None,
+  tokenizer: tokenizer_lib.Tokenizer,
+  card: str | None = None,
 ):
   """Writes a model in a format; see the modules of `bert_jax.interop`."""
   if form == 'hf':

@@ -8,6 +8,7 @@ Give as many sentences as you like, each in quotes and with one [MASK] or more.
 """
 
 import sys
+from collections.abc import Sequence
 
 import jax
 from absl import flags
@@ -19,7 +20,7 @@ from bert_jax.runtime import cli
 _BAR = 24  # characters for a probability of 1
 
 
-def describe(sentence: str, guesses) -> str:
+def describe(sentence: str, guesses: Sequence[list[tuple[str, float]]]) -> str:
   """Returns a sentence and what `fill` made of it, as lines for a terminal."""
   lines = [sentence]
   width = max(len(word) for words in guesses for word, _ in words)

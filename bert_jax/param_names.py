@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 
-def name_of(path) -> str:
+def name_of(path: tuple) -> str:
   """Returns the name of a key path of `jax.tree_util`."""
   return jax.tree_util.keystr(path, simple=True, separator='/')
 

@@ -29,7 +29,7 @@ _SPACE = '\u2581'  # marks the start of a word in SentencePiece
 Counted = Sequence[tuple[str, int]]  # words and how often each occurs
 
 
-def sort_by_count(counts) -> list[tuple[str, int]]:
+def sort_by_count(counts: collections.Counter) -> list[tuple[str, int]]:
   """Returns items by descending count, ties in alphabetical order."""
   return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 

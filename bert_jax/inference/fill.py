@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.model import bert_config, heads
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 _LENGTH_STEP = 64  # tokens; lengths are rounded up so that few are compiled
 
@@ -18,7 +19,7 @@ def fill(
   params: Any,
   config: bert_config.BertConfig,
   with_nsp: bool,
-  tokenizer,
+  tokenizer: tokenizer_lib.Tokenizer,
   sentence: str,
   top: int = 5,
 ):

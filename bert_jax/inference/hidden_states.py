@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.model import attention, bert_config, encoder, heads
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 LAYERS = (
   'embeddings',
@@ -41,7 +42,7 @@ class Features:
 def extract(
   params: Any,
   config: bert_config.BertConfig,
-  tokenizer,
+  tokenizer: tokenizer_lib.Tokenizer,
   texts: Sequence[str | tuple[str, str]],
   layers: str = 'last',
   attention: bool = False,

@@ -4,6 +4,7 @@
 `cudnn` are NVIDIA's, which have no dropout and know no packed rows.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -54,7 +55,7 @@ def attend(
   tokens: Tokens,
   key: jax.Array,
   config: bert_config.BertConfig,
-  sow=None,
+  sow: Callable[[jax.Array], object] | None = None,
 ):
   """Mixes values by softmax(q k / sqrt(K)) with dropout.
 

@@ -5,6 +5,8 @@ weights [B, H, keys, queries]. Of any other key, a TPU's own generator makes the
 words, much faster; off TPUs threefry stands in, with other words.
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,7 +53,13 @@ def make_seeds(key: jax.Array, shape: tuple[int, int, int]):
 
 
 def draw_kept(
-  seed: jax.Array, heads, block, *, length: int, keep: int, on_chip: bool
+  seed: Sequence[jax.Array],
+  heads: Sequence[jax.Array],
+  block: jax.Array | int,
+  *,
+  length: int,
+  keep: int,
+  on_chip: bool,
 ):
   """Returns which weights of 128 queries are kept, bool [S, 128] of each head.
 

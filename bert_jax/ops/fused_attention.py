@@ -6,6 +6,7 @@ whole, so each softmax is a plain one. Sizes as in `model`.
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ _MAX_LENGTH = 512
 
 
 def unsupported(
-  length: int, heads: int, head_size: int, dtype='bfloat16'
+  length: int, heads: int, head_size: int, dtype: Any = 'bfloat16'
 ) -> str | None:
   """Says why the kernels cannot do a shape; None if they can.
 

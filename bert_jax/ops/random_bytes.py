@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 
-def draw(key: jax.Array, shape):
+def draw(key: jax.Array, shape: tuple[int, ...]):
   """Returns uniform uint8 values, four from each 32-bit draw if they fit.
 
   Args:

@@ -1,5 +1,7 @@
 """The mesh of devices, and batches whose rows are split over it."""
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
 from jax.experimental import mesh_utils
@@ -9,7 +11,9 @@ from jax.sharding import PartitionSpec as P
 from bert_jax import errors
 
 
-def make_mesh(model: int = 1, devices=None) -> Mesh:
+def make_mesh(
+  model: int = 1, devices: Sequence[jax.Device] | None = None
+) -> Mesh:
   """Returns the mesh of devices, `data` x `model`.
 
   Args:

@@ -15,7 +15,7 @@ from bert_jax.ops import dropout_bits
 _THREEFRY = 'threefry2x32'
 
 
-def for_rows(key: jax.Array, first: jax.Array, share):
+def for_rows(key: jax.Array, first: jax.Array, share: jax.Array):
   """Returns the key for a device's share of the rows.
 
   Args:

@@ -7,6 +7,7 @@ import statistics
 from bert_jax import errors
 from bert_jax.hardware import chips
 from bert_jax.runtime import files
+from bert_jax.train import task
 
 _LEAST_ROWS = 3
 _MOST_WAITING = 0.05  # of the time, for input
@@ -56,7 +57,7 @@ def _read_all(path) -> dict:
   return files.read_json(path, 'delete the file and calibrate again')
 
 
-def measure_step(rows: list[dict], phase) -> float | None:
+def measure_step(rows: list[dict], phase: task.Phase) -> float | None:
   """Returns the median seconds of a step; None if there are too few rows.
 
   Args:
@@ -103,7 +104,12 @@ def _of_last_machine(rows: list[dict]) -> list[dict]:
   return rows[first:]
 
 
-def compare(estimated: dict, rows: list[dict], phases, flops) -> dict:
+def compare(
+  estimated: dict,
+  rows: list[dict],
+  phases: list[task.Phase],
+  flops: list[float],
+) -> dict:
   """Returns the entry of a run: its ratios, and what it was found from.
 
   Args:

@@ -15,7 +15,7 @@ from ml_collections import config_dict
 from bert_jax import errors, param_names, tasks
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import partition
-from bert_jax.train import compilation, programs, tuning
+from bert_jax.train import compilation, programs, task, tuning
 
 _ENVIRONMENT = {
   'ALLOW_MULTIPLE_LIBTPU_LOAD': '1',
@@ -111,7 +111,9 @@ def get_usable_memory(device: jax.Device) -> int:
   raise ValueError('a program of 3 TiB fits: the limit cannot be found.')
 
 
-def compile_step(config: config_dict.ConfigDict, phase, mesh: Mesh) -> Compiled:
+def compile_step(
+  config: config_dict.ConfigDict, phase: task.Phase, mesh: Mesh
+) -> Compiled:
   """Compiles the training step of a phase as `fit.fit` would.
 
   Args:

@@ -9,6 +9,7 @@ by the peak. Around all that stands a range of error (`error_range`).
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 from bert_jax.hardware import chips
 from bert_jax.hardware import topology as topology_lib
@@ -201,7 +202,11 @@ class Run:
   dollars: tuple[float, float] | None
 
 
-def estimate_run(steps, count: int, price: float | None) -> Run:
+def estimate_run(
+  steps: Sequence[tuple[int, tuple[float, float]]],
+  count: int,
+  price: float | None,
+) -> Run:
   """Estimates a run.
 
   Args:

@@ -17,7 +17,7 @@ from bert_jax.preflight import (
   hlo_cost,
   kernel_schedules,
 )
-from bert_jax.train import compilation
+from bert_jax.train import compilation, task
 from bert_jax.train import programs as programs_lib
 
 _QUICK_LAYERS = 2, 4
@@ -33,7 +33,7 @@ _TIMED = (
 def examine(
   config: config_dict.ConfigDict,
   topology: topology_lib.Topology,
-  phases,
+  phases: list[task.Phase],
   quick: bool,
   say: Callable[[str], None] = print,
 ):
@@ -177,7 +177,9 @@ def _extrapolate(few, more, layers):
 
 
 def examine_gpus(
-  config: config_dict.ConfigDict, topology: topology_lib.Topology, phase
+  config: config_dict.ConfigDict,
+  topology: topology_lib.Topology,
+  phase: task.Phase,
 ):
   """Returns the facts of a phase on GPUs, for which nothing is compiled."""
   chip, count = topology.chip, topology.chips
@@ -197,10 +199,10 @@ def _phase_facts(phase, flops):
 def make_report(
   config: config_dict.ConfigDict,
   topology: topology_lib.Topology,
-  phases,
-  price,
-  programs,
-  examined,
+  phases: list[task.Phase],
+  price: float | None,
+  programs: list[dict],
+  examined: list[dict],
 ) -> dict:
   """Returns everything that is known, for JSON and `page.render`.
 

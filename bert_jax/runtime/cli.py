@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Callable
 
 from absl import app, flags
 
@@ -9,7 +10,7 @@ from bert_jax import errors
 from bert_jax.runtime import signals
 
 
-def get_config(values):
+def get_config(values: flags.FlagValues):
   """Returns the config given by the flag --config.
 
   Args:
@@ -30,7 +31,7 @@ def get_config(values):
   return config
 
 
-def run(main, takes_arguments: bool = False):
+def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
   """Runs `main(argv)` under absl and exits with its result.
 
   A UserError becomes one line on stderr and exit code 1; SIGINT and SIGTERM

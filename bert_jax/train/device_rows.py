@@ -39,7 +39,7 @@ def round_shards(params: Any, mesh: Mesh, dtype: str):
 
 
 def map_rows(
-  function: Callable, mesh: Mesh, params: Any, out_specs
+  function: Callable, mesh: Mesh, params: Any, out_specs: Any
 ) -> Callable:
   """Returns `function` as it runs on each device, on that device's rows.
 
@@ -79,7 +79,7 @@ def map_rows(
   return mapped
 
 
-def add_up(x, mesh: Mesh):
+def add_up(x: Any, mesh: Mesh):
   """Adds a tree up over `data`, inside a function of `map_rows`."""
   # XLA refuses sums over one device where there are many hosts.
   return jax.lax.psum(x, 'data') if mesh.shape['data'] > 1 else x

@@ -5,12 +5,21 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
+from bert_jax.runtime import progress
 from bert_jax.train import evaluate
+from bert_jax.train import task as task_lib
 
 _TOLERANCE = 0.5  # nats
 
 
-def check(task, objective, phase, sums: dict, trained: bool, bar):
+def check(
+  task: task_lib.Task,
+  objective: task_lib.Objective,
+  phase: task_lib.Phase,
+  sums: dict,
+  trained: bool,
+  bar: progress.Progress,
+):
   """Shows the first batch; compares the initial loss with that of guessing.
 
   Args:

@@ -16,7 +16,7 @@ def make(
   config: config_dict.ConfigDict,
   task: task_lib.Task,
   start: dict[str, programs.Program],
-  checkpoints,
+  checkpoints: checkpoint.Checkpoints,
   workdir: str,
 ):
   """Restores the newest sound checkpoint, or initialises.

@@ -12,8 +12,10 @@ import tqdm
 
 from bert_jax import errors
 from bert_jax.hardware import chips
+from bert_jax.runtime import progress
 from bert_jax.train import evaluate
 from bert_jax.train import task as task_lib
+from bert_jax.workdir import log as log_lib
 
 _MAX_SKIPPED_IN_A_ROW = 20
 
@@ -32,8 +34,8 @@ class Meter:
 
   def __init__(
     self,
-    log,
-    bar,
+    log: log_lib.Log | log_lib.Nothing,
+    bar: progress.Progress,
     every: int,
     steps: int,
     task: task_lib.Task,

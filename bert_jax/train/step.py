@@ -35,7 +35,9 @@ class TrainState:
   opt_state: Any
 
 
-def init_state(key: jax.Array, *, task: task_lib.Objective, tx) -> TrainState:
+def init_state(
+  key: jax.Array, *, task: task_lib.Objective, tx: optax.GradientTransformation
+) -> TrainState:
   """Returns the state before the first update."""
   params = task.init(key)
   return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params))

@@ -7,6 +7,8 @@ import jax
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
+from bert_jax.runtime import progress
+from bert_jax.train import meter as meter_lib
 from bert_jax.workdir import paths
 
 # Updates before it: the first ones also touch memory and fill queues.
@@ -37,7 +39,13 @@ class Profile:
     bar: a `progress.Progress`, says where the trace is.
   """
 
-  def __init__(self, workdir: str, updates: int, meter, bar):
+  def __init__(
+    self,
+    workdir: str,
+    updates: int,
+    meter: meter_lib.Meter,
+    bar: progress.Progress,
+  ):
     self._directory = paths.trace(workdir)
     self._updates = updates if distributed.is_first() else 0
     self._meter, self._bar = meter, bar
