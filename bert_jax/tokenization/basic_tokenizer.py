@@ -1,19 +1,19 @@
-"""BERT's words: clean, lower-case, strip accents, split off punctuation.
+"""Splits text into words: cleans, lower-cases, strips accents, splits.
 
-The words are those of BasicTokenizer in google-research/bert, character for
-character, under the Unicode tables of the Python that runs. Google looks at
-each character several times; here tables map a character to what becomes of
-it, and white space is split at once, at the end.
+The words are exactly those of BasicTokenizer in google-research/bert, with the
+Unicode tables of the running Python. Google's code passes over the characters
+several times; here a table maps each character to its replacement, and the
+result is split at white space once.
 
-Google strips the accents of text that it lower-cases and of no other. Where the
-two are set apart, the words are those of Hugging Face's BertNormalizer.
+Google strips accents if and only if it lower-cases. For the other two
+combinations, the words are those of Hugging Face's BertNormalizer.
 """
 
 import re
 import unicodedata
 
-# The CJK ideographs, which are words each. Not all of Chinese, Japanese and
-# Korean: kana and Hangul are written in words or are split by WordPiece alone.
+# CJK ideographs, each of which becomes a word. Not all of Chinese, Japanese and
+# Korean: kana and Hangul are only split by white space and by WordPiece.
 _CJK = (
   (0x4E00, 0x9FFF),
   (0x3400, 0x4DBF),
@@ -25,7 +25,7 @@ _CJK = (
   (0x2F800, 0x2FA1F),
 )
 
-# In printable ASCII what is no letter, digit or space is punctuation.
+# In printable ASCII, all but letters, digits and spaces is punctuation.
 _ASCII_WORDS = re.compile('[0-9A-Za-z]+|[^0-9A-Za-z ]')
 
 
@@ -38,10 +38,10 @@ def split_words(
     text: any string; lone surrogates stay parts of words.
     lowercase: whether to lower-case.
     strip_accents: whether to decompose letters (NFD) and to drop nonspacing
-      marks (category Mn); None is as `lowercase`, like Google.
+      marks (category Mn); None means the value of `lowercase`, like Google.
 
   Returns:
-    Words without white space, none of them empty.
+    Non-empty words without white space.
   """
   if text.isascii() and text.isprintable():  # most English, twice as fast
     return _ASCII_WORDS.findall(text.lower() if lowercase else text)
@@ -56,21 +56,22 @@ def space_words(text: str, lowercase: bool, strip_accents: bool) -> str:
     return text.translate(_LOWERED if lowercase else _CASED)
   text = text.translate(_CLEAN)
   if lowercase:
-    # Google lower-cases token by token. White space ends the context that
-    # lower() looks at (for a final sigma) and stops NFD's reordering, so that
-    # whole texts give the same. Punctuation does not: it is split off later.
+    # Google lower-cases token by token. Lower-casing the whole text gives the
+    # same result, since white space ends both the context of lower() (for a
+    # final sigma) and NFD's reordering of marks. Punctuation does not, so it is
+    # split off afterwards.
     text = text.lower()
   return unicodedata.normalize('NFD', text).translate(_UNACCENTED)
 
 
 def strip(text: str) -> str:
-  """Returns text, decomposed and without its nonspacing marks."""
+  """Decomposes text (NFD) and drops its nonspacing marks."""
   decomposed = unicodedata.normalize('NFD', text)
   return ''.join(c for c in decomposed if unicodedata.category(c) != 'Mn')
 
 
 def is_ideograph(c: str) -> bool:
-  """Says whether a character is one of the CJK ideographs, words each."""
+  """Returns whether a character is a CJK ideograph, which becomes a word."""
   return any(first <= ord(c) <= last for first, last in _CJK)
 
 
@@ -101,12 +102,12 @@ def _cased(c: str) -> str:
 
 
 def _lowered(c: str) -> str:
-  # By itself, as Hugging Face does: no sigma is final.
+  # Without context, as Hugging Face does, so no sigma is final.
   return ''.join(map(_split, _clean(c).lower()))
 
 
 class _Table(dict):
-  """For str.translate: asks a function once for each character it meets."""
+  """Table for str.translate that calls a function once per new character."""
 
   def __init__(self, function):
     super().__init__()

@@ -1,8 +1,8 @@
-"""WordPiece: text to ids, equal to the tokenizer that BERT was released with.
+"""The WordPiece tokenizer, equal to the one that BERT was released with.
 
-The ids are those of FullTokenizer in google-research/bert for any text, where
-accents are stripped if and only if text is lower-cased. Running text repeats
-its words, so the ids of a word are computed once and kept.
+For any text the ids are those of FullTokenizer in google-research/bert if
+`strip_accents` equals `lowercase`. The ids of each word are cached, since text
+repeats its words.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
 _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
 
-# The basic words, before WordPiece.
+# Splits text into words, before WordPiece.
 words = basic_tokenizer.split_words
 
 
@@ -31,8 +31,8 @@ class Tokenizer:
   Attributes:
     vocab: the pieces; the position of a piece is its id.
     lowercase: whether text is lower-cased.
-    strip_accents: whether text loses its accents, see
-      `basic_tokenizer.split_words`; given as None it is as `lowercase`.
+    strip_accents: whether accents are stripped, see
+      `basic_tokenizer.split_words`; None becomes the value of `lowercase`.
 
   >>> words = Tokenizer((*SPECIAL, 'the', 'cat', '##s', 'sat', '.'))
   >>> words.encode('The cats sat.')['input_ids']
@@ -46,7 +46,9 @@ class Tokenizer:
   strip_accents: bool | None = None
 
   def __post_init__(self):
-    if self.strip_accents is None:  # once, so that equal ones compare equal
+    if (
+      self.strip_accents is None
+    ):  # resolved, so equal tokenizers compare equal
       object.__setattr__(self, 'strip_accents', self.lowercase)
 
   @classmethod
@@ -90,11 +92,11 @@ class Tokenizer:
   def packed(self, texts: Sequence[str]) -> list[bytes]:
     """Returns the ids of each text as bytes, without special tokens.
 
-    '[MASK]' in a text is three ordinary words, as in google-research/bert: a
-    corpus cannot put special tokens into the training data.
+    '[MASK]' in a text is split into three ordinary words, as in
+    google-research/bert: text cannot put special tokens into training data.
 
     Returns:
-      For each text its ids as `choose_id_type`, little-endian; b'' if it has no words.
+      The ids of each text, little-endian `choose_id_type`; b'' without words.
     """
     lines, rest = [], {}
     for k, text in enumerate(texts):
@@ -116,7 +118,7 @@ class Tokenizer:
     return found
 
   def ids(self, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each text, as `packed`, in lists."""
+    """Returns the ids of each text as a list, see `packed`."""
     return [np.frombuffer(p, self.id_type).tolist() for p in self.packed(texts)]
 
   def encode(
@@ -125,15 +127,15 @@ class Tokenizer:
     """Returns the features of a text, or of a pair, for one model input.
 
     Args:
-      text: becomes [CLS] text [SEP]; special tokens such as [MASK] that it
-        spells out stand for themselves.
+      text: becomes [CLS] text [SEP]; '[MASK]' and other special tokens in it
+        become the special tokens' ids.
       pair: a second text, which adds pair [SEP] as segment 1.
-      max_length: tokens; shorter inputs are padded to it, longer ones lose
-        tokens at the end of the longer text.
+      max_length: tokens; shorter inputs are padded to it, longer ones are
+        truncated at the end of the longer text.
 
     Returns:
-      input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids, of
-      one length.
+      input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids, lists
+      of equal length.
     """
     a = self._with_special(text)
     b = None if pair is None else self._with_special(pair)
@@ -168,7 +170,7 @@ class Tokenizer:
 
   @functools.cached_property
   def _index(self) -> dict[str, int]:
-    # Google strips the lines of its file; of equal ones the last counts.
+    # Like Google's code: lines are stripped, and the last of equal ones counts.
     return {piece.strip(): i for i, piece in enumerate(self.vocab)}
 
   @functools.cached_property
@@ -191,13 +193,13 @@ class Tokenizer:
     return wordpiece.Words(self._match)
 
   def __getstate__(self):
-    # The caches stay behind: a copy makes its own.
+    # Caches are not pickled: a copy makes its own.
     fields = dataclasses.fields(self)
     return {field.name: getattr(self, field.name) for field in fields}
 
 
 def choose_id_type(vocab_size: int) -> np.dtype:
-  """Returns the type in which ids of a vocabulary are kept."""
+  """Returns the integer type in which ids of a vocabulary are stored."""
   return np.dtype('<u2') if vocab_size <= 1 << 16 else np.dtype('<u4')
 
 
@@ -205,8 +207,8 @@ def read_vocab(path: str) -> tuple[str, ...]:
   """Reads a vocabulary file, one piece per line, and checks it.
 
   Raises:
-    errors.UserError: if it cannot be read, is empty, or does not hold each
-      special token and every other piece just once.
+    errors.UserError: if the file cannot be read, is empty, lacks a special
+      token or has a piece twice.
   """
   try:
     with open(path, 'rb') as file:
@@ -255,7 +257,7 @@ def _check_vocab(lines: list[str], path: str):
 
 
 def _truncate(a: list[int], b: list[int] | None, max_length: int):
-  """Shortens the longer of two texts until both and special tokens fit."""
+  """Shortens the longer of two texts until both fit with special tokens."""
   special = 2 if b is None else 3  # [CLS] a [SEP], [CLS] a [SEP] b [SEP]
   if max_length < special:
     raise errors.UserError(

@@ -1,10 +1,9 @@
-"""Text of one byte a character to ids, a megabyte at a time, in numpy.
+"""Tokenizes text of one byte per character in numpy, a megabyte at a time.
 
-Most text is printable ASCII, where a word is a run of letters and digits, or
-one punctuation mark. Bytes above 127 are letters: the caller says of which
-words. Words of up to 16 characters are two integers, which a hash table finds
-for all words of a text at once; a word that was not seen before is spelt by
-Python, once.
+Most text is printable ASCII, in which a word is a run of letters and digits or
+a punctuation mark. Bytes above 127 are letters too, and the caller knows which.
+Words of up to 16 characters are two integers, so a hash table can look up all
+words of a text at once; each new word is split by WordPiece in Python, once.
 """
 
 from collections.abc import Callable
@@ -25,13 +24,13 @@ _HALF = 8  # characters in an integer
 _KEEP = np.array([(1 << 8 * n) - 1 for n in range(_HALF + 1)], np.uint64)
 _MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
 
-_SLOTS = 1 << 20  # to begin with; at least half of them stay empty
-_MOST = 300_000  # entries, after which it begins anew
-_MAX_CHARS = 64  # of words that are kept
+_SLOTS = 1 << 20  # at least half of them stay empty
+_MOST = 300_000  # entries; then the table is cleared
+_MAX_CHARS = 64  # of words that are cached
 
 
 class ByteWords:
-  """Turns lines into ids; remembers words."""
+  """Turns lines into ids, with a cache of words."""
 
   def __init__(
     self, spell: Callable[[bytes], bytes], ids: np.dtype, lower: bool
@@ -39,9 +38,9 @@ class ByteWords:
     """Makes an empty table.
 
     Args:
-      spell: gives a word's ids, as bytes.
-      ids: type of an id.
-      lower: whether ASCII is lower-cased.
+      spell: function that returns a word's ids as bytes.
+      ids: integer type of an id.
+      lower: whether ASCII letters are lower-cased.
     """
     self._spell, self._type, self._lower = spell, ids, lower
     self._clear()
@@ -51,11 +50,11 @@ class ByteWords:
     self._keys = np.zeros((2, 1 << 16), np.uint64)  # the characters
     self._span = np.zeros((2, 1 << 16), np.int64)  # first id, number of ids
     self._pool = np.zeros(1 << 16, self._type)
-    self._entries = self._used = 0  # of the keys, and of the pool
+    self._entries = self._used = 0  # used length of the keys and of the pool
     self._long: dict[bytes, int] = {}  # words of more than 16 characters
 
   def __call__(self, lines: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ids of lines, and how many each line has.
+    """Returns the ids of all lines, and the number of ids of each line.
 
     Args:
       lines: printable ASCII and bytes above 127; each ends with a line feed.
@@ -84,7 +83,7 @@ class ByteWords:
     """Returns the entry of each word."""
     if self._entries > _MOST:
       self._clear()
-    # Every eight characters as an integer, from any place.
+    # A view that reads eight characters as an integer at any offset.
     halves = np.ndarray(len(text) - _HALF + 1, '<u8', buffer=text, strides=(1,))
     low = halves[start] & _KEEP[np.minimum(length, _HALF)]
     high = halves[start + _HALF] & _KEEP[np.clip(length - _HALF, 0, _HALF)]
@@ -115,14 +114,14 @@ class ByteWords:
       entry[at] = self._slots[slot[at]]
 
   def _slots_of(self, low, high) -> np.ndarray:
-    """Returns where to look for words first."""
+    """Returns the first slot to look for each word in."""
     mixed = low * _MIX[0] ^ (high + _MIX[1]) * _MIX[1]
     mixed ^= mixed >> np.uint64(32)
     bits = len(self._slots).bit_length() - 1
     return (mixed * _MIX[0] >> np.uint64(64 - bits)).astype(np.int64)
 
   def _put(self, entry: np.ndarray):
-    """Gives entries the first free slots from where they are looked for."""
+    """Puts each entry into the first free slot from its own on."""
     slot = self._slots_of(*self._keys[:, entry])
     while len(entry):
       free = self._slots[slot] < 0
@@ -132,7 +131,7 @@ class ByteWords:
       slot = (slot[left] + 1) & (len(self._slots) - 1)
 
   def _add_short(self, low: np.ndarray, high: np.ndarray):
-    """Adds words, each of which may come several times."""
+    """Adds words, which may contain duplicates."""
     order = np.lexsort((high, low))  # np.unique takes ten times as long
     low, high = low[order], high[order]
     is_first = np.ones(len(low), bool)
@@ -159,7 +158,7 @@ class ByteWords:
     return entry
 
   def _append(self, keys: np.ndarray, words: list[bytes]):
-    """Spells words and appends them to the entries."""
+    """Computes the ids of words and appends them to the entries."""
     ids = list(map(self._spell, words))
     counts = np.array([len(x) for x in ids]) // self._type.itemsize
     new = np.frombuffer(b''.join(ids), self._type)

@@ -1,35 +1,35 @@
-"""Words to the ids of a vocabulary's pieces, and what remembers them."""
+"""Splits words into the ids of a vocabulary's pieces, with a cache."""
 
 import re
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
-# Characters; longer words are [UNK], as google-research/bert has it by default
-# (tokenization.WordpieceTokenizer). Ids are only the same with the same limit.
+# Longer words become [UNK]. This is the default of google-research/bert
+# (tokenization.WordpieceTokenizer); equal ids need the same limit.
 MAX_CHARS_PER_WORD = 200
 
-# A word of 64 characters takes less than 1 kB with its ids, so all take less
-# than 300 MB. What is longer is hardly ever a word, and hardly comes again.
+# A word of 64 characters takes less than 1 kB with its ids, so the cache takes
+# less than 300 MB. Longer strings are rarely words, and rarely repeated.
 _MAX_WORDS = 300_000
 _MAX_WORD_CHARS = 64
 
-_HEAD = 3  # characters that tell how long a piece can be
+_HEAD = 3  # first characters, which bound the length of a piece
 
 _WIDE = re.compile('[\u3000-\U0010ffff]')
 
 
 class Letters(dict):
-  """One byte for each of ASCII and the first 128 letters beyond it, by code.
+  """Maps code points to bytes: ASCII and the first 128 other letters seen.
 
-  Enough for any alphabet; scripts of thousands of signs are left alone.
+  That is enough for any alphabet, but not for scripts of thousands of signs.
   """
 
   def __init__(self):
     super().__init__((code, chr(code)) for code in range(128))
 
   def narrow(self, spaced: str) -> str | None:
-    """Returns `basic_tokenizer.space_words` text with one byte a letter, if it can be."""
+    """Returns text of `space_words` with one byte per letter, or None."""
     if spaced.isascii():
       return spaced
     if _WIDE.search(spaced):
@@ -38,7 +38,7 @@ class Letters(dict):
     return None if '\n' in found else found
 
   def widen(self, word: bytes) -> str:
-    """Undoes it."""
+    """Undoes `narrow` for a word."""
     if word.isascii():
       return word.decode()
     letters = list(self)
@@ -52,7 +52,7 @@ class Letters(dict):
 
 
 class Words(dict):
-  """The ids of words, matched when first asked for; emptied when full."""
+  """A cache of the ids of words; emptied when full."""
 
   def __init__(self, match: Callable[[str], bytes]):
     super().__init__()
@@ -68,7 +68,7 @@ class Words(dict):
 
 
 class Pieces:
-  """A vocabulary, ready to match words."""
+  """A vocabulary, indexed for matching words."""
 
   def __init__(self, index: dict[str, int], ids: np.dtype):
     first = {
@@ -80,7 +80,7 @@ class Pieces:
     self._later = later, _longest(later)
 
   def match(self, word: str) -> bytes:
-    """Returns the ids of a word: the longest piece that fits, repeatedly."""
+    """Returns the ids of a word by greedy longest match, as bytes."""
     if len(word) > MAX_CHARS_PER_WORD:
       return self._unknown
     out = []
@@ -98,9 +98,9 @@ class Pieces:
 
 
 def _longest(pieces: Iterable[str]) -> dict[str, int]:
-  """Returns the length of the longest piece by its first characters.
+  """Returns {first characters: length of the longest piece with them}.
 
-  The search begins there, not at the end of the word.
+  The search for a match begins at this length, not at the end of the word.
   """
   longest: dict[str, int] = {}
   for piece in pieces:
