@@ -1,1 +1,1 @@
-"""Functions with a gradient, a kernel or random bits of their own."""
+"""Functions with a custom gradient, a Pallas kernel or own random bits."""

@@ -1,13 +1,13 @@
-"""The bodies of `fused_attention`'s two kernels. Sizes as in `model`.
+"""The bodies of `fused_attention`'s kernels. Sizes as in `model/encoder.py`.
 
-What is [S, S] lies with the keys along the sublanes, the queries along the
-lanes: maxima and sums over keys are sums of registers, and what belongs to a
-query is one row. Heads are taken in groups that fill the 128 lanes; a head is
-singled out by zeros in the other heads' lanes of the smaller operand.
+Arrays [S, S] have keys along the sublanes and queries along the lanes: maxima
+and sums over keys combine whole registers, and per-query values are one row.
+Heads are processed in groups that fill the 128 lanes; to select one head, the
+other heads' lanes of the smaller operand are set to zero.
 
-The compiler schedules in the order of the program. So a block of 128 queries
-is a generator that stops between stages, and several take turns: the matrix
-unit does the products of one while the vector unit works on another.
+The compiler keeps the order of the program when it schedules. So each block of
+128 queries is a generator that yields between stages, and several blocks take
+turns: the matrix unit works on one while the vector unit works on another.
 """
 
 import functools
@@ -19,25 +19,27 @@ from jax.experimental import pallas as pl
 from bert_jax.ops import dropout_bits
 from bert_jax.ops.attention_tiling import F32, LANES, Call, Step
 
-_QUERIES, _KEYS, _VALUES = 0, 1, 2  # their places in a row's 3 H K lanes
+_QUERIES, _KEYS, _VALUES = 0, 1, 2  # their order in a row's 3 H K lanes
 
 
 def forward(
   seeds, tokens, q, k, v, out, bias, *, call: Call, step: Step, chip: bool
 ):
-  """Mixes values: the kernel of one step of the grid (rows, heads).
+  """Computes attention: the forward kernel, for one step of the grid.
 
   Args:
-    seeds: int32 [4 B], of `fused_attention`.
-    tokens: int32 [rows, 2, S], ids of keys, of queries.
+    seeds: int32 [4 B], see `dropout_bits.make_seeds`.
+    tokens: int32 [rows, 2, S], ids of keys, of queries; equal ids see each
+      other.
     q: queries of the step's rows and heads, [rows, S, lanes].
-    k: their keys.
-    v: their values.
-    out: like q.
-    bias: float32 scratch, [S, S] or, where all queries see the same, [S, 128].
-    call: what it is compiled for.
+    k: keys, like q.
+    v: values, like q.
+    out: output, like q.
+    bias: float32 scratch, [S, S] or, if all queries see the same keys,
+      [S, 128].
+    call: shapes and options that the kernel is compiled for.
     step: the step of the grid.
-    chip: whether there is one to draw random numbers.
+    chip: whether it runs on a TPU, whose generator can draw random bits.
   """
 
   def start(row, g, _, draw):
@@ -50,7 +52,7 @@ def forward(
       weights, totals = _weights(scores)
       weights = _cast(_drop(weights, draw(i)), call)
       yield
-      # [K, 128] each; to divide these is cheaper than to divide the weights.
+      # [K, 128] each; dividing these is cheaper than dividing the weights.
       mixed = [
         _dot(values[own], x, 1, 0) * (256 / call.keep / total)
         for own, x, total in zip(call.heads, weights, totals, strict=True)
@@ -77,23 +79,23 @@ def backward(
   step: Step,
   chip: bool,
 ):
-  """Writes gradients: the kernel of one step of the grid (rows, heads).
+  """Computes gradients: the backward kernel, for one step of the grid.
 
   Args:
-    seeds: as in `forward`, like all that is not named here.
-    tokens: see there.
-    q: see there.
-    k: see there.
-    v: see there.
-    grad: of the mixed values, like q.
-    out: gradients of whole rows' queries, keys and values, [rows, S, 3 H K];
-      if separate: of the step's heads, [3, rows, S, lanes].
-    bias_grad: their sums over rows and tokens, float32 [1, 1, 3 H K].
-    *scratch: bias; float32 [groups, S, a group's lanes] for sums over queries,
-      twice.
-    call: see there.
-    step: see there.
-    chip: see there.
+    seeds: as in `forward`.
+    tokens: as in `forward`.
+    q: as in `forward`.
+    k: as in `forward`.
+    v: as in `forward`.
+    grad: gradient of `forward`'s output, like q.
+    out: gradients of queries, keys and values: of whole rows, [rows, S, 3 H K];
+      if separate, of the step's heads, [3, rows, S, lanes].
+    bias_grad: sums of `out` over rows and tokens, float32 [1, 1, 3 H K].
+    *scratch: bias as in `forward`, and two float32 [groups, S, a group's lanes]
+      for sums over queries.
+    call: as in `forward`.
+    step: as in `forward`.
+    chip: as in `forward`.
   """
   bias, dk_sum, dv_sum = scratch
   width = bias_grad.shape[2] // 3
@@ -162,15 +164,17 @@ def backward(
 
 
 def _each_group(start, seeds, tokens, bias, call, step, chip):
-  """Runs blocks and finish of (blocks, finish) = start(row, group, n, draw).
+  """Runs all blocks, then finish, of (blocks, finish) = start(row, g, n, draw).
 
-  The group is the n-th of those that take turns.
+  Args:
+    start: begins group g of a row, the n-th of the groups that take turns.
+    seeds: as in `forward`, like the other arguments.
   """
   first_row = pl.program_id(0) * step.rows
   first_group = pl.program_id(1) * (step.lanes // call.lanes)
 
   def draws(row, g):
-    """Returns draw(i): what each head keeps of the i-th block; None is all."""
+    """Returns draw(i), the dropout masks of block i by head; None keeps all."""
     first = dropout_bits.SEEDS * (first_row + row)
     seed = [seeds[first + n] for n in range(dropout_bits.SEEDS)]
 
@@ -208,7 +212,7 @@ def _each_group(start, seeds, tokens, bias, call, step, chip):
 
 
 def _loop(n, function, each):
-  """Calls function with 0 ... n - 1, `each` numbers at a time."""
+  """Calls function(0), ..., function(n - 1), unrolled by `each`."""
 
   def several(i, _):
     function([i * each + j for j in range(each)])
@@ -220,7 +224,7 @@ def _loop(n, function, each):
 
 
 def _take_turns(waiting):
-  """Runs generators, each a stage behind the one before."""
+  """Runs generators in turn, each a stage behind the one before."""
   running = []
   while waiting or running:
     running, waiting = running + waiting[:1], waiting[1:]
@@ -228,7 +232,7 @@ def _take_turns(waiting):
 
 
 def _bias(tokens, call):
-  """Returns what is added to the scores, [S, S] or [S, 128]."""
+  """Returns the mask to add to the scores, [S, S] or [S, 128]."""
   s = call.shape[1]
   ids = jnp.broadcast_to(tokens[:1], (LANES, s)).T  # [S, 128], of the keys
   if call.one_mask:
@@ -241,13 +245,13 @@ def _bias(tokens, call):
 
 
 def _scores(keys, queries, bias, i, call):
-  """Returns the i-th block's scores, masked, [S, 128]."""
+  """Returns the masked scores of block i, [S, 128]."""
   mask = bias[...] if call.one_mask else bias[:, _part(i, LANES)]
   return _dot(keys, queries, 1, 1) + mask
 
 
 def _weights(scores):
-  """Returns exp(scores - max) [S, 128] and its sums [1, 128], of each head."""
+  """Returns exp(scores - max) [S, 128] and its sums [1, 128], for each head."""
   weights = [jnp.exp(x - jnp.max(x, 0, keepdims=True)) for x in scores]
   return weights, [jnp.sum(x, 0, keepdims=True) for x in weights]
 
@@ -275,7 +279,7 @@ def _scaled(queries, call):
 
 
 def _own(x, call):
-  """Returns x [128, lanes] for each head, the others' lanes being zero."""
+  """Returns x [128, lanes] for each head, with the other heads' lanes zero."""
   lane = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
   return [
     jnp.where((lane >= own.start) & (lane < own.stop), x, jnp.zeros_like(x))
@@ -289,7 +293,7 @@ def _sum_of_dots(a, b):
 
 
 def _dot(a, b, a_axis, b_axis):
-  """Contracts an axis of each in float32; of float32, without rounding."""
+  """Contracts one axis of each in float32; does not round float32 inputs."""
   return jax.lax.dot_general(
     a,
     b,
@@ -302,7 +306,7 @@ def _dot(a, b, a_axis, b_axis):
 
 
 def _part(i, size, first=0):
-  """Returns the i-th slice of some size, which a TPU must know to be whole."""
+  """Returns the i-th slice of a size, declared as aligned for the TPU."""
   start = i * size if isinstance(i, int) else pl.multiple_of(i * size, size)
   return pl.ds(first + start, size)
 

@@ -1,4 +1,4 @@
-"""What the kernels of `fused_attention` are compiled for, and their sizes."""
+"""Chooses the block sizes of `fused_attention`'s kernels."""
 
 import dataclasses
 import math
@@ -7,29 +7,29 @@ import jax.numpy as jnp
 import numpy as np
 
 F32 = jnp.float32
-LANES = 128  # of a TPU's register
-# Of the 16 MiB that a v4 has, and that a v5e or v5p gives a kernel that asks
-# for no more. A kernel is traced before it is known what it will run on.
+LANES = 128  # of a TPU's vector register
+# Out of 16 MiB, which a v4 has, and which a v5e or v5p gives a kernel by
+# default. A kernel is traced before it is known which chip it will run on.
 _VMEM_BYTES = 15.25 * 2**20
-_MOST_TOKENS = 512  # of a step; a core waits for its first one
-# By the bytes of a number: the most groups in flight at once, and the
-# float32 arrays that the compiler then keeps in the backward kernel: for each
-# head [S, 128] and [128, lanes], for each group [S, lanes]. Fitted from above to
-# what v5e kernels with heads of 16 to 128 needed when they were given too
-# little; `benchmarks/tpu/kernel_shapes.py` tries whether it is enough.
+_MOST_TOKENS = 512  # per step; a core waits while its first step is loaded
+# By bytes per number: the maximum of groups in flight, and how many float32
+# arrays the compiler then keeps in the backward kernel: [S, 128] and
+# [128, lanes] per head, [S, lanes] per group. An upper bound, fitted to the
+# memory that v5e kernels with heads of 16 to 128 asked for when given too
+# little; `benchmarks/tpu/kernel_shapes.py` checks that it is enough.
 _TEMPORARY = {4: (2.5, 3.5, 6, 6), 2: (2, 3.6, 0, 0)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """What a kernel does in a step of its grid.
+  """How much a kernel processes in one step of its grid.
 
   Attributes:
-    rows: of the batch.
-    lanes: of all heads' queries.
-    groups: of heads that take turns.
-    blocks: of 128 queries, of each of these groups, that take turns.
-    separate: whether gradients of queries, keys and values have arrays each,
+    rows: rows of the batch.
+    lanes: lanes of all of the step's heads, in the queries.
+    groups: groups of heads that take turns.
+    blocks: blocks of 128 queries of each of these groups that take turns.
+    separate: whether the gradients of queries, keys and values are separate,
       [3, B, S, H K]; else they are [B, S, 3 H K], and a step holds whole rows.
   """
 
@@ -42,16 +42,17 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-  """What a kernel is compiled for.
+  """Shapes and options that a kernel is compiled for.
 
   Attributes:
-    shape: B, S, H, K.
-    dtype: of queries, keys and values.
+    shape: (B, S, H, K).
+    dtype: type of queries, keys and values.
     keep: probability in 256ths that a weight is kept; 256 is no dropout.
-    threefry: whether words are hashed, else the chip draws them.
-    mask_value: added to the scores of hidden keys.
-    causal: whether no query sees later keys.
-    packed: whether queries see keys of their own sequence only.
+    threefry: whether random words are threefry's; else the TPU's generator
+      draws them.
+    mask_value: added to the scores of masked keys.
+    causal: whether queries do not see later keys.
+    packed: whether queries see only keys of their own sequence.
   """
 
   shape: tuple[int, int, int, int]
@@ -64,7 +65,7 @@ class Call:
 
   @property
   def blocks(self) -> int:
-    """Returns how many times 128 queries a row has."""
+    """Returns the number of blocks of 128 queries in a row."""
     return self.shape[1] // LANES
 
   @property
@@ -85,21 +86,21 @@ class Call:
 
   @property
   def one_mask(self) -> bool:
-    """Says whether all queries of a row see the same keys."""
+    """Returns whether all queries of a row see the same keys."""
     return not (self.causal or self.packed)
 
   @property
   def scale(self) -> float:
-    """Returns 1 / sqrt(K), the root rounded as the model rounds it."""
+    """Returns 1 / sqrt(K), with the root rounded as in the model."""
     return 1 / float(np.sqrt(self.shape[3]).astype(self.dtype))
 
   def step(self, gradient: bool) -> Step | None:
-    """Returns a kernel's step of the grid; None if none fits a TPU."""
-    # The more turns, the busier all units, and the longer the program.
+    """Returns the step of a kernel's grid; None if none fits into VMEM."""
+    # More turns keep all units busier, but make the program longer.
     most = 8 if self.blocks == 1 else 4
     smallest = (
       self._of_one_row(groups, turns, separate)
-      # Separate gradients are moved once more, where they are put together.
+      # Separate gradients are copied once more, to concatenate them.
       for separate in ([False, True] if gradient else [False])
       for turns in (8, 4, 3, 2, 1)
       for groups in range(self.groups, 0, -1)
@@ -119,16 +120,16 @@ class Call:
     )
 
   def _with_most_rows(self, gradient: bool, step: Step) -> Step | None:
-    """Returns a step with more rows; None if not even one row fits."""
+    """Returns the step with the best number of rows; None if not one fits."""
     b = self.shape[0]
     steps = (
       dataclasses.replace(step, rows=n)
       for n in range(1, _MOST_TOKENS // self.shape[1] + 1)
       if b % n == 0
     )
-    # A v4 or v5p has two cores, which share the steps: the fewer rows the
-    # busier one has the better. Two steps at least also let a core fetch the
-    # next one's rows while it works.
+    # A v4 or v5p has two cores, which share the steps: minimise the rows of the
+    # busier one. With two or more steps, a core also loads the rows of the next
+    # step while it computes.
     return min(
       (x for x in steps if self._bytes(gradient, x) <= _VMEM_BYTES),
       key=lambda x: (x.rows * math.ceil(b // x.rows / 2), -x.rows),
@@ -136,23 +137,23 @@ class Call:
     )
 
   def _bytes(self, gradient: bool, step: Step) -> float:
-    """Returns what a step takes of the vector memory, an upper estimate."""
+    """Returns an upper estimate of a step's bytes of vector memory."""
     _, s, h, k = self.shape
-    row = 4 * step.lanes  # numbers of a token
+    row = 4 * step.lanes  # numbers per token
     if gradient:
       row += 3 * (step.lanes if step.separate else h * k)
     blocks = step.rows * s * row * self.dtype.itemsize
     blocks += step.rows * 8 * s * 4  # tokens, padded to a register's sublanes
     sums = 2 * step.groups * s * self.lanes * 4 if gradient else 0
     bias = s * (LANES if self.one_mask else s) * 4
-    # The next step's are read, the last one's written at the same time.
+    # Double: the next step's are loaded and the last one's stored meanwhile.
     return 2 * blocks + sums + bias + self._temporary(gradient, step)
 
   def _temporary(self, gradient: bool, step: Step) -> float:
-    """Returns what the compiler keeps between operations.
+    """Returns the bytes of intermediate results that the compiler keeps.
 
-    They are arrays [S, 128] and [128, lanes] of each head and [S, lanes] of
-    each group at work; later turns take the place of the first ones.
+    These are arrays [S, 128] and [128, lanes] of each head, and [S, lanes] of
+    each group in flight; later turns reuse the memory of the first ones.
     """
     s, lanes = self.shape[1], self.lanes
     at_work, scores, queries, keys = _TEMPORARY[self.dtype.itemsize]

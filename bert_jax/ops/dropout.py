@@ -1,8 +1,8 @@
 """Dropout from eight random bits per value.
 
 flax.linen.Dropout draws 32 bits per value; a byte is four times cheaper and
-rounds 0.1 to 26/256. What is kept is scaled by the rounded probability, so
-the expectation stays exact.
+rounds 0.1 to 26/256. Kept values are divided by the rounded probability of
+keeping them, so the expectation is exact.
 """
 
 import flax.linen as nn
@@ -13,27 +13,27 @@ from bert_jax.ops import random_bytes
 
 
 def count_kept(rate: float) -> int:
-  """Returns how many of 256 values are kept."""
+  """Returns the probability that a value is kept, in 256ths."""
   return round((1 - rate) * 256)
 
 
 def drop(x: jax.Array, values: jax.Array, rate: float):
-  """Drops what has a large byte.
+  """Sets values of x to zero at random and scales the others.
 
   Args:
-    x: of any shape.
-    values: uniform uint8, like x.
-    rate: probability to drop.
+    x: any shape.
+    values: uniform random uint8, of x's shape.
+    rate: probability that a value is dropped.
   """
   keep = count_kept(rate)
-  # Chosen first, the gradient is rounded once, not before and after.
+  # Selecting before scaling rounds the gradient once instead of twice.
   chosen = jnp.where(values < keep, x, jnp.zeros_like(x))
-  # In float32: bfloat16 would round the factor by 0.3 %.
+  # In float32: bfloat16 would change the factor by 0.3 %.
   return (chosen.astype(jnp.float32) * (256 / keep)).astype(x.dtype)
 
 
 class Dropout(nn.Module):
-  """Drops with probability `rate`, by the `dropout` stream."""
+  """Dropout of probability `rate`, with the random stream `dropout`."""
 
   rate: float
 

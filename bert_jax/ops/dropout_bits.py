@@ -1,8 +1,8 @@
-"""Which attention weights a kernel keeps, from random words made in it.
+"""Dropout masks of attention weights, drawn inside a kernel.
 
-A threefry key gives what `random_bytes.draw` gives outside of kernels, for the
-weights [B, H, keys, queries]. Of any other key, a TPU's own generator makes the
-words, much faster; off TPUs threefry stands in, with other words.
+With a threefry key the bytes are those of `random_bytes.draw` for the weights
+[B, H, keys, queries]. With any other key, the TPU's generator draws them, which
+is much faster; off TPUs threefry replaces it, with other numbers.
 """
 
 from collections.abc import Sequence
@@ -12,27 +12,28 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.pallas import tpu as pltpu
 
-SEEDS = 4  # words for each row
+SEEDS = 4  # words per row
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of threefry-2x32
-# How jax names the keys of `parallel/row_keys.py`: threefry's, with a row.
+# The tag by which jax names the key type of `parallel/row_keys.py`: threefry
+# keys with the number of a row.
 ROW_KEYS = 'rows'
 _THREEFRY = ('threefry2x32', ROW_KEYS)
 
 
 def is_threefry(key: jax.Array) -> bool:
-  """Says whether a key's bits are the same with and without a kernel."""
+  """Returns whether a key gives the same bits inside and outside a kernel."""
   return str(jax.random.key_impl(key)) in _THREEFRY
 
 
 def make_seeds(key: jax.Array, shape: tuple[int, int, int]):
-  """Returns what `draw_kept` needs to know of each row, int32 [B, 4].
+  """Returns each row's seed for `draw_kept`, int32 [B, 4].
 
-  They are threefry's key and its counter at the row's first word, high half
-  first; or two words for the chip's generator.
+  It is threefry's key and its counter at the row's first word, high half first;
+  or two words to seed the TPU's generator.
 
   Args:
-    key: of the dropout.
-    shape: B, H, S.
+    key: jax random key of the dropout.
+    shape: (B, H, S).
   """
   b, h, s = shape
   data = jax.random.key_data(key)
@@ -61,19 +62,19 @@ def draw_kept(
   keep: int,
   on_chip: bool,
 ):
-  """Returns which weights of 128 queries are kept, bool [S, 128] of each head.
+  """Returns, for each head, the weights of 128 queries to keep, bool [S, 128].
 
   Args:
     seed: four int32 scalars, a row of `make_seeds`.
-    heads: int32, which of the row's heads.
-    block: int32, which 128 queries.
+    heads: int32, numbers of heads of the row.
+    block: int32, number of the block of 128 queries.
     length: S, a multiple of 128.
-    keep: probability in 256ths.
-    on_chip: whether the TPU's generator makes the words.
+    keep: probability of keeping a weight, in 256ths.
+    on_chip: whether the TPU's generator draws the words.
   """
   shape = (length // 4, 128)
   if on_chip:
-    # Seeded once for all heads, for that takes as long as to draw the words.
+    # Seeded once for all heads, since seeding takes as long as drawing.
     pltpu.prng_seed(seed[0], seed[1] + heads[0] * (length // 128) + block)
     return [_are_kept(pltpu.prng_random_bits(shape), keep) for _ in heads]
   row, query = (jax.lax.broadcasted_iota(jnp.int32, shape, n) for n in (0, 1))
@@ -83,11 +84,11 @@ def draw_kept(
 
 
 def _are_kept(words, keep):
-  """Returns bool [S, 128] of int32 [S / 4, 128], as `random_bytes` says.
+  """Returns whether bytes of int32 [S / 4, 128] are below keep, [S, 128].
 
-  Byte j is of the j-th quarter of the keys. It is shifted to the top, where
-  what is below makes no difference; as a signed number it compares like an
-  unsigned one with its first bit flipped.
+  Byte j of a word belongs to the j-th quarter of the keys, as in
+  `random_bytes`. It is shifted to the top, where the bytes below do not affect
+  the comparison. Flipping the top bit makes a signed comparison unsigned.
   """
   words = words ^ _signed(0x80808080)
   top = jnp.concatenate([words << (24 - 8 * j) for j in range(4)])

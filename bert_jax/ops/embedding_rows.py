@@ -1,4 +1,4 @@
-"""Rows of the word embeddings, which the decoder multiplies by, too."""
+"""Looks up rows of the word embeddings, which the decoder uses, too."""
 
 import jax
 import jax.numpy as jnp
@@ -6,17 +6,18 @@ import jax.numpy as jnp
 
 @jax.custom_vjp
 def look_up(table: jax.Array, *ids):
-  """Returns the table, and table[i] for each of ids.
+  """Returns the table, and table[i] for each of `ids`.
 
-  The gradients of the rows are added to what comes back for the table. Autodiff
-  would make an array as large as the table for each of ids and add those up.
+  The rows' gradients are added in place to the returned table's gradient.
+  Autodiff would make an array as large as the table for each of `ids`, and add
+  these.
 
   Args:
-    table: [R, D]; use the one that is returned.
-    *ids: integers below R, of any shape [...]; rows of others are not a number.
+    table: [R, D]; afterwards, use the returned one instead.
+    *ids: integers below R, of any shape [...]; other ids give NaN.
 
   Returns:
-    [R, D], and [..., D] of each of ids.
+    The table [R, D], and rows [..., D] for each of `ids`.
   """
   return table, *(jnp.take(table, i, axis=0) for i in ids)
 

@@ -1,8 +1,8 @@
 """Attention as two TPU kernels (Pallas), with masks and dropout inside.
 
-Scores, probabilities and dropout masks [B, H, S, S] live in the chip's vector
-memory only; the backward pass computes them again. A row's keys fit there
-whole, so each softmax is a plain one. Sizes as in `model`.
+Scores, probabilities and dropout masks [B, H, S, S] exist only in the TPU's
+vector memory; the backward pass recomputes them. All keys of a row fit there,
+so no softmax has to be computed in parts. Sizes as in `model/encoder.py`.
 """
 
 import functools
@@ -25,13 +25,13 @@ _MAX_LENGTH = 512
 def unsupported(
   length: int, heads: int, head_size: int, dtype: Any = 'bfloat16'
 ) -> str | None:
-  """Says why the kernels cannot do a shape; None if they can.
+  """Says why the kernels do not support a shape; None if they do.
 
   Args:
     length: S.
     heads: H.
     head_size: K.
-    dtype: of queries, keys and values.
+    dtype: type of queries, keys and values.
   """
   if length % LANES or length > _MAX_LENGTH:
     return f'a sequence length of {length}: 128, 256, 384 and 512 work'
@@ -42,7 +42,7 @@ def unsupported(
       f'{heads} heads of size {head_size}: their product must be a multiple '
       'of 128'
     )
-  # What takes the most memory: a mask for each query, and dropout.
+  # The case that needs most memory: a mask for each query, and dropout.
   call = Call(
     (1, length, heads, head_size), np.dtype(dtype), 128, True, 0.0, True, True
   )
@@ -67,23 +67,23 @@ def attend(
   sequence_ids: jax.Array = None,
   deterministic: bool,
 ):
-  """Mixes values by softmax(q k / sqrt(K)) with dropout.
+  """Computes dropout(softmax(q k / sqrt(K))) v.
 
-  Off TPUs the same kernels run in Pallas' interpreter: slow, for tests.
+  Off TPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
 
   Args:
     qkv: queries, keys and values without their biases, [B, S, 3, H, K],
       float32 or bfloat16.
     qkv_bias: [3, H, K]; the kernel sums its gradient as a side effect.
     input_mask: [B, S], nonzero where there is a token to see.
-    key: of the dropout; None if deterministic. A threefry key gives the bytes
-      of `random_bytes.draw(key, [B, H, S, S])`, keys before queries; of any
-      other a TPU draws bits of its own.
-    rate: of the dropout; 1 - rate is rounded to 256ths, as in `dropout`.
+    key: jax random key of the dropout; None if deterministic. A threefry key
+      gives the bytes of `random_bytes.draw(key, [B, H, S, S])`, keys before
+      queries; with any other, the TPU's generator draws bits.
+    rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
     mask_value: added to the scores of keys that a query does not see.
-    causal: whether no query sees later keys.
-    sequence_ids: [B, S] or None; tokens see those of their own id only.
-    deterministic: whether to drop nothing.
+    causal: whether queries do not see later keys.
+    sequence_ids: [B, S] or None; tokens see only those with the same id.
+    deterministic: whether dropout is off.
 
   Returns:
     [B, S, H, K].
@@ -133,7 +133,7 @@ def _attend(qkv, bias, tokens, seeds, call: Call):
 def _attend_forward(qkv, bias, tokens, seeds, call):
   qkv = qkv + bias.astype(qkv.dtype)[None, None]
   mixed = _run(kernels.forward, (qkv,), tokens, seeds, call)
-  # Of the bias the type alone is needed.
+  # The backward pass needs only the type of the bias.
   return mixed, (qkv, bias[:0], tokens, seeds)
 
 
@@ -152,12 +152,12 @@ def _run(kernel, arrays, tokens, seeds, call: Call):
   """Runs a kernel: compiled for a TPU, interpreted elsewhere."""
 
   def on(tpu, seeds, tokens, qkv, *grad):
-    # With jax_enable_x64, loops have int64 counters, which a TPU has not.
+    # With jax_enable_x64, loops have int64 counters, which TPUs lack.
     with jax.enable_x64(False):
       run = _pallas_call(kernel, call, tpu)
       return run(seeds, tokens, qkv, qkv, qkv, *grad)
 
-  # Decided by the platform that is compiled for, which need not be there.
+  # Depends on the platform that is compiled for, even if it is absent here.
   return jax.lax.platform_dependent(
     seeds,
     tokens,
@@ -193,8 +193,8 @@ def _pallas_call(kernel, call: Call, tpu: bool):
       (3, rows, s, lanes), lambda i, j, seeds: (0, i, 0, j)
     )
   elif gradient:
-    # Three parts of a row cannot be one block, so gradients stay until all
-    # heads are done.
+    # One head's queries, keys and values are not contiguous in a row, so the
+    # output block holds whole rows until all heads are done.
     out, out_block = (b, s, 3 * width), whole(s, 3 * width)
   spec = pltpu.PrefetchScalarGridSpec(
     num_scalar_prefetch=1,

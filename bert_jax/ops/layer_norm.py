@@ -1,8 +1,8 @@
-"""Layer normalisation (arXiv 1607.06450) with a gradient of its own.
+"""Layer normalisation (arXiv 1607.06450) with a custom gradient.
 
-Autodiff rounds what comes through the mean, through the variance and past both
-to the type of the activations before it adds them up; here they are added in
-float32 and rounded once.
+Autodiff rounds the three terms of the gradient (direct, through the mean,
+through the variance) to the activations' type before it adds them; here they
+are added in float32 and rounded once.
 """
 
 import functools
@@ -13,11 +13,11 @@ import jax.numpy as jnp
 
 
 class LayerNorm(nn.Module):
-  """Normalises the last axis, with a `scale` and a `bias` to learn.
+  """Normalises the last axis, with trainable `scale` and `bias`.
 
   Attributes:
     epsilon: added to the variance.
-    dtype: of the result; all is computed in float32.
+    dtype: type of the result; everything is computed in float32.
   """
 
   epsilon: float
@@ -42,7 +42,7 @@ def normalise(
 def _forward(x, scale, bias, epsilon, dtype):
   wide = x.astype(jnp.float32)
   mean = jnp.mean(wide, -1, keepdims=True)
-  # In the pass of the mean; rounding may leave it a little below 0.
+  # In the same pass as the mean; rounding may make it slightly negative.
   variance = jnp.mean(wide * wide, -1, keepdims=True) - mean * mean
   inverse = jax.lax.rsqrt(jnp.maximum(variance, 0) + epsilon)
   ones = (1,) * (x.ndim - 1)
@@ -57,8 +57,8 @@ def _backward(epsilon, dtype, kept, gradient):
   gradient = gradient.astype(jnp.float32)
   centred = x.astype(jnp.float32) - mean
   moved = gradient * scale
-  # dx = inverse (moved - mean(moved) - normal mean(moved normal)), as a sum of
-  # two arrays times a number of their row, and one more.
+  # dx = inverse (moved - mean(moved) - normal mean(moved normal)), written as
+  # two arrays, each times a scalar per row, plus a third scalar per row.
   along = -(inverse**3) * jnp.mean(moved * centred, -1, keepdims=True)
   level = inverse * jnp.mean(moved, -1, keepdims=True)
   dx = moved * inverse + centred * along - level

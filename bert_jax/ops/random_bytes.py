@@ -1,8 +1,8 @@
 """Random bytes, four from each 32-bit word, laid out for vector units.
 
-Byte j of the word at (..., r, c) belongs to the value at
-(..., r + j * n / 4, c) of n rows: a word's bytes then go to other registers
-at the same places in them, and nothing moves within one.
+Byte j of the word at (..., r, c) becomes the value at (..., r + j * n / 4, c)
+of n rows. So a word's bytes go to the same position of different registers, and
+no data moves within a register.
 """
 
 import jax
@@ -14,9 +14,9 @@ def draw(key: jax.Array, shape: tuple[int, ...]):
 
   Args:
     key: a jax random key.
-    shape: of the values; the last axis but one is split into quarters.
+    shape: shape of the result; its last axis but one is split into quarters.
   """
-  # Other generators than threefry make bytes as cheaply as words.
+  # Generators other than threefry draw bytes as cheaply as words.
   threefry = 'rbg' not in str(jax.random.key_impl(key))
   if not threefry or len(shape) < 2 or shape[-2] % 4:
     return jax.random.bits(key, shape, jnp.uint8)

@@ -1,36 +1,36 @@
 """The tied decoder of masked tokens, and its loss.
 
 The logits [N, V] of a batch would be the largest array of BERT-base at length
-128. They are not kept: as soon as the product has a logit, it becomes
-exp(logit - logit of the label), in the type of the activations, which is what
-the backward pass multiplies by. Dividing by the sum of them is left to the
-small side of each product, and what the labels add is a row each.
+128, so they are not stored. Each is turned at once into its power,
+exp(logit - label's logit), in the type of the activations; the backward pass
+multiplies by these. Their normalisation is applied to the small operand of each
+product, and the labels contribute one row each.
 
-The largest logit of a row, which softmax usually subtracts, is known only once
-all of them were computed. The label's does as well unless another is so far
-above it that exp overflows. Then, as when training diverges, a second pass
-subtracts the largest: loss and gradient are those of softmax for any finite
+Softmax usually subtracts the largest logit of a row, which is known only after
+all of them were computed. The label's logit works as well, unless another is so
+much larger that exp overflows. Then, as when training diverges, a second pass
+subtracts the largest, so loss and gradient are those of softmax for all finite
 logits.
 """
 
 import jax
 import jax.numpy as jnp
 
-# A logit further than this above its label's is rare and needs a second pass.
-# 30,000 such powers and a gradient of 1e-6 still leave their quotient a normal
-# number.
+# A logit that exceeds its label's by more than this is rare, and needs a second
+# pass. With 30,000 logits this large, a gradient of 1e-6 divided by the sum of
+# their powers is still a normal float32.
 _FAR = 50.0
-# The logit of the label of a row without weight: above any.
+# Used as the label's logit in rows of weight 0: larger than any logit.
 _UNUSED = 1e9
 
 
 def compute_logits(
   x: jax.Array, table: jax.Array, bias: jax.Array, vocab_size: int
 ):
-  """Computes the logits of vectors.
+  """Computes logits.
 
   Args:
-    x: [..., D].
+    x: [..., D] vectors at the predictions.
     table: [R, D] word embeddings, R at least V.
     bias: [R] float32.
     vocab_size: V.
@@ -38,7 +38,7 @@ def compute_logits(
   Returns:
     [..., V] float32.
   """
-  # Rounded to bfloat16, every thirtieth row of logits would tie at its top.
+  # In bfloat16, a thirtieth of the rows would have a tie for the largest logit.
   found = jnp.einsum(
     '...d,vd->...v',
     x,
@@ -60,13 +60,13 @@ def sum_losses(
 ):
   """Sums cross-entropy and hits over weighted predictions.
 
-  The same as `losses.token_sums(logits(...), labels, weights)`.
+  Equals `losses.sum_tokens(compute_logits(...), labels, weights)`.
 
   Args:
     x, table, bias, vocab_size: as `compute_logits`.
     label_rows: [..., D] float32, table[labels].
     labels: [...] integers below V.
-    weights: [...] 0 or 1; what has weight 0 moves nothing.
+    weights: [...] 0 or 1; predictions of weight 0 contribute nothing.
 
   Returns:
     (loss, hits), see `losses.sum_tokens`.
@@ -90,8 +90,8 @@ def _sums(x, table, bias, label_rows, labels, weights):
 def _forward(x, table, bias, label_rows, labels, weights):
   own = label_rows.astype(x.dtype).astype(jnp.float32)
   picked = jnp.sum(x.astype(jnp.float32) * own, -1) + bias[labels]  # [N]
-  # Labels of unused rows are [PAD], which no training makes more likely: such a
-  # row must neither call for the second pass nor overflow.
+  # Unused rows have the label [PAD], which training never makes likely: they
+  # must neither cause a second pass nor overflow.
   picked = jnp.where(weights == 0, _UNUSED, picked)
   zero = jnp.zeros_like(picked)
   powers, others, margin = _powers(x, table, bias, labels, picked, zero)
@@ -101,10 +101,10 @@ def _forward(x, table, bias, label_rows, labels, weights):
   powers, others = _corrected(
     x, table, bias, labels, picked, raised, powers.astype(x.dtype), others
   )
-  # The label's power is exp(-raised): 1 in all but the rarest rows.
+  # The label's power is exp(-raised), which is 1 unless a second pass ran.
   rest = others + jnp.expm1(-raised)
   loss = raised + jnp.log1p(rest)
-  # Else an infinite logit of the label would count as certain.
+  # Otherwise an infinite logit of the label would give a loss of 0.
   loss = jnp.where(jnp.isfinite(picked), loss, jnp.nan)
   found = jnp.sum(loss * weights), hits
   return found, (x, table, own, powers, others, rest, labels, weights)
@@ -115,14 +115,16 @@ def _powers(x, table, bias, labels, picked, raised):
 
   Args:
     x: [N, D].
-    table, bias: of V words.
+    table: [V, D].
+    bias: [V].
     labels: [N].
     picked: [N] float32, the labels' logits.
-    raised: [N] float32, what is subtracted beside them.
+    raised: [N] float32, subtracted in addition.
 
   Returns:
-    The powers [N, V]; their sums [N]: without the label, so that 1 - p is not
-    rounded; and how far the largest logit is above what was subtracted [N].
+    (powers [N, V], others [N], margin [N]): others are the powers' sums without
+    the label, so that 1 - p is accurate; margin is the largest logit minus what
+    was subtracted.
   """
   is_label = labels[:, None] == jnp.arange(len(bias))[None]
   above = compute_logits(x, table, bias, len(bias)) - picked[:, None]  # [N, V]
@@ -132,19 +134,19 @@ def _powers(x, table, bias, labels, picked, raised):
 
 
 def _corrected(x, table, bias, labels, picked, raised, powers, others):
-  """Computes powers and sums again if anything is raised.
+  """Computes powers and sums again if `raised` is not zero everywhere.
 
-  As a loop, which runs once or never: unlike those of `cond`, what goes in and
-  what comes out share their memory.
+  This is a loop that runs once or never: unlike `cond`, its inputs and outputs
+  share memory.
   """
-  # Without the barrier, XLA would keep the logits, too.
+  # Without the barrier, XLA would keep the logits as well.
   powers = jax.lax.optimization_barrier(powers)
 
   def again(carry):
-    # It keeps in the loop what is the same in each turn.
+    # The barrier keeps loop invariants inside the loop.
     (inside, wide), _ = jax.lax.optimization_barrier(((x, table), carry[0]))
-    # Rounded as before, yet in float32: XLA for TPUs would round the table
-    # ahead of the loop, whether that runs or not.
+    # Rounded as in the first pass, but kept in float32: otherwise XLA for TPUs
+    # would round the table before the loop, even if it does not run.
     kind = jnp.finfo(x.dtype)
     wide = jax.lax.reduce_precision(wide, kind.nexp, kind.nmant)
     inside = inside.astype(jnp.float32)
@@ -159,7 +161,7 @@ def _corrected(x, table, bias, labels, picked, raised, powers, others):
 
 def _backward(kept, gradients):
   x, table, own, powers, others, rest, labels, weights = kept
-  # Of the logits: (powers - [is label] others) * scale.
+  # The logits' gradient is (powers - [is label] others) * scale.
   scale = gradients[0] * weights / (1 + rest)  # [N]
   at_label = -others * scale
   product = dict(preferred_element_type=jnp.float32)
@@ -186,10 +188,10 @@ _sums.defvjp(_forward, _backward)
 
 
 def _eight(row):
-  """Returns a row eight times, which makes a matrix for a TPU's matrix unit.
+  """Repeats a row eight times, to make a matrix for a TPU's matrix unit.
 
-  XLA would do the product with one in the vector unit, in nearly three times
-  the cycles; the barrier hides from it that the rows are equal.
+  XLA would compute a product with a single row in the vector unit, in nearly
+  three times the cycles; the barrier hides from it that the rows are equal.
   """
   return jax.lax.optimization_barrier(
     jnp.broadcast_to(row[None], (8, len(row)))
