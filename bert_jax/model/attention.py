@@ -1,7 +1,7 @@
-"""Attention between its projections, by several implementations of the same.
+"""Attention without its projections, in three equivalent implementations.
 
-`xla` runs anywhere; `fused` are TPU kernels of our own (`fused_attention`);
-`cudnn` are NVIDIA's, which have no dropout and know no packed rows.
+`xla` runs anywhere; `fused` uses our TPU kernels (`fused_attention`); `cudnn`
+uses NVIDIA's, which support neither dropout nor packed rows.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ IMPLEMENTATIONS = ('xla', 'fused', 'cudnn')
 
 
 class Tokens(NamedTuple):
-  """What says which tokens see which.
+  """The features that decide which tokens attend to which.
 
   Attributes:
-    input_mask: [B, S], 1 on tokens.
-    sequence_ids: [B, S], of packed rows: pair k has k + 1; else None.
+    input_mask: [B, S], 1 for tokens, 0 for padding.
+    sequence_ids: [B, S] for packed rows, k + 1 in pair k; otherwise None.
   """
 
   input_mask: jax.Array
@@ -34,10 +34,10 @@ def get_tokens(batch: dict[str, jax.Array]) -> Tokens:
 
 
 def compute_mask(tokens: Tokens, causal: bool):
-  """Says what attention may look at, bool [B, 1, 1 or S, S] (from, to).
+  """Returns the attention mask, bool [B, 1, 1 or S, S] (from, to).
 
-  Each token sees the tokens of its row; where the row is packed, only those of
-  its own pair; a causal one none that follow.
+  Each token attends to the tokens of its row; in a packed row, to those of its
+  pair; if causal, to none that follow it.
   """
   mask = tokens.input_mask[:, None, None, :].astype(bool)  # [B, 1, 1, S]
   if causal:
@@ -57,15 +57,15 @@ def attend(
   config: bert_config.BertConfig,
   sow: Callable[[jax.Array], object] | None = None,
 ):
-  """Mixes values by softmax(q k / sqrt(K)) with dropout.
+  """Computes dropout(softmax(q k / sqrt(K))) v.
 
   Args:
     qkv: queries, keys and values without their biases, [B, S, 3, H, K].
-    bias: [3, H, K].
-    tokens: of the rows.
-    key: of the dropout; None for none.
-    config: `model.BertConfig`.
-    sow: takes the probabilities [B, H, S, S]; only `xla` has them.
+    bias: biases of queries, keys and values, [3, H, K].
+    tokens: which tokens attend to which.
+    key: jax random key of the dropout; None turns it off.
+    config: the model's config.
+    sow: function that is given the probabilities [B, H, S, S]; `xla` only.
 
   Returns:
     [B, S, H, K].
@@ -101,7 +101,7 @@ def _xla(qkv, tokens, key, config, sow):
   if sow is not None:
     sow(weights)
   if key is not None:
-    # Drawn with the keys first, as the kernels hold them.
+    # Drawn with keys before queries, as in the kernels.
     b, h, s, _ = weights.shape
     values = random_bytes.draw(key, (b, h, s, s)).swapaxes(-1, -2)
     weights = dropout.drop(weights, values, config.attention_dropout)
@@ -110,7 +110,7 @@ def _xla(qkv, tokens, key, config, sow):
 
 def _cudnn(qkv, tokens, config):
   lengths = jnp.sum(tokens.input_mask, -1, dtype=jnp.int32)
-  lengths = jnp.maximum(lengths, 1)  # a softmax over nothing is not a number
+  lengths = jnp.maximum(lengths, 1)  # a softmax over no keys is NaN
   return jax.nn.dot_product_attention(
     *(qkv[:, :, n] for n in range(3)),
     is_causal=config.causal,

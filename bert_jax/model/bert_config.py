@@ -1,4 +1,4 @@
-"""What a BERT is: sizes, variants, and how it is computed."""
+"""The model's config: sizes, variants, and how it is computed."""
 
 import dataclasses
 import functools
@@ -17,8 +17,8 @@ ACTIVATIONS = {
 
 
 INITIALIZERS = {
-  # jax's truncated_normal does not rescale, and neither did Google's code:
-  # cut at two standard deviations, 0.02 becomes a true deviation of 0.0176.
+  # Like Google's code, jax's truncated_normal does not rescale: truncated at
+  # two standard deviations, 0.02 has a standard deviation of 0.0176.
   'truncated_normal': lambda std: nn.initializers.truncated_normal(std),
   'normal': lambda std: nn.initializers.normal(std),
 }
@@ -27,8 +27,8 @@ INITIALIZERS = {
 NORMS = ('post', 'pre')
 
 
-# What a block keeps between the passes: all; what products with weights gave;
-# its input alone.
+# What a block keeps for the backward pass: all; results of products with
+# weights; its input only.
 REMAT = {
   'none': None,
   'products': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
@@ -38,7 +38,7 @@ REMAT = {
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-  """What the model is; see `bert_jax.config` for the meaning of each field."""
+  """The model's config; `bert_jax.config` has the meaning of each field."""
 
   vocab_size: int
   hidden_size: int
@@ -60,13 +60,13 @@ class BertConfig:
   # How it is computed:
   vocab_multiple: int = 1
   attention: str = 'xla'
-  separate_heads: bool = False  # kernels keep axes H and K in products
+  separate_heads: bool = False  # kernels have axes H and K in products
   remat: str = 'none'
   scan_layers: bool = False
 
   @property
   def vocab_rows(self) -> int:
-    """Returns the rows of the word embeddings; from V on they are padding."""
+    """Returns the number of rows of the word embeddings, padding included."""
     return math.ceil(self.vocab_size / self.vocab_multiple) * (
       self.vocab_multiple
     )
@@ -84,8 +84,8 @@ class BertConfig:
   ) -> float:
     """Returns the matrix-product FLOPs of one row, forward + backward.
 
-    6 FLOPs per weight and token; attention's two products are 12 S² D, also
-    where a row holds several pairs.
+    6 FLOPs per weight and token, and 12 S² D per layer for attention's two
+    products, also in packed rows.
     """
     s, p, d, f = length, predictions, self.hidden_size, self.mlp_size
     encoder = 6 * self.num_layers * (4 * d * d + 2 * d * f) * s

@@ -19,12 +19,12 @@ from bert_jax.ops.layer_norm import LayerNorm
 
 
 class Dense(nn.Module):
-  """A product with a kernel [inputs, features], and a bias [features].
+  """A dense layer: kernel [inputs, features] and bias [features].
 
   Attributes:
-    config: of the model.
-    features: sizes of the last axes of the result.
-    inputs: how many axes are multiplied by.
+    config: the model's config.
+    features: sizes of the output's last axes.
+    inputs: number of the input's last axes to contract.
   """
 
   config: bert_config.BertConfig
@@ -38,7 +38,7 @@ class Dense(nn.Module):
 
   @nn.compact
   def product(self, x: jax.Array):
-    """Returns (x kernel, the bias)."""
+    """Returns (x kernel, bias), not added."""
     c, kept = self.config, x.ndim - self.inputs
     shape = (*x.shape[kept:], *self.features)
     size = math.prod(self.features)
@@ -63,7 +63,7 @@ def layer_norm(config: bert_config.BertConfig, name: str):
 
 
 def _init_words(config: bert_config.BertConfig):
-  """Returns the initializer of word embeddings; rows of no word are zeros."""
+  """Returns the initializer of word embeddings; padding rows are zeros."""
 
   def init(key, shape, dtype):
     words = config.kernel_init(key, (config.vocab_size, shape[1]), dtype)
@@ -101,7 +101,7 @@ class Embeddings(nn.Module):
     positions: jax.Array,
     deterministic: bool,
   ):
-    """Returns the same of the words' embeddings [B, S, D], float32."""
+    """Computes the same from the tokens' embeddings [B, S, D], float32."""
     x = words + self.type(segment_ids) + self.position(positions)
     if self.config.norm == 'post':
       x = self.norm(x)
@@ -111,14 +111,17 @@ class Embeddings(nn.Module):
 
 
 def get_positions(batch: dict[str, jax.Array]):
-  """Returns each token's place in its own pair, [1, S] or, packed, [B, S]."""
+  """Returns each token's position, [1, S] or, in packed rows, [B, S].
+
+  In packed rows, positions start at 0 in each pair.
+  """
   if 'position_ids' in batch:
     return batch['position_ids']
   return jnp.arange(batch['input_ids'].shape[1])[None]
 
 
 class SelfAttention(nn.Module):
-  """Multi-head attention; query, key and value in one product."""
+  """Multi-head attention; queries, keys and values come from one product."""
 
   config: bert_config.BertConfig
 
@@ -135,7 +138,7 @@ class SelfAttention(nn.Module):
 
 
 class Layer(nn.Module):
-  """One Transformer block, normalised after (BERT) or before each sublayer."""
+  """A Transformer block with LayerNorm after (BERT) or before each sublayer."""
 
   config: bert_config.BertConfig
 
@@ -163,7 +166,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-  """The L blocks."""
+  """The stack of L Transformer blocks."""
 
   config: bert_config.BertConfig
 
@@ -181,7 +184,7 @@ class Encoder(nn.Module):
     return x
 
   def _scan(self, layer, x, tokens, deterministic):
-    """Runs the same program L times, over the layers' stacked parameters."""
+    """Scans one block over the layers' stacked parameters."""
     c = self.config
     params = self.variables['params']
     layers = [params[f'layer_{i}'] for i in range(c.num_layers)]
@@ -202,10 +205,7 @@ class Encoder(nn.Module):
 
 
 def _remat(config: bert_config.BertConfig):
-  """Returns the class of a block that keeps for the backward pass what it may.
-
-  See `REMAT`; the rest is computed again.
-  """
+  """Returns the block's class with rematerialization as in `config.remat`."""
   if config.remat == 'none':
     return Layer
   return nn.remat(

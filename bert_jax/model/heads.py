@@ -1,4 +1,4 @@
-"""The heads that turn the encoder's vectors into logits."""
+"""The pre-training heads, from hidden states to logits."""
 
 import flax.linen as nn
 import jax
@@ -22,13 +22,13 @@ class MlmHead(nn.Module):
     self.bias = self.param('bias', nn.initializers.zeros, (c.vocab_rows,))
 
   def vectors(self, x: jax.Array):
-    """Returns what the decoder multiplies by, of vectors x [B, P, D]."""
+    """Returns the decoder's inputs [B, P, D] from hidden states x [B, P, D]."""
     return self.norm(
       bert_config.ACTIVATIONS[self.config.activation](self.transform(x))
     )
 
   def __call__(self, x, embedding):
-    """Returns float32 logits [B, P, V] of vectors x [B, P, D]."""
+    """Returns float32 logits [B, P, V] from hidden states x [B, P, D]."""
     size = self.config.vocab_size
     return tied_decoder.compute_logits(
       self.vectors(x), embedding, self.bias, size
@@ -38,8 +38,8 @@ class MlmHead(nn.Module):
 def _rows(x, positions):
   """Returns x [B, S, D] at positions [B, P], as [B, P, D].
 
-  As a product with zeros and ones, which is exact: the gradient of a gather is
-  a scatter, one row after the other on TPUs.
+  Computed as a product with a one-hot matrix, which is exact: the gradient of a
+  gather would be a scatter, which is sequential on TPUs.
   """
   chosen = jax.nn.one_hot(positions, x.shape[1], dtype=x.dtype)
   return jnp.einsum('bps,bsd->bpd', chosen, x, precision='highest')
@@ -67,16 +67,16 @@ class PretrainingModel(nn.Module):
 
     Args:
       batch: `input_ids`, `input_mask`, `segment_ids` [B, S] and
-        `masked_lm_positions` [B, P], integers; input_mask is 1 on tokens.
-        Rows of several pairs also have `sequence_ids` (0 on padding, k + 1 in
-        pair k), `position_ids` (from 0 in each pair) [B, S] and
+        `masked_lm_positions` [B, P], integers; input_mask is 1 for tokens.
+        Packed rows also have `sequence_ids` [B, S] (0 for padding, k + 1 in
+        pair k), `position_ids` [B, S] (from 0 in each pair) and
         `cls_positions` [B, N].
-      deterministic: True turns dropout off; otherwise the `dropout` stream of
-        random numbers is needed.
+      deterministic: True turns dropout off; otherwise apply needs the random
+        stream `dropout`.
 
     Returns:
-      MLM logits [B, P, V] and NSP logits [B, 2] (None without NSP), float32;
-      NSP class 1 means a random second text. Of packed rows [B, N, 2].
+      (mlm, nsp), float32 logits: [B, P, V]; and [B, 2] or, for packed rows,
+      [B, N, 2], None without NSP. NSP class 1 means a random second text.
     """
     words = self.embeddings.word(batch['input_ids'])
     chosen, nsp = self._encode(words, batch, deterministic)
@@ -85,14 +85,14 @@ class PretrainingModel(nn.Module):
   def before_decoder(
     self, batch: dict[str, jax.Array], deterministic: bool = True
   ):
-    """Computes the same up to the decoder of masked tokens.
+    """Computes everything before the MLM decoder.
 
     Args:
-      batch: `masked_lm_ids` [B, P], too.
-      deterministic: as above.
+      batch: as for `__call__`, with `masked_lm_ids` [B, P].
+      deterministic: as for `__call__`.
 
     Returns:
-      x, table, bias and label_rows of `tied_decoder.sum_losses`; and the NSP
+      (x, table, bias, label_rows) for `tied_decoder.sum_losses`, and the NSP
       logits.
     """
     table, words, labels = embedding_rows.look_up(
@@ -104,7 +104,7 @@ class PretrainingModel(nn.Module):
     return (self.mlm.vectors(chosen), table, self.mlm.bias, labels), nsp
 
   def _encode(self, words, batch, deterministic):
-    """Returns the vectors at the predictions [B, P, D] and the NSP logits."""
+    """Returns hidden states at predictions [B, P, D], and the NSP logits."""
     x = self.embeddings.of_words(
       words,
       batch['segment_ids'],

@@ -1,4 +1,4 @@
-"""Losses and accuracies as sums over examples, normalised once, elsewhere."""
+"""Losses and accuracies as sums over examples; the caller normalises once."""
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,11 @@ def sum_tokens(logits: jax.Array, labels: jax.Array, weights: jax.Array):
   Args:
     logits: [..., V] float32.
     labels: [...] integers below V.
-    weights: [...] 0 or 1; what has weight 0 moves nothing.
+    weights: [...] 0 or 1; predictions of weight 0 contribute nothing.
 
   Returns:
     (loss, hits): the sum of -ln p(label) in nats, and the number of
-    predictions whose label no other token beats.
+    predictions whose label has the largest logit.
 
   >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]))
   >>> loss, hits = sum_tokens(logits, jnp.array([0, 1]), jnp.array([1, 1]))

@@ -1,4 +1,4 @@
-"""Parameters of the pre-training model: new ones, and without padding rows."""
+"""Initialises the pre-training model's parameters, and drops padding rows."""
 
 import dataclasses
 from typing import Any
@@ -9,14 +9,14 @@ import jax.numpy as jnp
 from bert_jax import param_names
 from bert_jax.model import heads
 
-# So that every slice of up to 256 chips has equal shares of the embeddings, and
-# the TPU's matrix unit (128 or 256 wide) whole tiles: 30522 words have 30720
-# rows.
+# So that the embeddings' rows are divisible by the devices of slices of up to
+# 256 chips, and by the tiles of a TPU's matrix unit (128 or 256 wide): 30522
+# words have 30720 rows.
 VOCAB_MULTIPLE = 256
 
 
 def drop_padding_rows(params: Any, vocab_size: int):
-  """Returns trained parameters without padding rows of the vocabulary."""
+  """Returns parameters without the padding rows of the vocabulary."""
 
   def cut(name, x):
     word = name in ('embeddings/word/embedding', 'mlm/bias')
@@ -34,6 +34,6 @@ def init(module: heads.PretrainingModel, key: jax.Array):
     'segment_ids': one,
     'masked_lm_positions': one[:, :1],
   }
-  # The kernels would refuse so short a row.
+  # Fused attention does not support such short rows.
   plain = dataclasses.replace(module.config, attention='xla')
   return module.clone(config=plain).init(key, batch)['params']

@@ -1,8 +1,8 @@
-"""What is rounded: weights to the type of the activations, and in products.
+"""Rounding: weights to the activations' type, and operands of products.
 
-The layers would round weights at each use. Here it happens where the weights
-are sharded, once per update, so that a device rounds its own and half the
-bytes are sent.
+The layers would round weights at each use. Instead they are rounded once per
+update, while they are sharded, so that each device rounds only its shard and
+the all-gather sends half the bytes.
 """
 
 import re
@@ -14,38 +14,37 @@ from ml_collections import config_dict
 
 from bert_jax import param_names
 
-# Used in float32 whatever the activations are: rows of embeddings are added up
-# before they are rounded, and so are the gradients of rows, of which a frequent
-# token has thousands.
+# Kept in float32 for all types of activations. Embeddings are added up before
+# they are rounded, and so are their rows' gradients, of which a frequent token
+# has thousands.
 _FLOAT32 = re.compile(r'embeddings/.+|(.+/)?\w*norm/.+|nsp/.+|mlm/bias')
 
-# What products of float32 may round their operands to; jax's names.
+# Types that products of float32 may round their operands to; jax's names.
 PRODUCTS = ('float32', 'tensorfloat32', 'bfloat16')
 
 
 def set_products(config: config_dict.ConfigDict):
-  """Returns a context in which products of float32 are traced as asked.
+  """Returns a context that sets the precision of traced float32 products.
 
-  Products whose code says how they round (attention kernels, one-hot rows)
-  stay as they are. The context is part of the key under which jax.jit keeps
-  programs.
+  Products with a precision of their own (attention kernels, one-hot rows) are
+  not affected. The context is part of jax.jit's cache key.
 
   Args:
     config: the experiment.
   """
   asked = config.compute.matmul_precision
-  # bfloat16 has nothing to round, but kernels refuse to be asked.
+  # Products of bfloat16 round nothing, and kernels reject the setting.
   if config.model.dtype != 'float32':
     asked = 'default'
   return jax.default_matmul_precision(asked)
 
 
 def cast(params: Any, dtype: str):
-  """Returns the parameters as the model's products want them.
+  """Returns the parameters, rounded for the model's products.
 
   Args:
-    params: float32.
-    dtype: of activations, `model.dtype`.
+    params: tree of float32 arrays.
+    dtype: type of the activations, `model.dtype`.
   """
 
   def rounded(name, x):
