@@ -1,4 +1,4 @@
-"""What must be the same on all hosts of a run."""
+"""Compares facts that must be the same on all hosts of a run."""
 
 import contextlib
 import hashlib
@@ -15,7 +15,7 @@ from bert_jax import errors
 
 
 def get_versions() -> dict[str, str]:
-  """Returns the versions of jax and, where it is installed, TPUs' compiler."""
+  """Returns the versions of jax and, if installed, libtpu."""
   found = {'jax': jax.__version__}
   with contextlib.suppress(importlib.metadata.PackageNotFoundError):
     found['libtpu'] = importlib.metadata.version('libtpu')
@@ -23,7 +23,7 @@ def get_versions() -> dict[str, str]:
 
 
 def hash_code() -> dict[str, str]:
-  """Returns what runs here: versions, and the SHA-256 of every source file."""
+  """Returns the versions and the SHA-256 of every source file."""
   root = os.path.dirname(bert_jax.__file__)
   found = {'bert_jax': bert_jax.__version__, **get_versions()}
   for folder, _, names in sorted(os.walk(root)):
@@ -37,14 +37,14 @@ def hash_code() -> dict[str, str]:
 
 
 def check_same(facts: dict):
-  """Compares what must be the same on all hosts.
+  """Compares facts that must be the same on all hosts.
 
   Args:
-    facts: {name: JSON value}; of every process by the same call.
+    facts: {name: JSON value} of this process; every process must call this.
 
   Raises:
-    errors.UserError: on all of them, naming a host that differs from host 0
-      and what it differs in.
+    errors.UserError: on all hosts, naming a host that differs from host 0, and
+      the differences.
   """
   if jax.process_count() == 1:
     return
@@ -65,11 +65,11 @@ def check_same(facts: dict):
 
 
 def find_differences(facts: list[dict], most: int = 6) -> list[str]:
-  """Says what is not on every host as on host 0.
+  """Returns descriptions of the hosts' differences from host 0.
 
   Args:
-    facts: of each host.
-    most: differences to tell of.
+    facts: the facts of each host.
+    most: maximum of differences to describe.
   """
   first = facts[0]
   found = [

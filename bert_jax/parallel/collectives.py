@@ -1,10 +1,10 @@
-"""Shares of arrays along `data`: gathered, or added up, inside a shard_map.
+"""All-gather and reduce-scatter along `data`, for use inside a shard_map.
 
-On TPUs in stages. libtpu makes an all-reduce of a reduce-scatter over all of a
-slice of 16 chips or more, and of some all-gathers; over groups of about the
-root of the devices each, they stay what they are and send half as much. And of
-several slices, the network between them carries shares alone: gradients are
-scattered within each slice first, weights gathered within each last.
+On TPUs they run in stages. libtpu implements a reduce-scatter over a whole
+slice of 16 chips or more, and some all-gathers, as an all-reduce. Over groups
+of about sqrt(devices) it does not, which halves the bytes sent. With several
+slices, only shards cross the network between them: gradients are first
+scattered within each slice, and weights are last gathered within each.
 """
 
 import math
@@ -15,13 +15,13 @@ _ONE_STAGE = 8  # devices of a slice, at most
 
 
 def gather(x: jax.Array, axis: int, parts: int, slices: int):
-  """Puts the shares of all devices together.
+  """All-gathers an array over `data`.
 
   Args:
-    x: a device's share.
-    axis: along which it was cut, in the order of the devices.
+    x: this device's shard.
+    axis: the sharded axis, in the order of the devices.
     parts: devices along `data`.
-    slices: of TPUs, outermost in `data`; 0 for other devices.
+    slices: TPU slices, outermost in `data`; 0 for other devices.
 
   Returns:
     The whole array.
@@ -40,15 +40,16 @@ def gather(x: jax.Array, axis: int, parts: int, slices: int):
 
 
 def scatter(x: jax.Array, axis: int, parts: int, slices: int):
-  """Adds up over the devices; each keeps its share.
+  """Reduce-scatters an array over `data`.
 
   Args:
-    x: what a device adds.
-    axis: to cut.
-    parts, slices: as in `gather`.
+    x: this device's summand, a whole array.
+    axis: the axis to shard.
+    parts: as in `gather`.
+    slices: as in `gather`.
 
   Returns:
-    The device's share of the sum.
+    This device's shard of the sum.
   """
   flat, where = _flat(x.shape, axis)
   share = x.reshape(flat)
@@ -68,11 +69,12 @@ def scatter(x: jax.Array, axis: int, parts: int, slices: int):
 
 
 def _stages(parts, slices):
-  """Returns the groups of devices of each stage of a scatter.
+  """Returns the groups of devices of each stage of a reduce-scatter.
 
-  Device a k + b of a slice first gets, from those with its b, what is to be
-  a's; then, from those with its a, what is to be b's of that; then, from those
-  of other slices in its place, what is to be its slice's.
+  Call device a k + b of a slice (a, b). The first stage is over the devices of
+  equal b and leaves part a of the array; the second is over those of equal a
+  and leaves part b of that; the third is over the devices with this (a, b) in
+  all slices and leaves the slice's part.
   """
   if not slices:
     return [None]
@@ -103,9 +105,9 @@ def _swap(x, axis, outer, inner):
 
 
 def _flat(shape, axis):
-  """Returns (shape, axis) with the axes before and behind as one.
+  """Returns (shape, axis) with the axes before and after `axis` merged.
 
-  Of more than three axes, TPUs would add up all and then cut.
+  With more than three axes, TPUs would use an all-reduce and then slice.
   """
   before, behind = shape[:axis], shape[axis + 1 :]
   flat = [*[math.prod(before)][: len(before)], shape[axis]]

@@ -1,4 +1,4 @@
-"""The mesh of devices, and batches whose rows are split over it."""
+"""The device mesh, and batches sharded over it."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ from bert_jax import errors
 def make_mesh(
   model: int = 1, devices: Sequence[jax.Device] | None = None
 ) -> Mesh:
-  """Returns the mesh of devices, `data` x `model`.
+  """Returns the device mesh, axes (data, model).
 
   Args:
-    model: devices that share each layer (`mesh.model`).
-    devices: of the mesh, all by default. Those of several slices, which a
-      slower network connects, are outermost in `data`.
+    model: size of axis `model`, devices that share each layer (`mesh.model`).
+    devices: devices of the mesh, by default all. If they belong to several TPU
+      slices, which a slower network connects, slices are outermost in `data`.
 
   Raises:
     errors.UserError: if `model` does not divide the devices of a slice.
@@ -33,7 +33,7 @@ def make_mesh(
 
 
 def _arrange(devices, model) -> np.ndarray:
-  """Returns the devices [data, model], neighbours close together."""
+  """Returns the devices [data, model], physical neighbours close together."""
   slices = _count_slices(devices)
   each = len(devices) // slices
   if each % model:
@@ -52,7 +52,7 @@ def _count_slices(devices) -> int:
 
 
 def count_slices(mesh: Mesh) -> int:
-  """Returns how many TPU slices a mesh has; 0 if it is of other devices."""
+  """Returns the number of TPU slices of a mesh; 0 for other devices."""
   if mesh.devices.flat[0].platform != 'tpu':
     return 0
   return _count_slices(mesh.devices.flat)
@@ -79,31 +79,31 @@ def check_batch(mesh: Mesh, batch_size: int, accumulate: int):
 
 
 def find_own_rows(mesh: Mesh, size: int) -> np.ndarray:
-  """Returns which rows of a global batch this process puts on its devices.
+  """Returns the rows of a global batch that belong to this process's devices.
 
   Args:
-    mesh: of `make_mesh`.
-    size: rows of the global batch, B.
+    mesh: axes (data, model), see `make_mesh`.
+    size: B, rows of the global batch.
 
   Returns:
-    int [b], ascending; all of them where there is one process. They need not
-    be neighbours: the mesh follows the wires between the chips.
+    int [b], ascending; all rows if there is one process. They need not be
+    contiguous, since the mesh follows the physical links between the chips.
   """
   blocks = row_sharding(mesh).addressable_devices_indices_map((size,)).values()
   return np.unique(np.concatenate([np.arange(size)[b] for b in blocks]))
 
 
 def put_batch(mesh: Mesh, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
-  """Copies a batch from the hosts to the devices, its rows split over them.
+  """Copies a batch from the hosts to the devices, with sharded rows.
 
   Args:
-    mesh: of `make_mesh`.
-    batch: leaves [b, ...], this process's `find_own_rows` in their order.
+    mesh: axes (data, model), see `make_mesh`.
+    batch: leaves [b, ...], this process's rows in the order of `find_own_rows`.
 
   Returns:
     The global batch, leaves [B, ...].
   """
-  # Where there are many hosts, jax takes what is asked for here for implicit.
+  # With several hosts, jax's guard takes this explicit transfer for implicit.
   with jax.transfer_guard_host_to_device('allow'):
     return {
       name: jax.make_array_from_process_local_data(row_sharding(mesh), x)

@@ -1,4 +1,4 @@
-"""Many hosts: one process each, the same program, one global batch."""
+"""Runs on several hosts: one process each, one program, one global batch."""
 
 import os
 import sys
@@ -15,30 +15,31 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
 
-_DAY = 24 * 60 * 60  # seconds; so long the others wait for data and export
-_LEAVE_SECONDS = 20  # between the ends of two processes, at most
+_DAY = 24 * 60 * 60  # seconds to wait while process 0 prepares or exports
+_LEAVE_SECONDS = 20  # maximum between the ends of two processes
 # Environment variables that list the hosts of a TPU.
 _LISTS = ('TPU_PROCESS_ADDRESSES', 'TPU_WORKER_HOSTNAMES')
-# What finds a process that is gone before `watchdog` runs, or without it.
+# Jax's timeout for a dead process, before `watchdog` runs or without it.
 _HEARTBEAT_SECONDS = 50
 
 
 def start(
   coordinator: str | None, num_processes: int | None, process_id: int | None
 ):
-  """Connects the processes of a run; to be called before jax computes.
+  """Connects the processes of a run; call it before jax computes.
 
-  On Cloud TPU and GKE the processes find one another; elsewhere the arguments
-  say it, and without them there is one process, also on a TPU VM where nothing
-  tells of other hosts. Only process 0 prints.
+  On Cloud TPU and GKE the processes find one another; elsewhere they need the
+  arguments. Without these there is one process, also on a TPU VM that knows of
+  no other hosts. Only process 0 prints.
 
   Args:
-    coordinator: HOST:PORT of process 0, a port that is free there.
-    num_processes: of the run; 1 looks for no others, on Cloud TPU either.
-    process_id: of this one, counted from 0.
+    coordinator: HOST:PORT of process 0; the port must be free.
+    num_processes: processes of the run; 1 does not look for others, not even
+      on Cloud TPU.
+    process_id: number of this process, from 0.
 
   Raises:
-    errors.UserError: if arguments are missing or processes do not come.
+    errors.UserError: if arguments are missing or processes do not connect.
   """
   given = (coordinator, num_processes, process_id)
   if given == (None, None, None) and not _has_tpu():
@@ -47,21 +48,21 @@ def start(
     return
   if given != (None, None, None):
     _check_given(*given)
-  # CPU devices have no collectives of their own.
+  # CPU devices need a library for collectives.
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-  # It would take SIGTERM, which `signals` answers.
+  # This service would handle SIGTERM, which `signals` handles.
   jax.config.update('jax_enable_preemption_service', False)
   try:
     jax.distributed.initialize(
       coordinator,
       num_processes,
       process_id,
-      # Else one GPU per process under Slurm.
+      # Otherwise, under Slurm, jax gives each process a single GPU.
       cluster_detection_method='deactivate' if coordinator else None,
       heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
       shutdown_timeout_seconds=_LEAVE_SECONDS,
     )
-  # requests, by which jax asks Google's metadata server, raises OSErrors.
+  # jax queries Google's metadata server with requests, which raises OSErrors.
   except (OSError, RuntimeError, ValueError) as error:
     if not coordinator and _knows_no_hosts(error):
       _train_alone()
@@ -76,7 +77,7 @@ def start(
 
 
 def _train_alone():
-  """Says that there are no other hosts; checks it by what the chips say."""
+  """Prints that there are no other hosts, after asking the chips."""
   if jax.process_count() > 1:
     raise errors.UserError(
       f'this TPU belongs to a slice of {jax.process_count()} hosts, but no '
@@ -91,23 +92,23 @@ def _train_alone():
 
 
 def _has_tpu() -> bool:
-  """Returns whether jax found TPU chips; its backend must not start yet."""
+  """Returns whether jax finds TPU chips, without starting its backend."""
   try:
-    from jax._src import cloud_tpu_init  # no public name says it
+    from jax._src import cloud_tpu_init  # there is no public API
 
     return cloud_tpu_init.running_in_cloud_tpu_vm
   except (AttributeError, ImportError):
-    # jax puts it there if it finds chips and the user said nothing.
+    # Set by jax if it finds chips and the user did not choose a platform.
     return 'tpu' in (jax.config.jax_platforms or '')
 
 
 def _knows_no_hosts(error: Exception) -> bool:
-  """Returns whether neither a server nor the environment tells of hosts."""
+  """Returns whether neither metadata server nor environment lists hosts."""
   if 'MEGASCALE_COORDINATOR_ADDRESS' in os.environ:
     return False
   if any(',' in os.environ.get(name, '') for name in _LISTS):
     return False
-  # jax raises this ValueError where it recognised no cluster.
+  # jax raises this ValueError if it does not recognise a cluster.
   return isinstance(error, OSError) or 'coordinator_address' in str(error)
 
 
@@ -129,7 +130,7 @@ def _check_given(coordinator, num_processes, process_id):
 
 
 def is_first() -> bool:
-  """Returns whether this process is the one that writes, prepares, prints."""
+  """Returns whether this is process 0, which alone prepares, writes, prints."""
   return jax.process_index() == 0
 
 
@@ -137,8 +138,8 @@ def barrier(name: str, seconds: int = _DAY):
   """Waits for all processes.
 
   Args:
-    name: used once in a run.
-    seconds: to wait at most.
+    name: must be used only once per run.
+    seconds: maximum time to wait.
   """
   wait = ocp.multihost.get_barrier_sync_fn()
   wait(key=f'bert_jax {name}', timeout_ms=1000 * seconds)
@@ -152,12 +153,12 @@ def first_then_all(name: str, function: Callable[[], object]):
 
 
 def leave():
-  """Waits for processes that are about to end, too."""
+  """Waits for other processes that are about to end."""
   barrier('leave', _LEAVE_SECONDS)
 
 
 def find_largest(value: int) -> int:
-  """Returns the largest value that any process calls this with."""
+  """Returns the maximum of the values that all processes call this with."""
   if jax.process_count() == 1:
     return value
   return int(multihost_utils.process_allgather(np.int32(value)).max())
@@ -167,8 +168,8 @@ def sum_global(own: np.ndarray, whole: jax.Array):
   """Returns the sum of a global array, on the device if there are many hosts.
 
   Args:
-    own: what of it this process made.
-    whole: the global array.
+    own: this process's part of the array, on the host.
+    whole: the global array, on the devices.
   """
   return int(own.sum()) if jax.process_count() == 1 else sum_of(whole)
 
@@ -181,7 +182,7 @@ def sum_of(x: jax.Array):
 
 @jax.jit
 def largest_of(votes: jax.Array):
-  """Returns the largest of what the devices of `votes` hold."""
+  """Returns the maximum of the numbers that the devices hold, see `votes`."""
   return jnp.max(votes)
 
 
@@ -192,11 +193,11 @@ def votes(mesh: Mesh) -> jax.ShapeDtypeStruct:
 
 
 def jit_put(layout: Any):
-  """Returns a jitted function that places what every process holds.
+  """Returns a jitted function that shards arrays that every process has.
 
-  `jax.device_put` reaches the devices of one process only.
+  `jax.device_put` reaches only the devices of its process.
 
   Args:
-    layout: tree of shardings, or one for all.
+    layout: tree of shardings, or one sharding for all arrays.
   """
   return jax.jit(lambda x: x, out_shardings=layout)

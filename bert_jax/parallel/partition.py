@@ -1,9 +1,9 @@
-"""Which array lies where: rules over names, and the optimizer's shares.
+"""Sharding rules for parameters and the optimizer's state, by name.
 
 Tensor parallelism as in Megatron-LM (arXiv 1909.08053): attention is split by
-heads and the MLP by its inner size, so each sublayer adds up its parts once.
-ZeRO-1 (arXiv 1910.02054, stage 1) splits the float32 parameters and the
-optimizer's moments over `data`; what an update computes with is gathered.
+heads and the MLP by its inner size, so each sublayer needs one all-reduce.
+ZeRO-1 (arXiv 1910.02054, stage 1) shards the float32 parameters and the
+optimizer's moments over `data`; for the computation, parameters are gathered.
 """
 
 import re
@@ -35,18 +35,18 @@ _NUMBER = re.compile(r'step|opt_state/(\d+/)?count')
 
 
 def compute_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
-  """Returns how a parameter that is computed with is split, over `model`.
+  """Returns how a parameter is sharded over `model` in the computation.
 
   Args:
-    mesh: of `device_mesh.make_mesh`.
+    mesh: axes (data, model), see `device_mesh.make_mesh`.
     name: such as 'encoder/layer_0/mlp_in/kernel'.
-    shape: of the whole array.
+    shape: shape of the whole array.
 
   Returns:
     One entry per dimension: 'model' or None.
 
   Raises:
-    ValueError: if no rule knows the name.
+    ValueError: if no rule matches the name.
     errors.UserError: if `model` does not divide the dimension.
   """
   found = [spec for rule, spec in RULES if re.fullmatch(rule, name)]
@@ -65,11 +65,11 @@ def compute_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
 
 
 def stored_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
-  """Returns how a parameter, its gradient and its moments are kept.
+  """Returns how a parameter, its gradient and its moments are stored.
 
-  As `compute_spec` over `model`, and over `data` along the largest dimension that this
-  leaves free and that `data` divides, the first of equals; whole over `data`
-  where there is none.
+  They are sharded over `model` as in `compute_spec`, and over `data` along the
+  largest other dimension that `data` divides (the first of equals). If there is
+  none, they are replicated over `data`.
 
   Args and raises: as `compute_spec`.
   """
@@ -82,7 +82,7 @@ def stored_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
 
 
 def stored_shardings(mesh: Mesh, params: Any):
-  """Returns the tree of `stored_spec` of parameters or their shapes."""
+  """Returns the tree of `stored_spec` shardings of parameters or shapes."""
   return param_names.map_named(
     lambda name, x: stored_spec(mesh, name, x.shape), params
   )
@@ -92,7 +92,7 @@ def state_shardings(mesh: Mesh, tree: Any):
   """Returns the shardings of a `step.TrainState`, or of its shapes.
 
   Raises:
-    ValueError: for an array that no rule knows.
+    ValueError: for an array that no rule matches.
     errors.UserError: if `model` does not divide a parameter.
   """
 

@@ -1,7 +1,7 @@
-"""Keys whose random numbers belong to the rows of the global batch.
+"""Random keys whose numbers depend on the row of the global batch.
 
-A device that holds rows 8 to 15 draws what it would find in rows 8 to 15 had
-it drawn for the whole batch, and draws no more than that.
+A device with rows 8 to 15 draws just the numbers that rows 8 to 15 would have
+if it drew them for the whole batch.
 """
 
 import functools
@@ -16,17 +16,17 @@ _THREEFRY = 'threefry2x32'
 
 
 def for_rows(key: jax.Array, first: jax.Array, share: jax.Array):
-  """Returns the key for a device's share of the rows.
+  """Returns the random key for a device's rows.
 
   Args:
-    key: of the global batch.
-    first: int32, the first row of the share. Random arrays are [b, ...], row
-      j of them being row first + j of the global batch.
-    share: int32, which of the shares it is.
+    key: key of the global batch.
+    first: int32, the device's first row. Random arrays are [b, ...], and their
+      row j is row first + j of the global batch.
+    share: int32, index of the device's rows among all devices'.
 
   Returns:
-    A key. Of a threefry key the numbers depend on each row's place in the
-    global batch alone; of any other (rbg) on the share.
+    A key. If `key` is threefry's, random numbers depend only on the row of the
+    global batch; otherwise (rbg), on `share`.
   """
   if str(jax.random.key_impl(key)) != _THREEFRY:
     return jax.random.fold_in(key, share)
@@ -36,7 +36,7 @@ def for_rows(key: jax.Array, first: jax.Array, share: jax.Array):
 
 @functools.cache
 def _impl():
-  """Returns threefry with a third word, the first row."""
+  """Returns threefry with a third word in the key, the first row."""
   return jax.extend.random.define_prng_impl(
     key_shape=(3,),
     seed=_seed,
@@ -73,12 +73,12 @@ def _fold_in(data, number):
 
 
 def _random_bits(data, bit_width, shape):
-  """Hashes each value's (row, place in its row), two 32-bit words."""
+  """Hashes (row, index within the row) of each value, two 32-bit words."""
   row = jax.lax.broadcasted_iota(jnp.uint32, shape, 0) + data[2]
   place = jnp.zeros(shape, jnp.uint32)
   for axis in range(1, len(shape)):
     here = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
     place = place * jnp.uint32(shape[axis]) + here
   a, b = jax.extend.random.threefry2x32_p.bind(data[0], data[1], row, place)
-  # As jax does; Dropout never asks for more than 32 bits.
+  # Like jax. `Dropout` never asks for more than 32 bits.
   return (a ^ b).astype({8: 'uint8', 16: 'uint16', 32: 'uint32'}[bit_width])

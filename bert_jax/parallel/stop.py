@@ -1,4 +1,4 @@
-"""The signal on which all hosts stop, at the same step."""
+"""Makes all hosts stop at the same step after a signal to any of them."""
 
 import jax
 import numpy as np
@@ -12,11 +12,11 @@ class Stop:
   """The signal on which all processes stop, at the same step.
 
   Args:
-    own: what this process was sent.
+    own: the signal that this process received.
 
   Attributes:
-    signum: the largest that any process was sent, None as long as the
-      processes have not agreed to stop. One process alone need not ask.
+    signum: the largest signal number that any process received; None until the
+      processes have agreed to stop. A single process need not ask.
   """
 
   def __init__(self, own: signals.Stop):
@@ -31,21 +31,21 @@ class Stop:
     return self._agreed or None
 
   def ask(self):
-    """Asks all processes and waits for them."""
+    """Asks all processes whether to stop, and waits for the answer."""
     self._agreed = distributed.find_largest(
       self._agreed or self._own.signum or 0
     )
 
   def ask_ahead(self, mesh: Mesh):
-    """Asks all processes, takes the answer of the call before.
+    """Asks all processes, and reads the answer to the previous call.
 
-    It follows that step's update on the devices, so nobody waits for it.
+    That answer was computed after the previous update, so nobody waits for it.
     """
     if jax.process_count() == 1:
       return
     before, of_mesh = self._vote, distributed.votes(mesh)
     mine = np.full(jax.local_device_count(), self._own.signum or 0, np.int32)
-    # jax takes what is asked for here for implicit.
+    # jax's guard takes this explicit transfer for implicit.
     with jax.transfer_guard_host_to_device('allow'):
       found = jax.make_array_from_process_local_data(of_mesh.sharding, mine)
     self._vote = distributed.largest_of(found)

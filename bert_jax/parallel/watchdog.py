@@ -1,8 +1,8 @@
 """Ends all processes of a run when one of them dies, stops or fails.
 
-A thread in each process writes a sign of life and the stacks of its threads to
-WORKDIR/hosts, and reads that of the next process, around a ring. Files, since
-they outlive any process, process 0 too.
+A thread in each process writes a heartbeat and the stacks of its threads to
+WORKDIR/hosts, and reads those of the next process in a ring. It uses files,
+since they outlive any process, even process 0.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ from bert_jax import errors
 from bert_jax.parallel import distributed
 from bert_jax.runtime import files
 
-_PERIOD = 2.0  # seconds between signs of life
-_MISSES = 8  # periods without one, after which a process is given up
-# In it the others see that the run failed and write what they were doing.
+_PERIOD = 2.0  # seconds between heartbeats
+_MISSES = 8  # periods without a heartbeat after which a process counts as dead
+# Time for the others to see that the run failed, and to write their stacks.
 _FAREWELL = 1.5 * _PERIOD  # seconds
 
 
 class _Hosts:
-  """The files in which the processes of a run see one another.
+  """The files through which the processes of a run watch one another.
 
   Args:
-    directory: shared by all.
-    process: number of this one.
-    count: of processes.
+    directory: shared by all processes.
+    process: number of this process.
+    count: number of processes.
   """
 
   def __init__(self, directory: str, process: int, count: int):
@@ -48,7 +48,7 @@ class _Hosts:
     return os.path.join(self._directory, str(name))
 
   def beat(self):
-    """Says that this process lives, and what it does."""
+    """Writes this process's heartbeat and stacks."""
     self._beats += 1
     with files.replacing(self._path(self._process)) as new:
       with open(new, 'w', encoding='utf-8') as file:
@@ -61,9 +61,10 @@ class _Hosts:
       return file.read()
 
   def missing(self) -> str | None:
-    """Looks for the next process; says so if it was away for too long.
+    """Checks the next process; returns an error message if it seems dead.
 
-    Counts looks, not seconds: a process that was itself asleep blames nobody.
+    Counts checks, not seconds, so that a process that was suspended itself does
+    not blame another.
     """
     other = (self._process + 1) % self._count
     head = self._read(other).partition('\n')[0]
@@ -79,7 +80,7 @@ class _Hosts:
     )
 
   def fail(self, message: str) -> bool:
-    """Tells all why the run ends; False if another was first."""
+    """Writes why the run fails; returns False if another process was first."""
     try:
       with open(self._path('failed'), 'x', encoding='utf-8') as file:
         file.write(message)
@@ -88,13 +89,13 @@ class _Hosts:
     return True
 
   def failed(self) -> str | None:
-    """Returns why the run ends, None as long as it does not."""
+    """Returns why the run failed; None if it has not."""
     with contextlib.suppress(FileNotFoundError):
-      return self._read('failed') or None  # it may not be written yet
+      return self._read('failed') or None  # may be empty for a moment
     return None
 
   def stacks(self) -> str:
-    """Returns what every process did when it was last alive."""
+    """Returns the last stacks of every process."""
     found = []
     for k in range(self._count):
       head, _, stack = self._read(k).partition('\n')
@@ -104,10 +105,10 @@ class _Hosts:
 
 @contextlib.contextmanager
 def watch_hosts(workdir: str):
-  """Ends this process when another ends badly, and the others when this does.
+  """Ends this process if another fails, and the others if this one does.
 
   Args:
-    workdir: of the run, on a file system that all hosts share.
+    workdir: the run's directory, on a file system that all hosts share.
 
   Raises:
     errors.UserError: if it is not shared.
@@ -135,13 +136,13 @@ def watch_hosts(workdir: str):
 
 
 def _check_shared(directory: str):
-  """Makes the directory anew; raises errors.UserError where others miss it."""
+  """Recreates the directory; raises errors.UserError if it is not shared."""
   token = np.frombuffer(os.urandom(8), np.uint8)
   failure = None
   if distributed.is_first():
     try:
       _renew(directory, token.tobytes())
-    except OSError as error:  # the others wait below, and must hear of it
+    except OSError as error:  # the others wait below and must be told
       failure = error
   token = multihost_utils.broadcast_one_to_all(token)
   if distributed.find_largest(failure is not None):
@@ -164,14 +165,14 @@ def _check_shared(directory: str):
 
 
 def _renew(directory: str, token: bytes):
-  """Removes what an earlier run left, and writes the token of this one."""
+  """Removes an earlier run's files, and writes this run's token."""
   os.makedirs(directory, exist_ok=True)
   for name in os.listdir(directory):
-    # NFS keeps what somebody has open, under another name. It does no harm.
+    # NFS keeps open files under another name, which does no harm.
     with contextlib.suppress(OSError):
       os.remove(os.path.join(directory, name))
   with contextlib.suppress(FileNotFoundError):
-    # It would end this run, too.
+    # An earlier run's message would end this run, too.
     os.remove(os.path.join(directory, 'failed'))
   with open(os.path.join(directory, 'run'), 'wb') as file:
     file.write(token)
@@ -210,10 +211,10 @@ def _look(hosts: _Hosts):
 
 def _end(message: str, code: int):
   if distributed.is_first():
-    # Once it is gone, jax ends the others before they can say why.
+    # Once process 0 has ended, jax ends the others before they can say why.
     time.sleep(_FAREWELL)
-  # Not sys.exit: the main thread waits for a process that does not come, and
-  # jax's own leave-taking would wait for it, too.
+  # Not sys.exit: the main thread waits for a process that is dead, and so would
+  # jax's shutdown.
   sys.stdout.flush()
   print(f'error: {message}', file=sys.stderr, flush=True)
   os._exit(code)
@@ -226,7 +227,7 @@ def _leave_after(error: BaseException, hosts: _Hosts):
     name = signal.Signals(error.signum).name
     try:
       distributed.leave()
-    except jax.errors.JaxRuntimeError:  # the others do not stop
+    except jax.errors.JaxRuntimeError:  # the others did not stop
       hosts.fail(f'{here} was sent {name}; {error}')
       _end(f'{name}: {error}', 128 + error.signum)
     return
@@ -236,7 +237,7 @@ def _leave_after(error: BaseException, hosts: _Hosts):
     traceback.print_exception(error)
     message = f'{here}: {type(error).__name__}: {str(error)[:300]}'
     if isinstance(error, jax.errors.JaxRuntimeError):
-      # Maybe because of another process, which `_watch` finds and names.
+      # The cause may be another process, which `_watch` then finds and names.
       time.sleep((_MISSES + 2) * _PERIOD)
   hosts.fail(message)
   _end(message, 1)
