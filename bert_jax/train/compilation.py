@@ -1,4 +1,4 @@
-"""Compiles the programs of a run; counts what is compiled later on."""
+"""Compiles the programs of a run, and counts later compilations."""
 
 import concurrent.futures
 import contextlib
@@ -19,13 +19,13 @@ from bert_jax.parallel import distributed
 from bert_jax.train import programs, tuning
 from bert_jax.train import task as task_lib
 
-# Of jax; recorded for what the cache holds, too.
+# An event of jax, which also records it when a program is in the cache.
 _EVENT = '/jax/core/compile/backend_compile_duration'
 _SECONDS_BETWEEN_LINES = 15
 _UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40}
 _SIZE = r'([\d.]+)([KMGT]?)'
-# The two ways in which the TPU compiler says that a program does not fit, and
-# whether the bytes that it asks for have the arguments in them.
+# The TPU compiler's two messages for a program that does not fit, and whether
+# the bytes that they name include the program's arguments.
 _NEEDED = (
   (re.compile(f'Used {_SIZE} of {_SIZE} hbm'), True),
   (
@@ -37,11 +37,11 @@ _NEEDED = (
 
 @dataclasses.dataclass(frozen=True)
 class Shortage:
-  """What the compiler says of a program that does not fit into memory.
+  """Memory that a program needs, if the compiler says that it does not fit.
 
   Attributes:
-    needed: bytes of a device.
-    available: bytes of a device that programs may use.
+    needed: bytes per device.
+    available: bytes per device that programs may use.
     with_arguments: whether `needed` includes the program's arguments.
   """
 
@@ -52,12 +52,12 @@ class Shortage:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """A program, compiled or not.
+  """The result of compiling a program.
 
   Attributes:
-    program: what was compiled.
-    executable: of jax; None if there was an error.
-    error: of the compiler; None if there was none.
+    program: the program.
+    executable: jax's executable; None if there was an error.
+    error: the compiler's error; None if there was none.
   """
 
   program: programs.Program
@@ -66,27 +66,27 @@ class Outcome:
 
   @property
   def shortage(self) -> Shortage | None:
-    """Returns what memory is missing; None if that is not the problem."""
+    """Returns the shortage of memory; None if that is not the problem."""
     return None if self.error is None else parse_shortage(self.error)
 
   @property
   def refused(self) -> bool:
-    """Says whether the compiler failed for another reason than memory."""
+    """Returns whether the compiler failed for a reason other than memory."""
     return self.error is not None and self.shortage is None
 
 
 def compile_all(
   listed: list[programs.Program], platform: str, say: Callable[[str], None]
 ) -> list[Outcome]:
-  """Compiles programs, as many at a time as the compiler bears.
+  """Compiles programs, as many in parallel as the compiler supports.
 
   Args:
-    listed: of `programs`.
-    platform: of the devices, such as 'tpu'.
-    say: gets lines of progress.
+    listed: the programs.
+    platform: platform of the devices, such as 'tpu'.
+    say: function that prints a line of progress.
   """
-  # libtpu 0.0.42.1 now and then overflows a stack of its own when it compiles
-  # several programs for a TPU7x at a time, and ends the process.
+  # libtpu 0.0.42.1 sometimes overflows its stack and ends the process when it
+  # compiles several programs for a TPU7x in parallel.
   at_once = 1 if platform == 'tpu' else os.cpu_count() or 1
   start, found = time.monotonic(), {}
   say(f'compiling {len(listed)} programs ...')
@@ -118,18 +118,18 @@ def _compile(program: programs.Program) -> tuple[Outcome, float]:
   except errors.UserError:
     raise
   except Exception as problem:
-    # Not only JaxRuntimeError: a kernel that cannot be lowered raises others.
+    # Not only JaxRuntimeError: lowering a kernel can raise other types.
     error = problem
   return Outcome(program, executable, error), time.monotonic() - start
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """The programs of a phase, or those that belong to none.
+  """The compiled programs of a phase, or those of the run's start.
 
   Attributes:
-    config: how they compute, of `tuning.resolve`; of no phase the run's own.
-    outcomes: of each of them.
+    config: the phase's config from `tuning.resolve`, or that of the run.
+    outcomes: the result for each program.
   """
 
   config: Any
@@ -144,21 +144,22 @@ def compile_run(
   phases: list[task_lib.Phase],
   say: Callable[[str], None],
 ) -> dict[int | None, Result]:
-  """Compiles the programs of a run, as fast ones as the compiler accepts.
+  """Compiles the fastest programs of a run that the compiler accepts.
 
-  A kernel or an option that comes from `auto`, and that the compiler refuses,
-  gives way to the plain path, with a loud line. All processes take the same.
+  If the compiler rejects a kernel or an option that `auto` chose, a warning is
+  printed and the plain implementation is used. All processes use the same.
 
   Args:
     config: the experiment.
-    objective: of `task.Task`.
-    mesh: of `device_mesh.make_mesh`; its devices need not be there.
-    start: of `programs.list_start`, those that are wanted.
-    phases: of `task.list_phases`, those that are wanted.
-    say: gets lines of progress.
+    objective: (config) -> Objective, see `task.Task`.
+    mesh: axes (data, model), see `device_mesh.make_mesh`; may be of absent
+      devices.
+    start: programs from `programs.list_start`, all or some.
+    phases: phases from `task.list_phases`, all or some.
+    say: function that prints a line of progress.
 
   Returns:
-    {number of the phase: its result}, with that of `start` under None.
+    {number of the phase: result}; the result of `start` has the key None.
 
   Raises:
     errors.UserError: if the config does not suit the devices.
@@ -187,7 +188,7 @@ def compile_run(
 
 
 def _of_phases(left, objective, mesh, say):
-  """Returns {phase: its programs} by the first config that is left of each."""
+  """Returns {phase: programs} for the first remaining config of each phase."""
   for phase, (config, *_) in left.items():
     say(f'length {phase.seq_length}: {tuning.describe(config)}')
   return {
@@ -230,7 +231,7 @@ def get_executables(outcomes: list[Outcome]) -> dict[str, jax.stages.Compiled]:
 
 
 def describe_problem(outcome: Outcome) -> str | None:
-  """Says why a program was not compiled and what to do; None if it was."""
+  """Returns why a program was not compiled and what to do; None if it was."""
   if outcome.error is None:
     return None
   missing = outcome.shortage
@@ -250,7 +251,7 @@ def describe_problem(outcome: Outcome) -> str | None:
 
 
 def parse_shortage(error: Exception) -> Shortage | None:
-  """Reads what memory a program lacks; None if that is not the problem."""
+  """Reads a shortage of memory from an error; None if it is another error."""
   for pattern, with_arguments in _NEEDED:
     found = pattern.search(str(error))
     if found:
@@ -268,8 +269,8 @@ class Compiled:
   """Programs that a thread compiled.
 
   Attributes:
-    count: how many.
-    seconds: that this took.
+    count: number of programs.
+    seconds: total compile time.
   """
 
   count: int = 0
@@ -278,7 +279,7 @@ class Compiled:
 
 @contextlib.contextmanager
 def counting():
-  """Yields a `Compiled` that counts what this thread compiles meanwhile."""
+  """Yields a `Compiled` that counts what this thread compiles in the body."""
   found, thread = Compiled(), threading.get_ident()
 
   def listen(event, seconds, **details):
@@ -295,7 +296,7 @@ def counting():
 
 
 def use_cache():
-  """Keeps compiled programs from one run to the next."""
+  """Turns on jax's persistent compilation cache."""
   if not jax.config.jax_compilation_cache_dir:  # not the user's own
     directory = os.path.expanduser('~/.cache/bert_jax/xla')
     jax.config.update('jax_compilation_cache_dir', directory)

@@ -1,7 +1,7 @@
-"""Computes on each device with its own rows and the whole parameters.
+"""Data parallelism by `shard_map`: each device has its rows, all parameters.
 
-A step does so by hand, in a `shard_map`: kernels cannot be partitioned
-automatically, and the collectives are then those that are written here.
+It is explicit because kernels cannot be partitioned automatically, and so that
+the collectives are exactly those written here.
 """
 
 from collections.abc import Callable
@@ -16,19 +16,19 @@ from bert_jax.parallel import collectives, device_mesh, partition
 
 
 def round_shards(params: Any, mesh: Mesh, dtype: str):
-  """Rounds parameters to the type they are computed in, before the gather.
+  """Rounds parameters to the type they are computed in, before the all-gather.
 
-  Each device rounds its own shard, and half the bytes are sent for bfloat16.
+  Each device rounds its own shard, and bfloat16 halves the bytes sent.
 
   Args:
-    params: of the model, float32, sharded as `partition.stored_shardings`.
-    mesh: of `device_mesh.make_mesh`.
-    dtype: of activations, see `precision.cast`.
+    params: float32 parameters, sharded as in `partition.stored_shardings`.
+    mesh: axes (data, model), see `device_mesh.make_mesh`.
+    dtype: type of the activations, see `precision.cast`.
 
   Returns:
     The parameters, sharded as before.
   """
-  # Without the constraint, XLA would gather first and then round all of each.
+  # Without the constraint, XLA would gather first and round whole arrays.
   return jax.lax.with_sharding_constraint(
     precision.cast(params, dtype),
     jax.tree.map(
@@ -41,21 +41,21 @@ def round_shards(params: Any, mesh: Mesh, dtype: str):
 def map_rows(
   function: Callable, mesh: Mesh, params: Any, out_specs: Any
 ) -> Callable:
-  """Returns `function` as it runs on each device, on that device's rows.
+  """Maps `function` over the devices, each with its rows of the batch.
 
   Args:
     function: (params, rows, *others) -> results; params are gathered over
       `data`, rows are the device's [B / data, ...]. It may use collectives
-      over `data`; `model` stays automatic.
-    mesh: of `device_mesh.make_mesh`.
-    params: of the model, for their shapes.
-    out_specs: how the devices' results make global ones, see `jax.shard_map`.
+      over `data`; `model` is partitioned automatically.
+    mesh: axes (data, model), see `device_mesh.make_mesh`.
+    params: the model's parameters, or their shapes.
+    out_specs: how the devices' results form global ones, see `jax.shard_map`.
 
   Returns:
-    (params, batch, *others) of whole arrays -> results. Others are replicated.
+    (params, batch, *others) of global arrays -> results; others are replicated.
   """
   shares = partition.stored_shardings(mesh, params)
-  # Not even an axis of one device is split automatically around a kernel.
+  # Kernels do not work even if an automatic axis has only one device.
   axes = {'data'} if mesh.shape['model'] > 1 else {'data', 'model'}
   own = jax.tree.map(
     lambda spec: P(*[axis if axis in axes else None for axis in spec]), shares
@@ -72,7 +72,7 @@ def map_rows(
       axis_names=axes,
       in_specs=(own, P('data'), *[P()] * len(others)),
       out_specs=out_specs,
-      # Checked, each use of a parameter would add up its gradient at once.
+      # With the check, each use of a parameter would all-reduce its gradient.
       check_vma=False,
     )(params, batch, *others)
 
@@ -80,8 +80,8 @@ def map_rows(
 
 
 def add_up(x: Any, mesh: Mesh):
-  """Adds a tree up over `data`, inside a function of `map_rows`."""
-  # XLA refuses sums over one device where there are many hosts.
+  """Sums a tree over `data`, inside a function of `map_rows`."""
+  # With several hosts, XLA rejects sums over one device.
   return jax.lax.psum(x, 'data') if mesh.shape['data'] > 1 else x
 
 

@@ -18,18 +18,18 @@ def evaluate(
 ) -> dict | None:
   """Evaluates a model on batches.
 
-  The device computes a batch while the results of the one before are taken.
+  The device computes a batch while the previous one's results are read.
 
   Args:
     step: (params, batch) -> (sums, predictions), see `step.eval_step`.
-    params: of the model.
-    batches: on the device; None among them means that evaluation is to stop.
-    task: says what to make of sums and predictions.
-    losses: of its objective.
-    phase: whose batches they are.
+    params: the model's parameters.
+    batches: batches on the devices; a None among them stops the evaluation.
+    task: turns sums and predictions into metrics.
+    losses: names of the objective's losses.
+    phase: the phase of the batches.
 
   Returns:
-    {metric: value}; None if it was stopped.
+    {metric: value}; None if the evaluation was stopped.
   """
   totals: dict[str, list[float]] = {}
   kept = pending = None
@@ -68,11 +68,11 @@ def compute_means(
 
   Args:
     totals: {metric: [sum, count]}.
-    losses: the metrics that `loss`, their sum, consists of.
+    losses: names of the metrics whose sum is `loss`.
     derive: see `task.Task`.
 
   Returns:
-    {metric: value}, with `loss` and what the task derives.
+    {metric: value}, with `loss` and the metrics that the task derives.
   """
   means = {name: total / max(n, 1) for name, (total, n) in totals.items()}
   means['loss'] = sum(means[name] for name in losses)

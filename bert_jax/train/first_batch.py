@@ -1,4 +1,4 @@
-"""A look at the first batch and at the loss before any update."""
+"""Shows the first batch, and checks the loss before any update."""
 
 import jax
 import numpy as np
@@ -23,16 +23,16 @@ def check(
   """Shows the first batch; compares the initial loss with that of guessing.
 
   Args:
-    task: whose data it is.
-    objective: what to learn.
-    phase: the first.
-    sums: {name: (sum, count)} of a batch, on the device.
-    trained: whether the model does not start from new weights; then no loss
-      is wrong.
-    bar: a `progress.Progress`, which says it.
+    task: the task, a `task.Task`.
+    objective: its `task.Objective`.
+    phase: the first phase.
+    sums: {metric: (sum, count)} of a batch, on the device.
+    trained: whether the model starts from trained weights; then any loss is
+      accepted.
+    bar: a `progress.Progress` to print with.
 
   Raises:
-    errors.UserError: if an untrained model does not guess.
+    errors.UserError: if the loss of an untrained model is not that of guessing.
   """
   if distributed.is_first():
     whole = task.train_batch(phase, 0, np.arange(phase.batch_size))

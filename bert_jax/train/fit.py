@@ -33,7 +33,7 @@ def check_devices(config: config_dict.ConfigDict):
 def fit(
   config: config_dict.ConfigDict, task: task_lib.Task, workdir: str
 ) -> Any:
-  """Trains, or continues where the newest sound checkpoint stands.
+  """Trains, or continues from the newest undamaged checkpoint.
 
   Args:
     config: the experiment.
@@ -45,7 +45,7 @@ def fit(
     The trained parameters, numpy arrays on every process.
 
   Raises:
-    errors.UserError: where the run cannot work.
+    errors.UserError: if the run cannot work.
     errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
   """
   check_devices(config)
@@ -62,7 +62,8 @@ def fit(
       for phase in phases
       if step < phase.first + phase.steps or phase is phases[-1]
     ]
-    # All of them: what cannot work in the last phase is known before the first.
+    # Those of all phases, so that an error in the last is known before the
+    # first.
     with run.meter.paused():
       compiled = compilation.compile_run(
         config, task.objective, mesh, _later(start), left, run.bar.write
@@ -75,19 +76,19 @@ def fit(
     for phase in left:
       state = loop.run_phase(run, phase, state, compiled[phase.number])
     run.stop.ask()
-    if run.stop.signum is not None:  # while the last checkpoint was written
+    if run.stop.signum is not None:  # came while the last save was running
       raise errors.Interrupted(run.stop.signum, signals.RESUME)
     return programs.gather_on_host(state.params, start)
 
 
 def _later(start):
-  """Returns those programs of a run's start that are not run at once."""
+  """Returns the programs of a run's start that run later."""
   at_once = programs.INITIALISE, programs.PLACE, programs.PLACE_KEY
   return [p for name, p in start.items() if name not in at_once]
 
 
 def _ways(compiled) -> dict[str, str]:
-  """Returns how each phase computes, {number: text}."""
+  """Returns {number of the phase: description of how it computes}."""
   return {
     str(number): tuning.describe(result.config)
     for number, result in compiled.items()
@@ -96,7 +97,7 @@ def _ways(compiled) -> dict[str, str]:
 
 
 def _devices(mesh) -> dict:
-  """Returns what a run computes on, by which `calibrate` knows it again."""
+  """Describes the devices for the log, from which `calibrate` reads them."""
   return {
     'device_kind': mesh.devices.flat[0].device_kind,
     'devices': mesh.size,
@@ -105,7 +106,7 @@ def _devices(mesh) -> dict:
 
 
 def _begin(config, task, workdir, mesh, start, stack):
-  """Opens what a run needs, to be closed by `stack`; returns (run, state)."""
+  """Opens a run's resources, which `stack` closes; returns (run, state)."""
   total = sum(config.phases.steps)
   stop = stop_lib.Stop(stack.enter_context(signals.recording()))
   checkpoints = stack.enter_context(

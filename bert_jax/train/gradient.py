@@ -1,4 +1,4 @@
-"""The gradient of a global batch, added up over the devices once."""
+"""Computes the gradient of a global batch, with one sum over the devices."""
 
 from typing import Any
 
@@ -15,19 +15,18 @@ def compute(params: Any, batch: Any, key: jax.Array, update: update_lib.Update):
   """Computes the gradient of the summed losses, each divided by its count.
 
   The parameters are gathered from their shards once. Each device adds up the
-  gradients of its rows over all micro-batches; what they found is added once,
-  each device getting its shard (`partition.stored_spec`).
-  With `update.clip`, that happens in each micro-batch, for its gradient is
-  needed.
+  gradients of its rows over all micro-batches; then one reduce-scatter over the
+  devices leaves each its shard (`partition.stored_spec`). With `update.clip`,
+  there is one per micro-batch, since each one's global gradient is clipped.
 
   Args:
-    params: of the model, float32, sharded.
+    params: the model's parameters, float32, sharded.
     batch: the global batch, leaves [B, ...].
-    key: of the update.
-    update: how to learn what.
+    key: random key of the update.
+    update: the objective and how it is optimized.
 
   Returns:
-    (sums, gradients): {metric: sum} and a tree like params, float32, sharded.
+    (sums, gradients): {metric: sum}, and a tree like params, float32, sharded.
   """
   mesh, parts = update.mesh, update.parts
   shards = partition.stored_shardings(mesh, params)
@@ -49,7 +48,7 @@ def compute(params: Any, batch: Any, key: jax.Array, update: update_lib.Update):
 
 
 def _over_devices(params, batch, counts, key, parts, update):
-  """Returns (sums, gradients [data, ...] that each of `data` found)."""
+  """Returns (sums, gradients [data, ...] not yet summed over `data`)."""
   task, mesh = update.task, update.mesh
 
   def local(params, rows, counts, key):
@@ -65,7 +64,7 @@ def _over_devices(params, batch, counts, key, parts, update):
       key_i = row_keys.for_rows(jax.random.fold_in(key, i), share * n, share)
       grad = jax.value_and_grad(loss_fn, has_aux=True)
       (_, sums), grads = grad(params, rows, key_i)
-      if parts > 1:  # to add up many without rounding in between
+      if parts > 1:  # so that micro-batches are added without rounding
         grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)
       return sums, grads
 
@@ -78,9 +77,9 @@ def _over_devices(params, batch, counts, key, parts, update):
 
 
 def _reduced(grads, specs, mesh, dtype):
-  """Adds up what each of `data` found, leaves [data, ...].
+  """Sums gradients, leaves [data, ...], over `data`.
 
-  Were `model` automatic here, each gradient would be gathered along it first.
+  If `model` were automatic here, each gradient would first be gathered over it.
   """
   stacked = jax.tree.map(
     lambda spec: P('data', *[x if x == 'model' else None for x in spec]), specs
@@ -98,7 +97,7 @@ def _reduced(grads, specs, mesh, dtype):
 
 
 def _reduce(grad, spec, dtype, mesh):
-  """Adds up over `data`; a device keeps its share where there are any."""
+  """Sums over `data`; each device keeps its shard if the array is sharded."""
   total = grad.astype(dtype)
   if 'data' in spec:
     axis, parts = spec.index('data'), mesh.shape['data']

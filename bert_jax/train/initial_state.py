@@ -1,4 +1,4 @@
-"""The state that training begins with: restored, given by the task, or new."""
+"""Makes the state that training starts from: restored, the task's, or new."""
 
 import shutil
 
@@ -19,28 +19,28 @@ def make(
   checkpoints: checkpoint.Checkpoints,
   workdir: str,
 ):
-  """Restores the newest sound checkpoint, or initialises.
+  """Restores the newest undamaged checkpoint, or initialises.
 
   Args:
     config: the experiment.
     task: what to learn.
     start: {name: program} of `programs.list_start`.
-    checkpoints: of the run, a `checkpoint.Checkpoints`.
-    workdir: whose disk has to hold the checkpoints to come.
+    checkpoints: the run's `checkpoint.Checkpoints`.
+    workdir: the run's directory, whose disk must have room for checkpoints.
 
   Returns:
-    (state, origin): the second is {} or {'init_from': facts} and goes from
-    checkpoint to checkpoint, since what it tells of may be gone.
+    (state, origin): origin is {} or {'init_from': facts}. It is saved in every
+    checkpoint, since the model that it describes may be deleted.
 
   Raises:
-    errors.UserError: if no checkpoint is sound, the newest was trained on
-      other data, or the disk is too small.
+    errors.UserError: if all checkpoints are damaged, the newest was trained on
+      other data, or the disk is too full.
   """
-  # What is fingerprinted is the whole state.
+  # The fingerprint's argument is the whole state.
   (template,) = start[programs.FINGERPRINT].arguments
   _describe(template.params)
   restored = checkpoints.restore(template, config.checkpoint.start_over)
-  # An old one is deleted once the new one is complete: one more than is kept.
+  # An old one is deleted only after the new one is complete, hence + 1.
   missing = 1 if restored else config.checkpoint.keep + 1
   _check_disk(workdir, checkpoint.count_bytes(template), missing)
   if restored is not None:

@@ -1,4 +1,4 @@
-"""The updates of one phase, and what is done between them."""
+"""The training loop of one phase: updates, evaluation, logging, saving."""
 
 import contextlib
 import dataclasses
@@ -28,7 +28,7 @@ from bert_jax.workdir import checkpoint, log
 
 @dataclasses.dataclass
 class Run:
-  """What the phases of a run share."""
+  """Objects that all phases of a run share."""
 
   config: Any
   task: task_lib.Task
@@ -52,14 +52,14 @@ def run_phase(
   """Trains to the end of a phase, evaluating, logging and saving.
 
   Args:
-    run: of `fit.fit`.
-    phase: to train; of one that was trained before, what is left, if only the
-      evaluation at its end.
-    state: donated.
+    run: what the phases share.
+    phase: the phase to train. If it was interrupted, its remaining steps are
+      trained, or only the evaluation at its end is run.
+    state: state to continue from; donated.
     compiled: {name: executable} of the phase's programs.
 
   Raises:
-    errors.UserError: where the run cannot work.
+    errors.UserError: if the run cannot work.
     errors.Interrupted: after a signal, with the state saved.
   """
   first, end = int(state.step), phase.first + phase.steps
@@ -83,7 +83,7 @@ def run_phase(
         _check_compiled(run, step + 1, before)
       if (step + 1) % save_every == 0:
         run.meter.flush()
-        # Among skipped updates a save would push out a checkpoint from before.
+        # During skipped updates, saving would delete an earlier checkpoint.
         if not run.meter.skipped_in_a_row:
           _save(run, step + 1, state)
     if end == run.steps:
@@ -97,10 +97,10 @@ def run_phase(
 
 @contextlib.contextmanager
 def _frozen_heap():
-  """Spares Python's garbage collector what was made before, while compiling.
+  """Excludes existing objects, such as those of compiling, from collection.
 
-  Else it goes through all of that now and then, and each time the devices of
-  all hosts wait.
+  Otherwise Python's garbage collector occasionally scans them all, and each
+  time the devices of all hosts wait.
   """
   gc.freeze()
   try:
@@ -110,14 +110,14 @@ def _frozen_heap():
 
 
 def _batches(run, phase, first, end):
-  """Returns an iterator of what this process puts on its devices."""
+  """Returns an iterator of the batches of this process, on the host."""
   own = device_mesh.find_own_rows(run.mesh, phase.batch_size)
   make = functools.partial(run.task.train_batch, phase, rows=own)
   return prefetch.make_ahead(make, first, end, run.config.data.loader_workers)
 
 
 def _check_start(run, phase, state, evaluation):
-  """Looks at the loss of new parameters; stops if a signal came meanwhile."""
+  """Checks the loss of new parameters; stops if a signal came meanwhile."""
   first = int(state.step)
   if first == 0:
     with run.meter.paused():
@@ -133,7 +133,7 @@ def _check_start(run, phase, state, evaluation):
 
 
 def _update(run, number, batches, costs, update, state):
-  """Dispatches an update, then takes in the metrics of the one before."""
+  """Dispatches an update, then reads the metrics of the previous one."""
   start = time.monotonic()
   batch = next(batches)
   costs = {**costs, 'waited': time.monotonic() - start}
@@ -149,7 +149,7 @@ def _update(run, number, batches, costs, update, state):
 
 
 def _check_compiled(run, number, before):
-  """Says so loudly if an update after the first compiled anything."""
+  """Prints a warning if an update after the first compiled anything."""
   count = run.compiled.count - before.count
   if count:
     seconds = run.compiled.seconds - before.seconds
@@ -183,7 +183,7 @@ def _evaluate(run, phase, step, state, evaluation):
 
 
 def _held_out(run, phase):
-  """Yields the held-out batches on the devices; None where a signal came."""
+  """Yields the held-out batches on the devices; None after a signal."""
   own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
   make = functools.partial(run.task.eval_batch, phase, rows=own)
   made = prefetch.make_ahead(make, 0, run.task.eval_batches(phase))

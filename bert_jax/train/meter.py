@@ -1,7 +1,7 @@
 """Turns the metrics of single steps into rows of the log.
 
-The device is never waited for: the metrics of a step are read after the next
-one was dispatched.
+It never waits for the device: the metrics of a step are read after the next
+step was dispatched.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ class Meter:
     log: a `log.Log`.
     bar: a `progress.Progress` over all steps.
     every: steps between rows.
-    steps: of the whole run.
-    task: says what to derive from means and how to word them.
-    losses: of its objective.
+    steps: steps of the whole run.
+    task: derives metrics from means, and words them.
+    losses: names of the objective's losses.
   """
 
   def __init__(
@@ -55,20 +55,20 @@ class Meter:
     self._start = time.monotonic()
 
   def add(self, step: int, metrics: dict, costs: dict):
-    """Takes the metrics of `step` (on the device), absorbs the step before.
+    """Adds the metrics of `step` (on the device); reads the previous step's.
 
     Args:
       step: number of updates done.
-      metrics: of `step.train_step`.
-      costs: `sequences`, `tokens` (real ones, maybe on the device), `flops`
-        of the step, and `waited`, the seconds that its batch kept the loop
-        waiting.
+      metrics: metrics from `step.train_step`.
+      costs: `sequences`, `tokens` (without padding, maybe on the device) and
+        `flops` of the step, and `waited`, seconds that the loop waited for its
+        batch.
     """
     self.flush()
     self._pending = step, metrics, costs
 
   def flush(self):
-    """Absorbs what is pending; writes a row if one is due."""
+    """Reads the pending metrics; writes a row if one is due."""
     if self._pending is None:
       return
     step, metrics, costs = self._pending
@@ -111,7 +111,7 @@ class Meter:
 
   @contextlib.contextmanager
   def paused(self):
-    """Takes what happens inside (evaluation, saving) out of the speed."""
+    """Excludes the time of the body (evaluation, saving) from the speed."""
     self.flush()
     start = time.monotonic()
     yield

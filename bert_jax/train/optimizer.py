@@ -21,9 +21,10 @@ NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
 def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:
   """Returns the learning rate of each update.
 
-  0 at update 0, linear to the peak at `warmup_steps`, linear to exactly 0 at
-  `steps`, and 0 from there on. With `decay_from='zero'` the second line is at
-  the peak at update 0, so it begins lower, as in Google's `optimization.py`.
+  It is 0 at update 0, rises linearly to the peak at `warmup_steps`, falls
+  linearly to exactly 0 at `steps`, and stays 0. With `decay_from='zero'`, the
+  decay is a line from the peak at update 0, so the rate drops at the end of the
+  warm-up, as in Google's `optimization.py`.
 
   >>> config = config_dict.ConfigDict(
   ...   {'learning_rate': 0.5, 'warmup_steps': 2, 'decay_from': 'warmup'}
@@ -49,12 +50,12 @@ def decay_mask(params: Any):
 
 
 def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
-  """Returns optax's AdamW up to, and without, the learning rate.
+  """Returns optax's AdamW without the learning rate.
 
   The training step multiplies by `-schedule(step)` itself: a skipped update
-  (non-finite gradient) must not advance Adam's own count, yet the schedule
-  has to reach 0 at the planned step. With `finite=False`, an update leaves its
-  state as it is, and what it returns means nothing.
+  (non-finite gradient) must not advance Adam's count, yet the schedule has to
+  reach 0 at the planned step. With `finite=False`, an update does not change
+  the state, and the updates that it returns are meaningless.
   """
   adam = _adam(config.b1, config.b2, config.epsilon)
   if not config.bias_correction:
@@ -69,9 +70,9 @@ def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
 
 
 def make_clip(config: config_dict.ConfigDict):
-  """Returns a function that clips a micro-batch's gradient; None: do not.
+  """Returns a function that clips a micro-batch's gradient, or None.
 
-  Where it is not None, `make` does not clip.
+  If it is None, `make` clips the gradient of the batch.
   """
   if config.clip_unit == 'batch':
     return None
@@ -79,10 +80,10 @@ def make_clip(config: config_dict.ConfigDict):
 
 
 def _clip(most: float):
-  """Returns `optax.clip_by_global_norm` with one factor for all values.
+  """Returns `optax.clip_by_global_norm`, computed as one factor for all values.
 
-  optax divides each value and then chooses, which XLA compiles to a pass over the
-  whole gradient; a product becomes part of the passes that read it.
+  optax divides each value and then selects, which XLA compiles to a pass over
+  the whole gradient; a product is fused into the passes that read it.
   """
 
   def clip(grads, params):
@@ -95,7 +96,7 @@ def _clip(most: float):
 
 
 def _adam(b1: float, b2: float, epsilon: float):
-  """Returns `optax.scale_by_adam` with a state that may stay, see `make`."""
+  """Returns `optax.scale_by_adam` with the argument `finite`, see `make`."""
   adam = optax.scale_by_adam(b1=b1, b2=b2, eps=epsilon)
 
   def update(grads, state, params=None, *, finite=True):
@@ -111,10 +112,10 @@ def _adam(b1: float, b2: float, epsilon: float):
 
 
 def _stored(state):
-  """Has the state written before it is used.
+  """Makes XLA write the state before it is used.
 
-  XLA's CPU compiler makes a pass for each array that comes out, and would keep
-  a copy of the old state for that of the parameters.
+  XLA's CPU compiler makes one pass per output array, and would keep a copy of
+  the old state for the pass over the parameters.
   """
   return jax.lax.optimization_barrier(state)
 

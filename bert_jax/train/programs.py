@@ -1,10 +1,10 @@
-"""Every program that a run executes on its devices, as one list.
+"""Lists every program that a run executes on its devices.
 
-`compilation` compiles it: for a run before its first step, for `preflight` and
-for tests without the devices. Not in the list are what jax and Orbax compile
-themselves (comparisons and barriers among hosts, single operations), the
-fingerprint of the model that `init_from` names, and the three example sentences
-at the end of a run; the last two run on one device.
+`compilation` compiles them: for a run, before its first step; for `preflight`
+and tests, without the devices. Not listed are programs that jax and Orbax
+compile themselves (comparisons and barriers among hosts, single operations),
+the fingerprint of the model that `init_from` names, and the three examples at
+the end of a run; the last two run on one device.
 """
 
 import dataclasses
@@ -32,11 +32,11 @@ class Program:
 
   Attributes:
     name: one of the constants above.
-    length: tokens of a sequence, of the programs of a phase; else None.
-    phase: number of the phase; else None.
-    jitted: of `jax.jit`.
-    arguments: trees of jax.ShapeDtypeStruct, with shardings where they are on
-      the mesh.
+    length: tokens per sequence, for programs of a phase; otherwise None.
+    phase: number of the phase; None if it belongs to none.
+    jitted: the function, jitted.
+    arguments: trees of jax.ShapeDtypeStruct, with shardings if they are on the
+      mesh.
   """
 
   name: str
@@ -47,7 +47,7 @@ class Program:
 
   @property
   def title(self) -> str:
-    """Returns its name in a sentence."""
+    """Returns the program's name for use in a sentence."""
     if self.phase is None:
       return self.name
     return f'{self.name} at length {self.length}'
@@ -64,8 +64,9 @@ def list_start(
 
   Args:
     config: the experiment.
-    task: what to learn.
-    mesh: of `device_mesh.make_mesh`; its devices need not be there.
+    task: the objective, see `task.Objective`.
+    mesh: axes (data, model), see `device_mesh.make_mesh`; may be of absent
+      devices.
   """
   init, shapes, layout = plan_initial_state(config, task, mesh)
   state = jax.tree.map(_place, shapes, layout)
@@ -100,8 +101,8 @@ def list_phase(
   """Returns the programs of a phase: how it trains, evaluates and counts.
 
   Args:
-    config: of `tuning.resolve`, for the phase.
-    task: what to learn, of the same config.
+    config: the phase's config from `tuning.resolve`.
+    task: the objective for this config.
     mesh: as in `list_start`.
     phase: one of `task.list_phases`.
   """
@@ -132,7 +133,7 @@ def list_phase(
 def plan_initial_state(
   config: config_dict.ConfigDict, task: task_lib.Objective, mesh: Mesh
 ):
-  """Returns how a run's state begins, and where it lies.
+  """Returns how to initialise a run's state, and its shardings.
 
   Args: as `list_start`.
 

@@ -22,12 +22,12 @@ _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
 
 @flax.struct.dataclass
 class TrainState:
-  """What training changes.
+  """The state that training updates.
 
   Attributes:
     step: int32, number of updates, skipped ones included.
-    params: of the model, float32.
-    opt_state: of `optimizer.make`.
+    params: the model's parameters, float32.
+    opt_state: state of the optimizer from `optimizer.make`.
   """
 
   step: jax.Array
@@ -44,7 +44,7 @@ def init_state(
 
 
 def run_key(config: config_dict.ConfigDict):
-  """Returns the key that the randomness of every step comes from."""
+  """Returns the random key of the run, from which those of steps derive."""
   return jax.random.key(config.seed, impl=_RNG[config.rng])
 
 
@@ -77,7 +77,7 @@ def jit_eval(
 
 
 def _jit(config, step, **how):
-  """Jits a step, to be traced and compiled as the config asks for."""
+  """Jits a step with the config's precision and compiler options."""
 
   @functools.wraps(step.func)
   def traced(*args):
@@ -94,15 +94,15 @@ def train_step(
   """Makes one update.
 
   Each loss is its sum over the global batch divided by its count over the
-  global batch, whatever the devices and micro-batches. With `update.clip`, it
-  is so for each micro-batch alone, and their clipped gradients are added. An
-  update with a non-finite loss or gradient changes nothing but the step.
+  global batch, for any number of devices and micro-batches. With `update.clip`,
+  each micro-batch is normalised separately, and the clipped gradients are
+  added. If a loss or the gradient is not finite, only the step changes.
 
   Args:
     state: donated.
     batch: the global batch, leaves [B, ...].
-    key: of the run; the step's randomness is folded in here.
-    update: how to learn what.
+    key: random key of the run; the step is folded in here.
+    update: the objective and how it is optimized.
 
   Returns:
     (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
@@ -144,11 +144,11 @@ def eval_step(
   """Sums the metrics of a batch, without dropout, and predicts its rows.
 
   Args:
-    params: of the model, float32, sharded as the training step keeps them.
+    params: the model's parameters, float32, sharded as in the training step.
     batch: leaves [B, ...].
-    task: what to learn.
-    mesh: of `device_mesh.make_mesh`.
-    dtype: of activations.
+    task: the objective, see `task.Objective`.
+    mesh: axes (data, model), see `device_mesh.make_mesh`.
+    dtype: type of the activations.
 
   Returns:
     (sums, predictions): {name: (sum, count)} over the global batch, and the

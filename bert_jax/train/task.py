@@ -1,4 +1,4 @@
-"""What the training loop has to know of a task."""
+"""The interface between the training loop and a task."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,15 +12,15 @@ Batch = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-  """A stretch of training with one shape of batch.
+  """A part of training with one shape of batch.
 
   Attributes:
-    number: 0 is the first.
-    first: step at which it begins; `steps` of them follow.
-    seq_length: S, tokens.
+    number: index of the phase, from 0.
+    first: step at which the phase begins; it has `steps` steps.
+    seq_length: S, tokens per sequence.
     batch_size: sequences per update, over all devices.
     accumulate: micro-batches per update.
-    max_predictions: P, per sequence.
+    max_predictions: P, maximum of predictions per sequence.
   """
 
   number: int
@@ -33,7 +33,7 @@ class Phase:
 
   @property
   def eval_batch_size(self) -> int:
-    """Sequences that are evaluated at once: what fits in training."""
+    """Sequences per evaluation batch: those of a training micro-batch."""
     return self.batch_size // self.accumulate
 
 
@@ -63,20 +63,20 @@ def list_phases(config: config_dict.ConfigDict) -> list[Phase]:
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-  """What is learnt, without data: all that the programs of a run need.
+  """The part of a task that needs no data: all that a run's programs need.
 
   Attributes:
     init: (key) -> parameters.
     losses: names of the metrics that are minimised; their means are added.
-    counts: (batch) -> {metric: count over the batch}. Known before the model
-      has run, since sums of losses are divided by the counts of the whole
-      global batch, once.
+    counts: (batch) -> {metric: count over the batch}. It does not run the
+      model, since losses are divided by the counts of the whole global batch
+      before their gradients are computed.
     compute: (parameters, batch, key) -> ({metric: sum over the batch},
       predictions); key None turns dropout off. Predictions are a tree of
-      [B, ...], what `Task.collect` needs of each held-out row, {} if nothing.
+      [B, ...] that `Task.collect` needs for each held-out row, {} if none.
     batch_shapes: (phase, rows) -> {name: jax.ShapeDtypeStruct} of a batch.
     flops: (phase) -> matrix-product FLOPs of an update.
-    expected_loss: of untrained parameters, nats; None if it is not known.
+    expected_loss: loss of untrained parameters in nats; None if unknown.
   """
 
   init: Callable[[Any], Any]
@@ -105,7 +105,7 @@ def _collect_nothing(kept, phase, i, predictions):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """What is learnt, and from what data.
+  """What to learn, and from what data.
 
   Attributes:
     objective: (config) -> Objective. `config.compute` may differ from phase to
@@ -113,16 +113,16 @@ class Task:
     train_batch: (phase, step, rows) -> rows of the global batch of a step:
       int [b], each below phase.batch_size.
     eval_batch: (phase, i, rows) -> rows of held-out batch i, each below
-      phase.eval_batch_size; absent ones have no weight.
-    eval_batches: (phase) -> how many there are.
+      phase.eval_batch_size; rows past the end of the data have weight 0.
+    eval_batches: (phase) -> number of held-out batches.
     describe: (first batch) -> lines to show before training starts.
-    facts: of the data; logged, and compared when a run is resumed (see
-      `errors.find_changes`) and among hosts.
-    start: (new parameters, on the host) -> (those to start from, facts about
-      them); called where there is no checkpoint. None is the new ones.
+    facts: facts about the data; logged, and compared among hosts and when a run
+      is resumed (see `errors.find_changes`).
+    start: (new parameters, on the host) -> (parameters to start from, facts
+      about them); called if there is no checkpoint. None uses the new ones.
     derive: ({metric: mean}) -> {metric: value} to log beside them, such as a
       perplexity.
-    word: ({metric: mean or value}) -> how the terminal says it, in one line.
+    word: ({metric: mean or value}) -> one line for the terminal.
     collect: (kept, phase, i, predictions of held-out batch i as numpy) ->
       kept; None at first. Called for every batch in order, on every host, with
       the whole batch, so that a task keeps only what it needs.

@@ -1,4 +1,4 @@
-"""A trace of a few updates, for xprof and TensorBoard."""
+"""Traces a few updates with jax's profiler, for xprof and TensorBoard."""
 
 import contextlib
 import os
@@ -11,32 +11,32 @@ from bert_jax.runtime import progress
 from bert_jax.train import meter as meter_lib
 from bert_jax.workdir import paths
 
-# Updates before it: the first ones also touch memory and fill queues.
+# Updates before the trace: the first ones also touch memory and fill queues.
 _WARM_UP = 5
 
 
 def choose_span(done: int, end: int, updates: int) -> range:
-  """Returns the numbers, as in the log, of the updates to trace; maybe none.
+  """Returns the numbers, as in the log, of the updates to trace; may be empty.
 
   Args:
-    done: updates before the phase, or before what is left of it.
-    end: number of its last update.
-    updates: to trace.
+    done: updates done so far.
+    end: number of the phase's last update.
+    updates: how many to trace.
   """
   start = done + _WARM_UP + 1
   return range(start, min(start + updates, end + 1))
 
 
 class Profile:
-  """Traces updates once, as soon as a phase has some beyond its first ones.
+  """Traces updates once, in the first phase that is long enough.
 
-  Process 0 alone does: all run the same program, and it owns `workdir`.
+  Only process 0 does, since all run the same program, and it owns `workdir`.
 
   Args:
-    workdir: gets `profile/`.
-    updates: to trace; 0 is none.
-    meter: whose measure of speed leaves out starting and writing the trace.
-    bar: a `progress.Progress`, says where the trace is.
+    workdir: the run's directory; traces go to `profile/` in it.
+    updates: how many to trace; 0 is none.
+    meter: a `meter.Meter`, paused while the trace is started and written.
+    bar: a `progress.Progress` to print with.
   """
 
   def __init__(
@@ -58,7 +58,7 @@ class Profile:
 
   @contextlib.contextmanager
   def update(self, number: int):
-    """Marks what happens inside as an update and traces it if planned.
+    """Marks the body as an update, and traces it if planned.
 
     Raises:
       errors.UserError: if the trace cannot be written.
@@ -104,7 +104,7 @@ class Profile:
     return self
 
   def __exit__(self, kind, *exc):
-    if self._tracing:  # an error ends the run; it is the one to show
+    if self._tracing:  # an error is being raised, which must not be replaced
       with contextlib.suppress(errors.UserError):
         self._stop()
     elif self._updates and kind is None:

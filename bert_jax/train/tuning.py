@@ -1,7 +1,7 @@
-"""What is fastest on a chip: the values that `auto` stands for.
+"""The values that `auto` stands for: what is fastest on a chip.
 
-Found with `benchmarks/tpu/aot.py`, so by the compiler's estimate, where nothing
-else is said.
+Unless stated otherwise, they are based on the compiler's estimates, see
+`benchmarks/tpu/aot.py`.
 """
 
 import jax
@@ -13,9 +13,9 @@ from bert_jax.ops import fused_attention
 
 # Compiler options by chip (`chips.Chip.name`).
 _XLA_OPTIONS = {
-  # 17.50 M cycles for 17.84 M (BASE, S=128, four layers): more of what the
-  # backward pass reads is fetched early. No change above 0.2 % for S=512, for
-  # LARGE, on v4 and on v5p.
+  # 17.50 M cycles instead of 17.84 M (BASE, S=128, four layers), since more
+  # inputs of the backward pass are prefetched. No change above 0.2 % for S=512,
+  # for LARGE, on v4 and on v5p.
   'v5e': {'xla_tpu_enforce_prefetch_fifo_order': 'true'},
 }
 
@@ -25,13 +25,13 @@ def list_candidates(
 ) -> list:
   """Returns configs to compile a phase with, in the order to try them.
 
-  The first is what is fastest. Where its kernels or options come from `auto`
-  and this version of the compiler refuses them, the next one does without.
+  The first is the fastest. If its kernels or options come from `auto`, the next
+  one does without, in case this version of the compiler rejects them.
 
   Args:
     config: the experiment.
-    device: of the mesh; it need not be there.
-    length: tokens of a sequence of the phase.
+    device: a device of the mesh; may be absent.
+    length: S, tokens per sequence of the phase.
 
   Raises:
     errors.UserError: as `resolve`.
@@ -52,12 +52,11 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
 
   Args:
     config: the experiment.
-    device: of the mesh; it need not be there.
-    length: tokens of a sequence of the phase.
+    device: a device of the mesh; may be absent.
+    length: S, tokens per sequence of the phase.
 
   Raises:
-    errors.UserError: if the device or the config does not suit what is asked
-      for.
+    errors.UserError: if the device or the config does not support a setting.
   """
   config = config.copy_and_resolve_references()
   compute = config.compute
@@ -87,7 +86,7 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
 
 
 def get_xla_options(config: config_dict.ConfigDict) -> dict[str, str]:
-  """Returns the compiler's options of a config; none if it is not resolved.
+  """Returns the compiler options of a config; none if it is not resolved.
 
   Raises:
     errors.UserError: if one is not NAME=VALUE.
@@ -106,7 +105,7 @@ def get_xla_options(config: config_dict.ConfigDict) -> dict[str, str]:
 
 
 def describe(config: config_dict.ConfigDict) -> str:
-  """Returns in one line how a resolved config computes."""
+  """Describes in one line how a resolved config computes."""
   c = config.compute
   return (
     f'attention {c.attention}, heads {c.heads}, remat {c.remat}, '
@@ -117,11 +116,12 @@ def describe(config: config_dict.ConfigDict) -> str:
 
 
 def _prefers_separate_heads(config, device) -> bool:
-  """Returns whether the kernels of attention keep an axis for heads.
+  """Returns whether attention's kernels have a separate axis for heads.
 
-  `mesh.model` splits it. With XLA's attention, TPUs compute on it: 21.9 M
-  estimated cycles for 23.2 M (v3, BASE, S=128, two layers). CPUs would transpose
-  the gradients of such kernels, and each pass of the optimizer would read them so.
+  `mesh.model` needs it. With XLA's attention it is faster on TPUs: 21.9 M
+  estimated cycles instead of 23.2 M (v3, BASE, S=128, two layers). On CPUs it
+  is slower: XLA would transpose the gradients of such kernels, and each pass of
+  the optimizer would read them transposed.
   """
   tpu = device.platform == 'tpu' and config.compute.attention == 'xla'
   return config.mesh.model > 1 or tpu
@@ -130,7 +130,7 @@ def _prefers_separate_heads(config, device) -> bool:
 def _fused_problem(config, device, length) -> str | None:
   if device.platform != 'tpu':
     return f'runs on TPUs, not on {device.platform}'
-  # Mosaic has no bfloat16 products for them.
+  # Mosaic does not support bfloat16 products on these chips.
   if device.device_kind in ('TPU v2', 'TPU v3'):
     return f'does not run on a {device.device_kind}'
   if config.mesh.model > 1:

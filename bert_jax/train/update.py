@@ -1,4 +1,4 @@
-"""What an update of the parameters needs beside state, batch and key."""
+"""What an update of the parameters needs besides state, batch and key."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,15 +17,15 @@ class Update:
   """How a phase updates the parameters.
 
   Attributes:
-    task: what to learn.
-    mesh: of `device_mesh.make_mesh`.
-    tx: of `optimizer.make`; its state must not follow what is not `finite`.
-    schedule: of `optimizer.schedule`, step -> learning rate.
+    task: the objective, see `task.Objective`.
+    mesh: axes (data, model), see `device_mesh.make_mesh`.
+    tx: the optimizer, from `optimizer.make`; takes the argument `finite`.
+    schedule: step -> learning rate, from `optimizer.schedule`.
     parts: micro-batches; row r belongs to number r % parts, so that each
-      device finds rows of its own in every one.
-    clip: of `optimizer.make_clip`, for each micro-batch; None clips none.
-    dtype: of activations, to which the weights are rounded.
-    reduce_dtype: in which the devices' gradients are added.
+      device has rows of every one.
+    clip: clips a micro-batch's gradient, see `optimizer.make_clip`, or None.
+    dtype: type of the activations, to which the weights are rounded.
+    reduce_dtype: type in which the devices' gradients are added.
   """
 
   task: task_lib.Objective
@@ -48,9 +48,9 @@ def make_update(
 
   Args:
     config: of `tuning.resolve`.
-    task: what to learn.
+    task: the objective, see `task.Objective`.
     phase: one of `task.list_phases`.
-    mesh: of `device_mesh.make_mesh`.
+    mesh: axes (data, model), see `device_mesh.make_mesh`.
   """
   return Update(
     task=task,
