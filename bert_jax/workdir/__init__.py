@@ -1,1 +1,1 @@
-"""What a run leaves behind, and its paths."""
+"""The files of a run: paths, checkpoints, config, log."""

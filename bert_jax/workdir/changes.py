@@ -1,4 +1,4 @@
-"""Which fields of a config a run may change once its training has begun."""
+"""Which config fields may change when a run is resumed."""
 
 import json
 
@@ -6,8 +6,8 @@ from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 
-# What a new value does to the rest of the run: nothing; other rounding or
-# other random numbers of the same distribution; another experiment.
+# The effect of a changed field: the same result; different rounding or random
+# numbers of the same distribution; another experiment.
 SAME_RESULT, SAME_MEANING, ANOTHER = 'result', 'meaning', 'another'
 
 # Every field matches exactly one entry; one that ends in a dot is a section.
@@ -36,17 +36,18 @@ CLASSES = {
   'data.shards': ANOTHER,
   'data.workers': SAME_RESULT,
   'data.loader_workers': SAME_RESULT,
-  # Where no record is corrupt; else a run that does not skip them has none.
+  # The same result if no record is corrupt; with one, there is no result
+  # without skipping.
   'data.skip_corrupt': SAME_RESULT,
-  # It is as the prepared data have it, which the config is checked against.
+  # The config is checked against the prepared data, which fix it.
   'data.strip_accents': SAME_RESULT,
-  # The data in it is compared by its hash.
+  # Its data is compared by hash.
   'data.dir': SAME_RESULT,
   'objective.': ANOTHER,
   'phases.seq_length': ANOTHER,
   'phases.steps': ANOTHER,
   'phases.batch_size': ANOTHER,
-  # Sums are divided once, whatever the micro-batches; but see `_classify`.
+  # Sums are divided once, for any number of micro-batches; see `_classify`.
   'phases.accumulate': SAME_MEANING,
   'phases.max_predictions': ANOTHER,
   'optimizer.': ANOTHER,
@@ -62,7 +63,7 @@ def find(old: dict, config: config_dict.ConfigDict) -> dict[str, dict]:
   """Finds the fields that differ from a saved config.
 
   Args:
-    old: the saved one, as JSON; fields that are younger have their default.
+    old: the saved config as JSON; fields that it lacks have their defaults.
     config: the experiment.
 
   Returns:
@@ -87,12 +88,12 @@ def describe(changed: dict) -> str:
 
 
 def _classify(name: str, config) -> str:
-  # There each micro-batch is clipped by itself.
+  # With this unit, each micro-batch is clipped separately.
   micro = config.optimizer.clip_unit == 'micro_batch'
   if name == 'phases.accumulate' and micro:
     return ANOTHER
   section = f'{name.partition(".")[0]}.'
-  # A field that the table lacks is of another version of bert_jax.
+  # A field that is not in the table is from another version of bert_jax.
   return CLASSES.get(name) or CLASSES.get(section, ANOTHER)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that prove themselves: Orbax writes them, we verify them."""
+"""Checkpoints, written by Orbax, with fingerprints to verify them."""
 
 import contextlib
 import os
@@ -18,13 +18,12 @@ from bert_jax.workdir import fingerprint, integrity, orbax_noise
 
 
 class Checkpoints:
-  """The checkpoints of a run, newest and kept ones, under one directory.
+  """The checkpoints of a run in one directory.
 
   Args:
-    directory: where they lie; each is a folder named after its step.
-    keep: how many of the newest stay.
-    keep_every: steps; a checkpoint at a multiple of it stays for ever. 0 is
-      none.
+    directory: contains one folder per checkpoint, named after its step.
+    keep: number of newest checkpoints to keep.
+    keep_every: steps; checkpoints at multiples are kept forever. 0 is none.
   """
 
   def __init__(self, directory: str, keep: int, keep_every: int):
@@ -47,9 +46,9 @@ class Checkpoints:
     """Saves in the background; waits for the save before it.
 
     Args:
-      step: of training, later than `newest`, the last one saved or restored.
+      step: training step, after `newest`, the last one saved or restored.
       state: a tree of arrays.
-      facts: of the run, JSON, stored beside the arrays.
+      facts: facts about the run, a JSON object, saved with the arrays.
 
     Returns:
       The fingerprint of the state.
@@ -80,13 +79,13 @@ class Checkpoints:
     return combined
 
   def _save_failed(self, error) -> errors.UserError:
-    # Else what Orbax began and will not finish says so on stderr at the end.
+    # Otherwise Orbax's unfinished coroutines print warnings at exit.
     warnings.filterwarnings('ignore', 'coroutine .* was never awaited')
     step = self._manager.latest_step()
-    # The text nests each layer's report; the innermost cause comes last.
+    # Each layer adds its message to the text; the innermost cause is last.
     cause = str(error).strip().rpartition(': ')[2] or type(error).__name__
     for name in os.listdir(self._directory):
-      if 'orbax-checkpoint-tmp' in name:  # it would go on filling the disk
+      if 'orbax-checkpoint-tmp' in name:  # remove it from the full disk
         shutil.rmtree(os.path.join(self._directory, name), ignore_errors=True)
     stands = 'none was saved before' if step is None else f'step {step} stands'
     return errors.UserError(
@@ -99,16 +98,16 @@ class Checkpoints:
 
     Args:
       template: tree of jax.ShapeDtypeStruct with shardings.
-      start_over: moves the bad ones aside where none is sound, instead of
+      start_over: if all checkpoints are damaged, moves them aside instead of
         raising.
 
     Returns:
-      (state, facts), or None where there are no checkpoints.
+      (state, facts), or None if there are no checkpoints.
 
     Raises:
-      errors.UserError: if there are checkpoints and none is sound; for one that
-        cannot be read or is of another state, without proof that it is
-        damaged. Then nothing is moved.
+      errors.UserError: if all checkpoints are damaged; or if one cannot be read
+        or has another state tree, without proof of damage. Then nothing is
+        moved.
     """
     found, problems = integrity.restore_newest(
       _list_steps(self._directory),
@@ -154,7 +153,7 @@ class Checkpoints:
         integrity.verify(state, marks)
         return state
     except (integrity.Damaged, errors.UserError):
-      # Else arrays of another shape or type look like damage.
+      # Otherwise arrays of another shape or type would look like damage.
       if (stored := _read_shapes(path)) is not None:
         wanted = param_names.flatten(template)
         shapes = {name: _describe(x) for name, x in wanted.items()}
@@ -193,7 +192,7 @@ class Checkpoints:
       self._manager.wait_until_finished()
     except Exception as failure:
       problem = self._save_failed(failure)
-      # Else the first error is the one to show.
+      # Otherwise an earlier error is being raised, which must not be replaced.
       if error is None or isinstance(error, errors.Interrupted):
         raise problem from failure
     finally:
@@ -201,26 +200,27 @@ class Checkpoints:
 
 
 def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
-  """Reads the parameters of a checkpoint, on the host, and changes nothing.
+  """Reads the parameters of a checkpoint to the host, and changes nothing.
 
-  A training may be writing to the same directory.
+  A run may be writing to the same directory.
 
   Args:
     directory: of a `Checkpoints` whose states have `params`.
     step: which checkpoint; None is the newest undamaged one.
 
   Returns:
-    (params, facts): nested dict of numpy arrays, and what `save` was given
+    (params, facts): nested dict of numpy arrays; and the facts given to `save`,
     with `step`, `fingerprint` and `fingerprints`.
 
   Raises:
-    errors.UserError: if there is no such checkpoint, none is sound, or one
-      cannot be read without proof that it is damaged.
+    errors.UserError: if there is no such checkpoint, all are damaged, or one
+      cannot be read, without proof of damage.
   """
   orbax_noise.drop()
   directory = os.path.abspath(directory)
-  steps = _list_steps(directory)
-  # Orbax tells by the handler what the metadata of the state look like.
+  if not os.path.isdir(directory):
+    raise errors.UserError(f'{directory} does not exist; train first.')
+  # Orbax needs the handler to read the metadata of the state.
   manager = ocp.CheckpointManager(
     directory,
     options=ocp.CheckpointManagerOptions(read_only=True),
@@ -276,9 +276,9 @@ def _cannot_list(directory, error) -> errors.UserError:
 
 
 def _agree(path, read):
-  """Returns what `read` does, unless it fails on any host: then all raise.
+  """Returns the result of `read`; if it fails on any host, all hosts raise.
 
-  If the disk of one host does not answer, no host condemns a checkpoint.
+  So if one host cannot access its disk, no host calls a checkpoint damaged.
   """
   found = failure = None
   own = 0
@@ -303,7 +303,7 @@ def _check_files(path):
 
 
 def _read_facts(manager, path, step):
-  """Returns the facts of a checkpoint, which name and prove its arrays."""
+  """Returns a checkpoint's facts, with the names and hashes of its arrays."""
   with integrity.judging(path):
     facts = manager.restore(
       step, args=ocp.args.Composite(facts=ocp.args.JsonRestore())
@@ -339,13 +339,13 @@ def _read_params(manager, path, step):
 
 
 def _read_shapes(path) -> dict[str, str] | None:
-  """Returns {name: shape and type} of a checkpoint's arrays, None if damaged."""
+  """Returns {name: shape and type} of a checkpoint, or None if damaged."""
   handler = ocp.PyTreeCheckpointHandler()
   try:
     with integrity.judging(path):
       tree = handler.metadata(pathlib.Path(path, 'state')).tree
   except (integrity.Damaged, errors.UserError):
-    return None  # the failure to restore is the one to tell of
+    return None  # the caller reports the failure to restore
   return {name: _describe(x) for name, x in param_names.flatten(tree).items()}
 
 

@@ -1,4 +1,4 @@
-"""The directory of a run: one config, one writer."""
+"""Ensures that a run's directory has one config and one writer."""
 
 import contextlib
 import os
@@ -13,16 +13,15 @@ from bert_jax.workdir import changes, paths
 
 @contextlib.contextmanager
 def claim(workdir: str, config: config_dict.ConfigDict):
-  """Holds a working directory for a config, making it if it is not there.
+  """Locks a working directory for a config, creating it if necessary.
 
-  A directory belongs to its config once training has begun: what fails before,
-  for want of text for example, may be put right. From then on, changes that
-  keep the meaning of the run are announced, and `adopt` writes them down when
-  they are logged.
+  Until training has begun the config may change, for example to correct a wrong
+  path. From then on, only changes that keep the meaning of the run are allowed;
+  they are printed, and `adopt` saves them when they are logged.
 
   Raises:
-    errors.UserError: if another process holds it, or if it belongs to another
-      config (names every field that differs).
+    errors.UserError: if another process has locked the directory, or if it
+      belongs to another config (names every field that differs).
   """
   try:
     os.makedirs(workdir, exist_ok=True)
@@ -41,17 +40,17 @@ def claim(workdir: str, config: config_dict.ConfigDict):
 def find_changes(
   workdir: str, config: config_dict.ConfigDict
 ) -> dict[str, dict]:
-  """Returns what of a config is not as the working directory has it.
+  """Returns the fields in which a config differs from the directory's.
 
   Returns:
-    {field: {'was': value, 'is': value}}; nothing where there is no config yet.
+    {field: {'was': value, 'is': value}}; empty if there is no config yet.
   """
   found = _compare(workdir, config)
   return {name: x for fields in found.values() for name, x in fields.items()}
 
 
 def adopt(workdir: str, config: config_dict.ConfigDict):
-  """Makes a config that of a working directory, from now on."""
+  """Saves a config as that of a working directory."""
   files.write_text(paths.config(workdir), config_lib.to_json(config))
 
 
@@ -63,7 +62,7 @@ def _compare(workdir, config) -> dict:
 
 
 def _announce(workdir, found):
-  """Prints what differs; raises errors.UserError if it may not."""
+  """Prints changed fields; raises errors.UserError if one may not change."""
   described = {kind: changes.describe(x) for kind, x in found.items() if x}
   if changes.ANOTHER in described:
     raise errors.UserError(

@@ -1,8 +1,8 @@
-"""A fingerprint of arrays that no layout over devices changes.
+"""A fingerprint of arrays that does not depend on their sharding.
 
-Orbax does not notice a flipped bit in an array file. This does: every element
-is hashed with its index, and the hashes are added modulo 2^32, an order-free
-sum, so one changed element always changes it.
+It detects flipped bits in array files, which Orbax does not. Every element is
+hashed with its index, and the hashes are added modulo 2^32. The order of the
+sum does not matter, and a single changed element always changes it.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ def _leaf(x):
 
 @jax.jit
 def of_leaves(tree: Any):
-  """Returns the fingerprint of each array of a tree, uint32."""
+  """Returns the tree of the arrays' fingerprints, uint32."""
   return jax.tree.map(_leaf, tree)
 
 
@@ -44,6 +44,6 @@ def of_arrays(tree: Any) -> dict[str, str]:
 
 
 def combine(fingerprints: dict[str, str]) -> str:
-  """Returns one fingerprint (16 hexadecimal digits) of all arrays."""
+  """Combines fingerprints of arrays into one, 16 hexadecimal digits."""
   text = '\n'.join(f'{k} {v}' for k, v in sorted(fingerprints.items()))
   return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

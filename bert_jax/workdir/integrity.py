@@ -1,7 +1,8 @@
-"""Which checkpoints are sound, and what proves that one is damaged.
+"""Decides which checkpoints are damaged.
 
-A damaged checkpoint is set aside for an older one. A disk that does not answer,
-a full memory or a state of another version prove no damage: they stop the run.
+A damaged checkpoint is moved aside, and an older one is used. A disk error, a
+lack of memory or a state tree of another version do not prove damage; these
+stop the run.
 """
 
 import contextlib
@@ -16,12 +17,12 @@ from bert_jax.workdir import fingerprint
 
 
 class Damaged(Exception):
-  """What a checkpoint holds is not what was saved."""
+  """The content of a checkpoint is not what was saved."""
 
 
-# How TensorStore begins to say that bytes are missing or make no sense. Its
-# other states, such as UNKNOWN and RESOURCE_EXHAUSTED, are those of a disk or of
-# memory; what the operating system refused it ends with the code of that.
+# How TensorStore's errors about missing or invalid bytes begin. Other codes,
+# such as UNKNOWN and RESOURCE_EXHAUSTED, are about disk or memory; messages of
+# operating system errors end with the error's code.
 _DAMAGE = re.compile(
   '(NOT_FOUND|OUT_OF_RANGE|DATA_LOSS|FAILED_PRECONDITION): |'
   'Error (opening|reading|decoding) '
@@ -34,14 +35,14 @@ _MOST = 200  # characters of another library's message
 
 @contextlib.contextmanager
 def judging(path: str):
-  """Tells damage from everything else that fails in reading a checkpoint.
+  """Classifies errors in reading a checkpoint: proof of damage, or not.
 
   Args:
-    path: of the checkpoint.
+    path: path of the checkpoint.
 
   Raises:
-    Damaged: for what proves that the checkpoint is damaged.
-    errors.UserError: for what does not.
+    Damaged: for errors that prove that the checkpoint is damaged.
+    errors.UserError: for all others.
   """
   try:
     yield
@@ -74,14 +75,14 @@ def _proves_damage(error: BaseException) -> bool:
 def check_files(path: str, names: Iterable[str]):
   """Raises Damaged if a file or folder of a checkpoint is missing.
 
-  Orbax cannot tell: it takes what the disk gives no answer about for missing.
+  Orbax cannot tell, since it treats disk errors as missing files.
 
   Args:
-    path: of the checkpoint.
-    names: relative to it.
+    path: path of the checkpoint.
+    names: paths relative to it.
 
   Raises:
-    OSError: if the disk does not say whether it is there.
+    OSError: if a disk error prevents the check.
   """
   for name in names:
     try:
@@ -91,16 +92,16 @@ def check_files(path: str, names: Iterable[str]):
 
 
 def restore_newest(steps: Iterable[int], restore: Callable):
-  """Restores the newest step that is sound, and names those that are not.
+  """Restores the newest undamaged step, and lists the damaged ones.
 
   Args:
-    steps: of the checkpoints.
-    restore: returns what is in the checkpoint of a step; raises `Damaged` for
-      a damaged one. Anything else that it raises ends the search.
+    steps: steps of the checkpoints.
+    restore: returns the content of a step's checkpoint; raises `Damaged` if it
+      is damaged. Other exceptions end the search.
 
   Returns:
-    (found, problems): what `restore(step)` returned, None if it never did;
-    and (step, what is wrong) of every newer one.
+    (found, problems): the result of `restore(step)`, None if all are damaged;
+    and (step, error) of every newer checkpoint.
   """
   problems = []
   for step in sorted(steps, reverse=True):
@@ -113,12 +114,12 @@ def restore_newest(steps: Iterable[int], restore: Callable):
 
 
 def describe(problems: Sequence[tuple[int, str]]) -> str:
-  """Returns 'step 3: what is wrong; step 2: ...' of `restore_newest`."""
+  """Returns 'step 3: error; step 2: ...' for problems of `restore_newest`."""
   return '; '.join(f'step {step}: {problem}' for step, problem in problems)
 
 
 def verify_facts(step: int, facts: dict):
-  """Raises Damaged for facts that do not agree with one another."""
+  """Raises Damaged if a checkpoint's facts contradict one another."""
   try:
     mark = fingerprint.combine(facts['fingerprints'])
     said = facts['step'], facts['fingerprint']
@@ -132,7 +133,7 @@ def verify_facts(step: int, facts: dict):
 
 
 def verify(state: Any, fingerprints: dict[str, str]):
-  """Raises Damaged for arrays that are not those of the fingerprints."""
+  """Raises Damaged if arrays do not match their fingerprints."""
   wrong = _find_different(fingerprint.of_arrays(state), fingerprints)
   if wrong:
     raise Damaged(
@@ -141,12 +142,12 @@ def verify(state: Any, fingerprints: dict[str, str]):
 
 
 def check_same_tree(path: str, stored: dict, wanted: dict):
-  """Checks that a checkpoint holds the arrays that a run has.
+  """Checks that a checkpoint has the same arrays as the run.
 
   Args:
-    path: of the checkpoint.
-    stored: {name: what is known of the array} of the checkpoint.
-    wanted: the same, of the run.
+    path: path of the checkpoint.
+    stored: {name: description of the array} of the checkpoint.
+    wanted: the same for the run.
 
   Raises:
     errors.UserError: naming the first arrays that differ.
@@ -171,7 +172,7 @@ def _find_different(a: dict, b: dict) -> list[str]:
 
 
 def _shorten(error: BaseException) -> str:
-  """Returns a message in one line; its cause stands at the end."""
+  """Returns an error's message as one line; the cause is at its end."""
   lines = _DETAILS.sub('', str(error)).strip().splitlines() or ['']
   text = lines[0].rstrip('.')
   if isinstance(error, _UNREADABLE_TEXT):

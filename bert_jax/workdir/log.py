@@ -1,4 +1,4 @@
-"""What a run says: terminal, metrics.jsonl and TensorBoard."""
+"""The log of a run: metrics.jsonl and TensorBoard."""
 
 import contextlib
 import json
@@ -17,9 +17,9 @@ class Log:
   """Writes rows of numbers to `metrics.jsonl` and TensorBoard event files.
 
   Args:
-    workdir: holds `metrics.jsonl` and `tensorboard/`.
-    step: rows of later steps, and evaluations of this one, are dropped: an
-      interrupted run had logged them and will log them again.
+    workdir: the run's directory, for `metrics.jsonl` and `tensorboard/`.
+    step: the step that the run resumes at. Logged rows of later steps, and
+      evaluations of this one, are dropped, since they will be logged again.
   """
 
   def __init__(self, workdir: str, step: int):
@@ -29,8 +29,8 @@ class Log:
       _drop_rows_after(self.path, step)
       self._file = open(self.path, 'a', encoding='utf-8')
       os.makedirs(board, exist_ok=True)
-      # The plain writer: SummaryWriter's thread dies on a full disk, and then
-      # its queue blocks the training for ever.
+      # Not SummaryWriter: its thread dies if the disk is full, and then its
+      # queue blocks the training forever.
       self._board = event_file_writer.EventsWriter(
         os.path.join(board, 'events'), f'.{step}'
       )
@@ -43,11 +43,11 @@ class Log:
     Args:
       kind: 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped' or
         'compiled'.
-      step: of training.
-      values: numbers, drawn as curves, and texts.
+      step: training step.
+      values: numbers, which become curves, and texts.
 
     Raises:
-      errors.UserError: if the disk does not take it.
+      errors.UserError: if the row cannot be written.
     """
     numbers = [
       summary_pb2.Summary.Value(tag=f'{kind}/{name}', simple_value=value)
@@ -81,21 +81,21 @@ class Log:
     return self
 
   def __exit__(self, *exc):
-    # Every row was flushed; what a full disk refused is not tried again.
+    # Every row was flushed; a failed write to a full disk is not retried.
     for file in (self._file, self._board):
       with contextlib.suppress(OSError):
         file.close()
 
 
 class Nothing:
-  """The log of a process that is not to write one."""
+  """The log of a process that does not write one."""
 
   def write(self, kind: str, step: int, values: dict):
     del kind, step, values
 
 
 def read(path: str) -> list[dict]:
-  """Returns the rows of a `metrics.jsonl`; lines that a crash tore are left out."""
+  """Returns the rows of a `metrics.jsonl`, without incomplete lines."""
   rows = []
   if os.path.exists(path):
     with open(path, encoding='utf-8') as file:

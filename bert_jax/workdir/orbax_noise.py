@@ -1,23 +1,23 @@
-"""Silence for what Orbax prints of failures that we report ourselves."""
+"""Silences Orbax's output about failures that we report ourselves."""
 
 import logging
 import sys
 
 
 def drop():
-  """Drops what Orbax says of failures, pages long; ours is one line."""
+  """Drops Orbax's messages about failures, which are pages long."""
   for name in ('absl', 'asyncio'):
     logging.getLogger(name).addFilter(_is_not_orbax)
   sys.unraisablehook = _show_unraisable
 
 
 def _is_not_orbax(record: logging.LogRecord) -> bool:
-  # asyncio reports the siblings of the write that failed.
+  # asyncio reports the other writes that run when one fails.
   text = record.pathname + record.getMessage()
   return 'orbax' not in text and 'never retrieved' not in text
 
 
 def _show_unraisable(unraisable):
-  # Reads and writes that end after the failure of the whole they belonged to.
+  # From reads and writes that end after their operation has failed.
   if 'Event loop is closed' not in str(unraisable.exc_value):
     sys.__unraisablehook__(unraisable)

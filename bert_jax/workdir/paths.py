@@ -1,4 +1,4 @@
-"""Where everything of a run lies in its working directory."""
+"""The paths of a run's files in its working directory."""
 
 import os
 
