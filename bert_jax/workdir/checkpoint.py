@@ -218,8 +218,7 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
   """
   orbax_noise.drop()
   directory = os.path.abspath(directory)
-  if not os.path.isdir(directory):
-    raise errors.UserError(f'{directory} does not exist; train first.')
+  steps = _list_steps(directory)
   # Orbax needs the handler to read the metadata of the state.
   manager = ocp.CheckpointManager(
     directory,

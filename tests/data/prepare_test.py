@@ -414,7 +414,7 @@ def test_korean_stays_in_syllables_and_the_data_says_so(tmp_path):
   assert prepare.prepare(recipe, output, _ONE) == made
   kept = dataclasses.replace(recipe, strip_accents=False)
   assert prepare.prepare(kept, output, _ONE) == made
-  with pytest.raises(errors.UserError, match='strip_accents: False there'):
+  with pytest.raises(errors.UserError, match='strip_accents was False'):
     prepare.prepare(
       dataclasses.replace(recipe, strip_accents=True), output, _ONE
     )
@@ -458,6 +458,6 @@ def test_data_without_the_field_reads_as_before(corpus, prepared, tmp_path):
   for strip_accents in (None, True):
     recipe = make_recipe(corpus, strip_accents=strip_accents)
     assert prepare.prepare(recipe, output, _ONE) == old
-  with pytest.raises(errors.UserError, match='strip_accents: True there'):
+  with pytest.raises(errors.UserError, match='strip_accents was True'):
     recipe = make_recipe(corpus, strip_accents=False)
     prepare.prepare(recipe, output, _ONE)
