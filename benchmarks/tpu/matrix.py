@@ -98,7 +98,8 @@ CASES = {
   'base, model=2': Case('base', FAST + 'mesh.model=2'),
   "base, XLA's attention": Case('base', FAST + 'attention=xla', KERNELS),
   'base, float32': Case('base', '', KERNELS),
-  'base': Case('base', lengths=(128, 512)),
+  # With kernels, and all layers: benchmarks/tpu/pages.py.
+  'base': Case('base', FAST, ('v2', 'v3'), (128, 512)),
   'small, float32': Case('small', '', lengths=(128, 512)),
 }
 
