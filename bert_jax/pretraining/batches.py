@@ -1,4 +1,4 @@
-"""Pre-training batches. Without jax: processes that make them need none."""
+"""Makes pre-training batches. Does not import jax, for loader processes."""
 
 import numpy as np
 from ml_collections import config_dict
@@ -6,12 +6,12 @@ from ml_collections import config_dict
 from bert_jax.data import dataset, hashing, manifest, masking, order
 from bert_jax.train import task
 
-# What a seed is for: two uses must not share random numbers.
+# Tags of hashes, so that different uses of the seed are independent.
 _ORDER, _MASK, _EVAL_MASK = 1, 2, 3
 
 
 def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
-  """Returns P, how many predictions a row has room for."""
+  """Returns P, the maximum of predictions per row."""
   if config.objective.kind == 'ltr':
     return phase.seq_length - 1
   return masking.count_predictions(
@@ -23,9 +23,9 @@ def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
 
 
 class Batches:
-  """Batches as functions of (phase, step), of one experiment and its data.
+  """The batches of an experiment, as functions of (phase, step).
 
-  It can be pickled: the copy opens the files anew.
+  It can be pickled; the copy opens the files again.
   """
 
   def __init__(self, config: config_dict.ConfigDict, directory: str):
@@ -46,14 +46,14 @@ class Batches:
   def train_batch(
     self, phase: task.Phase, step: int, rows: np.ndarray | None = None
   ) -> task.Batch:
-    """Returns rows of the global batch of a step; None are all of them."""
+    """Returns the given rows of a step's global batch; None means all rows."""
     split = self._splits['train', phase.seq_length]
     if rows is None:
       rows = np.arange(phase.batch_size)
     start = (step - phase.first) * phase.batch_size
     seed = self._config.seed
     record, epoch = order.find_records(
-      # A seed is an int64 and a hash an uint64: half of it fits.
+      # A seed is an int64, so one bit of the uint64 hash is dropped.
       int(hashing.mix(seed, _ORDER, phase.number)[0] >> np.uint64(1)),
       start + rows,
       len(split.reader),
@@ -70,12 +70,12 @@ class Batches:
   def eval_batch(
     self, phase: task.Phase, i: int, rows: np.ndarray | None = None
   ) -> task.Batch:
-    """Returns rows of held-out batch i; None are all of them."""
+    """Returns the given rows of held-out batch i; None means all rows."""
     split = self._splits['heldout', phase.seq_length]
     size = self._eval_size(phase)
     n = phase.eval_batch_size
     row = i * n + (np.arange(n) if rows is None else rows)
-    # Evenly through the split: its beginning alone would be a few documents.
+    # Spread evenly over the split, whose beginning is only a few documents.
     record = np.minimum(row, size - 1) * len(split.reader) // size
     keys = self._keys(self._config.seed, _EVAL_MASK, record)
     batch = self._features(split, phase, record, keys)
@@ -88,7 +88,7 @@ class Batches:
     return min(len(split.reader), self._config.eval.sequences)
 
   def _keys(self, *parts) -> np.ndarray:
-    """Returns hashes of numbers and [B] arrays: [B], of packed rows [B, N]."""
+    """Returns hashes of numbers and [B] arrays, [B] or, if packed, [B, N]."""
     pack = self._config.data.pack
     if pack == 1:
       return hashing.mix(*parts)

@@ -1,4 +1,4 @@
-"""The end of a pre-training run: export, three examples, where things lie."""
+"""Finishes a pre-training run: export, three examples, summary of files."""
 
 import itertools
 import os
@@ -19,7 +19,7 @@ from bert_jax.model import parameters
 from bert_jax.pretraining import model_card
 from bert_jax.workdir import log, paths
 
-_PIECES = 24  # of an example sentence, at most
+_WORDS = 24  # maximum of tokens in an example
 
 
 def finish(
@@ -29,9 +29,9 @@ def finish(
 
   Args:
     config: the experiment.
-    directory: of the prepared data.
-    workdir: of the run; the model is written to `export/` in it.
-    params: trained parameters, all rows of them.
+    directory: the prepared data.
+    workdir: the run's directory; the model is exported to `export/` in it.
+    params: trained parameters, with padding rows of the vocabulary.
   """
   bert = config_lib.model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
@@ -60,7 +60,7 @@ def finish(
 
 
 def _examples(config, directory, words) -> list[tuple[str, str]]:
-  """Returns three (sentence with [MASK], hidden word) of held-out text."""
+  """Returns three (sentence with [MASK], masked word) of held-out text."""
   split = dataset.open_split(directory, 'heldout', config.phases.seq_length[0])
   size = len(split.reader)
   rows = split.reader.rows(
@@ -90,14 +90,15 @@ def _choose_part(tokens: Sequence[str]) -> tuple[int, int]:
 
 
 def _choose_word(tokens: Sequence[str]) -> tuple[int, int]:
-  """Returns where a word of a text begins and ends.
+  """Chooses the word of a text to mask; returns its begin and end.
 
-  It is the one in the middle of those with three letters or more and a piece of
-  their own, or else, as scripts differ in what is a word, of those of letters.
+  It is the middle one of the words that are a single piece of three letters or
+  more. If there are none, as in some scripts, these conditions are dropped one
+  by one.
   """
   starts = [i for i, token in enumerate(tokens) if not token.startswith('##')]
   spans = list(itertools.pairwise([*starts, len(tokens)]))
-  whole = spans[:-1]  # of the last word some may be cut off
+  whole = spans[:-1]  # the last word may be truncated
   lettered = [s for s in whole if all(map(_has_letters, tokens[slice(*s)]))]
   alone = [s for s in lettered if s[1] - s[0] == 1]
   long = [s for s in alone if len(tokens[s[0]]) > 2]
@@ -106,7 +107,7 @@ def _choose_word(tokens: Sequence[str]) -> tuple[int, int]:
 
 
 def _has_letters(piece: str) -> bool:
-  """Says whether a piece consists of letters and marks, such as vowel signs."""
+  """Returns whether all characters of a piece are letters or marks."""
   return all(unicodedata.category(c)[0] in 'LM' for c in piece.lstrip('#'))
 
 
@@ -144,7 +145,7 @@ def _print_summary(directory: str, workdir: str, exported: str | None):
 
 
 def _print_next(workdir: str, exported: str | None, sentences: Sequence[str]):
-  """Prints commands to go on with, one of them on a sentence of the text."""
+  """Prints commands to try next, with sentences of the held-out text."""
   print('\nnext:')
   if exported:
     known = [sentence for sentence in sentences if '[UNK]' not in sentence]

@@ -1,7 +1,7 @@
 """Starts a run from a trained model, to continue its pre-training.
 
-`init_from` names the model. The parameters are its own; the optimizer and the
-schedule start new. What the model lacks begins as new parameters do.
+`init_from` names the model. Its parameters are used; the optimizer and the
+schedule start from the beginning. Parameters that the model lacks are new.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import fingerprint, paths
 
-# Fields of BertConfig that say how to train, not what the parameters mean;
-# the first two are compared separately.
+# Fields of BertConfig that may differ from the source: they do not change what
+# the parameters mean, or (the first two) are compared separately.
 _FREE = (
   'vocab_size',
   'max_positions',
@@ -33,21 +33,21 @@ _FREE = (
   'dtype',
 )
 _HEADS = ('mlm', 'pooler', 'nsp')
-_WORDS = ('embeddings/word/embedding', 'mlm/bias')  # a row or value per word
+_WORDS = ('embeddings/word/embedding', 'mlm/bias')  # one row or value per word
 _POSITIONS = 'embeddings/position/embedding'
 
 
 def check(config: config_dict.ConfigDict, workdir: str):
-  """Looks at the source, before data is prepared for a run that cannot work.
+  """Checks the source before data is prepared.
 
   A run that has a checkpoint does not need the source any more.
 
   Args:
     config: the experiment.
-    workdir: of the run.
+    workdir: the run's directory.
 
   Raises:
-    errors.UserError: if the source cannot be read or does not suit the config.
+    errors.UserError: if the source cannot be read or does not fit the config.
   """
   saved = paths.checkpoints(workdir)
   if not config.init_from or (os.path.isdir(saved) and os.listdir(saved)):
@@ -70,12 +70,12 @@ def check(config: config_dict.ConfigDict, workdir: str):
 def apply(
   config: config_dict.ConfigDict, directory: str, task: task_lib.Task
 ) -> task_lib.Task:
-  """Returns the task, which starts from the source if the config names one.
+  """Returns the task, starting from the source if the config names one.
 
   Args:
     config: the experiment.
-    directory: of the prepared data.
-    task: of pre-training.
+    directory: the prepared data.
+    task: the pre-training task.
   """
   if not config.init_from:
     return task
@@ -87,16 +87,16 @@ def apply(
 def start(
   config: config_dict.ConfigDict, directory: str, new: Any
 ) -> tuple[dict, dict]:
-  """Reads the source and puts its parameters in the place of new ones.
+  """Reads the source and replaces new parameters with its own.
 
   Args:
     config: the experiment.
-    directory: of the prepared data.
+    directory: the prepared data.
     new: parameters as the config initialises them, nested dict on the host.
 
   Returns:
-    (params, facts): nested dict of float32 arrays, and what was read from
-    where and what is new, JSON.
+    (params, facts): nested dict of float32 arrays; and a JSON object that names
+    the source and the parameters that are new.
 
   Raises:
     errors.UserError: as `check`.
@@ -125,11 +125,11 @@ def start(
 
 
 def _merge(name, ours, theirs, words: int):
-  """Returns their values, in our shape; new ones where they have none."""
+  """Returns their values in our shape; entries that they lack stay new."""
   if theirs is None:
     return ours
   theirs = np.asarray(theirs, np.float32)
-  if name in _WORDS:  # rows behind the last word stand for nothing
+  if name in _WORDS:  # rows after the last word are padding
     theirs = theirs[:words]
   merged = np.array(ours, np.float32)
   rows = min(len(merged), len(theirs))
@@ -138,13 +138,13 @@ def _merge(name, ours, theirs, words: int):
 
 
 def _changes(ours, theirs, words: int, size: int) -> list[str]:
-  """Says what of the source is not used and what begins anew.
+  """Describes parts of the source that are not used, and parts that are new.
 
   Args:
-    ours: {name: parameter}.
-    theirs: the same, of the source.
-    words: that it has.
-    size: of the vocabulary.
+    ours: {name: parameter} of this run.
+    theirs: {name: parameter} of the source.
+    words: size of the source's vocabulary.
+    size: size of our vocabulary.
   """
   found = []
   if size > words:
@@ -211,7 +211,7 @@ def _check_words(config, model: source.Source, path: str):
 
 
 def _check_accents(config, model: source.Source, ours: bool):
-  """Raises errors.UserError unless accents are stripped as for the source."""
+  """Raises errors.UserError unless the source strips accents as our data."""
   theirs = model.tokenizer.strip_accents
   if theirs != ours:
     raise errors.UserError(

@@ -1,4 +1,4 @@
-"""`README.md` of an exported model: what it is, of what, and how good."""
+"""`README.md` of an exported model: its size, training data and results."""
 
 import json
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from bert_jax.data import manifest as manifest_lib
 from bert_jax.inference import trained_run
 from bert_jax.workdir import log, paths
 
-# What leaves no trace in the parameters, and what the manifest knows better:
-# data may be prepared ahead, by another config.
+# Fields that do not affect the parameters, and those of data, which are taken
+# from the manifest: data may have been prepared with another config.
 _LEFT_OUT = ('log.', 'checkpoint.', 'data.', 'profile_steps', 'task')
-_MOST_ROWS = 12  # of the table of curves
+_MOST_ROWS = 12  # of the table of evaluations
 _CURVES = {
   'step': ('step', '{:,}'),
   'mlm_loss': ('MLM loss', '{:.3f}'),
@@ -33,13 +33,13 @@ def make_card(
   rows: Sequence[dict],
   parameters: int,
 ) -> str:
-  """Returns the model card, in Markdown with the metadata of Hugging Face.
+  """Returns the model card, in Markdown with Hugging Face's metadata.
 
   Args:
     config: the experiment.
-    manifest: of its data.
-    rows: of its log, see `log.read`.
-    parameters: how many the model has.
+    manifest: the manifest of its data.
+    rows: the rows of its log, see `log.read`.
+    parameters: number of parameters of the model.
   """
   causal = config.objective.kind == 'ltr'
   name = 'A left-to-right BERT' if causal else 'A BERT'
@@ -104,7 +104,7 @@ def _recipe(config, manifest):
 
 
 def _source(rows) -> list[str]:
-  """Says from which model the run started, if from one."""
+  """Returns lines on the model that the run started from, if any."""
   runs = [row for row in rows if row['kind'] == 'run']
   if not runs or 'init_from' not in runs[-1]:
     return []
@@ -194,7 +194,7 @@ def describe_run(workdir: str, params: Any, step: int) -> str:
   """Returns the model card of a run's parameters after a step.
 
   Raises:
-    errors.UserError: if the manifest of its data is gone.
+    errors.UserError: if the manifest of its data cannot be read.
   """
   config = trained_run.read_config(paths.config(workdir))
   rows = log.read(paths.metrics(workdir))

@@ -1,4 +1,4 @@
-"""Pre-training: masked tokens and next sentence, or left to right."""
+"""The pre-training task: masked tokens and next sentence, or left to right."""
 
 import dataclasses
 import functools
@@ -44,10 +44,10 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
 
 
 def make_module(config: config_dict.ConfigDict) -> heads.PretrainingModel:
-  """Returns the model of a config as it is computed in training.
+  """Returns the model of a config, computed as in training.
 
   Args:
-    config: of `tuning.resolve`.
+    config: the experiment, from `tuning.resolve`.
   """
   bert = dataclasses.replace(
     config_lib.model_config(config),
@@ -63,7 +63,7 @@ def make_module(config: config_dict.ConfigDict) -> heads.PretrainingModel:
 def batch_shapes(
   config: config_dict.ConfigDict, phase: task.Phase, rows: int
 ) -> dict:
-  """Returns the shapes of some rows of what `Task.train_batch` gives."""
+  """Returns {name: jax.ShapeDtypeStruct} of a batch of `rows` rows."""
   pack = config.data.pack
   tokens = (rows, phase.seq_length)  # [B, S]
   predicted = (rows, batches.count_predictions(config, phase))  # [B, P]
@@ -108,7 +108,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     derive=derive,
     word=word,
     facts={
-      # What says in words how two corpora differ comes before the hashes.
+      # First the facts whose differences are readable, then the hashes.
       'data': {
         name: manifest[name]
         for name in ('recipe', 'documents', 'sentences', 'tokens', 'lengths')
@@ -181,7 +181,7 @@ def word(means: dict) -> str:
 
 
 def describe(entropy: float, batch: dict[str, jax.Array]) -> list[str]:
-  """Returns what to look at before training: shares, and a loss to beat."""
+  """Describes the first batch and the corpus's entropy, as lines to print."""
   tokens = batch['input_mask'].sum()
   pairs = batch['next_sentence_weights']
   random = (batch['next_sentence_labels'] * pairs).sum() / pairs.sum()

@@ -1,4 +1,4 @@
-"""The data of a pre-training run: made once, checked at every start."""
+"""The data of a pre-training run: prepared once, checked at every start."""
 
 import os
 
@@ -13,13 +13,14 @@ from bert_jax.workdir import paths
 
 
 def prepare_data(config: config_dict.ConfigDict, workdir: str):
-  """Makes the data that the config asks for, unless it is there.
+  """Prepares the data of a config, unless it exists already.
 
-  To be called by one process; the others find the data in the working
+  Only one process must call this; the others read the data from the working
   directory, which they share.
 
   Raises:
-    errors.UserError: if data cannot be made, or `data.dir` does not exist.
+    errors.UserError: if the data cannot be prepared, or `data.dir` does not
+      exist.
   """
   c = config.data
   if c.dir and not os.path.exists(c.dir):
@@ -36,10 +37,10 @@ def prepare_data(config: config_dict.ConfigDict, workdir: str):
 
 
 def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
-  """Prints what the prepared data of a run hold; returns their directory.
+  """Prints a summary of a run's prepared data; returns their directory.
 
   Raises:
-    errors.UserError: unless the data suit the config.
+    errors.UserError: if the data do not fit the config.
   """
   directory = paths.prepared_data(config, workdir)
   manifest = manifest_lib.read(directory)
@@ -85,7 +86,7 @@ def make_recipe(config: config_dict.ConfigDict) -> recipe_lib.Recipe:
 
 
 def _check_manifest(config, directory: str, manifest: dict):
-  """Raises errors.UserError unless the data suits the config."""
+  """Raises errors.UserError unless the data fit the config."""
   for name in ('vocab_size', 'lowercase', 'pack'):
     there = manifest['recipe'].get(name)  # older data lacks some
     if there != config.data[name]:
