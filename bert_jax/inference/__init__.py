@@ -1,1 +1,1 @@
-"""What trained models are asked."""
+"""Inference with trained models."""

@@ -1,4 +1,4 @@
-"""Draws where each token of a sentence looks."""
+"""Plots the attention of a sentence."""
 
 import logging
 import math
@@ -10,11 +10,11 @@ from bert_jax import errors
 from bert_jax.model import bert_config
 from bert_jax.runtime import files
 
-# Inches: a token's row, the least side of a map, between maps, a letter.
+# Inches: row of a token, minimum side of a map, gap between maps, letter width.
 _CELL, _LEAST_SIDE, _GAP, _LETTER = 0.2, 1.6, 0.32, 0.066
 _COLUMNS = 4  # heads side by side, at most
 _FONTS = (
-  'DejaVu Sans',  # comes with matplotlib; what it lacks, others may have
+  'DejaVu Sans',  # comes with matplotlib; the others may have what it lacks
   'Noto Sans CJK JP',
   'Noto Sans CJK KR',
   'Noto Sans',
@@ -24,7 +24,7 @@ _FONTS = (
 
 
 def check(config: bert_config.BertConfig, layer: int | None, head: int | None):
-  """Raises errors.UserError for what the model lacks, or without matplotlib."""
+  """Raises errors.UserError for an invalid layer or head, or no matplotlib."""
   for name, value, count in (
     ('layer', layer, config.num_layers),
     ('head', head, config.num_heads),
@@ -46,11 +46,11 @@ def draw(
   """Draws the attention map of a head, or of all heads of a layer as a grid.
 
   Args:
-    path: of the .png to write.
+    path: the .png to write.
     tokens: S word pieces.
-    attention: [L, H, S, S], probabilities, from and to.
-    layer: which, from 0; None is the last.
-    head: which, from 0; None is all.
+    attention: [L, H, S (from), S (to)], probabilities.
+    layer: number of the layer, from 0; None is the last.
+    head: number of the head, from 0; None is all.
 
   Raises:
     errors.UserError: if matplotlib is missing or the file cannot be written.
@@ -63,7 +63,7 @@ def draw(
   columns = min(_COLUMNS, math.ceil(math.sqrt(len(chosen))))
   rows = math.ceil(len(chosen) / columns)
   side = max(_CELL * len(tokens), _LEAST_SIDE)
-  # Inches at the left and at the bottom: the longest token, and a word.
+  # Inches at the left and bottom: the longest token, and the axis label.
   margin = _LETTER * max(map(len, tokens)) + 0.35
   width = margin + columns * (side + _GAP) + 0.9
   height = margin + rows * (side + _GAP) + 0.1
@@ -94,7 +94,7 @@ def draw(
 
 
 def _name_tokens(axis, tokens, below: bool, left: bool):
-  """Writes the tokens below and left of a map, and lines between its cells."""
+  """Labels a map's axes with the tokens, and draws lines between its cells."""
   places = range(len(tokens))
   axis.set_xticks(
     places, tokens if below else [''] * len(tokens), rotation=90, fontsize=8
@@ -117,7 +117,7 @@ def _save(figure, path):
 
 
 def _import():
-  """Returns the modules of matplotlib, which is an extra."""
+  """Returns modules of matplotlib, an optional dependency."""
   try:
     import matplotlib
     from matplotlib import figure
@@ -130,7 +130,7 @@ def _import():
 
 
 def _fonts(matplotlib) -> list[str]:
-  """Returns the fonts to look for a letter in, of those that are there."""
+  """Returns the installed ones of `_FONTS`, to search for each letter."""
   from matplotlib import font_manager
 
   there = {font.name for font in font_manager.fontManager.ttflist}

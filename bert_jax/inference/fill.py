@@ -1,4 +1,4 @@
-"""The likeliest words in place of [MASK]."""
+"""Predicts the words in place of [MASK]."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from bert_jax import errors
 from bert_jax.model import bert_config, heads
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
-_LENGTH_STEP = 64  # tokens; lengths are rounded up so that few are compiled
+_LENGTH_STEP = 64  # tokens; lengths are rounded up to compile few shapes
 
 
 def fill(
@@ -27,20 +27,20 @@ def fill(
 
   Args:
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
-    config: what the model is. A causal one sees only the words before a mask.
-      The dtype is not used: all is computed in float32.
-    with_nsp: whether it has the pooler and the NSP head.
+    config: the model's config. A causal model sees only the words before a
+      mask. Its dtype is ignored: everything is computed in float32.
+    with_nsp: whether the model has the pooler and the NSP head.
     tokenizer: a `tokenizer.Tokenizer`.
-    sentence: text with `[MASK]` in it.
-    top: how many words for each mask.
+    sentence: text with one `[MASK]` or more.
+    top: number of words to return for each mask.
 
   Returns:
-    For each mask in order a list of `top` (word piece, probability), the
+    For each mask in order, a list of `top` (word piece, probability), the
     likeliest first.
 
   Raises:
-    errors.UserError: for a sentence without [MASK], one that is longer than
-      the model's positions, and a `top` that is not in the vocabulary.
+    errors.UserError: if the sentence has no [MASK] or is longer than the
+      model's positions, or if `top` exceeds the vocabulary's size.
   """
   if not 1 <= top <= tokenizer.size:
     raise errors.UserError(
@@ -61,7 +61,7 @@ def fill(
   length = min(-len(ids) // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
   padded = np.full((1, length), tokenizer.pad_id, np.int32)
   padded[0, : len(ids)] = ids
-  # A causal model's vector at a position predicts the token that follows.
+  # A causal model's hidden state at a position predicts the next token.
   positions = np.array([masks], np.int32) - config.causal
   batch = {
     'input_ids': padded,
@@ -71,7 +71,7 @@ def fill(
   }
   config = dataclasses.replace(config, dtype='float32')
   logits = _mlm_logits(params, batch, config, with_nsp)[0]  # [P, V]
-  # A model may have more rows than there are words, to make V divisible.
+  # The embeddings may have padding rows, to make V divisible.
   probabilities = jax.nn.softmax(logits[:, : tokenizer.size])
   values, words = jax.lax.top_k(probabilities, top)
   return [

@@ -1,4 +1,4 @@
-"""Hidden states and attention of sentences, from a trained model."""
+"""Computes hidden states and attention of sentences with a trained model."""
 
 import dataclasses
 import functools
@@ -21,17 +21,18 @@ LAYERS = (
   'concat_last_4',
   'all',
 )
-_LENGTH_STEP = 32  # tokens; lengths are rounded up so that few are compiled
+_LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
 
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-  """What a model makes of one sentence or pair of S tokens, without padding.
+  """A model's outputs for one sentence or pair of S tokens, without padding.
 
   Attributes:
-    tokens: S word pieces, [CLS] and [SEP] among them.
-    hidden: float32 [S, D]; [S, 4 D] of concat_last_4, [L + 1, S, D] of all.
-    attention: float32 [L, H, S (from), S (to)], or None.
+    tokens: S word pieces, including [CLS] and [SEP].
+    hidden: float32 [S, D]; for layers='concat_last_4' [S, 4 D], for 'all'
+      [L + 1, S, D].
+    attention: probabilities, float32 [L, H, S (from), S (to)], or None.
   """
 
   tokens: tuple[str, ...]
@@ -52,22 +53,22 @@ def extract(
 
   Args:
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
-    config: what the model is.
+    config: the model's config.
     tokenizer: a `tokenizer.Tokenizer`.
     texts: sentences, or pairs of them.
     layers: one of `LAYERS`, as in table 7 of the paper. `embeddings` is the
-      normalised sum that enters the first layer. With norm='pre' the last
-      layer's are those that the heads read, after the final LayerNorm.
+      normalised sum that enters the first layer. With norm='pre', the last
+      layer's hidden states are taken after the final LayerNorm.
     attention: whether to return the attention probabilities too.
-    batch_size: sentences that are computed at once.
+    batch_size: sentences per batch.
 
   Yields:
     Features of each text, in order.
 
   Raises:
-    errors.UserError: for an unknown choice, for layers that the model has too
-      few of and for a text that is longer than the model's positions. All
-      texts are looked at before the first is computed.
+    errors.UserError: if `layers` is unknown or needs more layers than the model
+      has, or if a text is longer than the model's positions. All texts are
+      checked before the first is computed.
   """
   _check_choice(config, layers, batch_size)
   rows = [_encode(config, tokenizer, i, text) for i, text in enumerate(texts)]
@@ -114,7 +115,7 @@ def _encode(config, tokenizer, i, text):
 
 
 def _pad(rows, size, config, pad_id):
-  """Returns a batch of `size` rows; absent ones are padding."""
+  """Returns a batch of `size` rows; the rows after the given ones are padding."""
   longest = max(len(row['input_ids']) for row in rows)
   length = min(-longest // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
   batch = {
@@ -151,7 +152,7 @@ def _compute(params, batch, config, layers, with_attention):
 
 
 def _run(module, batch):
-  """Returns what enters the encoder and what leaves it, [B, S, D] each."""
+  """Returns the encoder's input and output, [B, S, D] each."""
   positions = encoder.get_positions(batch)
   first = module.embeddings(
     batch['input_ids'], batch['segment_ids'], positions, True
@@ -160,7 +161,7 @@ def _run(module, batch):
 
 
 def _choose(hidden, layers):
-  """Returns the asked of L + 1 arrays [B, S, D]."""
+  """Returns the chosen layers out of L + 1 arrays [B, S, D]."""
   if layers == 'all':
     return jnp.stack(hidden, axis=1)
   if layers == 'concat_last_4':

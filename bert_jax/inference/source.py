@@ -1,4 +1,4 @@
-"""Finds out what kind of model a path names, and reads it."""
+"""Detects the kind of model at a path, and reads it."""
 
 import os
 from typing import Any, NamedTuple
@@ -14,16 +14,16 @@ _HF_WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
 
 
 class Source(NamedTuple):
-  """A BERT, or what there is of one.
+  """A BERT with some or all of its heads.
 
   Attributes:
-    params: nested dict of float32 arrays: the encoder and the heads there are.
-    config: what the model is.
-    with_nsp: whether it has the pooler and the NSP head.
-    tokenizer: for its vocabulary.
-    report: what the files lacked and had besides.
-    origin: where it comes from, for people.
-    step: of a run's checkpoint, else None.
+    params: nested dict of float32 arrays: the encoder and the heads.
+    config: the model's config.
+    with_nsp: whether the model has the pooler and the NSP head.
+    tokenizer: its tokenizer.
+    report: parameters that the files lacked, and tensors that were not used.
+    origin: description of the source, to print.
+    step: training step of a run's checkpoint; otherwise None.
   """
 
   params: Any
@@ -69,19 +69,20 @@ def detect_kind(path: str) -> str:
 
 
 def read(path: str, step: int | None = None) -> Source:
-  """Reads a BERT of any kind.
+  """Reads a BERT in any of the known formats.
 
   Args:
-    path: the directory of a run, which may be training; a folder of Hugging
-      Face's or Google's, or the prefix of Google's checkpoint; an .npz file.
-    step: which checkpoint of a run; None is the newest undamaged one.
+    path: the directory of a run, which may be training; a Hugging Face folder;
+      a folder with Google's checkpoint, or its prefix; or an .npz file.
+    step: step of a run's checkpoint; None is the newest undamaged one.
 
   Raises:
-    errors.UserError: if it is missing, damaged or no BERT.
+    errors.UserError: if the model is missing, damaged or not a BERT.
   """
   found = detect_kind(path)
   if found == 'run':
-    # Imported here: Orbax takes half a second, which other models do without.
+    # Imported here: Orbax takes half a second, and other formats do not need
+    # it.
     from bert_jax.inference import trained_run
 
     *model, facts = trained_run.read(path, step)

@@ -1,4 +1,4 @@
-"""Reads the model that a run has trained so far."""
+"""Reads the model from a checkpoint of a run."""
 
 import functools
 
@@ -15,19 +15,19 @@ from bert_jax.workdir import checkpoint, paths
 
 
 def read(workdir: str, step: int | None = None):
-  """Reads a checkpoint's model; the run may be training and is not touched.
+  """Reads a checkpoint's model; the run may be training, and is not changed.
 
   Args:
-    workdir: of the run.
-    step: which checkpoint; None is the newest undamaged one.
+    workdir: the run's directory.
+    step: step of the checkpoint; None is the newest undamaged one.
 
   Returns:
-    (params, config, with_nsp, tokenizer, facts): as `hf_load.read` without the
-    report; the facts of the checkpoint, such as `step` and `fingerprint`.
+    (params, config, with_nsp, tokenizer, facts): as `hf_load.read`, but with
+    the checkpoint's facts, such as `step` and `fingerprint`, for the report.
 
   Raises:
-    errors.UserError: if the config, the checkpoint or the vocabulary is
-      missing, malformed or not the run's.
+    errors.UserError: if config, checkpoint or vocabulary is missing, malformed
+      or from another run.
   """
   path = paths.config(workdir)
   config = read_config(path)
@@ -36,7 +36,7 @@ def read(workdir: str, step: int | None = None):
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   _check_params(params, heads.PretrainingModel(bert, with_nsp), path)
   vocab = manifest.vocab_path(paths.prepared_data(config, workdir))
-  # How text was prepared, when the run began; the oldest checkpoints lack it.
+  # The recipe of the data when the run began; very old checkpoints lack it.
   prepared = facts['task'].get('data', {})
   recipe = prepared.get('recipe', {'lowercase': config.data.lowercase})
   tokenizer = tokenizer_lib.Tokenizer.load(
