@@ -1,11 +1,11 @@
-"""What accelerators can do, from the makers' data sheets.
+"""Performance figures of accelerators, from the makers' data sheets.
 
-Figures are per chip; jax shows a TPU v2, v3 or 7x chip as two devices.
+Figures are per chip; in jax, a TPU v2, v3 or 7x chip is two devices.
 """
 
 import dataclasses
 
-_PRODUCT_FLOPS = 2 * 8192**3  # of the matrix product that `product_cycles` is
+_PRODUCT_FLOPS = 2 * 8192**3  # of the matrix product of `product_cycles`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,22 +13,22 @@ class Chip:
   """A chip.
 
   Attributes:
-    name: short, lower case, as topology names begin.
-    kinds: `device_kind` of its jax devices: of described ones, of real ones.
-    flops: bfloat16 FLOP/s at peak, dense.
-    hbm_bandwidth: bytes/s of memory.
-    link_bandwidth: bytes/s to other chips, all links, both directions
-      together.
-    devices: jax devices.
-    links: to neighbours, of a TPU.
-    network_bandwidth: bytes/s each way to other slices, of a TPU.
-    product_cycles: what the TPU compiler estimates for the product of two
+    name: short name in lower case, with which topology names begin.
+    kinds: `device_kind` of its jax devices, as described or as real devices.
+    flops: peak bfloat16 FLOP/s, dense.
+    hbm_bandwidth: memory bandwidth, bytes/s.
+    link_bandwidth: bytes/s to other chips, sum of all links and both
+      directions.
+    devices: jax devices per chip.
+    links: links to neighbours, for TPUs.
+    network_bandwidth: bytes/s in each direction to other slices, for TPUs.
+    product_cycles: the TPU compiler's estimate in cycles for the product of two
       8192 x 8192 bfloat16 matrices on one device; None for a GPU.
-    unit_flops: FLOPs that the matrix units of the chip do in a cycle; None
-      for a GPU.
-    cycles_per_second: of the clock, which turns estimated cycles into seconds;
+    unit_flops: FLOPs per cycle of the chip's matrix units; None for a GPU.
+    cycles_per_second: clock rate, to convert estimated cycles into seconds;
       None for a GPU.
-    clock_published: whether that clock is; else it is peak by `unit_flops`.
+    clock_published: whether the clock rate is published; otherwise it is
+      `flops` / `unit_flops`.
   """
 
   name: str
@@ -46,7 +46,7 @@ class Chip:
 
   @property
   def product_flops(self) -> float:
-    """FLOPs of a large product that a device does in an estimated cycle."""
+    """FLOPs per estimated cycle of a device in a large matrix product."""
     return _PRODUCT_FLOPS / self.product_cycles
 
   @property
@@ -66,10 +66,10 @@ class Chip:
 # 50 Gbit/s for a v5p chip (the same documentation); 25 GB/s for a host of
 # four chips elsewhere (the scaling book).
 #
-# Clocks: those of v2 to v4 are in the two papers, 1.50 GHz of v5e in the
-# scaling book. v5p, v6e and tpu7x: the peak by what the matrix units do in a
-# cycle. A unit of 256 x 256 is taken for twice 256 x 256 products in a
-# cycle: with one of them, v6e would need 3.5 GHz. For tpu7x this gives 2.2
+# Clocks: those of v2 to v4 are in the two papers, 1.50 GHz for v5e in the
+# scaling book. v5p, v6e and tpu7x: the peak divided by the matrix units' FLOPs
+# per cycle. A unit of 256 x 256 is assumed to do 2 x 256 x 256 products per
+# cycle: with half of that, v6e would need 3.5 GHz. For tpu7x this gives 2.2
 # GHz. Google's microbenchmarks
 # (AI-Hypercomputer/accelerator-microbenchmarks, Ironwood) have measured 893
 # and 950 TFLOP/s a device for products of 4096 and 16384, for which the
@@ -116,5 +116,5 @@ def find(device_kind: str) -> Chip | None:
 
 
 def get(name: str) -> Chip:
-  """Returns the chip of a short name, which must be in the table."""
+  """Returns the chip with a short name, which must be in the table."""
   return next(c for c in CHIPS if c.name == name)

@@ -1,4 +1,4 @@
-"""What accelerators cost to rent, to begin with; look the price up."""
+"""Default rental prices of accelerators; look up the current ones."""
 
 import datetime
 

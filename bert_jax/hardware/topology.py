@@ -1,4 +1,4 @@
-"""Names of accelerators: what is asked for, and what the compiler calls it."""
+"""Parses names of TPU slices and GPUs into what the compiler needs."""
 
 import dataclasses
 import difflib
@@ -8,7 +8,7 @@ import re
 from bert_jax import errors
 from bert_jax.hardware import chips
 
-# The grid of chips of a slice, by their number and its dimensions.
+# {dimensions: {number of chips: the usual grid of a slice}}.
 _BOUNDS = {
   2: {4: (2, 2), 8: (2, 4), 16: (4, 4), 32: (4, 8), 64: (8, 8)}
   | {128: (8, 16), 256: (16, 16), 512: (16, 32), 1024: (32, 32)},
@@ -24,14 +24,14 @@ class _Family:
   """How slices of a chip are named and built.
 
   Attributes:
-    cloud: what accelerator names begin with.
-    dimensions: of the grid of chips.
-    cores: what accelerator names count, per chip.
+    cloud: first part of cloud accelerator types.
+    dimensions: dimensions of the grid of chips.
+    cores: cores per chip, as counted in accelerator types.
     most: chips of the largest slice.
-    ring: chips of an axis of which a multiple closes to a ring; with three
-      dimensions where all axes are such.
-    single: slices of one host with other than four chips.
-    options: of the compiler.
+    ring: an axis whose length is a multiple of this closes to a ring; in three
+      dimensions only if all axes do.
+    single: {chips: grid} of slices on one host with other than four chips.
+    options: compiler options.
   """
 
   cloud: str
@@ -49,14 +49,14 @@ class _Family:
     return {n: found[n] for n in sorted(found) if n <= self.most}
 
 
-# Rings: whole pods alone on v2 and v3, 16 chips along an axis on v5e and v6e,
+# Rings: only in whole pods on v2 and v3, 16 chips along an axis on v5e and v6e,
 # cubes of 4 x 4 x 4 joined by optical switches on the others (the scaling book
 # of jax-ml, tpus.md; Google Cloud's pages on v4 and v5p).
 _FAMILIES = {
   # A single board of v2 or v3 is a 2x2; pods begin with 4x4.
   'v2': _Family('v2', 2, 2, 256, 16),
   'v3': _Family('v3', 2, 2, 1024, 32),
-  # Else each core is a device, and meshes are refused.
+  # Otherwise each core is a device, and meshes are rejected.
   'v4': _Family('v4', 3, 2, 4096, 4, options={'chip_config_name': 'megacore'}),
   'v5e': _Family('v5litepod', 2, 1, 256, 16, _SINGLE),
   'v5p': _Family('v5p', 3, 2, 4096, 4),
@@ -67,14 +67,14 @@ _FAMILIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-  """Accelerators that work together.
+  """The accelerators of a run.
 
   Attributes:
-    name: as libtpu calls a slice, such as 'v4:2x2x4'; for GPUs 'h100:8'.
-    chip: what it is made of.
+    name: libtpu's name of a slice, such as 'v4:2x2x4'; for GPUs 'h100:8'.
+    chip: the type of chip.
     bounds: chips of a slice along each axis.
-    slices: how many, joined by the data-centre network.
-    hosts: of all slices.
+    slices: number of slices, connected by the data-centre network.
+    hosts: number of hosts of all slices.
     options: for `jax.experimental.topologies.get_topology_desc`.
   """
 
@@ -97,11 +97,11 @@ class Topology:
 
   @property
   def axis_links(self) -> tuple[int, ...]:
-    """Returns the links of a TPU along each axis that all chips have.
+    """Returns the links along each axis of a TPU slice that every chip has.
 
-    An axis that closes to a ring has two. On any other the chips at its ends
-    have one, and what all must send waits for these; two chips are taken to
-    have one link, not two. An axis of one chip has none.
+    An axis that closes to a ring has two. On any other, the chips at the ends
+    have one, and collectives wait for these; two chips are assumed to have one
+    link, not two. An axis of one chip has none.
     """
     family = _FAMILIES[self.chip.name]
     rings = [n % family.ring == 0 for n in self.bounds]
@@ -114,7 +114,7 @@ class Topology:
 
   @property
   def is_tpu(self) -> bool:
-    """Returns whether it can be compiled for without having it."""
+    """Returns whether these are TPUs, so that programs can be compiled."""
     return self.chip.name in _FAMILIES
 
 
@@ -124,10 +124,10 @@ def parse(text: str, slices: int = 1) -> Topology:
   Args:
     text: `v5e:4x4` (chips along each axis), a cloud accelerator type such as
       `v5litepod-16` or `v4-32`, or GPUs of one host such as `h100:8`.
-    slices: how many of them.
+    slices: number of such slices.
 
   Raises:
-    errors.UserError: for what does not exist; names near ones.
+    errors.UserError: if it does not exist; suggests similar names.
   """
   if slices < 1:
     raise errors.UserError(f'--slices={slices} must be at least 1.')
@@ -146,7 +146,7 @@ def parse(text: str, slices: int = 1) -> Topology:
 
 
 def list_names() -> list[str]:
-  """Returns every name that is sure to be known."""
+  """Returns all standard names that `parse` accepts."""
   found = []
   for name, family in _FAMILIES.items():
     for n, bounds in family.bounds.items():
@@ -178,7 +178,7 @@ def _grid(name, bounds, slices) -> Topology | None:
     options, hosts = {**options, 'chips_per_host_bounds': list(host)}, 1
   elif family.dimensions == 2 and bounds not in family.bounds.values():
     return None
-  # A host's four chips are a 2x2 of the first two axes.
+  # A host's four chips form a 2x2 in the first two axes.
   elif len(bounds) != family.dimensions or bounds[0] % 2 or bounds[1] % 2:
     return None
   if not 1 <= n <= family.most:
@@ -190,7 +190,7 @@ def _grid(name, bounds, slices) -> Topology | None:
 
 
 def _near(name) -> str:
-  """Names what was probably meant: of nearly the size, else of the spelling."""
+  """Suggests names of similar size or, if there are none, similar spelling."""
   kind, *size = re.split(r'[:-]', name, maxsplit=1)
   for chip, family in _FAMILIES.items():
     if kind not in (chip, family.cloud):
