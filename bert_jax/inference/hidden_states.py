@@ -115,7 +115,7 @@ def _encode(config, tokenizer, i, text):
 
 
 def _pad(rows, size, config, pad_id):
-  """Returns a batch of `size` rows; the rows after the given ones are padding."""
+  """Returns a batch of `size` rows; rows without a text are padding."""
   longest = max(len(row['input_ids']) for row in rows)
   length = min(-longest // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
   batch = {
