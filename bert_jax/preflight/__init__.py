@@ -1,1 +1,1 @@
-"""What a run would need on absent accelerators."""
+"""Predicts memory, time and cost of a run on absent accelerators."""

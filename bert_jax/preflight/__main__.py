@@ -2,9 +2,9 @@
 
   python -m bert_jax.preflight --config=configs/large.py --topology=v5e:4x4
 
-Compiles every program of the run with the TPU's own compiler, on any machine,
-and tells whether each can start, the memory that they need, which batch would
-fit, and about how long the run takes and what it costs. Times and prices are
+Compiles every program of the run with the TPU compiler, on any machine, and
+prints whether each compiles, the memory that they need, which batch would fit,
+and about how long the run takes and what it costs. Times and prices are
 estimates, never measurements.
 
 The exit code is 2 if the run does not fit or cannot start.
@@ -56,7 +56,7 @@ def main(argv: list[str]):
   from bert_jax.preflight import examine, page
   from bert_jax.runtime import files
 
-  # The compiler alone is used; accelerators that are here stay free.
+  # Only the compiler is used; accelerators of this machine stay free.
   jax.config.update('jax_platforms', 'cpu')
   values = flags.FLAGS
   config = cli.get_config(values)

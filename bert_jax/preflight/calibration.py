@@ -1,4 +1,4 @@
-"""How much slower real steps are than estimated ones, kept for each chip."""
+"""Measured time of steps divided by the estimate, stored for each chip."""
 
 import datetime
 import os
@@ -10,26 +10,26 @@ from bert_jax.runtime import files
 from bert_jax.train import task
 
 _LEAST_ROWS = 3
-_MOST_WAITING = 0.05  # of the time, for input
-# Of a row of kind 'run': what trains from there on, and by which compiler.
+_MOST_WAITING = 0.05  # share of the time spent waiting for input
+# Fields of a row of kind 'run': the devices from there on, and the compiler.
 _MACHINE = ('device_kind', 'devices', 'jax', 'libtpu')
 
 
 def default_path() -> str:
-  """Returns where ratios are kept."""
+  """Returns the path of the file with the ratios."""
   config = os.environ.get('XDG_CONFIG_HOME') or os.path.expanduser('~/.config')
   return os.path.join(config, 'bert_jax', 'calibration.json')
 
 
 def read(chip: str, path: str | None = None) -> dict | None:
-  """Returns what was measured on a chip; None if nothing was.
+  """Returns the calibration of a chip; None if there is none.
 
   Args:
     chip: `chips.Chip.name`.
-    path: of the file; None is `default_path`.
+    path: the file; None is `default_path`.
 
   Raises:
-    errors.UserError: if the file is not one of this command.
+    errors.UserError: if the file was not written by `store`.
   """
   entry = _read_all(path or default_path()).get(chip)
   if entry is not None and not _is_entry(entry):
@@ -61,17 +61,17 @@ def measure_step(rows: list[dict], phase: task.Phase) -> float | None:
   """Returns the median seconds of a step; None if there are too few rows.
 
   Args:
-    rows: of a run's `metrics.jsonl`.
-    phase: one of `task.list_phases` of the run.
+    rows: the rows of a run's `metrics.jsonl`.
+    phase: a phase of the run, see `task.list_phases`.
 
   Raises:
     errors.UserError: if the run waited for its input.
   """
-  # The first row of a phase or a restart has the first, slower step.
+  # The first row of a phase or after a restart includes the slow first step.
   found, slower = [], True
   for row in rows:
     slower |= row['kind'] in ('run', 'compiled')
-    # A row ends when the step after it was dispatched, here compiled.
+    # A row ends when the next step was dispatched, which compiled here.
     if row['kind'] == 'compiled' and found:
       if found[-1]['step'] == row['step'] - 1:
         found.pop()
@@ -110,16 +110,16 @@ def compare(
   phases: list[task.Phase],
   flops: list[float],
 ) -> dict:
-  """Returns the entry of a run: its ratios, and what it was found from.
+  """Returns a chip's calibration: ratios of a run, and how they were measured.
 
   Args:
-    estimated: what `preflight --json` wrote.
-    rows: of the run's `metrics.jsonl`.
-    phases: of the run's config.
-    flops: model FLOPs of a step of each phase.
+    estimated: the report that `preflight --json` wrote.
+    rows: the rows of the run's `metrics.jsonl`.
+    phases: the phases of the run's config.
+    flops: model FLOPs per step of each phase.
 
   Raises:
-    errors.UserError: if the run was not what was estimated, or is too short.
+    errors.UserError: if the estimate is for another run, or it is too short.
   """
   rows = _of_last_machine(rows)
   run = next((r for r in reversed(rows) if r['kind'] == 'run'), {})
@@ -157,7 +157,7 @@ def compare(
 
 
 def _check_devices(run, estimated) -> str:
-  """Returns the name of the chip that both are about."""
+  """Returns the name of the chip; raises if run and estimate differ in it."""
   kind, count = run.get('device_kind'), run.get('devices')
   if kind is None or count is None:
     raise errors.UserError(
@@ -176,7 +176,7 @@ def _check_devices(run, estimated) -> str:
 
 
 def _check_phase(facts, phase, flops):
-  """Raises errors.UserError unless a phase is the one that was estimated."""
+  """Raises errors.UserError unless the estimate is for this phase."""
   for name, got, allowed in (
     ('batch_size', phase.batch_size, facts['batch_size']),
     ('seq_length', phase.seq_length, facts['seq_length']),
@@ -193,7 +193,7 @@ def _check_phase(facts, phase, flops):
 def _check_attention(facts, rows):
   """Raises errors.UserError if a phase trained with another attention.
 
-  With compute.attention=auto, kernels that the compiler refuses give way.
+  With compute.attention=auto, kernels that the compiler rejects are replaced.
   """
   if 'compute' not in facts:  # nothing was compiled for the estimate
     return
@@ -208,7 +208,7 @@ def _check_attention(facts, rows):
 
 
 def store(entry: dict, path: str):
-  """Keeps an entry, in place of the one of its chip."""
+  """Stores the calibration of a chip, replacing an earlier one."""
   found = _read_all(path)
   found[entry['chip']] = {k: v for k, v in entry.items() if k != 'chip'}
   try:

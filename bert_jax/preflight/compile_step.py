@@ -27,13 +27,13 @@ _ENVIRONMENT = {
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-  """Bytes of one device.
+  """Memory of one device in bytes.
 
   Attributes:
-    parameters: of the model.
-    optimizer: of its state.
-    batch: and all other arguments, with what tiles of memory leave unused.
-    temporary: gradients, activations and the like, at the worst moment.
+    parameters: the model's parameters.
+    optimizer: the optimizer's state.
+    batch: the batch, all other arguments, and padding of arrays to tiles.
+    temporary: peak of gradients, activations and the like.
     program: the compiled code.
   """
 
@@ -50,11 +50,11 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-  """What the compiler said of a step.
+  """The result of compiling a step.
 
   Attributes:
-    fits: whether it fits into the memory of a device.
-    memory: what it needs.
+    fits: whether the step fits into the memory of a device.
+    memory: the memory that it needs.
     text: scheduled HLO; None if it does not fit.
   """
 
@@ -66,8 +66,8 @@ class Compiled:
 def describe_devices(topology: topology_lib.Topology) -> list:
   """Returns devices of a slice to compile for, without any hardware.
 
-  Sets environment variables that keep libtpu from looking for a TPU, and from
-  refusing a second program that looks for none either.
+  Sets environment variables that keep libtpu from looking for a TPU, and allow
+  several such processes at a time.
 
   Raises:
     errors.UserError: if libtpu is missing or does not know the topology.
@@ -97,7 +97,7 @@ def describe_devices(topology: topology_lib.Topology) -> list:
 def get_usable_memory(device: jax.Device) -> int:
   """Returns the bytes of a device that programs may use.
 
-  Asks the compiler, with a program that fits nowhere.
+  They are read from the compiler's error for a program that is too large.
   """
   placed = SingleDeviceSharding(device)
   huge = jax.ShapeDtypeStruct((2**19, 2**19), jnp.float32, sharding=placed)
@@ -140,10 +140,10 @@ def compile_step(
 
 
 def examine(outcome: compilation.Outcome) -> Compiled:
-  """Reads the memory and the text of a training step or an evaluation.
+  """Returns memory and HLO text of a training step or an evaluation.
 
   Args:
-    outcome: compiled, or with a shortage of memory.
+    outcome: the result of compiling it: success, or a shortage of memory.
   """
   first, *rest = outcome.program.arguments
   parameters, optimizer = first, []
@@ -161,8 +161,8 @@ def examine(outcome: compilation.Outcome) -> Compiled:
     parameters=parameters,
     optimizer=optimizer,
     batch=found.argument_size_in_bytes - parameters - optimizer,
-    # The peak has the arguments in it. `temp_size_in_bytes` is not what lives
-    # at once: it can be more than the memory of a program that fits.
+    # The peak includes the arguments. `temp_size_in_bytes` is not live at one
+    # time: it can exceed the device's memory although the program fits.
     temporary=found.peak_memory_in_bytes - found.argument_size_in_bytes,
     program=found.generated_code_size_in_bytes,
   )
@@ -170,7 +170,7 @@ def examine(outcome: compilation.Outcome) -> Compiled:
 
 
 def count_gradient_bytes(config: config_dict.ConfigDict, mesh: Mesh) -> int:
-  """Returns the float32 bytes of what a device finds before it is added up."""
+  """Returns the bytes of a device's float32 gradients, before the reduction."""
   objective = tasks.get(config).make_objective(config)
   params = jax.eval_shape(objective.init, jax.random.key(0))
   return count_device_bytes(

@@ -1,10 +1,10 @@
-"""How far estimated times may be from true ones.
+"""How far actual times may be from estimated ones.
 
-A range that somebody can plan with must hold what is not modelled, too:
-waiting for memory within ops, sorts and copies, latency of collectives, gaps
-between steps. None of it is known before a run, so the factors are judged:
-from the two published runs that can be compared (`benchmarks/tpu/published.py`),
-and wider where nothing checks the estimate of a chip.
+A useful range must include what is not modelled: waiting for memory within ops,
+sorts and copies, latency of collectives, gaps between steps. None of these are
+known before a run, so the factors are judged by the two published runs that can
+be compared (`benchmarks/tpu/published.py`), and are wider for chips that no run
+checks.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ MOST_OF_PEAK = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """Factors of an estimated time.
+  """Factors that turn an estimated time into a range.
 
   Attributes:
-    fast: of the time with all collectives overlapped with computation.
-    slow: of the time with none overlapped.
-    why: a line for people.
+    fast: factor of the time with all collectives overlapped with computation.
+    slow: factor of the time with none overlapped.
+    why: the reason, a line to print.
   """
 
   fast: float
@@ -45,7 +45,7 @@ _RANGES = {
   'v4': Range(0.85, 1.35, 'one published run, of another program, is inside'),
   'v5e': Range(0.8, 1.6, _UNCHECKED),
   'v5p': Range(0.8, 1.6, f'{_UNCHECKED}; its clock is inferred'),
-  # 88 to 100 % on v2 to v5p: the chip may be faster by a third.
+  # On v2 to v5p it is 88 to 100 %, so the chip may be faster by a third.
   'v6e': Range(
     0.65,
     1.7,
@@ -59,23 +59,27 @@ _RANGES = {
     'clock is inferred',
   ),
 }
-# Of the time that a measured run of the chip suggests; another model, length or
-# slice was not measured.
+# Factors of the calibrated time, since the measured run may have had another
+# model, length or slice.
 _CALIBRATED = 0.85, 1.2
 
 
 def get_range(chip: str) -> Range:
-  """Returns the range of a TPU of `chips`."""
+  """Returns the range for a TPU.
+
+  Args:
+    chip: `chips.Chip.name`.
+  """
   return _RANGES[chip]
 
 
 def get_calibrated(entry: dict) -> Range:
-  """Returns the range of a chip of which a run was measured.
+  """Returns the range for a chip with a calibration.
 
   Both factors are of the time with no collective overlapped with computation.
 
   Args:
-    entry: of `calibrate.read`.
+    entry: the calibration, from `calibration.read`.
   """
   fast, slow = _CALIBRATED
   least, most = min(entry['ratios']), max(entry['ratios'])

@@ -1,11 +1,11 @@
-"""How long a step and a run may take, and what they may cost. No measurement.
+"""Estimates how long a step and a run may take, and what they may cost.
 
-A TPU's step: what the compiler estimates in cycles, by the clock. What it does
-not cost: a kernel as the larger of its schedule (`kernel_schedules`) and its
-bytes by the memory's bandwidth; random bits, gathers and scatters as bytes by
-that bandwidth; and collectives as bytes by that of the links which the shape
-of the slice gives a chip. A GPU's step, for which nothing was compiled: FLOPs
-by the peak. Around all that stands a range of error (`error_range`).
+A TPU step takes the compiler's estimated cycles divided by the clock rate, and
+for what has no such estimate: kernels, the larger of their schedule
+(`kernel_schedules`) and their bytes / memory bandwidth; random bits, gathers
+and scatters, bytes / memory bandwidth; collectives, bytes / bandwidth of the
+links that a chip has in this slice. For a GPU step nothing is compiled: it
+takes FLOPs / peak. All estimates get a range of error (`error_range`).
 """
 
 import dataclasses
@@ -15,22 +15,22 @@ from bert_jax.hardware import chips
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.preflight import error_range, hlo_cost, kernel_schedules
 
-# What BERT programs reach of a GPU's peak, at worst and at best.
+# Shares of a GPU's peak that BERT programs reach, at worst and at best.
 _GPU_SHARES = (0.25, 0.65)
 _GPU_WHY = '25 to 65 % of the peak; nothing was compiled'
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """Seconds of a step, estimated.
+  """The estimated time of a step.
 
   Attributes:
-    seconds: what the model says, one part after the other; of a GPU, at the
-      middle of the shares of its peak.
-    low: the fast end of the range of error.
-    high: the slow end.
-    parts: {what: seconds}, of which `seconds` is made; of a GPU, at its peak.
-    why: where the range comes from, a line for people.
+    seconds: the estimate with no parts overlapped; for a GPU, at the middle of
+      `_GPU_SHARES`.
+    low: seconds at the fast end of the range of error.
+    high: seconds at the slow end.
+    parts: {name: seconds}, whose sum is `seconds`; for a GPU, at its peak.
+    why: the reason for the range, a line to print.
   """
 
   seconds: float
@@ -57,14 +57,14 @@ def estimate_tpu_step(
   """Estimates a compiled step.
 
   Args:
-    cost: of one device.
+    cost: cost of the step on one device.
     topology: that it was compiled for; the devices of a chip share its memory
       and links evenly.
-    generator: of dropout's bits in attention, see
+    generator: generator of attention dropout's bits, see
       `kernel_schedules.get_generator`.
-    flops: model FLOPs of all devices; no step is taken to be so fast that they
-      are more than `error_range.MOST_OF_PEAK`.
-    calibration: of `calibrate.read`, if a run on such a chip was measured.
+    flops: model FLOPs of all devices; bounds the speed of the step by
+      `error_range.MOST_OF_PEAK`.
+    calibration: the chip's calibration, from `calibration.read`, or None.
   """
   chip = topology.chip
   memory = chip.hbm_bandwidth / chip.devices
@@ -93,7 +93,7 @@ def estimate_tpu_step(
 
 
 def _kernels(cost, chip, memory, generator) -> float:
-  """Returns the seconds of all kernels, each bound by schedule or by memory."""
+  """Returns the seconds of all kernels, each bound by schedule or memory."""
   speed = chip.product_flops * chip.cycles_per_second * kernel_schedules.SHARE
   seconds = 0.0
   for name, moved in cost.kernel_bytes.items():
@@ -104,25 +104,25 @@ def _kernels(cost, chip, memory, generator) -> float:
 
 
 def _collective(group: str, sent: float, topology) -> float:
-  """Returns the seconds of what a device sends in groups of one kind.
+  """Returns the seconds of a device's collectives over one kind of group.
 
-  Over all chips of a slice, collectives run along all axes at once. Over a part
-  of them, they get the links of one axis: the one with the fewest.
+  Collectives over all chips of a slice use all axes at once. Those over some of
+  the chips are assumed to use the links of one axis, the one with the fewest.
 
   Args:
-    group: a key of `hlo.Cost.group_bytes`.
-    sent: bytes.
-    topology: of `topology.parse`.
+    group: devices of a group, a key of `hlo_cost.Cost.group_bytes`.
+    sent: bytes that the device sends.
+    topology: the accelerators, from `topology.parse`.
   """
   chip = topology.chip
   devices = [int(d) for d in group.split(',')]
   places = {d // chip.devices for d in devices}  # chips
   if len(places) == 1:  # between the devices of a chip, through its memory
     return sent / (chip.hbm_bandwidth / chip.devices)
-  # What crosses the links: not what the devices of a chip have of each other.
+  # Bytes that cross the links, without those between devices of a chip.
   n, g = len(devices), len(places)
   sent *= (1 - 1 / g) / (1 - 1 / n)
-  # Where a group has one device of each chip, the others' groups send, too.
+  # If a group has one device per chip, the other devices' groups send as well.
   sent *= chip.devices * g / n
   each = topology.chips // topology.slices
   if len({place // each for place in places}) > 1:
@@ -139,9 +139,9 @@ def compute_cycle_utilisation(
   """Returns the FLOPs per estimated cycle, relative to a large product's.
 
   Args:
-    flops: model FLOPs of a device.
-    seconds: some of `Step.parts`, added.
-    chip: what the device is part of.
+    flops: model FLOPs per device.
+    seconds: sum of some of `Step.parts`.
+    chip: the device's chip.
   """
   return flops / (seconds * chip.cycles_per_second) / chip.product_flops
 
@@ -149,13 +149,13 @@ def compute_cycle_utilisation(
 def estimate_gpu_step(
   flops: float, chip: chips.Chip, count: int, calibration: dict | None = None
 ) -> Step:
-  """Estimates a step by the peak of the chips alone.
+  """Estimates a step from the peak of the chips alone.
 
   Args:
-    flops: of the global batch.
+    flops: FLOPs of the global batch.
     chip: a GPU.
-    count: how many.
-    calibration: of `calibrate.read`, if a run on such a chip was measured.
+    count: number of GPUs.
+    calibration: the chip's calibration, from `calibration.read`, or None.
   """
   worst, best = _GPU_SHARES
   least = flops / (chip.flops * count)
@@ -189,12 +189,12 @@ def describe_step(
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """A run or a phase of it, without evaluation, saving and compiling.
+  """Estimates of a run or a phase, without evaluation, saving and compiling.
 
   Attributes:
     hours: (lowest, highest).
-    chip_hours: the same of all chips.
-    dollars: the same; None without a price.
+    chip_hours: (lowest, highest) hours times chips.
+    dollars: (lowest, highest) cost in US dollars; None without a price.
   """
 
   hours: tuple[float, float]
@@ -210,8 +210,8 @@ def estimate_run(
   """Estimates a run.
 
   Args:
-    steps: of each phase (how many, (lowest, highest) seconds of one).
-    count: chips.
+    steps: for each phase (number of steps, (lowest, highest) seconds of one).
+    count: number of chips.
     price: US dollars per chip and hour.
   """
   hours = tuple(
@@ -224,13 +224,13 @@ def estimate_run(
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-  """What would fit.
+  """Batches that would fit.
 
   Attributes:
-    largest: sequences per update, with the micro-batches as they are; None
-      where the batch is too small to tell.
+    largest: sequences per update with the same number of micro-batches; None
+      if the batch is too small to extrapolate from.
     accumulate: the least number of micro-batches with which the batch fits;
-      None if no number does.
+      None if there is none.
   """
 
   largest: int | None
@@ -248,20 +248,20 @@ def estimate_batch(
   accumulate: int,
   shares: int,
 ) -> Batch:
-  """Estimates which batches fit, from the memory that one needs.
+  """Estimates which batches fit, from the memory that one batch needs.
 
-  Bytes are taken to be fixed + gradients + a constant x (sequences of a
-  micro-batch); micro-batches also need what they are added up in.
+  The model is bytes = fixed + gradients + constant x (sequences per
+  micro-batch); several micro-batches also need `sums`.
 
   Args:
-    needed: bytes of a device with `batch_size` and `accumulate`.
-    fixed: bytes that no batch changes: parameters, optimizer, program.
-    gradients: bytes of a device's share of them.
-    limit: bytes of a device that can be used.
-    sums: bytes of a device in which micro-batches are added up.
+    needed: bytes per device with `batch_size` and `accumulate`.
+    fixed: bytes per device of parameters, optimizer and program.
+    gradients: bytes of a device's shard of the gradients.
+    limit: bytes per device that can be used.
+    sums: bytes per device in which gradients of micro-batches are added up.
     batch_size: sequences per update.
-    accumulate: micro-batches of an update.
-    shares: parts that the rows are split into over the devices.
+    accumulate: micro-batches per update.
+    shares: number of parts that the rows are split into over the devices.
   """
   rows = batch_size // (shares * accumulate)  # of a device, at once
 

@@ -21,7 +21,7 @@ from bert_jax.train import compilation, task
 from bert_jax.train import programs as programs_lib
 
 _QUICK_LAYERS = 2, 4
-# Beside compute.*, fields that change the time of a step and not its shapes.
+# Besides compute.*, fields that change the time of a step but not its shapes.
 # fmt: off
 _TIMED = (
   'rng', 'mesh.model', 'model.dtype', 'model.dropout',
@@ -41,20 +41,20 @@ def examine(
 
   Args:
     config: the experiment.
-    topology: of `topology.parse`, of TPUs.
-    phases: of `task.list_phases`, those to look at.
-    quick: compile 2 and 4 layers and extrapolate.
-    say: gets lines of progress.
+    topology: the TPU slice, from `topology.parse`.
+    phases: the phases to examine, from `task.list_phases`.
+    quick: whether to compile only 2 and 4 layers and extrapolate.
+    say: function that prints a line of progress.
 
   Returns:
-    (programs, facts, texts): for JSON, a list of what became of each program,
-    and a dict for each phase; and {phase: HLO text of its training step},
-    with `quick` that of four layers, where there is one.
+    (programs, facts, texts): for JSON, a list of each program's result, and a
+    dict for each phase; and {phase: HLO text of its training step} (with
+    `quick`, of four layers) for those that compiled.
 
   Raises:
     errors.UserError: if the batch or the model cannot be split over the slice.
   """
-  # A malformed file is an error now, not after an hour of compiling.
+  # Read first, to report a malformed file before an hour of compiling.
   calibration = calibration_lib.read(topology.chip.name)
   devices = compile_step.describe_devices(topology)
   mesh = device_mesh.make_mesh(config.mesh.model, devices=devices)
@@ -84,13 +84,13 @@ def examine(
 
 
 def _training_step(result):
-  """Returns what the compiler said of a training step; None if refused."""
+  """Returns the compiled training step; None if the compiler rejected it."""
   (step,) = (o for o in result.outcomes if o.program.name == programs_lib.TRAIN)
   return None if step.refused else compile_step.examine(step)
 
 
 def _verdicts(runs, layers) -> list[dict]:
-  """Returns what became of each program, of all depths that were compiled."""
+  """Returns each program's result over all depths that were compiled."""
   found = {}
   for run, n in zip(runs, layers, strict=True):
     for outcome in (o for result in run.values() for o in result.outcomes):
@@ -110,13 +110,13 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
 
   Args:
     config: the experiment.
-    topology: what it would run on.
-    mesh: over it.
+    topology: the accelerators.
+    mesh: axes (data, model), over the described devices.
     phase: one of `task.list_phases`.
-    usable: bytes of a device.
-    steps: `aot.Compiled` of the training step: one of all layers, or two of
-      few; None among them where the compiler refuses it.
-    calibration: of `calibrate.read`.
+    usable: bytes per device that programs may use.
+    steps: `compile_step.Compiled` of the training step: one with all layers, or
+      two with few; None for those that the compiler rejected.
+    calibration: the chip's calibration, from `calibration.read`, or None.
   """
   flops = tasks.get(config).make_objective(config).flops(phase)
   facts = _phase_facts(phase, flops) | {'usable_bytes': usable}
@@ -131,7 +131,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   batch = estimate.estimate_batch(
     memory.total,
     memory.parameters + memory.optimizer + memory.program,
-    memory.parameters,  # the shards of the gradients are as large
+    memory.parameters,  # the gradients' shards have the same size
     usable,
     sums=compile_step.count_gradient_bytes(config, mesh),
     batch_size=phase.batch_size,
@@ -208,11 +208,11 @@ def make_report(
 
   Args:
     config: the experiment.
-    topology: what it would run on.
-    phases: those that were examined.
-    price: US dollars per chip and hour, None for that of `prices`.
-    programs: what became of each; none where nothing was compiled.
-    examined: the facts of each of them.
+    topology: the accelerators.
+    phases: the examined phases.
+    price: US dollars per chip and hour; None uses that of `prices`.
+    programs: result of each program; empty if nothing was compiled.
+    examined: the facts of each phase.
   """
   listed = prices.USD_PER_CHIP_HOUR.get(topology.chip.name)
   used = listed if price is None else price
@@ -240,7 +240,7 @@ def make_report(
 
 
 def _timed(config) -> dict:
-  """Returns the fields that `calibrate` compares with those of a run."""
+  """Returns {field: value} that `calibrate` compares with those of a run."""
   return {
     name: value
     for name, value in config_lib.flatten(config).items()

@@ -1,4 +1,4 @@
-"""Reads what a compiled step does from its scheduled HLO text."""
+"""Counts the cost of a compiled step from its scheduled HLO text."""
 
 import collections
 import dataclasses
@@ -17,10 +17,10 @@ _COLLECTIVES = (
   'collective-permute',
 )
 # fmt: on
-# Custom calls with a program of their own, which the compiler cannot cost; the
-# others are notes to the compiler or parts of ops that it does cost.
+# Custom calls with their own program, for which the compiler has no estimate;
+# the others are annotations, or parts of ops for which it has one.
 _KERNELS = ('tpu_custom_call', 'MosaicFusion')
-# They name or order arrays, or their bodies are added up.
+# Ops that only name or order arrays, or whose bodies are counted instead.
 _FREE = frozenset(
   'parameter constant tuple get-tuple-element bitcast after-all while call '
   'call-start conditional custom-call optimization-barrier async-start'.split()
@@ -33,26 +33,26 @@ class Cost:
   """What a device does in one execution, loops unrolled.
 
   Attributes:
-    cycles: estimated by the compiler; it gives none for what follows.
-    rng_bytes: of random bits that are generated.
-    collectives: {kind: how many}.
-    collective_bytes: {kind: bytes of the whole arrays, as the largest of what
-      goes in and what comes out}.
-    sent_bytes: that the device sends in them, by the best algorithms.
-    group_bytes: {devices of one of the groups, as '0,4,8,12': the same bytes},
+    cycles: the compiler's estimate; it does not include what follows.
+    rng_bytes: bytes of random bits that are generated.
+    collectives: {kind: count}.
+    collective_bytes: {kind: bytes of the whole arrays, the larger of inputs and
+      outputs}.
+    sent_bytes: bytes that the device sends in them, with the best algorithms.
+    group_bytes: {devices of one of the groups, such as '0,4,8,12': bytes sent},
       numbered as in the mesh.
-    hbm_bytes: read from and written to the device's memory by all ops and
-      copies, those of kernels as they say; an op counts as reading all of its
-      operands, which is more than the truth for some.
-    kernels: {name and result: how many}, custom calls with a program of their
-      own.
-    kernel_flops: {the same: FLOPs} that they say of themselves, else 0.
-    kernel_bytes: {the same: bytes} as they say, else of what goes in and out.
-    moved_bytes: read and written by gathers and scatters that have no cycles.
-    uncosted: {opcode: how many} of all other ops without cycles, where arrays
-      are not tiny; most are copies overlapped with computation.
-    uncosted_bytes: {opcode: bytes} of what goes in and out of these.
-    custom_calls: {target: how many}, kernels among them.
+    hbm_bytes: bytes that all ops and copies read from and write to the device's
+      memory, for kernels as they declare; an op is assumed to read all of its
+      operands, which is too much for some.
+    kernels: {name and result: count} of custom calls with their own program.
+    kernel_flops: {name and result: FLOPs} that they declare, otherwise 0.
+    kernel_bytes: {name and result: bytes} that they declare, otherwise of
+      inputs and outputs.
+    moved_bytes: bytes read and written by gathers and scatters without cycles.
+    uncosted: {opcode: count} of other ops without cycles, except on tiny
+      arrays; most are copies overlapped with computation.
+    uncosted_bytes: {opcode: bytes} of their inputs and outputs.
+    custom_calls: {target: count}, including kernels.
   """
 
   cycles: float = 0
@@ -72,15 +72,15 @@ class Cost:
 
 
 def count_cost(text: str) -> Cost:
-  """Adds up what a device does.
+  """Adds up the cost of a program on a device.
 
   Args:
-    text: of `compiled.as_text()`; `"estimated_cycles"` stands in the text of
-      TPU programs only.
+    text: HLO from `compiled.as_text()`; only that of TPU programs contains
+      `"estimated_cycles"`.
 
   Raises:
-    ValueError: if it is no HLO module, or has a loop of which it is not known
-      how often it runs.
+    ValueError: if it is not an HLO module, or has a loop with an unknown number
+      of iterations.
   """
   computations, entry = hlo_text.parse(text)
   found = re.search(r'num_partitions=(\d+)', text)
@@ -101,12 +101,12 @@ def count_cost(text: str) -> Cost:
 
 
 def extrapolate(few: Cost, more: Cost, layers: tuple[int, int, int]) -> Cost:
-  """Returns a + b L of two costs.
+  """Extrapolates a cost linearly in the number of layers.
 
   Args:
-    few: with layers[0].
-    more: with layers[1].
-    layers: the third is the L to extrapolate to.
+    few: cost with layers[0].
+    more: cost with layers[1].
+    layers: two known numbers of layers, and the one to extrapolate to.
   """
 
   def line(a, b):
@@ -132,14 +132,13 @@ def _add(totals, computations, name, *, times, devices, fused, aside=False):
   """Adds a computation that runs `times` times.
 
   Args:
-    fused: whether one figure of the compiler stands for all of it.
-    aside: whether another core of the chip runs it, whose cycles are no
-      figure for this one.
+    fused: whether one estimate of the compiler covers all of it.
+    aside: whether another core of the chip runs it, whose cycles do not count.
   """
   types = {op.name: op.type for op in computations[name]}
   starts = any('AsyncCollectiveStart' in op.rest for op in computations[name])
   for op in computations[name]:
-    if not fused:  # a fusion has one figure, its parts repeat it
+    if not fused:  # the parts of a fusion repeat its estimate
       found = [] if aside else [int(n) for n in _CYCLES.findall(op.rest)]
       totals['cycles'] += times * sum(found)
       if not found:
@@ -149,7 +148,7 @@ def _add(totals, computations, name, *, times, devices, fused, aside=False):
     if op.opcode.endswith('-done') or op.opcode.endswith('-update'):
       continue  # counted at its start
     if kind in _COLLECTIVES:
-      # One that runs behind several fusions stands in each of them.
+      # A collective that overlaps several fusions occurs in each of them.
       if starts or 'chain_id=' not in op.rest:
         _add_collective(totals, op, kind, name, types, times, devices)
     elif kind == 'rng-bit-generator':
@@ -204,7 +203,7 @@ def _add_uncosted(totals, op, types, computations, times):
 
 
 def _inside(op, types, computations):
-  """Yields an op, or those that a fusion is made of, and the types around."""
+  """Yields (op, types in its computation) of an op, or of a fusion's ops."""
   if op.opcode != 'fusion':
     yield op, types
     return
@@ -215,7 +214,7 @@ def _inside(op, types, computations):
 
 
 def _moved(op, types) -> int:
-  """Returns the bytes that a gather or scatter cannot but read and write."""
+  """Returns the bytes that a gather or scatter must read and write."""
   if op.opcode == 'gather':
     return 2 * hlo_text.parse_size(op.type)
   if op.opcode == 'scatter':  # operands, indices, updates
@@ -248,7 +247,7 @@ def _types(op, types):
 
 
 def _in_and_out(op, types) -> int:
-  if op.opcode.endswith('-start'):  # what goes in is in its type; maybe whole
+  if op.opcode.endswith('-start'):  # its type includes inputs, maybe whole
     return 2 * hlo_text.parse_size(_second(op.type))
   return hlo_text.parse_size(op.type) + sum(
     hlo_text.parse_size(types.get(o, '')) for o in op.operands
@@ -262,7 +261,7 @@ def _add_collective(totals, op, kind, name, types, times, devices):
   )
   group = _group(op.rest) or tuple(devices)
   n = len(group)
-  # A fusion that keeps one part of a sum is how TPUs do a reduce-scatter.
+  # On TPUs, a reduce-scatter is a fusion that keeps one part of an all-reduce.
   if kind == 'all-reduce' and 'all-reduce-scatter' in name:
     kind = 'reduce-scatter'
   rounds = {'all-reduce': 2 * (n - 1) / n, 'collective-permute': 1}
@@ -274,7 +273,7 @@ def _add_collective(totals, op, kind, name, types, times, devices):
 
 
 def _result(op):
-  """Returns the type of what comes out; a start also lists what goes in."""
+  """Returns the type of an op's result, without the inputs that starts list."""
   started = op.opcode in ('all-gather-start', 'collective-permute-start')
   if not started:
     return op.type
@@ -288,7 +287,7 @@ def _second(type_text) -> str:
 
 
 def _group(rest) -> tuple[int, ...] | None:
-  """Returns the devices of a collective's first group; None if all are one."""
+  """Returns the devices of a collective's first group; None means all."""
   pairs = re.search(r'source_target_pairs=\{(\{[\d,{}]*\})\}', rest)
   if pairs:
     found = [(int(a), int(b)) for a, b in re.findall(r'(\d+),(\d+)', pairs[1])]
@@ -317,7 +316,7 @@ def _group(rest) -> tuple[int, ...] | None:
 
 
 def _cut(size, shape, order) -> tuple[int, ...]:
-  """Returns the first `size` numbers of a grid, its axes put in order."""
+  """Returns the first `size` numbers of a grid with transposed axes."""
   grid = np.arange(math.prod(shape)).reshape(shape).transpose(order)
   return tuple(grid.reshape(-1)[:size].tolist())
 
@@ -327,7 +326,7 @@ def _numbers(text) -> list[int]:
 
 
 def _called(op) -> list[str]:
-  """Returns the computations that an op runs; reductions cost no own time."""
+  """Returns the computations that an op runs, except those of reductions."""
   if op.opcode == 'while':
     return [re.search(r'\bbody=%?([\w.-]+)', op.rest)[1]]
   if op.opcode == 'conditional':
@@ -341,10 +340,10 @@ def _called(op) -> list[str]:
 
 
 def _trips(op, computations) -> int:
-  """Returns how often a loop runs that counts up from 0 by 1.
+  """Returns the iterations of a loop that counts up from 0 by 1.
 
-  One that goes on while a number is above 0 counts as none: it is the
-  decoder's, which runs for the rarest of batches.
+  A loop that runs while a number is above 0 counts as 0 iterations: it is the
+  second pass of the decoder, which rarely runs.
   """
   known = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', op.rest)
   if known:
@@ -359,11 +358,10 @@ def _trips(op, computations) -> int:
 
 
 def _above_zero(name, computations, zeros=frozenset()) -> bool:
-  """Returns whether a condition is that a number is above the constant 0.
+  """Returns whether a loop's condition is "a number is above 0".
 
   Args:
-    zeros: numbers of the condition's parameters that are this constant, where
-      it is fused.
+    zeros: for a fused condition, indices of parameters that are the constant 0.
   """
   known = {
     op.name
@@ -384,7 +382,7 @@ def _above_zero(name, computations, zeros=frozenset()) -> bool:
 
 
 def _limits(name, computations) -> list[int]:
-  """Returns the constants of a loop's condition, also where it is fused."""
+  """Returns the constants of a loop's condition, which may be fused."""
   found = []
   for op in computations[name]:
     if op.opcode == 'constant' and op.type.startswith(('s', 'u')):

@@ -1,4 +1,4 @@
-"""Scheduled HLO text as ops, and the bytes of their types."""
+"""Parses scheduled HLO text into ops, and the sizes of their types."""
 
 import dataclasses
 import math
@@ -55,7 +55,7 @@ def _op(line) -> Op:
 
 
 def _close(text, start) -> int:
-  """Returns where the bracket that opens at `start` has closed."""
+  """Returns the index after the bracket that closes the one at `start`."""
   depth = 0
   for i in range(start, len(text)):
     depth += {'(': 1, ')': -1}.get(text[i], 0)
@@ -70,7 +70,7 @@ def parse_size(type_text: str) -> int:
 
 
 def parse_hbm_size(type_text: str) -> int:
-  """Returns the bytes of those parts of a type that lie in the main memory."""
+  """Returns the bytes of the parts of a type that are in main memory (HBM)."""
   return sum(
     _array_bytes(m)
     for m in _PLACED.finditer(type_text)

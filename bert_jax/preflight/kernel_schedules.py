@@ -1,9 +1,9 @@
 """How much longer the attention kernels take than their matrix products.
 
-A kernel's products at half the speed of a large one is what could be hoped
-for. The compiler's own schedule of it is longer: dropout's bits, the softmax
-and what else the vector unit does. `TIMES` holds the schedule as a multiple
-of those products. It is printed, and checked, by
+At best, a kernel's products reach half the speed of a large product. The
+compiler's schedule of the kernel is longer because of dropout's bits, softmax
+and other work of the vector unit. `TIMES` has that schedule as a multiple of
+the products' time. The table is printed, and checked, by
 
   for dtype in bfloat16 float32; do
     python benchmarks/tpu/kernels.py --topology=v5e:2x2 --dtype=$dtype \\
@@ -16,10 +16,10 @@ import re
 
 from ml_collections import config_dict
 
-# Of a large product's speed, what a kernel's products are taken to reach.
+# Assumed speed of a kernel's products, relative to a large product.
 SHARE = 0.5
-# (chip, generator of dropout's bits, type, tokens of a row, forward, backward),
-# of BASE. A product of float32 is six of the matrix unit's.
+# (chip, generator of dropout's bits, type, tokens per row, forward, backward),
+# for BASE. A float32 product takes six passes of the matrix unit.
 # fmt: off
 TIMES = (
   ('v4', 'none', 'bf16', 128, 2.19, 1.52),
@@ -90,23 +90,23 @@ _KERNEL = re.compile(
 
 
 def get_generator(config: config_dict.ConfigDict) -> str:
-  """Returns what makes the bits of attention's dropout: 'none', 'rbg', ..."""
+  """Returns the generator of attention dropout's bits: 'none', 'rbg', ..."""
   return config.rng if config.model.attention_dropout else 'none'
 
 
 def look_up(chip: str, generator: str, kernel: str) -> float:
-  """Returns the schedule of a kernel as a multiple of its products.
+  """Returns the time of a kernel's schedule relative to its products.
 
   Args:
     chip: `chips.Chip.name`.
-    generator: of `get_generator`.
-    kernel: a key of `hlo.Cost.kernels`, such as
+    generator: generator of dropout's bits, see `get_generator`.
+    kernel: a key of `hlo_cost.Cost.kernels`, such as
       'attention_forward bf16[16,512,1024]'.
 
   Returns:
-    1 for kernels other than those of attention. Of the products at `SHARE` of
-    a large one's speed; a case not in the table takes the largest value among
-    the closest ones.
+    A multiple of the products' time at `SHARE` of a large product's speed; for
+    a case not in the table, the largest of the closest ones. 1 for kernels
+    other than those of attention.
   """
   found = _KERNEL.match(kernel)
   if not found:

@@ -1,4 +1,4 @@
-"""The page that `preflight` prints."""
+"""Renders the page that `preflight` prints."""
 
 import textwrap
 
@@ -8,11 +8,11 @@ _GIB = 2**30
 
 
 def render(report: dict, topology: topology_lib.Topology) -> list[str]:
-  """Returns a report as text.
+  """Returns a report as lines of text.
 
   Args:
-    report: of `preflight.report`.
-    topology: of `topology.parse`.
+    report: from `examine.make_report`.
+    topology: the accelerators, from `topology.parse`.
   """
   found = ['', _title(report)]
   if report['programs']:
@@ -31,7 +31,7 @@ def _title(report):
 
 
 def _programs(programs):
-  """Says what became of each program of the run."""
+  """Returns lines on whether each program of the run compiled."""
   bad = [program for program in programs if not program['ok']]
   if not bad:
     return [f'programs: all {len(programs)} of the run compile']
@@ -148,7 +148,7 @@ def _run(report):
 
 
 def _model(report, topology):
-  """Returns how the times were estimated, and what their range is."""
+  """Returns lines on how times were estimated, and on their range."""
   why = {f.get('step_seconds_range') for f in report['phases']} - {None}
   found = ['Estimates, no measurements.']
   for line in sorted(why):
