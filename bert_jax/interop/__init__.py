@@ -1,1 +1,1 @@
-"""A BERT in the words of other libraries."""
+"""Converts BERT models from and to the formats of other libraries."""

@@ -1,4 +1,4 @@
-"""The JSON files beside a BERT, config.json and bert_config.json."""
+"""The config files of BERT models: config.json and bert_config.json."""
 
 import reprlib
 from collections.abc import Collection, Mapping
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from bert_jax import errors
 from bert_jax.model import bert_config
 
-# Their name, in config.json and in Google's bert_config.json, and ours.
+# {name in config.json and in Google's bert_config.json: our name}.
 FIELDS = {
   'vocab_size': ('vocab_size', int),
   'hidden_size': ('hidden_size', int),
@@ -21,12 +21,12 @@ FIELDS = {
   'layer_norm_eps': ('norm_epsilon', float),
   'initializer_range': ('initializer_std', float),
 }
-# A table of tensors is made from it before the tensors are looked at.
+# Bounds the table of names, which is made before the tensors are read.
 _MAX_LAYERS = 1000
 
 
 def refuse(path: str, theirs: Mapping, key: str, allowed: str) -> NoReturn:
-  """Raises errors.UserError for the value of a key."""
+  """Raises errors.UserError for a key's value, saying what is allowed."""
   got = reprlib.repr(theirs.get(key, 'missing'))
   raise errors.UserError(f'{path}: {key} is {got}, not {allowed}.')
 
@@ -38,17 +38,17 @@ def to_config(
   without: Collection[str] = (),
   **more: Any,
 ) -> bert_config.BertConfig:
-  """Makes a config of the content of a file.
+  """Makes a config from the content of a file.
 
   Args:
-    path: of the file, for messages.
+    path: the file, for error messages.
     theirs: its content.
-    activations: {their name of an activation: ours}.
+    activations: {their name of an activation: our name}.
     without: keys of `FIELDS` that such files do not have.
     **more: further fields of the config.
 
   Raises:
-    errors.UserError: for a value that is missing, malformed or not possible.
+    errors.UserError: if a value is missing, malformed or out of range.
   """
   if theirs.get('hidden_act') not in tuple(activations):
     refuse(path, theirs, 'hidden_act', f'one of {", ".join(activations)}')
@@ -78,7 +78,7 @@ def to_config(
 def from_config(
   config: bert_config.BertConfig, without: Collection[str] = ()
 ) -> dict[str, Any]:
-  """Returns the `FIELDS` of a config under their names."""
+  """Returns the `FIELDS` of a config, with the names in the file as keys."""
   return {
     name: getattr(config, ours)
     for name, (ours, _) in FIELDS.items()

@@ -1,4 +1,4 @@
-"""Google's folders of BERT: a TensorFlow checkpoint, its config, its words."""
+"""Google's format of BERT: TensorFlow checkpoint, config, vocabulary."""
 
 import glob
 import json
@@ -22,8 +22,8 @@ FILES = (
   vocabulary.SETTINGS,
   vocabulary.NAME,
 )
-# What Google's code calls gelu is the approximation with tanh; it has no name
-# for the other (google-research/bert, modeling.py).
+# Google's gelu is the approximation with tanh; its code has no name for the
+# exact one (google-research/bert, modeling.py).
 _HIDDEN_ACT = {'gelu': 'gelu_tanh', 'relu': 'relu'}
 _NORM_EPSILON = 1e-12  # in the code, not in the config
 _WITHOUT = ('layer_norm_eps',)
@@ -37,7 +37,7 @@ def find(path: str) -> str | None:
     path: a folder with one checkpoint, PREFIX or PREFIX.index.
 
   Raises:
-    errors.UserError: for a folder with several.
+    errors.UserError: if the folder has several checkpoints.
   """
   prefix = path.removesuffix('.index')
   if os.path.isfile(f'{prefix}.index'):
@@ -53,7 +53,7 @@ def find(path: str) -> str | None:
 
 
 def read(path: str) -> rename.LoadedModel:
-  """Reads a BERT that Google's code, or `write`, has saved.
+  """Reads a BERT that was saved by Google's code or by `write`.
 
   Args:
     path: a folder, or the prefix of a checkpoint in it, with bert_config.json
@@ -61,12 +61,12 @@ def read(path: str) -> rename.LoadedModel:
 
   Returns:
     (params, config, with_nsp, tokenizer, report): as `hf_load.read`. The config
-    has the activation gelu_tanh for Google's gelu. Whether text becomes lower
-    case says tokenizer_config.json or else the vocabulary, see
+    has the activation gelu_tanh for Google's gelu. Whether text is lower-cased
+    is read from tokenizer_config.json or else inferred from the vocabulary, see
     `vocabulary.read`.
 
   Raises:
-    errors.UserError: for files that are missing, damaged or not such a model.
+    errors.UserError: if files are missing, damaged or not such a model.
   """
   prefix = find(path)
   if prefix is None:
@@ -96,7 +96,7 @@ def read(path: str) -> rename.LoadedModel:
 
 
 def is_slot(name: str) -> bool:
-  """Says whether a variable is the optimizer's, not the model's."""
+  """Returns whether a variable belongs to the optimizer, not to the model."""
   return bool(_SLOT.fullmatch(name))
 
 
@@ -106,20 +106,20 @@ def write(
   config: bert_config.BertConfig,
   tokenizer: tokenizer_lib.Tokenizer,
 ):
-  """Writes a folder that Google's code loads, whole or not at all.
+  """Writes a folder that Google's code loads, atomically.
 
   Besides Google's files it has a tokenizer_config.json that says whether text
-  becomes lower case, which Google's code is told by a flag.
+  is lower-cased, for which Google's code has a flag.
 
   Args:
-    directory: local folder; may hold an earlier one, but nothing else.
-    params: nested dict of arrays; any of the heads may be left out.
-    config: what the model is.
-    tokenizer: of its vocabulary.
+    directory: local folder; an earlier export in it is replaced.
+    params: nested dict of arrays; heads may be missing.
+    config: the model's config.
+    tokenizer: the model's tokenizer.
 
   Raises:
-    errors.UserError: for a folder that cannot be written or replaced and for a
-      model that Google's code cannot express.
+    errors.UserError: if the folder cannot be written or replaced, or Google's
+      code does not support the model.
   """
   _check(config)
   if tokenizer.strip_accents != tokenizer.lowercase:
@@ -146,7 +146,7 @@ def write(
 
 
 def _check(config):
-  """Raises errors.UserError for what Google's code cannot express."""
+  """Raises errors.UserError if Google's code does not support a model."""
 
   def refuse(field: str, allowed: Iterable[str], advice: str):
     value = getattr(config, field)

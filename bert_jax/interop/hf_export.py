@@ -1,4 +1,4 @@
-"""Writes the folder that Hugging Face transformers loads."""
+"""Exports a model to a folder that Hugging Face transformers loads."""
 
 import json
 import os
@@ -38,20 +38,20 @@ def export(
   tokenizer: tokenizer_lib.Tokenizer,
   card: str | None = None,
 ):
-  """Writes a folder that transformers' Auto classes load, whole or not at all.
+  """Writes a folder that transformers' Auto classes load, atomically.
 
   Args:
-    directory: local folder; may hold an earlier export, but nothing else.
+    directory: local folder; an earlier export in it is replaced.
     params: nested dict of arrays, as `heads.PretrainingModel` makes it. Without
-      the MLM head it becomes a BertModel.
-    config: what the model is.
-    with_nsp: whether it has the pooler and the NSP head.
-    tokenizer: of its vocabulary.
+      the MLM head, a BertModel is written.
+    config: the model's config.
+    with_nsp: whether the model has the pooler and the NSP head.
+    tokenizer: the model's tokenizer.
     card: text of README.md, see `model_card.make_card`; None writes none.
 
   Raises:
-    errors.UserError: for a folder that cannot be written or replaced, see
-      `files.write_folder`, and for what `rename.to_hf` refuses.
+    errors.UserError: if the folder cannot be written or replaced, see
+      `files.write_folder`; and as `rename.to_hf`.
   """
   tensors = rename.to_hf(params, config)
   vocabulary.check_size(tokenizer, config)
@@ -95,7 +95,7 @@ def describe_model(
   pad_id: int,
   with_mlm: bool = True,
 ) -> dict[str, Any]:
-  """Returns what config.json says of the model."""
+  """Returns the content of config.json."""
   if not with_mlm:
     architecture = 'BertModel'
   elif with_nsp:
@@ -103,7 +103,7 @@ def describe_model(
   else:
     architecture = 'BertLMHeadModel' if config.causal else 'BertForMaskedLM'
   theirs = {ours: name for name, ours in reversed(HIDDEN_ACT.items())}
-  # gelu_tanh must be theirs too: with 'gelu' the logits would differ silently.
+  # gelu_tanh has another name there; 'gelu' would silently change the logits.
   return {
     'architectures': [architecture],
     'model_type': 'bert',
@@ -124,8 +124,8 @@ def _special_tokens():
 
 def _tokenizer_config(config, tokenizer):
   return {
-    # Loads tokenizer.json as it stands. BertTokenizer of transformers 5 builds
-    # its own, in which words of 101 to 200 characters become [UNK].
+    # Loads tokenizer.json unchanged. BertTokenizer of transformers 5 builds its
+    # own, in which words of 101 to 200 characters become [UNK].
     'tokenizer_class': 'PreTrainedTokenizerFast',
     'do_lower_case': tokenizer.lowercase,
     'strip_accents': tokenizer.strip_accents,

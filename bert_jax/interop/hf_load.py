@@ -1,4 +1,4 @@
-"""Reads a folder with a BERT, of ours or of Hugging Face."""
+"""Loads a BERT from a Hugging Face folder, or from our export."""
 
 import os
 import reprlib
@@ -13,7 +13,7 @@ from bert_jax.weight_files import (
   torch_bin,
 )
 
-# One file, or several with an index; the first that exists is read.
+# Weights are one file, or several with an index; the first that exists is read.
 _WEIGHTS = (
   ('model.safetensors', safetensors_file.read),
   ('pytorch_model.bin', torch_bin.read),
@@ -22,22 +22,22 @@ _MAX_NAME = 200  # characters
 
 
 def read(directory: str) -> rename.LoadedModel:
-  """Reads what there is of a BERT in a folder of ours or of Hugging Face.
+  """Reads a BERT, with the heads that it has, from a Hugging Face folder.
 
   Args:
     directory: local folder; nothing outside it is read.
 
   Returns:
     (params, config, with_nsp, tokenizer, report): nested dict of float32
-    arrays, of the encoder and of those heads that are there whole (`mlm`,
-    `pooler`, `nsp`); `bert_config.BertConfig`; whether there is an NSP head;
-    `tokenizer.Tokenizer`; `rename.Report` of what was missing and left over.
-    What config.json does not say is the default of BertConfig: dtype and the
-    shape of the initial distribution.
+    arrays, of the encoder and of each complete head (`mlm`, `pooler`, `nsp`);
+    `bert_config.BertConfig`; whether there is an NSP head;
+    `tokenizer.Tokenizer`; `rename.Report` of missing and unused tensors. Fields
+    that config.json lacks have BertConfig's defaults: dtype and the kind of
+    initial distribution.
 
   Raises:
-    errors.UserError: for a folder that is missing, incomplete or malformed or
-      not such a model.
+    errors.UserError: if the folder is missing, incomplete, malformed or not
+      such a model.
   """
   if not os.path.isdir(directory):
     raise errors.UserError(
@@ -75,7 +75,7 @@ def _read_config(path):
 
 def _read_tensors(directory):
   tensors = _read_weights(directory)
-  # They are printed if they are not BERT's.
+  # Unexpected names are printed, so they must be printable.
   bad = [n for n in tensors if len(n) > _MAX_NAME or not n.isprintable()]
   if bad:
     raise errors.UserError(

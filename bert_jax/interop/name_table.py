@@ -1,18 +1,18 @@
-"""What BERT's parameters are called here, by Hugging Face and by Google.
+"""The names of BERT's parameters here, in Hugging Face and in Google's code.
 
-The table has 26 rows: the embeddings, what each layer has, and the heads.
+The table has 26 rows: for the embeddings, for each layer, and for the heads.
 """
 
 from typing import NamedTuple
 
 from bert_jax.model import bert_config
 
-# A file holds each of these parts whole or not at all, and always the encoder,
-# to which the embeddings belong.
+# A file has each of these parts completely or not at all, and always the
+# encoder, which includes the embeddings.
 PARTS = ('encoder', 'mlm', 'pooler', 'nsp')
 
-# Our name, Hugging Face's name, Google's name, `Row.layout`,
-# `Row.transposed_in` and, as fields of BertConfig, `Row.shape`. {i} is the
+# Columns: our name, Hugging Face's name, Google's name, `Row.layout`,
+# `Row.transposed_in` and `Row.shape`, as names of BertConfig fields. {i} is the
 # number of a layer.
 # fmt: off
 _EMBEDDINGS = (
@@ -124,7 +124,7 @@ _HEADS = (
    'bert.pooler.dense.bias',
    'bert/pooler/dense/bias',
    'same', (), ('hidden_size',)),
-  # The only kernel that Google transposes, too.
+  # The only kernel that is transposed in Google's code, too.
   ('nsp/kernel',
    'cls.seq_relationship.weight',
    'cls/seq_relationship/output_weights',
@@ -136,7 +136,7 @@ _HEADS = (
 )
 # fmt: on
 
-# Hugging Face's files may hold tied parameters twice: {copy: original}.
+# Hugging Face's files may contain tied parameters twice: {copy: original}.
 HF_TIED = {
   'cls.predictions.decoder.weight': 'bert.embeddings.word_embeddings.weight',
   'cls.predictions.decoder.bias': 'cls.predictions.bias',
@@ -144,20 +144,20 @@ HF_TIED = {
 
 
 class Row(NamedTuple):
-  """One of our parameters, and the arrays that others store for it.
+  """One of our parameters, and the corresponding arrays of other formats.
 
   Attributes:
     part: one of `PARTS`.
     ours: our name.
-    hf: Hugging Face's name; those of query, key and value, which are one array
+    hf: Hugging Face's name; three for query, key and value, which are one array
       here.
     google: Google's name, or three.
-    layout: 'same' if our array is like theirs; 'joined_qkv' if it is query, key
-      and value in one, with an axis for the heads; 'split_heads' if only the
-      heads have an axis of their own.
-    transposed_in: who stores it transposed, as [outputs, inputs]: 'hf',
-      'google'.
-    shape: of each of their arrays, before it is transposed.
+    layout: 'same' if our array has their shape; 'joined_qkv' if it joins query,
+      key and value and has an axis for the heads; 'split_heads' if it only has
+      an axis for the heads.
+    transposed_in: the formats that store it transposed, as [outputs, inputs]:
+      'hf', 'google'.
+    shape: shape of each of their arrays, before it is transposed.
   """
 
   part: str
@@ -170,7 +170,7 @@ class Row(NamedTuple):
 
 
 def list_rows(config: bert_config.BertConfig) -> list[Row]:
-  """Returns a row for every parameter of a BERT with all its heads."""
+  """Returns a row for every parameter of a BERT with all heads."""
   layers = range(config.num_layers)
   return [
     *(_fill(row, config) for row in _EMBEDDINGS),
@@ -180,7 +180,7 @@ def list_rows(config: bert_config.BertConfig) -> list[Row]:
 
 
 def _fill(row, config, i=None) -> Row:
-  """Puts the number of a layer and the sizes of a config into a row."""
+  """Inserts the number of a layer and the sizes of a config into a row."""
   ours, hf, google, layout, transposed_in, sizes = row
   module = ours.split('/')[0]
   hf, google = (

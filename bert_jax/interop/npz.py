@@ -1,8 +1,9 @@
-"""One .npz file with a BERT under our own names.
+"""A BERT in a single .npz file, with our parameter names.
 
-`numpy.load` opens it: arrays such as encoder/layer_0/mlp_in/kernel, float32,
-and `about`, the UTF-8 bytes of a JSON object: format, model (the fields of
-`bert_config.BertConfig`), lowercase, strip_accents and vocab.
+`numpy.load` opens it. It has float32 arrays such as
+encoder/layer_0/mlp_in/kernel, and `about`, the UTF-8 bytes of a JSON object:
+format, model (the fields of `bert_config.BertConfig`), lowercase, strip_accents
+and vocab.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 _FORMAT = 'bert_jax 1'
 _MAX_SIZE = 1 << 24  # of an axis
-# What zipfile, numpy, json and the checks here raise.
+# Exceptions that zipfile, numpy, json and our checks raise for damaged files.
 _DAMAGED = (
   zipfile.BadZipFile,
   NotImplementedError,
@@ -50,16 +51,16 @@ def write(
   config: bert_config.BertConfig,
   tokenizer: tokenizer_lib.Tokenizer,
 ):
-  """Writes a BERT into one file, whole or not at all.
+  """Writes a BERT to one file, atomically.
 
   Args:
-    path: local file; an earlier one is replaced.
-    params: nested dict of arrays; any of the heads may be left out.
-    config: what the model is.
-    tokenizer: of its vocabulary.
+    path: local file; an existing one is replaced.
+    params: nested dict of arrays; heads may be missing.
+    config: the model's config.
+    tokenizer: the model's tokenizer.
 
   Raises:
-    errors.UserError: if it cannot be written.
+    errors.UserError: if the file cannot be written.
   """
   if not path.endswith('.npz'):
     raise errors.UserError(f'{path!r} does not end in .npz; name such a file.')
@@ -86,13 +87,13 @@ def write(
 
 
 def read(path: str) -> rename.LoadedModel:
-  """Reads what `write` wrote.
+  """Reads a file of `write`.
 
   Returns:
     (params, config, with_nsp, tokenizer, report): as `hf_load.read`.
 
   Raises:
-    errors.UserError: for a file that is missing, damaged or not such a model.
+    errors.UserError: if the file is missing, damaged or not such a model.
   """
   try:
     arrays = _arrays(path)
@@ -111,9 +112,9 @@ def read(path: str) -> rename.LoadedModel:
 
 
 def _arrays(path):
-  """Returns {name: array}, in no more memory than the file has bytes.
+  """Returns {name: array}, using no more memory than the file has bytes.
 
-  numpy.load would first take as much as the header of an array asks for.
+  numpy.load would allocate what the header of an array asks for.
   """
   found = {}
   with zipfile.ZipFile(path) as archive:
@@ -196,7 +197,7 @@ def _params(arrays, config):
   layers = {
     name.split('/')[1] for name in arrays if name.startswith('encoder/')
   }
-  # Counted before shapes are computed, which takes time for each.
+  # Checked before the shapes are computed, which takes time for each layer.
   if len(layers - {'final_norm'}) != config.num_layers:
     raise ValueError(f'it has not {config.num_layers} layers')
   batch = dict.fromkeys(_FEATURES, jnp.zeros((1, 1), jnp.int32))

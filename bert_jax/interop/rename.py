@@ -1,9 +1,9 @@
 """Renames and reshapes BERT's parameters for Hugging Face and Google, and back.
 
-The numbers are the same everywhere. Hugging Face stores kernels transposed.
-Both store query, key and value as three arrays in which the heads lie side by
-side; here they are one array, with an axis of its own for the heads. Letters
-for sizes are explained in `model/encoder.py`.
+The values are the same in all formats. Hugging Face stores kernels transposed.
+Both store query, key and value as three arrays with all heads in one axis; here
+they are one array with a separate axis for heads. Letters for sizes are
+explained in `model/encoder.py`.
 """
 
 import re
@@ -19,52 +19,52 @@ from bert_jax.model import bert_config
 from bert_jax.tokenization import tokenizer
 
 _HF_BUFFERS = re.compile(r'bert\.embeddings\.(position|token_type)_ids')
-# What BertModel calls its modules; the others put bert. before them.
+# Modules in the names of BertModel; the other classes add the prefix bert.
 _HF_BARE = re.compile(r'(embeddings|encoder|pooler)\.')
 
 
 def split_qkv(joined: np.ndarray) -> np.ndarray:
-  """Separates query, key and value, and merges their heads.
+  """Splits query, key and value, and merges their heads.
 
   Args:
     joined: kernel [D, 3, H, K] or bias [3, H, K].
 
   Returns:
-    The three one after the other, [3, D, H K] or [3, H K].
+    Query, key and value, [3, D, H K] or [3, H K].
   """
   separate = np.moveaxis(joined, -3, 0)
   return separate.reshape(*separate.shape[:-2], -1)
 
 
 def join_qkv(separate: np.ndarray, head_size: int) -> np.ndarray:
-  """Undoes `split_qkv`; head_size is K."""
+  """Joins query, key and value, the inverse of `split_qkv`; head_size is K."""
   heads = separate.reshape(*separate.shape[:-1], -1, head_size)
   return np.moveaxis(heads, 0, -3)
 
 
 def merge_heads(kernel: np.ndarray) -> np.ndarray:
-  """Makes one axis of the heads in a kernel's input, [H, K, D] to [H K, D]."""
+  """Merges the head axes of a kernel's input, [H, K, D] to [H K, D]."""
   return kernel.reshape(-1, kernel.shape[-1])
 
 
 def split_heads(kernel: np.ndarray, head_size: int) -> np.ndarray:
-  """Undoes `merge_heads`; head_size is K."""
+  """Splits a kernel's input by heads, [H K, D] to [H, K, D]; head_size is K."""
   return kernel.reshape(-1, head_size, kernel.shape[-1])
 
 
 class Report(NamedTuple):
-  """What a file lacked of a BERT with all its heads, and what it had besides.
+  """The differences of a file from a BERT with all heads.
 
   Attributes:
-    missing: names, as the file would have them.
-    left_over: names in the file of which nothing was made.
+    missing: names that the file lacks, in its format.
+    left_over: names in the file that were not used.
   """
 
   missing: list[str]
   left_over: list[str]
 
 
-# What readers of models return: parameters, config, whether there is an NSP
+# The result of reading a model: parameters, config, whether there is an NSP
 # head, tokenizer, report.
 LoadedModel = tuple[
   dict, bert_config.BertConfig, bool, tokenizer.Tokenizer, Report
@@ -72,12 +72,12 @@ LoadedModel = tuple[
 
 
 def list_parts(params: Collection[str]) -> list[str]:
-  """Returns which of `name_table.PARTS` the parameters hold."""
+  """Returns those of `name_table.PARTS` that the parameters contain."""
   return [p for p in name_table.PARTS if p in params]
 
 
 def keep_parts(params: dict, wanted: Collection[str]) -> dict:
-  """Returns the parameters of some of `name_table.PARTS`; the encoder stays."""
+  """Returns the parameters of the encoder and of the wanted parts."""
   return {
     name: value
     for name, value in params.items()
@@ -91,17 +91,17 @@ def to_hf(
   """Renames and reshapes parameters for Hugging Face's BERT.
 
   Args:
-    params: nested dict of arrays, as `heads.PretrainingModel` makes it; any of
-      the heads may be left out.
-    config: what the model is.
+    params: nested dict of arrays, as `heads.PretrainingModel` makes it; heads
+      may be missing.
+    config: the model's config.
 
   Returns:
-    {their name: contiguous float32 array}. The tied decoder is left
-    out, as their own files leave it out.
+    {their name: contiguous float32 array}, without the tied decoder, as in
+    their own files.
 
   Raises:
-    errors.UserError: for norm='pre', which their BERT does not know.
-    ValueError: for parameters that are not those of this config.
+    errors.UserError: for norm='pre', which their BERT does not support.
+    ValueError: if the parameters do not fit the config.
   """
   return _to(params, config, 'hf')
 
@@ -109,7 +109,7 @@ def to_hf(
 def to_google(
   params: dict, config: bert_config.BertConfig
 ) -> dict[str, np.ndarray]:
-  """Renames and reshapes parameters for Google's BERT; else as `to_hf`."""
+  """Renames and reshapes parameters for Google's BERT; see `to_hf`."""
   return _to(params, config, 'google')
 
 
@@ -130,7 +130,7 @@ def _to(params, config, side):
       if value.shape != row.shape:
         raise ValueError(f'{name} gets {value.shape}, expected {row.shape}.')
       value = value.T if side in row.transposed_in else value
-      # safetensors would store a view as its buffer lies, not transposed.
+      # safetensors ignores strides: it would store a transposed view wrongly.
       tensors[name] = np.ascontiguousarray(value)
   if ours:
     raise ValueError(f'parameters without a name there: {sorted(ours)}.')
@@ -138,14 +138,14 @@ def _to(params, config, side):
 
 
 def _to_theirs(array: np.ndarray, layout: str) -> Iterable[np.ndarray]:
-  """Returns the arrays that one of ours, of a `Row.layout`, is elsewhere."""
+  """Converts one of our arrays to theirs, one or three, by `Row.layout`."""
   if layout == 'joined_qkv':
     return split_qkv(array)
   return [merge_heads(array) if layout == 'split_heads' else array]
 
 
 def _to_ours(arrays: list[np.ndarray], layout: str, head_size: int):
-  """Undoes `_to_theirs`."""
+  """Converts their arrays to ours, the inverse of `_to_theirs`."""
   if layout == 'joined_qkv':
     return join_qkv(np.stack(arrays), head_size)
   (array,) = arrays
@@ -155,21 +155,20 @@ def _to_ours(arrays: list[np.ndarray], layout: str, head_size: int):
 def from_hf(
   tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig
 ) -> tuple[dict, Report]:
-  """Makes parameters of the tensors of Hugging Face's BERT; undoes `to_hf`.
+  """Converts the tensors of Hugging Face's BERT, the inverse of `to_hf`.
 
   Args:
-    tensors: {their name: array}, as BertForPreTraining, BertForMaskedLM,
-      BertModel or a BERT with another head has them.
-    config: what the model is.
+    tensors: {their name: array}, from BertForPreTraining, BertForMaskedLM,
+      BertModel or a BERT with another head.
+    config: the model's config.
 
   Returns:
-    (params, report): nested dict of float32 arrays, of the parts that are
-    there, and a `Report`. Tied copies and buffers are not left over.
+    (params, report): nested dict of float32 arrays of the existing parts, and a
+    `Report`. Tied copies and buffers do not count as left over.
 
   Raises:
-    errors.UserError: for a part that is incomplete, for a wrong shape, for a
-      tensor under both its old and its new name, and for a decoder that is not
-      tied.
+    errors.UserError: if a part is incomplete, a shape is wrong, a tensor exists
+      under both its old and its new name, or the decoder is not tied.
   """
   renamed: dict[str, np.ndarray] = {}
   for name, x in tensors.items():
@@ -194,8 +193,8 @@ def from_hf(
 
 
 def _modern(name, tensors):
-  """Returns the name that a tensor has in BertForPreTraining of today."""
-  # Files from before 2020 say gamma and beta.
+  """Returns a tensor's name in today's BertForPreTraining."""
+  # Files from before 2020 have gamma and beta.
   name = re.sub(r'\.gamma$', '.weight', re.sub(r'\.beta$', '.bias', name))
   bare = 'embeddings.word_embeddings.weight' in tensors
   return f'bert.{name}' if bare and _HF_BARE.match(name) else name
@@ -206,12 +205,12 @@ def from_google(
   read: Callable[[str], np.ndarray],
   config: bert_config.BertConfig,
 ) -> tuple[dict, Report]:
-  """Makes parameters of Google's variables; undoes `to_google`.
+  """Converts Google's variables, the inverse of `to_google`.
 
   Args:
     found: names of the variables.
-    read: returns the variable of a name; called for those that are needed.
-    config: what the model is.
+    read: returns the variable with a name; called only for those needed.
+    config: the model's config.
 
   Returns:
     (params, report): as `from_hf`; optimizer slots are left over.
@@ -235,10 +234,10 @@ def _from(found, read, config, side):
 
 
 def _compare_names(rows, found, config, side):
-  """Returns the parts of which a file holds all, and a `Report`.
+  """Returns the parts that a file contains completely, and a `Report`.
 
   Raises:
-    errors.UserError: if it lacks the encoder, or names of a part that it holds.
+    errors.UserError: if the encoder is missing, or a part is incomplete.
   """
   wanted = {part: set() for part in name_table.PARTS}
   for row in rows:
@@ -260,7 +259,7 @@ def _compare_names(rows, found, config, side):
 
 
 def _read(read, name, row, side):
-  """Reads a tensor as float32 [inputs, outputs], if it fits the config."""
+  """Reads a tensor as float32 [inputs, outputs], and checks its shape."""
   value = read(name)
   transposed = side in row.transposed_in
   shape = row.shape[::-1] if transposed else row.shape

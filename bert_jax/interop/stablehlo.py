@@ -1,6 +1,6 @@
-"""One file with a model as StableHLO, for programs that run no code of ours.
+"""A model as a StableHLO file, for programs without our code.
 
-The file is what `jax.export` serialises: the computation with its weights, for
+The file is serialised by `jax.export`: the computation with its weights, for
 CPU, CUDA and TPU, any batch size and any length up to the model's positions.
 `jax.export.deserialize` reads it without bert_jax; its `mlir_module()` is
 portable StableHLO, see https://openxla.org/stablehlo/compatibility.
@@ -33,12 +33,12 @@ def write(
   Args:
     path: of the file; an existing one is replaced.
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
-    config: what the model is.
-    with_nsp: whether it has the pooler and the NSP head.
+    config: the model's config.
+    with_nsp: whether the model has the pooler and the NSP head.
 
   Raises:
-    errors.UserError: without flatbuffers, for a model without the MLM head and
-      where the file cannot be written.
+    errors.UserError: if flatbuffers is not installed, the model has no MLM head
+      or the file cannot be written.
   """
   _check_flatbuffers()
   if 'mlm' not in params:
@@ -60,7 +60,7 @@ def write(
 
 
 def _inputs(config):
-  """Returns the batch as shapes, with letters for what may vary."""
+  """Returns the shapes of the batch, with symbolic dimensions b, s, p."""
   b, s, p = jax.export.symbolic_shape(
     'b, s, p', constraints=[f's <= {config.max_positions}']
   )
@@ -79,13 +79,14 @@ def _dump(path, data):
 
 
 def read(path: str) -> Callable[[dict], tuple[jax.Array, jax.Array | None]]:
-  """Reads what `write` wrote.
+  """Reads a file of `write`.
 
   Returns:
-    (batch) -> (mlm, nsp), see `write`. It runs on what jax runs on.
+    (batch) -> (mlm, nsp), see `write`. It runs on jax's default device.
 
   Raises:
-    errors.UserError: without flatbuffers and for a file that cannot be read.
+    errors.UserError: if flatbuffers is not installed or the file cannot be
+      read.
   """
   _check_flatbuffers()
   try:
@@ -93,7 +94,7 @@ def read(path: str) -> Callable[[dict], tuple[jax.Array, jax.Array | None]]:
       exported = jax.export.deserialize(bytearray(file.read()))
   except OSError as error:
     raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
-  except Exception as error:  # flatbuffers has no error of its own
+  except Exception as error:  # flatbuffers has no error type of its own
     raise errors.UserError(
       f'{path} cannot be read by this version of jax.export '
       f'({errors.first_line(error)}); export the model again.'

@@ -1,4 +1,4 @@
-"""Whether a model that was written is the model that was read."""
+"""Verifies that a converted model computes the same as its source."""
 
 import dataclasses
 import importlib.util
@@ -10,17 +10,17 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.model import attention, bert_config, encoder, heads
 
-_LENGTH = 32  # tokens, or what the model takes if that is less
+_LENGTH = 32  # tokens, or the model's maximum if that is less
 _ROWS = 3
 _TOLERANCE = 1e-4  # absolute, or relative to the largest
 
 
 def make_batch(config: bert_config.BertConfig) -> dict[str, np.ndarray]:
-  """Returns random input, each row shorter than the one before.
+  """Returns a batch of random input, each row shorter than the one before.
 
   Returns:
-    The features of `heads.PretrainingModel`; the logits of all positions are
-    wanted.
+    The features for `heads.PretrainingModel`, with all positions as MLM
+    positions.
   """
   length = min(_LENGTH, config.max_positions)
   random = np.random.default_rng(0)
@@ -39,10 +39,10 @@ def make_batch(config: bert_config.BertConfig) -> dict[str, np.ndarray]:
 def compute_outputs(
   params: dict, config: bert_config.BertConfig
 ) -> dict[str, np.ndarray]:
-  """Returns what a model makes of `make_batch`, in float32 whatever its dtype.
+  """Returns a model's outputs for `make_batch`, always computed in float32.
 
   Returns:
-    hidden [B, S, D] and, if their parts are there, pooled [B, D],
+    A dict of hidden [B, S, D] and, if the model has these parts, pooled [B, D],
     mlm [B, S, V] and nsp [B, 2].
   """
 
@@ -70,10 +70,10 @@ def compute_outputs(
 def compute_theirs(
   path: str, config: bert_config.BertConfig
 ) -> dict[str, np.ndarray] | None:
-  """Returns what transformers makes of `make_batch`; None without transformers.
+  """Returns transformers' outputs for `make_batch`, None if not installed.
 
   Raises:
-    errors.UserError: if transformers misses weights or has some left over.
+    errors.UserError: if transformers reports missing or unused weights.
   """
   if not all(map(importlib.util.find_spec, ('torch', 'transformers'))):
     return None
@@ -110,10 +110,10 @@ def compare(
   other: dict[str, np.ndarray],
   config: bert_config.BertConfig,
 ) -> dict[str, float]:
-  """Returns the largest difference of each output, padding left out.
+  """Returns the largest difference of each output, without padding.
 
   Raises:
-    errors.UserError: if one is larger than float32 explains.
+    errors.UserError: if one is larger than float32 rounding explains.
   """
   mask = make_batch(config)['input_mask'].astype(bool)
   found = {}

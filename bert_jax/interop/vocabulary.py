@@ -1,4 +1,4 @@
-"""The vocabulary of a model's folder, and how its text is prepared."""
+"""Reads and writes the tokenizer files of a model's folder."""
 
 import dataclasses
 import os
@@ -16,13 +16,13 @@ SETTINGS = 'tokenizer_config.json'
 def read(directory: str) -> tokenizer_lib.Tokenizer:
   """Returns the Tokenizer of vocab.txt, or else of tokenizer.json.
 
-  Whether text becomes lower case is what tokenizer_config.json says, or else
-  tokenizer.json, or else the vocabulary: one that has pieces with capitals was
-  made of text with capitals. Whether it loses its accents is what these files
-  say, and null or nothing is as for lower case, as Hugging Face defines it.
+  Whether text is lower-cased is read from tokenizer_config.json, or else from
+  tokenizer.json, or else inferred: it is not if the vocabulary has pieces with
+  capitals. `strip_accents` is read from the same files; null or no value means
+  the same as lower-casing, as Hugging Face defines it.
 
   Raises:
-    errors.UserError: for files that are missing or malformed.
+    errors.UserError: if files are missing or malformed.
   """
   path, fast_path, vocab_path = (
     os.path.join(directory, name) for name in (SETTINGS, 'tokenizer.json', NAME)
@@ -54,13 +54,13 @@ def read(directory: str) -> tokenizer_lib.Tokenizer:
 
 
 def _has_capitals(vocab):
-  # Of words only: Google's uncased Chinese vocabulary has [UNK] and <S>.
+  # Only in words: Google's uncased Chinese vocabulary has [UNK] and <S>.
   words = (piece.removeprefix('##') for piece in vocab)
   return any(word.isalpha() and word != word.lower() for word in words)
 
 
 def _fast_vocabulary(fast, path):
-  """Returns the words of a tokenizer.json in the order of their ids."""
+  """Returns the pieces of a tokenizer.json in the order of their ids."""
   wordpiece = fast.get('model')
   ids = wordpiece.get('vocab') if isinstance(wordpiece, dict) else None
   words = ()
@@ -90,7 +90,7 @@ def write(directory: str, tokenizer: tokenizer_lib.Tokenizer):
 def check_size(
   tokenizer: tokenizer_lib.Tokenizer, config: bert_config.BertConfig
 ):
-  """Raises errors.UserError for words that the model has no row for."""
+  """Raises errors.UserError if the vocabulary is larger than the model's."""
   if tokenizer.size > config.vocab_size:
     raise errors.UserError(
       f'the vocabulary has {tokenizer.size} entries, the model only '
@@ -101,10 +101,10 @@ def check_size(
 def cut(
   tokenizer: tokenizer_lib.Tokenizer, config: bert_config.BertConfig
 ) -> tuple[tokenizer_lib.Tokenizer, list[str]]:
-  """Leaves out the words after those that the model has rows for.
+  """Drops pieces for which the model has no embeddings.
 
   Returns:
-    (tokenizer, left over): the second has names for a report.
+    (tokenizer, left over): left over are the dropped pieces, for a report.
 
   Raises:
     errors.UserError: if a special token has no row.
