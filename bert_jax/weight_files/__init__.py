@@ -1,1 +1,1 @@
-"""Files of weights, read without executing them; no BERT."""
+"""Reads and writes files of weights safely; knows nothing of BERT's layers."""

@@ -1,23 +1,23 @@
-"""Finds the files of a model's folder, and none outside it."""
+"""Finds files in a model's folder, and refuses links out of it."""
 
 import os
 import stat
 
 from bert_jax import errors
 
-# The text files of a BERT, which are read whole.
+# The text files of a BERT, which are read into memory.
 _SMALL = ('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt')
 _MAX_SMALL = 8 << 20  # bytes; the multilingual tokenizer.json takes 2 MB
 
 
 def check_small(directory: str):
-  """Raises errors.UserError as `find` for the small files of a folder."""
+  """Raises errors.UserError if a text file of a folder cannot be used."""
   for name in _SMALL:
     find_small(directory, name)
 
 
 def find_small(directory: str, name: str) -> str | None:
-  """Finds a file as `find`, and refuses one that would fill the memory."""
+  """Finds a file like `find`; raises errors.UserError if it is too large."""
   path = find(directory, name)
   if path and os.path.getsize(path) > _MAX_SMALL:
     raise errors.UserError(
@@ -28,19 +28,18 @@ def find_small(directory: str, name: str) -> str | None:
 
 
 def find(directory: str, name: str) -> str | None:
-  """Returns the real path of a file of a folder, None if there is none.
+  """Returns the real path of a file of a folder, None if it does not exist.
 
-  A link may lead to another file of the folder. From a snapshot of Hugging
-  Face's cache, .../snapshots/REVISION, it may also lead to .../blobs/HASH, as
-  all links do there.
+  A link may point to another file of the folder. In a snapshot of Hugging
+  Face's cache, .../snapshots/REVISION, it may also point to .../blobs/HASH.
 
   Args:
     directory: local folder.
     name: plain name of a file in it.
 
   Raises:
-    errors.UserError: for a link that leads elsewhere; what it leads to is not
-      opened. For what is not a regular file, which might never end.
+    errors.UserError: if it is a link to anywhere else, whose target is not
+      opened; or not a regular file, which might never end.
   """
   path = os.path.join(directory, name)
   if not os.path.lexists(path):

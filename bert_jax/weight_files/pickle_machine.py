@@ -1,17 +1,17 @@
-"""Interprets pickles without running anything.
+"""Interprets pickles without running code from them.
 
 A pickle is a program for a stack machine that may call any function of any
-module. Of its opcodes only those are known here that build numbers, texts,
-tuples, lists and dicts; a global is a mere name, and the caller brings what is
-done for the few names that may be called. All else is refused by its name. The
-opcodes are described in the standard library's `pickletools`, which also reads
-their arguments here.
+module. Here only the opcodes that build numbers, strings, tuples, lists and
+dicts are supported. A global is just a name, and the caller provides functions
+for the few names that may be called. Everything else is an error that gives the
+opcode or the name. `pickletools` of the standard library describes the opcodes,
+and reads their arguments here.
 
-`pickle.Unpickler` with `find_class` overridden is not enough. It lets no other
-function be called, but a pickle of 7 bytes makes it take 4 GB (a large index of
-the memo), one of 1 MB ends the process (the hash of a deep tuple as a key), and
-one of 200 bytes keeps it busy for hours (the hash of a tuple of the same tuple
-twice, 40 levels deep). Checking all opcodes before stops only the first.
+`pickle.Unpickler` with `find_class` overridden is not enough. It does prevent
+other calls, but a pickle of 7 bytes makes it allocate 4 GB (a large index into
+the memo), one of 1 MB crashes the process (the hash of a deep tuple as a key),
+and one of 200 bytes keeps it busy for hours (the hash of a tuple of twice the
+same tuple, 40 levels deep). Checking all opcodes first prevents only the first.
 """
 
 import io
@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from bert_jax import errors
 
-# What a hostile pickle can make of this takes less than 50 MB.
-MAX_BYTES = 1 << 20  # that of BERT-large takes 73 kB,
-_MAX_OPCODES = 100_000  # and has 15,000 opcodes
-_MAX_LINE = 500  # bytes; of a module or of what is in it
+# With these limits, a hostile pickle takes less than 50 MB of memory.
+MAX_BYTES = 1 << 20  # BERT-large's pickle takes 73 kB
+_MAX_OPCODES = 100_000  # BERT-large's pickle has 15,000
+_MAX_LINE = 500  # bytes of the name of a module or of a global in it
 
 _OPCODES = {op.code.encode('latin-1'): op for op in pickletools.opcodes}
 _ALLOWED = set(
@@ -56,19 +56,20 @@ def load(
   """Interprets one pickle.
 
   Args:
-    data: bytes that hold it.
-    start: where in them it begins.
-    calls: the globals that it may name, each with what is done if it is
-      called, or None for one that is not called.
+    data: bytes that contain the pickle.
+    start: index of its first byte.
+    calls: {global: function}, the globals that the pickle may name, each with
+      the function to call for it, or None if it may not be called.
     persistent: returns the value of a persistent id.
 
   Returns:
-    (value, end): what it builds, of None, numbers, texts, tuples, lists, dicts
-    and what `calls` and `persistent` return; and where the next byte is.
+    (value, end): the value, built of None, numbers, strings, tuples, lists,
+    dicts and results of `calls` and `persistent`; and the index after the
+    pickle's last byte.
 
   Raises:
-    errors.UserError: for anything else, and for a pickle that is malformed or
-      larger than that of a BERT can be.
+    errors.UserError: if the pickle has anything else, is malformed, or is
+      larger than a BERT's can be.
   """
   stack, memo, file = [], {}, io.BytesIO(data)
   file.seek(start)
@@ -111,7 +112,7 @@ def _decode(file):
     return opcode.name, (_read_line(file), _read_line(file))
   argument = opcode.arg.reader(file) if opcode.arg else None
   if isinstance(argument, str):
-    argument.encode()  # pickletools lets half a surrogate pair pass
+    argument.encode()  # pickletools accepts lone surrogates
   return opcode.name, argument
 
 
@@ -123,7 +124,7 @@ def _read_line(file):
 
 
 def _build(name, argument, stack, memo):
-  """Performs one opcode. A stack that is too short is an IndexError."""
+  """Executes one opcode; raises IndexError if the stack is too short."""
   match name:
     case 'PROTO' | 'FRAME':
       pass
@@ -161,7 +162,7 @@ def _build(name, argument, stack, memo):
       items = (
         _items(stack) if name == 'SETITEMS' else [stack.pop(-2), stack.pop()]
       )
-      # Only texts: the hash of a tuple may recurse too deep or never end.
+      # Only strings: hashing a tuple may recurse too deep or take too long.
       keys = [check_type(str, key) for key in items[::2]]
       check_type(dict, stack[-1]).update(zip(keys, items[1::2], strict=True))
     case 'BUILD':
@@ -170,7 +171,7 @@ def _build(name, argument, stack, memo):
 
 
 def _refer(name, argument, stack, calls, persistent):
-  """Performs an opcode that refers to something outside the pickle."""
+  """Executes an opcode that refers to something outside the pickle."""
   if name == 'BINPERSID':
     stack.append(persistent(stack.pop()))
     return
@@ -192,14 +193,14 @@ def _refer(name, argument, stack, calls, persistent):
 
 
 def check_type(kind: type, value: Any):
-  """Returns a value; raises TypeError if it is not of just this type."""
+  """Returns a value; raises TypeError unless its type is exactly `kind`."""
   if type(value) is not kind:
     raise TypeError
   return value
 
 
 def _items(stack):
-  """Takes what is above the last mark, and the mark, off the stack."""
+  """Pops the items above the last mark, and the mark, off the stack."""
   items = []
   while (item := stack.pop()) is not _Mark:
     items.append(item)

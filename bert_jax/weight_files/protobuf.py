@@ -1,12 +1,12 @@
-"""Protocol Buffers on the wire, as much as TensorFlow's checkpoints need.
+"""Encodes and decodes Protocol Buffers, as far as TensorFlow checkpoints need.
 
 https://protobuf.dev/programming-guides/encoding
 
-`google.protobuf` would do for the messages, but not for the tables of
-`sstable.py`, which use the same numbers outside of messages. And it is lenient
-where an index should be refused: it ignores a field of the wrong kind, so that
-the field has its default, and cuts numbers to 32 or 64 bits, so that 2**40 + 1
-data files are one.
+`google.protobuf` could read the messages, but not the tables of `sstable.py`,
+which have varints outside of messages. It also accepts an index that should be
+an error: it ignores fields of the wrong wire type, which then have their
+default, and truncates numbers to 32 or 64 bits, so that 2**40 + 1 data files
+become 1.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ _MAX_VARINT = 10  # bytes, for 64 bits
 
 
 def read_varint(data: bytes, start: int) -> tuple[int, int]:
-  """Returns an unsigned number of up to 64 bits and where it ends.
+  """Returns an unsigned varint of up to 64 bits, and the index after it.
 
   Raises:
-    ValueError: if it is cut short or longer.
+    ValueError: if it is truncated or too long.
   """
   value = 0
   for i, byte in enumerate(data[start : start + _MAX_VARINT]):
@@ -30,7 +30,7 @@ def read_varint(data: bytes, start: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-  """Returns a number from 0 to 2^64 - 1, seven bits to a byte."""
+  """Encodes a number from 0 to 2^64 - 1 as a varint, seven bits per byte."""
   out = bytearray()
   while value >= 0x80:
     out.append(value & 0x7F | 0x80)
@@ -46,7 +46,7 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     (number, value): bytes for strings and messages, else an unsigned integer.
 
   Raises:
-    ValueError: for a field that is cut short or of an unknown kind.
+    ValueError: if a field is truncated or of an unknown wire type.
   """
   at = 0
   while at < len(message):
@@ -69,7 +69,7 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def encode_number(number: int, value: int) -> bytes:
-  """Returns a field with a number; nothing for 0, which is the default."""
+  """Encodes a field with a number; empty for 0, which is the default."""
   return (
     encode_varint(number << 3 | _VARINT) + encode_varint(value)
     if value
@@ -78,10 +78,10 @@ def encode_number(number: int, value: int) -> bytes:
 
 
 def encode_bytes(number: int, value: bytes) -> bytes:
-  """Returns a field with a string or a message."""
+  """Encodes a field with a string or a message."""
   return encode_varint(number << 3 | _BYTES) + encode_varint(len(value)) + value
 
 
 def encode_fixed32(number: int, value: int) -> bytes:
-  """Returns a field with four bytes."""
+  """Encodes a field with a 32-bit number."""
   return encode_varint(number << 3 | _FIXED32) + value.to_bytes(4, 'little')

@@ -1,4 +1,4 @@
-"""Reads arrays of numbers that lie somewhere in a file."""
+"""Reads arrays of numbers at a position of a file."""
 
 import os
 import sys
@@ -17,10 +17,10 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 def check_memory(size: int):
   """Raises errors.UserError if a file is larger than the machine's memory.
 
-  A sparse file may be, which takes no place on the disk.
+  A sparse file can be, although it takes no space on the disk.
 
   Args:
-    size: of the file, bytes.
+    size: size of the file in bytes.
   """
   memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   if size > memory:
@@ -38,22 +38,22 @@ def read(
   order: str = 'little',
   crc: int = 0,
 ) -> np.ndarray:
-  """Reads numbers, after a check that the file holds them all.
+  """Reads numbers, after checking that the file has them all.
 
   Args:
     f: file opened for reading bytes.
-    start: byte at which they begin.
-    count: how many.
-    dtype: of the numbers; BFLOAT16 becomes float32.
-    order: of the bytes of a number, 'little' or 'big'.
-    crc: CRC-32 of their bytes, or 0 for none.
+    start: offset of the first number in bytes.
+    count: number of numbers.
+    dtype: type of the numbers; BFLOAT16 is converted to float32.
+    order: byte order, 'little' or 'big'.
+    crc: CRC-32 of their bytes, 0 for no check.
 
   Returns:
-    [count] array in the machine's own byte order.
+    [count] array in the machine's byte order.
 
   Raises:
-    errors.UserError: for a file that ends before them or is larger than the
-      machine's memory, and for a wrong CRC.
+    errors.UserError: if the file is too short or larger than the machine's
+      memory, or the CRC is wrong.
   """
   dtype = np.dtype(dtype)
   size, end = f.seek(0, os.SEEK_END), start + count * dtype.itemsize

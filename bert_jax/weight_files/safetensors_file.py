@@ -1,9 +1,9 @@
 """Reads safetensors files.
 
-The `safetensors` library reads the tensors, and checks before that the header
-is sound: dtypes, shapes, and that the tensors lie one after the other from its
-end to the end of the file. Here is what the library leaves to its caller: how
-long a header and how large a file may be, and which dtypes a BERT may have.
+The `safetensors` library checks the header (dtypes, shapes, and that the
+tensors fill the rest of the file without gaps) and reads the tensors. This
+module checks what the library does not: the size of the header and of the file,
+and which dtypes a BERT may have.
 """
 
 import os
@@ -16,8 +16,8 @@ import safetensors
 from bert_jax import errors
 from bert_jax.weight_files import raw_numbers
 
-# The library takes 100 MB, of which it makes more than 1 GB.
-_MAX_HEADER = 1 << 20  # bytes; that of BERT-large takes 45 kB
+# The library accepts 100 MB, for which it allocates more than 1 GB.
+_MAX_HEADER = 1 << 20  # bytes; BERT-large's header takes 45 kB
 _MAX_AXES = 8
 _DTYPES = 'F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL'.split()
 
@@ -29,10 +29,10 @@ def read(path: str) -> dict[str, np.ndarray]:
     path: local file.
 
   Returns:
-    {name: array}. bfloat16 becomes float32.
+    {name: array}; bfloat16 is converted to float32.
 
   Raises:
-    errors.UserError: for a file that cannot be read or is malformed.
+    errors.UserError: if the file cannot be read or is malformed.
   """
   try:
     _check_sizes(path)
@@ -50,7 +50,7 @@ def read(path: str) -> dict[str, np.ndarray]:
 
 
 def _check_sizes(path):
-  """Checks a file's size and that of its header, before memory is taken."""
+  """Checks the sizes of a file and its header before allocating memory."""
   with open(path, 'rb') as f:
     size = os.fstat(f.fileno()).st_size
     first = f.read(8)

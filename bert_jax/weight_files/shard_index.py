@@ -1,4 +1,4 @@
-"""Reads tensors that are spread over several files, as an index tells."""
+"""Reads tensors that are split over several files with an index."""
 
 import collections
 import os
@@ -22,16 +22,16 @@ def read(
 
   Args:
     directory: local folder; no file outside it is opened.
-    name: of the index in it, such as model.safetensors.index.json.
+    name: name of the index in it, such as model.safetensors.index.json.
     read_file: returns the tensors of one file, given its path.
 
   Returns:
     {name: array}.
 
   Raises:
-    errors.UserError: for an index that is malformed or names files that are
-      not plain names of files of the folder; for files whose tensors are not
-      just those that the index expects there; and what `read_file` raises.
+    errors.UserError: if the index is malformed or names files outside the
+      folder, or if a file's tensors are not exactly those listed in the index;
+      and as `read_file`.
   """
   tensors = {}
   for file, wanted in _files(directory, name).items():
@@ -51,7 +51,7 @@ def read(
 
 
 def _files(directory, name):
-  """Returns {file that an index names: its tensors}."""
+  """Returns {file: names of its tensors} of an index."""
   path = local_files.find_small(directory, name)
   weight_map = files_lib.read_json(path).get('weight_map')
   if not isinstance(weight_map, dict) or not weight_map:

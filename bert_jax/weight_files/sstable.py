@@ -1,8 +1,8 @@
-"""Tables of sorted keys in one file, as LevelDB and TensorFlow write them.
+"""Reads and writes tables of sorted keys in LevelDB's and TensorFlow's format.
 
-A file is data blocks, a metaindex block (empty), an index block that says where
-the data blocks lie, and a footer that says where these two lie. Each block is
-followed by a byte for its compression and a checksum.
+A file has data blocks, an empty metaindex block, an index block with the
+positions of the data blocks, and a footer with the positions of these two. Each
+block is followed by a byte for its compression and a checksum.
 
 https://github.com/google/leveldb/blob/main/doc/table_format.md
 """
@@ -19,10 +19,10 @@ _MAGIC = (0xDB4775248B80FB57).to_bytes(8, 'little')
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes: compression and checksum
 _RESTART = 16  # entries; every 16th is written with its whole key
-_BLOCK = 256 << 10  # bytes; a block ends after them, as TensorFlow's do
+_BLOCK = 256 << 10  # bytes after which a block ends, as in TensorFlow
 
-# What is read is bounded. BERT-large with Adam's slots has 1,200 entries and
-# takes 54 kB.
+# Limits for reading. BERT-large with Adam's slots has 1,200 entries and takes
+# 54 kB.
 _MAX_FILE = 16 << 20  # bytes
 _MAX_ENTRIES = 100_000
 _MAX_KEY = 1024  # bytes
@@ -37,7 +37,7 @@ def compute_checksum(*parts: bytes) -> int:
 
 
 def read(path: str) -> list[tuple[bytes, bytes]]:
-  """Reads all entries, in the order of their keys, and verifies the checksums.
+  """Reads all (key, value) entries, sorted by key, and verifies checksums.
 
   Raises:
     errors.UserError: if the file is missing, damaged or not such a table.
@@ -87,14 +87,14 @@ def _parse(data):
 
 
 def _handle(data, at):
-  """Returns ((offset, size), end) of the block that two numbers name."""
+  """Decodes a block handle, two varints; returns ((offset, size), end)."""
   offset, at = protobuf.read_varint(data, at)
   size, at = protobuf.read_varint(data, at)
   return (offset, size), at
 
 
 def _block(data, handle):
-  """Returns the content of a block whose checksum is right."""
+  """Returns the content of a block; raises ValueError for a wrong checksum."""
   offset, size = handle
   end = offset + size
   if end + _TRAILER > len(data) - _FOOTER:
@@ -112,7 +112,7 @@ def _block(data, handle):
 
 
 def _entries(block):
-  """Returns the entries of a block; keys leave out what they share."""
+  """Returns the entries of a block, whose keys are prefix-compressed."""
   restarts = int.from_bytes(block[-4:], 'little')
   end = len(block) - 4 * (restarts + 1)
   if len(block) < 4 or end < 0:
@@ -134,7 +134,7 @@ def _entries(block):
 
 
 def write(path: str, entries: Iterable[tuple[bytes, bytes]]):
-  """Writes entries, whose keys ascend, without compression.
+  """Writes entries with ascending keys, without compression.
 
   Raises:
     ValueError: if the keys do not ascend.
@@ -157,7 +157,7 @@ def write(path: str, entries: Iterable[tuple[bytes, bytes]]):
         size = 0
     if block:
       flush()
-      # TensorFlow closes the index with the shortest key that is greater.
+      # Like TensorFlow, end the index with the shortest greater key.
       key, handle = index[-1]
       index[-1] = (bytes([key[0] + 1]) if key else key), handle
     meta = _write_block(f, [], 1)
@@ -166,7 +166,7 @@ def write(path: str, entries: Iterable[tuple[bytes, bytes]]):
 
 
 def _write_block(f, entries, every):
-  """Writes a block and returns its handle; each `every`th key is whole."""
+  """Writes a block, every `every`-th key uncompressed; returns its handle."""
   out, restarts, last = bytearray(), [], b''
   for i, (key, value) in enumerate(entries):
     if i % every == 0:

@@ -1,7 +1,7 @@
-"""TensorFlow's checkpoints of the second version: PREFIX.index, PREFIX.data-*.
+"""Reads and writes TensorFlow V2 checkpoints: PREFIX.index, PREFIX.data-*.
 
-The index is a table of names with a message for each tensor: its type, its
-shape and where its bytes lie in which data file, with their checksum.
+The index is a table with a message for each tensor's name: type, shape, data
+file, position in it, and checksum.
 https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/tensor_bundle.proto
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.weight_files import protobuf, sstable
 
-# Of TensorFlow's DataType, those that BERT's files have.
+# The values of TensorFlow's DataType that occur in BERT's files.
 _DTYPES = {
   1: np.dtype('<f4'),
   2: np.dtype('<f8'),
@@ -31,16 +31,16 @@ _MAX_SHARDS = 10_000
 
 
 class Entry(NamedTuple):
-  """Where a tensor is and what it is.
+  """The entry of a tensor in the index.
 
   Attributes:
-    dtype: a number of TensorFlow's DataType.
-    shape: its sizes.
+    dtype: value of TensorFlow's DataType.
+    shape: shape of the tensor.
     shard: number of the data file.
-    offset: in it, bytes.
-    size: bytes.
-    crc: masked CRC-32C of its bytes.
-    partitioned: whether its bytes are elsewhere, in slices.
+    offset: offset in the data file in bytes.
+    size: size in bytes.
+    crc: masked CRC-32C of the bytes.
+    partitioned: whether the tensor is stored in slices, in other entries.
   """
 
   dtype: int
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 class Bundle(NamedTuple):
-  """What an index says.
+  """The content of an index.
 
   Attributes:
     prefix: path of the checkpoint without .index.
@@ -70,7 +70,7 @@ def read_index(prefix: str) -> Bundle:
   """Reads the index of a checkpoint; its data files may be missing.
 
   Raises:
-    errors.UserError: if it is missing, damaged or impossible.
+    errors.UserError: if the index is missing, damaged or inconsistent.
   """
   path = f'{prefix}.index'
   table = sstable.read(path)
@@ -99,7 +99,7 @@ def read_index(prefix: str) -> Bundle:
 
 
 def _header(message):
-  """Returns the number of data files that a BundleHeaderProto names."""
+  """Returns the number of data files from a BundleHeaderProto."""
   found = dict(protobuf.read_fields(message))
   shards = _number(found, 1)
   if not 1 <= shards <= _MAX_SHARDS:
@@ -113,7 +113,7 @@ def _header(message):
 
 
 def _entry(message, shards):
-  """Returns the Entry of a BundleEntryProto, if it is possible."""
+  """Returns the Entry of a BundleEntryProto, after checking its values."""
   found, partitioned = {}, False
   for number, value in protobuf.read_fields(message):
     found[number] = value
@@ -173,8 +173,8 @@ def read(bundle: Bundle, name: str) -> np.ndarray:
   """Reads a tensor and verifies its checksum.
 
   Raises:
-    errors.UserError: if it is damaged, of a type that BERT does not have, or
-      its data file is missing or too short.
+    errors.UserError: if the tensor is damaged or of an unsupported type, or its
+      data file is missing or too short.
   """
   entry = bundle.entries[name]
   problem = None
@@ -221,8 +221,8 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]):
   """Writes an index and one data file.
 
   Args:
-    prefix: path without .index; its folder exists.
-    tensors: by name, of types that `read` reads.
+    prefix: path without .index, in an existing folder.
+    tensors: {name: array}, of types that `read` supports.
 
   Raises:
     OSError: if they cannot be written.

@@ -1,10 +1,10 @@
-"""Reads pytorch_model.bin, a file of torch.save, without running anything.
+"""Reads pytorch_model.bin, a file of torch.save, without running code from it.
 
 Since torch 1.6 it is a zip of uncompressed members: ROOT/data.pkl, a pickle of
-names and tensors, and ROOT/data/KEY, the numbers of one storage. Before, it
-was five pickles, of which the fourth holds the names and tensors and the fifth
-the keys of the storages, and then each storage: its size as int64, its numbers.
-See torch/serialization.py. The pickles are interpreted by `torch_pickle`.
+names and tensors, and ROOT/data/KEY, the numbers of each storage. Before, it
+was five pickles (the fourth has names and tensors, the fifth the keys of the
+storages), then for each storage its size as int64 and its numbers. See
+torch/serialization.py. The pickles are interpreted by `torch_pickle`.
 """
 
 import io
@@ -19,10 +19,10 @@ from bert_jax import errors
 from bert_jax.weight_files import pickle_machine, raw_numbers, torch_pickle
 
 _ZIP = b'PK\3\4'
-_MAX_DIRECTORY = 1 << 20  # bytes; that of BERT-large takes 26 kB
+_MAX_DIRECTORY = 1 << 20  # bytes; BERT-large's takes 26 kB
 _HEADER = 30  # bytes, before a member's name
 _LEGACY = 0x1950A86A20F9469CFC6C, 1001  # magic number and protocol version
-_MAX_SHARING = 4  # so many times the numbers that are stored
+_MAX_SHARING = 4  # maximum of numbers in tensors per stored number
 _COPY = 'copy it again.'
 
 
@@ -33,11 +33,11 @@ def read(path: str) -> dict[str, np.ndarray]:
     path: local file, of any version of torch since 0.4.
 
   Returns:
-    {name: array}; they may be views that share memory, as tied parameters
-    do. bfloat16 becomes float32.
+    {name: array}; arrays may share memory, for tied parameters. bfloat16 is
+    converted to float32.
 
   Raises:
-    errors.UserError: for a file that cannot be read, is malformed or asks for
+    errors.UserError: if the file cannot be read, is malformed or contains
       anything but tensors.
   """
   try:
@@ -98,7 +98,7 @@ def _read_zip(f):
 
 
 class _ShortReads:
-  """A file of which zipfile reads no more than a directory takes."""
+  """A file that limits each read by zipfile to the size of a directory."""
 
   def __init__(self, f):
     self._f, self.seek, self.tell = f, f.seek, f.tell
@@ -145,8 +145,8 @@ def _members(f):
     header = f.read(_HEADER)
     if len(header) < _HEADER or not header.startswith(_ZIP):
       raise errors.UserError(f'its member {shown} is not there; {_COPY}')
-    # The two lengths, of the name and of the extra field, may differ from
-    # those in the list of members.
+    # The lengths of the name and of the extra field in the local header may
+    # differ from those in the list of members.
     start = (
       info.header_offset + _HEADER + sum(struct.unpack('<HH', header[26:]))
     )
@@ -225,7 +225,7 @@ def _arrays(tensors, storages, numbers):
 
 
 def _view(row, tensor):
-  # The stride of an axis of length 1 means nothing, and may be anything.
+  # The stride of an axis of length 1 is meaningless and may have any value.
   strides = [
     stride * row.itemsize if n > 1 else 0
     for n, stride in zip(tensor.shape, tensor.strides, strict=True)

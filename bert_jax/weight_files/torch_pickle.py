@@ -1,8 +1,7 @@
-"""Interprets the pickles inside a torch.save file without running anything.
+"""Interprets the pickles in a torch.save file without running code from them.
 
-Of the globals that such pickles name, the few that a state dict needs have a
-substitute here; see torch/_utils.py and, in torch/serialization.py,
-persistent_load.
+The few globals that a state dict needs have substitutes here; see
+torch/_utils.py, and persistent_load in torch/serialization.py.
 """
 
 import reprlib
@@ -29,12 +28,12 @@ _STORAGES = {
 
 
 class Storage(NamedTuple):
-  """Numbers in a row, elsewhere in the file.
+  """A flat array of numbers elsewhere in the file.
 
   Attributes:
-    dtype: of each.
-    key: under which they are found.
-    size: how many.
+    dtype: type of the numbers.
+    key: the storage's key in the file.
+    size: number of elements.
   """
 
   dtype: np.dtype
@@ -43,7 +42,7 @@ class Storage(NamedTuple):
 
 
 class Tensor(NamedTuple):
-  """A view of a storage, within it; offset and strides are in elements."""
+  """A view of a storage; offset and strides are in elements."""
 
   storage: Storage
   offset: int
@@ -55,17 +54,17 @@ def load(data: bytes, start: int = 0) -> tuple[Any, int, dict[str, Storage]]:
   """Interprets one pickle.
 
   Args:
-    data: bytes that hold it.
-    start: where in them it begins.
+    data: bytes that contain the pickle.
+    start: index of its first byte.
 
   Returns:
-    (value, end, storages): what it builds, where the next byte is, and
-    {key: `Storage`} of all that it refers to. An OrderedDict is a dict here and
-    a parameter is a `Tensor`.
+    (value, end, storages): the value, in which an OrderedDict is a dict and a
+    parameter a `Tensor`; the index after the pickle's last byte; and
+    {key: `Storage`} of all storages that it refers to.
 
   Raises:
-    errors.UserError: for what `pickle_machine.load` refuses, any global but
-      those of a state dict, and a tensor that does not fit its storage.
+    errors.UserError: as `pickle_machine.load`; if the pickle names other
+      globals than a state dict's; or if a tensor does not fit its storage.
   """
   storages = {}
 
@@ -105,7 +104,7 @@ def _storage(persistent_id):
 
 def _tensor(storage, offset, shape, strides, grad, hooks, attributes=None):
   """Stands in for torch._utils._rebuild_tensor_v2."""
-  del grad, hooks, attributes  # nothing of the values
+  del grad, hooks, attributes  # do not affect the values
   of = pickle_machine.check_type
   of(Storage, storage)
   axes = len(of(tuple, shape))
@@ -117,7 +116,7 @@ def _tensor(storage, offset, shape, strides, grad, hooks, attributes=None):
   for n, stride in zip(shape, strides, strict=True):
     count *= n
     last += (n - 1) * stride
-  # A stride of 0 makes more elements than the storage has.
+  # With a stride of 0, a tensor could have more elements than the storage.
   if not 0 < count <= storage.size or last >= storage.size:
     raise errors.UserError(
       f'its pickle has a tensor of offset {reprlib.repr(offset)}, shape '
