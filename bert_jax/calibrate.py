@@ -4,15 +4,15 @@
     --json=estimate.json
   python -m bert_jax.calibrate --workdir=runs/mine --estimate=estimate.json
 
-Compares the speed in the run's metrics.jsonl with what preflight said of the
-same config on the same slice, and keeps the ratio of each phase, with the date
-and the versions of jax and libtpu, for that chip. From then on preflight
-corrects its estimates for the chip by the ratios, in a narrower range, and says
-so. Rows in which something was compiled are left out; a run that waited for its
-input is refused.
+Compares the speed in the run's metrics.jsonl with preflight's estimate for the
+same config on the same slice, and stores the ratio of each phase for that chip,
+with the date and the versions of jax and libtpu. From then on, preflight
+corrects its estimates for the chip by these ratios, with a narrower range, and
+says so. Rows in which something was compiled are ignored; a run that waited for
+its input is rejected.
 
-The ratios stand in ~/.config/bert_jax/calibration.json, those of the last run
-of each chip; delete the file to discard them.
+The ratios of the last run on each chip are in
+~/.config/bert_jax/calibration.json; delete the file to discard them.
 """
 
 from absl import flags
@@ -30,7 +30,7 @@ def _check_estimate(estimated, path):
 
 
 def _check_config(estimated, config):
-  """Raises errors.UserError unless a run computes as was estimated."""
+  """Raises errors.UserError unless a run's config is the estimated one."""
   for name, allowed in estimated.items():
     if config.get(name) != allowed:
       raise errors.UserError(
@@ -75,8 +75,10 @@ def main(argv: list[str]):
 
 
 def _define_flags():
-  flags.DEFINE_string('workdir', None, 'Of the run, on real hardware.')
-  flags.DEFINE_string('estimate', None, 'What preflight --json=FILE wrote.')
+  flags.DEFINE_string('workdir', None, 'Directory of the run on real hardware.')
+  flags.DEFINE_string(
+    'estimate', None, 'What preflight --json=FILE wrote.'
+  )
   flags.mark_flags_as_required(['workdir', 'estimate'])
 
 

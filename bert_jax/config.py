@@ -1,4 +1,4 @@
-"""Every field of an experiment, once, with its unit and its meaning."""
+"""Declares every field of an experiment's config, with unit and meaning."""
 
 import difflib
 import json
@@ -27,7 +27,7 @@ SIZES = {
 }
 
 
-# Values that show the type of fields whose default is empty.
+# Example values, which show the type of fields whose default is empty.
 EXAMPLES = {'data.weights': (1.0, 2.5)}
 
 
@@ -45,13 +45,14 @@ def pretraining(size: str) -> config_dict.ConfigDict:
 
 
 def declare_fields() -> config_dict.ConfigDict:
-  """Returns every field with its default, the value that a saved config lacks.
+  """Returns every field with its default.
 
-  Where the paper's models differ, the default is that of BASE.
+  Fields that an older saved config lacks have the default. Where the paper's
+  models differ, the default is that of BASE.
   """
   c = config_dict.ConfigDict()
   c.task = 'pretraining'  # one of `bert_jax.tasks`
-  c.seed = 0  # of everything random: data, masks, initial weights, dropout
+  c.seed = 0  # seed of data, masks, initial weights and dropout
   c.rng = 'threefry'  # dropout: threefry (same on any layout) or rbg (fast)
   # A trained model to start from: the workdir of a run or another local model
   # that bert_jax.convert reads; empty is new weights. The optimizer starts new.
@@ -59,8 +60,8 @@ def declare_fields() -> config_dict.ConfigDict:
   # Cut the position embeddings of init_from to max_positions, or extend them
   # with new ones, where they differ.
   c.resize_positions = False
-  # Updates to trace for xprof, after the first steps of the run so that
-  # compiling is not in it; 0 is off.
+  # Updates to trace for xprof, after the first steps of the run, so without
+  # compiling; 0 is off.
   c.profile_steps = 0
 
   c.model = config_dict.ConfigDict()
@@ -69,57 +70,57 @@ def declare_fields() -> config_dict.ConfigDict:
   c.model.num_heads = 12
   c.model.mlp_size = 3072
   c.model.max_positions = 512  # tokens
-  # Of embeddings and of each sublayer's output; rounded to a 256th.
+  # Rate for embeddings and each sublayer's output, rounded to 256ths.
   c.model.dropout = 0.1
-  c.model.attention_dropout = 0.1  # of attention probabilities; the same
+  c.model.attention_dropout = 0.1  # rate for probabilities, rounded to 256ths
   c.model.activation = 'gelu_tanh'  # gelu_tanh (Google), gelu (erf) or relu
   c.model.norm = 'post'  # LayerNorm after each sublayer (BERT), or pre
   c.model.norm_epsilon = 1e-12
   c.model.initializer = 'truncated_normal'  # or normal
   c.model.initializer_std = 0.02
-  c.model.dtype = 'float32'  # of activations: float32 or bfloat16
-  c.model.mask_value = -10_000.0  # added to scores of what is not visible
+  c.model.dtype = 'float32'  # type of activations: float32 or bfloat16
+  c.model.mask_value = -10_000.0  # added to scores of masked keys
 
   c.data = config_dict.ConfigDict()
   c.data.input = 'python-docs'  # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs
-  # One per input: how many times as often its documents are used, for example
-  # (1.0, 2.5); empty is 1 each.
+  # How often the documents of each input are used, relative to data.passes, for
+  # example (1.0, 2.5); empty is 1 for each.
   c.data.weights = ()
   c.data.layout = 'paragraphs'  # of plain text: paragraphs, sentences or files
   c.data.language = 'en'  # for sentence splitting, ISO 639-1
-  c.data.field = 'text'  # that holds the text, of JSONL and TFDS
+  c.data.field = 'text'  # field of JSONL and TFDS that holds the text
   c.data.min_chars = 50  # characters; shorter documents are dropped
-  c.data.max_documents = 0  # read no more than these; 0 is all
+  c.data.max_documents = 0  # maximum of documents to read; 0 is all
   c.data.vocab = ''  # a vocab.txt to use; empty trains one on the input
   c.data.vocab_size = 30522  # entries
   c.data.lowercase = True  # uncased
-  # Whether accents and other nonspacing marks are dropped: true, false,
-  # as_lowercase (Google's: from uncased text), or auto: from uncased text,
-  # unless pieces of data.vocab have some or, without one, data.language or 1%
-  # of the characters are of a script without case.
+  # Whether accents and other nonspacing marks are stripped: true, false,
+  # as_lowercase (from uncased text, like Google), or auto: from uncased text,
+  # unless data.vocab has pieces with accents or, without data.vocab,
+  # data.language or 1% of the characters are of a script without case.
   c.data.strip_accents = 'auto'
   c.data.passes = 5  # times that each document is cut into pairs
   c.data.short_seq_prob = 0.1  # share of passes that use a shorter target
   c.data.pack = 1  # pairs per row, at most; 1 is the paper's
   c.data.heldout = 0.01  # share of documents kept for evaluation, by hash
   c.data.shards = 0  # logical shards; 0 is one per 64 MB of text, at least 256
-  # Processes beside the main one: -1 is one per core; 0 is none, so that it
-  # prepares data itself, or makes batches in a thread.
-  c.data.workers = -1  # that prepare data
-  c.data.loader_workers = 0  # that make batches
-  c.data.skip_corrupt = False  # skip and count corrupt records, not stop
-  c.data.dir = ''  # where prepared data lies; empty is WORKDIR/data
+  # Processes beside the main one: -1 is one per core; 0 is none, so that the
+  # main process prepares data itself, or makes batches in a thread.
+  c.data.workers = -1  # processes that prepare data
+  c.data.loader_workers = 0  # processes that make batches
+  c.data.skip_corrupt = False  # skip and count corrupt records instead of stop
+  c.data.dir = ''  # directory of prepared data; empty is WORKDIR/data
 
   c.objective = config_dict.ConfigDict()
   c.objective.kind = 'mlm'  # mlm, or ltr: left-to-right language model
   c.objective.nsp = True  # next sentence prediction
-  c.objective.mask_rate = 0.15  # of each sequence's tokens
+  c.objective.mask_rate = 0.15  # share of each sequence's tokens
   c.objective.mask_mix = (0.8, 0.1, 0.1)  # [MASK], random, same (table 8)
   c.objective.mask_unit = 'token'  # token, word (all its pieces) or span
-  # One mask per pair and pass, as Google's files have, not one per epoch.
+  # One mask per pair and pass, as in Google's files, not a new one per epoch.
   c.objective.static_masks = False
 
-  # One entry per phase; the schedule and the optimizer's state run through.
+  # One entry per phase; schedule and optimizer state continue across phases.
   c.phases = config_dict.ConfigDict()
   c.phases.seq_length = (128, 512)  # tokens
   c.phases.steps = (900_000, 100_000)  # updates
@@ -132,45 +133,47 @@ def declare_fields() -> config_dict.ConfigDict:
   c.optimizer.warmup_steps = 10_000  # from 0, linear; then linear down to 0
   c.optimizer.b1 = 0.9
   c.optimizer.b2 = 0.999
-  c.optimizer.epsilon = 1e-6  # beside the root, not under it
+  c.optimizer.epsilon = 1e-6  # added outside the square root
   c.optimizer.bias_correction = True  # of Adam's moments
   c.optimizer.weight_decay = 0.01  # not on LayerNorm and biases
   c.optimizer.clip_norm = 1.0  # of the gradient
-  # What is averaged and clipped as one: the batch; or each micro_batch, all
-  # then added up, as Google's TPU cores did with their shares.
+  # The unit that is averaged and clipped: batch; or micro_batch, whose clipped
+  # gradients are then added up, as Google's TPU cores did with their rows.
   c.optimizer.clip_unit = 'batch'
-  # Where the line down to 0 is at its peak: at the end of the warmup, or at
-  # step zero, so that the warm-up ends above it and the rate drops.
+  # Where the linear decay starts from the peak: at the end of the warmup, or at
+  # step zero, so that the rate drops when the warm-up ends.
   c.optimizer.decay_from = 'warmup'
-  # In which the devices' gradients are added: float32, or bfloat16 that sends
-  # half the bytes.
+  # Type in which the devices' gradients are added: float32, or bfloat16, which
+  # sends half the bytes.
   c.optimizer.reduce_dtype = 'float32'
 
-  # How a step is computed, not what; see docs/speed.md.
+  # How a step is computed, which does not change its meaning; docs/speed.md.
   c.compute = config_dict.ConfigDict()
-  # xla (anywhere), fused (our TPU kernels) or cudnn (GPUs, without dropout of
-  # attention); auto is what is fastest on the chip.
+  # xla (anywhere), fused (our TPU kernels) or cudnn (GPUs, without attention
+  # dropout); auto is the fastest on the chip.
   c.compute.attention = 'auto'
-  # How products see the kernels of attention: flat [D, 3 H K], or
-  # separate [D, 3, H, K], as mesh.model needs them; auto is what is faster.
+  # Shape of attention's kernels in products: flat [D, 3 H K], or separate
+  # [D, 3, H, K], which mesh.model needs; auto is the faster one.
   c.compute.heads = 'auto'
-  # What blocks keep for the backward pass: none (no rematerialization: all),
-  # products (with weights) or layer (their input alone); the rest is computed
-  # again.
+  # Rematerialization: none (blocks keep everything for the backward pass),
+  # products (keep products with weights) or layer (keep only their input); the
+  # rest is recomputed.
   c.compute.remat = 'none'
-  # One program for all layers: compiles in less time, runs slower.
+  # Scan over the layers: compiles faster, runs slower.
   c.compute.scan_layers = False
-  # What an accelerator may round float32 to in products, where model.dtype is
-  # float32: float32 (not at all), tensorfloat32 or bfloat16.
+  # If model.dtype is float32, the type that accelerators may round operands of
+  # products to: float32 (not at all), tensorfloat32 or bfloat16.
   c.compute.matmul_precision = 'float32'
-  # NAME=VALUE[ NAME=VALUE] for the compiler, in place of those of the chip.
+  # NAME=VALUE[ NAME=VALUE] for the compiler; auto uses those for the chip.
   c.compute.xla_options = 'auto'
 
   c.mesh = config_dict.ConfigDict()
-  c.mesh.model = 1  # devices that share each layer; the others share the rows
+  # Devices along mesh axis `model`, which split each layer; the others split
+  # the rows.
+  c.mesh.model = 1
 
   c.eval = config_dict.ConfigDict()
-  c.eval.every = 10_000  # steps; 0 is only at the end
+  c.eval.every = 10_000  # steps; 0 evaluates only at the end
   c.eval.sequences = 10_000  # held-out sequences, at most
 
   c.log = config_dict.ConfigDict()
@@ -178,15 +181,15 @@ def declare_fields() -> config_dict.ConfigDict:
 
   c.checkpoint = config_dict.ConfigDict()
   c.checkpoint.every = 5_000  # steps
-  c.checkpoint.keep = 3  # the newest
-  c.checkpoint.keep_every = 100_000  # steps; these stay for ever; 0 is none
-  c.checkpoint.start_over = False  # from step 0 although all are corrupt
+  c.checkpoint.keep = 3  # number of newest checkpoints to keep
+  c.checkpoint.keep_every = 100_000  # steps; these are kept forever; 0 is none
+  c.checkpoint.start_over = False  # restart at step 0 if all are damaged
 
   return c.lock()
 
 
 def smoke(c: config_dict.ConfigDict):
-  """Shrinks a config until it runs in a minute, with every part still used."""
+  """Shrinks a config so that it runs in a minute, but still uses every part."""
   c.model.num_layers = 2
   c.model.hidden_size = 64
   c.model.num_heads = 2
@@ -210,24 +213,24 @@ def smoke(c: config_dict.ConfigDict):
 
 
 def apply_arguments(c: config_dict.ConfigDict, arguments: str):
-  """Changes a config by what follows the colon of `--config=FILE:ARGUMENTS`.
+  """Applies the arguments of `--config=FILE:ARGUMENTS` to a config.
 
   Args:
     c: the config, changed in place.
     arguments: `smoke`, `profile=NAME` (see `bert_jax.config_profiles`) and
-      `field=value`, separated by commas; single fields win over these two. A
-      field is its dotted path, or its last part where that is unique; one
-      value for a field of several phases serves them all.
+      `field=value`, separated by commas; single fields override the other two.
+      A field is its dotted path, or the last part of it if that is unique; a
+      single value for a field of phases applies to all phases.
 
   Returns:
     The config.
 
   Raises:
-    errors.UserError: for an unknown field (names a near one) or profile, or a
-      wrong type.
+    errors.UserError: for an unknown field (suggests a similar one) or profile,
+      or a wrong type.
   """
   items = [item for item in arguments.split(',') if item]
-  # What sets many fields comes first.
+  # Arguments that set many fields come first.
   items.sort(key=lambda i: i != 'smoke' and not i.startswith('profile='))
   for item in items:
     name, equals, value = item.partition('=')
@@ -292,7 +295,7 @@ def flatten(c: config_dict.ConfigDict) -> dict:
 
 
 def unflatten(fields: dict) -> config_dict.ConfigDict:
-  """Returns the config that `to_json` wrote; what it lacks is the default.
+  """Returns the config that `to_json` wrote; missing fields have defaults.
 
   Raises:
     errors.UserError: for an unknown field or a wrong type.
@@ -315,7 +318,7 @@ def unflatten(fields: dict) -> config_dict.ConfigDict:
 
 
 def is_like(value: Any, old: Any) -> bool:
-  """Says whether a value has the type of another; an int may be a float."""
+  """Returns whether a value has the type of another; ints may be floats."""
   if isinstance(old, tuple):
     return isinstance(value, tuple) and all(is_like(v, old[0]) for v in value)
   return type(value) in (type(old), int if isinstance(old, float) else None)
@@ -327,12 +330,12 @@ def to_json(c: config_dict.ConfigDict) -> str:
 
 
 def to_text(c: config_dict.ConfigDict) -> str:
-  """Returns the fields for reading, one per line."""
+  """Returns the fields as text to print, one per line."""
   return '\n'.join(f'  {k} = {v!r}' for k, v in flatten(c).items())
 
 
 def model_config(c: config_dict.ConfigDict) -> bert_config.BertConfig:
-  """Returns the model that a config describes."""
+  """Returns the model's part of a config."""
   return bert_config.BertConfig(
     vocab_size=c.data.vocab_size,
     causal=c.objective.kind == 'ltr',

@@ -1,4 +1,4 @@
-"""What the fields of an experiment may hold, alone and together."""
+"""Checks the values of an experiment's fields, alone and in combination."""
 
 import operator
 import os

@@ -1,14 +1,14 @@
-"""Details in which BERT's implementations differ, as three sets of fields.
+"""Profiles: the details in which three BERT implementations differ, as fields.
 
-`--config=FILE:profile=NAME` applies one. docs/fidelity.md compares them line by
-line and says what they do not cover.
+`--config=FILE:profile=NAME` applies one. docs/fidelity.md compares them in
+detail, and says what they do not cover.
 """
 
 from bert_jax import errors
 
 PROFILES = {
-  # The paper (arXiv 1810.04805) and, where it is silent, Google's code less
-  # what depends on the number of TPU cores. These are the defaults.
+  # The paper (arXiv 1810.04805) and, where it gives no details, Google's code,
+  # except what depends on the number of TPU cores. These are the defaults.
   'paper': {
     'model.activation': 'gelu_tanh',
     'model.norm_epsilon': 1e-12,
@@ -53,7 +53,7 @@ def fields(name: str) -> dict:
   """Returns {field: value} of a profile.
 
   Raises:
-    errors.UserError: for an unknown one.
+    errors.UserError: for an unknown name.
   """
   if name not in PROFILES:
     raise errors.UserError(

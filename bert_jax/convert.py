@@ -1,15 +1,12 @@
-"""Writes a trained model in the format of others.
+"""Converts a trained model to another format.
 
   python -m bert_jax.convert --from=PATH --to=PATH --format=hf|google|npz|stablehlo
 
---from is the directory of a run, whose newest undamaged checkpoint is taken
-or that of --step; the run may be training. Or it is a folder with a BERT of
-Hugging Face, one with Google's TensorFlow checkpoint (or PREFIX, if it holds
-several), or an .npz file that this command wrote. What the source lacks of a
-BERT with all its heads, and what it has besides, is printed.
-
---activation=gelu_tanh is for a model that says `gelu`, which Google's format
-has no name for, or that says so though it was trained with the tanh form.
+--from is the directory of a run, which may be training; the checkpoint is that
+of --step or the newest undamaged one. Or it is a folder with a Hugging Face
+BERT, one with Google's TensorFlow checkpoint (or PREFIX, if there are several),
+or an .npz file that this command wrote. Parameters that the source lacks, and
+tensors that are not used, are printed.
 """
 
 import dataclasses
@@ -26,7 +23,7 @@ from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
-# The heads that a model must have, and those that it takes along.
+# {model: (heads that it must have, heads that it may have)}.
 _MODELS = {
   'pretraining': (('mlm', 'pooler', 'nsp'), ()),
   'mlm': (('mlm',), ()),
@@ -52,14 +49,14 @@ def _define_flags():
     'logits, for XLA.',
   )
   flags.DEFINE_integer(
-    'step', None, 'Of which checkpoint of the run; none is the newest sound.'
+    'step', None, 'Step of the checkpoint; by default the newest undamaged.'
   )
   flags.DEFINE_enum(
     'model',
     None,
     list(_MODELS),
-    'What to write of it: pretraining (both heads), mlm or encoder; none is '
-    'the most that the source has.',
+    'Heads to write: pretraining (both heads), mlm or encoder (none); by '
+    'default all that the source has.',
   )
   flags.DEFINE_enum(
     'activation',
@@ -71,23 +68,24 @@ def _define_flags():
   flags.DEFINE_bool(
     'verify',
     False,
-    'Whether to read what was written, with transformers too if it is '
-    'installed, and compare what the models compute.',
+    'Whether to read the written model, also with transformers if installed, '
+    "and compare its outputs with the source's.",
   )
   flags.mark_flags_as_required(['from', 'to', 'format'])
 
 
 def choose(params: Any, model: str | None, form: str):
-  """Returns the parameters that a model of a format has.
+  """Returns the parameters to write to a format.
 
   Args:
-    params: of the source.
-    model: one of `pretraining`, `mlm`, `encoder`; None is the most there is.
-    form: the format to write. Google's and npz hold any heads, and Hugging
+    params: parameters of the source.
+    model: one of `pretraining`, `mlm`, `encoder`; None is as many heads as
+      possible.
+    form: the format to write. Google's and npz support any heads, Hugging
       Face's those of one of its classes.
 
   Raises:
-    errors.UserError: if the source lacks a head that the model has.
+    errors.UserError: if the source lacks a head of the model.
   """
   held = rename.list_parts(params)
   if model is None:
@@ -168,13 +166,13 @@ def describe(report: rename.Report, dropped: list[str]) -> list[str]:
 def check(
   form: str, path: str, params: Any, config: bert_config.BertConfig
 ) -> list[str]:
-  """Compares what a written model computes with what it should.
+  """Compares the outputs of a written model with those of its source.
 
   Returns:
-    The largest differences, as lines.
+    Lines with the largest differences.
 
   Raises:
-    errors.UserError: if it is another model.
+    errors.UserError: if they differ by more than rounding.
   """
   ours = verify.compute_outputs(params, config)
   if form == 'stablehlo':
@@ -198,7 +196,7 @@ def check(
 
 
 def _outputs(path, config):
-  """Returns what a StableHLO file makes of the batch of `verify`."""
+  """Returns the outputs of a StableHLO file for the batch of `verify`."""
   mlm, nsp = stablehlo.read(path)(verify.make_batch(config))
   return {'mlm': mlm} if nsp is None else {'mlm': mlm, 'nsp': nsp}
 

@@ -1,4 +1,4 @@
-"""Errors that are no bugs."""
+"""User errors, which are not bugs, and helpers for their messages."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ _MAX_LINE = 300  # characters
 
 
 class UserError(ValueError):
-  """Says in one line what was got, what is allowed and what to do."""
+  """An error whose message says, in one line, what is wrong and what to do."""
 
 
 class Interrupted(BaseException):
   """SIGINT or SIGTERM asked the program to stop.
 
-  No Exception: what is caught as a failure of something else must not hide it.
+  Not an Exception, so that `except Exception` does not catch it.
 
   Attributes:
     signum: the signal's number; the exit code is 128 + signum, as in a shell.
@@ -24,16 +24,16 @@ class Interrupted(BaseException):
 
 
 def listing(words: Sequence[str], most: int = 6) -> str:
-  """Returns words as text, not more of them than fit a screen."""
+  """Joins words by commas, at most `most` of them, then 'and N more'."""
   more = f' and {len(words) - most} more' if len(words) > most else ''
   return (', '.join(words[:most]) or 'none') + more
 
 
 def first_line(error: BaseException) -> str:
-  """Returns what an error of a library says, as a part of our own message.
+  """Returns a library's error message, for use within one of ours.
 
-  That is its first line without a full stop, cut if it is very long, or the
-  name of its type if it says nothing.
+  It is the first line without a full stop, truncated if it is very long, or the
+  name of the error's type if the message is empty.
   """
   line = (str(error).strip() or type(error).__name__).splitlines()[0]
   more = '...' if len(line) > _MAX_LINE else ''
@@ -41,16 +41,15 @@ def first_line(error: BaseException) -> str:
 
 
 def find_changes(old: dict, new: dict, prefix: str = '') -> list[str]:
-  """Says what differs between two dicts, in the order of the new one.
+  """Describes the differences between two dicts, in the order of the new one.
 
   Args:
-    old: JSON values, and dicts of them.
-    new: the same.
-    prefix: of the names.
+    old: nested dict of JSON values.
+    new: nested dict of JSON values.
+    prefix: prefix for the names.
 
   Returns:
-    Texts such as 'data.recipe.passes was 5, is 2'; none if all is equal. What
-    is missing is None.
+    Texts such as 'data.recipe.passes was 5, is 2'; missing values are None.
   """
   found = []
   for name in [*new, *(name for name in old if name not in new)]:

@@ -1,4 +1,4 @@
-"""Computes what a model makes of sentences: hidden states and attention.
+"""Computes a model's hidden states and attention for sentences.
 
   python -m bert_jax.features --model=DIR --input=sentences.txt \\
     --output=features.npz --layers=concat_last_4
@@ -34,14 +34,14 @@ from bert_jax.runtime import cli, files, progress
 
 
 def save(path: str, features: Iterable[hidden_states.Features]):
-  """Writes features as they come to a .npz that numpy.load opens.
+  """Writes features, one by one, to a .npz file for numpy.load.
 
-  The file gets its name when it is complete.
+  The file is written atomically.
 
   Args:
-    path: of the file; an existing one is replaced.
-    features: of sentences 0, 1, 2 ...; each gives `tokens_i`, `hidden_i` and,
-      where it has one, `attention_i`.
+    path: the file; an existing one is replaced.
+    features: features of sentences 0, 1, 2 ...; sentence i is saved as
+      `tokens_i`, `hidden_i` and, if computed, `attention_i`.
 
   Raises:
     errors.UserError: if the file cannot be written.
@@ -50,7 +50,7 @@ def save(path: str, features: Iterable[hidden_states.Features]):
 
 
 def _write(path, features):
-  # As numpy.savez does, which wants all arrays at once.
+  # Like numpy.savez, which would need all arrays at once.
   with zipfile.ZipFile(path, 'w') as archive:
     for i, found in enumerate(features):
       arrays = {'tokens': np.array(found.tokens), 'hidden': found.hidden}
@@ -103,17 +103,17 @@ def _define_flags():
   flags.DEFINE_string('input', None, 'File with a sentence or pair per line.')
   flags.DEFINE_string('output', None, 'The .npz to write.')
   flags.DEFINE_enum(
-    'layers', 'last', hidden_states.LAYERS, 'Of which layers, see above.'
+    'layers', 'last', hidden_states.LAYERS, 'Layers to write, see above.'
   )
   flags.DEFINE_boolean('attention', False, 'Write attention maps too.')
-  flags.DEFINE_integer('batch_size', 32, 'Sentences that are computed at once.')
+  flags.DEFINE_integer('batch_size', 32, 'Sentences per batch.')
   flags.DEFINE_string(
     'attention_plot', None, 'A .png to draw the attention of one sentence in.'
   )
   flags.DEFINE_integer(
-    'layer', None, 'Which to draw, from 0; none is the last.'
+    'layer', None, 'Layer to draw, from 0; by default the last.'
   )
-  flags.DEFINE_integer('head', None, 'Which to draw, from 0; none is all.')
+  flags.DEFINE_integer('head', None, 'Head to draw, from 0; by default all.')
 
 
 def main(argv: list[str]):

@@ -17,11 +17,11 @@ from bert_jax import errors
 from bert_jax.inference import fill, source
 from bert_jax.runtime import cli
 
-_BAR = 24  # characters for a probability of 1
+_BAR = 24  # length of the bar for a probability of 1, characters
 
 
 def describe(sentence: str, guesses: Sequence[list[tuple[str, float]]]) -> str:
-  """Returns a sentence and what `fill` made of it, as lines for a terminal."""
+  """Returns a sentence and its guesses from `fill`, as lines to print."""
   lines = [sentence]
   width = max(len(word) for words in guesses for word, _ in words)
   for i, words in enumerate(guesses, start=1):
@@ -41,7 +41,7 @@ def _define_flags():
 
 
 def main(argv: list[str]):
-  # One sentence needs no accelerator, and it may be busy with training.
+  # A sentence needs no accelerator, which may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
   sys.stdout.reconfigure(errors='replace')
   sentences = argv[1:]

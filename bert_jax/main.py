@@ -1,4 +1,4 @@
-"""Trains a model: text in, checkpoints, curves and an exported model out.
+"""Trains a model from text; writes checkpoints, curves and an exported model.
 
   python -m bert_jax.main --config=configs/tiny.py --workdir=/tmp/bert_tiny
 
@@ -22,10 +22,10 @@ from bert_jax.runtime import cli
 
 
 def run(config: config_dict.ConfigDict, workdir: str):
-  """Prepares the data, trains, exports; continues where it was stopped.
+  """Prepares the data, trains and exports; resumes an interrupted run.
 
   Args:
-    config: of `bert_jax.config`.
+    config: the experiment, see `bert_jax.config`.
     workdir: directory of the run.
   """
   # Imported here, so that --help and the processes that prepare data, which
@@ -83,13 +83,13 @@ if __name__ == '__main__':
   flags.DEFINE_string(
     'coordinator',
     None,
-    'HOST:PORT of process 0, where many hosts do not find one another.',
+    'HOST:PORT of process 0, if hosts do not find one another by themselves.',
   )
   flags.DEFINE_integer(
     'num_processes',
     None,
     'Processes of the run; 1 looks for no other hosts of a TPU.',
   )
-  flags.DEFINE_integer('process_id', None, 'Which of them this is, from 0.')
+  flags.DEFINE_integer('process_id', None, 'Number of this process, from 0.')
   flags.mark_flags_as_required(['config', 'workdir'])
   cli.run(main)

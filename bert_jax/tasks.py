@@ -1,4 +1,4 @@
-"""The tasks by name: what `config.task` may say."""
+"""The tasks by name, the values of `config.task`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from bert_jax.train import task
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-  """What `bert_jax.main` does of a task, in this order.
+  """The functions of a task that `bert_jax.main` calls, in this order.
 
   Attributes:
     check: (config, workdir); raises errors.UserError for a run that cannot
       work, before data is made.
     prepare: (config, workdir); makes the data. Called by one process.
-    open: (config, workdir) -> directory of the data, checked.
+    open: (config, workdir) -> directory of the data; checks the data.
     make_task: (config, directory) -> Task.
-    finish: (config, directory, workdir, parameters); what comes of the trained
-      model. Called by one process.
+    finish: (config, directory, workdir, parameters); exports the trained model
+      and prints a summary. Called by one process.
     make_objective: (config) -> Objective, of the task; needs no data.
   """
 
