@@ -88,7 +88,7 @@ if __name__ == '__main__':
   flags.DEFINE_integer(
     'num_processes',
     None,
-    'Processes of the run; 1 looks for no other hosts of a TPU.',
+    'Processes of the run; 1 does not look for other hosts of a TPU.',
   )
   flags.DEFINE_integer('process_id', None, 'Number of this process, from 0.')
   flags.mark_flags_as_required(['config', 'workdir'])

@@ -105,8 +105,8 @@ def _define_flags():
     'What to run on: v5e:4x4 (chips along each axis), v5litepod-16, or GPUs '
     'such as h100:8.',
   )
-  flags.DEFINE_integer('slices', 1, 'How many of them.')
-  flags.DEFINE_integer('phase', None, 'Which phase; all of them by default.')
+  flags.DEFINE_integer('slices', 1, 'Number of slices.')
+  flags.DEFINE_integer('phase', None, 'Phase to examine; by default all.')
   flags.DEFINE_bool(
     'quick', False, 'Compile 2 and 4 layers and extrapolate to all.'
   )
