@@ -76,9 +76,7 @@ def main(argv: list[str]):
 
 def _define_flags():
   flags.DEFINE_string('workdir', None, 'Directory of the run on real hardware.')
-  flags.DEFINE_string(
-    'estimate', None, 'What preflight --json=FILE wrote.'
-  )
+  flags.DEFINE_string('estimate', None, 'What preflight --json=FILE wrote.')
   flags.mark_flags_as_required(['workdir', 'estimate'])
 
 
