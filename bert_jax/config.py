@@ -311,7 +311,7 @@ def unflatten(fields: dict) -> config_dict.ConfigDict:
     like = EXAMPLES.get(name, known[name])
     if not is_like(new[name], like):
       raise errors.UserError(
-        f'{name}={value!r} should be like {like!r}; put it right.'
+        f'{name}={value!r} should be like {like!r}; correct it.'
       )
   c.update_from_flattened_dict(new)
   return c

@@ -169,7 +169,7 @@ def test_verify_notices_another_model(tmp_path, monkeypatch):
 
   wrong = types.SimpleNamespace(export=export)
   monkeypatch.setattr(convert, 'hf_export', wrong)
-  with pytest.raises(errors.UserError, match='is another model: hidden'):
+  with pytest.raises(errors.UserError, match='differs from its source: hidden'):
     run_main(path, str(tmp_path / 'x'), 'hf', '--verify')
 
 

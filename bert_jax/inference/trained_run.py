@@ -73,5 +73,5 @@ def _check_params(params, module, path):
     raise errors.UserError(
       f'{path} does not belong to the checkpoint: {len(wrong)} parameter(s) '
       f'differ, first {name}: {got.get(name)} there, {allowed.get(name)} by '
-      'the config; put the config of the training back.'
+      "the config; restore the run's config.json."
     )

@@ -125,7 +125,7 @@ def compare(
     limit = _TOLERANCE * max(1.0, float(np.abs(a).max()))
     if not found[name] <= limit:  # True for NaN, too
       raise errors.UserError(
-        f'what was written is another model: {name} differs by '
+        f'the written model differs from its source: {name} by '
         f'{found[name]:.2e}, allowed are {limit:.2e}; do not use it.'
       )
   return found

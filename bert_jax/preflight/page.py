@@ -66,7 +66,7 @@ def _phase(facts, report):
   if 'step_seconds_estimate' in facts:
     found += _time(facts)
   else:
-    found.append('  time        not known: what is not compiled has no program')
+    found.append('  time        not known: the step did not compile')
   return found
 
 

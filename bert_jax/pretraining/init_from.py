@@ -172,7 +172,7 @@ def _check_model(config, model: source.Source):
   """Raises errors.UserError that lists every field that differs."""
   wanted = config_lib.model_config(config)
   wrong = [
-    f'{f.name} is {getattr(model.config, f.name)!r} there, '
+    f'{f.name} is {getattr(model.config, f.name)!r} in init_from, '
     f'{getattr(wanted, f.name)!r} in the config'
     for f in dataclasses.fields(wanted)
     if f.name not in _FREE
@@ -180,19 +180,19 @@ def _check_model(config, model: source.Source):
   ]
   if model.tokenizer.lowercase != config.data.lowercase:
     wrong.append(
-      f'lowercase is {model.tokenizer.lowercase} there, '
+      f'lowercase is {model.tokenizer.lowercase} in init_from, '
       f'{config.data.lowercase} in the config'
     )
   had, has = model.config.max_positions, wanted.max_positions
   if had != has and not config.resize_positions:
     wrong.append(
-      f'max_positions is {had} there, {has} in the config '
+      f'max_positions is {had} in init_from, {has} in the config '
       '(--config.resize_positions=True allows it)'
     )
   if wrong:
     raise errors.UserError(
-      f'init_from={config.init_from} does not suit the config: '
-      f'{"; ".join(wrong)}. Give the config the values there.'
+      f'init_from={config.init_from} does not fit the config: '
+      f'{"; ".join(wrong)}. Set these fields as in init_from.'
     )
 
 

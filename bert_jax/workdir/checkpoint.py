@@ -87,7 +87,7 @@ class Checkpoints:
     for name in os.listdir(self._directory):
       if 'orbax-checkpoint-tmp' in name:  # remove it from the full disk
         shutil.rmtree(os.path.join(self._directory, name), ignore_errors=True)
-    stands = 'none was saved before' if step is None else f'step {step} stands'
+    stands = 'none was saved before' if step is None else f'step {step} is kept'
     return errors.UserError(
       f'cannot save a checkpoint in {self._directory}: {cause} ({stands}). '
       'Free disk space, then resume with the same command.'

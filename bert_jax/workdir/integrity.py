@@ -56,8 +56,8 @@ def judging(path: str):
       raise Damaged(_shorten(cause)) from error
     raise errors.UserError(
       f'cannot read the checkpoint {path}: {_shorten(cause)}. That does not '
-      'prove it damaged, so nothing was moved. Put the cause right and run the '
-      'same command again; or move this checkpoint away to use the one before.'
+      'prove it damaged, so nothing was moved. Fix the cause and run the same '
+      'command again; or move this checkpoint away to use the one before.'
     ) from error
 
 

@@ -213,7 +213,8 @@ def test_positions_are_resized_when_asked_to(source, tmp_path):
     c = make_config(source, tmp_path / 'data', model__max_positions=size)
     with pytest.raises(
       errors.UserError,
-      match=f'max_positions is 8 there, {size} in the config .*--config.resize_',
+      match=f'max_positions is 8 in init_from, {size} in the config .*'
+      '--config.resize_',
     ):
       start(c)
     c.resize_positions = True
@@ -240,12 +241,12 @@ def test_everything_that_differs_is_said_at_once(source, tmp_path):
   with pytest.raises(errors.UserError) as caught:
     init_from.check(c, str(tmp_path / 'run'))
   assert str(caught.value) == (
-    f'init_from={source} does not suit the config: '
-    'hidden_size is 8 there, 16 in the config; '
-    'num_layers is 1 there, 2 in the config; '
-    "activation is 'gelu_tanh' there, 'relu' in the config; "
-    'lowercase is True there, False in the config. '
-    'Give the config the values there.'
+    f'init_from={source} does not fit the config: '
+    'hidden_size is 8 in init_from, 16 in the config; '
+    'num_layers is 1 in init_from, 2 in the config; '
+    "activation is 'gelu_tanh' in init_from, 'relu' in the config; "
+    'lowercase is True in init_from, False in the config. '
+    'Set these fields as in init_from.'
   )
 
 
