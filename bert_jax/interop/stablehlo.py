@@ -31,7 +31,7 @@ def write(
   None without the head, all in float32, without dropout.
 
   Args:
-    path: of the file; an existing one is replaced.
+    path: the file; an existing one is replaced.
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
     config: the model's config.
     with_nsp: whether the model has the pooler and the NSP head.

@@ -119,7 +119,7 @@ def compile_step(
   Args:
     config: the experiment.
     phase: one of `task.list_phases`.
-    mesh: of `device_mesh.make_mesh`, over described devices.
+    mesh: axes (data, model), over described devices.
 
   Raises:
     errors.UserError: if the model cannot be split over the mesh, or the

@@ -156,7 +156,7 @@ def gather_on_host(params: Any, start: dict[str, Program]):
   """Returns parameters as numpy arrays, on every process.
 
   Args:
-    params: of the model, on the mesh.
+    params: the model's parameters, on the mesh.
     start: {name: program} of `list_start`.
   """
   if GATHER in start:

@@ -47,7 +47,7 @@ def make_update(
   """Returns the update of a phase.
 
   Args:
-    config: of `tuning.resolve`.
+    config: the phase's config from `tuning.resolve`.
     task: the objective, see `task.Objective`.
     phase: one of `task.list_phases`.
     mesh: axes (data, model), see `device_mesh.make_mesh`.

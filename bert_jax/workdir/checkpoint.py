@@ -205,8 +205,8 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
   A run may be writing to the same directory.
 
   Args:
-    directory: of a `Checkpoints` whose states have `params`.
-    step: which checkpoint; None is the newest undamaged one.
+    directory: that of a `Checkpoints` whose states have `params`.
+    step: step of the checkpoint; None is the newest undamaged one.
 
   Returns:
     (params, facts): nested dict of numpy arrays; and the facts given to `save`,
