@@ -19,7 +19,7 @@ from bert_jax.model import parameters
 from bert_jax.pretraining import model_card
 from bert_jax.workdir import log, paths
 
-_WORDS = 24  # maximum of tokens in an example
+_PIECES = 24  # tokens of an example, at most
 
 
 def finish(
