@@ -1,4 +1,18 @@
-"""The tasks by name, the values of `config.task`."""
+"""The tasks by name, the values of `config.task`.
+
+To add a task:
+
+1. a package beside `pretraining/`, and a line for it in the layers of setup.cfg,
+2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums
+   and counts, which of them are losses; no data) and a `train.task.Task` (its
+   batches, and what to make of predictions for held-out rows),
+3. a `Definition` in `TASKS` below (data, task, export),
+4. its fields in `config.py`, with a range in `config_check.py` and a class in
+   `workdir/changes.py`.
+
+Batches are dicts of arrays [B, ...] with at least `input_mask` [B, ...], by
+which tokens are counted. Nothing in `train/` names a task or a metric.
+"""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, lint, the floors of imports and tests, as the continuous integration runs them.
+# Formatting, lint, import layers and tests, as the continuous integration runs
+# them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ruff format --check .
