@@ -1,17 +1,24 @@
-"""Four CPU devices, strict jax, no network."""
+"""Four CPU devices, strict jax, one cache of compiled programs, no network.
 
+All of it is in the environment, so that the processes that tests start have it.
+"""
+
+import gc
 import os
 import tempfile
 
-os.environ['JAX_PLATFORMS'] = 'cpu'
-os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=4'
+from tests import environment
 
-import jax
-
-jax.config.update('jax_numpy_rank_promotion', 'raise')
-# A tenth of the compile time; the programs are small.
-jax.config.update('jax_disable_most_optimizations', True)
 # Tests that train the same model again find it compiled.
 _CACHE = tempfile.TemporaryDirectory()
-jax.config.update('jax_compilation_cache_dir', _CACHE.name)
-jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+os.environ.update(
+  JAX_PLATFORMS='cpu',
+  JAX_NUMPY_RANK_PROMOTION='raise',
+  # A tenth of the compile time; the programs are small.
+  JAX_DISABLE_MOST_OPTIMIZATIONS='true',
+  JAX_COMPILATION_CACHE_DIR=_CACHE.name,
+  JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
+)
+os.environ.update(environment.for_devices(4))
+# Tracing makes many objects and little garbage.
+gc.set_threshold(100_000, 20, 100)

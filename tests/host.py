@@ -5,7 +5,6 @@ python -m tests.host PORT PROCESS WORKDIR
 
 import sys
 
-import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
@@ -40,5 +39,4 @@ def main(port, process, workdir):
 
 
 if __name__ == '__main__':
-  jax.config.update('jax_disable_most_optimizations', True)
   main(*sys.argv[1:])

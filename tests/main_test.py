@@ -14,6 +14,7 @@ from bert_jax import config as config_lib
 from bert_jax import errors, main
 from bert_jax.interop import hf_load
 from bert_jax.workdir import log
+from tests import environment
 from tests.data import prepare_test
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -27,11 +28,10 @@ def start(workdir, text, *more):
     *(f'--config.data.input={text}', '--config.data.layout=sentences'),
     *more,
   ]
-  env = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''}
   return subprocess.Popen(
     command,
     cwd=ROOT,
-    env=env,
+    env=environment.for_devices(1),
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,

@@ -1,6 +1,5 @@
 """Tests of shares along `data`, on four devices, and on eight elsewhere."""
 
-import os
 import subprocess
 import sys
 
@@ -12,6 +11,7 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.parallel import collectives
+from tests import environment
 
 
 def on_devices(count, function, x, out):
@@ -73,8 +73,7 @@ def on_eight():
 
 
 def test_three_stages_on_eight_devices():
-  flags = '--xla_force_host_platform_device_count=8'
-  env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'}
+  env = environment.for_devices(8)
   code = 'from tests.parallel import collectives_test as t; t.on_eight()'
   done = subprocess.run(
     [sys.executable, '-c', code], env=env, capture_output=True, text=True

@@ -1,6 +1,5 @@
 """Tests of training on many hosts, with two processes on this machine."""
 
-import os
 import pathlib
 import shutil
 import socket
@@ -14,7 +13,7 @@ from bert_jax import errors
 from bert_jax.parallel import agreement, distributed
 from bert_jax.train import fit
 from bert_jax.workdir import log
-from tests import training
+from tests import environment, training
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
@@ -29,16 +28,11 @@ def free_port():
 def pair(tmp_path_factory):
   """Returns (workdir, what each of two processes said)."""
   workdir, port = tmp_path_factory.mktemp('pair'), free_port()
-  env = {
-    **os.environ,
-    'JAX_PLATFORMS': 'cpu',
-    'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
-  }
   processes = [
     subprocess.Popen(
       [sys.executable, '-m', 'tests.host', str(port), str(k), str(workdir)],
       cwd=ROOT,
-      env=env,
+      env=environment.for_devices(2),
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -33,7 +34,10 @@ def nothing_measured(monkeypatch, tmp_path):
 def run(*more):
   """Returns (exit code, stdout, last line of stderr) of the command."""
   command = [sys.executable, '-m', 'bert_jax.preflight', *more]
-  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  env = {**os.environ, 'JAX_DISABLE_MOST_OPTIMIZATIONS': 'false'}
+  done = subprocess.run(
+    command, cwd=ROOT, env=env, capture_output=True, text=True
+  )
   return done.returncode, done.stdout, (done.stderr.splitlines() or [''])[-1]
 
 
