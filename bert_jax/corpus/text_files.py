@@ -78,11 +78,11 @@ def open_text(path: str) -> BinaryIO:
   kind = os.path.splitext(path)[1].lower()
   raw = _open_raw(path)
   if kind == '.gz':
-    return gzip.open(raw)
+    return _own(gzip.open(raw), raw)
   if kind == '.bz2':
-    return bz2.open(raw)
+    return _own(bz2.open(raw), raw)
   if kind == '.xz':
-    return lzma.open(raw)
+    return _own(lzma.open(raw), raw)
   if kind == '.zst':
     return io.BufferedReader(_Zstd(raw))
   return raw
@@ -138,6 +138,32 @@ def _cut(line: bytes) -> int:
 def _uncompressed_name(path: str) -> str:
   stem, kind = os.path.splitext(path)
   return stem if kind.lower() in _COMPRESSED else path
+
+
+def _own(file: BinaryIO, raw: BinaryIO) -> BinaryIO:
+  """Returns a decompressing file that closes the file that it reads, too."""
+  return io.BufferedReader(_Owner(file, raw), _HEAD)
+
+
+class _Owner(io.RawIOBase):
+  """Closes both of two files; gzip, bz2 and lzma leave the one below open."""
+
+  def __init__(self, file: BinaryIO, raw: BinaryIO):
+    self._file, self._raw = file, raw
+
+  def readable(self):
+    return True
+
+  def readinto(self, buffer):
+    # read1, not readinto: that drops what stands before a damaged block.
+    found = self._file.read1(len(buffer))
+    buffer[: len(found)] = found
+    return len(found)
+
+  def close(self):
+    self._file.close()
+    self._raw.close()
+    super().close()
 
 
 class _Zstd(io.RawIOBase):

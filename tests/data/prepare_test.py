@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 import os
+import pathlib
 import random
 import shutil
 
@@ -63,12 +64,14 @@ def make_recipe(path, **changes):
   return recipe.Recipe(**{**fields, **changes})
 
 
+def compute_sha256(path):
+  return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+
+
 def digest(directory):
   """Returns {file name: SHA-256} of a directory."""
   return {
-    name: hashlib.sha256(
-      open(os.path.join(directory, name), 'rb').read()
-    ).hexdigest()
+    name: compute_sha256(os.path.join(directory, name))
     for name in sorted(os.listdir(directory))
   }
 
@@ -219,7 +222,7 @@ def test_the_manifest_names_every_file_with_its_hash(corpus, prepared):
     {
       'path': corpus,
       'bytes': os.path.getsize(corpus),
-      'sha256': hashlib.sha256(open(corpus, 'rb').read()).hexdigest(),
+      'sha256': compute_sha256(corpus),
     }
   ]
   found = digest(output)
