@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Formatting, lint, import layers and tests, as the continuous integration runs
-# them.
+# Formatting, lint, import layers and tests; arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ruff format --check .
 ruff check .
 lint-imports --no-cache
-pytest
+pytest "$@"

@@ -123,7 +123,12 @@ def norm(tree):
 
 
 @pytest.mark.parametrize(
-  'length, kind', [(128, 'mlm'), (512, 'mlm'), (128, 'ltr')]
+  'length, kind',
+  [
+    (128, 'mlm'),
+    (128, 'ltr'),
+    pytest.param(512, 'mlm', marks=pytest.mark.slow),
+  ],
 )
 def test_every_pair_has_the_loss_and_gradient_of_its_own_row(length, kind):
   plain, packed, rows = make_rows(length, kind)

@@ -288,6 +288,7 @@ def test_a_missing_compiler_is_named():
   assert "pip install 'bert_jax[tpu]'" in error
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_every_program_is_compiled_for_absent_chips(tmp_path):
   code, out, _ = run(
