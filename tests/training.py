@@ -20,6 +20,11 @@ ROWS, LENGTH, PREDICTIONS, VOCAB = 8, 6, 3, 11
 
 
 def small_config(steps=(6,), **changes):
+  """Returns the config of a small run.
+
+  The learning rate depends on the number of steps: runs of six in all, in
+  however many phases, share their compiled programs.
+  """
   c = config.pretraining('tiny')
   with c.unlocked():
     c.data.vocab_size = VOCAB
@@ -102,21 +107,29 @@ def rows_of(workdir, kind):
   return [r for r in found if r['kind'] == kind]
 
 
-@functools.cache
 def make_step(dropout=0.0, parts=1, mesh=None, reduce_dtype='float32'):
   """Returns (state, jitted step) before the sixth of a hundred updates."""
+  mesh = mesh or device_mesh.make_mesh(devices=jax.devices()[:1])
+  return _make_state(), _jit_step(dropout, parts, mesh, reduce_dtype)
+
+
+@functools.cache
+def _make_state():
+  c = small_config()
+  made, tx = make_objective(c), optimizer.make(c.optimizer)
+  init = functools.partial(step_lib.init_state, task=made, tx=tx)
+  return jax.jit(init)(jax.random.key(0)).replace(step=jnp.int32(5))
+
+
+@functools.cache
+def _jit_step(dropout, parts, mesh, reduce_dtype):
   c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
-  made = make_objective(c)
-  tx = optimizer.make(c.optimizer)
   how = update.Update(
-    task=made,
-    mesh=mesh or device_mesh.make_mesh(devices=jax.devices()[:1]),
-    tx=tx,
+    task=make_objective(c),
+    mesh=mesh,
+    tx=optimizer.make(c.optimizer),
     schedule=optimizer.schedule(c.optimizer, 100),
     parts=parts,
     reduce_dtype=reduce_dtype,
   )
-  step = functools.partial(step_lib.train_step, update=how)
-  init = functools.partial(step_lib.init_state, task=made, tx=tx)
-  state = jax.jit(init)(jax.random.key(0))
-  return state.replace(step=jnp.int32(5)), jax.jit(step)
+  return jax.jit(functools.partial(step_lib.train_step, update=how))

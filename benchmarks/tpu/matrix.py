@@ -98,8 +98,7 @@ CASES = {
   'base, model=2': Case('base', FAST + 'mesh.model=2'),
   "base, XLA's attention": Case('base', FAST + 'attention=xla', KERNELS),
   'base, float32': Case('base', '', KERNELS),
-  # With kernels, and all layers: benchmarks/tpu/pages.py.
-  'base': Case('base', FAST, ('v2', 'v3'), (128, 512)),
+  'base': Case('base', lengths=(128, 512)),
   'small, float32': Case('small', '', lengths=(128, 512)),
 }
 

@@ -27,6 +27,8 @@ WORDS = models.VOCAB  # 11, as training.VOCAB
 # The shortest that a run may have; the batches are shorter.
 WORD_ROWS = ('embeddings/word/embedding', 'mlm/bias')
 LENGTH = {'phases__seq_length': (8,), 'model__max_positions': 8}
+# Without dropout, so that what several tests train is compiled once.
+NO_DROPOUT = {'model__dropout': 0.0, 'model__attention_dropout': 0.0}
 
 
 def fit(c, workdir, made=None):
@@ -60,7 +62,8 @@ def source(tmp_path_factory):
 def make_config(source, data, words=WORDS, **changes):
   """Returns a config that starts from the source, with its data folder."""
   models.write_data(data, words)
-  c = training.small_config(**LENGTH | {'data__dir': str(data)} | changes)
+  fields = LENGTH | NO_DROPOUT | {'data__dir': str(data)} | changes
+  c = training.small_config(**fields)
   c.init_from = source
   c.data.vocab_size = len(words)
   c.log.every = 1
@@ -94,9 +97,7 @@ def loss_of(c, params):
 
 
 def test_the_first_loss_is_that_of_the_source(source, tmp_path):
-  c = make_config(
-    source, tmp_path / 'data', model__dropout=0.0, model__attention_dropout=0.0
-  )
+  c = make_config(source, tmp_path / 'data')
   trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
   expected = loss_of(c, trained)
   params, facts, new = start(c)

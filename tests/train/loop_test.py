@@ -79,6 +79,6 @@ def test_the_garbage_collector_skips_what_was_made_before_the_updates(tmp_path):
     frozen.append(gc.get_freeze_count())
     return training.make_batch(step)
 
-  training.fit(training.small_config(steps=(4,)), tmp_path, batch=looking)
+  training.fit(training.small_config(), tmp_path, batch=looking)
   assert frozen[0] == 0 and min(frozen[-4:]) > 10_000
   assert gc.get_freeze_count() == 0
