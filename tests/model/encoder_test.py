@@ -11,6 +11,7 @@ import pytest
 from bert_jax import config, param_names
 from bert_jax.model import bert_config, encoder, heads
 from bert_jax.ops import dropout
+from tests import models
 
 # B=2 S=5 P=3 V=11 D=8 H=2 F=12 L=2.
 SMALL = bert_config.BertConfig(11, 8, 2, 2, 12, max_positions=7)
@@ -26,15 +27,11 @@ def example(rows=2, length=5):
   }
 
 
+@functools.cache
 def build(c, with_nsp=True):
-  """Returns (jitted apply, parameters away from 0 and 1: no bias can hide)."""
+  """Returns (jitted apply, parameters)."""
   module = heads.PretrainingModel(c, with_nsp)
-  params = jax.jit(module.init)(jax.random.key(0), example())['params']
-  rng = np.random.default_rng(1)
-  params = jax.tree.map(
-    lambda x: x + 0.3 * rng.normal(size=x.shape).astype('f4'), params
-  )
-  return jax.jit(module.apply), params
+  return jax.jit(module.apply), models.make_params(c, with_nsp)
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Tests of the ways to compute the encoder: the same result by all."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +17,18 @@ TOKENS = attention.Tokens(jnp.arange(8)[None] < jnp.array([[8], [5]]))
 KEY = jax.random.key(2)
 
 
+@functools.cache
+def make_params():
+  plain = encoder.Encoder(SMALL)
+  return jax.jit(lambda key: plain.init(key, X, TOKENS, True))(
+    jax.random.key(0)
+  )
+
+
+@functools.cache
 def run(deterministic=False, **changes):
   """Returns (loss, gradient, words of the residuals) of an encoder."""
   c = dataclasses.replace(SMALL, **changes)
-  plain = encoder.Encoder(dataclasses.replace(c, scan_layers=False))
-  params = jax.jit(lambda key: plain.init(key, X, TOKENS, True))(
-    jax.random.key(0)
-  )
 
   def loss(params):
     out = encoder.Encoder(c).apply(
@@ -30,6 +36,7 @@ def run(deterministic=False, **changes):
     )
     return jnp.sum(out * jnp.arange(8)[None, None])
 
+  params = make_params()
   kept = jax.tree.leaves(jax.eval_shape(lambda p: jax.vjp(loss, p), params)[1])
   return *jax.jit(jax.value_and_grad(loss))(params), sum(x.size for x in kept)
 
@@ -60,19 +67,17 @@ def test_scanned_layers_are_the_layers():
 
 def test_scanned_layers_drop_each_their_own():
   c = dataclasses.replace(SMALL, scan_layers=True, norm='pre', dropout=0.5)
-  params = encoder.Encoder(c).init(jax.random.key(0), X, TOKENS, True)['params']
+  init = functools.partial(encoder.Encoder(c).init, jax.random.key(0))
+  shapes = jax.eval_shape(lambda: init(X, TOKENS, True)['params'])
   # Blocks that add what dropout leaves of ones to their input.
-  params = jax.tree.map(jnp.zeros_like, params)
+  params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
   for i in range(3):
-    params[f'layer_{i}']['mlp_out']['bias'] = jnp.ones(8)
-  params['final_norm']['scale'] = jnp.ones(8)
-  found = encoder.Encoder(c).apply(
-    {'params': params},
-    0 * X,
-    TOKENS,
-    False,
-    rngs={'dropout': KEY},
-  )
+    params[f'layer_{i}']['mlp_out']['bias'] = np.ones(8, 'f4')
+  params['final_norm']['scale'] = np.ones(8, 'f4')
+  apply = functools.partial(encoder.Encoder(c).apply, {'params': params})
+  found = jax.jit(
+    lambda key: apply(0 * X, TOKENS, False, rngs={'dropout': key})
+  )(jax.random.key(2))
   # Three coins each: were they one, a token would have two values only.
   assert max(len(np.unique(token)) for token in found.reshape(-1, 8)) > 2
 
@@ -80,10 +85,13 @@ def test_scanned_layers_drop_each_their_own():
 def test_a_scan_holds_one_program_for_all_layers():
   def text(**changes):
     c = dataclasses.replace(SMALL, **changes)
-    params = encoder.Encoder(c).init(jax.random.key(0), X, TOKENS, True)
+    model = encoder.Encoder(c)
+    params = jax.eval_shape(
+      lambda: model.init(jax.random.key(0), X, TOKENS, True)
+    )
 
     def apply(p):
-      return encoder.Encoder(c).apply(p, X, TOKENS, True)
+      return model.apply(p, X, TOKENS, True)
 
     return str(jax.make_jaxpr(apply)(params)).count('dot_general')
 

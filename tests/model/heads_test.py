@@ -1,12 +1,14 @@
 """Tests of the heads on packed rows; those on plain rows are in model_test."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.model import bert_config, heads
+from tests import models
 
 # B=2 S=5 P=3 N=2 V=11 D=8: pairs of 3 and 2 tokens, then one of 4.
 SMALL = bert_config.BertConfig(11, 8, 1, 2, 12, max_positions=7)
@@ -21,14 +23,10 @@ BATCH = {
 }
 
 
+@functools.cache
 def build(c=SMALL, with_nsp=True):
   module = heads.PretrainingModel(c, with_nsp)
-  params = jax.jit(module.init)(jax.random.key(0), BATCH)['params']
-  rng = np.random.default_rng(1)
-  params = jax.tree.map(
-    lambda x: x + 0.3 * rng.normal(size=x.shape).astype('f4'), params
-  )
-  return jax.jit(module.apply), {'params': params}
+  return jax.jit(module.apply), {'params': models.make_params(c, with_nsp)}
 
 
 def test_packed_rows_have_next_sentence_logits_for_each_pair():
