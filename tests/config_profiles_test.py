@@ -149,7 +149,7 @@ def test_google_equals_numpy():
   c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)
   c = config.apply_arguments(c, 'profile=google,accumulate=4')
   task, tx = training.make_objective(c), optimizer.make(c.optimizer)
-  init = functools.partial(step_lib.init_state, task=task, tx=tx)
+  init = functools.partial(step_lib.init_state, objective=task, tx=tx)
   state = jax.jit(init)(jax.random.key(0))
   batches = [training.make_batch(i) for i in range(4)]
   there = training_parity.in_google(c, state, batches)

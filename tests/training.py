@@ -117,7 +117,7 @@ def make_step(dropout=0.0, parts=1, mesh=None, reduce_dtype='float32'):
 def _make_state():
   c = small_config()
   made, tx = make_objective(c), optimizer.make(c.optimizer)
-  init = functools.partial(step_lib.init_state, task=made, tx=tx)
+  init = functools.partial(step_lib.init_state, objective=made, tx=tx)
   return jax.jit(init)(jax.random.key(0)).replace(step=jnp.int32(5))
 
 
@@ -125,7 +125,7 @@ def _make_state():
 def _jit_step(dropout, parts, mesh, reduce_dtype):
   c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
   how = update.Update(
-    task=make_objective(c),
+    objective=make_objective(c),
     mesh=mesh,
     tx=optimizer.make(c.optimizer),
     schedule=optimizer.schedule(c.optimizer, 100),

@@ -67,7 +67,9 @@ def start(c, directory):
   training_data.prepare_data(c, directory)
   made = pretrain.make_task(c, training_data.check_data(c, directory))
   objective, tx = made.objective(c), optimizer_lib.make(c.optimizer)
-  state = step_lib.init_state(jax.random.key(c.seed), task=objective, tx=tx)
+  state = step_lib.init_state(
+    jax.random.key(c.seed), objective=objective, tx=tx
+  )
   (phase,) = task.list_phases(c)
   batches = [made.train_batch(phase, step) for step in range(phase.steps)]
   return objective, state, batches

@@ -37,11 +37,11 @@ def compute(params: Any, batch: Any, key: jax.Array, update: update_lib.Update):
     return sums, _reduced(grads, shards, mesh, update.reduce_dtype)
 
   if update.clip is None:
-    return of_rows(batch, update.task.counts(batch), key, parts)
+    return of_rows(batch, update.objective.counts(batch), key, parts)
 
   def micro(i, rows):
     key_i = jax.random.fold_in(key, i)
-    sums, grads = of_rows(rows, update.task.counts(rows), key_i, 1)
+    sums, grads = of_rows(rows, update.objective.counts(rows), key_i, 1)
     return sums, update.clip(grads)
 
   return _add_up(micro, _split(batch, parts), parts)
@@ -49,14 +49,14 @@ def compute(params: Any, batch: Any, key: jax.Array, update: update_lib.Update):
 
 def _over_devices(params, batch, counts, key, parts, update):
   """Returns (sums, gradients [data, ...] not yet summed over `data`)."""
-  task, mesh = update.task, update.mesh
+  objective, mesh = update.objective, update.mesh
 
   def local(params, rows, counts, key):
     share = jax.lax.axis_index('data')
 
     def loss_fn(params, rows, key):
-      sums, _ = task.compute(params, rows, key)
-      loss = sum(sums[k] / jnp.maximum(counts[k], 1) for k in task.losses)
+      sums, _ = objective.compute(params, rows, key)
+      loss = sum(sums[k] / jnp.maximum(counts[k], 1) for k in objective.losses)
       return loss, sums
 
     def gradient(i, rows):

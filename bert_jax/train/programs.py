@@ -58,17 +58,17 @@ class Program:
 
 
 def list_start(
-  config: config_dict.ConfigDict, task: task_lib.Objective, mesh: Mesh
+  config: config_dict.ConfigDict, objective: task_lib.Objective, mesh: Mesh
 ) -> list[Program]:
   """Returns the programs of a run that belong to no phase.
 
   Args:
     config: the experiment.
-    task: the objective, see `task.Objective`.
+    objective: what to learn, see `task.Objective`.
     mesh: axes (data, model), see `device_mesh.make_mesh`; may be of absent
       devices.
   """
-  init, shapes, layout = plan_initial_state(config, task, mesh)
+  init, shapes, layout = plan_initial_state(config, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
   key = jax.eval_shape(lambda: jax.random.key(config.seed))
   run_key = jax.eval_shape(lambda: step_lib.run_key(config))
@@ -94,7 +94,7 @@ def list_start(
 
 def list_phase(
   config: config_dict.ConfigDict,
-  task: task_lib.Objective,
+  objective: task_lib.Objective,
   mesh: Mesh,
   phase: task_lib.Phase,
 ) -> list[Program]:
@@ -102,27 +102,29 @@ def list_phase(
 
   Args:
     config: the phase's config from `tuning.resolve`.
-    task: the objective for this config.
+    objective: what to learn for this config.
     mesh: as in `list_start`.
     phase: one of `task.list_phases`.
   """
-  _, shapes, layout = plan_initial_state(config, task, mesh)
+  _, shapes, layout = plan_initial_state(config, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
   key = jax.eval_shape(lambda: step_lib.run_key(config))
   rows = device_mesh.row_sharding(mesh)
   batch, held_out = (
-    jax.tree.map(lambda x: _place(x, rows), task.batch_shapes(phase, size))
+    jax.tree.map(lambda x: _place(x, rows), objective.batch_shapes(phase, size))
     for size in (phase.batch_size, phase.eval_batch_size)
   )
   make = functools.partial(Program, phase=phase.number, length=phase.seq_length)
   found = [
     make(
       TRAIN,
-      step_lib.jit_train(config, task, phase, mesh),
+      step_lib.jit_train(config, objective, phase, mesh),
       (state, batch, _place(key, device_mesh.replicate(mesh))),
     ),
     make(
-      EVALUATE, step_lib.jit_eval(config, task, mesh), (state.params, held_out)
+      EVALUATE,
+      step_lib.jit_eval(config, objective, mesh),
+      (state.params, held_out),
     ),
   ]
   if _hosts(mesh) > 1:
@@ -131,7 +133,7 @@ def list_phase(
 
 
 def plan_initial_state(
-  config: config_dict.ConfigDict, task: task_lib.Objective, mesh: Mesh
+  config: config_dict.ConfigDict, objective: task_lib.Objective, mesh: Mesh
 ):
   """Returns how to initialise a run's state, and its shardings.
 
@@ -145,7 +147,9 @@ def plan_initial_state(
     errors.UserError: if `mesh.model` does not divide a parameter.
   """
   init = functools.partial(
-    step_lib.init_state, task=task, tx=optimizer.make(config.optimizer)
+    step_lib.init_state,
+    objective=objective,
+    tx=optimizer.make(config.optimizer),
   )
   shapes = jax.eval_shape(init, jax.random.key(0))
   layout = partition.state_shardings(mesh, shapes)

@@ -36,10 +36,13 @@ class TrainState:
 
 
 def init_state(
-  key: jax.Array, *, task: task_lib.Objective, tx: optax.GradientTransformation
+  key: jax.Array,
+  *,
+  objective: task_lib.Objective,
+  tx: optax.GradientTransformation,
 ) -> TrainState:
   """Returns the state before the first update."""
-  params = task.init(key)
+  params = objective.init(key)
   return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params))
 
 
@@ -50,7 +53,7 @@ def run_key(config: config_dict.ConfigDict):
 
 def jit_train(
   config: config_dict.ConfigDict,
-  task: task_lib.Objective,
+  objective: task_lib.Objective,
   phase: task_lib.Phase,
   mesh: Mesh,
 ):
@@ -58,20 +61,20 @@ def jit_train(
 
   Args: as `update.make_update`.
   """
-  update = update_lib.make_update(config, task, phase, mesh)
+  update = update_lib.make_update(config, objective, phase, mesh)
   step = functools.partial(train_step, update=update)
   return _jit(config, step, donate_argnums=0)
 
 
 def jit_eval(
-  config: config_dict.ConfigDict, task: task_lib.Objective, mesh: Mesh
+  config: config_dict.ConfigDict, objective: task_lib.Objective, mesh: Mesh
 ):
   """Returns the evaluation of a batch: (params, batch) -> results.
 
   Args and results: as `update.make_update` and `eval_step`.
   """
   step = functools.partial(
-    eval_step, task=task, mesh=mesh, dtype=config.model.dtype
+    eval_step, objective=objective, mesh=mesh, dtype=config.model.dtype
   )
   return _jit(config, step)
 
@@ -108,11 +111,14 @@ def train_step(
     (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
     `grad_norm`, `learning_rate`, `finite`.
   """
-  task, layout = update.task, partition.state_shardings(update.mesh, state)
+  objective, layout = (
+    update.objective,
+    partition.state_shardings(update.mesh, state),
+  )
   key = jax.random.fold_in(key, state.step)
   sums, grads = gradient.compute(state.params, batch, key, update)
   grad_norm = optax.tree.norm(grads)
-  loss = sum(sums[name] for name in task.losses)
+  loss = sum(sums[name] for name in objective.losses)
   finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
   learning_rate = update.schedule(state.step)
   updates, opt_state = optax.with_extra_args_support(update.tx).update(
@@ -124,7 +130,7 @@ def train_step(
     updates,
   )
   metrics = {
-    'sums': _with_counts(sums, task.counts(batch)),
+    'sums': _with_counts(sums, objective.counts(batch)),
     'grad_norm': grad_norm,
     'learning_rate': learning_rate,
     'finite': finite,
@@ -137,7 +143,7 @@ def eval_step(
   params: Any,
   batch: Any,
   *,
-  task: task_lib.Objective,
+  objective: task_lib.Objective,
   mesh: Mesh,
   dtype: str = 'float32',
 ):
@@ -146,7 +152,7 @@ def eval_step(
   Args:
     params: the model's parameters, float32, sharded as in the training step.
     batch: leaves [B, ...].
-    task: the objective, see `task.Objective`.
+    objective: what to learn, see `task.Objective`.
     mesh: axes (data, model), see `device_mesh.make_mesh`.
     dtype: type of the activations.
 
@@ -156,7 +162,7 @@ def eval_step(
   """
 
   def local(params, rows):
-    sums, predictions = task.compute(params, rows, None)
+    sums, predictions = objective.compute(params, rows, None)
     return device_rows.add_up(sums, mesh), predictions
 
   params = device_rows.round_shards(params, mesh, dtype)
@@ -165,7 +171,7 @@ def eval_step(
   predictions = jax.lax.with_sharding_constraint(
     predictions, device_mesh.replicate(mesh)
   )
-  return _with_counts(sums, task.counts(batch)), predictions
+  return _with_counts(sums, objective.counts(batch)), predictions
 
 
 def _with_counts(sums: dict, counts: dict) -> dict:

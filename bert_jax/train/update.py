@@ -17,7 +17,7 @@ class Update:
   """How a phase updates the parameters.
 
   Attributes:
-    task: the objective, see `task.Objective`.
+    objective: what to learn, see `task.Objective`.
     mesh: axes (data, model), see `device_mesh.make_mesh`.
     tx: the optimizer, from `optimizer.make`; takes the argument `finite`.
     schedule: step -> learning rate, from `optimizer.schedule`.
@@ -28,7 +28,7 @@ class Update:
     reduce_dtype: type in which the devices' gradients are added.
   """
 
-  task: task_lib.Objective
+  objective: task_lib.Objective
   mesh: Mesh
   tx: optax.GradientTransformation
   schedule: Callable[[Any], Any]
@@ -40,7 +40,7 @@ class Update:
 
 def make_update(
   config: config_dict.ConfigDict,
-  task: task_lib.Objective,
+  objective: task_lib.Objective,
   phase: task_lib.Phase,
   mesh: Mesh,
 ) -> Update:
@@ -48,12 +48,12 @@ def make_update(
 
   Args:
     config: the phase's config from `tuning.resolve`.
-    task: the objective, see `task.Objective`.
+    objective: what to learn, see `task.Objective`.
     phase: one of `task.list_phases`.
     mesh: axes (data, model), see `device_mesh.make_mesh`.
   """
   return Update(
-    task=task,
+    objective=objective,
     mesh=mesh,
     tx=optimizer.make(config.optimizer),
     schedule=optimizer.schedule(config.optimizer, sum(config.phases.steps)),

@@ -60,7 +60,7 @@ def init(**changes):
   c = training.small_config(**changes)
   return functools.partial(
     step_lib.init_state,
-    task=training.make_objective(c),
+    objective=training.make_objective(c),
     tx=optimizer.make(c.optimizer),
   )
 

@@ -211,7 +211,7 @@ def test_what_is_averaged_and_clipped_as_one(unit, gradient):
   }
   state = step_lib.TrainState(jnp.int32(0), {'nsp': {'bias': jnp.zeros(2)}}, ())
   how = update.Update(
-    task=linear,
+    objective=linear,
     mesh=device_mesh.make_mesh(devices=jax.devices()[:1]),
     tx=optax.identity(),
     schedule=lambda step: 1.0,
