@@ -68,10 +68,10 @@ def test_differences_are_over_tokens_and_too_large_ones_are_refused():
   assert found['hidden'] == found['mlm'] == 0
   assert 1e-5 < found['nsp'] < 3e-5
   other['mlm'][0, 6, 10] += 1
-  with pytest.raises(errors.UserError, match='mlm differs by 1.0'):
+  with pytest.raises(errors.UserError, match='its source: mlm by 1.0'):
     verify.compare(ours, other, models.CONFIG)
   other['mlm'][0, 6, 10] = np.nan
-  with pytest.raises(errors.UserError, match='mlm differs by nan'):
+  with pytest.raises(errors.UserError, match='its source: mlm by nan'):
     verify.compare(ours, other, models.CONFIG)
 
 
