@@ -222,7 +222,7 @@ def check_failure(scratch, data, victim, signum, limit, words):
 
 def check_failures(scratch, data):
   gone = ['gave no sign of life']
-  stacks = [*gone, '--- host 0 (', '--- host 1 (', 'loop.py', 'in train']
+  stacks = [*gone, '--- host 0 (', '--- host 1 (', 'loop.py', 'in run_phase']
   cases = (
     (1, signal.SIGKILL, DEAD_SECONDS, gone),
     # jax itself ends those that lose process 0, with its own message.
