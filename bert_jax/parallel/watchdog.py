@@ -21,7 +21,6 @@ from jax.experimental import multihost_utils
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
-from bert_jax.runtime import files
 
 _PERIOD = 2.0  # seconds between heartbeats
 _MISSES = 8  # periods without a heartbeat after which a process counts as dead
@@ -50,11 +49,14 @@ class _Hosts:
   def beat(self):
     """Writes this process's heartbeat and stacks."""
     self._beats += 1
-    with files.replacing(self._path(self._process)) as new:
-      with open(new, 'w', encoding='utf-8') as file:
-        file.write(f'{self._beats} {socket.gethostname()} {os.getpid()}\n')
-        file.flush()
-        faulthandler.dump_traceback(file)
+    new = self._path(f'.{self._process}')
+    with open(new, 'w', encoding='utf-8') as file:
+      file.write(f'{self._beats} {socket.gethostname()} {os.getpid()}\n')
+      file.flush()
+      faulthandler.dump_traceback(file)
+    # Not synced to the disk: behind a checkpoint that could take so long that
+    # the host would seem dead, and nobody needs it after a power cut.
+    os.replace(new, self._path(self._process))
 
   def _read(self, name) -> str:
     with open(self._path(name), encoding='utf-8') as file:

@@ -131,15 +131,16 @@ def _print_summary(directory: str, workdir: str, exported: str | None):
   )
   print(f'  {directory}: vocabulary, examples, manifest')
   where = [
-    ('checkpoints', 'parameters and optimizer'),
-    ('metrics.jsonl', 'every number of the log'),
-    ('tensorboard', 'the same as curves'),
+    (paths.checkpoints(workdir), 'parameters and optimizer'),
+    (paths.metrics(workdir), 'every number of the log'),
+    (paths.tensorboard(workdir), 'the same as curves'),
   ]
   if exported:
-    where.append(('export', 'the model, for Hugging Face transformers'))
-    where.append(('export/README.md', 'its card; fill in the licence'))
-  for name, meaning in where:
-    print(f'  {os.path.join(workdir, name)}: {meaning}')
+    card = os.path.join(exported, 'README.md')
+    where.append((exported, 'the model, for Hugging Face transformers'))
+    where.append((card, 'its card; fill in the licence'))
+  for path, meaning in where:
+    print(f'  {path}: {meaning}')
   if not exported:
     print('  no export: BERT of Hugging Face has no model with norm=pre')
 

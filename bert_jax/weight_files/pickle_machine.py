@@ -8,10 +8,10 @@ opcode or the name. `pickletools` of the standard library describes the opcodes,
 and reads their arguments here.
 
 `pickle.Unpickler` with `find_class` overridden is not enough. It does prevent
-other calls, but a pickle of 7 bytes makes it allocate 4 GB (a large index into
-the memo), one of 1 MB crashes the process (the hash of a deep tuple as a key),
-and one of 200 bytes keeps it busy for hours (the hash of a tuple of twice the
-same tuple, 40 levels deep). Checking all opcodes first prevents only the first.
+other calls, but a few bytes make it allocate gigabytes (a large index into the
+memo), a deeply nested tuple as a key crashes the process, and hashing a tuple
+of twice the same tuple takes time that doubles with each level. Checking all
+opcodes first prevents only the first.
 """
 
 import io
