@@ -123,25 +123,9 @@ def backward(
     def block(i):
       queries = _own(_scaled(_take(q, row, g, call, i), call), call)
       grads = _own(_take(grad, row, g, call, i), call)
-      scores = [_scores(keys, x, bias, i, call) for x in queries]
-      yield
-      d_weights = [_dot(values, x, 1, 1) for x in grads]
-      kept = draw(i)
-      weights, totals = _weights(scores)
-      weights = [
-        x * (1 / total) for x, total in zip(weights, totals, strict=True)
-      ]
-      dropped = _cast(_drop(weights, kept), call)
-      yield
-      d_scores = _softmax_gradient(weights, _drop(d_weights, kept))
-      d_scores = _cast(d_scores, call)
-      yield
-      dv = _sum_of_dots(dropped, grads)
-      dq = [
-        _dot(keys_t[own], x, 1, 0)
-        for own, x in zip(call.heads, d_scores, strict=True)
-      ]
-      dk = _sum_of_dots(d_scores, queries)
+      dq, dk, dv = yield from _gradients(
+        queries, grads, keys, keys_t, values, bias, i, draw, call
+      )
       yield
       put(_QUERIES, jnp.concatenate(dq).T * call.scale, i)
       if call.blocks == 1:
@@ -161,6 +145,36 @@ def backward(
     return block, finish
 
   _each_group(start, seeds, tokens, bias, call, step, chip)
+
+
+def _gradients(queries, grads, keys, keys_t, values, bias, i, draw, call):
+  """Yields between the stages of block i, and returns its gradients.
+
+  Args:
+    queries: [128, lanes] for each head, as are grads.
+    keys: [S, lanes], as are values; keys_t is its transpose.
+
+  Returns:
+    (dq, dk, dv) in float32: a list of [K, 128] by head, and [S, lanes] twice.
+  """
+  scores = [_scores(keys, x, bias, i, call) for x in queries]
+  yield
+  d_weights = [_dot(values, x, 1, 1) for x in grads]
+  kept = draw(i)
+  weights, totals = _weights(scores)
+  weights = [x * (1 / total) for x, total in zip(weights, totals, strict=True)]
+  dropped = _cast(_drop(weights, kept), call)
+  yield
+  d_scores = _softmax_gradient(weights, _drop(d_weights, kept))
+  d_scores = _cast(d_scores, call)
+  yield
+  dv = _sum_of_dots(dropped, grads)
+  dq = [
+    _dot(keys_t[own], x, 1, 0)
+    for own, x in zip(call.heads, d_scores, strict=True)
+  ]
+  dk = _sum_of_dots(d_scores, queries)
+  return dq, dk, dv
 
 
 def _each_group(start, seeds, tokens, bias, call, step, chip):
