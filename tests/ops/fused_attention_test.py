@@ -150,20 +150,20 @@ def test_dropout_is_that_of_the_plain_path(kind):
 
 @pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
 def test_64_bit_types_change_nothing(impl):
-  def gradient(s):
+  def gradient():
     options = {
-      'mask': np.ones((B, s), np.int32),
-      'causal': s > S,
+      'mask': np.ones((B, 256), np.int32),
+      'causal': True,
       'deterministic': False,
       'key': jax.random.key(4, impl=impl),
     }
-    return with_gradient(fused_attention.attend, qkv_of(s, h=4), **options)
+    # Two blocks of queries, two groups of heads.
+    return with_gradient(fused_attention.attend, qkv_of(256, h=4), **options)
 
-  for s in (128, 256):  # of several blocks, too
-    expected = gradient(s)
-    with jax.enable_x64(True):
-      for ours, theirs in zip(gradient(s), expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+  expected = gradient()
+  with jax.enable_x64(True):
+    for ours, theirs in zip(gradient(), expected, strict=True):
+      np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
