@@ -2,14 +2,10 @@
 
 import collections
 import dataclasses
-import math
 import re
 
-import numpy as np
+from bert_jax.preflight import hlo_groups, hlo_loops, hlo_text
 
-from bert_jax.preflight import hlo_text
-
-_NAME = re.compile(r'%?([\w.-]+)')
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 # fmt: off
 _COLLECTIVES = (
@@ -155,8 +151,8 @@ def _add(totals, computations, name, *, times, devices, fused, aside=False):
       totals['rng_bytes'] += times * hlo_text.parse_largest(op.type)
     elif kind == 'custom-call':
       _add_custom_call(totals, op, types, times)
-    loops = _trips(op, computations) if kind == 'while' else 1
-    for called in _called(op):
+    loops = hlo_loops.count_trips(op, computations) if kind == 'while' else 1
+    for called in hlo_text.list_called(op):
       _add(
         totals,
         computations,
@@ -207,7 +203,7 @@ def _inside(op, types, computations):
   if op.opcode != 'fusion':
     yield op, types
     return
-  for called in _called(op):
+  for called in hlo_text.list_called(op):
     known = {part.name: part.type for part in computations[called]}
     for part in computations[called]:
       yield from _inside(part, known, computations)
@@ -259,7 +255,7 @@ def _add_collective(totals, op, kind, name, types, times, devices):
     hlo_text.parse_size(_result(op)),
     sum(hlo_text.parse_size(types[o]) for o in op.operands),
   )
-  group = _group(op.rest) or tuple(devices)
+  group = hlo_groups.find_group(op.rest) or tuple(devices)
   n = len(group)
   # On TPUs, a reduce-scatter is a fusion that keeps one part of an all-reduce.
   if kind == 'all-reduce' and 'all-reduce-scatter' in name:
@@ -284,109 +280,3 @@ def _second(type_text) -> str:
   """Returns the second array of a tuple's type, '' if there is none."""
   found = list(hlo_text.SHAPE.finditer(type_text))
   return found[1][0] if len(found) > 1 else ''
-
-
-def _group(rest) -> tuple[int, ...] | None:
-  """Returns the devices of a collective's first group; None means all."""
-  pairs = re.search(r'source_target_pairs=\{(\{[\d,{}]*\})\}', rest)
-  if pairs:
-    found = [(int(a), int(b)) for a, b in re.findall(r'(\d+),(\d+)', pairs[1])]
-    return max(found, key=lambda pair: abs(pair[0] - pair[1]))
-  listed = re.search(r'replica_groups=\{\{([\d,]*)\}', rest)
-  if listed:
-    return tuple(int(d) for d in listed[1].split(','))
-  # [groups,devices of each]<=[8], or <=[2,4]T(1,0): cut after transposing
-  iota = re.search(
-    r'replica_groups=\[\d+,(\d+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?)?', rest
-  )
-  if iota:
-    size, shape, order = iota.groups()
-    if shape is None:
-      return tuple(range(int(size)))
-    return _cut(int(size), _numbers(shape), order and _numbers(order))
-  # mesh['data'=4,'model'=2] {'data'}
-  mesh = re.search(r'replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}', rest)
-  if mesh:
-    axes = re.findall(r"'([^']+)'=(\d+)", mesh[1])
-    names, sizes = [a for a, _ in axes], [int(n) for _, n in axes]
-    taken = [names.index(a) for a in re.findall(r"'([^']+)'", mesh[2])]
-    left = [i for i in range(len(names)) if i not in taken]
-    return _cut(math.prod(sizes[i] for i in taken), sizes, left + taken)
-  return None
-
-
-def _cut(size, shape, order) -> tuple[int, ...]:
-  """Returns the first `size` numbers of a grid with transposed axes."""
-  grid = np.arange(math.prod(shape)).reshape(shape).transpose(order)
-  return tuple(grid.reshape(-1)[:size].tolist())
-
-
-def _numbers(text) -> list[int]:
-  return [int(n) for n in text.split(',')]
-
-
-def _called(op) -> list[str]:
-  """Returns the computations that an op runs, except those of reductions."""
-  if op.opcode == 'while':
-    return [re.search(r'\bbody=%?([\w.-]+)', op.rest)[1]]
-  if op.opcode == 'conditional':
-    listed = re.search(r'branch_computations=\{([^}]*)\}', op.rest)
-    if listed:
-      return _NAME.findall(listed[1])
-    return re.findall(r'\b(?:true|false)_computation=%?([\w.-]+)', op.rest)
-  if op.opcode in ('fusion', 'call', 'call-start', 'async-start'):
-    return re.findall(r'\b(?:calls|to_apply)=%?([\w.-]+)', op.rest)
-  return []
-
-
-def _trips(op, computations) -> int:
-  """Returns the iterations of a loop that counts up from 0 by 1.
-
-  A loop that runs while a number is above 0 counts as 0 iterations: it is the
-  second pass of the decoder, which rarely runs.
-  """
-  known = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', op.rest)
-  if known:
-    return int(known[1])
-  name = re.search(r'\bcondition=%?([\w.-]+)', op.rest)[1]
-  limits = _limits(name, computations)
-  if len(limits) != 1 or not (limits[0] or _above_zero(name, computations)):
-    raise ValueError(
-      f'loop {op.name}: its condition {name} does not say how often it runs.'
-    )
-  return limits[0]
-
-
-def _above_zero(name, computations, zeros=frozenset()) -> bool:
-  """Returns whether a loop's condition is "a number is above 0".
-
-  Args:
-    zeros: for a fused condition, indices of parameters that are the constant 0.
-  """
-  known = {
-    op.name
-    for op in computations[name]
-    if (op.opcode == 'constant' and op.operands == ('0',))
-    or (op.opcode == 'parameter' and op.operands[0] in zeros)
-  }
-  root = computations[name][-1]
-  sides = [operand in known for operand in root.operands]
-  if root.opcode == 'fusion':
-    (called,) = _called(root)
-    inside = {str(i) for i, is_zero in enumerate(sides) if is_zero}
-    return _above_zero(called, computations, inside)
-  if root.opcode != 'compare':
-    return False
-  direction = re.search(r'direction=(\w+)', root.rest)[1]
-  return (direction, sides) in (('GT', [False, True]), ('LT', [True, False]))
-
-
-def _limits(name, computations) -> list[int]:
-  """Returns the constants of a loop's condition, which may be fused."""
-  found = []
-  for op in computations[name]:
-    if op.opcode == 'constant' and op.type.startswith(('s', 'u')):
-      found.append(int(op.operands[0]))
-    for called in _called(op):
-      found += _limits(called, computations)
-  return found

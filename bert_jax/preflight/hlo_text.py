@@ -64,6 +64,20 @@ def _close(text, start) -> int:
   raise ValueError(f'unbalanced brackets in {text[:80]!r}')
 
 
+def list_called(op: Op) -> list[str]:
+  """Returns the computations that an op runs, except those of reductions."""
+  if op.opcode == 'while':
+    return [re.search(r'\bbody=%?([\w.-]+)', op.rest)[1]]
+  if op.opcode == 'conditional':
+    listed = re.search(r'branch_computations=\{([^}]*)\}', op.rest)
+    if listed:
+      return _NAME.findall(listed[1])
+    return re.findall(r'\b(?:true|false)_computation=%?([\w.-]+)', op.rest)
+  if op.opcode in ('fusion', 'call', 'call-start', 'async-start'):
+    return re.findall(r'\b(?:calls|to_apply)=%?([\w.-]+)', op.rest)
+  return []
+
+
 def parse_size(type_text: str) -> int:
   """Returns the bytes of a type, all parts of a tuple together."""
   return sum(_array_bytes(m) for m in SHAPE.finditer(type_text))
