@@ -3,7 +3,7 @@
   python benchmarks/tpu/aot.py --folder=DIR [--chips=v5e,v5p,v4] \\
     [--sizes=base,large] [--lengths=128,512] [--tokens=8192]
   python benchmarks/tpu/aot.py --folder=DIR --parts=flax --flax_python=PYTHON
-  python benchmarks/tpu/aot.py --folder=DIR --parts=dropout,full
+  python benchmarks/tpu/aot.py --folder=DIR --parts=layers,dropout,full
 
 The step of bert_jax.main for configs/base.py and large.py (dropout 0.1,
 bfloat16, rng=rbg), data parallel over four chips, --tokens per chip. Two and
@@ -16,7 +16,9 @@ bfloat16 compiled for the same chip. First with the compiler's cycles alone,
 then with kernels, then with random bits, gathers and scatters. The goals are
 for the second.
 
---parts: `steps` is that table. `flax` compares with FlaxBertForPreTraining,
+--parts: `steps` is that table. `layers` divides a layer's cycles, without
+kernels, into products with what is fused into them and other ops, relative to
+its model FLOPs at the chip's peak. `flax` compares with FlaxBertForPreTraining,
 compiled by the libtpu of --flax_python (which has jax[tpu], flax, optax and
 transformers 4.57). `dropout` prints the cost of dropout, and whether the random
 bits per chip grow with the number of chips. `memory` is the largest batch per
@@ -44,6 +46,7 @@ SLICES = {
 }
 PARTS = {
   'steps': aot_tables.steps,
+  'layers': aot_tables.layers,
   'flax': aot_tables.flax,
   'dropout': aot_tables.dropout,
   'memory': aot_tables.memory,

@@ -66,6 +66,35 @@ def verdict(settings, share):
   return f'{goal:.2f} {"met" if share >= goal else "MISSED"}'
 
 
+def layers(programs, cases):
+  """Prints what a layer takes: its products, and the ops between them."""
+  head(
+    'chip | size | S | products M | at the peak M | times | other ops M | times'
+  )
+  for settings in cases:
+    few, more = aot_programs.FEW
+    costs = [programs.get({**settings, 'layers': n})[1] for n in (few, more)]
+    flops = [aot_programs.flops({**settings, 'layers': n}) for n in (few, more)]
+    products, all_ops, work = (
+      (b - a) / (more - few)
+      for a, b in (
+        [cost.product_cycles for cost in costs],
+        [cost.cycles for cost in costs],
+        flops,
+      )
+    )
+    chip = topology.parse(settings['topology']).chip
+    ideal = work / chip.flops * chip.devices * chip.cycles_per_second
+    others = all_ops - products
+    row(
+      *(chip.name, settings['size'], settings['length']),
+      *(f'{n / 1e6:.3f}' for n in (products, ideal)),
+      f'{products / ideal:.2f}',
+      f'{others / 1e6:.3f}',
+      f'{others / ideal:.2f}',
+    )
+
+
 def flax(programs, cases):
   head(
     'chip | size | S | pairs/row | M cycles/pair | FlaxBert | '

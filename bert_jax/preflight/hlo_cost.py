@@ -30,6 +30,8 @@ class Cost:
 
   Attributes:
     cycles: the compiler's estimate; it does not include what follows.
+    product_cycles: those of `cycles` that ops with a matrix product take,
+      together with what is fused into them.
     rng_bytes: bytes of random bits that are generated.
     collectives: {kind: count}.
     collective_bytes: {kind: bytes of the whole arrays, the larger of inputs and
@@ -52,6 +54,7 @@ class Cost:
   """
 
   cycles: float = 0
+  product_cycles: float = 0
   rng_bytes: float = 0
   collectives: dict = dataclasses.field(default_factory=dict)
   collective_bytes: dict = dataclasses.field(default_factory=dict)
@@ -137,6 +140,8 @@ def _add(totals, computations, name, *, times, devices, fused, aside=False):
     if not fused:  # the parts of a fusion repeat its estimate
       found = [] if aside else [int(n) for n in _CYCLES.findall(op.rest)]
       totals['cycles'] += times * sum(found)
+      if found and _has_product(op, types, computations):
+        totals['product_cycles'] += times * sum(found)
       if not found:
         _add_uncosted(totals, op, types, computations, times)
       totals['hbm_bytes'] += times * _hbm_bytes(op, types, computations)
@@ -207,6 +212,11 @@ def _inside(op, types, computations):
     known = {part.name: part.type for part in computations[called]}
     for part in computations[called]:
       yield from _inside(part, known, computations)
+
+
+def _has_product(op, types, computations) -> bool:
+  inside = _inside(op, types, computations)
+  return any(part.opcode in ('convolution', 'dot') for part, _ in inside)
 
 
 def _moved(op, types) -> int:

@@ -35,6 +35,27 @@ def test_cycles_of_ops_are_added():
   assert found.cycles == 123
 
 
+def test_products_are_told_from_other_ops_wherever_they_are_fused():
+  found = cost(
+    '%p = f32[8] parameter(0)',
+    f'%a = f32[8] fusion(%p), kind=kOutput, calls=%f, {cycles(100)}',
+    f'%b = f32[8] dot(%a, %p), {cycles(20)}',
+    f'ROOT %c = f32[8] tanh(%b), {cycles(3)}',
+    before="""%g (r: f32[8]) -> f32[8] {
+  %r = f32[8] parameter(0)
+  ROOT %d = f32[8] convolution(%r, %r)
+}
+
+%f (q: f32[8]) -> f32[8] {
+  %q = f32[8] parameter(0)
+  ROOT %e = f32[8] fusion(%q), kind=kOutput, calls=%g
+}
+
+""",
+  )
+  assert (found.cycles, found.product_cycles) == (123, 120)
+
+
 LOOP = """%body (x: (s32[], f32[8])) -> (s32[], f32[8]) {{
   %x = (s32[], f32[8]) parameter(0)
   %y = f32[8] get-tuple-element(%x), index=1
