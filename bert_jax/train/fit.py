@@ -126,7 +126,7 @@ def _begin(config, task, workdir, mesh, start, stack):
   )
   objective = task.objective(config)
   meters = meter.Meter(
-    rows, bar, config.log.every, total, task, objective.losses
+    rows, bar, config.log.every, total, task, objective.losses, workdir
   )
   traced = trace.Profile(workdir, config.profile_steps, meters, bar)
   run = loop.Run(

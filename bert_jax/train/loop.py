@@ -69,6 +69,7 @@ def run_phase(
   flops = run.objective.flops(phase)
   costs = {'sequences': phase.batch_size, 'flops': flops}
   run.profile.begin_phase(first, end)
+  run.meter.begin_phase()
   batches = _batches(run, phase, first, end)
   with contextlib.closing(batches), _frozen_heap():
     for step in range(first, end):

@@ -5,6 +5,8 @@ step was dispatched.
 """
 
 import contextlib
+import dataclasses
+import shlex
 import time
 
 import jax
@@ -13,7 +15,7 @@ import tqdm
 from bert_jax import errors
 from bert_jax.hardware import chips
 from bert_jax.runtime import progress
-from bert_jax.train import evaluate
+from bert_jax.train import evaluate, spikes
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import log as log_lib
 
@@ -30,6 +32,7 @@ class Meter:
     steps: steps of the whole run.
     task: derives metrics from means, and words them.
     losses: names of the objective's losses.
+    workdir: the run's directory, for the command that replays a step.
   """
 
   def __init__(
@@ -40,10 +43,13 @@ class Meter:
     steps: int,
     task: task_lib.Task,
     losses: tuple[str, ...],
+    workdir: str,
   ):
     self._log, self._bar = log, bar
     self._task, self._losses = task, losses
     self._every, self._steps = every, steps
+    self._workdir = workdir
+    self._watch = spikes.Watch()
     self._pending = None
     self.skipped_in_a_row = 0
     self._begin()
@@ -53,6 +59,11 @@ class Meter:
     self._sequences = self._tokens = self._count = self._skipped = 0
     self._flops = self._waited = self._device = self._paused = 0.0
     self._start = time.monotonic()
+
+  def begin_phase(self):
+    """Forgets the losses of another phase when it looks for spikes."""
+    self.flush()
+    self._watch = spikes.Watch()
 
   def add(self, step: int, metrics: dict, costs: dict):
     """Adds the metrics of `step` (on the device); reads the previous step's.
@@ -85,6 +96,7 @@ class Meter:
     if metrics['finite']:
       self.skipped_in_a_row = 0
       evaluate.add(self._totals, metrics['sums'])
+      self._find_spike(step, metrics)
       self._grad_norm = float(metrics['grad_norm'])
     else:
       self._skip(step, metrics)
@@ -99,7 +111,7 @@ class Meter:
     self._log.write('skipped', step, {'grad_norm': str(grad_norm)})
     self._bar.write(
       f'step {step}: gradient norm {grad_norm}, update skipped '
-      f'({self.skipped_in_a_row} in a row)'
+      f'({self.skipped_in_a_row} in a row); to see why: {self._replay(step)}'
     )
     if self.skipped_in_a_row >= _MAX_SKIPPED_IN_A_ROW:
       raise errors.UserError(
@@ -108,6 +120,23 @@ class Meter:
         'before them. Use another --workdir with a lower '
         'optimizer.learning_rate, or look at the data.'
       )
+
+  def _find_spike(self, step, metrics):
+    sums: dict[str, list[float]] = {}
+    evaluate.add(sums, metrics['sums'])
+    means = evaluate.compute_means(sums, self._losses, self._task.derive)
+    spike = self._watch.add(means['loss'])
+    if spike is None:
+      return
+    self._log.write('spike', step, dataclasses.asdict(spike))
+    self._bar.write(
+      f'step {step}: loss {spike.loss:.3f}, but the median before is '
+      f'{spike.median:.3f}; to see why: {self._replay(step)}'
+    )
+
+  def _replay(self, step) -> str:
+    where = shlex.quote(self._workdir)
+    return f'python -m bert_jax.replay --workdir={where} --step={step}'
 
   @contextlib.contextmanager
   def paused(self):

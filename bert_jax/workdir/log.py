@@ -41,8 +41,8 @@ class Log:
     """Adds a row.
 
     Args:
-      kind: 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped' or
-        'compiled'.
+      kind: 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped', 'spike'
+        or 'compiled'.
       step: training step.
       values: numbers, which become curves, and texts.
 

@@ -57,7 +57,7 @@ COSTS = {'sequences': 8, 'tokens': 40, 'flops': 1e12, 'waited': 1.0}
 
 def make_meter(rows, bar, every):
   task = training.make_task(training.small_config())
-  return meter.Meter(rows, bar, every, 4, task, ('mlm_loss',))
+  return meter.Meter(rows, bar, every, 4, task, ('mlm_loss',), 'a run')
 
 
 def test_a_row_says_what_the_time_went_for(clock):
@@ -86,3 +86,47 @@ def test_the_metrics_of_a_step_are_read_after_the_next_was_dispatched(clock):
   assert clock[0] == 100.0 and rows.rows == []
   found.add(2, metrics(clock), COSTS)
   assert clock[0] == 102.0 and rows.rows[0][1] == 1
+
+
+def make_metrics(loss, finite=True):
+  return {
+    'sums': {'mlm_loss': (loss * 4, 4.0)},
+    'grad_norm': 0.5 if finite else float('nan'),
+    'learning_rate': 1e-3,
+    'finite': finite,
+  }
+
+
+def test_a_spike_is_logged_and_the_command_to_see_why_is_named():
+  rows, bar = Log(), Bar()
+  found = make_meter(rows, bar, 1000)
+  for step in range(11, 71):
+    found.add(step, make_metrics(5.0 + step % 3 / 10), COSTS)
+  found.add(71, make_metrics(9.0), COSTS)
+  found.flush()
+  ((kind, step, row),) = rows.rows
+  assert (kind, step, row['loss']) == ('spike', 71, 9.0)
+  (line,) = bar.lines
+  assert line.startswith('step 71: loss 9.000, but the median before is 5.100')
+  assert line.endswith("bert_jax.replay --workdir='a run' --step=71")
+
+
+def test_losses_of_another_phase_are_not_compared():
+  rows = Log()
+  found = make_meter(rows, Bar(), 1000)
+  for step in range(11, 71):
+    found.add(step, make_metrics(5.0), COSTS)
+  found.begin_phase()
+  for step in range(71, 110):
+    found.add(step, make_metrics(9.0), COSTS)
+  found.flush()
+  assert rows.rows == []
+
+
+def test_a_skipped_update_names_the_command_to_see_why():
+  rows, bar = Log(), Bar()
+  found = make_meter(rows, bar, 1000)
+  found.add(3, make_metrics(5.0, finite=False), COSTS)
+  found.flush()
+  assert rows.rows == [('skipped', 3, {'grad_norm': 'nan'})]
+  assert bar.lines[0].endswith("bert_jax.replay --workdir='a run' --step=3")
