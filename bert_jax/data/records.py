@@ -168,7 +168,8 @@ class Reader:
     file = int(np.searchsorted(self._ends, index, side='right'))
     return file, int(index - (self._ends[file - 1] if file else 0))
 
-  def _name(self, index: int) -> str:
+  def name(self, index: int) -> str:
+    """Returns 'record N of FILE', with the number of a record in its file."""
     file, position = self._place(index)
     return f'record {position} of {self._paths[file]}'
 
@@ -176,19 +177,19 @@ class Reader:
     """Raises for a corrupt record, or counts it and prints it once."""
     if not self._skip:
       raise errors.UserError(
-        f'{self._name(index)} {what}; prepare the data again, or set '
+        f'{self.name(index)} {what}; prepare the data again, or set '
         'data.skip_corrupt=True to leave it out.'
       )
     if index not in self._corrupt:
       self._corrupt.add(index)
-      print(f'skipped: {self._name(index)} {what}', file=sys.stderr, flush=True)
+      print(f'skipped: {self.name(index)} {what}', file=sys.stderr, flush=True)
 
   def _check_ids(self, ids, indices, text):
     largest = ids.max(initial=0)
     if largest >= self._vocab_size:
       row = np.nonzero(text)[0][ids.argmax()]
       raise errors.UserError(
-        f'{self._name(indices[row])} holds token id {largest}, but the '
+        f'{self.name(indices[row])} holds token id {largest}, but the '
         f'vocabulary has {self._vocab_size} entries; the data was prepared '
         'with another vocabulary.'
       )

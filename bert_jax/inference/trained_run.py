@@ -1,8 +1,10 @@
 """Reads the model from a checkpoint of a run."""
 
 import functools
+from typing import Any
 
 import jax
+from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import config_check, errors, param_names
@@ -34,7 +36,7 @@ def read(workdir: str, step: int | None = None):
   params, facts = checkpoint.read(paths.checkpoints(workdir), step)
   bert, with_nsp = config_lib.model_config(config), config.objective.nsp
   params = parameters.drop_padding_rows(params, bert.vocab_size)
-  _check_params(params, heads.PretrainingModel(bert, with_nsp), path)
+  check_params(params, heads.PretrainingModel(bert, with_nsp), path)
   vocab = manifest.vocab_path(paths.prepared_data(config, workdir))
   # The recipe of the data when the run began; very old checkpoints lack it.
   prepared = facts['task'].get('data', {})
@@ -50,7 +52,8 @@ def read(workdir: str, step: int | None = None):
   return params, bert, with_nsp, tokenizer, facts
 
 
-def read_config(path: str):
+def read_config(path: str) -> config_dict.ConfigDict:
+  """Reads the config of a run, whose model must be a possible one."""
   try:
     config = config_lib.unflatten(files.read_json(path))
     config_check.check_model(config)
@@ -59,7 +62,15 @@ def read_config(path: str):
   return config
 
 
-def _check_params(params, module, path):
+def check_params(params: Any, module: heads.PretrainingModel, path: str):
+  """Raises errors.UserError unless parameters are of a model's shapes.
+
+  Args:
+    params: nested dict of arrays.
+    module: the model by the config of the run.
+    path: path of that config.
+  """
+
   def shapes(tree):
     return {name: x.shape for name, x in param_names.flatten(tree).items()}
 

@@ -50,19 +50,31 @@ class Batches:
     split = self._splits['train', phase.seq_length]
     if rows is None:
       rows = np.arange(phase.batch_size)
-    start = (step - phase.first) * phase.batch_size
     seed = self._config.seed
-    record, epoch = order.find_records(
-      # A seed is an int64, so one bit of the uint64 hash is dropped.
-      int(hashing.mix(seed, _ORDER, phase.number)[0] >> np.uint64(1)),
-      start + rows,
-      len(split.reader),
-    )
+    record, epoch = self.find_records(phase, step, rows)
     if self._config.objective.static_masks:
       keys = self._keys(seed, _MASK, record)
     else:
       keys = self._keys(seed, _MASK, phase.number, epoch, record)
     return self._features(split, phase, record, keys)
+
+  def find_records(
+    self, phase: task.Phase, step: int, rows: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (record, epoch) of rows of a step's global batch, [B] each."""
+    start = (step - phase.first) * phase.batch_size
+    return order.find_records(
+      # A seed is an int64, so one bit of the uint64 hash is dropped.
+      int(
+        hashing.mix(self._config.seed, _ORDER, phase.number)[0] >> np.uint64(1)
+      ),
+      start + rows,
+      len(self._splits['train', phase.seq_length].reader),
+    )
+
+  def name_record(self, phase: task.Phase, record: int) -> str:
+    """Returns where a record of training data is: its file and number."""
+    return self._splits['train', phase.seq_length].reader.name(record)
 
   def eval_batches(self, phase: task.Phase) -> int:
     return -(-self._eval_size(phase) // phase.eval_batch_size)

@@ -44,7 +44,7 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   """
   directory = paths.prepared_data(config, workdir)
   manifest = manifest_lib.read(directory)
-  _check_manifest(config, directory, manifest)
+  check_manifest(config, directory, manifest)
   found = manifest['documents']
   print(
     f'data: {found["train"]:,} documents, {manifest["tokens"]:,} tokens '
@@ -85,8 +85,16 @@ def make_recipe(config: config_dict.ConfigDict) -> recipe_lib.Recipe:
   )
 
 
-def _check_manifest(config, directory: str, manifest: dict):
-  """Raises errors.UserError unless the data fit the config."""
+def check_manifest(
+  config: config_dict.ConfigDict, directory: str, manifest: dict
+):
+  """Raises errors.UserError unless prepared data fit the config.
+
+  Args:
+    config: the experiment.
+    directory: the prepared data.
+    manifest: their manifest.
+  """
   for name in ('vocab_size', 'lowercase', 'pack'):
     there = manifest['recipe'].get(name)  # older data lacks some
     if there != config.data[name]:

@@ -110,7 +110,7 @@ class Checkpoints:
         moved.
     """
     found, problems = integrity.restore_newest(
-      _list_steps(self._directory),
+      list_steps(self._directory),
       lambda step: self._restore_all(step, template),
     )
     if found is None and problems and not start_over:
@@ -199,7 +199,9 @@ class Checkpoints:
       self._manager.close()
 
 
-def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
+def read(
+  directory: str, step: int | None = None, latest: int | None = None
+) -> tuple[Any, dict]:
   """Reads the parameters of a checkpoint to the host, and changes nothing.
 
   A run may be writing to the same directory.
@@ -207,6 +209,8 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
   Args:
     directory: that of a `Checkpoints` whose states have `params`.
     step: step of the checkpoint; None is the newest undamaged one.
+    latest: without `step`, newer checkpoints than this are not considered; None
+      considers all.
 
   Returns:
     (params, facts): nested dict of numpy arrays; and the facts given to `save`,
@@ -218,7 +222,7 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
   """
   orbax_noise.drop()
   directory = os.path.abspath(directory)
-  steps = _list_steps(directory)
+  steps = list_steps(directory)
   # Orbax needs the handler to read the metadata of the state.
   manager = ocp.CheckpointManager(
     directory,
@@ -235,7 +239,7 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
         f'{", ".join(map(str, steps)) or "none: train first"}.'
       )
     found, problems = integrity.restore_newest(
-      steps if step is None else [step],
+      [s for s in steps if _is_wanted(s, step, latest)],
       lambda step: _read_params(
         manager, os.path.join(directory, str(step)), step
       ),
@@ -251,11 +255,20 @@ def read(directory: str, step: int | None = None) -> tuple[Any, dict]:
   return found
 
 
-def _list_steps(directory) -> list[int]:
+def _is_wanted(found, step, latest) -> bool:
+  if step is not None:
+    return found == step
+  return latest is None or found <= latest
+
+
+def list_steps(directory: str) -> list[int]:
   """Returns the steps of the checkpoints in a directory, sorted.
 
   Orbax would leave out those that the disk gives no answer about, and a run
   would start over.
+
+  Raises:
+    errors.UserError: if the directory does not exist or cannot be listed.
   """
   try:
     return sorted(int(x) for x in os.listdir(directory) if x.isdecimal())

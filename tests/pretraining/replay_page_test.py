@@ -1,0 +1,96 @@
+"""The report of a replayed step, as lines and as JSON."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.pretraining import predictions, pretrain, replay, replay_page
+from tests.pretraining import replay_test
+
+directories = replay_test.directories
+made = replay_test.made
+
+
+def make_report(workdir, number, **how):
+  found = replay.rebuild(str(workdir), number)
+  measured = replay.measure(found, lambda n: None)
+  return found, replay_page.make_report(found, measured, **how)
+
+
+def test_all_rows_are_listed_and_the_first_in_full(made):
+  found, report = make_report(made, 6, rows=2)
+  lines = replay_page.render(report)
+  assert lines[0] == 'step 6: phase 0, 16 rows of 32 tokens'
+  assert lines[1].startswith('weights: checkpoint of step 4, fingerprint=')
+  assert lines[1].endswith('; 1 update before this one')
+  assert lines[2:4] == [
+    'dropout: as in training',
+    'log: nothing about this step',
+  ]
+  head = lines.index('  row   share     mlm    nsp  gradient  text')
+  table = lines[head + 1 : head + 17]
+  assert sorted(int(line.split()[0]) for line in table) == list(range(16))
+  assert max(map(len, table)) == 80
+  assert sum(row['share'] for row in report['rows']) == pytest.approx(1)
+  full = [line for line in lines if line.startswith('row ')]
+  assert len(full) == 2
+  first = report['rows'][0]
+  assert full[0].startswith(f'row {first["row"]}: {first["share"]:.2%} of the')
+  place = f'  {found.places[first["row"]]}, epoch {found.epochs[first["row"]]}'
+  text = lines[lines.index(place) + 1]
+  assert text.startswith('  [CLS] ') and '*' in ' '.join(lines)
+  words, _ = predictions.predict(found, first['row'])
+  least = min(words, key=lambda word: word.probability)
+  at = next(i for i, line in enumerate(lines) if line.startswith('  at '))
+  assert lines[at + 1].split()[:2] == [str(least.position), least.truth]
+
+
+def test_rows_that_are_not_finite_come_first_and_fit_in_json(made, monkeypatch):
+  batch = replay.rebuild(made, 6).batch
+  # A token that is in some rows only, which the model cannot compute.
+  rows = [{*ids.tolist()} for ids in batch['input_ids']]
+  bad = next(i for i in range(5, 120) if 0 < sum(i in r for r in rows) < 4)
+  compute_sums = pretrain.compute_sums
+
+  def failing(module, params, batch, key):
+    sums, others = compute_sums(module, params, batch, key)
+    fails = jnp.any(batch['input_ids'] == bad)
+    return {**sums, 'mlm_loss': sums['mlm_loss'] / ~fails}, others
+
+  monkeypatch.setattr(pretrain, 'compute_sums', failing)
+  _, report = make_report(made, 6, rows=1, sort='gradient')
+  wrong = [i for i, row in enumerate(rows) if bad in row]
+  assert report['not_finite'] == len(wrong)
+  assert {row['row'] for row in report['rows'][: len(wrong)]} == {*wrong}
+  lines = replay_page.render(report)
+  assert f'{len(wrong)} of 16 rows are not finite; they come first.' in lines
+  text = json.dumps(replay_page.make_json(report), allow_nan=False)
+  assert json.loads(text)['loss'] in ('inf', 'nan')
+
+
+def test_a_skipped_update_of_finite_rows_points_at_the_weights(made):
+  _, report = make_report(made, 6, rows=0)
+  report['logged'] = {'skipped': {'grad_norm': 'nan'}}
+  text = ' '.join(replay_page.render(report))
+  assert 'log: the update was skipped, gradient norm nan' in text
+  assert 'look at what happened to the weights since' in text
+
+
+def test_a_row_without_tokens_to_predict_is_shown(made):
+  found = replay.rebuild(made, 6)
+  for name, x in found.batch.items():
+    x[2] = 0 if name != 'input_ids' else found.tokenizer.pad_id
+  report = replay_page.make_report(
+    found, replay.measure(found, lambda n: None), rows=16
+  )
+  assert report['rows'][-1]['row'] == 2 and report['rows'][-1]['loss'] == 0
+  assert '  no token to predict' in replay_page.render(report)
+
+
+def test_stars_mark_what_is_masked():
+  pieces = ['[CLS]', '##s', 'un', '##aff', '##able', '.', '[SEP]']
+  masked = np.array([0, 0, 1, 1, 0, 1, 0])
+  found = replay_page.mark(pieces, masked)
+  assert found == '[CLS] ##s *un**aff*able *.* [SEP]'

@@ -1,0 +1,246 @@
+"""Replayed steps: their rows, weights and predictions, and what is refused."""
+
+import hashlib
+import json
+import os
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import errors
+from bert_jax.data import prepare
+from bert_jax.pretraining import predictions, pretrain, replay
+from bert_jax.train import step as step_lib
+from bert_jax.workdir import checkpoint
+from tests import models
+from tests.data import prepare_test
+from tests.pretraining import pretrain_test
+
+CASES = {
+  'mlm': {},
+  'packed': {'data__pack': 3, 'objective__mask_unit': 'word'},
+  'ltr': {'objective__kind': 'ltr', 'objective__nsp': False},
+}
+TINY = {
+  'model__num_layers': 1,
+  'model__hidden_size': 8,
+  'model__mlp_size': 12,
+  'model__max_positions': 64,
+}
+SAVED = (2, 4)  # of 30 steps of length 32, then 10 of length 64
+
+
+@pytest.fixture(scope='module')
+def directories(tmp_path_factory):
+  root = tmp_path_factory.mktemp('replay')
+  path = prepare_test.write_corpus(root / 'corpus.txt')
+  found = {pack: str(root / f'data{pack}') for pack in (1, 3)}
+  for pack, directory in found.items():
+    recipe = prepare_test.make_recipe(path, pack=pack, short_seq_prob=0.5)
+    prepare.prepare(recipe, directory, prepare.local_runner(1))
+  return found
+
+
+def make_params(c, seed):
+  return jax.jit(pretrain.make_objective(c).init)(jax.random.key(seed))
+
+
+def make_run(workdir, directories, steps=SAVED, **changes):
+  """Makes a run as it looks after some steps, without training."""
+  c = pretrain_test.make_config(**{**TINY, **changes})
+  c.data.dir = directories[c.data.pack]
+  workdir.mkdir()
+  (workdir / 'config.json').write_text(config_lib.to_json(c))
+  facts = {'task': pretrain.make_task(c, c.data.dir).facts}
+  with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 9, 0) as saved:
+    for step in steps:
+      state = step_lib.TrainState(jnp.int32(step), make_params(c, step), {})
+      saved.save(step, state, facts)
+  return str(workdir)
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory, directories):
+  return make_run(tmp_path_factory.mktemp('made') / 'run', directories)
+
+
+@pytest.fixture
+def workdir(made, tmp_path):
+  return shutil.copytree(made, tmp_path / 'run')
+
+
+def edit_config(workdir, **values):
+  path = workdir / 'config.json'
+  fields = {name.replace('__', '.'): x for name, x in values.items()}
+  path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+@pytest.mark.parametrize('changes', CASES.values(), ids=CASES)
+@pytest.mark.parametrize('number', [5, 33])  # one of each phase
+def test_a_rows_predictions_have_its_loss(
+  directories, tmp_path, changes, number
+):
+  found = replay.rebuild(
+    make_run(tmp_path / 'run', directories, **changes), number
+  )
+  assert found.batch['input_ids'].shape == {5: (16, 32), 33: (8, 64)}[number]
+  measured = replay.measure(found, lambda n: None)
+  for row in (0, 3):
+    words, pairs = predictions.predict(found, row)
+    assert len(words) == measured.counts['mlm_loss'][row] > 0
+    losses = [-np.log(word.probability) for word in words]
+    assert sum(losses) == pytest.approx(
+      measured.sums['mlm_loss'][row], rel=1e-4
+    )
+    if pairs:
+      chances = [p if random else 1 - p for random, p in pairs]
+      assert len(pairs) == measured.counts['nsp_loss'][row]
+      loss = -np.log(chances).sum()
+      assert loss == pytest.approx(measured.sums['nsp_loss'][row], rel=1e-4)
+  assert bool(pairs) == found.config.objective.nsp
+
+
+@pytest.mark.parametrize('changes', CASES.values(), ids=CASES)
+def test_the_text_is_that_of_the_record(directories, tmp_path, changes):
+  found = replay.rebuild(make_run(tmp_path / 'run', directories, **changes), 5)
+  vocab, special = found.tokenizer.vocab, {'[CLS]', '[SEP]'}
+  for row in range(16):
+    ids, masked = predictions.restore_tokens(found, row)
+    tokens = [vocab[i] for i in ids]
+    assert '[MASK]' not in tokens and special <= {*tokens}
+    words, _ = predictions.predict(found, row)
+    assert [tokens[word.position] for word in words] == [w.truth for w in words]
+    if changes.get('objective__kind') == 'ltr':
+      assert not masked.any() and words[0].given is None
+    else:
+      assert np.flatnonzero(masked).tolist() == [w.position for w in words]
+      shown = found.batch['input_ids'][row]
+      assert [w.given for w in words] == [
+        vocab[shown[w.position]] for w in words
+      ]
+
+
+@pytest.mark.parametrize(
+  'number, used, between', [(3, 2, 0), (4, 2, 1), (5, 4, 0), (40, 4, 35)]
+)
+def test_the_weights_are_the_newest_that_have_not_seen_the_step(
+  made, number, used, between
+):
+  found = replay.rebuild(made, number)
+  assert found.weights.step == used and found.updates_between == between
+  assert f'checkpoint of step {used}, fingerprint=' in found.weights.origin
+  models.assert_same(found.weights.params, make_params(found.config, used))
+
+
+def test_a_step_before_all_checkpoints_has_the_initial_weights(made):
+  found = replay.rebuild(made, 2)
+  assert found.weights.step == 0 and found.updates_between == 1
+  assert 'the oldest checkpoint is of step 2' in found.weights.origin
+  models.assert_same(found.weights.params, make_params(found.config, 0))
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(workdir, capsys):
+  shutil.rmtree(workdir / 'checkpoints' / '4' / 'state')
+  assert replay.rebuild(str(workdir), 9).weights.step == 2
+  assert 'checkpoint 4 is bad' in capsys.readouterr().out
+  shutil.rmtree(workdir / 'checkpoints' / '2' / 'state')
+  with pytest.raises(errors.UserError, match='no checkpoint read.*is sound'):
+    replay.rebuild(str(workdir), 9)
+
+
+def test_how_the_run_used_its_devices_does_not_matter(workdir):
+  before = replay.measure(replay.rebuild(str(workdir), 5), lambda n: None)
+  other = {'attention': 'fused', 'heads': 'separate', 'xla_options': 'a=b'}
+  edit_config(
+    workdir, mesh__model=2, **{f'compute__{k}': x for k, x in other.items()}
+  )
+  after = replay.measure(replay.rebuild(str(workdir), 5), lambda n: None)
+  np.testing.assert_array_equal(before.losses, after.losses)
+
+
+def test_the_log_of_the_step_is_found(workdir):
+  rows = [
+    {'kind': 'train', 'step': 4, 'loss': 4.0},
+    {'kind': 'spike', 'step': 5, 'loss': 9.0, 'median': 4.0},
+    {'kind': 'train', 'step': 8, 'loss': 5.0},
+    {'kind': 'skipped', 'step': 7, 'grad_norm': 'nan'},
+  ]
+  (workdir / 'metrics.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+  found = replay.rebuild(str(workdir), 5).logged
+  assert found == {'spike': rows[1], 'train': rows[2]}
+  assert replay.rebuild(str(workdir), 7).logged['skipped'] == rows[3]
+
+
+def digest(workdir):
+  """Returns {path: (time, hash)} of all files and folders."""
+  return {
+    path: (
+      path.stat().st_mtime_ns,
+      path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest(),
+    )
+    for path in [workdir, *workdir.rglob('*')]
+  }
+
+
+def test_the_run_and_its_data_are_not_changed(workdir):
+  shutil.copytree(
+    json.loads((workdir / 'config.json').read_text())['data.dir'],
+    workdir / 'data',
+  )
+  edit_config(workdir, data__dir='')
+  before = digest(workdir)
+  found = replay.rebuild(str(workdir), 5)
+  replay.measure(found, lambda n: None)
+  predictions.predict(found, 0)
+  assert digest(workdir) == before
+
+
+@pytest.mark.parametrize('number', [0, 41])
+def test_a_step_that_the_run_does_not_have_is_refused(made, number):
+  with pytest.raises(errors.UserError, match='which has steps 1 to 40'):
+    replay.rebuild(made, number)
+
+
+def test_missing_or_other_data_is_refused(workdir, directories, tmp_path):
+  edit_config(workdir, data__dir=str(tmp_path / 'gone'))
+  with pytest.raises(
+    errors.UserError, match='not in .*gone .data.dir in .*back'
+  ):
+    replay.rebuild(str(workdir), 5)
+  path = prepare_test.write_corpus(tmp_path / 'other.txt', seed=1)
+  vocab = os.path.join(directories[1], 'vocab.txt')
+  recipe = prepare_test.make_recipe(path, vocab=vocab)
+  prepare.prepare(recipe, str(tmp_path / 'other'), prepare.local_runner(1))
+  edit_config(workdir, data__dir=str(tmp_path / 'other'))
+  with pytest.raises(errors.UserError, match='other data than the run was'):
+    replay.rebuild(str(workdir), 5)
+
+
+def test_without_a_checkpoint_the_data_is_compared_with_the_log(
+  workdir, directories
+):
+  for step in SAVED:
+    shutil.rmtree(workdir / 'checkpoints' / str(step))
+  facts = {'kind': 'run', 'step': 0, 'data_sha256': '0'}
+  (workdir / 'metrics.jsonl').write_text(json.dumps(facts))
+  with pytest.raises(errors.UserError, match='data_sha256 was .0.'):
+    replay.rebuild(str(workdir), 5)
+
+
+def test_what_is_no_run_or_of_another_model_is_refused(workdir, tmp_path):
+  with pytest.raises(errors.UserError, match='cannot read .*config.json'):
+    replay.rebuild(str(tmp_path), 5)
+  edit_config(workdir, model__mlp_size=16)
+  with pytest.raises(errors.UserError, match='does not belong to the check'):
+    replay.rebuild(str(workdir), 5)
+  edit_config(workdir, task='other')
+  with pytest.raises(errors.UserError, match='only steps of pre-training'):
+    replay.rebuild(str(workdir), 5)
+  edit_config(workdir, model__mlp_size=12, task='pretraining')
+  shutil.rmtree(workdir / 'checkpoints')
+  with pytest.raises(errors.UserError, match='does not exist; train first'):
+    replay.rebuild(str(workdir), 5)

@@ -1,0 +1,140 @@
+"""The command: a spike that the log names is found, and wrong use refused."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import errors, main, replay
+from bert_jax.workdir import log
+from tests import commands
+from tests.data import prepare_test
+
+POISON = 'zebra quartz jigsaw'.split()
+STEPS = 210
+
+
+def small_config(text, **changes):
+  c = config_lib.pretraining('tiny')
+  phase = {'seq_length': 32, 'steps': STEPS, 'batch_size': 4}
+  phase |= {'accumulate': 1, 'max_predictions': 5}
+  c.phases.update({name: (value,) for name, value in phase.items()})
+  c.update_from_flattened_dict(
+    {
+      'model.num_layers': 1,
+      'model.hidden_size': 16,
+      'model.mlp_size': 16,
+      'model.max_positions': 32,
+      'data.input': text,
+      'data.layout': 'sentences',
+      'data.vocab_size': 120,
+      'data.min_chars': 0,
+      'data.heldout': 0.05,
+      'data.passes': 1,
+      'data.shards': 2,
+      'data.workers': 0,
+      'optimizer.learning_rate': 1e-2,
+      'optimizer.warmup_steps': 10,
+      'eval.every': 0,
+      'eval.sequences': 8,
+      'log.every': 1,
+      'checkpoint.every': 20,
+      'checkpoint.keep': 9,
+      **changes,
+    }
+  )
+  return c
+
+
+@pytest.fixture(scope='module')
+def poisoned(tmp_path_factory):
+  """Returns (workdir, output) of a run on text with a poisoned document."""
+  root = tmp_path_factory.mktemp('poisoned')
+  path = prepare_test.write_corpus(root / 'text.txt', documents=450)
+  with open(path, 'a', encoding='utf-8') as file:
+    for word in POISON:
+      file.write('\n\n' + '\n'.join([' '.join([word] * 9) + '.'] * 5))
+  with contextlib.redirect_stdout(io.StringIO()) as output:
+    main.run(small_config(path), str(root / 'run'))
+  return str(root / 'run'), output.getvalue()
+
+
+def read_log(workdir, kind):
+  rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
+  return [row for row in rows if row['kind'] == kind]
+
+
+def run(workdir, step, folder, *more):
+  """Returns what the command writes as JSON."""
+  path = str(folder / 'found.json')
+  commands.run(
+    replay, f'--workdir={workdir}', f'--step={step}', f'--json={path}', *more
+  )
+  with open(path, encoding='utf-8') as file:
+    return json.load(file)
+
+
+def test_the_named_command_shows_the_poison_behind_a_spike(
+  poisoned, tmp_path, capsys
+):
+  workdir, output = poisoned
+  spikes = read_log(workdir, 'spike')
+  named = re.findall(
+    r'step (\d+): loss .*: python -m bert_jax.replay --workdir=(\S+) '
+    r'--step=(\d+)$',
+    output,
+    re.MULTILINE,
+  )
+  assert named and [x[0] for x in named] == [str(x['step']) for x in spikes]
+  assert {(where, step) for _, where, step in named} == {
+    (workdir, str(row['step'])) for row in spikes
+  }
+  for spike in spikes:
+    found = run(workdir, spike['step'], tmp_path)
+    assert found['logged']['spike'] == spike
+    assert any(word in found['rows'][0]['text'] for word in POISON)
+    losses = [row['loss'] for row in found['rows']]
+    assert losses == sorted(losses, reverse=True)
+    out = capsys.readouterr().out
+    assert f'a spike: loss {spike["loss"]:.3f}' in out
+    assert f'\nrow {found["rows"][0]["row"]}: ' in out
+
+
+def test_the_rows_of_an_exact_step_add_up_to_the_logged_loss(
+  poisoned, tmp_path
+):
+  workdir, _ = poisoned
+  found = run(workdir, 61, tmp_path, '--rows=0', '--sort=gradient')
+  assert found['weights_step'] == 60 and found['updates_between'] == 0
+  (row,) = [x for x in read_log(workdir, 'train') if x['step'] == 61]
+  total = sum(x['loss'] for x in found['rows'])
+  assert total == pytest.approx(row['loss'], rel=1e-5)
+  for name in ('loss', 'mlm_loss', 'nsp_loss', 'mlm_accuracy'):
+    assert found[name] == pytest.approx(row[name], rel=1e-5), name
+  assert found['grad_norm'] == pytest.approx(row['grad_norm'], rel=1e-4)
+  norms = [x['grad_norm'] for x in found['rows']]
+  assert norms == sorted(norms, reverse=True)
+  assert not any('predictions' in x for x in found['rows'])
+
+
+def test_a_negative_number_of_rows_is_refused(tmp_path):
+  with pytest.raises(errors.UserError, match='--rows=-1 must not be negative'):
+    run(tmp_path, 1, tmp_path, '--rows=-1')
+
+
+def test_a_wrong_step_is_one_line(poisoned):
+  done = subprocess.run(
+    [sys.executable, '-m', 'bert_jax.replay', f'--workdir={poisoned[0]}']
+    + ['--step=999'],
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 1 and done.stdout == ''
+  (line,) = done.stderr.splitlines()
+  assert line.startswith('error: --step=999 is not a step of the run')
