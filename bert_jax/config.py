@@ -149,8 +149,9 @@ def declare_fields() -> config_dict.ConfigDict:
 
   # How a step is computed, which does not change its meaning; docs/speed.md.
   c.compute = config_dict.ConfigDict()
-  # xla (anywhere), fused (our TPU kernels) or cudnn (GPUs, without attention
-  # dropout); auto is the fastest on the chip.
+  # xla (anywhere), recompute (anywhere; keeps no weights of attention for the
+  # backward pass), fused (our TPU kernels) or cudnn (GPUs, without attention
+  # dropout); auto is the best on the chip for the phase's length.
   c.compute.attention = 'auto'
   # Shape of attention's kernels in products: flat [D, 3 H K], or separate
   # [D, 3, H, K], which mesh.model needs; auto is the faster one.

@@ -1,9 +1,12 @@
-"""Attention without its projections, in three equivalent implementations.
+"""Attention without its projections, in four equivalent implementations.
 
-`xla` runs anywhere; `fused` uses our TPU kernels (`fused_attention`); `cudnn`
-uses NVIDIA's, which support neither dropout nor packed rows.
+`xla` runs anywhere and keeps arrays [B, H, S, S] for the backward pass;
+`recompute` runs anywhere and keeps none (`recomputed_attention`); `fused` uses
+our TPU kernels (`fused_attention`); `cudnn` uses NVIDIA's, which support
+neither dropout nor packed rows.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,9 +15,14 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.model import bert_config
-from bert_jax.ops import dropout, fused_attention, random_bytes
+from bert_jax.ops import (
+  dropout,
+  fused_attention,
+  random_bytes,
+  recomputed_attention,
+)
 
-IMPLEMENTATIONS = ('xla', 'fused', 'cudnn')
+IMPLEMENTATIONS = ('xla', 'recompute', 'fused', 'cudnn')
 
 
 class Tokens(NamedTuple):
@@ -83,6 +91,16 @@ def attend(
       deterministic=key is None,
     )
   qkv = qkv + bias[None, None]
+  if config.attention == 'recompute':
+    return recomputed_attention.attend(
+      qkv,
+      tokens,
+      key,
+      rate=config.attention_dropout,
+      mask_value=config.mask_value,
+      compute_mask=functools.partial(compute_mask, causal=config.causal),
+      split_heads=not config.separate_heads,
+    )
   if config.attention == 'cudnn':
     return _cudnn(qkv, tokens, config)
   return _xla(qkv, tokens, key, config, sow)

@@ -1,4 +1,4 @@
-"""Dropout masks of attention weights, drawn inside a kernel.
+"""Dropout masks of attention weights, drawn inside a kernel or for a block.
 
 With a threefry key the bytes are those of `random_bytes.draw` for the weights
 [B, H, keys, queries]. With any other key, the TPU's generator draws them, which
@@ -8,6 +8,7 @@ is much faster; off TPUs threefry replaces it, with other numbers.
 from collections.abc import Sequence
 
 import jax
+import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.pallas import tpu as pltpu
@@ -26,7 +27,7 @@ def is_threefry(key: jax.Array) -> bool:
 
 
 def make_seeds(key: jax.Array, shape: tuple[int, int, int]):
-  """Returns each row's seed for `draw_kept`, int32 [B, 4].
+  """Returns each row's seed, int32 [B, 4].
 
   It is threefry's key and its counter at the row's first word, high half first;
   or two words to seed the TPU's generator.
@@ -47,10 +48,49 @@ def make_seeds(key: jax.Array, shape: tuple[int, int, int]):
     rows = jnp.arange(b, dtype=jnp.uint32)
     words = [data[0] + zero, data[1] + zero, data[2] + rows, zero]
   else:
-    count = np.arange(b, dtype=np.uint64) * (h * s * s // 4)
+    count = np.arange(b, dtype=np.uint64) * (h * _count_words(s) * s)
     halves = (count >> 32).astype('uint32'), count.astype('uint32')
     words = [data[0] + zero, data[1] + zero, *map(jnp.asarray, halves)]
   return jax.lax.bitcast_convert_type(jnp.stack(words, 1), jnp.int32)
+
+
+def _count_words(length: int) -> int:
+  """Returns the words that `random_bytes` draws for the keys of a query."""
+  return length if length % 4 else length // 4
+
+
+def draw_block(
+  seeds: jax.Array, first_head: jax.Array, shape: tuple[int, int, int, int]
+):
+  """Returns random bytes of some rows and heads, uint8 [r, n, S, S].
+
+  Args:
+    seeds: the rows' seeds from `make_seeds` of a threefry key, [r, 4].
+    first_head: int32, number of the first of the n heads.
+    shape: (r, n, S, S), queries before keys.
+  """
+  r, n, length, _ = shape
+  words = _count_words(length)
+  drawn = r, n, words, length  # keys before queries
+  _, head, word, query = (
+    jax.lax.broadcasted_iota(jnp.uint32, drawn, axis) for axis in range(4)
+  )
+  head = head + first_head.astype(jnp.uint32)
+  key_0, key_1, x, y = (
+    seed[:, None, None, None]
+    for seed in jax.lax.bitcast_convert_type(seeds, jnp.uint32).T
+  )
+  place = y + (head * jnp.uint32(words) + word) * jnp.uint32(length) + query
+  a, b = jax.extend.random.threefry2x32_p.bind(
+    *(jnp.broadcast_to(word, drawn) for word in (key_0, key_1, x)), place
+  )
+  bits = a ^ b
+  if words == length:
+    found = bits.astype(jnp.uint8)
+  else:
+    parts = [(bits >> (8 * j)).astype(jnp.uint8) for j in range(4)]
+    found = jnp.concatenate(parts, -2)
+  return found.swapaxes(-1, -2)
 
 
 def draw_kept(

@@ -18,6 +18,8 @@ _XLA_OPTIONS = {
   # for LARGE, on v4 and on v5p.
   'v5e': {'xla_tpu_enforce_prefetch_fifo_order': 'true'},
 }
+# Bytes; about the cache of a core.
+_CPU_CACHE = 2**21
 
 
 def list_candidates(
@@ -62,7 +64,10 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
   compute = config.compute
   cannot = _fused_problem(config, device, length)
   if compute.attention == 'auto':
-    compute.attention = 'xla' if cannot else 'fused'
+    plain = (
+      'recompute' if _prefers_recomputing(config, device, length) else 'xla'
+    )
+    compute.attention = plain if cannot else 'fused'
   elif compute.attention == 'fused' and cannot:
     _refuse(compute.attention, cannot)
   elif compute.attention == 'cudnn':
@@ -115,15 +120,29 @@ def describe(config: config_dict.ConfigDict) -> str:
   )
 
 
+def _prefers_recomputing(config, device, length) -> bool:
+  """Returns whether attention's weights are computed again, not kept.
+
+  Measured on a CPU (`benchmarks/measure/attention.py`): a block of LARGE at
+  length 512 takes 0.76 to 0.86 of the time, of BASE at 256 0.94, since blocks
+  stay in the cache; where those of a row would anyway, it may be slower.
+  Elsewhere nothing was measured: from length 256 on, the weights take more
+  memory than all else that a layer keeps.
+  """
+  if device.platform == 'cpu':
+    return 4 * config.model.num_heads * length**2 > _CPU_CACHE
+  return length >= 256
+
+
 def _prefers_separate_heads(config, device) -> bool:
   """Returns whether attention's kernels have a separate axis for heads.
 
-  `mesh.model` needs it. With XLA's attention it is faster on TPUs: 21.9 M
+  `mesh.model` needs it. Without our kernels it is faster on TPUs: 21.9 M
   estimated cycles instead of 23.2 M (v3, BASE, S=128, two layers). On CPUs it
   is slower: XLA would transpose the gradients of such kernels, and each pass of
   the optimizer would read them transposed.
   """
-  tpu = device.platform == 'tpu' and config.compute.attention == 'xla'
+  tpu = device.platform == 'tpu' and config.compute.attention != 'fused'
   return config.mesh.model > 1 or tpu
 
 

@@ -47,10 +47,11 @@ def assert_close(a, b):
   )
 
 
+@pytest.mark.parametrize('attention', ['xla', 'recompute'])
 @pytest.mark.parametrize('remat', ['products', 'layer'])
-def test_rematerialization_changes_memory_alone(remat):
+def test_rematerialization_changes_memory_alone(remat, attention):
   loss, gradient, kept = run()
-  found, other, fewer = run(remat=remat)
+  found, other, fewer = run(remat=remat, attention=attention)
   assert_close((found, other), (loss, gradient))
   assert fewer < 0.75 * kept
 
@@ -151,11 +152,14 @@ def run_wide(tokens, rate, **changes):
   ],
   ids=['padded', 'packed, causal, dropout', 'bfloat16, dropout'],
 )
-def test_fused_attention_is_that_of_xla(tokens, rate, causal, dtype, tolerance):
+@pytest.mark.parametrize('name', ['fused', 'recompute'])
+def test_every_attention_is_that_of_xla(
+  tokens, rate, causal, dtype, tolerance, name
+):
   """In values and gradients; the kernels are interpreted on CPUs."""
   found, expected = (
-    run_wide(tokens, rate, causal=causal, dtype=dtype, attention=name)
-    for name in ('fused', 'xla')
+    run_wide(tokens, rate, causal=causal, dtype=dtype, attention=way)
+    for way in (name, 'xla')
   )
 
   def check(ours, theirs):

@@ -80,6 +80,30 @@ def test_what_cannot_be_is_refused(device, arguments, says):
     tuning.resolve(base(arguments), device, 128)
 
 
+@pytest.mark.parametrize(
+  'device, size, arguments, lengths',
+  [
+    (CPU, 'base', '', (256, 512)),
+    (CPU, 'large', '', (256, 512)),
+    (CPU, 'tiny', '', ()),
+    (GPU, 'tiny', '', (256, 512)),
+    (TPU_V3, 'base', '', (256, 512)),
+    (TPU, 'base', 'mesh.model=2', (256, 512)),
+    (TPU, 'base', '', ()),
+    (GPU, 'base', 'attention=xla', ()),
+    (CPU, 'tiny', 'attention=recompute', (64, 128, 256, 512)),
+  ],
+)
+def test_weights_are_recomputed_where_they_take_much_memory(
+  device, size, arguments, lengths
+):
+  c = config.apply_arguments(config.pretraining(size), arguments)
+  found = {n: tuning.resolve(c, device, n) for n in (64, 128, 256, 512)}
+  assert lengths == tuple(
+    n for n, own in found.items() if own.compute.attention == 'recompute'
+  )
+
+
 def test_the_length_of_a_phase_decides_on_its_kernels():
   c = base('rng=rbg')
   found = [tuning.resolve(c, TPU, n).compute.attention for n in (64, 128, 512)]

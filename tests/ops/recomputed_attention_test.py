@@ -1,0 +1,211 @@
+"""Tests of attention that recomputes its weights: that of the plain path."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.model import attention, bert_config
+from bert_jax.ops import attention_blocks, recomputed_attention
+from bert_jax.parallel import device_mesh, row_keys
+
+B, S, H, K = 3, 8, 4, 2
+# A row without padding, one with, one of padding only.
+MASK = (np.arange(S) < np.array([[S], [5], [0]])).astype(np.int32)
+PAIRS = np.arange(S) // np.array([[3], [5], [20]])
+KEY = jax.random.key(4)
+ONE_HEAD = 4 * S * S  # bytes of its scores
+
+
+@pytest.fixture(autouse=True)
+def two_heads(monkeypatch):
+  """Blocks have two heads of a row, if nothing else is set."""
+  monkeypatch.setattr(recomputed_attention, '_CPU_BLOCK', 2 * ONE_HEAD)
+
+
+def with_gradient(name, key=None, length=S, dtype='float32', **options):
+  """Returns the output, and the gradient of its product with fixed numbers."""
+  rate = options.pop('rate', 0.1)
+  pairs = options.pop('pairs', None)
+  mask = options.pop('mask', MASK)
+  config = bert_config.BertConfig(
+    11, H * K, 1, H, 8, attention=name, attention_dropout=rate, **options
+  )
+  qkv = jax.random.normal(jax.random.key(1), (B, length, 3, H, K)).astype(dtype)
+  bias = jax.random.normal(jax.random.key(2), (3, H, K)).astype(dtype)
+  tokens = attention.Tokens(
+    jnp.asarray(mask), None if pairs is None else jnp.asarray(pairs)
+  )
+  numbers = jax.random.normal(jax.random.key(3), (B, length, H, K))
+
+  @jax.jit
+  def both(qkv, bias):
+    out, pull = jax.vjp(
+      lambda x, b: attention.attend(x, b, tokens, key, config), qkv, bias
+    )
+    return out, *pull(numbers.astype(out.dtype))
+
+  return [np.asarray(x, np.float32) for x in both(qkv, bias)]
+
+
+def check(tolerance=2e-6, **options):
+  for ours, theirs in zip(
+    with_gradient('recompute', **options),
+    with_gradient('xla', **options),
+    strict=True,
+  ):
+    error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
+    assert error < tolerance
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {},
+    {'causal': True},
+    {'pairs': PAIRS},
+    {'mask_value': -3.0},
+    {'separate_heads': True, 'key': KEY},
+    {'key': row_keys.for_rows(KEY, 5, 1)},
+    {'dtype': 'bfloat16', 'key': KEY, 'tolerance': 0.02},  # of 2 ** -8
+  ],
+  ids=str,
+)
+def test_values_and_gradients_are_those_of_the_plain_path(options):
+  check(**options)
+
+
+@pytest.mark.parametrize('size', [1, 2 * ONE_HEAD, 2**20])
+def test_blocks_of_each_size_compute_the_same(monkeypatch, size):
+  """One head, two heads of a row, all rows."""
+  monkeypatch.setattr(recomputed_attention, '_CPU_BLOCK', size)
+  check(pairs=PAIRS, causal=True, key=KEY, rate=0.5)
+
+
+@pytest.mark.parametrize('key', [KEY, row_keys.for_rows(KEY, 5, 1)], ids=str)
+def test_odd_lengths_drop_the_same_weights(key):
+  mask = (np.arange(6) < np.array([[6], [5], [0]])).astype(np.int32)
+  check(key=key, rate=0.5, length=6, mask=mask)
+
+
+def test_dropout_changes_something():
+  plain, dropped = (with_gradient('recompute', key=k)[0] for k in (None, KEY))
+  assert np.abs(plain - dropped).max() > 0.1
+
+
+def test_other_generators_are_deterministic_and_drop_a_share():
+  # Without scores all weights are 1 / 8; the values are the identity, so the
+  # output shows each weight.
+  qkv = jnp.zeros((64, S, 3, 4, S)).at[:, :, 2].set(S * jnp.eye(S)[:, None])
+  config = bert_config.BertConfig(
+    11, 4 * S, 1, 4, 8, attention='recompute', attention_dropout=0.25
+  )
+  tokens = attention.Tokens(jnp.ones((64, S), jnp.int32))
+
+  def draw(key):
+    return np.asarray(
+      attention.attend(qkv, jnp.zeros((3, 4, S)), tokens, key, config)
+    )
+
+  key = jax.random.key(4, impl='rbg')
+  out = draw(key)
+  np.testing.assert_array_equal(out, draw(key))
+  assert not np.array_equal(out[0], out[1])
+  assert not np.array_equal(out[:, :, 0], out[:, :, 1])
+  # 16384 coins of 3 / 4: the standard deviation is 0.0034.
+  assert abs((out > 0).mean() - 0.75) < 0.014
+  np.testing.assert_allclose(out[out > 0], 4 / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
+def test_the_backward_pass_drops_what_the_forward_pass_dropped(impl):
+  config = bert_config.BertConfig(
+    11, H * K, 1, H, 8, attention='recompute', attention_dropout=0.5
+  )
+  key, tokens = jax.random.key(4, impl=impl), attention.Tokens(MASK)
+
+  @jax.jit
+  def loss(x):
+    out = attention.attend(x, jnp.zeros((3, H, K)), tokens, key, config)
+    return jnp.sum(jnp.sin(out))
+
+  qkv, way = jax.random.normal(jax.random.key(2), (2, B, S, 3, H, K))
+  step = 1e-2
+  slope = (loss(qkv + step * way) - loss(qkv - step * way)) / (2 * step)
+  found = jnp.sum(jax.grad(loss)(qkv) * way)
+  np.testing.assert_allclose(found, slope, rtol=2e-2)
+
+
+def compile_gradient(name, remat=False, mesh=None):
+  """Compiles four layers of attention at length 128, where S² is much."""
+  rows, length, heads, k = 2, 128, 16, 2
+  config = bert_config.BertConfig(
+    *(11, heads * k, 1, heads, 8),
+    attention=name,
+    separate_heads=mesh is not None,
+  )
+  tokens = attention.Tokens(jnp.ones((rows, length), jnp.int32))
+  bias = jnp.zeros((3, heads, k))
+
+  def attend(x):
+    mixed = attention.attend(x, bias, tokens, KEY, config)
+    return jnp.stack([mixed, 2 * mixed, 3 * mixed], 2)
+
+  if remat:
+    attend = jax.checkpoint(attend)
+
+  def loss(x):
+    for _ in range(4):
+      x = attend(x)
+    return jnp.sum(x**2)
+
+  split = mesh and NamedSharding(mesh, P(None, None, None, 'model'))
+  shape = rows, length, 3, heads, k
+  x = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=split)
+  return jax.jit(jax.grad(loss)).lower(x).compile()
+
+
+SQUARE = 4 * 2 * 16 * 128 * 128  # float32 bytes of [B, H, S, S]
+
+
+@pytest.mark.parametrize('remat', [False, True])
+def test_no_array_of_all_pairs_of_tokens_is_made(monkeypatch, remat):
+  monkeypatch.setattr(recomputed_attention, '_CPU_BLOCK', 1)
+  compiled = compile_gradient('recompute', remat=remat)
+  assert compiled.memory_analysis().temp_size_in_bytes < SQUARE
+
+
+def test_one_block_is_recomputed_too(monkeypatch):
+  """XLA could find that the forward pass has computed the same."""
+  monkeypatch.setattr(recomputed_attention, '_CPU_BLOCK', 2**30)
+  assert compile_gradient('recompute').as_text().count(' exponential(') == 8
+
+
+def test_a_mesh_that_splits_the_heads_sends_nothing():
+  mesh = device_mesh.make_mesh(4, jax.devices()[:4])
+  text = compile_gradient('recompute', mesh=mesh).as_text()
+  for collective in ('all-gather', 'all-to-all', 'collective-permute'):
+    assert collective not in text
+
+
+@pytest.mark.parametrize(
+  'size, split_heads, expected',
+  [
+    (1, True, (1, 1)),
+    (5 * ONE_HEAD, True, (1, 3)),
+    (6 * ONE_HEAD, True, (1, 6)),
+    (25 * ONE_HEAD, True, (4, 6)),
+    (36 * ONE_HEAD, True, (4, 6)),  # 6 rows do not divide 8
+    (48 * ONE_HEAD, True, (8, 6)),
+    (1, False, (1, 6)),
+  ],
+)
+def test_blocks_are_as_large_as_allowed(size, split_heads, expected):
+  found = attention_blocks.choose(8, 6, S, size, split_heads)
+  assert (found.rows, found.group) == expected
+  whole = jnp.arange(8 * 6 * S).reshape(8, 6, S)
+  split = found.split(whole)
+  assert split.shape == (found.count, *expected, S)
+  np.testing.assert_array_equal(found.join(split), whole)
