@@ -19,8 +19,8 @@ from bert_jax.ops import attention_blocks, dropout, dropout_bits
 
 # Bytes of the float32 scores of a block. On a CPU, a block stays in the cache
 # of a core; elsewhere, it is large enough to fill the device.
-_CPU_BLOCK = 2**20
-_BLOCK = 2**28
+CPU_BLOCK = 2**20
+BLOCK = 2**28
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _for_platform(function, qkv, call):
     return functools.partial(function, call=call, blocks=blocks)
 
   return functools.partial(
-    jax.lax.platform_dependent, cpu=on(_CPU_BLOCK), default=on(_BLOCK)
+    jax.lax.platform_dependent, cpu=on(CPU_BLOCK), default=on(BLOCK)
   )
 
 

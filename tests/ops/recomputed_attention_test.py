@@ -22,7 +22,7 @@ ONE_HEAD = 4 * S * S  # bytes of its scores
 @pytest.fixture(autouse=True)
 def two_heads(monkeypatch):
   """Blocks have two heads of a row, if nothing else is set."""
-  monkeypatch.setattr(recomputed_attention, '_CPU_BLOCK', 2 * ONE_HEAD)
+  monkeypatch.setattr(recomputed_attention, 'CPU_BLOCK', 2 * ONE_HEAD)
 
 
 def with_gradient(name, key=None, length=S, dtype='float32', **options):
@@ -80,7 +80,7 @@ def test_values_and_gradients_are_those_of_the_plain_path(options):
 @pytest.mark.parametrize('size', [1, 2 * ONE_HEAD, 2**20])
 def test_blocks_of_each_size_compute_the_same(monkeypatch, size):
   """One head, two heads of a row, all rows."""
-  monkeypatch.setattr(recomputed_attention, '_CPU_BLOCK', size)
+  monkeypatch.setattr(recomputed_attention, 'CPU_BLOCK', size)
   check(pairs=PAIRS, causal=True, key=KEY, rate=0.5)
 
 
@@ -172,14 +172,14 @@ SQUARE = 4 * 2 * 16 * 128 * 128  # float32 bytes of [B, H, S, S]
 
 @pytest.mark.parametrize('remat', [False, True])
 def test_no_array_of_all_pairs_of_tokens_is_made(monkeypatch, remat):
-  monkeypatch.setattr(recomputed_attention, '_CPU_BLOCK', 1)
+  monkeypatch.setattr(recomputed_attention, 'CPU_BLOCK', 1)
   compiled = compile_gradient('recompute', remat=remat)
   assert compiled.memory_analysis().temp_size_in_bytes < SQUARE
 
 
 def test_one_block_is_recomputed_too(monkeypatch):
   """XLA could find that the forward pass has computed the same."""
-  monkeypatch.setattr(recomputed_attention, '_CPU_BLOCK', 2**30)
+  monkeypatch.setattr(recomputed_attention, 'CPU_BLOCK', 2**30)
   assert compile_gradient('recompute').as_text().count(' exponential(') == 8
 
 

@@ -2,21 +2,17 @@
 
 import dataclasses
 import functools
-import importlib
 import sys
 import types
 
 import jax
 import numpy as np
 import pytest
-from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax.parallel import device_mesh
-from bert_jax.pretraining import pretrain
-from bert_jax.train import programs, task, tuning
+from bert_jax.train import programs, task
 from bert_jax.train import step as step_lib
-from tests import training
+from tests import lowering, training
 
 SLOW = pytest.mark.slow
 KINDS = {
@@ -28,76 +24,18 @@ KINDS = {
   'v6e': 'TPU v6 lite',
   'tpu7x': 'TPU7x',
 }
-# Each shipped config; of table 6 the heads that are not among the others'.
-CONFIGS = (
-  *('tiny', 'compact:mini', 'compact:small', 'compact:medium'),
-  *('base', 'large'),
-  'table6:6x768x3',
-)
 
 
 def tpu(name):
   return types.SimpleNamespace(platform='tpu', device_kind=KINDS[name])
 
 
-def make_config(name, arguments=''):
-  """Returns a shipped config with one layer; more would be more of the same."""
-  name, _, own = name.partition(':')
-  c = importlib.import_module(f'configs.{name}').get_config(own)
-  c.model.num_layers = 1
-  return config_lib.apply_arguments(c, arguments)
-
-
-def short(arguments=''):
-  """Returns configs/tiny.py with one phase of length 128."""
-  c = make_config('tiny')
-  c.update_from_flattened_dict(
-    {f'phases.{field}': values[:1] for field, values in c.phases.items()}
-  )
-  c.phases.seq_length = (128,)
-  return config_lib.apply_arguments(c, arguments)
-
-
-def lower(c, device, count):
-  """Lowers the programs of each phase for TPUs.
-
-  Args:
-    c: the experiment.
-    device: one of the TPUs; all it decides is what `tuning.resolve` returns.
-    count: how many TPUs.
-
-  Returns:
-    {(name, length): text}.
-  """
-  mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:count])
-  slices = device_mesh.count_slices(mesh)
-  found = {}
-  for phase in task.list_phases(c):
-    tuned = tuning.resolve(c, device, phase.seq_length)
-    frozen = config_dict.FrozenConfigDict(tuned)
-    found |= _lower_phase(frozen, phase, mesh, slices)
-  return found
-
-
-@functools.cache
-def _lower_phase(tuned, phase, mesh, slices):
-  """Lowers once what several chips compute alike."""
-  del slices  # it distinguishes meshes that are otherwise the same
-  made = pretrain.make_objective(tuned)
-  found = {}
-  for program in programs.list_phase(tuned, made, mesh, phase):
-    traced = program.jitted.trace(*program.arguments)
-    lowered = traced.lower(lowering_platforms=('tpu',))
-    found[program.name, program.length] = lowered.as_text()
-  return found
-
-
 @pytest.mark.parametrize('count', [pytest.param(1, marks=SLOW), 4])
-@pytest.mark.parametrize('name', CONFIGS)
+@pytest.mark.parametrize('name', lowering.CONFIGS)
 def test_training_and_evaluation_of_each_config_lower_for_tpus(name, count):
   """The kernels of a v4 are those of every later chip."""
-  c = make_config(name)
-  found = lower(c, tpu('v4'), count)
+  c = lowering.make_config(name)
+  found = lowering.lower(c, tpu('v4'), count)
   assert len(found) == 2 * len(c.phases.steps)
   for (_, length), text in found.items():
     assert ('tpu_custom_call' in text) == (length % 128 == 0)
@@ -106,7 +44,9 @@ def test_training_and_evaluation_of_each_config_lower_for_tpus(name, count):
 @pytest.mark.parametrize('count', [1, 4])
 @pytest.mark.parametrize('chip', KINDS)
 def test_training_and_evaluation_lower_for_each_chip(chip, count):
-  found = lower(short('dtype=bfloat16,rng=rbg'), tpu(chip), count)
+  found = lowering.lower(
+    lowering.short('dtype=bfloat16,rng=rbg'), tpu(chip), count
+  )
   kernels = {'tpu_custom_call' in text for text in found.values()}
   assert kernels == {chip not in ('v2', 'v3')}
 
@@ -139,21 +79,23 @@ def test_training_and_evaluation_lower_for_each_chip(chip, count):
   'dtype', [pytest.param('float32', marks=SLOW), 'bfloat16,rng=rbg']
 )
 def test_every_way_to_compute_lowers_for_four_tpus(arguments, dtype):
-  c = short(f'dtype={dtype},{arguments}')
-  assert lower(c, tpu('v5e'), 4)
+  c = lowering.short(f'dtype={dtype},{arguments}')
+  assert lowering.lower(c, tpu('v5e'), 4)
 
 
 def test_two_slices_lower(monkeypatch):
   monkeypatch.setattr(device_mesh, 'count_slices', lambda mesh: 2)
-  found = lower(short('dtype=bfloat16,rng=rbg'), tpu('v5e'), 4)
+  found = lowering.lower(
+    lowering.short('dtype=bfloat16,rng=rbg'), tpu('v5e'), 4
+  )
   text = found[programs.EVALUATE, 128]
   assert '[[0, 1], [2, 3]]' in text and '[[0, 2], [1, 3]]' in text
 
 
 def test_each_phase_is_computed_in_its_own_fastest_way():
-  c = make_config('compact:mini')
+  c = lowering.make_config('compact:mini')
   c.phases.seq_length = (64, 512)
-  found = lower(c, tpu('v5e'), 4)
+  found = lowering.lower(c, tpu('v5e'), 4)
   kernels = {key: 'tpu_custom_call' in text for key, text in found.items()}
   assert kernels == {
     (programs.TRAIN, 64): False,

@@ -1,0 +1,73 @@
+"""Lowers the programs of configs for accelerators that are not here."""
+
+import functools
+import importlib
+
+import jax
+from ml_collections import config_dict
+
+from bert_jax import config as config_lib
+from bert_jax.parallel import device_mesh
+from bert_jax.pretraining import pretrain
+from bert_jax.train import programs, task, tuning
+
+# Each shipped config; of table 6 the heads that are not among the others'.
+CONFIGS = (
+  *('tiny', 'compact:mini', 'compact:small', 'compact:medium'),
+  *('base', 'large'),
+  'table6:6x768x3',
+)
+
+
+def make_config(name, arguments=''):
+  """Returns a shipped config with one layer; more would be more of the same."""
+  name, _, own = name.partition(':')
+  c = importlib.import_module(f'configs.{name}').get_config(own)
+  c.model.num_layers = 1
+  return config_lib.apply_arguments(c, arguments)
+
+
+def short(arguments=''):
+  """Returns configs/tiny.py with one phase of length 128."""
+  c = make_config('tiny')
+  c.update_from_flattened_dict(
+    {f'phases.{field}': values[:1] for field, values in c.phases.items()}
+  )
+  c.phases.seq_length = (128,)
+  return config_lib.apply_arguments(c, arguments)
+
+
+def lower(c, device, count):
+  """Lowers the programs of each phase for absent accelerators.
+
+  Args:
+    c: the experiment.
+    device: one of them, with `platform` and `device_kind`, from which
+      `tuning.resolve` chooses.
+    count: how many.
+
+  Returns:
+    {(name, length): text}.
+  """
+  mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:count])
+  slices = device_mesh.count_slices(mesh)
+  found = {}
+  for phase in task.list_phases(c):
+    tuned = tuning.resolve(c, device, phase.seq_length)
+    frozen = config_dict.FrozenConfigDict(tuned)
+    found |= _lower_phase(frozen, phase, mesh, slices, device.platform)
+  return found
+
+
+@functools.cache
+def _lower_phase(tuned, phase, mesh, slices, platform):
+  """Lowers once what several chips compute alike."""
+  del slices  # it distinguishes meshes that are otherwise the same
+  made = pretrain.make_objective(tuned)
+  found = {}
+  name = {'gpu': 'cuda'}.get(platform, platform)  # as lowering calls it
+  for program in programs.list_phase(tuned, made, mesh, phase):
+    traced = program.jitted.trace(*program.arguments)
+    lowered = traced.lower(lowering_platforms=(name,))
+    found[program.name, program.length] = lowered.as_text()
+  return found
