@@ -20,7 +20,7 @@ from bert_jax.inference import source
 from bert_jax.interop import google, hf_export, npz, rename, stablehlo, verify
 from bert_jax.model import bert_config
 from bert_jax.pretraining import model_card
-from bert_jax.runtime import cli
+from bert_jax.runtime import cli, copies
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 # {model: (heads that it must have, heads that it may have)}.
@@ -175,6 +175,11 @@ def check(
     errors.UserError: if they differ by more than rounding.
   """
   ours = verify.compute_outputs(params, config)
+  with copies.local_copy(path) as here:
+    return _compare(form, here, ours, config)
+
+
+def _compare(form, path, ours, config) -> list[str]:
   if form == 'stablehlo':
     readers = {'jax.export': lambda: _outputs(path, config)}
   else:

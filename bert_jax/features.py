@@ -21,6 +21,7 @@ draws where each token looks. Layers and heads count from 0.
 """
 
 import functools
+import io
 import sys
 import zipfile
 from collections.abc import Iterable
@@ -30,7 +31,7 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.inference import attention_plot, hidden_states, source
-from bert_jax.runtime import cli, files, progress
+from bert_jax.runtime import cli, files, progress, storage
 
 
 def save(path: str, features: Iterable[hidden_states.Features]):
@@ -69,7 +70,7 @@ def read_texts(path: str) -> list[str | tuple[str, str]]:
       with more than one tab.
   """
   try:
-    with open(path, encoding='utf-8-sig') as file:
+    with io.TextIOWrapper(storage.open_binary(path), 'utf-8-sig') as file:
       lines = file.read().split('\n')
   except OSError as error:
     raise errors.UserError(

@@ -11,6 +11,7 @@ from absl import flags
 from bert_jax import convert, errors
 from bert_jax.inference import source
 from bert_jax.interop import google, hf_export, hf_load, npz, rename
+from bert_jax.runtime import storage
 from bert_jax.weight_files import tf_checkpoint
 from tests import commands, models
 
@@ -40,6 +41,24 @@ def test_every_format_becomes_every_other_and_back(tmp_path):
     last = target
   assert all_bytes(last) == all_bytes(first)
   models.assert_same(hf_load.read(last)[0], models.make_params())
+
+
+def test_models_are_read_from_a_bucket_and_written_to_it(tmp_path, remote):
+  first = last = models.export_to(tmp_path / 'first')
+  for i, form in enumerate(('google', 'npz', 'hf')):
+    target = f'{remote}/{i}.npz' if form == 'npz' else f'{remote}/{i}'
+    run_main(last, target, form, '--verify')
+    last = target
+  run_main(f'{remote}/0/bert_model.ckpt', f'{remote}/prefix.npz', 'npz')
+  assert storage.read(f'{remote}/prefix.npz') == storage.read(f'{remote}/1.npz')
+  run_main(last, str(tmp_path / 'last'), 'hf')
+  assert all_bytes(str(tmp_path / 'last')) == all_bytes(first)
+  with pytest.raises(
+    errors.UserError, match=f'^{remote}/no/thing does not exi'
+  ):
+    run_main(f'{remote}/no/thing', str(tmp_path / 'x'), 'hf')
+  with pytest.raises(errors.UserError, match=f'^{remote}/nothing is no folder'):
+    run_main(f'{remote}/nothing', str(tmp_path / 'x'), 'hf')
 
 
 def test_the_command_refuses_what_means_nothing(tmp_path):

@@ -22,6 +22,7 @@ from bert_jax.corpus import (
   tfds_text,
 )
 from bert_jax.corpus.document import Document
+from bert_jax.runtime import storage
 
 LAYOUTS = formats.LAYOUTS
 PYTHON_DOCS = 'python-docs'
@@ -162,9 +163,7 @@ def _wholes(given: str, field: str) -> list[Range]:
   if given.startswith(tfds_text.PREFIX):
     size = tfds_text.count_examples(given, field)
     return [Range(given, 0, size, size)]
-  sizes = [
-    (path, text_files.get_size(path)) for path in text_files.expand(given)
-  ]
+  sizes = [(path, storage.get_size(path)) for path in text_files.expand(given)]
   return [Range(path, 0, size, size) for path, size in sizes]
 
 

@@ -4,7 +4,6 @@ A path is local, or a URL that fsspec opens, such as gs://bucket/text/*.gz.
 """
 
 import bz2
-import glob
 import gzip
 import hashlib
 import io
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from bert_jax import errors
+from bert_jax.runtime import storage
 
 # What decompressors raise for a truncated or damaged file.
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
@@ -32,7 +32,9 @@ def expand(given: str) -> list[str]:
     errors.UserError: if there are none.
   """
   try:
-    paths = _remote_paths(given) if _is_remote(given) else _local_paths(given)
+    paths = storage.expand(given)
+  except errors.UserError:
+    raise
   except (OSError, ValueError) as error:
     raise errors.UserError(
       f'input {given!r} cannot be listed ({error}); check the address and '
@@ -43,7 +45,7 @@ def expand(given: str) -> list[str]:
       f'input {given!r} names no file; check the path or the glob (quote it; '
       '** goes into directories).'
     )
-  return sorted(paths)
+  return paths
 
 
 def get_extension(path: str) -> str:
@@ -53,14 +55,6 @@ def get_extension(path: str) -> str:
 
 def is_compressed(path: str) -> bool:
   return _uncompressed_name(path) != path
-
-
-def get_size(path: str) -> int:
-  """Returns the size of a file in bytes."""
-  if _is_remote(path):
-    filesystem, name = _remote(path)
-    return filesystem.size(name)
-  return os.path.getsize(path)
 
 
 def compute_sha256(path: str) -> str:
@@ -208,63 +202,13 @@ class _Zstd(io.RawIOBase):
       self._given, self._frame = self._frame.unused_data, None
 
 
-# Local and remote paths.
-
-
-def _is_remote(path: str) -> bool:
-  return '://' in path
-
-
-def _remote(path: str):
-  import fsspec
-
-  try:
-    return fsspec.core.url_to_fs(path)
-  except ImportError as error:
-    raise errors.UserError(
-      f'{path} needs another package ({error}); for gs:// pip install gcsfs.'
-    ) from error
-  except ValueError as error:
-    raise errors.UserError(
-      f'{path} is no address that can be opened ({error}); use a path or '
-      'gs://BUCKET/NAME.'
-    ) from error
-
-
 def _open_raw(path: str) -> BinaryIO:
   try:
-    if _is_remote(path):
-      filesystem, name = _remote(path)
-      return filesystem.open(name, 'rb')
-    return open(path, 'rb')
+    return storage.open_binary(path)
+  except errors.UserError:
+    raise
   except OSError as error:
     raise errors.UserError(
       f'{path} cannot be read ({error.strerror or error}); check its '
       'permissions.'
     ) from error
-
-
-def _remote_paths(given: str) -> set[str]:
-  filesystem, pattern = _remote(given)
-  paths: set[str] = set()
-  names = [pattern] if filesystem.exists(pattern) else filesystem.glob(pattern)
-  for name in names:
-    paths.update(filesystem.find(name))  # of a file, find returns that file
-  return {filesystem.unstrip_protocol(path) for path in paths}
-
-
-def _local_paths(given: str) -> set[str]:
-  # A path that exists is taken literally, even with brackets in its name.
-  names = [given] if os.path.exists(given) else glob.glob(given, recursive=True)
-  paths: set[str] = set()
-  for name in names:
-    paths.update(_below(name) if os.path.isdir(name) else [name])
-  return paths
-
-
-def _below(directory: str) -> Iterator[str]:
-  for folder, folders, names in os.walk(directory):
-    folders[:] = [name for name in folders if not name.startswith('.')]
-    for name in names:
-      if not name.startswith('.'):
-        yield os.path.join(folder, name)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from bert_jax.corpus import clean, sources, text_files
 from bert_jax.corpus.document import Document
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.runtime import files
+from bert_jax.runtime import files, storage
 
 _HEADER = struct.Struct('<16sH?I')  # digest, passes, are_sentences, bytes
 _BUFFER = 32 << 20  # bytes that a job holds before it writes
@@ -193,7 +193,7 @@ def _write(job, part, buckets) -> list[Segment]:
   """Writes what is buffered, sorted by bucket."""
   path = os.path.join(job.work, f'{job.name}-{part}.texts')
   segments, offset = [], 0
-  with files.replacing(path) as new, open(new, 'wb') as file:
+  with storage.replacing(path) as new, open(new, 'wb') as file:
     for bucket in sorted(buckets):
       records = buckets[bucket]
       file.writelines(records)

@@ -28,7 +28,7 @@ from bert_jax.corpus import sources, text_files
 from bert_jax.data import accents, beam, stages
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.runtime import cli, lock
+from bert_jax.runtime import cli, lock, storage
 from bert_jax.runtime import workers as workers_lib
 from bert_jax.tokenization import tokenizer
 
@@ -97,9 +97,7 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
   paths = {}
   for given in filter(sources.is_file, recipe.inputs):
     with contextlib.suppress(errors.UserError):  # the text may be deleted
-      paths.update(
-        {p: text_files.get_size(p) for p in text_files.expand(given)}
-      )
+      paths.update({p: storage.get_size(p) for p in text_files.expand(given)})
   manifest_lib.check_inputs(manifest['inputs'], paths, directory)
 
 
@@ -189,7 +187,7 @@ def _recipe() -> recipe_lib.Recipe:
     field=f.field,
     min_chars=f.min_chars,
     max_documents=0,
-    vocab=os.path.abspath(f.vocab),
+    vocab=storage.resolve(f.vocab),
     vocab_size=len(words),
     lowercase=not f.cased,
     strip_accents=accents.read_choice(f.strip_accents, not f.cased),

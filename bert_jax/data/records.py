@@ -11,7 +11,7 @@ from array_record.python import array_record_module
 
 from bert_jax import errors
 from bert_jax.data import rows as rows_lib
-from bert_jax.runtime import files
+from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer
 
 # group_size:1 lets random access read a single record (Grain requires it), and
@@ -24,7 +24,7 @@ _READ = 'readahead_buffer_size:0,max_parallelism:0'
 
 def write(path: str, records: Iterable[bytes]) -> int:
   """Writes records to a file atomically; returns their number."""
-  with files.replacing(path) as new:
+  with storage.replacing(path) as new:
     writer = array_record_module.ArrayRecordWriter(new, _WRITE)
     # Counts in C: for millions of records, a Python loop is noticeably slower.
     written = itertools.count()

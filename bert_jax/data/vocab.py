@@ -17,7 +17,7 @@ from absl import flags
 from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import accents, vocab_pieces
-from bert_jax.runtime import cli, files, progress
+from bert_jax.runtime import cli, files, progress, storage
 from bert_jax.tokenization import tokenizer, wordpiece
 
 # Limits the memory for counts to a few hundred MB.
@@ -98,8 +98,10 @@ def train(words: collections.Counter, size: int) -> list[str]:
 def write(vocab: Sequence[str], path: str):
   """Writes a vocabulary file atomically, one piece per line."""
   try:
-    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
+    storage.make_folder(os.path.dirname(path))
     files.write_text(path, ''.join(f'{piece}\n' for piece in vocab))
+  except errors.UserError:
+    raise
   except OSError as error:
     raise errors.UserError(
       f'the vocabulary {path} cannot be written ({error.strerror}); give a '

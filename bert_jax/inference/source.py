@@ -1,12 +1,13 @@
 """Detects the kind of model at a path, and reads it."""
 
+import contextlib
 import os
 from typing import Any, NamedTuple
 
 from bert_jax import errors
 from bert_jax.interop import google, hf_load, npz, rename
 from bert_jax.model import bert_config
-from bert_jax.runtime import files
+from bert_jax.runtime import copies, files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 READ = {'hf': hf_load.read, 'google': google.read, 'npz': npz.read}
@@ -73,25 +74,42 @@ def read(path: str, step: int | None = None) -> Source:
 
   Args:
     path: the directory of a run, which may be training; a Hugging Face folder;
-      a folder with Google's checkpoint, or its prefix; or an .npz file.
+      a folder with Google's checkpoint, or its prefix; or an .npz file. Any of
+      them may be in a bucket.
     step: step of a run's checkpoint; None is the newest undamaged one.
 
   Raises:
     errors.UserError: if the model is missing, damaged or not a BERT.
   """
-  found = detect_kind(path)
-  if found == 'run':
-    # Imported here: Orbax takes half a second, and other formats do not need
-    # it.
-    from bert_jax.inference import trained_run
+  with _fetch(path) as here:
+    found = detect_kind(here)
+    if found != 'run':
+      if step is not None:
+        raise errors.UserError(
+          f'{path} is not the directory of a run, so --step={step} means '
+          'nothing; leave it out.'
+        )
+      return Source(*READ[found](here), origin=path)
+  # Imported here: Orbax takes half a second, and other formats do not need it.
+  from bert_jax.inference import trained_run
 
-    *model, facts = trained_run.read(path, step)
-    origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
-    report = rename.Report([], [])
-    return Source(*model, report, origin, facts['step'])
-  if step is not None:
-    raise errors.UserError(
-      f'{path} is not the directory of a run, so --step={step} means '
-      'nothing; leave it out.'
-    )
-  return Source(*READ[found](path), origin=path)
+  *model, facts = trained_run.read(path, step)
+  origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
+  report = rename.Report([], [])
+  return Source(*model, report, origin, facts['step'])
+
+
+@contextlib.contextmanager
+def _fetch(path):
+  """Yields a local path of a model; of a run, only its small files are there."""
+  with contextlib.ExitStack() as stack:
+    try:
+      here = stack.enter_context(copies.local_copy(path))
+    except FileNotFoundError:  # the prefix of Google's files, or nothing
+      parent, name = os.path.split(path)
+      try:
+        folder = stack.enter_context(copies.local_copy(parent))
+      except FileNotFoundError:
+        raise errors.UserError(f'{path} does not exist.') from None
+      here = os.path.join(folder, name)
+    yield here

@@ -1,131 +1,123 @@
-"""Atomic writing of files and folders, and reading of JSON."""
+"""Writes files and folders whole or not at all, and reads JSON."""
 
-import contextlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Collection
 from typing import Any
 
 from bert_jax import errors
+from bert_jax.runtime import storage
 
 
 def write_folder(
   directory: str, allowed: Collection[str], fill: Callable[[str], None]
 ):
-  """Writes a folder atomically: under a temporary name, synced, then renamed.
+  """Writes a folder; an existing one is replaced.
 
-  An existing folder is moved aside first and deleted last. If the process is
-  killed, NAME is either the old or the new folder or, between the two renames,
-  missing; then the old one is at `.NAME.old`, and the next call restores it.
+  Locally that is atomic: under a temporary name, synced, then renamed. The old
+  folder is moved aside first and deleted last. If the process is killed, NAME is
+  either the old or the new folder or, between the two renames, missing; then
+  the old one is at `.NAME.old`, and the next call restores it.
+
+  In a bucket, the old files are deleted and the new ones uploaded, those named
+  *config.json first and last: without them, it is not taken for a model.
 
   Args:
-    directory: local folder; an existing one is replaced.
+    directory: an existing folder is replaced.
     allowed: names of the files that an existing folder may contain.
     fill: function that writes the files into the folder whose path it is given.
 
   Raises:
     errors.UserError: if the folder cannot be written or replaced.
   """
-  directory = resolve_local(directory)
-  parent, name = os.path.split(directory)
-  new, old = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
+  directory = _resolve(directory)
   try:
-    os.makedirs(parent, exist_ok=True)
+    storage.make_folder(os.path.dirname(directory))
     _check_replaceable(directory, allowed)
-    if os.path.lexists(old) and not os.path.lexists(directory):
-      os.rename(old, directory)
-    _remove(new, old)
-    os.mkdir(new)
-    try:
-      fill(new)
-      for written in os.listdir(new):
-        sync(os.path.join(new, written))
-      sync(new)
-      if os.path.lexists(directory):
-        os.rename(directory, old)
-      os.rename(new, directory)
-    except BaseException:
-      if os.path.lexists(old) and not os.path.lexists(directory):
-        os.rename(old, directory)
-      _remove(new)
-      raise
-    sync(parent)
-    _remove(old)
+    if storage.is_remote(directory):
+      _upload_folder(directory, fill)
+    else:
+      _replace_folder(directory, fill)
+  except errors.UserError:
+    raise
   except OSError as error:
     raise errors.UserError(f'cannot write {directory}: {error}.') from error
 
 
-@contextlib.contextmanager
-def replacing(path: str):
-  """Yields a temporary path; on exit syncs that file and renames it to `path`.
-
-  After a kill or a power cut at any moment, `path` is the old or the new file.
-
-  Args:
-    path: local file; an existing one is replaced unless the body raises.
-
-  Raises:
-    OSError: if the file cannot be written.
-  """
-  parent, name = os.path.split(path)
-  new = os.path.join(parent, f'.{name}.new')
+def _replace_folder(directory, fill):
+  parent, name = os.path.split(directory)
+  new, old = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
+  if os.path.lexists(old) and not os.path.lexists(directory):
+    os.rename(old, directory)
+  _remove(new, old)
+  os.mkdir(new)
   try:
-    yield new
-    sync(new)
-    os.replace(new, path)
+    fill(new)
+    for written in os.listdir(new):
+      storage.sync(os.path.join(new, written))
+    storage.sync(new)
+    if os.path.lexists(directory):
+      os.rename(directory, old)
+    os.rename(new, directory)
   except BaseException:
-    if os.path.lexists(new):
-      os.remove(new)
+    if os.path.lexists(old) and not os.path.lexists(directory):
+      os.rename(old, directory)
+    _remove(new)
     raise
-  sync(parent or '.')
+  storage.sync(parent)
+  _remove(old)
+
+
+def _upload_folder(url, fill):
+  def is_last(name):
+    return name.endswith('config.json')
+
+  with tempfile.TemporaryDirectory(prefix='bert_jax.') as new:
+    fill(new)
+    if storage.exists(url):
+      for name in sorted(storage.list_names(url), key=is_last, reverse=True):
+        storage.delete(os.path.join(url, name))
+    for name in sorted(os.listdir(new), key=is_last):
+      storage.upload(os.path.join(new, name), os.path.join(url, name))
 
 
 def write_file(path: str, fill: Callable[[str], None]):
-  """Writes a file atomically, see `replacing`, and creates its folder.
+  """Writes a file, see `storage.replacing`, and creates its folder.
 
   Args:
-    path: local file; an existing one is replaced.
+    path: an existing file is replaced.
     fill: function that writes the file whose path it is given.
 
   Raises:
     errors.UserError: if the file cannot be written.
   """
-  path = resolve_local(path)
+  path = _resolve(path)
   try:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with replacing(path) as new:
+    storage.make_folder(os.path.dirname(path))
+    with storage.replacing(path) as new:
       fill(new)
+  except errors.UserError:
+    raise
   except OSError as error:
     raise errors.UserError(f'cannot write {path}: {error}.') from error
 
 
-def resolve_local(path: str) -> str:
-  """Returns the real path; raises errors.UserError for a URL."""
-  if '://' in path:
-    raise errors.UserError(
-      f'cannot export to {path}; export to a local folder and copy it.'
-    )
-  return os.path.realpath(path)
-
-
-def sync(path: str):
-  """Flushes a file's contents or a folder's entries to the disk (fsync)."""
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
+def _resolve(path: str) -> str:
+  """Returns the path that is written, behind links, or the URL."""
+  path = storage.resolve(path)
+  return path if storage.is_remote(path) else os.path.realpath(path)
 
 
 def _check_replaceable(directory, allowed):
-  if not os.path.lexists(directory):
+  if not storage.exists(directory):
     return
-  if not os.path.isdir(directory):
+  if not storage.is_folder(directory):
     raise errors.UserError(
       f'{directory} is a file; name a folder that does not exist yet.'
     )
-  other = sorted(set(os.listdir(directory)) - set(allowed))
+  other = sorted(set(storage.list_names(directory)) - set(allowed))
   if other:
     raise errors.UserError(
       f'{directory} holds {errors.listing(other)}, which an export would delete; '
@@ -141,18 +133,17 @@ def _remove(*folders):
 
 def load_json(path: str):
   """Reads a JSON file."""
-  with open(path, encoding='utf-8') as file:
-    return json.load(file)
+  return json.loads(storage.read(path).decode())
 
 
 def write_json(path: str, value: Any):
-  """Writes a JSON file, see `replacing`."""
+  """Writes a JSON file, see `storage.replacing`."""
   write_text(path, json.dumps(value, indent=2) + '\n')
 
 
 def write_text(path: str, text: str):
-  """Writes a text file, see `replacing`."""
-  with replacing(path) as new:
+  """Writes a text file, see `storage.replacing`."""
+  with storage.replacing(path) as new:
     with open(new, 'w', encoding='utf-8', newline='\n') as file:
       file.write(text)
 
@@ -168,8 +159,7 @@ def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
     errors.UserError: if the file cannot be read or is not a JSON object.
   """
   try:
-    with open(path, encoding='utf-8') as f:
-      value = json.load(f)
+    value = load_json(path)
   except OSError as error:
     raise errors.UserError(
       f'cannot read {path}: {error.strerror}; is this the right path?'

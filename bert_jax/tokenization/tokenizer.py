@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from bert_jax import errors
+from bert_jax.runtime import storage
 from bert_jax.tokenization import basic_tokenizer, word_table, wordpiece
 
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
@@ -211,8 +212,7 @@ def read_vocab(path: str) -> tuple[str, ...]:
       token or has a piece twice.
   """
   try:
-    with open(path, 'rb') as file:
-      text = file.read().decode('utf-8-sig')
+    text = storage.read(path).decode('utf-8-sig')
   except OSError as error:
     raise errors.UserError(
       f'the vocabulary {path} cannot be read ({error.strerror}); give a file '

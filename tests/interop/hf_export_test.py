@@ -10,7 +10,7 @@ import tokenizers
 
 from bert_jax import errors
 from bert_jax.interop import hf_export, hf_load
-from bert_jax.runtime import files
+from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from tests import models
 
@@ -123,7 +123,7 @@ def test_a_failed_export_leaves_the_old(exported, tmp_path, monkeypatch):
   def fail(path):
     raise OSError(28, 'No space left on device')
 
-  monkeypatch.setattr(files, 'sync', fail)
+  monkeypatch.setattr(storage, 'sync', fail)
   with pytest.raises(errors.UserError, match='No space left'):
     hf_export.export(
       exported,
@@ -199,8 +199,8 @@ def test_export_refuses_what_cannot_be_one(tmp_path):
     write(tmp_path / 'x', dataclasses.replace(models.CONFIG, norm='pre'))
   with pytest.raises(errors.UserError, match='11 entries.*only 9'):
     write(tmp_path / 'x', dataclasses.replace(models.CONFIG, vocab_size=9))
-  with pytest.raises(errors.UserError, match='local folder'):
-    write('gs://bucket/model')
+  with pytest.raises(errors.UserError, match='no address to write to'):
+    write('s3://bucket/model')
   (tmp_path / 'file').write_text('')
   with pytest.raises(errors.UserError, match='is a file'):
     write(tmp_path / 'file')

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import files
+from bert_jax.runtime import files, storage
 
 
 def filled(text):
@@ -24,7 +24,7 @@ def test_a_file_replaces_the_old_or_leaves_it(tmp_path, monkeypatch):
     raise OSError(28, 'No space left on device')
 
   with monkeypatch.context() as m:
-    m.setattr(files, 'sync', fail)
+    m.setattr(storage, 'sync', fail)
     with pytest.raises(errors.UserError, match='No space left'):
       files.write_file(path, filled('new'))
   with open(path, encoding='utf-8') as f:
@@ -40,7 +40,7 @@ def test_every_file_of_a_folder_is_flushed_before_it_is_named(
 ):
   flushed = []
   monkeypatch.setattr(
-    files, 'sync', lambda path: flushed.append(os.path.basename(path))
+    storage, 'sync', lambda path: flushed.append(os.path.basename(path))
   )
 
   def fill(new):
@@ -52,19 +52,49 @@ def test_every_file_of_a_folder_is_flushed_before_it_is_named(
   assert flushed[2:] == ['.x.new', tmp_path.name]
 
 
-def test_urls_are_refused():
+def test_a_file_and_a_folder_are_written_to_a_bucket(remote):
+  for text in ('old', 'new'):
+    files.write_file(f'{remote}/deep/x', filled(text))
+    assert storage.read(f'{remote}/deep/x') == text.encode()
+  files.write_text(f'{remote}/y', 'text')
+  files.write_json(f'{remote}/z.json', {'a': 1})
+  assert files.read_json(f'{remote}/z.json') == {'a': 1}
+  assert storage.list_names(remote) == ['deep', 'y', 'z.json']
+
+
+def test_a_folder_in_a_bucket_is_replaced(remote, monkeypatch):
+  allowed = ['config.json', 'old', 'weights']
+
+  def fill(*names):
+    def write(new):
+      for name in names:
+        filled(name)(os.path.join(new, name))
+
+    return write
+
+  files.write_folder(remote, allowed, fill('config.json', 'old', 'weights'))
+  assert storage.list_names(remote) == allowed
+  files.write_folder(remote, allowed, fill('weights', 'config.json'))
+  assert storage.list_names(remote) == ['config.json', 'weights']
+
+  with monkeypatch.context() as m:  # dies in the middle
+    m.setattr(storage, 'upload', lambda local, path: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+      files.write_folder(remote, allowed, fill('weights', 'config.json'))
+  assert not storage.exists(f'{remote}/config.json')
+  files.write_file(f'{remote}/mine', filled(''))
+  with pytest.raises(errors.UserError, match='holds mine, which an export'):
+    files.write_folder(remote, allowed, fill('weights'))
+
+
+def test_a_bucket_that_does_not_exist_is_one_clear_line(emulator):
   for write in (
-    lambda: files.write_file('gs://bucket/x', filled('')),
-    lambda: files.write_folder('gs://bucket/x', [], filled('')),
+    lambda: files.write_file('gs://not-there/x', filled('')),
+    lambda: files.write_folder('gs://not-there/x', ['y'], filled_folder),
   ):
-    with pytest.raises(errors.UserError, match='local folder'):
+    with pytest.raises(errors.UserError, match='there is no such bucket'):
       write()
 
 
-def test_json_is_whole_or_absent(tmp_path):
-  path = str(tmp_path / 'a.json')
-  files.write_json(path, {'a': [1, 'é']})
-  assert files.load_json(path) == {'a': [1, 'é']}
-  with pytest.raises(TypeError):
-    files.write_json(path, {'a': object()})
-  assert files.load_json(path) == {'a': [1, 'é']}
+def filled_folder(new):
+  filled('')(os.path.join(new, 'y'))

@@ -1,0 +1,212 @@
+"""Connects to gs:// by gcsfs, with bounded patience and clear errors.
+
+gcsfs rather than TensorStore's key-value store, since Orbax needs it anyway, it
+streams files, and it reports what it may not list: TensorStore lists a
+forbidden bucket as empty. Only `storage` uses this module.
+"""
+
+import contextlib
+import errno
+import functools
+import io
+import logging
+import os
+import time
+from typing import BinaryIO
+
+from bert_jax import errors
+
+SCHEME = 'gs://'
+
+# Seconds of failed attempts after which a request is not tried again. gcsfs
+# alone gives up after half a minute.
+PATIENCE = 120.0
+_CONNECT, _SILENCE = 20, 30  # seconds that an attempt may take or say nothing
+_BUFFER = 1 << 20  # bytes
+_EMULATOR = 'STORAGE_EMULATOR_HOST'
+
+
+class Unavailable(errors.UserError, OSError):
+  """A request that failed for good.
+
+  It is an OSError, too, so that what reports a disk's errors reports these.
+  """
+
+  def __init__(self, message: str, reason: str):
+    super().__init__(message)
+    self.errno, self.strerror = errno.EIO, reason
+
+  def __str__(self):
+    return self.args[0]  # not OSError's, which would be [Errno 5] and so on
+
+
+def connect(path: str):
+  """Returns (fsspec file system, name in it) of a URL.
+
+  Raises:
+    errors.UserError: if its package is not installed, or there is none.
+  """
+  import fsspec
+
+  try:
+    if path.startswith(SCHEME):
+      _prepare()
+    return fsspec.core.url_to_fs(path)
+  except ImportError as error:
+    raise errors.UserError(
+      f'{path} needs another package ({error}); for gs:// pip install '
+      "'bert_jax[gcs]'."
+    ) from error
+  except ValueError as error:
+    raise errors.UserError(
+      f'{path} is no address that can be opened ({error}); use a path or '
+      'gs://BUCKET/NAME.'
+    ) from error
+
+
+@contextlib.contextmanager
+def reporting(path: str, verb: str):
+  """Makes one clear error of what a request may raise.
+
+  Args:
+    path: the URL.
+    verb: what is done to it: 'read', 'write', 'list'.
+
+  Raises:
+    FileNotFoundError: as it is, with an errno, if there is no such object.
+    FileExistsError: as it is.
+    Unavailable: for what else goes wrong between here and the bucket.
+  """
+  try:
+    yield
+  except (FileExistsError, errors.UserError):
+    raise
+  except FileNotFoundError as error:
+    raise FileNotFoundError(
+      errno.ENOENT, os.strerror(errno.ENOENT), path
+    ) from error
+  except Exception as error:
+    reason = _explain(error)
+    if reason is None:
+      raise
+    raise Unavailable(f'cannot {verb} {path}: {reason}.', reason) from error
+
+
+def open_object(path: str) -> BinaryIO:
+  """Opens an object for reading; errors are as in `reporting`."""
+  return io.BufferedReader(_Object(path), _BUFFER)
+
+
+class _Object(io.RawIOBase):
+  """An object, whose later reads fail as clearly as the first."""
+
+  def __init__(self, path: str):
+    filesystem, name = connect(path)
+    self._path = path
+    with reporting(path, 'read'):
+      self._file = filesystem.open(name, 'rb')
+
+  def readable(self):
+    return True
+
+  def seekable(self):
+    return True
+
+  def seek(self, offset, whence=io.SEEK_SET):
+    return self._file.seek(offset, whence)
+
+  def tell(self):
+    return self._file.tell()
+
+  def readinto(self, buffer):
+    with reporting(self._path, 'read'):
+      found = self._file.read(len(buffer))
+    buffer[: len(found)] = found
+    return len(found)
+
+  def close(self):
+    self._file.close()
+    super().close()
+
+
+@functools.cache
+def _prepare():
+  """Makes fsspec, and with it Orbax, use our settings for gs://."""
+  import aiohttp
+  import fsspec
+  import gcsfs.core
+
+  logging.getLogger('gcsfs').setLevel(logging.CRITICAL)  # prints tracebacks
+
+  class Patient(gcsfs.core.GCSFileSystem):
+    """Tries for longer, and never lists from a cache.
+
+    Other hosts write to the bucket, so a list is old at once.
+    """
+
+    def __init__(self, *args, **options):
+      limits = aiohttp.ClientTimeout(
+        total=None, sock_connect=_CONNECT, sock_read=_SILENCE
+      )
+      ours = {'use_listings_cache': False, 'requests_timeout': limits}
+      super().__init__(*args, **{**ours, **options})
+
+    async def _request(self, *args, **options):
+      deadline = time.monotonic() + PATIENCE
+      while True:
+        try:
+          return await super()._request(*args, **options)
+        except Exception as error:
+          if not _is_transient(error) or time.monotonic() > deadline:
+            raise
+
+  for name in Patient.protocol:
+    fsspec.register_implementation(name, Patient, clobber=True)
+  # The same for TensorStore, by which Orbax reads and writes arrays.
+  if emulator := os.environ.get(_EMULATOR):
+    os.environ.setdefault('TENSORSTORE_GCS_HTTP_URL', emulator)
+  for name, value in (('TIME_SECONDS', _SILENCE), ('LIMIT_BYTES', 1)):
+    os.environ.setdefault(f'TENSORSTORE_CURL_LOW_SPEED_{name}', str(value))
+
+
+def _is_transient(error: BaseException) -> bool:
+  import gcsfs.retry
+
+  return isinstance(error, TimeoutError) or gcsfs.retry.is_retriable(error)
+
+
+def _explain(error: Exception) -> str | None:
+  """Returns why a request failed, and what to do; None if it is a bug."""
+  try:
+    import aiohttp
+    import gcsfs.retry
+    import google.auth.exceptions
+    import requests
+  except ImportError:  # another kind of URL, by a package of its own
+    return errors.first_line(error) if isinstance(error, OSError) else None
+  text = errors.first_line(error).replace('\n', ' ')
+  if isinstance(error, google.auth.exceptions.GoogleAuthError):
+    return f'{text} ({_LOG_IN})'
+  if isinstance(error, gcsfs.retry.HttpError):
+    if error.code == 401:
+      return f'HTTP 401, {text}: no valid credentials ({_LOG_IN})'
+    again = f' after {PATIENCE:.0f} s of attempts'
+    again = again if _is_transient(error) else ''
+    return f'HTTP {error.code}{again}, {text}'
+  if str(error).startswith('Forbidden:'):
+    message = str(error).partition('\n')[2] or 'without a reason'
+    return (
+      f'HTTP 403, {message}: the account has no right to this; give it the '
+      'role Storage Object Admin on the bucket'
+    )
+  libraries = aiohttp.ClientError, requests.RequestException
+  if isinstance(error, (OSError, TimeoutError, *libraries)):
+    return f'no answer ({type(error).__name__}: {text})'
+  # How gcsfs reports HTTP 400.
+  return text if isinstance(error, ValueError) else None
+
+
+_LOG_IN = (
+  'run gcloud auth application-default login, or start on a machine whose '
+  'service account may use the bucket'
+)

@@ -1,0 +1,89 @@
+"""Local copies of what lies in a bucket."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent import futures
+
+from bert_jax import errors
+from bert_jax.runtime import storage
+
+_AT_ONCE = 8
+
+
+@contextlib.contextmanager
+def local_copy(path: str):
+  """Yields a local path with the content of a file or folder.
+
+  A local path is yielded as it is, whether it exists or not. Of a folder in a
+  bucket, the files in it are copied, not those of its folders; they are deleted
+  on exit. In errors about the copy, its path is replaced by the original's.
+
+  Raises:
+    FileNotFoundError: if there is no such object.
+    errors.UserError: if the copy does not fit on the disk.
+  """
+  if not storage.is_remote(path):
+    yield path
+    return
+  path = path.rstrip('/')
+  with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
+    here = os.path.join(folder, os.path.basename(path))
+    try:
+      if storage.is_folder(path):
+        os.mkdir(here)
+        sizes = storage.list_sizes(path)
+        check_room(sum(sizes.values()), here)
+        download(path, here, list(sizes))
+      else:
+        check_room(storage.get_size(path), folder)
+        storage.download(path, here)
+      yield here
+    except errors.UserError as error:
+      if here not in str(error):
+        raise
+      raise errors.UserError(str(error).replace(here, path)) from error
+
+
+def check_room(size: int, folder: str):
+  """Raises errors.UserError unless so many bytes fit into a local folder."""
+  free = shutil.disk_usage(folder).free
+  if free < size:
+    raise errors.UserError(
+      f'a copy needs {size / 1e9:.2f} GB, and {folder} has {free / 1e9:.2f} GB '
+      'free; make room, or name a larger disk by TMPDIR or XDG_CACHE_HOME.'
+    )
+
+
+def download(
+  path: str,
+  folder: str,
+  names: Sequence[str],
+  check: Callable[[str, str], None] = lambda name, new: None,
+):
+  """Copies files of a folder in a bucket to a local one, several at a time.
+
+  A file has its name only when it is whole and checked.
+
+  Args:
+    path: the folder in the bucket.
+    folder: the local one.
+    names: the files.
+    check: is called with each name and the path of its new copy, from several
+      threads; if it raises, the copy is deleted.
+  """
+
+  def copy(name):
+    with storage.replacing(os.path.join(folder, name)) as new:
+      storage.download(os.path.join(path, name), new)
+      check(name, new)
+
+  with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+    running = [pool.submit(copy, name) for name in names]
+    try:
+      for result in running:
+        result.result()
+    finally:
+      pool.shutdown(cancel_futures=True)

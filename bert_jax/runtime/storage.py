@@ -1,0 +1,329 @@
+"""Files and folders, local or in a bucket (gs://): where the two differ.
+
+A bucket has whole objects: no append, no rename, no lock, and a folder exists
+while something is in it. Paths are strings, joined by os.path.join. What fails
+raises OSError; for a bucket that is `bucket.Unavailable`, a UserError, unless an
+object does not exist (FileNotFoundError).
+"""
+
+import contextlib
+import glob
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent import futures
+from typing import BinaryIO
+
+from bert_jax import errors
+from bert_jax.runtime import bucket
+
+_AT_ONCE = 8  # transfers
+_RANGES_AT_ONCE = 64
+_CHUNK = 8 << 20  # bytes of a request, which has half a minute
+
+
+def is_remote(path: str) -> bool:
+  return '://' in path
+
+
+def resolve(path: str) -> str:
+  """Returns the absolute path, or the URL without a slash at its end.
+
+  Raises:
+    errors.UserError: for a URL that is not gs://BUCKET/NAME.
+  """
+  if not is_remote(path):
+    return os.path.abspath(path)
+  rest = path.removeprefix(bucket.SCHEME).rstrip('/')
+  if rest == path.rstrip('/') or not all(rest.partition('/')[::2]):
+    raise errors.UserError(
+      f'{path} is no address to write to; give a local path or '
+      'gs://BUCKET/NAME.'
+    )
+  bucket.connect(path)  # also before Orbax connects
+  return path.rstrip('/')
+
+
+def get_cache_folder(*names: str) -> str:
+  """Returns the path of a folder for copies that may be deleted at any time."""
+  root = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
+  return os.path.join(root, 'bert_jax', *names)
+
+
+# Reading.
+
+
+def read(path: str) -> bytes:
+  """Returns a file's content."""
+  if not is_remote(path):
+    with open(path, 'rb') as file:
+      return file.read()
+  filesystem, name = bucket.connect(path)
+  with bucket.reporting(path, 'read'):
+    return filesystem.cat_file(name)
+
+
+def read_ranges(
+  ranges: Sequence[tuple[str, int, int]],
+) -> Iterator[bytes]:
+  """Yields the bytes of (path, offset, size), in order."""
+  for first in range(0, len(ranges), _RANGES_AT_ONCE):
+    part = ranges[first : first + _RANGES_AT_ONCE]
+    with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+      yield from pool.map(_read_range, *zip(*part, strict=True))
+
+
+def _read_range(path, offset, size):
+  if not is_remote(path):
+    with open(path, 'rb') as file:
+      file.seek(offset)
+      return file.read(size)
+  filesystem, name = bucket.connect(path)
+  with bucket.reporting(path, 'read'):
+    return filesystem.cat_file(name, offset, offset + size)
+
+
+def open_binary(path: str) -> BinaryIO:
+  """Opens a file for reading, here and there."""
+  if not is_remote(path):
+    return open(path, 'rb')
+  return bucket.open_object(path)
+
+
+def download(path: str, local: str):
+  """Copies an object to a local file."""
+  filesystem, name = bucket.connect(path)
+  with bucket.reporting(path, 'read'):
+    filesystem.get_file(name, local)
+
+
+def exists(path: str) -> bool:
+  """Returns whether there is a file or folder."""
+  return _find_kind(path) is not None
+
+
+def is_folder(path: str) -> bool:
+  return _find_kind(path) == 'directory'
+
+
+def get_size(path: str) -> int:
+  """Returns the bytes of a file."""
+  if not is_remote(path):
+    return os.path.getsize(path)
+  filesystem, name = bucket.connect(path)
+  with bucket.reporting(path, 'read'):
+    return filesystem.size(name)
+
+
+def _find_kind(path):
+  """Returns 'file', 'directory' or None."""
+  if not is_remote(path):
+    try:
+      os.stat(path)  # unlike os.path.exists, raises an error of the disk
+    except (FileNotFoundError, NotADirectoryError):
+      return None
+    return 'directory' if os.path.isdir(path) else 'file'
+  filesystem, name = bucket.connect(path)
+  with bucket.reporting(path, 'read'):
+    try:
+      return filesystem.info(name)['type']
+    except FileNotFoundError:
+      return None
+
+
+def list_names(path: str) -> list[str]:
+  """Returns the sorted names of the files and folders in a folder.
+
+  Raises:
+    FileNotFoundError: if there is no such folder.
+  """
+  if not is_remote(path):
+    return sorted(os.listdir(path))
+  filesystem, name = bucket.connect(path)
+  with bucket.reporting(path, 'list'):
+    found = filesystem.ls(name, detail=False)
+  below = name.rstrip('/') + '/'
+  names = {x.removeprefix(below).rstrip('/') for x in found if x != below}
+  return sorted(names - {'', name})
+
+
+def list_sizes(path: str) -> dict[str, int]:
+  """Returns {name: bytes} of the files in a folder, without its folders."""
+  if not is_remote(path):
+    with os.scandir(path) as found:
+      return {x.name: x.stat().st_size for x in found if x.is_file()}
+  filesystem, name = bucket.connect(path)
+  with bucket.reporting(path, 'list'):
+    found = filesystem.ls(name, detail=True)
+  sizes = {
+    os.path.basename(x['name']): x['size'] for x in found if x['type'] == 'file'
+  }
+  # An object may have any name; these would not be files in a folder.
+  return {k: sizes[k] for k in sizes if k not in ('', '.', '..')}
+
+
+def expand(given: str) -> list[str]:
+  """Returns the files that a path, a glob or a folder (with all below) names.
+
+  Names that begin with a dot are left out of local folders.
+  """
+  if not is_remote(given):
+    return sorted(_expand_local(given))
+  filesystem, pattern = bucket.connect(given)
+  with bucket.reporting(given, 'list'):
+    names = (
+      [pattern] if exists(given) else filesystem.glob(pattern, detail=False)
+    )
+    paths: set[str] = set()
+    for name in names:
+      paths.update(filesystem.find(name))  # of a file, find returns that file
+    return sorted(filesystem.unstrip_protocol(path) for path in paths)
+
+
+def _expand_local(given: str) -> set[str]:
+  # A path that exists is taken literally, even with brackets in its name.
+  names = [given] if os.path.exists(given) else glob.glob(given, recursive=True)
+  paths: set[str] = set()
+  for name in names:
+    paths.update(_below(name) if os.path.isdir(name) else [name])
+  return paths
+
+
+def _below(directory: str) -> Iterator[str]:
+  for folder, folders, names in os.walk(directory):
+    folders[:] = [name for name in folders if not name.startswith('.')]
+    for name in names:
+      if not name.startswith('.'):
+        yield os.path.join(folder, name)
+
+
+# Writing.
+
+
+@contextlib.contextmanager
+def replacing(path: str):
+  """Yields a temporary local path; on exit, puts that file at `path`.
+
+  After a kill or a power cut at any moment, `path` is the old or the new file.
+  A local file is synced and renamed, an object is uploaded whole.
+
+  Args:
+    path: an existing file is replaced unless the body raises.
+
+  Raises:
+    OSError: if the file cannot be written.
+  """
+  parent, name = os.path.split(path)
+  if is_remote(path):
+    with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
+      new = os.path.join(folder, name)
+      yield new
+      upload(new, path)
+    return
+  new = os.path.join(parent, f'.{name}.new')
+  try:
+    yield new
+    sync(new)
+    os.replace(new, path)
+  except BaseException:
+    if os.path.lexists(new):
+      os.remove(new)
+    raise
+  sync(parent or '.')
+
+
+def sync(path: str):
+  """Flushes a local file's contents or a folder's entries to the disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def make_folder(path: str):
+  """Makes a folder and those above it; a bucket needs none."""
+  if not is_remote(path):
+    os.makedirs(path or '.', exist_ok=True)
+
+
+def create(path: str, content: bytes) -> bool:
+  """Writes a new file; returns False, and writes nothing, if there is one."""
+  try:
+    if not is_remote(path):
+      with open(path, 'xb') as file:
+        file.write(content)
+      return True
+    filesystem, name = bucket.connect(path)
+    with _writing(path):
+      filesystem.pipe_file(name, content, mode='create')
+    return True
+  except FileExistsError:
+    # Or the answer to our first attempt was lost, and this is it.
+    return is_remote(path) and read(path) == content
+
+
+def upload(local: str, path: str):
+  """Copies a local file to an object, whole."""
+  filesystem, name = bucket.connect(path)
+  with _writing(path):
+    filesystem.put_file(local, name, chunksize=_CHUNK)
+
+
+@contextlib.contextmanager
+def _writing(path):
+  with bucket.reporting(path, 'write'):
+    try:
+      yield
+    except FileNotFoundError as error:
+      reason = 'there is no such bucket'
+      raise bucket.Unavailable(
+        f'cannot write {path}: {reason}.', reason
+      ) from error
+
+
+def delete(path: str):
+  """Deletes a file, or a folder with all in it; it need not exist."""
+  kind = _find_kind(path)
+  if kind is None:
+    return
+  if is_remote(path):
+    filesystem, name = bucket.connect(path)
+    with (
+      bucket.reporting(path, 'delete'),
+      contextlib.suppress(FileNotFoundError),
+    ):
+      filesystem.rm(name, recursive=True)
+  elif kind == 'directory':
+    shutil.rmtree(path)
+  else:
+    os.remove(path)
+
+
+def move_folder(source: str, target: str, mark: str):
+  """Moves a folder to a path where nothing is.
+
+  In a bucket that is a copy, then a deletion. `mark` is deleted first, so after
+  a kill the folder is there whole, or it lacks its mark.
+
+  Args:
+    source: the folder.
+    target: its new path, of the same kind.
+    mark: name of the file without which the folder does not count.
+  """
+  if not is_remote(source):
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    os.rename(source, target)
+    return
+  filesystem, name = bucket.connect(source)
+  with bucket.reporting(source, 'copy'):
+    filesystem.copy(name, bucket.connect(target)[1], recursive=True)
+  delete(os.path.join(source, mark))
+  delete(source)
+
+
+def count_free(path: str) -> float:
+  """Returns the free bytes where a path is; a bucket is never full."""
+  return math.inf if is_remote(path) else shutil.disk_usage(path).free

@@ -1,0 +1,205 @@
+"""Files and folders of both kinds, and what an ill bucket's errors say."""
+
+import math
+import os
+import time
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.runtime import bucket, storage
+from tests import emulator as emulator_lib
+
+
+def write(path, content):
+  storage.make_folder(os.path.dirname(path))
+  with storage.replacing(path) as new, open(new, 'wb') as file:
+    file.write(content)
+
+
+def test_what_is_written_is_read(folder):
+  path = os.path.join(folder, 'a', 'x.txt')
+  write(path, b'old and long')
+  write(path, b'0123456789')
+  assert storage.read(path) == b'0123456789'
+  assert storage.get_size(path) == 10
+  with storage.open_binary(path) as file:
+    file.seek(4)
+    assert file.read() == b'456789'
+  ranges = [(path, 2, 3), (path, 0, 1), (path, 9, 1)]
+  assert list(storage.read_ranges(ranges)) == [b'234', b'0', b'9']
+
+
+def test_a_folder_lists_what_is_in_it(folder):
+  for name in ('b/y', 'b/deep/z', 'a'):
+    write(os.path.join(folder, name), b'12')
+  assert storage.list_names(folder) == ['a', 'b']
+  assert storage.list_names(os.path.join(folder, 'b')) == ['deep', 'y']
+  assert storage.list_sizes(os.path.join(folder, 'b')) == {'y': 2}
+  kinds = {
+    name: (
+      storage.exists(os.path.join(folder, name)),
+      storage.is_folder(os.path.join(folder, name)),
+    )
+    for name in ('a', 'b', 'c')
+  }
+  assert kinds == {'a': (True, False), 'b': (True, True), 'c': (False, False)}
+  found = storage.expand(os.path.join(folder, 'b'))
+  assert [os.path.relpath(x, folder) for x in found] == ['b/deep/z', 'b/y']
+  assert storage.expand(os.path.join(folder, '*')) == storage.expand(folder)
+
+
+def test_what_does_not_exist_is_said_so(folder):
+  for read in (storage.read, storage.get_size, storage.list_names):
+    with pytest.raises(FileNotFoundError) as caught:
+      read(os.path.join(folder, 'nowhere'))
+    assert caught.value.strerror == 'No such file or directory'
+
+
+def test_a_new_file_has_one_writer(folder):
+  path = os.path.join(folder, 'claim')
+  assert storage.create(path, b'first')
+  assert not storage.create(path, b'second')
+  assert storage.read(path) == b'first'
+
+
+def test_a_list_is_never_old(folder):
+  path = os.path.join(folder, 'x')
+  write(os.path.join(folder, 'w'), b'')
+  assert storage.list_names(folder) == ['w'] and not storage.exists(path)
+  write(path, b'')
+  assert storage.list_names(folder) == ['w', 'x'] and storage.exists(path)
+  storage.delete(path)
+  assert storage.list_names(folder) == ['w'] and not storage.exists(path)
+
+
+def test_a_deletion_takes_all_below_and_nothing_beside(folder):
+  for name in ('a/x', 'a/deep/y', 'ab'):
+    write(os.path.join(folder, name), b'')
+  storage.delete(os.path.join(folder, 'a'))
+  storage.delete(os.path.join(folder, 'a'))
+  assert storage.list_names(folder) == ['ab']
+  storage.delete(os.path.join(folder, 'ab'))
+  assert not storage.exists(os.path.join(folder, 'ab'))
+
+
+def test_a_folder_moves_with_all_in_it(folder):
+  for name in ('a/mark', 'a/deep/x'):
+    write(os.path.join(folder, name), name.encode())
+  target = os.path.join(folder, 'aside', 'b')
+  storage.move_folder(os.path.join(folder, 'a'), target, 'mark')
+  assert storage.list_names(folder) == ['aside']
+  assert storage.read(os.path.join(target, 'deep', 'x')) == b'a/deep/x'
+  assert storage.read(os.path.join(target, 'mark')) == b'a/mark'
+
+
+def test_a_body_that_fails_leaves_the_old_file(folder):
+  path = os.path.join(folder, 'x')
+  write(path, b'old')
+  with pytest.raises(ZeroDivisionError):
+    with storage.replacing(path) as new, open(new, 'wb') as file:
+      file.write(b'new')
+      file.flush()
+      _ = 1 // 0
+  assert storage.read(path) == b'old' and storage.list_names(folder) == ['x']
+
+
+def test_a_large_file_is_uploaded_in_parts(remote):
+  content = os.urandom(1 << 20) * 20
+  write(f'{remote}/x', content)
+  assert storage.read(f'{remote}/x') == content
+
+
+def test_urls_are_resolved_without_their_last_slash(emulator):
+  assert storage.resolve('gs://some/run/') == 'gs://some/run'
+  assert storage.resolve('here') == os.path.join(os.getcwd(), 'here')
+  assert storage.count_free('gs://some/run') == math.inf
+  for path in ('gs://', 'gs://some', 'gs:///run', 's3://some/run'):
+    with pytest.raises(errors.UserError, match='gs://BUCKET/NAME'):
+      storage.resolve(path)
+
+
+def test_a_bucket_that_does_not_exist_is_named(emulator):
+  with pytest.raises(errors.UserError, match='gs://not-there/x: there is no '):
+    storage.create('gs://not-there/x', b'')
+  with pytest.raises(
+    OSError, match='gs://not-there/x: there is no such bucket'
+  ):
+    write('gs://not-there/x', b'')
+
+
+@pytest.fixture
+def ill(emulator, monkeypatch):
+  """A proxy before the emulator; requests are tried again for a second."""
+  with emulator_lib.Proxy(emulator) as proxy:
+    monkeypatch.setenv('STORAGE_EMULATOR_HOST', proxy.url)
+    monkeypatch.setattr(bucket, 'PATIENCE', 0.0)
+    monkeypatch.setattr('gcsfs.retry.asyncio.sleep', _no_sleep)
+    yield proxy
+
+
+async def _no_sleep(seconds):
+  del seconds
+
+
+_OPERATIONS = {
+  'read': lambda path: storage.read(path),
+  'write': lambda path: write(path, b'new'),
+  'list': lambda path: storage.list_names(os.path.dirname(path)),
+  'delete': lambda path: storage.delete(path),
+}
+
+
+@pytest.mark.parametrize('status', [401, 403, 429, 503])
+@pytest.mark.parametrize('operation', _OPERATIONS)
+def test_a_refusal_ends_in_one_line(ill, remote, status, operation):
+  write(f'{remote}/x', b'old')
+  ill.status = status
+  with pytest.raises(bucket.Unavailable) as caught:
+    _OPERATIONS[operation](f'{remote}/x')
+  text = str(caught.value)
+  assert f'HTTP {status}' in text and f'a made-up {status}' in text
+  assert '\n' not in text and f'{remote}' in text
+  assert caught.value.strerror in text
+  ill.status = 0
+  assert storage.read(f'{remote}/x') == b'old'
+
+
+@pytest.mark.parametrize('operation', _OPERATIONS)
+def test_a_refusal_that_passes_is_not_noticed(ill, remote, operation):
+  write(f'{remote}/x', b'old')
+  ill.status, ill.left = 503, 3
+  _OPERATIONS[operation](f'{remote}/x')
+  assert ill.left == 0
+
+
+def test_a_bucket_that_hangs_ends_in_one_line(ill, remote, monkeypatch):
+  import aiohttp
+  import fsspec
+
+  filesystem = fsspec.filesystem('gs')
+  limits = aiohttp.ClientTimeout(sock_read=0.1)
+  monkeypatch.setattr(filesystem, 'requests_timeout', limits)
+  ill.status = -1
+  begin = time.monotonic()
+  with pytest.raises(bucket.Unavailable, match='no answer'):
+    storage.read(f'{remote}/x')
+  assert time.monotonic() - begin < 10
+
+
+def test_a_later_read_of_an_open_object_fails_as_clearly(ill, remote):
+  write(f'{remote}/x', os.urandom(1 << 20) * 20)
+  with storage.open_binary(f'{remote}/x') as file:
+    file.read(10)
+    ill.status = 403
+    with pytest.raises(bucket.Unavailable, match='HTTP 403'):
+      file.read()
+
+
+def test_without_its_package_a_url_says_what_to_install(monkeypatch):
+  def fail(path):
+    raise ImportError('No module named gcsfs')
+
+  monkeypatch.setattr('fsspec.core.url_to_fs', fail)
+  with pytest.raises(errors.UserError, match=r"pip install 'bert_jax\[gcs\]'"):
+    storage.read('gs://some/x')
