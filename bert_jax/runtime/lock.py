@@ -1,19 +1,32 @@
-"""A lock file: one writer at a time."""
+"""Locks: one writer at a time, in a folder or in a bucket."""
 
 import contextlib
 import fcntl
 import os
 
 from bert_jax import errors
+from bert_jax.runtime import lease, storage
 
 
 @contextlib.contextmanager
-def exclusive(path: str):
-  """Holds a lock file; the kernel releases it when the process ends.
+def exclusive(path: str, wait: bool = False):
+  """Holds a lock.
+
+  A local one is a file; the kernel releases it when the process ends. In a
+  bucket, it is a `lease`.
+
+  Args:
+    path: nothing else may have this path.
+    wait: whether to wait for another process of this machine that holds it;
+      only for a local path.
 
   Raises:
     errors.UserError: if another process holds it.
   """
+  if storage.is_remote(path):
+    with lease.hold(path):
+      yield
+    return
   try:
     os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
     opened = open(path, 'a')
@@ -23,7 +36,7 @@ def exclusive(path: str):
     ) from error
   with opened as file:
     try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
       raise errors.UserError(
         f'{path} is locked: another process is writing there; wait for it, '

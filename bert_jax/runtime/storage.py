@@ -117,6 +117,15 @@ def get_size(path: str) -> int:
     return filesystem.size(name)
 
 
+def get_time(path: str) -> float:
+  """Returns when a file was written, in Unix seconds of the storage's clock."""
+  if not is_remote(path):
+    return os.path.getmtime(path)
+  filesystem, name = bucket.connect(path)
+  with bucket.reporting(path, 'read'):
+    return filesystem.modified(name).timestamp()
+
+
 def _find_kind(path):
   """Returns 'file', 'directory' or None."""
   if not is_remote(path):

@@ -1,0 +1,178 @@
+"""A lock in a bucket: an object that its holder keeps renewing.
+
+PATH/1, PATH/2, ... are created only if absent, so each number has one owner; the
+one with the largest number holds the lock. It is taken over, by creating the
+next number, when its holder released it or is provably gone: its process is dead
+on this machine, or the object was not renewed for three minutes by the bucket's
+clock, though it should be every 15 seconds.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+
+from bert_jax import errors
+from bert_jax.runtime import bucket, storage
+
+_RENEW = 15.0  # seconds
+_GONE = 180.0  # seconds without renewal
+
+
+@contextlib.contextmanager
+def hold(path: str):
+  """Holds the lock; waits up to three minutes for a holder that may be gone.
+
+  The process ends with an error if, while it was cut off from the bucket for
+  longer than that, another took the lock over.
+
+  Raises:
+    errors.UserError: if another process holds it, saying which.
+  """
+  own = _describe_self()
+  number = _take(path, own)
+  done = threading.Event()
+  thread = threading.Thread(
+    target=_renew, args=(path, number, own, done), daemon=True
+  )
+  thread.start()
+  try:
+    yield
+  finally:
+    done.set()
+    thread.join()
+    with contextlib.suppress(bucket.Unavailable):  # it is over in minutes
+      _write(path, number, {**own, 'released': True})
+
+
+def _take(path: str, own: dict) -> int:
+  """Returns the number under which this process holds the lock."""
+  while True:
+    numbers = _list(path)
+    newest = max(numbers, default=0)
+    if newest:
+      _wait_until_free(_path(path, newest), path)
+    number = newest + 1
+    if not storage.create(_path(path, number), _encode(own)):
+      continue  # another process was faster; see whether it is alive
+    if max(_list(path)) > number:
+      # A later holder has tidied up meanwhile, this number among others.
+      storage.delete(_path(path, number))
+      continue
+    for old in numbers:
+      storage.delete(_path(path, old))
+    return number
+
+
+def _list(path) -> list[int]:
+  try:
+    return [int(x) for x in storage.list_names(path) if x.isdecimal()]
+  except FileNotFoundError:
+    return []
+
+
+def _wait_until_free(held: str, path: str):
+  """Returns when the holder is gone; raises errors.UserError if it lives."""
+  renewed = None
+  while True:
+    try:
+      holder, (age, at) = json.loads(storage.read(held)), _age(held)
+    except FileNotFoundError:  # taken over and tidied up
+      return
+    who = f'{holder["host"]}, process {holder["process"]}'
+    if holder.get('released') or _is_dead(holder) or age > _GONE:
+      return
+    if renewed is None:
+      print(
+        f'{path} is held by {who}, which renewed it {age:.0f} s ago; waiting '
+        f'for a sign of life, {_GONE - age:.0f} s at most',
+        flush=True,
+      )
+    elif at != renewed:
+      since = time.strftime('%F %T', time.localtime(holder['since']))
+      raise errors.UserError(
+        f'{path} is held by {who}, since {since}: it is writing there; stop '
+        'it, or use another directory.'
+      )
+    renewed = at
+    time.sleep(_RENEW / 3)
+
+
+def _age(path: str) -> tuple[float, float]:
+  """Returns how long ago an object was written, and when; bucket's clock."""
+  probe = f'{os.path.dirname(path)}/now.{uuid.uuid4()}'
+  storage.create(probe, b'')
+  now = storage.get_time(probe)
+  storage.delete(probe)
+  at = storage.get_time(path)
+  return now - at, at
+
+
+def _renew(path: str, number: int, own: dict, done: threading.Event):
+  while not done.wait(_RENEW):
+    try:
+      if storage.exists(_path(path, number + 1)):
+        _end(
+          f'{path} was taken over by another process, since this one was cut '
+          'off from the bucket for minutes.'
+        )
+      _write(path, number, own)
+    except bucket.Unavailable as error:
+      print(f'warning: {error}', file=sys.stderr, flush=True)
+
+
+def _end(message: str):
+  print(f'error: {message}', file=sys.stderr, flush=True)
+  os._exit(1)  # the main thread may be anywhere
+
+
+def _path(path, number) -> str:
+  return os.path.join(path, str(number))
+
+
+def _encode(value: dict) -> bytes:
+  return json.dumps(value).encode()
+
+
+def _write(path, number, value):
+  with storage.replacing(_path(path, number)) as new, open(new, 'wb') as file:
+    file.write(_encode(value))
+
+
+# Who this process is, so that others on its machine can see whether it lives.
+
+
+def _describe_self() -> dict:
+  return {
+    'host': socket.gethostname(),
+    'machine': _identify_machine(),
+    'process': os.getpid(),
+    'started': _read_start(os.getpid()),
+    'since': time.time(),
+  }
+
+
+def _identify_machine() -> str:
+  """Returns what differs where process numbers mean other processes."""
+  with open('/proc/sys/kernel/random/boot_id') as file:
+    return f'{file.read().strip()} {os.readlink("/proc/self/ns/pid")}'
+
+
+def _read_start(process: int) -> str | None:
+  """Returns when a process started, in ticks since boot; None if it is dead."""
+  try:
+    with open(f'/proc/{process}/stat') as file:
+      fields = file.read().rpartition(')')[2].split()
+  except (FileNotFoundError, ProcessLookupError):
+    return None
+  return None if fields[0] == 'Z' else fields[19]
+
+
+def _is_dead(holder: dict) -> bool:
+  here = _describe_self()
+  same = all(holder[name] == here[name] for name in ('host', 'machine'))
+  return same and _read_start(holder['process']) != holder['started']

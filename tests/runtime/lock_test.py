@@ -1,0 +1,151 @@
+"""One writer at a time, on disk and in a bucket."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.runtime import files, lease, lock, storage
+
+_HOLD = """
+import sys, time
+from bert_jax.runtime import lease, lock
+lease._RENEW = 0.2
+with lock.exclusive(sys.argv[1]):
+  print('held', flush=True)
+  time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+  monkeypatch.setattr(lease, '_RENEW', 0.2)
+
+
+@pytest.fixture
+def holder(folder):
+  """Another process that holds the lock."""
+  process = subprocess.Popen(
+    [sys.executable, '-c', _HOLD, f'{folder}/lock'],
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout.readline() == 'held\n'
+  yield process
+  process.kill()
+  process.communicate()
+
+
+def test_the_next_gets_it_after_the_first(folder):
+  for _ in range(3):
+    with lock.exclusive(f'{folder}/lock'):
+      pass
+
+
+def test_it_is_refused_while_another_lives(folder, holder):
+  with pytest.raises(errors.UserError, match='writing there') as caught:
+    with lock.exclusive(f'{folder}/lock'):
+      pass
+  assert f'{folder}/lock' in str(caught.value)
+  if storage.is_remote(folder):
+    assert f'process {holder.pid}, since 20' in str(caught.value)
+
+
+def test_it_is_taken_over_when_its_holder_was_killed(folder, holder):
+  holder.send_signal(signal.SIGKILL)
+  holder.wait()
+  begin = time.monotonic()
+  with lock.exclusive(f'{folder}/lock'):
+    pass
+  assert time.monotonic() - begin < 5
+
+
+def hold_elsewhere(path, **more):
+  """Leaves a lock as another machine would."""
+  own = {**lease._describe_self(), 'host': 'pod-3', 'process': 1, **more}
+  files.write_text(f'{path}/7', json.dumps(own))
+
+
+def test_a_holder_on_another_machine_is_gone_when_it_stops_renewing(
+  remote, monkeypatch, capsys
+):
+  monkeypatch.setattr(lease, '_GONE', 1.0)
+  hold_elsewhere(f'{remote}/lock')
+  with lock.exclusive(f'{remote}/lock'):
+    assert storage.list_names(f'{remote}/lock') == ['8']
+  assert (
+    'held by pod-3, process 1, which renewed it 0 s' in capsys.readouterr().out
+  )
+
+
+def test_a_holder_that_released_it_is_not_waited_for(remote, capsys):
+  hold_elsewhere(f'{remote}/lock', released=True)
+  with lock.exclusive(f'{remote}/lock'):
+    pass
+  assert not capsys.readouterr().out
+
+
+def test_the_same_process_number_elsewhere_proves_nothing(remote, capsys):
+  lease_of = lease._describe_self()
+  assert not lease._is_dead(lease_of)
+  assert lease._is_dead({**lease_of, 'started': '1'})
+  assert not lease._is_dead({**lease_of, 'started': '1', 'host': 'pod-3'})
+  assert not lease._is_dead({**lease_of, 'started': '1', 'machine': 'x'})
+
+
+def test_of_many_at_once_one_gets_it(remote, monkeypatch):
+  hold_elsewhere(f'{remote}/lock', released=True)
+  inside, most, refused = [], [], []
+
+  def take():
+    try:
+      with lock.exclusive(f'{remote}/lock'):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(1.5)
+        inside.pop()
+    except errors.UserError:
+      refused.append(1)
+
+  threads = [threading.Thread(target=take) for _ in range(6)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert max(most) == 1 and len(most) + len(refused) == 6 and refused
+
+
+def test_a_process_that_was_taken_over_ends(remote, tmp_path):
+  path = f'{remote}/lock'
+  process = subprocess.Popen(
+    [sys.executable, '-c', _HOLD, path],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  process.stdout.readline()
+  files.write_text(f'{path}/2', '{}')
+  assert process.wait(10) == 1
+  assert 'taken over by another process' in process.communicate()[1]
+
+
+def test_a_local_lock_may_be_waited_for(tmp_path):
+  path, order = str(tmp_path / 'lock'), []
+
+  def wait():
+    with lock.exclusive(path, wait=True):
+      order.append('second')
+
+  with lock.exclusive(path):
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.2)
+    order.append('first')
+  thread.join()
+  assert order == ['first', 'second'] and os.path.exists(path)
