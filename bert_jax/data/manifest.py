@@ -1,5 +1,6 @@
 """`manifest.json`: recipe, inputs, counts and checksums of prepared data."""
 
+import io
 import os
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.runtime import files
+from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
 
 NAME = 'manifest.json'
@@ -24,6 +25,8 @@ def read(directory: str) -> dict:
   """Reads the manifest of prepared data."""
   try:
     return files.load_json(os.path.join(directory, NAME))
+  except errors.UserError:
+    raise
   except (OSError, ValueError) as error:
     raise errors.UserError(
       f'{directory} is not prepared data ({error}); remove it, or give the '
@@ -69,7 +72,7 @@ def sum_up(
   """
   train = [s for s in summaries if s['split'] == 'train']
   heldout = [s for s in summaries if s['split'] == 'heldout']
-  counts = sum(np.load(s['token_counts']) for s in train)
+  counts = sum(_load(s['token_counts']) for s in train)
   share = counts[counts > 0] / counts.sum()
   unknown = tokenizer.read_vocab(vocab_path).index('[UNK]')
   dropped = dict(found['counts'])
@@ -97,6 +100,10 @@ def sum_up(
       {k: v for k, v in s.items() if k != 'token_counts'} for s in summaries
     ],
   }
+
+
+def _load(path: str) -> np.ndarray:
+  return np.load(io.BytesIO(storage.read(path)))
 
 
 def _length(length: int, train: Sequence[dict]) -> dict:

@@ -17,7 +17,6 @@ With --runner=beam, Beam's own options come after two dashes:
 import contextlib
 import functools
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
@@ -42,8 +41,8 @@ def prepare(
 
   Args:
     recipe: what to make.
-    output: a directory that is created when the data is complete. Work in
-      progress is kept in `output`.partial and continued.
+    output: a directory, local or in a bucket, that is created when the data is
+      complete. Work in progress is kept in `output`.partial and continued.
     runner: runs the jobs; None uses one local process per core.
 
   Returns:
@@ -54,18 +53,14 @@ def prepare(
       of another recipe or of other text.
   """
   recipe.check()
-  output = os.path.abspath(output)
-  partial = output + '.partial'
+  output = storage.resolve(output)
   try:
     with lock.exclusive(output + '.lock'):
-      if not os.path.exists(output):
-        if not os.path.exists(os.path.join(partial, manifest_lib.NAME)):
-          stages.make(
-            recipe, partial, runner or local_runner(workers_lib.ONE_PER_CORE)
-          )
-        shutil.rmtree(os.path.join(partial, 'work'), ignore_errors=True)
-        os.rename(partial, output)
+      if not _is_complete(output):
+        _make(recipe, output, runner or local_runner(workers_lib.ONE_PER_CORE))
       manifest = manifest_lib.read(output)
+  except errors.UserError:
+    raise
   except OSError as error:
     raise errors.UserError(
       f'cannot write {output}: {error.strerror or error}; make room or use '
@@ -74,6 +69,20 @@ def prepare(
   manifest_lib.check_recipe(manifest['recipe'], recipe.to_dict(), output)
   _check_unchanged(recipe, manifest, output)
   return manifest
+
+
+def _is_complete(directory: str) -> bool:
+  return storage.exists(os.path.join(directory, manifest_lib.NAME))
+
+
+def _make(recipe, output: str, runner: stages.Runner):
+  partial = output + '.partial'
+  if not _is_complete(partial):
+    if storage.exists(output):
+      manifest_lib.read(output)  # says that it is something else
+    stages.make(recipe, partial, runner)
+  storage.delete(os.path.join(partial, 'work'))
+  storage.move_folder(partial, output, manifest_lib.NAME)
 
 
 def local_runner(count: int) -> stages.Runner:
@@ -116,7 +125,9 @@ def _define_flags():
     'weights', [], 'How often each input is used, relative to --passes: 1,0.5.'
   )
   flags.DEFINE_string('vocab', None, 'The vocabulary, one entry per line.')
-  flags.DEFINE_string('output', None, 'The directory to create.')
+  flags.DEFINE_string(
+    'output', None, 'The directory to create, local or gs://.'
+  )
   flags.DEFINE_list('max_seq_length', ['128'], 'Tokens per row: 128,512.')
   flags.DEFINE_enum(
     'layout',

@@ -25,7 +25,7 @@ from bert_jax.data import (
   vocab,
 )
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.runtime import files
+from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
 
 MIN_DOCUMENTS = 2  # a random second text needs another document
@@ -92,7 +92,7 @@ def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
     The path of a file that `read_words` reads.
   """
   path = os.path.join(shard.work, f'{shard.name}.words')
-  if not os.path.exists(path):
+  if not storage.exists(path):
     texts = (p for t in _unique(shard) for p in t.document.paragraphs)
     words = vocab.count_words(texts, recipe.lowercase, recipe.strip_accents)
     lines = (f'{word}\t{count}\n' for word, count in words.items())
@@ -103,10 +103,9 @@ def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
 def read_words(path: str) -> collections.Counter:
   """Reads the counts that `count_words` wrote."""
   words: collections.Counter[str] = collections.Counter()
-  with open(path, encoding='utf-8', newline='\n') as file:
-    for line in file:
-      word, _, count = line.rpartition('\t')
-      words[word] = int(count)
+  for line in storage.read(path).decode().split('\n')[:-1]:
+    word, _, count = line.rpartition('\t')
+    words[word] = int(count)
   return words
 
 
@@ -118,7 +117,7 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
     its token counts (`.npy`).
   """
   done = os.path.join(shard.work, f'{shard.name}.json')
-  if os.path.exists(done):
+  if storage.exists(done):
     return files.load_json(done)
   tokens = _tokenize(shard, recipe)
   counts = np.zeros(recipe.vocab_size, np.int64)
@@ -126,7 +125,8 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
     part = tokens.ids[k : k + (1 << 20)]
     counts += np.bincount(part, minlength=len(counts))
   counts_path = os.path.join(shard.work, f'{shard.name}.npy')
-  np.save(counts_path, counts)
+  with storage.replacing(counts_path) as new, open(new, 'wb') as file:
+    np.save(file, counts)
   summary = {
     'split': shard.split,
     'number': shard.number,
@@ -155,14 +155,16 @@ def _unique(shard: Shard) -> list[document_spill.Text]:
 
 
 @functools.lru_cache(1)
-def _tokenizer(path: str, lowercase: bool, strip_accents: bool, modified: int):
+def _tokenizer(
+  path: str, lowercase: bool, strip_accents: bool, modified: float
+):
   """Returns a tokenizer, shared with its caches by all shards of a process."""
   del modified  # only part of the cache key, in case the file changes
   return tokenizer.Tokenizer.load(path, lowercase, strip_accents)
 
 
 def _tokenize(shard: Shard, recipe: recipe_lib.Recipe) -> _Tokens:
-  modified = os.stat(shard.vocab).st_mtime_ns
+  modified = storage.get_time(shard.vocab)
   words = _tokenizer(
     shard.vocab, recipe.lowercase, recipe.strip_accents, modified
   )
@@ -232,14 +234,15 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
       )
 
   name = f'{shard.name}-{length}.arrayrecord'
-  path = os.path.join(shard.output, name)
-  count = records.write(path, encoded())
+  with storage.replacing(os.path.join(shard.output, name)) as new:
+    count = records.write(new, encoded())
+    size, sha256 = os.path.getsize(new), text_files.compute_sha256(new)
   return {
     'name': name,
     'records': count,
     **total,
-    'bytes': os.path.getsize(path),
-    'sha256': text_files.compute_sha256(path),
+    'bytes': size,
+    'sha256': sha256,
   }
 
 

@@ -7,7 +7,6 @@ the jobs, in processes of this machine or with Beam.
 import collections
 import dataclasses
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -24,7 +23,7 @@ from bert_jax.data import (
 )
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.runtime import files, progress
+from bert_jax.runtime import copies, files, progress, storage
 from bert_jax.tokenization import tokenizer
 
 _FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
@@ -110,10 +109,10 @@ def _open_partial(work: str, recipe, jobs: Sequence[document_spill.Job]):
   """Continues unfinished work on the same text, or starts anew."""
   path = os.path.join(work, 'started.json')
   begun = {'recipe': recipe.to_dict(), 'files': _modified(jobs)}
-  if os.path.exists(path) and files.load_json(path) == begun:
+  if storage.exists(path) and files.load_json(path) == begun:
     return
-  shutil.rmtree(os.path.dirname(work), ignore_errors=True)
-  os.makedirs(work)
+  storage.delete(os.path.dirname(work))
+  storage.make_folder(work)
   files.write_json(path, begun)
 
 
@@ -240,7 +239,7 @@ def _decide_accents(recipe, todo: Sequence[shards.Shard]) -> accents.Decision:
 
 def _make_vocab(recipe, todo: Sequence[shards.Shard], path: str, runner):
   """Copies the given vocabulary, or trains one on the training text."""
-  if os.path.exists(path):
+  if storage.exists(path):
     return
   if recipe.vocab:
     words = tokenizer.read_vocab(recipe.vocab)
@@ -267,9 +266,10 @@ def _examples(recipe, directory: str, manifest: dict) -> list[str]:
   length = recipe.lengths[0]
   first = next(s for s in manifest['shards'] if s['split'] == 'train')
   name = first['files'][str(length)]['name']
-  reader = records.Reader([os.path.join(directory, name)], recipe.vocab_size)
-  rows = np.arange(_EXAMPLES) * len(reader) // _EXAMPLES
-  found = reader.rows(rows, length, words.cls_id, words.sep_id, recipe.pack)
+  with copies.local_copy(os.path.join(directory, name)) as here:
+    reader = records.Reader([here], recipe.vocab_size)
+    rows = np.arange(_EXAMPLES) * len(reader) // _EXAMPLES
+    found = reader.rows(rows, length, words.cls_id, words.sep_id, recipe.pack)
   return [
     words.decode(ids[mask > 0].tolist())
     for ids, mask in zip(found['input_ids'], found['input_mask'], strict=True)

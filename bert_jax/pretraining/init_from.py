@@ -6,7 +6,6 @@ schedule start from the beginning. Parameters that the model lacks are new.
 
 import dataclasses
 import functools
-import os
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import errors, param_names
-from bert_jax.data import accents, manifest
+from bert_jax.data import accents, local_data, manifest
 from bert_jax.inference import source
+from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import fingerprint, paths
@@ -50,14 +50,17 @@ def check(config: config_dict.ConfigDict, workdir: str):
     errors.UserError: if the source cannot be read or does not fit the config.
   """
   saved = paths.checkpoints(workdir)
-  if not config.init_from or (os.path.isdir(saved) and os.listdir(saved)):
+  if not config.init_from or (
+    storage.exists(saved) and storage.list_names(saved)
+  ):
     return
   model = source.read(config.init_from)
   _check_model(config, model)
-  prepared = config.data.dir and manifest.vocab_path(config.data.dir)
+  directory = config.data.dir and local_data.fetch(config.data.dir, ())
+  prepared = directory and manifest.vocab_path(directory)
   _check_words(config, model, prepared or config.data.vocab)
-  if config.data.dir:
-    ours = manifest.load_tokenizer(config.data.dir).strip_accents
+  if directory:
+    ours = manifest.load_tokenizer(directory).strip_accents
   else:
     ours = accents.decide_without_text(
       accents.read_choice(config.data.strip_accents, config.data.lowercase),

@@ -1,29 +1,28 @@
 """The data of a pre-training run: prepared once, checked at every start."""
 
-import os
-
 from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import accents, prepare
+from bert_jax.data import accents, local_data, prepare
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
+from bert_jax.runtime import storage
 from bert_jax.workdir import paths
 
 
 def prepare_data(config: config_dict.ConfigDict, workdir: str):
   """Prepares the data of a config, unless it exists already.
 
-  Only one process must call this; the others read the data from the working
-  directory, which they share.
+  Only one process must call this; the others find the data in the working
+  directory.
 
   Raises:
     errors.UserError: if the data cannot be prepared, or `data.dir` does not
       exist.
   """
   c = config.data
-  if c.dir and not os.path.exists(c.dir):
+  if c.dir and not storage.exists(c.dir):
     raise errors.UserError(
       f'data.dir={c.dir} does not exist; make it with bert_jax.data.prepare, '
       'or leave data.dir empty.'
@@ -37,12 +36,16 @@ def prepare_data(config: config_dict.ConfigDict, workdir: str):
 
 
 def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
-  """Prints a summary of a run's prepared data; returns their directory.
+  """Prints a summary of a run's prepared data; returns a local directory.
+
+  Data in a bucket are copied to this host first, see `local_data`.
 
   Raises:
     errors.UserError: if the data do not fit the config.
   """
-  directory = paths.prepared_data(config, workdir)
+  directory = local_data.fetch(
+    paths.prepared_data(config, workdir), set(config.phases.seq_length)
+  )
   manifest = manifest_lib.read(directory)
   check_manifest(config, directory, manifest)
   found = manifest['documents']

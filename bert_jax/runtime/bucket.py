@@ -132,11 +132,12 @@ class _Object(io.RawIOBase):
 @functools.cache
 def _prepare():
   """Makes fsspec, and with it Orbax, use our settings for gs://."""
+  # They print tracebacks, caches, and where they found no credentials.
+  for name in ('fsspec', 'gcsfs', 'google.auth'):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
   import aiohttp
   import fsspec
   import gcsfs.core
-
-  logging.getLogger('gcsfs').setLevel(logging.CRITICAL)  # prints tracebacks
 
   class Patient(gcsfs.core.GCSFileSystem):
     """Tries for longer, and never lists from a cache.

@@ -25,7 +25,7 @@ _CHUNK = 8 << 20  # bytes of a request, which has half a minute
 
 
 def is_remote(path: str) -> bool:
-  return '://' in path
+  return '://' in os.fspath(path)
 
 
 def resolve(path: str) -> str:
@@ -50,6 +50,16 @@ def get_cache_folder(*names: str) -> str:
   """Returns the path of a folder for copies that may be deleted at any time."""
   root = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
   return os.path.join(root, 'bert_jax', *names)
+
+
+@contextlib.contextmanager
+def reporting(path: str, verb: str):
+  """Gives errors of another library that uses `path` the form of ours."""
+  if is_remote(path):
+    with bucket.reporting(path, verb):
+      yield
+  else:
+    yield
 
 
 # Reading.
@@ -314,8 +324,8 @@ def delete(path: str):
 def move_folder(source: str, target: str, mark: str):
   """Moves a folder to a path where nothing is.
 
-  In a bucket that is a copy, then a deletion. `mark` is deleted first, so after
-  a kill the folder is there whole, or it lacks its mark.
+  In a bucket that is a copy, then a deletion. The new folder gets its mark last,
+  and the old one loses it first, so after a kill one of them is whole.
 
   Args:
     source: the folder.
@@ -327,8 +337,19 @@ def move_folder(source: str, target: str, mark: str):
     os.rename(source, target)
     return
   filesystem, name = bucket.connect(source)
-  with bucket.reporting(source, 'copy'):
-    filesystem.copy(name, bucket.connect(target)[1], recursive=True)
+  _, new = bucket.connect(target)
+
+  def copy(path):
+    with bucket.reporting(source, 'copy'):
+      filesystem.cp_file(path, new + path.removeprefix(name))
+
+  with bucket.reporting(source, 'list'):
+    found = set(filesystem.find(name))
+  marked = found & {f'{name}/{mark}'}
+  with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+    list(pool.map(copy, sorted(found - marked)))
+  for path in marked:
+    copy(path)
   delete(os.path.join(source, mark))
   delete(source)
 

@@ -16,6 +16,7 @@ from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import beam, dataset, prepare, recipe, stages
 from bert_jax.data import manifest as manifest_lib
+from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
 from tests import commands
 
@@ -101,6 +102,76 @@ def test_beam_writes_the_same_bytes(corpus, prepared, tmp_path):
   runner = functools.partial(beam.run, options=['--runner=DirectRunner'])
   prepare.prepare(make_recipe(corpus), output, runner)
   assert digest(output) == digest(prepared[0])
+
+
+def digest_remote(url):
+  return {
+    name: hashlib.sha256(storage.read(f'{url}/{name}')).hexdigest()
+    for name in storage.list_names(url)
+  }
+
+
+@pytest.mark.parametrize('driver', ['two workers', 'beam'])
+def test_a_bucket_gets_the_same_bytes(corpus, prepared, remote, driver):
+  runner = prepare.local_runner(2)
+  if driver == 'beam':
+    pytest.importorskip('apache_beam')
+    runner = functools.partial(beam.run, options=['--runner=DirectRunner'])
+  made = prepare.prepare(make_recipe(corpus), f'{remote}/data', runner)
+  assert made == prepared[1]
+  assert digest_remote(f'{remote}/data') == digest(prepared[0])
+  assert storage.list_names(remote) == ['data', 'data.lock']
+
+
+def test_a_preparation_in_a_bucket_continues(corpus, prepared, remote):
+  done = []
+
+  def stop_after(n):
+    def run(fn, jobs):
+      for job in jobs:
+        if len(done) == n:
+          raise _Stopped
+        done.append(job[0].name)
+        yield fn(*job)
+
+    return run
+
+  for n in (1, 5):
+    done.clear()
+    with pytest.raises(_Stopped):
+      prepare.prepare(make_recipe(corpus), f'{remote}/data', stop_after(n))
+    assert not storage.exists(f'{remote}/data')
+  before = storage.list_names(f'{remote}/data.partial/work')
+  assert sum(name.endswith('.json') for name in before) >= 3
+  prepare.prepare(make_recipe(corpus), f'{remote}/data', _ONE)
+  assert digest_remote(f'{remote}/data') == digest(prepared[0])
+
+
+def test_a_move_that_was_cut_off_in_a_bucket_is_finished(
+  corpus, prepared, remote, monkeypatch
+):
+  with monkeypatch.context() as m:
+    m.setattr(storage, 'delete', lambda path: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+      prepare.prepare(make_recipe(corpus), f'{remote}/data', _ONE)
+  assert prepare.prepare(make_recipe(corpus), f'{remote}/data', None)
+  assert digest_remote(f'{remote}/data') == digest(prepared[0])
+
+
+def test_other_files_in_a_bucket_are_left_alone(corpus, remote):
+  files.write_text(f'{remote}/data/mine', '')
+  with pytest.raises(errors.UserError, match='is not prepared data'):
+    prepare.prepare(make_recipe(corpus), f'{remote}/data', _ONE)
+  assert storage.list_names(f'{remote}/data') == ['mine']
+
+
+def test_the_text_may_lie_in_a_bucket(corpus, prepared, remote):
+  files.write_text(f'{remote}/text/a.txt', pathlib.Path(corpus).read_text())
+  made = prepare.prepare(
+    make_recipe(f'{remote}/text/*.txt'), f'{remote}/data', _ONE
+  )
+  shards = [x['files'] for x in made['shards']]
+  assert shards == [x['files'] for x in prepared[1]['shards']]
 
 
 def test_the_cut_of_the_input_changes_no_record(

@@ -8,7 +8,6 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.runtime import bucket, storage
-from tests import emulator as emulator_lib
 
 
 def write(path, content):
@@ -126,20 +125,6 @@ def test_a_bucket_that_does_not_exist_is_named(emulator):
     OSError, match='gs://not-there/x: there is no such bucket'
   ):
     write('gs://not-there/x', b'')
-
-
-@pytest.fixture
-def ill(emulator, monkeypatch):
-  """A proxy before the emulator; requests are tried again for a second."""
-  with emulator_lib.Proxy(emulator) as proxy:
-    monkeypatch.setenv('STORAGE_EMULATOR_HOST', proxy.url)
-    monkeypatch.setattr(bucket, 'PATIENCE', 0.0)
-    monkeypatch.setattr('gcsfs.retry.asyncio.sleep', _no_sleep)
-    yield proxy
-
-
-async def _no_sleep(seconds):
-  del seconds
 
 
 _OPERATIONS = {

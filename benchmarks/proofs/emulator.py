@@ -4,10 +4,14 @@ import contextlib
 import http.server
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
+import urllib.parse
 import urllib.request
+
+from bert_jax.runtime import storage
 
 BUCKET = 'bert-jax-tests'
 
@@ -37,7 +41,7 @@ def environment(url: str) -> dict[str, str]:
 @contextlib.contextmanager
 def running(port: int = 0, log: str = os.devnull):
   """Yields the URL of an emulator with an empty bucket, in memory."""
-  port = port or _find_port()
+  port = port or find_port()
   url = f'http://127.0.0.1:{port}'
   arguments = {
     'scheme': 'http',
@@ -59,9 +63,15 @@ def running(port: int = 0, log: str = os.devnull):
     process.wait()
 
 
-def _find_port() -> int:
-  import socket
+def upload(folder: str, url: str) -> str:
+  """Copies the files of a local folder to a bucket; returns its URL."""
+  for name in os.listdir(folder):
+    storage.upload(os.path.join(folder, name), f'{url}/{name}')
+  return url
 
+
+def find_port() -> int:
+  """Returns a port that is free now."""
   with socket.socket() as found:
     found.bind(('127.0.0.1', 0))
     return found.getsockname()[1]
@@ -88,6 +98,7 @@ class Proxy(http.server.ThreadingHTTPServer):
   Attributes:
     status: HTTP status of every answer; 0 asks the emulator, -1 never answers.
     left: so many requests get that status, then the emulator is asked.
+    only: text in the paths of the requests that get it.
     seen: the requests, as 'GET /path'.
   """
 
@@ -96,7 +107,8 @@ class Proxy(http.server.ThreadingHTTPServer):
   def __init__(self, target: str):
     super().__init__(('127.0.0.1', 0), _Handler)
     self.target = target
-    self.status, self.left, self.seen = 0, 1 << 60, []
+    self.status, self.left, self.only = 0, 1 << 60, ''
+    self.seen = []
 
   @property
   def url(self) -> str:
@@ -120,7 +132,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     size = int(self.headers.get('Content-Length') or 0)
     content = self.rfile.read(size)
     self.server.seen.append(f'{self.command} {self.path}')
-    if self.server.status and self.server.left > 0:
+    path = urllib.parse.unquote(self.path)
+    chosen = self.server.left > 0 and self.server.only in path
+    if self.server.status and chosen:
       self.server.left -= 1
       self._refuse(self.server.status)
     else:

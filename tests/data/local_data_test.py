@@ -1,0 +1,97 @@
+"""Copies of prepared data from a bucket."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.data import dataset, local_data
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.runtime import files, storage
+from tests.data import prepare_test
+
+corpus, prepared = prepare_test.corpus, prepare_test.prepared
+
+
+@pytest.fixture
+def there(prepared, remote, tmp_path, monkeypatch):
+  """Prepared data in a bucket, and an empty cache on this host."""
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
+  for name in os.listdir(prepared[0]):
+    storage.upload(os.path.join(prepared[0], name), f'{remote}/data/{name}')
+  return f'{remote}/data'
+
+
+def test_local_data_stays_where_it_is(tmp_path):
+  assert local_data.fetch(str(tmp_path), (32,)) == str(tmp_path)
+
+
+def test_only_what_is_needed_is_copied_and_it_is_the_same(there, prepared):
+  folder = local_data.fetch(there, ())
+  assert sorted(os.listdir(folder)) == ['.lock', 'manifest.json', 'vocab.txt']
+  assert local_data.fetch(there, (32,)) == folder
+  copied = prepare_test.digest(folder)
+  assert {n for n in copied if 'record' in n} == {
+    n for n in os.listdir(prepared[0]) if n.endswith('-32.arrayrecord')
+  }
+  whole = prepare_test.digest(prepared[0])
+  assert all(copied[n] == whole[n] for n in copied if n != '.lock')
+  rows = dataset.open_split(folder, 'train', 32).reader
+  assert len(rows) == len(dataset.open_split(prepared[0], 'train', 32).reader)
+
+
+def test_a_restart_copies_nothing_and_mends_what_was_cut(there, monkeypatch):
+  folder = local_data.fetch(there, (32,))
+  asked = []
+  download = storage.download
+  monkeypatch.setattr(
+    storage,
+    'download',
+    lambda path, local: (asked.append(path), download(path, local)),
+  )
+  local_data.fetch(there, (32,))
+  assert not asked
+  name = next(n for n in os.listdir(folder) if n.startswith('heldout'))
+  with open(os.path.join(folder, name), 'r+b') as file:
+    file.truncate(10)
+  local_data.fetch(there, (32,))
+  assert asked == [f'{there}/{name}']
+
+
+def test_a_file_that_was_changed_is_named_and_not_kept(there, prepared):
+  name = next(
+    n for n in os.listdir(prepared[0]) if n.endswith('32.arrayrecord')
+  )
+  raw = bytearray(storage.read(f'{there}/{name}'))
+  raw[len(raw) // 2] ^= 1
+  with storage.replacing(f'{there}/{name}') as new, open(new, 'wb') as file:
+    file.write(raw)
+  with pytest.raises(
+    errors.UserError, match=f'{there}/{name} is not as it was'
+  ):
+    local_data.fetch(there, (32,))
+  cache = os.path.join(os.environ['XDG_CACHE_HOME'], 'bert_jax', 'data')
+  (folder,) = os.listdir(cache)
+  assert name not in os.listdir(os.path.join(cache, folder))
+
+
+def test_data_that_does_not_fit_is_not_begun(there, monkeypatch):
+  full = type('Usage', (), {'free': 10})
+  monkeypatch.setattr(shutil, 'disk_usage', lambda path: full)
+  with pytest.raises(errors.UserError, match='10 GB free|0.00 GB free'):
+    local_data.fetch(there, (32,))
+
+
+def test_what_is_no_prepared_data_is_said_so(remote):
+  with pytest.raises(errors.UserError, match=f'{remote} is not prepared data'):
+    local_data.fetch(remote, (32,))
+
+
+def test_no_name_in_a_manifest_leads_out_of_the_folder(there):
+  manifest = manifest_lib.read(there)
+  manifest['shards'][0]['files']['32']['name'] = '../../x'
+  files.write_text(f'{there}/manifest.json', json.dumps(manifest))
+  with pytest.raises(errors.UserError, match="names '../../x'"):
+    local_data.fetch(there, (32,))
