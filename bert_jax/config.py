@@ -54,7 +54,7 @@ def declare_fields() -> config_dict.ConfigDict:
   c.task = 'pretraining'  # one of `bert_jax.tasks`
   c.seed = 0  # seed of data, masks, initial weights and dropout
   c.rng = 'threefry'  # dropout: threefry (same on any layout) or rbg (fast)
-  # A trained model to start from: the workdir of a run or another local model
+  # A trained model to start from: the workdir of a run or another model
   # that bert_jax.convert reads; empty is new weights. The optimizer starts new.
   c.init_from = ''
   # Cut the position embeddings of init_from to max_positions, or extend them
@@ -109,7 +109,8 @@ def declare_fields() -> config_dict.ConfigDict:
   c.data.workers = -1  # processes that prepare data
   c.data.loader_workers = 0  # processes that make batches
   c.data.skip_corrupt = False  # skip and count corrupt records instead of stop
-  c.data.dir = ''  # directory of prepared data; empty is WORKDIR/data
+  # Directory of prepared data, local or gs://; empty is WORKDIR/data.
+  c.data.dir = ''
 
   c.objective = config_dict.ConfigDict()
   c.objective.kind = 'mlm'  # mlm, or ltr: left-to-right language model

@@ -12,13 +12,11 @@ checkpoint first. On many hosts start the same command on each (docs/hosts.md).
 
 import contextlib
 import json
-import os
 
 from absl import flags
 from ml_collections import config_dict, config_flags
 
-from bert_jax import errors
-from bert_jax.runtime import cli
+from bert_jax.runtime import cli, storage
 
 
 def run(config: config_dict.ConfigDict, workdir: str):
@@ -26,7 +24,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
 
   Args:
     config: the experiment, see `bert_jax.config`.
-    workdir: directory of the run.
+    workdir: directory of the run, local or in a bucket.
   """
   # Imported here, so that --help and the processes that prepare data, which
   # import this module, do not wait for jax.
@@ -35,6 +33,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
   from bert_jax.parallel import agreement, distributed, watchdog
   from bert_jax.train import fit
   from bert_jax.workdir import claim
+  from bert_jax.workdir import status as status_lib
 
   config_check.check(config)
   agreement.check_same(
@@ -43,14 +42,22 @@ def run(config: config_dict.ConfigDict, workdir: str):
   fit.check_devices(config)
   task = tasks.get(config)
   task.check(config, workdir)
-  with watchdog.watch_hosts(workdir), contextlib.ExitStack() as stack:
+  with contextlib.ExitStack() as stack:
+    if not storage.is_remote(workdir):  # they watch one another by files
+      stack.enter_context(watchdog.watch_hosts(workdir))
+    status = status_lib.NOTHING
     if distributed.is_first():
       stack.enter_context(claim.claim(workdir, config))
+      phases = config.phases.steps
+      status = stack.enter_context(
+        status_lib.Status(workdir, sum(phases), len(phases))
+      )
     distributed.first_then_all('data', lambda: task.prepare(config, workdir))
     data = task.open(config, workdir)
+    distributed.barrier('opened')  # copying it may take minutes
     made = task.make_task(config, data)
     agreement.check_same(made.facts)
-    params = fit.fit(config, made, workdir)
+    params = fit.fit(config, made, workdir, status)
     distributed.first_then_all(
       'export', lambda: task.finish(config, data, workdir, params)
     )
@@ -67,10 +74,8 @@ def main(argv: list[str]):
   distributed.start(given.coordinator, given.num_processes, given.process_id)
   config, workdir = cli.get_config(given), given.workdir
   print(config_lib.to_text(config))
-  if '://' in workdir:
-    raise errors.UserError(f'--workdir={workdir} must be a local directory.')
   compilation.use_cache()
-  run(config, os.path.abspath(workdir))
+  run(config, storage.resolve(workdir))
 
 
 if __name__ == '__main__':
@@ -78,7 +83,9 @@ if __name__ == '__main__':
     'config', None, 'The experiment, e.g. configs/tiny.py or tiny.py:smoke.'
   )
   flags.DEFINE_string(
-    'workdir', None, 'Directory of the run: data, checkpoints, log, export.'
+    'workdir',
+    None,
+    'Directory of the run, local or gs://: data, checkpoints, log, export.',
   )
   flags.DEFINE_string(
     'coordinator',

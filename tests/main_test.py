@@ -12,7 +12,9 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import errors, main
+from bert_jax.inference import source
 from bert_jax.interop import hf_load
+from bert_jax.runtime import storage
 from bert_jax.workdir import log
 from tests import environment
 from tests.data import prepare_test
@@ -184,6 +186,41 @@ def test_a_stopped_run_goes_on_with_what_may_change(
   with open(os.path.join(run, 'config.json'), encoding='utf-8') as file:
     fields = json.load(file)
   assert fields['mesh.model'] == 2 and fields['eval.every'] == 5
+
+
+def test_a_run_in_a_bucket_ends_like_that_on_disk(
+  tmp_path, remote, monkeypatch
+):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
+  text = prepare_test.write_corpus(tmp_path / 'text.txt')
+  disk, write = str(tmp_path / 'run'), log.Log.write
+  main.run(small_config(text), disk)
+
+  def stop(self, kind, step, values):
+    write(self, kind, step, values)
+    if (kind, step) == ('train', 3):
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  with monkeypatch.context() as patched:
+    patched.setattr(log.Log, 'write', stop)
+    with pytest.raises(errors.Interrupted):
+      main.run(small_config(text), remote)
+  status = json.loads(storage.read(f'{remote}/status.json'))
+  assert (status['state'], status['exit_code']) == ('interrupted', 143)
+  assert status['checkpoint'] == status['step'] < 8
+  main.run(small_config(text), remote)
+  status = json.loads(storage.read(f'{remote}/status.json'))
+  assert (status['state'], status['exit_code']) == ('done', 0)
+  assert status['checkpoint'] == status['step'] == 8 and status['loss']
+  rows = log.read(f'{remote}/metrics.jsonl')
+  steps = [row['step'] for row in rows if row['kind'] == 'train']
+  assert steps == list(range(1, 9))
+  assert last_fingerprint(remote) == last_fingerprint(disk)
+  for name in sorted(os.listdir(f'{disk}/export')):
+    with open(f'{disk}/export/{name}', 'rb') as file:
+      assert storage.read(f'{remote}/export/{name}') == file.read(), name
+  model = source.read(remote)
+  assert (model.step, model.tokenizer.size) == (8, 120)
 
 
 @pytest.mark.parametrize(

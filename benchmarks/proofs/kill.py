@@ -2,10 +2,13 @@
 
   python benchmarks/proofs/kill.py --kills=25
   python benchmarks/proofs/kill.py --kills=10 --signal=TERM
+  python benchmarks/proofs/kill.py --kills=10 --storage=gs
 
 A small model with dropout, accumulation and two phases (128, then 512 tokens).
 Kills are aimed at saves, steps, starts, compilation and the change of phase,
-spread over the whole run. Prints where each kill hit, according to the run's
+spread over the whole run. With --storage=gs, the run that is killed has its
+working directory and its data in a bucket of an emulator; the other one is on
+disk, as always. Prints where each kill hit, according to the run's
 output and files. The exit code is 1 unless the fingerprint, the exported
 weights and every loss are equal, and enough kills hit saves, the change of
 phase and both phases. 25 kills take about five minutes on two idle cores.
@@ -25,6 +28,9 @@ import sys
 import tempfile
 import time
 
+import emulator
+
+from bert_jax.runtime import storage
 from bert_jax.workdir import log
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
@@ -42,6 +48,7 @@ ARGUMENTS = [
   '--config.eval.every=20',
   '--config.log.every=1',
 ]
+STEP = re.compile(r'^step (\d+)/', re.MULTILINE)
 PLACES = ('starting', 'compiling', 'training', 'inside a save')
 
 
@@ -53,7 +60,7 @@ def start(workdir, output, *more):
     'PYTHONPATH': ROOT,
     'PYTHONUNBUFFERED': '1',
     # Its own cache, so that the killed run has to compile.
-    'JAX_COMPILATION_CACHE_DIR': workdir + '.xla',
+    'JAX_COMPILATION_CACHE_DIR': re.sub(r'(\.\d+)?\.out$', '.xla', output),
   }
   command = [sys.executable, '-m', 'bert_jax.main', f'--workdir={workdir}']
   with open(output, 'w') as out:
@@ -67,40 +74,48 @@ def said(output):
     return file.read()
 
 
-def finish(workdir, *more):
+def finish(workdir, output, *more):
   """Runs to the end.
 
   Returns:
-    {'fingerprint', 'exported weights' (SHA-256), 'losses' (every row)}.
+    {'fingerprint', 'export' (SHA-256 of each file), 'losses' (every row)}.
   """
-  output = workdir + '.out'
   if start(workdir, output, *more).wait():
     sys.exit(f'the run failed:\n{said(output)[-3000:]}')
   rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
   marks = [r['fingerprint'] for r in rows if r['kind'] == 'checkpoint']
-  path = os.path.join(workdir, 'export', 'model.safetensors')
-  with open(path, 'rb') as file:
-    weights = hashlib.sha256(file.read()).hexdigest()
+  export = os.path.join(workdir, 'export')
+  digests = {
+    name: hashlib.sha256(storage.read(os.path.join(export, name))).hexdigest()
+    for name in storage.list_names(export)
+  }
   losses = [(r['kind'], r['step'], r['loss']) for r in rows if 'loss' in r]
   return {
     'fingerprint': marks[-1],
-    'exported weights': weights,
+    'export': digests,
     'losses': losses,
   }
 
 
-def reached(workdir):
-  """Returns the last step in the log."""
+def reached(workdir, text):
+  """Returns the last step in the log, or that this process has printed."""
   rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
-  return max((r['step'] for r in rows if r['kind'] == 'train'), default=0)
+  logged = [r['step'] for r in rows if r['kind'] == 'train']
+  return max([*logged, *map(int, STEP.findall(text))], default=0)
 
 
 def save_under_way(workdir, text):
   """Returns whether this process has left a checkpoint half written."""
   if 'model: ' not in text:  # only then is what the one before left cleared
     return False
-  names = os.listdir(os.path.join(workdir, 'checkpoints'))
-  return any('orbax-checkpoint-tmp' in name for name in names)
+  folder = os.path.join(workdir, 'checkpoints')
+  if not storage.is_remote(workdir):
+    return any('orbax-checkpoint-tmp' in x for x in os.listdir(folder))
+  # Without a name of its own, it lacks its mark; the newest is not deleted.
+  names = storage.list_names(folder) if storage.exists(folder) else []
+  newest = max((int(x) for x in names if x.isdecimal()), default=None)
+  mark = os.path.join(folder, str(newest), 'commit_success.txt')
+  return newest is not None and not storage.exists(mark)
 
 
 def place(workdir, text):
@@ -119,7 +134,7 @@ def is_time(workdir, text, aim, target):
   if aim == 'compiling':
     return place(workdir, text) == 'compiling'
   # Steps of this process only: the log holds those of the one before, too.
-  steps = re.findall(r'^step (\d+)/', text, re.MULTILINE)
+  steps = STEP.findall(text)
   here = bool(steps) and int(steps[-1]) >= target
   if aim == 'inside a save':
     return here and save_under_way(workdir, text)
@@ -162,7 +177,7 @@ def kill(workdir, output, more, signum, aim, target, rng):
       sys.exit(f'exit code {code} after SIGTERM while starting')
   elif code != 143 or 'resume with the same command' not in text:
     sys.exit(f'exit code {code} after SIGTERM, expected 143:\n{text[-3000:]}')
-  return found, reached(workdir)
+  return found, reached(workdir, text)
 
 
 def plan(kills, rng):
@@ -203,6 +218,7 @@ def main():
   parser.add_argument('--kills', type=int, default=25)
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--signal', choices=['KILL', 'TERM'], default='KILL')
+  parser.add_argument('--storage', choices=['disk', 'gs'], default='disk')
   parser.add_argument('--workdir', help='is kept; default: a temporary folder')
   options = parser.parse_args()
   rng = random.Random(options.seed)
@@ -213,21 +229,30 @@ def main():
       options.workdir or stack.enter_context(tempfile.TemporaryDirectory())
     )
     os.makedirs(scratch, exist_ok=True)
-    workdir = os.path.join(scratch, f'{options.signal}_{options.seed}')
+    output = os.path.join(scratch, f'{options.signal}_{options.seed}')
+    workdir, data = output, os.path.join(scratch, 'whole', 'data')
     if os.path.exists(workdir):
       sys.exit(f'{workdir} exists; remove it or give another --seed.')
-    whole = finish(os.path.join(scratch, 'whole'))
+    whole = finish(
+      os.path.join(scratch, 'whole'), os.path.join(scratch, 'whole.out')
+    )
     print(f'uninterrupted: fingerprint {whole["fingerprint"]}', flush=True)
-    more = ['--config.data.dir=' + os.path.join(scratch, 'whole', 'data')]
+    if options.storage == 'gs':
+      os.environ.update(
+        emulator.environment(stack.enter_context(emulator.running()))
+      )
+      os.environ['XDG_CACHE_HOME'] = os.path.join(scratch, 'cache')
+      workdir = f'gs://{emulator.BUCKET}/killed'
+      data = emulator.upload(data, f'gs://{emulator.BUCKET}/data')
+    more = ['--config.data.dir=' + data]
     found = []
     for n, (aim, step) in enumerate(plan(options.kills, rng), 1):
-      output = f'{workdir}.{n}.out'
-      hit = kill(workdir, output, more, signum, aim, step, rng)
+      hit = kill(workdir, f'{output}.{n}.out', more, signum, aim, step, rng)
       found += [hit] if hit else []
       text = f'{hit[0]}, step {hit[1]}' if hit else 'not killed: it ended'
       seconds = time.monotonic() - begin
       print(f'{n:3d} {options.signal} {seconds:4.0f} s  {text}', flush=True)
-    killed = finish(workdir, *more)
+    killed = finish(workdir, output + '.out', *more)
   print(f'killed: fingerprint {killed["fingerprint"]}')
   good = report(options.kills, found)
   if not good:

@@ -55,7 +55,7 @@ def finish(
     hf_export.export(
       exported, params, bert, config.objective.nsp, words, described
     )
-  _print_summary(directory, workdir, exported)
+  _print_summary(config, workdir, exported)
   _print_next(workdir, exported, [sentence for sentence, _ in examples])
 
 
@@ -111,7 +111,7 @@ def _has_letters(piece: str) -> bool:
   return all(unicodedata.category(c)[0] in 'LM' for c in piece.lstrip('#'))
 
 
-def _print_summary(directory: str, workdir: str, exported: str | None):
+def _print_summary(config, workdir: str, exported: str | None):
   rows = log.read(paths.metrics(workdir))
   last = [r for r in rows if r['kind'] == 'eval'][-1]
   facts = [r for r in rows if r['kind'] == 'run'][-1]
@@ -129,6 +129,7 @@ def _print_summary(directory: str, workdir: str, exported: str | None):
     f'{last["mlm_perplexity"]:.1f}, MLM accuracy {last["mlm_accuracy"]:.1%}'
     f'{nsp}\n'
   )
+  directory = paths.prepared_data(config, workdir)
   print(f'  {directory}: vocabulary, examples, manifest')
   where = [
     (paths.checkpoints(workdir), 'parameters and optimizer'),

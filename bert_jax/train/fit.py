@@ -21,6 +21,7 @@ from bert_jax.train import (
 from bert_jax.train import step as step_lib
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import checkpoint, claim, log, paths
+from bert_jax.workdir import status as status_lib
 
 
 def check_devices(config: config_dict.ConfigDict):
@@ -31,15 +32,19 @@ def check_devices(config: config_dict.ConfigDict):
 
 
 def fit(
-  config: config_dict.ConfigDict, task: task_lib.Task, workdir: str
+  config: config_dict.ConfigDict,
+  task: task_lib.Task,
+  workdir: str,
+  status: status_lib.Status | status_lib.Nothing = status_lib.NOTHING,
 ) -> Any:
   """Trains, or continues from the newest undamaged checkpoint.
 
   Args:
     config: the experiment.
     task: what to learn.
-    workdir: gets `checkpoints/`, `metrics.jsonl`, `tensorboard/` and, if asked
-      for, `profile/`.
+    workdir: local or in a bucket; gets `checkpoints/`, `metrics.jsonl`,
+      `tensorboard/` and, if asked for, `profile/`.
+    status: is told how far the run is.
 
   Returns:
     The trained parameters, numpy arrays on every process.
@@ -55,7 +60,7 @@ def fit(
     for program in programs.list_start(config, task.objective(config), mesh)
   }
   with contextlib.ExitStack() as stack:
-    run, state = _begin(config, task, workdir, mesh, start, stack)
+    run, state = _begin(config, task, workdir, status, mesh, start, stack)
     step, phases = int(state.step), task_lib.list_phases(config)
     left = [
       phase
@@ -105,7 +110,7 @@ def _devices(mesh) -> dict:
   }
 
 
-def _begin(config, task, workdir, mesh, start, stack):
+def _begin(config, task, workdir, status, mesh, start, stack):
   """Opens a run's resources, which `stack` closes; returns (run, state)."""
   total = sum(config.phases.steps)
   stop = stop_lib.Stop(stack.enter_context(signals.recording()))
@@ -116,6 +121,7 @@ def _begin(config, task, workdir, mesh, start, stack):
       config.checkpoint.keep_every,
     )
   )
+  status.follow(lambda: checkpoints.complete)
   state, origin = initial_state.make(config, task, start, checkpoints, workdir)
   step = int(state.step)
   rows = log.Nothing()
@@ -143,6 +149,7 @@ def _begin(config, task, workdir, mesh, start, stack):
     meter=meters,
     bar=bar,
     profile=stack.enter_context(traced),
+    status=status,
     compiled=stack.enter_context(compilation.counting()),
   )
   changed = {'changed': claim.find_changes(workdir, config)}

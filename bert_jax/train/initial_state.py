@@ -1,11 +1,10 @@
 """Makes the state that training starts from: restored, the task's, or new."""
 
-import shutil
-
 import jax
 from ml_collections import config_dict
 
 from bert_jax import errors
+from bert_jax.runtime import storage
 from bert_jax.train import programs
 from bert_jax.train import step as step_lib
 from bert_jax.train import task as task_lib
@@ -76,7 +75,7 @@ def _resumed(task, state, facts):
 
 
 def _check_disk(workdir, size, checkpoints):
-  free = shutil.disk_usage(workdir).free
+  free = storage.count_free(workdir)
   if free < size * checkpoints:
     raise errors.UserError(
       f'{workdir} has {free / 1e9:.2f} GB free, but {checkpoints} more '

@@ -24,6 +24,7 @@ from bert_jax.train import (
 from bert_jax.train import step as step_lib
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import checkpoint, log
+from bert_jax.workdir import status as status_lib
 
 
 @dataclasses.dataclass
@@ -43,6 +44,7 @@ class Run:
   meter: meter.Meter
   bar: progress.Progress
   profile: trace.Profile
+  status: status_lib.Status | status_lib.Nothing
   compiled: compilation.Compiled
 
 
@@ -68,6 +70,7 @@ def run_phase(
   _check_start(run, phase, state, evaluation)
   flops = run.objective.flops(phase)
   costs = {'sequences': phase.batch_size, 'flops': flops}
+  run.status.note(state='running', step=first, phase=phase.number)
   run.profile.begin_phase(first, end)
   run.meter.begin_phase()
   batches = _batches(run, phase, first, end)
@@ -146,6 +149,7 @@ def _update(run, number, batches, costs, update, state):
     state, metrics = update(state, arrays, run.key)
     run.stop.ask_ahead(run.mesh)
     run.meter.add(number, metrics, costs)
+  run.status.note(step=number, loss=run.meter.loss)
   return state
 
 
@@ -201,8 +205,12 @@ def _save(run, step, state):
     return
   with run.meter.paused():
     facts = {'task': run.task.facts, **run.origin}
-    mark = run.checkpoints.save(step, state, facts)
-    run.log.write('checkpoint', step, {'fingerprint': mark})
+
+    def announce(mark):
+      run.log.write('checkpoint', step, {'fingerprint': mark})
+      run.log.flush()
+
+    mark = run.checkpoints.save(step, state, facts, announce)
     run.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
 
 

@@ -52,6 +52,7 @@ class Meter:
     self._watch = spikes.Watch()
     self._pending = None
     self.skipped_in_a_row = 0
+    self.loss: float | None = None  # mean loss of the last row
     self._begin()
 
   def _begin(self):
@@ -165,6 +166,7 @@ class Meter:
         self._totals, self._losses, self._task.derive
       )
       row |= {**means, 'grad_norm': self._grad_norm}
+      self.loss = means['loss']
     chip = chips.find(jax.devices()[0].device_kind)
     if chip:
       row['mfu'] = flops / (chip.flops / chip.devices * jax.device_count())

@@ -1,13 +1,12 @@
 """Traces a few updates with jax's profiler, for xprof and TensorBoard."""
 
 import contextlib
-import os
 
 import jax
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
-from bert_jax.runtime import progress
+from bert_jax.runtime import copies, progress
 from bert_jax.train import meter as meter_lib
 from bert_jax.workdir import paths
 
@@ -51,6 +50,7 @@ class Profile:
     self._meter, self._bar = meter, bar
     self._span = range(0)
     self._tracing = False
+    self._files = contextlib.ExitStack()
 
   def begin_phase(self, done: int, end: int):
     """Plans which of the updates done + 1, ..., end to trace."""
@@ -81,13 +81,13 @@ class Profile:
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # each call of Python would slow the loop
     with self._meter.paused(), self._reported():
-      os.makedirs(self._directory, exist_ok=True)
-      jax.profiler.start_trace(self._directory, profiler_options=options)
+      folder = self._files.enter_context(copies.publishing(self._directory))
+      jax.profiler.start_trace(folder, profiler_options=options)
     self._tracing = True
 
   def _stop(self):
     self._tracing = False
-    with self._reported():
+    with self._reported(), self._files:
       jax.profiler.stop_trace()
 
   @contextlib.contextmanager

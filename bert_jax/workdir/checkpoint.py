@@ -2,53 +2,67 @@
 
 import contextlib
 import os
-import pathlib
-import shutil
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 from flax import traverse_util
 
 from bert_jax import errors, param_names
 from bert_jax.parallel import distributed
+from bert_jax.runtime import storage
 from bert_jax.workdir import fingerprint, integrity, orbax_noise
+
+# Orbax's, written last into every checkpoint.
+_COMMITTED = 'commit_success.txt'
 
 
 class Checkpoints:
   """The checkpoints of a run in one directory.
 
   Args:
-    directory: contains one folder per checkpoint, named after its step.
+    directory: local or in a bucket; contains one folder per checkpoint, named after its step.
     keep: number of newest checkpoints to keep.
     keep_every: steps; checkpoints at multiples are kept forever. 0 is none.
   """
 
   def __init__(self, directory: str, keep: int, keep_every: int):
     orbax_noise.drop()
-    self._directory = os.path.abspath(directory)
+    self._directory = storage.resolve(directory)
     try:
-      self._manager = ocp.CheckpointManager(
-        self._directory,
-        options=ocp.CheckpointManagerOptions(
-          max_to_keep=keep,
-          keep_period=keep_every or None,
-          cleanup_tmp_directories=True,
-        ),
-      )
+      with storage.reporting(self._directory, 'list'):
+        self._manager = ocp.CheckpointManager(
+          self._directory,
+          options=ocp.CheckpointManagerOptions(
+            max_to_keep=keep,
+            keep_period=keep_every or None,
+            cleanup_tmp_directories=True,
+          ),
+        )
     except OSError as error:
       raise _cannot_list(self._directory, error) from error
     self.newest: int | None = None
+    self._before: int | None = None
 
-  def save(self, step: int, state: Any, facts: dict) -> str:
+  def save(
+    self,
+    step: int,
+    state: Any,
+    facts: dict,
+    announce: Callable[[str], None] = lambda mark: None,
+  ) -> str:
     """Saves in the background; waits for the save before it.
 
     Args:
       step: training step, after `newest`, the last one saved or restored.
       state: a tree of arrays.
       facts: facts about the run, a JSON object, saved with the arrays.
+      announce: is called with the fingerprint before anything is written, for
+        what a run that resumes from this checkpoint must find.
 
     Returns:
       The fingerprint of the state.
@@ -58,6 +72,7 @@ class Checkpoints:
     """
     fingerprints = fingerprint.of_arrays(state)
     combined = fingerprint.combine(fingerprints)
+    announce(combined)
     facts = {
       **facts,
       'step': step,
@@ -66,6 +81,7 @@ class Checkpoints:
     }
     try:
       self._manager.wait_until_finished()
+      self._before = self.newest
       self._manager.save(
         step,
         args=ocp.args.Composite(
@@ -78,19 +94,27 @@ class Checkpoints:
     self.newest = step
     return combined
 
+  @property
+  def complete(self) -> int | None:
+    """The step of the newest checkpoint that is complete."""
+    saving = self._manager.is_saving_in_progress()
+    return self._before if saving else self.newest
+
   def _save_failed(self, error) -> errors.UserError:
     # Otherwise Orbax's unfinished coroutines print warnings at exit.
     warnings.filterwarnings('ignore', 'coroutine .* was never awaited')
-    step = self._manager.latest_step()
+    step = self.newest = self._manager.latest_step()
     # Each layer adds its message to the text; the innermost cause is last.
     cause = str(error).strip().rpartition(': ')[2] or type(error).__name__
-    for name in os.listdir(self._directory):
-      if 'orbax-checkpoint-tmp' in name:  # remove it from the full disk
-        shutil.rmtree(os.path.join(self._directory, name), ignore_errors=True)
+    with contextlib.suppress(OSError):
+      for name in storage.list_names(self._directory):
+        if 'orbax-checkpoint-tmp' in name:  # remove it from the full disk
+          storage.delete(os.path.join(self._directory, name))
     stands = 'none was saved before' if step is None else f'step {step} is kept'
     return errors.UserError(
       f'cannot save a checkpoint in {self._directory}: {cause} ({stands}). '
-      'Free disk space, then resume with the same command.'
+      'Put that right, for example free disk space, then resume with the same '
+      'command.'
     )
 
   def restore(self, template: Any, start_over: bool = False):
@@ -175,11 +199,10 @@ class Checkpoints:
       source = os.path.join(self._directory, str(step))
       target = os.path.join(self._directory + '_bad', str(step))
       number = 1
-      while os.path.exists(target):
+      while storage.exists(target):
         number += 1
         target = os.path.join(self._directory + '_bad', f'{step}.{number}')
-      os.makedirs(os.path.dirname(target), exist_ok=True)
-      os.rename(source, target)
+      storage.move_folder(source, target, _COMMITTED)
       print(f'checkpoint {step} was moved to {target}', flush=True)
 
   def __enter__(self):
@@ -221,7 +244,9 @@ def read(
       cannot be read, without proof of damage.
   """
   orbax_noise.drop()
-  directory = os.path.abspath(directory)
+  directory = storage.resolve(directory)
+  if not storage.exists(directory):
+    raise errors.UserError(f'{directory} does not exist; train first.')
   steps = list_steps(directory)
   # Orbax needs the handler to read the metadata of the state.
   manager = ocp.CheckpointManager(
@@ -264,18 +289,26 @@ def _is_wanted(found, step, latest) -> bool:
 def list_steps(directory: str) -> list[int]:
   """Returns the steps of the checkpoints in a directory, sorted.
 
-  Orbax would leave out those that the disk gives no answer about, and a run
-  would start over.
+  There are none if it does not exist. Orbax would leave out those that the disk
+  gives no answer about, and a run would start over.
 
   Raises:
-    errors.UserError: if the directory does not exist or cannot be listed.
+    errors.UserError: if the directory cannot be listed.
   """
   try:
-    return sorted(int(x) for x in os.listdir(directory) if x.isdecimal())
-  except FileNotFoundError:
-    raise errors.UserError(
-      f'{directory} does not exist; train first.'
-    ) from None
+    names = storage.list_names(directory)
+    # A bucket cannot rename: what is being saved has its final name there.
+    return sorted(
+      int(name)
+      for name in names
+      if name.isdecimal()
+      and (
+        not storage.is_remote(directory)
+        or storage.exists(os.path.join(directory, name, _COMMITTED))
+      )
+    )
+  except FileNotFoundError:  # nothing was saved in a bucket
+    return []
   except OSError as error:
     raise _cannot_list(directory, error) from error
 
@@ -355,7 +388,7 @@ def _read_shapes(path) -> dict[str, str] | None:
   handler = ocp.PyTreeCheckpointHandler()
   try:
     with integrity.judging(path):
-      tree = handler.metadata(pathlib.Path(path, 'state')).tree
+      tree = handler.metadata(epath.Path(path) / 'state').tree
   except (integrity.Damaged, errors.UserError):
     return None  # the caller reports the failure to restore
   return {name: _describe(x) for name, x in param_names.flatten(tree).items()}

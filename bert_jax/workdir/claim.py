@@ -7,7 +7,7 @@ from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.runtime import files, lock
+from bert_jax.runtime import files, lock, storage
 from bert_jax.workdir import changes, paths
 
 
@@ -24,13 +24,13 @@ def claim(workdir: str, config: config_dict.ConfigDict):
       belongs to another config (names every field that differs).
   """
   try:
-    os.makedirs(workdir, exist_ok=True)
+    storage.make_folder(workdir)
   except OSError as error:
     raise errors.UserError(
       f'cannot make --workdir={workdir}: {error}'
     ) from None
   with lock.exclusive(os.path.join(workdir, '.lock')):
-    if os.path.isdir(paths.checkpoints(workdir)):
+    if storage.exists(paths.checkpoints(workdir)):
       _announce(workdir, _compare(workdir, config))
     else:
       adopt(workdir, config)
@@ -56,7 +56,7 @@ def adopt(workdir: str, config: config_dict.ConfigDict):
 
 def _compare(workdir, config) -> dict:
   path = paths.config(workdir)
-  if not os.path.exists(path):
+  if not storage.exists(path):
     return {}
   return changes.find(files.read_json(path), config)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bert_jax import errors
+from bert_jax.runtime import storage
 from bert_jax.workdir import fingerprint
 
 
@@ -85,10 +86,8 @@ def check_files(path: str, names: Iterable[str]):
     OSError: if a disk error prevents the check.
   """
   for name in names:
-    try:
-      os.stat(os.path.join(path, name))
-    except FileNotFoundError:
-      raise Damaged(f'{name} is missing') from None
+    if not storage.exists(os.path.join(path, name)):
+      raise Damaged(f'{name} is missing')
 
 
 def restore_newest(steps: Iterable[int], restore: Callable):

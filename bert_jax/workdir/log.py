@@ -9,8 +9,8 @@ from tensorboardX import event_file_writer
 from tensorboardX.proto import event_pb2, summary_pb2
 
 from bert_jax import errors
-from bert_jax.runtime import files
-from bert_jax.workdir import paths
+from bert_jax.runtime import files, storage
+from bert_jax.workdir import mirror, paths
 
 
 class Log:
@@ -23,9 +23,11 @@ class Log:
   """
 
   def __init__(self, workdir: str, step: int):
-    self.path = paths.metrics(workdir)
-    board = paths.tensorboard(workdir)
+    self._mirror = mirror.Mirror(workdir)
+    self.path = paths.metrics(self._mirror.folder)
+    board = paths.tensorboard(self._mirror.folder)
     with self._reported():
+      self._mirror.fetch(paths.metrics(''))
       _drop_rows_after(self.path, step)
       self._file = open(self.path, 'a', encoding='utf-8')
       os.makedirs(board, exist_ok=True)
@@ -61,6 +63,14 @@ class Log:
       if numbers:
         self._write_event(step, summary=summary_pb2.Summary(value=numbers))
 
+  def flush(self):
+    """Waits until all rows are in the working directory, if it is a bucket.
+
+    Raises:
+      errors.UserError: if they cannot be written there.
+    """
+    self._mirror.flush()
+
   def _write_event(self, step, **content):
     self._board.write_event(
       event_pb2.Event(wall_time=time.time(), step=step, **content)
@@ -85,6 +95,7 @@ class Log:
     for file in (self._file, self._board):
       with contextlib.suppress(OSError):
         file.close()
+    self._mirror.close()
 
 
 class Nothing:
@@ -93,15 +104,17 @@ class Nothing:
   def write(self, kind: str, step: int, values: dict):
     del kind, step, values
 
+  def flush(self):
+    pass
+
 
 def read(path: str) -> list[dict]:
   """Returns the rows of a `metrics.jsonl`, without incomplete lines."""
   rows = []
-  if os.path.exists(path):
-    with open(path, encoding='utf-8') as file:
-      for line in file:
-        with contextlib.suppress(ValueError):
-          rows.append(json.loads(line))
+  if storage.exists(path):
+    for line in storage.read(path).decode(errors='replace').split('\n'):
+      with contextlib.suppress(ValueError):
+        rows.append(json.loads(line))
   return rows
 
 

@@ -1,4 +1,4 @@
-"""The paths of a run's files in its working directory."""
+"""The paths of a run's files in its working directory, local or gs://."""
 
 import os
 
@@ -23,6 +23,11 @@ def metrics(workdir: str) -> str:
 def tensorboard(workdir: str) -> str:
   """Returns the folder of TensorBoard's event files."""
   return os.path.join(workdir, 'tensorboard')
+
+
+def status(workdir: str) -> str:
+  """Returns the path of how the run is doing, one JSON object."""
+  return os.path.join(workdir, 'status.json')
 
 
 def trace(workdir: str) -> str:

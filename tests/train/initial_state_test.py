@@ -3,14 +3,13 @@
 import pytest
 
 from bert_jax import errors
-from bert_jax.train import fit, initial_state
+from bert_jax.train import fit
 from tests import training
 
 
 def test_too_little_disk_stops_the_run(tmp_path, monkeypatch):
   monkeypatch.setattr(
-    initial_state.shutil,
-    'disk_usage',
+    'shutil.disk_usage',
     lambda path: type('Usage', (), {'free': 1000}),
   )
   with pytest.raises(errors.UserError, match='GB free, but 4 more'):

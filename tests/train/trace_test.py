@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
+from bert_jax.runtime import storage
 from bert_jax.train import trace
 from tests import training
 
@@ -95,6 +96,13 @@ def test_an_error_among_traced_updates_ends_the_trace(tmp_path):
   assert traced(tmp_path) == [6, 7, 8]
   run(tmp_path / 'again', 1, [(0, 6)])
   assert traced(tmp_path / 'again') == [6]
+
+
+def test_a_profile_is_uploaded_to_a_bucket(remote):
+  (line,) = run(remote, 1, [(0, 6)])
+  assert f'{remote}/profile' in line
+  found = storage.expand(f'{remote}/profile')
+  assert any(path.endswith('.xplane.pb') for path in found)
 
 
 def test_a_profile_that_cannot_be_written_says_so(tmp_path):

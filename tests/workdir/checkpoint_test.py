@@ -12,6 +12,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
+from bert_jax.runtime import storage
 from bert_jax.workdir import checkpoint
 
 
@@ -93,8 +94,8 @@ def test_the_newest_comes_back_bit_for_bit(tmp_path):
   assert facts['n'] == 3 and facts['fingerprint'] == marks[3]
 
 
-def test_nothing_saved_is_none(tmp_path):
-  assert restore(tmp_path) is None
+def test_nothing_saved_is_none(folder):
+  assert restore(folder) is None
 
 
 def test_the_newest_and_every_nth_are_kept(tmp_path):
@@ -421,3 +422,82 @@ def test_read_says_which_steps_there_are(tmp_path):
   write_params(tmp_path / 'c')
   with pytest.raises(errors.UserError, match='of step 7; choose one of 1, 2'):
     checkpoint.read(str(tmp_path / 'c'), 7)
+
+
+# In a bucket. Objects are changed as a whole.
+
+
+def objects(directory, step):
+  """Returns the objects with array data of a checkpoint."""
+  found = storage.expand(f'{directory}/{step}')
+  return [path for path in found if '/d/' in path]
+
+
+def test_a_bucket_holds_checkpoints_as_a_disk_does(remote, capsys):
+  marks = write(f'{remote}/c', range(1, 9), keep=2, keep_every=3)
+  assert checkpoint._list_steps(f'{remote}/c') == [3, 6, 7, 8]
+  found, facts = restore(f'{remote}/c')
+  assert int(found['step']) == 8 and facts['fingerprint'] == marks[8]
+  np.testing.assert_array_equal(found['w'], state(8)['w'])
+  for path in objects(f'{remote}/c', 8):
+    rewrite(path, lambda raw: raw[:-40] + bytes([raw[-40] ^ 1]) + raw[-39:])
+  found, _ = restore(f'{remote}/c')
+  assert int(found['step']) == 7
+  assert 'checkpoint 8 is bad' in capsys.readouterr().out
+  assert storage.list_names(f'{remote}/c_bad') == ['8']
+  assert checkpoint._list_steps(f'{remote}/c') == [3, 6, 7]
+  with checkpoint.Checkpoints(f'{remote}/c', 2, 3) as c:
+    c.save(8, state(8), {})
+  assert int(restore(f'{remote}/c')[0]['step']) == 8
+
+
+def rewrite(path, change):
+  raw = storage.read(path)
+  with storage.replacing(path) as new, open(new, 'wb') as file:
+    file.write(change(raw))
+
+
+def test_all_bad_in_a_bucket_is_an_error_unless_told_to_start_over(remote):
+  write(f'{remote}/c', (1, 2))
+  for step in (1, 2):
+    for path in objects(f'{remote}/c', step):
+      storage.delete(path)
+  with pytest.raises(errors.UserError, match='start_over=True'):
+    restore(f'{remote}/c')
+  assert checkpoint._list_steps(f'{remote}/c') == [1, 2]
+  assert restore(f'{remote}/c', start_over=True) is None
+  assert storage.list_names(f'{remote}/c_bad') == ['1', '2']
+
+
+def test_an_unfinished_save_in_a_bucket_is_no_checkpoint(remote):
+  write(f'{remote}/c', (1, 2))
+  storage.delete(f'{remote}/c/2/commit_success.txt')
+  assert int(restore(f'{remote}/c')[0]['step']) == 1
+  write(f'{remote}/c', (2,))
+  assert int(restore(f'{remote}/c')[0]['step']) == 2
+
+
+@pytest.mark.parametrize('what', ['all', 'arrays'])
+def test_a_bucket_that_refuses_is_no_damage(ill, remote, what):
+  write(f'{remote}/c', (1, 2))
+  layout = device_mesh.replicate(device_mesh.make_mesh())
+  with checkpoint.Checkpoints(f'{remote}/c', 3, 0) as checkpoints:
+    ill.only = '/d/' if what == 'arrays' else ''
+    ill.status = 403
+    with pytest.raises(errors.UserError, match='403') as caught:
+      checkpoints.restore(template(layout), start_over=True)
+    ill.status = 0
+  assert '\n' not in str(caught.value)
+  assert storage.list_names(remote) == ['c']
+  assert int(restore(f'{remote}/c')[0]['step']) == 2
+
+
+def test_read_finds_the_newest_of_a_bucket(remote):
+  write_params(f'{remote}/c')
+  params, facts = checkpoint.read(f'{remote}/c')
+  assert facts['step'] == 2
+  np.testing.assert_array_equal(
+    params['dense']['kernel'], make_params_state(2)['params']['dense']['kernel']
+  )
+  with pytest.raises(errors.UserError, match='does not exist; train first'):
+    checkpoint.read(f'{remote}/nothing')

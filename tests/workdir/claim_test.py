@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bert_jax import config, errors
+from bert_jax.runtime import files
 from bert_jax.workdir import claim as claim_lib
 
 
@@ -101,3 +102,17 @@ def test_one_writer_at_a_time(tmp_path):
     with pytest.raises(errors.UserError, match='another process is writing'):
       claim(tmp_path)
   claim(tmp_path)
+
+
+def test_a_bucket_belongs_to_the_config_that_saved_in_it(remote):
+  def claim_remote(arguments=''):
+    c = config.apply_arguments(config.pretraining('tiny'), arguments)
+    with claim_lib.claim(remote, c):
+      pass
+
+  claim_remote()
+  claim_remote('seed=3')  # nothing has been saved
+  files.write_text(f'{remote}/checkpoints/1/commit_success.txt', '')
+  with pytest.raises(errors.UserError, match='seed was 3, is 0'):
+    claim_remote()
+  claim_remote('seed=3,keep=9')

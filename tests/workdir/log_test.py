@@ -2,6 +2,7 @@
 
 from tensorboardX.proto import event_pb2
 
+from bert_jax.runtime import storage
 from bert_jax.workdir import log
 
 
@@ -13,24 +14,33 @@ def write(path, first, steps):
         rows.write('eval', step, {'loss': 1.0})
 
 
-def test_rows_come_back(tmp_path):
-  write(tmp_path, 0, [2, 4])
-  assert log.read(str(tmp_path / 'metrics.jsonl')) == [
+def test_rows_come_back(folder):
+  write(folder, 0, [2, 4])
+  assert log.read(f'{folder}/metrics.jsonl') == [
     {'kind': 'train', 'step': 2, 'loss': 8.0, 'note': 'text'},
     {'kind': 'train', 'step': 4, 'loss': 6.0, 'note': 'text'},
     {'kind': 'eval', 'step': 4, 'loss': 1.0},
   ]
 
 
-def test_a_resumed_run_repeats_no_row(tmp_path):
-  write(tmp_path, 0, [2, 4, 6])
-  with log.Log(str(tmp_path), 4) as rows:
+def test_a_resumed_run_repeats_no_row(folder):
+  write(folder, 0, [2, 4, 6])
+  with log.Log(folder, 4) as rows:
     rows.write('eval', 4, {'loss': 1.0})
     rows.write('train', 6, {'loss': 4.0})
-  found = [
-    (r['kind'], r['step']) for r in log.read(str(tmp_path / 'metrics.jsonl'))
-  ]
+  found = [(r['kind'], r['step']) for r in log.read(f'{folder}/metrics.jsonl')]
   assert found == [('train', 2), ('train', 4), ('eval', 4), ('train', 6)]
+
+
+def test_what_is_flushed_survives_a_kill(remote):
+  rows = log.Log(remote, 0)
+  rows.write('train', 2, {'loss': 8.0})
+  rows.flush()
+  rows.write('train', 4, {'loss': 7.0})
+  found = log.read(f'{remote}/metrics.jsonl')
+  assert [r['step'] for r in found] == [2]
+  assert len(storage.list_names(f'{remote}/tensorboard')) == 1
+  rows.__exit__()
 
 
 def test_a_torn_line_is_left_out(tmp_path):

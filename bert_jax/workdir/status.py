@@ -1,0 +1,143 @@
+"""`status.json`: how a run is doing, for programs that watch it."""
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from bert_jax import errors
+from bert_jax.runtime import files
+from bert_jax.workdir import paths
+
+_SECONDS = 20.0  # between writes of what has changed
+
+
+class Status:
+  """Keeps `status.json` of a working directory up to date.
+
+  It is written at once when the state changes, otherwise by a thread. On exit,
+  the state is `done`, `interrupted` or `failed`, by the exception. The fields:
+
+    state: starting, running, done, failed or interrupted.
+    step, steps: updates done, and of the whole run.
+    phase, phases: index of the phase, from 0, and their number.
+    loss: mean training loss of the last row of the log; null before it.
+    steps_per_second: since the last write, with evaluations and saves.
+    seconds_left: at that speed.
+    checkpoint: step of the newest complete checkpoint.
+    message: why it failed or was interrupted.
+    exit_code: that the process ends with; null while it runs.
+    host: name of the host that writes this, and time: when, Unix seconds.
+
+  Args:
+    workdir: the run's directory.
+    steps: updates of the whole run.
+    phases: number of phases.
+  """
+
+  def __init__(self, workdir: str, steps: int, phases: int):
+    self._path = paths.status(workdir)
+    before = _read(self._path)
+    self._fields = {
+      'state': 'starting',
+      'step': before.get('step', 0),
+      'steps': steps,
+      'phase': before.get('phase', 0),
+      'phases': phases,
+      'loss': before.get('loss'),
+      'steps_per_second': None,
+      'seconds_left': None,
+      'checkpoint': before.get('checkpoint'),
+      'message': None,
+      'exit_code': None,
+      'host': socket.gethostname(),
+    }
+    self._newest: Callable[[], int | None] | None = None
+    self._seen: tuple[int, float] | None = None  # step, and when
+    self._lock = threading.Lock()
+    self._done = threading.Event()
+    self._thread = threading.Thread(target=self._run, daemon=True)
+
+  def note(self, **fields):
+    """Sets fields; a new state is written at once."""
+    changed = fields.get('state', self._fields['state'])
+    is_new = changed != self._fields['state']
+    self._fields.update(fields)
+    if is_new:
+      self._write()
+
+  def follow(self, newest: Callable[[], int | None]):
+    """Asks `newest` for the newest checkpoint whenever this is written."""
+    self._newest = newest
+
+  def _run(self):
+    while not self._done.wait(_SECONDS):
+      self._write()
+
+  def _write(self):
+    with self._lock:
+      self._measure()
+      if self._newest is not None:
+        self._fields['checkpoint'] = self._newest()
+      try:
+        files.write_json(self._path, {**self._fields, 'time': time.time()})
+      except (OSError, errors.UserError) as error:
+        # Whoever watches sees an old time; the run itself does not need it.
+        print(f'warning: no status: {error}', file=sys.stderr, flush=True)
+
+  def _measure(self):
+    fields, now = self._fields, time.monotonic()
+    step = fields['step']
+    if fields['state'] != 'running':
+      fields['steps_per_second'] = fields['seconds_left'] = None
+    elif self._seen is None:
+      self._seen = step, now
+    elif step > self._seen[0]:
+      speed = (step - self._seen[0]) / max(now - self._seen[1], 1e-9)
+      fields['steps_per_second'] = speed
+      fields['seconds_left'] = (fields['steps'] - step) / speed
+      self._seen = step, now
+
+  def __enter__(self):
+    self._write()
+    self._thread.start()
+    return self
+
+  def __exit__(self, kind, error, traceback):
+    self._done.set()
+    self._thread.join()
+    self.note(**_judge(error))
+
+
+class Nothing:
+  """The status of a process that does not write one."""
+
+  def note(self, **fields):
+    del fields
+
+  def follow(self, newest):
+    del newest
+
+
+NOTHING = Nothing()
+
+
+def _judge(error: BaseException | None) -> dict:
+  if error is None:
+    return {'state': 'done', 'exit_code': 0}
+  if isinstance(error, errors.Interrupted):
+    code = 128 + error.signum
+    return {'state': 'interrupted', 'exit_code': code, 'message': str(error)}
+  text = str(error)
+  if not isinstance(error, errors.UserError):
+    text = f'{type(error).__name__}: {errors.first_line(error)}'
+  return {'state': 'failed', 'exit_code': 1, 'message': text}
+
+
+def _read(path: str) -> dict:
+  with contextlib.suppress(FileNotFoundError, ValueError):
+    found = files.load_json(path)
+    return found if isinstance(found, dict) else {}
+  return {}

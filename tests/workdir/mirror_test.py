@@ -1,0 +1,87 @@
+"""Growing files that are copied to a bucket."""
+
+import os
+import time
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.runtime import bucket, storage
+from bert_jax.workdir import mirror
+
+
+def append(folder, name, text):
+  path = os.path.join(folder, name)
+  os.makedirs(os.path.dirname(path), exist_ok=True)
+  with open(path, 'a') as file:
+    file.write(text)
+
+
+def test_a_local_directory_is_its_own_mirror(tmp_path):
+  found = mirror.Mirror(str(tmp_path))
+  assert found.folder == str(tmp_path)
+  found.fetch('metrics.jsonl')
+  found.flush()
+  found.close()
+  assert os.listdir(tmp_path) == []
+
+
+def test_what_grew_is_uploaded_whole_and_fetched_by_the_next(remote):
+  first = mirror.Mirror(remote)
+  first.fetch('log')
+  append(first.folder, 'log', 'one\n')
+  append(first.folder, 'deep/events', 'x')
+  first.flush()
+  append(first.folder, 'log', 'two\n')
+  first.close()
+  assert storage.read(f'{remote}/log') == b'one\ntwo\n'
+  assert storage.read(f'{remote}/deep/events') == b'x'
+  assert not os.path.exists(first.folder)
+  second = mirror.Mirror(remote)
+  second.fetch('log')
+  append(second.folder, 'log', 'three\n')
+  second.close()
+  assert storage.read(f'{remote}/log') == b'one\ntwo\nthree\n'
+
+
+def test_only_what_has_changed_is_uploaded(remote, monkeypatch):
+  uploaded = []
+  monkeypatch.setattr(
+    storage, 'upload', lambda local, path: uploaded.append(path)
+  )
+  found = mirror.Mirror(remote)
+  append(found.folder, 'a', '1')
+  append(found.folder, 'b', '1')
+  found.flush()
+  append(found.folder, 'b', '2')
+  found.close()
+  assert uploaded == [f'{remote}/{x}' for x in ('a', 'b', 'b')]
+
+
+def test_the_thread_uploads_and_its_failure_is_a_warning(
+  remote, monkeypatch, capfd
+):
+  monkeypatch.setattr(mirror, '_SECONDS', 0.02)
+  upload, ill = storage.upload, [True]
+
+  def may_fail(local, path):
+    if ill[0]:
+      raise bucket.Unavailable('the bucket is ill', 'ill')
+    upload(local, path)
+
+  monkeypatch.setattr(storage, 'upload', may_fail)
+  found = mirror.Mirror(remote)
+  append(found.folder, 'log', 'one\n')
+  wait(lambda: 'warning: the bucket is ill' in capfd.readouterr().err)
+  with pytest.raises(errors.UserError, match='the bucket is ill'):
+    found.flush()
+  ill[0] = False
+  wait(lambda: storage.exists(f'{remote}/log'))
+  found.close()
+
+
+def wait(condition):
+  deadline = time.monotonic() + 20
+  while not condition():
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
