@@ -435,7 +435,7 @@ def objects(directory, step):
 
 def test_a_bucket_holds_checkpoints_as_a_disk_does(remote, capsys):
   marks = write(f'{remote}/c', range(1, 9), keep=2, keep_every=3)
-  assert checkpoint._list_steps(f'{remote}/c') == [3, 6, 7, 8]
+  assert checkpoint.list_steps(f'{remote}/c') == [3, 6, 7, 8]
   found, facts = restore(f'{remote}/c')
   assert int(found['step']) == 8 and facts['fingerprint'] == marks[8]
   np.testing.assert_array_equal(found['w'], state(8)['w'])
@@ -445,7 +445,7 @@ def test_a_bucket_holds_checkpoints_as_a_disk_does(remote, capsys):
   assert int(found['step']) == 7
   assert 'checkpoint 8 is bad' in capsys.readouterr().out
   assert storage.list_names(f'{remote}/c_bad') == ['8']
-  assert checkpoint._list_steps(f'{remote}/c') == [3, 6, 7]
+  assert checkpoint.list_steps(f'{remote}/c') == [3, 6, 7]
   with checkpoint.Checkpoints(f'{remote}/c', 2, 3) as c:
     c.save(8, state(8), {})
   assert int(restore(f'{remote}/c')[0]['step']) == 8
@@ -464,7 +464,7 @@ def test_all_bad_in_a_bucket_is_an_error_unless_told_to_start_over(remote):
       storage.delete(path)
   with pytest.raises(errors.UserError, match='start_over=True'):
     restore(f'{remote}/c')
-  assert checkpoint._list_steps(f'{remote}/c') == [1, 2]
+  assert checkpoint.list_steps(f'{remote}/c') == [1, 2]
   assert restore(f'{remote}/c', start_over=True) is None
   assert storage.list_names(f'{remote}/c_bad') == ['1', '2']
 
