@@ -85,9 +85,9 @@ def rebuild(workdir: str, number: int) -> Replay:
     number: the step as in the log, from 1.
 
   Raises:
-    errors.UserError: if the directory holds no run, the run has no such step,
-      its data are not where they were or not what they were, or no checkpoint
-      can be read.
+    errors.UserError: if the directory holds no run, the run has no such step
+      or has not reached it, its data are not where they were or not what they
+      were, or no checkpoint can be read.
   """
   config = trained_run.read_config(paths.config(workdir))
   if config.task != 'pretraining':
@@ -99,6 +99,7 @@ def rebuild(workdir: str, number: int) -> Replay:
   config = _for_one_device(config, phase)
   directory = _find_data(config, workdir)
   rows = log.read(paths.metrics(workdir))
+  _check_reached(config, number, rows)
   weights, facts = _read_weights(config, directory, workdir, number - 1)
   trained_run.check_params(
     weights.params, pretrain.make_module(config), paths.config(workdir)
@@ -150,6 +151,14 @@ def _find_phase(config, number) -> task_lib.Phase:
       'numbered as in its log.'
     )
   return [phase for phase in phases if phase.first < number][-1]
+
+
+def _check_reached(config, number, rows):
+  last = max((row['step'] for row in rows), default=None)
+  if last is not None and number > last + config.log.every:
+    raise errors.UserError(
+      f'the run has not reached --step={number}; its log ends at step {last}.'
+    )
 
 
 def _for_one_device(config, phase):

@@ -205,6 +205,15 @@ def test_a_step_that_the_run_does_not_have_is_refused(made, number):
     replay.rebuild(made, number)
 
 
+def test_a_step_that_the_run_has_not_reached_is_refused(workdir):
+  edit_config(workdir, log__every=10)
+  row = {'kind': 'train', 'step': 10, 'loss': 4.0}
+  (workdir / 'metrics.jsonl').write_text(json.dumps(row))
+  assert replay.rebuild(str(workdir), 20).number == 20
+  with pytest.raises(errors.UserError, match='its log ends at step 10'):
+    replay.rebuild(str(workdir), 21)
+
+
 def test_missing_or_other_data_is_refused(workdir, directories, tmp_path):
   edit_config(workdir, data__dir=str(tmp_path / 'gone'))
   with pytest.raises(
