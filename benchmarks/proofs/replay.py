@@ -13,7 +13,7 @@ spike. Checks that
 * replay leaves every file of the run as it was.
 
 Without --input it uses Python's own documentation. Prints a verdict; the exit
-code is 1 if it is not ok. Takes about five minutes on two cores.
+code is 1 if it is not ok. Took 15 minutes on two busy cores.
 """
 
 import argparse
