@@ -36,14 +36,14 @@ def main(argv: list[str]):
     jax.config.update('jax_platforms', 'cpu')
   from bert_jax.pretraining import replay as replay_lib
   from bert_jax.pretraining import replay_page
-  from bert_jax.runtime import files, progress
+  from bert_jax.runtime import files, progress, storage
   from bert_jax.train import compilation
 
   values = flags.FLAGS
   if values.rows < 0:
     raise errors.UserError(f'--rows={values.rows} must not be negative.')
   compilation.use_cache()
-  found = replay_lib.rebuild(os.path.abspath(values.workdir), values.step)
+  found = replay_lib.rebuild(storage.resolve(values.workdir), values.step)
   with progress.Progress(found.phase.batch_size, 'rows', 'replaying') as bar:
     measured = replay_lib.measure(found, bar.update)
   report = replay_page.make_report(found, measured, values.sort, values.rows)

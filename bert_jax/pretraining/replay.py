@@ -6,7 +6,6 @@ those of the nearest checkpoint at or before the step.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +14,11 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
+from bert_jax.data import local_data
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.inference import trained_run
 from bert_jax.pretraining import batches, init_from, pretrain, training_data
+from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import row_gradients, tuning
 from bert_jax.train import task as task_lib
@@ -172,19 +173,21 @@ def _for_one_device(config, phase):
 
 def _find_data(config, workdir) -> str:
   directory = paths.prepared_data(config, workdir)
-  if not os.path.exists(directory):
+  if not storage.exists(directory):
     named = f' (data.dir in {paths.config(workdir)})' if config.data.dir else ''
     raise errors.UserError(
       f'the data of the run are not in {directory}{named} any more; put them '
       'back, or a link to them.'
     )
   training_data.check_manifest(config, directory, manifest_lib.read(directory))
-  return directory
+  return local_data.fetch(directory, config.phases.seq_length)
 
 
 def _read_weights(config, directory, workdir, latest):
   """Returns the newest weights of at most `latest` updates, and their facts."""
   saved = paths.checkpoints(workdir)
+  if not storage.exists(saved):
+    raise errors.UserError(f'{saved} does not exist; train first.')
   steps = checkpoint.list_steps(saved)
   if any(step <= latest for step in steps):
     params, facts = checkpoint.read(saved, latest=latest)
