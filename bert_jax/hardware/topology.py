@@ -145,6 +145,19 @@ def parse(text: str, slices: int = 1) -> Topology:
   return found
 
 
+def cloud_name(topology: Topology) -> str | None:
+  """Returns the cloud accelerator type of one slice, such as 'v5litepod-16'.
+
+  None for a grid other than the usual one for its number of chips, and for
+  GPUs.
+  """
+  family = _FAMILIES.get(topology.chip.name)
+  n = math.prod(topology.bounds)
+  if family is None or family.bounds.get(n) != topology.bounds:
+    return None
+  return f'{family.cloud}-{n * family.cores}'
+
+
 def list_names() -> list[str]:
   """Returns all standard names that `parse` accepts."""
   found = []

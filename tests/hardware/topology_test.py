@@ -99,3 +99,17 @@ def test_number_of_slices_must_be_positive():
 )
 def test_a_chip_has_the_links_of_its_place(name, links):
   assert topology.parse(name).axis_links == links
+
+
+@pytest.mark.parametrize(
+  'text, name',
+  [
+    ('v5e:4x4', 'v5litepod-16'),
+    ('v4:2x2x4', 'v4-32'),
+    ('v6e-8', 'v6e-8'),
+    ('v4:2x2x6', None),  # not the usual grid of 24 chips
+    ('h100:8', None),
+  ],
+)
+def test_cloud_name_is_that_of_the_usual_grid(text, name):
+  assert topology.cloud_name(topology.parse(text)) == name
