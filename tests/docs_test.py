@@ -17,7 +17,7 @@ PAGES = {
 }
 SOURCES = {
   path: path.read_text(encoding='utf-8')
-  for folder in ('bert_jax', 'benchmarks', 'configs')
+  for folder in ('bert_jax', 'benchmarks', 'configs', 'launch')
   for path in (ROOT / folder).rglob('*.py')
 }
 

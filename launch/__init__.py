@@ -1,0 +1,1 @@
+"""Starts runs on Google Cloud and takes down what it started."""

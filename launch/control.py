@@ -1,0 +1,168 @@
+"""`ls`, `status`, `logs`, `stop` and `down`: looking at runs and ending them."""
+
+import time
+
+from bert_jax import errors
+from launch import bucket, commands, job, records, resource, terminal, watch
+
+# A reason that `stop` and `down` write, see `supervisor`.
+_STOPPED = 'reason=stopped\n'
+# How long `down` waits for what is being deleted or cannot be yet.
+_DOWN_SECONDS = 900
+
+
+def find_all(
+  world: watch.World, name: str | None = None
+) -> list[tuple[str, resource.Resource]]:
+  """Returns (API, resource) of everything that carries the label.
+
+  Raises:
+    commands.CommandError: if an API cannot be asked.
+  """
+  found = []
+  for api, route in watch.ROUTES.items():
+    try:
+      found += [(api, item) for item in route.find(world.run, name)]
+    except commands.CommandError as error:
+      if not _is_disabled(str(error)):
+        raise
+      commands.warn(f'{api}: this API is not enabled, so nothing is rented')
+  return found
+
+
+def _is_disabled(message: str) -> bool:
+  return 'SERVICE_DISABLED' in message or 'has not been used in' in message
+
+
+def show_all(world: watch.World) -> int:
+  """Lists all resources; returns the exit code."""
+  found = find_all(world)
+  if not found:
+    commands.say('nothing is rented.')
+  for api, item in found:
+    where = job.read(item.job).get('workdir', '')
+    commands.say(
+      f'{item.run:20} {item.state:13} {item.place:18} {api} {item.kind} '
+      f'{item.name} {where} {item.message}'.rstrip()
+    )
+  return 0
+
+
+def find_workdir(world: watch.World, name: str, workdir: str | None) -> str:
+  """Returns the working directory of a run.
+
+  Raises:
+    errors.UserError: if neither its resources nor this machine know it.
+  """
+  known = workdir or records.read(name)
+  if known:
+    return known
+  for _, item in find_all(world, name):
+    if found := job.read(item.job).get('workdir'):
+      return found
+  raise errors.UserError(
+    f'{name} is not known on this machine and has no resources; give '
+    '--workdir=gs://BUCKET/FOLDER.'
+  )
+
+
+def show_status(world: watch.World, name: str, workdir: str | None) -> int:
+  """Prints what exists for a run and how far it is."""
+  for _, item in find_all(world, name):
+    commands.say(f'{item.kind} {item.name}: {item.state} in {item.place}')
+  workdir = find_workdir(world, name, workdir)
+  status = terminal.read_status(world.run, workdir)
+  if status is None:
+    commands.say(f'{workdir} has no status yet')
+    return 1
+  age = terminal.format_time(max(0.0, world.now() - status['time']))
+  commands.say(f'{terminal.describe_status(status)} ({age} ago)')
+  return 0
+
+
+def show_logs(
+  world: watch.World,
+  name: str,
+  workdir: str | None,
+  worker: int | None,
+  follow: bool,
+) -> int:
+  """Prints the logs of the hosts, and goes on with `follow`."""
+  logs, pattern = (
+    terminal.Follower(world.run),
+    job.logs_url(find_workdir(world, name, workdir)),
+  )
+  logs.show(bucket.list_objects(world.run, [pattern]), worker)
+  while follow:
+    world.sleep(world.period)
+    logs.show(bucket.list_objects(world.run, [pattern]), worker)
+  return 0
+
+
+def stop(world: watch.World, name: str, workdir: str | None) -> int:
+  """Asks the hosts to save a checkpoint and to delete themselves."""
+  if not _write_end(world, name, workdir):
+    raise errors.UserError(f'no launch of {name} is under way.')
+  commands.say(
+    f'{name} saves a checkpoint within two minutes, then its hosts delete '
+    f'themselves. Check with "python launch/tpu.py ls".'
+  )
+  return 0
+
+
+def _write_end(world, name, workdir) -> bool:
+  """Writes that the launches under way end; returns whether there are any."""
+  launches = set()
+  for _, item in find_all(world, name):
+    fields = job.read(item.job)
+    if 'workdir' in fields:
+      launches.add((fields['workdir'], fields['job']))
+  known = workdir or records.read(name)
+  if known:
+    stored, _ = watch.load(world, known)
+    if stored and not stored['reason'] and stored['name'] == name:
+      launches.add((known, stored['job']))
+  for folder, launch in launches:
+    try:
+      bucket.write(world.run, job.end_url(folder, launch), _STOPPED, '0')
+    except bucket.Changed:
+      pass  # it ends already
+  return bool(launches)
+
+
+def down(world: watch.World, name: str | None, workdir: str | None) -> int:
+  """Deletes everything of a run, or of all runs.
+
+  Args:
+    world: acts on the world.
+    name: the run; None is all.
+    workdir: its working directory, if this machine does not know it.
+
+  Returns:
+    0 if nothing is left, 1 otherwise.
+  """
+  found = find_all(world, name)
+  for run in {item.run for _, item in found} | ({name} if name else set()):
+    _write_end(world, run, workdir)  # so that no supervisor asks for more
+  begin, told = world.now(), set()
+  while found and world.now() - begin < _DOWN_SECONDS:
+    for api, route in watch.ROUTES.items():
+      for item in watch.deletable([r for a, r in found if a == api]):
+        commands.say(f'deleting {item.kind} {item.name} in {item.place}')
+        world.run(route.delete(item))
+    for _, item in found:
+      if item.state == resource.PROVISIONING and item.name not in told:
+        told.add(item.name)
+        commands.say(f'{item.name} is being set up and cannot be deleted yet')
+    world.sleep(world.period)
+    found = find_all(world, name)
+  if not found:
+    commands.say('nothing is left.')
+    return 0
+  commands.warn(f'STILL THERE, AND COSTING, at {time.strftime("%H:%M:%S")}:')
+  for api, item in found:
+    commands.warn(
+      f'  {api} {item.kind} {item.name} in {item.place}: {item.state}'
+    )
+  commands.warn('run this command again until nothing is left.')
+  return 1

@@ -1,0 +1,186 @@
+"""`launch/tpu.py run`: everything before money, then the watch over the run."""
+
+import os
+import subprocess
+import sys
+
+from bert_jax import errors
+from launch import (
+  archive,
+  bucket,
+  commands,
+  estimate,
+  records,
+  resource,
+  supervisor,
+  terminal,
+  watch,
+)
+from launch import job as job_lib
+from launch import plan as plan_lib
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def run(given, world: watch.World) -> int:
+  """Starts a run or goes on watching it; returns the exit code.
+
+  Args:
+    given: the arguments of `launch/tpu.py run`.
+    world: acts on the world.
+  """
+  commands.say(
+    f'to end everything: python launch/tpu.py down {given.name} '
+    f'--workdir={given.workdir}'
+  )
+  project = find_project(world, given.dry_run)
+  plan = plan_lib.make(given, project)
+  config = archive.check_config(ROOT, plan.config)
+  checked = estimate.check_config(world.run, plan.config, plan.overrides)
+  plan = plan_lib.replace_config(plan, config)
+  packed, sha256 = archive.make(ROOT)
+  for line in plan_lib.describe(
+    plan, estimate.describe_price_source(given.price)
+  ):
+    commands.say(line)
+  for line in estimate.describe_network(plan):
+    commands.say(line)
+  if given.dry_run:
+    return _print_all(given, world, plan, packed, sha256)
+  found = watch.ROUTES[plan.api].find(world.run, plan.name)
+  ledger, generation = watch.start_ledger(world, plan, found, sha256)
+  if not ledger.attempts and not found:
+    bucket.check_writable(world.run, plan.workdir)
+    ledger = _estimate(given, world, plan, ledger, checked)
+    if not given.yes and not _ask(plan):
+      commands.say('nothing was rented.')
+      return 1
+    _upload(world, plan, packed, sha256)
+    # Noted before the watch, so that a detached one finds this launch.
+    generation = watch.save(world, plan, ledger, generation)
+  else:
+    commands.say(f'going on with launch {ledger.job}: nothing is asked again')
+    if ledger.sha256 == sha256:
+      _upload(world, plan, packed, sha256)
+  records.write(plan.name, plan.workdir)
+  if given.detach:
+    return _detach(given)
+  limits = supervisor.Limits(plan.zones, plan.hours * 3600)
+  return _watch(world, plan, limits, ledger, generation)
+
+
+def find_project(world: watch.World, dry_run: bool) -> str:
+  """Returns the project that gcloud uses.
+
+  Raises:
+    errors.UserError: if there is none.
+  """
+  text = commands.ask(world.run, ['gcloud', 'config', 'get', 'project'])
+  if not text.strip() and not dry_run:
+    raise errors.UserError(
+      'gcloud has no project; choose one by "gcloud config set project NAME".'
+    )
+  return text.strip() or 'PROJECT'
+
+
+def _estimate(given, world, plan, ledger, checked) -> supervisor.Ledger:
+  """Shows what the run will need; keeps the estimate for the bill."""
+  report = None
+  if not given.no_preflight:
+    commands.say('preflight: compiling the run for these chips ...')
+    report = estimate.run_preflight(
+      world.run, plan, given.config, records.folder(), ledger.sha256
+    )
+  every = checked.get('checkpoint_every')
+  for line in estimate.describe(plan, report, every):
+    commands.say(line)
+  return supervisor.with_estimate(ledger, report and report['run_estimate'])
+
+
+def _ask(plan) -> bool:
+  price = ''
+  if plan.usd_per_hour is not None:
+    price = f' for ${plan.usd_per_hour:,.2f} an hour, at most '
+    price += f'${plan.usd_per_hour * plan.hours:,.2f}'
+  try:
+    return input(f'rent this{price}? [y/N] ').strip().lower() in ('y', 'yes')
+  except EOFError:
+    raise errors.UserError(
+      'there is no terminal to ask on; give --yes.'
+    ) from None
+
+
+def _upload(world, plan, packed, sha256):
+  """Writes the archive to the bucket."""
+  path = os.path.join(records.folder(), f'code-{sha256}.tar.gz')
+  with open(path, 'wb') as file:
+    file.write(packed)
+  url = job_lib.archive_url(plan.workdir, sha256)
+  commands.ask(world.run, ['gcloud', 'storage', 'cp', '--quiet', path, url])
+  os.remove(path)
+
+
+def _print_all(given, world, plan, packed, sha256) -> int:
+  """Prints the commands of a launch in their order."""
+  bucket.check_writable(world.run, plan.workdir)
+  if not given.no_preflight:
+    estimate.run_preflight(
+      world.run, plan, given.config, records.folder(), sha256
+    )
+  _upload(world, plan, packed, sha256)
+  watch.ROUTES[plan.api].find(world.run, plan.name)
+  ledger = supervisor.Ledger('JOB', 0.0, 0.0, sha256=sha256)
+  folder = records.folder()
+  watch.act(world, plan, ledger, supervisor.CREATE, [], folder)
+  path = os.path.join(folder, 'job')
+  with open(path, encoding='utf-8') as file:
+    commands.say(f'with {path}:')
+    for line in file.read().splitlines():
+      commands.say(f'  {line}')
+  commands.say('and, when the run has ended:')
+  kind = resource.QUEUED
+  if plan.api == 'compute':
+    kind = resource.INSTANCE if plan.topology.hosts == 1 else resource.GROUP
+  for zone in plan.zones[:1]:
+    own = resource.Resource(kind, plan.name, zone, plan.name, '')
+    watch.act(world, plan, ledger, supervisor.DELETE, [own], folder)
+  return 0
+
+
+def _detach(given) -> int:
+  """Starts the watch in the background."""
+  path = os.path.join(records.folder(), f'{given.name}.log')
+  argv = [word for word in sys.argv if word != '--detach']
+  with open(path, 'ab') as log:
+    process = subprocess.Popen(
+      [sys.executable, *argv, '--yes'],
+      stdin=subprocess.DEVNULL,
+      stdout=log,
+      stderr=log,
+      start_new_session=True,
+    )
+  commands.say(
+    f'process {process.pid} watches the run and writes to {path}. While it and '
+    'this machine run, lost hosts are replaced; the hosts delete themselves '
+    'without it, too. The same command without --detach takes over.'
+  )
+  return 0
+
+
+def _watch(world, plan, limits, ledger, generation) -> int:
+  try:
+    ledger = watch.watch(
+      world, plan, limits, ledger, generation, records.folder()
+    )
+  except watch.Taken as error:
+    raise errors.UserError(str(error)) from error
+  except KeyboardInterrupt:
+    commands.say(
+      '\nno longer watching. The hosts KEEP RUNNING AND COSTING. The same '
+      f'command goes on watching; "python launch/tpu.py down {plan.name}" ends '
+      'them.'
+    )
+    return 130
+  for line in terminal.list_bill(plan, ledger):
+    commands.say(line)
+  return 0 if ledger.reason == supervisor.DONE else 1

@@ -1,0 +1,37 @@
+"""Which messages of gcloud mean what."""
+
+import pytest
+
+from launch import failures
+
+
+@pytest.mark.parametrize(
+  'kind, message',
+  [
+    (failures.CAPACITY, 'There is no more capacity in the zone "us-east5-b"'),
+    (failures.CAPACITY, 'code: ZONE_RESOURCE_POOL_EXHAUSTED'),
+    (failures.CAPACITY, 'GCE_STOCKOUT'),
+    (failures.CAPACITY, 'The zone does not have enough resources available'),
+    (failures.CAPACITY, "Quota 'TPUS_PER_PROJECT' exceeded. Limit: 32.0"),
+    (failures.STRUCTURAL, "Quota 'TPUS_PER_PROJECT' exceeded. Limit: 0.0"),
+    (failures.STRUCTURAL, 'Quota limit "TPUV5s" exceeded. Limit: 0 in region'),
+    (failures.STRUCTURAL, 'PERMISSION_DENIED: Permission denied on locations'),
+    (failures.STRUCTURAL, 'This API method requires billing to be enabled.'),
+    (failures.STRUCTURAL, 'INVALID_ARGUMENT: unknown runtime'),
+    (failures.STRUCTURAL, 'unrecognized arguments: --spots'),
+    (failures.STRUCTURAL, 'gcloud is not installed.'),
+    (failures.TRANSIENT, 'HTTPError 503: Service Unavailable'),
+    (failures.TRANSIENT, 'RESOURCE_EXHAUSTED: 429 Too Many Requests'),
+    (failures.TRANSIENT, 'timed out after 900 s'),
+    (failures.TRANSIENT, 'Connection reset by peer'),
+    (failures.UNKNOWN, 'an internal thing went wrong'),
+  ],
+)
+def test_message_is_classified(kind, message):
+  assert failures.classify(message) == kind
+
+
+def test_missing_objects_are_told_from_other_errors():
+  gone = 'ERROR: (gcloud.storage.cat) The following URLs matched no objects'
+  assert failures.is_missing(gone)
+  assert not failures.is_missing('HTTPError 503: Service Unavailable')

@@ -1,0 +1,225 @@
+"""Whole launches, with a stand-in for gcloud."""
+
+import json
+
+import pytest
+
+from bert_jax import errors
+from launch import commands, tpu, watch
+from tests.launch import fakes
+
+A, B = 'us-east5-b', 'europe-west4-b'
+RUN = [
+  *('run', '--name=r', '--config=configs/tiny.py:smoke', '--spot', '--yes'),
+  *('--workdir=gs://bkt/r', '--topology=v5litepod-4', f'--zone={A},{B}'),
+  '--no_preflight',
+]
+HAPPY = ('ACCEPTED', 'PROVISIONING', 'ACTIVE')
+
+
+@pytest.fixture(autouse=True)
+def _folders(tmp_path, monkeypatch):
+  monkeypatch.setenv('XDG_STATE_HOME', str(tmp_path))
+  monkeypatch.chdir(tpu.start.ROOT)
+
+
+def _deletions(cloud):
+  return [argv for argv in cloud.argvs if argv[4:5] == ['delete']]
+
+
+def test_run_that_ends_well_is_asked_for_once_and_deleted(capsys):
+  cloud = fakes.Gcloud(HAPPY)
+  cloud.on_active = lambda: cloud.end('done')
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A] and not cloud.queue
+  out = capsys.readouterr().out
+  assert out.startswith('to end everything: python launch/tpu.py down r')
+  assert 'ended     done' in out and 'requests  1, preemptions 0' in out
+
+
+def test_preempted_run_is_asked_for_again_with_the_same_job(capsys):
+  lost = (*HAPPY, 'ACTIVE', 'SUSPENDED')
+  cloud = fakes.Gcloud(lost, (*HAPPY, 'ACTIVE', 'GONE'), HAPPY)
+  cloud.on_active = lambda: cloud.states or cloud.end('done')
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A, A, A] and not cloud.queue
+  assert 'requests  3, preemptions 2' in capsys.readouterr().out
+
+
+def test_full_zone_is_left_for_the_next():
+  cloud = fakes.Gcloud(('FAILED: no more capacity',), HAPPY)
+  cloud.on_active = lambda: cloud.end('done')
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A, B] and not cloud.queue
+
+
+def test_exit_code_1_is_not_tried_again_and_its_lines_are_shown(capsys):
+  cloud = fakes.Gcloud(HAPPY)
+  cloud.on_active = lambda: cloud.end('failed', 'error: batch_size=7 is odd')
+  assert tpu.main(RUN, cloud.world()) == 1
+  assert cloud.created == [A] and not cloud.queue
+  assert 'error: batch_size=7 is odd' in capsys.readouterr().out
+
+
+def test_failed_listing_is_no_absence():
+  cloud = fakes.Gcloud(HAPPY)
+  count = [0]
+
+  def on_active():
+    count[0] += 1
+    cloud.errors += ['HTTPError 403: forbidden'] if count[0] < 4 else []
+    if count[0] == 4:
+      cloud.end('done')
+
+  cloud.on_active = on_active
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A]
+
+
+def test_money_becomes_a_deadline(capsys):
+  cloud = fakes.Gcloud(HAPPY)
+  # 4 chips x $1.20 an hour: $0.48 are 6 minutes.
+  assert tpu.main([*RUN, '--max_usd=0.48'], cloud.world()) == 1
+  assert 'seconds=360\n' in [*cloud.jobs.values()][0]
+  out = capsys.readouterr().out
+  assert 'ended     out of time' in out and not cloud.queue
+  assert 'rent      0.1' in out and '$0.4' in out
+
+
+def test_second_supervisor_adopts_and_the_first_gives_up():
+  cloud = fakes.Gcloud(HAPPY)
+  world = cloud.world()
+  second = []
+
+  def on_active():
+    if not second:
+      second.append(True)
+      cloud.on_active = lambda: cloud.end('done')
+      assert tpu.main(RUN, fakes_world(cloud)) == 0
+
+  cloud.on_active = on_active
+  with pytest.raises(errors.UserError, match='watches this run now'):
+    tpu.main(RUN, world)
+  assert cloud.created == [A] and not cloud.queue
+
+
+def fakes_world(cloud):
+  return watch.World(cloud.run, lambda: cloud.now, cloud.sleep, 30.0)
+
+
+def test_name_of_another_run_is_refused():
+  cloud = fakes.Gcloud(HAPPY)
+  cloud.queue['r', B] = ['ACTIVE']
+  cloud.jobs['r', B] = 'name=r\njob=j\nsha256=s\nworkdir=gs://bkt/other\n'
+  with pytest.raises(errors.UserError, match='in use, with .*gs://bkt/other'):
+    tpu.main(RUN, cloud.world())
+  assert ('r', B) in cloud.queue
+
+
+def test_dry_run_runs_nothing_and_prints_the_request(capsys, monkeypatch):
+  def fail(*_, **__):
+    raise AssertionError('a command was run')
+
+  monkeypatch.setattr(commands.subprocess, 'run', fail)
+  assert tpu.main([*RUN, '--dry_run']) == 0
+  out = capsys.readouterr().out
+  assert 'gcloud compute tpus queued-resources create r --node-id=r' in out
+  assert '  argument=--workdir=gs://bkt/r' in out
+
+
+def test_answer_no_rents_nothing(monkeypatch, capsys):
+  monkeypatch.setattr('builtins.input', lambda question: 'n')
+  cloud = fakes.Gcloud(HAPPY)
+  words = [word for word in RUN if word != '--yes']
+  assert tpu.main(words, cloud.world()) == 1
+  assert not cloud.created
+  assert 'nothing was rented' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  'more, message',
+  [
+    ('--workdir=/tmp/x', 'must be gs://BUCKET/FOLDER'),
+    ('--name=Large', 'lower-case letters'),
+    ('--topology=v5litepod-17', 'did you mean'),
+    ('--topology=h100:8', 'not a TPU slice'),
+    ('--zone=us-east5', 'not a zone'),
+    ('--max_usd=0', 'must be more than 0'),
+    ('--topology=tpu7x-8', 'needs --max_usd|needs a price'),
+    ('--config=configs/none.py', 'not among the files'),
+    ('--config.nope=3', 'nope'),
+    ('--confg=x', 'not an argument'),
+  ],
+)
+def test_what_cannot_be_costs_nothing(more, message):
+  cloud = fakes.Gcloud(HAPPY)
+  world = cloud.world()
+
+  def run(argv, seconds=900):
+    # The config is checked by the real command.
+    real = argv[0] != 'gcloud'
+    return commands.execute(argv) if real else cloud.run(argv)
+
+  world.run = run
+  words = [*RUN, '--max_usd=3'] if 'tpu7x' in more else RUN
+  with pytest.raises(errors.UserError, match=message):
+    tpu.main([*words, more], world)
+  assert not cloud.created
+
+
+def test_down_deletes_all_and_fails_while_anything_is_left(capsys):
+  cloud = fakes.Gcloud()
+  cloud.queue['old', A] = ['PROVISIONING']
+  cloud.jobs['old', A] = 'name=old\njob=j\nworkdir=gs://bkt/old\n'
+  assert tpu.main(['down', 'old'], cloud.world()) == 1
+  assert 'STILL THERE' in capsys.readouterr().err
+  cloud.queue['old', A] = ['ACTIVE']
+  assert tpu.main(['down', '--all'], cloud.world()) == 0
+  assert not cloud.queue
+  # A supervisor that looks now does not ask for more.
+  assert cloud.objects['gs://bkt/old/launch/j/end'][0] == 'reason=stopped\n'
+
+
+def test_ls_and_status_say_what_there_is(capsys):
+  cloud = fakes.Gcloud()
+  assert tpu.main(['ls'], cloud.world()) == 0
+  assert capsys.readouterr().out == 'nothing is rented.\n'
+  cloud.queue['old', A] = ['ACTIVE']
+  cloud.jobs['old', A] = 'name=old\njob=j\nworkdir=gs://bkt/old\n'
+  status = {'state': 'running', 'step': 1500, 'steps': 9000, 'phase': 1}
+  status |= {'phases': 2, 'loss': 2.5, 'steps_per_second': 3.25}
+  status |= {'seconds_left': 5400.0, 'checkpoint': 1000, 'message': None}
+  status |= {'exit_code': None, 'host': 'h', 'time': cloud.now - 65}
+  cloud.write('gs://bkt/old/status.json', json.dumps(status))
+  assert tpu.main(['status', 'old'], cloud.world()) == 0
+  assert capsys.readouterr().out.splitlines() == [
+    f'queued resource old: active in {A}',
+    'running: step 1,500/9,000, phase 2 of 2, loss 2.5000, 3.25 steps/s, '
+    '1 h 30 min left, checkpoint 1,000 (1 min 5 s ago)',
+  ]
+
+
+def test_logs_show_whole_lines_of_one_host_or_all(capsys):
+  cloud = fakes.Gcloud()
+  cloud.write('gs://bkt/r/logs/host-0.log', 'one\ntwo\nthr')
+  cloud.write('gs://bkt/r/logs/host-12.log', 'a\r  50%\r 100%\n')
+  words = ['logs', 'r', '--workdir=gs://bkt/r']
+  assert tpu.main(words, cloud.world()) == 0
+  assert capsys.readouterr().out.splitlines() == [
+    '[worker 0] one',
+    '[worker 0] two',
+    '[worker 12]  100%',
+  ]
+  tpu.main([*words, '--worker=12'], cloud.world())
+  assert 'worker 0' not in capsys.readouterr().out
+
+
+def test_stop_asks_the_hosts():
+  cloud = fakes.Gcloud()
+  cloud.queue['old', A] = ['ACTIVE']
+  cloud.jobs['old', A] = 'name=old\njob=j\nworkdir=gs://bkt/old\n'
+  assert tpu.main(['stop', 'old'], cloud.world()) == 0
+  assert cloud.objects['gs://bkt/old/launch/j/end'][0] == 'reason=stopped\n'
+  assert ('old', A) in cloud.queue
+  with pytest.raises(errors.UserError, match='no launch of new'):
+    tpu.main(['stop', 'new', '--workdir=gs://bkt/new'], cloud.world())
