@@ -1,0 +1,134 @@
+"""Manifests for GKE, against the schemas of JobSet and of Kubernetes."""
+
+import argparse
+import json
+import lzma
+import os
+
+import pytest
+
+from bert_jax import errors
+from launch import commands, gke, jobset, slices
+
+
+def make(topology='v6e-16', count=2, spot=True, queue='tpus'):
+  """Returns a JobSet."""
+  found = slices.parse(topology, count)
+  arguments = ['--config=configs/large.py', '--workdir=gs://bkt/r']
+  return jobset.make('r', 'img:1', arguments, found, spot, queue, 3600)
+
+
+def _close(schema):
+  """Refuses fields that a schema does not name, as a strict server does."""
+  if isinstance(schema, dict):
+    kept = schema.get('x-kubernetes-preserve-unknown-fields')
+    if 'properties' in schema and 'additionalProperties' not in schema:
+      if not kept:
+        schema['additionalProperties'] = False
+    for item in [*schema.values()]:
+      _close(item)
+  elif isinstance(schema, list):
+    for item in schema:
+      _close(item)
+
+
+@pytest.fixture(scope='module')
+def check():
+  """Returns a function that lists what is wrong with a JobSet."""
+  jsonschema = pytest.importorskip('jsonschema')
+  yaml = pytest.importorskip('yaml')
+  root = os.environ.get('BERT_JAX_TEST_DATA')
+  path = os.path.join(root or '', 'jobset', 'crd.yaml.xz')
+  if not root or not os.path.exists(path):
+    pytest.skip('BERT_JAX_TEST_DATA names no directory with jobset/')
+  with lzma.open(path) as file:
+    versions = yaml.safe_load(file)['spec']['versions']
+  schemas = {v['name']: v['schema']['openAPIV3Schema'] for v in versions}
+  schema = schemas['v1alpha2']
+  _close(schema)
+  schema['properties']['metadata'] = {'type': 'object'}  # Kubernetes checks it
+  validator = jsonschema.Draft4Validator(schema)
+  return lambda value: [e.message for e in validator.iter_errors(value)]
+
+
+@pytest.mark.parametrize('spot', [True, False])
+@pytest.mark.parametrize(
+  'topology, count', [('v6e-16', 2), ('v5litepod-8', 1), ('v4-32', 1)]
+)
+def test_jobset_follows_the_schema_of_its_definition(
+  check, topology, count, spot
+):
+  assert check(make(topology, count, spot)) == []
+
+
+def test_misspelt_field_is_noticed(check):
+  made = make()
+  made['spec']['failurePolicy']['maxRestart'] = 3
+  assert check(made)
+
+
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')
+def test_jobs_follow_the_schema_of_kubernetes():
+  validate = pytest.importorskip('kubernetes_validate')
+  spec = make()['spec']['replicatedJobs'][0]['template']['spec']
+  job = {'apiVersion': 'batch/v1', 'kind': 'Job', 'metadata': {'name': 'r'}}
+  validate.validate({**job, 'spec': spec}, '1.32', strict=True)
+  spec['parallelisms'] = 3
+  with pytest.raises(validate.ValidationError):
+    validate.validate({**job, 'spec': spec}, '1.32', strict=True)
+
+
+def test_one_job_per_slice_and_one_pod_per_host():
+  (jobs,) = make('v6e-16', 2)['spec']['replicatedJobs']
+  spec = jobs['template']['spec']
+  assert jobs['replicas'] == 2
+  assert spec['parallelism'] == spec['completions'] == 4
+  pod = spec['template']['spec']
+  assert pod['nodeSelector']['cloud.google.com/gke-tpu-topology'] == '4x4'
+  (container,) = pod['containers']
+  assert container['resources']['limits'] == {'google.com/tpu': 4}
+
+
+def test_what_gke_lacks_is_refused():
+  with pytest.raises(errors.UserError, match='not offered by GKE'):
+    make('v3-32', 1)
+
+
+def test_yaml_says_what_the_data_say():
+  yaml = pytest.importorskip('yaml')
+  topology = slices.parse('v6e-16', 1)
+  odd = {'a': 'yes', 'b': '4x4', 'c': 'x: y', 'd': [], 'e': {}, 'f': [[1], 2.5]}
+  odd |= {'g': None, 'h': True, 'i': '1e3', 'j': "it's", 'k': [{'l': '-'}]}
+  for value in (make(), *jobset.make_queues('tpus', topology, 16), odd):
+    assert yaml.safe_load(jobset.to_yaml(value)) == value
+
+
+def test_nothing_is_applied_that_the_server_refuses():
+  asked = []
+
+  def run(argv):
+    asked.append(argv)
+    return commands.Result(1, err='unknown field "spec.x"')
+
+  with pytest.raises(errors.UserError, match='unknown field'):
+    gke.apply(run, 'kind: JobSet\n')
+  assert ['--dry-run=server' in argv for argv in asked] == [True]
+
+
+def test_command_prints_queues_and_jobset(capsys):
+  yaml = pytest.importorskip('yaml')
+  words = ['--name=r', '--image=i', '--config=configs/tiny.py:smoke']
+  words += ['--workdir=gs://bkt/r', '--topology=v6e-16', '--queue=q']
+  checked = commands.Result(0, json.dumps({'checkpoint_every': 1}))
+  gke.main([*words, '--quota=16', '--config.seed=2'], lambda argv: checked)
+  found = [*yaml.safe_load_all(capsys.readouterr().out)]
+  assert [item['kind'] for item in found] == [
+    *('ResourceFlavor', 'ClusterQueue', 'LocalQueue', 'JobSet')
+  ]
+  assert '--config.seed=2' in str(found[-1])
+
+
+def test_working_directory_on_a_disk_is_refused():
+  given = argparse.Namespace(name='r', workdir='/tmp/x', overrides=[])
+  with pytest.raises(errors.UserError, match='gs://BUCKET/FOLDER'):
+    gke.make_documents(given)
