@@ -95,11 +95,6 @@ def make(given, project: str) -> Plan:
   return dataclasses.replace(found, hours=_limit_hours(found, given))
 
 
-def replace_config(plan: Plan, config: str) -> Plan:
-  """Returns a plan whose config has a path from the root of the tree."""
-  return dataclasses.replace(plan, config=config)
-
-
 def check_run(name: str, workdir: str, overrides: list[str]):
   """Checks what every way to start a run is given.
 

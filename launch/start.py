@@ -1,5 +1,6 @@
 """`launch/tpu.py run`: everything before money, then the watch over the run."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def run(given, world: watch.World) -> int:
   plan = plan_lib.make(given, project)
   config = archive.check_config(ROOT, plan.config)
   checked = estimate.check_config(world.run, plan.config, plan.overrides)
-  plan = plan_lib.replace_config(plan, config)
+  plan = dataclasses.replace(plan, config=config)
   packed, sha256 = archive.make(ROOT)
   for line in plan_lib.describe(
     plan, estimate.describe_price_source(given.price)
@@ -60,6 +61,8 @@ def run(given, world: watch.World) -> int:
     generation = watch.save(world, plan, ledger, generation)
   else:
     commands.say(f'going on with launch {ledger.job}: nothing is asked again')
+    if not found:  # hosts that live go on with the code that they have
+      ledger = dataclasses.replace(ledger, sha256=sha256)
     if ledger.sha256 == sha256:
       _upload(world, plan, packed, sha256)
   records.write(plan.name, plan.workdir)
@@ -94,7 +97,8 @@ def _estimate(given, world, plan, ledger, checked) -> supervisor.Ledger:
   every = checked.get('checkpoint_every')
   for line in estimate.describe(plan, report, every):
     commands.say(line)
-  return supervisor.with_estimate(ledger, report and report['run_estimate'])
+  estimated = report and report['run_estimate']
+  return dataclasses.replace(ledger, estimate=estimated)
 
 
 def _ask(plan) -> bool:
@@ -132,7 +136,7 @@ def _print_all(given, world, plan, packed, sha256) -> int:
   ledger = supervisor.Ledger('JOB', 0.0, 0.0, sha256=sha256)
   folder = records.folder()
   watch.act(world, plan, ledger, supervisor.CREATE, [], folder)
-  path = os.path.join(folder, 'job')
+  path = os.path.join(folder, f'{plan.name}.job')
   with open(path, encoding='utf-8') as file:
     commands.say(f'with {path}:')
     for line in file.read().splitlines():

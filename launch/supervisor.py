@@ -20,6 +20,7 @@ STOPPED, OUT_OF_TIME = 'stopped', 'out of time'
 STRUCTURAL, GAVE_UP = 'structural', 'gave up'
 
 _MAX_PAUSE = 1800  # seconds between rounds through full zones
+_HEARD_SECONDS = 60  # between two uploads of host 0's log
 _MAX_BUSY = 20  # refusals of a busy service in a row
 
 
@@ -109,11 +110,6 @@ class Ledger:
   estimate: dict | None = None
 
 
-def with_estimate(ledger: Ledger, estimate: dict | None) -> Ledger:
-  """Returns the ledger with preflight's estimate of the run."""
-  return dataclasses.replace(ledger, estimate=estimate)
-
-
 def decide(ledger: Ledger, seen: Seen, limits: Limits) -> tuple[Ledger, str]:
   """Returns the ledger with what was seen, and the action to take."""
   before, ledger = ledger, _account(ledger, seen)
@@ -147,10 +143,13 @@ def _end(state) -> str:
 
 def _account(ledger, seen) -> Ledger:
   """Adds the rent since the last call, also that while nobody looked."""
-  seconds = ledger.seconds
+  seconds, end = ledger.seconds, seen.now
+  if seen.state != resource.ACTIVE and seen.heard is not None:
+    # They ended while nobody looked, at the latest a minute after that.
+    end = min(end, max(ledger.time, seen.heard) + _HEARD_SECONDS)
   # If it ran at one end of the time between, it is counted as all of it.
   if resource.ACTIVE in (ledger.state, seen.state):
-    seconds += max(0.0, seen.now - ledger.time)
+    seconds += max(0.0, end - ledger.time)
   changed = seen.state != ledger.state
   return dataclasses.replace(
     ledger,

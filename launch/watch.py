@@ -156,7 +156,8 @@ def act(
   text = job.render(
     plan, ledger.job, ledger.sha256, seconds, route.delete_self(plan, zone)
   )
-  path = os.path.join(folder, 'job')
+  # One per run: several launchers may work at a time.
+  path = os.path.join(folder, f'{plan.name}.job')
   with open(path, 'w', encoding='utf-8') as file:
     file.write(text)
   for argv in route.create(plan, zone, WORKER, path, seconds):

@@ -105,6 +105,13 @@ def test_rent_is_counted_while_hosts_run_and_while_nobody_looks():
   assert ledger.seconds == 640.0
 
 
+def test_rent_ends_a_minute_after_the_last_word_if_nobody_looked():
+  ledger, _ = supervisor.decide(
+    make('active'), look('absent', now=99_000.0, heard=1300.0), LIMITS
+  )
+  assert ledger.seconds == 360.0
+
+
 def test_out_of_time_ends_the_launch():
   ledger, action = supervisor.decide(
     make('active', seconds=3590.0), look('active'), LIMITS
@@ -140,9 +147,8 @@ def test_queue_that_takes_long_is_left_for_the_next_zone():
 
 def test_only_zone_is_waited_for():
   alone = dataclasses.replace(LIMITS, zones=(A,))
-  assert supervisor.decide(make('waiting'), look('waiting', 9e9), alone)[1] == (
-    WAIT
-  )
+  _, action = supervisor.decide(make('waiting'), look('waiting', 9e9), alone)
+  assert action == WAIT
 
 
 @pytest.mark.parametrize('state', ['failed', 'absent'])
