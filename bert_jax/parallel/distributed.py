@@ -14,12 +14,15 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
+from bert_jax.parallel import relay
 
 _DAY = 24 * 60 * 60  # seconds to wait while process 0 prepares or exports
 _LEAVE_SECONDS = 20  # maximum between the ends of two processes
 # Environment variables that list the hosts of a TPU.
 _LISTS = ('TPU_PROCESS_ADDRESSES', 'TPU_WORKER_HOSTNAMES')
-# Jax's timeout for a dead process, before `watchdog` runs or without it.
+_CONNECT_SECONDS = 300  # to wait for the other processes
+# Jax's timeout for a dead process, before `watchdog` runs or without it. When
+# process 0 is dead, it is the time for `watchdog` to say so, see `relay`.
 _HEARTBEAT_SECONDS = 50
 
 
@@ -53,15 +56,7 @@ def start(
   # This service would handle SIGTERM, which `signals` handles.
   jax.config.update('jax_enable_preemption_service', False)
   try:
-    jax.distributed.initialize(
-      coordinator,
-      num_processes,
-      process_id,
-      # Otherwise, under Slurm, jax gives each process a single GPU.
-      cluster_detection_method='deactivate' if coordinator else None,
-      heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
-      shutdown_timeout_seconds=_LEAVE_SECONDS,
-    )
+    _connect(*(_find_hosts() if given == (None, None, None) else given))
   # jax queries Google's metadata server with requests, which raises OSErrors.
   except (OSError, RuntimeError, ValueError) as error:
     if not coordinator and _knows_no_hosts(error):
@@ -74,6 +69,41 @@ def start(
     ) from error
   if jax.process_index():
     sys.stdout = open(os.devnull, 'w', encoding='utf-8')
+
+
+def _find_hosts() -> tuple[str | None, int | None, int | None]:
+  """Returns the arguments of `start` on Cloud TPU, None if nobody knows."""
+  try:
+    from jax._src import clusters  # there is no public API
+
+    address, count, process, _ = (
+      clusters.ClusterEnv.auto_detect_unset_distributed_params(
+        os.environ.get('JAX_COORDINATOR_ADDRESS'),
+        num_processes=None,
+        process_id=None,
+        local_device_ids=None,
+        cluster_detection_method=None,
+        initialization_timeout=_CONNECT_SECONDS,
+      )
+    )
+  except (AttributeError, ImportError, TypeError):
+    return None, None, None  # jax finds them, and connects without the relay
+  return address, count, process
+
+
+def _connect(coordinator, num_processes, process_id):
+  if process_id:
+    coordinator = relay.start(coordinator)
+  jax.distributed.initialize(
+    coordinator,
+    num_processes,
+    process_id,
+    # Otherwise, under Slurm, jax gives each process a single GPU.
+    cluster_detection_method='deactivate' if coordinator else None,
+    initialization_timeout=_CONNECT_SECONDS,
+    heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+    shutdown_timeout_seconds=_LEAVE_SECONDS,
+  )
 
 
 def _train_alone():

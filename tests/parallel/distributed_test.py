@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import types
 
 import jax
 import pytest
@@ -195,6 +196,55 @@ def test_a_host_that_does_not_come_is_an_error(monkeypatch):
   on_tpu(monkeypatch, RuntimeError('Barrier timed out\nmore'))
   with pytest.raises(errors.UserError, match='other processes: Barrier timed'):
     distributed.start(None, None, None)
+
+
+def connected(monkeypatch):
+  """Returns a list that gets the arguments with which jax is started."""
+  found = []
+  monkeypatch.setattr(distributed, '_has_tpu', lambda: True)
+  monkeypatch.setattr(distributed, 'sys', types.SimpleNamespace())
+  monkeypatch.setattr(distributed, 'open', lambda *a, **k: None, raising=False)
+  monkeypatch.setattr(jax.config, 'update', lambda name, value: None)
+  monkeypatch.setattr(
+    jax.distributed, 'initialize', lambda *args, **kwargs: found.append(args)
+  )
+  monkeypatch.setattr(
+    distributed.relay, 'start', lambda address: f'relay to {address}'
+  )
+  return found
+
+
+def test_all_but_process_0_connect_through_the_relay(monkeypatch):
+  found = connected(monkeypatch)
+  for process in range(3):
+    distributed.start('host:1', 3, process)
+  assert found == [
+    ('host:1', 3, 0),
+    ('relay to host:1', 3, 1),
+    ('relay to host:1', 3, 2),
+  ]
+
+
+def test_hosts_that_jax_finds_connect_through_the_relay(monkeypatch):
+  found = connected(monkeypatch)
+  clusters = sys.modules['jax._src.clusters']
+  monkeypatch.setattr(
+    clusters.ClusterEnv,
+    'auto_detect_unset_distributed_params',
+    lambda *args, **kwargs: ('10.0.0.1:8482', 4, 3, None),
+  )
+  distributed.start(None, None, None)
+  assert found == [('relay to 10.0.0.1:8482', 4, 3)]
+
+
+def test_jax_connects_hosts_itself_if_it_hides_how_it_finds_them(monkeypatch):
+  found = connected(monkeypatch)
+  clusters = sys.modules['jax._src.clusters']
+  monkeypatch.delattr(
+    clusters.ClusterEnv, 'auto_detect_unset_distributed_params'
+  )
+  distributed.start(None, None, None)
+  assert found == [(None, None, None)]
 
 
 def test_chips_are_seen_without_what_jax_hides(monkeypatch):
