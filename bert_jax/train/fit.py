@@ -9,6 +9,7 @@ from bert_jax import errors
 from bert_jax.parallel import agreement, device_mesh, distributed
 from bert_jax.parallel import stop as stop_lib
 from bert_jax.runtime import progress, signals
+from bert_jax.runtime import pulse as pulse_lib
 from bert_jax.train import (
   compilation,
   initial_state,
@@ -36,6 +37,7 @@ def fit(
   task: task_lib.Task,
   workdir: str,
   status: status_lib.Status | status_lib.Nothing = status_lib.NOTHING,
+  pulse: pulse_lib.Pulse | None = None,
 ) -> Any:
   """Trains, or continues from the newest undamaged checkpoint.
 
@@ -45,6 +47,7 @@ def fit(
     workdir: local or in a bucket; gets `checkpoints/`, `metrics.jsonl`,
       `tensorboard/` and, if asked for, `profile/`.
     status: is told how far the run is.
+    pulse: shows another thread that training goes on; None if none looks.
 
   Returns:
     The trained parameters, numpy arrays on every process.
@@ -55,12 +58,15 @@ def fit(
   """
   check_devices(config)
   mesh = device_mesh.make_mesh(config.mesh.model)
+  pulse = pulse or pulse_lib.Pulse()
   start = {
     program.name: program
     for program in programs.list_start(config, task.objective(config), mesh)
   }
   with contextlib.ExitStack() as stack:
-    run, state = _begin(config, task, workdir, status, mesh, start, stack)
+    run, state = _begin(
+      config, task, workdir, status, mesh, start, pulse, stack
+    )
     step, phases = int(state.step), task_lib.list_phases(config)
     left = [
       phase
@@ -78,8 +84,9 @@ def fit(
       number: compilation.get_executables(result.outcomes)
       for number, result in compiled.items()
     }
-    for phase in left:
-      state = loop.run_phase(run, phase, state, compiled[phase.number])
+    with pulse.watching():
+      for phase in left:
+        state = loop.run_phase(run, phase, state, compiled[phase.number])
     run.stop.ask()
     if run.stop.signum is not None:  # came while the last save was running
       raise errors.Interrupted(run.stop.signum, signals.RESUME)
@@ -110,7 +117,7 @@ def _devices(mesh) -> dict:
   }
 
 
-def _begin(config, task, workdir, status, mesh, start, stack):
+def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   """Opens a run's resources, which `stack` closes; returns (run, state)."""
   total = sum(config.phases.steps)
   stop = stop_lib.Stop(stack.enter_context(signals.recording()))
@@ -148,6 +155,7 @@ def _begin(config, task, workdir, status, mesh, start, stack):
     log=rows,
     meter=meters,
     bar=bar,
+    pulse=pulse,
     profile=stack.enter_context(traced),
     status=status,
     compiled=stack.enter_context(compilation.counting()),

@@ -12,7 +12,7 @@ import jax
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
 from bert_jax.parallel import stop as stop_lib
-from bert_jax.runtime import prefetch, progress, signals
+from bert_jax.runtime import prefetch, progress, pulse, signals
 from bert_jax.train import (
   compilation,
   evaluate,
@@ -43,6 +43,7 @@ class Run:
   log: log.Log | log.Nothing
   meter: meter.Meter
   bar: progress.Progress
+  pulse: pulse.Pulse
   profile: trace.Profile
   status: status_lib.Status | status_lib.Nothing
   compiled: compilation.Compiled
@@ -150,6 +151,7 @@ def _update(run, number, batches, costs, update, state):
     run.stop.ask_ahead(run.mesh)
     run.meter.add(number, metrics, costs)
   run.status.note(step=number, loss=run.meter.loss)
+  run.pulse.updates += 1
   return state
 
 
@@ -197,13 +199,14 @@ def _held_out(run, phase):
       run.stop.ask()
       if run.stop.signum is not None:
         yield None
+      run.pulse.evaluated += 1
       yield device_mesh.put_batch(run.mesh, batch)
 
 
 def _save(run, step, state):
   if run.checkpoints.newest == step:
     return
-  with run.meter.paused():
+  with run.meter.paused(), run.pulse.watching(False):
     facts = {'task': run.task.facts, **run.origin}
 
     def announce(mark):

@@ -9,7 +9,10 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
+from bert_jax.pretraining import pretrain
+from bert_jax.runtime import pulse
 from bert_jax.train import step as step_lib
+from bert_jax.workdir import checkpoint
 from tests import training
 
 
@@ -82,3 +85,27 @@ def test_the_garbage_collector_skips_what_was_made_before_the_updates(tmp_path):
   training.fit(training.small_config(), tmp_path, batch=looking)
   assert frozen[0] == 0 and min(frozen[-4:]) > 10_000
   assert gc.get_freeze_count() == 0
+
+
+def test_the_pulse_counts_what_is_done_and_rests_while_saving(
+  tmp_path, monkeypatch
+):
+  beat, saving, training_now = pulse.Pulse(), [], []
+  save = checkpoint.Checkpoints.save
+
+  def looking(self, *args):
+    saving.append(beat.watched)
+    return save(self, *args)
+
+  def derive(means):
+    training_now.append(beat.watched)
+    return pretrain.derive(means)
+
+  monkeypatch.setattr(checkpoint.Checkpoints, 'save', looking)
+  c = training.small_config()
+  made = dataclasses.replace(training.make_task(c), derive=derive)
+  training.fit_lib.fit(c, made, str(tmp_path), beat)
+  # Six updates; two held-out batches after the fourth and at the end.
+  assert (beat.updates, beat.evaluated) == (6, 4)
+  assert set(training_now) == {True} and set(saving) == {False}
+  assert not beat.watched
