@@ -32,7 +32,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
   from bert_jax import config_check, tasks
   from bert_jax.parallel import agreement, distributed, watchdog
   from bert_jax.train import fit
-  from bert_jax.workdir import claim
+  from bert_jax.workdir import claim, shared
   from bert_jax.workdir import status as status_lib
 
   config_check.check(config)
@@ -42,9 +42,8 @@ def run(config: config_dict.ConfigDict, workdir: str):
   fit.check_devices(config)
   task = tasks.get(config)
   task.check(config, workdir)
-  with contextlib.ExitStack() as stack:
-    if not storage.is_remote(workdir):  # they watch one another by files
-      stack.enter_context(watchdog.watch_hosts(workdir))
+  shared.check_shared(workdir)
+  with watchdog.watch_hosts() as pulse, contextlib.ExitStack() as stack:
     status = status_lib.NOTHING
     if distributed.is_first():
       stack.enter_context(claim.claim(workdir, config))
@@ -57,7 +56,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
     distributed.barrier('opened')  # copying it may take minutes
     made = task.make_task(config, data)
     agreement.check_same(made.facts)
-    params = fit.fit(config, made, workdir, status)
+    params = fit.fit(config, made, workdir, status, pulse)
     distributed.first_then_all(
       'export', lambda: task.finish(config, data, workdir, params)
     )

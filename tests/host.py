@@ -11,6 +11,7 @@ from jax.experimental import multihost_utils
 from bert_jax import errors
 from bert_jax.parallel import agreement, device_mesh, distributed, watchdog
 from bert_jax.train import fit
+from bert_jax.workdir import shared
 from tests import training
 
 
@@ -32,9 +33,10 @@ def main(port, process, workdir):
   found = multihost_utils.process_allgather(batch, tiled=True)
   same = all(np.array_equal(found[name], whole[name]) for name in whole)
   print(f'batch: {same}', file=out)
-  with watchdog.watch_hosts(workdir):
+  shared.check_shared(workdir)
+  with watchdog.watch_hosts() as pulse:
     c = training.small_config()
-    fit.fit(c, training.make_task(c), workdir)
+    fit.fit(c, training.make_task(c), workdir, pulse)
   print('left', file=out)
 
 

@@ -1,12 +1,14 @@
-"""Ends all processes of a run when one of them dies, stops or fails.
+"""Ends all processes of a run when one of them dies, stops, hangs or fails.
 
-A thread in each process writes a heartbeat and the stacks of its threads to
-WORKDIR/hosts, and reads those of the next process in a ring. It uses files,
-since they outlive any process, even process 0.
+One thread per process, `_exchange`, tells the others through jax's key-value
+store that this process lives, what its threads are doing, and why it fails, and
+keeps what the others tell. Its calls may hang with process 0, which holds the
+store. A second one, `_watch`, calls nobody: it decides from what the first kept
+whether to end this process.
 """
 
 import contextlib
-import faulthandler
+import functools
 import os
 import signal
 import socket
@@ -14,207 +16,249 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator
 
 import jax
-import numpy as np
-from jax.experimental import multihost_utils
 
 from bert_jax import errors
-from bert_jax.parallel import distributed
+from bert_jax.parallel import distributed, store
+from bert_jax.runtime import pulse as pulse_lib
+from bert_jax.runtime import stacks
 
-_PERIOD = 2.0  # seconds between heartbeats
-_MISSES = 8  # periods without a heartbeat after which a process counts as dead
-# Time for the others to see that the run failed, and to write their stacks.
+_PERIOD = 2.0  # seconds between signs of life
+_MISSES = 8  # periods without one after which a process counts as dead
+# Time for the others to read why the run failed.
 _FAREWELL = 1.5 * _PERIOD  # seconds
+# Exit code if starting the same command again may help (EX_TEMPFAIL of
+# sysexits.h, as batch systems use it); an error of the user or a bug has 1.
+_TRY_AGAIN = 75
 
 
 class _Hosts:
-  """The files through which the processes of a run watch one another.
+  """What this process tells the others, and what it knows of them.
 
   Args:
-    directory: shared by all processes.
+    shared: a `store.Store`.
+    pulse: that of the main thread.
     process: number of this process.
-    count: number of processes.
+
+  Attributes:
+    rounds: how often this process has told and asked.
+    done: set if this process fails, or no longer needs to be watched.
   """
 
-  def __init__(self, directory: str, process: int, count: int):
-    self._directory = directory
-    self._process, self._count = process, count
-    self._beats = 0
-    self._seen, self._misses = '', 0
+  def __init__(self, shared, pulse: pulse_lib.Pulse, process: int):
+    self._shared, self._pulse, self._process = shared, pulse, process
+    self._signs: dict[int, str] = {}
+    self._misses: dict[int, int] = {}
+    self._stacks: dict[int, str] = {}
+    self.rounds = self._seen_rounds = self._waits = 0
+    # (exit code, message) of the first process to fail, and of this one.
+    self._first: tuple[int, str] | None = None
+    self._own: tuple[int, str] | None = None
+    self.done = threading.Event()
+    self._ending = threading.Lock()
 
-  def _path(self, name) -> str:
-    return os.path.join(self._directory, str(name))
+  def exchange(self):
+    """Tells the others about this process, and reads what they told."""
+    if self._own:
+      code, message = self._own
+      self._shared.create('failure', f'{code} {message}')
+    own, pulse = str(self._process), self._pulse
+    self._shared.write(
+      f'signs/{own}',
+      f'{self.rounds} {socket.gethostname()} {os.getpid()} {pulse.updates} '
+      f'{pulse.evaluated} {pulse.watched}',
+    )
+    self._shared.write(f'stacks/{own}', stacks.describe_stacks())
+    self._compare(self._shared.read_all('signs'))
+    if self._process == 0:
+      found = self._shared.read_all('stacks')
+    else:
+      # Only those that nobody can ask for when process 0 is gone.
+      found = {'0': self._shared.read('stacks/0') or ''}
+    self._stacks = {int(k): text for k, text in found.items()}
+    if failure := self._shared.read('failure'):
+      code, _, message = failure.partition(' ')
+      self._first = int(code), message
+    self.rounds += 1
 
-  def beat(self):
-    """Writes this process's heartbeat and stacks."""
-    self._beats += 1
-    new = self._path(f'.{self._process}')
-    with open(new, 'w', encoding='utf-8') as file:
-      file.write(f'{self._beats} {socket.gethostname()} {os.getpid()}\n')
-      file.flush()
-      faulthandler.dump_traceback(file)
-    # Not synced to the disk: behind a checkpoint that could take so long that
-    # the host would seem dead, and nobody needs it after a power cut.
-    os.replace(new, self._path(self._process))
+  def _compare(self, signs):
+    """Counts for each process how often in a row its sign was an old one."""
+    found = {int(k): sign for k, sign in signs.items()}
+    self._misses = {
+      k: self._misses.get(k, 0) + 1 if sign == self._signs.get(k) else 0
+      for k, sign in found.items()
+    }
+    self._signs = found
 
-  def _read(self, name) -> str:
-    with open(self._path(name), encoding='utf-8') as file:
-      return file.read()
+  def find_silent(self) -> str | None:
+    """Looks once per period; returns an error message if processes seem dead.
 
-  def missing(self) -> str | None:
-    """Checks the next process; returns an error message if it seems dead.
-
-    Counts checks, not seconds, so that a process that was suspended itself does
+    Counts looks, not seconds, so that a process that was suspended itself does
     not blame another.
     """
-    other = (self._process + 1) % self._count
-    head = self._read(other).partition('\n')[0]
-    self._misses = 0 if head != self._seen else self._misses + 1
-    self._seen = head
-    if self._misses < _MISSES:
+    moved, self._seen_rounds = self._seen_rounds != self.rounds, self.rounds
+    self._waits = 0 if moved else self._waits + 1
+    silent = [k for k, n in sorted(self._misses.items()) if n >= _MISSES]
+    if self._waits >= _MISSES:
+      silent = [0]  # holds the store
+    if not silent:
       return None
-    _, host, pid = head.split()
-    return (
-      f'host {other} ({host}, process {pid}) gave no sign of life for '
-      f'{_MISSES * _PERIOD:.0f} s: it died, is stopped, or cannot write to '
-      f'{self._directory}.'
+    names = errors.listing([self._name(k) for k in silent])
+    return f'{names} gave no sign of life for {_MISSES * _PERIOD:.0f} s'
+
+  def _name(self, k) -> str:
+    if k not in self._signs:
+      return f'host {k}'
+    _, host, pid, *_ = self._signs[k].split()
+    return f'host {k} ({host}, process {pid})'
+
+  def may_wait(self) -> bool:
+    """Returns whether a process that is not watched may delay the others."""
+    return any(sign.endswith('False') for sign in self._signs.values())
+
+  def find_last(self) -> str:
+    """Returns '; furthest behind: …' if some have done less than others."""
+    done = {
+      k: tuple(int(x) for x in sign.split()[3:5])
+      for k, sign in self._signs.items()
+    }
+    if len(set(done.values())) < 2:
+      return ''
+    last = min(done.values())
+    behind = [self._name(k) for k, x in sorted(done.items()) if x == last]
+    return f'; furthest behind: {errors.listing(behind)}'
+
+  def fail(self, code: int, message: str):
+    """Lets all processes end with an exit code and a message."""
+    self._own = self._own or (code, message)
+    self.done.set()
+
+  @property
+  def failed(self) -> bool:
+    return bool(self._own or self._first)
+
+  def end(self):
+    """Ends this process, if the run has failed."""
+    self._ending.acquire()  # and never release it: one thread speaks
+    if self._own or self._process == 0:
+      # The others are still to read why, from process 0.
+      time.sleep(_FAREWELL)
+    code, message = self._first or self._own
+    lost = self._waits >= _MISSES
+    if code == _TRY_AGAIN and (self._process == 0 or lost):
+      message += f'\n{self._describe_stacks()}'
+    _end(message, code)
+
+  def _describe_stacks(self) -> str:
+    known = {**self._stacks, self._process: stacks.describe_stacks()}
+    return '\n'.join(
+      f'--- {self._name(k)}\n{text}' for k, text in sorted(known.items())
     )
-
-  def fail(self, message: str) -> bool:
-    """Writes why the run fails; returns False if another process was first."""
-    try:
-      with open(self._path('failed'), 'x', encoding='utf-8') as file:
-        file.write(message)
-    except FileExistsError:
-      return False
-    return True
-
-  def failed(self) -> str | None:
-    """Returns why the run failed; None if it has not."""
-    with contextlib.suppress(FileNotFoundError):
-      return self._read('failed') or None  # may be empty for a moment
-    return None
-
-  def stacks(self) -> str:
-    """Returns the last stacks of every process."""
-    found = []
-    for k in range(self._count):
-      head, _, stack = self._read(k).partition('\n')
-      found.append(f'--- host {k} ({head.split()[1]})\n{stack}')
-    return '\n'.join(found)
 
 
 @contextlib.contextmanager
-def watch_hosts(workdir: str):
+def watch_hosts() -> Iterator[pulse_lib.Pulse]:
   """Ends this process if another fails, and the others if this one does.
 
-  Args:
-    workdir: the run's directory, on a file system that all hosts share.
-
-  Raises:
-    errors.UserError: if it is not shared.
+  Yields a pulse for the training loop: a main thread that hangs is a failure,
+  also of a single process.
   """
+  pulse = pulse_lib.Pulse()
+  watch = pulse_lib.Watch(pulse, _PERIOD)
   if jax.process_count() == 1:
-    yield
+    look = functools.partial(_look_alone, watch)
+    with _running(_watch, look, threading.Event()):
+      yield pulse
     return
-  directory = os.path.join(workdir, 'hosts')
-  hosts = _Hosts(directory, jax.process_index(), jax.process_count())
-  _check_shared(directory)
-  hosts.beat()
+  hosts = _Hosts(store.connect(), pulse, jax.process_index())
+  hosts.exchange()
   distributed.barrier('hosts')
-  done = threading.Event()
-  thread = threading.Thread(target=_watch, args=(hosts, done), daemon=True)
+  with (
+    _running(_exchange, hosts, hosts.done),
+    _running(_watch, functools.partial(_look, watch, hosts), threading.Event()),
+  ):
+    try:
+      yield pulse
+      distributed.leave()
+    except BaseException as error:
+      _leave_after(error, hosts)
+      raise
+
+
+@contextlib.contextmanager
+def _running(function: Callable, subject, done: threading.Event):
+  """Runs function(subject, done) in a thread; sets `done` after the body."""
+  thread = threading.Thread(
+    target=function, args=(subject, done), name=function.__name__, daemon=True
+  )
   thread.start()
   try:
     yield
-    distributed.leave()
-  except BaseException as error:
-    _leave_after(error, hosts)
-    raise
   finally:
     done.set()
-    thread.join()
+    thread.join(_FAREWELL)  # it may be waiting for process 0
 
 
-def _check_shared(directory: str):
-  """Recreates the directory; raises errors.UserError if it is not shared."""
-  token = np.frombuffer(os.urandom(8), np.uint8)
-  failure = None
-  if distributed.is_first():
+def _exchange(hosts: _Hosts, done: threading.Event):
+  """Tells and asks once per period, and once more if this process fails."""
+  finished = False
+  while not finished:
+    finished = done.wait(_PERIOD)
     try:
-      _renew(directory, token.tobytes())
-    except OSError as error:  # the others wait below and must be told
-      failure = error
-  token = multihost_utils.broadcast_one_to_all(token)
-  if distributed.find_largest(failure is not None):
-    reason = f' ({failure.strerror})' if failure else ''
-    raise errors.UserError(
-      f'host 0 cannot write to {directory}{reason}; make it writable, or '
-      'remove it, or give another --workdir.'
-    )
-  found = b''
-  with contextlib.suppress(OSError):
-    with open(os.path.join(directory, 'run'), 'rb') as file:
-      found = file.read()
-  absent = jax.process_index() if found != token.tobytes() else 0
-  absent = distributed.find_largest(absent)
-  if absent:
-    raise errors.UserError(
-      f'host {absent} does not see what host 0 wrote to {directory}; give a '
-      '--workdir on a file system that all hosts share.'
-    )
-
-
-def _renew(directory: str, token: bytes):
-  """Removes an earlier run's files, and writes this run's token."""
-  os.makedirs(directory, exist_ok=True)
-  for name in os.listdir(directory):
-    # NFS keeps open files under another name, which does no harm.
-    with contextlib.suppress(OSError):
-      os.remove(os.path.join(directory, name))
-  with contextlib.suppress(FileNotFoundError):
-    # An earlier run's message would end this run, too.
-    os.remove(os.path.join(directory, 'failed'))
-  with open(os.path.join(directory, 'run'), 'wb') as file:
-    file.write(token)
-
-
-def _watch(hosts: _Hosts, done: threading.Event):
-  """Ends the process when another is missing or says that the run failed."""
-  while not done.wait(_PERIOD):
-    try:
-      _look(hosts)
-    except OSError:
-      # If this host's file system stays unavailable, the previous host in the
-      # ring reports this one missing.
-      continue
+      hosts.exchange()
+      if hosts.failed:
+        hosts.end()
+    except jax.errors.JaxRuntimeError:
+      pass  # `_watch` notices that there is no answer
     except Exception as error:
-      # A thread that ends silently would look like a dead host.
-      traceback.print_exception(error)
-      message = (
-        f'host {jax.process_index()}: its watchdog failed: '
-        f'{type(error).__name__}: {str(error)[:300]}'
+      if not finished:
+        _fail_oneself(error, hosts)
+
+
+def _watch(look: Callable[[], None], done: threading.Event):
+  while not done.wait(_PERIOD):
+    look()
+
+
+def _look(watch: pulse_lib.Watch, hosts: _Hosts):
+  """Ends this process if it or another one failed."""
+  try:
+    message = hosts.find_silent()
+    if not message and (hang := watch.find_hang(excused=hosts.may_wait())):
+      message = f'{hang}{hosts.find_last()}'
+  except Exception as error:
+    _fail_oneself(error, hosts)
+  else:
+    if message:
+      hosts.fail(
+        _TRY_AGAIN,
+        f'{message}. Start the same command on every host to resume.',
       )
-      with contextlib.suppress(Exception):
-        hosts.fail(message)
-      _end(message, 1)
+  if hosts.failed:
+    hosts.end()
 
 
-def _look(hosts: _Hosts):
-  hosts.beat()
-  if message := hosts.failed():
-    _end(message, 1)
-  if message := hosts.missing():
-    hosts.fail(message)
-    time.sleep(_FAREWELL)
-    _end(f'{message}\n{hosts.stacks()}', 1)
+def _look_alone(watch: pulse_lib.Watch):
+  if hang := watch.find_hang():
+    _end(
+      f'{hang}. Run the same command to resume.\n{stacks.describe_stacks()}',
+      _TRY_AGAIN,
+    )
+
+
+def _fail_oneself(error: Exception, hosts: _Hosts):
+  # A thread that ends silently would look like a dead host.
+  traceback.print_exception(error)
+  hosts.fail(
+    1,
+    f'host {jax.process_index()}: its watchdog failed: '
+    f'{type(error).__name__}: {str(error)[:300]}',
+  )
 
 
 def _end(message: str, code: int):
-  if distributed.is_first():
-    # Once process 0 has ended, jax ends the others before they can say why.
-    time.sleep(_FAREWELL)
   # Not sys.exit: the main thread waits for a process that is dead, and so would
   # jax's shutdown.
   sys.stdout.flush()
@@ -230,16 +274,16 @@ def _leave_after(error: BaseException, hosts: _Hosts):
     try:
       distributed.leave()
     except jax.errors.JaxRuntimeError:  # the others did not stop
-      hosts.fail(f'{here} was sent {name}; {error}')
-      _end(f'{name}: {error}', 128 + error.signum)
+      hosts.fail(128 + error.signum, f'{here} was sent {name}; {error}')
+      hosts.end()
     return
   if isinstance(error, errors.UserError):
     message = f'{here}: {error}'
   else:
     traceback.print_exception(error)
     message = f'{here}: {type(error).__name__}: {str(error)[:300]}'
-    if isinstance(error, jax.errors.JaxRuntimeError):
+    if isinstance(error, jax.errors.JaxRuntimeError) or 'Gloo' in message:
       # The cause may be another process, which `_watch` then finds and names.
       time.sleep((_MISSES + 2) * _PERIOD)
-  hosts.fail(message)
-  _end(message, 1)
+  hosts.fail(1, message)
+  hosts.end()

@@ -1,158 +1,288 @@
 """Tests of how processes see one another."""
 
-import contextlib
-import os
+import functools
+import threading
 
+import jax
 import pytest
 
 from bert_jax import errors
-from bert_jax.parallel import distributed, watchdog
+from bert_jax.parallel import watchdog
+from bert_jax.runtime import pulse
 
 
-def two(directory):
-  hosts = [watchdog._Hosts(str(directory), k, 2) for k in range(2)]
-  for one in hosts:
-    one.beat()
-  return hosts
+class Memory:
+  """A store in this process."""
 
+  def __init__(self):
+    self.texts = {}
 
-def test_a_host_that_beats_is_not_missing(tmp_path):
-  first, second = two(tmp_path)
-  for _ in range(3 * watchdog._MISSES):
-    second.beat()
-    assert first.missing() is None
+  def write(self, key, text):
+    self.texts[key] = text
 
+  def create(self, key, text):
+    return self.texts.setdefault(key, text) is text
 
-def test_a_silent_host_is_named(tmp_path):
-  first, _ = two(tmp_path)
-  looks = [first.missing() for _ in range(1 + watchdog._MISSES)]
-  assert looks[:-1] == [None] * watchdog._MISSES
-  assert looks[-1].startswith('host 1 (')
-  assert 'gave no sign of life for 16 s' in looks[-1]
+  def read(self, key):
+    return self.texts.get(key)
 
-
-def test_a_host_that_wakes_up_is_not_missing(tmp_path):
-  first, second = two(tmp_path)
-  for _ in range(watchdog._MISSES):
-    first.missing()
-  second.beat()
-  assert first.missing() is None
-
-
-def test_the_ring_closes(tmp_path):
-  _, second = two(tmp_path)
-  looks = [second.missing() for _ in range(1 + watchdog._MISSES)]
-  assert looks[-1].startswith('host 0 (')
-
-
-def test_all_learn_of_the_first_failure(tmp_path):
-  first, second = two(tmp_path)
-  assert first.failed() is None
-  assert second.fail('host 1: the disk is full')
-  assert not first.fail('host 0: lost host 1')
-  assert first.failed() == second.failed() == 'host 1: the disk is full'
-
-
-def test_stacks_show_what_every_host_does(tmp_path):
-  first, _ = two(tmp_path)
-  found = first.stacks()
-  assert found.count('test_stacks_show_what_every_host_does') == 2
-  assert '--- host 0 (' in found and '--- host 1 (' in found
-
-
-def test_one_process_writes_nothing(tmp_path):
-  with watchdog.watch_hosts(str(tmp_path)):
-    pass
-  with contextlib.suppress(KeyError):
-    with watchdog.watch_hosts(str(tmp_path)):
-      raise KeyError
-    pytest.fail('the error was swallowed')
-  assert list(tmp_path.iterdir()) == []
-
-
-def test_what_cannot_be_removed_is_left_where_it_does_no_harm(
-  tmp_path, monkeypatch
-):
-  """As NFS keeps a file that another host has open."""
-  remove = os.remove
-
-  def refuse(path):
-    if '.nfs' in path:
-      raise OSError(16, 'Device or resource busy')
-    remove(path)
-
-  monkeypatch.setattr(os, 'remove', refuse)
-  for name in ('.nfs0001', 'failed', 'run', '0'):
-    (tmp_path / name).write_text('of an earlier run')
-  watchdog._check_shared(str(tmp_path))
-  assert sorted(os.listdir(tmp_path)) == ['.nfs0001', 'run']
-  assert (tmp_path / 'run').read_bytes() != b'of an earlier run'
-
-
-def test_an_old_failure_that_stays_is_an_error(tmp_path, monkeypatch):
-  def refuse(path):
-    raise PermissionError(13, 'Permission denied')
-
-  monkeypatch.setattr(os, 'remove', refuse)
-  (tmp_path / 'failed').write_text('of an earlier run')
-  with pytest.raises(errors.UserError, match=r'host 0 .* \(Permission denied'):
-    watchdog._check_shared(str(tmp_path))
-
-
-def test_the_others_hear_of_a_directory_that_cannot_be_made(
-  tmp_path, monkeypatch
-):
-  """Host 0 joins them before it raises."""
-  (tmp_path / 'file').touch()
-  heard = []
-  monkeypatch.setattr(
-    distributed, 'find_largest', lambda x: heard.append(x) or x
-  )
-  with pytest.raises(errors.UserError, match='host 0 cannot write to'):
-    watchdog._check_shared(str(tmp_path / 'file' / 'hosts'))
-  assert heard == [True]
-  monkeypatch.setattr(distributed, 'is_first', lambda: False)
-  monkeypatch.setattr(distributed, 'find_largest', lambda x: 1)
-  with pytest.raises(errors.UserError, match='host 0 cannot write to'):
-    watchdog._check_shared(str(tmp_path))
+  def read_all(self, folder):
+    return {
+      key.removeprefix(f'{folder}/'): text
+      for key, text in self.texts.items()
+      if key.startswith(f'{folder}/')
+    }
 
 
 class Ended(BaseException):
-  pass
+  """Raised instead of ending this process."""
 
 
-class Never:
-  def wait(self, seconds):
-    return False
+@pytest.fixture(autouse=True)
+def ended(monkeypatch):
+  """Raises at the end of the process; nobody says farewell."""
+
+  def end(message, code):
+    raise Ended(code, message)
+
+  monkeypatch.setattr(watchdog, '_end', end)
+  monkeypatch.setattr(watchdog.time, 'sleep', lambda seconds: None)
 
 
-def end(message, code):
-  raise Ended(message)
+def make(count=3):
+  shared = Memory()
+  hosts = [
+    watchdog._Hosts(shared, pulse.Pulse(watched=True), k) for k in range(count)
+  ]
+  for _ in range(2):
+    exchange(hosts)
+  return hosts
+
+
+def exchange(hosts):
+  for one in hosts:
+    one.exchange()
+
+
+def look(one):
+  watchdog._look(pulse.Watch(one._pulse, watchdog._PERIOD), one)
+
+
+def test_a_host_that_lives_is_not_silent():
+  hosts = make()
+  for _ in range(3 * watchdog._MISSES):
+    exchange(hosts)
+    assert [one.find_silent() for one in hosts] == [None] * 3
+
+
+def test_silent_hosts_are_named_by_all_others():
+  first, _, _, last = make(4)
+  for _ in range(watchdog._MISSES):
+    assert first.find_silent() is last.find_silent() is None
+    exchange([first, last])
+  exchange([first])  # which saw the signs of the others later
+  for one in (first, last):
+    message = one.find_silent()
+    assert message.startswith('host 1 (') and ', host 2 (' in message
+    assert message.endswith(') gave no sign of life for 16 s')
+
+
+def test_a_host_that_goes_on_is_not_silent():
+  first, second = make(2)
+  for _ in range(watchdog._MISSES - 1):
+    first.exchange()
+  second.exchange()
+  first.exchange()
+  assert first.find_silent() is None
+
+
+def test_a_store_that_does_not_answer_is_host_0():
+  _, second = make(2)
+  looks = [second.find_silent() for _ in range(1 + watchdog._MISSES)]
+  assert looks[:-1] == [None] * watchdog._MISSES
+  assert looks[-1].startswith('host 0 (')
+
+
+def test_who_was_stopped_blames_nobody():
+  """It neither told nor looked meanwhile."""
+  first, second = make(2)
+  for _ in range(watchdog._MISSES):
+    first.exchange()
+  assert second.find_silent() is None
+  exchange([first, second])
+  assert second.find_silent() is None
+
+
+def test_all_end_for_the_reason_of_the_first():
+  hosts = make()
+  hosts[2].fail(1, 'host 2: the disk is full')
+  hosts[2].exchange()
+  hosts[0].fail(75, 'host 0: lost host 2')
+  exchange(hosts)
+  for one in hosts[1:]:
+    with pytest.raises(Ended) as raised:
+      look(one)
+    assert raised.value.args == (1, 'host 2: the disk is full')
+
+
+def test_a_reason_keeps_its_lines_and_its_code():
+  first, second = make(2)
+  second.fail(143, 'was sent SIGTERM;\nresume')
+  exchange([second, first])
+  with pytest.raises(Ended) as raised:
+    first.end()
+  assert raised.value.args == (143, 'was sent SIGTERM;\nresume')
+
+
+def test_host_0_shows_the_stacks_of_all():
+  hosts = make()
+  for _ in range(1 + watchdog._MISSES):
+    exchange(hosts[:2])
+  for one in hosts[:2]:
+    with pytest.raises(Ended) as raised:
+      look(one)
+    code, message = raised.value.args
+    assert code == 75 and message.startswith('host 2 (')
+    shown = 3 if one is hosts[0] else 0
+    assert message.count('in test_host_0_shows_the_stacks_of_all') == shown
+    assert ('--- host 2 (' in message) == bool(shown)
+
+
+def test_without_host_0_all_show_its_last_stacks_and_their_own():
+  _, second, _ = make()
+  looking = functools.partial(look, second)
+  for _ in range(watchdog._MISSES):
+    looking()
+  with pytest.raises(Ended) as raised:
+    looking()
+  code, message = raised.value.args
+  assert code == 75 and message.startswith('host 0 (')
+  assert message.count('in test_without_host_0_all_show') == 2
+  assert '--- host 0 (' in message and '--- host 1 (' in message
+  assert '--- host 2 (' not in message
+
+
+def test_the_store_does_not_grow():
+  hosts = make()
+  before = set(hosts[0]._shared.texts)
+  for _ in range(10):
+    exchange(hosts)
+  assert set(hosts[0]._shared.texts) == before
+  assert len(before) == 2 * len(hosts)
+
+
+def test_a_main_thread_that_hangs_ends_all_and_names_who_is_behind():
+  hosts = make()
+  for k, one in enumerate(hosts):
+    one._pulse.updates = 56 if k == 1 else 57
+    one._pulse.watched = k != 2
+  exchange(hosts)
+  watch = pulse.Watch(hosts[0]._pulse, watchdog._PERIOD)
+
+  def wait():
+    for _ in range(400):
+      exchange(hosts)
+      watchdog._look(watch, hosts[0])
+
+  wait()  # host 2 saves, and the others wait for it
+  hosts[2]._pulse.watched = True
+  with pytest.raises(Ended) as raised:
+    wait()
+  code, message = raised.value.args
+  assert code == 75 and message.startswith('no training step')
+  head = message.partition('\n')[0]
+  assert 'furthest behind: host 1 (' in head and 'host 2' not in head
+
+
+def test_hosts_that_have_done_the_same_are_not_behind():
+  assert make()[0].find_last() == ''
+
+
+def run_once(function, subject):
+  done = threading.Event()
+  done.set()
+  function(subject, done)
+
+
+def test_an_error_of_the_service_is_no_failure(monkeypatch):
+  first, _ = make(2)
+
+  def fail():
+    raise jax.errors.JaxRuntimeError('UNAVAILABLE: Socket closed')
+
+  monkeypatch.setattr(first, 'exchange', fail)
+  run_once(watchdog._exchange, first)
+  assert not first.failed
 
 
 def test_a_watchdog_that_fails_ends_the_run_and_names_its_host(
-  tmp_path, monkeypatch, capsys
+  monkeypatch, capsys
 ):
-  monkeypatch.setattr(watchdog, '_end', end)
-  first, second = two(tmp_path)
-  monkeypatch.setattr(first, 'missing', lambda: 1 / 0)
+  first, second = make(2)
+  monkeypatch.setattr(first, '_compare', lambda signs: 1 / 0)
+  monkeypatch.setattr(watchdog, '_PERIOD', 0)
+  watchdog._exchange(first, first.done)
+  assert capsys.readouterr().err.count('Traceback') == 1
+  second.exchange()
+  for one in (first, second):
+    with pytest.raises(Ended, match='host 0: its watchdog failed: ZeroDiv'):
+      one.end()
+
+
+def test_a_look_that_fails_ends_the_run(monkeypatch, capsys):
+  first, _ = make(2)
+  monkeypatch.setattr(first, 'find_silent', lambda: 1 / 0)
   with pytest.raises(Ended, match='host 0: its watchdog failed: ZeroDiv'):
-    watchdog._watch(first, Never())
+    look(first)
   assert 'Traceback' in capsys.readouterr().err
-  with pytest.raises(Ended, match='host 0: its watchdog failed: ZeroDiv'):
-    watchdog._watch(second, Never())
 
 
-def test_a_file_system_that_does_not_answer_for_a_while_is_no_failure(
-  tmp_path, monkeypatch
-):
+@pytest.mark.parametrize(
+  'error, said',
+  [
+    (errors.UserError('no disk'), 'host 0: no disk'),
+    (KeyError('x'), "host 0: KeyError: 'x'"),
+  ],
+)
+def test_an_error_is_told_to_all_and_ends_this_process(error, said):
+  first, second = make(2)
+  with pytest.raises(Ended) as raised:
+    watchdog._leave_after(error, first)
+  assert raised.value.args == (1, said)
+  exchange([first, second])
+  with pytest.raises(Ended) as raised:
+    look(second)
+  assert raised.value.args == (1, said)
+
+
+def test_one_process_passes_errors_on():
+  with pytest.raises(KeyError):
+    with watchdog.watch_hosts():
+      raise KeyError
+
+
+def test_one_process_that_hangs_ends_with_its_stacks(monkeypatch):
+  monkeypatch.setattr(watchdog, '_PERIOD', 0.01)
+  monkeypatch.setattr(pulse, '_FIRST_SECONDS', 0.1)
+  ends = threading.Event()
+  said = []
+
+  def end(message, code):
+    said.append((code, message))
+    ends.set()
+
   monkeypatch.setattr(watchdog, '_end', end)
-  first, _ = two(tmp_path)
-  looks = iter([OSError(5, 'Input/output error'), ValueError('enough')])
+  with watchdog.watch_hosts() as beat:
+    with beat.watching():
+      assert ends.wait(10)
+  code, message = said[0]
+  assert code == 75
+  assert message.startswith('no training step or evaluation batch for 0 s. Run')
+  assert 'in test_one_process_that_hangs' in message
 
-  def beat():
-    raise next(looks)
 
-  monkeypatch.setattr(first, 'beat', beat)
-  with pytest.raises(Ended, match='ValueError: enough'):
-    watchdog._watch(first, Never())
+def test_no_thread_stays_behind():
+  before = set(threading.enumerate())
+  with watchdog.watch_hosts():
+    assert len(threading.enumerate()) == len(before) + 1
+  assert set(threading.enumerate()) == before
