@@ -36,7 +36,7 @@ def main(port, process, workdir):
   shared.check_shared(workdir)
   with watchdog.watch_hosts() as pulse:
     c = training.small_config()
-    fit.fit(c, training.make_task(c), workdir, pulse)
+    fit.fit(c, training.make_task(c), workdir, pulse=pulse)
   print('left', file=out)
 
 
