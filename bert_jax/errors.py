@@ -6,7 +6,17 @@ _MAX_LINE = 300  # characters
 
 
 class UserError(ValueError):
-  """An error whose message says, in one line, what is wrong and what to do."""
+  """An error whose message says, in one line, what is wrong and what to do.
+
+  Attributes:
+    exit_code: of a program that ends with it; `MAY_PASS` if the same command
+      may succeed later.
+  """
+
+  exit_code = 1
+
+
+MAY_PASS = 75  # EX_TEMPFAIL of sysexits.h
 
 
 class Interrupted(BaseException):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from bert_jax import errors
-from bert_jax.runtime import storage
+from bert_jax.runtime import globs, storage
 
 # What decompressors raise for a truncated or damaged file.
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
@@ -32,7 +32,7 @@ def expand(given: str) -> list[str]:
     errors.UserError: if there are none.
   """
   try:
-    paths = storage.expand(given)
+    paths = globs.expand(given)
   except errors.UserError:
     raise
   except (OSError, ValueError) as error:

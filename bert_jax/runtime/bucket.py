@@ -2,7 +2,7 @@
 
 gcsfs rather than TensorStore's key-value store, since Orbax needs it anyway, it
 streams files, and it reports what it may not list: TensorStore lists a
-forbidden bucket as empty. Only `storage` uses this module.
+forbidden bucket as empty. Only `storage` and `globs` use this module.
 """
 
 import contextlib
@@ -32,9 +32,11 @@ class Unavailable(errors.UserError, OSError):
   It is an OSError, too, so that what reports a disk's errors reports these.
   """
 
-  def __init__(self, message: str, reason: str):
+  def __init__(self, message: str, reason: str, may_pass: bool = False):
     super().__init__(message)
     self.errno, self.strerror = errno.EIO, reason
+    if may_pass:
+      self.exit_code = errors.MAY_PASS
 
   def __str__(self):
     return self.args[0]  # not OSError's, which would be [Errno 5] and so on
@@ -86,10 +88,12 @@ def reporting(path: str, verb: str):
       errno.ENOENT, os.strerror(errno.ENOENT), path
     ) from error
   except Exception as error:
-    reason = _explain(error)
+    reason = explain(error)
     if reason is None:
       raise
-    raise Unavailable(f'cannot {verb} {path}: {reason}.', reason) from error
+    raise Unavailable(
+      f'cannot {verb} {path}: {reason}.', reason, may_pass(error)
+    ) from error
 
 
 def open_object(path: str) -> BinaryIO:
@@ -158,7 +162,7 @@ def _prepare():
         try:
           return await super()._request(*args, **options)
         except Exception as error:
-          if not _is_transient(error) or time.monotonic() > deadline:
+          if not may_pass(error) or time.monotonic() > deadline:
             raise
 
   for name in Patient.protocol:
@@ -170,13 +174,19 @@ def _prepare():
     os.environ.setdefault(f'TENSORSTORE_CURL_LOW_SPEED_{name}', str(value))
 
 
-def _is_transient(error: BaseException) -> bool:
-  import gcsfs.retry
+def may_pass(error: BaseException) -> bool:
+  """Returns whether an error is one of a service that is busy or away."""
+  if any(code in str(error) for code in _TENSORSTORE):
+    return True
+  try:
+    import gcsfs.retry
+  except ImportError:  # another kind of URL
+    return isinstance(error, TimeoutError)
 
   return isinstance(error, TimeoutError) or gcsfs.retry.is_retriable(error)
 
 
-def _explain(error: Exception) -> str | None:
+def explain(error: BaseException) -> str | None:
   """Returns why a request failed, and what to do; None if it is a bug."""
   try:
     import aiohttp
@@ -192,7 +202,7 @@ def _explain(error: Exception) -> str | None:
     if error.code == 401:
       return f'HTTP 401, {text}: no valid credentials ({_LOG_IN})'
     again = f' after {PATIENCE:.0f} s of attempts'
-    again = again if _is_transient(error) else ''
+    again = again if may_pass(error) else ''
     return f'HTTP {error.code}{again}, {text}'
   if str(error).startswith('Forbidden:'):
     message = str(error).partition('\n')[2] or 'without a reason'
@@ -207,6 +217,8 @@ def _explain(error: Exception) -> str | None:
   return text if isinstance(error, ValueError) else None
 
 
+# How TensorStore's messages about them begin or go on.
+_TENSORSTORE = ('UNAVAILABLE:', 'DEADLINE_EXCEEDED:', 'retry attempts failed')
 _LOG_IN = (
   'run gcloud auth application-default login, or start on a machine whose '
   'service account may use the bucket'

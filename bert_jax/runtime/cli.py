@@ -34,7 +34,7 @@ def get_config(values: flags.FlagValues):
 def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
   """Runs `main(argv)` under absl and exits with its result.
 
-  A UserError becomes one line on stderr and exit code 1; SIGINT and SIGTERM
+  A UserError becomes one line on stderr and its exit code; SIGINT and SIGTERM
   become one line and 128 + signal; anything else is a bug and keeps its
   traceback.
 
@@ -57,7 +57,7 @@ def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
       app.run(guarded, flags_parser=_parse_flags)
   except errors.UserError as error:
     print(f'error: {error}', file=sys.stderr)
-    sys.exit(1)
+    sys.exit(error.exit_code)
   except errors.Interrupted as stop:
     print(f'\nstopped: {stop}', file=sys.stderr)
     sys.exit(128 + stop.signum)

@@ -7,7 +7,6 @@ object does not exist (FileNotFoundError).
 """
 
 import contextlib
-import glob
 import math
 import os
 import shutil
@@ -60,6 +59,20 @@ def reporting(path: str, verb: str):
       yield
   else:
     yield
+
+
+def explain(path: str, error: BaseException) -> str | None:
+  """Returns what went wrong with a bucket; None for what it does not know."""
+  return bucket.explain(error) if is_remote(path) else None
+
+
+def get_exit_code(path: str, error: BaseException | None) -> int:
+  """Returns the exit code after an error, which may be the cause of others."""
+  while is_remote(path) and error is not None:
+    if bucket.may_pass(error):
+      return errors.MAY_PASS
+    error = error.__cause__
+  return errors.UserError.exit_code
 
 
 # Reading.
@@ -181,41 +194,6 @@ def list_sizes(path: str) -> dict[str, int]:
   }
   # An object may have any name; these would not be files in a folder.
   return {k: sizes[k] for k in sizes if k not in ('', '.', '..')}
-
-
-def expand(given: str) -> list[str]:
-  """Returns the files that a path, a glob or a folder (with all below) names.
-
-  Names that begin with a dot are left out of local folders.
-  """
-  if not is_remote(given):
-    return sorted(_expand_local(given))
-  filesystem, pattern = bucket.connect(given)
-  with bucket.reporting(given, 'list'):
-    names = (
-      [pattern] if exists(given) else filesystem.glob(pattern, detail=False)
-    )
-    paths: set[str] = set()
-    for name in names:
-      paths.update(filesystem.find(name))  # of a file, find returns that file
-    return sorted(filesystem.unstrip_protocol(path) for path in paths)
-
-
-def _expand_local(given: str) -> set[str]:
-  # A path that exists is taken literally, even with brackets in its name.
-  names = [given] if os.path.exists(given) else glob.glob(given, recursive=True)
-  paths: set[str] = set()
-  for name in names:
-    paths.update(_below(name) if os.path.isdir(name) else [name])
-  return paths
-
-
-def _below(directory: str) -> Iterator[str]:
-  for folder, folders, names in os.walk(directory):
-    folders[:] = [name for name in folders if not name.startswith('.')]
-    for name in names:
-      if not name.startswith('.'):
-        yield os.path.join(folder, name)
 
 
 # Writing.

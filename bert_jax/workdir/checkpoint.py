@@ -104,18 +104,19 @@ class Checkpoints:
     # Otherwise Orbax's unfinished coroutines print warnings at exit.
     warnings.filterwarnings('ignore', 'coroutine .* was never awaited')
     step = self.newest = self._manager.latest_step()
-    # Each layer adds its message to the text; the innermost cause is last.
-    cause = str(error).strip().rpartition(': ')[2] or type(error).__name__
+    cause = _explain_failure(self._directory, error)
     with contextlib.suppress(OSError):
       for name in storage.list_names(self._directory):
         if 'orbax-checkpoint-tmp' in name:  # remove it from the full disk
           storage.delete(os.path.join(self._directory, name))
     stands = 'none was saved before' if step is None else f'step {step} is kept'
-    return errors.UserError(
+    problem = errors.UserError(
       f'cannot save a checkpoint in {self._directory}: {cause} ({stands}). '
       'Put that right, for example free disk space, then resume with the same '
       'command.'
     )
+    problem.exit_code = storage.get_exit_code(self._directory, error)
+    return problem
 
   def restore(self, template: Any, start_over: bool = False):
     """Restores the newest undamaged checkpoint.
@@ -311,6 +312,16 @@ def list_steps(directory: str) -> list[int]:
     return []
   except OSError as error:
     raise _cannot_list(directory, error) from error
+
+
+def _explain_failure(directory: str, error: BaseException) -> str:
+  innermost = error
+  while innermost.__cause__ is not None:
+    innermost = innermost.__cause__
+  if reason := storage.explain(directory, innermost):
+    return reason
+  # Each layer adds its message to the text; the innermost cause is last.
+  return str(error).strip().rpartition(': ')[2] or type(error).__name__
 
 
 def _cannot_list(directory, error) -> errors.UserError:

@@ -55,11 +55,13 @@ def judging(path: str):
       cause = cause.__cause__
     if _proves_damage(cause):
       raise Damaged(_shorten(cause)) from error
-    raise errors.UserError(
+    problem = errors.UserError(
       f'cannot read the checkpoint {path}: {_shorten(cause)}. That does not '
       'prove it damaged, so nothing was moved. Fix the cause and run the same '
       'command again; or move this checkpoint away to use the one before.'
-    ) from error
+    )
+    problem.exit_code = storage.get_exit_code(path, error)
+    raise problem from error
 
 
 def _proves_damage(error: BaseException) -> bool:

@@ -90,12 +90,18 @@ class Log:
   def __enter__(self):
     return self
 
-  def __exit__(self, *exc):
+  def __exit__(self, kind, error, traceback):
+    del kind, traceback
     # Every row was flushed; a failed write to a full disk is not retried.
     for file in (self._file, self._board):
       with contextlib.suppress(OSError):
         file.close()
-    self._mirror.close()
+    try:
+      self._mirror.close()
+    except errors.UserError:
+      # Otherwise an earlier error is being raised, which must not be replaced.
+      if error is None or isinstance(error, errors.Interrupted):
+        raise
 
 
 class Nothing:

@@ -130,10 +130,11 @@ def _judge(error: BaseException | None) -> dict:
   if isinstance(error, errors.Interrupted):
     code = 128 + error.signum
     return {'state': 'interrupted', 'exit_code': code, 'message': str(error)}
-  text = str(error)
-  if not isinstance(error, errors.UserError):
-    text = f'{type(error).__name__}: {errors.first_line(error)}'
-  return {'state': 'failed', 'exit_code': 1, 'message': text}
+  if isinstance(error, errors.UserError):
+    code, text = error.exit_code, str(error)
+  else:
+    code, text = 1, f'{type(error).__name__}: {errors.first_line(error)}'
+  return {'state': 'failed', 'exit_code': code, 'message': text}
 
 
 def _read(path: str) -> dict:

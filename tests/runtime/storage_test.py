@@ -7,7 +7,7 @@ import time
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import bucket, storage
+from bert_jax.runtime import bucket, globs, storage
 
 
 def write(path, content):
@@ -43,9 +43,9 @@ def test_a_folder_lists_what_is_in_it(folder):
     for name in ('a', 'b', 'c')
   }
   assert kinds == {'a': (True, False), 'b': (True, True), 'c': (False, False)}
-  found = storage.expand(os.path.join(folder, 'b'))
+  found = globs.expand(os.path.join(folder, 'b'))
   assert [os.path.relpath(x, folder) for x in found] == ['b/deep/z', 'b/y']
-  assert storage.expand(os.path.join(folder, '*')) == storage.expand(folder)
+  assert globs.expand(os.path.join(folder, '*')) == globs.expand(folder)
 
 
 def test_what_does_not_exist_is_said_so(folder):
@@ -146,6 +146,7 @@ def test_a_refusal_ends_in_one_line(ill, remote, status, operation):
   assert f'HTTP {status}' in text and f'a made-up {status}' in text
   assert '\n' not in text and f'{remote}' in text
   assert caught.value.strerror in text
+  assert caught.value.exit_code == (75 if status in (429, 503) else 1)
   ill.status = 0
   assert storage.read(f'{remote}/x') == b'old'
 
@@ -167,9 +168,10 @@ def test_a_bucket_that_hangs_ends_in_one_line(ill, remote, monkeypatch):
   monkeypatch.setattr(filesystem, 'requests_timeout', limits)
   ill.status = -1
   begin = time.monotonic()
-  with pytest.raises(bucket.Unavailable, match='no answer'):
+  with pytest.raises(bucket.Unavailable, match='no answer') as caught:
     storage.read(f'{remote}/x')
   assert time.monotonic() - begin < 10
+  assert caught.value.exit_code == 75
 
 
 def test_a_later_read_of_an_open_object_fails_as_clearly(ill, remote):

@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
-from bert_jax.runtime import storage
+from bert_jax.runtime import globs, storage
 from bert_jax.workdir import checkpoint
 
 
@@ -429,7 +429,7 @@ def test_read_says_which_steps_there_are(tmp_path):
 
 def objects(directory, step):
   """Returns the objects with array data of a checkpoint."""
-  found = storage.expand(f'{directory}/{step}')
+  found = globs.expand(f'{directory}/{step}')
   return [path for path in found if '/d/' in path]
 
 
@@ -490,6 +490,27 @@ def test_a_bucket_that_refuses_is_no_damage(ill, remote, what):
   assert '\n' not in str(caught.value)
   assert storage.list_names(remote) == ['c']
   assert int(restore(f'{remote}/c')[0]['step']) == 2
+
+
+def test_a_bucket_that_fails_for_a_while_does_not_fail_a_save(ill, remote):
+  with checkpoint.Checkpoints(f'{remote}/c', 3, 0) as checkpoints:
+    checkpoints.save(1, state(1), {})
+    ill.status, ill.left = 503, 5
+    checkpoints.save(2, state(2), {})
+  assert ill.left == 0
+  assert int(restore(f'{remote}/c')[0]['step']) == 2
+
+
+def test_a_save_that_a_bucket_refuses_is_one_line(ill, remote):
+  write(f'{remote}/c', (1,))
+  with pytest.raises(errors.UserError, match='403') as caught:
+    with checkpoint.Checkpoints(f'{remote}/c', 3, 0) as checkpoints:
+      ill.status = 403
+      checkpoints.save(2, state(2), {})
+  assert 'step 1 is kept' in str(caught.value)
+  assert '\n' not in str(caught.value)
+  ill.status = 0
+  assert int(restore(f'{remote}/c')[0]['step']) == 1
 
 
 def test_read_finds_the_newest_of_a_bucket(remote):

@@ -40,7 +40,7 @@ def test_what_is_flushed_survives_a_kill(remote):
   found = log.read(f'{remote}/metrics.jsonl')
   assert [r['step'] for r in found] == [2]
   assert len(storage.list_names(f'{remote}/tensorboard')) == 1
-  rows.__exit__()
+  rows.__exit__(None, None, None)
 
 
 def test_a_torn_line_is_left_out(tmp_path):
