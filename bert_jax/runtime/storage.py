@@ -19,7 +19,7 @@ from bert_jax import errors
 from bert_jax.runtime import bucket
 
 _AT_ONCE = 8  # transfers
-_RANGES_AT_ONCE = 64
+_RANGES_AT_ONCE = 16
 _CHUNK = 8 << 20  # bytes of a request, which has half a minute
 
 
@@ -91,11 +91,17 @@ def read(path: str) -> bytes:
 def read_ranges(
   ranges: Sequence[tuple[str, int, int]],
 ) -> Iterator[bytes]:
-  """Yields the bytes of (path, offset, size), in order."""
+  """Yields the bytes of (path, offset, size), in order.
+
+  From a bucket, several are read at a time, since each answer takes long.
+  """
   for first in range(0, len(ranges), _RANGES_AT_ONCE):
-    part = ranges[first : first + _RANGES_AT_ONCE]
+    columns = zip(*ranges[first : first + _RANGES_AT_ONCE], strict=True)
+    if not is_remote(ranges[first][0]):
+      yield from map(_read_range, *columns)
+      continue
     with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-      yield from pool.map(_read_range, *zip(*part, strict=True))
+      yield from pool.map(_read_range, *columns)
 
 
 def _read_range(path, offset, size):
