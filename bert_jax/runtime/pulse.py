@@ -9,7 +9,7 @@ from collections.abc import Iterator
 # evaluation ends with work of the host.
 _TIMES = 20
 _LEAST_SECONDS = 600
-_FIRST_SECONDS = 3600  # until the first update, when the usual time is unknown
+_FIRST_SECONDS = 3600  # for the first update, when the usual time is unknown
 
 
 @dataclasses.dataclass
@@ -17,8 +17,8 @@ class Pulse:
   """Counts what the training loop has done.
 
   Attributes:
-    updates: number of updates.
-    evaluated: number of held-out batches.
+    updates: number of updates begun.
+    evaluated: number of held-out batches begun.
     watched: whether the loop is running, and not doing something that may take
       any time, such as saving.
   """
@@ -75,11 +75,11 @@ class Watch:
       limit = max(_LEAST_SECONDS, _TIMES * usual)
     if seconds < limit:
       return None
-    often = '' if usual is None else f', usually {usual:.2g} s'
+    often = '' if usual is None else f', usually {usual:.3g} s'
     return f'no training step or evaluation batch for {seconds:.0f} s{often}'
 
   def _usual_seconds(self) -> float | None:
     """Returns the mean time of an update; None if it is not known yet."""
-    if not self._updates:
-      return None
-    return self._busy * self._period / self._updates
+    # The loop waits for an update before it begins the next but one.
+    finished = self._updates - 2
+    return self._busy * self._period / finished if finished > 0 else None

@@ -141,6 +141,7 @@ def _update(run, number, batches, costs, update, state):
   """Dispatches an update, then reads the metrics of the previous one."""
   start = time.monotonic()
   batch = next(batches)
+  run.pulse.updates += 1
   costs = {**costs, 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
     arrays = device_mesh.put_batch(run.mesh, batch)
@@ -151,7 +152,6 @@ def _update(run, number, batches, costs, update, state):
     run.stop.ask_ahead(run.mesh)
     run.meter.add(number, metrics, costs)
   run.status.note(step=number, loss=run.meter.loss)
-  run.pulse.updates += 1
   return state
 
 

@@ -37,20 +37,22 @@ def test_a_loop_that_stands_still_hangs_after_ten_minutes(made):
   message, seconds = idle(watch, 3600)
   assert seconds == 600
   assert message == (
-    'no training step or evaluation batch for 600 s, usually 0.2 s'
+    'no training step or evaluation batch for 600 s, usually 0.201 s'
   )
 
 
 def test_slow_updates_have_twenty_times_their_time(made):
   beat, watch = made
-  train(beat, watch, 5, 100)
+  train(beat, watch, 12, 100)  # ten are finished, after 1200 s
   message, seconds = idle(watch, 3600)
-  assert seconds == 20 * 100
-  assert message.endswith('for 2000 s, usually 1e+02 s')
+  assert seconds == 20 * 120
+  assert message.endswith('for 2400 s, usually 120 s')
 
 
 def test_the_first_update_has_an_hour(made):
-  message, seconds = idle(made[1], 5000)
+  beat, watch = made
+  train(beat, watch, 2, 4)  # begun
+  message, seconds = idle(watch, 5000)
   assert seconds == 3600
   assert message == 'no training step or evaluation batch for 3600 s'
 
