@@ -64,6 +64,8 @@ def test_a_dead_process_0_looks_silent(joined):
 
 def test_process_0_sees_that_this_process_closes(joined):
   near, far = joined
+  far.sendall(b'x')
+  assert near.recv(1) == b'x'
   near.close()
   assert far.recv(1) == b''
 
