@@ -53,7 +53,19 @@ class Meter:
     self._pending = None
     self.skipped_in_a_row = 0
     self.loss: float | None = None  # mean loss of the last row
+    self._chip = self._find_chip()
     self._begin()
+
+  def _find_chip(self) -> chips.Chip | None:
+    """Returns the devices' chip; says if it is a GPU that is not known."""
+    device = jax.devices()[0]
+    found = chips.find(device.device_kind)
+    if found is None and device.platform == 'gpu':
+      self._bar.write(
+        f'no MFU is logged: {device.device_kind} is not in '
+        'bert_jax/hardware/chips.py; add a row from its data sheet'
+      )
+    return found
 
   def _begin(self):
     self._totals: dict[str, list[float]] = {}
@@ -167,7 +179,7 @@ class Meter:
       )
       row |= {**means, 'grad_norm': self._grad_norm}
       self.loss = means['loss']
-    chip = chips.find(jax.devices()[0].device_kind)
+    chip = self._chip
     if chip:
       row['mfu'] = flops / (chip.flops / chip.devices * jax.device_count())
     self._log.write('train', step, row)

@@ -1,5 +1,7 @@
 """Tests of turning metrics into rows."""
 
+import types
+
 import pytest
 
 from bert_jax.train import meter
@@ -58,6 +60,21 @@ COSTS = {'sequences': 8, 'tokens': 40, 'flops': 1e12, 'waited': 1.0}
 def make_meter(rows, bar, every):
   task = training.make_task(training.small_config())
   return meter.Meter(rows, bar, every, 4, task, ('mlm_loss',), 'a run')
+
+
+@pytest.mark.parametrize(
+  'platform, kind, said',
+  [('gpu', 'NVIDIA T4', 1), ('gpu', 'NVIDIA L4', 0), ('cpu', 'cpu', 0)],
+)
+def test_a_gpu_without_a_known_peak_is_said_once(
+  monkeypatch, platform, kind, said
+):
+  device = types.SimpleNamespace(platform=platform, device_kind=kind)
+  monkeypatch.setattr(meter.jax, 'devices', lambda: [device])
+  bar = Bar()
+  make_meter(Log(), bar, 1)
+  assert len(bar.lines) == said
+  assert not said or 'NVIDIA T4 is not in bert_jax/hardware' in bar.lines[0]
 
 
 def test_a_row_says_what_the_time_went_for(clock):
