@@ -29,6 +29,10 @@ class Chip:
       None for a GPU.
     clock_published: whether the clock rate is published; otherwise it is
       `flops` / `unit_flops`.
+    memory: bytes; None for a TPU, whose compiler knows it.
+    tensorfloat32_flops: peak FLOP/s of float32 rounded to TensorFloat-32,
+      dense; None for a TPU.
+    float32_flops: peak FLOP/s of float32 proper; None for a TPU.
   """
 
   name: str
@@ -43,6 +47,22 @@ class Chip:
   unit_flops: int | None = None
   cycles_per_second: float | None = None
   clock_published: bool = True
+  memory: int | None = None
+  tensorfloat32_flops: float | None = None
+  float32_flops: float | None = None
+
+  def for_products(self, dtype: str, precision: str) -> 'Chip':
+    """Returns the chip with the peak of products of a type as `flops`.
+
+    Args:
+      dtype: type of the activations, `model.dtype`.
+      precision: what float32 may be rounded to, `compute.matmul_precision`.
+    """
+    if dtype == 'bfloat16' or self.float32_flops is None:
+      return self
+    rounded = precision in ('tensorfloat32', 'bfloat16')
+    peak = self.tensorfloat32_flops if rounded else self.float32_flops
+    return dataclasses.replace(self, flops=peak)
 
   @property
   def product_flops(self) -> float:
@@ -60,7 +80,7 @@ class Chip:
 # tpus.md: 45 GB/s each way), which has the same as the documentation for
 # v5e, v5p and v6e. It has 100 GB/s for v3, where the paper on TPU v4 (ISCA
 # 2023, table 4) has 70: the lower one is taken. v2: 496 Gbit/s (CACM 63(7),
-# 2020, table 3). GPUs: NVIDIA's data sheets.
+# 2020, table 3).
 #
 # The network between slices: 6.4 and 25.6 Tbit/s for a pod of 256 v5e and v6e,
 # 50 Gbit/s for a v5p chip (the same documentation); 25 GB/s for a host of
@@ -75,7 +95,7 @@ class Chip:
 # and 950 TFLOP/s a device for products of 4096 and 16384, for which the
 # compiler's cycles need 2.06 and 2.14 GHz (`benchmarks/tpu/estimate_checks.py`).
 # fmt: off
-CHIPS = (
+_TPUS = (
   Chip('v2', ('TPU v2',), 45e12, 700e9, 496e9, devices=2, links=4,
        network_bandwidth=6.25e9, product_cycles=34.13e6,
        unit_flops=2 * 2 * 128**2, cycles_per_second=0.70e9),
@@ -100,14 +120,55 @@ CHIPS = (
        network_bandwidth=6.25e9, product_cycles=2.605e6,
        unit_flops=4 * 2 * 2 * 256**2, cycles_per_second=2.20e9,
        clock_published=False),
-  Chip('a100-40gb', ('NVIDIA A100-SXM4-40GB',), 312e12, 1555e9,
-       600e9),
-  Chip('a100-80gb', ('NVIDIA A100-SXM4-80GB',), 312e12, 2039e9,
-       600e9),
-  Chip('h100', ('NVIDIA H100 80GB HBM3',), 989e12, 3350e9, 900e9),
-  Chip('h200', ('NVIDIA H200',), 989e12, 4800e9, 900e9),
 )
 # fmt: on
+
+
+def _gpu(name, kind, memory, bandwidth, link, bfloat16, tf32, float32) -> Chip:
+  """Returns a GPU, from GiB, GB/s, GB/s and three times TFLOP/s."""
+  return Chip(
+    name,
+    (f'NVIDIA {kind}',),
+    bfloat16 * 1e12,
+    bandwidth * 1e9,
+    link * 1e9,
+    memory=memory * 2**30,
+    tensorfloat32_flops=tf32 * 1e12,
+    float32_flops=float32 * 1e12,
+  )
+
+
+# NVIDIA's data sheets of each card and the white papers of its generation
+# (GA102 for RTX 3090 and A6000, Ada, Blackwell), as known on 2026-11-22; none
+# was measured here. Dense rates with sums in float32: data sheets that give
+# rates "with sparsity" have twice as much. `kind` is what nvidia-smi calls it,
+# and jax after "NVIDIA". The link is NVLink or, without it, PCIe.
+# fmt: off
+_GPUS = (
+  # name, kind, GiB, memory GB/s, link GB/s, bfloat16, TF32, float32 TFLOP/s
+  _gpu('a100-40gb', 'A100-SXM4-40GB', 40, 1555, 600, 312, 156, 19.5),
+  _gpu('a100-80gb', 'A100-SXM4-80GB', 80, 2039, 600, 312, 156, 19.5),
+  _gpu('a100-pcie-40gb', 'A100-PCIE-40GB', 40, 1555, 64, 312, 156, 19.5),
+  _gpu('a100-pcie-80gb', 'A100 80GB PCIe', 80, 1935, 64, 312, 156, 19.5),
+  _gpu('h100', 'H100 80GB HBM3', 80, 3350, 900, 989, 494.7, 67),
+  _gpu('h100-pcie', 'H100 PCIe', 80, 2000, 128, 756, 378, 51),
+  _gpu('h100-nvl', 'H100 NVL', 94, 3900, 128, 835, 417.5, 60),
+  _gpu('h200', 'H200', 141, 4800, 900, 989, 494.7, 67),
+  _gpu('h200-nvl', 'H200 NVL', 141, 4800, 128, 835, 417.5, 60),
+  _gpu('b200', 'B200', 180, 7700, 1800, 2250, 1125, 75),
+  _gpu('l4', 'L4', 24, 300, 64, 121, 60, 30.3),
+  _gpu('l40s', 'L40S', 48, 864, 64, 362, 183, 91.6),
+  _gpu('a10', 'A10', 24, 600, 64, 125, 62.5, 31.2),
+  _gpu('a6000', 'RTX A6000', 48, 768, 64, 154.8, 77.4, 38.7),
+  _gpu('rtx6000-ada', 'RTX 6000 Ada Generation', 48, 960, 64, 364.2, 182.1,
+       91.1),
+  _gpu('rtx3090', 'GeForce RTX 3090', 24, 936, 64, 71, 35.6, 35.6),
+  _gpu('rtx4080', 'GeForce RTX 4080', 16, 717, 64, 97.5, 48.7, 48.7),
+  _gpu('rtx4090', 'GeForce RTX 4090', 24, 1008, 64, 165.2, 82.6, 82.6),
+  _gpu('rtx5090', 'GeForce RTX 5090', 32, 1792, 128, 209.5, 104.8, 104.8),
+)
+# fmt: on
+CHIPS = (*_TPUS, *_GPUS)
 
 
 def find(device_kind: str) -> Chip | None:

@@ -1,11 +1,13 @@
 """Says whether a run fits accelerators that you do not have yet.
 
   python -m bert_jax.preflight --config=configs/large.py --topology=v5e:4x4
+  python -m bert_jax.preflight --config=configs/large.py --topology=h200:1
 
 Compiles every program of the run with the TPU compiler, on any machine, and
 prints whether each compiles, the memory that they need, which batch would fit,
-and about how long the run takes and what it costs. Times and prices are
-estimates, never measurements.
+and about how long the run takes and what it costs. For GPUs, programs are
+lowered, not compiled, and memory is modelled. Times and prices are estimates,
+never measurements.
 
 The exit code is 2 if the run does not fit or cannot start.
 """
@@ -53,7 +55,7 @@ def main(argv: list[str]):
 
   from bert_jax import config_check
   from bert_jax.hardware import topology as topology_lib
-  from bert_jax.preflight import examine, page
+  from bert_jax.preflight import examine, gpus, page
   from bert_jax.runtime import files
 
   # Only the compiler is used; accelerators of this machine stay free.
@@ -62,21 +64,20 @@ def main(argv: list[str]):
   config = cli.get_config(values)
   config_check.check(config)
   topology = topology_lib.parse(values.topology, values.slices)
+  if not topology.is_tpu:  # CPU devices stand for the GPUs
+    jax.config.update('jax_num_cpu_devices', topology.devices)
   phases = _chosen(config, values.phase)
   _check_flags(values, topology, phases)
 
   def say(line):
     print(line, flush=True)
 
-  programs, texts = [], {}
   if topology.is_tpu:
     programs, examined, texts = examine.examine(
       config, topology, phases, values.quick, say
     )
   else:
-    examined = [
-      examine.examine_gpus(config, topology, phase) for phase in phases
-    ]
+    programs, examined = gpus.examine_run(config, topology, phases, say)
   found = examine.make_report(
     config, topology, phases, values.price, programs, examined
   )
@@ -91,7 +92,7 @@ def main(argv: list[str]):
         'compiled to the end.'
       )
     files.write_text(values.hlo, text)
-  fit = all(facts.get('fits', True) for facts in examined)
+  fit = all(facts['fits'] for facts in examined)
   return 0 if fit and all(program['ok'] for program in programs) else 2
 
 

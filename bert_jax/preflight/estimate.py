@@ -4,8 +4,9 @@ A TPU step takes the compiler's estimated cycles divided by the clock rate, and
 for what has no such estimate: kernels, the larger of their schedule
 (`kernel_schedules`) and their bytes / memory bandwidth; random bits, gathers
 and scatters, bytes / memory bandwidth; collectives, bytes / bandwidth of the
-links that a chip has in this slice. For a GPU step nothing is compiled: it
-takes FLOPs / peak. All estimates get a range of error (`error_range`).
+links that a chip has in this slice. For a GPU step nothing is compiled: it is
+a roofline, FLOPs / peak and bytes / bandwidth of the data sheet. All estimates
+get a range of error (`error_range`).
 """
 
 import dataclasses
@@ -147,25 +148,53 @@ def compute_cycle_utilisation(
 
 
 def estimate_gpu_step(
-  flops: float, chip: chips.Chip, count: int, calibration: dict | None = None
+  flops: float,
+  chip: chips.Chip,
+  count: int,
+  calibration: dict | None = None,
+  others: dict[str, float] | None = None,
 ) -> Step:
   """Estimates a step from the peak of the chips alone.
 
   Args:
     flops: FLOPs of the global batch.
-    chip: a GPU.
+    chip: a GPU, from `chips.Chip.for_products`.
     count: number of GPUs.
     calibration: the chip's calibration, from `calibration.read`, or None.
+    others: {name: seconds} of what is not products, see `time_update`.
   """
   worst, best = _GPU_SHARES
   least = flops / (chip.flops * count)
-  middle = least / ((worst + best) / 2)
-  parts = {'computation at peak': least}
+  parts = {'computation at peak': least, **(others or {})}
+  rest = sum(parts.values()) - least
+  middle = least / ((worst + best) / 2) + rest
   if calibration is None:
-    return Step(middle, least / best, least / worst, parts, _GPU_WHY)
+    low, high = least / best + rest, least / worst + rest
+    return Step(middle, low, high, parts, _GPU_WHY)
   found = error_range.get_calibrated(calibration)
   low = max(middle * found.fast, least)
   return Step(middle, low, middle * found.slow, parts, found.why)
+
+
+def time_update(
+  parameters: float, state: float, weights: float, chip: chips.Chip, count: int
+) -> dict[str, float]:
+  """Returns seconds that GPUs need at least to update the parameters.
+
+  Args:
+    parameters: bytes of a device's parameters.
+    state: bytes of them and of the optimizer's state.
+    weights: bytes of all parameters in the activations' type.
+    chip: a GPU.
+    count: GPUs of a host, which share gradients and weights.
+  """
+  # The state is read and written, the gradient read.
+  moved = 2 * state + parameters
+  sent = 2 * weights * (count - 1) / count
+  return {
+    'optimizer': moved / chip.hbm_bandwidth,
+    'collectives': sent / (chip.link_bandwidth / 2),
+  }
 
 
 def compute_utilisation(flops: float, step: Step, chip: chips.Chip, count: int):

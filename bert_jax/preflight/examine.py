@@ -119,7 +119,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     calibration: the chip's calibration, from `calibration.read`, or None.
   """
   flops = tasks.get(config).make_objective(config).flops(phase)
-  facts = _phase_facts(phase, flops) | {'usable_bytes': usable}
+  facts = describe_phase(phase, flops) | {'usable_bytes': usable}
   if None in steps:
     return None, facts | {'fits': None}
   if len(steps) == 1:
@@ -176,23 +176,8 @@ def _extrapolate(few, more, layers):
   return memory, hlo_cost.extrapolate(*costs, layers)
 
 
-def examine_gpus(
-  config: config_dict.ConfigDict,
-  topology: topology_lib.Topology,
-  phase: task.Phase,
-):
-  """Returns the facts of a phase on GPUs, for which nothing is compiled."""
-  chip, count = topology.chip, topology.chips
-  flops = tasks.get(config).make_objective(config).flops(phase)
-  step = estimate.estimate_gpu_step(
-    flops, chip, count, calibration_lib.read(chip.name)
-  )
-  return _phase_facts(phase, flops) | estimate.describe_step(
-    step, flops, chip, count
-  )
-
-
-def _phase_facts(phase, flops):
+def describe_phase(phase: task.Phase, flops: float) -> dict:
+  """Returns a phase for JSON, with its model FLOPs per step."""
   return {**dataclasses.asdict(phase), 'model_flops_per_step': flops}
 
 

@@ -5,6 +5,15 @@ import textwrap
 from bert_jax.hardware import topology as topology_lib
 
 _GIB = 2**30
+_INDENT = ' ' * 14
+# How GPUs are modelled, see `gpus` and `memory_model`.
+_GPU_MODEL = (
+  'Time: a roofline, not a measurement, from the data sheet: products at a',
+  'share of the peak, the update at the bandwidth of the memory and the links.',
+  'Memory: arrays that jax hands to the backward pass, counted; the rest by a',
+  'model. jax takes 75 % of a GPU; XLA_PYTHON_CLIENT_MEM_FRACTION=0.92 is more.',
+  'Not in it: input, evaluation, checkpoints, compiling, restarts.',
+)
 
 
 def render(report: dict, topology: topology_lib.Topology) -> list[str]:
@@ -16,7 +25,7 @@ def render(report: dict, topology: topology_lib.Topology) -> list[str]:
   """
   found = ['', _title(report)]
   if report['programs']:
-    found += ['', *_programs(report['programs'])]
+    found += ['', *_programs(report['programs'], topology)]
   for facts in report['phases']:
     found += ['', *_phase(facts, report)]
   return [*found, '', *_run(report), '', *_model(report, topology)]
@@ -30,13 +39,15 @@ def _title(report):
   )
 
 
-def _programs(programs):
-  """Returns lines on whether each program of the run compiled."""
+def _programs(programs, topology):
+  """Returns lines on whether each program of the run compiled or lowered."""
   bad = [program for program in programs if not program['ok']]
   if not bad:
-    return [f'programs: all {len(programs)} of the run compile']
+    done = 'compile' if topology.is_tpu else 'lower for CUDA'
+    return [f'programs: all {len(programs)} of the run {done}']
+  done = 'COMPILED' if topology.is_tpu else 'LOWERED FOR CUDA'
   return [
-    f'programs: {len(bad)} of {len(programs)} CANNOT BE COMPILED',
+    f'programs: {len(bad)} of {len(programs)} CANNOT BE {done}',
     *(
       f'  {program["name"]}'
       + ('' if program['phase'] is None else f' of phase {program["phase"]}')
@@ -55,12 +66,10 @@ def _phase(facts, report):
   ]
   if 'compute' in facts:
     found.append(f'  compute     attention {facts["compute"]["attention"]}')
-  if facts.get('fits', 'unknown') is None:
+  if facts['fits'] is None:
     found.append('  memory      not known: the compiler refuses the step')
-  elif 'fits' in facts:
-    found += _memory(facts, report['layers'])
   else:
-    found.append('  memory      not known: nothing was compiled')
+    found += _memory(facts, report['layers'])
   flops = facts['model_flops_per_step']
   found.append(f'  work        {flops / 1e12:,.2f} model TFLOPs per step')
   if 'step_seconds_estimate' in facts:
@@ -72,22 +81,23 @@ def _phase(facts, report):
 
 def _memory(facts, layers):
   usable, needed = facts['usable_bytes'], facts['needed_bytes']
-  compiled = facts['compiled_layers']
-  quick = compiled != [layers]
-  how = (
-    'compiled'
-    if not quick
-    else (f'estimated for {layers} layers from {compiled[0]} and {compiled[1]}')
-  )
+  compiled = facts.get('compiled_layers')
+  if compiled is None:
+    how = 'modelled'
+  elif compiled == [layers]:
+    how = 'compiled'
+  else:
+    how = f'estimated for {layers} layers from {compiled[0]} and {compiled[1]}'
   spare = f'{abs(usable - needed) / _GIB:.2f} GiB'
   verdict = f'FITS, {spare} to spare'
   if not facts['fits']:
     verdict = f'DOES NOT FIT, {spare} too much'
-  kinds = ', '.join(f'{name} {_size(n)}' for name, n in facts['memory'].items())
+  kinds = [f'{name} {_size(n)}' for name, n in facts['memory'].items()]
+  kinds = [', '.join(kinds[i : i + 5]) for i in range(0, len(kinds), 5)]
   found = [
     f'  memory      {verdict}: {needed / _GIB:.2f} of {usable / _GIB:.2f} GiB '
     f'per device ({how})',
-    f'              {kinds}',
+    *(f'{_INDENT}{line}' for line in kinds),
     _batch(facts['largest_batch_estimate']),
   ]
   if not facts['fits']:
@@ -154,7 +164,7 @@ def _model(report, topology):
   for line in sorted(why):
     found += textwrap.wrap(f'Range: {line}.', 78)
   if not topology.is_tpu:
-    return [*found, 'A roofline: model FLOPs by the peak of the data sheet.']
+    return [*found, *_GPU_MODEL]
   chip = topology.chip
   clock = f'{chip.cycles_per_second / 1e9:.2f} GHz'
   if not chip.clock_published:

@@ -44,6 +44,37 @@ def test_gpus_have_no_clock():
   assert chips.find('NVIDIA H200').cycles_per_second is None
 
 
+GPUS = [c for c in chips.CHIPS if c.kinds[0].startswith('NVIDIA')]
+
+
+@pytest.mark.parametrize('chip', GPUS, ids=lambda chip: chip.name)
+def test_figures_of_a_gpu_are_plausible(chip):
+  """A row whose columns are mixed up, or a rate with sparsity, would not be."""
+  assert len(GPUS) + len(TPUS) == len(chips.CHIPS)
+  assert chip.flops / chip.tensorfloat32_flops == pytest.approx(2, rel=0.02)
+  assert chip.float32_flops <= chip.tensorfloat32_flops
+  assert 16 <= chip.memory / 2**30 <= 180
+  # FLOPs per byte of memory: 71 on an RTX 3090 to 420 on an L40S.
+  assert 70 < chip.flops / chip.hbm_bandwidth < 430
+
+
+def test_the_peak_is_that_of_the_type():
+  def peak(name, *products):
+    return chips.get(name).for_products(*products).flops
+
+  assert peak('a100-40gb', 'bfloat16', 'float32') == 312e12
+  assert peak('a100-40gb', 'float32', 'tensorfloat32') == 156e12
+  assert peak('a100-40gb', 'float32', 'bfloat16') == 156e12
+  assert peak('a100-40gb', 'float32', 'float32') == 19.5e12
+  assert peak('v4', 'float32', 'float32') == 275e12
+
+
+def test_names_and_kinds_are_of_one_chip():
+  names = [c.name for c in chips.CHIPS]
+  kinds = [kind for c in chips.CHIPS for kind in c.kinds]
+  assert len(set(names)) == len(names) and len(set(kinds)) == len(kinds)
+
+
 def test_tpu_v3_core_has_half_the_speed_of_a_chip():
   chip = chips.find('TPU v3')
   assert chip.flops / chip.devices == 61.5e12

@@ -163,6 +163,17 @@ def test_gpu_step_is_a_share_of_the_peak():
   )
 
 
+def test_what_is_no_product_of_a_gpu_takes_its_bytes():
+  chip = chips.Chip('gpu', (), 1000.0, hbm_bandwidth=100, link_bandwidth=20)
+  found = estimate.time_update(10, 30, 5, chip, 1)
+  assert found == {'optimizer': pytest.approx(0.7), 'collectives': 0}
+  found = estimate.time_update(10, 30, 5, chip, 2)
+  assert found['collectives'] == pytest.approx(0.5)
+  step = estimate.estimate_gpu_step(450.0, chip, 1, others={'optimizer': 0.5})
+  assert step.seconds == pytest.approx(1.5)
+  assert (step.low, step.high) == pytest.approx((0.45 / 0.65 + 0.5, 2.3))
+
+
 def test_gpu_step_is_corrected_by_a_measurement():
   entry = {'ratios': [0.9], 'date': '2026-11-22', 'topology': 'h100:8'}
   found = estimate.estimate_gpu_step(8000.0, CHIP, 8, entry)

@@ -229,6 +229,7 @@ def test_gpus_get_a_roofline(tmp_path):
   )
   assert code == 0
   assert 'nothing was compiled' in out and 'roofline' in out
+  assert 'of 60.00 GiB per device (modelled)' in out
   assert '25 to 65 % of the peak' in out
   found = json.loads(path.read_text())
   assert found['chips'] == 8

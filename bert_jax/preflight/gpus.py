@@ -1,0 +1,152 @@
+"""Says of a run on absent GPUs what can be said without their compiler.
+
+The programs are lowered for CUDA, as far as jax goes; memory is modelled, time
+is a roofline. The facts have the form of those of TPUs (`examine`).
+"""
+
+import dataclasses
+import os
+import types
+from collections.abc import Callable
+
+import jax
+from ml_collections import config_dict
+
+from bert_jax import errors, tasks
+from bert_jax.hardware import topology as topology_lib
+from bert_jax.parallel import device_mesh
+from bert_jax.preflight import calibration as calibration_lib
+from bert_jax.preflight import estimate, examine, memory_model
+from bert_jax.train import programs as programs_lib
+from bert_jax.train import task, tuning
+
+# jax's share of a GPU, unless the variable is set.
+_FRACTION = 'XLA_PYTHON_CLIENT_MEM_FRACTION'
+_DEFAULT_FRACTION = 0.75
+# Every layer lowers as the others do.
+_LOWERED_LAYERS = 2
+
+
+def examine_run(
+  config: config_dict.ConfigDict,
+  topology: topology_lib.Topology,
+  phases: list[task.Phase],
+  say: Callable[[str], None] = print,
+):
+  """Lowers the programs of a run for GPUs, and models its phases.
+
+  Needs as many devices of any platform as the topology has.
+
+  Args:
+    config: the experiment.
+    topology: the GPUs, from `topology.parse`.
+    phases: the phases to examine, from `task.list_phases`.
+    say: function that prints a line of progress.
+
+  Returns:
+    (programs, facts): as those of `examine.examine`.
+
+  Raises:
+    errors.UserError: if the batch or the model cannot be split over the GPUs.
+  """
+  calibration = calibration_lib.read(topology.chip.name)
+  mesh = device_mesh.make_mesh(
+    config.mesh.model, jax.devices()[: topology.devices]
+  )
+  for phase in phases:
+    device_mesh.check_batch(mesh, phase.batch_size, phase.accumulate)
+  device = types.SimpleNamespace(
+    platform='gpu', device_kind=topology.chip.kinds[0]
+  )
+  say('lowering the programs of the run for CUDA ...')
+  verdicts = [_lower(p) for p in _list_programs(config, device, mesh, phases)]
+  say('counting the memory of the run ...')
+  return verdicts, [
+    _examine_phase(
+      tuning.resolve(config, device, phase.seq_length),
+      *(topology, mesh, phase, calibration),
+    )
+    for phase in phases
+  ]
+
+
+def _list_programs(config, device, mesh, phases):
+  fewer = config.copy_and_resolve_references()
+  fewer.model.num_layers = min(config.model.num_layers, _LOWERED_LAYERS)
+  make = tasks.get(fewer).make_objective
+  found = programs_lib.list_start(fewer, make(fewer), mesh)
+  for phase in phases:
+    tuned = tuning.resolve(fewer, device, phase.seq_length)
+    found += programs_lib.list_phase(tuned, make(tuned), mesh, phase)
+  return found
+
+
+def _lower(program) -> dict:
+  """Returns whether a program lowers, as `examine.examine` does."""
+  found = {'name': program.name, 'phase': program.phase}
+  try:
+    traced = program.jitted.trace(*program.arguments)
+    traced.lower(lowering_platforms=('cuda',))
+  except errors.UserError:
+    raise
+  except Exception as error:  # lowering raises many types
+    reason = f'it cannot be lowered for CUDA: {errors.first_line(error)}'
+    return {**found, 'ok': False, 'reason': reason}
+  return {**found, 'ok': True, 'reason': None}
+
+
+def get_usable_memory(memory: int) -> int:
+  """Returns the bytes of a GPU that jax takes.
+
+  Raises:
+    errors.UserError: if the variable that sets the share is no number.
+  """
+  text = os.environ.get(_FRACTION, str(_DEFAULT_FRACTION))
+  try:
+    return int(float(text) * memory)
+  except ValueError:
+    raise errors.UserError(
+      f'{_FRACTION}={text} is no number; give one such as 0.9.'
+    ) from None
+
+
+def _examine_phase(config, topology, mesh, phase, calibration):
+  """Returns the facts of a phase, of a resolved config."""
+  chip = topology.chip.for_products(
+    config.model.dtype, config.compute.matmul_precision
+  )
+  count, usable = topology.chips, get_usable_memory(topology.chip.memory)
+  memory = memory_model.model_step(config, phase, mesh)
+  # In micro-batches, gradients are added up in float32.
+  sums = memory_model.count_sums(config, mesh)
+  one = memory.gradients - (sums if phase.accumulate > 1 else 0)
+  batch = estimate.estimate_batch(
+    memory.total,
+    memory.fixed,
+    one,
+    usable,
+    sums=sums,
+    batch_size=phase.batch_size,
+    accumulate=phase.accumulate,
+    shares=mesh.shape['data'],
+  )
+  flops = tasks.get(config).make_objective(config).flops(phase)
+  others = estimate.time_update(
+    memory.parameters,
+    memory.parameters + memory.optimizer,
+    memory.weights,
+    chip,
+    count,
+  )
+  step = estimate.estimate_gpu_step(flops, chip, count, calibration, others)
+  return {
+    **examine.describe_phase(phase, flops),
+    'usable_bytes': usable,
+    'fits': memory.total <= usable,
+    'needed_bytes': memory.total,
+    'memory': dataclasses.asdict(memory),
+    'largest_batch_estimate': batch.largest,
+    'accumulate_that_fits_estimate': batch.accumulate,
+    'compute': config.compute.to_dict(),
+    **estimate.describe_step(step, flops, chip, count),
+  }

@@ -1,0 +1,218 @@
+"""Models the memory of a training step for which there is no compiler here.
+
+What the backward pass is handed is counted exactly, from jax's trace of the
+training step's loss; what lives for a moment only is modelled. Compilers may
+keep less (they compute cheap values again) or more (copies in another layout).
+"""
+
+import dataclasses
+import math
+
+import jax
+import jax.extend.core
+import jax.numpy as jnp
+from jax.interpreters import partial_eval
+from jax.sharding import Mesh
+from ml_collections import config_dict
+
+from bert_jax import tasks
+from bert_jax.model import precision
+from bert_jax.ops import attention_blocks, recomputed_attention
+from bert_jax.preflight import compile_step
+from bert_jax.train import programs, task
+from bert_jax.train import step as step_lib
+
+# cuBLAS and cuDNN ask for tens of MiB each, the collectives for some more.
+_LIBRARIES = 2**28
+# Arrays [rows, S, F] that live at once in the backward pass of an MLP.
+_MLP_ARRAYS = 3
+# Primitives whose result is their argument, differently shaped.
+_VIEWS = ('reshape', 'squeeze', 'expand_dims')
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+  """Memory of one device in bytes, by kind.
+
+  Attributes:
+    parameters: the model's parameters.
+    optimizer: the optimizer's state.
+    batch: the batch and all other arguments.
+    weights: the parameters again, gathered and rounded to the activations'
+      type.
+    gradients: of the parameters, and their sum over micro-batches.
+    activations: what the forward pass keeps for the backward pass.
+    logits: of the masked tokens.
+    workspace: what lives for a moment: scores of attention, products of the
+      MLP, a layer that is computed again; and the libraries' own.
+  """
+
+  parameters: float
+  optimizer: float
+  batch: float
+  weights: float
+  gradients: float
+  activations: float
+  logits: float
+  workspace: float
+
+  @property
+  def total(self) -> float:
+    return sum(dataclasses.astuple(self))
+
+  @property
+  def fixed(self) -> float:
+    """Returns the bytes that do not depend on the batch, without gradients."""
+    return self.parameters + self.optimizer + self.weights + _LIBRARIES
+
+
+def model_step(
+  config: config_dict.ConfigDict, phase: task.Phase, mesh: Mesh
+) -> Memory:
+  """Models the training step of a phase.
+
+  Args:
+    config: the phase's config from `tuning.resolve`.
+    phase: one of `task.list_phases`.
+    mesh: axes (data, model), over any devices. Activations are counted as if
+      `model` did not split them.
+  """
+  objective = tasks.get(config).make_objective(config)
+  step, *_ = programs.list_phase(config, objective, mesh, phase)
+  state, *rest = step.arguments
+  rows = phase.batch_size // (phase.accumulate * mesh.shape['data'])
+  kept, logits = _count_kept(config, objective, phase, rows)
+  # The gradients of a micro-batch have the weights' type.
+  weights = (
+    count_sums(config, mesh) * jnp.dtype(config.model.dtype).itemsize // 4
+  )
+  gradients = weights
+  if phase.accumulate > 1:
+    gradients += count_sums(config, mesh)
+  return Memory(
+    parameters=compile_step.count_device_bytes(state.params),
+    optimizer=compile_step.count_device_bytes(state.opt_state),
+    batch=compile_step.count_device_bytes(rest),
+    weights=weights,
+    gradients=gradients,
+    activations=kept,
+    logits=logits,
+    workspace=_LIBRARIES
+    + _count_passing(config, phase, rows)
+    + _count_repeated(config, phase, rows),
+  )
+
+
+def count_sums(config: config_dict.ConfigDict, mesh: Mesh) -> int:
+  """Returns the bytes in which a device adds gradients up, in float32."""
+  return compile_step.count_gradient_bytes(config, mesh)
+
+
+def _count_kept(config, objective, phase, rows) -> tuple[int, int]:
+  """Returns bytes of what the backward pass of some rows needs.
+
+  Returns:
+    (activations, logits), each array once; weights are not counted.
+  """
+  params = jax.eval_shape(
+    lambda key: precision.cast(objective.init(key), config.model.dtype),
+    jax.random.key(0),
+  )
+  key = jax.eval_shape(lambda: step_lib.run_key(config))
+  batch = objective.batch_shapes(phase, rows)
+
+  def pull(params, batch, key):
+    def loss(params):
+      sums, _ = objective.compute(params, batch, key)
+      return sum(sums[name] for name in objective.losses)
+
+    return jax.vjp(loss, params)[1]
+
+  forward, shapes = jax.make_jaxpr(pull, return_shape=True)(params, batch, key)
+  weights = {x.shape for x in jax.tree.leaves(params)}
+  found = {True: 0, False: 0}
+  for x in _list_kept(
+    forward.jaxpr, _needed(shapes), len(jax.tree.leaves(params))
+  ):
+    if x.shape in weights:  # the table of words, which is passed through
+      continue
+    large = len(x.shape) == 2 and x.shape[1] >= config.data.vocab_size
+    found[large] += math.prod(x.shape) * x.dtype.itemsize
+  return found[False], found[True]
+
+
+def _needed(pull) -> list[bool]:
+  """Returns which leaves of a `jax.vjp` function it uses."""
+  backward = jax.make_jaxpr(lambda f: f(jnp.float32(1)))(pull).jaxpr
+  outputs = [True] * len(backward.outvars)
+  return partial_eval.dce_jaxpr(backward, outputs)[1]
+
+
+def _list_kept(jaxpr, needed, parameters: int) -> list:
+  """Returns types of the needed outputs that depend on more than parameters.
+
+  Args:
+    jaxpr: of a function whose first arguments are the parameters.
+    needed: for each output, whether it counts.
+    parameters: their number.
+  """
+  depends, made_by = set(jaxpr.invars[parameters:]), {}
+  for eqn in jaxpr.eqns:
+    inputs = [x for x in eqn.invars if isinstance(x, jax.extend.core.Var)]
+    if any(x in depends for x in inputs):
+      depends.update(eqn.outvars)
+    if eqn.primitive.name in _VIEWS:
+      made_by[eqn.outvars[0]] = inputs[0]
+
+  def source(x):
+    while x in made_by:
+      x = made_by[x]
+    return x
+
+  outputs = [
+    x
+    for x, counts in zip(jaxpr.outvars, needed, strict=True)
+    if counts and isinstance(x, jax.extend.core.Var)
+  ]
+  found = {source(x): x.aval for x in outputs if x in depends}
+  return [
+    x
+    for x in found.values()
+    if not jnp.issubdtype(x.dtype, jax.dtypes.extended)
+  ]
+
+
+def _count_repeated(config, phase, rows) -> int:
+  """Returns the bytes of a layer's activations, if they are computed again."""
+  if config.compute.remat == 'none':
+    return 0
+  plain = config.copy_and_resolve_references()
+  plain.compute.remat = 'none'
+  objective = tasks.get(plain).make_objective(plain)
+  kept, _ = _count_kept(plain, objective, phase, rows)
+  return kept // plain.model.num_layers
+
+
+def _count_passing(config, phase, rows) -> int:
+  """Returns the bytes that live for a moment while all activations live."""
+  m, length = config.model, phase.seq_length
+  itemsize = jnp.dtype(m.dtype).itemsize
+  # Scores in float32 and their gradient, weights and their gradient in the
+  # type of the activations, and the bytes of dropout.
+  each = 2 * 4 + 2 * itemsize + (m.attention_dropout > 0)
+  pairs = rows * m.num_heads * length**2
+  if config.compute.attention == 'recompute':
+    blocks = attention_blocks.choose(
+      rows,
+      m.num_heads,
+      length,
+      recomputed_attention.BLOCK,
+      config.compute.heads == 'flat',
+    )
+    pairs //= blocks.count
+  elif config.compute.attention != 'xla':
+    pairs = 0
+  mlp = _MLP_ARRAYS * rows * length * m.mlp_size * itemsize
+  predictions = rows * phase.max_predictions
+  logits = predictions * config.data.vocab_size * 4  # before they are rounded
+  return max(pairs * each, mlp, logits)
