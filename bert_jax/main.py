@@ -36,11 +36,14 @@ def run(config: config_dict.ConfigDict, workdir: str):
   from bert_jax.workdir import status as status_lib
 
   config_check.check(config)
+  task = tasks.get(config)
+  config = task.complete(config, workdir)
+  print(config_lib.to_text(config), flush=True)
+  config_check.check(config)
   agreement.check_same(
     {**json.loads(config_lib.to_json(config)), **agreement.hash_code()}
   )
   fit.check_devices(config)
-  task = tasks.get(config)
   task.check(config, workdir)
   shared.check_shared(workdir)
   with watchdog.watch_hosts() as pulse, contextlib.ExitStack() as stack:
@@ -65,14 +68,12 @@ def run(config: config_dict.ConfigDict, workdir: str):
 def main(argv: list[str]):
   """Runs the command."""
   del argv
-  from bert_jax import config as config_lib
   from bert_jax.parallel import distributed
   from bert_jax.train import compilation
 
   given = flags.FLAGS
   distributed.start(given.coordinator, given.num_processes, given.process_id)
   config, workdir = cli.get_config(given), given.workdir
-  print(config_lib.to_text(config))
   compilation.use_cache()
   run(config, storage.resolve(workdir))
 

@@ -6,7 +6,7 @@ To add a task:
 2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums
    and counts, which of them are losses; no data) and a `train.task.Task` (its
    batches, and what to make of predictions for held-out rows),
-3. a `Definition` in `TASKS` below (data, task, export),
+3. a `Definition` in `TASKS` below (config, data, task, export),
 4. its fields in `config.py`, with a range in `config_check.py` and a class in
    `workdir/changes.py`.
 
@@ -30,6 +30,10 @@ class Definition:
   """The functions of a task that `bert_jax.main` calls, in this order.
 
   Attributes:
+    complete: (config, workdir) -> config, with the fields that follow from
+      other things, such as the number of steps from the data. The result is
+      what is printed, compared among hosts and saved; a resumed run must get
+      the same, also when those things are gone.
     check: (config, workdir); raises errors.UserError for a run that cannot
       work, before data is made.
     prepare: (config, workdir); makes the data. Called by one process.
@@ -40,12 +44,19 @@ class Definition:
     make_objective: (config) -> Objective, of the task; needs no data.
   """
 
+  complete: Callable[[Any, str], Any]
   check: Callable[[Any, str], None]
   prepare: Callable[[Any, str], None]
   open: Callable[[Any, str], str]
   make_task: Callable[[Any, str], task.Task]
   finish: Callable[[Any, str, str, Any], None]
   make_objective: Callable[[Any], task.Objective]
+
+
+def _as_given(config, workdir: str):
+  """Returns the config: in pre-training, the user gives every field."""
+  del workdir
+  return config
 
 
 def _make_pretraining(config, directory: str) -> task.Task:
@@ -55,6 +66,7 @@ def _make_pretraining(config, directory: str) -> task.Task:
 
 TASKS = {
   'pretraining': Definition(
+    complete=_as_given,
     check=init_from.check,
     prepare=training_data.prepare_data,
     open=training_data.check_data,

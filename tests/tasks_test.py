@@ -1,8 +1,10 @@
 """Tests of the tasks by name."""
 
+import dataclasses
+
 import pytest
 
-from bert_jax import config, errors, tasks
+from bert_jax import config, errors, main, tasks
 
 
 def test_the_default_task_is_pretraining():
@@ -16,3 +18,25 @@ def test_an_unknown_task_is_refused():
   c.task = 'chess'
   with pytest.raises(errors.UserError, match="'chess' is not one of pretr"):
     tasks.get(c)
+
+
+def test_a_run_goes_by_the_config_that_its_task_completed(
+  monkeypatch, tmp_path, capsys
+):
+  def complete(given, workdir):
+    assert workdir == str(tmp_path)
+    made = given.copy_and_resolve_references()
+    made.seed = 7
+    return made
+
+  def check(completed, workdir):
+    del workdir
+    raise errors.UserError(f'seed {completed.seed}')
+
+  told = dataclasses.replace(
+    tasks.TASKS['pretraining'], complete=complete, check=check
+  )
+  monkeypatch.setitem(tasks.TASKS, 'pretraining', told)
+  with pytest.raises(errors.UserError, match='seed 7'):
+    main.run(config.pretraining('tiny'), str(tmp_path))
+  assert '  seed = 7\n' in capsys.readouterr().out
