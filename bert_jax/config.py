@@ -144,6 +144,12 @@ def declare_fields() -> config_dict.ConfigDict:
   # Where the linear decay starts from the peak: at the end of the warmup, or at
   # step zero, so that the rate drops when the warm-up ends.
   c.optimizer.decay_from = 'warmup'
+  # Each layer learns at this many times the rate of the one above it; the heads
+  # at the full rate, the embeddings below the lowest layer. 1 is the same rate.
+  c.optimizer.layer_decay = 1.0
+  # Regular expression; parameters in whose names it is found are not trained,
+  # such as ^(embeddings|encoder/layer_[0-5])/; empty trains all.
+  c.optimizer.freeze = ''
   # Type in which the devices' gradients are added: float32, or bfloat16, which
   # sends half the bytes.
   c.optimizer.reduce_dtype = 'float32'

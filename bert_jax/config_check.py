@@ -2,6 +2,7 @@
 
 import operator
 import os
+import re
 import unicodedata
 
 from ml_collections import config_dict
@@ -70,6 +71,7 @@ RANGES = {
   'optimizer.epsilon': _EPSILON,
   'optimizer.weight_decay': {'least': 0, 'most': 1},
   'optimizer.clip_norm': {'above': 0, 'most': 1e30},
+  'optimizer.layer_decay': {'above': 0, 'most': 1},
   'mesh.model': {'least': 1, 'most': 2**16},
   'eval.every': _STEPS_OR_0,
   'eval.sequences': {'least': 1, 'most': 2**31 - 1},
@@ -108,6 +110,7 @@ TEXTS = {
   'data.field': False,
   'data.vocab': True,
   'data.dir': True,
+  'optimizer.freeze': True,
   'compute.xla_options': True,
 }
 # Of characters that no text holds: they would end a line, a path, a print.
@@ -122,6 +125,7 @@ def check(c: config_dict.ConfigDict):
   _check_inputs(c.data)
   _check_init(c)
   tuning.get_xla_options(c)
+  _check_freeze(c.optimizer.freeze)
   if c.optimizer.warmup_steps >= sum(c.phases.steps):
     _fail(
       f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
@@ -241,6 +245,13 @@ def _check_init(c):
     )
   if c.resize_positions and not c.init_from:
     _fail('resize_positions=True means nothing without init_from')
+
+
+def _check_freeze(freeze):
+  try:
+    re.compile(freeze)
+  except re.error as error:
+    _fail(f'optimizer.freeze={freeze!r} is not a regular expression ({error})')
 
 
 def _check_objective(o):

@@ -44,6 +44,7 @@ from bert_jax.train import fit, programs, task, tuning
     ('data.weights', ('a',), 'like .1.0, 2.5. is expected'),
     ('optimizer.clip_unit', 'core', 'not one of batch, micro_batch'),
     ('optimizer.decay_from', 'peak', 'not one of warmup, zero'),
+    ('optimizer.freeze', '(', 'is not a regular expression'),
     ('optimizer.reduce_dtype', 'float16', 'not one of float32, bfloat16'),
     ('compute.matmul_precision', 'tf32', 'not one of float32, tensorfloat32'),
     ('mesh.model', 0, 'mesh.model=0 must be at least 1'),

@@ -50,6 +50,8 @@ def test_the_papers_recipe():
       'clip_norm': 1.0,
       'clip_unit': 'batch',
       'decay_from': 'warmup',
+      'layer_decay': 1.0,
+      'freeze': '',
       'reduce_dtype': 'float32',
     }
     assert (c.model.dropout, c.model.attention_dropout) == (0.1, 0.1)

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import optax
 from ml_collections import config_dict
 
-from bert_jax import param_names
+from bert_jax import errors, param_names
 
 CLIP_UNITS = ('batch', 'micro_batch')
 DECAY_FROM = ('warmup', 'zero')
 
 # As in Google's code: everything else decays, word embeddings included.
 NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
+_LAYER = re.compile(r'^encoder/layer_(\d+)/')
 
 
 def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:
@@ -66,7 +67,74 @@ def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
   ]
   if config.clip_unit == 'batch':
     transformations.insert(0, optax.stateless(_clip(config.clip_norm)))
+  if config.freeze:
+    # First, so that the clipped norm is that of what is trained.
+    transformations.insert(0, optax.stateless(_freeze(config.freeze)))
+  if config.freeze or config.layer_decay != 1:
+    transformations.append(optax.stateless(_scale_rates(config)))
   return optax.chain(*transformations)
+
+
+def find_rates(config: config_dict.ConfigDict, params: Any):
+  """Returns a tree of each parameter's learning rate relative to the schedule's.
+
+  Layer i of L learns at layer_decay ** (L - 1 - i), the embeddings at
+  layer_decay ** L, everything else at 1; frozen parameters at 0.
+
+  Args:
+    config: the section `optimizer` of an experiment.
+    params: parameters, or their shapes.
+
+  Raises:
+    errors.UserError: if `freeze` is found in no name or in all.
+  """
+  names = list(param_names.flatten(params))
+  frozen = _find_frozen(config.freeze, names)
+  layers = max(
+    (int(m[1]) + 1 for name in names if (m := _LAYER.match(name))), default=0
+  )
+
+  def rate(name, _):
+    if name in frozen:
+      return 0.0
+    below = 0
+    if found := _LAYER.match(name):
+      below = layers - 1 - int(found[1])
+    elif name.startswith('embeddings/'):
+      below = layers
+    return config.layer_decay**below
+
+  return param_names.map_named(rate, params)
+
+
+def _find_frozen(freeze: str, names: list[str]) -> set[str]:
+  frozen = {name for name in names if freeze and re.search(freeze, name)}
+  if freeze and len(frozen) in (0, len(names)):
+    raise errors.UserError(
+      f'optimizer.freeze={freeze!r} is found in '
+      f'{"every" if frozen else "no"} name of a parameter; names are '
+      f'{errors.listing(names)}.'
+    )
+  return frozen
+
+
+def _freeze(freeze: str):
+  def update(grads, params):
+    del params
+    frozen = _find_frozen(freeze, list(param_names.flatten(grads)))
+    return param_names.map_named(
+      lambda name, g: jnp.zeros_like(g) if name in frozen else g, grads
+    )
+
+  return update
+
+
+def _scale_rates(config):
+  def update(updates, params):
+    rates = find_rates(config, params)
+    return jax.tree.map(lambda u, rate: u * rate, updates, rates)
+
+  return update
 
 
 def make_clip(config: config_dict.ConfigDict):
@@ -76,7 +144,11 @@ def make_clip(config: config_dict.ConfigDict):
   """
   if config.clip_unit == 'batch':
     return None
-  return functools.partial(_clip(config.clip_norm), params=None)
+  clip = functools.partial(_clip(config.clip_norm), params=None)
+  if not config.freeze:
+    return clip
+  freeze = functools.partial(_freeze(config.freeze), params=None)
+  return lambda grads: clip(freeze(grads))
 
 
 def _clip(most: float):

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bert_jax import config, param_names
+from bert_jax import config, errors, param_names
 from bert_jax.model import heads
 from bert_jax.train import optimizer
 from tests.model import encoder_test
@@ -158,3 +158,66 @@ def test_what_is_clipped_part_by_part_is_not_clipped_again():
   assert directions(3.0, epsilon=1e3, clip_unit='micro_batch')[
     0
   ] == pytest.approx(3e-3, rel=0.01)
+
+
+def small_params():
+  return {
+    'embeddings': {'word': {'embedding': jnp.ones(2)}},
+    'encoder': {
+      f'layer_{i}': {'mlp_in': {'kernel': jnp.ones(3)}} for i in range(3)
+    },
+    'pooler': {'kernel': jnp.ones(4)},
+  }
+
+
+def test_rates_fall_from_layer_to_layer_and_frozen_ones_are_0():
+  c = config.pretraining('base').optimizer
+  c.layer_decay = 0.5
+  c.freeze = r'layer_1/'
+  assert param_names.flatten(optimizer.find_rates(c, small_params())) == {
+    'embeddings/word/embedding': 0.125,
+    'encoder/layer_0/mlp_in/kernel': 0.25,
+    'encoder/layer_1/mlp_in/kernel': 0.0,
+    'encoder/layer_2/mlp_in/kernel': 1.0,
+    'pooler/kernel': 1.0,
+  }
+
+
+def update_once(**changes):
+  """Returns {name: update of the first value} for gradients of 1."""
+  c = config.pretraining('base').optimizer
+  c.update(clip_norm=1e9, weight_decay=0.0, **changes)
+  params, tx = small_params(), optimizer.make(c)
+  updates, _ = tx.update(
+    jax.tree.map(jnp.ones_like, params), tx.init(params), params, finite=True
+  )
+  return {n: float(u[0]) for n, u in param_names.flatten(updates).items()}
+
+
+def test_updates_are_scaled_by_the_rates():
+  assert update_once()['pooler/kernel'] == pytest.approx(1, abs=1e-5)
+  decayed = update_once(layer_decay=0.5, freeze='^pooler')
+  assert decayed == {
+    'embeddings/word/embedding': pytest.approx(0.125, abs=1e-5),
+    'encoder/layer_0/mlp_in/kernel': pytest.approx(0.25, abs=1e-5),
+    'encoder/layer_1/mlp_in/kernel': pytest.approx(0.5, abs=1e-5),
+    'encoder/layer_2/mlp_in/kernel': pytest.approx(1, abs=1e-5),
+    'pooler/kernel': 0.0,
+  }
+
+
+def test_frozen_gradients_do_not_count_for_clipping():
+  # The norm of all is 4; of the 4 that are trained it is 2.
+  c = config.pretraining('base').optimizer
+  c.update(clip_unit='micro_batch', freeze='^(embeddings|encoder)/')
+  clipped = optimizer.make_clip(c)(small_params())
+  assert clipped['pooler']['kernel'].tolist() == [0.5] * 4
+  assert clipped['embeddings']['word']['embedding'].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize('freeze, found', [('layer_9', 'no'), ('/', 'every')])
+def test_a_pattern_that_freezes_nothing_or_all_is_refused(freeze, found):
+  c = config.pretraining('base').optimizer
+  c.freeze = freeze
+  with pytest.raises(errors.UserError, match=f'is found in {found} name'):
+    optimizer.find_rates(c, small_params())
