@@ -8,17 +8,15 @@ import dataclasses
 import functools
 from typing import Any
 
-import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
-from bert_jax import errors, param_names
+from bert_jax import errors
 from bert_jax.data import accents, local_data, manifest
-from bert_jax.inference import source
-from bert_jax.runtime import storage
+from bert_jax.inference import source, transfer
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import task as task_lib
-from bert_jax.workdir import fingerprint, paths
+from bert_jax.workdir import claim
 
 # Fields of BertConfig that may differ from the source: they do not change what
 # the parameters mean, or (the first two) are compared separately.
@@ -32,9 +30,6 @@ _FREE = (
   'mask_value',
   'dtype',
 )
-_HEADS = ('mlm', 'pooler', 'nsp')
-_WORDS = ('embeddings/word/embedding', 'mlm/bias')  # one row or value per word
-_POSITIONS = 'embeddings/position/embedding'
 
 
 def check(config: config_dict.ConfigDict, workdir: str):
@@ -49,10 +44,7 @@ def check(config: config_dict.ConfigDict, workdir: str):
   Raises:
     errors.UserError: if the source cannot be read or does not fit the config.
   """
-  saved = paths.checkpoints(workdir)
-  if not config.init_from or (
-    storage.exists(saved) and storage.list_names(saved)
-  ):
+  if not config.init_from or claim.has_begun(workdir):
     return
   model = source.read(config.init_from)
   _check_model(config, model)
@@ -109,66 +101,7 @@ def start(
   _check_words(config, model, manifest.vocab_path(directory))
   ours = manifest.load_tokenizer(directory).strip_accents
   _check_accents(config, model, ours)
-  theirs = param_names.flatten(model.params)
-  ours = param_names.flatten(new)
-  words = model.tokenizer.size
-  params = param_names.map_named(
-    lambda name, x: _merge(name, x, theirs.get(name), words), new
-  )
-  facts = {
-    'path': config.init_from,
-    'origin': model.origin,
-    'fingerprint': fingerprint.combine(fingerprint.of_arrays(model.params)),
-    'changes': _changes(ours, theirs, words, config.data.vocab_size),
-  }
-  print(f'starting from {config.init_from}: {model.origin}', flush=True)
-  for change in facts['changes']:
-    print(f'  {change}', flush=True)
-  return params, facts
-
-
-def _merge(name, ours, theirs, words: int):
-  """Returns their values in our shape; entries that they lack stay new."""
-  if theirs is None:
-    return ours
-  theirs = np.asarray(theirs, np.float32)
-  if name in _WORDS:  # rows after the last word are padding
-    theirs = theirs[:words]
-  merged = np.array(ours, np.float32)
-  rows = min(len(merged), len(theirs))
-  merged[:rows] = theirs[:rows]
-  return merged
-
-
-def _changes(ours, theirs, words: int, size: int) -> list[str]:
-  """Describes parts of the source that are not used, and parts that are new.
-
-  Args:
-    ours: {name: parameter} of this run.
-    theirs: {name: parameter} of the source.
-    words: size of the source's vocabulary.
-    size: size of our vocabulary.
-  """
-  found = []
-  if size > words:
-    found.append(
-      f'words {words:,} to {size - 1:,}: new embeddings and output biases'
-    )
-  had, has = len(theirs[_POSITIONS]), len(ours[_POSITIONS])
-  if has > had:
-    found.append(f'positions {had:,} to {has - 1:,}: new embeddings')
-  if has < had:
-    found.append(f'positions {has:,} to {had - 1:,}: left out')
-  for head in _HEADS:
-    there, here = (
-      any(name.startswith(f'{head}/') for name in tree)
-      for tree in (theirs, ours)
-    )
-    if here and not there:
-      found.append(f'{head}: new, the source has none')
-    if there and not here:
-      found.append(f'{head}: left out')
-  return found
+  return transfer.transfer(model, config.init_from, new, config.data.vocab_size)
 
 
 def _check_model(config, model: source.Source):

@@ -37,6 +37,12 @@ def claim(workdir: str, config: config_dict.ConfigDict):
     yield
 
 
+def has_begun(workdir: str) -> bool:
+  """Returns whether a run has a checkpoint, so that its config is final."""
+  saved = paths.checkpoints(workdir)
+  return storage.exists(saved) and bool(storage.list_names(saved))
+
+
 def find_changes(
   workdir: str, config: config_dict.ConfigDict
 ) -> dict[str, dict]:

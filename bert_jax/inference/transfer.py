@@ -1,0 +1,105 @@
+"""Takes over the parameters of a trained model; what it lacks stays new."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from bert_jax import param_names
+from bert_jax.inference import source
+from bert_jax.workdir import fingerprint
+
+_HEADS = ('mlm', 'pooler', 'nsp', 'classifier')
+_WORDS = ('embeddings/word/embedding', 'mlm/bias')  # one row or value per word
+_POSITIONS = 'embeddings/position/embedding'
+
+
+def transfer(
+  model: source.Source,
+  path: str,
+  new: Any,
+  vocab_size: int,
+  stays_new: str = '',
+) -> tuple[dict, dict]:
+  """Replaces new parameters with those of a model.
+
+  Args:
+    model: the trained model, whose sizes fit.
+    path: where it was read from.
+    new: parameters as a config initialises them, nested dict on the host.
+    vocab_size: entries of the new vocabulary, which begins with the model's.
+    stays_new: regular expression; parameters in whose names it is found stay
+      new; empty takes over all.
+
+  Returns:
+    (params, facts): nested dict of float32 arrays; and a JSON object that names
+    the source and the parameters that are new, which are printed, too.
+  """
+  theirs = param_names.flatten(model.params)
+  ours = param_names.flatten(new)
+  words = model.tokenizer.size
+  params = param_names.map_named(
+    lambda name, x: (
+      x
+      if stays_new and re.search(stays_new, name)
+      else _merge(name, x, theirs.get(name), words)
+    ),
+    new,
+  )
+  facts = {
+    'path': path,
+    'origin': model.origin,
+    'fingerprint': fingerprint.combine(fingerprint.of_arrays(model.params)),
+    'changes': _changes(ours, theirs, words, vocab_size),
+  }
+  if stays_new:
+    count = sum(bool(re.search(stays_new, name)) for name in ours)
+    facts['changes'].append(f'{count} parameters of {stays_new}: new')
+  print(f'starting from {path}: {model.origin}', flush=True)
+  for change in facts['changes']:
+    print(f'  {change}', flush=True)
+  return params, facts
+
+
+def _merge(name, ours, theirs, words: int):
+  """Returns their values in our shape; entries that they lack stay new."""
+  if theirs is None:
+    return ours
+  theirs = np.asarray(theirs, np.float32)
+  if name in _WORDS:  # rows after the last word are padding
+    theirs = theirs[:words]
+  merged = np.array(ours, np.float32)
+  rows = min(len(merged), len(theirs))
+  merged[:rows] = theirs[:rows]
+  return merged
+
+
+def _changes(ours, theirs, words: int, size: int) -> list[str]:
+  """Describes parts of the source that are not used, and parts that are new.
+
+  Args:
+    ours: {name: parameter} of this run.
+    theirs: {name: parameter} of the source.
+    words: size of the source's vocabulary.
+    size: size of our vocabulary.
+  """
+  found = []
+  if size > words:
+    found.append(
+      f'words {words:,} to {size - 1:,}: new embeddings and output biases'
+    )
+  had, has = len(theirs[_POSITIONS]), len(ours[_POSITIONS])
+  if has > had:
+    found.append(f'positions {had:,} to {has - 1:,}: new embeddings')
+  if has < had:
+    found.append(f'positions {has:,} to {had - 1:,}: left out')
+  for head in _HEADS:
+    there, here = (
+      any(name.startswith(f'{head}/') for name in tree)
+      for tree in (theirs, ours)
+    )
+    if here and not there:
+      found.append(f'{head}: new, the source has none')
+    if there and not here:
+      found.append(f'{head}: left out')
+  return found
