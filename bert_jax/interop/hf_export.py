@@ -7,8 +7,8 @@ from typing import Any
 import safetensors.numpy
 import tokenizers
 
-from bert_jax.interop import config_file, rename, vocabulary
-from bert_jax.model import bert_config
+from bert_jax.interop import config_file, rename, sequence_head, vocabulary
+from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.tokenization import wordpiece
@@ -37,6 +37,7 @@ def export(
   with_nsp: bool,
   tokenizer: tokenizer_lib.Tokenizer,
   card: str | None = None,
+  head: classifier.Head | None = None,
 ):
   """Writes a folder that transformers' Auto classes load, atomically.
 
@@ -48,6 +49,7 @@ def export(
     with_nsp: whether the model has the pooler and the NSP head.
     tokenizer: the model's tokenizer.
     card: text of README.md, see `model_card.make_card`; None writes none.
+    head: a classification head, for a BertForSequenceClassification.
 
   Raises:
     errors.UserError: if the folder cannot be written or replaced, see
@@ -56,9 +58,12 @@ def export(
   tensors = rename.to_hf(params, config)
   vocabulary.check_size(tokenizer, config)
   with_mlm = 'mlm' in params
-  if not with_mlm:
-    tensors = {name.removeprefix('bert.'): x for name, x in tensors.items()}
   described = describe_model(config, with_nsp, tokenizer.pad_id, with_mlm)
+  if head is not None:
+    tensors |= sequence_head.to_tensors(head)
+    described |= sequence_head.describe(head)
+  elif not with_mlm:
+    tensors = {name.removeprefix('bert.'): x for name, x in tensors.items()}
   files.write_folder(
     directory,
     FILES,

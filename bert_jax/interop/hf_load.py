@@ -4,7 +4,14 @@ import os
 import reprlib
 
 from bert_jax import errors
-from bert_jax.interop import config_file, hf_export, rename, vocabulary
+from bert_jax.interop import (
+  config_file,
+  hf_export,
+  rename,
+  sequence_head,
+  vocabulary,
+)
+from bert_jax.model import classifier
 from bert_jax.runtime import files
 from bert_jax.weight_files import (
   local_files,
@@ -39,20 +46,38 @@ def read(directory: str) -> rename.LoadedModel:
     errors.UserError: if the folder is missing, incomplete, malformed or not
       such a model.
   """
+  return read_with_head(directory)[0]
+
+
+def read_with_head(
+  directory: str,
+) -> tuple[rename.LoadedModel, classifier.Head | None]:
+  """Reads the same, and the head of a BertForSequenceClassification.
+
+  Returns:
+    (model, head): as `read`; and the head, None if there is none.
+
+  Raises:
+    errors.UserError: as `read`.
+  """
   if not os.path.isdir(directory):
     raise errors.UserError(
       f'{directory} is not a folder; name one with a Hugging Face BERT.'
     )
   local_files.check_small(directory)
-  config = _read_config(os.path.join(directory, 'config.json'))
+  path = os.path.join(directory, 'config.json')
+  config = _read_config(path)
   tensors = _read_tensors(directory)
   try:
     params, report = rename.from_hf(tensors, config)
   except errors.UserError as error:
     raise errors.UserError(f'{directory}: {error}') from error
   tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
-  report = report._replace(left_over=[*report.left_over, *extra])
-  return params, config, 'nsp' in params, tokenizer, report
+  head = sequence_head.read(path, files.read_json(path), tensors)
+  used = sequence_head.NAMES if head else ()
+  left_over = [name for name in report.left_over if name not in used]
+  report = report._replace(left_over=[*left_over, *extra])
+  return (params, config, 'nsp' in params, tokenizer, report), head
 
 
 def _read_config(path):

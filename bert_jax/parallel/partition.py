@@ -27,8 +27,8 @@ RULES = (
   (r'encoder/layer_\d+/mlp_out/bias', P(None)),
   (r'(.+/)?\w*norm/(scale|bias)', P(None)),
   (r'mlm/bias', P('model')),  # [V]
-  (r'(mlm/transform|pooler|nsp)/kernel', P(None, None)),
-  (r'(mlm/transform|pooler|nsp)/bias', P(None)),
+  (r'(mlm/transform|pooler|nsp|classifier)/kernel', P(None, None)),
+  (r'(mlm/transform|pooler|nsp|classifier)/bias', P(None)),
 )
 _MOMENT = re.compile(r'opt_state/(\d+/)?(mu|nu)/(?P<parameter>.+)')
 _NUMBER = re.compile(r'step|opt_state/(\d+/)?count')

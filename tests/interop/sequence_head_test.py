@@ -1,0 +1,154 @@
+"""Tests of the classification head in Hugging Face's format."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from bert_jax import errors
+from bert_jax.interop import hf_export, hf_load
+from bert_jax.model import classifier
+from tests import models
+
+# Sizes that differ: D = 8, C = 3.
+HEAD = classifier.Head(
+  np.arange(24, dtype=np.float32).reshape(8, 3),
+  np.array([1, 2, 3], np.float32),
+  ('no', 'yes', 'perhaps'),
+  6,
+  ('premise', 'claim'),
+)
+NUMBER = HEAD._replace(kernel=HEAD.kernel[:, :1], bias=HEAD.bias[:1], labels=())
+
+
+def export(path, head):
+  params = models.make_params()
+  for part in ('mlm', 'nsp'):
+    del params[part]
+  tokenizer = models.TOKENIZER
+  hf_export.export(
+    str(path), params, models.CONFIG, False, tokenizer, None, head
+  )
+  return params
+
+
+def assert_same(found, head):
+  np.testing.assert_array_equal(found.kernel, head.kernel)
+  np.testing.assert_array_equal(found.bias, head.bias)
+  assert found[2:] == head[2:]
+
+
+@pytest.mark.parametrize('head', [HEAD, NUMBER], ids=['classes', 'number'])
+def test_what_is_exported_is_read(tmp_path, head):
+  params = export(tmp_path / 'out', head)
+  model, found = hf_load.read_with_head(str(tmp_path / 'out'))
+  assert_same(found, head)
+  models.assert_same(model[0], params)
+  assert model[4].left_over == []
+
+
+def test_the_tensors_have_the_names_and_shapes_of_transformers(tmp_path):
+  export(tmp_path / 'out', HEAD)
+  tensors = safetensors.numpy.load_file(tmp_path / 'out' / 'model.safetensors')
+  assert tensors['classifier.weight'].shape == (3, 8)
+  np.testing.assert_array_equal(tensors['classifier.weight'], HEAD.kernel.T)
+  assert 'bert.pooler.dense.weight' in tensors
+
+
+@pytest.mark.parametrize(
+  'head, kind, labels',
+  [
+    (
+      HEAD,
+      'single_label_classification',
+      {'0': 'no', '1': 'yes', '2': 'perhaps'},
+    ),
+    (NUMBER, 'regression', {'0': 'LABEL_0'}),
+  ],
+  ids=['classes', 'number'],
+)
+def test_the_config_says_what_the_outputs_are(tmp_path, head, kind, labels):
+  export(tmp_path / 'out', head)
+  found = json.loads((tmp_path / 'out' / 'config.json').read_text())
+  assert found['problem_type'] == kind
+  assert found['id2label'] == labels
+  assert {str(i): name for name, i in found['label2id'].items()} == labels
+
+
+def change(folder, **fields):
+  path = folder / 'config.json'
+  found = {**json.loads(path.read_text()), **fields}
+  kept = {name: x for name, x in found.items() if x is not ...}
+  path.write_text(json.dumps(kept))
+
+
+def test_a_folder_of_transformers_own_has_labels_by_number(tmp_path):
+  export(tmp_path / 'out', HEAD)
+  change(
+    tmp_path / 'out',
+    **dict.fromkeys(
+      ('id2label', 'label2id', 'problem_type', 'task_specific_params'), ...
+    ),
+  )
+  _, found = hf_load.read_with_head(str(tmp_path / 'out'))
+  assert_same(
+    found,
+    HEAD._replace(
+      labels=('LABEL_0', 'LABEL_1', 'LABEL_2'),
+      max_length=models.CONFIG.max_positions,
+      columns=(),
+    ),
+  )
+
+
+@pytest.mark.parametrize(
+  'fields, message',
+  [
+    ({'id2label': {'0': 'a', '1': 'b'}}, 'does not name each of 3 outputs'),
+    ({'id2label': ['a', 'b', 'c']}, 'does not name each of 3 outputs'),
+    ({'id2label': dict.fromkeys('012', 'a')}, 'does not name each of 3'),
+    (
+      {'task_specific_params': {'bert_jax': {'max_length': 8}}},
+      'max_length is 8, not a number of tokens from 5 to 7',
+    ),
+    (
+      {'task_specific_params': {'bert_jax': {'columns': 'text'}}},
+      "columns are 'text', not a list",
+    ),
+  ],
+)
+def test_a_malformed_description_is_refused(tmp_path, fields, message):
+  export(tmp_path / 'out', HEAD)
+  change(tmp_path / 'out', **fields)
+  with pytest.raises(errors.UserError, match=message):
+    hf_load.read(str(tmp_path / 'out'))
+
+
+def test_a_head_of_other_shapes_is_refused(tmp_path):
+  export(tmp_path / 'out', HEAD._replace(bias=HEAD.bias[:2]))
+  with pytest.raises(errors.UserError, match=r'shapes \(3, 8\) and \(2,\)'):
+    hf_load.read(str(tmp_path / 'out'))
+
+
+@pytest.mark.parametrize(
+  'fields',
+  [
+    {'architectures': ['BertForTokenClassification']},
+    {'problem_type': 'multi_label_classification'},
+    {'problem_type': 'regression'},  # of three numbers
+  ],
+)
+def test_a_head_of_another_kind_is_left_over(tmp_path, fields):
+  export(tmp_path / 'out', HEAD)
+  change(tmp_path / 'out', **fields)
+  model, found = hf_load.read_with_head(str(tmp_path / 'out'))
+  assert found is None
+  assert model[4].left_over == ['classifier.bias', 'classifier.weight']
+
+
+def test_a_head_makes_a_classifier_of_an_encoder():
+  params = models.make_params()
+  whole = HEAD.add_to(params)
+  assert set(whole) == {'embeddings', 'encoder', 'pooler', 'classifier'}
+  assert whole['classifier']['kernel'] is HEAD.kernel
