@@ -33,15 +33,19 @@ EXAMPLES = {'data.weights': (1.0, 2.5)}
 
 def pretraining(size: str) -> config_dict.ConfigDict:
   """Returns the paper's recipe (appendix A.2) for a size of `SIZES`."""
+  c = declare_fields()
+  _set_size(c, size)
+  return c
+
+
+def _set_size(c, size):
   if size not in SIZES:
     raise errors.UserError(f'size={size!r} is not one of {", ".join(SIZES)}.')
   layers, hidden, heads = SIZES[size]
-  c = declare_fields()
   c.model.num_layers = layers
   c.model.hidden_size = hidden
   c.model.num_heads = heads
   c.model.mlp_size = 4 * hidden
-  return c
 
 
 def declare_fields() -> config_dict.ConfigDict:
@@ -82,7 +86,9 @@ def declare_fields() -> config_dict.ConfigDict:
   c.model.mask_value = -10_000.0  # added to scores of masked keys
 
   c.data = config_dict.ConfigDict()
-  c.data.input = 'python-docs'  # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs
+  # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs; for fine-tuning a folder, or
+  # train=FILE,dev=FILE,test=FILE.
+  c.data.input = 'python-docs'
   # How often the documents of each input are used, relative to data.passes, for
   # example (1.0, 2.5); empty is 1 for each.
   c.data.weights = ()
@@ -90,7 +96,8 @@ def declare_fields() -> config_dict.ConfigDict:
   c.data.language = 'en'  # for sentence splitting, ISO 639-1
   c.data.field = 'text'  # field of JSONL and TFDS that holds the text
   c.data.min_chars = 50  # characters; shorter documents are dropped
-  c.data.max_documents = 0  # maximum of documents to read; 0 is all
+  # Maximum of documents to read, for fine-tuning of rows per file; 0 is all.
+  c.data.max_documents = 0
   c.data.vocab = ''  # a vocab.txt to use; empty trains one on the input
   c.data.vocab_size = 30522  # entries
   c.data.lowercase = True  # uncased
@@ -102,7 +109,9 @@ def declare_fields() -> config_dict.ConfigDict:
   c.data.passes = 5  # times that each document is cut into pairs
   c.data.short_seq_prob = 0.1  # share of passes that use a shorter target
   c.data.pack = 1  # pairs per row, at most; 1 is the paper's
-  c.data.heldout = 0.01  # share of documents kept for evaluation, by hash
+  # Share of documents kept for evaluation, by hash; for fine-tuning, share of
+  # the training rows if there is no dev file.
+  c.data.heldout = 0.01
   c.data.shards = 0  # logical shards; 0 is one per 64 MB of text, at least 256
   # Processes beside the main one: -1 is one per core; 0 is none, so that the
   # main process prepares data itself, or makes batches in a thread.
@@ -111,6 +120,25 @@ def declare_fields() -> config_dict.ConfigDict:
   c.data.skip_corrupt = False  # skip and count corrupt records instead of stop
   # Directory of prepared data, local or gs://; empty is WORKDIR/data.
   c.data.dir = ''
+
+  # Columns of the files that a model is fine-tuned on, other than GLUE's.
+  c.data.text = ''  # the text
+  c.data.pair = ''  # the second text of a pair; empty for single texts
+  c.data.label = ''  # the label
+
+  # Fine-tuning. What follows from it is filled in before the run starts:
+  # phases.steps, optimizer.warmup_steps, phases.seq_length (lowered to that of
+  # the longest row) and, with init_from, model, data.vocab_size, lowercase and
+  # strip_accents, and objective.
+  c.finetuning = config_dict.ConfigDict()
+  # A task of GLUE, such as rte; empty is files with the columns above.
+  c.finetuning.glue = ''
+  c.finetuning.epochs = 3.0  # times that each training row is seen
+  c.finetuning.warmup = 0.1  # share of the steps
+  c.finetuning.dropout = 0.1  # rate before the head, rounded to 256ths
+  c.finetuning.reinit_layers = 0  # top layers of init_from to start anew
+  c.finetuning.regression = False  # labels are numbers, not classes
+  c.finetuning.outputs = 0  # classes, 1 for a number; filled in from the data
 
   c.objective = config_dict.ConfigDict()
   c.objective.kind = 'mlm'  # mlm, or ltr: left-to-right language model
@@ -196,6 +224,30 @@ def declare_fields() -> config_dict.ConfigDict:
   return c.lock()
 
 
+def finetuning(size: str = 'base') -> config_dict.ConfigDict:
+  """Returns the paper's recipe (appendix A.3) for classification.
+
+  Args:
+    size: one of `SIZES`, for a run without `init_from`.
+  """
+  c = pretraining(size)
+  c.task = 'classification'
+  c.data.heldout = 0.1
+  c.phases.seq_length = (128,)
+  c.phases.steps = (1,)
+  c.phases.batch_size = (32,)
+  c.phases.accumulate = (1,)
+  c.phases.max_predictions = (1,)
+  c.optimizer.learning_rate = 2e-5
+  c.optimizer.warmup_steps = 0
+  c.eval.every = 0
+  c.eval.sequences = 1_000_000
+  c.checkpoint.every = 500
+  c.checkpoint.keep = 1
+  c.checkpoint.keep_every = 0
+  return c
+
+
 def smoke(c: config_dict.ConfigDict):
   """Shrinks a config so that it runs in a minute, but still uses every part."""
   c.model.num_layers = 2
@@ -209,10 +261,11 @@ def smoke(c: config_dict.ConfigDict):
   c.data.heldout = 0.1
   c.data.passes = 1
   c.data.shards = 2
+  c.finetuning.epochs = 0.5
   n = len(c.phases.steps)
   c.phases.steps = (12,) * n
   c.phases.batch_size = (8,) * n
-  c.optimizer.warmup_steps = 4
+  c.optimizer.warmup_steps = 4 if c.task == 'pretraining' else 0
   c.eval.every = 10
   c.eval.sequences = 32
   c.log.every = 2
@@ -225,8 +278,9 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
 
   Args:
     c: the config, changed in place.
-    arguments: `smoke`, `profile=NAME` (see `bert_jax.config_profiles`) and
-      `field=value`, separated by commas; single fields override the other two.
+    arguments: `smoke`, `profile=NAME` (see `bert_jax.config_profiles`),
+      `size=NAME` (of `SIZES`) and `field=value`, separated by commas; what
+      stands later overrides what stands before, and all override the first two.
       A field is its dotted path, or the last part of it if that is unique; a
       single value for a field of phases applies to all phases.
 
@@ -246,6 +300,8 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
       smoke(c)
     elif name == 'profile' and equals:
       c.update_from_flattened_dict(config_profiles.fields(value))
+    elif name == 'size' and equals:
+      _set_size(c, value)
     elif equals:
       _set(c, name, value)
     else:

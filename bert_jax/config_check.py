@@ -57,6 +57,11 @@ RANGES = {
   'data.shards': {'least': 0, 'most': 2**16},
   'data.workers': _PROCESSES,
   'data.loader_workers': _PROCESSES,
+  'finetuning.epochs': {'above': 0, 'most': 100_000},
+  'finetuning.warmup': _SHARE,
+  'finetuning.dropout': _SHARE,
+  'finetuning.reinit_layers': {'least': 0, 'most': 1024},
+  'finetuning.outputs': {'least': 0, 'most': 2**20},
   'objective.mask_rate': {'above': 0, 'below': 1},
   'objective.mask_mix': {'least': 0, 'most': 1},
   'phases.seq_length': {'least': 8, 'below': 2**16},  # records count in 16 bits
@@ -110,6 +115,10 @@ TEXTS = {
   'data.field': False,
   'data.vocab': True,
   'data.dir': True,
+  'data.text': True,
+  'data.pair': True,
+  'data.label': True,
+  'finetuning.glue': True,
   'optimizer.freeze': True,
   'compute.xla_options': True,
 }
@@ -126,6 +135,7 @@ def check(c: config_dict.ConfigDict):
   _check_init(c)
   tuning.get_xla_options(c)
   _check_freeze(c.optimizer.freeze)
+  _check_dropout('finetuning.dropout', c.finetuning.dropout)
   if c.optimizer.warmup_steps >= sum(c.phases.steps):
     _fail(
       f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
@@ -137,7 +147,8 @@ def check_model(c: config_dict.ConfigDict):
   """Does so for the model alone, which may have been trained in any way."""
   _check_fields(c, 'model.', 'objective.', 'data.vocab_size')
   _check_objective(c.objective)
-  _check_dropout(c.model)
+  for name in ('dropout', 'attention_dropout'):
+    _check_dropout(f'model.{name}', c.model[name])
   if c.model.hidden_size % c.model.num_heads:
     _fail(
       f'model.hidden_size={c.model.hidden_size} is not divisible by '
@@ -209,20 +220,18 @@ def _check_phases(c):
       )
 
 
-def _check_dropout(model):
-  for name in ('dropout', 'attention_dropout'):
-    rate = model[name]
-    kept = dropout.count_kept(rate)
-    if kept == 0:
-      _fail(
-        f'model.{name}={rate} drops 256 of 256 values; 255 of them, '
-        f'{255 / 256:.4f}, is the most'
-      )
-    if rate and kept == 256:
-      _fail(
-        f'model.{name}={rate} drops 0 of 256 values; 1 of them, '
-        f'{1 / 256:.4f}, is the least, and 0 is none'
-      )
+def _check_dropout(name, rate):
+  kept = dropout.count_kept(rate)
+  if kept == 0:
+    _fail(
+      f'{name}={rate} drops 256 of 256 values; 255 of them, '
+      f'{255 / 256:.4f}, is the most'
+    )
+  if rate and kept == 256:
+    _fail(
+      f'{name}={rate} drops 0 of 256 values; 1 of them, '
+      f'{1 / 256:.4f}, is the least, and 0 is none'
+    )
 
 
 def _check_inputs(data):
@@ -237,7 +246,8 @@ def _check_inputs(data):
 
 
 def _check_init(c):
-  if c.init_from and not (c.data.vocab or c.data.dir):
+  pretraining = c.task == 'pretraining'
+  if pretraining and c.init_from and not (c.data.vocab or c.data.dir):
     _fail(
       f'init_from={c.init_from} needs its vocabulary: data.vocab='
       f'{os.path.join(c.init_from, "vocab.txt")} or, of a run, data/vocab.txt '

@@ -18,7 +18,7 @@ from absl import flags
 from bert_jax import errors
 from bert_jax.inference import source
 from bert_jax.interop import google, hf_export, npz, rename, stablehlo, verify
-from bert_jax.model import bert_config
+from bert_jax.model import bert_config, classifier
 from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli, copies
 from bert_jax.tokenization import tokenizer as tokenizer_lib
@@ -132,10 +132,12 @@ def write(
   config: bert_config.BertConfig,
   tokenizer: tokenizer_lib.Tokenizer,
   card: str | None = None,
+  head: classifier.Head | None = None,
 ):
   """Writes a model in a format; see the modules of `bert_jax.interop`."""
   if form == 'hf':
-    hf_export.export(path, params, config, 'nsp' in params, tokenizer, card)
+    nsp = 'nsp' in params
+    hf_export.export(path, params, config, nsp, tokenizer, card, head)
   elif form == 'google':
     google.write(path, params, config, tokenizer)
   elif form == 'stablehlo':
@@ -223,17 +225,21 @@ def main(argv: list[str]):
       f'activation: {found.config.activation} in the source, '
       f'{config.activation} as written (--activation)'
     )
-  if form == 'hf' and found.step is not None:
+  # Hugging Face's format alone has room for a classification head.
+  head = found.head if form == 'hf' and given.model is None else None
+  if form == 'hf' and found.step is not None and found.head is None:
     try:
       card = model_card.describe_run(path, params, found.step)
     except errors.UserError as error:
       lines.append(f'no model card: {error}')
-  write(form, target, params, config, found.tokenizer, card)
+  write(form, target, params, config, found.tokenizer, card, head)
   print(f'wrote {target}: {found.origin}')
   kept = rename.list_parts(params)
   dropped = [
     part for part in rename.list_parts(found.params) if part not in kept
   ]
+  if found.head is not None and head is None:
+    dropped.append('classifier')
   for line in [*lines, *describe(found.report, dropped)]:
     print(f'  {line}')
   if given.verify:

@@ -21,6 +21,8 @@ from typing import Any
 from ml_collections import config_dict
 
 from bert_jax import errors
+from bert_jax.finetuning import classify, completion
+from bert_jax.finetuning import finish as finetuning_finish
 from bert_jax.pretraining import finish, init_from, pretrain, training_data
 from bert_jax.train import task
 
@@ -73,6 +75,15 @@ TASKS = {
     make_task=_make_pretraining,
     finish=finish.finish,
     make_objective=pretrain.make_objective,
+  ),
+  'classification': Definition(
+    complete=completion.complete,
+    check=classify.check,
+    prepare=classify.prepare_data,
+    open=classify.open_data,
+    make_task=classify.make_task,
+    finish=finetuning_finish.finish,
+    make_objective=classify.make_objective,
   ),
 }
 

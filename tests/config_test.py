@@ -24,7 +24,11 @@ def load(path, *arguments):
 @pytest.mark.parametrize('path', CONFIGS, ids=os.path.basename)
 def test_every_config_can_work_and_is_documented(path):
   config_check.check(load(path))
-  sizes = {'table6.py': '3x768x12,', 'compact.py': 'small,'}
+  sizes = {
+    'table6.py': '3x768x12,',
+    'compact.py': 'small,',
+    'glue.py': 'rte,',
+  }
   size = sizes.get(os.path.basename(path), '')
   config_check.check(load(path, size + 'smoke'))
   with open(path, encoding='utf-8') as file:

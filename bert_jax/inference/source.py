@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bert_jax import errors
 from bert_jax.interop import google, hf_load, npz, rename
-from bert_jax.model import bert_config
+from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import copies, files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
@@ -25,6 +25,7 @@ class Source(NamedTuple):
     report: parameters that the files lacked, and tensors that were not used.
     origin: description of the source, to print.
     step: training step of a run's checkpoint; otherwise None.
+    head: its classification head; None if it has none.
   """
 
   params: Any
@@ -34,6 +35,7 @@ class Source(NamedTuple):
   report: rename.Report
   origin: str
   step: int | None = None
+  head: classifier.Head | None = None
 
 
 def detect_kind(path: str) -> str:
@@ -89,14 +91,18 @@ def read(path: str, step: int | None = None) -> Source:
           f'{path} is not the directory of a run, so --step={step} means '
           'nothing; leave it out.'
         )
+      if found == 'hf':
+        model, head = hf_load.read_with_head(here)
+        return Source(*model, origin=path, head=head)
       return Source(*READ[found](here), origin=path)
   # Imported here: Orbax takes half a second, and other formats do not need it.
   from bert_jax.inference import trained_run
 
-  *model, facts = trained_run.read(path, step)
+  params, *model, facts = trained_run.read(path, step)
+  head = trained_run.take_head(params, facts)
   origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
   report = rename.Report([], [])
-  return Source(*model, report, origin, facts['step'])
+  return Source(params, *model, report, origin, facts['step'], head)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from bert_jax import config as config_lib
 from bert_jax import config_check, errors, param_names
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest
-from bert_jax.model import heads, parameters
+from bert_jax.model import classifier, heads, parameters
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import checkpoint, paths
@@ -25,7 +25,8 @@ def read(workdir: str, step: int | None = None):
 
   Returns:
     (params, config, with_nsp, tokenizer, facts): as `hf_load.read`, but with
-    the checkpoint's facts, such as `step` and `fingerprint`, for the report.
+    the checkpoint's facts, such as `step` and `fingerprint`, for the report;
+    params have the head of a fine-tuned model, too, see `take_head`.
 
   Raises:
     errors.UserError: if config, checkpoint or vocabulary is missing, malformed
@@ -34,9 +35,14 @@ def read(workdir: str, step: int | None = None):
   path = paths.config(workdir)
   config = read_config(path)
   params, facts = checkpoint.read(paths.checkpoints(workdir), step)
-  bert, with_nsp = config_lib.model_config(config), config.objective.nsp
+  bert = config_lib.model_config(config)
+  with_nsp = config.task == 'pretraining' and config.objective.nsp
   params = parameters.drop_padding_rows(params, bert.vocab_size)
-  check_params(params, heads.PretrainingModel(bert, with_nsp), path)
+  module = heads.PretrainingModel(bert, with_nsp)
+  if config.task == 'classification':
+    c = config.finetuning
+    module = classifier.Classifier(bert, c.outputs, c.dropout)
+  check_params(params, module, path)
   vocab = manifest.vocab_path(paths.prepared_data(config, workdir))
   # The recipe of the data when the run began; very old checkpoints lack it.
   prepared = facts['task'].get('data', {})
@@ -50,6 +56,25 @@ def read(workdir: str, step: int | None = None):
       'one back.'
     )
   return params, bert, with_nsp, tokenizer, facts
+
+
+def take_head(params: dict, facts: dict) -> classifier.Head | None:
+  """Takes the classification head out of a run's parameters, if it has one.
+
+  Args:
+    params: from `read`; the head is removed.
+    facts: from `read`.
+  """
+  if 'classifier' not in params:
+    return None
+  found, about = params.pop('classifier'), facts['task']
+  return classifier.Head(
+    found['kernel'],
+    found['bias'],
+    tuple(about['labels']),
+    about['max_length'],
+    tuple(about['columns']),
+  )
 
 
 def read_config(path: str) -> config_dict.ConfigDict:

@@ -43,6 +43,10 @@ CLASSES = {
   'data.strip_accents': SAME_RESULT,
   # Its data is compared by hash.
   'data.dir': SAME_RESULT,
+  'data.text': ANOTHER,
+  'data.pair': ANOTHER,
+  'data.label': ANOTHER,
+  'finetuning.': ANOTHER,
   'objective.': ANOTHER,
   'phases.seq_length': ANOTHER,
   'phases.steps': ANOTHER,

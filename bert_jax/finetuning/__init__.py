@@ -1,0 +1,1 @@
+"""Fine-tuning: examples with labels to a score, predictions and an export."""

@@ -1,0 +1,143 @@
+"""Fills in what follows from a run's model and data, before it starts."""
+
+import dataclasses
+
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.data import accents
+from bert_jax.finetuning import dataset, metrics
+from bert_jax.inference import source
+from bert_jax.model import bert_config
+from bert_jax.runtime import files
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.workdir import claim, paths
+
+# Fields of `model` that are not the source's: the recipe's or the chip's.
+_OWN = ('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer')
+_FILLED = (
+  'model.',
+  'data.vocab_size',
+  'data.lowercase',
+  'data.strip_accents',
+  'objective.kind',
+  'objective.nsp',
+  'phases.seq_length',
+  'phases.steps',
+  'optimizer.warmup_steps',
+  'finetuning.outputs',
+)
+_LENGTH_STEP = 8  # tokens
+
+
+def complete(
+  config: config_dict.ConfigDict, workdir: str
+) -> config_dict.ConfigDict:
+  """Returns the config with what follows from other things.
+
+  These are the model's sizes, its vocabulary and what its text is like (from
+  `init_from`), the number of classes, of steps (from the epochs) and of those
+  of the warm-up, and the sequence length, lowered to the longest row. A run
+  that has begun keeps what it began with, even if its source is gone.
+
+  Args:
+    config: the experiment.
+    workdir: the run's directory.
+
+  Raises:
+    errors.UserError: if the model or the data cannot be read or do not work.
+  """
+  metrics.check_installed()
+  c = config.copy_and_resolve_references()
+  if claim.has_begun(workdir):
+    saved = files.read_json(paths.config(workdir))
+    with c.ignore_type():
+      c.update_from_flattened_dict(
+        {
+          name: tuple(value) if isinstance(value, list) else value
+          for name, value in saved.items()
+          if name.startswith(_FILLED) and name not in _own_fields()
+        }
+      )
+    return c
+  _check_fields(c)
+  tokenizer = _take_model(c)
+  data = dataset.make(c, tokenizer)
+  c.finetuning.outputs = len(data.labels) or 1
+  longest = max(facts['longest'] for facts in data.manifest['splits'].values())
+  length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
+  c.phases.seq_length = (min(max(c.phases.seq_length), max(length, 8)),)
+  rows, [batch_size] = data.splits['train'].size, c.phases.batch_size
+  steps = max(1, int(c.finetuning.epochs * rows / batch_size))
+  c.phases.steps = (steps,)
+  c.optimizer.warmup_steps = int(c.finetuning.warmup * steps)
+  return c
+
+
+def _check_fields(c):
+  """Refuses fields that would have no effect."""
+  if len(c.phases.steps) != 1:
+    raise errors.UserError(
+      f'phases have {len(c.phases.steps)} entries; fine-tuning has one.'
+    )
+  for name, value, reason in (
+    ('data.dir', c.data.dir, 'the data of fine-tuning is in its --workdir'),
+    ('data.vocab', c.init_from and c.data.vocab, 'init_from brings its own'),
+    ('resize_positions', c.resize_positions, 'fine-tuning keeps them'),
+  ):
+    if value:
+      raise errors.UserError(
+        f'{name}={value} means nothing here, since {reason}; leave it out.'
+      )
+
+
+def _own_fields() -> set[str]:
+  return {f'model.{name}' for name in _OWN}
+
+
+def read_tokenizer(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
+  """Returns the tokenizer of `init_from`, or else that of `data.vocab`.
+
+  Raises:
+    errors.UserError: if it cannot be read.
+  """
+  if c.init_from:
+    return source.read(c.init_from).tokenizer
+  if not c.data.vocab:
+    raise errors.UserError(
+      'init_from is empty; name a trained model, or, for a model with random '
+      'weights, give data.vocab=VOCAB.txt and a size (:size=tiny).'
+    )
+  vocab, lowercase = tokenizer_lib.read_vocab(c.data.vocab), c.data.lowercase
+  asked = accents.read_choice(c.data.strip_accents, lowercase)
+  strip = accents.decide_without_text(asked, lowercase, vocab).strip
+  return tokenizer_lib.Tokenizer(vocab, lowercase, strip)
+
+
+def _take_model(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
+  """Fills in the fields of the model; returns its tokenizer."""
+  if c.init_from:
+    model = source.read(c.init_from)
+    _fill_sizes(c, model.config)
+    tokenizer = model.tokenizer
+  else:
+    tokenizer = read_tokenizer(c)
+  c.data.lowercase = tokenizer.lowercase
+  c.data.strip_accents = str(tokenizer.strip_accents).lower()
+  c.data.vocab_size = tokenizer.size
+  if c.objective.kind == 'ltr':
+    raise errors.UserError(
+      f'init_from={c.init_from} is a left-to-right model, whose [CLS] sees no '
+      'text; classification needs one that sees both sides.'
+    )
+  if max(c.phases.seq_length) > c.model.max_positions:
+    c.phases.seq_length = (c.model.max_positions,)
+  return tokenizer
+
+
+def _fill_sizes(c, bert: bert_config.BertConfig):
+  known = {field.name for field in dataclasses.fields(bert)}
+  for name in set(c.model) & known - set(_OWN):
+    c.model[name] = getattr(bert, name)
+  c.objective.kind = 'ltr' if bert.causal else 'mlm'
+  c.objective.nsp = not bert.causal

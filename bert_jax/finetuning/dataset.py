@@ -1,0 +1,190 @@
+"""The data of a fine-tuning run: encoded once, in WORKDIR/data."""
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.finetuning import data_files, encode, examples, store
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+
+
+class Split(NamedTuple):
+  """The rows of a split.
+
+  Attributes:
+    encoded: their ids.
+    labels: classes, int32 [N], or numbers, float32 [N]; None if unknown.
+    ids: their ids in a submission.
+  """
+
+  encoded: encode.Encoded
+  labels: np.ndarray | None
+  ids: np.ndarray
+
+  @property
+  def size(self) -> int:
+    return len(self.encoded.ends)
+
+
+class Data(NamedTuple):
+  """All that a run learns from and predicts.
+
+  Attributes:
+    splits: {name: Split}.
+    labels: names of the classes; () for a number.
+    pad_id: id of the padding.
+    manifest: facts about the data, for `manifest.json`.
+  """
+
+  splits: dict[str, Split]
+  labels: tuple[str, ...]
+  pad_id: int
+  manifest: dict[str, Any]
+
+
+def make(
+  config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
+) -> Data:
+  """Reads and encodes the files of a config.
+
+  Args:
+    config: the experiment; phases.seq_length bounds the tokens of a row.
+    tokenizer: the model's tokenizer.
+
+  Raises:
+    errors.UserError: as `examples.read_splits` and `examples.number_labels`.
+  """
+  source = data_files.get_source(config)
+  known = data_files.find_glue(source.glue)
+  read = _read(source, tokenizer)
+  labels = known.labels if known else ()
+  if not known and not config.finetuning.regression:
+    labels = examples.list_labels(dict(read)['train'][0])
+    if len(labels) < 2:
+      raise errors.UserError(
+        f'{source.input} has only the label {labels[0]!r}; there is nothing to '
+        'tell apart. For numbers set finetuning.regression=True.'
+      )
+  splits, facts = {}, {}
+  for name, (rows, tokens) in read:
+    encoded = encode.join(tokenizer, *tokens, max(config.phases.seq_length))
+    numbers = None
+    if rows.labels is not None and all(rows.labels):
+      numbers = examples.number_labels(rows, labels)
+    splits[name] = Split(encoded, numbers, np.array(rows.ids))
+    facts[name] = _describe(rows, splits[name], labels)
+  about = {
+    'labels': list(labels),
+    'pad_id': tokenizer.pad_id,
+    'splits': facts,
+  }
+  return Data(splits, labels, tokenizer.pad_id, about)
+
+
+# Kept, since completing the config and writing the data need the same tokens.
+@functools.lru_cache(maxsize=1)
+def _read(source, tokenizer):
+  """Returns ((split, (examples, (ids of texts, ids of pairs or None))), ...)."""
+  found = []
+  for name, rows in examples.read_splits(source).items():
+    texts = encode.tokenize(tokenizer, rows.texts)
+    pairs = rows.pairs and encode.tokenize(tokenizer, rows.pairs)
+    found.append((name, (rows, (texts, pairs))))
+  return tuple(found)
+
+
+def _describe(rows, split, labels) -> dict:
+  """Returns the facts about a split, for the manifest."""
+  empty = [
+    line
+    for i, line in enumerate(rows.lines)
+    if not (rows.texts[i].strip() or (rows.pairs and rows.pairs[i].strip()))
+  ]
+  facts = {
+    'path': rows.path,
+    'rows': split.size,
+    'tokens': len(split.encoded.ids),
+    'longest': int(split.encoded.lengths.max()),
+    'truncated': split.encoded.truncated,
+    'empty_lines': empty,
+    'ragged_lines': list(rows.ragged),
+    'pairs': rows.pairs is not None,
+  }
+  if split.labels is None:
+    return facts
+  if labels:
+    counts = np.bincount(split.labels, minlength=len(labels)).tolist()
+    return facts | {'labels': dict(zip(labels, counts, strict=True))}
+  return facts | {
+    'labels': {
+      name: float(getattr(split.labels, name)()) for name in ('min', 'max')
+    }
+  }
+
+
+def describe(manifest: dict) -> list[str]:
+  """Returns what the data are, as lines to print."""
+  lines = []
+  for name, x in manifest['splits'].items():
+    parts = [f'{name}: {x["rows"]:,} rows']
+    if 'labels' in x:
+      shown = [f'{label} {n:,}' for label, n in x['labels'].items()]
+      parts.append(errors.listing(shown, most=10))
+    parts.append(f'longest {x["longest"]} tokens')
+    if x['truncated']:
+      parts.append(f'{x["truncated"]:,} truncated')
+    lines.append(', '.join(parts) + f' ({x["path"]})')
+    for what, numbers in (
+      ('have no text and are kept as [CLS] [SEP]', x['empty_lines']),
+      ('were left out, having too few columns', x['ragged_lines']),
+    ):
+      if numbers:
+        lines.append(
+          f'WARNING: {len(numbers):,} row(s) of {x["path"]} {what}, the first '
+          f'in line {numbers[0]}'
+        )
+  return lines
+
+
+def write(
+  config: config_dict.ConfigDict,
+  directory: str,
+  tokenizer: tokenizer_lib.Tokenizer,
+):
+  """Makes the data of a config, as `make`, and writes it, atomically.
+
+  Args:
+    config: the experiment.
+    directory: the folder; an earlier one is replaced.
+    tokenizer: the model's tokenizer.
+
+  Raises:
+    errors.UserError: as `make` and `store.write`.
+  """
+  data = make(config, tokenizer)
+  _read.cache_clear()  # of tokens that nobody needs any more
+  arrays = {}
+  for split, x in data.splits.items():
+    arrays[split] = {
+      'ids': x.encoded.ids,
+      'ends': x.encoded.ends,
+      'firsts': x.encoded.firsts,
+      'row_ids': x.ids,
+    }
+    if x.labels is not None:
+      arrays[split]['labels'] = x.labels
+  store.write(config, directory, tokenizer, arrays, data.manifest)
+
+
+def read(directory: str) -> Data:
+  """Reads what `write` wrote, and checks it; raises as `store.read`."""
+  arrays, manifest = store.read(directory)
+  splits = {}
+  for split, x in arrays.items():
+    truncated = manifest['splits'][split]['truncated']
+    encoded = encode.Encoded(x['ids'], x['ends'], x['firsts'], truncated)
+    splits[split] = Split(encoded, x.get('labels'), x['row_ids'])
+  return Data(splits, tuple(manifest['labels']), manifest['pad_id'], manifest)

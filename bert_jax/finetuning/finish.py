@@ -1,0 +1,230 @@
+"""Finishes a fine-tuning run: results.json, predictions, submission, export."""
+
+import os
+import shlex
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax import config as config_lib
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.finetuning import (
+  card,
+  classify,
+  data_files,
+  dataset,
+  metrics,
+  predictions,
+)
+from bert_jax.interop import hf_export
+from bert_jax.model import classifier, parameters
+from bert_jax.runtime import files
+from bert_jax.workdir import fingerprint, paths
+
+_LOW, _HIGH = 0, 5  # the range of scores in STS-B
+
+
+def finish(
+  config: config_dict.ConfigDict, directory: str, workdir: str, params: Any
+):
+  """Predicts every split, scores those with labels, and exports the model.
+
+  Args:
+    config: the experiment.
+    directory: the prepared data.
+    workdir: the run's directory, which gets `results.json`, `predictions/`,
+      `submission/` (of a GLUE task with test files) and `export/`.
+    params: trained parameters, with padding rows of the vocabulary.
+  """
+  data = dataset.read(directory)
+  bert = config_lib.model_config(config)
+  params = parameters.drop_padding_rows(params, bert.vocab_size)
+  logits = {
+    name: predictions.compute_logits(
+      params, bert, split.encoded, data.pad_id, f'predicting {name}'
+    )
+    for name, split in data.splits.items()
+    if name != 'train'
+  }
+  results = make_results(config, data, logits) | _facts(config, params)
+  files.write_json(os.path.join(workdir, 'results.json'), results)
+  _write_predictions(os.path.join(workdir, 'predictions'), data, logits)
+  written = [('results.json', 'the scores'), ('predictions', 'of every row')]
+  if write_submission(config, workdir, data, logits):
+    written.append(('submission', "files for GLUE's leaderboard"))
+  model = workdir
+  if bert.norm == 'post':
+    _export(config, directory, workdir, params, data, results)
+    written.append(('export', 'the model, for Hugging Face transformers'))
+    model = paths.export(workdir)
+  for line in describe(results):
+    print(line)
+  for name, meaning in written:
+    print(f'  {os.path.join(workdir, name)}: {meaning}')
+  if bert.norm != 'post':
+    print('  no export: BERT of Hugging Face has no model with norm=pre')
+  print(
+    f'\nnext:\n  python -m bert_jax.predict --model={shlex.quote(model)} '
+    '--input=FILE --output=FILE',
+    flush=True,
+  )
+
+
+def make_results(
+  config: config_dict.ConfigDict,
+  data: dataset.Data,
+  logits: dict[str, np.ndarray],
+) -> dict[str, Any]:
+  """Returns the scores of the labelled splits.
+
+  Args:
+    config: the experiment.
+    data: its data.
+    logits: {split: logits [N, C]}.
+
+  Returns:
+    `metrics`, `intervals` (bootstrap, 95 %) and `baseline` (the commonest class
+    or the mean of the training labels) of `dev`, each {metric: value}; `problem`
+    (why the run learnt nothing, or None); `counts`, rows per split; `other`,
+    the first three for further splits with labels.
+  """
+  names = classify.list_metrics(config)
+  train = data.splits['train'].labels
+  scored = {}
+  for split in logits:
+    truth = data.splits[split].labels
+    if truth is None:
+      continue
+    predicted = classify.choose(logits[split])
+    constant = metrics.predict_constant(train, len(truth))
+    scored[split] = {
+      'metrics': metrics.score(names, truth, predicted),
+      'intervals': metrics.find_intervals(names, truth, predicted),
+      'baseline': metrics.score(names, truth, constant),
+    }
+  dev = scored.pop('dev')
+  problem = metrics.find_problem(
+    names[0], dev['metrics'], dev['baseline'], classify.choose(logits['dev'])
+  )
+  counts = {name: split.size for name, split in data.splits.items()}
+  return dev | {'problem': problem, 'counts': counts, 'other': scored}
+
+
+def _facts(config, params) -> dict[str, Any]:
+  return {
+    'task': config.finetuning.glue or config.task,
+    'init_from': config.init_from,
+    'seed': config.seed,
+    'steps': sum(config.phases.steps),
+    # Of the parameters alone, without the optimizer's state.
+    'fingerprint': fingerprint.combine(fingerprint.of_arrays(params)),
+  }
+
+
+def describe(results: dict) -> list[str]:
+  """Returns the scores as lines to print."""
+  lines = ['']
+  named = {'dev': results} | results['other']
+  for split, x in named.items():
+    for name, value in x['metrics'].items():
+      low, high = x['intervals'][name]
+      lines.append(
+        f'{split} {name} {value:.4f} [{low:.4f}, {high:.4f}], a constant gets '
+        f'{x["baseline"][name]:.4f}'
+      )
+  if results['problem']:
+    lines.append(f'WARNING: nothing was learnt: {results["problem"]}')
+  return lines
+
+
+def _write_predictions(directory, data, logits):
+  """Writes SPLIT.tsv: id, prediction, its probability if a class, the label."""
+
+  def fill(new):
+    for name, x in logits.items():
+      split = data.splits[name]
+      rows = [['id', *(['label'] if split.labels is not None else [])]]
+      rows[0] += ['prediction', *(['probability'] if data.labels else [])]
+      chosen = classify.choose(x)
+      likely = predictions.to_probabilities(x).max(-1)
+      for i, row_id in enumerate(split.ids):
+        row = [str(row_id)]
+        if split.labels is not None:
+          row.append(_name(data, split.labels[i]))
+        row.append(_name(data, chosen[i]))
+        if data.labels:
+          row.append(f'{likely[i]:.4f}')
+        rows.append(row)
+      _write_tsv(os.path.join(new, f'{name}.tsv'), rows)
+
+  old = os.listdir(directory) if os.path.isdir(directory) else []
+  files.write_folder(directory, [x for x in old if x.endswith('.tsv')], fill)
+
+
+def _name(data, value) -> str:
+  return data.labels[value] if data.labels else f'{value:.4f}'
+
+
+def write_submission(
+  config: config_dict.ConfigDict,
+  workdir: str,
+  data: dataset.Data,
+  logits: dict[str, np.ndarray],
+) -> bool:
+  """Writes the test predictions of a GLUE task as its leaderboard takes them.
+
+  Returns:
+    Whether there were any to write.
+  """
+  known = data_files.find_glue(config.finetuning.glue)
+  names = {
+    split: name
+    for split, name in (known.submissions if known else {}).items()
+    if split in logits
+  }
+  if not names:
+    return False
+
+  def fill(new):
+    for split, name in names.items():
+      chosen = classify.choose(logits[split])
+      if data.labels:
+        shown = [data.labels[i] for i in chosen]
+      else:
+        shown = [f'{x:.3f}' for x in np.clip(chosen, _LOW, _HIGH)]
+      rows = zip(data.splits[split].ids, shown, strict=True)
+      _write_tsv(os.path.join(new, name), [['index', 'prediction'], *rows])
+
+  directory = os.path.join(workdir, 'submission')
+  files.write_folder(directory, list(known.submissions.values()), fill)
+  return True
+
+
+def _write_tsv(path, rows):
+  with open(path, 'w', encoding='utf-8', newline='\n') as file:
+    file.writelines('\t'.join(row) + '\n' for row in rows)
+
+
+def _export(config, directory, workdir, params, data, results):
+  head = classifier.Head(
+    *(params['classifier'][name] for name in ('kernel', 'bias')),
+    data.labels,
+    max(config.phases.seq_length),
+    classify.list_columns(config),
+  )
+  hf_export.export(
+    paths.export(workdir),
+    {name: x for name, x in params.items() if name != 'classifier'},
+    config_lib.model_config(config),
+    False,
+    manifest_lib.load_tokenizer(directory),
+    card.make_card(
+      config,
+      data,
+      results,
+      sum(x.size for x in jax.tree.leaves(params)),
+    ),
+    head,
+  )

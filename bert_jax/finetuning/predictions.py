@@ -1,0 +1,70 @@
+"""Computes a fine-tuned model's outputs for encoded rows."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.finetuning import encode
+from bert_jax.model import bert_config, classifier
+from bert_jax.runtime import progress
+
+_LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
+
+
+def compute_logits(
+  params: Any,
+  config: bert_config.BertConfig,
+  encoded: encode.Encoded,
+  pad_id: int,
+  label: str,
+  batch_size: int = 32,
+) -> np.ndarray:
+  """Returns float32 logits [N, C] of rows, in their order.
+
+  Rows of similar length share a batch, so that short ones do not pay for long
+  ones. It computes in float32, without dropout.
+
+  Args:
+    params: nested dict of arrays, as `classifier.Classifier` makes it, without
+      padding rows of the vocabulary.
+    config: the model's config.
+    encoded: the rows, at most config.max_positions tokens each.
+    pad_id: id of the padding.
+    label: what is being done, for the progress.
+    batch_size: rows per batch.
+  """
+  outputs = len(params['classifier']['bias'])
+  module = classifier.Classifier(
+    dataclasses.replace(config, dtype='float32'), outputs, 0.0
+  )
+  size, lengths = len(encoded.ends), encoded.lengths
+  logits = np.zeros((size, outputs), np.float32)
+  by_length = np.argsort(lengths, kind='stable')
+  params = jax.device_put(params)
+  with progress.Progress(size, 'rows', label) as bar:
+    for start in range(0, size, batch_size):
+      rows = by_length[start : start + batch_size]
+      length = -(-int(lengths[rows[-1]]) // _LENGTH_STEP) * _LENGTH_STEP
+      length = min(length, config.max_positions)
+      # The last batch is filled up with its last row.
+      full = np.pad(rows, (0, batch_size - len(rows)), mode='edge')
+      batch = encode.make_batch(encoded, full, length, pad_id)
+      found = _apply(params, jax.tree.map(jnp.asarray, batch), module)
+      logits[rows] = np.asarray(found)[: len(rows)]
+      bar.update(len(rows))
+  return logits
+
+
+@functools.partial(jax.jit, static_argnames='module')
+def _apply(params, batch, module):
+  return module.apply({'params': params}, batch)
+
+
+def to_probabilities(logits: np.ndarray) -> np.ndarray:
+  """Returns the softmax of logits [N, C], in float64."""
+  shifted = np.exp(logits - logits.max(-1, keepdims=True), dtype=np.float64)
+  return shifted / shifted.sum(-1, keepdims=True)

@@ -1,0 +1,61 @@
+"""The parameters that fine-tuning starts from."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.inference import source, transfer
+
+
+def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
+  """Returns `task.Task.start` of a config; None for random weights.
+
+  Args:
+    config: the experiment.
+    labels: names of the classes; a head for the same ones is taken over, too.
+  """
+  if not config.init_from:
+    return None
+  return functools.partial(_start, config, tuple(labels))
+
+
+def _start(config, labels, new: Any) -> tuple[Any, dict]:
+  model = source.read(config.init_from)
+  if model.head is not None:
+    if model.head.labels == labels:
+      model = model._replace(params=model.head.add_to(model.params))
+    else:
+      theirs = errors.listing(list(model.head.labels) or ['a number'])
+      print(f'the head of {config.init_from} is for {theirs}', flush=True)
+  wanted, words = config.data.vocab_size, model.tokenizer.size
+  if words != wanted:
+    raise errors.UserError(
+      f'init_from={config.init_from} has {words:,} words now, {wanted:,} when '
+      'the data was made; start again in another --workdir.'
+    )
+  return transfer.transfer(
+    model, config.init_from, new, wanted, list_new_layers(config)
+  )
+
+
+def list_new_layers(config: config_dict.ConfigDict) -> str:
+  """Returns a regular expression for what `reinit_layers` starts anew.
+
+  These are the top layers and the pooler above them (arXiv 2006.05987).
+
+  Raises:
+    errors.UserError: if the model has fewer layers.
+  """
+  layers, count = config.model.num_layers, config.finetuning.reinit_layers
+  if count > layers:
+    raise errors.UserError(
+      f'finetuning.reinit_layers={count} is more than the {layers} layers of '
+      'the model.'
+    )
+  if not count:
+    return ''
+  numbers = '|'.join(map(str, range(layers - count, layers)))
+  return rf'^(encoder/layer_({numbers})|pooler)/'

@@ -1,0 +1,159 @@
+"""Predicts the class, or the number, of each text of a file.
+
+  python -m bert_jax.predict --model=PATH --input=FILE --output=FILE
+
+PATH is the --workdir of a fine-tuning run, its export/, or a Hugging Face folder
+with a BertForSequenceClassification. Both files are .csv, .tsv or .jsonl; the
+output has one row per row of the input, in the same order.
+"""
+
+import csv
+import json
+
+from absl import flags
+
+from bert_jax import errors
+from bert_jax.runtime import cli
+
+
+def _define_flags():
+  flags.DEFINE_string('model', None, 'A fine-tuned run or an exported model.')
+  flags.DEFINE_string('input', None, 'File with the texts, in named columns.')
+  flags.DEFINE_string('output', None, 'File to write; replaced if it exists.')
+  flags.DEFINE_string(
+    'text', None, "Column of the text; by default the training data's."
+  )
+  flags.DEFINE_string(
+    'pair', None, 'Column of the second text of a pair; as --text.'
+  )
+  flags.DEFINE_integer('batch_size', 32, 'Rows per batch.', lower_bound=1)
+  flags.mark_flags_as_required(['model', 'input', 'output'])
+
+
+def predict(
+  model: str,
+  given: str,
+  output: str,
+  columns: tuple[str | None, str | None] = (None, None),
+  batch_size: int = 32,
+) -> int:
+  """Writes the predictions for a file.
+
+  Args:
+    model: a fine-tuned run or an exported model.
+    given: the file with the texts.
+    output: the file to write, atomically.
+    columns: of the text and of a second text; None is the training data's.
+    batch_size: rows per batch.
+
+  Returns:
+    The number of rows.
+
+  Raises:
+    errors.UserError: if the model has no classification head, or a file cannot
+      be read or written.
+  """
+  # Imported here, so that --help does not wait for jax.
+  from bert_jax.finetuning import encode, examples, predictions, table_files
+  from bert_jax.inference import source
+  from bert_jax.runtime import files
+
+  if not output.endswith(table_files.EXTENSIONS):
+    raise errors.UserError(
+      f'--output={output} does not end in {", ".join(table_files.EXTENSIONS)}; '
+      'give a file that does.'
+    )
+  found = source.read(model)
+  head = found.head
+  if head is None:
+    raise errors.UserError(
+      f'{model} has no head that chooses one class or a number; fine-tune it '
+      f'first: python -m bert_jax.main --config=configs/classify.py '
+      f'--config.init_from={model}'
+    )
+  text, pair = _choose_columns(columns, head.columns)
+  rows = examples.choose_columns(
+    table_files.read(given), text, pair, '', needs_label=False
+  )
+  encoded = encode.encode(
+    found.tokenizer, rows.texts, rows.pairs, head.max_length
+  )
+  logits = predictions.compute_logits(
+    head.add_to(found.params),
+    found.config,
+    encoded,
+    found.tokenizer.pad_id,
+    'predicting',
+    batch_size,
+  )
+  rows = _describe(logits, head.labels)
+  files.write_file(output, lambda new: _write(new, output, rows))
+  if encoded.truncated:
+    print(
+      f'{encoded.truncated:,} rows were truncated to {head.max_length} tokens'
+    )
+  return len(rows)
+
+
+def _choose_columns(given, trained):
+  text, pair = given
+  if text is None and not trained:
+    raise errors.UserError(
+      'the model does not say which column holds the text; give --text=COLUMN '
+      'and, for pairs, --pair=COLUMN.'
+    )
+  if text is None:
+    text = trained[0]
+  if pair is None:
+    pair = trained[1] if len(trained) > 1 else ''
+  return text, pair
+
+
+def _describe(logits, labels) -> list[dict]:
+  """Returns what to write about each row, {column: value}."""
+  from bert_jax.finetuning import predictions
+
+  if not labels:
+    return [{'prediction': float(x)} for x in logits[:, 0]]
+  likely = predictions.to_probabilities(logits)
+  return [
+    {
+      'prediction': labels[int(x.argmax())],
+      'probability': round(float(x.max()), 6),
+      'probabilities': dict(zip(labels, x.round(6).tolist(), strict=True)),
+    }
+    for x in likely
+  ]
+
+
+def _write(new, output, rows):
+  """Writes rows to the file `new`, in the format of the name `output`."""
+  with open(new, 'w', encoding='utf-8', newline='') as file:
+    if output.endswith('.jsonl'):
+      file.writelines(
+        json.dumps(row, ensure_ascii=False) + '\n' for row in rows
+      )
+      return
+    names = [name for name in rows[0] if name != 'probabilities']
+    dialect = 'excel' if output.endswith('.csv') else 'excel-tab'
+    writer = csv.DictWriter(
+      file, names, extrasaction='ignore', dialect=dialect, lineterminator='\n'
+    )
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def main(argv: list[str]):
+  """Runs the command."""
+  del argv
+  given = flags.FLAGS
+  columns = given.text, given.pair
+  count = predict(
+    given.model, given.input, given.output, columns, given.batch_size
+  )
+  print(f'wrote {given.output}: {count:,} predictions')
+
+
+if __name__ == '__main__':
+  _define_flags()
+  cli.run(main)

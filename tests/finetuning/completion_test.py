@@ -1,0 +1,106 @@
+"""Tests of what is filled in before a run starts."""
+
+import dataclasses
+import json
+
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import config_check, errors, main
+from bert_jax.finetuning import completion
+from bert_jax.interop import hf_export
+from tests import models
+from tests.finetuning import made
+
+
+def complete(tmp_path, **changes):
+  source = made.write_source(tmp_path / 'source')
+  texts = made.write_texts(tmp_path / 'texts')
+  c = made.make_config(source, texts, **changes)
+  return completion.complete(c, str(tmp_path / 'run'))
+
+
+def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
+  c = complete(tmp_path, **{'finetuning.epochs': 3.5})
+  bert = config_lib.model_config(c)
+  assert (bert.num_layers, bert.hidden_size, bert.mlp_size) == (2, 8, 12)
+  assert (bert.vocab_size, bert.max_positions) == (11, 16)
+  assert c.model.dropout == 0.1  # the recipe's, not the source's 0
+  assert c.finetuning.outputs == 2
+  assert c.phases.steps == (21,)  # 3.5 * 48 / 8
+  assert c.optimizer.warmup_steps == 2
+  # the the the the cat ##s, [CLS] and [SEP]
+  assert c.phases.seq_length == (8,)
+  config_check.check(c)
+
+
+def test_the_length_is_at_most_what_was_asked_for_or_the_model_takes(tmp_path):
+  assert complete(
+    tmp_path, **{'phases.seq_length': (8,)}
+  ).phases.seq_length == (8,)
+  long = tmp_path / 'long'
+  long.mkdir()
+  (long / 'train.csv').write_text('text,label\n' + f'{"cat " * 40},a\ndog,b\n')
+  (long / 'dev.csv').write_text('text,label\ndog,b\n')
+  c = complete(tmp_path, **{'data.input': str(long)})
+  assert c.phases.seq_length == (16,)
+
+
+def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
+  c = made.make_config('gone', 'gone too')
+  run = tmp_path / 'run'
+  (run / 'checkpoints' / '5').mkdir(parents=True)
+  saved = config_lib.flatten(c)
+  saved |= {
+    'phases.steps': [33],
+    'model.num_layers': 7,
+    'model.dropout': 0.3,
+    'finetuning.outputs': 5,
+    'seed': 4,
+  }
+  (run / 'config.json').write_text(json.dumps(saved))
+  found = completion.complete(c, str(run))
+  assert found.phases.steps == (33,)
+  assert (found.model.num_layers, found.finetuning.outputs) == (7, 5)
+  # What the user gives is compared with the saved config later.
+  assert (found.model.dropout, found.seed) == (0.1, 0)
+
+
+def test_more_epochs_than_a_run_began_with_are_refused(finetuned):
+  saved = json.load(open(f'{finetuned}/config.json', encoding='utf-8'))
+  c = config_lib.unflatten(saved)
+  c.finetuning.epochs = 4.0
+  with pytest.raises(errors.UserError, match='finetuning.epochs was 8.0, is 4'):
+    main.run(c, finetuned)
+
+
+def test_a_left_to_right_model_is_refused(tmp_path):
+  causal = dataclasses.replace(made.BERT, causal=True)
+  params = models.make_params(causal, with_nsp=False)
+  path = str(tmp_path / 'ltr')
+  hf_export.export(path, params, causal, False, models.TOKENIZER)
+  with pytest.raises(errors.UserError, match='is a left-to-right model'):
+    complete(tmp_path, init_from=path)
+
+
+def test_labels_that_are_all_the_same_are_refused(tmp_path):
+  texts = tmp_path / 'same'
+  texts.mkdir()
+  for name in ('train', 'dev'):
+    (texts / f'{name}.csv').write_text('text,label\ncat,1\ndog,1\n')
+  with pytest.raises(errors.UserError, match="only the label '1'; there is"):
+    complete(tmp_path, **{'data.input': str(texts)})
+
+
+@pytest.mark.parametrize(
+  'field, value, message',
+  [
+    ('data.dir', 'x', 'data.dir=x means nothing here, since the data of fine'),
+    ('data.vocab', 'v.txt', 'data.vocab=v.txt means nothing here, since init'),
+    ('resize_positions', True, 'resize_positions=True means nothing here'),
+    ('phases.steps', (1, 1), 'phases have 2 entries; fine-tuning has one'),
+  ],
+)
+def test_fields_without_an_effect_are_refused(tmp_path, field, value, message):
+  with pytest.raises(errors.UserError, match=message):
+    complete(tmp_path, **{field: value})

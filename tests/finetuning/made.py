@@ -1,0 +1,64 @@
+"""A tiny pre-trained model and labelled texts, for tests of fine-tuning."""
+
+import dataclasses
+
+from bert_jax import config as config_lib
+from bert_jax import main
+from bert_jax.interop import hf_export
+from tests import models
+
+BERT = dataclasses.replace(
+  models.CONFIG, max_positions=16, type_vocab_size=2, dropout=0.0
+)
+
+
+def write_source(path, **parts) -> str:
+  """Exports a model with heads for pre-training; returns its folder.
+
+  Args:
+    path: the folder.
+    **parts: parameters to replace; None leaves a part out.
+  """
+  params = models.make_params(BERT) | parts
+  params = {name: x for name, x in params.items() if x is not None}
+  hf_export.export(str(path), params, BERT, 'nsp' in params, models.TOKENIZER)
+  return str(path)
+
+
+def write_texts(folder, dev=True) -> str:
+  """Writes texts that are about cats or dogs, and test rows without labels."""
+  rows = [
+    (f'{"the " * (i % 5)}{animal}{"s" * (i % 2)}', animal)
+    for i in range(24)
+    for animal in ('cat', 'dog')
+  ]
+  folder.mkdir(exist_ok=True)
+  for name, part in (('train', rows), *([('dev', rows[:10])] if dev else [])):
+    lines = [f'{text},{label}\n' for text, label in part]
+    (folder / f'{name}.csv').write_text('text,label\n' + ''.join(lines))
+  (folder / 'test.csv').write_text('text\nthe dog\ncats\n')
+  return str(folder)
+
+
+def make_config(source, texts, **changes):
+  """Returns the config of a run on `write_texts`, with some fields changed."""
+  c = config_lib.finetuning()
+  c.init_from = source
+  c.data.input = texts
+  c.data.text, c.data.label = 'text', 'label'
+  c.phases.batch_size = (8,)
+  c.optimizer.learning_rate = 1e-2
+  c.finetuning.epochs = 8.0
+  c.checkpoint.every = 5
+  c.log.every = 5
+  with c.ignore_type():
+    c.update_from_flattened_dict(changes)
+  return c
+
+
+def run(root, **changes) -> str:
+  """Fine-tunes the tiny model below a folder; returns the working directory."""
+  source = write_source(root / 'source')
+  c = make_config(source, write_texts(root / 'texts'), **changes)
+  main.run(c, str(root / 'run'))
+  return str(root / 'run')

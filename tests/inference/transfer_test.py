@@ -1,0 +1,49 @@
+"""Tests of taking over a model's parameters; see also those of init_from."""
+
+import jax
+import numpy as np
+
+from bert_jax import param_names
+from bert_jax.inference import source, transfer
+from bert_jax.interop import rename
+from tests import models
+
+
+def make_source(params):
+  report = rename.Report([], [])
+  return source.Source(
+    params, models.CONFIG, True, models.TOKENIZER, report, 'a test'
+  )
+
+
+def test_names_that_stay_new_are_not_taken_over():
+  theirs, new = models.make_params(seed=1), models.make_params(seed=2)
+  found, facts = transfer.transfer(
+    make_source(theirs), 'PATH', new, 11, '^(encoder/layer_1|pooler)/'
+  )
+  theirs, new, found = map(param_names.flatten, (theirs, new, found))
+  for name, x in found.items():
+    fresh = name.startswith(('encoder/layer_1/', 'pooler/'))
+    np.testing.assert_array_equal(x, (new if fresh else theirs)[name])
+  assert facts['changes'] == [
+    '14 parameters of ^(encoder/layer_1|pooler)/: new'
+  ]
+
+
+def test_a_head_that_the_source_lacks_stays_new_and_is_said():
+  theirs, new = models.make_params(seed=1), models.make_params(seed=2)
+  new['classifier'] = {'kernel': np.ones((8, 2), np.float32)}
+  for part in ('mlm', 'nsp'):
+    del new[part]
+  del theirs['pooler']
+  found, facts = transfer.transfer(make_source(theirs), 'PATH', new, 11)
+  models.assert_same(found['classifier'], new['classifier'])
+  models.assert_same(found['pooler'], new['pooler'])
+  models.assert_same(found['encoder'], theirs['encoder'])
+  assert facts['changes'] == [
+    'mlm: left out',
+    'pooler: new, the source has none',
+    'nsp: left out',
+    'classifier: new, the source has none',
+  ]
+  assert jax.tree.structure(found) == jax.tree.structure(new)
