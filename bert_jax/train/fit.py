@@ -16,6 +16,7 @@ from bert_jax.train import (
   loop,
   meter,
   programs,
+  shortage,
   trace,
   tuning,
 )
@@ -84,6 +85,8 @@ def fit(
       number: compilation.get_executables(result.outcomes)
       for number, result in compiled.items()
     }
+    for phase in left:
+      shortage.check(config, phase, compiled[phase.number], mesh)
     with pulse.watching():
       for phase in left:
         state = loop.run_phase(run, phase, state, compiled[phase.number])

@@ -19,6 +19,7 @@ from bert_jax.train import (
   first_batch,
   meter,
   programs,
+  shortage,
   trace,
 )
 from bert_jax.train import step as step_lib
@@ -65,6 +66,11 @@ def run_phase(
     errors.UserError: if the run cannot work.
     errors.Interrupted: after a signal, with the state saved.
   """
+  with shortage.explaining(run.config, phase, compiled, run.mesh):
+    return _run_phase(run, phase, state, compiled)
+
+
+def _run_phase(run, phase, state, compiled):
   first, end = int(state.step), phase.first + phase.steps
   every, save_every = run.config.eval.every, run.config.checkpoint.every
   update, evaluation = compiled[programs.TRAIN], compiled[programs.EVALUATE]

@@ -1,0 +1,84 @@
+"""Tests of what is said where a device has too little memory."""
+
+import types
+
+import jax
+import pytest
+
+from bert_jax import errors
+from bert_jax.train import loop, shortage, task
+from tests import training
+
+GIB = 2**30
+PHASE = task.Phase(1, 0, 9, 512, 32, 2, 76)
+
+
+def test_a_phase_that_does_not_fit_stops_the_run_before_its_first_step(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 10_000)
+  with pytest.raises(
+    errors.UserError,
+    match='training step at length 6 does not fit: it needs 0.00 GiB of 0.00 '
+    'GiB; try .* or compute.remat=layer',
+  ):
+    training.fit(training.small_config(steps=(3, 3)), tmp_path)
+  assert not training.rows_of(tmp_path, 'train')
+
+
+@pytest.mark.parametrize('function', ['_update', '_evaluate'])
+def test_a_lack_of_memory_at_run_time_is_one_line(
+  tmp_path, monkeypatch, function
+):
+  def fail(*args):
+    raise jax.errors.JaxRuntimeError(
+      'RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.\nAt'
+    )
+
+  monkeypatch.setattr(loop, function, fail)
+  with pytest.raises(errors.UserError) as found:
+    training.fit(training.small_config(), tmp_path)
+  text = str(found.value)
+  assert text.startswith('out of memory in phase 0, at length 6: it needs 0.00')
+  assert 'try phases.accumulate=2 or compute.remat=layer' in text
+  assert text.endswith('while trying to allocate 9 bytes)')
+  assert '\n' not in text
+
+
+def test_other_errors_of_the_device_are_left_alone(tmp_path, monkeypatch):
+  def fail(*args):
+    raise jax.errors.JaxRuntimeError('INTERNAL: broken')
+
+  monkeypatch.setattr(loop, '_update', fail)
+  with pytest.raises(jax.errors.JaxRuntimeError, match='broken'):
+    training.fit(training.small_config(), tmp_path)
+
+
+@pytest.mark.parametrize(
+  'available, expected',
+  [
+    (13 * GIB, 4),  # 1 + 12: half of the 24
+    (12 * GIB, 8),
+    (7 * GIB, 8),
+    (4 * GIB, 16),
+    (3 * GIB, None),
+    (None, 4),
+  ],
+)
+def test_the_least_number_of_micro_batches_that_fits(available, expected):
+  """16 rows per device, 8 in a micro-batch, which need 24 GiB."""
+  found = shortage.find_accumulate(PHASE, 2, GIB, 24 * GIB, available)
+  assert found == expected
+
+
+def test_needed_memory_is_that_of_arguments_results_and_temporaries():
+  analysis = types.SimpleNamespace(
+    argument_size_in_bytes=100,
+    output_size_in_bytes=90,
+    alias_size_in_bytes=80,
+    temp_size_in_bytes=1000,
+  )
+  program = types.SimpleNamespace(memory_analysis=lambda: analysis)
+  assert shortage.count_needed(program) == 1110
+  program = types.SimpleNamespace(memory_analysis=lambda: None)
+  assert shortage.count_needed(program) is None
