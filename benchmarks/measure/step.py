@@ -18,6 +18,12 @@ count. CPU ms are those of all threads together: they are more reliable than
 wall time where other programs share the cores, but include the busy waiting of
 PyTorch's threads.
 
+On a GPU one process runs at a time, so that each has the whole memory: all its
+turns, then the next process. PyTorch has a second row there, which decodes the
+masked positions only, as ours does: the first row is what users of transformers
+have, the second does the same work as ours. Our step has a row for each flag of
+XLA_GPU_FLAGS. `--one_at_a_time --gathered --flags` do so on a CPU.
+
 The first command compares BASE with 4 layers on the CPU, the second three
 models on one GPU; rows come from --data=FOLDER (made by bert_jax.data.prepare
 without packing) or else from python-docs. The exit code is 1 if the first
@@ -40,6 +46,13 @@ PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'step_peers')
 PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
 # Goals: at least so many times as fast as the others.
 GOALS = {'FlaxBert': 1.5, 'PyTorch': 1.2}
+# Flags of XLA that may help our step on a GPU: each is a row of its own. None
+# has been measured yet.
+XLA_GPU_FLAGS = (
+  'xla_gpu_enable_triton_gemm=false',
+  'xla_gpu_enable_latency_hiding_scheduler=true',
+  'xla_gpu_enable_cublaslt=true',
+)
 # Size, layers, length, rows, and whether each row is full of tokens.
 ON_CPU = (('base', 4, 128, 8, False),)
 ON_GPU = (
@@ -55,10 +68,13 @@ def get_config(size, layers, length, rows, args):
   from bert_jax import config_check
 
   dtype = args.dtype or ('bfloat16' if args.gpu else 'float32')
+  # On a GPU, the generator that BASE and LARGE ship with.
+  rng = args.rng or ('rbg' if args.gpu else 'threefry')
   c = config_lib.apply_arguments(
     config_lib.pretraining(size),
-    f'dtype={dtype},rng={args.rng},num_layers={layers}',
+    f'dtype={dtype},rng={rng},num_layers={layers}',
   )
+  c.compute.attention = args.attention
   c.phases.update(seq_length=(length,), max_predictions=(PREDICTIONS[length],))
   c.phases.update(batch_size=(rows,), steps=(1_000_000,), accumulate=(1,))
   config_check.check(c)
@@ -94,14 +110,16 @@ class Peer:
   def __init__(self, name, command, settings, device, threads):
     self.name, self.seconds, self.cpu_seconds = name, [], []
     python, script, *rest = command
+    flags = [os.environ.get('XLA_FLAGS', '')]
+    if script == 'ours.py':  # whose arguments are flags
+      flags, rest = [*flags, *(f'--{flag}' for flag in rest)], []
     self._process = subprocess.Popen(
       [python, os.path.join(PEERS, script), settings, *rest],
       env={
         **os.environ,
         'OMP_NUM_THREADS': str(threads),
         'JAX_PLATFORMS': 'cuda' if device == 'gpu' else 'cpu',
-        # Leave memory for the others.
-        'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',
+        'XLA_FLAGS': ' '.join(flags),
         'TRANSFORMERS_VERBOSITY': 'error',
       },
       stdin=subprocess.PIPE,
@@ -129,6 +147,7 @@ class Peer:
     self.loss = answer['loss']
 
   def close(self):
+    """Ends the process; again does nothing."""
     self._process.stdin.close()
     self._process.wait()
 
@@ -136,12 +155,18 @@ class Peer:
 def commands(args):
   """Returns {name: [python, script, arguments]}, ours first."""
   found = {'bert_jax': [sys.executable, 'ours.py']}
+  if args.gpu or args.flags:
+    for flag in XLA_GPU_FLAGS:
+      found[f'bert_jax, {flag}'] = [sys.executable, 'ours.py', flag]
   if args.flax_python:
     found['FlaxBert'] = [args.flax_python, 'flax_bert.py']
   if args.torch and not args.gpu:
     found['PyTorch eager'] = [args.torch, 'torch_bert.py', 'eager']
   if args.torch and (args.gpu or shutil.which('c++')):
     found['PyTorch compile'] = [args.torch, 'torch_bert.py', 'compile']
+  if args.torch and (args.gpu or args.gathered):
+    ways = [args.torch, 'torch_bert.py', 'compile', 'gathered']
+    found['PyTorch compile, masked positions'] = ways
   return found
 
 
@@ -156,9 +181,14 @@ def compare(c, directory, full, args):
     try:
       for name, command in commands(args).items():
         peers.append(Peer(name, command, settings, device, args.threads))
-      for _ in range(args.rounds):
-        for peer in peers:
-          peer.turn(steps)
+        if args.gpu or args.one_at_a_time:
+          for _ in range(args.rounds):
+            peers[-1].turn(steps)
+          peers[-1].close()
+      if not (args.gpu or args.one_at_a_time):
+        for _ in range(args.rounds):
+          for peer in peers:
+            peer.turn(steps)
     finally:
       for peer in peers:
         peer.close()
@@ -240,7 +270,13 @@ def parse_arguments():
   add('--batch', type=int, default=16, help='rows per batch')
   add('--full', action='store_true', help='use only rows without padding')
   add('--dtype', choices=('float32', 'bfloat16'))
-  add('--rng', default='threefry', help='for our dropout: threefry or rbg')
+  add('--rng', help='of our dropout; default: threefry, on a GPU rbg')
+  add('--attention', default='auto', help='compute.attention of our step')
+  add('--flags', action='store_true', help='try XLA_GPU_FLAGS, as on a GPU')
+  add('--one_at_a_time', action='store_true', help='as on a GPU')
+  add(
+    '--gathered', action='store_true', help="PyTorch's second row, as on a GPU"
+  )
   add('--threads', type=int, default=2, help='CPU cores for each')
   add('--rounds', type=int, default=7)
   add('--steps', type=int, help='steps per turn; default: 4, on a GPU 20')

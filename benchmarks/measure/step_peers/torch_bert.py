@@ -1,6 +1,7 @@
 """Trains BertForPreTraining of transformers in PyTorch.
 
-See ../step.py. The second argument of the command is eager or compile.
+See ../step.py. The second argument of the command is eager or compile. With a
+third, gathered, only the masked positions are decoded.
 """
 
 import itertools
@@ -53,7 +54,39 @@ def read_batches(path, device):
   ]
 
 
-def trainer(settings, compiled, device):
+class Gathered(torch.nn.Module):
+  """The model, whose MLM head sees the masked positions only."""
+
+  def __init__(self, model):
+    super().__init__()
+    self.model = model
+
+  def forward(self, positions, masked_ids, next_sentence_label, **features):
+    found = self.model.bert(**features)
+    index = positions[..., None].expand(-1, -1, found[0].shape[-1])
+    chosen = torch.gather(found[0], 1, index)  # [B, P, D]
+    words, pairs = self.model.cls(chosen, found[1])
+    loss = torch.nn.functional.cross_entropy(
+      words.flatten(0, 1).float(), masked_ids.flatten(), ignore_index=-100
+    ) + torch.nn.functional.cross_entropy(pairs.float(), next_sentence_label)
+    return transformers.utils.ModelOutput(loss=loss)
+
+
+def read_positions(path, device):
+  """Returns a list of {positions, masked_ids} [B, P]; -100 where unused."""
+  with np.load(path) as file:
+    positions = file['masked_lm_positions']
+    ids = np.where(file['masked_lm_weights'] == 1, file['masked_lm_ids'], -100)
+  return [
+    {
+      'positions': torch.tensor(p).long().to(device),
+      'masked_ids': torch.tensor(i).long().to(device),
+    }
+    for p, i in zip(positions, ids, strict=True)
+  ]
+
+
+def trainer(settings, compiled, device, gathered=False):
   """Returns (steps) -> loss of the last step."""
   c = settings['config']
   torch.manual_seed(c['seed'])
@@ -66,8 +99,18 @@ def trainer(settings, compiled, device):
   )
   model = model.to(device).train()
   tx, schedule = optimizer(model, c, device)
-  forward = torch.compile(model, dynamic=False) if compiled else model
-  source = itertools.cycle(read_batches(settings['batches'], device))
+  batches = read_batches(settings['batches'], device)
+  forward = model
+  if gathered:
+    forward = Gathered(model)
+    for batch, masked in zip(
+      batches, read_positions(settings['batches'], device), strict=True
+    ):
+      del batch['labels']
+      batch.update(masked)
+  if compiled:
+    forward = torch.compile(forward, dynamic=False)
+  source = itertools.cycle(batches)
   half = c['model.dtype'] == 'bfloat16'
 
   def train(steps):
@@ -97,7 +140,8 @@ def main():
     'device': name,
   }
   # Free the memory for the others' turns.
-  train = trainer(settings, sys.argv[2] == 'compile', device)
+  way, *rest = sys.argv[2:]
+  train = trainer(settings, way == 'compile', device, rest == ['gathered'])
   pipe.serve(facts, train, after=torch.cuda.empty_cache)
 
 
