@@ -55,6 +55,7 @@ def test_training_and_evaluation_lower_for_each_chip(chip, count):
   'arguments',
   [
     'mesh.model=2',
+    'mesh.model=2,seq_length=512',
     'mesh.model=4,num_heads=4',
     'pack=3',
     'kind=ltr,nsp=false',
@@ -81,6 +82,13 @@ def test_training_and_evaluation_lower_for_each_chip(chip, count):
 def test_every_way_to_compute_lowers_for_four_tpus(arguments, dtype):
   c = lowering.short(f'dtype={dtype},{arguments}')
   assert lowering.lower(c, tpu('v5e'), 4)
+
+
+def test_chips_without_kernels_recompute_long_rows():
+  c = lowering.short('dtype=bfloat16,rng=rbg,seq_length=512')
+  text = lowering.lower(c, tpu('v3'), 4)[programs.TRAIN, 512]
+  assert 'tpu_custom_call' not in text
+  assert 'while' in text and 'optimization_barrier' in text
 
 
 def test_two_slices_lower(monkeypatch):
