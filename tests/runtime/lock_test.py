@@ -84,6 +84,26 @@ def test_a_holder_on_another_machine_is_gone_when_it_stops_renewing(
   )
 
 
+def test_who_looked_before_others_came_and_went_does_not_hold_it(
+  remote, monkeypatch
+):
+  path, numbers = f'{remote}/lock', lease._list
+  hold_elsewhere(path, released=True)
+  looks = []
+
+  def look(path):
+    looks.append(numbers(path))
+    if len(looks) == 1:  # then two hold it, and the second tidies up
+      storage.delete(f'{path}/7')
+      own = {**lease._describe_self(), 'released': True}
+      files.write_text(f'{path}/9', json.dumps(own))
+    return looks[-1]
+
+  monkeypatch.setattr(lease, '_list', look)
+  with lock.exclusive(path):
+    assert storage.list_names(path) == ['10']
+
+
 def test_a_holder_that_released_it_is_not_waited_for(remote, capsys):
   hold_elsewhere(f'{remote}/lock', released=True)
   with lock.exclusive(f'{remote}/lock'):

@@ -4,6 +4,7 @@ import math
 import os
 import time
 
+import fsspec
 import pytest
 
 from bert_jax import errors
@@ -70,6 +71,15 @@ def test_a_list_is_never_old(folder):
   assert storage.list_names(folder) == ['w', 'x'] and storage.exists(path)
   storage.delete(path)
   assert storage.list_names(folder) == ['w'] and not storage.exists(path)
+
+
+def test_what_another_process_writes_is_listed(remote):
+  write(f'{remote}/w', b'')
+  assert storage.list_names(remote) == ['w']
+  other = fsspec.filesystem('gs', skip_instance_cache=True)
+  other.pipe_file(f'{remote}/x', b'')
+  assert storage.list_names(remote) == ['w', 'x']
+  assert storage.exists(f'{remote}/x')
 
 
 def test_a_deletion_takes_all_below_and_nothing_beside(folder):
@@ -161,7 +171,6 @@ def test_a_refusal_that_passes_is_not_noticed(ill, remote, operation):
 
 def test_a_bucket_that_hangs_ends_in_one_line(ill, remote, monkeypatch):
   import aiohttp
-  import fsspec
 
   filesystem = fsspec.filesystem('gs')
   limits = aiohttp.ClientTimeout(sock_read=0.1)
