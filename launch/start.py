@@ -56,7 +56,7 @@ def run(given, world: watch.World) -> int:
     if not given.yes and not _ask(plan):
       commands.say('nothing was rented.')
       return 1
-    _upload(world, plan, packed, sha256)
+    upload(world, plan, packed, sha256)
     # Noted before the watch, so that a detached one finds this launch.
     generation = watch.save(world, plan, ledger, generation)
   else:
@@ -64,7 +64,7 @@ def run(given, world: watch.World) -> int:
     if not found:  # hosts that live go on with the code that they have
       ledger = dataclasses.replace(ledger, sha256=sha256)
     if ledger.sha256 == sha256:
-      _upload(world, plan, packed, sha256)
+      upload(world, plan, packed, sha256)
   records.write(plan.name, plan.workdir)
   if given.detach:
     return _detach(given)
@@ -114,13 +114,13 @@ def _ask(plan) -> bool:
     ) from None
 
 
-def _upload(world, plan, packed, sha256):
-  """Writes the archive to the bucket."""
+def upload(world: watch.World, plan: plan_lib.Plan, packed: bytes, sha256: str):
+  """Writes the archive of the code to the bucket."""
   path = os.path.join(records.folder(), f'code-{sha256}.tar.gz')
   with open(path, 'wb') as file:
     file.write(packed)
   url = job_lib.archive_url(plan.workdir, sha256)
-  commands.ask(world.run, ['gcloud', 'storage', 'cp', '--quiet', path, url])
+  commands.ask(world.run, ['gcloud', 'storage', 'cp', path, url, '--quiet'])
   os.remove(path)
 
 
@@ -131,7 +131,7 @@ def _print_all(given, world, plan, packed, sha256) -> int:
     estimate.run_preflight(
       world.run, plan, given.config, records.folder(), sha256
     )
-  _upload(world, plan, packed, sha256)
+  upload(world, plan, packed, sha256)
   watch.ROUTES[plan.api].find(world.run, plan.name)
   ledger = supervisor.Ledger('JOB', 0.0, 0.0, sha256=sha256)
   folder = records.folder()

@@ -59,7 +59,7 @@ install_code() {
   [[ -e $code/ready ]] && return
   rm -rf "$code"
   mkdir -p "$code/tree"
-  gcloud storage cp --quiet "${job[archive]}" "$code/code.tar.gz" &&
+  gcloud storage cp "${job[archive]}" "$code/code.tar.gz" --quiet &&
     echo "${job[sha256]}  $code/code.tar.gz" | sha256sum --check --quiet &&
     tar --extract --gzip --file="$code/code.tar.gz" --directory="$code/tree" &&
     make_environment &&
@@ -122,7 +122,7 @@ upload_log() {
   local size
   size=$(stat --format=%s "$log")
   [[ $number != 0 && $size == "${uploaded:-}" ]] && return
-  gcloud storage cp --quiet "$log" "${job[workdir]}/logs/host-$number.log" \
+  gcloud storage cp "$log" "${job[workdir]}/logs/host-$number.log" --quiet \
     >/dev/null 2>&1 && uploaded=$size
 }
 
@@ -138,8 +138,8 @@ write_end() {
     echo "host $number, $(hostname)${2:+, exit code $2}"
     [[ $1 == 'done' ]] || tail -n 20 "$log"
   } >"$folder/end"
-  [[ -n $(get_end) ]] || gcloud storage cp --quiet --if-generation-match=0 \
-    "$folder/end" "$end_url" >/dev/null 2>&1
+  [[ -n $(get_end) ]] || gcloud storage cp --if-generation-match=0 \
+    "$folder/end" "$end_url" --quiet >/dev/null 2>&1
 }
 
 # Prints the step that the run has reached; progress resets the retries.
@@ -265,8 +265,8 @@ main() {
   log=$folder/host.log
   number=$(get_number)
   # The log of the hosts before this one goes on.
-  [[ -e $log ]] || gcloud storage cp --quiet \
-    "${job[workdir]}/logs/host-$number.log" "$log" 2>/dev/null || touch "$log"
+  [[ -e $log ]] || gcloud storage cp \
+    "${job[workdir]}/logs/host-$number.log" "$log" --quiet 2>/dev/null || touch "$log"
   trap leave TERM
   set_deadline
   say "host $number of run ${job[name]}, launch ${job[job]}"

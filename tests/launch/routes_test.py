@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 
@@ -68,8 +69,22 @@ def list_all():
   bucket.write(run, 'gs://bkt/x', 'text', '0')
   bucket.list_objects(run, ['gs://bkt/logs/host-*.log', 'gs://bkt/x'])
   start.find_project(watch.World(run=run), True)
-  run(['gcloud', 'storage', 'cp', '--quiet', 'FILE', 'gs://bkt/x'])
-  return sorted({tuple(argv) for argv in found})
+  start.upload(watch.World(run=run), made, b'', 'SHA')
+  return sorted({tuple(argv) for argv in found + list_worker_commands()})
+
+
+def list_worker_commands():
+  """Returns the gcloud commands of launch/worker.sh, with words for values."""
+  with open(watch.WORKER, encoding='utf-8') as file:
+    text = file.read().replace('\\\n', ' ')
+  ends = r'(?= 2?>| \||\)| &|\n)'
+  found = re.findall(r'\bgcloud storage [^|&>)\n]*?' + ends, text)
+  return [re.sub(r'"[^"]*"', 'gs://bkt/x', line).split() for line in found]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+  monkeypatch.setenv('XDG_STATE_HOME', str(tmp_path))
 
 
 @pytest.mark.slow

@@ -127,6 +127,24 @@ def test_dry_run_runs_nothing_and_prints_the_request(capsys, monkeypatch):
   assert '  argument=--workdir=gs://bkt/r' in out
 
 
+def test_detached_watch_is_the_same_command_without_asking(monkeypatch):
+  started = []
+
+  class Process:
+    pid = 7
+
+    def __init__(self, argv, **more):
+      started.append((argv, more['start_new_session']))
+
+  monkeypatch.setattr(tpu.start.subprocess, 'Popen', Process)
+  monkeypatch.setattr(tpu.sys, 'argv', ['launch/tpu.py', *RUN, '--detach'])
+  cloud = fakes.Gcloud(HAPPY)
+  assert tpu.main([*RUN, '--detach'], cloud.world()) == 0
+  ((argv, alone),) = started
+  assert argv[1:] == ['launch/tpu.py', *RUN, '--yes'] and alone
+  assert not cloud.created  # that is for the watch to do
+
+
 def test_answer_no_rents_nothing(monkeypatch, capsys):
   monkeypatch.setattr('builtins.input', lambda question: 'n')
   cloud = fakes.Gcloud(HAPPY)
