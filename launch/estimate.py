@@ -101,12 +101,13 @@ def describe(
   lines = []
   estimate = found['run_estimate']
   if estimate:
-    low, high = estimate['hours']
-    line = f'preflight it fits; {low:,.2f} to {high:,.2f} hours'
+    line = (
+      f'preflight it fits; {plan_lib.format_range(estimate["hours"])} hours'
+    )
     if estimate.get('dollars'):
-      line += ', ${:,.2f} to ${:,.2f}'.format(*estimate['dollars'])
+      line += f', {plan_lib.format_range(estimate["dollars"], "$")}'
     lines.append(f'{line} (estimated)')
-    if low > plan.hours:
+    if estimate['hours'][0] > plan.hours:
       lines.append(
         f'warning   the limit of {plan.hours:,.2f} hours is below the estimate: '
         'the run will be stopped, and goes on when it is started again'

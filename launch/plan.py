@@ -142,6 +142,13 @@ def _limit_hours(plan, given) -> float:
   return min(given.max_hours, given.max_usd / plan.usd_per_hour)
 
 
+def format_range(pair: list[float], unit: str = '') -> str:
+  """Returns a low and a high number with three digits, each behind `unit`."""
+  return ' to '.join(
+    f'{unit}{x:,.0f}' if x >= 100 else f'{unit}{x:.3g}' for x in pair
+  )
+
+
 def describe(plan: Plan, source: str) -> list[str]:
   """Returns the plan as lines.
 

@@ -104,11 +104,11 @@ def list_bill(plan: plan_lib.Plan, ledger: supervisor.Ledger) -> list[str]:
   if plan.usd_per_hour is not None:
     bill += f', ${hours * plan.usd_per_hour:,.2f}'
   if ledger.estimate:
-    low, high = ledger.estimate['hours']
-    bill += f' (preflight: {low:,.2f} to {high:,.2f} hours'
+    bill += (
+      f' (preflight: {plan_lib.format_range(ledger.estimate["hours"])} hours'
+    )
     if ledger.estimate.get('dollars'):
-      low, high = ledger.estimate['dollars']
-      bill += f', ${low:,.2f} to ${high:,.2f}'
+      bill += f', {plan_lib.format_range(ledger.estimate["dollars"], "$")}'
     bill += ')'
   return [*found, bill]
 
