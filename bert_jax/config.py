@@ -122,6 +122,7 @@ def declare_fields() -> config_dict.ConfigDict:
   c.data.dir = ''
 
   # Columns of the files that a model is fine-tuned on, other than GLUE's.
+  # For tagging, columns by number: of the word (0) and of the tag (-1, the last).
   c.data.text = ''  # the text
   c.data.pair = ''  # the second text of a pair; empty for single texts
   c.data.label = ''  # the label

@@ -1,10 +1,12 @@
-"""Predicts the class, or the number, of each text of a file.
+"""Predicts the class, or the number, of each text of a file, or tags words.
 
   python -m bert_jax.predict --model=PATH --input=FILE --output=FILE
 
 PATH is the --workdir of a fine-tuning run, its export/, or a Hugging Face folder
 with a BertForSequenceClassification. Both files are .csv, .tsv or .jsonl; the
-output has one row per row of the input, in the same order.
+output has one row per row of the input, in the same order. With a model that
+tags words, both are CoNLL files: one word per line, blank lines between
+sentences; --text is then the number of the words' column, from 0.
 """
 
 import csv
@@ -58,13 +60,15 @@ def predict(
   from bert_jax.inference import source
   from bert_jax.runtime import files
 
+  found = source.read(model)
+  head = found.head
+  if head is not None and head.tokens:
+    return _predict_words(found, given, output, columns[0], batch_size)
   if not output.endswith(table_files.EXTENSIONS):
     raise errors.UserError(
       f'--output={output} does not end in {", ".join(table_files.EXTENSIONS)}; '
       'give a file that does.'
     )
-  found = source.read(model)
-  head = found.head
   if head is None:
     raise errors.UserError(
       f'{model} has no head that chooses one class or a number; fine-tune it '
@@ -93,6 +97,37 @@ def predict(
       f'{encoded.truncated:,} rows were truncated to {head.max_length} tokens'
     )
   return len(rows)
+
+
+def _predict_words(found, given, output, column, batch_size) -> int:
+  """Writes the tags of a file's words; returns the number of words."""
+  import numpy as np
+
+  from bert_jax.finetuning import conll, predictions, tag_finish, windows
+  from bert_jax.runtime import files
+
+  if column is not None and not column.removeprefix('-').isdigit():
+    raise errors.UserError(f'--text={column} is not the number of a column.')
+  sentences = conll.read(given, int(column or 0), tag=None)
+  made = windows.make(found.tokenizer, sentences, found.head.max_length)
+  rows = predictions.compute_tags(
+    found.head.add_to(found.params),
+    found.config,
+    made.encoded,
+    found.tokenizer.pad_id,
+    'tagging',
+    batch_size,
+  )
+  tags = [found.head.labels[i] for i in windows.take_words(made, rows)]
+  words = [word for x in sentences for word in x.words]
+  ends = np.cumsum([len(x.words) for x in sentences])
+
+  def fill(new):
+    with open(new, 'w', encoding='utf-8', newline='\n') as file:
+      tag_finish.write_words(file, [words, tags], ends)
+
+  files.write_file(output, fill)
+  return len(words)
 
 
 def _choose_columns(given, trained):

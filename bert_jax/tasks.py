@@ -2,7 +2,8 @@
 
 To add a task:
 
-1. a package beside `pretraining/`, and a line for it in the layers of setup.cfg,
+1. a module in `finetuning/`, or a package beside it with a line for it in the
+   layers of setup.cfg,
 2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums
    and counts, which of them are losses; no data) and a `train.task.Task` (its
    batches, and what to make of predictions for held-out rows),
@@ -15,13 +16,22 @@ which tokens are counted. Nothing in `train/` names a task or a metric.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import classify, completion
+from bert_jax.finetuning import (
+  classify,
+  completion,
+  dataset,
+  starting,
+  tag,
+  tag_data,
+  tag_finish,
+)
 from bert_jax.finetuning import finish as finetuning_finish
 from bert_jax.pretraining import finish, init_from, pretrain, training_data
 from bert_jax.train import task
@@ -77,13 +87,22 @@ TASKS = {
     make_objective=pretrain.make_objective,
   ),
   'classification': Definition(
-    complete=completion.complete,
-    check=classify.check,
+    complete=functools.partial(completion.complete, dataset.make),
+    check=starting.check,
     prepare=classify.prepare_data,
     open=classify.open_data,
     make_task=classify.make_task,
     finish=finetuning_finish.finish,
     make_objective=classify.make_objective,
+  ),
+  'tagging': Definition(
+    complete=functools.partial(completion.complete, tag_data.make),
+    check=starting.check,
+    prepare=tag.prepare_data,
+    open=tag.open_data,
+    make_task=tag.make_task,
+    finish=tag_finish.finish,
+    make_objective=tag.make_objective,
   ),
 }
 

@@ -1,12 +1,12 @@
 """`README.md` of an exported fine-tuned model."""
 
 import json
+from collections.abc import Sequence
 
 from ml_collections import config_dict
 
 import bert_jax
 from bert_jax import config as config_lib
-from bert_jax.finetuning import dataset
 
 # Sections of the config that the model does not depend on.
 _LEFT_OUT = ('log.', 'checkpoint.', 'eval.', 'profile_steps', 'compute.')
@@ -14,7 +14,7 @@ _LEFT_OUT = ('log.', 'checkpoint.', 'eval.', 'profile_steps', 'compute.')
 
 def make_card(
   config: config_dict.ConfigDict,
-  data: dataset.Data,
+  labels: Sequence[str],
   results: dict,
   parameters: int,
 ) -> str:
@@ -22,21 +22,23 @@ def make_card(
 
   Args:
     config: the experiment.
-    data: its data.
+    labels: names of the classes or tags; empty for a number.
     results: from `finish.make_results`.
     parameters: number of parameters of the model.
   """
+  tagging = config.task == 'tagging'
   name = config.finetuning.glue or config.data.input
   source = f'`{config.init_from}`' if config.init_from else 'random weights'
-  classes = ', '.join(f'`{label}`' for label in data.labels) or 'a number'
-  head = ('split', 'rows', 'metric', 'value', '95 % interval', 'constant')
+  classes = ', '.join(f'`{label}`' for label in labels) or 'a number'
+  unit, drawn = ('words', 'sentences') if tagging else ('rows', 'rows')
+  head = ('split', unit, 'metric', 'value', '95 % interval', 'constant')
   scores = [
     (
       split,
       f'{results["counts"][split]:,}',
       metric,
       f'{value:.4f}',
-      '{:.4f} to {:.4f}'.format(*x['intervals'][metric]),
+      _interval(x['intervals'].get(metric)),
       f'{x["baseline"][metric]:.4f}',
     )
     for split, x in ({'dev': results} | results['other']).items()
@@ -49,18 +51,18 @@ def make_card(
   ]
   problem = results['problem']
   parts = [
-    _METADATA,
+    _METADATA.format('token' if tagging else 'text'),
     f'# BERT fine-tuned on {name}',
     f'{parameters:,} parameters, fine-tuned from {source} on '
-    f'{results["counts"]["train"]:,} rows by bert_jax {bert_jax.__version__}. '
+    f'{results["counts"]["train"]:,} {unit} by bert_jax {bert_jax.__version__}. '
     f'It predicts {classes}.',
     '## Evaluation',
     _table(head, scores),
-    'Intervals are bootstrapped over the rows; another seed may differ by '
+    f'Intervals are bootstrapped over the {drawn}; another seed may differ by '
     'more. `constant` always predicts what is commonest in training.'
     + (f' **Nothing was learnt: {problem}.**' if problem else ''),
     '## How to load it',
-    _LOADING,
+    _LOADING.format('Token' if tagging else 'Sequence'),
     '## Recipe',
     _table(('field', 'value'), recipe),
   ]
@@ -72,20 +74,24 @@ _METADATA = """---
 # those of the data and of the pre-trained model matter too.
 license: unknown
 library_name: transformers
-pipeline_tag: text-classification
+pipeline_tag: {}-classification
 tags:
 - bert
 ---"""
 
 _LOADING = """```python
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelFor{0}Classification, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained('THIS_FOLDER')
-model = AutoModelForSequenceClassification.from_pretrained('THIS_FOLDER')
+model = AutoModelFor{0}Classification.from_pretrained('THIS_FOLDER')
 ```
 
 Without transformers: `python -m bert_jax.predict --model=THIS_FOLDER
 --input=FILE --output=FILE`."""
+
+
+def _interval(bounds) -> str:
+  return '{:.4f} to {:.4f}'.format(*bounds) if bounds else ''
 
 
 def _table(head, rows) -> str:

@@ -204,12 +204,6 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   )
 
 
-def check(config: config_dict.ConfigDict, workdir: str):
-  """Raises errors.UserError for a run that cannot work."""
-  del workdir
-  starting.list_new_layers(config)
-
-
 def prepare_data(config: config_dict.ConfigDict, workdir: str):
   """Encodes the files of a config, unless the run has begun.
 

@@ -1,12 +1,14 @@
 """Fills in what follows from a run's model and data, before it starts."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.data import accents
-from bert_jax.finetuning import dataset, metrics
+from bert_jax.finetuning import metrics
 from bert_jax.inference import source
 from bert_jax.model import bert_config
 from bert_jax.runtime import files
@@ -31,7 +33,9 @@ _LENGTH_STEP = 8  # tokens
 
 
 def complete(
-  config: config_dict.ConfigDict, workdir: str
+  make_data: Callable[[Any, Any], Any],
+  config: config_dict.ConfigDict,
+  workdir: str,
 ) -> config_dict.ConfigDict:
   """Returns the config with what follows from other things.
 
@@ -41,6 +45,7 @@ def complete(
   that has begun keeps what it began with, even if its source is gone.
 
   Args:
+    make_data: (config, tokenizer) -> the task's data, see `dataset.make`.
     config: the experiment.
     workdir: the run's directory.
 
@@ -62,7 +67,7 @@ def complete(
     return c
   _check_fields(c)
   tokenizer = _take_model(c)
-  data = dataset.make(c, tokenizer)
+  data = make_data(c, tokenizer)
   c.finetuning.outputs = len(data.labels) or 1
   longest = max(facts['longest'] for facts in data.manifest['splits'].values())
   length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
@@ -128,7 +133,7 @@ def _take_model(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
   if c.objective.kind == 'ltr':
     raise errors.UserError(
       f'init_from={c.init_from} is a left-to-right model, whose [CLS] sees no '
-      'text; classification needs one that sees both sides.'
+      'text; fine-tuning needs one that sees both sides.'
     )
   if max(c.phases.seq_length) > c.model.max_positions:
     c.phases.seq_length = (c.model.max_positions,)

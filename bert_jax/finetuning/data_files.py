@@ -9,6 +9,7 @@ from bert_jax import errors
 from bert_jax.finetuning import glue, table_files
 
 _SPLITS = ('train', 'dev', 'test')
+_EXTENSIONS = (*table_files.EXTENSIONS, '.conll', '.txt')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _find_own_files(folder: str) -> dict[str, str]:
   found: dict[str, str] = {}
   for name in names:
     split, _, rest = name.partition('.')
-    if split in _SPLITS and f'.{rest}'.startswith(table_files.EXTENSIONS):
+    if split in _SPLITS and f'.{rest}'.startswith(_EXTENSIONS):
       if split in found:
         raise errors.UserError(
           f'data.input={folder} has {os.path.basename(found[split])} and {name}; '

@@ -222,7 +222,7 @@ def _export(config, directory, workdir, params, data, results):
     manifest_lib.load_tokenizer(directory),
     card.make_card(
       config,
-      data,
+      data.labels,
       results,
       sum(x.size for x in jax.tree.leaves(params)),
     ),

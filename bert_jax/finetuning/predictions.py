@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.finetuning import encode
-from bert_jax.model import bert_config, classifier
+from bert_jax.model import bert_config, classifier, tagger
 from bert_jax.runtime import progress
 
 _LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
@@ -38,11 +38,45 @@ def compute_logits(
     batch_size: rows per batch.
   """
   outputs = len(params['classifier']['bias'])
-  module = classifier.Classifier(
-    dataclasses.replace(config, dtype='float32'), outputs, 0.0
-  )
-  size, lengths = len(encoded.ends), encoded.lengths
-  logits = np.zeros((size, outputs), np.float32)
+  config = dataclasses.replace(config, dtype='float32')
+  module = classifier.Classifier(config, outputs, 0.0)
+  logits = np.zeros((len(encoded.ends), outputs), np.float32)
+  for rows, found in _compute(
+    params, module, encoded, pad_id, label, batch_size
+  ):
+    logits[rows] = found
+  return logits
+
+
+def compute_tags(
+  params: Any,
+  config: bert_config.BertConfig,
+  encoded: encode.Encoded,
+  pad_id: int,
+  label: str,
+  batch_size: int = 32,
+) -> list[np.ndarray]:
+  """Returns the likeliest tag of each token of rows, N times int32 [tokens].
+
+  Args: as `compute_logits`; params as `tagger.Tagger` makes it.
+  """
+  outputs = len(params['classifier']['bias'])
+  config = dataclasses.replace(config, dtype='float32')
+  module = tagger.Tagger(config, outputs, 0.0)
+  lengths = encoded.lengths
+  tags: list[np.ndarray] = [np.zeros(0, np.int32)] * len(lengths)
+  for rows, found in _compute(
+    params, module, encoded, pad_id, label, batch_size
+  ):
+    for row, logits in zip(rows, found, strict=True):
+      chosen = logits[: lengths[row]].argmax(-1)
+      tags[row] = chosen.astype(np.int32)
+  return tags
+
+
+def _compute(params, module, encoded, pad_id, label, batch_size):
+  """Yields (rows, their logits) of batches of rows of similar length."""
+  size, lengths, config = len(encoded.ends), encoded.lengths, module.config
   by_length = np.argsort(lengths, kind='stable')
   params = jax.device_put(params)
   with progress.Progress(size, 'rows', label) as bar:
@@ -54,9 +88,8 @@ def compute_logits(
       full = np.pad(rows, (0, batch_size - len(rows)), mode='edge')
       batch = encode.make_batch(encoded, full, length, pad_id)
       found = _apply(params, jax.tree.map(jnp.asarray, batch), module)
-      logits[rows] = np.asarray(found)[: len(rows)]
+      yield rows, np.asarray(found)[: len(rows)]
       bar.update(len(rows))
-  return logits
 
 
 @functools.partial(jax.jit, static_argnames='module')

@@ -41,6 +41,12 @@ def _start(config, labels, new: Any) -> tuple[Any, dict]:
   )
 
 
+def check(config: config_dict.ConfigDict, workdir: str):
+  """Raises errors.UserError for a run that cannot work."""
+  del workdir
+  list_new_layers(config)
+
+
 def list_new_layers(config: config_dict.ConfigDict) -> str:
   """Returns a regular expression for what `reinit_layers` starts anew.
 

@@ -52,7 +52,7 @@ def read(
     raise errors.UserError(
       f'{path} does not end in {", ".join(EXTENSIONS)}; give a file that does.'
     )
-  text = _read_text(path)
+  text = read_text(path)
   skipped: list[int] = []
   if kind == '.tsv':
     lines = _split_tsv(path, text, headless, ragged, skipped)
@@ -66,7 +66,12 @@ def read(
   return Table(path, tuple(rows[0][1]), rows, skipped)
 
 
-def _read_text(path: str) -> str:
+def read_text(path: str) -> str:
+  """Returns the text of a UTF-8 file, maybe compressed.
+
+  Raises:
+    errors.UserError: if it cannot be read or is not UTF-8.
+  """
   try:
     with text_files.open_text(path) as file:
       content = file.read()

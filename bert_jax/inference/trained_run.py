@@ -10,10 +10,15 @@ from bert_jax import config as config_lib
 from bert_jax import config_check, errors, param_names
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest
-from bert_jax.model import classifier, heads, parameters
+from bert_jax.model import classifier, heads, parameters, tagger
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import checkpoint, paths
+
+_FINE_TUNED = {
+  'classification': classifier.Classifier,
+  'tagging': tagger.Tagger,
+}
 
 
 def read(workdir: str, step: int | None = None):
@@ -39,9 +44,9 @@ def read(workdir: str, step: int | None = None):
   with_nsp = config.task == 'pretraining' and config.objective.nsp
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   module = heads.PretrainingModel(bert, with_nsp)
-  if config.task == 'classification':
+  if config.task in _FINE_TUNED:
     c = config.finetuning
-    module = classifier.Classifier(bert, c.outputs, c.dropout)
+    module = _FINE_TUNED[config.task](bert, c.outputs, c.dropout)
   check_params(params, module, path)
   vocab = manifest.vocab_path(paths.prepared_data(config, workdir))
   # The recipe of the data when the run began; very old checkpoints lack it.
@@ -74,6 +79,7 @@ def take_head(params: dict, facts: dict) -> classifier.Head | None:
     tuple(about['labels']),
     about['max_length'],
     tuple(about['columns']),
+    tokens='pooler' not in params,
   )
 
 

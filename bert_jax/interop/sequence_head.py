@@ -1,4 +1,4 @@
-"""The head of Hugging Face's BertForSequenceClassification, there and back."""
+"""The heads of Hugging Face's classes for texts and for tokens."""
 
 import reprlib
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.model import classifier
 
-ARCHITECTURE = 'BertForSequenceClassification'
+_TEXTS, _TOKENS = 'BertForSequenceClassification', 'BertForTokenClassification'
 _WEIGHT, _BIAS = 'classifier.weight', 'classifier.bias'
 NAMES = _WEIGHT, _BIAS
 # Where config.json has room for what only we write.
@@ -27,13 +27,12 @@ def to_tensors(head: classifier.Head) -> dict[str, np.ndarray]:
 def describe(head: classifier.Head) -> dict[str, Any]:
   """Returns the fields of config.json that describe a head."""
   names = head.labels or ('LABEL_0',)
+  kind = 'single_label_classification' if head.labels else 'regression'
   return {
-    'architectures': [ARCHITECTURE],
+    'architectures': [_TOKENS if head.tokens else _TEXTS],
     'id2label': {str(i): name for i, name in enumerate(names)},
     'label2id': {name: i for i, name in enumerate(names)},
-    'problem_type': (
-      'single_label_classification' if head.labels else 'regression'
-    ),
+    'problem_type': None if head.tokens else kind,
     'task_specific_params': {
       _OURS: {'max_length': head.max_length, 'columns': list(head.columns)}
     },
@@ -55,8 +54,10 @@ def read(
   Raises:
     errors.UserError: if the head is malformed.
   """
-  if theirs.get('architectures') != [ARCHITECTURE] or _WEIGHT not in tensors:
+  known = theirs.get('architectures') in ([_TEXTS], [_TOKENS])
+  if not known or _WEIGHT not in tensors:
     return None
+  tokens = theirs['architectures'] == [_TOKENS]
   kernel = np.asarray(tensors[_WEIGHT], np.float32).T
   bias = np.asarray(tensors.get(_BIAS, ()), np.float32)
   if kernel.ndim != 2 or bias.shape != kernel.shape[1:]:
@@ -86,7 +87,9 @@ def read(
       f'{path}: columns are {reprlib.repr(columns)}, not a list of names.'
     )
   kernel = np.ascontiguousarray(kernel)
-  return classifier.Head(kernel, bias, labels, max_length, tuple(columns))
+  return classifier.Head(
+    kernel, bias, labels, max_length, tuple(columns), tokens
+  )
 
 
 def _read_labels(path, theirs, count) -> tuple[str, ...]:

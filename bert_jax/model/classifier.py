@@ -76,6 +76,7 @@ class Head(NamedTuple):
     labels: names of the classes; () if C is 1 and the output is a number.
     max_length: tokens of the rows it was trained on, at most.
     columns: the text's column, and that of the second text of a pair.
+    tokens: whether it classifies each token, see `tagger.Tagger`.
   """
 
   kernel: np.ndarray
@@ -83,9 +84,10 @@ class Head(NamedTuple):
   labels: tuple[str, ...]
   max_length: int
   columns: tuple[str, ...]
+  tokens: bool = False
 
   def add_to(self, params: dict) -> dict:
-    """Returns the parameters of a `Classifier`, from those of its encoder."""
-    names = 'embeddings', 'encoder', 'pooler'
+    """Returns the whole model's parameters, from those of its encoder."""
+    names = ['embeddings', 'encoder', *([] if self.tokens else ['pooler'])]
     head = {'kernel': self.kernel, 'bias': self.bias}
     return {n: params[n] for n in names} | {'classifier': head}

@@ -147,7 +147,7 @@ def make_batches(tmp_path, **changes):
     made.write_texts(tmp_path / 'texts'),
     **changes,
   )
-  c = completion.complete(c, str(tmp_path / 'run'))
+  c = completion.complete(dataset.make, c, str(tmp_path / 'run'))
   dataset.write(c, str(tmp_path / 'data'), models.TOKENIZER)
   data = dataset.read(str(tmp_path / 'data'))
   [phase] = task_lib.list_phases(c)

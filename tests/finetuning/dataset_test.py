@@ -16,7 +16,7 @@ def write(tmp_path, rows, **changes):
   (texts / 'dev.csv').write_text('text,label\ncat,a\n')
   source = made.write_source(tmp_path / 'source')
   c = made.make_config(source, str(texts), **changes)
-  c = completion.complete(c, str(tmp_path / 'run'))
+  c = completion.complete(dataset.make, c, str(tmp_path / 'run'))
   dataset.write(c, str(tmp_path / 'data'), models.TOKENIZER)
   return str(tmp_path / 'data')
 

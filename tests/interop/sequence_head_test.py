@@ -39,12 +39,19 @@ def assert_same(found, head):
   assert found[2:] == head[2:]
 
 
-@pytest.mark.parametrize('head', [HEAD, NUMBER], ids=['classes', 'number'])
+@pytest.mark.parametrize(
+  'head',
+  [HEAD, NUMBER, HEAD._replace(tokens=True)],
+  ids=['classes', 'number', 'tokens'],
+)
 def test_what_is_exported_is_read(tmp_path, head):
   params = export(tmp_path / 'out', head)
   model, found = hf_load.read_with_head(str(tmp_path / 'out'))
   assert_same(found, head)
   models.assert_same(model[0], params)
+  kind = 'Token' if head.tokens else 'Sequence'
+  described = json.loads((tmp_path / 'out' / 'config.json').read_text())
+  assert described['architectures'] == [f'BertFor{kind}Classification']
   assert model[4].left_over == []
 
 
@@ -134,7 +141,7 @@ def test_a_head_of_other_shapes_is_refused(tmp_path):
 @pytest.mark.parametrize(
   'fields',
   [
-    {'architectures': ['BertForTokenClassification']},
+    {'architectures': ['BertForQuestionAnswering']},
     {'problem_type': 'multi_label_classification'},
     {'problem_type': 'regression'},  # of three numbers
   ],

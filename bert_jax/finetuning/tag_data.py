@@ -1,0 +1,193 @@
+"""The data of a tagging run: encoded once, in WORKDIR/data."""
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.finetuning import conll, data_files, encode, store, windows
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+
+
+class Split(NamedTuple):
+  """The words of a split.
+
+  Attributes:
+    windows: the rows that tag them.
+    tags: numbers of their tags, int32 [W]; None if unknown.
+    words: the words themselves, W.
+    sentence_ends: where each sentence ends in `words`, int64.
+  """
+
+  windows: windows.Windows
+  tags: np.ndarray | None
+  words: list[str]
+  sentence_ends: np.ndarray
+
+  @property
+  def size(self) -> int:
+    """Returns the number of rows."""
+    return len(self.windows.encoded.ends)
+
+
+class Data(NamedTuple):
+  """All that a run learns from and predicts.
+
+  Attributes:
+    splits: {name: Split}.
+    labels: the tags; 'O' is the first.
+    pad_id: id of the padding.
+    manifest: facts about the data, for `manifest.json`.
+  """
+
+  splits: dict[str, Split]
+  labels: tuple[str, ...]
+  pad_id: int
+  manifest: dict[str, Any]
+
+
+def make(
+  config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
+) -> Data:
+  """Reads and encodes the files of a config.
+
+  Args:
+    config: the experiment; phases.seq_length bounds the tokens of a row.
+    tokenizer: the model's tokenizer.
+
+  Raises:
+    errors.UserError: as `conll.read`; and for a missing dev file, or a tag that
+      no training word has.
+  """
+  read = _read(data_files.get_source(config))
+  labels = _list_tags(read['train'])
+  splits, facts = {}, {}
+  for name, sentences in read.items():
+    made = windows.make(tokenizer, sentences, max(config.phases.seq_length))
+    splits[name] = Split(
+      made,
+      _number_tags(name, sentences, labels),
+      [word for x in sentences for word in x.words],
+      np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
+    )
+    facts[name] = {
+      'sentences': len(sentences),
+      'documents': len({x.document for x in sentences}),
+      'words': len(splits[name].words),
+      'rows': splits[name].size,
+      'longest': int(made.encoded.lengths.max()),
+      'entities': sum(
+        tag.startswith('B-') for x in sentences for tag in x.tags or ()
+      ),
+    }
+  about = {
+    'labels': list(labels),
+    'pad_id': tokenizer.pad_id,
+    'splits': facts,
+  }
+  return Data(splits, labels, tokenizer.pad_id, about)
+
+
+@functools.lru_cache(maxsize=1)
+def _read(source):
+  """Returns {split: sentences}; a test file may lack the column of tags."""
+  paths = data_files.find_files(source)
+  if 'dev' not in paths:
+    raise errors.UserError(
+      f'data.input={source.input} has no dev file; tagging needs one: '
+      'train=FILE,dev=FILE.'
+    )
+  word = _column('data.text', source.text, 0)
+  tag = _column('data.label', source.label, -1)
+  found = {}
+  for split, path in paths.items():
+    tags = tag if split != 'test' or conll.count_columns(path) > 1 else None
+    sentences = conll.read(path, word, tags)
+    most = source.max_documents or len(sentences)
+    found[split] = sentences[:most]
+  return found
+
+
+def _column(field, given, default) -> int:
+  try:
+    return int(given) if given else default
+  except ValueError:
+    raise errors.UserError(
+      f'{field}={given!r} is not the number of a column, from 0, or from -1 '
+      'backwards.'
+    ) from None
+
+
+def _list_tags(sentences) -> tuple[str, ...]:
+  kinds = sorted({tag[2:] for x in sentences for tag in x.tags if tag != 'O'})
+  return 'O', *(f'{prefix}-{kind}' for kind in kinds for prefix in 'BI')
+
+
+def _number_tags(name, sentences, labels) -> np.ndarray | None:
+  if sentences[0].tags is None:
+    return None
+  index = {tag: i for i, tag in enumerate(labels)}
+  unknown = [x for x in sentences if not index.keys() >= set(x.tags)]
+  if unknown:
+    [tag, *_] = set(unknown[0].tags) - index.keys()
+    raise errors.UserError(
+      f'the sentence of {name} from line {unknown[0].line} on has the tag '
+      f'{tag!r}, which no training word has; known are '
+      f'{errors.listing(list(labels))}.'
+    )
+  return np.array([index[tag] for x in sentences for tag in x.tags], np.int32)
+
+
+def describe(manifest: dict) -> list[str]:
+  """Returns what the data are, as lines to print."""
+  return [
+    f'{name}: {x["sentences"]:,} sentences of {x["documents"]:,} documents, '
+    f'{x["words"]:,} words, {x["entities"]:,} entities, {x["rows"]:,} rows of '
+    f'at most {x["longest"]} tokens'
+    for name, x in manifest['splits'].items()
+  ]
+
+
+def write(
+  config: config_dict.ConfigDict,
+  directory: str,
+  tokenizer: tokenizer_lib.Tokenizer,
+):
+  """Makes the data of a config, as `make`, and writes it, atomically.
+
+  Args and raises: as `dataset.write`.
+  """
+  data = make(config, tokenizer)
+  _read.cache_clear()
+  arrays = {}
+  for name, x in data.splits.items():
+    arrays[name] = {
+      'ids': x.windows.encoded.ids,
+      'ends': x.windows.encoded.ends,
+      'positions': x.windows.positions,
+      'word_ends': x.windows.word_ends,
+      'sentence_ends': x.sentence_ends,
+      # No word has a line feed.
+      'words': np.frombuffer('\n'.join(x.words).encode(), np.uint8),
+    }
+    if x.tags is not None:
+      arrays[name]['tags'] = x.tags
+  store.write(config, directory, tokenizer, arrays, data.manifest)
+
+
+def read(directory: str) -> Data:
+  """Reads what `write` wrote, and checks it; raises as `store.read`."""
+  arrays, manifest = store.read(directory)
+  splits = {}
+  for name, x in arrays.items():
+    lengths = np.diff(x['ends'], prepend=0).astype(np.int32)
+    encoded = encode.Encoded(x['ids'], x['ends'], lengths, 0)
+    splits[name] = Split(
+      windows.Windows(encoded, x['positions'], x['word_ends']),
+      x.get('tags'),
+      x['words'].tobytes().decode().split('\n'),
+      x['sentence_ends'],
+    )
+  return Data(splits, tuple(manifest['labels']), manifest['pad_id'], manifest)

@@ -1,0 +1,51 @@
+"""BERT with a tag for each token (arXiv 1810.04805, section 5.3)."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.model import attention, bert_config, encoder
+from bert_jax.ops import dropout
+
+
+class Tagger(nn.Module):
+  """Predicts a tag for each token from its hidden state alone, without a CRF.
+
+  Attributes:
+    config: the model's config.
+    outputs: number of tags.
+    dropout: rate before the head, rounded to 256ths.
+  """
+
+  config: bert_config.BertConfig
+  outputs: int
+  dropout: float
+
+  def setup(self):
+    c = self.config
+    self.embeddings = encoder.Embeddings(c)
+    self.encoder = encoder.Encoder(c)
+    self.drop = dropout.Dropout(self.dropout)
+    # In float32, like the other heads.
+    self.classifier = nn.Dense(
+      self.outputs, dtype=jnp.float32, kernel_init=c.kernel_init
+    )
+
+  def __call__(
+    self, batch: dict[str, jax.Array], deterministic: bool = True
+  ) -> jax.Array:
+    """Computes the logits.
+
+    Args: as `classifier.Classifier`.
+
+    Returns:
+      float32 [B, S, C].
+    """
+    x = self.embeddings(
+      batch['input_ids'],
+      batch['segment_ids'],
+      encoder.get_positions(batch),
+      deterministic,
+    )
+    x = self.encoder(x, attention.get_tokens(batch), deterministic)
+    return self.classifier(self.drop(x, deterministic))
