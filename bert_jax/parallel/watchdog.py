@@ -285,5 +285,5 @@ def _leave_after(error: BaseException, hosts: _Hosts):
     if isinstance(error, jax.errors.JaxRuntimeError) or 'Gloo' in message:
       # The cause may be another process, which `_watch` then finds and names.
       time.sleep((_MISSES + 2) * _PERIOD)
-  hosts.fail(1, message)
+  hosts.fail(getattr(error, 'exit_code', 1), message)
   hosts.end()
