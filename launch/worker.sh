@@ -72,7 +72,8 @@ make_environment() {
   local python
   for python in python3.13 python3.12 python3.11 python3; do
     if "$python" -c \
-      'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))'; then
+      'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' \
+      2>/dev/null; then
       "$python" -m venv "$code/env"
       return
     fi
@@ -197,11 +198,11 @@ leave() {
 finish() {
   say "ending: $1"
   write_end "$@"
+  [[ $number == 0 ]] && say "deleting this resource: ${delete[*]}"
   upload_log
   [[ $number == 0 ]] || exit 0
   local n
   for ((n = 0; n < 20; n++)); do
-    say "deleting this resource: ${delete[*]}"
     "${delete[@]}" >>"$log" 2>&1 && break
     upload_log
     sleep "$period"
