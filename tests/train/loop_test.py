@@ -104,7 +104,7 @@ def test_the_pulse_counts_what_is_done_and_rests_while_saving(
   monkeypatch.setattr(checkpoint.Checkpoints, 'save', looking)
   c = training.small_config()
   made = dataclasses.replace(training.make_task(c), derive=derive)
-  training.fit_lib.fit(c, made, str(tmp_path), beat)
+  training.fit_lib.fit(c, made, str(tmp_path), pulse=beat)
   # Six updates; two held-out batches after the fourth and at the end.
   assert (beat.updates, beat.evaluated) == (6, 4)
   assert set(training_now) == {True} and set(saving) == {False}
