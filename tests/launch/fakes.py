@@ -61,7 +61,8 @@ class Gcloud:
       wanted = flags.get('--if-generation-match')
       if wanted not in (None, self.objects.get(urls[0], ('', '0'))[1]):
         return commands.Result(1, err='HTTPError 412: Precondition failed')
-      with open(argv[-2], encoding='utf-8', errors='replace') as file:
+      source, _ = (word for word in argv[1:] if not word.startswith('-'))
+      with open(source, encoding='utf-8', errors='replace') as file:
         generation = self.write(urls[0], file.read())
       return commands.Result(0, err=f'Created: {urls[0]}#{generation}')
     found = [
