@@ -150,8 +150,9 @@ DAMAGE = {
     lambda path: [truncate(x) for x in array_files(path, '')],
     'byte range .* is not valid for value of size',
   ),
-  'the largest array is gone': (
-    lambda path: os.remove(array_files(path, '')[0]),
+  # All of them, since Orbax leaves files behind that it does not read.
+  'the arrays are gone': (
+    lambda path: [os.remove(x) for x in array_files(path, '')],
     'Truncated Zstd-compressed stream|NOT_FOUND',
   ),
   'the index is gone': (
