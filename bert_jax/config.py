@@ -136,7 +136,7 @@ def declare_fields() -> config_dict.ConfigDict:
   c.finetuning.glue = ''
   c.finetuning.epochs = 3.0  # times that each training row is seen
   c.finetuning.warmup = 0.1  # share of the steps
-  c.finetuning.dropout = 0.1  # rate before the head, rounded to 256ths
+  c.finetuning.head_dropout = 0.1  # rate before the head, rounded to 256ths
   c.finetuning.reinit_layers = 0  # top layers of init_from to start anew
   c.finetuning.regression = False  # labels are numbers, not classes
   c.finetuning.outputs = 0  # classes, 1 for a number; filled in from the data

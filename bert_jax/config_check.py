@@ -59,7 +59,7 @@ RANGES = {
   'data.loader_workers': _PROCESSES,
   'finetuning.epochs': {'above': 0, 'most': 100_000},
   'finetuning.warmup': _SHARE,
-  'finetuning.dropout': _SHARE,
+  'finetuning.head_dropout': _SHARE,
   'finetuning.reinit_layers': {'least': 0, 'most': 1024},
   'finetuning.outputs': {'least': 0, 'most': 2**20},
   'objective.mask_rate': {'above': 0, 'below': 1},
@@ -135,7 +135,7 @@ def check(c: config_dict.ConfigDict):
   _check_init(c)
   tuning.get_xla_options(c)
   _check_freeze(c.optimizer.freeze)
-  _check_dropout('finetuning.dropout', c.finetuning.dropout)
+  _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
   if c.optimizer.warmup_steps >= sum(c.phases.steps):
     _fail(
       f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '

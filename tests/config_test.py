@@ -35,6 +35,13 @@ def test_every_config_can_work_and_is_documented(path):
     assert f'--config=configs/{os.path.basename(path)}' in file.read()
 
 
+def test_every_field_but_one_has_a_short_name_of_its_own():
+  names = [
+    name.split('.')[-1] for name in config.flatten(config.declare_fields())
+  ]
+  assert {name for name in names if names.count(name) > 1} == {'every'}
+
+
 def test_the_papers_recipe():
   for size in ('base', 'large'):
     c = load(next(p for p in CONFIGS if p.endswith(f'{size}.py')))

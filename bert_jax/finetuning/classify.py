@@ -62,7 +62,7 @@ def make_module(config: config_dict.ConfigDict) -> classifier.Classifier:
   )
   c = config.finetuning
   # Unknown where no data is read, as in preflight.
-  return classifier.Classifier(bert, c.outputs or 2, c.dropout)
+  return classifier.Classifier(bert, c.outputs or 2, c.head_dropout)
 
 
 def batch_shapes(outputs: int, phase: task.Phase, rows: int) -> dict:

@@ -63,7 +63,7 @@ def make_module(config: config_dict.ConfigDict) -> tagger.Tagger:
   )
   c = config.finetuning
   # Unknown where no data is read, as in preflight.
-  return tagger.Tagger(bert, c.outputs or 9, c.dropout)
+  return tagger.Tagger(bert, c.outputs or 9, c.head_dropout)
 
 
 def batch_shapes(phase: task.Phase, rows: int) -> dict:

@@ -46,7 +46,7 @@ def read(workdir: str, step: int | None = None):
   module = heads.PretrainingModel(bert, with_nsp)
   if config.task in _FINE_TUNED:
     c = config.finetuning
-    module = _FINE_TUNED[config.task](bert, c.outputs, c.dropout)
+    module = _FINE_TUNED[config.task](bert, c.outputs, c.head_dropout)
   check_params(params, module, path)
   vocab = manifest.vocab_path(paths.prepared_data(config, workdir))
   # The recipe of the data when the run began; very old checkpoints lack it.
