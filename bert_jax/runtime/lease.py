@@ -157,9 +157,15 @@ def _describe_self() -> dict:
 
 
 def _identify_machine() -> str:
-  """Returns what differs where process numbers mean other processes."""
-  with open('/proc/sys/kernel/random/boot_id') as file:
-    return f'{file.read().strip()} {os.readlink("/proc/self/ns/pid")}'
+  """Returns what differs where process numbers mean other processes.
+
+  Only Linux tells; elsewhere it is '', and a dead holder is waited for.
+  """
+  try:
+    with open('/proc/sys/kernel/random/boot_id') as file:
+      return f'{file.read().strip()} {os.readlink("/proc/self/ns/pid")}'
+  except OSError:
+    return ''
 
 
 def _read_start(process: int) -> str | None:
@@ -175,4 +181,8 @@ def _read_start(process: int) -> str | None:
 def _is_dead(holder: dict) -> bool:
   here = _describe_self()
   same = all(holder[name] == here[name] for name in ('host', 'machine'))
-  return same and _read_start(holder['process']) != holder['started']
+  return (
+    bool(here['machine'])
+    and same
+    and _read_start(holder['process']) != holder['started']
+  )

@@ -119,6 +119,11 @@ def test_the_same_process_number_elsewhere_proves_nothing(remote, capsys):
   assert not lease._is_dead({**lease_of, 'started': '1', 'machine': 'x'})
 
 
+def test_where_processes_cannot_be_looked_up_none_is_dead(monkeypatch):
+  monkeypatch.setattr(lease, '_identify_machine', str)
+  assert not lease._is_dead({**lease._describe_self(), 'started': '1'})
+
+
 def test_of_many_at_once_one_gets_it(remote, monkeypatch):
   hold_elsewhere(f'{remote}/lock', released=True)
   inside, most, refused = [], [], []
