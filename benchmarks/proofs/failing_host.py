@@ -46,7 +46,7 @@ def train(options):
   if options.hang_seconds:
     pulse._LEAST_SECONDS = options.hang_seconds
   shared.check_shared = lambda workdir: None
-  checkpoint.Checkpoints.save = lambda self, step, state, facts: 'not saved'
+  checkpoint.Checkpoints.save = lambda *arguments: 'not saved'
   fit_whole = fit.fit
 
   def fit_failing(config, task, *args):
