@@ -110,6 +110,7 @@ def test_a_converted_run_is_its_export_card_included(whole, tmp_path):
     assert again == (workdir / 'export' / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
   workdir, text, _ = whole
   use = f'--config.data.dir={workdir}/data'

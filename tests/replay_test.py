@@ -80,6 +80,7 @@ def run(workdir, step, folder, *more):
     return json.load(file)
 
 
+@pytest.mark.slow
 def test_the_named_command_shows_the_poison_behind_a_spike(
   poisoned, tmp_path, capsys
 ):
@@ -106,6 +107,7 @@ def test_the_named_command_shows_the_poison_behind_a_spike(
     assert f'\nrow {found["rows"][0]["row"]}: ' in out
 
 
+@pytest.mark.slow
 def test_the_rows_of_an_exact_step_add_up_to_the_logged_loss(
   poisoned, tmp_path
 ):
@@ -128,6 +130,7 @@ def test_a_negative_number_of_rows_is_refused(tmp_path):
     run(tmp_path, 1, tmp_path, '--rows=-1')
 
 
+@pytest.mark.slow
 def test_a_wrong_step_is_one_line(poisoned):
   done = subprocess.run(
     [sys.executable, '-m', 'bert_jax.replay', f'--workdir={poisoned[0]}']

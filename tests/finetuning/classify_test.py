@@ -60,6 +60,7 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
   assert rows_of(workdir, 'checkpoint')[-1]['fingerprint'] == done
 
 
+@pytest.mark.slow
 def test_regression_has_its_own_loss_and_metrics(tmp_path):
   texts = tmp_path / 'texts'
   texts.mkdir()

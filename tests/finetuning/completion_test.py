@@ -66,6 +66,7 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
   assert (found.model.dropout, found.seed) == (0.1, 0)
 
 
+@pytest.mark.slow
 def test_more_epochs_than_a_run_began_with_are_refused(finetuned):
   saved = json.load(open(f'{finetuned}/config.json', encoding='utf-8'))
   c = config_lib.unflatten(saved)

@@ -57,6 +57,7 @@ def read_lines(*path):
     return file.read().splitlines()
 
 
+@pytest.mark.slow
 def test_a_run_learns_to_tag_and_says_how_well(run):
   with open(os.path.join(run, 'results.json'), encoding='utf-8') as file:
     found = json.load(file)
@@ -68,6 +69,7 @@ def test_a_run_learns_to_tag_and_says_how_well(run):
   assert last['f1'] == 1 and last['accuracy'] == 1
 
 
+@pytest.mark.slow
 def test_every_word_is_predicted_in_order(run):
   assert read_lines(run, 'predictions', 'test.conll') == [
     'the\tO', 'dog\tB-ORG', 'e\tI-ORG', '', 'cats\tB-PER', ''
@@ -78,6 +80,7 @@ def test_every_word_is_predicted_in_order(run):
   assert [x[:2] for x in found if x != ['']] == words
 
 
+@pytest.mark.slow
 def test_the_export_is_the_run_and_has_no_pooler(run):
   ours, theirs = (source.read(x) for x in (run, os.path.join(run, 'export')))
   assert ours.head.tokens and theirs.head.tokens
@@ -96,6 +99,7 @@ def test_the_export_is_the_run_and_has_no_pooler(run):
   assert 'pipeline_tag: token-classification' in card
 
 
+@pytest.mark.slow
 def test_the_pooler_of_the_source_is_left_out(run):
   rows = log.read(os.path.join(run, 'metrics.jsonl'))
   [facts] = [row['init_from'] for row in rows if row['kind'] == 'run']
@@ -107,6 +111,7 @@ def test_the_pooler_of_the_source_is_left_out(run):
   ]
 
 
+@pytest.mark.slow
 def test_words_of_a_file_are_tagged_by_the_run_and_its_export(run, tmp_path):
   (tmp_path / 'in.txt').write_text('dog\ne\n\n\nthe\ncats\n')
   for model in (run, os.path.join(run, 'export')):

@@ -222,6 +222,7 @@ def test_list_price_is_dated():
   assert 'at $1.20 per chip and hour (list of 2025-' in page(facts())
 
 
+@pytest.mark.slow
 def test_gpus_get_a_roofline(tmp_path):
   path = tmp_path / 'x.json'
   code, out, _ = run(
@@ -239,6 +240,7 @@ def test_gpus_get_a_roofline(tmp_path):
   )
 
 
+@pytest.mark.slow
 def test_a_measured_chip_is_corrected(tmp_path):
   path = tmp_path / 'none' / 'bert_jax' / 'calibration.json'
   path.parent.mkdir(parents=True)

@@ -64,6 +64,7 @@ def test_what_does_not_fit_is_told_what_would():
   assert not phase(batch_size=round(1.01 * largest))[0]['fits']
 
 
+@pytest.mark.slow
 def test_float32_is_as_slow_as_the_gpu_is_in_it():
   def seconds(arguments):
     (facts,) = examine_run('a100-40gb:1', arguments)[0]['phases']

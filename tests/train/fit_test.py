@@ -51,6 +51,7 @@ def test_a_batch_that_devices_cannot_share_stops_the_run(tmp_path):
     training.fit(c, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_mesh(tmp_path, capsys):
   c = training.small_config(steps=(4, 2))
   whole = training.fit(c, tmp_path / 'a')
