@@ -1,6 +1,5 @@
 """The task of classifying, or rating, a text or a pair of texts."""
 
-import dataclasses
 import functools
 import math
 from typing import Any
@@ -10,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax.data import hashing, order
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.finetuning import (
@@ -22,7 +20,7 @@ from bert_jax.finetuning import (
   starting,
 )
 from bert_jax.model import classifier, losses, parameters
-from bert_jax.train import task
+from bert_jax.train import task, tuning
 from bert_jax.workdir import claim, paths
 
 _ORDER = 5  # tag of hashes
@@ -52,14 +50,7 @@ def make_module(config: config_dict.ConfigDict) -> classifier.Classifier:
   Args:
     config: the experiment, from `tuning.resolve`.
   """
-  bert = dataclasses.replace(
-    config_lib.model_config(config),
-    vocab_multiple=parameters.VOCAB_MULTIPLE,
-    attention=config.compute.attention,
-    separate_heads=config.compute.heads == 'separate',
-    remat=config.compute.remat,
-    scan_layers=config.compute.scan_layers,
-  )
+  bert = tuning.model_config(config)
   c = config.finetuning
   # Unknown where no data is read, as in preflight.
   return classifier.Classifier(bert, c.outputs or 2, c.head_dropout)

@@ -1,6 +1,5 @@
 """The pre-training task: masked tokens and next sentence, or left to right."""
 
-import dataclasses
 import functools
 import math
 import os
@@ -10,13 +9,12 @@ import jax
 import jax.numpy as jnp
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
 from bert_jax.pretraining import batches
-from bert_jax.train import task
+from bert_jax.train import task, tuning
 
 
 def make_objective(config: config_dict.ConfigDict) -> task.Objective:
@@ -49,14 +47,7 @@ def make_module(config: config_dict.ConfigDict) -> heads.PretrainingModel:
   Args:
     config: the experiment, from `tuning.resolve`.
   """
-  bert = dataclasses.replace(
-    config_lib.model_config(config),
-    vocab_multiple=parameters.VOCAB_MULTIPLE,
-    attention=config.compute.attention,
-    separate_heads=config.compute.heads == 'separate',
-    remat=config.compute.remat,
-    scan_layers=config.compute.scan_layers,
-  )
+  bert = tuning.model_config(config)
   return heads.PretrainingModel(bert, config.objective.nsp)
 
 

@@ -4,11 +4,15 @@ Unless stated otherwise, they are based on the compiler's estimates, see
 `benchmarks/tpu/aot.py`.
 """
 
+import dataclasses
+
 import jax
 from ml_collections import config_dict
 
+from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.hardware import chips
+from bert_jax.model import bert_config, parameters
 from bert_jax.ops import fused_attention
 
 # Compiler options by chip (`chips.Chip.name`).
@@ -107,6 +111,22 @@ def get_xla_options(config: config_dict.ConfigDict) -> dict[str, str]:
       )
     found[name.lstrip('-')] = value
   return found
+
+
+def model_config(config: config_dict.ConfigDict) -> bert_config.BertConfig:
+  """Returns the model of a config, computed as in training.
+
+  Args:
+    config: the experiment, from `resolve`.
+  """
+  return dataclasses.replace(
+    config_lib.model_config(config),
+    vocab_multiple=parameters.VOCAB_MULTIPLE,
+    attention=config.compute.attention,
+    separate_heads=config.compute.heads == 'separate',
+    remat=config.compute.remat,
+    scan_layers=config.compute.scan_layers,
+  )
 
 
 def describe(config: config_dict.ConfigDict) -> str:
