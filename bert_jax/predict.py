@@ -62,7 +62,7 @@ def predict(
 
   found = source.read(model)
   head = found.head
-  if head is not None and head.tokens:
+  if head is not None and head.task == 'tagging':
     return _predict_words(found, given, output, columns[0], batch_size)
   if not output.endswith(table_files.EXTENSIONS):
     raise errors.UserError(

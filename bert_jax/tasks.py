@@ -6,8 +6,10 @@ To add a task:
    layers of setup.cfg,
 2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums
    and counts, which of them are losses; no data) and a `train.task.Task` (its
-   batches, and what to make of predictions for held-out rows),
-3. a `Definition` in `TASKS` below (config, data, task, export),
+   batches, and what to make of predictions for held-out rows); for fine-tuning,
+   `finetuning/supervised.py` makes both of what is the task's own,
+3. a `Definition` in `TASKS` below (config, data, task, export); for fine-tuning,
+   of a `task_data.Format` and of what `finetuning/outcome.py` leaves,
 4. its fields in `config.py`, with a range in `config_check.py` and a class in
    `workdir/changes.py`.
 
@@ -31,6 +33,7 @@ from bert_jax.finetuning import (
   tag,
   tag_data,
   tag_finish,
+  task_data,
 )
 from bert_jax.finetuning import finish as finetuning_finish
 from bert_jax.pretraining import finish, init_from, pretrain, training_data
@@ -76,6 +79,25 @@ def _make_pretraining(config, directory: str) -> task.Task:
   return init_from.apply(config, directory, made)
 
 
+def _define(form: task_data.Format, module, leave) -> Definition:
+  """Returns a task of fine-tuning.
+
+  Args:
+    form: how its data are made and kept.
+    module: has its `make_task` and `make_objective`.
+    leave: see `Definition.finish`.
+  """
+  return Definition(
+    complete=functools.partial(completion.complete, form.make),
+    check=starting.check,
+    prepare=functools.partial(task_data.prepare, form),
+    open=functools.partial(task_data.open_data, form),
+    make_task=module.make_task,
+    finish=leave,
+    make_objective=module.make_objective,
+  )
+
+
 TASKS = {
   'pretraining': Definition(
     complete=_as_given,
@@ -86,24 +108,8 @@ TASKS = {
     finish=finish.finish,
     make_objective=pretrain.make_objective,
   ),
-  'classification': Definition(
-    complete=functools.partial(completion.complete, dataset.make),
-    check=starting.check,
-    prepare=classify.prepare_data,
-    open=classify.open_data,
-    make_task=classify.make_task,
-    finish=finetuning_finish.finish,
-    make_objective=classify.make_objective,
-  ),
-  'tagging': Definition(
-    complete=functools.partial(completion.complete, tag_data.make),
-    check=starting.check,
-    prepare=tag.prepare_data,
-    open=tag.open_data,
-    make_task=tag.make_task,
-    finish=tag_finish.finish,
-    make_objective=tag.make_objective,
-  ),
+  'classification': _define(dataset.FORMAT, classify, finetuning_finish.finish),
+  'tagging': _define(tag_data.FORMAT, tag, tag_finish.finish),
 }
 
 

@@ -11,6 +11,16 @@ from bert_jax import config as config_lib
 # Sections of the config that the model does not depend on.
 _LEFT_OUT = ('log.', 'checkpoint.', 'eval.', 'profile_steps', 'compute.')
 
+# {task: (pipeline, class of transformers, what is counted, and drawn)}
+_KINDS = {
+  'classification': (
+    'text-classification', 'SequenceClassification', 'rows', 'rows'
+  ),
+  'tagging': (
+    'token-classification', 'TokenClassification', 'words', 'sentences'
+  ),
+}  # fmt: skip
+
 
 def make_card(
   config: config_dict.ConfigDict,
@@ -26,11 +36,10 @@ def make_card(
     results: from `finish.make_results`.
     parameters: number of parameters of the model.
   """
-  tagging = config.task == 'tagging'
+  pipeline, auto, unit, drawn = _KINDS[config.task]
   name = config.finetuning.glue or config.data.input
   source = f'`{config.init_from}`' if config.init_from else 'random weights'
   classes = ', '.join(f'`{label}`' for label in labels) or 'a number'
-  unit, drawn = ('words', 'sentences') if tagging else ('rows', 'rows')
   head = ('split', unit, 'metric', 'value', '95 % interval', 'constant')
   scores = [
     (
@@ -51,7 +60,7 @@ def make_card(
   ]
   problem = results['problem']
   parts = [
-    _METADATA.format('token' if tagging else 'text'),
+    _METADATA.format(pipeline),
     f'# BERT fine-tuned on {name}',
     f'{parameters:,} parameters, fine-tuned from {source} on '
     f'{results["counts"]["train"]:,} {unit} by bert_jax {bert_jax.__version__}. '
@@ -62,7 +71,7 @@ def make_card(
     'more. `constant` always predicts what is commonest in training.'
     + (f' **Nothing was learnt: {problem}.**' if problem else ''),
     '## How to load it',
-    _LOADING.format('Token' if tagging else 'Sequence'),
+    _LOADING.format(auto),
     '## Recipe',
     _table(('field', 'value'), recipe),
   ]
@@ -74,16 +83,16 @@ _METADATA = """---
 # those of the data and of the pre-trained model matter too.
 license: unknown
 library_name: transformers
-pipeline_tag: {}-classification
+pipeline_tag: {}
 tags:
 - bert
 ---"""
 
 _LOADING = """```python
-from transformers import AutoModelFor{0}Classification, AutoTokenizer
+from transformers import AutoModelFor{0}, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained('THIS_FOLDER')
-model = AutoModelFor{0}Classification.from_pretrained('THIS_FOLDER')
+model = AutoModelFor{0}.from_pretrained('THIS_FOLDER')
 ```
 
 Without transformers: `python -m bert_jax.predict --model=THIS_FOLDER

@@ -1,13 +1,13 @@
 """The data of a fine-tuning run: encoded once, in WORKDIR/data."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import data_files, encode, examples, store
+from bert_jax.finetuning import data_files, encode, examples, task_data
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 
@@ -29,25 +29,9 @@ class Split(NamedTuple):
     return len(self.encoded.ends)
 
 
-class Data(NamedTuple):
-  """All that a run learns from and predicts.
-
-  Attributes:
-    splits: {name: Split}.
-    labels: names of the classes; () for a number.
-    pad_id: id of the padding.
-    manifest: facts about the data, for `manifest.json`.
-  """
-
-  splits: dict[str, Split]
-  labels: tuple[str, ...]
-  pad_id: int
-  manifest: dict[str, Any]
-
-
 def make(
   config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
-) -> Data:
+) -> task_data.Data:
   """Reads and encodes the files of a config.
 
   Args:
@@ -76,12 +60,7 @@ def make(
       numbers = examples.number_labels(rows, labels)
     splits[name] = Split(encoded, numbers, np.array(rows.ids))
     facts[name] = _describe(rows, splits[name], labels)
-  about = {
-    'labels': list(labels),
-    'pad_id': tokenizer.pad_id,
-    'splits': facts,
-  }
-  return Data(splits, labels, tokenizer.pad_id, about)
+  return task_data.combine(splits, labels, tokenizer, facts)
 
 
 # Kept, since completing the config and writing the data need the same tokens.
@@ -149,42 +128,21 @@ def describe(manifest: dict) -> list[str]:
   return lines
 
 
-def write(
-  config: config_dict.ConfigDict,
-  directory: str,
-  tokenizer: tokenizer_lib.Tokenizer,
-):
-  """Makes the data of a config, as `make`, and writes it, atomically.
-
-  Args:
-    config: the experiment.
-    directory: the folder; an earlier one is replaced.
-    tokenizer: the model's tokenizer.
-
-  Raises:
-    errors.UserError: as `make` and `store.write`.
-  """
-  data = make(config, tokenizer)
-  _read.cache_clear()  # of tokens that nobody needs any more
-  arrays = {}
-  for split, x in data.splits.items():
-    arrays[split] = {
-      'ids': x.encoded.ids,
-      'ends': x.encoded.ends,
-      'firsts': x.encoded.firsts,
-      'row_ids': x.ids,
-    }
-    if x.labels is not None:
-      arrays[split]['labels'] = x.labels
-  store.write(config, directory, tokenizer, arrays, data.manifest)
+def _pack(split: Split) -> dict[str, np.ndarray]:
+  arrays = {
+    'ids': split.encoded.ids,
+    'ends': split.encoded.ends,
+    'firsts': split.encoded.firsts,
+    'row_ids': split.ids,
+  }
+  return arrays if split.labels is None else arrays | {'labels': split.labels}
 
 
-def read(directory: str) -> Data:
-  """Reads what `write` wrote, and checks it; raises as `store.read`."""
-  arrays, manifest = store.read(directory)
-  splits = {}
-  for split, x in arrays.items():
-    truncated = manifest['splits'][split]['truncated']
-    encoded = encode.Encoded(x['ids'], x['ends'], x['firsts'], truncated)
-    splits[split] = Split(encoded, x.get('labels'), x['row_ids'])
-  return Data(splits, tuple(manifest['labels']), manifest['pad_id'], manifest)
+def _unpack(arrays: dict[str, np.ndarray], facts: dict) -> Split:
+  encoded = encode.Encoded(
+    *(arrays[name] for name in ('ids', 'ends', 'firsts')), facts['truncated']
+  )
+  return Split(encoded, arrays.get('labels'), arrays['row_ids'])
+
+
+FORMAT = task_data.Format(make, _pack, _unpack, describe, _read.cache_clear)

@@ -1,27 +1,21 @@
-"""Finishes a fine-tuning run: results.json, predictions, submission, export."""
+"""Finishes a run of classification: scores, predictions, a submission."""
 
 import os
-import shlex
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
-from bert_jax.data import manifest as manifest_lib
 from bert_jax.finetuning import (
-  card,
   classify,
   data_files,
   dataset,
   metrics,
+  outcome,
   predictions,
+  task_data,
 )
-from bert_jax.interop import hf_export
-from bert_jax.model import classifier, parameters
 from bert_jax.runtime import files
-from bert_jax.workdir import fingerprint, paths
 
 _LOW, _HIGH = 0, 5  # the range of scores in STS-B
 
@@ -38,43 +32,27 @@ def finish(
       `submission/` (of a GLUE task with test files) and `export/`.
     params: trained parameters, with padding rows of the vocabulary.
   """
-  data = dataset.read(directory)
-  bert = config_lib.model_config(config)
-  params = parameters.drop_padding_rows(params, bert.vocab_size)
+  run = outcome.open_run(dataset.FORMAT, config, directory, workdir, params)
   logits = {
     name: predictions.compute_logits(
-      params, bert, split.encoded, data.pad_id, f'predicting {name}'
+      run.params, run.bert, split.encoded, run.data.pad_id, f'predicting {name}'
     )
-    for name, split in data.splits.items()
-    if name != 'train'
+    for name, split in run.unseen.items()
   }
-  results = make_results(config, data, logits) | _facts(config, params)
-  files.write_json(os.path.join(workdir, 'results.json'), results)
-  _write_predictions(os.path.join(workdir, 'predictions'), data, logits)
-  written = [('results.json', 'the scores'), ('predictions', 'of every row')]
-  if write_submission(config, workdir, data, logits):
-    written.append(('submission', "files for GLUE's leaderboard"))
-  model = workdir
-  if bert.norm == 'post':
-    _export(config, directory, workdir, params, data, results)
-    written.append(('export', 'the model, for Hugging Face transformers'))
-    model = paths.export(workdir)
-  for line in describe(results):
-    print(line)
-  for name, meaning in written:
-    print(f'  {os.path.join(workdir, name)}: {meaning}')
-  if bert.norm != 'post':
-    print('  no export: BERT of Hugging Face has no model with norm=pre')
-  print(
-    f'\nnext:\n  python -m bert_jax.predict --model={shlex.quote(model)} '
-    '--input=FILE --output=FILE',
-    flush=True,
+  results = outcome.write_results(run, make_results(config, run.data, logits))
+  outcome.write_predictions(
+    run, ('.tsv',), lambda new: _write_predictions(new, run.data, logits)
   )
+  more = []
+  if write_submission(config, workdir, run.data, logits):
+    more.append(('submission', "files for GLUE's leaderboard"))
+  outcome.export(run, results, classify.list_columns(config))
+  outcome.tell(run, describe(results), more)
 
 
 def make_results(
   config: config_dict.ConfigDict,
-  data: dataset.Data,
+  data: task_data.Data,
   logits: dict[str, np.ndarray],
 ) -> dict[str, Any]:
   """Returns the scores of the labelled splits.
@@ -112,17 +90,6 @@ def make_results(
   return dev | {'problem': problem, 'counts': counts, 'other': scored}
 
 
-def _facts(config, params) -> dict[str, Any]:
-  return {
-    'task': config.finetuning.glue or config.task,
-    'init_from': config.init_from,
-    'seed': config.seed,
-    'steps': sum(config.phases.steps),
-    # Of the parameters alone, without the optimizer's state.
-    'fingerprint': fingerprint.combine(fingerprint.of_arrays(params)),
-  }
-
-
 def describe(results: dict) -> list[str]:
   """Returns the scores as lines to print."""
   lines = ['']
@@ -139,28 +106,23 @@ def describe(results: dict) -> list[str]:
   return lines
 
 
-def _write_predictions(directory, data, logits):
+def _write_predictions(new, data, logits):
   """Writes SPLIT.tsv: id, prediction, its probability if a class, the label."""
-
-  def fill(new):
-    for name, x in logits.items():
-      split = data.splits[name]
-      rows = [['id', *(['label'] if split.labels is not None else [])]]
-      rows[0] += ['prediction', *(['probability'] if data.labels else [])]
-      chosen = classify.choose(x)
-      likely = predictions.to_probabilities(x).max(-1)
-      for i, row_id in enumerate(split.ids):
-        row = [str(row_id)]
-        if split.labels is not None:
-          row.append(_name(data, split.labels[i]))
-        row.append(_name(data, chosen[i]))
-        if data.labels:
-          row.append(f'{likely[i]:.4f}')
-        rows.append(row)
-      _write_tsv(os.path.join(new, f'{name}.tsv'), rows)
-
-  old = os.listdir(directory) if os.path.isdir(directory) else []
-  files.write_folder(directory, [x for x in old if x.endswith('.tsv')], fill)
+  for name, x in logits.items():
+    split = data.splits[name]
+    rows = [['id', *(['label'] if split.labels is not None else [])]]
+    rows[0] += ['prediction', *(['probability'] if data.labels else [])]
+    chosen = classify.choose(x)
+    likely = predictions.to_probabilities(x).max(-1)
+    for i, row_id in enumerate(split.ids):
+      row = [str(row_id)]
+      if split.labels is not None:
+        row.append(_name(data, split.labels[i]))
+      row.append(_name(data, chosen[i]))
+      if data.labels:
+        row.append(f'{likely[i]:.4f}')
+      rows.append(row)
+    _write_tsv(os.path.join(new, f'{name}.tsv'), rows)
 
 
 def _name(data, value) -> str:
@@ -170,7 +132,7 @@ def _name(data, value) -> str:
 def write_submission(
   config: config_dict.ConfigDict,
   workdir: str,
-  data: dataset.Data,
+  data: task_data.Data,
   logits: dict[str, np.ndarray],
 ) -> bool:
   """Writes the test predictions of a GLUE task as its leaderboard takes them.
@@ -205,26 +167,3 @@ def write_submission(
 def _write_tsv(path, rows):
   with open(path, 'w', encoding='utf-8', newline='\n') as file:
     file.writelines('\t'.join(row) + '\n' for row in rows)
-
-
-def _export(config, directory, workdir, params, data, results):
-  head = classifier.Head(
-    *(params['classifier'][name] for name in ('kernel', 'bias')),
-    data.labels,
-    max(config.phases.seq_length),
-    classify.list_columns(config),
-  )
-  hf_export.export(
-    paths.export(workdir),
-    {name: x for name, x in params.items() if name != 'classifier'},
-    config_lib.model_config(config),
-    False,
-    manifest_lib.load_tokenizer(directory),
-    card.make_card(
-      config,
-      data.labels,
-      results,
-      sum(x.size for x in jax.tree.leaves(params)),
-    ),
-    head,
-  )

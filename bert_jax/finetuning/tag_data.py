@@ -1,13 +1,13 @@
 """The data of a tagging run: encoded once, in WORKDIR/data."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import conll, data_files, encode, store, windows
+from bert_jax.finetuning import conll, data_files, encode, task_data, windows
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 
@@ -32,25 +32,9 @@ class Split(NamedTuple):
     return len(self.windows.encoded.ends)
 
 
-class Data(NamedTuple):
-  """All that a run learns from and predicts.
-
-  Attributes:
-    splits: {name: Split}.
-    labels: the tags; 'O' is the first.
-    pad_id: id of the padding.
-    manifest: facts about the data, for `manifest.json`.
-  """
-
-  splits: dict[str, Split]
-  labels: tuple[str, ...]
-  pad_id: int
-  manifest: dict[str, Any]
-
-
 def make(
   config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
-) -> Data:
+) -> task_data.Data:
   """Reads and encodes the files of a config.
 
   Args:
@@ -82,12 +66,7 @@ def make(
         tag.startswith('B-') for x in sentences for tag in x.tags or ()
       ),
     }
-  about = {
-    'labels': list(labels),
-    'pad_id': tokenizer.pad_id,
-    'splits': facts,
-  }
-  return Data(splits, labels, tokenizer.pad_id, about)
+  return task_data.combine(splits, labels, tokenizer, facts)
 
 
 @functools.lru_cache(maxsize=1)
@@ -150,44 +129,29 @@ def describe(manifest: dict) -> list[str]:
   ]
 
 
-def write(
-  config: config_dict.ConfigDict,
-  directory: str,
-  tokenizer: tokenizer_lib.Tokenizer,
-):
-  """Makes the data of a config, as `make`, and writes it, atomically.
-
-  Args and raises: as `dataset.write`.
-  """
-  data = make(config, tokenizer)
-  _read.cache_clear()
-  arrays = {}
-  for name, x in data.splits.items():
-    arrays[name] = {
-      'ids': x.windows.encoded.ids,
-      'ends': x.windows.encoded.ends,
-      'positions': x.windows.positions,
-      'word_ends': x.windows.word_ends,
-      'sentence_ends': x.sentence_ends,
-      # No word has a line feed.
-      'words': np.frombuffer('\n'.join(x.words).encode(), np.uint8),
-    }
-    if x.tags is not None:
-      arrays[name]['tags'] = x.tags
-  store.write(config, directory, tokenizer, arrays, data.manifest)
+def _pack(split: Split) -> dict[str, np.ndarray]:
+  arrays = {
+    'ids': split.windows.encoded.ids,
+    'ends': split.windows.encoded.ends,
+    'positions': split.windows.positions,
+    'word_ends': split.windows.word_ends,
+    'sentence_ends': split.sentence_ends,
+    # No word has a line feed.
+    'words': np.frombuffer('\n'.join(split.words).encode(), np.uint8),
+  }
+  return arrays if split.tags is None else arrays | {'tags': split.tags}
 
 
-def read(directory: str) -> Data:
-  """Reads what `write` wrote, and checks it; raises as `store.read`."""
-  arrays, manifest = store.read(directory)
-  splits = {}
-  for name, x in arrays.items():
-    lengths = np.diff(x['ends'], prepend=0).astype(np.int32)
-    encoded = encode.Encoded(x['ids'], x['ends'], lengths, 0)
-    splits[name] = Split(
-      windows.Windows(encoded, x['positions'], x['word_ends']),
-      x.get('tags'),
-      x['words'].tobytes().decode().split('\n'),
-      x['sentence_ends'],
-    )
-  return Data(splits, tuple(manifest['labels']), manifest['pad_id'], manifest)
+def _unpack(arrays: dict[str, np.ndarray], facts: dict) -> Split:
+  del facts
+  lengths = np.diff(arrays['ends'], prepend=0).astype(np.int32)
+  encoded = encode.Encoded(arrays['ids'], arrays['ends'], lengths, 0)
+  return Split(
+    windows.Windows(encoded, arrays['positions'], arrays['word_ends']),
+    arrays.get('tags'),
+    arrays['words'].tobytes().decode().split('\n'),
+    arrays['sentence_ends'],
+  )
+
+
+FORMAT = task_data.Format(make, _pack, _unpack, describe, _read.cache_clear)

@@ -1,27 +1,20 @@
 """Finishes a tagging run: results.json, predictions, export."""
 
 import os
-import shlex
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
-from bert_jax.data import manifest as manifest_lib
 from bert_jax.finetuning import (
-  card,
   entities,
+  outcome,
   predictions,
   tag,
   tag_data,
+  task_data,
   windows,
 )
-from bert_jax.interop import hf_export
-from bert_jax.model import classifier, parameters
-from bert_jax.runtime import files
-from bert_jax.workdir import fingerprint, paths
 
 
 def finish(
@@ -36,36 +29,19 @@ def finish(
       `export/`.
     params: trained parameters, with padding rows of the vocabulary.
   """
-  data = tag_data.read(directory)
-  bert = config_lib.model_config(config)
-  params = parameters.drop_padding_rows(params, bert.vocab_size)
+  run = outcome.open_run(tag_data.FORMAT, config, directory, workdir, params)
   tags = {
-    name: predict(params, bert, split, data.pad_id, f'tagging {name}')
-    for name, split in data.splits.items()
-    if name != 'train'
+    name: predict(
+      run.params, run.bert, split, run.data.pad_id, f'tagging {name}'
+    )
+    for name, split in run.unseen.items()
   }
-  results = make_results(data, tags) | {
-    'task': config.task,
-    'init_from': config.init_from,
-    'seed': config.seed,
-    'steps': sum(config.phases.steps),
-    'fingerprint': fingerprint.combine(fingerprint.of_arrays(params)),
-  }
-  files.write_json(os.path.join(workdir, 'results.json'), results)
-  _write_predictions(os.path.join(workdir, 'predictions'), data, tags)
-  for line in describe(results):
-    print(line)
-  model = workdir
-  if bert.norm == 'post':
-    model = paths.export(workdir)
-    _export(config, directory, model, params, data, results)
-  else:
-    print('  no export: BERT of Hugging Face has no model with norm=pre')
-  print(
-    f'\nnext:\n  python -m bert_jax.predict --model={shlex.quote(model)} '
-    '--input=FILE --output=FILE',
-    flush=True,
+  results = outcome.write_results(run, make_results(run.data, tags))
+  outcome.write_predictions(
+    run, ('.conll',), lambda new: _write_predictions(new, run.data, tags)
   )
+  outcome.export(run, results)
+  outcome.tell(run, describe(results))
 
 
 def predict(params, bert, split: tag_data.Split, pad_id: int, label: str):
@@ -76,7 +52,7 @@ def predict(params, bert, split: tag_data.Split, pad_id: int, label: str):
 
 
 def make_results(
-  data: tag_data.Data, tags: dict[str, np.ndarray]
+  data: task_data.Data, tags: dict[str, np.ndarray]
 ) -> dict[str, Any]:
   """Returns the scores of the tagged splits.
 
@@ -128,22 +104,17 @@ def describe(results: dict) -> list[str]:
   return lines
 
 
-def _write_predictions(directory, data, tags):
+def _write_predictions(new, data, tags):
   """Writes SPLIT.conll: word, tag if known, predicted tag; blank lines."""
-
-  def fill(new):
-    for name, predicted in tags.items():
-      split = data.splits[name]
-      columns = [split.words]
-      if split.tags is not None:
-        columns.append([data.labels[i] for i in split.tags])
-      columns.append([data.labels[i] for i in predicted])
-      path = os.path.join(new, f'{name}.conll')
-      with open(path, 'w', encoding='utf-8', newline='\n') as file:
-        write_words(file, columns, split.sentence_ends)
-
-  old = os.listdir(directory) if os.path.isdir(directory) else []
-  files.write_folder(directory, [x for x in old if x.endswith('.conll')], fill)
+  for name, predicted in tags.items():
+    split = data.splits[name]
+    columns = [split.words]
+    if split.tags is not None:
+      columns.append([data.labels[i] for i in split.tags])
+    columns.append([data.labels[i] for i in predicted])
+    path = os.path.join(new, f'{name}.conll')
+    with open(path, 'w', encoding='utf-8', newline='\n') as file:
+      write_words(file, columns, split.sentence_ends)
 
 
 def write_words(file, columns, sentence_ends: np.ndarray):
@@ -151,23 +122,3 @@ def write_words(file, columns, sentence_ends: np.ndarray):
   ends = set(sentence_ends.tolist())
   for i, row in enumerate(zip(*columns, strict=True), 1):
     file.write('\t'.join(row) + '\n' + '\n' * (i in ends))
-
-
-def _export(config, directory, path, params, data, results):
-  head = classifier.Head(
-    *(params['classifier'][name] for name in ('kernel', 'bias')),
-    data.labels,
-    max(config.phases.seq_length),
-    columns=(),
-    tokens=True,
-  )
-  size = sum(x.size for x in jax.tree.leaves(params))
-  hf_export.export(
-    path,
-    {name: x for name, x in params.items() if name != 'classifier'},
-    config_lib.model_config(config),
-    False,
-    manifest_lib.load_tokenizer(directory),
-    card.make_card(config, data.labels, results, size),
-    head,
-  )

@@ -30,7 +30,8 @@ def read(workdir: str, step: int | None = None):
 
   Returns:
     (params, config, with_nsp, tokenizer, facts): as `hf_load.read`, but with
-    the checkpoint's facts, such as `step` and `fingerprint`, for the report;
+    the checkpoint's facts, such as `step` and `fingerprint`, for the report,
+    and `kind`, the name of the task;
     params have the head of a fine-tuned model, too, see `take_head`.
 
   Raises:
@@ -60,7 +61,7 @@ def read(workdir: str, step: int | None = None):
       f'{vocab} is not the vocabulary that the run was trained with; put that '
       'one back.'
     )
-  return params, bert, with_nsp, tokenizer, facts
+  return params, bert, with_nsp, tokenizer, {**facts, 'kind': config.task}
 
 
 def take_head(params: dict, facts: dict) -> classifier.Head | None:
@@ -79,7 +80,7 @@ def take_head(params: dict, facts: dict) -> classifier.Head | None:
     tuple(about['labels']),
     about['max_length'],
     tuple(about['columns']),
-    tokens='pooler' not in params,
+    facts['kind'],
   )
 
 

@@ -1,4 +1,4 @@
-"""The heads of Hugging Face's classes for texts and for tokens."""
+"""The heads of Hugging Face's classes, one for each of our tasks."""
 
 import reprlib
 from collections.abc import Mapping
@@ -9,7 +9,11 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.model import classifier
 
-_TEXTS, _TOKENS = 'BertForSequenceClassification', 'BertForTokenClassification'
+# {task: their class}
+_CLASSES = {
+  'classification': 'BertForSequenceClassification',
+  'tagging': 'BertForTokenClassification',
+}
 _WEIGHT, _BIAS = 'classifier.weight', 'classifier.bias'
 NAMES = _WEIGHT, _BIAS
 # Where config.json has room for what only we write.
@@ -29,10 +33,10 @@ def describe(head: classifier.Head) -> dict[str, Any]:
   names = head.labels or ('LABEL_0',)
   kind = 'single_label_classification' if head.labels else 'regression'
   return {
-    'architectures': [_TOKENS if head.tokens else _TEXTS],
+    'architectures': [_CLASSES[head.task]],
     'id2label': {str(i): name for i, name in enumerate(names)},
     'label2id': {name: i for i, name in enumerate(names)},
-    'problem_type': None if head.tokens else kind,
+    'problem_type': kind if head.task == 'classification' else None,
     'task_specific_params': {
       _OURS: {'max_length': head.max_length, 'columns': list(head.columns)}
     },
@@ -54,10 +58,10 @@ def read(
   Raises:
     errors.UserError: if the head is malformed.
   """
-  known = theirs.get('architectures') in ([_TEXTS], [_TOKENS])
-  if not known or _WEIGHT not in tensors:
+  named = theirs.get('architectures')
+  tasks = [task for task, name in _CLASSES.items() if named == [name]]
+  if not tasks or _WEIGHT not in tensors:
     return None
-  tokens = theirs['architectures'] == [_TOKENS]
   kernel = np.asarray(tensors[_WEIGHT], np.float32).T
   bias = np.asarray(tensors.get(_BIAS, ()), np.float32)
   if kernel.ndim != 2 or bias.shape != kernel.shape[1:]:
@@ -88,7 +92,7 @@ def read(
     )
   kernel = np.ascontiguousarray(kernel)
   return classifier.Head(
-    kernel, bias, labels, max_length, tuple(columns), tokens
+    kernel, bias, labels, max_length, tuple(columns), tasks[0]
   )
 
 

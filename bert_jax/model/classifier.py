@@ -76,7 +76,8 @@ class Head(NamedTuple):
     labels: names of the classes; () if C is 1 and the output is a number.
     max_length: tokens of the rows it was trained on, at most.
     columns: the text's column, and that of the second text of a pair.
-    tokens: whether it classifies each token, see `tagger.Tagger`.
+    task: what it was trained for: classification, or tagging, whose model has
+      no pooler (`tagger.Tagger`).
   """
 
   kernel: np.ndarray
@@ -84,10 +85,12 @@ class Head(NamedTuple):
   labels: tuple[str, ...]
   max_length: int
   columns: tuple[str, ...]
-  tokens: bool = False
+  task: str = 'classification'
 
   def add_to(self, params: dict) -> dict:
     """Returns the whole model's parameters, from those of its encoder."""
-    names = ['embeddings', 'encoder', *([] if self.tokens else ['pooler'])]
+    names = ['embeddings', 'encoder']
+    if self.task != 'tagging':
+      names.append('pooler')
     head = {'kernel': self.kernel, 'bias': self.bias}
     return {n: params[n] for n in names} | {'classifier': head}

@@ -40,6 +40,11 @@ def export(workdir: str) -> str:
   return os.path.join(workdir, 'export')
 
 
+def results(workdir: str) -> str:
+  """Returns the path of a fine-tuned model's scores, one JSON object."""
+  return os.path.join(workdir, 'results.json')
+
+
 def prepared_data(config: config_dict.ConfigDict, workdir: str) -> str:
   """Returns the folder of the prepared data that a config trains on."""
   return config.data.dir or os.path.join(workdir, 'data')

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main
-from bert_jax.finetuning import classify, completion, dataset
-from bert_jax.train import task as task_lib
+from bert_jax.finetuning import classify, supervised
 from bert_jax.workdir import log
 from tests import models
 from tests.finetuning import made
@@ -42,7 +41,7 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
   source = made.write_source(tmp_path / 'source')
   c = made.make_config(source, made.write_texts(tmp_path / 'texts'))
   workdir = str(tmp_path / 'run')
-  batch = classify.Batches.train_batch
+  batch = supervised.Batches.train_batch
 
   def fail(self, phase, step, rows=None):
     if step == 12:
@@ -50,7 +49,7 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
     return batch(self, phase, step, rows)
 
   with monkeypatch.context() as patched:
-    patched.setattr(classify.Batches, 'train_batch', fail)
+    patched.setattr(supervised.Batches, 'train_batch', fail)
     with pytest.raises(InterruptedError):
       main.run(c, workdir)
   # Neither the model nor the texts are needed any more.
@@ -140,54 +139,3 @@ def test_padding_does_not_change_logits():
   )
   np.testing.assert_allclose(a, b, atol=1e-6)
   assert a.shape == (1, 3)
-
-
-def make_batches(tmp_path, **changes):
-  c = made.make_config(
-    made.write_source(tmp_path / 'source'),
-    made.write_texts(tmp_path / 'texts'),
-    **changes,
-  )
-  c = completion.complete(dataset.make, c, str(tmp_path / 'run'))
-  dataset.write(c, str(tmp_path / 'data'), models.TOKENIZER)
-  data = dataset.read(str(tmp_path / 'data'))
-  [phase] = task_lib.list_phases(c)
-  return classify.Batches(c, data), phase
-
-
-def test_an_epoch_has_each_row_once_in_an_order_of_the_seed(tmp_path):
-  orders = []
-  for seed in (0, 1):
-    batches, phase = make_batches(tmp_path, seed=seed)
-    rows = [
-      tuple(row)
-      for step in range(12)
-      for row in batches.train_batch(phase, step)['input_ids'].tolist()
-    ]
-    first, second = rows[:48], rows[48:]
-    assert sorted(first) == sorted(second) and first != second
-    orders.append(first)
-  assert sorted(orders[0]) == sorted(orders[1]) and orders[0] != orders[1]
-
-
-def test_rows_of_a_batch_do_not_depend_on_who_asks(tmp_path):
-  batches, phase = make_batches(tmp_path)
-  whole = batches.train_batch(phase, 3)
-  part = batches.train_batch(phase, 3, np.array([6, 1]))
-  for name, x in part.items():
-    np.testing.assert_array_equal(x, whole[name][[6, 1]])
-
-
-def test_the_last_held_out_batch_is_filled_up_with_weight_0(tmp_path):
-  batches, phase = make_batches(tmp_path)
-  assert batches.eval_batches(phase) == 2  # 10 rows in batches of 8
-  weights = batches.eval_batch(phase, 1)['label_weights']
-  assert weights.tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
-  kept = None
-  for i in range(2):
-    labels = batches.eval_batch(phase, i)['labels']
-    kept = batches.collect(
-      kept, phase, i, {'logits': np.eye(2, dtype='f4')[labels]}
-    )
-  assert len(np.concatenate(kept)) == 10
-  assert batches.score(['accuracy'], kept) == {'accuracy': 1}

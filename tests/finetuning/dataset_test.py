@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.finetuning import completion, dataset
+from bert_jax.finetuning import completion, dataset, task_data
 from tests import models
 from tests.finetuning import made
 
@@ -17,12 +17,16 @@ def write(tmp_path, rows, **changes):
   source = made.write_source(tmp_path / 'source')
   c = made.make_config(source, str(texts), **changes)
   c = completion.complete(dataset.make, c, str(tmp_path / 'run'))
-  dataset.write(c, str(tmp_path / 'data'), models.TOKENIZER)
+  task_data.write(dataset.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER)
   return str(tmp_path / 'data')
 
 
+def read(folder):
+  return task_data.read(dataset.FORMAT, folder)
+
+
 def test_what_is_written_is_read(tmp_path):
-  found = dataset.read(write(tmp_path, ['the cat,a', 'dogs,b', 'cat,a']))
+  found = read(write(tmp_path, ['the cat,a', 'dogs,b', 'cat,a']))
   train = found.splits['train']
   # [PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s
   rows = np.split(train.encoded.ids, train.encoded.ends[:-1])
@@ -50,7 +54,7 @@ def test_numbers_are_kept_as_numbers(tmp_path):
 
 
 def test_rows_without_text_are_kept_and_said(tmp_path):
-  found = dataset.read(write(tmp_path, ['the cat,a', ',b', '  ,b']))
+  found = read(write(tmp_path, ['the cat,a', ',b', '  ,b']))
   train = found.splits['train']
   assert np.diff(train.encoded.ends).tolist() == [2, 2]  # [CLS] [SEP]
   lines = dataset.describe(found.manifest)
@@ -60,6 +64,6 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
 
 
 def test_truncated_rows_are_counted(tmp_path):
-  found = dataset.read(write(tmp_path, ['cat ' * 20 + ',a', 'dog,b']))
+  found = read(write(tmp_path, ['cat ' * 20 + ',a', 'dog,b']))
   facts = found.manifest['splits']['train']
   assert (facts['longest'], facts['truncated']) == (16, 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main, predict
-from bert_jax.finetuning import completion, entities, tag, tag_data
+from bert_jax.finetuning import completion, entities, tag, tag_data, task_data
 from bert_jax.inference import source
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import log
@@ -83,7 +83,7 @@ def test_every_word_is_predicted_in_order(run):
 @pytest.mark.slow
 def test_the_export_is_the_run_and_has_no_pooler(run):
   ours, theirs = (source.read(x) for x in (run, os.path.join(run, 'export')))
-  assert ours.head.tokens and theirs.head.tokens
+  assert ours.head.task == theirs.head.task == 'tagging'
   assert theirs.head.labels == ('O', 'B-ORG', 'I-ORG', 'B-PER', 'I-PER')
   models.assert_same(
     ours.head.add_to(ours.params), theirs.head.add_to(theirs.params)
@@ -125,10 +125,11 @@ def test_words_of_a_file_are_tagged_by_the_run_and_its_export(run, tmp_path):
 def make_batches(tmp_path):
   c = make_config(tmp_path)
   c = completion.complete(tag_data.make, c, str(tmp_path / 'run'))
-  tag_data.write(c, str(tmp_path / 'data'), models.TOKENIZER)
-  data = tag_data.read(str(tmp_path / 'data'))
+  form, folder = tag_data.FORMAT, str(tmp_path / 'data')
+  task_data.write(form, c, folder, models.TOKENIZER)
+  data = task_data.read(form, folder)
   [phase] = task_lib.list_phases(c)
-  return tag.Batches(c, data), phase, data
+  return tag.make_batches(c, data), phase, data
 
 
 def test_only_first_pieces_have_a_label(tmp_path):
@@ -144,15 +145,16 @@ def test_only_first_pieces_have_a_label(tmp_path):
 
 def test_held_out_words_are_collected_once_each(tmp_path):
   batches, phase, data = make_batches(tmp_path)
-  kept = None
+  kept, split = None, data.splits['dev']
   for i in range(batches.eval_batches(phase)):
     batch = batches.eval_batch(phase, i)
-    kept = batches.collect(kept, phase, i, {'tags': batch['labels']})
-  split = data.splits['dev']
+    tags = {'tags': batch['labels']}
+    kept = tag.collect(split, batches, kept, phase, i, tags)
   np.testing.assert_array_equal(np.concatenate(kept), split.tags)
-  assert batches.score(kept)['f1'] == 1
+  assert tag.score(split, data.labels, kept)['f1'] == 1
   wrong = [np.zeros_like(split.tags)]
-  assert batches.score(wrong) == entities.score(np.zeros((1, 3), int))
+  nothing = entities.score(np.zeros((1, 3), int))
+  assert tag.score(split, data.labels, wrong) == nothing
 
 
 def test_a_tag_that_no_training_word_has_is_refused(tmp_path):

@@ -41,7 +41,7 @@ def assert_same(found, head):
 
 @pytest.mark.parametrize(
   'head',
-  [HEAD, NUMBER, HEAD._replace(tokens=True)],
+  [HEAD, NUMBER, HEAD._replace(task='tagging')],
   ids=['classes', 'number', 'tokens'],
 )
 def test_what_is_exported_is_read(tmp_path, head):
@@ -49,7 +49,7 @@ def test_what_is_exported_is_read(tmp_path, head):
   model, found = hf_load.read_with_head(str(tmp_path / 'out'))
   assert_same(found, head)
   models.assert_same(model[0], params)
-  kind = 'Token' if head.tokens else 'Sequence'
+  kind = 'Token' if head.task == 'tagging' else 'Sequence'
   described = json.loads((tmp_path / 'out' / 'config.json').read_text())
   assert described['architectures'] == [f'BertFor{kind}Classification']
   assert model[4].left_over == []

@@ -1,0 +1,161 @@
+"""What the tasks of fine-tuning share: rows with labels, in seeded order."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from ml_collections import config_dict
+
+from bert_jax.data import hashing, order
+from bert_jax.finetuning import starting, task_data
+from bert_jax.model import parameters
+from bert_jax.train import task
+
+_ORDER = 5  # tag of hashes
+
+
+def make_objective(
+  module: nn.Module,
+  metrics: Sequence[str],
+  compute: Callable[..., tuple[dict, Any]],
+  batch_shapes: Callable[[task.Phase, int], dict],
+  expected_loss: float | None,
+) -> task.Objective:
+  """Returns the part of a task that needs no data.
+
+  Args:
+    module: the model, with a `config`.
+    metrics: names of sums over `label_weights`; the first is the loss.
+    compute: (module, parameters, batch, key) -> (sums, predictions), as in
+      `task.Objective`.
+    batch_shapes: as in `task.Objective`, with `label_weights`.
+    expected_loss: loss of untrained parameters in nats; None if unknown.
+  """
+
+  def count_flops(phase):
+    tokens = batch_shapes(phase, phase.batch_size)['input_ids'].shape
+    each = module.config.flops_per_sequence(phase.seq_length, 0)
+    return math.prod(tokens[:-1]) * each
+
+  return task.Objective(
+    init=functools.partial(parameters.init, module),
+    losses=tuple(metrics[:1]),
+    counts=lambda batch: dict.fromkeys(
+      metrics, jnp.sum(batch['label_weights'])
+    ),
+    compute=functools.partial(compute, module),
+    batch_shapes=batch_shapes,
+    flops=count_flops,
+    expected_loss=expected_loss,
+  )
+
+
+def describe_tokens(phase: task.Phase, rows: int) -> dict:
+  """Returns {name: jax.ShapeDtypeStruct} of a batch without its labels."""
+  tokens = jax.ShapeDtypeStruct((rows, phase.seq_length), jnp.int32)  # [B, S]
+  return dict.fromkeys(('input_ids', 'input_mask', 'segment_ids'), tokens)
+
+
+def apply(
+  module: nn.Module, params: Any, batch: dict[str, jax.Array], key: Any
+) -> jax.Array:
+  """Returns a model's logits; key None turns dropout off."""
+  return module.apply(
+    {'params': params},
+    batch,
+    deterministic=key is None,
+    rngs=None if key is None else {'dropout': key},
+  )
+
+
+class Batches:
+  """The batches of a run, as functions of (phase, step). It can be pickled."""
+
+  def __init__(
+    self,
+    seed: int,
+    data: task_data.Data,
+    make: Callable[[Any, np.ndarray, int], task.Batch],
+    held_out: int | None = None,
+  ):
+    """Plans the batches.
+
+    Args:
+      seed: the run's; the order follows from it.
+      data: its data.
+      make: (split, numbers of rows [b], length) -> their batch, with
+        `label_weights` [b, ...].
+      held_out: number of dev rows to evaluate on; None is all.
+    """
+    self._seed = int(hashing.mix(seed, _ORDER)[0] >> np.uint64(1))
+    self._train, self._dev = data.splits['train'], data.splits['dev']
+    self._make = make
+    self._held_out = self._dev.size if held_out is None else held_out
+
+  def train_batch(
+    self, phase: task.Phase, step: int, rows: np.ndarray | None = None
+  ) -> task.Batch:
+    """Returns the given rows of a step's global batch; None means all rows."""
+    if rows is None:
+      rows = np.arange(phase.batch_size)
+    start = (step - phase.first) * phase.batch_size
+    record, _ = order.find_records(self._seed, start + rows, self._train.size)
+    return self._make(self._train, record, phase.seq_length)
+
+  def eval_batches(self, phase: task.Phase) -> int:
+    """Returns the number of held-out batches."""
+    return -(-self._held_out // phase.eval_batch_size)
+
+  def eval_batch(
+    self, phase: task.Phase, i: int, rows: np.ndarray | None = None
+  ) -> task.Batch:
+    """Returns the given rows of held-out batch i; None means all rows."""
+    n = phase.eval_batch_size
+    row = i * n + (np.arange(n) if rows is None else rows)
+    record = np.minimum(row, self._held_out - 1)
+    batch = self._make(self._dev, record, phase.seq_length)
+    batch['label_weights'][row >= self._held_out] = 0
+    return batch
+
+  def list_rows(self, phase: task.Phase, i: int) -> range:
+    """Returns the numbers of the dev rows of held-out batch i."""
+    first = i * phase.eval_batch_size
+    return range(first, min(first + phase.eval_batch_size, self._held_out))
+
+
+def make_task(
+  config: config_dict.ConfigDict,
+  data: task_data.Data,
+  batches: Batches,
+  objective: Callable[[config_dict.ConfigDict], task.Objective],
+  describe: Callable[[task.Batch], list[str]],
+  collect: Callable[..., Any],
+  score: Callable[[Any], dict[str, float]],
+  columns: Sequence[str] = (),
+) -> task.Task:
+  """Returns a task on the batches of a run.
+
+  Args:
+    config: the experiment, completed.
+    data: its data.
+    batches: their batches.
+    objective: see `task.Task`; as are describe and score.
+    collect: (batches, kept, phase, i, predictions), see `task.Task`.
+    columns: names of the columns that hold the texts.
+  """
+  return task.Task(
+    objective=objective,
+    train_batch=batches.train_batch,
+    eval_batch=batches.eval_batch,
+    eval_batches=batches.eval_batches,
+    describe=describe,
+    facts=task_data.list_facts(config, data, columns),
+    start=starting.make_start(config, data.labels),
+    collect=functools.partial(collect, batches),
+    score=score,
+  )

@@ -1,0 +1,136 @@
+"""The data of a fine-tuning run, of any task: encoded once, in WORKDIR/data."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.finetuning import completion, store
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.workdir import claim, paths
+
+
+class Data(NamedTuple):
+  """All that a run learns from and predicts.
+
+  Attributes:
+    splits: {name: rows of a split}, whose `size` is the number of rows.
+    labels: names of the model's outputs, such as classes; () for a number.
+    pad_id: id of the padding.
+    manifest: facts about the data, for `manifest.json`: `splits` has those of
+      each split, with `longest`, the tokens of its longest row.
+  """
+
+  splits: dict[str, Any]
+  labels: tuple[str, ...]
+  pad_id: int
+  manifest: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+  """How the data of a task are made and kept.
+
+  Attributes:
+    make: (config, tokenizer) -> Data, from the files of a config.
+    pack: (split) -> {name: array}, to be written.
+    unpack: ({name: array}, the manifest's facts about the split) -> split.
+    describe: (manifest) -> what the data are, as lines to print.
+    forget: frees what `make` keeps so that its next call is quick.
+  """
+
+  make: Callable[[Any, tokenizer_lib.Tokenizer], Data]
+  pack: Callable[[Any], dict[str, np.ndarray]]
+  unpack: Callable[[dict[str, np.ndarray], dict], Any]
+  describe: Callable[[dict], list[str]]
+  forget: Callable[[], None]
+
+
+def combine(splits, labels, tokenizer, facts, **more) -> Data:
+  """Returns the data of splits; `facts` are those about each of them."""
+  about = {
+    'labels': list(labels),
+    'pad_id': tokenizer.pad_id,
+    'splits': facts,
+    **more,
+  }
+  return Data(splits, tuple(labels), tokenizer.pad_id, about)
+
+
+def write(
+  form: Format,
+  config: config_dict.ConfigDict,
+  directory: str,
+  tokenizer: tokenizer_lib.Tokenizer,
+):
+  """Makes the data of a config and writes it, atomically.
+
+  Args:
+    form: that of the task.
+    config: the experiment.
+    directory: the folder; an earlier one is replaced.
+    tokenizer: the model's tokenizer.
+
+  Raises:
+    errors.UserError: as `form.make` and `store.write`.
+  """
+  data = form.make(config, tokenizer)
+  form.forget()
+  arrays = {name: form.pack(split) for name, split in data.splits.items()}
+  store.write(config, directory, tokenizer, arrays, data.manifest)
+
+
+def read(form: Format, directory: str) -> Data:
+  """Reads what `write` wrote, and checks it; raises as `store.read`."""
+  arrays, manifest = store.read(directory)
+  splits = {
+    name: form.unpack(x, manifest['splits'][name]) for name, x in arrays.items()
+  }
+  return Data(splits, tuple(manifest['labels']), manifest['pad_id'], manifest)
+
+
+def prepare(form: Format, config: config_dict.ConfigDict, workdir: str):
+  """Encodes the files of a config, unless the run has begun.
+
+  Raises:
+    errors.UserError: as `write`.
+  """
+  if claim.has_begun(workdir):
+    return
+  directory = paths.prepared_data(config, workdir)
+  write(form, config, directory, completion.read_tokenizer(config))
+
+
+def open_data(
+  form: Format, config: config_dict.ConfigDict, workdir: str
+) -> str:
+  """Prints what a run's data are; returns their directory."""
+  directory = paths.prepared_data(config, workdir)
+  for line in form.describe(manifest_lib.read(directory)):
+    print(line, flush=True)
+  return directory
+
+
+def list_facts(
+  config: config_dict.ConfigDict, data: Data, columns=()
+) -> dict[str, Any]:
+  """Returns `task.Task.facts`: what data a run learns from.
+
+  Args:
+    config: the experiment, completed.
+    data: its data.
+    columns: names of the columns that hold the texts.
+  """
+  given, hashes = data.manifest['recipe'], data.manifest['sha256']
+  recipe = {name: given[name] for name in ('lowercase', 'strip_accents')}
+  return {
+    'data': {'recipe': recipe, 'splits': data.manifest['splits']},
+    'labels': list(data.labels),
+    'columns': list(columns),
+    'max_length': max(config.phases.seq_length),
+    'vocab_sha256': hashes['vocab.txt'],
+    'data_sha256': hashes,
+  }
