@@ -122,6 +122,10 @@ class Tokenizer:
     """Returns the ids of each text as a list, see `packed`."""
     return [np.frombuffer(p, self.id_type).tolist() for p in self.packed(texts)]
 
+  def spell(self, word: str) -> list[int]:
+    """Returns the ids of one of the words that text is split into."""
+    return np.frombuffer(self._words[word], self.id_type).tolist()
+
   def encode(
     self, text: str, pair: str | None = None, max_length: int | None = None
   ) -> dict[str, list[int]]:

@@ -1,0 +1,85 @@
+"""Finds where the pieces of a text stand in it.
+
+A piece is a part of a word that was cleaned, lower-cased and decomposed, so its
+own characters may not be found in the text: `cafe` is 'CAFÉ' there. Offsets count
+characters of the text as it was given, and text[begin:end] of several pieces is
+what a reader sees, with capitals, accents and spaces.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_jax.tokenization import basic_tokenizer
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+
+# At these characters, and at others, words end; what is between is independent.
+_CHUNK = re.compile('[^ \t\n\r]+')
+_MAX_CACHED = 64  # characters
+
+
+class Located(NamedTuple):
+  """The pieces of a text, without [CLS] and [SEP].
+
+  Attributes:
+    ids: their ids, [T].
+    begins: index of the first character of each in the text, int32 [T].
+    ends: one past the last character of each, int32 [T].
+  """
+
+  ids: np.ndarray
+  begins: np.ndarray
+  ends: np.ndarray
+
+
+def locate(
+  tokenizer: tokenizer_lib.Tokenizer, texts: Sequence[str]
+) -> list[Located]:
+  """Returns the pieces of texts: those of `Tokenizer.ids`, with offsets."""
+  known: dict[str, list[tuple[int, int, int]]] = {}
+  found = []
+  for text in texts:
+    rows: list[tuple[int, int, int]] = []
+    for match in _CHUNK.finditer(text):
+      chunk, first = match.group(), match.start()
+      pieces = known.get(chunk)
+      if pieces is None:
+        pieces = _locate(tokenizer, chunk)
+        if len(chunk) <= _MAX_CACHED:
+          known[chunk] = pieces
+      rows += [(i, first + begin, first + end) for i, begin, end in pieces]
+    ids, begins, ends = np.array(rows, np.int32).reshape(-1, 3).T
+    found.append(Located(ids.astype(tokenizer.id_type), begins, ends))
+  return found
+
+
+def _locate(tokenizer, chunk):
+  """Returns [(id, begin, end)] of text without spaces."""
+  strips = tokenizer.strip_accents
+  spaced, origins = basic_tokenizer.trace_words(
+    chunk, tokenizer.lowercase, strips
+  )
+  found, at = [], 0
+  for word in spaced.split():
+    at = spaced.index(word, at)
+    ids = tokenizer.spell(word)
+    sizes = [len(word)]
+    if len(ids) > 1:
+      sizes = [len(tokenizer.vocab[i].strip()) for i in ids]
+      sizes[1:] = [size - len('##') for size in sizes[1:]]
+    for i, size in zip(ids, sizes, strict=True):
+      part = origins[at : at + size]
+      end = max(part) + 1
+      # Marks that were stripped from the last letter belong to it.
+      while strips and end < len(chunk) and _is_mark(chunk[end]):
+        end += 1
+      found.append((i, min(part), end))
+      at += size
+  return found
+
+
+def _is_mark(c: str) -> bool:
+  return unicodedata.category(c) == 'Mn'
