@@ -13,7 +13,7 @@ from bert_jax.data import manifest
 from bert_jax.model import classifier, heads, parameters, tagger
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
-from bert_jax.workdir import checkpoint, paths
+from bert_jax.workdir import checkpoint_reader, paths
 
 _FINE_TUNED = {
   'classification': classifier.Classifier,
@@ -40,7 +40,7 @@ def read(workdir: str, step: int | None = None):
   """
   path = paths.config(workdir)
   config = read_config(path)
-  params, facts = checkpoint.read(paths.checkpoints(workdir), step)
+  params, facts = checkpoint_reader.read(paths.checkpoints(workdir), step)
   bert = config_lib.model_config(config)
   with_nsp = config.task == 'pretraining' and config.objective.nsp
   params = parameters.drop_padding_rows(params, bert.vocab_size)

@@ -22,7 +22,7 @@ from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import row_gradients, tuning
 from bert_jax.train import task as task_lib
-from bert_jax.workdir import checkpoint, log, paths
+from bert_jax.workdir import checkpoint_reader, log, paths
 
 # What a run logs about a single step.
 _OF_A_STEP = ('spike', 'skipped')
@@ -188,9 +188,9 @@ def _read_weights(config, directory, workdir, latest):
   saved = paths.checkpoints(workdir)
   if not storage.exists(saved):
     raise errors.UserError(f'{saved} does not exist; train first.')
-  steps = checkpoint.list_steps(saved)
+  steps = checkpoint_reader.list_steps(saved)
   if any(step <= latest for step in steps):
-    params, facts = checkpoint.read(saved, latest=latest)
+    params, facts = checkpoint_reader.read(saved, latest=latest)
     origin = f'checkpoint of step {facts["step"]:,}, '
     origin += f'fingerprint={facts["fingerprint"]}'
     return Weights(_put(params), facts['step'], origin), facts

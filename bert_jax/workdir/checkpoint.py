@@ -1,4 +1,4 @@
-"""Checkpoints, written by Orbax, with fingerprints to verify them."""
+"""Saves and restores a run's checkpoints, by Orbax, with fingerprints."""
 
 import contextlib
 import os
@@ -7,18 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
-from etils import epath
-from flax import traverse_util
 
 from bert_jax import errors, param_names
 from bert_jax.parallel import distributed
 from bert_jax.runtime import storage
-from bert_jax.workdir import fingerprint, integrity, orbax_noise
-
-# Orbax's, written last into every checkpoint.
-_COMMITTED = 'commit_success.txt'
+from bert_jax.workdir import (
+  checkpoint_reader,
+  fingerprint,
+  integrity,
+  orbax_noise,
+)
 
 
 class Checkpoints:
@@ -44,7 +43,7 @@ class Checkpoints:
           ),
         )
     except OSError as error:
-      raise _cannot_list(self._directory, error) from error
+      raise checkpoint_reader.cannot_list(self._directory, error) from error
     self.newest: int | None = None
     self._before: int | None = None
 
@@ -135,7 +134,7 @@ class Checkpoints:
         moved.
     """
     found, problems = integrity.restore_newest(
-      list_steps(self._directory),
+      checkpoint_reader.list_steps(self._directory),
       lambda step: self._restore_all(step, template),
     )
     if found is None and problems and not start_over:
@@ -155,15 +154,15 @@ class Checkpoints:
     path = self._path(step)
     wanted = param_names.flatten(template)
     # Orbax waits for all processes, so what fails is agreed on before.
-    _agree(path, lambda: _check_files(path))
-    facts = _agree(path, lambda: self._read_facts(path, step, wanted))
+    integrity.agree(path, lambda: checkpoint_reader.check_files(path))
+    facts = integrity.agree(path, lambda: self._read_facts(path, step, wanted))
     marks = facts['fingerprints']
-    return _agree(
+    return integrity.agree(
       path, lambda: self._restore_state(path, step, template, marks)
     ), facts
 
   def _read_facts(self, path, step, wanted):
-    facts = _read_facts(self._manager, path, step)
+    facts = checkpoint_reader.read_facts(self._manager, path, step)
     stored = dict.fromkeys(facts['fingerprints'], 'an array')
     integrity.check_same_tree(path, stored, dict.fromkeys(wanted, 'an array'))
     return facts
@@ -179,9 +178,12 @@ class Checkpoints:
         return state
     except (integrity.Damaged, errors.UserError):
       # Otherwise arrays of another shape or type would look like damage.
-      if (stored := _read_shapes(path)) is not None:
+      if (stored := checkpoint_reader.read_shapes(path)) is not None:
         wanted = param_names.flatten(template)
-        shapes = {name: _describe(x) for name, x in wanted.items()}
+        shapes = {
+          name: checkpoint_reader.describe_array(x)
+          for name, x in wanted.items()
+        }
         integrity.check_same_tree(path, stored, shapes)
       raise
 
@@ -203,7 +205,7 @@ class Checkpoints:
       while storage.exists(target):
         number += 1
         target = os.path.join(self._directory + '_bad', f'{step}.{number}')
-      storage.move_folder(source, target, _COMMITTED)
+      storage.move_folder(source, target, checkpoint_reader.COMMITTED)
       print(f'checkpoint {step} was moved to {target}', flush=True)
 
   def __enter__(self):
@@ -223,97 +225,6 @@ class Checkpoints:
       self._manager.close()
 
 
-def read(
-  directory: str, step: int | None = None, latest: int | None = None
-) -> tuple[Any, dict]:
-  """Reads the parameters of a checkpoint to the host, and changes nothing.
-
-  A run may be writing to the same directory.
-
-  Args:
-    directory: that of a `Checkpoints` whose states have `params`.
-    step: step of the checkpoint; None is the newest undamaged one.
-    latest: without `step`, newer checkpoints than this are not considered; None
-      considers all.
-
-  Returns:
-    (params, facts): nested dict of numpy arrays; and the facts given to `save`,
-    with `step`, `fingerprint` and `fingerprints`.
-
-  Raises:
-    errors.UserError: if there is no such checkpoint, all are damaged, or one
-      cannot be read, without proof of damage.
-  """
-  orbax_noise.drop()
-  directory = storage.resolve(directory)
-  if not storage.exists(directory):
-    raise errors.UserError(f'{directory} does not exist; train first.')
-  steps = list_steps(directory)
-  # Orbax needs the handler to read the metadata of the state.
-  manager = ocp.CheckpointManager(
-    directory,
-    options=ocp.CheckpointManagerOptions(read_only=True),
-    item_handlers={
-      'state': ocp.PyTreeCheckpointHandler(),
-      'facts': ocp.JsonCheckpointHandler(),
-    },
-  )
-  with contextlib.closing(manager):
-    if step is not None and step not in steps:
-      raise errors.UserError(
-        f'{directory} has no checkpoint of step {step}; choose one of '
-        f'{", ".join(map(str, steps)) or "none: train first"}.'
-      )
-    found, problems = integrity.restore_newest(
-      [s for s in steps if _is_wanted(s, step, latest)],
-      lambda step: _read_params(
-        manager, os.path.join(directory, str(step)), step
-      ),
-    )
-  if found is None and not problems:
-    raise errors.UserError(f'{directory} holds no checkpoint; train first.')
-  if found is None:
-    raise errors.UserError(
-      f'no checkpoint read in {directory} is sound: '
-      f'{integrity.describe(problems)}. Restore one from a copy or choose '
-      'another step.'
-    )
-  return found
-
-
-def _is_wanted(found, step, latest) -> bool:
-  if step is not None:
-    return found == step
-  return latest is None or found <= latest
-
-
-def list_steps(directory: str) -> list[int]:
-  """Returns the steps of the checkpoints in a directory, sorted.
-
-  There are none if it does not exist. Orbax would leave out those that the disk
-  gives no answer about, and a run would start over.
-
-  Raises:
-    errors.UserError: if the directory cannot be listed.
-  """
-  try:
-    names = storage.list_names(directory)
-    # A bucket cannot rename: what is being saved has its final name there.
-    return sorted(
-      int(name)
-      for name in names
-      if name.isdecimal()
-      and (
-        not storage.is_remote(directory)
-        or storage.exists(os.path.join(directory, name, _COMMITTED))
-      )
-    )
-  except FileNotFoundError:  # nothing was saved in a bucket
-    return []
-  except OSError as error:
-    raise _cannot_list(directory, error) from error
-
-
 def _explain_failure(directory: str, error: BaseException) -> str:
   innermost = error
   while innermost.__cause__ is not None:
@@ -322,91 +233,6 @@ def _explain_failure(directory: str, error: BaseException) -> str:
     return reason
   # Each layer adds its message to the text; the innermost cause is last.
   return str(error).strip().rpartition(': ')[2] or type(error).__name__
-
-
-def _cannot_list(directory, error) -> errors.UserError:
-  return errors.UserError(
-    f'cannot list the checkpoints in {directory}: {error.strerror}. Nothing was '
-    'moved; put the cause right and run the same command again.'
-  )
-
-
-def _agree(path, read):
-  """Returns the result of `read`; if it fails on any host, all hosts raise.
-
-  So if one host cannot access its disk, no host calls a checkpoint damaged.
-  """
-  found = failure = None
-  own = 0
-  try:
-    found = read()
-  except integrity.Damaged as error:
-    own, failure = 1, error
-  except errors.UserError as error:
-    own, failure = 2, error
-  worst = distributed.find_largest(own)
-  if worst > own:
-    kind = integrity.Damaged if worst == 1 else errors.UserError
-    failure = kind(f'another host cannot read {path}; see what it says.')
-  if failure is not None:
-    raise failure
-  return found
-
-
-def _check_files(path):
-  with integrity.judging(path):
-    integrity.check_files(path, ('state', 'facts/metadata'))
-
-
-def _read_facts(manager, path, step):
-  """Returns a checkpoint's facts, with the names and hashes of its arrays."""
-  with integrity.judging(path):
-    facts = manager.restore(
-      step, args=ocp.args.Composite(facts=ocp.args.JsonRestore())
-    )['facts']
-    integrity.verify_facts(step, facts)
-  return facts
-
-
-def _read_params(manager, path, step):
-  _check_files(path)
-  facts = _read_facts(manager, path, step)
-  marks = {
-    name: mark
-    for name, mark in facts['fingerprints'].items()
-    if name.startswith('params/')
-  }
-  template = traverse_util.unflatten_dict(dict.fromkeys(marks, 0), sep='/')
-  with integrity.judging(path):
-    state = manager.restore(
-      step,
-      args=ocp.args.Composite(
-        state=ocp.args.PyTreeRestore(
-          template,
-          restore_args=jax.tree.map(
-            lambda _: ocp.RestoreArgs(restore_type=np.ndarray), template
-          ),
-          partial_restore=True,
-        ),
-      ),
-    )['state']
-    integrity.verify(state, marks)
-  return state['params'], facts
-
-
-def _read_shapes(path) -> dict[str, str] | None:
-  """Returns {name: shape and type} of a checkpoint, or None if damaged."""
-  handler = ocp.PyTreeCheckpointHandler()
-  try:
-    with integrity.judging(path):
-      tree = handler.metadata(epath.Path(path) / 'state').tree
-  except (integrity.Damaged, errors.UserError):
-    return None  # the caller reports the failure to restore
-  return {name: _describe(x) for name, x in param_names.flatten(tree).items()}
-
-
-def _describe(array) -> str:
-  return f'{np.dtype(array.dtype).name}{list(array.shape)}'
 
 
 def count_bytes(tree: Any) -> int:

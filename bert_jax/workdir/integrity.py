@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bert_jax import errors
+from bert_jax.parallel import distributed
 from bert_jax.runtime import storage
 from bert_jax.workdir import fingerprint
 
@@ -73,6 +74,28 @@ def _proves_damage(error: BaseException) -> bool:
     and _DAMAGE.match(text) is not None
     and _OS_ERROR not in text
   )
+
+
+def agree(path: str, read: Callable[[], Any]):
+  """Returns the result of `read`; if it fails on any host, all hosts raise.
+
+  So if one host cannot access its disk, no host calls a checkpoint damaged.
+  """
+  found = failure = None
+  own = 0
+  try:
+    found = read()
+  except Damaged as error:
+    own, failure = 1, error
+  except errors.UserError as error:
+    own, failure = 2, error
+  worst = distributed.find_largest(own)
+  if worst > own:
+    kind = Damaged if worst == 1 else errors.UserError
+    failure = kind(f'another host cannot read {path}; see what it says.')
+  if failure is not None:
+    raise failure
+  return found
 
 
 def check_files(path: str, names: Iterable[str]):

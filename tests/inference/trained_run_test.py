@@ -15,7 +15,7 @@ from bert_jax.corpus import text_files
 from bert_jax.inference import trained_run
 from bert_jax.interop import hf_load
 from bert_jax.train import step as step_lib
-from bert_jax.workdir import checkpoint
+from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests import models
 
 CHANGES = 'vocab_size=11,hidden_size=8,mlp_size=12,num_layers=2,num_heads=2'
@@ -77,14 +77,14 @@ def test_the_newest_checkpoint_or_that_of_a_step_is_read(made):
 def test_accents_are_as_the_data_was_prepared(
   made, monkeypatch, recipe, strips
 ):
-  read = checkpoint.read
+  read = checkpoint_reader.read
 
   def with_recipe(*args):
     state, facts = read(*args)
     facts['task']['data'] = {'recipe': recipe}
     return state, facts
 
-  monkeypatch.setattr(checkpoint, 'read', with_recipe)
+  monkeypatch.setattr(checkpoint_reader, 'read', with_recipe)
   tokenizer = trained_run.read(made)[3]
   assert tokenizer.strip_accents == strips
   assert tokenizer.ids(['é']) == [[10 if strips else 9]]

@@ -20,7 +20,7 @@ from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import fit as fit_lib
 from bert_jax.train import step as step_lib
 from bert_jax.train import task as task_lib
-from bert_jax.workdir import checkpoint, log
+from bert_jax.workdir import checkpoint, checkpoint_reader, log
 from tests import models, training
 
 WORDS = models.VOCAB  # 11, as training.VOCAB
@@ -98,7 +98,7 @@ def loss_of(c, params):
 
 def test_the_first_loss_is_that_of_the_source(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
-  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
   expected = loss_of(c, trained)
   params, facts, new = start(c)
   assert loss_of(c, params) == expected
@@ -137,7 +137,7 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
   resumed = fit(c, tmp_path / 'b', apply(c, training.make_task(c)))
   models.assert_same(whole, resumed)
   for run in 'ab':
-    _, facts = checkpoint.read(str(tmp_path / run / 'checkpoints'))
+    _, facts = checkpoint_reader.read(str(tmp_path / run / 'checkpoints'))
     assert facts['init_from']['path'] == str(moved)
     assert facts['init_from']['origin'].startswith('step 3, fingerprint=')
   rows = log.read(str(tmp_path / 'b' / 'metrics.jsonl'))
@@ -160,7 +160,7 @@ def test_without_a_source_the_task_stays_as_it_is():
 @pytest.mark.parametrize('form', ['hf', 'google'])
 def test_models_of_others_are_sources_too(source, tmp_path, form):
   c = make_config(source, tmp_path / 'data')
-  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
   tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
   c.init_from = str(tmp_path / 'theirs')
   bert = config_lib.model_config(c)
@@ -170,7 +170,7 @@ def test_models_of_others_are_sources_too(source, tmp_path, form):
 
 def test_a_head_that_the_source_lacks_begins_anew(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
-  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
   theirs = str(tmp_path / 'hf')
   tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
   without = {k: trained[k] for k in ('embeddings', 'encoder', 'mlm')}
@@ -190,7 +190,7 @@ def test_a_head_that_the_source_lacks_begins_anew(source, tmp_path):
 
 def test_added_words_begin_anew_and_the_others_stay(source, tmp_path):
   c = make_config(source, tmp_path / 'data', [*WORDS, 'cow', '##w'])
-  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
   params, facts, new = start(c)
   for tree, name in ((('embeddings', 'word'), 'embedding'), (('mlm',), 'bias')):
     there, here, fresh = trained, params, new
@@ -205,7 +205,7 @@ def test_added_words_begin_anew_and_the_others_stay(source, tmp_path):
 
 
 def test_positions_are_resized_when_asked_to(source, tmp_path):
-  trained, _ = checkpoint.read(os.path.join(source, 'checkpoints'))
+  trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
   theirs = trained['embeddings']['position']['embedding']  # [8, D]
   for size, change in (
     (11, '8 to 10: new embeddings'),

@@ -13,7 +13,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
 from bert_jax.runtime import globs, storage
-from bert_jax.workdir import checkpoint
+from bert_jax.workdir import checkpoint, checkpoint_reader
 
 
 def state(step):
@@ -191,7 +191,7 @@ def test_damage_is_named_and_set_aside(tmp_path, capsys, kind):
   write_params(tmp_path / 'c')
   do, said = DAMAGE[kind]
   do(tmp_path / 'c' / '2')
-  assert checkpoint.read(str(tmp_path / 'c'))[1]['step'] == 1
+  assert checkpoint_reader.read(str(tmp_path / 'c'))[1]['step'] == 1
   output = capsys.readouterr().out
   assert re.search(f'checkpoint 2 is bad: .*({said})', output), output
   assert restore_params(tmp_path / 'c')[1]['step'] == 1
@@ -203,7 +203,7 @@ def test_damage_is_named_and_set_aside(tmp_path, capsys, kind):
 def test_sound_arrays_need_no_metadata(tmp_path):
   write_params(tmp_path)
   os.remove(tmp_path / '2' / 'state' / '_METADATA')
-  assert checkpoint.read(str(tmp_path))[1]['step'] == 2
+  assert checkpoint_reader.read(str(tmp_path))[1]['step'] == 2
   assert restore_params(tmp_path)[1]['step'] == 2
 
 
@@ -226,7 +226,7 @@ def test_what_cannot_be_opened_is_not_moved(tmp_path, what):
   for run in (
     lambda: restore_params(tmp_path / 'c'),
     lambda: restore_params(tmp_path / 'c', start_over=True),
-    lambda: checkpoint.read(str(tmp_path / 'c')),
+    lambda: checkpoint_reader.read(str(tmp_path / 'c')),
   ):
     with pytest.raises(
       errors.UserError, match='c/2: .*Too many levels.*nothing was moved'
@@ -251,7 +251,7 @@ def test_a_disk_that_fails_is_no_damage(tmp_path, monkeypatch, code):
   with pytest.raises(errors.UserError, match=said):
     restore_params(tmp_path / 'c')
   with pytest.raises(errors.UserError, match=said):
-    checkpoint.read(str(tmp_path / 'c'))
+    checkpoint_reader.read(str(tmp_path / 'c'))
   monkeypatch.undo()
   assert restore_params(tmp_path / 'c')[1]['step'] == 2
 
@@ -269,7 +269,7 @@ def test_checkpoints_that_cannot_be_listed_stop_a_run(tmp_path, monkeypatch):
   said = 'cannot list .*/c: Input/output error. Nothing was moved'
   for run in (
     lambda: restore_params(tmp_path / 'c', start_over=True),
-    lambda: checkpoint.read(str(tmp_path / 'c')),
+    lambda: checkpoint_reader.read(str(tmp_path / 'c')),
   ):
     with pytest.raises(errors.UserError, match=said):
       run()
@@ -284,7 +284,7 @@ def test_a_checkpoint_that_orbax_does_not_see_is_not_passed_over(
     checkpoint.ocp.CheckpointManager, 'all_steps', lambda *_: []
   )
   assert restore_params(tmp_path / 'c')[1]['step'] == 2
-  assert checkpoint.read(str(tmp_path / 'c'))[1]['step'] == 2
+  assert checkpoint_reader.read(str(tmp_path / 'c'))[1]['step'] == 2
 
 
 def test_a_host_whose_disk_fails_keeps_all_from_condemning(
@@ -370,61 +370,6 @@ def test_restores_on_other_devices(tmp_path):
   assert found['w'].devices() == {jax.devices()[3]}
 
 
-def contents(directory):
-  found = {}
-  for root, folders, names in os.walk(directory):
-    for name in folders + names:
-      path = os.path.join(root, name)
-      data = b''
-      if name in names:
-        with open(path, 'rb') as file:
-          data = file.read()
-      found[path] = os.stat(path).st_mtime_ns, data
-  return found
-
-
-def test_read_returns_the_newest_parameters_or_those_of_a_step(tmp_path):
-  write_params(tmp_path)
-  for step, chosen in ((2, None), (2, 2), (1, 1)):
-    params, facts = checkpoint.read(str(tmp_path), chosen)
-    kernel = params['dense']['kernel']
-    assert list(params) == ['dense'] and type(kernel) is np.ndarray
-    np.testing.assert_array_equal(kernel[0, :3], [step, step + 1, step + 2])
-    assert facts['n'] == facts['step'] == step
-
-
-def test_read_goes_past_the_bad_and_changes_nothing(tmp_path, capsys):
-  write_params(tmp_path / 'c', (1, 2, 3))
-  damage(tmp_path / 'c', 3)
-  # As of a training that is saving, and of one that was killed.
-  os.mkdir(tmp_path / 'c' / '4.orbax-checkpoint-tmp')
-  before = contents(tmp_path)
-  assert checkpoint.read(str(tmp_path / 'c'))[1]['step'] == 2
-  assert 'checkpoint 3 is bad' in capsys.readouterr().out
-  assert contents(tmp_path) == before
-
-
-def test_read_notices_parameters_of_another_fingerprint(tmp_path):
-  write_params(tmp_path / 'c')
-  os.rename(tmp_path / 'c' / '2' / 'state', tmp_path / 'state2')
-  os.rename(tmp_path / 'c' / '1' / 'state', tmp_path / 'c' / '2' / 'state')
-  with pytest.raises(
-    errors.UserError, match='step 2: 1 array.* first params/dense/kernel'
-  ):
-    checkpoint.read(str(tmp_path / 'c'), 2)
-
-
-def test_read_says_which_steps_there_are(tmp_path):
-  with pytest.raises(errors.UserError, match='c does not exist'):
-    checkpoint.read(str(tmp_path / 'c'))
-  (tmp_path / 'c').mkdir()
-  with pytest.raises(errors.UserError, match='holds no checkpoint'):
-    checkpoint.read(str(tmp_path / 'c'))
-  write_params(tmp_path / 'c')
-  with pytest.raises(errors.UserError, match='of step 7; choose one of 1, 2'):
-    checkpoint.read(str(tmp_path / 'c'), 7)
-
-
 # In a bucket. Objects are changed as a whole.
 
 
@@ -436,7 +381,7 @@ def objects(directory, step):
 
 def test_a_bucket_holds_checkpoints_as_a_disk_does(remote, capsys):
   marks = write(f'{remote}/c', range(1, 9), keep=2, keep_every=3)
-  assert checkpoint.list_steps(f'{remote}/c') == [3, 6, 7, 8]
+  assert checkpoint_reader.list_steps(f'{remote}/c') == [3, 6, 7, 8]
   found, facts = restore(f'{remote}/c')
   assert int(found['step']) == 8 and facts['fingerprint'] == marks[8]
   np.testing.assert_array_equal(found['w'], state(8)['w'])
@@ -446,7 +391,7 @@ def test_a_bucket_holds_checkpoints_as_a_disk_does(remote, capsys):
   assert int(found['step']) == 7
   assert 'checkpoint 8 is bad' in capsys.readouterr().out
   assert storage.list_names(f'{remote}/c_bad') == ['8']
-  assert checkpoint.list_steps(f'{remote}/c') == [3, 6, 7]
+  assert checkpoint_reader.list_steps(f'{remote}/c') == [3, 6, 7]
   with checkpoint.Checkpoints(f'{remote}/c', 2, 3) as c:
     c.save(8, state(8), {})
   assert int(restore(f'{remote}/c')[0]['step']) == 8
@@ -465,7 +410,7 @@ def test_all_bad_in_a_bucket_is_an_error_unless_told_to_start_over(remote):
       storage.delete(path)
   with pytest.raises(errors.UserError, match='start_over=True'):
     restore(f'{remote}/c')
-  assert checkpoint.list_steps(f'{remote}/c') == [1, 2]
+  assert checkpoint_reader.list_steps(f'{remote}/c') == [1, 2]
   assert restore(f'{remote}/c', start_over=True) is None
   assert storage.list_names(f'{remote}/c_bad') == ['1', '2']
 
@@ -512,14 +457,3 @@ def test_a_save_that_a_bucket_refuses_is_one_line(ill, remote):
   assert '\n' not in str(caught.value)
   ill.status = 0
   assert int(restore(f'{remote}/c')[0]['step']) == 1
-
-
-def test_read_finds_the_newest_of_a_bucket(remote):
-  write_params(f'{remote}/c')
-  params, facts = checkpoint.read(f'{remote}/c')
-  assert facts['step'] == 2
-  np.testing.assert_array_equal(
-    params['dense']['kernel'], make_params_state(2)['params']['dense']['kernel']
-  )
-  with pytest.raises(errors.UserError, match='does not exist; train first'):
-    checkpoint.read(f'{remote}/nothing')

@@ -1,0 +1,177 @@
+"""Reads checkpoints: which there are, their facts, shapes and parameters."""
+
+import contextlib
+import os
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
+from flax import traverse_util
+
+from bert_jax import errors, param_names
+from bert_jax.runtime import storage
+from bert_jax.workdir import integrity, orbax_noise
+
+# Orbax's, written last into every checkpoint.
+COMMITTED = 'commit_success.txt'
+
+
+def read(
+  directory: str, step: int | None = None, latest: int | None = None
+) -> tuple[Any, dict]:
+  """Reads the parameters of a checkpoint to the host, and changes nothing.
+
+  A run may be writing to the same directory.
+
+  Args:
+    directory: that of a `Checkpoints` whose states have `params`.
+    step: step of the checkpoint; None is the newest undamaged one.
+    latest: without `step`, newer checkpoints than this are not considered; None
+      considers all.
+
+  Returns:
+    (params, facts): nested dict of numpy arrays; and the facts given to `save`,
+    with `step`, `fingerprint` and `fingerprints`.
+
+  Raises:
+    errors.UserError: if there is no such checkpoint, all are damaged, or one
+      cannot be read, without proof of damage.
+  """
+  orbax_noise.drop()
+  directory = storage.resolve(directory)
+  if not storage.exists(directory):
+    raise errors.UserError(f'{directory} does not exist; train first.')
+  steps = list_steps(directory)
+  # Orbax needs the handler to read the metadata of the state.
+  manager = ocp.CheckpointManager(
+    directory,
+    options=ocp.CheckpointManagerOptions(read_only=True),
+    item_handlers={
+      'state': ocp.PyTreeCheckpointHandler(),
+      'facts': ocp.JsonCheckpointHandler(),
+    },
+  )
+  with contextlib.closing(manager):
+    if step is not None and step not in steps:
+      raise errors.UserError(
+        f'{directory} has no checkpoint of step {step}; choose one of '
+        f'{", ".join(map(str, steps)) or "none: train first"}.'
+      )
+    found, problems = integrity.restore_newest(
+      [s for s in steps if _is_wanted(s, step, latest)],
+      lambda step: _read_params(
+        manager, os.path.join(directory, str(step)), step
+      ),
+    )
+  if found is None and not problems:
+    raise errors.UserError(f'{directory} holds no checkpoint; train first.')
+  if found is None:
+    raise errors.UserError(
+      f'no checkpoint read in {directory} is sound: '
+      f'{integrity.describe(problems)}. Restore one from a copy or choose '
+      'another step.'
+    )
+  return found
+
+
+def _is_wanted(found, step, latest) -> bool:
+  if step is not None:
+    return found == step
+  return latest is None or found <= latest
+
+
+def list_steps(directory: str) -> list[int]:
+  """Returns the steps of the checkpoints in a directory, sorted.
+
+  There are none if it does not exist. Orbax would leave out those that the disk
+  gives no answer about, and a run would start over.
+
+  Raises:
+    errors.UserError: if the directory cannot be listed.
+  """
+  try:
+    names = storage.list_names(directory)
+    # A bucket cannot rename: what is being saved has its final name there.
+    return sorted(
+      int(name)
+      for name in names
+      if name.isdecimal()
+      and (
+        not storage.is_remote(directory)
+        or storage.exists(os.path.join(directory, name, COMMITTED))
+      )
+    )
+  except FileNotFoundError:  # nothing was saved in a bucket
+    return []
+  except OSError as error:
+    raise cannot_list(directory, error) from error
+
+
+def cannot_list(directory: str, error: OSError) -> errors.UserError:
+  """Returns the error for a directory that cannot be listed."""
+  return errors.UserError(
+    f'cannot list the checkpoints in {directory}: {error.strerror}. Nothing was '
+    'moved; put the cause right and run the same command again.'
+  )
+
+
+def check_files(path: str):
+  """Raises integrity.Damaged if a part of a checkpoint is missing."""
+  with integrity.judging(path):
+    integrity.check_files(path, ('state', 'facts/metadata'))
+
+
+def read_facts(manager: ocp.CheckpointManager, path: str, step: int) -> dict:
+  """Returns a checkpoint's facts, with the names and hashes of its arrays."""
+  with integrity.judging(path):
+    facts = manager.restore(
+      step, args=ocp.args.Composite(facts=ocp.args.JsonRestore())
+    )['facts']
+    integrity.verify_facts(step, facts)
+  return facts
+
+
+def _read_params(manager, path, step):
+  check_files(path)
+  facts = read_facts(manager, path, step)
+  marks = {
+    name: mark
+    for name, mark in facts['fingerprints'].items()
+    if name.startswith('params/')
+  }
+  template = traverse_util.unflatten_dict(dict.fromkeys(marks, 0), sep='/')
+  with integrity.judging(path):
+    state = manager.restore(
+      step,
+      args=ocp.args.Composite(
+        state=ocp.args.PyTreeRestore(
+          template,
+          restore_args=jax.tree.map(
+            lambda _: ocp.RestoreArgs(restore_type=np.ndarray), template
+          ),
+          partial_restore=True,
+        ),
+      ),
+    )['state']
+    integrity.verify(state, marks)
+  return state['params'], facts
+
+
+def read_shapes(path: str) -> dict[str, str] | None:
+  """Returns {name: shape and type} of a checkpoint, or None if damaged."""
+  handler = ocp.PyTreeCheckpointHandler()
+  try:
+    with integrity.judging(path):
+      tree = handler.metadata(epath.Path(path) / 'state').tree
+  except (integrity.Damaged, errors.UserError):
+    return None  # the caller reports the failure to restore
+  return {
+    name: describe_array(x) for name, x in param_names.flatten(tree).items()
+  }
+
+
+def describe_array(array: Any) -> str:
+  """Returns 'float32[20, 30]'."""
+  return f'{np.dtype(array.dtype).name}{list(array.shape)}'
