@@ -69,12 +69,12 @@ def main(argv: list[str]):
   """Runs the command."""
   del argv
   from bert_jax.parallel import distributed
-  from bert_jax.train import compilation
+  from bert_jax.train import compile_cache
 
   given = flags.FLAGS
   distributed.start(given.coordinator, given.num_processes, given.process_id)
   config, workdir = cli.get_config(given), given.workdir
-  compilation.use_cache()
+  compile_cache.use()
   run(config, storage.resolve(workdir))
 
 

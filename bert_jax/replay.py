@@ -37,12 +37,12 @@ def main(argv: list[str]):
   from bert_jax.pretraining import replay as replay_lib
   from bert_jax.pretraining import replay_page
   from bert_jax.runtime import files, progress, storage
-  from bert_jax.train import compilation
+  from bert_jax.train import compile_cache
 
   values = flags.FLAGS
   if values.rows < 0:
     raise errors.UserError(f'--rows={values.rows} must not be negative.')
-  compilation.use_cache()
+  compile_cache.use()
   found = replay_lib.rebuild(storage.resolve(values.workdir), values.step)
   with progress.Progress(found.phase.batch_size, 'rows', 'replaying') as bar:
     measured = replay_lib.measure(found, bar.update)

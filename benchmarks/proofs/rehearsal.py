@@ -33,7 +33,7 @@ def train_here(attention: str, workdir: str, data: str):
   import types
 
   from bert_jax import main
-  from bert_jax.train import compilation, tuning
+  from bert_jax.train import compile_cache, tuning
   from configs import base
 
   problem = tuning._fused_problem
@@ -46,7 +46,7 @@ def train_here(attention: str, workdir: str, data: str):
   tuning._fused_problem = as_on_a_tpu
   config = base.get_config(f'{ARGUMENTS},attention={attention}')
   config.data.dir = data
-  compilation.use_cache()
+  compile_cache.use()
   main.run(config, workdir)
 
 

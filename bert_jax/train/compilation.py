@@ -293,10 +293,3 @@ def counting():
     yield found
   finally:
     jax.monitoring.unregister_event_duration_listener(listen)
-
-
-def use_cache():
-  """Turns on jax's persistent compilation cache."""
-  if not jax.config.jax_compilation_cache_dir:  # not the user's own
-    directory = os.path.expanduser('~/.cache/bert_jax/xla')
-    jax.config.update('jax_compilation_cache_dir', directory)

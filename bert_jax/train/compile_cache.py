@@ -1,0 +1,70 @@
+"""jax's persistent cache of compiled programs, with checksums.
+
+jax executes what it finds there: a damaged entry was seen to end the process by
+SIGSEGV, at every start, since jax never replaces an entry.
+"""
+
+import hashlib
+import os
+
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
+# Other programs may use the same folder, without checksums.
+_SUFFIX = '-sha256'
+
+
+def use():
+  """Turns the cache on, in the user's folder or in our own."""
+  if not jax.config.jax_compilation_cache_dir:
+    directory = os.path.expanduser('~/.cache/bert_jax/xla')
+    jax.config.update('jax_compilation_cache_dir', directory)
+  try:
+    from jax._src import compilation_cache as private  # no public API
+
+    make = private.get_file_cache
+  except (AttributeError, ImportError):
+    print('compiled programs are not kept: this jax cannot check them')
+    jax.config.update('jax_enable_compilation_cache', False)
+    return
+  if not hasattr(make, 'unchecked'):
+    private.get_file_cache = _checking(make)
+    compilation_cache.reset_cache()
+
+
+def _checking(make):
+  def make_checked(path):
+    found = make(path)
+    return found and (Checked(found[0]), found[1])
+
+  make_checked.unchecked = make
+  return make_checked
+
+
+class Checked:
+  """jax's cache in a folder, whose entries begin with their SHA-256.
+
+  Args:
+    cache: jax's.
+  """
+
+  def __init__(self, cache):
+    self._cache = cache
+    self._path = cache._path
+
+  def get(self, key: str) -> bytes | None:
+    """Returns an entry; None if there is none or it is damaged."""
+    found = self._cache.get(key + _SUFFIX)
+    if found is None:
+      return None
+    digest, value = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
+    if digest == hashlib.sha256(value).digest():
+      return value
+    # Otherwise `put` would leave it as it is.
+    (self._cache.path / f'{key}{_SUFFIX}-cache').unlink(missing_ok=True)
+    return None
+
+  def put(self, key: str, value: bytes):
+    """Adds an entry, unless there is one."""
+    self._cache.put(key + _SUFFIX, hashlib.sha256(value).digest() + value)

@@ -1,0 +1,74 @@
+"""Damaged entries in the cache of compiled programs."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from bert_jax.train import compile_cache
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """Turns the cache on in a folder; afterwards all is as before."""
+  from jax._src import compilation_cache as private
+
+  make, before = private.get_file_cache, jax.config.jax_compilation_cache_dir
+  jax.config.update('jax_compilation_cache_dir', str(tmp_path))
+  compile_cache.use()
+  yield tmp_path
+  private.get_file_cache = make
+  jax.config.update('jax_compilation_cache_dir', before)
+  compilation_cache.reset_cache()
+
+
+def compute():
+  """Compiles a program, or finds it compiled; returns its result."""
+  jax.clear_caches()
+  return jax.jit(lambda x: jnp.sin(x) * 3)(jnp.arange(5.0)).tolist()
+
+
+def read_all(folder):
+  return {path: path.read_bytes() for path in sorted(folder.glob('*-cache'))}
+
+
+def flip(raw):
+  return raw[:200] + bytes([raw[200] ^ 4]) + raw[201:]
+
+
+@pytest.mark.parametrize(
+  'damage',
+  [
+    flip,
+    lambda raw: raw[: len(raw) // 2],
+    lambda raw: b'',
+    lambda raw: raw + b'more',
+    lambda raw: bytes(len(raw)),
+  ],
+)
+def test_a_damaged_entry_is_made_again(folder, damage):
+  expected = compute()
+  whole = read_all(folder)
+  assert any('lambda' in path.name for path in whole)
+  for path, raw in whole.items():
+    path.write_bytes(damage(raw))
+  assert compute() == expected
+  again = read_all(folder)
+  assert all(again[path] != damage(raw) for path, raw in whole.items())
+
+
+def test_a_sound_entry_is_used(folder, monkeypatch):
+  expected = compute()
+  times = {path: os.stat(path).st_mtime_ns for path in read_all(folder)}
+  monkeypatch.setattr(compile_cache.Checked, 'put', None)
+  assert compute() == expected
+  assert {path: os.stat(path).st_mtime_ns for path in times} == times
+
+
+def test_entries_of_other_programs_are_left_alone(folder):
+  other = folder / 'theirs-cache'
+  other.write_bytes(b'not ours')
+  compute()
+  assert other.read_bytes() == b'not ours'
