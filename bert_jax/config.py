@@ -58,8 +58,9 @@ def declare_fields() -> config_dict.ConfigDict:
   c.task = 'pretraining'  # one of `bert_jax.tasks`
   c.seed = 0  # seed of data, masks, initial weights and dropout
   c.rng = 'threefry'  # dropout: threefry (same on any layout) or rbg (fast)
-  # A trained model to start from: the workdir of a run or another model
-  # that bert_jax.convert reads; empty is new weights. The optimizer starts new.
+  # A trained model to start from: the workdir of a run, its checkpoint of a step
+  # (WORKDIR@STEP) or another model that bert_jax.convert reads; empty is new
+  # weights. The optimizer starts new.
   c.init_from = ''
   # Cut the position embeddings of init_from to max_positions, or extend them
   # with new ones, where they differ.

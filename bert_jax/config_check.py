@@ -15,6 +15,7 @@ from bert_jax.model import attention, bert_config, precision
 from bert_jax.ops import dropout
 from bert_jax.runtime import workers
 from bert_jax.train import optimizer, tuning
+from bert_jax.workdir import paths
 
 _BOUNDS = {
   'least': ('at least', operator.ge),
@@ -247,10 +248,11 @@ def _check_inputs(data):
 
 def _check_init(c):
   pretraining = c.task == 'pretraining'
+  model, _ = paths.split_step(c.init_from)
   if pretraining and c.init_from and not (c.data.vocab or c.data.dir):
     _fail(
       f'init_from={c.init_from} needs its vocabulary: data.vocab='
-      f'{os.path.join(c.init_from, "vocab.txt")} or, of a run, data/vocab.txt '
+      f'{os.path.join(model, "vocab.txt")} or, of a run, data/vocab.txt '
       'in it, with data.vocab_size'
     )
   if c.resize_positions and not c.init_from:

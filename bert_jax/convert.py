@@ -3,7 +3,7 @@
   python -m bert_jax.convert --from=PATH --to=PATH --format=hf|google|npz|stablehlo
 
 --from is the directory of a run, which may be training; the checkpoint is that
-of --step or the newest undamaged one. Or it is a folder with a Hugging Face
+of --step (or of RUN@STEP) or the newest undamaged one. Or it is a folder with a Hugging Face
 BERT, one with Google's TensorFlow checkpoint (or PREFIX, if there are several),
 or an .npz file that this command wrote. Parameters that the source lacks, and
 tensors that are not used, are printed.
@@ -22,6 +22,7 @@ from bert_jax.model import bert_config, classifier
 from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli, copies
 from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.workdir import paths
 
 # {model: (heads that it must have, heads that it may have)}.
 _MODELS = {
@@ -229,7 +230,8 @@ def main(argv: list[str]):
   head = found.head if form == 'hf' and given.model is None else None
   if form == 'hf' and found.step is not None and found.head is None:
     try:
-      card = model_card.describe_run(path, params, found.step)
+      run, _ = paths.split_step(path)
+      card = model_card.describe_run(run, params, found.step)
     except errors.UserError as error:
       lines.append(f'no model card: {error}')
   write(form, target, params, config, found.tokenizer, card, head)

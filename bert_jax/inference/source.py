@@ -9,6 +9,7 @@ from bert_jax.interop import google, hf_load, npz, rename
 from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import copies, files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.workdir import paths
 
 READ = {'hf': hf_load.read, 'google': google.read, 'npz': npz.read}
 _HF_WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
@@ -75,20 +76,28 @@ def read(path: str, step: int | None = None) -> Source:
   """Reads a BERT in any of the known formats.
 
   Args:
-    path: the directory of a run, which may be training; a Hugging Face folder;
-      a folder with Google's checkpoint, or its prefix; or an .npz file. Any of
-      them may be in a bucket.
-    step: step of a run's checkpoint; None is the newest undamaged one.
+    path: the directory of a run, which may be training, or RUN@STEP, one of its
+      checkpoints; a Hugging Face folder; a folder with Google's checkpoint, or
+      its prefix; or an .npz file. Any of them may be in a bucket.
+    step: step of a run's checkpoint; None is that in `path`, or else the newest
+      undamaged one.
 
   Raises:
     errors.UserError: if the model is missing, damaged or not a BERT.
   """
+  given = path
+  path, named = paths.split_step(given)
+  if named is not None and step is not None:
+    raise errors.UserError(
+      f'{given} names a step already; leave out the step {step}.'
+    )
+  step = named if step is None else step
   with _fetch(path) as here:
     found = detect_kind(here)
     if found != 'run':
       if step is not None:
         raise errors.UserError(
-          f'{path} is not the directory of a run, so --step={step} means '
+          f'{path} is not the directory of a run, so step={step} means '
           'nothing; leave it out.'
         )
       if found == 'hf':

@@ -1,8 +1,19 @@
 """The paths of a run's files in its working directory, local or gs://."""
 
 import os
+import re
 
 from ml_collections import config_dict
+
+
+def split_step(name: str) -> tuple[str, int | None]:
+  """Splits RUN@STEP, the name of a checkpoint of a run.
+
+  >>> split_step('runs/base@500'), split_step('runs/base')
+  (('runs/base', 500), ('runs/base', None))
+  """
+  found = re.fullmatch(r'(.+)@(\d+)', name)
+  return (found[1], int(found[2])) if found else (name, None)
 
 
 def config(workdir: str) -> str:

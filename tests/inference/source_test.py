@@ -8,6 +8,7 @@ from bert_jax import errors
 from bert_jax.inference import source
 from bert_jax.interop import google
 from tests import models
+from tests.inference import trained_run_test
 
 
 def test_a_folder_with_both_kinds_of_files_is_hugging_faces(tmp_path):
@@ -33,3 +34,23 @@ def test_a_program_is_no_model(tmp_path):
     source.detect_kind(str(path))
   with pytest.raises(errors.UserError, match='absent is no folder, no check'):
     source.detect_kind(str(tmp_path / 'absent'))
+
+
+def test_a_name_may_end_in_the_step_of_a_checkpoint(tmp_path):
+  run = trained_run_test.make_run(tmp_path / 'run')
+  assert source.read(run).step == 2
+  found = source.read(f'{run}@1')
+  assert found.step == 1 and found.origin.startswith('step 1, ')
+  models.assert_same(found.params, trained_run_test.params(1))
+  with pytest.raises(errors.UserError, match='of step 7; choose one of 1, 2'):
+    source.read(f'{run}@7')
+  with pytest.raises(errors.UserError, match='@1 names a step already'):
+    source.read(f'{run}@1', 2)
+
+
+def test_only_a_run_has_steps(tmp_path):
+  path = models.export_to(tmp_path / 'theirs')
+  with pytest.raises(
+    errors.UserError, match='theirs is not the dir.*step=3 me'
+  ):
+    source.read(f'{path}@3')
