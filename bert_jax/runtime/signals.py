@@ -2,10 +2,13 @@
 
 import contextlib
 import signal
+import sys
+import threading
 
 from bert_jax import errors
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_AGAIN = 0.1  # seconds until a signal is sent again
 RESUME = 'resume with the same command.'
 
 
@@ -33,8 +36,23 @@ def raising():
     del frame
     raise errors.Interrupted(signum, RESUME)
 
-  with _handled_by(handler):
-    yield
+  previous = sys.unraisablehook
+
+  def send_again(unraisable):
+    # It arrived in a callback, such as jax's at garbage collection, which
+    # cannot raise; soon something else runs.
+    if isinstance(unraisable.exc_value, errors.Interrupted):
+      again = threading.main_thread().ident, unraisable.exc_value.signum
+      threading.Timer(_AGAIN, signal.pthread_kill, again).start()
+    else:
+      previous(unraisable)
+
+  sys.unraisablehook = send_again
+  try:
+    with _handled_by(handler):
+      yield
+  finally:
+    sys.unraisablehook = previous
 
 
 @contextlib.contextmanager

@@ -1,7 +1,9 @@
 """Tests of signals."""
 
+import gc
 import os
 import signal
+import time
 
 import pytest
 
@@ -32,3 +34,22 @@ def test_the_old_handlers_come_back():
   with signals.recording():
     assert signal.getsignal(signal.SIGTERM) != before
   assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_one_that_arrives_in_a_callback_is_not_lost(monkeypatch):
+  """Python ignores what is raised in callbacks of its garbage collector."""
+
+  def interrupt(phase, info):
+    del phase, info
+    gc.callbacks.remove(interrupt)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  monkeypatch.setattr(signals, '_AGAIN', 0.01)
+  gc.callbacks.append(interrupt)
+  with pytest.raises(errors.Interrupted) as caught:
+    with signals.raising():
+      gc.collect()
+      for _ in range(100):
+        time.sleep(0.05)
+      pytest.fail('not interrupted')
+  assert caught.value.signum == signal.SIGTERM
