@@ -23,18 +23,26 @@ _RENEW = 15.0  # seconds
 _GONE = 180.0  # seconds without renewal
 
 
+class Held(errors.UserError):
+  """Another process holds the lock."""
+
+
 @contextlib.contextmanager
-def hold(path: str):
+def hold(path: str, patient: bool = True):
   """Holds the lock; waits up to three minutes for a holder that may be gone.
 
   The process ends with an error if, while it was cut off from the bucket for
   longer than that, another took the lock over.
 
+  Args:
+    path: a folder of the lock's own.
+    patient: False does not wait: a holder that may be gone is one.
+
   Raises:
-    errors.UserError: if another process holds it, saying which.
+    Held: if another process holds it, saying which.
   """
   own = _describe_self()
-  number = _take(path, own)
+  number = _take(path, own, patient)
   done = threading.Event()
   thread = threading.Thread(
     target=_renew, args=(path, number, own, done), daemon=True
@@ -49,13 +57,13 @@ def hold(path: str):
       _write(path, number, {**own, 'released': True})
 
 
-def _take(path: str, own: dict) -> int:
+def _take(path: str, own: dict, patient: bool) -> int:
   """Returns the number under which this process holds the lock."""
   while True:
     numbers = _list(path)
     newest = max(numbers, default=0)
     if newest:
-      _wait_until_free(_path(path, newest), path)
+      _wait_until_free(_path(path, newest), path, patient)
     number = newest + 1
     if not storage.create(_path(path, number), _encode(own)):
       continue  # another process was faster; see whether it is alive
@@ -75,8 +83,8 @@ def _list(path) -> list[int]:
     return []
 
 
-def _wait_until_free(held: str, path: str):
-  """Returns when the holder is gone; raises errors.UserError if it lives."""
+def _wait_until_free(held: str, path: str, patient: bool):
+  """Returns when the holder is gone; raises Held if it lives."""
   renewed = None
   while True:
     try:
@@ -86,15 +94,15 @@ def _wait_until_free(held: str, path: str):
     who = f'{holder["host"]}, process {holder["process"]}'
     if holder.get('released') or _is_dead(holder) or age > _GONE:
       return
-    if renewed is None:
+    if renewed is None and patient:
       print(
         f'{path} is held by {who}, which renewed it {age:.0f} s ago; waiting '
         f'for a sign of life, {_GONE - age:.0f} s at most',
         flush=True,
       )
-    elif at != renewed:
+    elif at != renewed or not patient:
       since = time.strftime('%F %T', time.localtime(holder['since']))
-      raise errors.UserError(
+      raise Held(
         f'{path} is held by {who}, since {since}: it is writing there; stop '
         'it, or use another directory.'
       )

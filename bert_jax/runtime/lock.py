@@ -3,13 +3,14 @@
 import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 
 from bert_jax import errors
 from bert_jax.runtime import lease, storage
 
 
 @contextlib.contextmanager
-def exclusive(path: str, wait: bool = False):
+def exclusive(path: str, wait: bool = False, patient: bool = True):
   """Holds a lock.
 
   A local one is a file; the kernel releases it when the process ends. In a
@@ -19,12 +20,13 @@ def exclusive(path: str, wait: bool = False):
     path: nothing else may have this path.
     wait: whether to wait for another process of this machine that holds it;
       only for a local path.
+    patient: as `lease.hold`, in a bucket.
 
   Raises:
-    errors.UserError: if another process holds it.
+    lease.Held: if another process holds it.
   """
   if storage.is_remote(path):
-    with lease.hold(path):
+    with lease.hold(path, patient):
       yield
     return
   try:
@@ -38,8 +40,24 @@ def exclusive(path: str, wait: bool = False):
     try:
       fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
-      raise errors.UserError(
+      raise lease.Held(
         f'{path} is locked: another process is writing there; wait for it, '
         'or use another directory.'
       ) from None
     yield
+
+
+@contextlib.contextmanager
+def attempt(path: str) -> Iterator[bool]:
+  """Holds a lock if nobody else does; yields whether it is held.
+
+  Args:
+    path: as `exclusive`.
+  """
+  with contextlib.ExitStack() as stack:
+    try:
+      stack.enter_context(exclusive(path, patient=False))
+    except lease.Held:
+      yield False
+    else:
+      yield True

@@ -57,6 +57,17 @@ def test_it_is_refused_while_another_lives(folder, holder):
     assert f'process {holder.pid}, since 20' in str(caught.value)
 
 
+def test_an_attempt_does_not_wait(folder, holder):
+  begin = time.monotonic()
+  with lock.attempt(f'{folder}/lock') as held:
+    assert not held
+  assert time.monotonic() - begin < 2
+  holder.kill()
+  holder.wait()
+  with lock.attempt(f'{folder}/lock') as held:
+    assert held
+
+
 def test_it_is_taken_over_when_its_holder_was_killed(folder, holder):
   holder.send_signal(signal.SIGKILL)
   holder.wait()
