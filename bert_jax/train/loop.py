@@ -190,6 +190,7 @@ def _evaluate(run, phase, step, state, evaluation):
       _stop(run, step, state)
     seconds = time.monotonic() - start
     run.log.write('eval', step, {**means, 'seconds': seconds})
+    run.status.note(held_out=means)
     run.bar.write(
       f'held-out at step {step:,}: {run.task.word(means)} ({seconds:.1f} s)'
     )

@@ -24,6 +24,7 @@ class Status:
     step, steps: updates done, and of the whole run.
     phase, phases: index of the phase, from 0, and their number.
     loss: mean training loss of the last row of the log; null before it.
+    held_out: {metric: value} of the last evaluation; null before it.
     steps_per_second: since the last write, with evaluations and saves.
     seconds_left: at that speed.
     checkpoint: step of the newest complete checkpoint.
@@ -39,7 +40,7 @@ class Status:
 
   def __init__(self, workdir: str, steps: int, phases: int):
     self._path = paths.status(workdir)
-    before = _read(self._path)
+    before = read(workdir)
     self._fields = {
       'state': 'starting',
       'step': before.get('step', 0),
@@ -47,6 +48,7 @@ class Status:
       'phase': before.get('phase', 0),
       'phases': phases,
       'loss': before.get('loss'),
+      'held_out': before.get('held_out'),
       'steps_per_second': None,
       'seconds_left': None,
       'checkpoint': before.get('checkpoint'),
@@ -137,8 +139,9 @@ def _judge(error: BaseException | None) -> dict:
   return {'state': 'failed', 'exit_code': code, 'message': text}
 
 
-def _read(path: str) -> dict:
+def read(workdir: str) -> dict:
+  """Returns the fields that a run last wrote; {} if it has not."""
   with contextlib.suppress(FileNotFoundError, ValueError):
-    found = files.load_json(path)
+    found = files.load_json(paths.status(workdir))
     return found if isinstance(found, dict) else {}
   return {}

@@ -28,6 +28,7 @@ def test_every_field_is_there_from_the_start_to_the_end(folder):
       'phase': 0,
       'phases': 2,
       'loss': None,
+      'held_out': None,
       'steps_per_second': None,
       'seconds_left': None,
       'checkpoint': None,
