@@ -143,7 +143,8 @@ def declare_fields() -> config_dict.ConfigDict:
   c.finetuning.outputs = 0  # classes, 1 for a number; filled in from the data
 
   c.objective = config_dict.ConfigDict()
-  c.objective.kind = 'mlm'  # mlm, or ltr: left-to-right language model
+  # mlm, or a language model: ltr, from left to right, or rtl, right to left.
+  c.objective.kind = 'mlm'
   c.objective.nsp = True  # next sentence prediction
   c.objective.mask_rate = 0.15  # share of each sequence's tokens
   c.objective.mask_mix = (0.8, 0.1, 0.1)  # [MASK], random, same (table 8)
@@ -404,6 +405,7 @@ def model_config(c: config_dict.ConfigDict) -> bert_config.BertConfig:
   """Returns the model's part of a config."""
   return bert_config.BertConfig(
     vocab_size=c.data.vocab_size,
-    causal=c.objective.kind == 'ltr',
+    causal=c.objective.kind in ('ltr', 'rtl'),
+    reverse=c.objective.kind == 'rtl',
     **c.model.to_dict(),
   )

@@ -96,7 +96,7 @@ CHOICES = {
   'model.dtype': _FLOATS,
   'data.layout': sources.LAYOUTS,
   'data.strip_accents': accents.CHOICES,
-  'objective.kind': ('mlm', 'ltr'),
+  'objective.kind': ('mlm', 'ltr', 'rtl'),
   'objective.mask_unit': masking.UNITS,
   'optimizer.clip_unit': optimizer.CLIP_UNITS,
   'optimizer.decay_from': optimizer.DECAY_FROM,
@@ -267,10 +267,10 @@ def _check_freeze(freeze):
 
 
 def _check_objective(o):
-  if o.kind == 'ltr' and o.nsp:
+  if o.kind != 'mlm' and o.nsp:
     _fail(
-      'objective.kind=ltr needs objective.nsp=False: under the causal mask '
-      '[CLS] sees no text'
+      f'objective.kind={o.kind} needs objective.nsp=False: a language model '
+      'reads one way, and predicts the next token only'
     )
   if len(o.mask_mix) != 3 or abs(sum(o.mask_mix) - 1) > 1e-6:
     _fail(f'objective.mask_mix={o.mask_mix} must be three shares that sum to 1')

@@ -23,6 +23,7 @@ from bert_jax.train import fit, programs, task, tuning
     ('phases.accumulate', (1, 3), 'not divisible by phases.accumulate=3'),
     ('model.num_heads', 7, 'not divisible by model.num_heads=7'),
     ('objective.kind', 'ltr', 'needs objective.nsp=False'),
+    ('objective.kind', 'rtl', 'needs objective.nsp=False'),
     ('objective.mask_mix', (0.8, 0.1, 0.2), 'sum to 1'),
     ('model.dropout', 1.0, 'below 1'),
     ('model.dropout', 0.999, '256 of 256 values; 255 of them, 0.9961, is the'),

@@ -27,6 +27,7 @@ def test_every_config_can_work_and_is_documented(path):
   sizes = {
     'table6.py': '3x768x12,',
     'compact.py': 'small,',
+    'baselines.py': 'ltr,',
     'glue.py': 'rte,',
   }
   size = sizes.get(os.path.basename(path), '')

@@ -175,8 +175,15 @@ def count_predictions(
   )
 
 
-def predict_next_tokens(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def predict_next_tokens(
+  batch: dict[str, np.ndarray], reverse: bool = False
+) -> dict[str, np.ndarray]:
   """Makes the next token the label of every position (left-to-right LM).
+
+  Args:
+    batch: features of rows [B, S].
+    reverse: whether the model reads from right to left, so that position i + 1
+      predicts the token at i.
 
   Returns:
     The batch with `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`
@@ -188,19 +195,22 @@ def predict_next_tokens(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   >>> found = predict_next_tokens(batch)
   >>> found['masked_lm_ids'].tolist(), found['masked_lm_weights'].tolist()
   ([[7, 8, 0]], [[1.0, 1.0, 0.0]])
+  >>> found = predict_next_tokens(batch, reverse=True)
+  >>> found['masked_lm_positions'].tolist(), found['masked_lm_ids'].tolist()
+  ([[1, 2, 3]], [[2, 7, 8]])
   """
   ids = batch['input_ids']
   same = batch['input_mask'][:, 1:] > 0
   if 'sequence_ids' in batch:
     sequence = batch['sequence_ids']
     same = same & (sequence[:, 1:] == sequence[:, :-1])
-  positions = np.arange(ids.shape[1] - 1, dtype=np.int32)
+  positions = np.arange(ids.shape[1] - 1, dtype=np.int32) + reverse
   return {
     **batch,
     'masked_lm_positions': np.broadcast_to(
       positions, (len(ids), len(positions))
     ).copy(),
-    'masked_lm_ids': ids[:, 1:],
+    'masked_lm_ids': ids[:, :-1] if reverse else ids[:, 1:],
     'masked_lm_weights': same.astype(np.float32),
   }
 

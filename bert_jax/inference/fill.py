@@ -28,7 +28,7 @@ def fill(
   Args:
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
     config: the model's config. A causal model sees only the words before a
-      mask. Its dtype is ignored: everything is computed in float32.
+      mask, or only those after it. Its dtype is ignored: everything is computed in float32.
     with_nsp: whether the model has the pooler and the NSP head.
     tokenizer: a `tokenizer.Tokenizer`.
     sentence: text with one `[MASK]` or more.
@@ -61,8 +61,8 @@ def fill(
   length = min(-len(ids) // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
   padded = np.full((1, length), tokenizer.pad_id, np.int32)
   padded[0, : len(ids)] = ids
-  # A causal model's hidden state at a position predicts the next token.
-  positions = np.array([masks], np.int32) - config.causal
+  # A causal model's hidden state predicts the token beside its own.
+  positions = np.array([masks], np.int32) - config.target_offset
   batch = {
     'input_ids': padded,
     'input_mask': np.arange(length)[None] < len(ids),

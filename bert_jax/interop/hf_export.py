@@ -30,6 +30,15 @@ HIDDEN_ACT = {
 }
 
 
+def find_problem(config: bert_config.BertConfig) -> str | None:
+  """Returns why transformers has no class for an encoder; None if it has."""
+  if config.norm != 'post':
+    return f'BERT of Hugging Face has no model with norm={config.norm}'
+  if config.reverse:
+    return 'BERT of Hugging Face has no model that reads from right to left'
+  return None
+
+
 def export(
   directory: str,
   params: dict,

@@ -67,7 +67,7 @@ def write(
   vocabulary.check_size(tokenizer, config)
   about = {
     'format': _FORMAT,
-    'model': dataclasses.asdict(config),
+    'model': _describe(config),
     'lowercase': tokenizer.lowercase,
     'strip_accents': tokenizer.strip_accents,
     'vocab': tokenizer.vocab,
@@ -84,6 +84,13 @@ def write(
       np.savez(f, **arrays)
 
   files.write_file(path, fill)
+
+
+def _describe(config):
+  fields = dataclasses.asdict(config)
+  if not config.reverse:  # a field that older versions do not know
+    del fields['reverse']
+  return fields
 
 
 def read(path: str) -> rename.LoadedModel:

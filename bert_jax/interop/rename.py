@@ -100,7 +100,8 @@ def to_hf(
     their own files.
 
   Raises:
-    errors.UserError: for norm='pre', which their BERT does not support.
+    errors.UserError: for norm='pre' or a model that reads from right to left,
+      which their BERT does not support.
     ValueError: if the parameters do not fit the config.
   """
   return _to(params, config, 'hf')
@@ -118,6 +119,11 @@ def _to(params, config, side):
     raise errors.UserError(
       f'norm={config.norm!r} is known neither to Hugging Face nor to Google: '
       'their BERT normalises after each sublayer. Use --format=npz.'
+    )
+  if config.reverse:
+    raise errors.UserError(
+      'models that read from right to left are known neither to Hugging Face '
+      'nor to Google. Use --format=npz.'
     )
   ours = param_names.flatten(params)
   held = list_parts(params)

@@ -6,6 +6,7 @@ our TPU kernels (`fused_attention`); `cudnn` uses NVIDIA's, which support
 neither dropout nor packed rows.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -78,6 +79,8 @@ def attend(
   Returns:
     [B, S, H, K].
   """
+  if config.reverse:
+    return _attend_in_reverse(qkv, bias, tokens, key, config, sow)
   if config.attention == 'fused':
     return fused_attention.attend(
       qkv,
@@ -104,6 +107,23 @@ def attend(
   if config.attention == 'cudnn':
     return _cudnn(qkv, tokens, config)
   return _xla(qkv, tokens, key, config, sow)
+
+
+def _attend_in_reverse(qkv, bias, tokens, key, config, sow):
+  """Reads from right to left, which is left to right in the reversed row."""
+
+  def flip(x, axes=(1,)):
+    return None if x is None else jnp.flip(x, axes)
+
+  mixed = attend(
+    flip(qkv),
+    bias,
+    Tokens(*map(flip, tokens)),
+    key,
+    dataclasses.replace(config, reverse=False),
+    sow and (lambda weights: sow(flip(weights, (2, 3)))),
+  )
+  return flip(mixed)
 
 
 def _xla(qkv, tokens, key, config, sow):

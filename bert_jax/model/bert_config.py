@@ -56,7 +56,8 @@ class BertConfig:
   initializer_std: float = 0.02
   dtype: str = 'float32'
   mask_value: float = -10_000.0
-  causal: bool = False
+  causal: bool = False  # tokens see none that follow them
+  reverse: bool = False  # with causal: none that precede them, instead
   # How it is computed:
   vocab_multiple: int = 1
   attention: str = 'xla'
@@ -74,6 +75,11 @@ class BertConfig:
   @property
   def head_size(self) -> int:
     return self.hidden_size // self.num_heads
+
+  @property
+  def target_offset(self) -> int:
+    """Returns where the token that a hidden state predicts is, from its own."""
+    return self.causal - 2 * self.reverse
 
   @property
   def kernel_init(self):

@@ -12,7 +12,7 @@ _ORDER, _MASK, _EVAL_MASK = 1, 2, 3
 
 def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
   """Returns P, the maximum of predictions per row."""
-  if config.objective.kind == 'ltr':
+  if config.objective.kind != 'mlm':
     return phase.seq_length - 1
   return masking.count_predictions(
     phase.seq_length,
@@ -111,8 +111,9 @@ class Batches:
     batch = split.reader.rows(
       record, split.length, words.cls_id, words.sep_id, c.data.pack
     )
-    if c.objective.kind == 'ltr':
-      return masking.predict_next_tokens(batch)
+    if c.objective.kind != 'mlm':
+      reverse = c.objective.kind == 'rtl'
+      return masking.predict_next_tokens(batch, reverse)
     return masking.mask_tokens(
       batch,
       keys,

@@ -43,8 +43,8 @@ def finish(
     print(f'\n  {sentence}')
     guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed[0])
     print(f'    the model: {guesses}; the text: {truth}')
-  exported = None
-  if bert.norm == 'post':
+  exported, problem = None, hf_export.find_problem(bert)
+  if problem is None:
     exported = paths.export(workdir)
     described = model_card.make_card(
       config,
@@ -56,6 +56,8 @@ def finish(
       exported, params, bert, config.objective.nsp, words, described
     )
   _print_summary(config, workdir, exported)
+  if problem:
+    print(f'  no export: {problem}')
   _print_next(workdir, exported, [sentence for sentence, _ in examples])
 
 
@@ -142,8 +144,6 @@ def _print_summary(config, workdir: str, exported: str | None):
     where.append((card, 'its card; fill in the licence'))
   for path, meaning in where:
     print(f'  {path}: {meaning}')
-  if not exported:
-    print('  no export: BERT of Hugging Face has no model with norm=pre')
 
 
 def _print_next(workdir: str, exported: str | None, sentences: Sequence[str]):

@@ -6,6 +6,7 @@ import functools
 import jax
 import numpy as np
 
+from bert_jax import config as config_lib
 from bert_jax.model import precision
 from bert_jax.pretraining import pretrain
 from bert_jax.pretraining import replay as replay_lib
@@ -21,8 +22,8 @@ class Prediction:
   Attributes:
     position: of the token in the row.
     truth: the token, a word piece.
-    given: the piece that the model was shown at this position; for a model that
-      reads from left to right, which saw only those before, None.
+    given: the piece that the model was shown at this position; None for a
+      language model, which reads one way and did not see it.
     probability: of the truth.
     guesses: the likeliest pieces with their probabilities, likeliest first.
   """
@@ -86,12 +87,12 @@ def restore_tokens(
   """Returns the ids of a row before masking, and where tokens are masked.
 
   Returns:
-    (ids, masked), [T] int and bool, without padding. A model that reads from
-    left to right has no masks.
+    (ids, masked), [T] int and bool, without padding. A language model has
+    no masks.
   """
   one = {name: x[row] for name, x in replay.batch.items()}
   ids, masked = one['input_ids'].copy(), np.zeros(len(one['input_ids']), bool)
-  if replay.config.objective.kind != 'ltr':
+  if replay.config.objective.kind == 'mlm':
     used = one['masked_lm_weights'] > 0
     at = one['masked_lm_positions'][used]
     ids[at], masked[at] = one['masked_lm_ids'][used], True
@@ -100,7 +101,8 @@ def restore_tokens(
 
 
 def _name_predictions(replay, one, chances, values, words):
-  vocab, causal = replay.tokenizer.vocab, replay.config.objective.kind == 'ltr'
+  bert = config_lib.model_config(replay.config)
+  vocab, causal = replay.tokenizer.vocab, bert.causal
   ids, positions, weights = (
     one[f'masked_lm_{name}'][0].tolist()
     for name in ('ids', 'positions', 'weights')
@@ -111,7 +113,7 @@ def _name_predictions(replay, one, chances, values, words):
     guesses = zip(words[i].tolist(), values[i].tolist(), strict=True)
     found.append(
       Prediction(
-        position=positions[i] + causal,
+        position=positions[i] + bert.target_offset,
         truth=vocab[ids[i]],
         given=None if causal else given,
         probability=float(chances[i, ids[i]]),

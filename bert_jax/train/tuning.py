@@ -190,6 +190,9 @@ def _cudnn_problem(config, device) -> str | None:
     return f'cannot do model.attention_dropout={config.model.attention_dropout}'
   if config.data.pack > 1:
     return f'cannot do data.pack={config.data.pack}'
+  if config.objective.kind == 'rtl':
+    # It takes lengths, so padding only at the end.
+    return 'cannot do objective.kind=rtl'
   if config.model.dtype != 'bfloat16':
     return f'cannot do model.dtype={config.model.dtype}'
   return None

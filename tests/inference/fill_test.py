@@ -17,7 +17,7 @@ VOCAB = '[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog bird ran sat'.split()
 TOKENIZER = tokenizer_lib.Tokenizer(tuple(VOCAB), lowercase=True)
 
 
-def make_model(vocab_size=11, causal=False):
+def make_model(vocab_size=11, causal=False, reverse=False):
   config = bert_config.BertConfig(
     vocab_size=vocab_size,
     hidden_size=8,
@@ -26,6 +26,7 @@ def make_model(vocab_size=11, causal=False):
     mlp_size=12,
     max_positions=9,
     causal=causal,
+    reverse=reverse,
   )
   random = np.random.default_rng(0)
   params = jax.tree.map(
@@ -99,6 +100,13 @@ def test_a_causal_model_uses_the_words_before_the_mask_only():
     np.testing.assert_allclose(
       probability, expected[VOCAB.index(word)], rtol=1e-4
     )
+
+
+def test_a_reversed_causal_model_uses_the_words_after_the_mask_only():
+  params, config = make_model(causal=True, reverse=True)
+  words = fill(params, config, 'the cat [MASK] dog')
+  assert fill(params, config, 'the dog [MASK] dog') == words
+  assert fill(params, config, 'the cat [MASK] cat') != words
 
 
 def test_mistakes_are_explained():

@@ -123,6 +123,14 @@ def test_attention_is_zero_where_a_causal_model_may_not_look():
   np.testing.assert_array_equal(maps[:, :, 0, 0], 1)
 
 
+def test_attention_of_a_reversed_model_is_shown_in_the_order_of_the_text():
+  config = dataclasses.replace(CONFIG, causal=True, reverse=True)
+  maps = extract(config=config, attention=True)[1].attention
+  assert np.tril(maps, -1).max() == 0
+  np.testing.assert_array_equal(maps[:, :, -1, -1], 1)
+  np.testing.assert_allclose(maps.sum(-1), 1, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [

@@ -189,6 +189,16 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path):
   assert (tmp_path / 'thesis.tex').read_text() == 'years of work'
 
 
+def test_why_there_is_no_export_is_said():
+  def find(**changes):
+    config = dataclasses.replace(models.CONFIG, **changes)
+    return hf_export.find_problem(config)
+
+  assert find() is None and find(causal=True) is None
+  assert 'no model with norm=pre' in find(norm='pre')
+  assert 'from right to left' in find(causal=True, reverse=True)
+
+
 def test_export_refuses_what_cannot_be_one(tmp_path):
   def write(path, config=models.CONFIG):
     hf_export.export(
@@ -197,6 +207,9 @@ def test_export_refuses_what_cannot_be_one(tmp_path):
 
   with pytest.raises(errors.UserError, match="norm='pre'"):
     write(tmp_path / 'x', dataclasses.replace(models.CONFIG, norm='pre'))
+  reverse = dataclasses.replace(models.CONFIG, causal=True, reverse=True)
+  with pytest.raises(errors.UserError, match='from right to left are known'):
+    write(tmp_path / 'x', reverse)
   with pytest.raises(errors.UserError, match='11 entries.*only 9'):
     write(tmp_path / 'x', dataclasses.replace(models.CONFIG, vocab_size=9))
   with pytest.raises(errors.UserError, match='no address to write to'):

@@ -46,6 +46,17 @@ def model(**values):
   return about(model=dataclasses.asdict(models.CONFIG) | values)
 
 
+def test_only_a_reversed_model_is_written_with_the_field_for_it(tmp_path):
+  path, params = str(tmp_path / 'model.npz'), models.make_params()
+  for reverse in (False, True):
+    config = dataclasses.replace(models.CONFIG, causal=True, reverse=reverse)
+    npz.write(path, params, config, models.TOKENIZER)
+    with np.load(path) as arrays:
+      written = json.loads(arrays['about'].tobytes())['model']
+    assert ('reverse' in written) == reverse
+    assert npz.read(path)[1] == config
+
+
 @pytest.mark.parametrize('norm', ['post', 'pre'])
 @pytest.mark.parametrize(
   'heads', [('mlm', 'pooler', 'nsp'), ('mlm',), ('pooler',), ()]

@@ -146,6 +146,14 @@ def test_causal_model_does_not_see_what_follows():
   ]
 
 
+def test_reversed_causal_model_does_not_see_what_precedes():
+  assert _influence(dataclasses.replace(SMALL, causal=True, reverse=True)) == [
+    [0, 1, 1, 1, 1],
+    [0, 0, 1, 1, 1],
+    [0, 0, 0, 0, 1],
+  ]
+
+
 def test_positions_start_again_in_each_pair():
   plain = {'input_ids': jnp.zeros((1, 4), jnp.int32)}
   packed = {**plain, 'position_ids': jnp.array([[0, 1, 0, 0]])}

@@ -15,6 +15,11 @@ CASES = {
   'static': {'objective__static_masks': True},
   'packed': {'data__pack': 3},
   'ltr': {'objective__kind': 'ltr', 'objective__nsp': False},
+  'rtl, packed': {
+    'objective__kind': 'rtl',
+    'objective__nsp': False,
+    'data__pack': 3,
+  },
 }
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from bert_jax import config, config_check, errors
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import prepare
+from bert_jax.data import masking, prepare
 from bert_jax.pretraining import batches as batches_lib
 from bert_jax.pretraining import pretrain
 from bert_jax.train import task
+from tests import models
 from tests.data import prepare_test
 
 
@@ -154,6 +155,37 @@ def test_left_to_right_predicts_the_next_token(directory):
   made = pretrain.make_task(c, directory)
   assert made.objective(c).expected_loss == pytest.approx(math.log(120))
   assert batches_lib.count_predictions(c, task.list_phases(c)[0]) == 31
+
+
+def test_right_to_left_is_left_to_right_of_the_reversed_text(directory):
+  c = make_config(objective__kind='rtl', objective__nsp=False)
+  c.model.attention_dropout = c.model.dropout = 0.0
+  (batch,) = batches(c, directory, [0])
+  lengths = batch['input_mask'].sum(1)
+  assert len(set(lengths.tolist())) > 1  # some rows are padded
+  # Reversed tokens, the padding still at the end.
+  place = np.arange(batch['input_ids'].shape[1])
+  place = np.where(
+    place < lengths[:, None], lengths[:, None] - 1 - place, place
+  )
+  turned = {
+    name: np.take_along_axis(batch[name], place, 1)
+    for name in ('input_ids', 'input_mask', 'segment_ids')
+  }
+  turned = masking.predict_next_tokens(turned | {'position_ids': place})
+  module = pretrain.make_module(c)
+  params = models.make_params(module.config, with_nsp=False)
+  loss, accuracy = (
+    pretrain.compute_sums(module, params, batch, None)[0][name]
+    for name in ('mlm_loss', 'mlm_accuracy')
+  )
+  c.objective.kind = 'ltr'
+  module = pretrain.make_module(c)
+  other, _ = pretrain.compute_sums(module, params, turned, None)
+  np.testing.assert_allclose(loss, other['mlm_loss'], rtol=1e-5)
+  assert accuracy == other['mlm_accuracy']
+  wrong, _ = pretrain.compute_sums(module, params, batch, None)
+  assert abs(wrong['mlm_loss'] / loss - 1) > 1e-4
 
 
 def test_static_masks_do_not_change_from_epoch_to_epoch(directory):

@@ -73,6 +73,7 @@ def test_the_config_itself_stays_as_it_is():
       'data.pack=3',
     ),
     (GPU, 'attention=cudnn,attention_dropout=0', 'model.dtype=float32'),
+    (GPU, 'attention=cudnn,attention_dropout=0,kind=rtl', 'objective.kind=rtl'),
   ],
 )
 def test_what_cannot_be_is_refused(device, arguments, says):
