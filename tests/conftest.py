@@ -13,15 +13,19 @@ import pytest
 
 from tests import environment
 
-# Tests that train the same model again find it compiled.
-_CACHE = tempfile.TemporaryDirectory()
+# Tests that train the same model again find it compiled, in any process of
+# pytest-xdist.
+_CACHE = None
+if 'PYTEST_XDIST_WORKER' not in os.environ:
+  _CACHE = tempfile.TemporaryDirectory()
+  os.environ['JAX_COMPILATION_CACHE_DIR'] = _CACHE.name
 os.environ.update(
   JAX_PLATFORMS='cpu',
   JAX_NUMPY_RANK_PROMOTION='raise',
   # A tenth of the compile time; the programs are small.
   JAX_DISABLE_MOST_OPTIMIZATIONS='true',
-  JAX_COMPILATION_CACHE_DIR=_CACHE.name,
-  JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
+  # Storing a program takes as long as compiling a small one.
+  JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.2',
 )
 os.environ.update(environment.for_devices(4))
 # Tracing makes many objects and little garbage.

@@ -10,5 +10,7 @@ def for_devices(count: int) -> dict[str, str]:
     # XLA's newer way to compile fusions for CPUs takes twice as long. Known to
     # jaxlib 0.9 to 0.12; where it is unknown, jax stops and names it.
     '--xla_cpu_use_fusion_emitters=false',
+    # All of a program in one module of LLVM: its parts would take longer.
+    '--xla_cpu_parallel_codegen_split_count=1',
   )
   return {**os.environ, 'XLA_FLAGS': ' '.join(flags)}
