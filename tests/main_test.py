@@ -66,6 +66,7 @@ def whole(tmp_path_factory):
   return root / 'run', text, output
 
 
+@pytest.mark.slow
 def test_a_run_says_what_it_does_and_what_to_do_next(whole):
   workdir, _, output = whole
   for words in (
@@ -87,6 +88,7 @@ def test_a_run_says_what_it_does_and_what_to_do_next(whole):
   assert 'Traceback' not in output
 
 
+@pytest.mark.slow
 def test_a_run_exports_what_it_trained(whole):
   workdir, _, _ = whole
   params, config, with_nsp, tokenizer, _ = hf_load.read(str(workdir / 'export'))
@@ -99,6 +101,7 @@ def test_a_run_exports_what_it_trained(whole):
   assert f'| 30 | {last["mlm_loss"]:.3f} |' in card
 
 
+@pytest.mark.slow
 def test_a_converted_run_is_its_export_card_included(whole, tmp_path):
   workdir, _, _ = whole
   given = [f'--from={workdir}', f'--to={tmp_path / "again"}', '--format=hf']
@@ -189,6 +192,7 @@ def test_a_stopped_run_goes_on_with_what_may_change(
   assert fields['mesh.model'] == 2 and fields['eval.every'] == 5
 
 
+@pytest.mark.slow
 def test_a_run_in_a_bucket_ends_like_that_on_disk(
   tmp_path, remote, monkeypatch
 ):

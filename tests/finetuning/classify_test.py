@@ -34,6 +34,7 @@ def test_a_run_learns_and_says_what_it_started_from(finetuned):
   assert last['cross_entropy'] < 0.3
 
 
+@pytest.mark.slow
 def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
   finetuned, tmp_path, monkeypatch
 ):

@@ -4,6 +4,7 @@ import json
 import os
 
 import numpy as np
+import pytest
 
 from bert_jax import main
 from bert_jax.inference import source
@@ -112,6 +113,7 @@ def write_rte(folder):
   return str(folder)
 
 
+@pytest.mark.slow
 def test_a_glue_task_writes_the_file_of_a_submission(tmp_path, capsys):
   c = made.make_config(
     made.write_source(tmp_path / 'source', pooler=None, nsp=None),
@@ -129,6 +131,7 @@ def test_a_glue_task_writes_the_file_of_a_submission(tmp_path, capsys):
   assert 'pooler: new, the source has none' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_that_learns_nothing_says_so(tmp_path, capsys):
   texts = tmp_path / 'texts'
   texts.mkdir()

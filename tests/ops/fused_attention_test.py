@@ -148,7 +148,9 @@ def test_dropout_is_that_of_the_plain_path(kind):
   assert np.abs(dropped - kept).max() > 0.1
 
 
-@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
+@pytest.mark.parametrize(
+  'impl', ['threefry2x32', pytest.param('rbg', marks=pytest.mark.slow)]
+)
 def test_64_bit_types_change_nothing(impl):
   def gradient():
     options = {

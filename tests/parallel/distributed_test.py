@@ -65,30 +65,36 @@ def check_equal(found, expected):
     assert a['mlm_accuracy'] == b['mlm_accuracy']
 
 
+@pytest.mark.slow
 def test_each_process_reads_its_half_of_the_rows(pair):
   _, said = pair
   assert 'rows: [0, 1, 2, 3]\n' in said[0][1]
   assert 'rows: [4, 5, 6, 7]\n' in said[1][1]
 
 
+@pytest.mark.slow
 def test_the_halves_make_the_global_batch(pair):
   assert all('batch: True\n' in stderr for _, stderr in pair[1])
 
 
+@pytest.mark.slow
 def test_every_process_learns_what_differs(pair):
   for _, stderr in pair[1]:
     assert 'refused: host 1 has seed=4, host 0 has 3. Start' in stderr
 
 
+@pytest.mark.slow
 def test_every_process_learns_the_largest(pair):
   assert all('largest: 11\n' in stderr for _, stderr in pair[1])
 
 
+@pytest.mark.slow
 def test_two_processes_train_like_one(pair, alone):
   for kind in ('train', 'eval'):
     check_equal(rows_of(pair[0], kind), rows_of(alone, kind))
 
 
+@pytest.mark.slow
 def test_tokens_are_those_of_all_processes(pair, alone):
   found, expected = (
     [
@@ -100,6 +106,7 @@ def test_tokens_are_those_of_all_processes(pair, alone):
   assert found == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_only_the_first_process_talks(pair):
   _, ((first, _), (second, _)) = pair
   assert 'held-out at step 6' in first
@@ -107,6 +114,7 @@ def test_only_the_first_process_talks(pair):
   assert [x for x in second.splitlines() if not x.startswith('[Gloo]')] == []
 
 
+@pytest.mark.slow
 def test_one_process_goes_on_where_two_stopped(pair, alone, tmp_path):
   workdir = tmp_path / 'run'
   shutil.copytree(pair[0], workdir)

@@ -2,9 +2,6 @@
 
 import json
 import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -12,8 +9,8 @@ from bert_jax import calibrate, config, errors
 from bert_jax.preflight import calibration
 from bert_jax.pretraining import pretrain
 from bert_jax.train import task
+from tests import commands
 
-ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 RUN = {'kind': 'run', 'step': 0, 'device_kind': 'TPU v5 lite', 'devices': 4}
 
 
@@ -181,17 +178,6 @@ def test_a_file_of_something_else_is_refused(tmp_path, text):
     calibration.read('v5e', str(path))
 
 
-def run(tmp_path, *more):
-  done = subprocess.run(
-    [sys.executable, '-m', 'bert_jax.calibrate', *more],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    env={**os.environ, 'XDG_CONFIG_HOME': str(tmp_path / 'home')},
-  )
-  return done.returncode, done.stdout, (done.stderr.splitlines() or [''])[-1]
-
-
 def test_a_phase_that_trained_with_another_attention_is_refused():
   (facts,) = estimated()['phases']
   compiled = estimated(phases=[facts | {'compute': {'attention': 'fused'}}])
@@ -230,7 +216,8 @@ def test_a_run_that_computes_otherwise_is_refused(name):
     calibrate._check_config({name: FIELDS[name]}, own)
 
 
-def test_the_command_keeps_a_ratio(tmp_path):
+def test_the_command_keeps_a_ratio(tmp_path, monkeypatch, capsys):
+  monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path / 'home'))
   c = config.pretraining('tiny')
   work = pretrain.make_objective(c).flops(task.list_phases(c)[0])
   (facts,) = estimated()['phases']
@@ -245,16 +232,17 @@ def test_the_command_keeps_a_ratio(tmp_path):
   path = tmp_path / 'estimate.json'
   path.write_text(json.dumps(estimated(phases=[facts], config={'rng': c.rng})))
   flags = f'--workdir={tmp_path}', f'--estimate={path}'
-  code, out, error = run(tmp_path, *flags)
-  assert (code, error) == (0, '')
+  commands.run(calibrate, *flags)
+  out = capsys.readouterr().out
   assert 'phase 0: ' in out and 'kept for v5e in' in out
   kept = tmp_path / 'home' / 'bert_jax' / 'calibration.json'
   assert json.loads(kept.read_text())['v5e']['topology'] == 'v5e:2x2'
   path.write_text(
     json.dumps(estimated(phases=[facts], config={'rng': 'other'}))
   )
-  code, _, error = run(tmp_path, *flags)
-  assert code == 1
-  assert error.startswith('error: the run has rng=threefry, the estimate other')
+  words = 'the run has rng=threefry, the estimate other'
+  with pytest.raises(errors.UserError, match=words):
+    commands.run(calibrate, *flags)
   path.write_text('{}')
-  assert 'is not of this preflight' in run(tmp_path, *flags)[2]
+  with pytest.raises(errors.UserError, match='is not of this preflight'):
+    commands.run(calibrate, *flags)

@@ -81,7 +81,9 @@ def edit_config(workdir, **values):
 
 
 @pytest.mark.parametrize('changes', CASES.values(), ids=CASES)
-@pytest.mark.parametrize('number', [5, 33])  # one of each phase
+@pytest.mark.parametrize(
+  'number', [5, pytest.param(33, marks=pytest.mark.slow)]
+)  # one of each phase
 def test_a_rows_predictions_have_its_loss(
   directories, tmp_path, changes, number
 ):

@@ -24,7 +24,10 @@ def count_others(batches):
   return len({batch['pid'] for batch in batches} - {os.getpid()})
 
 
-@pytest.mark.parametrize(('count', 'others'), [(-1, 2), (0, 0), (2, 2)])
+@pytest.mark.parametrize(
+  ('count', 'others'),
+  [(-1, 2), (0, 0), pytest.param(2, 2, marks=pytest.mark.slow)],
+)
 def test_a_number_means_the_same_for_data_and_batches(two_cores, count, others):
   jobs = [(i,) for i in range(4)]
   assert count_others(prepare.local_runner(count)(get_pid, jobs)) == others

@@ -56,6 +56,7 @@ def test_the_span_begins_after_five_updates_and_ends_with_the_phase():
   assert not trace.choose_span(0, 12, 0)
 
 
+@pytest.mark.slow
 def test_a_profile_holds_its_steps_and_changes_no_parameter(tmp_path, capsys):
   c = training.small_config(steps=(8,))
   plain = training.fit(c, tmp_path / 'plain')
