@@ -21,6 +21,7 @@ from bert_jax.runtime import bucket, storage
 
 _RENEW = 15.0  # seconds
 _GONE = 180.0  # seconds without renewal
+_NOBODY = {'host': 'an unknown host', 'machine': '', 'process': 0, 'since': 0.0}
 
 
 class Held(errors.UserError):
@@ -88,7 +89,7 @@ def _wait_until_free(held: str, path: str, patient: bool):
   renewed = None
   while True:
     try:
-      holder, (age, at) = json.loads(storage.read(held)), _age(held)
+      holder, (age, at) = _decode(storage.read(held)), _age(held)
     except FileNotFoundError:  # taken over and tidied up
       return
     who = f'{holder["host"]}, process {holder["process"]}'
@@ -146,6 +147,21 @@ def _encode(value: dict) -> bytes:
   return json.dumps(value).encode()
 
 
+def _decode(raw: bytes) -> dict:
+  """Returns who holds the lock; a damaged object says nothing about that."""
+  try:
+    found = json.loads(raw)
+    if isinstance(found, dict) and all(
+      isinstance(found.get(name), type(value))
+      for name, value in _NOBODY.items()
+    ):
+      time.localtime(found['since'])
+      return found
+  except (ValueError, OverflowError, OSError):
+    pass
+  return _NOBODY
+
+
 def _write(path, number, value):
   with storage.replacing(_path(path, number)) as new, open(new, 'wb') as file:
     file.write(_encode(value))
@@ -192,5 +208,5 @@ def _is_dead(holder: dict) -> bool:
   return (
     bool(here['machine'])
     and same
-    and _read_start(holder['process']) != holder['started']
+    and _read_start(holder['process']) != holder.get('started')
   )

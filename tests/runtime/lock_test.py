@@ -122,6 +122,19 @@ def test_a_holder_that_released_it_is_not_waited_for(remote, capsys):
   assert not capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+  'content', ['', '{', '[1]', '{"host": 3}', '{"since": "x"}', '\x00\x81']
+)
+def test_a_damaged_object_is_waited_for_and_then_taken_over(
+  remote, monkeypatch, capsys, content
+):
+  monkeypatch.setattr(lease, '_GONE', 0.5)
+  files.write_text(f'{remote}/lock/7', content)
+  with lock.exclusive(f'{remote}/lock'):
+    assert storage.list_names(f'{remote}/lock') == ['8']
+  assert 'is held by an unknown host, process 0' in capsys.readouterr().out
+
+
 def test_the_same_process_number_elsewhere_proves_nothing(remote, capsys):
   lease_of = lease._describe_self()
   assert not lease._is_dead(lease_of)
