@@ -31,6 +31,7 @@ def claim(workdir: str, config: config_dict.ConfigDict):
     ) from None
   with lock.exclusive(os.path.join(workdir, '.lock')):
     if storage.exists(paths.checkpoints(workdir)):
+      _check_config(workdir)
       _announce(workdir, _compare(workdir, config))
     else:
       adopt(workdir, config)
@@ -41,6 +42,15 @@ def has_begun(workdir: str) -> bool:
   """Returns whether a run has a checkpoint, so that its config is final."""
   saved = paths.checkpoints(workdir)
   return storage.exists(saved) and bool(storage.list_names(saved))
+
+
+def _check_config(workdir):
+  path = paths.config(workdir)
+  if has_begun(workdir) and not storage.exists(path):
+    raise errors.UserError(
+      f'{path} is missing, which says with what the checkpoints beside it were '
+      'trained; restore it from a copy, or use another --workdir.'
+    )
 
 
 def find_changes(

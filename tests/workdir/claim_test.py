@@ -1,6 +1,7 @@
 """Tests of working directories."""
 
 import json
+import os
 
 import pytest
 
@@ -35,6 +36,15 @@ def test_before_training_the_config_may_be_put_right(tmp_path):
   claim(tmp_path / 'run', 'seed=3')
   with pytest.raises(errors.UserError, match='seed was 3, is 0'):
     claim(tmp_path / 'run')
+
+
+def test_checkpoints_without_the_config_of_their_run_are_refused(tmp_path):
+  claim(tmp_path / 'run')
+  (tmp_path / 'run' / 'checkpoints' / '8').mkdir()
+  os.remove(tmp_path / 'run' / 'config.json')
+  with pytest.raises(errors.UserError, match='run/config.json is missing'):
+    claim(tmp_path / 'run', 'learning_rate=0.5')
+  assert not (tmp_path / 'run' / 'config.json').exists()
 
 
 def test_a_field_that_the_run_is_older_than_has_its_default(tmp_path):
