@@ -13,17 +13,15 @@ import pytest
 
 from tests import environment
 
-# Tests that train the same model again find it compiled, in any process of
-# pytest-xdist.
-_CACHE = None
-if 'PYTEST_XDIST_WORKER' not in os.environ:
-  _CACHE = tempfile.TemporaryDirectory()
-  os.environ['JAX_COMPILATION_CACHE_DIR'] = _CACHE.name
+# Tests that train the same model again find it compiled. Each process of
+# pytest-xdist has a cache of its own: jax's might be read while it is written.
+_CACHE = tempfile.TemporaryDirectory()
 os.environ.update(
   JAX_PLATFORMS='cpu',
   JAX_NUMPY_RANK_PROMOTION='raise',
   # A tenth of the compile time; the programs are small.
   JAX_DISABLE_MOST_OPTIMIZATIONS='true',
+  JAX_COMPILATION_CACHE_DIR=_CACHE.name,
   # Storing a program takes as long as compiling a small one.
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.2',
 )
