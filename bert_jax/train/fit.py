@@ -132,8 +132,12 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     )
   )
   status.follow(lambda: checkpoints.complete)
-  state, origin = initial_state.make(config, task, start, checkpoints, workdir)
+  state, origin = initial_state.make(
+    config, task, start, checkpoints, workdir, status.known
+  )
   step = int(state.step)
+  if not step:
+    status.note(checkpoint=None)
   rows = log.Nothing()
   if distributed.is_first():
     rows = stack.enter_context(log.Log(workdir, step))

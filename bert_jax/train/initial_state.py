@@ -4,11 +4,12 @@ import jax
 from ml_collections import config_dict
 
 from bert_jax import errors
+from bert_jax.parallel import distributed
 from bert_jax.runtime import storage
 from bert_jax.train import programs
 from bert_jax.train import step as step_lib
 from bert_jax.train import task as task_lib
-from bert_jax.workdir import checkpoint
+from bert_jax.workdir import checkpoint, paths
 
 
 def make(
@@ -17,6 +18,7 @@ def make(
   start: dict[str, programs.Program],
   checkpoints: checkpoint.Checkpoints,
   workdir: str,
+  known: int | None,
 ):
   """Restores the newest undamaged checkpoint, or initialises.
 
@@ -26,19 +28,23 @@ def make(
     start: {name: program} of `programs.list_start`.
     checkpoints: the run's `checkpoint.Checkpoints`.
     workdir: the run's directory, whose disk must have room for checkpoints.
+    known: step of a checkpoint that the run is known to have had; processes
+      that do not know give None.
 
   Returns:
     (state, origin): origin is {} or {'init_from': facts}. It is saved in every
     checkpoint, since the model that it describes may be deleted.
 
   Raises:
-    errors.UserError: if all checkpoints are damaged, the newest was trained on
-      other data, or the disk is too full.
+    errors.UserError: if all checkpoints are damaged or missing, the newest was
+      trained on other data, or the disk is too full.
   """
   # The fingerprint's argument is the whole state.
   (template,) = start[programs.FINGERPRINT].arguments
   _describe(template.params)
   restored = checkpoints.restore(template, config.checkpoint.start_over)
+  if restored is None and not config.checkpoint.start_over:
+    _check_known(workdir, distributed.find_largest(known or 0))
   # An old one is deleted only after the new one is complete, hence + 1.
   missing = 1 if restored else config.checkpoint.keep + 1
   _check_disk(workdir, checkpoint.count_bytes(template), missing)
@@ -52,6 +58,16 @@ def make(
   params, facts = task.start(programs.gather_on_host(state.params, start))
   params = start[programs.PLACE].jitted(params)
   return state.replace(params=params), {'init_from': facts}
+
+
+def _check_known(workdir, known):
+  if known:
+    raise errors.UserError(
+      f'{paths.checkpoints(workdir)} lists no checkpoint, though '
+      f'the run had one of step {known:,} ({paths.status(workdir)}). Restore '
+      'them from a copy, or start from step 0 with '
+      '--config.checkpoint.start_over=True.'
+    )
 
 
 def _describe(params):

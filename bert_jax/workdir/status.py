@@ -1,6 +1,5 @@
 """`status.json`: how a run is doing, for programs that watch it."""
 
-import contextlib
 import socket
 import sys
 import threading
@@ -36,6 +35,10 @@ class Status:
     workdir: the run's directory.
     steps: updates of the whole run.
     phases: number of phases.
+
+  Attributes:
+    known: step of a complete checkpoint of an earlier process, None if there
+      was none.
   """
 
   def __init__(self, workdir: str, steps: int, phases: int):
@@ -56,6 +59,8 @@ class Status:
       'exit_code': None,
       'host': socket.gethostname(),
     }
+    known = before.get('checkpoint')
+    self.known = known if isinstance(known, int) else None
     self._newest: Callable[[], int | None] | None = None
     self._seen: tuple[int, float] | None = None  # step, and when
     self._lock = threading.Lock()
@@ -81,8 +86,9 @@ class Status:
   def _write(self):
     with self._lock:
       self._measure()
-      if self._newest is not None:
-        self._fields['checkpoint'] = self._newest()
+      newest = self._newest and self._newest()
+      if newest is not None:
+        self._fields['checkpoint'] = newest
       try:
         files.write_json(self._path, {**self._fields, 'time': time.time()})
       except (OSError, errors.UserError) as error:
@@ -116,6 +122,8 @@ class Status:
 class Nothing:
   """The status of a process that does not write one."""
 
+  known = None
+
   def note(self, **fields):
     del fields
 
@@ -140,8 +148,26 @@ def _judge(error: BaseException | None) -> dict:
 
 
 def read(workdir: str) -> dict:
-  """Returns the fields that a run last wrote; {} if it has not."""
-  with contextlib.suppress(FileNotFoundError, ValueError):
-    found = files.load_json(paths.status(workdir))
-    return found if isinstance(found, dict) else {}
-  return {}
+  """Returns the fields that a run last wrote.
+
+  Args:
+    workdir: the run's directory.
+
+  Returns:
+    The fields; {} if there is no file or it is damaged.
+
+  Raises:
+    errors.UserError: if it cannot be read.
+  """
+  path = paths.status(workdir)
+  try:
+    found = files.load_json(path)
+  except errors.UserError:
+    raise
+  except (FileNotFoundError, ValueError):
+    return {}
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot read {path}: {error.strerror}; put that right, or remove it.'
+    ) from error
+  return found if isinstance(found, dict) else {}

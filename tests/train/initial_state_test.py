@@ -1,9 +1,12 @@
 """Tests of the state that training begins with."""
 
+import shutil
+
 import pytest
 
 from bert_jax import errors
 from bert_jax.train import fit
+from bert_jax.workdir import status as status_lib
 from tests import training
 
 
@@ -23,3 +26,22 @@ def test_other_data_under_a_run_stops_it(tmp_path):
   made.facts['unigram_entropy'] = 2.5
   with pytest.raises(errors.UserError, match='was 2.0, is 2.5'):
     fit.fit(c, made, str(tmp_path))
+
+
+def test_checkpoints_that_were_there_are_missed(tmp_path):
+  def train(**changes):
+    c = training.small_config(**changes)
+    with status_lib.Status(str(tmp_path), 6, 1) as status:
+      fit.fit(c, training.make_task(c), str(tmp_path), status)
+
+  train()
+  shutil.rmtree(tmp_path / 'checkpoints')
+  for _ in range(2):
+    with pytest.raises(
+      errors.UserError, match='lists no checkpoint, though the run'
+    ):
+      train()
+  assert not list((tmp_path / 'checkpoints').iterdir())
+  assert training.rows_of(tmp_path, 'train')[-1]['step'] == 6
+  train(checkpoint__start_over=True)
+  train()

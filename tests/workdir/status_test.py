@@ -104,3 +104,19 @@ def test_a_bucket_that_is_ill_does_not_end_the_run(
   assert (
     'warning: no status: [Errno 28] No space left' in capsys.readouterr().err
   )
+
+
+@pytest.mark.parametrize(
+  'content', ['', '{"step":', '[]', '{"checkpoint": "x"}']
+)
+def test_a_damaged_file_says_nothing(tmp_path, content):
+  (tmp_path / 'status.json').write_text(content)
+  with status.Status(str(tmp_path), 100, 1) as s:
+    assert s.known is None
+    assert read(tmp_path)['step'] == 0
+
+
+def test_a_file_that_cannot_be_read_stops_the_run_with_one_line(tmp_path):
+  (tmp_path / 'status.json').mkdir()
+  with pytest.raises(errors.UserError, match='status.json: Is a directory'):
+    status.Status(str(tmp_path), 100, 1)
