@@ -99,6 +99,7 @@ class Proxy(http.server.ThreadingHTTPServer):
     status: HTTP status of every answer; 0 asks the emulator, -1 never answers.
     left: so many requests get that status, then the emulator is asked.
     only: text in the paths of the requests that get it.
+    content: of such an answer; None is an error's.
     seen: the requests, as 'GET /path'.
   """
 
@@ -108,6 +109,7 @@ class Proxy(http.server.ThreadingHTTPServer):
     super().__init__(('127.0.0.1', 0), _Handler)
     self.target = target
     self.status, self.left, self.only = 0, 1 << 60, ''
+    self.content = None
     self.seen = []
 
   @property
@@ -146,7 +148,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     if status < 0:
       time.sleep(600)
     text = {'error': {'code': status, 'message': f'a made-up {status}'}}
-    self._send(status, {}, json.dumps(text).encode())
+    found = self.server.content
+    found = json.dumps(text).encode() if found is None else found
+    self._send(status, {}, found)
 
   def _pass_on(self, content):
     headers = {k: v for k, v in self.headers.items() if k.lower() != 'host'}

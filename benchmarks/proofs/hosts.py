@@ -46,7 +46,7 @@ HANG_SECONDS = 10  # without an update, instead of 600
 WRONG, TRY_AGAIN = 1, 75  # exit codes
 
 
-def start(layout, *command, env=None, own=None):
+def start(layout, *command, env=None, own=None, folders=None):
   """Starts a command, once per process of a layout.
 
   Args:
@@ -54,6 +54,7 @@ def start(layout, *command, env=None, own=None):
     command: arguments of Python.
     env: is added to the environment.
     own: more arguments of each process.
+    folders: where each process starts; a `bert_jax` there is what it runs.
   """
   count, devices = layout
   with socket.socket() as found:
@@ -74,7 +75,7 @@ def start(layout, *command, env=None, own=None):
     processes.append(
       subprocess.Popen(
         [sys.executable, *command, f'--num_processes={count}', *address],
-        cwd=ROOT,
+        cwd=folders[k] if folders else ROOT,
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

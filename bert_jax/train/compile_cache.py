@@ -30,7 +30,7 @@ def use():
     return
   if not hasattr(make, 'unchecked'):
     private.get_file_cache = _checking(make)
-    compilation_cache.reset_cache()
+  compilation_cache.reset_cache()
 
 
 def _checking(make):

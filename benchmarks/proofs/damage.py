@@ -1,0 +1,116 @@
+"""Kinds of damage to a file."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+
+_BLOCK = 64  # bytes
+
+
+def _read(path) -> bytes:
+  with open(path, 'rb') as file:
+    return file.read()
+
+
+def _write(path, content: bytes):
+  with open(path, 'wb') as file:
+    file.write(content)
+
+
+def _choose(raw: bytes, rng: random.Random) -> int:
+  """Returns an offset; the padding of files is rarely chosen."""
+  for _ in range(8):
+    at = rng.randrange(len(raw))
+    if raw[at]:
+      return at
+  return at
+
+
+def flip(path, rng):
+  raw = bytearray(_read(path))
+  if raw:
+    raw[_choose(raw, rng)] ^= 1 << rng.randrange(8)
+  _write(path, raw)
+
+
+def zero(path, rng):
+  raw = bytearray(_read(path))
+  if raw:
+    at = _choose(raw, rng)
+    end = min(at + _BLOCK, len(raw))
+    raw[at:end] = bytes(end - at)
+  _write(path, raw)
+
+
+def truncate(path, rng):
+  size = os.path.getsize(path)
+  os.truncate(path, rng.randrange(max(size, 1)))
+
+
+def empty(path, rng):
+  del rng
+  os.truncate(path, 0)
+
+
+def delete(path, rng):
+  del rng
+  os.remove(path)
+
+
+def append(path, rng):
+  _write(path, _read(path) + rng.randbytes(_BLOCK))
+
+
+def duplicate(path, rng):
+  """Writes a block twice, which moves what comes after it."""
+  raw = _read(path)
+  at = rng.randrange(max(len(raw), 1))
+  _write(path, raw[: at + _BLOCK] + raw[at : at + _BLOCK] + raw[at + _BLOCK :])
+
+
+def swap(path, rng):
+  """Exchanges a file with another one of its folder, or with random bytes."""
+  folder = os.path.dirname(path)
+  files = sorted(x.path for x in os.scandir(folder) if x.is_file())
+  others = [x for x in files if x != path]
+  if not others:
+    _write(path, rng.randbytes(os.path.getsize(path)))
+    return
+  other = rng.choice(others)
+  mine, theirs = _read(path), _read(other)
+  _write(path, theirs)
+  _write(other, mine)
+
+
+def make_folder(path, rng):
+  """Puts a folder where the file was."""
+  del rng
+  os.remove(path)
+  os.mkdir(path)
+
+
+KINDS: dict[str, Callable] = {
+  function.__name__: function
+  for function in (
+    *(flip, zero, truncate, empty, delete, append, duplicate, swap),
+    make_folder,
+  )
+}
+
+
+def list_files(folder: str) -> list[str]:
+  """Returns the paths of all files below a folder, relative to it."""
+  found = []
+  for root, _, names in os.walk(folder):
+    found += [os.path.relpath(os.path.join(root, n), folder) for n in names]
+  return sorted(found)
+
+
+def copy_damaged(
+  source: str, target: str, name: str, kind: str, rng: random.Random
+):
+  """Copies a folder to a path, where nothing may be left, and damages a file."""
+  shutil.rmtree(target, ignore_errors=True)
+  shutil.copytree(source, target)
+  KINDS[kind](os.path.join(target, name), rng)
