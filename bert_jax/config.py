@@ -306,7 +306,7 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
     elif name == 'size' and equals:
       _set_size(c, value)
     elif equals:
-      _set(c, name, value)
+      set_field(c, name, value)
     else:
       raise errors.UserError(
         f'config argument {item!r} is neither smoke nor field=value.'
@@ -314,7 +314,13 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
   return c
 
 
-def _set(c, name, value):
+def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
+  """Sets a field, see `apply_arguments`; returns its dotted path.
+
+  Raises:
+    errors.UserError: for an unknown field (suggests a similar one) or a wrong
+      type.
+  """
   fields = flatten(c)
   matches = [f for f in fields if f == name or f.split('.')[-1] == name]
   if name in fields:
@@ -340,6 +346,7 @@ def _set(c, name, value):
     raise errors.UserError(f'config argument {name}={value}: {error}') from None
   with c.ignore_type():
     c.update_from_flattened_dict({path: new})
+  return path
 
 
 def _parse(text, kind):

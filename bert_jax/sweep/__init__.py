@@ -1,0 +1,1 @@
+"""Fine-tuning with every combination of some fields' values."""

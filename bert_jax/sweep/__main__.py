@@ -1,0 +1,133 @@
+"""Fine-tunes with every combination of some fields' values, and compares.
+
+  python -m bert_jax.sweep --config=configs/glue.py:rte --workdir=runs/rte \\
+    --config.init_from=runs/base --config.data.input=glue_data \\
+    --grid='learning_rate=2e-5,3e-5,4e-5,5e-5 batch_size=16,32 seed=0,1,2,3,4'
+
+Each run is one of bert_jax.main in a folder of --workdir, such as
+learning_rate=2e-05,batch_size=16,seed=0; what it prints is in its output.txt.
+Run the same command again to continue after a kill, a failure or Ctrl-C (which
+saves the current run first); runs that are done are not repeated, and a larger
+grid adds runs. Start it once per device or host, with the same --workdir, and
+they share the runs out.
+
+At the end: a table of the scores on dev by setting, mean and standard deviation
+over the seeds, in --workdir also as results.json and, with matplotlib, as
+results.png. The exit code is 1 if a run failed.
+"""
+
+import os
+import sys
+
+from absl import flags
+from ml_collections import config_flags
+
+from bert_jax import errors
+from bert_jax.runtime import cli
+
+
+def main(argv: list[str]) -> int:
+  """Runs the command; returns 0 if all runs are done."""
+  del argv
+  import jax
+
+  from bert_jax import config_check
+  from bert_jax.runtime import files, storage
+  from bert_jax.sweep import grid, share, states
+  from bert_jax.sweep import summary as summary_lib
+
+  # Accelerators are for the runs.
+  jax.config.update('jax_platforms', 'cpu')
+  given = flags.FLAGS
+  config, directory = cli.get_config(given), storage.resolve(given.workdir)
+  config_check.check(config)
+  if config.task == 'pretraining':
+    raise errors.UserError(
+      'a sweep compares scores on dev, which pre-training does not have; give '
+      'a config for fine-tuning, such as configs/glue.py:rte.'
+    )
+  runs = grid.parse(given.grid, config)
+  states.check_config(directory, config, runs)
+  sweep = share.Sweep(directory, runs, lambda run: _make_command(given, run))
+
+  def write_results() -> dict:
+    results = {k: x.results for k, x in sweep.found.items() if x.results}
+    summary = summary_lib.summarise(runs, results)
+    files.write_json(os.path.join(directory, 'results.json'), summary)
+    return summary
+
+  sweep.finish(write_results)
+  summary = write_results()
+  print('\n'.join(['', *sweep.render()]))
+  _report(directory, summary)
+  for name in sweep.failed:
+    print(f'failed: {name}; see output.txt there')
+  return _choose_exit_code(sweep.failed)
+
+
+def _make_command(given, run) -> list[str]:
+  """Returns the program of a run, with this command's flags and its fields."""
+  flag = given['config']
+  fields = config_flags.get_override_values(flag) | run.fields
+  return [
+    *(sys.executable, '-m', 'bert_jax.sweep.child', str(os.getpid())),
+    f'--config={config_flags.get_config_filename(flag)}',
+    *(f'--config.{name}={_to_text(x)}' for name, x in fields.items()),
+    # Other hosts of a TPU are other processes of the sweep.
+    '--num_processes=1',
+  ]
+
+
+def _to_text(value) -> str:
+  if isinstance(value, tuple):
+    return ','.join(map(str, value))
+  return str(value)
+
+
+def _report(directory, summary):
+  """Prints what was best and draws the picture."""
+  from bert_jax.sweep import plot
+
+  best, setting = summary['best'], summary['best_setting']
+  if best:
+    print(f'best run: {best["run"]}, {best["metric"]} {best["value"]:.4f}')
+  if setting and setting['fields']:
+    fields = ', '.join(f'{k}={v}' for k, v in setting['fields'].items())
+    print(f'best mean: {fields}, {setting["metric"]} {setting["mean"]:.4f}')
+  written = ['results.json']
+  if summary['done']:
+    try:
+      plot.draw(os.path.join(directory, 'results.png'), summary)
+      written.append('results.png')
+    except errors.UserError as error:
+      print(error)
+  for name in written:
+    print(f'  {os.path.join(directory, name)}')
+
+
+def _choose_exit_code(failed: dict[str, int]) -> int:
+  if not failed:
+    return 0
+  same = set(failed.values()) == {errors.MAY_PASS}
+  return errors.MAY_PASS if same else 1
+
+
+def _define_flags():
+  config_flags.DEFINE_config_file(
+    'config', None, 'The experiment, e.g. configs/glue.py:rte.'
+  )
+  flags.DEFINE_string(
+    'grid',
+    None,
+    'FIELD=VALUE[,VALUE] for each field, separated by spaces, e.g. '
+    "'learning_rate=2e-5,3e-5 seed=0,1,2'.",
+  )
+  flags.DEFINE_string(
+    'workdir', None, 'Directory of the sweep, local or gs://.'
+  )
+  flags.mark_flags_as_required(['config', 'grid', 'workdir'])
+
+
+if __name__ == '__main__':
+  _define_flags()
+  cli.run(main)

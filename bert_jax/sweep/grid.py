@@ -1,0 +1,112 @@
+"""The runs of a sweep: every combination of the values of some fields."""
+
+import itertools
+import re
+import shlex
+from typing import Any, NamedTuple
+
+from ml_collections import config_dict
+
+from bert_jax import config as config_lib
+from bert_jax import config_check, errors
+
+_SEED = 'seed'
+_LONGEST = 80  # characters of a value in the name of a folder
+
+
+class Run(NamedTuple):
+  """A run of a sweep.
+
+  Attributes:
+    name: that of its folder, such as 'learning_rate=2e-05,seed=0'.
+    fields: {path of a field: value}, as in the grid.
+    setting: {short name of a field: value as text}, of all fields but the seed.
+    seed: the seed as text; '' if it is not in the grid.
+  """
+
+  name: str
+  fields: dict[str, Any]
+  setting: dict[str, str]
+  seed: str
+
+
+def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
+  """Returns the runs of a grid, those of a setting one after the other.
+
+  Args:
+    text: NAME=VALUE[,VALUE] for each field, separated by spaces; names as in
+      `config.apply_arguments`.
+    config: the experiment, from which the runs differ in these fields.
+
+  Raises:
+    errors.UserError: for an unknown field, a value that is not allowed or two
+      runs that would be the same.
+  """
+  axes: dict[str, list[tuple[str, Any]]] = {}
+  for item in _split(text):
+    name, equals, values = item.partition('=')
+    if not (name and equals):
+      raise errors.UserError(
+        f'--grid={text}: {item!r} is not FIELD=VALUE[,VALUE], such as '
+        'learning_rate=2e-5,3e-5.'
+      )
+    for value in values.split(','):
+      new = config.copy_and_resolve_references()
+      path = config_lib.set_field(new, name, value)
+      axes.setdefault(path, []).append((value, config_lib.flatten(new)[path]))
+  paths = sorted(axes, key=lambda path: path == _SEED)  # the seed is the last
+  found: dict[str, Run] = {}
+  for values in itertools.product(*(axes[path] for path in paths)):
+    run = _make(paths, values, config)
+    if run.name in found:
+      raise errors.UserError(
+        f'--grid={text} has two runs with the folder {run.name}; give each '
+        'value once, and different names to what differs.'
+      )
+    found[run.name] = run
+  return list(found.values())
+
+
+def _split(text: str) -> list[str]:
+  try:
+    items = shlex.split(text)
+  except ValueError as error:
+    raise errors.UserError(f'--grid={text}: {error}.') from None
+  if not items:
+    raise errors.UserError(
+      "--grid is empty; give fields with values: 'learning_rate=2e-5,3e-5'."
+    )
+  return items
+
+
+def _make(paths, values, config) -> Run:
+  fields = {path: x for path, (_, x) in zip(paths, values, strict=True)}
+  new = config.copy_and_resolve_references()
+  with new.ignore_type():
+    new.update_from_flattened_dict(fields)
+  config_check.check(new)
+  known = config_lib.flatten(config)
+  texts = {_shorten(path, known): _to_text(x) for path, x in fields.items()}
+  return Run(
+    ','.join(f'{name}={_to_name(x)}' for name, x in texts.items()),
+    fields,
+    {name: x for name, x in texts.items() if name != _SEED},
+    texts.get(_SEED, ''),
+  )
+
+
+def _shorten(path: str, known) -> str:
+  """Returns the last part of a field's path, if no other field has it."""
+  last = path.rpartition('.')[2]
+  return last if sum(x.rpartition('.')[2] == last for x in known) == 1 else path
+
+
+def _to_text(value) -> str:
+  if isinstance(value, tuple):  # the same for all phases
+    return str(value[0])
+  return str(value)
+
+
+def _to_name(text: str) -> str:
+  """Returns a value as part of the name of a folder."""
+  return re.sub(r'[^\w.@+-]+', '_', text.strip('/'))[-_LONGEST:]

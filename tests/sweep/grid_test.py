@@ -1,0 +1,62 @@
+"""Tests of the runs that a grid makes."""
+
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import errors
+from bert_jax.sweep import grid
+
+
+def parse(text):
+  return grid.parse(text, config_lib.finetuning())
+
+
+def test_every_combination_is_a_run_with_a_readable_folder():
+  runs = parse('seed=0,1 learning_rate=2e-5,3e-5 phases.batch_size=16')
+  assert [run.name for run in runs] == [
+    'learning_rate=2e-05,batch_size=16,seed=0',
+    'learning_rate=2e-05,batch_size=16,seed=1',
+    'learning_rate=3e-05,batch_size=16,seed=0',
+    'learning_rate=3e-05,batch_size=16,seed=1',
+  ]
+  assert runs[3].fields == {
+    'optimizer.learning_rate': 3e-5,
+    'phases.batch_size': (16,),
+    'seed': 1,
+  }
+  assert runs[3].setting == {'learning_rate': '3e-05', 'batch_size': '16'}
+  assert runs[3].seed == '1'
+
+
+def test_a_value_is_in_the_folder_as_the_config_has_it():
+  assert parse('learning_rate=2e-5') == parse('learning_rate=0.00002')
+  [run] = parse('eval.every=7')  # other sections have `every`, too
+  assert run.name == 'eval.every=7' and run.seed == ''
+
+
+def test_paths_become_parts_of_names():
+  runs = parse('init_from=/data/runs/base@500,gs://b/base@1000')
+  assert [run.name for run in runs] == [
+    'init_from=data_runs_base@500',
+    'init_from=gs_b_base@1000',
+  ]
+  assert runs[0].fields == {'init_from': '/data/runs/base@500'}
+  assert runs[0].setting == {'init_from': '/data/runs/base@500'}
+
+
+@pytest.mark.parametrize(
+  'text, words',
+  [
+    ('', '--grid is empty'),
+    ('learning_rate', "'learning_rate' is not FIELD=VALUE"),
+    ('learning_rat=1', "'learning_rat' is unknown; did you mean learning_rate"),
+    ('seed=zero', 'seed=zero: invalid literal for int'),
+    ('seed=1,2,1', 'two runs with the folder seed=1'),
+    ('init_from=a/b,a_b', 'two runs with the folder init_from=a_b'),
+    ('learning_rate=-1', 'learning_rate=-1'),
+    ("init_from='a", 'No closing quotation'),
+  ],
+)
+def test_a_grid_that_cannot_work_is_refused(text, words):
+  with pytest.raises(errors.UserError, match=words):
+    parse(text)

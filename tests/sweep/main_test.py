@@ -1,0 +1,86 @@
+"""The command: many runs, their table, and how it is continued."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests import environment
+from tests.finetuning import made
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+
+
+def start(workdir, grid, *more):
+  return subprocess.Popen(
+    [
+      *(sys.executable, '-m', 'bert_jax.sweep', f'--workdir={workdir}'),
+      *(*more, f'--grid={grid}'),
+    ],
+    cwd=ROOT,
+    env=environment.for_devices(1),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+@pytest.mark.parametrize(
+  'arguments, words',
+  [
+    (['configs/tiny.py', 'seed=1'], 'pre-training does not have'),
+    (['configs/glue.py:rte', 'sed=1'], "'sed' is unknown; did you mean seed"),
+    (['configs/nope.py', 'seed=1'], 'cannot read --config=configs/nope.py'),
+  ],
+)
+def test_a_wrong_command_gets_one_line(arguments, words, tmp_path):
+  config, grid = arguments
+  process = start(tmp_path / 'sweep', grid, f'--config={config}')
+  [line] = process.communicate()[0].splitlines()
+  assert process.returncode == 1
+  assert line.startswith('error: ') and words in line
+  assert not os.path.exists(tmp_path / 'sweep')
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_interrupted_goes_on(tmp_path):
+  source = made.write_source(tmp_path / 'source')
+  texts = made.write_texts(tmp_path / 'texts')
+  sweep = tmp_path / 'sweep'
+  config = [
+    '--config=configs/classify.py',
+    f'--config.data.input={texts}',
+    f'--config.init_from={source}',
+    '--config.phases.batch_size=8',
+    '--config.finetuning.epochs=150',
+    '--config.log.every=1',
+  ]
+  process = start(sweep, 'learning_rate=1e-2,3e-2', *config)
+  log = sweep / 'learning_rate=0.01' / 'metrics.jsonl'
+  while not (log.exists() and '"kind": "train"' in log.read_text()):
+    assert process.poll() is None, process.communicate()[0]
+    time.sleep(0.01)
+  process.send_signal(signal.SIGINT)
+  output = process.communicate()[0]
+  assert process.returncode == 130, output
+  assert 'resume with the same command' in output
+  status = json.loads((log.parent / 'status.json').read_text())
+  assert status['state'] == 'interrupted'
+  assert 0 < status['checkpoint'] == status['step'] < 900
+
+  process = start(sweep, 'learning_rate=1e-2,3e-2', *config)
+  output = process.communicate()[0]
+  assert process.returncode == 0, output
+  assert 'resumed at step' in (log.parent / 'output.txt').read_text()
+  found = json.loads((sweep / 'results.json').read_text())
+  assert found['done'] == 2 and found['best']['value'] == 1
+  assert 'best run: learning_rate=0.01, accuracy 1.0000' in output
+
+  process = start(sweep, 'learning_rate=1e-2', *config, '--config.seed=1')
+  [line] = process.communicate()[0].splitlines()
+  assert process.returncode == 1
+  assert 'belongs to another config (seed was 0, is 1)' in line
