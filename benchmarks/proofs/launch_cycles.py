@@ -157,6 +157,14 @@ class Stage:
         raise TimeoutError(what)
       time.sleep(0.05)
 
+  def wait_for_line(self, process: subprocess.Popen, words: str):
+    """Waits until launch/tpu.py has printed a line with some words."""
+    for line in process.stdout:
+      self.text += line
+      if words in line:
+        return
+    raise RuntimeError(f'launch/tpu.py ended without {words!r}:\n{self.text}')
+
 
 def happy(stage):
   """Asked for once, trains, deletes itself."""
@@ -220,7 +228,7 @@ def stuck(stage):
 
 def down_while_provisioning(stage):
   """`down` waits for what cannot be deleted, and the supervisor ends."""
-  stage.cloud.script[A, 0] = ('ACCEPTED', *['PROVISIONING'] * 12, 'ACTIVE')
+  stage.cloud.script[A, 0] = (*['PROVISIONING'] * 12, 'ACTIVE')
   process = stage.start(*stage.run_words())
   stage.wait_for(lambda: stage.cloud.count('create'), 'the request')
   code = stage.finish(stage.start('down', 'r'))
@@ -256,7 +264,7 @@ def killed(stage):
   first.send_signal(signal.SIGKILL)
   stage.finish(first)
   second = stage.start(*stage.run_words())
-  time.sleep(15)
+  stage.wait_for_line(second, 'hosts are running')
   yield 'adopted, not doubled', stage.cloud.count('create') == 1
   second.send_signal(signal.SIGKILL)
   stage.finish(second)
