@@ -85,6 +85,9 @@ def declare_fields() -> config_dict.ConfigDict:
   c.model.initializer_std = 0.02
   c.model.dtype = 'float32'  # type of activations: float32 or bfloat16
   c.model.mask_value = -10_000.0  # added to scores of masked keys
+  # In fine-tuning: units of each direction of a two-layer BiLSTM between the
+  # encoder and the head, with random weights; 0 is none.
+  c.model.bilstm = 0
 
   c.data = config_dict.ConfigDict()
   # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs; for fine-tuning a folder, or
@@ -139,6 +142,14 @@ def declare_fields() -> config_dict.ConfigDict:
   c.finetuning.warmup = 0.1  # share of the steps
   c.finetuning.head_dropout = 0.1  # rate before the head, rounded to 256ths
   c.finetuning.reinit_layers = 0  # top layers of init_from to start anew
+  # bert; or gpt: start, delimiter and extract tokens that are new, the last one
+  # classified, and half the language model's loss added to the task's.
+  c.finetuning.form = 'bert'
+  # Hidden states of init_from to train a BiLSTM and a head on, computed once:
+  # embeddings, second_to_last, last, weighted_sum_last_4, concat_last_4 or
+  # weighted_sum_all (table 7). Those of several models, MODEL,MODEL, are
+  # concatenated. none trains the whole model.
+  c.finetuning.features = 'none'
   c.finetuning.regression = False  # labels are numbers, not classes
   c.finetuning.outputs = 0  # classes, 1 for a number; filled in from the data
 
@@ -410,9 +421,11 @@ def to_text(c: config_dict.ConfigDict) -> str:
 
 def model_config(c: config_dict.ConfigDict) -> bert_config.BertConfig:
   """Returns the model's part of a config."""
+  sizes = c.model.to_dict()
+  del sizes['bilstm']  # is no part of the encoder
   return bert_config.BertConfig(
     vocab_size=c.data.vocab_size,
     causal=c.objective.kind in ('ltr', 'rtl'),
     reverse=c.objective.kind == 'rtl',
-    **c.model.to_dict(),
+    **sizes,
   )

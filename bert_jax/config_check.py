@@ -11,7 +11,7 @@ from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import accents, masking
-from bert_jax.model import attention, bert_config, precision
+from bert_jax.model import attention, bert_config, feature_model, precision
 from bert_jax.ops import dropout
 from bert_jax.runtime import workers
 from bert_jax.train import optimizer, tuning
@@ -44,6 +44,7 @@ RANGES = {
   'model.dropout': _SHARE,
   'model.attention_dropout': _SHARE,
   'model.norm_epsilon': _EPSILON,
+  'model.bilstm': {'least': 0, 'most': 2**16},
   'model.initializer_std': {'above': 0, 'most': 1},
   # Far below any score, and finite in float32.
   'model.mask_value': {'least': -3.4028234663852886e38, 'most': -1000},
@@ -96,6 +97,8 @@ CHOICES = {
   'model.dtype': _FLOATS,
   'data.layout': sources.LAYOUTS,
   'data.strip_accents': accents.CHOICES,
+  'finetuning.form': ('bert', 'gpt'),
+  'finetuning.features': ('none', *feature_model.LAYERS),
   'objective.kind': ('mlm', 'ltr', 'rtl'),
   'objective.mask_unit': masking.UNITS,
   'optimizer.clip_unit': optimizer.CLIP_UNITS,
@@ -136,6 +139,7 @@ def check(c: config_dict.ConfigDict):
   _check_init(c)
   tuning.get_xla_options(c)
   _check_freeze(c.optimizer.freeze)
+  _check_baselines(c)
   _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
   if c.optimizer.warmup_steps >= sum(c.phases.steps):
     _fail(
@@ -264,6 +268,27 @@ def _check_freeze(freeze):
     re.compile(freeze)
   except re.error as error:
     _fail(f'optimizer.freeze={freeze!r} is not a regular expression ({error})')
+
+
+def _check_baselines(c):
+  """Checks the fields of the paper's baselines against others."""
+  form, features = c.finetuning.form, c.finetuning.features
+  if c.task == 'pretraining' and c.model.bilstm:
+    _fail(f'model.bilstm={c.model.bilstm} means nothing in pre-training')
+  if form == 'gpt' and (c.task != 'classification' or c.model.bilstm):
+    _fail('finetuning.form=gpt is for classification, without model.bilstm')
+  if features == 'none':
+    return
+  if not c.model.bilstm:
+    _fail(
+      f'finetuning.features={features} needs model.bilstm, such as 768, to read '
+      'them'
+    )
+  if form == 'gpt' or c.finetuning.reinit_layers:
+    _fail(
+      f'finetuning.features={features} freezes the model, so finetuning.form '
+      'must be bert and finetuning.reinit_layers 0'
+    )
 
 
 def _check_objective(o):

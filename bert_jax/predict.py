@@ -56,8 +56,14 @@ def predict(
       be read or written.
   """
   # Imported here, so that --help does not wait for jax.
-  from bert_jax.finetuning import encode, examples, predictions, table_files
-  from bert_jax.inference import source
+  from bert_jax.finetuning import (
+    encode,
+    examples,
+    gpt_form,
+    predictions,
+    table_files,
+  )
+  from bert_jax.inference import fine_tuned, source
   from bert_jax.runtime import files
 
   found = source.read(model)
@@ -79,12 +85,14 @@ def predict(
   rows = examples.choose_columns(
     table_files.read(given), text, pair, '', needs_label=False
   )
-  encoded = encode.encode(
-    found.tokenizer, rows.texts, rows.pairs, head.max_length
+  join = gpt_form.join if head.form == 'gpt' else encode.join
+  texts, pairs = (
+    x and encode.tokenize(found.tokenizer, x) for x in (rows.texts, rows.pairs)
   )
+  encoded = join(found.tokenizer, texts, pairs, head.max_length)
   logits = predictions.compute_logits(
     head.add_to(found.params),
-    found.config,
+    fine_tuned.make_head_module(head, found.config),
     encoded,
     found.tokenizer.pad_id,
     'predicting',
@@ -104,6 +112,7 @@ def _predict_words(found, given, output, column, batch_size) -> int:
   import numpy as np
 
   from bert_jax.finetuning import conll, predictions, tag_finish, windows
+  from bert_jax.inference import fine_tuned
   from bert_jax.runtime import files
 
   if column is not None and not column.removeprefix('-').isdigit():
@@ -112,7 +121,7 @@ def _predict_words(found, given, output, column, batch_size) -> int:
   made = windows.make(found.tokenizer, sentences, found.head.max_length)
   rows = predictions.compute_tags(
     found.head.add_to(found.params),
-    found.config,
+    fine_tuned.make_head_module(found.head, found.config),
     made.encoded,
     found.tokenizer.pad_id,
     'tagging',

@@ -4,6 +4,7 @@ import functools
 import math
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,11 +14,13 @@ from bert_jax.finetuning import (
   data_files,
   dataset,
   encode,
+  gpt_form,
   metrics,
   supervised,
   task_data,
 )
-from bert_jax.model import classifier, losses
+from bert_jax.inference import fine_tuned
+from bert_jax.model import gpt_classifier, losses
 from bert_jax.train import task, tuning
 
 
@@ -25,50 +28,54 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
   """Returns the part of the task that needs no data."""
   module = make_module(config)
   n = module.outputs
+  gpt = isinstance(module, gpt_classifier.GptClassifier)
   return supervised.make_objective(
     module,
     ('squared_error',) if n == 1 else ('cross_entropy', 'accuracy'),
     compute_sums,
-    functools.partial(batch_shapes, n),
-    None if n == 1 else math.log(n),
+    functools.partial(batch_shapes, module),
+    None if n == 1 or gpt else math.log(n),
+    {gpt_form.LOSS: gpt_form.count_tokens} if gpt else None,
   )
 
 
-def make_module(config: config_dict.ConfigDict) -> classifier.Classifier:
+def make_module(config: config_dict.ConfigDict) -> nn.Module:
   """Returns the model of a config, computed as in training.
 
   Args:
     config: the experiment, from `tuning.resolve`.
   """
-  bert = tuning.model_config(config)
-  c = config.finetuning
-  # Unknown where no data is read, as in preflight.
-  return classifier.Classifier(bert, c.outputs or 2, c.head_dropout)
+  return fine_tuned.make_module(config, tuning.model_config(config))
 
 
-def batch_shapes(outputs: int, phase: task.Phase, rows: int) -> dict:
+def batch_shapes(module: nn.Module, phase: task.Phase, rows: int) -> dict:
   """Returns {name: jax.ShapeDtypeStruct} of a batch of `rows` rows."""
-  kind = jnp.float32 if outputs == 1 else jnp.int32
-  return supervised.describe_tokens(phase, rows) | {
+  kind = jnp.float32 if module.outputs == 1 else jnp.int32
+  return fine_tuned.list_inputs(module, rows, phase.seq_length) | {
     'labels': jax.ShapeDtypeStruct((rows,), kind),
     'label_weights': jax.ShapeDtypeStruct((rows,), jnp.float32),
   }
 
 
 def compute_sums(
-  module: classifier.Classifier,
+  module: nn.Module,
   params: Any,
   batch: dict[str, jax.Array],
   key: jax.Array,
 ):
   """Returns ({metric: sum over a batch}, {'logits': [B, C]})."""
-  logits = supervised.apply(module, params, batch, key)
+  found = {}
+  if isinstance(module, gpt_classifier.GptClassifier):
+    logits, found[gpt_form.LOSS] = gpt_form.compute(module, params, batch, key)
+  else:
+    logits = supervised.apply(module, params, batch, key)
   labels, weights = batch['labels'], batch['label_weights']
   if module.outputs == 1:
     off = jnp.sum(jnp.square(logits[:, 0] - labels) * weights)
-    return {'squared_error': off}, {'logits': logits}
+    return found | {'squared_error': off}, {'logits': logits}
   loss, hits = losses.sum_tokens(logits, labels, weights)
-  return {'cross_entropy': loss, 'accuracy': hits}, {'logits': logits}
+  found |= {'cross_entropy': loss, 'accuracy': hits}
+  return found, {'logits': logits}
 
 
 def make_batches(

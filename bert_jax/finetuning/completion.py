@@ -1,22 +1,29 @@
 """Fills in what follows from a run's model and data, before it starts."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.data import accents
-from bert_jax.finetuning import metrics
-from bert_jax.inference import source
-from bert_jax.model import bert_config
+from bert_jax.finetuning import feature_files, gpt_form, metrics
+from bert_jax.inference import fine_tuned, source
+from bert_jax.model import bert_config, feature_model
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import claim, paths
 
 # Fields of `model` that are not the source's: the recipe's or the chip's.
-_OWN = ('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer')
+_OWN = (
+  'dropout',
+  'attention_dropout',
+  'dtype',
+  'mask_value',
+  'initializer',
+  'bilstm',
+)
 _FILLED = (
   'model.',
   'data.vocab_size',
@@ -103,11 +110,22 @@ def _own_fields() -> set[str]:
 def read_tokenizer(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
   """Returns the tokenizer of `init_from`, or else that of `data.vocab`.
 
+  GPT's form adds its tokens.
+
   Raises:
     errors.UserError: if it cannot be read.
   """
-  if c.init_from:
-    return source.read(c.init_from).tokenizer
+  return _choose_tokenizer(c, feature_files.read_models(c))
+
+
+def _choose_tokenizer(c, models: Sequence[source.Source]):
+  tokenizer = models[0].tokenizer if models else _read_own_tokenizer(c)
+  if c.finetuning.form == 'gpt':
+    tokenizer = gpt_form.extend(tokenizer)
+  return tokenizer
+
+
+def _read_own_tokenizer(c):
   if not c.data.vocab:
     raise errors.UserError(
       'init_from is empty; name a trained model, or, for a model with random '
@@ -121,28 +139,48 @@ def read_tokenizer(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
 
 def _take_model(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
   """Fills in the fields of the model; returns its tokenizer."""
-  if c.init_from:
-    model = source.read(c.init_from)
-    _fill_sizes(c, model.config)
-    tokenizer = model.tokenizer
-  else:
-    tokenizer = read_tokenizer(c)
+  models = feature_files.read_models(c)
+  if models:
+    _fill_sizes(c, models[0].config)
+    positions = (model.config.max_positions for model in models)
+    c.model.max_positions = min(positions)
+  tokenizer = _choose_tokenizer(c, models)
   c.data.lowercase = tokenizer.lowercase
   c.data.strip_accents = str(tokenizer.strip_accents).lower()
   c.data.vocab_size = tokenizer.size
-  if c.objective.kind == 'ltr':
+  _check_layers(c)
+  if c.finetuning.form == 'gpt' and c.objective.kind != 'ltr':
     raise errors.UserError(
-      f'init_from={c.init_from} is a left-to-right model, whose [CLS] sees no '
-      'text; fine-tuning needs one that sees both sides.'
+      'finetuning.form=gpt predicts the next token, too, so it needs a model '
+      'that reads from left to right; pre-train one with objective.kind=ltr.'
     )
   if max(c.phases.seq_length) > c.model.max_positions:
     c.phases.seq_length = (c.model.max_positions,)
   return tokenizer
 
 
+def _check_layers(c):
+  features, layers = c.finetuning.features, c.model.num_layers
+  if features == fine_tuned.NO_FEATURES:
+    return
+  if not c.init_from:
+    raise errors.UserError(
+      f'finetuning.features={features} needs init_from: the model, or MODEL,MODEL'
+      ', that computes them.'
+    )
+  least = -(feature_model.LAYERS[features].start or 0)
+  if layers < least:
+    raise errors.UserError(
+      f'finetuning.features={features} needs {least} layers, init_from has '
+      f'{layers}; use last or weighted_sum_all.'
+    )
+
+
 def _fill_sizes(c, bert: bert_config.BertConfig):
   known = {field.name for field in dataclasses.fields(bert)}
   for name in set(c.model) & known - set(_OWN):
     c.model[name] = getattr(bert, name)
-  c.objective.kind = 'ltr' if bert.causal else 'mlm'
+  c.objective.kind = 'mlm'
+  if bert.causal:
+    c.objective.kind = 'rtl' if bert.reverse else 'ltr'
   c.objective.nsp = not bert.causal

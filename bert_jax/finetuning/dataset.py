@@ -7,7 +7,15 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import data_files, encode, examples, task_data
+from bert_jax.finetuning import (
+  data_files,
+  encode,
+  examples,
+  feature_files,
+  feature_rows,
+  gpt_form,
+  task_data,
+)
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 
@@ -15,12 +23,12 @@ class Split(NamedTuple):
   """The rows of a split.
 
   Attributes:
-    encoded: their ids.
+    encoded: their ids, or their features.
     labels: classes, int32 [N], or numbers, float32 [N]; None if unknown.
     ids: their ids in a submission.
   """
 
-  encoded: encode.Encoded
+  encoded: encode.Encoded | feature_rows.FeatureRows
   labels: np.ndarray | None
   ids: np.ndarray
 
@@ -52,9 +60,10 @@ def make(
         f'{source.input} has only the label {labels[0]!r}; there is nothing to '
         'tell apart. For numbers set finetuning.regression=True.'
       )
+  join = gpt_form.join if config.finetuning.form == 'gpt' else encode.join
   splits, facts = {}, {}
   for name, (rows, tokens) in read:
-    encoded = encode.join(tokenizer, *tokens, max(config.phases.seq_length))
+    encoded = join(tokenizer, *tokens, max(config.phases.seq_length))
     numbers = None
     if rows.labels is not None and all(rows.labels):
       numbers = examples.number_labels(rows, labels)
@@ -145,4 +154,20 @@ def _unpack(arrays: dict[str, np.ndarray], facts: dict) -> Split:
   return Split(encoded, arrays.get('labels'), arrays['row_ids'])
 
 
-FORMAT = task_data.Format(make, _pack, _unpack, describe, _read.cache_clear)
+def _list_tokens(split: Split) -> feature_files.Rows:
+  return feature_files.take_all(split.encoded)
+
+
+def _replace_ids(split: Split, features: feature_rows.FeatureRows) -> Split:
+  return split._replace(encoded=features)
+
+
+FORMAT = task_data.Format(
+  make,
+  _pack,
+  _unpack,
+  describe,
+  _read.cache_clear,
+  _list_tokens,
+  _replace_ids,
+)

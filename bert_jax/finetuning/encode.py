@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_jax.finetuning import feature_rows
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 
@@ -28,6 +29,14 @@ class Encoded(NamedTuple):
   def lengths(self) -> np.ndarray:
     """Returns the tokens of each row, int64 [N]."""
     return np.diff(self.ends, prepend=0)
+
+
+class Frame(NamedTuple):
+  """The special ids of a row: before, between and after its texts."""
+
+  start: int
+  between: int
+  end: int
 
 
 def truncate(first: int, second: int, room: int) -> tuple[int, int]:
@@ -88,6 +97,7 @@ def join(
   firsts: Sequence[list[int]],
   seconds: Sequence[list[int]] | None,
   max_length: int,
+  frame: Frame | None = None,
 ) -> Encoded:
   """Makes rows of the ids of texts, or of pairs.
 
@@ -96,17 +106,19 @@ def join(
     firsts: ids of N first texts.
     seconds: ids of N second texts, or None.
     max_length: tokens, at least 5; longer rows are truncated, see `truncate`.
+    frame: the special ids; None is [CLS], [SEP] and [SEP].
   """
-  cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
+  frame = frame or Frame(tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
+  start, between, end = ([x] for x in frame)
   room = max_length - (2 if seconds is None else 3)
   rows, sizes, truncated = [], [], 0
   for i, a in enumerate(firsts):
     b = [] if seconds is None else seconds[i]
     kept, kept_b = truncate(len(a), len(b), room)
     truncated += kept < len(a) or kept_b < len(b)
-    row = cls + a[:kept] + sep
+    row = start + a[:kept] + (end if seconds is None else between)
     sizes.append(len(row))
-    rows.append(row if seconds is None else row + b[:kept_b] + sep)
+    rows.append(row if seconds is None else row + b[:kept_b] + end)
   return Encoded(
     ids=np.fromiter(itertools.chain.from_iterable(rows), tokenizer.id_type),
     ends=np.cumsum([len(row) for row in rows], dtype=np.int64),
@@ -116,16 +128,21 @@ def join(
 
 
 def make_batch(
-  encoded: Encoded, rows: np.ndarray, length: int, pad_id: int
+  encoded: Encoded | feature_rows.FeatureRows,
+  rows: np.ndarray,
+  length: int,
+  pad_id: int,
 ) -> dict[str, np.ndarray]:
   """Returns `input_ids`, `input_mask` and `segment_ids` of rows, int32 [B, S].
 
   Args:
-    encoded: all rows.
+    encoded: all rows; of cached features, see `feature_rows.make_batch`.
     rows: numbers of those of the batch, [B].
     length: S, at least that of the longest of them.
     pad_id: id of the padding.
   """
+  if isinstance(encoded, feature_rows.FeatureRows):
+    return feature_rows.make_batch(encoded, rows, length)
   shape = len(rows), length
   batch = {
     'input_ids': np.full(shape, pad_id, np.int32),

@@ -35,7 +35,11 @@ def finish(
   run = outcome.open_run(dataset.FORMAT, config, directory, workdir, params)
   logits = {
     name: predictions.compute_logits(
-      run.params, run.bert, split.encoded, run.data.pad_id, f'predicting {name}'
+      run.params,
+      run.module,
+      split.encoded,
+      run.data.pad_id,
+      f'predicting {name}',
     )
     for name, split in run.unseen.items()
   }
@@ -46,8 +50,8 @@ def finish(
   more = []
   if write_submission(config, workdir, run.data, logits):
     more.append(('submission', "files for GLUE's leaderboard"))
-  outcome.export(run, results, classify.list_columns(config))
-  outcome.tell(run, describe(results), more)
+  problem = outcome.export(run, results, classify.list_columns(config))
+  outcome.tell(run, describe(results), problem, more)
 
 
 def make_results(

@@ -5,14 +5,16 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import card, task_data
+from bert_jax.finetuning import card, exporting, task_data
+from bert_jax.inference import fine_tuned
 from bert_jax.interop import hf_export
-from bert_jax.model import bert_config, classifier, parameters
+from bert_jax.model import bert_config, parameters
 from bert_jax.runtime import files
 from bert_jax.workdir import fingerprint, paths
 
@@ -25,7 +27,8 @@ class Run(NamedTuple):
     directory: the prepared data.
     workdir: the run's directory.
     data: the content of `directory`.
-    bert: the model's config.
+    bert: the config of its encoder.
+    module: the model.
     params: trained parameters, without padding rows of the vocabulary.
   """
 
@@ -34,6 +37,7 @@ class Run(NamedTuple):
   workdir: str
   data: task_data.Data
   bert: bert_config.BertConfig
+  module: nn.Module
   params: Any
 
   @property
@@ -52,7 +56,8 @@ def open_run(
   """Returns a run that has ended; params may have padding rows."""
   data, bert = task_data.read(form, directory), config_lib.model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
-  return Run(config, directory, workdir, data, bert, params)
+  module = fine_tuned.make_module(config, bert)
+  return Run(config, directory, workdir, data, bert, module, params)
 
 
 def write_results(run: Run, scores: dict[str, Any]) -> dict[str, Any]:
@@ -80,24 +85,24 @@ def write_predictions(
   files.write_folder(directory, allowed, fill)
 
 
-def export(run: Run, results: dict[str, Any], columns: Sequence[str] = ()):
-  """Writes `export/`, unless Hugging Face has no such model.
+def export(
+  run: Run, results: dict[str, Any], columns: Sequence[str] = ()
+) -> str | None:
+  """Writes `export/`, if transformers has such a model.
 
   Args:
     run: the run.
     results: from `write_results`.
     columns: names of the columns that hold the texts.
+
+  Returns:
+    Why there is no export; None if it was written.
   """
-  if run.bert.norm != 'post':
-    return
   labels = run.data.labels
-  head = classifier.Head(
-    *(run.params['classifier'][name] for name in ('kernel', 'bias')),
-    labels,
-    max(run.config.phases.seq_length),
-    tuple(columns),
-    run.config.task,
-  )
+  head = exporting.make_head(run.config, run.params, labels, columns)
+  problem = exporting.find_problem(run.config, head)
+  if problem:
+    return problem
   size = sum(x.size for x in jax.tree.leaves(run.params))
   hf_export.export(
     paths.export(run.workdir),
@@ -108,27 +113,35 @@ def export(run: Run, results: dict[str, Any], columns: Sequence[str] = ()):
     card.make_card(run.config, labels, results, size),
     head,
   )
+  return None
 
 
-def tell(run: Run, lines: Sequence[str], more: Sequence[tuple[str, str]] = ()):
+def tell(
+  run: Run,
+  lines: Sequence[str],
+  problem: str | None,
+  more: Sequence[tuple[str, str]] = (),
+):
   """Prints the scores, where everything is, and how to predict.
 
   Args:
     run: the run.
     lines: what the scores are.
+    problem: from `export`.
     more: (name, meaning) of further files in the run's directory.
   """
-  exported = run.bert.norm == 'post'
   for line in lines:
     print(line)
   written = [('results.json', 'the scores'), ('predictions', 'of every row')]
-  if exported:
+  if problem is None:
     written.append(('export', 'the model, for Hugging Face transformers'))
   for name, meaning in [*written, *more]:
     print(f'  {os.path.join(run.workdir, name)}: {meaning}')
-  if not exported:
-    print('  no export: BERT of Hugging Face has no model with norm=pre')
-  model = paths.export(run.workdir) if exported else run.workdir
+  if problem:
+    print(f'  no export: {problem}', flush=True)
+  if run.config.finetuning.features != fine_tuned.NO_FEATURES:
+    return  # what was trained is a head alone, which predicts nothing
+  model = run.workdir if problem else paths.export(run.workdir)
   print(
     f'\nnext:\n  python -m bert_jax.predict --model={shlex.quote(model)} '
     '--input=FILE --output=FILE',

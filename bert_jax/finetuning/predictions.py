@@ -4,12 +4,12 @@ import dataclasses
 import functools
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.finetuning import encode
-from bert_jax.model import bert_config, classifier, tagger
+from bert_jax.finetuning import encode, feature_rows
 from bert_jax.runtime import progress
 
 _LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
@@ -17,8 +17,8 @@ _LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
 
 def compute_logits(
   params: Any,
-  config: bert_config.BertConfig,
-  encoded: encode.Encoded,
+  module: nn.Module,
+  encoded: encode.Encoded | feature_rows.FeatureRows,
   pad_id: int,
   label: str,
   batch_size: int = 32,
@@ -29,18 +29,14 @@ def compute_logits(
   ones. It computes in float32, without dropout.
 
   Args:
-    params: nested dict of arrays, as `classifier.Classifier` makes it, without
-      padding rows of the vocabulary.
-    config: the model's config.
-    encoded: the rows, at most config.max_positions tokens each.
+    params: nested dict of arrays, without padding rows of the vocabulary.
+    module: the model, such as `classifier.Classifier`.
+    encoded: the rows, at most as many tokens each as the model has positions.
     pad_id: id of the padding.
     label: what is being done, for the progress.
     batch_size: rows per batch.
   """
-  outputs = len(params['classifier']['bias'])
-  config = dataclasses.replace(config, dtype='float32')
-  module = classifier.Classifier(config, outputs, 0.0)
-  logits = np.zeros((len(encoded.ends), outputs), np.float32)
+  logits = np.zeros((len(encoded.ends), module.outputs), np.float32)
   for rows, found in _compute(
     params, module, encoded, pad_id, label, batch_size
   ):
@@ -50,19 +46,16 @@ def compute_logits(
 
 def compute_tags(
   params: Any,
-  config: bert_config.BertConfig,
-  encoded: encode.Encoded,
+  module: nn.Module,
+  encoded: encode.Encoded | feature_rows.FeatureRows,
   pad_id: int,
   label: str,
   batch_size: int = 32,
 ) -> list[np.ndarray]:
   """Returns the likeliest tag of each token of rows, N times int32 [tokens].
 
-  Args: as `compute_logits`; params as `tagger.Tagger` makes it.
+  Args: as `compute_logits`; the module is one like `tagger.Tagger`.
   """
-  outputs = len(params['classifier']['bias'])
-  config = dataclasses.replace(config, dtype='float32')
-  module = tagger.Tagger(config, outputs, 0.0)
   lengths = encoded.lengths
   tags: list[np.ndarray] = [np.zeros(0, np.int32)] * len(lengths)
   for rows, found in _compute(
@@ -76,7 +69,9 @@ def compute_tags(
 
 def _compute(params, module, encoded, pad_id, label, batch_size):
   """Yields (rows, their logits) of batches of rows of similar length."""
-  size, lengths, config = len(encoded.ends), encoded.lengths, module.config
+  config = dataclasses.replace(module.config, dtype='float32')
+  module = module.clone(config=config)
+  size, lengths = len(encoded.ends), encoded.lengths
   by_length = np.argsort(lengths, kind='stable')
   params = jax.device_put(params)
   with progress.Progress(size, 'rows', label) as bar:

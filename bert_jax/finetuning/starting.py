@@ -7,17 +7,20 @@ from typing import Any
 from ml_collections import config_dict
 
 from bert_jax import errors
+from bert_jax.finetuning import gpt_form
 from bert_jax.inference import source, transfer
 
 
 def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
   """Returns `task.Task.start` of a config; None for random weights.
 
+  A model on frozen features has these, too.
+
   Args:
     config: the experiment.
     labels: names of the classes; a head for the same ones is taken over, too.
   """
-  if not config.init_from:
+  if not config.init_from or config.finetuning.features != 'none':
     return None
   return functools.partial(_start, config, tuple(labels))
 
@@ -31,9 +34,11 @@ def _start(config, labels, new: Any) -> tuple[Any, dict]:
       theirs = errors.listing(list(model.head.labels) or ['a number'])
       print(f'the head of {config.init_from} is for {theirs}', flush=True)
   wanted, words = config.data.vocab_size, model.tokenizer.size
-  if words != wanted:
+  added = len(gpt_form.TOKENS) if config.finetuning.form == 'gpt' else 0
+  if words + added != wanted:
     raise errors.UserError(
-      f'init_from={config.init_from} has {words:,} words now, {wanted:,} when '
+      f'init_from={config.init_from} has {words:,} words now, '
+      f'{wanted - added:,} when '
       'the data was made; start again in another --workdir.'
     )
   return transfer.transfer(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ def write(
   tokenizer: tokenizer_lib.Tokenizer,
   splits: dict[str, dict[str, np.ndarray]],
   about: dict[str, Any],
+  write_more: Callable[[str], tuple[list[str], dict]] | None = None,
 ):
   """Writes vocab.txt, SPLIT.npz and manifest.json, atomically.
 
@@ -34,6 +36,8 @@ def write(
     tokenizer: the tokenizer that the data was encoded with.
     splits: {split: {name: array}}.
     about: facts about the data, for the manifest.
+    write_more: (folder) -> (names of further files that it writes there, facts
+      about them for the manifest).
 
   Raises:
     errors.UserError: if it cannot be written.
@@ -51,20 +55,22 @@ def write(
     vocabulary.write(new, tokenizer)
     for split, arrays in splits.items():
       np.savez(os.path.join(new, f'{split}.npz'), **arrays)
+    more, facts = write_more(new) if write_more else ([], {})
     manifest = {
       'version': bert_jax.__version__,
       'recipe': recipe,
       **about,
+      **facts,
       'sha256': {
         name: text_files.compute_sha256(os.path.join(new, name))
-        for name in (vocabulary.NAME, *names)
+        for name in (vocabulary.NAME, *names, *more)
       },
     }
     files.write_json(os.path.join(new, _MANIFEST), manifest)
 
   old = os.listdir(directory) if os.path.isdir(directory) else []
   allowed = [vocabulary.NAME, _MANIFEST, *names]
-  allowed += [name for name in old if name.endswith('.npz')]
+  allowed += [name for name in old if name.endswith(('.npz', '.npy'))]
   files.write_folder(directory, allowed, fill)
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from ml_collections import config_dict
 
 from bert_jax.data import hashing, order
 from bert_jax.finetuning import starting, task_data
-from bert_jax.model import parameters
+from bert_jax.inference import fine_tuned
 from bert_jax.train import task
 
 _ORDER = 5  # tag of hashes
@@ -25,40 +25,39 @@ def make_objective(
   compute: Callable[..., tuple[dict, Any]],
   batch_shapes: Callable[[task.Phase, int], dict],
   expected_loss: float | None,
+  more_losses: Mapping[str, Callable[[dict], jax.Array]] | None = None,
 ) -> task.Objective:
   """Returns the part of a task that needs no data.
 
   Args:
-    module: the model, with a `config`.
+    module: the model, from `fine_tuned.make_module`.
     metrics: names of sums over `label_weights`; the first is the loss.
     compute: (module, parameters, batch, key) -> (sums, predictions), as in
       `task.Objective`.
     batch_shapes: as in `task.Objective`, with `label_weights`.
     expected_loss: loss of untrained parameters in nats; None if unknown.
+    more_losses: {name: (batch) -> its count} of further losses.
   """
+  more = dict(more_losses or {})
 
   def count_flops(phase):
-    tokens = batch_shapes(phase, phase.batch_size)['input_ids'].shape
-    each = module.config.flops_per_sequence(phase.seq_length, 0)
+    tokens = batch_shapes(phase, phase.batch_size)['input_mask'].shape
+    each = fine_tuned.count_flops(module, phase.seq_length)
     return math.prod(tokens[:-1]) * each
 
+  def count(batch):
+    counts = dict.fromkeys(metrics, jnp.sum(batch['label_weights']))
+    return counts | {name: found(batch) for name, found in more.items()}
+
   return task.Objective(
-    init=functools.partial(parameters.init, module),
-    losses=tuple(metrics[:1]),
-    counts=lambda batch: dict.fromkeys(
-      metrics, jnp.sum(batch['label_weights'])
-    ),
+    init=fine_tuned.make_init(module),
+    losses=(*metrics[:1], *more),
+    counts=count,
     compute=functools.partial(compute, module),
     batch_shapes=batch_shapes,
     flops=count_flops,
     expected_loss=expected_loss,
   )
-
-
-def describe_tokens(phase: task.Phase, rows: int) -> dict:
-  """Returns {name: jax.ShapeDtypeStruct} of a batch without its labels."""
-  tokens = jax.ShapeDtypeStruct((rows, phase.seq_length), jnp.int32)  # [B, S]
-  return dict.fromkeys(('input_ids', 'input_mask', 'segment_ids'), tokens)
 
 
 def apply(

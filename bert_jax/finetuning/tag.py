@@ -4,6 +4,7 @@ import functools
 import math
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,8 @@ from bert_jax.finetuning import (
   task_data,
   windows,
 )
-from bert_jax.model import losses, tagger
+from bert_jax.inference import fine_tuned
+from bert_jax.model import losses
 from bert_jax.train import task, tuning
 
 
@@ -28,34 +30,31 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
     module,
     ('cross_entropy', 'accuracy'),
     compute_sums,
-    batch_shapes,
+    functools.partial(batch_shapes, module),
     math.log(module.outputs),
   )
 
 
-def make_module(config: config_dict.ConfigDict) -> tagger.Tagger:
+def make_module(config: config_dict.ConfigDict) -> nn.Module:
   """Returns the model of a config, computed as in training.
 
   Args:
     config: the experiment, from `tuning.resolve`.
   """
-  bert = tuning.model_config(config)
-  c = config.finetuning
-  # Unknown where no data is read, as in preflight.
-  return tagger.Tagger(bert, c.outputs or 9, c.head_dropout)
+  return fine_tuned.make_module(config, tuning.model_config(config))
 
 
-def batch_shapes(phase: task.Phase, rows: int) -> dict:
+def batch_shapes(module: nn.Module, phase: task.Phase, rows: int) -> dict:
   """Returns {name: jax.ShapeDtypeStruct} of a batch of `rows` rows."""
   shape = rows, phase.seq_length  # [B, S]
-  return supervised.describe_tokens(phase, rows) | {
+  return fine_tuned.list_inputs(module, *shape) | {
     'labels': jax.ShapeDtypeStruct(shape, jnp.int32),
     'label_weights': jax.ShapeDtypeStruct(shape, jnp.float32),
   }
 
 
 def compute_sums(
-  module: tagger.Tagger,
+  module: nn.Module,
   params: Any,
   batch: dict[str, jax.Array],
   key: jax.Array,

@@ -7,7 +7,15 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import conll, data_files, encode, task_data, windows
+from bert_jax.finetuning import (
+  conll,
+  data_files,
+  encode,
+  feature_files,
+  feature_rows,
+  task_data,
+  windows,
+)
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 
@@ -154,4 +162,21 @@ def _unpack(arrays: dict[str, np.ndarray], facts: dict) -> Split:
   )
 
 
-FORMAT = task_data.Format(make, _pack, _unpack, describe, _read.cache_clear)
+def _list_tokens(split: Split) -> feature_files.Rows:
+  # Only words are read, each at its first piece.
+  return feature_files.Rows(*split.windows)
+
+
+def _replace_ids(split: Split, features: feature_rows.FeatureRows) -> Split:
+  return split._replace(windows=windows.of_features(features))
+
+
+FORMAT = task_data.Format(
+  make,
+  _pack,
+  _unpack,
+  describe,
+  _read.cache_clear,
+  _list_tokens,
+  _replace_ids,
+)

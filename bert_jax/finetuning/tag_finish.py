@@ -32,7 +32,7 @@ def finish(
   run = outcome.open_run(tag_data.FORMAT, config, directory, workdir, params)
   tags = {
     name: predict(
-      run.params, run.bert, split, run.data.pad_id, f'tagging {name}'
+      run.params, run.module, split, run.data.pad_id, f'tagging {name}'
     )
     for name, split in run.unseen.items()
   }
@@ -40,14 +40,14 @@ def finish(
   outcome.write_predictions(
     run, ('.conll',), lambda new: _write_predictions(new, run.data, tags)
   )
-  outcome.export(run, results)
-  outcome.tell(run, describe(results))
+  problem = outcome.export(run, results)
+  outcome.tell(run, describe(results), problem)
 
 
-def predict(params, bert, split: tag_data.Split, pad_id: int, label: str):
+def predict(params, module, split: tag_data.Split, pad_id: int, label: str):
   """Returns the tags of a split's words, int32 [W]; args as `predictions`."""
   made = split.windows
-  rows = predictions.compute_tags(params, bert, made.encoded, pad_id, label)
+  rows = predictions.compute_tags(params, module, made.encoded, pad_id, label)
   return windows.take_words(made, rows)
 
 

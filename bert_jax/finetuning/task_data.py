@@ -8,7 +8,13 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import completion, store
+from bert_jax.finetuning import (
+  completion,
+  feature_files,
+  feature_rows,
+  store,
+)
+from bert_jax.inference import fine_tuned
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import claim, paths
 
@@ -40,6 +46,9 @@ class Format:
     unpack: ({name: array}, the manifest's facts about the split) -> split.
     describe: (manifest) -> what the data are, as lines to print.
     forget: frees what `make` keeps so that its next call is quick.
+    list_tokens: (split) -> the tokens whose features are kept for a run on
+      frozen features; None if the task has no such runs.
+    replace_ids: (split, their features) -> the split with them in place of ids.
   """
 
   make: Callable[[Any, tokenizer_lib.Tokenizer], Data]
@@ -47,6 +56,8 @@ class Format:
   unpack: Callable[[dict[str, np.ndarray], dict], Any]
   describe: Callable[[dict], list[str]]
   forget: Callable[[], None]
+  list_tokens: Callable[[Any], feature_files.Rows] | None = None
+  replace_ids: Callable[[Any, feature_rows.FeatureRows], Any] | None = None
 
 
 def combine(splits, labels, tokenizer, facts, **more) -> Data:
@@ -80,7 +91,11 @@ def write(
   data = form.make(config, tokenizer)
   form.forget()
   arrays = {name: form.pack(split) for name, split in data.splits.items()}
-  store.write(config, directory, tokenizer, arrays, data.manifest)
+  write_more = None
+  if config.finetuning.features != fine_tuned.NO_FEATURES:
+    rows = {name: form.list_tokens(x) for name, x in data.splits.items()}
+    write_more = feature_files.make_writer(config, rows, data.pad_id)
+  store.write(config, directory, tokenizer, arrays, data.manifest, write_more)
 
 
 def read(form: Format, directory: str) -> Data:
@@ -89,6 +104,11 @@ def read(form: Format, directory: str) -> Data:
   splits = {
     name: form.unpack(x, manifest['splits'][name]) for name, x in arrays.items()
   }
+  if 'features' in manifest:
+    for name, split in splits.items():
+      ends = form.list_tokens(split).ends
+      rows = feature_files.open_rows(directory, name, ends)
+      splits[name] = form.replace_ids(split, rows)
   return Data(splits, tuple(manifest['labels']), manifest['pad_id'], manifest)
 
 

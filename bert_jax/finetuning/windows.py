@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.finetuning import conll, encode
+from bert_jax.finetuning import conll, encode, feature_rows
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 
@@ -20,12 +20,13 @@ class Windows(NamedTuple):
   """N rows that tag W words, all in order.
 
   Attributes:
-    encoded: the rows: [CLS] context words context [SEP].
+    encoded: the rows: [CLS] context words context [SEP]; of cached features,
+      words alone.
     positions: where each word's first piece is in its row, int32 [W].
     word_ends: where each row's words end in `positions`, int64 [N].
   """
 
-  encoded: encode.Encoded
+  encoded: encode.Encoded | feature_rows.FeatureRows
   positions: np.ndarray
   word_ends: np.ndarray
 
@@ -68,6 +69,11 @@ def make(
     np.array(positions, np.int32),
     np.cumsum(counts, dtype=np.int64),
   )
+
+
+def of_features(rows: feature_rows.FeatureRows) -> Windows:
+  """Returns windows of words alone, whose features are cached."""
+  return Windows(rows, feature_rows.count_within(rows.ends), rows.ends)
 
 
 def _tokenize(tokenizer, sentences, room):

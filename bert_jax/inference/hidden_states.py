@@ -134,6 +134,39 @@ def _pad(rows, size, config, pad_id):
 )
 def _compute(params, batch, config, layers, with_attention):
   """Returns hidden states [B, (L + 1,) S, D] and attention [B, L, H, S, S]."""
+  hidden, blocks = _list_hidden(params, batch, config)
+  maps = None
+  if with_attention:
+    maps = jnp.stack(
+      [block['attention']['probabilities'][0] for block in blocks], axis=1
+    )
+  return _choose(hidden, layers), maps
+
+
+@functools.partial(jax.jit, static_argnames=('config', 'layers'))
+def stack(
+  params: Any,
+  batch: dict[str, np.ndarray],
+  config: bert_config.BertConfig,
+  layers: tuple[int, ...],
+) -> jax.Array:
+  """Computes chosen hidden states, without dropout.
+
+  Args:
+    params: as `extract`.
+    batch: `input_ids`, `input_mask` and `segment_ids`, integers [B, S].
+    config: the model's config.
+    layers: numbers of K hidden states; 0 is the embeddings, L the last.
+
+  Returns:
+    [B, S, K, D].
+  """
+  hidden, _ = _list_hidden(params, batch, config)
+  return jnp.stack([hidden[i] for i in layers], axis=2)
+
+
+def _list_hidden(params, batch, config):
+  """Returns L + 1 hidden states [B, S, D], and what each layer recorded."""
   module = heads.PretrainingModel(config, with_nsp=False)
   (first, last), sown = module.apply(
     {'params': params}, batch, method=_run, mutable=['intermediates']
@@ -142,13 +175,7 @@ def _compute(params, batch, config, layers, with_attention):
     sown['intermediates']['encoder'][f'layer_{i}']
     for i in range(config.num_layers)
   ]
-  hidden = [first, *(block['hidden'][0] for block in blocks[:-1]), last]
-  maps = None
-  if with_attention:
-    maps = jnp.stack(
-      [block['attention']['probabilities'][0] for block in blocks], axis=1
-    )
-  return _choose(hidden, layers), maps
+  return [first, *(x['hidden'][0] for x in blocks[:-1]), last], blocks
 
 
 def _run(module, batch):

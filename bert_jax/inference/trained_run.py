@@ -10,15 +10,11 @@ from bert_jax import config as config_lib
 from bert_jax import config_check, errors, param_names
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest
-from bert_jax.model import classifier, heads, parameters, tagger
+from bert_jax.inference import fine_tuned
+from bert_jax.model import classifier, heads, parameters
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import checkpoint_reader, paths
-
-_FINE_TUNED = {
-  'classification': classifier.Classifier,
-  'tagging': tagger.Tagger,
-}
 
 
 def read(workdir: str, step: int | None = None):
@@ -40,14 +36,19 @@ def read(workdir: str, step: int | None = None):
   """
   path = paths.config(workdir)
   config = read_config(path)
+  if config.finetuning.features != fine_tuned.NO_FEATURES:
+    raise errors.UserError(
+      f'{workdir} has only a head, trained on features of {config.init_from}; '
+      'its predictions for dev and test are in predictions/.'
+    )
   params, facts = checkpoint_reader.read(paths.checkpoints(workdir), step)
   bert = config_lib.model_config(config)
   with_nsp = config.task == 'pretraining' and config.objective.nsp
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   module = heads.PretrainingModel(bert, with_nsp)
-  if config.task in _FINE_TUNED:
-    c = config.finetuning
-    module = _FINE_TUNED[config.task](bert, c.outputs, c.head_dropout)
+  if config.task != 'pretraining':
+    module = fine_tuned.make_module(config, bert)
+    facts = {**facts, 'form': config.finetuning.form}
   check_params(params, module, path)
   vocab = manifest.vocab_path(paths.prepared_data(config, workdir))
   # The recipe of the data when the run began; very old checkpoints lack it.
@@ -81,6 +82,8 @@ def take_head(params: dict, facts: dict) -> classifier.Head | None:
     about['max_length'],
     tuple(about['columns']),
     facts['kind'],
+    params.pop('bilstm', None),
+    facts['form'],
   )
 
 

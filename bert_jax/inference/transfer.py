@@ -9,7 +9,7 @@ from bert_jax import param_names
 from bert_jax.inference import source
 from bert_jax.workdir import fingerprint
 
-_HEADS = ('mlm', 'pooler', 'nsp', 'classifier')
+_HEADS = ('mlm', 'pooler', 'nsp', 'bilstm', 'classifier')
 _WORDS = ('embeddings/word/embedding', 'mlm/bias')  # one row or value per word
 _POSITIONS = 'embeddings/position/embedding'
 

@@ -7,6 +7,7 @@ from typing import Any
 import safetensors.numpy
 import tokenizers
 
+from bert_jax import errors
 from bert_jax.interop import config_file, rename, sequence_head, vocabulary
 from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import files
@@ -30,12 +31,30 @@ HIDDEN_ACT = {
 }
 
 
-def find_problem(config: bert_config.BertConfig) -> str | None:
-  """Returns why transformers has no class for an encoder; None if it has."""
+def find_problem(
+  config: bert_config.BertConfig, head: classifier.Head | None = None
+) -> str | None:
+  """Returns why transformers has no class for a model; None if it has.
+
+  Args:
+    config: of the encoder.
+    head: its classification head, if any.
+  """
   if config.norm != 'post':
     return f'BERT of Hugging Face has no model with norm={config.norm}'
   if config.reverse:
     return 'BERT of Hugging Face has no model that reads from right to left'
+  if head is None:
+    return None
+  if head.bilstm is not None:
+    return 'BERT of Hugging Face has no model with a BiLSTM'
+  if head.form == 'gpt':
+    return 'BERT of Hugging Face has no model that reads the extract token'
+  if config.causal and head.task != 'tagging':
+    return (
+      'BertForSequenceClassification reads [CLS], which sees no text in a model '
+      'that reads from left to right'
+    )
   return None
 
 
@@ -62,8 +81,11 @@ def export(
 
   Raises:
     errors.UserError: if the folder cannot be written or replaced, see
-      `files.write_folder`; and as `rename.to_hf`.
+      `files.write_folder`, or transformers has no class for the model.
   """
+  problem = find_problem(config, head)
+  if problem:
+    raise errors.UserError(f'{problem}; use --format=npz.')
   tensors = rename.to_hf(params, config)
   vocabulary.check_size(tokenizer, config)
   with_mlm = 'mlm' in params

@@ -1,13 +1,13 @@
-"""BERT with a classification head: the pooled [CLS], then one dense layer."""
+"""BERT with a classification head, one dense layer."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.model import attention, bert_config, encoder
+from bert_jax.model import attention, bert_config, bilstm, encoder, heads
 from bert_jax.ops import dropout
 
 
@@ -16,25 +16,33 @@ class Classifier(nn.Module):
 
   As in section 4.1 of the paper: the classes' logits are a product with C, the
   final vector of [CLS]. Like Google's code, C goes through the pooler, which
-  next sentence prediction has trained, and through dropout.
+  next sentence prediction has trained, and through dropout. A left-to-right
+  model is read at the last token, the only one that sees the whole text; a
+  right-to-left model at [CLS], which is the last that it reads.
 
   Attributes:
     config: the model's config.
     outputs: number of classes; 1 predicts a number.
-    dropout: rate between pooler and head, rounded to 256ths.
+    dropout: rate before the head, rounded to 256ths.
+    lstm_units: hidden size of each direction of a BiLSTM on the encoder, whose
+      last states take the place of the pooler; 0 is none.
   """
 
   config: bert_config.BertConfig
   outputs: int
   dropout: float
+  lstm_units: int = 0
 
   def setup(self):
     c = self.config
     self.embeddings = encoder.Embeddings(c)
     self.encoder = encoder.Encoder(c)
-    self.pooler = nn.Dense(
-      c.hidden_size, dtype=c.dtype, kernel_init=c.kernel_init
-    )
+    if self.lstm_units:
+      self.bilstm = bilstm.BiLstm(self.lstm_units)
+    else:
+      self.pooler = nn.Dense(
+        c.hidden_size, dtype=c.dtype, kernel_init=c.kernel_init
+      )
     self.drop = dropout.Dropout(self.dropout)
     # In float32, like the NSP head.
     self.classifier = nn.Dense(
@@ -63,21 +71,33 @@ class Classifier(nn.Module):
     )
     tokens = attention.get_tokens(batch)
     x = self.encoder(x, tokens, deterministic)  # [B, S, D]
-    pooled = nn.tanh(self.pooler(x[:, 0]))  # [B, D]
+    mask = batch['input_mask']
+    if self.lstm_units:
+      pooled = bilstm.summarize(self.bilstm(x, mask), mask)  # [B, 2 U]
+    else:
+      pooled = nn.tanh(self.pooler(self._choose(x, mask)))  # [B, D]
     return self.classifier(self.drop(pooled, deterministic))
+
+  def _choose(self, x, mask):
+    """Returns the hidden state that has seen the whole text, [B, D]."""
+    if self.config.causal and not self.config.reverse:
+      return heads.take_last(x, mask)
+    return x[:, 0]
 
 
 class Head(NamedTuple):
   """A trained classification head, and what it was trained on.
 
   Attributes:
-    kernel: float32 [D, C].
+    kernel: float32 [D, C], or [2 U, C] after a BiLSTM.
     bias: float32 [C].
     labels: names of the classes; () if C is 1 and the output is a number.
     max_length: tokens of the rows it was trained on, at most.
     columns: the text's column, and that of the second text of a pair.
     task: what it was trained for: classification, or tagging, whose model has
       no pooler (`tagger.Tagger`).
+    bilstm: parameters of the BiLSTM before it; None without one.
+    form: `bert`, or `gpt`, see `gpt_classifier.GptClassifier`.
   """
 
   kernel: np.ndarray
@@ -86,11 +106,17 @@ class Head(NamedTuple):
   max_length: int
   columns: tuple[str, ...]
   task: str = 'classification'
+  bilstm: Any = None
+  form: str = 'bert'
 
   def add_to(self, params: dict) -> dict:
     """Returns the whole model's parameters, from those of its encoder."""
     names = ['embeddings', 'encoder']
-    if self.task != 'tagging':
+    added = {'classifier': {'kernel': self.kernel, 'bias': self.bias}}
+    if self.bilstm is not None:
+      added['bilstm'] = self.bilstm
+    elif self.form == 'gpt':
+      names.append('mlm')
+    elif self.task != 'tagging':
       names.append('pooler')
-    head = {'kernel': self.kernel, 'bias': self.bias}
-    return {n: params[n] for n in names} | {'classifier': head}
+    return {n: params[n] for n in names} | added

@@ -45,6 +45,12 @@ def _rows(x, positions):
   return jnp.einsum('bps,bsd->bpd', chosen, x, precision='highest')
 
 
+def take_last(x: jax.Array, input_mask: jax.Array):
+  """Returns x [B, S, D] at the last token of each row, as [B, D]."""
+  last = jnp.sum(input_mask, -1, keepdims=True) - 1
+  return _rows(x, last)[:, 0]
+
+
 class PretrainingModel(nn.Module):
   """BERT with its pre-training heads (section 3.1)."""
 

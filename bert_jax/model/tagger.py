@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.model import attention, bert_config, encoder
+from bert_jax.model import attention, bert_config, bilstm, encoder
 from bert_jax.ops import dropout
 
 
@@ -15,16 +15,21 @@ class Tagger(nn.Module):
     config: the model's config.
     outputs: number of tags.
     dropout: rate before the head, rounded to 256ths.
+    lstm_units: hidden size of each direction of a BiLSTM on the encoder; 0 is
+      none.
   """
 
   config: bert_config.BertConfig
   outputs: int
   dropout: float
+  lstm_units: int = 0
 
   def setup(self):
     c = self.config
     self.embeddings = encoder.Embeddings(c)
     self.encoder = encoder.Encoder(c)
+    if self.lstm_units:
+      self.bilstm = bilstm.BiLstm(self.lstm_units)
     self.drop = dropout.Dropout(self.dropout)
     # In float32, like the other heads.
     self.classifier = nn.Dense(
@@ -48,4 +53,6 @@ class Tagger(nn.Module):
       deterministic,
     )
     x = self.encoder(x, attention.get_tokens(batch), deterministic)
+    if self.lstm_units:
+      x = self.bilstm(x, batch['input_mask'])  # [B, S, 2 U]
     return self.classifier(self.drop(x, deterministic))

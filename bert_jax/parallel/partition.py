@@ -29,6 +29,9 @@ RULES = (
   (r'mlm/bias', P('model')),  # [V]
   (r'(mlm/transform|pooler|nsp|classifier)/kernel', P(None, None)),
   (r'(mlm/transform|pooler|nsp|classifier)/bias', P(None)),
+  (r'bilstm/\w+/\w+/kernel', P(None, None)),
+  (r'bilstm/\w+/\w+/bias', P(None)),
+  (r'mix/(weights|scale)', P(None)),
 )
 _MOMENT = re.compile(r'opt_state/(\d+/)?(mu|nu)/(?P<parameter>.+)')
 _NUMBER = re.compile(r'step|opt_state/(\d+/)?count')

@@ -8,7 +8,7 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import config_check, errors, main
 from bert_jax.finetuning import completion, dataset
-from bert_jax.interop import hf_export
+from bert_jax.interop import npz
 from tests import models
 from tests.finetuning import made
 
@@ -55,6 +55,7 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
     'phases.steps': [33],
     'model.num_layers': 7,
     'model.dropout': 0.3,
+    'model.bilstm': 5,
     'finetuning.outputs': 5,
     'seed': 4,
   }
@@ -64,6 +65,7 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
   assert (found.model.num_layers, found.finetuning.outputs) == (7, 5)
   # What the user gives is compared with the saved config later.
   assert (found.model.dropout, found.seed) == (0.1, 0)
+  assert found.model.bilstm == 0
 
 
 @pytest.mark.slow
@@ -75,13 +77,32 @@ def test_more_epochs_than_a_run_began_with_are_refused(finetuned):
     main.run(c, finetuned)
 
 
-def test_a_left_to_right_model_is_refused(tmp_path):
-  causal = dataclasses.replace(made.BERT, causal=True)
-  params = models.make_params(causal, with_nsp=False)
-  path = str(tmp_path / 'ltr')
-  hf_export.export(path, params, causal, False, models.TOKENIZER)
-  with pytest.raises(errors.UserError, match='is a left-to-right model'):
-    complete(tmp_path, init_from=path)
+def write_one_way(tmp_path, reverse):
+  config = dataclasses.replace(made.BERT, causal=True, reverse=reverse)
+  params = models.make_params(config, with_nsp=False)
+  path = str(tmp_path / f'{reverse}.npz')
+  npz.write(path, params, config, models.TOKENIZER)
+  return path
+
+
+@pytest.mark.parametrize('reverse, kind', [(False, 'ltr'), (True, 'rtl')])
+def test_a_model_that_reads_one_way_goes_on_doing_so(tmp_path, reverse, kind):
+  c = complete(tmp_path, init_from=write_one_way(tmp_path, reverse))
+  assert c.objective.kind == kind and not c.objective.nsp
+  bert = config_lib.model_config(c)
+  assert bert.causal and bert.reverse == reverse
+  config_check.check(c)
+
+
+def test_gpts_form_adds_three_words_and_needs_a_left_to_right_model(tmp_path):
+  form = {'finetuning.form': 'gpt'}
+  c = complete(tmp_path, init_from=write_one_way(tmp_path, False), **form)
+  assert c.data.vocab_size == 11 + 3
+  assert completion.read_tokenizer(c).vocab[-1] == '[EXTRACT]'
+  with pytest.raises(errors.UserError, match='reads from left to right; pre-t'):
+    complete(tmp_path, init_from=write_one_way(tmp_path, True), **form)
+  with pytest.raises(errors.UserError, match='reads from left to right; pre-t'):
+    complete(tmp_path, **form)
 
 
 def test_labels_that_are_all_the_same_are_refused(tmp_path):

@@ -22,7 +22,7 @@ def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
   )
   params = head.add_to(models.make_params(made.BERT))
   found = predictions.compute_logits(
-    params, made.BERT, encoded, 0, 'testing', batch_size=2
+    params, module, encoded, 0, 'testing', batch_size=2
   )
   assert found.shape == (5, 3) and found.dtype == np.float32
   for i in range(5):

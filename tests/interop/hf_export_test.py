@@ -4,12 +4,14 @@ import dataclasses
 import json
 import os
 
+import numpy as np
 import pytest
 import safetensors
 import tokenizers
 
 from bert_jax import errors
 from bert_jax.interop import hf_export, hf_load
+from bert_jax.model import classifier
 from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from tests import models
@@ -190,13 +192,19 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path):
 
 
 def test_why_there_is_no_export_is_said():
-  def find(**changes):
+  def find(head=None, **changes):
     config = dataclasses.replace(models.CONFIG, **changes)
-    return hf_export.find_problem(config)
+    return hf_export.find_problem(config, head)
 
   assert find() is None and find(causal=True) is None
   assert 'no model with norm=pre' in find(norm='pre')
   assert 'from right to left' in find(causal=True, reverse=True)
+  head = classifier.Head(np.zeros((8, 2)), np.zeros(2), ('a', 'b'), 7, ())
+  assert find(head) is None
+  assert 'which sees no text' in find(head, causal=True)
+  assert find(head._replace(task='tagging'), causal=True) is None
+  assert 'a BiLSTM' in find(head._replace(bilstm={}))
+  assert 'extract token' in find(head._replace(form='gpt'), causal=True)
 
 
 def test_export_refuses_what_cannot_be_one(tmp_path):
@@ -205,10 +213,10 @@ def test_export_refuses_what_cannot_be_one(tmp_path):
       str(path), models.make_params(config), config, True, models.TOKENIZER
     )
 
-  with pytest.raises(errors.UserError, match="norm='pre'"):
+  with pytest.raises(errors.UserError, match='no model with norm=pre'):
     write(tmp_path / 'x', dataclasses.replace(models.CONFIG, norm='pre'))
   reverse = dataclasses.replace(models.CONFIG, causal=True, reverse=True)
-  with pytest.raises(errors.UserError, match='from right to left are known'):
+  with pytest.raises(errors.UserError, match='from right to left; use'):
     write(tmp_path / 'x', reverse)
   with pytest.raises(errors.UserError, match='11 entries.*only 9'):
     write(tmp_path / 'x', dataclasses.replace(models.CONFIG, vocab_size=9))

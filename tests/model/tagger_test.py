@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.model import encoder, tagger
+from bert_jax.model import encoder, parameters, tagger
 from tests import models
 
 KERNEL = np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)
@@ -51,3 +51,31 @@ def test_padding_does_not_change_logits_and_dropout_is_for_training_only():
   found = compute(BATCH)
   np.testing.assert_allclose(compute(longer)[:, :5], found, atol=1e-5)
   assert not jnp.allclose(compute(BATCH, key=0), found)
+
+
+def test_tags_of_a_left_to_right_model_do_not_depend_on_later_tokens():
+  config = dataclasses.replace(models.CONFIG, causal=True)
+  params = models.make_params()
+  params = {name: params[name] for name in ('embeddings', 'encoder')}
+  params['classifier'] = {'kernel': KERNEL, 'bias': np.arange(3, dtype='f4')}
+  apply = jax.jit(tagger.Tagger(config, 3, 0.0).apply)
+  found = apply({'params': params}, BATCH)[0]
+  ids = BATCH['input_ids'].at[0, 2].set(8)
+  other = apply({'params': params}, BATCH | {'input_ids': ids})[0]
+  np.testing.assert_array_equal(found[:2], other[:2])
+  assert (jnp.abs(found - other)[2:4].max(-1) > 1e-4).all()
+
+
+def test_a_bilstm_lets_tags_of_such_a_model_depend_on_later_tokens():
+  config = dataclasses.replace(models.CONFIG, causal=True)
+  module = tagger.Tagger(config, 3, 0.0, 6)
+  params = parameters.init(module, jax.random.key(0))
+  apply = jax.jit(module.apply)
+  found = apply({'params': params}, BATCH)[0]
+  ids = BATCH['input_ids'].at[0, 2].set(8)
+  other = apply({'params': params}, BATCH | {'input_ids': ids})[0]
+  assert (jnp.abs(found - other)[:4].max(-1) > 1e-7).all()
+  # Padding still changes nothing.
+  ids = BATCH['input_ids'].at[0, 4].set(8)
+  other = apply({'params': params}, BATCH | {'input_ids': ids})[0]
+  np.testing.assert_array_equal(found[:4], other[:4])

@@ -1,0 +1,94 @@
+"""GPT's form of fine-tuning: its tokens, its rows and its second loss.
+
+"Improving language understanding by generative pre-training", section 3.3: a
+text is [START] text [EXTRACT], a pair [START] text [DELIMITER] text [EXTRACT],
+with tokens that are new in fine-tuning; the language model's loss is added to
+the task's (equation 5).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax import errors
+from bert_jax.finetuning import encode
+from bert_jax.model import gpt_classifier
+from bert_jax.ops import tied_decoder
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+
+TOKENS = '[START]', '[DELIMITER]', '[EXTRACT]'
+LOSS = 'half_lm_loss'
+_WEIGHT = 0.5  # of the language model's loss
+
+
+def extend(tokenizer: tokenizer_lib.Tokenizer) -> tokenizer_lib.Tokenizer:
+  """Returns the tokenizer with `TOKENS` at the end of its vocabulary.
+
+  Raises:
+    errors.UserError: if it has one of them.
+  """
+  known = sorted(set(TOKENS) & set(tokenizer.vocab))
+  if known:
+    raise errors.UserError(
+      f'the vocabulary of init_from has {known[0]} already, which '
+      'finetuning.form=gpt adds; start from a model that was only pre-trained.'
+    )
+  return tokenizer_lib.Tokenizer(
+    (*tokenizer.vocab, *TOKENS), tokenizer.lowercase, tokenizer.strip_accents
+  )
+
+
+def join(
+  tokenizer: tokenizer_lib.Tokenizer,
+  firsts: Sequence[list[int]],
+  seconds: Sequence[list[int]] | None,
+  max_length: int,
+) -> encode.Encoded:
+  """Makes rows of one segment; args as `encode.join`.
+
+  Args:
+    tokenizer: from `extend`.
+    firsts: as `encode.join`.
+    seconds: as `encode.join`.
+    max_length: as `encode.join`.
+  """
+  start, delimiter, extract = range(tokenizer.size - 3, tokenizer.size)
+  frame = encode.Frame(start, delimiter, extract)
+  rows = encode.join(tokenizer, firsts, seconds, max_length, frame)
+  return rows._replace(firsts=rows.lengths.astype(rows.firsts.dtype))
+
+
+def weigh_tokens(batch: dict[str, jax.Array]) -> jax.Array:
+  """Returns the weight of each token to predict, float32 [B, S - 1]."""
+  tokens = batch['input_mask'][:, 1:].astype(jnp.float32)
+  return tokens * batch['label_weights'][:, None]
+
+
+def count_tokens(batch: dict[str, jax.Array]) -> jax.Array:
+  """Returns how many tokens of a batch are predicted, float32."""
+  return jnp.sum(weigh_tokens(batch))
+
+
+def compute(
+  module: gpt_classifier.GptClassifier,
+  params: Any,
+  batch: dict[str, jax.Array],
+  key: jax.Array,
+):
+  """Returns (logits [B, C], half the language model's loss over the batch)."""
+  logits, inputs = module.apply(
+    {'params': params},
+    batch,
+    deterministic=key is None,
+    rngs=None if key is None else {'dropout': key},
+    method='with_tokens',
+  )
+  loss, _ = tied_decoder.sum_losses(
+    *inputs,
+    module.config.vocab_size,
+    batch['input_ids'][:, 1:],
+    weigh_tokens(batch),
+  )
+  return logits, _WEIGHT * loss

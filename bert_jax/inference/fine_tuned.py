@@ -1,0 +1,111 @@
+"""The model of a fine-tuning run, and of a trained head, for every task."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from ml_collections import config_dict
+
+from bert_jax.model import (
+  bert_config,
+  bilstm,
+  classifier,
+  feature_model,
+  gpt_classifier,
+  parameters,
+  tagger,
+)
+
+NO_FEATURES = 'none'  # the value of finetuning.features for training it all
+
+
+def list_sources(config: config_dict.ConfigDict) -> list[str]:
+  """Returns the models that a run starts from.
+
+  Those are one or none; or those whose features are joined, separated by
+  commas.
+  """
+  given = config.init_from
+  if not given or config.finetuning.features == NO_FEATURES:
+    return [given] if given else []
+  return given.split(',')
+
+
+def find_feature_shape(config: config_dict.ConfigDict) -> tuple[int, int]:
+  """Returns (K, D): layers, and their width, that a run has of each token."""
+  layers = feature_model.list_layers(
+    config.finetuning.features, config.model.num_layers
+  )
+  # Preflight may not name any model.
+  models = max(1, len(list_sources(config)))
+  return len(layers), models * config.model.hidden_size
+
+
+def make_module(
+  config: config_dict.ConfigDict, bert: bert_config.BertConfig
+) -> nn.Module:
+  """Returns the model that a fine-tuning run trains.
+
+  Args:
+    config: the experiment.
+    bert: the encoder's config, as it is to be computed.
+  """
+  c, tokens = config.finetuning, config.task == 'tagging'
+  # The number is unknown where no data is read, as in preflight.
+  common = bert, c.outputs or (9 if tokens else 2), c.head_dropout
+  units = config.model.bilstm
+  if c.features != NO_FEATURES:
+    return feature_model.FeatureModel(
+      *common, units, c.features, find_feature_shape(config), tokens
+    )
+  if tokens:
+    return tagger.Tagger(*common, units)
+  if c.form == 'gpt':
+    return gpt_classifier.GptClassifier(*common)
+  return classifier.Classifier(*common, units)
+
+
+def make_init(module: nn.Module) -> Callable[[Any], Any]:
+  """Returns a function that maps a random key to new parameters."""
+  if isinstance(module, feature_model.FeatureModel):
+    return lambda key: feature_model.init(module, key)
+  return lambda key: parameters.init(module, key)
+
+
+def list_inputs(module: nn.Module, rows: int, length: int) -> dict:
+  """Returns {name: jax.ShapeDtypeStruct} of what a model reads."""
+  tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)  # [B, S]
+  if isinstance(module, feature_model.FeatureModel):
+    shape = rows, length, *module.shape  # [B, S, K, D]
+    features = jax.ShapeDtypeStruct(shape, jnp.float32)
+    return {'features': features, 'input_mask': tokens}
+  return dict.fromkeys(('input_ids', 'input_mask', 'segment_ids'), tokens)
+
+
+def make_head_module(
+  head: classifier.Head, bert: bert_config.BertConfig
+) -> nn.Module:
+  """Returns the model that computes a trained head's outputs."""
+  common = bert, len(head.bias), 0.0
+  if head.form == 'gpt':
+    return gpt_classifier.GptClassifier(*common)
+  units = 0 if head.bilstm is None else len(head.kernel) // 2
+  made = tagger.Tagger if head.task == 'tagging' else classifier.Classifier
+  return made(*common, units)
+
+
+def count_flops(module: nn.Module, length: int) -> float:
+  """Returns the matrix-product FLOPs of one row, forward + backward."""
+  bert, flops, width = module.config, 0.0, module.config.hidden_size
+  if isinstance(module, feature_model.FeatureModel):
+    layers, width = module.shape
+    width *= layers if module.features.startswith('concat') else 1
+  else:
+    gpt = isinstance(module, gpt_classifier.GptClassifier)
+    flops = bert.flops_per_sequence(length, (length - 1) * gpt)
+  units = getattr(module, 'lstm_units', 0)
+  if units:
+    flops += bilstm.flops_per_sequence(length, width, units)
+  return flops

@@ -1,0 +1,172 @@
+"""Tests of the features that a run computes once."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+
+from bert_jax import errors, main, predict
+from bert_jax.finetuning import (
+  completion,
+  dataset,
+  feature_files,
+  tag,
+  tag_data,
+  task_data,
+)
+from bert_jax.inference import hidden_states
+from bert_jax.interop import npz
+from bert_jax.train import task
+from tests import models
+from tests.finetuning import made, tag_test
+
+LAYERS = {'embeddings': [0], 'concat_last_4': [1, 2, 3, 4], 'last': [4]}
+
+
+def write_model(path, tokenizer=models.TOKENIZER, seed=0, **changes):
+  """Writes a model of four layers; returns (path, params, config)."""
+  config = dataclasses.replace(made.BERT, **{'num_layers': 4, **changes})
+  params = models.make_params(config, with_nsp=False, seed=seed)
+  npz.write(str(path), params, config, tokenizer)
+  return str(path), params, config
+
+
+def make_config(source, data, features, **changes):
+  return made.make_config(
+    source,
+    data,
+    **{'finetuning.features': features, 'model.bilstm': 6, **changes},
+  )
+
+
+def find_hidden(params, config, text):
+  """Returns the hidden states of a text, [L + 1, S, D], computed alone."""
+  [found] = hidden_states.extract(
+    params, config, models.TOKENIZER, [text], layers='all'
+  )
+  return found.hidden
+
+
+@pytest.mark.parametrize('features', LAYERS)
+def test_cached_features_are_those_computed_directly(tmp_path, features):
+  source, params, config = write_model(tmp_path / 'm.npz')
+  c = make_config(source, made.write_texts(tmp_path / 'texts'), features)
+  c = completion.complete(dataset.make, c, str(tmp_path / 'run'))
+  task_data.write(dataset.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER)
+  data = task_data.read(dataset.FORMAT, str(tmp_path / 'data'))
+  rows = data.splits['test'].encoded
+  assert rows.lengths.tolist() == [4, 4]
+  for i, text in enumerate(['the dog', 'cats']):
+    expected = find_hidden(params, config, text)[LAYERS[features]]
+    found = rows.features[4 * i : 4 * i + 4].swapaxes(0, 1)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+  [origin] = data.manifest['features']['models']
+  assert origin == source
+  assert 'test.features.npy' in data.manifest['sha256']
+
+
+def test_two_models_are_read_side_by_side(tmp_path):
+  ltr = write_model(tmp_path / 'ltr.npz', causal=True)
+  rtl = write_model(tmp_path / 'rtl.npz', causal=True, reverse=True, seed=1)
+  texts = made.write_texts(tmp_path / 'texts')
+  c = make_config(f'{ltr[0]},{rtl[0]}', texts, 'last')
+  c = completion.complete(dataset.make, c, str(tmp_path / 'run'))
+  task_data.write(dataset.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER)
+  rows = (
+    task_data.read(dataset.FORMAT, str(tmp_path / 'data'))
+    .splits['test']
+    .encoded
+  )
+  expected = np.concatenate(
+    [find_hidden(*model[1:], 'the dog')[-1] for model in (ltr, rtl)], -1
+  )
+  np.testing.assert_allclose(rows.features[:4, 0], expected, atol=1e-5)
+
+
+def test_models_that_differ_are_not_joined(tmp_path):
+  a, *_ = write_model(tmp_path / 'a.npz')
+  b, *_ = write_model(tmp_path / 'b.npz', num_layers=2)
+  words = dataclasses.replace(models.TOKENIZER, lowercase=False)
+  d, *_ = write_model(tmp_path / 'd.npz', words)
+  for other, message in (
+    (b, 'num_layers is 2, not 4'), (d, 'another vocabulary')
+  ):  # fmt: skip
+    c = make_config(f'{a},{other}', '', 'last')
+    with pytest.raises(errors.UserError, match=f'cannot be joined.*{message}'):
+      feature_files.read_models(c)
+
+
+def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
+  source, params, config = write_model(tmp_path / 'm.npz')
+  words = tag_test.write_words(tmp_path / 'words')
+  c = make_config(source, words, 'last')
+  c.task, c.data.text, c.data.label = 'tagging', '', ''
+  c = completion.complete(tag_data.make, c, str(tmp_path / 'run'))
+  plain = tag_data.make(c, models.TOKENIZER)
+  task_data.write(tag_data.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER)
+  data = task_data.read(tag_data.FORMAT, str(tmp_path / 'data'))
+  rows = data.splits['test'].windows.encoded
+  hidden = find_hidden(params, config, 'the dog e')[-1]  # [CLS] the dog e [SEP]
+  np.testing.assert_allclose(rows.features[:3, 0], hidden[1:4], atol=1e-5)
+  # Words with their tags, as in rows of ids.
+  [phase] = task.list_phases(c)
+  batch = tag.make_batches(c, data).eval_batch(phase, 0)
+  ids = tag.make_batches(c, plain).eval_batch(phase, 0)
+  for row in range(len(ids['labels'])):
+    labels = ids['labels'][row][ids['label_weights'][row] > 0]
+    n = int(batch['input_mask'][row].sum())
+    assert batch['label_weights'][row].sum() == n == len(labels)
+    assert batch['labels'][row][:n].tolist() == labels.tolist()
+
+
+def test_a_model_with_too_few_layers_is_refused(tmp_path):
+  source, *_ = write_model(tmp_path / 'm.npz', num_layers=2)
+  c = make_config(source, made.write_texts(tmp_path / 'texts'), 'concat_last_4')
+  with pytest.raises(errors.UserError, match='needs 4 layers, init_from has 2'):
+    completion.complete(dataset.make, c, str(tmp_path / 'run'))
+  c.init_from, c.data.vocab = '', models.write_data(tmp_path / 'v')
+  with pytest.raises(errors.UserError, match='needs init_from: the model, or'):
+    completion.complete(dataset.make, c, str(tmp_path / 'run'))
+  c.init_from, c.data.vocab = source, ''
+  c.finetuning.features = 'second_to_last'
+  completion.complete(dataset.make, c, str(tmp_path / 'run'))
+
+
+def test_a_run_that_trains_the_whole_model_has_no_features(tmp_path):
+  c = made.make_config(
+    made.write_source(tmp_path / 'source'),
+    made.write_texts(tmp_path / 'texts'),
+  )
+  task_data.write(dataset.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER)
+  assert not any('features' in name for name in os.listdir(tmp_path / 'data'))
+
+
+@pytest.mark.slow
+def test_a_run_trains_a_head_on_features_that_it_computes_once(
+  tmp_path, capsys, monkeypatch
+):
+  source, *_ = write_model(tmp_path / 'm.npz')
+  texts = made.write_texts(tmp_path / 'texts')
+  c = make_config(
+    source,
+    texts,
+    'weighted_sum_last_4',
+    **{'finetuning.epochs': 20.0, 'optimizer.learning_rate': 5e-2},
+  )
+  run = str(tmp_path / 'run')
+  main.run(c, run)
+  out = capsys.readouterr().out
+  assert out.count(f'features of {source}: {source}') == 1
+  assert out.count('  no export: only a head was trained') == 1
+  with open(os.path.join(run, 'results.json'), encoding='utf-8') as file:
+    results = json.load(file)
+  assert results['metrics']['accuracy'] == 1
+  with pytest.raises(errors.UserError, match='only a head.*are in predictions'):
+    predict.predict(run, f'{texts}/test.csv', str(tmp_path / 'out.csv'))
+  # The model is not needed any more: nothing is computed again.
+  os.remove(source)
+  monkeypatch.setattr(feature_files, 'compute', None)
+  main.run(c, run)
+  assert 'resumed at step' in capsys.readouterr().out

@@ -1,0 +1,102 @@
+"""Tests of which model a fine-tuning run trains."""
+
+import jax
+import pytest
+
+from bert_jax import param_names
+from bert_jax.inference import fine_tuned
+from bert_jax.model import (
+  classifier,
+  feature_model,
+  gpt_classifier,
+  tagger,
+)
+from tests import models
+from tests.finetuning import made
+
+FEATURES = {'finetuning.features': 'concat_last_4', 'model.num_layers': 4}
+CASES = {
+  'plain': ('classification', {}, classifier.Classifier, (8, 'pooler')),
+  'bilstm': (
+    'classification',
+    {'model.bilstm': 6},
+    classifier.Classifier,
+    (12, 'bilstm'),
+  ),
+  'gpt': (
+    'classification',
+    {'finetuning.form': 'gpt'},
+    gpt_classifier.GptClassifier,
+    (8, 'mlm'),
+  ),
+  'tags': ('tagging', {'model.bilstm': 6}, tagger.Tagger, (12, 'bilstm')),
+  'features': (
+    'tagging',
+    {'model.bilstm': 6, 'model.hidden_size': 8, **FEATURES},
+    feature_model.FeatureModel,
+    (12, 'bilstm'),
+  ),
+}
+
+
+@pytest.mark.parametrize(
+  'task, changes, kind, expected', CASES.values(), ids=CASES
+)
+def test_the_config_names_the_model(task, changes, kind, expected):
+  c = made.make_config('a,b', '', **{**changes, 'finetuning.outputs': 5})
+  c.task = task
+  module = fine_tuned.make_module(c, models.CONFIG)
+  assert type(module) is kind
+  params = jax.eval_shape(fine_tuned.make_init(module), jax.random.key(0))
+  names, (width, part) = param_names.flatten(params), expected
+  assert names['classifier/kernel'].shape == (width, 5)
+  assert any(name.startswith(f'{part}/') for name in names)
+  inputs = fine_tuned.list_inputs(module, 3, 7)
+  if kind is feature_model.FeatureModel:
+    assert not any(name.startswith('encoder/') for name in names)
+    assert names['bilstm/forward_0/ii/kernel'].shape == (4 * 2 * 8, 6)
+    assert inputs['features'].shape == (3, 7, 4, 2 * 8)
+  else:
+    assert inputs['input_ids'].shape == (3, 7)
+
+
+def test_flops_are_those_of_what_is_computed():
+  def count(**changes):
+    task = changes.pop('task', 'classification')
+    c = made.make_config('m', '', **changes)
+    c.task = task
+    module = fine_tuned.make_module(c, models.CONFIG)
+    return fine_tuned.count_flops(module, 5)
+
+  bert = models.CONFIG.flops_per_sequence(5, 0)
+  assert count() == count(task='tagging') == bert
+  # Two layers, 2 directions of 4 gates: 6 (8 + 6) and 6 (12 + 6) weights.
+  lstm = 6 * 5 * 8 * 6 * (14 + 18)
+  assert count(**{'model.bilstm': 6}) == bert + lstm
+  gpt = count(**{'finetuning.form': 'gpt'})
+  assert gpt == models.CONFIG.flops_per_sequence(5, 4)
+  alone = count(**{
+    'model.bilstm': 6, 'model.hidden_size': 8, 'finetuning.features': 'last'
+  })  # fmt: skip
+  assert alone == lstm
+
+
+def test_a_head_names_its_model():
+  def make(**parts):
+    head = classifier.Head([[0.0]] * 12, [0.0] * 5, (), 7, (), **parts)
+    return fine_tuned.make_head_module(head, models.CONFIG)
+
+  assert type(make()) is classifier.Classifier and make().lstm_units == 0
+  assert make(bilstm={}).lstm_units == 6
+  assert type(make(form='gpt')) is gpt_classifier.GptClassifier
+  tags = make(task='tagging', bilstm={})
+  assert type(tags) is tagger.Tagger and tags.lstm_units == 6
+
+
+def test_several_sources_are_for_features_only():
+  c = made.make_config('a,b', '')
+  assert fine_tuned.list_sources(c) == ['a,b']
+  c.finetuning.features = 'last'
+  assert fine_tuned.list_sources(c) == ['a', 'b']
+  c.init_from, c.finetuning.features = '', 'none'
+  assert fine_tuned.list_sources(c) == []
