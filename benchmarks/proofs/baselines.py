@@ -1,0 +1,174 @@
+"""Runs every command of docs/baselines.md, at a tiny size.
+
+  python benchmarks/proofs/baselines.py [--folder=DIR] [--only=TEXT]
+
+The commands are read from that page; text, GLUE's MRPC and CoNLL files are made
+here, and `smoke` is added to each config, with four layers, so that table 7 has
+its last four. Each run must train, evaluate, and either export its model or say
+in one line why it cannot. --folder keeps the runs, so that --only can repeat a
+few. Prints a verdict per command; the exit code is 1 if one failed. Takes about
+20 minutes on two cores.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / 'docs/baselines.md'
+_MAIN = ('-m', 'bert_jax.main')
+_PRETRAINING = (
+  'smoke',
+  'num_layers=4',
+  'seq_length=64',
+  'max_predictions=10',
+  'dtype=float32',
+)
+_FINE_TUNING = 'smoke', 'epochs=2', 'dtype=float32'
+_PEOPLE, _PLACES = 'Anna Boris Clara David'.split(), 'Paris Rome Oslo'.split()
+
+
+def read_commands() -> list[tuple[str, list[str]]]:
+  """Returns [(row, arguments of bert_jax.main)] of the page, in its order."""
+  found = []
+  for line in PAGE.read_text(encoding='utf-8').splitlines():
+    if line.startswith('python -m bert_jax.main '):
+      arguments = shlex.split(line)[3:]
+      name = next(x for x in arguments if x.startswith('--workdir='))
+      found.append((name.rpartition('/')[2], arguments))
+    row = re.fullmatch(r'\| (.*?) \| `(--config=.*?)` \|.*', line)
+    if row:
+      task = 'NER' if 'configs/ner' in row[2] else 'MRPC'
+      found.append((f'{task}, {row[1]}', shlex.split(row[2])))
+  return found
+
+
+def adapt(name: str, arguments: list[str], folder: str) -> list[str]:
+  """Returns a command's arguments with tiny sizes, and paths in a folder."""
+  pretraining = any(x.startswith('--workdir=') for x in arguments)
+  rest, found = [], None
+  for argument in arguments:
+    if argument.startswith('--config='):
+      file, colon, given = argument.removeprefix('--config=').partition(':')
+      given = given.split(',') if colon else []
+      small = _PRETRAINING if pretraining else _FINE_TUNING
+      if 'features' in argument or 'bilstm' in argument:
+        small = (*small, 'bilstm=32')
+      given += small
+      found = f'--config={ROOT / file}:{",".join(given)}'
+    elif not argument.startswith('--config.data.input='):
+      rest.append(re.sub(r'\bruns/', f'{folder}/runs/', argument))
+  if pretraining:
+    return [found, *rest, '--config.data.input=python-docs']
+  data = f'{folder}/glue_data'
+  if name.startswith('NER'):
+    data = ','.join(f'{x}={folder}/{x}.conll' for x in ('train', 'dev', 'test'))
+  return [
+    found,
+    *rest,
+    f'--workdir={folder}/runs/{re.sub("[^a-z0-9]+", "_", name.lower())}',
+    f'--config.data.input={data}',
+  ]
+
+
+def write_data(folder: str):
+  """Writes pairs that are, or are not, the same words; and tagged sentences."""
+  draw = random.Random(0)
+  words = 'the new method returns a list of names and values'.split()
+  os.makedirs(f'{folder}/glue_data/MRPC', exist_ok=True)
+  for split, size in (('train', 160), ('dev', 40), ('test', 8)):
+    lines = ['Quality\t#1 ID\t#2 ID\t#1 String\t#2 String']
+    for i in range(size):
+      text = ' '.join(draw.choices(words, k=6))
+      other = text if i % 2 else ' '.join(draw.choices(words, k=6))
+      lines.append(f'{i % 2}\t{i}\t{i}\t{text}\t{other}')
+    if split == 'test':
+      lines[0] = lines[0].replace('Quality', 'index')
+    path = f'{folder}/glue_data/MRPC/{split}.tsv'
+    pathlib.Path(path).write_text('\n'.join(lines) + '\n', encoding='utf-8')
+    blocks = []
+    for _ in range(size):
+      rows = [(word, 'O') for word in draw.choices(words, k=4)]
+      rows.insert(1, (draw.choice(_PEOPLE), 'B-PER'))
+      rows.insert(4, (draw.choice(_PLACES), 'B-LOC'))
+      blocks.append(''.join(f'{word}\t{tag}\n' for word, tag in rows))
+    path = f'{folder}/{split}.conll'
+    pathlib.Path(path).write_text('\n'.join(blocks), encoding='utf-8')
+
+
+def run(arguments: list[str]) -> subprocess.CompletedProcess:
+  """Runs bert_jax.main on the CPU."""
+  env = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)}
+  return subprocess.run(
+    [sys.executable, *_MAIN, *arguments],
+    env=env,
+    capture_output=True,
+    text=True,
+  )
+
+
+def judge(workdir: str, done: subprocess.CompletedProcess) -> tuple[bool, str]:
+  """Returns whether a run did all it should, and what it did, as a line."""
+  if done.returncode:
+    return False, f'exit {done.returncode}: {done.stderr.strip()[-500:]}'
+  with open(f'{workdir}/metrics.jsonl', encoding='utf-8') as file:
+    rows = [json.loads(line) for line in file]
+  trained = [row for row in rows if row['kind'] == 'train']
+  evaluated = [row for row in rows if row['kind'] == 'eval']
+  refused = re.findall(r'^  no export: (.*)$', done.stdout, re.MULTILINE)
+  exported = os.path.exists(f'{workdir}/export/config.json')
+  parts = [f'{trained[-1]["step"]} steps' if trained else 'no step']
+  results = f'{workdir}/results.json'
+  if os.path.exists(results):
+    with open(results, encoding='utf-8') as file:
+      scores = json.load(file)['metrics']
+    name = next(iter(scores))
+    parts.append(f'dev {name} {scores[name]:.3f}')
+  elif evaluated:
+    parts.append(f'held-out loss {evaluated[-1]["loss"]:.3f}')
+  if exported:
+    with open(f'{workdir}/export/config.json', encoding='utf-8') as file:
+      parts.append(f'export {json.load(file)["architectures"][0]}')
+  parts += [f'no export: {reason}' for reason in refused]
+  news = re.findall(r'^  (\w+: new, the source has none)$', done.stdout, re.M)
+  parts += [line for line in news if 'pooler' in line]
+  whole = bool(trained) and bool(evaluated) and len(parts) > 2
+  return whole and exported != bool(refused), '; '.join(parts)
+
+
+def main():
+  """Runs all commands, in the order of the page."""
+  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser.add_argument('--folder', help='for data and runs; kept')
+  parser.add_argument('--only', default='', help='rows that contain this text')
+  given = parser.parse_args()
+  failed, commands = [], read_commands()
+  assert len(commands) == 20, f'{PAGE} has {len(commands)} commands'
+  with tempfile.TemporaryDirectory() as scratch:
+    folder = os.path.abspath(given.folder or scratch)
+    write_data(folder)
+    for name, arguments in commands:
+      if given.only not in name:
+        continue
+      began = time.monotonic()
+      arguments = adapt(name, arguments, folder)
+      [workdir] = (x[10:] for x in arguments if x.startswith('--workdir='))
+      good, said = judge(workdir, run(arguments))
+      seconds = time.monotonic() - began
+      print(f'{"ok  " if good else "FAIL"} {name} ({seconds:.0f} s): {said}')
+      sys.stdout.flush()
+      failed += [] if good else [name]
+  print(f'verdict: {"FAILED " + str(failed) if failed else "ok"}')
+  return 1 if failed else 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())
