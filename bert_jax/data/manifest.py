@@ -1,6 +1,8 @@
 """`manifest.json`: recipe, inputs, counts and checksums of prepared data."""
 
+import hashlib
 import io
+import json
 import os
 from collections.abc import Sequence
 
@@ -14,6 +16,7 @@ from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
 
 NAME = 'manifest.json'
+_CHECKSUM = 'checksum'
 
 
 def vocab_path(directory: str) -> str:
@@ -22,9 +25,16 @@ def vocab_path(directory: str) -> str:
 
 
 def read(directory: str) -> dict:
-  """Reads the manifest of prepared data."""
+  """Reads the manifest of prepared data, and compares its checksum.
+
+  Raises:
+    errors.UserError: if there is none, or it is not as it was written.
+  """
+  path = os.path.join(directory, NAME)
   try:
-    return files.load_json(os.path.join(directory, NAME))
+    found = files.load_json(path)
+    if not isinstance(found, dict):
+      raise ValueError(f'{NAME} holds a {type(found).__name__}, not an object')
   except errors.UserError:
     raise
   except (OSError, ValueError) as error:
@@ -32,6 +42,25 @@ def read(directory: str) -> dict:
       f'{directory} is not prepared data ({error}); remove it, or give the '
       'output of bert_jax.data.prepare.'
     ) from error
+  expected = found.pop(_CHECKSUM, None)  # older data has none
+  if expected not in (None, _compute_checksum(found)):
+    raise errors.UserError(
+      f'{path} is not as it was written: its checksum differs; restore it from '
+      'a copy, or prepare the data again.'
+    )
+  return found
+
+
+def write(directory: str, manifest: dict):
+  """Writes the manifest of prepared data, with a checksum."""
+  manifest = json.loads(json.dumps(manifest))  # as it will be read
+  manifest[_CHECKSUM] = _compute_checksum(manifest)
+  files.write_json(os.path.join(directory, NAME), manifest)
+
+
+def _compute_checksum(manifest: dict) -> str:
+  text = json.dumps(manifest, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_tokenizer(directory: str) -> tokenizer.Tokenizer:

@@ -73,7 +73,7 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
     os.path.join(partial, 'DATA_CARD.md'),
     data_card.make_card(manifest, examples),
   )
-  files.write_json(os.path.join(partial, manifest_lib.NAME), manifest)
+  manifest_lib.write(partial, manifest)
 
 
 def _run(runner, fn, jobs, label) -> list:

@@ -66,7 +66,7 @@ def write(
         for name in (vocabulary.NAME, *names, *more)
       },
     }
-    files.write_json(os.path.join(new, _MANIFEST), manifest)
+    manifest_lib.write(new, manifest)
 
   old = os.listdir(directory) if os.path.isdir(directory) else []
   allowed = [vocabulary.NAME, _MANIFEST, *names]

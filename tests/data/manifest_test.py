@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from bert_jax import errors
@@ -14,9 +16,24 @@ def test_changed_inputs_are_named_and_many_are_counted():
   assert 'and 5 more, in bytes' in str(caught.value)
 
 
-@pytest.mark.parametrize('text', [None, '', '{', '\x00'])
+@pytest.mark.parametrize('text', [None, '', '{', '\x00', '[]', '3'])
 def test_a_folder_without_a_readable_manifest_is_no_data(tmp_path, text):
   if text is not None:
     (tmp_path / 'manifest.json').write_text(text)
   with pytest.raises(errors.UserError, match='is not prepared data'):
     manifest.read(str(tmp_path))
+
+
+def test_a_changed_manifest_is_refused(tmp_path):
+  made = {'recipe': {'seed': 3}, 'lengths': {'32': (1, 2)}, 'shards': []}
+  manifest.write(str(tmp_path), made)
+  as_read = {**made, 'lengths': {'32': [1, 2]}}
+  assert manifest.read(str(tmp_path)) == as_read
+  path = tmp_path / 'manifest.json'
+  whole = path.read_text()
+  for change in (('"seed": 3', '"seed": 2'), ('"shards"', '"shares"')):
+    path.write_text(whole.replace(*change))
+    with pytest.raises(errors.UserError, match='not as it was written'):
+      manifest.read(str(tmp_path))
+  path.write_text(json.dumps(made))  # older data has no checksum
+  assert manifest.read(str(tmp_path)) == as_read

@@ -524,7 +524,7 @@ def test_data_without_the_field_reads_as_before(corpus, prepared, tmp_path):
   path = os.path.join(output, 'manifest.json')
   with open(path, encoding='utf-8') as file:
     old = json.load(file)
-  del old['accents'], old['recipe']['strip_accents']
+  del old['accents'], old['recipe']['strip_accents'], old['checksum']
   with open(path, 'w', encoding='utf-8') as file:
     json.dump(old, file)
   assert manifest_lib.load_tokenizer(output).strip_accents
