@@ -213,11 +213,11 @@ def full_copies(base, folder):
 def full_cache(base, folder):
   """Gives compiled programs a disk that is too small, and a read-only one."""
   with small_disk(folder, 64) as disk:
-    env = {'JAX_COMPILATION_CACHE_DIR': disk}
+    use = small_run.UseCache(disk)
     for option in ('size=64k', 'ro'):
       remount(disk, option)
       workdir = f'{folder}/{option[:2]}'
-      started = small_run.start(workdir, f'dir={base.data}', env=env)
+      started = small_run.start(workdir, f'dir={base.data}', prepare=use)
       code = started.wait()
       expect(code == 0, f'{option}: {code}\n{started.say()[-3000:]}')
       expect_same(small_run.describe(workdir), base.result)

@@ -275,8 +275,10 @@ class Sender:
   """Sends this process SIGTERM after a while, and notes where it was."""
 
   def __init__(self, seconds: float):
-    self.begun, self.number = None, 0
-    self.phase = 'before the steps'
+    self.begun = self.number = 0
+    self.wait(seconds)
+
+  def wait(self, seconds: float):
     self._timer = threading.Timer(seconds, self._send)
     self._timer.start()
 
@@ -317,8 +319,8 @@ def interrupt_often(base, workdir: str, count: int, seed: int = 0):
     sender.number = number
     return add(self, number, metrics, costs)
 
-  # What arrives between two runs, which ignore it.
-  signal.signal(signal.SIGTERM, lambda *_: None)
+  # What arrives before a run handles signals is sent again.
+  signal.signal(signal.SIGTERM, lambda *_: sender.wait(0.05))
   meter.Meter.add = note
   try:
     while len(places) < count:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 
 # For the fork server: what a run imports.
-import jax  # noqa: F401
+import jax
 import orbax.checkpoint  # noqa: F401
 import small_config
 
@@ -202,6 +202,19 @@ def redirect(output: str):
   os.close(file)
   sys.stdout = open(1, 'w', buffering=1, closefd=False)
   sys.stderr = open(2, 'w', buffering=1, closefd=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class UseCache:
+  """Gives a process another folder for compiled programs.
+
+  The variable of the environment was read when jax was imported.
+  """
+
+  folder: str
+
+  def __call__(self):
+    jax.config.update('jax_compilation_cache_dir', self.folder)
 
 
 def _run(given, output, prepare, env):
