@@ -12,7 +12,6 @@ import random
 import resource
 import shutil
 import signal
-import statistics
 import sys
 import threading
 import time
@@ -272,23 +271,38 @@ def kill_each_write(base, folder):
 
 
 class Sender:
-  """Sends this process SIGTERM after a while, and notes where it was."""
+  """Sends this process SIGTERM after a while, and notes where it was.
 
-  def __init__(self, seconds: float):
+  Attributes:
+    number: the last step that was begun; 0 before the first.
+    begun: the same when the signal was sent.
+    first: when the first step was begun, a time of `time.monotonic`.
+  """
+
+  def __init__(self, seconds: float, in_steps: bool):
+    """Begins to wait; `in_steps` begins with the first step."""
     self.begun = self.number = 0
-    self.wait(seconds)
+    self.first: float | None = None
+    self._seconds, self._in_steps = seconds, in_steps
+    if not in_steps:
+      self.wait(seconds)
+
+  def note(self, number: int):
+    """Is told that a step was begun."""
+    self.number = number
+    if self.first is None:
+      self.first = time.monotonic()
+      if self._in_steps:
+        self.wait(self._seconds)
 
   def wait(self, seconds: float):
-    self._timer = threading.Timer(seconds, self._send)
-    self._timer.start()
+    timer = threading.Timer(seconds, self._send)
+    timer.daemon = True
+    timer.start()
 
   def _send(self):
     self.begun = self.number
     os.kill(os.getpid(), signal.SIGTERM)
-
-  def end(self):
-    self._timer.cancel()
-    self._timer.join()
 
 
 def interrupt_often(base, workdir: str, count: int, seed: int = 0):
@@ -313,10 +327,10 @@ def interrupt_often(base, workdir: str, count: int, seed: int = 0):
     'eval.every=100'
   )
   rng, add, sender = random.Random(seed), meter.Meter.add, None
-  step, places, usual = 0, [], 1.0
+  step, places, start = 0, [], 0.0
 
   def note(self, number, metrics, costs):
-    sender.number = number
+    sender.note(number)
     return add(self, number, metrics, costs)
 
   # What arrives before a run handles signals is sent again.
@@ -324,17 +338,15 @@ def interrupt_often(base, workdir: str, count: int, seed: int = 0):
   meter.Meter.add = note
   try:
     while len(places) < count:
-      begin = time.monotonic()
-      sender = Sender(rng.uniform(0.05, 1.5 * usual))
+      begin, in_steps = time.monotonic(), not places or rng.random() < 0.6
+      sender = Sender(rng.uniform(0, 0.4 if in_steps else start), in_steps)
       try:
         small_run.train(workdir, arguments)
         raise RuntimeError('the run ended by itself')
       except errors.Interrupted as error:
         text = '\n'.join(error.__notes__)
-      finally:
-        sender.end()
-      if sender.number:
-        usual = statistics.fmean([usual, time.monotonic() - begin])
+      if sender.first:
+        start = sender.first - begin
       # A run that was stopped before it had a checkpoint made has none.
       before, begun = step, sender.begun
       found = checkpoint_reader.list_steps(f'{workdir}/checkpoints')
