@@ -130,6 +130,9 @@ def declare_fields() -> config_dict.ConfigDict:
   c.data.text = ''  # the text
   c.data.pair = ''  # the second text of a pair; empty for single texts
   c.data.label = ''  # the label
+  # For choices: a JSONL field with a list, or the beginning of the names of
+  # columns that are numbered from 0.
+  c.data.choices = ''
 
   # Fine-tuning. What follows from it is filled in before the run starts:
   # phases.steps, optimizer.warmup_steps, phases.seq_length (lowered to that of
@@ -152,6 +155,9 @@ def declare_fields() -> config_dict.ConfigDict:
   c.finetuning.features = 'none'
   c.finetuning.regression = False  # labels are numbers, not classes
   c.finetuning.outputs = 0  # classes, 1 for a number; filled in from the data
+  c.finetuning.choices = (
+    0  # per row, 0 for other tasks; filled in from the data
+  )
 
   c.objective = config_dict.ConfigDict()
   # mlm, or a language model: ltr, from left to right, or rtl, right to left.

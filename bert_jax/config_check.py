@@ -64,6 +64,7 @@ RANGES = {
   'finetuning.head_dropout': _SHARE,
   'finetuning.reinit_layers': {'least': 0, 'most': 1024},
   'finetuning.outputs': {'least': 0, 'most': 2**20},
+  'finetuning.choices': {'least': 0, 'most': 2**10},
   'objective.mask_rate': {'above': 0, 'below': 1},
   'objective.mask_mix': {'least': 0, 'most': 1},
   'phases.seq_length': {'least': 8, 'below': 2**16},  # records count in 16 bits
@@ -122,6 +123,7 @@ TEXTS = {
   'data.text': True,
   'data.pair': True,
   'data.label': True,
+  'data.choices': True,
   'finetuning.glue': True,
   'optimizer.freeze': True,
   'compute.xla_options': True,
@@ -279,6 +281,11 @@ def _check_baselines(c):
     _fail('finetuning.form=gpt is for classification, without model.bilstm')
   if features == 'none':
     return
+  if c.task not in ('classification', 'tagging'):
+    _fail(
+      f'finetuning.features={features} is for classification and tagging, not '
+      f'for {c.task}'
+    )
   if not c.model.bilstm:
     _fail(
       f'finetuning.features={features} needs model.bilstm, such as 768, to read '

@@ -6,11 +6,13 @@ PATH is the --workdir of a fine-tuning run, its export/, or a Hugging Face folde
 with a BertForSequenceClassification. Both files are .csv, .tsv or .jsonl; the
 output has one row per row of the input, in the same order. With a model that
 tags words, both are CoNLL files: one word per line, blank lines between
-sentences; --text is then the number of the words' column, from 0.
+sentences; --text is then the number of the words' column, from 0. A model that
+chooses (BertForMultipleChoice) gives the number of the likeliest choice, from 0.
 """
 
 import csv
 import json
+from collections.abc import Sequence
 
 from absl import flags
 
@@ -28,6 +30,9 @@ def _define_flags():
   flags.DEFINE_string(
     'pair', None, 'Column of the second text of a pair; as --text.'
   )
+  flags.DEFINE_string(
+    'choices', None, 'Column of the choices, as data.choices; as --text.'
+  )
   flags.DEFINE_integer('batch_size', 32, 'Rows per batch.', lower_bound=1)
   flags.mark_flags_as_required(['model', 'input', 'output'])
 
@@ -36,7 +41,7 @@ def predict(
   model: str,
   given: str,
   output: str,
-  columns: tuple[str | None, str | None] = (None, None),
+  columns: Sequence[str | None] = (None, None, None),
   batch_size: int = 32,
 ) -> int:
   """Writes the predictions for a file.
@@ -45,7 +50,8 @@ def predict(
     model: a fine-tuned run or an exported model.
     given: the file with the texts.
     output: the file to write, atomically.
-    columns: of the text and of a second text; None is the training data's.
+    columns: of the text, of a second text and of choices; None is the training
+      data's.
     batch_size: rows per batch.
 
   Returns:
@@ -64,7 +70,6 @@ def predict(
     table_files,
   )
   from bert_jax.inference import fine_tuned, source
-  from bert_jax.runtime import files
 
   found = source.read(model)
   head = found.head
@@ -81,7 +86,9 @@ def predict(
       f'first: python -m bert_jax.main --config=configs/classify.py '
       f'--config.init_from={model}'
     )
-  text, pair = _choose_columns(columns, head.columns)
+  if head.task == 'choice':
+    return _predict_choices(found, given, output, columns, batch_size)
+  text, pair = _choose_columns(columns[:2], head.columns)
   rows = examples.choose_columns(
     table_files.read(given), text, pair, '', needs_label=False
   )
@@ -98,13 +105,43 @@ def predict(
     'predicting',
     batch_size,
   )
-  rows = _describe(logits, head.labels)
-  files.write_file(output, lambda new: _write(new, output, rows))
+  _write_rows(output, _describe(logits, head.labels))
   if encoded.truncated:
     print(
       f'{encoded.truncated:,} rows were truncated to {head.max_length} tokens'
     )
-  return len(rows)
+  return len(rows.texts)
+
+
+def _predict_choices(found, given, output, columns, batch_size) -> int:
+  """Writes which choice of each row of a file is right; returns the rows."""
+  from bert_jax.finetuning import choice_data, encode, predictions
+  from bert_jax.inference import fine_tuned
+
+  head = found.head
+  trained = head.columns if len(head.columns) == 3 else (None, '', None)
+  names = [
+    default if name is None else name
+    for name, default in zip(columns, trained, strict=True)
+  ]
+  if None in names:
+    raise errors.UserError(
+      'the model does not say which columns hold texts and choices; give '
+      '--text=COLUMN and --choices=COLUMN, and --pair=COLUMN if need be.'
+    )
+  rows = choice_data.read_file(given, names)
+  tokens = choice_data.tokenize(found.tokenizer, rows)
+  logits = predictions.compute_logits(
+    head.add_to(found.params),
+    fine_tuned.make_head_module(head, found.config),
+    encode.join(found.tokenizer, *tokens, head.max_length),
+    found.tokenizer.pad_id,
+    'choosing',
+    batch_size,
+  ).reshape(len(rows.texts), -1)
+  labels = [str(i) for i in range(logits.shape[1])]
+  _write_rows(output, _describe(logits, labels))
+  return len(rows.texts)
 
 
 def _predict_words(found, given, output, column, batch_size) -> int:
@@ -170,6 +207,13 @@ def _describe(logits, labels) -> list[dict]:
   ]
 
 
+def _write_rows(output, rows):
+  """Writes rows, {column: value}, to a file, atomically."""
+  from bert_jax.runtime import files
+
+  files.write_file(output, lambda new: _write(new, output, rows))
+
+
 def _write(new, output, rows):
   """Writes rows to the file `new`, in the format of the name `output`."""
   with open(new, 'w', encoding='utf-8', newline='') as file:
@@ -191,7 +235,7 @@ def main(argv: list[str]):
   """Runs the command."""
   del argv
   given = flags.FLAGS
-  columns = given.text, given.pair
+  columns = given.text, given.pair, given.choices
   count = predict(
     given.model, given.input, given.output, columns, given.batch_size
   )

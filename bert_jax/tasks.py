@@ -26,6 +26,9 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.finetuning import (
+  choice_data,
+  choice_finish,
+  choose,
   classify,
   completion,
   dataset,
@@ -110,6 +113,7 @@ TASKS = {
   ),
   'classification': _define(dataset.FORMAT, classify, finetuning_finish.finish),
   'tagging': _define(tag_data.FORMAT, tag, tag_finish.finish),
+  'choice': _define(choice_data.FORMAT, choose, choice_finish.finish),
 }
 
 

@@ -19,6 +19,7 @@ _KINDS = {
   'tagging': (
     'token-classification', 'TokenClassification', 'words', 'sentences'
   ),
+  'choice': ('multiple-choice', 'MultipleChoice', 'rows', 'rows'),
 }  # fmt: skip
 
 
@@ -40,6 +41,8 @@ def make_card(
   name = config.finetuning.glue or config.data.input
   source = f'`{config.init_from}`' if config.init_from else 'random weights'
   classes = ', '.join(f'`{label}`' for label in labels) or 'a number'
+  if config.task == 'choice':
+    classes = 'which of several texts goes best with another'
   head = ('split', unit, 'metric', 'value', '95 % interval', 'constant')
   scores = [
     (

@@ -21,6 +21,7 @@ class Source:
     text: data.text
     pair: data.pair
     label: data.label
+    choices: data.choices
     heldout: data.heldout
     max_documents: data.max_documents
     glue: finetuning.glue
@@ -30,6 +31,7 @@ class Source:
   text: str
   pair: str
   label: str
+  choices: str
   heldout: float
   max_documents: int
   glue: str
@@ -37,7 +39,7 @@ class Source:
 
 def get_source(config: config_dict.ConfigDict) -> Source:
   """Returns where the examples of a config come from."""
-  fields = ('input', 'text', 'pair', 'label', 'heldout', 'max_documents')
+  fields = [x.name for x in dataclasses.fields(Source) if x.name != 'glue']
   return Source(*(config.data[x] for x in fields), config.finetuning.glue)
 
 

@@ -2,8 +2,8 @@
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class Examples(NamedTuple):
     path: the file.
     lines: their line numbers in it.
     texts: first texts.
-    pairs: second texts; None for single texts.
+    pairs: second texts, or tuples of them; None for single texts.
     labels: as written, '' where one is missing; None without such a column.
     ids: the rows' ids in a submission.
     ragged: numbers of lines that were left out, having too few columns.
@@ -31,22 +31,28 @@ class Examples(NamedTuple):
   path: str
   lines: list[int]
   texts: list[str]
-  pairs: list[str] | None
+  pairs: list[Any] | None
   labels: list[str] | None
   ids: list[str]
   ragged: Sequence[int] = ()
 
 
-def read_splits(source: data_files.Source) -> dict[str, Examples]:
+def read_splits(
+  source: data_files.Source, read: Callable[[str, str], Examples] | None = None
+) -> dict[str, Examples]:
   """Reads the files of a source.
 
   Without a dev file, a share `data.heldout` of the training rows becomes `dev`,
   the same for every seed.
 
+  Args:
+    source: the files.
+    read: (split, path) -> its rows; None reads texts and pairs.
+
   Raises:
     errors.UserError: if files, columns or labels are missing or malformed.
   """
-  read = functools.partial(_read_own, source)
+  read = read or functools.partial(_read_own, source)
   if data_files.find_glue(source.glue):
     read = functools.partial(read_split, source.glue)
   found = {
@@ -116,7 +122,7 @@ def choose_columns(
       )
 
   def texts(name):
-    return [_get_text(table, line, row, name) for line, row in table.rows]
+    return [get_text(table, line, row, name) for line, row in table.rows]
 
   labels = None
   if label and label in table.names:
@@ -132,7 +138,8 @@ def choose_columns(
   )
 
 
-def _get_text(table, line, row, name) -> str:
+def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
+  """Returns the text in a column; raises errors.UserError if it is none."""
   value = row.get(name)
   if not isinstance(value, str):
     got = 'missing' if value is None else f'a {type(value).__name__}'

@@ -10,7 +10,6 @@ from bert_jax.finetuning import (
   classify,
   data_files,
   dataset,
-  metrics,
   outcome,
   predictions,
   task_data,
@@ -43,7 +42,9 @@ def finish(
     )
     for name, split in run.unseen.items()
   }
-  results = outcome.write_results(run, make_results(config, run.data, logits))
+  predicted = {name: classify.choose(x) for name, x in logits.items()}
+  scores = outcome.score(classify.list_metrics(config), run.data, predicted)
+  results = outcome.write_results(run, scores)
   outcome.write_predictions(
     run, ('.tsv',), lambda new: _write_predictions(new, run.data, logits)
   )
@@ -51,63 +52,7 @@ def finish(
   if write_submission(config, workdir, run.data, logits):
     more.append(('submission', "files for GLUE's leaderboard"))
   problem = outcome.export(run, results, classify.list_columns(config))
-  outcome.tell(run, describe(results), problem, more)
-
-
-def make_results(
-  config: config_dict.ConfigDict,
-  data: task_data.Data,
-  logits: dict[str, np.ndarray],
-) -> dict[str, Any]:
-  """Returns the scores of the labelled splits.
-
-  Args:
-    config: the experiment.
-    data: its data.
-    logits: {split: logits [N, C]}.
-
-  Returns:
-    `metrics`, `intervals` (bootstrap, 95 %) and `baseline` (the commonest class
-    or the mean of the training labels) of `dev`, each {metric: value}; `problem`
-    (why the run learnt nothing, or None); `counts`, rows per split; `other`,
-    the first three for further splits with labels.
-  """
-  names = classify.list_metrics(config)
-  train = data.splits['train'].labels
-  scored = {}
-  for split in logits:
-    truth = data.splits[split].labels
-    if truth is None:
-      continue
-    predicted = classify.choose(logits[split])
-    constant = metrics.predict_constant(train, len(truth))
-    scored[split] = {
-      'metrics': metrics.score(names, truth, predicted),
-      'intervals': metrics.find_intervals(names, truth, predicted),
-      'baseline': metrics.score(names, truth, constant),
-    }
-  dev = scored.pop('dev')
-  problem = metrics.find_problem(
-    names[0], dev['metrics'], dev['baseline'], classify.choose(logits['dev'])
-  )
-  counts = {name: split.size for name, split in data.splits.items()}
-  return dev | {'problem': problem, 'counts': counts, 'other': scored}
-
-
-def describe(results: dict) -> list[str]:
-  """Returns the scores as lines to print."""
-  lines = ['']
-  named = {'dev': results} | results['other']
-  for split, x in named.items():
-    for name, value in x['metrics'].items():
-      low, high = x['intervals'][name]
-      lines.append(
-        f'{split} {name} {value:.4f} [{low:.4f}, {high:.4f}], a constant gets '
-        f'{x["baseline"][name]:.4f}'
-      )
-  if results['problem']:
-    lines.append(f'WARNING: nothing was learnt: {results["problem"]}')
-  return lines
+  outcome.tell(run, outcome.describe_scores(results), problem, more)
 
 
 def _write_predictions(new, data, logits):

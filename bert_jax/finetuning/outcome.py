@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import card, exporting, task_data
+from bert_jax.finetuning import card, exporting, metrics, task_data
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import hf_export
 from bert_jax.model import bert_config, parameters
@@ -58,6 +59,42 @@ def open_run(
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   module = fine_tuned.make_module(config, bert)
   return Run(config, directory, workdir, data, bert, module, params)
+
+
+def score(
+  names: Sequence[str], data: task_data.Data, predicted: dict[str, np.ndarray]
+) -> dict[str, Any]:
+  """Returns the scores of the labelled splits.
+
+  Args:
+    names: of the metrics, see `metrics.METRICS`; the first is to compare by.
+    data: the run's data, whose splits have `labels`, classes or numbers [R].
+    predicted: {split: the same of the model}.
+
+  Returns:
+    `metrics`, `intervals` (bootstrap, 95 %) and `baseline` (the commonest class
+    or the mean of the training labels) of `dev`, each {metric: value}; `problem`
+    (why the run learnt nothing, or None); `counts`, rows per split; `other`,
+    the first three for further splits with labels.
+  """
+  train = data.splits['train'].labels
+  scored = {}
+  for split, found in predicted.items():
+    truth = data.splits[split].labels
+    if truth is None:
+      continue
+    constant = metrics.predict_constant(train, len(truth))
+    scored[split] = {
+      'metrics': metrics.score(names, truth, found),
+      'intervals': metrics.find_intervals(names, truth, found),
+      'baseline': metrics.score(names, truth, constant),
+    }
+  dev = scored.pop('dev')
+  problem = metrics.find_problem(
+    names[0], dev['metrics'], dev['baseline'], predicted['dev']
+  )
+  counts = {name: split.size for name, split in data.splits.items()}
+  return dev | {'problem': problem, 'counts': counts, 'other': scored}
 
 
 def write_results(run: Run, scores: dict[str, Any]) -> dict[str, Any]:
@@ -114,6 +151,22 @@ def export(
     head,
   )
   return None
+
+
+def describe_scores(results: dict) -> list[str]:
+  """Returns the scores as lines to print."""
+  lines = ['']
+  named = {'dev': results} | results['other']
+  for split, x in named.items():
+    for name, value in x['metrics'].items():
+      low, high = x['intervals'][name]
+      lines.append(
+        f'{split} {name} {value:.4f} [{low:.4f}, {high:.4f}], a constant gets '
+        f'{x["baseline"][name]:.4f}'
+      )
+  if results['problem']:
+    lines.append(f'WARNING: nothing was learnt: {results["problem"]}')
+  return lines
 
 
 def tell(

@@ -28,10 +28,11 @@ def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
 def _start(config, labels, new: Any) -> tuple[Any, dict]:
   model = source.read(config.init_from)
   if model.head is not None:
-    if model.head.labels == labels:
+    if (model.head.task, model.head.labels) == (config.task, labels):
       model = model._replace(params=model.head.add_to(model.params))
     else:
       theirs = errors.listing(list(model.head.labels) or ['a number'])
+      theirs = f'{model.head.task} ({theirs})'
       print(f'the head of {config.init_from} is for {theirs}', flush=True)
   wanted, words = config.data.vocab_size, model.tokenizer.size
   added = len(gpt_form.TOKENS) if config.finetuning.form == 'gpt' else 0

@@ -18,6 +18,8 @@ from bert_jax.model import (
   tagger,
 )
 
+# {task: outputs of its model, where no data says how many}
+_OUTPUTS = {'classification': 2, 'tagging': 9, 'choice': 1}
 NO_FEATURES = 'none'  # the value of finetuning.features for training it all
 
 
@@ -54,7 +56,7 @@ def make_module(
   """
   c, tokens = config.finetuning, config.task == 'tagging'
   # The number is unknown where no data is read, as in preflight.
-  common = bert, c.outputs or (9 if tokens else 2), c.head_dropout
+  common = bert, c.outputs or _OUTPUTS[config.task], c.head_dropout
   units = config.model.bilstm
   if c.features != NO_FEATURES:
     return feature_model.FeatureModel(

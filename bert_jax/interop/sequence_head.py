@@ -13,6 +13,7 @@ from bert_jax.model import classifier
 _CLASSES = {
   'classification': 'BertForSequenceClassification',
   'tagging': 'BertForTokenClassification',
+  'choice': 'BertForMultipleChoice',
 }
 _WEIGHT, _BIAS = 'classifier.weight', 'classifier.bias'
 NAMES = _WEIGHT, _BIAS

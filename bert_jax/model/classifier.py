@@ -93,9 +93,11 @@ class Head(NamedTuple):
     bias: float32 [C].
     labels: names of the classes; () if C is 1 and the output is a number.
     max_length: tokens of the rows it was trained on, at most.
-    columns: the text's column, and that of the second text of a pair.
-    task: what it was trained for: classification, or tagging, whose model has
-      no pooler (`tagger.Tagger`).
+    columns: the text's column, and that of the second text of a pair; for
+      choice, those of the text, of what all choices begin with ('' if of
+      nothing) and of the choices.
+    task: what it was trained for: classification; choice, whose C is 1; or
+      tagging, whose model has no pooler (`tagger.Tagger`).
     bilstm: parameters of the BiLSTM before it; None without one.
     form: `bert`, or `gpt`, see `gpt_classifier.GptClassifier`.
   """

@@ -34,6 +34,22 @@ def for_rows(key: jax.Array, first: jax.Array, share: jax.Array):
   return jax.random.wrap_key_data(data, impl=_impl())
 
 
+def for_parts(key: jax.Array, parts: int) -> jax.Array:
+  """Returns the key for arrays with several rows for each row of the batch.
+
+  Args:
+    key: from `for_rows`, or any other key, which is returned.
+    parts: rows of the arrays, one after the other, for each row.
+  """
+  if str(jax.random.key_impl(key)) != dropout_bits.ROW_KEYS:
+    return key
+  data = jax.random.key_data(key)
+  first = data[..., 2] * jnp.uint32(parts)
+  return jax.random.wrap_key_data(
+    _with_row(data[..., :2], first[..., None]), impl=_impl()
+  )
+
+
 @functools.cache
 def _impl():
   """Returns threefry with a third word in the key, the first row."""

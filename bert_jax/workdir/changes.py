@@ -46,6 +46,7 @@ CLASSES = {
   'data.text': ANOTHER,
   'data.pair': ANOTHER,
   'data.label': ANOTHER,
+  'data.choices': ANOTHER,
   'finetuning.': ANOTHER,
   'objective.': ANOTHER,
   'phases.seq_length': ANOTHER,

@@ -14,6 +14,7 @@ def source(given, **changes):
     'text': 'text',
     'pair': '',
     'label': 'label',
+    'choices': '',
     'heldout': 0.5,
     'max_documents': 0,
     'glue': '',

@@ -41,17 +41,21 @@ def assert_same(found, head):
 
 @pytest.mark.parametrize(
   'head',
-  [HEAD, NUMBER, HEAD._replace(task='tagging')],
-  ids=['classes', 'number', 'tokens'],
+  [HEAD, NUMBER, HEAD._replace(task='tagging'), NUMBER._replace(task='choice')],
+  ids=['classes', 'number', 'tokens', 'choice'],
 )
 def test_what_is_exported_is_read(tmp_path, head):
   params = export(tmp_path / 'out', head)
   model, found = hf_load.read_with_head(str(tmp_path / 'out'))
   assert_same(found, head)
   models.assert_same(model[0], params)
-  kind = 'Token' if head.task == 'tagging' else 'Sequence'
   described = json.loads((tmp_path / 'out' / 'config.json').read_text())
-  assert described['architectures'] == [f'BertFor{kind}Classification']
+  kinds = {
+    'classification': 'BertForSequenceClassification',
+    'tagging': 'BertForTokenClassification',
+    'choice': 'BertForMultipleChoice',
+  }
+  assert described['architectures'] == [kinds[head.task]]
   assert model[4].left_over == []
 
 
