@@ -90,8 +90,8 @@ def declare_fields() -> config_dict.ConfigDict:
   c.model.bilstm = 0
 
   c.data = config_dict.ConfigDict()
-  # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs; for fine-tuning a folder, or
-  # train=FILE,dev=FILE,test=FILE.
+  # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs; for fine-tuning a folder,
+  # tfds:NAME, or train=FILE,dev=FILE,test=FILE.
   c.data.input = 'python-docs'
   # How often the documents of each input are used, relative to data.passes, for
   # example (1.0, 2.5); empty is 1 for each.

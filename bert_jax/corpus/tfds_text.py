@@ -23,19 +23,19 @@ def count_examples(given: str, field: str) -> int:
   Raises:
     errors.UserError: if it cannot be read, or has no such field.
   """
-  return len(_source(given, field))
+  return len(open_split(given, field))
 
 
 def resolve_name(given: str, field: str) -> str:
   """Returns the dataset's name with its version, for the manifest."""
-  return f'{_source(given, field).dataset_info.full_name}'
+  return f'{open_split(given, field).dataset_info.full_name}'
 
 
 def read_documents(
   given: str, field: str, start: int, stop: int, counts: collections.Counter
 ) -> Iterator[Document]:
   """Yields the documents of examples `start` to `stop`."""
-  source = _source(given, field)
+  source = open_split(given, field)
   for n in range(start, stop):
     text = source[n][field]
     if isinstance(text, bytes):
@@ -44,8 +44,16 @@ def read_documents(
 
 
 @functools.lru_cache(1)
-def _source(given: str, field: str):
-  """Opens a dataset for random access; prepares it first if necessary."""
+def open_split(given: str, field: str = ''):
+  """Opens a split for random access; prepares the dataset first if necessary.
+
+  Args:
+    given: tfds:NAME/CONFIG:SPLIT.
+    field: a feature that it must have; '' is none.
+
+  Raises:
+    errors.UserError: if it cannot be read, or lacks the feature.
+  """
   match = _INPUT.fullmatch(given)
   if not match:
     raise errors.UserError(
@@ -53,15 +61,8 @@ def _source(given: str, field: str):
       'example tfds:wikipedia/20230601.simple:train.'
     )
   name, split = match.groups()
-  try:
-    import tensorflow_datasets as tfds
-  except ImportError as error:
-    raise errors.UserError(
-      f'input {given!r} needs tensorflow-datasets, which is not installed '
-      f'({error}); pip install tensorflow-datasets.'
-    ) from error
-  builder = _builder(tfds, given, name)
-  if field not in (builder.info.features or {}):
+  builder = _builder(_import(given), given, name)
+  if field and field not in (builder.info.features or {}):
     raise errors.UserError(
       f'input {given!r} has no feature {field!r}, only '
       f'{", ".join(builder.info.features or ())}; name the one with the text.'
@@ -78,6 +79,23 @@ def _source(given: str, field: str):
       f'input {given!r} cannot be read by index ({errors.first_line(error)}); '
       "prepare it again with file_format='array_record'."
     ) from error
+
+
+def list_splits(given: str) -> list[str]:
+  """Returns the splits of a dataset tfds:NAME/CONFIG; raises as `open_split`."""
+  name = given.removeprefix(PREFIX)
+  return list(_builder(_import(given), given, name).info.splits)
+
+
+def _import(given):
+  try:
+    import tensorflow_datasets as tfds
+  except ImportError as error:
+    raise errors.UserError(
+      f'input {given!r} needs tensorflow-datasets, which is not installed '
+      f'({error}); pip install tensorflow-datasets.'
+    ) from error
+  return tfds
 
 
 def _builder(tfds, given, name):

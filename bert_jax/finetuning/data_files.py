@@ -6,9 +6,18 @@ import os
 from ml_collections import config_dict
 
 from bert_jax import errors
+from bert_jax.corpus import tfds_text
 from bert_jax.finetuning import glue, table_files
 
 _SPLITS = ('train', 'dev', 'test')
+# {split: its names in TFDS}
+_TFDS_SPLITS = {
+  'train': ('train',),
+  'dev': ('validation', 'validation_matched'),
+  'dev_mismatched': ('validation_mismatched',),
+  'test': ('test', 'test_matched'),
+  'test_mismatched': ('test_mismatched',),
+}
 _EXTENSIONS = (*table_files.EXTENSIONS, '.conll', '.txt')
 
 
@@ -60,13 +69,16 @@ def find_files(source: Source) -> dict[str, str]:
   """Returns {split: path} of a source's input.
 
   It names files, `train=FILE,dev=FILE,test=FILE`, or a folder: of the GLUE
-  task, of all of GLUE, or with files train.*, dev.* and test.*.
+  task, of all of GLUE, or with files train.*, dev.* and test.*; or a dataset of
+  TFDS, `tfds:NAME/CONFIG`, whose splits are files here: `tfds:NAME/CONFIG:SPLIT`.
 
   Raises:
     errors.UserError: if a split is unknown or there is nothing to train on.
   """
   known, given = find_glue(source.glue), source.input
-  if '=' in given:
+  if given.startswith(tfds_text.PREFIX):
+    found = _find_tfds_splits(given)
+  elif '=' in given:
     found = _parse_files(given, known.files if known else _SPLITS)
   elif known:
     found = _find_glue_files(known, given)
@@ -92,6 +104,16 @@ def _parse_files(given: str, splits) -> dict[str, str]:
       )
     found[split] = path
   return {split: found[split] for split in splits if split in found}
+
+
+def _find_tfds_splits(given: str) -> dict[str, str]:
+  there = tfds_text.list_splits(given)
+  return {
+    split: f'{given}:{name}'
+    for split, names in _TFDS_SPLITS.items()
+    for name in names
+    if name in there
+  }
 
 
 def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:

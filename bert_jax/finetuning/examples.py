@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax import errors
+from bert_jax.corpus import tfds_text
 from bert_jax.data import hashing
 from bert_jax.finetuning import data_files, glue, table_files
 
@@ -76,10 +77,24 @@ def read_split(glue_name: str, split: str, path: str) -> Examples:
   """Reads a file of a GLUE task, see `glue.TASKS`."""
   known = glue.TASKS[glue_name]
   test = split not in ('train', 'dev', 'dev_mismatched')
+  if path.startswith(tfds_text.PREFIX):
+    return _read_tfds(known, path, test)
   table = table_files.read(path, () if test else known.headless, ragged=True)
   label = '' if test else known.label
   rows = choose_columns(table, known.text, known.pair, label, not test)
   return rows._replace(ids=_read_ids(table)) if test else rows
+
+
+def _read_tfds(known: glue.Glue, path: str, test: bool) -> Examples:
+  """Reads a split of GLUE in TFDS, which names classes and columns otherwise."""
+  table = table_files.read(path)
+  text, pair = known.tfds or (known.text, known.pair)
+  rows = choose_columns(table, text, pair, '' if test else 'label', not test)
+  if known.labels and not test:
+    theirs = tfds_text.open_split(path).dataset_info.features['label'].names
+    ours = dict(zip(theirs, known.labels, strict=True))  # in the same order
+    rows = rows._replace(labels=[ours.get(x, '') for x in rows.labels])
+  return rows._replace(ids=[str(row['idx']) for _, row in table.rows])
 
 
 def _read_own(source: data_files.Source, split: str, path: str) -> Examples:

@@ -22,6 +22,7 @@ class Glue:
     metrics: names in `metrics.METRICS`; the first is the one to compare by.
     submissions: {split: file name in a submission}.
     headless: columns of files that have no header.
+    tfds: columns of the first and second text in TFDS, if they differ there.
   """
 
   folder: str
@@ -33,6 +34,7 @@ class Glue:
   metrics: tuple[str, ...]
   submissions: dict[str, str]
   headless: tuple[str, ...] = ()
+  tfds: tuple[str, str] | None = None
 
 
 _FILES = {'train': 'train.tsv', 'dev': 'dev.tsv', 'test': 'test.tsv'}
@@ -56,6 +58,7 @@ TASKS = {
     *('MRPC', _FILES, '#1 String', '#2 String', 'Quality', _BINARY),
     metrics=('f1', 'accuracy'),
     submissions={'test': 'MRPC.tsv'},
+    tfds=('sentence1', 'sentence2'),
   ),
   'stsb': Glue(
     *('STS-B', _FILES, 'sentence1', 'sentence2', 'score', ()),
@@ -86,6 +89,7 @@ TASKS = {
       'test_mismatched': 'MNLI-mm.tsv',
       'diagnostic': 'AX.tsv',
     },
+    tfds=('premise', 'hypothesis'),
   ),
   'qnli': Glue(
     *('QNLI', _FILES, 'question', 'sentence', 'label', _ENTAILS),

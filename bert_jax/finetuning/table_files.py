@@ -2,7 +2,8 @@
 
 A TSV file is taken as it is: a quotation mark is a character like any other,
 as in GLUE. A CSV file quotes fields that hold commas, quotes or line feeds.
-Each line of a JSONL file is an object. Files may be compressed.
+Each line of a JSONL file is an object. Files may be compressed. A split of a
+dataset of TFDS is like a file, see `tfds_table`.
 """
 
 import csv
@@ -12,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bert_jax import errors
-from bert_jax.corpus import text_files
+from bert_jax.corpus import text_files, tfds_text
+from bert_jax.finetuning import tfds_table
 
 EXTENSIONS = ('.tsv', '.csv', '.jsonl')
 
@@ -39,7 +41,8 @@ def read(
   """Reads a file.
 
   Args:
-    path: ends in one of `EXTENSIONS`, maybe followed by that of a compression.
+    path: ends in one of `EXTENSIONS`, maybe followed by that of a compression;
+      or tfds:NAME/CONFIG:SPLIT.
     headless: columns of a TSV file without a header.
     ragged: whether to leave out lines of a TSV file with too few columns, and
       columns beyond the header's; otherwise they are errors.
@@ -47,6 +50,8 @@ def read(
   Raises:
     errors.UserError: if the file cannot be read, is not UTF-8 or malformed.
   """
+  if path.startswith(tfds_text.PREFIX):
+    return Table(path, *tfds_table.read(path), [])
   kind = text_files.get_extension(path)
   if kind not in EXTENSIONS:
     raise errors.UserError(
