@@ -154,6 +154,13 @@ def declare_fields() -> config_dict.ConfigDict:
   # concatenated. none trains the whole model.
   c.finetuning.features = 'none'
   c.finetuning.regression = False  # labels are numbers, not classes
+  # For spans: tokens from the beginning of a window of a long passage to that of
+  # the next; tokens of a question and of an answer, at most; and whether a
+  # question may have no answer, as in SQuAD 2.0.
+  c.finetuning.doc_stride = 128
+  c.finetuning.max_query_length = 64
+  c.finetuning.max_answer_length = 30
+  c.finetuning.unanswerable = False
   c.finetuning.outputs = 0  # classes, 1 for a number; filled in from the data
   c.finetuning.choices = (
     0  # per row, 0 for other tasks; filled in from the data

@@ -1,13 +1,16 @@
-"""Predicts the class, or the number, of each text of a file, or tags words.
+"""Predicts for a file: classes or numbers of texts, tags of words, answers.
 
   python -m bert_jax.predict --model=PATH --input=FILE --output=FILE
 
 PATH is the --workdir of a fine-tuning run, its export/, or a Hugging Face folder
-with a BertForSequenceClassification. Both files are .csv, .tsv or .jsonl; the
-output has one row per row of the input, in the same order. With a model that
-tags words, both are CoNLL files: one word per line, blank lines between
-sentences; --text is then the number of the words' column, from 0. A model that
-chooses (BertForMultipleChoice) gives the number of the likeliest choice, from 0.
+with a head of BertForSequenceClassification, BertForTokenClassification,
+BertForMultipleChoice or BertForQuestionAnswering. Files of texts are .csv, .tsv
+or .jsonl; the output has one row per row of the input, in the same order. A model
+that chooses gives the number of the likeliest choice, from 0. With a model that
+tags words, both files are CoNLL files: one word per line, blank lines between
+sentences; --text is then the number of the words' column, from 0. With a model
+that answers questions, both are .json: the input as SQuAD's, with or without
+answers, the output {id of a question: its answer}, '' where it has none.
 """
 
 import csv
@@ -22,7 +25,7 @@ from bert_jax.runtime import cli
 
 def _define_flags():
   flags.DEFINE_string('model', None, 'A fine-tuned run or an exported model.')
-  flags.DEFINE_string('input', None, 'File with the texts, in named columns.')
+  flags.DEFINE_string('input', None, 'File with the texts, words or questions.')
   flags.DEFINE_string('output', None, 'File to write; replaced if it exists.')
   flags.DEFINE_string(
     'text', None, "Column of the text; by default the training data's."
@@ -55,10 +58,10 @@ def predict(
     batch_size: rows per batch.
 
   Returns:
-    The number of rows.
+    The number of rows, words or questions.
 
   Raises:
-    errors.UserError: if the model has no classification head, or a file cannot
+    errors.UserError: if the model has no head that predicts, or a file cannot
       be read or written.
   """
   # Imported here, so that --help does not wait for jax.
@@ -75,6 +78,8 @@ def predict(
   head = found.head
   if head is not None and head.task == 'tagging':
     return _predict_words(found, given, output, columns[0], batch_size)
+  if head is not None and head.task == 'spans':
+    return _predict_answers(found, given, output, batch_size)
   if not output.endswith(table_files.EXTENSIONS):
     raise errors.UserError(
       f'--output={output} does not end in {", ".join(table_files.EXTENSIONS)}; '
@@ -174,6 +179,42 @@ def _predict_words(found, given, output, column, batch_size) -> int:
 
   files.write_file(output, fill)
   return len(words)
+
+
+def _predict_answers(found, given, output, batch_size) -> int:
+  """Writes the answers to a file's questions; returns their number."""
+  from bert_jax.finetuning import (
+    predictions,
+    span_answers,
+    span_data,
+    span_finish,
+    squad,
+  )
+  from bert_jax.inference import fine_tuned
+  from bert_jax.tokenization import offsets
+
+  if not output.endswith(squad.EXTENSION):
+    raise errors.UserError(
+      f'--output={output} does not end in {squad.EXTENSION}; give a file that '
+      'does.'
+    )
+  head, content = found.head, squad.read(given)
+  located = offsets.locate(found.tokenizer, content.passages)
+  split = span_data.encode_questions(
+    found.tokenizer, content, located, head.max_length, head.spans
+  )
+  ranked = predictions.rank_spans(
+    head.add_to(found.params),
+    fine_tuned.make_head_module(head, found.config),
+    split.windows,
+    found.tokenizer.pad_id,
+    head.spans.max_answer_length,
+    'answering',
+    batch_size,
+  )
+  answers = span_answers.choose(split, ranked, head.spans)
+  span_finish.write_answers(output, split.ids, answers.texts)
+  return len(split.ids)
 
 
 def _choose_columns(given, trained):

@@ -32,6 +32,9 @@ from bert_jax.finetuning import (
   classify,
   completion,
   dataset,
+  span_data,
+  span_finish,
+  spans,
   starting,
   tag,
   tag_data,
@@ -114,6 +117,7 @@ TASKS = {
   'classification': _define(dataset.FORMAT, classify, finetuning_finish.finish),
   'tagging': _define(tag_data.FORMAT, tag, tag_finish.finish),
   'choice': _define(choice_data.FORMAT, choose, choice_finish.finish),
+  'spans': _define(span_data.FORMAT, spans, span_finish.finish),
 }
 
 

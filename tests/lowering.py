@@ -7,8 +7,8 @@ import jax
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
+from bert_jax import tasks
 from bert_jax.parallel import device_mesh
-from bert_jax.pretraining import pretrain
 from bert_jax.train import programs, task, tuning
 
 # Each shipped config; of table 6 the heads that are not among the others'.
@@ -17,6 +17,8 @@ CONFIGS = (
   *('base', 'large'),
   'table6:6x768x3',
 )
+# One of each task of fine-tuning, and of each length.
+FINETUNING = 'glue:rte', 'ner', 'squad'
 
 
 def make_config(name, arguments=''):
@@ -63,7 +65,7 @@ def lower(c, device, count):
 def _lower_phase(tuned, phase, mesh, slices, platform):
   """Lowers once what several chips compute alike."""
   del slices  # it distinguishes meshes that are otherwise the same
-  made = pretrain.make_objective(tuned)
+  made = tasks.get(tuned).make_objective(tuned)
   found = {}
   name = {'gpu': 'cuda'}.get(platform, platform)  # as lowering calls it
   for program in programs.list_phase(tuned, made, mesh, phase):

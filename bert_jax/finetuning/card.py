@@ -20,6 +20,9 @@ _KINDS = {
     'token-classification', 'TokenClassification', 'words', 'sentences'
   ),
   'choice': ('multiple-choice', 'MultipleChoice', 'rows', 'rows'),
+  'spans': (
+    'question-answering', 'QuestionAnswering', 'questions', 'questions'
+  ),
 }  # fmt: skip
 
 
@@ -41,8 +44,14 @@ def make_card(
   name = config.finetuning.glue or config.data.input
   source = f'`{config.init_from}`' if config.init_from else 'random weights'
   classes = ', '.join(f'`{label}`' for label in labels) or 'a number'
+  constant = 'always predicts what is commonest in training'
   if config.task == 'choice':
     classes = 'which of several texts goes best with another'
+  if config.task == 'spans':
+    classes = 'the answer to a question, as a part of a passage'
+  if config.finetuning.unanswerable:
+    classes += ', or that there is none'
+    constant = 'never answers'
   head = ('split', unit, 'metric', 'value', '95 % interval', 'constant')
   scores = [
     (
@@ -71,7 +80,7 @@ def make_card(
     '## Evaluation',
     _table(head, scores),
     f'Intervals are bootstrapped over the {drawn}; another seed may differ by '
-    'more. `constant` always predicts what is commonest in training.'
+    f'more. `constant` {constant}.'
     + (f' **Nothing was learnt: {problem}.**' if problem else ''),
     '## How to load it',
     _LOADING.format(auto),

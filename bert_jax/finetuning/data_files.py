@@ -18,7 +18,7 @@ _TFDS_SPLITS = {
   'test': ('test', 'test_matched'),
   'test_mismatched': ('test_mismatched',),
 }
-_EXTENSIONS = (*table_files.EXTENSIONS, '.conll', '.txt')
+_EXTENSIONS = (*table_files.EXTENSIONS, '.conll', '.txt', '.json')
 
 
 @dataclasses.dataclass(frozen=True)

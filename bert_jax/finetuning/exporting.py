@@ -16,6 +16,7 @@ def make_head(
   params: dict[str, Any],
   labels: Sequence[str],
   columns: Sequence[str],
+  spans: classifier.Spans | None = None,
 ) -> classifier.Head:
   """Returns the head of a run's parameters.
 
@@ -24,6 +25,7 @@ def make_head(
     params: trained parameters.
     labels: names of the classes; empty for a number.
     columns: the text's column, and that of the second text of a pair.
+    spans: how answers are found, if that is the task.
   """
   return classifier.Head(
     params['classifier']['kernel'],
@@ -34,6 +36,7 @@ def make_head(
     task=config.task,
     bilstm=params.get('bilstm'),
     form=config.finetuning.form,
+    spans=spans,
   )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from bert_jax import errors
 
 _RESAMPLES = 1000
-_CONFIDENCE = 0.95
+_TAILS = 0.025, 0.975  # of an interval of 95 %
 
 
 def check_installed():
@@ -118,10 +118,18 @@ def find_intervals(
     drawn = random.integers(0, len(truth), (_RESAMPLES, len(truth)))
     scores = [score(names, truth[rows], predicted[rows]) for rows in drawn]
     found = {name: [x[name] for x in scores] for name in names}
-  tails = [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2]
   return {
-    name: np.quantile(values, tails).tolist() for name, values in found.items()
+    name: np.quantile(values, _TAILS).tolist() for name, values in found.items()
   }
+
+
+def resample_means(values: np.ndarray) -> np.ndarray:
+  """Returns 95 % bootstrap intervals of the means of values [N, M], [2, M]."""
+  random, size = np.random.default_rng(0), len(values)
+  means = [
+    values[random.integers(0, size, size)].mean(0) for _ in range(_RESAMPLES)
+  ]
+  return np.quantile(means, _TAILS, axis=0)
 
 
 def _resample_classes(names, truth, predicted, random):

@@ -15,7 +15,7 @@ from bert_jax.data import manifest as manifest_lib
 from bert_jax.finetuning import card, exporting, metrics, task_data
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import hf_export
-from bert_jax.model import bert_config, parameters
+from bert_jax.model import bert_config, classifier, parameters
 from bert_jax.runtime import files
 from bert_jax.workdir import fingerprint, paths
 
@@ -123,7 +123,10 @@ def write_predictions(
 
 
 def export(
-  run: Run, results: dict[str, Any], columns: Sequence[str] = ()
+  run: Run,
+  results: dict[str, Any],
+  columns: Sequence[str] = (),
+  spans: classifier.Spans | None = None,
 ) -> str | None:
   """Writes `export/`, if transformers has such a model.
 
@@ -131,12 +134,13 @@ def export(
     run: the run.
     results: from `write_results`.
     columns: names of the columns that hold the texts.
+    spans: how answers are found, if that is the task.
 
   Returns:
     Why there is no export; None if it was written.
   """
   labels = run.data.labels
-  head = exporting.make_head(run.config, run.params, labels, columns)
+  head = exporting.make_head(run.config, run.params, labels, columns, spans)
   problem = exporting.find_problem(run.config, head)
   if problem:
     return problem

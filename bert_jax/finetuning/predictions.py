@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 from typing import Any
 
 import flax.linen as nn
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.finetuning import encode, feature_rows
+from bert_jax.finetuning import encode, feature_rows, span_windows, spans
 from bert_jax.runtime import progress
 
 _LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
@@ -67,8 +68,53 @@ def compute_tags(
   return tags
 
 
-def _compute(params, module, encoded, pad_id, label, batch_size):
-  """Yields (rows, their logits) of batches of rows of similar length."""
+def rank_spans(
+  params: Any,
+  module: nn.Module,
+  windows: span_windows.Windows,
+  pad_id: int,
+  max_answer_length: int,
+  label: str,
+  batch_size: int = 32,
+) -> dict[str, np.ndarray]:
+  """Returns `spans.rank` of rows, in their order.
+
+  Args: as `compute_tags`; windows are the rows, and max_answer_length are the
+    tokens of an answer, at most.
+  """
+  kept: dict[str, np.ndarray] = {}
+  for rows, found in _compute(
+    params,
+    module,
+    windows.encoded,
+    pad_id,
+    label,
+    batch_size,
+    {'starts': windows.starts},
+    max_answer_length,
+  ):
+    for name, x in found.items():
+      if name not in kept:
+        kept[name] = np.zeros((len(windows.starts), *x.shape[1:]), x.dtype)
+      kept[name][rows] = x
+  return kept
+
+
+def _compute(
+  params,
+  module,
+  encoded,
+  pad_id,
+  label,
+  batch_size,
+  features=None,
+  max_answer_length=None,
+):
+  """Yields (rows, their logits) of batches of rows of similar length.
+
+  `features` are further parts of the batch, of all rows. With max_answer_length,
+  the logits are ranked as spans.
+  """
   config = dataclasses.replace(module.config, dtype='float32')
   module = module.clone(config=config)
   size, lengths = len(encoded.ends), encoded.lengths
@@ -82,14 +128,21 @@ def _compute(params, module, encoded, pad_id, label, batch_size):
       # The last batch is filled up with its last row.
       full = np.pad(rows, (0, batch_size - len(rows)), mode='edge')
       batch = encode.make_batch(encoded, full, length, pad_id)
-      found = _apply(params, jax.tree.map(jnp.asarray, batch), module)
-      yield rows, np.asarray(found)[: len(rows)]
+      batch |= {name: x[full] for name, x in (features or {}).items()}
+      found = _apply(
+        params, jax.tree.map(jnp.asarray, batch), module, max_answer_length
+      )
+      real = operator.itemgetter(slice(len(rows)))
+      yield rows, jax.tree.map(real, jax.device_get(found))
       bar.update(len(rows))
 
 
-@functools.partial(jax.jit, static_argnames='module')
-def _apply(params, batch, module):
-  return module.apply({'params': params}, batch)
+@functools.partial(jax.jit, static_argnames=('module', 'max_answer_length'))
+def _apply(params, batch, module, max_answer_length):
+  logits = module.apply({'params': params}, batch)
+  if max_answer_length is None:
+    return logits
+  return spans.rank(logits, batch, max_answer_length)
 
 
 def to_probabilities(logits: np.ndarray) -> np.ndarray:

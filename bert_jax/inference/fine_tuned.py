@@ -19,7 +19,8 @@ from bert_jax.model import (
 )
 
 # {task: outputs of its model, where no data says how many}
-_OUTPUTS = {'classification': 2, 'tagging': 9, 'choice': 1}
+_OUTPUTS = {'classification': 2, 'tagging': 9, 'choice': 1, 'spans': 2}
+_TAGGERS = 'tagging', 'spans'  # tasks with outputs for each token
 NO_FEATURES = 'none'  # the value of finetuning.features for training it all
 
 
@@ -54,7 +55,7 @@ def make_module(
     config: the experiment.
     bert: the encoder's config, as it is to be computed.
   """
-  c, tokens = config.finetuning, config.task == 'tagging'
+  c, tokens = config.finetuning, config.task in _TAGGERS
   # The number is unknown where no data is read, as in preflight.
   common = bert, c.outputs or _OUTPUTS[config.task], c.head_dropout
   units = config.model.bilstm
@@ -94,7 +95,7 @@ def make_head_module(
   if head.form == 'gpt':
     return gpt_classifier.GptClassifier(*common)
   units = 0 if head.bilstm is None else len(head.kernel) // 2
-  made = tagger.Tagger if head.task == 'tagging' else classifier.Classifier
+  made = tagger.Tagger if head.task in _TAGGERS else classifier.Classifier
   return made(*common, units)
 
 

@@ -12,7 +12,7 @@ from bert_jax.corpus import text_files
 from bert_jax.data import manifest
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, heads, parameters
-from bert_jax.runtime import files
+from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import checkpoint_reader, paths
 
@@ -27,7 +27,7 @@ def read(workdir: str, step: int | None = None):
   Returns:
     (params, config, with_nsp, tokenizer, facts): as `hf_load.read`, but with
     the checkpoint's facts, such as `step` and `fingerprint`, for the report,
-    and `kind`, the name of the task;
+    and `task_name`, `spans` (see `classifier.Head`);
     params have the head of a fine-tuned model, too, see `take_head`.
 
   Raises:
@@ -62,7 +62,8 @@ def read(workdir: str, step: int | None = None):
       f'{vocab} is not the vocabulary that the run was trained with; put that '
       'one back.'
     )
-  return params, bert, with_nsp, tokenizer, {**facts, 'kind': config.task}
+  about = {'task_name': config.task, 'spans': _read_spans(config, workdir)}
+  return params, bert, with_nsp, tokenizer, {**facts, **about}
 
 
 def take_head(params: dict, facts: dict) -> classifier.Head | None:
@@ -81,9 +82,25 @@ def take_head(params: dict, facts: dict) -> classifier.Head | None:
     tuple(about['labels']),
     about['max_length'],
     tuple(about['columns']),
-    facts['kind'],
+    facts['task_name'],
     params.pop('bilstm', None),
     facts['form'],
+    facts['spans'],
+  )
+
+
+def _read_spans(config, workdir) -> classifier.Spans | None:
+  """Returns how answers are found, with the threshold if it was tuned."""
+  if config.task != 'spans':
+    return None
+  c, threshold = config.finetuning, None
+  if c.unanswerable:
+    path = paths.results(workdir)
+    threshold = 0.0
+    if storage.exists(path):
+      threshold = files.read_json(path)['threshold']
+  return classifier.Spans(
+    c.doc_stride, c.max_query_length, c.max_answer_length, threshold
   )
 
 

@@ -50,7 +50,7 @@ def find_problem(
     return 'BERT of Hugging Face has no model with a BiLSTM'
   if head.form == 'gpt':
     return 'BERT of Hugging Face has no model that reads the extract token'
-  if config.causal and head.task != 'tagging':
+  if config.causal and head.task not in ('tagging', 'spans'):
     return (
       'BertForSequenceClassification reads [CLS], which sees no text in a model '
       'that reads from left to right'
@@ -77,7 +77,8 @@ def export(
     with_nsp: whether the model has the pooler and the NSP head.
     tokenizer: the model's tokenizer.
     card: text of README.md, see `model_card.make_card`; None writes none.
-    head: a classification head, for a BertForSequenceClassification.
+    head: the head of a fine-tuned model, such as for a
+      BertForSequenceClassification.
 
   Raises:
     errors.UserError: if the folder cannot be written or replaced, see

@@ -52,7 +52,7 @@ def read(directory: str) -> rename.LoadedModel:
 def read_with_head(
   directory: str,
 ) -> tuple[rename.LoadedModel, classifier.Head | None]:
-  """Reads the same, and the head of a BertForSequenceClassification.
+  """Reads the same, and the head of a model that was fine-tuned, see `sequence_head`.
 
   Returns:
     (model, head): as `read`; and the head, None if there is none.
@@ -74,7 +74,7 @@ def read_with_head(
     raise errors.UserError(f'{directory}: {error}') from error
   tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
   head = sequence_head.read(path, files.read_json(path), tensors)
-  used = sequence_head.NAMES if head else ()
+  used = sequence_head.list_names(head.task) if head else ()
   left_over = [name for name in report.left_over if name not in used]
   report = report._replace(left_over=[*left_over, *extra])
   return (params, config, 'nsp' in params, tokenizer, report), head

@@ -14,33 +14,50 @@ _CLASSES = {
   'classification': 'BertForSequenceClassification',
   'tagging': 'BertForTokenClassification',
   'choice': 'BertForMultipleChoice',
+  'spans': 'BertForQuestionAnswering',
 }
-_WEIGHT, _BIAS = 'classifier.weight', 'classifier.bias'
-NAMES = _WEIGHT, _BIAS
+_SPANS = 'start', 'end'  # the outputs of that class
+# Of Google's run_squad.py; every question has an answer.
+_USUAL = classifier.Spans(128, 64, 30, None)
+_MAX_LENGTH = 384
 # Where config.json has room for what only we write.
 _OURS = 'bert_jax'
 
 
+def list_names(task: str) -> tuple[str, str]:
+  """Returns the names of the kernel and the bias of a task's head."""
+  layer = 'qa_outputs' if task == 'spans' else 'classifier'
+  return f'{layer}.weight', f'{layer}.bias'
+
+
 def to_tensors(head: classifier.Head) -> dict[str, np.ndarray]:
   """Returns {their name: contiguous float32 array}."""
+  weight, bias = list_names(head.task)
   return {
-    _WEIGHT: np.ascontiguousarray(head.kernel.T, np.float32),
-    _BIAS: np.ascontiguousarray(head.bias, np.float32),
+    weight: np.ascontiguousarray(head.kernel.T, np.float32),
+    bias: np.ascontiguousarray(head.bias, np.float32),
   }
 
 
 def describe(head: classifier.Head) -> dict[str, Any]:
   """Returns the fields of config.json that describe a head."""
-  names = head.labels or ('LABEL_0',)
-  kind = 'single_label_classification' if head.labels else 'regression'
-  return {
+  ours = {'max_length': head.max_length, 'columns': list(head.columns)}
+  if head.spans is not None:
+    ours['spans'] = head.spans._asdict()
+  described = {
     'architectures': [_CLASSES[head.task]],
+    'problem_type': None,
+    'task_specific_params': {_OURS: ours},
+  }
+  if head.task == 'spans':
+    return described
+  names = head.labels or ('LABEL_0',)
+  if head.task == 'classification':
+    kind = 'single_label_classification' if head.labels else 'regression'
+    described['problem_type'] = kind
+  return described | {
     'id2label': {str(i): name for i, name in enumerate(names)},
     'label2id': {name: i for i, name in enumerate(names)},
-    'problem_type': kind if head.task == 'classification' else None,
-    'task_specific_params': {
-      _OURS: {'max_length': head.max_length, 'columns': list(head.columns)}
-    },
   }
 
 
@@ -49,7 +66,7 @@ def read(
 ) -> classifier.Head | None:
   """Returns the head of a folder; None if it has none of our kinds.
 
-  Ours choose one of several classes, or give one number.
+  Ours choose one of several classes, give one number, or find spans.
 
   Args:
     path: its config.json, for error messages.
@@ -61,27 +78,25 @@ def read(
   """
   named = theirs.get('architectures')
   tasks = [task for task, name in _CLASSES.items() if named == [name]]
-  if not tasks or _WEIGHT not in tensors:
+  if not tasks or list_names(tasks[0])[0] not in tensors:
     return None
-  kernel = np.asarray(tensors[_WEIGHT], np.float32).T
-  bias = np.asarray(tensors.get(_BIAS, ()), np.float32)
-  if kernel.ndim != 2 or bias.shape != kernel.shape[1:]:
-    raise errors.UserError(
-      f'{path}: {_WEIGHT} and {_BIAS} have the shapes {kernel.T.shape} and '
-      f'{bias.shape}, which do not belong together; copy the model again.'
-    )
+  [task] = tasks
+  kernel, bias = _read_layer(path, tensors, *list_names(task))
   kind = theirs.get('problem_type')
   one = kind == 'regression' and len(bias) == 1
   if not one and kind not in (None, 'single_label_classification'):
     return None
-  labels = ()
-  if kind != 'regression' and len(bias) > 1:
-    labels = _read_labels(path, theirs, len(bias))
   ours = theirs.get('task_specific_params')
   ours = ours.get(_OURS) if isinstance(ours, dict) else None
   ours = ours if isinstance(ours, dict) else {}
+  labels, spans = (), None
+  if task == 'spans':
+    labels, spans = _SPANS, _read_spans(path, ours.get('spans', {}), len(bias))
+  elif kind != 'regression' and len(bias) > 1:
+    labels = _read_labels(path, theirs, len(bias))
   most = theirs['max_position_embeddings']
-  max_length, columns = ours.get('max_length', most), ours.get('columns', [])
+  default = most if spans is None else min(most, _MAX_LENGTH)
+  max_length, columns = ours.get('max_length', default), ours.get('columns', [])
   if not (type(max_length) is int and 5 <= max_length <= most):
     raise errors.UserError(
       f'{path}: max_length is {reprlib.repr(max_length)}, not a number of '
@@ -91,10 +106,39 @@ def read(
     raise errors.UserError(
       f'{path}: columns are {reprlib.repr(columns)}, not a list of names.'
     )
-  kernel = np.ascontiguousarray(kernel)
   return classifier.Head(
-    kernel, bias, labels, max_length, tuple(columns), tasks[0]
+    kernel, bias, labels, max_length, tuple(columns), task, spans
   )
+
+
+def _read_layer(path, tensors, weight, bias):
+  """Returns (kernel [D, C], bias [C])."""
+  kernel = np.asarray(tensors[weight], np.float32).T
+  added = np.asarray(tensors.get(bias, ()), np.float32)
+  if kernel.ndim != 2 or added.shape != kernel.shape[1:]:
+    raise errors.UserError(
+      f'{path}: {weight} and {bias} have the shapes {kernel.T.shape} and '
+      f'{added.shape}, which do not belong together; copy the model again.'
+    )
+  return np.ascontiguousarray(kernel), added
+
+
+def _read_spans(path, given, outputs) -> classifier.Spans:
+  """Returns how answers are found; in a folder that is not ours, as usual."""
+  found = {**_USUAL._asdict(), **given} if isinstance(given, dict) else given
+  numbers = classifier.Spans._fields[:-1]
+  if (
+    outputs != len(_SPANS)
+    or not isinstance(found, dict)
+    or set(found) != set(classifier.Spans._fields)
+    or not all(type(found[x]) is int and found[x] > 0 for x in numbers)
+    or type(found['threshold']) not in (type(None), int, float)
+  ):
+    raise errors.UserError(
+      f'{path}: spans are {reprlib.repr(given)}, of {outputs} outputs; they '
+      f'have {len(_SPANS)}, and {", ".join(classifier.Spans._fields)} as numbers.'
+    )
+  return classifier.Spans(**found)
 
 
 def _read_labels(path, theirs, count) -> tuple[str, ...]:

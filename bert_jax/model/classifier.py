@@ -85,6 +85,23 @@ class Classifier(nn.Module):
     return x[:, 0]
 
 
+class Spans(NamedTuple):
+  """How answers are found in passages.
+
+  Attributes:
+    doc_stride: tokens from the beginning of a window to that of the next.
+    max_query_length: tokens of a question, at most.
+    max_answer_length: tokens of an answer, at most.
+    threshold: a question has no answer if that scores higher by more than this
+      than the best one; None if every question has an answer.
+  """
+
+  doc_stride: int
+  max_query_length: int
+  max_answer_length: int
+  threshold: float | None
+
+
 class Head(NamedTuple):
   """A trained classification head, and what it was trained on.
 
@@ -97,9 +114,10 @@ class Head(NamedTuple):
       choice, those of the text, of what all choices begin with ('' if of
       nothing) and of the choices.
     task: what it was trained for: classification; choice, whose C is 1; or
-      tagging, whose model has no pooler (`tagger.Tagger`).
+      tagging or spans, whose model has no pooler (`tagger.Tagger`).
     bilstm: parameters of the BiLSTM before it; None without one.
     form: `bert`, or `gpt`, see `gpt_classifier.GptClassifier`.
+    spans: how answers are found; None for other tasks.
   """
 
   kernel: np.ndarray
@@ -110,6 +128,7 @@ class Head(NamedTuple):
   task: str = 'classification'
   bilstm: Any = None
   form: str = 'bert'
+  spans: Spans | None = None
 
   def add_to(self, params: dict) -> dict:
     """Returns the whole model's parameters, from those of its encoder."""
@@ -119,6 +138,6 @@ class Head(NamedTuple):
       added['bilstm'] = self.bilstm
     elif self.form == 'gpt':
       names.append('mlm')
-    elif self.task != 'tagging':
+    elif self.task not in ('tagging', 'spans'):
       names.append('pooler')
     return {n: params[n] for n in names} | added

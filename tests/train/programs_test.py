@@ -42,6 +42,16 @@ def test_training_and_evaluation_of_each_config_lower_for_tpus(name, count):
 
 
 @pytest.mark.parametrize('count', [1, 4])
+@pytest.mark.parametrize('name', lowering.FINETUNING)
+def test_training_and_evaluation_of_each_task_lower_for_tpus(name, count):
+  c = lowering.make_config(name, 'size=tiny,num_layers=1,vocab_size=64')
+  found = lowering.lower(c, tpu('v4'), count)
+  [length] = c.phases.seq_length
+  assert set(found) == {(programs.TRAIN, length), (programs.EVALUATE, length)}
+  assert all('tpu_custom_call' in text for text in found.values())
+
+
+@pytest.mark.parametrize('count', [1, 4])
 @pytest.mark.parametrize('chip', KINDS)
 def test_training_and_evaluation_lower_for_each_chip(chip, count):
   found = lowering.lower(
