@@ -19,6 +19,14 @@ HEAD = classifier.Head(
   6,
   ('premise', 'claim'),
 )
+SPANS = HEAD._replace(
+  kernel=HEAD.kernel[:, :2],
+  bias=HEAD.bias[:2],
+  labels=('start', 'end'),
+  columns=(),
+  task='spans',
+  spans=classifier.Spans(3, 2, 4, -1.5),
+)
 NUMBER = HEAD._replace(kernel=HEAD.kernel[:, :1], bias=HEAD.bias[:1], labels=())
 
 
@@ -41,8 +49,14 @@ def assert_same(found, head):
 
 @pytest.mark.parametrize(
   'head',
-  [HEAD, NUMBER, HEAD._replace(task='tagging'), NUMBER._replace(task='choice')],
-  ids=['classes', 'number', 'tokens', 'choice'],
+  [
+    HEAD,
+    NUMBER,
+    HEAD._replace(task='tagging'),
+    NUMBER._replace(task='choice'),
+    SPANS,
+  ],
+  ids=['classes', 'number', 'tokens', 'choice', 'spans'],
 )
 def test_what_is_exported_is_read(tmp_path, head):
   params = export(tmp_path / 'out', head)
@@ -54,6 +68,7 @@ def test_what_is_exported_is_read(tmp_path, head):
     'classification': 'BertForSequenceClassification',
     'tagging': 'BertForTokenClassification',
     'choice': 'BertForMultipleChoice',
+    'spans': 'BertForQuestionAnswering',
   }
   assert described['architectures'] == [kinds[head.task]]
   assert model[4].left_over == []
@@ -113,6 +128,43 @@ def test_a_folder_of_transformers_own_has_labels_by_number(tmp_path):
   )
 
 
+def test_a_head_for_spans_of_transformers_own_has_the_usual_windows(tmp_path):
+  export(tmp_path / 'out', SPANS)
+  tensors = safetensors.numpy.load_file(tmp_path / 'out' / 'model.safetensors')
+  assert tensors['qa_outputs.weight'].shape == (2, 8)
+  assert tensors['qa_outputs.bias'].tolist() == [1, 2]
+  change(tmp_path / 'out', task_specific_params=...)
+  _, found = hf_load.read_with_head(str(tmp_path / 'out'))
+  assert found.spans == (128, 64, 30, None) and found.labels == ('start', 'end')
+  assert found.max_length == models.CONFIG.max_positions  # below 384
+
+
+@pytest.mark.parametrize(
+  'spans',
+  [
+    [128],
+    {'doc_stride': 0},
+    {'threshold': 'high'},
+    {'stride': 128},
+    {'max_answer_length': True},
+  ],
+)
+def test_malformed_settings_of_spans_are_refused(tmp_path, spans):
+  export(tmp_path / 'out', SPANS)
+  ours = {'bert_jax': {'max_length': 6, 'spans': spans}}
+  change(tmp_path / 'out', task_specific_params=ours)
+  with pytest.raises(
+    errors.UserError, match='config.json: spans are .* as num'
+  ):
+    hf_load.read(str(tmp_path / 'out'))
+
+
+def test_a_head_for_spans_has_two_outputs(tmp_path):
+  export(tmp_path / 'out', SPANS._replace(kernel=HEAD.kernel, bias=HEAD.bias))
+  with pytest.raises(errors.UserError, match='of 3 outputs; they have 2'):
+    hf_load.read(str(tmp_path / 'out'))
+
+
 @pytest.mark.parametrize(
   'fields, message',
   [
@@ -145,7 +197,7 @@ def test_a_head_of_other_shapes_is_refused(tmp_path):
 @pytest.mark.parametrize(
   'fields',
   [
-    {'architectures': ['BertForQuestionAnswering']},
+    {'architectures': ['BertForNextSentencePrediction']},
     {'problem_type': 'multi_label_classification'},
     {'problem_type': 'regression'},  # of three numbers
   ],
