@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.finetuning import span_metrics, squad
@@ -48,6 +48,7 @@ def count(threshold, odds, scores, answerable):
   )
 
 
+@settings(deadline=None)
 @given(
   st.lists(
     st.tuples(

@@ -1,7 +1,7 @@
 """Tests of where pieces stand in their text."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_jax.tokenization import basic_tokenizer, offsets, tokenizer
@@ -115,12 +115,14 @@ def test_pieces_stand_where_a_reader_sees_them(words, text, expected):
   assert find(words, text) == expected
 
 
+@settings(deadline=None)
 @given(TEXTS, st.sampled_from([UNCASED, CASED, KEPT]))
 def test_the_pieces_are_those_of_the_tokenizer(text, words):
   [found] = offsets.locate(words, [text])
   assert found.ids.tolist() == words.ids([text])[0]
 
 
+@settings(deadline=None)
 @given(TEXTS, st.sampled_from([UNCASED, CASED, KEPT]))
 def test_offsets_are_in_order_and_hold_what_the_piece_was_made_of(text, words):
   [found] = offsets.locate(words, [text])
@@ -139,6 +141,7 @@ def test_offsets_are_in_order_and_hold_what_the_piece_was_made_of(text, words):
 
 # Marks that are sorted and kept.
 @example('a\u302e\u1b44', True, True)
+@settings(deadline=None)
 @given(TEXTS | st.text(), st.booleans(), st.booleans())
 def test_traced_words_are_those_of_the_text(text, lowercase, strips):
   spaced, origins = basic_tokenizer.trace_words(text, lowercase, strips)
