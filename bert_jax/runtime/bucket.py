@@ -17,6 +17,7 @@ from typing import BinaryIO
 from bert_jax import errors
 
 SCHEME = 'gs://'
+CREATE = 'create'
 
 # Seconds of failed attempts after which a request is not tried again. gcsfs
 # alone gives up after half a minute.
@@ -72,22 +73,24 @@ def reporting(path: str, verb: str):
 
   Args:
     path: the URL.
-    verb: what is done to it: 'read', 'write', 'list'.
+    verb: what is done to it: 'read', 'write', 'list', CREATE.
 
   Raises:
     FileNotFoundError: as it is, with an errno, if there is no such object.
-    FileExistsError: as it is.
+    FileExistsError: as it is, if an object is to be created.
     Unavailable: for what else goes wrong between here and the bucket.
   """
   try:
     yield
-  except (FileExistsError, errors.UserError):
+  except errors.UserError:
     raise
   except FileNotFoundError as error:
     raise FileNotFoundError(
       errno.ENOENT, os.strerror(errno.ENOENT), path
     ) from error
   except Exception as error:
+    if isinstance(error, FileExistsError) and verb == CREATE:
+      raise
     reason = explain(error)
     if reason is None:
       raise
@@ -210,6 +213,8 @@ def explain(error: BaseException) -> str | None:
       f'HTTP 403, {message}: the account has no right to this; give it the '
       'role Storage Object Admin on the bucket'
     )
+  if isinstance(error, FileExistsError):  # how gcsfs reports it
+    return 'HTTP 412, a condition of the bucket for this request is not met'
   libraries = aiohttp.ClientError, requests.RequestException
   if isinstance(error, (OSError, TimeoutError, *libraries)):
     return f'no answer ({type(error).__name__}: {text})'

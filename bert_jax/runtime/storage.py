@@ -260,7 +260,7 @@ def create(path: str, content: bytes) -> bool:
         file.write(content)
       return True
     filesystem, name = bucket.connect(path)
-    with _writing(path):
+    with _writing(path, bucket.CREATE):
       filesystem.pipe_file(name, content, mode='create')
     return True
   except FileExistsError:
@@ -276,8 +276,8 @@ def upload(local: str, path: str):
 
 
 @contextlib.contextmanager
-def _writing(path):
-  with bucket.reporting(path, 'write'):
+def _writing(path, verb='write'):
+  with bucket.reporting(path, verb):
     try:
       yield
     except FileNotFoundError as error:

@@ -162,6 +162,17 @@ def test_a_refusal_ends_in_one_line(ill, remote, status, operation):
 
 
 @pytest.mark.parametrize('operation', _OPERATIONS)
+def test_a_precondition_that_is_not_met_ends_in_one_line(
+  ill, remote, operation
+):
+  write(f'{remote}/x', b'old')
+  ill.status = 412
+  with pytest.raises(bucket.Unavailable, match=f'{remote}.*HTTP 412') as caught:
+    _OPERATIONS[operation](f'{remote}/x')
+  assert '\n' not in str(caught.value) and caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize('operation', _OPERATIONS)
 def test_a_refusal_that_passes_is_not_noticed(ill, remote, operation):
   write(f'{remote}/x', b'old')
   ill.status, ill.left = 503, 3
