@@ -121,8 +121,19 @@ def run_row(fault, base, scratch) -> tuple[str, str, float, int | None]:
   return state, text, time.monotonic() - begin, server
 
 
-def run_all(faults, base, scratch, jobs: int):
-  """Measures rows, `jobs` at a time; returns ({name: (state, text)}, server)."""
+def run_all(faults, base, scratch, jobs: int, note):
+  """Measures rows, `jobs` at a time.
+
+  Args:
+    faults: the rows.
+    base: the run with which they compare.
+    scratch: folder for theirs.
+    jobs: how many at a time.
+    note: is called with {name: (state, text)} after each row.
+
+  Returns:
+    ({name: (state, text)}, the fork servers).
+  """
   waiting: queue.SimpleQueue = queue.SimpleQueue()
   for fault in faults:
     waiting.put(fault)
@@ -138,6 +149,7 @@ def run_all(faults, base, scratch, jobs: int):
       with lock:
         found[fault.name] = state, text
         servers.add(server)
+        note(found)
         print(
           f'{len(found):3d}/{len(faults)} {state:7} {fault.name} '
           f'({seconds:.0f} s): {text}',
@@ -224,15 +236,18 @@ def main():
     for fault in faults:
       print(f'{fault.name:20} {fault.done}')
     return 0
+
+  def note(found):
+    if options.write:
+      write_page(groups, found)
+
   begin = time.monotonic()
   with tempfile.TemporaryDirectory() as scratch:
     small_run.set_environment(os.path.join(scratch, 'xla'))
     base = make_base(scratch)
-    found, servers = run_all(faults, base, scratch, options.jobs)
+    found, servers = run_all(faults, base, scratch, options.jobs, note)
     cpu = count_cpu(servers)
   bad = [name for name, (state, _) in found.items() if state != 'ok']
-  if options.write:
-    write_page(groups, found)
   print(
     f'verdict: {"FAILED " + ", ".join(bad) if bad else "ok"}, {len(found)} rows '
     f'in {time.monotonic() - begin:.0f} s, {cpu:.0f} s of CPU'
