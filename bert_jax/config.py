@@ -153,6 +153,8 @@ def declare_fields() -> config_dict.ConfigDict:
   # weighted_sum_all (table 7). Those of several models, MODEL,MODEL, are
   # concatenated. none trains the whole model.
   c.finetuning.features = 'none'
+  # Rows of similar length share a batch, which is as short as they allow.
+  c.finetuning.by_length = True
   c.finetuning.regression = False  # labels are numbers, not classes
   # For spans: tokens from the beginning of a window of a long passage to that of
   # the next; tokens of a question and of an answer, at most; and whether a

@@ -14,6 +14,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.finetuning import (
+  buckets,
   choice_data,
   encode,
   metrics,
@@ -39,6 +40,7 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
     compute_sums,
     functools.partial(batch_shapes, choices),
     math.log(choices),
+    buckets.get_lengths(config),
   )
 
 
@@ -80,7 +82,13 @@ def make_batches(
     data,
     functools.partial(make_batch, data.pad_id),
     min(data.splits['dev'].size, config.eval.sequences),
+    count_tokens if config.finetuning.by_length else None,
   )
+
+
+def count_tokens(split: choice_data.Split) -> np.ndarray:
+  """Returns the tokens of the longest choice of each row, int [R]."""
+  return split.encoded.lengths.reshape(-1, split.choices).max(1)
 
 
 def make_batch(

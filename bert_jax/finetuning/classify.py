@@ -11,6 +11,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.finetuning import (
+  buckets,
   data_files,
   dataset,
   encode,
@@ -35,6 +36,7 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
     compute_sums,
     functools.partial(batch_shapes, module),
     None if n == 1 or gpt else math.log(n),
+    buckets.get_lengths(config),
     {gpt_form.LOSS: gpt_form.count_tokens} if gpt else None,
   )
 
@@ -87,7 +89,13 @@ def make_batches(
     data,
     functools.partial(make_batch, data.pad_id),
     min(data.splits['dev'].size, config.eval.sequences),
+    count_tokens if config.finetuning.by_length else None,
   )
+
+
+def count_tokens(split: dataset.Split) -> np.ndarray:
+  """Returns the tokens of each row, int [N]."""
+  return split.encoded.lengths
 
 
 def make_batch(

@@ -12,7 +12,7 @@ from flax import linen as nn
 from ml_collections import config_dict
 
 from bert_jax.data import hashing, order
-from bert_jax.finetuning import starting, task_data
+from bert_jax.finetuning import buckets, starting, task_data
 from bert_jax.inference import fine_tuned
 from bert_jax.train import task
 
@@ -25,6 +25,7 @@ def make_objective(
   compute: Callable[..., tuple[dict, Any]],
   batch_shapes: Callable[[task.Phase, int], dict],
   expected_loss: float | None,
+  lengths: Callable[[task.Phase], tuple[int, ...]] = task.use_longest,
   more_losses: Mapping[str, Callable[[dict], jax.Array]] | None = None,
 ) -> task.Objective:
   """Returns the part of a task that needs no data.
@@ -36,6 +37,7 @@ def make_objective(
       `task.Objective`.
     batch_shapes: as in `task.Objective`, with `label_weights`.
     expected_loss: loss of untrained parameters in nats; None if unknown.
+    lengths: see `task.Objective`.
     more_losses: {name: (batch) -> its count} of further losses.
   """
   more = dict(more_losses or {})
@@ -57,6 +59,7 @@ def make_objective(
     batch_shapes=batch_shapes,
     flops=count_flops,
     expected_loss=expected_loss,
+    lengths=lengths,
   )
 
 
@@ -81,6 +84,7 @@ class Batches:
     data: task_data.Data,
     make: Callable[[Any, np.ndarray, int], task.Batch],
     held_out: int | None = None,
+    lengths: Callable[[Any], np.ndarray] | None = None,
   ):
     """Plans the batches.
 
@@ -90,10 +94,14 @@ class Batches:
       make: (split, numbers of rows [b], length) -> their batch, with
         `label_weights` [b, ...].
       held_out: number of dev rows to evaluate on; None is all.
+      lengths: (split) -> tokens of each row, for batches of rows of similar
+        length, see `buckets`; None pads all rows to the same.
     """
     self._seed = int(hashing.mix(seed, _ORDER)[0] >> np.uint64(1))
     self._train, self._dev = data.splits['train'], data.splits['dev']
     self._make = make
+    self._ordered = lengths and buckets.Order(self._seed, lengths(self._train))
+    self._dev_lengths = lengths and lengths(self._dev)
     self._held_out = self._dev.size if held_out is None else held_out
 
   def train_batch(
@@ -102,6 +110,9 @@ class Batches:
     """Returns the given rows of a step's global batch; None means all rows."""
     if rows is None:
       rows = np.arange(phase.batch_size)
+    if self._ordered is not None and len(buckets.list_lengths(phase)) > 1:
+      whole, length = self._ordered.find_batch(phase, step)
+      return self._make(self._train, whole[rows], length)
     start = (step - phase.first) * phase.batch_size
     record, _ = order.find_records(self._seed, start + rows, self._train.size)
     return self._make(self._train, record, phase.seq_length)
@@ -114,10 +125,13 @@ class Batches:
     self, phase: task.Phase, i: int, rows: np.ndarray | None = None
   ) -> task.Batch:
     """Returns the given rows of held-out batch i; None means all rows."""
-    n = phase.eval_batch_size
+    n, length = phase.eval_batch_size, phase.seq_length
     row = i * n + (np.arange(n) if rows is None else rows)
     record = np.minimum(row, self._held_out - 1)
-    batch = self._make(self._dev, record, phase.seq_length)
+    if self._dev_lengths is not None:
+      whole = self._dev_lengths[list(self.list_rows(phase, i))]
+      length = buckets.choose_length(phase, whole)
+    batch = self._make(self._dev, record, length)
     batch['label_weights'][row >= self._held_out] = 0
     return batch
 

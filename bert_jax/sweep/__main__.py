@@ -35,6 +35,7 @@ def main(argv: list[str]) -> int:
   from bert_jax.runtime import files, storage
   from bert_jax.sweep import grid, share, states
   from bert_jax.sweep import summary as summary_lib
+  from bert_jax.workdir import paths
 
   # Accelerators are for the runs.
   jax.config.update('jax_platforms', 'cpu')
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
   def write_results() -> dict:
     results = {k: x.results for k, x in sweep.found.items() if x.results}
     summary = summary_lib.summarise(runs, results)
-    files.write_json(os.path.join(directory, 'results.json'), summary)
+    files.write_json(paths.results(directory), summary)
     return summary
 
   sweep.finish(write_results)

@@ -11,7 +11,6 @@ from bert_jax.runtime import files, storage
 from bert_jax.sweep import grid
 from bert_jax.workdir import changes, claim, paths, status
 
-_RESULTS = 'results.json'
 _SWEEP = 'sweep.json'  # the config of a sweep
 
 
@@ -36,7 +35,7 @@ class State(NamedTuple):
 def look(workdir: str) -> State:
   """Returns how far a run is. A run is done when everything is written."""
   found = status.read(workdir)
-  path, results = os.path.join(workdir, _RESULTS), None
+  path, results = paths.results(workdir), None
   if found.get('state') == 'done' and storage.exists(path):
     results = files.read_json(path, 'delete it to have it written again')
   return State(

@@ -1,6 +1,7 @@
 """Training from start to end, for every task: `fit(config, task, workdir)`."""
 
 import contextlib
+import dataclasses
 from typing import Any
 
 from ml_collections import config_dict
@@ -77,16 +78,7 @@ def fit(
     # Those of all phases, so that an error in the last is known before the
     # first.
     with run.meter.paused():
-      compiled = compilation.compile_run(
-        config, task.objective, mesh, _later(start), left, run.bar.write
-      )
-    run.log.write('compute', step, _ways(compiled))
-    compiled = {
-      number: compilation.get_executables(result.outcomes)
-      for number, result in compiled.items()
-    }
-    for phase in left:
-      shortage.check(config, phase, compiled[phase.number], mesh)
+      compiled = _compile(run, _later(start), left, step)
     with pulse.watching():
       for phase in left:
         state = loop.run_phase(run, phase, state, compiled[phase.number])
@@ -100,6 +92,32 @@ def _later(start):
   """Returns the programs of a run's start that run later."""
   at_once = programs.INITIALISE, programs.PLACE, programs.PLACE_KEY
   return [p for name, p in start.items() if name not in at_once]
+
+
+def _compile(run, start, phases, step) -> dict[int, dict[int, dict]]:
+  """Compiles a run; returns {number of the phase: {length: {name: program}}}.
+
+  A phase is compiled once for each length of its batches, the longest first.
+  """
+  found: dict[int, dict[int, dict]] = {phase.number: {} for phase in phases}
+  lengths = {phase: [*run.objective.lengths(phase)] for phase in phases}
+  while any(lengths.values()):
+    group = [
+      dataclasses.replace(phase, seq_length=left.pop())
+      for phase, left in lengths.items()
+      if left
+    ]
+    results = compilation.compile_run(
+      run.config, run.task.objective, run.mesh, start, group, run.bar.write
+    )
+    if start:
+      run.log.write('compute', step, _ways(results))
+    start = []
+    for phase in group:
+      programs_of = compilation.get_executables(results[phase.number].outcomes)
+      shortage.check(run.config, phase, programs_of, run.mesh)
+      found[phase.number][phase.seq_length] = programs_of
+  return found
 
 
 def _ways(compiled) -> dict[str, str]:

@@ -60,23 +60,32 @@ def run_phase(
     phase: the phase to train. If it was interrupted, its remaining steps are
       trained, or only the evaluation at its end is run.
     state: state to continue from; donated.
-    compiled: {name: executable} of the phase's programs.
+    compiled: {length: {name: executable}} of the phase's programs.
 
   Raises:
     errors.UserError: if the run cannot work.
     errors.Interrupted: after a signal, with the state saved.
   """
-  with shortage.explaining(run.config, phase, compiled, run.mesh):
+  longest = compiled[phase.seq_length]
+  with shortage.explaining(run.config, phase, longest, run.mesh):
     return _run_phase(run, phase, state, compiled)
 
 
 def _run_phase(run, phase, state, compiled):
   first, end = int(state.step), phase.first + phase.steps
   every, save_every = run.config.eval.every, run.config.checkpoint.every
-  update, evaluation = compiled[programs.TRAIN], compiled[programs.EVALUATE]
+  update = _by_length(compiled, programs.TRAIN)
+  evaluation = _by_length(compiled, programs.EVALUATE)
   _check_start(run, phase, state, evaluation)
-  flops = run.objective.flops(phase)
-  costs = {'sequences': phase.batch_size, 'flops': flops}
+  costs = {
+    length: {
+      'sequences': phase.batch_size,
+      'flops': run.objective.flops(
+        dataclasses.replace(phase, seq_length=length)
+      ),
+    }
+    for length in compiled
+  }
   run.status.note(state='running', step=first, phase=phase.number)
   run.profile.begin_phase(first, end)
   run.meter.begin_phase()
@@ -104,6 +113,19 @@ def _run_phase(run, phase, state, compiled):
     if run.stop.signum is not None:
       _stop(run, end, state)
   return state
+
+
+def _by_length(compiled, name):
+  """Returns a function that calls the program for its batch's length."""
+
+  def call(state, batch, *others):
+    return compiled[_get_length(batch)][name](state, batch, *others)
+
+  return call
+
+
+def _get_length(batch) -> int:
+  return batch['input_mask'].shape[-1]
 
 
 @contextlib.contextmanager
@@ -148,7 +170,7 @@ def _update(run, number, batches, costs, update, state):
   start = time.monotonic()
   batch = next(batches)
   run.pulse.updates += 1
-  costs = {**costs, 'waited': time.monotonic() - start}
+  costs = {**costs[_get_length(batch)], 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
     arrays = device_mesh.put_batch(run.mesh, batch)
     costs['tokens'] = distributed.sum_global(

@@ -61,6 +61,11 @@ def list_phases(config: config_dict.ConfigDict) -> list[Phase]:
   return found
 
 
+def use_longest(phase: Phase) -> tuple[int, ...]:
+  """Returns the length of all batches of a phase: that of its longest rows."""
+  return (phase.seq_length,)
+
+
 @dataclasses.dataclass(frozen=True)
 class Objective:
   """The part of a task that needs no data: all that a run's programs need.
@@ -77,6 +82,8 @@ class Objective:
     batch_shapes: (phase, rows) -> {name: jax.ShapeDtypeStruct} of a batch.
     flops: (phase) -> matrix-product FLOPs of an update.
     expected_loss: loss of untrained parameters in nats; None if unknown.
+    lengths: (phase) -> lengths that its batches may have, ascending; the last is
+      phase.seq_length. All are compiled before the first step.
   """
 
   init: Callable[[Any], Any]
@@ -86,6 +93,7 @@ class Objective:
   batch_shapes: Callable[[Phase, int], dict]
   flops: Callable[[Phase], float]
   expected_loss: float | None
+  lengths: Callable[[Phase], tuple[int, ...]] = use_longest
 
 
 def _derive_nothing(means: dict) -> dict:

@@ -1,0 +1,77 @@
+"""Batches of rows of similar length, which are not padded to the longest row.
+
+The order stays a function of the seed: what is sorted by length are windows of
+the shuffled rows, and the batches of a window are shuffled again. A batch is as
+long as its longest row needs, in one of a few lengths, so that all are compiled
+before the first step. Its loss is that of the same rows with more padding.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax.data import hashing, order
+from bert_jax.train import task
+
+# Lengths, as shares of the longest, and what they are multiples of, in tokens.
+_SHARES, _MULTIPLE = (1 / 8, 1 / 4, 1 / 2, 3 / 4), 16
+_WINDOW = 64  # batches; more would make batches even more alike
+_BATCHES = 6  # tag of hashes
+
+
+def list_lengths(phase: task.Phase) -> tuple[int, ...]:
+  """Returns the lengths that batches of a phase may have, ascending.
+
+  >>> list_lengths(task.Phase(0, 0, 1, 128, 32, 1, 1))
+  (16, 32, 64, 96, 128)
+  """
+  longest = phase.seq_length
+  found = {-int(-longest * x // _MULTIPLE) * _MULTIPLE for x in _SHARES}
+  return (*sorted(x for x in found if x < longest), longest)
+
+
+def get_lengths(
+  config: config_dict.ConfigDict,
+) -> Callable[[task.Phase], tuple[int, ...]]:
+  """Returns `task.Objective.lengths` of a config."""
+  return list_lengths if config.finetuning.by_length else task.use_longest
+
+
+def choose_length(phase: task.Phase, lengths: np.ndarray) -> int:
+  """Returns the length of a batch whose rows have these tokens, int [B]."""
+  allowed = list_lengths(phase)
+  return allowed[int(np.searchsorted(allowed, lengths.max()))]
+
+
+class Order:
+  """Which records the batches have; those of the last window are remembered.
+
+  Args:
+    seed: that of the order.
+    lengths: tokens of each record, int [N].
+  """
+
+  def __init__(self, seed: int, lengths: np.ndarray):
+    self._seed, self._lengths = seed, lengths
+    self._window: tuple[tuple, np.ndarray] | None = None
+
+  def find_batch(self, phase: task.Phase, step: int) -> tuple[np.ndarray, int]:
+    """Returns (records of a step's batch, int64 [B]; its length)."""
+    window, at = divmod(step - phase.first, _WINDOW)
+    known = phase, window
+    if self._window is None or self._window[0] != known:
+      self._window = known, self._sort(phase, window * _WINDOW)
+    records = self._window[1][at]
+    return records, choose_length(phase, self._lengths[records])
+
+  def _sort(self, phase, first) -> np.ndarray:
+    """Returns the records of the batches from `first` on, [batches, B]."""
+    # Of the last window, what the phase still needs: no row is left out.
+    batches = min(_WINDOW, phase.steps - first)
+    size = phase.batch_size
+    rows = np.arange(first * size, (first + batches) * size)
+    records, _ = order.find_records(self._seed, rows, len(self._lengths))
+    by_length = np.argsort(self._lengths[records], kind='stable')
+    keys = hashing.mix(self._seed, _BATCHES, first + np.arange(batches))
+    return records[by_length].reshape(batches, size)[np.argsort(keys)]

@@ -1,0 +1,143 @@
+"""Tests of batches of rows of similar length."""
+
+import collections
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import main
+from bert_jax.data import order
+from bert_jax.finetuning import buckets, classify
+from bert_jax.model import classifier
+from bert_jax.train import task
+from bert_jax.workdir import log
+from tests import models
+from tests.finetuning import made
+
+# 300 rows in batches of 8, four times each: three windows, the last one short.
+PHASE = task.Phase(0, 0, 150, 128, 8, 1, 1)
+LENGTHS = np.random.default_rng(0).geometric(1 / 30, 300).clip(3, 128)
+
+
+def find_all(seed=0):
+  found = buckets.Order(seed, LENGTHS)
+  return [found.find_batch(PHASE, step) for step in range(PHASE.steps)]
+
+
+@pytest.mark.parametrize(
+  'longest, lengths',
+  [
+    (8, (8,)),
+    (40, (16, 32, 40)),
+    (72, (16, 32, 48, 64, 72)),
+    (512, (64, 128, 256, 384, 512)),
+  ],
+)
+def test_there_are_few_lengths_up_to_the_longest(longest, lengths):
+  phase = dataclasses.replace(PHASE, seq_length=longest)
+  assert buckets.list_lengths(phase) == lengths
+
+
+def test_a_batch_is_as_long_as_its_longest_row_needs():
+  for records, length in find_all():
+    shorter = [x for x in buckets.list_lengths(PHASE) if x < length]
+    assert max([0, *shorter]) < LENGTHS[records].max() <= length
+
+
+def test_a_run_sees_each_row_in_every_epoch():
+  counts = collections.Counter(np.concatenate([x for x, _ in find_all()]))
+  assert set(counts.values()) == {4} and len(counts) == 300
+
+
+def test_the_order_is_a_function_of_the_seed_and_the_step():
+  first, other = find_all(), find_all(1)
+  assert any((a[0] != b[0]).any() for a, b in zip(first, other, strict=True))
+  resumed = buckets.Order(0, LENGTHS)
+  for step in (149, 3, 77):
+    records, length = resumed.find_batch(PHASE, step)
+    np.testing.assert_array_equal(records, first[step][0])
+    assert length == first[step][1]
+
+
+def test_long_and_short_batches_alternate():
+  """They are not sorted by length, which would be a curriculum."""
+  lengths = np.array([length for _, length in find_all()])
+  early, late = lengths[:32], lengths[32:64]
+  assert abs(early.mean() - late.mean()) < 0.3 * lengths.mean()
+
+
+def test_there_is_less_padding():
+  sorted_tokens = sum(length for _, length in find_all())
+  rows = np.arange(PHASE.steps * 8)
+  records, _ = order.find_records(0, rows, 300)
+  as_they_come = sum(
+    buckets.choose_length(PHASE, LENGTHS[x]) for x in records.reshape(-1, 8)
+  )
+  assert sorted_tokens < 0.65 * as_they_come < 0.65 * 128 * PHASE.steps
+
+
+BERT = dataclasses.replace(made.BERT, max_positions=64)
+
+
+def test_the_loss_does_not_depend_on_the_padding():
+  module = classifier.Classifier(BERT, 2, 0.0)
+  kernel = np.eye(8, 2, dtype=np.float32)
+  head = classifier.Head(kernel, np.zeros(2, np.float32), ('a', 'b'), 64, ())
+  params = head.add_to(models.make_params(BERT))
+  ids = np.array([[2, 5, 6, 3], [2, 6, 3, 0]], np.int32)
+  found = []
+  for length in (16, 64):
+    batch = {'input_ids': np.zeros((2, length), np.int32)}
+    batch['input_ids'][:, :4] = ids
+    batch['input_mask'] = (batch['input_ids'] > 0).astype(np.int32)
+    batch['segment_ids'] = np.zeros((2, length), np.int32)
+    batch['labels'] = np.array([1, 0])
+    batch['label_weights'] = np.ones(2, np.float32)
+    sums, _ = classify.compute_sums(module, params, batch, None)
+    found.append(sums['cross_entropy'])
+  np.testing.assert_allclose(*found, rtol=1e-5)
+
+
+def test_pretraining_has_one_length():
+  c = config_lib.pretraining('tiny')
+  assert buckets.get_lengths(config_lib.finetuning()) is buckets.list_lengths
+  [first, _] = task.list_phases(c)
+  assert task.use_longest(first) == (128,)
+
+
+@pytest.mark.slow
+def test_a_run_compiles_all_lengths_first_and_learns(tmp_path, capsys):
+  params = models.make_params(BERT)
+  source = str(tmp_path / 'source')
+  made.hf_export.export(source, params, BERT, True, models.TOKENIZER)
+  folder = tmp_path / 'texts'
+  folder.mkdir()
+  rng = np.random.default_rng(0)
+  for name, rows in (('train', 160), ('dev', 20)):
+    lines = ['text,label']
+    for i in range(rows):
+      animal = ('cat', 'dog')[i % 2]
+      lines.append(f'{"the " * rng.integers(0, 60)}{animal},{animal}')
+    (folder / f'{name}.csv').write_text('\n'.join(lines) + '\n')
+  losses = {}
+  for by_length in (True, False):
+    c = made.make_config(source, str(folder), **{'log.every': 1})
+    c.finetuning.by_length, c.finetuning.epochs = by_length, 2.0
+    c.eval.every = 10
+    run = str(tmp_path / f'run_{by_length}')
+    main.run(c, run)
+    out = capsys.readouterr().out
+    rows = log.read(os.path.join(run, 'metrics.jsonl'))
+    assert not [row for row in rows if row['kind'] == 'compiled']
+    losses[by_length] = [x['loss'] for x in rows if x['kind'] == 'train']
+    titles = [f'training step at length {n}' for n in (16, 32, 48, 64)]
+    there = [f'compiled the {title}' in out for title in titles]
+    assert there == [by_length, by_length, by_length, True]
+    assert out.index('compiled the training step') < out.index('step 1/')
+  assert len(losses[True]) == len(losses[False]) == 40
+  with open(tmp_path / 'run_True' / 'results.json', encoding='utf-8') as file:
+    assert json.load(file)['counts'] == {'train': 160, 'dev': 20}
