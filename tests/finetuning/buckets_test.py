@@ -55,7 +55,8 @@ def test_a_run_sees_each_row_in_every_epoch():
 
 def test_the_order_is_a_function_of_the_seed_and_the_step():
   first, other = find_all(), find_all(1)
-  assert any((a[0] != b[0]).any() for a, b in zip(first, other, strict=True))
+  batches = [{frozenset(records) for records, _ in x} for x in (first, other)]
+  assert len(batches[0] & batches[1]) < 10  # not only in another order
   resumed = buckets.Order(0, LENGTHS)
   for step in (149, 3, 77):
     records, length = resumed.find_batch(PHASE, step)
