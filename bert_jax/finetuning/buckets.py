@@ -58,20 +58,31 @@ class Order:
 
   def find_batch(self, phase: task.Phase, step: int) -> tuple[np.ndarray, int]:
     """Returns (records of a step's batch, int64 [B]; its length)."""
-    window, at = divmod(step - phase.first, _WINDOW)
-    known = phase, window
-    if self._window is None or self._window[0] != known:
-      self._window = known, self._sort(phase, window * _WINDOW)
-    records = self._window[1][at]
+    first, batches = self._find_window(phase, step - phase.first)
+    if self._window is None or self._window[0] != (phase, first):
+      self._window = (phase, first), self._sort(phase, first, batches)
+    records = self._window[1][step - phase.first - first]
     return records, choose_length(phase, self._lengths[records])
 
-  def _sort(self, phase, first) -> np.ndarray:
+  def _find_window(self, phase, number) -> tuple[int, int]:
+    """Returns (first batch, batches) of the window that a batch is in.
+
+    A window holds batches that begin in one epoch, so that rows of two epochs,
+    which may be the same, share only the batch in which one ends.
+    """
+    size, records = phase.batch_size, len(self._lengths)
+    epoch = number * size // records
+    begin, end = (-(-x * records // size) for x in (epoch, epoch + 1))
+    first = begin + (number - begin) // _WINDOW * _WINDOW
+    return first, min(_WINDOW, end - first, phase.steps - first)
+
+  def _sort(self, phase, first, batches) -> np.ndarray:
     """Returns the records of the batches from `first` on, [batches, B]."""
-    # Of the last window, what the phase still needs: no row is left out.
-    batches = min(_WINDOW, phase.steps - first)
     size = phase.batch_size
     rows = np.arange(first * size, (first + batches) * size)
     records, _ = order.find_records(self._seed, rows, len(self._lengths))
-    by_length = np.argsort(self._lengths[records], kind='stable')
+    # Rows of one class stay shuffled, and need the same length of a batch.
+    classes = np.searchsorted(list_lengths(phase), self._lengths[records])
+    by_length = np.argsort(classes, kind='stable')
     keys = hashing.mix(self._seed, _BATCHES, first + np.arange(batches))
     return records[by_length].reshape(batches, size)[np.argsort(keys)]

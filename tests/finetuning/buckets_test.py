@@ -18,7 +18,7 @@ from bert_jax.workdir import log
 from tests import models
 from tests.finetuning import made
 
-# 300 rows in batches of 8, four times each: three windows, the last one short.
+# 300 rows in batches of 8, four times each.
 PHASE = task.Phase(0, 0, 150, 128, 8, 1, 1)
 LENGTHS = np.random.default_rng(0).geometric(1 / 30, 300).clip(3, 128)
 
@@ -46,6 +46,23 @@ def test_a_batch_is_as_long_as_its_longest_row_needs():
   for records, length in find_all():
     shorter = [x for x in buckets.list_lengths(PHASE) if x < length]
     assert max([0, *shorter]) < LENGTHS[records].max() <= length
+
+
+def test_a_batch_has_no_row_twice_within_an_epoch():
+  twice = [
+    step for step, (x, _) in enumerate(find_all()) if len(set(x.tolist())) < 8
+  ]
+  # An epoch ends after 37.5, 75, 112.5 and 150 batches: in two windows.
+  assert len(twice) <= 4
+
+
+@pytest.mark.parametrize('rows', [3, 8, 20, 64 * 8 + 3])
+def test_data_of_any_size_are_seen_as_often_as_without(rows):
+  found = buckets.Order(0, LENGTHS.repeat(2)[:rows])
+  seen = [found.find_batch(PHASE, step)[0] for step in range(PHASE.steps)]
+  plain, _ = order.find_records(0, np.arange(PHASE.steps * 8), rows)
+  counts = np.bincount(np.concatenate(seen), minlength=rows)
+  np.testing.assert_array_equal(counts, np.bincount(plain, minlength=rows))
 
 
 def test_a_run_sees_each_row_in_every_epoch():
