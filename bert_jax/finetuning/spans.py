@@ -11,6 +11,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.finetuning import (
+  buckets,
   encode,
   span_answers,
   span_data,
@@ -34,6 +35,7 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
     functools.partial(batch_shapes, module),
     # Of one token among those of a row, if none is padding.
     math.log(max(config.phases.seq_length)),
+    buckets.get_lengths(config),
   )
 
 
@@ -130,7 +132,13 @@ def make_batches(
 ) -> supervised.Batches:
   """Returns the batches of a run."""
   make = functools.partial(make_batch, data.pad_id)
-  return supervised.Batches(config.seed, data, make)
+  lengths = count_tokens if config.finetuning.by_length else None
+  return supervised.Batches(config.seed, data, make, lengths=lengths)
+
+
+def count_tokens(split: span_data.Split) -> np.ndarray:
+  """Returns the tokens of each window, int [N]."""
+  return split.windows.encoded.lengths
 
 
 def make_batch(

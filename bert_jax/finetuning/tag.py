@@ -11,6 +11,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.finetuning import (
+  buckets,
   encode,
   entities,
   supervised,
@@ -32,6 +33,7 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
     compute_sums,
     functools.partial(batch_shapes, module),
     math.log(module.outputs),
+    buckets.get_lengths(config),
   )
 
 
@@ -73,7 +75,13 @@ def make_batches(
 ) -> supervised.Batches:
   """Returns the batches of a run."""
   make = functools.partial(make_batch, data.pad_id)
-  return supervised.Batches(config.seed, data, make)
+  lengths = count_tokens if config.finetuning.by_length else None
+  return supervised.Batches(config.seed, data, make, lengths=lengths)
+
+
+def count_tokens(split: tag_data.Split) -> np.ndarray:
+  """Returns the tokens of each row, int [N]."""
+  return split.windows.encoded.lengths
 
 
 def make_batch(
