@@ -41,6 +41,7 @@ def list_groups() -> dict[str, tuple[fault_lib.Fault, ...]]:
   import faults_checkpoint
   import faults_data
   import faults_disk
+  import faults_full
   import faults_hosts
   import faults_input
   import faults_process
@@ -49,7 +50,7 @@ def list_groups() -> dict[str, tuple[fault_lib.Fault, ...]]:
     'The process': faults_process.FAULTS,
     'Checkpoints': faults_checkpoint.FAULTS,
     'Other files': faults_data.FAULTS,
-    'The disk': faults_disk.FAULTS,
+    'The disk': faults_full.FAULTS + faults_disk.FAULTS,
     'The bucket': faults_bucket.FAULTS,
     'Input and numbers': faults_input.FAULTS,
     'Hosts': faults_hosts.FAULTS,

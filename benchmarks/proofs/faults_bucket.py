@@ -11,7 +11,7 @@ import damage
 import emulator
 import small_run
 from fault import Fault, Skipped, expect, expect_error, expect_line, expect_same
-from faults_process import Send
+from moments import Send
 
 from bert_jax.runtime import bucket, files, globs, lease, storage
 

@@ -10,7 +10,7 @@ import numpy as np
 import small_config
 import small_run
 from fault import Fault, expect, expect_error, expect_same
-from faults_process import Send
+from moments import Send
 
 from bert_jax import errors
 from bert_jax.data import manifest, records

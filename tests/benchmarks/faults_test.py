@@ -6,8 +6,8 @@ import damage
 import faults
 import faults_checkpoint
 import faults_data
-import faults_process
 import pytest
+import random_signals
 import small_run
 
 
@@ -55,5 +55,5 @@ def test_no_damaged_shard_is_silently_wrong(base, tmp_path):
 
 
 def test_no_step_is_lost_by_signals_at_random_moments(base, tmp_path):
-  places, step = faults_process.interrupt_often(base, str(tmp_path / 'run'), 4)
+  places, step = random_signals.interrupt_often(base, str(tmp_path / 'run'), 4)
   assert len(places) == 4 and step > 0
