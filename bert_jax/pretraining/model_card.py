@@ -45,6 +45,8 @@ def make_card(
   name = 'A left-to-right BERT' if causal else 'A BERT'
   m = config.model
   evaluated = [row for row in rows if row['kind'] == 'eval']
+  # Rows of a damaged log may lack something.
+  evaluated = [x for x in evaluated if x.keys() == evaluated[-1].keys()]
   parts = [
     _metadata(manifest['recipe']['language'], causal),
     f'# {name} of {m.num_layers} layers',

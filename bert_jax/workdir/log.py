@@ -115,13 +115,21 @@ class Nothing:
 
 
 def read(path: str) -> list[dict]:
-  """Returns the rows of a `metrics.jsonl`, without incomplete lines."""
+  """Returns the rows of a `metrics.jsonl`, without damaged lines."""
   rows = []
   if storage.exists(path):
     for line in storage.read(path).decode(errors='replace').split('\n'):
       with contextlib.suppress(ValueError):
         rows.append(json.loads(line))
-  return rows
+  return [row for row in rows if _is_row(row)]
+
+
+def _is_row(row) -> bool:
+  return (
+    isinstance(row, dict)
+    and isinstance(row.get('kind'), str)
+    and isinstance(row.get('step'), int)
+  )
 
 
 def _drop_rows_after(path: str, step: int):

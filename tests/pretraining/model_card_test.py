@@ -93,6 +93,12 @@ def test_a_long_log_is_thinned_out_and_its_ends_stay():
   assert 'Not evaluated.' in make_text()
 
 
+def test_rows_that_lack_something_are_left_out():
+  whole = [make_row(step, nsp_accuracy=0.5) for step in (10, 20, 30)]
+  damaged = {k: whole[1][k] for k in whole[1] if k != 'mlm_loss'}
+  assert make_text([whole[0], damaged, whole[2]]) == make_text(whole[::2])
+
+
 def test_the_model_it_started_from_is_named():
   facts = {'path': 'old', 'fingerprint': 'f00d', 'changes': ['nsp: left out']}
   text = make_text([{'kind': 'run', 'step': 0, 'init_from': facts}])

@@ -1,5 +1,6 @@
 """Tests of the log."""
 
+import pytest
 from tensorboardX.proto import event_pb2
 
 from bert_jax.runtime import storage
@@ -48,6 +49,19 @@ def test_a_torn_line_is_left_out(tmp_path):
   path = tmp_path / 'metrics.jsonl'
   path.write_text(path.read_text() + '{"kind": "tra')
   assert len(log.read(str(path))) == 3
+
+
+@pytest.mark.parametrize(
+  'line', ['3', '[]', '{"kind": "train"}', '{"kind": 1, "step": 2}', '\x00']
+)
+def test_a_damaged_line_is_left_out(tmp_path, line):
+  write(tmp_path, 0, [2, 4])
+  path = tmp_path / 'metrics.jsonl'
+  path.write_text(f'{line}\n{path.read_text()}')
+  assert len(log.read(str(path))) == 3
+  with log.Log(str(tmp_path), 2):
+    pass
+  assert [row['step'] for row in log.read(str(path))] == [2]
 
 
 def test_tensorboard_holds_the_numbers(tmp_path):
