@@ -37,10 +37,15 @@ def read(directory: str) -> dict:
       raise ValueError(f'{NAME} holds a {type(found).__name__}, not an object')
   except errors.UserError:
     raise
-  except (OSError, ValueError) as error:
+  except (FileNotFoundError, NotADirectoryError, ValueError) as error:
     raise errors.UserError(
       f'{directory} is not prepared data ({error}); remove it, or give the '
       'output of bert_jax.data.prepare.'
+    ) from error
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot read {path}: {error.strerror}; put that right, then run the same '
+      'command again.'
     ) from error
   expected = found.pop(_CHECKSUM, None)  # older data has none
   if expected not in (None, _compute_checksum(found)):

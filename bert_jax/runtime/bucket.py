@@ -215,6 +215,8 @@ def explain(error: BaseException) -> str | None:
     )
   if isinstance(error, FileExistsError):  # how gcsfs reports it
     return 'HTTP 412, a condition of the bucket for this request is not met'
+  if isinstance(error, OSError) and error.errno in _LOCAL:
+    return f'{os.strerror(error.errno)}, on this machine'
   libraries = aiohttp.ClientError, requests.RequestException
   if isinstance(error, (OSError, TimeoutError, *libraries)):
     return f'no answer ({type(error).__name__}: {text})'
@@ -222,6 +224,8 @@ def explain(error: BaseException) -> str | None:
   return text if isinstance(error, ValueError) else None
 
 
+# Errors of the local disk to which an object is copied.
+_LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 # How TensorStore's messages about them begin or go on.
 _TENSORSTORE = ('UNAVAILABLE:', 'DEADLINE_EXCEEDED:', 'retry attempts failed')
 _LOG_IN = (

@@ -9,7 +9,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.data import dataset, local_data
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.runtime import files, storage
+from bert_jax.runtime import bucket, files, storage
 from tests.data import prepare_test
 
 corpus, prepared = prepare_test.corpus, prepare_test.prepared
@@ -81,6 +81,20 @@ def test_data_that_does_not_fit_is_not_begun(there, monkeypatch):
   full = type('Usage', (), {'free': 10})
   monkeypatch.setattr(shutil, 'disk_usage', lambda path: full)
   with pytest.raises(errors.UserError, match='10 GB free|0.00 GB free'):
+    local_data.fetch(there, (32,))
+
+
+def test_a_disk_that_fills_up_meanwhile_is_no_failure_of_the_bucket(
+  there, monkeypatch
+):
+  def fail(path, local):
+    with bucket.reporting(path, 'read'):
+      raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(storage, 'download', fail)
+  with pytest.raises(
+    errors.UserError, match='No space left on device, on this machine'
+  ):
     local_data.fetch(there, (32,))
 
 

@@ -37,3 +37,9 @@ def test_a_changed_manifest_is_refused(tmp_path):
       manifest.read(str(tmp_path))
   path.write_text(json.dumps(made))  # older data has no checksum
   assert manifest.read(str(tmp_path)) == as_read
+
+
+def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):
+  (tmp_path / 'manifest.json').mkdir()
+  with pytest.raises(errors.UserError, match='manifest.json: Is a directory'):
+    manifest.read(str(tmp_path))
