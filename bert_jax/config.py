@@ -164,8 +164,8 @@ def declare_fields() -> config_dict.ConfigDict:
   c.finetuning.max_answer_length = 30
   c.finetuning.unanswerable = False
   c.finetuning.outputs = 0  # classes, 1 for a number; filled in from the data
-  # Per row, 0 for other tasks; filled in from the data.
-  c.finetuning.choices = 0
+  # Choices per row, 0 for other tasks; filled in from the data.
+  c.finetuning.num_choices = 0
 
   c.objective = config_dict.ConfigDict()
   # mlm, or a language model: ltr, from left to right, or rtl, right to left.

@@ -33,7 +33,7 @@ _INPUTS = 'input_ids', 'input_mask', 'segment_ids'
 def make_objective(config: config_dict.ConfigDict) -> task.Objective:
   """Returns the part of the task that needs no data."""
   # Unknown where no data is read, as in preflight; SWAG has four.
-  choices = config.finetuning.choices or 4
+  choices = config.finetuning.num_choices or 4
   return supervised.make_objective(
     fine_tuned.make_module(config, tuning.model_config(config)),
     ('cross_entropy', 'accuracy'),

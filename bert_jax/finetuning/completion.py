@@ -35,7 +35,7 @@ _FILLED = (
   'phases.steps',
   'optimizer.warmup_steps',
   'finetuning.outputs',
-  'finetuning.choices',
+  'finetuning.num_choices',
 )
 _LENGTH_STEP = 8  # tokens
 
@@ -77,7 +77,7 @@ def complete(
   tokenizer = _take_model(c)
   data = make_data(c, tokenizer)
   c.finetuning.outputs = len(data.labels) or 1
-  c.finetuning.choices = data.manifest.get('choices', 0)
+  c.finetuning.num_choices = data.manifest.get('choices', 0)
   longest = max(facts['longest'] for facts in data.manifest['splits'].values())
   length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
   c.phases.seq_length = (min(max(c.phases.seq_length), max(length, 8)),)

@@ -72,6 +72,8 @@ class Sweep:
       known = self.found.get(run.name)
       if known is None or known.results is None:
         self.found[run.name] = states.look(self._path(run))
+    for name in [x for x in self.failed if self.found[x].results]:
+      del self.failed[name]  # another process was luckier
     self._looked = time.monotonic()
 
   def render(self) -> list[str]:
