@@ -119,7 +119,10 @@ def test_a_run_learns_to_choose_and_says_how_well(run):
   assert head == 'id\tprediction\tprobability' and row.startswith('0\t1\t0.')
   with open(os.path.join(run, 'config.json'), encoding='utf-8') as file:
     config = json.load(file)
-  assert (config['finetuning.num_choices'], config['finetuning.outputs']) == (3, 1)
+  assert (config['finetuning.num_choices'], config['finetuning.outputs']) == (
+    3,
+    1,
+  )
 
 
 @pytest.mark.slow
