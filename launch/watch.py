@@ -295,6 +295,7 @@ def watch(
       view = observe(world, plan, ledger.job)
       seen = view.seen
       if seen.state == supervisor.ABSENT:
+        # Also after what a creation of several parts had made was deleted.
         seen = dataclasses.replace(seen, message=refused)
       ledger, action = supervisor.decide(ledger, seen, limits)
       news = action != supervisor.WAIT or ledger.state != before.state
@@ -308,7 +309,11 @@ def watch(
       world.sleep(world.period)
       continue
     screen.show_change(before, ledger, seen, action)
-    refused = act(world, plan, ledger, action, view.resources, folder)
+    if seen.state == supervisor.ABSENT:
+      refused = ''
+    refused = (
+      act(world, plan, ledger, action, view.resources, folder) or refused
+    )
     screen.show_run(view.objects)
     if action == supervisor.END:
       return ledger

@@ -142,3 +142,36 @@ class Gcloud:
     fields = dict(line.partition('=')[::2] for line in text.splitlines())
     url = f'{fields["workdir"]}/launch/{fields["job"]}/end'
     self.write(url, f'reason={reason}\n{detail}')
+
+
+class Groups(Gcloud):
+  """Compute Engine that refuses groups, with the policies they are made of.
+
+  Attributes:
+    refusal: with what it refuses.
+    policies: names of those there are.
+  """
+
+  def __init__(self, refusal: str):
+    super().__init__()
+    self.refusal, self.policies = refusal, []
+
+  def run(self, argv, seconds=0):
+    """Does what gcloud would do."""
+    if argv[:3] != ['gcloud', 'compute', 'resource-policies']:
+      if 'managed' in argv and 'create' in argv:
+        self.argvs.append(argv)
+        return commands.Result(1, err=self.refusal)
+      return super().run(argv, seconds)
+    self.argvs.append(argv)
+    if argv[3] == 'create':
+      self.policies.append(argv[5])
+    elif argv[3] == 'delete':
+      self.policies.remove(argv[4])
+    else:
+      return commands.Result(0, json.dumps([*map(self._policy, self.policies)]))
+    return commands.Result(0)
+
+  def _policy(self, name):
+    described = f'{resource.LABEL}={name}'
+    return {'name': name, 'region': 'us-east5', 'description': described}

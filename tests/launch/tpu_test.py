@@ -53,6 +53,17 @@ def test_full_zone_is_left_for_the_next():
   assert cloud.created == [A, B] and not cloud.queue
 
 
+def test_a_group_that_is_refused_is_no_reason_to_try_for_ever(capsys):
+  # Its policy is there by then, and is deleted before the next look.
+  cloud = fakes.Groups('ERROR: Invalid value for field topology')
+  words = [x for x in RUN if not x.startswith('--topology')]
+  argv = [*words, '--topology=v6e-16']
+  assert tpu.main(argv, cloud.world()) == 1
+  asked = [x for x in cloud.argvs if 'managed' in x and 'create' in x]
+  assert len(asked) <= 2 and cloud.policies == []
+  assert 'Invalid value for field topology' in capsys.readouterr().out
+
+
 def test_exit_code_1_is_not_tried_again_and_its_lines_are_shown(capsys):
   cloud = fakes.Gcloud(HAPPY)
   cloud.on_active = lambda: cloud.end('failed', 'error: batch_size=7 is odd')
