@@ -23,14 +23,23 @@ _READ = 'readahead_buffer_size:0,max_parallelism:0'
 
 
 def write(path: str, records: Iterable[bytes]) -> int:
-  """Writes records to a file atomically; returns their number."""
+  """Writes records to a file atomically; returns their number.
+
+  Raises:
+    OSError: if the disk is full or fails.
+  """
+  # Counts in C: for millions of records, a Python loop is noticeably slower.
+  written = itertools.count()
   with storage.replacing(path) as new:
-    writer = array_record_module.ArrayRecordWriter(new, _WRITE)
-    # Counts in C: for millions of records, a Python loop is noticeably slower.
-    written = itertools.count()
-    each = zip(map(writer.write, records), written, strict=False)
-    collections.deque(each, maxlen=0)
-    writer.close()
+    try:
+      writer = array_record_module.ArrayRecordWriter(new, _WRITE)
+      each = zip(map(writer.write, records), written, strict=False)
+      collections.deque(each, maxlen=0)
+      writer.close()
+    except RuntimeError as error:
+      if new not in str(error):
+        raise
+      raise OSError(_line(error)) from error
   return next(written)
 
 

@@ -272,3 +272,10 @@ def test_grain_reads_the_files_as_they_are(tmp_path):
   source = grain.ArrayRecordDataSource([write(tmp_path)])
   wanted = [made_lib.record([p], np.dtype('<u2')) for p in PAIRS]
   assert list(grain.MapDataset.source(source)) == wanted
+
+
+def test_a_full_disk_is_an_error_of_the_disk(tmp_path):
+  os.symlink('/dev/full', tmp_path / '.a.new')
+  with pytest.raises(OSError, match='No space left on device'):
+    records.write(str(tmp_path / 'a'), [b'x' * 1000] * 1000)
+  assert not os.listdir(tmp_path)
