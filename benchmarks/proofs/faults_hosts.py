@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import shutil
 
 import damage
@@ -10,7 +9,9 @@ import hosts
 import small_run
 from fault import Fault, expect
 
-from bert_jax.workdir import log
+from bert_jax.pretraining import training_data
+from bert_jax.workdir import log, paths
+from configs import tiny
 
 _FAST = {'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
 
@@ -39,11 +40,9 @@ def fail(how: str, victim: int):
 
 def prepare(folder: str) -> str:
   """Prepares the data of `hosts.CONFIG`; returns their folder."""
-  workdir = os.path.join(folder, 'data_alone')
-  config = f'--config={hosts.CONFIG},steps=1'
-  command = ['-m', 'bert_jax.main', config, f'--workdir={workdir}']
-  hosts.outputs(hosts.start((1, 1), *command, env=_FAST))
-  return os.path.join(workdir, 'data')
+  c = tiny.get_config(hosts.CONFIG.partition(':')[2])
+  training_data.prepare_data(c, folder)
+  return paths.prepared_data(c, folder)
 
 
 def _train(layout, workdir, own, folders=None):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import time
 
 from fault import Skipped
 
@@ -48,11 +49,12 @@ def clear(disk: str):
 
 @contextlib.contextmanager
 def before_row(kind: str, step: int, act):
-  """Calls act() before a run logs a row."""
+  """Calls act() before a run logs a row, when the save before is finished."""
   write = log.Log.write
 
   def acting(self, found, number, values):
     if (found, number) == (kind, step):
+      time.sleep(1.5)
       act()
     return write(self, found, number, values)
 
