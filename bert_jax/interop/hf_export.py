@@ -4,6 +4,7 @@ import json
 import os
 from typing import Any
 
+import safetensors
 import safetensors.numpy
 import tokenizers
 
@@ -109,9 +110,12 @@ def _write(new, tensors, described, config, tokenizer, card):
   def path(name):
     return os.path.join(new, name)
 
-  safetensors.numpy.save_file(
-    tensors, path('model.safetensors'), metadata={'format': 'pt'}
-  )
+  try:
+    safetensors.numpy.save_file(
+      tensors, path('model.safetensors'), metadata={'format': 'pt'}
+    )
+  except safetensors.SafetensorError as error:  # such as of a full disk
+    raise OSError(errors.first_line(error)) from error
   for name, value in (
     ('config.json', described),
     (vocabulary.SETTINGS, _tokenizer_config(config, tokenizer)),
@@ -120,7 +124,8 @@ def _write(new, tensors, described, config, tokenizer, card):
     with open(path(name), 'w', encoding='utf-8') as f:
       f.write(json.dumps(value, indent=2, ensure_ascii=False) + '\n')
   vocabulary.write(new, tokenizer)
-  _fast_tokenizer(tokenizer).save(path('tokenizer.json'))
+  with open(path('tokenizer.json'), 'w', encoding='utf-8') as f:
+    f.write(_fast_tokenizer(tokenizer).to_str(pretty=True))
   if card is not None:
     with open(path('README.md'), 'w', encoding='utf-8') as f:
       f.write(card)

@@ -228,3 +228,13 @@ def test_export_refuses_what_cannot_be_one(tmp_path):
   with pytest.raises(errors.UserError, match='cannot write'):
     write(tmp_path / 'file' / 'model')
   assert os.listdir(tmp_path) == ['file']
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+  def fail(tensors, path, metadata):
+    raise safetensors.SafetensorError('I/O error: No space left on device')
+
+  monkeypatch.setattr(hf_export.safetensors.numpy, 'save_file', fail)
+  with pytest.raises(errors.UserError, match='cannot write .*No space left'):
+    models.export_to(tmp_path / 'model')
+  assert not os.listdir(tmp_path)
