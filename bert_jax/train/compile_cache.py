@@ -43,7 +43,7 @@ def _checking(make):
 
 
 class Checked:
-  """jax's cache in a folder, whose entries begin with their SHA-256.
+  """jax's cache in a folder, whose entries begin with a SHA-256.
 
   Args:
     cache: jax's.
@@ -59,7 +59,7 @@ class Checked:
     if found is None:
       return None
     digest, value = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
-    if digest == hashlib.sha256(value).digest():
+    if digest == _compute_digest(key, value):
       return value
     # Otherwise `put` would leave it as it is.
     (self._cache.path / f'{key}{_SUFFIX}-cache').unlink(missing_ok=True)
@@ -67,4 +67,9 @@ class Checked:
 
   def put(self, key: str, value: bytes):
     """Adds an entry, unless there is one."""
-    self._cache.put(key + _SUFFIX, hashlib.sha256(value).digest() + value)
+    self._cache.put(key + _SUFFIX, _compute_digest(key, value) + value)
+
+
+def _compute_digest(key: str, value: bytes) -> bytes:
+  # With the key, so that no entry can stand for another.
+  return hashlib.sha256(key.encode() + value).digest()

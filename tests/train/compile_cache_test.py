@@ -59,6 +59,18 @@ def test_a_damaged_entry_is_made_again(folder, damage):
   assert all(again[path] != damage(raw) for path, raw in whole.items())
 
 
+def test_an_entry_of_another_program_is_made_again(folder):
+  expected = compute()
+  whole = read_all(folder)
+  assert len(whole) > 1
+  exchanged = dict(zip(whole, reversed(whole.values()), strict=True))
+  for path, raw in exchanged.items():
+    path.write_bytes(raw)
+  assert compute() == expected
+  (path,) = [x for x in whole if 'lambda' in x.name]
+  assert path.read_bytes() != exchanged[path]
+
+
 def test_a_sound_entry_is_used(folder, monkeypatch):
   expected = compute()
   times = {path: os.stat(path).st_mtime_ns for path in read_all(folder)}
