@@ -106,10 +106,10 @@ def interrupt_often(base, workdir: str, count: int, seed: int = 0):
   return places, step
 
 
-def sigterm_200(base, folder):
-  """Sends 200 signals; then compares with a run that got one."""
+def sigterm_200(base, folder, count=200):
+  """Sends many signals; then compares with a run that got one."""
   workdir, alone = (os.path.join(folder, x) for x in ('often', 'once'))
-  places, step = interrupt_often(base, workdir, 200)
+  places, step = interrupt_often(base, workdir, count)
   rows = log.read(f'{workdir}/metrics.jsonl')
   steps = [r['step'] for r in rows if r['kind'] == 'train']
   expect(steps == list(range(1, step + 1)), 'a step is missing in the log')
