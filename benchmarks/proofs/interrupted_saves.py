@@ -125,7 +125,7 @@ def kill_each_write(base, folder):
   for number in range(1, total + 1):
     code = run(KillBeforeWrite(step, number, report))
     expect(code == -signal.SIGKILL, f'write {number}: {code}')
-  sizes = 6_000, 11_000, 20_000, 25_000, 32_000
+  sizes = 6_000, 11_000, 20_000, 25_000
   for size in sizes:
     code = run(KillInWrite(step, size))
     expect(code == -signal.SIGXFSZ, f'size {size}: {code}')

@@ -83,7 +83,7 @@ def interrupt_often(base, workdir: str, count: int, seed: int = 0):
   try:
     while len(places) < count:
       begin, in_steps = time.monotonic(), not places or rng.random() < 0.6
-      sender = Sender(rng.uniform(0, 0.4 if in_steps else start), in_steps)
+      sender = Sender(rng.uniform(0, 0.15 if in_steps else start), in_steps)
       try:
         small_run.train(workdir, arguments)
         raise RuntimeError('the run ended by itself')
