@@ -14,6 +14,7 @@ import pathlib
 import random
 import runpy
 import sys
+import traceback
 from collections.abc import Callable
 
 # For the fork server: what a run imports.
@@ -225,4 +226,14 @@ def _run(given, output, prepare, env):
   if prepare is not None:
     prepare()
   del sys.modules['bert_jax.main']  # it is executed anew, as a command
-  runpy.run_module('bert_jax.main', run_name='__main__', alter_sys=True)
+  code = 1
+  try:
+    runpy.run_module('bert_jax.main', run_name='__main__', alter_sys=True)
+    code = 0
+  except SystemExit as end:
+    code = end.code or 0
+  except BaseException:
+    traceback.print_exc()
+  for stream in (sys.stdout, sys.stderr):
+    stream.flush()
+  os._exit(code)  # without what multiprocessing waits for at the end
