@@ -1,7 +1,7 @@
 """The data of a fine-tuning run, of any task: encoded once, in WORKDIR/data."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,15 +60,23 @@ class Format:
   replace_ids: Callable[[Any, feature_rows.FeatureRows], Any] | None = None
 
 
-def combine(splits, labels, tokenizer, facts, **more) -> Data:
-  """Returns the data of splits; `facts` are those about each of them."""
-  about = {
-    'labels': list(labels),
-    'pad_id': tokenizer.pad_id,
-    'splits': facts,
-    **more,
-  }
-  return Data(splits, tuple(labels), tokenizer.pad_id, about)
+def combine(
+  splits: dict[str, Any],
+  labels: Sequence[str],
+  tokenizer: tokenizer_lib.Tokenizer,
+  facts: dict[str, dict],
+) -> Data:
+  """Returns the data of splits.
+
+  Args:
+    splits: {name: rows}.
+    labels: names of the model's outputs.
+    tokenizer: the tokenizer that made the rows.
+    facts: {name: facts about the split}.
+  """
+  pad = tokenizer.pad_id
+  about = {'labels': list(labels), 'pad_id': pad, 'splits': facts}
+  return Data(splits, tuple(labels), pad, about)
 
 
 def write(
