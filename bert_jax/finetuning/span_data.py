@@ -84,8 +84,6 @@ def make(
     rows = content.questions
     spans, about = find_spans(content, located)
     if name == 'train':
-      if rows[0].answers is None:
-        raise errors.UserError(f'{content.path} has no answers to learn from.')
       left_out = {*about['wrong_start'], *about['not_found']}
       kept = [i for i, x in enumerate(rows) if x.id not in left_out]
       rows, spans = [rows[i] for i in kept], spans[kept]
@@ -160,8 +158,12 @@ def _read(source, tokenizer):
   found = {}
   for split, path in paths.items():
     content = squad.read(path, source.max_documents)
-    if split == 'dev' and any(x.answers is None for x in content.questions):
-      raise errors.UserError(f'{path} has no answers to score by.')
+    unknown = [x.id for x in content.questions if x.answers is None]
+    if unknown and split != 'test':
+      raise errors.UserError(
+        f'{path}: {len(unknown):,} questions of {split} have no field answers, '
+        f'such as {unknown[0]!r}; only those of a test file need none.'
+      )
     found[split] = content, offsets.locate(tokenizer, content.passages)
   return found
 

@@ -72,7 +72,10 @@ def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):
       [('a', 'q', 'p', [])],
       "1 questions of train have no answer, such as 'a'; ",
     ),
-    ([('a', 'q', 'p', None)], 'train.json has no answers to learn from'),
+    (
+      [('a', 'q', 'p', None)],
+      "1 questions of train have no field answers, such as 'a'",
+    ),
   ],
 )
 def test_training_needs_answers(tmp_path, rows, message):
