@@ -65,6 +65,7 @@ def combine(
   labels: Sequence[str],
   tokenizer: tokenizer_lib.Tokenizer,
   facts: dict[str, dict],
+  **more: Any,
 ) -> Data:
   """Returns the data of splits.
 
@@ -73,9 +74,10 @@ def combine(
     labels: names of the model's outputs.
     tokenizer: the tokenizer that made the rows.
     facts: {name: facts about the split}.
+    **more: facts about all of them, for the manifest.
   """
   pad = tokenizer.pad_id
-  about = {'labels': list(labels), 'pad_id': pad, 'splits': facts}
+  about = {'labels': list(labels), 'pad_id': pad, 'splits': facts, **more}
   return Data(splits, tuple(labels), pad, about)
 
 
