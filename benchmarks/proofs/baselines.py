@@ -60,10 +60,11 @@ def adapt(name: str, arguments: list[str], folder: str) -> list[str]:
       file, colon, given = argument.removeprefix('--config=').partition(':')
       given = given.split(',') if colon else []
       small = _PRETRAINING if pretraining else _FINE_TUNING
-      if 'features' in argument or 'bilstm' in argument:
-        small = (*small, 'bilstm=32')
-      if 'features' in argument:  # so few steps
-        small = (*small, 'learning_rate=1e-2')
+      # In so few steps, a new BiLSTM learns nothing at the rate of the encoder.
+      if 'features' in argument:
+        small = (*small, 'bilstm=32', 'learning_rate=1e-2')
+      elif 'bilstm' in argument:
+        small = (*small, 'bilstm=32', 'learning_rate=1e-3')
       given += small
       found = f'--config={ROOT / file}:{",".join(given)}'
     elif not argument.startswith('--config.data.input='):
