@@ -284,6 +284,8 @@ def _check_baselines(c):
     _fail('finetuning.form=gpt is for classification, without model.bilstm')
   if features == 'none':
     return
+  if c.task not in ('classification', 'tagging'):
+    _fail(f'finetuning.features={features} is for classification and tagging')
   if not c.model.bilstm:
     _fail(
       f'finetuning.features={features} needs model.bilstm, such as 768, to read '

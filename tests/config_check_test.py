@@ -27,7 +27,7 @@ from bert_jax.train import fit, programs, task, tuning
     ('model.bilstm', 768, 'means nothing in pre-training'),
     ('finetuning.form', 'gpt', 'is for classification'),
     ('finetuning.form', 'elmo', 'is not one of bert, gpt'),
-    ('finetuning.features', 'last', 'needs model.bilstm, such as 768'),
+    ('finetuning.features', 'last', 'is for classification and tagging'),
     ('finetuning.features', 'first', 'not one of none, embeddings, second_to'),
     ('objective.mask_mix', (0.8, 0.1, 0.2), 'sum to 1'),
     ('model.dropout', 1.0, 'below 1'),
@@ -69,6 +69,22 @@ from bert_jax.train import fit, programs, task, tuning
 def test_values_that_cannot_work(field, value, message):
   c = config.pretraining('base')
   c.update_from_flattened_dict({field: value})
+  with pytest.raises(errors.UserError, match=message):
+    config_check.check(c)
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({}, 'needs model.bilstm, such as 768, to read them'),
+    ({'model.bilstm': 8, 'finetuning.form': 'gpt'}, 'without model.bilstm'),
+    ({'model.bilstm': 8, 'finetuning.reinit_layers': 1}, 'reinit_layers 0'),
+  ],
+)
+def test_features_are_read_by_a_bilstm_and_freeze_the_model(changes, message):
+  c = config.finetuning()
+  c.finetuning.features = 'last'
+  c.update_from_flattened_dict(changes)
   with pytest.raises(errors.UserError, match=message):
     config_check.check(c)
 
