@@ -57,9 +57,8 @@ def _make_figure(settings):
   names = [
     '\n'.join(f'{k}={v}' for k, v in x['fields'].items()) for x in settings
   ]
-  axis.set_xticks(
-    places, [f'{x:,.6g}' for x in places] if found else names, fontsize=8
-  )
+  if not found:
+    axis.set_xticks(places, names, fontsize=8)
   axis.set_xlabel(label)
   metrics = {x['metric'] for x in settings}
   axis.set_ylabel(f'{metrics.pop() if len(metrics) == 1 else "score"} on dev')

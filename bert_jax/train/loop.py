@@ -89,7 +89,7 @@ def _run_phase(run, phase, state, compiled):
   run.status.note(state='running', step=first, phase=phase.number)
   run.profile.begin_phase(first, end)
   run.meter.begin_phase()
-  batches = _batches(run, phase, first, end)
+  batches, seen = _batches(run, phase, first, end), set()
   with contextlib.closing(batches), _frozen_heap():
     for step in range(first, end):
       if run.stop.signum is not None:
@@ -98,9 +98,10 @@ def _run_phase(run, phase, state, compiled):
         _evaluate(run, phase, step, state, evaluation)
       before = dataclasses.replace(run.compiled)
       with run.profile.update(step + 1):
-        state = _update(run, step + 1, batches, costs, update, state)
-      if step > first:
+        state, length = _update(run, step + 1, batches, costs, update, state)
+      if length in seen:
         _check_compiled(run, step + 1, before)
+      seen.add(length)
       if (step + 1) % save_every == 0:
         run.meter.flush()
         # During skipped updates, saving would delete an earlier checkpoint.
@@ -166,11 +167,16 @@ def _check_start(run, phase, state, evaluation):
 
 
 def _update(run, number, batches, costs, update, state):
-  """Dispatches an update, then reads the metrics of the previous one."""
+  """Dispatches an update, then reads the metrics of the previous one.
+
+  Returns:
+    (state, length of the batch).
+  """
   start = time.monotonic()
   batch = next(batches)
+  length = _get_length(batch)
   run.pulse.updates += 1
-  costs = {**costs[_get_length(batch)], 'waited': time.monotonic() - start}
+  costs = {**costs[length], 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
     arrays = device_mesh.put_batch(run.mesh, batch)
     costs['tokens'] = distributed.sum_global(
@@ -180,11 +186,14 @@ def _update(run, number, batches, costs, update, state):
     run.stop.ask_ahead(run.mesh)
     run.meter.add(number, metrics, costs)
   run.status.note(step=number, loss=run.meter.loss)
-  return state
+  return state, length
 
 
 def _check_compiled(run, number, before):
-  """Prints a warning if an update after the first compiled anything."""
+  """Prints a warning if an update compiled anything.
+
+  The first of each length may: sums over hosts are not called as compiled.
+  """
   count = run.compiled.count - before.count
   if count:
     seconds = run.compiled.seconds - before.seconds
