@@ -64,7 +64,7 @@ def read_only(base, folder):
 
 def failing_disk(base, folder):
   """Lets reads fail: /proc/self/mem answers EIO to whoever reads its start."""
-  workdir, use = f'{folder}/run', f'dir={folder}/data'
+  workdir, use = f'{folder}/run', f'input={base.text},dir={folder}/data'
   shutil.copytree(base.workdir, workdir)
   shutil.copytree(base.data, f'{folder}/data')
   names = (
