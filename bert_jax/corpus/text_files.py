@@ -58,9 +58,21 @@ def is_compressed(path: str) -> bool:
 
 
 def compute_sha256(path: str) -> str:
-  """Returns the SHA-256 of a file as stored (compressed), in hexadecimal."""
-  with _open_raw(path) as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
+  """Returns the SHA-256 of a file as stored (compressed), in hexadecimal.
+
+  Raises:
+    errors.UserError: if it cannot be read.
+  """
+  try:
+    with _open_raw(path) as file:
+      return hashlib.file_digest(file, 'sha256').hexdigest()
+  except errors.UserError:
+    raise
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot read {path}: {error.strerror}; put that right, then run the same '
+      'command again.'
+    ) from error
 
 
 def open_text(path: str) -> BinaryIO:

@@ -135,3 +135,9 @@ def test_addresses_that_cannot_be_opened_are_errors():
     text_files.expand('memory://nowhere/*.txt')
   with pytest.raises(errors.UserError, match='no address that can be opened'):
     text_files.expand('nosuch://bucket/a.txt')
+
+
+def test_a_disk_that_fails_while_a_file_is_hashed_is_one_line():
+  # Opens, and answers EIO to whoever reads its start.
+  with pytest.raises(errors.UserError, match='/proc/self/mem: Input/output'):
+    text_files.compute_sha256('/proc/self/mem')
