@@ -197,6 +197,14 @@ def _tpu(handler, cloud, url, body):
 
 def _compute(handler, cloud, url, body):
   """Answers like the Compute Engine API."""
+  image = re.fullmatch(
+    r'/compute/\w+/(projects/[\w-]+/global/images)/family/([\w-]+)', url.path
+  )
+  if image:  # gcloud looks for it before it makes a template
+    folder, family = image.groups()
+    link = f'http://{handler.headers["Host"]}/compute/v1/{folder}/{family}-1'
+    found = {'name': f'{family}-1', 'family': family, 'selfLink': link}
+    return handler._answer({'kind': 'compute#image', **found})
   base = f'http://{handler.headers["Host"]}{_COMPUTE}'
   path = url.path[len(_COMPUTE) :]
   aggregated = path.startswith('aggregated/')
