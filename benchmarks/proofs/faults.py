@@ -60,6 +60,7 @@ def list_groups() -> dict[str, tuple[fault_lib.Fault, ...]]:
 def measure(name, base, folder, pipe):
   """Measures a row, in its own process; sends (state, text)."""
   small_run.redirect(os.path.join(folder, 'output'))
+  small_run.end_with_server()
   os.chdir(folder)
   try:
     [fault] = [

@@ -14,6 +14,8 @@ import pathlib
 import random
 import runpy
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable
 
@@ -194,6 +196,18 @@ def make_context():
   return context
 
 
+def end_with_server():
+  """Ends this process when the fork server has ended, with who started it."""
+  server = os.getppid()
+
+  def watch():
+    while os.getppid() == server:
+      time.sleep(1)
+    os._exit(1)
+
+  threading.Thread(target=watch, daemon=True).start()
+
+
 def redirect(output: str):
   """Sends what this process prints, native code included, to a file."""
   sys.stdout.flush()
@@ -220,6 +234,7 @@ class UseCache:
 
 def _run(given, output, prepare, env):
   redirect(output)
+  end_with_server()
   os.environ.update(env)
   os.setpgrp()  # a signal to the terminal is not for it
   sys.argv = ['main', *given]
