@@ -95,6 +95,7 @@ def make_task(c, batch=make_batch):
     facts={'unigram_entropy': 2.0},
     derive=pretrain.derive,
     word=pretrain.word,
+    explain=pretrain.explain,
   )
 
 

@@ -3,6 +3,7 @@
 import functools
 import math
 import os
+import shlex
 from typing import Any
 
 import jax
@@ -81,6 +82,12 @@ def batch_shapes(
   }
 
 
+def explain(workdir: str, step: int) -> str:
+  """Returns the command that shows the rows of a step."""
+  where = shlex.quote(workdir)
+  return f'python -m bert_jax.replay --workdir={where} --step={step}'
+
+
 def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   """Returns the pre-training task.
 
@@ -98,6 +105,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     describe=functools.partial(describe, manifest['unigram_entropy']),
     derive=derive,
     word=word,
+    explain=explain,
     facts={
       # First the facts whose differences are readable, then the hashes.
       'data': {

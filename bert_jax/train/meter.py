@@ -6,7 +6,6 @@ step was dispatched.
 
 import contextlib
 import dataclasses
-import shlex
 import time
 
 import jax
@@ -32,7 +31,7 @@ class Meter:
     steps: steps of the whole run.
     task: derives metrics from means, and words them.
     losses: names of the objective's losses.
-    workdir: the run's directory, for the command that replays a step.
+    workdir: the run's directory, for the command that explains a step.
   """
 
   def __init__(
@@ -124,7 +123,7 @@ class Meter:
     self._log.write('skipped', step, {'grad_norm': str(grad_norm)})
     self._bar.write(
       f'step {step}: gradient norm {grad_norm}, update skipped '
-      f'({self.skipped_in_a_row} in a row); to see why: {self._replay(step)}'
+      f'({self.skipped_in_a_row} in a row){self._explain(step)}'
     )
     if self.skipped_in_a_row >= _MAX_SKIPPED_IN_A_ROW:
       raise errors.UserError(
@@ -144,12 +143,13 @@ class Meter:
     self._log.write('spike', step, dataclasses.asdict(spike))
     self._bar.write(
       f'step {step}: loss {spike.loss:.3f}, but the median before is '
-      f'{spike.median:.3f}; to see why: {self._replay(step)}'
+      f'{spike.median:.3f}{self._explain(step)}'
     )
 
-  def _replay(self, step) -> str:
-    where = shlex.quote(self._workdir)
-    return f'python -m bert_jax.replay --workdir={where} --step={step}'
+  def _explain(self, step) -> str:
+    if self._task.explain is None:
+      return ''
+    return f'; to see why: {self._task.explain(self._workdir, step)}'
 
   @contextlib.contextmanager
   def paused(self):

@@ -135,6 +135,8 @@ class Task:
       kept; None at first. Called for every batch in order, on every host, with
       the whole batch, so that a task keeps only what it needs.
     score: (kept) -> {metric: value} of the whole held-out set, such as F1.
+    explain: (workdir, step) -> a command that shows which rows made the loss of
+      a step jump; None if there is none.
   """
 
   objective: Callable[[Any], Objective]
@@ -148,3 +150,4 @@ class Task:
   word: Callable[[dict], str] = _word_means
   collect: Callable[[Any, Phase, int, Any], Any] = _collect_nothing
   score: Callable[[Any], dict] = _derive_nothing
+  explain: Callable[[str, int], str] | None = None

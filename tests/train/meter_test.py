@@ -1,5 +1,6 @@
 """Tests of turning metrics into rows."""
 
+import dataclasses
 import types
 
 import pytest
@@ -126,6 +127,15 @@ def test_a_spike_is_logged_and_the_command_to_see_why_is_named():
   (line,) = bar.lines
   assert line.startswith('step 71: loss 9.000, but the median before is 5.100')
   assert line.endswith("bert_jax.replay --workdir='a run' --step=71")
+
+
+def test_a_task_without_such_a_command_names_none():
+  bar, task = Bar(), training.make_task(training.small_config())
+  task = dataclasses.replace(task, explain=None)
+  found = meter.Meter(Log(), bar, 1000, 4, task, ('mlm_loss',), 'a run')
+  found.add(3, make_metrics(5.0, finite=False), COSTS)
+  found.flush()
+  assert bar.lines[0].endswith('update skipped (1 in a row)')
 
 
 def test_losses_of_another_phase_are_not_compared():
