@@ -18,7 +18,7 @@ CONFIGS = (
   'table6:6x768x3',
 )
 # One of each task of fine-tuning, and of each length.
-FINETUNING = 'glue:rte', 'ner', 'squad'
+FINETUNING = 'glue:rte', 'ner', 'swag', 'squad'
 
 
 def make_config(name, arguments=''):

@@ -2,7 +2,7 @@
 
   python benchmarks/parity/finetuning.py HEAD --torch=PYTHON
 
-HEAD is classification, tagging or spans. PYTHON has torch and transformers 4. A
+HEAD is classification, tagging, choice or spans. PYTHON has torch and transformers 4. A
 BERT-Tiny with random weights is exported, and trained on 100 batches by
 `train_step` here and by torch.optim.AdamW with transformers' linear schedule and
 the loss of its own class there, without dropout. Rows of classification and
@@ -26,9 +26,11 @@ import numpy as np
 _STEPS, _ROWS, _LENGTH, _VOCAB = 100, 16, 48, 512
 _TOLERANCE = 1e-4
 _CLASSES = 3
+_CHOICES = 4
 _AUTO = {
   'classification': 'BertForSequenceClassification',
   'tagging': 'BertForTokenClassification',
+  'choice': 'BertForMultipleChoice',
   'spans': 'BertForQuestionAnswering',
 }
 _INPUTS = {
@@ -50,7 +52,7 @@ def get_config(head):
     f'optimizer.epsilon=1e-6,learning_rate=1e-4,warmup_steps={_STEPS // 5}',
   )
   c.task, c.data.vocab_size = head, _VOCAB
-  c.finetuning.outputs = 2 if head == 'spans' else _CLASSES
+  c.finetuning.outputs = {'spans': 2, 'choice': 1}.get(head, _CLASSES)
   c.model.max_positions = 64
   c.phases.update(seq_length=(_LENGTH,), steps=(_STEPS,), batch_size=(_ROWS,))
   c.compute.attention = 'xla'
@@ -60,6 +62,8 @@ def get_config(head):
 def make_batch(head, number):
   """Returns a batch in which the labels follow from the tokens."""
   random = np.random.default_rng(number)
+  if head == 'choice':
+    return make_choices(random)
   ids = random.integers(5, _VOCAB, (_ROWS, _LENGTH))
   lengths = random.integers(8, _LENGTH + 1, _ROWS)
   if head == 'spans':
@@ -96,6 +100,22 @@ def make_batch(head, number):
   }
 
 
+def make_choices(random):
+  """Returns a batch in which the right choice begins with the lowest word."""
+  shape = _ROWS, _CHOICES, _LENGTH
+  lengths = random.integers(8, _LENGTH + 1, shape[:2])
+  token = np.arange(_LENGTH)
+  mask = (token < lengths[..., None]).astype(np.int32)
+  ids = (random.integers(5, _VOCAB, shape) * mask).astype(np.int32)
+  return {
+    'input_ids': ids,
+    'input_mask': mask,
+    'segment_ids': mask * (token >= 6),
+    'labels': ids[:, :, 6].argmin(-1).astype(np.int32),
+    'label_weights': np.ones(_ROWS, np.float32),
+  }
+
+
 def start(c, folder):
   """Exports a model with random weights; returns (objective, first state)."""
   import jax
@@ -119,8 +139,9 @@ def start(c, folder):
     spans = classifier.Spans(128, 64, 30, None)
   head = classifier.Head(
     *(layer['kernel'], layer['bias']),
-    tuple(f'L{i}' for i in range(_CLASSES)),
-    *(_LENGTH, (), c.task, spans),
+    () if c.task == 'choice' else tuple(f'L{i}' for i in range(_CLASSES)),
+    *(_LENGTH, (), c.task),
+    spans=spans,
   )
   words = (*tokenizer.SPECIAL, *(f'w{i}' for i in range(_VOCAB - 5)))
   hf_export.export(
@@ -139,7 +160,7 @@ def ours(c, objective, state, batches, last):
   import jax
 
   from bert_jax import config as config_lib
-  from bert_jax.model import classifier, tagger
+  from bert_jax.inference import fine_tuned
   from bert_jax.parallel import device_mesh
   from bert_jax.train import step as step_lib
   from bert_jax.train import task, update
@@ -148,16 +169,21 @@ def ours(c, objective, state, batches, last):
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
   how = update.make_update(c, objective, phase, mesh)
   step = jax.jit(functools.partial(step_lib.train_step, update=how))
-  kind = classifier.Classifier if c.task == 'classification' else tagger.Tagger
-  module = kind(config_lib.model_config(c), c.finetuning.outputs, 0.0)
+  module = fine_tuned.make_module(c, config_lib.model_config(c))
+  rows = last
+  if c.task == 'choice':
+    rows = {name: last[name].reshape(-1, _LENGTH) for name in _INPUTS}
   apply, losses = jax.jit(module.apply), []
-  logits = [np.asarray(apply({'params': state.params}, last))]
+  logits = [np.asarray(apply({'params': state.params}, rows))]
   for batch in batches:
     state, metrics = step(state, batch, jax.random.key(0))
     total, count = metrics['sums'][objective.losses[0]]
     losses.append(float(total) / float(count))
-  logits.append(np.asarray(apply({'params': state.params}, last)))
-  return np.array(losses), np.stack(logits)
+  logits.append(np.asarray(apply({'params': state.params}, rows)))
+  logits = np.stack(logits)
+  if c.task == 'choice':
+    logits = logits.reshape(2, _ROWS, _CHOICES)
+  return np.array(losses), logits
 
 
 def theirs(folder):
@@ -259,7 +285,7 @@ def main():
       there = dict(file)
   loss = float(np.abs(here - there['losses']).max())
   off = np.abs(logits - there['logits'])
-  if given.head != 'classification':  # of tokens, without those of padding
+  if given.head in ('tagging', 'spans'):  # of tokens, without those of padding
     off = off[:, batches[-1]['input_mask'] > 0]
   before, after = (float(x.max()) for x in off)
   print(f'loss {here[0]:.4f} at first, {here[-1]:.4f} at last')

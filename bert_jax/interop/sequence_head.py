@@ -107,7 +107,7 @@ def read(
       f'{path}: columns are {reprlib.repr(columns)}, not a list of names.'
     )
   return classifier.Head(
-    kernel, bias, labels, max_length, tuple(columns), task, spans
+    kernel, bias, labels, max_length, tuple(columns), task, spans=spans
   )
 
 
