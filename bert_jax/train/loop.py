@@ -120,9 +120,17 @@ def _by_length(compiled, name):
   """Returns a function that calls the program for its batch's length."""
 
   def call(state, batch, *others):
-    return compiled[_get_length(batch)][name](state, batch, *others)
+    return _choose(compiled, batch)[name](state, batch, *others)
 
   return call
+
+
+def _choose(by_length, batch):
+  """Returns the value for a batch's length; the longest's for an unknown one.
+
+  That program then says which shapes it allows.
+  """
+  return by_length.get(_get_length(batch), by_length[max(by_length)])
 
 
 def _get_length(batch) -> int:
@@ -176,7 +184,7 @@ def _update(run, number, batches, costs, update, state):
   batch = next(batches)
   length = _get_length(batch)
   run.pulse.updates += 1
-  costs = {**costs[length], 'waited': time.monotonic() - start}
+  costs = {**_choose(costs, batch), 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
     arrays = device_mesh.put_batch(run.mesh, batch)
     costs['tokens'] = distributed.sum_global(

@@ -17,10 +17,13 @@ def folder(tmp_path):
 
   make, before = private.get_file_cache, jax.config.jax_compilation_cache_dir
   jax.config.update('jax_compilation_cache_dir', str(tmp_path))
+  seconds = jax.config.jax_persistent_cache_min_compile_time_secs
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   compile_cache.use()
   yield tmp_path
   private.get_file_cache = make
   jax.config.update('jax_compilation_cache_dir', before)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', seconds)
   compilation_cache.reset_cache()
 
 
