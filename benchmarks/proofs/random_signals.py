@@ -96,9 +96,11 @@ def interrupt_often(base, workdir: str, count: int, seed: int = 0):
       found = checkpoint_reader.list_steps(f'{workdir}/checkpoints')
       step = max(found, default=0)
       expect(step >= before, f'step {step} after {before}:\n{text}')
-      # The step that was under way is finished, at most one more begun.
+      # The step that was under way is finished, at most one more begun; so
+      # may be the first ones of a run that was about to begin them.
       expect(step >= begun, f'step {begun} begun, {step} saved:\n{text}')
-      expect(step <= max(before, begun + 2), f'{begun} begun, {step} saved')
+      most = max(before, begun) + 2
+      expect(step <= most, f'{before} before, {begun} begun, {step} saved')
       places.append('in the steps' if begun else 'before the steps')
   finally:
     meter.Meter.add = add
