@@ -2,7 +2,9 @@
 
 import contextlib
 import io
+import pathlib
 import shutil
+import sys
 
 import damage
 import hosts
@@ -11,6 +13,8 @@ from fault import Fault, expect
 
 from bert_jax.pretraining import training_data
 from bert_jax.workdir import log, paths
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
 from configs import tiny
 
 _FAST = {'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}

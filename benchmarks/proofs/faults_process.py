@@ -101,7 +101,22 @@ def clock_jumps(base, folder):
 
 
 def memory(base, folder):
-  """Measures the memory of a process over 2,000 steps."""
+  """Measures the memory of a process over 6,000 steps, without and with saves."""
+  steps, every = 6000, 200
+  alone = _measure_growth(base, f'{folder}/alone', steps, 1_000_000)
+  saving = _measure_growth(base, f'{folder}/saving', steps, every)
+  # What the allocator keeps goes up and down by some MB.
+  expect(alone < 4e6, f'{alone / 1e6:.1f} MB more without saves')
+  each = saving / (steps // every)
+  expect(each < 1e6, f'{each / 1e6:.1f} MB more for each save')
+  return (
+    f'{alone / 1e6:+.1f} MB in {steps:,} steps with 30 evaluations, '
+    f'{saving / 1e6:+.1f} MB with 30 saves, too'
+  )
+
+
+def _measure_growth(base, workdir, steps, save_every):
+  """Returns the bytes that a run's process has grown by after 600 steps."""
   write, sizes, first = log.Log.write, {}, 600
 
   def look(self, kind, step, values):
@@ -111,17 +126,15 @@ def memory(base, folder):
     return write(self, kind, step, values)
 
   log.Log.write = look
-  small_run.train(
-    os.path.join(folder, 'run'),
-    f'dir={base.data},steps={first + 2000},log.every=100,eval.every=200,'
-    'checkpoint.every=200',
-  )
-  growth = sizes[first + 2000] - sizes[first]
-  expect(growth < 8e6, f'{growth / 1e6:.1f} MB more: {sorted(sizes.items())}')
-  return (
-    f'{sizes[first] / 1e6:.0f} MB after {first} steps, '
-    f'{growth / 1e6:+.1f} MB after 2,000 more, with 10 saves'
-  )
+  try:
+    small_run.train(
+      workdir,
+      f'dir={base.data},steps={first + steps},log.every=100,eval.every=200,'
+      f'checkpoint.every={save_every}',
+    )
+  finally:
+    log.Log.write = write
+  return sizes[first + steps] - sizes[first]
 
 
 def workers(base, folder):
@@ -215,8 +228,8 @@ FAULTS = (
   ),
   Fault(
     'memory',
-    '2,000 steps with evaluations and saves',
-    'memory grows by less than 8 MB',
+    '6,000 steps with 30 evaluations, without and with 30 saves',
+    'memory grows by less than 4 MB, and by less than 1 MB for each save',
     memory,
   ),
 )
