@@ -54,7 +54,8 @@ def lower(c, device, count):
   mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:count])
   slices = device_mesh.count_slices(mesh)
   found = {}
-  for phase in task.list_phases(c):
+  made = tasks.get(c).make_objective(c)
+  for phase in task.split_by_length(made, task.list_phases(c)):
     tuned = tuning.resolve(c, device, phase.seq_length)
     frozen = config_dict.FrozenConfigDict(tuned)
     found |= _lower_phase(frozen, phase, mesh, slices, device.platform)

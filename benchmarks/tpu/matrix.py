@@ -141,7 +141,7 @@ def compile_cell(chip: str, case: Case) -> str:
         return f'FAILED: the {outcome.program.title} {why}'
   device, said = mesh.devices.flat[0], []
   for phase in task.list_phases(c):
-    chosen = found[phase.number].config
+    chosen = found[phase].config
     wanted = tuning.resolve(c, device, phase.seq_length)
     if chosen != wanted:
       return f'kernels refused at length {phase.seq_length}'

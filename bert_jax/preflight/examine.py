@@ -16,6 +16,7 @@ from bert_jax.preflight import (
   estimate,
   hlo_cost,
   kernel_schedules,
+  verdicts,
 )
 from bert_jax.train import compilation, task
 from bert_jax.train import programs as programs_lib
@@ -73,11 +74,11 @@ def examine(
   usable = compile_step.get_usable_memory(devices[0])
   facts, texts = [], {}
   for phase in phases:
-    steps = [_training_step(run[phase.number]) for run in runs]
+    steps = [_training_step(run[phase]) for run in runs]
     text, own = _examine_phase(
       *(config, topology, mesh, phase, usable, steps, calibration)
     )
-    compute = runs[-1][phase.number].config.compute.to_dict()
+    compute = runs[-1][phase].config.compute.to_dict()
     facts.append(own | {'compiled_layers': layers, 'compute': compute})
     texts[phase.number] = text
   return _verdicts(runs, layers), facts, texts
@@ -91,18 +92,13 @@ def _training_step(result):
 
 def _verdicts(runs, layers) -> list[dict]:
   """Returns each program's result over all depths that were compiled."""
-  found = {}
+  found = []
   for run, n in zip(runs, layers, strict=True):
+    depth = f'with {n} layers ' if len(layers) > 1 else ''
     for outcome in (o for result in run.values() for o in result.outcomes):
-      key = outcome.program.name, outcome.program.phase
-      verdict = found.setdefault(
-        key, {'name': key[0], 'phase': key[1], 'ok': True, 'reason': None}
-      )
       why = compilation.describe_problem(outcome)
-      if why and verdict['ok']:
-        depth = f'with {n} layers ' if len(layers) > 1 else ''
-        verdict.update(ok=False, reason=f'{depth}it {why}')
-  return list(found.values())
+      found.append((outcome.program, why and f'{depth}it {why}'))
+  return verdicts.judge(found)
 
 
 def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):

@@ -16,7 +16,7 @@ from bert_jax import errors, tasks
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import calibration as calibration_lib
-from bert_jax.preflight import estimate, examine, memory_model
+from bert_jax.preflight import estimate, examine, memory_model, verdicts
 from bert_jax.train import programs as programs_lib
 from bert_jax.train import task, tuning
 
@@ -59,9 +59,10 @@ def examine_run(
     platform='gpu', device_kind=topology.chip.kinds[0]
   )
   say('lowering the programs of the run for CUDA ...')
-  verdicts = [_lower(p) for p in _list_programs(config, device, mesh, phases)]
+  listed = _list_programs(config, device, mesh, phases)
+  judged = verdicts.judge((p, _find_problem(p)) for p in listed)
   say('counting the memory of the run ...')
-  return verdicts, [
+  return judged, [
     _examine_phase(
       tuning.resolve(config, device, phase.seq_length),
       *(topology, mesh, phase, calibration),
@@ -75,24 +76,22 @@ def _list_programs(config, device, mesh, phases):
   fewer.model.num_layers = min(config.model.num_layers, _LOWERED_LAYERS)
   make = tasks.get(fewer).make_objective
   found = programs_lib.list_start(fewer, make(fewer), mesh)
-  for phase in phases:
+  for phase in task.split_by_length(make(fewer), phases):
     tuned = tuning.resolve(fewer, device, phase.seq_length)
     found += programs_lib.list_phase(tuned, make(tuned), mesh, phase)
   return found
 
 
-def _lower(program) -> dict:
-  """Returns whether a program lowers, as `examine.examine` does."""
-  found = {'name': program.name, 'phase': program.phase}
+def _find_problem(program) -> str | None:
+  """Returns why a program does not lower; None if it does."""
   try:
     traced = program.jitted.trace(*program.arguments)
     traced.lower(lowering_platforms=('cuda',))
   except errors.UserError:
     raise
   except Exception as error:  # lowering raises many types
-    reason = f'it cannot be lowered for CUDA: {errors.first_line(error)}'
-    return {**found, 'ok': False, 'reason': reason}
-  return {**found, 'ok': True, 'reason': None}
+    return f'it cannot be lowered for CUDA: {errors.first_line(error)}'
+  return None
 
 
 def get_usable_memory(memory: int) -> int:

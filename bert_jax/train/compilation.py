@@ -143,7 +143,7 @@ def compile_run(
   start: list[programs.Program],
   phases: list[task_lib.Phase],
   say: Callable[[str], None],
-) -> dict[int | None, Result]:
+) -> dict[task_lib.Phase | None, Result]:
   """Compiles the fastest programs of a run that the compiler accepts.
 
   If the compiler rejects a kernel or an option that `auto` chose, a warning is
@@ -159,29 +159,29 @@ def compile_run(
     say: function that prints a line of progress.
 
   Returns:
-    {number of the phase: result}; the result of `start` has the key None.
+    {phase: result}, a phase for each length of its batches, see
+    `task.split_by_length`; the result of `start` has the key None.
 
   Raises:
     errors.UserError: if the config does not suit the devices.
   """
   device = mesh.devices.flat[0]
   left = {
-    p: tuning.list_candidates(config, device, p.seq_length) for p in phases
+    p: tuning.list_candidates(config, device, p.seq_length)
+    for p in task_lib.split_by_length(objective(config), phases)
   }
   listed = {None: start, **_of_phases(left, objective, mesh, say)}
-  found = {}
+  found: dict[task_lib.Phase | None, Result] = {}
   while listed:
     outcomes = iter(compile_all(sum(listed.values(), []), device.platform, say))
     for phase, own in listed.items():
       done = [next(outcomes) for _ in own]
-      if phase is None:
-        found[None] = Result(config, done)
-      else:
-        found[phase.number] = Result(left[phase][0], done)
+      own_config = config if phase is None else left[phase][0]
+      found[phase] = Result(own_config, done)
     left = {
       phase: others
       for phase, (_, *others) in left.items()
-      if _must_try_again(phase, found[phase.number].outcomes, others, say)
+      if _must_try_again(phase, found[phase].outcomes, others, say)
     }
     listed = _of_phases(left, objective, mesh, say)
   return found

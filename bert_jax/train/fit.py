@@ -1,7 +1,6 @@
 """Training from start to end, for every task: `fit(config, task, workdir)`."""
 
 import contextlib
-import dataclasses
 from typing import Any
 
 from ml_collections import config_dict
@@ -95,38 +94,19 @@ def _later(start):
 
 
 def _compile(run, start, phases, step) -> dict[int, dict[int, dict]]:
-  """Compiles a run; returns {number of the phase: {length: {name: program}}}.
-
-  A phase is compiled once for each length of its batches, the longest first.
-  """
+  """Compiles a run; returns {number of the phase: {length: {name: program}}}."""
+  results = compilation.compile_run(
+    run.config, run.task.objective, run.mesh, start, phases, run.bar.write
+  )
+  results.pop(None)
+  ways = {str(x.number): tuning.describe(results[x].config) for x in phases}
+  run.log.write('compute', step, ways)
   found: dict[int, dict[int, dict]] = {phase.number: {} for phase in phases}
-  lengths = {phase: [*run.objective.lengths(phase)] for phase in phases}
-  while any(lengths.values()):
-    group = [
-      dataclasses.replace(phase, seq_length=left.pop())
-      for phase, left in lengths.items()
-      if left
-    ]
-    results = compilation.compile_run(
-      run.config, run.task.objective, run.mesh, start, group, run.bar.write
-    )
-    if start:
-      run.log.write('compute', step, _ways(results))
-    start = []
-    for phase in group:
-      programs_of = compilation.get_executables(results[phase.number].outcomes)
-      shortage.check(run.config, phase, programs_of, run.mesh)
-      found[phase.number][phase.seq_length] = programs_of
+  for phase, result in results.items():
+    programs_of = compilation.get_executables(result.outcomes)
+    shortage.check(run.config, phase, programs_of, run.mesh)
+    found[phase.number][phase.seq_length] = programs_of
   return found
-
-
-def _ways(compiled) -> dict[str, str]:
-  """Returns {number of the phase: description of how it computes}."""
-  return {
-    str(number): tuning.describe(result.config)
-    for number, result in compiled.items()
-    if number is not None
-  }
 
 
 def _devices(mesh) -> dict:

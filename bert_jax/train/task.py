@@ -96,6 +96,15 @@ class Objective:
   lengths: Callable[[Phase], tuple[int, ...]] = use_longest
 
 
+def split_by_length(objective: Objective, phases: list[Phase]) -> list[Phase]:
+  """Returns each phase once for each length of its batches, longest first."""
+  return [
+    dataclasses.replace(phase, seq_length=length)
+    for phase in phases
+    for length in reversed(objective.lengths(phase))
+  ]
+
+
 def _derive_nothing(means: dict) -> dict:
   del means
   return {}

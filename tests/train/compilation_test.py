@@ -19,7 +19,7 @@ HBM = (
 
 
 def compile_run(c):
-  """Returns (results, lines that were said) of all phases, without a start."""
+  """Returns (results by phase, lines that were said), without a start."""
   said = []
   found = compilation.compile_run(
     *(
@@ -31,7 +31,8 @@ def compile_run(c):
     ),
     said.append,
   )
-  return found, said
+  numbered = {phase and phase.number: x for phase, x in found.items()}
+  return numbered, said
 
 
 @pytest.fixture

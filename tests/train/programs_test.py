@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax import tasks
 from bert_jax.parallel import device_mesh
 from bert_jax.train import programs, task
 from bert_jax.train import step as step_lib
@@ -46,9 +47,17 @@ def test_training_and_evaluation_of_each_config_lower_for_tpus(name, count):
 def test_training_and_evaluation_of_each_task_lower_for_tpus(name, count):
   c = lowering.make_config(name, 'size=tiny,num_layers=1,vocab_size=64')
   found = lowering.lower(c, tpu('v4'), count)
-  [length] = c.phases.seq_length
-  assert set(found) == {(programs.TRAIN, length), (programs.EVALUATE, length)}
-  assert all('tpu_custom_call' in text for text in found.values())
+  made = tasks.get(c).make_objective(c)
+  [phase] = task.list_phases(c)
+  lengths = made.lengths(phase)
+  assert len(lengths) == 5
+  assert set(found) == {
+    (program, length)
+    for program in (programs.TRAIN, programs.EVALUATE)
+    for length in lengths
+  }
+  for (_, length), text in found.items():
+    assert ('tpu_custom_call' in text) == (length % 128 == 0)
 
 
 @pytest.mark.parametrize('count', [1, 4])
