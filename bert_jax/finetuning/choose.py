@@ -14,7 +14,6 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.finetuning import (
-  buckets,
   choice_data,
   encode,
   metrics,
@@ -35,12 +34,12 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
   # Unknown where no data is read, as in preflight; SWAG has four.
   choices = config.finetuning.num_choices or 4
   return supervised.make_objective(
+    config,
     fine_tuned.make_module(config, tuning.model_config(config)),
     ('cross_entropy', 'accuracy'),
     compute_sums,
     functools.partial(batch_shapes, choices),
     math.log(choices),
-    buckets.get_lengths(config),
   )
 
 
@@ -78,11 +77,11 @@ def make_batches(
 ) -> supervised.Batches:
   """Returns the batches of a run."""
   return supervised.Batches(
-    config.seed,
+    config,
     data,
     functools.partial(make_batch, data.pad_id),
+    count_tokens,
     min(data.splits['dev'].size, config.eval.sequences),
-    count_tokens if config.finetuning.by_length else None,
   )
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.finetuning import (
-  buckets,
   data_files,
   dataset,
   encode,
@@ -31,12 +30,12 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
   n = module.outputs
   gpt = isinstance(module, gpt_classifier.GptClassifier)
   return supervised.make_objective(
+    config,
     module,
     ('squared_error',) if n == 1 else ('cross_entropy', 'accuracy'),
     compute_sums,
     functools.partial(batch_shapes, module),
     None if n == 1 or gpt else math.log(n),
-    buckets.get_lengths(config),
     {gpt_form.LOSS: gpt_form.count_tokens} if gpt else None,
   )
 
@@ -85,11 +84,11 @@ def make_batches(
 ) -> supervised.Batches:
   """Returns the batches of a run."""
   return supervised.Batches(
-    config.seed,
+    config,
     data,
     functools.partial(make_batch, data.pad_id),
+    count_tokens,
     min(data.splits['dev'].size, config.eval.sequences),
-    count_tokens if config.finetuning.by_length else None,
   )
 
 

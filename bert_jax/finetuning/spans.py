@@ -11,7 +11,6 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.finetuning import (
-  buckets,
   encode,
   span_answers,
   span_data,
@@ -29,13 +28,13 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
   """Returns the part of the task that needs no data."""
   module = fine_tuned.make_module(config, tuning.model_config(config))
   return supervised.make_objective(
+    config,
     module,
     ('cross_entropy', 'accuracy'),
     functools.partial(compute_sums, config.finetuning.max_answer_length),
     functools.partial(batch_shapes, module),
     # Of one token among those of a row, if none is padding.
     math.log(max(config.phases.seq_length)),
-    buckets.get_lengths(config),
   )
 
 
@@ -132,8 +131,7 @@ def make_batches(
 ) -> supervised.Batches:
   """Returns the batches of a run."""
   make = functools.partial(make_batch, data.pad_id)
-  lengths = count_tokens if config.finetuning.by_length else None
-  return supervised.Batches(config.seed, data, make, lengths=lengths)
+  return supervised.Batches(config, data, make, count_tokens)
 
 
 def count_tokens(split: span_data.Split) -> np.ndarray:

@@ -20,24 +20,24 @@ _ORDER = 5  # tag of hashes
 
 
 def make_objective(
+  config: config_dict.ConfigDict,
   module: nn.Module,
   metrics: Sequence[str],
   compute: Callable[..., tuple[dict, Any]],
   batch_shapes: Callable[[task.Phase, int], dict],
   expected_loss: float | None,
-  lengths: Callable[[task.Phase], tuple[int, ...]] = task.use_longest,
   more_losses: Mapping[str, Callable[[dict], jax.Array]] | None = None,
 ) -> task.Objective:
   """Returns the part of a task that needs no data.
 
   Args:
+    config: the experiment.
     module: the model, from `fine_tuned.make_module`.
     metrics: names of sums over `label_weights`; the first is the loss.
     compute: (module, parameters, batch, key) -> (sums, predictions), as in
       `task.Objective`.
     batch_shapes: as in `task.Objective`, with `label_weights`.
     expected_loss: loss of untrained parameters in nats; None if unknown.
-    lengths: see `task.Objective`.
     more_losses: {name: (batch) -> its count} of further losses.
   """
   more = dict(more_losses or {})
@@ -59,7 +59,7 @@ def make_objective(
     batch_shapes=batch_shapes,
     flops=count_flops,
     expected_loss=expected_loss,
-    lengths=lengths,
+    lengths=buckets.get_lengths(config),
   )
 
 
@@ -80,28 +80,31 @@ class Batches:
 
   def __init__(
     self,
-    seed: int,
+    config: config_dict.ConfigDict,
     data: task_data.Data,
     make: Callable[[Any, np.ndarray, int], task.Batch],
+    count_tokens: Callable[[Any], np.ndarray],
     held_out: int | None = None,
-    lengths: Callable[[Any], np.ndarray] | None = None,
   ):
     """Plans the batches.
 
     Args:
-      seed: the run's; the order follows from it.
+      config: the experiment; the order follows from its seed.
       data: its data.
       make: (split, numbers of rows [b], length) -> their batch, with
         `label_weights` [b, ...].
+      count_tokens: (split) -> tokens of each row, int [N], for batches of rows
+        of similar length, see `buckets`.
       held_out: number of dev rows to evaluate on; None is all.
-      lengths: (split) -> tokens of each row, for batches of rows of similar
-        length, see `buckets`; None pads all rows to the same.
     """
-    self._seed = int(hashing.mix(seed, _ORDER)[0] >> np.uint64(1))
+    self._seed = int(hashing.mix(config.seed, _ORDER)[0] >> np.uint64(1))
     self._train, self._dev = data.splits['train'], data.splits['dev']
     self._make = make
-    self._ordered = lengths and buckets.Order(self._seed, lengths(self._train))
-    self._dev_lengths = lengths and lengths(self._dev)
+    self._ordered = self._dev_lengths = None
+    if config.finetuning.by_length:
+      lengths = count_tokens(self._train)
+      self._ordered = buckets.Order(self._seed, lengths)
+      self._dev_lengths = count_tokens(self._dev)
     self._held_out = self._dev.size if held_out is None else held_out
 
   def train_batch(

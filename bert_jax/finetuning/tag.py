@@ -11,7 +11,6 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.finetuning import (
-  buckets,
   encode,
   entities,
   supervised,
@@ -28,12 +27,12 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
   """Returns the part of the task that needs no data."""
   module = make_module(config)
   return supervised.make_objective(
+    config,
     module,
     ('cross_entropy', 'accuracy'),
     compute_sums,
     functools.partial(batch_shapes, module),
     math.log(module.outputs),
-    buckets.get_lengths(config),
   )
 
 
@@ -75,8 +74,7 @@ def make_batches(
 ) -> supervised.Batches:
   """Returns the batches of a run."""
   make = functools.partial(make_batch, data.pad_id)
-  lengths = count_tokens if config.finetuning.by_length else None
-  return supervised.Batches(config.seed, data, make, lengths=lengths)
+  return supervised.Batches(config, data, make, count_tokens)
 
 
 def count_tokens(split: tag_data.Split) -> np.ndarray:

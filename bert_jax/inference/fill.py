@@ -28,7 +28,8 @@ def fill(
   Args:
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
     config: the model's config. A causal model sees only the words before a
-      mask, or only those after it. Its dtype is ignored: everything is computed in float32.
+      mask, or only those after it. Its dtype is ignored: everything is computed
+      in float32.
     with_nsp: whether the model has the pooler and the NSP head.
     tokenizer: a `tokenizer.Tokenizer`.
     sentence: text with one `[MASK]` or more.
