@@ -30,7 +30,11 @@ def _handled_by(handler):
 
 @contextlib.contextmanager
 def raising():
-  """Raises `errors.Interrupted` as soon as a signal arrives."""
+  """Raises `errors.Interrupted` as soon as a signal arrives.
+
+  Also where a library replaces that exception by one of its own, as Orbax does
+  while it reads.
+  """
 
   def handler(signum, frame):
     del frame
@@ -41,8 +45,8 @@ def raising():
   def send_again(unraisable):
     # It arrived in a callback, such as jax's at garbage collection, which
     # cannot raise; soon something else runs.
-    if isinstance(unraisable.exc_value, errors.Interrupted):
-      again = threading.main_thread().ident, unraisable.exc_value.signum
+    if interrupted := _find_interrupted(unraisable.exc_value):
+      again = threading.main_thread().ident, interrupted.signum
       threading.Timer(_AGAIN, signal.pthread_kill, again).start()
     else:
       previous(unraisable)
@@ -51,8 +55,18 @@ def raising():
   try:
     with _handled_by(handler):
       yield
+  except Exception as error:
+    if interrupted := _find_interrupted(error):
+      raise interrupted from None
+    raise
   finally:
     sys.unraisablehook = previous
+
+
+def _find_interrupted(error: BaseException | None):
+  while error is not None and not isinstance(error, errors.Interrupted):
+    error = error.__cause__  # not what went wrong while it was handled
+  return error
 
 
 @contextlib.contextmanager

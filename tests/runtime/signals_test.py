@@ -53,3 +53,50 @@ def test_one_that_arrives_in_a_callback_is_not_lost(monkeypatch):
         time.sleep(0.05)
       pytest.fail('not interrupted')
   assert caught.value.signum == signal.SIGTERM
+
+
+def replace_interrupted():
+  """Does what Orbax does with any exception while it reads."""
+  try:
+    os.kill(os.getpid(), signal.SIGTERM)
+  except BaseException as error:
+    raise ValueError('cannot read') from error
+
+
+def test_one_that_a_library_replaces_is_not_lost():
+  with pytest.raises(errors.Interrupted) as caught:
+    with signals.raising():
+      replace_interrupted()
+  assert caught.value.signum == signal.SIGTERM
+
+
+def test_one_that_is_replaced_in_a_finalizer_is_not_lost(monkeypatch):
+  """As where garbage collection closes a coroutine of Orbax."""
+
+  class Reader:
+    def __del__(self):
+      replace_interrupted()
+
+  monkeypatch.setattr(signals, '_AGAIN', 0.01)
+  with pytest.raises(errors.Interrupted) as caught:
+    with signals.raising():
+      Reader()
+      for _ in range(100):
+        time.sleep(0.05)
+      pytest.fail('not interrupted')
+  assert caught.value.signum == signal.SIGTERM
+
+
+def test_other_errors_pass():
+  with pytest.raises(KeyError, match='other'):
+    with signals.raising():
+      raise KeyError('other')
+
+
+def test_what_goes_wrong_while_stopping_is_told():
+  with pytest.raises(errors.UserError, match='cannot save'):
+    with signals.raising():
+      try:
+        os.kill(os.getpid(), signal.SIGTERM)
+      finally:
+        raise errors.UserError('cannot save')
