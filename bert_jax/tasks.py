@@ -2,8 +2,8 @@
 
 To add a task:
 
-1. a module in `finetuning/`, or a package beside it with a line for it in the
-   layers of setup.cfg,
+1. a package in `finetuning/`, or one beside it with a line for it in the layers
+   of setup.cfg,
 2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums
    and counts, which of them are losses; no data) and a `train.task.Task` (its
    batches, and what to make of predictions for held-out rows); for fine-tuning,
@@ -25,23 +25,11 @@ from typing import Any
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import (
-  choice_data,
-  choice_finish,
-  choose,
-  classify,
-  completion,
-  dataset,
-  span_data,
-  span_finish,
-  spans,
-  starting,
-  tag,
-  tag_data,
-  tag_finish,
-  task_data,
-)
-from bert_jax.finetuning import finish as finetuning_finish
+from bert_jax.finetuning import completion, starting, task_data
+from bert_jax.finetuning.choices import choice_data, choice_finish, choose
+from bert_jax.finetuning.classes import class_data, class_finish, classify
+from bert_jax.finetuning.spans import answering, span_data, span_finish
+from bert_jax.finetuning.tags import tag, tag_data, tag_finish
 from bert_jax.pretraining import finish, init_from, pretrain, training_data
 from bert_jax.train import task
 
@@ -114,10 +102,10 @@ TASKS = {
     finish=finish.finish,
     make_objective=pretrain.make_objective,
   ),
-  'classification': _define(dataset.FORMAT, classify, finetuning_finish.finish),
+  'classification': _define(class_data.FORMAT, classify, class_finish.finish),
   'tagging': _define(tag_data.FORMAT, tag, tag_finish.finish),
   'choice': _define(choice_data.FORMAT, choose, choice_finish.finish),
-  'spans': _define(span_data.FORMAT, spans, span_finish.finish),
+  'spans': _define(span_data.FORMAT, answering, span_finish.finish),
 }
 
 

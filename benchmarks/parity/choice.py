@@ -63,7 +63,8 @@ def their_logits(transformers, model, encoded):
 
 def compare(given, other) -> bool:
   """Compares inputs and logits; returns whether they agree."""
-  from bert_jax.finetuning import choice_data, encode, predictions
+  from bert_jax.finetuning import encode, predictions
+  from bert_jax.finetuning.choices import choice_data
   from bert_jax.inference import source
 
   model = source.read(given.model)

@@ -90,7 +90,8 @@ def run_theirs(python, folder, **job):
 
 def compare_file(given, folder, name, split):
   """Compares one file; returns (rows, differing rows)."""
-  from bert_jax.finetuning import encode, examples, glue
+  from bert_jax.finetuning import encode
+  from bert_jax.finetuning.readers import examples, glue
   from bert_jax.tokenization import tokenizer as tokenizer_lib
 
   known = glue.TASKS[name]
@@ -178,7 +179,7 @@ def main():
     return theirs(given.job)
   if not (given.data and given.vocab and given.transformers):
     parser.error('--data, --vocab and --transformers are needed.')
-  from bert_jax.finetuning import glue
+  from bert_jax.finetuning.readers import glue
 
   total = differing = 0
   with tempfile.TemporaryDirectory() as folder:

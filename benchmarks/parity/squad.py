@@ -81,7 +81,8 @@ def run_theirs(python, folder, **job):
 
 def check_file(given, path, vocab, lowercase, folder):
   """Prints what is found of a file; returns whether it is good."""
-  from bert_jax.finetuning import span_data, squad
+  from bert_jax.finetuning.readers import squad
+  from bert_jax.finetuning.spans import span_data
   from bert_jax.model import classifier
   from bert_jax.tokenization import offsets, tokenizer
 
@@ -108,7 +109,7 @@ def check_file(given, path, vocab, lowercase, folder):
 
 def count_recovered(content, located, split):
   """Returns (answers recovered exactly, [(answer, what is found)])."""
-  from bert_jax.finetuning import span_data, span_windows
+  from bert_jax.finetuning.spans import span_data, span_windows
 
   spans, _ = span_data.find_spans(content, located)
   made = split.windows

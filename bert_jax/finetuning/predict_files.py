@@ -7,21 +7,16 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import (
-  choice_data,
-  conll,
-  encode,
-  examples,
-  gpt_form,
-  predictions,
+from bert_jax.finetuning import encode, gpt_form, predictions
+from bert_jax.finetuning.choices import choice_data
+from bert_jax.finetuning.readers import conll, examples, squad, table_files
+from bert_jax.finetuning.spans import (
+  answering,
   span_answers,
   span_data,
   span_finish,
-  squad,
-  table_files,
-  tag_finish,
-  windows,
 )
+from bert_jax.finetuning.tags import tag_finish, tag_windows
 from bert_jax.inference import fine_tuned, source
 from bert_jax.runtime import files
 from bert_jax.tokenization import offsets
@@ -134,11 +129,11 @@ def _predict_words(job) -> int:
   if column is not None and not column.removeprefix('-').isdigit():
     raise errors.UserError(f'--text={column} is not the number of a column.')
   sentences = conll.read(job.given, int(column or 0), tag=None)
-  made = windows.make(tokenizer, sentences, head.max_length)
+  made = tag_windows.make(tokenizer, sentences, head.max_length)
   rows = predictions.compute_tags(
     *job.network, made.encoded, tokenizer.pad_id, 'tagging', job.batch_size
   )
-  tags = [head.labels[i] for i in windows.take_words(made, rows)]
+  tags = [head.labels[i] for i in tag_windows.take_words(made, rows)]
   words = [word for x in sentences for word in x.words]
   ends = np.cumsum([len(x.words) for x in sentences])
 
@@ -159,7 +154,7 @@ def _predict_answers(job) -> int:
   split = span_data.encode_questions(
     tokenizer, content, located, head.max_length, head.spans
   )
-  ranked = predictions.rank_spans(
+  ranked = answering.rank_windows(
     *job.network,
     split.windows,
     tokenizer.pad_id,

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.finetuning import encode, feature_rows, span_windows, spans
+from bert_jax.finetuning import encode, feature_rows
 from bert_jax.runtime import progress
 
 _LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
@@ -38,7 +39,7 @@ def compute_logits(
     batch_size: rows per batch.
   """
   logits = np.zeros((len(encoded.ends), module.outputs), np.float32)
-  for rows, found in _compute(
+  for rows, found in compute(
     params, module, encoded, pad_id, label, batch_size
   ):
     logits[rows] = found
@@ -59,7 +60,7 @@ def compute_tags(
   """
   lengths = encoded.lengths
   tags: list[np.ndarray] = [np.zeros(0, np.int32)] * len(lengths)
-  for rows, found in _compute(
+  for rows, found in compute(
     params, module, encoded, pad_id, label, batch_size
   ):
     for row, logits in zip(rows, found, strict=True):
@@ -68,52 +69,22 @@ def compute_tags(
   return tags
 
 
-def rank_spans(
+def compute(
   params: Any,
   module: nn.Module,
-  windows: span_windows.Windows,
+  encoded: encode.Encoded | feature_rows.FeatureRows,
   pad_id: int,
-  max_answer_length: int,
   label: str,
   batch_size: int = 32,
-) -> dict[str, np.ndarray]:
-  """Returns `spans.rank` of rows, in their order.
+  more: Mapping[str, np.ndarray] | None = None,
+  reduce: Callable[[Any, dict], Any] | None = None,
+) -> Iterator[tuple[np.ndarray, Any]]:
+  """Yields batches of rows of similar length: their numbers [b], and outputs.
 
-  Args: as `compute_tags`; windows are the rows, and max_answer_length are the
-    tokens of an answer, at most.
-  """
-  kept: dict[str, np.ndarray] = {}
-  for rows, found in _compute(
-    params,
-    module,
-    windows.encoded,
-    pad_id,
-    label,
-    batch_size,
-    {'starts': windows.starts},
-    max_answer_length,
-  ):
-    for name, x in found.items():
-      if name not in kept:
-        kept[name] = np.zeros((len(windows.starts), *x.shape[1:]), x.dtype)
-      kept[name][rows] = x
-  return kept
-
-
-def _compute(
-  params,
-  module,
-  encoded,
-  pad_id,
-  label,
-  batch_size,
-  features=None,
-  max_answer_length=None,
-):
-  """Yields (rows, their logits) of batches of rows of similar length.
-
-  `features` are further parts of the batch, of all rows. With max_answer_length,
-  the logits are ranked as spans.
+  Args: as `compute_logits`, and
+    more: {name: [N, ...]}, further parts of a batch.
+    reduce: (outputs, batch) -> what to keep of them, on the device; by default
+      all.
   """
   config = dataclasses.replace(module.config, dtype='float32')
   module = module.clone(config=config)
@@ -128,21 +99,17 @@ def _compute(
       # The last batch is filled up with its last row.
       full = np.pad(rows, (0, batch_size - len(rows)), mode='edge')
       batch = encode.make_batch(encoded, full, length, pad_id)
-      batch |= {name: x[full] for name, x in (features or {}).items()}
-      found = _apply(
-        params, jax.tree.map(jnp.asarray, batch), module, max_answer_length
-      )
+      batch |= {name: x[full] for name, x in (more or {}).items()}
+      found = _apply(params, jax.tree.map(jnp.asarray, batch), module, reduce)
       real = operator.itemgetter(slice(len(rows)))
       yield rows, jax.tree.map(real, jax.device_get(found))
       bar.update(len(rows))
 
 
-@functools.partial(jax.jit, static_argnames=('module', 'max_answer_length'))
-def _apply(params, batch, module, max_answer_length):
-  logits = module.apply({'params': params}, batch)
-  if max_answer_length is None:
-    return logits
-  return spans.rank(logits, batch, max_answer_length)
+@functools.partial(jax.jit, static_argnames=('module', 'reduce'))
+def _apply(params, batch, module, reduce):
+  outputs = module.apply({'params': params}, batch)
+  return outputs if reduce is None else reduce(outputs, batch)
 
 
 def to_probabilities(logits: np.ndarray) -> np.ndarray:

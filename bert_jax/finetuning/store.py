@@ -12,7 +12,7 @@ import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import data_files
+from bert_jax.finetuning.readers import data_files
 from bert_jax.interop import vocabulary
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer as tokenizer_lib

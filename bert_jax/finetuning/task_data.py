@@ -8,12 +8,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import (
-  completion,
-  feature_files,
-  feature_rows,
-  store,
-)
+from bert_jax.finetuning import completion, feature_files, feature_rows, store
 from bert_jax.inference import fine_tuned
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import claim, paths

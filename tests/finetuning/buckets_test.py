@@ -11,7 +11,8 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import main
 from bert_jax.data import order
-from bert_jax.finetuning import buckets, classify
+from bert_jax.finetuning import buckets
+from bert_jax.finetuning.classes import classify
 from bert_jax.model import classifier
 from bert_jax.train import task
 from bert_jax.workdir import log

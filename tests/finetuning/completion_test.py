@@ -7,7 +7,8 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import config_check, errors, main
-from bert_jax.finetuning import completion, dataset
+from bert_jax.finetuning import completion
+from bert_jax.finetuning.classes import class_data
 from bert_jax.interop import npz
 from tests import models
 from tests.finetuning import made
@@ -17,7 +18,7 @@ def complete(tmp_path, **changes):
   source = made.write_source(tmp_path / 'source')
   texts = made.write_texts(tmp_path / 'texts')
   c = made.make_config(source, texts, **changes)
-  return completion.complete(dataset.make, c, str(tmp_path / 'run'))
+  return completion.complete(class_data.make, c, str(tmp_path / 'run'))
 
 
 def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
@@ -60,7 +61,7 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
     'seed': 4,
   }
   (run / 'config.json').write_text(json.dumps(saved))
-  found = completion.complete(dataset.make, c, str(run))
+  found = completion.complete(class_data.make, c, str(run))
   assert found.phases.steps == (33,)
   assert (found.model.num_layers, found.finetuning.outputs) == (7, 5)
   # What the user gives is compared with the saved config later.

@@ -14,7 +14,8 @@ from bert_jax.finetuning import exporting
 from bert_jax.inference import source
 from bert_jax.interop import npz
 from tests import models
-from tests.finetuning import made, tag_test
+from tests.finetuning import made
+from tests.finetuning.tags import tag_test
 
 
 def write_ltr(root) -> str:

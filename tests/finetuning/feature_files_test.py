@@ -7,20 +7,16 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main, predict
-from bert_jax.finetuning import (
-  completion,
-  dataset,
-  feature_files,
-  tag,
-  tag_data,
-  task_data,
-)
+from bert_jax.finetuning import completion, feature_files, task_data
+from bert_jax.finetuning.classes import class_data
+from bert_jax.finetuning.tags import tag, tag_data
 from bert_jax.inference import hidden_states
 from bert_jax.interop import npz
 from bert_jax.train import task
 from bert_jax.workdir import log
 from tests import models
-from tests.finetuning import made, tag_test
+from tests.finetuning import made
+from tests.finetuning.tags import tag_test
 
 LAYERS = {'embeddings': [0], 'concat_last_4': [1, 2, 3, 4], 'last': [4]}
 
@@ -53,9 +49,11 @@ def find_hidden(params, config, text):
 def test_cached_features_are_those_computed_directly(tmp_path, features):
   source, params, config = write_model(tmp_path / 'm.npz')
   c = make_config(source, made.write_texts(tmp_path / 'texts'), features)
-  c = completion.complete(dataset.make, c, str(tmp_path / 'run'))
-  task_data.write(dataset.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER)
-  data = task_data.read(dataset.FORMAT, str(tmp_path / 'data'))
+  c = completion.complete(class_data.make, c, str(tmp_path / 'run'))
+  task_data.write(
+    class_data.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER
+  )
+  data = task_data.read(class_data.FORMAT, str(tmp_path / 'data'))
   rows = data.splits['test'].encoded
   assert rows.lengths.tolist() == [4, 4]
   for i, text in enumerate(['the dog', 'cats']):
@@ -72,10 +70,12 @@ def test_two_models_are_read_side_by_side(tmp_path):
   rtl = write_model(tmp_path / 'rtl.npz', causal=True, reverse=True, seed=1)
   texts = made.write_texts(tmp_path / 'texts')
   c = make_config(f'{ltr[0]},{rtl[0]}', texts, 'last')
-  c = completion.complete(dataset.make, c, str(tmp_path / 'run'))
-  task_data.write(dataset.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER)
+  c = completion.complete(class_data.make, c, str(tmp_path / 'run'))
+  task_data.write(
+    class_data.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER
+  )
   rows = (
-    task_data.read(dataset.FORMAT, str(tmp_path / 'data'))
+    task_data.read(class_data.FORMAT, str(tmp_path / 'data'))
     .splits['test']
     .encoded
   )
@@ -125,13 +125,13 @@ def test_a_model_with_too_few_layers_is_refused(tmp_path):
   source, *_ = write_model(tmp_path / 'm.npz', num_layers=2)
   c = make_config(source, made.write_texts(tmp_path / 'texts'), 'concat_last_4')
   with pytest.raises(errors.UserError, match='needs 4 layers, init_from has 2'):
-    completion.complete(dataset.make, c, str(tmp_path / 'run'))
+    completion.complete(class_data.make, c, str(tmp_path / 'run'))
   c.init_from, c.data.vocab = '', models.write_data(tmp_path / 'v')
   with pytest.raises(errors.UserError, match='needs init_from: the model, or'):
-    completion.complete(dataset.make, c, str(tmp_path / 'run'))
+    completion.complete(class_data.make, c, str(tmp_path / 'run'))
   c.init_from, c.data.vocab = source, ''
   c.finetuning.features = 'second_to_last'
-  completion.complete(dataset.make, c, str(tmp_path / 'run'))
+  completion.complete(class_data.make, c, str(tmp_path / 'run'))
 
 
 def test_a_run_that_trains_the_whole_model_has_no_features(tmp_path):
@@ -139,7 +139,9 @@ def test_a_run_that_trains_the_whole_model_has_no_features(tmp_path):
     made.write_source(tmp_path / 'source'),
     made.write_texts(tmp_path / 'texts'),
   )
-  task_data.write(dataset.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER)
+  task_data.write(
+    class_data.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER
+  )
   assert not any('features' in name for name in os.listdir(tmp_path / 'data'))
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main
-from bert_jax.finetuning import classify, encode, gpt_form
+from bert_jax.finetuning import encode, gpt_form
+from bert_jax.finetuning.classes import classify
 from bert_jax.model import gpt_classifier, losses, parameters
 from bert_jax.workdir import log
 from tests import models

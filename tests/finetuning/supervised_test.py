@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from bert_jax.finetuning import classify, completion, dataset, task_data
+from bert_jax.finetuning import completion, task_data
+from bert_jax.finetuning.classes import class_data, classify
 from bert_jax.train import task as task_lib
 from tests import models
 from tests.finetuning import made
@@ -14,8 +15,8 @@ def make_batches(tmp_path, **changes):
     made.write_texts(tmp_path / 'texts'),
     **changes,
   )
-  c = completion.complete(dataset.make, c, str(tmp_path / 'run'))
-  form, folder = dataset.FORMAT, str(tmp_path / 'data')
+  c = completion.complete(class_data.make, c, str(tmp_path / 'run'))
+  form, folder = class_data.FORMAT, str(tmp_path / 'data')
   task_data.write(form, c, folder, models.TOKENIZER)
   data = task_data.read(form, folder)
   [phase] = task_lib.list_phases(c)

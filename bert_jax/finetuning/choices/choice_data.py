@@ -1,0 +1,210 @@
+"""The data of a choice: rows of a text and the texts that may go with it.
+
+Choice i of a row is encoded as a pair of the row's text and `pair choice`, where
+`pair` is what all of its choices begin with, if anything.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.finetuning import encode, task_data
+from bert_jax.finetuning.readers import data_files, examples, table_files
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+
+
+class Split(NamedTuple):
+  """R rows of N choices.
+
+  Attributes:
+    encoded: the pairs, N for each row, one after the other, R N.
+    labels: which choice is right, from 0, int32 [R]; None if unknown.
+    choices: N.
+  """
+
+  encoded: encode.Encoded
+  labels: np.ndarray | None
+  choices: int
+
+  @property
+  def size(self) -> int:
+    """Returns the number of rows."""
+    return len(self.encoded.ends) // self.choices
+
+
+def make(
+  config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
+) -> task_data.Data:
+  """Reads and encodes the files of a config.
+
+  Args:
+    config: the experiment; phases.seq_length bounds the tokens of a pair.
+    tokenizer: the model's tokenizer.
+
+  Raises:
+    errors.UserError: if files, columns or labels are missing or malformed, or
+      rows differ in the number of their choices.
+  """
+  splits, facts = {}, {}
+  for name, (rows, tokens) in _read(data_files.get_source(config), tokenizer):
+    encoded = encode.join(tokenizer, *tokens, max(config.phases.seq_length))
+    choices, labels = len(rows.pairs[0]), None
+    if rows.labels is not None and all(rows.labels):
+      labels = _number_labels(rows, choices)
+    splits[name] = Split(encoded, labels, choices)
+    facts[name] = {
+      'path': rows.path,
+      'rows': len(rows.texts),
+      'choices': choices,
+      'longest': int(encoded.lengths.max()),
+      'truncated': encoded.truncated,
+    }
+  counts = {name: x.choices for name, x in splits.items()}
+  if len(set(counts.values())) > 1:
+    said = ', '.join(f'{name} has {n}' for name, n in counts.items())
+    raise errors.UserError(
+      f'rows must have equally many choices, but of {said}; fill them up.'
+    )
+  return task_data.combine(
+    splits, (), tokenizer, facts, choices=counts['train']
+  )
+
+
+# Kept, since completing the config and writing the data need the same tokens.
+@functools.lru_cache(maxsize=1)
+def _read(source, tokenizer):
+  """Returns ((split, (rows, (ids of texts, ids of choices))), ...)."""
+  found = []
+  columns = source.text, source.pair, source.choices
+
+  def read(split, path):
+    return read_file(path, columns, source.label, split != 'test')
+
+  for name, rows in examples.read_splits(source, read).items():
+    found.append((name, (rows, tokenize(tokenizer, rows))))
+  return tuple(found)
+
+
+def tokenize(
+  tokenizer: tokenizer_lib.Tokenizer, rows: examples.Examples
+) -> tuple[list[list[int]], list[list[int]]]:
+  """Returns the ids of the texts and choices of all pairs, R N each."""
+  texts = encode.tokenize(tokenizer, rows.texts)
+  repeated = [ids for ids, x in zip(texts, rows.pairs, strict=True) for _ in x]
+  return repeated, encode.tokenize(
+    tokenizer, [y for x in rows.pairs for y in x]
+  )
+
+
+def read_file(
+  path: str,
+  columns: tuple[str, str, str],
+  label: str = '',
+  needs_label: bool = False,
+) -> examples.Examples:
+  """Reads a file; its `pairs` are tuples of choices, of one length.
+
+  Args:
+    path: a CSV, TSV or JSONL file.
+    columns: of the text, of what the choices begin with ('' if of nothing) and
+      of the choices.
+    label: column of the label; '' if there is none.
+    needs_label: whether a file without that column is an error.
+
+  Raises:
+    errors.UserError: if a column is missing, or a row is malformed.
+  """
+  table = table_files.read(path)
+  text, pair, choice = columns
+  rows = examples.choose_columns(table, text, pair, label, needs_label)
+  begins = rows.pairs or [''] * len(rows.texts)
+  choices = _read_choices(table, choice)
+  return rows._replace(
+    pairs=[
+      tuple(f'{begin} {x}' for x in each)
+      for begin, each in zip(begins, choices, strict=True)
+    ]
+  )
+
+
+def _read_choices(table, name) -> list[tuple[str, ...]]:
+  if name and name in table.names:
+    found = [
+      _read_list(table, line, row[name], name) for line, row in table.rows
+    ]
+  else:
+    numbered = [f'{name}{i}' for i in range(len(table.names))]
+    columns = [x for x in numbered if x in table.names]
+    if not name or columns != numbered[: max(len(columns), 2)]:
+      raise errors.UserError(
+        f'{table.path} has neither a column {name!r} with lists nor {name}0 and '
+        f'{name}1, which data.choices names; it has '
+        f'{errors.listing(table.names)}.'
+      )
+    found = [
+      tuple(examples.get_text(table, line, row, x) for x in columns)
+      for line, row in table.rows
+    ]
+  first, count = table.rows[0][0], len(found[0])
+  for (line, _), each in zip(table.rows, found, strict=True):
+    if len(each) != count:
+      raise errors.UserError(
+        f'{table.path}: line {line} has {len(each)} choices, line {first} has '
+        f'{count}; all rows need equally many.'
+      )
+  return found
+
+
+def _read_list(table, line, value, name) -> tuple[str, ...]:
+  texts = isinstance(value, list) and all(isinstance(x, str) for x in value)
+  if not texts or len(value) < 2:
+    raise errors.UserError(
+      f'{table.path}: line {line}: {name!r} is no list of two or more texts; '
+      'correct that line.'
+    )
+  return tuple(value)
+
+
+def _number_labels(rows: examples.Examples, choices: int) -> np.ndarray:
+  known = [str(i) for i in range(choices)]
+  for line, label in zip(rows.lines, rows.labels, strict=True):
+    if label not in known:
+      raise errors.UserError(
+        f'{rows.path}: line {line} has the label {label!r}, which is no number '
+        f'of a choice, from 0 to {choices - 1}.'
+      )
+  return np.array([int(label) for label in rows.labels], np.int32)
+
+
+def describe(manifest: dict) -> list[str]:
+  """Returns what the data are, as lines to print."""
+  lines = []
+  for name, x in manifest['splits'].items():
+    cut = f', {x["truncated"]:,} truncated' if x['truncated'] else ''
+    lines.append(
+      f'{name}: {x["rows"]:,} rows of {x["choices"]} choices, longest '
+      f'{x["longest"]} tokens{cut} ({x["path"]})'
+    )
+  return lines
+
+
+def _pack(split: Split) -> dict[str, np.ndarray]:
+  arrays = {
+    'ids': split.encoded.ids,
+    'ends': split.encoded.ends,
+    'firsts': split.encoded.firsts,
+  }
+  return arrays if split.labels is None else arrays | {'labels': split.labels}
+
+
+def _unpack(arrays: dict[str, np.ndarray], facts: dict) -> Split:
+  encoded = encode.Encoded(
+    *(arrays[name] for name in ('ids', 'ends', 'firsts')), facts['truncated']
+  )
+  return Split(encoded, arrays.get('labels'), facts['choices'])
+
+
+FORMAT = task_data.Format(make, _pack, _unpack, describe, _read.cache_clear)

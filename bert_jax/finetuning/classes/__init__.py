@@ -1,0 +1,1 @@
+"""Classifying or rating a text or a pair of texts."""

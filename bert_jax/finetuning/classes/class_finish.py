@@ -1,0 +1,113 @@
+"""Finishes a run of classification: scores, predictions, a submission."""
+
+import os
+from typing import Any
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax.finetuning import outcome, predictions, task_data
+from bert_jax.finetuning.classes import class_data, classify
+from bert_jax.finetuning.readers import data_files
+from bert_jax.runtime import files
+
+_LOW, _HIGH = 0, 5  # the range of scores in STS-B
+
+
+def finish(
+  config: config_dict.ConfigDict, directory: str, workdir: str, params: Any
+):
+  """Predicts every split, scores those with labels, and exports the model.
+
+  Args:
+    config: the experiment.
+    directory: the prepared data.
+    workdir: the run's directory, which gets `results.json`, `predictions/`,
+      `submission/` (of a GLUE task with test files) and `export/`.
+    params: trained parameters, with padding rows of the vocabulary.
+  """
+  run = outcome.open_run(class_data.FORMAT, config, directory, workdir, params)
+  logits = {
+    name: predictions.compute_logits(
+      run.params,
+      run.module,
+      split.encoded,
+      run.data.pad_id,
+      f'predicting {name}',
+    )
+    for name, split in run.unseen.items()
+  }
+  predicted = {name: classify.choose(x) for name, x in logits.items()}
+  scores = outcome.score(classify.list_metrics(config), run.data, predicted)
+  results = outcome.write_results(run, scores)
+  outcome.write_predictions(
+    run, ('.tsv',), lambda new: _write_predictions(new, run.data, logits)
+  )
+  more = []
+  if write_submission(config, workdir, run.data, logits):
+    more.append(('submission', "files for GLUE's leaderboard"))
+  problem = outcome.export(run, results, classify.list_columns(config))
+  outcome.tell(run, outcome.describe_scores(results), problem, more)
+
+
+def _write_predictions(new, data, logits):
+  """Writes SPLIT.tsv: id, prediction, its probability if a class, the label."""
+  for name, x in logits.items():
+    split = data.splits[name]
+    rows = [['id', *(['label'] if split.labels is not None else [])]]
+    rows[0] += ['prediction', *(['probability'] if data.labels else [])]
+    chosen = classify.choose(x)
+    likely = predictions.to_probabilities(x).max(-1)
+    for i, row_id in enumerate(split.ids):
+      row = [str(row_id)]
+      if split.labels is not None:
+        row.append(_name(data, split.labels[i]))
+      row.append(_name(data, chosen[i]))
+      if data.labels:
+        row.append(f'{likely[i]:.4f}')
+      rows.append(row)
+    _write_tsv(os.path.join(new, f'{name}.tsv'), rows)
+
+
+def _name(data, value) -> str:
+  return data.labels[value] if data.labels else f'{value:.4f}'
+
+
+def write_submission(
+  config: config_dict.ConfigDict,
+  workdir: str,
+  data: task_data.Data,
+  logits: dict[str, np.ndarray],
+) -> bool:
+  """Writes the test predictions of a GLUE task as its leaderboard takes them.
+
+  Returns:
+    Whether there were any to write.
+  """
+  known = data_files.find_glue(config.finetuning.glue)
+  names = {
+    split: name
+    for split, name in (known.submissions if known else {}).items()
+    if split in logits
+  }
+  if not names:
+    return False
+
+  def fill(new):
+    for split, name in names.items():
+      chosen = classify.choose(logits[split])
+      if data.labels:
+        shown = [data.labels[i] for i in chosen]
+      else:
+        shown = [f'{x:.3f}' for x in np.clip(chosen, _LOW, _HIGH)]
+      rows = zip(data.splits[split].ids, shown, strict=True)
+      _write_tsv(os.path.join(new, name), [['index', 'prediction'], *rows])
+
+  directory = os.path.join(workdir, 'submission')
+  files.write_folder(directory, list(known.submissions.values()), fill)
+  return True
+
+
+def _write_tsv(path, rows):
+  with open(path, 'w', encoding='utf-8', newline='\n') as file:
+    file.writelines('\t'.join(row) + '\n' for row in rows)

@@ -1,0 +1,1 @@
+"""Reads the files that users bring: tables, CoNLL, SQuAD, GLUE, TFDS."""

@@ -1,0 +1,130 @@
+"""Reads words with tags from CoNLL files: one word per line, blank lines.
+
+A line has columns, split at tabs or else at white space. Tags are IOB1, BIO
+(IOB2) or BIOES, which is recognised; they become BIO.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bert_jax import errors
+from bert_jax.finetuning.readers import table_files
+
+_START = '-DOCSTART-'
+# Prefixes of BIOES, also called BILOU, and what they are in BIO.
+_BEGIN = {'B': 'B', 'S': 'B', 'U': 'B', 'I': 'I', 'E': 'I', 'L': 'I'}
+_OUTSIDE = 'O'
+
+
+class Sentence(NamedTuple):
+  """A sentence, or another unit between blank lines.
+
+  Attributes:
+    document: number of its document.
+    line: number of its first line.
+    words: its words.
+    tags: their tags; None if they are not read.
+  """
+
+  document: int
+  line: int
+  words: list[str]
+  tags: list[str] | None
+
+
+def read(path: str, word: int = 0, tag: int | None = -1) -> list[Sentence]:
+  """Reads a file.
+
+  A document begins at a line whose word is -DOCSTART-, or after two blank
+  lines. In a file without either, each sentence is a document.
+
+  Args:
+    path: the file, maybe compressed.
+    word: column of the words, from 0; negative numbers count from the end.
+    tag: column of the tags; None reads none.
+
+  Raises:
+    errors.UserError: if the file cannot be read, is not UTF-8, has no words, or
+      has a line without one of the columns or with a malformed tag.
+  """
+  found: list[Sentence] = []
+  document = blanks = 0
+  words, tags, first = [], [], 0
+  lines = table_files.read_text(path).split('\n')
+  for number, line in enumerate([*lines, ''], 1):
+    columns = _split(line)
+    start = bool(columns) and columns[0] == _START
+    if columns and not start:
+      document += blanks > 1 and bool(found)
+      blanks = 0
+      first = first or number
+      words.append(_get(path, number, columns, word))
+      if tag is not None:
+        tags.append(_check_tag(path, number, _get(path, number, columns, tag)))
+      continue
+    if words:
+      kept = None if tag is None else to_bio(tags)
+      found.append(Sentence(document, first, words, kept))
+      words, tags, first = [], [], 0
+    blanks = 0 if start else blanks + 1
+    document += start and bool(found)
+  if not found:
+    raise errors.UserError(f'{path} has no words; give a file that has some.')
+  if not document:
+    found = [x._replace(document=i) for i, x in enumerate(found)]
+  return found
+
+
+def count_columns(path: str) -> int:
+  """Returns the number of columns of a file's first word; raises as `read`."""
+  lines = table_files.read_text(path).split('\n')
+  rows = (_split(line) for line in lines)
+  return next((len(x) for x in rows if x and x[0] != _START), 0)
+
+
+def _split(line: str) -> list[str]:
+  if not line.strip():
+    return []
+  if '\t' in line:
+    return [column.strip() for column in line.split('\t')]
+  return line.split()
+
+
+def _get(path, number, columns, index) -> str:
+  if not -len(columns) <= index < len(columns) or not columns[index]:
+    raise errors.UserError(
+      f'{path}: line {number} has {len(columns)} column(s), none with number '
+      f'{index}; correct that line, or the number of the column.'
+    )
+  return columns[index]
+
+
+def _check_tag(path, number, tag) -> str:
+  prefix, dash, kind = tag.partition('-')
+  if tag != _OUTSIDE and not (prefix in _BEGIN and dash and kind):
+    raise errors.UserError(
+      f'{path}: line {number} has the tag {tag!r}, which is neither O nor like '
+      'B-PER (IOB1, BIO or BIOES); correct that line, or the column of the tags.'
+    )
+  return tag
+
+
+def to_bio(tags: Sequence[str]) -> list[str]:
+  """Returns tags of IOB1, BIO or BIOES as BIO.
+
+  An entity begins at B-, S- and U-, after E-, S-, L- and U-, and at a tag whose
+  kind is not that of the tag before: so IOB1 is read, and so conlleval counts.
+
+  >>> to_bio(['I-PER', 'I-PER', 'B-PER', 'I-LOC', 'O', 'S-LOC', 'E-LOC'])
+  ['B-PER', 'I-PER', 'B-PER', 'B-LOC', 'O', 'B-LOC', 'B-LOC']
+  """
+  found, before = [], _OUTSIDE
+  for tag in tags:
+    prefix, _, kind = tag.partition('-')
+    if tag != _OUTSIDE:
+      other = before.partition('-')[2] != kind
+      begins = _BEGIN[prefix] == 'B' or other or before[0] in 'ESLU'
+      tag = f'{"B" if begins else "I"}-{kind}'
+    found.append(tag)
+    before = f'{prefix}-{kind}' if kind else _OUTSIDE
+  return found

@@ -1,0 +1,142 @@
+"""Finds the files that a fine-tuning run reads."""
+
+import dataclasses
+import os
+
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.corpus import tfds_text
+from bert_jax.finetuning.readers import glue, table_files
+
+_SPLITS = ('train', 'dev', 'test')
+# {split: its names in TFDS}
+_TFDS_SPLITS = {
+  'train': ('train',),
+  'dev': ('validation', 'validation_matched'),
+  'dev_mismatched': ('validation_mismatched',),
+  'test': ('test', 'test_matched'),
+  'test_mismatched': ('test_mismatched',),
+}
+_EXTENSIONS = (*table_files.EXTENSIONS, '.conll', '.txt', '.json')
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """Where a run's examples come from; the fields of its config.
+
+  Attributes:
+    input: data.input
+    text: data.text
+    pair: data.pair
+    label: data.label
+    choices: data.choices
+    heldout: data.heldout
+    max_documents: data.max_documents
+    glue: finetuning.glue
+  """
+
+  input: str
+  text: str
+  pair: str
+  label: str
+  choices: str
+  heldout: float
+  max_documents: int
+  glue: str
+
+
+def get_source(config: config_dict.ConfigDict) -> Source:
+  """Returns where the examples of a config come from."""
+  fields = [x.name for x in dataclasses.fields(Source) if x.name != 'glue']
+  return Source(*(config.data[x] for x in fields), config.finetuning.glue)
+
+
+def find_glue(name: str) -> glue.Glue | None:
+  """Returns the GLUE task of a name; None for '', other data.
+
+  Raises:
+    errors.UserError: if there is none of this name.
+  """
+  if name and name not in glue.TASKS:
+    raise errors.UserError(
+      f'finetuning.glue={name!r} is not one of {", ".join(glue.TASKS)}.'
+    )
+  return glue.TASKS[name] if name else None
+
+
+def find_files(source: Source) -> dict[str, str]:
+  """Returns {split: path} of a source's input.
+
+  It names files, `train=FILE,dev=FILE,test=FILE`, or a folder: of the GLUE
+  task, of all of GLUE, or with files train.*, dev.* and test.*; or a dataset of
+  TFDS, `tfds:NAME/CONFIG`, whose splits are files here: `tfds:NAME/CONFIG:SPLIT`.
+
+  Raises:
+    errors.UserError: if a split is unknown or there is nothing to train on.
+  """
+  known, given = find_glue(source.glue), source.input
+  if given.startswith(tfds_text.PREFIX):
+    found = _find_tfds_splits(given)
+  elif '=' in given:
+    found = _parse_files(given, known.files if known else _SPLITS)
+  elif known:
+    found = _find_glue_files(known, given)
+  else:
+    found = _find_own_files(given)
+  if 'train' not in found:
+    raise errors.UserError(
+      f'data.input={given} has no training file; give a folder with '
+      f'{known.files["train"] if known else "train.csv, .tsv or .jsonl"}, or '
+      'train=FILE,dev=FILE,test=FILE.'
+    )
+  return found
+
+
+def _parse_files(given: str, splits) -> dict[str, str]:
+  found = {}
+  for item in given.split(','):
+    split, equals, path = item.partition('=')
+    if not (equals and path) or split not in splits or split in found:
+      raise errors.UserError(
+        f'data.input={given}: {item!r} is not SPLIT=FILE with one of '
+        f'{", ".join(splits)}, each once.'
+      )
+    found[split] = path
+  return {split: found[split] for split in splits if split in found}
+
+
+def _find_tfds_splits(given: str) -> dict[str, str]:
+  there = tfds_text.list_splits(given)
+  return {
+    split: f'{given}:{name}'
+    for split, names in _TFDS_SPLITS.items()
+    for name in names
+    if name in there
+  }
+
+
+def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:
+  inner = os.path.join(folder, known.folder)
+  folder = inner if os.path.isdir(inner) else folder
+  paths = {split: os.path.join(folder, x) for split, x in known.files.items()}
+  return {
+    split: os.path.normpath(path)
+    for split, path in paths.items()
+    if os.path.isfile(path)
+  }
+
+
+def _find_own_files(folder: str) -> dict[str, str]:
+  names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+  found: dict[str, str] = {}
+  for name in names:
+    split, _, rest = name.partition('.')
+    if split in _SPLITS and f'.{rest}'.startswith(_EXTENSIONS):
+      if split in found:
+        raise errors.UserError(
+          f'data.input={folder} has {os.path.basename(found[split])} and {name}; '
+          'name the files: train=FILE,dev=FILE,test=FILE.'
+        )
+      found[split] = os.path.join(folder, name)
+  return {split: found[split] for split in _SPLITS if split in found}

@@ -1,0 +1,265 @@
+"""Reads the labelled texts of a fine-tuning run: GLUE's files or one's own."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax import errors
+from bert_jax.corpus import tfds_text
+from bert_jax.data import hashing
+from bert_jax.finetuning.readers import data_files, glue, table_files
+
+_IDS = ('index', 'id')  # columns that number the rows of GLUE's test files
+_HELD_OUT = 4  # tag of hashes
+
+
+class Examples(NamedTuple):
+  """The rows of a split, in order.
+
+  Attributes:
+    path: the file.
+    lines: their line numbers in it.
+    texts: first texts.
+    pairs: second texts, or tuples of them; None for single texts.
+    labels: as written, '' where one is missing; None without such a column.
+    ids: the rows' ids in a submission.
+    ragged: numbers of lines that were left out, having too few columns.
+  """
+
+  path: str
+  lines: list[int]
+  texts: list[str]
+  pairs: list[Any] | None
+  labels: list[str] | None
+  ids: list[str]
+  ragged: Sequence[int] = ()
+
+
+def read_splits(
+  source: data_files.Source, read: Callable[[str, str], Examples] | None = None
+) -> dict[str, Examples]:
+  """Reads the files of a source.
+
+  Without a dev file, a share `data.heldout` of the training rows becomes `dev`,
+  the same for every seed.
+
+  Args:
+    source: the files.
+    read: (split, path) -> its rows; None reads texts and pairs.
+
+  Raises:
+    errors.UserError: if files, columns or labels are missing or malformed.
+  """
+  read = read or functools.partial(_read_own, source)
+  if data_files.find_glue(source.glue):
+    read = functools.partial(read_split, source.glue)
+  found = {
+    split: read(split, path)
+    for split, path in data_files.find_files(source).items()
+  }
+  if 'dev' not in found:
+    found['train'], found['dev'] = _hold_out(found['train'], source.heldout)
+  if source.max_documents:
+    found = {
+      split: _take(rows, range(min(len(rows.texts), source.max_documents)))
+      for split, rows in found.items()
+    }
+  for split, rows in found.items():
+    if split == 'train' or split.startswith('dev'):
+      _check_labelled(split, rows)
+  return found
+
+
+def read_split(glue_name: str, split: str, path: str) -> Examples:
+  """Reads a file of a GLUE task, see `glue.TASKS`."""
+  known = glue.TASKS[glue_name]
+  test = split not in ('train', 'dev', 'dev_mismatched')
+  if path.startswith(tfds_text.PREFIX):
+    return _read_tfds(known, path, test)
+  table = table_files.read(path, () if test else known.headless, ragged=True)
+  label = '' if test else known.label
+  rows = choose_columns(table, known.text, known.pair, label, not test)
+  return rows._replace(ids=_read_ids(table)) if test else rows
+
+
+def _read_tfds(known: glue.Glue, path: str, test: bool) -> Examples:
+  """Reads a split of GLUE in TFDS, which names classes and columns otherwise."""
+  table = table_files.read(path)
+  text, pair = known.tfds or (known.text, known.pair)
+  rows = choose_columns(table, text, pair, '' if test else 'label', not test)
+  if known.labels and not test:
+    theirs = tfds_text.open_split(path).dataset_info.features['label'].names
+    ours = dict(zip(theirs, known.labels, strict=True))  # in the same order
+    rows = rows._replace(labels=[ours.get(x, '') for x in rows.labels])
+  return rows._replace(ids=[str(row['idx']) for _, row in table.rows])
+
+
+def _read_own(source: data_files.Source, split: str, path: str) -> Examples:
+  return choose_columns(
+    table_files.read(path),
+    source.text,
+    source.pair,
+    source.label,
+    needs_label=split != 'test',
+  )
+
+
+def choose_columns(
+  table: table_files.Table,
+  text: str,
+  pair: str,
+  label: str,
+  needs_label: bool = True,
+) -> Examples:
+  """Returns the examples in the named columns of a table.
+
+  Args:
+    table: the file.
+    text: column of the first text.
+    pair: column of the second text; '' if there is none.
+    label: column of the label; '' if there is none.
+    needs_label: whether a table without the column `label` is an error.
+
+  Raises:
+    errors.UserError: if a column is missing, or a text is no text.
+  """
+  wanted = {'data.text': text, 'data.pair': pair}
+  if needs_label:
+    wanted['data.label'] = label
+  for field, name in wanted.items():
+    if name and name not in table.names or not name and field == 'data.text':
+      raise errors.UserError(
+        f'{table.path} has no column {name!r}, which {field} names; it has '
+        f'{errors.listing(table.names)}.'
+      )
+
+  def texts(name):
+    return [get_text(table, line, row, name) for line, row in table.rows]
+
+  labels = None
+  if label and label in table.names:
+    labels = [_label(row.get(label)) for _, row in table.rows]
+  return Examples(
+    path=table.path,
+    lines=[line for line, _ in table.rows],
+    texts=texts(text),
+    pairs=texts(pair) if pair else None,
+    labels=labels,
+    ids=[str(i) for i in range(len(table.rows))],
+    ragged=table.ragged,
+  )
+
+
+def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
+  """Returns the text in a column; raises errors.UserError if it is none."""
+  value = row.get(name)
+  if not isinstance(value, str):
+    got = 'missing' if value is None else f'a {type(value).__name__}'
+    raise errors.UserError(
+      f'{table.path}: line {line}: {name!r} is {got}, not a text; correct that '
+      'line.'
+    )
+  return value
+
+
+def _label(value) -> str:
+  """Returns a label as text; JSON's true is 'true', null is missing."""
+  if value is None:
+    return ''
+  if isinstance(value, bool):
+    return str(value).lower()
+  return str(value).strip()
+
+
+def _read_ids(table) -> list[str]:
+  name = next((name for name in _IDS if name in table.names), None)
+  if name is None:
+    return [str(i) for i in range(len(table.rows))]
+  lines: dict[str, int] = {}
+  for line, row in table.rows:
+    first = lines.setdefault(row[name], line)
+    if first != line:
+      raise errors.UserError(
+        f'{table.path}: lines {first} and {line} have the same {name} '
+        f'{row[name]!r}; each row needs its own.'
+      )
+  return list(lines)
+
+
+def _hold_out(rows: Examples, share: float) -> tuple[Examples, Examples]:
+  """Splits training rows by a hash of their numbers."""
+  number = np.arange(len(rows.texts))
+  held_out = hashing.to_uniform(hashing.mix(_HELD_OUT, number)) < share
+  if held_out.all() or not held_out.any():
+    raise errors.UserError(
+      f'{rows.path} has {len(number)} rows, of which data.heldout={share} holds '
+      f'out {held_out.sum()}; change it, or give a file: dev=FILE.'
+    )
+  return tuple(_take(rows, np.flatnonzero(x)) for x in (~held_out, held_out))
+
+
+def _take(rows: Examples, chosen) -> Examples:
+  def take(values):
+    return None if values is None else [values[i] for i in chosen]
+
+  return rows._replace(
+    lines=take(rows.lines),
+    texts=take(rows.texts),
+    pairs=take(rows.pairs),
+    labels=take(rows.labels),
+    ids=take(rows.ids),
+  )
+
+
+def _check_labelled(split: str, rows: Examples):
+  missing = [n for n, x in zip(rows.lines, rows.labels, strict=True) if not x]
+  if missing:
+    raise errors.UserError(
+      f'{rows.path}: {len(missing)} row(s) of {split} have no label, the first '
+      f'in line {missing[0]}; give each one, or leave those rows out.'
+    )
+
+
+def list_labels(rows: Examples) -> tuple[str, ...]:
+  """Returns the labels of rows, each once, sorted; whole numbers by value."""
+  found = sorted(set(rows.labels))
+  try:
+    return tuple(sorted(found, key=int))
+  except ValueError:
+    return tuple(found)
+
+
+def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
+  """Returns the rows' classes as int32 [N]; as float32 if `labels` is empty.
+
+  Raises:
+    errors.UserError: if a label is none of `labels`, or is no number.
+  """
+  if not labels:
+    return np.array([_number(rows, i) for i in range(len(rows.labels))], 'f4')
+  index = {label: i for i, label in enumerate(labels)}
+  unknown = [i for i, x in enumerate(rows.labels) if x not in index]
+  if unknown:
+    first = unknown[0]
+    raise errors.UserError(
+      f'{rows.path}: line {rows.lines[first]} has the label '
+      f'{rows.labels[first]!r}, which no training row has ({len(unknown)} such '
+      f'row(s)); known are {errors.listing(list(labels))}.'
+    )
+  return np.array([index[label] for label in rows.labels], 'i4')
+
+
+def _number(rows, i) -> float:
+  try:
+    value = float(rows.labels[i])
+  except ValueError:
+    value = math.nan
+  if not math.isfinite(value):
+    raise errors.UserError(
+      f'{rows.path}: line {rows.lines[i]} has the label {rows.labels[i]!r}, '
+      'which is no number; finetuning.regression needs one in each row.'
+    )
+  return value

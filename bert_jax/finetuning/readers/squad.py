@@ -1,0 +1,116 @@
+"""Reads questions about passages from the JSON files of SQuAD 1.1 and 2.0.
+
+The same form has XQuAD, KorQuAD and many others. Answers are given with the
+character of the passage at which they begin.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+from bert_jax import errors
+from bert_jax.finetuning.readers import table_files
+
+EXTENSION = '.json'
+
+
+class Question(NamedTuple):
+  """A question about a passage.
+
+  Attributes:
+    id: its id, under which predictions are written.
+    text: the question.
+    passage: number of its passage in the file.
+    answers: (text, first character in the passage) of each right answer; () if
+      there is none, None if they are not known.
+  """
+
+  id: str
+  text: str
+  passage: int
+  answers: tuple[tuple[str, int], ...] | None
+
+
+class Squad(NamedTuple):
+  """The content of a file: its passages, and questions about them in order."""
+
+  path: str
+  passages: list[str]
+  questions: list[Question]
+
+
+def read(path: str, most: int = 0) -> Squad:
+  """Reads a file.
+
+  Args:
+    path: the file, maybe compressed.
+    most: maximum of questions to read; 0 is all.
+
+  Raises:
+    errors.UserError: if the file cannot be read, is not UTF-8, JSON or of this
+      form, has no questions, or has the same id twice.
+  """
+  try:
+    content = json.loads(table_files.read_text(path))
+  except (ValueError, RecursionError) as error:
+    raise errors.UserError(
+      f'{path} is not JSON ({error}); give a file in the form of SQuAD.'
+    ) from None
+  passages: list[str] = []
+  questions: list[Question] = []
+  for i, article in enumerate(_get(path, '', content, 'data', list)):
+    where = f'data[{i}]'
+    for k, part in enumerate(_get(path, where, article, 'paragraphs', list)):
+      inner = f'{where}.paragraphs[{k}]'
+      passages.append(_get(path, inner, part, 'context', str))
+      for n, row in enumerate(_get(path, inner, part, 'qas', list)):
+        place = f'{inner}.qas[{n}]'
+        questions.append(_read_question(path, place, row, len(passages) - 1))
+  if not questions:
+    raise errors.UserError(
+      f'{path} has no questions; give a file that has some.'
+    )
+  _check_ids(path, questions)
+  questions = questions[: most or None]
+  return Squad(path, passages[: questions[-1].passage + 1], questions)
+
+
+def _read_question(path, where, row, passage) -> Question:
+  name = _get(path, where, row, 'id', str)
+  text = _get(path, where, row, 'question', str)
+  if row.get('is_impossible'):  # its answers are only plausible
+    return Question(name, text, passage, ())
+  if 'answers' not in row:
+    return Question(name, text, passage, None)
+  answers = []
+  for m, answer in enumerate(_get(path, where, row, 'answers', list)):
+    place = f'{where}.answers[{m}]'
+    words = _get(path, place, answer, 'text', str)
+    answers.append((words, _get(path, place, answer, 'answer_start', int)))
+  return Question(name, text, passage, tuple(answers))
+
+
+def _get(path, where, row, name, kind) -> Any:
+  if not isinstance(row, dict):
+    raise errors.UserError(
+      f'{path}: {where or "the content"} is a {type(row).__name__}, not an '
+      'object; give a file in the form of SQuAD.'
+    )
+  value = row.get(name)
+  if type(value) is not kind:
+    place = f'{where}.{name}' if where else name
+    got = 'missing' if value is None else f'a {type(value).__name__}'
+    raise errors.UserError(
+      f'{path}: {place} is {got}, where the form of SQuAD has a '
+      f'{kind.__name__}.'
+    )
+  return value
+
+
+def _check_ids(path, questions):
+  seen: set[str] = set()
+  twice = sorted({x.id for x in questions if x.id in seen or seen.add(x.id)})
+  if twice:
+    raise errors.UserError(
+      f'{path}: {len(twice)} id(s) have several questions, such as '
+      f'{twice[0]!r}; predictions are by id, so give each question its own.'
+    )

@@ -1,0 +1,1 @@
+"""Answering questions with a part of a passage."""

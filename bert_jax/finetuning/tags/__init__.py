@@ -1,0 +1,1 @@
+"""Tagging words, such as with named entities."""

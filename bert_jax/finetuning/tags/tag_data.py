@@ -1,0 +1,176 @@
+"""The data of a tagging run: encoded once, in WORKDIR/data."""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.finetuning import encode, feature_files, feature_rows, task_data
+from bert_jax.finetuning.readers import conll, data_files
+from bert_jax.finetuning.tags import tag_windows
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+
+
+class Split(NamedTuple):
+  """The words of a split.
+
+  Attributes:
+    windows: the rows that tag them.
+    tags: numbers of their tags, int32 [W]; None if unknown.
+    words: the words themselves, W.
+    sentence_ends: where each sentence ends in `words`, int64.
+  """
+
+  windows: tag_windows.Windows
+  tags: np.ndarray | None
+  words: list[str]
+  sentence_ends: np.ndarray
+
+  @property
+  def size(self) -> int:
+    """Returns the number of rows."""
+    return len(self.windows.encoded.ends)
+
+
+def make(
+  config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
+) -> task_data.Data:
+  """Reads and encodes the files of a config.
+
+  Args:
+    config: the experiment; phases.seq_length bounds the tokens of a row.
+    tokenizer: the model's tokenizer.
+
+  Raises:
+    errors.UserError: as `conll.read`; and for a missing dev file, or a tag that
+      no training word has.
+  """
+  read = _read(data_files.get_source(config))
+  labels = _list_tags(read['train'])
+  splits, facts = {}, {}
+  for name, sentences in read.items():
+    made = tag_windows.make(tokenizer, sentences, max(config.phases.seq_length))
+    splits[name] = Split(
+      made,
+      _number_tags(name, sentences, labels),
+      [word for x in sentences for word in x.words],
+      np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
+    )
+    facts[name] = {
+      'sentences': len(sentences),
+      'documents': len({x.document for x in sentences}),
+      'words': len(splits[name].words),
+      'rows': splits[name].size,
+      'longest': int(made.encoded.lengths.max()),
+      'entities': sum(
+        tag.startswith('B-') for x in sentences for tag in x.tags or ()
+      ),
+    }
+  return task_data.combine(splits, labels, tokenizer, facts)
+
+
+@functools.lru_cache(maxsize=1)
+def _read(source):
+  """Returns {split: sentences}; a test file may lack the column of tags."""
+  paths = data_files.find_files(source)
+  if 'dev' not in paths:
+    raise errors.UserError(
+      f'data.input={source.input} has no dev file; tagging needs one: '
+      'train=FILE,dev=FILE.'
+    )
+  word = _column('data.text', source.text, 0)
+  tag = _column('data.label', source.label, -1)
+  found = {}
+  for split, path in paths.items():
+    tags = tag if split != 'test' or conll.count_columns(path) > 1 else None
+    sentences = conll.read(path, word, tags)
+    most = source.max_documents or len(sentences)
+    found[split] = sentences[:most]
+  return found
+
+
+def _column(field, given, default) -> int:
+  try:
+    return int(given) if given else default
+  except ValueError:
+    raise errors.UserError(
+      f'{field}={given!r} is not the number of a column, from 0, or from -1 '
+      'backwards.'
+    ) from None
+
+
+def _list_tags(sentences) -> tuple[str, ...]:
+  kinds = sorted({tag[2:] for x in sentences for tag in x.tags if tag != 'O'})
+  return 'O', *(f'{prefix}-{kind}' for kind in kinds for prefix in 'BI')
+
+
+def _number_tags(name, sentences, labels) -> np.ndarray | None:
+  if sentences[0].tags is None:
+    return None
+  index = {tag: i for i, tag in enumerate(labels)}
+  unknown = [x for x in sentences if not index.keys() >= set(x.tags)]
+  if unknown:
+    [tag, *_] = set(unknown[0].tags) - index.keys()
+    raise errors.UserError(
+      f'the sentence of {name} from line {unknown[0].line} on has the tag '
+      f'{tag!r}, which no training word has; known are '
+      f'{errors.listing(list(labels))}.'
+    )
+  return np.array([index[tag] for x in sentences for tag in x.tags], np.int32)
+
+
+def describe(manifest: dict) -> list[str]:
+  """Returns what the data are, as lines to print."""
+  return [
+    f'{name}: {x["sentences"]:,} sentences of {x["documents"]:,} documents, '
+    f'{x["words"]:,} words, {x["entities"]:,} entities, {x["rows"]:,} rows of '
+    f'at most {x["longest"]} tokens'
+    for name, x in manifest['splits'].items()
+  ]
+
+
+def _pack(split: Split) -> dict[str, np.ndarray]:
+  arrays = {
+    'ids': split.windows.encoded.ids,
+    'ends': split.windows.encoded.ends,
+    'positions': split.windows.positions,
+    'word_ends': split.windows.word_ends,
+    'sentence_ends': split.sentence_ends,
+    # No word has a line feed.
+    'words': np.frombuffer('\n'.join(split.words).encode(), np.uint8),
+  }
+  return arrays if split.tags is None else arrays | {'tags': split.tags}
+
+
+def _unpack(arrays: dict[str, np.ndarray], facts: dict) -> Split:
+  del facts
+  lengths = np.diff(arrays['ends'], prepend=0).astype(np.int32)
+  encoded = encode.Encoded(arrays['ids'], arrays['ends'], lengths, 0)
+  return Split(
+    tag_windows.Windows(encoded, arrays['positions'], arrays['word_ends']),
+    arrays.get('tags'),
+    arrays['words'].tobytes().decode().split('\n'),
+    arrays['sentence_ends'],
+  )
+
+
+def _list_tokens(split: Split) -> feature_files.Rows:
+  # Only words are read, each at its first piece.
+  return feature_files.Rows(*split.windows)
+
+
+def _replace_ids(split: Split, features: feature_rows.FeatureRows) -> Split:
+  return split._replace(windows=tag_windows.of_features(features))
+
+
+FORMAT = task_data.Format(
+  make,
+  _pack,
+  _unpack,
+  describe,
+  _read.cache_clear,
+  _list_tokens,
+  _replace_ids,
+)

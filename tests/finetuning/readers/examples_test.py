@@ -1,0 +1,183 @@
+"""Tests of reading labelled texts, and of what is said about bad ones."""
+
+import json
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.finetuning.readers import data_files, examples, table_files
+
+
+def source(given, **changes):
+  fields = {
+    'input': str(given),
+    'text': 'text',
+    'pair': '',
+    'label': 'label',
+    'choices': '',
+    'heldout': 0.5,
+    'max_documents': 0,
+    'glue': '',
+  }
+  return data_files.Source(**fields | changes)
+
+
+def read(tmp_path, content, name='train.csv', **changes):
+  """Reads a training file; the dev file has one row with the label a."""
+  data = content if isinstance(content, bytes) else content.encode()
+  (tmp_path / name).write_bytes(data)
+  (tmp_path / 'dev.csv').write_text('text,label,other\nfine,a,x\n')
+  return examples.read_splits(source(tmp_path, **changes))
+
+
+def test_csv_has_quotes_and_line_feeds(tmp_path):
+  content = '\ufefftext,label\r\n"a, ""b""\r\nc",x\r\n\r\nd,y\r\n'
+  train = read(tmp_path, content)['train']
+  assert train.texts == ['a, "b"\r\nc', 'd']
+  assert train.labels == ['x', 'y']
+  assert train.lines == [2, 5]
+
+
+def test_tsv_takes_quotes_as_they_are(tmp_path):
+  content = 'label\ttext\nx\t"a\ny\tb " c\u2028d\r\n'
+  train = read(tmp_path, content, 'train.tsv')['train']
+  assert train.texts == ['"a', 'b " c\u2028d']
+  assert train.labels == ['x', 'y']
+
+
+def test_jsonl_labels_may_be_of_any_kind(tmp_path):
+  rows = [{'text': 't', 'label': x} for x in ('x', 1, True, 0.5)]
+  content = ''.join(json.dumps(row) + '\n' for row in rows)
+  train = read(tmp_path, content, 'train.jsonl')['train']
+  assert train.labels == ['x', '1', 'true', '0.5']
+
+
+@pytest.mark.parametrize(
+  'content, name, message',
+  [
+    ('text,klass\nt,a\n', 'train.csv', "no column 'label', which data.label"),
+    ('words,label\nt,a\n', 'train.csv', "no column 'text', which data.text"),
+    ('text,label\nt,a\nu\n', 'train.csv', 'line 3 has 1 columns, the header'),
+    ('text\tlabel\nt\ta\tb\n', 'train.tsv', 'line 2 has 3 columns, the header'),
+    (
+      'text,label\nt,a\nu,\n',
+      'train.csv',
+      'have no label, the first in line 3',
+    ),
+    ('text,label\n"t,a\n', 'train.csv', 'is no CSV at line 2'),
+    (
+      b'text,label\nt,a\n\xe9,a\n',
+      'train.csv',
+      'not UTF-8 in line 3 .byte 0xe9',
+    ),
+    ('text,label\n', 'train.csv', 'has no rows'),
+    ('', 'train.tsv', 'has no rows'),
+    ('{"text": "t"\n', 'train.jsonl', 'line 1 is not JSON'),
+    ('[1]\n', 'train.jsonl', 'line 1 holds a list'),
+    ('{"text": 3, "label": 1}\n', 'train.jsonl', "line 1: 'text' is a int"),
+    (
+      '{"text": "t", "label": 1}\n{"label": 2}\n',
+      'train.jsonl',
+      "line 2: 'text' is missing",
+    ),
+  ],
+)
+def test_a_malformed_file_is_refused_in_one_line(
+  tmp_path, content, name, message
+):
+  with pytest.raises(errors.UserError, match=message) as caught:
+    read(tmp_path, content, name)
+  assert '\n' not in str(caught.value) and name in str(caught.value)
+
+
+def test_a_dev_label_that_no_training_row_has_is_refused(tmp_path):
+  splits = read(tmp_path, 'text,label\nt,b\nu,c\n')
+  labels = examples.list_labels(splits['train'])
+  assert labels == ('b', 'c')
+  with pytest.raises(errors.UserError, match='line 2 has the label .a., which'):
+    examples.number_labels(splits['dev'], labels)
+
+
+def test_classes_that_are_numbers_are_sorted_by_value(tmp_path):
+  splits = read(tmp_path, 'text,label\nt,10\nu,9\nv,9\n')
+  labels = examples.list_labels(splits['train'])
+  assert labels == ('9', '10')
+  numbers = examples.number_labels(splits['train'], labels)
+  assert numbers.tolist() == [1, 0, 0]
+
+
+def test_a_label_that_is_no_number_is_refused_in_regression(tmp_path):
+  splits = read(tmp_path, 'text,label\nt,1.5\nu,nan\n')
+  with pytest.raises(errors.UserError, match="line 3 has the label 'nan'"):
+    examples.number_labels(splits['train'], ())
+
+
+def test_without_a_dev_file_the_same_rows_are_held_out_in_any_order(tmp_path):
+  lines = ''.join(f't{i},a\n' for i in range(40))
+  (tmp_path / 'train.csv').write_text('text,label\n' + lines)
+  found = examples.read_splits(source(tmp_path, heldout=0.25))
+  train, dev = found['train'], found['dev']
+  assert sorted(train.texts + dev.texts) == sorted(f't{i}' for i in range(40))
+  assert 4 <= len(dev.texts) <= 16
+  assert [f't{i}' for i in dev.ids] == dev.texts
+  with pytest.raises(errors.UserError, match='data.heldout=0.0 holds out 0'):
+    examples.read_splits(source(tmp_path, heldout=0.0))
+
+
+def test_a_missing_file_and_an_unknown_extension_are_refused(tmp_path):
+  with pytest.raises(errors.UserError, match='x.csv cannot be read'):
+    table_files.read(str(tmp_path / 'x.csv'))
+  with pytest.raises(errors.UserError, match='does not end in .tsv, .csv'):
+    table_files.read('x.parquet')
+
+
+def write_glue(root, folder, files):
+  inner = root / folder
+  inner.mkdir()
+  for name, content in files.items():
+    (inner / name).write_text(content, encoding='utf-8')
+
+
+def test_cola_has_a_header_in_its_test_file_only(tmp_path):
+  write_glue(
+    tmp_path,
+    'CoLA',
+    {
+      'train.tsv': 'gj04\t1\t\tA dog.\ngj04\t0\t*\t"Dog a\n',
+      'dev.tsv': 'gj04\t1\t\tA cat.\n',
+      'test.tsv': 'index\tsentence\n0\tA cow.\n',
+    },
+  )
+  found = examples.read_splits(source(tmp_path, glue='cola'))
+  assert found['train'].texts == ['A dog.', '"Dog a']
+  assert found['train'].labels == ['1', '0']
+  assert found['test'].texts == ['A cow.'] and found['test'].labels is None
+
+
+def test_short_lines_of_glue_are_left_out_and_counted(tmp_path):
+  header = 'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n'
+  write_glue(
+    tmp_path,
+    'QQP',
+    {
+      'train.tsv': header + '1\t2\t3\ta\tb\t1\n4\t5\t6\tbroken\n',
+      'dev.tsv': header + '7\t8\t9\tc\td\t0\n',
+    },
+  )
+  train = examples.read_splits(source(tmp_path, glue='qqp'))['train']
+  assert (train.texts, train.pairs, train.ragged) == (['a'], ['b'], [3])
+
+
+def test_ids_of_a_submission_must_differ(tmp_path):
+  row = '\ts\tt\tentailment\n'
+  write_glue(
+    tmp_path,
+    'RTE',
+    {
+      'train.tsv': 'index\tsentence1\tsentence2\tlabel\n0' + row,
+      'dev.tsv': 'index\tsentence1\tsentence2\tlabel\n0' + row,
+      'test.tsv': 'index\tsentence1\tsentence2\n5\ts\tt\n5\tu\tv\n',
+    },
+  )
+  with pytest.raises(errors.UserError, match="lines 2 and 3 .* index '5'"):
+    examples.read_splits(source(tmp_path, glue='rte'))

@@ -1,0 +1,107 @@
+"""Tests of reading files in the form of SQuAD."""
+
+import gzip
+import json
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.finetuning.readers import squad
+
+QUESTION = {
+  'id': 'a',
+  'question': 'Who?',
+  'answers': [{'text': 'She', 'answer_start': 0}],
+}
+CONTENT = {
+  'data': [
+    {
+      'title': 'x',
+      'paragraphs': [
+        {'context': 'She did.', 'qas': [QUESTION, {**QUESTION, 'id': 'b'}]},
+        {'context': 'Later.', 'qas': []},
+      ],
+    },
+    {'paragraphs': [{'context': '그녀', 'qas': [{**QUESTION, 'id': 'c'}]}]},
+  ]
+}
+
+
+def write(folder, content):
+  (folder / 'x.json').write_text(json.dumps(content))
+  return str(folder / 'x.json')
+
+
+def change(row=None, **fields):
+  """Returns the content with another last question, or other fields of it."""
+  found = json.loads(json.dumps(CONTENT))
+  rows = found['data'][1]['paragraphs'][0]['qas']
+  rows[0] = {**rows[0], **fields} if row is None else row
+  return found
+
+
+def test_questions_are_read_in_order_with_their_passages(tmp_path):
+  found = squad.read(write(tmp_path, CONTENT))
+  assert found.passages == ['She did.', 'Later.', '그녀']
+  assert [(x.id, x.passage) for x in found.questions] == [
+    ('a', 0), ('b', 0), ('c', 2)
+  ]  # fmt: skip
+  assert found.questions[0].text == 'Who?'
+  assert found.questions[0].answers == (('She', 0),)
+
+
+def test_a_file_may_be_compressed_and_be_read_in_part(tmp_path):
+  with gzip.open(tmp_path / 'x.json.gz', 'wt') as file:
+    json.dump(CONTENT, file)
+  found = squad.read(str(tmp_path / 'x.json.gz'), most=2)
+  assert found.passages == ['She did.'] and len(found.questions) == 2
+
+
+@pytest.mark.parametrize(
+  ('content', 'answers'),
+  [
+    (change(answers=[]), ()),
+    (change(is_impossible=True, plausible_answers=[]), ()),
+    (change({'id': 'c', 'question': 'Who?'}), None),
+    (change({'id': 'c', 'question': 'Who?', 'is_impossible': True}), ()),
+  ],
+)
+def test_answers_may_be_none_or_unknown(tmp_path, content, answers):
+  assert squad.read(write(tmp_path, content)).questions[-1].answers == answers
+
+
+@pytest.mark.parametrize(
+  ('content', 'message'),
+  [
+    ([], 'the content is a list, not an object'),
+    ({'data': {}}, 'data is a dict, where the form of SQuAD has a list'),
+    ({'data': []}, 'has no questions'),
+    (change(id='a'), "1 id.s. have several questions, such as 'a'"),
+    (change(id=3), r'data\[1\].paragraphs\[0\].qas\[0\].id is a int, where'),
+    (change({'id': 'c'}), r'qas\[0\].question is missing, where the form'),
+    (change('Who?'), r'data\[1\].paragraphs\[0\].qas\[0\] is a str, not an'),
+    (
+      change(answers='She'),
+      'answers is a str, where the form of SQuAD has a l',
+    ),
+    (
+      change(answers=[{'text': 'She'}]),
+      r'qas\[0\].answers\[0\].answer_start is missing',
+    ),
+  ],
+)
+def test_what_is_malformed_is_refused_with_its_place(
+  tmp_path, content, message
+):
+  with pytest.raises(errors.UserError, match=message):
+    squad.read(write(tmp_path, content))
+
+
+def test_what_is_no_json_or_not_utf_8_is_refused(tmp_path):
+  path = tmp_path / 'x.json'
+  path.write_text('{"data": [')
+  with pytest.raises(errors.UserError, match='x.json is not JSON .*form of SQ'):
+    squad.read(str(path))
+  path.write_bytes('{"data": "é"}'.encode('latin-1'))
+  with pytest.raises(errors.UserError, match='UTF-8'):
+    squad.read(str(path))

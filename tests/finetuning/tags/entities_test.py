@@ -1,0 +1,53 @@
+"""Tests of counting and scoring entities."""
+
+import numpy as np
+import pytest
+
+from bert_jax.finetuning.tags import entities
+
+
+@pytest.mark.parametrize(
+  'tags, expected',
+  [
+    ('O O', []),
+    ('B-A I-A O B-A', [(0, 2, 'A'), (3, 4, 'A')]),
+    ('B-A B-A', [(0, 1, 'A'), (1, 2, 'A')]),
+    # conlleval: an I- of another kind, or after O, begins an entity.
+    ('I-A I-A I-B', [(0, 2, 'A'), (2, 3, 'B')]),
+    ('B-A I-B I-A', [(0, 1, 'A'), (1, 2, 'B'), (2, 3, 'A')]),
+    ('', []),
+  ],
+)
+def test_entities_are_those_of_conlleval(tags, expected):
+  assert sorted(entities.find(tags.split())) == expected
+
+
+def count(truth, predicted):
+  return entities.count(*([x.split() for x in y] for y in (truth, predicted)))
+
+
+def test_an_entity_counts_if_its_words_and_its_kind_are_right():
+  counts = count(
+    ['B-A I-A O B-B', 'B-A O O O'], ['B-A I-A O B-A', 'B-A I-A O O']
+  )
+  # Found, predicted, there; of each sentence.
+  assert counts['A'].tolist() == [[1, 2, 1], [0, 1, 1]]
+  assert counts['B'].tolist() == [[0, 0, 1], [0, 0, 0]]
+  found = entities.score(sum(counts.values()))
+  assert found == {
+    'f1': pytest.approx(2 / 6),
+    'precision': pytest.approx(1 / 3),
+    'recall': pytest.approx(1 / 3),
+  }
+
+
+def test_nothing_found_is_0():
+  assert entities.score(count(['B-A'], ['O'])['A'])['f1'] == 0
+  assert entities.score(np.zeros((2, 3), int))['f1'] == 0
+
+
+def test_the_interval_holds_the_score():
+  rows = np.tile([[1, 1, 1], [0, 1, 1], [1, 1, 1], [1, 1, 2]], (20, 1))
+  low, high = entities.find_interval(rows)
+  assert low < entities.score(rows)['f1'] < high
+  assert 0.05 < high - low < 0.2

@@ -1,0 +1,177 @@
+"""Tests of tagging, in whole runs of a tiny model."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from bert_jax import errors, main, predict
+from bert_jax.finetuning import completion, task_data
+from bert_jax.finetuning.tags import entities, tag, tag_data
+from bert_jax.inference import source
+from bert_jax.train import task as task_lib
+from bert_jax.workdir import log
+from tests import models
+from tests.finetuning import made
+
+
+def write_words(folder):
+  """Writes sentences in which cats are persons; a dog and an e, a group."""
+  folder.mkdir()
+  sentences = [
+    (['the'] * (i % 4) + ['cats', 'the', 'dog', 'e'] * (1 + i % 3))
+    for i in range(24)
+  ]
+  tags = {'the': 'O', 'cats': 'B-PER', 'dog': 'B-ORG', 'e': 'I-ORG'}
+  blocks = [
+    ''.join(f'{word}\t{tags[word]}\n' for word in words) for words in sentences
+  ]
+  (folder / 'train.conll').write_text('\n'.join(blocks))
+  # Documents of three sentences.
+  dev = ['\n'.join(blocks[i : i + 3]) for i in (0, 3)]
+  (folder / 'dev.conll').write_text('\n\n'.join(dev))
+  (folder / 'test.txt').write_text('the\ndog\ne\n\ncats\n')
+  return str(folder)
+
+
+def make_config(root, **changes):
+  c = made.make_config(
+    made.write_source(root / 'source'),
+    write_words(root / 'words'),
+    **{'finetuning.epochs': 24.0, **changes},
+  )
+  c.task, c.data.text, c.data.label = 'tagging', '', ''
+  return c
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  """Returns the working directory of a finished run."""
+  root = tmp_path_factory.mktemp('tagging')
+  main.run(make_config(root), str(root / 'run'))
+  return str(root / 'run')
+
+
+def read_lines(*path):
+  with open(os.path.join(*path), encoding='utf-8') as file:
+    return file.read().splitlines()
+
+
+@pytest.mark.slow
+def test_a_run_learns_to_tag_and_says_how_well(run):
+  with open(os.path.join(run, 'results.json'), encoding='utf-8') as file:
+    found = json.load(file)
+  assert found['metrics'] == {'f1': 1, 'precision': 1, 'recall': 1}
+  assert found['kinds']['ORG']['f1'] == found['kinds']['PER']['f1'] == 1
+  assert found['intervals'] == {'f1': [1, 1]} and found['problem'] is None
+  rows = log.read(os.path.join(run, 'metrics.jsonl'))
+  [last] = [row for row in rows if row['kind'] == 'eval']
+  assert last['f1'] == 1 and last['accuracy'] == 1
+
+
+@pytest.mark.slow
+def test_every_word_is_predicted_in_order(run):
+  assert read_lines(run, 'predictions', 'test.conll') == [
+    'the\tO', 'dog\tB-ORG', 'e\tI-ORG', '', 'cats\tB-PER', ''
+  ]  # fmt: skip
+  with open(os.path.join(run, '..', 'words', 'dev.conll')) as file:
+    words = [line.split() for line in file if line.strip()]
+  found = [x.split('\t') for x in read_lines(run, 'predictions', 'dev.conll')]
+  assert [x[:2] for x in found if x != ['']] == words
+
+
+@pytest.mark.slow
+def test_the_export_is_the_run_and_has_no_pooler(run):
+  ours, theirs = (source.read(x) for x in (run, os.path.join(run, 'export')))
+  assert ours.head.task == theirs.head.task == 'tagging'
+  assert theirs.head.labels == ('O', 'B-ORG', 'I-ORG', 'B-PER', 'I-PER')
+  models.assert_same(
+    ours.head.add_to(ours.params), theirs.head.add_to(theirs.params)
+  )
+  assert 'pooler' not in theirs.params
+  path = os.path.join(run, 'export', 'config.json')
+  with open(path, encoding='utf-8') as file:
+    found = json.load(file)
+  assert found['architectures'] == ['BertForTokenClassification']
+  assert found['id2label']['1'] == 'B-ORG'
+  card = '\n'.join(read_lines(run, 'export', 'README.md'))
+  assert 'AutoModelForTokenClassification' in card
+  assert 'pipeline_tag: token-classification' in card
+
+
+@pytest.mark.slow
+def test_the_pooler_of_the_source_is_left_out(run):
+  rows = log.read(os.path.join(run, 'metrics.jsonl'))
+  [facts] = [row['init_from'] for row in rows if row['kind'] == 'run']
+  assert facts['changes'] == [
+    'mlm: left out',
+    'pooler: left out',
+    'nsp: left out',
+    'classifier: new, the source has none',
+  ]
+
+
+@pytest.mark.slow
+def test_words_of_a_file_are_tagged_by_the_run_and_its_export(run, tmp_path):
+  (tmp_path / 'in.txt').write_text('dog\ne\n\n\nthe\ncats\n')
+  for model in (run, os.path.join(run, 'export')):
+    output = str(tmp_path / 'out.conll')
+    assert predict.predict(model, str(tmp_path / 'in.txt'), output) == 4
+    assert read_lines(output) == [
+      'dog\tB-ORG', 'e\tI-ORG', '', 'the\tO', 'cats\tB-PER', ''
+    ]  # fmt: skip
+
+
+def make_batches(tmp_path):
+  c = make_config(tmp_path)
+  c = completion.complete(tag_data.make, c, str(tmp_path / 'run'))
+  form, folder = tag_data.FORMAT, str(tmp_path / 'data')
+  task_data.write(form, c, folder, models.TOKENIZER)
+  data = task_data.read(form, folder)
+  [phase] = task_lib.list_phases(c)
+  return tag.make_batches(c, data), phase, data
+
+
+def test_only_first_pieces_have_a_label(tmp_path):
+  batches, phase, data = make_batches(tmp_path)
+  batch = batches.train_batch(phase, 0)
+  # the cat ##s dog; [CLS] = 2, [SEP] = 3
+  weights, ids = batch['label_weights'], batch['input_ids']
+  assert not weights[np.isin(ids, [0, 2, 3, 8])].any()
+  for label, word in ((0, 5), (3, 6)):  # O the, B-PER cat
+    assert (batch['labels'][(ids == word) & (weights > 0)] == label).all()
+  assert data.labels[3] == 'B-PER'
+
+
+def test_held_out_words_are_collected_once_each(tmp_path):
+  batches, phase, data = make_batches(tmp_path)
+  kept, split = None, data.splits['dev']
+  for i in range(batches.eval_batches(phase)):
+    batch = batches.eval_batch(phase, i)
+    tags = {'tags': batch['labels']}
+    kept = tag.collect(split, batches, kept, phase, i, tags)
+  np.testing.assert_array_equal(np.concatenate(kept), split.tags)
+  assert tag.score(split, data.labels, kept)['f1'] == 1
+  wrong = [np.zeros_like(split.tags)]
+  nothing = entities.score(np.zeros((1, 3), int))
+  assert tag.score(split, data.labels, wrong) == nothing
+
+
+def test_a_tag_that_no_training_word_has_is_refused(tmp_path):
+  c = make_config(tmp_path)
+  (tmp_path / 'words' / 'dev.conll').write_text('cat O\n\ndog B-LOC\n')
+  with pytest.raises(
+    errors.UserError, match="of dev from line 3 on .* 'B-LOC'"
+  ):
+    tag_data.make(c, models.TOKENIZER)
+
+
+def test_a_missing_dev_file_and_a_column_by_name_are_refused(tmp_path):
+  c = make_config(tmp_path)
+  c.data.label = 'ner'
+  with pytest.raises(errors.UserError, match="data.label='ner' is not the num"):
+    tag_data.make(c, models.TOKENIZER)
+  (tmp_path / 'words' / 'dev.conll').unlink()
+  with pytest.raises(errors.UserError, match='has no dev file; tagging needs'):
+    tag_data.make(c, models.TOKENIZER)
