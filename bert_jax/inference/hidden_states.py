@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import attention, bert_config, encoder, heads
+from bert_jax.model import bert_config, heads
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 LAYERS = (
@@ -168,23 +168,19 @@ def stack(
 def _list_hidden(params, batch, config):
   """Returns L + 1 hidden states [B, S, D], and what each layer recorded."""
   module = heads.PretrainingModel(config, with_nsp=False)
-  (first, last), sown = module.apply(
-    {'params': params}, batch, method=_run, mutable=['intermediates']
+  last, sown = module.apply(
+    {'params': params},
+    batch,
+    deterministic=True,
+    method='encode',
+    mutable=['intermediates'],
   )
+  first = sown['intermediates']['embeddings']['hidden'][0]
   blocks = [
     sown['intermediates']['encoder'][f'layer_{i}']
     for i in range(config.num_layers)
   ]
   return [first, *(x['hidden'][0] for x in blocks[:-1]), last], blocks
-
-
-def _run(module, batch):
-  """Returns the encoder's input and output, [B, S, D] each."""
-  positions = encoder.get_positions(batch)
-  first = module.embeddings(
-    batch['input_ids'], batch['segment_ids'], positions, True
-  )
-  return first, module.encoder(first, attention.get_tokens(batch), True)
 
 
 def _choose(hidden, layers):

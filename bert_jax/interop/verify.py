@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import attention, bert_config, encoder, heads
+from bert_jax.model import bert_config, heads
 
 _LENGTH = 32  # tokens, or the model's maximum if that is less
 _ROWS = 3
@@ -47,10 +47,7 @@ def compute_outputs(
   """
 
   def run(module, x):
-    hidden = module.embeddings(
-      x['input_ids'], x['segment_ids'], encoder.get_positions(x), True
-    )
-    found = {'hidden': module.encoder(hidden, attention.get_tokens(x), True)}
+    found = {'hidden': module.encode(x, deterministic=True)}
     if 'mlm' in params:
       table = module.embeddings.word.embedding
       found['mlm'] = module.mlm(found['hidden'], table)

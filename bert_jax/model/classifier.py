@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.model import attention, bert_config, bilstm, encoder, heads
+from bert_jax.model import bilstm, encoder, heads
 from bert_jax.ops import dropout
 
 
-class Classifier(nn.Module):
+class Classifier(encoder.Bert):
   """Predicts one of C classes, or a number, for a text or a pair of texts.
 
   As in section 4.1 of the paper: the classes' logits are a product with C, the
@@ -28,15 +28,13 @@ class Classifier(nn.Module):
       last states take the place of the pooler; 0 is none.
   """
 
-  config: bert_config.BertConfig
   outputs: int
   dropout: float
   lstm_units: int = 0
 
   def setup(self):
+    super().setup()
     c = self.config
-    self.embeddings = encoder.Embeddings(c)
-    self.encoder = encoder.Encoder(c)
     if self.lstm_units:
       self.bilstm = bilstm.BiLstm(self.lstm_units)
     else:
@@ -55,23 +53,13 @@ class Classifier(nn.Module):
     """Computes the logits.
 
     Args:
-      batch: `input_ids`, `input_mask`, `segment_ids`, integers [B, S];
-        input_mask is 1 for tokens.
-      deterministic: True turns dropout off; otherwise apply needs the random
-        stream `dropout`.
+      batch: as for `encode`.
+      deterministic: as for `encode`.
 
     Returns:
       float32 [B, C].
     """
-    x = self.embeddings(
-      batch['input_ids'],
-      batch['segment_ids'],
-      encoder.get_positions(batch),
-      deterministic,
-    )
-    tokens = attention.get_tokens(batch)
-    x = self.encoder(x, tokens, deterministic)  # [B, S, D]
-    mask = batch['input_mask']
+    x, mask = self.encode(batch, deterministic), batch['input_mask']
     if self.lstm_units:
       pooled = bilstm.summarize(self.bilstm(x, mask), mask)  # [B, 2 U]
     else:

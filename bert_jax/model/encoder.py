@@ -204,6 +204,39 @@ class Encoder(nn.Module):
     return jax.lax.scan(body, x, (stacked, keys))[0]
 
 
+class Bert(nn.Module):
+  """Embeddings and encoder; the models with heads are made of it."""
+
+  config: bert_config.BertConfig
+
+  def setup(self):
+    self.embeddings = Embeddings(self.config)
+    self.encoder = Encoder(self.config)
+
+  def encode(
+    self,
+    batch: dict[str, jax.Array],
+    deterministic: bool,
+    words: jax.Array | None = None,
+  ):
+    """Computes the hidden states of the last layer, [B, S, D].
+
+    Args:
+      batch: `input_ids`, `input_mask`, `segment_ids`, integers [B, S];
+        input_mask is 1 for tokens. Packed rows have more, see `heads`.
+      deterministic: True turns dropout off; otherwise apply needs the random
+        stream `dropout`.
+      words: the embeddings of `input_ids`, if they were looked up already,
+        float32 [B, S, D].
+    """
+    if words is None:
+      words = self.embeddings.word(batch['input_ids'])
+    x = self.embeddings.of_words(
+      words, batch['segment_ids'], get_positions(batch), deterministic
+    )
+    return self.encoder(x, attention.get_tokens(batch), deterministic)
+
+
 def _remat(config: bert_config.BertConfig):
   """Returns the block's class with rematerialization as in `config.remat`."""
   if config.remat == 'none':

@@ -4,11 +4,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.model import attention, bert_config, encoder, heads
+from bert_jax.model import encoder, heads
 from bert_jax.ops import dropout, embedding_rows
 
 
-class GptClassifier(nn.Module):
+class GptClassifier(encoder.Bert):
   """Predicts one of C classes, or a number, and the tokens of the text.
 
   As in GPT ("Improving language understanding by generative pre-training",
@@ -21,14 +21,12 @@ class GptClassifier(nn.Module):
     dropout: rate before the head, rounded to 256ths.
   """
 
-  config: bert_config.BertConfig
   outputs: int
   dropout: float
 
   def setup(self):
+    super().setup()
     c = self.config
-    self.embeddings = encoder.Embeddings(c)
-    self.encoder = encoder.Encoder(c)
     self.mlm = heads.MlmHead(c)
     self.drop = dropout.Dropout(self.dropout)
     self.classifier = nn.Dense(
@@ -39,8 +37,7 @@ class GptClassifier(nn.Module):
     self, batch: dict[str, jax.Array], deterministic: bool = True
   ) -> jax.Array:
     """Computes the logits; args and returns as `classifier.Classifier`."""
-    words = self.embeddings.word(batch['input_ids'])
-    x = self._encode(words, batch, deterministic)
+    x = self.encode(batch, deterministic)
     if self.is_initializing():
       self.mlm.vectors(x)
     return self._classify(x, batch, deterministic)
@@ -60,15 +57,9 @@ class GptClassifier(nn.Module):
     table, words, labels = embedding_rows.look_up(
       self.embeddings.word.embedding, ids, ids[:, 1:]
     )
-    x = self._encode(words, batch, deterministic)
+    x = self.encode(batch, deterministic, words)
     inputs = self.mlm.vectors(x[:, :-1]), table, self.mlm.bias, labels
     return self._classify(x, batch, deterministic), inputs
-
-  def _encode(self, words, batch, deterministic):
-    x = self.embeddings.of_words(
-      words, batch['segment_ids'], encoder.get_positions(batch), deterministic
-    )
-    return self.encoder(x, attention.get_tokens(batch), deterministic)
 
   def _classify(self, x, batch, deterministic):
     last = heads.take_last(x, batch['input_mask'])

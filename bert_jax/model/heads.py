@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.model import attention, bert_config, encoder
+from bert_jax.model import bert_config, encoder
 from bert_jax.ops import embedding_rows, tied_decoder
 
 
@@ -51,16 +51,14 @@ def take_last(x: jax.Array, input_mask: jax.Array):
   return _rows(x, last)[:, 0]
 
 
-class PretrainingModel(nn.Module):
+class PretrainingModel(encoder.Bert):
   """BERT with its pre-training heads (section 3.1)."""
 
-  config: bert_config.BertConfig
   with_nsp: bool = True
 
   def setup(self):
+    super().setup()
     c = self.config
-    self.embeddings = encoder.Embeddings(c)
-    self.encoder = encoder.Encoder(c)
     self.mlm = MlmHead(c)
     if self.with_nsp:
       self.pooler = nn.Dense(
@@ -84,8 +82,7 @@ class PretrainingModel(nn.Module):
       (mlm, nsp), float32 logits: [B, P, V]; and [B, 2] or, for packed rows,
       [B, N, 2], None without NSP. NSP class 1 means a random second text.
     """
-    words = self.embeddings.word(batch['input_ids'])
-    chosen, nsp = self._encode(words, batch, deterministic)
+    chosen, nsp = self._encode(batch, deterministic)
     return self.mlm(chosen, self.embeddings.word.embedding), nsp
 
   def before_decoder(
@@ -106,19 +103,12 @@ class PretrainingModel(nn.Module):
       batch['input_ids'],
       batch['masked_lm_ids'],
     )
-    chosen, nsp = self._encode(words, batch, deterministic)
+    chosen, nsp = self._encode(batch, deterministic, words)
     return (self.mlm.vectors(chosen), table, self.mlm.bias, labels), nsp
 
-  def _encode(self, words, batch, deterministic):
+  def _encode(self, batch, deterministic, words=None):
     """Returns hidden states at predictions [B, P, D], and the NSP logits."""
-    x = self.embeddings.of_words(
-      words,
-      batch['segment_ids'],
-      encoder.get_positions(batch),
-      deterministic,
-    )
-    tokens = attention.get_tokens(batch)
-    x = self.encoder(x, tokens, deterministic)  # [B, S, D]
+    x = self.encode(batch, deterministic, words)  # [B, S, D]
     chosen = _rows(x, batch['masked_lm_positions'])  # [B, P, D]
     if not self.with_nsp:
       return chosen, None

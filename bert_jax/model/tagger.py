@@ -4,11 +4,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.model import attention, bert_config, bilstm, encoder
+from bert_jax.model import bilstm, encoder
 from bert_jax.ops import dropout
 
 
-class Tagger(nn.Module):
+class Tagger(encoder.Bert):
   """Predicts a tag for each token from its hidden state alone, without a CRF.
 
   Attributes:
@@ -19,21 +19,18 @@ class Tagger(nn.Module):
       none.
   """
 
-  config: bert_config.BertConfig
   outputs: int
   dropout: float
   lstm_units: int = 0
 
   def setup(self):
-    c = self.config
-    self.embeddings = encoder.Embeddings(c)
-    self.encoder = encoder.Encoder(c)
+    super().setup()
     if self.lstm_units:
       self.bilstm = bilstm.BiLstm(self.lstm_units)
     self.drop = dropout.Dropout(self.dropout)
     # In float32, like the other heads.
     self.classifier = nn.Dense(
-      self.outputs, dtype=jnp.float32, kernel_init=c.kernel_init
+      self.outputs, dtype=jnp.float32, kernel_init=self.config.kernel_init
     )
 
   def __call__(
@@ -46,13 +43,7 @@ class Tagger(nn.Module):
     Returns:
       float32 [B, S, C].
     """
-    x = self.embeddings(
-      batch['input_ids'],
-      batch['segment_ids'],
-      encoder.get_positions(batch),
-      deterministic,
-    )
-    x = self.encoder(x, attention.get_tokens(batch), deterministic)
+    x = self.encode(batch, deterministic)
     if self.lstm_units:
       x = self.bilstm(x, batch['input_mask'])  # [B, S, 2 U]
     return self.classifier(self.drop(x, deterministic))
