@@ -66,6 +66,11 @@ def make_documents(given) -> list[dict]:
   ]
   queues = []
   if given.quota is not None:
+    if given.quota < topology.chips:
+      raise errors.UserError(
+        f'--quota={given.quota} admits no run on {topology.chips} chips; '
+        f'{topology.chips} or more do.'
+      )
     queues = jobset.make_queues(given.queue, topology, given.quota)
   made = jobset.make(
     given.name,

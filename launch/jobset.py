@@ -159,11 +159,11 @@ def make_queues(
   """
   chip = slices.CHIPS[topology.chip.name]
 
-  def thing(kind, spec, **metadata):
+  def thing(kind, spec):
     return {
       'apiVersion': 'kueue.x-k8s.io/v1beta2',
       'kind': kind,
-      'metadata': {'name': queue, **metadata},
+      'metadata': {'name': queue},
       'spec': spec,
     }
 
@@ -179,7 +179,8 @@ def make_queues(
   return [
     thing('ResourceFlavor', {'nodeLabels': labels}),
     thing('ClusterQueue', {'namespaceSelector': {}, 'resourceGroups': [group]}),
-    thing('LocalQueue', {'clusterQueue': queue}, namespace='default'),
+    # In the namespace of the JobSet: that of kubectl.
+    thing('LocalQueue', {'clusterQueue': queue}),
   ]
 
 

@@ -78,6 +78,11 @@ def test_jobs_follow_the_schema_of_kubernetes():
     validate.validate({**job, 'spec': spec}, '1.32', strict=True)
 
 
+def test_queue_and_jobset_are_in_the_same_namespace():
+  *_, local = jobset.make_queues('tpus', slices.parse('v6e-16', 2), 32)
+  assert 'namespace' not in local['metadata'] | make()['metadata']
+
+
 def test_one_job_per_slice_and_one_pod_per_host():
   (jobs,) = make('v6e-16', 2)['spec']['replicatedJobs']
   spec = jobs['template']['spec']
@@ -92,6 +97,13 @@ def test_one_job_per_slice_and_one_pod_per_host():
 def test_what_gke_lacks_is_refused():
   with pytest.raises(errors.UserError, match='not offered by GKE'):
     make('v3-32', 1)
+
+
+def test_quota_that_never_admits_the_run_is_refused():
+  words = ['--name=r', '--image=i', '--config=c', '--workdir=gs://bkt/r']
+  words += ['--topology=v6e-16', '--slices=2', '--queue=q', '--quota=31']
+  with pytest.raises(errors.UserError, match='no run on 32 chips'):
+    gke.main(words, pytest.fail)
 
 
 def test_yaml_says_what_the_data_say():
