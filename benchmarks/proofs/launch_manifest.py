@@ -1,21 +1,29 @@
-"""Compares launch/gke.py's JobSet with that of Google's xpk.
+"""Checks the objects of launch/gke.py, and compares its JobSet with xpk's.
 
-  pip install pyyaml, and xpk into an environment of its own
-  python benchmarks/proofs/launch_manifest.py --xpk=XPK_ENVIRONMENT/bin/xpk
+  pip install pyyaml jsonschema, and xpk into an environment of its own
+  python benchmarks/proofs/launch_manifest.py --kueue=FOLDER \
+    --xpk=XPK_ENVIRONMENT/bin/xpk
 
-xpk writes its manifest in a dry run, offline. Prints every difference and why it
-is there; the exit code is 1 if there is one that is not explained.
+FOLDER has Kueue's config/components/crd/bases, or the files of ClusterQueue,
+LocalQueue and ResourceFlavor from it: each object must follow the schema of its
+kind strictly, and the same object with a misspelt field must not. xpk writes its
+manifest in a dry run, offline; every difference is printed with its reason. The
+exit code is 1 after a violation, or a difference that is not explained.
 """
 
 import argparse
 import contextlib
+import glob
 import io
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
+import crd_schema
 import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
@@ -65,13 +73,44 @@ def flatten(value, path='') -> dict:
   return found
 
 
-def read_ours() -> dict:
-  """Returns the JobSet of launch/gke.py."""
+def read_ours(*more: str) -> list[dict]:
+  """Returns the objects of launch/gke.py; the JobSet is the last."""
   words = ['--name=large', '--image=img:1', '--topology=v6e-16', '--slices=2']
   checked = commands.Result(0, '{}')
   with contextlib.redirect_stdout(io.StringIO()) as out:
-    gke.main([*words, '--spot', *COMMAND], lambda argv: checked)
-  return yaml.safe_load(out.getvalue())
+    gke.main([*words, '--spot', *more, *COMMAND], lambda argv: checked)
+  return [*yaml.safe_load_all(out.getvalue())]
+
+
+def check_queues(folder: str) -> int:
+  """Checks Kueue's objects by its definitions; returns how many are wrong."""
+  check = crd_schema.read(sorted(glob.glob(os.path.join(folder, '*.yaml'))))
+  wrong = 0
+  *queues, _ = read_ours('--queue=tpus', '--quota=32')
+  for value in queues:
+    found, tried = check(value), [*misspell(value['spec'])]
+    missed = [x for x, spec in tried if not check({**value, 'spec': spec})]
+    wrong += bool(found or missed)
+    print(f'{value["kind"]}, {value["apiVersion"]}: {found or "ok"}')
+    print(f'  {len(tried)} fields, misspelt in turn; not refused: {missed}')
+  return wrong
+
+
+def misspell(value) -> Iterator[tuple[str, Any]]:
+  """Yields each named field, and a copy of nested data that misspells it."""
+  if isinstance(value, list):
+    items = enumerate(value)
+  else:
+    items = value.items() if isinstance(value, dict) else ()
+  for key, item in items:
+    if isinstance(value, dict):
+      yield key, {f'{k}x' if k == key else k: x for k, x in value.items()}
+    if key == 'nodeLabels':
+      continue  # labels may have any name
+    for field, changed in misspell(item):
+      copied = value.copy()
+      copied[key] = changed
+      yield field, copied
 
 
 def read_theirs(xpk: str) -> dict:
@@ -89,12 +128,10 @@ def read_theirs(xpk: str) -> dict:
       return yaml.safe_load(file)
 
 
-def main() -> int:
-  """Prints the differences."""
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument('--xpk', required=True, help="the program's path")
-  ours = flatten(read_ours())
-  theirs = flatten(read_theirs(parser.parse_args().xpk))
+def compare(xpk: str) -> int:
+  """Prints what xpk's JobSet has otherwise; returns how much is unexplained."""
+  [ours] = map(flatten, read_ours())
+  theirs = flatten(read_theirs(xpk))
   same = [path for path in ours if ours[path] == theirs.get(path, object())]
   print(f'{len(same)} fields are equal, among them')
   for path in same:
@@ -107,8 +144,21 @@ def main() -> int:
       continue  # the rest of a list of exit codes
     print(f'{path}\n  ours {ours.get(path)!r}')
     print(f'  xpk  {str(theirs.get(path))[:70]!r}\n  {why or "UNEXPLAINED"}')
-  print(f'verdict: {"ok" if not unexplained else "FAILED"}')
-  return 1 if unexplained else 0
+  return unexplained
+
+
+def main() -> int:
+  """Does what is asked for, and prints a verdict."""
+  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser.add_argument('--kueue', metavar='FOLDER', help='its definitions')
+  parser.add_argument('--xpk', metavar='PROGRAM', help='its path')
+  given = parser.parse_args()
+  if not (given.kueue or given.xpk):
+    parser.error('give --kueue=FOLDER, --xpk=PROGRAM, or both')
+  failed = check_queues(given.kueue) if given.kueue else 0
+  failed += compare(given.xpk) if given.xpk else 0
+  print(f'verdict: {"ok" if not failed else "FAILED"}')
+  return 1 if failed else 0
 
 
 if __name__ == '__main__':

@@ -1,8 +1,8 @@
 """Manifests for GKE, against the schemas of JobSet and of Kubernetes."""
 
 import argparse
+import glob
 import json
-import lzma
 import os
 
 import pytest
@@ -18,37 +18,20 @@ def make(topology='v6e-16', count=2, spot=True, queue='tpus'):
   return jobset.make('r', 'img:1', arguments, found, spot, queue, 3600)
 
 
-def _close(schema):
-  """Refuses fields that a schema does not name, as a strict server does."""
-  if isinstance(schema, dict):
-    kept = schema.get('x-kubernetes-preserve-unknown-fields')
-    if 'properties' in schema and 'additionalProperties' not in schema:
-      if not kept:
-        schema['additionalProperties'] = False
-    for item in [*schema.values()]:
-      _close(item)
-  elif isinstance(schema, list):
-    for item in schema:
-      _close(item)
+def read_definitions(*parts):
+  """Returns `crd_schema.read` of definitions in the folder of test data."""
+  crd_schema = pytest.importorskip('crd_schema')  # needs yaml and jsonschema
+  root = os.environ.get('BERT_JAX_TEST_DATA', '')
+  paths = glob.glob(os.path.join(root, *parts)) if root else []
+  if not paths:
+    pytest.skip(f'BERT_JAX_TEST_DATA names no directory with {parts[0]}/')
+  return crd_schema.read(paths)
 
 
 @pytest.fixture(scope='module')
 def check():
   """Returns a function that lists what is wrong with a JobSet."""
-  jsonschema = pytest.importorskip('jsonschema')
-  yaml = pytest.importorskip('yaml')
-  root = os.environ.get('BERT_JAX_TEST_DATA')
-  path = os.path.join(root or '', 'jobset', 'crd.yaml.xz')
-  if not root or not os.path.exists(path):
-    pytest.skip('BERT_JAX_TEST_DATA names no directory with jobset/')
-  with lzma.open(path) as file:
-    versions = yaml.safe_load(file)['spec']['versions']
-  schemas = {v['name']: v['schema']['openAPIV3Schema'] for v in versions}
-  schema = schemas['v1alpha2']
-  _close(schema)
-  schema['properties']['metadata'] = {'type': 'object'}  # Kubernetes checks it
-  validator = jsonschema.Draft4Validator(schema)
-  return lambda value: [e.message for e in validator.iter_errors(value)]
+  return read_definitions('jobset', 'crd.yaml.xz')
 
 
 @pytest.mark.parametrize('spot', [True, False])
@@ -76,6 +59,16 @@ def test_jobs_follow_the_schema_of_kubernetes():
   spec['parallelisms'] = 3
   with pytest.raises(validate.ValidationError):
     validate.validate({**job, 'spec': spec}, '1.32', strict=True)
+
+
+def test_queues_follow_the_schemas_of_kueue():
+  check = read_definitions('kueue', '*.yaml')
+  made = jobset.make_queues('tpus', slices.parse('v6e-16', 2), 32)
+  assert [check(value) for value in made] == [[], [], []]
+  made[0]['spec']['nodeLabel'] = made[0]['spec'].pop('nodeLabels')
+  made[1]['spec']['resourceGroups'][0]['flavors'][0]['resource'] = []
+  made[2]['apiVersion'] = 'kueue.x-k8s.io/v1beta9'
+  assert all(map(check, made))
 
 
 def test_queue_and_jobset_are_in_the_same_namespace():
