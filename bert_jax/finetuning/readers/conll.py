@@ -45,16 +45,20 @@ def read(path: str, word: int = 0, tag: int | None = -1) -> list[Sentence]:
 
   Raises:
     errors.UserError: if the file cannot be read, is not UTF-8, has no words, or
-      has a line without one of the columns or with a malformed tag.
+      has a line with more or fewer columns than others, without one of those
+      that are asked for, or with a malformed tag.
   """
   found: list[Sentence] = []
   document = blanks = 0
   words, tags, first = [], [], 0
+  top = None  # (its number, its columns) of the first line with a word
   lines = table_files.read_text(path).split('\n')
   for number, line in enumerate([*lines, ''], 1):
     columns = _split(line)
     start = bool(columns) and columns[0] == _START
     if columns and not start:
+      top = top or (number, len(columns))
+      _check_width(path, number, columns, *top)
       document += blanks > 1 and bool(found)
       blanks = 0
       first = first or number
@@ -88,6 +92,14 @@ def _split(line: str) -> list[str]:
   if '\t' in line:
     return [column.strip() for column in line.split('\t')]
   return line.split()
+
+
+def _check_width(path, number, columns, top, width):
+  if len(columns) != width:
+    raise errors.UserError(
+      f'{path}: line {number} has {len(columns)} column(s), line {top} has '
+      f'{width}; give all lines equally many.'
+    )
 
 
 def _get(path, number, columns, index) -> str:
