@@ -133,7 +133,7 @@ def choose_columns(
     if name and name not in table.names or not name and field == 'data.text':
       raise errors.UserError(
         f'{table.path} has no column {name!r}, which {field} names; it has '
-        f'{errors.listing(table.names)}.'
+        f'{errors.listing(table.names)}; name one of these.'
       )
 
   def texts(name):
@@ -247,7 +247,8 @@ def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
     raise errors.UserError(
       f'{rows.path}: line {rows.lines[first]} has the label '
       f'{rows.labels[first]!r}, which no training row has ({len(unknown)} such '
-      f'row(s)); known are {errors.listing(list(labels))}.'
+      f'row(s)); known are {errors.listing(list(labels))}. Correct the label, or '
+      'train on it, too.'
     )
   return np.array([index[label] for label in rows.labels], 'i4')
 

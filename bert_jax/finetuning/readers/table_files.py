@@ -6,6 +6,7 @@ Each line of a JSONL file is an object. Files may be compressed. A split of a
 dataset of TFDS is like a file, see `tfds_table`.
 """
 
+import codecs
 import csv
 import io
 import json
@@ -89,10 +90,16 @@ def read_text(path: str) -> str:
   try:
     return content.decode('utf-8-sig')
   except UnicodeDecodeError as error:
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+      raise errors.UserError(
+        f'{path} is UTF-16; convert it, for example with: '
+        f'iconv -f UTF-16 -t UTF-8 {path}'
+      ) from None
     line = content.count(b'\n', 0, error.start) + 1
     raise errors.UserError(
       f'{path} is not UTF-8 in line {line} (byte 0x{content[error.start]:02x}); '
-      f'convert it, for example with: iconv -f ISO-8859-1 -t UTF-8 {path}'
+      'correct that line or, if the whole file has another encoding, convert it, '
+      f'for example with: iconv -f ISO-8859-1 -t UTF-8 {path}'
     ) from None
 
 

@@ -116,7 +116,7 @@ def _number_tags(name, sentences, labels) -> np.ndarray | None:
     raise errors.UserError(
       f'the sentence of {name} from line {unknown[0].line} on has the tag '
       f'{tag!r}, which no training word has; known are '
-      f'{errors.listing(list(labels))}.'
+      f'{errors.listing(list(labels))}. Correct the tag, or train on it, too.'
     )
   return np.array([index[tag] for x in sentences for tag in x.tags], np.int32)
 
