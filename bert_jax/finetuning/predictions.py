@@ -46,6 +46,31 @@ def compute_logits(
   return logits
 
 
+def choose_classes(
+  params: Any,
+  module: nn.Module,
+  encoded: encode.Encoded | feature_rows.FeatureRows,
+  pad_id: int,
+  label: str,
+  batch_size: int = 32,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the likeliest class of each row, int32 [N], and how likely it is.
+
+  That is a probability, float64 [N]. Only the logits of one batch are kept: those
+  of many rows, of many classes, need not fit into memory.
+
+  Args: as `compute_logits`.
+  """
+  size = len(encoded.ends)
+  chosen, likely = np.zeros(size, np.int32), np.zeros(size)
+  for rows, logits in compute(
+    params, module, encoded, pad_id, label, batch_size
+  ):
+    chosen[rows] = logits.argmax(-1)
+    likely[rows] = to_probabilities(logits).max(-1)
+  return chosen, likely
+
+
 def compute_tags(
   params: Any,
   module: nn.Module,

@@ -9,7 +9,8 @@ from tests import models
 from tests.finetuning import made
 
 
-def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
+def make_model():
+  """Returns (rows of different lengths, a model of three classes, params)."""
   texts = ['the ' * n + 'cat' for n in (12, 0, 5, 1, 9)]
   encoded = encode.encode(models.TOKENIZER, texts, None, 16)
   module = classifier.Classifier(made.BERT, 3, 0.0)
@@ -20,7 +21,11 @@ def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
     16,
     (),
   )
-  params = head.add_to(models.make_params(made.BERT))
+  return encoded, module, head.add_to(models.make_params(made.BERT))
+
+
+def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
+  encoded, module, params = make_model()
   found = predictions.compute_logits(
     params, module, encoded, 0, 'testing', batch_size=2
   )
@@ -30,6 +35,17 @@ def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
     alone = jax.jit(module.apply)({'params': params}, row)
     np.testing.assert_allclose(found[i], alone[0], atol=2e-6)
   assert len(np.unique(found.round(4), axis=0)) == 5
+
+
+def test_classes_are_the_likeliest_and_in_order():
+  encoded, module, params = make_model()
+  network = params, module, encoded, 0, 'testing'
+  chosen, likely = predictions.choose_classes(*network, batch_size=2)
+  logits = predictions.compute_logits(*network, batch_size=2)
+  expected = predictions.to_probabilities(logits)
+  np.testing.assert_array_equal(chosen, expected.argmax(-1))
+  np.testing.assert_array_equal(likely, expected.max(-1))
+  assert chosen.shape == (5,) and len(np.unique(likely)) == 5
 
 
 def test_probabilities_are_a_softmax():

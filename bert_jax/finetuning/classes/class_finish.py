@@ -27,44 +27,42 @@ def finish(
     params: trained parameters, with padding rows of the vocabulary.
   """
   run = outcome.open_run(class_data.FORMAT, config, directory, workdir, params)
-  logits = {
-    name: predictions.compute_logits(
-      run.params,
-      run.module,
-      split.encoded,
-      run.data.pad_id,
-      f'predicting {name}',
-    )
-    for name, split in run.unseen.items()
-  }
-  predicted = {name: classify.choose(x) for name, x in logits.items()}
+  predicted, likely = {}, {}
+  for name, split in run.unseen.items():
+    network = run.params, run.module, split.encoded, run.data.pad_id
+    doing = f'predicting {name}'
+    if run.data.labels:
+      found = predictions.choose_classes(*network, doing)
+      predicted[name], likely[name] = found
+    else:
+      predicted[name] = predictions.compute_logits(*network, doing)[:, 0]
   scores = outcome.score(classify.list_metrics(config), run.data, predicted)
   results = outcome.write_results(run, scores)
   outcome.write_predictions(
-    run, ('.tsv',), lambda new: _write_predictions(new, run.data, logits)
+    run,
+    ('.tsv',),
+    lambda new: _write_predictions(new, run.data, predicted, likely),
   )
   more = []
-  if write_submission(config, workdir, run.data, logits):
+  if write_submission(config, workdir, run.data, predicted):
     more.append(('submission', "files for GLUE's leaderboard"))
   problem = outcome.export(run, results, classify.list_columns(config))
   outcome.tell(run, outcome.describe_scores(results), problem, more)
 
 
-def _write_predictions(new, data, logits):
+def _write_predictions(new, data, predicted, likely):
   """Writes SPLIT.tsv: id, prediction, its probability if a class, the label."""
-  for name, x in logits.items():
+  for name, chosen in predicted.items():
     split = data.splits[name]
     rows = [['id', *(['label'] if split.labels is not None else [])]]
     rows[0] += ['prediction', *(['probability'] if data.labels else [])]
-    chosen = classify.choose(x)
-    likely = predictions.to_probabilities(x).max(-1)
     for i, row_id in enumerate(split.ids):
       row = [str(row_id)]
       if split.labels is not None:
         row.append(_name(data, split.labels[i]))
       row.append(_name(data, chosen[i]))
       if data.labels:
-        row.append(f'{likely[i]:.4f}')
+        row.append(f'{likely[name][i]:.4f}')
       rows.append(row)
     _write_tsv(os.path.join(new, f'{name}.tsv'), rows)
 
@@ -77,7 +75,7 @@ def write_submission(
   config: config_dict.ConfigDict,
   workdir: str,
   data: task_data.Data,
-  logits: dict[str, np.ndarray],
+  predicted: dict[str, np.ndarray],
 ) -> bool:
   """Writes the test predictions of a GLUE task as its leaderboard takes them.
 
@@ -88,14 +86,14 @@ def write_submission(
   names = {
     split: name
     for split, name in (known.submissions if known else {}).items()
-    if split in logits
+    if split in predicted
   }
   if not names:
     return False
 
   def fill(new):
     for split, name in names.items():
-      chosen = classify.choose(logits[split])
+      chosen = predicted[split]
       if data.labels:
         shown = [data.labels[i] for i in chosen]
       else:

@@ -102,14 +102,14 @@ def make_batch(
 
 
 def collect(batches: supervised.Batches, kept, phase, i: int, predictions):
-  """Adds the logits of a held-out batch, [B, C], to those of earlier ones."""
+  """Adds what `choose` returns for a held-out batch to that of earlier ones."""
   rows = batches.list_rows(phase, i)
-  return [*(kept or ()), predictions['logits'][: len(rows)]]
+  return [*(kept or ()), choose(predictions['logits'][: len(rows)])]
 
 
 def score(names, truth: np.ndarray, kept) -> dict[str, float]:
   """Returns {metric: value} of the held-out rows, the first ones of truth."""
-  predicted = choose(np.concatenate(kept))
+  predicted = np.concatenate(kept)
   return metrics.score(names, truth[: len(predicted)], predicted)
 
 

@@ -3,6 +3,7 @@
 import math
 import os
 import shutil
+import types
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,13 @@ def test_a_run_learns_and_says_what_it_started_from(finetuned):
   last = rows_of(finetuned, 'eval')[-1]
   assert last['accuracy'] == 1 and last['matthews'] == 1
   assert last['cross_entropy'] < 0.3
+
+
+def test_of_held_out_rows_no_logits_are_kept():
+  batches = types.SimpleNamespace(list_rows=lambda phase, i: range(3 * i, 3))
+  logits = np.array([[0, 2, 1], [5, 0, 0], [0, 0, 9], [1, 0, 0]])  # 1 padding
+  [kept] = classify.collect(batches, None, None, 0, {'logits': logits})
+  assert kept.tolist() == [1, 0, 2]
 
 
 @pytest.mark.slow
