@@ -281,11 +281,17 @@ def _check_baselines(c):
   if c.task == 'pretraining' and c.model.bilstm:
     _fail(f'model.bilstm={c.model.bilstm} means nothing in pre-training')
   if form == 'gpt' and (c.task != 'classification' or c.model.bilstm):
-    _fail('finetuning.form=gpt is for classification, without model.bilstm')
+    _fail(
+      'finetuning.form=gpt is for classification without model.bilstm, not for '
+      f'{c.task} with model.bilstm={c.model.bilstm}'
+    )
   if features == 'none':
     return
   if c.task not in ('classification', 'tagging'):
-    _fail(f'finetuning.features={features} is for classification and tagging')
+    _fail(
+      f'finetuning.features={features} is for classification and tagging, not '
+      f'for {c.task}'
+    )
   if not c.model.bilstm:
     _fail(
       f'finetuning.features={features} needs model.bilstm, such as 768, to read '
@@ -295,11 +301,6 @@ def _check_baselines(c):
     _fail(
       f'finetuning.features={features} freezes the model, so finetuning.form '
       'must be bert and finetuning.reinit_layers 0'
-    )
-  if c.task not in ('classification', 'tagging'):
-    _fail(
-      f'finetuning.features={features} is for classification and tagging, not '
-      f'for {c.task}'
     )
 
 

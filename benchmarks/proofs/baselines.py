@@ -2,10 +2,11 @@
 
   python benchmarks/proofs/baselines.py [--folder=DIR] [--only=TEXT]
 
-The commands are read from that page; text, GLUE's MRPC and CoNLL files are made
-here, and `smoke` is added to each config, with four layers, so that table 7 has
+The commands are read from that page; text, the files of GLUE's MRPC, SQuAD and
+CoNLL are made here, and `smoke` is added to each config, with four layers, so that table 7 has
 its last four. Each run must train, evaluate, and either export its model or say
-in one line why it cannot. --folder keeps the runs, so that --only can repeat a
+in one line why it cannot; what the page calls refused must end with one line.
+--folder keeps the runs, so that --only can repeat a
 few. Prints a verdict per command; the exit code is 1 if one failed. Takes about
 20 minutes on two cores.
 """
@@ -36,18 +37,31 @@ _FINE_TUNING = 'smoke', 'epochs=5', 'dtype=float32'
 _PEOPLE, _PLACES = 'Anna Boris Clara David'.split(), 'Paris Rome Oslo'.split()
 
 
+# Which data a row's command needs.
+_TASKS = {
+  'configs/ner': 'NER',
+  'configs/squad': 'SQuAD',
+  'configs/glue': 'MRPC',
+}
+_REFUSED = 'refused'
+
+
 def read_commands() -> list[tuple[str, list[str]]]:
-  """Returns [(row, arguments of bert_jax.main)] of the page, in its order."""
+  """Returns [(row, arguments of bert_jax.main)] of the page, in its order.
+
+  The name of a row ends with `refused` if its command is.
+  """
   found = []
   for line in PAGE.read_text(encoding='utf-8').splitlines():
     if line.startswith('python -m bert_jax.main '):
       arguments = shlex.split(line)[3:]
       name = next(x for x in arguments if x.startswith('--workdir='))
       found.append((name.rpartition('/')[2], arguments))
-    row = re.fullmatch(r'\| (.*?) \| `(--config=.*?)` \|.*', line)
+    row = re.fullmatch(r'\| (.*?) \| `(--config=.*?)` \|(.*)', line)
     if row:
-      task = 'NER' if 'configs/ner' in row[2] else 'MRPC'
-      found.append((f'{task}, {row[1]}', shlex.split(row[2])))
+      task = next(name for part, name in _TASKS.items() if part in row[2])
+      end = f', {_REFUSED}' if _REFUSED in row[3] else ''
+      found.append((f'{task}, {row[1]}{end}', shlex.split(row[2])))
   return found
 
 
@@ -71,9 +85,12 @@ def adapt(name: str, arguments: list[str], folder: str) -> list[str]:
       rest.append(re.sub(r'\bruns/', f'{folder}/runs/', argument))
   if pretraining:
     return [found, *rest, '--config.data.input=python-docs']
+  splits = {'NER': '{}.conll', 'SQuAD': '{}-v1.1.json'}
   data = f'{folder}/glue_data'
-  if name.startswith('NER'):
-    data = ','.join(f'{x}={folder}/{x}.conll' for x in ('train', 'dev', 'test'))
+  if file := splits.get(name.partition(',')[0]):
+    data = ','.join(
+      f'{x}={folder}/{file.format(x)}' for x in ('train', 'dev', 'test')
+    )
   return [
     found,
     *rest,
@@ -83,7 +100,7 @@ def adapt(name: str, arguments: list[str], folder: str) -> list[str]:
 
 
 def write_data(folder: str):
-  """Writes pairs that are, or are not, the same words; and tagged sentences."""
+  """Writes pairs of texts, tagged sentences, and questions about passages."""
   draw = random.Random(0)
   words = 'the new method returns a list of names and values'.split()
   os.makedirs(f'{folder}/glue_data/MRPC', exist_ok=True)
@@ -106,6 +123,24 @@ def write_data(folder: str):
       blocks.append(''.join(f'{word}\t{tag}\n' for word, tag in rows))
     path = f'{folder}/{split}.conll'
     pathlib.Path(path).write_text('\n'.join(blocks), encoding='utf-8')
+    articles = {'data': [make_article(draw, words, i) for i in range(size)]}
+    with open(f'{folder}/{split}-v1.1.json', 'w', encoding='utf-8') as file:
+      json.dump(articles, file)
+
+
+def make_article(draw: random.Random, words: list[str], number: int) -> dict:
+  """Returns an article of SQuAD's form, with a question: who is in a place."""
+  people, places = draw.sample(_PEOPLE, 3), draw.sample(_PLACES, 3)
+  text = ' '.join(draw.choices(words, k=6))
+  for person, place in zip(people, places, strict=True):
+    text += f' {person} is in {place}.'
+  answer = {'text': people[1], 'answer_start': text.index(people[1])}
+  asked = {
+    'id': str(number),
+    'question': f'Who is in {places[1]}?',
+    'answers': [answer],
+  }
+  return {'paragraphs': [{'context': text, 'qas': [asked]}]}
 
 
 def run(arguments: list[str]) -> subprocess.CompletedProcess:
@@ -117,6 +152,13 @@ def run(arguments: list[str]) -> subprocess.CompletedProcess:
     capture_output=True,
     text=True,
   )
+
+
+def judge_refusal(done: subprocess.CompletedProcess) -> tuple[bool, str]:
+  """Returns whether a run ended with one line, and what it said."""
+  said = done.stderr.strip()
+  one = done.returncode == 1 and re.fullmatch('error: [^\n]*', said)
+  return bool(one), said[-500:]
 
 
 def judge(workdir: str, done: subprocess.CompletedProcess) -> tuple[bool, str]:
@@ -155,7 +197,7 @@ def main():
   parser.add_argument('--only', default='', help='rows that contain this text')
   given = parser.parse_args()
   failed, commands = [], read_commands()
-  assert len(commands) == 20, f'{PAGE} has {len(commands)} commands'
+  assert len(commands) == 27, f'{PAGE} has {len(commands)} commands'
   with tempfile.TemporaryDirectory() as scratch:
     folder = os.path.abspath(given.folder or scratch)
     write_data(folder)
@@ -165,7 +207,11 @@ def main():
       began = time.monotonic()
       arguments = adapt(name, arguments, folder)
       [workdir] = (x[10:] for x in arguments if x.startswith('--workdir='))
-      good, said = judge(workdir, run(arguments))
+      done = run(arguments)
+      if name.endswith(_REFUSED):
+        good, said = judge_refusal(done)
+      else:
+        good, said = judge(workdir, done)
       seconds = time.monotonic() - began
       print(f'{"ok  " if good else "FAIL"} {name} ({seconds:.0f} s): {said}')
       sys.stdout.flush()
