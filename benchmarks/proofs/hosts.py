@@ -8,7 +8,8 @@ devices must be equal byte for byte (ids, masks, labels, row order). The losses
 of 20 steps with dropout must agree to a relative 1e-6 (they are float32 sums,
 and a unit in the last place of a loss of 7 is 5e-7). A 2 x 4 run that is
 stopped by a signal to one process must resume from the same fingerprint on
-1 x 1, 1 x 8 and 4 x 2.
+1 x 1, 1 x 8 and 4 x 2. A fine-tuning run whose batches have several lengths
+must have the same losses and score on 1 x 1, 1 x 4 and 2 x 2.
 
 Then two processes with separate folders, which share no file, train until one
 is killed (which must end the other within 30 s, with the last stacks of the
@@ -23,8 +24,10 @@ compilation. The exit code is 1 if something differs.
 import argparse
 import contextlib
 import hashlib
+import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -33,12 +36,15 @@ import sys
 import tempfile
 import time
 
+import sweep
+
 from bert_jax.workdir import log
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 # Processes, and devices of each.
 LAYOUTS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 4), (4, 2))
 RESUMED = ((1, 1), (1, 8), (4, 2))
+FINE_TUNED = ((1, 1), (1, 4), (2, 2))
 STEPS, STOP_AFTER, TOLERANCE = 20, 6, 1e-6
 CONFIG = 'configs/tiny.py:smoke,log.every=1,dropout=0.1'
 DEAD_SECONDS, STUCK_SECONDS = 30, 60
@@ -211,6 +217,30 @@ def check_resume(scratch, data, whole):
   return good
 
 
+def check_finetuning(scratch):
+  """Fine-tunes on each layout; returns whether losses and scores agree."""
+  data, whole, good = os.path.join(scratch, 'sentences'), None, True
+  sweep.write_data(data, random.Random(0))
+  for layout in FINE_TUNED:
+    name = '{} x {}'.format(*layout)
+    workdir = os.path.join(scratch, f'finetuned_{layout[0]}_{layout[1]}')
+    command = '-m', 'bert_jax.main', f'--workdir={workdir}'
+    [text, *_] = outputs(start(layout, *command, *sweep.make_flags(data)))
+    rows = losses(workdir)
+    with open(os.path.join(workdir, 'results.json')) as file:
+      found = rows, json.load(file)['metrics']
+    whole = whole or found
+    most = max(abs(whole[0][s] - x) / whole[0][s] for s, x in rows.items())
+    lengths = text.count('compiled the training step')
+    good = good and most <= TOLERANCE and found[1] == whole[1] and lengths > 1
+    print(
+      f'fine-tuning on {name}: {len(rows)} updates of {lengths} lengths, losses '
+      f'within {most:.1e} of their size, accuracy {found[1]["accuracy"]}',
+      flush=True,
+    )
+  return good
+
+
 def start_apart(scratch, name, data, count, victim, breaks):
   """Starts processes without a common folder; returns (processes, folders)."""
   folders = [os.path.join(scratch, f'{name}_{k}') for k in range(count)]
@@ -328,6 +358,7 @@ def main():
     else:
       good, data, whole = check_layouts(scratch)
       good = check_resume(scratch, data, whole) and good
+      good = check_finetuning(scratch) and good
     if not options.skip_failures:
       cases = list_failures()
       good = all([check_failure(scratch, data, x) for x in cases]) and good

@@ -14,11 +14,12 @@ def draw(key: jax.Array, shape: tuple[int, ...]):
 
   Args:
     key: a jax random key.
-    shape: shape of the result; its last axis but one is split into quarters.
+    shape: shape of the result; its last axis but one is split into quarters,
+      unless that is the first axis, of rows, each of which has its own numbers.
   """
   # Generators other than threefry draw bytes as cheaply as words.
   threefry = 'rbg' not in str(jax.random.key_impl(key))
-  if not threefry or len(shape) < 2 or shape[-2] % 4:
+  if not threefry or len(shape) < 3 or shape[-2] % 4:
     return jax.random.bits(key, shape, jnp.uint8)
   *rest, rows, columns = shape
   words = jax.random.bits(key, (*rest, rows // 4, columns), jnp.uint32)

@@ -18,15 +18,16 @@ def test_bytes_of_a_word_go_to_the_quarters_of_the_rows():
     np.testing.assert_array_equal(found[:, 2 * j : 2 * j + 2], byte)
 
 
-@pytest.mark.parametrize('shape', [(7,), (3, 6), (2, 6, 4)])
+@pytest.mark.parametrize('shape', [(7,), (3, 6), (8, 6), (2, 6, 4)])
 def test_shapes_that_have_no_quarters_get_their_bytes(shape):
   found = random_bytes.draw(jax.random.key(3), shape)
   assert found.shape == shape and found.dtype == jnp.uint8
 
 
-def test_a_device_draws_its_rows_of_the_batch():
+@pytest.mark.parametrize('row', [(8, 5), (5,)])
+def test_a_device_draws_its_rows_of_the_batch(row):
   def draw(first, rows):
     key = row_keys.for_rows(jax.random.key(3), first, 0)
-    return random_bytes.draw(key, (rows, 8, 5))
+    return random_bytes.draw(key, (rows, *row))
 
-  np.testing.assert_array_equal(draw(4, 2), draw(0, 6)[4:])
+  np.testing.assert_array_equal(draw(4, 4), draw(0, 8)[4:])
