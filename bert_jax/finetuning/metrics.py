@@ -13,6 +13,7 @@ import numpy as np
 from bert_jax import errors
 
 _RESAMPLES = 1000
+_CELLS = 2**22  # of confusion matrices that are held at a time
 _TAILS = 0.025, 0.975  # of an interval of 95 %
 
 
@@ -115,8 +116,10 @@ def find_intervals(
   if np.issubdtype(truth.dtype, np.integer):
     found = _resample_classes(names, truth, predicted, random)
   else:
-    drawn = random.integers(0, len(truth), (_RESAMPLES, len(truth)))
-    scores = [score(names, truth[rows], predicted[rows]) for rows in drawn]
+    scores = []
+    for _ in range(_RESAMPLES):
+      rows = random.integers(0, len(truth), len(truth))
+      scores.append(score(names, truth[rows], predicted[rows]))
     found = {name: [x[name] for x in scores] for name in names}
   return {
     name: np.quantile(values, _TAILS).tolist() for name, values in found.items()
@@ -140,9 +143,15 @@ def _resample_classes(names, truth, predicted, random):
   """
   classes = int(max(truth.max(), predicted.max(), 1)) + 1
   cells = np.bincount(truth * classes + predicted, minlength=classes**2)
-  drawn = random.multinomial(len(truth), cells / len(truth), _RESAMPLES)
-  matrices = drawn.reshape(-1, classes, classes)  # [R, truth, predicted]
-  return {name: _OF_CONFUSION[name](matrices) for name in names}
+  found: dict[str, list[float]] = {name: [] for name in names}
+  most = max(1, _CELLS // len(cells))
+  for begin in range(0, _RESAMPLES, most):
+    count = min(most, _RESAMPLES - begin)
+    drawn = random.multinomial(len(truth), cells / len(truth), count)
+    matrices = drawn.reshape(-1, classes, classes)  # [R, truth, predicted]
+    for name in names:
+      found[name] += _OF_CONFUSION[name](matrices).tolist()
+  return found
 
 
 def _f1_of_classes(m):

@@ -1,6 +1,7 @@
 """Tests of the scores, on cases in which formulas go wrong."""
 
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -54,6 +55,22 @@ def test_an_interval_holds_the_score_and_is_wider_on_fewer_rows():
     widths.append(high - low)
   # 1.96 * 2 * sqrt(0.8 * 0.2 / size)
   assert widths == pytest.approx([0.248, 0.078], rel=0.25)
+
+
+@pytest.mark.parametrize(
+  'names, kind, size, most',
+  [
+    (('accuracy', 'macro_f1'), np.int32, 2000, 400),  # 400 classes
+    (('mean_squared_error',), np.float32, 40_000, 40_000),
+  ],
+)
+def test_intervals_do_not_hold_all_resamples_at_a_time(names, kind, size, most):
+  truth = (np.arange(size) % most).astype(kind)
+  tracemalloc.start()
+  metrics.find_intervals(names, truth, truth[::-1])
+  peak = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert peak < 150e6  # 1.3 GB and 320 MB for a thousand of them
 
 
 @pytest.mark.parametrize('classes', [1, 2, 3])
