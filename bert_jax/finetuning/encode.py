@@ -9,6 +9,8 @@ import numpy as np
 from bert_jax.finetuning import feature_rows
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
+_ARRAYS = 'ids', 'ends', 'firsts'
+
 
 class Encoded(NamedTuple):
   """N rows of different lengths, end to end.
@@ -29,6 +31,16 @@ class Encoded(NamedTuple):
   def lengths(self) -> np.ndarray:
     """Returns the tokens of each row, int64 [N]."""
     return np.diff(self.ends, prepend=0)
+
+
+def pack(encoded: Encoded) -> dict[str, np.ndarray]:
+  """Returns the arrays of rows by name, for a file; see `unpack`."""
+  return {name: getattr(encoded, name) for name in _ARRAYS}
+
+
+def unpack(arrays: dict[str, np.ndarray], truncated: int = 0) -> Encoded:
+  """Returns the rows whose arrays `pack` named."""
+  return Encoded(*(arrays[name] for name in _ARRAYS), truncated)
 
 
 class Frame(NamedTuple):

@@ -192,18 +192,12 @@ def describe(manifest: dict) -> list[str]:
 
 
 def _pack(split: Split) -> dict[str, np.ndarray]:
-  arrays = {
-    'ids': split.encoded.ids,
-    'ends': split.encoded.ends,
-    'firsts': split.encoded.firsts,
-  }
+  arrays = encode.pack(split.encoded)
   return arrays if split.labels is None else arrays | {'labels': split.labels}
 
 
 def _unpack(arrays: dict[str, np.ndarray], facts: dict) -> Split:
-  encoded = encode.Encoded(
-    *(arrays[name] for name in ('ids', 'ends', 'firsts')), facts['truncated']
-  )
+  encoded = encode.unpack(arrays, facts['truncated'])
   return Split(encoded, arrays.get('labels'), facts['choices'])
 
 

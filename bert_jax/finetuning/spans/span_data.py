@@ -247,10 +247,7 @@ def _pack(split: Split) -> dict[str, np.ndarray]:
     'ids': split.ids, 'answers': split.answers, 'passages': split.passages
   }  # fmt: skip
   sizes = [len(x.ids) for x in split.located]
-  arrays = {
-    'ids': split.windows.encoded.ids,
-    'ends': split.windows.encoded.ends,
-    'firsts': split.windows.encoded.firsts,
+  arrays = encode.pack(split.windows.encoded) | {
     'questions': split.windows.questions,
     'tokens': split.windows.tokens,
     'starts': split.windows.starts,
@@ -268,7 +265,7 @@ def _pack(split: Split) -> dict[str, np.ndarray]:
 def _unpack(arrays: dict[str, np.ndarray], facts: dict) -> Split:
   del facts
   texts = json.loads(arrays['texts'].tobytes())
-  encoded = encode.Encoded(*(arrays[x] for x in ('ids', 'ends', 'firsts')), 0)
+  encoded = encode.unpack(arrays)
   pieces = [
     np.split(arrays[f'piece_{x}'], arrays['passage_ends'][:-1])
     for x in ('ids', 'begins', 'ends')
