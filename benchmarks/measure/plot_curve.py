@@ -47,7 +47,7 @@ def main():
   axes[0].text(0, entropy, ' unigram entropy', va='bottom', color='grey')
   axes[0].set_ylim(bottom=0)
   axes[1].set_ylim(0, 1)
-  axes[0].legend(loc='center right')
+  axes[0].legend(loc='best')
   figure.tight_layout()
   figure.savefig(options.output, dpi=110)
   last = [r for r in rows if r['kind'] == 'eval'][-1]
