@@ -16,7 +16,7 @@ import json
 from absl import flags
 from ml_collections import config_dict, config_flags
 
-from bert_jax.runtime import cli, storage
+from bert_jax.runtime import cli, memory, storage
 
 
 def run(config: config_dict.ConfigDict, workdir: str):
@@ -79,6 +79,7 @@ def main(argv: list[str]):
 
 
 if __name__ == '__main__':
+  memory.keep_freed()
   config_flags.DEFINE_config_file(
     'config', None, 'The experiment, e.g. configs/tiny.py or tiny.py:smoke.'
   )

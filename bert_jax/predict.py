@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from bert_jax.runtime import cli
+from bert_jax.runtime import cli, memory
 
 
 def _define_flags():
@@ -84,5 +84,6 @@ def main(argv: list[str]):
 
 
 if __name__ == '__main__':
+  memory.keep_freed()
   _define_flags()
   cli.run(main)

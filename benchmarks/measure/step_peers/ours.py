@@ -11,6 +11,7 @@ import pipe
 from bert_jax import config as config_lib
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
+from bert_jax.runtime import memory
 from bert_jax.train import programs, task, tuning
 from bert_jax.train import step as step_lib
 
@@ -45,6 +46,7 @@ def trainer(c, batches):
 
 
 def main():
+  memory.keep_freed()  # as bert_jax.main does
   settings = pipe.settings()
   c = config_lib.unflatten(settings['config'])
   with np.load(settings['batches']) as file:
