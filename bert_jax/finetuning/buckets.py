@@ -15,7 +15,7 @@ from bert_jax.data import hashing, order
 from bert_jax.train import task
 
 # Lengths, as shares of the longest, and what they are multiples of, in tokens.
-_SHARES, _MULTIPLE = (1 / 8, 1 / 4, 1 / 2, 3 / 4), 16
+_SHARES, _MULTIPLE = (1 / 8, 1 / 4, 1 / 2, 3 / 4), 8
 _WINDOW = 64  # batches; more would make batches even more alike
 _BATCHES = 6  # tag of hashes
 
