@@ -14,7 +14,7 @@ import numpy as np
 from bert_jax.finetuning import encode, feature_rows
 from bert_jax.runtime import progress
 
-_LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
+_LENGTH_STEP = 16  # tokens; lengths are rounded up to compile few shapes
 
 
 def compute_logits(
