@@ -126,7 +126,7 @@ class Peer:
       stdout=subprocess.PIPE,
       text=True,
     )
-    facts = self._answer()
+    self.facts = facts = self._answer()
     self.versions, self.device = facts['versions'], facts['device']
     print(f'{name}: {self.versions}, {self.device}', flush=True)
 
@@ -138,13 +138,14 @@ class Peer:
     return json.loads(line)
 
   def turn(self, steps):
-    """Runs steps; keeps the time of one, and the last loss."""
+    """Runs steps; keeps the time of one, and the last loss; returns the answer."""
     self._process.stdin.write(f'{steps}\n')
     self._process.stdin.flush()
     answer = self._answer()
     self.seconds.append(answer['seconds'] / steps)
     self.cpu_seconds.append(answer['cpu_seconds'] / steps)
     self.loss = answer['loss']
+    return answer
 
   def close(self):
     """Ends the process; again does nothing."""

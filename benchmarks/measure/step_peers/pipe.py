@@ -25,7 +25,7 @@ def serve(
 ):
   """Trains as many steps as each line of standard input says, and times them.
 
-  The first output is `facts`; each other one has the `seconds` of all steps,
+  The first output is `facts`, and the seconds of the `first` step; each other one has the `seconds` of all steps,
   the `cpu_seconds` of all threads, and the `loss` of the last.
 
   Args:
@@ -33,19 +33,32 @@ def serve(
     train: (steps) -> loss of the last; returns when all of them are done.
     after: called after each turn, untimed.
   """
-  answers = os.fdopen(os.dup(1), 'w')
-  os.dup2(2, 1)  # what a library prints is no answer
-
-  def answer(values):
-    print(json.dumps(values), file=answers, flush=True)
-
+  answer, start = open_answers(), read_clocks()
   train(1)  # compiles
-  answer(facts)
+  answer(facts | {'first': measure_since(start)['seconds']})
   for line in sys.stdin:
     train(1)  # warms what the others' turns have cooled
-    start = time.perf_counter(), time.process_time()
+    start = read_clocks()
     loss = train(int(line))
-    end = time.perf_counter(), time.process_time()
-    seconds, cpu_seconds = (b - a for a, b in zip(start, end, strict=True))
-    answer({'seconds': seconds, 'cpu_seconds': cpu_seconds, 'loss': loss})
+    answer({**measure_since(start), 'loss': loss})
     after()
+
+
+def open_answers() -> Callable[[dict], None]:
+  """Returns a function that answers; other output goes to standard error."""
+  answers = os.fdopen(os.dup(1), 'w')
+  os.dup2(2, 1)  # what a library prints is no answer
+  return lambda values: print(json.dumps(values), file=answers, flush=True)
+
+
+def read_clocks() -> tuple[float, float]:
+  """Returns wall time, and CPU time of all threads, in seconds."""
+  return time.perf_counter(), time.process_time()
+
+
+def measure_since(start: tuple[float, float]) -> dict[str, float]:
+  """Returns the `seconds` and `cpu_seconds` since `read_clocks`."""
+  seconds, cpu_seconds = (
+    b - a for a, b in zip(start, read_clocks(), strict=True)
+  )
+  return {'seconds': seconds, 'cpu_seconds': cpu_seconds}
