@@ -18,6 +18,7 @@ import turns as turns_lib
 from bert_jax import config as config_lib
 from bert_jax import tasks
 from bert_jax.finetuning import encode, predictions
+from bert_jax.finetuning.spans import answering
 from bert_jax.inference import fine_tuned, source
 from bert_jax.runtime import memory
 from bert_jax.train import fit
@@ -87,7 +88,7 @@ def predict(settings: dict):
       )
     windows = types.SimpleNamespace(encoded=encoded, starts=rows['starts'])
     most = settings['config']['finetuning.max_answer_length']
-    return predictions.rank_spans(
+    return answering.rank_windows(
       *network, windows, pad, most, 'answering', size
     )['nulls']
 
