@@ -7,6 +7,7 @@ import os
 # Of the C library's mallopt.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MOST = 2**31 - 1  # bytes; larger arrays are given back as before
+_MOST_BEFORE = 2**25  # the same before glibc 2.35, which refuses more
 _ACCELERATORS = (
   '/dev/accel*',
   '/dev/vfio/[0-9]*',
@@ -34,12 +35,10 @@ def keep_freed():
     mallopt = ctypes.CDLL(None).mallopt
   except (AttributeError, OSError, TypeError):
     return
-  for name, value in (
-    (_ARENA_MAX, 1),
-    (_MMAP_THRESHOLD, _MOST),
-    (_TRIM_THRESHOLD, _MOST),
-  ):
-    mallopt(name, value)
+  mallopt(_ARENA_MAX, 1)
+  mallopt(_TRIM_THRESHOLD, _MOST)
+  if not mallopt(_MMAP_THRESHOLD, _MOST):
+    mallopt(_MMAP_THRESHOLD, _MOST_BEFORE)
 
 
 def has_accelerator() -> bool:
