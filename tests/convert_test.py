@@ -43,6 +43,7 @@ def test_every_format_becomes_every_other_and_back(tmp_path):
   models.assert_same(hf_load.read(last)[0], models.make_params())
 
 
+@pytest.mark.slow
 def test_models_are_read_from_a_bucket_and_written_to_it(tmp_path, remote):
   first = last = models.export_to(tmp_path / 'first')
   for i, form in enumerate(('google', 'npz', 'hf')):

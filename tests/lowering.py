@@ -4,6 +4,7 @@ import functools
 import importlib
 
 import jax
+import pytest
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
@@ -11,14 +12,18 @@ from bert_jax import tasks
 from bert_jax.parallel import device_mesh
 from bert_jax.train import programs, task, tuning
 
+
+def _mark_slow(*names):
+  return (pytest.param(name, marks=pytest.mark.slow) for name in names)
+
+
 # Each shipped config; of table 6 the heads that are not among the others'.
 CONFIGS = (
-  *('tiny', 'compact:mini', 'compact:small', 'compact:medium'),
-  *('base', 'large'),
-  'table6:6x768x3',
+  *('tiny', 'compact:medium', 'base', 'large', 'table6:6x768x3'),
+  *_mark_slow('compact:mini', 'compact:small'),
 )
 # One of each task of fine-tuning, and of each length.
-FINETUNING = 'glue:rte', 'ner', 'swag', 'squad'
+FINETUNING = 'glue:rte', 'squad', *_mark_slow('ner', 'swag')
 
 
 def make_config(name, arguments=''):

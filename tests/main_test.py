@@ -153,6 +153,7 @@ def small_config(text, arguments=''):
   )
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_what_may_change(
   tmp_path, monkeypatch, capfd
 ):

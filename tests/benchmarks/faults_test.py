@@ -49,11 +49,13 @@ def test_no_damaged_checkpoint_is_silently_wrong(tmp_path):
   assert text.startswith('20: ') and 'set aside' in text
 
 
+@pytest.mark.slow
 def test_no_damaged_shard_is_silently_wrong(base, tmp_path):
   text = faults_data.damage_shards(base, str(tmp_path), count=100, seed=4)
   assert text.startswith('100: ') and ' 0 named' not in text
 
 
+@pytest.mark.slow
 def test_no_step_is_lost_by_signals_at_random_moments(base, tmp_path):
   places, step = random_signals.interrupt_often(base, str(tmp_path / 'run'), 4)
   assert len(places) == 4 and step > 0

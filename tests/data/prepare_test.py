@@ -111,6 +111,7 @@ def digest_remote(url):
   }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('driver', ['two workers', 'beam'])
 def test_a_bucket_gets_the_same_bytes(corpus, prepared, remote, driver):
   runner = prepare.local_runner(2)
@@ -147,6 +148,7 @@ def test_a_preparation_in_a_bucket_continues(corpus, prepared, remote):
   assert digest_remote(f'{remote}/data') == digest(prepared[0])
 
 
+@pytest.mark.slow
 def test_a_move_that_was_cut_off_in_a_bucket_is_finished(
   corpus, prepared, remote, monkeypatch
 ):

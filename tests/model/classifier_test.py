@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from bert_jax.model import classifier, heads, parameters
 from tests import models
@@ -75,6 +76,7 @@ def list_seen(**changes):
   return seen
 
 
+@pytest.mark.slow
 def test_models_that_read_one_way_are_read_where_they_have_seen_everything():
   everything = [1, 1, 1, 1, 1, 1, 0]  # but padding
   assert list_seen() == everything
@@ -93,6 +95,7 @@ def test_a_left_to_right_model_is_read_at_the_last_token():
   assert jnp.abs(moved - compute_of(cut, causal=True)).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_a_bilstm_takes_the_place_of_the_pooler():
   module = classifier.Classifier(models.CONFIG, 3, 0.0, 6)
   params = parameters.init(module, jax.random.key(0))

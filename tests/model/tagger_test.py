@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from bert_jax.model import encoder, parameters, tagger
 from tests import models
@@ -66,6 +67,7 @@ def test_tags_of_a_left_to_right_model_do_not_depend_on_later_tokens():
   assert (jnp.abs(found - other)[2:4].max(-1) > 1e-4).all()
 
 
+@pytest.mark.slow
 def test_a_bilstm_lets_tags_of_such_a_model_depend_on_later_tokens():
   config = dataclasses.replace(models.CONFIG, causal=True)
   module = tagger.Tagger(config, 3, 0.0, 6)

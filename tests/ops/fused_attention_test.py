@@ -148,9 +148,8 @@ def test_dropout_is_that_of_the_plain_path(kind):
   assert np.abs(dropped - kept).max() > 0.1
 
 
-@pytest.mark.parametrize(
-  'impl', ['threefry2x32', pytest.param('rbg', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
 def test_64_bit_types_change_nothing(impl):
   def gradient():
     options = {

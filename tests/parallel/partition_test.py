@@ -148,6 +148,7 @@ def test_a_base_model_in_shares(data, model):
   assert least <= values_held(params, layout) <= least + whole
 
 
+@pytest.mark.slow
 def test_checkpoints_go_from_layout_to_layout(tmp_path):
   make = init()
   four = partition.state_shardings(device_mesh.make_mesh(2), shapes())

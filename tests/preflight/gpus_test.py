@@ -46,6 +46,7 @@ def test_the_page_of_a_run_that_fits():
   assert 'a roofline, not a measurement' in text
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_told_what_would():
   def phase(**changes):
     arguments = {'batch_size': 2**16, 'dtype': 'bfloat16', **changes}

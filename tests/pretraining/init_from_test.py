@@ -96,6 +96,7 @@ def loss_of(c, params):
   }
 
 
+@pytest.mark.slow
 def test_the_first_loss_is_that_of_the_source(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
   trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
@@ -117,6 +118,7 @@ def test_the_first_loss_is_that_of_the_source(source, tmp_path):
   assert first['learning_rate'] == 0  # the schedule starts new
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
   moved = shutil.copytree(source, tmp_path / 'source')
   c = make_config(str(moved), tmp_path / 'data', checkpoint__every=3)

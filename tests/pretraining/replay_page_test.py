@@ -19,6 +19,7 @@ def make_report(workdir, number, **how):
   return found, replay_page.make_report(found, measured, **how)
 
 
+@pytest.mark.slow
 def test_all_rows_are_listed_and_the_first_in_full(made):
   found, report = make_report(made, 6, rows=2)
   lines = replay_page.render(report)

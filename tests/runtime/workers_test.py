@@ -26,7 +26,11 @@ def count_others(batches):
 
 @pytest.mark.parametrize(
   ('count', 'others'),
-  [(-1, 2), (0, 0), pytest.param(2, 2, marks=pytest.mark.slow)],
+  [
+    (0, 0),
+    pytest.param(-1, 2, marks=pytest.mark.slow),
+    pytest.param(2, 2, marks=pytest.mark.slow),
+  ],
 )
 def test_a_number_means_the_same_for_data_and_batches(two_cores, count, others):
   jobs = [(i,) for i in range(4)]

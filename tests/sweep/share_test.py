@@ -136,6 +136,7 @@ def running(folder):
     process.communicate()
 
 
+@pytest.mark.slow
 def test_two_processes_never_do_the_same_run(tmp_path):
   with running(tmp_path) as a, running(tmp_path) as b:
     for process in (a, b):

@@ -93,6 +93,7 @@ def test_every_device_has_the_predictions_of_all_rows(devices):
   assert predictions['first'].tolist() == batch['input_ids'][:, 0].tolist()
 
 
+@pytest.mark.slow
 def test_metrics_of_a_task_reach_the_log_of_a_run(tmp_path):
   """The loop trains, evaluates and logs a task without a metric of BERT's."""
   c = training.small_config(steps=(4,))

@@ -28,6 +28,7 @@ def test_other_data_under_a_run_stops_it(tmp_path):
     fit.fit(c, made, str(tmp_path))
 
 
+@pytest.mark.slow
 def test_checkpoints_that_were_there_are_missed(tmp_path):
   def train(**changes):
     c = training.small_config(**changes)

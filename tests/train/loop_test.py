@@ -30,6 +30,7 @@ def test_twenty_non_finite_updates_in_a_row_stop_the_run(tmp_path):
   assert skipped == list(range(6, 26))
 
 
+@pytest.mark.slow
 def test_the_step_is_compiled_once_per_phase(tmp_path, monkeypatch):
   traces = []
   original = step_lib.train_step

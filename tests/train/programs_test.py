@@ -42,7 +42,7 @@ def test_training_and_evaluation_of_each_config_lower_for_tpus(name, count):
     assert ('tpu_custom_call' in text) == (length % 128 == 0)
 
 
-@pytest.mark.parametrize('count', [1, 4])
+@pytest.mark.parametrize('count', [pytest.param(1, marks=SLOW), 4])
 @pytest.mark.parametrize('name', lowering.FINETUNING)
 def test_training_and_evaluation_of_each_task_lower_for_tpus(name, count):
   c = lowering.make_config(name, 'size=tiny,num_layers=1,vocab_size=64')
@@ -193,6 +193,7 @@ def test_a_run_from_a_trained_model_places_it_by_a_program_of_the_list(
   check_compiled(compiled, expected)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_compiles_what_is_left_of_the_list(tmp_path, compiled):
   def failing(step):
     if step == 5:

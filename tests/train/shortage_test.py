@@ -13,6 +13,7 @@ GIB = 2**30
 PHASE = task.Phase(1, 0, 9, 512, 32, 2, 76)
 
 
+@pytest.mark.slow
 def test_a_phase_that_does_not_fit_stops_the_run_before_its_first_step(
   tmp_path, monkeypatch
 ):

@@ -63,7 +63,6 @@ MESHES = ((1, 1), (2, 1), (4, 1), (4, 2))
 @pytest.mark.parametrize(
   'parts, meshes',
   [
-    (1, MESHES[::3]),
     (2, MESHES[::3]),
     pytest.param(1, MESHES, marks=pytest.mark.slow),
     pytest.param(2, MESHES, marks=pytest.mark.slow),

@@ -379,6 +379,7 @@ def objects(directory, step):
   return [path for path in found if '/d/' in path]
 
 
+@pytest.mark.slow
 def test_a_bucket_holds_checkpoints_as_a_disk_does(remote, capsys):
   marks = write(f'{remote}/c', range(1, 9), keep=2, keep_every=3)
   assert checkpoint_reader.list_steps(f'{remote}/c') == [3, 6, 7, 8]

@@ -42,6 +42,7 @@ def make_model():
   return module, parameters.init(module, jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_the_logits_are_those_of_each_pair_alone(tmp_path):
   batch, _ = make_batch(tmp_path)
   module, params = make_model()

@@ -79,6 +79,7 @@ def test_the_card_has_the_scores_and_the_recipe(finetuned):
   assert '| finetuning.epochs | `8.0` |' in card
 
 
+@pytest.mark.slow
 def test_a_run_may_start_from_a_fine_tuned_model_with_its_head(
   finetuned, tmp_path
 ):

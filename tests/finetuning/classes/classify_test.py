@@ -87,6 +87,7 @@ def test_regression_has_its_own_loss_and_metrics(tmp_path):
   assert last['pearson'] > 0.9 and 'accuracy' not in last
 
 
+@pytest.mark.slow
 def test_random_weights_need_a_vocabulary_and_guess_at_first(tmp_path, capsys):
   c = made.make_config('', made.write_texts(tmp_path / 'texts'))
   with pytest.raises(errors.UserError, match='init_from is empty; name a tra'):
