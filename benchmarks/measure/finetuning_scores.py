@@ -1,0 +1,212 @@
+"""Fine-tunes a pre-trained model, and random weights, on nine real tasks.
+
+  python benchmarks/measure/finetuning_scores.py --model=RUN --data=FOLDER \\
+    --workdir=DIR
+
+Each task is two sweeps over five seeds, one from --model and one from random
+weights of the same size with the same vocabulary, by the same recipe. The table
+has the mean of the first metric on dev, its standard deviation over the seeds,
+and what a constant gets. A killed command goes on where it was; it may be
+started several times at once, and then shares the runs.
+
+--data has `glue/` (the folders of GLUE's download; STS-B and RTE may lack their
+dev files, of which a tenth of the training rows takes the place), `squad/` (with
+dev-v1.1.json) and `wnut17/`. Of QNLI and MNLI it needs less than all:
+
+* QNLI part: the pairs of `glue/QNLI/test.tsv`, whose labels follow from SQuAD's
+  dev set, of which they were made: whether an answer lies in the sentence.
+  Trained on the questions of four fifths of the articles.
+* MNLI subset: the 1,000 rows of `glue/MNLI_subset/mnli_mismatched.tsv`, of which
+  a fifth is dev.
+
+SQuAD is trained on four fifths of the articles of its dev set, too.
+"""
+
+import argparse
+import csv
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import NamedTuple
+
+from bert_jax.runtime import files
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SEEDS = 5
+RATE = 3e-4  # of the compact models of arXiv 1908.08962
+
+
+class Task(NamedTuple):
+  """How a task is trained.
+
+  Attributes:
+    config: the config file, with what stands before its arguments.
+    input: `data.input`; {data} is --data, {made} the folder of files made here.
+    epochs: times that each row is seen.
+    more: further arguments of the config.
+  """
+
+  config: str
+  input: str
+  epochs: int
+  more: str = ''
+
+
+TASKS = {
+  'CoLA': Task('glue.py:cola', '{data}/glue', 5),
+  'SST-2': Task('glue.py:sst2', '{data}/glue', 1),
+  'MRPC': Task('glue.py:mrpc', '{data}/glue', 5),
+  'STS-B': Task('glue.py:stsb', 'train={data}/glue/STS-B/train.tsv', 5),
+  'RTE': Task('glue.py:rte', 'train={data}/glue/RTE/train.tsv', 5),
+  'QNLI part': Task(
+    'classify.py:text=question,pair=sentence', '{made}/qnli', 5
+  ),
+  'MNLI subset': Task(
+    'classify.py:text=premise,pair=hypothesis',
+    'train={made}/mnli.tsv',
+    10,
+    'data.heldout=0.2',
+  ),
+  'WNUT-17': Task(
+    'ner.py:',
+    'train={data}/wnut17/wnut17train.conll,'
+    'dev={data}/wnut17/emerging.dev.conll',
+    3,
+  ),
+  'SQuAD part': Task(
+    'squad.py:seq_length=256',
+    'train={made}/squad/train.json,dev={made}/squad/dev.json',
+    2,
+  ),
+}
+
+
+def main():
+  """Trains whatever is not trained yet, and prints the table."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--model', required=True, help='a run of bert_jax.main')
+  parser.add_argument('--data', required=True)
+  parser.add_argument('--workdir', required=True)
+  parser.add_argument('--tasks', default=','.join(TASKS))
+  options = parser.parse_args()
+  made = os.path.join(options.workdir, 'made')
+  if not os.path.exists(made):
+    files.write_folder(made, [], lambda new: write_data(options.data, new))
+  results = {}
+  for name in options.tasks.split(','):
+    for kind, flags in list_starts(options.model).items():
+      results[name, kind] = sweep(name, kind, flags, options, made)
+  print_table(results)
+
+
+def list_starts(model):
+  """Returns {what training starts from: its flags}."""
+  c = json.loads(pathlib.Path(model, 'config.json').read_text())
+  fields = {x: c[f'model.{x}'] for x in ('num_layers', 'hidden_size')}
+  size = {(2, 128): 'tiny', (4, 256): 'mini', (4, 512): 'small'}[
+    tuple(fields.values())
+  ]
+  vocabulary = os.path.join(model, 'data', 'vocab.txt')
+  return {
+    'pre-trained': ('', [f'--config.init_from={model}']),
+    'random': (f',size={size}', [f'--config.data.vocab={vocabulary}']),
+  }
+
+
+def sweep(name, kind, start, options, made):
+  """Runs the sweep of a task; returns its results."""
+  task, (arguments, flags) = TASKS[name], start
+  folder = os.path.join(
+    options.workdir, f'{name} {kind}'.lower().replace(' ', '_')
+  )
+  config = f'{task.config},learning_rate={RATE},epochs={task.epochs}{arguments}'
+  command = [
+    sys.executable,
+    '-m',
+    'bert_jax.sweep',
+    f'--config={ROOT}/configs/{config.replace(":,", ":")}',
+    f'--workdir={folder}',
+    f'--grid=seed={",".join(map(str, range(SEEDS)))}',
+    f'--config.data.input={task.input.format(data=options.data, made=made)}',
+    *(f'--config.{x}' for x in task.more.split()),
+    *flags,
+  ]
+  print(' '.join(command), flush=True)
+  subprocess.run(command, check=True)
+  return json.loads(pathlib.Path(folder, 'results.json').read_text())
+
+
+def print_table(results):
+  """Prints the scores of {(task, start): results of its sweep} as Markdown."""
+  print(f'\nmeans of {SEEDS} seeds, ± their standard deviation:\n')
+  print('| task | metric | pre-trained | random weights | constant |')
+  print('|---|---|---|---|---|')
+  for name in dict.fromkeys(name for name, _ in results):
+    found = [results[name, kind] for kind in ('pre-trained', 'random')]
+    [first], [other] = (x['settings'] for x in found)
+    shown = [f'{x["mean"]:.3f} ± {x["std"]:.3f}' for x in (first, other)]
+    print(
+      f'| {name} | {first["metric"]} | {" | ".join(shown)} '
+      f'| {first["baseline"]:.3f} |'
+    )
+
+
+def write_data(data, folder):
+  """Writes the parts of QNLI, MNLI and SQuAD to a folder."""
+  squad = json.loads(pathlib.Path(data, 'squad', 'dev-v1.1.json').read_text())
+  for name in ('squad', 'qnli'):
+    os.makedirs(os.path.join(folder, name))
+  parts = {'train': [], 'dev': []}
+  for article in squad['data']:
+    parts[choose_split(article['title'])].append(article)
+  for split, articles in parts.items():
+    path = pathlib.Path(folder, 'squad', f'{split}.json')
+    path.write_text(json.dumps(squad | {'data': articles}))
+  write_qnli(squad, os.path.join(data, 'glue', 'QNLI', 'test.tsv'), folder)
+  source = pathlib.Path(data, 'glue', 'MNLI_subset', 'mnli_mismatched.tsv')
+  lines = source.read_text('utf-8').splitlines()
+  path = pathlib.Path(folder, 'mnli.tsv')
+  path.write_text('\n'.join(['label\tpremise\thypothesis', *lines]) + '\n')
+
+
+def choose_split(title):
+  """Returns the split of an article: dev for one in five."""
+  return 'train' if hashlib.sha256(title.encode()).digest()[0] % 5 else 'dev'
+
+
+def write_qnli(squad, path, folder):
+  """Labels the pairs of QNLI's test set by SQuAD, of which they were made."""
+  asked = {}
+  for article in squad['data']:
+    for passage in article['paragraphs']:
+      for x in passage['qas']:
+        known = passage['context'], x['answers'], choose_split(article['title'])
+        asked.setdefault(x['question'].strip(), []).append(known)
+  rows, lost = {'train': [], 'dev': []}, 0
+  with open(path, encoding='utf-8') as file:
+    for row in csv.DictReader(file, delimiter='\t', quoting=csv.QUOTE_NONE):
+      for context, answers, split in asked.get(row['question'].strip(), []):
+        begin = context.find(row['sentence'])
+        if begin >= 0:
+          end = begin + len(row['sentence'])
+          holds = any(begin <= x['answer_start'] < end for x in answers)
+          label = 'entailment' if holds else 'not_entailment'
+          rows[split].append((row['question'], row['sentence'], label))
+          break
+      else:
+        lost += 1
+  counts = {split: len(x) for split, x in rows.items()}
+  print(f'QNLI part: {counts}, {lost} pairs without their passage', flush=True)
+  for split, found in rows.items():
+    lines = ('question', 'sentence', 'label'), *found
+    target = pathlib.Path(folder, 'qnli', f'{split}.tsv')
+    target.write_text(''.join('\t'.join(x) + '\n' for x in lines), 'utf-8')
+
+
+if __name__ == '__main__':
+  main()
