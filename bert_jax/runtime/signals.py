@@ -36,22 +36,29 @@ def raising():
   while it reads.
   """
 
+  previous, hooked = sys.unraisablehook, False
+
   def handler(signum, frame):
     del frame
-    raise errors.Interrupted(signum, RESUME)
-
-  previous = sys.unraisablehook
-
-  def send_again(unraisable):
-    # It arrived in a callback, such as jax's at garbage collection, which
-    # cannot raise; soon something else runs.
-    if interrupted := _find_interrupted(unraisable.exc_value):
-      again = threading.main_thread().ident, interrupted.signum
-      threading.Timer(_AGAIN, signal.pthread_kill, again).start()
+    if hooked:  # where nothing can be raised
+      _send_later(signum)
     else:
-      previous(unraisable)
+      raise errors.Interrupted(signum, RESUME)
 
-  sys.unraisablehook = send_again
+  def hook(unraisable):
+    nonlocal hooked
+    hooked = True
+    try:
+      # It arrived in a callback, such as jax's at garbage collection, which
+      # cannot raise; soon something else runs.
+      if interrupted := _find_interrupted(unraisable.exc_value):
+        _send_later(interrupted.signum)
+      else:
+        previous(unraisable)
+    finally:
+      hooked = False
+
+  sys.unraisablehook = hook
   try:
     with _handled_by(handler):
       yield
@@ -61,6 +68,11 @@ def raising():
     raise
   finally:
     sys.unraisablehook = previous
+
+
+def _send_later(signum: int):
+  again = threading.main_thread().ident, signum
+  threading.Timer(_AGAIN, signal.pthread_kill, again).start()
 
 
 def _find_interrupted(error: BaseException | None):

@@ -45,6 +45,7 @@ def test_one_that_arrives_in_a_callback_is_not_lost(monkeypatch):
     os.kill(os.getpid(), signal.SIGTERM)
 
   monkeypatch.setattr(signals, '_AGAIN', 0.01)
+  gc.collect()  # what other tests left
   gc.callbacks.append(interrupt)
   with pytest.raises(errors.Interrupted) as caught:
     with signals.raising():
@@ -81,6 +82,28 @@ def test_one_that_is_replaced_in_a_finalizer_is_not_lost(monkeypatch):
   with pytest.raises(errors.Interrupted) as caught:
     with signals.raising():
       Reader()
+      for _ in range(100):
+        time.sleep(0.05)
+      pytest.fail('not interrupted')
+  assert caught.value.signum == signal.SIGTERM
+
+
+def test_one_that_arrives_while_another_error_is_shown_is_not_lost(monkeypatch):
+  """As where garbage collection finds many readers of Orbax."""
+
+  class Broken:
+    def __del__(self):
+      raise ValueError('not shown')
+
+  def show(unraisable):
+    del unraisable
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  monkeypatch.setattr(signals, '_AGAIN', 0.01)
+  monkeypatch.setattr('sys.unraisablehook', show)
+  with pytest.raises(errors.Interrupted) as caught:
+    with signals.raising():
+      Broken()
       for _ in range(100):
         time.sleep(0.05)
       pytest.fail('not interrupted')
