@@ -3,7 +3,7 @@
   python benchmarks/measure/finetuning_scores.py --model=RUN --data=FOLDER \\
     --workdir=DIR
 
-Each task is two sweeps over five seeds, one from --model and one from random
+Each task is two sweeps over seeds, one from --model and one from random
 weights of the same size with the same vocabulary, by the same recipe. The table
 has the mean of the first metric on dev, its standard deviation over the seeds,
 and what a constant gets. A killed command goes on where it was; it may be
@@ -35,8 +35,6 @@ from typing import NamedTuple
 from bert_jax.runtime import files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SEEDS = 5
-RATE = 3e-4  # of the compact models of arXiv 1908.08962
 
 
 class Task(NamedTuple):
@@ -46,12 +44,15 @@ class Task(NamedTuple):
     config: the config file, with what stands before its arguments.
     input: `data.input`; {data} is --data, {made} the folder of files made here.
     epochs: times that each row is seen.
+    rate: the learning rate; by default that of most compact models of arXiv
+      1908.08962.
     more: further arguments of the config.
   """
 
   config: str
   input: str
   epochs: int
+  rate: float = 3e-4
   more: str = ''
 
 
@@ -68,13 +69,14 @@ TASKS = {
     'classify.py:text=premise,pair=hypothesis',
     'train={made}/mnli.tsv',
     10,
-    'data.heldout=0.2',
+    more='data.heldout=0.2',
   ),
   'WNUT-17': Task(
     'ner.py:',
     'train={data}/wnut17/wnut17train.conll,'
     'dev={data}/wnut17/emerging.dev.conll',
-    3,
+    6,
+    1e-3,
   ),
   'SQuAD part': Task(
     'squad.py:seq_length=256',
@@ -93,6 +95,7 @@ def main():
   parser.add_argument('--data', required=True)
   parser.add_argument('--workdir', required=True)
   parser.add_argument('--tasks', default=','.join(TASKS))
+  parser.add_argument('--seeds', default=5, type=int)
   options = parser.parse_args()
   made = os.path.join(options.workdir, 'made')
   if not os.path.exists(made):
@@ -124,14 +127,16 @@ def sweep(name, kind, start, options, made):
   folder = os.path.join(
     options.workdir, f'{name} {kind}'.lower().replace(' ', '_')
   )
-  config = f'{task.config},learning_rate={RATE},epochs={task.epochs}{arguments}'
+  config = (
+    f'{task.config},learning_rate={task.rate},epochs={task.epochs}{arguments}'
+  )
   command = [
     sys.executable,
     '-m',
     'bert_jax.sweep',
     f'--config={ROOT}/configs/{config.replace(":,", ":")}',
     f'--workdir={folder}',
-    f'--grid=seed={",".join(map(str, range(SEEDS)))}',
+    f'--grid=seed={",".join(map(str, range(options.seeds)))}',
     f'--config.data.input={task.input.format(data=options.data, made=made)}',
     *(f'--config.{x}' for x in task.more.split()),
     *flags,
@@ -143,15 +148,15 @@ def sweep(name, kind, start, options, made):
 
 def print_table(results):
   """Prints the scores of {(task, start): results of its sweep} as Markdown."""
-  print(f'\nmeans of {SEEDS} seeds, ± their standard deviation:\n')
-  print('| task | metric | pre-trained | random weights | constant |')
-  print('|---|---|---|---|---|')
+  print('\nmeans over the seeds, ± their standard deviation:\n')
+  print('| task | metric | seeds | pre-trained | random weights | constant |')
+  print('|---|---|---|---|---|---|')
   for name in dict.fromkeys(name for name, _ in results):
     found = [results[name, kind] for kind in ('pre-trained', 'random')]
     [first], [other] = (x['settings'] for x in found)
     shown = [f'{x["mean"]:.3f} ± {x["std"]:.3f}' for x in (first, other)]
     print(
-      f'| {name} | {first["metric"]} | {" | ".join(shown)} '
+      f'| {name} | {first["metric"]} | {first["runs"]} | {" | ".join(shown)} '
       f'| {first["baseline"]:.3f} |'
     )
 
