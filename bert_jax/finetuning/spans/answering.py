@@ -143,13 +143,18 @@ def rank_windows(
     label,
     batch_size,
     {'starts': windows.starts},
-    functools.partial(rank, max_answer_length=max_answer_length),
+    _rank_up_to(max_answer_length),
   ):
     for name, x in found.items():
       if name not in kept:
         kept[name] = np.zeros((len(windows.starts), *x.shape[1:]), x.dtype)
       kept[name][rows] = x
   return kept
+
+
+@functools.cache  # one function per length, since jit compiles for each anew
+def _rank_up_to(max_answer_length):
+  return functools.partial(rank, max_answer_length=max_answer_length)
 
 
 def make_batches(

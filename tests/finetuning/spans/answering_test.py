@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import types
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +11,10 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main, predict
-from bert_jax.finetuning import completion, task_data
+from bert_jax.finetuning import completion, encode, predictions, task_data
 from bert_jax.finetuning.spans import answering, span_data
 from bert_jax.inference import source
-from bert_jax.model import tagger
+from bert_jax.model import classifier, tagger
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import log
 from tests import models
@@ -304,3 +305,18 @@ def test_the_objective_has_the_shapes_of_the_batches(tmp_path):
     name: (x.shape, x.dtype) for name, x in shapes.items()
   }
   assert answering.describe(batch)[0].startswith('first batch: 8 windows, ')
+
+
+def test_the_next_split_is_ranked_by_the_same_programs():
+  module = tagger.Tagger(made.BERT, 2, 0.0)
+  encoded = encode.encode(models.TOKENIZER, ['cat'], ['the dog'], 16)
+  windows = types.SimpleNamespace(encoded=encoded, starts=np.array([[3, 5]]))
+  head = classifier.Head(
+    np.ones((made.BERT.hidden_size, 2)), np.zeros(2), (), 16, (), 'spans'
+  )
+  params = head.add_to(models.make_params(made.BERT))
+  sizes = []
+  for _ in range(2):
+    answering.rank_windows(params, module, windows, 0, 7, 'testing', 1)
+    sizes.append(predictions._apply._cache_size())
+  assert sizes[0] == sizes[1]
