@@ -39,11 +39,15 @@ class Checkpoints:
           options=ocp.CheckpointManagerOptions(
             max_to_keep=keep,
             keep_period=keep_every or None,
-            cleanup_tmp_directories=True,
           ),
         )
     except OSError as error:
       raise checkpoint_reader.cannot_list(self._directory, error) from error
+    # Not by Orbax, which does it in a thread: that would go on after `close`,
+    # and in a bucket delete what is saved next under the same name.
+    distributed.first_then_all(
+      'unfinished checkpoints', lambda: _remove_unfinished(self._directory)
+    )
     self.newest: int | None = None
     self._before: int | None = None
 
@@ -104,10 +108,8 @@ class Checkpoints:
     warnings.filterwarnings('ignore', 'coroutine .* was never awaited')
     step = self.newest = self._manager.latest_step()
     cause = _explain_failure(self._directory, error)
-    with contextlib.suppress(OSError):
-      for name in storage.list_names(self._directory):
-        if 'orbax-checkpoint-tmp' in name:  # remove it from the full disk
-          storage.delete(os.path.join(self._directory, name))
+    with contextlib.suppress(OSError, errors.UserError):
+      _remove_unfinished(self._directory)  # the disk may be full
     stands = 'none was saved before' if step is None else f'step {step} is kept'
     problem = errors.UserError(
       f'cannot save a checkpoint in {self._directory}: {cause} ({stands}). '
@@ -223,6 +225,18 @@ class Checkpoints:
         raise problem from failure
     finally:
       self._manager.close()
+
+
+def _remove_unfinished(directory):
+  for name in checkpoint_reader.list_unfinished(directory):
+    path = os.path.join(directory, name)
+    try:
+      storage.delete(path)
+    except OSError as error:
+      raise errors.UserError(
+        f'cannot remove the unfinished checkpoint {path}: {error.strerror}. '
+        'Remove it, or allow it to be removed, and run the same command again.'
+      ) from error
 
 
 def _explain_failure(directory: str, error: BaseException) -> str:

@@ -16,6 +16,8 @@ from bert_jax.workdir import integrity, orbax_noise
 
 # Orbax's, written last into every checkpoint.
 COMMITTED = 'commit_success.txt'
+# In the name of a folder on disk that is being saved.
+_TEMPORARY = 'orbax-checkpoint-tmp'
 
 
 def read(
@@ -91,22 +93,40 @@ def list_steps(directory: str) -> list[int]:
   Raises:
     errors.UserError: if the directory cannot be listed.
   """
+  names = _list_names(directory)
+  return sorted(int(x) for x in names if _is_complete(directory, x))
+
+
+def list_unfinished(directory: str) -> list[str]:
+  """Returns the names of the checkpoints whose saving was interrupted.
+
+  Raises:
+    errors.UserError: if the directory cannot be listed.
+  """
+  return [
+    name
+    for name in _list_names(directory)
+    if _TEMPORARY in name
+    or (name.isdecimal() and not _is_complete(directory, name))
+  ]
+
+
+def _list_names(directory):
   try:
-    names = storage.list_names(directory)
-    # A bucket cannot rename: what is being saved has its final name there.
-    return sorted(
-      int(name)
-      for name in names
-      if name.isdecimal()
-      and (
-        not storage.is_remote(directory)
-        or storage.exists(os.path.join(directory, name, COMMITTED))
-      )
-    )
+    return storage.list_names(directory)
   except FileNotFoundError:  # nothing was saved in a bucket
     return []
   except OSError as error:
     raise cannot_list(directory, error) from error
+
+
+def _is_complete(directory, name):
+  if not name.isdecimal():
+    return False
+  # A bucket cannot rename: what is being saved has its final name there.
+  return not storage.is_remote(directory) or storage.exists(
+    os.path.join(directory, name, COMMITTED)
+  )
 
 
 def cannot_list(directory: str, error: OSError) -> errors.UserError:

@@ -416,6 +416,18 @@ def test_all_bad_in_a_bucket_is_an_error_unless_told_to_start_over(remote):
   assert storage.list_names(f'{remote}/c_bad') == ['1', '2']
 
 
+def test_an_unfinished_save_is_removed_at_once(folder):
+  write(f'{folder}/c', (1, 2))
+  unfinished = '3.orbax-checkpoint-tmp'
+  if storage.is_remote(folder):
+    unfinished = '2'
+    storage.delete(f'{folder}/c/2/commit_success.txt')
+  else:
+    os.makedirs(f'{folder}/c/{unfinished}/state')
+  with checkpoint.Checkpoints(f'{folder}/c', 3, 0):
+    assert unfinished not in storage.list_names(f'{folder}/c')
+
+
 def test_an_unfinished_save_in_a_bucket_is_no_checkpoint(remote):
   write(f'{remote}/c', (1, 2))
   storage.delete(f'{remote}/c/2/commit_success.txt')
