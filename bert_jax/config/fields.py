@@ -1,51 +1,11 @@
 """Declares every field of an experiment's config, with unit and meaning."""
 
-import difflib
-import json
-from typing import Any
-
 from ml_collections import config_dict
 
-from bert_jax import config_profiles, errors
 from bert_jax.model import bert_config
-
-# layers, hidden size, attention heads; the MLP is four times the hidden size.
-SIZES = {
-  'tiny': (2, 128, 2),
-  'mini': (4, 256, 4),
-  'small': (4, 512, 8),
-  'medium': (8, 512, 8),
-  'base': (12, 768, 12),
-  'large': (24, 1024, 16),
-  # Table 6 of the paper.
-  '3x768x12': (3, 768, 12),
-  '6x768x3': (6, 768, 3),
-  '6x768x12': (6, 768, 12),
-  '12x768x12': (12, 768, 12),
-  '12x1024x16': (12, 1024, 16),
-  '24x1024x16': (24, 1024, 16),
-}
-
 
 # Example values, which show the type of fields whose default is empty.
 EXAMPLES = {'data.weights': (1.0, 2.5)}
-
-
-def pretraining(size: str) -> config_dict.ConfigDict:
-  """Returns the paper's recipe (appendix A.2) for a size of `SIZES`."""
-  c = declare_fields()
-  _set_size(c, size)
-  return c
-
-
-def _set_size(c, size):
-  if size not in SIZES:
-    raise errors.UserError(f'size={size!r} is not one of {", ".join(SIZES)}.')
-  layers, hidden, heads = SIZES[size]
-  c.model.num_layers = layers
-  c.model.hidden_size = hidden
-  c.model.num_heads = heads
-  c.model.mlp_size = 4 * hidden
 
 
 def declare_fields() -> config_dict.ConfigDict:
@@ -69,6 +29,18 @@ def declare_fields() -> config_dict.ConfigDict:
   # compiling; 0 is off.
   c.profile_steps = 0
 
+  _declare_model(c)
+  _declare_data(c)
+  _declare_finetuning(c)
+  _declare_objective(c)
+  _declare_phases(c)
+  _declare_optimizer(c)
+  _declare_compute(c)
+  _declare_run(c)
+  return c.lock()
+
+
+def _declare_model(c):
   c.model = config_dict.ConfigDict()
   c.model.num_layers = 12
   c.model.hidden_size = 768
@@ -89,6 +61,8 @@ def declare_fields() -> config_dict.ConfigDict:
   # encoder and the head, with random weights; 0 is none.
   c.model.bilstm = 0
 
+
+def _declare_data(c):
   c.data = config_dict.ConfigDict()
   # GLOB[,GLOB], tfds:NAME:SPLIT or python-docs; for fine-tuning a folder,
   # tfds:NAME, or train=FILE,dev=FILE,test=FILE.
@@ -134,9 +108,11 @@ def declare_fields() -> config_dict.ConfigDict:
   # columns that are numbered from 0.
   c.data.choices = ''
 
-  # Fine-tuning. What follows from it is filled in before the run starts:
-  # phases.steps, optimizer.warmup_steps, phases.seq_length (lowered to that of
-  # the longest row) and, with init_from, model, data.vocab_size, lowercase and
+
+def _declare_finetuning(c):
+  # What follows from the data is filled in before the run starts: phases.steps,
+  # optimizer.warmup_steps, phases.seq_length (lowered to that of the longest
+  # row) and, with init_from, model, data.vocab_size, lowercase and
   # strip_accents, and objective.
   c.finetuning = config_dict.ConfigDict()
   # A task of GLUE, such as rte; empty is files with the columns above.
@@ -167,6 +143,8 @@ def declare_fields() -> config_dict.ConfigDict:
   # Choices per row, 0 for other tasks; filled in from the data.
   c.finetuning.num_choices = 0
 
+
+def _declare_objective(c):
   c.objective = config_dict.ConfigDict()
   # mlm, or a language model: ltr, from left to right, or rtl, right to left.
   c.objective.kind = 'mlm'
@@ -177,6 +155,8 @@ def declare_fields() -> config_dict.ConfigDict:
   # One mask per pair and pass, as in Google's files, not a new one per epoch.
   c.objective.static_masks = False
 
+
+def _declare_phases(c):
   # One entry per phase; schedule and optimizer state continue across phases.
   c.phases = config_dict.ConfigDict()
   c.phases.seq_length = (128, 512)  # tokens
@@ -185,6 +165,8 @@ def declare_fields() -> config_dict.ConfigDict:
   c.phases.accumulate = (1, 1)  # micro-batches that make one update
   c.phases.max_predictions = (20, 76)  # per sequence, at most
 
+
+def _declare_optimizer(c):
   c.optimizer = config_dict.ConfigDict()
   c.optimizer.learning_rate = 1e-4  # at the end of the warm-up
   c.optimizer.warmup_steps = 10_000  # from 0, linear; then linear down to 0
@@ -210,6 +192,8 @@ def declare_fields() -> config_dict.ConfigDict:
   # sends half the bytes.
   c.optimizer.reduce_dtype = 'float32'
 
+
+def _declare_compute(c):
   # How a step is computed, which does not change its meaning; docs/speed.md.
   c.compute = config_dict.ConfigDict()
   # xla (anywhere), recompute (anywhere; keeps no weights of attention for the
@@ -231,6 +215,8 @@ def declare_fields() -> config_dict.ConfigDict:
   # NAME=VALUE[ NAME=VALUE] for the compiler; auto uses those for the chip.
   c.compute.xla_options = 'auto'
 
+
+def _declare_run(c):
   c.mesh = config_dict.ConfigDict()
   # Devices along mesh axis `model`, which split each layer; the others split
   # the rows.
@@ -248,189 +234,6 @@ def declare_fields() -> config_dict.ConfigDict:
   c.checkpoint.keep = 3  # number of newest checkpoints to keep
   c.checkpoint.keep_every = 100_000  # steps; these are kept forever; 0 is none
   c.checkpoint.start_over = False  # restart at step 0 if all are damaged
-
-  return c.lock()
-
-
-def finetuning(size: str = 'base') -> config_dict.ConfigDict:
-  """Returns the paper's recipe (appendix A.3) for classification.
-
-  Args:
-    size: one of `SIZES`, for a run without `init_from`.
-  """
-  c = pretraining(size)
-  c.task = 'classification'
-  c.data.heldout = 0.1
-  c.phases.seq_length = (128,)
-  c.phases.steps = (1,)
-  c.phases.batch_size = (32,)
-  c.phases.accumulate = (1,)
-  c.phases.max_predictions = (1,)
-  c.optimizer.learning_rate = 2e-5
-  c.optimizer.warmup_steps = 0
-  c.eval.every = 0
-  c.eval.sequences = 1_000_000
-  c.checkpoint.every = 500
-  c.checkpoint.keep = 1
-  c.checkpoint.keep_every = 0
-  return c
-
-
-def smoke(c: config_dict.ConfigDict):
-  """Shrinks a config so that it runs in a minute, but still uses every part."""
-  c.model.num_layers = 2
-  c.model.hidden_size = 64
-  c.model.num_heads = 2
-  c.model.mlp_size = 128
-  c.model.dropout = 0.1
-  c.model.attention_dropout = 0.1
-  c.data.vocab_size = 1500
-  c.data.max_documents = 200
-  c.data.heldout = 0.1
-  c.data.passes = 1
-  c.data.shards = 2
-  c.finetuning.epochs = 0.5
-  n = len(c.phases.steps)
-  c.phases.steps = (12,) * n
-  c.phases.batch_size = (8,) * n
-  c.optimizer.warmup_steps = 4 if c.task == 'pretraining' else 0
-  c.eval.every = 10
-  c.eval.sequences = 32
-  c.log.every = 2
-  c.checkpoint.every = 6
-  c.checkpoint.keep_every = 0
-
-
-def apply_arguments(c: config_dict.ConfigDict, arguments: str):
-  """Applies the arguments of `--config=FILE:ARGUMENTS` to a config.
-
-  Args:
-    c: the config, changed in place.
-    arguments: `smoke`, `profile=NAME` (see `bert_jax.config_profiles`),
-      `size=NAME` (of `SIZES`) and `field=value`, separated by commas; what
-      stands later overrides what stands before, and all override the first two.
-      A field is its dotted path, or the last part of it if that is unique; a
-      single value for a field of phases applies to all phases.
-
-  Returns:
-    The config.
-
-  Raises:
-    errors.UserError: for an unknown field (suggests a similar one) or profile,
-      or a wrong type.
-  """
-  items = [item for item in arguments.split(',') if item]
-  # Arguments that set many fields come first.
-  items.sort(key=lambda i: i != 'smoke' and not i.startswith('profile='))
-  for item in items:
-    name, equals, value = item.partition('=')
-    if item == 'smoke':
-      smoke(c)
-    elif name == 'profile' and equals:
-      c.update_from_flattened_dict(config_profiles.fields(value))
-    elif name == 'size' and equals:
-      _set_size(c, value)
-    elif equals:
-      set_field(c, name, value)
-    else:
-      raise errors.UserError(
-        f'config argument {item!r} is neither smoke nor field=value.'
-      )
-  return c
-
-
-def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
-  """Sets a field, see `apply_arguments`; returns its dotted path.
-
-  Raises:
-    errors.UserError: for an unknown field (suggests a similar one) or a wrong
-      type.
-  """
-  fields = flatten(c)
-  matches = [f for f in fields if f == name or f.split('.')[-1] == name]
-  if name in fields:
-    matches = [name]
-  if len(matches) != 1:
-    known = sorted({*fields, *(f.split('.')[-1] for f in fields)})
-    near = matches or difflib.get_close_matches(name, known, 3)
-    raise errors.UserError(
-      f'config argument {name!r} is {"ambiguous" if matches else "unknown"}; '
-      f'did you mean {" or ".join(near) or "one of: " + ", ".join(fields)}?'
-    )
-  path, old = matches[0], fields[matches[0]]
-  try:
-    if old == ():
-      raise ValueError(
-        f"takes several values; give --config.{path}='{EXAMPLES[path]}'"
-      )
-    if isinstance(old, tuple):
-      new = (_parse(value, type(old[0])),) * len(old)
-    else:
-      new = _parse(value, type(old))
-  except ValueError as error:
-    raise errors.UserError(f'config argument {name}={value}: {error}') from None
-  with c.ignore_type():
-    c.update_from_flattened_dict({path: new})
-  return path
-
-
-def _parse(text, kind):
-  if kind is not bool:
-    return kind(text)
-  if text.lower() not in ('true', 'false'):
-    raise ValueError('is not true or false')
-  return text.lower() == 'true'
-
-
-def flatten(c: config_dict.ConfigDict) -> dict:
-  """Returns {'data.vocab_size': 30522, ...}, sorted by name."""
-  fields = {}
-  for key, value in c.items():
-    if isinstance(value, config_dict.ConfigDict):
-      fields.update({f'{key}.{k}': v for k, v in flatten(value).items()})
-    else:
-      fields[key] = value
-  return dict(sorted(fields.items()))
-
-
-def unflatten(fields: dict) -> config_dict.ConfigDict:
-  """Returns the config that `to_json` wrote; missing fields have defaults.
-
-  Raises:
-    errors.UserError: for an unknown field or a wrong type.
-  """
-  c = declare_fields()
-  known, new = flatten(c), {}
-  for name, value in fields.items():
-    new[name] = tuple(value) if isinstance(value, list) else value
-    if name not in known:
-      raise errors.UserError(
-        f'{name!r} is not a field of this version; use the one that wrote it.'
-      )
-    like = EXAMPLES.get(name, known[name])
-    if not is_like(new[name], like):
-      raise errors.UserError(
-        f'{name}={value!r} should be like {like!r}; correct it.'
-      )
-  c.update_from_flattened_dict(new)
-  return c
-
-
-def is_like(value: Any, old: Any) -> bool:
-  """Returns whether a value has the type of another; ints may be floats."""
-  if isinstance(old, tuple):
-    return isinstance(value, tuple) and all(is_like(v, old[0]) for v in value)
-  return type(value) in (type(old), int if isinstance(old, float) else None)
-
-
-def to_json(c: config_dict.ConfigDict) -> str:
-  """Returns the fields as JSON, one per line."""
-  return json.dumps(flatten(c), indent=2) + '\n'
-
-
-def to_text(c: config_dict.ConfigDict) -> str:
-  """Returns the fields as text to print, one per line."""
-  return '\n'.join(f'  {k} = {v!r}' for k, v in flatten(c).items())
 
 
 def model_config(c: config_dict.ConfigDict) -> bert_config.BertConfig:

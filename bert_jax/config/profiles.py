@@ -49,7 +49,7 @@ PROFILES = {
 }
 
 
-def fields(name: str) -> dict:
+def get_fields(name: str) -> dict:
   """Returns {field: value} of a profile.
 
   Raises:

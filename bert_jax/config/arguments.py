@@ -1,0 +1,90 @@
+"""Applies the arguments of `--config=FILE:ARGUMENTS`."""
+
+import difflib
+
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.config import fields as fields_lib
+from bert_jax.config import profiles, recipes, serialization
+
+
+def apply_arguments(c: config_dict.ConfigDict, arguments: str):
+  """Applies the arguments of `--config=FILE:ARGUMENTS` to a config.
+
+  Args:
+    c: the config, changed in place.
+    arguments: `smoke`, `profile=NAME` (see `bert_jax.config.profiles`),
+      `size=NAME` (of `SIZES`) and `field=value`, separated by commas; what
+      stands later overrides what stands before, and all override the first two.
+      A field is its dotted path, or the last part of it if that is unique; a
+      single value for a field of phases applies to all phases.
+
+  Returns:
+    The config.
+
+  Raises:
+    errors.UserError: for an unknown field (suggests a similar one) or profile,
+      or a wrong type.
+  """
+  items = [item for item in arguments.split(',') if item]
+  # Arguments that set many fields come first.
+  items.sort(key=lambda i: i != 'smoke' and not i.startswith('profile='))
+  for item in items:
+    name, equals, value = item.partition('=')
+    if item == 'smoke':
+      recipes.smoke(c)
+    elif name == 'profile' and equals:
+      c.update_from_flattened_dict(profiles.get_fields(value))
+    elif name == 'size' and equals:
+      recipes.set_size(c, value)
+    elif equals:
+      set_field(c, name, value)
+    else:
+      raise errors.UserError(
+        f'config argument {item!r} is neither smoke nor field=value.'
+      )
+  return c
+
+
+def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
+  """Sets a field, see `apply_arguments`; returns its dotted path.
+
+  Raises:
+    errors.UserError: for an unknown field (suggests a similar one) or a wrong
+      type.
+  """
+  fields = serialization.flatten(c)
+  matches = [f for f in fields if f == name or f.split('.')[-1] == name]
+  if name in fields:
+    matches = [name]
+  if len(matches) != 1:
+    known = sorted({*fields, *(f.split('.')[-1] for f in fields)})
+    near = matches or difflib.get_close_matches(name, known, 3)
+    raise errors.UserError(
+      f'config argument {name!r} is {"ambiguous" if matches else "unknown"}; '
+      f'did you mean {" or ".join(near) or "one of: " + ", ".join(fields)}?'
+    )
+  path, old = matches[0], fields[matches[0]]
+  try:
+    if old == ():
+      raise ValueError(
+        f"takes several values; give --config.{path}='{fields_lib.EXAMPLES[path]}'"
+      )
+    if isinstance(old, tuple):
+      new = (_parse(value, type(old[0])),) * len(old)
+    else:
+      new = _parse(value, type(old))
+  except ValueError as error:
+    raise errors.UserError(f'config argument {name}={value}: {error}') from None
+  with c.ignore_type():
+    c.update_from_flattened_dict({path: new})
+  return path
+
+
+def _parse(text, kind):
+  if kind is not bool:
+    return kind(text)
+  if text.lower() not in ('true', 'false'):
+    raise ValueError('is not true or false')
+  return text.lower() == 'true'

@@ -1,0 +1,89 @@
+"""The paper's recipes, by size, as configs."""
+
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.config import fields
+
+# layers, hidden size, attention heads; the MLP is four times the hidden size.
+SIZES = {
+  'tiny': (2, 128, 2),
+  'mini': (4, 256, 4),
+  'small': (4, 512, 8),
+  'medium': (8, 512, 8),
+  'base': (12, 768, 12),
+  'large': (24, 1024, 16),
+  # Table 6 of the paper.
+  '3x768x12': (3, 768, 12),
+  '6x768x3': (6, 768, 3),
+  '6x768x12': (6, 768, 12),
+  '12x768x12': (12, 768, 12),
+  '12x1024x16': (12, 1024, 16),
+  '24x1024x16': (24, 1024, 16),
+}
+
+
+def pretraining(size: str) -> config_dict.ConfigDict:
+  """Returns the paper's recipe (appendix A.2) for a size of `SIZES`."""
+  c = fields.declare_fields()
+  set_size(c, size)
+  return c
+
+
+def set_size(c, size):
+  if size not in SIZES:
+    raise errors.UserError(f'size={size!r} is not one of {", ".join(SIZES)}.')
+  layers, hidden, heads = SIZES[size]
+  c.model.num_layers = layers
+  c.model.hidden_size = hidden
+  c.model.num_heads = heads
+  c.model.mlp_size = 4 * hidden
+
+
+def finetuning(size: str = 'base') -> config_dict.ConfigDict:
+  """Returns the paper's recipe (appendix A.3) for classification.
+
+  Args:
+    size: one of `SIZES`, for a run without `init_from`.
+  """
+  c = pretraining(size)
+  c.task = 'classification'
+  c.data.heldout = 0.1
+  c.phases.seq_length = (128,)
+  c.phases.steps = (1,)
+  c.phases.batch_size = (32,)
+  c.phases.accumulate = (1,)
+  c.phases.max_predictions = (1,)
+  c.optimizer.learning_rate = 2e-5
+  c.optimizer.warmup_steps = 0
+  c.eval.every = 0
+  c.eval.sequences = 1_000_000
+  c.checkpoint.every = 500
+  c.checkpoint.keep = 1
+  c.checkpoint.keep_every = 0
+  return c
+
+
+def smoke(c: config_dict.ConfigDict):
+  """Shrinks a config so that it runs in a minute, but still uses every part."""
+  c.model.num_layers = 2
+  c.model.hidden_size = 64
+  c.model.num_heads = 2
+  c.model.mlp_size = 128
+  c.model.dropout = 0.1
+  c.model.attention_dropout = 0.1
+  c.data.vocab_size = 1500
+  c.data.max_documents = 200
+  c.data.heldout = 0.1
+  c.data.passes = 1
+  c.data.shards = 2
+  c.finetuning.epochs = 0.5
+  n = len(c.phases.steps)
+  c.phases.steps = (12,) * n
+  c.phases.batch_size = (8,) * n
+  c.optimizer.warmup_steps = 4 if c.task == 'pretraining' else 0
+  c.eval.every = 10
+  c.eval.sequences = 32
+  c.log.every = 2
+  c.checkpoint.every = 6
+  c.checkpoint.keep_every = 0

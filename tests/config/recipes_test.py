@@ -1,0 +1,66 @@
+"""Tests of the recipes, and of the files in configs/."""
+
+import glob
+import importlib.util
+import os
+
+import pytest
+
+from bert_jax import config, config_check, errors
+
+CONFIGS = sorted(
+  glob.glob(os.path.join(os.path.dirname(__file__), '../../configs/*.py'))
+)
+
+
+def load(path, *arguments):
+  spec = importlib.util.spec_from_file_location('experiment', path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.get_config(*arguments)
+
+
+@pytest.mark.parametrize('path', CONFIGS, ids=os.path.basename)
+def test_every_config_can_work_and_is_documented(path):
+  config_check.check(load(path))
+  sizes = {
+    'table6.py': '3x768x12,',
+    'compact.py': 'small,',
+    'baselines.py': 'ltr,',
+    'glue.py': 'rte,',
+  }
+  size = sizes.get(os.path.basename(path), '')
+  config_check.check(load(path, size + 'smoke'))
+  with open(path, encoding='utf-8') as file:
+    assert f'--config=configs/{os.path.basename(path)}' in file.read()
+
+
+def test_the_papers_recipe():
+  for size in ('base', 'large'):
+    c = load(next(p for p in CONFIGS if p.endswith(f'{size}.py')))
+    assert sum(c.phases.steps) == 1_000_000
+    assert c.phases.seq_length == (128, 512)
+    assert c.phases.steps == (900_000, 100_000)
+    assert c.phases.batch_size == (256, 256)
+    assert c.phases.max_predictions == (20, 76)
+    assert c.optimizer.to_dict() == {
+      'learning_rate': 1e-4,
+      'warmup_steps': 10_000,
+      'b1': 0.9,
+      'b2': 0.999,
+      'epsilon': 1e-6,
+      'bias_correction': True,
+      'weight_decay': 0.01,
+      'clip_norm': 1.0,
+      'clip_unit': 'batch',
+      'decay_from': 'warmup',
+      'layer_decay': 1.0,
+      'freeze': '',
+      'reduce_dtype': 'float32',
+    }
+    assert (c.model.dropout, c.model.attention_dropout) == (0.1, 0.1)
+
+
+def test_an_unknown_size_is_an_error():
+  with pytest.raises(errors.UserError, match="'tny' is not one of tiny, mini"):
+    config.pretraining('tny')
