@@ -9,8 +9,8 @@ small model is trained on made-up text. Most rows compare with an uninterrupted
 run: last fingerprint, every loss, every byte of the export. --write puts what
 was measured into the tables of docs/faults.md. The rows of full and
 read-only disks need permission to mount a tmpfs, those of buckets the extra
-`test`. The exit code is 1 unless every row is ok. Takes ten minutes on two idle
-cores.
+`test`. The exit code is 1 unless every row is ok. Takes about twelve minutes on two
+idle cores.
 """
 
 import argparse

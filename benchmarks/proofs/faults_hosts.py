@@ -83,7 +83,7 @@ def others(base, folder):
     expect(any(f'host 1 has {word}' in line for line in lines), f'{lines}')
     saved = f'{folder}/{name}/checkpoints'
     expect(not damage.list_files(saved), 'training has begun')
-  return f'{len(cases)} times: "error: host 1 has {cases[1][3]}..." or alike'
+  return f'{len(cases)} times: "error: host 1 has {cases[1][3]}..." or similar'
 
 
 def devices(base, folder):

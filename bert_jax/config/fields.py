@@ -197,8 +197,9 @@ def _declare_compute(c):
   # How a step is computed, which does not change its meaning; docs/speed.md.
   c.compute = config_dict.ConfigDict()
   # xla (anywhere), recompute (anywhere; keeps no weights of attention for the
-  # backward pass), fused (our TPU kernels) or cudnn (GPUs, without attention
-  # dropout); auto is the best on the chip for the phase's length.
+  # backward pass), fused (our TPU kernels) or cudnn (GPUs, bfloat16, without
+  # attention dropout and packing); auto is the best on the chip for the phase's
+  # length.
   c.compute.attention = 'auto'
   # Shape of attention's kernels in products: flat [D, 3 H K], or separate
   # [D, 3, H, K], which mesh.model needs; auto is the faster one.
