@@ -98,9 +98,7 @@ def backward(
     chip: as in `forward`.
   """
   bias, dk_sum, dv_sum = scratch
-  width = bias_grad.shape[2] // 3
-  first_lane = pl.program_id(1) * step.lanes
-  rescale = 256 / call.keep
+  writer = _make_writer(out, bias_grad, call, step)
 
   @pl.when(pl.program_id(1) == 0)
   def _():
@@ -109,16 +107,7 @@ def backward(
   def start(row, g, n, draw):
     keys, values = _take(k, row, g, call), _take(v, row, g, call)
     keys_t = keys.T  # [lanes, S]
-
-    def put(which, x, i=None):
-      lane = pl.multiple_of(which * width + first_lane, LANES)
-      x = x * rescale
-      if step.separate:
-        _put(out.at[which], x, row, g, call, i)
-      else:
-        _put(out, x, row, g, call, i, lane)
-      own = _part(g, call.lanes, lane)
-      bias_grad[0, :, own] += jnp.sum(x, 0, keepdims=True)
+    put = functools.partial(writer, row, g)
 
     def block(i):
       queries = _own(_scaled(_take(q, row, g, call, i), call), call)
@@ -145,6 +134,29 @@ def backward(
     return block, finish
 
   _each_group(start, seeds, tokens, bias, call, step, chip)
+
+
+def _make_writer(out, bias_grad, call, step):
+  """Returns a function that writes a gradient, and adds it to its sum.
+
+  Args:
+    out: as in `backward`, like the other arguments.
+  """
+  width = bias_grad.shape[2] // 3
+  first_lane = pl.program_id(1) * step.lanes
+  rescale = 256 / call.keep
+
+  def put(row, g, which, x, i=None):
+    lane = pl.multiple_of(which * width + first_lane, LANES)
+    x = x * rescale
+    if step.separate:
+      _put(out.at[which], x, row, g, call, i)
+    else:
+      _put(out, x, row, g, call, i, lane)
+    own = _part(g, call.lanes, lane)
+    bias_grad[0, :, own] += jnp.sum(x, 0, keepdims=True)
+
+  return put
 
 
 def _gradients(queries, grads, keys, keys_t, values, bias, i, draw, call):
