@@ -68,6 +68,7 @@ def check_config(
     workdir = os.path.join(directory, run.name)
     if not claim.has_begun(workdir):
       continue
+    claim.check_config(workdir)
     new = config.copy_and_resolve_references()
     with new.ignore_type():
       new.update_from_flattened_dict(run.fields)

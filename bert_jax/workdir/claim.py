@@ -31,7 +31,7 @@ def claim(workdir: str, config: config_dict.ConfigDict):
     ) from None
   with lock.exclusive(os.path.join(workdir, '.lock')):
     if storage.exists(paths.checkpoints(workdir)):
-      _check_config(workdir)
+      check_config(workdir)
       _announce(workdir, _compare(workdir, config))
     else:
       adopt(workdir, config)
@@ -44,7 +44,8 @@ def has_begun(workdir: str) -> bool:
   return storage.exists(saved) and bool(storage.list_names(saved))
 
 
-def _check_config(workdir):
+def check_config(workdir: str):
+  """Raises errors.UserError if a run has checkpoints, but no config."""
   path = paths.config(workdir)
   if has_begun(workdir) and not storage.exists(path):
     raise errors.UserError(

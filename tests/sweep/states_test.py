@@ -59,3 +59,6 @@ def test_a_run_of_another_config_is_refused(tmp_path):
   (run / 'config.json').write_text(config_lib.to_json(c))
   with pytest.raises(errors.UserError, match="seed=1 belongs.*was 'stars', is"):
     check(tmp_path, 'seed=0,1')
+  os.remove(run / 'config.json')
+  with pytest.raises(errors.UserError, match='seed=1.config.json is missing'):
+    check(tmp_path, 'seed=0,1')
