@@ -1,6 +1,7 @@
 """What a row of the fault matrix is, and how it is judged."""
 
 import dataclasses
+import textwrap
 from collections.abc import Callable
 
 from bert_jax import errors
@@ -74,6 +75,13 @@ def expect_line(code: int, text: str, *words: str, expected: int = 1) -> str:
   missing = [word for word in words if word not in lines[0]]
   expect(not missing, f'it does not say {missing}: {lines[0]}')
   return lines[0]
+
+
+def quote(text: str, start: str = '', most: int = 70) -> str:
+  """Returns the words of a text from `start` on, in quotes, at most so long."""
+  begin = text.index(start)
+  words = textwrap.shorten(text[begin:], most, placeholder=' ...')
+  return f'"{"... " if begin else ""}{words}"'
 
 
 def expect_same(found: dict, expected: dict):

@@ -10,7 +10,15 @@ import time
 import damage
 import emulator
 import small_run
-from fault import Fault, Skipped, expect, expect_error, expect_line, expect_same
+from fault import (
+  Fault,
+  Skipped,
+  expect,
+  expect_error,
+  expect_line,
+  expect_same,
+  quote,
+)
 from moments import Send
 
 from bert_jax.runtime import bucket, files, globs, lease, storage
@@ -139,7 +147,7 @@ def lost_listing(base, folder):
     again = start(workdir, base)
     expect(again.wait() == 0, again.say()[-3000:])
     expect_same(small_run.describe(workdir), base.result)
-  return f'"... {line[line.index("lists") :][:40]} ..."; then the same bits'
+  return f'{quote(line, "lists")}; then the same bits'
 
 
 def half_written(base, folder):
@@ -192,7 +200,7 @@ def writers(base, folder):
     text = small_run.train(workdir, f'dir={base.data}')
     expect('Traceback' not in text, text)
     expect_same(small_run.describe(workdir), base.result)
-  return f'"... {line[-58:]}"; taken over when its holder was gone'
+  return f'{quote(line, "it is writing")}; taken over when its holder was gone'
 
 
 @dataclasses.dataclass(frozen=True)

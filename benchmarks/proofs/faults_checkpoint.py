@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import small_run
-from fault import Fault, expect, expect_error, expect_same
+from fault import Fault, expect, expect_error, expect_same, quote
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh
@@ -167,7 +167,9 @@ def all_bad(base, folder):
   expect(moved == ['4', '6', '8'], f'moved {moved}')
   found = small_run.describe(workdir)
   expect(found['fingerprint'] == base.result['fingerprint'], 'other bits')
-  return f'"{line[:23]} ..."; nothing moved; with start_over the same bits'
+  return (
+    f'{quote(line, "none of")}; nothing moved; with start_over the same bits'
+  )
 
 
 def other_state(base, folder):
@@ -198,7 +200,7 @@ def other_state(base, folder):
         'another version or with another optimizer',
       )
       expect(sorted(os.listdir(f'{folder}/c')) == ['1', '2'], name)
-  return f'{len(changes)} states: "... {line[-61:]}"'
+  return f'{len(changes)} states: {quote(line, "Nothing was moved", 80)}'
 
 
 FAULTS = (

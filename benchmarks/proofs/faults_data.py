@@ -9,7 +9,7 @@ import damage
 import numpy as np
 import small_config
 import small_run
-from fault import Fault, expect, expect_error, expect_same
+from fault import Fault, expect, expect_error, expect_same, quote
 from moments import Send
 
 from bert_jax import errors
@@ -188,7 +188,7 @@ def writers(base, folder):
     workdir,
     f'{use},steps=4000,checkpoint.every=50,eval.every=1000,log.every=500',
   )
-  return f'"... {line[-58:]}"; after its death the next one gets it'
+  return f'{quote(line, "is writing")}; after its death the next one gets it'
 
 
 FAULTS = (

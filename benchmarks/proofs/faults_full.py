@@ -6,7 +6,7 @@ import damage
 import emulator
 import small_disk
 import small_run
-from fault import Fault, Skipped, expect, expect_error, expect_same
+from fault import Fault, Skipped, expect, expect_error, expect_same, quote
 
 from bert_jax.data import local_data
 from bert_jax.interop import hf_export
@@ -24,7 +24,7 @@ def full_predicted(base, folder):
     )
     left = damage.list_files(f'{disk}/run')
     expect(not [x for x in left if 'checkpoints' in x], f'{left}')
-  return f'before the first step: "... {line[-49:]}"'
+  return f'before the first step: {quote(line, "more checkpoint")}'
 
 
 def full_data(base, folder):
@@ -38,7 +38,7 @@ def full_data(base, folder):
     small_disk.remount(disk, 'size=16m')
     small_run.train(workdir, f'input={base.text}')
     expect_same(small_run.describe(workdir), base.result)
-  return f'"... {line[line.index("No space") :][:52]} ..."; then bits equal'
+  return f'{quote(line, "No space")}; then bits equal'
 
 
 def full_checkpoint(base, folder):

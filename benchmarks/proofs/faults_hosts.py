@@ -3,13 +3,14 @@
 import contextlib
 import io
 import pathlib
+import re
 import shutil
 import sys
 
 import damage
 import hosts
 import small_run
-from fault import Fault, expect
+from fault import Fault, expect, quote
 
 from bert_jax.pretraining import training_data
 from bert_jax.workdir import log, paths
@@ -34,10 +35,8 @@ def fail(how: str, victim: int):
     expect(good, text)
     seconds = text.partition('ended after ')[2].partition(' (')[0]
     line = text.partition('said: error: ')[2]
-    return (
-      f'all ended after {seconds} with exit code {case[4]}: '
-      f'"{line[:60].rstrip()} ..."'
-    )
+    line = re.sub(r' \(\S+, process \d+\)', '', line)
+    return f'all ended after {seconds} with exit code {case[4]}: {quote(line)}'
 
   return measure
 

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import small_config
 import small_run
-from fault import Fault, expect, expect_error
+from fault import Fault, expect, expect_error, quote
 
 from bert_jax import replay
 from bert_jax.data import dataset, manifest, records, rows
@@ -61,7 +61,7 @@ def nan(base, folder):
   )
   _, facts = checkpoint_reader.read(f'{all_}/checkpoints')
   expect(facts['step'] == 4, f'the newest checkpoint is {facts["step"]}')
-  return f'step 4 skipped, the rest trained; then "{line[:45]} ..."'
+  return f'step 4 skipped, the rest trained; then {quote(line)}'
 
 
 def spike(base, folder):
@@ -128,7 +128,7 @@ def large_ids(base, folder):
     file['name'],
   )
   expect_error(lambda: dataset.verify(data), 'is not as it was made')
-  return f'"record ... {line[line.index("holds") :][:58]} ..."'
+  return quote(line, 'holds')
 
 
 def other_config(base, folder):
