@@ -196,7 +196,11 @@ def parse_groups(text: str) -> list[resource.Resource]:
   return found
 
 
-def find_state(run, group, instances) -> resource.Resource:
+def find_state(
+  run: commands.Execute,
+  group: resource.Resource,
+  instances: list[resource.Resource],
+) -> resource.Resource:
   """Returns a group with the state that its hosts give it."""
   hosts = [r for r in instances if (r.run, r.place) == (group.run, group.place)]
   states = collections.Counter(r.state for r in hosts)

@@ -1,5 +1,6 @@
 """`launch/tpu.py run`: everything before money, then the watch over the run."""
 
+import argparse
 import dataclasses
 import os
 import subprocess
@@ -23,7 +24,7 @@ from launch import plan as plan_lib
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def run(given, world: watch.World) -> int:
+def run(given: argparse.Namespace, world: watch.World) -> int:
   """Starts a run or goes on watching it; returns the exit code.
 
   Args:

@@ -61,7 +61,9 @@ def list_points(sweeps: list[str]) -> list[dict[str, str]]:
   return [dict(point) for point in itertools.product(*axes)]
 
 
-def make_arguments(given, number: int, point: dict[str, str]) -> list[str]:
+def make_arguments(
+  given: argparse.Namespace, number: int, point: dict[str, str]
+) -> list[str]:
   """Returns the arguments of one run, behind the interpreter.
 
   Args:
@@ -82,7 +84,7 @@ def make_arguments(given, number: int, point: dict[str, str]) -> list[str]:
   return [*start, f'--name={given.name}-{number}', '--yes', *common]
 
 
-async def run_all(given, points: list[dict[str, str]]):
+async def run_all(given: argparse.Namespace, points: list[dict[str, str]]):
   """Adds a work unit for each point and waits for it.
 
   Local runs come one after the other, since each takes all devices.

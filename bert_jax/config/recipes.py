@@ -30,7 +30,8 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   return c
 
 
-def set_size(c, size):
+def set_size(c: config_dict.ConfigDict, size: str):
+  """Sets the fields in which the sizes of `SIZES` differ."""
   if size not in SIZES:
     raise errors.UserError(f'size={size!r} is not one of {", ".join(SIZES)}.')
   layers, hidden, heads = SIZES[size]

@@ -11,6 +11,7 @@ turns: the matrix unit works on one while the vector unit works on another.
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +20,24 @@ from jax.experimental import pallas as pl
 from bert_jax.ops import dropout_bits
 from bert_jax.ops.attention_tiling import F32, LANES, Call, Step
 
+# Pallas's reference to an array in the chip's memory, which [...] reads.
+Ref = Any
+
 _QUERIES, _KEYS, _VALUES = 0, 1, 2  # their order in a row's 3 H K lanes
 
 
 def forward(
-  seeds, tokens, q, k, v, out, bias, *, call: Call, step: Step, chip: bool
+  seeds: Ref,
+  tokens: Ref,
+  q: Ref,
+  k: Ref,
+  v: Ref,
+  out: Ref,
+  bias: Ref,
+  *,
+  call: Call,
+  step: Step,
+  chip: bool,
 ):
   """Computes attention: the forward kernel, for one step of the grid.
 
@@ -66,15 +80,15 @@ def forward(
 
 
 def backward(
-  seeds,
-  tokens,
-  q,
-  k,
-  v,
-  grad,
-  out,
-  bias_grad,
-  *scratch,
+  seeds: Ref,
+  tokens: Ref,
+  q: Ref,
+  k: Ref,
+  v: Ref,
+  grad: Ref,
+  out: Ref,
+  bias_grad: Ref,
+  *scratch: Ref,
   call: Call,
   step: Step,
   chip: bool,

@@ -4,6 +4,8 @@ Process 0 keeps it in memory, and all processes read and write it over the
 network. It lasts as long as process 0.
 """
 
+from typing import Any
+
 import jax
 
 _FOLDER = 'bert_jax'
@@ -19,7 +21,7 @@ class Store:
     client: that of `jax.distributed`.
   """
 
-  def __init__(self, client):
+  def __init__(self, client: Any):
     self._client = client
 
   def write(self, key: str, text: str):

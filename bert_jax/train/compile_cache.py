@@ -6,6 +6,7 @@ SIGSEGV, at every start, since jax never replaces an entry.
 
 import hashlib
 import os
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
@@ -49,7 +50,7 @@ class Checked:
     cache: jax's.
   """
 
-  def __init__(self, cache):
+  def __init__(self, cache: Any):
     self._cache = cache
     self._path = cache._path
 

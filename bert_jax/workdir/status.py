@@ -127,7 +127,7 @@ class Nothing:
   def note(self, **fields):
     del fields
 
-  def follow(self, newest):
+  def follow(self, newest: Callable[[], int | None]):
     del newest
 
 
