@@ -62,8 +62,8 @@ def damage_data(base, folder):
           shutil.copytree(copy, f'{folder}/bad', dirs_exist_ok=True)
           raise
   return (
-    f'{len(names)} files x {len(damage.KINDS)} kinds, {found.total()} in all: '
-    f'{found["refused"]} refused, {found["harmless"]} harmless, 0 wrong'
+    f'{found.total()} damages, of {len(names)} files in {len(damage.KINDS)} '
+    f'ways: {found["refused"]} refused, {found["harmless"]} harmless, 0 wrong'
   )
 
 
