@@ -126,9 +126,10 @@ def _predict_choices(job) -> int:
 def _predict_words(job) -> int:
   """Writes the tags of a file's words; returns the number of words."""
   head, tokenizer, column = job.model.head, job.model.tokenizer, job.columns[0]
-  if column is not None and not column.removeprefix('-').isdigit():
-    raise errors.UserError(f'--text={column} is not the number of a column.')
-  sentences = conll.read(job.given, int(column or 0), tag=None)
+  if column is None:
+    column = head.columns[0] if head.columns else ''
+  number = conll.parse_column('--text', column, 0)
+  sentences = conll.read(job.given, number, tag=None)
   made = tag_windows.make(tokenizer, sentences, head.max_length)
   rows = predictions.compute_tags(
     *job.network, made.encoded, tokenizer.pad_id, 'tagging', job.batch_size

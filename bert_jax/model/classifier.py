@@ -100,7 +100,8 @@ class Head(NamedTuple):
     max_length: tokens of the rows it was trained on, at most.
     columns: the text's column, and that of the second text of a pair; for
       choice, those of the text, of what all choices begin with ('' if of
-      nothing) and of the choices.
+      nothing) and of the choices; for tagging, the number of the words' column,
+      () for the first one.
     task: what it was trained for: classification; choice, whose C is 1; or
       tagging or spans, whose model has no pooler (`tagger.Tagger`).
     bilstm: parameters of the BiLSTM before it; None without one.

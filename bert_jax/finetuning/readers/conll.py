@@ -86,6 +86,26 @@ def count_columns(path: str) -> int:
   return next((len(x) for x in rows if x and x[0] != _START), 0)
 
 
+def parse_column(field: str, given: str, default: int) -> int:
+  """Returns the number of a column; that of '' is the default.
+
+  Args:
+    field: what names the column, for the error message.
+    given: the number as text, from 0, or from -1 backwards.
+    default: the number if none is given.
+
+  Raises:
+    errors.UserError: if it is no number.
+  """
+  try:
+    return int(given) if given else default
+  except ValueError:
+    raise errors.UserError(
+      f'{field}={given!r} is not the number of a column, from 0, or from -1 '
+      'backwards.'
+    ) from None
+
+
 def _split(line: str) -> list[str]:
   if not line.strip():
     return []

@@ -124,6 +124,11 @@ def count(split: tag_data.Split, labels, tags: np.ndarray):
   }
 
 
+def list_columns(config: config_dict.ConfigDict) -> tuple[str, ...]:
+  """Returns the number of the words' column; () is the first one."""
+  return (config.data.text,) if config.data.text else ()
+
+
 def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   """Returns the task of tagging.
 
@@ -141,6 +146,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     describe,
     functools.partial(collect, dev),
     functools.partial(score, dev, data.labels),
+    list_columns(config),
   )
 
 

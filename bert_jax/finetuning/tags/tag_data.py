@@ -80,8 +80,8 @@ def _read(source):
       f'data.input={source.input} has no dev file; tagging needs one: '
       'train=FILE,dev=FILE.'
     )
-  word = _column('data.text', source.text, 0)
-  tag = _column('data.label', source.label, -1)
+  word = conll.parse_column('data.text', source.text, 0)
+  tag = conll.parse_column('data.label', source.label, -1)
   found = {}
   for split, path in paths.items():
     tags = tag if split != 'test' or conll.count_columns(path) > 1 else None
@@ -89,16 +89,6 @@ def _read(source):
     most = source.max_documents or len(sentences)
     found[split] = sentences[:most]
   return found
-
-
-def _column(field, given, default) -> int:
-  try:
-    return int(given) if given else default
-  except ValueError:
-    raise errors.UserError(
-      f'{field}={given!r} is not the number of a column, from 0, or from -1 '
-      'backwards.'
-    ) from None
 
 
 def _list_tags(sentences) -> tuple[str, ...]:

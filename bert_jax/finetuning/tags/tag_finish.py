@@ -33,7 +33,7 @@ def finish(
   outcome.write_predictions(
     run, ('.conll',), lambda new: _write_predictions(new, run.data, tags)
   )
-  problem = outcome.export(run, results)
+  problem = outcome.export(run, results, tag.list_columns(config))
   outcome.tell(run, describe(results), problem)
 
 

@@ -3,13 +3,16 @@
 import json
 import os
 
+import jax
 import numpy as np
 import pytest
 
+from bert_jax import config as config_lib
 from bert_jax import errors, main, predict
 from bert_jax.finetuning import completion, task_data
-from bert_jax.finetuning.tags import entities, tag, tag_data
-from bert_jax.inference import source
+from bert_jax.finetuning.tags import entities, tag, tag_data, tag_finish
+from bert_jax.inference import fine_tuned, source
+from bert_jax.model import parameters
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import log
 from tests import models
@@ -175,3 +178,49 @@ def test_a_missing_dev_file_and_a_column_by_name_are_refused(tmp_path):
   (tmp_path / 'words' / 'dev.conll').unlink()
   with pytest.raises(errors.UserError, match='has no dev file; tagging needs'):
     tag_data.make(c, models.TOKENIZER)
+
+
+@pytest.fixture(scope='module')
+def numbered(tmp_path_factory):
+  """Returns an untrained run on files whose words are in column 1."""
+  root = tmp_path_factory.mktemp('numbered')
+  c = make_config(root)
+  for name in ('train', 'dev'):
+    path = root / 'words' / f'{name}.conll'
+    lines = path.read_text().split('\n')
+    path.write_text('\n'.join(x and f'dog\t{x}' for x in lines))
+  c.data.input, c.data.text = str(root / 'words'), '1'
+  (root / 'words' / 'test.txt').unlink()
+  run, folder = str(root / 'run'), str(root / 'data')
+  c = completion.complete(tag_data.make, c, run)
+  task_data.write(tag_data.FORMAT, c, folder, models.TOKENIZER)
+  assert tag.make_task(c, folder).facts['columns'] == ['1']
+  (root / 'run').mkdir()
+  module = fine_tuned.make_module(c, config_lib.model_config(c))
+  params = parameters.init(module, jax.random.key(0))
+  tag_finish.finish(c, folder, run, jax.device_get(params))
+  return run
+
+
+def test_the_words_are_in_the_column_of_the_training_data(numbered, tmp_path):
+  given, output = tmp_path / 'in.txt', str(tmp_path / 'out.conll')
+  given.write_text('dog the\ndog cats\n')
+  for column, words in ((None, ['the', 'cats']), ('0', ['dog', 'dog'])):
+    model = os.path.join(numbered, 'export')
+    predict.predict(model, str(given), output, (column, None, None))
+    rows = [line.split('\t')[0] for line in read_lines(output)]
+    assert rows == [*words, '']
+
+
+@pytest.mark.parametrize('column', ['words', '1.0', '²'])
+def test_a_column_that_is_no_number_is_refused(numbered, tmp_path, column):
+  (tmp_path / 'in.txt').write_text('dog the\n')
+  with pytest.raises(
+    errors.UserError, match=f"--text='{column}' is not the number of a column"
+  ):
+    predict.predict(
+      os.path.join(numbered, 'export'),
+      str(tmp_path / 'in.txt'),
+      str(tmp_path / 'out.conll'),
+      (column, None, None),
+    )
