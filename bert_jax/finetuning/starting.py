@@ -18,7 +18,8 @@ def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
 
   Args:
     config: the experiment.
-    labels: names of the classes; a head for the same ones is taken over, too.
+    labels: names of the classes; a head for the same ones, of the same kind, is
+      taken over, too.
   """
   if not config.init_from or config.finetuning.features != 'none':
     return None
@@ -26,14 +27,7 @@ def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
 
 
 def _start(config, labels, new: Any) -> tuple[Any, dict]:
-  model = source.read(config.init_from)
-  if model.head is not None:
-    if (model.head.task, model.head.labels) == (config.task, labels):
-      model = model._replace(params=model.head.add_to(model.params))
-    else:
-      theirs = errors.listing(list(model.head.labels) or ['a number'])
-      theirs = f'{model.head.task} ({theirs})'
-      print(f'the head of {config.init_from} is for {theirs}', flush=True)
+  model = _add_head(config, labels, source.read(config.init_from))
   wanted, words = config.data.vocab_size, model.tokenizer.size
   added = len(gpt_form.TOKENS) if config.finetuning.form == 'gpt' else 0
   if words + added != wanted:
@@ -45,6 +39,24 @@ def _start(config, labels, new: Any) -> tuple[Any, dict]:
   return transfer.transfer(
     model, config.init_from, new, wanted, list_new_layers(config)
   )
+
+
+def _add_head(config, labels, model: source.Source) -> source.Source:
+  """Returns the source with its head's parameters if the run's is like it."""
+  head = model.head
+  if head is None:
+    return model
+  wanted = config.task, labels, config.finetuning.form, config.model.bilstm
+  if (head.task, head.labels, head.form, head.lstm_units) == wanted:
+    return model._replace(params=head.add_to(model.params))
+  named = errors.listing(list(head.labels) or ['a number'])
+  print(
+    f'the head of {config.init_from} is left out, which is for {head.task} '
+    f'({named}) with finetuning.form={head.form} and '
+    f'model.bilstm={head.lstm_units}',
+    flush=True,
+  )
+  return model
 
 
 def check(config: config_dict.ConfigDict, workdir: str):

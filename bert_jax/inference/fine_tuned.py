@@ -94,9 +94,8 @@ def make_head_module(
   common = bert, len(head.bias), 0.0
   if head.form == 'gpt':
     return gpt_classifier.GptClassifier(*common)
-  units = 0 if head.bilstm is None else len(head.kernel) // 2
   made = tagger.Tagger if head.task in _TAGGERS else classifier.Classifier
-  return made(*common, units)
+  return made(*common, head.lstm_units)
 
 
 def count_flops(module: nn.Module, length: int) -> float:

@@ -24,7 +24,8 @@ def transfer(
   """Replaces new parameters with those of a model.
 
   Args:
-    model: the trained model, whose sizes fit.
+    model: the trained model, of our sizes but for the numbers of words and of
+      positions.
     path: where it was read from.
     new: parameters as a config initialises them, nested dict on the host.
     vocab_size: entries of the new vocabulary, which begins with the model's.
@@ -34,6 +35,9 @@ def transfer(
   Returns:
     (params, facts): nested dict of float32 arrays; and a JSON object that names
     the source and the parameters that are new, which are printed, too.
+
+  Raises:
+    ValueError: if another parameter has not our shape.
   """
   theirs = param_names.flatten(model.params)
   ours = param_names.flatten(new)
@@ -66,6 +70,11 @@ def _merge(name, ours, theirs, words: int):
   if theirs is None:
     return ours
   theirs = np.asarray(theirs, np.float32)
+  if theirs.shape != ours.shape and name not in (*_WORDS, _POSITIONS):
+    raise ValueError(
+      f'{name} has the shape {theirs.shape}, not {ours.shape}; only the numbers '
+      'of words and positions may differ.'
+    )
   if name in _WORDS:  # rows after the last word are padding
     theirs = theirs[:words]
   merged = np.array(ours, np.float32)

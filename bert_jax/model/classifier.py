@@ -119,6 +119,11 @@ class Head(NamedTuple):
   form: str = 'bert'
   spans: Spans | None = None
 
+  @property
+  def lstm_units(self) -> int:
+    """Returns U, the hidden size of each direction of the BiLSTM; 0 is none."""
+    return 0 if self.bilstm is None else len(self.kernel) // 2
+
   def add_to(self, params: dict) -> dict:
     """Returns the whole model's parameters, from those of its encoder."""
     names = ['embeddings', 'encoder']

@@ -7,6 +7,9 @@ import pytest
 
 from bert_jax import errors, param_names
 from bert_jax.finetuning import starting
+from bert_jax.inference import source
+from bert_jax.interop import hf_export
+from bert_jax.model import classifier
 from tests import models
 from tests.finetuning import made
 
@@ -50,6 +53,60 @@ def test_a_model_is_taken_over_except_for_its_heads(tmp_path):
     expected = 1 if name == 'classifier/bias' else theirs[name]
     np.testing.assert_array_equal(x, np.broadcast_to(expected, x.shape))
   assert facts['path'] == path
+
+
+def write_head(path, labels=('a', 'b')):
+  """Exports a classifier, whose kernel has 8 rows as after a BiLSTM of 4."""
+  kernel = np.full((8, 2), 5, np.float32)
+  head = classifier.Head(kernel, np.ones(2, np.float32), labels, 8, ('text',))
+  params = models.make_params(made.BERT)
+  hf_export.export(
+    str(path), params, made.BERT, False, models.TOKENIZER, None, head
+  )
+  return str(path)
+
+
+def start(path, rows, **changes):
+  """Returns the classifier that a run starts from; a new one has [rows, 2]."""
+  changes = {'data.vocab_size': 11, 'model.num_layers': 2} | changes
+  c = make_config(init_from=path)
+  c.update_from_flattened_dict(changes)
+  new = models.make_params(made.BERT)
+  new['classifier'] = {'kernel': np.zeros((rows, 2), np.float32)}
+  return starting.make_start(c, ('a', 'b'))(new)[0]['classifier']['kernel']
+
+
+def test_a_head_for_the_same_labels_is_taken_over(tmp_path):
+  path = write_head(tmp_path / 'source')
+  np.testing.assert_array_equal(start(path, 8), 5)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'rows', 'field'),
+  [
+    ({'model.bilstm': 4}, 8, 'model.bilstm=0'),
+    ({'model.bilstm': 3}, 6, 'model.bilstm=0'),
+    ({'finetuning.form': 'gpt', 'data.vocab_size': 14}, 8, 'form=bert'),
+    ({'task': 'tagging'}, 8, 'classification'),
+  ],
+)
+def test_another_kind_of_head_is_left_out_and_this_is_said(
+  tmp_path, capsys, changes, rows, field
+):
+  path = write_head(tmp_path / 'source')
+  np.testing.assert_array_equal(start(path, rows, **changes), 0)
+  out = capsys.readouterr().out
+  assert f'the head of {path} is left out, which is for classification' in out
+  assert field in out and 'classifier: new, the source has none' in out
+
+
+def test_the_head_after_a_bilstm_is_no_head_without_one(tmp_path, monkeypatch):
+  model = source.read(write_head(tmp_path / 'source'))
+  head = model.head._replace(bilstm={'forward_0': {}})
+  model = model._replace(head=head)
+  monkeypatch.setattr(starting.source, 'read', lambda path: model)
+  assert head.lstm_units == 4
+  np.testing.assert_array_equal(start('RUN', 8), 0)
 
 
 def test_random_weights_have_no_source():

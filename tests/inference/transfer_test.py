@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from bert_jax import param_names
 from bert_jax.inference import source, transfer
@@ -47,3 +48,20 @@ def test_a_head_that_the_source_lacks_stays_new_and_is_said():
     'classifier: new, the source has none',
   ]
   assert jax.tree.structure(found) == jax.tree.structure(new)
+
+
+def test_only_words_and_positions_may_differ_in_number():
+  theirs, new = models.make_params(seed=1), models.make_params(seed=2)
+  for part in ('word', 'position'):
+    table = new['embeddings'][part]
+    table['embedding'] = np.zeros((13, 8), np.float32)
+  model, had = make_source(theirs), theirs['embeddings']
+  found, _ = transfer.transfer(model, 'PATH', new, 13)
+  table = found['embeddings']['position']['embedding']
+  np.testing.assert_array_equal(table[:7], had['position']['embedding'])
+  np.testing.assert_array_equal(table[7:], 0)
+  new['nsp'] = {'kernel': np.zeros((6, 2), np.float32)}
+  with pytest.raises(
+    ValueError, match=r'nsp/kernel has the shape \(8, 2\), not \(6, 2\)'
+  ):
+    transfer.transfer(model, 'PATH', new, 13)
