@@ -81,7 +81,8 @@ def read(
   if not tasks or list_names(tasks[0])[0] not in tensors:
     return None
   [task] = tasks
-  kernel, bias = _read_layer(path, tensors, *list_names(task))
+  width = theirs['hidden_size']
+  kernel, bias = _read_layer(path, tensors, width, *list_names(task))
   kind = theirs.get('problem_type')
   one = kind == 'regression' and len(bias) == 1
   if not one and kind not in (None, 'single_label_classification'):
@@ -111,14 +112,15 @@ def read(
   )
 
 
-def _read_layer(path, tensors, weight, bias):
+def _read_layer(path, tensors, width, weight, bias):
   """Returns (kernel [D, C], bias [C])."""
   kernel = np.asarray(tensors[weight], np.float32).T
   added = np.asarray(tensors.get(bias, ()), np.float32)
-  if kernel.ndim != 2 or added.shape != kernel.shape[1:]:
+  if kernel.shape != (width, added.size) or added.ndim != 1:
     raise errors.UserError(
       f'{path}: {weight} and {bias} have the shapes {kernel.T.shape} and '
-      f'{added.shape}, which do not belong together; copy the model again.'
+      f'{added.shape}, which a model with hidden_size={width} cannot have; copy '
+      'it again.'
     )
   return np.ascontiguousarray(kernel), added
 

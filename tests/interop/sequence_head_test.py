@@ -188,9 +188,16 @@ def test_a_malformed_description_is_refused(tmp_path, fields, message):
     hf_load.read(str(tmp_path / 'out'))
 
 
-def test_a_head_of_other_shapes_is_refused(tmp_path):
-  export(tmp_path / 'out', HEAD._replace(bias=HEAD.bias[:2]))
-  with pytest.raises(errors.UserError, match=r'shapes \(3, 8\) and \(2,\)'):
+@pytest.mark.parametrize(
+  'changes, shapes',
+  [
+    ({'bias': HEAD.bias[:2]}, r'\(3, 8\) and \(2,\)'),
+    ({'kernel': HEAD.kernel[:6]}, r'\(3, 6\) and \(3,\)'),
+  ],
+)
+def test_a_head_of_other_shapes_is_refused(tmp_path, changes, shapes):
+  export(tmp_path / 'out', HEAD._replace(**changes))
+  with pytest.raises(errors.UserError, match=f'shapes {shapes}, which a model'):
     hf_load.read(str(tmp_path / 'out'))
 
 
