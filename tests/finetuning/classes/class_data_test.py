@@ -41,6 +41,15 @@ def test_what_is_written_is_read(tmp_path):
   assert facts['labels'] == {'a': 2, 'b': 1}
 
 
+def test_a_host_that_reads_what_another_wrote_keeps_no_texts(tmp_path):
+  folder = write(tmp_path, ['the cat,a', 'dogs,b'])
+  c = made.make_config(str(tmp_path / 'source'), str(tmp_path / 'texts'))
+  class_data.make(c, models.TOKENIZER)  # to complete its config
+  assert class_data._read.cache_info().currsize == 1
+  read(folder)
+  assert class_data._read.cache_info().currsize == 0
+
+
 def test_numbers_are_kept_as_numbers(tmp_path):
   (tmp_path / 'dev.csv').write_text('text,label\ncat,0.5\n')
   (tmp_path / 'all.csv').write_text('text,label\ncat,1.5\ndog,-2\n')
