@@ -50,6 +50,7 @@ def read(path: str, word: int = 0, tag: int | None = -1) -> list[Sentence]:
   """
   found: list[Sentence] = []
   document = blanks = 0
+  marked = False  # whether there is a line -DOCSTART-
   words, tags, first = [], [], 0
   top = None  # (its number, its columns) of the first line with a word
   lines = table_files.read_text(path).split('\n')
@@ -72,9 +73,10 @@ def read(path: str, word: int = 0, tag: int | None = -1) -> list[Sentence]:
       words, tags, first = [], [], 0
     blanks = 0 if start else blanks + 1
     document += start and bool(found)
+    marked |= start
   if not found:
     raise errors.UserError(f'{path} has no words; give a file that has some.')
-  if not document:
+  if not (marked or document):
     found = [x._replace(document=i) for i, x in enumerate(found)]
   return found
 

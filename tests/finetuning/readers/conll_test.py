@@ -31,6 +31,8 @@ def test_the_columns_may_be_chosen(tmp_path):
   [
     ('-DOCSTART- O\n\na O\n\nb O\n\n-DOCSTART- O\n\nc O\n', [0, 0, 1]),
     ('a O\n\nb O\n\n\nc O\n', [0, 0, 1]),
+    ('-DOCSTART- O\n\na O\n\nb O\n\nc O\n', [0, 0, 0]),
+    ('-DOCSTART- O\na O\n\n\nb O\n\nc O\n', [0, 1, 1]),
     ('a O\n\nb O\n\nc O\n', [0, 1, 2]),  # nothing says what belongs together
   ],
 )
