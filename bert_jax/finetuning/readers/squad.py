@@ -21,7 +21,8 @@ class Question(NamedTuple):
     text: the question.
     passage: number of its passage in the file.
     answers: (text, first character in the passage) of each right answer; () if
-      there is none, None if they are not known.
+      there is none, None if they are not known: without the field answers, or
+      in a file that says of no question what its answer is.
   """
 
   id: str
@@ -57,6 +58,7 @@ def read(path: str, most: int = 0) -> Squad:
     ) from None
   passages: list[str] = []
   questions: list[Question] = []
+  known = False  # whether any question has an answer, or is said to have none
   for i, article in enumerate(_get(path, '', content, 'data', list)):
     where = f'data[{i}]'
     for k, part in enumerate(_get(path, where, article, 'paragraphs', list)):
@@ -65,11 +67,14 @@ def read(path: str, most: int = 0) -> Squad:
       for n, row in enumerate(_get(path, inner, part, 'qas', list)):
         place = f'{inner}.qas[{n}]'
         questions.append(_read_question(path, place, row, len(passages) - 1))
+        known = known or any(map(row.get, ('answers', 'is_impossible')))
   if not questions:
     raise errors.UserError(
       f'{path} has no questions; give a file that has some.'
     )
   _check_ids(path, questions)
+  if not known:  # as in a test set whose answers are kept secret
+    questions = [x._replace(answers=None) for x in questions]
   questions = questions[: most or None]
   return Squad(path, passages[: questions[-1].passage + 1], questions)
 

@@ -157,8 +157,8 @@ def _read(source, tokenizer):
     unknown = [x.id for x in content.questions if x.answers is None]
     if unknown and split != 'test':
       raise errors.UserError(
-        f'{path}: {len(unknown):,} questions of {split} have no field answers, '
-        f'such as {unknown[0]!r}; only those of a test file need none.'
+        f'{path}: the answers to {len(unknown):,} questions of {split} are not '
+        f'given, such as that to {unknown[0]!r}; only a test file may lack them.'
       )
     found[split] = content, offsets.locate(tokenizer, content.passages)
   return found
@@ -207,12 +207,13 @@ def find_spans(
 
 def _describe(path, split) -> dict[str, Any]:
   """Returns the facts about a split, for the manifest."""
-  lengths = split.windows.encoded.lengths
+  lengths, answers = split.windows.encoded.lengths, split.answers
   return {
     'path': path,
     'questions': len(split.ids),
     'passages': len(split.passages),
-    'unanswerable': sum(x == () for x in split.answers or ()),
+    # None if the answers are not known.
+    'unanswerable': None if answers is None else answers.count(()),
     'rows': split.size,
     'longest': int(lengths.max()),
   }
@@ -222,12 +223,15 @@ def describe(manifest: dict) -> list[str]:
   """Returns what the data are, as lines to print."""
   lines = []
   for name, x in manifest['splits'].items():
-    none = x['unanswerable']
+    none, which = x['unanswerable'], ''
+    if none is None:
+      which = ', whose answers are not known,'
+    elif none:
+      which = f', {none:,} of them without an answer,'
     lines.append(
-      f'{name}: {x["questions"]:,} questions'
-      + (f', {none:,} of them without an answer,' if none else '')
-      + f' about {x["passages"]:,} passages, {x["rows"]:,} windows of at most '
-      f'{x["longest"]} tokens ({x["path"]})'
+      f'{name}: {x["questions"]:,} questions{which} about {x["passages"]:,} '
+      f'passages, {x["rows"]:,} windows of at most {x["longest"]} tokens '
+      f'({x["path"]})'
     )
     done = 'left out' if name == 'train' else 'kept for their score'
     for field, what in (

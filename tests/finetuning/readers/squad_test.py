@@ -71,6 +71,34 @@ def test_answers_may_be_none_or_unknown(tmp_path, content, answers):
 
 
 @pytest.mark.parametrize(
+  ('fields', 'answers'),
+  [
+    ({'answers': []}, None),
+    ({'answers': [], 'is_impossible': False}, None),
+    ({'answers': [], 'is_impossible': True}, ()),
+  ],
+)
+def test_without_any_answer_in_the_file_none_is_known(
+  tmp_path, fields, answers
+):
+  row = {'id': 'a', 'question': 'Who?', **fields}
+  rows = [{**row, 'id': str(i)} for i in range(3)]
+  content = {'data': [{'paragraphs': [{'context': 'She did.', 'qas': rows}]}]}
+  path = write(tmp_path, content)
+  for most in (0, 2):
+    found = squad.read(path, most)
+    assert {x.answers for x in found.questions} == {answers}
+
+
+def test_an_answer_after_those_that_are_read_counts_for_them(tmp_path):
+  content = json.loads(json.dumps(CONTENT))
+  for row in content['data'][0]['paragraphs'][0]['qas']:
+    row['answers'] = []
+  found = squad.read(write(tmp_path, content), most=2)
+  assert [x.answers for x in found.questions] == [(), ()]
+
+
+@pytest.mark.parametrize(
   ('content', 'message'),
   [
     ([], 'the content is a list, not an object'),

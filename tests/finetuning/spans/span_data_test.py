@@ -79,7 +79,7 @@ def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):
     ),
     (
       [('a', 'q', 'p', None)],
-      "1 questions of train have no field answers, such as 'a'",
+      "answers to 1 questions of train are not given, such as that to 'a'",
     ),
   ],
 )
@@ -106,6 +106,29 @@ def test_questions_without_an_answer_are_labelled_cls(tmp_path):
   assert (
     ', 1 of them without an answer,' in span_data.describe(data.manifest)[0]
   )
+
+
+@pytest.mark.parametrize('unanswerable', [False, True])
+def test_a_test_file_with_empty_lists_of_answers_is_only_predicted(
+  tmp_path, unanswerable
+):
+  c = make_config(tmp_path, unanswerable)
+  path = tmp_path / 'questions' / 'test.json'
+  content = answering_test.make_squad([('a', 'dog', 'the dog', [])])
+  del content['data'][0]['paragraphs'][0]['qas'][0]['is_impossible']
+  path.write_text(json.dumps(content))
+  data = span_data.make(c, models.TOKENIZER)
+  test = data.splits['test']
+  assert test.ids == ['a'] and test.answers is None and test.labels is None
+  assert data.manifest['splits']['test']['unanswerable'] is None
+  lines = span_data.describe(data.manifest)
+  assert 'whose answers are not known, about 1 pass' in lines[-1]
+  path.rename(tmp_path / 'questions' / 'dev.json')
+  span_data.FORMAT.forget()
+  with pytest.raises(
+    errors.UserError, match='to 1 questions of dev are not given'
+  ):
+    span_data.make(c, models.TOKENIZER)
 
 
 def test_a_missing_dev_file_is_refused(tmp_path):
