@@ -88,10 +88,7 @@ def _predict_texts(job) -> int:
     *job.network, encoded, tokenizer.pad_id, 'predicting', job.batch_size
   )
   _write_rows(job.output, _describe(logits, head.labels))
-  if encoded.truncated:
-    print(
-      f'{encoded.truncated:,} rows were truncated to {head.max_length} tokens'
-    )
+  _report_truncated(encoded, 'rows', head.max_length)
   return len(rows.texts)
 
 
@@ -111,15 +108,17 @@ def _predict_choices(job) -> int:
     )
   rows = choice_data.read_file(job.given, names)
   tokens = choice_data.tokenize(tokenizer, rows)
+  encoded = encode.join(tokenizer, *tokens, head.max_length)
   logits = predictions.compute_logits(
     *job.network,
-    encode.join(tokenizer, *tokens, head.max_length),
+    encoded,
     tokenizer.pad_id,
     'choosing',
     job.batch_size,
   ).reshape(len(rows.texts), -1)
   labels = [str(i) for i in range(logits.shape[1])]
   _write_rows(job.output, _describe(logits, labels))
+  _report_truncated(encoded, 'choices', head.max_length)
   return len(rows.texts)
 
 
@@ -183,6 +182,11 @@ def _check_output(job, extensions):
       f'--output={job.output} does not end in {", ".join(extensions)}; give a '
       'file that does.'
     )
+
+
+def _report_truncated(encoded, unit, max_length):
+  if encoded.truncated:
+    print(f'{encoded.truncated:,} {unit} were truncated to {max_length} tokens')
 
 
 def _choose_columns(given, trained):

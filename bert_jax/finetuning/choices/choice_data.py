@@ -183,7 +183,7 @@ def describe(manifest: dict) -> list[str]:
   """Returns what the data are, as lines to print."""
   lines = []
   for name, x in manifest['splits'].items():
-    cut = f', {x["truncated"]:,} truncated' if x['truncated'] else ''
+    cut = f', {x["truncated"]:,} choices truncated' if x['truncated'] else ''
     lines.append(
       f'{name}: {x["rows"]:,} rows of {x["choices"]} choices, longest '
       f'{x["longest"]} tokens{cut} ({x["path"]})'

@@ -106,6 +106,12 @@ def test_each_choice_is_a_pair_with_its_row(tmp_path):
   )
 
 
+def test_truncated_choices_are_counted(tmp_path):
+  _, data = make(tmp_path, **{'phases.seq_length': (8,)})
+  # the cat, e the dog ##s: 2 + 4 tokens and 3 special ones.
+  assert ', 1 choices truncated (' in choice_data.describe(data.manifest)[0]
+
+
 def test_what_is_written_is_read(tmp_path):
   c, data = make(tmp_path)
   folder = str(tmp_path / 'data')

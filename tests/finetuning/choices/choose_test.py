@@ -11,6 +11,7 @@ from bert_jax import config as config_lib
 from bert_jax import main, predict
 from bert_jax.finetuning.choices import choose
 from bert_jax.inference import source
+from bert_jax.interop import hf_export
 from bert_jax.model import classifier, parameters
 from tests import models
 from tests.finetuning import made
@@ -153,6 +154,26 @@ def test_choices_of_a_file_are_predicted_in_order(run, tmp_path):
       found = [json.loads(line) for line in file]
     assert [row['prediction'] for row in found] == ['1', '0', '1']
     assert sum(found[0]['probabilities'].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_choices_that_are_truncated_are_said(tmp_path, capsys):
+  params = models.make_params(made.BERT)
+  kernel, bias = np.ones((8, 1), np.float32), np.zeros(1, np.float32)
+  columns = 'context', '', 'of'
+  head = classifier.Head(kernel, bias, (), 8, columns, 'choice')
+  hf_export.export(
+    str(tmp_path / 'model'), params, made.BERT, False, models.TOKENIZER, None,
+    head,
+  )  # fmt: skip
+  # [CLS] the [SEP] and choices of 4, 5 and 6 tokens with their [SEP].
+  rows = [{'context': 'the', 'of': ['the ' * i for i in (4, 5, 6)]}] * 2
+  given = tmp_path / 'in.jsonl'
+  given.write_text('\n'.join(map(json.dumps, rows)))
+  count = predict.predict(
+    str(tmp_path / 'model'), str(given), str(tmp_path / 'out.csv')
+  )
+  assert count == 2
+  assert '4 choices were truncated to 8 tokens\n' in capsys.readouterr().out
 
 
 def test_without_data_there_are_as_many_choices_as_in_swag():
