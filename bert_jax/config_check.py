@@ -67,6 +67,7 @@ RANGES = {
   'finetuning.max_query_length': {'least': 1, 'below': 2**16},
   'finetuning.max_answer_length': {'least': 1, 'below': 2**16},
   'finetuning.outputs': {'least': 0, 'most': 2**20},
+  'finetuning.max_length': {'least': 0, 'below': 2**16},
   'finetuning.num_choices': {'least': 0, 'most': 2**10},
   'objective.mask_rate': {'above': 0, 'below': 1},
   'objective.mask_mix': {'least': 0, 'most': 1},

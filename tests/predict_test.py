@@ -92,4 +92,4 @@ def test_the_command(run, tmp_path):
     check=True,
   )
   assert f'wrote {output}: {len(TEXTS)} predictions' in done.stdout
-  assert '1 rows were truncated to 8 tokens' in done.stdout
+  assert '1 rows were truncated to 16 tokens' in done.stdout

@@ -140,6 +140,9 @@ def _declare_finetuning(c):
   c.finetuning.max_answer_length = 30
   c.finetuning.unanswerable = False
   c.finetuning.outputs = 0  # classes, 1 for a number; filled in from the data
+  # Tokens of a row in predictions, at most; filled in from phases.seq_length as
+  # it was asked for, before it is lowered to the longest row of the data.
+  c.finetuning.max_length = 0
   # Choices per row, 0 for other tasks; filled in from the data.
   c.finetuning.num_choices = 0
 

@@ -35,6 +35,7 @@ _FILLED = (
   'phases.steps',
   'optimizer.warmup_steps',
   'finetuning.outputs',
+  'finetuning.max_length',
   'finetuning.num_choices',
 )
 _LENGTH_STEP = 8  # tokens
@@ -78,6 +79,7 @@ def complete(
   data = make_data(c, tokenizer)
   c.finetuning.outputs = len(data.labels) or 1
   c.finetuning.num_choices = data.manifest.get('choices', 0)
+  c.finetuning.max_length = max(c.phases.seq_length)
   longest = max(facts['longest'] for facts in data.manifest['splits'].values())
   length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
   c.phases.seq_length = (min(max(c.phases.seq_length), max(length, 8)),)
@@ -86,6 +88,16 @@ def complete(
   c.phases.steps = (steps,)
   c.optimizer.warmup_steps = int(c.finetuning.warmup * steps)
   return c
+
+
+def find_max_length(config: config_dict.ConfigDict) -> int:
+  """Returns the tokens of a row in predictions, at most.
+
+  Args:
+    config: the experiment; one that was not completed, or before there was
+      `finetuning.max_length`, has that of `phases.seq_length`.
+  """
+  return config.finetuning.max_length or max(config.phases.seq_length)
 
 
 def _check_fields(c):

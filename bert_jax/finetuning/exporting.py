@@ -6,6 +6,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
+from bert_jax.finetuning import completion
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import hf_export
 from bert_jax.model import classifier
@@ -31,7 +32,7 @@ def make_head(
     params['classifier']['kernel'],
     params['classifier']['bias'],
     tuple(labels),
-    max(config.phases.seq_length),
+    completion.find_max_length(config),
     tuple(columns),
     task=config.task,
     bilstm=params.get('bilstm'),

@@ -157,7 +157,7 @@ def list_facts(
     'data': {'recipe': recipe, 'splits': data.manifest['splits']},
     'labels': list(data.labels),
     'columns': list(columns),
-    'max_length': max(config.phases.seq_length),
+    'max_length': completion.find_max_length(config),
     'vocab_sha256': hashes['vocab.txt'],
     'data_sha256': hashes,
   }

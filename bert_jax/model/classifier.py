@@ -97,7 +97,7 @@ class Head(NamedTuple):
     kernel: float32 [D, C], or [2 U, C] after a BiLSTM.
     bias: float32 [C].
     labels: names of the classes; () if C is 1 and the output is a number.
-    max_length: tokens of the rows it was trained on, at most.
+    max_length: tokens of a row, at most, as asked for in training.
     columns: the text's column, and that of the second text of a pair; for
       choice, those of the text, of what all choices begin with ('' if of
       nothing) and of the choices; for tagging, the number of the words' column,

@@ -3,12 +3,13 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import config_check, errors, main
-from bert_jax.finetuning import completion
-from bert_jax.finetuning.classes import class_data
+from bert_jax.finetuning import completion, exporting, task_data
+from bert_jax.finetuning.classes import class_data, classify
 from bert_jax.interop import npz
 from tests import models
 from tests.finetuning import made
@@ -33,6 +34,16 @@ def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
   # the the the the cat ##s, [CLS] and [SEP]
   assert c.phases.seq_length == (8,)
   config_check.check(c)
+
+
+def test_predictions_take_as_many_tokens_as_were_asked_for(tmp_path):
+  c = complete(tmp_path, **{'phases.seq_length': (12,)})
+  assert c.phases.seq_length == (8,)  # that of the longest row
+  head = {'classifier': {'kernel': np.ones((8, 2)), 'bias': np.ones(2)}}
+  assert exporting.make_head(c, head, [], []).max_length == 12
+  folder = str(tmp_path / 'data')
+  task_data.write(class_data.FORMAT, c, folder, models.TOKENIZER)
+  assert classify.make_task(c, folder).facts['max_length'] == 12
 
 
 def test_the_length_is_at_most_what_was_asked_for_or_the_model_takes(tmp_path):
