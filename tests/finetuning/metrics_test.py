@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from sklearn.metrics import matthews_corrcoef
 
 from bert_jax import errors
 from bert_jax.finetuning import metrics
@@ -73,17 +74,30 @@ def test_intervals_do_not_hold_all_resamples_at_a_time(names, kind, size, most):
   assert peak < 150e6  # 1.3 GB and 320 MB for a thousand of them
 
 
+@pytest.mark.filterwarnings('ignore:A single label:UserWarning:sklearn')
 @pytest.mark.parametrize('classes', [1, 2, 3])
 def test_the_formulas_of_intervals_give_what_the_library_gives(classes):
   random = np.random.default_rng(classes)
   truth = random.integers(0, classes, 9)
   predicted = random.integers(0, classes, 9)
-  classes = max(classes, 2)
-  matrix = np.zeros((1, classes, classes), int)
-  np.add.at(matrix[0], (truth, predicted), 1)
-  for name, value in metrics.score(CLASSES, truth, predicted).items():
-    [found] = metrics._OF_CONFUSION[name](matrix)
+  counts = metrics._sum_classes(*metrics._count_cells(truth, predicted))
+  expected = metrics.score(CLASSES, truth, predicted)
+  expected['matthews'] = matthews_corrcoef(truth, predicted)
+  for name, value in expected.items():
+    found = metrics._OF_COUNTS[name](*counts)
     assert found == pytest.approx(value, abs=1e-12), name
+  assert metrics.score(CLASSES, truth, predicted) == pytest.approx(expected)
+
+
+def test_as_many_classes_as_words_cost_no_more_than_their_rows():
+  random = np.random.default_rng(0)
+  truth = random.integers(0, 2**31 - 1, 300, np.int32)
+  predicted = np.where(random.random(300) < 0.8, truth, 0).astype(np.int32)
+  values = metrics.score(CLASSES, truth, predicted)
+  found = metrics.find_intervals(CLASSES, truth, predicted)
+  for name in ('accuracy', 'matthews'):
+    low, high = found[name]
+    assert low < values[name] < high < low + 0.12, name
 
 
 def test_intervals_of_numbers_hold_the_score():
