@@ -120,19 +120,20 @@ def find_intervals(
     for _ in range(_RESAMPLES):
       rows = random.integers(0, len(truth), len(truth))
       scores.append(score(names, truth[rows], predicted[rows]))
-  return {
-    name: np.quantile([x[name] for x in scores], _TAILS).tolist()
-    for name in names
-  }
+  return {name: find_interval([x[name] for x in scores]) for name in names}
 
 
-def resample_means(values: np.ndarray) -> np.ndarray:
-  """Returns 95 % bootstrap intervals of the means of values [N, M], [2, M]."""
+def find_interval(values: Sequence[float]) -> list[float]:
+  """Returns the 95 % interval of a score's values in resamples, [low, high]."""
+  return np.quantile(values, _TAILS).tolist()
+
+
+def draw_sums(values: np.ndarray) -> np.ndarray:
+  """Returns the sums of values [N, M] in resamples of the N rows, [R, M]."""
   random, size = np.random.default_rng(0), len(values)
-  means = [
-    values[random.integers(0, size, size)].mean(0) for _ in range(_RESAMPLES)
-  ]
-  return np.quantile(means, _TAILS, axis=0)
+  return np.array(
+    [values[random.integers(0, size, size)].sum(0) for _ in range(_RESAMPLES)]
+  )
 
 
 def _resample_classes(names, truth, predicted, random) -> list[dict]:

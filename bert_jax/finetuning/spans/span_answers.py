@@ -138,8 +138,11 @@ def summarise(scores: np.ndarray) -> dict[str, float]:
 
 def find_intervals(scores: np.ndarray) -> dict[str, list[float]]:
   """Returns their 95 % bootstrap intervals over questions, as [low, high]."""
-  exact, f1 = metrics.resample_means(scores).T
-  return {'f1': f1.tolist(), 'exact_match': exact.tolist()}
+  exact, f1 = metrics.draw_sums(scores).T / len(scores)
+  return {
+    'f1': metrics.find_interval(f1),
+    'exact_match': metrics.find_interval(exact),
+  }
 
 
 def predict_constant(train: span_data.Split, unanswerable: bool) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_RESAMPLES = 1000
+from bert_jax.finetuning import metrics
 
 
 def find(tags: Sequence[str]) -> set[tuple[int, int, str]]:
@@ -55,21 +55,21 @@ def count(
 
 def score(counts: np.ndarray) -> dict[str, float]:
   """Returns precision, recall and F1 of counts [N, 3], of all kinds or one."""
-  found, given, there = (int(x) for x in counts.sum(0))
+  found = _divide(counts.sum(0))
+  return {name: float(value) for name, value in found.items()}
+
+
+def find_intervals(counts: np.ndarray) -> dict[str, list[float]]:
+  """Returns their 95 % bootstrap intervals over sentences, as [low, high]."""
+  drawn = _divide(metrics.draw_sums(counts))
+  return {name: metrics.find_interval(x) for name, x in drawn.items()}
+
+
+def _divide(sums):
+  """Returns the scores [...] of sums of counts [..., 3]; 0 of nothing is 0."""
+  found, given, there = np.moveaxis(sums, -1, 0)
   return {
-    'f1': 2 * found / max(given + there, 1),
-    'precision': found / max(given, 1),
-    'recall': found / max(there, 1),
+    'f1': 2 * found / np.maximum(given + there, 1),
+    'precision': found / np.maximum(given, 1),
+    'recall': found / np.maximum(there, 1),
   }
-
-
-def find_interval(counts: np.ndarray) -> list[float]:
-  """Returns the 95 % bootstrap interval of F1, over sentences, [low, high]."""
-  random = np.random.default_rng(0)
-  drawn = random.multinomial(
-    len(counts), np.full(len(counts), 1 / len(counts)), _RESAMPLES
-  )
-  found, given, there = (drawn @ counts).T
-  return np.quantile(
-    2 * found / np.maximum(given + there, 1), [0.025, 0.975]
-  ).tolist()

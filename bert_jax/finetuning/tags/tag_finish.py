@@ -54,10 +54,10 @@ def make_results(
     tags: {split: predicted tags, int32 [W]}.
 
   Returns:
-    `metrics`, `intervals` (of F1, over sentences, 95 %), `baseline` (no entity
-    at all) and `kinds` ({kind: its metrics}) of `dev`; `problem` (why the run
-    learnt nothing, or None); `counts`, words per split; `other`, the first four
-    for a test set with tags.
+    `metrics`, `intervals` (over sentences, 95 %), `baseline` (no entity at all)
+    and `kinds` ({kind: its metrics}) of `dev`; `problem` (why the run learnt
+    nothing, or None); `counts`, words per split; `other`, the first four for a
+    test set with tags.
   """
   scored = {}
   for name, predicted in tags.items():
@@ -68,7 +68,7 @@ def make_results(
     together = sum(counts.values())
     scored[name] = {
       'metrics': entities.score(together),
-      'intervals': {'f1': entities.find_interval(together)},
+      'intervals': entities.find_intervals(together),
       'baseline': dict.fromkeys(('f1', 'precision', 'recall'), 0.0),
       'kinds': {kind: entities.score(x) for kind, x in counts.items()},
     }
@@ -82,16 +82,14 @@ def describe(results: dict) -> list[str]:
   """Returns the scores as lines to print."""
   lines = ['']
   for split, x in ({'dev': results} | results['other']).items():
-    low, high = x['intervals']['f1']
-    lines.append(
-      f'{split} F1 {x["metrics"]["f1"]:.4f} [{low:.4f}, {high:.4f}], precision '
-      f'{x["metrics"]["precision"]:.4f}, recall {x["metrics"]["recall"]:.4f}'
-    )
+    shown = []
+    for name, value in x['metrics'].items():
+      low, high = x['intervals'][name]
+      shown.append(f'{name} {value:.4f} [{low:.4f}, {high:.4f}]')
+    lines.append(f'{split} {", ".join(shown)}')
     for kind, scores in x['kinds'].items():
-      lines.append(
-        f'  {kind or "entities"}: F1 {scores["f1"]:.4f}, precision '
-        f'{scores["precision"]:.4f}, recall {scores["recall"]:.4f}'
-      )
+      shown = [f'{name} {value:.4f}' for name, value in scores.items()]
+      lines.append(f'  {kind or "entities"}: {", ".join(shown)}')
   if results['problem']:
     lines.append(f'WARNING: nothing was learnt: {results["problem"]}')
   return lines

@@ -1,5 +1,7 @@
 """Tests of counting and scoring entities."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -46,8 +48,19 @@ def test_nothing_found_is_0():
   assert entities.score(np.zeros((2, 3), int))['f1'] == 0
 
 
-def test_the_interval_holds_the_score():
-  rows = np.tile([[1, 1, 1], [0, 1, 1], [1, 1, 1], [1, 1, 2]], (20, 1))
-  low, high = entities.find_interval(rows)
-  assert low < entities.score(rows)['f1'] < high
-  assert 0.05 < high - low < 0.2
+def test_each_score_is_in_its_interval():
+  rows = np.tile([[1, 1, 1], [0, 1, 1], [1, 2, 1], [1, 1, 3]], (20, 1))
+  intervals, scores = entities.find_intervals(rows), entities.score(rows)
+  assert intervals.keys() == scores.keys() == {'f1', 'precision', 'recall'}
+  for name, (low, high) in intervals.items():
+    assert low < scores[name] < high, name
+    assert 0.05 < high - low < 0.25, name
+
+
+def test_intervals_do_not_hold_all_resamples_at_a_time():
+  rows = np.tile([[1, 1, 1], [0, 1, 1]], (10_000, 1))
+  tracemalloc.start()
+  entities.find_intervals(rows)
+  peak = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert peak < 10e6  # 160 MB for a thousand of them

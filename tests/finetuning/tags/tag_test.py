@@ -67,7 +67,8 @@ def test_a_run_learns_to_tag_and_says_how_well(run):
     found = json.load(file)
   assert found['metrics'] == {'f1': 1, 'precision': 1, 'recall': 1}
   assert found['kinds']['ORG']['f1'] == found['kinds']['PER']['f1'] == 1
-  assert found['intervals'] == {'f1': [1, 1]} and found['problem'] is None
+  assert found['intervals'] == dict.fromkeys(found['metrics'], [1, 1])
+  assert found['problem'] is None
   rows = log.read(os.path.join(run, 'metrics.jsonl'))
   [last] = [row for row in rows if row['kind'] == 'eval']
   assert last['f1'] == 1 and last['accuracy'] == 1
