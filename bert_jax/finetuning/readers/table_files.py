@@ -105,15 +105,17 @@ def read_text(path: str) -> str:
 
 def _split_tsv(path, text, headless, ragged, skipped) -> Iterator:
   # Not splitlines(), which also splits at U+2028 and others inside of texts.
-  lines = [line.removesuffix('\r') for line in text.split('\n')]
-  numbered = [(n, line) for n, line in enumerate(lines, 1) if line]
-  if not numbered:
-    return
+  lines = text.removesuffix('\n').split('\n')
   names = list(headless)
-  if not headless:
-    names = numbered.pop(0)[1].split('\t')
-  for number, line in numbered:
-    values = line.split('\t')
+  for number, line in enumerate(lines, 1):
+    values = line.removesuffix('\r').split('\t')
+    if not names:
+      if values != ['']:
+        names = values
+        _check_names(path, number, names)
+      continue
+    if values == ['']:
+      continue
     if ragged and len(values) < len(names):
       skipped.append(number)
     elif not ragged and len(values) != len(names):
@@ -124,7 +126,9 @@ def _split_tsv(path, text, headless, ragged, skipped) -> Iterator:
 
 def _split_csv(path, text) -> Iterator:
   reader = csv.reader(io.StringIO(text, newline=''), strict=True)
-  names, first = None, 1  # the line at which a row begins
+  csv.field_size_limit(2**31 - 1)  # of characters; by default 131,072
+  names: list[str] = []
+  first = 1  # the line at which a row begins
   while True:
     try:
       values = next(reader, None)
@@ -136,8 +140,9 @@ def _split_csv(path, text) -> Iterator:
       ) from None
     if values is None:
       return
-    if names is None:
+    if not names:
       names = values
+      _check_names(path, first, names)
     elif values:  # else an empty line
       if len(values) != len(names):
         _refuse_ragged(path, first, len(values), names)
@@ -161,6 +166,15 @@ def _split_jsonl(path, text) -> Iterator:
         'per line.'
       )
     yield number, row
+
+
+def _check_names(path, number, names):
+  twice = sorted({name for name in names if name and names.count(name) > 1})
+  if twice:
+    raise errors.UserError(
+      f'{path}: line {number} names several columns {twice[0]!r}; give each '
+      'column its own name.'
+    )
 
 
 def _refuse_ragged(path, number, got, names):
