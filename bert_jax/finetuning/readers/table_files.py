@@ -2,8 +2,9 @@
 
 A TSV file is taken as it is: a quotation mark is a character like any other,
 as in GLUE. A CSV file quotes fields that hold commas, quotes or line feeds.
-Each line of a JSONL file is an object. Files may be compressed. A split of a
-dataset of TFDS is like a file, see `tfds_table`.
+In both, empty lines are none, unless there is but one column: then each is a row
+without text. Each line of a JSONL file is an object. Files may be compressed. A
+split of a dataset of TFDS is like a file, see `tfds_table`.
 """
 
 import codecs
@@ -114,7 +115,7 @@ def _split_tsv(path, text, headless, ragged, skipped) -> Iterator:
         names = values
         _check_names(path, number, names)
       continue
-    if values == ['']:
+    if values == [''] and len(names) > 1:
       continue
     if ragged and len(values) < len(names):
       skipped.append(number)
@@ -143,7 +144,8 @@ def _split_csv(path, text) -> Iterator:
     if not names:
       names = values
       _check_names(path, first, names)
-    elif values:  # else an empty line
+    elif values or len(names) == 1:  # as in a TSV file
+      values = values or ['']
       if len(values) != len(names):
         _refuse_ragged(path, first, len(values), names)
       yield first, dict(zip(names, values, strict=True))

@@ -29,6 +29,19 @@ def test_columns_without_a_name_may_be_several(tmp_path):
   assert table.rows == [(2, {'text': 'cat', '': ''})]
 
 
+@pytest.mark.parametrize('name', ['one.csv', 'one.tsv'])
+@pytest.mark.parametrize('end', ['\n', '\r\n'])
+def test_an_empty_line_of_the_only_column_is_a_row(tmp_path, name, end):
+  lines = ['text', 'first', '', 'third', '', '']
+  table = read(tmp_path, end.join(lines), name)
+  assert table.rows == [
+    (2, {'text': 'first'}),
+    (3, {'text': ''}),
+    (4, {'text': 'third'}),
+    (5, {'text': ''}),
+  ]
+
+
 @pytest.mark.parametrize('name, comma', [('two.csv', ','), ('two.tsv', '\t')])
 def test_empty_lines_between_rows_of_columns_are_none(tmp_path, name, comma):
   content = 'text,label\n\ncat,a\n\n'.replace(',', comma)
