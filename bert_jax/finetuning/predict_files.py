@@ -4,8 +4,6 @@ import csv
 import json
 from typing import NamedTuple
 
-import numpy as np
-
 from bert_jax import errors
 from bert_jax.finetuning import encode, gpt_form, predictions
 from bert_jax.finetuning.choices import choice_data
@@ -16,7 +14,7 @@ from bert_jax.finetuning.spans import (
   span_data,
   span_finish,
 )
-from bert_jax.finetuning.tags import tag_finish, tag_windows
+from bert_jax.finetuning.tags import tag_windows
 from bert_jax.inference import fine_tuned, source
 from bert_jax.runtime import files
 from bert_jax.tokenization import offsets
@@ -134,15 +132,14 @@ def _predict_words(job) -> int:
     *job.network, made.encoded, tokenizer.pad_id, 'tagging', job.batch_size
   )
   tags = [head.labels[i] for i in tag_windows.take_words(made, rows)]
-  words = [word for x in sentences for word in x.words]
-  ends = np.cumsum([len(x.words) for x in sentences])
+  lines = conll.list_tagged(job.given, sentences, tags)
 
   def fill(new):
     with open(new, 'w', encoding='utf-8', newline='\n') as file:
-      tag_finish.write_words(file, [words, tags], ends)
+      file.write('\n'.join(lines))
 
   files.write_file(job.output, fill)
-  return len(words)
+  return len(tags)
 
 
 def _predict_answers(job) -> int:

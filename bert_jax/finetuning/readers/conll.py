@@ -4,7 +4,7 @@ A line has columns, split at tabs or else at white space. Tags are IOB1, BIO
 (IOB2) or BIOES, which is recognised; they become BIO.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bert_jax import errors
@@ -79,6 +79,28 @@ def read(path: str, word: int = 0, tag: int | None = -1) -> list[Sentence]:
   if not (marked or document):
     found = [x._replace(document=i) for i, x in enumerate(found)]
   return found
+
+
+def list_tagged(
+  path: str, sentences: Sequence[Sentence], tags: Iterable[str]
+) -> list[str]:
+  """Returns the lines of a file with tags: `word<tab>tag` for each word.
+
+  All other lines, blank or of -DOCSTART-, are as they were, so that documents
+  are the same and each line stands where it stood.
+
+  Args:
+    path: the file.
+    sentences: what `read` found in it.
+    tags: those of their words, in order.
+  """
+  lines = [line.strip() for line in table_files.read_text(path).split('\n')]
+  given = iter(tags)
+  for sentence in sentences:
+    # Their lines have nothing between them.
+    for i, word in enumerate(sentence.words, sentence.line - 1):
+      lines[i] = f'{word}\t{next(given)}'
+  return lines
 
 
 def count_columns(path: str) -> int:

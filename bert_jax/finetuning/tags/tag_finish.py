@@ -105,10 +105,10 @@ def _write_predictions(new, data, tags):
     columns.append([data.labels[i] for i in predicted])
     path = os.path.join(new, f'{name}.conll')
     with open(path, 'w', encoding='utf-8', newline='\n') as file:
-      write_words(file, columns, split.sentence_ends)
+      _write_words(file, columns, split.sentence_ends)
 
 
-def write_words(file, columns, sentence_ends: np.ndarray):
+def _write_words(file, columns, sentence_ends):
   """Writes a line per word, and a blank line after each sentence."""
   ends = set(sentence_ends.tolist())
   for i, row in enumerate(zip(*columns, strict=True), 1):

@@ -44,6 +44,19 @@ def test_documents_begin_at_docstart_or_two_blank_lines(
   assert [x.words for x in found] == [['a'], ['b'], ['c']]
 
 
+def test_tags_are_filled_in_and_all_other_lines_stay(tmp_path):
+  text = '-DOCSTART- -X- O\r\n\r\n0 a x\r\n1 b x\r\n\r\n\n\n0 c x\n\n'
+  found = read(tmp_path, text, word=1, tag=None)
+  lines = conll.list_tagged(
+    str(tmp_path / 'words.conll'), found, ['O', 'B-X', 'O']
+  )
+  assert lines == [
+    '-DOCSTART- -X- O', '', 'a\tO', 'b\tB-X', '', '', '', 'c\tO', '', ''
+  ]  # fmt: skip
+  again = read(tmp_path, '\n'.join(lines))
+  assert [x.document for x in again] == [x.document for x in found]
+
+
 @pytest.mark.parametrize(
   'tags, expected',
   [

@@ -123,7 +123,7 @@ def test_words_of_a_file_are_tagged_by_the_run_and_its_export(run, tmp_path):
     output = str(tmp_path / 'out.conll')
     assert predict.predict(model, str(tmp_path / 'in.txt'), output) == 4
     assert read_lines(output) == [
-      'dog\tB-ORG', 'e\tI-ORG', '', 'the\tO', 'cats\tB-PER', ''
+      'dog\tB-ORG', 'e\tI-ORG', '', '', 'the\tO', 'cats\tB-PER'
     ]  # fmt: skip
 
 
