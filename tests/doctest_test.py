@@ -5,6 +5,7 @@ import doctest
 import pytest
 
 from bert_jax.data import masking, packing
+from bert_jax.finetuning import tsv
 from bert_jax.model import losses
 from bert_jax.tokenization import tokenizer
 from bert_jax.train import optimizer
@@ -12,7 +13,7 @@ from bert_jax.train import optimizer
 
 @pytest.mark.parametrize(
   'module',
-  [losses, masking, optimizer, packing, tokenizer],
+  [losses, masking, optimizer, packing, tokenizer, tsv],
   ids=lambda module: module.__name__,
 )
 def test_examples_in_docstrings_give_what_they_say(module):

@@ -5,7 +5,7 @@ import json
 from typing import NamedTuple
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, gpt_form, predictions
+from bert_jax.finetuning import encode, gpt_form, predictions, tsv
 from bert_jax.finetuning.choices import choice_data
 from bert_jax.finetuning.readers import conll, examples, squad, table_files
 from bert_jax.finetuning.spans import (
@@ -203,16 +203,20 @@ def _choose_columns(given, trained):
 def _describe(logits, labels) -> list[dict]:
   """Returns what to write about each row, {column: value}."""
   if not labels:
-    return [{'prediction': float(x)} for x in logits[:, 0]]
+    return [{'prediction': _round(x)} for x in logits[:, 0]]
   likely = predictions.to_probabilities(logits)
   return [
     {
       'prediction': labels[int(x.argmax())],
-      'probability': round(float(x.max()), 6),
-      'probabilities': dict(zip(labels, x.round(6).tolist(), strict=True)),
+      'probability': _round(x.max()),
+      'probabilities': dict(zip(labels, map(_round, x), strict=True)),
     }
     for x in likely
   ]
+
+
+def _round(value) -> float:
+  return float(tsv.format_number(value))
 
 
 def _write_rows(output, rows):
@@ -222,16 +226,16 @@ def _write_rows(output, rows):
 
 def _write(new, output, rows):
   """Writes rows to the file `new`, in the format of the name `output`."""
-  with open(new, 'w', encoding='utf-8', newline='') as file:
-    if output.endswith('.jsonl'):
+  if output.endswith('.jsonl'):
+    with open(new, 'w', encoding='utf-8', newline='\n') as file:
       file.writelines(
         json.dumps(row, ensure_ascii=False) + '\n' for row in rows
       )
-      return
-    names = [name for name in rows[0] if name != 'probabilities']
-    dialect = 'excel' if output.endswith('.csv') else 'excel-tab'
-    writer = csv.DictWriter(
-      file, names, extrasaction='ignore', dialect=dialect, lineterminator='\n'
-    )
-    writer.writeheader()
-    writer.writerows(rows)
+    return
+  names = [name for name in rows[0] if name != 'probabilities']
+  table = [names, *([str(row[name]) for name in names] for row in rows)]
+  if output.endswith('.tsv'):
+    tsv.write(new, table)
+    return
+  with open(new, 'w', encoding='utf-8', newline='') as file:
+    csv.writer(file, lineterminator='\n').writerows(table)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from bert_jax.finetuning import outcome, predictions
+from bert_jax.finetuning import outcome, predictions, tsv
 from bert_jax.finetuning.choices import choice_data, choose
 
 
@@ -46,13 +46,11 @@ def _write_predictions(new, data, logits):
   """Writes SPLIT.tsv: row, label if known, prediction and its probability."""
   for name, found in logits.items():
     labels = data.splits[name].labels
-    columns: dict[str, Any] = {'id': range(len(found))}
-    if labels is not None:
-      columns['label'] = labels
     likely = predictions.to_probabilities(found).max(-1)
-    columns['prediction'] = found.argmax(-1)
-    columns['probability'] = [f'{x:.4f}' for x in likely]
-    rows = [columns, *zip(*columns.values(), strict=True)]
-    path = os.path.join(new, f'{name}.tsv')
-    with open(path, 'w', encoding='utf-8', newline='\n') as file:
-      file.writelines('\t'.join(map(str, row)) + '\n' for row in rows)
+    columns = {'id': [str(i) for i in range(len(found))]}
+    if labels is not None:
+      columns['label'] = [str(x) for x in labels]
+    columns['prediction'] = [str(x) for x in found.argmax(-1)]
+    columns['probability'] = [tsv.format_number(x) for x in likely]
+    rows = [tuple(columns), *zip(*columns.values(), strict=True)]
+    tsv.write(os.path.join(new, f'{name}.tsv'), rows)

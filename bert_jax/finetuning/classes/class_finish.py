@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax.finetuning import outcome, predictions, task_data
+from bert_jax.finetuning import outcome, predictions, task_data, tsv
 from bert_jax.finetuning.classes import class_data, classify
 from bert_jax.finetuning.readers import data_files
 from bert_jax.runtime import files
@@ -62,13 +62,13 @@ def _write_predictions(new, data, predicted, likely):
         row.append(_name(data, split.labels[i]))
       row.append(_name(data, chosen[i]))
       if data.labels:
-        row.append(f'{likely[name][i]:.4f}')
+        row.append(tsv.format_number(likely[name][i]))
       rows.append(row)
-    _write_tsv(os.path.join(new, f'{name}.tsv'), rows)
+    tsv.write(os.path.join(new, f'{name}.tsv'), rows)
 
 
 def _name(data, value) -> str:
-  return data.labels[value] if data.labels else f'{value:.4f}'
+  return data.labels[value] if data.labels else tsv.format_number(value)
 
 
 def write_submission(
@@ -99,13 +99,8 @@ def write_submission(
       else:
         shown = [f'{x:.3f}' for x in np.clip(chosen, _LOW, _HIGH)]
       rows = zip(data.splits[split].ids, shown, strict=True)
-      _write_tsv(os.path.join(new, name), [['index', 'prediction'], *rows])
+      tsv.write(os.path.join(new, name), [['index', 'prediction'], *rows])
 
   directory = os.path.join(workdir, 'submission')
   files.write_folder(directory, list(known.submissions.values()), fill)
   return True
-
-
-def _write_tsv(path, rows):
-  with open(path, 'w', encoding='utf-8', newline='\n') as file:
-    file.writelines('\t'.join(row) + '\n' for row in rows)

@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.corpus import tfds_text
 from bert_jax.data import hashing
+from bert_jax.finetuning import tsv
 from bert_jax.finetuning.readers import data_files, glue, table_files
 
 _IDS = ('index', 'id')  # columns that number the rows of GLUE's test files
@@ -224,7 +225,17 @@ def _check_labelled(split: str, rows: Examples):
 
 
 def list_labels(rows: Examples) -> tuple[str, ...]:
-  """Returns the labels of rows, each once, sorted; whole numbers by value."""
+  """Returns the labels of rows, each once, sorted; whole numbers by value.
+
+  Raises:
+    errors.UserError: if a label cannot be written to a TSV file.
+  """
+  for line, label in zip(rows.lines, rows.labels, strict=True):
+    if not tsv.fits(label):
+      raise errors.UserError(
+        f'{rows.path}: line {line} has the label {label!r}; give it a name '
+        'without a tab or line feed.'
+      )
   found = sorted(set(rows.labels))
   try:
     return tuple(sorted(found, key=int))

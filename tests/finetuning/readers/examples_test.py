@@ -98,6 +98,13 @@ def test_a_dev_label_that_no_training_row_has_is_refused(tmp_path):
     examples.number_labels(splits['dev'], labels)
 
 
+def test_a_label_that_would_break_a_row_of_the_predictions_is_refused(tmp_path):
+  splits = read(tmp_path, 'text,label\nt,a\nu,"b\nc"\n')
+  message = r"train.csv: line 3 has the label 'b\\nc'; give it a name without"
+  with pytest.raises(errors.UserError, match=message):
+    examples.list_labels(splits['train'])
+
+
 def test_classes_that_are_numbers_are_sorted_by_value(tmp_path):
   splits = read(tmp_path, 'text,label\nt,10\nu,9\nv,9\n')
   labels = examples.list_labels(splits['train'])
