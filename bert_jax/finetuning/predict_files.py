@@ -1,7 +1,9 @@
 """Predicts for files with a fine-tuned model, whatever its task."""
 
 import csv
+import itertools
 import json
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from bert_jax import errors
@@ -82,10 +84,17 @@ def _predict_texts(job) -> int:
     x and encode.tokenize(tokenizer, x) for x in (rows.texts, rows.pairs)
   )
   encoded = join(tokenizer, texts, pairs, head.max_length)
-  logits = predictions.compute_logits(
-    *job.network, encoded, tokenizer.pad_id, 'predicting', job.batch_size
-  )
-  _write_rows(job.output, _describe(logits, head.labels))
+  network = *job.network, encoded, tokenizer.pad_id, 'predicting'
+  if not head.labels:
+    numbers = predictions.compute_logits(*network, job.batch_size)[:, 0]
+    found = ({'prediction': _round(x)} for x in numbers)
+  elif job.output.endswith('.jsonl'):
+    logits = predictions.compute_logits(*network, job.batch_size)
+    found = _list_probabilities(head.labels, logits)
+  else:
+    chosen = predictions.choose_classes(*network, job.batch_size)
+    found = _list_likeliest(head.labels, *chosen)
+  _write_rows(job.output, found)
   _report_truncated(encoded, 'rows', head.max_length)
   return len(rows.texts)
 
@@ -115,7 +124,7 @@ def _predict_choices(job) -> int:
     job.batch_size,
   ).reshape(len(rows.texts), -1)
   labels = [str(i) for i in range(logits.shape[1])]
-  _write_rows(job.output, _describe(logits, labels))
+  _write_rows(job.output, _list_probabilities(labels, logits))
   _report_truncated(encoded, 'choices', head.max_length)
   return len(rows.texts)
 
@@ -200,26 +209,29 @@ def _choose_columns(given, trained):
   return text, pair
 
 
-def _describe(logits, labels) -> list[dict]:
-  """Returns what to write about each row, {column: value}."""
-  if not labels:
-    return [{'prediction': _round(x)} for x in logits[:, 0]]
-  likely = predictions.to_probabilities(logits)
-  return [
-    {
-      'prediction': labels[int(x.argmax())],
-      'probability': _round(x.max()),
-      'probabilities': dict(zip(labels, map(_round, x), strict=True)),
+def _list_likeliest(labels, chosen, likely) -> Iterator[dict]:
+  """Yields what to write about each row into a table, {column: value}."""
+  for i, probability in zip(chosen, likely, strict=True):
+    yield {'prediction': labels[i], 'probability': _round(probability)}
+
+
+def _list_probabilities(labels, logits) -> Iterator[dict]:
+  """Yields the same with the probabilities of all classes, for JSONL."""
+  for row in logits:
+    likely = predictions.to_probabilities(row)
+    i = int(likely.argmax())
+    yield {
+      'prediction': labels[i],
+      'probability': _round(likely[i]),
+      'probabilities': dict(zip(labels, map(_round, likely), strict=True)),
     }
-    for x in likely
-  ]
 
 
 def _round(value) -> float:
   return float(tsv.format_number(value))
 
 
-def _write_rows(output, rows):
+def _write_rows(output, rows: Iterator[dict]):
   """Writes rows, {column: value}, to a file, atomically."""
   files.write_file(output, lambda new: _write(new, output, rows))
 
@@ -232,8 +244,12 @@ def _write(new, output, rows):
         json.dumps(row, ensure_ascii=False) + '\n' for row in rows
       )
     return
-  names = [name for name in rows[0] if name != 'probabilities']
-  table = [names, *([str(row[name]) for name in names] for row in rows)]
+  first = next(rows)
+  names = [name for name in first if name != 'probabilities']
+  fields = (
+    [str(row[name]) for name in names] for row in itertools.chain([first], rows)
+  )
+  table = itertools.chain([names], fields)
   if output.endswith('.tsv'):
     tsv.write(new, table)
     return

@@ -138,6 +138,6 @@ def _apply(params, batch, module, reduce):
 
 
 def to_probabilities(logits: np.ndarray) -> np.ndarray:
-  """Returns the softmax of logits [N, C], in float64."""
+  """Returns the softmax of logits [..., C], in float64."""
   shifted = np.exp(logits - logits.max(-1, keepdims=True), dtype=np.float64)
   return shifted / shifted.sum(-1, keepdims=True)

@@ -68,14 +68,14 @@ def test_choices_have_their_probability(tmp_path):
 def test_predictions_for_a_file_have_no_quotes(tmp_path):
   path = str(tmp_path / 'out.tsv')
   rows = [{'prediction': 'say "hi"', 'probability': 3.2e-5}]
-  predict_files._write_rows(path, rows)
+  predict_files._write_rows(path, iter(rows))
   assert read(path) == [{'prediction': 'say "hi"', 'probability': '3.2e-05'}]
 
 
 def test_a_text_that_would_break_a_row_is_refused(tmp_path):
   path = str(tmp_path / 'out.tsv')
   with pytest.raises(errors.UserError, match='has no quotes for tabs'):
-    predict_files._write_rows(path, [{'prediction': 'a\tb'}])
+    predict_files._write_rows(path, iter([{'prediction': 'a\tb'}]))
   assert not os.path.exists(path)
   assert [tsv.fits(x) for x in ('a b', 'a\tb', 'a\nb', 'a\rb')] == [
     True, False, False, False
