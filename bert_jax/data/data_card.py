@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from bert_jax.data import manifest as manifest_lib
+from bert_jax.runtime import markdown
 
 _CLEANED = {
   'control_characters': 'control characters removed',
@@ -34,7 +35,7 @@ def make_card(manifest: dict, examples: Sequence[str]) -> str:
     f'Sentence pairs for BERT, made by bert_jax {manifest["version"]}. '
     '`manifest.json` has every file with its size and SHA-256.',
     '## Text',
-    _table(
+    markdown.make_table(
       ('input', 'weight', 'files', 'bytes', 'documents', 'text'),
       _inputs(manifest),
     ),
@@ -51,7 +52,7 @@ def make_card(manifest: dict, examples: Sequence[str]) -> str:
     f'{manifest["unigram_entropy"]:.3f} nats. SHA-256 '
     f'`{manifest["vocab_sha256"]}`.',
     '## Rows',
-    _table(
+    markdown.make_table(
       ('length', 'rows', 'pairs', 'padding', 'padding unpacked', 'random next'),
       [
         (
@@ -68,7 +69,9 @@ def make_card(manifest: dict, examples: Sequence[str]) -> str:
     'Some of them:',
     '\n'.join(f'> {example}\n' for example in examples).rstrip(),
     '## Recipe',
-    _table(('field', 'value'), [(k, f'`{v!r}`') for k, v in recipe.items()]),
+    markdown.make_table(
+      ('field', 'value'), [(k, f'`{v!r}`') for k, v in recipe.items()]
+    ),
     'Licence and permitted use are those of the texts.',
   ]
   return '\n\n'.join(parts) + '\n'
@@ -96,8 +99,3 @@ def _cleaned(counts: dict) -> str:
     f'* {count:,} {_CLEANED.get(name, name.replace("_", " "))}'
     for name, count in counts.items()
   )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-  lines = [head, ['---'] * len(head), *rows]
-  return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)

@@ -7,6 +7,7 @@ from ml_collections import config_dict
 
 import bert_jax
 from bert_jax import config as config_lib
+from bert_jax.runtime import markdown
 
 # Sections of the config that the model does not depend on.
 _LEFT_OUT = ('log.', 'checkpoint.', 'eval.', 'profile_steps', 'compute.')
@@ -37,7 +38,7 @@ def make_card(
   Args:
     config: the experiment.
     labels: names of the classes or tags; empty for a number.
-    results: from `finish.make_results`.
+    results: from `outcome.write_results`.
     parameters: number of parameters of the model.
   """
   pipeline, auto, unit, drawn = _KINDS[config.task]
@@ -45,6 +46,8 @@ def make_card(
   source = f'`{config.init_from}`' if config.init_from else 'random weights'
   classes = ', '.join(f'`{label}`' for label in labels) or 'a number'
   constant = 'always predicts what is commonest in training'
+  if not labels and config.task == 'classification':
+    constant = 'always predicts the mean of the training rows'
   if config.task == 'choice':
     classes = 'which of several texts goes best with another'
   if config.task == 'spans':
@@ -78,14 +81,14 @@ def make_card(
     f'{results["counts"]["train"]:,} {unit} by bert_jax {bert_jax.__version__}. '
     f'It predicts {classes}.',
     '## Evaluation',
-    _table(head, scores),
+    markdown.make_table(head, scores),
     f'Intervals are bootstrapped over the {drawn}; another seed may differ by '
     f'more. `constant` {constant}.'
     + (f' **Nothing was learnt: {problem}.**' if problem else ''),
     '## How to load it',
     _LOADING.format(auto),
     '## Recipe',
-    _table(('field', 'value'), recipe),
+    markdown.make_table(('field', 'value'), recipe),
   ]
   return '\n\n'.join(parts) + '\n'
 
@@ -113,8 +116,3 @@ Without transformers: `python -m bert_jax.predict --model=THIS_FOLDER
 
 def _interval(bounds) -> str:
   return '{:.4f} to {:.4f}'.format(*bounds) if bounds else ''
-
-
-def _table(head, rows) -> str:
-  lines = [head, ['---'] * len(head), *rows]
-  return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)

@@ -11,6 +11,7 @@ from ml_collections import config_dict
 from bert_jax import config as config_lib
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.inference import trained_run
+from bert_jax.runtime import markdown
 from bert_jax.workdir import log, paths
 
 # Fields that do not affect the parameters, and those of data, which are taken
@@ -64,7 +65,7 @@ def make_card(
     '## Evaluation',
     _evaluation(config, manifest, evaluated),
     '## Recipe',
-    _table(
+    markdown.make_table(
       ('field', 'value'),
       [
         (field, f'`{json.dumps(value)}`')
@@ -138,7 +139,7 @@ def _data(manifest):
   found = manifest['documents']
   return '\n\n'.join(
     [
-      _table(
+      markdown.make_table(
         ('input', 'documents', 'bytes of text'),
         [
           (
@@ -169,7 +170,7 @@ def _evaluation(config, manifest, rows):
   sequences = min(sequences, config.eval.sequences)
   columns = [name for name in _CURVES if name in rows[-1]]
   chosen = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).round()
-  table = _table(
+  table = markdown.make_table(
     [_CURVES[name][0] for name in columns],
     [
       [_CURVES[name][1].format(rows[int(i)][name]) for name in columns]
@@ -185,11 +186,6 @@ def _evaluation(config, manifest, rows):
       f'{manifest["unigram_entropy"]:.3f}. It was evaluated on nothing else.',
     ]
   )
-
-
-def _table(head, rows) -> str:
-  lines = [head, ['---'] * len(head), *rows]
-  return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
 
 
 def describe_run(workdir: str, params: Any, step: int) -> str:
