@@ -151,7 +151,9 @@ def check_words(cases: Cases, runs: Runs):
     cases.error(f'ragged line of CoNLL: {line!r}', found, *words)
   dev = runs.write('tag.conll', f'{good}Rome\tB-LOC\n')
   found = runs.tune('tag', f'ner.py:{SMALL}', f'train={train},dev={dev}')
-  cases.error('tag not in the train set', found, 'line 61', "'B-LOC'")
+  cases.error(
+    'tag not in the train set', found, 'tag.conll: line 61', "'B-LOC'"
+  )
 
 
 def check_choices(cases: Cases, runs: Runs):

@@ -48,13 +48,13 @@ def make(
       no training word has.
   """
   read = _read(data_files.get_source(config))
-  labels = _list_tags(read['train'])
+  labels = _list_tags(read['train'][1])
   splits, facts = {}, {}
-  for name, sentences in read.items():
+  for name, (path, sentences) in read.items():
     made = tag_windows.make(tokenizer, sentences, max(config.phases.seq_length))
     splits[name] = Split(
       made,
-      _number_tags(name, sentences, labels),
+      _number_tags(path, sentences, labels),
       [word for x in sentences for word in x.words],
       np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
     )
@@ -73,7 +73,7 @@ def make(
 
 @functools.lru_cache(maxsize=1)
 def _read(source):
-  """Returns {split: sentences}; a test file may lack the column of tags."""
+  """Returns {split: (path, sentences)}; a test file may lack the tags."""
   paths = data_files.find_files(source)
   if 'dev' not in paths:
     raise errors.UserError(
@@ -87,7 +87,7 @@ def _read(source):
     tags = tag if split != 'test' or conll.count_columns(path) > 1 else None
     sentences = conll.read(path, word, tags)
     most = source.max_documents or len(sentences)
-    found[split] = sentences[:most]
+    found[split] = path, sentences[:most]
   return found
 
 
@@ -96,19 +96,21 @@ def _list_tags(sentences) -> tuple[str, ...]:
   return 'O', *(f'{prefix}-{kind}' for kind in kinds for prefix in 'BI')
 
 
-def _number_tags(name, sentences, labels) -> np.ndarray | None:
+def _number_tags(path, sentences, labels) -> np.ndarray | None:
   if sentences[0].tags is None:
     return None
   index = {tag: i for i, tag in enumerate(labels)}
-  unknown = [x for x in sentences if not index.keys() >= set(x.tags)]
-  if unknown:
-    [tag, *_] = set(unknown[0].tags) - index.keys()
-    raise errors.UserError(
-      f'the sentence of {name} from line {unknown[0].line} on has the tag '
-      f'{tag!r}, which no training word has; known are '
-      f'{errors.listing(list(labels))}. Correct the tag, or train on it, too.'
-    )
-  return np.array([index[tag] for x in sentences for tag in x.tags], np.int32)
+  numbers = []
+  for sentence in sentences:
+    for line, tag in enumerate(sentence.tags, sentence.line):
+      if tag not in index:
+        raise errors.UserError(
+          f'{path}: line {line} has the tag {tag!r}, which no training word has; '
+          f'known are {errors.listing(list(labels))}. Correct the tag, or train '
+          'on it, too.'
+        )
+      numbers.append(index[tag])
+  return np.array(numbers, np.int32)
 
 
 def describe(manifest: dict) -> list[str]:

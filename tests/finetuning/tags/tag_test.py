@@ -164,9 +164,9 @@ def test_held_out_words_are_collected_once_each(tmp_path):
 
 def test_a_tag_that_no_training_word_has_is_refused(tmp_path):
   c = make_config(tmp_path)
-  (tmp_path / 'words' / 'dev.conll').write_text('cat O\n\ndog B-LOC\n')
+  (tmp_path / 'words' / 'dev.conll').write_text('cat O\n\nthe O\ndog B-LOC\n')
   with pytest.raises(
-    errors.UserError, match="of dev from line 3 on .* 'B-LOC'"
+    errors.UserError, match="dev.conll: line 4 has the tag 'B-LOC'"
   ):
     tag_data.make(c, models.TOKENIZER)
 
