@@ -61,6 +61,7 @@ def make(
       'choices': choices,
       'longest': int(encoded.lengths.max()),
       'truncated': encoded.truncated,
+      'empty_lines': examples.list_empty(rows),
     }
   counts = {name: x.choices for name, x in splits.items()}
   if len(set(counts.values())) > 1:
@@ -188,6 +189,12 @@ def describe(manifest: dict) -> list[str]:
       f'{name}: {x["rows"]:,} rows of {x["choices"]} choices, longest '
       f'{x["longest"]} tokens{cut} ({x["path"]})'
     )
+    # Data made before they were counted lack them.
+    if empty := x.get('empty_lines'):
+      lines.append(
+        f'WARNING: {len(empty):,} row(s) of {x["path"]} have no text and are '
+        f'kept, the first in line {empty[0]}'
+      )
   return lines
 
 

@@ -85,18 +85,13 @@ def _read(source, tokenizer):
 
 def _describe(rows, split, labels) -> dict:
   """Returns the facts about a split, for the manifest."""
-  empty = [
-    line
-    for i, line in enumerate(rows.lines)
-    if not (rows.texts[i].strip() or (rows.pairs and rows.pairs[i].strip()))
-  ]
   facts = {
     'path': rows.path,
     'rows': split.size,
     'tokens': len(split.encoded.ids),
     'longest': int(split.encoded.lengths.max()),
     'truncated': split.encoded.truncated,
-    'empty_lines': empty,
+    'empty_lines': examples.list_empty(rows),
     'ragged_lines': list(rows.ragged),
     'pairs': rows.pairs is not None,
   }

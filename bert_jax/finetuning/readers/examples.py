@@ -224,6 +224,16 @@ def _check_labelled(split: str, rows: Examples):
     )
 
 
+def list_empty(rows: Examples) -> list[int]:
+  """Returns the line numbers of rows without any text."""
+  pairs = rows.pairs or [''] * len(rows.texts)
+  return [
+    line
+    for line, text, pair in zip(rows.lines, rows.texts, pairs, strict=True)
+    if not (text + ''.join(pair)).strip()
+  ]
+
+
 def list_labels(rows: Examples) -> tuple[str, ...]:
   """Returns the labels of rows, each once, sorted; whole numbers by value.
 
