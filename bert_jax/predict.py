@@ -28,10 +28,14 @@ def _define_flags():
     'text', None, "Column of the text; by default the training data's."
   )
   flags.DEFINE_string(
-    'pair', None, 'Column of the second text of a pair; as --text.'
+    'pair',
+    None,
+    "Column of the second text of a pair; by default the training data's.",
   )
   flags.DEFINE_string(
-    'choices', None, 'Column of the choices, as data.choices; as --text.'
+    'choices',
+    None,
+    "Column of the choices, as data.choices; by default the training data's.",
   )
   flags.DEFINE_integer('batch_size', 32, 'Rows per batch.', lower_bound=1)
   flags.mark_flags_as_required(['model', 'input', 'output'])

@@ -54,7 +54,7 @@ def complete(
   that has begun keeps what it began with, even if its source is gone.
 
   Args:
-    make_data: (config, tokenizer) -> the task's data, see `dataset.make`.
+    make_data: (config, tokenizer) -> the task's data, such as `class_data.make`.
     config: the experiment.
     workdir: the run's directory.
 

@@ -13,7 +13,8 @@ they share the runs out.
 
 At the end: a table of the scores on dev by setting, mean and standard deviation
 over the seeds, in --workdir also as results.json and, with matplotlib, as
-results.png. The exit code is 1 if a run failed.
+results.png. The exit code is 1 if a run failed, or 75 if all that failed may
+succeed later by the same command.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Reads questions about passages from the JSON files of SQuAD 1.1 and 2.0.
 
-The same form has XQuAD, KorQuAD and many others. Answers are given with the
+XQuAD, KorQuAD and many others have the same form. Answers are given with the
 character of the passage at which they begin.
 """
 

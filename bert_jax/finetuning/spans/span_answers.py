@@ -42,7 +42,7 @@ def list_candidates(
 
   Args:
     split: the questions.
-    ranked: `spans.rank` of all their rows.
+    ranked: `answering.rank_windows` of all their rows.
   """
   made = split.windows
   bounds = np.searchsorted(made.questions, np.arange(len(split.ids) + 1))
@@ -99,7 +99,7 @@ def choose(
 
   Args:
     split: the questions.
-    ranked: `spans.rank` of all their rows.
+    ranked: `answering.rank_windows` of all their rows.
     settings: how answers are found.
     tune: whether to choose the threshold by which the F1 is best, if there is
       one; otherwise it is that of the settings.

@@ -31,7 +31,7 @@ def make_split(answers=(('CAT', 4),)):
 
 
 def make_ranked(rows):
-  """Returns what `spans.rank` does of rows ([(first, last, scores)], null)."""
+  """Returns `rank_windows` of rows ([(first, last, scores)], null)."""
   return {
     'firsts': np.array([[x[0] for x in row] for row, _ in rows]),
     'lasts': np.array([[x[1] for x in row] for row, _ in rows]),
