@@ -103,7 +103,10 @@ def compare_file(given, folder, name, split):
   test = split not in ('train', 'dev', 'dev_mismatched')
   rows = examples.read_split(name, split, path)
   words = tokenizer_lib.Tokenizer.load(given.vocab, not given.cased)
-  encoded = encode.encode(words, rows.texts, rows.pairs, _LENGTH)
+  texts, pairs = (
+    x and encode.tokenize(words, x) for x in (rows.texts, rows.pairs)
+  )
+  encoded = encode.join(words, texts, pairs, _LENGTH)
   ours = encode.make_batch(
     encoded, np.arange(len(rows.texts)), _LENGTH, words.pad_id
   )

@@ -71,24 +71,6 @@ def truncate(first: int, second: int, room: int) -> tuple[int, int]:
   return (long, short) if first > second else (short, long)
 
 
-def encode(
-  tokenizer: tokenizer_lib.Tokenizer,
-  texts: Sequence[str],
-  pairs: Sequence[str] | None,
-  max_length: int,
-) -> Encoded:
-  """Encodes rows: `tokenize`, then `join`.
-
-  Args:
-    tokenizer: the model's tokenizer.
-    texts: N first texts.
-    pairs: N second texts, or None.
-    max_length: tokens, at least 5.
-  """
-  seconds = None if pairs is None else tokenize(tokenizer, pairs)
-  return join(tokenizer, tokenize(tokenizer, texts), seconds, max_length)
-
-
 def tokenize(
   tokenizer: tokenizer_lib.Tokenizer, texts: Sequence[str]
 ) -> list[list[int]]:

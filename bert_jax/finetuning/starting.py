@@ -8,7 +8,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.finetuning import gpt_form
-from bert_jax.inference import source, transfer
+from bert_jax.inference import fine_tuned, source, transfer
 
 
 def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
@@ -21,7 +21,8 @@ def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
     labels: names of the classes; a head for the same ones, of the same kind, is
       taken over, too.
   """
-  if not config.init_from or config.finetuning.features != 'none':
+  features = config.finetuning.features
+  if not config.init_from or features != fine_tuned.NO_FEATURES:
     return None
   return functools.partial(_start, config, tuple(labels))
 

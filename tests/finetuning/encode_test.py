@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.finetuning import encode
 from tests import models
+from tests.finetuning import made
 
 
 def fast_tokenizer(tmp_path):
@@ -26,7 +27,7 @@ def test_pairs_of_all_lengths_are_truncated_as_by_tokenizers(tmp_path, length):
     *itertools.product(*[[' '.join(['cat'] * n) for n in range(9)]] * 2),
     strict=True,
   )
-  found = encode.encode(models.TOKENIZER, texts, pairs, length)
+  found = made.encode_rows(texts, pairs, length)
   rows = np.split(found.ids, found.ends[:-1])
   cut = 0
   for i, theirs in enumerate(fast.encode_batch(list(zip(texts, pairs)))):  # noqa: B905
@@ -44,15 +45,13 @@ def test_single_texts_and_special_tokens_in_them(tmp_path):
   texts = [
     ' '.join(drawn.choices(words, k=drawn.randrange(9))) for _ in range(60)
   ]
-  found = encode.encode(models.TOKENIZER, texts, None, 6)
+  found = made.encode_rows(texts, None, 6)
   rows = [row.tolist() for row in np.split(found.ids, found.ends[:-1])]
   assert rows == [x.ids for x in fast.encode_batch(texts)]
 
 
 def test_a_batch_has_the_chosen_rows_with_padding():
-  found = encode.encode(
-    models.TOKENIZER, ['the cat', ''], ['dog', 'the cats'], 12
-  )
+  found = made.encode_rows(['the cat', ''], ['dog', 'the cats'], 12)
   batch = encode.make_batch(found, np.array([1, 0, 1]), 7, 0)
   # [PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s
   assert batch['input_ids'].tolist() == [

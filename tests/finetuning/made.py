@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_jax import config as config_lib
 from bert_jax import main
+from bert_jax.finetuning import encode
 from bert_jax.interop import hf_export
 from tests import models
 
@@ -54,6 +55,14 @@ def make_config(source, texts, **changes):
   with c.ignore_type():
     c.update_from_flattened_dict(changes)
   return c
+
+
+def encode_rows(texts, pairs, length) -> encode.Encoded:
+  """Encodes texts, or pairs of texts if `pairs` is not None."""
+  firsts, seconds = (
+    x and encode.tokenize(models.TOKENIZER, x) for x in (texts, pairs)
+  )
+  return encode.join(models.TOKENIZER, firsts, seconds, length)
 
 
 def run(root, **changes) -> str:

@@ -12,7 +12,7 @@ from tests.finetuning import made
 def make_model():
   """Returns (rows of different lengths, a model of three classes, params)."""
   texts = ['the ' * n + 'cat' for n in (12, 0, 5, 1, 9)]
-  encoded = encode.encode(models.TOKENIZER, texts, None, 16)
+  encoded = made.encode_rows(texts, None, 16)
   module = classifier.Classifier(made.BERT, 3, 0.0)
   head = classifier.Head(
     np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3),

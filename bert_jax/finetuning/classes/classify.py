@@ -20,7 +20,7 @@ from bert_jax.train import task, tuning
 
 def make_objective(config: config_dict.ConfigDict) -> task.Objective:
   """Returns the part of the task that needs no data."""
-  module = make_module(config)
+  module = fine_tuned.make_module(config, tuning.model_config(config))
   n = module.outputs
   gpt = isinstance(module, gpt_classifier.GptClassifier)
   return supervised.make_objective(
@@ -32,15 +32,6 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
     None if n == 1 or gpt else math.log(n),
     {gpt_form.LOSS: gpt_form.count_tokens} if gpt else None,
   )
-
-
-def make_module(config: config_dict.ConfigDict) -> nn.Module:
-  """Returns the model of a config, computed as in training.
-
-  Args:
-    config: the experiment, from `tuning.resolve`.
-  """
-  return fine_tuned.make_module(config, tuning.model_config(config))
 
 
 def batch_shapes(module: nn.Module, phase: task.Phase, rows: int) -> dict:

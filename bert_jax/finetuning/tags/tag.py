@@ -19,7 +19,7 @@ from bert_jax.train import task, tuning
 
 def make_objective(config: config_dict.ConfigDict) -> task.Objective:
   """Returns the part of the task that needs no data."""
-  module = make_module(config)
+  module = fine_tuned.make_module(config, tuning.model_config(config))
   return supervised.make_objective(
     config,
     module,
@@ -28,15 +28,6 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
     functools.partial(batch_shapes, module),
     math.log(module.outputs),
   )
-
-
-def make_module(config: config_dict.ConfigDict) -> nn.Module:
-  """Returns the model of a config, computed as in training.
-
-  Args:
-    config: the experiment, from `tuning.resolve`.
-  """
-  return fine_tuned.make_module(config, tuning.model_config(config))
 
 
 def batch_shapes(module: nn.Module, phase: task.Phase, rows: int) -> dict:

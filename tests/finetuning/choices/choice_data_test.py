@@ -7,9 +7,10 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.finetuning import encode, task_data
+from bert_jax.finetuning import task_data
 from bert_jax.finetuning.choices import choice_data
 from tests import models
+from tests.finetuning import made
 
 JSONL = ('context', 'question', 'choices')
 
@@ -94,8 +95,8 @@ def test_each_choice_is_a_pair_with_its_row(tmp_path):
   train = data.splits['train']
   assert (train.size, train.choices, len(train.encoded.ends)) == (2, 3, 6)
   assert train.labels.tolist() == [2, 0]
-  expected = encode.encode(
-    models.TOKENIZER, ['the cat'] * 3, ['e cat', 'e the dogs', 'e e'], 128
+  expected = made.encode_rows(
+    ['the cat'] * 3, ['e cat', 'e the dogs', 'e e'], 128
   )
   np.testing.assert_array_equal(
     train.encoded.ids[: train.encoded.ends[2]], expected.ids

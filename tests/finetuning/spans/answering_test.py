@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main, predict
-from bert_jax.finetuning import completion, encode, predictions, task_data
+from bert_jax.finetuning import completion, predictions, task_data
 from bert_jax.finetuning.spans import answering, span_data
 from bert_jax.inference import source
 from bert_jax.model import classifier, tagger
@@ -309,7 +309,7 @@ def test_the_objective_has_the_shapes_of_the_batches(tmp_path):
 
 def test_the_next_split_is_ranked_by_the_same_programs():
   module = tagger.Tagger(made.BERT, 2, 0.0)
-  encoded = encode.encode(models.TOKENIZER, ['cat'], ['the dog'], 16)
+  encoded = made.encode_rows(['cat'], ['the dog'], 16)
   windows = types.SimpleNamespace(encoded=encoded, starts=np.array([[3, 5]]))
   head = classifier.Head(
     np.ones((made.BERT.hidden_size, 2)), np.zeros(2), (), 16, (), 'spans'
