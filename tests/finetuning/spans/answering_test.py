@@ -307,6 +307,16 @@ def test_the_objective_has_the_shapes_of_the_batches(tmp_path):
   assert answering.describe(batch)[0].startswith('first batch: 8 windows, ')
 
 
+def test_untrained_weights_are_not_expected_to_cost_a_full_row(tmp_path):
+  module, batch = make_module(), make_batch()
+  params = module.init(jax.random.key(0), batch, deterministic=True)['params']
+  params['classifier'] = jax.tree.map(jnp.zeros_like, params['classifier'])
+  sums, _ = answering.compute_sums(3, module, params, batch, None)
+  guess = np.log(7) + np.log(5)  # tokens of the two rows
+  np.testing.assert_allclose(sums['cross_entropy'], guess, rtol=1e-6)
+  assert answering.make_objective(make_config(tmp_path)).expected_loss is None
+
+
 def test_the_next_split_is_ranked_by_the_same_programs():
   module = tagger.Tagger(made.BERT, 2, 0.0)
   encoded = made.encode_rows(['cat'], ['the dog'], 16)
