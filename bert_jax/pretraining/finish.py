@@ -36,8 +36,9 @@ def finish(
   bert = config_lib.model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   words = manifest.load_tokenizer(directory)
-  print('\nheld-out text, one word hidden:')
   examples = _examples(config, directory, words)
+  if examples:
+    print('\nheld-out text, one word hidden:')
   for sentence, truth in examples:
     guessed = fill.fill(params, bert, config.objective.nsp, words, sentence)
     print(f'\n  {sentence}')
@@ -62,8 +63,16 @@ def finish(
 
 
 def _examples(config, directory, words) -> list[tuple[str, str]]:
-  """Returns three (sentence with [MASK], masked word) of held-out text."""
-  split = dataset.open_split(directory, 'heldout', config.phases.seq_length[0])
+  """Returns three (sentence with [MASK], masked word) of held-out text.
+
+  There are fewer if records are corrupt and `data.skip_corrupt` is set.
+  """
+  split = dataset.open_split(
+    directory,
+    'heldout',
+    config.phases.seq_length[0],
+    config.data.skip_corrupt,
+  )
   size = len(split.reader)
   rows = split.reader.rows(
     np.arange(3) * size // 3,
@@ -76,6 +85,8 @@ def _examples(config, directory, words) -> list[tuple[str, str]]:
   for ids, segments in zip(rows['input_ids'], rows['segment_ids'], strict=True):
     # The first text ends where segment 1 begins, packed or not.
     first = ids[: np.argmax(segments)][1:-1].tolist()
+    if not first:  # a corrupt record, which became padding
+      continue
     first = first[slice(*_choose_part(words.tokens(first)))]
     start, end = _choose_word(words.tokens(first))
     shown = [*first[:start], words.mask_id, *first[end:]]
@@ -149,7 +160,7 @@ def _print_summary(config, workdir: str, exported: str | None):
 def _print_next(workdir: str, exported: str | None, sentences: Sequence[str]):
   """Prints commands to try next, with sentences of the held-out text."""
   print('\nnext:')
-  if exported:
+  if exported and sentences:
     known = [sentence for sentence in sentences if '[UNK]' not in sentence]
     sentence = (known or sentences)[0]
     given = [f'--model={exported}', '--', sentence]

@@ -1,10 +1,16 @@
 """What the end of a run shows of the user's own text."""
 
+import json
 import shlex
 
 import pytest
 
+from bert_jax import config as config_lib
+from bert_jax import errors
+from bert_jax.data import records
 from bert_jax.pretraining import finish
+from tests import models
+from tests.data import made
 
 
 @pytest.mark.parametrize(
@@ -76,3 +82,40 @@ def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
 def test_a_sentence_with_unknown_words_is_better_than_none(capsys):
   finish._print_next('run', 'run/export', ['[UNK] [MASK]'])
   assert "'[UNK] [MASK]'" in capsys.readouterr().out
+
+
+def write_heldout(tmp_path, corrupt):
+  """Writes prepared data of three held-out records, some of them corrupt."""
+  row = made.record([([5, 6, 7], [9], False)])  # the cat dog, é
+  path = tmp_path / 'heldout-0'
+  rows = [b'no record' if k in corrupt else row for k in range(3)]
+  records.write(str(path), rows)
+  file = {'name': path.name, 'records': 3, 'bytes': path.stat().st_size}
+  manifest = {
+    'recipe': {'vocab_size': len(models.VOCAB), 'pack': 1},
+    'lengths': {'9': {}},
+    'shards': [{'split': 'heldout', 'files': {'9': file}}],
+  }
+  (tmp_path / 'manifest.json').write_text(json.dumps(manifest))
+  config = config_lib.pretraining('tiny')
+  config.phases.seq_length, config.data.pack = (9,), 1
+  return config, str(tmp_path), models.TOKENIZER
+
+
+@pytest.mark.parametrize('corrupt', [(), (1,), (0, 1, 2)])
+def test_corrupt_records_give_no_sentence(tmp_path, corrupt):
+  config, *rest = write_heldout(tmp_path, corrupt)
+  config.data.skip_corrupt = bool(corrupt)
+  found = finish._examples(config, *rest)
+  assert found == [('the [MASK] dog', 'cat')] * (3 - len(corrupt))
+
+
+def test_corrupt_records_end_the_run_unless_they_are_to_be_skipped(tmp_path):
+  with pytest.raises(errors.UserError, match='set data.skip_corrupt=True'):
+    finish._examples(*write_heldout(tmp_path, (1,)))
+
+
+def test_without_a_sentence_there_is_no_command_to_fill_it(capsys):
+  finish._print_next('run', 'run/export', [])
+  output = capsys.readouterr().out
+  assert 'fill_mask' not in output and '--logdir=run' in output
