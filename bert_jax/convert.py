@@ -167,7 +167,11 @@ def describe(report: rename.Report, dropped: list[str]) -> list[str]:
 
 
 def check(
-  form: str, path: str, params: Any, config: bert_config.BertConfig
+  form: str,
+  path: str,
+  params: Any,
+  config: bert_config.BertConfig,
+  head: classifier.Head | None = None,
 ) -> list[str]:
   """Compares the outputs of a written model with those of its source.
 
@@ -177,7 +181,7 @@ def check(
   Raises:
     errors.UserError: if they differ by more than rounding.
   """
-  ours = verify.compute_outputs(params, config)
+  ours = verify.compute_outputs(params, config, head)
   with copies.local_copy(path) as here:
     return _compare(form, here, ours, config)
 
@@ -186,9 +190,7 @@ def _compare(form, path, ours, config) -> list[str]:
   if form == 'stablehlo':
     readers = {'jax.export': lambda: _outputs(path, config)}
   else:
-    readers = {
-      'bert_jax': lambda: verify.compute_outputs(*source.READ[form](path)[:2])
-    }
+    readers = {'bert_jax': lambda: _read_outputs(path)}
   if form == 'hf':
     readers['transformers'] = lambda: verify.compute_theirs(path, config)
   lines = []
@@ -201,6 +203,12 @@ def _compare(form, path, ours, config) -> list[str]:
     text = ', '.join(f'{output} {most:.1e}' for output, most in found.items())
     lines.append(f'read by {name}, largest differences: {text}')
   return lines
+
+
+def _read_outputs(path):
+  """Returns the outputs of a written model, read as any source is."""
+  found = source.read(path)
+  return verify.compute_outputs(found.params, found.config, found.head)
 
 
 def _outputs(path, config):
@@ -245,7 +253,7 @@ def main(argv: list[str]):
   for line in [*lines, *describe(found.report, dropped)]:
     print(f'  {line}')
   if given.verify:
-    for line in check(form, target, params, config):
+    for line in check(form, target, params, config, head):
       print(f'  {line}')
 
 

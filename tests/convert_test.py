@@ -11,6 +11,7 @@ from absl import flags
 from bert_jax import convert, errors
 from bert_jax.inference import source
 from bert_jax.interop import google, hf_export, hf_load, npz, rename
+from bert_jax.model import classifier
 from bert_jax.runtime import storage
 from bert_jax.weight_files import tf_checkpoint
 from tests import commands, models
@@ -179,6 +180,55 @@ def test_verify_reads_what_was_written(tmp_path, monkeypatch, capsys, form):
     'nsp 0.0e+00, pooled 0.0e+00' in output
   )
   assert ('not verified with transformers' in output) == (form == 'hf')
+
+
+def export_head(path):
+  """Exports a model for one of three choices, and returns its path."""
+  params = rename.keep_parts(models.make_params(), ('pooler',))
+  head = classifier.Head(
+    np.arange(8, dtype=np.float32)[:, None],
+    np.ones(1, np.float32),
+    (),
+    6,
+    ('text', '', 'a', 'b', 'c'),
+    'choice',
+  )
+  hf_export.export(
+    str(path), params, models.CONFIG, False, models.TOKENIZER, None, head
+  )
+  return str(path)
+
+
+def test_verify_compares_the_head_of_a_fine_tuned_model(
+  tmp_path, monkeypatch, capsys
+):
+  monkeypatch.setattr(
+    convert.verify, 'compute_theirs', lambda path, config: None
+  )
+  path, target = export_head(tmp_path / 'theirs'), str(tmp_path / 'ours')
+  run_main(path, target, 'hf', '--verify')
+  assert (
+    'read by bert_jax, largest differences: classifier 0.0e+00, '
+    'hidden 0.0e+00, pooled 0.0e+00' in capsys.readouterr().out
+  )
+  # A format that has no room for the head holds the rest.
+  run_main(path, str(tmp_path / 'x.npz'), 'npz', '--verify')
+  assert (
+    'differences: hidden 0.0e+00, pooled 0.0e+00' in capsys.readouterr().out
+  )
+
+
+def test_verify_notices_another_head(tmp_path, monkeypatch):
+  path = export_head(tmp_path / 'theirs')
+
+  def export(*given):
+    *rest, head = given
+    hf_export.export(*rest, head._replace(kernel=-head.kernel))
+
+  wrong = types.SimpleNamespace(export=export)
+  monkeypatch.setattr(convert, 'hf_export', wrong)
+  with pytest.raises(errors.UserError, match='its source: classifier by'):
+    run_main(path, str(tmp_path / 'x'), 'hf', '--verify')
 
 
 def test_verify_notices_another_model(tmp_path, monkeypatch):

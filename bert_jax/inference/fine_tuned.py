@@ -94,7 +94,7 @@ def make_head_module(
   common = bert, len(head.bias), 0.0
   if head.form == 'gpt':
     return gpt_classifier.GptClassifier(*common)
-  made = tagger.Tagger if head.task in _TAGGERS else classifier.Classifier
+  made = tagger.Tagger if head.reads_tokens else classifier.Classifier
   return made(*common, head.lstm_units)
 
 

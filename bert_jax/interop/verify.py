@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import bert_config, heads
+from bert_jax.model import bert_config, classifier, heads
 
 _LENGTH = 32  # tokens, or the model's maximum if that is less
 _ROWS = 3
@@ -37,13 +37,21 @@ def make_batch(config: bert_config.BertConfig) -> dict[str, np.ndarray]:
 
 
 def compute_outputs(
-  params: dict, config: bert_config.BertConfig
+  params: dict,
+  config: bert_config.BertConfig,
+  head: classifier.Head | None = None,
 ) -> dict[str, np.ndarray]:
   """Returns a model's outputs for `make_batch`, always computed in float32.
 
+  Args:
+    params: nested dict of arrays, of the encoder and its parts.
+    config: the model's config.
+    head: its classification head, one that Hugging Face has a class for.
+
   Returns:
     A dict of hidden [B, S, D] and, if the model has these parts, pooled [B, D],
-    mlm [B, S, V] and nsp [B, 2].
+    mlm [B, S, V], nsp [B, 2] and classifier [B, C], or [B, S, C] if the head
+    reads each token.
   """
 
   def run(module, x):
@@ -61,7 +69,11 @@ def compute_outputs(
   module = heads.PretrainingModel(config)
   with jax.default_matmul_precision('highest'):
     found = module.apply({'params': params}, make_batch(config), method=run)
-  return jax.tree.map(np.asarray, found)
+  found = jax.tree.map(np.asarray, found)
+  if head is not None:
+    read = found['hidden' if head.reads_tokens else 'pooled']
+    found['classifier'] = read @ head.kernel + head.bias
+  return found
 
 
 def compute_theirs(
@@ -86,6 +98,8 @@ def compute_theirs(
   if wrong:
     raise errors.UserError(f'{path}: transformers loads it with {wrong}.')
   x = {name: torch.tensor(value) for name, value in make_batch(config).items()}
+  if isinstance(bert, transformers.BertForMultipleChoice):
+    x = {name: value[:, None] for name, value in x.items()}  # of one choice
   with torch.no_grad():
     out = bert.eval()(
       input_ids=x['input_ids'],
@@ -96,9 +110,13 @@ def compute_theirs(
   named = {
     'hidden': out.hidden_states[-1],
     'pooled': out.get('pooler_output'),
-    'mlm': out.get('prediction_logits', out.get('logits')),
+    'mlm': out.get('prediction_logits'),
     'nsp': out.get('seq_relationship_logits'),
   }
+  if 'start_logits' in out:
+    named['classifier'] = torch.stack([out.start_logits, out.end_logits], -1)
+  elif 'logits' in out:
+    named['classifier' if hasattr(bert, 'classifier') else 'mlm'] = out.logits
   return {name: x.numpy() for name, x in named.items() if x is not None}
 
 

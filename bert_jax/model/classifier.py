@@ -124,6 +124,11 @@ class Head(NamedTuple):
     """Returns U, the hidden size of each direction of the BiLSTM; 0 is none."""
     return 0 if self.bilstm is None else len(self.kernel) // 2
 
+  @property
+  def reads_tokens(self) -> bool:
+    """Returns whether it has outputs for each token, not for a whole text."""
+    return self.task in ('tagging', 'spans')
+
   def add_to(self, params: dict) -> dict:
     """Returns the whole model's parameters, from those of its encoder."""
     names = ['embeddings', 'encoder']
@@ -132,6 +137,6 @@ class Head(NamedTuple):
       added['bilstm'] = self.bilstm
     elif self.form == 'gpt':
       names.append('mlm')
-    elif self.task not in ('tagging', 'spans'):
+    elif not self.reads_tokens:
       names.append('pooler')
     return {n: params[n] for n in names} | added
