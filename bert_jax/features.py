@@ -72,6 +72,8 @@ def read_texts(path: str) -> list[str | tuple[str, str]]:
   try:
     with io.TextIOWrapper(storage.open_binary(path), 'utf-8-sig') as file:
       lines = file.read().split('\n')
+  except errors.UserError:
+    raise
   except OSError as error:
     raise errors.UserError(
       f'cannot read {path}: {error.strerror}; give a file with a sentence per '

@@ -65,6 +65,14 @@ def test_lines_are_sentences_or_pairs(tmp_path):
     features.read_texts(str(tmp_path / 'none'))
 
 
+def test_sentences_in_a_bucket_that_is_ill_are_no_wrong_file(ill, remote):
+  ill.status = 503
+  with pytest.raises(errors.UserError, match='HTTP 503') as caught:
+    features.read_texts(f'{remote}/x.txt')
+  assert caught.value.exit_code == errors.MAY_PASS
+  assert 'give a file' not in str(caught.value)
+
+
 def test_the_command_writes_features_and_draws(tmp_path):
   pytest.importorskip('matplotlib')
   folder = models.export_to(tmp_path / 'model')

@@ -83,6 +83,8 @@ def _check_size(directory: str, file: dict) -> str:
   path = os.path.join(directory, file['name'])
   try:
     size = f'has {storage.get_size(path)} bytes'
+  except errors.UserError:
+    raise
   except OSError as error:
     size = f'cannot be read ({error.strerror})'
   if size != f'has {file["bytes"]} bytes':
@@ -94,13 +96,7 @@ def _check_size(directory: str, file: dict) -> str:
 
 
 def _check_sum(path: str, expected: str, directory: str):
-  try:
-    found = text_files.compute_sha256(path)
-  except OSError as error:
-    raise errors.UserError(
-      f'{path} cannot be read ({error.strerror}); prepare the data again.'
-    ) from error
-  if found != expected:
+  if text_files.compute_sha256(path) != expected:
     raise errors.UserError(
       f'{path} is not as it was made: its sha256 differs from that in '
       f'{os.path.join(directory, manifest.NAME)}; prepare the data again.'

@@ -106,8 +106,9 @@ def _read_spans(config, workdir) -> classifier.Spans | None:
 
 def read_config(path: str) -> config_dict.ConfigDict:
   """Reads the config of a run, whose model must be a possible one."""
+  saved = files.read_json(path)
   try:
-    config = config_lib.unflatten(files.read_json(path))
+    config = config_lib.unflatten(saved)
     config_check.check_model(config)
   except errors.UserError as error:
     raise errors.UserError(f'{path}: {error}') from error

@@ -160,6 +160,8 @@ def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
   """
   try:
     value = load_json(path)
+  except errors.UserError:
+    raise
   except OSError as error:
     raise errors.UserError(
       f'cannot read {path}: {error.strerror}; is this the right path?'

@@ -217,6 +217,8 @@ def read_vocab(path: str) -> tuple[str, ...]:
   """
   try:
     text = storage.read(path).decode('utf-8-sig')
+  except errors.UserError:
+    raise
   except OSError as error:
     raise errors.UserError(
       f'the vocabulary {path} cannot be read ({error.strerror}); give a file '

@@ -232,6 +232,8 @@ def _remove_unfinished(directory):
     path = os.path.join(directory, name)
     try:
       storage.delete(path)
+    except errors.UserError:
+      raise
     except OSError as error:
       raise errors.UserError(
         f'cannot remove the unfinished checkpoint {path}: {error.strerror}. '

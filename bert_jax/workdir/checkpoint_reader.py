@@ -131,10 +131,12 @@ def _is_complete(directory, name):
 
 def cannot_list(directory: str, error: OSError) -> errors.UserError:
   """Returns the error for a directory that cannot be listed."""
-  return errors.UserError(
+  problem = errors.UserError(
     f'cannot list the checkpoints in {directory}: {error.strerror}. Nothing was '
     'moved; put the cause right and run the same command again.'
   )
+  problem.exit_code = storage.get_exit_code(directory, error)
+  return problem
 
 
 def check_files(path: str):

@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.data import dataset, order, records
-from bert_jax.runtime import prefetch
+from bert_jax.runtime import prefetch, storage
 from tests.data import made
 
 
@@ -93,6 +93,21 @@ def test_verify_names_the_file_with_a_flipped_bit(tmp_path):
       dataset.verify(directory)
     path.write_bytes(whole)
   dataset.verify(directory)
+
+
+def test_a_bucket_that_is_ill_is_no_reason_to_prepare_again(
+  tmp_path, ill, remote
+):
+  directory = prepared(tmp_path)
+  for name in os.listdir(directory):
+    storage.upload(str(tmp_path / name), f'{remote}/{name}')
+  assert dataset.verify(remote) > 0
+  for name in ('train-1', 'vocab.txt'):
+    ill.only, ill.status = name, 503
+    with pytest.raises(errors.UserError, match='HTTP 503') as caught:
+      dataset.verify(remote)
+    assert caught.value.exit_code == errors.MAY_PASS
+    assert 'prepare' not in str(caught.value)
 
 
 def test_processes_read_the_same_batches(tmp_path):

@@ -122,6 +122,13 @@ def test_a_config_of_another_training_is_refused(
     trained_run.read(str(workdir))
 
 
+def test_a_config_in_a_bucket_that_is_ill_may_be_read_later(ill, remote):
+  ill.status = 503
+  with pytest.raises(errors.UserError, match='HTTP 503') as caught:
+    trained_run.read_config(f'{remote}/config.json')
+  assert caught.value.exit_code == errors.MAY_PASS
+
+
 def test_how_a_model_was_trained_does_not_matter_to_who_reads_it(workdir):
   # Older versions trained so.
   edit_config(workdir, **{'phases.max_predictions': [76, 600], 'seed': -1})

@@ -96,5 +96,16 @@ def test_a_bucket_that_does_not_exist_is_one_clear_line(emulator):
       write()
 
 
+@pytest.mark.parametrize(('status', 'exit_code'), [(503, 75), (403, 1)])
+def test_json_in_a_bucket_that_is_ill_is_no_wrong_path(
+  ill, remote, status, exit_code
+):
+  ill.status = status
+  with pytest.raises(errors.UserError, match=f'HTTP {status}') as caught:
+    files.read_json(f'{remote}/x.json')
+  assert caught.value.exit_code == exit_code
+  assert 'right path' not in str(caught.value)
+
+
 def filled_folder(new):
   filled('')(os.path.join(new, 'y'))

@@ -254,6 +254,16 @@ def test_missing_vocabulary_is_named(tmp_path):
     tokenizer.Tokenizer.load(str(tmp_path / 'none.txt'))
 
 
+def test_a_vocabulary_in_a_bucket_that_is_ill_is_no_wrong_vocabulary(
+  ill, remote
+):
+  ill.status = 503
+  with pytest.raises(errors.UserError, match='HTTP 503') as caught:
+    tokenizer.Tokenizer.load(f'{remote}/vocab.txt')
+  assert caught.value.exit_code == errors.MAY_PASS
+  assert 'give a file' not in str(caught.value)
+
+
 def test_windows_line_ends_and_byte_order_mark_are_no_part_of_pieces(tmp_path):
   pieces = ['\ufeff[PAD]', *_PIECES[1:], '\u2028']
   wordpiece = _load(tmp_path, pieces, end='\r\n')

@@ -451,6 +451,30 @@ def test_a_bucket_that_refuses_is_no_damage(ill, remote, what):
   assert int(restore(f'{remote}/c')[0]['step']) == 2
 
 
+@pytest.mark.parametrize(('status', 'exit_code'), [(503, 75), (403, 1)])
+def test_checkpoints_that_a_bucket_does_not_list_may_be_listed_later(
+  ill, remote, status, exit_code
+):
+  write(f'{remote}/c', (1,))
+  ill.status = status
+  for read in (
+    lambda: checkpoint.Checkpoints(f'{remote}/c', 3, 0),
+    lambda: checkpoint_reader.list_unfinished(f'{remote}/c'),
+  ):
+    with pytest.raises(errors.UserError, match='cannot list the ch') as caught:
+      read()
+    assert caught.value.exit_code == exit_code
+
+
+def test_an_unfinished_checkpoint_may_be_removed_later(ill, remote):
+  write(f'{remote}/c', (1,))
+  storage.delete(f'{remote}/c/1/commit_success.txt')
+  ill.only, ill.status = '/c/1/facts', 503  # the first that is deleted
+  with pytest.raises(errors.UserError, match='^cannot delete .*503') as caught:
+    checkpoint._remove_unfinished(f'{remote}/c')
+  assert caught.value.exit_code == errors.MAY_PASS
+
+
 def test_a_bucket_that_fails_for_a_while_does_not_fail_a_save(ill, remote):
   with checkpoint.Checkpoints(f'{remote}/c', 3, 0) as checkpoints:
     checkpoints.save(1, state(1), {})
