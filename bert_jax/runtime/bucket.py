@@ -39,6 +39,10 @@ class Unavailable(errors.UserError, OSError):
     if may_pass:
       self.exit_code = errors.MAY_PASS
 
+  def __reduce__(self):  # how a process sends it to its parent
+    may_pass = self.exit_code == errors.MAY_PASS
+    return Unavailable, (str(self), self.strerror, may_pass)
+
   def __str__(self):
     return self.args[0]  # not OSError's, which would be [Errno 5] and so on
 

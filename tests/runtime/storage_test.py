@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 import time
 
 import fsspec
@@ -159,6 +160,14 @@ def test_a_refusal_ends_in_one_line(ill, remote, status, operation):
   assert caught.value.exit_code == (75 if status in (429, 503) else 1)
   ill.status = 0
   assert storage.read(f'{remote}/x') == b'old'
+
+
+def test_a_refusal_is_the_same_in_another_process():
+  for may_pass, exit_code in ((False, 1), (True, 75)):
+    error = bucket.Unavailable('cannot read x: why.', 'why', may_pass)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.strerror) == ('cannot read x: why.', 'why')
+    assert copy.exit_code == exit_code
 
 
 @pytest.mark.parametrize('operation', _OPERATIONS)
