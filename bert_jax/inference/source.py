@@ -68,6 +68,8 @@ def detect_kind(path: str) -> str:
       f'{path} has neither a config.json nor a .index; name the --workdir of '
       "a run, a Hugging Face folder or Google's, or an .npz file."
     )
+  if weights:  # before 2020, config.json had no model_type
+    return 'hf'
   config = files.read_json(os.path.join(path, 'config.json'))
   return 'hf' if 'model_type' in config else 'run'
 

@@ -26,6 +26,8 @@ _WEIGHTS = (
   ('pytorch_model.bin', torch_bin.read),
 )
 _MAX_NAME = 200  # characters
+# Of transformers; older files do not say it.
+_NORM_EPSILON = 1e-12
 
 
 def read(directory: str) -> rename.LoadedModel:
@@ -82,19 +84,34 @@ def read_with_head(
 
 def _read_config(path):
   """Returns the BertConfig that a config.json describes."""
-  theirs = files.read_json(path)
+  theirs = {'layer_norm_eps': _NORM_EPSILON, **files.read_json(path)}
 
   def refuse(key, allowed):
     config_file.refuse(path, theirs, key, allowed)
 
-  if theirs.get('model_type') != 'bert':
-    refuse('model_type', "'bert'; only BERT models can be read")
+  key = 'model_type' if 'model_type' in theirs else 'architectures'
+  if not _is_bert(theirs):
+    refuse(key, 'that of a BERT; only BERT models can be read')
   if theirs.get('position_embedding_type', 'absolute') != 'absolute':
     refuse('position_embedding_type', "'absolute'")
   if not isinstance(theirs.get('is_decoder', False), bool):
     refuse('is_decoder', 'true or false')
   return config_file.to_config(
     path, theirs, hf_export.HIDDEN_ACT, causal=theirs.get('is_decoder', False)
+  )
+
+
+def _is_bert(theirs) -> bool:
+  """Returns whether a config.json is that of a BERT, or does not say of what.
+
+  Before 2020 it has no model_type, and at first no architectures either; then
+  the names of the tensors decide.
+  """
+  if 'model_type' in theirs:
+    return theirs['model_type'] == 'bert'
+  classes = theirs.get('architectures') or []  # or null
+  return isinstance(classes, list) and all(
+    str(name).startswith('Bert') for name in classes
   )
 
 

@@ -1,5 +1,6 @@
 """Which kind of model a path names; convert_test reads each."""
 
+import json
 import os
 
 import pytest
@@ -25,6 +26,17 @@ def test_a_folder_with_both_kinds_of_files_is_hugging_faces(tmp_path):
   assert source.detect_kind(os.path.join(path, index)) == 'google'
   os.remove(os.path.join(path, 'model.safetensors'))
   assert source.detect_kind(path) == 'google'
+
+
+def test_weights_beside_a_config_are_hugging_faces_whatever_it_says(tmp_path):
+  path = models.export_to(tmp_path / 'old')
+  config = tmp_path / 'old' / 'config.json'
+  found = json.loads(config.read_text())
+  del found['model_type']
+  config.write_text(json.dumps(found))
+  assert source.detect_kind(path) == 'hf'
+  os.remove(os.path.join(path, 'model.safetensors'))
+  assert source.detect_kind(path) == 'run'
 
 
 def test_a_program_is_no_model(tmp_path):

@@ -57,6 +57,8 @@ def test_vocabulary_of_tokenizer_json_serves_without_vocab_txt(exported):
     ({'hidden_act': 'silu'}, "hidden_act is 'silu', not one of gelu"),
     ({'hidden_act': ['gelu']}, 'hidden_act'),
     ({'model_type': 'roberta'}, "model_type is 'roberta'"),
+    ({'model_type': None}, 'model_type is None'),
+    ({'layer_norm_eps': None}, 'layer_norm_eps is None'),
     ({'hidden_size': '8'}, "hidden_size is '8', not a whole number"),
     ({'num_attention_heads': 3}, 'multiple of 3 heads'),
     ({'num_hidden_layers': True}, 'num_hidden_layers'),
@@ -70,6 +72,33 @@ def test_vocabulary_of_tokenizer_json_serves_without_vocab_txt(exported):
 def test_a_config_that_is_not_ours_is_refused(exported, values, message):
   edit_json(os.path.join(exported, 'config.json'), **values)
   with pytest.raises(errors.UserError, match=message):
+    hf_load.read(exported)
+
+
+def drop_from_config(folder, *keys):
+  path = os.path.join(folder, 'config.json')
+  with open(path, encoding='utf-8') as f:
+    value = json.load(f)
+  with open(path, 'w', encoding='utf-8') as f:
+    json.dump({k: x for k, x in value.items() if k not in keys}, f)
+
+
+@pytest.mark.parametrize(
+  'values', [{}, {'architectures': ['BertModel']}, {'architectures': None}]
+)
+def test_a_config_from_before_2020_is_read(exported, values):
+  drop_from_config(exported, 'model_type', 'layer_norm_eps', 'architectures')
+  edit_json(os.path.join(exported, 'config.json'), **values)
+  loaded = hf_load.read(exported)
+  models.assert_same(loaded[0], models.make_params())
+  assert loaded[1] == models.CONFIG  # whose epsilon is 1e-12
+
+
+@pytest.mark.parametrize('classes', [['RobertaForMaskedLM'], 'BertModel'])
+def test_without_a_type_the_class_must_be_one_of_bert(exported, classes):
+  drop_from_config(exported, 'model_type')
+  edit_json(os.path.join(exported, 'config.json'), architectures=classes)
+  with pytest.raises(errors.UserError, match='architectures is .* only BERT'):
     hf_load.read(exported)
 
 
