@@ -71,7 +71,7 @@ def make(given, project: str) -> Plan:
   check_run(given.name, given.workdir, given.overrides)
   zones = tuple(zone.strip() for zone in given.zone.split(','))
   for zone in zones:
-    if not re.fullmatch(r'[a-z]+-[a-z]+\d+-[a-z]', zone):
+    if not re.fullmatch(r'[a-z]+-[a-z]+\d+-(ai\d+)?[a-z]', zone):
       raise errors.UserError(
         f'--zone={given.zone}: {zone!r} is not a zone such as us-east5-b.'
       )

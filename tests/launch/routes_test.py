@@ -159,6 +159,19 @@ def test_group_is_made_before_its_hosts_are_asked_for():
   assert '--size=0' in argvs[2] and '--size=4' in argvs[3]
 
 
+def test_ai_zone_belongs_to_the_region_before_it():
+  made = make('v6e-16', zone='us-central1-ai1a,us-east5-b')
+  assert made.zones == ('us-central1-ai1a', 'us-east5-b')
+  policy, *_ = compute.create(made, made.zones[0], 'W', 'J', 7200.0)
+  assert '--region=us-central1' in policy
+
+
+@pytest.mark.parametrize('zone', ['us-east5', 'us-east5-ai', 'us-east5-ai1'])
+def test_what_is_no_zone_is_refused(zone):
+  with pytest.raises(errors.UserError, match='is not a zone'):
+    make('v6e-16', zone=zone)
+
+
 @pytest.mark.parametrize(
   'topology, fields, message',
   [
