@@ -11,12 +11,17 @@ TRANSIENT = 'transient'
 UNKNOWN = 'unknown'
 
 # The first pattern that is found decides, so the order matters: a quota of zero
-# is also a quota, and a refusal may contain a number such as 503.
+# is also a quota, and so is a number of requests per minute; a refusal may
+# contain a number such as 503.
 _KINDS = (
-  (STRUCTURAL, r'limit: 0(\.0)?\b(?!\.)'),
+  (TRANSIENT, r'per (minute|second)|ratelimitexceeded'),
+  (STRUCTURAL, r'limit:? 0(\.0+)?\b(?!\.\d)'),
   (CAPACITY, r'no more capacity|stockout|resource_pool_exhausted'),
   (CAPACITY, r'(not |in)(have |)(enough|sufficient) (capacity|resources)'),
-  (CAPACITY, r"quota '?[\w-]+'? exceeded|quota exceeded|quota_exceeded"),
+  (CAPACITY, r'quota exceeded|quota_exceeded'),
+  (CAPACITY, r'quota (limit )?\S+ (has been )?(exceeded|exhausted)'),
+  # One zone does not offer these chips to this project; another may.
+  (CAPACITY, r'permission to submit requests for accelerator type'),
   (STRUCTURAL, r'billing|permission.denied|forbidden|\b403\b|unauthenticated'),
   (STRUCTURAL, r'has not been used in project|service_disabled|not enabled'),
   (STRUCTURAL, r'invalid.argument|invalid value|bad request|\b400\b'),

@@ -15,6 +15,43 @@ from launch import failures
     (failures.CAPACITY, "Quota 'TPUS_PER_PROJECT' exceeded. Limit: 32.0"),
     (failures.STRUCTURAL, "Quota 'TPUS_PER_PROJECT' exceeded. Limit: 0.0"),
     (failures.STRUCTURAL, 'Quota limit "TPUV5s" exceeded. Limit: 0 in region'),
+    (
+      failures.CAPACITY,
+      "RESOURCE_EXHAUSTED: Quota limit 'TPUV5sPodPerProjectPerZoneForTPUAPI' "
+      'has been exceeded. Limit: 32 in zone us-west4-a.',
+    ),
+    (
+      failures.CAPACITY,
+      "Quota limit 'TPUV5sPodPerProjectPerZoneForTPUAPI' has been exceeded. "
+      'Limit: 32 in zone us-west4-a.',
+    ),
+    (
+      failures.CAPACITY,
+      "Quota 'TPUV4sPodPerProjectPerRegionForTPUAPI' exhausted. Limit 4 in "
+      'region us-central2',
+    ),
+    (
+      failures.STRUCTURAL,
+      "Quota 'TPUV4sPodPerProjectPerRegionForTPUAPI' exhausted. Limit 0 in "
+      'region us-central2',
+    ),
+    (
+      failures.STRUCTURAL,
+      "429: Quota limit 'TPUV6EPerProjectPerZoneForTPUAPI' has been exceeded. "
+      'Limit: 0.',
+    ),
+    (failures.CAPACITY, "Quota 'CHIP_HOURS' exceeded. Limit: 0.5 globally"),
+    (
+      failures.TRANSIENT,
+      "Quota exceeded for quota metric 'Read requests' and limit 'Read "
+      "requests per minute' of service 'tpu.googleapis.com'",
+    ),
+    (failures.TRANSIENT, 'rateLimitExceeded: Quota exceeded for queries'),
+    (
+      failures.CAPACITY,
+      'PERMISSION_DENIED: User does not have permission to submit requests '
+      'for accelerator type v6e-8 in location us-east5-b',
+    ),
     (failures.STRUCTURAL, 'PERMISSION_DENIED: Permission denied on locations'),
     (failures.STRUCTURAL, 'This API method requires billing to be enabled.'),
     (failures.STRUCTURAL, 'INVALID_ARGUMENT: unknown runtime'),
