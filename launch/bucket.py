@@ -20,7 +20,7 @@ def read(run: commands.Execute, url: str, first: int = 0) -> str | None:
   try:
     return commands.ask(run, ['gcloud', 'storage', 'cat', *only, url])
   except commands.CommandError as error:
-    if failures.is_missing(str(error)):
+    if failures.is_missing(error.detail):
       return None
     raise
 
@@ -47,7 +47,7 @@ def write(
     file.flush()
     argv = ['gcloud', 'storage', 'cp', '--print-created-message', *only]
     result = run([*argv, file.name, url])
-  if result.code and '412' in result.err:
+  if result.code and failures.is_changed(result.err):
     raise Changed(url)
   if result.code:
     raise commands.CommandError(
@@ -63,7 +63,7 @@ def get_generation(run: commands.Execute, url: str) -> str:
   try:
     return str(json.loads(commands.ask(run, argv) or '{}').get('generation', 0))
   except commands.CommandError as error:
-    if failures.is_missing(str(error)):
+    if failures.is_missing(error.detail):
       return '0'
     raise
 

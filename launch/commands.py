@@ -33,7 +33,16 @@ Execute = Callable[..., Result]
 
 
 class CommandError(Exception):
-  """A command failed, so that what it asked for is not known."""
+  """A command failed, so that what it asked for is not known.
+
+  Attributes:
+    detail: its standard error, for those who tell errors apart: the message may
+      name the command, whose arguments may look like any error.
+  """
+
+  def __init__(self, message: str, detail: str = ''):
+    super().__init__(message)
+    self.detail = detail
 
 
 def execute(argv: list[str], seconds: int = 900) -> Result:
@@ -80,7 +89,7 @@ def ask(run: Execute, argv: list[str], sleep=time.sleep) -> str:
     sleep: waits for some seconds.
 
   Raises:
-    CommandError: if it fails for good. Its message is the command's own.
+    CommandError: if it fails for good.
   """
   for pause in (*_PAUSES, None):
     result = run(argv)
@@ -91,7 +100,8 @@ def ask(run: Execute, argv: list[str], sleep=time.sleep) -> str:
     sleep(pause)
   raise CommandError(
     f'{shlex.join(argv)} failed with exit code {result.code}: '
-    f'{failures.shorten(result.err)}'
+    f'{failures.shorten(result.err)}',
+    result.err,
   )
 
 

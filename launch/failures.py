@@ -28,14 +28,19 @@ _KINDS = (
   (STRUCTURAL, r'unrecognized arguments|is not installed|was not found'),
   (STRUCTURAL, r'credential|gcloud auth login|reauthent'),
   (TRANSIENT, r'\b(429|500|502|503|504)\b|unavailable|too many requests'),
-  (TRANSIENT, r'timed out|time-?out|connection|unreachable|backend error'),
+  (TRANSIENT, r'timed out|timeout|connection|unreachable|backend error'),
   (TRANSIENT, r'rate.?limit|resource_exhausted|deadline.exceeded|internal err'),
 )
 
 
+# Paths and what has a hyphen: names of runs, buckets and zones, which may
+# contain any of the words and numbers above.
+_NAME = re.compile(r'[\w.:]*[/-][\w.:/-]*')
+
+
 def classify(message: str) -> str:
   """Returns one of the kinds above."""
-  text = message.lower()
+  text = _NAME.sub('NAME', message).lower()
   for kind, pattern in _KINDS:
     if re.search(pattern, text):
       return kind
@@ -48,12 +53,19 @@ def is_transient(message: str) -> bool:
 
 
 def is_missing(message: str) -> bool:
-  """Returns whether a message says that the thing asked for does not exist."""
-  return bool(
-    re.search(
-      r'matched no objects|not found|not_found|\b404\b', message.lower()
-    )
-  )
+  """Returns whether a message of `gcloud storage` says that nothing is there.
+
+  Args:
+    message: standard error of the command, without its arguments.
+  """
+  found = r'matched no objects|httperror 404|not found: 404'
+  return bool(re.search(found, message.lower()))
+
+
+def is_changed(message: str) -> bool:
+  """Returns whether `gcloud storage` says that --if-generation-match failed."""
+  found = r'httperror 412|pre-?conditions? (you specified|failed)'
+  return bool(re.search(found, message.lower()))
 
 
 def shorten(message: str) -> str:

@@ -61,6 +61,10 @@ from launch import failures
     (failures.TRANSIENT, 'RESOURCE_EXHAUSTED: 429 Too Many Requests'),
     (failures.TRANSIENT, 'timed out after 900 s'),
     (failures.TRANSIENT, 'Connection reset by peer'),
+    # What users name is no reason.
+    (failures.TRANSIENT, 'HTTPError 503: billing-test: try again later'),
+    (failures.TRANSIENT, 'gs://b/run-403/logs: HTTPError 503: try again'),
+    (failures.UNKNOWN, "the VM 'projects/p/zones/z/instances/v503' is odd"),
     (failures.UNKNOWN, 'an internal thing went wrong'),
   ],
 )
@@ -68,7 +72,21 @@ def test_message_is_classified(kind, message):
   assert failures.classify(message) == kind
 
 
-def test_missing_objects_are_told_from_other_errors():
-  gone = 'ERROR: (gcloud.storage.cat) The following URLs matched no objects'
-  assert failures.is_missing(gone)
-  assert not failures.is_missing('HTTPError 503: Service Unavailable')
+@pytest.mark.parametrize(
+  'message, missing, changed',
+  [
+    ('(gcloud.storage.cat) The following URLs matched no objects', True, False),
+    ('gs://b/run-412/x not found: 404.', True, False),
+    ('HTTPError 404: The specified bucket does not exist.', True, False),
+    ('HTTPError 503: Service Unavailable', False, False),
+    ('HTTPError 503: gs://b/run-404/x was not found in time', False, False),
+    ('HTTPError 412: Precondition Failed', False, True),
+    ('At least one of the pre-conditions you specified did', False, True),
+    ('HTTPError 403: no access to gs://precondition-412/x', False, False),
+  ],
+)
+def test_missing_and_changed_objects_are_told_from_other_errors(
+  message, missing, changed
+):
+  assert failures.is_missing(message) == missing
+  assert failures.is_changed(message) == changed

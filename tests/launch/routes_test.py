@@ -287,6 +287,17 @@ def test_object_changed_by_another_is_not_overwritten():
   assert bucket.read(cloud.run, 'gs://bkt/none') is None
 
 
+def test_numbers_in_the_names_of_objects_are_no_answers():
+  cloud = fakes.Gcloud()
+  cloud.errors = ['HTTPError 403: no access to gs://team-412-x/r']
+  with pytest.raises(commands.CommandError, match='403'):
+    bucket.write(cloud.run, 'gs://team-412-x/r', 'text', '0')
+  for ask in (bucket.read, bucket.get_generation):
+    cloud.errors = ['HTTPError 403: forbidden']
+    with pytest.raises(commands.CommandError, match='403'):
+      ask(cloud.run, 'gs://b/run is not found: 404/x')
+
+
 def test_busy_service_is_asked_again_and_a_refusal_is_not():
   cloud, waited = fakes.Gcloud(), []
   cloud.write('gs://bkt/x', 'text')
