@@ -5,8 +5,8 @@
 #
 # Installs the code, trains, uploads its log every minute, starts again what may
 # be started again. When the run is done, failed or out of time, host 0 deletes
-# the resource that it is part of. The job comes from the metadata of the host;
-# launch/job.py describes it.
+# the resource that it is part of, and goes on trying for as long as it exists.
+# The job comes from the metadata of the host; launch/job.py describes it.
 set -uo pipefail
 
 home=${BERT_JAX_HOME:-/var/lib/bert_jax}
@@ -14,9 +14,26 @@ period=${BERT_JAX_PERIOD:-60} # seconds between uploads
 retries=3                     # after the same step
 lock_file=/tmp/libtpu_lockfile
 
+# Prints an attribute of this host; nothing if it has none. Asks until the server
+# answers: a host that ended here would do nothing, and cost, and one that took
+# itself for host 0 would delete the others.
 get_metadata() {
-  curl --silent --fail --max-time 10 --header 'Metadata-Flavor: Google' \
-    "http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/instance/attributes/$1"
+  local url answer
+  url=http://${GCE_METADATA_HOST:-metadata.google.internal}
+  url+=/computeMetadata/v1/instance/attributes/$1
+  while :; do
+    answer=$(curl --silent --max-time 10 --write-out '\n%{http_code}' \
+      --header 'Metadata-Flavor: Google' "$url")
+    case ${answer##*$'\n'} in
+    200)
+      echo "${answer%$'\n'*}"
+      return
+      ;;
+    404) return ;;
+    esac
+    echo 'worker.sh: waiting for the metadata server' >&2
+    sleep "$((period < 10 ? period : 10))"
+  done
 }
 
 say() {
@@ -40,7 +57,7 @@ read_job() {
 # Prints the number of this host among those of all slices.
 get_number() {
   local worker slice
-  worker=$(get_metadata agent-worker-number) || worker=0
+  worker=$(get_metadata agent-worker-number)
   slice=$(get_metadata tpu-env |
     sed -n "s/^MEGASCALE_SLICE_ID: *'\?\([0-9]*\).*/\1/p")
   echo $((${slice:-0} * job[hosts] + ${worker:-0}))
@@ -201,14 +218,12 @@ finish() {
   [[ $number == 0 ]] && say "deleting this resource: ${delete[*]}"
   upload_log
   [[ $number == 0 ]] || exit 0
-  local n
-  for ((n = 0; n < 20; n++)); do
-    "${delete[@]}" >>"$log" 2>&1 && break
+  # A deletion may fail after it was accepted; one that succeeds ends this host.
+  while :; do
+    "${delete[@]}" >>"$log" 2>&1
     upload_log
     sleep "$period"
   done
-  upload_log
-  exit 0
 }
 
 # Host 0 decides when a run is done: it may have more to write than others.
