@@ -147,8 +147,10 @@ def _account(ledger, seen) -> Ledger:
   if seen.state != resource.ACTIVE and seen.heard is not None:
     # They ended while nobody looked, at the latest a minute after that.
     end = min(end, max(ledger.time, seen.heard) + _HEARD_SECONDS)
-  # If it ran at one end of the time between, it is counted as all of it.
-  if resource.ACTIVE in (ledger.state, seen.state):
+  # If it ran at one end of the time between, or said something in it, it is
+  # counted as all of it.
+  unseen = seen.heard is not None and seen.heard > ledger.time
+  if unseen or resource.ACTIVE in (ledger.state, seen.state):
     seconds += max(0.0, end - ledger.time)
   changed = seen.state != ledger.state
   return dataclasses.replace(

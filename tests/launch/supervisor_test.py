@@ -112,6 +112,16 @@ def test_rent_ends_a_minute_after_the_last_word_if_nobody_looked():
   assert ledger.seconds == 360.0
 
 
+def test_rent_of_hosts_that_came_and_went_while_nobody_looked_is_counted():
+  seen = look('preempted', now=99_000.0, heard=5000.0)
+  ledger, _ = supervisor.decide(make('waiting'), seen, LIMITS)
+  assert ledger.seconds == 4060.0 and ledger.reason == 'out of time'
+  # The log of hosts that were counted already.
+  seen = look('absent', now=99_000.0, heard=900.0)
+  ledger, _ = supervisor.decide(make('waiting'), seen, LIMITS)
+  assert ledger.seconds == 0.0
+
+
 def test_out_of_time_ends_the_launch():
   ledger, action = supervisor.decide(
     make('active', seconds=3590.0), look('active'), LIMITS
