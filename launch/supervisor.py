@@ -85,6 +85,8 @@ class Ledger:
     full: refusals in a row for lack of capacity.
     busy: refusals in a row by a busy service.
     not_before: time before which nothing is created.
+    doomed: whether what there is must go: hosts that are silent, or the rest of
+      a group. A deletion that failed is repeated, and nothing more is concluded.
     reason: why the launch ends; '' as long as it goes on.
     detail: more about that.
     sha256: that of the archive of the code.
@@ -104,6 +106,7 @@ class Ledger:
   full: int = 0
   busy: int = 0
   not_before: float = 0.0
+  doomed: bool = False
   reason: str = ''
   detail: str = ''
   sha256: str = ''
@@ -115,7 +118,7 @@ def decide(ledger: Ledger, seen: Seen, limits: Limits) -> tuple[Ledger, str]:
   before, ledger = ledger, _account(ledger, seen)
   if not ledger.reason:
     ledger = _find_reason(ledger, seen, limits)
-  if not ledger.reason:
+  if not ledger.reason and not before.doomed:
     ledger = _learn(before, ledger, seen, limits)
   if ledger.reason:
     return ledger, _end(seen.state)
@@ -126,11 +129,14 @@ def decide(ledger: Ledger, seen: Seen, limits: Limits) -> tuple[Ledger, str]:
   if seen.state in (resource.PROVISIONING, resource.DELETING):
     return ledger, WAIT
   if seen.state == resource.WAITING:
-    lost = before.state == resource.ACTIVE
+    doomed = ledger.doomed or before.state == resource.ACTIVE
     elsewhere = seen.zone != limits.zones[ledger.zone]
-    return ledger, DELETE if lost or elsewhere else WAIT
+    ledger = dataclasses.replace(ledger, doomed=doomed)
+    return ledger, DELETE if doomed or elsewhere else WAIT
   if seen.state == resource.ACTIVE:
-    return ledger, DELETE if _is_silent(ledger, seen, limits) else WAIT
+    doomed = ledger.doomed or _is_silent(ledger, seen, limits)
+    ledger = dataclasses.replace(ledger, doomed=doomed)
+    return ledger, DELETE if doomed else WAIT
   return ledger, DELETE  # preempted, failed, or remains that cost nothing
 
 
@@ -150,7 +156,10 @@ def _account(ledger, seen) -> Ledger:
   # If it ran at one end of the time between, or said something in it, it is
   # counted as all of it.
   unseen = seen.heard is not None and seen.heard > ledger.time
-  if unseen or resource.ACTIVE in (ledger.state, seen.state):
+  rest = (
+    ledger.doomed and seen.state == resource.WAITING
+  )  # some hosts still run
+  if unseen or rest or resource.ACTIVE in (ledger.state, seen.state):
     seconds += max(0.0, end - ledger.time)
   changed = seen.state != ledger.state
   return dataclasses.replace(
@@ -159,6 +168,7 @@ def _account(ledger, seen) -> Ledger:
     state=seen.state,
     since=seen.now if changed else ledger.since,
     seconds=seconds,
+    doomed=ledger.doomed and seen.state != ABSENT,
   )
 
 

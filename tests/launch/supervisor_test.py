@@ -220,3 +220,34 @@ def test_request_that_expired_in_the_queue_goes_to_the_next_zone():
     make('waiting'), look(resource.PREEMPTED), LIMITS
   )
   assert (ledger.zone, ledger.preemptions, action) == (1, 0, DELETE)
+
+
+@pytest.mark.parametrize(
+  'state, now', [('waiting', 1030.0), ('active', 2801.0)]
+)
+def test_deletion_that_failed_is_repeated_until_nothing_is_left(state, now):
+  # A group that lost hosts, and hosts that are silent.
+  ledger, action = supervisor.decide(make('active'), look(state, now), LIMITS)
+  first = ledger
+  for step in range(1, 4):
+    assert (ledger.reason, action) == ('', DELETE)
+    assert (ledger.odd, ledger.preemptions) == (first.odd, first.preemptions)
+    seen = look(state, now + 30.0 * step, heard=now)
+    ledger, action = supervisor.decide(ledger, seen, LIMITS)
+  # What runs until then is paid for.
+  assert ledger.seconds == first.seconds + 90.0
+  ledger, action = supervisor.decide(ledger, look('deleting', 3000.0), LIMITS)
+  assert action == WAIT
+  ledger, action = supervisor.decide(ledger, look('absent', 3030.0), LIMITS)
+  assert action == CREATE
+  # The hosts that come next are left alone.
+  for state in ('waiting', 'active'):
+    ledger, action = supervisor.decide(ledger, look(state, 3060.0), LIMITS)
+    assert action == WAIT
+
+
+def test_deletion_of_silent_hosts_is_no_preemption():
+  ledger, _ = supervisor.decide(make('active'), look('active', 2801.0), LIMITS)
+  for state in ('deleting', 'absent'):
+    ledger, _ = supervisor.decide(ledger, look(state, 2831.0), LIMITS)
+  assert (ledger.preemptions, ledger.odd) == (0, 1)
