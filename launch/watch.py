@@ -294,8 +294,8 @@ def watch(
     try:
       view = observe(world, plan, ledger.job)
       seen = view.seen
-      if seen.state == supervisor.ABSENT:
-        # Also after what a creation of several parts had made was deleted.
+      if refused and seen.state in (supervisor.ABSENT, resource.FAILED):
+        # Of a group that exists without its hosts, the API does not say why.
         seen = dataclasses.replace(seen, message=refused)
       ledger, action = supervisor.decide(ledger, seen, limits)
       news = action != supervisor.WAIT or ledger.state != before.state
@@ -309,8 +309,8 @@ def watch(
       world.sleep(world.period)
       continue
     screen.show_change(before, ledger, seen, action)
-    if seen.state == supervisor.ABSENT:
-      refused = ''
+    if seen.state not in (resource.IDLE, resource.DELETING):
+      refused = ''  # it counts once, and not if the hosts came after all
     refused = (
       act(world, plan, ledger, action, view.resources, folder) or refused
     )

@@ -148,20 +148,23 @@ class Groups(Gcloud):
   """Compute Engine that refuses groups, with the policies they are made of.
 
   Attributes:
-    refusal: with what it refuses.
+    refusals: with what it refuses, one after the other; the last one stays.
+    refused: which command it refuses, 'create' or 'resize'.
     policies: names of those there are.
+    groups: names of those there are, without hosts.
   """
 
-  def __init__(self, refusal: str):
+  def __init__(self, *refusals: str, refused: str = 'create'):
     super().__init__()
-    self.refusal, self.policies = refusal, []
+    self.refusals, self.refused = list(refusals), refused
+    self.policies, self.groups = [], []
 
   def run(self, argv, seconds=0):
     """Does what gcloud would do."""
+    if 'managed' in argv:
+      self.argvs.append(argv)
+      return self._run_group(argv[argv.index('managed') + 1 :])
     if argv[:3] != ['gcloud', 'compute', 'resource-policies']:
-      if 'managed' in argv and 'create' in argv:
-        self.argvs.append(argv)
-        return commands.Result(1, err=self.refusal)
       return super().run(argv, seconds)
     self.argvs.append(argv)
     if argv[3] == 'create':
@@ -172,6 +175,24 @@ class Groups(Gcloud):
       return commands.Result(0, json.dumps([*map(self._policy, self.policies)]))
     return commands.Result(0)
 
+  def _run_group(self, argv):
+    if argv[0] == self.refused:
+      rest = self.refusals[1:]
+      refusal, self.refusals = self.refusals[0], rest or self.refusals
+      return commands.Result(1, err=refusal)
+    if argv[0] == 'create':
+      self.groups.append(argv[1])
+    elif argv[0] == 'delete':
+      self.groups.remove(argv[1])
+    elif argv[0] == 'list':
+      return commands.Result(0, json.dumps([*map(self._group, self.groups)]))
+    return commands.Result(0, '[]')
+
   def _policy(self, name):
     described = f'{resource.LABEL}={name}'
     return {'name': name, 'region': 'us-east5', 'description': described}
+
+  def _group(self, name):
+    described = f'{resource.LABEL}={name}'
+    group = {'name': name, 'zone': 'us-east5-b', 'description': described}
+    return {**group, 'targetSize': 0}

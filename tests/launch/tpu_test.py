@@ -64,6 +64,33 @@ def test_a_group_that_is_refused_is_no_reason_to_try_for_ever(capsys):
   assert 'Invalid value for field topology' in capsys.readouterr().out
 
 
+def test_refusal_of_a_group_that_was_made_counts_once(capsys):
+  # The group exists, without hosts, when its hosts are refused.
+  busy, wrong = 'HTTPError 503: busy', 'Invalid value for field size'
+  cloud = fakes.Groups(busy, busy, wrong, refused='resize')
+  words = [x for x in RUN if not x.startswith('--topology')]
+  assert tpu.main([*words, '--topology=v6e-16'], cloud.world()) == 1
+  assert len([x for x in cloud.argvs if 'resize' in x]) == 3
+  assert f'ended     structural: {wrong}' in capsys.readouterr().out
+  assert cloud.groups == cloud.policies == []
+
+
+def test_refusal_of_hosts_that_came_up_after_all_is_forgotten():
+  lost = (*HAPPY, 'SUSPENDED')
+  cloud = fakes.Gcloud(lost, lost, lost, HAPPY)
+  cloud.on_active = lambda: cloud.states or cloud.end('done')
+  world = cloud.world()
+
+  def run(argv, seconds=0):
+    result = cloud.run(argv)
+    lost = argv[3:5] == ['queued-resources', 'create']
+    return commands.Result(1, err='no answer') if lost else result
+
+  world.run = run
+  assert tpu.main(RUN, world) == 0
+  assert len(cloud.created) == 4
+
+
 def test_exit_code_1_is_not_tried_again_and_its_lines_are_shown(capsys):
   cloud = fakes.Gcloud(HAPPY)
   cloud.on_active = lambda: cloud.end('failed', 'error: batch_size=7 is odd')
