@@ -51,7 +51,7 @@ def write(
     raise Changed(url)
   if result.code:
     raise commands.CommandError(
-      f'{url} cannot be written: {failures.shorten(result.err)}'
+      f'{url} cannot be written: {failures.shorten(result.err)}', result.err
     )
   created = re.search(r'#(\d+)', result.err)
   return created[1] if created else get_generation(run, url)

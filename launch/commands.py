@@ -40,7 +40,7 @@ class CommandError(Exception):
       name the command, whose arguments may look like any error.
   """
 
-  def __init__(self, message: str, detail: str = ''):
+  def __init__(self, message: str, detail: str):
     super().__init__(message)
     self.detail = detail
 
