@@ -1,4 +1,4 @@
-"""Removes header and licence from Project Gutenberg books."""
+"""Removes headers and licences from Project Gutenberg books."""
 
 import itertools
 import re
@@ -25,25 +25,37 @@ _FOOTER = re.compile(
 
 
 def strip(lines: Iterable[str]) -> Iterator[str]:
-  """Yields the lines of a book without Project Gutenberg's header and footer.
+  """Yields the lines of books without Project Gutenberg's headers and footers.
 
-  The header ends with the last '*** START OF ...' or '*END THE SMALL PRINT'
-  in the first thousand lines, the footer begins with '*** END OF ...' or 'End
-  of the Project Gutenberg EBook ...'. A text whose first lines do not name
-  Project Gutenberg, or which has none of these marks, passes unchanged.
+  A header ends with the last '*** START OF ...' or '*END THE SMALL PRINT'
+  in the first thousand lines, a footer begins with '*** END OF ...' or 'End
+  of the Project Gutenberg EBook ...'. What follows a footer is dropped up to
+  the next of the former marks, which begins another book, after an empty line.
+  A text whose first lines do not name Project Gutenberg, or which has none of
+  these marks, passes unchanged.
 
   Args:
     lines: the lines of a file; at most a thousand are in memory at a time.
   """
   lines = iter(lines)
   opening = list(itertools.islice(lines, _OPENING))
+  lines = itertools.chain(opening, lines)
   if not any(map(_NAME.search, opening)):
-    yield from opening
     yield from lines
     return
-  head = opening + list(itertools.islice(lines, _MAX_HEADER - _OPENING))
-  body = itertools.chain(head[_header_end(head) :], lines)
-  yield from itertools.takewhile(lambda line: not _FOOTER.match(line), body)
+  yield from _book(lines)
+  for line in lines:
+    if _BODY.match(line):
+      yield ''
+      yield from _book(itertools.chain([line], lines))
+
+
+def _book(lines: Iterable[str]) -> Iterator[str]:
+  """Yields the lines of one book; reads `lines` up to its footer."""
+  book = itertools.takewhile(lambda line: not _FOOTER.match(line), lines)
+  head = list(itertools.islice(book, _MAX_HEADER))
+  yield from head[_header_end(head) :]
+  yield from book
 
 
 def _header_end(head: list[str]) -> int:

@@ -78,6 +78,29 @@ def test_the_words_of_a_book_are_not_its_footer():
   assert _strip(_TITLE, start, *book) == book
 
 
+@pytest.mark.parametrize('size', [1, 1200])  # within and beyond the header
+def test_every_book_of_a_file_is_kept(size):
+  def book(n):
+    return [
+      f'The Project Gutenberg EBook of Volume {n}, by A. Writer',
+      f'*** START OF THIS PROJECT GUTENBERG EBOOK VOLUME {n} ***',
+      *[f'Text of {n}.'] * size,
+      f'End of the Project Gutenberg EBook of Volume {n}, by A. Writer',
+      f'*** END OF THIS PROJECT GUTENBERG EBOOK VOLUME {n} ***',
+      'licence',
+      # Around 2002 it was at the end, with the mark of a header.
+      '*END THE SMALL PRINT! FOR PUBLIC DOMAIN EBOOKS*Ver.02/11/02*END*',
+      '',
+    ]
+
+  found = _strip(*(line for n in range(3) for line in book(n)))
+  texts = [line for line in found if line]
+  assert texts == [f'Text of {n}.' for n in range(3) for _ in range(size)]
+  for n in (1, 2):
+    first = found.index(f'Text of {n}.')
+    assert not found[first - 1]  # a document ends there
+
+
 def test_only_the_first_lines_are_kept_in_memory():
   read = []
 
