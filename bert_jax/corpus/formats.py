@@ -111,7 +111,8 @@ def read_wiki_pages(
 ) -> Iterator[Document]:
   """Yields one document per WikiExtractor page.
 
-  A page is <doc ...>, the title, lines of text, </doc>.
+  A page is <doc ...>, the title, lines of text, </doc>. In the text, &, < and >
+  are entities, unless WikiExtractor was told otherwise.
   """
   title: str | None = None
   page: list[str] = []
@@ -128,11 +129,12 @@ def read_wiki_pages(
         inside = True
         title = html.unescape(clean.decode(begin[2], counts))
     elif inside:
-      line = clean.decode(raw, counts).strip()
-      if title is not None and html.unescape(line) == title:
-        title = None  # the page begins by repeating its title
-      elif line:
-        page.append(line)
+      text = html.unescape(clean.decode(raw, counts))
+      for line in split_lines(text, counts):
+        if line == title:
+          title = None  # the page begins by repeating its title
+        else:
+          page.append(line)
   if page:
     yield Document(page)  # the file ends within a page
 

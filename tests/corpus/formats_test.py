@@ -63,6 +63,15 @@ def test_every_document_comes_once_however_a_file_is_cut(read, raw, expected):
     assert _in_ranges(read, raw, step) == expected, step
 
 
+def test_entities_in_wiki_pages_are_the_characters_that_they_spell():
+  raw = (
+    b'<doc id="1" title="AT&amp;T">\nAT&amp;T\n1 &lt; 2 &amp;lt; R&D\n'
+    b'Line&#10;feed.\n</doc>\n'
+  )
+  expected = ['1 < 2 &lt; R&D', 'Line', 'feed.']
+  assert _in_ranges(_pages, raw, len(raw)) == [expected]
+
+
 def test_cuts_of_long_lines_are_counted():
   counts = collections.Counter()
   raw = b'word ' * 600_000 + b'\n\nNext.'
