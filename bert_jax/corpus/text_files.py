@@ -4,6 +4,7 @@ A path is local, or a URL that fsspec opens, such as gs://bucket/text/*.gz.
 """
 
 import bz2
+import contextlib
 import gzip
 import hashlib
 import io
@@ -63,23 +64,16 @@ def compute_sha256(path: str) -> str:
   Raises:
     errors.UserError: if it cannot be read.
   """
-  try:
-    with _open_raw(path) as file:
-      return hashlib.file_digest(file, 'sha256').hexdigest()
-  except errors.UserError:
-    raise
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; put that right, then run the same '
-      'command again.'
-    ) from error
+  with _open_raw(path) as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 def open_text(path: str) -> BinaryIO:
   """Opens a file for reading its decompressed bytes.
 
   Raises:
-    errors.UserError: if it cannot be opened.
+    errors.UserError: if it cannot be opened; also from later reads, if the disk
+      or the bucket fails. Those of a damaged archive raise one of DAMAGED.
   """
   kind = os.path.splitext(path)[1].lower()
   raw = _open_raw(path)
@@ -216,11 +210,36 @@ class _Zstd(io.RawIOBase):
 
 def _open_raw(path: str) -> BinaryIO:
   try:
-    return storage.open_binary(path)
+    if storage.is_remote(path):
+      return storage.open_binary(path)
+    return io.BufferedReader(_Local(path), _HEAD)
   except errors.UserError:
     raise
   except OSError as error:
     raise errors.UserError(
       f'{path} cannot be read ({error.strerror or error}); check its '
       'permissions.'
+    ) from error
+
+
+class _Local(io.FileIO):
+  """A local file; a disk that fails later is not taken for a damaged file."""
+
+  def readinto(self, buffer):
+    with _reporting(self.name):
+      return super().readinto(buffer)
+
+  def readall(self):
+    with _reporting(self.name):
+      return super().readall()
+
+
+@contextlib.contextmanager
+def _reporting(path: str):
+  try:
+    yield
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot read {path}: {error.strerror}; put that right, then run the same '
+      'command again.'
     ) from error

@@ -84,6 +84,18 @@ def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   assert f'{path} cannot be read to its end' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize('name', ['a.txt', 'a.jsonl', 'a.txt.gz'])
+def test_a_disk_that_fails_ends_the_reading(tmp_path, name):
+  # Opens, and answers EIO to whoever reads its start.
+  (tmp_path / name).symlink_to('/proc/self/mem')
+  part = sources.Range(str(tmp_path / name), 0, 1000, 1000)
+  piece = sources.Piece(0, 0, (part,))
+  counts = collections.Counter()
+  with pytest.raises(errors.UserError, match=f'{name}: Input/output error'):
+    list(sources.read_documents(piece, 'paragraphs', 'text', counts))
+  assert not counts
+
+
 def test_files_come_in_the_order_of_inputs_then_of_names(write, tmp_path):
   for name in ('b.txt', 'a.txt', 'c.md'):
     write(name, name)

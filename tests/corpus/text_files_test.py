@@ -137,7 +137,18 @@ def test_addresses_that_cannot_be_opened_are_errors():
     text_files.expand('nosuch://bucket/a.txt')
 
 
-def test_a_disk_that_fails_while_a_file_is_hashed_is_one_line():
+@pytest.mark.parametrize('name', ['a.txt', 'a.gz', 'a.bz2', 'a.xz', 'a.zst'])
+def test_a_disk_that_fails_while_a_file_is_read_is_one_line(tmp_path, name):
   # Opens, and answers EIO to whoever reads its start.
-  with pytest.raises(errors.UserError, match='/proc/self/mem: Input/output'):
-    text_files.compute_sha256('/proc/self/mem')
+  (tmp_path / name).symlink_to('/proc/self/mem')
+  path = str(tmp_path / name)
+
+  def read_all(path):
+    with text_files.open_text(path) as file:
+      file.read()
+
+  for read in (text_files.compute_sha256, text_files.read_head, read_all):
+    with pytest.raises(
+      errors.UserError, match=f'{path}: Input/output error; p'
+    ):
+      read(path)
