@@ -22,7 +22,6 @@ from bert_jax.corpus import (
   tfds_text,
 )
 from bert_jax.corpus.document import Document
-from bert_jax.runtime import storage
 
 LAYOUTS = formats.LAYOUTS
 PYTHON_DOCS = 'python-docs'
@@ -163,8 +162,8 @@ def _wholes(given: str, field: str) -> list[Range]:
   if given.startswith(tfds_text.PREFIX):
     size = tfds_text.count_examples(given, field)
     return [Range(given, 0, size, size)]
-  sizes = [(path, storage.get_size(path)) for path in text_files.expand(given)]
-  return [Range(path, 0, size, size) for path, size in sizes]
+  sizes = text_files.list_sizes(given)
+  return [Range(path, 0, size, size) for path, size in sizes.items()]
 
 
 def _cut(whole: Range, layout: str, room: int) -> list[Range]:

@@ -49,6 +49,26 @@ def expand(given: str) -> list[str]:
   return paths
 
 
+def list_sizes(given: str) -> dict[str, int]:
+  """Returns {path: bytes} of the files that `expand` returns, in its order.
+
+  Raises:
+    errors.UserError: if there are none, or one cannot be found.
+  """
+  sizes = {}
+  for path in expand(given):
+    try:
+      sizes[path] = storage.get_size(path)
+    except errors.UserError:
+      raise
+    except OSError as error:  # for example, a link to nothing
+      raise errors.UserError(
+        f'input {given!r}: cannot read {path} ({error.strerror}); remove it or '
+        'put it back.'
+      ) from error
+  return sizes
+
+
 def get_extension(path: str) -> str:
   """Returns a file's extension, before that of its compression (.gz etc.)."""
   return os.path.splitext(_uncompressed_name(path))[1].lower()

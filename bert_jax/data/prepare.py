@@ -106,7 +106,7 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
   paths = {}
   for given in filter(sources.is_file, recipe.inputs):
     with contextlib.suppress(errors.UserError):  # the text may be deleted
-      paths.update({p: storage.get_size(p) for p in text_files.expand(given)})
+      paths.update(text_files.list_sizes(given))
   manifest_lib.check_inputs(manifest['inputs'], paths, directory)
 
 

@@ -252,6 +252,8 @@ def test_input_that_changed_after_preparation_is_an_error(tmp_path):
     prepare.prepare(recipe, output, _ONE)
   os.remove(path)  # what is prepared does not need its text any more
   prepare.prepare(recipe, output, _ONE)
+  os.symlink('nowhere', path)
+  prepare.prepare(recipe, output, _ONE)
 
 
 def test_copies_are_dropped_and_counted(corpus, prepared, tmp_path):
