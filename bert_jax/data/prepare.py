@@ -24,7 +24,7 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.corpus import sources, text_files
-from bert_jax.data import accents, beam, stages
+from bert_jax.data import accents, beam, stages, vocab
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import cli, lock, storage
@@ -50,7 +50,7 @@ def prepare(
 
   Raises:
     errors.UserError: if the input cannot be used, or `output` holds the data
-      of another recipe or of other text.
+      of another recipe, vocabulary or text.
   """
   recipe.check()
   output = storage.resolve(output)
@@ -102,10 +102,21 @@ def _run_here(count: int, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
 
 
 def _check_unchanged(recipe, manifest: dict, directory: str):
-  """Raises errors.UserError if input files changed since they were read."""
+  """Raises errors.UserError if vocabulary or input are not as they were.
+
+  Either may be deleted once the data is complete. Input is known by its size,
+  since reading it would take long.
+  """
+  if recipe.vocab and storage.exists(recipe.vocab):
+    words = tokenizer.read_vocab(recipe.vocab)
+    if vocab.compute_sha256(words) != manifest['vocab_sha256']:
+      raise errors.UserError(
+        f'the vocabulary {recipe.vocab} has changed since {directory} was '
+        'prepared; use another directory, or put the old vocabulary back.'
+      )
   paths = {}
   for given in filter(sources.is_file, recipe.inputs):
-    with contextlib.suppress(errors.UserError):  # the text may be deleted
+    with contextlib.suppress(errors.UserError):  # it may be deleted
       paths.update(text_files.list_sizes(given))
   manifest_lib.check_inputs(manifest['inputs'], paths, directory)
 

@@ -49,11 +49,12 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   """
   work = os.path.join(partial, 'work')
   vocab_path = manifest_lib.vocab_path(partial)
+  words = tokenizer.read_vocab(recipe.vocab) if recipe.vocab else ()
   if recipe.vocab:
-    _check_size(recipe, tokenizer.read_vocab(recipe.vocab))
+    _check_size(recipe, words)
   pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
   jobs = _read_jobs(recipe, pieces, work)
-  _open_partial(work, recipe, jobs)
+  _open_partial(work, recipe, words, jobs)
   asked, recipe = recipe, _with_shards(recipe, pieces)
   found = _read(recipe, jobs, runner)
   todo = _shards(recipe, found, partial)
@@ -105,10 +106,16 @@ def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
   return [document_spill.Job(p.number, (p,), 0, work) for p in pieces]
 
 
-def _open_partial(work: str, recipe, jobs: Sequence[document_spill.Job]):
-  """Continues unfinished work on the same text, or starts anew."""
+def _open_partial(
+  work: str, recipe, words: Sequence[str], jobs: Iterable[document_spill.Job]
+):
+  """Continues unfinished work on the same text and `words`, or starts anew."""
   path = os.path.join(work, 'started.json')
-  begun = {'recipe': recipe.to_dict(), 'files': _modified(jobs)}
+  begun = {
+    'recipe': recipe.to_dict(),
+    'vocab_sha256': vocab.compute_sha256(words),
+    'files': _modified(jobs),
+  }
   if storage.exists(path) and files.load_json(path) == begun:
     return
   storage.delete(os.path.dirname(work))
@@ -118,13 +125,21 @@ def _open_partial(work: str, recipe, jobs: Sequence[document_spill.Job]):
 
 def _modified(jobs: Iterable[document_spill.Job]) -> dict:
   """Returns size in bytes and modification time of every input file."""
-  ranges = {
-    r.path: r.size for job in jobs for piece in job.pieces for r in piece.ranges
+  sizes = {
+    r.path: r.size
+    for job in jobs
+    for piece in job.pieces
+    for r in piece.ranges
+    if sources.is_file(r.path)
   }
-  return {
-    path: [size, os.stat(path).st_mtime_ns if os.path.exists(path) else 0]
-    for path, size in ranges.items()
-  }
+  return {path: [size, _find_time(path)] for path, size in sizes.items()}
+
+
+def _find_time(path: str) -> float:
+  try:
+    return storage.get_time(path)
+  except NotImplementedError:  # by some that fsspec opens, such as http://
+    return 0
 
 
 def _read(recipe, jobs: Sequence[document_spill.Job], runner: Runner) -> dict:

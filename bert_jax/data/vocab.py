@@ -9,6 +9,7 @@ docs/vocabulary.md compares the result with others.
 """
 
 import collections
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -95,11 +96,16 @@ def train(words: collections.Counter, size: int) -> list[str]:
   return [*tokenizer.SPECIAL, *chosen]
 
 
+def compute_sha256(vocab: Sequence[str]) -> str:
+  """Returns the SHA-256 of the file that `write` makes, in hexadecimal."""
+  return hashlib.sha256(_join(vocab).encode()).hexdigest()
+
+
 def write(vocab: Sequence[str], path: str):
   """Writes a vocabulary file atomically, one piece per line."""
   try:
     storage.make_folder(os.path.dirname(path))
-    files.write_text(path, ''.join(f'{piece}\n' for piece in vocab))
+    files.write_text(path, _join(vocab))
   except errors.UserError:
     raise
   except OSError as error:
@@ -107,6 +113,10 @@ def write(vocab: Sequence[str], path: str):
       f'the vocabulary {path} cannot be written ({error.strerror}); give a '
       'place where files can be made.'
     ) from error
+
+
+def _join(vocab: Sequence[str]) -> str:
+  return ''.join(f'{piece}\n' for piece in vocab)
 
 
 def _prune(words):

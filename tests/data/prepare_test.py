@@ -9,6 +9,7 @@ import pathlib
 import random
 import shutil
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -254,6 +255,67 @@ def test_input_that_changed_after_preparation_is_an_error(tmp_path):
   prepare.prepare(recipe, output, _ONE)
   os.symlink('nowhere', path)
   prepare.prepare(recipe, output, _ONE)
+
+
+def test_a_bucket_text_that_changes_during_an_interruption_is_read_anew(
+  corpus, tmp_path
+):
+  store = fsspec.filesystem('memory')
+  text = pathlib.Path(corpus).read_bytes()
+  recipe = make_recipe('memory://changing/a.txt', lengths=(32,))
+
+  def stop(fn, jobs):
+    list(map(lambda job: fn(*job), jobs))
+    raise _Stopped
+
+  store.pipe('/changing/a.txt', text.replace(b'bird', b'wolf'))
+  with pytest.raises(_Stopped):
+    prepare.prepare(recipe, str(tmp_path / 'data'), stop)
+  store.pipe('/changing/a.txt', text)
+  made = prepare.prepare(recipe, str(tmp_path / 'data'), _ONE)
+  [file] = made['inputs'][0]['files']
+  assert file['sha256'] == hashlib.sha256(text).hexdigest()
+
+
+def _write_vocab(path, *words):
+  path.write_text('\n'.join([*tokenizer.SPECIAL, *words]) + '\n')
+
+
+def test_a_vocabulary_that_changed_after_preparation_is_an_error(
+  corpus, tmp_path
+):
+  path = tmp_path / 'vocab.txt'
+  recipe = make_recipe(corpus, vocab=str(path), vocab_size=7, lengths=(32,))
+  output = str(tmp_path / 'data')
+  _write_vocab(path, 'the', 'bird')
+  made = prepare.prepare(recipe, output, _ONE)
+  _write_vocab(path, 'the', 'fish')
+  with pytest.raises(errors.UserError, match='vocab.txt has changed since'):
+    prepare.prepare(recipe, output, _ONE)
+  path.write_bytes('\r\n'.join([*tokenizer.SPECIAL, 'the', 'bird']).encode())
+  assert prepare.prepare(recipe, output, _ONE) == made
+  path.unlink()  # like the text, it is not needed any more
+  assert prepare.prepare(recipe, output, _ONE) == made
+
+
+def test_a_vocabulary_that_changes_during_an_interruption_is_used(
+  corpus, tmp_path
+):
+  path = tmp_path / 'vocab.txt'
+  recipe = make_recipe(corpus, vocab=str(path), vocab_size=7, lengths=(32,))
+  output = str(tmp_path / 'data')
+
+  def stop_in_the_second_stage(fn, jobs):
+    if hasattr(jobs[0][0], 'split'):
+      raise _Stopped
+    return (fn(*job) for job in jobs)
+
+  _write_vocab(path, 'the', 'bird')
+  with pytest.raises(_Stopped):
+    prepare.prepare(recipe, output, stop_in_the_second_stage)
+  _write_vocab(path, 'the', 'fish')
+  prepare.prepare(recipe, output, _ONE)
+  assert tokenizer.read_vocab(f'{output}/vocab.txt')[5:] == ('the', 'fish')
 
 
 def test_copies_are_dropped_and_counted(corpus, prepared, tmp_path):
