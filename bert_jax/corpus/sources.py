@@ -96,8 +96,10 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
   room = min(max(total // _PIECES, _SMALLEST), _LARGEST)
   pieces: list[Piece] = []
   for source, found in enumerate(wholes):
-    ranges = [part for whole in found for part in _cut(whole, layout, room)]
-    for group in _group(ranges, room):
+    is_dataset = inputs[source].startswith(tfds_text.PREFIX)
+    most = _EXAMPLES if is_dataset else room
+    ranges = [part for whole in found for part in _cut(whole, layout, most)]
+    for group in _group(ranges, most):
       pieces.append(Piece(len(pieces), source, tuple(group)))
   return pieces
 
@@ -166,21 +168,25 @@ def _wholes(given: str, field: str) -> list[Range]:
   return [Range(path, 0, size, size) for path, size in sizes.items()]
 
 
-def _cut(whole: Range, layout: str, room: int) -> list[Range]:
-  """Cuts a file or dataset into ranges, if it can be read from the middle."""
-  step = room
-  if whole.path.startswith(tfds_text.PREFIX):
-    step = _EXAMPLES
-  elif whole.size <= room or not _is_divisible(whole.path, layout):
+def _cut(whole: Range, layout: str, most: int) -> list[Range]:
+  """Cuts a file or dataset into ranges, if it can be read from the middle.
+
+  Args:
+    whole: all of it.
+    layout: as given to `plan`.
+    most: bytes or examples per range.
+  """
+  if whole.size <= most or not _is_divisible(whole.path, layout):
     return [whole]
-  starts = range(0, whole.size, step)
   return [
-    dataclasses.replace(whole, start=k, stop=min(k + step, whole.size))
-    for k in starts
+    dataclasses.replace(whole, start=k, stop=min(k + most, whole.size))
+    for k in range(0, whole.size, most)
   ]
 
 
 def _is_divisible(path: str, layout: str) -> bool:
+  if path.startswith(tfds_text.PREFIX):
+    return True
   if text_files.is_compressed(path):
     return False
   if text_files.get_extension(path) == '.jsonl':
@@ -191,11 +197,11 @@ def _is_divisible(path: str, layout: str) -> bool:
   return layout != 'files' or _is_wiki(head)
 
 
-def _group(ranges: Sequence[Range], room: int) -> Iterator[list[Range]]:
+def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
   group: list[Range] = []
   size = 0
   for part in ranges:
-    if group and (size + part.stop - part.start > room or len(group) == _FILES):
+    if group and (size + part.stop - part.start > most or len(group) == _FILES):
       yield group
       group, size = [], 0
     group.append(part)

@@ -128,6 +128,20 @@ def test_big_files_are_cut_and_small_ones_joined(write, tmp_path, monkeypatch):
   )
 
 
+def test_big_tfds_datasets_are_cut_by_examples(monkeypatch):
+  counted = {'tfds:big:train': 50_000, 'tfds:small:train': 3}
+  monkeypatch.setattr(
+    sources.tfds_text, 'count_examples', lambda given, field: counted[given]
+  )
+  plan = sources.plan(list(counted), 'paragraphs', 'text')
+  assert [[(r.start, r.stop) for r in piece.ranges] for piece in plan] == [
+    [(0, 20_000)],
+    [(20_000, 40_000)],
+    [(40_000, 50_000)],
+    [(0, 3)],
+  ]
+
+
 def test_inputs_that_name_nothing_are_refused_before_reading(write, tmp_path):
   path = write('a.txt', 'One.')
   with pytest.raises(errors.UserError, match=r'x\*. names no file'):
