@@ -9,6 +9,7 @@ docs/vocabulary.md compares the result with others.
 """
 
 import collections
+import functools
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -161,6 +162,10 @@ def _define_flags():
     list(sources.LAYOUTS),
     'Layout of plain text, see bert_jax.data.prepare.',
   )
+  flags.DEFINE_string('field', 'text', 'Field of JSONL and TFDS with the text.')
+  flags.DEFINE_string(
+    'language', 'en', 'Language of the text, ISO 639-1; decides on accents.'
+  )
   flags.DEFINE_list('beside', [], 'Vocabulary files to compare with.')
   flags.mark_flags_as_required(['input', 'output'])
 
@@ -171,7 +176,19 @@ def main(argv: list[str]):
   f = flags.FLAGS
   lowercase = not f.cased
   strip = accents.read_choice(f.strip_accents, lowercase)
-  print(make(f.input, f.layout, f.size, lowercase, strip, f.output, f.beside))
+  print(
+    make(
+      f.input,
+      f.layout,
+      f.size,
+      lowercase,
+      strip,
+      f.output,
+      f.beside,
+      field=f.field,
+      language=f.language,
+    )
+  )
 
 
 def make(
@@ -182,6 +199,9 @@ def make(
   strip_accents: bool | None,
   output: str,
   beside: Sequence[str] = (),
+  *,
+  field: str = 'text',
+  language: str = 'en',
 ) -> str:
   """Trains a vocabulary, writes it, and measures its fit to held-out text.
 
@@ -190,15 +210,19 @@ def make(
     layout: see `sources.plan`.
     size: entries, special tokens included.
     lowercase: whether words are lower-cased.
-    strip_accents: whether accents are stripped; None decides by the text.
+    strip_accents: whether accents are stripped; None decides by language and
+      text.
     output: the file to write.
     beside: other vocabulary files, measured on the same held-out text.
+    field: see `sources.plan`.
+    language: ISO 639-1 code of the text.
 
   Returns:
     A report to print.
   """
   others = {path: tokenizer.read_vocab(path) for path in beside}
-  words, sample, decided = _count(inputs, layout, lowercase, strip_accents)
+  read = functools.partial(sources.read, inputs, layout, field)
+  words, sample, decided = _count(read, lowercase, strip_accents, language)
   vocab = train(words, size)
   write(vocab, output)
   report = f'{output}: {size:,} pieces; accents are {decided}'
@@ -208,41 +232,44 @@ def make(
   return report
 
 
-def _count(inputs, layout, lowercase: bool, strip_accents: bool | None):
-  """Returns word counts, held-out paragraphs and the decision on accents."""
+def _count(read, lowercase: bool, strip_accents: bool | None, language: str):
+  """Returns word counts, held-out paragraphs and the decision on accents.
+
+  `read` returns an iterator over all documents; it may be called twice.
+  """
   decided = accents.decide_without_text(strip_accents, lowercase, None)
   if decided:
-    return *_count_once(inputs, layout, lowercase, decided.strip), decided
+    return *_count_once(read(), lowercase, decided.strip), decided
   # Most text is in a script with case. Any other is detected soon, and reading
   # starts again with the accents kept.
   seen: collections.Counter[str] = collections.Counter()
-  words, sample = _count_once(inputs, layout, True, True, seen)
-  decided = accents.judge_text('', seen)
+  words, sample = _count_once(read(), True, True, seen, language)
+  decided = accents.judge_text(language, seen)
   if not decided.strip:
-    words, sample = _count_once(inputs, layout, True, False)
+    words, sample = _count_once(read(), True, False)
   return words, sample, decided
 
 
-def _count_once(inputs, layout, lowercase, strip_accents: bool, seen=None):
+def _count_once(documents, lowercase, strips: bool, seen=None, language=''):
   """Returns word counts and held-out paragraphs.
 
   With a Counter `seen`, it stops as soon as the text turns out to need its
   accents.
   """
   sample: list[str] = []
-  texts = _hold_out(sources.read(inputs, layout), sample)
+  texts = _hold_out(documents, sample)
   if seen is not None:
-    texts = _stop_at_caseless(texts, seen)
-  return count_words(texts, lowercase, strip_accents), sample
+    texts = _stop_at_caseless(texts, seen, language)
+  return count_words(texts, lowercase, strips), sample
 
 
 def _stop_at_caseless(
-  texts: Iterable[str], seen: collections.Counter
+  texts: Iterable[str], seen: collections.Counter, language: str
 ) -> Iterator[str]:
   for text in texts:
     accents.count_scripts(text, seen)
     enough = seen['characters'] >= accents.SAMPLE
-    if enough and not accents.judge_text('', seen).strip:
+    if enough and not accents.judge_text(language, seen).strip:
       return
     yield text
 

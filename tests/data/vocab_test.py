@@ -9,6 +9,7 @@ from absl import flags
 from bert_jax import errors
 from bert_jax.data import accents, vocab
 from bert_jax.tokenization import tokenizer
+from tests import commands
 
 _TEXT = ['The cat sat on the mat, the rat ran at the cat. '] * 20 + [
   'Every winter the weathered walls were whitewashed with water and lime.'
@@ -203,3 +204,15 @@ def test_accents_are_kept_where_the_script_needs_them(tmp_path, monkeypatch):
   assert pieces(english, korean)[0] == found
   found, report = pieces(english, korean, strip=True)
   assert '\u1112' in found and 'stripped: as was asked' in report
+
+
+def test_the_command_reads_what_prepare_reads(tmp_path, capfd):
+  path, output = tmp_path / 'a.jsonl', tmp_path / 'vocab.txt'
+  path.write_text('{"content": "Der Café ist zu. Na, so was."}\n' * 9)
+  given = [f'--input={path}', f'--output={output}', '--size=21']
+  asked = ('--field=content', '--language=ko')
+  commands.run(vocab, *given, *asked)
+  # By the text alone they would be stripped.
+  assert 'accents are kept: in language ko marks' in capfd.readouterr().out
+  with pytest.raises(errors.UserError, match="a string 'text'"):
+    commands.run(vocab, *given)
