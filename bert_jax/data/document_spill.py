@@ -22,7 +22,6 @@ from bert_jax.runtime import files, storage
 _HEADER = struct.Struct('<16sH?I')  # digest, passes, are_sentences, bytes
 _BUFFER = 32 << 20  # bytes that a job holds before it writes
 _HASH_SPACE = 1 << 64
-_MAX_PASSES = (1 << 16) - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +184,7 @@ def draw_passes(digest: bytes, mean: float) -> int:
     again = hashlib.blake2b(digest, digest_size=8, person=b'passes').digest()
     draw = int.from_bytes(again, 'little') / _HASH_SPACE
     whole += draw < mean - whole
-  return min(whole, _MAX_PASSES)
+  return whole
 
 
 def _write(job, part, buckets) -> list[Segment]:

@@ -103,6 +103,9 @@ def sum_up(
     found: the result of the first stage: `inputs` and `counts`.
     summaries: the summary of each shard, see `shards.make`.
     vocab_path: path of the vocabulary.
+
+  Raises:
+    errors.UserError: if there is nothing to train on.
   """
   train = [s for s in summaries if s['split'] == 'train']
   heldout = [s for s in summaries if s['split'] == 'heldout']
@@ -129,7 +132,7 @@ def sum_up(
     'unknown_share': round(float(counts[unknown] / counts.sum()), 8),
     'unigram_entropy': round(float(-(share * np.log(share)).sum()), 6),
     'vocab_sha256': text_files.compute_sha256(vocab_path),
-    'lengths': {str(n): _length(n, train) for n in recipe.lengths},
+    'lengths': {str(n): _length(n, train, recipe) for n in recipe.lengths},
     'shards': [
       {k: v for k, v in s.items() if k != 'token_counts'} for s in summaries
     ],
@@ -140,12 +143,17 @@ def _load(path: str) -> np.ndarray:
   return np.load(io.BytesIO(storage.read(path)))
 
 
-def _length(length: int, train: Sequence[dict]) -> dict:
+def _length(length: int, train: Sequence[dict], recipe) -> dict:
   made = [s['files'][str(length)] for s in train]
   rows, pairs, tokens, random = (
     sum(f[name] for f in made)
     for name in ('records', 'pairs', 'tokens', 'random')
   )
+  if not pairs:
+    raise errors.UserError(
+      f'passes={recipe.passes} with weights={recipe.weights} leave no pair to '
+      'train on; give more passes or larger weights.'
+    )
   return {
     'rows': rows,
     'pairs': pairs,

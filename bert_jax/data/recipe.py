@@ -72,6 +72,13 @@ class Recipe:
       raise errors.UserError(
         f'weights={self.weights} must be above 0 and at most 1000.'
       )
+    # The passes of a document are counted in 16 bits.
+    most = self.passes * max(self.weights, default=1)
+    if most > 65535:
+      raise errors.UserError(
+        f'passes={self.passes} with weights={self.weights} are {most:g} passes '
+        'over a document; give at most 65535.'
+      )
     # A record counts the tokens of a text in 16 bits.
     if not self.lengths or min(self.lengths) < 8 or max(self.lengths) > 65535:
       raise errors.UserError(

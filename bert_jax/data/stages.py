@@ -275,12 +275,13 @@ def _check_size(recipe: recipe_lib.Recipe, words):
 
 
 def _examples(recipe, directory: str, manifest: dict) -> list[str]:
-  """Returns a few rows of the first training shard as text."""
+  """Returns a few rows of the first training shard that has any as text."""
   path = manifest_lib.vocab_path(directory)
   words = tokenizer.Tokenizer.load(path, recipe.lowercase, recipe.strip_accents)
   length = recipe.lengths[0]
-  first = next(s for s in manifest['shards'] if s['split'] == 'train')
-  name = first['files'][str(length)]['name']
+  train = [s['files'] for s in manifest['shards'] if s['split'] == 'train']
+  made = (of[str(length)] for of in train)
+  name = next(file['name'] for file in made if file['records'])
   with copies.local_copy(os.path.join(directory, name)) as here:
     reader = records.Reader([here], recipe.vocab_size)
     rows = np.arange(_EXAMPLES) * len(reader) // _EXAMPLES

@@ -16,6 +16,8 @@ from tests.data import prepare_test
     ({'weights': (1.0, 2.0)}, 'are 2, but there are 1 inputs'),
     ({'weights': (0.0,)}, 'must be above 0'),
     ({'weights': (float('nan'),)}, 'must be above 0'),
+    ({'passes': 70_000}, 'are 70000 passes over a document'),
+    ({'weights': (1000.0,), 'passes': 66}, 'are 66000 passes over a document'),
     ({'lengths': ()}, 'must be from 8'),
     ({'lengths': (7,)}, 'must be from 8'),
     ({'lengths': (70_000,)}, 'must be from 8'),
