@@ -12,12 +12,14 @@ import io
 import logging
 import os
 import time
+from concurrent import futures
 from typing import BinaryIO
 
 from bert_jax import errors
 
 SCHEME = 'gs://'
 CREATE = 'create'
+AT_ONCE = 8  # requests
 
 # Seconds of failed attempts after which a request is not tried again. gcsfs
 # alone gives up after half a minute.
@@ -138,6 +140,29 @@ class _Object(io.RawIOBase):
   def close(self):
     self._file.close()
     super().close()
+
+
+def delete(path: str, is_folder: bool):
+  """Deletes an object, or all below a folder; errors are as in `reporting`.
+
+  fsspec's own `rm` would take a path with brackets for a glob.
+  """
+  filesystem, name = connect(path)
+
+  def remove(found):
+    with (
+      reporting(path, 'delete'),
+      contextlib.suppress(FileNotFoundError),
+    ):
+      filesystem.rm_file(found)
+
+  if not is_folder:
+    remove(name)
+    return
+  with reporting(path, 'list'):
+    names = filesystem.find(name)
+  with futures.ThreadPoolExecutor(AT_ONCE) as pool:
+    list(pool.map(remove, names))
 
 
 @functools.cache

@@ -18,7 +18,6 @@ from typing import BinaryIO
 from bert_jax import errors
 from bert_jax.runtime import bucket
 
-_AT_ONCE = 8  # transfers
 _RANGES_AT_ONCE = 16
 _CHUNK = 8 << 20  # bytes of a request, which has half a minute
 
@@ -100,7 +99,7 @@ def read_ranges(
     if not is_remote(ranges[first][0]):
       yield from map(_read_range, *columns)
       continue
-    with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+    with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
       yield from pool.map(_read_range, *columns)
 
 
@@ -293,12 +292,7 @@ def delete(path: str):
   if kind is None:
     return
   if is_remote(path):
-    filesystem, name = bucket.connect(path)
-    with (
-      bucket.reporting(path, 'delete'),
-      contextlib.suppress(FileNotFoundError),
-    ):
-      filesystem.rm(name, recursive=True)
+    bucket.delete(path, is_folder=kind == 'directory')
   elif kind == 'directory':
     shutil.rmtree(path)
   else:
@@ -330,7 +324,7 @@ def move_folder(source: str, target: str, mark: str):
   with bucket.reporting(source, 'list'):
     found = set(filesystem.find(name))
   marked = found & {f'{name}/{mark}'}
-  with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+  with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
     list(pool.map(copy, sorted(found - marked)))
   for path in marked:
     copy(path)

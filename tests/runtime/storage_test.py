@@ -103,6 +103,30 @@ def test_a_folder_moves_with_all_in_it(folder):
   assert storage.read(os.path.join(target, 'mark')) == b'a/mark'
 
 
+def test_names_are_no_patterns(folder):
+  others = ('run1/5/x', 'run2/5/x', 'run1/5/y')
+  for name in (*others, 'run[12]/5/x', 'run?/5/x', 'run*/5/?', 'run*/5/mark'):
+    write(os.path.join(folder, name), name.encode())
+  storage.delete(os.path.join(folder, 'run[12]', '5'))
+  storage.delete(os.path.join(folder, 'run?', '5', 'x'))
+  source = os.path.join(folder, 'run*', '5')
+  assert storage.list_names(source) == ['?', 'mark']
+  storage.move_folder(source, os.path.join(folder, 'bad*', '5'), 'mark')
+  found = globs.expand(folder)
+  expected = sorted((*others, 'bad*/5/?', 'bad*/5/mark'))
+  assert [os.path.relpath(x, folder) for x in found] == expected
+  assert storage.read(os.path.join(folder, 'bad*/5/?')) == b'run*/5/?'
+
+
+def test_a_deletion_takes_the_marker_of_a_folder(remote):
+  # As the console of Google Cloud makes them.
+  filesystem, name = bucket.connect(f'{remote}/a/deep/')
+  filesystem.pipe_file(name, b'')
+  assert storage.is_folder(f'{remote}/a/deep')
+  storage.delete(f'{remote}/a/deep')
+  assert not storage.exists(f'{remote}/a')
+
+
 def test_a_body_that_fails_leaves_the_old_file(folder):
   path = os.path.join(folder, 'x')
   write(path, b'old')
