@@ -39,9 +39,7 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
     # Other processes of this machine may want the same.
     with lock.exclusive(os.path.join(folder, '.lock'), wait=True):
       _copy(directory, folder, _list_files(manifest, lengths))
-      with storage.replacing(os.path.join(folder, manifest_lib.NAME)) as new:
-        with open(new, 'wb') as file:
-          file.write(raw)
+      storage.write(os.path.join(folder, manifest_lib.NAME), raw)
   except errors.UserError:
     raise
   except OSError as error:

@@ -137,15 +137,13 @@ def load_json(path: str):
 
 
 def write_json(path: str, value: Any):
-  """Writes a JSON file, see `storage.replacing`."""
+  """Writes a JSON file, see `storage.write`."""
   write_text(path, json.dumps(value, indent=2) + '\n')
 
 
 def write_text(path: str, text: str):
-  """Writes a text file, see `storage.replacing`."""
-  with storage.replacing(path) as new:
-    with open(new, 'w', encoding='utf-8', newline='\n') as file:
-      file.write(text)
+  """Writes a text file, see `storage.write`."""
+  storage.write(path, text.encode())
 
 
 def read_json(path: str, advice: str = 'restore it from a copy') -> dict:

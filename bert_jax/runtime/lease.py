@@ -17,7 +17,7 @@ import time
 import uuid
 
 from bert_jax import errors
-from bert_jax.runtime import bucket, storage
+from bert_jax.runtime import storage
 
 _RENEW = 15.0  # seconds
 _GONE = 180.0  # seconds without renewal
@@ -54,7 +54,7 @@ def hold(path: str, patient: bool = True):
   finally:
     done.set()
     thread.join()
-    with contextlib.suppress(bucket.Unavailable):  # it is over in minutes
+    with contextlib.suppress(OSError):  # it is over in minutes
       _write(path, number, {**own, 'released': True})
 
 
@@ -124,13 +124,14 @@ def _age(path: str) -> tuple[float, float]:
 def _renew(path: str, number: int, own: dict, done: threading.Event):
   while not done.wait(_RENEW):
     try:
-      if storage.exists(_path(path, number + 1)):
+      # Not only the next number, whose owner may have come and gone.
+      if max(_list(path), default=0) > number:
         _end(
           f'{path} was taken over by another process, since this one was cut '
           'off from the bucket for minutes.'
         )
       _write(path, number, own)
-    except bucket.Unavailable as error:
+    except OSError as error:
       print(f'warning: {error}', file=sys.stderr, flush=True)
 
 
@@ -163,8 +164,7 @@ def _decode(raw: bytes) -> dict:
 
 
 def _write(path, number, value):
-  with storage.replacing(_path(path, number)) as new, open(new, 'wb') as file:
-    file.write(_encode(value))
+  storage.write(_path(path, number), _encode(value))
 
 
 # Who this process is, so that others on its machine can see whether it lives.

@@ -236,6 +236,17 @@ def replacing(path: str):
   sync(parent or '.')
 
 
+def write(path: str, content: bytes):
+  """Writes a small file, see `replacing`; for an object, no local disk."""
+  if is_remote(path):
+    filesystem, name = bucket.connect(path)
+    with _writing(path):
+      filesystem.pipe_file(name, content)
+    return
+  with replacing(path) as new, open(new, 'wb') as file:
+    file.write(content)
+
+
 def sync(path: str):
   """Flushes a local file's contents or a folder's entries to the disk."""
   descriptor = os.open(path, os.O_RDONLY)

@@ -58,5 +58,4 @@ def check_shared(workdir: str):
 
 def _write(path: str, token: bytes):
   storage.make_folder(os.path.dirname(path))
-  with storage.replacing(path) as new, open(new, 'wb') as file:
-    file.write(token)
+  storage.write(path, token)

@@ -1,10 +1,12 @@
 """One writer at a time, on disk and in a bucket."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -170,7 +172,8 @@ def test_of_many_at_once_one_gets_it(remote, monkeypatch):
   assert max(most) == 1 and len(most) + len(refused) == 6 and refused
 
 
-def test_a_process_that_was_taken_over_ends(remote, tmp_path):
+@pytest.mark.parametrize('newest', [2, 3])  # 3 has tidied up 2
+def test_a_process_that_was_taken_over_ends(remote, newest):
   path = f'{remote}/lock'
   process = subprocess.Popen(
     [sys.executable, '-c', _HOLD, path],
@@ -179,9 +182,47 @@ def test_a_process_that_was_taken_over_ends(remote, tmp_path):
     text=True,
   )
   process.stdout.readline()
-  files.write_text(f'{path}/2', '{}')
+  files.write_text(f'{path}/{newest}', '{}')
   assert process.wait(10) == 1
   assert 'taken over by another process' in process.communicate()[1]
+
+
+def test_a_full_local_disk_does_not_stop_the_renewal(remote, monkeypatch):
+  def fail(*args, **kwargs):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  with lock.exclusive(f'{remote}/lock'):
+    monkeypatch.setattr(tempfile, 'mkdtemp', fail)
+    before = storage.get_time(f'{remote}/lock/1')
+    wait_until(lambda: storage.get_time(f'{remote}/lock/1') > before)
+  assert json.loads(storage.read(f'{remote}/lock/1'))['released']
+
+
+@pytest.mark.parametrize('where', ['_list', '_write'])
+def test_an_error_of_the_system_does_not_stop_the_renewal(
+  remote, monkeypatch, capsys, where
+):
+  original, failed = getattr(lease, where), []
+
+  def fail(*args):
+    failed.append(args)
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+  with lock.exclusive(f'{remote}/lock'):
+    monkeypatch.setattr(lease, where, fail)
+    wait_until(lambda: failed)
+    monkeypatch.setattr(lease, where, original)
+    before = storage.get_time(f'{remote}/lock/1')
+    wait_until(lambda: storage.get_time(f'{remote}/lock/1') > before)
+    monkeypatch.setattr(lease, '_write', fail)
+  assert 'warning: [Errno 24] Too many open files' in capsys.readouterr().err
+
+
+def wait_until(condition):
+  deadline = time.monotonic() + 10
+  while not condition():
+    assert time.monotonic() < deadline
+    time.sleep(0.05)
 
 
 def test_a_local_lock_may_be_waited_for(tmp_path):

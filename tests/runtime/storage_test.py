@@ -23,6 +23,9 @@ def test_what_is_written_is_read(folder):
   write(path, b'old and long')
   write(path, b'0123456789')
   assert storage.read(path) == b'0123456789'
+  storage.write(path, b'shorter')
+  assert storage.read(path) == b'shorter'
+  storage.write(path, b'0123456789')
   assert storage.get_size(path) == 10
   with storage.open_binary(path) as file:
     file.seek(4)
@@ -160,6 +163,8 @@ def test_a_bucket_that_does_not_exist_is_named(emulator):
     OSError, match='gs://not-there/x: there is no such bucket'
   ):
     write('gs://not-there/x', b'')
+  with pytest.raises(OSError, match='there is no such bucket'):
+    storage.write('gs://not-there/x', b'')
 
 
 _OPERATIONS = {
