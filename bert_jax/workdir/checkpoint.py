@@ -99,9 +99,16 @@ class Checkpoints:
 
   @property
   def complete(self) -> int | None:
-    """The step of the newest checkpoint that is complete."""
-    saving = self._manager.is_saving_in_progress()
-    return self._before if saving else self.newest
+    """The step of the newest checkpoint that is complete.
+
+    Raises:
+      OSError: if the disk or the bucket does not answer.
+    """
+    # Orbax can tell that saving has ended, but not whether it failed.
+    newest = self.newest
+    if newest is None or checkpoint_reader.is_complete(self._path(newest)):
+      return newest
+    return self._before
 
   def _save_failed(self, error) -> errors.UserError:
     # Otherwise Orbax's unfinished coroutines print warnings at exit.

@@ -123,9 +123,21 @@ def _list_names(directory):
 def _is_complete(directory, name):
   if not name.isdecimal():
     return False
+  # On a disk, what is listed under its final name is complete.
+  return not storage.is_remote(directory) or is_complete(
+    os.path.join(directory, name)
+  )
+
+
+def is_complete(path: str) -> bool:
+  """Returns whether a checkpoint was saved to the end.
+
+  Raises:
+    OSError: if the disk or the bucket does not answer.
+  """
   # A bucket cannot rename: what is being saved has its final name there.
-  return not storage.is_remote(directory) or storage.exists(
-    os.path.join(directory, name, COMMITTED)
+  return storage.exists(
+    os.path.join(path, COMMITTED) if storage.is_remote(path) else path
   )
 
 

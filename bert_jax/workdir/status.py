@@ -86,10 +86,10 @@ class Status:
   def _write(self):
     with self._lock:
       self._measure()
-      newest = self._newest and self._newest()
-      if newest is not None:
-        self._fields['checkpoint'] = newest
       try:
+        newest = self._newest and self._newest()
+        if newest is not None:
+          self._fields['checkpoint'] = newest
         files.write_json(self._path, {**self._fields, 'time': time.time()})
       except (OSError, errors.UserError) as error:
         # Whoever watches sees an old time; the run itself does not need it.

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import shutil
+import time
 
 import jax
 import jax.numpy as jnp
@@ -32,9 +33,13 @@ def write(directory, steps=(1, 2, 3), keep=3, keep_every=0):
 
 
 def restore(directory, **kwargs):
-  layout = device_mesh.replicate(device_mesh.make_mesh())
   with checkpoint.Checkpoints(str(directory), 3, 0) as checkpoints:
-    return checkpoints.restore(template(layout), **kwargs)
+    return restore_with(checkpoints, **kwargs)
+
+
+def restore_with(checkpoints, **kwargs):
+  layout = device_mesh.replicate(device_mesh.make_mesh())
+  return checkpoints.restore(template(layout), **kwargs)
 
 
 def make_params_state(step):
@@ -308,6 +313,38 @@ def test_a_host_whose_disk_fails_keeps_all_from_condemning(
   assert os.listdir(tmp_path) == ['c']
 
 
+def test_a_save_that_failed_in_the_background_is_not_complete(
+  tmp_path, monkeypatch
+):
+  original = os.rename
+
+  def fail(source, target, **kwargs):
+    if str(target).endswith('c/5'):
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return original(source, target, **kwargs)
+
+  monkeypatch.setattr(os, 'rename', fail)
+  with pytest.raises(errors.UserError, match='No space left.*none was saved'):
+    with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
+      save_in_background(checkpoints, 5)
+      assert checkpoints.complete is None
+  assert checkpoints.complete is None
+  monkeypatch.undo()
+  with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
+    save_in_background(checkpoints, 5)
+    assert checkpoints.complete == 5
+  assert checkpoints.complete == 5
+
+
+def save_in_background(checkpoints, step):
+  """Saves a state and waits, but not by `save`, until that has ended."""
+  checkpoints.save(step, state(step), {})
+  deadline = time.monotonic() + 20
+  while checkpoints._manager.is_saving_in_progress():
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
+
+
 def other_array(tree):
   tree['params']['more'] = jnp.zeros(2)
 
@@ -482,6 +519,21 @@ def test_a_bucket_that_fails_for_a_while_does_not_fail_a_save(ill, remote):
     checkpoints.save(2, state(2), {})
   assert ill.left == 0
   assert int(restore(f'{remote}/c')[0]['step']) == 2
+
+
+def test_a_save_that_a_bucket_refused_in_the_background_is_not_complete(
+  ill, remote
+):
+  write(f'{remote}/c', (1,))
+  with pytest.raises(errors.UserError, match='step 1 is kept'):
+    with checkpoint.Checkpoints(f'{remote}/c', 3, 0) as checkpoints:
+      restore_with(checkpoints)
+      assert checkpoints.complete == 1
+      ill.only, ill.status = 'commit_success', 403
+      save_in_background(checkpoints, 2)
+      ill.status = 0
+      assert checkpoints.complete == 1
+  assert checkpoints.complete == 1
 
 
 def test_a_save_that_a_bucket_refuses_is_one_line(ill, remote):

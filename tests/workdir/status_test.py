@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -104,6 +105,27 @@ def test_a_bucket_that_is_ill_does_not_end_the_run(
   assert (
     'warning: no status: [Errno 28] No space left' in capsys.readouterr().err
   )
+
+
+def test_a_checkpoint_that_cannot_be_looked_up_does_not_end_the_thread(
+  tmp_path, monkeypatch, capsys
+):
+  failed = threading.Event()
+
+  def fail():
+    failed.set()
+    raise OSError(5, 'Input/output error')
+
+  monkeypatch.setattr(status, '_SECONDS', 0.05)
+  with status.Status(str(tmp_path), 100, 1) as s:
+    s.follow(fail)
+    assert failed.wait(20)
+    s.follow(lambda: 10)
+    deadline = time.monotonic() + 20
+    while read(tmp_path)['checkpoint'] != 10:
+      assert time.monotonic() < deadline
+      time.sleep(0.01)
+  assert 'warning: no status: [Errno 5] Input' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
