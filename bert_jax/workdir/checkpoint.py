@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+from etils import epath
 
 from bert_jax import errors, param_names
 from bert_jax.parallel import distributed
@@ -159,42 +160,25 @@ class Checkpoints:
     return found
 
   def _restore_all(self, step, template):
-    """Restores a step on all processes, or on none."""
+    """Restores a step on all processes, or on none.
+
+    Nothing but `agree` may wait for the others while a file is read: a process
+    that fails is there at once.
+    """
     path = self._path(step)
     wanted = param_names.flatten(template)
-    # Orbax waits for all processes, so what fails is agreed on before.
     integrity.agree(path, lambda: checkpoint_reader.check_files(path))
-    facts = integrity.agree(path, lambda: self._read_facts(path, step, wanted))
-    marks = facts['fingerprints']
-    return integrity.agree(
-      path, lambda: self._restore_state(path, step, template, marks)
-    ), facts
-
-  def _read_facts(self, path, step, wanted):
-    facts = checkpoint_reader.read_facts(self._manager, path, step)
-    stored = dict.fromkeys(facts['fingerprints'], 'an array')
-    integrity.check_same_tree(path, stored, dict.fromkeys(wanted, 'an array'))
-    return facts
-
-  def _restore_state(self, path, step, template, marks):
-    try:
-      with integrity.judging(path):
-        state = self._manager.restore(
-          step,
-          args=ocp.args.Composite(state=ocp.args.StandardRestore(template)),
-        )['state']
-        integrity.verify(state, marks)
-        return state
-    except (integrity.Damaged, errors.UserError):
-      # Otherwise arrays of another shape or type would look like damage.
-      if (stored := checkpoint_reader.read_shapes(path)) is not None:
-        wanted = param_names.flatten(template)
-        shapes = {
-          name: checkpoint_reader.describe_array(x)
-          for name, x in wanted.items()
-        }
-        integrity.check_same_tree(path, stored, shapes)
-      raise
+    facts = integrity.agree(path, lambda: _read_facts(path, step, wanted))
+    with integrity.judging(path):
+      try:
+        state = integrity.agree(path, lambda: _read_state(path, template))
+        # On the devices of all processes, with the same result in each.
+        integrity.verify(state, facts['fingerprints'])
+      except (integrity.Damaged, errors.UserError):
+        # Otherwise arrays of another shape or type would look like damage.
+        integrity.agree(path, lambda: _check_shapes(path, wanted))
+        raise
+    return state, facts
 
   def _path(self, step) -> str:
     return os.path.join(self._directory, str(step))
@@ -232,6 +216,28 @@ class Checkpoints:
         raise problem from failure
     finally:
       self._manager.close()
+
+
+def _read_facts(path, step, wanted):
+  facts = checkpoint_reader.read_facts(path, step)
+  stored = dict.fromkeys(facts['fingerprints'], 'an array')
+  integrity.check_same_tree(path, stored, dict.fromkeys(wanted, 'an array'))
+  return facts
+
+
+def _read_state(path, template):
+  with integrity.judging(path):
+    return ocp.StandardCheckpointHandler().restore(
+      epath.Path(path) / 'state', args=ocp.args.StandardRestore(template)
+    )
+
+
+def _check_shapes(path, wanted):
+  if (stored := checkpoint_reader.read_shapes(path)) is not None:
+    shapes = {
+      name: checkpoint_reader.describe_array(x) for name, x in wanted.items()
+    }
+    integrity.check_same_tree(path, stored, shapes)
 
 
 def _remove_unfinished(directory):

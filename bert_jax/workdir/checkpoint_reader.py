@@ -1,6 +1,5 @@
 """Reads checkpoints: which there are, their facts, shapes and parameters."""
 
-import contextlib
 import os
 from typing import Any
 
@@ -46,27 +45,15 @@ def read(
   if not storage.exists(directory):
     raise errors.UserError(f'{directory} does not exist; train first.')
   steps = list_steps(directory)
-  # Orbax needs the handler to read the metadata of the state.
-  manager = ocp.CheckpointManager(
-    directory,
-    options=ocp.CheckpointManagerOptions(read_only=True),
-    item_handlers={
-      'state': ocp.PyTreeCheckpointHandler(),
-      'facts': ocp.JsonCheckpointHandler(),
-    },
-  )
-  with contextlib.closing(manager):
-    if step is not None and step not in steps:
-      raise errors.UserError(
-        f'{directory} has no checkpoint of step {step}; choose one of '
-        f'{", ".join(map(str, steps)) or "none: train first"}.'
-      )
-    found, problems = integrity.restore_newest(
-      [s for s in steps if _is_wanted(s, step, latest)],
-      lambda step: _read_params(
-        manager, os.path.join(directory, str(step)), step
-      ),
+  if step is not None and step not in steps:
+    raise errors.UserError(
+      f'{directory} has no checkpoint of step {step}; choose one of '
+      f'{", ".join(map(str, steps)) or "none: train first"}.'
     )
+  found, problems = integrity.restore_newest(
+    [s for s in steps if _is_wanted(s, step, latest)],
+    lambda step: _read_params(os.path.join(directory, str(step)), step),
+  )
   if found is None and not problems:
     raise errors.UserError(f'{directory} holds no checkpoint; train first.')
   if found is None:
@@ -157,19 +144,18 @@ def check_files(path: str):
     integrity.check_files(path, ('state', 'facts/metadata'))
 
 
-def read_facts(manager: ocp.CheckpointManager, path: str, step: int) -> dict:
+def read_facts(path: str, step: int) -> dict:
   """Returns a checkpoint's facts, with the names and hashes of its arrays."""
   with integrity.judging(path):
-    facts = manager.restore(
-      step, args=ocp.args.Composite(facts=ocp.args.JsonRestore())
-    )['facts']
+    # By handlers, here and below: Orbax's managers wait for all processes.
+    facts = ocp.JsonCheckpointHandler().restore(epath.Path(path) / 'facts')
     integrity.verify_facts(step, facts)
   return facts
 
 
-def _read_params(manager, path, step):
+def _read_params(path, step):
   check_files(path)
-  facts = read_facts(manager, path, step)
+  facts = read_facts(path, step)
   marks = {
     name: mark
     for name, mark in facts['fingerprints'].items()
@@ -177,18 +163,16 @@ def _read_params(manager, path, step):
   }
   template = traverse_util.unflatten_dict(dict.fromkeys(marks, 0), sep='/')
   with integrity.judging(path):
-    state = manager.restore(
-      step,
-      args=ocp.args.Composite(
-        state=ocp.args.PyTreeRestore(
-          template,
-          restore_args=jax.tree.map(
-            lambda _: ocp.RestoreArgs(restore_type=np.ndarray), template
-          ),
-          partial_restore=True,
+    state = ocp.PyTreeCheckpointHandler().restore(
+      epath.Path(path) / 'state',
+      args=ocp.args.PyTreeRestore(
+        template,
+        restore_args=jax.tree.map(
+          lambda _: ocp.RestoreArgs(restore_type=np.ndarray), template
         ),
+        partial_restore=True,
       ),
-    )['state']
+    )
     integrity.verify(state, marks)
   return state['params'], facts
 

@@ -2,8 +2,12 @@
 
 import errno
 import os
+import pathlib
 import re
 import shutil
+import socket
+import subprocess
+import sys
 import time
 
 import jax
@@ -15,6 +19,9 @@ from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
 from bert_jax.runtime import globs, storage
 from bert_jax.workdir import checkpoint, checkpoint_reader
+from tests import environment
+
+ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
 
 def state(step):
@@ -306,7 +313,8 @@ def test_a_host_whose_disk_fails_keeps_all_from_condemning(
   monkeypatch.setattr(distributed, 'find_largest', vote)
   with pytest.raises(errors.UserError, match='another host cannot read .*c/3'):
     restore(tmp_path / 'c')
-  assert votes == [0, 0, 1]  # on the files, the facts, the arrays
+  # On the files, the facts, the arrays, their shapes.
+  assert votes == [0, 0, 1, 0]
   monkeypatch.setattr(distributed, 'find_largest', lambda own: 1)
   with pytest.raises(errors.UserError, match='step 1: another host cannot'):
     restore(tmp_path / 'c')
@@ -343,6 +351,34 @@ def save_in_background(checkpoints, step):
   while checkpoints._manager.is_saving_in_progress():
     assert time.monotonic() < deadline
     time.sleep(0.01)
+
+
+def test_damage_that_one_of_two_hosts_sees_is_set_aside_by_both(tmp_path):
+  with socket.socket() as found:
+    found.bind(('localhost', 0))
+    port = found.getsockname()[1]
+  directory = str(tmp_path / 'c')
+  processes = [
+    subprocess.Popen(
+      [
+        sys.executable,
+        '-m',
+        'tests.restoring_host',
+        str(port),
+        str(k),
+        directory,
+      ],
+      cwd=ROOT,
+      env=environment.for_devices(2),
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for k in range(2)
+  ]
+  said = [process.communicate()[1] for process in processes]
+  assert all('restored 1\n' in text for text in said), said
+  assert [process.returncode for process in processes] == [0, 0]
+  assert os.listdir(tmp_path / 'c_bad') == ['2']
 
 
 def other_array(tree):
