@@ -56,6 +56,7 @@ def make_documents(given) -> list[dict]:
     errors.UserError: if an argument cannot be.
   """
   plan_lib.check_run(given.name, given.workdir, given.overrides)
+  plan_lib.check_positive(max_hours=given.max_hours)
   if given.quota is not None and not given.queue:
     raise errors.UserError('--quota does nothing without --queue.')
   topology = slices.parse(given.topology, given.slices)

@@ -1,6 +1,7 @@
 """What is to run, where, and what it may cost."""
 
 import dataclasses
+import math
 import re
 
 from bert_jax import errors
@@ -126,12 +127,24 @@ def check_run(name: str, workdir: str, overrides: list[str]):
       raise errors.UserError(f'{text!r} must be one line.')
 
 
+def check_positive(**values: float | None):
+  """Checks numbers that are given by flags of their names.
+
+  Raises:
+    errors.UserError: if one is not between 0 and infinity.
+  """
+  for name, value in values.items():
+    if value is not None and not 0 < value < math.inf:
+      raise errors.UserError(
+        f'--{name}={value} must be more than 0 and finite.'
+      )
+
+
 def _limit_hours(plan, given) -> float:
   """Returns the hours that --max_hours and --max_usd allow."""
-  for name in ('max_hours', 'max_usd', 'price'):
-    value = getattr(given, name)
-    if value is not None and not value > 0:
-      raise errors.UserError(f'--{name}={value} must be more than 0.')
+  check_positive(
+    max_hours=given.max_hours, max_usd=given.max_usd, price=given.price
+  )
   if given.max_usd is None:
     return given.max_hours
   if plan.usd_per_hour is None:
@@ -166,12 +179,14 @@ def describe(plan: Plan, source: str) -> list[str]:
     f'machines  {topology.name}, {where}, {kind}, in {" or ".join(plan.zones)}'
     f' ({plan.api})',
   ]
-  if plan.usd_per_hour is None:
-    return [*found, 'price     not known; give --price=USD per chip and hour']
+  price = 'not known; give --price=USD per chip and hour'
+  limit = f'{plan.hours:,.1f} hours of rent'
+  if plan.usd_per_hour is not None:
+    price = f'{topology.chips:,} chips x ${plan.price:.2f} = '
+    price += f'${plan.usd_per_hour:,.2f} an hour ({source})'
+    limit += f', ${plan.hours * plan.usd_per_hour:,.2f}'
   return [
     *found,
-    f'price     {topology.chips:,} chips x ${plan.price:.2f} = '
-    f'${plan.usd_per_hour:,.2f} an hour ({source})',
-    f'limit     {plan.hours:,.1f} hours of rent, '
-    f'${plan.hours * plan.usd_per_hour:,.2f}; then the run is stopped',
+    f'price     {price}',
+    f'limit     {limit}; then the run is stopped',
   ]

@@ -99,6 +99,14 @@ def test_quota_that_never_admits_the_run_is_refused():
     gke.main(words, pytest.fail)
 
 
+@pytest.mark.parametrize('hours', ['inf', 'nan', '-1'])
+def test_deadline_that_cannot_be_is_refused(hours):
+  words = ['--name=r', '--image=i', '--config=c', '--workdir=gs://bkt/r']
+  words += ['--topology=v6e-16', f'--max_hours={hours}']
+  with pytest.raises(errors.UserError, match='must be more than 0 and finite'):
+    gke.main(words, lambda argv: commands.Result(0, '{}'))
+
+
 def test_yaml_says_what_the_data_say():
   yaml = pytest.importorskip('yaml')
   topology = slices.parse('v6e-16', 1)

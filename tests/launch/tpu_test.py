@@ -183,6 +183,14 @@ def test_detached_watch_is_the_same_command_without_asking(monkeypatch):
   assert not cloud.created  # that is for the watch to do
 
 
+def test_plan_says_the_hours_of_rent_without_a_price_too(capsys):
+  words = [word for word in RUN if not word.startswith('--topology')]
+  argv = [*words, '--topology=tpu7x-8', '--max_hours=5', '--dry_run']
+  assert tpu.main(argv, fakes.Gcloud().world()) == 0
+  limit = 'limit     5.0 hours of rent; then the run is stopped'
+  assert limit in capsys.readouterr().out.splitlines()
+
+
 def test_answer_no_rents_nothing(monkeypatch, capsys):
   monkeypatch.setattr('builtins.input', lambda question: 'n')
   cloud = fakes.Gcloud(HAPPY)
@@ -201,6 +209,8 @@ def test_answer_no_rents_nothing(monkeypatch, capsys):
     ('--topology=h100:8', 'not a TPU slice'),
     ('--zone=us-east5', 'not a zone'),
     ('--max_usd=0', 'must be more than 0'),
+    ('--max_hours=inf', 'must be more than 0 and finite'),
+    ('--price=nan', 'must be more than 0 and finite'),
     ('--topology=tpu7x-8', 'needs --max_usd|needs a price'),
     ('--config=configs/none.py', 'not among the files'),
     ('--config.nope=3', 'nope'),
