@@ -177,8 +177,6 @@ def _watch(world, plan, limits, ledger, generation) -> int:
     ledger = watch.watch(
       world, plan, limits, ledger, generation, records.folder()
     )
-  except watch.Taken as error:
-    raise errors.UserError(str(error)) from error
   except KeyboardInterrupt:
     commands.say(
       '\nno longer watching. The hosts KEEP RUNNING AND COSTING. The same '

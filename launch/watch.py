@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import random
+import secrets
 import time
 from collections.abc import Callable
 
@@ -51,16 +52,14 @@ class World:
     now: returns seconds since 1970.
     sleep: waits for some seconds.
     period: seconds between two looks.
+    writer: what tells this supervisor from others of the run.
   """
 
   run: commands.Execute = commands.execute
   now: Callable[[], float] = time.time
   sleep: Callable[[float], None] = time.sleep
   period: float = 30.0
-
-
-class Taken(Exception):
-  """Another supervisor has taken over."""
+  writer: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,17 +197,23 @@ def save(
   """Writes the ledger and returns its new generation.
 
   Raises:
-    Taken: if another supervisor has written since.
+    errors.UserError: if another supervisor has written since.
     commands.CommandError: if it could not be written.
   """
   url = job.ledger_url(plan.workdir)
-  text = json.dumps({'name': plan.name, **dataclasses.asdict(ledger)}, indent=2)
-  try:
-    return bucket.write(world.run, url, text + '\n', generation)
-  except bucket.Changed as error:
-    raise Taken(
-      f'{url} was written by another process: it watches this run now.'
-    ) from error
+  fields = {'name': plan.name, 'writer': world.writer}
+  text = json.dumps({**fields, **dataclasses.asdict(ledger)}, indent=2) + '\n'
+  for _ in range(2):
+    try:
+      return bucket.write(world.run, url, text, generation)
+    except bucket.Changed:
+      stored, generation = load(world, plan.workdir)
+      if not stored or stored.get('writer') != world.writer:
+        break
+      # It was this supervisor, and the answer to that write was lost.
+  raise errors.UserError(
+    f'{url} was written by another process: it watches this run now.'
+  )
 
 
 def start_ledger(
@@ -243,8 +248,9 @@ def start_ledger(
   if stored and not stored['reason'] and stored['name'] == plan.name:
     end = bucket.read(world.run, job.end_url(plan.workdir, stored['job']))
     if end is None or found:
-      stored.pop('name')
-      return _with_zone(supervisor.Ledger(**stored), plan, found), generation
+      own = {field.name for field in dataclasses.fields(supervisor.Ledger)}
+      kept = {key: value for key, value in stored.items() if key in own}
+      return _with_zone(supervisor.Ledger(**kept), plan, found), generation
   if jobs:  # the ledger was lost, or is that of an earlier launch
     name, sha256 = jobs[0]['job'], jobs[0]['sha256']
   else:
@@ -285,7 +291,7 @@ def watch(
     The last ledger; its `reason` says why the launch ended.
 
   Raises:
-    Taken: if another supervisor has taken over.
+    errors.UserError: if another supervisor has taken over.
   """
   screen = terminal.Screen(world.run, plan)
   refused, saved = '', 0.0

@@ -14,6 +14,7 @@ RUN = [
   *('--workdir=gs://bkt/r', '--topology=v5litepod-4', f'--zone={A},{B}'),
   '--no_preflight',
 ]
+LEDGER = 'gs://bkt/r/launch/ledger.json'
 HAPPY = ('ACCEPTED', 'PROVISIONING', 'ACTIVE')
 
 
@@ -143,6 +144,40 @@ def test_second_supervisor_adopts_and_the_first_gives_up():
 
 def fakes_world(cloud):
   return watch.World(cloud.run, lambda: cloud.now, cloud.sleep, 30.0)
+
+
+def test_lost_answers_to_writes_of_the_ledger_end_no_watch():
+  cloud = fakes.Gcloud((*HAPPY, 'ACTIVE', 'ACTIVE'))
+  world, lost = cloud.world(), []
+
+  def run(argv, **more):
+    result = cloud.run(argv, **more)
+    written = LEDGER in argv and 'cp' in argv and not result.code
+    if written and len(lost) < 2 and cloud.created:
+      lost.append(result)
+      return commands.Result(124, err='timed out after 900 s')
+    return result
+
+  world.run = run
+  cloud.on_active = lambda: cloud.end('done')
+  assert tpu.main(RUN, world) == 0
+  assert len(lost) == 2
+  assert cloud.created == [A] and not cloud.queue
+
+
+def test_second_start_at_the_same_time_rents_nothing():
+  cloud = fakes.Gcloud(HAPPY)
+  world = cloud.world()
+
+  def run(argv, **more):
+    if any(word.endswith('.tar.gz') for word in argv):  # between load and save
+      cloud.write(LEDGER, '{"writer": "another"}')
+    return cloud.run(argv, **more)
+
+  world.run = run
+  with pytest.raises(errors.UserError, match='watches this run now'):
+    tpu.main(RUN, world)
+  assert not cloud.created
 
 
 def test_name_of_another_run_is_refused():
