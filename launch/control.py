@@ -19,15 +19,26 @@ def find_all(
   Raises:
     commands.CommandError: if an API cannot be asked.
   """
-  found = []
+  found, unknown = look(world, name)
+  for error in unknown.values():
+    raise error
+  return found
+
+
+def look(
+  world: watch.World, name: str | None = None
+) -> tuple[list[tuple[str, resource.Resource]], dict[str, Exception]]:
+  """Returns what `find_all` does of the APIs that answer, and {API: error}."""
+  found, unknown = [], {}
   for api, route in watch.ROUTES.items():
     try:
       found += [(api, item) for item in route.find(world.run, name)]
     except commands.CommandError as error:
-      if not _is_disabled(str(error)):
-        raise
-      commands.warn(f'{api}: this API is not enabled, so nothing is rented')
-  return found
+      if _is_disabled(str(error)):
+        commands.warn(f'{api}: this API is not enabled, so nothing is rented')
+      else:
+        unknown[api] = error
+  return found, unknown
 
 
 def _is_disabled(message: str) -> bool:
@@ -101,7 +112,8 @@ def show_logs(
 
 def stop(world: watch.World, name: str, workdir: str | None) -> int:
   """Asks the hosts to save a checkpoint and to delete themselves."""
-  if not _write_end(world, name, workdir):
+  found = [item for _, item in find_all(world, name)]
+  if not _write_end(world, name, workdir, found):
     raise errors.UserError(f'no launch of {name} is under way.')
   commands.say(
     f'{name} saves a checkpoint within two minutes, then its hosts delete '
@@ -110,10 +122,17 @@ def stop(world: watch.World, name: str, workdir: str | None) -> int:
   return 0
 
 
-def _write_end(world, name, workdir) -> bool:
-  """Writes that the launches under way end; returns whether there are any."""
+def _write_end(world, name, workdir, found) -> bool:
+  """Writes that the launches under way end; returns whether there are any.
+
+  Args:
+    world: runs commands.
+    name: the run.
+    workdir: its working directory, if it was given.
+    found: its resources.
+  """
   launches = set()
-  for _, item in find_all(world, name):
+  for item in found:
     fields = job.read(item.job)
     if 'workdir' in fields:
       launches.add((fields['workdir'], fields['job']))
@@ -139,11 +158,18 @@ def down(world: watch.World, name: str | None, workdir: str | None) -> int:
     workdir: its working directory, if this machine does not know it.
 
   Returns:
-    0 if nothing is left, 1 otherwise.
+    0 if nothing is left, 1 if something is or an API does not say.
   """
-  found = find_all(world, name)
+  found, unknown = look(world, name)
   for run in {item.run for _, item in found} | ({name} if name else set()):
-    _write_end(world, run, workdir)  # so that no supervisor asks for more
+    own = [item for _, item in found if item.run == run]
+    try:
+      # So that no supervisor asks for more.
+      _write_end(world, run, workdir, own)
+    except commands.CommandError as error:
+      commands.warn(
+        f'{error}. A command that watches {run} may ask for more hosts: end it.'
+      )
   begin, told = world.now(), set()
   while found and world.now() - begin < _DOWN_SECONDS:
     for api, route in watch.ROUTES.items():
@@ -155,11 +181,21 @@ def down(world: watch.World, name: str | None, workdir: str | None) -> int:
         told.add(item.name)
         commands.say(f'{item.name} is being set up and cannot be deleted yet')
     world.sleep(world.period)
-    found = find_all(world, name)
-  if not found:
+    seen, unknown = look(world, name)
+    # What an API had that does not answer now is taken to be still there.
+    found = seen + [(api, item) for api, item in found if api in unknown]
+  return _tell_left(found, unknown)
+
+
+def _tell_left(found, unknown) -> int:
+  """Says what is left after `down`; returns the exit code."""
+  if not found and not unknown:
     commands.say('nothing is left.')
     return 0
-  commands.warn(f'STILL THERE, AND COSTING, at {time.strftime("%H:%M:%S")}:')
+  for api, error in unknown.items():
+    commands.warn(f'{api} could not be asked what is left: {error}')
+  if found:
+    commands.warn(f'STILL THERE, AND COSTING, at {time.strftime("%H:%M:%S")}:')
   for api, item in found:
     commands.warn(
       f'  {api} {item.kind} {item.name} in {item.place}: {item.state}'

@@ -281,6 +281,58 @@ def test_down_deletes_all_and_fails_while_anything_is_left(capsys):
   assert cloud.objects['gs://bkt/old/launch/j/end'][0] == 'reason=stopped\n'
 
 
+def _make_old(*states):
+  """Returns a cloud with a queued resource of a run `old`."""
+  cloud = fakes.Gcloud()
+  cloud.queue['old', A] = [*states]
+  cloud.jobs['old', A] = 'name=old\njob=j\nworkdir=gs://bkt/old\n'
+  return cloud
+
+
+def _refuse(cloud, *words):
+  """Returns a world in which commands with all of some words are refused."""
+  world = cloud.world()
+
+  def run(argv, **more):
+    if all(word in argv for word in words):
+      return commands.Result(1, err='HTTPError 403: forbidden')
+    return cloud.run(argv, **more)
+
+  world.run = run
+  return world
+
+
+def test_down_deletes_without_the_bucket(capsys):
+  cloud = _make_old('ACTIVE')
+  assert tpu.main(['down', '--all'], _refuse(cloud, 'storage')) == 0
+  assert not cloud.queue
+  assert 'may ask for more' in capsys.readouterr().err
+
+
+def test_down_deletes_what_one_api_shows_while_the_other_is_refused(capsys):
+  cloud = _make_old('ACTIVE')
+  assert tpu.main(['down', 'old'], _refuse(cloud, 'instances', 'list')) == 1
+  assert not cloud.queue
+  out, err = capsys.readouterr()
+  assert 'nothing is left' not in out and 'compute could not be asked' in err
+
+
+def test_down_takes_no_unanswered_look_for_absence():
+  cloud = _make_old('PROVISIONING', 'ACTIVE')
+  world, asked = cloud.world(), []
+
+  def run(argv, **more):
+    if 'queued-resources' in argv and 'list' in argv:
+      asked.append(argv)
+      if len(asked) == 2:
+        return commands.Result(1, err='HTTPError 403: forbidden')
+    return cloud.run(argv, **more)
+
+  world.run = run
+  assert tpu.main(['down', 'old'], world) == 0
+  assert not cloud.queue and len(asked) == 4
+
+
 def test_ls_and_status_say_what_there_is(capsys):
   cloud = fakes.Gcloud()
   assert tpu.main(['ls'], cloud.world()) == 0
