@@ -65,7 +65,7 @@ def find_workdir(world: watch.World, name: str, workdir: str | None) -> str:
   Raises:
     errors.UserError: if neither its resources nor this machine know it.
   """
-  known = workdir or records.read(name)
+  known = workdir or records.read(name).get('workdir')
   if known:
     return known
   for _, item in find_all(world, name):
@@ -136,7 +136,7 @@ def _write_end(world, name, workdir, found) -> bool:
     fields = job.read(item.job)
     if 'workdir' in fields:
       launches.add((fields['workdir'], fields['job']))
-  known = workdir or records.read(name)
+  known = workdir or records.read(name).get('workdir')
   if known:
     stored, _ = watch.load(world, known)
     if stored and not stored['reason'] and stored['name'] == name:

@@ -1,10 +1,12 @@
-"""Where the working directory of each run is, noted on this machine.
+"""The working directory and the project of each run, noted on this machine.
 
 Resources say it, too, but there are none once a run has ended.
 """
 
 import json
 import os
+
+from launch import plan as plan_lib
 
 
 def folder() -> str:
@@ -17,19 +19,20 @@ def folder() -> str:
   return path
 
 
-def write(name: str, workdir: str):
-  """Notes the working directory of a run."""
-  with open(_path(name), 'w', encoding='utf-8') as file:
-    json.dump({'workdir': workdir}, file)
+def write(plan: plan_lib.Plan):
+  """Notes where a run is."""
+  noted = {'workdir': plan.workdir, 'project': plan.project}
+  with open(_path(plan.name), 'w', encoding='utf-8') as file:
+    json.dump(noted, file)
 
 
-def read(name: str) -> str | None:
-  """Returns the working directory of a run; None if it is not known here."""
+def read(name: str) -> dict[str, str]:
+  """Returns what `write` noted of a run; {} if it is not known here."""
   try:
     with open(_path(name), encoding='utf-8') as file:
-      return json.load(file)['workdir']
+      return json.load(file)
   except FileNotFoundError:
-    return None
+    return {}
 
 
 def _path(name):

@@ -20,6 +20,7 @@ from launch import (
 )
 from launch import job as job_lib
 from launch import plan as plan_lib
+from launch import project as project_lib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -35,7 +36,8 @@ def run(given: argparse.Namespace, world: watch.World) -> int:
     f'to end everything: python launch/tpu.py down {given.name} '
     f'--workdir={given.workdir}'
   )
-  project = find_project(world, given.dry_run)
+  project = project_lib.find_chosen(world, given.dry_run)
+  world = dataclasses.replace(world, run=project_lib.enter(world.run, project))
   plan = plan_lib.make(given, project)
   config = archive.check_config(ROOT, plan.config)
   checked = estimate.check_config(world.run, plan.config, plan.overrides)
@@ -66,25 +68,11 @@ def run(given: argparse.Namespace, world: watch.World) -> int:
       ledger = dataclasses.replace(ledger, sha256=sha256)
     if ledger.sha256 == sha256:
       upload(world, plan, packed, sha256)
-  records.write(plan.name, plan.workdir)
+  records.write(plan)
   if given.detach:
-    return _detach(given)
+    return _detach(given, project)
   limits = supervisor.Limits(plan.zones, plan.hours * 3600)
   return _watch(world, plan, limits, ledger, generation)
-
-
-def find_project(world: watch.World, dry_run: bool) -> str:
-  """Returns the project that gcloud uses.
-
-  Raises:
-    errors.UserError: if there is none.
-  """
-  text = commands.ask(world.run, ['gcloud', 'config', 'get', 'project'])
-  if not text.strip() and not dry_run:
-    raise errors.UserError(
-      'gcloud has no project; choose one by "gcloud config set project NAME".'
-    )
-  return text.strip() or 'PROJECT'
 
 
 def _estimate(given, world, plan, ledger, checked) -> supervisor.Ledger:
@@ -152,7 +140,7 @@ def _print_all(given, world, plan, packed, sha256) -> int:
   return 0
 
 
-def _detach(given) -> int:
+def _detach(given, project) -> int:
   """Starts the watch in the background."""
   path = os.path.join(records.folder(), f'{given.name}.log')
   argv = [word for word in sys.argv if word != '--detach']
@@ -163,6 +151,7 @@ def _detach(given) -> int:
       stdout=log,
       stderr=log,
       start_new_session=True,
+      env={**os.environ, 'CLOUDSDK_CORE_PROJECT': project},
     )
   commands.say(
     f'process {process.pid} watches the run and writes to {path}. While it and '

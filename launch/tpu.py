@@ -8,13 +8,14 @@ root of the repository, with gcloud installed and logged in.
 """
 
 import argparse
+import dataclasses
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bert_jax import errors
-from launch import commands, control, slices, start, watch
+from launch import commands, control, project, slices, start, watch
 
 # Seconds between two looks; shorter in rehearsals.
 _PERIOD = 'BERT_JAX_LAUNCH_PERIOD'
@@ -29,7 +30,8 @@ def make_parser() -> argparse.ArgumentParser:
   )
   acts = parser.add_subparsers(dest='act', required=True, metavar='COMMAND')
   _add_run(acts)
-  acts.add_parser('ls', help='list all that is rented, in all zones')
+  act = acts.add_parser('ls', help='list all that is rented, in all zones')
+  act.set_defaults(name=None, workdir=None)
   for name, text in (
     ('status', 'how far a run is'),
     ('logs', 'what its hosts print'),
@@ -133,6 +135,12 @@ def main(argv: list[str], world: watch.World | None = None) -> int:
   if given.act == 'run':
     given.overrides = rest
     return start.run(given, world)
+  if given.act == 'down' and bool(given.name) == given.all:
+    raise errors.UserError('give either NAME or --all.')
+  found = project.find(world, given.name, given.workdir)
+  world = dataclasses.replace(world, run=project.enter(world.run, found))
+  if given.act in ('ls', 'down'):
+    commands.say(f'project {found}')
   if given.act == 'ls':
     return control.show_all(world)
   if given.act == 'status':
@@ -143,8 +151,6 @@ def main(argv: list[str], world: watch.World | None = None) -> int:
     )
   if given.act == 'stop':
     return control.stop(world, given.name, given.workdir)
-  if bool(given.name) == given.all:
-    raise errors.UserError('give either NAME or --all.')
   return control.down(world, given.name, given.workdir)
 
 

@@ -201,7 +201,8 @@ def save(
     commands.CommandError: if it could not be written.
   """
   url = job.ledger_url(plan.workdir)
-  fields = {'name': plan.name, 'writer': world.writer}
+  fields = {'name': plan.name, 'project': plan.project}
+  fields |= {'writer': world.writer}
   text = json.dumps({**fields, **dataclasses.asdict(ledger)}, indent=2) + '\n'
   for _ in range(2):
     try:
@@ -234,7 +235,8 @@ def start_ledger(
     (the ledger, the generation of its object).
 
   Raises:
-    errors.UserError: if the resources belong to another run.
+    errors.UserError: if the resources belong to another run, or this run is
+      in another project.
   """
   now = world.now()
   stored, generation = load(world, plan.workdir)
@@ -247,6 +249,13 @@ def start_ledger(
       )
   if stored and not stored['reason'] and stored['name'] == plan.name:
     end = bucket.read(world.run, job.end_url(plan.workdir, stored['job']))
+    project = stored.get('project', plan.project)
+    if project != plan.project and end is None:
+      raise errors.UserError(
+        f'{plan.name} is in project {project}, and gcloud uses {plan.project}; '
+        f'go on there with CLOUDSDK_CORE_PROJECT={project}, or end it first: '
+        f'python launch/tpu.py stop {plan.name}'
+      )
     if end is None or found:
       own = {field.name for field in dataclasses.fields(supervisor.Ledger)}
       kept = {key: value for key, value in stored.items() if key in own}

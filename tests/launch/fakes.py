@@ -18,6 +18,7 @@ class Gcloud:
     queue: {(name, zone): states that are still to come}.
     argvs: every command that was run.
     errors: messages with which the next commands fail, before anything else.
+    project: the project that gcloud itself would use.
   """
 
   def __init__(self, *states):
@@ -25,6 +26,7 @@ class Gcloud:
     self.objects, self.queue, self.jobs = {}, {}, {}
     self.argvs, self.errors, self.created = [], [], []
     self.now, self.on_active = START, lambda: None
+    self.project = 'p1'
 
   def world(self, period: float = 30.0) -> watch.World:
     """Returns a world whose time passes only while it sleeps."""
@@ -43,7 +45,7 @@ class Gcloud:
     if argv[:4] == ['gcloud', 'compute', 'tpus', 'queued-resources']:
       return self._queued(argv[4:])
     if argv[:3] == ['gcloud', 'config', 'get']:
-      return commands.Result(0, 'p1\n')
+      return commands.Result(0, f'{self.project}\n')
     if argv[-2:-1] == ['list'] or '--format=json' in argv:
       return commands.Result(0, '[]')
     return commands.Result(0)

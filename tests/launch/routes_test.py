@@ -15,6 +15,7 @@ from launch import (
   compute,
   control,
   plan,
+  project,
   queued,
   resource,
   start,
@@ -39,11 +40,13 @@ def list_all():
   """Returns every gcloud command of every route."""
   found = []
 
-  def run(argv, seconds=0):
+  def note(argv, seconds=0):
     found.append(argv)
     if 'list' in argv and '--format=json' in argv:
       return commands.Result(0, '[]')
     return commands.Result(0)
+
+  run = project.enter(note, 'p1')
 
   for made in (
     make('v5litepod-16'),
@@ -68,7 +71,7 @@ def list_all():
   bucket.read(run, 'gs://bkt/x', 10)
   bucket.write(run, 'gs://bkt/x', 'text', '0')
   bucket.list_objects(run, ['gs://bkt/logs/host-*.log', 'gs://bkt/x'])
-  start.find_project(watch.World(run=run), True)
+  project.find_chosen(watch.World(run=run), True)
   start.upload(watch.World(run=run), made, b'', 'SHA')
   return sorted({tuple(argv) for argv in found + list_worker_commands()})
 

@@ -180,6 +180,64 @@ def test_second_start_at_the_same_time_rents_nothing():
   assert not cloud.created
 
 
+def _list_projects(argvs):
+  """Returns the projects that commands of gcloud name; None if one does not."""
+  flags = [[w for w in argv if w.startswith('--project')] for argv in argvs]
+  asked = ['gcloud', 'config', 'get', 'project']
+  return {
+    f[0] if f else None for f, a in zip(flags, argvs, strict=True) if a != asked
+  }
+
+
+def test_watch_stays_in_its_project_when_gcloud_chooses_another():
+  cloud = fakes.Gcloud((*HAPPY, 'ACTIVE', 'SUSPENDED'), HAPPY)
+
+  def on_active():
+    cloud.project = 'p2'
+    if not cloud.states:
+      cloud.end('done')
+
+  cloud.on_active = on_active
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A, A]
+  gcloud = [argv for argv in cloud.argvs if argv[0] == 'gcloud']
+  assert _list_projects(gcloud) == {'--project=p1'}
+
+
+@pytest.mark.parametrize('here', [True, False])
+def test_run_is_looked_for_in_its_own_project(here, monkeypatch, tmp_path):
+  cloud = fakes.Gcloud(HAPPY)
+  cloud.on_active = lambda: cloud.end('done')
+  assert tpu.main(RUN, cloud.world()) == 0
+  cloud.project, count = 'p2', len(cloud.argvs)
+  words = ['down', 'r']
+  if not here:
+    monkeypatch.setenv('XDG_STATE_HOME', str(tmp_path / 'other'))
+    words.append('--workdir=gs://bkt/r')
+  assert tpu.main(words, cloud.world()) == 0
+  lists = [argv for argv in cloud.argvs[count:] if 'list' in argv]
+  assert lists and _list_projects(lists) == {'--project=p1'}
+
+
+def test_run_is_not_continued_in_another_project():
+  cloud = fakes.Gcloud(HAPPY)
+
+  def interrupt():
+    raise KeyboardInterrupt
+
+  cloud.on_active = interrupt
+  assert tpu.main(RUN, cloud.world()) == 130
+  cloud.queue.clear()  # nothing of it is seen there
+  cloud.project = 'p2'
+  with pytest.raises(errors.UserError, match='is in project p1'):
+    tpu.main(RUN, cloud.world())
+  assert cloud.created == [A]
+  # What is ended there may begin here.
+  assert tpu.main(['stop', 'r'], cloud.world()) == 0
+  cloud.states, cloud.on_active = [HAPPY], lambda: cloud.end('done')
+  assert tpu.main(RUN, cloud.world()) == 0
+
+
 def test_name_of_another_run_is_refused():
   cloud = fakes.Gcloud(HAPPY)
   cloud.queue['r', B] = ['ACTIVE']
@@ -207,13 +265,14 @@ def test_detached_watch_is_the_same_command_without_asking(monkeypatch):
     pid = 7
 
     def __init__(self, argv, **more):
-      started.append((argv, more['start_new_session']))
+      started.append((argv, more['start_new_session'], more['env']))
 
   monkeypatch.setattr(tpu.start.subprocess, 'Popen', Process)
   monkeypatch.setattr(tpu.sys, 'argv', ['launch/tpu.py', *RUN, '--detach'])
   cloud = fakes.Gcloud(HAPPY)
   assert tpu.main([*RUN, '--detach'], cloud.world()) == 0
-  ((argv, alone),) = started
+  ((argv, alone, environment),) = started
+  assert environment['CLOUDSDK_CORE_PROJECT'] == 'p1'
   assert argv[1:] == ['launch/tpu.py', *RUN, '--yes'] and alone
   assert not cloud.created  # that is for the watch to do
 
@@ -336,7 +395,7 @@ def test_down_takes_no_unanswered_look_for_absence():
 def test_ls_and_status_say_what_there_is(capsys):
   cloud = fakes.Gcloud()
   assert tpu.main(['ls'], cloud.world()) == 0
-  assert capsys.readouterr().out == 'nothing is rented.\n'
+  assert capsys.readouterr().out == 'project p1\nnothing is rented.\n'
   cloud.queue['old', A] = ['ACTIVE']
   cloud.jobs['old', A] = 'name=old\njob=j\nworkdir=gs://bkt/old\n'
   status = {'state': 'running', 'step': 1500, 'steps': 9000, 'phase': 1}
