@@ -29,6 +29,8 @@ def render(
     'workdir': plan.workdir,
     'archive': archive_url(plan.workdir, sha256),
     'sha256': sha256,
+    'topology': topology.name,
+    'slices': topology.slices,
     'hosts': topology.hosts // topology.slices,
     'seconds': int(seconds),
   }

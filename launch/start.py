@@ -11,7 +11,9 @@ from launch import (
   archive,
   bucket,
   commands,
+  control,
   estimate,
+  failures,
   records,
   resource,
   supervisor,
@@ -51,7 +53,7 @@ def run(given: argparse.Namespace, world: watch.World) -> int:
     commands.say(line)
   if given.dry_run:
     return _print_all(given, world, plan, packed, sha256)
-  found = watch.ROUTES[plan.api].find(world.run, plan.name)
+  found = _find(world, plan)
   ledger, generation = watch.start_ledger(world, plan, found, sha256)
   if not ledger.attempts and not found:
     bucket.check_writable(world.run, plan.workdir)
@@ -73,6 +75,28 @@ def run(given: argparse.Namespace, world: watch.World) -> int:
     return _detach(given, project)
   limits = supervisor.Limits(plan.zones, plan.hours * 3600)
   return _watch(world, plan, limits, ledger, generation)
+
+
+def _find(world, plan) -> list[resource.Resource]:
+  """Returns what is there of the run.
+
+  Raises:
+    errors.UserError: if it was made by another API.
+    commands.CommandError: if that is not known.
+  """
+  found, unknown = control.look(world, plan.name)
+  for api, error in unknown.items():
+    if api == plan.api or failures.is_transient(str(error)):
+      raise error
+    # The user may have no rights to an API that the run does not need.
+    commands.warn(f'{api} could not be asked for hosts of {plan.name}: {error}')
+  for api, item in found:
+    if api != plan.api:
+      raise errors.UserError(
+        f'{plan.name} has a {item.kind} of --api={api}; give that, or end it '
+        f'first: python launch/tpu.py down {plan.name}'
+      )
+  return [item for _, item in found]
 
 
 def _estimate(given, world, plan, ledger, checked) -> supervisor.Ledger:
@@ -121,7 +145,7 @@ def _print_all(given, world, plan, packed, sha256) -> int:
       world.run, plan, given.config, records.folder(), sha256
     )
   upload(world, plan, packed, sha256)
-  watch.ROUTES[plan.api].find(world.run, plan.name)
+  _find(world, plan)
   ledger = supervisor.Ledger('JOB', 0.0, 0.0, sha256=sha256)
   folder = records.folder()
   watch.act(world, plan, ledger, supervisor.CREATE, [], folder)

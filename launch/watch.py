@@ -235,8 +235,8 @@ def start_ledger(
     (the ledger, the generation of its object).
 
   Raises:
-    errors.UserError: if the resources belong to another run, or this run is
-      in another project.
+    errors.UserError: if the resources belong to another run or are others than
+      the plan's, or if this run is in another project.
   """
   now = world.now()
   stored, generation = load(world, plan.workdir)
@@ -247,6 +247,7 @@ def start_ledger(
         f'--name={plan.name} is in use, with --workdir={other.get("workdir")}; '
         f'choose another name, or end that run with "down {plan.name}".'
       )
+    _check_hosts(plan, other)
   if stored and not stored['reason'] and stored['name'] == plan.name:
     end = bucket.read(world.run, job.end_url(plan.workdir, stored['job']))
     project = stored.get('project', plan.project)
@@ -269,6 +270,17 @@ def start_ledger(
     job=name, started=now, time=now, since=now, sha256=sha256
   )
   return _with_zone(fresh, plan, found), generation
+
+
+def _check_hosts(plan, other: dict[str, str]):
+  """Refuses hosts, given by their job, whose price and number are others."""
+  topology = plan.topology
+  for key, value in ('topology', topology.name), ('slices', topology.slices):
+    if other.get(key, str(value)) != str(value):
+      raise errors.UserError(
+        f'{plan.name} has hosts of --{key}={other[key]}; give that, or end them '
+        f'first: python launch/tpu.py stop {plan.name}'
+      )
 
 
 def _with_zone(ledger, plan, found) -> supervisor.Ledger:

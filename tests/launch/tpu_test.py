@@ -15,6 +15,7 @@ RUN = [
   '--no_preflight',
 ]
 LEDGER = 'gs://bkt/r/launch/ledger.json'
+COMPUTE = ['gcloud', 'compute', 'instances']
 HAPPY = ('ACCEPTED', 'PROVISIONING', 'ACTIVE')
 
 
@@ -220,19 +221,14 @@ def test_run_is_looked_for_in_its_own_project(here, monkeypatch, tmp_path):
 
 
 def test_run_is_not_continued_in_another_project():
-  cloud = fakes.Gcloud(HAPPY)
-
-  def interrupt():
-    raise KeyboardInterrupt
-
-  cloud.on_active = interrupt
-  assert tpu.main(RUN, cloud.world()) == 130
+  cloud = _interrupt()
   cloud.queue.clear()  # nothing of it is seen there
   cloud.project = 'p2'
   with pytest.raises(errors.UserError, match='is in project p1'):
     tpu.main(RUN, cloud.world())
   assert cloud.created == [A]
   # What is ended there may begin here.
+  del cloud.sleep
   assert tpu.main(['stop', 'r'], cloud.world()) == 0
   cloud.states, cloud.on_active = [HAPPY], lambda: cloud.end('done')
   assert tpu.main(RUN, cloud.world()) == 0
@@ -245,6 +241,44 @@ def test_name_of_another_run_is_refused():
   with pytest.raises(errors.UserError, match='in use, with .*gs://bkt/other'):
     tpu.main(RUN, cloud.world())
   assert ('r', B) in cloud.queue
+
+
+def _interrupt(*words):
+  """Returns a cloud with the hosts of a run that nobody watches."""
+  cloud = fakes.Gcloud(HAPPY)
+
+  def interrupt():
+    raise KeyboardInterrupt
+
+  cloud.on_active = interrupt
+  assert tpu.main([*RUN, *words], cloud.world()) == 130
+  cloud.on_active = lambda: None
+  cloud.sleep = lambda seconds: interrupt()  # no later watch lasts
+  return cloud
+
+
+@pytest.mark.parametrize(
+  'more, message',
+  [
+    ('--api=compute', 'has a queued resource of --api=queued'),
+    ('--topology=v6e-8', 'has hosts of --topology=v6e:2x2'),
+    ('--slices=2', 'has hosts of --slices=1'),
+  ],
+)
+def test_live_hosts_of_another_kind_are_not_doubled(more, message):
+  words = ['--topology=v6e-4', '--api=queued']
+  cloud = _interrupt(*words)
+  with pytest.raises(errors.UserError, match=message):
+    tpu.main([*RUN, *words, more], cloud.world())
+  assert ('r', A) in cloud.queue
+  assert not [x for x in cloud.argvs if x[:4] == [*COMPUTE, 'create']]
+
+
+def test_run_needs_no_rights_to_the_other_api(capsys):
+  cloud = fakes.Gcloud(HAPPY)
+  cloud.on_active = lambda: cloud.end('done')
+  assert tpu.main(RUN, _refuse(cloud, 'instances', 'list')) == 0
+  assert 'compute could not be asked for hosts' in capsys.readouterr().err
 
 
 def test_dry_run_runs_nothing_and_prints_the_request(capsys, monkeypatch):
