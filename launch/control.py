@@ -3,7 +3,17 @@
 import time
 
 from bert_jax import errors
-from launch import bucket, commands, job, records, resource, terminal, watch
+from launch import (
+  bucket,
+  commands,
+  job,
+  ledger_file,
+  records,
+  resource,
+  terminal,
+  watch,
+)
+from launch.world import World
 
 # A reason that `stop` and `down` write, see `supervisor`.
 _STOPPED = 'reason=stopped\n'
@@ -12,7 +22,7 @@ _DOWN_SECONDS = 900
 
 
 def find_all(
-  world: watch.World, name: str | None = None
+  world: World, name: str | None = None
 ) -> list[tuple[str, resource.Resource]]:
   """Returns (API, resource) of everything that carries the label.
 
@@ -26,7 +36,7 @@ def find_all(
 
 
 def look(
-  world: watch.World, name: str | None = None
+  world: World, name: str | None = None
 ) -> tuple[list[tuple[str, resource.Resource]], dict[str, Exception]]:
   """Returns what `find_all` does of the APIs that answer, and {API: error}."""
   found, unknown = [], {}
@@ -45,7 +55,7 @@ def _is_disabled(message: str) -> bool:
   return 'SERVICE_DISABLED' in message or 'has not been used in' in message
 
 
-def show_all(world: watch.World) -> int:
+def show_all(world: World) -> int:
   """Lists all resources; returns the exit code."""
   found = find_all(world)
   if not found:
@@ -59,7 +69,7 @@ def show_all(world: watch.World) -> int:
   return 0
 
 
-def find_workdir(world: watch.World, name: str, workdir: str | None) -> str:
+def find_workdir(world: World, name: str, workdir: str | None) -> str:
   """Returns the working directory of a run.
 
   Raises:
@@ -77,7 +87,7 @@ def find_workdir(world: watch.World, name: str, workdir: str | None) -> str:
   )
 
 
-def show_status(world: watch.World, name: str, workdir: str | None) -> int:
+def show_status(world: World, name: str, workdir: str | None) -> int:
   """Prints what exists for a run and how far it is."""
   for _, item in find_all(world, name):
     commands.say(f'{item.kind} {item.name}: {item.state} in {item.place}')
@@ -92,7 +102,7 @@ def show_status(world: watch.World, name: str, workdir: str | None) -> int:
 
 
 def show_logs(
-  world: watch.World,
+  world: World,
   name: str,
   workdir: str | None,
   worker: int | None,
@@ -110,7 +120,7 @@ def show_logs(
   return 0
 
 
-def stop(world: watch.World, name: str, workdir: str | None) -> int:
+def stop(world: World, name: str, workdir: str | None) -> int:
   """Asks the hosts to save a checkpoint and to delete themselves."""
   found = [item for _, item in find_all(world, name)]
   if not _write_end(world, name, workdir, found):
@@ -138,7 +148,7 @@ def _write_end(world, name, workdir, found) -> bool:
       launches.add((fields['workdir'], fields['job']))
   known = workdir or records.read(name).get('workdir')
   if known:
-    stored, _ = watch.load(world, known)
+    stored, _ = ledger_file.load(world, known)
     if stored and not stored['reason'] and stored['name'] == name:
       launches.add((known, stored['job']))
   for folder, launch in launches:
@@ -149,7 +159,7 @@ def _write_end(world, name, workdir, found) -> bool:
   return bool(launches)
 
 
-def down(world: watch.World, name: str | None, workdir: str | None) -> int:
+def down(world: World, name: str | None, workdir: str | None) -> int:
   """Deletes everything of a run, or of all runs.
 
   Args:

@@ -4,10 +4,11 @@ gcloud's own choice may change while a run is watched, or between two commands.
 """
 
 from bert_jax import errors
-from launch import commands, records, watch
+from launch import commands, ledger_file, records
+from launch.world import World
 
 
-def find(world: watch.World, name: str | None, workdir: str | None) -> str:
+def find(world: World, name: str | None, workdir: str | None) -> str:
   """Returns the project of a run, or gcloud's if it is not known.
 
   Args:
@@ -23,14 +24,14 @@ def find(world: watch.World, name: str | None, workdir: str | None) -> str:
     found = noted.get('project')
   else:  # perhaps a run of the same name, started on another machine
     try:
-      stored, _ = watch.load(world, workdir)
+      stored, _ = ledger_file.load(world, workdir)
       found = (stored or {}).get('project')
     except commands.CommandError as error:
       commands.warn(f'the project of {name} is not known: {error}')
   return found or find_chosen(world)
 
 
-def find_chosen(world: watch.World, dry_run: bool = False) -> str:
+def find_chosen(world: World, dry_run: bool = False) -> str:
   """Returns the project that gcloud uses.
 
   Raises:

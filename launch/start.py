@@ -14,6 +14,7 @@ from launch import (
   control,
   estimate,
   failures,
+  ledger_file,
   records,
   resource,
   supervisor,
@@ -23,11 +24,12 @@ from launch import (
 from launch import job as job_lib
 from launch import plan as plan_lib
 from launch import project as project_lib
+from launch.world import World
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def run(given: argparse.Namespace, world: watch.World) -> int:
+def run(given: argparse.Namespace, world: World) -> int:
   """Starts a run or goes on watching it; returns the exit code.
 
   Args:
@@ -54,7 +56,7 @@ def run(given: argparse.Namespace, world: watch.World) -> int:
   if given.dry_run:
     return _print_all(given, world, plan, packed, sha256)
   found = _find(world, plan)
-  ledger, generation = watch.start_ledger(world, plan, found, sha256)
+  ledger, generation = ledger_file.open_launch(world, plan, found, sha256)
   if not ledger.attempts and not found:
     bucket.check_writable(world.run, plan.workdir)
     ledger = _estimate(given, world, plan, ledger, checked)
@@ -63,7 +65,7 @@ def run(given: argparse.Namespace, world: watch.World) -> int:
       return 1
     upload(world, plan, packed, sha256)
     # Noted before the watch, so that a detached one finds this launch.
-    generation = watch.save(world, plan, ledger, generation)
+    generation = ledger_file.save(world, plan, ledger, generation)
   else:
     commands.say(f'going on with launch {ledger.job}: nothing is asked again')
     if not found:  # hosts that live go on with the code that they have
@@ -127,7 +129,7 @@ def _ask(plan) -> bool:
     ) from None
 
 
-def upload(world: watch.World, plan: plan_lib.Plan, packed: bytes, sha256: str):
+def upload(world: World, plan: plan_lib.Plan, packed: bytes, sha256: str):
   """Writes the archive of the code to the bucket."""
   path = os.path.join(records.folder(), f'code-{sha256}.tar.gz')
   with open(path, 'wb') as file:

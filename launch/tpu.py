@@ -15,7 +15,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bert_jax import errors
-from launch import commands, control, project, slices, start, watch
+from launch import commands, control, project, slices, start
+from launch.world import World
 
 # Seconds between two looks; shorter in rehearsals.
 _PERIOD = 'BERT_JAX_LAUNCH_PERIOD'
@@ -116,7 +117,7 @@ def _add_run(acts):
   )
 
 
-def main(argv: list[str], world: watch.World | None = None) -> int:
+def main(argv: list[str], world: World | None = None) -> int:
   """Runs the command; returns its exit code.
 
   Args:
@@ -126,9 +127,9 @@ def main(argv: list[str], world: watch.World | None = None) -> int:
   given, rest = make_parser().parse_known_args(argv)
   if world is None:
     dry = given.act == 'run' and given.dry_run
-    world = watch.World(
+    world = World(
       run=commands.print_instead if dry else commands.execute,
-      period=float(os.environ.get(_PERIOD, watch.World.period)),
+      period=float(os.environ.get(_PERIOD, World.period)),
     )
   if rest and given.act != 'run':
     raise errors.UserError(f'{rest[0]} is not an argument; see --help.')

@@ -1,25 +1,21 @@
 """Watches a run from its first request to the last deletion."""
 
 import dataclasses
-import json
 import os
-import random
-import secrets
-import time
-from collections.abc import Callable
 
-from bert_jax import errors
 from launch import (
   bucket,
   commands,
   compute,
   job,
+  ledger_file,
   queued,
   resource,
   supervisor,
   terminal,
 )
 from launch import plan as plan_lib
+from launch.world import World
 
 ROUTES = {'queued': queued, 'compute': compute}
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'worker.sh')
@@ -41,25 +37,6 @@ _REASONS = (
   supervisor.STOPPED,
   supervisor.OUT_OF_TIME,
 )
-
-
-@dataclasses.dataclass
-class World:
-  """How a supervisor acts on the world; replaced by stand-ins in tests.
-
-  Attributes:
-    run: runs a command.
-    now: returns seconds since 1970.
-    sleep: waits for some seconds.
-    period: seconds between two looks.
-    writer: what tells this supervisor from others of the run.
-  """
-
-  run: commands.Execute = commands.execute
-  now: Callable[[], float] = time.time
-  sleep: Callable[[float], None] = time.sleep
-  period: float = 30.0
-  writer: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,119 +154,6 @@ def deletable(found: list[resource.Resource]) -> list[resource.Resource]:
   return [r for r in hosts if r.state not in fixed] if hosts else idle
 
 
-def load(world: World, workdir: str) -> tuple[dict | None, str]:
-  """Returns (what `save` wrote, its generation); (None, '0') before that."""
-  url = job.ledger_url(workdir)
-  # In this order, a change in between is noticed when it is written.
-  generation = bucket.get_generation(world.run, url)
-  if generation == '0':
-    return None, generation
-  text = bucket.read(world.run, url)
-  return (json.loads(text) if text else None), generation
-
-
-def save(
-  world: World,
-  plan: plan_lib.Plan,
-  ledger: supervisor.Ledger,
-  generation: str,
-) -> str:
-  """Writes the ledger and returns its new generation.
-
-  Raises:
-    errors.UserError: if another supervisor has written since.
-    commands.CommandError: if it could not be written.
-  """
-  url = job.ledger_url(plan.workdir)
-  fields = {'name': plan.name, 'project': plan.project}
-  fields |= {'writer': world.writer}
-  text = json.dumps({**fields, **dataclasses.asdict(ledger)}, indent=2) + '\n'
-  for _ in range(2):
-    try:
-      return bucket.write(world.run, url, text, generation)
-    except bucket.Changed:
-      stored, generation = load(world, plan.workdir)
-      if not stored or stored.get('writer') != world.writer:
-        break
-      # It was this supervisor, and the answer to that write was lost.
-  raise errors.UserError(
-    f'{url} was written by another process: it watches this run now.'
-  )
-
-
-def start_ledger(
-  world: World,
-  plan: plan_lib.Plan,
-  found: list[resource.Resource],
-  sha256: str,
-) -> tuple[supervisor.Ledger, str]:
-  """Continues the launch that is under way, or begins one.
-
-  Args:
-    world: runs commands.
-    plan: the run.
-    found: all resources of the run; the launch of those that live goes on.
-    sha256: that of the archive of the code, for a new launch.
-
-  Returns:
-    (the ledger, the generation of its object).
-
-  Raises:
-    errors.UserError: if the resources belong to another run or are others than
-      the plan's, or if this run is in another project.
-  """
-  now = world.now()
-  stored, generation = load(world, plan.workdir)
-  jobs = [job.read(r.job) for r in found if r.job]
-  for other in jobs:
-    if other.get('workdir') != plan.workdir:
-      raise errors.UserError(
-        f'--name={plan.name} is in use, with --workdir={other.get("workdir")}; '
-        f'choose another name, or end that run with "down {plan.name}".'
-      )
-    _check_hosts(plan, other)
-  if stored and not stored['reason'] and stored['name'] == plan.name:
-    end = bucket.read(world.run, job.end_url(plan.workdir, stored['job']))
-    project = stored.get('project', plan.project)
-    if project != plan.project and end is None:
-      raise errors.UserError(
-        f'{plan.name} is in project {project}, and gcloud uses {plan.project}; '
-        f'go on there with CLOUDSDK_CORE_PROJECT={project}, or end it first: '
-        f'python launch/tpu.py stop {plan.name}'
-      )
-    if end is None or found:
-      own = {field.name for field in dataclasses.fields(supervisor.Ledger)}
-      kept = {key: value for key, value in stored.items() if key in own}
-      return _with_zone(supervisor.Ledger(**kept), plan, found), generation
-  if jobs:  # the ledger was lost, or is that of an earlier launch
-    name, sha256 = jobs[0]['job'], jobs[0]['sha256']
-  else:
-    name = time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))
-    name += f'-{random.randrange(10**4):04}'
-  fresh = supervisor.Ledger(
-    job=name, started=now, time=now, since=now, sha256=sha256
-  )
-  return _with_zone(fresh, plan, found), generation
-
-
-def _check_hosts(plan, other: dict[str, str]):
-  """Refuses hosts, given by their job, whose price and number are others."""
-  topology = plan.topology
-  for key, value in ('topology', topology.name), ('slices', topology.slices):
-    if other.get(key, str(value)) != str(value):
-      raise errors.UserError(
-        f'{plan.name} has hosts of --{key}={other[key]}; give that, or end them '
-        f'first: python launch/tpu.py stop {plan.name}'
-      )
-
-
-def _with_zone(ledger, plan, found) -> supervisor.Ledger:
-  """Returns the ledger with the zone in which the run's hosts are."""
-  zones = [r.place for r in found if r.place in plan.zones]
-  zone = plan.zones.index(zones[0]) if zones else ledger.zone
-  return dataclasses.replace(ledger, zone=zone % len(plan.zones))
-
-
 def watch(
   world: World,
   plan: plan_lib.Plan,
@@ -304,7 +168,7 @@ def watch(
     world: acts on the world.
     plan: the run.
     limits: what the launch may do.
-    ledger: from `start_ledger`.
+    ledger: from `ledger_file.open_launch`.
     generation: the generation of its object.
     folder: a local folder for files that commands read.
 
@@ -328,7 +192,7 @@ def watch(
       news = action != supervisor.WAIT or ledger.state != before.state
       if news or ledger.time - saved > _SAVE_SECONDS:
         # Before the act: what could not be written down is not done.
-        generation = save(world, plan, ledger, generation)
+        generation = ledger_file.save(world, plan, ledger, generation)
         saved = ledger.time
     except commands.CommandError as error:
       ledger = before

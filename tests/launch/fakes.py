@@ -3,7 +3,8 @@
 import fnmatch
 import json
 
-from launch import commands, resource, watch
+from launch import commands, resource
+from launch.world import World
 
 START = 1_790_000_000.0
 
@@ -28,9 +29,9 @@ class Gcloud:
     self.now, self.on_active = START, lambda: None
     self.project = 'p1'
 
-  def world(self, period: float = 30.0) -> watch.World:
+  def world(self, period: float = 30.0) -> World:
     """Returns a world whose time passes only while it sleeps."""
-    return watch.World(self.run, lambda: self.now, self.sleep, period)
+    return World(self.run, lambda: self.now, self.sleep, period)
 
   def sleep(self, seconds: float):
     self.now += seconds

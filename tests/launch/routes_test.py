@@ -21,6 +21,7 @@ from launch import (
   start,
   watch,
 )
+from launch.world import World
 from tests.launch import fakes
 
 # Flags that gcloud 528 (2025-06-20) does not know yet, as of 2026-11-22: none.
@@ -65,14 +66,14 @@ def list_all():
     run(queued.delete(resource.Resource(kind, 'r', 'us-east5-b', 'r', '')))
   for kind in (resource.TEMPLATE, resource.POLICY):
     run(compute.delete(resource.Resource(kind, 'r', 'us-east5', 'r', '')))
-  control.find_all(watch.World(run=run))
+  control.find_all(World(run=run))
   group = resource.Resource(resource.GROUP, 'r', 'us-east5-b', 'r', '', size=4)
   compute.find_state(run, group, [])
   bucket.read(run, 'gs://bkt/x', 10)
   bucket.write(run, 'gs://bkt/x', 'text', '0')
   bucket.list_objects(run, ['gs://bkt/logs/host-*.log', 'gs://bkt/x'])
-  project.find_chosen(watch.World(run=run), True)
-  start.upload(watch.World(run=run), made, b'', 'SHA')
+  project.find_chosen(World(run=run), True)
+  start.upload(World(run=run), made, b'', 'SHA')
   return sorted({tuple(argv) for argv in found + list_worker_commands()})
 
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from bert_jax import errors
-from launch import commands, tpu, watch
+from launch import commands, tpu
+from launch.world import World
 from tests.launch import fakes
 
 A, B = 'us-east5-b', 'europe-west4-b'
@@ -144,7 +145,7 @@ def test_second_supervisor_adopts_and_the_first_gives_up():
 
 
 def fakes_world(cloud):
-  return watch.World(cloud.run, lambda: cloud.now, cloud.sleep, 30.0)
+  return World(cloud.run, lambda: cloud.now, cloud.sleep, 30.0)
 
 
 def test_lost_answers_to_writes_of_the_ledger_end_no_watch():
