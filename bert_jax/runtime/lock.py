@@ -24,6 +24,7 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
 
   Raises:
     lease.Held: if another process holds it.
+    errors.UserError: if there can be no lock at `path`.
   """
   if storage.is_remote(path):
     with lease.hold(path, patient):
@@ -44,6 +45,11 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
         f'{path} is locked: another process is writing there; wait for it, '
         'or use another directory.'
       ) from None
+    except OSError as error:
+      raise errors.UserError(
+        f'cannot lock {path}: {error.strerror}; use a directory on a file '
+        'system with locks, or in a bucket (gs://).'
+      ) from error
     yield
 
 

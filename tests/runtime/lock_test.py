@@ -239,3 +239,16 @@ def test_a_local_lock_may_be_waited_for(tmp_path):
     order.append('first')
   thread.join()
   assert order == ['first', 'second'] and os.path.exists(path)
+
+
+@pytest.mark.parametrize('code', [errno.ENOLCK, errno.ENOSYS])
+def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch, code):
+  def refuse(file, operation):
+    raise OSError(code, os.strerror(code))
+
+  monkeypatch.setattr(lock.fcntl, 'flock', refuse)
+  path = str(tmp_path / 'lock')
+  said = f'cannot lock {path}: {os.strerror(code)}; use a directory on a file'
+  with pytest.raises(errors.UserError, match=said):
+    with lock.exclusive(path):
+      pass
