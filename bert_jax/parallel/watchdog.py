@@ -29,9 +29,6 @@ _PERIOD = 2.0  # seconds between signs of life
 _MISSES = 8  # periods without one after which a process counts as dead
 # Time for the others to read why the run failed.
 _FAREWELL = 1.5 * _PERIOD  # seconds
-# Exit code if starting the same command again may help (EX_TEMPFAIL of
-# sysexits.h, as batch systems use it); an error of the user or a bug has 1.
-_TRY_AGAIN = 75
 
 
 class _Hosts:
@@ -147,7 +144,7 @@ class _Hosts:
       time.sleep(_FAREWELL)
     code, message = self._first or self._own
     lost = self._waits >= _MISSES
-    if code == _TRY_AGAIN and (self._process == 0 or lost):
+    if code == errors.MAY_PASS and (self._process == 0 or lost):
       message += f'\n{self._describe_stacks()}'
     _end(message, code)
 
@@ -233,7 +230,7 @@ def _look(watch: pulse_lib.Watch, hosts: _Hosts):
   else:
     if message:
       hosts.fail(
-        _TRY_AGAIN,
+        errors.MAY_PASS,
         f'{message}. Start the same command on every host to resume.',
       )
   if hosts.failed:
@@ -244,7 +241,7 @@ def _look_alone(watch: pulse_lib.Watch):
   if hang := watch.find_hang():
     _end(
       f'{hang}. Run the same command to resume.\n{stacks.describe_stacks()}',
-      _TRY_AGAIN,
+      errors.MAY_PASS,
     )
 
 
