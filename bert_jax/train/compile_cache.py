@@ -5,11 +5,12 @@ SIGSEGV, at every start, since jax never replaces an entry.
 """
 
 import hashlib
-import os
 from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
+
+from bert_jax.runtime import storage
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 # Other programs may use the same folder, without checksums.
@@ -19,7 +20,7 @@ _SUFFIX = '-sha256'
 def use():
   """Turns the cache on, in the user's folder or in our own."""
   if not jax.config.jax_compilation_cache_dir:
-    directory = os.path.expanduser('~/.cache/bert_jax/xla')
+    directory = storage.get_cache_folder('xla')
     jax.config.update('jax_compilation_cache_dir', directory)
   try:
     from jax._src import compilation_cache as private  # no public API

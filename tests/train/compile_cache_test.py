@@ -11,20 +11,26 @@ from bert_jax.train import compile_cache
 
 
 @pytest.fixture
-def folder(tmp_path):
-  """Turns the cache on in a folder; afterwards all is as before."""
+def settings():
+  """Afterwards, jax's settings of its cache are as before."""
   from jax._src import compilation_cache as private
 
   make, before = private.get_file_cache, jax.config.jax_compilation_cache_dir
-  jax.config.update('jax_compilation_cache_dir', str(tmp_path))
   seconds = jax.config.jax_persistent_cache_min_compile_time_secs
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
-  compile_cache.use()
-  yield tmp_path
+  yield
   private.get_file_cache = make
   jax.config.update('jax_compilation_cache_dir', before)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', seconds)
   compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def folder(settings, tmp_path):
+  """Turns the cache on in a folder."""
+  jax.config.update('jax_compilation_cache_dir', str(tmp_path))
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+  compile_cache.use()
+  return tmp_path
 
 
 def compute():
@@ -87,3 +93,12 @@ def test_entries_of_other_programs_are_left_alone(folder):
   other.write_bytes(b'not ours')
   compute()
   assert other.read_bytes() == b'not ours'
+
+
+def test_its_place_is_where_the_user_keeps_caches(
+  settings, tmp_path, monkeypatch
+):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+  jax.config.update('jax_compilation_cache_dir', None)
+  compile_cache.use()
+  assert jax.config.jax_compilation_cache_dir == f'{tmp_path}/bert_jax/xla'
