@@ -5,6 +5,7 @@ minute, and whenever a checkpoint is about to be saved, so that a run that
 resumes from it finds all before it.
 """
 
+import contextlib
 import os
 import shutil
 import sys
@@ -44,12 +45,11 @@ class Mirror:
     """Copies a file from the bucket, if it is there."""
     if self._url is None:
       return
-    try:
+    # Otherwise the thread might upload what has come so far.
+    with self._lock, contextlib.suppress(FileNotFoundError):
       storage.download(
         os.path.join(self._url, name), os.path.join(self.folder, name)
       )
-    except FileNotFoundError:
-      return
 
   def flush(self):
     """Uploads all that has changed.

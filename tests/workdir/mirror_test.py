@@ -1,12 +1,14 @@
 """Growing files that are copied to a bucket."""
 
+import contextlib
 import os
+import pathlib
 import time
 
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import bucket, storage
+from bert_jax.runtime import bucket, files, storage
 from bert_jax.workdir import mirror
 
 
@@ -42,6 +44,38 @@ def test_what_grew_is_uploaded_whole_and_fetched_by_the_next(remote):
   append(second.folder, 'log', 'three\n')
   second.close()
   assert storage.read(f'{remote}/log') == b'one\ntwo\nthree\n'
+
+
+def test_what_is_half_fetched_is_not_uploaded(remote, monkeypatch):
+  files.write_text(f'{remote}/log', 'one\ntwo\n')
+  monkeypatch.setattr(mirror, '_SECONDS', 0.01)
+  looks = []
+
+  def walk(folder, walk=os.walk):
+    looks.append(folder)
+    return walk(folder)
+
+  def download_slowly(path, local):
+    with open(local, 'w') as file:
+      file.write('one\n')
+      file.flush()
+      before = len(looks)
+      with contextlib.suppress(AssertionError):
+        wait(lambda: len(looks) > before + 1, seconds=0.3)
+      file.write('two\n')
+
+  monkeypatch.setattr(mirror.os, 'walk', walk)
+  monkeypatch.setattr(storage, 'download', download_slowly)
+  uploaded = []
+  monkeypatch.setattr(
+    storage,
+    'upload',
+    lambda local, path: uploaded.append(pathlib.Path(local).read_text()),
+  )
+  found = mirror.Mirror(remote)
+  found.fetch('log')
+  found.close()
+  assert set(uploaded) == {'one\ntwo\n'}
 
 
 def test_only_what_has_changed_is_uploaded(remote, monkeypatch):
@@ -80,8 +114,8 @@ def test_the_thread_uploads_and_its_failure_is_a_warning(
   found.close()
 
 
-def wait(condition):
-  deadline = time.monotonic() + 20
+def wait(condition, seconds=20):
+  deadline = time.monotonic() + seconds
   while not condition():
     assert time.monotonic() < deadline
     time.sleep(0.01)
