@@ -25,6 +25,7 @@ class Log:
   def __init__(self, workdir: str, step: int):
     self._mirror = mirror.Mirror(workdir)
     self.path = paths.metrics(self._mirror.folder)
+    self._shown = paths.metrics(workdir)  # self.path may be a temporary one
     board = paths.tensorboard(self._mirror.folder)
     with self._reported():
       self._mirror.fetch(paths.metrics(''))
@@ -69,7 +70,8 @@ class Log:
     Raises:
       errors.UserError: if they cannot be written there.
     """
-    self._mirror.flush()
+    with self._reported():
+      self._mirror.flush()
 
   def _write_event(self, step, **content):
     self._board.write_event(
@@ -81,9 +83,11 @@ class Log:
   def _reported(self):
     try:
       yield
+    except errors.UserError:
+      raise
     except OSError as error:
       raise errors.UserError(
-        f'cannot write the log {self.path}: {error.strerror}; free disk '
+        f'cannot write the log {self._shown}: {error.strerror}; free disk '
         'space, then resume with the same command.'
       ) from error
 
@@ -97,7 +101,8 @@ class Log:
       with contextlib.suppress(OSError):
         file.close()
     try:
-      self._mirror.close()
+      with self._reported():
+        self._mirror.close()
     except errors.UserError:
       # Otherwise an earlier error is being raised, which must not be replaced.
       if error is None or isinstance(error, errors.Interrupted):

@@ -1,10 +1,14 @@
 """Tests of the log."""
 
+import errno
+import os
+
 import pytest
 from tensorboardX.proto import event_pb2
 
-from bert_jax.runtime import storage
-from bert_jax.workdir import log
+from bert_jax import errors
+from bert_jax.runtime import bucket, storage
+from bert_jax.workdir import log, mirror
 
 
 def write(path, first, steps):
@@ -42,6 +46,43 @@ def test_what_is_flushed_survives_a_kill(remote):
   assert [r['step'] for r in found] == [2]
   assert len(storage.list_names(f'{remote}/tensorboard')) == 1
   rows.__exit__(None, None, None)
+
+
+def fill_disk(source, target):
+  raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+
+
+def test_a_disk_that_is_full_while_the_log_is_copied_is_one_line(
+  remote, monkeypatch
+):
+  said = f'log {remote}/metrics.jsonl: No space left on device; free disk space'
+  monkeypatch.setattr(mirror.shutil, 'copyfile', fill_disk)
+  with pytest.raises(errors.UserError, match=said):
+    with log.Log(remote, 0) as rows:
+      rows.write('train', 2, {'loss': 8.0})
+      with pytest.raises(errors.UserError, match=said):
+        rows.flush()
+
+
+def test_an_error_is_not_replaced_by_that_of_the_log(remote, monkeypatch):
+  monkeypatch.setattr(mirror.shutil, 'copyfile', fill_disk)
+  with pytest.raises(KeyError, match='first'):
+    with log.Log(remote, 0):
+      raise KeyError('first')
+
+
+@pytest.mark.parametrize('where', ['download', 'upload'])
+def test_a_bucket_that_is_away_keeps_its_words_and_code(
+  remote, monkeypatch, where
+):
+  def fail(*paths):
+    raise bucket.Unavailable('the bucket is away', 'away', may_pass=True)
+
+  monkeypatch.setattr(storage, where, fail)
+  with pytest.raises(errors.UserError, match='^the bucket is away$') as caught:
+    with log.Log(remote, 0) as rows:
+      rows.write('train', 2, {'loss': 8.0})
+  assert caught.value.exit_code == errors.MAY_PASS
 
 
 def test_a_torn_line_is_left_out(tmp_path):
