@@ -94,6 +94,8 @@ class Profile:
   def _reported(self):
     try:
       yield
+    except errors.UserError:
+      raise
     except (OSError, RuntimeError) as error:
       raise errors.UserError(
         f'cannot write a profile to {self._directory}: {error}; free disk '

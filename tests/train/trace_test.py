@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import globs
+from bert_jax.runtime import bucket, globs, storage
 from bert_jax.train import trace
 from tests import training
 
@@ -110,3 +110,13 @@ def test_a_profile_that_cannot_be_written_says_so(tmp_path):
   (tmp_path / 'profile').touch()
   with pytest.raises(errors.UserError, match='cannot write a profile to'):
     run(tmp_path, 1, [(0, 6)])
+
+
+def test_a_bucket_that_is_away_keeps_its_words_and_code(remote, monkeypatch):
+  def fail(local, path):
+    raise bucket.Unavailable('the bucket is away', 'away', may_pass=True)
+
+  monkeypatch.setattr(storage, 'upload', fail)
+  with pytest.raises(errors.UserError, match='^the bucket is away$') as caught:
+    run(remote, 1, [(0, 6)])
+  assert caught.value.exit_code == errors.MAY_PASS
