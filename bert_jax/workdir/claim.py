@@ -8,7 +8,7 @@ from ml_collections import config_dict
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.runtime import files, lock, storage
-from bert_jax.workdir import changes, paths
+from bert_jax.workdir import changes, checkpoint_reader, paths
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def claim(workdir: str, config: config_dict.ConfigDict):
       f'cannot make --workdir={workdir}: {error}'
     ) from None
   with lock.exclusive(os.path.join(workdir, '.lock')):
-    if storage.exists(paths.checkpoints(workdir)):
+    if _is_final(workdir):
       check_config(workdir)
       _announce(workdir, _compare(workdir, config))
     else:
@@ -40,8 +40,16 @@ def claim(workdir: str, config: config_dict.ConfigDict):
 
 def has_begun(workdir: str) -> bool:
   """Returns whether a run has a checkpoint, so that its config is final."""
-  saved = paths.checkpoints(workdir)
-  return storage.exists(saved) and bool(storage.list_names(saved))
+  return bool(checkpoint_reader.list_steps(paths.checkpoints(workdir)))
+
+
+def _is_final(workdir):
+  """Returns whether a run has begun to train, so that its config is final."""
+  # Training makes the folder, but in a bucket there is none, and what is in its
+  # place may be of a save that was interrupted.
+  if storage.is_remote(workdir):
+    return has_begun(workdir)
+  return storage.exists(paths.checkpoints(workdir))
 
 
 def check_config(workdir: str):

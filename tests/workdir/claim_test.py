@@ -122,6 +122,9 @@ def test_a_bucket_belongs_to_the_config_that_saved_in_it(remote):
 
   claim_remote()
   claim_remote('seed=3')  # nothing has been saved
+  files.write_text(f'{remote}/checkpoints/1/state/manifest.ocdbt', '')
+  claim_remote('seed=4')  # nor has this, whole
+  claim_remote('seed=3')
   files.write_text(f'{remote}/checkpoints/1/commit_success.txt', '')
   with pytest.raises(errors.UserError, match='seed was 3, is 0'):
     claim_remote()
