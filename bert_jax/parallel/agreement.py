@@ -36,6 +36,20 @@ def hash_code() -> dict[str, str]:
   return found
 
 
+def gather_texts(text: str) -> list[str]:
+  """Returns the texts that all processes call this with, by process."""
+  if jax.process_count() == 1:
+    return [text]
+  raw = text.encode()
+  sizes = multihost_utils.process_allgather(np.int32(len(raw))).tolist()
+  # At least a byte, since there is no gathering of nothing.
+  padded = np.frombuffer(raw.ljust(max(1, *sizes)), np.uint8)
+  rows = multihost_utils.process_allgather(padded)
+  return [
+    row[:size].tobytes().decode() for row, size in zip(rows, sizes, strict=True)
+  ]
+
+
 def check_same(facts: dict):
   """Compares facts that must be the same on all hosts.
 
@@ -46,18 +60,11 @@ def check_same(facts: dict):
     errors.UserError: on all hosts, naming a host that differs from host 0, and
       the differences.
   """
-  if jax.process_count() == 1:
+  text = json.dumps(facts, sort_keys=True)
+  marks = gather_texts(hashlib.sha256(text.encode()).hexdigest())
+  if len(set(marks)) == 1:
     return
-  text = json.dumps(facts, sort_keys=True).encode()
-  mark = hashlib.sha256(text).digest()
-  head = np.frombuffer(len(text).to_bytes(8, 'big') + mark, np.uint8)
-  heads = multihost_utils.process_allgather(head)
-  if (heads == heads[0]).all():
-    return
-  size = max(int.from_bytes(h[:8].tobytes(), 'big') for h in heads)
-  padded = np.frombuffer(text.ljust(size), np.uint8)
-  texts = multihost_utils.process_allgather(padded)
-  found = [json.loads(x.tobytes()) for x in texts]
+  found = [json.loads(x) for x in gather_texts(text)]
   raise errors.UserError(
     f'{"; ".join(find_differences(found))}. Start the same command with the same '
     'files on every host.'

@@ -167,16 +167,16 @@ class Checkpoints:
     """
     path = self._path(step)
     wanted = param_names.flatten(template)
-    integrity.agree(path, lambda: checkpoint_reader.check_files(path))
-    facts = integrity.agree(path, lambda: _read_facts(path, step, wanted))
+    integrity.agree(lambda: checkpoint_reader.check_files(path))
+    facts = integrity.agree(lambda: _read_facts(path, step, wanted))
     with integrity.judging(path):
       try:
-        state = integrity.agree(path, lambda: _read_state(path, template))
+        state = integrity.agree(lambda: _read_state(path, template))
         # On the devices of all processes, with the same result in each.
         integrity.verify(state, facts['fingerprints'])
       except (integrity.Damaged, errors.UserError):
         # Otherwise arrays of another shape or type would look like damage.
-        integrity.agree(path, lambda: _check_shapes(path, wanted))
+        integrity.agree(lambda: _check_shapes(path, wanted))
         raise
     return state, facts
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.parallel import distributed
+from bert_jax.parallel import agreement
 from bert_jax.runtime import storage
 from bert_jax.workdir import fingerprint
 
@@ -76,26 +76,41 @@ def _proves_damage(error: BaseException) -> bool:
   )
 
 
-def agree(path: str, read: Callable[[], Any]):
+def agree(read: Callable[[], Any]):
   """Returns the result of `read`; if it fails on any host, all hosts raise.
 
-  So if one host cannot access its disk, no host calls a checkpoint damaged.
+  All raise the same, of the first host with an error that does not prove
+  damage, if there is one: so if one host cannot access its disk, no host calls
+  a checkpoint damaged.
   """
   found = failure = None
-  own = 0
   try:
     found = read()
-  except Damaged as error:
-    own, failure = 1, error
-  except errors.UserError as error:
-    own, failure = 2, error
-  worst = distributed.find_largest(own)
-  if worst > own:
-    kind = Damaged if worst == 1 else errors.UserError
-    failure = kind(f'another host cannot read {path}; see what it says.')
-  if failure is not None:
+  except (Damaged, errors.UserError) as error:
+    failure = error
+  texts = agreement.gather_texts(json.dumps(_describe(failure)))
+  told = {host: x for host, x in enumerate(map(json.loads, texts)) if x}
+  if not told:
+    return found
+  if len(texts) == 1:
     raise failure
-  return found
+  host = min(told, key=lambda host: told[host]['damaged'])
+  message = f'on host {host}: {told[host]["message"]}'
+  if told[host]['damaged']:
+    raise Damaged(message) from failure
+  problem = errors.UserError(message)
+  problem.exit_code = told[host]['exit_code']
+  raise problem from failure
+
+
+def _describe(failure: Damaged | errors.UserError | None) -> dict:
+  if failure is None:
+    return {}
+  return {
+    'damaged': isinstance(failure, Damaged),
+    'message': str(failure),
+    'exit_code': getattr(failure, 'exit_code', None),
+  }
 
 
 def check_files(path: str, names: Iterable[str]):

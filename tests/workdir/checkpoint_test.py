@@ -1,6 +1,7 @@
 """Tests of checkpoints."""
 
 import errno
+import json
 import os
 import pathlib
 import re
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.parallel import device_mesh, distributed
+from bert_jax.parallel import agreement, device_mesh
 from bert_jax.runtime import globs, storage
 from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests import environment
@@ -306,18 +307,32 @@ def test_a_host_whose_disk_fails_keeps_all_from_condemning(
   damage(tmp_path / 'c', 3)
   votes = []
 
-  def vote(own):
+  def gather(own):
     votes.append(own)
-    return 2 if own else 0  # what is damaged here another host cannot read
+    # What is damaged here another host cannot read.
+    other = {'damaged': False, 'message': 'EIO in c/3', 'exit_code': 75}
+    return [own, json.dumps(other if own != '{}' else {})]
 
-  monkeypatch.setattr(distributed, 'find_largest', vote)
-  with pytest.raises(errors.UserError, match='another host cannot read .*c/3'):
+  monkeypatch.setattr(agreement, 'gather_texts', gather)
+  with pytest.raises(errors.UserError, match='^on host 1: EIO') as caught:
     restore(tmp_path / 'c')
+  assert caught.value.exit_code == 75
   # On the files, the facts, the arrays, their shapes.
-  assert votes == [0, 0, 1, 0]
-  monkeypatch.setattr(distributed, 'find_largest', lambda own: 1)
-  with pytest.raises(errors.UserError, match='step 1: another host cannot'):
+  assert votes[:2] == votes[3:] * 2 == ['{}'] * 2
+  assert json.loads(votes[2])['damaged'] and os.listdir(tmp_path) == ['c']
+
+
+def test_damage_that_another_host_alone_sees_is_named_here(
+  tmp_path, monkeypatch, capsys
+):
+  write(tmp_path / 'c')
+  other = {'damaged': True, 'message': 'a shard is cut', 'exit_code': None}
+  monkeypatch.setattr(
+    agreement, 'gather_texts', lambda own: [own, json.dumps(other)]
+  )
+  with pytest.raises(errors.UserError, match='1: on host 1: a shard is cut'):
     restore(tmp_path / 'c')
+  assert 'checkpoint 3 is bad: on host 1: a shard' in capsys.readouterr().out
   assert os.listdir(tmp_path) == ['c']
 
 
