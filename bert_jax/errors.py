@@ -26,11 +26,13 @@ class Interrupted(BaseException):
 
   Attributes:
     signum: the signal's number; the exit code is 128 + signum, as in a shell.
+    everywhere: whether all hosts of the run stop.
   """
 
-  def __init__(self, signum: int, advice: str):
+  def __init__(self, signum: int, advice: str, everywhere: bool = False):
     super().__init__(advice)
     self.signum = signum
+    self.everywhere = everywhere
 
 
 def listing(words: Sequence[str], most: int = 6) -> str:

@@ -17,7 +17,7 @@ from bert_jax import errors
 from bert_jax.parallel import relay
 
 _DAY = 24 * 60 * 60  # seconds to wait while process 0 prepares or exports
-_LEAVE_SECONDS = 20  # maximum between the ends of two processes
+_LEAVE_SECONDS = 20  # to wait for processes that may not end
 # Environment variables that list the hosts of a TPU.
 _LISTS = ('TPU_PROCESS_ADDRESSES', 'TPU_WORKER_HOSTNAMES')
 _CONNECT_SECONDS = 300  # to wait for the other processes
@@ -182,9 +182,14 @@ def first_then_all(name: str, function: Callable[[], object]):
   barrier(name)
 
 
-def leave():
-  """Waits for other processes that are about to end."""
-  barrier('leave', _LEAVE_SECONDS)
+def leave(everywhere: bool = True):
+  """Waits for the other processes to end, too.
+
+  Args:
+    everywhere: whether all of them are about to. Process 0 may take minutes to
+      close its files in a bucket that does not answer.
+  """
+  barrier('leave', _DAY if everywhere else _LEAVE_SECONDS)
 
 
 def find_largest(value: int) -> int:

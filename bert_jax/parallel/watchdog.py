@@ -269,7 +269,7 @@ def _leave_after(error: BaseException, hosts: _Hosts):
   if isinstance(error, errors.Interrupted):
     name = signal.Signals(error.signum).name
     try:
-      distributed.leave()
+      distributed.leave(error.everywhere)
     except jax.errors.JaxRuntimeError:  # the others did not stop
       hosts.fail(128 + error.signum, f'{here} was sent {name}; {error}')
       hosts.end()

@@ -83,7 +83,7 @@ def fit(
         state = loop.run_phase(run, phase, state, compiled[phase.number])
     run.stop.ask()
     if run.stop.signum is not None:  # came while the last save was running
-      raise errors.Interrupted(run.stop.signum, signals.RESUME)
+      raise errors.Interrupted(run.stop.signum, signals.RESUME, everywhere=True)
     return programs.gather_on_host(state.params, start)
 
 

@@ -266,4 +266,4 @@ def _save(run, step, state):
 def _stop(run, step, state):
   run.meter.flush()
   _save(run, step, state)
-  raise errors.Interrupted(run.stop.signum, signals.RESUME)
+  raise errors.Interrupted(run.stop.signum, signals.RESUME, everywhere=True)

@@ -7,8 +7,8 @@ import jax
 import pytest
 
 from bert_jax import errors
-from bert_jax.parallel import watchdog
-from bert_jax.runtime import pulse
+from bert_jax.parallel import distributed, watchdog
+from bert_jax.runtime import bucket, pulse
 
 
 class Memory:
@@ -253,6 +253,42 @@ def test_an_error_is_told_to_all_and_ends_this_process(error, said):
   with pytest.raises(Ended) as raised:
     look(second)
   assert raised.value.args == (1, said)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+  """Returns the list of the times that processes wait before they leave."""
+  found = []
+  monkeypatch.setattr(
+    distributed, 'barrier', lambda name, seconds: found.append(seconds)
+  )
+  return found
+
+
+def test_who_ends_like_all_hosts_waits_while_host_0_tries_a_bucket(waits):
+  first, _ = make(2)
+  stopped = errors.Interrupted(15, 'resume', everywhere=True)
+  watchdog._leave_after(stopped, first)
+  distributed.leave()  # of a run that is finished
+  # Log, status and lock, one after the other.
+  assert min(waits) > 10 * bucket.PATIENCE and not first.failed
+
+
+def test_who_stops_alone_ends_the_others(waits, monkeypatch):
+  first, second = make(2)
+
+  def wait(name, seconds):
+    waits.append(seconds)
+    raise jax.errors.JaxRuntimeError('DEADLINE_EXCEEDED')
+
+  monkeypatch.setattr(distributed, 'barrier', wait)
+  with pytest.raises(Ended, match='host 0 was sent SIGTERM; resume'):
+    watchdog._leave_after(errors.Interrupted(15, 'resume'), first)
+  assert waits == [20]
+  exchange([first, second])
+  with pytest.raises(Ended) as raised:
+    look(second)
+  assert raised.value.args == (143, 'host 0 was sent SIGTERM; resume')
 
 
 def test_one_process_passes_errors_on():
