@@ -137,8 +137,8 @@ def load_json(path: str):
 
 
 def write_json(path: str, value: Any):
-  """Writes a JSON file, see `storage.write`."""
-  write_text(path, json.dumps(value, indent=2) + '\n')
+  """Writes a JSON file, see `storage.write`; raises ValueError for NaN."""
+  write_text(path, json.dumps(value, indent=2, allow_nan=False) + '\n')
 
 
 def write_text(path: str, text: str):

@@ -1,5 +1,6 @@
 """Held-out evaluation: sums over all batches, divided once."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,7 +30,8 @@ def evaluate(
     phase: the phase of the batches.
 
   Returns:
-    {metric: value}; None if the evaluation was stopped.
+    {metric: value}, without the task's scores if the loss is not finite; None
+    if the evaluation was stopped.
   """
   totals: dict[str, list[float]] = {}
   kept = pending = None
@@ -48,7 +50,10 @@ def evaluate(
     pending = results
   if pending is not None:
     kept = take(i, pending)
-  return {**compute_means(totals, losses, task.derive), **task.score(kept)}
+  means = compute_means(totals, losses, task.derive)
+  if not math.isfinite(means['loss']):
+    return means
+  return {**means, **task.score(kept)}
 
 
 def add(totals: dict[str, list[float]], sums: dict):

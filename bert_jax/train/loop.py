@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import math
 import time
 from typing import Any
 
@@ -108,8 +109,9 @@ def _run_phase(run, phase, state, compiled):
         if not run.meter.skipped_in_a_row:
           _save(run, step + 1, state)
     if end == run.steps:
-      _evaluate(run, phase, end, state, evaluation)
+      # First, since the evaluation raises if its loss is not finite.
       _save(run, end, state)
+      _evaluate(run, phase, end, state, evaluation)
     run.stop.ask()
     if run.stop.signum is not None:
       _stop(run, end, state)
@@ -227,6 +229,12 @@ def _evaluate(run, phase, step, state, evaluation):
       )
     if means is None:
       _stop(run, step, state)
+    if not math.isfinite(means['loss']):
+      raise errors.UserError(
+        f'the held-out loss at step {step:,} is {means["loss"]}: the model '
+        'computes numbers that are not finite. Look at the held-out data, or '
+        'use another --workdir with a lower optimizer.learning_rate.'
+      )
     seconds = time.monotonic() - start
     run.log.write('eval', step, {**means, 'seconds': seconds})
     run.status.note(held_out=means)

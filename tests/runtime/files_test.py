@@ -109,3 +109,9 @@ def test_json_in_a_bucket_that_is_ill_is_no_wrong_path(
 
 def filled_folder(new):
   filled('')(os.path.join(new, 'y'))
+
+
+def test_what_json_has_no_number_for_is_not_written(tmp_path):
+  with pytest.raises(ValueError, match='not JSON compliant'):
+    files.write_json(str(tmp_path / 'a.json'), {'loss': float('nan')})
+  assert not list(tmp_path.iterdir())

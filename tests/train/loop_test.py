@@ -12,7 +12,7 @@ from bert_jax.parallel import distributed
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import pulse
 from bert_jax.train import step as step_lib
-from bert_jax.workdir import checkpoint
+from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests import training
 
 
@@ -110,3 +110,21 @@ def test_the_pulse_counts_what_is_done_and_rests_while_saving(
   assert (beat.updates, beat.evaluated) == (6, 4)
   assert set(training_now) == {True} and set(saving) == {False}
   assert not beat.watched
+
+
+def test_a_held_out_loss_that_is_not_finite_stops_a_run_that_is_saved(tmp_path):
+  def broken(phase, i, rows):
+    batch = training.take(training.make_batch(i), rows)
+    batch['masked_lm_weights'][:] = np.nan
+    return batch
+
+  c = training.small_config(checkpoint__every=60, eval__every=0)
+  made = dataclasses.replace(
+    training.make_task(c),
+    eval_batch=broken,
+    score=lambda kept: pytest.fail('there is nothing to score'),
+  )
+  for _ in range(2):  # the same command says the same
+    with pytest.raises(errors.UserError, match='loss at step 6 is nan'):
+      training.fit_lib.fit(c, made, str(tmp_path))
+    assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [6]
