@@ -260,6 +260,8 @@ def _explain_failure(directory: str, error: BaseException) -> str:
     innermost = innermost.__cause__
   if reason := storage.explain(directory, innermost):
     return reason
+  if isinstance(innermost, OSError) and innermost.strerror:
+    return innermost.strerror
   # Each layer adds its message to the text; the innermost cause is last.
   return str(error).strip().rpartition(': ')[2] or type(error).__name__
 

@@ -343,7 +343,8 @@ def test_a_save_that_failed_in_the_background_is_not_complete(
 
   def fail(source, target, **kwargs):
     if str(target).endswith('c/5'):
-      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+      full = errno.ENOSPC, os.strerror(errno.ENOSPC)
+      raise OSError(*full, source, None, target)  # as the disk would
     return original(source, target, **kwargs)
 
   monkeypatch.setattr(os, 'rename', fail)
