@@ -73,6 +73,7 @@ def test_sentences_in_a_bucket_that_is_ill_are_no_wrong_file(ill, remote):
   assert 'give a file' not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_command_writes_features_and_draws(tmp_path):
   pytest.importorskip('matplotlib')
   folder = models.export_to(tmp_path / 'model')

@@ -30,6 +30,7 @@ def write_input(path, column='text'):
   return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('model', ['.', 'export'])
 def test_a_run_and_its_export_predict_every_row_in_order(run, tmp_path, model):
   given, output = write_input(tmp_path / 'in.csv'), str(tmp_path / 'out.jsonl')
@@ -43,6 +44,7 @@ def test_a_run_and_its_export_predict_every_row_in_order(run, tmp_path, model):
     assert sum(row['probabilities'].values()) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_batch_size_changes_no_prediction(run, tmp_path):
   given = write_input(tmp_path / 'in.csv')
   found = []
@@ -56,6 +58,7 @@ def test_the_batch_size_changes_no_prediction(run, tmp_path):
     assert float(a[1]) == pytest.approx(float(b[1]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_column_may_have_another_name(run, tmp_path):
   given = write_input(tmp_path / 'in.csv', 'words')
   output = str(tmp_path / 'out.csv')
@@ -67,6 +70,7 @@ def test_the_column_may_have_another_name(run, tmp_path):
     assert file.read().startswith('prediction,probability\ndog,')
 
 
+@pytest.mark.slow
 def test_an_output_of_another_kind_is_refused(run, tmp_path):
   given = write_input(tmp_path / 'in.csv')
   with pytest.raises(errors.UserError, match='does not end in .tsv, .csv, .js'):
@@ -80,6 +84,7 @@ def test_a_model_without_a_head_is_refused(tmp_path):
     predict.predict(source, given, str(tmp_path / 'out.csv'))
 
 
+@pytest.mark.slow
 def test_the_command(run, tmp_path):
   given, output = write_input(tmp_path / 'in.csv'), tmp_path / 'out.tsv'
   command = [sys.executable, '-m', 'bert_jax.predict', f'--model={run}/export']

@@ -140,6 +140,7 @@ def test_dropout_is_where_google_has_it(monkeypatch):
   assert found == [(2, 5, 8), (2, 2, 5, 5), (2, 5, 8), (2, 5, 8)]
 
 
+@pytest.mark.slow
 def test_google_equals_numpy():
   # benchmarks/parity/training_parity.py does this, and hf, at real sizes.
   c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)

@@ -65,6 +65,7 @@ def test_cached_features_are_those_computed_directly(tmp_path, features):
   assert 'test.features.npy' in data.manifest['sha256']
 
 
+@pytest.mark.slow
 def test_two_models_are_read_side_by_side(tmp_path):
   ltr = write_model(tmp_path / 'ltr.npz', causal=True)
   rtl = write_model(tmp_path / 'rtl.npz', causal=True, reverse=True, seed=1)

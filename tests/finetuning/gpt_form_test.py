@@ -58,6 +58,7 @@ def test_the_tokens_are_new():
   assert max(encode.tokenize(WORDS, ['a [EXTRACT] b'])[0]) < 11
 
 
+@pytest.mark.slow
 def test_half_the_mean_loss_of_the_tokens_is_added():
   bert = dataclasses.replace(made.BERT, causal=True, vocab_size=14)
   module = gpt_classifier.GptClassifier(bert, 2, 0.0)

@@ -140,6 +140,7 @@ def edit_config(workdir, **values):
   path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
+@pytest.mark.slow
 def test_the_command_exports_a_run_without_the_accelerator(made, tmp_path):
   path = str(tmp_path / 'model')
   command = [sys.executable, '-m', 'bert_jax.convert', '--format=hf']

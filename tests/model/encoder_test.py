@@ -68,6 +68,7 @@ def test_parameter_counts(size, vocab_size, both_heads, mlm_only):
   assert count_parameters(c, with_nsp=False) == mlm_only
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'layers, hidden, both_heads',
   [

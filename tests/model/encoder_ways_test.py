@@ -60,6 +60,7 @@ def test_rematerialization_changes_memory_alone(remat, attention):
   assert fewer < 0.75 * kept
 
 
+@pytest.mark.slow
 def test_layers_keep_less_than_products():
   assert run(remat='layer')[2] < run(remat='products')[2]
 

@@ -49,7 +49,10 @@ def make_module(tokens):
   )
 
 
-@pytest.mark.parametrize('tokens, shape', [(True, (1, 2, 5)), (False, (1, 5))])
+@pytest.mark.parametrize(
+  'tokens, shape',
+  [(True, (1, 2, 5)), pytest.param(False, (1, 5), marks=pytest.mark.slow)],
+)
 def test_logits_ignore_padding(tokens, shape):
   module = make_module(tokens)
   params = {'params': feature_model.init(module, jax.random.key(0))}

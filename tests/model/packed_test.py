@@ -126,7 +126,7 @@ def norm(tree):
   'length, kind',
   [
     (128, 'mlm'),
-    (128, 'ltr'),
+    pytest.param(128, 'ltr', marks=pytest.mark.slow),
     pytest.param(512, 'mlm', marks=pytest.mark.slow),
   ],
 )

@@ -89,7 +89,14 @@ def check(qkv, tolerance=1e-5, **options):
     )
 
 
-@pytest.mark.parametrize('h, k', [(4, 32), (2, 64), (1, 128), (1, 256)])
+@pytest.mark.parametrize(
+  'h, k',
+  [
+    (4, 32),
+    (2, 64),
+    *(pytest.param(1, k, marks=pytest.mark.slow) for k in (128, 256)),
+  ],
+)
 def test_heads_of_each_size_equal_the_plain_path(h, k):
   check(qkv_of(h=h, k=k))
 

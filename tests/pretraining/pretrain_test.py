@@ -157,6 +157,7 @@ def test_left_to_right_predicts_the_next_token(directory):
   assert batches_lib.count_predictions(c, task.list_phases(c)[0]) == 31
 
 
+@pytest.mark.slow
 def test_right_to_left_is_left_to_right_of_the_reversed_text(directory):
   c = make_config(objective__kind='rtl', objective__nsp=False)
   c.model.attention_dropout = c.model.dropout = 0.0

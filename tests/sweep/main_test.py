@@ -33,8 +33,17 @@ def start(workdir, grid, *more):
   'arguments, words',
   [
     (['configs/tiny.py', 'seed=1'], 'pre-training does not have'),
-    (['configs/glue.py:rte', 'sed=1'], "'sed' is unknown; did you mean seed"),
-    (['configs/nope.py', 'seed=1'], 'cannot read --config=configs/nope.py'),
+    pytest.param(
+      *(
+        ['configs/glue.py:rte', 'sed=1'],
+        "'sed' is unknown; did you mean seed",
+      ),
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      *(['configs/nope.py', 'seed=1'], 'cannot read --config=configs/nope.py'),
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_a_wrong_command_gets_one_line(arguments, words, tmp_path):

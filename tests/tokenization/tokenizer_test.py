@@ -199,7 +199,7 @@ _SHORT_PIECES = (
 )
 
 
-@hypothesis.settings(deadline=None, max_examples=500)
+@hypothesis.settings(deadline=None, max_examples=250)
 @hypothesis.given(st.lists(_TEXTS, max_size=4), st.booleans())
 def test_any_text_has_the_ids_of_the_literal_procedure(texts, lowercase):
   wordpiece = tokenizer.Tokenizer(_SHORT_PIECES, lowercase)

@@ -57,6 +57,7 @@ def test_a_kernel_that_is_refused_gives_way_loudly(failing_kernel):
   assert 'length 6 (training step: no such kernel)' in warning
 
 
+@pytest.mark.slow
 def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
   votes = [1]
   monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)

@@ -45,6 +45,7 @@ def test_a_model_that_is_trained_already_may_have_any_loss():
   )
 
 
+@pytest.mark.slow
 def test_a_wrong_initial_loss_stops_the_run(tmp_path):
   c = training.small_config(model__initializer_std=5.0)
   with pytest.raises(errors.UserError, match='the initial loss is'):

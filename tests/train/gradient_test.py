@@ -5,6 +5,7 @@ import functools
 import re
 
 import jax
+import pytest
 
 from bert_jax.parallel import device_mesh
 from bert_jax.train import gradient, task, update
@@ -57,6 +58,7 @@ def collectives(text):
   return found
 
 
+@pytest.mark.slow
 def test_accumulation_adds_over_devices_once():
   inside, outside = collectives(compiled('batch'))
   assert inside == []

@@ -19,6 +19,7 @@ def test_too_little_disk_stops_the_run(tmp_path, monkeypatch):
     training.fit(training.small_config(), tmp_path)
 
 
+@pytest.mark.slow
 def test_other_data_under_a_run_stops_it(tmp_path):
   c = training.small_config()
   training.fit(c, tmp_path)

@@ -76,6 +76,7 @@ def test_what_is_compiled_after_the_first_update_is_said_loudly(
   assert out.count('WARNING') == 1
 
 
+@pytest.mark.slow
 def test_the_garbage_collector_skips_what_was_made_before_the_updates(tmp_path):
   frozen = []
 

@@ -26,12 +26,17 @@ def test_training_and_evaluation_of_each_config_lower(name, count):
   [
     ('dtype=float32,rng=rbg', 1),
     ('dtype=bfloat16,rng=rbg,pack=3', 4),
-    ('dtype=bfloat16,rng=threefry,kind=ltr,nsp=false', 4),
-    ('dtype=float32,rng=threefry,seq_length=512,pack=3,kind=ltr,nsp=false', 1),
-    ('dtype=bfloat16,rng=rbg,seq_length=512,pack=3', 4),
     ('dtype=bfloat16,rng=rbg,seq_length=512,mesh.model=2', 4),
-    ('dtype=bfloat16,rng=rbg,accumulate=2,remat=layer,attention=recompute', 4),
-    ('scan_layers=true,num_layers=2,attention=recompute', 1),
+    *(
+      pytest.param(*more, marks=SLOW)
+      for more in (
+        ('dtype=bfloat16,rng=threefry,kind=ltr,nsp=false', 4),
+        ('rng=threefry,seq_length=512,pack=3,kind=ltr,nsp=false', 1),
+        ('dtype=bfloat16,rng=rbg,seq_length=512,pack=3', 4),
+        ('dtype=bfloat16,accumulate=2,remat=layer,attention=recompute', 4),
+        ('scan_layers=true,num_layers=2,attention=recompute', 1),
+      )
+    ),
   ],
 )
 def test_every_way_to_compute_lowers(arguments, count):

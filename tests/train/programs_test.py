@@ -74,25 +74,30 @@ def test_training_and_evaluation_lower_for_each_chip(chip, count):
   'arguments',
   [
     'mesh.model=2',
-    'mesh.model=2,seq_length=512',
-    'mesh.model=4,num_heads=4',
     'pack=3',
     'kind=ltr,nsp=false',
     'accumulate=2',
-    'accumulate=2,clip_unit=micro_batch',
     'scan_layers=true,num_layers=2',
     'remat=layer',
-    'remat=products',
-    'seq_length=64',
     'seq_length=100',
-    'seq_length=256',
-    'seq_length=384',
     'attention=xla',
-    'norm=pre',
-    'nsp=false',
-    'reduce_dtype=bfloat16',
-    'attention_dropout=0,model.dropout=0',
-    'profile=google',
+    *(
+      pytest.param(more, marks=SLOW)
+      for more in (
+        'mesh.model=2,seq_length=512',
+        'mesh.model=4,num_heads=4',
+        'accumulate=2,clip_unit=micro_batch',
+        'remat=products',
+        'seq_length=64',
+        'seq_length=256',
+        'seq_length=384',
+        'norm=pre',
+        'nsp=false',
+        'reduce_dtype=bfloat16',
+        'attention_dropout=0,model.dropout=0',
+        'profile=google',
+      )
+    ),
   ],
 )
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def measure(c, batch, done=lambda n: None):
   [
     (1, 'batch'),
     pytest.param(2, 'batch', marks=pytest.mark.slow),
-    (2, 'micro_batch'),
+    pytest.param(2, 'micro_batch', marks=pytest.mark.slow),
   ],
 )
 def test_rows_add_up_to_the_update_of_training(parts, unit):

@@ -75,7 +75,7 @@ def test_devices_do_not_change_the_loss(parts, meshes):
   assert abs(found[0] - math.log(training.VOCAB)) < 0.2
 
 
-@pytest.mark.parametrize('model', [1, 2])
+@pytest.mark.parametrize('model', [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_shares_of_the_state_train_as_the_whole(model):
   whole, a = updates(1, 1, steps=3)
   shares, b = updates(4, model, steps=3)
@@ -130,6 +130,7 @@ def test_the_layout_of_the_state_lasts():
   assert moment.addressable_shards[0].data.shape == (4, 3, 1, 4)
 
 
+@pytest.mark.slow
 def test_gradients_added_in_bfloat16_are_rounded_and_no_more():
   exact = updates(4, 1)[1][0]['grad_norm']
   found = updates(4, 1, reduce_dtype='bfloat16')[1][0]['grad_norm']

@@ -369,6 +369,7 @@ def save_in_background(checkpoints, step):
     time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_damage_that_one_of_two_hosts_sees_is_set_aside_by_both(tmp_path):
   with socket.socket() as found:
     found.bind(('localhost', 0))
@@ -493,6 +494,7 @@ def rewrite(path, change):
     file.write(change(raw))
 
 
+@pytest.mark.slow
 def test_all_bad_in_a_bucket_is_an_error_unless_told_to_start_over(remote):
   write(f'{remote}/c', (1, 2))
   for step in (1, 2):

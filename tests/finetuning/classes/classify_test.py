@@ -23,6 +23,7 @@ def rows_of(workdir, kind):
   return [row for row in found if row['kind'] == kind]
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_says_what_it_started_from(finetuned):
   [facts] = rows_of(finetuned, 'run')
   assert facts['init_from']['changes'] == [

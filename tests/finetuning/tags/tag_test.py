@@ -203,6 +203,7 @@ def numbered(tmp_path_factory):
   return run
 
 
+@pytest.mark.slow
 def test_the_words_are_in_the_column_of_the_training_data(numbered, tmp_path):
   given, output = tmp_path / 'in.txt', str(tmp_path / 'out.conll')
   given.write_text('dog the\ndog cats\n')
