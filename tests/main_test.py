@@ -232,9 +232,14 @@ def test_a_run_in_a_bucket_ends_like_that_on_disk(
 @pytest.mark.parametrize(
   'arguments, words',
   [
-    (['--config=configs/nope.py'], 'cannot read --config=configs/nope.py'),
     (['--config=configs/tiny.py:sede=3'], "'sede' is unknown; did you mean"),
-    (['--config=configs/tiny.py', '--config.data.inputs=x'], 'input'),
+    *(
+      pytest.param(*more, marks=pytest.mark.slow)
+      for more in (
+        (['--config=configs/nope.py'], 'cannot read --config=configs/nope.py'),
+        (['--config=configs/tiny.py', '--config.data.inputs=x'], 'input'),
+      )
+    ),
     (['--config=configs/tiny.py', 'b.txt'], "'b.txt' is not a flag; quote"),
   ],
 )

@@ -45,7 +45,10 @@ def _read(pieces, layout):
 
 
 @pytest.mark.parametrize('layout', sources.LAYOUTS)
-@pytest.mark.parametrize('name', ['a.txt', 'a.jsonl', 'a.gz', 'a.zst'])
+@pytest.mark.parametrize(
+  'name',
+  ['a.txt', 'a.jsonl', 'a.gz', pytest.param('a.zst', marks=pytest.mark.slow)],
+)
 @_SETTINGS
 @hypothesis.given(raw=_BYTES)
 def test_any_bytes_give_clean_text_or_one_clear_error(

@@ -159,7 +159,9 @@ def test_without_a_source_the_task_stays_as_it_is():
   assert init_from.apply(c, '', made) is made
 
 
-@pytest.mark.parametrize('form', ['hf', 'google'])
+@pytest.mark.parametrize(
+  'form', ['google', pytest.param('hf', marks=pytest.mark.slow)]
+)
 def test_models_of_others_are_sources_too(source, tmp_path, form):
   c = make_config(source, tmp_path / 'data')
   trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))

@@ -48,6 +48,7 @@ def test_all_rows_are_listed_and_the_first_in_full(made):
   assert lines[at + 1].split()[:2] == [str(least.position), least.truth]
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_finite_come_first_and_fit_in_json(made, monkeypatch):
   batch = replay.rebuild(made, 6).batch
   # A token that is in some rows only, which the model cannot compute.

@@ -16,6 +16,7 @@ from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests import training
 
 
+@pytest.mark.slow
 def test_twenty_non_finite_updates_in_a_row_stop_the_run(tmp_path):
   def broken(step):
     batch = training.make_batch(step)

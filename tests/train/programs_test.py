@@ -60,7 +60,7 @@ def test_training_and_evaluation_of_each_task_lower_for_tpus(name, count):
     assert ('tpu_custom_call' in text) == (length % 128 == 0)
 
 
-@pytest.mark.parametrize('count', [1, 4])
+@pytest.mark.parametrize('count', [pytest.param(1, marks=SLOW), 4])
 @pytest.mark.parametrize('chip', KINDS)
 def test_training_and_evaluation_lower_for_each_chip(chip, count):
   found = lowering.lower(
@@ -124,6 +124,7 @@ def test_two_slices_lower(monkeypatch):
   assert '[[0, 1], [2, 3]]' in text and '[[0, 2], [1, 3]]' in text
 
 
+@pytest.mark.slow
 def test_each_phase_is_computed_in_its_own_fastest_way():
   c = lowering.make_config('compact:mini')
   c.phases.seq_length = (64, 512)

@@ -27,7 +27,9 @@ def test_a_phase_that_does_not_fit_stops_the_run_before_its_first_step(
   assert not training.rows_of(tmp_path, 'train')
 
 
-@pytest.mark.parametrize('function', ['_update', '_evaluate'])
+@pytest.mark.parametrize(
+  'function', ['_update', pytest.param('_evaluate', marks=pytest.mark.slow)]
+)
 def test_a_lack_of_memory_at_run_time_is_one_line(
   tmp_path, monkeypatch, function
 ):

@@ -91,7 +91,9 @@ def test_shares_of_the_state_train_as_the_whole(model):
   )
 
 
-@pytest.mark.parametrize('devices, model', [(1, 1), (4, 1), (4, 2)])
+@pytest.mark.parametrize(
+  'devices, model', [pytest.param(1, 1, marks=pytest.mark.slow), (4, 1), (4, 2)]
+)
 def test_evaluation_sums_the_losses_of_all_devices(devices, model):
   c, mesh = (
     training.small_config(),

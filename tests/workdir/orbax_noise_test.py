@@ -31,6 +31,7 @@ def fail_in_finalizer(message):
   Broken()
 
 
+@pytest.mark.slow
 def test_a_read_that_is_given_up_is_dropped(shown):
   async def read():
     try:

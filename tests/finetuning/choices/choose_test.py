@@ -67,6 +67,7 @@ def test_a_row_of_weight_0_counts_nothing(tmp_path):
   assert sums['cross_entropy'] == sums['accuracy'] == 0
 
 
+@pytest.mark.slow
 def test_one_number_is_added_to_nothing_that_counts(tmp_path):
   """Softmax over the choices ignores the bias, so it is never learnt."""
   batch, _ = make_batch(tmp_path)
