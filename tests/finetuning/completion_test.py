@@ -82,8 +82,8 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
 
 @pytest.mark.slow
 def test_more_epochs_than_a_run_began_with_are_refused(finetuned):
-  saved = json.load(open(f'{finetuned}/config.json', encoding='utf-8'))
-  c = config_lib.unflatten(saved)
+  with open(f'{finetuned}/config.json', encoding='utf-8') as file:
+    c = config_lib.unflatten(json.load(file))
   c.finetuning.epochs = 4.0
   with pytest.raises(errors.UserError, match='finetuning.epochs was 8.0, is 4'):
     main.run(c, finetuned)
