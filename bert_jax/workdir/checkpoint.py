@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -112,8 +111,6 @@ class Checkpoints:
     return self._before
 
   def _save_failed(self, error) -> errors.UserError:
-    # Otherwise Orbax's unfinished coroutines print warnings at exit.
-    warnings.filterwarnings('ignore', 'coroutine .* was never awaited')
     step = self.newest = self._manager.latest_step()
     cause = _explain_failure(self._directory, error)
     with contextlib.suppress(OSError, errors.UserError):

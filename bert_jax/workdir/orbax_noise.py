@@ -3,6 +3,9 @@
 import functools
 import logging
 import sys
+import warnings
+
+from bert_jax import errors
 
 
 def drop():
@@ -13,6 +16,7 @@ def drop():
   """
   for name in ('absl', 'asyncio'):
     logging.getLogger(name).addFilter(_is_not_orbax)
+  warnings.filterwarnings('ignore', 'coroutine .* was never awaited')
   show = sys.unraisablehook
   if getattr(show, 'func', None) is not _show_unraisable:
     sys.unraisablehook = functools.partial(_show_unraisable, show)
@@ -25,9 +29,16 @@ def _is_not_orbax(record: logging.LogRecord) -> bool:
 
 
 def _show_unraisable(show, unraisable):
-  # From reads and writes that end after their operation has failed: they were
-  # still waiting, or their loop was gone.
-  error = unraisable.exc_value
-  waited = isinstance(getattr(error, '__cause__', None), GeneratorExit)
-  if not waited and 'Event loop is closed' not in str(error):
+  # An operation that fails abandons its other reads and writes: coroutines that
+  # never began or are ended while they wait, and answers to a loop that is gone.
+  code = getattr(unraisable.object, 'cr_code', None)
+  of_orbax = code is not None and '/orbax/' in code.co_filename
+  closed = 'Event loop is closed' in str(unraisable.exc_value)
+  if _is_interrupted(unraisable.exc_value) or not (of_orbax or closed):
     show(unraisable)
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+  while error is not None and not isinstance(error, errors.Interrupted):
+    error = error.__cause__ or error.__context__
+  return error is not None

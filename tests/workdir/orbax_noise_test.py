@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import time
+import types
+import warnings
 
 import pytest
 
@@ -31,25 +33,70 @@ def fail_in_finalizer(message):
   Broken()
 
 
-@pytest.mark.slow
-def test_a_read_that_is_given_up_is_dropped(shown):
-  async def read():
-    try:
-      await Never()
-    except BaseException as error:
-      raise Exception('Encountered error while reading') from error
+@types.coroutine
+def never():
+  yield
 
+
+async def read_shard():
+  try:
+    await never()
+  except BaseException as error:
+    raise Exception('Encountered error while reading') from error
+
+
+async def read_array(arriving=None):
+  try:
+    await read_shard()
+  finally:
+    # Deeper than one cause: of a lock that belongs to another loop.
+    raise arriving or RuntimeError('bound to a different event loop')
+
+
+def of_orbax(function):
+  """Returns a coroutine function as if it were from Orbax."""
+  code = function.__code__.replace(co_filename='/orbax/checkpoint/reading.py')
+  return types.FunctionType(code, globals(), argdefs=function.__defaults__)
+
+
+@pytest.mark.parametrize(
+  ('function', 'expected'),
+  [
+    (of_orbax(read_shard), []),
+    (of_orbax(read_array), []),
+    (read_array, ['bound to a different event loop']),
+  ],
+)
+def test_a_read_that_is_given_up_is_dropped(shown, function, expected):
   orbax_noise.drop()
-  reading = read()
+  reading = function()
   reading.send(None)
   del reading
   gc.collect()
+  assert shown == expected
+
+
+def test_a_signal_while_a_read_is_given_up_is_not_dropped(shown):
+  orbax_noise.drop()
+  interrupted = errors.Interrupted(signal.SIGTERM, 'resume')
+  reading = of_orbax(read_array)(interrupted)
+  reading.send(None)
+  del reading
+  gc.collect()
+  assert shown == [str(interrupted)]
+
+
+def test_a_read_that_never_began_is_dropped(shown):
+  orbax_noise.drop()
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    of_orbax(read_shard)()
   assert not shown
-
-
-class Never:
-  def __await__(self):
-    yield
+  with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter('always')
+    orbax_noise.drop()
+    read_shard()
+  assert not warned
 
 
 class Interrupting:
