@@ -42,7 +42,8 @@ def make(
   Raises:
     errors.UserError: if GKE does not offer the slice.
   """
-  hosts = topology.hosts // topology.slices
+  pod = _pod(name, image, arguments, topology, spot)
+  job = _job(topology.hosts // topology.slices, seconds, pod)
   metadata: dict[str, Any] = {
     'name': name,
     'labels': {'bert-jax-run': name},
@@ -71,35 +72,35 @@ def make(
         ],
       },
       'replicatedJobs': [
-        {
-          'name': 'slice',
-          'replicas': topology.slices,
-          'template': {
-            'spec': {
-              'parallelism': hosts,
-              'completions': hosts,
-              'completionMode': 'Indexed',
-              # The JobSet starts all pods again, not one of them.
-              'backoffLimit': 0,
-              'activeDeadlineSeconds': seconds,
-              'podFailurePolicy': {
-                'rules': [
-                  {
-                    'action': 'FailJob',
-                    'onExitCodes': {
-                      'containerName': 'bert-jax',
-                      'operator': 'In',
-                      'values': [_REFUSED],
-                    },
-                  }
-                ]
-              },
-              'template': _pod(name, image, arguments, topology, spot),
-            }
-          },
-        }
+        {'name': 'slice', 'replicas': topology.slices, 'template': job}
       ],
     },
+  }
+
+
+def _job(hosts, seconds, pod) -> dict:
+  return {
+    'spec': {
+      'parallelism': hosts,
+      'completions': hosts,
+      'completionMode': 'Indexed',
+      # The JobSet starts all pods again, not one of them.
+      'backoffLimit': 0,
+      'activeDeadlineSeconds': seconds,
+      'podFailurePolicy': {
+        'rules': [
+          {
+            'action': 'FailJob',
+            'onExitCodes': {
+              'containerName': 'bert-jax',
+              'operator': 'In',
+              'values': [_REFUSED],
+            },
+          }
+        ]
+      },
+      'template': pod,
+    }
   }
 
 

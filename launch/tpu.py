@@ -87,6 +87,22 @@ def _add_run(acts):
     action='store_true',
     help='rent at the lower price of hosts that may be taken away at any time',
   )
+  _add_limits(add)
+  add(
+    '--no_preflight',
+    action='store_true',
+    help='do not compile the run first: neither fit nor time is then known',
+  )
+  add('--detach', action='store_true', help='watch from the background')
+  add('--yes', action='store_true', help='rent without asking')
+  add(
+    '--dry_run',
+    action='store_true',
+    help='print every command instead of running it',
+  )
+
+
+def _add_limits(add):
   add(
     '--max_usd',
     type=float,
@@ -102,18 +118,6 @@ def _add_run(acts):
     '--price',
     type=float,
     help='US dollars per chip and hour; default: a dated list price on demand',
-  )
-  add(
-    '--no_preflight',
-    action='store_true',
-    help='do not compile the run first: neither fit nor time is then known',
-  )
-  add('--detach', action='store_true', help='watch from the background')
-  add('--yes', action='store_true', help='rent without asking')
-  add(
-    '--dry_run',
-    action='store_true',
-    help='print every command instead of running it',
   )
 
 

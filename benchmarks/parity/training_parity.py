@@ -178,6 +178,16 @@ def theirs(directory):
   bert.tie_weights()
   with np.load(os.path.join(directory, 'batches.npz')) as file:
     batches = {key: torch.tensor(x) for key, x in file.items()}
+  losses = train_theirs(bert, batches, optimizer)
+  np.save(os.path.join(directory, 'losses.npy'), losses)
+  print(f'transformers {transformers.__version__}, torch {torch.__version__}')
+
+
+def train_theirs(bert, batches, optimizer):
+  """Returns [MLM loss, NSP loss] of every step of a model of transformers."""
+  import torch
+  import transformers
+
   groups = [{'params': []}, {'params': [], 'weight_decay': 0.0}]
   for name, parameter in bert.named_parameters():
     groups[bool(re.search('LayerNorm|bias', name))]['params'].append(parameter)
@@ -214,8 +224,7 @@ def theirs(directory):
     torch.nn.utils.clip_grad_norm_(bert.parameters(), optimizer['clip_norm'])
     tx.step()
     schedule.step()
-  np.save(os.path.join(directory, 'losses.npy'), losses)
-  print(f'transformers {transformers.__version__}, torch {torch.__version__}')
+  return losses
 
 
 def main():

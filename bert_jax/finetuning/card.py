@@ -44,30 +44,7 @@ def make_card(
   pipeline, auto, unit, drawn = _KINDS[config.task]
   name = config.finetuning.glue or config.data.input
   source = f'`{config.init_from}`' if config.init_from else 'random weights'
-  classes = ', '.join(f'`{label}`' for label in labels) or 'a number'
-  constant = 'always predicts what is commonest in training'
-  if not labels and config.task == 'classification':
-    constant = 'always predicts the mean of the training rows'
-  if config.task == 'choice':
-    classes = 'which of several texts goes best with another'
-  if config.task == 'spans':
-    classes = 'the answer to a question, as a part of a passage'
-  if config.finetuning.unanswerable:
-    classes += ', or that there is none'
-    constant = 'never answers'
   head = ('split', unit, 'metric', 'value', '95 % interval', 'constant')
-  scores = [
-    (
-      split,
-      f'{results["counts"][split]:,}',
-      metric,
-      f'{value:.4f}',
-      _interval(x['intervals'].get(metric)),
-      f'{x["baseline"][metric]:.4f}',
-    )
-    for split, x in ({'dev': results} | results['other']).items()
-    for metric, value in x['metrics'].items()
-  ]
   recipe = [
     (field, f'`{json.dumps(value)}`')
     for field, value in config_lib.flatten(config).items()
@@ -79,11 +56,11 @@ def make_card(
     f'# BERT fine-tuned on {name}',
     f'{parameters:,} parameters, fine-tuned from {source} on '
     f'{results["counts"]["train"]:,} {unit} by bert_jax {bert_jax.__version__}. '
-    f'It predicts {classes}.',
+    f'It predicts {_describe_prediction(config, labels)}.',
     '## Evaluation',
-    markdown.make_table(head, scores),
+    markdown.make_table(head, _list_scores(results)),
     f'Intervals are bootstrapped over the {drawn}; another seed may differ by '
-    f'more. `constant` {constant}.'
+    f'more. `constant` {_describe_constant(config, labels)}.'
     + (f' **Nothing was learnt: {problem}.**' if problem else ''),
     '## How to load it',
     _LOADING.format(auto),
@@ -112,6 +89,39 @@ model = AutoModelFor{0}.from_pretrained('THIS_FOLDER')
 
 Without transformers: `python -m bert_jax.predict --model=THIS_FOLDER
 --input=FILE --output=FILE`."""
+
+
+def _describe_prediction(config, labels) -> str:
+  if config.task == 'choice':
+    return 'which of several texts goes best with another'
+  if config.task == 'spans':
+    answer = 'the answer to a question, as a part of a passage'
+    none = ', or that there is none' if config.finetuning.unanswerable else ''
+    return answer + none
+  return ', '.join(f'`{label}`' for label in labels) or 'a number'
+
+
+def _describe_constant(config, labels) -> str:
+  if config.finetuning.unanswerable:
+    return 'never answers'
+  if config.task == 'classification' and not labels:
+    return 'always predicts the mean of the training rows'
+  return 'always predicts what is commonest in training'
+
+
+def _list_scores(results) -> list[tuple]:
+  return [
+    (
+      split,
+      f'{results["counts"][split]:,}',
+      metric,
+      f'{value:.4f}',
+      _interval(x['intervals'].get(metric)),
+      f'{x["baseline"][metric]:.4f}',
+    )
+    for split, x in ({'dev': results} | results['other']).items()
+    for metric, value in x['metrics'].items()
+  ]
 
 
 def _interval(bounds) -> str:

@@ -59,17 +59,7 @@ def fill(
       f'the sentence has {len(ids)} tokens with [CLS] and [SEP], the model '
       f'takes {config.max_positions}; shorten it.'
     )
-  length = min(-len(ids) // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
-  padded = np.full((1, length), tokenizer.pad_id, np.int32)
-  padded[0, : len(ids)] = ids
-  # A causal model's hidden state predicts the token beside its own.
-  positions = np.array([masks], np.int32) - config.target_offset
-  batch = {
-    'input_ids': padded,
-    'input_mask': np.arange(length)[None] < len(ids),
-    'segment_ids': np.zeros_like(padded),
-    'masked_lm_positions': positions,
-  }
+  batch = _make_batch(ids, masks, tokenizer.pad_id, config)
   config = dataclasses.replace(config, dtype='float32')
   logits = _mlm_logits(params, batch, config, with_nsp)[0]  # [P, V]
   # The embeddings may have padding rows, to make V divisible.
@@ -79,6 +69,19 @@ def fill(
     [(tokenizer.vocab[i], float(p)) for i, p in zip(*mask, strict=True)]
     for mask in zip(np.asarray(words), np.asarray(values), strict=True)
   ]
+
+
+def _make_batch(ids, masks, pad_id, config):
+  length = min(-len(ids) // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
+  padded = np.full((1, length), pad_id, np.int32)
+  padded[0, : len(ids)] = ids
+  return {
+    'input_ids': padded,
+    'input_mask': np.arange(length)[None] < len(ids),
+    'segment_ids': np.zeros_like(padded),
+    # A causal model's hidden state predicts the token beside its own.
+    'masked_lm_positions': np.array([masks], np.int32) - config.target_offset,
+  }
 
 
 @functools.partial(jax.jit, static_argnames=('config', 'with_nsp'))
