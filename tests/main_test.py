@@ -17,7 +17,7 @@ from bert_jax.interop import hf_load
 from bert_jax.runtime import storage
 from bert_jax.workdir import log
 from tests import environment
-from tests.data import prepare_test
+from tests.data import preparation
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -59,7 +59,7 @@ def last_fingerprint(workdir):
 def whole(tmp_path_factory):
   """Returns (workdir, text, output) of an uninterrupted run."""
   root = tmp_path_factory.mktemp('main')
-  text = prepare_test.write_corpus(root / 'text.txt')
+  text = preparation.write_corpus(root / 'text.txt')
   process = start(root / 'run', text)
   output = process.communicate()[0]
   assert process.returncode == 0, output
@@ -157,7 +157,7 @@ def small_config(text, arguments=''):
 def test_a_stopped_run_goes_on_with_what_may_change(
   tmp_path, monkeypatch, capfd
 ):
-  text = prepare_test.write_corpus(tmp_path / 'text.txt')
+  text = preparation.write_corpus(tmp_path / 'text.txt')
   run, write = str(tmp_path / 'run'), log.Log.write
 
   def stop(self, kind, step, values):
@@ -198,7 +198,7 @@ def test_a_run_in_a_bucket_ends_like_that_on_disk(
   tmp_path, remote, monkeypatch
 ):
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
-  text = prepare_test.write_corpus(tmp_path / 'text.txt')
+  text = preparation.write_corpus(tmp_path / 'text.txt')
   disk, write = str(tmp_path / 'run'), log.Log.write
   main.run(small_config(text), disk)
 

@@ -14,7 +14,7 @@ from bert_jax import config as config_lib
 from bert_jax import errors, main, replay
 from bert_jax.workdir import log
 from tests import commands
-from tests.data import prepare_test
+from tests.data import preparation
 
 POISON = 'zebra quartz jigsaw'.split()
 STEPS = 210
@@ -56,7 +56,7 @@ def small_config(text, **changes):
 def poisoned(tmp_path_factory):
   """Returns (workdir, output) of a run on text with a poisoned document."""
   root = tmp_path_factory.mktemp('poisoned')
-  path = prepare_test.write_corpus(root / 'text.txt', documents=450)
+  path = preparation.write_corpus(root / 'text.txt', documents=450)
   with open(path, 'a', encoding='utf-8') as file:
     for word in POISON:
       file.write('\n\n' + '\n'.join([' '.join([word] * 9) + '.'] * 5))

@@ -2,7 +2,7 @@ import hashlib
 
 from bert_jax.corpus import sources
 from bert_jax.data import document_spill
-from tests.data import prepare_test
+from tests.data import preparation
 
 
 def _digests(count):
@@ -12,7 +12,7 @@ def _digests(count):
 
 
 def _read(path, work, **changes):
-  recipe = prepare_test.make_recipe(str(path), **changes)
+  recipe = preparation.make_recipe(str(path), **changes)
   pieces = tuple(sources.plan(recipe.inputs, recipe.layout, recipe.field))
   return document_spill.read(
     document_spill.Job(0, pieces, 0, str(work)), recipe
@@ -29,7 +29,7 @@ def test_documents_come_back_from_their_buckets(tmp_path):
     [f'Number {k}.', 'Gödel.'] for k in range(100)
   )
   assert all(t.document.are_sentences for t in texts)
-  recipe = prepare_test.make_recipe(str(path))
+  recipe = preparation.make_recipe(str(path))
   for segment in segments:
     for text in document_spill.read_texts([segment]):
       raw = '\n'.join(text.document.paragraphs).encode()
@@ -64,7 +64,7 @@ def test_a_finished_job_is_not_done_again(tmp_path):
 
 
 def test_buckets_hold_their_shares():
-  recipe = prepare_test.make_recipe('x', heldout=0.1, shards=8)
+  recipe = preparation.make_recipe('x', heldout=0.1, shards=8)
   buckets = [document_spill.choose_bucket(d, recipe) for d in _digests(8000)]
   assert recipe.heldout_shards == 1
   # 800 +- 27 documents are held out, 900 +- 28 in each shard.
@@ -79,7 +79,7 @@ def test_heldout_shards_are_no_larger_than_training_shards():
     (0.01, 1, 1),
     (0.1, 4, 1),
   ]:
-    recipe = prepare_test.make_recipe('x', heldout=heldout, shards=shards)
+    recipe = preparation.make_recipe('x', heldout=heldout, shards=shards)
     assert recipe.heldout_shards == expected
 
 

@@ -10,9 +10,7 @@ from bert_jax import errors
 from bert_jax.data import dataset, local_data
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.runtime import bucket, files, storage
-from tests.data import prepare_test
-
-corpus, prepared = prepare_test.corpus, prepare_test.prepared
+from tests.data import preparation
 
 
 @pytest.fixture
@@ -32,11 +30,11 @@ def test_only_what_is_needed_is_copied_and_it_is_the_same(there, prepared):
   folder = local_data.fetch(there, ())
   assert sorted(os.listdir(folder)) == ['.lock', 'manifest.json', 'vocab.txt']
   assert local_data.fetch(there, (32,)) == folder
-  copied = prepare_test.digest(folder)
+  copied = preparation.digest(folder)
   assert {n for n in copied if 'record' in n} == {
     n for n in os.listdir(prepared[0]) if n.endswith('-32.arrayrecord')
   }
-  whole = prepare_test.digest(prepared[0])
+  whole = preparation.digest(prepared[0])
   assert all(copied[n] == whole[n] for n in copied if n != '.lock')
   rows = dataset.open_split(folder, 'train', 32).reader
   assert len(rows) == len(dataset.open_split(prepared[0], 'train', 32).reader)

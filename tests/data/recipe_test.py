@@ -3,7 +3,7 @@ import json
 import pytest
 
 from bert_jax import errors
-from tests.data import prepare_test
+from tests.data import preparation
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ from tests.data import prepare_test
 )
 def test_wrong_values_are_named(changes, message):
   with pytest.raises(errors.UserError, match=message):
-    prepare_test.make_recipe('a.txt', **changes).check()
+    preparation.make_recipe('a.txt', **changes).check()
 
 
 def test_a_recipe_equals_what_is_read_back():
-  recipe = prepare_test.make_recipe('a.txt', weights=(1.5,))
+  recipe = preparation.make_recipe('a.txt', weights=(1.5,))
   recipe.check()
   assert json.loads(json.dumps(recipe.to_dict())) == recipe.to_dict()

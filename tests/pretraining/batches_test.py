@@ -6,7 +6,7 @@ import pytest
 from bert_jax.data import prepare
 from bert_jax.pretraining import batches
 from bert_jax.train import task
-from tests.data import prepare_test
+from tests.data import preparation
 from tests.pretraining import pretrain_test
 
 ROWS = np.array([3, 4, 9, 15])  # of 16; a host's rows need not be neighbours
@@ -26,10 +26,10 @@ CASES = {
 @pytest.fixture(scope='module')
 def directories(tmp_path_factory):
   root = tmp_path_factory.mktemp('batches')
-  path = prepare_test.write_corpus(root / 'corpus.txt')
+  path = preparation.write_corpus(root / 'corpus.txt')
   found = {pack: str(root / f'data{pack}') for pack in (1, 3)}
   for pack, directory in found.items():
-    recipe = prepare_test.make_recipe(path, pack=pack, short_seq_prob=0.5)
+    recipe = preparation.make_recipe(path, pack=pack, short_seq_prob=0.5)
     prepare.prepare(recipe, directory, prepare.local_runner(1))
   return found
 

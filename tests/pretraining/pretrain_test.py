@@ -17,7 +17,7 @@ from bert_jax.pretraining import batches as batches_lib
 from bert_jax.pretraining import pretrain
 from bert_jax.train import task
 from tests import models
-from tests.data import prepare_test
+from tests.data import preparation
 
 
 def make_config(**changes):
@@ -40,10 +40,10 @@ def make_config(**changes):
 @pytest.fixture(scope='module')
 def directory(tmp_path_factory):
   root = tmp_path_factory.mktemp('pretrain')
-  path = prepare_test.write_corpus(root / 'corpus.txt')
+  path = preparation.write_corpus(root / 'corpus.txt')
   for pack in (1, 3):
     # Short targets, so that some pairs are short enough to share a row.
-    recipe = prepare_test.make_recipe(path, pack=pack, short_seq_prob=0.5)
+    recipe = preparation.make_recipe(path, pack=pack, short_seq_prob=0.5)
     prepare.prepare(recipe, str(root / f'data{pack}'), prepare.local_runner(1))
   return str(root / 'data1')
 

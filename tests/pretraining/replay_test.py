@@ -17,7 +17,7 @@ from bert_jax.pretraining import predictions, pretrain, replay
 from bert_jax.train import step as step_lib
 from bert_jax.workdir import checkpoint
 from tests import models
-from tests.data import prepare_test
+from tests.data import preparation
 from tests.pretraining import pretrain_test
 
 CASES = {
@@ -38,10 +38,10 @@ SAVED = (2, 4)  # of 30 steps of length 32, then 10 of length 64
 @pytest.fixture(scope='module')
 def directories(tmp_path_factory):
   root = tmp_path_factory.mktemp('replay')
-  path = prepare_test.write_corpus(root / 'corpus.txt')
+  path = preparation.write_corpus(root / 'corpus.txt')
   found = {pack: str(root / f'data{pack}') for pack in (1, 3)}
   for pack, directory in found.items():
-    recipe = prepare_test.make_recipe(path, pack=pack, short_seq_prob=0.5)
+    recipe = preparation.make_recipe(path, pack=pack, short_seq_prob=0.5)
     prepare.prepare(recipe, directory, prepare.local_runner(1))
   return found
 
@@ -229,9 +229,9 @@ def test_missing_or_other_data_is_refused(workdir, directories, tmp_path):
     errors.UserError, match='not in .*gone .data.dir in .*back'
   ):
     replay.rebuild(str(workdir), 5)
-  path = prepare_test.write_corpus(tmp_path / 'other.txt', seed=1)
+  path = preparation.write_corpus(tmp_path / 'other.txt', seed=1)
   vocab = os.path.join(directories[1], 'vocab.txt')
-  recipe = prepare_test.make_recipe(path, vocab=vocab)
+  recipe = preparation.make_recipe(path, vocab=vocab)
   prepare.prepare(recipe, str(tmp_path / 'other'), prepare.local_runner(1))
   edit_config(workdir, data__dir=str(tmp_path / 'other'))
   with pytest.raises(errors.UserError, match='other data than the run was'):

@@ -1,0 +1,73 @@
+"""A small corpus, recipes for it, and the bytes that were prepared of it."""
+
+import functools
+import hashlib
+import random
+
+from bert_jax.data import beam, prepare, recipe
+from bert_jax.runtime import storage
+from bert_jax.tokenization import tokenizer
+
+ONE = prepare.local_runner(0)  # in this process
+BEAM = functools.partial(beam.run, options=['--runner=DirectRunner'])
+
+_WORDS = (
+  'the a bird fish stone river cold warm runs sees under over quickly old new '
+  'house tree cloud rain wind sun night day morning evening child woman man'
+).split()
+
+
+class Stopped(Exception):
+  """What a runner raises that is interrupted."""
+
+
+def write_corpus(path, documents: int = 120, seed: int = 0) -> str:
+  """Writes documents of a sentence per line; returns the path."""
+  rng = random.Random(seed)
+  blocks = []
+  for _ in range(documents):
+    lines = [
+      ' '.join(rng.choices(_WORDS, k=rng.randint(4, 12))) + '.'
+      for _ in range(rng.randint(4, 12))
+    ]
+    blocks.append('\n'.join(lines))
+  path.write_text('\n\n'.join(blocks), encoding='utf-8')
+  return str(path)
+
+
+def make_recipe(path: str, **changes) -> recipe.Recipe:
+  """Returns the recipe for a text, with some fields changed."""
+  fields = {
+    'inputs': (path,),
+    'weights': (),
+    'layout': 'sentences',
+    'language': 'en',
+    'field': 'text',
+    'min_chars': 0,
+    'max_documents': 0,
+    'vocab': '',
+    'vocab_size': 120,
+    'lowercase': True,
+    'strip_accents': None,
+    'lengths': (32, 64),
+    'passes': 2,
+    'short_seq_prob': 0.1,
+    'pack': 1,
+    'heldout': 0.1,
+    'shards': 4,
+    'seed': 0,
+  }
+  return recipe.Recipe(**{**fields, **changes})
+
+
+def write_vocab(path, *words: str):
+  """Writes a vocabulary of the special tokens and some words."""
+  path.write_text('\n'.join([*tokenizer.SPECIAL, *words]) + '\n')
+
+
+def digest(folder: str) -> dict[str, str]:
+  """Returns {file name: SHA-256} of a folder, local or in a bucket."""
+  return {
+    name: hashlib.sha256(storage.read(f'{folder}/{name}')).hexdigest()
+    for name in storage.list_names(folder)
+  }

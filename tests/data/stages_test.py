@@ -1,0 +1,114 @@
+"""Which documents are used, how often, and in how many shards."""
+
+import os
+import shutil
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.corpus import sources
+from bert_jax.data import dataset, prepare, stages
+from tests.data.preparation import (
+  ONE,
+  digest,
+  make_recipe,
+  write_corpus,
+)
+
+
+def test_the_cut_of_the_input_changes_no_record(
+  corpus, prepared, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(sources, '_SMALLEST', 1000)
+  output = str(tmp_path / 'cut')
+  recipe = make_recipe(corpus)
+  assert len(sources.plan(recipe.inputs, recipe.layout, recipe.field)) > 20
+  prepare.prepare(recipe, output, ONE)
+  assert digest(output) == digest(prepared[0])
+
+
+def test_copies_are_dropped_and_counted(corpus, prepared, tmp_path):
+  copy = str(tmp_path / 'copy.txt')
+  shutil.copy(corpus, copy)
+  manifest = prepare.prepare(
+    make_recipe(corpus, inputs=(corpus, copy)), str(tmp_path / 'data'), ONE
+  )
+  assert manifest['cleaned'] == {'duplicate_documents': 120}
+  assert manifest['documents']['train'] == prepared[1]['documents']['train']
+  assert [i['documents'] for i in manifest['inputs']] == [120, 120]
+
+
+def test_short_documents_are_dropped_and_counted(tmp_path):
+  path = write_corpus(tmp_path / 'corpus.txt')
+  with open(path, 'a') as file:
+    file.write('\n\nShort.\n\nBrief too.\n')
+  manifest = prepare.prepare(
+    make_recipe(path, min_chars=20), str(tmp_path / 'data'), ONE
+  )
+  assert manifest['cleaned'] == {'short_documents': 2}
+
+
+def test_weights_multiply_passes(corpus, tmp_path):
+  def records(name, **changes):
+    output = str(tmp_path / name)
+    recipe = make_recipe(corpus, lengths=(64,), **changes)
+    prepare.prepare(recipe, output, ONE)
+    return {n: h for n, h in digest(output).items() if 'record' in n}
+
+  weighted = records('a', passes=2, weights=(1.5,))
+  assert weighted == records('b', passes=3) != records('c', passes=2)
+  with pytest.raises(errors.UserError, match='are 2, but there are 1 inputs'):
+    records('d', weights=(1.0, 2.0))
+
+
+def test_a_shard_without_passes_is_empty_and_does_no_harm(tmp_path):
+  corpus = write_corpus(tmp_path / 'corpus.txt', seed=11)
+
+  def make(weight, **changes):
+    recipe = make_recipe(corpus, lengths=(32,), weights=(weight,), **changes)
+    return prepare.prepare(recipe, str(tmp_path / f'{weight}'), ONE)
+
+  # By their hashes, 6 documents have a pass, all of them in the second shard.
+  made = make(0.035)
+  train = [s['files']['32'] for s in made['shards'] if s['split'] == 'train']
+  assert not train[0]['records'] and train[1]['records']
+  split = dataset.open_split(str(tmp_path / '0.035'), 'train', 32)
+  assert len(split.reader) == made['lengths']['32']['rows']
+  with pytest.raises(errors.UserError, match='leave no pair to train on; give'):
+    make(0.001, passes=1)
+
+
+@pytest.mark.parametrize(
+  'text, message',
+  [
+    ('', 'holds no text'),
+    ('\n\n  \n', 'holds no text'),
+    ('one document.\nof two lines.\n', r'holds 1 document\(s\)'),
+  ],
+)
+def test_too_little_text_is_an_error(tmp_path, text, message):
+  path = tmp_path / 'corpus.txt'
+  path.write_text(text)
+  with pytest.raises(errors.UserError, match=message):
+    prepare.prepare(make_recipe(str(path)), str(tmp_path / 'data'))
+  assert not (tmp_path / 'data').exists()
+
+
+def test_a_vocabulary_of_another_size_is_an_error(corpus, prepared, tmp_path):
+  vocab = os.path.join(prepared[0], 'vocab.txt')
+  with pytest.raises(errors.UserError, match='has 120 entries'):
+    prepare.prepare(
+      make_recipe(corpus, vocab=vocab, vocab_size=121), str(tmp_path / 'data')
+    )
+
+
+def test_the_number_of_shards_follows_the_size_of_the_text():
+  def shards(size, name='a.txt', asked=0):
+    recipe = make_recipe('a.txt', shards=asked)
+    piece = sources.Piece(0, 0, (sources.Range(name, 0, size, size),))
+    return stages._with_shards(recipe, [piece] * 4).shards
+
+  assert shards(1) == shards(4 << 30) == 256  # 256 x 64 MB are 4 x 4 GB
+  assert shards((4 << 30) + 1) == 512
+  assert shards(4 << 30, 'a.txt.bz2') == 2048  # five times as much, rounded up
+  assert shards(4 << 30, asked=16) == 16
