@@ -1,0 +1,125 @@
+"""Damaged checkpoints are named and set aside; the one before is used."""
+
+import os
+import pathlib
+import re
+import shutil
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.workdir import checkpoint, checkpoint_reader
+from tests.workdir.checkpoints import (
+  array_files,
+  damage,
+  make_state,
+  make_template,
+  restore,
+  restore_params,
+  truncate,
+  write,
+  write_params,
+)
+
+
+def test_a_flipped_bit_is_named_and_the_one_before_is_used(tmp_path, capsys):
+  write(tmp_path / 'c')
+  path = pathlib.Path(array_files(tmp_path / 'c', 3)[0])
+  raw = bytearray(path.read_bytes())
+  raw[len(raw) // 2] ^= 1
+  path.write_bytes(raw)
+  found, _ = restore(tmp_path / 'c')
+  assert int(found['step']) == 2
+  assert 'checkpoint 3 is bad' in capsys.readouterr().out
+  assert os.listdir(tmp_path / 'c_bad') == ['3']
+
+
+def test_fingerprints_notice_what_orbax_does_not(tmp_path):
+  # The arrays are sound but are not those of the fingerprint.
+  write(tmp_path / 'c', steps=(1, 2))
+  os.rename(tmp_path / 'c' / '2' / 'state', tmp_path / 'state2')
+  os.rename(tmp_path / 'c' / '1' / 'state', tmp_path / 'c' / '2' / 'state')
+  os.rename(tmp_path / 'state2', tmp_path / 'c' / '1' / 'state')
+  with pytest.raises(errors.UserError, match='differ from their fingerprint'):
+    restore(tmp_path / 'c')
+
+
+def test_all_bad_is_an_error_unless_told_to_start_over(tmp_path):
+  write(tmp_path / 'c')
+  for step in (1, 2, 3):
+    damage(tmp_path / 'c', step)
+  with pytest.raises(errors.UserError, match='start_over=True'):
+    restore(tmp_path / 'c')
+  assert checkpoint_reader.list_steps(str(tmp_path / 'c')) == [1, 2, 3]
+  assert restore(tmp_path / 'c', start_over=True) is None
+  assert sorted(os.listdir(tmp_path / 'c_bad')) == ['1', '2', '3']
+
+
+def test_a_step_can_be_saved_again_after_a_bad_one(tmp_path):
+  write(tmp_path / 'c', steps=(1, 2))
+  damage(tmp_path / 'c', 2)
+  with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
+    checkpoints.restore(make_template())
+    checkpoints.save(2, make_state(2), {})
+  assert int(restore(tmp_path / 'c')[0]['step']) == 2
+
+
+# What is done to a checkpoint, and what is said of it.
+DAMAGE = {
+  'every array is cut': (
+    lambda path: [truncate(x) for x in array_files(path, '')],
+    'byte range .* is not valid for value of size',
+  ),
+  # All of them, since Orbax leaves files behind that it does not read.
+  'the arrays are gone': (
+    lambda path: [os.remove(x) for x in array_files(path, '')],
+    'Truncated Zstd-compressed stream|NOT_FOUND',
+  ),
+  'the index is gone': (
+    lambda path: os.remove(path / 'state' / 'manifest.ocdbt'),
+    'does not exist',
+  ),
+  'the index is cut': (
+    lambda path: truncate(path / 'state' / 'manifest.ocdbt'),
+    'Error decoding manifest',
+  ),
+  'the state is gone': (
+    lambda path: shutil.rmtree(path / 'state'),
+    'state is missing',
+  ),
+  'the facts are gone': (
+    lambda path: os.remove(path / 'facts' / 'metadata'),
+    'facts/metadata is missing',
+  ),
+  'the facts are cut': (
+    lambda path: truncate(path / 'facts' / 'metadata'),
+    'one of its JSON files is unreadable',
+  ),
+  'the facts are others': (
+    lambda path: (path / 'facts' / 'metadata').write_text('[1]'),
+    'its facts are incomplete',
+  ),
+  'the metadata are cut': (
+    lambda path: truncate(path / 'state' / '_METADATA'),
+    'one of its JSON files is unreadable',
+  ),
+}
+
+
+@pytest.mark.parametrize('kind', DAMAGE)
+def test_damage_is_named_and_set_aside(tmp_path, capsys, kind):
+  write_params(tmp_path / 'c')
+  do, said = DAMAGE[kind]
+  do(tmp_path / 'c' / '2')
+  for read in (checkpoint_reader.read, restore_params):
+    assert read(str(tmp_path / 'c'))[1]['step'] == 1
+    output = capsys.readouterr().out
+    assert re.search(f'checkpoint 2 is bad: .*({said})', output), output
+  assert os.listdir(tmp_path / 'c_bad') == ['2']
+
+
+def test_sound_arrays_need_no_metadata(tmp_path):
+  write_params(tmp_path)
+  os.remove(tmp_path / '2' / 'state' / '_METADATA')
+  assert checkpoint_reader.read(str(tmp_path))[1]['step'] == 2
+  assert restore_params(tmp_path)[1]['step'] == 2

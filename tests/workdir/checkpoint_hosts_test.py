@@ -1,0 +1,75 @@
+"""All hosts judge a checkpoint alike."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.parallel import agreement
+from tests import environment
+from tests.workdir.checkpoints import damage, restore, write
+
+ROOT = str(pathlib.Path(__file__).resolve().parents[2])
+
+
+def test_a_host_whose_disk_fails_keeps_all_from_condemning(
+  tmp_path, monkeypatch
+):
+  write(tmp_path / 'c')
+  damage(tmp_path / 'c', 3)
+  votes = []
+
+  def gather(own):
+    votes.append(own)
+    # What is damaged here another host cannot read.
+    other = {'damaged': False, 'message': 'EIO in c/3', 'exit_code': 75}
+    return [own, json.dumps(other if own != '{}' else {})]
+
+  monkeypatch.setattr(agreement, 'gather_texts', gather)
+  with pytest.raises(errors.UserError, match='^on host 1: EIO') as caught:
+    restore(tmp_path / 'c')
+  assert caught.value.exit_code == 75
+  # On the files, the facts, the arrays, their shapes.
+  assert votes[:2] == votes[3:] * 2 == ['{}'] * 2
+  assert json.loads(votes[2])['damaged'] and os.listdir(tmp_path) == ['c']
+
+
+def test_damage_that_another_host_alone_sees_is_named_here(
+  tmp_path, monkeypatch, capsys
+):
+  write(tmp_path / 'c')
+  other = {'damaged': True, 'message': 'a shard is cut', 'exit_code': None}
+  monkeypatch.setattr(
+    agreement, 'gather_texts', lambda own: [own, json.dumps(other)]
+  )
+  with pytest.raises(errors.UserError, match='1: on host 1: a shard is cut'):
+    restore(tmp_path / 'c')
+  assert 'checkpoint 3 is bad: on host 1: a shard' in capsys.readouterr().out
+  assert os.listdir(tmp_path) == ['c']
+
+
+@pytest.mark.slow
+def test_damage_that_one_of_two_hosts_sees_is_set_aside_by_both(tmp_path):
+  with socket.socket() as found:
+    found.bind(('localhost', 0))
+    port = found.getsockname()[1]
+  command = [sys.executable, '-m', 'tests.restoring_host', str(port)]
+  processes = [
+    subprocess.Popen(
+      [*command, str(k), str(tmp_path / 'c')],
+      cwd=ROOT,
+      env=environment.for_devices(2),
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for k in range(2)
+  ]
+  said = [process.communicate()[1] for process in processes]
+  assert all('restored 1\n' in text for text in said), said
+  assert [process.returncode for process in processes] == [0, 0]
+  assert os.listdir(tmp_path / 'c_bad') == ['2']

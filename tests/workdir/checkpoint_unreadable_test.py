@@ -1,0 +1,134 @@
+"""What cannot be read is not proven damaged: nothing is moved."""
+
+import errno
+import os
+
+import jax.numpy as jnp
+import pytest
+
+from bert_jax import errors
+from bert_jax.workdir import checkpoint, checkpoint_reader
+from tests.workdir.checkpoints import (
+  array_files,
+  make_params_state,
+  restore_params,
+  write_params,
+)
+
+
+def hide_behind_loop(path):
+  """Makes a file that the operating system refuses to open: ELOOP."""
+  os.remove(path)
+  os.symlink(path, path)
+
+
+REFUSALS = {
+  'arrays': lambda path: [hide_behind_loop(x) for x in array_files(path, '')],
+  'facts': lambda path: hide_behind_loop(path / 'facts' / 'metadata'),
+}
+
+
+@pytest.mark.parametrize('what', REFUSALS)
+def test_what_cannot_be_opened_is_not_moved(tmp_path, what):
+  write_params(tmp_path / 'c')
+  REFUSALS[what](tmp_path / 'c' / '2')
+  for run in (
+    lambda: restore_params(tmp_path / 'c'),
+    lambda: restore_params(tmp_path / 'c', start_over=True),
+    lambda: checkpoint_reader.read(str(tmp_path / 'c')),
+  ):
+    with pytest.raises(
+      errors.UserError, match='c/2: .*Too many levels.*nothing was moved'
+    ):
+      run()
+  assert sorted(os.listdir(tmp_path / 'c')) == ['1', '2']
+  assert os.listdir(tmp_path) == ['c']
+
+
+@pytest.mark.parametrize('code', [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_disk_that_fails_is_no_damage(tmp_path, monkeypatch, code):
+  write_params(tmp_path / 'c')
+  original = os.stat
+
+  def fail(path, *args, **kwargs):
+    if str(path).endswith('c/2/state'):
+      raise OSError(code, os.strerror(code), path)
+    return original(path, *args, **kwargs)
+
+  monkeypatch.setattr(os, 'stat', fail)
+  said = f'c/2: .*{os.strerror(code)}.*nothing was moved'
+  for read in (checkpoint_reader.read, restore_params):
+    with pytest.raises(errors.UserError, match=said):
+      read(str(tmp_path / 'c'))
+  monkeypatch.undo()
+  assert restore_params(tmp_path / 'c')[1]['step'] == 2
+
+
+def test_checkpoints_that_cannot_be_listed_stop_a_run(tmp_path, monkeypatch):
+  write_params(tmp_path / 'c')
+  original = os.listdir
+
+  def fail(path='.'):
+    if str(path).endswith('/c'):
+      raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+    return original(path)
+
+  monkeypatch.setattr(os, 'listdir', fail)
+  said = 'cannot list .*/c: Input/output error. Nothing was moved'
+  for run in (
+    lambda: restore_params(tmp_path / 'c', start_over=True),
+    lambda: checkpoint_reader.read(str(tmp_path / 'c')),
+  ):
+    with pytest.raises(errors.UserError, match=said):
+      run()
+
+
+def test_a_checkpoint_that_orbax_does_not_see_is_not_passed_over(
+  tmp_path, monkeypatch
+):
+  write_params(tmp_path / 'c')
+  # As if the disk had not answered when Orbax asked for the folder.
+  monkeypatch.setattr(
+    checkpoint.ocp.CheckpointManager, 'all_steps', lambda *_: []
+  )
+  assert restore_params(tmp_path / 'c')[1]['step'] == 2
+  assert checkpoint_reader.read(str(tmp_path / 'c'))[1]['step'] == 2
+
+
+def other_array(tree):
+  tree['params']['more'] = jnp.zeros(2)
+
+
+def other_optimizer(tree):
+  del tree['moments']
+
+
+def other_shape(tree):
+  tree['params']['dense']['kernel'] = jnp.zeros((20, 31))
+
+
+def other_type(tree):
+  tree['params']['dense']['kernel'] = jnp.zeros((20, 30), jnp.bfloat16)
+
+
+@pytest.mark.parametrize(
+  ('change', 'said'),
+  [
+    (other_array, 'params/more: missing there, an array here'),
+    (other_optimizer, 'moments/dense/kernel: an array there, missing here'),
+    (other_shape, r'kernel: float32\[20, 30\] there, float32\[20, 31\] here'),
+    (other_type, r'kernel: float32\[20, 30\] there, bfloat16\[20, 30\] here'),
+  ],
+)
+def test_a_state_of_another_version_is_not_moved(tmp_path, change, said):
+  write_params(tmp_path / 'c')
+  tree = make_params_state(2)
+  change(tree)
+  for start_over in (False, True):
+    with pytest.raises(
+      errors.UserError,
+      match=f'c/2 holds .*{said}.*another version or with another optimizer.*'
+      'Nothing was moved',
+    ):
+      restore_params(tmp_path / 'c', tree, start_over=start_over)
+  assert sorted(os.listdir(tmp_path / 'c')) == ['1', '2']

@@ -1,0 +1,82 @@
+"""Small checkpoints, and damage to them."""
+
+import os
+import time
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.parallel import device_mesh
+from bert_jax.workdir import checkpoint
+
+
+def make_state(step: int) -> dict:
+  """Returns a state without parameters."""
+  return {'step': jnp.int32(step), 'w': jnp.arange(1024.0) * step}
+
+
+def make_params_state(step: int) -> dict:
+  """Returns a state with parameters."""
+  # A matrix: Orbax splits it, unlike the moments.
+  params = {'dense': {'kernel': jnp.arange(600.0).reshape(20, 30) + step}}
+  moments = {'dense': {'kernel': jnp.arange(600.0).reshape(20, 30) * step}}
+  return {'step': jnp.int32(step), 'params': params, 'moments': moments}
+
+
+def make_template(like: dict | None = None, layout=None) -> dict:
+  """Returns what to restore: a state's shapes, by default on all devices."""
+  layout = layout or device_mesh.replicate(device_mesh.make_mesh())
+  return jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout),
+    like or make_state(0),
+  )
+
+
+def write(directory, steps=(1, 2, 3), keep=3, keep_every=0, make=make_state):
+  """Saves a checkpoint for each step; returns {step: fingerprint}."""
+  with checkpoint.Checkpoints(str(directory), keep, keep_every) as c:
+    return {step: c.save(step, make(step), {'n': step}) for step in steps}
+
+
+def write_params(directory, steps=(1, 2)):
+  """Saves states with parameters."""
+  write(directory, steps, make=make_params_state)
+
+
+def restore(directory, like: dict | None = None, **kwargs):
+  """Returns what a run with a state like this would resume from."""
+  with checkpoint.Checkpoints(str(directory), 3, 0) as checkpoints:
+    return checkpoints.restore(make_template(like), **kwargs)
+
+
+def restore_params(directory, like: dict | None = None, **kwargs):
+  """Restores a state with parameters."""
+  return restore(directory, like or make_params_state(0), **kwargs)
+
+
+def save_in_background(checkpoints: checkpoint.Checkpoints, step: int):
+  """Saves a state and waits, but not by `save`, until that has ended."""
+  checkpoints.save(step, make_state(step), {})
+  deadline = time.monotonic() + 20
+  while checkpoints._manager.is_saving_in_progress():
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
+
+
+def array_files(directory, step) -> list[str]:
+  """Returns the files with array data of a checkpoint, largest first."""
+  found = []
+  for root, _, names in os.walk(os.path.join(directory, str(step), 'state')):
+    found += [os.path.join(root, n) for n in names if root.endswith('/d')]
+  return sorted(found, key=os.path.getsize, reverse=True)
+
+
+def truncate(path):
+  """Cuts a file in half."""
+  os.truncate(path, os.path.getsize(path) // 2)
+
+
+def damage(directory, step: int):
+  """Cuts all array data of a checkpoint in half."""
+  for path in array_files(directory, step):
+    truncate(path)
