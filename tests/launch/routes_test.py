@@ -86,11 +86,6 @@ def list_worker_commands():
   return [re.sub(r'"[^"]*"', 'gs://bkt/x', line).split() for line in found]
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-  monkeypatch.setenv('XDG_STATE_HOME', str(tmp_path))
-
-
 @pytest.mark.slow
 def test_gcloud_knows_every_command_and_flag(tmp_path):
   if not shutil.which('gcloud'):
