@@ -121,40 +121,30 @@ def test_a_new_export_replaces_the_old(exported, tmp_path):
   assert os.listdir(tmp_path) == ['model']
 
 
-def test_a_failed_export_leaves_the_old(exported, tmp_path, monkeypatch):
-  def fail(path):
-    raise OSError(28, 'No space left on device')
-
-  monkeypatch.setattr(storage, 'sync', fail)
-  with pytest.raises(errors.UserError, match='No space left'):
-    hf_export.export(
-      exported,
-      models.make_params(seed=5),
-      models.CONFIG,
-      True,
-      models.TOKENIZER,
-    )
-  models.assert_same(hf_load.read(exported)[0], models.make_params())
-  assert os.listdir(tmp_path) == ['model']
+def fail_to_sync(path):
+  raise OSError(28, 'No space left on device')
 
 
-def test_a_failed_rename_leaves_the_old(exported, tmp_path, monkeypatch):
-  rename = os.rename
+def fail_to_rename(source, target, rename=os.rename):
+  if source.endswith('.new'):
+    raise OSError(5, 'Input/output error')
+  rename(source, target)
 
-  def fail(source, target):
-    if source.endswith('.new'):
-      raise OSError(5, 'Input/output error')
-    rename(source, target)
 
-  monkeypatch.setattr(os, 'rename', fail)
-  with pytest.raises(errors.UserError, match='Input/output'):
-    hf_export.export(
-      exported,
-      models.make_params(seed=5),
-      models.CONFIG,
-      True,
-      models.TOKENIZER,
-    )
+@pytest.mark.parametrize(
+  ('module', 'name', 'failing', 'message'),
+  [
+    (storage, 'sync', fail_to_sync, 'No space left'),
+    (os, 'rename', fail_to_rename, 'Input/output'),
+  ],
+)
+def test_a_failed_export_leaves_the_old(
+  exported, tmp_path, monkeypatch, module, name, failing, message
+):
+  monkeypatch.setattr(module, name, failing)
+  new = models.make_params(seed=5)
+  with pytest.raises(errors.UserError, match=message):
+    hf_export.export(exported, new, models.CONFIG, True, models.TOKENIZER)
   models.assert_same(hf_load.read(exported)[0], models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
