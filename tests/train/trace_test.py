@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import warnings
 
 import jax
 import numpy as np
@@ -28,13 +29,16 @@ class Meter:
 def traced(workdir):
   """Returns the numbers of the steps in the one trace of a run."""
   (path,) = glob.glob(f'{workdir}/profile/plugins/profile/*/*.xplane.pb')
-  return sorted(
-    dict(event.stats)['step_num']
-    for plane in jax.profiler.ProfileData.from_file(path).planes
-    for line in plane.lines
-    for event in line.events
-    if event.name == 'step'
-  )
+  with warnings.catch_warnings():
+    # Raised as an error, this ends the process with jaxlib 0.12.
+    warnings.filterwarnings('ignore', 'builtin type event_stats')
+    return sorted(
+      dict(event.stats)['step_num']
+      for plane in jax.profiler.ProfileData.from_file(path).planes
+      for line in plane.lines
+      for event in line.events
+      if event.name == 'step'
+    )
 
 
 def run(workdir, updates, phases):
