@@ -107,17 +107,17 @@ def reporting(path: str, verb: str):
 
 def open_object(path: str) -> BinaryIO:
   """Opens an object for reading; errors are as in `reporting`."""
-  return io.BufferedReader(_Object(path), _BUFFER)
+  filesystem, name = connect(path)
+  with reporting(path, 'read'):
+    file = filesystem.open(name, 'rb')
+  return io.BufferedReader(_Object(path, file), _BUFFER)
 
 
 class _Object(io.RawIOBase):
   """An object, whose later reads fail as clearly as the first."""
 
-  def __init__(self, path: str):
-    filesystem, name = connect(path)
-    self._path = path
-    with reporting(path, 'read'):
-      self._file = filesystem.open(name, 'rb')
+  def __init__(self, path: str, file: BinaryIO):
+    self._path, self._file = path, file
 
   def readable(self):
     return True
