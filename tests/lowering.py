@@ -68,15 +68,32 @@ def lower(c, device, count):
   return found
 
 
+def lower_start(c, device, count):
+  """Lowers the programs that belong to no phase; as `lower`.
+
+  Returns:
+    {name: text}.
+  """
+  mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:count])
+  made = tasks.get(c).make_objective(c)
+  return {
+    program.name: _lower_program(program, device.platform)
+    for program in programs.list_start(c, made, mesh)
+  }
+
+
 @functools.cache
 def _lower_phase(tuned, phase, mesh, slices, platform):
   """Lowers once what several chips compute alike."""
   del slices  # it distinguishes meshes that are otherwise the same
   made = tasks.get(tuned).make_objective(tuned)
-  found = {}
+  return {
+    (program.name, program.length): _lower_program(program, platform)
+    for program in programs.list_phase(tuned, made, mesh, phase)
+  }
+
+
+def _lower_program(program, platform):
   name = {'gpu': 'cuda'}.get(platform, platform)  # as lowering calls it
-  for program in programs.list_phase(tuned, made, mesh, phase):
-    traced = program.jitted.trace(*program.arguments)
-    lowered = traced.lower(lowering_platforms=(name,))
-    found[program.name, program.length] = lowered.as_text()
-  return found
+  traced = program.jitted.trace(*program.arguments)
+  return traced.lower(lowering_platforms=(name,)).as_text()

@@ -21,6 +21,22 @@ def test_training_and_evaluation_of_each_config_lower(name, count):
   assert not any('tpu_custom_call' in text for text in found.values())
 
 
+@pytest.mark.parametrize('count', [1, pytest.param(4, marks=SLOW)])
+@pytest.mark.parametrize('name', lowering.FINETUNING)
+def test_fine_tuning_lowers_at_every_length(name, count):
+  c = lowering.make_config(name, 'size=tiny,num_layers=1,vocab_size=64')
+  found = lowering.lower(c, GPU, count)
+  lengths = {length for _, length in found}
+  assert max(lengths) == c.phases.seq_length[0] and len(lengths) > 3
+  assert len(found) == 2 * len(lengths)
+
+
+def test_what_runs_before_the_first_step_lowers():
+  c = lowering.short('dtype=bfloat16,rng=rbg')
+  found = lowering.lower_start(c, GPU, 4)
+  assert {programs.INITIALISE, programs.FINGERPRINT} < set(found)
+
+
 @pytest.mark.parametrize(
   'arguments, count',
   [
@@ -32,6 +48,7 @@ def test_training_and_evaluation_of_each_config_lower(name, count):
       for more in (
         ('dtype=bfloat16,rng=threefry,kind=ltr,nsp=false', 4),
         ('rng=threefry,seq_length=512,pack=3,kind=ltr,nsp=false', 1),
+        ('dtype=bfloat16,rng=rbg,seq_length=512,kind=rtl,nsp=false', 4),
         ('dtype=bfloat16,rng=rbg,seq_length=512,pack=3', 4),
         ('dtype=bfloat16,accumulate=2,remat=layer,attention=recompute', 4),
         ('scan_layers=true,num_layers=2,attention=recompute', 1),
