@@ -47,8 +47,15 @@ def examine_run(
     (programs, facts): as those of `examine.examine`.
 
   Raises:
-    errors.UserError: if the batch or the model cannot be split over the GPUs.
+    errors.UserError: if the batch or the model cannot be split over the GPUs,
+      or if attention is cuDNN's.
   """
+  if config.compute.attention == 'cudnn':
+    raise errors.UserError(
+      'compute.attention=cudnn cannot be examined, since jax lowers it only '
+      'where cuDNN and a GPU are; use compute.attention=recompute, which keeps '
+      'as much for the backward pass.'
+    )
   calibration = calibration_lib.read(topology.chip.name)
   mesh = device_mesh.make_mesh(
     config.mesh.model, jax.devices()[: topology.devices]
