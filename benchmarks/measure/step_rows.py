@@ -7,14 +7,21 @@ import numpy as np
 BATCHES = 4  # used in turns
 
 
-def prepare_docs(directory, workers):
-  """Prepares python-docs, of both lengths, with a vocabulary of BERT's size."""
+def prepare_docs(directory, workers, pack=1):
+  """Prepares python-docs, of both lengths, with a vocabulary of BERT's size.
+
+  Args:
+    directory: where; what is complete there is used.
+    workers: processes.
+    pack: most sentence pairs in a row.
+  """
   from bert_jax import config as config_lib
   from bert_jax.data import prepare
   from bert_jax.pretraining import training_data
 
   c = config_lib.pretraining('base')
   c.data.passes = 1
+  c.data.pack = pack
   print('preparing python-docs ...', flush=True)
   prepare.prepare(
     training_data.make_recipe(c), directory, prepare.local_runner(workers)
@@ -27,10 +34,11 @@ def use_data(c, directory):
 
   found = manifest.read(directory)
   recipe, lengths = found['recipe'], found['lengths']
-  if recipe['pack'] != 1 or str(c.phases.seq_length[0]) not in lengths:
+  pack = c.data.pack
+  if recipe['pack'] != pack or str(c.phases.seq_length[0]) not in lengths:
     sys.exit(
       f'error: {directory} has pack={recipe["pack"]} and lengths '
-      f'{", ".join(lengths)}; prepare it with --pack=1 '
+      f'{", ".join(lengths)}; prepare it with --pack={pack} '
       f'--max_seq_length={c.phases.seq_length[0]}.'
     )
   c.data.vocab_size = recipe['vocab_size']

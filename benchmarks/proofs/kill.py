@@ -3,15 +3,17 @@
   python benchmarks/proofs/kill.py --kills=25
   python benchmarks/proofs/kill.py --kills=10 --signal=TERM
   python benchmarks/proofs/kill.py --kills=10 --storage=gs
+  python benchmarks/proofs/kill.py --kills=5 --platform=cuda
 
 A small model with dropout, accumulation and two phases (128, then 512 tokens).
 Kills are aimed at saves, steps, starts, compilation and the change of phase,
 spread over the whole run. With --storage=gs, the run that is killed has its
 working directory and its data in a bucket of an emulator; the other one is on
-disk, as always. Prints where each kill hit, according to the run's
-output and files. The exit code is 1 unless the fingerprint, the exported
-weights and every loss are equal, and enough kills hit saves, the change of
-phase and both phases. 25 kills take about five minutes on two idle cores.
+disk, as always. With --platform=cuda, XLA is asked for deterministic ops. Prints
+where each kill hit, according to the run's output and files. The exit code is 1
+unless the fingerprint, the exported weights and every loss are equal, and enough
+kills hit saves, the change of phase and both phases. 25 kills take about five
+minutes on two idle cores.
 """
 
 import argparse
@@ -55,8 +57,8 @@ PLACES = ('starting', 'compiling', 'training', 'inside a save')
 def start(workdir, output, *more):
   """Starts a run whose output goes to the file `output`."""
   env = {
-    **os.environ,
     'JAX_PLATFORMS': 'cpu',
+    **os.environ,
     'PYTHONPATH': ROOT,
     'PYTHONUNBUFFERED': '1',
     # Its own cache, so that the killed run has to compile.
@@ -219,8 +221,13 @@ def main():
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--signal', choices=['KILL', 'TERM'], default='KILL')
   parser.add_argument('--storage', choices=['disk', 'gs'], default='disk')
+  parser.add_argument('--platform', choices=['cpu', 'cuda'], default='cpu')
   parser.add_argument('--workdir', help='is kept; default: a temporary folder')
   options = parser.parse_args()
+  os.environ['JAX_PLATFORMS'] = options.platform
+  if options.platform == 'cuda':
+    flags = os.environ.get('XLA_FLAGS', '')
+    os.environ['XLA_FLAGS'] = f'{flags} --xla_gpu_deterministic_ops=true'
   rng = random.Random(options.seed)
   signum = signal.Signals['SIG' + options.signal]
   begin = time.monotonic()

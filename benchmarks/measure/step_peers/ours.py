@@ -45,6 +45,12 @@ def trainer(c, batches):
   return train
 
 
+def find_peak() -> dict:
+  """Returns the most bytes that were in use; None if jax does not know."""
+  stats = jax.devices()[0].memory_stats() or {}
+  return {'peak_bytes': stats.get('peak_bytes_in_use')}
+
+
 def main():
   memory.keep_freed()  # as bert_jax.main does
   settings = pipe.settings()
@@ -58,7 +64,7 @@ def main():
     'versions': f'jax {jax.__version__}, jaxlib {jaxlib.__version__}',
     'device': jax.devices()[0].device_kind,
   }
-  pipe.serve(facts, trainer(c, batches))
+  pipe.serve(facts, trainer(c, batches), more=find_peak)
 
 
 if __name__ == '__main__':

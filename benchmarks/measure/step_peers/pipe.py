@@ -22,16 +22,19 @@ def serve(
   facts: dict,
   train: Callable[[int], float],
   after: Callable[[], None] = lambda: None,
+  more: Callable[[], dict] = dict,
 ):
   """Trains as many steps as each line of standard input says, and times them.
 
-  The first output is `facts`, and the seconds of the `first` step; each other one has the `seconds` of all steps,
-  the `cpu_seconds` of all threads, and the `loss` of the last.
+  The first output is `facts`, and the seconds of the `first` step; each other
+  one has the `seconds` of all steps, the `cpu_seconds` of all threads, the
+  `loss` of the last, and `more`.
 
   Args:
     facts: versions and device of this process.
     train: (steps) -> loss of the last; returns when all of them are done.
     after: called after each turn, untimed.
+    more: what else to answer after a turn.
   """
   answer, start = open_answers(), read_clocks()
   train(1)  # compiles
@@ -40,7 +43,7 @@ def serve(
     train(1)  # warms what the others' turns have cooled
     start = read_clocks()
     loss = train(int(line))
-    answer({**measure_since(start), 'loss': loss})
+    answer({**measure_since(start), 'loss': loss, **more()})
     after()
 
 

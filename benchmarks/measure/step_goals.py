@@ -1,0 +1,94 @@
+"""What step.py has to reach on a GPU, and what preflight said before."""
+
+import statistics
+
+# The least share of the chip's peak, by layers, hidden size and length.
+SHARES = {
+  (24, 1024, 128): 0.55,
+  (24, 1024, 512): 0.50,
+  (12, 768, 128): 0.45,
+}
+PYTORCH = 1.3  # at least so many times as fast, in either way of decoding
+MEMORY = 0.1  # how far preflight's memory may be off
+
+
+def judge(c, ours, medians) -> bool:
+  """Prints a line for each goal; returns whether none was missed.
+
+  Args:
+    c: the config, of one phase.
+    ours: the `step.Peer` of bert_jax after its turns.
+    medians: {name: how many times slower than ours}.
+  """
+  from bert_jax.hardware import chips
+
+  good = [
+    _say(ratio >= PYTORCH, f'{ratio:.2f}x {name} (at least {PYTORCH}x)')
+    for name, ratio in medians.items()
+    if name.startswith('PyTorch')
+  ]
+  if not good:
+    print('SKIP: PyTorch was not compared; give --torch=PYTHON')
+  chip = chips.find(ours.device)
+  if chip is None:
+    print(
+      'SKIP: MFU, memory and time were not checked: the data sheet of '
+      f'{ours.device} is not in bert_jax/hardware/chips.py'
+    )
+    return all(good)
+  facts, seconds = foresee(c, chip), statistics.median(ours.seconds)
+  return all(good + _compare(c, facts, seconds, ours.last['peak_bytes'], chip))
+
+
+def foresee(c, chip) -> dict:
+  """Returns what preflight says of the config's phase on one such chip."""
+  import jax
+
+  from bert_jax.hardware import topology
+  from bert_jax.preflight import gpus
+  from bert_jax.train import task
+
+  jax.config.update('jax_platforms', 'cpu')  # leaves the GPU to others
+  where = topology.parse(f'{chip.name}:1')
+  phases = task.list_phases(c)
+  _, (facts,) = gpus.examine_run(c, where, phases, lambda line: None)
+  return facts
+
+
+def _compare(c, facts, seconds, peak, chip) -> list[bool]:
+  """Prints how a step's seconds and bytes compare; returns what was reached."""
+  chip = chip.for_products(c.model.dtype, c.compute.matmul_precision)
+  share = facts['model_flops_per_step'] / seconds / chip.flops
+  shape = c.model.num_layers, c.model.hidden_size, c.phases.seq_length[0]
+  found = []
+  if shape in SHARES and c.model.dtype == 'bfloat16':
+    goal = SHARES[shape]
+    found.append(_say(share >= goal, f'MFU {share:.1%} (at least {goal:.0%})'))
+  else:
+    print(f'SKIP: no goal for the MFU of this model, {share:.1%}')
+  low, high = facts['step_seconds_estimate']
+  found.append(
+    _say(
+      low <= seconds <= high,
+      f'{seconds * 1e3:.0f} ms a step, of {low * 1e3:.0f} to '
+      f'{high * 1e3:.0f} ms by preflight',
+    )
+  )
+  if peak is None:
+    print('SKIP: jax does not know how much memory was in use')
+    return found
+  ratio = peak / facts['needed_bytes']
+  found.append(
+    _say(
+      abs(ratio - 1) <= MEMORY,
+      f'{peak / 2**30:.2f} GiB in use, {ratio:.2f} times the '
+      f'{facts["needed_bytes"] / 2**30:.2f} GiB by preflight '
+      f'(within {MEMORY:.0%})',
+    )
+  )
+  return found
+
+
+def _say(good, text) -> bool:
+  print(f'{"PASS" if good else "FAIL"}: {text}')
+  return good

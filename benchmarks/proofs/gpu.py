@@ -1,0 +1,200 @@
+"""Checks everything that is not known yet of a GPU, in 30 minutes on one.
+
+  python benchmarks/proofs/gpu.py --torch=PYTHON
+  python benchmarks/proofs/gpu.py --parts=values,runs
+  python benchmarks/proofs/gpu.py --platform=cpu
+
+Needs one NVIDIA GPU, jax for its CUDA and no network; PYTHON, if given, has
+torch and transformers. The parts, each in a process of its own that is ended
+after 10 minutes:
+
+  values      attention and random bits are those of the CPU
+  runs        losses are those of the CPU; checkpoints move both ways
+  kill        a killed and resumed run ends with the same bits
+  large-128   MFU, speed against PyTorch, memory and time against preflight
+  large-512   the same
+  base-128    the same, and what deterministic ops cost
+  packed      tokens/s of packed rows, length 512
+  attention   recompute against XLA's attention, memory and time
+  flags       which flags of XLA help
+
+What each prints is also in --folder, with the prepared data. After 30 minutes
+the rest is skipped. Ends with all verdicts; the exit code is 1 if one is FAIL.
+With --platform=cpu a tiny model tries the commands where there is no GPU.
+"""
+
+import argparse
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PART, WHOLE = 600, 1800  # seconds, at most
+WORDS = 'PASS', 'FAIL', 'SKIP', 'verdict'  # that begin a verdict
+LEAST = 60  # seconds; with fewer left, no part is begun
+PACK = 3
+DETERMINISTIC = 'xla_gpu_deterministic_ops=true'
+SHOW = 'import jax; d = jax.devices()[0]; print(jax.__version__, d.device_kind)'
+PREPARE = (
+  'import sys, step_rows; '
+  'step_rows.prepare_docs(sys.argv[1], -1, int(sys.argv[2]))'
+)
+
+
+def list_parts(args):
+  """Returns {name: script and its arguments}."""
+  plain, packed = (os.path.join(args.folder, name) for name in ('1', str(PACK)))
+  torch = [f'--torch={args.torch}'] if args.torch else []
+
+  def step(size, length, rows, *more):
+    shape = [f'--size={size}', f'--seq_length={length}', f'--batch={rows}']
+    place = ['--gpu']
+    if args.platform == 'cpu':
+      shape = ['--size=tiny', '--layers=1', f'--seq_length={length}']
+      shape += ['--batch=2']
+      place = ['--one_at_a_time', '--gathered', '--rounds=2', '--steps=1']
+    command = ['measure/step.py', *place, *shape, f'--data={plain}', *more]
+    return command
+
+  def other(script, gpu, cpu):
+    return [script, *(gpu if args.platform == 'cuda' else cpu)]
+
+  here = f'--platform={args.platform}'
+  tiny = ['--size=tiny', '--seq_length=128']
+  return {
+    'values': other('proofs/gpu_values.py', [here], [here, *tiny]),
+    'runs': ['proofs/gpu_runs.py', here],
+    'kill': other('proofs/kill.py', [here, '--kills=4'], [here, '--kills=1']),
+    'large-128': step('large', 128, 128, '--full', *torch),
+    'large-512': step('large', 512, 32, '--full', *torch),
+    'base-128': step('base', 128, 256, *torch, '--flags', DETERMINISTIC),
+    'packed': other(
+      'measure/packed_step.py',
+      ['--gpu'],
+      [*tiny, '--batch=8', '--rounds=2'],
+    )
+    + [f'--data={plain}', f'--packed={packed}', f'--pack={PACK}'],
+    'attention': other(
+      'measure/attention.py',
+      ['--dtype=bfloat16', '--rng=rbg', '--rows=16'],
+      [*tiny, '--rounds=2'],
+    ),
+    'flags': step('base', 128, 256, '--flags'),
+  }
+
+
+def prepare(args):
+  """Prepares python-docs, plain and packed, unless the folder has them."""
+  for pack in (1, PACK):
+    folder = os.path.join(args.folder, str(pack))
+    subprocess.run(
+      [sys.executable, '-c', PREPARE, folder, str(pack)],
+      env=make_environment('cpu'),
+      check=True,
+    )
+
+
+def make_environment(platform):
+  paths = ROOT, ROOT / 'benchmarks' / 'measure'
+  return {
+    **os.environ,
+    'PYTHONPATH': os.pathsep.join(map(str, paths)),
+    'PYTHONUNBUFFERED': '1',
+    'JAX_PLATFORMS': platform,
+  }
+
+
+def run(name, command, args, limit):
+  """Runs a part, showing and keeping what it prints; returns its verdicts."""
+  script, *rest = command
+  print(f'\n== {name}: python benchmarks/{" ".join(command)}', flush=True)
+  # Scripts that use both devices, or leave the GPU to others, set it again.
+  process = subprocess.Popen(
+    [sys.executable, str(ROOT / 'benchmarks' / script), *rest],
+    env=make_environment(args.platform),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    process_group=0,
+  )
+  timer = threading.Timer(limit, os.killpg, (process.pid, signal.SIGKILL))
+  timer.start()
+  start, found = time.monotonic(), []
+  try:
+    with open(os.path.join(args.folder, f'{name}.txt'), 'w') as file:
+      for line in process.stdout:
+        print(line, end='', flush=True)
+        file.write(line)
+        if line.startswith(WORDS):
+          found.append(line.strip())
+    code, seconds = process.wait(), time.monotonic() - start
+  finally:
+    timer.cancel()
+    if process.poll() is None:  # this process was interrupted
+      os.killpg(process.pid, signal.SIGKILL)
+  if seconds >= limit:
+    found.append(f'FAIL: ended after {limit:.0f} s')
+  elif code and not any(line.startswith('FAIL') for line in found):
+    found.append(f'FAIL: exit code {code} after {seconds:.0f} s')
+  return found or ['DONE: it has no goal; see what it printed']
+
+
+def parse_arguments():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  add = parser.add_argument
+  add('--folder', default='gpu', help='for data and results; default: gpu')
+  add('--torch', metavar='PYTHON', help='interpreter with PyTorch')
+  add('--parts', help='some of those above, separated by commas')
+  add('--platform', default='cuda', choices=['cuda', 'cpu'])
+  return parser.parse_args()
+
+
+def choose(parts, asked):
+  """Returns the parts that --parts names."""
+  names = asked.split(',') if asked else list(parts)
+  unknown = [name for name in names if name not in parts]
+  if unknown:
+    sys.exit(
+      f'error: --parts={asked} has {unknown[0]}; there are {", ".join(parts)}.'
+    )
+  return {name: parts[name] for name in names}
+
+
+def main():
+  args = parse_arguments()
+  args.folder = os.path.abspath(args.folder)
+  os.makedirs(args.folder, exist_ok=True)
+  parts = choose(list_parts(args), args.parts)
+  shown = subprocess.run(
+    [sys.executable, '-c', SHOW],
+    env=make_environment(args.platform),
+    capture_output=True,
+    text=True,
+  )
+  if shown.returncode:
+    sys.exit(f'error: jax finds no GPU: {shown.stderr.strip()[-500:]}')
+  print(f'jax {shown.stdout.strip()}', flush=True)
+  prepare(args)
+  begin, verdicts = time.monotonic(), {}
+  for name, command in parts.items():
+    left = WHOLE - (time.monotonic() - begin)
+    if left < LEAST:
+      verdicts[name] = [f'SKIP: no time left; --parts={name} runs it']
+      continue
+    verdicts[name] = run(name, command, args, min(PART, left))
+  print(f'\n== verdicts after {time.monotonic() - begin:.0f} s')
+  for name, lines in verdicts.items():
+    for line in lines:
+      print(f'{name:10} {line}')
+  bad = any(x.startswith('FAIL') for lines in verdicts.values() for x in lines)
+  return 1 if bad else 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())
