@@ -192,7 +192,7 @@ def compare(c, directory, full, args):
         except SystemExit as error:
           if not (peers and one_at_a_time):
             raise
-          print(error)  # the others are compared all the same
+          print(f'SKIP: {error}')  # the others are compared all the same
           continue
         if one_at_a_time:
           for _ in range(args.rounds):

@@ -69,7 +69,7 @@ class Gathered(torch.nn.Module):
     loss = torch.nn.functional.cross_entropy(
       words.flatten(0, 1).float(), masked_ids.flatten(), ignore_index=-100
     ) + torch.nn.functional.cross_entropy(pairs.float(), next_sentence_label)
-    return transformers.utils.ModelOutput(loss=loss)
+    return {'loss': loss}
 
 
 def read_positions(path, device):
@@ -116,7 +116,7 @@ def trainer(settings, compiled, device, gathered=False):
   def train(steps):
     for _ in range(steps):
       with torch.autocast(device, torch.bfloat16, enabled=half):
-        loss = forward(**next(source)).loss
+        loss = forward(**next(source))['loss']
       loss.backward()
       torch.nn.utils.clip_grad_norm_(
         model.parameters(), c['optimizer.clip_norm']
