@@ -169,7 +169,6 @@ def choose(parts, asked):
 def main():
   args = parse_arguments()
   args.folder = os.path.abspath(args.folder)
-  os.makedirs(args.folder, exist_ok=True)
   parts = choose(list_parts(args), args.parts)
   shown = subprocess.run(
     [sys.executable, '-c', SHOW],
@@ -178,8 +177,12 @@ def main():
     text=True,
   )
   if shown.returncode:
-    sys.exit(f'error: jax finds no GPU: {shown.stderr.strip()[-500:]}')
+    sys.exit(
+      'error: jax finds no NVIDIA GPU; install jax[cuda12] or jax[cuda13], or '
+      'give --platform=cpu.'
+    )
   print(f'jax {shown.stdout.strip()}', flush=True)
+  os.makedirs(args.folder, exist_ok=True)
   prepare(args)
   begin, verdicts = time.monotonic(), {}
   for name, command in parts.items():
