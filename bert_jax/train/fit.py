@@ -130,9 +130,11 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     )
   )
   status.follow(lambda: checkpoints.complete)
-  state, origin = initial_state.make(
-    config, task, start, checkpoints, workdir, status.known
-  )
+  (template,) = start[programs.FINGERPRINT].arguments
+  with shortage.explaining_start(template, mesh):
+    state, origin = initial_state.make(
+      config, task, start, checkpoints, workdir, status.known
+    )
   step = int(state.step)
   if not step:
     status.note(checkpoint=None)

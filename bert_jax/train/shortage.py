@@ -6,7 +6,9 @@ are refused here, before the first step, by the memory that XLA will ask for.
 """
 
 import contextlib
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 from jax.sharding import Mesh
@@ -68,6 +70,31 @@ def explaining(
     ) from error
 
 
+@contextlib.contextmanager
+def explaining_start(state: Any, mesh: Mesh) -> Iterator[None]:
+  """Turns a lack of memory for the state itself into errors.UserError.
+
+  Args:
+    state: tree of jax.ShapeDtypeStruct with their shardings.
+    mesh: as in `check`.
+  """
+  try:
+    yield
+  except jax.errors.JaxRuntimeError as error:
+    if _EXHAUSTED not in str(error):
+      raise
+    needed = sum(
+      math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+      for x in jax.tree.leaves(state)
+    )
+    raise errors.UserError(
+      'out of memory before the first step: parameters and optimizer need '
+      f'{needed / 2**30:.2f} GiB of {_describe_limit(_get_limit(mesh))}; see '
+      'whether another program uses it, or use more or larger devices '
+      f'({errors.first_line(error)})'
+    ) from error
+
+
 def count_needed(executable: jax.stages.Compiled) -> int | None:
   """Returns the bytes that a program needs on a device; None if unknown."""
   found = executable.memory_analysis()
@@ -85,7 +112,7 @@ def _describe(config, phase, executable, mesh, available) -> str:
   """Returns what is needed, what there is and what would fit."""
   needed = count_needed(executable)
   size = 'an unknown amount' if needed is None else f'{needed / 2**30:.2f} GiB'
-  there = 'a device' if available is None else f'{available / 2**30:.2f} GiB'
+  there = _describe_limit(available)
   parts = None
   if needed is not None:
     temporary = executable.memory_analysis().temp_size_in_bytes
@@ -123,6 +150,10 @@ def find_accumulate(
     return next(iter(more), None)
   each = temporary * phase.accumulate
   return next((n for n in more if fixed + each / n <= available), None)
+
+
+def _describe_limit(available) -> str:
+  return 'a device' if available is None else f'{available / 2**30:.2f} GiB'
 
 
 def _get_limit(mesh) -> int | None:

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from bert_jax import errors
-from bert_jax.train import loop, shortage, task
+from bert_jax.train import initial_state, loop, shortage, task
 from tests import training
 
 GIB = 2**30
@@ -46,6 +46,27 @@ def test_a_lack_of_memory_at_run_time_is_one_line(
   assert 'try phases.accumulate=2 or compute.remat=layer' in text
   assert text.endswith('while trying to allocate 9 bytes)')
   assert '\n' not in text
+
+
+@pytest.mark.parametrize(
+  'said, raised, start',
+  [
+    ('RESOURCE_EXHAUSTED: Out of memory', errors.UserError, 'out of memory b'),
+    ('INTERNAL: broken', jax.errors.JaxRuntimeError, 'INTERNAL'),
+  ],
+)
+def test_a_lack_of_memory_for_the_state_is_one_line(
+  tmp_path, monkeypatch, said, raised, start
+):
+  def fail(*args):
+    raise jax.errors.JaxRuntimeError(f'{said}\nMore')
+
+  monkeypatch.setattr(initial_state, 'make', fail)
+  with pytest.raises(raised, match=start) as found:
+    training.fit(training.small_config(), tmp_path)
+  if raised is errors.UserError:
+    assert 'optimizer need 0.00 GiB of a device; see' in str(found.value)
+    assert '\n' not in str(found.value)
 
 
 def test_other_errors_of_the_device_are_left_alone(tmp_path, monkeypatch):
