@@ -37,12 +37,14 @@ def check(
   available = _get_limit(mesh)
   if available is None:
     return
+  # Evaluation is given the parameters only, but the optimizer stays.
+  resident = max(map(_count_arguments, executables.values()))
   for name, executable in executables.items():
-    needed = count_needed(executable)
+    needed = count_needed(executable, resident)
     if needed is not None and needed > available:
       raise errors.UserError(
         f'the {name} at length {phase.seq_length} does not fit: '
-        + _describe(config, phase, executable, mesh, available)
+        + _describe(config, phase, executable, needed, mesh, available)
       )
 
 
@@ -62,10 +64,11 @@ def explaining(
   except jax.errors.JaxRuntimeError as error:
     if _EXHAUSTED not in str(error):
       raise
+    there = mesh, _get_limit(mesh)
     largest = max(executables.values(), key=lambda x: count_needed(x) or 0)
     raise errors.UserError(
       f'out of memory in phase {phase.number}, at length {phase.seq_length}: '
-      + _describe(config, phase, largest, mesh, _get_limit(mesh))
+      + _describe(config, phase, largest, count_needed(largest), *there)
       + f' ({errors.first_line(error)})'
     ) from error
 
@@ -95,22 +98,33 @@ def explaining_start(state: Any, mesh: Mesh) -> Iterator[None]:
     ) from error
 
 
-def count_needed(executable: jax.stages.Compiled) -> int | None:
-  """Returns the bytes that a program needs on a device; None if unknown."""
+def count_needed(
+  executable: jax.stages.Compiled, resident: int = 0
+) -> int | None:
+  """Returns the bytes that a program needs on a device; None if unknown.
+
+  Args:
+    executable: the program.
+    resident: bytes that are there while it runs, its arguments among them.
+  """
   found = executable.memory_analysis()
   if found is None:
     return None
   return (
-    found.argument_size_in_bytes
+    max(found.argument_size_in_bytes, resident)
     + found.output_size_in_bytes
     - found.alias_size_in_bytes  # outputs in the place of arguments
     + found.temp_size_in_bytes
   )
 
 
-def _describe(config, phase, executable, mesh, available) -> str:
+def _count_arguments(executable) -> int:
+  found = executable.memory_analysis()
+  return 0 if found is None else found.argument_size_in_bytes
+
+
+def _describe(config, phase, executable, needed, mesh, available) -> str:
   """Returns what is needed, what there is and what would fit."""
-  needed = count_needed(executable)
   size = 'an unknown amount' if needed is None else f'{needed / 2**30:.2f} GiB'
   there = _describe_limit(available)
   parts = None

@@ -95,6 +95,27 @@ def test_the_least_number_of_micro_batches_that_fits(available, expected):
   assert found == expected
 
 
+def make_program(arguments, temporary):
+  """Returns a program with these GiB, and no results."""
+  analysis = types.SimpleNamespace(
+    argument_size_in_bytes=arguments * GIB,
+    output_size_in_bytes=0,
+    alias_size_in_bytes=0,
+    temp_size_in_bytes=temporary * GIB,
+  )
+  return types.SimpleNamespace(memory_analysis=lambda: analysis)
+
+
+def test_the_optimizer_stays_while_the_model_is_evaluated(monkeypatch):
+  made = {'step': make_program(6, 2), 'evaluation': make_program(2, 4)}
+  c, mesh = training.small_config(), types.SimpleNamespace(shape={'data': 1})
+  monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 10 * GIB)
+  shortage.check(c, PHASE, made, mesh)
+  monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 9 * GIB)
+  with pytest.raises(errors.UserError, match='the evaluation .* needs 10.00 G'):
+    shortage.check(c, PHASE, made, mesh)
+
+
 def test_needed_memory_is_that_of_arguments_results_and_temporaries():
   analysis = types.SimpleNamespace(
     argument_size_in_bytes=100,
