@@ -132,7 +132,7 @@ def _gpu(name, kind, memory, bandwidth, link, bfloat16, tf32, float32) -> Chip:
     bfloat16 * 1e12,
     bandwidth * 1e9,
     link * 1e9,
-    memory=memory * 2**30,
+    memory=int(memory * 2**30),
     tensorfloat32_flops=tf32 * 1e12,
     float32_flops=float32 * 1e12,
   )
@@ -142,7 +142,9 @@ def _gpu(name, kind, memory, bandwidth, link, bfloat16, tf32, float32) -> Chip:
 # (GA102 for RTX 3090 and A6000, Ada, Blackwell), as known on 2026-11-22; none
 # was measured here. Dense rates with sums in float32: data sheets that give
 # rates "with sparsity" have twice as much. `kind` is what nvidia-smi calls it,
-# and jax after "NVIDIA". The link is NVLink or, without it, PCIe.
+# and jax after "NVIDIA". The link is NVLink or, without it, PCIe. ECC, which L4,
+# L40S and A10 come with turned on, takes a sixteenth of their GDDR6: nvidia-smi
+# shows 23,034 MiB of an L4 and 46,068 MiB of an L40S.
 # fmt: off
 _GPUS = (
   # name, kind, GiB, memory GB/s, link GB/s, bfloat16, TF32, float32 TFLOP/s
@@ -156,9 +158,9 @@ _GPUS = (
   _gpu('h200', 'H200', 141, 4800, 900, 989, 494.7, 67),
   _gpu('h200-nvl', 'H200 NVL', 141, 4800, 128, 835, 417.5, 60),
   _gpu('b200', 'B200', 180, 7700, 1800, 2250, 1125, 75),
-  _gpu('l4', 'L4', 24, 300, 64, 121, 60, 30.3),
-  _gpu('l40s', 'L40S', 48, 864, 64, 362, 183, 91.6),
-  _gpu('a10', 'A10', 24, 600, 64, 125, 62.5, 31.2),
+  _gpu('l4', 'L4', 22.5, 300, 64, 121, 60, 30.3),
+  _gpu('l40s', 'L40S', 45, 864, 64, 362, 183, 91.6),
+  _gpu('a10', 'A10', 22.5, 600, 64, 125, 62.5, 31.2),
   _gpu('a6000', 'RTX A6000', 48, 768, 64, 154.8, 77.4, 38.7),
   _gpu('rtx6000-ada', 'RTX 6000 Ada Generation', 48, 960, 64, 364.2, 182.1,
        91.1),

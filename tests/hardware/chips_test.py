@@ -58,6 +58,11 @@ def test_figures_of_a_gpu_are_plausible(chip):
   assert 70 < chip.flops / chip.hbm_bandwidth < 430
 
 
+def test_error_correction_takes_a_sixteenth_of_the_memory_of_these():
+  sizes = {name: chips.get(name).memory / 2**30 for name in ('l4', 'l40s')}
+  assert sizes == {'l4': 24 * 15 / 16, 'l40s': 48 * 15 / 16}
+
+
 def test_the_peak_is_that_of_the_type():
   def peak(name, *products):
     return chips.get(name).for_products(*products).flops
