@@ -183,8 +183,8 @@ def main():
     )
   print(f'jax {shown.stdout.strip()}', flush=True)
   os.makedirs(args.folder, exist_ok=True)
-  prepare(args)
   begin, verdicts = time.monotonic(), {}
+  prepare(args)
   for name, command in parts.items():
     left = WHOLE - (time.monotonic() - begin)
     if left < LEAST:
