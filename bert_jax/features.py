@@ -22,7 +22,6 @@ draws where each token looks. Layers and heads count from 0.
 
 import functools
 import io
-import sys
 import zipfile
 from collections.abc import Iterable
 
@@ -174,6 +173,5 @@ def _counted(features, bar):
 
 
 if __name__ == '__main__':
-  sys.stdout.reconfigure(errors='replace')
   _define_flags()
   cli.run(main, takes_arguments=True)

@@ -7,7 +7,6 @@ that bert_jax.convert reads: a folder of Hugging Face's or Google's, or .npz.
 Give as many sentences as you like, each in quotes and with one [MASK] or more.
 """
 
-import sys
 from collections.abc import Sequence
 
 import jax
@@ -43,7 +42,6 @@ def _define_flags():
 def main(argv: list[str]):
   # A sentence needs no accelerator, which may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
-  sys.stdout.reconfigure(errors='replace')
   sentences = argv[1:]
   if not flags.FLAGS.model:
     raise errors.UserError('--model is missing; name a run or an exported one.')

@@ -16,7 +16,6 @@ another. The run may be training; nothing is written to its directory.
 """
 
 import os
-import sys
 
 from absl import flags
 
@@ -65,6 +64,5 @@ def _define_flags():
 
 
 if __name__ == '__main__':
-  sys.stdout.reconfigure(errors='replace')
   _define_flags()
   cli.run(main)

@@ -1,6 +1,9 @@
 """Starts every command and reports its errors."""
 
 import logging
+import os
+import select
+import signal
 import sys
 from collections.abc import Callable
 
@@ -35,8 +38,8 @@ def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
   """Runs `main(argv)` under absl and exits with its result.
 
   A UserError becomes one line on stderr and its exit code; SIGINT and SIGTERM
-  become one line and 128 + signal; anything else is a bug and keeps its
-  traceback.
+  become one line and 128 + signal, as does a closed stdout with SIGPIPE;
+  anything else is a bug and keeps its traceback.
 
   Args:
     main: takes the arguments that are not flags; returns an exit code or None.
@@ -52,6 +55,8 @@ def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
 
   # At INFO, jax lists the accelerators that it did not find.
   logging.getLogger('jax').setLevel(logging.WARNING)
+  for stream in (sys.stdout, sys.stderr):
+    stream.reconfigure(errors='replace')  # words that a terminal cannot show
   try:
     with signals.raising():
       app.run(guarded, flags_parser=_parse_flags)
@@ -61,6 +66,20 @@ def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
   except errors.Interrupted as stop:
     print(f'\nstopped: {stop}', file=sys.stderr)
     sys.exit(128 + stop.signum)
+  except BrokenPipeError:
+    if not _is_abandoned(sys.stdout):
+      raise
+    print('stopped: nobody reads what is printed.', file=sys.stderr)
+    # Python flushes it at exit, which would fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(128 + signal.SIGPIPE)
+
+
+def _is_abandoned(stream) -> bool:
+  """Returns whether the other end of a stream to a pipe is closed."""
+  poll = select.poll()
+  poll.register(stream, 0)
+  return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def require_beside(name: str, *others: str):
