@@ -39,8 +39,8 @@ def read(directory: str) -> dict:
     raise
   except (FileNotFoundError, NotADirectoryError, ValueError) as error:
     raise errors.UserError(
-      f'{directory} is not prepared data ({error}); remove it, or give the '
-      'output of bert_jax.data.prepare.'
+      f'{directory} is not prepared data ({error}); name another folder: one '
+      'that bert_jax.data.prepare has made.'
     ) from error
   except OSError as error:
     raise errors.UserError(

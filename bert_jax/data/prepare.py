@@ -79,7 +79,9 @@ def _make(recipe, output: str, runner: stages.Runner):
   partial = output + '.partial'
   if not _is_complete(partial):
     if storage.exists(output):
-      manifest_lib.read(output)  # says that it is something else
+      raise errors.UserError(
+        f'{output} exists and is not prepared data; name another folder.'
+      )
     stages.make(recipe, partial, runner)
   storage.delete(os.path.join(partial, 'work'))
   storage.move_folder(partial, output, manifest_lib.NAME)

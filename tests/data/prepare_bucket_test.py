@@ -60,7 +60,7 @@ def test_a_move_that_was_cut_off_in_a_bucket_is_finished(
 
 def test_other_files_in_a_bucket_are_left_alone(corpus, remote):
   files.write_text(f'{remote}/data/mine', '')
-  with pytest.raises(errors.UserError, match='is not prepared data'):
+  with pytest.raises(errors.UserError, match='and is not prepared data'):
     prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
   assert storage.list_names(f'{remote}/data') == ['mine']
 

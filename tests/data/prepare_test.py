@@ -37,6 +37,14 @@ def test_another_recipe_in_the_same_place_is_an_error(corpus, prepared):
     prepare.prepare(make_recipe(corpus, seed=1), prepared[0])
 
 
+def test_a_folder_of_other_files_is_left_alone(corpus, tmp_path):
+  (tmp_path / 'raw.txt').write_text('Mine.')
+  with pytest.raises(errors.UserError) as caught:
+    prepare.prepare(make_recipe(corpus), str(tmp_path))
+  assert str(caught.value).endswith('prepared data; name another folder.')
+  assert os.listdir(tmp_path) == ['raw.txt']
+
+
 def test_input_that_changed_after_preparation_is_an_error(tmp_path):
   path = write_corpus(tmp_path / 'corpus.txt')
   output = str(tmp_path / 'data')
