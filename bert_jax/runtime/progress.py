@@ -1,6 +1,7 @@
 """Progress of long tasks: a bar on a terminal, otherwise occasional lines."""
 
 import sys
+import threading
 import time
 
 import tqdm
@@ -29,6 +30,9 @@ class Progress:
   ):
     self._lines, self._scaled = lines, unit == 'B'
     self._label = label
+    # tqdm's own lock has a semaphore, too, which outlives a worker process that
+    # is terminated; Python then warns of it.
+    tqdm.tqdm.set_lock(threading.RLock())
     self._bar = tqdm.tqdm(
       total=total,
       initial=initial,

@@ -1,5 +1,8 @@
 """Tests of progress."""
 
+import subprocess
+import sys
+
 from bert_jax.runtime import progress
 
 
@@ -21,3 +24,20 @@ def test_an_unknown_total_shows_the_rate():
   with progress.Progress(None, 'documents', 'reading') as bar:
     bar.update(7)
     assert bar.describe().startswith('7 documents, ')
+
+
+# Processes of a pool are spawned, and so is what they start.
+_TERMINATED = """
+import multiprocessing, os, signal
+multiprocessing.set_start_method('spawn')
+from bert_jax.runtime import progress
+bar = progress.Progress(None, 'B', 'counting words')
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_process_that_is_terminated_leaves_no_semaphore():
+  ended = subprocess.run(
+    [sys.executable, '-c', _TERMINATED], capture_output=True, text=True
+  )
+  assert (ended.returncode, ended.stderr) == (-15, '')
