@@ -187,11 +187,23 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
     directory: the prepared data.
   """
   was = {f['path']: f['bytes'] for i in old for f in i['files']}
-  changed = errors.find_changes(was, paths) if paths else []
-  if changed:
-    more = f' and {len(changed) - 3} more' if len(changed) > 3 else ''
+  changed = [
+    _describe_change(path, was.get(path), paths.get(path))
+    for path in sorted({*was, *paths})
+    if was.get(path) != paths.get(path)
+  ]
+  if paths and changed:
     raise errors.UserError(
       f'the input has changed since {directory} was prepared '
-      f'({"; ".join(changed[:3])}{more}, in bytes); use another directory, or '
-      'put the old files back.'
+      f'({errors.listing(changed, most=3)}); put the old files back, use '
+      'another directory, or train on what is prepared, which needs no text: '
+      f'bert_jax.main --config.data.dir={directory}'
     )
+
+
+def _describe_change(path: str, was: int | None, now: int | None) -> str:
+  if now is None:
+    return f'{path} is gone'
+  if was is None:
+    return f'{path} is new'
+  return f'{path} had {was:,} bytes, has {now:,}'

@@ -12,8 +12,15 @@ def test_changed_inputs_are_named_and_many_are_counted():
   manifest.check_inputs(old, {}, 'data')
   with pytest.raises(errors.UserError) as caught:
     manifest.check_inputs(old, {f'{k}.txt': 0 for k in range(9)}, 'data')
-  assert '1.txt was 1, is 0' in str(caught.value)
-  assert 'and 5 more, in bytes' in str(caught.value)
+  assert '1.txt had 1 bytes, has 0, 2.txt' in str(caught.value)
+  assert 'and 5 more)' in str(caught.value)
+  new = {f'{k}.txt': k for k in range(1, 10)}
+  with pytest.raises(errors.UserError) as caught:
+    manifest.check_inputs(old, new, 'data')
+  assert '(0.txt is gone, 9.txt is new)' in str(caught.value)
+  assert str(caught.value).endswith(
+    'no text: bert_jax.main --config.data.dir=data'
+  )
 
 
 @pytest.mark.parametrize('text', [None, '', '{', '\x00', '[]', '3'])

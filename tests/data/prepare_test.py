@@ -53,7 +53,9 @@ def test_input_that_changed_after_preparation_is_an_error(tmp_path):
   size = os.path.getsize(path)
   with open(path, 'a') as file:
     file.write('x')
-  with pytest.raises(errors.UserError, match=f'was {size}, is {size + 1}'):
+  with pytest.raises(
+    errors.UserError, match=f'had {size:,} bytes, has {size + 1:,}'
+  ):
     prepare.prepare(recipe, output, ONE)
   os.remove(path)  # what is prepared does not need its text any more
   prepare.prepare(recipe, output, ONE)
