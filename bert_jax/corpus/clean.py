@@ -10,6 +10,7 @@ spaces.
 
 import collections
 import re
+from collections.abc import Mapping
 
 _TO_SPACE = b'\t\x0b\x0c\r'
 _TABLE = bytes.maketrans(_TO_SPACE, b' ' * len(_TO_SPACE))
@@ -33,6 +34,24 @@ def decode(raw: bytes, counts: collections.Counter) -> str:
       _REPLACEMENT.encode()
     )
     return text
+
+
+def describe_invalid(count: int, files: Mapping[str, int]) -> str:
+  """Returns a warning of text that is not UTF-8, for the terminal.
+
+  Args:
+    count: how many sequences were replaced.
+    files: {path: how many of them}; empty if the text is in no files.
+  """
+  where, path = '', 'FILE'
+  if files:
+    path = max(files, key=lambda path: files[path])
+    where = f' in {len(files):,} file(s), most of them in {path},'
+  return (
+    f'WARNING: {count:,} sequences of bytes{where} are not UTF-8, and their '
+    'characters are lost; leave out what is no text, and convert what has '
+    f'another encoding, for example with: iconv -f ISO-8859-1 -t UTF-8 {path}'
+  )
 
 
 def clean(text: str, counts: collections.Counter) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from bert_jax import errors
 from bert_jax.corpus import (
+  clean,
   formats,
   gutenberg,
   mediawiki,
@@ -105,7 +106,11 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
 
 
 def read_documents(
-  piece: Piece, layout: str, field: str, counts: collections.Counter
+  piece: Piece,
+  layout: str,
+  field: str,
+  counts: collections.Counter,
+  invalid: collections.Counter,
 ) -> Iterator[Document]:
   """Reads the documents of a piece, one at a time.
 
@@ -116,6 +121,7 @@ def read_documents(
     counts: numbers of items cleaned or dropped are added here: those of `clean`
       and `mediawiki`, `damaged_files`, `long_lines_cut`, `long_lines_dropped`
       and `long_documents_cut`.
+    invalid: to each file's path its part of `counts['invalid_utf8']` is added.
   """
   for part in piece.ranges:
     if part.path == PYTHON_DOCS:
@@ -125,7 +131,7 @@ def read_documents(
         part.path, field, part.start, part.stop, counts
       )
     else:
-      found = _file(part, layout, field, counts)
+      found = _file(part, layout, field, counts, invalid)
     for document in found:
       if document.paragraphs:
         yield document
@@ -136,10 +142,17 @@ def read_documents(
 def read(
   inputs: Sequence[str], layout: str, field: str = 'text'
 ) -> Iterator[Document]:
-  """Reads the documents of all inputs in order, see `plan`."""
+  """Reads the documents of all inputs in order, see `plan`.
+
+  At the end, the terminal says if any text was not UTF-8.
+  """
   counts: collections.Counter[str] = collections.Counter()
+  invalid: collections.Counter[str] = collections.Counter()
   for piece in plan(inputs, layout, field):
-    yield from read_documents(piece, layout, field, counts)
+    yield from read_documents(piece, layout, field, counts, invalid)
+  if counts['invalid_utf8']:
+    warning = clean.describe_invalid(counts['invalid_utf8'], +invalid)
+    print(warning, file=sys.stderr, flush=True)
 
 
 def estimate_bytes(pieces: Sequence[Piece]) -> int:
@@ -213,7 +226,8 @@ def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
 # Reads one file.
 
 
-def _file(part: Range, layout, field, counts) -> Iterator[Document]:
+def _file(part: Range, layout, field, counts, invalid) -> Iterator[Document]:
+  before = counts['invalid_utf8']
   try:
     head = text_files.read_head(part.path)
     with text_files.open_text(part.path) as file:
@@ -228,6 +242,8 @@ def _file(part: Range, layout, field, counts) -> Iterator[Document]:
       file=sys.stderr,
       flush=True,
     )
+  finally:
+    invalid[part.path] += counts['invalid_utf8'] - before
 
 
 def _read(file, head, part: Range, layout, field, counts):

@@ -78,18 +78,20 @@ def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
 
   Returns:
     `segments`, lists of Segment's fields; `counts` of what was found, cleaned
-    and dropped; `sources`, {input number: [documents, bytes of text]}; `files`,
-    [input number, path, bytes, sha256] of every file that begins in the job.
+    and dropped; `invalid`, {path: sequences that are not UTF-8}; `sources`,
+    {input number: [documents, bytes of text]}; `files`, [input number, path,
+    bytes, sha256] of every file that begins in the job.
   """
   done = os.path.join(job.work, f'{job.name}.json')
   if storage.exists(done):
     return files.load_json(done)
   counts: collections.Counter[str] = collections.Counter()
+  invalid: collections.Counter[str] = collections.Counter()
   found: dict[int, list[int]] = {}
   buckets: dict[int, list[bytes]] = collections.defaultdict(list)
   segments: list[Segment] = []
   buffered = part = 0
-  for source, document in _documents(job, recipe, counts):
+  for source, document in _documents(job, recipe, counts, invalid):
     bucket, record, size = _record(document, source, recipe)
     buckets[bucket].append(record)
     of = found.setdefault(source, [0, 0])
@@ -104,6 +106,7 @@ def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
   result = {
     'segments': segments,
     'counts': dict(sorted(counts.items())),
+    'invalid': +invalid,
     'sources': found,
     'files': [
       [piece.source, r.path, r.size, text_files.compute_sha256(r.path)]
@@ -131,12 +134,12 @@ def read_texts(segments: Iterable[Segment]) -> Iterator[Text]:
       yield Text(digest, passes, document)
 
 
-def _documents(job, recipe, counts) -> Iterator[tuple[int, Document]]:
+def _documents(job, recipe, counts, invalid) -> Iterator[tuple[int, Document]]:
   """Yields (input number, document); counts what is dropped."""
   n = 0
   for piece in job.pieces:
     for document in sources.read_documents(
-      piece, recipe.layout, recipe.field, counts
+      piece, recipe.layout, recipe.field, counts, invalid
     ):
       if sum(map(len, document.paragraphs)) < recipe.min_chars:
         counts['short_documents'] += 1

@@ -10,7 +10,7 @@ import numpy as np
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.corpus import text_files
+from bert_jax.corpus import clean, text_files
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
@@ -86,6 +86,17 @@ def describe_accents(manifest: dict) -> str:
   """Describes whether accents were stripped and, except for older data, why."""
   strips = strips_accents(manifest['recipe'])
   return manifest.get('accents', 'stripped' if strips else 'kept')
+
+
+def list_warnings(manifest: dict) -> list[str]:
+  """Returns lines for the terminal on text that was not read as it should."""
+  lines = []
+  invalid = manifest['cleaned'].get('invalid_utf8', 0)
+  if invalid:
+    files = [f for given in manifest['inputs'] for f in given['files']]
+    of = {f['path']: f['invalid_utf8'] for f in files if 'invalid_utf8' in f}
+    lines.append(clean.describe_invalid(invalid, of))
+  return lines
 
 
 def sum_up(

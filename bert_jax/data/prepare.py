@@ -289,6 +289,8 @@ def main(argv: list[str]):
       f'{row["pairs"]:,} pairs, {row["padding_share"]:.1%} padding, '
       f'{row["random_share"]:.1%} random'
     )
+  for line in manifest_lib.list_warnings(manifest):
+    print(line)
 
 
 if __name__ == '__main__':

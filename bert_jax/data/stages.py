@@ -152,14 +152,19 @@ def _read(recipe, jobs: Sequence[document_spill.Job], runner: Runner) -> dict:
     for given in recipe.inputs
   ]
   counts: collections.Counter[str] = collections.Counter()
+  invalid: collections.Counter[str] = collections.Counter()
   for result in results:
     counts.update(result['counts'])
+    invalid.update(result.get('invalid', {}))  # older work has none
     for source, (documents, size) in result['sources'].items():
       inputs[int(source)]['documents'] += documents
       inputs[int(source)]['text_bytes'] += size
     for source, path, size, sha256 in result['files']:
       entry = {'path': path, 'bytes': size, 'sha256': sha256}
       inputs[source]['files'].append(entry)
+  for entry in (file for given in inputs for file in given['files']):
+    if invalid[entry['path']]:
+      entry['invalid_utf8'] = invalid[entry['path']]
   found = {
     'inputs': inputs,
     'counts': dict(counts),

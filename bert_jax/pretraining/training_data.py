@@ -60,6 +60,8 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
       f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
       f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random'
     )
+  for line in manifest_lib.list_warnings(manifest):
+    print(line)
   return directory
 
 

@@ -40,7 +40,9 @@ def _read(pieces, layout):
   return [
     document
     for piece in pieces
-    for document in sources.read_documents(piece, layout, 'text', counts)
+    for document in sources.read_documents(
+      piece, layout, 'text', counts, collections.Counter()
+    )
   ], counts
 
 

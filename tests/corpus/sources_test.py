@@ -51,6 +51,21 @@ def test_utf16_text_is_an_error_that_says_how_to_convert_it(write):
     _texts([path])
 
 
+def test_text_that_is_not_utf8_is_warned_of_with_the_worst_file(write, capsys):
+  write('a/a.txt', b'Un caf\xe9.')
+  worst = write('a/b.txt', 'Des élèves égaux.'.encode('latin-1'))
+  good = write('c.txt', 'Égaux.')
+  assert len(_texts([worst.parent, good])) == 3
+  assert capsys.readouterr().err == (
+    'WARNING: 4 sequences of bytes in 2 file(s), most of them in '
+    f'{worst}, are not UTF-8, and their characters are lost; leave out what is '
+    'no text, and convert what has another encoding, for example with: '
+    f'iconv -f ISO-8859-1 -t UTF-8 {worst}\n'
+  )
+  _texts([good])
+  assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize('layout', sources.LAYOUTS)
 def test_gutenberg_books_lose_their_boilerplate(write, layout):
   path = write(
@@ -76,7 +91,9 @@ def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   [piece] = sources.plan([str(path)], 'paragraphs', 'text')
   found = [
     d.paragraphs[0]
-    for d in sources.read_documents(piece, 'paragraphs', 'x', counts)
+    for d in sources.read_documents(
+      piece, 'paragraphs', 'x', counts, collections.Counter()
+    )
   ]
   assert text.startswith('\n\n'.join(found)) and counts == {'damaged_files': 1}
   # What is decompressed before the damage depends on the format's blocks.
@@ -92,7 +109,11 @@ def test_a_disk_that_fails_ends_the_reading(tmp_path, name):
   piece = sources.Piece(0, 0, (part,))
   counts = collections.Counter()
   with pytest.raises(errors.UserError, match=f'{name}: Input/output error'):
-    list(sources.read_documents(piece, 'paragraphs', 'text', counts))
+    list(
+      sources.read_documents(
+        piece, 'paragraphs', 'text', counts, collections.Counter()
+      )
+    )
   assert not counts
 
 
@@ -160,7 +181,11 @@ def test_empty_documents_are_counted(write):
   path = write('a.jsonl', '{"text": " "}\n' * 1000 + '{"text": "One."}\n')
   counts = collections.Counter()
   [piece] = sources.plan([str(path)], 'paragraphs', 'text')
-  found = list(sources.read_documents(piece, 'paragraphs', 'text', counts))
+  found = list(
+    sources.read_documents(
+      piece, 'paragraphs', 'text', counts, collections.Counter()
+    )
+  )
   assert len(found) == 1 and counts == {'empty_documents': 1000}
 
 

@@ -1,10 +1,12 @@
 """Tests of the way from text to records."""
 
 import os
+import pathlib
 
 import pytest
 
 from bert_jax import errors
+from bert_jax.corpus import sources
 from bert_jax.data import prepare
 from bert_jax.tokenization import tokenizer
 from tests import commands
@@ -78,6 +80,32 @@ def test_a_vocabulary_that_changed_after_preparation_is_an_error(
   assert prepare.prepare(recipe, output, ONE) == made
   path.unlink()  # like the text, it is not needed any more
   assert prepare.prepare(recipe, output, ONE) == made
+
+
+def test_text_that_is_not_utf8_is_warned_of_also_when_it_is_prepared(
+  tmp_path, monkeypatch, capsys
+):
+  text = pathlib.Path(write_corpus(tmp_path / 'good.txt')).read_text()
+  bad = tmp_path / 'bad.txt'
+  bad.write_bytes(text[:5000].replace('o', 'ó').encode('latin-1'))
+  write_vocab(tmp_path / 'vocab.txt', 'the')
+  # In several ranges, each of them a job.
+  monkeypatch.setattr(sources, '_SMALLEST', 2000)
+  count = text[:5000].count('o')
+  given = [
+    f'--input={tmp_path}/*d.txt',
+    '--layout=sentences',
+    f'--vocab={tmp_path}/vocab.txt',
+    f'--output={tmp_path}/data',
+    '--heldout=0.1',
+    '--workers=0',
+  ]
+  for _ in range(2):
+    commands.run(prepare, *given)
+    assert (
+      f'\nWARNING: {count} sequences of bytes in 1 file(s), most of them in '
+      f'{bad}, are not UTF-8'
+    ) in capsys.readouterr().out
 
 
 def test_a_directory_that_cannot_be_written_is_an_error(corpus):

@@ -1,10 +1,12 @@
 """Tests of the data of a pre-training run."""
 
 import os
+import shutil
 
 import pytest
 
 from bert_jax import errors
+from bert_jax.data import manifest
 from bert_jax.pretraining import training_data
 from tests.pretraining import pretrain_test
 from tests.pretraining.pretrain_test import make_config
@@ -21,6 +23,16 @@ def test_data_of_another_vocabulary_is_refused(directory, tmp_path):
   c = make_config(data__vocab_size=121, data__dir=directory)
   with pytest.raises(errors.UserError, match='vocab_size=120, the config'):
     open_data(c, tmp_path)
+
+
+def test_a_run_warns_of_text_that_was_not_utf8(directory, tmp_path, capsys):
+  open_data(make_config(data__dir=directory), tmp_path)
+  assert 'WARNING' not in capsys.readouterr().out
+  made = manifest.read(directory) | {'cleaned': {'invalid_utf8': 368}}
+  shutil.copytree(directory, tmp_path / 'data')
+  manifest.write(str(tmp_path / 'data'), made)
+  open_data(make_config(data__dir=str(tmp_path / 'data')), tmp_path)
+  assert '\nWARNING: 368 sequences of bytes are' in capsys.readouterr().out
 
 
 def test_data_packed_otherwise_is_refused(directory, tmp_path):
