@@ -18,6 +18,11 @@ from bert_jax.tokenization import tokenizer
 NAME = 'manifest.json'
 _CHECKSUM = 'checksum'
 
+# The share of unknown tokens to warn of. Vocabularies made for their text leave
+# 0.003% to 0.4% unknown (docs/vocabulary.md, docs/tokenizer.md); this is well
+# above, and well below that of a vocabulary for another script.
+_UNKNOWN = 0.03
+
 
 def vocab_path(directory: str) -> str:
   """Returns the path of the vocabulary of prepared data."""
@@ -96,6 +101,12 @@ def list_warnings(manifest: dict) -> list[str]:
     files = [f for given in manifest['inputs'] for f in given['files']]
     of = {f['path']: f['invalid_utf8'] for f in files if 'invalid_utf8' in f}
     lines.append(clean.describe_invalid(invalid, of))
+  if manifest['unknown_share'] > _UNKNOWN:
+    lines.append(
+      f'WARNING: {manifest["unknown_share"]:.1%} of the tokens are unknown to '
+      'the vocabulary, and nothing can be learnt of them; train a vocabulary '
+      'on this text with bert_jax.data.vocab'
+    )
   return lines
 
 

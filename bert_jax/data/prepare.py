@@ -283,6 +283,10 @@ def main(argv: list[str]):
   print(f'{f.output}: accents are {manifest_lib.describe_accents(manifest)}')
   for name, count in manifest['cleaned'].items():
     print(f'{f.output}: {name}: {count:,}')
+  print(
+    f'{f.output}: {manifest["tokens"]:,} tokens, '
+    f'{manifest["unknown_share"]:.2%} unknown'
+  )
   for length, row in manifest['lengths'].items():
     print(
       f'{f.output}: length {length}: {row["rows"]:,} rows of '

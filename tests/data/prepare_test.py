@@ -108,6 +108,32 @@ def test_text_that_is_not_utf8_is_warned_of_also_when_it_is_prepared(
     ) in capsys.readouterr().out
 
 
+def test_a_vocabulary_for_other_text_is_warned_of(tmp_path, capsys):
+  text = '\n\n'.join(f'ab ab ab {k}.\nab ab ab ab.' for k in range(10, 70))
+  (tmp_path / 'a.txt').write_text(text)
+
+  def run(name, *words):
+    write_vocab(tmp_path / name, *words)
+    commands.run(
+      prepare,
+      f'--input={tmp_path}/a.txt',
+      '--layout=sentences',
+      f'--vocab={tmp_path}/{name}',
+      f'--output={tmp_path}/{name}.data',
+      '--heldout=0.1',
+      '--min_chars=0',
+      '--workers=0',
+    )
+    return capsys.readouterr().out
+
+  digits = [x for k in range(10) for x in (str(k), f'##{k}')]
+  fits = run('fits.txt', 'ab', '.', *digits)
+  assert ' 0.00% unknown' in fits and 'WARNING' not in fits
+  other = run('other.txt', '.', *digits)
+  assert '\nWARNING: 63.6%' in other  # 7 of each 11 tokens
+  assert '% of the tokens are unknown to the vocabulary' in other
+
+
 def test_a_directory_that_cannot_be_written_is_an_error(corpus):
   with pytest.raises(errors.UserError, match='cannot write /proc/data'):
     prepare.prepare(make_recipe(corpus), '/proc/data')
