@@ -2,8 +2,24 @@
 
 import dataclasses
 import json
+import re
 
 from bert_jax import errors
+
+# ISO 639 and, with a script or variety, what sentencex knows: ko, yue, zh-hans.
+_LANGUAGE = re.compile('[a-z]{2,3}(-[a-z]+)*')
+
+
+def check_language(language: str):
+  """Raises errors.UserError if it has not the form of a language's code.
+
+  Codes without rules of their own are allowed, see `sentences.split`.
+  """
+  if not _LANGUAGE.fullmatch(language):
+    raise errors.UserError(
+      f'language={language!r} is no code of ISO 639; give two or three '
+      "lower-case letters, such as 'ko' for Korean."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +61,7 @@ class Recipe:
 
   def check(self):
     """Raises errors.UserError for values that cannot be used."""
+    check_language(self.language)
     if not 0 < self.heldout < 1:
       raise errors.UserError(
         f'heldout={self.heldout} must be a share between 0 and 1.'

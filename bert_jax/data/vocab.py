@@ -18,7 +18,7 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import accents, vocab_pieces
+from bert_jax.data import accents, recipe, vocab_pieces
 from bert_jax.runtime import cli, files, progress, storage
 from bert_jax.tokenization import tokenizer, wordpiece
 
@@ -220,6 +220,7 @@ def make(
   Returns:
     A report to print.
   """
+  recipe.check_language(language)
   others = {path: tokenizer.read_vocab(path) for path in beside}
   read = functools.partial(sources.read, inputs, layout, field)
   words, sample, decided = _count(read, lowercase, strip_accents, language)

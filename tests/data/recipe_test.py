@@ -11,6 +11,9 @@ from tests.data import preparation
   [
     ({'heldout': 0.0}, 'heldout=0.0 must be a share'),
     ({'short_seq_prob': 1.5}, 'short_seq_prob=1.5 must be'),
+    ({'language': 'korean'}, "language='korean' is no code of ISO 639; give"),
+    ({'language': 'KO'}, "such as 'ko' for Korean"),
+    ({'language': ''}, "language='' is no code"),
     ({'passes': 0}, 'passes=0 must be at least 1'),
     ({'pack': 0}, 'pack=0 must be at least 1'),
     ({'weights': (1.0, 2.0)}, 'are 2, but there are 1 inputs'),
@@ -32,3 +35,8 @@ def test_a_recipe_equals_what_is_read_back():
   recipe = preparation.make_recipe('a.txt', weights=(1.5,))
   recipe.check()
   assert json.loads(json.dumps(recipe.to_dict())) == recipe.to_dict()
+
+
+@pytest.mark.parametrize('language', ['ko', 'yue', 'zh-hans', 'be-tarask'])
+def test_codes_of_languages_are_taken(language):
+  preparation.make_recipe('a.txt', language=language).check()

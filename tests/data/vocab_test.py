@@ -216,3 +216,5 @@ def test_the_command_reads_what_prepare_reads(tmp_path, capfd):
   assert 'accents are kept: in language ko marks' in capfd.readouterr().out
   with pytest.raises(errors.UserError, match="a string 'text'"):
     commands.run(vocab, *given)
+  with pytest.raises(errors.UserError, match="language='korean' is no code"):
+    commands.run(vocab, *given, '--language=korean')
