@@ -237,8 +237,8 @@ def _open_raw(path: str) -> BinaryIO:
     raise
   except OSError as error:
     raise errors.UserError(
-      f'{path} cannot be read ({error.strerror or error}); check its '
-      'permissions.'
+      f'{path} cannot be read ({error.strerror or error}); check the path and '
+      'its permissions.'
     ) from error
 
 

@@ -130,6 +130,11 @@ def test_addresses_are_opened_like_paths():
     assert list(text_files.read_lines(file, 1)) == []
 
 
+def test_a_file_that_is_not_there_is_a_matter_of_its_path(tmp_path):
+  with pytest.raises(errors.UserError, match='such file.*; check the path and'):
+    text_files.open_text(str(tmp_path / 'a.conll'))
+
+
 def test_addresses_that_cannot_be_opened_are_errors():
   with pytest.raises(errors.UserError, match='names no file'):
     text_files.expand('memory://nowhere/*.txt')
