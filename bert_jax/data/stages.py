@@ -183,24 +183,28 @@ def _check_enough(recipe: recipe_lib.Recipe, found: dict):
     split[name] += segment.documents
   total = sum(split.values())
   where = ', '.join(recipe.inputs)
-  dropped = {k: v for k, v in found['counts'].items() if v}
   if not total:
-    raise errors.UserError(
-      f'{where} holds no text; give other files (counted: {dropped}).'
-    )
+    counts = [f'{k}: {v:,}' for k, v in found['counts'].items() if v]
+    counted = f' (counted {", ".join(counts)})' if counts else ''
+    raise errors.UserError(f'{where} holds no text{counted}; give other files.')
   if total < 2 * shards.MIN_DOCUMENTS:
+    advice = (
+      'Give more files, or a layout in which blank lines separate documents.'
+      if recipe.layout == 'files'
+      else "Put blank lines between documents, or use layout 'files' for a "
+      'document per file.'
+    )
     raise errors.UserError(
       f'{where} holds {total} document(s) in layout {recipe.layout!r}; next '
-      f'sentence prediction needs {2 * shards.MIN_DOCUMENTS} or more. Put '
-      "blank lines between documents, or use layout 'files' for a document "
-      'per file.'
+      f'sentence prediction needs {2 * shards.MIN_DOCUMENTS} or more. {advice}'
     )
   for name, count in split.items():
     if count < shards.MIN_DOCUMENTS:
       raise errors.UserError(
         f'{count} of {total} documents fall to the {name} split with '
         f'heldout={recipe.heldout}; it needs {shards.MIN_DOCUMENTS} or more. '
-        f'Set data.heldout near {min(0.5, 10 / total):.2g}.'
+        f'Give {min(0.5, 10 / total):.2g} or so: --config.data.heldout for '
+        'bert_jax.main, --heldout for bert_jax.data.prepare.'
       )
 
 

@@ -81,17 +81,28 @@ def test_a_shard_without_passes_is_empty_and_does_no_harm(tmp_path):
 @pytest.mark.parametrize(
   'text, message',
   [
-    ('', 'holds no text'),
-    ('\n\n  \n', 'holds no text'),
-    ('one document.\nof two lines.\n', r'holds 1 document\(s\)'),
+    ('', 'corpus.txt holds no text; give other files'),
+    ('\n\n  \n', 'corpus.txt holds no text; give other files'),
+    ('\x07\n', r'no text \(counted control_characters: 1\); give'),
+    ('one document.\nof two lines.\n', r'holds 1 document\(s\).* Put blank'),
+    ('a.\n\n' + 'b.\n\n' * 99, 'Give 0.1 or so: --config.data.heldout for b'),
   ],
 )
 def test_too_little_text_is_an_error(tmp_path, text, message):
   path = tmp_path / 'corpus.txt'
   path.write_text(text)
+  recipe = make_recipe(str(path), heldout=1e-9)
   with pytest.raises(errors.UserError, match=message):
-    prepare.prepare(make_recipe(str(path)), str(tmp_path / 'data'))
+    prepare.prepare(recipe, str(tmp_path / 'data'))
   assert not (tmp_path / 'data').exists()
+
+
+def test_too_few_files_are_no_reason_to_advise_their_layout(tmp_path):
+  path = tmp_path / 'corpus.txt'
+  path.write_text('one document.\n\nnot two.\n')
+  recipe = make_recipe(str(path), layout='files')
+  with pytest.raises(errors.UserError, match=r"'files'; .* Give more files"):
+    prepare.prepare(recipe, str(tmp_path / 'data'))
 
 
 def test_a_vocabulary_of_another_size_is_an_error(corpus, prepared, tmp_path):
