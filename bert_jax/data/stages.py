@@ -81,7 +81,9 @@ def _run(runner, fn, jobs, label) -> list:
   """Runs fn(x, recipe) over jobs, with progress in bytes of text."""
   results = []
   total = sum(x.size for x, _ in jobs)
-  with progress.Progress(total, 'B', label) as bar:
+  # python-docs has no size that is known, and counts as one.
+  unit = 'B' if total > 1 else 'input'
+  with progress.Progress(total, unit, label) as bar:
     for (x, _), result in zip(jobs, runner(fn, jobs), strict=True):
       results.append(result)
       bar.update(x.size)

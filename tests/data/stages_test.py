@@ -8,6 +8,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import dataset, prepare, stages
+from bert_jax.runtime import progress
 from tests.data.preparation import (
   ONE,
   digest,
@@ -25,6 +26,13 @@ def test_the_cut_of_the_input_changes_no_record(
   assert len(sources.plan(recipe.inputs, recipe.layout, recipe.field)) > 20
   prepare.prepare(recipe, output, ONE)
   assert digest(output) == digest(prepared[0])
+
+
+def test_the_progress_of_python_docs_is_not_in_bytes(capsys, monkeypatch):
+  monkeypatch.setattr(progress, '_SECONDS_BETWEEN_LINES', 0)
+  [piece] = sources.plan([sources.PYTHON_DOCS], 'paragraphs', 'text')
+  stages._run(ONE, lambda piece, recipe: {}, [(piece, None)], 'reading')
+  assert capsys.readouterr().out.startswith('reading: 1/1 input, ')
 
 
 def test_copies_are_dropped_and_counted(corpus, prepared, tmp_path):
