@@ -46,7 +46,8 @@ def describe_invalid(count: int, files: Mapping[str, int]) -> str:
   where, path = '', 'FILE'
   if files:
     path = max(files, key=lambda path: files[path])
-    where = f' in {len(files):,} file(s), most of them in {path},'
+    several = f' in {len(files):,} files, most of them'
+    where = f'{several if len(files) > 1 else ""} in {path},'
   return (
     f'WARNING: {count:,} sequences of bytes{where} are not UTF-8, and their '
     'characters are lost; leave out what is no text, and convert what has '

@@ -57,7 +57,7 @@ def test_text_that_is_not_utf8_is_warned_of_with_the_worst_file(write, capsys):
   good = write('c.txt', 'Égaux.')
   assert len(_texts([worst.parent, good])) == 3
   assert capsys.readouterr().err == (
-    'WARNING: 4 sequences of bytes in 2 file(s), most of them in '
+    'WARNING: 4 sequences of bytes in 2 files, most of them in '
     f'{worst}, are not UTF-8, and their characters are lost; leave out what is '
     'no text, and convert what has another encoding, for example with: '
     f'iconv -f ISO-8859-1 -t UTF-8 {worst}\n'

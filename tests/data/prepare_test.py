@@ -103,8 +103,7 @@ def test_text_that_is_not_utf8_is_warned_of_also_when_it_is_prepared(
   for _ in range(2):
     commands.run(prepare, *given)
     assert (
-      f'\nWARNING: {count} sequences of bytes in 1 file(s), most of them in '
-      f'{bad}, are not UTF-8'
+      f'\nWARNING: {count} sequences of bytes in {bad}, are not UTF-8'
     ) in capsys.readouterr().out
 
 
