@@ -10,6 +10,7 @@ spaces.
 
 import collections
 import re
+import shlex
 from collections.abc import Mapping
 
 _TO_SPACE = b'\t\x0b\x0c\r'
@@ -51,7 +52,8 @@ def describe_invalid(count: int, files: Mapping[str, int]) -> str:
   return (
     f'WARNING: {count:,} sequences of bytes{where} are not UTF-8, and their '
     'characters are lost; leave out what is no text, and convert what has '
-    f'another encoding, for example with: iconv -f ISO-8859-1 -t UTF-8 {path}'
+    'another encoding, for example with: iconv -f ISO-8859-1 -t UTF-8 '
+    + shlex.quote(path)
   )
 
 

@@ -6,6 +6,10 @@ import time
 
 import tqdm
 
+# tqdm's own lock has a semaphore, too, which outlives a worker process that is
+# terminated; Python then warns of it.
+tqdm.tqdm.set_lock(threading.RLock())
+
 _SECONDS_BETWEEN_LINES = 10
 
 
@@ -30,9 +34,6 @@ class Progress:
   ):
     self._lines, self._scaled = lines, unit == 'B'
     self._label = label
-    # tqdm's own lock has a semaphore, too, which outlives a worker process that
-    # is terminated; Python then warns of it.
-    tqdm.tqdm.set_lock(threading.RLock())
     self._bar = tqdm.tqdm(
       total=total,
       initial=initial,
