@@ -1,15 +1,19 @@
 """The data of a fine-tuning run, of any task: encoded once, in WORKDIR/data."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from ml_collections import config_dict
 
+from bert_jax import errors
+from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.finetuning import completion, feature_files, feature_rows, store
+from bert_jax.finetuning.readers import data_files
 from bert_jax.inference import fine_tuned
+from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import claim, paths
 
@@ -100,7 +104,9 @@ def write(
   if config.finetuning.features != fine_tuned.NO_FEATURES:
     rows = {name: form.list_tokens(x) for name, x in data.splits.items()}
     write_more = feature_files.make_writer(config, rows, data.pad_id)
-  store.write(config, directory, tokenizer, arrays, data.manifest, write_more)
+  given = data_files.find_files(data_files.get_source(config)).values()
+  about = data.manifest | {'inputs': _hash(given)}
+  store.write(config, directory, tokenizer, arrays, about, write_more)
 
 
 def read(form: Format, directory: str) -> Data:
@@ -120,15 +126,33 @@ def read(form: Format, directory: str) -> Data:
 
 
 def prepare(form: Format, config: config_dict.ConfigDict, workdir: str):
-  """Encodes the files of a config, unless the run has begun.
+  """Encodes the files of a config; a run that has begun keeps its data.
 
   Raises:
-    errors.UserError: as `write`.
+    errors.UserError: as `write`, or if the files have changed since.
   """
-  if claim.has_begun(workdir):
-    return
   directory = paths.prepared_data(config, workdir)
+  if claim.has_begun(workdir):
+    _check_inputs(directory)
+    return
   write(form, config, directory, completion.read_tokenizer(config))
+
+
+def _hash(given: Iterable[str]) -> dict[str, str]:
+  """Returns {path: SHA-256} of files; those that do not exist are left out."""
+  return {x: text_files.compute_sha256(x) for x in given if storage.exists(x)}
+
+
+def _check_inputs(directory):
+  """Raises errors.UserError if a file is not as it was; it may be deleted."""
+  was = manifest_lib.read(directory).get('inputs', {})  # older data has none
+  changed = [path for path, now in _hash(was).items() if now != was[path]]
+  if changed:
+    raise errors.UserError(
+      f'the input has changed since {directory} was made of it '
+      f'({errors.listing(changed)}); use another --workdir, or put the old '
+      'files back.'
+    )
 
 
 def open_data(

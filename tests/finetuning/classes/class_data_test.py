@@ -1,7 +1,9 @@
 """Tests of the data of a fine-tuning run."""
 
 import numpy as np
+import pytest
 
+from bert_jax import errors
 from bert_jax.finetuning import completion, task_data
 from bert_jax.finetuning.classes import class_data
 from tests import models
@@ -79,3 +81,19 @@ def test_truncated_rows_are_counted(tmp_path):
   found = read(write(tmp_path, ['cat ' * 20 + ',a', 'dog,b']))
   facts = found.manifest['splits']['train']
   assert (facts['longest'], facts['truncated']) == (16, 1)
+
+
+def test_a_run_that_has_begun_refuses_changed_files_not_deleted_ones(tmp_path):
+  write(tmp_path, ['the cat,a', 'dogs,b'])
+  c = made.make_config(str(tmp_path / 'source'), str(tmp_path / 'texts'))
+  c = completion.complete(class_data.make, c, str(tmp_path / 'run'))
+  run, train = str(tmp_path / 'run'), tmp_path / 'texts' / 'train.csv'
+  task_data.prepare(class_data.FORMAT, c, run)
+  (tmp_path / 'run' / 'checkpoints' / '5').mkdir(parents=True)
+  task_data.prepare(class_data.FORMAT, c, run)
+  old = train.read_text()
+  train.write_text(old.replace('cat,a', 'cat,b'))  # as many bytes as before
+  with pytest.raises(errors.UserError, match=r'has changed .*train.csv\)'):
+    task_data.prepare(class_data.FORMAT, c, run)
+  train.unlink()
+  task_data.prepare(class_data.FORMAT, c, run)
