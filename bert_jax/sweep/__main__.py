@@ -49,6 +49,7 @@ def main(argv: list[str]) -> int:
       'a config for fine-tuning, such as configs/glue.py:rte.'
     )
   runs = grid.parse(given.grid, config)
+  states.check_inputs(directory, config, runs)
   states.check_config(directory, config, runs)
   sweep = share.Sweep(directory, runs, lambda run: _make_command(given, run))
 

@@ -47,6 +47,29 @@ def look(workdir: str) -> State:
   )
 
 
+def check_inputs(
+  directory: str, config: config_dict.ConfigDict, runs: list[grid.Run]
+):
+  """Raises errors.UserError if the first run could not begin.
+
+  Its model and files are read as by bert_jax.main, so that a wrong path is told
+  once, and before the directory belongs to a config that has it.
+
+  Args:
+    directory: that of the sweep; one that a sweep has claimed is not checked.
+    config: the experiment, without the grid.
+    runs: those of the grid.
+  """
+  if storage.exists(os.path.join(directory, _SWEEP)):
+    return
+  new, workdir = (
+    _set_fields(config, runs[0]),
+    os.path.join(directory, runs[0].name),
+  )
+  task = tasks.get(new)
+  task.check(task.complete(new, workdir), workdir)
+
+
 def check_config(
   directory: str, config: config_dict.ConfigDict, runs: list[grid.Run]
 ):
@@ -69,12 +92,17 @@ def check_config(
     if not claim.has_begun(workdir):
       continue
     claim.check_config(workdir)
-    new = config.copy_and_resolve_references()
-    with new.ignore_type():
-      new.update_from_flattened_dict(run.fields)
+    new = _set_fields(config, run)
     new = tasks.get(new).complete(new, workdir)
     saved = files.read_json(paths.config(workdir))
     _refuse(workdir, changes.find(saved, new), [])
+
+
+def _set_fields(config, run):
+  new = config.copy_and_resolve_references()
+  with new.ignore_type():
+    new.update_from_flattened_dict(run.fields)
+  return new
 
 
 def _refuse(path, found, runs):

@@ -41,6 +41,13 @@ def start(workdir, grid, *more):
       marks=pytest.mark.slow,
     ),
     pytest.param(
+      *(
+        ['configs/glue.py:rte,init_from=nope', 'seed=0,1'],
+        'nope is no folder',
+      ),
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
       *(['configs/nope.py', 'seed=1'], 'cannot read --config=configs/nope.py'),
       marks=pytest.mark.slow,
     ),

@@ -8,6 +8,7 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.sweep import grid, states
+from tests.finetuning import made
 
 
 def write(folder, name, value):
@@ -62,3 +63,24 @@ def test_a_run_of_another_config_is_refused(tmp_path):
   os.remove(run / 'config.json')
   with pytest.raises(errors.UserError, match='seed=1.config.json is missing'):
     check(tmp_path, 'seed=0,1')
+
+
+def test_inputs_are_checked_before_a_sweep_claims_its_folder(tmp_path):
+  sweep = tmp_path / 'sweep'
+  texts = made.write_texts(tmp_path / 'texts')
+  c = made.make_config(made.write_source(tmp_path / 'source'), texts)
+
+  def check(**changes):
+    runs = grid.parse('seed=0,1', c)
+    with c.ignore_type():
+      c.update_from_flattened_dict(changes)
+    states.check_inputs(str(sweep), c, runs)
+
+  with pytest.raises(errors.UserError, match=r'data.input=.*gleu'):
+    check(**{'data.input': str(tmp_path / 'gleu')})
+  with pytest.raises(errors.UserError, match='reinit_layers=9 is more than'):
+    check(**{'data.input': texts, 'finetuning.reinit_layers': 9})
+  assert not sweep.exists()
+  check(**{'finetuning.reinit_layers': 0})
+  states.check_config(str(sweep), c, grid.parse('seed=0,1', c))
+  check(**{'data.input': 'deleted'})  # the sweep has begun
