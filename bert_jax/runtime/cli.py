@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import select
 import signal
 import sys
@@ -29,7 +30,8 @@ def get_config(values: flags.FlagValues):
   except OSError as error:  # how ml_collections reports a missing file
     path = values['config'].config_filename
     raise errors.UserError(
-      f'cannot read --config={path}; give a file such as configs/base.py.'
+      f'cannot read --config={path}; paths are relative to the current folder, '
+      'and configs/ is in the repository of bert_jax, not in the package.'
     ) from error
   return config
 
@@ -104,9 +106,23 @@ def require_beside(name: str, *others: str):
 def _parse_flags(argv):
   try:
     return flags.FLAGS(argv)
-  # The last two are what ml_collections raises for an unknown field.
-  except (flags.Error, errors.UserError, AttributeError, IndexError) as error:
-    raise errors.UserError(f'{_gist(error)} See --help.') from error
+  except SystemExit:  # of --help and the like, which absl ends with 1
+    sys.exit(0)
+  # What ml_collections raises for an unknown field.
+  except (AttributeError, LookupError) as error:
+    raise errors.UserError(
+      f'a flag names no field of the config: {_gist(error)} See --help.'
+    ) from error
+  except (flags.Error, errors.UserError) as error:
+    message = _list_missing(error) or _gist(error)
+    raise errors.UserError(f'{message} See --help.') from error
+
+
+def _list_missing(error: BaseException) -> str:
+  """Says which required flags are missing; '' if the error is another one."""
+  names = re.findall(r'--(\w+) must have a value other than None', str(error))
+  texts = (f'--{name} ({flags.FLAGS[name].help.rstrip(".")})' for name in names)
+  return f'missing: {"; ".join(texts)}.' if names else ''
 
 
 def _gist(error: BaseException) -> str:
@@ -118,4 +134,6 @@ def _gist(error: BaseException) -> str:
   _, found, user_error = text.rpartition('UserError: ')
   if found:
     return user_error.strip()
-  return ' '.join(text.strip('\'"').split())
+  while len(text) > 1 and text[0] == text[-1] and text[0] in '\'"':
+    text = text[1:-1]
+  return ' '.join(text.split())

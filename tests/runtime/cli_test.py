@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+
 _COMMAND = """
 from bert_jax import errors
 from bert_jax.runtime import bucket, cli
@@ -67,3 +69,70 @@ def test_a_closed_output_ends_a_command_with_one_line():
     printed = process.stderr.read()
   assert printed == b'stopped: nobody reads what is printed.\n'
   assert process.returncode == 128 + signal.SIGPIPE
+
+
+_FLAGS = """
+from absl import flags
+from ml_collections import config_flags
+from bert_jax.runtime import cli
+
+def main(argv):
+  print(cli.get_config(flags.FLAGS).data.input)
+
+config_flags.DEFINE_config_file('config', None, 'The experiment.')
+flags.DEFINE_string('workdir', None, 'Directory of the run.')
+flags.mark_flags_as_required(['config', 'workdir'])
+cli.run(main)
+"""
+_GIVEN = '--workdir=x', '--config=configs/tiny.py'
+
+
+def start(*given):
+  return subprocess.run(
+    [sys.executable, '-c', _FLAGS, *given],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+
+
+@pytest.mark.parametrize(
+  ('given', 'words'),
+  [
+    (
+      [],
+      'error: missing: --config (The experiment); '
+      '--workdir (Directory of the run). See --help.',
+    ),
+    ([_GIVEN[0]], 'error: missing: --config (The experiment). See --help.'),
+    (
+      [*_GIVEN, '--config.data.imput=x'],
+      "error: a flag names no field of the config: 'imput' Did you mean "
+      '"input" instead of "imput"? See --help.',
+    ),
+    (
+      [*_GIVEN, '--config.dta.input=x'],
+      "error: a flag names no field of the config: 'dta' Did you mean "
+      '"data" instead of "dta"? See --help.',
+    ),
+    (
+      [*_GIVEN, '--config.zzz=x'],
+      'error: a flag names no field of the config: zzz See --help.',
+    ),
+    (
+      [_GIVEN[0], '--config=nope.py'],
+      'error: cannot read --config=nope.py; paths are relative to the current '
+      'folder, and configs/ is in the repository of bert_jax, not in the '
+      'package.',
+    ),
+  ],
+)
+def test_a_wrong_flag_gets_one_line(given, words):
+  done = start(*given)
+  assert (done.returncode, done.stderr) == (1, f'{words}\n')
+
+
+def test_help_is_no_error():
+  done = start('--help')
+  assert (done.returncode, done.stderr) == (0, '')
+  assert 'Directory of the run.' in done.stdout
