@@ -4,6 +4,7 @@ import jax
 from ml_collections import config_dict
 
 from bert_jax import errors
+from bert_jax.model import parameters
 from bert_jax.parallel import distributed
 from bert_jax.runtime import storage
 from bert_jax.train import programs
@@ -41,7 +42,7 @@ def make(
   """
   # The fingerprint's argument is the whole state.
   (template,) = start[programs.FINGERPRINT].arguments
-  _describe(template.params)
+  _describe(template.params, config.data.vocab_size)
   restored = checkpoints.restore(template, config.checkpoint.start_over)
   if restored is None and not config.checkpoint.start_over:
     _check_known(workdir, distributed.find_largest(known or 0))
@@ -70,8 +71,12 @@ def _check_known(workdir, known):
     )
 
 
-def _describe(params):
-  size = sum(x.size for x in jax.tree.leaves(params))
+def _describe(params, vocab_size):
+  # As in the export: padding rows of the vocabulary are not of the model.
+  own = jax.eval_shape(
+    lambda x: parameters.drop_padding_rows(x, vocab_size), params
+  )
+  size = sum(x.size for x in jax.tree.leaves(own))
   devices = f'{jax.device_count()} x {jax.devices()[0].device_kind}'
   print(f'model: {size:,} parameters on {devices}', flush=True)
 
