@@ -61,7 +61,7 @@ def make_card(
     markdown.make_table(head, _list_scores(results)),
     f'Intervals are bootstrapped over the {drawn}; another seed may differ by '
     f'more. `constant` {_describe_constant(config, labels)}.'
-    + (f' **Nothing was learnt: {problem}.**' if problem else ''),
+    + (f' **Warning: {problem}.**' if problem else ''),
     '## How to load it',
     _LOADING.format(auto),
     '## Recipe',

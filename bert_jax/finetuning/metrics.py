@@ -219,7 +219,7 @@ def find_problem(
   baseline: dict[str, float],
   predicted: np.ndarray,
 ) -> str | None:
-  """Says why a run learnt nothing; None if it did.
+  """Says what is wrong with predictions; None if they beat the constant.
 
   Args:
     name: the metric to compare by; more is better.
@@ -233,7 +233,7 @@ def find_problem(
     return f'all {len(predicted):,} predictions are the same'
   if scores[name] <= baseline[name]:
     return (
-      f'{name} {scores[name]:.3f} is not above that of a constant, '
-      f'{baseline[name]:.3f}'
+      'no better than always predicting the same: '
+      f'{name} {scores[name]:.3f}, constant {baseline[name]:.3f}'
     )
   return None

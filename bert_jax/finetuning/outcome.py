@@ -74,8 +74,8 @@ def score(
   Returns:
     `metrics`, `intervals` (bootstrap, 95 %) and `baseline` (the commonest class
     or the mean of the training labels) of `dev`, each {metric: value}; `problem`
-    (why the run learnt nothing, or None); `counts`, rows per split; `other`,
-    the first three for further splits with labels.
+    (see `metrics.find_problem`); `counts`, rows per split; `other`, the first
+    three for further splits with labels.
   """
   train = data.splits['train'].labels
   scored = {}
@@ -169,7 +169,7 @@ def describe_scores(results: dict) -> list[str]:
         f'{x["baseline"][name]:.4f}'
       )
   if results['problem']:
-    lines.append(f'WARNING: nothing was learnt: {results["problem"]}')
+    lines.append(f'WARNING: {results["problem"]}')
   return lines
 
 

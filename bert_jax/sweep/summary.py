@@ -22,8 +22,8 @@ def summarise(
     `runs` and `done`, counts; `settings`, in the order of the grid, each with
     its `fields`, the `metric` to compare by (null if no run is done), the
     `values` on dev {run: value}, their `mean`, `std` (of the sample; null for
-    one run) and `best`, that of a constant (`baseline`), and which runs learnt
-    nothing (`problems`, {run: why}); `best`, the `run`, `metric` and `value` of
+    one run) and `best`, that of a constant (`baseline`), and which runs are
+    no better (`problems`, {run: why}); `best`, the `run`, `metric` and `value` of
     the best run, `best_setting`, the `fields`, `metric` and `mean` of the best
     mean: null if no run is done or metrics differ.
   """

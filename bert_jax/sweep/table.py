@@ -35,7 +35,7 @@ def render(
       if (note := _note(run, found[run.name], failed, x['metric'] or metric))
     ]
     if x['problems']:
-      notes.append(f'{len(x["problems"])} learnt nothing')
+      notes.append(f'{len(x["problems"])} no better than a constant')
     rows.append(
       [
         *fields.values(),

@@ -22,6 +22,12 @@ def test_the_constant_is_what_the_scores_are_compared_with():
   assert '`constant` always predicts what is commonest in training' in classes
 
 
+def test_the_card_warns_of_a_score_that_a_constant_has():
+  c, problem = config_lib.finetuning(), 'no better than always the same'
+  shown = card.make_card(c, (), RESULTS | {'problem': problem}, 1000)
+  assert f'**Warning: {problem}.**' in shown
+
+
 def test_a_field_with_a_bar_stays_one_cell():
   c = config_lib.finetuning()
   c.optimizer.freeze = '^(embeddings|encoder/layer_0)/'

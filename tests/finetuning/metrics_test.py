@@ -121,11 +121,18 @@ def test_the_baseline_is_the_commonest_class_or_the_mean():
   [
     (0.9, [0, 1, 1], None),
     (0.6, [1, 1, 1], 'all 3 predictions are the same'),
-    (0.5, [0, 1, 1], 'accuracy 0.500 is not above that of a constant, 0.500'),
+    (
+      0.5,
+      [0, 1, 1],
+      'no better than always predicting the same: accuracy 0.500, constant '
+      '0.500',
+    ),
     (0.9, [0.1, np.nan], 'some predictions are not finite'),
   ],
 )
-def test_a_run_that_learnt_nothing_is_recognised(value, predicted, expected):
+def test_predictions_no_better_than_a_constant_are_recognised(
+  value, predicted, expected
+):
   assert (
     metrics.find_problem(
       'accuracy', {'accuracy': value}, {'accuracy': 0.5}, np.array(predicted)

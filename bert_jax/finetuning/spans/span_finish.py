@@ -64,8 +64,8 @@ def make_results(
   Returns:
     `metrics`, `intervals` (95 %, over questions) and `baseline` (the commonest
     training answer or, where questions may have none, no answer) of `dev`, each
-    {metric: value}; `threshold`, tuned on dev, or None; `problem` (why the run
-    learnt nothing, or None); `counts`, questions per split; `other`, the first
+    {metric: value}; `threshold`, tuned on dev, or None; `problem` (see
+    `metrics.find_problem`); `counts`, questions per split; `other`, the first
     three for a test set with answers.
   """
   threshold = answers['dev'].threshold

@@ -91,7 +91,7 @@ def describe(results: dict) -> list[str]:
       shown = [f'{name} {value:.4f}' for name, value in scores.items()]
       lines.append(f'  {kind or "entities"}: {", ".join(shown)}')
   if results['problem']:
-    lines.append(f'WARNING: nothing was learnt: {results["problem"]}')
+    lines.append(f'WARNING: {results["problem"]}')
   return lines
 
 
