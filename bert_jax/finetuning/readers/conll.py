@@ -10,6 +10,7 @@ from typing import NamedTuple
 from bert_jax import errors
 from bert_jax.finetuning.readers import table_files
 
+EXTENSIONS = ('.conll', '.txt')
 _START = '-DOCSTART-'
 # Prefixes of BIOES, also called BILOU, and what they are in BIO.
 _BEGIN = {'B': 'B', 'S': 'B', 'U': 'B', 'I': 'I', 'E': 'I', 'L': 'I'}

@@ -7,7 +7,8 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.corpus import tfds_text
-from bert_jax.finetuning.readers import glue, table_files
+from bert_jax.finetuning.readers import conll, glue, squad, table_files
+from bert_jax.runtime import storage
 
 _SPLITS = ('train', 'dev', 'test')
 # {split: its names in TFDS}
@@ -18,7 +19,7 @@ _TFDS_SPLITS = {
   'test': ('test', 'test_matched'),
   'test_mismatched': ('test_mismatched',),
 }
-_EXTENSIONS = (*table_files.EXTENSIONS, '.conll', '.txt', '.json')
+_EXTENSIONS = (*table_files.EXTENSIONS, *conll.EXTENSIONS, squad.EXTENSION)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,8 +86,11 @@ def find_files(source: Source) -> dict[str, str]:
   else:
     found = _find_own_files(given)
   if 'train' not in found:
+    named = '=' in given or given.startswith(tfds_text.PREFIX)
+    there = named or storage.exists(given)
+    problem = 'has no training file' if there else 'does not exist'
     raise errors.UserError(
-      f'data.input={given} has no training file; give a folder with '
+      f'data.input={given} {problem}; give a folder with '
       f'{known.files["train"] if known else "train.csv, .tsv or .jsonl"}, or '
       'train=FILE,dev=FILE,test=FILE.'
     )

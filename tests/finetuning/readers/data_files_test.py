@@ -21,7 +21,7 @@ def write(folder, *names):
 @pytest.mark.parametrize(
   'given, message',
   [
-    ('nowhere', 'has no training file; give a folder with train.csv'),
+    ('nowhere', 'does not exist; give a folder with train.csv'),
     (
       'train=a.csv,dve=b.csv',
       "'dve=b.csv' is not SPLIT=FILE with one of train",
