@@ -51,10 +51,12 @@ def main(argv: list[str]):
     )
   model = source.read(flags.FLAGS.model)
   if 'mlm' not in model.params:
+    missing = errors.listing(model.report.missing, most=3)
     raise errors.UserError(
-      f'{flags.FLAGS.model} has no MLM head, which guesses words (missing: '
-      f'{errors.listing(model.report.missing, most=3)}); name a model that was '
-      'saved with it, such as BertForPreTraining or BertForMaskedLM.'
+      f'{flags.FLAGS.model} has no MLM head, which guesses words'
+      f'{f" (missing: {missing})" if model.report.missing else ""}; name a '
+      'model that was saved with it, such as BertForPreTraining or '
+      'BertForMaskedLM.'
     )
   for i, sentence in enumerate(sentences):
     guesses = fill.fill(

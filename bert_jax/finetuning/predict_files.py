@@ -21,6 +21,9 @@ from bert_jax.inference import fine_tuned, source
 from bert_jax.runtime import files
 from bert_jax.tokenization import offsets
 
+# The flags that name the columns of a text, of a second text and of choices.
+_ASKED = '--text', '--pair', '--choices'
+
 
 class Job(NamedTuple):
   """What is to be predicted.
@@ -77,7 +80,7 @@ def _predict_texts(job) -> int:
   head, tokenizer = job.model.head, job.model.tokenizer
   text, pair = _choose_columns(job.columns[:2], head.columns)
   rows = examples.choose_columns(
-    table_files.read(job.given), text, pair, '', needs_label=False
+    table_files.read(job.given), text, pair, '', needs_label=False, asked=_ASKED
   )
   join = gpt_form.join if head.form == 'gpt' else encode.join
   texts, pairs = (
@@ -113,7 +116,7 @@ def _predict_choices(job) -> int:
       'the model does not say which columns hold texts and choices; give '
       '--text=COLUMN and --choices=COLUMN, and --pair=COLUMN if need be.'
     )
-  rows = choice_data.read_file(job.given, names)
+  rows = choice_data.read_file(job.given, names, asked=_ASKED)
   tokens = choice_data.tokenize(tokenizer, rows)
   encoded = encode.join(tokenizer, *tokens, head.max_length)
   logits = predictions.compute_logits(
@@ -131,6 +134,7 @@ def _predict_choices(job) -> int:
 
 def _predict_words(job) -> int:
   """Writes the tags of a file's words; returns the number of words."""
+  _check_output(job, conll.EXTENSIONS)
   head, tokenizer, column = job.model.head, job.model.tokenizer, job.columns[0]
   if column is None:
     column = head.columns[0] if head.columns else ''

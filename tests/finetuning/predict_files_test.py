@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from bert_jax import errors
 from bert_jax.finetuning import predict_files
 from bert_jax.inference import source
 from bert_jax.model import classifier
@@ -75,3 +76,26 @@ def test_tables_have_the_likeliest_of_what_jsonl_has(tmp_path, monkeypatch):
   assert found == [
     {name: str(value) for name, value in row.items()} for row in expected
   ]
+
+
+def test_a_missing_column_is_asked_for_by_the_flag(tmp_path):
+  given = tmp_path / 'in.csv'
+  given.write_text('words\nthe cat\n')
+  job = predict_files.Job(
+    '', make_model(), str(given), str(tmp_path / 'x.csv'), (None, None), 32
+  )
+  with pytest.raises(
+    errors.UserError, match="no column 'text'; it has words; .* by --text="
+  ):
+    predict_files.predict(job)
+
+
+def test_tags_are_not_written_into_a_table(tmp_path):
+  model = make_model()
+  model = model._replace(head=model.head._replace(task='tagging'))
+  output = str(tmp_path / 'out.csv')
+  job = predict_files.Job('', model, 'in.txt', output, (None, None), 32)
+  with pytest.raises(
+    errors.UserError, match='out.csv does not end in .conll, .txt; give'
+  ):
+    predict_files.predict(job)

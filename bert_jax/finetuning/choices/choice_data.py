@@ -5,6 +5,7 @@ Choice i of a row is encoded as a pair of the row's text and `pair choice`, wher
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -105,6 +106,7 @@ def read_file(
   columns: tuple[str, str, str],
   label: str = '',
   needs_label: bool = False,
+  asked: Sequence[str] = examples.FIELDS,
 ) -> examples.Examples:
   """Reads a file; its `pairs` are tuples of choices, of one length.
 
@@ -114,15 +116,16 @@ def read_file(
       of the choices.
     label: column of the label; '' if there is none.
     needs_label: whether a file without that column is an error.
+    asked: what the user names them by, such as `examples.FIELDS`.
 
   Raises:
     errors.UserError: if a column is missing, or a row is malformed.
   """
   table = table_files.read(path)
   text, pair, choice = columns
-  rows = examples.choose_columns(table, text, pair, label, needs_label)
+  rows = examples.choose_columns(table, text, pair, label, needs_label, asked)
   begins = rows.pairs or [''] * len(rows.texts)
-  choices = _read_choices(table, choice)
+  choices = _read_choices(table, choice, asked[2])
   return rows._replace(
     pairs=[
       tuple(f'{begin} {x}' for x in each)
@@ -131,7 +134,7 @@ def read_file(
   )
 
 
-def _read_choices(table, name) -> list[tuple[str, ...]]:
+def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
   if name and name in table.names:
     found = [
       _read_list(table, line, row[name], name) for line, row in table.rows
@@ -142,8 +145,8 @@ def _read_choices(table, name) -> list[tuple[str, ...]]:
     if not name or columns != numbered[: max(len(columns), 2)]:
       raise errors.UserError(
         f'{table.path} has neither a column {name!r} with lists nor {name}0 and '
-        f'{name}1, which data.choices names; it has '
-        f'{errors.listing(table.names)}.'
+        f'{name}1; it has {errors.listing(table.names)}; name one of these '
+        f'by {asked}=.'
       )
     found = [
       tuple(examples.get_text(table, line, row, x) for x in columns)

@@ -15,6 +15,8 @@ from bert_jax.finetuning.readers import data_files, glue, table_files
 
 _IDS = ('index', 'id')  # columns that number the rows of GLUE's test files
 _HELD_OUT = 4  # tag of hashes
+# What names the columns of a text, of a second text and of choices.
+FIELDS = 'data.text', 'data.pair', 'data.choices'
 
 
 class Examples(NamedTuple):
@@ -114,6 +116,7 @@ def choose_columns(
   pair: str,
   label: str,
   needs_label: bool = True,
+  asked: Sequence[str] = FIELDS,
 ) -> Examples:
   """Returns the examples in the named columns of a table.
 
@@ -123,18 +126,19 @@ def choose_columns(
     pair: column of the second text; '' if there is none.
     label: column of the label; '' if there is none.
     needs_label: whether a table without the column `label` is an error.
+    asked: what the user names the columns by, such as `FIELDS`.
 
   Raises:
     errors.UserError: if a column is missing, or a text is no text.
   """
-  wanted = {'data.text': text, 'data.pair': pair}
+  wanted = {asked[0]: text, asked[1]: pair}
   if needs_label:
     wanted['data.label'] = label
   for field, name in wanted.items():
-    if name and name not in table.names or not name and field == 'data.text':
+    if name not in table.names if name else field == asked[0]:
       raise errors.UserError(
-        f'{table.path} has no column {name!r}, which {field} names; it has '
-        f'{errors.listing(table.names)}; name one of these.'
+        f'{table.path} has no column {name!r}; it has '
+        f'{errors.listing(table.names)}; name one of these by {field}=.'
       )
 
   def texts(name):

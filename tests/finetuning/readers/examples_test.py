@@ -55,8 +55,16 @@ def test_jsonl_labels_may_be_of_any_kind(tmp_path):
 @pytest.mark.parametrize(
   'content, name, message',
   [
-    ('text,klass\nt,a\n', 'train.csv', "no column 'label', which data.label"),
-    ('words,label\nt,a\n', 'train.csv', "no column 'text', which data.text"),
+    (
+      'text,klass\nt,a\n',
+      'train.csv',
+      "no column 'label'; it has text, klass; name one of these by data.label=",
+    ),
+    (
+      'words,label\nt,a\n',
+      'train.csv',
+      "no column 'text'; it has words, label; name one of these by data.text=",
+    ),
     ('text,label\nt,a\nu\n', 'train.csv', 'line 3 has 1 columns, the header'),
     ('text\tlabel\nt\ta\tb\n', 'train.tsv', 'line 2 has 3 columns, the header'),
     (

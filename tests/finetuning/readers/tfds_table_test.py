@@ -113,7 +113,7 @@ def test_any_dataset_may_be_read_by_its_columns(tfds_dir):
 
 def test_what_is_not_there_is_said(tfds_dir):
   with pytest.raises(
-    errors.UserError, match="no column 'body', which data.tex"
+    errors.UserError, match="no column 'body'; it has .* by data.text="
   ):
     read('rte', text='body')
   with pytest.raises(errors.UserError, match='is not prepared under'):
