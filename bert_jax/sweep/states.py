@@ -84,7 +84,7 @@ def check_config(
     runs: those of the grid.
   """
   path = os.path.join(directory, _SWEEP)
-  storage.make_folder(directory)
+  claim.make_folder(directory)
   if not storage.create(path, config_lib.to_json(config).encode()):
     _refuse(directory, changes.find(files.read_json(path), config), runs)
   for run in runs:

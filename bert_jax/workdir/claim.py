@@ -23,12 +23,7 @@ def claim(workdir: str, config: config_dict.ConfigDict):
     errors.UserError: if another process has locked the directory, or if it
       belongs to another config (names every field that differs).
   """
-  try:
-    storage.make_folder(workdir)
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot make --workdir={workdir}: {error}'
-    ) from None
+  make_folder(workdir)
   with lock.exclusive(os.path.join(workdir, '.lock')):
     if _is_final(workdir):
       check_config(workdir)
@@ -36,6 +31,20 @@ def claim(workdir: str, config: config_dict.ConfigDict):
     else:
       adopt(workdir, config)
     yield
+
+
+def make_folder(workdir: str):
+  """Makes a working directory; raises errors.UserError if it cannot."""
+  try:
+    storage.make_folder(workdir)
+  except FileExistsError:
+    raise errors.UserError(
+      f'--workdir={workdir} is a file; name a folder.'
+    ) from None
+  except OSError as error:
+    raise errors.UserError(
+      f'cannot make --workdir={workdir}: {error.strerror}; name another folder.'
+    ) from None
 
 
 def has_begun(workdir: str) -> bool:
@@ -90,9 +99,12 @@ def _announce(workdir, found):
   """Prints changed fields; raises errors.UserError if one may not change."""
   described = {kind: changes.describe(x) for kind, x in found.items() if x}
   if changes.ANOTHER in described:
+    more = ''
+    if 'phases.steps' in found[changes.ANOTHER]:
+      more = f' For more steps, start another run with init_from={workdir}.'
     raise errors.UserError(
       f'{workdir} belongs to another config ({described[changes.ANOTHER]}); '
-      'use another --workdir or the old values.'
+      f'use another --workdir or the old values.{more}'
     )
   if changes.SAME_RESULT in described:
     print(

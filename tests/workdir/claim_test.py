@@ -31,6 +31,25 @@ def test_another_config_is_refused_and_the_difference_named(tmp_path):
   claim(tmp_path / 'run')
 
 
+def test_who_wants_more_steps_is_told_of_init_from(tmp_path):
+  claim(tmp_path / 'run', 'steps=12')
+  with pytest.raises(errors.UserError) as caught:
+    claim(tmp_path / 'run', 'steps=24')
+  assert str(caught.value).endswith(
+    f'For more steps, start another run with init_from={tmp_path}/run.'
+  )
+  with pytest.raises(errors.UserError, match='the old values.$'):
+    claim(tmp_path / 'run', 'steps=12,seed=3')
+
+
+def test_a_file_is_no_working_directory(tmp_path):
+  (tmp_path / 'x').write_text('')
+  with pytest.raises(errors.UserError, match='workdir=.*x is a file; name a'):
+    claim(tmp_path / 'x')
+  with pytest.raises(errors.UserError, match='x/y: Not a directory; name ano'):
+    claim(tmp_path / 'x' / 'y')
+
+
 def test_before_training_the_config_may_be_put_right(tmp_path):
   claim(tmp_path / 'run', trains=False)
   claim(tmp_path / 'run', 'seed=3')
