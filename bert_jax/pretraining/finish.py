@@ -167,7 +167,9 @@ def _print_next(workdir: str, exported: str | None, sentences: Sequence[str]):
     if not sentence.startswith('-'):
       given.remove('--')
     print(f'  python -m bert_jax.fill_mask {shlex.join(given)}')
-  print(f'  pip install tensorboard && tensorboard --logdir={workdir}')
+  print(
+    f'  pip install tensorboard && tensorboard --logdir={shlex.quote(workdir)}'
+  )
   print(
     "  train on your own text: --config.data.input='FILES' and another "
     '--workdir'

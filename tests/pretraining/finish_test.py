@@ -116,6 +116,6 @@ def test_corrupt_records_end_the_run_unless_they_are_to_be_skipped(tmp_path):
 
 
 def test_without_a_sentence_there_is_no_command_to_fill_it(capsys):
-  finish._print_next('run', 'run/export', [])
+  finish._print_next('my run', 'my run/export', [])
   output = capsys.readouterr().out
-  assert 'fill_mask' not in output and '--logdir=run' in output
+  assert 'fill_mask' not in output and "--logdir='my run'" in output
