@@ -58,6 +58,7 @@ def make(
     splits[name] = Split(encoded, labels, choices)
     facts[name] = {
       'path': rows.path,
+      'origin': rows.origin,
       'rows': len(rows.texts),
       'choices': choices,
       'longest': int(encoded.lengths.max()),
@@ -190,7 +191,7 @@ def describe(manifest: dict) -> list[str]:
     cut = f', {x["truncated"]:,} choices truncated' if x['truncated'] else ''
     lines.append(
       f'{name}: {x["rows"]:,} rows of {x["choices"]} choices, longest '
-      f'{x["longest"]} tokens{cut} ({x["path"]})'
+      f'{x["longest"]} tokens{cut} ({x.get("origin", x["path"])})'
     )
     # Data made before they were counted lack them.
     if empty := x.get('empty_lines'):

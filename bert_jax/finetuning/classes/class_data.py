@@ -87,6 +87,7 @@ def _describe(rows, split, labels) -> dict:
   """Returns the facts about a split, for the manifest."""
   facts = {
     'path': rows.path,
+    'origin': rows.origin,
     'rows': split.size,
     'tokens': len(split.encoded.ids),
     'longest': int(split.encoded.lengths.max()),
@@ -112,13 +113,16 @@ def describe(manifest: dict) -> list[str]:
   lines = []
   for name, x in manifest['splits'].items():
     parts = [f'{name}: {x["rows"]:,} rows']
-    if 'labels' in x:
-      shown = [f'{label} {n:,}' for label, n in x['labels'].items()]
+    if 'labels' in x and manifest['labels']:
+      shown = [f'label {label}: {n:,}' for label, n in x['labels'].items()]
       parts.append(errors.listing(shown, most=10))
+    elif 'labels' in x:
+      parts.append('labels from {min:,} to {max:,}'.format(**x['labels']))
     parts.append(f'longest {x["longest"]} tokens')
     if x['truncated']:
       parts.append(f'{x["truncated"]:,} truncated')
-    lines.append(', '.join(parts) + f' ({x["path"]})')
+    # Data made by an earlier version lack it.
+    lines.append(', '.join(parts) + f' ({x.get("origin", x["path"])})')
     for what, numbers in (
       ('have no text and are kept as [CLS] [SEP]', x['empty_lines']),
       ('were left out, having too few columns', x['ragged_lines']),

@@ -30,6 +30,7 @@ class Examples(NamedTuple):
     labels: as written, '' where one is missing; None without such a column.
     ids: the rows' ids in a submission.
     ragged: numbers of lines that were left out, having too few columns.
+    held_out: whether they are rows of the training file, for want of a dev file.
   """
 
   path: str
@@ -39,6 +40,12 @@ class Examples(NamedTuple):
   labels: list[str] | None
   ids: list[str]
   ragged: Sequence[int] = ()
+  held_out: bool = False
+
+  @property
+  def origin(self) -> str:
+    """Returns where the rows are from, to print."""
+    return f'held out of {self.path}' if self.held_out else self.path
 
 
 def read_splits(
@@ -203,7 +210,8 @@ def _hold_out(rows: Examples, share: float) -> tuple[Examples, Examples]:
       f'{rows.path} has {len(number)} rows, of which data.heldout={share} holds '
       f'out {held_out.sum()}; change it, or give a file: dev=FILE.'
     )
-  return tuple(_take(rows, np.flatnonzero(x)) for x in (~held_out, held_out))
+  train, dev = (_take(rows, np.flatnonzero(x)) for x in (~held_out, held_out))
+  return train, dev._replace(held_out=True)
 
 
 def _take(rows: Examples, chosen) -> Examples:

@@ -64,7 +64,7 @@ def test_numbers_are_kept_as_numbers(tmp_path):
   assert data.splits['train'].labels.tolist() == [1.5, -2]
   assert data.splits['train'].labels.dtype == np.float32
   assert data.labels == ()
-  assert 'min -2.0, max 1.5' in class_data.describe(data.manifest)[0]
+  assert 'labels from -2.0 to 1.5' in class_data.describe(data.manifest)[0]
 
 
 def test_rows_without_text_are_kept_and_said(tmp_path):
@@ -72,9 +72,22 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   train = found.splits['train']
   assert np.diff(train.encoded.ends).tolist() == [2, 2]  # [CLS] [SEP]
   lines = class_data.describe(found.manifest)
-  assert lines[0].startswith('train: 3 rows, a 1, b 2, longest 4 tokens (')
+  assert lines[0].startswith(
+    'train: 3 rows, label a: 1, label b: 2, longest 4 tokens ('
+  )
   assert lines[1].startswith('WARNING: 2 row(s) of ')
   assert lines[1].endswith('kept as [CLS] [SEP], the first in line 3')
+
+
+def test_dev_rows_that_are_held_out_of_the_training_file_are_said_to_be(
+  tmp_path,
+):
+  texts = made.write_texts(tmp_path / 'texts', dev=False)
+  c = made.make_config(made.write_source(tmp_path / 'source'), texts)
+  data = class_data.make(c, models.TOKENIZER)
+  train, _, dev = class_data.describe(data.manifest)
+  assert train.endswith(f'({texts}/train.csv)')
+  assert dev.endswith(f'(held out of {texts}/train.csv)')
 
 
 def test_truncated_rows_are_counted(tmp_path):
