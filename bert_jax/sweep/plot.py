@@ -9,6 +9,7 @@ from bert_jax.runtime import files
 from bert_jax.workdir import paths
 
 _WIDTH, _HEIGHT, _SETTING = 2.5, 4.5, 0.7  # inches: margins, height, a setting
+_MEANINGS = 'run', 'mean of runs', 'constant prediction'  # of what is drawn
 _SPREAD = 0.25  # width of a strip, as a share of the distance between two
 
 
@@ -46,9 +47,12 @@ def _make_figure(settings):
       place + strip * ((i + 0.5) / len(values) - 0.5)
       for i in range(len(values))
     ]
-    axis.plot(spots, values, 'o', color='C0', alpha=0.7, markersize=5)
+    drawn = axis.plot(spots, values, 'o', color='C0', alpha=0.7, markersize=5)
     for value, style in ((x['mean'], '-'), (x['baseline'], '--')):
-      axis.hlines(value, place - strip, place + strip, 'k', style, lw=1.2)
+      line = axis.hlines(
+        value, place - strip, place + strip, 'k', style, lw=1.2
+      )
+      drawn.append(line)
   if found:
     order = sorted(range(len(places)), key=places.__getitem__)
     axis.plot(
@@ -63,6 +67,8 @@ def _make_figure(settings):
   metrics = {x['metric'] for x in settings}
   axis.set_ylabel(f'{metrics.pop() if len(metrics) == 1 else "score"} on dev')
   axis.grid(axis='y', color='0.9')
+  # Below the axis, where it hides no point.
+  figure.legend(drawn, _MEANINGS, loc='outside lower center', ncols=3)
   return figure
 
 

@@ -37,6 +37,9 @@ def test_each_setting_has_a_strip_with_all_its_runs():
     'init_from=b',
   ]
   assert axis.get_ylabel() == 'f1 on dev'
+  [legend] = axis.figure.legends
+  texts = [x.get_text() for x in legend.get_texts()]
+  assert texts == ['run', 'mean of runs', 'constant prediction']
 
 
 def test_the_steps_of_a_run_are_an_axis_with_a_line_of_means():
