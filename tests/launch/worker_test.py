@@ -226,6 +226,7 @@ def test_host_that_is_taken_away_lets_the_program_save(host):
   assert 'saved' in files.log and files.deletions == 0
 
 
+@pytest.mark.slow
 def test_program_of_an_earlier_start_is_ended_first(host):
   process, files = host('hang', 0)
   _wait_for(lambda: 'arguments:' in files.log)
@@ -236,12 +237,16 @@ def test_program_of_an_earlier_start_is_ended_first(host):
   assert 'saved' in files.log and files.end[0] == 'reason=done'
 
 
+@pytest.mark.slow
 def test_deletion_that_has_no_effect_is_asked_for_again(host):
   process, files = host(0, deletions=['refused', 'accepted'])
   assert process.wait(60) == DELETED and files.deletions == 3
 
 
-@pytest.mark.parametrize('busy', ['bert-jax-job', 'agent-worker-number'])
+@pytest.mark.parametrize(
+  'busy',
+  ['bert-jax-job', pytest.param('agent-worker-number', marks=pytest.mark.slow)],
+)
 def test_answer_of_a_busy_metadata_server_is_waited_for(host, busy):
   attributes = {'agent-worker-number': '1'}
   process, files = host(1, attributes=attributes, busy=[busy])

@@ -72,6 +72,7 @@ def test_rows_that_are_not_finite_come_first_and_fit_in_json(made, monkeypatch):
   assert json.loads(text)['loss'] in ('inf', 'nan')
 
 
+@pytest.mark.slow
 def test_a_skipped_update_of_finite_rows_points_at_the_weights(made):
   _, report = make_report(made, 6, rows=0)
   report['logged'] = {'skipped': {'grad_norm': 'nan'}}

@@ -104,16 +104,16 @@ def start(*given):
       'error: missing: --config (The experiment); '
       '--workdir (Directory of the run). See --help.',
     ),
-    ([_GIVEN[0]], 'error: missing: --config (The experiment). See --help.'),
     (
       [*_GIVEN, '--config.data.imput=x'],
       "error: a flag names no field of the config: 'imput' Did you mean "
       '"input" instead of "imput"? See --help.',
     ),
-    (
+    pytest.param(
       [*_GIVEN, '--config.dta.input=x'],
       "error: a flag names no field of the config: 'dta' Did you mean "
       '"data" instead of "dta"? See --help.',
+      marks=pytest.mark.slow,
     ),
     (
       [*_GIVEN, '--config.zzz=x'],

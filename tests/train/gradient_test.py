@@ -65,6 +65,7 @@ def test_accumulation_adds_over_devices_once():
   assert 'reduce-scatter' in {operation for operation, _ in outside}
 
 
+@pytest.mark.slow
 def test_clipping_micro_batches_adds_in_each():
   # What the test before would find, were there anything to find.
   inside, _ = collectives(compiled('micro_batch'))

@@ -21,7 +21,8 @@ def test_training_and_evaluation_of_each_config_lower(name, count):
   assert not any('tpu_custom_call' in text for text in found.values())
 
 
-@pytest.mark.parametrize('count', [1, pytest.param(4, marks=SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize('count', [1, 4])
 @pytest.mark.parametrize('name', lowering.FINETUNING)
 def test_fine_tuning_lowers_at_every_length(name, count):
   c = lowering.make_config(name, 'size=tiny,num_layers=1,vocab_size=64')
