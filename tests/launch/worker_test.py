@@ -200,6 +200,7 @@ def test_progress_resets_the_retries(host):
   assert files.end[0] == 'reason=done'
 
 
+@pytest.mark.slow
 def test_program_is_told_to_save_when_the_time_is_up(host):
   process, files = host('hang', seconds=2)
   assert process.wait(60) == DELETED

@@ -47,13 +47,9 @@ def measure(c, batch, done=lambda n: None):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-  'parts, unit',
-  [
-    (1, 'batch'),
-    pytest.param(2, 'batch', marks=pytest.mark.slow),
-    pytest.param(2, 'micro_batch', marks=pytest.mark.slow),
-  ],
+  'parts, unit', [(1, 'batch'), (2, 'batch'), (2, 'micro_batch')]
 )
 def test_rows_add_up_to_the_update_of_training(parts, unit):
   c = make_config(parts, optimizer__clip_unit=unit)

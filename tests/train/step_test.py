@@ -18,7 +18,8 @@ from bert_jax.train import step as step_lib
 from tests import training
 
 
-@pytest.mark.parametrize('parts', [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize('parts', [2, 4])
 def test_accumulation_equals_the_big_batch(parts):
   batch, key = training.make_batch(0), jax.random.key(1)
   state, one = training.make_step()
@@ -92,7 +93,12 @@ def test_shares_of_the_state_train_as_the_whole(model):
 
 
 @pytest.mark.parametrize(
-  'devices, model', [pytest.param(1, 1, marks=pytest.mark.slow), (4, 1), (4, 2)]
+  'devices, model',
+  [
+    pytest.param(1, 1, marks=pytest.mark.slow),
+    pytest.param(4, 1, marks=pytest.mark.slow),
+    (4, 2),
+  ],
 )
 def test_evaluation_sums_the_losses_of_all_devices(devices, model):
   c, mesh = (

@@ -128,6 +128,7 @@ def test_rows_of_weight_0_change_nothing(outputs):
   assert set(map(float, objective.counts(batch).values())) == {1.0}
 
 
+@pytest.mark.slow
 def test_padding_does_not_change_logits():
   objective = make_objective(3)
   params = jax.jit(objective.init)(jax.random.key(0))
