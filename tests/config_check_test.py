@@ -195,7 +195,7 @@ def values(name):
 
 
 @hypothesis.settings(
-  max_examples=80,
+  max_examples=60,
   deadline=None,
   derandomize=True,
   suppress_health_check=list(hypothesis.HealthCheck),

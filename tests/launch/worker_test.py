@@ -178,6 +178,7 @@ def test_exit_code_1_is_not_tried_again_and_keeps_the_last_lines(host):
   assert files.log.count('arguments:') == 1
 
 
+@pytest.mark.slow
 def test_interrupted_program_is_resumed(host):
   process, files = host(143, 130, 0)
   assert process.wait(60) == DELETED

@@ -47,12 +47,9 @@ def assert_close(a, b):
   )
 
 
-@pytest.mark.parametrize(
-  'attention', ['xla', pytest.param('recompute', marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize(
-  'remat', [pytest.param('products', marks=pytest.mark.slow), 'layer']
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('attention', ['xla', 'recompute'])
+@pytest.mark.parametrize('remat', ['products', 'layer'])
 def test_rematerialization_changes_memory_alone(remat, attention):
   loss, gradient, kept = run()
   found, other, fewer = run(remat=remat, attention=attention)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from bert_jax.runtime import signals
 from bert_jax.sweep import process
 
@@ -48,6 +50,7 @@ subprocess.run([sys.executable, '-c', child, str(os.getpid())])
 """
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_the_process_of_its_sweep():
   parent = subprocess.Popen(
     [sys.executable, '-c', _PARENT], stdout=subprocess.PIPE, text=True

@@ -149,6 +149,7 @@ def test_two_processes_never_do_the_same_run(tmp_path):
   assert sum(done) == 6 and min(done) >= 1
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_taken_over(tmp_path, monkeypatch):
   monkeypatch.setattr(share, '_DRAW', 0.05)
   with running(tmp_path) as other:
