@@ -1,86 +1,75 @@
-"""The code of a run as an archive that is named by its SHA-256."""
+"""The code of a run, and the versions that it needs, as one archive.
+
+Hosts install it, and images are built from it.
+"""
 
 import gzip
 import hashlib
+import importlib.metadata
 import io
 import os
+import subprocess
 import tarfile
 
 from bert_jax import errors
 
-# What installs and runs bert_jax.
-_PARTS = (
-  'LICENSE',
-  'README.md',
-  'bert_jax',
-  'configs',
-  'launch',
-  'pyproject.toml',
-  'setup.cfg',
-)
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PARTS = ('LICENSE', 'README.md', 'bert_jax', 'configs', 'launch')
+_PARTS += ('pyproject.toml', 'setup.cfg')
 
 
-def make(root: str) -> tuple[bytes, str]:
-  """Packs the files of a source tree.
-
-  The same files give the same bytes, whoever packs them and when.
-
-  Args:
-    root: the root of the tree.
-
-  Returns:
-    (the bytes of a `.tar.gz`, their SHA-256 in hexadecimal).
-  """
-  raw = io.BytesIO()
+def make(root: str = ROOT) -> tuple[bytes, str]:
+  """Returns (a `.tar.gz`, its SHA-256): equal whoever packs equal files."""
+  raw, files = io.BytesIO(), {'constraints.txt': list_constraints().encode()}
+  for path in list_files(root):
+    with open(os.path.join(root, path), 'rb') as file:
+      files[path] = file.read()
   with tarfile.open(fileobj=raw, mode='w', format=tarfile.PAX_FORMAT) as tar:
-    for path in list_files(root):
-      with open(os.path.join(root, path), 'rb') as file:
-        data = file.read()
+    for path, data in sorted(files.items()):
       entry = tarfile.TarInfo(path)
       entry.size, entry.mode = len(data), 0o644
       tar.addfile(entry, io.BytesIO(data))
-  packed = gzip.compress(raw.getvalue(), mtime=0)
-  return packed, hashlib.sha256(packed).hexdigest()
+  found = gzip.compress(raw.getvalue(), mtime=0)
+  return found, hashlib.sha256(found).hexdigest()
+
+
+def list_constraints() -> str:
+  """Returns name==version of all releases that are installed here, by line.
+
+  With these, neither a new release nor another host changes a run.
+  """
+  found = set()
+  for item in importlib.metadata.distributions():
+    local = item.read_text('direct_url.json') or '+' in item.version
+    if not local and item.name != 'bert_jax':
+      found.add(f'{item.name}=={item.version}\n')
+  return ''.join(sorted(found))
 
 
 def list_files(root: str) -> list[str]:
-  """Returns the sorted paths of the files to pack, relative to the root.
-
-  Raises:
-    errors.UserError: if the tree is not that of bert_jax.
-  """
-  found = []
-  for part in _PARTS:
-    path = os.path.join(root, part)
-    if not os.path.exists(path):
-      raise errors.UserError(f'{path} is missing; run this from a full tree.')
-    if os.path.isfile(path):
-      found.append(part)
-    for folder, folders, names in os.walk(path):
-      folders[:] = [name for name in folders if name != '__pycache__']
-      found += [
-        os.path.relpath(os.path.join(folder, name), root)
-        for name in names
-        if not name.endswith('.pyc')
-      ]
-  return sorted(found)
+  """Returns the paths to pack: what git tracks, so that no key is sent."""
+  argv = ['git', '-C', root, 'ls-files', '-z', '--', *_PARTS]
+  done = subprocess.run(argv, capture_output=True)
+  found = sorted(filter(None, done.stdout.decode().split('\0')))
+  if done.returncode or not {'setup.cfg', 'bert_jax/main.py'} <= {*found}:
+    raise errors.UserError(
+      f'{root} is not a clone of bert_jax, and only files that git tracks are '
+      'sent to the hosts; run this from a clone.'
+    )
+  real = os.path.realpath(root)
+  for path in found:
+    if os.path.realpath(os.path.join(root, path)) != os.path.join(real, path):
+      raise errors.UserError(f'{path} is behind a link; put the file there.')
+  return [path for path in found if os.path.exists(os.path.join(root, path))]
 
 
-def check_config(root: str, config: str) -> str:
-  """Returns `--config` with a path from the root, if the archive has its file.
-
-  Args:
-    root: the root of the tree.
-    config: such as `configs/large.py:smoke`, from the current directory.
-
-  Raises:
-    errors.UserError: if hosts would not find it.
-  """
+def check_config(config: str, root: str = ROOT) -> str:
+  """Returns `--config` with a path from the root, if hosts have that file."""
   path, colon, rest = config.partition(':')
   inside = os.path.relpath(os.path.abspath(path), root)
   if inside not in list_files(root):
     raise errors.UserError(
       f'--config={path} is not among the files that are sent to the hosts; '
-      f'give a file in {os.path.join(root, "configs")}.'
+      f'give one in {os.path.join(root, "configs")} that git tracks (git add).'
     )
   return inside + colon + rest

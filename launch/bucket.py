@@ -1,124 +1,80 @@
-"""Reads and writes objects of a bucket with `gcloud storage`."""
+"""Objects of a bucket."""
 
-import dataclasses
 import datetime
 import json
-import re
-import tempfile
+import urllib.parse
+from typing import NamedTuple
 
-from bert_jax import errors
-from launch import commands, failures
+from launch.world import Answer, Unknown, World, ask, request
 
 
 class Changed(Exception):
   """An object is no longer the one that was read."""
 
 
-def read(run: commands.Execute, url: str, first: int = 0) -> str | None:
-  """Returns the text of an object from a byte on; None if there is none."""
-  only = [f'--range={first}-'] if first else []
-  try:
-    return commands.ask(run, ['gcloud', 'storage', 'cat', *only, url])
-  except commands.CommandError as error:
-    if failures.is_missing(error.detail):
-      return None
-    raise
+class Content(NamedTuple):
+  """What was read of an object."""
+
+  text: str | None  # None if there is no object
+  generation: str  # changes with each write; '0' if there is no object
+  now: float  # the bucket's time, seconds since 1970
 
 
-def write(
-  run: commands.Execute, url: str, text: str, generation: str | None = None
-) -> str:
-  """Writes an object and returns its generation.
+class Object(NamedTuple):
+  """An object in a list."""
 
-  Args:
-    run: runs commands.
-    url: `gs://…`.
-    text: the content.
-    generation: write only if the object still has this generation; '0' is only
-      if there is none, None is in any case.
+  url: str  # gs://BUCKET/NAME
+  size: int  # bytes
+  time: float  # when it was written, by the bucket's clock
 
-  Raises:
-    Changed: if it has another.
-    commands.CommandError: if it cannot be written.
+
+def _split(url) -> tuple[str, str]:
+  bucket, _, name = url.removeprefix('gs://').partition('/')
+  return f'storage/v1/b/{bucket}/o', name
+
+
+def read(world: World, url: str, first: int = 0) -> Content:
+  """Returns an object `gs://...` from a byte on."""
+  folder, name = _split(url)
+  path = f'{folder}/{urllib.parse.quote(name, safe="")}?alt=media'
+  more = {'Range': f'bytes={first}-'} if first else {}
+  found = request(world, 'GET', 'storage', path, **more)
+  if found.code == 404:
+    return Content(None, '0', found.now)
+  text = _check(found, url).data.decode(errors='replace')
+  return Content(text, found.headers['x-goog-generation'], found.now)
+
+
+def write(world: World, url: str, text, generation: str | None = None) -> str:
+  """Writes text or bytes and returns the object's generation.
+
+  With a generation, only if the object still has it ('0': if there is none);
+  otherwise `Changed` is raised.
   """
-  only = [] if generation is None else [f'--if-generation-match={generation}']
-  with tempfile.NamedTemporaryFile('w', encoding='utf-8') as file:
-    file.write(text)
-    file.flush()
-    argv = ['gcloud', 'storage', 'cp', '--print-created-message', *only]
-    result = run([*argv, file.name, url])
-  if result.code and failures.is_changed(result.err):
+  folder, name = _split(url)
+  query = {'uploadType': 'media', 'name': name}
+  if generation is not None:
+    query['ifGenerationMatch'] = generation
+  path = f'upload/{folder}?{urllib.parse.urlencode(query)}'
+  data = text.encode() if isinstance(text, str) else text
+  found = request(world, 'POST', 'storage', path, data)
+  if found.code == 412:
     raise Changed(url)
-  if result.code:
-    raise commands.CommandError(
-      f'{url} cannot be written: {failures.shorten(result.err)}', result.err
-    )
-  created = re.search(r'#(\d+)', result.err)
-  return created[1] if created else get_generation(run, url)
+  return str(json.loads(_check(found, url).data)['generation'])
 
 
-def get_generation(run: commands.Execute, url: str) -> str:
-  """Returns the generation of an object; '0' if there is none."""
-  argv = ['gcloud', 'storage', 'objects', 'describe', url, '--format=json']
-  try:
-    return str(json.loads(commands.ask(run, argv) or '{}').get('generation', 0))
-  except commands.CommandError as error:
-    if failures.is_missing(error.detail):
-      return '0'
-    raise
+def _check(found: Answer, url: str) -> Answer:
+  if found.code not in (200, 206):
+    raise Unknown(f'{url}: {found.describe()}')
+  return found
 
 
-@dataclasses.dataclass(frozen=True)
-class Object:
-  """An object of a bucket.
-
-  Attributes:
-    url: `gs://BUCKET/NAME`.
-    size: its bytes.
-    time: when it was written, seconds since 1970.
-    generation: changes with each write.
-  """
-
-  url: str
-  size: int
-  time: float
-  generation: str
-
-
-def list_objects(run: commands.Execute, patterns: list[str]) -> list[Object]:
-  """Returns the objects that match any of some patterns, sorted by URL."""
-  argv = ['gcloud', 'storage', 'objects', 'list', *patterns, '--format=json']
-  found = json.loads(commands.ask(run, argv) or '[]')
-  made = [
-    Object(
-      f'gs://{item["bucket"]}/{item["name"]}',
-      int(item['size']),
-      _seconds(item['update_time']),
-      str(item['generation']),
-    )
-    for item in found
-  ]
-  return sorted(made, key=lambda item: item.url)
-
-
-def _seconds(text: str) -> float:
-  return datetime.datetime.strptime(text, '%Y-%m-%dT%H:%M:%S%z').timestamp()
-
-
-def check_writable(run: commands.Execute, workdir: str):
-  """Writes and reads an object, before anything is rented.
-
-  Raises:
-    errors.UserError: if that fails.
-  """
-  url = f'{workdir}/launch/write_check'
-  try:
-    write(run, url, 'written by the launcher\n')
-    read(run, url)
-  except commands.CommandError as error:
-    bucket = '/'.join(workdir.split('/')[:3])
-    raise errors.UserError(
-      f'--workdir={workdir}: {error}. Make the bucket with "gcloud storage '
-      f'buckets create {bucket} --location=REGION" near the TPUs, or give one '
-      'that you may write to.'
-    ) from error
+def list_logs(world: World, workdir: str) -> list[Object]:
+  """Returns the hosts' logs, of a thousand hosts at most, sorted by URL."""
+  path, name = _split(f'{workdir}/logs/')
+  found = []
+  for item in ask(world, 'storage', path, prefix=name).get('items', []):
+    at = datetime.datetime.fromisoformat(item['updated']).timestamp()
+    url = f'{workdir}/logs/{item["name"].removeprefix(name)}'
+    found.append(Object(url, int(item['size']), at))
+  return sorted(found)

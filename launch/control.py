@@ -1,214 +1,161 @@
 """`ls`, `status`, `logs`, `stop` and `down`: looking at runs and ending them."""
 
 import time
+from collections.abc import Iterable
 
 from bert_jax import errors
-from launch import (
-  bucket,
-  commands,
-  job,
-  ledger_file,
-  records,
-  resource,
-  terminal,
-  watch,
-)
-from launch.world import World
+from launch import bucket, queued, records, terminal
+from launch.world import World, say, warn
 
-# A reason that `stop` and `down` write, see `supervisor`.
-_STOPPED = 'reason=stopped\n'
-# How long `down` waits for what is being deleted or cannot be yet.
-_DOWN_SECONDS = 900
-
-
-def find_all(
-  world: World, name: str | None = None
-) -> list[tuple[str, resource.Resource]]:
-  """Returns (API, resource) of everything that carries the label.
-
-  Raises:
-    commands.CommandError: if an API cannot be asked.
-  """
-  found, unknown = look(world, name)
-  for error in unknown.values():
-    raise error
-  return found
+_DOWN_SECONDS = 900  # `down` waits for what is being deleted or cannot be yet
 
 
 def look(
-  world: World, name: str | None = None
-) -> tuple[list[tuple[str, resource.Resource]], dict[str, Exception]]:
-  """Returns what `find_all` does of the APIs that answer, and {API: error}."""
-  found, unknown = [], {}
-  for api, route in watch.ROUTES.items():
-    try:
-      found += [(api, item) for item in route.find(world.run, name)]
-    except commands.CommandError as error:
-      if _is_disabled(str(error)):
-        commands.warn(f'{api}: this API is not enabled, so nothing is rented')
-      else:
-        unknown[api] = error
-  return found, unknown
+  world: World, name: str | None, zones: Iterable[str] = ()
+) -> tuple[list[queued.Resource], dict[str, str]]:
+  """Returns (what carries the label, {zone: why it did not answer}).
+
+  `name` is that of a run or of one resource, or None. Some zones, and those that
+  are noted of the run, are asked by name besides all.
+  """
+  noted = records.read_note(name).get('zones', [])
+  found, silent = queued.find(world, ['-', *zones, *map(str, noted)])
+  return [r for r in found if name in (None, r.run, r.name)], silent
 
 
-def _is_disabled(message: str) -> bool:
-  return 'SERVICE_DISABLED' in message or 'has not been used in' in message
+def show_all(world: World, name: str | None = None) -> int:
+  """Lists all resources, or a run's; returns 1 if a zone did not answer."""
+  found, silent = look(world, name)
+  if not found and not silent:
+    say('nothing is rented.')
+  for item in found:
+    line = f'{item.run:20} {item.state:13} {item.zone:18} {item.name} '
+    say(f'{line}{item.read("workdir") or ""} {item.message}'.rstrip())
+  return _warn_silent(silent)
 
 
-def show_all(world: World) -> int:
-  """Lists all resources; returns the exit code."""
-  found = find_all(world)
-  if not found:
-    commands.say('nothing is rented.')
-  for api, item in found:
-    where = job.read(item.job).get('workdir', '')
-    commands.say(
-      f'{item.run:20} {item.state:13} {item.place:18} {api} {item.kind} '
-      f'{item.name} {where} {item.message}'.rstrip()
-    )
-  return 0
+def _warn_silent(silent) -> int:
+  for zone, why in silent.items():
+    warn(f'{zone} could not be asked what is there: {why}')
+  return 1 if silent else 0
 
 
 def find_workdir(world: World, name: str, workdir: str | None) -> str:
-  """Returns the working directory of a run.
-
-  Raises:
-    errors.UserError: if neither its resources nor this machine know it.
-  """
-  known = workdir or records.read(name).get('workdir')
-  if known:
-    return known
-  for _, item in find_all(world, name):
-    if found := job.read(item.job).get('workdir'):
-      return found
-  raise errors.UserError(
-    f'{name} is not known on this machine and has no resources; give '
-    '--workdir=gs://BUCKET/FOLDER.'
-  )
+  """Returns the working directory of a run."""
+  known = [workdir or records.read_note(name).get('workdir')]
+  known += [] if known[0] else [x.read('workdir') for x in look(world, name)[0]]
+  if not any(known):
+    raise errors.UserError(f'{name} is not known here; give --workdir=gs://...')
+  return next(filter(None, known))
 
 
 def show_status(world: World, name: str, workdir: str | None) -> int:
   """Prints what exists for a run and how far it is."""
-  for _, item in find_all(world, name):
-    commands.say(f'{item.kind} {item.name}: {item.state} in {item.place}')
+  show_all(world, name)
   workdir = find_workdir(world, name, workdir)
-  status = terminal.read_status(world.run, workdir)
-  if status is None:
-    commands.say(f'{workdir} has no status yet')
+  status = terminal.read_status(world, workdir)
+  if not status:
+    say(f'{workdir} has no status yet')
     return 1
-  age = terminal.format_time(max(0.0, world.now() - status['time']))
-  commands.say(f'{terminal.describe_status(status)} ({age} ago)')
+  now = bucket.read(world, f'{workdir}/launch/ledger.json').now
+  at = status.get('time')
+  age = f' ({now - at:,.0f} s ago)' if isinstance(at, float) else ''
+  say(f'{terminal.describe_status(status)}{age}')
   return 0
 
 
-def show_logs(
-  world: World,
-  name: str,
-  workdir: str | None,
-  worker: int | None,
-  follow: bool,
-) -> int:
+def show_logs(world: World, name: str, workdir, worker, follow: bool) -> int:
   """Prints the logs of the hosts, and goes on with `follow`."""
-  logs, pattern = (
-    terminal.Follower(world.run),
-    job.logs_url(find_workdir(world, name, workdir)),
-  )
-  logs.show(bucket.list_objects(world.run, [pattern]), worker)
+  logs, workdir = terminal.Follower(world), find_workdir(world, name, workdir)
+  logs.show(bucket.list_logs(world, workdir), worker)
   while follow:
     world.sleep(world.period)
-    logs.show(bucket.list_objects(world.run, [pattern]), worker)
+    logs.show(bucket.list_logs(world, workdir), worker)
   return 0
 
 
 def stop(world: World, name: str, workdir: str | None) -> int:
   """Asks the hosts to save a checkpoint and to delete themselves."""
-  found = [item for _, item in find_all(world, name)]
-  if not _write_end(world, name, workdir, found):
+  found, silent = look(world, name)
+  _warn_silent(silent)
+  if not _write_end(world, name, workdir, _choose(name, workdir, found)):
     raise errors.UserError(f'no launch of {name} is under way.')
-  commands.say(
-    f'{name} saves a checkpoint within two minutes, then its hosts delete '
-    f'themselves. Check with "python launch/tpu.py ls".'
-  )
+  say(f'{name} saves a checkpoint within minutes, then its hosts go: see ls.')
   return 0
 
 
 def _write_end(world, name, workdir, found) -> bool:
-  """Writes that the launches under way end; returns whether there are any.
-
-  Args:
-    world: runs commands.
-    name: the run.
-    workdir: its working directory, if it was given.
-    found: its resources.
-  """
-  launches = set()
-  for item in found:
-    fields = job.read(item.job)
-    if 'workdir' in fields:
-      launches.add((fields['workdir'], fields['job']))
-  known = workdir or records.read(name).get('workdir')
+  """Writes that the launches under way end; returns whether there are any."""
+  places = {(item.read('workdir'), item.launch) for item in found}
+  known = workdir or records.read_note(name).get('workdir')
   if known:
-    stored, _ = ledger_file.load(world, known)
+    stored, _ = records.load(world, known)
     if stored and not stored['reason'] and stored['name'] == name:
-      launches.add((known, stored['job']))
-  for folder, launch in launches:
+      places.add((known, stored['job']))
+  for place, launch in places:
     try:
-      bucket.write(world.run, job.end_url(folder, launch), _STOPPED, '0')
+      end = f'{place}/launch/{launch}/end'
+      bucket.write(world, end, 'reason=stopped\n', '0')
     except bucket.Changed:
       pass  # it ends already
-  return bool(launches)
+  return bool(places)
 
 
 def down(world: World, name: str | None, workdir: str | None) -> int:
-  """Deletes everything of a run, or of all runs.
+  """Deletes everything of a run or resource, or all, by the label alone.
 
-  Args:
-    world: acts on the world.
-    name: the run; None is all.
-    workdir: its working directory, if this machine does not know it.
-
-  Returns:
-    0 if nothing is left, 1 if something is or an API does not say.
+  Returns 0 if nothing is left, 1 if something is or a zone does not say.
   """
-  found, unknown = look(world, name)
-  for run in {item.run for _, item in found} | ({name} if name else set()):
-    own = [item for _, item in found if item.run == run]
-    try:
-      # So that no supervisor asks for more.
-      _write_end(world, run, workdir, own)
-    except commands.CommandError as error:
-      commands.warn(
-        f'{error}. A command that watches {run} may ask for more hosts: end it.'
-      )
-  begin, told = world.now(), set()
+  every, silent = look(world, name)
+  found = _choose(name, workdir, every)
+  for run in {item.run for item in found} | ({name} if name else set()):
+    try:  # so that no supervisor asks for more
+      _write_end(world, run, workdir, [r for r in found if r.run == run])
+    except Exception as error:  # a courtesy, which must not stop the brake
+      warn(f'{error!r}: what watches {run} may ask for more hosts: end it.')
+  others = [item for item in every if item not in found]
+  launches, begin, told = {r.launch for r in found}, world.now(), set()
   while found and world.now() - begin < _DOWN_SECONDS:
-    for api, route in watch.ROUTES.items():
-      for item in watch.deletable([r for a, r in found if a == api]):
-        commands.say(f'deleting {item.kind} {item.name} in {item.place}')
-        world.run(route.delete(item))
-    for _, item in found:
-      if item.state == resource.PROVISIONING and item.name not in told:
+    for item in found:
+      if item.state == queued.PROVISIONING and item.name not in told:
         told.add(item.name)
-        commands.say(f'{item.name} is being set up and cannot be deleted yet')
+        say(f'{item.name} is being set up and cannot be deleted yet')
+      if item.state not in queued.FIXED:
+        say(f'deleting {item.name} in {item.zone}')
+        queued.delete(world, item)
     world.sleep(world.period)
-    seen, unknown = look(world, name)
-    # What an API had that does not answer now is taken to be still there.
-    found = seen + [(api, item) for api, item in found if api in unknown]
-  return _tell_left(found, unknown)
+    every, silent = look(world, name, [item.zone for item in found])
+    # What was in a zone that does not answer now is taken to be still there.
+    kept = {item[:3]: item for item in found if item.zone in silent}
+    kept |= {item[:3]: item for item in every if item.launch in launches}
+    found = [*kept.values()]
+  return _tell_left(found, silent, others)
 
 
-def _tell_left(found, unknown) -> int:
+def _choose(name, workdir, found) -> list[queued.Resource]:
+  """Returns the resources of the run that is meant, if others share its name."""
+  if name is None or any(item.name == name for item in found):
+    return found
+  known = workdir or records.read_note(name).get('workdir')
+  if known:
+    return [r for r in found if r.read('workdir') in (known, None)]
+  if len({item.read('workdir') for item in found}) > 1:
+    names = ', '.join(item.name for item in found)
+    raise errors.UserError(f'several runs are named {name}; give one: {names}')
+  return found
+
+
+def _tell_left(found, silent, others) -> int:
   """Says what is left after `down`; returns the exit code."""
-  if not found and not unknown:
-    commands.say('nothing is left.')
+  for item in others:
+    text = f'{item.name} in {item.zone} is of another run of this name'
+    warn(f'{text}, and was left: python launch/tpu.py down {item.name}')
+  if not found and not silent:
+    say('nothing is left.')
     return 0
-  for api, error in unknown.items():
-    commands.warn(f'{api} could not be asked what is left: {error}')
-  if found:
-    commands.warn(f'STILL THERE, AND COSTING, at {time.strftime("%H:%M:%S")}:')
-  for api, item in found:
-    commands.warn(
-      f'  {api} {item.kind} {item.name} in {item.place}: {item.state}'
-    )
-  commands.warn('run this command again until nothing is left.')
+  _warn_silent(silent)
+  for item in found:
+    at = time.strftime('%H:%M:%S')
+    warn(f'STILL THERE AT {at}, AND COSTING: {item.name} in {item.zone}')
+  warn('run this command again until nothing is left.')
   return 1

@@ -7,144 +7,92 @@ import sys
 
 from bert_jax import errors
 from bert_jax.hardware import prices
-from launch import commands, slices
 from launch import plan as plan_lib
+from launch import records
+from launch.terminal import format_estimate
+from launch.world import Result, World
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
 _LONG = 7200  # seconds; compiling LARGE takes 20 minutes
 
 
-def check_config(run: commands.Execute, config: str, overrides) -> dict:
-  """Checks the config in a process of its own.
+# In a process of its own, as the flags of a config are global.
+_CHECK = """
+from absl import flags
+from ml_collections import config_flags
+from bert_jax import config_check
+from bert_jax.runtime import cli
+config_flags.DEFINE_config_file('config')
+cli.run(lambda argv: config_check.check(cli.get_config(flags.FLAGS)))
+"""
 
-  Args:
-    run: runs commands.
-    config: `--config` from the current directory.
-    overrides: `--config.field=value`.
 
-  Returns:
-    What launch/check_config.py prints; {} in a dry run.
-
-  Raises:
-    errors.UserError: if a run would refuse it.
-  """
-  path = os.path.join(_HERE, 'check_config.py')
-  result = run([sys.executable, path, f'--config={config}', *overrides])
+def check_config(world: World, config: str, overrides):
+  """Refuses a config that a run would refuse."""
+  argv = [sys.executable, '-c', _CHECK, f'--config={config}', *overrides]
+  result = world.run(argv)
   if result.code:
     raise errors.UserError(_reason(result))
-  lines = result.out.strip().splitlines()
-  return json.loads(lines[-1]) if lines else {}
 
 
-def run_preflight(
-  run: commands.Execute, plan: plan_lib.Plan, config: str, folder: str, key: str
-) -> dict | None:
-  """Compiles the run for its slice and returns preflight's figures.
+def run_preflight(world: World, plan, config: str, key: str) -> dict | None:
+  """Returns preflight's estimate of a run, and refuses what does not fit.
 
-  Args:
-    run: runs commands.
-    plan: the run.
-    config: `--config` from the current directory.
-    folder: where the figures are kept, so that the same question is not asked
-      twice.
-    key: changes with the code.
-
-  Returns:
-    What `bert_jax.preflight --json` writes; None in a dry run.
-
-  Raises:
-    errors.UserError: if the run does not fit or cannot start.
+  `config` is --config from the current directory. The same question with the
+  same `key`, which changes with the code, is asked once.
   """
-  argv = [
-    *(sys.executable, '-m', 'bert_jax.preflight', f'--config={config}'),
-    *plan.overrides,
-    f'--topology={plan.topology.name}',
-    f'--slices={plan.topology.slices}',
-    '--quick',
-    *([] if plan.price is None else [f'--price={plan.price}']),
-  ]
+  argv = [sys.executable, '-m', 'bert_jax.preflight', f'--config={config}']
+  argv += [*plan.overrides, f'--topology={plan.topology.name}', '--quick']
+  argv += [f'--slices={plan.topology.slices}']
+  argv += [] if plan.price is None else [f'--price={plan.price}']
   digest = hashlib.sha256('\n'.join([key, *argv]).encode()).hexdigest()
-  path = os.path.join(folder, f'preflight-{digest[:16]}.json')
+  path = os.path.join(records.folder(), f'preflight-{digest[:16]}.json')
   if not os.path.exists(path):
-    result = run([*argv, f'--json={path}.new'], seconds=_LONG)
+    result = world.run([*argv, f'--json={path}.new'], seconds=_LONG)
     if result.code:
       lines = result.out.strip().splitlines()[-40:]
-      raise errors.UserError(
-        '\n'.join([*lines, f'preflight: {_reason(result)}'])
-      )
-    if not os.path.exists(f'{path}.new'):
-      return None
+      lines.append(f'preflight: {_reason(result)}')
+      raise errors.UserError('\n'.join(lines))
     os.replace(f'{path}.new', path)
   with open(path, encoding='utf-8') as file:
-    return json.load(file)
+    return json.load(file)['run_estimate']
 
 
-def _reason(result: commands.Result) -> str:
+def _reason(result: Result) -> str:
   if result.code == 2:
     return 'the run does not fit these chips or cannot start on them.'
   lines = result.err.strip().splitlines() or [f'exit code {result.code}']
   return lines[-1].removeprefix('error: ')
 
 
-def describe(
-  plan: plan_lib.Plan, found: dict | None, checkpoint_every: int | None
-) -> list[str]:
-  """Returns lines on time, price and what a preemption costs.
-
-  Args:
-    plan: the run.
-    found: from `run_preflight`; None if it was not asked.
-    checkpoint_every: steps between checkpoints.
-  """
-  if found is None:
-    return ['preflight skipped: neither fit nor time is known']
-  lines = []
-  estimate = found['run_estimate']
-  if estimate:
-    line = (
-      f'preflight it fits; {plan_lib.format_range(estimate["hours"])} hours'
-    )
-    if estimate.get('dollars'):
-      line += f', {plan_lib.format_range(estimate["dollars"], "$")}'
-    lines.append(f'{line} (estimated)')
-    if estimate['hours'][0] > plan.hours:
-      lines.append(
-        f'warning   the limit of {plan.hours:,.2f} hours is below the estimate: '
-        'the run will be stopped, and goes on when it is started again'
-      )
-  steps = [
-    facts['step_seconds_estimate'][1]
-    for facts in found['phases']
-    if 'step_seconds_estimate' in facts
-  ]
-  if plan.spot and checkpoint_every and steps:
-    lost = checkpoint_every * max(steps)
-    lines.append(
-      f'preempted at most {lost / 60:,.1f} minutes of work are lost '
-      f'(checkpoint.every={checkpoint_every}), plus the wait for new hosts'
-      + _price_of(plan, lost)
-    )
-  return lines
-
-
-def _price_of(plan, seconds) -> str:
-  if plan.usd_per_hour is None:
-    return ''
-  return f'; ${plan.usd_per_hour * seconds / 3600:,.2f}'
-
-
-def describe_price_source(given_price: float | None) -> str:
-  """Returns where the price comes from."""
-  if given_price is not None:
-    return 'given'
-  return f'list of {prices.AS_OF}, on demand; give --price for yours'
-
-
-def describe_network(plan: plan_lib.Plan) -> list[str]:
-  """Returns what the network must have for this many hosts."""
-  if plan.topology.hosts <= slices.MAX_ADDRESSES:
-    return []
+def describe_plan(plan: plan_lib.Plan, project: str, price) -> list[str]:
+  """Returns what is to be rented, at the price that was given or None."""
+  topology, costs = plan.topology, 'not known; give --price=USD a chip and hour'
+  where = f'{topology.chips:,} chips on {topology.hosts:,} host(s)'
+  where += f' in {topology.slices} slices' * (topology.slices > 1)
+  if plan.price is not None:
+    source = f'list of {prices.AS_OF}, on demand; give --price for yours'
+    costs = f'{topology.chips:,} chips x ${plan.price:.2f}'
+    costs += f'{plan.price_of(1, " = ")} an hour '
+    costs += f'({source})' if price is None else '(given)'
+  limit = f'{plan.hours:,.1f} hours of rent{plan.price_of(plan.hours)}'
+  where += f', {plan.model}, in {" or ".join(plan.zones)}'
+  inside = ', internal addresses only (docs/launch.md#network)'
+  where += inside if '--internal-ips' in plan.network else ''
   return [
-    f'network   {plan.topology.hosts} hosts have internal addresses only: '
-    'their network needs Cloud NAT and Private Google Access (docs/launch.md)'
+    f'run       {plan.name}: {plan.config} {" ".join(plan.overrides)}',
+    f'project   {project}',
+    f'machines  {topology.name}, {where}',
+    f'price     {costs}',
+    f'limit     {limit}; then the run is stopped',
   ]
+
+
+def describe(plan: plan_lib.Plan, estimate: dict | None) -> list[str]:
+  """Returns lines on preflight's estimate, if it has one."""
+  if not estimate:
+    return ['preflight time and price of the run are not known']
+  lines = [f'preflight it fits; {format_estimate(estimate)} (estimated)']
+  if estimate['hours'][0] > plan.hours:
+    lines.append(f'warning   the limit of {plan.hours:,.2f} hours is below: ')
+    lines[1] += 'the run will be stopped, and goes on when it is started again'
+  return lines

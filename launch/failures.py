@@ -1,8 +1,11 @@
-"""Tells from a message whether trying again, or elsewhere, can help."""
+"""Tells from a message of a request for TPUs whether to try again, or elsewhere.
+
+All other answers of Google have codes.
+"""
 
 import re
 
-# A zone is full for now: another may not be.
+# A zone is full for now, or does not offer the chips: another may.
 CAPACITY = 'capacity'
 # The project or the request is wrong: nothing will help but a change.
 STRUCTURAL = 'structural'
@@ -10,69 +13,50 @@ STRUCTURAL = 'structural'
 TRANSIENT = 'transient'
 UNKNOWN = 'unknown'
 
-# The first pattern that is found decides, so the order matters: a quota of zero
-# is also a quota, and so is a number of requests per minute; a refusal may
-# contain a number such as 503.
+# {pattern: what helps}. These name what is wrong, so the whole message counts.
+_POLICY = "an administrator's policy forbids it: ask for an exception"
+_USER = "give yourself roles/iam.serviceAccountUser on the hosts' account"
+_AGENT = 'gcloud beta services identity create --service=tpu.googleapis.com'
+_WRONG = {
+  r'vmexternalipaccess': 'give --internal_ips, with Cloud NAT in the network',
+  r'constraints/|org(anization)?.?policy|violates constraint': _POLICY,
+  r'iam\.serviceaccounts\.actas|serviceaccountuser': _USER,
+  r'service-\d+@|service agent': _AGENT,
+  r'networks?/\S+ (was )?(not found|does not exist)': 'give --network',
+}
+# Searched for without names. The first that is found decides, so the order
+# matters: a quota of zero is also a quota, and so is a number of requests per
+# minute; a refusal may contain a number such as 503.
 _KINDS = (
-  (TRANSIENT, r'per (minute|second)|ratelimitexceeded'),
+  (TRANSIENT, r'per (minute|second)|ratelimitexceeded|already exists'),
   (STRUCTURAL, r'limit:? 0(\.0+)?\b(?!\.\d)'),
   (CAPACITY, r'no more capacity|stockout|resource_pool_exhausted'),
   (CAPACITY, r'(not |in)(have |)(enough|sufficient) (capacity|resources)'),
   (CAPACITY, r'quota exceeded|quota_exceeded'),
   (CAPACITY, r'quota (limit )?\S+ (has been )?(exceeded|exhausted)'),
-  # One zone does not offer these chips to this project; another may.
   (CAPACITY, r'permission to submit requests for accelerator type'),
+  (CAPACITY, r'(machine|accelerator|zone|location).{0,80}not (found|exist)'),
+  (CAPACITY, r'valid.?until|queueing policy|has expired'),
   (STRUCTURAL, r'billing|permission.denied|forbidden|\b403\b|unauthenticated'),
   (STRUCTURAL, r'has not been used in project|service_disabled|not enabled'),
+  (STRUCTURAL, r'credential|reauthent|active account'),
   (STRUCTURAL, r'invalid.argument|invalid value|bad request|\b400\b'),
   (STRUCTURAL, r'unrecognized arguments|is not installed|was not found'),
-  (STRUCTURAL, r'credential|gcloud auth login|reauthent'),
   (TRANSIENT, r'\b(429|500|502|503|504)\b|unavailable|too many requests'),
   (TRANSIENT, r'timed out|timeout|connection|unreachable|backend error'),
+  (TRANSIENT, r'unable to find the server|name resolution|not known'),
   (TRANSIENT, r'rate.?limit|resource_exhausted|deadline.exceeded|internal err'),
 )
-
-
 # Paths and what has a hyphen: names of runs, buckets and zones, which may
 # contain any of the words and numbers above.
 _NAME = re.compile(r'[\w.:]*[/-][\w.:/-]*')
 
 
-def classify(message: str) -> str:
-  """Returns one of the kinds above."""
+def judge(message: str) -> tuple[str, str]:
+  """Returns one of the kinds above, and the message with what helps."""
+  for pattern, advice in _WRONG.items():
+    if re.search(pattern, message.lower()):
+      return STRUCTURAL, f'{message} -- {advice}'
   text = _NAME.sub('NAME', message).lower()
-  for kind, pattern in _KINDS:
-    if re.search(pattern, text):
-      return kind
-  return UNKNOWN
-
-
-def is_transient(message: str) -> bool:
-  """Returns whether the same command may succeed in a moment."""
-  return classify(message) == TRANSIENT
-
-
-def is_missing(message: str) -> bool:
-  """Returns whether a message of `gcloud storage` says that nothing is there.
-
-  Args:
-    message: standard error of the command, without its arguments.
-  """
-  found = r'matched no objects|httperror 404|not found: 404'
-  return bool(re.search(found, message.lower()))
-
-
-def is_changed(message: str) -> bool:
-  """Returns whether `gcloud storage` says that --if-generation-match failed."""
-  found = r'httperror 412|pre-?conditions? (you specified|failed)'
-  return bool(re.search(found, message.lower()))
-
-
-def shorten(message: str) -> str:
-  """Returns the telling end of a command's errors as one line."""
-  lines = [
-    line
-    for line in message.strip().splitlines()
-    if line.strip() and not line.startswith('WARNING')
-  ]
-  return ' '.join(' '.join(lines[-4:]).split())[:600] or 'no message'
+  kinds = [kind for kind, pattern in _KINDS if re.search(pattern, text)]
+  return (*kinds, UNKNOWN)[0], message

@@ -1,128 +1,65 @@
-"""Writes, and applies, the manifest of a run on a GKE cluster with TPUs.
-
-  python launch/gke.py --name=large --image=REGISTRY/bert_jax --queue=tpus \\
-    --config=configs/large.py --workdir=gs://BUCKET/large \\
-    --topology=v6e-16 --slices=2 > large.yaml
-
-Prints a JobSet. Further arguments --config.field=value go to the run.
-"""
+"""The manifest of a run on a GKE cluster with TPUs, which Kubernetes then runs."""
 
 import argparse
+import json
 import os
-import sys
-import tempfile
-
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import secrets
+import string
 
 from bert_jax import errors
-from launch import commands, estimate, jobset, slices
+from launch import chips, estimate, queued
 from launch import plan as plan_lib
+from launch.world import World
+
+_TEMPLATE = os.path.join(os.path.dirname(__file__), 'jobset.yaml')
+_SPOT, _TPU = 'cloud.google.com/gke-spot', 'cloud.google.com/gke-tpu-'
 
 
-def make_parser() -> argparse.ArgumentParser:
-  """Returns the parser of the command line."""
-  parser = argparse.ArgumentParser(
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
+def make_manifest(given: argparse.Namespace, world: World) -> str:
+  """Returns the JobSet, below the commands that make one slice's nodes."""
+  plan_lib.check_run(given)
+  plan_lib.check_positive(given, 'max_hours')
+  topology = chips.parse(given.topology, given.slices)
+  names, n = chips.CHIPS[topology.chip.name], topology.chips // topology.hosts
+  if n not in names.sizes:
+    raise errors.UserError(f'GKE does not offer --topology={topology.name}.')
+  launch, seconds = f'gke-{secrets.token_hex(4)}', int(given.max_hours * 3600)
+  grid = topology.name.partition(':')[2]
+  hosts = topology.hosts // topology.slices
+  text = queued.render_job(world, given, launch, topology, seconds)
+  queue = {'kueue.x-k8s.io/queue-name': given.queue} if given.queue else {}
+  selector = {f'{_TPU}accelerator': names.gke, f'{_TPU}topology': grid}
+  taint = {'key': _SPOT, 'operator': 'Exists', 'effect': 'NoSchedule'}
+  values = {'name': given.name, 'image': given.image, 'job': text}
+  values['hosts'] = hosts
+  values |= {'slices': topology.slices, 'seconds': seconds, 'chips': n}
+  values['labels'] = {'bert-jax-run': given.name, **queue}
+  values['selector'] = selector | ({_SPOT: 'true'} if given.spot else {})
+  values['tolerations'] = [taint] if given.spot else []
+  values['index'] = "metadata.annotations['jobset.sigs.k8s.io/job-index']"
+  values['account'] = given.service_account or 'default'
+  with open(_TEMPLATE, encoding='utf-8') as file:
+    template = string.Template(file.read())
+  # JSON is YAML.
+  filled = template.substitute({k: json.dumps(v) for k, v in values.items()})
+  pool, place = '', f'--tpu-topology={grid}'
+  if names.gke == 'tpu7x' and hosts > 1:
+    place = f'--placement-policy={given.name}'
+    pool = (
+      f'# gcloud compute resource-policies create workload-policy {given.name} '
+      f'--region=REGION --type=HIGH_THROUGHPUT --accelerator-topology={grid}\n'
+    )
+  pool += (
+    f'# gcloud container node-pools create {given.name}-0 --cluster=CLUSTER '
+    f'--location=REGION --node-locations=ZONE --num-nodes={hosts} '
+    f'--machine-type={names.machine}-{n}t {place} --disk-type={names.disk}'
   )
-  add = parser.add_argument
-  add('--name', required=True, help='of the run and of its JobSet')
-  add('--image', required=True, help='with bert_jax[tpu,gcs] and the configs')
-  add('--config', required=True, help='such as configs/large.py')
-  add('--workdir', required=True, help='gs://BUCKET/FOLDER of the run')
-  add('--topology', required=True, help='v6e-16, v5litepod-16, v5e:4x4, ...')
-  add('--slices', type=int, default=1, help='slices, joined by the network')
-  add('--spot', action='store_true', help='use spot nodes')
-  add('--queue', help='LocalQueue of Kueue')
-  add(
-    '--quota',
-    type=int,
-    help='also make that queue, for so many chips at a time',
-  )
-  add('--max_hours', type=float, default=72.0, help='(default: 72)')
-  add(
-    '--apply',
-    action='store_true',
-    help='let the cluster of kubectl check the manifest, then start it',
-  )
-  return parser
+  return f'{pool}{" --spot" * given.spot}\n{filled}'
 
 
-def make_documents(given) -> list[dict]:
-  """Returns the objects of the manifest.
-
-  Raises:
-    errors.UserError: if an argument cannot be.
-  """
-  plan_lib.check_run(given.name, given.workdir, given.overrides)
-  plan_lib.check_positive(max_hours=given.max_hours)
-  if given.quota is not None and not given.queue:
-    raise errors.UserError('--quota does nothing without --queue.')
-  topology = slices.parse(given.topology, given.slices)
-  arguments = [
-    f'--config={given.config}',
-    f'--workdir={given.workdir}',
-    *given.overrides,
-  ]
-  queues = []
-  if given.quota is not None:
-    if given.quota < topology.chips:
-      raise errors.UserError(
-        f'--quota={given.quota} admits no run on {topology.chips} chips; '
-        f'{topology.chips} or more do.'
-      )
-    queues = jobset.make_queues(given.queue, topology, given.quota)
-  made = jobset.make(
-    given.name,
-    given.image,
-    arguments,
-    topology,
-    given.spot,
-    given.queue,
-    int(given.max_hours * 3600),
-  )
-  return [*queues, made]
-
-
-def apply(run: commands.Execute, text: str):
-  """Starts what a manifest describes, if the cluster accepts all of it.
-
-  Raises:
-    errors.UserError: if it does not.
-  """
-  with tempfile.NamedTemporaryFile('w', suffix='.yaml') as file:
-    file.write(text)
-    file.flush()
-    argv = ['kubectl', 'apply', f'--filename={file.name}']
-    for more in (['--dry-run=server'], []):
-      result = run([*argv, '--validate=strict', *more])
-      if result.code:
-        raise errors.UserError(result.err.strip() or 'kubectl failed')
-  commands.say(result.out.strip())
-
-
-def main(argv: list[str], run: commands.Execute = commands.execute) -> int:
-  """Runs the command; returns its exit code.
-
-  Args:
-    argv: the arguments.
-    run: runs commands; tests give a stand-in.
-  """
-  given, given_overrides = make_parser().parse_known_args(argv)
-  given.overrides = given_overrides
-  documents = make_documents(given)
-  estimate.check_config(run, given.config, given.overrides)
-  text = '---\n'.join(map(jobset.to_yaml, documents))
-  if given.apply:
-    apply(run, text)
-  else:
-    print(text, end='')
+def run(given: argparse.Namespace, world: World) -> int:
+  """Prints the manifest."""
+  text = make_manifest(given, world)
+  estimate.check_config(world, given.config, given.overrides)
+  print(text, end='')
   return 0
-
-
-if __name__ == '__main__':
-  try:
-    sys.exit(main(sys.argv[1:]))
-  except errors.UserError as error:
-    sys.exit(f'error: {error}')

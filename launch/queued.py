@@ -1,161 +1,179 @@
-"""The Cloud TPU API: queued resources, for v2 to v6e."""
+"""Queued resources of the Cloud TPU API: requests, lists and deletions."""
 
-import json
+import re
+from typing import NamedTuple
 
 from bert_jax.hardware import topology as topology_lib
-from launch import commands, resource, slices
+from launch import chips
 from launch import plan as plan_lib
+from launch.world import Result, Unknown, World, ask, find_base, warn
 
-_TPUS = ['gcloud', 'compute', 'tpus']
-_QUEUE = [*_TPUS, 'queued-resources']
-# Hours after which the API gives up a request that was not met.
-_VALID_HOURS = 6
-# All others, also those of which no one has heard yet, are left alone as one
-# that is provisioning.
+# Labels of everything that the launcher creates, and touches.
+LABEL, LAUNCH = 'bert-jax-run', 'bert-jax-launch'
+JOB = 'bert-jax-job'  # metadata of hosts: what to do
+VALID_HOURS = 6  # until the API gives up a request that was not met
+_GRACE = 1800  # seconds from our limit to the server's
+
+# States.
+WAITING = 'waiting'  # in a queue; free of charge
+PROVISIONING = 'provisioning'  # got its chips, boots; cannot be deleted
+ACTIVE = 'active'  # costs money
+PREEMPTED = 'preempted'  # was taken away, or stopped
+FAILED = 'failed'
+DELETING = 'deleting'
+FIXED = (PROVISIONING, DELETING)  # cannot be deleted
+
+# Of queued resources, then of nodes. All others, also those of which no one has
+# heard yet, are left alone as one that is provisioning.
 _STATES = {
-  'ACCEPTED': resource.WAITING,
-  'WAITING_FOR_RESOURCES': resource.WAITING,
-  'PROVISIONING': resource.PROVISIONING,
-  'ACTIVE': resource.ACTIVE,
-  'SUSPENDING': resource.PREEMPTED,
-  'SUSPENDED': resource.PREEMPTED,
-  'FAILED': resource.FAILED,
-  'DELETING': resource.DELETING,
+  **{'ACCEPTED': WAITING, 'WAITING_FOR_RESOURCES': WAITING, 'ACTIVE': ACTIVE},
+  **{'SUSPENDING': PREEMPTED, 'SUSPENDED': PREEMPTED, 'FAILED': FAILED},
+  **{'DELETING': DELETING, 'READY': ACTIVE, 'PREEMPTED': PREEMPTED},
+  **{'TERMINATED': PREEMPTED, 'STOPPED': PREEMPTED},
 }
-_NODE_STATES = {
-  'CREATING': resource.PROVISIONING,
-  'READY': resource.ACTIVE,
-  'PREEMPTED': resource.PREEMPTED,
-  'TERMINATED': resource.PREEMPTED,
-  'STOPPED': resource.PREEMPTED,
-  'DELETING': resource.DELETING,
-}
+_TPUS = ('compute', 'tpus')
+_QUEUES, _NODES = 'queuedResources', 'nodes'
 
 
-def create(
-  plan: plan_lib.Plan, zone: str, worker: str, job: str, seconds: float
-) -> list[list[str]]:
-  """Returns the commands that ask for the slices.
+class Resource(NamedTuple):
+  """A queued resource, or a node that has none."""
 
-  Args:
-    plan: the run.
-    zone: where to ask.
-    worker: path of the startup script.
-    job: path of the text for the hosts.
-    seconds: unused; this API has no limit of its own.
+  kind: str  # _QUEUES or _NODES
+  name: str
+  zone: str
+  run: str  # the run's name, from the label
+  launch: str  # from the label
+  state: str
+  message: str = ''  # why it failed
+  job: str = ''  # what its hosts are told, see `render_job`
+
+  def read(self, key: str) -> str | None:
+    """Returns a value of the job."""
+    found = re.search(rf'^{key}=(.*)$', self.job, re.MULTILINE)
+    return found and found[1]
+
+
+def render_job(world: World, run, launch, topology, seconds, **more) -> str:
+  """Returns what hosts are told: lines of key=value that worker.sh reads.
+
+  `run` has a name, workdir, config and overrides; after some seconds, the hosts
+  stop.
   """
-  del seconds
-  nodes = [f'--node-id={plan.name}']
-  if plan.topology.slices > 1:
-    nodes = [
-      f'--node-prefix={plan.name}',
-      f'--node-count={plan.topology.slices}',
-    ]
-  inside = plan.topology.hosts > slices.MAX_ADDRESSES
+  bucket, _, folder = run.workdir.removeprefix('gs://').partition('/')
+  storage = find_base(world, 'storage').rstrip('/')
+  hosts = topology.hosts // topology.slices
+  lines = {'name': run.name, 'launch': launch, 'workdir': run.workdir}
+  lines |= {'storage': storage, 'bucket': bucket, 'folder': folder}
+  lines |= {'topology': topology.name, 'slices': topology.slices}
+  lines['hosts'] = hosts
+  words = [f'--config={run.config}', f'--workdir={run.workdir}', *run.overrides]
+  pairs = [*(lines | more).items(), ('seconds', int(seconds))]
+  pairs += [('argument', text) for text in words]
+  return ''.join(f'{key}={value}\n' for key, value in pairs)
+
+
+def name_resource(plan: plan_lib.Plan, launch: str) -> str:
+  """Returns the name of a launch's resource: two launches never share one."""
+  return f'{plan.name}-{launch.rpartition("-")[2]}'
+
+
+def create(plan, launch: str, zone: str, files, seconds: float) -> list[str]:
+  """Returns the command that asks for the slices in a zone.
+
+  `files` are paths of the startup script and of the job; after some seconds, the
+  hosts stop by themselves.
+  """
+  name, slices = name_resource(plan, launch), plan.topology.slices
+  several = [f'--node-prefix={name}', f'--node-count={slices}']
+  # The only limit on the server that this API has; gcloud 528 (2025-06) has
+  # flex-start in alpha only.
+  limit = f'--max-run-duration={int(seconds) + _GRACE}s'
+  flex = ['--provisioning-model=FLEX_START', limit]
+  models = {'spot': ['--spot'], 'reserved': ['--reserved'], 'flex_start': flex}
+  alpha = ['alpha'] if plan.model == 'flex_start' else []
   return [
-    [
-      *(*_QUEUE, 'create', plan.name),
-      *nodes,
-      f'--zone={zone}',
-      f'--accelerator-type={topology_lib.cloud_name(plan.topology)}',
-      f'--runtime-version={slices.CHIPS[plan.topology.chip.name].runtime}',
-      *(['--spot'] if plan.spot else []),
-      *(['--internal-ips'] if inside else []),
-      f'--valid-until-duration={_VALID_HOURS}h',
-      f'--labels={resource.LABEL}={plan.name}',
-      f'--metadata-from-file=startup-script={worker},{resource.JOB}={job}',
-      '--scopes=cloud-platform',
-      '--async',
-      '--quiet',
-    ]
+    *('gcloud', *alpha, *_TPUS, 'queued-resources', 'create', name),
+    *(several if slices > 1 else [f'--node-id={name}']),
+    f'--zone={zone}',
+    f'--accelerator-type={topology_lib.cloud_name(plan.topology)}',
+    f'--runtime-version={chips.CHIPS[plan.topology.chip.name].runtime}',
+    *models.get(plan.model, []),
+    *plan.network,
+    *([f'--service-account={plan.account}'] if plan.account else []),
+    f'--valid-until-duration={VALID_HOURS}h',
+    f'--labels={LABEL}={plan.name},{LAUNCH}={launch}',
+    # Entries are separated by |, since paths may have commas.
+    f'--metadata-from-file=^|^startup-script={files[0]}|{JOB}={files[1]}',
+    *('--scopes=cloud-platform', '--async', '--quiet'),
   ]
 
 
-def find(
-  run: commands.Execute, name: str | None = None
-) -> list[resource.Resource]:
-  """Returns the labelled resources of this API, of one run or of all.
+def delete(world: World, found: Resource) -> Result:
+  """Deletes a resource."""
+  words = ['queued-resources', 'delete', found.name, '--force']
+  if found.kind == _NODES:
+    words = ['tpu-vm', 'delete', found.name]
+  argv = ['gcloud', *_TPUS, *words, f'--zone={found.zone}', '--async']
+  return world.run([*argv, '--quiet', f'--project={world.project}'])
 
-  Raises:
-    commands.CommandError: if they cannot be listed, so that nothing is known.
+
+def find(world: World, zones) -> tuple[list[Resource], dict[str, str]]:
+  """Returns (everything with our label, {zone: why it did not answer}).
+
+  It looks in all zones of the list; '-' is wherever the API can.
   """
-  every = ['--zone=-', '--format=json']
-  queued = parse_queued(commands.ask(run, [*_QUEUE, 'list', *every]))
-  own = [r for r in queued if r.run == name]
-  if own:  # its nodes go with it
-    return own
-  nodes = commands.ask(run, [*_TPUS, 'tpu-vm', 'list', *every])
-  found = queued + parse_nodes(nodes, {(r.name, r.place) for r in queued})
-  return [r for r in found if name in (None, r.run)]
-
-
-def delete(found: resource.Resource) -> list[str]:
-  """Returns the command that deletes a resource of this API."""
-  if found.kind == resource.NODE:
-    start, more = [*_TPUS, 'tpu-vm'], []
-  else:
-    start, more = _QUEUE, ['--force']
-  return [
-    *(*start, 'delete', found.name, f'--zone={found.place}'),
-    *more,
-    '--async',
-    '--quiet',
-  ]
-
-
-def delete_self(plan: plan_lib.Plan, zone: str) -> list[str]:
-  """Returns the command with which a host deletes what it is part of."""
-  own = resource.Resource(resource.QUEUED, plan.name, zone, plan.name, '')
-  return delete(own)
-
-
-def parse_queued(text: str) -> list[resource.Resource]:
-  """Reads the JSON of `queued-resources list`."""
-  found = []
-  for item in json.loads(text or '[]'):
-    spec = item.get('tpu', {}).get('nodeSpec') or [{}]
-    node = spec[0].get('node', {})
-    name = node.get('labels', {}).get(resource.LABEL)
-    if name is None:
+  found, silent = {}, {}
+  for zone in dict.fromkeys(zones):
+    try:
+      queues = [*_list(world, zone, _QUEUES, silent)]
+      nodes = [*_list(world, zone, _NODES, silent)]
+    except Unknown as error:
+      silent[zone] = str(error)
       continue
-    state = item.get('state', {})
-    error = state.get('failedData', {}).get('error', {}).get('message', '')
-    found.append(
-      resource.Resource(
-        resource.QUEUED,
-        resource.last_part(item['name']),
-        item['name'].split('/')[3],
-        name,
-        _STATES.get(state.get('state'), resource.PROVISIONING),
-        error,
-        node.get('metadata', {}).get(resource.JOB, ''),
-      )
-    )
-  return found
+    owners = {(item.name, item.zone) for item, _ in queues}
+    for item, owner in queues + nodes:
+      # A node goes with the queued resource that it belongs to.
+      if item.run and (owner, item.zone) not in owners:
+        found[item[:3]] = item
+  return [*found.values()], silent
 
 
-def parse_nodes(text: str, queued: set) -> list[resource.Resource]:
-  """Reads the JSON of `tpu-vm list`.
+def _list(world, zone, kind, silent):
+  """Yields (resource, name of the queued resource that it belongs to)."""
+  path, more = f'v2/projects/{world.project}/locations/{zone}/{kind}', {}
+  while more is not None:
+    page = ask(world, 'tpu', path, pageSize=500, **more)
+    for place in page.get('unreachable', []):
+      silent[place.rpartition('/')[2]] = 'the API could not reach this zone'
+    for item in page.get(kind, []):
+      yield _read(kind, item), item.get('queuedResource', '').rpartition('/')[2]
+    token = page.get('nextPageToken')
+    more = {'pageToken': token} if token else None
 
-  Args:
-    text: the JSON.
-    queued: (name, zone) of queued resources, whose nodes are left out.
-  """
-  found = []
-  for item in json.loads(text or '[]'):
-    name = item.get('labels', {}).get(resource.LABEL)
-    zone = item['name'].split('/')[3]
-    owner = resource.last_part(item.get('queuedResource', ''))
-    if name is None or (owner, zone) in queued:
-      continue
-    found.append(
-      resource.Resource(
-        resource.NODE,
-        resource.last_part(item['name']),
-        zone,
-        name,
-        _NODE_STATES.get(item.get('state'), resource.PROVISIONING),
-        job=item.get('metadata', {}).get(resource.JOB, ''),
-      )
-    )
-  return found
+
+def _read(kind, item) -> Resource:
+  state, message, node = item.get('state'), '', item
+  if kind == _QUEUES:
+    node = (item.get('tpu', {}).get('nodeSpec') or [{}])[0].get('node', {})
+    message = state.get('failedData', {}).get('error', {}).get('message', '')
+    state = state.get('state')
+  labels, told = node.get('labels', {}), node.get('metadata', {}).get(JOB, '')
+  run, launch = labels.get(LABEL, ''), labels.get(LAUNCH, '')
+  _, _, _, zone, _, name = item['name'].split('/')
+  state = _STATES.get(state, PROVISIONING)
+  return Resource(kind, name, zone, run, launch, state, message, told)
+
+
+def check_zones(world: World, plan: plan_lib.Plan) -> list[str]:
+  """Returns the zones of a plan that offer its chips; warns of the others."""
+  kind, offered = topology_lib.cloud_name(plan.topology), []
+  for zone in plan.zones:
+    place = f'v2/projects/{world.project}/locations/{zone}'
+    try:
+      ask(world, 'tpu', f'{place}/acceleratorTypes/{kind}')
+      offered.append(zone)
+    except Unknown as error:
+      warn(f'{zone} does not offer {kind} to this project: {error}')
+  if not offered:
+    raise Unknown(f'no zone of {",".join(plan.zones)} offers {kind}')
+  return offered

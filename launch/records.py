@@ -1,39 +1,147 @@
-"""The working directory and the project of each run, noted on this machine.
+"""Where a launch is written down: a ledger in the bucket, a note on this machine.
 
-Resources say it, too, but there are none once a run has ended.
+Neither is needed to end a launch: resources carry labels. What is damaged is
+named and passed over.
 """
 
 import json
 import os
+import pathlib
+import secrets
+import time
+from typing import Any
 
+from bert_jax import errors
+from bert_jax.runtime import files
+from launch import bucket, queued
 from launch import plan as plan_lib
+from launch.supervisor import Ledger
+from launch.world import World, warn
+
+_FIELDS = Ledger.__annotations__
+_TYPES = _FIELDS | {k: (int, float) for k, v in _FIELDS.items() if v is float}
+_TYPES |= {'estimate': (dict, type(None)), 'name': str, 'writer': str}
+_TPU = 'python launch/tpu.py'
+
+
+def parse(text: str, where: str, **types) -> dict[str, Any]:
+  """Returns a JSON object that has these fields; {} and a warning otherwise."""
+  try:
+    found = json.loads(text)
+    if all(isinstance(found[key], kind) for key, kind in types.items()):
+      return found
+  except (ValueError, LookupError, TypeError, RecursionError):
+    pass
+  warn(f'{where} is damaged, and passed over.')
+  return {}
 
 
 def folder() -> str:
   """Returns the local folder of the launcher, made if need be."""
-  state = os.environ.get('XDG_STATE_HOME') or os.path.expanduser(
-    '~/.local/state'
-  )
+  state = os.environ.get('XDG_STATE_HOME') or '~/.local/state'
+  state = os.path.expanduser(state)
   path = os.path.join(state, 'bert_jax', 'launch')
   os.makedirs(path, exist_ok=True)
   return path
 
 
-def write(plan: plan_lib.Plan):
-  """Notes where a run is."""
-  noted = {'workdir': plan.workdir, 'project': plan.project}
-  with open(_path(plan.name), 'w', encoding='utf-8') as file:
-    json.dump(noted, file)
+def write_note(world: World, plan: plan_lib.Plan):
+  """Notes on this machine where a run is."""
+  noted = {'workdir': plan.workdir, 'project': world.project}
+  noted |= {'zones': plan.zones}
+  files.write_json(os.path.join(folder(), f'{plan.name}.json'), noted)
 
 
-def read(name: str) -> dict[str, str]:
-  """Returns what `write` noted of a run; {} if it is not known here."""
-  try:
-    with open(_path(name), encoding='utf-8') as file:
-      return json.load(file)
-  except FileNotFoundError:
+def read_note(name: str | None) -> dict[str, Any]:
+  """Returns what `write_note` noted; {} if the run is not known here."""
+  path = os.path.join(folder(), f'{name}.json')
+  if not os.path.exists(path):
     return {}
+  try:
+    text = pathlib.Path(path).read_text(errors='replace')
+  except OSError:
+    text = ''
+  return parse(text, path, workdir=str, project=str, zones=list)
 
 
-def _path(name):
-  return os.path.join(folder(), f'{name}.json')
+def load(world: World, workdir: str) -> tuple[dict[str, Any], bucket.Content]:
+  """Returns (what `save` wrote or {} if there is nothing sound, its object)."""
+  url = f'{workdir}/launch/ledger.json'
+  found = bucket.read(world, url)
+  if found.text is None:
+    return {}, found
+  return parse(found.text, url, project=str, **_TYPES), found
+
+
+def save(world: World, plan: plan_lib.Plan, ledger, generation: str) -> str:
+  """Writes the ledger, unless another supervisor has; returns its generation."""
+  url = f'{plan.workdir}/launch/ledger.json'
+  fields = {'name': plan.name, 'project': world.project, 'writer': world.writer}
+  text = json.dumps({**fields, **ledger._asdict()}, indent=2)
+  for _ in range(2):
+    try:
+      return bucket.write(world, url, f'{text}\n', generation)
+    except bucket.Changed:
+      stored, (_, generation, _) = load(world, plan.workdir)
+      if stored.get('writer') != world.writer:
+        break
+      # It was this supervisor, and the answer to that write was lost.
+  raise errors.UserError(f'{url} changed: another command watches this run.')
+
+
+def open_launch(
+  world: World, plan: plan_lib.Plan, found: list[queued.Resource], sha256: str
+) -> tuple[Ledger, str]:
+  """Continues the launch that is under way, or begins one with the code sha256.
+
+  Returns (the ledger, the generation of its object). What was found of the run's
+  name must be of the plan's run and kind; its launch goes on.
+  """
+  _check_hosts(plan, found)
+  stored, (_, generation, now) = load(world, plan.workdir)
+  live = [item.launch for item in found]
+  day = time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))
+  fresh = f'{day}-{secrets.token_hex(3)}'
+  ledger = Ledger(fresh, now, since=now, sha256=sha256)
+  if found:  # the ledger may be lost, or that of an earlier launch
+    sha256 = found[0].read('sha256') or sha256
+    ledger = ledger._replace(job=live[0], sha256=sha256)
+  if stored and not stored['reason']:
+    url = f'{plan.workdir}/launch/{stored["job"]}/end'
+    ended = bucket.read(world, url).text is not None
+    if not ended:
+      _check_owner(world, plan, stored)
+    if stored['job'] in live or not (ended or live):
+      kept = {key: value for key, value in stored.items() if key in _FIELDS}
+      ledger = Ledger(**kept)
+  zones = [item.zone for item in found if item.zone in plan.zones]
+  zone = plan.zones.index(zones[0]) if zones else ledger.zone % len(plan.zones)
+  return ledger._replace(zone=zone), generation
+
+
+def _check_owner(world, plan, stored):
+  """Refuses a working directory that another launch uses."""
+  name, project = stored['name'], stored['project']
+  if name != plan.name:
+    raise errors.UserError(
+      f'--workdir={plan.workdir} is in use by a launch named {name}; choose '
+      f'another, or end it: {_TPU} stop {name} --workdir={plan.workdir}'
+    )
+  if project != world.project:
+    raise errors.UserError(
+      f'{name} is in project {project}, and gcloud uses {world.project}; go on '
+      f'there with CLOUDSDK_CORE_PROJECT={project}, or end it: {_TPU} stop {name}'
+    )
+
+
+def _check_hosts(plan, found):
+  """Refuses hosts of another run, or whose price and number are others."""
+  wanted = {'workdir': plan.workdir, 'topology': plan.topology.name}
+  wanted['slices'] = str(plan.topology.slices)
+  for item in found:
+    for key, value in wanted.items():
+      if item.read(key) != value:
+        raise errors.UserError(
+          f'--name={plan.name} is in use by hosts with --{key}={item.read(key)}; '
+          f'give that, or another name, or end them: {_TPU} down {item.name}'
+        )

@@ -1,17 +1,15 @@
 """Decides what to do next: a pure function of what was done and what is seen.
 
-  decide(ledger, seen, limits) -> (ledger, action)
-
-Three rules hold in every state: nothing is created while anything of the run
-exists, nothing is deleted while it is provisioning (the API cannot), and once
-there is a reason to end, nothing is created any more.
+In every state, nothing is created while anything of the launch exists, nothing
+is deleted while it is provisioning (the API cannot), and once there is a reason
+to end, nothing is created any more. All times are those of the bucket's clock.
 """
 
-import dataclasses
+from typing import NamedTuple
 
-from launch import failures, resource
+from launch import failures, queued
 
-ABSENT = 'absent'  # besides the states in `resource`
+ABSENT = 'absent'  # besides the states in `queued`
 # Actions.
 WAIT, CREATE, DELETE, END = 'wait', 'create', 'delete', 'end'
 # Reasons to end; the first five are written by hosts or by a command.
@@ -22,188 +20,134 @@ STRUCTURAL, GAVE_UP = 'structural', 'gave up'
 _MAX_PAUSE = 1800  # seconds between rounds through full zones
 _HEARD_SECONDS = 60  # between two uploads of host 0's log
 _MAX_BUSY = 20  # refusals of a busy service in a row
+_MAX_MUTE = 3  # ends of hosts in a row that said nothing
+_MUTE = 'hosts ended {} times without a log, a status or a new step. '
+_MUTE += 'Can their service account write to the bucket, and do they reach it?'
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
-  """What a launch may do.
+class Limits(NamedTuple):
+  """What a launch may do."""
 
-  Attributes:
-    zones: zones to try.
-    seconds: seconds of rent after which it ends.
-    patience: seconds in one zone's queue before the next is tried.
-    silence: seconds without a word from host 0 after which its slice is
-      replaced.
-    pause: seconds before full zones are tried again; doubles each time.
-  """
-
-  zones: tuple[str, ...]
-  seconds: float
-  patience: float = 1800.0
-  silence: float = 1800.0
-  pause: float = 60.0
+  zones: tuple[str, ...]  # to try
+  seconds: float  # of rent, after which it ends
+  patience: float = 1800.0  # seconds in a zone's queue before the next is tried
+  expiry: float = queued.VALID_HOURS * 3600.0  # of a request in a queue
+  silence: float = 1800.0  # of host 0, after which its slice is replaced
+  pause: float = 60.0  # before full zones are tried again; doubles each time
 
 
-@dataclasses.dataclass(frozen=True)
-class Seen:
-  """What is known at one moment.
+class Seen(NamedTuple):
+  """What is known at one moment."""
 
-  Attributes:
-    now: seconds since 1970.
-    state: state of the run's resource, or ABSENT.
-    zone: where it is; '' if there is none.
-    message: why it failed, or why it could not be created.
-    ended: the reason to end that a host or a user wrote, if there is one.
-    detail: what was written with it.
-    heard: when host 0 last wrote its log; None if it never did.
-  """
-
-  now: float
-  state: str
-  zone: str = ''
-  message: str = ''
-  ended: str | None = None
-  detail: str = ''
-  heard: float | None = None
+  now: float  # seconds since 1970
+  state: str  # of the launch's resource, or ABSENT
+  zone: str = ''  # where it is
+  message: str = ''  # why it failed, or why it could not be created
+  ended: str | None = None  # the reason to end that a host or a user wrote
+  detail: str = ''  # what was written with it
+  heard: float | None = None  # when host 0 last wrote its log
+  step: int = 0  # that the run has reached
 
 
-@dataclasses.dataclass(frozen=True)
-class Ledger:
-  """What a launch did so far; kept in the bucket.
+class Ledger(NamedTuple):
+  """What a launch did so far; kept in the bucket."""
 
-  Attributes:
-    job: names the launch.
-    started: when it began, seconds since 1970.
-    time: when `decide` was last called.
-    state: the state that was seen then.
-    since: when that state was first seen.
-    zone: index of the zone to ask next, or asked last.
-    attempts: how often hosts were asked for.
-    preemptions: number of them that were taken away while they ran.
-    seconds: seconds of rent.
-    odd: failures in a row whose reason is not known.
-    full: refusals in a row for lack of capacity.
-    busy: refusals in a row by a busy service.
-    not_before: time before which nothing is created.
-    doomed: whether what there is must go: hosts that are silent, or the rest of
-      a group. A deletion that failed is repeated, and nothing more is concluded.
-    reason: why the launch ends; '' as long as it goes on.
-    detail: more about that.
-    sha256: that of the archive of the code.
-    estimate: preflight's estimate of the run, if it was made.
-  """
-
-  job: str
-  started: float
-  time: float
-  state: str = ABSENT
-  since: float = 0.0
-  zone: int = 0
-  attempts: int = 0
-  preemptions: int = 0
-  seconds: float = 0.0
-  odd: int = 0
-  full: int = 0
-  busy: int = 0
-  not_before: float = 0.0
+  job: str  # names the launch
+  time: float = 0.0  # when `decide` was last called
+  state: str = ABSENT  # that was seen then
+  since: float = 0.0  # when that state was first seen
+  zone: int = 0  # index of the zone to ask next, or asked last
+  attempts: int = 0  # how often hosts were asked for
+  asked: float = 0.0  # when they were last asked for
+  step: int = 0  # that the run had reached by then
+  preemptions: int = 0  # of hosts that were taken away while they ran
+  seconds: float = 0.0  # of rent
+  mute: int = 0  # ends of hosts in a row that said nothing
+  full: int = 0  # refusals in a row for lack of capacity
+  busy: int = 0  # failures in a row that may pass, or are not known
+  not_before: float = 0.0  # when the next hosts may be asked for
+  # What there is must go. A deletion that failed is repeated, and nothing more
+  # is concluded.
   doomed: bool = False
-  reason: str = ''
-  detail: str = ''
-  sha256: str = ''
-  estimate: dict | None = None
+  reason: str = ''  # why the launch ends
+  detail: str = ''  # more about that
+  sha256: str = ''  # of the archive of the code
+  estimate: dict | None = None  # preflight's, of the run
 
 
 def decide(ledger: Ledger, seen: Seen, limits: Limits) -> tuple[Ledger, str]:
   """Returns the ledger with what was seen, and the action to take."""
   before, ledger = ledger, _account(ledger, seen)
-  if not ledger.reason:
-    ledger = _find_reason(ledger, seen, limits)
+  if seen.ended and not ledger.reason:
+    ledger = ledger._replace(reason=seen.ended, detail=seen.detail)
+  if ledger.seconds >= limits.seconds and not ledger.reason:
+    ledger = ledger._replace(reason=OUT_OF_TIME)
   if not ledger.reason and not before.doomed:
     ledger = _learn(before, ledger, seen, limits)
-  if ledger.reason:
-    return ledger, _end(seen.state)
+  action = _act(ledger, seen, limits)
+  if action == DELETE and seen.state != queued.WAITING:
+    ledger = ledger._replace(doomed=True)
+  if action == CREATE:
+    asked = ledger._replace(asked=seen.now, step=seen.step)
+    ledger = asked._replace(attempts=ledger.attempts + 1)
+  return ledger, action
+
+
+def _act(ledger, seen, limits) -> str:
   if seen.state == ABSENT:
-    if seen.message or seen.now < ledger.not_before:
-      return ledger, WAIT
-    return dataclasses.replace(ledger, attempts=ledger.attempts + 1), CREATE
-  if seen.state in (resource.PROVISIONING, resource.DELETING):
-    return ledger, WAIT
-  if seen.state == resource.WAITING:
-    doomed = ledger.doomed or before.state == resource.ACTIVE
-    elsewhere = seen.zone != limits.zones[ledger.zone]
-    ledger = dataclasses.replace(ledger, doomed=doomed)
-    return ledger, DELETE if doomed or elsewhere else WAIT
-  if seen.state == resource.ACTIVE:
-    doomed = ledger.doomed or _is_silent(ledger, seen, limits)
-    ledger = dataclasses.replace(ledger, doomed=doomed)
-    return ledger, DELETE if doomed else WAIT
-  return ledger, DELETE  # preempted, failed, or remains that cost nothing
-
-
-def _end(state) -> str:
-  """Returns the action for a launch that ends."""
-  if state == ABSENT:
-    return END
-  return WAIT if state in (resource.PROVISIONING, resource.DELETING) else DELETE
+    wait = seen.message or seen.now < ledger.not_before
+    return END if ledger.reason else WAIT if wait else CREATE
+  bad = ledger.reason or ledger.doomed
+  if seen.state == queued.WAITING:
+    bad = bad or seen.zone != limits.zones[ledger.zone]
+  if seen.state == queued.ACTIVE:
+    bad = bad or _is_silent(ledger, seen, limits)
+  bad = bad or seen.state in (queued.PREEMPTED, queued.FAILED)
+  return DELETE if bad and seen.state not in queued.FIXED else WAIT
 
 
 def _account(ledger, seen) -> Ledger:
-  """Adds the rent since the last call, also that while nobody looked."""
+  """Adds the rent since the last call, and that while nobody looked."""
   seconds, end = ledger.seconds, seen.now
-  if seen.state != resource.ACTIVE and seen.heard is not None:
+  if seen.state != queued.ACTIVE and seen.heard is not None:
     # They ended while nobody looked, at the latest a minute after that.
     end = min(end, max(ledger.time, seen.heard) + _HEARD_SECONDS)
   # If it ran at one end of the time between, or said something in it, it is
   # counted as all of it.
   unseen = seen.heard is not None and seen.heard > ledger.time
-  rest = (
-    ledger.doomed and seen.state == resource.WAITING
-  )  # some hosts still run
-  if unseen or rest or resource.ACTIVE in (ledger.state, seen.state):
+  if unseen or queued.ACTIVE in (ledger.state, seen.state):
     seconds += max(0.0, end - ledger.time)
   changed = seen.state != ledger.state
-  return dataclasses.replace(
-    ledger,
-    time=seen.now,
-    state=seen.state,
-    since=seen.now if changed else ledger.since,
-    seconds=seconds,
-    doomed=ledger.doomed and seen.state != ABSENT,
-  )
-
-
-def _find_reason(ledger, seen, limits) -> Ledger:
-  if seen.ended:
-    return dataclasses.replace(ledger, reason=seen.ended, detail=seen.detail)
-  if ledger.seconds >= limits.seconds:
-    return dataclasses.replace(ledger, reason=OUT_OF_TIME)
-  return ledger
+  since = seen.now if changed else ledger.since
+  doomed = ledger.doomed and seen.state != ABSENT
+  ledger = ledger._replace(state=seen.state, since=since, doomed=doomed)
+  return ledger._replace(time=seen.now, seconds=seconds)
 
 
 def _learn(before, ledger, seen, limits) -> Ledger:
   """Counts what went wrong, and draws the conclusions."""
   entered = seen.state != before.state
-  gone = (ABSENT, resource.IDLE, resource.WAITING, resource.PREEMPTED)
-  if before.state == resource.ACTIVE and seen.state in (
-    *gone,
-    resource.DELETING,
-  ):
-    return dataclasses.replace(ledger, preemptions=ledger.preemptions + 1)
-  if seen.state == resource.PREEMPTED and entered:
+  gone = (ABSENT, queued.DELETING, queued.PREEMPTED)
+  if before.state == queued.ACTIVE and seen.state in (*gone, queued.FAILED):
+    taken = ledger._replace(preemptions=ledger.preemptions + 1)
+    return _count_mute(taken, seen)
+  if seen.state == queued.PREEMPTED and entered:
     return _try_next_zone(ledger, seen, limits)  # it never got to run
-  if seen.state == resource.FAILED and entered:
+  if seen.state == queued.FAILED and entered:
+    waited = before.state == queued.WAITING and seen.now - before.since
+    if waited > 0.9 * limits.expiry:  # our own deadline
+      return _try_next_zone(ledger, seen, limits)
     return _blame(ledger, seen, limits)
   if seen.state == ABSENT and seen.message:
     return _blame(ledger, seen, limits)
-  if seen.state == resource.ACTIVE:
+  if before.state == queued.PROVISIONING and seen.state in gone:
+    return _count_mute(ledger, seen)  # they came and went while nobody looked
+  if seen.state == queued.ACTIVE:
     if _is_silent(ledger, seen, limits):
-      return _blame(ledger, seen, limits)
-    heard = seen.heard is not None and seen.heard >= ledger.since
-    return dataclasses.replace(
-      ledger, full=0, busy=0, odd=0 if heard else ledger.odd
-    )
-  queued = seen.state == resource.WAITING and len(limits.zones) > 1
-  if queued and seen.zone == limits.zones[ledger.zone]:
+      return _count_mute(ledger, seen)
+    return ledger._replace(full=0, busy=0)
+  waiting = seen.state == queued.WAITING and len(limits.zones) > 1
+  if waiting and seen.zone == limits.zones[ledger.zone]:
     if seen.now - ledger.since > limits.patience:
       return _try_next_zone(ledger, seen, limits)
   return ledger
@@ -215,31 +159,34 @@ def _is_silent(ledger, seen, limits) -> bool:
   return seen.now - last > limits.silence
 
 
+def _count_mute(ledger, seen) -> Ledger:
+  """Counts an end of hosts, unless they said something before it."""
+  heard = seen.heard is not None and seen.heard >= ledger.asked
+  mute = 0 if heard or seen.step > ledger.step else ledger.mute + 1
+  ledger = ledger._replace(mute=mute)
+  if mute < _MAX_MUTE:
+    return ledger
+  return ledger._replace(reason=GAVE_UP, detail=_MUTE.format(mute))
+
+
 def _blame(ledger, seen, limits) -> Ledger:
   """Draws the conclusion from a failure's message."""
-  message = seen.message or 'host 0 is silent'
-  kind = failures.classify(message)
+  message = seen.message or 'the request failed without a message'
+  kind, detail = failures.judge(message)
   if kind == failures.CAPACITY:
     return _try_next_zone(ledger, seen, limits)
   if kind == failures.STRUCTURAL:
-    return dataclasses.replace(ledger, reason=STRUCTURAL, detail=message)
-  if kind == failures.TRANSIENT and ledger.busy < _MAX_BUSY:
-    wait = min(limits.pause * 2**ledger.busy / 4, _MAX_PAUSE)
-    return dataclasses.replace(
-      ledger, busy=ledger.busy + 1, not_before=seen.now + wait
-    )
-  if ledger.odd:  # an unknown reason is given one more chance
-    return dataclasses.replace(ledger, reason=GAVE_UP, detail=message)
-  return dataclasses.replace(ledger, odd=ledger.odd + 1)
+    return ledger._replace(reason=STRUCTURAL, detail=detail)
+  # An unknown reason is given one more chance.
+  if ledger.busy >= (_MAX_BUSY if kind == failures.TRANSIENT else 1):
+    return ledger._replace(reason=GAVE_UP, detail=detail)
+  wait = min(limits.pause * 2**ledger.busy / 4, _MAX_PAUSE)
+  return ledger._replace(busy=ledger.busy + 1, not_before=seen.now + wait)
 
 
 def _try_next_zone(ledger, seen, limits) -> Ledger:
   full, zones = ledger.full + 1, len(limits.zones)
   rounds, rest = divmod(full, zones)
-  wait = 0.0 if rest else min(limits.pause * 2 ** (rounds - 1), _MAX_PAUSE)
-  return dataclasses.replace(
-    ledger,
-    zone=(ledger.zone + 1) % zones,
-    full=full,
-    not_before=seen.now + wait,
-  )
+  wait = 0 if rest else min(limits.pause * 2 ** min(rounds - 1, 9), _MAX_PAUSE)
+  ledger = ledger._replace(zone=(ledger.zone + 1) % zones, full=full)
+  return ledger._replace(not_before=seen.now + wait)

@@ -1,171 +1,101 @@
 """What a launch shows: changes, the hosts' logs, progress, the bill."""
 
-import json
 import re
 import time
 
-from launch import bucket, commands, job, resource, supervisor
+from launch import bucket, records, supervisor
 from launch import plan as plan_lib
+from launch.world import Unknown, World, say, warn
 
-_WORDS = {
-  supervisor.ABSENT: 'nothing is rented',
-  resource.WAITING: 'waiting for hosts',
-  resource.PROVISIONING: 'hosts are being set up',
-  resource.ACTIVE: 'hosts are running',
-  resource.PREEMPTED: 'hosts were taken away',
-  resource.FAILED: 'the request failed',
-  resource.DELETING: 'hosts are being deleted',
-  resource.IDLE: 'deleting what the hosts were made of',
-}
-_HOST = re.compile(r'host-(\d+)\.log$')
+# What is shown of a status besides its state and step.
+_SHOWN = ('phase', 'loss', 'steps_per_second', 'seconds_left', 'checkpoint')
 
 
 class Follower:
-  """Prints what is new in the logs of hosts.
+  """Prints what is new in the logs of hosts."""
 
-  Attributes:
-    sizes: {URL: bytes already printed}.
-  """
+  def __init__(self, world: World):
+    self._world = world
+    self._sizes: dict[str, int] = {}  # bytes already printed
 
-  def __init__(self, run: commands.Execute):
-    self._run = run
-    self.sizes: dict[str, int] = {}
-
-  def show(self, objects: list[bucket.Object], worker: int | None = None):
-    """Prints new lines of one host, or of all, behind `[worker N]`.
-
-    Args:
-      objects: those of the working directory, logs among them.
-      worker: number of the host; None is all.
-
-    Raises:
-      commands.CommandError: if the logs cannot be read.
-    """
-    for item in objects:
-      found, known = _HOST.search(item.url), self.sizes.get(item.url, 0)
-      if not found or item.size <= known:
+  def show(self, logs: list[bucket.Object], worker: int | None = None):
+    """Prints new lines of one host, or of all, behind `[worker N]`."""
+    for url, size, _ in logs:
+      found, known = re.search(r'-(\d+)\.log$', url), self._sizes.get(url, 0)
+      if not found or size <= known or worker not in (None, int(found[1])):
         continue
-      number = int(found[1])
-      if worker not in (None, number):
-        continue
-      text = bucket.read(self._run, item.url, known) or ''
+      text = bucket.read(self._world, url, known).text or ''
       # The rest of a line that is being written is printed with the next one.
       whole = text[: text.rfind('\n') + 1]
-      self.sizes[item.url] = known + len(whole.encode())
+      self._sizes[url] = known + len(whole.encode())
       for line in whole.split('\n')[:-1]:
         # Progress bars overwrite their line.
-        commands.say(f'[worker {number}] {line.rpartition(chr(13))[2]}')
+        say(f'[worker {found[1]}] {line.rpartition(chr(13))[2]}')
 
 
-def read_status(run: commands.Execute, workdir: str) -> dict | None:
-  """Returns what the run says about itself; None if it has not yet."""
-  text = bucket.read(run, job.status_url(workdir))
-  try:
-    return json.loads(text) if text else None
-  except ValueError:
-    return None
+def read_status(world: World, workdir: str) -> dict:
+  """Returns what the run says about itself; {} if it has said nothing sound."""
+  url = f'{workdir}/status.json'
+  text = bucket.read(world, url).text
+  if text is None:
+    return {}
+  return records.parse(text, url, state=str, step=int, steps=int)
 
 
 def describe_status(status: dict) -> str:
   """Returns the run's own report as one line."""
-  parts = [f'{status["state"]}: step {status["step"]:,}/{status["steps"]:,}']
-  if status.get('phases', 1) > 1:
-    parts.append(f'phase {status["phase"] + 1} of {status["phases"]}')
-  if status.get('loss') is not None:
-    parts.append(f'loss {status["loss"]:.4f}')
-  if status.get('steps_per_second'):
-    parts.append(f'{status["steps_per_second"]:.3g} steps/s')
-  if status.get('seconds_left') is not None:
-    parts.append(f'{format_time(status["seconds_left"])} left')
-  if status.get('checkpoint') is not None:
-    parts.append(f'checkpoint {status["checkpoint"]:,}')
-  if status.get('message'):
-    parts.append(status['message'])
-  return ', '.join(parts)
+  line = f'{status["state"]}: step {status["step"]:,}/{status["steps"]:,}'
+  for name in _SHOWN:
+    if type(status.get(name)) in (int, float):
+      line += f', {name.replace("_", " ")} {status[name]:,.5g}'
+  return f'{line}, {status["message"]}' if status.get('message') else line
 
 
-def format_time(seconds: float) -> str:
-  """Returns hours and minutes, or minutes and seconds."""
-  minutes, rest = divmod(int(seconds), 60)
-  if minutes < 60:
-    return f'{minutes} min {rest} s'
-  return f'{minutes // 60} h {minutes % 60} min'
+def format_estimate(estimate: dict) -> str:
+  """Returns the hours and the price of preflight's estimate."""
+  texts = []
+  for name, unit, end in (('hours', '', ' hours'), ('dollars', '$', '')):
+    low, high = (f'{unit}{x:,.3g}' for x in estimate.get(name) or (0, 0))
+    texts += [f'{low} to {high}{end}'] if estimate.get(name) else []
+  return ', '.join(texts)
 
 
 def list_bill(plan: plan_lib.Plan, ledger: supervisor.Ledger) -> list[str]:
   """Returns what a launch cost, beside what preflight had said."""
   hours = ledger.seconds / 3600
-  found = [
-    f'ended     {ledger.reason}'
-    + (f': {ledger.detail}' if ledger.detail else ''),
-    f'requests  {ledger.attempts}, preemptions {ledger.preemptions}',
-  ]
-  bill = f'rent      {hours:,.2f} hours'
-  if plan.usd_per_hour is not None:
-    bill += f', ${hours * plan.usd_per_hour:,.2f}'
+  bill = f'rent      {hours:,.2f} hours{plan.price_of(hours)}'
   if ledger.estimate:
-    bill += (
-      f' (preflight: {plan_lib.format_range(ledger.estimate["hours"])} hours'
-    )
-    if ledger.estimate.get('dollars'):
-      bill += f', {plan_lib.format_range(ledger.estimate["dollars"], "$")}'
-    bill += ')'
-  return [*found, bill]
+    bill += f' (preflight: {format_estimate(ledger.estimate)})'
+  detail = f': {ledger.detail}' if ledger.detail else ''
+  requests = f'requests  {ledger.attempts}, preemptions {ledger.preemptions}'
+  return [f'ended     {ledger.reason}{detail}', requests, bill]
 
 
 class Screen:
   """Shows a launch line by line."""
 
-  def __init__(self, run: commands.Execute, plan: plan_lib.Plan):
-    self._run, self._plan = run, plan
-    self._logs = Follower(run)
-    self._last = None
+  def __init__(self, world: World, plan: plan_lib.Plan):
+    self._plan, self._logs, self._last = plan, Follower(world), {}
 
-  def show_change(
-    self,
-    before: supervisor.Ledger,
-    ledger: supervisor.Ledger,
-    seen: supervisor.Seen,
-    action: str,
-  ):
-    """Prints a line if something is different from before."""
-    news = (
-      seen.state != before.state
-      or seen.message
-      or action
-      in (
-        supervisor.CREATE,
-        supervisor.DELETE,
-        supervisor.END,
-      )
-    )
-    if not news:
+  def show_change(self, before: str, ledger, seen, action: str):
+    """Prints a line if something is different from before, when `before` was."""
+    if action == supervisor.WAIT and seen.state == before and not seen.message:
       return
-    at = time.strftime('%H:%M:%S', time.localtime(seen.now))
-    line = f'{at} {_WORDS[seen.state]}'
-    if seen.zone:
-      line += f' in {seen.zone}'
+    line = time.strftime('%H:%M:%S ', time.localtime(seen.now))
+    line += f'hosts: {seen.state}' + (f' in {seen.zone}' if seen.zone else '')
     if seen.message:
       line += f' ({" ".join(seen.message.split())[:300]})'
     if action == supervisor.CREATE:
       zone = self._plan.zones[ledger.zone]
       line += f'; request {ledger.attempts}: asking for them in {zone}'
-    if action == supervisor.DELETE:
-      line += '; deleting them'
-    commands.say(line)
+    say(line + '; deleting them' * (action == supervisor.DELETE))
 
-  def show_run(self, objects: list[bucket.Object]):
+  def show_run(self, logs: list[bucket.Object], status: dict):
     """Prints new lines of the logs, and the run's progress if it changed."""
-    url = job.status_url(self._plan.workdir)
-    new = [item.generation for item in objects if item.url == url]
     try:
-      self._logs.show(objects)
-      if new in ([], self._last):
-        return
-      status = read_status(self._run, self._plan.workdir)
-    except commands.CommandError as error:
-      commands.warn(f'no logs for now: {error}')
-      return
-    self._last = new
-    if status:
-      commands.say(f'[run] {describe_status(status)}')
+      self._logs.show(logs)
+    except Unknown as error:
+      warn(f'no logs for now: {error}')
+    if status and status != self._last:
+      say(f'[run] {describe_status(status)}')
+    self._last = status

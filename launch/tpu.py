@@ -3,166 +3,127 @@
   python launch/tpu.py run --name=large --config=configs/large.py \\
     --workdir=gs://BUCKET/large --topology=v5litepod-16 --zone=us-east5-b --spot
 
-docs/launch.md leads there from an empty Google Cloud project. Run it from the
-root of the repository, with gcloud installed and logged in.
+docs/launch.md leads there from an empty Google Cloud project.
 """
 
 import argparse
-import dataclasses
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bert_jax import errors
-from launch import commands, control, project, slices, start
-from launch.world import World
+from launch import archive, control, gke, records, start
+from launch.world import Unknown, World, say
 
 # Seconds between two looks; shorter in rehearsals.
 _PERIOD = 'BERT_JAX_LAUNCH_PERIOD'
+_ACTS = {
+  'run': (start.run, 'start a run on Cloud TPU, or go on watching it'),
+  'gke': (gke.run, 'print a JobSet for a GKE cluster with TPUs'),
+  'archive': (None, 'write what the image of launch/Dockerfile is built from'),
+  'ls': (control.show_all, 'list all that is rented, in all zones'),
+  'status': (control.show_status, 'how far a run is'),
+  'logs': (control.show_logs, 'what its hosts print'),
+  'stop': (control.stop, 'save a checkpoint, then give the hosts back'),
+  'down': (control.down, 'delete everything now; fails while anything is left'),
+}
+_RUNS = ('run', 'gke')
+_NEEDED = {
+  'name': 'of the run and of its resources',
+  'config': 'such as configs/large.py:smoke; --config.field=value may follow',
+  'workdir': 'gs://BUCKET/FOLDER of the run',
+  'topology': 'the TPUs: v5litepod-16, v4-32, or v5e:4x4 (chips along each axis)',
+}
+_VALUES = {
+  'slices': (int, 1, 'slices, joined by the network'),
+  'service_account': (str, None, "the hosts'; in gke, the pods' of Kubernetes"),
+  'max_hours': (float, 72.0, 'stop after so many hours of rent (default: 72)'),
+}
+_RUN_VALUES = {
+  'network': (str, None, "of the hosts; default: 'default'"),
+  'subnetwork': (str, None, 'of the hosts'),
+  'max_usd': (float, None, 'stop when the rent, by --price, is so many USD'),
+  'price': (float, None, 'US dollars per chip and hour; default: a dated list'),
+}
+_RUN_SWITCHES = {
+  'flex_start': 'rent hosts that Google ends half an hour after the limit',
+  'reserved': 'use a reservation',
+  'internal_ips': 'give the hosts no external addresses',
+  'no_preflight': 'do not compile the run first: fit and time are not known',
+  'yes': 'rent without asking',
+  'dry_run': 'print the request instead of sending it',
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
-  parser = argparse.ArgumentParser(
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  raw = argparse.RawDescriptionHelpFormatter
+  parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
   acts = parser.add_subparsers(dest='act', required=True, metavar='COMMAND')
-  _add_run(acts)
-  act = acts.add_parser('ls', help='list all that is rented, in all zones')
-  act.set_defaults(name=None, workdir=None)
-  for name, text in (
-    ('status', 'how far a run is'),
-    ('logs', 'what its hosts print'),
-    ('stop', 'save a checkpoint, then give the hosts back'),
-    ('down', 'delete everything at once; fails while anything is left'),
-  ):
-    act = acts.add_parser(name, help=text, description=text)
-    more = {'nargs': '?'} if name == 'down' else {}
-    act.add_argument('name', help='--name of the run', **more)
-    act.add_argument(
-      '--workdir', help='of the run, if it was started on another machine'
-    )
-    if name == 'logs':
-      act.add_argument('--worker', type=int, help='only this host')
-      act.add_argument('-f', '--follow', action='store_true', help='go on')
-    if name == 'down':
-      act.add_argument('--all', action='store_true', help='of all runs')
+  for act, (_, text) in _ACTS.items():
+    made = acts.add_parser(act, help=text, description=text, allow_abbrev=False)
+    add = made.add_argument
+    if act in _RUNS:
+      _add_run(add, act)
+    elif act not in ('ls', 'archive'):
+      more = '?' if act == 'down' else None
+      add('name', help='--name of the run', nargs=more)
+      add('--workdir', help='of the run, if it was started on another machine')
+    if act == 'logs':
+      add('--worker', type=int, help='only this host')
+      add('-f', '--follow', action='store_true', help='go on')
+    if act == 'down':
+      add('--all', action='store_true', help='of all runs')
   return parser
 
 
-def _add_run(acts):
-  run = acts.add_parser(
-    'run',
-    allow_abbrev=False,
-    help='start a run, or go on watching it',
-    description='Starts a run, or goes on watching it: the same command does '
-    'both. Further arguments --config.field=value go to the run.',
-  )
-  add = run.add_argument
-  add('--name', required=True, help='of the run and of its resources')
-  add('--config', required=True, help='such as configs/large.py:smoke')
-  add('--workdir', required=True, help='gs://BUCKET/FOLDER of the run')
-  add(
-    '--topology',
-    required=True,
-    help='the TPUs: v5litepod-16, v4-32, or v5e:4x4 (chips along each axis)',
-  )
-  add(
-    '--zone',
-    required=True,
-    help='zones to try, in this order: us-east5-b,europe-west4-b',
-  )
-  add('--slices', type=int, default=1, help='slices, joined by the network')
-  add(
-    '--api',
-    choices=slices.APIS,
-    help='queued (the Cloud TPU API; usual up to v5e) or compute (Compute '
-    'Engine; usual for v5p, v6e and TPU7x)',
-  )
-  add(
-    '--spot',
-    action='store_true',
-    help='rent at the lower price of hosts that may be taken away at any time',
-  )
-  _add_limits(add)
-  add(
-    '--no_preflight',
-    action='store_true',
-    help='do not compile the run first: neither fit nor time is then known',
-  )
-  add('--detach', action='store_true', help='watch from the background')
-  add('--yes', action='store_true', help='rent without asking')
-  add(
-    '--dry_run',
-    action='store_true',
-    help='print every command instead of running it',
-  )
-
-
-def _add_limits(add):
-  add(
-    '--max_usd',
-    type=float,
-    help='stop when the rent, by --price, reaches this many US dollars',
-  )
-  add(
-    '--max_hours',
-    type=float,
-    default=72.0,
-    help='stop after so many hours of rent (default: 72)',
-  )
-  add(
-    '--price',
-    type=float,
-    help='US dollars per chip and hour; default: a dated list price on demand',
-  )
+def _add_run(add, act):
+  for name, text in _NEEDED.items():
+    add(f'--{name}', required=True, help=text)
+  more = _RUN_VALUES if act == 'run' else {}
+  for name, (kind, value, text) in (_VALUES | more).items():
+    add(f'--{name}', type=kind, default=value, help=text)
+  add('--spot', action='store_true', help='hosts that may be taken away')
+  if act == 'gke':
+    add('--image', required=True, help='made by launch/Dockerfile')
+    add('--queue', help='LocalQueue of Kueue')
+    return
+  add('--zone', required=True, help='zones in order: us-east5-b,europe-west4-b')
+  text = 'a further argument of "queued-resources create"; repeatable'
+  add('--gcloud_arg', action='append', default=[], help=text)
+  for name, text in _RUN_SWITCHES.items():
+    add(f'--{name}', action='store_true', help=text)
 
 
 def main(argv: list[str], world: World | None = None) -> int:
-  """Runs the command; returns its exit code.
-
-  Args:
-    argv: the arguments.
-    world: acts on the world; tests give a stand-in.
-  """
+  """Runs the command in the world, for which tests give a stand-in."""
   given, rest = make_parser().parse_known_args(argv)
-  if world is None:
-    dry = given.act == 'run' and given.dry_run
-    world = World(
-      run=commands.print_instead if dry else commands.execute,
-      period=float(os.environ.get(_PERIOD, World.period)),
-    )
-  if rest and given.act != 'run':
-    raise errors.UserError(f'{rest[0]} is not an argument; see --help.')
-  if given.act == 'run':
+  world = world or World(period=float(os.environ.get(_PERIOD, World.period)))
+  act, _ = _ACTS[given.act]
+  if given.act == 'archive':
+    return sys.stdout.buffer.write(archive.make()[0]) and 0
+  if given.act in _RUNS:
     given.overrides = rest
-    return start.run(given, world)
+    return act(given, world)
+  if rest:
+    raise errors.UserError(f'{rest[0]} is not an argument; see --help.')
   if given.act == 'down' and bool(given.name) == given.all:
     raise errors.UserError('give either NAME or --all.')
-  found = project.find(world, given.name, given.workdir)
-  world = dataclasses.replace(world, run=project.enter(world.run, found))
-  if given.act in ('ls', 'down'):
-    commands.say(f'project {found}')
-  if given.act == 'ls':
-    return control.show_all(world)
-  if given.act == 'status':
-    return control.show_status(world, given.name, given.workdir)
-  if given.act == 'logs':
-    return control.show_logs(
-      world, given.name, given.workdir, given.worker, given.follow
-    )
-  if given.act == 'stop':
-    return control.stop(world, given.name, given.workdir)
-  return control.down(world, given.name, given.workdir)
+  which = () if given.act == 'ls' else (given.name, given.workdir)
+  noted = records.read_note(which and given.name)
+  if which and given.workdir not in (None, noted.get('workdir')):
+    noted = {}  # a run of the same name, started on another machine
+  world.project = noted.get('project') or start.choose_project(world)
+  say(f'project {world.project}')
+  logs = (given.worker, given.follow) if given.act == 'logs' else ()
+  return act(world, *which, *logs)
 
 
 if __name__ == '__main__':
   try:
     sys.exit(main(sys.argv[1:]))
-  except (errors.UserError, commands.CommandError) as error:
+  except (errors.UserError, Unknown) as error:
     sys.exit(f'error: {error}')
   except KeyboardInterrupt:
     sys.exit(130)

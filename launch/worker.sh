@@ -1,138 +1,128 @@
 #!/usr/bin/env bash
-# What each host of a run does, as a startup script or started by hand:
-#
-#   setsid nohup launch/worker.sh [JOB_FILE] &
+# What each host of a run does: as the startup script of a TPU VM, or in a pod
+# (BERT_JAX_JOB is its job, and its image has the code). Needs curl and pip.
 #
 # Installs the code, trains, uploads its log every minute, starts again what may
-# be started again. When the run is done, failed or out of time, host 0 deletes
-# the resource that it is part of, and goes on trying for as long as it exists.
-# The job comes from the metadata of the host; launch/job.py describes it.
+# be started again. When the run is done, failed or out of time, every host
+# deletes the resource that it is part of, host 0 first, as long as it exists.
 set -uo pipefail
 
 home=${BERT_JAX_HOME:-/var/lib/bert_jax}
-period=${BERT_JAX_PERIOD:-60} # seconds between uploads
-retries=3                     # after the same step
-lock_file=/tmp/libtpu_lockfile
+tick=${BERT_JAX_TICK:-5} # seconds
+minute=12                # ticks
+retries=3                # of the program, without a step forward
+starts=10                # of host 0, without a step forward
+metadata=http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1
 
-# Prints an attribute of this host; nothing if it has none. Asks until the server
-# answers: a host that ended here would do nothing, and cost, and one that took
-# itself for host 0 would delete the others.
+pause() { local n && for ((n = 0; n < $1; n++)); do sleep "$tick"; done; }
+say() { echo "$(date --utc +%H:%M:%S) worker.sh: $*" >>"$log"; }
+
+# Prints what the metadata server knows of this host.
 get_metadata() {
-  local url answer
-  url=http://${GCE_METADATA_HOST:-metadata.google.internal}
-  url+=/computeMetadata/v1/instance/attributes/$1
-  while :; do
-    answer=$(curl --silent --max-time 10 --write-out '\n%{http_code}' \
-      --header 'Metadata-Flavor: Google' "$url")
-    case ${answer##*$'\n'} in
-    200)
-      echo "${answer%$'\n'*}"
-      return
-      ;;
-    404) return ;;
-    esac
-    echo 'worker.sh: waiting for the metadata server' >&2
-    sleep "$((period < 10 ? period : 10))"
-  done
+  curl --silent --fail --max-time 5 --header 'Metadata-Flavor: Google' \
+    "$metadata/instance/$1" "${@:2}"
 }
 
-say() {
-  echo "$(date --utc +%H:%M:%S) worker.sh: $*" >>"$log"
+# Prints an attribute of this host. Asks until the server answers, and for some
+# ticks if it does not have it yet; then fails.
+await() {
+  local left=$2 code
+  while :; do
+    code=$(get_metadata "attributes/$1" --output "$home/attribute" \
+      --write-out '%{http_code}')
+    [[ $code == 200 ]] && cat "$home/attribute" && return
+    [[ $code == 404 ]] && ((left-- <= 0)) && return 1
+    sleep "$tick"
+  done
 }
 
 read_job() {
-  arguments=() delete=()
-  declare -gA job
   local line
+  declare -gA job
+  arguments=()
   while IFS= read -r line; do
     case $line in
     argument=*) arguments+=("${line#*=}") ;;
-    delete=*) delete+=("${line#*=}") ;;
     *=*) job[${line%%=*}]=${line#*=} ;;
     esac
   done
-  [[ -n ${job[name]:-} && -n ${job[sha256]:-} && ${#arguments[@]} -gt 0 ]]
+  [[ -n ${job[name]:-} && -n ${job[launch]:-} && ${#arguments[@]} -gt 0 ]]
 }
 
-# Prints the number of this host among those of all slices.
-get_number() {
-  local worker slice
-  worker=$(get_metadata agent-worker-number)
-  slice=$(get_metadata tpu-env |
-    sed -n "s/^MEGASCALE_SLICE_ID: *'\?\([0-9]*\).*/\1/p")
-  echo $((${slice:-0} * job[hosts] + ${worker:-0}))
-}
-
-# The time after which the run stops, also if this host is started again.
-set_deadline() {
-  if [[ ! -s $folder/deadline-${job[job]} ]]; then
-    echo $(($(date +%s) + job[seconds])) >"$folder/deadline-${job[job]}"
+# Sets the number of this host among those of all slices. One that took itself
+# for host 0 would end the others' run.
+set_number() {
+  local worker=${JOB_COMPLETION_INDEX:-} slice=${JOB_INDEX:-0} wait=$((10 * minute))
+  number=$((job[hosts] * job[slices])) # deletes last, should it come to that
+  ((number > 1)) || { number=0 && return; }
+  if [[ -z ${BERT_JAX_JOB:-} ]]; then
+    worker=$(await agent-worker-number "$wait")
+    ((job[slices] == 1)) || slice=$(await tpu-env "$wait" |
+      sed -n "s/^MEGASCALE_SLICE_ID: *'\?\([0-9]*\).*/\1/p")
   fi
-  deadline=$(<"$folder/deadline-${job[job]}")
+  [[ $worker =~ ^[0-9]+$ && $slice =~ ^[0-9]+$ ]] || return 1
+  number=$((slice * job[hosts] + worker))
 }
 
+# Sends METHOD URL with curl's arguments; sets $status, and $answer is a file.
+request() {
+  local token
+  token=$(get_metadata service-accounts/default/token |
+    sed -n 's/.*"access_token": *"\([^"]*\)".*/\1/p')
+  status=$(curl --silent --show-error --max-time 60 --output "$answer" \
+    --write-out '%{http_code}' --header "Authorization: Bearer $token" \
+    --request "$1" "${@:3}" "$2" 2>>"$log")
+  [[ $status == 2* ]]
+}
+
+get() { # prints an object of the run; fails if there is none
+  local name=${job[folder]}/$1
+  name=${name//=/%3D}
+  request GET "${job[storage]}/storage/v1/b/${job[bucket]}/o/${name//\//%2F}?alt=media" \
+    "${@:2}" && cat "$answer"
+}
+
+put() { # FILE OBJECT [CONDITION]
+  local url=${job[storage]}/upload/storage/v1/b/${job[bucket]}/o name=${job[folder]}/$2
+  url+="?uploadType=media&name=${name//=/%3D}${3:-}"
+  request POST "$url" --header 'Content-Type: text/plain' --data-binary "@$1"
+}
+
+# The time after which the run stops, for all hosts of this request.
+set_deadline() {
+  local name=launch/${job[launch]}/deadline-${job[attempt]:-0}
+  echo $(($(date +%s) + job[seconds])) >"$folder/deadline"
+  put "$folder/deadline" "$name" '&ifGenerationMatch=0'
+  deadline=$(get "$name")
+  [[ $deadline =~ ^[0-9]+$ ]] || deadline=$(<"$folder/deadline")
+}
+
+# Whether host 0 was started few times since the last step forward.
+count_start() {
+  local name=launch/${job[launch]}/starts count=0 before='' step
+  step=$(get_step)
+  read -r count before < <(get "$name")
+  [[ $count =~ ^[0-9]+$ && $before == "$step" ]] || count=0
+  echo "$((count + 1)) $step" >"$folder/starts"
+  put "$folder/starts" "$name"
+  ((count < starts))
+}
+
+# Installs the versions that the archive names, with a pinned uv and the Python
+# of whoever started the run.
 install_code() {
-  code=$folder/${job[sha256]}
-  [[ -e $code/ready ]] && return
+  local uv=$code/uv/bin/uv fixed=$code/tree/constraints.txt
   rm -rf "$code"
   mkdir -p "$code/tree"
-  gcloud storage cp "${job[archive]}" "$code/code.tar.gz" --quiet &&
+  get "${job[archive]}" --max-time 300 >"$code/code.tar.gz" &&
     echo "${job[sha256]}  $code/code.tar.gz" | sha256sum --check --quiet &&
     tar --extract --gzip --file="$code/code.tar.gz" --directory="$code/tree" &&
-    make_environment &&
-    "$code/env/bin/python" -m pip install --quiet --editable \
-      "$code/tree[tpu,gcs]" &&
-    touch "$code/ready"
-}
-
-make_environment() {
-  local python
-  for python in python3.13 python3.12 python3.11 python3; do
-    if "$python" -c \
-      'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' \
-      2>/dev/null; then
-      "$python" -m venv "$code/env"
-      return
-    fi
-  done
-  # Google's images for TPUs have Python 3.10.
-  curl --silent --show-error --fail --location \
-    https://astral.sh/uv/install.sh |
-    env UV_INSTALL_DIR="$code/uv" UV_NO_MODIFY_PATH=1 sh &&
-    "$code/uv/uv" venv --seed --python 3.12 "$code/env"
-}
-
-# Ends the process group of an earlier start, which may hold the chips.
-free_device() {
-  local group seconds
-  group=$(cat "$folder/group" 2>/dev/null) || group=
-  # The number may be another's by now.
-  if [[ -n $group ]] && is_ours "$group"; then
-    kill -TERM -- "-$group" 2>/dev/null
-    for ((seconds = 0; seconds < 30; seconds++)); do
-      kill -0 -- "-$group" 2>/dev/null || break
-      sleep 1
-    done
-    kill -KILL -- "-$group" 2>/dev/null
-  fi
-  rm -f "$folder/group"
-  if [[ -e $lock_file ]] && ! is_open "$lock_file"; then
-    rm -f "$lock_file"
-  fi
-}
-
-# Returns whether a process of a group runs code from this folder.
-is_ours() {
-  local process
-  for process in $(ps -e -o pid= -o pgid= | awk -v g="$1" '$2 == g {print $1}'); do
-    [[ $(tr '\0' ' ' <"/proc/$process/cmdline") == *"$folder/"* ]] && return
-  done 2>/dev/null
-  return 1
-}
-
-# Returns whether a process has a file open.
-is_open() {
-  [[ -n $(find /proc/[0-9]*/fd -lname "$1" -print -quit 2>/dev/null) ]]
+    timeout 300 python3 -m pip install --quiet --require-hashes --no-deps \
+      --target="$code/uv" --requirement="$code/tree/launch/uv.txt" &&
+    timeout 300 "$uv" venv --quiet --python="${job[python]}" "$code/env" &&
+    timeout 1200 "$uv" pip install --quiet --python="$code/env/bin/python" \
+      --constraints="$fixed" --build-constraints="$fixed" \
+      --editable="$code/tree[tpu,gcs]" && touch "$code/ready"
 }
 
 # Host 0 uploads also when there is nothing new: that is its sign of life.
@@ -140,161 +130,153 @@ upload_log() {
   local size
   size=$(stat --format=%s "$log")
   [[ $number != 0 && $size == "${uploaded:-}" ]] && return
-  gcloud storage cp "$log" "${job[workdir]}/logs/host-$number.log" --quiet \
-    >/dev/null 2>&1 && uploaded=$size
+  put "$log" "logs/host-$number.log" && uploaded=$size
 }
 
 # Prints the reason to end that any host, or a user, has written.
-get_end() {
-  gcloud storage cat "$end_url" 2>/dev/null | sed -n 's/^reason=//p'
-}
-
-# Writes why the launch ends, unless somebody has.
-write_end() {
-  {
-    echo "reason=$1"
-    echo "host $number, $(hostname)${2:+, exit code $2}"
-    [[ $1 == 'done' ]] || tail -n 20 "$log"
-  } >"$folder/end"
-  [[ -n $(get_end) ]] || gcloud storage cp --if-generation-match=0 \
-    "$folder/end" "$end_url" --quiet >/dev/null 2>&1
-}
+get_end() { get "launch/${job[launch]}/end" | sed -n '1s/^reason=//p'; }
 
 # Prints the step that the run has reached; progress resets the retries.
 get_step() {
-  gcloud storage cat "${job[workdir]}/status.json" 2>/dev/null |
-    sed -n 's/.*"step": *\([0-9]*\).*/\1/p' | head -n 1
+  get status.json | sed -n 's/.*"step": *\([0-9]*\).*/\1/p' | head -n 1
 }
 
-# Runs the program once and returns its exit code; looks up every period.
+# Runs the program once and returns its exit code; looks up every minute. Sets
+# $told if the launch ends.
 train() {
-  local start=$SECONDS told='' killer=''
-  cd "$code/tree" || return
-  # Its own process group, named by its process id.
-  setsid "$code/env/bin/python" -m bert_jax.main "${arguments[@]}" \
-    >>"$log" 2>&1 &
+  local n=0 result killer=''
+  cd "$tree" || return
+  rm -f /tmp/libtpu_lockfile # of a program that was killed
+  setsid "$python" -m bert_jax.main "${arguments[@]}" >>"$log" 2>&1 &
   main=$!
-  echo "$main" >"$folder/group"
   while kill -0 "$main" 2>/dev/null; do
-    sleep 1
-    ((SECONDS - start < period)) && continue
-    start=$SECONDS
-    upload_log
+    sleep "$tick"
+    [[ $(get_metadata preempted) == TRUE ]] && leave
+    ((++n % minute)) || upload_log
     [[ -n $told ]] && continue
-    if (($(date +%s) >= deadline)); then
-      write_end 'out of time'
-    fi
-    told=$(get_end)
+    (($(date +%s) < deadline)) || told='out of time'
+    ((n % minute)) || told=${told:-$(get_end)}
     if [[ -n $told ]]; then
       say "the launch ends ($told): saving a checkpoint"
       kill -TERM "$main"
       # A run that does not end in ten minutes will not.
-      (sleep 600 && kill -KILL -- "-$main") 2>/dev/null &
+      (pause $((10 * minute)) && kill -KILL -- "-$main") 2>/dev/null &
       killer=$!
     fi
   done
   wait "$main"
-  local result=$?
-  main=
+  result=$?
   [[ -z $killer ]] || kill "$killer" 2>/dev/null
-  kill -KILL -- "-$(<"$folder/group")" 2>/dev/null # what it left behind
+  kill -KILL -- "-$main" 2>/dev/null # what it left behind
+  main=
   return "$result"
 }
 
-# A host that is about to be taken away gets SIGTERM; so does the run.
+# A host that is about to be taken away is told so by its metadata, and by
+# SIGTERM, perhaps too late.
 leave() {
   if [[ -n ${main:-} ]]; then
     kill -TERM "$main" 2>/dev/null
     wait "$main"
   fi
-  say 'this host is being stopped'
-  upload_log
+  say 'this host is being taken away' && upload_log
   exit 143
 }
 
+# Writes why the launch ends, unless somebody has, and tries for ten minutes;
+# then deletes.
 finish() {
+  local n end=launch/${job[launch]}/end
   say "ending: $1"
-  write_end "$@"
-  [[ $number == 0 ]] && say "deleting this resource: ${delete[*]}"
+  {
+    echo "reason=$1"
+    echo "host $number, $(hostname)${2:+, exit code $2}"
+    [[ $1 == 'done' ]] || tail -n 20 "$log"
+  } >"$folder/end"
+  for ((n = 0; n < 10; n++)); do
+    put "$folder/end" "$end" '&ifGenerationMatch=0' || [[ $status == 412 ]] && break
+    say "the bucket does not take the reason: $status $(head -c 300 "$answer")"
+    pause "$minute"
+  done
   upload_log
-  [[ $number == 0 ]] || exit 0
+  if [[ -z ${job[delete]:-} ]]; then # a pod
+    sleep 1 # for kubectl logs
+    [[ $1 == 'done' ]]
+    exit
+  fi
+  # In case that the hosts before this one are dead.
+  pause $((5 * minute * number))
   # A deletion may fail after it was accepted; one that succeeds ends this host.
   while :; do
-    "${delete[@]}" >>"$log" 2>&1
-    upload_log
-    sleep "$period"
-  done
-}
-
-# Host 0 decides when a run is done: it may have more to write than others.
-wait_for_end() {
-  local n
-  for ((n = 0; n < 5; n++)); do
-    [[ -n $(get_end) ]] && return
-    sleep "$period"
+    request DELETE "${job[delete]}"
+    say "deleting this resource: $status $(head -c 300 "$answer")" && upload_log
+    pause "$minute"
   done
 }
 
 # Trains until there is nothing to do; never returns.
 work() {
-  local result step last='' failures=0 reason
+  local result step last='' failures=0
   while :; do
-    reason=$(get_end)
-    [[ -n $reason ]] && finish "$reason"
-    free_device
+    told=$(get_end)
+    [[ -n $told ]] && finish "$told"
     train
     result=$?
-    say "bert_jax.main ended with exit code $result"
-    upload_log
-    reason=$(get_end)
-    [[ -n $reason ]] && finish "$reason"
-    case $result in
-    0)
+    say "bert_jax.main ended with exit code $result" && upload_log
+    told=${told:-$(get_end)}
+    case $told/$result in
+    /0)
       [[ $number == 0 ]] && finish 'done'
-      wait_for_end
+      pause $((2 * minute)) # host 0 decides: it may have more to write
       ;;
-    1) finish 'failed' "$result" ;;
-    130 | 143) ;; # interrupted: resume
-    *)
+    /1) finish 'failed' "$result" ;; # the user's mistake: docs/exit_codes.md
+    /129 | /130 | /143) ;;           # interrupted: resume
+    /*)
       step=$(get_step)
       [[ $step != "$last" ]] && failures=0
       last=$step
       ((failures++ < retries)) || finish 'crashed' "$result"
       say "trying again ($failures of $retries since step ${step:-0})"
-      sleep "$((period < 10 ? period : 10))"
+      pause 2
       ;;
+    *) finish "$told" "$result" ;;
     esac
   done
 }
 
 main() {
-  # Startup scripts have no home directory, which gcloud and pip want.
-  export HOME=${HOME:-/root}
-  read_job < <(if [[ -n ${1:-} ]]; then cat "$1"; else
-    get_metadata bert-jax-job
-  fi) || {
+  local n
+  export HOME=${HOME:-/root} # startup scripts have none, and pip wants one
+  mkdir -p "$home"
+  read_job < <(echo "${BERT_JAX_JOB:-$(await bert-jax-job 2)}") || {
     echo 'worker.sh: there is no job in the metadata of this host.' >&2
     exit 1
   }
-  folder=$home/${job[name]} end_url=${job[workdir]}/launch/${job[job]}/end
+  folder=$home/${job[name]} told='' tree=$PWD python=python3
+  log=$folder/host.log answer=$folder/answer code=$folder/${job[sha256]:-}
   mkdir -p "$folder"
-  log=$folder/host.log
-  number=$(get_number)
-  # The log of the hosts before this one goes on.
-  [[ -e $log ]] || gcloud storage cp \
-    "${job[workdir]}/logs/host-$number.log" "$log" --quiet 2>/dev/null || touch "$log"
+  touch "$log"
+  # The serial console, or kubectl logs, says it when the bucket cannot.
+  tail --lines=0 --follow --pid=$$ "$log" &
   trap leave TERM
+  set_number || { say 'this host was not told its number' && finish 'failed'; }
+  # The log of the hosts before this one goes on.
+  [[ -s $log ]] || get "logs/host-$number.log" >"$log"
   set_deadline
-  say "host $number of run ${job[name]}, launch ${job[job]}"
-  upload_log
-  local n
-  for ((n = 0; n < 3; n++)); do
-    install_code >>"$log" 2>&1 && break
-    say 'the installation failed'
-    upload_log
-    sleep "$period"
-  done
-  [[ -e $code/ready ]] || finish 'failed'
+  say "host $number of run ${job[name]}, launch ${job[launch]}" && upload_log
+  [[ $number != 0 ]] || count_start || finish 'crashed'
+  if [[ -n ${job[archive]:-} ]]; then
+    tree=$code/tree python=$code/env/bin/python
+    # Trouble of one host's network is no reason to end the others'.
+    for ((n = 0; n < 15; n++)); do
+      [[ -e $code/ready ]] || install_code >>"$log" 2>&1 && break
+      say 'the installation failed' && upload_log
+      told=$(get_end)
+      [[ -n $told ]] && finish "$told"
+      pause "$minute"
+    done
+    [[ -e $code/ready ]] || finish 'crashed'
+  fi
   work
 }
 

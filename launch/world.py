@@ -1,27 +1,173 @@
-"""How a supervisor acts on the world."""
+"""How the launcher acts on the world: commands, requests to Google, and time.
+
+Google's answers have codes, so that nothing is concluded from English, and its
+lists name the zones that did not answer, which gcloud does not show.
+"""
 
 import dataclasses
+import email.utils
+import json
+import re
 import secrets
+import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib import error as urllib_error
+from urllib import parse
+from urllib import request as urllib_request
 
-from launch import commands
+from bert_jax import errors
+from bert_jax.runtime import screen
+
+_PAUSES = (2, 5, 10, 20)  # seconds between the tries of a request
+_PASSING = (0, 408, 429, 500, 502, 503, 504)  # faults; 0 is no answer
+
+
+class Result(NamedTuple):
+  """What a command did."""
+
+  code: int  # 124 if it took too long
+  out: str = ''
+  err: str = ''
+
+
+class Answer(NamedTuple):
+  """What a server answered."""
+
+  code: int  # HTTP status; 0 if there was no answer
+  data: bytes = b''
+  headers: dict[str, str] = {}  # names in lower case
+
+  @property
+  def now(self) -> float:
+    """Returns the server's time, seconds since 1970."""
+    told = self.headers.get('date')
+    return email.utils.parsedate_to_datetime(told).timestamp() if told else 0.0
+
+  def describe(self) -> str:
+    """Returns the status and the error's message as one line."""
+    text = self.data.decode(errors='replace')
+    found = re.search(r'"message": *"((?:[^"\\]|\\.)*)"', text)
+    text = ' '.join((found[1] if found else text).split())
+    return f'{self.code or "no answer"}: {text[:600]}'
+
+
+class Unknown(Exception):
+  """What was asked for is not known, since there was no usable answer."""
+
+
+def execute(argv: list[str], seconds: int = 900) -> Result:
+  """Runs a command and waits for it; no shell reads its arguments."""
+  more = {'stdin': subprocess.DEVNULL, 'timeout': seconds}
+  try:
+    done = subprocess.run(argv, capture_output=True, **more)
+  except FileNotFoundError:
+    return Result(127, err=f'{argv[0]} is not installed.')
+  except subprocess.TimeoutExpired:
+    return Result(124, err=f'timed out after {seconds} s')
+  texts = [x.decode(errors='replace') for x in (done.stdout, done.stderr)]
+  return Result(done.returncode, *texts)
+
+
+def send(method: str, url: str, data, headers: dict, cafile=None) -> Answer:
+  """Sends a request once."""
+  request = urllib_request.Request(url, data, headers, method=method)
+  context = ssl.create_default_context(cafile=cafile)
+  try:
+    found = urllib_request.urlopen(request, timeout=60, context=context)
+  except urllib_error.HTTPError as error:
+    found = error
+  except (OSError, ValueError) as error:
+    return Answer(0, str(error).encode())
+  with found:
+    head = {key.lower(): value for key, value in found.headers.items()}
+    return Answer(found.status, found.read(), head)
 
 
 @dataclasses.dataclass
 class World:
-  """How a supervisor acts on the world; replaced by stand-ins in tests.
+  """How a supervisor acts on the world; replaced by stand-ins in tests."""
 
-  Attributes:
-    run: runs a command.
-    now: returns seconds since 1970.
-    sleep: waits for some seconds.
-    period: seconds between two looks.
-    writer: what tells this supervisor from others of the run.
-  """
-
-  run: commands.Execute = commands.execute
+  run: Callable[..., Result] = execute
+  send: Callable[..., Answer] = send
+  # This machine's clock may be wrong: it measures waits, and nothing else.
   now: Callable[[], float] = time.time
   sleep: Callable[[float], None] = time.sleep
-  period: float = 30.0
+  period: float = 30.0  # seconds between two looks
+  # What tells this supervisor from others of the run.
   writer: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
+  project: str = ''  # of all commands and requests
+  login: dict = dataclasses.field(default_factory=dict)  # what gcloud said
+
+
+def log_in(world: World):
+  """Asks gcloud for a token and its settings; fails if nobody is logged in."""
+  argv = ['gcloud', 'config', 'config-helper', '--format=json']
+  result = world.run([*argv, '--min-expiry=10m'])
+  if result.code:
+    raise errors.UserError(f'gcloud: {shorten(result.err)}')
+  world.login = json.loads(result.out)
+
+
+def read_setting(world: World, section: str, name: str) -> str | None:
+  """Returns a setting of gcloud, such as core/project."""
+  found = world.login.get('configuration', {}).get('properties', {})
+  return found.get(section, {}).get(name)
+
+
+def find_base(world: World, api: str) -> str:
+  """Returns the URL of an API such as 'tpu', with a slash at its end."""
+  own = read_setting(world, 'api_endpoint_overrides', api)
+  own = own or f'https://{api}.googleapis.com/'
+  return re.sub(r'(storage/)?v\d+/$', '', own)
+
+
+def request(world: World, method, api, path, data=None, **headers) -> Answer:
+  """Sends a request with gcloud's login, again while its fault may pass."""
+  pauses, renewed = list(_PAUSES), False
+  while True:
+    if not world.login:
+      log_in(world)
+    token = world.login['credential']['access_token']
+    head = {'Authorization': f'Bearer {token}', **headers}
+    head['Content-Type'] = 'application/json'
+    cafile = read_setting(world, 'core', 'custom_ca_certs_file')
+    found = world.send(method, find_base(world, api) + path, data, head, cafile)
+    if found.code == 401 and not renewed:  # after an hour
+      renewed, world.login = True, {}
+    elif found.code in _PASSING and pauses:
+      world.sleep(pauses.pop(0))
+    else:
+      return found
+
+
+def ask(world: World, api: str, path: str, data=None, **query) -> Any:
+  """Returns the JSON of an answer, to a POST of `data` if that is given.
+
+  Without a usable answer, `Unknown` is raised, as in all functions that need one.
+  """
+  path += f'?{parse.urlencode(query)}' if query else ''
+  body = None if data is None else json.dumps(data).encode()
+  found = request(world, 'GET' if data is None else 'POST', api, path, body)
+  if found.code != 200:
+    raise Unknown(f'{api}: {path.partition("?")[0]}: {found.describe()}')
+  return json.loads(found.data)
+
+
+def shorten(message: str) -> str:
+  """Returns the telling end of a command's errors as one line."""
+  lines = [x for x in message.splitlines() if x and not x.startswith('WARNING')]
+  return ' '.join(' '.join(lines[-4:]).split())[:600] or 'no message'
+
+
+def say(line: str, file=None):
+  """Prints a line at once, without what a terminal would obey."""
+  print(screen.clean(line), file=file or sys.stdout, flush=True)
+
+
+def warn(line: str):
+  """Prints a line on standard error."""
+  say(line, sys.stderr)

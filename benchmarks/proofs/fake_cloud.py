@@ -1,25 +1,29 @@
-"""A stand-in for Google Cloud's TPU and Compute Engine APIs, on loopback.
+"""A stand-in for Google Cloud, in memory: the TPU API, a bucket, and roles.
 
-The real gcloud talks to it. It keeps resources in memory and moves them through
-their states when it is told to: `Cloud.script` maps (zone, number of the
-request there) to a list of steps; each lists the resource once and then moves
-on. Everything that was created and deleted is in `Cloud.history`.
+Tests call `Cloud.answer`; on loopback, the real gcloud, launch/tpu.py and
+launch/worker.sh talk to it. Resources move through their states when they are
+listed. Everything that was created and deleted is in `Cloud.history`.
 """
 
 import contextlib
+import email.utils
 import http.server
 import json
 import re
 import threading
+import time
 import urllib.parse
-import urllib.request
 
-import emulator
-
-_CAPACITY = 'There is no more capacity in the zone "{}"; try another zone.'
 # What a request goes through if nothing else is scripted.
 HAPPY = ('ACCEPTED', 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE')
-_COMPUTE = '/compute/v1/projects/p1/'
+ACCOUNT = 'serviceAccount:7-compute@developer.gserviceaccount.com'
+ROLES = {
+  'storage.objectAdmin': [
+    f'storage.objects.{verb}' for verb in ('create', 'get', 'list', 'delete')
+  ],
+  'storage.legacyBucketReader': ['storage.buckets.get'],
+  'tpu.admin': ['tpu.queuedResources.delete', 'tpu.nodes.delete'],
+}
 
 
 class Cloud:
@@ -29,324 +33,276 @@ class Cloud:
     script: {(zone, n-th request there, from 0): states in their order}. A state
       is 'FAILED: message', 'GONE' or one of the API; the last one stays.
     broken: HTTP codes to answer with, one per request, before anything else.
-    history: ('create' or 'delete', kind, name, zone) in their order.
+    refuse: called with (method, path); the HTTP code of a refusal, or 0.
+    dark: zones that do not answer.
+    zones: zones that offer the chips; None is all.
+    history: ('create' or 'delete', name, zone) in their order.
     refused: deletions in a state that cannot be deleted.
-    on_active: called with (kind, name, zone, body) when hosts begin to run.
-    on_gone: called with (kind, name, zone) when they end.
+    on_active: called with (name, zone, body) when hosts begin to run.
+    on_gone: called with (name, zone) when they end.
+    items: {(name, zone): what there is}.
+    objects: {URL: (content, generation, time)} of the bucket.
+    bindings: {role: members} of the bucket and of the project.
+    now: returns the cloud's time.
+    rented: seconds in which hosts ran.
   """
 
-  def __init__(self):
-    self.script, self.broken = {}, []
-    self.history, self.refused = [], []
+  def __init__(self, now=time.time):
+    self.script, self.broken, self.dark = {}, [], set()
+    self.history, self.refused, self.zones = [], [], None
     self.on_active = self.on_gone = lambda *_: None
-    self.items: dict[tuple, dict] = {}
-    self.most_alive = 0
-    self._asked: dict[str, int] = {}
+    self.refuse = lambda method, path: 0
+    self.items, self.objects, self.now = {}, {}, now
+    self.bindings = {f'roles/{role}': [ACCOUNT] for role in ROLES}
+    self.most_alive, self.rented = 0, 0.0
     self._lock = threading.RLock()
 
-  def count(self, act: str, kind: str | None = None) -> int:
+  def count(self, act: str) -> int:
     """Returns how often something was created or deleted."""
-    return sum(a == act and kind in (None, k) for a, k, _, _ in self.history)
+    return sum(entry[0] == act for entry in self.history)
 
-  def create(self, kind: str, name: str, zone: str, body: dict) -> bool:
-    """Adds a resource; returns False if there is one of that name."""
-    with self._lock:
-      if (kind, name, zone) in self.items:
-        return False
-      number = self._asked.get(zone, 0)
-      self.history.append(('create', kind, name, zone))
-      hosts = kind in ('queued', 'instances')
-      states = ['ACTIVE']
-      if hosts:
-        self._asked[zone] = number + 1
-        default = HAPPY if kind == 'queued' else ('STAGING', 'ACTIVE')
-        states = list(self.script.get((zone, number), default))
-      self.items[kind, name, zone] = {
-        'body': body,
-        'states': states,
-        'running': False,
-      }
-      alive = [key for key in self.items if key[0] in ('queued', 'instances')]
-      self.most_alive = max(self.most_alive, len(alive))
-      return True
+  def create(self, name: str, zone: str, body: dict) -> bool:
+    """Adds a queued resource; returns False if there is one of that name."""
+    if (name, zone) in self.items:
+      return False
+    number = sum(e[0] == 'create' and e[2] == zone for e in self.history)
+    self.history.append(('create', name, zone))
+    states = list(self.script.get((zone, number), HAPPY))
+    self.items[name, zone] = {'body': body, 'states': states, 'running': 0}
+    self.most_alive = max(self.most_alive, len(self.items))
+    return True
 
-  def delete(self, kind: str, name: str, zone: str) -> bool:
+  def delete(self, name: str, zone: str) -> bool:
     """Removes a resource; returns False if it may not be removed now."""
     with self._lock:
-      item = self.items[kind, name, zone]
-      if kind == 'queued' and item['states'][0] == 'PROVISIONING':
-        self.refused.append((kind, name, zone))
+      if self.items[name, zone]['states'][0] == 'PROVISIONING':
+        self.refused.append((name, zone))
         return False
-      self.history.append(('delete', kind, name, zone))
-      self._remove(kind, name, zone)
+      self.history.append(('delete', name, zone))
+      self._end(self.items.pop((name, zone)), name, zone)
       return True
 
-  def _remove(self, kind, name, zone):
-    item = self.items.pop((kind, name, zone))
+  def _end(self, item, *key):
     if item['running']:
-      threading.Thread(target=self.on_gone, args=(kind, name, zone)).start()
+      self.rented += self.now() - item['running']
+      item['running'] = 0
+      threading.Thread(target=self.on_gone, args=key).start()
 
-  def set_states(self, kind: str, name: str, *states: str):
-    """Gives the only resource of a kind and name other states."""
+  def set_states(self, *states: str):
+    """Gives everything that there is other states."""
     with self._lock:
-      for (k, n, zone), item in list(self.items.items()):
-        if (k, n) == (kind, name):
-          item['states'] = list(states)
-          if item['running'] and states[0] in ('SUSPENDED', 'GONE'):
-            item['running'] = False
-            self.on_gone(kind, name, zone)
-          if states[0] == 'GONE':
-            del self.items[k, n, zone]
-
-  def list(self, kind: str) -> list[tuple[str, str, dict, str]]:
-    """Returns (name, zone, body, state) and moves each one step on."""
-    with self._lock:
-      found = []
       for key, item in list(self.items.items()):
-        if key[0] != kind:
-          continue
-        state = item['states'][0]
-        if state == 'GONE':
-          self._remove(*key)
-          continue
-        if state == 'ACTIVE' and kind in ('queued', 'instances'):
-          if not item['running']:
-            item['running'] = True
-            self.on_active(*key, item['body'])
-        found.append((key[1], key[2], item['body'], state))
-        if len(item['states']) > 1:
-          item['states'].pop(0)
-      return found
+        item['states'] = list(states)
+        if states[0] == 'SUSPENDED':
+          self._end(item, *key)
+
+  def write(self, url: str, content: str | bytes):
+    """Writes an object; returns its generation."""
+    data = content.encode() if isinstance(content, str) else content
+    generation = self.objects.get(url, (b'', 0, 0))[1] + 1
+    self.objects[url] = data, generation, self.now()
+    return generation
+
+  def read(self, url: str) -> str:
+    """Returns the text of an object."""
+    return self.objects[url][0].decode()
+
+  def read_job(self) -> dict[str, str]:
+    """Returns {key: value} of the job of what was created last."""
+    node = list(self.items.values())[-1]['body']['tpu']['nodeSpec'][0]['node']
+    lines = node['metadata']['bert-jax-job'].splitlines()
+    return {key: value for key, _, value in (x.partition('=') for x in lines)}
+
+  def end(self, reason: str, detail: str = ''):
+    """Writes why the launch of what was created last ends, as hosts do."""
+    job = self.read_job()
+    url = f'{job["workdir"]}/launch/{job["launch"]}/end'
+    self.write(url, f'reason={reason}\nhost 0\n{detail}')
+
+  def answer(self, method: str, url: str, data: bytes, headers: dict):
+    """Returns (HTTP code, headers, content) for a request."""
+    with self._lock:
+      at = urllib.parse.urlparse(url)
+      query = dict(urllib.parse.parse_qsl(at.query))
+      code = self.broken.pop(0) if self.broken else self.refuse(method, url)
+      head, found = {}, None
+      if code:
+        found = _fail(f'the service answers {code}')
+      elif '/storage/v1/' in at.path:
+        code, head, found = self._storage(method, at.path, query, data, headers)
+      elif '/locations/' in at.path:
+        code, found = self._tpu(method, at.path, query, data)
+      else:
+        code, found = self._roles(at.path)
+      head['Date'] = email.utils.formatdate(self.now(), usegmt=True)
+      body = found if isinstance(found, bytes) else json.dumps(found).encode()
+      return code, head, body
+
+  def _storage(self, method, path, query, data, headers):
+    bucket, _, name = re.search(r'/b/([^/]+)/(o/?)?(.*)', path).groups()
+    url = f'gs://{bucket}/{urllib.parse.unquote(name)}'
+    if name == 'iam':
+      return 200, {}, self._list_bindings()
+    if method == 'POST':
+      url = f'gs://{bucket}/{query["name"]}'
+      wanted = query.get('ifGenerationMatch')
+      if wanted not in (None, str(self.objects.get(url, ('', 0))[1])):
+        return 412, {}, _fail('a condition was not met')
+      return 200, {}, {'generation': str(self.write(url, data))}
+    if not name:
+      start = f'gs://{bucket}/{query["prefix"]}'
+      return 200, {}, {'items': [*map(self._describe, self._under(start))]}
+    if url not in self.objects:
+      return 404, {}, _fail('No such object')
+    data, generation, _ = self.objects[url]
+    first = headers.get('Range', 'bytes=0-')[6:-1]
+    return 200, {'x-goog-generation': str(generation)}, data[int(first) :]
+
+  def _under(self, start):
+    return [url for url in self.objects if url.startswith(start)]
+
+  def _describe(self, url):
+    data, _, at = self.objects[url]
+    when = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(at))
+    name = url.split('/', 3)[3]
+    return {'name': name, 'size': str(len(data)), 'updated': when}
+
+  def _roles(self, path):
+    if path.endswith(':getIamPolicy'):
+      return 200, self._list_bindings()
+    if '/roles/' in path:
+      found = ROLES[path.rpartition('/')[2]]
+      return 200, {'includedPermissions': found}
+    return 200, {'projectNumber': '7'}
+
+  def _list_bindings(self):
+    found = [{'role': r, 'members': m} for r, m in self.bindings.items()]
+    return {'bindings': found}
+
+  def _tpu(self, method, path, query, data):
+    parts = path.partition('/locations/')[2].split('/')
+    zone, kind, name = (*parts, '')[:3]
+    done = {'name': f'projects/p1/locations/{zone}/operations/o', 'done': True}
+    if kind == 'acceleratorTypes':
+      offered = self.zones is None or zone in self.zones
+      return (200, {}) if offered else (404, _fail(f'{zone} was not found'))
+    if kind == 'nodes' or kind == 'operations':
+      return 200, done | {'nodes': [], 'response': {}}
+    if method == 'POST':
+      name = query.get('queuedResourceId') or query['queued_resource_id']
+      made = self.create(name, zone, json.loads(data))
+      return (200, done) if made else (409, _fail(f'{name} already exists'))
+    if method == 'DELETE':
+      if (name, zone) not in self.items:
+        return 404, _fail(f'{name} not found')
+      gone = self.delete(name, zone)
+      return (200, done) if gone else (400, _fail('it is PROVISIONING'))
+    if zone in self.dark:
+      return 503, _fail('the zone does not answer')
+    found = [x for key in list(self.items) for x in self._list(*key, zone)]
+    unreachable = [f'projects/p1/locations/{zone}' for zone in self.dark]
+    more = {'unreachable': unreachable} if zone == '-' else {}
+    return 200, {'queuedResources': found, **more}
+
+  def _list(self, name, zone, asked):
+    """Yields a resource as the API shows it, and moves it one step on."""
+    item = self.items[name, zone]
+    if zone in self.dark or asked not in ('-', zone):
+      return
+    state, _, message = item['states'][0].partition(': ')
+    if state == 'GONE':
+      self._end(self.items.pop((name, zone)), name, zone)
+      return
+    if state == 'ACTIVE' and not item['running']:
+      item['running'] = self.now()
+      self.on_active(name, zone, item['body'])
+    if len(item['states']) > 1:
+      item['states'].pop(0)
+    shown = {'state': state, 'failedData': {'error': {'message': message}}}
+    full = f'projects/p1/locations/{zone}/queuedResources/{name}'
+    yield {'name': full, 'state': shown, 'tpu': item['body']['tpu']}
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-  protocol_version = 'HTTP/1.1'
-
-  def log_message(self, *_):
-    """Says nothing."""
-
-  def _answer(self, value, code=200):
-    data = json.dumps(value).encode()
-    self.send_response(code)
-    self.send_header('Content-Type', 'application/json')
-    self.send_header('Content-Length', str(len(data)))
-    self.end_headers()
-    self.wfile.write(data)
-
-  def _fail(self, code, message):
-    names = {403: 'PERMISSION_DENIED', 404: 'NOT_FOUND', 409: 'ALREADY_EXISTS'}
-    names |= {429: 'RESOURCE_EXHAUSTED', 503: 'UNAVAILABLE'}
-    status = names.get(code, 'FAILED_PRECONDITION')
-    error = {'code': code, 'message': message, 'status': status}
-    self._answer({'error': error}, code)
-
-  def _handle(self):
-    cloud = self.server.cloud
-    size = int(self.headers.get('Content-Length') or 0)
-    body = json.loads(self.rfile.read(size) or '{}') if size else {}
-    if cloud.broken:
-      code = cloud.broken.pop(0)
-      return self._fail(code, f'the service answers {code} for now')
-    url = urllib.parse.urlparse(self.path)
-    if url.path.startswith('/compute/'):
-      return _compute(self, cloud, url, body)
-    return _tpu(self, cloud, url, body)
-
-  do_GET = do_POST = do_DELETE = do_PATCH = _handle
+def _fail(message):
+  return {'error': {'message': message}}
 
 
-def _operation(zone):
-  name = f'projects/p1/locations/{zone}/operations/o'
-  return {'name': name, 'done': True, 'response': {}}
+@contextlib.contextmanager
+def serve(answer):
+  """Yields the port of a server that asks `answer`, as `Cloud.answer` is."""
 
+  class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+      """Says nothing."""
 
-def _tpu(handler, cloud, url, body):
-  """Answers like the Cloud TPU API."""
-  match = re.fullmatch(
-    r'/v2(?:alpha1)?/projects/p1/locations/([^/]+)/(\w+)(?:/([\w-]+))?',
-    url.path,
-  )
-  if not match:
-    return handler._fail(404, f'not found: {url.path}')
-  zone, kind, name = match.groups()
-  if kind == 'operations':
-    return handler._answer(_operation(zone))
-  if kind == 'nodes':
-    return handler._answer({'nodes': []})
-  if handler.command == 'POST':
-    name = urllib.parse.parse_qs(url.query)['queuedResourceId'][0]
-    if not cloud.create('queued', name, zone, body):
-      return handler._fail(409, f'{name} exists')
-    return handler._answer(_operation(zone))
-  if handler.command == 'DELETE':
-    if ('queued', name, zone) not in cloud.items:
-      return handler._fail(404, f'{name} not found')
-    if not cloud.delete('queued', name, zone):
-      return handler._fail(400, f'{name} is PROVISIONING: cannot be deleted')
-    return handler._answer(_operation(zone))
-  found = []
-  for item, at, spec, text in cloud.list('queued'):
-    state, _, message = text.partition(': ')
-    shown = {'state': state}
-    if state == 'FAILED':
-      shown['failedData'] = {'error': {'code': 8, 'message': message}}
-    full = f'projects/p1/locations/{at}/queuedResources/{item}'
-    found.append({**spec, 'name': full, 'state': shown})
-  return handler._answer({'queuedResources': found})
+    def handle_one(self):
+      size = int(self.headers.get('Content-Length') or 0)
+      data = self.rfile.read(size)
+      code, head, body = answer(self.command, self.path, data, self.headers)
+      self.send_response_only(code)
+      for key, value in {'Content-Type': 'application/json', **head}.items():
+        self.send_header(key, value)
+      self.send_header('Content-Length', str(len(body)))
+      self.end_headers()
+      with contextlib.suppress(OSError):
+        self.wfile.write(body)
 
+    do_GET = do_POST = do_DELETE = handle_one
 
-def _compute(handler, cloud, url, body):
-  """Answers like the Compute Engine API."""
-  image = re.fullmatch(
-    r'/compute/\w+/(projects/[\w-]+/global/images)/family/([\w-]+)', url.path
-  )
-  if image:  # gcloud looks for it before it makes a template
-    folder, family = image.groups()
-    link = f'http://{handler.headers["Host"]}/compute/v1/{folder}/{family}-1'
-    found = {'name': f'{family}-1', 'family': family, 'selfLink': link}
-    return handler._answer({'kind': 'compute#image', **found})
-  base = f'http://{handler.headers["Host"]}{_COMPUTE}'
-  path = url.path[len(_COMPUTE) :]
-  aggregated = path.startswith('aggregated/')
-  if aggregated:
-    kind = path.split('/')[1]
-    grouped = {}
-    for item in _show(cloud, kind, base):
-      place = 'zones' if 'zone' in item else 'regions'
-      where = item.get('zone') or item['region']
-      key = f'{place}/{where.rpartition("/")[2]}'
-      grouped.setdefault(key, {kind: []})[kind].append(item)
-    return handler._answer({'kind': 'list', 'items': grouped})
-  match = re.fullmatch(
-    r'(?:(zones|regions)/([\w-]+)|global)/(\w+)(?:/([\w-]+)(?:/(\w+))?)?', path
-  )
-  if not match:
-    return handler._fail(404, f'not found: {url.path}')
-  scope, place, kind, name, verb = match.groups()
-  if kind == 'operations':
-    return handler._answer(_done(base, place, scope, 'done', ''))
-  return _compute_item(
-    handler, cloud, url, body, base, scope, place, kind, name, verb
-  )
-
-
-def _compute_item(
-  handler, cloud, url, body, base, scope, place, kind, name, verb
-):
-  query = urllib.parse.parse_qs(url.query)
-  if handler.command == 'POST' and verb == 'resize':
-    group = cloud.items[kind, name, place]
-    size = int(query['size'][0])
-    group['body']['targetSize'] = size
-    template = group['body']['instanceTemplate'].rpartition('/')[2]
-    made = [
-      item
-      for (k, n, _), item in cloud.items.items()
-      if (k, n) == ('instanceTemplates', template)
-    ]
-    for n in range(size):
-      properties = {**made[0]['body']['properties'], 'name': f'{name}-{n}'}
-      cloud.create('instances', f'{name}-{n}', place, properties)
-    return handler._answer(_done(base, place, scope, 'resize', name))
-  if handler.command == 'GET' and verb == 'listErrors':
-    return handler._answer({'items': []})
-  if handler.command == 'POST':
-    states = cloud.script.get((place, cloud._asked.get(place, 0)), ())
-    if kind == 'instances' and states and states[0].startswith('FAILED'):
-      cloud.create(kind, body['name'], place, body)
-      cloud.items.pop((kind, body['name'], place))
-      message = states[0].partition(': ')[2]
-      return handler._fail(400, message)
-    if not cloud.create(kind, body['name'], place, body):
-      return handler._fail(409, f'{body["name"]} already exists')
-    return handler._answer(_done(base, place, scope, 'insert', body['name']))
-  if name and (kind, name, place) not in cloud.items:
-    return handler._fail(404, f'{name} was not found')
-  if handler.command == 'DELETE':
-    cloud.delete(kind, name, place)
-    if kind == 'instanceGroupManagers':
-      for key in list(cloud.items):
-        if key[0] == 'instances' and key[1].startswith(f'{name}-'):
-          cloud.delete(*key)
-    return handler._answer(_done(base, place, scope, 'delete', name))
-  items = _show(cloud, kind, base)
-  if name:
-    return handler._answer(next(i for i in items if i['name'] == name))
-  return handler._answer({'kind': 'list', 'items': items})
-
-
-def _done(base, place, scope, kind, name):
-  where = f'{scope}/{place}' if scope else 'global'
-  link = f'{base}{where}/operations/done'
-  found = {
-    'kind': 'compute#operation',
-    'name': 'done',
-    'status': 'DONE',
-    'operationType': kind,
-    'progress': 100,
-    'selfLink': link,
-    'targetLink': f'{base}{where}/instances/{name}',
-  }
-  if scope:
-    found[scope[:-1]] = f'{base}{where}'
-  return found
-
-
-def _show(cloud, kind, base):
-  """Returns the resources of a kind as the API shows them."""
-  found = []
-  for name, place, body, state in cloud.list(kind):
-    zonal = kind in ('instances', 'instanceGroupManagers')
-    where = f'{"zones" if zonal else "regions"}/{place}'
-    item = {
-      **body,
-      'name': name,
-      'selfLink': f'{base}{where}/{kind}/{name}',
-      where.partition('/')[0][:-1]: f'{base}{where}',
-    }
-    if kind == 'instances':
-      item['status'] = 'RUNNING' if state == 'ACTIVE' else state
-      item.setdefault('machineType', 'x')
-      item['metadata'] = {**item.get('metadata', {}), 'fingerprint': 'aaaa'}
-      item['labelFingerprint'] = 'aaaa'
-    if kind == 'instanceGroupManagers':
-      item['fingerprint'] = 'aaaa'
-      item['status'] = {'isStable': True}
-      item['currentActions'] = {}
-    found.append(item)
-  return found
-
-
-def start(cloud: Cloud) -> tuple[http.server.ThreadingHTTPServer, int]:
-  """Serves on a free port of 127.0.0.1; returns (server, port)."""
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Handler)
+  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
   server.daemon_threads = True
-  server.cloud = cloud
-  threading.Thread(target=server.serve_forever, daemon=True).start()
-  return server, server.server_address[1]
+  threading.Thread(
+    target=server.serve_forever, args=(0.02,), daemon=True
+  ).start()
+  try:
+    yield server.server_address[1]
+  finally:
+    server.shutdown()
+    server.server_close()
 
 
-def make_environment(port: int, bucket_port: int, folder: str) -> dict:
-  """Returns the variables with which gcloud talks to the stand-ins."""
-  here = 'http://127.0.0.1'
+def serve_metadata(values: dict[str, str]):
+  """Serves what a host's metadata server says, which `values` may change.
+
+  Args:
+    values: {path behind 'instance/': text}; no text is 503, None is 404.
+  """
+
+  def answer(method, path, data, headers):
+    name = path.partition('/instance/')[2]
+    if name.startswith('service-accounts'):
+      return 200, {}, b'{"access_token": "t", "expires_in": 9}'
+    found = values.get(name)
+    return (
+      (404 if found is None else 200 if found else 503),
+      {},
+      (found or '').encode(),
+    )
+
+  return serve(answer)
+
+
+def make_environment(port: int, folder: str, bucket: int = 0) -> dict:
+  """Returns the variables with which gcloud talks to the stand-in.
+
+  Args:
+    port: of `Cloud`.
+    folder: for gcloud's own files.
+    bucket: port of another bucket.
+  """
+  with open(f'{folder}/token', 'w') as file:
+    file.write('t')
+  here, start = 'http://127.0.0.1', 'CLOUDSDK_API_ENDPOINT_OVERRIDES_'
   return {
-    'CLOUDSDK_AUTH_DISABLE_CREDENTIALS': 'true',
+    'CLOUDSDK_AUTH_ACCESS_TOKEN_FILE': f'{folder}/token',
     'CLOUDSDK_CORE_PROJECT': 'p1',
-    'CLOUDSDK_CONFIG': folder,
-    'CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU': f'{here}:{port}/',
-    'CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE': f'{here}:{port}/compute/v1/',
-    'CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE': (
-      f'{here}:{bucket_port}/storage/v1/'
-    ),
+    'CLOUDSDK_CONFIG': f'{folder}/gcloud',
+    f'{start}TPU': f'{here}:{port}/',
+    f'{start}CLOUDRESOURCEMANAGER': f'{here}:{port}/',
+    f'{start}IAM': f'{here}:{port}/',
+    f'{start}STORAGE': f'{here}:{bucket or port}/storage/v1/',
     'CLOUDSDK_CORE_DISABLE_PROMPTS': '1',
     'CLOUDSDK_CORE_CHECK_GCE_METADATA': 'false',
     'CLOUDSDK_CORE_DISABLE_USAGE_REPORTING': 'true',
     'CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK': 'true',
   }
-
-
-@contextlib.contextmanager
-def serve_bucket():
-  """Yields the port of an emulator, which keeps buckets in memory."""
-  with emulator.running() as url:
-    yield int(url.rpartition(':')[2])

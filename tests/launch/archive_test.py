@@ -1,57 +1,93 @@
-"""The archive of the code."""
+"""The archive of the code, and the versions in it."""
 
 import hashlib
+import importlib.metadata
 import io
 import os
-import shutil
+import subprocess
 import tarfile
 
 import pytest
 
 from bert_jax import errors
-from launch import archive, start
+from launch import archive
 
 
-def _make_tree(root):
+@pytest.fixture
+def tree(tmp_path):
+  """Returns a small clone, with files that git does not track."""
   for name in ('bert_jax', 'configs', 'launch'):
-    (root / name / '__pycache__').mkdir(parents=True)
-    (root / name / f'{name}.py').write_text(name)
-    (root / name / '__pycache__' / 'x.pyc').write_bytes(b'x')
-  for name in ('LICENSE', 'README.md', 'pyproject.toml', 'setup.cfg'):
-    (root / name).write_text(name)
+    (tmp_path / name / '__pycache__').mkdir(parents=True)
+    (tmp_path / name / 'main.py').write_text(name)
+    (tmp_path / name / '__pycache__' / 'x.pyc').write_bytes(b'x')
+  (tmp_path / 'setup.cfg').write_text('')
+  _git(tmp_path, 'init', '--quiet')
+  _git(tmp_path, 'add', '*.py', 'setup.cfg')
+  (tmp_path / 'configs' / '.env').write_text('TOKEN=1')
+  return tmp_path
 
 
-def test_same_files_give_the_same_bytes_whenever_they_were_written(tmp_path):
-  first, second = tmp_path / 'first', tmp_path / 'second'
-  _make_tree(first)
-  shutil.copytree(first, second)
-  os.utime(second / 'setup.cfg', (0, 0))
-  packed, digest = archive.make(str(first))
-  assert archive.make(str(second)) == (packed, digest)
-  assert digest == hashlib.sha256(packed).hexdigest()
-  (second / 'bert_jax/bert_jax.py').write_text('changed')
-  assert archive.make(str(second))[1] != digest
+def _git(root, *words):
+  subprocess.run(['git', '-C', root, *words], check=True)
 
 
-def test_archive_has_sources_and_configs_but_no_caches(tmp_path):
-  _make_tree(tmp_path)
-  packed, _ = archive.make(str(tmp_path))
+def _list_names(packed):
   with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
-    names = tar.getnames()
-  assert 'configs/configs.py' in names and 'setup.cfg' in names
-  assert not [name for name in names if name.endswith('.pyc')]
+    return tar.getnames()
+
+
+def test_same_files_give_the_same_bytes_whenever_they_were_written(tree):
+  packed, digest = archive.make(str(tree))
+  os.utime(tree / 'setup.cfg', (0, 0))
+  assert archive.make(str(tree)) == (packed, digest)
+  assert digest == hashlib.sha256(packed).hexdigest()
+  (tree / 'bert_jax/main.py').write_text('changed')
+  assert archive.make(str(tree))[1] != digest
+
+
+def test_archive_has_what_git_tracks_and_the_versions(tree):
+  assert _list_names(archive.make(str(tree))[0]) == [
+    *('bert_jax/main.py', 'configs/main.py', 'constraints.txt'),
+    *('launch/main.py', 'setup.cfg'),
+  ]
+
+
+def test_versions_are_those_of_this_environment():
+  lines = archive.list_constraints().splitlines()
+  assert f'jax=={importlib.metadata.version("jax")}' in lines
+  # No path, no local build, which no index has.
+  assert not [line for line in lines if '@' in line or '+' in line]
+  assert not [line for line in lines if line.startswith('bert_jax')]
+
+
+@pytest.mark.parametrize('which', ['file', 'folder'])
+def test_links_are_not_followed(tree, which):
+  path = tree / ('configs/main.py' if which == 'file' else 'configs')
+  path.rename(tree / 'elsewhere')
+  path.symlink_to('/etc/passwd' if which == 'file' else tree / 'elsewhere')
+  with pytest.raises(
+    errors.UserError, match='configs/main.py is behind a link'
+  ):
+    archive.make(str(tree))
+
+
+def test_what_is_no_clone_is_refused(tmp_path):
+  (tmp_path / 'setup.cfg').write_text('')
+  with pytest.raises(errors.UserError, match='not a clone of bert_jax'):
+    archive.make(str(tmp_path))
 
 
 def test_tree_of_this_package_can_be_installed_from_the_archive():
-  files = archive.list_files(start.ROOT)
+  files = archive.list_files(archive.ROOT)
   assert {'bert_jax/main.py', 'pyproject.toml', 'launch/worker.sh'} <= {*files}
   assert not [path for path in files if path.startswith(('tests', '.git'))]
 
 
-def test_config_must_be_among_the_files(tmp_path, monkeypatch):
-  _make_tree(tmp_path)
-  monkeypatch.chdir(tmp_path / 'configs')
-  found = archive.check_config(str(tmp_path), 'configs.py:smoke,a=1')
-  assert found == 'configs/configs.py:smoke,a=1'
-  with pytest.raises(errors.UserError, match='not among the files'):
-    archive.check_config(str(tmp_path), '/etc/passwd')
+def test_config_must_be_among_the_files(tree, monkeypatch):
+  monkeypatch.chdir(tree / 'configs')
+  found = archive.check_config('main.py:smoke,a=1', str(tree))
+  assert found == 'configs/main.py:smoke,a=1'
+  (tree / 'configs/new.py').write_text('')
+  for path in ('new.py', '/etc/passwd'):
+    with pytest.raises(errors.UserError, match='not among the files'):
+      archive.check_config(path, str(tree))

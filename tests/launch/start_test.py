@@ -1,93 +1,149 @@
 """What a launch checks, prints and asks before it rents."""
 
+import json
+
 import pytest
 
 from bert_jax import errors
-from launch import commands, tpu
-from tests.launch import fakes
-from tests.launch.runs import HAPPY, RUN, make_cloud, refuse
+from launch import estimate, supervisor, terminal, tpu, world
+from tests.launch.fakes import HAPPY, RUN, Google, make_cloud
+from tests.launch.queued_test import make
+
+ESTIMATE = {'hours': [31.5, 60.0], 'dollars': [126.0, 240.0]}
+ROLE = 'roles/storage.objectAdmin'
 
 
-def test_dry_run_runs_nothing_and_prints_the_request(capsys, monkeypatch):
-  def fail(*_, **__):
-    raise AssertionError('a command was run')
-
-  monkeypatch.setattr(commands.subprocess, 'run', fail)
-  assert tpu.main([*RUN, '--dry_run']) == 0
+def test_dry_run_sends_nothing_and_prints_the_request(capsys):
+  cloud = Google()
+  here = cloud.world()
+  here.send = lambda *_: pytest.fail('a request was sent')
+  assert tpu.main([*RUN, '--dry_run'], here) == 0
   out = capsys.readouterr().out
-  assert 'gcloud compute tpus queued-resources create r --node-id=r' in out
+  assert 'gcloud compute tpus queued-resources create r-123456' in out
   assert '  argument=--workdir=gs://bkt/r' in out
+  assert not any('queued-resources' in argv for argv in cloud.argvs)
 
 
-def test_plan_says_the_hours_of_rent_without_a_price_too(capsys):
-  argv = [*RUN, '--topology=tpu7x-8', '--max_hours=5', '--dry_run']
-  assert tpu.main(argv, fakes.Gcloud().world()) == 0
-  limit = 'limit     5.0 hours of rent; then the run is stopped'
-  assert limit in capsys.readouterr().out.splitlines()
+def test_plan_says_the_hours_of_rent_without_a_price_too():
+  made = make('--max_hours=5')
+  made = made.__class__(**{**vars(made), 'price': None})
+  lines = estimate.describe_plan(made, 'p1', None)
+  assert 'limit     5.0 hours of rent; then the run is stopped' in lines
 
 
 def test_answer_no_rents_nothing(monkeypatch, capsys):
   monkeypatch.setattr('builtins.input', lambda question: 'n')
-  cloud = fakes.Gcloud(HAPPY)
+  cloud = Google(HAPPY)
   words = [word for word in RUN if word != '--yes']
   assert tpu.main(words, cloud.world()) == 1
   assert not cloud.created
   assert 'nothing was rented' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-  'more, message',
-  [
-    ('--workdir=/tmp/x', 'must be gs://BUCKET/FOLDER'),
-    ('--name=Large', 'lower-case letters'),
-    ('--topology=v5litepod-17', 'did you mean'),
-    ('--topology=h100:8', 'not a TPU slice'),
-    ('--zone=us-east5', 'not a zone'),
-    ('--max_usd=0', 'must be more than 0'),
-    ('--max_hours=inf', 'must be more than 0 and finite'),
-    ('--price=nan', 'must be more than 0 and finite'),
-    ('--topology=tpu7x-8', 'needs --max_usd|needs a price'),
-    ('--config=configs/none.py', 'not among the files'),
-    ('--config.nope=3', 'nope'),
-    ('--confg=x', 'not an argument'),
-  ],
-)
-def test_what_cannot_be_costs_nothing(more, message):
-  cloud = fakes.Gcloud(HAPPY)
-  world = cloud.world()
+REFUSED = {
+  '--name=Large': 'use up to 40 of a-z',
+  '--topology=v5litepod-17': 'did you mean',
+  '--topology=h100:8': 'not a slice of TPUs',
+  '--max_usd=0': 'must be above 0',
+  '--max_hours=inf': 'must be above 0 and finite',
+  '--price=nan': 'must be above 0 and finite',
+  '--config=configs/none.py': 'not among the files',
+  '--config.nope=3': 'nope',
+  '--confg=x': 'not an argument',
+}
 
-  def run(argv, seconds=900):
-    # The config is checked by the real command.
-    real = argv[0] != 'gcloud'
-    return commands.execute(argv) if real else cloud.run(argv)
 
-  world.run = run
-  words = [*RUN, '--max_usd=3'] if 'tpu7x' in more else RUN
-  with pytest.raises(errors.UserError, match=message):
-    tpu.main([*words, more], world)
+@pytest.mark.parametrize('more', REFUSED)
+def test_what_cannot_be_costs_nothing(more):
+  cloud = Google(HAPPY)
+  here = cloud.world()
+  # The config is checked by the real command.
+  here.run = lambda argv, **kw: (
+    cloud.run(argv, **kw) if argv[0] == 'gcloud' else world.execute(argv)
+  )
+  with pytest.raises(errors.UserError, match=REFUSED[more]):
+    tpu.main([*RUN, more], here)
   assert not cloud.created
 
 
-def test_run_needs_no_rights_to_the_other_api(capsys):
+def test_nobody_logged_in_is_one_line():
+  here = world.World(run=lambda argv: world.Result(1, err='ERROR: log in'))
+  with pytest.raises(errors.UserError, match='gcloud: ERROR: log in'):
+    tpu.main(['ls'], here)
+
+
+MISSING = {
+  ROLE: r'storage.objects.create: gcloud storage buckets add-iam.*bkt',
+  'roles/storage.legacyBucketReader': 'needs storage.buckets.get',
+  'roles/tpu.admin': r'to delete its TPUs: gcloud projects add-iam.* p1 ',
+}
+
+
+@pytest.mark.parametrize('role', MISSING)
+def test_missing_role_of_the_hosts_is_told_before_they_are_rented(role):
+  cloud = Google(HAPPY)
+  cloud.bindings[role] = ['user:me@b.c']
+  with pytest.raises(errors.UserError, match=f'7-compute@.*{MISSING[role]}'):
+    tpu.main(RUN, cloud.world())
   cloud = make_cloud(HAPPY)
-  assert tpu.main(RUN, refuse(cloud, 'instances', 'list')) == 0
-  assert 'compute could not be asked for hosts' in capsys.readouterr().err
+  cloud.bindings = {key: ['serviceAccount:a@b.c'] for key in cloud.bindings}
+  assert tpu.main([*RUN, '--service_account=a@b.c'], cloud.world()) == 0
 
 
-def test_detached_watch_is_the_same_command_without_asking(monkeypatch):
-  started = []
+@pytest.mark.parametrize('why', ['by a group', 'could not be checked'])
+def test_role_that_may_come_otherwise_is_a_warning(why, capsys):
+  cloud = make_cloud(HAPPY)
+  cloud.bindings[ROLE] = ['group:all@b.c']
+  if why == 'could not be checked':
+    cloud.refuse = lambda method, path: 403 * path.endswith('/iam')
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert why in capsys.readouterr().err
 
-  class Process:
-    pid = 7
 
-    def __init__(self, argv, **more):
-      started.append((argv, more['start_new_session'], more['env']))
+def test_bucket_that_refuses_is_told_before_anything_is_rented():
+  cloud = Google(HAPPY)
+  cloud.refuse = lambda method, path: 403 * (method == 'POST' and 'o?' in path)
+  with pytest.raises(errors.UserError, match='403.*buckets create gs://bkt'):
+    tpu.main(RUN, cloud.world())
+  assert not cloud.created
 
-  monkeypatch.setattr(tpu.start.subprocess, 'Popen', Process)
-  monkeypatch.setattr(tpu.sys, 'argv', ['launch/tpu.py', *RUN, '--detach'])
-  cloud = fakes.Gcloud(HAPPY)
-  assert tpu.main([*RUN, '--detach'], cloud.world()) == 0
-  ((argv, alone, environment),) = started
-  assert environment['CLOUDSDK_CORE_PROJECT'] == 'p1'
-  assert argv[1:] == ['launch/tpu.py', *RUN, '--yes'] and alone
-  assert not cloud.created  # that is for the watch to do
+
+def test_estimate_is_shown_and_a_limit_below_it():
+  line = 'preflight it fits; 31.5 to 60 hours, $126 to $240 (estimated)'
+  assert estimate.describe(make('--max_hours=72'), ESTIMATE) == [line]
+  made = make('--max_usd=80')
+  assert made.hours == 20.0
+  assert 'limit of 20.00 hours is below' in estimate.describe(made, ESTIMATE)[1]
+  assert 'not known' in estimate.describe(made, None)[0]
+
+
+def test_bill_stands_beside_the_estimate():
+  ledger = supervisor.Ledger('j', attempts=3, preemptions=2, seconds=45_000.0)
+  ledger = ledger._replace(reason='done', estimate=ESTIMATE)
+  assert terminal.list_bill(make(), ledger) == [
+    'ended     done',
+    'requests  3, preemptions 2',
+    'rent      12.50 hours, $50.00 (preflight: 31.5 to 60 hours, $126 to $240)',
+  ]
+
+
+def test_run_that_does_not_fit_is_refused():
+  here = world.World(run=lambda argv, seconds: world.Result(2, 'DOES NOT FIT'))
+  with pytest.raises(errors.UserError, match=r'DOES NOT FIT\n.*does not fit'):
+    estimate.run_preflight(here, make(), 'configs/tiny.py', 'key')
+
+
+def test_the_same_question_is_asked_once():
+  asked = []
+
+  def run(argv, seconds=0):
+    asked.append(argv)
+    with open(argv[-1].partition('=')[2], 'w') as file:
+      json.dump({'run_estimate': {'hours': [1, 2]}}, file)
+    return world.Result(0)
+
+  for key in ('one', 'one', 'two'):
+    here = world.World(run=run)
+    found = estimate.run_preflight(here, make(), 'configs/tiny.py', key)
+    assert found == {'hours': [1, 2]}
+  assert len(asked) == 2

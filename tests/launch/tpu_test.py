@@ -1,14 +1,15 @@
-"""Whole launches, with a stand-in for gcloud."""
+"""Whole launches, with a stand-in for Google Cloud and a simulated clock."""
 
-from launch import commands, tpu
-from tests.launch import fakes
-from tests.launch.runs import HAPPY, RUN, A, B, make_cloud
+import pytest
+
+from launch import tpu, world
+from tests.launch.fakes import HAPPY, RUN, A, B, Google, add, make_cloud
 
 
 def test_run_that_ends_well_is_asked_for_once_and_deleted(capsys):
   cloud = make_cloud(HAPPY)
   assert tpu.main(RUN, cloud.world()) == 0
-  assert cloud.created == [A] and not cloud.queue
+  assert cloud.created == [A] and not cloud.items
   out = capsys.readouterr().out
   assert out.startswith('to end everything: python launch/tpu.py down r')
   assert 'ended     done' in out and 'requests  1, preemptions 0' in out
@@ -18,78 +19,134 @@ def test_preempted_run_is_asked_for_again_with_the_same_job(capsys):
   lost = (*HAPPY, 'ACTIVE', 'SUSPENDED')
   cloud = make_cloud(lost, (*HAPPY, 'ACTIVE', 'GONE'), HAPPY)
   assert tpu.main(RUN, cloud.world()) == 0
-  assert cloud.created == [A, A, A] and not cloud.queue
+  assert cloud.created == [A, A, A] and not cloud.items
   assert 'requests  3, preemptions 2' in capsys.readouterr().out
 
 
 def test_full_zone_is_left_for_the_next():
   cloud = make_cloud(('FAILED: no more capacity',), HAPPY)
   assert tpu.main(RUN, cloud.world()) == 0
-  assert cloud.created == [A, B] and not cloud.queue
+  assert cloud.created == [A, B] and not cloud.items
 
 
-def test_a_group_that_is_refused_is_no_reason_to_try_for_ever(capsys):
-  # Its policy is there by then, and is deleted before the next look.
-  cloud = fakes.Groups('ERROR: Invalid value for field topology')
-  assert tpu.main([*RUN, '--topology=v6e-16'], cloud.world()) == 1
-  asked = [x for x in cloud.argvs if 'managed' in x and 'create' in x]
-  assert len(asked) <= 2 and cloud.policies == []
-  assert 'Invalid value for field topology' in capsys.readouterr().out
+def test_zone_that_does_not_offer_the_chips_is_left_out(capsys):
+  cloud = make_cloud(HAPPY)
+  cloud.zones = {B}
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [B]
+  assert f'{A} does not offer v5litepod-4' in capsys.readouterr().err
+  cloud.zones = set()
+  with pytest.raises(world.Unknown, match='no zone of'):
+    tpu.main(RUN, cloud.world())
 
 
-def test_refusal_of_a_group_that_was_made_counts_once(capsys):
-  # The group exists, without hosts, when its hosts are refused.
-  busy, wrong = 'HTTPError 503: busy', 'Invalid value for field size'
-  cloud = fakes.Groups(busy, busy, wrong, refused='resize')
-  assert tpu.main([*RUN, '--topology=v6e-16'], cloud.world()) == 1
-  assert len([x for x in cloud.argvs if 'resize' in x]) == 3
-  assert f'ended     structural: {wrong}' in capsys.readouterr().out
-  assert cloud.groups == cloud.policies == []
+def test_hosts_that_say_nothing_end_the_launch(capsys):
+  cloud = Google(*[(*HAPPY, 'ACTIVE', 'GONE')] * 9)
+  cloud.talks = False
+  assert tpu.main(RUN, cloud.world()) == 1
+  assert len(cloud.created) == 3 and not cloud.items
+  assert 'gave up: hosts ended 3 times' in capsys.readouterr().out
 
 
 def test_refusal_of_hosts_that_came_up_after_all_is_forgotten():
-  lost = (*HAPPY, 'SUSPENDED')
-  cloud = make_cloud(lost, lost, lost, HAPPY)
-  world = cloud.world()
+  lost = (*HAPPY, 'ACTIVE', 'SUSPENDED')
+  cloud = make_cloud(lost, lost, HAPPY)
+  here = cloud.world()
 
   def run(argv, seconds=0):
     result = cloud.run(argv)
-    lost = argv[3:5] == ['queued-resources', 'create']
-    return commands.Result(1, err='no answer') if lost else result
+    return world.Result(1, err='no answer') if 'create' in argv else result
 
-  world.run = run
-  assert tpu.main(RUN, world) == 0
-  assert len(cloud.created) == 4
+  here.run = run
+  assert tpu.main(RUN, here) == 0
+  assert len(cloud.created) == 3
+
+
+def test_second_of_two_that_were_asked_for_is_deleted():
+  cloud = Google((*HAPPY, *['ACTIVE'] * 9))
+
+  def each(count):
+    if count == 6:  # an answer was lost, and hosts came late
+      launch = cloud.read_job()['launch']
+      add(cloud, 'r', 'ACTIVE', zone=B, launch=launch, workdir='gs://bkt/r')
+    if count == 9:
+      assert [zone for _, zone in cloud.items] == [A]
+      cloud.end('done')
+
+  cloud.each = each
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert not cloud.items
 
 
 def test_exit_code_1_is_not_tried_again_and_its_lines_are_shown(capsys):
-  cloud = fakes.Gcloud(HAPPY)
-  cloud.on_active = lambda: cloud.end('failed', 'error: batch_size=7 is odd')
+  cloud = Google(HAPPY)
+  cloud.on_active = lambda *_: cloud.end('failed', 'error: batch_size\x1b[2J=7')
   assert tpu.main(RUN, cloud.world()) == 1
-  assert cloud.created == [A] and not cloud.queue
-  assert 'error: batch_size=7 is odd' in capsys.readouterr().out
+  assert cloud.created == [A] and not cloud.items
+  # What a terminal would obey is not printed.
+  assert 'error: batch_size\\x1b[2J=7' in capsys.readouterr().out
 
 
-def test_failed_listing_is_no_absence():
-  cloud = fakes.Gcloud(HAPPY)
-  count = [0]
+@pytest.mark.parametrize('failure', ['dark', 'broken'])
+def test_zone_that_does_not_answer_is_no_absence(failure):
+  cloud = Google((*HAPPY, *['ACTIVE'] * 9))
 
-  def on_active():
-    count[0] += 1
-    cloud.errors += ['HTTPError 403: forbidden'] if count[0] < 4 else []
-    if count[0] == 4:
+  def each(count):
+    if failure == 'dark':
+      cloud.dark = {A, B} if 20 < count < 300 else set()
+    elif 5 < count < 20:
+      cloud.broken.append(403)
+    if count == 400:
       cloud.end('done')
 
-  cloud.on_active = on_active
+  cloud.each = each
   assert tpu.main(RUN, cloud.world()) == 0
   assert cloud.created == [A]
 
 
+@pytest.mark.parametrize('ahead', [0.0, 2400.0, -2400.0, 9e6])
+def test_clock_of_the_launcher_changes_nothing(ahead, capsys):
+  cloud = Google((*HAPPY, *['ACTIVE'] * 200))
+  cloud.ahead = ahead
+  cloud.each = lambda count: count == 150 and cloud.end('done')  # 75 minutes
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A] and 'rent      1.2' in capsys.readouterr().out
+
+
 def test_money_becomes_a_deadline(capsys):
-  cloud = fakes.Gcloud(HAPPY)
+  cloud = Google(HAPPY)
+  cloud.on_active = lambda *_: cloud.argvs.append(cloud.read_job()['seconds'])
   # 4 chips x $1.20 an hour: $0.48 are 6 minutes.
   assert tpu.main([*RUN, '--max_usd=0.48'], cloud.world()) == 1
-  assert 'seconds=360\n' in [*cloud.jobs.values()][0]
   out = capsys.readouterr().out
-  assert 'ended     out of time' in out and not cloud.queue
-  assert 'rent      0.1' in out and '$0.4' in out
+  assert '360' in cloud.argvs and not cloud.items
+  assert (
+    'ended     out of time' in out and 'rent      0.1' in out and '$0.4' in out
+  )
+
+
+STATUSES = (
+  *('', '{', '[]', '7', 'null', '"x"', '{"state": 1}', '[' * 100_000),
+  '{"state": "running", "step": null, "steps": 9}',
+  '{"state": "running", "step": 1, "steps": 9, "loss": "x", "phase": null}',
+  '{"state": "\x1b[2J", "step": 1, "steps": 9, "seconds_left": [1]}',
+)
+
+
+def test_supervisor_survives_any_content_of_the_bucket(capsys):
+  cloud = Google((*HAPPY, *['ACTIVE'] * 30))
+  texts = [*STATUSES, b'\xff\x1b']
+
+  def each(count):
+    if texts and cloud.items:
+      for name in ('status.json', 'logs/host-x.log', 'logs/host-0.log'):
+        cloud.write(f'gs://bkt/r/{name}', texts[-1])
+      texts.pop()
+    elif cloud.items:
+      cloud.end('no such reason')
+
+  cloud.each = each
+  assert tpu.main(RUN, cloud.world()) == 1
+  out, err = capsys.readouterr()
+  assert 'status.json is damaged, and passed over' in err
+  assert '\x1b' not in out + err and 'unreadable' in out

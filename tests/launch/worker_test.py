@@ -1,291 +1,331 @@
-"""What launch/worker.sh does for each exit code of the program.
+"""What launch/worker.sh does, on loopback, at many times its speed.
 
-`gcloud` and the program are short scripts here; the bucket is a folder.
+The program is a short script here; bucket and APIs are `fake_cloud`.
 """
 
-import collections
-import http.server
+import argparse
+import contextlib
+import functools
 import os
-import pathlib
 import shutil
 import signal
-import stat
 import subprocess
-import threading
 import time
 
+import fake_cloud
 import pytest
 
-from launch import start
+from launch import archive, queued, watch, world
+from launch import chips as chips_lib
 
-WORKER = os.path.join(start.ROOT, 'launch', 'worker.sh')
 DELETED = -signal.SIGKILL  # how a host ends that the cloud takes away
-# Copies between the folder of the bucket and others; notes other commands. A
-# deletion does what the next line of `deletions` says, and else ends the host.
-GCLOUD = r"""#!/usr/bin/env bash
-at() { sed "s#^gs://#$BUCKET/#" <<<"$1"; }
-echo "$*" >>"$BUCKET/commands"
-args=()
-for word in "$@"; do
-  case $word in
-  --if-generation-match=0) absent=1 ;;
-  --*) ;;
-  *) args+=("$word") ;;
-  esac
-done
-case "${args[0]} ${args[1]}" in
-"storage cat") cat "$(at "${args[2]}")" ;;
-"storage cp")
-  to=$(at "${args[3]}")
-  [[ -n ${absent:-} && -e $to ]] && exit 1
-  mkdir -p "$(dirname "$to")" && cp "$(at "${args[2]}")" "$to"
-  ;;
-"delete me too")
-  read -r answer <"$BUCKET/deletions" || kill -KILL "$PPID"
-  sed -i 1d "$BUCKET/deletions"
-  [[ $answer == accepted ]]
-  ;;
-esac
-"""
-# Ends with the next code of a list, or hangs until it is told to end.
+BASE = 'gs://b/r/launch/l-1'
+# Ends with the next code of a list, or hangs until it is told to end; +5 is a
+# step forward, then a crash.
 PROGRAM = r"""#!/usr/bin/env bash
 trap 'echo "saved"; exit 143' TERM
 echo "arguments: $*"
-read -r code <"$BUCKET/codes"
-sed -i 1d "$BUCKET/codes"
-if [[ $code == hang ]]; then
-  while :; do sleep 0.1; done
-fi
+read -r code <"$CODES"
+sed -i 1d "$CODES"
+while [[ $code == hang ]]; do sleep 0.05; done
 if [[ $code == +* ]]; then
-  echo "{\"step\": ${code#+}, \"steps\": 9}" >"$BUCKET/b/r/status.json"
-  code=9
+  curl --silent --data-binary "{\"step\": ${code#+}, \"steps\": 9}" \
+    "$CLOUD/upload/storage/v1/b/b/o?name=r/status.json" >/dev/null
+  code=70
 fi
 echo "ends with $code"
 exit "$code"
+"""
+# Stands for pip, which installs uv, which makes an environment.
+PIP = r"""#!/usr/bin/env bash
+echo "$*" >>"$CODES.pip"
+for word in "$@"; do [[ $word == --target=* ]] && target=${word#*=}; done
+mkdir -p "$target/bin"
+cat >"$target/bin/uv" <<'UV'
+#!/usr/bin/env bash
+echo "uv $*" >>"$CODES.pip"
+[[ $1 == venv ]] && mkdir -p "${!#}/bin" && cp "$PROGRAM" "${!#}/bin/python"
+exit 0
+UV
+chmod +x "$target/bin/uv"
 """
 
 
 @pytest.fixture
 def host(tmp_path):
-  """Returns a function that starts a host, whose code is installed."""
+  """Returns a function that starts a host, and has `cloud`."""
   if not shutil.which('curl'):
     pytest.skip('curl is not installed')
-  bucket, home = tmp_path / 'bucket', tmp_path / 'home'
-  (bucket / 'b/r').mkdir(parents=True)
-  code = home / 'r/SHA'
-  (code / 'env/bin').mkdir(parents=True)
-  (code / 'tree').mkdir()
+  cloud, started = fake_cloud.Cloud(), []
+  cloud.create('r-1', 'z', {})
+  cloud.items['r-1', 'z'] |= {'running': time.time(), 'states': ['ACTIVE']}
+
+  def kill(*_):
+    for process in started:
+      if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+  cloud.on_gone = kill
+  with contextlib.ExitStack() as stack:
+    port = stack.enter_context(fake_cloud.serve(cloud.answer))
+    stack.callback(lambda: (kill(), [x.wait() for x in started]))
+    made = functools.partial(_begin, tmp_path, stack, port, started)
+    made.cloud = cloud
+    made.log = lambda n=0: cloud.read(f'gs://b/r/logs/host-{n}.log')
+    made.end = lambda: cloud.read(f'{BASE}/end').splitlines()
+    yield made
+
+
+def _make_job(port, topology, slices, seconds, more):
+  here = f'http://127.0.0.1:{port}'
+  overrides = {'storage': f'{here}/storage/v1/'}
+  properties = {'api_endpoint_overrides': overrides}
+  to = world.World(login={'configuration': {'properties': properties}})
+  delete = f'{here}/v2/projects/p1/locations/z/queuedResources/r-1?force=true'
+  more = {'sha256': 'SHA', 'archive': 'launch/code', 'delete': delete, **more}
+  run = argparse.Namespace(name='r', workdir='gs://b/r', config='c')
+  run.overrides = ['--a b', "--c='d'"]
+  chips = chips_lib.parse(topology, slices)
+  return queued.render_job(to, run, 'l-1', chips, seconds, **more)
+
+
+def _begin(
+  tmp_path,
+  stack,
+  port,
+  started,
+  *codes,
+  number='0',
+  topology='v5litepod-4',
+  slices=1,
+  seconds=1000,
+  pod=False,
+  attributes=(),
+  **more,
+):
+  """Starts a host whose program ends with some codes; returns its process."""
+  home, bin_ = tmp_path / f'home{len(started)}', tmp_path / 'bin'
+  code, codes_path = home / 'r/SHA', tmp_path / f'codes{len(started)}'
+  for folder in (code / 'env/bin', code / 'tree', bin_):
+    folder.mkdir(parents=True, exist_ok=True)
   (code / 'ready').touch()
-  (tmp_path / 'bin').mkdir()
-  for path, text in (
-    (tmp_path / 'bin/gcloud', GCLOUD),
-    (code / 'env/bin/python', PROGRAM),
-  ):
+  python = PROGRAM if pod else PIP
+  paths = {code / 'env/bin/python': PROGRAM, tmp_path / 'program': PROGRAM}
+  for path, text in {**paths, bin_ / 'python3': python}.items():
     path.write_text(text)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-  started, served = [], []
-
-  def begin(*codes, seconds=1000, deletions=(), attributes=(), busy=()):
-    (bucket / 'codes').write_text(''.join(f'{code}\n' for code in codes))
-    (bucket / 'deletions').write_text(''.join(f'{x}\n' for x in deletions))
-    job = {'name': 'r', 'job': 'j', 'workdir': 'gs://b/r', 'sha256': 'SHA'}
-    job |= {'archive': 'gs://b/x', 'hosts': 1, 'seconds': seconds}
-    lines = [f'{key}={value}' for key, value in job.items()]
-    lines += ['argument=--a b', "argument=--c='d'"]
-    lines += ['delete=gcloud', 'delete=delete', 'delete=me too']
-    text = '\n'.join(lines) + '\n'
-    served.append(_serve({'bert-jax-job': text, **dict(attributes)}, busy))
-    env = {
-      **os.environ,
-      'PATH': f'{tmp_path}/bin:{os.environ["PATH"]}',
-      'BUCKET': str(bucket),
-      'BERT_JAX_HOME': str(home),
-      'BERT_JAX_PERIOD': '1',
-      'GCE_METADATA_HOST': f'127.0.0.1:{served[-1].server_port}',
-    }
-    process = subprocess.Popen(
-      ['bash', WORKER], env=env, start_new_session=True
-    )
-    started.append(process)
-    return process, Files(bucket)
-
-  yield begin
-  for process in started:
-    if process.poll() is None:
-      os.killpg(process.pid, signal.SIGKILL)
-      process.wait()
-  for server in served:
-    server.shutdown()
-    server.server_close()
+    path.chmod(0o755)
+  codes_path.write_text(''.join(f'{code}\n' for code in codes))
+  text = _make_job(port, topology, slices, seconds, more)
+  values = {} if pod else {'attributes/bert-jax-job': text}
+  if number is not None:
+    values['attributes/agent-worker-number'] = number
+  values |= dict(attributes)
+  env = os.environ | {'PATH': f'{bin_}:{os.environ["PATH"]}'}
+  env |= {'CODES': str(codes_path), 'CLOUD': f'http://127.0.0.1:{port}'}
+  env |= {'PROGRAM': f'{tmp_path}/program', 'BERT_JAX_HOME': str(home)}
+  if pod:
+    env |= {'BERT_JAX_JOB': text, 'JOB_COMPLETION_INDEX': number}
+  metadata = stack.enter_context(fake_cloud.serve_metadata(values))
+  env |= {'GCE_METADATA_HOST': f'127.0.0.1:{metadata}', 'BERT_JAX_TICK': '0.01'}
+  with open(tmp_path / f'console{len(started)}', 'w') as console:
+    more = {'start_new_session': True, 'stdout': console}
+    process = subprocess.Popen(['bash', watch.WORKER], env=env, **more)
+  process.values = values
+  started.append(process)
+  return process
 
 
-def _serve(attributes, busy) -> http.server.HTTPServer:
-  """Answers as a host's metadata server; with 503 first for what is `busy`."""
-  refusals = collections.Counter(busy)
-
-  class Handler(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *_):
-      """Says nothing."""
-
-    def do_GET(self):
-      name = self.path.rpartition('/')[2]
-      found = attributes.get(name)
-      refused, refusals[name] = refusals[name] > 0, refusals[name] - 1
-      self.send_response(503 if refused else 404 if found is None else 200)
-      self.end_headers()
-      self.wfile.write(b'busy' if refused else (found or '').encode())
-
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-  server.daemon_threads = True
-  threading.Thread(target=server.serve_forever, daemon=True).start()
-  return server
-
-
-class Files:
-  """What a host left in the bucket."""
-
-  def __init__(self, bucket: pathlib.Path):
-    self._bucket = bucket
-
-  def read(self, name):
-    return (self._bucket / name).read_text()
-
-  @property
-  def log(self):
-    return self.read('b/r/logs/host-0.log')
-
-  @property
-  def end(self):
-    return self.read('b/r/launch/j/end').splitlines()
-
-  @property
-  def deletions(self):
-    return self.read('commands').splitlines().count('delete me too')
+def wait_for(holds):
+  for _ in range(1200):
+    with contextlib.suppress(KeyError):
+      if holds():
+        return
+    time.sleep(0.05)
+  raise TimeoutError
 
 
 def test_exit_code_0_ends_the_launch_and_deletes_the_host(host):
-  process, files = host(0)
-  assert process.wait(60) == DELETED
-  assert files.end[0] == 'reason=done' and files.deletions == 1
-  assert "arguments: -m bert_jax.main --a b --c='d'" in files.log
+  assert host(0).wait(60) == DELETED
+  assert host.end()[0] == 'reason=done' and not host.cloud.items
+  words = (
+    "arguments: -m bert_jax.main --config=c --workdir=gs://b/r --a b --c='d'"
+  )
+  assert words in host.log()
 
 
 def test_exit_code_1_is_not_tried_again_and_keeps_the_last_lines(host):
-  process, files = host(1, 0)
-  assert process.wait(60) == DELETED
-  assert files.end[0] == 'reason=failed' and files.deletions == 1
-  assert 'exit code 1' in files.end[1] and 'ends with 1' in files.end
-  assert files.log.count('arguments:') == 1
+  assert host(1, 0).wait(60) == DELETED
+  end = host.end()
+  assert end[0] == 'reason=failed' and 'exit code 1' in end[1]
+  assert 'ends with 1' in end and not host.cloud.items
+  assert host.log().count('arguments:') == 1
+
+
+@pytest.mark.parametrize('code', [70, pytest.param(75, marks=pytest.mark.slow)])
+def test_other_codes_are_tried_three_times_again(host, code):
+  assert host(*[code] * 5).wait(120) == DELETED
+  assert host.end()[0] == 'reason=crashed'
+  assert host.log().count('arguments:') == 4
 
 
 @pytest.mark.slow
-def test_interrupted_program_is_resumed(host):
-  process, files = host(143, 130, 0)
-  assert process.wait(60) == DELETED
-  assert files.end[0] == 'reason=done'
-  assert files.log.count('arguments:') == 3
+@pytest.mark.parametrize('codes', [(143, 129, 0), (9, 9, '+5', 9, 9, 0)])
+def test_interruptions_and_progress_reset_the_retries(host, codes):
+  assert host(*codes).wait(120) == DELETED
+  assert host.end()[0] == 'reason=done'
 
 
-@pytest.mark.slow
-def test_crash_is_tried_three_times(host):
-  process, files = host(*[9] * 5)
-  assert process.wait(120) == DELETED
-  assert files.end[0] == 'reason=crashed' and files.deletions == 1
-  assert files.log.count('arguments:') == 4
-
-
-@pytest.mark.slow
-def test_progress_resets_the_retries(host):
-  process, files = host(9, 9, '+5', 9, 9, 0)
-  assert process.wait(120) == DELETED
-  assert files.end[0] == 'reason=done'
-
-
-@pytest.mark.slow
-def test_program_is_told_to_save_when_the_time_is_up(host):
-  process, files = host('hang', seconds=2)
-  assert process.wait(60) == DELETED
-  assert files.end[0] == 'reason=out of time' and files.deletions == 1
-  assert 'saved' in files.log
+@pytest.mark.parametrize('again', [False, True])
+def test_program_is_told_to_save_when_the_time_is_up(host, again):
+  if again:  # a host that is started again goes on with its time
+    host.cloud.write(f'{BASE}/deadline-3', '100\n')
+  assert (
+    host('hang', seconds=1000 if again else 1, attempt='3').wait(60) == DELETED
+  )
+  assert host.end()[0] == 'reason=out of time' and 'saved' in host.log()
 
 
 def test_program_is_told_to_save_when_somebody_ends_the_launch(host):
-  process, files = host('hang')
-  _wait_for(lambda: 'arguments:' in files.log)
-  path = files._bucket / 'b/r/launch/j'
-  path.mkdir(parents=True)
-  (path / 'end').write_text('reason=stopped\n')
+  process = host('hang')
+  wait_for(lambda: 'arguments:' in host.log())
+  host.cloud.write(f'{BASE}/end', 'reason=stopped\n')
   assert process.wait(60) == DELETED
-  assert files.end == ['reason=stopped'] and files.deletions == 1
-  assert 'saved' in files.log
+  assert host.end() == ['reason=stopped'] and 'saved' in host.log()
 
 
-def test_host_that_is_taken_away_lets_the_program_save(host):
-  process, files = host('hang')
-  _wait_for(lambda: 'arguments:' in files.log)
-  process.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize('notice', ['SIGTERM', 'preempted'])
+def test_host_that_is_taken_away_lets_the_program_save(host, notice):
+  process = host('hang')
+  wait_for(lambda: 'arguments:' in host.log())
+  if notice == 'preempted':
+    process.values['preempted'] = 'TRUE'
+  else:
+    process.send_signal(signal.SIGTERM)
   assert process.wait(60) == 143
-  assert 'saved' in files.log and files.deletions == 0
+  assert 'saved' in host.log() and host.cloud.items
 
 
-@pytest.mark.slow
-def test_program_of_an_earlier_start_is_ended_first(host):
-  process, files = host('hang', 0)
-  _wait_for(lambda: 'arguments:' in files.log)
-  process.kill()  # as after a crash of the host's script
-  process.wait()
-  again, files = host(0)
-  assert again.wait(60) == DELETED
-  assert 'saved' in files.log and files.end[0] == 'reason=done'
+def test_deletion_that_is_refused_is_asked_for_again(host):
+  host.cloud.items['r-1', 'z']['states'] = ['PROVISIONING']
+  process = host(0)
+  wait_for(lambda: len(host.cloud.refused) == 2)
+  host.cloud.items['r-1', 'z']['states'] = ['ACTIVE']
+  assert process.wait(60) == DELETED
 
 
-@pytest.mark.slow
-def test_deletion_that_has_no_effect_is_asked_for_again(host):
-  process, files = host(0, deletions=['refused', 'accepted'])
-  assert process.wait(60) == DELETED and files.deletions == 3
+def test_other_hosts_delete_when_host_0_is_dead(host):
+  process = host(*[75] * 4, number='1', topology='v5litepod-16')
+  assert process.wait(120) == DELETED
+  assert host.end()[0] == 'reason=crashed' and not host.cloud.items
 
 
-@pytest.mark.parametrize(
-  'busy',
-  ['bert-jax-job', pytest.param('agent-worker-number', marks=pytest.mark.slow)],
-)
-def test_answer_of_a_busy_metadata_server_is_waited_for(host, busy):
-  attributes = {'agent-worker-number': '1'}
-  process, files = host(1, attributes=attributes, busy=[busy])
-  assert process.wait(60) == 0 and files.deletions == 0
-  assert 'host 1 of run r' in files.read('b/r/logs/host-1.log')
+def test_host_0_deletes_before_the_others(host):
+  host.cloud.write(f'{BASE}/end', 'reason=stopped\n')
+  first = host(number='3', topology='v5litepod-16')
+  wait_for(lambda: 'ending: stopped' in host.log(3))
+  time.sleep(0.3)
+  assert host.cloud.items and first.poll() is None
+  host(number='0', topology='v5litepod-16')
+  assert first.wait(60) == DELETED
+
+
+def test_host_without_a_number_is_no_host_0(host):
+  process = host(0, number=None, topology='v5litepod-16')
+  wait_for(lambda: 'was not told its number' in host.log(4))
+  assert host.end()[0] == 'reason=failed' and 'arguments:' not in host.log(4)
+  assert host.cloud.items and process.poll() is None  # others come first
+
+
+@pytest.mark.parametrize('late', ['', None])
+def test_number_that_comes_late_is_waited_for(host, late):
+  process = host(0, number=late, topology='v5litepod-16')
+  time.sleep(0.5)
+  assert not host.cloud.objects
+  process.values['attributes/agent-worker-number'] = '2'
+  wait_for(lambda: 'host 2 of run r' in host.log(2))
 
 
 def test_hosts_are_numbered_through_all_slices(host):
-  attributes = {
-    'agent-worker-number': '0',
-    'tpu-env': "MEGASCALE_SLICE_ID: '2'",
-  }
-  process, files = host(1, attributes=attributes)
-  assert process.wait(60) == 0 and files.deletions == 0
-  assert 'host 2 of run r' in files.read('b/r/logs/host-2.log')
+  attributes = {'attributes/tpu-env': "A: 'b'\nMEGASCALE_SLICE_ID: '2'\n"}
+  host(1, number='1', topology='v5litepod-16', slices=3, attributes=attributes)
+  wait_for(lambda: 'host 9 of run r' in host.log(9))
 
 
 def test_host_without_a_job_does_nothing(host):
-  process, files = host(0, attributes={'bert-jax-job': None})
-  assert process.wait(60) == 1
-  assert not (files._bucket / 'commands').exists()
+  assert host(0, attributes={'attributes/bert-jax-job': None}).wait(60) == 1
+  assert not host.cloud.objects
+
+
+def test_host_that_cannot_write_says_it_on_the_console_and_goes(host, tmp_path):
+  host.cloud.refuse = lambda method, path: 403 * (method == 'POST')
+  assert host(1).wait(120) == DELETED
+  assert not host.cloud.objects
+  console = (tmp_path / 'console0').read_text()
+  assert 'ends with 1' in console
+  assert console.count('the bucket does not take the reason: 403') == 10
+
+
+def test_reason_is_written_as_soon_as_the_bucket_takes_it(host):
+  refused = []
+
+  def refuse(method, path):
+    refused.append(method == 'POST' and 'end&' in path)
+    return 503 * (refused[-1] and sum(refused) < 4)
+
+  host.cloud.refuse = refuse
+  assert host(0).wait(120) == DELETED
+  assert host.end()[0] == 'reason=done'
+
+
+STARTS = {'10 7\n': 'crashed', '10 6\n': 'done', 'a[$(touch x)] 7': 'done'}
+
+
+@pytest.mark.parametrize('text', [*STARTS, '', '\x00'])
+def test_starts_are_counted_until_a_step_forward(host, text):
+  host.cloud.write('gs://b/r/status.json', '{"step": 7, "steps": 9}')
+  host.cloud.write(f'{BASE}/starts', text)
+  assert host(0).wait(60) == DELETED
+  assert host.end()[0] == f'reason={STARTS.get(text, "done")}'
+  count = 11 if text == '10 7\n' else 1
+  assert host.cloud.read(f'{BASE}/starts') == f'{count} 7\n'
+
+
+def test_code_is_installed_with_the_versions_that_came_with_it(host, tmp_path):
+  packed, sha256 = archive.make()
+  host.cloud.write('gs://b/r/launch/code', packed)
+  tries = []
+
+  def refuse(method, path):
+    tries.append('launch%2Fcode' in path)
+    return 503 * (tries[-1] and sum(tries) < 4)  # trouble of one host
+
+  host.cloud.refuse = refuse
+  assert host(0, sha256=sha256, python='3.12').wait(60) == DELETED
+  assert host.end()[0] == 'reason=done'
+  assert host.log().count('the installation failed') == 3
+  pip, venv, install = (tmp_path / 'codes0.pip').read_text().splitlines()
+  assert '--require-hashes' in pip and 'launch/uv.txt' in pip
+  assert '--python=3.12' in venv
+  assert install.count('/tree/constraints.txt') == 2
+
+
+def test_other_code_is_not_installed(host):
+  host.cloud.write('gs://b/r/launch/code', b'other')
+  assert host(0, sha256='0' * 64).wait(120) == DELETED
+  assert host.end()[0] == 'reason=crashed' and 'arguments:' not in host.log()
+
+
+@pytest.mark.parametrize('codes, code', [((70, 0), 0), ((1,), 1)])
+def test_pod_ends_with_0_when_done_and_else_with_1(host, tmp_path, codes, code):
+  process = host(*codes, pod=True, delete='', archive='')
+  assert process.wait(60) == code
+  assert 'arguments: -m bert_jax.main' in (tmp_path / 'console0').read_text()
+  assert host.cloud.items
 
 
 def test_script_is_clean_for_shellcheck():
   program = shutil.which('shellcheck')
   if not program:
     pytest.skip('shellcheck is not installed')
-  done = subprocess.run([program, WORKER], capture_output=True, text=True)
+  done = subprocess.run([program, watch.WORKER], capture_output=True, text=True)
   assert done.returncode == 0, done.stdout
-
-
-def _wait_for(holds):
-  for _ in range(600):
-    try:
-      if holds():
-        return
-    except FileNotFoundError:
-      pass
-    time.sleep(0.05)
-  raise TimeoutError
