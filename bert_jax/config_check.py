@@ -10,7 +10,7 @@ from ml_collections import config_dict
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import accents, masking
+from bert_jax.data import accents, masking, recipe
 from bert_jax.model import attention, bert_config, feature_model, precision
 from bert_jax.ops import dropout
 from bert_jax.runtime import workers
@@ -59,7 +59,7 @@ RANGES = {
   'data.shards': {'least': 0, 'most': 2**16},
   'data.workers': _PROCESSES,
   'data.loader_workers': _PROCESSES,
-  'finetuning.epochs': {'above': 0, 'most': 100_000},
+  'finetuning.epochs': {'least': 0, 'most': 100_000},
   'finetuning.warmup': _SHARE,
   'finetuning.head_dropout': _SHARE,
   'finetuning.reinit_layers': {'least': 0, 'most': 1024},
@@ -76,7 +76,7 @@ RANGES = {
   'phases.batch_size': {'least': 1, 'most': 2**20},
   'phases.accumulate': {'least': 1, 'most': 2**20},
   'phases.max_predictions': {'least': 1, 'below': 2**16},
-  'optimizer.learning_rate': {'above': 0, 'most': 1},
+  'optimizer.learning_rate': {'least': 0, 'most': 1},
   'optimizer.warmup_steps': _STEPS_OR_0,
   'optimizer.b1': _DECAY,
   'optimizer.b2': _DECAY,
@@ -89,6 +89,7 @@ RANGES = {
   'eval.sequences': {'least': 1, 'most': 2**31 - 1},
   'log.every': _STEPS,
   'checkpoint.every': _STEPS,
+  'checkpoint.minutes': {'least': 0, 'most': 1e6},
   'checkpoint.keep': _STEPS,
   'checkpoint.keep_every': _STEPS_OR_0,
 }
@@ -99,9 +100,12 @@ CHOICES = {
   'model.activation': tuple(bert_config.ACTIVATIONS),
   'model.norm': bert_config.NORMS,
   'model.initializer': tuple(bert_config.INITIALIZERS),
+  'model.attention_init': bert_config.ATTENTION_INITS,
   'model.dtype': _FLOATS,
   'data.layout': sources.LAYOUTS,
   'data.strip_accents': accents.CHOICES,
+  'data.negatives': recipe.NEGATIVES,
+  'finetuning.select': ('last', 'best'),
   'finetuning.form': ('bert', 'gpt'),
   'finetuning.features': ('none', *feature_model.LAYERS),
   'objective.kind': ('mlm', 'ltr', 'rtl'),
@@ -147,6 +151,8 @@ def check(c: config_dict.ConfigDict):
   _check_freeze(c.optimizer.freeze)
   _check_baselines(c)
   _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
+  if c.task == 'pretraining' and not c.optimizer.learning_rate:
+    _fail('optimizer.learning_rate=0 is for fine-tuning, which fills it in')
   if c.optimizer.warmup_steps >= sum(c.phases.steps):
     _fail(
       f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
@@ -210,7 +216,9 @@ def _check_phases(c):
       f'phases.steps={phases.steps} add up to {sum(phases.steps)}, which must '
       f'be at most {_STEPS["most"]}'
     )
-  if max(phases.seq_length) > most:
+  # Otherwise init_from has its own, which fine-tuning compares.
+  own = c.task == 'pretraining' or not c.init_from
+  if own and max(phases.seq_length) > most:
     _fail(
       f'phases.seq_length={phases.seq_length} is longer than '
       f'model.max_positions={most}'

@@ -1,22 +1,51 @@
-"""User errors, which are not bugs, and helpers for their messages."""
+"""User errors, which are not bugs, exit codes, and helpers for messages."""
 
-from collections.abc import Sequence
+import contextlib
+import errno
+import re
+import sys
+from collections.abc import Iterator, Sequence
 
 _MAX_LINE = 300  # characters
+
+# What all programs end with, see docs/exit_codes.md; 128 + N after signal N.
+MISTAKE = 1  # the user's: the same command fails again
+BUG = 70  # EX_SOFTWARE of sysexits.h; also of a library or a device
+MAY_PASS = 75  # EX_TEMPFAIL: the same command may succeed later
+
+# How operating systems call a disk or a network that is busy or away.
+_PASSING = {
+  *(errno.EIO, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ESTALE),
+  *(errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED),
+  *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+}
+# How jax and TensorStore call a device or a service that is.
+_BUSY = re.compile(
+  r'\b(UNAVAILABLE|ABORTED|DEADLINE_EXCEEDED):|retry attempts failed|'
+  r'already in use|resource busy|busy or unavailable'
+)
+_OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # of TensorStore
 
 
 class UserError(ValueError):
   """An error whose message says, in one line, what is wrong and what to do.
 
   Attributes:
-    exit_code: of a program that ends with it; `MAY_PASS` if the same command
-      may succeed later.
+    may_pass: whether the same command may succeed later; None if the error that
+      this one was raised from says so.
   """
 
-  exit_code = 1
+  def __init__(self, message: str = '', may_pass: bool | None = None):
+    super().__init__(message)
+    self.may_pass = may_pass
 
+  @property
+  def exit_code(self) -> int:
+    """`MISTAKE` or `MAY_PASS`."""
+    return get_exit_code(self)
 
-MAY_PASS = 75  # EX_TEMPFAIL of sysexits.h
+  def __reduce__(self):  # how a process sends it to its parent, without a cause
+    return type(self), (str(self), may_pass(self))
 
 
 class Interrupted(BaseException):
@@ -35,10 +64,76 @@ class Interrupted(BaseException):
     self.everywhere = everywhere
 
 
+def get_exit_code(error: BaseException) -> int:
+  """Returns what a program that fails with an error ends with."""
+  if isinstance(error, Interrupted):
+    return 128 + error.signum
+  if may_pass(error):
+    return MAY_PASS
+  return MISTAKE if isinstance(error, UserError) else BUG
+
+
+def may_pass(error: BaseException | None) -> bool:
+  """Returns whether an error, or what it was raised from, may pass by itself."""
+  while error is not None:
+    known = getattr(error, 'may_pass', None)
+    if known is not None:
+      return known
+    if not isinstance(error, UserError) and _is_passing(error):
+      return True
+    error = error.__cause__
+  return False
+
+
+def _is_passing(error) -> bool:
+  if isinstance(error, TimeoutError | ConnectionError):
+    return True
+  if isinstance(error, OSError) and error.errno in _PASSING:
+    return True
+  code = _OS_ERROR.search(str(error))
+  if _BUSY.search(str(error)) or (code and int(code[1]) in _PASSING):
+    return True
+  gcsfs = sys.modules.get('gcsfs.retry')  # only if there is a bucket
+  return gcsfs is not None and gcsfs.is_retriable(error)
+
+
+def find_cause(error: BaseException) -> BaseException:
+  """Returns the error that an error was raised from, through all layers."""
+  while error.__cause__ is not None:
+    error = error.__cause__
+  return error
+
+
+@contextlib.contextmanager
+def explaining(what: str, advice: str = '') -> Iterator[None]:
+  """Turns an error of a disk or a bucket in the body into UserError.
+
+  Args:
+    what: what failed, such as 'cannot read x'.
+    advice: what to do, with a full stop.
+  """
+  try:
+    yield
+  except UserError:
+    raise
+  except OSError as error:
+    end = f'; {advice}' if advice else '.'
+    raise UserError(f'{what}: {error.strerror or error}{end}') from error
+
+
 def listing(words: Sequence[str], most: int = 6) -> str:
   """Joins words by commas, at most `most` of them, then 'and N more'."""
   more = f' and {len(words) - most} more' if len(words) > most else ''
   return (', '.join(words[:most]) or 'none') + more
+
+
+def count(number: int, noun: str) -> str:
+  """Returns a number of things, in words.
+
+  >>> count(1, 'row'), count(2000, 'row')
+  ('1 row', '2,000 rows')
+  """
+  return f'{number:,} {noun}{"" if number == 1 else "s"}'
 
 
 def first_line(error: BaseException) -> str:

@@ -69,15 +69,10 @@ def read_texts(path: str) -> list[str | tuple[str, str]]:
       with more than one tab.
   """
   try:
-    with io.TextIOWrapper(storage.open_binary(path), 'utf-8-sig') as file:
-      lines = file.read().split('\n')
-  except errors.UserError:
-    raise
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; give a file with a sentence per '
-      'line.'
-    ) from error
+    advice = 'give a file with a sentence per line.'
+    with errors.explaining(f'cannot read {path}', advice):
+      with io.TextIOWrapper(storage.open_binary(path), 'utf-8-sig') as file:
+        lines = file.read().split('\n')
   except UnicodeDecodeError as error:
     raise errors.UserError(
       f'{path} is not UTF-8 at byte {error.start}; convert it, for example '

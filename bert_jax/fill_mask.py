@@ -49,15 +49,7 @@ def main(argv: list[str]):
     raise errors.UserError(
       'no sentence; write one in quotes, such as "the [MASK] barked ."'
     )
-  model = source.read(flags.FLAGS.model)
-  if 'mlm' not in model.params:
-    missing = errors.listing(model.report.missing, most=3)
-    raise errors.UserError(
-      f'{flags.FLAGS.model} has no MLM head, which guesses words'
-      f'{f" (missing: {missing})" if model.report.missing else ""}; name a '
-      'model that was saved with it, such as BertForPreTraining or '
-      'BertForMaskedLM.'
-    )
+  model = source.read_with_mlm(flags.FLAGS.model)
   for i, sentence in enumerate(sentences):
     guesses = fill.fill(
       model.params,

@@ -6,7 +6,7 @@ Give fields of the config after a colon or as flags of their own:
 
   --config=configs/base.py:smoke,batch_size=64 --config.data.input='text/*.txt'
 
-Run the same command again to resume. SIGINT (Ctrl-C) and SIGTERM save a
+Run the same command again to resume. SIGINT (Ctrl-C), SIGTERM and SIGHUP save a
 checkpoint first. On many hosts start the same command on each (docs/hosts.md).
 """
 
@@ -32,13 +32,12 @@ def run(config: config_dict.ConfigDict, workdir: str):
   from bert_jax import config_check, tasks
   from bert_jax.parallel import agreement, distributed, watchdog
   from bert_jax.train import fit
-  from bert_jax.workdir import claim, shared
+  from bert_jax.workdir import claim, paths, shared
   from bert_jax.workdir import status as status_lib
 
   config_check.check(config)
   task = tasks.get(config)
   config = task.complete(config, workdir)
-  print(config_lib.to_text(config), flush=True)
   config_check.check(config)
   agreement.check_same(
     {**json.loads(config_lib.to_json(config)), **agreement.hash_code()}
@@ -50,6 +49,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
     status = status_lib.NOTHING
     if distributed.is_first():
       stack.enter_context(claim.claim(workdir, config))
+      fit.check_disk(config, task.make_objective(config), workdir)
       phases = config.phases.steps
       status = stack.enter_context(
         status_lib.Status(workdir, sum(phases), len(phases))
@@ -57,11 +57,18 @@ def run(config: config_dict.ConfigDict, workdir: str):
     distributed.first_then_all('data', lambda: task.prepare(config, workdir))
     data = task.open(config, workdir)
     distributed.barrier('opened')  # copying it may take minutes
+    if untested := agreement.describe_untested():
+      print(untested)
+    # Now that nothing is wrong with what the user gave.
+    print(f'not the default (all of the config: {paths.config(workdir)}):')
+    print(config_lib.describe(config), flush=True)
+    if distributed.is_first() and config.data.dir:
+      claim.keep(workdir, config.data.dir)
     made = task.make_task(config, data)
     agreement.check_same(made.facts)
-    params = fit.fit(config, made, workdir, status, pulse)
+    trained = fit.fit(config, made, workdir, status, pulse)
     distributed.first_then_all(
-      'export', lambda: task.finish(config, data, workdir, params)
+      'export', lambda: task.finish(config, data, workdir, *trained)
     )
 
 

@@ -11,12 +11,18 @@ tags words, both files are CoNLL files: one word per line, blank lines between
 sentences; --text is then the number of the words' column, from 0. With a model
 that answers questions, both are .json: the input as SQuAD's, with or without
 answers, the output {id of a question: its answer}, '' where it has none.
+
+With --label=COLUMN, the predictions are scored, as at the end of a run, and so are
+answers if the file has the right ones; the scores are printed and written beside
+the output. From Python, `predict_texts` takes and returns lists.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
+from bert_jax import errors
 from bert_jax.runtime import cli, memory
 
 
@@ -37,7 +43,21 @@ def _define_flags():
     None,
     "Column of the choices, as data.choices; by default the training data's.",
   )
+  flags.DEFINE_string(
+    'label',
+    '',
+    'Column of the right labels, to score by; of tags, its number, such as -1.',
+  )
+  flags.DEFINE_list(
+    'keep', [], 'Columns of a table to copy into the output, or all.'
+  )
   flags.DEFINE_integer('batch_size', 32, 'Rows per batch.', lower_bound=1)
+  flags.DEFINE_bool(
+    'safe_cells',
+    False,
+    'Whether to put an apostrophe before cells of .csv and .tsv that begin with '
+    '=, +, - or @, so that a spreadsheet does not run them.',
+  )
   flags.mark_flags_as_required(['model', 'input', 'output'])
 
 
@@ -47,6 +67,9 @@ def predict(
   output: str,
   columns: Sequence[str | None] = (None, None, None),
   batch_size: int = 32,
+  safe_cells: bool = False,
+  label: str = '',
+  keep: Sequence[str] = (),
 ) -> int:
   """Writes the predictions for a file.
 
@@ -57,6 +80,9 @@ def predict(
     columns: of the text, of a second text and of choices; None is the training
       data's.
     batch_size: rows per batch.
+    safe_cells: whether a table is to be harmless in a spreadsheet.
+    label: column of the right labels, by which to score; '' does not.
+    keep: columns of a table to copy into the output; ('all',) is all.
 
   Returns:
     The number of rows, words or questions.
@@ -71,9 +97,41 @@ def predict(
 
   found = source.read(model)
   job = predict_files.Job(
-    model, found, given, output, tuple(columns), batch_size
+    *(model, found, given, output, tuple(columns)),
+    *(batch_size, safe_cells, label, keep),
   )
   return predict_files.predict(job)
+
+
+def predict_texts(
+  model: Any,
+  texts: Sequence[str],
+  pairs: Sequence[str] | None = None,
+  batch_size: int = 32,
+) -> list[dict[str, Any]]:
+  """Returns the predictions for texts, in their order.
+
+  Args:
+    model: a fine-tuned run or an exported model; or, to read it once for many
+      calls, what `bert_jax.inference.source.read` returned for it.
+    texts: N texts.
+    pairs: their second texts; None for single texts.
+    batch_size: rows per batch.
+
+  Returns:
+    A dict for each text: its `prediction`, a class or a number, and, of a class,
+    its `probability` and the `probabilities` of all classes.
+
+  Raises:
+    errors.UserError: if the model does not predict classes or numbers of texts.
+  """
+  from bert_jax.finetuning import predict_files
+  from bert_jax.inference import source
+
+  found = source.read(model) if isinstance(model, str) else model
+  return predict_files.predict_texts(
+    found.origin, found, texts, pairs, batch_size
+  )
 
 
 def main(argv: list[str]):
@@ -82,9 +140,16 @@ def main(argv: list[str]):
   given = flags.FLAGS
   columns = given.text, given.pair, given.choices
   count = predict(
-    given.model, given.input, given.output, columns, given.batch_size
+    given.model,
+    given.input,
+    given.output,
+    columns,
+    given.batch_size,
+    given.safe_cells,
+    given.label,
+    given.keep,
   )
-  print(f'wrote {given.output}: {count:,} predictions')
+  print(f'wrote {given.output}: {errors.count(count, "prediction")}')
 
 
 if __name__ == '__main__':

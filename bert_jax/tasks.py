@@ -25,7 +25,13 @@ from typing import Any
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import completion, starting, task_data
+from bert_jax.finetuning import (
+  completion,
+  outcome,
+  starting,
+  supervised,
+  task_data,
+)
 from bert_jax.finetuning.choices import choice_data, choice_finish, choose
 from bert_jax.finetuning.classes import class_data, class_finish, classify
 from bert_jax.finetuning.spans import answering, span_data, span_finish
@@ -48,8 +54,9 @@ class Definition:
     prepare: (config, workdir); makes the data. Called by one process.
     open: (config, workdir) -> directory of the data; checks the data.
     make_task: (config, directory) -> Task.
-    finish: (config, directory, workdir, parameters); exports the trained model
-      and prints a summary. Called by one process.
+    finish: (config, directory, workdir, parameters, predictions, step), see
+      `train.fit`; exports the trained model and prints a summary. Called by one
+      process.
     make_objective: (config) -> Objective, of the task; needs no data.
   """
 
@@ -58,7 +65,7 @@ class Definition:
   prepare: Callable[[Any, str], None]
   open: Callable[[Any, str], str]
   make_task: Callable[[Any, str], task.Task]
-  finish: Callable[[Any, str, str, Any], None]
+  finish: Callable[[Any, str, str, Any, dict, int], None]
   make_objective: Callable[[Any], task.Objective]
 
 
@@ -78,16 +85,16 @@ def _define(form: task_data.Format, module, leave) -> Definition:
 
   Args:
     form: how its data are made and kept.
-    module: has its `make_task` and `make_objective`.
-    leave: see `Definition.finish`.
+    module: what is its own, see `supervised.make_task`.
+    leave: writes and prints what an `outcome.Run` ends with.
   """
   return Definition(
     complete=functools.partial(completion.complete, form.make),
     check=starting.check,
     prepare=functools.partial(task_data.prepare, form),
     open=functools.partial(task_data.open_data, form),
-    make_task=module.make_task,
-    finish=leave,
+    make_task=functools.partial(supervised.make_task, form, module),
+    finish=lambda *given: leave(outcome.open_run(form, *given)),
     make_objective=module.make_objective,
   )
 

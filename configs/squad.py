@@ -20,12 +20,10 @@ def get_config(arguments: str = ''):
   c.task = 'spans'
   c.data.input = 'train=train.json,dev=dev.json'
   c.phases.seq_length = (384,)
-  c.optimizer.learning_rate = 5e-5
   c.finetuning.head_dropout = 0.0  # none in Google's code
   c.finetuning.outputs = 2
   if variant == 'v2':
     c.finetuning.unanswerable = True
-    c.finetuning.epochs = 2.0
     c.phases.batch_size = (48,)
     arguments = rest
   return config.apply_arguments(c, arguments)

@@ -1,4 +1,7 @@
-"""What errors say."""
+"""What errors say, and what a program ends with."""
+
+import errno
+import pickle
 
 import pytest
 
@@ -36,3 +39,64 @@ def test_changes_are_named_in_the_order_of_the_new_values():
     'c was 3, is None',
   ]
   assert errors.find_changes(old, old) == []
+
+
+def raised_from(cause: Exception) -> errors.UserError:
+  error = errors.UserError('x cannot be read.')
+  error.__cause__ = cause
+  return error
+
+
+@pytest.mark.parametrize(
+  ('error', 'code'),
+  [
+    (errors.UserError('a field is wrong'), 1),
+    (raised_from(OSError(errno.ENOSPC, 'No space left on device')), 1),
+    (raised_from(FileNotFoundError(errno.ENOENT, 'No such file')), 1),
+    (KeyError('x'), 70),
+    (OSError('no reason'), 70),
+    (FileNotFoundError(errno.ENOENT, 'No such file'), 70),
+    (MemoryError(), 70),
+    (RuntimeError('INTERNAL: the core halted'), 70),
+    (RuntimeError('RESOURCE_EXHAUSTED: out of memory'), 70),
+    (OSError(errno.EIO, 'Input/output error'), 75),
+    (OSError(errno.ESTALE, 'Stale file handle'), 75),
+    (ConnectionResetError(), 75),
+    (TimeoutError(), 75),
+    (raised_from(OSError(errno.EIO, 'Input/output error')), 75),
+    (raised_from(ValueError("UNKNOWN: x [os_error_code='5' y]")), 75),
+    (raised_from(ValueError("UNKNOWN: x [os_error_code='2' y]")), 1),
+    (RuntimeError('UNAVAILABLE: TPU initialization failed'), 75),
+    (
+      RuntimeError("backend 'tpu': ABORTED: The TPU is already in use by 7"),
+      75,
+    ),
+    (RuntimeError('open(/dev/vfio/0): Device or resource busy'), 75),
+    (RuntimeError('all CUDA-capable devices are busy or unavailable'), 75),
+    (RuntimeError('DEADLINE_EXCEEDED: Barrier timed out'), 75),
+    (errors.UserError('UNAVAILABLE: is a word of ours'), 1),
+    (errors.Interrupted(15, 'resume'), 143),
+  ],
+)
+def test_the_exit_code_tells_mistakes_bugs_and_what_may_pass(error, code):
+  assert errors.get_exit_code(error) == code
+  if isinstance(error, errors.UserError):
+    assert error.exit_code == code
+    # As a worker process sends it, which loses its cause.
+    assert pickle.loads(pickle.dumps(error)).exit_code == code
+
+
+def test_an_error_of_the_disk_is_explained_and_others_pass():
+  with pytest.raises(errors.UserError) as caught:
+    with errors.explaining('cannot read x', 'use y.'):
+      raise OSError(errno.EIO, 'Input/output error')
+  assert str(caught.value) == 'cannot read x: Input/output error; use y.'
+  assert caught.value.exit_code == errors.MAY_PASS
+  with pytest.raises(errors.UserError, match=r'^cannot read x: odd\.$'):
+    with errors.explaining('cannot read x'):
+      raise OSError('odd')
+  for error in (errors.UserError('mine'), KeyError('x')):
+    with pytest.raises(type(error)) as caught:
+      with errors.explaining('cannot read x'):
+        raise error
+    assert caught.value is error

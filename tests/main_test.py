@@ -70,7 +70,7 @@ def whole(tmp_path_factory):
 def test_a_run_says_what_it_does_and_what_to_do_next(whole):
   workdir, _, output = whole
   for words in (
-    'optimizer.learning_rate = 0.002',
+    'optimizer.learning_rate=0.002',
     'unigram entropy of the corpus',
     'initial loss',
     'step 30/30',
@@ -118,11 +118,14 @@ def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
   workdir, text, _ = whole
   use = f'--config.data.dir={workdir}/data'
   run = tmp_path / 'run'
-  for step in (5, 13):
+  for step, number in ((5, signal.SIGKILL), (13, signal.SIGHUP)):
     process = start(run, text, use)
     wait_for_step(process, run, step)
-    process.send_signal(signal.SIGKILL)
+    process.send_signal(number)
     process.communicate()
+  found = json.loads((run / 'status.json').read_text())
+  assert (found['state'], found['exit_code']) == ('interrupted', 129)
+  assert found['checkpoint'] == found['step'] >= 13
   process = start(run, text, use)
   wait_for_step(process, run, 21)
   process.send_signal(signal.SIGTERM)
@@ -151,6 +154,15 @@ def small_config(text, arguments=''):
     'smoke,steps=8,num_layers=1,hidden_size=8,mlp_size=8,vocab_size=120,'
     f'log.every=1,workers=1,input={text},layout=sentences,{arguments}',
   )
+
+
+def test_what_cannot_work_is_said_before_the_config(tmp_path, capsys):
+  (tmp_path / 'file').touch()
+  c = small_config(str(tmp_path / 'nowhere.txt'))
+  for name, problem in (('file', 'is a file'), ('run', 'nowhere.txt')):
+    with pytest.raises(errors.UserError, match=problem):
+      main.run(c, str(tmp_path / name))
+  assert 'vocab_size' not in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -1,12 +1,12 @@
 """A tiny model whose parameters are all different, and its vocabulary."""
 
 import functools
-import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.data import manifest as manifest_lib
 from bert_jax.interop import hf_export
 from bert_jax.model import bert_config, heads
 from bert_jax.tokenization import tokenizer as tokenizer_lib
@@ -70,7 +70,7 @@ def write_data(folder, words=VOCAB, **recipe) -> str:
   """Writes what says how prepared data was tokenized; returns vocab.txt."""
   folder.mkdir(exist_ok=True)
   manifest = {'recipe': {'lowercase': True, 'strip_accents': True, **recipe}}
-  (folder / 'manifest.json').write_text(json.dumps(manifest))
+  manifest_lib.write(str(folder), manifest)
   path = folder / 'vocab.txt'
   path.write_text('\n'.join(words) + '\n', encoding='utf-8')
   return str(path)

@@ -97,4 +97,4 @@ def test_the_command(run, tmp_path):
     check=True,
   )
   assert f'wrote {output}: {len(TEXTS)} predictions' in done.stdout
-  assert '1 rows were truncated to 16 tokens' in done.stdout
+  assert 'truncated to 16 tokens: 1 row\n' in done.stdout

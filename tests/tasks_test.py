@@ -39,4 +39,4 @@ def test_a_run_goes_by_the_config_that_its_task_completed(
   monkeypatch.setitem(tasks.TASKS, 'pretraining', told)
   with pytest.raises(errors.UserError, match='seed 7'):
     main.run(config.pretraining('tiny'), str(tmp_path))
-  assert '  seed = 7\n' in capsys.readouterr().out
+  assert capsys.readouterr().out == ''  # the config is shown later

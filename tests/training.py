@@ -100,7 +100,7 @@ def make_task(c, batch=make_batch):
 
 
 def fit(c, workdir, **kwargs):
-  return fit_lib.fit(c, make_task(c, **kwargs), str(workdir))
+  return fit_lib.fit(c, make_task(c, **kwargs), str(workdir))[0]
 
 
 def rows_of(workdir, kind):

@@ -48,12 +48,12 @@ def files_of(given):
   return sorted(path for path in found if os.path.isfile(path))
 
 
-def make_text(inputs, folder, parts, longest=sys.maxsize):
+def make_text(inputs, folder, parts, longest=sys.maxsize, mark=''):
   """Writes parts of sentences, blank lines between documents; returns paths.
 
   Each part takes bytes from the inputs in proportion to their sizes, so that it
   is a fair sample. Documents of more than `longest` characters are split. No
-  document occurs twice.
+  document occurs twice. Sentences of the first input end with `mark`.
   """
   paths = [os.path.join(folder, f'part-{k:03d}.txt') for k in range(parts)]
   os.makedirs(folder, exist_ok=True)
@@ -75,6 +75,8 @@ def make_text(inputs, folder, parts, longest=sys.maxsize):
               f'{inputs[k]} is too small; {parts * PART:,} bytes wanted.'
             )
           split = sentences.split(document.Document(paragraphs), 'en')
+          if k == 0:
+            split = [sentence + mark for sentence in split]
           for lines in cut(split, longest):
             taken[k] += len(lines) / sizes[k]
             if len(lines) >= MIN_CHARS and hash(lines) not in seen:
@@ -141,8 +143,6 @@ def prepare(paths, vocab, passes, cores, output, layout='sentences'):
     f'--layout={layout}',
     f'--max_seq_length={LENGTH}',
     f'--workers={cores}',
-    # A few novels must suffice for both splits.
-    *(['--heldout=0.3'] if layout == 'files' else []),
   ]
 
 

@@ -36,6 +36,7 @@ def encode(c, workdir):
 
   definition = tasks.get(c)
   c = definition.complete(c, workdir)
+  c.finetuning.by_length = True  # however few updates there are
   config_check.check(c)
   definition.prepare(c, workdir)
   return c, definition.open(c, workdir)

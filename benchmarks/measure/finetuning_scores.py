@@ -3,6 +3,10 @@
   python benchmarks/measure/finetuning_scores.py --model=RUN --data=FOLDER \\
     --workdir=DIR
 
+With --rates=1e-4,1e-3 it fine-tunes the model alone, which may be in any format:
+with these learning rates, and with the default one, for the default epochs. The
+table has the mean of each, and that of the default as a share of the best one.
+
 Each task is two sweeps over seeds, one from --model and one from random
 weights of the same size with the same vocabulary, by the same recipe. The table
 has the mean of the first metric on dev, its standard deviation over the seeds,
@@ -96,11 +100,20 @@ def main():
   parser.add_argument('--workdir', required=True)
   parser.add_argument('--tasks', default=','.join(TASKS))
   parser.add_argument('--seeds', default=5, type=int)
+  parser.add_argument('--rates', default='', help='learning rates to compare')
+  parser.add_argument(
+    '--more', default='', help='arguments of all configs, such as seq_length=32'
+  )
   options = parser.parse_args()
   made = os.path.join(options.workdir, 'made')
   if not os.path.exists(made):
     files.write_folder(made, [], lambda new: write_data(options.data, new))
   results = {}
+  if options.rates:
+    for name in options.tasks.split(','):
+      results[name] = compare_rates(name, options, made)
+    print_rates(results)
+    return
   for name in options.tasks.split(','):
     for kind, flags in list_starts(options.model).items():
       results[name, kind] = sweep(name, kind, flags, options, made)
@@ -121,22 +134,32 @@ def list_starts(model):
   }
 
 
-def sweep(name, kind, start, options, made):
+def compare_rates(name, options, made):
+  """Runs the sweep of a task over learning rates; returns its results."""
+  # 0 is the default.
+  grid, flags = f'learning_rate=0,{options.rates}', []
+  flags.append(f'--config.init_from={options.model}')
+  return sweep(name, 'rates', ('', flags), options, made, grid)
+
+
+def sweep(name, kind, start, options, made, grid=''):
   """Runs the sweep of a task; returns its results."""
   task, (arguments, flags) = TASKS[name], start
   folder = os.path.join(
     options.workdir, f'{name} {kind}'.lower().replace(' ', '_')
   )
-  config = (
-    f'{task.config},learning_rate={task.rate},epochs={task.epochs}{arguments}'
-  )
+  config = task.config
+  if not grid:
+    config += f',learning_rate={task.rate},epochs={task.epochs}{arguments}'
+  config += f',{options.more}' if options.more else ''
+  seeds = ','.join(map(str, range(options.seeds)))
   command = [
     sys.executable,
     '-m',
     'bert_jax.sweep',
     f'--config={ROOT}/configs/{config.replace(":,", ":")}',
     f'--workdir={folder}',
-    f'--grid=seed={",".join(map(str, range(options.seeds)))}',
+    f'--grid={grid} seed={seeds}',
     f'--config.data.input={task.input.format(data=options.data, made=made)}',
     *(f'--config.{x}' for x in task.more.split()),
     *flags,
@@ -159,6 +182,21 @@ def print_table(results):
       f'| {name} | {first["metric"]} | {first["runs"]} | {" | ".join(shown)} '
       f'| {first["baseline"]:.3f} |'
     )
+
+
+def print_rates(results):
+  """Prints the scores of {task: results of its sweep} as Markdown."""
+  rates = [
+    x['fields']['learning_rate'] for x in [*results.values()][0]['settings']
+  ]
+  print('\nmeans over the seeds:\n')
+  print(f'| task | metric | default | {" | ".join(rates[1:])} | of the best |')
+  print('|---' * (len(rates) + 3) + '|')
+  for name, x in results.items():
+    means = [setting['mean'] for setting in x['settings']]
+    shown = ' | '.join(f'{mean:.3f}' for mean in means)
+    metric, share = x['settings'][0]['metric'], means[0] / max(means)
+    print(f'| {name} | {metric} | {shown} | {share:.2f} |')
 
 
 def write_data(data, folder):

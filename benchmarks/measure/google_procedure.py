@@ -219,14 +219,23 @@ def to_features(
 
 
 def statistics(
-  rows: np.ndarray | dict[str, np.ndarray], documents: int, mask_id: int
+  rows: np.ndarray | dict[str, np.ndarray],
+  documents: int,
+  mask_id: int,
+  mark_id: int,
 ) -> dict[str, float]:
-  """Returns shares and means of the features of so many documents, by name."""
+  """Returns shares and means of the features of so many documents, by name.
+
+  `mark_id` tells one kind of text from the other.
+  """
   room = rows['input_ids'].shape[1]
   length = rows['input_mask'].sum(1, dtype=int)
   second = rows['segment_ids'].sum(1, dtype=int) - 1
   split = (length - 3 - second) / (length - 3)
   is_random = rows['next_sentence_labels'] > 0
+  is_marked = rows['input_ids'] == mark_id
+  is_second = rows['segment_ids'] > 0
+  other = (is_marked & is_second).any(1) != (is_marked & ~is_second).any(1)
   used = rows['masked_lm_weights'] > 0
   at = rows['masked_lm_positions'].astype(int)
   shown = np.take_along_axis(rows['input_ids'], at, 1)[used]
@@ -235,6 +244,7 @@ def statistics(
   found = {
     'pairs per document': len(length) / documents,
     'random second texts': is_random.mean(),
+    'random ones of other text': other[is_random].mean(),
     'tokens per pair': length.mean(),
     'tokens per random pair': length[is_random].mean(),
     'padding share': 1 - length.mean() / room,

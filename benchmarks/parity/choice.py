@@ -63,8 +63,8 @@ def their_logits(transformers, model, encoded):
 
 def compare(given, other) -> bool:
   """Compares inputs and logits; returns whether they agree."""
-  from bert_jax.finetuning import encode, predictions
-  from bert_jax.finetuning.choices import choice_data
+  from bert_jax.finetuning import encode, predict_files, predictions
+  from bert_jax.finetuning.choices import choice_data, choose
   from bert_jax.inference import source
 
   model = source.read(given.model)
@@ -84,13 +84,9 @@ def compare(given, other) -> bool:
     x = ours[our_name].reshape(other[their_name].shape)
     same &= (x == other[their_name]).all((1, 2))
   print(f'{len(same)} rows of {_CHOICES} choices, {(~same).sum()} differ')
-  logits = predictions.compute_logits(
-    model.head.add_to(model.params),
-    model.config,
-    encoded,
-    model.tokenizer.pad_id,
-    'choosing',
-  ).reshape(other['logits'].shape)
+  split = choice_data.Split(encoded, None, _CHOICES)
+  job = predict_files.Job(given.model, model, given.data, '', (), 32)
+  logits = job.predict(choose, split, predictions.fill, 'choosing')['logits']
   most = float(np.abs(logits - other['logits']).max())
   print(
     f'logits: largest difference {most:.1e}, largest logit '

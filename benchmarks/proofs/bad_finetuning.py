@@ -79,7 +79,7 @@ def check_tables(cases: Cases, runs: Runs):
   cases.error('no such column', found, "'review'", 'text, label')
 
   code, stdout, _ = runs.classify('empty', 'text,label\n,cat\nthe dog,dog\n')
-  said = find(stdout, 'WARNING', 'have no text', 'line 2')
+  said = find(stdout, 'WARNING', 'without text', 'line 2')
   rows = code == 0 and runs.count_lines('empty', 'predictions', 'dev.tsv') - 1
   name = 'empty text: said, kept, predicted'
   cases.show(

@@ -1,11 +1,13 @@
 """Kinds of damage to a file."""
 
+import json
 import os
 import random
 import shutil
 from collections.abc import Callable
 
 _BLOCK = 64  # bytes
+_ODD = 'x', None, -5, 10**30, True, 1.5, [], {}, [1, [2]]
 
 
 def _read(path) -> bytes:
@@ -90,11 +92,38 @@ def make_folder(path, rng):
   os.mkdir(path)
 
 
+def odd_value(path, rng):
+  """Removes a value of a JSON file, or puts an odd one there; flips a bit else."""
+  try:
+    content = json.loads(_read(path))
+    places = list(_list_places(content))
+  except ValueError:
+    places = []
+  if not places:
+    flip(path, rng)
+    return
+  inner, name = rng.choice(places)
+  if rng.random() < 0.3:
+    del inner[name]
+  else:
+    inner[name] = rng.choice(_ODD)
+  _write(path, json.dumps(content).encode())
+
+
+def _list_places(value):
+  """Yields (list or dict, index or name) of all that is in a JSON value."""
+  if isinstance(value, dict | list):
+    names = value if isinstance(value, dict) else range(len(value))
+    for name in names:
+      yield value, name
+      yield from _list_places(value[name])
+
+
 KINDS: dict[str, Callable] = {
   function.__name__: function
   for function in (
     *(flip, zero, truncate, empty, delete, append, duplicate, swap),
-    make_folder,
+    *(make_folder, odd_value),
   )
 }
 

@@ -179,7 +179,7 @@ def writers(base, folder):
       prepare=Renewing(2.0),
       env=dict(os.environ),
     )
-    while 'compiled the' not in first.say():
+    while 'compiled ' not in first.say():
       expect(first.process.is_alive(), first.say()[-3000:])
       time.sleep(0.05)
     line = expect_error(

@@ -207,7 +207,8 @@ FAULTS = (
   Fault(
     'checkpoint_files',
     'each file of a checkpoint: a bit flipped, a block zeroed or doubled, cut, '
-    'emptied, deleted, lengthened, exchanged for another, replaced by a folder',
+    'emptied, deleted, lengthened, exchanged for another, replaced by a folder, '
+    'a JSON value removed or made odd',
     'the same bits, or it is set aside and the one before is used, or the run '
     'stops with one line; never wrong numbers',
     damage_each_file,

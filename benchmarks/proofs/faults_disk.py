@@ -32,7 +32,7 @@ def failing_log(base, folder):
   write = log.Log._write_event
   replace('workdir.log', 'Log._write_event', flush)
   line = expect_error(
-    lambda: small_run.train(workdir, use), 'cannot write the log'
+    lambda: small_run.train(workdir, use), 'cannot write the log', code=75
   )
   log.Log._write_event = write
   small_run.train(workdir, use)
@@ -75,7 +75,9 @@ def failing_disk(base, folder):
   for name in names:
     os.rename(name, f'{folder}/kept')
     os.symlink('/proc/self/mem', name)
-    expect_error(lambda: small_run.train(workdir, use), 'Input/output error')
+    expect_error(
+      lambda: small_run.train(workdir, use), 'Input/output error', code=75
+    )
     os.remove(name)
     os.rename(f'{folder}/kept', name)
   stat = os.stat
@@ -87,7 +89,9 @@ def failing_disk(base, folder):
 
   os.stat = fail
   expect_error(
-    lambda: small_run.train(workdir, use), 'Input/output', 'nothing was moved'
+    lambda: small_run.train(workdir, use),
+    *('Input/output', 'nothing was moved'),
+    code=75,
   )
   os.stat = stat
   expect(not os.path.exists(f'{workdir}/checkpoints_bad'), 'moved')

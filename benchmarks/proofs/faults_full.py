@@ -19,7 +19,7 @@ def full_predicted(base, folder):
   with small_disk.mount(folder, 200) as disk:
     line = expect_error(
       lambda: small_run.train(f'{disk}/run', use),
-      'GB free',
+      'MB free',
       'more checkpoint(s) need',
     )
     left = damage.list_files(f'{disk}/run')

@@ -148,7 +148,7 @@ FAULTS = (
   Fault(
     'host_fails',
     'one of two hosts cannot read its data: OSError',
-    'both end within 30 s with exit code 1 and its message',
+    'both end within 30 s with exit code 70 and its message',
     fail('raises', 1),
   ),
   Fault(

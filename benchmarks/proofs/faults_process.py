@@ -61,6 +61,14 @@ def sigterm_moments(base, folder):
   return f'{len(texts)} signals, each exit code 143; bits and export equal'
 
 
+def sighup_moments(base, folder):
+  """Sends SIGHUP at every moment."""
+  texts = _interrupt_everywhere(base, folder, signal.SIGHUP)
+  for moment, text in texts.items():
+    expect('Traceback' not in text, f'{moment}: {text[-3000:]}')
+  return f'{len(texts)} signals, each exit code 129; bits and export equal'
+
+
 def second_signal(base, folder):
   """Sends SIGTERM, SIGTERM and SIGINT within a save and within a step."""
   for moment in ('a save', 'a step', 'compilation'):
@@ -156,6 +164,7 @@ def workers(base, folder):
       workdir, f'{arguments}loader_workers=1,steps=400,checkpoint.every=100'
     ),
     'a process that makes batches died',
+    code=75,
   )
   log.Log.write = write
   workdir = os.path.join(folder, 'prepared')
@@ -171,6 +180,7 @@ def workers(base, folder):
   expect_error(
     lambda: small_run.train(workdir, f'{arguments}workers=2'),
     'a worker process died',
+    code=75,
   )
   thread.join()
   small_run.train(workdir, arguments)
@@ -199,6 +209,13 @@ FAULTS = (
     'one line, exit code 143, no traceback; the same command ends with the '
     'same bits',
     sigterm_moments,
+  ),
+  Fault(
+    'sighup_moments',
+    'SIGHUP, which a terminal that is closed sends, at the same moments',
+    'one line, exit code 129, no traceback; the same command ends with the '
+    'same bits',
+    sighup_moments,
   ),
   Fault(
     'sigterm_200',

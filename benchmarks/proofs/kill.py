@@ -127,7 +127,7 @@ def place(workdir, text):
   count = re.search(r'^compiling (\d+) programs', text, re.MULTILINE)
   if not count:
     return 'starting'
-  compiled = text.count('compiled the') >= int(count[1])
+  compiled = f'compiled {count[1]} programs' in text
   return 'training' if compiled else 'compiling'
 
 

@@ -9,7 +9,9 @@
 Reads the output of benchmarks/tpu/kernels.py for BASE and several chips, and
 prints the rows of `bert_jax.preflight.kernel_schedules.TIMES` for them. With
 --check, only rows are printed that are missing from the package or differ by
-more than 3 %; if there are any, the exit code is 1.
+more than 3 %; if there are any, the exit code is 1. Kernels with heads of other
+sizes than 64 are compared with `HEADS`, and printed as its rows if those of 64
+are in the files, too.
 """
 
 import argparse
@@ -28,16 +30,16 @@ _HEAD = re.compile(r'(\w+), (?:(bfloat16|float32), )?[\d,]+ tokens')
 # base 128 rbg forward, Mcycles: schedule, products, bytes; times
 _LINE = re.compile(
   r'base +(\d+) +(none|rbg|threefry) +(forward|backward)'
-  r' +([\d.]+) +([\d.]+) +'
+  r'(?: heads of (\d+))? +([\d.]+) +([\d.]+) +'
 )
 # Name in HLO, and products of the matrix unit for one of the type.
 _TYPES = {None: ('bf16', 1), 'bfloat16': ('bf16', 1), 'float32': ('f32', 6)}
 
 
-def read(lines) -> list[tuple]:
+def read(lines, head_size: int = 64) -> list[tuple]:
   """Returns rows of the table, from the output of benchmarks/tpu/kernels.py.
 
-  Only BASE is used. A case that lacks one of its two kernels is skipped.
+  Only BASE with heads of this size is used. A case that lacks one of its two kernels is skipped.
   """
   chip, dtype, passes, found = None, None, 0, {}
   for line in lines:
@@ -45,8 +47,8 @@ def read(lines) -> list[tuple]:
     if head:
       chip, (dtype, passes) = head[1], _TYPES[head[2]]
     case = _LINE.match(line.strip())
-    if case:
-      length, generator, which, schedule, products = case.groups()
+    if case and int(case[4] or 64) == head_size:
+      length, generator, which, _, schedule, products = case.groups()
       exact = _products(chip, int(length), which)
       if abs(passes * exact - float(products)) > 0.001:
         raise ValueError(
@@ -84,6 +86,21 @@ def differences(known, found) -> list[str]:
   return wrong
 
 
+def list_heads(table, lines) -> dict[int, list[tuple]]:
+  """Returns {size of heads: rows}, relative to rows of heads of 64.
+
+  A row is (chip, generator, type, tokens per row, forward, backward).
+  """
+  known, found = {row[:4]: row[4:] for row in table}, {}
+  for k in {row[0] for row in kernel_schedules.HEADS} - {64}:
+    found[k] = [
+      (*row[:4], *(x / y for x, y in zip(row[4:], known[row[:4]], strict=True)))
+      for row in read(lines, k)
+      if row[:4] in known
+    ]
+  return found
+
+
 def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -91,17 +108,27 @@ def main():
   parser.add_argument('files', nargs='+')
   parser.add_argument('--check', action='store_true')
   values = parser.parse_args()
-  found = []
+  lines = []
   for path in values.files:
     with open(path) as file:
-      found += read(file)
-  if not found:
+      lines += file
+  found = read(lines)
+  heads = list_heads(kernel_schedules.TIMES if values.check else found, lines)
+  if not found and not any(heads.values()):
     sys.exit('error: no line is one of benchmarks/tpu/kernels.py for BASE.')
   if not values.check:
     print('\n'.join(f'  {row!r},' for row in found))
+    for k, rows in sorted(heads.items()):
+      for *_, length, forward, backward in rows:
+        print(f'  ({k}, {length}, {forward:.2f}, {backward:.2f}),')
     return 0
   wrong = differences(kernel_schedules.TIMES, found)
-  print('\n'.join(wrong or [f'{len(found)} rows are as in the table']))
+  for k, rows in sorted(heads.items()):
+    factors = {x[1]: x[2:] for x in kernel_schedules.HEADS if x[0] == k}
+    table = [(*row[:4], *factors.get(row[3], (0, 0))) for row in rows]
+    wrong += [f'heads of {k}, {x}' for x in differences(table, rows)]
+  count = len(found) + sum(map(len, heads.values()))
+  print('\n'.join(wrong or [f'{count} rows are as in the table']))
   return 1 if wrong else 0
 
 

@@ -2,6 +2,7 @@
 
   python benchmarks/tpu/kernels.py [--topology=v5e:2x2] [--dtype=bfloat16]
     [--sizes=base,large] [--lengths=128,512] [--generators=none,rbg,threefry]
+    [--head_sizes=32,64]
 
 Compiles attention with its gradient, without a TPU, with 8,192 tokens per
 device, and has the compiler dump the instructions of each kernel as they are
@@ -160,6 +161,7 @@ def main():
   parser.add_argument('--sizes', default='base,large')
   parser.add_argument('--lengths', default='128,512')
   parser.add_argument('--generators', default='rbg,threefry')
+  parser.add_argument('--head_sizes', default='64', help='default: 64')
   args = parser.parse_args()
   topology = topology_lib.parse(args.topology)
   # Only the compiler is used; do not occupy accelerators of this machine.
@@ -175,17 +177,19 @@ def main():
       'Mcycles'
     )
     print(f'{"":35}{"schedule":>9}{"products":>9}{"bytes":>9}{"times":>7}')
-    for size, length, generator in itertools.product(
+    for size, length, generator, k in itertools.product(
       args.sizes.split(','),
       map(int, args.lengths.split(',')),
       args.generators.split(','),
+      map(int, args.head_sizes.split(',')),
     ):
-      _, hidden, heads = config.SIZES[size]
-      shape = TOKENS // length, length, heads, hidden // heads
+      _, hidden, _ = config.SIZES[size]
+      shape = TOKENS // length, length, hidden // k, k
       hlo = compile_attention(device, shape, args.dtype, generator)
       for kernel, n in sorted(schedules(folder).items(), reverse=True):
         found = n, *estimates(hlo, kernel, topology.chip, args.dtype)
         label = f'{size} {length} {generator} {kernel.split("_")[1]}'
+        label += f' heads of {k}' if k != 64 else ''
         cells = ''.join(f'{x / 1e6:9.3f}' for x in found)
         times = n / max(found[1:])
         print(f'{label:35}{cells}{times:7.2f}', flush=True)

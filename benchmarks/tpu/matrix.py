@@ -4,8 +4,9 @@
     [--cases='base;packed']
 
 Each cell of the table is a run: all its programs, for sequences of 128 tokens
-and in two cases of 512, are compiled in full by the TPU compiler, as
-`bert_jax.main` compiles them before its first step. Models have one layer, or
+unless the case says otherwise, are compiled in full by the TPU compiler, as
+`bert_jax.main` compiles them before its first step; `predictions` are the
+programs of the commands that use a trained model. Models have one layer, or
 two if scanned, and 2,000 words; where a case names no size, it is that of
 BERT-Tiny. Each cell runs in its own process, so that a compiler that crashes or
 runs out of memory is reported. The unmodified BASE and LARGE are compiled by
@@ -21,12 +22,14 @@ BASE.
 
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
 import subprocess
 import sys
 
+import inference_programs
 import jax
 
 from bert_jax import config as config_lib
@@ -59,6 +62,7 @@ class Case:
 
   Attributes:
     size: one of `config.SIZES`.
+    kind: pretraining; finetuning, of classes; or predictions with a model.
     arguments: arguments of the config.
     chips: those to compile for, from `CHIPS`.
     lengths: tokens per sequence in each phase.
@@ -68,6 +72,7 @@ class Case:
   """
 
   size: str = 'tiny'
+  kind: str = 'pretraining'
   arguments: str = FAST
   chips: tuple[str, ...] = tuple(CHIPS)
   lengths: tuple[int, ...] = (128,)
@@ -95,17 +100,32 @@ CASES = {
     + 'scan_layers=true,num_layers=2,attention_dropout=0,model.dropout=0'
   ),
   'lengths 100 and 384': Case(lengths=(100, 384)),
-  'base, model=2': Case('base', FAST + 'mesh.model=2'),
-  "base, XLA's attention": Case('base', FAST + 'attention=xla', KERNELS),
-  'base, float32': Case('base', '', KERNELS),
+  'base, model=2': Case('base', arguments=FAST + 'mesh.model=2'),
+  "base, XLA's attention": Case(
+    'base', arguments=FAST + 'attention=xla', chips=KERNELS
+  ),
+  'base, float32': Case('base', arguments='', chips=KERNELS),
   'base': Case('base', lengths=(128, 512)),
-  'small, float32': Case('small', '', lengths=(128, 512)),
+  'small, float32': Case('small', arguments='', lengths=(128, 512)),
+  'heads of 256': Case('6x768x3', lengths=(128, 512)),
+  'packed 512, model=2, two slices': Case(
+    arguments=FAST + 'pack=3,mesh.model=2', lengths=(512,), slices=2
+  ),
+  'length 1024': Case(
+    arguments=FAST + 'max_positions=1024', lengths=(1024,), devices=1
+  ),
+  'right to left, norm=pre': Case(
+    arguments=FAST + 'kind=rtl,nsp=false,norm=pre'
+  ),
+  'fine-tuning': Case(kind='finetuning'),
+  'predictions': Case(kind='predictions', arguments='', devices=1),
 }
 
 
 def make_config(case: Case):
   """Returns the config of a case, with one layer by default."""
-  c = config_lib.pretraining(case.size)
+  recipe = 'finetuning' if case.kind == 'finetuning' else 'pretraining'
+  c = getattr(config_lib, recipe)(case.size)
   c.model.num_layers = 1
   c.data.vocab_size = 2000
   c.update_from_flattened_dict(
@@ -126,19 +146,19 @@ def compile_cell(chip: str, case: Case) -> str:
   topology = topology_lib.parse(CHIPS[chip][case.large_slice], case.slices)
   try:
     devices = compile_step.describe_devices(topology)[: case.devices]
+    if case.kind == 'predictions':
+      return compile_predictions(c, devices[0])
     mesh = device_mesh.make_mesh(c.mesh.model, devices)
     make = tasks.get(c).make_objective
     start = programs.list_start(c, make(c), mesh)
     found = compilation.compile_run(
       *(c, make, mesh, start, task.list_phases(c)),
-      lambda line: print(line, file=sys.stderr, flush=True),
+      say,
     )
   except errors.UserError as error:
     return f'refused: {error}'
-  for result in found.values():
-    for outcome in result.outcomes:
-      if why := compilation.describe_problem(outcome):
-        return f'FAILED: the {outcome.program.title} {why}'
+  if problem := describe_failure(found.values()):
+    return problem
   device, said = mesh.devices.flat[0], []
   for phase in task.list_phases(c):
     chosen = found[phase].config
@@ -147,6 +167,28 @@ def compile_cell(chip: str, case: Case) -> str:
       return f'kernels refused at length {phase.seq_length}'
     said.append(chosen.compute.attention)
   return ', '.join(said)
+
+
+def compile_predictions(c, device) -> str:
+  """Compiles the programs of inference; returns the text of its cell."""
+  listed = inference_programs.list_programs(c, device)
+  found = compilation.compile_all(listed, device.platform, say)
+  return describe_failure([compilation.Result(c, found)]) or (
+    f'{len(listed)} programs'
+  )
+
+
+def describe_failure(results) -> str | None:
+  """Returns the text of a cell with a program that was not compiled."""
+  for result in results:
+    for outcome in result.outcomes:
+      if why := compilation.describe_problem(outcome):
+        return f'FAILED: the {outcome.program.title} {why}'
+  return None
+
+
+def say(line):
+  print(line, file=sys.stderr, flush=True)
 
 
 def run_cell(folder: str, chip: str, name: str) -> str:
@@ -212,7 +254,9 @@ def main():
     # Only the compiler is used; do not occupy accelerators of this machine.
     jax.config.update('jax_platforms', 'cpu')
     chip, name = args.cell
-    print(compile_cell(chip, CASES[name]))
+    with contextlib.redirect_stdout(sys.stderr):  # progress
+      said = compile_cell(chip, CASES[name])
+    print(said)
     return 0
   if not args.folder:
     parser.error('--folder is missing')

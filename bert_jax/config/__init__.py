@@ -2,12 +2,18 @@
 
 from bert_jax.config.arguments import apply_arguments, set_field
 from bert_jax.config.fields import EXAMPLES, declare_fields, model_config
-from bert_jax.config.recipes import SIZES, finetuning, pretraining, smoke
+from bert_jax.config.recipes import (
+  SIZES,
+  describe,
+  finetuning,
+  get_paper,
+  pretraining,
+  smoke,
+)
 from bert_jax.config.serialization import (
   flatten,
   is_like,
   to_json,
-  to_text,
   unflatten,
 )
 
@@ -16,14 +22,15 @@ __all__ = [
   'SIZES',
   'apply_arguments',
   'declare_fields',
+  'describe',
   'finetuning',
   'flatten',
+  'get_paper',
   'is_like',
   'model_config',
   'pretraining',
   'set_field',
   'smoke',
   'to_json',
-  'to_text',
   'unflatten',
 ]

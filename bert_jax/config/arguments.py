@@ -14,7 +14,8 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
 
   Args:
     c: the config, changed in place.
-    arguments: `smoke`, `profile=NAME` (see `bert_jax.config.profiles`),
+    arguments: `smoke`, `profile=NAME` (see `bert_jax.config.profiles`; with the
+      paper's learning rate and epochs of fine-tuning at any size),
       `size=NAME` (of `SIZES`) and `field=value`, separated by commas; what
       stands later overrides what stands before, and all override the first two.
       A field is its dotted path, or the last part of it if that is unique; a
@@ -35,7 +36,8 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
     if item == 'smoke':
       recipes.smoke(c)
     elif name == 'profile' and equals:
-      c.update_from_flattened_dict(profiles.get_fields(value))
+      fields = profiles.get_fields(value) | recipes.get_paper(c)
+      c.update_from_flattened_dict(fields)
     elif name == 'size' and equals:
       recipes.set_size(c, value)
     elif equals:

@@ -55,6 +55,9 @@ def _declare_model(c):
   c.model.norm_epsilon = 1e-12
   c.model.initializer = 'truncated_normal'  # or normal
   c.model.initializer_std = 0.02
+  # random (BERT); or neighbours: the first layer's heads start by looking at the
+  # tokens beside each, which saves a long search (docs/plateau.md).
+  c.model.attention_init = 'random'
   c.model.dtype = 'float32'  # type of activations: float32 or bfloat16
   c.model.mask_value = -10_000.0  # added to scores of masked keys
   # In fine-tuning: units of each direction of a two-layer BiLSTM between the
@@ -74,7 +77,8 @@ def _declare_data(c):
   c.data.language = 'en'  # for sentence splitting, ISO 639-1
   c.data.field = 'text'  # field of JSONL and TFDS that holds the text
   c.data.min_chars = 50  # characters; shorter documents are dropped
-  # Maximum of documents to read, for fine-tuning of rows per file; 0 is all.
+  # Maximum of documents to read, for fine-tuning of rows per file, which are a
+  # sample; 0 is all.
   c.data.max_documents = 0
   c.data.vocab = ''  # a vocab.txt to use; empty trains one on the input
   c.data.vocab_size = 30522  # entries
@@ -87,8 +91,12 @@ def _declare_data(c):
   c.data.passes = 5  # times that each document is cut into pairs
   c.data.short_seq_prob = 0.1  # share of passes that use a shorter target
   c.data.pack = 1  # pairs per row, at most; 1 is the paper's
-  # Share of documents kept for evaluation, by hash; for fine-tuning, share of
-  # the training rows if there is no dev file.
+  # Where a random second text comes from: another document of the same input,
+  # or of any (uniform, as in Google's script).
+  c.data.negatives = 'input'
+  # Share of each input's text kept for evaluation; of an input below 25 MB up to
+  # a tenth, see docs/data.md. For fine-tuning, share of the training rows if
+  # there is no dev file.
   c.data.heldout = 0.01
   c.data.shards = 0  # logical shards; 0 is one per 64 MB of text, at least 256
   # Processes beside the main one: -1 is one per core; 0 is none, so that the
@@ -111,14 +119,19 @@ def _declare_data(c):
 
 def _declare_finetuning(c):
   # What follows from the data is filled in before the run starts: phases.steps,
-  # optimizer.warmup_steps, phases.seq_length (lowered to that of the longest
-  # row) and, with init_from, model, data.vocab_size, lowercase and
+  # optimizer.warmup_steps and, if 0, learning_rate, phases.seq_length (lowered
+  # to that of the longest row) and, with init_from, model, data.vocab_size, lowercase and
   # strip_accents, and objective.
   c.finetuning = config_dict.ConfigDict()
   # A task of GLUE, such as rte; empty is files with the columns above.
   c.finetuning.glue = ''
-  c.finetuning.epochs = 3.0  # times that each training row is seen
+  # Times that each training row is seen; 0 is filled in: the paper's, or more
+  # if a small model would make few updates.
+  c.finetuning.epochs = 0.0
   c.finetuning.warmup = 0.1  # share of the steps
+  # Which parameters are the result: the last, or the best of the evaluations on
+  # dev, by the task's first metric. Dev's score is then optimistic.
+  c.finetuning.select = 'last'
   c.finetuning.head_dropout = 0.1  # rate before the head, rounded to 256ths
   c.finetuning.reinit_layers = 0  # top layers of init_from to start anew
   # bert; or gpt: start, delimiter and extract tokens that are new, the last one
@@ -129,7 +142,8 @@ def _declare_finetuning(c):
   # weighted_sum_all (table 7). Those of several models, MODEL,MODEL, are
   # concatenated. none trains the whole model.
   c.finetuning.features = 'none'
-  # Rows of similar length share a batch, which is as short as they allow.
+  # Rows of similar length share a batch, which is as short as they allow, if that
+  # saves more time than compiling takes; filled in by the number of updates.
   c.finetuning.by_length = True
   c.finetuning.regression = False  # labels are numbers, not classes
   # For spans: tokens from the beginning of a window of a long passage to that of
@@ -152,6 +166,8 @@ def _declare_objective(c):
   # mlm, or a language model: ltr, from left to right, or rtl, right to left.
   c.objective.kind = 'mlm'
   c.objective.nsp = True  # next sentence prediction
+  # The MLM decoder's bias starts at the words' log frequencies; BERT's at zeros.
+  c.objective.unigram_bias = False
   c.objective.mask_rate = 0.15  # share of each sequence's tokens
   c.objective.mask_mix = (0.8, 0.1, 0.1)  # [MASK], random, same (table 8)
   c.objective.mask_unit = 'token'  # token, word (all its pieces) or span
@@ -171,7 +187,8 @@ def _declare_phases(c):
 
 def _declare_optimizer(c):
   c.optimizer = config_dict.ConfigDict()
-  c.optimizer.learning_rate = 1e-4  # at the end of the warm-up
+  # At the end of the warm-up; in fine-tuning, 0 is filled in by the model's size.
+  c.optimizer.learning_rate = 1e-4
   c.optimizer.warmup_steps = 10_000  # from 0, linear; then linear down to 0
   c.optimizer.b1 = 0.9
   c.optimizer.b2 = 0.999
@@ -227,14 +244,18 @@ def _declare_run(c):
   c.mesh.model = 1
 
   c.eval = config_dict.ConfigDict()
-  c.eval.every = 10_000  # steps; 0 evaluates only at the end
-  c.eval.sequences = 10_000  # held-out sequences, at most
+  # Steps; 0 evaluates only at the end, but is filled in for fine-tuning: an
+  # epoch, or a tenth of the steps if that is more.
+  c.eval.every = 10_000
+  # Held-out sequences, at most; in fine-tuning all of dev.
+  c.eval.sequences = 10_000
 
   c.log = config_dict.ConfigDict()
   c.log.every = 100  # steps
 
   c.checkpoint = config_dict.ConfigDict()
   c.checkpoint.every = 5_000  # steps
+  c.checkpoint.minutes = 15.0  # since the last one, at most; 0 is no limit
   c.checkpoint.keep = 3  # number of newest checkpoints to keep
   c.checkpoint.keep_every = 100_000  # steps; these are kept forever; 0 is none
   c.checkpoint.start_over = False  # restart at step 0 if all are damaged

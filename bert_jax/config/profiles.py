@@ -13,12 +13,15 @@ PROFILES = {
     'model.activation': 'gelu_tanh',
     'model.norm_epsilon': 1e-12,
     'model.initializer': 'truncated_normal',
+    'model.attention_init': 'random',
+    'objective.unigram_bias': False,
     'model.mask_value': -10_000.0,
     'optimizer.epsilon': 1e-6,
     'optimizer.bias_correction': True,
     'optimizer.clip_unit': 'batch',
     'optimizer.decay_from': 'warmup',
     'data.strip_accents': 'auto',
+    'data.negatives': 'input',
   },
   # google-research/bert: modeling.py, optimization.py. Set phases.accumulate
   # to the number of TPU cores to imitate.
@@ -26,12 +29,15 @@ PROFILES = {
     'model.activation': 'gelu_tanh',
     'model.norm_epsilon': 1e-12,
     'model.initializer': 'truncated_normal',
+    'model.attention_init': 'random',
+    'objective.unigram_bias': False,
     'model.mask_value': -10_000.0,
     'optimizer.epsilon': 1e-6,
     'optimizer.bias_correction': False,
     'optimizer.clip_unit': 'micro_batch',
     'optimizer.decay_from': 'zero',
     'data.strip_accents': 'as_lowercase',
+    'data.negatives': 'uniform',
   },
   # Hugging Face transformers' BERT in PyTorch, its linear schedule, and the
   # defaults of torch.optim.AdamW.
@@ -39,12 +45,15 @@ PROFILES = {
     'model.activation': 'gelu',
     'model.norm_epsilon': 1e-12,
     'model.initializer': 'normal',
+    'model.attention_init': 'random',
+    'objective.unigram_bias': False,
     'model.mask_value': -3.4028234663852886e38,  # the least float32
     'optimizer.epsilon': 1e-8,
     'optimizer.bias_correction': True,
     'optimizer.clip_unit': 'batch',
     'optimizer.decay_from': 'warmup',
     'data.strip_accents': 'as_lowercase',
+    'data.negatives': 'uniform',
   },
 }
 

@@ -1,9 +1,11 @@
 """The paper's recipes, by size, as configs."""
 
+import textwrap
+
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import fields
+from bert_jax.config import fields, serialization
 
 # layers, hidden size, attention heads; the MLP is four times the hidden size.
 SIZES = {
@@ -23,6 +25,19 @@ SIZES = {
 }
 
 
+# {kind of fine-tuning: learning rate and epochs} of BERT-Base and BERT-Large:
+# the paper's (sections 4.1 to 4.4, appendix A.3); it does not say those of tags
+# and of files of one's own.
+_PAPER = {
+  'glue': (2e-5, 3.0),
+  'classification': (3e-5, 3.0),
+  'tagging': (5e-5, 3.0),
+  'choice': (2e-5, 3.0),
+  'spans': (5e-5, 3.0),
+  'unanswerable': (5e-5, 2.0),
+}
+
+
 def pretraining(size: str) -> config_dict.ConfigDict:
   """Returns the paper's recipe (appendix A.2) for a size of `SIZES`."""
   c = fields.declare_fields()
@@ -39,6 +54,10 @@ def set_size(c: config_dict.ConfigDict, size: str):
   c.model.hidden_size = hidden
   c.model.num_heads = heads
   c.model.mlp_size = 4 * hidden
+  # Where it is proved to help: docs/plateau.md.
+  small = hidden <= 512
+  c.model.attention_init = 'neighbours' if small else 'random'
+  c.objective.unigram_bias = small
 
 
 def finetuning(size: str = 'base') -> config_dict.ConfigDict:
@@ -55,14 +74,48 @@ def finetuning(size: str = 'base') -> config_dict.ConfigDict:
   c.phases.batch_size = (32,)
   c.phases.accumulate = (1,)
   c.phases.max_predictions = (1,)
-  c.optimizer.learning_rate = 2e-5
+  # Filled in by the model's size and the data, see `finetuning.recipe`.
+  c.optimizer.learning_rate = 0.0
   c.optimizer.warmup_steps = 0
   c.eval.every = 0
-  c.eval.sequences = 1_000_000
   c.checkpoint.every = 500
   c.checkpoint.keep = 1
   c.checkpoint.keep_every = 0
   return c
+
+
+def get_paper(c: config_dict.ConfigDict) -> dict[str, float]:
+  """Returns {field: value} of the paper's learning rate and epochs.
+
+  Args:
+    c: an experiment; for pre-training, whose config has its own, {}.
+  """
+  if c.task == 'pretraining':
+    return {}
+  kind = 'unanswerable' if c.finetuning.unanswerable else c.task
+  rate, epochs = _PAPER['glue' if c.finetuning.glue else kind]
+  return {'optimizer.learning_rate': rate, 'finetuning.epochs': epochs}
+
+
+def describe(c: config_dict.ConfigDict) -> str:
+  """Returns the fields that differ from the defaults of the task, to print."""
+  default = finetuning()
+  if c.task == 'pretraining':
+    default = fields.declare_fields()
+  known = serialization.flatten(default)
+  shown = [
+    f'{name}={value!r}'
+    for name, value in serialization.flatten(c).items()
+    if value != known[name]
+  ]
+  return textwrap.fill(
+    ' '.join(shown),
+    initial_indent='  ',
+    subsequent_indent='  ',
+    width=80,
+    break_long_words=False,
+    break_on_hyphens=False,
+  )
 
 
 def smoke(c: config_dict.ConfigDict):
@@ -75,7 +128,6 @@ def smoke(c: config_dict.ConfigDict):
   c.model.attention_dropout = 0.1
   c.data.vocab_size = 1500
   c.data.max_documents = 200
-  c.data.heldout = 0.1
   c.data.passes = 1
   c.data.shards = 2
   c.finetuning.epochs = 0.5

@@ -53,8 +53,3 @@ def is_like(value: Any, old: Any) -> bool:
 def to_json(c: config_dict.ConfigDict) -> str:
   """Returns the fields as JSON, one per line."""
   return json.dumps(flatten(c), indent=2) + '\n'
-
-
-def to_text(c: config_dict.ConfigDict) -> str:
-  """Returns the fields as text to print, one per line."""
-  return '\n'.join(f'  {k} = {v!r}' for k, v in flatten(c).items())

@@ -4,7 +4,6 @@ A path is local, or a URL that fsspec opens, such as gs://bucket/text/*.gz.
 """
 
 import bz2
-import contextlib
 import gzip
 import hashlib
 import io
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from bert_jax import errors
-from bert_jax.runtime import globs, storage
+from bert_jax.runtime import disk, globs, storage
 
 # What decompressors raise for a truncated or damaged file.
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
@@ -57,15 +56,9 @@ def list_sizes(given: str) -> dict[str, int]:
   """
   sizes = {}
   for path in expand(given):
-    try:
+    what = f'input {given!r}: cannot read {path}'  # such as a link to nothing
+    with errors.explaining(what, 'remove it or put it back.'):
       sizes[path] = storage.get_size(path)
-    except errors.UserError:
-      raise
-    except OSError as error:  # for example, a link to nothing
-      raise errors.UserError(
-        f'input {given!r}: cannot read {path} ({error.strerror}); remove it or '
-        'put it back.'
-      ) from error
   return sizes
 
 
@@ -229,17 +222,12 @@ class _Zstd(io.RawIOBase):
 
 
 def _open_raw(path: str) -> BinaryIO:
-  try:
+  advice = 'check the path and its permissions.'
+  with errors.explaining(f'cannot read {path}', advice):
     if storage.is_remote(path):
       return storage.open_binary(path)
-    return io.BufferedReader(_Local(path), _HEAD)
-  except errors.UserError:
-    raise
-  except OSError as error:
-    raise errors.UserError(
-      f'{path} cannot be read ({error.strerror or error}); check the path and '
-      'its permissions.'
-    ) from error
+    local = _Local(path, opener=disk.open_regular)
+    return io.BufferedReader(local, _HEAD)
 
 
 class _Local(io.FileIO):
@@ -254,12 +242,6 @@ class _Local(io.FileIO):
       return super().readall()
 
 
-@contextlib.contextmanager
 def _reporting(path: str):
-  try:
-    yield
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; put that right, then run the same '
-      'command again.'
-    ) from error
+  advice = 'put that right, then run the same command again.'
+  return errors.explaining(f'cannot read {path}', advice)

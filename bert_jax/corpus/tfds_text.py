@@ -26,11 +26,6 @@ def count_examples(given: str, field: str) -> int:
   return len(open_split(given, field))
 
 
-def resolve_name(given: str, field: str) -> str:
-  """Returns the dataset's name with its version, for the manifest."""
-  return f'{open_split(given, field).dataset_info.full_name}'
-
-
 def read_documents(
   given: str, field: str, start: int, stop: int, counts: collections.Counter
 ) -> Iterator[Document]:

@@ -36,12 +36,13 @@ def make_card(manifest: dict, examples: Sequence[str]) -> str:
     '`manifest.json` has every file with its size and SHA-256.',
     '## Text',
     markdown.make_table(
-      ('input', 'weight', 'files', 'bytes', 'documents', 'text'),
+      ('input', 'weight', 'files', 'bytes', 'documents', 'text')
+      + ('training tokens', 'tokens held out', 'parts held out'),
       _inputs(manifest),
     ),
-    f'{found["train"]:,} documents to train on and {found["heldout"]:,} held '
-    f'out, chosen by the hash of their text. Training text: '
-    f'{manifest["sentences"]:,} sentences, {manifest["tokens"]:,} tokens.',
+    f'{found["train"]:,} documents or parts of long ones to train on and '
+    f'{found["heldout"]:,} held out, chosen by the hash of their text. Training '
+    f'text: {manifest["sentences"]:,} sentences, {manifest["tokens"]:,} tokens.',
     '## Clean-up',
     _cleaned(manifest['cleaned']),
     '## Vocabulary',
@@ -87,6 +88,9 @@ def _inputs(manifest):
       f'{sum(f["bytes"] for f in given["files"]):,}',
       f'{given["documents"]:,}',
       f'{given["text_bytes"]:,} bytes',
+      f'{given["train"]["tokens"]:,}',
+      f'{given["heldout"]["tokens"]:,}',
+      f'{given["heldout"]["parts"]:,}',
     )
     for given, weight in zip(manifest['inputs'], weights, strict=True)
   ]

@@ -3,6 +3,8 @@
 import dataclasses
 import os
 
+import numpy as np
+
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest, records
@@ -16,10 +18,13 @@ class Split:
   Attributes:
     reader: random access to the records.
     length: S, tokens per row.
+    inputs: {input: its record numbers} of held-out data; {'': all} if it was
+      made before it was held out by input; {} of training data.
   """
 
   reader: records.Reader
   length: int
+  inputs: dict[str, np.ndarray]
 
 
 def open_split(
@@ -54,7 +59,17 @@ def open_split(
     [file['records'] for file in files],
     skip_corrupt,
   )
-  return Split(reader, length)
+  of = {} if split == 'train' else _sort_by_input(found['inputs'], files)
+  return Split(reader, length, of)
+
+
+def _sort_by_input(inputs, files) -> dict[str, np.ndarray]:
+  runs = [run for x in files for run in x.get('inputs', [(-1, x['records'])])]
+  of = np.repeat(*np.array(runs).T)
+  return {
+    '' if k < 0 else inputs[k]['input']: np.flatnonzero(of == k)
+    for k in np.unique(of).tolist()
+  }
 
 
 def verify(directory: str) -> int:

@@ -11,15 +11,17 @@ import dataclasses
 import hashlib
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bert_jax.corpus import clean, sources, text_files
 from bert_jax.corpus.document import Document
+from bert_jax.data import heldout
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import files, storage
 
-_HEADER = struct.Struct('<16sH?I')  # digest, passes, are_sentences, bytes
+# digest, passes, source, part, parts, are_sentences, bytes
+_HEADER = struct.Struct('<16sHHHH?I')
 _BUFFER = 32 << 20  # bytes that a job holds before it writes
 _HASH_SPACE = 1 << 64
 
@@ -32,12 +34,16 @@ class Job:
     number: index of the job.
     pieces: pieces of the input to read, in order.
     limit: documents to stop after; 0 is no limit.
+    part_sizes: of each input, see `heldout.cut`.
+    bounds: of each input, see `heldout.find_bound`.
     work: directory for the results.
   """
 
   number: int
   pieces: tuple[sources.Piece, ...]
   limit: int
+  part_sizes: tuple[int, ...]
+  bounds: tuple[float, ...]
   work: str
 
   @property
@@ -50,7 +56,11 @@ class Job:
 
 
 class Segment(NamedTuple):
-  """Where one file holds the documents of one bucket."""
+  """Where one file holds the documents of one bucket.
+
+  A bucket is a training shard or, counted from the number of shards on, those
+  of a training shard's documents that may be held out.
+  """
 
   bucket: int
   path: str
@@ -60,16 +70,22 @@ class Segment(NamedTuple):
 
 
 class Text(NamedTuple):
-  """A document in a bucket.
+  """A document, or a part of a long one, in a bucket.
 
   Attributes:
-    digest: hash of the text; identifies the document.
-    passes: how many times the document is cut into pairs.
+    digest: hash of the text; identifies it.
+    passes: how many times it is cut into pairs.
+    source: index of its input.
+    part: index within the document that it is a part of.
+    parts: number of parts of that document.
     document: the paragraphs.
   """
 
   digest: bytes
   passes: int
+  source: int
+  part: int
+  parts: int
   document: Document
 
 
@@ -79,35 +95,46 @@ def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
   Returns:
     `segments`, lists of Segment's fields; `counts` of what was found, cleaned
     and dropped; `invalid`, {path: sequences that are not UTF-8}; `sources`,
-    {input number: [documents, bytes of text]}; `files`, [input number, path,
-    bytes, sha256] of every file that begins in the job.
+    {input number: [documents, parts, bytes of text]}; `bins`, {input number:
+    {bin: [bytes, parts]}} of what may be held out; `files`, [input number,
+    path, bytes, sha256] of every file that begins in the job.
   """
   done = os.path.join(job.work, f'{job.name}.json')
   if storage.exists(done):
     return files.load_json(done)
   counts: collections.Counter[str] = collections.Counter()
   invalid: collections.Counter[str] = collections.Counter()
-  found: dict[int, list[int]] = {}
+  found: dict[int, list[int]] = collections.defaultdict(lambda: [0, 0, 0])
+  bins: dict[int, dict] = collections.defaultdict(dict)
   buckets: dict[int, list[bytes]] = collections.defaultdict(list)
   segments: list[Segment] = []
-  buffered = part = 0
-  for source, document in _documents(job, recipe, counts, invalid):
-    bucket, record, size = _record(document, source, recipe)
-    buckets[bucket].append(record)
-    of = found.setdefault(source, [0, 0])
-    of[0] += 1
-    of[1] += size
-    buffered += len(record)
+  buffered = written = 0
+  for source, parts in _documents(job, recipe, counts, invalid):
+    found[source][0] += 1
+    found[source][1] += len(parts)
+    for k, part in enumerate(parts):
+      digest, record, size = _record(part, source, k, len(parts), recipe)
+      bucket = choose_shard(digest, recipe)
+      chance = heldout.draw(digest) / job.bounds[source]
+      if chance < 1:
+        bucket += recipe.shards
+        tally = bins[source].setdefault(int(chance * heldout.BINS), [0, 0])
+        tally[0] += size
+        tally[1] += 1
+      buckets[bucket].append(record)
+      found[source][2] += size
+      buffered += len(record)
     if buffered >= _BUFFER:
-      segments += _write(job, part, buckets)
+      segments += _write(job, written, buckets)
       buckets.clear()
-      buffered, part = 0, part + 1
-  segments += _write(job, part, buckets)
+      buffered, written = 0, written + 1
+  segments += _write(job, written, buckets)
   result = {
     'segments': segments,
     'counts': dict(sorted(counts.items())),
     'invalid': +invalid,
     'sources': found,
+    'bins': bins,
     'files': [
       [piece.source, r.path, r.size, text_files.compute_sha256(r.path)]
       for piece in job.pieces
@@ -119,65 +146,66 @@ def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
   return files.load_json(done)
 
 
-def read_texts(segments: Iterable[Segment]) -> Iterator[Text]:
-  """Yields the documents of segments."""
+def read_texts(
+  segments: Iterable[Segment], below: Sequence[float] = ()
+) -> Iterator[Text]:
+  """Yields the documents of segments, of each input those with a draw below."""
   ranges = [(s.path, s.offset, s.size) for s in segments]
   for raw in storage.read_ranges(ranges):
     block = memoryview(raw)
     at = 0
     while at < len(block):
-      digest, passes, are_sentences, size = _HEADER.unpack_from(block, at)
-      at += _HEADER.size
-      text = str(block[at : at + size], 'utf-8')
-      at += size
+      digest, passes, source, part, parts, are_sentences, size = (
+        _HEADER.unpack_from(block, at)
+      )
+      at += _HEADER.size + size
+      if below and heldout.draw(digest) >= below[source]:
+        continue
+      text = str(block[at - size : at], 'utf-8')
       document = Document(text.split('\n'), are_sentences)
-      yield Text(digest, passes, document)
+      yield Text(digest, passes, source, part, parts, document)
 
 
-def _documents(job, recipe, counts, invalid) -> Iterator[tuple[int, Document]]:
-  """Yields (input number, document); counts what is dropped."""
+def _documents(
+  job, recipe, counts, invalid
+) -> Iterator[tuple[int, list[Document]]]:
+  """Yields (input number, parts of a document); counts what is dropped."""
   n = 0
   for piece in job.pieces:
+    most = job.part_sizes[piece.source]
     for document in sources.read_documents(
       piece, recipe.layout, recipe.field, counts, invalid
     ):
-      if sum(map(len, document.paragraphs)) < recipe.min_chars:
+      size = sum(map(len, document.paragraphs))
+      if size < recipe.min_chars:
         counts['short_documents'] += 1
         continue
-      yield piece.source, document
+      yield piece.source, heldout.cut(document, size, most, recipe.language)
       n += 1
       if n == job.limit:
         return
 
 
-def _record(document: Document, source: int, recipe):
-  """Returns a document's bucket, its bytes on disk and its text's size."""
+def _record(document: Document, source: int, part: int, parts: int, recipe):
+  """Returns the digest of a part, its bytes on disk and its text's size."""
   text = '\n'.join(document.paragraphs)
   try:
     raw = text.encode()
   except UnicodeEncodeError:
     raw = clean.clean(text, collections.Counter()).encode()
   digest = hashlib.blake2b(raw, digest_size=16).digest()
-  bucket = choose_bucket(digest, recipe)
-  passes = 1
-  if bucket < recipe.shards:
-    weight = recipe.weights[source] if recipe.weights else 1.0
-    passes = draw_passes(digest, recipe.passes * weight)
-  header = _HEADER.pack(digest, passes, document.are_sentences, len(raw))
-  return bucket, header + raw, len(raw)
+  weight = recipe.weights[source] if recipe.weights else 1.0
+  passes = draw_passes(digest, recipe.passes * weight)
+  are_sentences = document.are_sentences
+  header = _HEADER.pack(
+    digest, passes, source, part, parts, are_sentences, len(raw)
+  )
+  return digest, header + raw, len(raw)
 
 
-def choose_bucket(digest: bytes, recipe: recipe_lib.Recipe) -> int:
-  """Returns the bucket of a document.
-
-  It is the number of its training shard, or the number of training shards plus
-  that of its held-out shard.
-  """
-  first = int.from_bytes(digest[:8], 'little')
-  second = int.from_bytes(digest[8:], 'little')
-  if first < recipe.heldout * _HASH_SPACE:
-    return recipe.shards + second % recipe.heldout_shards
-  return second % recipe.shards
+def choose_shard(digest: bytes, recipe: recipe_lib.Recipe) -> int:
+  """Returns the number of a document's training shard."""
+  return int.from_bytes(digest[8:], 'little') % recipe.shards
 
 
 def draw_passes(digest: bytes, mean: float) -> int:

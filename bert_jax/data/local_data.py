@@ -13,7 +13,7 @@ from collections.abc import Collection
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.runtime import copies, lock, progress, storage
+from bert_jax.runtime import copies, disk, lock, progress, storage
 
 
 def fetch(directory: str, lengths: Collection[int]) -> str:
@@ -34,19 +34,14 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
   raw = storage.read(os.path.join(directory, manifest_lib.NAME))
   name = hashlib.sha256(raw).hexdigest()[:16]
   folder = storage.get_cache_folder('data', name)
-  try:
+  advice = 'set XDG_CACHE_HOME to a folder that can be written.'
+  with errors.explaining(f'cannot copy {directory} to {folder}', advice):
     os.makedirs(folder, exist_ok=True)
     # Other processes of this machine may want the same.
     with lock.exclusive(os.path.join(folder, '.lock'), wait=True):
+      disk.remove_unfinished(folder)
       _copy(directory, folder, _list_files(manifest, lengths))
       storage.write(os.path.join(folder, manifest_lib.NAME), raw)
-  except errors.UserError:
-    raise
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot copy {directory} to {folder}: {error}; set XDG_CACHE_HOME to a '
-      'folder that can be written.'
-    ) from error
   return folder
 
 

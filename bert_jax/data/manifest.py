@@ -52,10 +52,11 @@ def read(directory: str) -> dict:
       f'cannot read {path}: {error.strerror}; put that right, then run the same '
       'command again.'
     ) from error
-  expected = found.pop(_CHECKSUM, None)  # older data has none
-  if expected not in (None, _compute_checksum(found)):
+  expected = found.pop(_CHECKSUM, None)
+  if expected != _compute_checksum(found):
+    how = 'differs' if expected else 'is missing'
     raise errors.UserError(
-      f'{path} is not as it was written: its checksum differs; restore it from '
+      f'{path} is not as it was written: its checksum {how}; restore it from '
       'a copy, or prepare the data again.'
     )
   return found
@@ -91,6 +92,18 @@ def describe_accents(manifest: dict) -> str:
   """Describes whether accents were stripped and, except for older data, why."""
   strips = strips_accents(manifest['recipe'])
   return manifest.get('accents', 'stripped' if strips else 'kept')
+
+
+def describe_inputs(manifest: dict) -> list[str]:
+  """Returns a line on each input: how much is to train on, and held out."""
+  return [
+    f'{given["input"]}: {given["documents"]:,} documents, {train:,} tokens to '
+    f'train on, {held:,} held out ({held / max(train + held, 1):.1%}, '
+    f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
+    for given in manifest['inputs']
+    if 'heldout' in given  # older data has no such counts
+    for train, held in [(given['train']['tokens'], given['heldout']['tokens'])]
+  ]
 
 
 def list_warnings(manifest: dict) -> list[str]:
@@ -142,7 +155,10 @@ def sum_up(
     'version': bert_jax.__version__,
     'recipe': recipe.to_dict(),
     'accents': accents,
-    'inputs': found['inputs'],
+    'inputs': [
+      {**given, 'train': _count(train, k), 'heldout': _count(heldout, k)}
+      for k, given in enumerate(found['inputs'])
+    ],
     'cleaned': dict(sorted(dropped.items())),
     'documents': {
       'train': sum(s['documents'] for s in train),
@@ -159,6 +175,15 @@ def sum_up(
       {k: v for k, v in s.items() if k != 'token_counts'} for s in summaries
     ],
   }
+
+
+def _count(summaries: Sequence[dict], source: int) -> dict[str, int]:
+  # A shard's counts end at the last input that it has text of.
+  parts, tokens = (
+    sum(sum(s['inputs'][k][source : source + 1]) for s in summaries)
+    for k in (0, 1)
+  )
+  return {'parts': parts, 'tokens': tokens}
 
 
 def _load(path: str) -> np.ndarray:
@@ -188,7 +213,12 @@ def _length(length: int, train: Sequence[dict], recipe) -> dict:
 
 def check_recipe(old: dict, new: dict, directory: str):
   """Raises errors.UserError if data was made with another recipe."""
-  old = {**old, 'strip_accents': strips_accents(old)}
+  # Data made before there was a choice of negatives is used as it is.
+  old = {
+    'negatives': new['negatives'],
+    **old,
+    'strip_accents': strips_accents(old),
+  }
   if new['strip_accents'] is None:  # keep the earlier decision
     new = {**new, 'strip_accents': old['strip_accents']}
   changed = errors.find_changes(old, new)

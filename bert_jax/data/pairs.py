@@ -30,10 +30,16 @@ class Texts:
       begins, then the end; no sentence is empty.
     documents: [documents + 1] int64, index of each document's first sentence,
       then the number of sentences.
+    pools: [documents, 2] int64, begin and end of the documents that random
+      texts for each document come from, two or more.
+    weights: [documents + 1] int64, the sum of the weights, in draws of random
+      texts, of all documents before each; then of all.
   """
 
   sentences: np.ndarray
   documents: np.ndarray
+  pools: np.ndarray
+  weights: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,11 +77,11 @@ def make_pairs(
   Sentences are collected until they fill a target length, which is drawn once
   per document, and split at a random point. The second text is the part after
   it or, with probability 1/2 and always for a single sentence, text from a
-  random other document; then the unused sentences are put back. (Google's code
+  random other document of its pool; then the unused sentences are put back. (Google's code
   tries ten times to find another document; here one is always found.)
 
   Args:
-    texts: two documents or more; random texts come from them.
+    texts: two documents or more.
     index: [M] indices of the documents to make pairs of; may repeat.
     keys: [M] uint64, the random key of each of them; its pairs depend on the
       key alone, not on the other documents in `index`.
@@ -142,10 +148,13 @@ def _steps(texts: Texts, index, keys, target) -> Iterator[tuple]:
 
 def _random_texts(texts: Texts, index, wanted, draws) -> np.ndarray:
   """Returns token ranges [N, 2] that start at random in another document."""
-  others = len(texts.documents) - 2
-  other = hashing.to_uniform(hashing.mix(draws, _OTHER)) * others
-  other = other.astype(np.int64)
-  other += other >= index
+  before = texts.weights
+  low, high = before[texts.pools[index]].T
+  own = before[index + 1] - before[index]
+  drawn = hashing.to_uniform(hashing.mix(draws, _OTHER)) * (high - low - own)
+  drawn = low + drawn.astype(np.int64)
+  drawn += np.where(drawn >= before[index], own, 0)
+  other = np.searchsorted(before, drawn, 'right') - 1
   begin, end = texts.documents[other], texts.documents[other + 1]
   start = hashing.to_uniform(hashing.mix(draws, _START)) * (end - begin)
   begin = begin + start.astype(np.int64)

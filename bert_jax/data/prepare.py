@@ -27,7 +27,7 @@ from bert_jax.corpus import sources, text_files
 from bert_jax.data import accents, beam, stages, vocab
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.runtime import cli, lock, storage
+from bert_jax.runtime import cli, disk, lock, storage
 from bert_jax.runtime import workers as workers_lib
 from bert_jax.tokenization import tokenizer
 
@@ -54,18 +54,14 @@ def prepare(
   """
   recipe.check()
   output = storage.resolve(output)
-  try:
+  advice = (
+    'make room or use another directory, then run the same command again.'
+  )
+  with errors.explaining(f'cannot write {output}', advice):
     with lock.exclusive(output + '.lock'):
       if not _is_complete(output):
         _make(recipe, output, runner or local_runner(workers_lib.ONE_PER_CORE))
       manifest = manifest_lib.read(output)
-  except errors.UserError:
-    raise
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot write {output}: {error.strerror or error}; make room or use '
-      'another directory, then run the same command again.'
-    ) from error
   manifest_lib.check_recipe(manifest['recipe'], recipe.to_dict(), output)
   _check_unchanged(recipe, manifest, output)
   return manifest
@@ -84,6 +80,7 @@ def _make(recipe, output: str, runner: stages.Runner):
       )
     stages.make(recipe, partial, runner)
   storage.delete(os.path.join(partial, 'work'))
+  disk.remove_unfinished(partial)
   storage.move_folder(partial, output, manifest_lib.NAME)
 
 
@@ -166,7 +163,18 @@ def _define_flags():
   flags.DEFINE_integer('passes', 5, 'Times each document is cut into pairs.')
   flags.DEFINE_float('short_seq_prob', 0.1, 'Share of shorter targets.')
   flags.DEFINE_integer('pack', 1, 'Maximum of pairs per row; 1 is BERT.')
-  flags.DEFINE_float('heldout', 0.01, 'Share of documents for evaluation.')
+  flags.DEFINE_enum(
+    'negatives',
+    'input',
+    recipe_lib.NEGATIVES,
+    'Where a random second text comes from: another document of the same '
+    "input, or of any (uniform, as in Google's script).",
+  )
+  flags.DEFINE_float(
+    'heldout',
+    0.01,
+    "Share of each input's text for evaluation; of a small input up to 0.1.",
+  )
   flags.DEFINE_integer(
     'shards', 0, 'Logical shards; 0 is one per 64 MB of text, at least 256.'
   )
@@ -219,6 +227,7 @@ def _recipe() -> recipe_lib.Recipe:
     passes=f.passes,
     short_seq_prob=f.short_seq_prob,
     pack=f.pack,
+    negatives=f.negatives,
     heldout=f.heldout,
     shards=f.shards,
     seed=f.seed,
@@ -283,6 +292,8 @@ def main(argv: list[str]):
   print(f'{f.output}: accents are {manifest_lib.describe_accents(manifest)}')
   for name, count in manifest['cleaned'].items():
     print(f'{f.output}: {name}: {count:,}')
+  for line in manifest_lib.describe_inputs(manifest):
+    print(f'{f.output}: {line}')
   print(
     f'{f.output}: {manifest["tokens"]:,} tokens, '
     f'{manifest["unknown_share"]:.2%} unknown'

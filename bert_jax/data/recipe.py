@@ -6,6 +6,9 @@ import re
 
 from bert_jax import errors
 
+# Where a random second text comes from: a document of the same input, or any.
+NEGATIVES = ('input', 'uniform')
+
 # ISO 639 and, with a script or variety, what sentencex knows: ko, yue, zh-hans.
 _LANGUAGE = re.compile('[a-z]{2,3}(-[a-z]+)*')
 
@@ -46,18 +49,10 @@ class Recipe:
   passes: int
   short_seq_prob: float
   pack: int
+  negatives: str
   heldout: float
   shards: int
   seed: int
-
-  @property
-  def heldout_shards(self) -> int:
-    """Number of held-out shards.
-
-    A power of two, such that they are no larger than the training shards.
-    """
-    share = self.heldout / (1 - self.heldout)
-    return 1 << max(0, round(self.shards * share) - 1).bit_length()
 
   def check(self):
     """Raises errors.UserError for values that cannot be used."""

@@ -23,23 +23,26 @@ _READ = 'readahead_buffer_size:0,max_parallelism:0'
 
 
 def write(path: str, records: Iterable[bytes]) -> int:
-  """Writes records to a file atomically; returns their number.
+  """Writes records to a file; returns their number.
+
+  Args:
+    path: a local file; not atomically, see `storage.replacing`.
+    records: the records.
 
   Raises:
     OSError: if the disk is full or fails.
   """
   # Counts in C: for millions of records, a Python loop is noticeably slower.
   written = itertools.count()
-  with storage.replacing(path) as new:
-    try:
-      writer = array_record_module.ArrayRecordWriter(new, _WRITE)
-      each = zip(map(writer.write, records), written, strict=False)
-      collections.deque(each, maxlen=0)
-      writer.close()
-    except RuntimeError as error:
-      if new not in str(error):
-        raise
-      raise OSError(_line(error)) from error
+  try:
+    writer = array_record_module.ArrayRecordWriter(path, _WRITE)
+    each = zip(map(writer.write, records), written, strict=False)
+    collections.deque(each, maxlen=0)
+    writer.close()
+  except RuntimeError as error:
+    if path not in str(error):
+      raise
+    raise OSError(_line(error)) from error
   return next(written)
 
 
@@ -206,7 +209,9 @@ class Reader:
 
 def _open(path: str):
   try:
-    open(path, 'rb').close()  # the library's error does not give the reason
+    storage.open_binary(
+      path
+    ).close()  # the library's error does not give the reason
     file = array_record_module.ArrayRecordReader(path, _READ)
     file.num_records()
   except OSError as error:

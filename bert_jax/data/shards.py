@@ -18,6 +18,7 @@ from bert_jax.corpus import sentences, text_files
 from bert_jax.data import (
   document_spill,
   hashing,
+  heldout,
   packing,
   pairs,
   records,
@@ -30,6 +31,7 @@ from bert_jax.tokenization import tokenizer
 
 MIN_DOCUMENTS = 2  # a random second text needs another document
 
+_WEIGHT = 1 << 20  # of a document, in draws of random second texts
 _BATCH_CHARS = 2_000_000
 _PAIRS_AT_ONCE = 300_000  # 100 MB with their temporary arrays
 
@@ -42,7 +44,8 @@ class Shard:
     split: 'train' or 'heldout'.
     number: index of this shard within the split.
     of: number of shards in the split.
-    segments: where its documents are stored.
+    segments: where its documents are stored, among others.
+    limits: of each input, the draw below which parts are held out.
     vocab: path of the vocabulary.
     output: directory for the records.
     work: directory for intermediate files.
@@ -52,6 +55,7 @@ class Shard:
   number: int
   of: int
   segments: tuple[document_spill.Segment, ...]
+  limits: tuple[float, ...]
   vocab: str
   output: str
   work: str
@@ -62,8 +66,9 @@ class Shard:
 
   @property
   def size(self) -> int:
-    """Bytes of its documents."""
-    return sum(segment.size for segment in self.segments)
+    """Bytes of its documents, for progress; of held-out ones few are used."""
+    is_train = self.split == 'train'
+    return is_train * sum(segment.size for segment in self.segments)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +80,7 @@ class _Tokens:
     texts: where sentences and documents begin.
     names: uint64 [documents], the beginning of each document's digest.
     passes: int [documents], how often each is cut into pairs.
+    sources: int [documents], the input of each, ascending.
     duplicates: number of duplicate documents that were dropped.
   """
 
@@ -82,6 +88,7 @@ class _Tokens:
   texts: pairs.Texts
   names: np.ndarray
   passes: np.ndarray
+  sources: np.ndarray
   duplicates: int
 
 
@@ -93,7 +100,7 @@ def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
   """
   path = os.path.join(shard.work, f'{shard.name}.words')
   if not storage.exists(path):
-    texts = (p for t in _unique(shard) for p in t.document.paragraphs)
+    texts = (p for t in _unique(shard)[0] for p in t.document.paragraphs)
     words = vocab.count_words(texts, recipe.lowercase, recipe.strip_accents)
     lines = (f'{word}\t{count}\n' for word, count in words.items())
     files.write_text(path, ''.join(lines))
@@ -120,6 +127,7 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
   if storage.exists(done):
     return files.load_json(done)
   tokens = _tokenize(shard, recipe)
+  documents = tokens.texts.documents
   counts = np.zeros(recipe.vocab_size, np.int64)
   for k in range(0, len(tokens.ids), 1 << 20):  # bincount makes them int64
     part = tokens.ids[k : k + (1 << 20)]
@@ -134,6 +142,10 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
     'duplicates': tokens.duplicates,
     'sentences': len(tokens.texts.sentences) - 1,
     'tokens': len(tokens.ids),
+    'inputs': [  # documents and tokens of each
+      np.bincount(tokens.sources, weights).astype(int).tolist()
+      for weights in (None, np.diff(tokens.texts.sentences[documents]))
+    ],
     'token_counts': counts_path,
     'files': {
       str(length): _write(shard, recipe, tokens, length)
@@ -144,14 +156,29 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
   return summary
 
 
-def _unique(shard: Shard) -> list[document_spill.Text]:
-  """Returns the documents without duplicates, sorted by digest."""
+def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
+  """Returns documents without duplicates, by input and digest.
+
+  What is held out because of one of its copies is held out of all inputs.
+
+  Returns:
+    The documents; the number of duplicates, if training documents are read,
+    among which those of held-out documents are seen, too.
+  """
   found: dict[bytes, document_spill.Text] = {}
-  for text in document_spill.read_texts(shard.segments):
+  held, duplicates = set(), 0
+  is_train = shard.split == 'train'
+  below = () if is_train else shard.limits
+  for text in document_spill.read_texts(shard.segments, below):
+    if heldout.draw(text.digest) < shard.limits[text.source]:
+      held.add(text.digest)
+    old = found.get(text.digest)
+    duplicates += old is not None and text.part == 0 and is_train
     # Of copies in inputs of different weights, keep the one with most passes.
-    if text.digest not in found or found[text.digest] < text:
+    if old is None or old < text:
       found[text.digest] = text
-  return [found[digest] for digest in sorted(found)]
+  kept = [t for t in found.values() if (t.digest in held) != is_train]
+  return sorted(kept, key=lambda t: (t.source, t.digest)), duplicates
 
 
 @functools.lru_cache(1)
@@ -169,28 +196,53 @@ def _tokenize(shard: Shard, recipe: recipe_lib.Recipe) -> _Tokens:
     shard.vocab, recipe.lowercase, recipe.strip_accents, modified
   )
   id_type = tokenizer.choose_id_type(recipe.vocab_size)
-  unique = _unique(shard)
+  is_train = shard.split == 'train'
+  unique, duplicates = _unique(shard)
   ids: list[bytes] = []
-  sizes, documents, names, passes = [0], [0], [], []
+  sizes, documents, texts = [0], [0], []
   for text, found in _sentence_ids(unique, words, recipe.language):
+    if not is_train:
+      found = heldout.leave_gap(found, text.part, text.parts)
     if found:
       sizes += map(len, found)
       ids.append(b''.join(found))
       documents.append(len(sizes) - 1)
-      names.append(int.from_bytes(text.digest[:8], 'little'))
-      passes.append(text.passes)
-  if len(names) < MIN_DOCUMENTS:
+      texts.append(text._replace(passes=text.passes if is_train else 1))
+  if len(texts) < MIN_DOCUMENTS:
     raise errors.UserError(
-      f'logical shard {shard.name} holds {len(names)} different document(s) '
+      f'logical shard {shard.name} holds {len(texts)} different document(s) '
       f'with text; it needs at least {MIN_DOCUMENTS}. Set data.shards lower.'
     )
+  of = np.array([text.source for text in texts])
   return _Tokens(
     np.frombuffer(b''.join(ids), id_type),
-    pairs.Texts(np.cumsum(sizes) // id_type.itemsize, np.array(documents)),
-    np.array(names, np.uint64),
-    np.array(passes),
-    sum(s.documents for s in shard.segments) - len(unique),
+    pairs.Texts(
+      np.cumsum(sizes) // id_type.itemsize,
+      np.array(documents),
+      _find_pools(of, recipe.negatives),
+      # Of a long document, all parts together weigh as much as a short one.
+      np.cumsum([0, *(_WEIGHT // text.parts for text in texts)]),
+    ),
+    np.array(
+      [int.from_bytes(t.digest[:8], 'little') for t in texts], np.uint64
+    ),
+    np.array([text.passes for text in texts]),
+    of,
+    duplicates,
   )
+
+
+def _find_pools(of: np.ndarray, negatives: str) -> np.ndarray:
+  """Returns [documents, 2] begin and end of those that random texts come from.
+
+  Args:
+    of: int [documents], the input of each, ascending.
+    negatives: see `recipe.NEGATIVES`.
+  """
+  pools = np.stack([np.searchsorted(of, of, s) for s in ('left', 'right')], 1)
+  too_few = pools[:, 1] - pools[:, 0] < MIN_DOCUMENTS
+  pools[too_few | (negatives == 'uniform')] = 0, len(of)
+  return pools
 
 
 def _sentence_ids(texts, words: tokenizer.Tokenizer, language: str):
@@ -220,18 +272,24 @@ def _batches(
 def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
   """Writes the rows of all passes for one length; returns their summary."""
   total = {'pairs': 0, 'tokens': 0, 'random': 0}
+  by_input = []  # its number, rows
+  groups = tokens.sources  # held-out rows are sorted, to be evaluated by input
+  if shard.split == 'train':
+    groups = np.full_like(groups, -1)
 
   def encoded():
-    for made in _pairs(recipe, tokens, length):
-      total['pairs'] += len(made)
-      total['random'] += int(made.is_random.sum())
-      total['tokens'] += int(made.tokens.sum())
-      yield from rows.encode(
-        tokens.ids,
-        made.spans,
-        made.is_random,
-        *_rows(made.tokens, length, recipe.pack),
-      )
+    for source in np.unique(groups).tolist():
+      by_input.append([source, 0])
+      index = np.flatnonzero(groups == source)
+      for made in _pairs(recipe, tokens, index, length):
+        order, counts = _rows(made.tokens, length, recipe.pack)
+        total['pairs'] += len(made)
+        total['random'] += int(made.is_random.sum())
+        total['tokens'] += int(made.tokens.sum())
+        by_input[-1][1] += len(counts)
+        yield from rows.encode(
+          tokens.ids, made.spans, made.is_random, order, counts
+        )
 
   name = f'{shard.name}-{length}.arrayrecord'
   with storage.replacing(os.path.join(shard.output, name)) as new:
@@ -241,28 +299,31 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
     'name': name,
     'records': count,
     **total,
+    **({'inputs': by_input} if shard.split == 'heldout' else {}),
     'bytes': size,
     'sha256': sha256,
   }
 
 
-def _pairs(recipe, tokens: _Tokens, length: int) -> Iterator[pairs.Pairs]:
-  """Yields the pairs of all passes, several passes at a time."""
-  passes = int(tokens.passes.max())
+def _pairs(
+  recipe, tokens: _Tokens, index: np.ndarray, length: int
+) -> Iterator[pairs.Pairs]:
+  """Yields the pairs of documents, several of their passes at a time."""
+  passes = int(tokens.passes[index].max())
   few = len(tokens.names) + 2 * len(tokens.ids) // length  # pairs per pass
   at_once = max(1, _PAIRS_AT_ONCE // few)
   for first in range(0, passes, at_once):
     lanes = [
-      (np.flatnonzero(tokens.passes > n), n)
+      (index[tokens.passes[index] > n], n)
       for n in range(first, min(first + at_once, passes))
     ]
     yield pairs.make_pairs(
       tokens.texts,
-      np.concatenate([index for index, _ in lanes]),
+      np.concatenate([lane for lane, _ in lanes]),
       np.concatenate(
         [
-          hashing.mix(recipe.seed, length, n, tokens.names[index])
-          for index, n in lanes
+          hashing.mix(recipe.seed, length, n, tokens.names[lane])
+          for lane, n in lanes
         ]
       ),
       max_seq_length=length,

@@ -17,6 +17,7 @@ from bert_jax.data import (
   accents,
   data_card,
   document_spill,
+  heldout,
   records,
   shards,
   vocab,
@@ -103,9 +104,18 @@ def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> recipe_lib.Recipe:
 
 
 def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
+  sizes = [
+    # Of an input that is not read to its end, the size is unknown.
+    1 if recipe.max_documents else sources.estimate_bytes(of)
+    for k in range(len(recipe.inputs))
+    for of in [[p for p in pieces if p.source == k]]
+  ]
+  part_sizes = tuple(map(heldout.choose_part_size, sizes))
+  bounds = tuple(heldout.find_bound(x, recipe.heldout) for x in sizes)
+  rest = recipe.max_documents, part_sizes, bounds, work
   if recipe.max_documents:  # the first ones, so one job reads them in order
-    return [document_spill.Job(0, tuple(pieces), recipe.max_documents, work)]
-  return [document_spill.Job(p.number, (p,), 0, work) for p in pieces]
+    return [document_spill.Job(0, tuple(pieces), *rest)]
+  return [document_spill.Job(p.number, (p,), *rest) for p in pieces]
 
 
 def _open_partial(
@@ -157,8 +167,8 @@ def _read(recipe, jobs: Sequence[document_spill.Job], runner: Runner) -> dict:
   invalid: collections.Counter[str] = collections.Counter()
   for result in results:
     counts.update(result['counts'])
-    invalid.update(result.get('invalid', {}))  # older work has none
-    for source, (documents, size) in result['sources'].items():
+    invalid.update(result['invalid'])
+    for source, (documents, _, size) in result['sources'].items():
       inputs[int(source)]['documents'] += documents
       inputs[int(source)]['text_bytes'] += size
     for source, path, size, sha256 in result['files']:
@@ -173,23 +183,37 @@ def _read(recipe, jobs: Sequence[document_spill.Job], runner: Runner) -> dict:
     'segments': [
       document_spill.Segment(*s) for r in results for s in r['segments']
     ],
+    'held_out': [
+      _hold_out(recipe, bound, results, k)
+      for k, bound in enumerate(jobs[0].bounds)
+    ],
   }
   _check_enough(recipe, found)
   return found
 
 
+def _hold_out(recipe, bound: float, results, source: int):
+  """Returns below which draw an input is held out; bytes and parts of that."""
+  found = [r['sources'].get(str(source), (0, 0, 0)) for r in results]
+  _, parts, size = map(sum, zip(*found, strict=True))
+  bins: dict[int, list[int]] = collections.defaultdict(lambda: [0, 0])
+  for result in results:
+    for number, tally in result['bins'].get(str(source), {}).items():
+      bins[int(number)] = np.add(bins[int(number)], tally).tolist()
+  end, size, parts = heldout.choose(recipe.heldout, size, parts, bins)
+  return bound * end / heldout.BINS, size, parts
+
+
 def _check_enough(recipe: recipe_lib.Recipe, found: dict):
-  split = {'train': 0, 'heldout': 0}
-  for segment in found['segments']:
-    name = 'train' if segment.bucket < recipe.shards else 'heldout'
-    split[name] += segment.documents
-  total = sum(split.values())
   where = ', '.join(recipe.inputs)
-  if not total:
+  documents = sum(given['documents'] for given in found['inputs'])
+  if not documents:
     counts = [f'{k}: {v:,}' for k, v in found['counts'].items() if v]
     counted = f' (counted {", ".join(counts)})' if counts else ''
     raise errors.UserError(f'{where} holds no text{counted}; give other files.')
-  if total < 2 * shards.MIN_DOCUMENTS:
+  parts = sum(segment.documents for segment in found['segments'])
+  held = sum(count for _, _, count in found['held_out'])
+  if min(held, parts - held) < shards.MIN_DOCUMENTS:
     advice = (
       'Give more files, or a layout in which blank lines separate documents.'
       if recipe.layout == 'files'
@@ -197,17 +221,10 @@ def _check_enough(recipe: recipe_lib.Recipe, found: dict):
       'document per file.'
     )
     raise errors.UserError(
-      f'{where} holds {total} document(s) in layout {recipe.layout!r}; next '
-      f'sentence prediction needs {2 * shards.MIN_DOCUMENTS} or more. {advice}'
+      f'{where} holds {documents} document(s) in layout {recipe.layout!r}; '
+      f'training and evaluation need {shards.MIN_DOCUMENTS} different ones each, '
+      f'or a long one. {advice}'
     )
-  for name, count in split.items():
-    if count < shards.MIN_DOCUMENTS:
-      raise errors.UserError(
-        f'{count} of {total} documents fall to the {name} split with '
-        f'heldout={recipe.heldout}; it needs {shards.MIN_DOCUMENTS} or more. '
-        f'Give {min(0.5, 10 / total):.2g} or so: --config.data.heldout for '
-        'bert_jax.main, --heldout for bert_jax.data.prepare.'
-      )
 
 
 # The second stage.
@@ -215,32 +232,34 @@ def _check_enough(recipe: recipe_lib.Recipe, found: dict):
 
 def _shards(recipe, found: dict, partial: str) -> list[shards.Shard]:
   """Returns the shards; small corpora get fewer than the recipe asks for."""
+  documents = sum(segment.documents for segment in found['segments'])
+  n = recipe.shards
+  while n % 2 == 0 and documents < _FEW_DOCUMENTS * n:
+    n //= 2  # shard k + n is merged into shard k: hash mod 2n becomes mod n
+  limits, sizes, _ = zip(*found['held_out'], strict=True)
+  held = -(-sum(sizes) // _SHARD_BYTES)
 
-  def of(split: str, first: int, count: int) -> list[shards.Shard]:
+  def of(split: str, count: int) -> list[shards.Shard]:
     buckets = collections.defaultdict(list)
-    documents = 0
     for segment in found['segments']:
-      if first <= segment.bucket < first + count:
-        buckets[segment.bucket - first].append(segment)
-        documents += segment.documents
-    n = count
-    while n % 2 == 0 and documents < _FEW_DOCUMENTS * n:
-      n //= 2  # shard k + n is merged into shard k: hash mod 2n becomes mod n
+      may_be_held = segment.bucket >= recipe.shards
+      if split == 'train' or may_be_held:
+        buckets[segment.bucket % recipe.shards % count].append(segment)
     return [
       shards.Shard(
         split,
         k,
-        n,
-        tuple(s for b in range(k, count, n) for s in buckets[b]),
+        count,
+        tuple(buckets[k]),
+        limits,
         manifest_lib.vocab_path(partial),
         partial,
         os.path.join(partial, 'work'),
       )
-      for k in range(n)
+      for k in range(count)
     ]
 
-  heldout = of('heldout', recipe.shards, recipe.heldout_shards)
-  return heldout + of('train', 0, recipe.shards)
+  return of('heldout', min(held, n)) + of('train', n)
 
 
 def _decide_accents(recipe, todo: Sequence[shards.Shard]) -> accents.Decision:
@@ -254,7 +273,7 @@ def _decide_accents(recipe, todo: Sequence[shards.Shard]) -> accents.Decision:
   # A document's hash chooses its shard, so whole shards are a fair sample,
   # which does not depend on how the input was split into jobs.
   seen: collections.Counter[str] = collections.Counter()
-  for shard in todo:
+  for shard in (s for s in todo if s.split == 'train'):
     for text in document_spill.read_texts(shard.segments):
       for paragraph in text.document.paragraphs:
         accents.count_scripts(paragraph, seen)

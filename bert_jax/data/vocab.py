@@ -104,16 +104,10 @@ def compute_sha256(vocab: Sequence[str]) -> str:
 
 def write(vocab: Sequence[str], path: str):
   """Writes a vocabulary file atomically, one piece per line."""
-  try:
+  advice = 'give a place where files can be made.'
+  with errors.explaining(f'the vocabulary {path} cannot be written', advice):
     storage.make_folder(os.path.dirname(path))
     files.write_text(path, _join(vocab))
-  except errors.UserError:
-    raise
-  except OSError as error:
-    raise errors.UserError(
-      f'the vocabulary {path} cannot be written ({error.strerror}); give a '
-      'place where files can be made.'
-    ) from error
 
 
 def _join(vocab: Sequence[str]) -> str:

@@ -6,18 +6,31 @@ long as its longest row needs, in one of a few lengths, so that all are compiled
 before the first step. Its loss is that of the same rows with more padding.
 """
 
+import collections
 from collections.abc import Callable
 
+import jax
 import numpy as np
 from ml_collections import config_dict
 
+from bert_jax import config as config_lib
 from bert_jax.data import hashing, order
+from bert_jax.hardware import chips
+from bert_jax.inference import fine_tuned
 from bert_jax.train import task
 
 # Lengths, as shares of the longest, and what they are multiples of, in tokens.
 _SHARES, _MULTIPLE = (1 / 8, 1 / 4, 1 / 2, 3 / 4), 8
 _WINDOW = 64  # batches; more would make batches even more alike
 _BATCHES = 6  # tag of hashes
+_PLANNED = 2000  # updates whose lengths stand for those of all
+# Of a core of a CPU: seconds to compile the programs of a length, without layers
+# and for each; FLOPs per second in updates. `benchmarks/measure/length_costs.py`
+# finds 8.9 s for Tiny, 14.2 s for BASE, 49 and 118 GFLOP/s.
+_CPU_SECONDS, _CPU_LAYER, _CPU_RATE = 8.0, 0.5, 60e9
+# Assumed of accelerators, on which nothing was measured: 15 s, and two fifths of
+# the peak; that of an unknown chip is taken to be 100 TFLOP/s.
+_SECONDS, _SHARE, _UNKNOWN = 15.0, 0.4, 1e14
 
 
 def list_lengths(phase: task.Phase) -> tuple[int, ...]:
@@ -36,6 +49,49 @@ def get_lengths(
 ) -> Callable[[task.Phase], tuple[int, ...]]:
   """Returns `task.Objective.lengths` of a config."""
   return list_lengths if config.finetuning.by_length else task.use_longest
+
+
+def pays(config: config_dict.ConfigDict, lengths: np.ndarray) -> bool:
+  """Returns whether batches by length save more time than compiling them takes.
+
+  Args:
+    config: the experiment, with the sizes of its model and its updates.
+    lengths: tokens of each training row, int [N].
+  """
+  [phase] = task.list_phases(config)
+  planned, updates = Order(config.seed, lengths), min(phase.steps, _PLANNED)
+  counts = collections.Counter(
+    planned.find_batch(phase, step)[1] for step in range(updates)
+  )
+  module = fine_tuned.make_module(config, config_lib.model_config(config))
+  longest = fine_tuned.count_flops(module, phase.seq_length)
+  saved = sum(
+    count * (longest - fine_tuned.count_flops(module, length))
+    for length, count in counts.items()
+  )
+  rows = phase.batch_size * max(config.finetuning.num_choices, 1)
+  saved *= rows * phase.steps / updates
+  device = jax.devices()[0]
+  seconds = _CPU_SECONDS + _CPU_LAYER * config.model.num_layers
+  rate = _CPU_RATE
+  if device.platform != 'cpu':
+    chip = chips.find(device.device_kind)
+    peak = chip.flops / chip.devices if chip else _UNKNOWN
+    seconds, rate = _SECONDS, _SHARE * peak * jax.device_count()
+  return saved / rate > seconds * (len(list_lengths(phase)) - 1)
+
+
+def describe(config: config_dict.ConfigDict) -> str:
+  """Returns which lengths the batches of a completed run have, as a line."""
+  [phase] = task.list_phases(config)
+  if config.finetuning.by_length:
+    lengths = ', '.join(map(str, list_lengths(phase)))
+    return f'rows of similar length share batches of {lengths} tokens'
+  return (
+    f'all batches have {phase.seq_length} tokens: in {phase.steps:,} updates, '
+    'shorter ones would save less time than they take to compile, or '
+    'finetuning.by_length is off'
+  )
 
 
 def choose_length(phase: task.Phase, lengths: np.ndarray) -> int:

@@ -38,7 +38,7 @@ def make_card(
   Args:
     config: the experiment.
     labels: names of the classes or tags; empty for a number.
-    results: from `outcome.write_results`.
+    results: those of the run.
     parameters: number of parameters of the model.
   """
   pipeline, auto, unit, drawn = _KINDS[config.task]
@@ -59,16 +59,26 @@ def make_card(
     f'It predicts {_describe_prediction(config, labels)}.',
     '## Evaluation',
     markdown.make_table(head, _list_scores(results)),
-    f'Intervals are bootstrapped over the {drawn}; another seed may differ by '
-    f'more. `constant` {_describe_constant(config, labels)}.'
+    f'Intervals are bootstrapped over the {drawn}, and at least as wide as '
+    "Wilson's; another seed may differ by more. `constant` "
+    f'{_describe_constant(config, labels)}.'
+    + (_BEST.format(**results) if results['select'] == 'best' else '')
     + (f' **Warning: {problem}.**' if problem else ''),
     '## How to load it',
     _LOADING.format(auto),
+    *([_ANSWERING] if config.finetuning.unanswerable else []),
     '## Recipe',
     markdown.make_table(('field', 'value'), recipe),
   ]
   return '\n\n'.join(parts) + '\n'
 
+
+_MOST = 20  # classes that are named
+
+_BEST = (
+  ' The parameters are those of step {step:,} of {steps:,}, which scored best on '
+  'dev, so the scores on dev are a little too high.'
+)
 
 _METADATA = """---
 # FILL IN the licence under which you publish this model, such as apache-2.0;
@@ -91,6 +101,34 @@ Without transformers: `python -m bert_jax.predict --model=THIS_FOLDER
 --input=FILE --output=FILE`."""
 
 
+_ANSWERING = """A question has no answer if that scores higher than the best answer
+by more than the threshold in `config.json`, which was tuned on dev. transformers
+does not apply it; for a question about a passage that fits into one window:
+
+```python
+import torch
+
+question, passage = 'Who wrote Emma?', 'Emma is a novel by Jane Austen.'
+spans = model.config.task_specific_params['bert_jax']['spans']
+batch = tokenizer(
+  question, passage, return_offsets_mapping=True, return_tensors='pt'
+)
+offsets = batch.pop('offset_mapping')[0]
+with torch.no_grad():
+  found = model(**batch)
+start, end = found.start_logits[0], found.end_logits[0]
+inside = batch['token_type_ids'][0].bool()
+inside[-1] = False  # [SEP]
+answers = (inside[:, None] & inside).triu()
+answers = answers.tril(spans['max_answer_length'] - 1)
+scores = (start[:, None] + end).masked_fill(~answers, -torch.inf)
+first, last = divmod(int(scores.argmax()), len(start))
+answer = passage[offsets[first, 0] : offsets[last, 1]]
+if start[0] + end[0] - scores.max() > spans['threshold']:
+  answer = ''  # there is none
+```"""
+
+
 def _describe_prediction(config, labels) -> str:
   if config.task == 'choice':
     return 'which of several texts goes best with another'
@@ -98,6 +136,8 @@ def _describe_prediction(config, labels) -> str:
     answer = 'the answer to a question, as a part of a passage'
     none = ', or that there is none' if config.finetuning.unanswerable else ''
     return answer + none
+  if len(labels) > _MOST:
+    return f'one of {len(labels):,} classes, which `config.json` lists'
   return ', '.join(f'`{label}`' for label in labels) or 'a number'
 
 
@@ -106,7 +146,9 @@ def _describe_constant(config, labels) -> str:
     return 'never answers'
   if config.task == 'classification' and not labels:
     return 'always predicts the mean of the training rows'
-  return 'always predicts what is commonest in training'
+  if config.task == 'spans':
+    return 'always gives the commonest answer of training'
+  return 'always predicts the commonest of training, or of the split if better'
 
 
 def _list_scores(results) -> list[tuple]:

@@ -6,9 +6,10 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.data import accents
-from bert_jax.finetuning import feature_files, gpt_form, metrics
+from bert_jax.finetuning import buckets, feature_files, gpt_form, recipe
 from bert_jax.inference import fine_tuned, source
 from bert_jax.model import bert_config, feature_model
 from bert_jax.runtime import files
@@ -22,6 +23,7 @@ _OWN = (
   'dtype',
   'mask_value',
   'initializer',
+  'attention_init',
   'bilstm',
 )
 _FILLED = (
@@ -37,7 +39,9 @@ _FILLED = (
   'finetuning.outputs',
   'finetuning.max_length',
   'finetuning.num_choices',
+  'finetuning.by_length',
 )
+_ASKED_FOR_BY_0 = 'optimizer.learning_rate', 'finetuning.epochs', 'eval.every'
 _LENGTH_STEP = 8  # tokens
 
 
@@ -49,8 +53,9 @@ def complete(
   """Returns the config with what follows from other things.
 
   These are the model's sizes, its vocabulary and what its text is like (from
-  `init_from`), the number of classes, of steps (from the epochs) and of those
-  of the warm-up, and the sequence length, lowered to the longest row. A run
+  `init_from`), the learning rate and the epochs (see `recipe`), the number of
+  classes, of steps (from the epochs) and of those of the warm-up, the sequence
+  length, lowered to the longest row, and whether batches by length pay. A run
   that has begun keeps what it began with, even if its source is gone.
 
   Args:
@@ -61,16 +66,18 @@ def complete(
   Raises:
     errors.UserError: if the model or the data cannot be read or do not work.
   """
-  metrics.check_installed()
   c = config.copy_and_resolve_references()
   if claim.has_begun(workdir):
     saved = files.read_json(paths.config(workdir))
+    given = config_lib.flatten(c)
+    free = {name for name in _ASKED_FOR_BY_0 if not given[name]}
     with c.ignore_type():
       c.update_from_flattened_dict(
         {
           name: tuple(value) if isinstance(value, list) else value
           for name, value in saved.items()
-          if name.startswith(_FILLED) and name not in _own_fields()
+          if name in free
+          or (name.startswith(_FILLED) and name not in _own_fields())
         }
       )
     return c
@@ -84,9 +91,17 @@ def complete(
   length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
   c.phases.seq_length = (min(max(c.phases.seq_length), max(length, 8)),)
   rows, [batch_size] = data.splits['train'].size, c.phases.batch_size
+  rate, epochs = recipe.choose(c, rows)
+  c.optimizer.learning_rate = c.optimizer.learning_rate or rate
+  c.finetuning.epochs = c.finetuning.epochs or epochs
   steps = max(1, int(c.finetuning.epochs * rows / batch_size))
   c.phases.steps = (steps,)
   c.optimizer.warmup_steps = int(c.finetuning.warmup * steps)
+  if c.finetuning.by_length:
+    c.finetuning.by_length = buckets.pays(c, data.splits['train'].lengths)
+  # After each epoch, but ten times at most.
+  often = max(-(-rows // batch_size), -(-steps // 10))
+  c.eval.every = c.eval.every or often
   return c
 
 
@@ -168,8 +183,12 @@ def _take_model(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
       'finetuning.form=gpt predicts the next token, too, so it needs a model '
       'that reads from left to right; pre-train one with objective.kind=ltr.'
     )
-  if max(c.phases.seq_length) > c.model.max_positions:
-    c.phases.seq_length = (c.model.max_positions,)
+  if models and max(c.phases.seq_length) > c.model.max_positions:
+    raise errors.UserError(
+      f'phases.seq_length={max(c.phases.seq_length)} is more than the '
+      f'{c.model.max_positions} positions of init_from={c.init_from}; set '
+      f'seq_length={c.model.max_positions} or less.'
+    )
   return tokenizer
 
 

@@ -5,18 +5,25 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import card, exporting, metrics, task_data
+from bert_jax.finetuning import (
+  card,
+  exporting,
+  metrics,
+  recipe,
+  task_data,
+  tsv,
+)
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import hf_export
 from bert_jax.model import bert_config, classifier, parameters
 from bert_jax.runtime import files
+from bert_jax.train import task
 from bert_jax.workdir import fingerprint, paths
 
 
@@ -29,8 +36,9 @@ class Run(NamedTuple):
     workdir: the run's directory.
     data: the content of `directory`.
     bert: the config of its encoder.
-    module: the model.
     params: trained parameters, without padding rows of the vocabulary.
+    kept: {split: what was kept of its predictions}, dev first.
+    step: updates after which they were reached.
   """
 
   config: config_dict.ConfigDict
@@ -38,13 +46,9 @@ class Run(NamedTuple):
   workdir: str
   data: task_data.Data
   bert: bert_config.BertConfig
-  module: nn.Module
   params: Any
-
-  @property
-  def unseen(self) -> dict[str, Any]:
-    """Returns the splits that the model was not trained on."""
-    return {name: x for name, x in self.data.splits.items() if name != 'train'}
+  kept: dict[str, Any]
+  step: int
 
 
 def open_run(
@@ -53,51 +57,100 @@ def open_run(
   directory: str,
   workdir: str,
   params: Any,
+  predictions: dict[str, Any],
+  step: int,
 ) -> Run:
-  """Returns a run that has ended; params may have padding rows."""
+  """Returns a run that has ended; params may have padding rows.
+
+  Args: as `tasks.Definition.finish`, and `form`, that of the data.
+  """
   data, bert = task_data.read(form, directory), config_lib.model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
-  module = fine_tuned.make_module(config, bert)
-  return Run(config, directory, workdir, data, bert, module, params)
+  kept = {'dev': predictions[task.HELD_OUT], **predictions}
+  del kept[task.HELD_OUT]
+  return Run(config, directory, workdir, data, bert, params, kept, step)
 
 
-def score(
-  names: Sequence[str], data: task_data.Data, predicted: dict[str, np.ndarray]
-) -> dict[str, Any]:
-  """Returns the scores of the labelled splits.
+def leave(
+  run: Run,
+  scores: dict[str, Any],
+  write: Callable[[str], None],
+  extension: str,
+  columns: Sequence[str] = (),
+  describe: Callable[[dict[str, dict]], list[str]] | None = None,
+  spans: classifier.Spans | None = None,
+  more: Sequence[tuple[str, str]] = (),
+):
+  """Writes what a run leaves, and prints what that is.
 
   Args:
-    names: of the metrics, see `metrics.METRICS`; the first is to compare by.
-    data: the run's data, whose splits have `labels`, classes or numbers [R].
-    predicted: {split: the same of the model}.
+    run: the run.
+    scores: those of dev and, under `other`, of further splits.
+    write: writes the predictions into a folder.
+    extension: that of their files.
+    columns: names of the columns that hold the texts.
+    describe: ({split: its scores}) -> lines to print; None is `describe_scores`.
+    spans: how answers are found, if that is the task.
+    more: (name, meaning) of further files in the run's directory.
+  """
+  results = _write_results(run, scores)
+  directory = os.path.join(run.workdir, 'predictions')
+  old = os.listdir(directory) if os.path.isdir(directory) else []
+  allowed = [name for name in old if name.endswith(extension)]
+  files.write_folder(directory, allowed, write)
+  problem = _export(run, results, columns, spans)
+  lines = (describe or describe_scores)({'dev': results} | results['other'])
+  _tell(run, results, lines, problem, more)
+
+
+def score(names: Sequence[str], run: Run) -> dict[str, Any]:
+  """Returns the scores of the labelled splits of classes, choices or numbers.
+
+  Args:
+    names: of the metrics, see `metrics.score`; the first is to compare by.
+    run: the run, which kept what is `chosen`.
 
   Returns:
-    `metrics`, `intervals` (bootstrap, 95 %) and `baseline` (the commonest class
-    or the mean of the training labels) of `dev`, each {metric: value}; `problem`
-    (see `metrics.find_problem`); `counts`, rows per split; `other`, the first
-    three for further splits with labels.
+    What `compare` returns for `dev`; `problem` (see `metrics.find_problem`);
+    `counts`, rows per split; `other`, the first for further splits with labels.
   """
-  train = data.splits['train'].labels
+  data, train = run.data, run.data.splits['train'].labels
   scored = {}
-  for split, found in predicted.items():
+  for split, found in run.kept.items():
     truth = data.splits[split].labels
     if truth is None:
       continue
-    constant = metrics.predict_constant(train, len(truth))
-    scored[split] = {
-      'metrics': metrics.score(names, truth, found),
-      'intervals': metrics.find_intervals(names, truth, found),
-      'baseline': metrics.score(names, truth, constant),
-    }
+    chosen = found['chosen']
+    scored[split] = compare(names, data.labels, truth, chosen, train)
   dev = scored.pop('dev')
-  problem = metrics.find_problem(
-    names[0], dev['metrics'], dev['baseline'], predicted['dev']
-  )
+  problem = metrics.find_problem(names[0], dev, run.kept['dev']['chosen'])
   counts = {name: split.size for name, split in data.splits.items()}
   return dev | {'problem': problem, 'counts': counts, 'other': scored}
 
 
-def write_results(run: Run, scores: dict[str, Any]) -> dict[str, Any]:
+def compare(
+  names: Sequence[str],
+  labels: Sequence[str],
+  truth: np.ndarray,
+  predicted: np.ndarray,
+  train: np.ndarray,
+) -> dict[str, Any]:
+  """Returns `metrics.compare` and, of classes, `metrics.describe_classes`.
+
+  Args:
+    names: as the others, see there.
+    labels: names of the classes; () if there are none.
+    truth: classes or numbers, [N].
+    predicted: the same of the model.
+    train: those of the training rows.
+  """
+  found = metrics.compare(names, truth, predicted, train)
+  if not labels:
+    return found
+  return found | metrics.describe_classes(labels, truth, predicted)
+
+
+def _write_results(run: Run, scores: dict[str, Any]) -> dict[str, Any]:
   """Writes `results.json`: scores and what run they are of; returns both."""
   c = run.config
   results = scores | {
@@ -105,6 +158,8 @@ def write_results(run: Run, scores: dict[str, Any]) -> dict[str, Any]:
     'init_from': c.init_from,
     'seed': c.seed,
     'steps': sum(c.phases.steps),
+    'select': c.finetuning.select,
+    'step': run.step,  # of the parameters that are scored
     # Of the parameters alone, without the optimizer's state.
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(run.params)),
   }
@@ -112,33 +167,29 @@ def write_results(run: Run, scores: dict[str, Any]) -> dict[str, Any]:
   return results
 
 
-def write_predictions(
-  run: Run, extensions: tuple[str, ...], fill: Callable[[str], None]
-):
-  """Writes `predictions/`; earlier files with the extensions are replaced."""
-  directory = os.path.join(run.workdir, 'predictions')
-  old = os.listdir(directory) if os.path.isdir(directory) else []
-  allowed = [name for name in old if name.endswith(extensions)]
-  files.write_folder(directory, allowed, fill)
+def write_tables(folder: str, run: Run):
+  """Writes SPLIT.tsv of classes, choices or numbers into a folder.
 
-
-def export(
-  run: Run,
-  results: dict[str, Any],
-  columns: Sequence[str] = (),
-  spans: classifier.Spans | None = None,
-) -> str | None:
-  """Writes `export/`, if transformers has such a model.
-
-  Args:
-    run: the run.
-    results: from `write_results`.
-    columns: names of the columns that hold the texts.
-    spans: how answers are found, if that is the task.
-
-  Returns:
-    Why there is no export; None if it was written.
+  The columns: id, label if known, prediction and, but of numbers, its probability.
   """
+  labels = run.data.labels
+  for name, found in run.kept.items():
+    split = run.data.splits[name]
+    columns = {'id': map(str, split.ids)}
+    values_of = (('label', split.labels), ('prediction', found['chosen']))
+    for column, values in values_of:
+      if values is not None:
+        columns[column] = (
+          labels[x] if labels else tsv.format_number(x) for x in values
+        )
+    if 'probability' in found:
+      columns['probability'] = map(tsv.format_number, found['probability'])
+    rows = [tuple(columns), *zip(*columns.values(), strict=True)]
+    tsv.write(os.path.join(folder, f'{name}.tsv'), rows)
+
+
+def _export(run, results, columns, spans) -> str | None:
+  """Writes `export/` if transformers has such a model; else returns why not."""
   labels = run.data.labels
   head = exporting.make_head(run.config, run.params, labels, columns, spans)
   problem = exporting.find_problem(run.config, head)
@@ -157,10 +208,9 @@ def export(
   return None
 
 
-def describe_scores(results: dict) -> list[str]:
-  """Returns the scores as lines to print."""
+def describe_scores(named: dict[str, dict]) -> list[str]:
+  """Returns {split: its scores} as lines to print."""
   lines = ['']
-  named = {'dev': results} | results['other']
   for split, x in named.items():
     for name, value in x['metrics'].items():
       low, high = x['intervals'][name]
@@ -168,27 +218,21 @@ def describe_scores(results: dict) -> list[str]:
         f'{split} {name} {value:.4f} [{low:.4f}, {high:.4f}], a constant gets '
         f'{x["baseline"][name]:.4f}'
       )
-  if results['problem']:
-    lines.append(f'WARNING: {results["problem"]}')
   return lines
 
 
-def tell(
-  run: Run,
-  lines: Sequence[str],
-  problem: str | None,
-  more: Sequence[tuple[str, str]] = (),
-):
-  """Prints the scores, where everything is, and how to predict.
-
-  Args:
-    run: the run.
-    lines: what the scores are.
-    problem: from `export`.
-    more: (name, meaning) of further files in the run's directory.
-  """
+def _tell(run, results, lines, problem, more):
+  """Prints the scores, where everything is, and how to predict."""
   for line in lines:
     print(line)
+  if results['select'] == 'best':
+    print(
+      f'of step {run.step:,} of {results["steps"]:,}, the best on dev, so dev is '
+      'optimistic (finetuning.select=best)'
+    )
+  if results['problem']:
+    advice = recipe.advise(run.config, run.data.splits['train'].size)
+    print(f'WARNING: {results["problem"]}; {advice}')
   written = [('results.json', 'the scores'), ('predictions', 'of every row')]
   if problem is None:
     written.append(('export', 'the model, for Hugging Face transformers'))

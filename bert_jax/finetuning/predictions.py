@@ -1,9 +1,7 @@
-"""Computes a fine-tuned model's outputs for encoded rows."""
+"""Computes and keeps what a fine-tuned model predicts for rows of a split."""
 
 import dataclasses
-import functools
-import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -11,130 +9,100 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.finetuning import encode, feature_rows
+from bert_jax.model import precision
 from bert_jax.runtime import progress
 
 _LENGTH_STEP = 16  # tokens; lengths are rounded up to compile few shapes
 
 
-def compute_logits(
-  params: Any,
-  module: nn.Module,
-  encoded: encode.Encoded | feature_rows.FeatureRows,
-  pad_id: int,
+def fill(
+  split: Any,
+  kept: dict[str, np.ndarray] | None,
+  rows: np.ndarray,
+  found: dict[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+  """Puts values of a batch where they belong among those of a split.
+
+  Args:
+    split: N rows.
+    kept: {name: [N, ...]} so far; None at first.
+    rows: numbers of the batch's rows, [b].
+    found: {name: [B, ...]}, of which the first b are of these rows.
+  """
+  if kept is None:
+    kept = {
+      name: np.zeros((split.size, *x.shape[1:]), x.dtype)
+      for name, x in found.items()
+    }
+  for name, x in found.items():
+    kept[name][rows] = x[: len(rows)]
+  return kept
+
+
+def keep_likeliest(
+  split: Any, kept: Any, rows: np.ndarray, predictions: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+  """Keeps of `logits` [B, C] what is `chosen`, and its `probability`, float64.
+
+  That is the likeliest class or choice or, if C is 1, the number itself, which
+  has no probability. Logits are not kept: those of many rows, of many classes,
+  need not fit into memory. Args: as `fill`.
+  """
+  logits = predictions['logits']
+  found = {'chosen': logits[:, 0]}
+  if logits.shape[1] > 1:
+    likely = to_probabilities(logits).max(-1)
+    found = {'chosen': logits.argmax(-1), 'probability': likely}
+  return fill(split, kept, rows, found)
+
+
+def predict(
+  network: tuple[Any, nn.Module],
+  split: Any,
+  make: Callable[[Any, np.ndarray, int], dict[str, np.ndarray]],
+  compute: Callable[..., tuple[dict, Any]],
+  keep: Callable[[Any, Any, np.ndarray, Any], Any],
   label: str,
-  batch_size: int = 32,
-) -> np.ndarray:
-  """Returns float32 logits [N, C] of rows, in their order.
+  batch_size: int,
+) -> Any:
+  """Returns what is kept of a model's predictions for all rows of a split.
 
   Rows of similar length share a batch, so that short ones do not pay for long
   ones. It computes in float32, without dropout.
 
   Args:
-    params: nested dict of arrays, without padding rows of the vocabulary.
-    module: the model, such as `classifier.Classifier`.
-    encoded: the rows, at most as many tokens each as the model has positions.
-    pad_id: id of the padding.
+    network: nested dict of parameters, without padding rows of the vocabulary;
+      and the model.
+    split: the rows.
+    make: (split, numbers of rows, length) -> their batch.
+    compute: as of `supervised.make_objective`.
+    keep: (split, kept, rows, predictions) -> kept, such as `fill`.
     label: what is being done, for the progress.
     batch_size: rows per batch.
   """
-  logits = np.zeros((len(encoded.ends), module.outputs), np.float32)
-  for rows, found in compute(
-    params, module, encoded, pad_id, label, batch_size
-  ):
-    logits[rows] = found
-  return logits
-
-
-def choose_classes(
-  params: Any,
-  module: nn.Module,
-  encoded: encode.Encoded | feature_rows.FeatureRows,
-  pad_id: int,
-  label: str,
-  batch_size: int = 32,
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the likeliest class of each row, int32 [N], and how likely it is.
-
-  That is a probability, float64 [N]. Only the logits of one batch are kept: those
-  of many rows, of many classes, need not fit into memory.
-
-  Args: as `compute_logits`.
-  """
-  size = len(encoded.ends)
-  chosen, likely = np.zeros(size, np.int32), np.zeros(size)
-  for rows, logits in compute(
-    params, module, encoded, pad_id, label, batch_size
-  ):
-    chosen[rows] = logits.argmax(-1)
-    likely[rows] = to_probabilities(logits).max(-1)
-  return chosen, likely
-
-
-def compute_tags(
-  params: Any,
-  module: nn.Module,
-  encoded: encode.Encoded | feature_rows.FeatureRows,
-  pad_id: int,
-  label: str,
-  batch_size: int = 32,
-) -> list[np.ndarray]:
-  """Returns the likeliest tag of each token of rows, N times int32 [tokens].
-
-  Args: as `compute_logits`; the module is one like `tagger.Tagger`.
-  """
-  lengths = encoded.lengths
-  tags: list[np.ndarray] = [np.zeros(0, np.int32)] * len(lengths)
-  for rows, found in compute(
-    params, module, encoded, pad_id, label, batch_size
-  ):
-    for row, logits in zip(rows, found, strict=True):
-      chosen = logits[: lengths[row]].argmax(-1)
-      tags[row] = chosen.astype(np.int32)
-  return tags
-
-
-def compute(
-  params: Any,
-  module: nn.Module,
-  encoded: encode.Encoded | feature_rows.FeatureRows,
-  pad_id: int,
-  label: str,
-  batch_size: int = 32,
-  more: Mapping[str, np.ndarray] | None = None,
-  reduce: Callable[[Any, dict], Any] | None = None,
-) -> Iterator[tuple[np.ndarray, Any]]:
-  """Yields batches of rows of similar length: their numbers [b], and outputs.
-
-  Args: as `compute_logits`, and
-    more: {name: [N, ...]}, further parts of a batch.
-    reduce: (outputs, batch) -> what to keep of them, on the device; by default
-      all.
-  """
+  params, module = network
   config = dataclasses.replace(module.config, dtype='float32')
-  module = module.clone(config=config)
-  size, lengths = len(encoded.ends), encoded.lengths
+  module, kept = module.clone(config=config), None
+  lengths = split.lengths
   by_length = np.argsort(lengths, kind='stable')
   params = jax.device_put(params)
-  with progress.Progress(size, 'rows', label) as bar:
-    for start in range(0, size, batch_size):
+  with progress.Progress(split.size, 'rows', label) as bar:
+    for start in range(0, split.size, batch_size):
       rows = by_length[start : start + batch_size]
       length = -(-int(lengths[rows[-1]]) // _LENGTH_STEP) * _LENGTH_STEP
       length = min(length, config.max_positions)
       # The last batch is filled up with its last row.
       full = np.pad(rows, (0, batch_size - len(rows)), mode='edge')
-      batch = encode.make_batch(encoded, full, length, pad_id)
-      batch |= {name: x[full] for name, x in (more or {}).items()}
-      found = _apply(params, jax.tree.map(jnp.asarray, batch), module, reduce)
-      real = operator.itemgetter(slice(len(rows)))
-      yield rows, jax.tree.map(real, jax.device_get(found))
+      batch = jax.tree.map(jnp.asarray, make(split, full, length))
+      found = jax.device_get(_apply(params, batch, module, compute))
+      kept = keep(split, kept, rows, found)
       bar.update(len(rows))
+  return kept
 
 
-@functools.partial(jax.jit, static_argnames=('module', 'reduce'))
-def _apply(params, batch, module, reduce):
-  outputs = module.apply({'params': params}, batch)
-  return outputs if reduce is None else reduce(outputs, batch)
+@precision.jit_inference('module', 'compute')
+def _apply(params, batch, module, compute):
+  return compute(module, params, batch, None)[1]
 
 
 def to_probabilities(logits: np.ndarray) -> np.ndarray:

@@ -46,7 +46,6 @@ def write(
     'lowercase': tokenizer.lowercase,
     'strip_accents': tokenizer.strip_accents,
     'max_length': max(config.phases.seq_length),
-    'regression': config.finetuning.regression,
     **dataclasses.asdict(data_files.get_source(config)),
   }
   names = [f'{split}.npz' for split in splits]

@@ -76,36 +76,25 @@ def apply(
 
 
 class Batches:
-  """The batches of a run, as functions of (phase, step). It can be pickled."""
+  """The batches that a run learns from. It can be pickled.
+
+  Args:
+    config: the experiment; the order follows from its seed.
+    split: its training rows.
+    make: (split, numbers of rows [b], length) -> their batch, with
+      `label_weights` [b, ...].
+  """
 
   def __init__(
     self,
     config: config_dict.ConfigDict,
-    data: task_data.Data,
+    split: Any,
     make: Callable[[Any, np.ndarray, int], task.Batch],
-    count_tokens: Callable[[Any], np.ndarray],
-    held_out: int | None = None,
   ):
-    """Plans the batches.
-
-    Args:
-      config: the experiment; the order follows from its seed.
-      data: its data.
-      make: (split, numbers of rows [b], length) -> their batch, with
-        `label_weights` [b, ...].
-      count_tokens: (split) -> tokens of each row, int [N], for batches of rows
-        of similar length, see `buckets`.
-      held_out: number of dev rows to evaluate on; None is all.
-    """
     self._seed = int(hashing.mix(config.seed, _ORDER)[0] >> np.uint64(1))
-    self._train, self._dev = data.splits['train'], data.splits['dev']
-    self._make = make
-    self._ordered = self._dev_lengths = None
+    self._split, self._make, self._ordered = split, make, None
     if config.finetuning.by_length:
-      lengths = count_tokens(self._train)
-      self._ordered = buckets.Order(self._seed, lengths)
-      self._dev_lengths = count_tokens(self._dev)
-    self._held_out = self._dev.size if held_out is None else held_out
+      self._ordered = buckets.Order(self._seed, split.lengths)
 
   def train_batch(
     self, phase: task.Phase, step: int, rows: np.ndarray | None = None
@@ -115,63 +104,102 @@ class Batches:
       rows = np.arange(phase.batch_size)
     if self._ordered is not None and len(buckets.list_lengths(phase)) > 1:
       whole, length = self._ordered.find_batch(phase, step)
-      return self._make(self._train, whole[rows], length)
+      return self._make(self._split, whole[rows], length)
     start = (step - phase.first) * phase.batch_size
-    record, _ = order.find_records(self._seed, start + rows, self._train.size)
-    return self._make(self._train, record, phase.seq_length)
+    record, _ = order.find_records(self._seed, start + rows, self._split.size)
+    return self._make(self._split, record, phase.seq_length)
+
+
+class Unseen:
+  """The rows of a split that a model predicts: see `task.Task.others`.
+
+  Args:
+    config: the experiment. By length, rows are in ascending order.
+    split: the rows.
+    make: as in `Batches`.
+    keep: (split, kept, rows, predictions) -> kept, see `predictions.fill`.
+  """
+
+  def __init__(
+    self,
+    config: config_dict.ConfigDict,
+    split: Any,
+    make: Callable[[Any, np.ndarray, int], task.Batch],
+    keep: Callable[[Any, Any, np.ndarray, Any], Any],
+  ):
+    self._split, self._make, self._keep = split, make, keep
+    self._order, self._lengths = np.arange(split.size), None
+    if config.finetuning.by_length:
+      self._lengths = split.lengths
+      self._order = np.argsort(self._lengths, kind='stable')
 
   def eval_batches(self, phase: task.Phase) -> int:
-    """Returns the number of held-out batches."""
-    return -(-self._held_out // phase.eval_batch_size)
+    """Returns the number of batches."""
+    return -(-self._split.size // phase.eval_batch_size)
 
   def eval_batch(
     self, phase: task.Phase, i: int, rows: np.ndarray | None = None
   ) -> task.Batch:
-    """Returns the given rows of held-out batch i; None means all rows."""
-    n, length = phase.eval_batch_size, phase.seq_length
-    row = i * n + (np.arange(n) if rows is None else rows)
-    record = np.minimum(row, self._held_out - 1)
-    if self._dev_lengths is not None:
-      whole = self._dev_lengths[list(self.list_rows(phase, i))]
-      length = buckets.choose_length(phase, whole)
-    batch = self._make(self._dev, record, length)
-    batch['label_weights'][row >= self._held_out] = 0
+    """Returns the given rows of batch i; None means all rows."""
+    own, length = self.list_rows(phase, i), phase.seq_length
+    n = len(own)
+    rows = np.arange(phase.eval_batch_size) if rows is None else rows
+    if self._lengths is not None:
+      length = buckets.choose_length(phase, self._lengths[own])
+    batch = self._make(self._split, own[np.minimum(rows, n - 1)], length)
+    batch['label_weights'][rows >= n] = 0
     return batch
 
-  def list_rows(self, phase: task.Phase, i: int) -> range:
-    """Returns the numbers of the dev rows of held-out batch i."""
-    first = i * phase.eval_batch_size
-    return range(first, min(first + phase.eval_batch_size, self._held_out))
+  def list_rows(self, phase: task.Phase, i: int) -> np.ndarray:
+    """Returns the numbers of the rows of batch i."""
+    n = phase.eval_batch_size
+    return self._order[i * n : (i + 1) * n]
+
+  def collect(self, kept: Any, phase: task.Phase, i: int, predictions: Any):
+    """Keeps what is needed of the predictions of batch i."""
+    return self._keep(self._split, kept, self.list_rows(phase, i), predictions)
 
 
 def make_task(
+  form: task_data.Format,
+  part: Any,
   config: config_dict.ConfigDict,
-  data: task_data.Data,
-  batches: Batches,
-  objective: Callable[[config_dict.ConfigDict], task.Objective],
-  describe: Callable[[task.Batch], list[str]],
-  collect: Callable[..., Any],
-  score: Callable[[Any], dict[str, float]],
-  columns: Sequence[str] = (),
+  directory: str,
 ) -> task.Task:
-  """Returns a task on the batches of a run.
+  """Returns a task of fine-tuning.
 
   Args:
+    form: how its data are kept.
+    part: the module of what is the task's own, such as `classify`: its
+      `make_objective`; `make_batch`, (data without splits, split, rows, length)
+      -> batch, see `Batches`; `keep`, see `Unseen`; `score`, (config, data, what
+      was kept of dev) -> {metric: value}; `describe`, see `task.Task`; and
+      `list_columns`, (config) -> names of the columns that hold the texts.
     config: the experiment, completed.
-    data: its data.
-    batches: their batches.
-    objective: see `task.Task`; as are describe and score.
-    collect: (batches, kept, phase, i, predictions), see `task.Task`.
-    columns: names of the columns that hold the texts.
+    directory: the prepared data, see `task_data`.
   """
+  data = task_data.read(form, directory)
+  bare = data._replace(splits={}, manifest={})
+  make = functools.partial(part.make_batch, bare)
+  unseen = {
+    name: Unseen(config, split, make, part.keep)
+    for name, split in data.splits.items()
+    if name != 'train'
+  }
+  dev = unseen.pop('dev')
   return task.Task(
-    objective=objective,
-    train_batch=batches.train_batch,
-    eval_batch=batches.eval_batch,
-    eval_batches=batches.eval_batches,
-    describe=describe,
-    facts=task_data.list_facts(config, data, columns),
+    objective=part.make_objective,
+    train_batch=Batches(config, data.splits['train'], make).train_batch,
+    eval_batch=dev.eval_batch,
+    eval_batches=dev.eval_batches,
+    describe=part.describe,
+    facts=task_data.list_facts(config, data, part.list_columns(config)),
     start=starting.make_start(config, data.labels),
-    collect=functools.partial(collect, batches),
-    score=score,
+    collect=dev.collect,
+    score=functools.partial(part.score, config, data),
+    keep_best=config.finetuning.select == 'best',
+    others={
+      name: task.Rows(x.eval_batch, x.eval_batches, collect=x.collect)
+      for name, x in unseen.items()
+    },
   )

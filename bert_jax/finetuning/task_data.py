@@ -10,7 +10,14 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import completion, feature_files, feature_rows, store
+from bert_jax.finetuning import (
+  buckets,
+  completion,
+  feature_files,
+  feature_rows,
+  recipe,
+  store,
+)
 from bert_jax.finetuning.readers import data_files
 from bert_jax.inference import fine_tuned
 from bert_jax.runtime import storage
@@ -160,9 +167,36 @@ def open_data(
 ) -> str:
   """Prints what a run's data are; returns their directory."""
   directory = paths.prepared_data(config, workdir)
-  for line in form.describe(manifest_lib.read(directory)):
+  manifest = manifest_lib.read(directory)
+  rows = manifest['splits']['train']['rows']
+  lines = recipe.describe(config, rows), buckets.describe(config)
+  for line in (*form.describe(manifest), *_warn(manifest), *lines):
     print(line, flush=True)
   return directory
+
+
+def describe_repeated(path: str, lines: Sequence[int | str]) -> dict:
+  """Returns the fact about a split which of its rows are training rows, too.
+
+  Args:
+    path: its file.
+    lines: numbers of their lines in it, or names of questions.
+  """
+  return {
+    'count': len(lines),
+    'first': f'{lines[0]} of {path}' if lines else '',
+  }
+
+
+def _warn(manifest: dict) -> list[str]:
+  """Returns a warning for each split that has training rows."""
+  unit = 'question' if 'questions' in manifest['splits']['train'] else 'line'
+  return [
+    f'WARNING: {x["repeated"]["count"]:,} of the rows of {name} are also training '
+    f'rows, the first is {unit} {x["repeated"]["first"]}'
+    for name, x in manifest['splits'].items()
+    if x.get('repeated', {}).get('count')  # older data has no such fact
+  ]
 
 
 def list_facts(

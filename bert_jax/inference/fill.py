@@ -1,7 +1,6 @@
 """Predicts the words in place of [MASK]."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import bert_config, heads
+from bert_jax.model import bert_config, heads, precision
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 _LENGTH_STEP = 64  # tokens; lengths are rounded up to compile few shapes
@@ -84,7 +83,7 @@ def _make_batch(ids, masks, pad_id, config):
   }
 
 
-@functools.partial(jax.jit, static_argnames=('config', 'with_nsp'))
+@precision.jit_inference('config', 'with_nsp')
 def _mlm_logits(params, batch, config, with_nsp):
   bert = heads.PretrainingModel(config, with_nsp)
   batch = jax.tree.map(jnp.asarray, batch)

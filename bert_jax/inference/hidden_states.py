@@ -1,7 +1,6 @@
 """Computes hidden states and attention of sentences with a trained model."""
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import bert_config, heads
+from bert_jax.model import bert_config, heads, precision
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 LAYERS = (
@@ -129,9 +128,7 @@ def _pad(rows, size, config, pad_id):
   return batch
 
 
-@functools.partial(
-  jax.jit, static_argnames=('config', 'layers', 'with_attention')
-)
+@precision.jit_inference('config', 'layers', 'with_attention')
 def _compute(params, batch, config, layers, with_attention):
   """Returns hidden states [B, (L + 1,) S, D] and attention [B, L, H, S, S]."""
   hidden, blocks = _list_hidden(params, batch, config)
@@ -143,7 +140,7 @@ def _compute(params, batch, config, layers, with_attention):
   return _choose(hidden, layers), maps
 
 
-@functools.partial(jax.jit, static_argnames=('config', 'layers'))
+@precision.jit_inference('config', 'layers')
 def stack(
   params: Any,
   batch: dict[str, np.ndarray],

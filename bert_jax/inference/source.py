@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from typing import Any, NamedTuple
 
 from bert_jax import errors
@@ -9,10 +10,12 @@ from bert_jax.interop import google, hf_load, npz, rename
 from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import copies, files
 from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.weight_files import local_files
 from bert_jax.workdir import paths
 
 READ = {'hf': hf_load.read, 'google': google.read, 'npz': npz.read}
 _HF_WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
+_HUB_NAME = re.compile(r'(\w[\w.-]*/)?\w[\w.-]*', re.ASCII)
 
 
 class Source(NamedTuple):
@@ -57,6 +60,7 @@ def detect_kind(path: str) -> str:
   if not os.path.isdir(path):
     raise errors.UserError(
       f'{path} is no folder, no checkpoint and no .npz file; name one of them.'
+      f'{_hint_at_hub(path)}'
     )
   names = os.listdir(path)
   weights = any(name.startswith(_HF_WEIGHTS) for name in names)
@@ -70,8 +74,22 @@ def detect_kind(path: str) -> str:
     )
   if weights:  # before 2020, config.json had no model_type
     return 'hf'
-  config = files.read_json(os.path.join(path, 'config.json'))
+  config = files.read_json(local_files.find_small(path, 'config.json'))
   return 'hf' if 'model_type' in config else 'run'
+
+
+def _hint_at_hub(path) -> str:
+  """Returns what to do if a path that does not exist is a name on the hub."""
+  owner, _, name = path.rpartition('/')
+  if not _HUB_NAME.fullmatch(path) or os.path.isdir(owner):
+    return ''
+  known = (
+    path if owner or not name.startswith('bert-') else f'google-bert/{path}'
+  )
+  return (
+    ' Models on the Hugging Face hub are not downloaded: run hf download '
+    f'{known} --local-dir {name}, and name that folder.'
+  )
 
 
 def read(path: str, step: int | None = None) -> Source:
@@ -114,6 +132,24 @@ def read(path: str, step: int | None = None) -> Source:
   origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
   report = rename.Report([], [])
   return Source(params, *model, report, origin, facts['step'], head)
+
+
+def read_with_mlm(path: str) -> Source:
+  """Reads a BERT that guesses words; as `read`.
+
+  Raises:
+    errors.UserError: if the model cannot be read or has no MLM head.
+  """
+  model = read(path)
+  if 'mlm' not in model.params:
+    missing = errors.listing(model.report.missing, most=3)
+    raise errors.UserError(
+      f'{path} has no MLM head, which guesses words'
+      f'{f" (missing: {missing})" if model.report.missing else ""}; name a '
+      'model that was saved with it, such as BertForPreTraining or '
+      'BertForMaskedLM.'
+    )
+  return model
 
 
 @contextlib.contextmanager

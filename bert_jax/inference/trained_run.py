@@ -1,6 +1,7 @@
 """Reads the model from a checkpoint of a run."""
 
 import functools
+import os
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, heads, parameters
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.weight_files import local_files
 from bert_jax.workdir import checkpoint_reader, paths
 
 
@@ -22,7 +24,8 @@ def read(workdir: str, step: int | None = None):
 
   Args:
     workdir: the run's directory.
-    step: step of the checkpoint; None is the newest undamaged one.
+    step: step of the checkpoint; None is that of the run's results if it was
+      the best on dev, otherwise the newest undamaged one.
 
   Returns:
     (params, config, with_nsp, tokenizer, facts): as `hf_load.read`, but with
@@ -41,6 +44,8 @@ def read(workdir: str, step: int | None = None):
       f'{workdir} has only a head, trained on features of {config.init_from}; '
       'its predictions for dev and test are in predictions/.'
     )
+  if step is None and config.finetuning.select == 'best':
+    step = _read_results(workdir).get('step')
   params, facts = checkpoint_reader.read(paths.checkpoints(workdir), step)
   bert = config_lib.model_config(config)
   with_nsp = config.task == 'pretraining' and config.objective.nsp
@@ -50,20 +55,43 @@ def read(workdir: str, step: int | None = None):
     module = fine_tuned.make_module(config, bert)
     facts = {**facts, 'form': config.finetuning.form}
   check_params(params, module, path)
-  vocab = manifest.vocab_path(paths.prepared_data(config, workdir))
+  vocab = _find_vocab(config, workdir, facts['task']['vocab_sha256'])
   # The recipe of the data when the run began; very old checkpoints lack it.
   prepared = facts['task'].get('data', {})
   recipe = prepared.get('recipe', {'lowercase': config.data.lowercase})
   tokenizer = tokenizer_lib.Tokenizer.load(
     vocab, recipe['lowercase'], manifest.strips_accents(recipe)
   )
-  if text_files.compute_sha256(vocab) != facts['task']['vocab_sha256']:
-    raise errors.UserError(
-      f'{vocab} is not the vocabulary that the run was trained with; put that '
-      'one back.'
-    )
   about = {'task_name': config.task, 'spans': _read_spans(config, workdir)}
   return params, bert, with_nsp, tokenizer, {**facts, **about}
+
+
+def _find_vocab(config, workdir, sha256: str) -> str:
+  """Returns the path of the run's vocabulary, which is in its own folder."""
+  for folder in ('', 'data', 'export'):
+    path = find_own(os.path.join(workdir, folder), 'vocab.txt')
+    if path and text_files.compute_sha256(path) == sha256:
+      return path
+  outside = config.data.dir
+  outside = (
+    outside and f', from {outside}: what is outside of a run is not read'
+  )
+  raise errors.UserError(
+    f'{workdir} has no vocab.txt with which it was trained; put it there'
+    f'{outside}.'
+  )
+
+
+def find_own(folder: str, name: str) -> str | None:
+  """Returns the path of a small file of a run, None if there is none.
+
+  Raises:
+    errors.UserError: if it is a link out of its folder, or too large.
+  """
+  if not storage.is_remote(folder):
+    return local_files.find_small(folder, name)
+  path = os.path.join(folder, name)
+  return path if storage.exists(path) else None
 
 
 def take_head(params: dict, facts: dict) -> classifier.Head | None:
@@ -95,13 +123,16 @@ def _read_spans(config, workdir) -> classifier.Spans | None:
     return None
   c, threshold = config.finetuning, None
   if c.unanswerable:
-    path = paths.results(workdir)
-    threshold = 0.0
-    if storage.exists(path):
-      threshold = files.read_json(path)['threshold']
+    threshold = _read_results(workdir).get('threshold', 0.0)
   return classifier.Spans(
     c.doc_stride, c.max_query_length, c.max_answer_length, threshold
   )
+
+
+def _read_results(workdir) -> dict:
+  """Returns the results of a run; {} if it has not ended."""
+  path = find_own(*os.path.split(paths.results(workdir)))
+  return files.read_json(path) if path else {}
 
 
 def read_config(path: str) -> config_dict.ConfigDict:

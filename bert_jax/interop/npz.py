@@ -41,6 +41,7 @@ _CHOICES = {
   'activation': bert_config.ACTIVATIONS,
   'norm': bert_config.NORMS,
   'initializer': bert_config.INITIALIZERS,
+  'attention_init': bert_config.ATTENTION_INITS,
   'dtype': ('float32', 'bfloat16'),
 }
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import bert_config, heads
+from bert_jax.model import bert_config, heads, precision
 from bert_jax.runtime import files
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
@@ -50,12 +50,11 @@ def write(
   module = heads.PretrainingModel(config, with_nsp)
   held = jax.tree.map(np.asarray, params)
 
+  @precision.jit_inference()
   def compute(batch):
     return module.apply({'params': held}, batch)
 
-  exported = jax.export.export(jax.jit(compute), platforms=PLATFORMS)(
-    _inputs(config)
-  )
+  exported = jax.export.export(compute, platforms=PLATFORMS)(_inputs(config))
   files.write_file(path, lambda new: _dump(new, exported.serialize()))
 
 

@@ -15,8 +15,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax import errors
 from bert_jax.model import bert_config
 from bert_jax.ops import (
+  biases,
   dropout,
   fused_attention,
   random_bytes,
@@ -93,7 +95,7 @@ def attend(
       sequence_ids=tokens.sequence_ids,
       deterministic=key is None,
     )
-  qkv = qkv + bias[None, None]
+  qkv = biases.add(qkv, bias)
   if config.attention == 'recompute':
     return recomputed_attention.attend(
       qkv,
@@ -149,10 +151,16 @@ def _xla(qkv, tokens, key, config, sow):
 def _cudnn(qkv, tokens, config):
   lengths = jnp.sum(tokens.input_mask, -1, dtype=jnp.int32)
   lengths = jnp.maximum(lengths, 1)  # a softmax over no keys is NaN
-  return jax.nn.dot_product_attention(
-    *(qkv[:, :, n] for n in range(3)),
-    is_causal=config.causal,
-    query_seq_lengths=lengths,
-    key_value_seq_lengths=lengths,
-    implementation='cudnn',
-  )
+  try:
+    return jax.nn.dot_product_attention(
+      *(qkv[:, :, n] for n in range(3)),
+      is_causal=config.causal,
+      query_seq_lengths=lengths,
+      key_value_seq_lengths=lengths,
+      implementation='cudnn',
+    )
+  except (RuntimeError, ValueError) as error:  # a GPU or a cuDNN that is old
+    raise errors.UserError(
+      'compute.attention=cudnn cannot use cuDNN here: '
+      f'{errors.first_line(error)}; use compute.attention=auto.'
+    ) from error

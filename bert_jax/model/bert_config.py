@@ -17,13 +17,17 @@ ACTIVATIONS = {
 
 
 INITIALIZERS = {
-  # Like Google's code, jax's truncated_normal does not rescale: truncated at
-  # two standard deviations, 0.02 has a standard deviation of 0.0176.
   'truncated_normal': lambda std: nn.initializers.truncated_normal(std),
   'normal': lambda std: nn.initializers.normal(std),
 }
+# Like Google's code, jax's truncated_normal does not rescale: truncated at two
+# standard deviations, 0.02 has a standard deviation of 0.0176.
+_DEVIATIONS = {'truncated_normal': 0.8796, 'normal': 1.0}
 
 
+# Initial weights of attention: random, as of all other matrices; or of a first
+# layer that looks at neighbouring tokens, `neighbour_heads`.
+ATTENTION_INITS = ('neighbours', 'random')
 NORMS = ('post', 'pre')
 
 
@@ -54,6 +58,7 @@ class BertConfig:
   norm_epsilon: float = 1e-12
   initializer: str = 'truncated_normal'
   initializer_std: float = 0.02
+  attention_init: str = 'random'
   dtype: str = 'float32'
   mask_value: float = -10_000.0
   causal: bool = False  # tokens see none that follow them
@@ -84,6 +89,11 @@ class BertConfig:
   @property
   def kernel_init(self):
     return INITIALIZERS[self.initializer](self.initializer_std)
+
+  @property
+  def kernel_std(self) -> float:
+    """Returns the standard deviation of what `kernel_init` draws."""
+    return self.initializer_std * _DEVIATIONS[self.initializer]
 
   def flops_per_sequence(
     self, length: int, predictions: int, pairs: int = 1

@@ -38,9 +38,7 @@ class Classifier(encoder.Bert):
     if self.lstm_units:
       self.bilstm = bilstm.BiLstm(self.lstm_units)
     else:
-      self.pooler = nn.Dense(
-        c.hidden_size, dtype=c.dtype, kernel_init=c.kernel_init
-      )
+      self.pooler = encoder.Dense(c, (c.hidden_size,))
     self.drop = dropout.Dropout(self.dropout)
     # In float32, like the NSP head.
     self.classifier = nn.Dense(

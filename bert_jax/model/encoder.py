@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.model import attention, bert_config
-from bert_jax.ops import dropout
+from bert_jax.ops import biases, dropout
 from bert_jax.ops.layer_norm import LayerNorm
 
 
@@ -33,8 +33,7 @@ class Dense(nn.Module):
 
   @nn.compact
   def __call__(self, x):
-    y, bias = self.product(x)
-    return y + bias.reshape((1,) * (y.ndim - bias.ndim) + bias.shape)
+    return biases.add(*self.product(x))
 
   @nn.compact
   def product(self, x: jax.Array):
@@ -55,7 +54,7 @@ class Dense(nn.Module):
     else:
       y = x.reshape(*x.shape[:kept], -1) @ kernel.reshape(-1, size)
       y = y.reshape(*x.shape[:kept], *self.features)
-    return y, bias.astype(c.dtype)
+    return y, bias
 
 
 def layer_norm(config: bert_config.BertConfig, name: str):
@@ -86,8 +85,7 @@ class Embeddings(nn.Module):
     self.word = table(c.vocab_rows, _init_words(c))
     self.position = table(c.max_positions)
     self.type = table(c.type_vocab_size)
-    if c.norm == 'post':
-      self.norm = layer_norm(c, None)
+    self.norm = layer_norm(c, None)
     self.drop = dropout.Dropout(c.dropout)
 
   def __call__(self, input_ids, segment_ids, positions, deterministic):
@@ -103,9 +101,7 @@ class Embeddings(nn.Module):
   ):
     """Computes the same from the tokens' embeddings [B, S, D], float32."""
     x = words + self.type(segment_ids) + self.position(positions)
-    if self.config.norm == 'post':
-      x = self.norm(x)
-    x = self.drop(x.astype(self.config.dtype), deterministic)
+    x = self.drop(self.norm(x), deterministic)
     self.sow('intermediates', 'hidden', x)
     return x
 

@@ -15,9 +15,7 @@ class MlmHead(nn.Module):
 
   def setup(self):
     c = self.config
-    self.transform = nn.Dense(
-      c.hidden_size, dtype=c.dtype, kernel_init=c.kernel_init
-    )
+    self.transform = encoder.Dense(c, (c.hidden_size,))
     self.norm = encoder.layer_norm(c, None)
     self.bias = self.param('bias', nn.initializers.zeros, (c.vocab_rows,))
 
@@ -61,9 +59,7 @@ class PretrainingModel(encoder.Bert):
     c = self.config
     self.mlm = MlmHead(c)
     if self.with_nsp:
-      self.pooler = nn.Dense(
-        c.hidden_size, dtype=c.dtype, kernel_init=c.kernel_init
-      )
+      self.pooler = encoder.Dense(c, (c.hidden_size,))
       self.nsp = nn.Dense(2, dtype=jnp.float32, kernel_init=c.kernel_init)
 
   def __call__(self, batch, deterministic: bool = True):

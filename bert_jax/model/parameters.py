@@ -5,9 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bert_jax import param_names
-from bert_jax.model import heads
+from bert_jax.model import heads, neighbour_heads
 
 # So that the embeddings' rows are divisible by the devices of slices of up to
 # 256 chips, and by the tiles of a TPU's matrix unit (128 or 256 wide): 30522
@@ -25,8 +26,19 @@ def drop_padding_rows(params: Any, vocab_size: int):
   return param_names.map_named(cut, params)
 
 
-def init(module: heads.PretrainingModel, key: jax.Array):
-  """Returns new parameters."""
+def init(
+  module: heads.PretrainingModel,
+  key: jax.Array,
+  word_shares: np.ndarray | None = None,
+):
+  """Returns new parameters.
+
+  Args:
+    module: the model.
+    key: jax random key.
+    word_shares: the words' shares of the text, [V], all above 0, to which the
+      bias of the MLM decoder is set; None leaves it at zeros.
+  """
   one = jnp.ones((1, 8), jnp.int32)
   batch = {
     'input_ids': one,
@@ -36,4 +48,10 @@ def init(module: heads.PretrainingModel, key: jax.Array):
   }
   # Fused attention does not support such short rows.
   plain = dataclasses.replace(module.config, attention='xla')
-  return module.clone(config=plain).init(key, batch)['params']
+  params = module.clone(config=plain).init(key, batch)['params']
+  if module.config.attention_init == 'neighbours':
+    params = neighbour_heads.initialise(params, module.config)
+  if word_shares is not None:
+    bias = np.log(word_shares).astype(np.float32)
+    params['mlm']['bias'] = params['mlm']['bias'].at[: len(bias)].set(bias)
+  return params

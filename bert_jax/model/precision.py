@@ -5,6 +5,7 @@ update, while they are sharded, so that each device rounds only its shard and
 the all-gather sends half the bytes.
 """
 
+import functools
 import re
 from typing import Any
 
@@ -16,8 +17,9 @@ from bert_jax import param_names
 
 # Kept in float32 for all types of activations. Embeddings are added up before
 # they are rounded, and so are their rows' gradients, of which a frequent token
-# has thousands.
-_FLOAT32 = re.compile(r'embeddings/.+|(.+/)?\w*norm/.+|nsp/.+|mlm/bias')
+# has thousands. Biases are rounded where they are added: XLA for TPUs would
+# compute a sum of gradients in the type to which it is rounded afterwards.
+_FLOAT32 = re.compile(r'embeddings/.+|(.+/)?\w*norm/.+|nsp/.+|.+/bias')
 
 # Types that products of float32 may round their operands to; jax's names.
 PRODUCTS = ('float32', 'tensorfloat32', 'bfloat16')
@@ -37,6 +39,27 @@ def set_products(config: config_dict.ConfigDict):
   if config.model.dtype != 'float32':
     asked = 'default'
   return jax.default_matmul_precision(asked)
+
+
+def jit_inference(*static: str):
+  """Returns a decorator that jits a function, with all of float32 in products.
+
+  Every prediction outside of training is computed by such a function.
+
+  Args:
+    *static: names of the function's static arguments.
+  """
+
+  def decorate(function):
+    @functools.partial(jax.jit, static_argnames=static)
+    @functools.wraps(function)
+    def traced(*args, **kwargs):
+      with jax.default_matmul_precision('float32'):
+        return function(*args, **kwargs)
+
+    return traced
+
+  return decorate
 
 
 def cast(params: Any, dtype: str):

@@ -47,10 +47,12 @@ def unsupported(
     (1, length, heads, head_size), np.dtype(dtype), 128, True, 0.0, True, True
   )
   if not (call.step(False) and call.step(True)):
+    ways = ['shorter sequences'] * (length > LANES)
+    ways += ['heads of size 64 or 128']
+    ways += ['bfloat16'] * (call.dtype.itemsize > 2)
     return (
       f'heads of size {head_size} in {call.dtype} at a sequence length of '
-      f'{length}: they do not fit the vector memory; shorter sequences, heads '
-      'of size 64 or 128, or bfloat16 do'
+      f'{length}: they do not fit the vector memory; {", or ".join(ways)} do'
     )
   return None
 

@@ -1,4 +1,4 @@
-"""Makes all hosts stop at the same step after a signal to any of them."""
+"""Makes all hosts stop, or save, at the same step."""
 
 import jax
 import numpy as np
@@ -9,7 +9,7 @@ from bert_jax.runtime import signals
 
 
 class Stop:
-  """The signal on which all processes stop, at the same step.
+  """The signal on which all processes stop, and when they save, at the same step.
 
   Args:
     own: the signal that this process received.
@@ -17,12 +17,14 @@ class Stop:
   Attributes:
     signum: the largest signal number that any process received; None until the
       processes have agreed to stop. A single process need not ask.
+    save: whether the processes have agreed to save a checkpoint now.
   """
 
   def __init__(self, own: signals.Stop):
     self._own = own
     self._agreed = 0
     self._vote = None
+    self._asked = self.save = False
 
   @property
   def signum(self) -> int | None:
@@ -36,18 +38,28 @@ class Stop:
       self._agreed or self._own.signum or 0
     )
 
-  def ask_ahead(self, mesh: Mesh):
+  def ask_ahead(self, mesh: Mesh, due: bool = False):
     """Asks all processes, and reads the answer to the previous call.
 
     That answer was computed after the previous update, so nobody waits for it.
+
+    Args:
+      mesh: that of the run.
+      due: whether this process wants to save.
     """
     if jax.process_count() == 1:
+      self.save = due
       return
     before, of_mesh = self._vote, distributed.votes(mesh)
-    mine = np.full(jax.local_device_count(), self._own.signum or 0, np.int32)
+    # Not again before the answer, which comes when the next vote is under way.
+    vote = 2 * (self._own.signum or 0) + (due and not self._asked)
+    self._asked = due
+    mine = np.full(jax.local_device_count(), vote, np.int32)
     # jax's guard takes this explicit transfer for implicit.
     with jax.transfer_guard_host_to_device('allow'):
       found = jax.make_array_from_process_local_data(of_mesh.sharding, mine)
     self._vote = distributed.largest_of(found)
     if before is not None:
-      self._agreed = int(jax.device_get(before))
+      self._agreed, save = divmod(int(jax.device_get(before)), 2)
+      self.save = bool(save)
+      self._asked &= not self.save

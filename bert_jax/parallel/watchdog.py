@@ -249,7 +249,7 @@ def _fail_oneself(error: Exception, hosts: _Hosts):
   # A thread that ends silently would look like a dead host.
   traceback.print_exception(error)
   hosts.fail(
-    1,
+    errors.BUG,
     f'host {jax.process_index()}: its watchdog failed: '
     f'{type(error).__name__}: {str(error)[:300]}',
   )
@@ -271,7 +271,9 @@ def _leave_after(error: BaseException, hosts: _Hosts):
     try:
       distributed.leave(error.everywhere)
     except jax.errors.JaxRuntimeError:  # the others did not stop
-      hosts.fail(128 + error.signum, f'{here} was sent {name}; {error}')
+      hosts.fail(
+        errors.get_exit_code(error), f'{here} was sent {name}; {error}'
+      )
       hosts.end()
     return
   if isinstance(error, errors.UserError):
@@ -282,5 +284,5 @@ def _leave_after(error: BaseException, hosts: _Hosts):
     if isinstance(error, jax.errors.JaxRuntimeError) or 'Gloo' in message:
       # The cause may be another process, which `_watch` then finds and names.
       time.sleep((_MISSES + 2) * _PERIOD)
-  hosts.fail(getattr(error, 'exit_code', 1), message)
+  hosts.fail(errors.get_exit_code(error), message)
   hosts.end()

@@ -211,11 +211,7 @@ def store(entry: dict, path: str):
   """Stores the calibration of a chip, replacing an earlier one."""
   found = _read_all(path)
   found[entry['chip']] = {k: v for k, v in entry.items() if k != 'chip'}
-  try:
+  advice = 'free disk space or let the folder be written, then calibrate again.'
+  with errors.explaining(f'cannot write {path}', advice):
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     files.write_json(path, found)
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot write {path}: {error.strerror}; free disk space or let '
-      'the folder be written, then calibrate again.'
-    ) from error

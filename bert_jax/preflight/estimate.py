@@ -52,6 +52,7 @@ def estimate_tpu_step(
   topology: topology_lib.Topology,
   *,
   generator: str = 'rbg',
+  head_size: int = 64,
   flops: float = 0.0,
   calibration: dict | None = None,
 ) -> Step:
@@ -63,6 +64,7 @@ def estimate_tpu_step(
       and links evenly.
     generator: generator of attention dropout's bits, see
       `kernel_schedules.get_generator`.
+    head_size: K, of attention.
     flops: model FLOPs of all devices; bounds the speed of the step by
       `error_range.MOST_OF_PEAK`.
     calibration: the chip's calibration, from `calibration.read`, or None.
@@ -72,7 +74,7 @@ def estimate_tpu_step(
   parts = {
     'computation': cost.cycles / chip.cycles_per_second,
     'random bits': cost.rng_bytes / memory,
-    'kernels': _kernels(cost, chip, memory, generator),
+    'kernels': _kernels(cost, chip, memory, generator, head_size),
     'gathers and scatters': cost.moved_bytes / memory,
     'collectives': sum(
       _collective(group, sent, topology)
@@ -93,14 +95,14 @@ def estimate_tpu_step(
   )
 
 
-def _kernels(cost, chip, memory, generator) -> float:
+def _kernels(cost, chip, memory, generator, head_size) -> float:
   """Returns the seconds of all kernels, each bound by schedule or memory."""
   speed = chip.product_flops * chip.cycles_per_second * kernel_schedules.SHARE
   seconds = 0.0
   for name, moved in cost.kernel_bytes.items():
     products = cost.kernel_flops.get(name, 0) / speed
-    scheduled = products * kernel_schedules.look_up(chip.name, generator, name)
-    seconds += max(scheduled, moved / memory)
+    times = kernel_schedules.look_up(chip.name, generator, name, head_size)
+    seconds += max(products * times, moved / memory)
   return seconds
 
 

@@ -146,6 +146,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
       cost,
       topology,
       generator=kernel_schedules.get_generator(config),
+      head_size=config.model.hidden_size // config.model.num_heads,
       flops=flops,
       calibration=calibration,
     )

@@ -10,8 +10,12 @@ the products' time. The table is printed, and checked, by
       --sizes=base --generators=none,rbg,threefry
   done | tee v5e.txt
   python benchmarks/tpu/kernel_schedules.py [--check] v5e.txt
+
+and `HEADS`, which has other sizes of heads, by the first of these commands with
+--generators=rbg --head_sizes=16,32,64,128,256.
 """
 
+import math
 import re
 
 from ml_collections import config_dict
@@ -19,7 +23,8 @@ from ml_collections import config_dict
 # Assumed speed of a kernel's products, relative to a large product.
 SHARE = 0.5
 # (chip, generator of dropout's bits, type, tokens per row, forward, backward),
-# for BASE. A float32 product takes six passes of the matrix unit.
+# for BASE, whose heads are of 64. A float32 product takes six passes of the
+# matrix unit.
 # fmt: off
 TIMES = (
   ('v4', 'none', 'bf16', 128, 2.19, 1.52),
@@ -84,6 +89,21 @@ TIMES = (
   ('tpu7x', 'threefry', 'f32', 512, 13.81, 10.22),
 )
 # fmt: on
+# (size of a head, tokens per row, forward, backward): times with 768 / K heads
+# of that size over those with 12 of 64, in bfloat16 with rbg on v5e. A product
+# of a head uses a multiple of 128 lanes, whatever its size.
+HEADS = (
+  (16, 128, 2.23, 3.32),
+  (16, 512, 3.02, 3.86),
+  (32, 128, 1.3, 1.69),
+  (32, 512, 1.59, 1.85),
+  (64, 128, 1.0, 1.0),
+  (64, 512, 1.0, 1.0),
+  (128, 128, 0.73, 0.72),
+  (128, 512, 0.77, 0.59),
+  (256, 128, 0.65, 0.59),
+  (256, 512, 0.53, 0.45),
+)
 _KERNEL = re.compile(
   r'attention_(forward|backward) (\w+)\[(?:\d+,)*(\d+),\d+\]'
 )
@@ -94,7 +114,7 @@ def get_generator(config: config_dict.ConfigDict) -> str:
   return config.rng if config.model.attention_dropout else 'none'
 
 
-def look_up(chip: str, generator: str, kernel: str) -> float:
+def look_up(chip: str, generator: str, kernel: str, head_size: int) -> float:
   """Returns the time of a kernel's schedule relative to its products.
 
   Args:
@@ -102,6 +122,7 @@ def look_up(chip: str, generator: str, kernel: str) -> float:
     generator: generator of dropout's bits, see `get_generator`.
     kernel: a key of `hlo_cost.Cost.kernels`, such as
       'attention_forward bf16[16,512,1024]'.
+    head_size: K.
 
   Returns:
     A multiple of the products' time at `SHARE` of a large product's speed; for
@@ -115,4 +136,12 @@ def look_up(chip: str, generator: str, kernel: str) -> float:
   rows = TIMES
   for column, value in ((1, generator), (2, dtype), (0, chip), (3, length)):
     rows = [row for row in rows if row[column] == value] or rows
-  return max(row[4 if which == 'forward' else 5] for row in rows)
+  column = 0 if which == 'forward' else 1
+  times = max(row[4:][column] for row in rows)
+  near = min(
+    (row[0] for row in HEADS), key=lambda k: abs(math.log(k / head_size))
+  )
+  rows = [row for row in HEADS if row[0] == near]
+  rows = [row for row in rows if row[1] == length] or rows
+  # Smaller heads than those of the table cost as much each.
+  return times * max(row[2:][column] for row in rows) * max(near / head_size, 1)

@@ -8,6 +8,8 @@ from bert_jax.train import task
 
 # Tags of hashes, so that different uses of the seed are independent.
 _ORDER, _MASK, _EVAL_MASK = 1, 2, 3
+_COMPARED = 256  # rows that are evaluated shuffled too, about
+_COUNTED = 16_384  # rows whose words are counted
 
 
 def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
@@ -20,6 +22,25 @@ def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
     phase.max_predictions,
     config.data.pack,
   )
+
+
+def _choose_evaluated(
+  split: dataset.Split, most: int, batch_size: int
+) -> list[tuple[str, np.ndarray]]:
+  """Returns the input and the records of each batch of held-out data.
+
+  Of at most so many rows in all, each input has its share, spread evenly.
+  """
+  total, before, found = len(split.reader), 0, []
+  size = min(total, most)
+  for name, records in split.inputs.items():
+    after = before + len(records)
+    n = after * size // total - before * size // total
+    rows = records[np.arange(n) * len(records) // max(n, 1)]
+    for k in range(0, n, batch_size):
+      found.append((name, rows[k : k + batch_size]))
+    before = after
+  return found
 
 
 class Batches:
@@ -42,6 +63,14 @@ class Batches:
       for split in ('train', 'heldout')
       for n in lengths
     }
+    self._evaluated = [
+      _choose_evaluated(
+        self._splits['heldout', phase.seq_length],
+        config.eval.sequences,
+        phase.eval_batch_size,
+      )
+      for phase in task.list_phases(config)
+    ]
 
   def train_batch(
     self, phase: task.Phase, step: int, rows: np.ndarray | None = None
@@ -76,28 +105,72 @@ class Batches:
     """Returns where a record of training data is: its file and number."""
     return self._splits['train', phase.seq_length].reader.name(record)
 
+  def count_words(self) -> np.ndarray:
+    """Counts each piece of the vocabulary in the training rows, float64 [V].
+
+    In a sample of the first phase's rows, evenly spread; special tokens, which
+    are never predicted, are left out.
+    """
+    split = self._splits['train', self._config.phases.seq_length[0]]
+    size, words = len(split.reader), self._words
+    record = np.unique(np.arange(_COUNTED) * size // _COUNTED)
+    counts = np.zeros(words.size)
+    for some in np.array_split(record, -(-len(record) // 1024)):
+      batch = split.reader.rows(
+        some, split.length, words.cls_id, words.sep_id, self._config.data.pack
+      )
+      text = batch['input_ids'][batch['input_mask'] > 0]
+      counts += np.bincount(text, minlength=words.size)
+    counts[self._special] = 0
+    return counts
+
   def eval_batches(self, phase: task.Phase) -> int:
-    return -(-self._eval_size(phase) // phase.eval_batch_size)
+    return len(self._evaluated[phase.number])
+
+  def compared_batches(self, phase: task.Phase) -> int:
+    few = -(-_COMPARED // phase.eval_batch_size)
+    return min(few, self.eval_batches(phase))
 
   def eval_batch(
-    self, phase: task.Phase, i: int, rows: np.ndarray | None = None
+    self,
+    phase: task.Phase,
+    i: int,
+    rows: np.ndarray | None = None,
+    shuffled: bool = False,
   ) -> task.Batch:
-    """Returns the given rows of held-out batch i; None means all rows."""
+    """Returns the given rows of held-out batch i; None means all rows.
+
+    They are of one input. If `shuffled`, the tokens around those to predict are shuffled.
+    """
     split = self._splits['heldout', phase.seq_length]
-    size = self._eval_size(phase)
-    n = phase.eval_batch_size
-    row = i * n + (np.arange(n) if rows is None else rows)
-    # Spread evenly over the split, whose beginning is only a few documents.
-    record = np.minimum(row, size - 1) * len(split.reader) // size
+    _, records = self._evaluated[phase.number][i]
+    row = np.arange(phase.eval_batch_size) if rows is None else rows
+    record = records[np.minimum(row, len(records) - 1)]
     keys = self._keys(self._config.seed, _EVAL_MASK, record)
     batch = self._features(split, phase, record, keys)
+    if shuffled:
+      batch = masking.shuffle_context(
+        batch, keys, vocab_size=self._words.size, special=self._special
+      )
     for name in ('masked_lm_weights', 'next_sentence_weights'):
-      batch[name][row >= size] = 0
+      batch[name][row >= len(records)] = 0
     return batch
 
-  def _eval_size(self, phase):
-    split = self._splits['heldout', phase.seq_length]
-    return min(len(split.reader), self._config.eval.sequences)
+  def compared_batch(
+    self,
+    phase: task.Phase,
+    i: int,
+    rows: np.ndarray | None = None,
+    shuffled: bool = False,
+  ) -> task.Batch:
+    """Returns rows of one of some held-out batches, spread over all of them."""
+    i = i * self.eval_batches(phase) // self.compared_batches(phase)
+    return self.eval_batch(phase, i, rows, shuffled)
+
+  def name_eval_part(self, phase: task.Phase, i: int) -> str:
+    """Returns the input of held-out batch i; '' if there is only one."""
+    names = [name for name, _ in self._evaluated[phase.number]]
+    return names[i] if len(set(names)) > 1 else ''
 
   def _keys(self, *parts) -> np.ndarray:
     """Returns hashes of numbers and [B] arrays, [B] or, if packed, [B, N]."""

@@ -1,7 +1,6 @@
 """Finishes a pre-training run: export, three examples, summary of files."""
 
 import itertools
-import os
 import shlex
 import unicodedata
 from collections.abc import Sequence
@@ -23,7 +22,12 @@ _PIECES = 24  # tokens of an example, at most
 
 
 def finish(
-  config: config_dict.ConfigDict, directory: str, workdir: str, params: Any
+  config: config_dict.ConfigDict,
+  directory: str,
+  workdir: str,
+  params: Any,
+  predictions: dict,
+  step: int,
 ):
   """Exports the model and prints what it does and what to do next.
 
@@ -32,7 +36,10 @@ def finish(
     directory: the prepared data.
     workdir: the run's directory; the model is exported to `export/` in it.
     params: trained parameters, with padding rows of the vocabulary.
+    predictions: of held-out rows; there are none.
+    step: of the parameters, the last one.
   """
+  del predictions, step
   bert = config_lib.model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   words = manifest.load_tokenizer(directory)
@@ -41,7 +48,7 @@ def finish(
     print('\nheld-out text, one word hidden:')
   for sentence, truth in examples:
     guessed = fill.fill(params, bert, config.objective.nsp, words, sentence)
-    print(f'\n  {sentence}')
+    print(f'  {sentence}')
     guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed[0])
     print(f'    the model: {guesses}; the text: {truth}')
   exported, problem = None, hf_export.find_problem(bert)
@@ -140,19 +147,19 @@ def _print_summary(config, workdir: str, exported: str | None):
     f'{"below" if gain >= 0 else "above"} the unigram entropy '
     f'{facts["unigram_entropy"]:.3f}), perplexity '
     f'{last["mlm_perplexity"]:.1f}, MLM accuracy {last["mlm_accuracy"]:.1%}'
-    f'{nsp}\n'
+    f'{nsp}'
   )
   directory = paths.prepared_data(config, workdir)
   print(f'  {directory}: vocabulary, examples, manifest')
   where = [
     (paths.checkpoints(workdir), 'parameters and optimizer'),
-    (paths.metrics(workdir), 'every number of the log'),
-    (paths.tensorboard(workdir), 'the same as curves'),
+    (paths.metrics(workdir), 'every number of the log; tensorboard has curves'),
   ]
   if exported:
-    card = os.path.join(exported, 'README.md')
-    where.append((exported, 'the model, for Hugging Face transformers'))
-    where.append((card, 'its card; fill in the licence'))
+    meaning = (
+      'the model, for transformers; fill in the licence in its README.md'
+    )
+    where.append((exported, meaning))
   for path, meaning in where:
     print(f'  {path}: {meaning}')
 

@@ -27,6 +27,7 @@ _FREE = (
   'attention_dropout',
   'initializer',
   'initializer_std',
+  'attention_init',
   'mask_value',
   'dtype',
 )

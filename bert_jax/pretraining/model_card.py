@@ -47,7 +47,8 @@ def make_card(
   m = config.model
   evaluated = [row for row in rows if row['kind'] == 'eval']
   # Rows of a damaged log may lack something.
-  evaluated = [x for x in evaluated if x.keys() == evaluated[-1].keys()]
+  shown = evaluated[-1].keys() & _CURVES.keys() if evaluated else set()
+  evaluated = [x for x in evaluated if shown <= x.keys()]
   parts = [
     _metadata(manifest['recipe']['language'], causal),
     f'# {name} of {m.num_layers} layers',
@@ -179,13 +180,30 @@ def _evaluation(config, manifest, rows):
   )
   return '\n\n'.join(
     [
-      f'On {manifest["documents"]["heldout"]:,} documents that it was not '
-      f'trained on, at most {sequences:,} sequences at a time; losses in nats.',
+      f'On {manifest["documents"]["heldout"]:,} documents, or parts of long '
+      f'ones, that it was not trained on, at most {sequences:,} sequences at a '
+      'time; losses in nats.',
       table,
+      *_by_input(rows[-1]),
       f'Word frequencies alone give an MLM loss of '
       f'{manifest["unigram_entropy"]:.3f}. It was evaluated on nothing else.',
     ]
   )
+
+
+def _by_input(row) -> list[str]:
+  """Returns a table of the last evaluation by input, if there are several."""
+  found = (name.partition('/') for name in row)
+  inputs = [of for name, _, of in found if name == 'mlm_loss' and of]
+  if not inputs:
+    return []
+  columns = [name for name in _CURVES if f'{name}/{inputs[0]}' in row]
+  head = ['at the end, by input', *(_CURVES[name][0] for name in columns)]
+  cells = [
+    [f'`{x}`', *(_CURVES[y][1].format(row[f'{y}/{x}']) for y in columns)]
+    for x in inputs
+  ]
+  return [markdown.make_table(head, cells)]
 
 
 def describe_run(workdir: str, params: Any, step: int) -> str:
@@ -198,7 +216,8 @@ def describe_run(workdir: str, params: Any, step: int) -> str:
   rows = log.read(paths.metrics(workdir))
   return make_card(
     config,
-    manifest_lib.read(paths.prepared_data(config, workdir)),
+    # A run keeps a copy, see `claim.keep`.
+    manifest_lib.read(workdir if config.data.dir else paths.own_data(workdir)),
     [row for row in rows if row['step'] <= step],
     sum(x.size for x in jax.tree.leaves(params)),
   )

@@ -8,24 +8,37 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
-from bert_jax.pretraining import batches
+from bert_jax.pretraining import batches, plateau
 from bert_jax.train import task, tuning
 
 
-def make_objective(config: config_dict.ConfigDict) -> task.Objective:
-  """Returns the part of the pre-training task that needs no data."""
+def make_objective(
+  config: config_dict.ConfigDict, word_shares: np.ndarray | None = None
+) -> task.Objective:
+  """Returns the pre-training task's part that runs on devices.
+
+  Args:
+    config: the experiment.
+    word_shares: the words' shares of the text, float [V], for
+      `objective.unigram_bias`. Without data, they are not known, and only the
+      initial parameters depend on them.
+  """
   module = make_module(config)
   bert = module.config
   nsp = config.objective.nsp
   nsp_loss = math.log(2) if nsp else 0.0
+  word_loss = math.log(bert.vocab_size)
+  if word_shares is not None:
+    word_loss = float(-np.sum(word_shares * np.log(word_shares)))
   return task.Objective(
-    init=functools.partial(parameters.init, module),
+    init=functools.partial(parameters.init, module, word_shares=word_shares),
     losses=('mlm_loss', 'nsp_loss') if nsp else ('mlm_loss',),
     counts=functools.partial(count_targets, with_nsp=nsp),
     compute=functools.partial(compute_sums, module),
@@ -38,7 +51,8 @@ def make_objective(config: config_dict.ConfigDict) -> task.Objective:
         config.data.pack,
       )
     ),
-    expected_loss=math.log(bert.vocab_size) + nsp_loss,
+    expected_loss=word_loss + nsp_loss,
+    inspect=functools.partial(plateau.measure_attention, module),
   )
 
 
@@ -97,15 +111,28 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   """
   data = batches.Batches(config, directory)
   manifest = manifest_lib.read(directory)
+  compared = {}
+  if config.objective.kind == 'mlm':  # a language model predicts every token
+    for x in (False, True):
+      make = functools.partial(data.compared_batch, shuffled=x)
+      compared[x] = task.Rows(make, data.compared_batches)
+  word_shares = None
+  if config.objective.unigram_bias:
+    counts = data.count_words() + 1  # no share is 0
+    word_shares = counts / counts.sum()
   return task.Task(
-    objective=make_objective,
+    objective=functools.partial(make_objective, word_shares=word_shares),
     train_batch=data.train_batch,
     eval_batch=data.eval_batch,
     eval_batches=data.eval_batches,
+    name_eval_part=data.name_eval_part,
     describe=functools.partial(describe, manifest['unigram_entropy']),
     derive=derive,
     word=word,
     explain=explain,
+    compared=compared,
+    compare=plateau.compare,
+    reached=functools.partial(plateau.has_left, manifest['unigram_entropy']),
     facts={
       # First the facts whose differences are readable, then the hashes.
       'data': {
@@ -166,17 +193,24 @@ def derive(means: dict) -> dict:
 
 
 def word(means: dict) -> str:
-  """Returns 'mlm 5.120 ppl 167 acc 21.3% | nsp 0.610 acc 66.0%'."""
-  parts = []
-  for name in ('mlm', 'nsp'):
-    if f'{name}_loss' in means:
-      perplexity = means.get(f'{name}_perplexity')
-      parts.append(
-        f'{name} {means[f"{name}_loss"]:.3f} '
-        + (f'ppl {perplexity:,.0f} ' if perplexity else '')
-        + f'acc {means[f"{name}_accuracy"]:.1%}'
-      )
-  return ' | '.join(parts)
+  """Returns 'mlm 5.120 ppl 167 acc 21.3% | nsp 0.610 acc 66.0%' and more.
+
+  A line follows for each input that was evaluated alone.
+  """
+  lines = []
+  for of in (x[len('mlm_loss') :] for x in means if x.startswith('mlm_loss')):
+    found = []
+    for name in ('mlm', 'nsp'):
+      if f'{name}_loss{of}' in means:
+        perplexity = means.get(f'{name}_perplexity{of}')
+        found.append(
+          f'{name} {means[f"{name}_loss{of}"]:.3f} '
+          + (f'ppl {perplexity:,.0f} ' if perplexity else '')
+          + f'acc {means[f"{name}_accuracy{of}"]:.1%}'
+        )
+    found += [] if of else filter(None, [plateau.word(means)])
+    lines.append((f'  {of[1:]}: ' if of else '') + ' | '.join(found))
+  return '\n'.join(lines)
 
 
 def describe(entropy: float, batch: dict[str, jax.Array]) -> list[str]:

@@ -195,9 +195,8 @@ def _read_weights(config, directory, workdir, latest):
     origin += f'fingerprint={facts["fingerprint"]}'
     return Weights(_put(params), facts['step'], origin), facts
   # The state before the first update is a function of the config.
-  params = jax.jit(pretrain.make_objective(config).init)(
-    jax.random.key(config.seed)
-  )
+  objective = pretrain.make_task(config, directory).objective(config)
+  params = jax.jit(objective.init)(jax.random.key(config.seed))
   if config.init_from:
     params, _ = init_from.start(config, directory, jax.device_get(params))
   oldest = f'; the oldest checkpoint is of step {min(steps):,}' if steps else ''

@@ -50,10 +50,12 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   check_manifest(config, directory, manifest)
   found = manifest['documents']
   print(
-    f'data: {found["train"]:,} documents, {manifest["tokens"]:,} tokens '
-    f'({manifest["unknown_share"]:.2%} unknown), {found["heldout"]:,} '
-    'documents held out'
+    f'data: {found["train"]:,} documents or parts of long ones, '
+    f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown), '
+    f'{found["heldout"]:,} held out'
   )
+  for line in manifest_lib.describe_inputs(manifest):
+    print(line)
   print(f'accents are {manifest_lib.describe_accents(manifest)}')
   for length, row in manifest['lengths'].items():
     print(
@@ -84,6 +86,7 @@ def make_recipe(config: config_dict.ConfigDict) -> recipe_lib.Recipe:
     passes=c.passes,
     short_seq_prob=c.short_seq_prob,
     pack=c.pack,
+    negatives=c.negatives,
     heldout=c.heldout,
     shards=c.shards,
     seed=config.seed,

@@ -36,14 +36,11 @@ class Unavailable(errors.UserError, OSError):
   """
 
   def __init__(self, message: str, reason: str, may_pass: bool = False):
-    super().__init__(message)
+    super().__init__(message, may_pass)
     self.errno, self.strerror = errno.EIO, reason
-    if may_pass:
-      self.exit_code = errors.MAY_PASS
 
   def __reduce__(self):  # how a process sends it to its parent
-    may_pass = self.exit_code == errors.MAY_PASS
-    return Unavailable, (str(self), self.strerror, may_pass)
+    return Unavailable, (str(self), self.strerror, self.may_pass)
 
   def __str__(self):
     return self.args[0]  # not OSError's, which would be [Errno 5] and so on
@@ -165,6 +162,26 @@ def delete(path: str, is_folder: bool):
     list(pool.map(remove, names))
 
 
+def move_folder(source: str, target: str, mark: str):
+  """Copies a folder, then deletes it, see `storage.move_folder`."""
+  filesystem, name = connect(source)
+  _, new = connect(target)
+
+  def copy(path):
+    with reporting(source, 'copy'):
+      filesystem.cp_file(path, new + path.removeprefix(name))
+
+  with reporting(source, 'list'):
+    found = set(filesystem.find(name))
+  marked = found & {f'{name}/{mark}'}
+  with futures.ThreadPoolExecutor(AT_ONCE) as pool:
+    list(pool.map(copy, sorted(found - marked)))
+  for path in marked:
+    copy(path)
+  delete(os.path.join(source, mark), is_folder=False)
+  delete(source, is_folder=True)
+
+
 @functools.cache
 def _prepare():
   """Makes fsspec, and with it Orbax, use our settings for gs://."""
@@ -194,7 +211,7 @@ def _prepare():
         try:
           return await super()._request(*args, **options)
         except Exception as error:
-          if not may_pass(error) or time.monotonic() > deadline:
+          if not errors.may_pass(error) or time.monotonic() > deadline:
             raise
 
   for name in Patient.protocol:
@@ -207,15 +224,9 @@ def _prepare():
 
 
 def may_pass(error: BaseException) -> bool:
-  """Returns whether an error is one of a service that is busy or away."""
-  if any(code in str(error) for code in _TENSORSTORE):
-    return True
-  try:
-    import gcsfs.retry
-  except ImportError:  # another kind of URL
-    return isinstance(error, TimeoutError)
-
-  return isinstance(error, TimeoutError) or gcsfs.retry.is_retriable(error)
+  """Returns whether a request that failed may succeed later."""
+  reason = explain(errors.find_cause(error)) or ''
+  return errors.may_pass(error) or reason.startswith(_NO_ANSWER)
 
 
 def explain(error: BaseException) -> str | None:
@@ -234,7 +245,7 @@ def explain(error: BaseException) -> str | None:
     if error.code == 401:
       return f'HTTP 401, {text}: no valid credentials ({_LOG_IN})'
     again = f' after {PATIENCE:.0f} s of attempts'
-    again = again if may_pass(error) else ''
+    again = again if errors.may_pass(error) else ''
     return f'HTTP {error.code}{again}, {text}'
   if str(error).startswith('Forbidden:'):
     message = str(error).partition('\n')[2] or 'without a reason'
@@ -248,15 +259,14 @@ def explain(error: BaseException) -> str | None:
     return f'{os.strerror(error.errno)}, on this machine'
   libraries = aiohttp.ClientError, requests.RequestException
   if isinstance(error, (OSError, TimeoutError, *libraries)):
-    return f'no answer ({type(error).__name__}: {text})'
+    return f'{_NO_ANSWER} ({type(error).__name__}: {text})'
   # How gcsfs reports HTTP 400.
   return text if isinstance(error, ValueError) else None
 
 
 # Errors of the local disk to which an object is copied.
 _LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-# How TensorStore's messages about them begin or go on.
-_TENSORSTORE = ('UNAVAILABLE:', 'DEADLINE_EXCEEDED:', 'retry attempts failed')
+_NO_ANSWER = 'no answer'
 _LOG_IN = (
   'run gcloud auth application-default login, or start on a machine whose '
   'service account may use the bucket'

@@ -1,17 +1,15 @@
 """Starts every command and reports its errors."""
 
 import logging
-import os
 import re
-import select
-import signal
 import sys
+import traceback
 from collections.abc import Callable
 
 from absl import app, flags
 
 from bert_jax import errors
-from bert_jax.runtime import signals
+from bert_jax.runtime import screen, signals
 
 
 def get_config(values: flags.FlagValues):
@@ -39,9 +37,9 @@ def get_config(values: flags.FlagValues):
 def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
   """Runs `main(argv)` under absl and exits with its result.
 
-  A UserError becomes one line on stderr and its exit code; SIGINT and SIGTERM
-  become one line and 128 + signal, as does a closed stdout with SIGPIPE;
-  anything else is a bug and keeps its traceback.
+  A UserError, what may pass, a signal and a closed stdout become one line on
+  stderr; anything else is a bug and keeps its traceback. The exit codes are in
+  `errors`.
 
   Args:
     main: takes the arguments that are not flags; returns an exit code or None.
@@ -57,31 +55,23 @@ def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
 
   # At INFO, jax lists the accelerators that it did not find.
   logging.getLogger('jax').setLevel(logging.WARNING)
-  for stream in (sys.stdout, sys.stderr):
-    stream.reconfigure(errors='replace')  # words that a terminal cannot show
+  screen.protect()
   try:
     with signals.raising():
       app.run(guarded, flags_parser=_parse_flags)
   except errors.UserError as error:
-    print(f'error: {error}', file=sys.stderr)
+    print('error:', ' '.join(str(error).splitlines()), file=sys.stderr)
     sys.exit(error.exit_code)
   except errors.Interrupted as stop:
     print(f'\nstopped: {stop}', file=sys.stderr)
     sys.exit(128 + stop.signum)
-  except BrokenPipeError:
-    if not _is_abandoned(sys.stdout):
-      raise
-    print('stopped: nobody reads what is printed.', file=sys.stderr)
-    # Python flushes it at exit, which would fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(128 + signal.SIGPIPE)
-
-
-def _is_abandoned(stream) -> bool:
-  """Returns whether the other end of a stream to a pipe is closed."""
-  poll = select.poll()
-  poll.register(stream, 0)
-  return any(event & select.POLLERR for _, event in poll.poll(0))
+  except Exception as error:
+    if errors.may_pass(error):
+      line = errors.first_line(error)
+      print(f'error: {line}. Run the same command again.', file=sys.stderr)
+    else:
+      traceback.print_exc()
+    sys.exit(errors.get_exit_code(error))
 
 
 def require_beside(name: str, *others: str):
@@ -116,6 +106,9 @@ def _parse_flags(argv):
   except (flags.Error, errors.UserError) as error:
     message = _list_missing(error) or _gist(error)
     raise errors.UserError(f'{message} See --help.') from error
+  except Exception:  # in the config file, which the traceback is about
+    traceback.print_exc()
+    sys.exit(errors.MISTAKE)
 
 
 def _list_missing(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.runtime import storage
+from bert_jax.runtime import disk, storage
 
 
 def write_folder(
@@ -33,17 +33,13 @@ def write_folder(
     errors.UserError: if the folder cannot be written or replaced.
   """
   directory = _resolve(directory)
-  try:
+  with errors.explaining(f'cannot write {directory}'):
     storage.make_folder(os.path.dirname(directory))
     _check_replaceable(directory, allowed)
     if storage.is_remote(directory):
       _upload_folder(directory, fill)
     else:
       _replace_folder(directory, fill)
-  except errors.UserError:
-    raise
-  except OSError as error:
-    raise errors.UserError(f'cannot write {directory}: {error}.') from error
 
 
 def _replace_folder(directory, fill):
@@ -56,8 +52,8 @@ def _replace_folder(directory, fill):
   try:
     fill(new)
     for written in os.listdir(new):
-      storage.sync(os.path.join(new, written))
-    storage.sync(new)
+      disk.sync(os.path.join(new, written))
+    disk.sync(new)
     if os.path.lexists(directory):
       os.rename(directory, old)
     os.rename(new, directory)
@@ -66,7 +62,7 @@ def _replace_folder(directory, fill):
       os.rename(old, directory)
     _remove(new)
     raise
-  storage.sync(parent)
+  disk.sync(parent)
   _remove(old)
 
 
@@ -94,14 +90,10 @@ def write_file(path: str, fill: Callable[[str], None]):
     errors.UserError: if the file cannot be written.
   """
   path = _resolve(path)
-  try:
+  with errors.explaining(f'cannot write {path}'):
     storage.make_folder(os.path.dirname(path))
     with storage.replacing(path) as new:
       fill(new)
-  except errors.UserError:
-    raise
-  except OSError as error:
-    raise errors.UserError(f'cannot write {path}: {error}.') from error
 
 
 def _resolve(path: str) -> str:
@@ -132,8 +124,11 @@ def _remove(*folders):
 
 
 def load_json(path: str):
-  """Reads a JSON file."""
-  return json.loads(storage.read(path).decode())
+  """Reads a JSON file; raises ValueError if it is not one."""
+  try:
+    return json.loads(storage.read(path).decode())
+  except RecursionError as error:
+    raise ValueError('it is nested too deeply') from error
 
 
 def write_json(path: str, value: Any):
@@ -157,14 +152,11 @@ def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
     errors.UserError: if the file cannot be read or is not a JSON object.
   """
   try:
-    value = load_json(path)
+    with errors.explaining(f'cannot read {path}', 'is this the right path?'):
+      value = load_json(path)
   except errors.UserError:
     raise
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; is this the right path?'
-    ) from error
-  except (ValueError, RecursionError) as error:
+  except ValueError as error:
     raise errors.UserError(
       f'{path} is not JSON ({error}); {advice}.'
     ) from error

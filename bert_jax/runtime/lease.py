@@ -68,7 +68,8 @@ def _take(path: str, own: dict, patient: bool) -> int:
     number = newest + 1
     if not storage.create(_path(path, number), _encode(own)):
       continue  # another process was faster; see whether it is alive
-    if max(_list(path)) > number:
+    # A list may be older than the object.
+    if max(_list(path), default=0) > number:
       # A later holder has tidied up meanwhile, this number among others.
       storage.delete(_path(path, number))
       continue
@@ -158,7 +159,7 @@ def _decode(raw: bytes) -> dict:
     ):
       time.localtime(found['since'])
       return found
-  except (ValueError, OverflowError, OSError):
+  except (ValueError, OverflowError, OSError, RecursionError):
     pass
   return _NOBODY
 

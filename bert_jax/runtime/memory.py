@@ -41,6 +41,11 @@ def keep_freed():
     mallopt(_MMAP_THRESHOLD, _MOST_BEFORE)
 
 
+def count_bytes() -> int:
+  """Returns the bytes of the machine's memory."""
+  return os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+
+
 def has_accelerator() -> bool:
   """Returns whether jax will find a TPU or a GPU, without asking it."""
   asked = os.environ.get('JAX_PLATFORMS', '')

@@ -96,7 +96,8 @@ def _made_by_processes(make, first, stop, count) -> Iterator[dict]:
     except (EOFError, OSError):
       raise errors.UserError(
         'a process that makes batches died (killed, or out of memory); set '
-        'data.loader_workers lower and run the same command again.'
+        'data.loader_workers lower and run the same command again.',
+        may_pass=True,
       ) from None
     if error is not None:
       raise error
@@ -125,6 +126,7 @@ def _work(make, steps: range, pipe):
   """Sends batches; ends when all are sent or the parent has closed the pipe."""
   # The parent handles signals; if it is killed, the pipe breaks.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
+  signal.signal(signal.SIGHUP, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   for t in steps:
     try:

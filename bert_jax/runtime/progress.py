@@ -10,7 +10,19 @@ import tqdm
 # terminated; Python then warns of it.
 tqdm.tqdm.set_lock(threading.RLock())
 
-_SECONDS_BETWEEN_LINES = 10
+_SECONDS_BETWEEN_LINES, _MOST_SECONDS = 10, 600
+
+
+def is_due(start: float, last: float) -> bool:
+  """Returns whether to print a line about a task: ever more rarely.
+
+  Args:
+    start: when it began, by `time.monotonic`.
+    last: when the last line was printed.
+  """
+  now = time.monotonic()
+  wait = max(_SECONDS_BETWEEN_LINES, (now - start) * 2 / 3)
+  return now - last >= min(wait, _MOST_SECONDS)
 
 
 class Progress:
@@ -22,6 +34,7 @@ class Progress:
     label: what is being done.
     initial: units that were already done.
     lines: whether to print plain lines if there is no terminal.
+    leave: whether the bar stays when it is done.
   """
 
   def __init__(
@@ -31,6 +44,7 @@ class Progress:
     label: str,
     initial: float = 0,
     lines: bool = True,
+    leave: bool = True,
   ):
     self._lines, self._scaled = lines, unit == 'B'
     self._label = label
@@ -40,6 +54,7 @@ class Progress:
       unit=unit,
       unit_scale=self._scaled,
       desc=label,
+      leave=leave,
       dynamic_ncols=True,
       file=sys.stdout,
       disable=not sys.stdout.isatty(),
@@ -50,13 +65,14 @@ class Progress:
     self._start = self._last = time.monotonic()
 
   def update(self, n: float):
-    """Counts `n` more units."""
+    """Counts `n` more units; 0 only shows that time goes by."""
     self._done += n
     self._bar.update(n)
-    now = time.monotonic()
-    quiet = now - self._last < _SECONDS_BETWEEN_LINES
-    if self._bar.disable and self._lines and not quiet:
-      self._last = now
+    if not n:  # the clock goes on
+      self._bar.refresh()
+    shown = not (self._bar.disable and self._lines)
+    if not shown and is_due(self._start, self._last):
+      self._last = time.monotonic()
       print(f'{self._label}: {self.describe()}', flush=True)
 
   def describe(self) -> str:

@@ -1,15 +1,17 @@
-"""SIGINT and SIGTERM: stop at once, or after the current training step."""
+"""SIGINT, SIGTERM, SIGHUP: stop at once, or after the current training step."""
 
 import contextlib
+import os
 import signal
 import sys
 import threading
 
 from bert_jax import errors
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN = 0.1  # seconds until a signal is sent again
 RESUME = 'resume with the same command.'
+_sent: list[int] = []  # by `send`
 
 
 class Stop:
@@ -20,7 +22,16 @@ class Stop:
 
 @contextlib.contextmanager
 def _handled_by(handler):
-  previous = {s: signal.signal(s, handler) for s in _SIGNALS}
+  def handle(signum, frame):
+    del frame
+    handler(_sent.pop() if _sent else signum)
+
+  previous = {
+    s: signal.signal(s, handle)
+    for s in _SIGNALS
+    # nohup lets a run outlive its terminal.
+    if s != signal.SIGHUP or signal.getsignal(s) != signal.SIG_IGN
+  }
   try:
     yield
   finally:
@@ -38,8 +49,7 @@ def raising():
 
   previous, hooked = sys.unraisablehook, False
 
-  def handler(signum, frame):
-    del frame
+  def handler(signum):
     if hooked:  # where nothing can be raised
       _send_later(signum)
     else:
@@ -70,9 +80,15 @@ def raising():
     sys.unraisablehook = previous
 
 
+def send(signum: int):
+  """Stops the command as a signal does, one that it would not get, too."""
+  if callable(signal.getsignal(signal.SIGTERM)):
+    _sent.append(signum)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+
+
 def _send_later(signum: int):
-  again = threading.main_thread().ident, signum
-  threading.Timer(_AGAIN, signal.pthread_kill, again).start()
+  threading.Timer(_AGAIN, send, (signum,)).start()
 
 
 def _find_interrupted(error: BaseException | None):
@@ -86,12 +102,14 @@ def recording():
   """Yields a `Stop` that records the first signal, for the caller to poll."""
   stop = Stop()
 
-  def handler(signum, frame):
-    del frame
+  def handler(signum):
     if stop.signum is None:
       stop.signum = signum
       name = signal.Signals(signum).name
-      print(f'\n{name}: saving a checkpoint, then stopping.', flush=True)
+      line = f'\n{name}: saving a checkpoint, then stopping.\n'
+      # Not by `print`, in which the signal may have come.
+      with contextlib.suppress(OSError):  # the terminal may be gone
+        os.write(sys.stdout.fileno(), line.encode())
 
   with _handled_by(handler):
     yield stop

@@ -9,6 +9,7 @@ object does not exist (FileNotFoundError).
 import contextlib
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,13 @@ from concurrent import futures
 from typing import BinaryIO
 
 from bert_jax import errors
-from bert_jax.runtime import bucket
+from bert_jax.runtime import bucket, disk
 
 _RANGES_AT_ONCE = 16
 _CHUNK = 8 << 20  # bytes of a request, which has half a minute
+# By Google's rules, https://cloud.google.com/storage/docs/buckets#naming.
+_PART = '[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?'
+_BUCKET = re.compile(rf'(?=.{{3,222}}$){_PART}(\.{_PART})*')
 
 
 def is_remote(path: str) -> bool:
@@ -35,10 +39,17 @@ def resolve(path: str) -> str:
   if not is_remote(path):
     return os.path.abspath(path)
   rest = path.removeprefix(bucket.SCHEME).rstrip('/')
+  name = rest.partition('/')[0]
   if rest == path.rstrip('/') or not all(rest.partition('/')[::2]):
     raise errors.UserError(
       f'{path} is no address to write to; give a local path or '
       'gs://BUCKET/NAME.'
+    )
+  if not _BUCKET.fullmatch(name):
+    raise errors.UserError(
+      f'{path}: {name!r} cannot be the name of a bucket: it has 3 to 63 '
+      'characters, or up to 222 with dots, which are lower-case letters, digits, '
+      "'-', '_' and '.', and it begins and ends with a letter or a digit."
     )
   bucket.connect(path)  # also before Orbax connects
   return path.rstrip('/')
@@ -65,13 +76,10 @@ def explain(path: str, error: BaseException) -> str | None:
   return bucket.explain(error) if is_remote(path) else None
 
 
-def get_exit_code(path: str, error: BaseException | None) -> int:
-  """Returns the exit code after an error, which may be the cause of others."""
-  while is_remote(path) and error is not None:
-    if bucket.may_pass(error):
-      return errors.MAY_PASS
-    error = error.__cause__
-  return errors.UserError.exit_code
+def may_pass(path: str, error: BaseException) -> bool:
+  """Returns whether what a library failed to do with `path` may succeed later."""
+  judge = bucket.may_pass if is_remote(path) else errors.may_pass
+  return judge(error)
 
 
 # Reading.
@@ -80,7 +88,7 @@ def get_exit_code(path: str, error: BaseException | None) -> int:
 def read(path: str) -> bytes:
   """Returns a file's content."""
   if not is_remote(path):
-    with open(path, 'rb') as file:
+    with disk.open_file(path) as file:
       return file.read()
   filesystem, name = bucket.connect(path)
   with bucket.reporting(path, 'read'):
@@ -105,7 +113,7 @@ def read_ranges(
 
 def _read_range(path, offset, size):
   if not is_remote(path):
-    with open(path, 'rb') as file:
+    with disk.open_file(path) as file:
       file.seek(offset)
       return file.read(size)
   filesystem, name = bucket.connect(path)
@@ -115,9 +123,7 @@ def _read_range(path, offset, size):
 
 def open_binary(path: str) -> BinaryIO:
   """Opens a file for reading, here and there."""
-  if not is_remote(path):
-    return open(path, 'rb')
-  return bucket.open_object(path)
+  return bucket.open_object(path) if is_remote(path) else disk.open_file(path)
 
 
 def download(path: str, local: str):
@@ -217,23 +223,22 @@ def replacing(path: str):
   Raises:
     OSError: if the file cannot be written.
   """
-  parent, name = os.path.split(path)
   if is_remote(path):
     with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
-      new = os.path.join(folder, name)
+      new = os.path.join(folder, os.path.basename(path))
       yield new
       upload(new, path)
     return
-  new = os.path.join(parent, f'.{name}.new')
+  new = disk.create_beside(path)
   try:
     yield new
-    sync(new)
+    disk.sync(new)
     os.replace(new, path)
   except BaseException:
     if os.path.lexists(new):
       os.remove(new)
     raise
-  sync(parent or '.')
+  disk.sync(os.path.dirname(path) or '.')
 
 
 def write(path: str, content: bytes):
@@ -245,15 +250,6 @@ def write(path: str, content: bytes):
     return
   with replacing(path) as new, open(new, 'wb') as file:
     file.write(content)
-
-
-def sync(path: str):
-  """Flushes a local file's contents or a folder's entries to the disk."""
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
 
 
 def make_folder(path: str):
@@ -324,23 +320,8 @@ def move_folder(source: str, target: str, mark: str):
   if not is_remote(source):
     os.makedirs(os.path.dirname(target), exist_ok=True)
     os.rename(source, target)
-    return
-  filesystem, name = bucket.connect(source)
-  _, new = bucket.connect(target)
-
-  def copy(path):
-    with bucket.reporting(source, 'copy'):
-      filesystem.cp_file(path, new + path.removeprefix(name))
-
-  with bucket.reporting(source, 'list'):
-    found = set(filesystem.find(name))
-  marked = found & {f'{name}/{mark}'}
-  with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
-    list(pool.map(copy, sorted(found - marked)))
-  for path in marked:
-    copy(path)
-  delete(os.path.join(source, mark))
-  delete(source)
+  else:
+    bucket.move_folder(source, target, mark)
 
 
 def count_free(path: str) -> float:

@@ -44,7 +44,8 @@ def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
   except futures.process.BrokenProcessPool:
     raise errors.UserError(
       'a worker process died (killed, or out of memory); set data.workers '
-      'lower and run the same command again: finished work is kept.'
+      'lower and run the same command again: finished work is kept.',
+      may_pass=True,
     ) from None
   except BaseException:
     for process in multiprocessing.active_children():
@@ -60,6 +61,7 @@ def _start(parent: int):
   Otherwise a pool's workers would wait forever for a parent that was killed.
   """
   signal.signal(signal.SIGINT, signal.SIG_IGN)
+  signal.signal(signal.SIGHUP, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   end_with(parent)
 

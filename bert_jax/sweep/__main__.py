@@ -11,14 +11,17 @@ saves the current run first); runs that are done are not repeated, and a larger
 grid adds runs. Start it once per device or host, with the same --workdir, and
 they share the runs out.
 
+The grid 'glue=all' is all tasks of GLUE in the folder, and ends with their mean and
+a zip for its leaderboard.
+
 At the end: a table of the scores on dev by setting, mean and standard deviation
 over the seeds, in --workdir also as results.json and, with matplotlib, as
-results.png. The exit code is 1 if a run failed, or 75 if all that failed may
-succeed later by the same command.
+results.png. The exit code is that of the runs that failed (docs/exit_codes.md).
 """
 
 import os
 import sys
+from collections.abc import Collection
 
 from absl import flags
 from ml_collections import config_flags
@@ -62,10 +65,10 @@ def main(argv: list[str]) -> int:
   sweep.finish(write_results)
   summary = write_results()
   print('\n'.join(['', *sweep.render()]))
-  _report(directory, summary)
+  _report(directory, summary, config)
   for name in sweep.failed:
     print(f'failed: {name}; see output.txt there')
-  return _choose_exit_code(sweep.failed)
+  return choose_exit_code(sweep.failed.values())
 
 
 def _make_command(given, run) -> list[str]:
@@ -87,9 +90,9 @@ def _to_text(value) -> str:
   return str(value)
 
 
-def _report(directory, summary):
+def _report(directory, summary, config):
   """Prints what was best and draws the picture."""
-  from bert_jax.sweep import plot
+  from bert_jax.sweep import glue_tasks, plot
 
   best, setting = summary['best'], summary['best_setting']
   if best:
@@ -98,6 +101,15 @@ def _report(directory, summary):
     fields = ', '.join(f'{k}={v}' for k, v in setting['fields'].items())
     print(f'best mean: {fields}, {setting["metric"]} {setting["mean"]:.4f}')
   written = ['results.json']
+  if summary['glue'] and summary['glue']['mean'] is not None:
+    mean, tasks = summary['glue']['mean'], summary['glue']['tasks']
+    print(f'mean over {", ".join(tasks)} (without WNLI): {mean:.4f}')
+    path = os.path.join(directory, 'submission.zip')
+    missing = glue_tasks.write_submission(path, directory, tasks, config)
+    if missing is not None:
+      written.append('submission.zip')
+    if missing:
+      print(f'submission.zip lacks {", ".join(missing)}, which GLUE asks for')
   if summary['done']:
     try:
       plot.draw(os.path.join(directory, 'results.png'), summary)
@@ -108,11 +120,13 @@ def _report(directory, summary):
     print(f'  {os.path.join(directory, name)}')
 
 
-def _choose_exit_code(failed: dict[str, int]) -> int:
-  if not failed:
-    return 0
-  same = set(failed.values()) == {errors.MAY_PASS}
-  return errors.MAY_PASS if same else 1
+def choose_exit_code(codes: Collection[int]) -> int:
+  """Returns that of a sweep of which runs failed with these exit codes."""
+  if errors.MISTAKE in codes:
+    return errors.MISTAKE
+  if {*codes} <= {errors.MAY_PASS}:
+    return errors.MAY_PASS if codes else 0
+  return errors.BUG
 
 
 def _define_flags():

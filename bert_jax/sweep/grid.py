@@ -9,6 +9,7 @@ from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import config_check, errors
+from bert_jax.sweep import glue_tasks
 
 _SEED = 'seed'
 _LONGEST = 80  # characters of a value in the name of a folder
@@ -35,7 +36,7 @@ def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
 
   Args:
     text: NAME=VALUE[,VALUE] for each field, separated by spaces; names as in
-      `config.apply_arguments`.
+      `config.apply_arguments`; glue=all are all tasks of GLUE.
     config: the experiment, from which the runs differ in these fields.
 
   Raises:
@@ -50,7 +51,7 @@ def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
         f'--grid={text}: {item!r} is not FIELD=VALUE[,VALUE], such as '
         'learning_rate=2e-5,3e-5.'
       )
-    for value in values.split(','):
+    for value in glue_tasks.list_values(name, values, config):
       new = config.copy_and_resolve_references()
       path = config_lib.set_field(new, name, value)
       axes.setdefault(path, []).append((value, config_lib.flatten(new)[path]))

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import math
 from typing import Any
 
 from bert_jax import errors
@@ -9,7 +10,6 @@ from bert_jax.runtime import files
 from bert_jax.workdir import paths
 
 _WIDTH, _HEIGHT, _SETTING = 2.5, 4.5, 0.7  # inches: margins, height, a setting
-_MEANINGS = 'run', 'mean of runs', 'constant prediction'  # of what is drawn
 _SPREAD = 0.25  # width of a strip, as a share of the distance between two
 
 
@@ -18,7 +18,8 @@ def draw(path: str, summary: dict[str, Any]):
 
   The runs of a setting stand side by side in the order of the grid, the line
   among them is their mean, the dashed one what a constant gets. If the settings
-  differ in one number, or in the step of RUN@STEP, that is the axis.
+  differ in one positive number, or in the step of RUN@STEP, that is the axis,
+  which is logarithmic.
 
   Args:
     path: the .png to write.
@@ -27,15 +28,16 @@ def draw(path: str, summary: dict[str, Any]):
   Raises:
     errors.UserError: if matplotlib is missing or the file cannot be written.
   """
-  figure = _make_figure(summary['settings'])
+  figure = _make_figure(summary)
   files.write_file(path, lambda new: figure.savefig(new, format='png', dpi=110))
 
 
-def _make_figure(settings):
+def _make_figure(summary):
   figures = _import()
-  settings = [x for x in settings if x['values']]
+  settings = [x for x in summary['settings'] if x['values']]
   found = find_axis([x['fields'] for x in settings])
-  label, places = found or ('', list(range(len(settings))))
+  label, numbers = found or ('', [])
+  places = [math.log10(x) for x in numbers] or list(range(len(settings)))
   width = _WIDTH + _SETTING * max(len(settings), 5)
   figure = figures.Figure(figsize=(width, _HEIGHT), layout='constrained')
   axis = figure.add_subplot()
@@ -48,32 +50,43 @@ def _make_figure(settings):
       for i in range(len(values))
     ]
     drawn = axis.plot(spots, values, 'o', color='C0', alpha=0.7, markersize=5)
-    for value, style in ((x['mean'], '-'), (x['baseline'], '--')):
-      line = axis.hlines(
-        value, place - strip, place + strip, 'k', style, lw=1.2
-      )
-      drawn.append(line)
+    ends = place - strip, place + strip
+    drawn += axis.plot(ends, [x['mean']] * 2, 'k-', lw=1.2)
+    drawn += axis.plot(ends, [x['baseline']] * 2, 'k--', lw=1.2)
+  meanings = ['run', 'mean of runs', 'constant prediction']
   if found:
-    order = sorted(range(len(places)), key=places.__getitem__)
-    axis.plot(
-      [places[i] for i in order], [settings[i]['mean'] for i in order], 'k:'
-    )
-  names = [
-    '\n'.join(f'{k}={v}' for k, v in x['fields'].items()) for x in settings
-  ]
-  if not found:
-    axis.set_xticks(places, names, fontsize=8)
+    means = sorted(zip(places, (x['mean'] for x in settings), strict=True))
+    drawn += axis.plot(*zip(*means, strict=True), 'k:')
+    meanings.append('between means')
+    names = [f'{x:g}' for x in numbers]
+  else:
+    names = [
+      '\n'.join(f'{k}={v}' for k, v in x['fields'].items()) for x in settings
+    ]
+  turned = {'rotation': 45} if found else {}  # 4e-05 and 5e-05 are close
+  axis.set_xticks(places, names, fontsize=8, **turned)
   axis.set_xlabel(label)
+  axis.set_title(_describe(summary['about']), fontsize=10)
   metrics = {x['metric'] for x in settings}
   axis.set_ylabel(f'{metrics.pop() if len(metrics) == 1 else "score"} on dev')
   axis.grid(axis='y', color='0.9')
   # Below the axis, where it hides no point.
-  figure.legend(drawn, _MEANINGS, loc='outside lower center', ncols=3)
+  place, columns = 'outside lower center', len(meanings)
+  figure.legend(drawn, meanings, loc=place, ncols=columns, fontsize=8)
   return figure
 
 
+def _describe(about) -> str:
+  parts = [about['task'] or 'several tasks']
+  if about['init_from']:
+    parts.append(f'from {about["init_from"]}')
+  if about['rows']:
+    parts.append(f'{about["rows"]:,} rows of dev')
+  return ', '.join(parts)
+
+
 def find_axis(settings: list[dict[str, str]]) -> tuple[str, list[float]] | None:
-  """Returns (label, number of each setting), if one number tells them apart.
+  """Returns (label, number of each setting), if a positive one tells them apart.
 
   Args:
     settings: {field: value as text} of each.
@@ -85,11 +98,12 @@ def find_axis(settings: list[dict[str, str]]) -> tuple[str, list[float]] | None:
   texts = [fields[name] for fields in settings]
   split = [paths.split_step(text) for text in texts]
   if len({run for run, _ in split}) == 1 and split[0][1] is not None:
-    return f'steps of {split[0][0]}', [float(step) for _, step in split]
+    name, texts = f'steps of {split[0][0]}', [str(step) for _, step in split]
   try:
-    return name, [float(text) for text in texts]
+    numbers = [float(text) for text in texts]
   except ValueError:
     return None
+  return (name, numbers) if min(numbers) > 0 else None
 
 
 def _import():

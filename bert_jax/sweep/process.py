@@ -57,7 +57,9 @@ def _wait(process, stop, while_running):
   passed_on = False
   while process.poll() is None:
     if stop.signum is not None and not passed_on:
-      process.send_signal(stop.signum)
+      # A closed stdout is this process's alone.
+      gone = stop.signum == signal.SIGPIPE
+      process.send_signal(signal.SIGTERM if gone else stop.signum)
       passed_on = True
     while_running()
     time.sleep(_LOOK)

@@ -15,8 +15,8 @@ from bert_jax.runtime import lock, signals, storage
 from bert_jax.sweep import grid, process, states, table
 
 _CLAIM = '.sweep.lock'
-_DRAW, _DRAW_REMOTE = 1.0, 15.0  # seconds between looks at the runs' files
-_TELL = 60.0  # seconds between lines if there is no terminal
+_LOOK, _LOOK_REMOTE = 1.0, 15.0  # seconds between looks at the runs' files
+_TELL = 60.0  # seconds between lines
 
 
 class Sweep:
@@ -41,9 +41,8 @@ class Sweep:
   ):
     self._directory, self._runs = directory, runs
     self._make_command = make_command
-    self._live = table.Live()
     self._remote = storage.is_remote(directory)
-    self._looked = self._told = 0.0
+    self._told = 0.0
     self._waiting = False  # for other processes
     self.failed: dict[str, int] = {}
     self.found: dict[str, states.State] = {}
@@ -58,13 +57,10 @@ class Sweep:
       errors.Interrupted: after a signal; the current run was saved.
     """
     with signals.recording() as stop:
-      try:
-        self.look()
-        while left := self._list_left():
-          if not self._do_one(left, stop, note_done):
-            self._wait(left)
-      finally:
-        self._live.clear()
+      self.look()
+      while left := self._list_left():
+        if not self._do_one(left, stop, note_done):
+          self._wait(left)
 
   def look(self):
     """Reads how far all runs are; of those that are done, only once."""
@@ -74,7 +70,6 @@ class Sweep:
         self.found[run.name] = states.look(self._path(run))
     for name in [x for x in self.failed if self.found[x].results]:
       del self.failed[name]  # another process was luckier
-    self._looked = time.monotonic()
 
   def render(self) -> list[str]:
     """Returns the table as lines."""
@@ -106,7 +101,7 @@ class Sweep:
 
   def _do(self, run, stop):
     done = sum(x.results is not None for x in self.found.values())
-    self._live.write(f'{run.name} ({done + 1} of {len(self._runs)})')
+    _say(f'{run.name} ({done + 1} of {len(self._runs)})')
     self._told, self._waiting = time.monotonic(), False
     command = [*self._make_command(run), f'--workdir={self._path(run)}']
     code, lines = process.run(
@@ -114,41 +109,38 @@ class Sweep:
     )
     self.look()
     if stop.signum is not None and code != 0:
-      self._live.clear()
-      print(f'{run.name}: {lines[-1] if lines else process.describe(code)}')
+      _say(f'{run.name}: {lines[-1] if lines else process.describe(code)}')
     _check(stop)
     results = self.found[run.name].results
     if code or results is None:
-      self.failed[run.name] = code or 1
-      self._live.write(f'  FAILED ({process.describe(code)}):')
+      self.failed[run.name] = code or errors.BUG
+      _say(f'  FAILED ({process.describe(code)}):')
       for line in lines:
-        self._live.write(f'    {line}')
+        _say(f'    {line}')
     else:
       [[metric, value], *_] = results['metrics'].items()
-      self._live.write(f'  {metric} {value:.4f}')
+      _say(f'  {metric} {value:.4f}')
 
-  def _show(self, run=None):
-    """Redraws the table; without a terminal, prints a line now and then."""
-    now, every = time.monotonic(), _DRAW_REMOTE if self._remote else _DRAW
-    if not self._live.on:
-      every = _TELL
-    if now - max(self._looked, self._told) < every:
-      return
-    self._told = now
-    self.look()
-    self._live.draw(self.render())
-    if run is not None and not self._live.on:
-      print(f'  {table.describe_progress(self.found[run.name])}', flush=True)
+  def _show(self, run):
+    """Prints now and then how far a run is."""
+    now = time.monotonic()
+    if now - self._told >= _TELL:
+      self._told = now
+      self.look()
+      _say(f'  {table.describe_progress(self.found[run.name])}')
 
   def _wait(self, left):
     """Waits a little for runs that other processes do."""
     if not self._waiting:
       names = errors.listing([run.name for run in left], most=2)
-      self._live.write(f'waiting for other processes: {names}')
+      _say(f'waiting for other processes: {names}')
     self._waiting = True
-    time.sleep(_DRAW_REMOTE if self._remote else _DRAW)
+    time.sleep(_LOOK_REMOTE if self._remote else _LOOK)
     self.look()
-    self._live.draw(self.render())
+
+
+def _say(line: str):
+  print(line, flush=True)
 
 
 def _check(stop):

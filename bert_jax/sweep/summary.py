@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.sweep import grid
+from bert_jax.sweep import glue_tasks, grid
 
 
 def summarise(
@@ -19,13 +19,15 @@ def summarise(
     results: {name of a run: its results.json}, of those that are done.
 
   Returns:
-    `runs` and `done`, counts; `settings`, in the order of the grid, each with
+    `runs` and `done`, counts; `about`, the `task`, `init_from` and `rows` of dev
+    of all runs, each null if they differ; `settings`, in the order of the grid, each with
     its `fields`, the `metric` to compare by (null if no run is done), the
     `values` on dev {run: value}, their `mean`, `std` (of the sample; null for
     one run) and `best`, that of a constant (`baseline`), and which runs are
     no better (`problems`, {run: why}); `best`, the `run`, `metric` and `value` of
     the best run, `best_setting`, the `fields`, `metric` and `mean` of the best
-    mean: null if no run is done or metrics differ.
+    mean: null if no run is done or metrics differ; `glue`, see
+    `glue_tasks.summarise`.
   """
   settings: list[dict[str, Any]] = []
   for fields, members in group(runs):
@@ -42,8 +44,13 @@ def summarise(
   return {
     'runs': len(runs),
     'done': sum(len(x['values']) for x in settings),
+    'about': _find_common(
+      {k: x[k] for k in ('task', 'init_from')} | {'rows': x['counts']['dev']}
+      for x in results.values()
+    ),
     'best': best,
     'best_setting': best_setting,
+    'glue': glue_tasks.summarise(settings),
     'settings': settings,
   }
 
@@ -54,6 +61,15 @@ def group(runs: list[grid.Run]) -> list[tuple[dict[str, str], list[grid.Run]]]:
   for run in runs:
     found.setdefault(tuple(run.setting.items()), []).append(run)
   return [(dict(setting), members) for setting, members in found.items()]
+
+
+def _find_common(facts) -> dict[str, Any]:
+  """Returns each fact that all have, None for the others."""
+  seen: dict[str, list] = {'task': [], 'init_from': [], 'rows': []}
+  for each in facts:
+    for name, value in each.items():
+      seen[name].append(value)
+  return {k: x[0] if len(set(x)) == 1 else None for k, x in seen.items()}
 
 
 def _score(found: dict[str, dict]) -> dict[str, Any]:

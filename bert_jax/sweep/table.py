@@ -1,8 +1,5 @@
-"""The table of a sweep, and how a terminal shows it while it changes."""
+"""The table of a sweep."""
 
-import os
-import shutil
-import sys
 from collections.abc import Mapping
 
 from bert_jax import errors
@@ -26,8 +23,10 @@ def render(
   scores = summary_lib.summarise(runs, results)
   metrics = {x['metric'] for x in scores['settings']} - {None}
   [metric] = metrics if len(metrics) == 1 else ['score']
+  chosen = {x.get('select') for x in results.values()} == {'best'}
   groups = summary_lib.group(runs)
-  rows = [[*groups[0][0], 'done', metric, 'best', '']]
+  shown = f'{metric} of the best epoch' if chosen else metric
+  rows = [[*groups[0][0], 'done', shown, 'best', '']]
   for (fields, members), x in zip(groups, scores['settings'], strict=True):
     notes = [
       note
@@ -35,7 +34,7 @@ def render(
       if (note := _note(run, found[run.name], failed, x['metric'] or metric))
     ]
     if x['problems']:
-      notes.append(f'{len(x["problems"])} no better than a constant')
+      notes.append(f'{len(x["problems"])} may have learnt nothing')
     rows.append(
       [
         *fields.values(),
@@ -81,48 +80,3 @@ def describe_progress(state: states.State, metric: str | None = None) -> str:
   if metric in state.held_out:
     return f'{words} {metric} {state.held_out[metric]:.4f}'
   return words if state.loss is None else f'{words} loss {state.loss:.3f}'
-
-
-class Live:
-  """Lines at the bottom of a terminal that are replaced when they change.
-
-  Where there is no terminal, nothing is drawn; `write` prints anywhere.
-  """
-
-  def __init__(self):
-    self.on = sys.stdout.isatty() and os.environ.get('TERM') != 'dumb'
-    self._lines: list[str] = []
-
-  def draw(self, lines: list[str]):
-    """Replaces what is drawn, as much as fits."""
-    if not self.on:
-      return
-    width, height = shutil.get_terminal_size()
-    lines = [line[: width - 1] for line in lines[: max(height - 2, 1)]]
-    if lines == self._lines:
-      return
-    # One write of whole lines, so that nothing flickers.
-    new = ''.join(f'{line}\x1b[K\n' for line in lines)
-    self._send(f'{self._up()}{new}\x1b[J')
-    self._lines = lines
-
-  def write(self, line: str):
-    """Prints a line above what is drawn."""
-    lines, self._lines = self._lines, []
-    if self.on and lines:
-      self._send(f'\x1b[{len(lines)}F\x1b[J')
-    self._send(f'{line}\n')
-    self.draw(lines)
-
-  def clear(self):
-    """Removes what is drawn."""
-    if self._lines:
-      self._send(f'{self._up()}\x1b[J')
-      self._lines = []
-
-  def _up(self) -> str:
-    return f'\x1b[{len(self._lines)}F' if self._lines else ''
-
-  def _send(self, text):
-    sys.stdout.write(text)
-    sys.stdout.flush()

@@ -215,15 +215,12 @@ def read_vocab(path: str) -> tuple[str, ...]:
     errors.UserError: if the file cannot be read, is empty, lacks a special
       token or has a piece twice.
   """
+  advice = (
+    'give a file with one piece per line, such as bert_jax.data.vocab writes.'
+  )
   try:
-    text = storage.read(path).decode('utf-8-sig')
-  except errors.UserError:
-    raise
-  except OSError as error:
-    raise errors.UserError(
-      f'the vocabulary {path} cannot be read ({error.strerror}); give a file '
-      'with one piece per line, such as bert_jax.data.vocab writes.'
-    ) from error
+    with errors.explaining(f'the vocabulary {path} cannot be read', advice):
+      text = storage.read(path).decode('utf-8-sig')
   except UnicodeDecodeError as error:
     raise errors.UserError(
       f'the vocabulary {path} is not UTF-8 at byte {error.start}; convert it, '

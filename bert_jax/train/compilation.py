@@ -1,5 +1,6 @@
 """Compiles the programs of a run, and counts later compilations."""
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -16,12 +17,13 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
+from bert_jax.runtime import progress
 from bert_jax.train import programs, tuning
 from bert_jax.train import task as task_lib
 
 # An event of jax, which also records it when a program is in the cache.
 _EVENT = '/jax/core/compile/backend_compile_duration'
-_SECONDS_BETWEEN_LINES = 15
+_SECONDS = 1  # between looks at what is done
 _UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40}
 _SIZE = r'([\d.]+)([KMGT]?)'
 # The TPU compiler's two messages for a program that does not fit, and whether
@@ -88,27 +90,26 @@ def compile_all(
   # libtpu 0.0.42.1 sometimes overflows its stack and ends the process when it
   # compiles several programs for a TPU7x in parallel.
   at_once = 1 if platform == 'tpu' else os.cpu_count() or 1
-  start, found = time.monotonic(), {}
-  say(f'compiling {len(listed)} programs ...')
-  with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-    waiting = {pool.submit(_compile, p): i for i, p in enumerate(listed)}
-    while waiting:
-      done, _ = concurrent.futures.wait(
-        waiting, _SECONDS_BETWEEN_LINES, concurrent.futures.FIRST_COMPLETED
+  start, count = time.monotonic(), f'{len(listed)} programs'
+  say(f'compiling {count} ...')
+  with (
+    concurrent.futures.ThreadPoolExecutor(at_once) as pool,
+    progress.Progress(len(listed), 'programs', 'compiling', leave=False) as bar,
+  ):
+    running = [pool.submit(_compile, program) for program in listed]
+    left = set(running)
+    while left:
+      done, left = concurrent.futures.wait(
+        left, _SECONDS, concurrent.futures.FIRST_COMPLETED
       )
-      for future in done:
-        i = waiting.pop(future)
-        found[i], seconds = future.result()
-        state = 'cannot compile' if found[i].error else 'compiled'
-        say(f'{state} the {listed[i].title} ({seconds:.1f} s)')
-      if not done:
-        first, *rest = sorted(waiting.values())
-        more = f' and {len(rest)} more' if rest else ''
-        say(
-          f'compiling the {listed[first].title}{more} ... '
-          f'{time.monotonic() - start:.0f} s'
-        )
-  return [found[i] for i in range(len(listed))]
+      bar.update(len(done))
+    found = [x.result() for x in running]
+  slowest, seconds = max(found, key=lambda x: x[1])
+  say(
+    f'compiled {count} in {time.monotonic() - start:.0f} s, the '
+    f'{slowest.program.title} in {seconds:.0f}'
+  )
+  return [outcome for outcome, _ in found]
 
 
 def _compile(program: programs.Program) -> tuple[Outcome, float]:
@@ -189,8 +190,11 @@ def compile_run(
 
 def _of_phases(left, objective, mesh, say):
   """Returns {phase: programs} for the first remaining config of each phase."""
+  ways = collections.defaultdict(list)
   for phase, (config, *_) in left.items():
-    say(f'length {phase.seq_length}: {tuning.describe(config)}')
+    ways[tuning.describe(config)].append(str(phase.seq_length))
+  for way, lengths in ways.items():
+    say(f'length {", ".join(reversed(lengths))}: {way}')
   return {
     phase: programs.list_phase(config, objective(config), mesh, phase)
     for phase, (config, *_) in left.items()

@@ -1,22 +1,18 @@
 """Held-out evaluation: sums over all batches, divided once."""
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
-
-from bert_jax.train import task as task_lib
 
 
 def evaluate(
   step: Callable,
   params: Any,
   batches: Iterable,
-  task: task_lib.Task,
-  losses: tuple[str, ...],
-  phase: task_lib.Phase,
-) -> dict | None:
+  collect: Callable[[Any, int, Any], Any],
+  name_part: Callable[[int], str] = lambda i: '',
+) -> tuple[dict, Any] | None:
   """Evaluates a model on batches.
 
   The device computes a batch while the previous one's results are read.
@@ -25,13 +21,13 @@ def evaluate(
     step: (params, batch) -> (sums, predictions), see `step.eval_step`.
     params: the model's parameters.
     batches: batches on the devices; a None among them stops the evaluation.
-    task: turns sums and predictions into metrics.
-    losses: names of the objective's losses.
-    phase: the phase of the batches.
+    collect: (kept, i, predictions) -> kept, see `task.Task.collect`.
+    name_part: (i) -> name of the part of the data that a batch is of, whose
+      metrics are added up alone, too, see `task.Task.name_eval_part`.
 
   Returns:
-    {metric: value}, without the task's scores if the loss is not finite; None
-    if the evaluation was stopped.
+    ({metric: [sum, count]}, what was kept of the predictions); None if the
+    evaluation was stopped.
   """
   totals: dict[str, list[float]] = {}
   kept = pending = None
@@ -39,7 +35,9 @@ def evaluate(
   def take(number, results):
     sums, predictions = jax.device_get(results)
     add(totals, sums)
-    return task.collect(kept, phase, number, predictions)
+    if part := name_part(number):
+      add(totals, {f'{name}/{part}': sums[name] for name in sums})
+    return collect(kept, number, predictions)
 
   for i, batch in enumerate(batches):
     if batch is None:
@@ -50,10 +48,7 @@ def evaluate(
     pending = results
   if pending is not None:
     kept = take(i, pending)
-  means = compute_means(totals, losses, task.derive)
-  if not math.isfinite(means['loss']):
-    return means
-  return {**means, **task.score(kept)}
+  return totals, kept
 
 
 def add(totals: dict[str, list[float]], sums: dict):

@@ -10,6 +10,7 @@ from bert_jax.train import evaluate
 from bert_jax.train import task as task_lib
 
 _TOLERANCE = 0.5  # nats
+_STD = 0.02  # of new weights: `model.initializer_std` by default
 
 
 def check(
@@ -18,6 +19,7 @@ def check(
   phase: task_lib.Phase,
   sums: dict,
   trained: bool,
+  hidden_size: int,
   bar: progress.Progress,
 ):
   """Shows the first batch; compares the initial loss with that of guessing.
@@ -29,6 +31,7 @@ def check(
     sums: {metric: (sum, count)} of a batch, on the device.
     trained: whether the model starts from trained weights; then any loss is
       accepted.
+    hidden_size: D; a wide model's guesses are less even.
     bar: a `progress.Progress` to print with.
 
   Raises:
@@ -49,8 +52,10 @@ def check(
     bar.write(f'initial loss {loss:.3f}; guessing costs {expected:.3f}')
     return
   bar.write(f'initial loss {loss:.3f}, expected {expected:.3f}')
-  if not abs(loss - expected) <= _TOLERANCE:
+  # The tied decoder's logits have the variance D std^2, half of which is added.
+  tolerance = _TOLERANCE + hidden_size * _STD**2 / 2
+  if not abs(loss - expected) <= tolerance:
     raise errors.UserError(
       f'the initial loss is {loss:.3f}, but guessing costs {expected:.3f} '
-      f'(+-{_TOLERANCE}); look at model.initializer_std.'
+      f'(+-{tolerance:.2f}); look at model.initializer_std.'
     )

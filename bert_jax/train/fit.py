@@ -8,7 +8,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.parallel import agreement, device_mesh, distributed
 from bert_jax.parallel import stop as stop_lib
-from bert_jax.runtime import progress, signals
+from bert_jax.runtime import progress, signals, storage
 from bert_jax.runtime import pulse as pulse_lib
 from bert_jax.train import (
   compilation,
@@ -33,13 +33,34 @@ def check_devices(config: config_dict.ConfigDict):
     device_mesh.check_batch(mesh, phase.batch_size, phase.accumulate)
 
 
+def check_disk(
+  config: config_dict.ConfigDict, objective: task_lib.Objective, workdir: str
+):
+  """Raises errors.UserError unless a run's checkpoints fit on its disk."""
+  mesh = device_mesh.make_mesh(config.mesh.model)
+  _, shapes, _ = programs.plan_initial_state(config, objective, mesh)
+  # An old one is deleted only after the new one is complete, hence + 1.
+  best = config.finetuning.select == 'best'  # is kept beside the newest
+  count = 1 if claim.has_begun(workdir) else config.checkpoint.keep + 1 + best
+  needed, free = (
+    count * checkpoint.count_bytes(shapes),
+    storage.count_free(workdir),
+  )
+  if free < needed:
+    fewer = ', lower checkpoint.keep' if config.checkpoint.keep > 1 else ''
+    raise errors.UserError(
+      f'{workdir} has {free / 1e6:,.0f} MB free, but {count} more checkpoint(s) '
+      f'need {needed / 1e6:,.0f} MB; free space{fewer} or use another --workdir.'
+    )
+
+
 def fit(
   config: config_dict.ConfigDict,
   task: task_lib.Task,
   workdir: str,
   status: status_lib.Status | status_lib.Nothing = status_lib.NOTHING,
   pulse: pulse_lib.Pulse | None = None,
-) -> Any:
+) -> tuple[Any, dict[str, Any], int]:
   """Trains, or continues from the newest undamaged checkpoint.
 
   Args:
@@ -51,7 +72,9 @@ def fit(
     pulse: shows another thread that training goes on; None if none looks.
 
   Returns:
-    The trained parameters, numpy arrays on every process.
+    (params, predictions, step), on every process: the trained parameters, numpy
+    arrays; what the task kept of their predictions, see `loop.Run`; and after
+    how many updates they were reached.
 
   Raises:
     errors.UserError: if the run cannot work.
@@ -84,7 +107,8 @@ def fit(
     run.stop.ask()
     if run.stop.signum is not None:  # came while the last save was running
       raise errors.Interrupted(run.stop.signum, signals.RESUME, everywhere=True)
-    return programs.gather_on_host(state.params, start)
+    step = int(state.step)
+    return programs.gather_on_host(state.params, start), run.predictions, step
 
 
 def _later(start):

@@ -6,7 +6,6 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.model import parameters
 from bert_jax.parallel import distributed
-from bert_jax.runtime import storage
 from bert_jax.train import programs
 from bert_jax.train import step as step_lib
 from bert_jax.train import task as task_lib
@@ -28,7 +27,7 @@ def make(
     task: what to learn.
     start: {name: program} of `programs.list_start`.
     checkpoints: the run's `checkpoint.Checkpoints`.
-    workdir: the run's directory, whose disk must have room for checkpoints.
+    workdir: the run's directory.
     known: step of a checkpoint that the run is known to have had; processes
       that do not know give None.
 
@@ -37,8 +36,8 @@ def make(
     checkpoint, since the model that it describes may be deleted.
 
   Raises:
-    errors.UserError: if all checkpoints are damaged or missing, the newest was
-      trained on other data, or the disk is too full.
+    errors.UserError: if all checkpoints are damaged or missing, or the newest
+      was trained on other data.
   """
   # The fingerprint's argument is the whole state.
   (template,) = start[programs.FINGERPRINT].arguments
@@ -46,9 +45,6 @@ def make(
   restored = checkpoints.restore(template, config.checkpoint.start_over)
   if restored is None and not config.checkpoint.start_over:
     _check_known(workdir, distributed.find_largest(known or 0))
-  # An old one is deleted only after the new one is complete, hence + 1.
-  missing = 1 if restored else config.checkpoint.keep + 1
-  _check_disk(workdir, checkpoint.count_bytes(template), missing)
   if restored is not None:
     return _resumed(task, *restored)
   state: step_lib.TrainState = start[programs.INITIALISE].jitted(
@@ -93,13 +89,3 @@ def _resumed(task, state, facts):
     flush=True,
   )
   return state, {k: facts[k] for k in facts if k == 'init_from'}
-
-
-def _check_disk(workdir, size, checkpoints):
-  free = storage.count_free(workdir)
-  if free < size * checkpoints:
-    raise errors.UserError(
-      f'{workdir} has {free / 1e9:.2f} GB free, but {checkpoints} more '
-      f'checkpoint(s) need {size * checkpoints / 1e9:.2f} GB; free space or '
-      'lower checkpoint.keep.'
-    )

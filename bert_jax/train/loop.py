@@ -13,13 +13,14 @@ import jax
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
 from bert_jax.parallel import stop as stop_lib
-from bert_jax.runtime import prefetch, progress, pulse, signals
+from bert_jax.runtime import prefetch, progress, pulse
 from bert_jax.train import (
   compilation,
   evaluate,
   first_batch,
   meter,
   programs,
+  saving,
   shortage,
   trace,
 )
@@ -31,7 +32,11 @@ from bert_jax.workdir import status as status_lib
 
 @dataclasses.dataclass
 class Run:
-  """Objects that all phases of a run share."""
+  """Objects that all phases of a run share.
+
+  `predictions` is what was kept of those of the trained model for
+  `task.HELD_OUT` and for the task's other rows.
+  """
 
   config: Any
   task: task_lib.Task
@@ -49,6 +54,7 @@ class Run:
   profile: trace.Profile
   status: status_lib.Status | status_lib.Nothing
   compiled: compilation.Compiled
+  predictions: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def run_phase(
@@ -94,7 +100,7 @@ def _run_phase(run, phase, state, compiled):
   with contextlib.closing(batches), _frozen_heap():
     for step in range(first, end):
       if run.stop.signum is not None:
-        _stop(run, step, state)
+        saving.stop(run, step, state)
       if every and step % every == 0 and step:
         _evaluate(run, phase, step, state, evaluation)
       before = dataclasses.replace(run.compiled)
@@ -103,18 +109,26 @@ def _run_phase(run, phase, state, compiled):
       if length in seen:
         _check_compiled(run, step + 1, before)
       seen.add(length)
-      if (step + 1) % save_every == 0:
+      if (step + 1) % save_every == 0 or run.stop.save:
         run.meter.flush()
         # During skipped updates, saving would delete an earlier checkpoint.
         if not run.meter.skipped_in_a_row:
-          _save(run, step + 1, state)
+          saving.save(run, step + 1, state)
     if end == run.steps:
       # First, since the evaluation raises if its loss is not finite.
-      _save(run, end, state)
-      _evaluate(run, phase, end, state, evaluation)
+      saving.save(run, end, state)
+      found = _evaluate(run, phase, end, state, evaluation)
+      if run.checkpoints.best and run.checkpoints.best[0] != end:
+        state, found = _take_best(run, phase, state, evaluation)
+      run.predictions[task_lib.HELD_OUT] = found
+      for name, rows in run.task.others.items():
+        label, count = f'predicting {name}', rows.eval_batches(phase)
+        with progress.Progress(count, 'batches', label, leave=False) as bar:
+          _, found = _predict(run, phase, end, state, evaluation, rows, bar)
+        run.predictions[name] = found
     run.stop.ask()
     if run.stop.signum is not None:
-      _stop(run, end, state)
+      saving.stop(run, end, state)
   return state
 
 
@@ -169,11 +183,13 @@ def _check_start(run, phase, state, evaluation):
       batch = run.task.train_batch(phase, first, own)
       sums, _ = evaluation(state.params, device_mesh.put_batch(run.mesh, batch))
       first_batch.check(
-        run.task, run.objective, phase, sums, bool(run.origin), run.bar
+        *(run.task, run.objective, phase, sums, bool(run.origin)),
+        run.config.model.hidden_size,
+        run.bar,
       )
   run.stop.ask()
   if run.stop.signum is not None:
-    _stop(run, first, state)
+    saving.stop(run, first, state)
 
 
 def _update(run, number, batches, costs, update, state):
@@ -193,7 +209,7 @@ def _update(run, number, batches, costs, update, state):
       batch['input_mask'], arrays['input_mask']
     )
     state, metrics = update(state, arrays, run.key)
-    run.stop.ask_ahead(run.mesh)
+    run.stop.ask_ahead(run.mesh, saving.is_due(run))
     run.meter.add(number, metrics, costs)
   run.status.note(step=number, loss=run.meter.loss)
   return state, length
@@ -215,39 +231,102 @@ def _check_compiled(run, number, before):
 
 
 def _evaluate(run, phase, step, state, evaluation):
-  """Evaluates on the held-out data and logs; a signal ends it early."""
-  start = time.monotonic()
+  """Evaluates on the held-out data and logs; returns what the task kept."""
+  start, task = time.monotonic(), run.task
+
+  def measure(rows):
+    totals, kept = _predict(run, phase, step, state, evaluation, rows)
+    losses = run.objective.losses
+    return evaluate.compute_means(totals, losses, task.derive), kept
+
   with run.meter.paused():
-    with contextlib.closing(_held_out(run, phase)) as batches:
-      means = evaluate.evaluate(
-        evaluation,
-        state.params,
-        batches,
-        run.task,
-        run.objective.losses,
-        phase,
-      )
-    if means is None:
-      _stop(run, step, state)
+    means, kept = measure(task)
     if not math.isfinite(means['loss']):
       raise errors.UserError(
         f'the held-out loss at step {step:,} is {means["loss"]}: the model '
         'computes numbers that are not finite. Look at the held-out data, or '
         'use another --workdir with a lower optimizer.learning_rate.'
       )
+    scores = task.score(kept)
+    means |= scores
+    means |= task.compare({x: measure(y)[0] for x, y in task.compared.items()})
     seconds = time.monotonic() - start
-    run.log.write('eval', step, {**means, 'seconds': seconds})
+    goals = _find_goals(run, step, means)
+    run.log.write('eval', step, {**means, **goals, 'seconds': seconds})
     run.status.note(held_out=means)
     run.bar.write(
-      f'held-out at step {step:,}: {run.task.word(means)} ({seconds:.1f} s)'
+      f'held-out at step {step:,} ({seconds:.1f} s): {task.word(means)}'
     )
+  if task.keep_best:
+    saving.note_best(run, step, state, next(iter(scores.values())))
+  return kept
 
 
-def _held_out(run, phase):
-  """Yields the held-out batches on the devices; None after a signal."""
+def _find_goals(run, step, means) -> dict[str, float]:
+  """Returns the work so far and, of each goal, that until it was reached."""
+  reached = run.task.reached(means)
+  if not reached:
+    return {}
+  phases = task_lib.list_phases(run.config)
+  work = task_lib.count_work(run.objective, phases, step)
+  found, before = dict(work), run.log.evaluation
+  for goal, now in reached.items():
+    own = {f'{goal}_{kind}': value for kind, value in work.items()}
+    if own.keys() <= before.keys():
+      found |= {name: before[name] for name in own}
+    elif now:
+      found |= own
+      run.bar.write(
+        f'{goal.replace("_", " ")} at step {step:,}: {work["tokens"]:,} tokens, '
+        f'{work["flops"]:.3g} FLOPs'
+      )
+  return found
+
+
+def _take_best(run, phase, state, evaluation):
+  """Returns the state of the best evaluation, and what is kept of it."""
+  step, score = run.checkpoints.best
+  run.bar.write(
+    f'the result is the model of step {step:,}, the best on held-out data '
+    f'({score:.4f})'
+  )
+  template = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+  )
+  with run.meter.paused(), run.pulse.watching(False):
+    state = run.checkpoints.restore_best(template)
+  _, kept = _predict(run, phase, run.steps, state, evaluation, run.task)
+  return state, kept
+
+
+def _predict(run, phase, step, state, evaluation, rows, bar=None):
+  """Returns `evaluate.evaluate` of a task's held-out rows, or of others.
+
+  A signal ends it early.
+  """
+
+  def collect(kept, i, predictions):
+    if bar:
+      bar.update(1)
+    return rows.collect(kept, phase, i, predictions)
+
+  def name_part(i):
+    return rows.name_eval_part(phase, i)
+
+  with contextlib.closing(_held_out(run, phase, rows)) as batches:
+    found = evaluate.evaluate(
+      evaluation, state.params, batches, collect, name_part
+    )
+  if found is None:
+    saving.stop(run, step, state)
+  return found
+
+
+def _held_out(run, phase, rows):
+  """Yields the batches of rows on the devices; None after a signal."""
   own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
-  make = functools.partial(run.task.eval_batch, phase, rows=own)
-  made = prefetch.make_ahead(make, 0, run.task.eval_batches(phase))
+  make = functools.partial(rows.eval_batch, phase, rows=own)
+  made = prefetch.make_ahead(make, 0, rows.eval_batches(phase))
   with contextlib.closing(made):
     for batch in made:
       run.stop.ask()
@@ -255,23 +334,3 @@ def _held_out(run, phase):
         yield None
       run.pulse.evaluated += 1
       yield device_mesh.put_batch(run.mesh, batch)
-
-
-def _save(run, step, state):
-  if run.checkpoints.newest == step:
-    return
-  with run.meter.paused(), run.pulse.watching(False):
-    facts = {'task': run.task.facts, **run.origin}
-
-    def announce(mark):
-      run.log.write('checkpoint', step, {'fingerprint': mark})
-      run.log.flush()
-
-    mark = run.checkpoints.save(step, state, facts, announce)
-    run.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
-
-
-def _stop(run, step, state):
-  run.meter.flush()
-  _save(run, step, state)
-  raise errors.Interrupted(run.stop.signum, signals.RESUME, everywhere=True)

@@ -53,6 +53,7 @@ class Meter:
     self.skipped_in_a_row = 0
     self.loss: float | None = None  # mean loss of the last row
     self._chip = self._find_chip()
+    self._opened = self._shown = time.monotonic()
     self._begin()
 
   def _find_chip(self) -> chips.Chip | None:
@@ -91,7 +92,10 @@ class Meter:
     self._pending = step, metrics, costs
 
   def flush(self):
-    """Reads the pending metrics; writes a row if one is due."""
+    """Reads the pending metrics; writes a row if one is due.
+
+    The terminal is told now and then what the next row would be, too.
+    """
     if self._pending is None:
       return
     step, metrics, costs = self._pending
@@ -114,6 +118,9 @@ class Meter:
       self._skip(step, metrics)
     if step % self._every == 0 or step == self._steps:
       self._write(step, metrics)
+      self._begin()
+    elif progress.is_due(self._opened, self._shown):
+      self._show(step, *self._find_row(metrics))
 
   def _skip(self, step, metrics):
     self._skipped += 1
@@ -160,6 +167,13 @@ class Meter:
     self._paused += time.monotonic() - start
 
   def _write(self, step, metrics):
+    means, row = self._find_row(metrics)
+    self.loss = means.get('loss', self.loss)
+    self._log.write('train', step, row)
+    self._show(step, means, row)
+
+  def _find_row(self, metrics):
+    """Returns the means since the last row, and the row that has them."""
     seconds = max(time.monotonic() - self._start - self._paused, 1e-9)
     flops = self._flops / seconds
     row = {
@@ -178,11 +192,14 @@ class Meter:
         self._totals, self._losses, self._task.derive
       )
       row |= {**means, 'grad_norm': self._grad_norm}
-      self.loss = means['loss']
     chip = self._chip
     if chip:
       row['mfu'] = flops / (chip.flops / chip.devices * jax.device_count())
-    self._log.write('train', step, row)
+    return means, row
+
+  def _show(self, step, means, row):
+    self._shown = time.monotonic()
+    seconds = self._sequences / max(row['sequences_per_second'], 1e-9)
     left = (self._steps - step) * seconds / max(self._count, 1)
     clock = tqdm.tqdm.format_interval(left)
     self._bar.write(
@@ -191,4 +208,3 @@ class Meter:
       f'{row["sequences_per_second"]:,.0f} seq/s | '
       f'data wait {row["data_wait"]:.1%} | {clock} left'
     )
-    self._begin()

@@ -9,6 +9,9 @@ _WINDOW = 100  # steps
 _LEAST = 50  # steps before the first decision
 _FAR = 6.0  # standard deviations
 _SMALL = 0.05  # of the median; less is no jump, however quiet the loss is
+_TINY = (
+  0.2  # nor is this: near 0, as in fine-tuning, every wrong row stands out
+)
 # Standard deviations of a normal distribution per median absolute deviation.
 _PER_DEVIATION = 1.4826
 
@@ -32,8 +35,8 @@ class Watch:
   """Compares each step's loss with those of the 100 finite steps before.
 
   A loss is a spike if it exceeds their median by more than 6 standard
-  deviations, estimated by their median absolute deviation, and by more than 5 %
-  of the median. Both medians stay as they are when a few of the losses are
+  deviations, estimated by their median absolute deviation, by more than 5 % of
+  the median and by more than 0.2. Both medians stay as they are when a few of the losses are
   spikes themselves. Nothing is decided before 50 losses. Of consecutive spikes
   only the first counts; a loss that stays high is normal after 50 steps.
 
@@ -53,7 +56,7 @@ class Watch:
       before = np.array(self._losses)
       median = float(np.median(before))
       deviation = _PER_DEVIATION * float(np.median(np.abs(before - median)))
-      limit = median + max(_FAR * deviation, _SMALL * abs(median))
+      limit = median + max(_FAR * deviation, _SMALL * abs(median), _TINY)
       if loss > limit and not self._spiking:
         found = Spike(loss, median, limit)
       self._spiking = loss > limit

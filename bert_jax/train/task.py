@@ -1,13 +1,14 @@
 """The interface between the training loop and a task."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from ml_collections import config_dict
 
 Batch = dict[str, np.ndarray]
+HELD_OUT = 'held-out'  # the name of a task's held-out rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Objective:
     expected_loss: loss of untrained parameters in nats; None if unknown.
     lengths: (phase) -> lengths that its batches may have, ascending; the last is
       phase.seq_length. All are compiled before the first step.
+    inspect: (parameters, batch) -> {metric: (sum, count)} of held-out rows, in
+      addition to the sums of `compute`.
   """
 
   init: Callable[[Any], Any]
@@ -94,6 +97,7 @@ class Objective:
   flops: Callable[[Phase], float]
   expected_loss: float | None
   lengths: Callable[[Phase], tuple[int, ...]] = use_longest
+  inspect: Callable[[Any, Batch], dict] = lambda params, batch: {}
 
 
 def split_by_length(objective: Objective, phases: list[Phase]) -> list[Phase]:
@@ -103,6 +107,27 @@ def split_by_length(objective: Objective, phases: list[Phase]) -> list[Phase]:
     for phase in phases
     for length in reversed(objective.lengths(phase))
   ]
+
+
+def count_work(
+  objective: Objective, phases: list[Phase], step: int
+) -> dict[str, float]:
+  """Returns the work of a run's first `step` updates.
+
+  Returns:
+    `tokens`, with padding, and `flops`, see `Objective.flops`; as if all batches
+    had the length of their phase.
+  """
+  done = [(x, min(max(step - x.first, 0), x.steps)) for x in phases]
+  return {
+    'tokens': sum(n * x.batch_size * x.seq_length for x, n in done),
+    'flops': sum(n * objective.flops(x) for x, n in done if n),
+  }
+
+
+def _name_nothing(phase: Phase, i: int) -> str:
+  del phase, i
+  return ''
 
 
 def _derive_nothing(means: dict) -> dict:
@@ -121,6 +146,16 @@ def _collect_nothing(kept, phase, i, predictions):
 
 
 @dataclasses.dataclass(frozen=True)
+class Rows:
+  """Rows that are evaluated beside the held-out ones; fields as in `Task`."""
+
+  eval_batch: Callable[[Phase, int, np.ndarray], Batch]
+  eval_batches: Callable[[Phase], int]
+  name_eval_part: Callable[[Phase, int], str] = _name_nothing
+  collect: Callable[[Any, Phase, int, Any], Any] = _collect_nothing
+
+
+@dataclasses.dataclass(frozen=True)
 class Task:
   """What to learn, and from what data.
 
@@ -132,6 +167,9 @@ class Task:
     eval_batch: (phase, i, rows) -> rows of held-out batch i, each below
       phase.eval_batch_size; rows past the end of the data have weight 0.
     eval_batches: (phase) -> number of held-out batches.
+    name_eval_part: (phase, i) -> name of the part of the held-out data that all
+      rows of batch i are of, and for which each METRIC is reported alone, too,
+      as METRIC/NAME; '' for none.
     describe: (first batch) -> lines to show before training starts.
     facts: facts about the data; logged, and compared among hosts and when a run
       is resumed (see `errors.find_changes`).
@@ -139,13 +177,20 @@ class Task:
       about them); called if there is no checkpoint. None uses the new ones.
     derive: ({metric: mean}) -> {metric: value} to log beside them, such as a
       perplexity.
-    word: ({metric: mean or value}) -> one line for the terminal.
+    word: ({metric: mean or value}) -> a line or lines for the terminal.
     collect: (kept, phase, i, predictions of held-out batch i as numpy) ->
       kept; None at first. Called for every batch in order, on every host, with
       the whole batch, so that a task keeps only what it needs.
     score: (kept) -> {metric: value} of the whole held-out set, such as F1.
+    keep_best: whether the result is the state of the best evaluation, by the
+      first metric of `score`, instead of the last state.
+    others: {name: `Rows`} that the trained model predicts in addition.
     explain: (workdir, step) -> a command that shows which rows made the loss of
       a step jump; None if there is none.
+    compared: {name: `Rows`} that each evaluation has in addition.
+    compare: ({name of `compared`: {metric: mean}}) -> {metric: value}.
+    reached: ({metric: mean}) -> {goal: whether an evaluation reached it}; the
+      work until one first did is logged.
   """
 
   objective: Callable[[Any], Objective]
@@ -154,9 +199,15 @@ class Task:
   eval_batches: Callable[[Phase], int]
   describe: Callable[[Batch], list[str]]
   facts: dict[str, Any]
+  name_eval_part: Callable[[Phase, int], str] = _name_nothing
   start: Callable[[Any], tuple[Any, dict]] | None = None
   derive: Callable[[dict], dict] = _derive_nothing
   word: Callable[[dict], str] = _word_means
   collect: Callable[[Any, Phase, int, Any], Any] = _collect_nothing
   score: Callable[[Any], dict] = _derive_nothing
+  keep_best: bool = False
+  others: Mapping[str, Rows] = dataclasses.field(default_factory=dict)
   explain: Callable[[str, int], str] | None = None
+  compared: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  compare: Callable[[dict], dict] = _derive_nothing
+  reached: Callable[[dict], dict[str, bool]] = _derive_nothing

@@ -55,10 +55,8 @@ def find(directory: str, name: str) -> str | None:
       f'what you want, copy the folder with cp -rL {directory} NEW and name '
       'the copy.'
     )
-  try:
+  with errors.explaining(f'cannot read {path}'):
     mode = os.stat(real).st_mode
-  except OSError as error:
-    raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
   if not stat.S_ISREG(mode):
     raise errors.UserError(f'{path} is not a regular file; copy it again.')
   return real

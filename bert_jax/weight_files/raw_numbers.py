@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bert_jax import errors
+from bert_jax.runtime import memory
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -22,10 +23,10 @@ def check_memory(size: int):
   Args:
     size: size of the file in bytes.
   """
-  memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  if size > memory:
+  most = memory.count_bytes()
+  if size > most:
     raise errors.UserError(
-      f'it takes {size:,} bytes, this machine has {memory:,} bytes of memory; '
+      f'it takes {size:,} bytes, this machine has {most:,} bytes of memory; '
       'use a larger one.'
     )
 

@@ -42,7 +42,7 @@ def read(path: str) -> list[tuple[bytes, bytes]]:
   Raises:
     errors.UserError: if the file is missing, damaged or not such a table.
   """
-  try:
+  with errors.explaining(f'cannot read {path}'):
     with open(path, 'rb') as f:
       size = os.fstat(f.fileno()).st_size
       if size > _MAX_FILE:
@@ -51,8 +51,6 @@ def read(path: str) -> list[tuple[bytes, bytes]]:
           f'{_MAX_FILE:,}; name a .index file of a checkpoint.'
         )
       data = f.read()
-  except OSError as error:
-    raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
   try:
     return _parse(data)
   except ValueError as error:

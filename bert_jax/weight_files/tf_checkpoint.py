@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from bert_jax import errors
+from bert_jax.runtime import storage
 from bert_jax.weight_files import protobuf, sstable
 
 # The values of TensorFlow's DataType that occur in BERT's files.
@@ -191,8 +192,9 @@ def read(bundle: Bundle, name: str) -> np.ndarray:
     )
   path = _data_path(bundle.prefix, entry.shard, bundle.shards)
   end = entry.offset + entry.size
-  try:
-    with open(path, 'rb') as f:
+  advice = 'a checkpoint needs it beside its .index.'
+  with errors.explaining(f'cannot read {path}', advice):
+    with storage.open_binary(path) as f:
       held = os.fstat(f.fileno()).st_size
       if end > held:
         raise errors.UserError(
@@ -201,11 +203,6 @@ def read(bundle: Bundle, name: str) -> np.ndarray:
         )
       f.seek(entry.offset)
       data = f.read(entry.size)
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; a checkpoint needs it beside its '
-      '.index.'
-    ) from error
   if sstable.compute_checksum(data) != entry.crc:
     raise errors.UserError(
       f'{path}: the checksum of {name} is wrong; copy it again.'

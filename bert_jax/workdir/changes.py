@@ -39,8 +39,9 @@ CLASSES = {
   # The same result if no record is corrupt; with one, there is no result
   # without skipping.
   'data.skip_corrupt': SAME_RESULT,
-  # The config is checked against the prepared data, which fix it.
+  # The config is checked against the prepared data, which fix them.
   'data.strip_accents': SAME_RESULT,
+  'data.negatives': SAME_RESULT,
   # Its data is compared by hash.
   'data.dir': SAME_RESULT,
   'data.text': ANOTHER,
@@ -96,6 +97,9 @@ def _classify(name: str, config) -> str:
   # With this unit, each micro-batch is clipped separately.
   micro = config.optimizer.clip_unit == 'micro_batch'
   if name == 'phases.accumulate' and micro:
+    return ANOTHER
+  # The best is one of those that are evaluated.
+  if name == 'eval.every' and config.finetuning.select == 'best':
     return ANOTHER
   section = f'{name.partition(".")[0]}.'
   # A field that is not in the table is from another version of bert_jax.

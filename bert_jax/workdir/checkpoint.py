@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 from etils import epath
+from orbax.checkpoint import checkpoint_managers
 
 from bert_jax import errors, param_names
 from bert_jax.parallel import distributed
@@ -27,28 +29,31 @@ class Checkpoints:
     directory: local or in a bucket; contains one folder per checkpoint, named after its step.
     keep: number of newest checkpoints to keep.
     keep_every: steps; checkpoints at multiples are kept forever. 0 is none.
+
+  Attributes:
+    newest: step of the last checkpoint saved or restored.
+    best: step and score of the best evaluation so far; its checkpoint is kept,
+      and every later one knows it.
+    saved: when the last one was saved or this was made, `time.monotonic()`.
   """
 
   def __init__(self, directory: str, keep: int, keep_every: int):
     orbax_noise.drop()
     self._directory = storage.resolve(directory)
-    try:
-      with storage.reporting(self._directory, 'list'):
-        self._manager = ocp.CheckpointManager(
-          self._directory,
-          options=ocp.CheckpointManagerOptions(
-            max_to_keep=keep,
-            keep_period=keep_every or None,
-          ),
-        )
-    except OSError as error:
-      raise checkpoint_reader.cannot_list(self._directory, error) from error
+    self._manager = _open(
+      self._directory,
+      ocp.CheckpointManagerOptions(
+        preservation_policy=_Policy(self, keep, keep_every)
+      ),
+    )
     # Not by Orbax, which does it in a thread: that would go on after `close`,
     # and in a bucket delete what is saved next under the same name.
     distributed.first_then_all(
       'unfinished checkpoints', lambda: _remove_unfinished(self._directory)
     )
     self.newest: int | None = None
+    self.best: tuple[int, float] | None = None
+    self.saved = time.monotonic()
     self._before: int | None = None
 
   def save(
@@ -82,6 +87,8 @@ class Checkpoints:
       'fingerprint': combined,
       'fingerprints': fingerprints,
     }
+    if self.best is not None:
+      facts['best'] = self.best
     try:
       self._manager.wait_until_finished()
       self._before = self.newest
@@ -94,7 +101,7 @@ class Checkpoints:
       )
     except Exception as error:
       raise self._save_failed(error) from error
-    self.newest = step
+    self.newest, self.saved = step, time.monotonic()
     return combined
 
   @property
@@ -116,13 +123,12 @@ class Checkpoints:
     with contextlib.suppress(OSError, errors.UserError):
       _remove_unfinished(self._directory)  # the disk may be full
     stands = 'none was saved before' if step is None else f'step {step} is kept'
-    problem = errors.UserError(
+    return errors.UserError(
       f'cannot save a checkpoint in {self._directory}: {cause} ({stands}). '
       'Put that right, for example free disk space, then resume with the same '
-      'command.'
+      'command.',
+      storage.may_pass(self._directory, error),
     )
-    problem.exit_code = storage.get_exit_code(self._directory, error)
-    return problem
 
   def restore(self, template: Any, start_over: bool = False):
     """Restores the newest undamaged checkpoint.
@@ -140,6 +146,9 @@ class Checkpoints:
         or has another state tree, without proof of damage. Then nothing is
         moved.
     """
+    for name in checkpoint_reader.list_misnamed(self._directory):
+      path = os.path.join(self._directory, name)
+      print(f'{path} is not named like a checkpoint, and is left alone')
     found, problems = integrity.restore_newest(
       checkpoint_reader.list_steps(self._directory),
       lambda step: self._restore_all(step, template),
@@ -153,8 +162,28 @@ class Checkpoints:
       )
     self._move_aside(problems)
     if found is not None:
-      self.newest = found[1]['step']
+      self.newest, best = found[1]['step'], found[1].get('best')
+      self.best = best and tuple(best)
     return found
+
+  def restore_best(self, template: Any):
+    """Restores the checkpoint of the best evaluation; returns its state.
+
+    Args:
+      template: as in `restore`.
+
+    Raises:
+      errors.UserError: if it is damaged or cannot be read.
+    """
+    self._manager.wait_until_finished()
+    step, _ = self.best
+    try:
+      return self._restore_all(step, template)[0]
+    except integrity.Damaged as error:
+      raise errors.UserError(
+        f'{self._path(step)}, the checkpoint of the best evaluation, is damaged '
+        f'({error}). Restore it from a copy, or train again in another --workdir.'
+      ) from error
 
   def _restore_all(self, step, template):
     """Restores a step on all processes, or on none.
@@ -215,6 +244,24 @@ class Checkpoints:
       self._manager.close()
 
 
+class _Policy(checkpoint_managers.PreservationPolicy):
+  """Preserves the newest, those of certain steps, and the best."""
+
+  def __init__(self, of: Checkpoints, keep: int, keep_every: int):
+    self._of, self._keep, self._every = of, keep, keep_every
+
+  def should_preserve(self, checkpoints, *, context):
+    del context
+    steps = [x.step for x in checkpoints]
+    best = self._of.best and self._of.best[0]
+    return [
+      step in steps[-self._keep :]
+      or step == best
+      or (self._every > 0 and step % self._every == 0)
+      for step in steps
+    ]
+
+
 def _read_facts(path, step, wanted):
   facts = checkpoint_reader.read_facts(path, step)
   stored = dict.fromkeys(facts['fingerprints'], 'an array')
@@ -237,24 +284,49 @@ def _check_shapes(path, wanted):
     integrity.check_same_tree(path, stored, shapes)
 
 
+def _open(directory, options, again: bool = False) -> ocp.CheckpointManager:
+  try:
+    with storage.reporting(directory, 'list'):
+      return ocp.CheckpointManager(directory, options=options)
+  except OSError as error:
+    raise checkpoint_reader.cannot_list(directory, error) from error
+  except errors.UserError:
+    raise
+  except Exception as error:
+    reason = errors.first_line(error)
+    if again:
+      raise errors.UserError(
+        f'cannot open the checkpoints in {directory}: {reason}. Move what is '
+        'wrong with them away, and run the same command again.'
+      ) from error
+  # It reads the times and metrics of all checkpoints; nobody asks for them.
+  print(
+    f'removing what Orbax noted of the checkpoints in {directory} ({reason}): '
+    'the arrays do not need them',
+    flush=True,
+  )
+  distributed.first_then_all('metadata', lambda: _remove_metadata(directory))
+  return _open(directory, options, again=True)
+
+
+def _remove_metadata(directory):
+  for step in checkpoint_reader.list_steps(directory):
+    _remove(os.path.join(directory, str(step), '_CHECKPOINT_METADATA'))
+
+
 def _remove_unfinished(directory):
   for name in checkpoint_reader.list_unfinished(directory):
-    path = os.path.join(directory, name)
-    try:
-      storage.delete(path)
-    except errors.UserError:
-      raise
-    except OSError as error:
-      raise errors.UserError(
-        f'cannot remove the unfinished checkpoint {path}: {error.strerror}. '
-        'Remove it, or allow it to be removed, and run the same command again.'
-      ) from error
+    _remove(os.path.join(directory, name))
+
+
+def _remove(path):
+  advice = 'allow it to be removed, and run the same command again.'
+  with errors.explaining(f'cannot remove {path}, which is not needed', advice):
+    storage.delete(path)
 
 
 def _explain_failure(directory: str, error: BaseException) -> str:
-  innermost = error
-  while innermost.__cause__ is not None:
-    innermost = innermost.__cause__
+  innermost = errors.find_cause(error)
   if reason := storage.explain(directory, innermost):
     return reason
   if isinstance(innermost, OSError) and innermost.strerror:

@@ -94,7 +94,16 @@ def list_unfinished(directory: str) -> list[str]:
     name
     for name in _list_names(directory)
     if _TEMPORARY in name
-    or (name.isdecimal() and not _is_complete(directory, name))
+    or (_is_step(name) and not _is_complete(directory, name))
+  ]
+
+
+def list_misnamed(directory: str) -> list[str]:
+  """Returns names that begin like that of a checkpoint, such as 003."""
+  return [
+    name
+    for name in _list_names(directory)
+    if name[:1].isdecimal() and not _is_step(name) and _TEMPORARY not in name
   ]
 
 
@@ -107,8 +116,12 @@ def _list_names(directory):
     raise cannot_list(directory, error) from error
 
 
+def _is_step(name):
+  return name.isdecimal() and name == str(int(name))
+
+
 def _is_complete(directory, name):
-  if not name.isdecimal():
+  if not _is_step(name):
     return False
   # On a disk, what is listed under its final name is complete.
   return not storage.is_remote(directory) or is_complete(
@@ -130,12 +143,11 @@ def is_complete(path: str) -> bool:
 
 def cannot_list(directory: str, error: OSError) -> errors.UserError:
   """Returns the error for a directory that cannot be listed."""
-  problem = errors.UserError(
+  return errors.UserError(
     f'cannot list the checkpoints in {directory}: {error.strerror}. Nothing was '
-    'moved; put the cause right and run the same command again.'
+    'moved; put the cause right and run the same command again.',
+    storage.may_pass(directory, error),
   )
-  problem.exit_code = storage.get_exit_code(directory, error)
-  return problem
 
 
 def check_files(path: str):

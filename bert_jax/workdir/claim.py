@@ -7,7 +7,7 @@ from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.runtime import files, lock, storage
+from bert_jax.runtime import disk, files, lock, storage
 from bert_jax.workdir import changes, checkpoint_reader, paths
 
 
@@ -25,6 +25,7 @@ def claim(workdir: str, config: config_dict.ConfigDict):
   """
   make_folder(workdir)
   with lock.exclusive(os.path.join(workdir, '.lock')):
+    disk.remove_unfinished(workdir)
     if _is_final(workdir):
       check_config(workdir)
       _announce(workdir, _compare(workdir, config))
@@ -86,6 +87,23 @@ def find_changes(
 def adopt(workdir: str, config: config_dict.ConfigDict):
   """Saves a config as that of a working directory."""
   files.write_text(paths.config(workdir), config_lib.to_json(config))
+
+
+def keep(workdir: str, directory: str):
+  """Copies to a run what its model needs of data that lie elsewhere.
+
+  Inference reads nothing outside of a run. One that has begun keeps its files.
+
+  Raises:
+    errors.UserError: if they cannot be copied.
+  """
+  for name in ('vocab.txt', 'manifest.json'):
+    path = os.path.join(workdir, name)
+    if storage.exists(path) and has_begun(workdir):
+      continue
+    what = f'cannot copy {name} from {directory} to {workdir}'
+    with errors.explaining(what, 'then run the same command again.'):
+      storage.write(path, storage.read(os.path.join(directory, name)))
 
 
 def _compare(workdir, config) -> dict:

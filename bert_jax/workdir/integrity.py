@@ -31,7 +31,7 @@ _DAMAGE = re.compile(
 )
 _OS_ERROR = 'os_error_code='
 _DETAILS = re.compile(r' \[(tensorstore_spec|os_error_code).*', re.DOTALL)
-_UNREADABLE_TEXT = (json.JSONDecodeError, UnicodeDecodeError)
+_UNREADABLE_TEXT = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
 _MOST = 200  # characters of another library's message
 
 
@@ -51,18 +51,15 @@ def judging(path: str):
   except (Damaged, errors.UserError):
     raise
   except Exception as error:
-    cause = error
-    while cause.__cause__ is not None:  # Orbax wraps TensorStore's errors
-      cause = cause.__cause__
+    cause = errors.find_cause(error)  # Orbax wraps TensorStore's errors
     if _proves_damage(cause):
       raise Damaged(_shorten(cause)) from error
-    problem = errors.UserError(
+    raise errors.UserError(
       f'cannot read the checkpoint {path}: {_shorten(cause)}. That does not '
       'prove it damaged, so nothing was moved. Fix the cause and run the same '
-      'command again; or move this checkpoint away to use the one before.'
-    )
-    problem.exit_code = storage.get_exit_code(path, error)
-    raise problem from error
+      'command again; or move this checkpoint away to use the one before.',
+      storage.may_pass(path, error),
+    ) from error
 
 
 def _proves_damage(error: BaseException) -> bool:
@@ -98,9 +95,7 @@ def agree(read: Callable[[], Any]):
   message = f'on host {host}: {told[host]["message"]}'
   if told[host]['damaged']:
     raise Damaged(message) from failure
-  problem = errors.UserError(message)
-  problem.exit_code = told[host]['exit_code']
-  raise problem from failure
+  raise errors.UserError(message, told[host]['may_pass']) from failure
 
 
 def _describe(failure: Damaged | errors.UserError | None) -> dict:
@@ -109,7 +104,7 @@ def _describe(failure: Damaged | errors.UserError | None) -> dict:
   return {
     'damaged': isinstance(failure, Damaged),
     'message': str(failure),
-    'exit_code': getattr(failure, 'exit_code', None),
+    'may_pass': errors.may_pass(failure),
   }
 
 

@@ -20,6 +20,9 @@ class Log:
     workdir: the run's directory, for `metrics.jsonl` and `tensorboard/`.
     step: the step that the run resumes at. Logged rows of later steps, and
       evaluations of this one, are dropped, since they will be logged again.
+
+  Attributes:
+    evaluation: the newest evaluation's values; {} before the first.
   """
 
   def __init__(self, workdir: str, step: int):
@@ -29,7 +32,7 @@ class Log:
     board = paths.tensorboard(self._mirror.folder)
     with self._reported():
       self._mirror.fetch(paths.metrics(''))
-      _drop_rows_after(self.path, step)
+      self.evaluation = _drop_rows_after(self.path, step)
       self._file = open(self.path, 'a', encoding='utf-8')
       os.makedirs(board, exist_ok=True)
       # Not SummaryWriter: its thread dies if the disk is full, and then its
@@ -61,6 +64,8 @@ class Log:
       row = {'kind': kind, 'step': step, **values}
       self._file.write(json.dumps(row, allow_nan=False) + '\n')
       self._file.flush()
+      if kind == 'eval':
+        self.evaluation = row
       if numbers:
         self._write_event(step, summary=summary_pb2.Summary(value=numbers))
 
@@ -79,17 +84,9 @@ class Log:
     )
     self._board.flush()
 
-  @contextlib.contextmanager
   def _reported(self):
-    try:
-      yield
-    except errors.UserError:
-      raise
-    except OSError as error:
-      raise errors.UserError(
-        f'cannot write the log {self._shown}: {error.strerror}; free disk '
-        'space, then resume with the same command.'
-      ) from error
+    advice = 'free disk space, then resume with the same command.'
+    return errors.explaining(f'cannot write the log {self._shown}', advice)
 
   def __enter__(self):
     return self
@@ -112,6 +109,8 @@ class Log:
 class Nothing:
   """The log of a process that does not write one."""
 
+  evaluation: dict = {}
+
   def write(self, kind: str, step: int, values: dict):
     del kind, step, values
 
@@ -124,7 +123,7 @@ def read(path: str) -> list[dict]:
   rows = []
   if storage.exists(path):
     for line in storage.read(path).decode(errors='replace').split('\n'):
-      with contextlib.suppress(ValueError):
+      with contextlib.suppress(ValueError, RecursionError):
         rows.append(json.loads(line))
   return [row for row in rows if _is_row(row)]
 
@@ -137,12 +136,14 @@ def _is_row(row) -> bool:
   )
 
 
-def _drop_rows_after(path: str, step: int):
+def _drop_rows_after(path: str, step: int) -> dict:
+  """Drops the rows that will be logged again; returns the last evaluation."""
   if not os.path.exists(path):
-    return
-  kept = (
+    return {}
+  kept = [
     row
     for row in read(path)
     if row['step'] < step or (row['step'] == step and row['kind'] != 'eval')
-  )
+  ]
   files.write_text(path, ''.join(f'{json.dumps(row)}\n' for row in kept))
+  return next((row for row in reversed(kept) if row['kind'] == 'eval'), {})

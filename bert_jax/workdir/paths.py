@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 
 from ml_collections import config_dict
 
@@ -16,46 +17,22 @@ def split_step(name: str) -> tuple[str, int | None]:
   return (found[1], int(found[2])) if found else (name, None)
 
 
-def config(workdir: str) -> str:
-  """Returns the path of the config, one JSON object."""
-  return os.path.join(workdir, 'config.json')
+def _named(name: str) -> Callable[[str], str]:
+  """Returns a function from a working directory to the path of what is in it."""
+  return lambda workdir: os.path.join(workdir, name)
 
 
-def checkpoints(workdir: str) -> str:
-  """Returns the folder of the checkpoints."""
-  return os.path.join(workdir, 'checkpoints')
-
-
-def metrics(workdir: str) -> str:
-  """Returns the path of the log, one JSON object per line."""
-  return os.path.join(workdir, 'metrics.jsonl')
-
-
-def tensorboard(workdir: str) -> str:
-  """Returns the folder of TensorBoard's event files."""
-  return os.path.join(workdir, 'tensorboard')
-
-
-def status(workdir: str) -> str:
-  """Returns the path of how the run is doing, one JSON object."""
-  return os.path.join(workdir, 'status.json')
-
-
-def trace(workdir: str) -> str:
-  """Returns the folder of profiler traces."""
-  return os.path.join(workdir, 'profile')
-
-
-def export(workdir: str) -> str:
-  """Returns the folder of the exported model."""
-  return os.path.join(workdir, 'export')
-
-
-def results(workdir: str) -> str:
-  """Returns the path of a fine-tuned model's scores, one JSON object."""
-  return os.path.join(workdir, 'results.json')
+config = _named('config.json')  # one JSON object
+checkpoints = _named('checkpoints')  # a folder
+metrics = _named('metrics.jsonl')  # the log, one JSON object per line
+tensorboard = _named('tensorboard')  # the folder of its event files
+status = _named('status.json')  # how the run is doing, one JSON object
+trace = _named('profile')  # the folder of profiler traces
+export = _named('export')  # the folder of the exported model
+results = _named('results.json')  # a fine-tuned model's scores
+own_data = _named('data')  # the folder of data that a run prepares for itself
 
 
 def prepared_data(config: config_dict.ConfigDict, workdir: str) -> str:
   """Returns the folder of the prepared data that a config trains on."""
-  return config.data.dir or os.path.join(workdir, 'data')
+  return config.data.dir or own_data(workdir)

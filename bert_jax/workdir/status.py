@@ -137,14 +137,14 @@ NOTHING = Nothing()
 def _judge(error: BaseException | None) -> dict:
   if error is None:
     return {'state': 'done', 'exit_code': 0}
-  if isinstance(error, errors.Interrupted):
-    code = 128 + error.signum
-    return {'state': 'interrupted', 'exit_code': code, 'message': str(error)}
-  if isinstance(error, errors.UserError):
-    code, text = error.exit_code, str(error)
-  else:
-    code, text = 1, f'{type(error).__name__}: {errors.first_line(error)}'
-  return {'state': 'failed', 'exit_code': code, 'message': text}
+  stopped, text = isinstance(error, errors.Interrupted), str(error)
+  if not stopped and not isinstance(error, errors.UserError):
+    text = f'{type(error).__name__}: {errors.first_line(error)}'
+  return {
+    'state': 'interrupted' if stopped else 'failed',
+    'exit_code': errors.get_exit_code(error),
+    'message': text,
+  }
 
 
 def read(workdir: str) -> dict:

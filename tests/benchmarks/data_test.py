@@ -92,10 +92,11 @@ def test_statistics_of_two_rows_checked_by_hand():
   rows['masked_lm_positions'][1, 0] = 5
   rows['masked_lm_ids'][1, 0] = 6
   rows['masked_lm_weights'][1, 0] = 1
-  found = google_procedure.statistics(rows, 1, mask_id=4)
+  found = google_procedure.statistics(rows, 1, mask_id=4, mark_id=6)
   expected = {
     'pairs per document': 2,
     'random second texts': 0.5,
+    'random ones of other text': 1,  # its z is marked
     'tokens per pair': 6.5,
     'tokens per random pair': 6,
     'padding share': 1 - 6.5 / 16,

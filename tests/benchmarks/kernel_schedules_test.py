@@ -23,6 +23,22 @@ def test_rows_are_those_of_base_in_bfloat16_products():
   ]
 
 
+def test_other_heads_are_relative_to_those_of_64():
+  lines = [
+    *PRINTED,
+    'v5e, 8192 tokens for a device, Mcycles',
+    'base 512 rbg forward heads of 32       0.424    0.224    0.092   1.89',
+    'base 512 rbg backward heads of 32      1.148    0.560    0.161   2.05',
+  ]
+  table = kernel_schedules.read(lines)
+  assert table == kernel_schedules.read(PRINTED)
+  found = kernel_schedules.list_heads(table, lines)
+  (row,) = found.pop(32)
+  assert row[:4] == ('v5e', 'rbg', 'bf16', 512)
+  assert row[4:] == pytest.approx((1.89 / 1.3, 2.05 / 1.15))
+  assert not any(found.values())
+
+
 def test_products_of_another_kernel_are_refused():
   line = 'base 512 rbg forward                   0.291    0.448    0.092   1.30'
   with pytest.raises(ValueError, match='0.2240 Mcycles of products'):

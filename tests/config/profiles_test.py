@@ -43,12 +43,14 @@ def test_who_differs_from_the_paper_and_how():
     return {k: v for k, v in profiles.get_fields(name).items() if v != paper[k]}
 
   assert differs('google') == {
+    'data.negatives': 'uniform',
     'data.strip_accents': 'as_lowercase',
     'optimizer.bias_correction': False,
     'optimizer.clip_unit': 'micro_batch',
     'optimizer.decay_from': 'zero',
   }
   assert differs('hf') == {
+    'data.negatives': 'uniform',
     'data.strip_accents': 'as_lowercase',
     'model.activation': 'gelu',
     'model.initializer': 'normal',

@@ -64,3 +64,15 @@ def test_the_papers_recipe():
 def test_an_unknown_size_is_an_error():
   with pytest.raises(errors.UserError, match="'tny' is not one of tiny, mini"):
     config.pretraining('tny')
+
+
+def test_only_what_differs_from_the_defaults_of_the_task_is_shown():
+  assert config.describe(config.declare_fields()).strip() == ''
+  assert config.describe(config.finetuning()).strip() == ''
+  c = config.finetuning()
+  c.data.input, c.phases.steps = 'my file.csv', (22, 3)
+  c.model.num_layers, c.model.hidden_size, c.seed = 3, 96, 7
+  assert config.describe(c) == (
+    "  data.input='my file.csv' model.hidden_size=96 model.num_layers=3\n"
+    '  phases.steps=(22, 3) seed=7'
+  )

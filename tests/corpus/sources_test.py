@@ -168,7 +168,7 @@ def test_inputs_that_name_nothing_are_refused_before_reading(write, tmp_path):
   with pytest.raises(errors.UserError, match=r'x\*. names no file'):
     sources.plan([str(path), str(tmp_path / 'x*')], 'paragraphs', 'text')
   (tmp_path / 'b.txt').symlink_to('nowhere')
-  with pytest.raises(errors.UserError, match=r'b.txt \(No such file or dir'):
+  with pytest.raises(errors.UserError, match='b.txt: No such file or dir'):
     sources.plan([str(tmp_path)], 'paragraphs', 'text')
   for inputs in ([], ['']):
     with pytest.raises(errors.UserError, match='no input is given'):

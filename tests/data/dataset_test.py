@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import json
 import os
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.data import dataset, order, records
+from bert_jax.data import manifest as manifest_lib
 from bert_jax.runtime import prefetch, storage
 from tests.data import made
 
@@ -37,7 +37,7 @@ def prepared(tmp_path, shards=3):
     'lengths': {'8': {}},
     'shards': [{'split': 'train', 'files': {'8': f}} for f in files],
   }
-  (tmp_path / 'manifest.json').write_text(json.dumps(manifest))
+  manifest_lib.write(str(tmp_path), manifest)
   return str(tmp_path)
 
 

@@ -1,7 +1,7 @@
 import hashlib
 
 from bert_jax.corpus import sources
-from bert_jax.data import document_spill
+from bert_jax.data import document_spill, heldout
 from tests.data import preparation
 
 
@@ -11,11 +11,11 @@ def _digests(count):
   ]
 
 
-def _read(path, work, **changes):
+def _read(path, work, bound=1.0, **changes):
   recipe = preparation.make_recipe(str(path), **changes)
   pieces = tuple(sources.plan(recipe.inputs, recipe.layout, recipe.field))
   return document_spill.read(
-    document_spill.Job(0, pieces, 0, str(work)), recipe
+    document_spill.Job(0, pieces, 0, (32_000,), (bound,), str(work)), recipe
   )
 
 
@@ -34,7 +34,9 @@ def test_documents_come_back_from_their_buckets(tmp_path):
     for text in document_spill.read_texts([segment]):
       raw = '\n'.join(text.document.paragraphs).encode()
       assert text.digest == hashlib.blake2b(raw, digest_size=16).digest()
-      assert document_spill.choose_bucket(text.digest, recipe) == segment.bucket
+      shard = document_spill.choose_shard(text.digest, recipe)
+      # All text of a small input may be held out.
+      assert segment.bucket == recipe.shards + shard
   assert sum(s.documents for s in segments) == 100
   assert found['files'] == [
     [0, str(path), *(len(path.read_bytes()), _sha256(path))]
@@ -63,24 +65,29 @@ def test_a_finished_job_is_not_done_again(tmp_path):
   assert _read(path, tmp_path) == found
 
 
-def test_buckets_hold_their_shares():
-  recipe = preparation.make_recipe('x', heldout=0.1, shards=8)
-  buckets = [document_spill.choose_bucket(d, recipe) for d in _digests(8000)]
-  assert recipe.heldout_shards == 1
-  # 800 +- 27 documents are held out, 900 +- 28 in each shard.
-  assert 700 < buckets.count(8) < 900
-  assert all(800 < buckets.count(k) < 1000 for k in range(8))
+def test_shards_hold_their_shares():
+  recipe = preparation.make_recipe('x', shards=8)
+  shards = [document_spill.choose_shard(d, recipe) for d in _digests(8000)]
+  assert all(880 < shards.count(k) < 1120 for k in range(8))  # 4 deviations
 
 
-def test_heldout_shards_are_no_larger_than_training_shards():
-  for heldout, shards, expected in [
-    (0.01, 256, 4),
-    (0.5, 256, 256),
-    (0.01, 1, 1),
-    (0.1, 4, 1),
-  ]:
-    recipe = preparation.make_recipe('x', heldout=heldout, shards=shards)
-    assert recipe.heldout_shards == expected
+def test_of_a_large_input_little_is_kept_apart(tmp_path):
+  bound = heldout.find_bound(1 << 30, 0.05)
+  path = tmp_path / 'a.txt'
+  path.write_text('\n\n'.join(f'Number {k}.' for k in range(4000)))
+  found = _read(path, tmp_path, bound, shards=4)
+  apart = [s for s in found['segments'] if s[0] >= 4]
+  texts = list(
+    document_spill.read_texts(document_spill.Segment(*s) for s in apart)
+  )
+  assert 324 < len(texts) < 476  # 400 +- 4 deviations
+  assert all(heldout.draw(text.digest) < 0.1 for text in texts)
+  counted = found['bins']['0'].values()
+  assert sum(parts for _, parts in counted) == len(texts)
+  below = document_spill.read_texts(
+    (document_spill.Segment(*s) for s in found['segments']), [0.05]
+  )
+  assert [t for t in texts if heldout.draw(t.digest) < 0.05] == list(below)
 
 
 def test_passes_are_whole_and_right_on_average():

@@ -1,6 +1,5 @@
 """Copies of prepared data from a bucket."""
 
-import json
 import os
 import shutil
 
@@ -9,7 +8,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.data import dataset, local_data
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.runtime import bucket, files, storage
+from bert_jax.runtime import bucket, storage
 from tests.data import preparation
 
 
@@ -104,6 +103,6 @@ def test_what_is_no_prepared_data_is_said_so(remote):
 def test_no_name_in_a_manifest_leads_out_of_the_folder(there):
   manifest = manifest_lib.read(there)
   manifest['shards'][0]['files']['32']['name'] = '../../x'
-  files.write_text(f'{there}/manifest.json', json.dumps(manifest))
+  manifest_lib.write(there, manifest)
   with pytest.raises(errors.UserError, match="names '../../x'"):
     local_data.fetch(there, (32,))

@@ -23,7 +23,9 @@ def test_changed_inputs_are_named_and_many_are_counted():
   )
 
 
-@pytest.mark.parametrize('text', [None, '', '{', '\x00', '[]', '3'])
+@pytest.mark.parametrize(
+  'text', [None, '', '{', '\x00', '[]', '3', '[' * 100_000]
+)
 def test_a_folder_without_a_readable_manifest_is_no_data(tmp_path, text):
   if text is not None:
     (tmp_path / 'manifest.json').write_text(text)
@@ -42,8 +44,10 @@ def test_a_changed_manifest_is_refused(tmp_path):
     path.write_text(whole.replace(*change))
     with pytest.raises(errors.UserError, match='not as it was written'):
       manifest.read(str(tmp_path))
-  path.write_text(json.dumps(made))  # older data has no checksum
-  assert manifest.read(str(tmp_path)) == as_read
+  for odd in (made, {**made, 'shards': 'x'}):
+    path.write_text(json.dumps(odd))
+    with pytest.raises(errors.UserError, match='checksum is missing'):
+      manifest.read(str(tmp_path))
 
 
 def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):

@@ -217,3 +217,32 @@ def test_next_tokens_stay_in_their_pair():
   }
   out = masking.predict_next_tokens(batch)
   assert out['masked_lm_weights'].tolist() == [[1, 1, 0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize('packed', [False, True])
+def test_shuffling_moves_the_tokens_around_the_masks_within_their_pair(packed):
+  batch, keys = example(rows=50), hashing.mix(9, np.arange(50))
+  pair = np.zeros_like(batch['input_ids'])
+  if packed:  # the second pair begins after the first [SEP]
+    batch['input_ids'][:, 11] = CLS
+    batch['sequence_ids'] = batch['input_mask'] * 1
+    batch['sequence_ids'][:, 11:32] = 2
+    places = np.arange(40)
+    places = np.where(places < 11, places, places - 11) * batch['input_mask']
+    batch['position_ids'] = places.astype(np.int32)
+    keys = hashing.mix(9, np.arange(50)[:, None], range(2))
+    pair = batch['sequence_ids']
+  out = masked(batch, keys)
+  found = masking.shuffle_context(
+    out, keys, vocab_size=VOCAB, special=np.array([CLS, SEP])
+  )
+  before, after = out['input_ids'], found.pop('input_ids')
+  assert all(found[name] is out[name] for name in found)
+  fixed = (batch['input_mask'] == 0) | np.isin(before, [CLS, SEP])
+  row, k = np.nonzero(out['masked_lm_weights'])
+  fixed[row, out['masked_lm_positions'][row, k]] = True
+  assert (after == before)[fixed].all()
+  assert (after == before)[~fixed].mean() < 0.15
+  for k in np.unique(pair):
+    for old, new, own in zip(before, after, pair == k, strict=True):
+      assert sorted(old[own]) == sorted(new[own])

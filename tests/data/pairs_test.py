@@ -20,12 +20,14 @@ class Pair(NamedTuple):
   tokens: int
 
 
-def texts(lengths):
+def texts(lengths, pools=None, weights=None):
   """Returns documents of sentences with the given numbers of tokens."""
   flat = [n for document in lengths for n in document]
   return pairs.Texts(
     np.array([0, *itertools.accumulate(flat)]),
     np.array([0, *itertools.accumulate(map(len, lengths))]),
+    np.array(pools or [[0, len(lengths)]] * len(lengths)),
+    np.cumsum([0, *(weights or [1] * len(lengths))]),
   )
 
 
@@ -113,6 +115,30 @@ def test_random_second_comes_from_another_document():
   for index, pair in all_pairs(found):
     if pair.is_random:
       assert not is_inside(pair.second, bounds(found, index))
+
+
+def test_random_seconds_come_from_the_pool_in_proportion_to_the_weights():
+  # Documents 0 and 1 draw from each other, 2 to 5 from 2 to 5.
+  pools = [[0, 2]] * 2 + [[2, 6]] * 4
+  weights = [5, 3, 1, 1, 2, 4]
+  found = texts([[10] * 2000] * 6, pools, weights)
+  count = collections.Counter(
+    (
+      index,
+      int(np.searchsorted(found.documents, pair.second[0] // 10, 'right')),
+    )
+    for index, pair in all_pairs(found)
+    if pair.is_random
+  )
+  # The second number counts from 1.
+  drawn = {(a, b - 1): n for (a, b), n in count.items()}
+  assert {b for a, b in drawn if a == 0} == {1}
+  assert {b for a, b in drawn if a == 1} == {0}
+  assert {b for a, b in drawn if a == 2} == {3, 4, 5}
+  total = sum(n for (a, _), n in drawn.items() if a == 2)
+  for document, share in ((3, 1 / 7), (4, 2 / 7), (5, 4 / 7)):
+    sigma = (share * (1 - share) / total) ** 0.5
+    assert abs(drawn[2, document] / total - share) < 4 * sigma
 
 
 def test_unused_sentences_are_put_back():

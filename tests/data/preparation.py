@@ -53,6 +53,7 @@ def make_recipe(path: str, **changes) -> recipe.Recipe:
     'passes': 2,
     'short_seq_prob': 0.1,
     'pack': 1,
+    'negatives': 'input',
     'heldout': 0.1,
     'shards': 4,
     'seed': 0,

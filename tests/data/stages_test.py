@@ -93,13 +93,13 @@ def test_a_shard_without_passes_is_empty_and_does_no_harm(tmp_path):
     ('\n\n  \n', 'corpus.txt holds no text; give other files'),
     ('\x07\n', r'no text \(counted control_characters: 1\); give'),
     ('one document.\nof two lines.\n', r'holds 1 document\(s\).* Put blank'),
-    ('a.\n\n' + 'b.\n\n' * 99, 'Give 0.1 or so: --config.data.heldout for b'),
+    ('a.\n\n' + 'b.\n\n' * 99, r'holds 100 document\(s\).* different'),
   ],
 )
 def test_too_little_text_is_an_error(tmp_path, text, message):
   path = tmp_path / 'corpus.txt'
   path.write_text(text)
-  recipe = make_recipe(str(path), heldout=1e-9)
+  recipe = make_recipe(str(path))
   with pytest.raises(errors.UserError, match=message):
     prepare.prepare(recipe, str(tmp_path / 'data'))
   assert not (tmp_path / 'data').exists()

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import json
 import os
+import types
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import main
 from bert_jax.data import order
-from bert_jax.finetuning import buckets
+from bert_jax.finetuning import buckets, predictions
 from bert_jax.finetuning.classes import classify
 from bert_jax.model import classifier
 from bert_jax.train import task
@@ -121,6 +122,40 @@ def test_the_loss_does_not_depend_on_the_padding():
   np.testing.assert_allclose(*found, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+  'kind, size, updates, expected',
+  [
+    ('cpu', 'tiny', 22, False),
+    ('cpu', 'tiny', 4_000, True),
+    ('cpu', 'base', 1, False),
+    ('cpu', 'base', 22, True),
+    ('TPU v5 lite', 'base', 200, False),
+    ('TPU v5 lite', 'base', 100_000, True),
+    ('an unknown GPU', 'base', 22, False),
+  ],
+)
+def test_lengths_are_compiled_if_the_updates_earn_it_back(
+  kind, size, updates, expected, monkeypatch
+):
+  platform = {'cpu': 'cpu', 'TPU v5 lite': 'tpu'}.get(kind, 'gpu')
+  device = types.SimpleNamespace(platform=platform, device_kind=kind)
+  monkeypatch.setattr(buckets.jax, 'devices', lambda: [device])
+  monkeypatch.setattr(buckets.jax, 'device_count', lambda: 1)
+  c = config_lib.finetuning(size)
+  c.finetuning.outputs, c.phases.steps = 2, (updates,)
+  assert buckets.pays(c, LENGTHS) == expected
+  # Rows that are all of one length save nothing.
+  assert not buckets.pays(c, np.full(300, 128))
+
+
+def test_the_log_says_which_lengths_the_batches_have():
+  c = config_lib.finetuning()
+  c.phases.steps = (22,)
+  assert 'batches of 16, 32, 64, 96, 128 tokens' in buckets.describe(c)
+  c.finetuning.by_length = False
+  assert buckets.describe(c).startswith('all batches have 128 tokens: in 22 up')
+
+
 def test_pretraining_has_one_length():
   c = config_lib.pretraining('tiny')
   assert buckets.get_lengths(config_lib.finetuning()) is buckets.list_lengths
@@ -129,7 +164,10 @@ def test_pretraining_has_one_length():
 
 
 @pytest.mark.slow
-def test_a_run_compiles_all_lengths_first_and_learns(tmp_path, capsys):
+def test_a_run_compiles_all_lengths_first_and_learns(
+  tmp_path, capsys, monkeypatch
+):
+  monkeypatch.setattr(buckets, 'pays', lambda *_: True)
   params = models.make_params(BERT)
   source = str(tmp_path / 'source')
   made.hf_export.export(source, params, BERT, True, models.TOKENIZER)
@@ -142,9 +180,10 @@ def test_a_run_compiles_all_lengths_first_and_learns(tmp_path, capsys):
       animal = ('cat', 'dog')[i % 2]
       lines.append(f'{"the " * rng.integers(0, 60)}{animal},{animal}')
     (folder / f'{name}.csv').write_text('\n'.join(lines) + '\n')
-  losses = {}
+  losses, compiled = {}, predictions._apply._cache_size()
   for by_length in (True, False):
     c = made.make_config(source, str(folder), **{'log.every': 1})
+    c.phases.seq_length = (64,)
     c.finetuning.by_length, c.finetuning.epochs = by_length, 2.0
     c.eval.every = 10
     run = str(tmp_path / f'run_{by_length}')
@@ -153,10 +192,13 @@ def test_a_run_compiles_all_lengths_first_and_learns(tmp_path, capsys):
     rows = log.read(os.path.join(run, 'metrics.jsonl'))
     assert not [row for row in rows if row['kind'] == 'compiled']
     losses[by_length] = [x['loss'] for x in rows if x['kind'] == 'train']
-    titles = [f'training step at length {n}' for n in (16, 32, 48, 64)]
-    there = [f'compiled the {title}' in out for title in titles]
-    assert there == [by_length, by_length, by_length, True]
-    assert out.index('compiled the training step') < out.index('step 1/')
+    # Every ten steps; the last evaluation is what is scored and written.
+    found = [x['step'] for x in rows if x['kind'] == 'eval']
+    assert found == [10, 20, 30, 40]
+    assert predictions._apply._cache_size() == compiled
+    lengths = '8, 16, 32, 48, 64' if by_length else '64'
+    assert f'length {lengths}: attention xla' in out
+    assert out.index('programs in ') < out.index('step 1/')
   assert len(losses[True]) == len(losses[False]) == 40
   with open(tmp_path / 'run_True' / 'results.json', encoding='utf-8') as file:
     assert json.load(file)['counts'] == {'train': 160, 'dev': 20}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
-from bert_jax import config_check, errors, main
-from bert_jax.finetuning import completion, exporting, task_data
-from bert_jax.finetuning.classes import class_data, classify
+from bert_jax import config_check, errors, main, tasks
+from bert_jax.finetuning import completion, exporting, recipe, task_data
+from bert_jax.finetuning.classes import class_data
 from bert_jax.interop import npz
 from tests import models
 from tests.finetuning import made
@@ -31,6 +31,7 @@ def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
   assert c.finetuning.outputs == 2
   assert c.phases.steps == (21,)  # 3.5 * 48 / 8
   assert c.optimizer.warmup_steps == 2
+  assert not c.finetuning.by_length  # 21 updates do not earn it back
   # the the the the cat ##s, [CLS] and [SEP]
   assert c.phases.seq_length == (8,)
   config_check.check(c)
@@ -43,7 +44,7 @@ def test_predictions_take_as_many_tokens_as_were_asked_for(tmp_path):
   assert exporting.make_head(c, head, [], []).max_length == 12
   folder = str(tmp_path / 'data')
   task_data.write(class_data.FORMAT, c, folder, models.TOKENIZER)
-  assert classify.make_task(c, folder).facts['max_length'] == 12
+  assert tasks.get(c).make_task(c, folder).facts['max_length'] == 12
 
 
 def test_the_length_is_at_most_what_was_asked_for_or_the_model_takes(tmp_path):
@@ -56,6 +57,19 @@ def test_the_length_is_at_most_what_was_asked_for_or_the_model_takes(tmp_path):
   (long / 'dev.csv').write_text('text,label\ndog,b\n')
   c = complete(tmp_path, **{'data.input': str(long)})
   assert c.phases.seq_length == (16,)
+  with pytest.raises(
+    errors.UserError,
+    match='length=17 is more than the 16 pos.*set seq_length=16',
+  ):
+    complete(tmp_path, **{'phases.seq_length': (17,)})
+
+
+def test_a_length_is_compared_with_the_positions_of_the_source_alone():
+  c = made.make_config('somewhere', 'some', **{'phases.seq_length': (1024,)})
+  config_check.check(c)
+  c.init_from = ''
+  with pytest.raises(errors.UserError, match='longer than model.max_positions'):
+    config_check.check(c)
 
 
 def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
@@ -78,6 +92,42 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
   # What the user gives is compared with the saved config later.
   assert (found.model.dropout, found.seed) == (0.1, 0)
   assert found.model.bilstm == 0
+
+
+def test_the_rate_and_the_epochs_follow_from_the_model_and_the_rows(tmp_path):
+  auto = {'optimizer.learning_rate': 0.0, 'finetuning.epochs': 0.0}
+  c = complete(tmp_path, **auto)
+  rate, epochs = recipe.choose(c, 48)
+  assert rate == 1e-3 and epochs > 50  # a hidden size of 8, 48 rows
+  assert c.optimizer.learning_rate == rate
+  assert c.finetuning.epochs == epochs
+  assert c.phases.steps == (int(epochs * 48 / 8),)
+  config_check.check(c)
+  given = complete(tmp_path, **auto | {'optimizer.learning_rate': 1e-5})
+  assert given.optimizer.learning_rate == 1e-5
+  assert given.finetuning.epochs == epochs
+
+
+@pytest.mark.parametrize('epochs, every', [(3.0, 6), (20.0, 12)])
+def test_dev_is_scored_each_epoch_but_ten_times_at_most(
+  tmp_path, epochs, every
+):
+  fields = {'finetuning.epochs': epochs}
+  assert complete(tmp_path, **fields).eval.every == every  # 6 updates an epoch
+  assert complete(tmp_path, **fields, **{'eval.every': 4}).eval.every == 4
+
+
+def test_a_run_that_has_begun_keeps_its_rate_unless_another_is_given(tmp_path):
+  c = made.make_config('gone', 'gone too')
+  run = tmp_path / 'run'
+  (run / 'checkpoints' / '5').mkdir(parents=True)
+  saved = config_lib.flatten(c)
+  saved |= {'optimizer.learning_rate': 0.25, 'finetuning.epochs': 7.0}
+  (run / 'config.json').write_text(json.dumps(saved))
+  c.finetuning.epochs = 0.0
+  found = completion.complete(class_data.make, c, str(run))
+  assert found.finetuning.epochs == 7
+  assert found.optimizer.learning_rate == 1e-2  # which claim.claim refuses
 
 
 @pytest.mark.slow

@@ -113,8 +113,11 @@ def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
   np.testing.assert_allclose(rows.features[:3, 0], hidden[1:4], atol=1e-5)
   # Words with their tags, as in rows of ids.
   [phase] = task.list_phases(c)
-  batch = tag.make_batches(c, data).eval_batch(phase, 0)
-  ids = tag.make_batches(c, plain).eval_batch(phase, 0)
+  own = np.arange(min(phase.batch_size, plain.splits['dev'].size))
+  batch, ids = (
+    tag.make_batch(x, x.splits['dev'], own, phase.seq_length)
+    for x in (data, plain)
+  )
   for row in range(len(ids['labels'])):
     labels = ids['labels'][row][ids['label_weights'][row] > 0]
     n = int(batch['input_mask'][row].sum())

@@ -48,6 +48,7 @@ def make_config(source, texts, **changes):
   c.data.input = texts
   c.data.text, c.data.label = 'text', 'label'
   c.phases.batch_size = (8,)
+  c.phases.seq_length = (BERT.max_positions,)
   c.optimizer.learning_rate = 1e-2
   c.finetuning.epochs = 8.0
   c.checkpoint.every = 5

@@ -1,13 +1,13 @@
 """Tests of the scores, on cases in which formulas go wrong."""
 
-import sys
 import tracemalloc
 
+import learnt_nothing
 import numpy as np
 import pytest
-from sklearn.metrics import matthews_corrcoef
+import scipy.stats
+import sklearn.metrics
 
-from bert_jax import errors
 from bert_jax.finetuning import metrics
 
 CLASSES = ('accuracy', 'f1', 'macro_f1', 'matthews')
@@ -44,18 +44,50 @@ def test_scores_on_cases_computed_by_hand(name, truth, predicted, expected):
   assert score(name, truth, predicted) == pytest.approx(expected, abs=1e-12)
 
 
+def find_intervals(names, truth, predicted):
+  return metrics.compare(names, truth, predicted, truth)['intervals']
+
+
 def test_an_interval_holds_the_score_and_is_wider_on_fewer_rows():
   random = np.random.default_rng(0)
   widths = []
   for size in (40, 400):
     truth = random.integers(0, 2, size)
     predicted = np.where(random.random(size) < 0.8, truth, 1 - truth)
-    [name] = names = ['accuracy']
-    low, high = metrics.find_intervals(names, truth, predicted)[name]
-    assert low <= metrics.score(names, truth, predicted)[name] <= high
-    widths.append(high - low)
+    names = ['accuracy', 'macro_f1']
+    found = find_intervals(names, truth, predicted)
+    for name, value in metrics.score(names, truth, predicted).items():
+      low, high = found[name]
+      assert low <= value <= high
+      widths.append(high - low)
   # 1.96 * 2 * sqrt(0.8 * 0.2 / size)
-  assert widths == pytest.approx([0.248, 0.078], rel=0.25)
+  expected = [0.248, 0.248, 0.078, 0.078]
+  assert widths == pytest.approx(expected, rel=0.25)
+
+
+@pytest.mark.parametrize('name', CLASSES)
+@pytest.mark.parametrize('right', [True, False])
+def test_twenty_rows_are_never_certain(name, right):
+  truth = np.arange(20) % 2
+  predicted = truth if right else 1 - truth
+  low, high = find_intervals(CLASSES, truth, predicted)[name]
+  # Wilson's interval of 20 of 20 begins at 0.839.
+  trials = 10 if name == 'f1' else 20
+  wide = 3.84146 / (trials + 3.84146)
+  if name == 'matthews':
+    expected = (1 - 2 * wide, 1) if right else (-1, -1 + 2 * wide)
+  else:
+    expected = (1 - wide, 1) if right else (0, wide)
+  assert (low, high) == pytest.approx(expected, abs=1e-5)
+
+
+def test_wilsons_interval_is_that_of_statsmodels():
+  # proportion_confint(8, 10, method='wilson'), and of 0 of 5.
+  assert metrics.find_wilson(0.8, 10) == pytest.approx(
+    [0.490162, 0.943318], 1e-5
+  )
+  assert metrics.find_wilson(0.0, 5) == pytest.approx([0, 0.434482], 1e-5)
+  assert metrics.find_wilson(0.0, 0) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -68,25 +100,40 @@ def test_an_interval_holds_the_score_and_is_wider_on_fewer_rows():
 def test_intervals_do_not_hold_all_resamples_at_a_time(names, kind, size, most):
   truth = (np.arange(size) % most).astype(kind)
   tracemalloc.start()
-  metrics.find_intervals(names, truth, truth[::-1])
+  find_intervals(names, truth, truth[::-1])
   peak = tracemalloc.get_traced_memory()[1]
   tracemalloc.stop()
   assert peak < 150e6  # 1.3 GB and 320 MB for a thousand of them
 
 
-@pytest.mark.filterwarnings('ignore:A single label:UserWarning:sklearn')
-@pytest.mark.parametrize('classes', [1, 2, 3])
-def test_the_formulas_of_intervals_give_what_the_library_gives(classes):
-  random = np.random.default_rng(classes)
-  truth = random.integers(0, classes, 9)
-  predicted = random.integers(0, classes, 9)
-  counts = metrics._sum_classes(*metrics._count_cells(truth, predicted))
-  expected = metrics.score(CLASSES, truth, predicted)
-  expected['matthews'] = matthews_corrcoef(truth, predicted)
-  for name, value in expected.items():
-    found = metrics._OF_COUNTS[name](*counts)
-    assert found == pytest.approx(value, abs=1e-12), name
-  assert metrics.score(CLASSES, truth, predicted) == pytest.approx(expected)
+@pytest.mark.filterwarnings('ignore::UserWarning:sklearn')
+@pytest.mark.parametrize('classes', [1, 2, 3, 4])
+def test_scores_of_classes_are_those_of_scikit_learn(classes):
+  random, m = np.random.default_rng(classes), sklearn.metrics
+  for _ in range(10):
+    truth, predicted = random.integers(0, classes, (2, 9))
+    macro = {'average': 'macro', 'zero_division': 0}
+    expected = {
+      'accuracy': m.accuracy_score(truth, predicted),
+      'f1': m.f1_score(truth, predicted, labels=[1], average='micro'),
+      'macro_f1': m.f1_score(truth, predicted, **macro),
+      'matthews': m.matthews_corrcoef(truth, predicted),
+    }
+    found = metrics.score(CLASSES, truth, predicted)
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_scores_of_numbers_are_those_of_scipy():
+  random, stats = np.random.default_rng(0), scipy.stats
+  for _ in range(10):
+    truth = random.integers(0, 6, 30).astype('f8')  # with ties
+    predicted = truth + random.normal(size=30).round(1)
+    found = metrics.score(['pearson', 'spearman'], truth, predicted)
+    expected = {
+      'pearson': stats.pearsonr(truth, predicted).statistic,
+      'spearman': stats.spearmanr(truth, predicted).statistic,
+    }
+    assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_as_many_classes_as_words_cost_no_more_than_their_rows():
@@ -94,7 +141,7 @@ def test_as_many_classes_as_words_cost_no_more_than_their_rows():
   truth = random.integers(0, 2**31 - 1, 300, np.int32)
   predicted = np.where(random.random(300) < 0.8, truth, 0).astype(np.int32)
   values = metrics.score(CLASSES, truth, predicted)
-  found = metrics.find_intervals(CLASSES, truth, predicted)
+  found = find_intervals(CLASSES, truth, predicted)
   for name in ('accuracy', 'matthews'):
     low, high = found[name]
     assert low < values[name] < high < low + 0.12, name
@@ -104,7 +151,7 @@ def test_intervals_of_numbers_hold_the_score():
   random = np.random.default_rng(0)
   truth = random.normal(size=30).astype('f4')
   predicted = truth + random.normal(size=30).astype('f4') / 2
-  [low, high] = metrics.find_intervals(['pearson'], truth, predicted)['pearson']
+  [low, high] = find_intervals(['pearson'], truth, predicted)['pearson']
   value = metrics.score(['pearson'], truth, predicted)['pearson']
   assert 0.5 < low < value < high < 1
 
@@ -116,33 +163,70 @@ def test_the_baseline_is_the_commonest_class_or_the_mean():
   assert numbers.tolist() == [2.5] * 3
 
 
+def compare(truth, predicted, train, names=('accuracy',)):
+  truth, predicted, train = map(np.array, (truth, predicted, train))
+  scored = metrics.compare(names, truth, predicted, train)
+  return scored, metrics.find_problem(names[0], scored, predicted)
+
+
+def test_the_constant_is_the_better_one_of_train_and_dev():
+  for train in ([0, 0, 1], [1, 1, 0], [7, 7, 1]):
+    scored, _ = compare([1, 1, 1, 0], [1, 0, 1, 0], train)
+    assert scored['baseline'] == {'accuracy': 0.75}
+  # F1 is of class 1, so the commoner class 0 gets nothing.
+  scored, _ = compare([0, 0, 0, 1], [1, 0, 1, 0], [1, 1, 0], ['f1'])
+  assert scored['baseline'] == {'f1': 0.4}
+
+
 @pytest.mark.parametrize(
-  'value, predicted, expected',
+  'wrong, expected',
   [
-    (0.9, [0, 1, 1], None),
-    (0.6, [1, 1, 1], 'all 3 predictions are the same'),
-    (
-      0.5,
-      [0, 1, 1],
-      'no better than always predicting the same: accuracy 0.500, constant '
-      '0.500',
-    ),
-    (0.9, [0.1, np.nan], 'some predictions are not finite'),
+    (3, None),
+    (18, 'hardly better than a constant: accuracy 0.550, constant 0.500'),
+    (21, 'no better than a constant: accuracy 0.475, constant 0.500'),
   ],
 )
-def test_predictions_no_better_than_a_constant_are_recognised(
-  value, predicted, expected
-):
-  assert (
-    metrics.find_problem(
-      'accuracy', {'accuracy': value}, {'accuracy': 0.5}, np.array(predicted)
-    )
-    == expected
+def test_predictions_no_better_than_a_constant_are_recognised(wrong, expected):
+  truth = np.arange(40) % 2
+  predicted = np.where(np.arange(40) < wrong, 1 - truth, truth)
+  assert compare(truth, predicted, [0, 0, 1])[1] == expected
+
+
+def test_predictions_that_are_all_the_same_or_not_finite_are_recognised():
+  scored, problem = compare([0, 1, 1], [1, 1, 1], [0])
+  assert problem == 'all 3 predictions are the same'
+  problem = metrics.find_problem('accuracy', scored, np.array([0.1, np.nan]))
+  assert problem == 'some predictions are not finite'
+
+
+def test_numbers_that_follow_the_truth_beat_their_mean():
+  random = np.random.default_rng(0)
+  truth, other = random.normal(size=(2, 40)).astype('f4')
+  names = 'pearson', 'mean_squared_error'
+  scored, problem = compare(truth, truth + other, truth, names)
+  assert problem is None and scored['baseline']['pearson'] == 0
+  assert scored['doubt'] == 0
+  problem = compare(truth, other, truth, names)[1]
+  assert 'better than a constant: pearson' in problem
+
+
+def test_noise_is_recognised_and_what_was_learnt_is_not_taken_for_it():
+  # Of 100; benchmarks/measure/learnt_nothing.py has 500 of each.
+  assert learnt_nothing.count_flagged(3, 60, None, 100) >= 95
+  assert learnt_nothing.count_flagged(3, 60, 0.8, 100) <= 5
+  assert learnt_nothing.count_flagged(2, 60, 0.8, 100) <= 5
+
+
+def test_classes_are_scored_as_by_scikit_learn():
+  truth, predicted = np.random.default_rng(0).integers(0, 4, (2, 50))
+  predicted[predicted == 2] = 0  # never predicted
+  found = metrics.describe_classes('abcd', truth, predicted)
+  wanted = sklearn.metrics.precision_recall_fscore_support(
+    truth, predicted, zero_division=0
   )
-
-
-def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
-  metrics.check_installed()
-  monkeypatch.setitem(sys.modules, 'sklearn.metrics', None)
-  with pytest.raises(errors.UserError, match="pip install 'bert_jax.finetune"):
-    metrics.check_installed()
+  matrix = sklearn.metrics.confusion_matrix(truth, predicted)
+  for i, (name, row) in enumerate(found['classes'].items()):
+    assert list(row.values()) == pytest.approx([x[i] for x in wanted])
+    of = found['confusion'][name]
+    assert [of.get(x, 0) for x in 'abcd'] == matrix[i].tolist()
+    assert 0 not in of.values()

@@ -1,9 +1,11 @@
 """Tests of the batches of fine-tuning."""
 
 import numpy as np
+import pytest
 
-from bert_jax.finetuning import completion, task_data
-from bert_jax.finetuning.classes import class_data, classify
+from bert_jax import tasks
+from bert_jax.finetuning import buckets, completion, task_data
+from bert_jax.finetuning.classes import class_data
 from bert_jax.train import task as task_lib
 from tests import models
 from tests.finetuning import made
@@ -20,7 +22,7 @@ def make_batches(tmp_path, **changes):
   task_data.write(form, c, folder, models.TOKENIZER)
   data = task_data.read(form, folder)
   [phase] = task_lib.list_phases(c)
-  return classify.make_batches(c, data), phase, data
+  return tasks.get(c).make_task(c, folder), phase, data
 
 
 def test_an_epoch_has_each_row_once_in_an_order_of_the_seed(tmp_path):
@@ -51,19 +53,21 @@ def test_the_last_held_out_batch_is_filled_up_with_weight_0(tmp_path):
   assert batches.eval_batches(phase) == 2  # 10 rows in batches of 8
   weights = batches.eval_batch(phase, 1)['label_weights']
   assert weights.tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
-  assert batches.list_rows(phase, 1) == range(8, 10)
-  kept = None
-  for i in range(2):
-    labels = batches.eval_batch(phase, i)['labels']
-    logits = {'logits': np.eye(2, dtype='f4')[labels]}
-    kept = classify.collect(batches, kept, phase, i, logits)
-  assert len(np.concatenate(kept)) == 10
-  truth = data.splits['dev'].labels
-  assert classify.score(['accuracy'], truth, kept) == {'accuracy': 1}
 
 
-def test_held_out_rows_may_be_limited(tmp_path):
-  batches, phase, _ = make_batches(tmp_path, **{'eval.sequences': 3})
-  assert batches.eval_batches(phase) == 1
-  weights = batches.eval_batch(phase, 0)['label_weights']
-  assert weights.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+@pytest.mark.parametrize('by_length', [True, False])
+def test_predictions_are_put_in_the_order_of_the_rows(
+  tmp_path, by_length, monkeypatch
+):
+  monkeypatch.setattr(buckets, 'pays', lambda *_: by_length)
+  made, phase, data = make_batches(tmp_path)
+  for name, rows in (('dev', made), ('test', made.others['test'])):
+    kept, split = None, data.splits[name]
+    for i in range(rows.eval_batches(phase)):
+      batch = rows.eval_batch(phase, i)
+      # The class that is "predicted" is what follows [CLS].
+      logits = np.eye(20, dtype='f4')[batch['input_ids'][:, 1]]
+      kept = rows.collect(kept, phase, i, {'logits': logits})
+    first = split.encoded.ids[split.encoded.ends - split.lengths + 1]
+    np.testing.assert_array_equal(kept['chosen'], first)
+    assert len(set(first)) > 1 and len(kept['probability']) == split.size

@@ -1,14 +1,21 @@
 """Tests of TSV files: what is written is what is read."""
 
 import os
+import types
 
 import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning import predict_files, task_data, tsv
-from bert_jax.finetuning.choices import choice_data, choice_finish
-from bert_jax.finetuning.classes import class_data, class_finish
+from bert_jax.finetuning import (
+  outcome,
+  predicted_rows,
+  predictions,
+  task_data,
+  tsv,
+)
+from bert_jax.finetuning.choices import choice_data
+from bert_jax.finetuning.classes import class_data
 from bert_jax.finetuning.readers import table_files
 
 
@@ -20,6 +27,10 @@ def make_data(split, labels=()):
   return task_data.Data({'dev': split}, labels, 0, {})
 
 
+def make_run(split, kept, labels=()):
+  return types.SimpleNamespace(data=make_data(split, labels), kept=kept)
+
+
 def make_encoded(rows):
   return class_data.encode.Encoded(
     np.zeros(rows), np.arange(1, rows + 1), np.ones(rows, int), 0
@@ -29,9 +40,8 @@ def make_encoded(rows):
 def test_small_and_large_numbers_are_read_as_they_were_predicted(tmp_path):
   found = np.array([3.2e-5, 123456.78, -1e-9], np.float32)
   split = class_data.Split(make_encoded(3), None, np.array(['0', '1', '2']))
-  class_finish._write_predictions(
-    str(tmp_path), make_data(split), {'dev': found}, {}
-  )
+  kept = {'dev': {'chosen': found}}
+  outcome.write_tables(str(tmp_path), make_run(split, kept))
   rows = read(tmp_path / 'dev.tsv')
   values = np.array([row['prediction'] for row in rows], np.float32)
   np.testing.assert_allclose(values, found, rtol=1e-7)
@@ -40,12 +50,8 @@ def test_small_and_large_numbers_are_read_as_they_were_predicted(tmp_path):
 def test_the_probability_of_one_of_many_classes_is_kept(tmp_path):
   labels = tuple(f'say "{i}"' for i in range(3))
   split = class_data.Split(make_encoded(1), np.array([1]), np.array(['7']))
-  class_finish._write_predictions(
-    str(tmp_path),
-    make_data(split, labels),
-    {'dev': np.array([2])},
-    {'dev': np.array([4.2e-5])},
-  )
+  kept = {'chosen': np.array([2]), 'probability': np.array([4.2e-5])}
+  outcome.write_tables(str(tmp_path), make_run(split, {'dev': kept}, labels))
   assert read(tmp_path / 'dev.tsv') == [
     {
       'id': '7',
@@ -58,8 +64,9 @@ def test_the_probability_of_one_of_many_classes_is_kept(tmp_path):
 
 def test_choices_have_their_probability(tmp_path):
   split = choice_data.Split(make_encoded(2), None, 2)
-  logits = {'dev': np.array([[0, np.log(9999)]], np.float32)}
-  choice_finish._write_predictions(str(tmp_path), make_data(split), logits)
+  logits = {'logits': np.array([[0, np.log(9999)]], np.float32)}
+  kept = predictions.keep_likeliest(split, None, np.arange(1), logits)
+  outcome.write_tables(str(tmp_path), make_run(split, {'dev': kept}))
   [row] = read(tmp_path / 'dev.tsv')
   assert (row['id'], row['prediction']) == ('0', '1')
   assert float(row['probability']) == pytest.approx(0.9999, abs=1e-6)
@@ -68,14 +75,14 @@ def test_choices_have_their_probability(tmp_path):
 def test_predictions_for_a_file_have_no_quotes(tmp_path):
   path = str(tmp_path / 'out.tsv')
   rows = [{'prediction': 'say "hi"', 'probability': 3.2e-5}]
-  predict_files._write_rows(path, iter(rows))
+  predicted_rows.write(path, iter(rows))
   assert read(path) == [{'prediction': 'say "hi"', 'probability': '3.2e-05'}]
 
 
 def test_a_text_that_would_break_a_row_is_refused(tmp_path):
   path = str(tmp_path / 'out.tsv')
   with pytest.raises(errors.UserError, match='has no quotes for tabs'):
-    predict_files._write_rows(path, iter([{'prediction': 'a\tb'}]))
+    predicted_rows.write(path, iter([{'prediction': 'a\tb'}]))
   assert not os.path.exists(path)
   assert [tsv.fits(x) for x in ('a b', 'a\tb', 'a\nb', 'a\rb')] == [
     True, False, False, False

@@ -48,6 +48,28 @@ def test_a_program_is_no_model(tmp_path):
     source.detect_kind(str(tmp_path / 'absent'))
 
 
+@pytest.mark.parametrize(
+  'name, command',
+  [
+    (
+      'bert-base-uncased',
+      'google-bert/bert-base-uncased --local-dir bert-base-',
+    ),
+    ('some/BERT_1.5', 'some/BERT_1.5 --local-dir BERT_1.5, and'),
+  ],
+)
+def test_a_name_on_the_hub_is_said_not_to_be_downloaded(
+  name, command, tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(errors.UserError, match=f'run hf download {command}'):
+    source.detect_kind(name)
+  (tmp_path / 'runs').mkdir()
+  for path in ('runs/mine', './mine', 'a/b/c', str(tmp_path / 'mine')):
+    with pytest.raises(errors.UserError, match='name one of them.$'):
+      source.detect_kind(path)
+
+
 def test_a_name_may_end_in_the_step_of_a_checkpoint(tmp_path):
   run = trained_run_test.make_run(tmp_path / 'run')
   assert source.read(run).step == 2

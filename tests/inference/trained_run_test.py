@@ -12,10 +12,10 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.inference import trained_run
+from bert_jax.inference import source, trained_run
 from bert_jax.interop import hf_load
 from bert_jax.train import step as step_lib
-from bert_jax.workdir import checkpoint, checkpoint_reader
+from bert_jax.workdir import checkpoint, checkpoint_reader, claim
 from tests import models
 
 CHANGES = 'vocab_size=11,hidden_size=8,mlp_size=12,num_layers=2,num_heads=2'
@@ -90,16 +90,52 @@ def test_accents_are_as_the_data_was_prepared(
   assert tokenizer.ids(['é']) == [[10 if strips else 9]]
 
 
-def test_the_vocabulary_lies_where_the_data_does(workdir, tmp_path):
-  os.rename(workdir / 'data', tmp_path / 'shared')
-  edit_config(workdir, **{'data.dir': str(tmp_path / 'shared')})
+def test_a_run_keeps_the_vocabulary_of_data_elsewhere(workdir, tmp_path):
+  shared = tmp_path / 'shared'
+  os.rename(workdir / 'data', shared)
+  (shared / 'manifest.json').write_text('{}')
+  edit_config(workdir, **{'data.dir': str(shared)})
+  claim.keep(str(workdir), str(shared))
+  # A run that has begun is not changed by what would not fit it.
+  (shared / 'vocab.txt').write_text('another')
+  claim.keep(str(workdir), str(shared))
+  shutil.rmtree(shared)
   assert trained_run.read(str(workdir))[3].vocab == tuple(models.VOCAB)
+  assert (workdir / 'manifest.json').read_text() == '{}'
+
+
+@pytest.mark.parametrize('where', ['', 'data', 'export'])
+def test_nothing_outside_of_a_run_is_read(workdir, tmp_path, where):
+  shared = tmp_path / 'shared'
+  os.rename(workdir / 'data', shared)
+  for outside in (str(shared), 'http://127.0.0.1:9/data', 'memory://data'):
+    edit_config(workdir, **{'data.dir': outside})
+    with pytest.raises(errors.UserError) as caught:
+      trained_run.read(str(workdir))
+    assert f'from {outside}: what is outside of a run is not read' in str(
+      caught.value
+    )
+  own = workdir / where / 'vocab.txt'
+  own.parent.mkdir(exist_ok=True)
+  own.symlink_to(shared / 'vocab.txt')
+  with pytest.raises(errors.UserError, match='leads out of the folder'):
+    trained_run.read(str(workdir))
+  own.unlink()
+  shutil.copy(shared / 'vocab.txt', own)  # as the line says
+  assert trained_run.read(str(workdir))[3].vocab == tuple(models.VOCAB)
+
+
+def test_a_config_that_is_a_link_out_of_the_run_is_refused(workdir, tmp_path):
+  os.rename(workdir / 'config.json', tmp_path / 'c')
+  (workdir / 'config.json').symlink_to(tmp_path / 'c')
+  with pytest.raises(errors.UserError, match='leads out of the folder'):
+    source.read(str(workdir))
 
 
 def test_another_vocabulary_is_refused(workdir):
   path = workdir / 'data' / 'vocab.txt'
   path.write_text(path.read_text('utf-8').replace('cat', 'cow'), 'utf-8')
-  with pytest.raises(errors.UserError, match='not the vocabulary.*put that'):
+  with pytest.raises(errors.UserError, match='no vocab.txt with which it was'):
     trained_run.read(str(workdir))
 
 

@@ -12,7 +12,7 @@ import tokenizers
 from bert_jax import errors
 from bert_jax.interop import hf_export, hf_load
 from bert_jax.model import classifier
-from bert_jax.runtime import storage
+from bert_jax.runtime import disk
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from tests import models
 
@@ -134,7 +134,7 @@ def fail_to_rename(source, target, rename=os.rename):
 @pytest.mark.parametrize(
   ('module', 'name', 'failing', 'message'),
   [
-    (storage, 'sync', fail_to_sync, 'No space left'),
+    (disk, 'sync', fail_to_sync, 'No space left'),
     (os, 'rename', fail_to_rename, 'Input/output'),
   ],
 )

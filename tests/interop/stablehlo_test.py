@@ -12,6 +12,7 @@ from bert_jax import convert, errors
 from bert_jax.interop import stablehlo
 from bert_jax.model import heads
 from tests import commands, models
+from tests.model import precision_test
 
 pytest.importorskip('flatbuffers')
 
@@ -48,6 +49,13 @@ def assert_like_the_model(found, batch, config=CONFIG, with_nsp=True):
     tuple(found),
     expected,
   )
+
+
+def test_no_product_rounds_its_operands(written):
+  with open(written, 'rb') as file:
+    text = jax.export.deserialize(bytearray(file.read())).mlir_module()
+  kinds = [kind for kind, _ in precision_test.products(text)]
+  assert len(kinds) > 10 and set(kinds) == {'HIGHEST'}
 
 
 @pytest.mark.parametrize(

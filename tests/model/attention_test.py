@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax import errors
 from bert_jax.model import attention, bert_config
 
 # Two pairs, of two tokens and of one, and one cell of padding.
@@ -61,6 +62,15 @@ def test_cudnn_is_asked_for_what_xla_computes(monkeypatch, causal):
     np.testing.assert_allclose(
       found[row, :size], expected[row, :size], rtol=1e-5, atol=1e-6
     )
+
+
+def test_what_jax_says_of_a_missing_cudnn_is_one_line():
+  qkv = QKV.astype('bfloat16')
+  config = dataclasses.replace(CONFIG, attention='cudnn')
+  with pytest.raises(
+    errors.UserError, match='cannot use cuDNN here: cuDNN is not detected; use'
+  ):
+    attention.attend(qkv, BIAS, TOKENS, None, config)
 
 
 def test_probabilities_are_shown_before_dropout():

@@ -1,7 +1,9 @@
 """Tests of which weights are rounded, and what products round."""
 
 import re
+import types
 
+import inference_programs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,21 +12,16 @@ import pytest
 from bert_jax import param_names
 from bert_jax.model import parameters, precision
 from bert_jax.ops import fused_attention
-from bert_jax.pretraining import pretrain
+from bert_jax.pretraining import predictions, pretrain
+from bert_jax.train import task
 from tests import training
 
 ROUNDED = {
-  'encoder/layer_0/attention/out/bias',
   'encoder/layer_0/attention/out/kernel',
-  'encoder/layer_0/attention/qkv/bias',
   'encoder/layer_0/attention/qkv/kernel',
-  'encoder/layer_0/mlp_in/bias',
   'encoder/layer_0/mlp_in/kernel',
-  'encoder/layer_0/mlp_out/bias',
   'encoder/layer_0/mlp_out/kernel',
-  'mlm/transform/bias',
   'mlm/transform/kernel',
-  'pooler/bias',
   'pooler/kernel',
 }
 
@@ -77,7 +74,7 @@ def products(text):
       re.findall(r'x(f32|bf16)>', line),
     )
     for line in text.split('\n')
-    if 'dot_general' in line
+    if 'stablehlo.dot_general' in line
   ]
 
 
@@ -142,3 +139,43 @@ def test_attention_kernels_are_exact_whatever_is_asked():
     text = str(jax.make_jaxpr(jax.grad(attend))(jnp.ones((1, 128, 3, 2, 64))))
   kinds = re.findall(r'precision=\(?Precision.(\w+)', text)
   assert kinds and set(kinds) == {'HIGHEST'}
+
+
+PLATFORMS = 'tpu', 'cuda'
+
+
+def assert_exact(text):
+  kinds = [kind for kind, _ in products(text)]
+  assert len(kinds) > 5 and set(kinds) == {'HIGHEST'}
+
+
+@pytest.mark.parametrize('platform', PLATFORMS)
+def test_no_product_of_inference_rounds_its_operands(platform):
+  c = training.small_config()
+  for program in inference_programs.list_programs(c, jax.devices()[0]):
+    traced = program.jitted.trace(*program.arguments)
+    assert_exact(traced.lower(lowering_platforms=(platform,)).as_text())
+
+
+@pytest.mark.parametrize('platform', PLATFORMS)
+def test_a_replays_predictions_have_the_runs_precision(monkeypatch, platform):
+  c = training.small_config()
+  replay = types.SimpleNamespace(
+    config=c,
+    batch=training.make_batch(0),
+    phase=task.list_phases(c)[0],
+    number=1,
+    weights=types.SimpleNamespace(params=make('float32')[1]),
+    tokenizer=types.SimpleNamespace(
+      size=training.VOCAB, vocab=[*'0123456789a']
+    ),
+  )
+  jitted = predictions._compute
+
+  def lower(*args):
+    lowered = jitted.trace(*args).lower(lowering_platforms=(platform,))
+    assert_exact(lowered.as_text())
+    return jitted(*args)
+
+  monkeypatch.setattr(predictions, '_compute', lower)
+  assert predictions.predict(replay, 0)[0]

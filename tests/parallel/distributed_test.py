@@ -78,6 +78,11 @@ def test_the_halves_make_the_global_batch(pair):
 
 
 @pytest.mark.slow
+def test_every_process_has_the_predictions_of_all_rows_in_order(pair):
+  assert all('predictions: True\n' in stderr for _, stderr in pair[1])
+
+
+@pytest.mark.slow
 def test_every_process_learns_what_differs(pair):
   for _, stderr in pair[1]:
     assert 'refused: host 1 has seed=4, host 0 has 3. Start' in stderr
@@ -104,6 +109,13 @@ def test_tokens_are_those_of_all_processes(pair, alone):
     for workdir in (pair[0], alone)
   )
   assert found == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_two_processes_save_together_when_the_first_one_finds_it_time(pair):
+  # It is always time: the vote after update 1 is answered after 2, and so on.
+  saved = [r['step'] for r in rows_of(pair[0], 'checkpoint')]
+  assert saved == [2, 4, 6]
 
 
 @pytest.mark.slow

@@ -238,21 +238,21 @@ def test_a_look_that_fails_ends_the_run(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-  'error, said',
+  'error, code, said',
   [
-    (errors.UserError('no disk'), 'host 0: no disk'),
-    (KeyError('x'), "host 0: KeyError: 'x'"),
+    (errors.UserError('no disk'), 1, 'host 0: no disk'),
+    (KeyError('x'), 70, "host 0: KeyError: 'x'"),
   ],
 )
-def test_an_error_is_told_to_all_and_ends_this_process(error, said):
+def test_an_error_is_told_to_all_and_ends_this_process(error, code, said):
   first, second = make(2)
   with pytest.raises(Ended) as raised:
     watchdog._leave_after(error, first)
-  assert raised.value.args == (1, said)
+  assert raised.value.args == (code, said)
   exchange([first, second])
   with pytest.raises(Ended) as raised:
     look(second)
-  assert raised.value.args == (1, said)
+  assert raised.value.args == (code, said)
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_no_step_is_faster_than_most_of_the_peak():
 
 
 def test_each_kernel_is_bound_by_its_schedule_or_its_bytes(monkeypatch):
-  known = {('v5e', 'rbg', 'wide'): 2.0, ('v5e', 'rbg', 'long'): 2.0}
+  known = {('v5e', 'rbg', 'wide', 32): 2.0, ('v5e', 'rbg', 'long', 32): 2.0}
   monkeypatch.setattr(
     estimate.kernel_schedules, 'look_up', lambda *case: known[case]
   )
@@ -89,7 +89,7 @@ def test_each_kernel_is_bound_by_its_schedule_or_its_bytes(monkeypatch):
   )
   # 2 x 400 FLOPs at 40/s against 100 bytes at 100/s; 2 x 40 against 300.
   found = estimate.estimate_tpu_step(
-    cost, slices_of(CHIP, 2, 2), generator='rbg'
+    cost, slices_of(CHIP, 2, 2), generator='rbg', head_size=32
   )
   assert found.parts['kernels'] == pytest.approx(20.0 + 3.0)
 

@@ -12,9 +12,9 @@ ROWS = (
 )
 
 
-def times(monkeypatch, *case):
+def times(monkeypatch, *case, head_size=64):
   monkeypatch.setattr(kernel_schedules, 'TIMES', ROWS)
-  return kernel_schedules.look_up(*case)
+  return kernel_schedules.look_up(*case, head_size)
 
 
 def test_a_case_of_the_table_is_found(monkeypatch):
@@ -32,8 +32,22 @@ def test_what_the_table_lacks_is_the_largest_of_what_is_near(monkeypatch):
   assert times(monkeypatch, 'v6e', 'threefry', kernel) == 5.0
 
 
+def test_smaller_heads_take_longer_and_larger_ones_less():
+  def times(head_size, kernel='attention_forward bf16[16,512,768]'):
+    return kernel_schedules.look_up('v5e', 'rbg', kernel, head_size)
+
+  # In the compiler's schedule, 24 heads of 32 take 1.89 and 2.05.
+  assert times(64) == 1.19
+  assert abs(times(32) - 1.89) < 0.01
+  assert abs(times(32, 'attention_backward bf16[16,512,2304]') - 2.05) < 0.01
+  # Of sizes that are not in the table, the nearest; small ones cost as much
+  # for each head, whatever their size.
+  assert times(8) == 2 * times(16) > times(16) > times(32)
+  assert times(64) > times(128) > times(256) == times(384)
+
+
 def test_other_kernels_are_not_in_the_table():
-  assert kernel_schedules.look_up('v4', 'rbg', 'sort_rows f32[8,128]') == 1.0
+  assert kernel_schedules.look_up('v4', 'rbg', 'sort f32[8,128]', 64) == 1.0
 
 
 def test_generator_is_the_configs_where_attention_drops():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data import prepare
+from bert_jax.data import dataset, prepare
 from bert_jax.pretraining import batches
 from bert_jax.train import task
 from tests.data import preparation
@@ -39,9 +39,74 @@ def test_rows_are_those_of_the_global_batch(directories, changes):
   c = pretrain_test.make_config(**changes)
   made = batches.Batches(c, directories[c.data.pack])
   phase = task.list_phases(c)[0]
-  # Step 20 is in another epoch; held-out batch 3 ends with absent rows.
-  for make, number in ((made.train_batch, 20), (made.eval_batch, 3)):
+  # Step 20 is in another epoch; the last held-out batch ends with absent rows.
+  last = made.eval_batches(phase) - 1
+  for make, number in ((made.train_batch, 20), (made.eval_batch, last)):
     whole, part = make(phase, number), make(phase, number, ROWS)
     assert {*whole} == {*part}
     for name in whole:
       np.testing.assert_array_equal(part[name], whole[name][ROWS])
+
+
+def test_words_are_counted_without_special_tokens_in_packed_rows_too(
+  directories,
+):
+  for pack, directory in directories.items():
+    made = batches.Batches(
+      pretrain_test.make_config(data__pack=pack), directory
+    )
+    counts = made.count_words()
+    reader = made._splits['train', 32].reader
+    words = made._words
+    ids = reader.rows(
+      np.arange(len(reader)), 32, words.cls_id, words.sep_id, pack
+    )['input_ids']
+    assert len(reader) <= 16_384  # so all of them are counted
+    for word in ('the', '[PAD]', '[CLS]', '[SEP]'):
+      expected = 0 if word[0] == '[' else np.sum(ids == words.vocab.index(word))
+      assert counts[words.vocab.index(word)] == expected
+
+
+def test_held_out_rows_are_evaluated_by_input(tmp_path):
+  paths = [
+    preparation.write_corpus(tmp_path / f'{k}.txt', documents, seed=k)
+    for k, documents in enumerate((400, 100))
+  ]
+  for pack in (1, 3):
+    directory = str(tmp_path / f'data{pack}')
+    recipe = preparation.make_recipe(
+      paths[0], inputs=tuple(paths), heldout=0.4, pack=pack, short_seq_prob=0.5
+    )
+    prepare.prepare(recipe, directory, prepare.local_runner(0))
+    c = pretrain_test.make_config(eval__sequences=130, data__pack=pack)
+    made, phase = batches.Batches(c, directory), task.list_phases(c)[0]
+    inputs = dataset.open_split(directory, 'heldout', 32).inputs
+    rows, total = dict.fromkeys(paths, 0), sum(map(len, inputs.values()))
+    for i in range(made.eval_batches(phase)):
+      batch = made.eval_batch(phase, i)
+      weights = batch['next_sentence_weights'].reshape(len(ROWS) * 4, -1)
+      rows[made.name_eval_part(phase, i)] += (weights[:, 0] > 0).sum()
+    assert sum(rows.values()) == 130 < total
+    for path in paths:  # each in proportion to its rows
+      assert abs(rows[path] - 130 * len(inputs[path]) / total) < 1
+
+
+def test_batches_that_are_compared_are_of_all_held_out_data(
+  directories, monkeypatch
+):
+  c = pretrain_test.make_config()
+  monkeypatch.setattr(batches, '_COMPARED', 32)
+  made, phase = batches.Batches(c, directories[1]), task.list_phases(c)[0]
+  total = made.eval_batches(phase)
+  assert made.compared_batches(phase) == 2 < total - 1
+  for i, expected in enumerate((0, total // 2)):
+    np.testing.assert_array_equal(
+      made.compared_batch(phase, i, ROWS, False)['input_ids'],
+      made.eval_batch(phase, expected, ROWS)['input_ids'],
+    )
+
+
+def test_data_of_one_input_has_no_parts(directories):
+  made = batches.Batches(pretrain_test.make_config(), directories[1])
+  phase = task.list_phases(pretrain_test.make_config())[0]
+  assert made.name_eval_part(phase, 0) == ''

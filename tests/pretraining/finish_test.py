@@ -1,12 +1,12 @@
 """What the end of a run shows of the user's own text."""
 
-import json
 import shlex
 
 import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import records
 from bert_jax.pretraining import finish
 from tests import models
@@ -94,9 +94,10 @@ def write_heldout(tmp_path, corrupt):
   manifest = {
     'recipe': {'vocab_size': len(models.VOCAB), 'pack': 1},
     'lengths': {'9': {}},
+    'inputs': [],
     'shards': [{'split': 'heldout', 'files': {'9': file}}],
   }
-  (tmp_path / 'manifest.json').write_text(json.dumps(manifest))
+  manifest_lib.write(str(tmp_path), manifest)
   config = config_lib.pretraining('tiny')
   config.phases.seq_length, config.data.pack = (9,), 1
   return config, str(tmp_path), models.TOKENIZER

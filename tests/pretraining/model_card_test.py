@@ -56,7 +56,8 @@ def test_figures_come_from_the_manifest_and_the_log():
     'Pre-trained by bert_jax 9.8.7.',
     '| `books/*` | 1,200 | 34,567 |',
     '1,100 documents to train on: 5,000 sentences, 60,000 tokens, 1.23% of',
-    'On 100 documents that it was not trained on, at most 77 sequences',
+    'On 100 documents, or parts of long ones, that it was not trained on, at '
+    'most 77 sequences',
     '| step | MLM loss | perplexity | MLM accuracy |\n',
     '| 1,000 | 2.346 | 10.4 | 45.7% |',
     'an MLM loss of 6.432',
@@ -64,6 +65,18 @@ def test_figures_come_from_the_manifest_and_the_log():
     '| phases.steps | `[900000, 100000]` |',
   ):
     assert words in text
+
+
+def test_several_inputs_have_a_table_of_their_own():
+  more = {
+    f'{name}/{x}': value
+    for x, value in (('a/*', 0.25), ('b', 0.5))
+    for name in ('mlm_loss', 'mlm_accuracy')
+  }
+  text = make_text([make_row(10, **more)])
+  assert '| at the end, by input | MLM loss | MLM accuracy |' in text
+  assert '| `a/*` | 0.250 | 25.0% |\n| `b` | 0.500 | 50.0% |' in text
+  assert 'by input' not in make_text([make_row(10)])
 
 
 def test_the_recipe_of_the_data_is_the_manifests():
@@ -97,6 +110,12 @@ def test_rows_that_lack_something_are_left_out():
   whole = [make_row(step, nsp_accuracy=0.5) for step in (10, 20, 30)]
   damaged = {k: whole[1][k] for k in whole[1] if k != 'mlm_loss'}
   assert make_text([whole[0], damaged, whole[2]]) == make_text(whole[::2])
+
+
+def test_rows_from_before_the_exit_are_shown():
+  rows = [make_row(step, nsp_accuracy=0.5) for step in (10, 20, 30)]
+  left = [*rows[:2], {**rows[2], 'plateau_exit_tokens': 5}]
+  assert make_text(left) == make_text(rows)
 
 
 def test_the_model_it_started_from_is_named():

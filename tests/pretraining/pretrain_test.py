@@ -145,8 +145,41 @@ def test_evaluation_sees_each_row_once_and_pads_the_last_batch(directory):
     assert batch['masked_lm_weights'][absent].sum() == 0
 
 
+@pytest.mark.parametrize('pack', [1, 3])
+def test_shuffled_rows_are_those_of_evaluation(
+  directory, packed_directory, pack
+):
+  c = make_config(data__pack=pack)
+  made = pretrain.make_task(c, packed_directory if pack > 1 else directory)
+  phase = task.list_phases(c)[0]
+  plain = made.eval_batch(phase, 1)
+  whole = made.compared[True].eval_batch(phase, 1)
+  ids = 'input_ids'
+  assert not np.array_equal(plain[ids], whole[ids])
+  np.testing.assert_array_equal(np.sort(plain[ids]), np.sort(whole[ids]))
+  assert same(plain, whole | {ids: plain[ids]})
+  part = made.compared[True].eval_batch(phase, 1, np.array([5, 2]))
+  np.testing.assert_array_equal(part[ids], whole[ids][[5, 2]])
+  ltr = make_config(objective__kind='ltr', objective__nsp=False)
+  assert pretrain.make_task(ltr, directory).compared == {}
+  assert same(made.compared[False].eval_batch(phase, 1), plain)
+  assert made.compared[True].eval_batches(phase) == made.eval_batches(phase)
+
+
+def test_work_is_counted_over_phases(directory):
+  c = make_config()
+  objective, phases = pretrain.make_objective(c), task.list_phases(c)
+  short, long = (objective.flops(phase) for phase in phases)
+  found = task.count_work(objective, phases, 34)
+  assert found['tokens'] == 30 * 16 * 32 + 4 * 8 * 64
+  assert found['flops'] == pytest.approx(30 * short + 4 * long)
+  assert task.count_work(objective, phases, 2)['flops'] == 2 * short
+
+
 def test_left_to_right_predicts_the_next_token(directory):
-  c = make_config(objective__kind='ltr', objective__nsp=False)
+  c = make_config(
+    objective__kind='ltr', objective__nsp=False, objective__unigram_bias=False
+  )
   (batch,) = batches(c, directory, [0])
   real = batch['input_mask'][0].sum()
   ids = batch['input_ids'][0]
@@ -285,8 +318,38 @@ def test_facts_say_what_changed(directory, packed_directory):
   assert found[-1].startswith('data_sha256 was ')
 
 
+def test_each_input_that_is_evaluated_alone_has_a_line():
+  means = {
+    f'{name}{of}': value
+    for of, value in (('', 0.5), ('/a/*', 0.25))
+    for name in ('mlm_loss', 'mlm_accuracy', 'nsp_loss', 'nsp_accuracy')
+  }
+  assert pretrain.word(means) == (
+    'mlm 0.500 acc 50.0% | nsp 0.500 acc 50.0%\n'
+    '  a/*: mlm 0.250 acc 25.0% | nsp 0.250 acc 25.0%'
+  )
+
+
 def test_without_nsp_there_is_no_pooler(directory):
   c = make_config(objective__nsp=False)
   made = pretrain.make_task(c, directory).objective(c)
   params = jax.eval_shape(made.init, jax.random.key(0))
   assert set(params) == {'embeddings', 'encoder', 'mlm'}
+
+
+def test_untrained_models_predict_by_word_frequency_if_asked_to(directory):
+  c = make_config(objective__unigram_bias=True)
+  made = pretrain.make_task(c, directory)
+  params = made.objective(c).init(jax.random.key(0))
+  shares = np.exp(params['mlm']['bias'][:120])  # others are padding rows
+  assert shares.sum() == pytest.approx(1, abs=1e-5)
+  words = manifest_lib.load_tokenizer(directory).vocab
+  # 'the' is one of 29 words, all as frequent; special tokens are never right.
+  assert shares[words.index('the')] == pytest.approx(1 / 29, rel=0.2)
+  assert shares[words.index('[MASK]')] < 1e-3
+  assert made.objective(c).expected_loss == pytest.approx(
+    manifest_lib.read(directory)['unigram_entropy'] + math.log(2), rel=0.02
+  )
+  c.objective.unigram_bias = False
+  params = pretrain.make_task(c, directory).objective(c).init(jax.random.key(0))
+  assert not params['mlm']['bias'].any()

@@ -47,7 +47,8 @@ def directories(tmp_path_factory):
 
 
 def make_params(c, seed):
-  return jax.jit(pretrain.make_objective(c).init)(jax.random.key(seed))
+  objective = pretrain.make_task(c, c.data.dir).objective(c)
+  return jax.jit(objective.init)(jax.random.key(seed))
 
 
 def make_run(workdir, directories, steps=SAVED, **changes):

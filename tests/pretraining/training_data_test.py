@@ -75,6 +75,7 @@ def test_every_field_of_a_config_reaches_the_recipe():
     'passes': 5,
     'short_seq_prob': 0.1,
     'pack': 3,
+    'negatives': 'input',
     'heldout': 0.01,
     'shards': 0,
     'seed': 0,

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from bert_jax import errors
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 
 _COMMAND = """
@@ -35,6 +37,40 @@ def test_an_error_that_may_pass_has_its_own_exit_code(error, code):
     text=True,
   )
   assert (done.returncode, done.stderr) == (code, 'error: x is wrong.\n')
+
+
+def test_a_bug_keeps_its_traceback_and_has_its_own_exit_code():
+  done = subprocess.run(
+    [sys.executable, '-c', _COMMAND.format(error='ZeroDivisionError')],
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == errors.BUG == 70
+  assert done.stderr.startswith('Traceback')
+  assert done.stderr.endswith('ZeroDivisionError\n')
+
+
+@pytest.mark.parametrize(
+  ('error', 'said'),
+  [
+    (
+      "RuntimeError('UNAVAILABLE: it is busy\\nmore')",
+      'UNAVAILABLE: it is busy',
+    ),
+    (
+      "OSError(5, 'Input/output error', 'x')",
+      "[Errno 5] Input/output error: 'x'",
+    ),
+  ],
+)
+def test_what_may_pass_is_one_line(error, said):
+  done = subprocess.run(
+    [sys.executable, '-c', _COMMAND.format(error=error)],
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == errors.MAY_PASS == 75
+  assert done.stderr == f'error: {said}. Run the same command again.\n'
 
 
 _PRINT = """
@@ -67,7 +103,7 @@ def test_a_closed_output_ends_a_command_with_one_line():
     assert process.stdout.readline()
     process.stdout.close()
     printed = process.stderr.read()
-  assert printed == b'stopped: nobody reads what is printed.\n'
+  assert printed == b'\nstopped: resume with the same command.\n'
   assert process.returncode == 128 + signal.SIGPIPE
 
 
@@ -130,6 +166,14 @@ def start(*given):
 def test_a_wrong_flag_gets_one_line(given, words):
   done = start(*given)
   assert (done.returncode, done.stderr) == (1, f'{words}\n')
+
+
+def test_an_error_in_a_config_file_is_a_mistake_with_a_traceback(tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text('def get_config():\n  return nonsense\n')
+  done = start(_GIVEN[0], f'--config={path}')
+  assert done.returncode == 1
+  assert f'File "{path}", line 2, in get_config' in done.stderr
 
 
 def test_help_is_no_error():

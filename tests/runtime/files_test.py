@@ -5,7 +5,7 @@ import os
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import files, storage
+from bert_jax.runtime import disk, files, storage
 
 
 def filled(text):
@@ -24,7 +24,7 @@ def test_a_file_replaces_the_old_or_leaves_it(tmp_path, monkeypatch):
     raise OSError(28, 'No space left on device')
 
   with monkeypatch.context() as m:
-    m.setattr(storage, 'sync', fail)
+    m.setattr(disk, 'sync', fail)
     with pytest.raises(errors.UserError, match='No space left'):
       files.write_file(path, filled('new'))
   with open(path, encoding='utf-8') as f:
@@ -40,7 +40,7 @@ def test_every_file_of_a_folder_is_flushed_before_it_is_named(
 ):
   flushed = []
   monkeypatch.setattr(
-    storage, 'sync', lambda path: flushed.append(os.path.basename(path))
+    disk, 'sync', lambda path: flushed.append(os.path.basename(path))
   )
 
   def fill(new):

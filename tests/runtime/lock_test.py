@@ -117,6 +117,12 @@ def test_who_looked_before_others_came_and_went_does_not_hold_it(
     assert storage.list_names(path) == ['10']
 
 
+def test_a_list_that_is_older_than_the_lock_is_no_error(remote, monkeypatch):
+  monkeypatch.setattr(storage, 'list_names', lambda path: [])
+  with lock.exclusive(f'{remote}/lock'):
+    assert storage.exists(f'{remote}/lock/1')
+
+
 def test_a_holder_that_released_it_is_not_waited_for(remote, capsys):
   hold_elsewhere(f'{remote}/lock', released=True)
   with lock.exclusive(f'{remote}/lock'):

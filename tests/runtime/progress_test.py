@@ -20,6 +20,18 @@ def test_without_a_terminal_lines_come_now_and_then(capsys, monkeypatch):
   )
 
 
+def test_lines_come_ever_more_rarely(monkeypatch):
+  now = [0.0]
+  monkeypatch.setattr(progress.time, 'monotonic', lambda: now[0])
+  shown = []
+  for second in range(0, 4000, 5):
+    now[0] = float(second)
+    if progress.is_due(0.0, shown[-1] if shown else 0.0):
+      shown.append(now[0])
+  assert shown[:5] == [10, 30, 90, 270, 810]
+  assert shown[-1] - shown[-2] == 600 and len(shown) < 12
+
+
 def test_an_unknown_total_shows_the_rate():
   with progress.Progress(None, 'documents', 'reading') as bar:
     bar.update(7)

@@ -11,7 +11,7 @@ from bert_jax import errors
 from bert_jax.runtime import signals
 
 
-@pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM'])
+@pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
 def test_raised_interrupts_where_it_is(name):
   number = getattr(signal, name)
   with pytest.raises(errors.Interrupted) as caught:
@@ -27,6 +27,16 @@ def test_deferred_records_the_first_signal():
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGINT)
     assert stop.signum == signal.SIGTERM
+
+
+def test_a_hangup_that_is_ignored_stays_ignored():
+  before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+  try:
+    with signals.raising(), signals.recording() as stop:
+      os.kill(os.getpid(), signal.SIGHUP)
+    assert stop.signum is None
+  finally:
+    signal.signal(signal.SIGHUP, before)
 
 
 def test_the_old_handlers_come_back():

@@ -1,15 +1,21 @@
 """Files and folders of both kinds, and what an ill bucket's errors say."""
 
+import contextlib
 import math
 import os
 import pickle
+import subprocess
+import sys
 import time
 
 import fsspec
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import bucket, globs, storage
+from bert_jax.corpus import text_files
+from bert_jax.finetuning.readers import table_files
+from bert_jax.runtime import bucket, disk, files, globs, storage
+from bert_jax.tokenization import tokenizer
 
 
 def write(path, content):
@@ -51,6 +57,68 @@ def test_a_folder_lists_what_is_in_it(folder):
   found = globs.expand(os.path.join(folder, 'b'))
   assert [os.path.relpath(x, folder) for x in found] == ['b/deep/z', 'b/y']
   assert globs.expand(os.path.join(folder, '*')) == globs.expand(folder)
+
+
+def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(disk.secrets, 'token_hex', lambda size: '12')
+  kept = tmp_path / 'kept'
+  kept.write_text('mine')
+  for name in ('.x.new', '.x.12.new'):  # the second is found by chance
+    (tmp_path / name).symlink_to(kept)
+    with contextlib.suppress(FileExistsError):
+      storage.write(str(tmp_path / 'x'), b'theirs')
+    assert kept.read_text() == 'mine'
+  assert os.readlink(tmp_path / '.x.12.new') == str(kept)
+
+
+def test_a_temporary_file_has_the_rights_of_any_new_file(tmp_path):
+  (tmp_path / 'y').touch()
+  storage.write(str(tmp_path / 'x'), b'')
+  assert (tmp_path / 'x').stat().st_mode == (tmp_path / 'y').stat().st_mode
+
+
+def test_what_a_kill_leaves_is_removed_and_nothing_else(tmp_path):
+  script = (
+    'import os, sys\n'
+    'from bert_jax.runtime import storage\n'
+    'with storage.replacing(sys.argv[1]): os.kill(os.getpid(), 9)'
+  )
+  subprocess.run([sys.executable, '-c', script, str(tmp_path / 'x')])
+  [left] = os.listdir(tmp_path)
+  assert left.startswith('.x.')
+  for name in ('.y.new', 'x.0123456789abcdef.new', '.hidden'):
+    (tmp_path / name).touch()
+  disk.remove_unfinished(str(tmp_path))
+  assert len(os.listdir(tmp_path)) == 3 and left not in os.listdir(tmp_path)
+  disk.remove_unfinished(str(tmp_path / 'nowhere'))
+
+
+@pytest.mark.parametrize('kind', ['pipe', 'device'])
+def test_what_is_no_file_is_refused_at_once(kind, tmp_path):
+  path = str(tmp_path / 'x.txt')
+  if kind == 'pipe':
+    os.mkfifo(path)
+  else:
+    os.symlink('/dev/zero', path)
+  for read in (
+    storage.read,
+    storage.open_binary,
+    lambda path: next(storage.read_ranges([(path, 0, 1)])),
+  ):
+    with pytest.raises(OSError, match='it is a pipe or a device, not a file'):
+      read(path)
+  for read in (
+    files.read_json,
+    text_files.open_text,
+    text_files.compute_sha256,
+    tokenizer.read_vocab,
+    table_files.read_text,
+  ):
+    with pytest.raises(errors.UserError, match='it is a pipe or a dev') as said:
+      read(path)
+    assert path in str(said.value)
 
 
 def test_what_does_not_exist_is_said_so(folder):
@@ -154,6 +222,21 @@ def test_urls_are_resolved_without_their_last_slash(emulator):
   for path in ('gs://', 'gs://some', 'gs:///run', 's3://some/run'):
     with pytest.raises(errors.UserError, match='gs://BUCKET/NAME'):
       storage.resolve(path)
+
+
+@pytest.mark.parametrize(
+  'name', ['b', 'Mine', 'a_', '-ab', 'a b', 'a' * 64, 'a..b', 'a' * 64 + '.b']
+)
+def test_a_name_that_no_bucket_can_have_is_refused(name):
+  with pytest.raises(errors.UserError, match='cannot be the name of a bucket'):
+    storage.resolve(f'gs://{name}/x')
+
+
+@pytest.mark.parametrize(
+  'name', ['abc', '1-2_3', 'my.bucket.eu', 'a' * 63, f'{"a" * 63}.b']
+)
+def test_a_name_that_a_bucket_can_have_is_taken(emulator, name):
+  assert storage.resolve(f'gs://{name}/x') == f'gs://{name}/x'
 
 
 def test_a_bucket_that_does_not_exist_is_named(emulator):

@@ -13,7 +13,7 @@ from tests.sweep import summary_test
 def draw(values, grid):
   runs = summary_test.make_runs(grid)
   found = summary_test.summarise(values, runs)
-  [axis] = plot._make_figure(found['settings']).axes
+  [axis] = plot._make_figure(found).axes
   return axis
 
 
@@ -23,6 +23,19 @@ def get_points(axis):
     for line in axis.lines
     if line.get_marker() == 'o'
   ]
+
+
+def test_learning_rates_stand_at_their_logarithms_with_their_own_names():
+  pytest.importorskip('matplotlib')
+  rates = ['0.0001', '0.001', '0.01']
+  axis = draw([0.5] * 9, f'learning_rate={",".join(rates)} seed=0,1,2')
+  assert [x.get_text() for x in axis.get_xticklabels()] == rates
+  assert axis.get_xticks().tolist() == [-4, -3, -2]
+  for place, points in zip((-4, -3, -2), get_points(axis), strict=True):
+    assert points[:, 0].mean() == pytest.approx(place)
+    assert np.ptp(points[:, 0]) < 0.3  # no run is nearer to another rate
+  texts = [x.get_text() for x in axis.figure.legends[0].get_texts()]
+  assert texts[-1] == 'between means'
 
 
 def test_each_setting_has_a_strip_with_all_its_runs():
@@ -37,6 +50,7 @@ def test_each_setting_has_a_strip_with_all_its_runs():
     'init_from=b',
   ]
   assert axis.get_ylabel() == 'f1 on dev'
+  assert axis.get_title() == 'mrpc, from runs/base, 408 rows of dev'
   [legend] = axis.figure.legends
   texts = [x.get_text() for x in legend.get_texts()]
   assert texts == ['run', 'mean of runs', 'constant prediction']
@@ -46,7 +60,7 @@ def test_the_steps_of_a_run_are_an_axis_with_a_line_of_means():
   pytest.importorskip('matplotlib')
   axis = draw([0.5, 0.75, None], 'init_from=r@100,r@1000,r@3000')
   [line] = [x for x in axis.lines if x.get_linestyle() == ':']
-  assert line.get_xydata().tolist() == [[100, 0.5], [1000, 0.75]]
+  assert line.get_xydata().tolist() == [[2, 0.5], [3, 0.75]]
   assert axis.get_xlabel() == 'steps of r'
 
 
@@ -57,6 +71,7 @@ def test_one_field_with_numbers_is_an_axis():
   assert find({'a': '1e-5'}, {'a': '2e-5'}) == ('a', [1e-5, 2e-5])
   assert find({'a': '1'}) is None
   assert find({'a': '1'}, {'a': 'x'}) is None
+  assert find({'a': '0'}, {'a': '1'}) is None  # a logarithm has no place for 0
   assert find({'a': '1', 'b': '1'}, {'a': '2', 'b': '1'}) is None
   assert find({'a': 'r@1'}, {'a': 's@2'}) is None
 

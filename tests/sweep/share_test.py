@@ -17,6 +17,7 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.runtime import storage
+from bert_jax.sweep import __main__ as command
 from bert_jax.sweep import grid, share, summary
 
 # Arguments: the score, and what to do; then --workdir=.
@@ -37,7 +38,8 @@ if action == 'fail':
   sys.exit('error: no luck')
 time.sleep({'quick': 0, 'slow': 0.3, 'long': 60}[action])
 write('results.json', {'metrics': {'f1': float(score)},
-                       'baseline': {'f1': 0}, 'problem': None})
+                       'baseline': {'f1': 0}, 'problem': None,
+                       'task': 'mrpc', 'init_from': '', 'counts': {'dev': 9}})
 write('status.json', {'state': 'done'})
 """
 
@@ -188,3 +190,11 @@ print('done')
   sweep.finish(lambda: None)
   assert sweep.failed == {} and sweep.found['seed=0'].results['metrics']
   assert storage.read(f'{remote}/seed=0/output.txt') == b'done\n'
+
+
+@pytest.mark.parametrize(
+  ('codes', 'code'),
+  [([], 0), ([75, 75], 75), ([75, 70], 70), ([70, 1, 75], 1), ([-9], 70)],
+)
+def test_a_sweep_ends_as_its_runs_did(codes, code):
+  assert command.choose_exit_code(codes) == code

@@ -15,6 +15,9 @@ def make_results(value, problem=None, metric='f1'):
     'metrics': {metric: value, 'accuracy': 0.5},
     'baseline': {metric: 0.25, 'accuracy': 0.5},
     'problem': problem,
+    'task': 'mrpc',
+    'init_from': 'runs/base',
+    'counts': {'dev': 408},
   }
 
 
@@ -66,6 +69,14 @@ def test_runs_that_learnt_nothing_are_named():
   bad = make_results(0.25, 'all the same')
   [first, _] = summarise([0.5, bad, 0.5, 1, 1, 1])['settings']
   assert first['problems'] == {'learning_rate=1e-05,seed=1': 'all the same'}
+
+
+def test_what_all_runs_share_is_told_and_what_they_do_not_is_not():
+  other = make_results(1.0) | {'task': 'rte'}
+  found = summarise([make_results(0.5), other, None], make_runs('seed=0,1,2'))
+  expected = {'task': None, 'init_from': 'runs/base', 'rows': 408}
+  assert found['about'] == expected
+  assert set(summarise([None] * 6)['about'].values()) == {None}
 
 
 def test_different_metrics_are_not_compared():

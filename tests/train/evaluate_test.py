@@ -41,33 +41,32 @@ class Step:
     return {'loss': (Sum(), 1.0)}, np.array([batch])
 
 
-def make_task(**changes):
-  return dataclasses.replace(
-    training.make_task(training.small_config()),
-    derive=lambda means: {},
-    **changes,
-  )
+def keep(kept, i, predictions):
+  return [*(kept or []), (i, predictions.tolist())]
 
 
 def test_a_batch_is_computed_while_the_one_before_is_read():
   step = Step()
-  found = evaluate.evaluate(step, None, [3, 5], make_task(), ('loss',), None)
-  assert found['loss'] == 4.0
+  totals, _ = evaluate.evaluate(step, None, [3, 5], keep)
+  assert totals == {'loss': [8.0, 2.0]}
   assert step.events == ['dispatch 3', 'dispatch 5', 'read 3', 'read 5']
 
 
+def test_metrics_of_a_part_of_the_data_are_added_up_alone_too():
+  names = ('', 'b', 'c', 'b')
+  totals, _ = evaluate.evaluate(
+    Step(), None, [2, 3, 7, 8], keep, lambda i: names[i]
+  )
+  assert totals == {'loss': [20, 4], 'loss/b': [11, 2], 'loss/c': [7, 1]}
+
+
 def test_none_ends_an_evaluation():
-  found = evaluate.evaluate(Step(), None, [3, None, 5], make_task(), (), None)
-  assert found is None
+  assert evaluate.evaluate(Step(), None, [3, None, 5], keep) is None
 
 
-def test_a_task_scores_what_it_kept_of_its_predictions():
-  def collect(kept, phase, i, predictions):
-    return [*(kept or []), (phase, i, predictions.tolist())]
-
-  task = make_task(collect=collect, score=lambda kept: {'kept': kept})
-  found = evaluate.evaluate(Step(), None, [3, 5], task, ('loss',), 'phase')
-  assert found['kept'] == [('phase', 0, [3]), ('phase', 1, [5])]
+def test_what_is_kept_of_predictions_is_returned():
+  _, kept = evaluate.evaluate(Step(), None, [3, 5], keep)
+  assert kept == [(0, [3]), (1, [5])]
 
 
 @pytest.mark.parametrize('devices', [1, 4])
@@ -123,7 +122,11 @@ def test_metrics_of_a_task_reach_the_log_of_a_run(tmp_path):
     collect=collect,
     score=lambda kept: {'rows': kept},
   )
-  training.fit_lib.fit(c, task, str(tmp_path))
+  other = dataclasses.replace(task, eval_batches=lambda phase: 3)
+  task = dataclasses.replace(task, others={'test': other})
+  _, kept, _ = training.fit_lib.fit(c, task, str(tmp_path))
+  rows = training.ROWS
+  assert kept == {task_lib.HELD_OUT: 2 * rows, 'test': 3 * rows}
   (held_out,) = training.rows_of(tmp_path, 'eval')[-1:]
   assert held_out['rows'] == 2 * training.ROWS
   assert held_out['half'] == held_out['cost'] / 2 == held_out['loss'] / 2

@@ -16,7 +16,7 @@ class Bar:
     self.lines.append(line)
 
 
-def check(loss, trained=False):
+def check(loss, trained=False, hidden_size=8):
   """Checks a loss where guessing costs ln 11 + ln 2 = 3.091."""
   c, bar = training.small_config(), Bar()
   sums = {
@@ -25,12 +25,21 @@ def check(loss, trained=False):
   }
   (phase,) = task.list_phases(c)
   made = training.make_task(c)
-  first_batch.check(made, made.objective(c), phase, sums, trained, bar)
+  first_batch.check(
+    made, made.objective(c), phase, sums, trained, hidden_size, bar
+  )
   return bar.lines
 
 
 def test_a_loss_near_that_of_guessing_passes_and_the_batch_is_shown():
   assert check(3.5) == ['8 rows', 'initial loss 3.500, expected 3.091']
+
+
+def test_a_wide_model_may_be_further_from_guessing():
+  # Logits of variance 4,096 x 0.02 x 0.02, of which the loss has half.
+  assert check(3.091 + 0.8, hidden_size=4096)
+  with pytest.raises(errors.UserError, match=r'\(\+-1.32\)'):
+    check(3.091 + 1.4, hidden_size=4096)
 
 
 @pytest.mark.parametrize('loss', [2.5, 3.7, float('nan')])

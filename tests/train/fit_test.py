@@ -1,10 +1,13 @@
 """Tests of training from start to end."""
 
+import types
+
 import jax
 import numpy as np
 import pytest
 
 from bert_jax import errors
+from bert_jax.train import fit
 from tests import training
 
 
@@ -78,3 +81,26 @@ def test_a_mesh_that_the_devices_do_not_allow_stops_the_run(tmp_path):
   c = training.small_config(mesh__model=3)
   with pytest.raises(errors.UserError, match='mesh.model=3 does not divide'):
     training.fit(c, tmp_path)
+
+
+@pytest.mark.parametrize(
+  'keep, message',
+  [
+    (
+      3,
+      'has 1 MB free, but 4 more .* need [0-9]+ MB; free space, lower checkp',
+    ),
+    (1, 'has 1 MB free, but 2 more .* MB; free space or use another --workdir'),
+  ],
+)
+def test_a_disk_without_room_for_checkpoints_is_said_in_mb(
+  tmp_path, monkeypatch, keep, message
+):
+  usage = types.SimpleNamespace(free=1e6)
+  monkeypatch.setattr('shutil.disk_usage', lambda path: usage)
+  c = training.small_config(checkpoint__keep=keep, data__vocab_size=100_000)
+  objective = training.make_objective(c)
+  with pytest.raises(errors.UserError, match=message):
+    fit.check_disk(c, objective, str(tmp_path))
+  usage.free = 1e9
+  fit.check_disk(c, objective, str(tmp_path))

@@ -12,15 +12,6 @@ from bert_jax.workdir import status as status_lib
 from tests import training
 
 
-def test_too_little_disk_stops_the_run(tmp_path, monkeypatch):
-  monkeypatch.setattr(
-    'shutil.disk_usage',
-    lambda path: type('Usage', (), {'free': 1000}),
-  )
-  with pytest.raises(errors.UserError, match='GB free, but 4 more'):
-    training.fit(training.small_config(), tmp_path)
-
-
 def test_parameters_are_counted_without_padding_rows(capsys):
   c = training.small_config()
   made = training.make_task(c).objective(c).init(jax.random.key(0))

@@ -2,8 +2,10 @@
 
 import dataclasses
 import gc
+import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from bert_jax.parallel import distributed
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import pulse
 from bert_jax.train import step as step_lib
+from bert_jax.train import task as task_lib
 from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests import training
 
@@ -130,3 +133,131 @@ def test_a_held_out_loss_that_is_not_finite_stops_a_run_that_is_saved(tmp_path):
     with pytest.raises(errors.UserError, match='loss at step 6 is nan'):
       training.fit_lib.fit(c, made, str(tmp_path))
     assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [6]
+
+
+def test_the_work_until_a_goal_was_first_reached_survives_a_resumption(
+  tmp_path, capsys
+):
+  c = training.small_config(eval__every=2, checkpoint__every=5)
+  answers, failed = iter([False, True, False]), []
+
+  def failing(step):
+    if step == 5 and not failed:
+      failed.append(step)
+      raise OSError('the disk was pulled out')
+    return training.make_batch(step)
+
+  made = dataclasses.replace(
+    training.make_task(c, failing),
+    reached=lambda means: {'some_goal': next(answers)},
+  )
+  with pytest.raises(OSError, match='pulled out'):
+    training.fit_lib.fit(c, made, str(tmp_path))
+  training.fit_lib.fit(c, made, str(tmp_path))
+  rows = training.rows_of(tmp_path, 'eval')
+  each = training.ROWS * training.LENGTH
+  assert [(row['step'], row['tokens'], row['flops']) for row in rows] == [
+    (step, step * each, step * 1e6) for step in (2, 4, 6)
+  ]
+  assert 'some_goal_tokens' not in rows[0]
+  for row in rows[1:]:
+    assert (row['some_goal_tokens'], row['some_goal_flops']) == (4 * each, 4e6)
+  out = capsys.readouterr().out
+  assert 'some goal at step 4: 192 tokens, 4e+06 FLOPs' in out
+  assert out.count('some goal') == 1
+
+
+@pytest.mark.parametrize('altered', [True, False])
+def test_altered_rows_are_compared_with_the_same_rows(tmp_path, altered):
+  def alter(phase, i, rows):
+    found = training.take(training.make_batch(1000 + i), rows)
+    return found | {'masked_lm_ids': found['masked_lm_ids'] * (not altered)}
+
+  c = training.small_config(eval__every=0)
+  made = training.make_task(c)
+  made = dataclasses.replace(
+    made,
+    compared={
+      name: task_lib.Rows(make, lambda phase: 1)
+      for name, make in (('a', alter), ('b', made.eval_batch))
+    },
+    compare=lambda x: {'more': x['a']['mlm_loss'] - x['b']['mlm_loss']},
+  )
+  training.fit_lib.fit(c, made, str(tmp_path))
+  (row,) = training.rows_of(tmp_path, 'eval')
+  assert (row['more'] != 0) == altered
+
+
+def test_a_checkpoint_is_saved_when_the_last_one_is_minutes_old(tmp_path):
+  c = training.small_config(checkpoint__every=60, checkpoint__minutes=1e-9)
+  training.fit(c, tmp_path / 'often')
+  rows = training.rows_of(tmp_path / 'often', 'checkpoint')
+  assert [r['step'] for r in rows] == [1, 2, 3, 4, 5, 6]
+  c.checkpoint.minutes = 60.0
+  training.fit(c, tmp_path / 'never')
+  rows = training.rows_of(tmp_path / 'never', 'checkpoint')
+  assert [r['step'] for r in rows] == [6]
+
+
+def make_judged_task(c, wanted):
+  """Returns a task whose score is best where a number of the model is `wanted`."""
+
+  def make_objective(config):
+    made = training.make_objective(config)
+
+    def compute(params, batch, key):
+      number = params['mlm']['bias'][3]
+      rows = len(batch['input_ids'])
+      return made.compute(params, batch, key)[0], jnp.full(rows, number)
+
+    return dataclasses.replace(made, compute=compute)
+
+  return dataclasses.replace(
+    training.make_task(c),
+    objective=make_objective,
+    collect=lambda kept, phase, i, found: float(found[0]),
+    score=lambda kept: {'near': -abs(kept - wanted), 'number': kept},
+    keep_best=True,
+  )
+
+
+def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
+  c = training.small_config(
+    eval__every=2, checkpoint__every=5, checkpoint__keep=1
+  )
+
+  def fit(name, wanted, fails=False):
+    made = make_judged_task(c, wanted)
+
+    def find_batch(phase, step, rows):
+      if fails and step == 5:
+        raise OSError('the disk was pulled out')
+      return training.take(training.make_batch(step), rows)
+
+    made = dataclasses.replace(made, train_batch=find_batch)
+    return training.fit_lib.fit(c, made, str(tmp_path / name))
+
+  fit('first', 0.0)
+  numbers = {
+    row['step']: row['number']
+    for row in training.rows_of(tmp_path / 'first', 'eval')
+  }
+  params, kept, step = fit('whole', numbers[4])
+  assert step == 4 and kept == {task_lib.HELD_OUT: numbers[4]}
+  assert params['mlm']['bias'][3] == np.float32(numbers[4])
+  assert checkpoint_reader.list_steps(str(tmp_path / 'whole/checkpoints')) == [
+    4,
+    6,
+  ]
+  # After the checkpoint of step 5, which knows of step 4.
+  with pytest.raises(OSError, match='pulled out'):
+    fit('killed', numbers[4], fails=True)
+  folder = tmp_path / 'killed' / 'checkpoints'
+  assert checkpoint_reader.list_steps(str(folder)) == [4, 5]
+  for _ in range(2):  # at its end, too
+    again, kept, step = fit('killed', numbers[4])
+    jax.tree.map(np.testing.assert_array_equal, params, again)
+    assert step == 4 and kept == {task_lib.HELD_OUT: numbers[4]}
+  shutil.rmtree(folder / '4' / 'state' / 'd')
+  with pytest.raises(errors.UserError, match='of the best evaluation, is dam'):
+    fit('killed', numbers[4])

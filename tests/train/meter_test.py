@@ -85,6 +85,8 @@ def test_a_row_says_what_the_time_went_for(clock):
     clock[0] += 5.0  # one of them waiting for a batch
     found.add(step, metrics(clock), COSTS)
   assert rows.rows == []
+  # The first ten seconds are over, so the terminal is told before a row is due.
+  assert [line.split(' |')[0] for line in bar.lines] == ['step 1/4']
   with found.paused():  # waits for the device, and is not counted itself
     clock[0] += 50.0
   ((kind, step, row),) = rows.rows
@@ -94,7 +96,7 @@ def test_a_row_says_what_the_time_went_for(clock):
   assert row['host_work'] == pytest.approx(8 / 14)
   assert row['sequences_per_second'] == pytest.approx(16 / 14)
   assert row['mlm_loss'] == 3.0
-  assert 'data wait 14.3%' in bar.lines[0]
+  assert 'data wait 14.3%' in bar.lines[-1] and len(bar.lines) == 2
 
 
 def test_the_metrics_of_a_step_are_read_after_the_next_was_dispatched(clock):

@@ -59,3 +59,12 @@ def test_the_first_losses_and_small_jumps_are_none():
   assert find(quiet) == []
   quiet[90] = 5.3
   assert find(quiet) == [90]
+
+
+def test_a_loss_near_0_has_no_spikes():
+  # A batch with a wrong row, late in fine-tuning.
+  losses = np.full(200, 0.009)
+  losses[150] = 0.12
+  assert find(losses) == []
+  losses[160] = 0.5
+  assert find(losses) == [160]

@@ -114,7 +114,9 @@ def test_evaluation_sums_the_losses_of_all_devices(devices, model):
   found, predictions = step_lib.jit_eval(c, made, mesh)(
     kept, device_mesh.put_batch(mesh, batch)
   )
-  assert predictions == {} and found.keys() == whole.keys()
+  measured = found.keys() - whole.keys()  # by Objective.inspect
+  assert predictions == {} and whole.keys() <= found.keys()
+  assert {name.split('_')[0] for name in measured} == {'attention'}
   for name, total in whole.items():
     count = made.counts(batch)[name]
     np.testing.assert_allclose(found[name], (total, count), rtol=1e-6)
@@ -254,8 +256,8 @@ def test_one_golden_step():
 
 
 GOLDEN = {
-  'loss': 2.4042,
-  'grad_norm': 1.0126,
+  'loss': 2.3928,
+  'grad_norm': 1.4225,
   'learning_rate': 0.009694,
-  'weights': 45.08,
+  'weights': 125.85,
 }

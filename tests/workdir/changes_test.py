@@ -60,6 +60,12 @@ def test_micro_batches_that_are_clipped_by_themselves_are_another_experiment():
   assert list(found[changes.ANOTHER]) == ['phases.accumulate']
 
 
+def test_when_the_best_model_is_chosen_is_part_of_a_run():
+  best = {'finetuning.select': 'best'}
+  found = find({**best, 'eval.every': 5}, best)
+  assert list(found[changes.ANOTHER]) == ['eval.every']
+
+
 def test_a_field_of_another_version_is_another_experiment():
   assert list(find({}, {'model.rope': 3})[changes.ANOTHER]) == ['model.rope']
 

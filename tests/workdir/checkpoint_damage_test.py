@@ -1,5 +1,6 @@
 """Damaged checkpoints are named and set aside; the one before is used."""
 
+import json
 import os
 import pathlib
 import re
@@ -95,6 +96,10 @@ DAMAGE = {
     lambda path: truncate(path / 'facts' / 'metadata'),
     'one of its JSON files is unreadable',
   ),
+  'the facts are brackets': (
+    lambda path: (path / 'facts' / 'metadata').write_text('[' * 100_000),
+    'one of its JSON files is unreadable',
+  ),
   'the facts are others': (
     lambda path: (path / 'facts' / 'metadata').write_text('[1]'),
     'its facts are incomplete',
@@ -123,3 +128,49 @@ def test_sound_arrays_need_no_metadata(tmp_path):
   os.remove(tmp_path / '2' / 'state' / '_METADATA')
   assert checkpoint_reader.read(str(tmp_path))[1]['step'] == 2
   assert restore_params(tmp_path)[1]['step'] == 2
+
+
+ODD = {
+  'a time is a word': {'init_timestamp_nsecs': 'x'},
+  'metrics are a word': {'metrics': 'x'},
+  'handlers are a list': {'item_handlers': [1]},
+  'all is a list': [],
+  'brackets': None,
+}
+
+
+@pytest.mark.parametrize('step', [1, 2])
+@pytest.mark.parametrize('kind', ODD)
+def test_odd_metadata_of_orbax_are_no_obstacle(tmp_path, capsys, kind, step):
+  """Orbax reads them of all checkpoints, but needs none."""
+  write_params(tmp_path)
+  path, odd = tmp_path / str(step) / '_CHECKPOINT_METADATA', ODD[kind]
+  known = json.loads(path.read_text())
+  odd = {**known, **odd} if isinstance(odd, dict) else odd
+  path.write_text('[' * 100_000 if odd is None else json.dumps(odd))
+  assert restore_params(tmp_path)[1]['step'] == 2
+  assert 'the arrays do not need them' in capsys.readouterr().out
+  assert restore_params(tmp_path)[1]['step'] == 2
+  assert capsys.readouterr().out == ''
+
+
+def test_what_orbax_cannot_open_is_one_line(tmp_path, monkeypatch):
+  def fail(*args, **options):
+    raise ValueError('odd\nand more')
+
+  monkeypatch.setattr(checkpoint.ocp, 'CheckpointManager', fail)
+  with pytest.raises(errors.UserError, match=r'cannot open .*: odd\. Move'):
+    checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0)
+
+
+@pytest.mark.parametrize('name', ['003', '３', '3.old'])
+def test_a_folder_that_is_named_like_no_step_is_left_alone(
+  tmp_path, capsys, name
+):
+  write(tmp_path / 'c')
+  os.rename(tmp_path / 'c' / '3', tmp_path / 'c' / name)
+  assert checkpoint_reader.list_steps(str(tmp_path / 'c')) == [1, 2]
+  assert restore(tmp_path / 'c')[1]['step'] == 2
+  assert f'c/{name} is not named like a checkpoint' in capsys.readouterr().out
+  assert sorted(os.listdir(tmp_path / 'c')) == sorted(['1', '2', name])
+  assert os.listdir(tmp_path) == ['c']

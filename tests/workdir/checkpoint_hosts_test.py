@@ -27,7 +27,7 @@ def test_a_host_whose_disk_fails_keeps_all_from_condemning(
   def gather(own):
     votes.append(own)
     # What is damaged here another host cannot read.
-    other = {'damaged': False, 'message': 'EIO in c/3', 'exit_code': 75}
+    other = {'damaged': False, 'message': 'EIO in c/3', 'may_pass': True}
     return [own, json.dumps(other if own != '{}' else {})]
 
   monkeypatch.setattr(agreement, 'gather_texts', gather)
@@ -43,7 +43,7 @@ def test_damage_that_another_host_alone_sees_is_named_here(
   tmp_path, monkeypatch, capsys
 ):
   write(tmp_path / 'c')
-  other = {'damaged': True, 'message': 'a shard is cut', 'exit_code': None}
+  other = {'damaged': True, 'message': 'a shard is cut', 'may_pass': False}
   monkeypatch.setattr(
     agreement, 'gather_texts', lambda own: [own, json.dumps(other)]
   )

@@ -93,7 +93,11 @@ def test_a_torn_line_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'line', ['3', '[]', '{"kind": "train"}', '{"kind": 1, "step": 2}', '\x00']
+  'line',
+  [
+    *('3', '[]', '{"kind": "train"}', '{"kind": 1, "step": 2}', '\x00'),
+    '[' * 100_000,
+  ],
 )
 def test_a_damaged_line_is_left_out(tmp_path, line):
   write(tmp_path, 0, [2, 4])

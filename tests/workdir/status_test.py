@@ -68,7 +68,11 @@ def test_the_thread_writes_speed_and_time_left(tmp_path, monkeypatch):
       errors.Interrupted(signal.SIGTERM, 'resume'),
       ('interrupted', 143, 'resume'),
     ),
-    (ZeroDivisionError('by 0'), ('failed', 1, 'ZeroDivisionError: by 0')),
+    (
+      OSError(5, 'Input/output error'),
+      ('failed', 75, 'OSError: [Errno 5] Input/output error'),
+    ),
+    (ZeroDivisionError('by 0'), ('failed', 70, 'ZeroDivisionError: by 0')),
   ],
 )
 def test_the_end_is_named(tmp_path, error, expected):

@@ -17,9 +17,10 @@ import turns as turns_lib
 
 from bert_jax import config as config_lib
 from bert_jax import tasks
-from bert_jax.finetuning import encode, predictions
-from bert_jax.finetuning.spans import answering
-from bert_jax.inference import fine_tuned, source
+from bert_jax.finetuning import encode, predict_files, predictions
+from bert_jax.finetuning.classes import class_data, classify
+from bert_jax.finetuning.spans import answering, span_data
+from bert_jax.inference import source
 from bert_jax.runtime import memory
 from bert_jax.train import fit
 from bert_jax.workdir import status as status_lib
@@ -75,26 +76,16 @@ def predict(settings: dict):
   with np.load(os.path.join(settings['data'], 'train.npz')) as file:
     rows = dict(file)
   encoded = encode.Encoded(*(rows[x] for x in ('ids', 'ends', 'firsts')), 0)
-  network = (
-    model.head.add_to(model.params),
-    fine_tuned.make_head_module(model.head, model.config),
-  )
-  pad, size = model.tokenizer.pad_id, settings['predict_batch']
-
-  def compute():
-    if 'starts' not in rows:
-      return predictions.compute_logits(
-        *network, encoded, pad, 'predicting', size
-      )
+  split, task, part = class_data.Split(encoded, None, None), classify, 'logits'
+  if 'starts' in rows:
     windows = types.SimpleNamespace(encoded=encoded, starts=rows['starts'])
-    most = settings['config']['finetuning.max_answer_length']
-    return answering.rank_windows(
-      *network, windows, pad, most, 'answering', size
-    )['nulls']
+    split = span_data.Split(windows, *[None] * 6)
+    task, part = answering, 'nulls'
+  job = predict_files.Job('', model, '', '', (), settings['predict_batch'])
 
   def run(times):
     for _ in range(times):
-      found = compute()
+      found = job.predict(task, split, predictions.fill, 'predicting')[part]
     return float(np.abs(found).mean())
 
   pipe.serve(describe(), run)

@@ -35,6 +35,16 @@ class Split(NamedTuple):
     """Returns the number of rows."""
     return len(self.encoded.ends) // self.choices
 
+  @property
+  def ids(self) -> range:
+    """Returns the numbers of the rows."""
+    return range(self.size)
+
+  @property
+  def lengths(self) -> np.ndarray:
+    """Returns the tokens of the longest choice of each row, int [R]."""
+    return self.encoded.lengths.reshape(-1, self.choices).max(1)
+
 
 def make(
   config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
@@ -54,7 +64,7 @@ def make(
     encoded = encode.join(tokenizer, *tokens, max(config.phases.seq_length))
     choices, labels = len(rows.pairs[0]), None
     if rows.labels is not None and all(rows.labels):
-      labels = _number_labels(rows, choices)
+      labels = number_labels(rows, choices)
     splits[name] = Split(encoded, labels, choices)
     facts[name] = {
       'path': rows.path,
@@ -64,6 +74,7 @@ def make(
       'longest': int(encoded.lengths.max()),
       'truncated': encoded.truncated,
       'empty_lines': examples.list_empty(rows),
+      'repeated': task_data.describe_repeated(rows.path, rows.repeated),
     }
   counts = {name: x.choices for name, x in splits.items()}
   if len(set(counts.values())) > 1:
@@ -146,8 +157,8 @@ def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
     if not name or columns != numbered[: max(len(columns), 2)]:
       raise errors.UserError(
         f'{table.path} has neither a column {name!r} with lists nor {name}0 and '
-        f'{name}1; it has {errors.listing(table.names)}; name one of these '
-        f'by {asked}=.'
+        f'{name}1; it has {table_files.describe_names(table.path, table.names)}; '
+        f'name one of these by {asked}=, if line 1 of the file names its columns.'
       )
     found = [
       tuple(examples.get_text(table, line, row, x) for x in columns)
@@ -173,7 +184,12 @@ def _read_list(table, line, value, name) -> tuple[str, ...]:
   return tuple(value)
 
 
-def _number_labels(rows: examples.Examples, choices: int) -> np.ndarray:
+def number_labels(rows: examples.Examples, choices: int) -> np.ndarray:
+  """Returns which choice of each row is right, int32 [R].
+
+  Raises:
+    errors.UserError: if a label is not the number of a choice.
+  """
   known = [str(i) for i in range(choices)]
   for line, label in zip(rows.lines, rows.labels, strict=True):
     if label not in known:
@@ -190,14 +206,14 @@ def describe(manifest: dict) -> list[str]:
   for name, x in manifest['splits'].items():
     cut = f', {x["truncated"]:,} choices truncated' if x['truncated'] else ''
     lines.append(
-      f'{name}: {x["rows"]:,} rows of {x["choices"]} choices, longest '
+      f'{name}: {errors.count(x["rows"], "row")} of {x["choices"]} choices, longest '
       f'{x["longest"]} tokens{cut} ({x.get("origin", x["path"])})'
     )
     # Data made before they were counted lack them.
     if empty := x.get('empty_lines'):
       lines.append(
-        f'WARNING: {len(empty):,} row(s) of {x["path"]} have no text and are '
-        f'kept, the first in line {empty[0]}'
+        f'WARNING: {errors.count(len(empty), "row")} of {x["path"]} without text, '
+        f'kept; the first in line {empty[0]}'
       )
   return lines
 

@@ -13,7 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax.finetuning import encode, metrics, supervised, task_data
+from bert_jax.finetuning import (
+  encode,
+  metrics,
+  predictions,
+  supervised,
+  task_data,
+)
 from bert_jax.finetuning.choices import choice_data
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, losses
@@ -67,72 +73,37 @@ def compute_sums(
   return {'cross_entropy': loss, 'accuracy': hits}, {'logits': logits}
 
 
-def make_batches(
-  config: config_dict.ConfigDict, data: task_data.Data
-) -> supervised.Batches:
-  """Returns the batches of a run."""
-  return supervised.Batches(
-    config,
-    data,
-    functools.partial(make_batch, data.pad_id),
-    count_tokens,
-    min(data.splits['dev'].size, config.eval.sequences),
-  )
-
-
-def count_tokens(split: choice_data.Split) -> np.ndarray:
-  """Returns the tokens of the longest choice of each row, int [R]."""
-  return split.encoded.lengths.reshape(-1, split.choices).max(1)
-
-
 def make_batch(
-  pad_id: int, split: choice_data.Split, rows: np.ndarray, length: int
+  data: task_data.Data,
+  split: choice_data.Split,
+  rows: np.ndarray,
+  length: int,
 ) -> task.Batch:
-  """Returns the batch of some rows of a split."""
+  """Returns the batch of some rows of a split; unknown labels are 0."""
+  labels = np.zeros(len(rows), np.int32)
+  if split.labels is not None:
+    labels = split.labels[rows]
   pairs = rows[:, None] * split.choices + np.arange(split.choices)  # [B, N]
-  batch = encode.make_batch(split.encoded, pairs.ravel(), length, pad_id)
+  batch = encode.make_batch(split.encoded, pairs.ravel(), length, data.pad_id)
   shape = *pairs.shape, length
   return {name: x.reshape(shape) for name, x in batch.items()} | {
-    'labels': split.labels[rows],
+    'labels': labels,
     'label_weights': np.ones(len(rows), np.float32),
   }
 
 
-def collect(batches: supervised.Batches, kept, phase, i: int, predictions):
-  """Adds the choices of a held-out batch, [B], to those of earlier ones."""
-  rows = batches.list_rows(phase, i)
-  return [*(kept or ()), predictions['logits'][: len(rows)].argmax(-1)]
+keep = predictions.keep_likeliest
 
 
-def score(truth: np.ndarray, kept) -> dict[str, float]:
-  """Returns {metric: value} of the held-out rows."""
-  chosen = np.concatenate(kept)
-  return metrics.score(METRICS, truth[: len(chosen)], chosen)
+def score(config, data: task_data.Data, kept: dict) -> dict[str, float]:
+  """Returns {metric: value} of dev."""
+  del config
+  return metrics.score(METRICS, data.splits['dev'].labels, kept['chosen'])
 
 
 def list_columns(config: config_dict.ConfigDict) -> tuple[str, ...]:
   """Returns the columns of the text, of the choices' beginning and of them."""
   return config.data.text, config.data.pair, config.data.choices
-
-
-def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
-  """Returns the task of choosing.
-
-  Args:
-    config: the experiment, completed.
-    directory: the prepared data, see `task_data`.
-  """
-  data = task_data.read(choice_data.FORMAT, directory)
-  return supervised.make_task(
-    config,
-    data,
-    make_batches(config, data),
-    make_objective,
-    describe,
-    collect,
-    functools.partial(score, data.splits['dev'].labels),
-    list_columns(config),
-  )
 
 
 def describe(batch: dict[str, np.ndarray]) -> list[str]:

@@ -35,6 +35,11 @@ class Split(NamedTuple):
   def size(self) -> int:
     return len(self.encoded.ends)
 
+  @property
+  def lengths(self) -> np.ndarray:
+    """Returns the tokens of each row, int [N]."""
+    return self.encoded.lengths
+
 
 def make(
   config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
@@ -93,6 +98,7 @@ def _describe(rows, split, labels) -> dict:
     'longest': int(split.encoded.lengths.max()),
     'truncated': split.encoded.truncated,
     'empty_lines': examples.list_empty(rows),
+    'repeated': task_data.describe_repeated(rows.path, rows.repeated),
     'ragged_lines': list(rows.ragged),
     'pairs': rows.pairs is not None,
   }
@@ -112,10 +118,10 @@ def describe(manifest: dict) -> list[str]:
   """Returns what the data are, as lines to print."""
   lines = []
   for name, x in manifest['splits'].items():
-    parts = [f'{name}: {x["rows"]:,} rows']
+    parts = [f'{name}: {errors.count(x["rows"], "row")}']
     if 'labels' in x and manifest['labels']:
-      shown = [f'label {label}: {n:,}' for label, n in x['labels'].items()]
-      parts.append(errors.listing(shown, most=10))
+      shown = [f'{label} ({n:,})' for label, n in x['labels'].items()]
+      parts.append(f'labels {errors.listing(shown, most=10)}')
     elif 'labels' in x:
       parts.append('labels from {min:,} to {max:,}'.format(**x['labels']))
     parts.append(f'longest {x["longest"]} tokens')
@@ -124,13 +130,13 @@ def describe(manifest: dict) -> list[str]:
     # Data made by an earlier version lack it.
     lines.append(', '.join(parts) + f' ({x.get("origin", x["path"])})')
     for what, numbers in (
-      ('have no text and are kept as [CLS] [SEP]', x['empty_lines']),
-      ('were left out, having too few columns', x['ragged_lines']),
+      ('without text, kept as [CLS] [SEP]', x['empty_lines']),
+      ('with too few columns, left out', x['ragged_lines']),
     ):
       if numbers:
         lines.append(
-          f'WARNING: {len(numbers):,} row(s) of {x["path"]} {what}, the first '
-          f'in line {numbers[0]}'
+          f'WARNING: {errors.count(len(numbers), "row")} of {x["path"]} {what}; '
+          f'the first in line {numbers[0]}'
         )
   return lines
 

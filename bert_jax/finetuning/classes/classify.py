@@ -10,7 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax.finetuning import encode, gpt_form, metrics, supervised, task_data
+from bert_jax.finetuning import (
+  encode,
+  gpt_form,
+  metrics,
+  predictions,
+  supervised,
+  task_data,
+)
 from bert_jax.finetuning.classes import class_data
 from bert_jax.finetuning.readers import data_files
 from bert_jax.inference import fine_tuned
@@ -64,49 +71,29 @@ def compute_sums(
   return found, {'logits': logits}
 
 
-def make_batches(
-  config: config_dict.ConfigDict, data: task_data.Data
-) -> supervised.Batches:
-  """Returns the batches of a run."""
-  return supervised.Batches(
-    config,
-    data,
-    functools.partial(make_batch, data.pad_id),
-    count_tokens,
-    min(data.splits['dev'].size, config.eval.sequences),
-  )
-
-
-def count_tokens(split: class_data.Split) -> np.ndarray:
-  """Returns the tokens of each row, int [N]."""
-  return split.encoded.lengths
-
-
 def make_batch(
-  pad_id: int, split: class_data.Split, rows: np.ndarray, length: int
+  data: task_data.Data,
+  split: class_data.Split,
+  rows: np.ndarray,
+  length: int,
 ) -> task.Batch:
-  """Returns the batch of some rows of a split."""
-  return encode.make_batch(split.encoded, rows, length, pad_id) | {
-    'labels': split.labels[rows],
+  """Returns the batch of some rows of a split; unknown labels are 0."""
+  labels = np.zeros(len(rows), np.int32 if data.labels else np.float32)
+  if split.labels is not None:
+    labels = split.labels[rows]
+  return encode.make_batch(split.encoded, rows, length, data.pad_id) | {
+    'labels': labels,
     'label_weights': np.ones(len(rows), np.float32),
   }
 
 
-def collect(batches: supervised.Batches, kept, phase, i: int, predictions):
-  """Adds what `choose` returns for a held-out batch to that of earlier ones."""
-  rows = batches.list_rows(phase, i)
-  return [*(kept or ()), choose(predictions['logits'][: len(rows)])]
+keep = predictions.keep_likeliest
 
 
-def score(names, truth: np.ndarray, kept) -> dict[str, float]:
-  """Returns {metric: value} of the held-out rows, the first ones of truth."""
-  predicted = np.concatenate(kept)
-  return metrics.score(names, truth[: len(predicted)], predicted)
-
-
-def choose(logits: np.ndarray) -> np.ndarray:
-  """Returns the likeliest classes, or the numbers, [N] of logits [N, C]."""
-  return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(-1)
+def score(config, data: task_data.Data, kept: dict) -> dict[str, float]:
+  """Returns {metric: value} of dev."""
+  truth = data.splits['dev'].labels
+  return metrics.score(list_metrics(config), truth, kept['chosen'])
 
 
 def list_metrics(config: config_dict.ConfigDict) -> tuple[str, ...]:
@@ -114,35 +101,20 @@ def list_metrics(config: config_dict.ConfigDict) -> tuple[str, ...]:
   known = data_files.find_glue(config.finetuning.glue)
   if known:
     return known.metrics
-  if config.finetuning.outputs == 1:
-    return 'pearson', 'spearman', 'mean_squared_error'
-  return 'accuracy', 'macro_f1', 'matthews'
+  return choose_metrics(config.finetuning.outputs > 1)
+
+
+def choose_metrics(classes: Any) -> tuple[str, ...]:
+  """Returns the names of the metrics of classes, or else of numbers."""
+  if classes:
+    return 'accuracy', 'macro_f1', 'matthews'
+  return 'pearson', 'spearman', 'mean_squared_error'
 
 
 def list_columns(config: config_dict.ConfigDict) -> tuple[str, ...]:
   """Returns the column of the text, and that of a second text if any."""
   known = data_files.find_glue(config.finetuning.glue) or config.data
   return tuple(name for name in (known.text, known.pair) if name)
-
-
-def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
-  """Returns the task of classification.
-
-  Args:
-    config: the experiment, completed.
-    directory: the prepared data, see `task_data`.
-  """
-  data = task_data.read(class_data.FORMAT, directory)
-  return supervised.make_task(
-    config,
-    data,
-    make_batches(config, data),
-    make_objective,
-    describe,
-    collect,
-    functools.partial(score, list_metrics(config), data.splits['dev'].labels),
-    list_columns(config),
-  )
 
 
 def describe(batch: dict[str, np.ndarray]) -> list[str]:

@@ -142,7 +142,7 @@ def _split(line: str) -> list[str]:
 def _check_width(path, number, columns, top, width):
   if len(columns) != width:
     raise errors.UserError(
-      f'{path}: line {number} has {len(columns)} column(s), line {top} has '
+      f'{path}: line {number} has {errors.count(len(columns), "column")}, line {top} has '
       f'{width}; give all lines equally many.'
     )
 
@@ -150,7 +150,7 @@ def _check_width(path, number, columns, top, width):
 def _get(path, number, columns, index) -> str:
   if not -len(columns) <= index < len(columns) or not columns[index]:
     raise errors.UserError(
-      f'{path}: line {number} has {len(columns)} column(s), none with number '
+      f'{path}: line {number} has {errors.count(len(columns), "column")}, none with number '
       f'{index}; correct that line, or the number of the column.'
     )
   return columns[index]

@@ -35,6 +35,7 @@ class Source:
     heldout: data.heldout
     max_documents: data.max_documents
     glue: finetuning.glue
+    regression: finetuning.regression, or that of the GLUE task.
   """
 
   input: str
@@ -45,12 +46,18 @@ class Source:
   heldout: float
   max_documents: int
   glue: str
+  regression: bool
 
 
 def get_source(config: config_dict.ConfigDict) -> Source:
   """Returns where the examples of a config come from."""
-  fields = [x.name for x in dataclasses.fields(Source) if x.name != 'glue']
-  return Source(*(config.data[x] for x in fields), config.finetuning.glue)
+  fields = [x.name for x in dataclasses.fields(Source)][:-2]
+  known = find_glue(config.finetuning.glue)
+  return Source(
+    *(config.data[x] for x in fields),
+    config.finetuning.glue,
+    not known.labels if known else config.finetuning.regression,
+  )
 
 
 def find_glue(name: str) -> glue.Glue | None:
@@ -95,6 +102,15 @@ def find_files(source: Source) -> dict[str, str]:
       'train=FILE,dev=FILE,test=FILE.'
     )
   return found
+
+
+def list_glue(folder: str) -> list[str]:
+  """Returns the names of GLUE's tasks with a training file in a folder."""
+  return [
+    name
+    for name, known in glue.TASKS.items()
+    if os.path.isfile(os.path.join(folder, known.folder, known.files['train']))
+  ]
 
 
 def _parse_files(given: str, splits) -> dict[str, str]:

@@ -9,14 +9,17 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.corpus import tfds_text
-from bert_jax.data import hashing
 from bert_jax.finetuning import tsv
-from bert_jax.finetuning.readers import data_files, glue, table_files
+from bert_jax.finetuning.readers import (
+  data_files,
+  glue,
+  sampling,
+  table_files,
+)
 
 _IDS = ('index', 'id')  # columns that number the rows of GLUE's test files
-_HELD_OUT = 4  # tag of hashes
-# What names the columns of a text, of a second text and of choices.
-FIELDS = 'data.text', 'data.pair', 'data.choices'
+# What names the columns of a text, of a second text, of choices and labels.
+FIELDS = 'data.text', 'data.pair', 'data.choices', 'data.label'
 
 
 class Examples(NamedTuple):
@@ -31,6 +34,7 @@ class Examples(NamedTuple):
     ids: the rows' ids in a submission.
     ragged: numbers of lines that were left out, having too few columns.
     held_out: whether they are rows of the training file, for want of a dev file.
+    repeated: numbers of the lines whose texts are also those of a training row.
   """
 
   path: str
@@ -41,6 +45,7 @@ class Examples(NamedTuple):
   ids: list[str]
   ragged: Sequence[int] = ()
   held_out: bool = False
+  repeated: Sequence[int] = ()
 
   @property
   def origin(self) -> str:
@@ -53,8 +58,9 @@ def read_splits(
 ) -> dict[str, Examples]:
   """Reads the files of a source.
 
-  Without a dev file, a share `data.heldout` of the training rows becomes `dev`,
-  the same for every seed.
+  Without a dev file, a share `data.heldout` of the training rows of each class
+  becomes `dev`, the same for every seed. Of more rows than `data.max_documents`,
+  a sample is taken.
 
   Args:
     source: the files.
@@ -71,16 +77,28 @@ def read_splits(
     for split, path in data_files.find_files(source).items()
   }
   if 'dev' not in found:
-    found['train'], found['dev'] = _hold_out(found['train'], source.heldout)
+    found['train'], found['dev'] = _hold_out(source, found['train'])
   if source.max_documents:
     found = {
-      split: _take(rows, range(min(len(rows.texts), source.max_documents)))
+      split: _take(
+        rows, sampling.take_sample(range(len(rows.texts)), source.max_documents)
+      )
       for split, rows in found.items()
     }
   for split, rows in found.items():
     if split == 'train' or split.startswith('dev'):
-      _check_labelled(split, rows)
-  return found
+      check_labelled(split, rows)
+  return {x: _mark_repeated(found['train'], found[x]) for x in found}
+
+
+def _mark_repeated(train: Examples, rows: Examples) -> Examples:
+  if rows is train:
+    return rows
+  ours, theirs = (
+    zip(x.texts, x.pairs or x.texts, strict=True) for x in (train, rows)
+  )
+  repeated = sampling.find_repeated(ours, theirs)
+  return rows._replace(repeated=[rows.lines[i] for i in repeated])
 
 
 def read_split(glue_name: str, split: str, path: str) -> Examples:
@@ -140,12 +158,13 @@ def choose_columns(
   """
   wanted = {asked[0]: text, asked[1]: pair}
   if needs_label:
-    wanted['data.label'] = label
+    wanted[asked[3]] = label
   for field, name in wanted.items():
     if name not in table.names if name else field == asked[0]:
       raise errors.UserError(
         f'{table.path} has no column {name!r}; it has '
-        f'{errors.listing(table.names)}; name one of these by {field}=.'
+        f'{table_files.describe_names(table.path, table.names)}; name one of '
+        f'these by {field}=, if line 1 of the file names its columns.'
       )
 
   def texts(name):
@@ -201,15 +220,13 @@ def _read_ids(table) -> list[str]:
   return list(lines)
 
 
-def _hold_out(rows: Examples, share: float) -> tuple[Examples, Examples]:
-  """Splits training rows by a hash of their numbers."""
+def _hold_out(source, rows: Examples) -> tuple[Examples, Examples]:
+  """Splits training rows; the share of each class is held out."""
+  labels = rows.labels
+  if source.regression and all(labels):
+    labels = [_number(rows, i) for i in range(len(labels))]
   number = np.arange(len(rows.texts))
-  held_out = hashing.to_uniform(hashing.mix(_HELD_OUT, number)) < share
-  if held_out.all() or not held_out.any():
-    raise errors.UserError(
-      f'{rows.path} has {len(number)} rows, of which data.heldout={share} holds '
-      f'out {held_out.sum()}; change it, or give a file: dev=FILE.'
-    )
+  held_out = sampling.hold_out(rows.path, source.heldout, number, labels)
   train, dev = (_take(rows, np.flatnonzero(x)) for x in (~held_out, held_out))
   return train, dev._replace(held_out=True)
 
@@ -227,11 +244,12 @@ def _take(rows: Examples, chosen) -> Examples:
   )
 
 
-def _check_labelled(split: str, rows: Examples):
+def check_labelled(split: str, rows: Examples):
+  """Raises errors.UserError if a row has no label."""
   missing = [n for n, x in zip(rows.lines, rows.labels, strict=True) if not x]
   if missing:
     raise errors.UserError(
-      f'{rows.path}: {len(missing)} row(s) of {split} have no label, the first '
+      f'{rows.path}: {errors.count(len(missing), "row")} of {split} without a label, the first '
       f'in line {missing[0]}; give each one, or leave those rows out.'
     )
 
@@ -279,8 +297,8 @@ def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
     first = unknown[0]
     raise errors.UserError(
       f'{rows.path}: line {rows.lines[first]} has the label '
-      f'{rows.labels[first]!r}, which no training row has ({len(unknown)} such '
-      f'row(s)); known are {errors.listing(list(labels))}. Correct the label, or '
+      f'{rows.labels[first]!r}, which no training row has ('
+      f'{errors.count(len(unknown), "such row")}); known are {errors.listing(list(labels))}. Correct the label, or '
       'train on it, too.'
     )
   return np.array([index[label] for label in rows.labels], 'i4')

@@ -19,7 +19,7 @@ class Glue:
     pair: column of the second text; '' for single texts.
     label: column of the label.
     labels: the classes; () for a number.
-    metrics: names in `metrics.METRICS`; the first is the one to compare by.
+    metrics: names as in `metrics.score`; the first is the one to compare by.
     submissions: {split: file name in a submission}.
     headless: columns of files that have no header.
     tfds: columns of the first and second text in TFDS, if they differ there.

@@ -5,6 +5,7 @@ character of the passage at which they begin.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bert_jax import errors
@@ -39,19 +40,19 @@ class Squad(NamedTuple):
   questions: list[Question]
 
 
-def read(path: str, most: int = 0) -> Squad:
+def read(path: str) -> Squad:
   """Reads a file.
 
   Args:
     path: the file, maybe compressed.
-    most: maximum of questions to read; 0 is all.
 
   Raises:
     errors.UserError: if the file cannot be read, is not UTF-8, JSON or of this
       form, has no questions, or has the same id twice.
   """
+  text = table_files.read_text(path)
   try:
-    content = json.loads(table_files.read_text(path))
+    content = json.loads(text)
   except (ValueError, RecursionError) as error:
     raise errors.UserError(
       f'{path} is not JSON ({error}); give a file in the form of SQuAD.'
@@ -75,8 +76,19 @@ def read(path: str, most: int = 0) -> Squad:
   _check_ids(path, questions)
   if not known:  # as in a test set whose answers are kept secret
     questions = [x._replace(answers=None) for x in questions]
-  questions = questions[: most or None]
-  return Squad(path, passages[: questions[-1].passage + 1], questions)
+  return Squad(path, passages, questions)
+
+
+def take(content: Squad, chosen: Sequence[int]) -> Squad:
+  """Returns some questions of a file, by number, and the passages they need."""
+  questions = [content.questions[i] for i in chosen]
+  needed = sorted({x.passage for x in questions})
+  numbers = {passage: i for i, passage in enumerate(needed)}
+  return Squad(
+    content.path,
+    [content.passages[i] for i in needed],
+    [x._replace(passage=numbers[x.passage]) for x in questions],
+  )
 
 
 def _read_question(path, where, row, passage) -> Question:
@@ -116,6 +128,6 @@ def _check_ids(path, questions):
   twice = sorted({x.id for x in questions if x.id in seen or seen.add(x.id)})
   if twice:
     raise errors.UserError(
-      f'{path}: {len(twice)} id(s) have several questions, such as '
+      f'{path}: {errors.count(len(twice), "id")} with several questions, such as '
       f'{twice[0]!r}; predictions are by id, so give each question its own.'
     )

@@ -11,14 +11,19 @@ import codecs
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from bert_jax import errors
 from bert_jax.corpus import text_files, tfds_text
 from bert_jax.finetuning.readers import tfds_table
+from bert_jax.runtime import memory
 
 EXTENSIONS = ('.tsv', '.csv', '.jsonl')
+_SEPARATORS = {'.tsv': 'the tab', '.csv': 'the comma'}
+_OTHERS = {'.tsv': ';|,', '.csv': ';|\t'}  # that files of others may have
+_UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 
 
 class Table(NamedTuple):
@@ -59,57 +64,115 @@ def read(
     raise errors.UserError(
       f'{path} does not end in {", ".join(EXTENSIONS)}; give a file that does.'
     )
-  text = read_text(path)
+  # Of CSV, also lines that end in a carriage return alone.
+  lines = _read_lines(path, '' if kind == '.csv' else '\n', _share(2))
   skipped: list[int] = []
   if kind == '.tsv':
-    lines = _split_tsv(path, text, headless, ragged, skipped)
+    found = _split_tsv(path, lines, headless, ragged, skipped)
   elif kind == '.csv':
-    lines = _split_csv(path, text)
+    found = _split_csv(path, lines)
   else:
-    lines = _split_jsonl(path, text)
-  rows = list(lines)
+    found = _split_jsonl(path, lines)
+  rows, left = [], _share(2)
+  for number, row in found:
+    left -= sys.getsizeof(row) + sum(map(sys.getsizeof, row.values()))
+    if left < 0:
+      _refuse_large(path, _share(2))
+    rows.append((number, row))
   if not rows:
     raise errors.UserError(f'{path} has no rows; give a file that has some.')
   return Table(path, tuple(rows[0][1]), rows, skipped)
+
+
+def describe_names(path: str, names: Sequence[str]) -> str:
+  """Returns the columns of a file to print, and what may be wrong with them."""
+  found, kind = errors.listing(names), text_files.get_extension(path)
+  for mark in _OTHERS.get(kind, ''):
+    if any(mark in name for name in names):
+      return f'{found} (is {mark!r} the separator? Of a {kind} file it is {_SEPARATORS[kind]})'
+  return found
 
 
 def read_text(path: str) -> str:
   """Returns the text of a UTF-8 file, maybe compressed.
 
   Raises:
-    errors.UserError: if it cannot be read or is not UTF-8.
+    errors.UserError: if it cannot be read, is not UTF-8, or is larger than a
+      sixteenth of the machine's memory, which what is made of it would fill.
   """
+  return ''.join(_read_lines(path, '', _share(16)))
+
+
+def _share(part: int) -> int:
+  return memory.count_bytes() // part
+
+
+def _read_lines(path, newline: str, most: int) -> Iterator[str]:
+  """Yields the lines of a text file that takes at most `most` bytes."""
   try:
     with text_files.open_text(path) as file:
-      content = file.read()
+      limited = io.BufferedReader(_Limited(path, file, most))
+      yield from io.TextIOWrapper(limited, 'utf-8-sig', newline=newline)
+  except UnicodeDecodeError:
+    _refuse_encoding(path)
   except text_files.DAMAGED as error:
     if isinstance(error, errors.UserError):
       raise
     raise errors.UserError(
       f'cannot read {path}: {errors.first_line(error)}; is this the right path?'
     ) from error
-  try:
-    return content.decode('utf-8-sig')
-  except UnicodeDecodeError as error:
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-      raise errors.UserError(
-        f'{path} is UTF-16; convert it, for example with: '
-        f'iconv -f UTF-16 -t UTF-8 {path}'
-      ) from None
-    line = content.count(b'\n', 0, error.start) + 1
-    raise errors.UserError(
-      f'{path} is not UTF-8 in line {line} (byte 0x{content[error.start]:02x}); '
-      'correct that line or, if the whole file has another encoding, convert it, '
-      f'for example with: iconv -f ISO-8859-1 -t UTF-8 {path}'
-    ) from None
 
 
-def _split_tsv(path, text, headless, ragged, skipped) -> Iterator:
-  # Not splitlines(), which also splits at U+2028 and others inside of texts.
-  lines = text.removesuffix('\n').split('\n')
+class _Limited(io.RawIOBase):
+  """A file that may not grow beyond a limit while it is decompressed."""
+
+  def __init__(self, path: str, file: BinaryIO, most: int):
+    self._path, self._file, self._most = path, file, most
+    self._read = 0
+
+  def readable(self):
+    return True
+
+  def readinto(self, buffer):
+    count = self._file.readinto(buffer)
+    self._read += count
+    if self._read > self._most:
+      _refuse_large(self._path, self._most)
+    return count
+
+
+def _refuse_large(path, most):
+  raise errors.UserError(
+    f"{path} takes more than {most / 1e9:.2g} GB of this machine's memory when "
+    'it is read, which is all that it may; give fewer rows, or use a machine '
+    'with more.'
+  )
+
+
+def _refuse_encoding(path):
+  """Raises errors.UserError for the first line that is not UTF-8."""
+  with text_files.open_text(path) as file:
+    for number, line in enumerate(file, 1):
+      if number == 1 and line.startswith(_UTF16):
+        raise errors.UserError(
+          f'{path} is UTF-16; convert it, for example with: '
+          f'iconv -f UTF-16 -t UTF-8 {path}'
+        )
+      try:
+        line.decode()
+      except UnicodeDecodeError as error:
+        raise errors.UserError(
+          f'{path} is not UTF-8 in line {number} (byte '
+          f'0x{line[error.start]:02x}); correct that line or, if the whole file '
+          'has another encoding, convert it, for example with: '
+          f'iconv -f ISO-8859-1 -t UTF-8 {path}'
+        ) from None
+
+
+def _split_tsv(path, lines, headless, ragged, skipped) -> Iterator:
   names = list(headless)
   for number, line in enumerate(lines, 1):
-    values = line.removesuffix('\r').split('\t')
+    values = line.removesuffix('\n').removesuffix('\r').split('\t')
     if not names:
       if values != ['']:
         names = values
@@ -125,8 +188,8 @@ def _split_tsv(path, text, headless, ragged, skipped) -> Iterator:
       yield number, dict(zip(names, values, strict=False))
 
 
-def _split_csv(path, text) -> Iterator:
-  reader = csv.reader(io.StringIO(text, newline=''), strict=True)
+def _split_csv(path, lines) -> Iterator:
+  reader = csv.reader(lines, strict=True)
   csv.field_size_limit(2**31 - 1)  # of characters; by default 131,072
   names: list[str] = []
   first = 1  # the line at which a row begins
@@ -152,8 +215,8 @@ def _split_csv(path, text) -> Iterator:
     first = reader.line_num + 1
 
 
-def _split_jsonl(path, text) -> Iterator:
-  for number, line in enumerate(text.split('\n'), 1):
+def _split_jsonl(path, lines) -> Iterator:
+  for number, line in enumerate(lines, 1):
     if not line.strip():
       continue
     try:
@@ -182,5 +245,5 @@ def _check_names(path, number, names):
 def _refuse_ragged(path, number, got, names):
   raise errors.UserError(
     f'{path}: line {number} has {got} columns, the header has {len(names)} '
-    f'({errors.listing(names)}); correct that line.'
+    f'({describe_names(path, names)}); correct that line.'
   )

@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.finetuning import encode, predictions, supervised, task_data
-from bert_jax.finetuning.spans import span_answers, span_data, span_windows
+from bert_jax.finetuning.spans import span_answers, span_data
 from bert_jax.inference import fine_tuned
 from bert_jax.model import losses
 from bert_jax.train import task, tuning
@@ -119,101 +119,36 @@ def rank(
   }
 
 
-def rank_windows(
-  params: Any,
-  module: nn.Module,
-  windows: span_windows.Windows,
-  pad_id: int,
-  max_answer_length: int,
-  label: str,
-  batch_size: int = 32,
-) -> dict[str, np.ndarray]:
-  """Returns `rank` of windows, in their order.
-
-  Args: as `predictions.compute_logits` and `rank`.
-  """
-  kept: dict[str, np.ndarray] = {}
-  for rows, found in predictions.compute(
-    params,
-    module,
-    windows.encoded,
-    pad_id,
-    label,
-    batch_size,
-    {'starts': windows.starts},
-    _rank_up_to(max_answer_length),
-  ):
-    for name, x in found.items():
-      if name not in kept:
-        kept[name] = np.zeros((len(windows.starts), *x.shape[1:]), x.dtype)
-      kept[name][rows] = x
-  return kept
-
-
-@functools.cache  # one function per length, since jit compiles for each anew
-def _rank_up_to(max_answer_length):
-  return functools.partial(rank, max_answer_length=max_answer_length)
-
-
-def make_batches(
-  config: config_dict.ConfigDict, data: task_data.Data
-) -> supervised.Batches:
-  """Returns the batches of a run."""
-  make = functools.partial(make_batch, data.pad_id)
-  return supervised.Batches(config, data, make, count_tokens)
-
-
-def count_tokens(split: span_data.Split) -> np.ndarray:
-  """Returns the tokens of each window, int [N]."""
-  return split.windows.encoded.lengths
-
-
 def make_batch(
-  pad_id: int, split: span_data.Split, rows: np.ndarray, length: int
+  data: task_data.Data, split: span_data.Split, rows: np.ndarray, length: int
 ) -> task.Batch:
-  """Returns the batch of some rows of a split."""
-  made = split.windows
-  return encode.make_batch(made.encoded, rows, length, pad_id) | {
-    'labels': split.labels[rows],
+  """Returns the batch of some rows of a split; unknown labels are 0."""
+  made, labels = split.windows, np.zeros((len(rows), _OUTPUTS), np.int32)
+  if split.labels is not None:
+    labels = split.labels[rows]
+  return encode.make_batch(made.encoded, rows, length, data.pad_id) | {
+    'labels': labels,
     'starts': made.starts[rows],
     'label_weights': np.ones(len(rows), np.float32),
   }
 
 
-def collect(batches: supervised.Batches, kept, phase, i: int, predictions):
-  """Adds what `rank` found in a held-out batch to what it found earlier."""
-  count = len(batches.list_rows(phase, i))
-  found = {name: x[:count] for name, x in predictions.items()}
-  return [*(kept or ()), found]
+keep = predictions.fill
 
 
 def score(
-  dev: span_data.Split, settings, kept: list[dict[str, np.ndarray]]
+  config, data: task_data.Data, ranked: dict[str, np.ndarray]
 ) -> dict[str, float]:
-  """Returns {metric: value} of the held-out questions."""
-  ranked = {name: np.concatenate([x[name] for x in kept]) for name in kept[0]}
-  found = span_answers.choose(dev, ranked, settings, tune=True)
+  """Returns {metric: value} of dev."""
+  settings = span_data.get_settings(config)
+  found = span_answers.choose(data.splits['dev'], ranked, settings, tune=True)
   return span_answers.summarise(found.scores)
 
 
-def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
-  """Returns the task of spans.
-
-  Args:
-    config: the experiment, completed.
-    directory: the prepared data, see `task_data`.
-  """
-  data = task_data.read(span_data.FORMAT, directory)
-  settings = span_data.get_settings(config)
-  return supervised.make_task(
-    config,
-    data,
-    make_batches(config, data),
-    make_objective,
-    describe,
-    collect,
-    functools.partial(score, data.splits['dev'], settings),
-  )
+def list_columns(config) -> tuple[str, ...]:
+  """Returns no columns: a file of questions has none."""
+  del config
+  return ()
 
 
 def describe(batch: dict[str, np.ndarray]) -> list[str]:

@@ -42,7 +42,7 @@ def list_candidates(
 
   Args:
     split: the questions.
-    ranked: `answering.rank_windows` of all their rows.
+    ranked: `answering.rank` of all their rows.
   """
   made = split.windows
   bounds = np.searchsorted(made.questions, np.arange(len(split.ids) + 1))
@@ -99,7 +99,7 @@ def choose(
 
   Args:
     split: the questions.
-    ranked: `answering.rank_windows` of all their rows.
+    ranked: `answering.rank` of all their rows.
     settings: how answers are found.
     tune: whether to choose the threshold by which the F1 is best, if there is
       one; otherwise it is that of the settings.
@@ -136,12 +136,18 @@ def summarise(scores: np.ndarray) -> dict[str, float]:
   return {'f1': float(f1), 'exact_match': float(exact)}
 
 
-def find_intervals(scores: np.ndarray) -> dict[str, list[float]]:
-  """Returns their 95 % bootstrap intervals over questions, as [low, high]."""
-  exact, f1 = metrics.draw_sums(scores).T / len(scores)
+def compare(scores: np.ndarray, constant: np.ndarray) -> dict[str, Any]:
+  """Compares scores [Q, 2] with a constant's, as `metrics.compare` does."""
+  values, size = summarise(scores), len(scores)
+  _, f1, _, other = metrics.draw_sums(np.hstack([scores, constant])).T / size
   return {
-    'f1': metrics.find_interval(f1),
-    'exact_match': metrics.find_interval(exact),
+    'metrics': values,
+    'intervals': {
+      'f1': metrics.find_interval(f1, metrics.find_wilson(values['f1'], size)),
+      'exact_match': metrics.find_wilson(values['exact_match'], size),
+    },
+    'baseline': summarise(constant),
+    'doubt': metrics.find_doubt(f1, other),
   }
 
 

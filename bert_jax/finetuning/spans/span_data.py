@@ -9,7 +9,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, task_data
-from bert_jax.finetuning.readers import data_files, squad
+from bert_jax.finetuning.readers import data_files, sampling, squad
 from bert_jax.finetuning.spans import span_windows
 from bert_jax.model import classifier
 from bert_jax.tokenization import offsets
@@ -46,6 +46,11 @@ class Split(NamedTuple):
     """Returns the number of rows."""
     return len(self.windows.encoded.ends)
 
+  @property
+  def lengths(self) -> np.ndarray:
+    """Returns the tokens of each row, int [N]."""
+    return self.windows.encoded.lengths
+
 
 def get_settings(config: config_dict.ConfigDict) -> classifier.Spans:
   """Returns how answers are found; the threshold is that of no tuning."""
@@ -68,8 +73,8 @@ def make(
     tokenizer: the model's tokenizer.
 
   Raises:
-    errors.UserError: as `squad.read`; for a missing dev file; and for questions
-      without an answer, unless finetuning.unanswerable.
+    errors.UserError: as `squad.read`; and for questions without an answer,
+      unless finetuning.unanswerable.
   """
   splits, facts = {}, {}
   length, settings = max(config.phases.seq_length), get_settings(config)
@@ -93,10 +98,14 @@ def make(
     if splits[name].answers is not None:
       labels = span_windows.label(splits[name].windows, spans)
       splits[name] = splits[name]._replace(labels=labels)
+    repeated = _find_repeated(read['train'][0], content, name)
     facts[name] = _describe(content.path, splits[name]) | {
       what: {'count': len(found), 'first': found[0] if found else None}
       for what, found in about.items()
     }
+    facts[name]['repeated'] = task_data.describe_repeated(
+      content.path, repeated
+    )
   return task_data.combine(splits, LABELS, tokenizer, facts)
 
 
@@ -144,31 +153,49 @@ def encode_questions(
 # Kept, since completing the config and writing the data need the same tokens.
 @functools.lru_cache(maxsize=1)
 def _read(source, tokenizer):
-  """Returns {split: (content of its file, pieces of its passages)}."""
-  paths = data_files.find_files(source)
-  if 'dev' not in paths:
-    raise errors.UserError(
-      f'data.input={source.input} has no dev file; spans need one: '
-      'train=FILE,dev=FILE.'
-    )
+  """Returns {split: (content of its file, pieces of its passages)}.
+
+  Without a dev file, the questions about some passages are held out.
+  """
+  read = {x: squad.read(y) for x, y in data_files.find_files(source).items()}
+  if 'dev' not in read:
+    whole = read['train']
+    passages = [x.passage for x in whole.questions]
+    out = sampling.hold_out(whole.path, source.heldout, passages)
+    for split, chosen in (('train', ~out), ('dev', out)):
+      read[split] = squad.take(whole, np.flatnonzero(chosen))
   found = {}
-  for split, path in paths.items():
-    content = squad.read(path, source.max_documents)
+  for split, content in read.items():
+    passages = [x.passage for x in content.questions]
+    chosen = sampling.take_sample(passages, source.max_documents)
+    content = squad.take(content, chosen)
     unknown = [x.id for x in content.questions if x.answers is None]
     if unknown and split != 'test':
       raise errors.UserError(
-        f'{path}: the answers to {len(unknown):,} questions of {split} are not '
-        f'given, such as that to {unknown[0]!r}; only a test file may lack them.'
+        f'{content.path}: the answers to {errors.count(len(unknown), "question")} of {split} '
+        f'are not given, such as that to {unknown[0]!r}; only a test file may lack them.'
       )
     found[split] = content, offsets.locate(tokenizer, content.passages)
   return found
+
+
+def _find_repeated(train, content, split) -> list[str]:
+  """Returns the ids of questions that the training file has, too."""
+  if split == 'train':
+    return []
+  ours, theirs = (
+    [(x.text, file.passages[x.passage]) for x in file.questions]
+    for file in (train, content)
+  )
+  repeated = sampling.find_repeated(ours, theirs)
+  return [content.questions[i].id for i in repeated]
 
 
 def _check_answers(name, content):
   without = [x.id for x in content.questions if x.answers == ()]
   if without:
     raise errors.UserError(
-      f'{content.path}: {len(without):,} questions of {name} have no answer, '
+      f'{content.path}: {errors.count(len(without), "question")} of {name} without an answer, '
       f'such as {without[0]!r}; use configs/squad.py:v2, in which they may.'
     )
 
@@ -229,8 +256,9 @@ def describe(manifest: dict) -> list[str]:
     elif none:
       which = f', {none:,} of them without an answer,'
     lines.append(
-      f'{name}: {x["questions"]:,} questions{which} about {x["passages"]:,} '
-      f'passages, {x["rows"]:,} windows of at most {x["longest"]} tokens '
+      f'{name}: {errors.count(x["questions"], "question")}{which} about '
+      f'{errors.count(x["passages"], "passage")}, '
+      f'{errors.count(x["rows"], "window")} of at most {x["longest"]} tokens '
       f'({x["path"]})'
     )
     done = 'left out' if name == 'train' else 'kept for their score'
@@ -240,8 +268,8 @@ def describe(manifest: dict) -> list[str]:
     ):
       if x[field]['count']:
         lines.append(
-          f'WARNING: {x[field]["count"]:,} question(s) of {x["path"]} whose '
-          f'answer {what} are {done}, the first is {x[field]["first"]!r}'
+          f'WARNING: {errors.count(x[field]["count"], "question")} of {x["path"]} whose '
+          f'answer {what}, {done}; the first is {x[field]["first"]!r}'
         )
   return lines
 

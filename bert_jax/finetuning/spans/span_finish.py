@@ -5,51 +5,28 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from ml_collections import config_dict
 
 from bert_jax.finetuning import metrics, outcome, task_data
-from bert_jax.finetuning.spans import (
-  answering,
-  span_answers,
-  span_data,
-  span_metrics,
-)
+from bert_jax.finetuning.spans import span_answers, span_data, span_metrics
 from bert_jax.runtime import files
 
 
-def finish(
-  config: config_dict.ConfigDict, directory: str, workdir: str, params: Any
-):
-  """Answers every split, scores those with answers, and exports the model.
-
-  Args:
-    config: the experiment.
-    directory: the prepared data.
-    workdir: the run's directory, which gets `results.json`, `predictions/` and
-      `export/`.
-    params: trained parameters, with padding rows of the vocabulary.
-  """
-  run = outcome.open_run(span_data.FORMAT, config, directory, workdir, params)
-  settings = span_data.get_settings(config)
-  answers = {}
-  for name, split in run.unseen.items():  # dev first, which has the threshold
-    ranked = answering.rank_windows(
-      run.params,
-      run.module,
-      split.windows,
-      run.data.pad_id,
-      settings.max_answer_length,
-      f'answering {name}',
-    )
+def finish(run: outcome.Run):
+  """Scores the splits with answers, writes answers and exports the model."""
+  settings, answers = span_data.get_settings(run.config), {}
+  for name, ranked in run.kept.items():  # dev first, which has the threshold
+    split = run.data.splits[name]
     found = span_answers.choose(split, ranked, settings, tune=name == 'dev')
     settings = settings._replace(threshold=found.threshold)
     answers[name] = found
-  results = outcome.write_results(run, make_results(run.data, answers))
-  outcome.write_predictions(
-    run, ('.json',), lambda new: _write_predictions(new, run.data, answers)
+  outcome.leave(
+    run,
+    make_results(run.data, answers),
+    lambda new: _write_predictions(new, run.data, answers),
+    '.json',
+    describe=describe,
+    spans=settings,
   )
-  problem = outcome.export(run, results, spans=settings)
-  outcome.tell(run, describe(results), problem)
 
 
 def make_results(
@@ -62,11 +39,10 @@ def make_results(
     answers: {split: those of the model}.
 
   Returns:
-    `metrics`, `intervals` (95 %, over questions) and `baseline` (the commonest
-    training answer or, where questions may have none, no answer) of `dev`, each
-    {metric: value}; `threshold`, tuned on dev, or None; `problem` (see
-    `metrics.find_problem`); `counts`, questions per split; `other`, the first
-    three for a test set with answers.
+    What `metrics.compare` returns for `dev`, beside the commonest training answer
+    or, where questions may have none, no answer; `threshold`, tuned on dev, or
+    None; `problem` (see `metrics.find_problem`); `counts`, questions per split;
+    `other`, the first for a test set with answers.
   """
   threshold = answers['dev'].threshold
   constant = span_answers.predict_constant(
@@ -76,13 +52,7 @@ def make_results(
   for name, found in answers.items():
     if found.scores is None:
       continue
-    right = data.splits[name].answers
-    nothing = span_metrics.score([constant] * len(right), right)
-    scored[name] = {
-      'metrics': span_answers.summarise(found.scores),
-      'intervals': span_answers.find_intervals(found.scores),
-      'baseline': span_answers.summarise(nothing),
-    }
+    scored[name] = compare(data.splits[name], found, constant)
   dev = scored.pop('dev')
   return dev | {
     'threshold': threshold,
@@ -92,21 +62,29 @@ def make_results(
   }
 
 
+def compare(
+  split: span_data.Split, found: span_answers.Answers, constant: str
+) -> dict[str, Any]:
+  """Returns `span_answers.compare` of a split's answers and a constant one."""
+  nothing = span_metrics.score([constant] * len(split.ids), split.answers)
+  return span_answers.compare(found.scores, nothing)
+
+
 def _find_problem(dev, answers) -> str | None:
   logits = [x.scores[0] for x in answers.candidates if x.texts]
   if not logits:
     return 'no answer has a finite score'
   different = np.unique(answers.texts, return_inverse=True)[1]
-  return metrics.find_problem('f1', dev['metrics'], dev['baseline'], different)
+  return metrics.find_problem('f1', dev, different)
 
 
-def describe(results: dict) -> list[str]:
-  """Returns the scores as lines to print."""
-  lines = outcome.describe_scores(results)
-  if results['threshold'] is not None:
+def describe(named: dict[str, dict]) -> list[str]:
+  """Returns {split: its scores} as lines to print."""
+  lines, threshold = outcome.describe_scores(named), named['dev']['threshold']
+  if threshold is not None:
     lines.append(
       f'a question has no answer where that scores more than '
-      f'{results["threshold"]:.3f} above the best one (tuned on dev)'
+      f'{threshold:.3f} above the best one (tuned on dev)'
     )
   return lines
 

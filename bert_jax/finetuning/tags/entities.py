@@ -5,6 +5,7 @@ are the few lines of `find`.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -59,10 +60,28 @@ def score(counts: np.ndarray) -> dict[str, float]:
   return {name: float(value) for name, value in found.items()}
 
 
-def find_intervals(counts: np.ndarray) -> dict[str, list[float]]:
-  """Returns their 95 % bootstrap intervals over sentences, as [low, high]."""
-  drawn = _divide(metrics.draw_sums(counts))
-  return {name: metrics.find_interval(x) for name, x in drawn.items()}
+def compare(counts: np.ndarray) -> dict[str, Any]:
+  """Scores counts [N, 3] beside finding nothing, as `metrics.compare` does.
+
+  Resamples are of sentences. For Wilson's interval, precision is a share of the
+  entities predicted, recall of those there, F1 of the mean of both.
+  """
+  values, drawn = score(counts), _divide(metrics.draw_sums(counts))
+  _, given, there = counts.sum(0)
+  trials = {
+    'f1': (given + there) / 2, 'precision': given, 'recall': there
+  }  # fmt: skip
+  return {
+    'metrics': values,
+    'intervals': {
+      name: metrics.find_interval(
+        drawn[name], metrics.find_wilson(value, trials[name])
+      )
+      for name, value in values.items()
+    },
+    'baseline': dict.fromkeys(values, 0.0),
+    'doubt': metrics.find_doubt(drawn['f1'], 0.0),
+  }
 
 
 def _divide(sums):

@@ -54,53 +54,38 @@ def compute_sums(
   return {'cross_entropy': loss, 'accuracy': hits}, {'tags': tags}
 
 
-def make_batches(
-  config: config_dict.ConfigDict, data: task_data.Data
-) -> supervised.Batches:
-  """Returns the batches of a run."""
-  make = functools.partial(make_batch, data.pad_id)
-  return supervised.Batches(config, data, make, count_tokens)
-
-
-def count_tokens(split: tag_data.Split) -> np.ndarray:
-  """Returns the tokens of each row, int [N]."""
-  return split.windows.encoded.lengths
-
-
 def make_batch(
-  pad_id: int, split: tag_data.Split, rows: np.ndarray, length: int
+  data: task_data.Data, split: tag_data.Split, rows: np.ndarray, length: int
 ) -> task.Batch:
-  """Returns the batch of some rows of a split."""
+  """Returns the batch of some rows of a split; unknown tags are 0."""
   made = split.windows
   labels = np.zeros((len(rows), length), np.int32)
   weights = np.zeros(labels.shape, np.float32)
   for k, row in enumerate(rows):
     words = tag_windows.find_words(made, row)
-    labels[k, made.positions[words]] = split.tags[words]
+    if split.tags is not None:
+      labels[k, made.positions[words]] = split.tags[words]
     weights[k, made.positions[words]] = 1
-  return encode.make_batch(made.encoded, rows, length, pad_id) | {
+  return encode.make_batch(made.encoded, rows, length, data.pad_id) | {
     'labels': labels,
     'label_weights': weights,
   }
 
 
-def collect(
-  dev: tag_data.Split,
-  batches: supervised.Batches,
-  kept,
-  phase,
-  i: int,
-  predictions,
-):
-  """Adds the tags of a held-out batch's words, int32, to earlier ones."""
-  rows = batches.list_rows(phase, i)
-  tags = predictions['tags'][: len(rows)]
-  return [*(kept or ()), tag_windows.take_words(dev.windows, tags, rows.start)]
+def keep(split: tag_data.Split, kept, rows: np.ndarray, predictions: dict):
+  """Keeps the tags of the words of rows, in an array of all words, int32 [W]."""
+  made = split.windows
+  kept = np.zeros(len(split.words), np.int32) if kept is None else kept
+  for row, tags in zip(rows, predictions['tags'][: len(rows)], strict=True):
+    words = tag_windows.find_words(made, row)
+    kept[words] = tags[made.positions[words]]
+  return kept
 
 
-def score(dev: tag_data.Split, labels, kept) -> dict[str, float]:
-  """Returns {metric: value} of the held-out words."""
-  counts = count(dev, labels, np.concatenate(kept))
+def score(config, data: task_data.Data, tags: np.ndarray) -> dict[str, float]:
+  """Returns {metric: value} of dev."""
+  del config
+  counts = count(data.splits['dev'], data.labels, tags)
   return entities.score(sum(counts.values()))
 
 
@@ -118,27 +103,6 @@ def count(split: tag_data.Split, labels, tags: np.ndarray):
 def list_columns(config: config_dict.ConfigDict) -> tuple[str, ...]:
   """Returns the number of the words' column; () is the first one."""
   return (config.data.text,) if config.data.text else ()
-
-
-def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
-  """Returns the task of tagging.
-
-  Args:
-    config: the experiment, completed.
-    directory: the prepared data, see `task_data`.
-  """
-  data = task_data.read(tag_data.FORMAT, directory)
-  dev = data.splits['dev']
-  return supervised.make_task(
-    config,
-    data,
-    make_batches(config, data),
-    make_objective,
-    describe,
-    functools.partial(collect, dev),
-    functools.partial(score, dev, data.labels),
-    list_columns(config),
-  )
 
 
 def describe(batch: dict[str, np.ndarray]) -> list[str]:

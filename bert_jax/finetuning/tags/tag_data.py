@@ -1,6 +1,7 @@
 """The data of a tagging run: encoded once, in WORKDIR/data."""
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, feature_files, feature_rows, task_data
-from bert_jax.finetuning.readers import conll, data_files
+from bert_jax.finetuning.readers import conll, data_files, sampling
 from bert_jax.finetuning.tags import tag_windows
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
@@ -33,6 +34,11 @@ class Split(NamedTuple):
     """Returns the number of rows."""
     return len(self.windows.encoded.ends)
 
+  @property
+  def lengths(self) -> np.ndarray:
+    """Returns the tokens of each row, int [N]."""
+    return self.windows.encoded.lengths
+
 
 def make(
   config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
@@ -44,26 +50,22 @@ def make(
     tokenizer: the model's tokenizer.
 
   Raises:
-    errors.UserError: as `conll.read`; and for a missing dev file, or a tag that
-      no training word has.
+    errors.UserError: as `conll.read`; and for a tag that no training word has.
   """
   read = _read(data_files.get_source(config))
   labels = _list_tags(read['train'][1])
   splits, facts = {}, {}
   for name, (path, sentences) in read.items():
-    made = tag_windows.make(tokenizer, sentences, max(config.phases.seq_length))
-    splits[name] = Split(
-      made,
-      _number_tags(path, sentences, labels),
-      [word for x in sentences for word in x.words],
-      np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
-    )
+    made = encode_sentences(tokenizer, sentences, max(config.phases.seq_length))
+    tags = number_tags(path, sentences, labels)
+    splits[name] = made._replace(tags=tags)
     facts[name] = {
       'sentences': len(sentences),
       'documents': len({x.document for x in sentences}),
       'words': len(splits[name].words),
       'rows': splits[name].size,
-      'longest': int(made.encoded.lengths.max()),
+      'longest': int(made.lengths.max()),
+      'repeated': task_data.describe_repeated(path, _find_repeated(read, name)),
       'entities': sum(
         tag.startswith('B-') for x in sentences for tag in x.tags or ()
       ),
@@ -71,24 +73,59 @@ def make(
   return task_data.combine(splits, labels, tokenizer, facts)
 
 
+def encode_sentences(
+  tokenizer: tokenizer_lib.Tokenizer,
+  sentences: Sequence[conll.Sentence],
+  max_length: int,
+) -> Split:
+  """Returns sentences as a split without `tags`; args as `tag_windows.make`."""
+  return Split(
+    tag_windows.make(tokenizer, sentences, max_length),
+    None,
+    [word for x in sentences for word in x.words],
+    np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
+  )
+
+
 @functools.lru_cache(maxsize=1)
 def _read(source):
-  """Returns {split: (path, sentences)}; a test file may lack the tags."""
+  """Returns {split: (path, sentences)}; a test file may lack the tags.
+
+  Without a dev file, documents of the training file are held out.
+  """
   paths = data_files.find_files(source)
-  if 'dev' not in paths:
-    raise errors.UserError(
-      f'data.input={source.input} has no dev file; tagging needs one: '
-      'train=FILE,dev=FILE.'
-    )
   word = conll.parse_column('data.text', source.text, 0)
   tag = conll.parse_column('data.label', source.label, -1)
   found = {}
   for split, path in paths.items():
     tags = tag if split != 'test' or conll.count_columns(path) > 1 else None
-    sentences = conll.read(path, word, tags)
-    most = source.max_documents or len(sentences)
-    found[split] = path, sentences[:most]
+    found[split] = path, conll.read(path, word, tags)
+  if 'dev' not in found:
+    path, sentences = found['train']
+    documents = [x.document for x in sentences]
+    out = sampling.hold_out(path, source.heldout, documents)
+    for split, chosen in (('train', ~out), ('dev', out)):
+      found[split] = path, _take(sentences, np.flatnonzero(chosen))
+  for split, (path, sentences) in found.items():
+    documents = [x.document for x in sentences]
+    chosen = sampling.take_sample(documents, source.max_documents)
+    found[split] = path, _take(sentences, chosen)
   return found
+
+
+def _take(sentences, chosen):
+  return [sentences[i] for i in chosen]
+
+
+def _find_repeated(read, split) -> list[int]:
+  """Returns the lines of the sentences of a split that are training ones."""
+  if split == 'train':
+    return []
+  ours, theirs = (
+    (tuple(x.words) for x in read[name][1]) for name in ('train', split)
+  )
+  repeated = sampling.find_repeated(ours, theirs)
+  return [read[split][1][i].line for i in repeated]
 
 
 def _list_tags(sentences) -> tuple[str, ...]:
@@ -96,7 +133,14 @@ def _list_tags(sentences) -> tuple[str, ...]:
   return 'O', *(f'{prefix}-{kind}' for kind in kinds for prefix in 'BI')
 
 
-def _number_tags(path, sentences, labels) -> np.ndarray | None:
+def number_tags(
+  path: str, sentences: Sequence[conll.Sentence], labels: Sequence[str]
+) -> np.ndarray | None:
+  """Returns the tags of all words, int32 [W]; None if they were not read.
+
+  Raises:
+    errors.UserError: if a tag is not one of `labels`.
+  """
   if sentences[0].tags is None:
     return None
   index = {tag: i for i, tag in enumerate(labels)}

@@ -1,47 +1,25 @@
 """Finishes a tagging run: results.json, predictions, export."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from ml_collections import config_dict
 
-from bert_jax.finetuning import outcome, predictions, task_data
-from bert_jax.finetuning.tags import entities, tag, tag_data, tag_windows
+from bert_jax.finetuning import metrics, outcome, task_data
+from bert_jax.finetuning.tags import entities, tag, tag_data
 
 
-def finish(
-  config: config_dict.ConfigDict, directory: str, workdir: str, params: Any
-):
-  """Tags every split, scores those with tags, and exports the model.
-
-  Args:
-    config: the experiment.
-    directory: the prepared data.
-    workdir: the run's directory, which gets `results.json`, `predictions/` and
-      `export/`.
-    params: trained parameters, with padding rows of the vocabulary.
-  """
-  run = outcome.open_run(tag_data.FORMAT, config, directory, workdir, params)
-  tags = {
-    name: predict(
-      run.params, run.module, split, run.data.pad_id, f'tagging {name}'
-    )
-    for name, split in run.unseen.items()
-  }
-  results = outcome.write_results(run, make_results(run.data, tags))
-  outcome.write_predictions(
-    run, ('.conll',), lambda new: _write_predictions(new, run.data, tags)
+def finish(run: outcome.Run):
+  """Scores the splits with tags, writes predictions and exports the model."""
+  outcome.leave(
+    run,
+    make_results(run.data, run.kept),
+    lambda new: _write_predictions(new, run.data, run.kept),
+    '.conll',
+    tag.list_columns(run.config),
+    describe,
   )
-  problem = outcome.export(run, results, tag.list_columns(config))
-  outcome.tell(run, describe(results), problem)
-
-
-def predict(params, module, split: tag_data.Split, pad_id: int, label: str):
-  """Returns the tags of a split's words, int32 [W]; args as `predictions`."""
-  made = split.windows
-  rows = predictions.compute_tags(params, module, made.encoded, pad_id, label)
-  return tag_windows.take_words(made, rows)
 
 
 def make_results(
@@ -54,34 +32,43 @@ def make_results(
     tags: {split: predicted tags, int32 [W]}.
 
   Returns:
-    `metrics`, `intervals` (over sentences, 95 %), `baseline` (no entity at all)
-    and `kinds` ({kind: its metrics}) of `dev`; `problem` (why the run learnt
-    nothing, or None); `counts`, words per split; `other`, the first four for a
-    test set with tags.
+    What `entities.compare` returns for `dev`, and `kinds` ({kind: its metrics});
+    `problem` (why the run learnt nothing, or None); `counts`, words per split;
+    `other`, the first two for a test set with tags.
   """
   scored = {}
   for name, predicted in tags.items():
     split = data.splits[name]
     if split.tags is None:
       continue
-    counts = tag.count(split, data.labels, predicted)
-    together = sum(counts.values())
-    scored[name] = {
-      'metrics': entities.score(together),
-      'intervals': entities.find_intervals(together),
-      'baseline': dict.fromkeys(('f1', 'precision', 'recall'), 0.0),
-      'kinds': {kind: entities.score(x) for kind, x in counts.items()},
-    }
+    scored[name] = compare(split, data.labels, predicted)
   dev = scored.pop('dev')
-  problem = None if dev['metrics']['f1'] else 'no entity of dev was found'
+  problem = 'no entity of dev was found'
+  if dev['metrics']['f1']:
+    problem = metrics.find_problem('f1', dev, tags['dev'])
   words = {name: len(split.words) for name, split in data.splits.items()}
   return dev | {'problem': problem, 'counts': words, 'other': scored}
 
 
-def describe(results: dict) -> list[str]:
-  """Returns the scores as lines to print."""
+def compare(
+  split: tag_data.Split, labels: Sequence[str], predicted: np.ndarray
+) -> dict[str, Any]:
+  """Returns `entities.compare` of a split's tags, and `kinds`.
+
+  Args:
+    split: words with tags.
+    labels: names of the tags.
+    predicted: tags of its words, int32 [W].
+  """
+  counts = tag.count(split, labels, predicted)
+  kinds = {kind: entities.score(x) for kind, x in counts.items()}
+  return entities.compare(sum(counts.values())) | {'kinds': kinds}
+
+
+def describe(named: dict[str, dict]) -> list[str]:
+  """Returns {split: its scores} as lines to print."""
   lines = ['']
-  for split, x in ({'dev': results} | results['other']).items():
+  for split, x in named.items():
     shown = []
     for name, value in x['metrics'].items():
       low, high = x['intervals'][name]
@@ -90,8 +77,6 @@ def describe(results: dict) -> list[str]:
     for kind, scores in x['kinds'].items():
       shown = [f'{name} {value:.4f}' for name, value in scores.items()]
       lines.append(f'  {kind or "entities"}: {", ".join(shown)}')
-  if results['problem']:
-    lines.append(f'WARNING: {results["problem"]}')
   return lines
 
 

@@ -7,7 +7,7 @@ so every word is tagged exactly once.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -103,19 +103,6 @@ def _split(words, room) -> Iterator[list[tuple[int, int]]]:
       part = []
     part.append(word)
   yield part
-
-
-def take_words(made: Windows, rows: Iterable[np.ndarray], first: int = 0):
-  """Returns the values of the words of rows, [W], out of those of each token.
-
-  Args:
-    made: the rows.
-    rows: values of the tokens of some rows, each [tokens] or longer.
-    first: number of the first of these rows.
-  """
-  return np.concatenate(
-    [x[made.positions[find_words(made, i)]] for i, x in enumerate(rows, first)]
-  )
 
 
 def find_words(made: Windows, row: int) -> slice:

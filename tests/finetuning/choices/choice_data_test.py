@@ -118,8 +118,8 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   _, data = make(tmp_path, [make_row(['', 'a', '']), empty, empty])
   assert data.splits['dev'].size == 3
   said = choice_data.describe(data.manifest)[-1]
-  assert said.startswith('WARNING: 2 row(s) of ')
-  assert said.endswith('have no text and are kept, the first in line 2')
+  assert said.startswith('WARNING: 2 rows of ')
+  assert said.endswith('without text, kept; the first in line 2')
 
 
 def test_what_is_written_is_read(tmp_path):

@@ -22,7 +22,7 @@ def make_batch(tmp_path, length=12):
   """Returns a batch of 2 rows of 3 choices, and their data."""
   _, data = choice_data_test.make(tmp_path)
   split = data.splits['train']
-  batch = choose.make_batch(data.pad_id, split, np.array([1, 0]), length)
+  batch = choose.make_batch(data, split, np.array([1, 0]), length)
   return batch, split
 
 
@@ -157,6 +157,18 @@ def test_choices_of_a_file_are_predicted_in_order(run, tmp_path):
     assert sum(found[0]['probabilities'].values()) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
+def test_choices_of_a_labelled_file_are_scored(run, tmp_path):
+  dev = os.path.join(os.path.dirname(run), 'rows', 'dev.jsonl')
+  output = str(tmp_path / 'out.csv')
+  predict.predict(run, dev, output, label='label', keep=['label'])
+  with open(tmp_path / 'out.scores.json', encoding='utf-8') as file:
+    assert json.load(file)['metrics'] == {'accuracy': 1}
+  with open(output, encoding='utf-8') as file:
+    rows = [line.split(',')[:2] for line in file.read().splitlines()[1:]]
+  assert len(rows) == 10 and all(a == b for a, b in rows)
+
+
 def test_choices_that_are_truncated_are_said(tmp_path, capsys):
   params = models.make_params(made.BERT)
   kernel, bias = np.ones((8, 1), np.float32), np.zeros(1, np.float32)
@@ -174,7 +186,7 @@ def test_choices_that_are_truncated_are_said(tmp_path, capsys):
     str(tmp_path / 'model'), str(given), str(tmp_path / 'out.csv')
   )
   assert count == 2
-  assert '4 choices were truncated to 8 tokens\n' in capsys.readouterr().out
+  assert 'truncated to 8 tokens: 4 choices\n' in capsys.readouterr().out
 
 
 def test_without_data_there_are_as_many_choices_as_in_swag():

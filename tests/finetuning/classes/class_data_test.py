@@ -73,10 +73,10 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   assert np.diff(train.encoded.ends).tolist() == [2, 2]  # [CLS] [SEP]
   lines = class_data.describe(found.manifest)
   assert lines[0].startswith(
-    'train: 3 rows, label a: 1, label b: 2, longest 4 tokens ('
+    'train: 3 rows, labels a (1), b (2), longest 4 tokens ('
   )
-  assert lines[1].startswith('WARNING: 2 row(s) of ')
-  assert lines[1].endswith('kept as [CLS] [SEP], the first in line 3')
+  assert lines[1].startswith('WARNING: 2 rows of ')
+  assert lines[1].endswith('kept as [CLS] [SEP]; the first in line 3')
 
 
 def test_dev_rows_that_are_held_out_of_the_training_file_are_said_to_be(
@@ -88,6 +88,21 @@ def test_dev_rows_that_are_held_out_of_the_training_file_are_said_to_be(
   train, _, dev = class_data.describe(data.manifest)
   assert train.endswith(f'({texts}/train.csv)')
   assert dev.endswith(f'(held out of {texts}/train.csv)')
+
+
+def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
+  c = made.make_config(
+    made.write_source(tmp_path / 'source'),
+    made.write_texts(tmp_path / 'texts'),
+  )
+  run = str(tmp_path / 'run')
+  c = completion.complete(class_data.make, c, run)
+  task_data.prepare(class_data.FORMAT, c, run)
+  task_data.open_data(class_data.FORMAT, c, run)
+  assert (
+    'WARNING: 10 of the rows of dev are also training rows, the first is line 2 '
+    f'of {tmp_path}/texts/dev.csv\n'
+  ) in capsys.readouterr().out
 
 
 def test_truncated_rows_are_counted(tmp_path):

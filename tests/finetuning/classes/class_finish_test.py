@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax import main
+from bert_jax import main, predict
 from bert_jax.inference import source
 from bert_jax.workdir import fingerprint, log
 from tests.finetuning import made
@@ -25,14 +25,28 @@ def read_results(workdir):
 def test_the_results_say_what_was_learnt(finetuned):
   found = read_results(finetuned)
   assert found['metrics'] == {'accuracy': 1, 'macro_f1': 1, 'matthews': 1}
-  assert found['intervals']['accuracy'] == [1, 1]
+  assert found['intervals']['accuracy'] == pytest.approx([0.7225, 1], abs=1e-4)
   assert found['baseline']['accuracy'] == 0.5
   assert found['counts'] == {'train': 48, 'dev': 10, 'test': 2}
   assert found['problem'] is None and found['steps'] == 48
+  assert found['confusion'] == {'cat': {'cat': 5}, 'dog': {'dog': 5}}
+  assert found['classes']['cat'] == {
+    'precision': 1, 'recall': 1, 'f1': 1, 'rows': 5
+  }  # fmt: skip
   model = source.read(finetuned)
   params = model.head.add_to(model.params)
   mark = fingerprint.combine(fingerprint.of_arrays(params))
   assert found['fingerprint'] == mark
+
+
+def test_a_model_is_scored_later_as_at_the_end_of_its_run(finetuned, tmp_path):
+  dev = os.path.join(os.path.dirname(finetuned), 'texts', 'dev.csv')
+  model, output = os.path.join(finetuned, 'export'), str(tmp_path / 'x.csv')
+  predict.predict(model, dev, output, label='label')
+  with open(tmp_path / 'x.scores.json', encoding='utf-8') as file:
+    found = json.load(file)
+  assert found == {name: read_results(finetuned)[name] for name in found}
+  assert found['metrics'] and found['intervals'] and found['confusion']
 
 
 def test_predictions_are_in_the_order_of_the_rows(finetuned):
@@ -75,8 +89,26 @@ def test_the_export_names_its_classes_for_transformers(finetuned):
 
 def test_the_card_has_the_scores_and_the_recipe(finetuned):
   card = '\n'.join(read_lines(finetuned, 'export', 'README.md'))
-  assert '| dev | 10 | accuracy | 1.0000 | 1.0000 to 1.0000 | 0.5000 |' in card
+  assert '| dev | 10 | accuracy | 1.0000 | 0.7225 to 1.0000 | 0.5000 |' in card
   assert '| finetuning.epochs | `8.0` |' in card
+
+
+@pytest.mark.slow
+def test_the_best_epoch_is_what_is_scored_exported_and_read(tmp_path, capsys):
+  # Right from the first epoch on, so none is better.
+  run = made.run(tmp_path, **{'finetuning.select': 'best'})
+  out, found = capsys.readouterr().out, read_results(run)
+  rows = log.read(os.path.join(run, 'metrics.jsonl'))
+  curve = {x['step']: x['accuracy'] for x in rows if x['kind'] == 'eval'}
+  assert list(curve) == [6, 12, 18, 24, 30, 36, 42, 48]
+  first = next(step for step, x in curve.items() if x == max(curve.values()))
+  assert first < 48 and (found['select'], found['step']) == ('best', first)
+  assert f'of step {first} of 48, the best on dev, so dev is' in out
+  model, export = source.read(run), source.read(os.path.join(run, 'export'))
+  assert model.step == first
+  np.testing.assert_array_equal(model.head.kernel, export.head.kernel)
+  last = source.read(f'{run}@48').head.kernel
+  assert np.abs(last - export.head.kernel).max() > 1e-4
 
 
 @pytest.mark.slow
@@ -144,4 +176,5 @@ def test_a_run_that_is_no_better_than_a_constant_says_so(tmp_path, capsys):
   main.run(c, str(tmp_path / 'run'))
   problem = 'all 16 predictions are the same'
   assert read_results(tmp_path / 'run')['problem'] == problem
-  assert f'WARNING: {problem}' in capsys.readouterr().out
+  advice = 'after 2 updates at 1e-09, try finetuning.epochs='
+  assert f'WARNING: {problem}; {advice}' in capsys.readouterr().out

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main
-from bert_jax.finetuning import supervised
+from bert_jax.finetuning import predictions, supervised
 from bert_jax.finetuning.classes import classify
 from bert_jax.workdir import log
 from tests import models
@@ -38,10 +38,11 @@ def test_a_run_learns_and_says_what_it_started_from(finetuned):
 
 
 def test_of_held_out_rows_no_logits_are_kept():
-  batches = types.SimpleNamespace(list_rows=lambda phase, i: range(3 * i, 3))
+  split = types.SimpleNamespace(size=4)
   logits = np.array([[0, 2, 1], [5, 0, 0], [0, 0, 9], [1, 0, 0]])  # 1 padding
-  [kept] = classify.collect(batches, None, None, 0, {'logits': logits})
-  assert kept.tolist() == [1, 0, 2]
+  kept = predictions.keep_likeliest(split, None, [2, 0, 1], {'logits': logits})
+  assert kept['chosen'].tolist() == [0, 2, 1, 0]
+  assert {x.shape for x in kept.values()} == {(4,)}
 
 
 @pytest.mark.slow

@@ -76,12 +76,12 @@ def test_every_scheme_becomes_bio(tags, expected):
 @pytest.mark.parametrize(
   'text, message',
   [
-    ('a O\nb\n', r'line 2 has 1 column\(s\), line 1 has 2'),
+    ('a O\nb\n', r'line 2 has 1 column, line 1 has 2'),
     # Without counting, the word O would be tagged O.
-    ('a O\nO\n', r'line 2 has 1 column\(s\), line 1 has 2'),
-    ('a O\nNew York B-LOC\n', r'line 2 has 3 column\(s\), line 1 has 2'),
+    ('a O\nO\n', r'line 2 has 1 column, line 1 has 2'),
+    ('a O\nNew York B-LOC\n', r'line 2 has 3 columns, line 1 has 2'),
     ('a O\nb b\n', 'line 2 has the tag .b., which is neither O nor like B-PER'),
-    ('a\tO\nb\t\n', r'line 2 has 2 column\(s\), none with number -1'),
+    ('a\tO\nb\t\n', r'line 2 has 2 columns, none with number -1'),
     ('a PER\n', "line 1 has the tag 'PER', which is neither"),
     ('\n\n', 'has no words'),
     (b'a O\n\xe9 O\n', 'is not UTF-8 in line 2'),

@@ -18,6 +18,7 @@ def source(given, **changes):
     'heldout': 0.5,
     'max_documents': 0,
     'glue': '',
+    'regression': False,
   }
   return data_files.Source(**fields | changes)
 
@@ -65,12 +66,25 @@ def test_jsonl_labels_may_be_of_any_kind(tmp_path):
       'train.csv',
       "no column 'text'; it has words, label; name one of these by data.text=",
     ),
+    (
+      'id;text;label\n1;t;a\n',
+      'train.csv',
+      r"it has id;text;label \(is ';' the separator\? Of a .csv file it is the c",
+    ),
+    (
+      'id;label\n1;t, u\n',
+      'train.csv',
+      "line 2 has 2 columns, the header has 1 .*is ';' the separator",
+    ),
+    ('t,label\n', 'train.tsv', 'has no rows'),
+    ('t,l\n1,2\n', 'train.tsv', "is ',' the separator.* it is the tab"),
+    ('t,a\nu,b\n', 'train.csv', 'if line 1 of the file names its columns'),
     ('text,label\nt,a\nu\n', 'train.csv', 'line 3 has 1 columns, the header'),
     ('text\tlabel\nt\ta\tb\n', 'train.tsv', 'line 2 has 3 columns, the header'),
     (
       'text,label\nt,a\nu,\n',
       'train.csv',
-      'have no label, the first in line 3',
+      'without a label, the first in line 3',
     ),
     ('text,label\n"t,a\n', 'train.csv', 'is no CSV at line 2'),
     (
@@ -133,14 +147,26 @@ def test_without_a_dev_file_the_same_rows_are_held_out_in_any_order(tmp_path):
   found = examples.read_splits(source(tmp_path, heldout=0.25))
   train, dev = found['train'], found['dev']
   assert sorted(train.texts + dev.texts) == sorted(f't{i}' for i in range(40))
-  assert 4 <= len(dev.texts) <= 16
+  assert len(dev.texts) == 10
   assert [f't{i}' for i in dev.ids] == dev.texts
   with pytest.raises(errors.UserError, match='data.heldout=0.0 holds out 0'):
     examples.read_splits(source(tmp_path, heldout=0.0))
 
 
+def test_a_small_part_of_a_file_sorted_by_class_has_all_classes(tmp_path):
+  lines = ''.join(f't{i},{"a" if i < 50 else "b"}\n' for i in range(100))
+  train = read(tmp_path, 'text,label\n' + lines, max_documents=10)['train']
+  assert set(train.labels) == {'a', 'b'} and len(train.lines) == 10
+  assert train.lines == sorted(train.lines)
+
+
+def test_dev_rows_that_are_training_rows_are_listed(tmp_path):
+  found = read(tmp_path, 'text,label\nfine,b\nother,a\n')
+  assert found['dev'].repeated == [2] and not found['train'].repeated
+
+
 def test_a_missing_file_and_an_unknown_extension_are_refused(tmp_path):
-  with pytest.raises(errors.UserError, match='x.csv cannot be read'):
+  with pytest.raises(errors.UserError, match='cannot read .*x.csv'):
     table_files.read(str(tmp_path / 'x.csv'))
   with pytest.raises(errors.UserError, match='does not end in .tsv, .csv'):
     table_files.read('x.parquet')

@@ -53,7 +53,7 @@ def test_questions_are_read_in_order_with_their_passages(tmp_path):
 def test_a_file_may_be_compressed_and_be_read_in_part(tmp_path):
   with gzip.open(tmp_path / 'x.json.gz', 'wt') as file:
     json.dump(CONTENT, file)
-  found = squad.read(str(tmp_path / 'x.json.gz'), most=2)
+  found = squad.take(squad.read(str(tmp_path / 'x.json.gz')), [0, 1])
   assert found.passages == ['She did.'] and len(found.questions) == 2
 
 
@@ -85,16 +85,22 @@ def test_without_any_answer_in_the_file_none_is_known(
   rows = [{**row, 'id': str(i)} for i in range(3)]
   content = {'data': [{'paragraphs': [{'context': 'She did.', 'qas': rows}]}]}
   path = write(tmp_path, content)
-  for most in (0, 2):
-    found = squad.read(path, most)
-    assert {x.answers for x in found.questions} == {answers}
+  assert {x.answers for x in squad.read(path).questions} == {answers}
+
+
+def test_questions_take_their_passages_along(tmp_path):
+  found = squad.read(write(tmp_path, CONTENT))
+  last = found.questions[-1]
+  taken = squad.take(found, [len(found.questions) - 1])
+  assert taken.passages == [found.passages[last.passage]]
+  assert taken.questions == [last._replace(passage=0)]
 
 
 def test_an_answer_after_those_that_are_read_counts_for_them(tmp_path):
   content = json.loads(json.dumps(CONTENT))
   for row in content['data'][0]['paragraphs'][0]['qas']:
     row['answers'] = []
-  found = squad.read(write(tmp_path, content), most=2)
+  found = squad.take(squad.read(write(tmp_path, content)), [0, 1])
   assert [x.answers for x in found.questions] == [(), ()]
 
 
@@ -104,7 +110,7 @@ def test_an_answer_after_those_that_are_read_counts_for_them(tmp_path):
     ([], 'the content is a list, not an object'),
     ({'data': {}}, 'data is a dict, where the form of SQuAD has a list'),
     ({'data': []}, 'has no questions'),
-    (change(id='a'), "1 id.s. have several questions, such as 'a'"),
+    (change(id='a'), "1 id with several questions, such as 'a'"),
     (change(id=3), r'data\[1\].paragraphs\[0\].qas\[0\].id is a int, where'),
     (change({'id': 'c'}), r'qas\[0\].question is missing, where the form'),
     (change('Who?'), r'data\[1\].paragraphs\[0\].qas\[0\] is a str, not an'),

@@ -1,9 +1,13 @@
 """Tests of reading tables: that no row and no column is lost."""
 
+import gzip
+import tracemalloc
+
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import table_files
+from bert_jax.finetuning.readers import squad, table_files
+from bert_jax.runtime import memory
 
 
 def read(tmp_path, content, name) -> table_files.Table:
@@ -47,3 +51,70 @@ def test_empty_lines_between_rows_of_columns_are_none(tmp_path, name, comma):
   content = 'text,label\n\ncat,a\n\n'.replace(',', comma)
   table = read(tmp_path, content, name)
   assert table.rows == [(3, {'text': 'cat', 'label': 'a'})]
+
+
+@pytest.mark.parametrize(
+  ('name', 'begin', 'more'),
+  [
+    ('rows.csv.gz', 'text,label\n', 'a,b\n'),
+    ('rows.tsv.gz', 'text\tlabel\n', 'a\tb\n'),
+    ('rows.jsonl.gz', '', '{"a": 1}\n'),
+    ('line.csv.gz', 'text\n', 'aaaa'),
+    ('quote.csv.gz', 'text\n"', 'a,\n\n'),
+    ('line.tsv.gz', 'text\n', 'aaaa'),
+    ('squad.json.gz', '', '[[[['),
+  ],
+)
+def test_a_file_that_grows_beyond_the_memory_is_refused(
+  tmp_path, monkeypatch, name, begin, more
+):
+  path = tmp_path / name
+  content = begin.encode() + more.encode() * (8 << 20)
+  path.write_bytes(gzip.compress(content, 1))
+  monkeypatch.setattr(memory, 'count_bytes', lambda: 16 << 20)
+  read = squad.read if 'squad' in name else table_files.read
+  tracemalloc.start()
+  with pytest.raises(errors.UserError, match=f'{name} .* memory') as caught:
+    read(str(path))
+  peak = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert '\n' not in str(caught.value) and peak < 64 << 20
+
+
+def test_a_table_is_read_without_a_second_copy_of_it(tmp_path):
+  line = 'word ' * 200
+  path = tmp_path / 'long.tsv'
+  path.write_text('text\tlabel\n' + f'{line}\ta\n' * 5000)
+  table_files.read(str(path))
+  tracemalloc.start()
+  rows = table_files.read(str(path)).rows
+  kept, peak = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert len(rows) == 5000 and peak < 1.1 * kept
+
+
+@pytest.mark.parametrize('end', ['\n', '\r\n', '\r'])
+def test_lines_of_csv_may_end_in_any_way(tmp_path, end):
+  table = read(tmp_path, f'a,b{end}1,"x{end}y"{end}2,z{end}', 'x.csv')
+  assert table.rows == [
+    (2, {'a': '1', 'b': f'x{end}y'}),
+    (4, {'a': '2', 'b': 'z'}),
+  ]
+
+
+@pytest.mark.parametrize('name', ['x.csv', 'x.tsv', 'x.jsonl', 'x.csv.gz'])
+def test_what_is_not_utf_8_is_named_by_its_line(tmp_path, name):
+  path, content = tmp_path / name, b'a\n' * 20_000 + b'\xe9t\xe9\na\n'
+  if name == 'x.jsonl':
+    content = content.replace(b'a', b'{}')
+  path.write_bytes(gzip.compress(content) if 'gz' in name else content)
+  for read in (table_files.read, table_files.read_text):
+    with pytest.raises(errors.UserError, match=r'in line 20001 \(byte 0xe9\)'):
+      read(str(path))
+  path.write_bytes(
+    gzip.compress('a\nb\n'.encode('utf-16'))
+    if 'gz' in name
+    else 'a\nb\n'.encode('utf-16')
+  )
+  with pytest.raises(errors.UserError, match='is UTF-16; convert it'):
+    table_files.read(str(path))

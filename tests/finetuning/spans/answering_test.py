@@ -3,18 +3,17 @@
 import dataclasses
 import json
 import os
-import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import errors, main, predict
-from bert_jax.finetuning import completion, predictions, task_data
+from bert_jax import errors, main, predict, tasks
+from bert_jax.finetuning import completion, task_data
 from bert_jax.finetuning.spans import answering, span_data
 from bert_jax.inference import source
-from bert_jax.model import classifier, tagger
+from bert_jax.model import tagger
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import log
 from tests import models
@@ -116,13 +115,14 @@ def unsure(tmp_path_factory):
 def test_a_run_learns_to_answer_and_says_how_well(run):
   found = read_json(run, 'results.json')
   assert found['metrics'] == {'f1': 1, 'exact_match': 1}
-  assert found['intervals'] == {'f1': [1, 1], 'exact_match': [1, 1]}
+  wilson = pytest.approx([0.8389, 1], abs=1e-4)
+  assert found['intervals'] == {'f1': wilson, 'exact_match': wilson}
   # It always answers CAT.
   assert found['baseline'] == {'f1': 0.5, 'exact_match': 0.5}
   assert found['problem'] is None and found['threshold'] is None
   assert found['counts'] == {'train': 48, 'dev': 20}
   rows = log.read(os.path.join(run, 'metrics.jsonl'))
-  [last] = [row for row in rows if row['kind'] == 'eval']
+  *_, last = [row for row in rows if row['kind'] == 'eval']
   assert last['f1'] == last['exact_match'] == 1 and last['accuracy'] > 0.9
 
 
@@ -184,6 +184,9 @@ def test_a_file_is_answered_by_the_run_and_its_export(unsure, tmp_path, model):
   output = str(tmp_path / 'out.json')
   assert predict.predict(os.path.join(unsure, model), given, output) == 3
   assert read_json(output) == {'a': 'DOG', 'b': '', 'c': ''}
+  # The file has the right answers, so it is scored.
+  scored = read_json(tmp_path / 'out.scores.json')
+  assert scored['metrics'] == {'f1': 2 / 3, 'exact_match': 2 / 3}
   with pytest.raises(errors.UserError, match='does not end in .json'):
     predict.predict(unsure, given, str(tmp_path / 'out.csv'))
 
@@ -281,7 +284,7 @@ def test_held_out_questions_are_collected_once_each(tmp_path):
   task_data.write(form, c, folder, models.TOKENIZER)
   data = task_data.read(form, folder)
   [phase] = task_lib.list_phases(c)
-  batches, split = answering.make_batches(c, data), data.splits['dev']
+  batches, split = tasks.get(c).make_task(c, folder), data.splits['dev']
   assert split.size > len(split.ids)  # some questions have two windows
   kept = None
   for i in range(batches.eval_batches(phase)):
@@ -289,17 +292,18 @@ def test_held_out_questions_are_collected_once_each(tmp_path):
     # A model that is always right, where the answer is in the window.
     hit = jax.nn.one_hot(batch['labels'], phase.seq_length, axis=1) * 9
     ranked = answering.rank(hit, batch, c.finetuning.max_answer_length)
-    kept = answering.collect(batches, kept, phase, i, jax.device_get(ranked))
-  settings = span_data.get_settings(c)
-  assert answering.score(split, settings, kept) == {'f1': 1, 'exact_match': 1}
+    kept = batches.collect(kept, phase, i, jax.device_get(ranked))
+  assert answering.score(c, data, kept) == {'f1': 1, 'exact_match': 1}
 
 
 def test_the_objective_has_the_shapes_of_the_batches(tmp_path):
   c = make_config(tmp_path)
   c = completion.complete(span_data.make, c, str(tmp_path / 'run'))
-  data = span_data.make(c, models.TOKENIZER)
+  folder = str(tmp_path / 'data')
+  task_data.write(span_data.FORMAT, c, folder, models.TOKENIZER)
   [phase] = task_lib.list_phases(c)
-  batch = answering.make_batches(c, data).train_batch(phase, 0)
+  made = tasks.get(c).make_task(c, folder)
+  batch = made.train_batch(phase, 0, np.arange(phase.batch_size))
   shapes = answering.make_objective(c).batch_shapes(phase, phase.batch_size)
   assert {name: (x.shape, x.dtype) for name, x in batch.items()} == {
     name: (x.shape, x.dtype) for name, x in shapes.items()
@@ -315,18 +319,3 @@ def test_untrained_weights_are_not_expected_to_cost_a_full_row(tmp_path):
   guess = np.log(7) + np.log(5)  # tokens of the two rows
   np.testing.assert_allclose(sums['cross_entropy'], guess, rtol=1e-6)
   assert answering.make_objective(make_config(tmp_path)).expected_loss is None
-
-
-def test_the_next_split_is_ranked_by_the_same_programs():
-  module = tagger.Tagger(made.BERT, 2, 0.0)
-  encoded = made.encode_rows(['cat'], ['the dog'], 16)
-  windows = types.SimpleNamespace(encoded=encoded, starts=np.array([[3, 5]]))
-  head = classifier.Head(
-    np.ones((made.BERT.hidden_size, 2)), np.zeros(2), (), 16, (), 'spans'
-  )
-  params = head.add_to(models.make_params(made.BERT))
-  sizes = []
-  for _ in range(2):
-    answering.rank_windows(params, module, windows, 0, 7, 'testing', 1)
-    sizes.append(predictions._apply._cache_size())
-  assert sizes[0] == sizes[1]

@@ -31,7 +31,7 @@ def make_split(answers=(('CAT', 4),)):
 
 
 def make_ranked(rows):
-  """Returns `rank_windows` of rows ([(first, last, scores)], null)."""
+  """Returns `answering.rank` of rows ([(first, last, scores)], null)."""
   return {
     'firsts': np.array([[x[0] for x in row] for row, _ in rows]),
     'lasts': np.array([[x[1] for x in row] for row, _ in rows]),
@@ -111,9 +111,19 @@ def test_a_constant_is_the_commonest_answer_or_none():
 
 def test_intervals_are_those_of_a_mean():
   scores = np.array([[1.0, 1.0], [0.0, 0.5]] * 200)
-  found = span_answers.find_intervals(scores)
+  scored = span_answers.compare(scores, np.zeros((400, 2)))
+  assert scored['metrics'] == {'f1': 0.75, 'exact_match': 0.5}
+  assert scored['doubt'] == 0
+  found = scored['intervals']
   low, high = found['exact_match']
   # 0.5 give or take 1.96 * 0.5 / 20
   assert (low, high) == pytest.approx((0.451, 0.549), abs=0.01)
+  # As wide as that of a share, though half of the rows have 0.5: 1.96 * 0.433 / 20
   low, high = found['f1']
-  assert (low, high) == pytest.approx((0.7255, 0.7745), abs=0.01)
+  assert (low, high) == pytest.approx((0.7053, 0.7899), abs=0.01)
+  # Twenty right answers are not certain, nor is what a constant gets, too.
+  right = np.ones((20, 2))
+  scored = span_answers.compare(right, right)
+  for low, high in scored['intervals'].values():
+    assert (low, high) == pytest.approx((0.8389, 1), abs=1e-4)
+  assert scored['doubt'] == 1

@@ -63,9 +63,9 @@ def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):
   assert facts['wrong_start'] == {'count': 2, 'first': 'b'}
   assert facts['not_found'] == {'count': 1, 'first': 'd'}
   lines = span_data.describe(data.manifest)
-  assert lines[0].startswith('train: 1 questions about 4 passages, 1 windows')
-  assert 'WARNING: 2 question(s)' in lines[1]
-  assert "answer_start says are left out, the first is 'b'" in lines[1]
+  assert lines[0].startswith('train: 1 question about 4 passages, 1 window of')
+  assert 'WARNING: 2 questions' in lines[1]
+  assert "answer_start says, left out; the first is 'b'" in lines[1]
   with pytest.raises(errors.UserError, match='no answer is where answer_start'):
     make(tmp_path / 'again', rows[1:2])
 
@@ -75,11 +75,11 @@ def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):
   [
     (
       [('a', 'q', 'p', [])],
-      "1 questions of train have no answer, such as 'a'; ",
+      "1 question of train without an answer, such as 'a'; ",
     ),
     (
       [('a', 'q', 'p', None)],
-      "answers to 1 questions of train are not given, such as that to 'a'",
+      "answers to 1 question of train are not given, such as that to 'a'",
     ),
   ],
 )
@@ -126,16 +126,29 @@ def test_a_test_file_with_empty_lists_of_answers_is_only_predicted(
   path.rename(tmp_path / 'questions' / 'dev.json')
   span_data.FORMAT.forget()
   with pytest.raises(
-    errors.UserError, match='to 1 questions of dev are not given'
+    errors.UserError, match='to 1 question of dev are not given'
   ):
     span_data.make(c, models.TOKENIZER)
 
 
-def test_a_missing_dev_file_is_refused(tmp_path):
+def test_without_a_dev_file_passages_are_held_out(tmp_path):
   c = make_config(tmp_path)
   (tmp_path / 'questions' / 'dev.json').unlink()
-  with pytest.raises(errors.UserError, match='has no dev file; spans need one'):
-    span_data.make(c, models.TOKENIZER)
+  c.data.heldout = 0.5
+  data = span_data.make(c, models.TOKENIZER)
+  train, dev = data.splits['train'], data.splits['dev']
+  assert dev.ids and train.ids and not set(dev.ids) & set(train.ids)
+  assert not set(dev.passages) & set(train.passages)
+
+
+def test_questions_that_are_training_ones_are_counted(tmp_path):
+  c = make_config(tmp_path)
+  c.data.input = ','.join(
+    f'{x}={tmp_path}/questions/train.json' for x in ('train', 'dev')
+  )
+  facts = span_data.make(c, models.TOKENIZER).manifest['splits']
+  assert facts['dev']['repeated']['count'] == facts['dev']['questions']
+  assert facts['train']['repeated']['count'] == 0
 
 
 # (passage, answer) as they stand in files of several languages.

@@ -50,17 +50,36 @@ def test_nothing_found_is_0():
 
 def test_each_score_is_in_its_interval():
   rows = np.tile([[1, 1, 1], [0, 1, 1], [1, 2, 1], [1, 1, 3]], (20, 1))
-  intervals, scores = entities.find_intervals(rows), entities.score(rows)
+  found = entities.compare(rows)
+  intervals, scores = found['intervals'], entities.score(rows)
   assert intervals.keys() == scores.keys() == {'f1', 'precision', 'recall'}
   for name, (low, high) in intervals.items():
     assert low < scores[name] < high, name
     assert 0.05 < high - low < 0.25, name
 
 
+def test_ten_entities_are_never_certain():
+  # Wilson's interval of 10 of 10 begins at 0.722.
+  right = np.tile([1, 1, 1], (10, 1))
+  for low, high in entities.compare(right)['intervals'].values():
+    assert (low, high) == pytest.approx((0.72246, 1), abs=1e-5)
+  found = entities.compare(right * [0, 1, 1])['intervals']
+  assert found['f1'] == pytest.approx([0, 0.27754], abs=1e-5)
+  assert entities.compare(right * [0, 0, 1])['intervals']['precision'] == [0, 1]
+
+
+def test_a_single_entity_among_many_is_hardly_better_than_none():
+  rows = np.tile([0, 1, 1], (50, 1))
+  rows[0] = 1
+  assert entities.compare(rows)['doubt'] == pytest.approx(1 / np.e, abs=0.05)
+  rows[:20] = 1
+  assert entities.compare(rows)['doubt'] == 0
+
+
 def test_intervals_do_not_hold_all_resamples_at_a_time():
   rows = np.tile([[1, 1, 1], [0, 1, 1]], (10_000, 1))
   tracemalloc.start()
-  entities.find_intervals(rows)
+  entities.compare(rows)
   peak = tracemalloc.get_traced_memory()[1]
   tracemalloc.stop()
   assert peak < 10e6  # 160 MB for a thousand of them

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
-from bert_jax import errors, main, predict
+from bert_jax import errors, main, predict, tasks
 from bert_jax.finetuning import completion, task_data
-from bert_jax.finetuning.tags import entities, tag, tag_data, tag_finish
+from bert_jax.finetuning.tags import entities, tag, tag_data
 from bert_jax.inference import fine_tuned, source
 from bert_jax.model import parameters
 from bert_jax.train import task as task_lib
@@ -67,10 +67,10 @@ def test_a_run_learns_to_tag_and_says_how_well(run):
     found = json.load(file)
   assert found['metrics'] == {'f1': 1, 'precision': 1, 'recall': 1}
   assert found['kinds']['ORG']['f1'] == found['kinds']['PER']['f1'] == 1
-  assert found['intervals'] == dict.fromkeys(found['metrics'], [1, 1])
+  assert all(0.5 < x < 0.9 and y == 1 for x, y in found['intervals'].values())
   assert found['problem'] is None
   rows = log.read(os.path.join(run, 'metrics.jsonl'))
-  [last] = [row for row in rows if row['kind'] == 'eval']
+  *_, last = [row for row in rows if row['kind'] == 'eval']
   assert last['f1'] == 1 and last['accuracy'] == 1
 
 
@@ -127,6 +127,24 @@ def test_words_of_a_file_are_tagged_by_the_run_and_its_export(run, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
+def test_a_tagged_file_is_scored_by_the_column_of_its_tags(
+  run, tmp_path, capsys
+):
+  dev = os.path.join(os.path.dirname(run), 'words', 'dev.conll')
+  output = str(tmp_path / 'out.conll')
+  predict.predict(run, dev, output, label='-1')
+  with open(tmp_path / 'out.scores.json', encoding='utf-8') as file:
+    found = json.load(file)
+  with open(os.path.join(run, 'results.json'), encoding='utf-8') as file:
+    expected = json.load(file)
+  assert found['kinds'] == expected['kinds']
+  assert found['metrics'] == expected['metrics']
+  assert 'dev.conll f1 ' in capsys.readouterr().out
+  with pytest.raises(errors.UserError, match='--keep is for tables'):
+    predict.predict(run, dev, output, keep=['all'])
+
+
 def make_batches(tmp_path):
   c = make_config(tmp_path)
   c = completion.complete(tag_data.make, c, str(tmp_path / 'run'))
@@ -134,7 +152,7 @@ def make_batches(tmp_path):
   task_data.write(form, c, folder, models.TOKENIZER)
   data = task_data.read(form, folder)
   [phase] = task_lib.list_phases(c)
-  return tag.make_batches(c, data), phase, data
+  return tasks.get(c).make_task(c, folder), phase, data
 
 
 def test_only_first_pieces_have_a_label(tmp_path):
@@ -154,12 +172,12 @@ def test_held_out_words_are_collected_once_each(tmp_path):
   for i in range(batches.eval_batches(phase)):
     batch = batches.eval_batch(phase, i)
     tags = {'tags': batch['labels']}
-    kept = tag.collect(split, batches, kept, phase, i, tags)
-  np.testing.assert_array_equal(np.concatenate(kept), split.tags)
-  assert tag.score(split, data.labels, kept)['f1'] == 1
-  wrong = [np.zeros_like(split.tags)]
+    kept = batches.collect(kept, phase, i, tags)
+  np.testing.assert_array_equal(kept, split.tags)
+  assert tag.score(None, data, kept)['f1'] == 1
+  wrong = np.zeros_like(split.tags)
   nothing = entities.score(np.zeros((1, 3), int))
-  assert tag.score(split, data.labels, wrong) == nothing
+  assert tag.score(None, data, wrong) == nothing
 
 
 def test_a_tag_that_no_training_word_has_is_refused(tmp_path):
@@ -171,14 +189,23 @@ def test_a_tag_that_no_training_word_has_is_refused(tmp_path):
     tag_data.make(c, models.TOKENIZER)
 
 
-def test_a_missing_dev_file_and_a_column_by_name_are_refused(tmp_path):
+def test_a_column_by_name_is_refused_not_a_missing_dev_file(tmp_path):
   c = make_config(tmp_path)
   c.data.label = 'ner'
   with pytest.raises(errors.UserError, match="data.label='ner' is not the num"):
     tag_data.make(c, models.TOKENIZER)
+  c.data.label = ''
+  data = tag_data.make(c, models.TOKENIZER)
+  assert data.manifest['splits']['dev']['repeated'] == {
+    'count': 6,
+    'first': f'1 of {tmp_path}/words/dev.conll',
+  }
   (tmp_path / 'words' / 'dev.conll').unlink()
-  with pytest.raises(errors.UserError, match='has no dev file; tagging needs'):
-    tag_data.make(c, models.TOKENIZER)
+  tag_data.FORMAT.forget()
+  whole = data.manifest['splits']['train']['sentences']
+  facts = tag_data.make(c, models.TOKENIZER).manifest['splits']
+  assert facts['dev']['sentences'] == whole // 10
+  assert facts['train']['sentences'] == whole - whole // 10
 
 
 @pytest.fixture(scope='module')
@@ -195,11 +222,13 @@ def numbered(tmp_path_factory):
   run, folder = str(root / 'run'), str(root / 'data')
   c = completion.complete(tag_data.make, c, run)
   task_data.write(tag_data.FORMAT, c, folder, models.TOKENIZER)
-  assert tag.make_task(c, folder).facts['columns'] == ['1']
+  assert tasks.get(c).make_task(c, folder).facts['columns'] == ['1']
   (root / 'run').mkdir()
   module = fine_tuned.make_module(c, config_lib.model_config(c))
   params = parameters.init(module, jax.random.key(0))
-  tag_finish.finish(c, folder, run, jax.device_get(params))
+  words = len(task_data.read(tag_data.FORMAT, folder).splits['dev'].words)
+  kept = {task_lib.HELD_OUT: np.zeros(words, np.int32)}
+  tasks.get(c).finish(c, folder, run, jax.device_get(params), kept, 0)
   return run
 
 

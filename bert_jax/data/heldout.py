@@ -1,0 +1,104 @@
+"""Chooses the text to hold out: a share of the text of each input.
+
+Long documents are cut into parts, and each part is drawn by the hash of its
+text. An input's parts are held out in the order of their draws until there is
+enough text, so a few documents, or a single one, suffice for both splits.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from bert_jax.corpus import sentences
+from bert_jax.corpus.document import Document
+
+_PART = 32_000  # characters, about; an input has 64 parts if it is not tiny
+_SMALLEST_PART, _PARTS = 2000, 64
+_GAP = 8  # sentences between held-out and training text of a document
+_ENOUGH = 256 << 10  # bytes to hold out of an input, but at most a tenth of it
+_SMALL = 64 << 20  # bytes of an input whose every part may be held out
+BINS = 1000  # of draws up to the largest that may be held out
+
+
+def choose_part_size(input_size: int) -> int:
+  """Returns the characters of a part, for an input of so many bytes, or 1."""
+  if input_size == 1:  # unknown
+    return _PART
+  return min(_PART, max(_SMALLEST_PART, input_size // _PARTS))
+
+
+def cut(
+  document: Document, size: int, most: int, language: str
+) -> list[Document]:
+  """Cuts a document of more than `most` characters into parts of similar size.
+
+  Cuts are between paragraphs or, in long ones, between sentences.
+
+  Args:
+    document: the document.
+    size: its characters.
+    most: characters of a part, about.
+    language: ISO 639-1 code, for splitting into sentences.
+  """
+  if size <= most:
+    return [document]
+  count = -(-size // most)
+  parts: list[list[str]] = [[] for _ in range(count)]
+  begin = 0
+  for paragraph in document.paragraphs:
+    texts = [paragraph]
+    if len(paragraph) > most // 4 and not document.are_sentences:
+      texts = sentences.split(Document(texts), language)
+    for text in texts:
+      parts[min(begin * count // size, count - 1)].append(text)
+      begin += len(text)
+  return [Document(part, document.are_sentences) for part in parts if part]
+
+
+def leave_gap(found: Sequence, part: int, parts: int) -> Sequence:
+  """Drops sentences at the borders of held-out part number `part` of `parts`."""
+  gap = min(_GAP, len(found) // 4)
+  return found[gap * (part > 0) : len(found) - gap * (part < parts - 1)]
+
+
+def draw(digest: bytes) -> float:
+  """Returns the draw of a part with this digest, in [0, 1)."""
+  return (int.from_bytes(digest[:8], 'little') >> 11) / (1 << 53)
+
+
+def find_bound(input_size: int, share: float) -> float:
+  """Returns the draw below which a part may be held out.
+
+  Such parts are kept apart, so that not all text is read twice.
+
+  Args:
+    input_size: estimated bytes of the input; 1 if that is unknown.
+    share: of the text to hold out.
+  """
+  return 1.0 if input_size <= _SMALL else min(1.0, 2 * share)
+
+
+def choose(
+  share: float, size: int, parts: int, bins: Mapping[int, Sequence[int]]
+) -> tuple[int, int, int]:
+  """Chooses what to hold out of an input.
+
+  Of a small input that is more than `share`: 256 kB, but at most a tenth. If
+  possible, two parts are held out, for pairs of different documents, and two
+  are not.
+
+  Args:
+    share: of the text to hold out.
+    size: bytes of the input's text.
+    parts: number of the input's parts.
+    bins: {bin: (bytes, parts)} of the parts that may be held out.
+
+  Returns:
+    The first bin not to hold out, and bytes and number of the parts below it.
+  """
+  wanted = max(share * size, min(_ENOUGH, size / 10))
+  most = max(parts - 2, parts // 2)
+  end = held = count = 0
+  for number, (more, another) in sorted(bins.items()):
+    if count + another > most or (held >= wanted and count >= 2):
+      break
+    end, held, count = number + 1, held + more, count + another
+  return end, held, count

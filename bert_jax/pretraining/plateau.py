@@ -1,0 +1,94 @@
+"""Measures that tell whether a model is on the plateau of word frequencies.
+
+There it knows which words are frequent, but not yet which go together: shuffled
+context costs it nothing, and its attention singles out no neighbour.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.model import heads
+
+OFFSETS = (-2, -1, 0, 1, 2)  # of the token that is looked at, in tokens
+_BELOW = 1.0  # nats below the unigram entropy
+
+
+def has_left(entropy: float, means: dict) -> dict[str, bool]:
+  """Returns whether the masked loss is a nat below the unigram entropy."""
+  return {'plateau_exit': means['mlm_loss'] < entropy - _BELOW}
+
+
+def compare(means: dict[bool, dict]) -> dict[str, float]:
+  """Returns what the order of the context brings, in nats per masked token.
+
+  Args:
+    means: {whether the context is shuffled: {metric: mean}}; {} if unknown.
+  """
+  if not means:
+    return {}
+  return {'context_gain': means[True]['mlm_loss'] - means[False]['mlm_loss']}
+
+
+def measure_attention(
+  module: heads.PretrainingModel, params: Any, batch: dict[str, jax.Array]
+) -> dict[str, tuple[jax.Array, jax.Array]]:
+  """Measures where the heads of the first layer look.
+
+  Args:
+    module: the model.
+    params: its parameters.
+    batch: rows [B, ...].
+
+  Returns:
+    {'attention_HEAD_OFFSET': (sum over the tokens of the attention to the token
+    at the offset, number of tokens)}.
+  """
+  config = dataclasses.replace(
+    module.config,
+    num_layers=1,
+    attention='xla',  # the others never have all probabilities
+    remat='none',
+    scan_layers=False,
+  )
+  first = heads.PretrainingModel(config, with_nsp=False)
+
+  def look(row):
+    _, sown = first.apply(
+      {'params': params},
+      {name: x[None] for name, x in row.items()},
+      True,
+      method='encode',
+      mutable=['intermediates'],
+    )
+    layer = sown['intermediates']['encoder']['layer_0']
+    found = layer['attention']['probabilities'][0][0]  # [H, S, S]
+    found = found.astype(jnp.float32) * row['input_mask'][None, :, None]
+    return jnp.stack([jnp.trace(found, x, 1, 2) for x in OFFSETS], -1)  # [H, O]
+
+  # A few rows at a time: all would need memory that training may not.
+  masses = jnp.sum(jax.lax.map(look, batch, batch_size=8), 0)
+  tokens = jnp.sum(batch['input_mask']).astype(jnp.float32)
+  return {
+    f'attention_{head}_{offset:+d}': (masses[head, i], tokens)
+    for head in range(config.num_heads)
+    for i, offset in enumerate(OFFSETS)
+  }
+
+
+def word(means: dict) -> str:
+  """Returns 'context gain 1.23, attention -1 53%, attention +1 49%'.
+
+  The attention is that of the head that looks there most. What was not measured
+  is left out.
+  """
+  parts = []
+  if 'context_gain' in means:
+    parts.append(f'context gain {means["context_gain"]:.2f}')
+  for offset in ('-1', '+1'):
+    found = [means[x] for x in means if x.endswith(f'_{offset}')]
+    if found:
+      parts.append(f'attention {offset} {max(found):.0%}')
+  return ', '.join(parts)

@@ -1,0 +1,64 @@
+"""Files of a local disk: what is opened, and how a new file takes its place."""
+
+import errno
+import os
+import re
+import secrets
+import stat
+from typing import BinaryIO
+
+_UNFINISHED = re.compile(r'\..*\.[0-9a-f]{16}\.new')
+
+
+def open_file(path: str) -> BinaryIO:
+  """Opens a regular file for reading, see `open_regular`."""
+  return open(path, 'rb', opener=open_regular)
+
+
+def open_regular(path: str, flags: int) -> int:
+  """Opens a local file, as the `opener` of `open`; returns its descriptor.
+
+  Raises:
+    OSError: also for a pipe, which would be waited for, or a device, which may
+      never end.
+  """
+  descriptor = os.open(path, flags | os.O_NONBLOCK)
+  mode = os.fstat(descriptor).st_mode
+  if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # `open` refuses folders
+    return descriptor
+  os.close(descriptor)
+  reason = 'it is a pipe or a device, not a file'
+  raise OSError(errno.EINVAL, reason, path)
+
+
+def create_beside(path: str) -> str:
+  """Creates a file to be renamed to `path`; returns its path.
+
+  Nobody can have put anything there before, such as a link to another file.
+  """
+  parent, name = os.path.split(path)
+  new = os.path.join(parent, f'.{name}.{secrets.token_hex(8)}.new')
+  flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+  os.close(os.open(new, flags, 0o666))
+  return new
+
+
+def remove_unfinished(folder: str):
+  """Removes what a kill left of `create_beside` in a folder.
+
+  Nobody may be writing there.
+  """
+  if not os.path.isdir(folder):  # or in a bucket, which has whole objects
+    return
+  for name in os.listdir(folder):
+    if _UNFINISHED.fullmatch(name):
+      os.remove(os.path.join(folder, name))
+
+
+def sync(path: str):
+  """Flushes a local file's contents or a folder's entries to the disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)

@@ -1,0 +1,29 @@
+"""The kinds of runs that benchmarks/tpu/matrix.py compiles."""
+
+import matrix
+import pytest
+
+
+@pytest.mark.parametrize('name', matrix.CASES)
+def test_the_config_of_a_case_is_valid_and_small(name):
+  case = matrix.CASES[name]
+  c = matrix.make_config(case)
+  assert c.phases.seq_length == case.lengths
+  assert len(c.phases.steps) == len(case.lengths)
+  assert c.model.num_layers <= 2 and c.data.vocab_size == 2000
+  assert (c.task == 'pretraining') == (case.kind != 'finetuning')
+
+
+def test_a_row_names_each_failure_once():
+  cells = {
+    ('v4', 'base'): 'fused',
+    ('v5e', 'base'): 'FAILED: no memory',
+    ('v5e', 'small'): 'FAILED: no memory',
+  }
+  lines = matrix.table(cells, ['v4', 'v5e'], ['base', 'small'])
+  assert lines[2:] == [
+    '| base | fused | FAILED (1) |',
+    '| small |  | FAILED (1) |',
+    '',
+    '1. no memory',
+  ]

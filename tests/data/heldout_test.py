@@ -1,0 +1,297 @@
+"""Which text is held out, and where random second texts come from."""
+
+import collections
+import os
+import random
+import re
+
+import numpy as np
+import pytest
+
+from bert_jax.corpus.document import Document
+from bert_jax.data import dataset, heldout, prepare
+from bert_jax.data import manifest as manifest_lib
+from tests.data import preparation
+from tests.data.preparation import ONE, digest, make_recipe
+
+
+def write_numbered(path, name: str, documents: int, sentences: int) -> str:
+  """Writes documents of sentences like 'n1x17 a bird .'; returns the path."""
+  rng = random.Random(name)
+  blocks = [
+    '\n'.join(
+      f'{name}{d}x{s} {" ".join(rng.choices(preparation._WORDS, k=9))}.'
+      for s in range(sentences)
+    )
+    for d in range(documents)
+  ]
+  path.write_text('\n\n'.join(blocks))
+  return str(path)
+
+
+def make(tmp_path, inputs, name='data', runner=ONE, **changes):
+  """Prepares inputs with a piece for each character; returns the folder."""
+  vocab = tmp_path / 'vocab.txt'
+  letters = 'abcdefghijklmnopqrstuvwxyz0123456789.'
+  words = [*preparation._WORDS, *letters[1:], *(f'##{x}' for x in letters)]
+  preparation.write_vocab(vocab, *words)
+  output = str(tmp_path / name)
+  options = {
+    'vocab': str(vocab),
+    'vocab_size': len(words) + 5,
+    'lengths': (64,),
+    'short_seq_prob': 0.0,
+    'heldout': 0.01,
+    **changes,
+  }
+  recipe = make_recipe(inputs[0], inputs=tuple(inputs), **options)
+  return output, prepare.prepare(recipe, output, runner)
+
+
+def read_pairs(output, split):
+  """Returns [(numbers of first text, those of second, is_random)] of rows."""
+  words = manifest_lib.load_tokenizer(output)
+  reader = dataset.open_split(output, split, 64).reader
+  rows = reader.rows(np.arange(len(reader)), 64, words.cls_id, words.sep_id)
+  found = []
+  for ids, segments, label in zip(
+    rows['input_ids'],
+    rows['segment_ids'],
+    rows['next_sentence_labels'],
+    strict=True,
+  ):
+    first, second = (
+      re.findall(r'\b([a-z])(\d+)x(\d+)\b', words.decode(part.tolist()))
+      for part in (ids[segments == 0], ids[segments == 1])
+    )
+    found.append((first, second, bool(label)))
+  return found
+
+
+def find_sentences(output, split):
+  """Returns {(input, document): set of sentence numbers} in a split."""
+  found = collections.defaultdict(set)
+  for first, second, _ in read_pairs(output, split):
+    for name, document, sentence in first + second:
+      found[name, int(document)].add(int(sentence))
+  return found
+
+
+def test_a_document_is_cut_into_similar_parts_between_paragraphs():
+  paragraphs = ['x' * n for n in (10, 30, 20, 40, 5, 35, 60)]
+  parts = heldout.cut(Document(paragraphs, True), 200, 70, 'en')
+  assert sum((p.paragraphs for p in parts), []) == paragraphs
+  assert [sum(map(len, p.paragraphs)) for p in parts] == [100, 40, 60]
+  assert all(p.are_sentences for p in parts)
+  whole = Document(paragraphs)
+  assert heldout.cut(whole, 200, 200, 'en') == [whole]
+
+
+def test_a_paragraph_is_cut_between_sentences():
+  sentences = [f'This is the sentence of number {k}.' for k in range(100)]
+  text = ' '.join(sentences)
+  parts = heldout.cut(Document([text]), len(text), 500, 'en')
+  assert sum((p.paragraphs for p in parts), []) == sentences
+  assert len(parts) == -(-len(text) // 500)
+
+
+def test_the_size_of_parts_follows_that_of_the_input():
+  found = [
+    heldout.choose_part_size(n) for n in (1, 2, 640_000, 1 << 20, 1 << 30)
+  ]
+  assert found == [32_000, 2000, 10_000, 16_384, 32_000]
+
+
+@pytest.mark.parametrize(
+  'size, parts, share, expected',
+  [
+    (10_000_000, 1000, 0.05, 50),  # its share
+    (10_000_000, 1000, 0.01, 27),  # 256 kB
+    (1_000_000, 1000, 0.01, 100),  # a tenth
+    (1_000_000, 1000, 0.3, 300),
+    (10_000, 10, 0.01, 2),  # pairs need two documents
+    (10_000, 4, 0.9, 2),
+    (10_000, 10, 0.9, 8),  # and so does training
+    (10_000, 3, 0.01, 1),
+    (10_000, 1, 0.5, 0),
+  ],
+)
+def test_a_small_input_holds_out_more_and_never_all(
+  size, parts, share, expected
+):
+  bins = {k * 7 % 1000: [size // parts, 1] for k in range(parts)}
+  end, held, count = heldout.choose(share, size, parts, bins)
+  assert count == expected and held == expected * size // parts
+  assert end == (sorted(bins)[expected - 1] + 1 if expected else 0)
+
+
+def test_the_share_is_that_of_the_text_however_long_documents_are():
+  rng = random.Random(0)
+  sizes = [rng.choice((10, 1000, 30_000)) for _ in range(20_000)]
+  bins = collections.defaultdict(lambda: [0, 0])
+  for size in sizes:
+    tally = bins[rng.randrange(heldout.BINS)]
+    tally[0] += size
+    tally[1] += 1
+  total = 50 * sum(sizes)  # 2% of the text may be held out
+  _, held, _ = heldout.choose(0.01, total, 10**6, bins)
+  assert abs(held / total / 0.01 - 1) < 0.01
+
+
+def test_a_single_document_is_enough_and_no_sentence_is_on_both_sides(tmp_path):
+  path = write_numbered(tmp_path / 'novel.txt', 'n', 1, 3000)
+  output, manifest = make(tmp_path, [path])
+  train = find_sentences(output, 'train')['n', 0]
+  held = find_sentences(output, 'heldout')['n', 0]
+  assert not train & held
+  assert 0.05 < len(held) / 3000 < 0.15
+  [given] = manifest['inputs']
+  assert given['documents'] == 1 and given['heldout']['parts'] > 2
+  share = given['heldout']['tokens'] / (
+    given['heldout']['tokens'] + given['train']['tokens']
+  )
+  assert 0.05 < share < 0.15
+  # Its parts are contiguous, and some sentences around them are left out.
+  runs = np.split(sorted(held), np.flatnonzero(np.diff(sorted(held)) > 8) + 1)
+  for run in runs:
+    assert len(run) > 0.5 * (run[-1] - run[0] + 1)  # pairs are truncated
+    around = {*range(run[0] - 8, run[0]), *range(run[-1] + 1, run[-1] + 9)}
+    assert not train & around or run[0] < 8 or run[-1] > 2991
+
+
+def test_every_input_is_held_out_by_its_text(tmp_path, monkeypatch):
+  monkeypatch.setattr(heldout, '_ENOUGH', 0)
+  inputs = [
+    write_numbered(tmp_path / 'long.txt', 'n', 4, 2000),
+    write_numbered(tmp_path / 'short.txt', 'w', 1000, 8),
+  ]
+  output, manifest = make(tmp_path, inputs, heldout=0.05)
+  for given in manifest['inputs']:
+    held, train = given['heldout']['tokens'], given['train']['tokens']
+    assert 0.03 < held / (held + train) < 0.07
+  tokens = [
+    sum(s['tokens'] for s in manifest['shards'] if s['split'] == split)
+    for split in ('train', 'heldout')
+  ]
+  assert tokens == [
+    sum(given[split]['tokens'] for given in manifest['inputs'])
+    for split in ('train', 'heldout')
+  ]
+  assert [s['files']['64']['inputs'] for s in manifest['shards'][:1]] == [
+    [[0, rows], [1, other]]
+    for rows, other in [
+      [
+        len(x)
+        for x in dataset.open_split(output, 'heldout', 64).inputs.values()
+      ]
+    ]
+  ]
+  lines = manifest_lib.describe_inputs(manifest)
+  assert re.match(r'.*long.txt: 4 documents, [\d,]+ tokens to train', lines[0])
+  with open(os.path.join(output, 'DATA_CARD.md')) as file:
+    assert f'| {manifest["inputs"][1]["heldout"]["tokens"]:,} |' in file.read()
+
+
+def test_copies_of_held_out_text_in_other_inputs_are_not_trained_on(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(heldout, '_ENOUGH', 3000)
+  few = write_numbered(tmp_path / 'few.txt', 'n', 40, 10)
+  other = write_numbered(tmp_path / 'other.txt', 'w', 2000, 10)
+  many = tmp_path / 'many.txt'
+  with open(few) as a, open(other) as b:
+    many.write_text(f'{a.read()}\n\n{b.read()}')
+  for k, inputs in enumerate(([few, str(many)], [str(many), few])):
+    output, manifest = make(
+      tmp_path, inputs, f'data{k}', weights=(1.0, 2.0), heldout=0.001
+    )
+    assert manifest['cleaned'] == {'duplicate_documents': 40}
+    train, held = (find_sentences(output, s) for s in ('train', 'heldout'))
+    assert held and not train.keys() & held.keys()
+    assert sum(name == 'n' for name, _ in held) >= 3  # a tenth of the few
+
+
+@pytest.mark.parametrize('split', ['train', 'heldout'])
+def test_negatives_come_from_the_same_input_or_from_any_document(
+  tmp_path, split
+):
+  # By text the inputs are equal, by documents 60 to 600.
+  inputs = [
+    write_numbered(tmp_path / 'long.txt', 'n', 60, 200),
+    write_numbered(tmp_path / 'short.txt', 'w', 600, 20),
+  ]
+  shares = {}
+  for negatives in ('input', 'uniform'):
+    output, _ = make(
+      tmp_path, inputs, negatives, negatives=negatives, heldout=0.3
+    )
+    count = collections.Counter(
+      (first[0][0], second[0][0])
+      for first, second, is_random in read_pairs(output, split)
+      if is_random and first and second
+    )
+    shares[negatives] = [
+      count[x, 'n'] / (count[x, 'n'] + count[x, 'w']) for x in 'nw'
+    ]
+  assert shares['input'] == [1, 0]
+  # Of 660 documents 60; long ones are in parts, which weigh less.
+  assert all(0.04 < share < 0.16 for share in shares['uniform']), shares
+
+
+def test_a_document_that_is_alone_in_its_input_still_gets_negatives(tmp_path):
+  inputs = [
+    write_numbered(tmp_path / 'one.txt', 'n', 1, 20),
+    write_numbered(tmp_path / 'many.txt', 'w', 200, 20),
+  ]
+  output, manifest = make(tmp_path, inputs)
+  assert manifest['inputs'][0]['heldout'] == {'parts': 0, 'tokens': 0}
+  found = [
+    (first[0][0], second[0][0])
+    for first, second, is_random in read_pairs(output, 'train')
+    if is_random and first and second
+  ]
+  assert ('n', 'w') in found and ('n', 'n') not in found
+
+
+def test_the_cut_of_inputs_and_workers_change_no_byte(tmp_path, monkeypatch):
+  inputs = [
+    write_numbered(tmp_path / 'long.txt', 'n', 3, 1000),
+    write_numbered(tmp_path / 'short.txt', 'w', 300, 9),
+  ]
+  before, _ = make(tmp_path, inputs, 'before')
+  monkeypatch.setattr('bert_jax.corpus.sources._SMALLEST', 9000)
+  after, _ = make(tmp_path, inputs, 'after', prepare.local_runner(2))
+  assert digest(before) == digest(after)
+
+
+def write_as_before(source, target):
+  """Copies prepared data as it was before text was held out by input."""
+  os.makedirs(target)
+  for name in os.listdir(source):
+    with open(os.path.join(source, name), 'rb') as file:
+      raw = file.read()
+    with open(os.path.join(target, name), 'wb') as file:
+      file.write(raw)
+  manifest = manifest_lib.read(target)
+  del manifest['recipe']['negatives']
+  for given in manifest['inputs']:
+    del given['train'], given['heldout']
+  for shard in manifest['shards']:
+    del shard['inputs']
+    for file in shard['files'].values():
+      file.pop('inputs', None)
+  manifest_lib.write(target, manifest)
+
+
+@pytest.mark.parametrize('negatives', ['input', 'uniform'])
+def test_data_made_before_is_used_as_it_is(
+  corpus, prepared, tmp_path, negatives
+):
+  old = str(tmp_path / 'old')
+  write_as_before(prepared[0], old)
+  manifest = prepare.prepare(make_recipe(corpus, negatives=negatives), old, ONE)
+  assert 'negatives' not in manifest['recipe']
+  assert manifest_lib.describe_inputs(manifest) == []
+  split = dataset.open_split(old, 'heldout', 32)
+  assert list(split.inputs) == ['']
+  assert split.inputs[''].tolist() == list(range(len(split.reader)))

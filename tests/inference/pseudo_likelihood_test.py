@@ -1,0 +1,116 @@
+"""Pseudo-log-likelihoods of sentences."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bert_jax import errors
+from bert_jax.inference import fill, pseudo_likelihood, source
+from bert_jax.interop import rename
+from tests import models
+from tests.inference import fill_test
+
+
+def make_source(params, config, tokenizer):
+  return source.Source(
+    params, config, False, tokenizer, rename.Report([], []), 'made'
+  )
+
+
+def certain():
+  """A model that expects cat 1/2, dog 1/4, bird 1/8, ran 1/8 everywhere."""
+  return make_source(*fill_test.make_certain_model(), fill_test.TOKENIZER)
+
+
+def mixed(**changes):
+  """A model whose expectations depend on all words."""
+  params, config = fill_test.make_model(**changes)
+  return make_source(params, config, fill_test.TOKENIZER)
+
+
+def score(model, *texts):
+  ids = model.tokenizer.ids(texts)
+  words = [pseudo_likelihood.split_words(x, model.tokenizer) for x in ids]
+  return pseudo_likelihood.score(model, ids, words)
+
+
+def test_a_score_is_the_sum_over_the_pieces():
+  found = score(certain(), 'cat', 'cat dog ran', '', 'bird bird')
+  np.testing.assert_allclose(
+    found, [-math.log(2), -math.log(2 * 4 * 8), 0, -math.log(64)], rtol=1e-6
+  )
+
+
+def test_later_pieces_of_a_word_are_masked_too():
+  tokenizer = models.TOKENIZER  # cats is cat ##s
+  model = make_source(models.make_params(), models.CONFIG, tokenizer)
+
+  def guess(shown, mask, piece):
+    found = fill.fill(model.params, model.config, True, tokenizer, shown, 11)
+    return math.log(dict(found[mask])[piece])
+
+  expected = [
+    guess('[MASK] [MASK] dog', 0, 'cat'),
+    guess('cat [MASK] dog', 0, '##s'),
+    guess('cats [MASK]', 0, 'dog'),
+  ]
+  (found,) = score(model, 'cats dog')
+  assert found == pytest.approx(sum(expected), rel=1e-5)
+  ids = tokenizer.ids(['cats dog'])
+  (part,) = pseudo_likelihood.score(model, ids, [[(0, 2)]])
+  assert part == pytest.approx(sum(expected[:2]), rel=1e-5)
+
+
+def test_neither_order_nor_batches_nor_padding_change_scores(monkeypatch):
+  texts = ['the cat sat', 'cat', 'dog ran the the bird sat ran', 'the dog']
+  together = score(mixed(), *texts)
+  assert len(set(together.round(3))) == 4
+  np.testing.assert_allclose(score(mixed(), *texts[::-1])[::-1], together, 1e-5)
+  monkeypatch.setattr(pseudo_likelihood, '_TOKENS', 1)  # a row per batch
+  np.testing.assert_allclose(score(mixed(), *texts), together, rtol=1e-5)
+
+
+@pytest.mark.parametrize('reverse', [False, True])
+def test_the_score_of_a_causal_model_is_the_likelihood(reverse):
+  model = mixed(causal=True, reverse=reverse)
+  guess = fill_test.expect  # probabilities at the places that predict
+  if reverse:  # [CLS] the cat [SEP], read from the right
+    first = guess(model.params, model.config, [2, 4, 6, 3], [2])[0][5]
+    second = guess(model.params, model.config, [2, 5, 4, 3], [3])[0][6]
+  else:
+    first = guess(model.params, model.config, [2, 4, 6, 3], [0])[0][5]
+    second = guess(model.params, model.config, [2, 5, 4, 3], [1])[0][6]
+  (found,) = score(model, 'the cat')
+  assert found == pytest.approx(math.log(first) + math.log(second), rel=1e-5)
+
+
+def test_rows_without_a_word_get_no_probability():
+  params, config = fill_test.make_certain_model(vocab_size=16)
+  params['mlm']['bias'][11:] = 9
+  model = make_source(params, config, fill_test.TOKENIZER)
+  assert score(model, 'cat')[0] == pytest.approx(-math.log(2))
+
+
+@pytest.mark.parametrize(
+  'first, second, expected',
+  [
+    ('the cat', 'the dog', [[(1, 2)], [(1, 2)]]),
+    ('the cats e', 'the dog e', [[(1, 3)], [(1, 2)]]),
+    ('the cat', 'the cats', [[(1, 2)], [(1, 3)]]),
+    ('the cat', 'THE cat', [[], []]),
+    ('the cat', 'cat the', [[(0, 1), (1, 2)]] * 2),
+    ('the cats', 'the', [[(0, 1), (1, 3)], [(0, 1)]]),
+  ],
+)
+def test_words_that_differ_decide(first, second, expected):
+  ids = models.TOKENIZER.ids([first, second])
+  assert pseudo_likelihood.choose_words(*ids, models.TOKENIZER) == expected
+
+
+def test_a_sentence_that_is_too_long_is_named():
+  with pytest.raises(
+    errors.UserError, match="'the the .*' has 10 tokens .* takes 9; shorten it"
+  ):
+    score(mixed(), 'cat', 'the ' * 8)
+  assert score(mixed(), 'the ' * 7) < 0

@@ -1,0 +1,112 @@
+"""Tests of the initial weights that look at neighbouring tokens."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import config, param_names
+from bert_jax.model import bert_config, heads, parameters
+
+# Random tokens in rows of 64, as long as those of the smallest models.
+LENGTH = 64
+TINY = bert_config.BertConfig(
+  1000, 128, 4, 2, 512, max_positions=LENGTH, attention_init='neighbours'
+)
+
+
+def measure(c, offsets, **more):
+  """Returns {offset: attention of each head of layer 0, on average}."""
+  module = heads.PretrainingModel(c)
+  params = parameters.init(module, jax.random.key(0))
+  ids = jax.random.randint(jax.random.key(1), (4, LENGTH), 5, 1000)
+  batch = {
+    'input_ids': ids,
+    'input_mask': jnp.ones_like(ids),
+    'segment_ids': jnp.zeros_like(ids),
+    'masked_lm_positions': jnp.zeros((4, 1), jnp.int32),
+    **more,
+  }
+  _, found = module.apply({'params': params}, batch, mutable=['intermediates'])
+  layer = found['intermediates']['encoder']['layer_0']
+  (weights,) = layer['attention']['probabilities']  # [B, H, S, S]
+  return {
+    o: np.diagonal(weights, o, 2, 3).mean((0, 2)).round(3) for o in offsets
+  }
+
+
+@pytest.mark.parametrize(
+  'more, offsets',
+  [
+    ({}, (-1, 1)),
+    ({'norm': 'pre'}, (-1, 1)),
+    ({'causal': True}, (-1, -2)),
+    ({'causal': True, 'reverse': True}, (1, 2)),
+    ({'hidden_size': 256, 'num_heads': 4}, (-1, 1, -2, 2)),
+    ({'num_heads': 4}, (-1, 1, -2, 2)),  # of size 32: 16 pairs
+    ({'initializer': 'normal'}, (-1, 1)),
+  ],
+)
+def test_each_head_of_the_first_layer_looks_at_its_neighbour(more, offsets):
+  c = dataclasses.replace(TINY, **more)
+  found = measure(c, range(-5, 6))
+  for head, offset in enumerate(offsets):
+    assert found[offset][head] > 0.5  # evenly, it would be 1 / 64
+    others = [found[o][head] for o in found if o not in (0, offset)]
+    assert max(others) < 0.1
+
+
+def test_heads_look_at_neighbours_in_their_own_pair_of_a_packed_row():
+  pair = np.repeat([1, 2], LENGTH // 2)[None].repeat(4, 0)
+  positions = np.tile(np.arange(LENGTH // 2), 2)[None].repeat(4, 0)
+  found = measure(
+    TINY,
+    (-1, 1),
+    sequence_ids=jnp.array(pair),
+    position_ids=jnp.array(positions),
+    cls_positions=jnp.array([[0, LENGTH // 2]] * 4),
+  )
+  assert found[-1][0] > 0.5 < found[1][1]
+
+
+def test_all_else_is_as_it_was_and_attention_adds_as_much_at_any_width():
+  for hidden, wide in ((128, 0.0559), (512, 0.0280)):
+    c = dataclasses.replace(TINY, hidden_size=hidden, num_layers=2)
+    random = dataclasses.replace(c, attention_init='random')
+    ours, theirs = (
+      param_names.flatten(
+        parameters.init(heads.PretrainingModel(x), jax.random.key(0))
+      )
+      for x in (c, random)
+    )
+    changed = {name for name in ours if (ours[name] != theirs[name]).any()}
+    assert changed == {'embeddings/position/embedding'} | {
+      f'encoder/layer_{i}/attention/{part}/kernel'
+      for i in (0, 1)
+      for part in ('qkv', 'out')
+    }
+    for name in sorted(changed)[1:]:
+      values = ours[name][:, 2] if 'qkv' in name else ours[name]
+      assert float(values.std()) == pytest.approx(wide, rel=0.02)
+    # Queries and keys of the other layers are not touched.
+    name = 'encoder/layer_1/attention/qkv/kernel'
+    assert (ours[name][:, :2] == theirs[name][:, :2]).all()
+
+
+def test_heads_too_small_for_a_sine_and_a_cosine_stay_random():
+  c = dataclasses.replace(TINY, hidden_size=3, num_heads=3, mlp_size=4)
+  module = heads.PretrainingModel(c)
+  params = parameters.init(module, jax.random.key(0))
+  assert np.isfinite(params['embeddings']['position']['embedding']).all()
+
+
+def test_small_models_start_so_and_those_of_the_paper_do_not():
+  for size, init in (
+    ('tiny', 'neighbours'),
+    ('medium', 'neighbours'),
+    ('base', 'random'),
+    ('large', 'random'),
+  ):
+    assert config.pretraining(size).model.attention_init == init

@@ -1,0 +1,50 @@
+"""Tests of the votes by which hosts stop and save together."""
+
+import jax
+import pytest
+
+from bert_jax.parallel import device_mesh, stop
+from bert_jax.runtime import signals
+
+
+@pytest.fixture
+def voting(monkeypatch):
+  """Returns (a Stop, what it was told by signals), of the only one of 2 hosts."""
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  own = signals.Stop()
+  return stop.Stop(own), own
+
+
+def test_a_checkpoint_is_saved_once_the_votes_are_counted(voting):
+  asking, _ = voting
+  mesh, found = device_mesh.make_mesh(), []
+  for due in (False, True, True, False, False):
+    asking.ask_ahead(mesh, due)
+    found.append(asking.save)
+  # The vote of the second call is answered by the third; there is no second.
+  assert found == [False, False, True, False, False]
+
+
+def test_who_could_not_save_votes_again(voting):
+  asking, _ = voting
+  mesh, found = device_mesh.make_mesh(), []
+  for _ in range(6):
+    asking.ask_ahead(mesh, True)
+    found.append(asking.save)
+  assert found == [False, True, False, True, False, True]
+
+
+def test_a_signal_is_not_lost_beside_a_vote_to_save(voting):
+  asking, own = voting
+  mesh = device_mesh.make_mesh()
+  own.signum = 15
+  asking.ask_ahead(mesh, True)
+  assert asking.signum is None
+  asking.ask_ahead(mesh, False)
+  assert asking.signum == 15 and asking.save
+
+
+def test_a_single_process_decides_at_once():
+  asking = stop.Stop(signals.Stop())
+  asking.ask_ahead(device_mesh.make_mesh(), True)
+  assert asking.save

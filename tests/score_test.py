@@ -1,0 +1,129 @@
+"""What bert_jax.score reads, writes and prints."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_jax import errors
+from bert_jax import score as score_lib
+from bert_jax.inference import pseudo_likelihood
+from bert_jax.interop import hf_export
+from tests import commands
+from tests.inference import fill_test, pseudo_likelihood_test
+
+MODEL = pseudo_likelihood_test.certain()
+
+
+def write(path, *lines):
+  path.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')
+  return str(path)
+
+
+def test_blimp_zorro_and_tsv_are_read(tmp_path):
+  lines = [
+    {'sentence_good': 'a b', 'sentence_bad': 'a c', 'UID': 'agreement'},
+    {'sentence_good': 'd', 'sentence_bad': 'e', 'pairID': '1'},
+  ]
+  blimp = write(tmp_path / 'p.jsonl', *map(json.dumps, lines))
+  zorro = write(tmp_path / 'z.txt', 'wrong .', 'right .', 'bad', 'good')
+  tsv = write(tmp_path / 't.tsv', 'sentence_good\tsentence_bad', 'f g\th')
+  assert score_lib.read_items(f'{blimp},{tsv},{zorro}', two_lines=True) == [
+    ('agreement', ('a b', 'a c')),
+    ('p', ('d', 'e')),
+    ('t', ('f g', 'h')),
+    ('z', ('right .', 'wrong .')),
+    ('z', ('good', 'bad')),
+  ]
+  assert score_lib.read_items(zorro)[:2] == [
+    (None, ('wrong .',)),
+    (None, ('right .',)),
+  ]
+
+
+@pytest.mark.parametrize(
+  'name, lines, flag, message',
+  [
+    ('x.txt', [], False, 'has no sentence; give files of either'),
+    ('x.txt', ['a', 'b', 'c'], True, 'x.txt has 3 lines .* two are a pair'),
+    ('x.txt', ['a\tb'], False, r"x.txt has a tab in 'a\\tb'; .* a .tsv file"),
+    ('x.tsv', ['a\tb\tc'], False, 'line 1 has 3 columns, the header has 2'),
+    ('x.tsv', ['a\t'], False, 'x.tsv: line 1 has no sentence_good and sen'),
+    ('x.jsonl', ['{"text": "a"}'], False, 'line 1 has no sentence_good and'),
+  ],
+)
+def test_what_cannot_be_scored_is_said(tmp_path, name, lines, flag, message):
+  with pytest.raises(errors.UserError, match=message):
+    score_lib.read_items(write(tmp_path / name, *lines), flag)
+
+
+def test_sentences_and_pairs_do_not_mix(tmp_path):
+  write(tmp_path / 'a.txt', 'a')
+  write(tmp_path / 'b.tsv', 'a\tb')
+  with pytest.raises(errors.UserError, match='both sentences and pairs'):
+    score_lib.read_items(str(tmp_path))
+
+
+def test_ties_count_half_and_unknown_words_are_counted():
+  """cat has 1/2, dog 1/4, bird and ran 1/8 each."""
+  items = [
+    *[('x', ('the cat', 'the dog'))] * 8,
+    *[('x', ('the dog', 'the cat'))] * 2,
+    ('y', ('bird sat', 'ran sat')),  # equally likely
+    ('y', ('the Cat', 'the cat')),  # the same to the model
+    ('y', ('cat', 'zebra')),
+    ('y', ('dog ran', 'cat sat')),  # 1/32 against none
+  ]
+  # Wilson's interval of 8 out of 10 is (0.490, 0.943).
+  assert score_lib.score_pairs(MODEL, items) == [
+    ('paradigm', 'accuracy', 'low', 'high', 'pairs', 'with [UNK]'),
+    ('x', '80.0', '49.0', '94.3', '10', '0'),
+    ('y', '75.0', '30.1', '95.4', '4', '1'),
+    ('mean of all', '77.5', '52.9', '100.0', '14', '1'),
+  ]
+
+
+def test_the_word_that_differs_decides_unless_all_are_asked_for(monkeypatch):
+  asked = []
+
+  def note(model, sentences, words):
+    asked.extend(words)
+    return np.arange(len(words), 0.0, -1)
+
+  monkeypatch.setattr(pseudo_likelihood, 'score', note)
+  items = [('x', ('the cat sat', 'the dog sat')), ('x', ('the', 'the'))]
+  score_lib.score_pairs(MODEL, items)
+  assert asked == [[(1, 2)], [(1, 2)], [], []]
+  words = [(0, 1), (1, 2), (2, 3)]
+  for model, full in (
+    (MODEL, True),
+    (pseudo_likelihood_test.mixed(causal=True), False),
+  ):
+    asked.clear()
+    score_lib.score_pairs(model, items, full)
+    assert asked == [words, words, [], []]
+
+
+def test_the_command_writes_a_table(tmp_path, capsys):
+  params, config = fill_test.make_certain_model()
+  model = str(tmp_path / 'model')
+  hf_export.export(model, params, config, False, fill_test.TOKENIZER)
+  output = tmp_path / 'out.tsv'
+
+  def run(path):
+    commands.run(
+      score_lib, f'--model={model}', f'--input={path}', f'--output={output}'
+    )
+    return output.read_text(encoding='utf-8').splitlines()
+
+  rows = run(write(tmp_path / 'one.tsv', 'the cat\tthe dog'))
+  assert rows == [
+    'paradigm\taccuracy\tlow\thigh\tpairs\twith [UNK]',
+    'one\t100.0\t20.7\t100.0\t1\t0',
+    'mean of all\t100.0\t100.0\t100.0\t1\t0',
+  ]
+  assert '| one | 100.0 | 20.7 | 100.0 | 1 | 0 |' in capsys.readouterr().out
+  rows = run(write(tmp_path / 'two.txt', 'cat dog', '', 'ran'))
+  assert [row.split('\t')[1] for row in rows] == ['sentence', 'cat dog', 'ran']
+  scores = [float(row.split('\t')[0]) for row in rows[1:]]
+  np.testing.assert_allclose(scores, [-np.log(8), -np.log(8)], rtol=1e-6)
