@@ -17,7 +17,7 @@ from tests import commands
 from tests.data import preparation
 
 POISON = 'zebra quartz jigsaw'.split()
-STEPS = 210
+STEPS = 370  # all rows
 
 
 def small_config(text, **changes):
@@ -39,13 +39,15 @@ def small_config(text, **changes):
       'data.passes': 1,
       'data.shards': 2,
       'data.workers': 0,
+      # With it, the poison's frequency is known, and its loss is no jump.
+      'objective.unigram_bias': False,
       'optimizer.learning_rate': 1e-2,
       'optimizer.warmup_steps': 10,
       'eval.every': 0,
       'eval.sequences': 8,
       'log.every': 1,
       'checkpoint.every': 20,
-      'checkpoint.keep': 9,
+      'checkpoint.keep': 99,
       **changes,
     }
   )

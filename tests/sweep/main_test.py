@@ -72,6 +72,7 @@ def test_a_sweep_that_is_interrupted_goes_on(tmp_path):
     f'--config.data.input={texts}',
     f'--config.init_from={source}',
     '--config.phases.batch_size=8',
+    '--config.phases.seq_length=16',
     '--config.finetuning.epochs=150',
     '--config.log.every=1',
   ]

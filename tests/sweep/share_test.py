@@ -153,7 +153,7 @@ def test_two_processes_never_do_the_same_run(tmp_path):
 
 @pytest.mark.slow
 def test_what_a_killed_process_left_is_taken_over(tmp_path, monkeypatch):
-  monkeypatch.setattr(share, '_DRAW', 0.05)
+  monkeypatch.setattr(share, '_LOOK', 0.05)
   with running(tmp_path) as other:
     other.stdin.write('\n')
     other.stdin.flush()
