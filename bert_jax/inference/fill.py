@@ -30,7 +30,6 @@ def fill(
       mask, or only those after it. Its dtype is ignored: everything is computed
       in float32.
     with_nsp: whether the model has the pooler and the NSP head.
-    tokenizer: a `tokenizer.Tokenizer`.
     sentence: text with one `[MASK]` or more.
     top: number of words to return for each mask.
 

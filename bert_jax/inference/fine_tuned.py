@@ -52,7 +52,6 @@ def make_module(
   """Returns the model that a fine-tuning run trains.
 
   Args:
-    config: the experiment.
     bert: the encoder's config, as it is to be computed.
   """
   c, tokens = config.finetuning, config.task in _TAGGERS

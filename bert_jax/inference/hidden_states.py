@@ -52,8 +52,6 @@ def extract(
 
   Args:
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
-    config: the model's config.
-    tokenizer: a `tokenizer.Tokenizer`.
     texts: sentences, or pairs of them.
     layers: one of `LAYERS`, as in table 7 of the paper. `embeddings` is the
       normalised sum that enters the first layer. With norm='pre', the last
@@ -152,7 +150,6 @@ def stack(
   Args:
     params: as `extract`.
     batch: `input_ids`, `input_mask` and `segment_ids`, integers [B, S].
-    config: the model's config.
     layers: numbers of K hidden states; 0 is the embeddings, L the last.
 
   Returns:

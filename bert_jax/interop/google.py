@@ -114,8 +114,6 @@ def write(
   Args:
     directory: local folder; an earlier export in it is replaced.
     params: nested dict of arrays; heads may be missing.
-    config: the model's config.
-    tokenizer: the model's tokenizer.
 
   Raises:
     errors.UserError: if the folder cannot be written or replaced, or Google's

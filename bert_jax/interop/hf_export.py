@@ -74,9 +74,7 @@ def export(
     directory: local folder; an earlier export in it is replaced.
     params: nested dict of arrays, as `heads.PretrainingModel` makes it. Without
       the MLM head, a BertModel is written.
-    config: the model's config.
     with_nsp: whether the model has the pooler and the NSP head.
-    tokenizer: the model's tokenizer.
     card: text of README.md, see `model_card.make_card`; None writes none.
     head: the head of a fine-tuned model, such as for a
       BertForSequenceClassification.

@@ -57,8 +57,6 @@ def write(
   Args:
     path: local file; an existing one is replaced.
     params: nested dict of arrays; heads may be missing.
-    config: the model's config.
-    tokenizer: the model's tokenizer.
 
   Raises:
     errors.UserError: if the file cannot be written.

@@ -93,7 +93,6 @@ def to_hf(
   Args:
     params: nested dict of arrays, as `heads.PretrainingModel` makes it; heads
       may be missing.
-    config: the model's config.
 
   Returns:
     {their name: contiguous float32 array}, without the tied decoder, as in
@@ -166,7 +165,6 @@ def from_hf(
   Args:
     tensors: {their name: array}, from BertForPreTraining, BertForMaskedLM,
       BertModel or a BERT with another head.
-    config: the model's config.
 
   Returns:
     (params, report): nested dict of float32 arrays of the existing parts, and a
@@ -216,7 +214,6 @@ def from_google(
   Args:
     found: names of the variables.
     read: returns the variable with a name; called only for those needed.
-    config: the model's config.
 
   Returns:
     (params, report): as `from_hf`; optimizer slots are left over.

@@ -33,7 +33,6 @@ def write(
   Args:
     path: the file; an existing one is replaced.
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
-    config: the model's config.
     with_nsp: whether the model has the pooler and the NSP head.
 
   Raises:

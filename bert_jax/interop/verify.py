@@ -45,7 +45,6 @@ def compute_outputs(
 
   Args:
     params: nested dict of arrays, of the encoder and its parts.
-    config: the model's config.
     head: its classification head, one that Hugging Face has a class for.
 
   Returns:

@@ -75,7 +75,6 @@ def attend(
     bias: biases of queries, keys and values, [3, H, K].
     tokens: which tokens attend to which.
     key: jax random key of the dropout; None turns it off.
-    config: the model's config.
     sow: function that is given the probabilities [B, H, S, S]; `xla` only.
 
   Returns:

@@ -47,8 +47,6 @@ class GptClassifier(encoder.Bert):
   ):
     """Computes the logits, and everything before the decoder of tokens.
 
-    Args: as `__call__`.
-
     Returns:
       The logits, float32 [B, C]; and (x, table, bias, label_rows) for
       `tied_decoder.sum_losses`: position i of S - 1 predicts token i + 1.

@@ -40,7 +40,6 @@ def initialise(params: dict, config: bert_config.BertConfig) -> dict:
 
   Args:
     params: random ones, of a model with `embeddings` and `encoder`.
-    config: the model's config.
   """
   wider = math.sqrt(2 / (5 * config.hidden_size)) / config.kernel_std
 

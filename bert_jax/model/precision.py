@@ -30,9 +30,6 @@ def set_products(config: config_dict.ConfigDict):
 
   Products with a precision of their own (attention kernels, one-hot rows) are
   not affected. The context is part of jax.jit's cache key.
-
-  Args:
-    config: the experiment.
   """
   asked = config.compute.matmul_precision
   # Products of bfloat16 round nothing, and kernels reject the setting.

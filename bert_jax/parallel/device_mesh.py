@@ -82,7 +82,6 @@ def find_own_rows(mesh: Mesh, size: int) -> np.ndarray:
   """Returns the rows of a global batch that belong to this process's devices.
 
   Args:
-    mesh: axes (data, model), see `make_mesh`.
     size: B, rows of the global batch.
 
   Returns:
@@ -97,7 +96,6 @@ def put_batch(mesh: Mesh, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
   """Copies a batch from the hosts to the devices, with sharded rows.
 
   Args:
-    mesh: axes (data, model), see `make_mesh`.
     batch: leaves [b, ...], this process's rows in the order of `find_own_rows`.
 
   Returns:

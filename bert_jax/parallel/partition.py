@@ -41,7 +41,6 @@ def compute_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   """Returns how a parameter is sharded over `model` in the computation.
 
   Args:
-    mesh: axes (data, model), see `device_mesh.make_mesh`.
     name: such as 'encoder/layer_0/mlp_in/kernel'.
     shape: shape of the whole array.
 

@@ -32,8 +32,6 @@ def finish(
   """Exports the model and prints what it does and what to do next.
 
   Args:
-    config: the experiment.
-    directory: the prepared data.
     workdir: the run's directory; the model is exported to `export/` in it.
     params: trained parameters, with padding rows of the vocabulary.
     predictions: of held-out rows; there are none.

@@ -38,10 +38,6 @@ def check(config: config_dict.ConfigDict, workdir: str):
 
   A run that has a checkpoint does not need the source any more.
 
-  Args:
-    config: the experiment.
-    workdir: the run's directory.
-
   Raises:
     errors.UserError: if the source cannot be read or does not fit the config.
   """
@@ -69,8 +65,6 @@ def apply(
   """Returns the task, starting from the source if the config names one.
 
   Args:
-    config: the experiment.
-    directory: the prepared data.
     task: the pre-training task.
   """
   if not config.init_from:
@@ -86,8 +80,6 @@ def start(
   """Reads the source and replaces new parameters with its own.
 
   Args:
-    config: the experiment.
-    directory: the prepared data.
     new: parameters as the config initialises them, nested dict on the host.
 
   Returns:

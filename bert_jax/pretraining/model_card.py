@@ -37,7 +37,6 @@ def make_card(
   """Returns the model card, in Markdown with Hugging Face's metadata.
 
   Args:
-    config: the experiment.
     manifest: the manifest of its data.
     rows: the rows of its log, see `log.read`.
     parameters: number of parameters of the model.

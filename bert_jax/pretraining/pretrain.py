@@ -25,7 +25,6 @@ def make_objective(
   """Returns the pre-training task's part that runs on devices.
 
   Args:
-    config: the experiment.
     word_shares: the words' shares of the text, float [V], for
       `objective.unigram_bias`. Without data, they are not known, and only the
       initial parameters depend on them.
@@ -106,7 +105,6 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   """Returns the pre-training task.
 
   Args:
-    config: the experiment.
     directory: output of `prepare`, for the lengths of the config's phases.
   """
   data = batches.Batches(config, directory)

@@ -99,8 +99,6 @@ def check_manifest(
   """Raises errors.UserError unless prepared data fit the config.
 
   Args:
-    config: the experiment.
-    directory: the prepared data.
     manifest: their manifest.
   """
   for name in ('vocab_size', 'lowercase', 'pack'):

@@ -85,7 +85,6 @@ def compile_all(
   Args:
     listed: the programs.
     platform: platform of the devices, such as 'tpu'.
-    say: function that prints a line of progress.
   """
   # libtpu 0.0.42.1 sometimes overflows its stack and ends the process when it
   # compiles several programs for a TPU7x in parallel.
@@ -151,13 +150,11 @@ def compile_run(
   printed and the plain implementation is used. All processes use the same.
 
   Args:
-    config: the experiment.
     objective: (config) -> Objective, see `task.Task`.
     mesh: axes (data, model), see `device_mesh.make_mesh`; may be of absent
       devices.
     start: programs from `programs.list_start`, all or some.
     phases: phases from `task.list_phases`, all or some.
-    say: function that prints a line of progress.
 
   Returns:
     {phase: result}, a phase for each length of its batches, see

@@ -22,7 +22,6 @@ def round_shards(params: Any, mesh: Mesh, dtype: str):
 
   Args:
     params: float32 parameters, sharded as in `partition.stored_shardings`.
-    mesh: axes (data, model), see `device_mesh.make_mesh`.
     dtype: type of the activations, see `precision.cast`.
 
   Returns:
@@ -47,7 +46,6 @@ def map_rows(
     function: (params, rows, *others) -> results; params are gathered over
       `data`, rows are the device's [B / data, ...]. It may use collectives
       over `data`; `model` is partitioned automatically.
-    mesh: axes (data, model), see `device_mesh.make_mesh`.
     params: the model's parameters, or their shapes.
     out_specs: how the devices' results form global ones, see `jax.shard_map`.
 

@@ -19,7 +19,6 @@ def evaluate(
 
   Args:
     step: (params, batch) -> (sums, predictions), see `step.eval_step`.
-    params: the model's parameters.
     batches: batches on the devices; a None among them stops the evaluation.
     collect: (kept, i, predictions) -> kept, see `task.Task.collect`.
     name_part: (i) -> name of the part of the data that a batch is of, whose

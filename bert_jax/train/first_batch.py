@@ -25,14 +25,11 @@ def check(
   """Shows the first batch; compares the initial loss with that of guessing.
 
   Args:
-    task: the task, a `task.Task`.
-    objective: its `task.Objective`.
     phase: the first phase.
     sums: {metric: (sum, count)} of a batch, on the device.
     trained: whether the model starts from trained weights; then any loss is
       accepted.
     hidden_size: D; a wide model's guesses are less even.
-    bar: a `progress.Progress` to print with.
 
   Raises:
     errors.UserError: if the loss of an untrained model is not that of guessing.

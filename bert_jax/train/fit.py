@@ -64,8 +64,6 @@ def fit(
   """Trains, or continues from the newest undamaged checkpoint.
 
   Args:
-    config: the experiment.
-    task: what to learn.
     workdir: local or in a bucket; gets `checkpoints/`, `metrics.jsonl`,
       `tensorboard/` and, if asked for, `profile/`.
     status: is told how far the run is.

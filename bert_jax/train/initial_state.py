@@ -23,11 +23,8 @@ def make(
   """Restores the newest undamaged checkpoint, or initialises.
 
   Args:
-    config: the experiment.
-    task: what to learn.
     start: {name: program} of `programs.list_start`.
     checkpoints: the run's `checkpoint.Checkpoints`.
-    workdir: the run's directory.
     known: step of a checkpoint that the run is known to have had; processes
       that do not know give None.
 

@@ -63,8 +63,6 @@ def list_start(
   """Returns the programs of a run that belong to no phase.
 
   Args:
-    config: the experiment.
-    objective: what to learn, see `task.Objective`.
     mesh: axes (data, model), see `device_mesh.make_mesh`; may be of absent
       devices.
   """
@@ -104,7 +102,6 @@ def list_phase(
     config: the phase's config from `tuning.resolve`.
     objective: what to learn for this config.
     mesh: as in `list_start`.
-    phase: one of `task.list_phases`.
   """
   _, shapes, layout = plan_initial_state(config, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
@@ -136,8 +133,6 @@ def plan_initial_state(
   config: config_dict.ConfigDict, objective: task_lib.Objective, mesh: Mesh
 ):
   """Returns how to initialise a run's state, and its shardings.
-
-  Args: as `list_start`.
 
   Returns:
     (init, shapes, layout): jitted, key -> `step.TrainState`; its shapes; and

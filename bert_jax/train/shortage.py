@@ -29,10 +29,7 @@ def check(
   """Raises errors.UserError if a program needs more memory than a GPU has.
 
   Args:
-    config: the experiment.
-    phase: the phase of the programs.
     executables: {name: executable} of the phase.
-    mesh: axes (data, model), see `device_mesh.make_mesh`.
   """
   available = _get_limit(mesh)
   if available is None:
@@ -55,10 +52,7 @@ def explaining(
   executables: dict[str, jax.stages.Compiled],
   mesh: Mesh,
 ) -> Iterator[None]:
-  """Turns a lack of memory in the body into errors.UserError.
-
-  Args: as `check`.
-  """
+  """Turns a lack of memory in the body into errors.UserError."""
   try:
     yield
   except jax.errors.JaxRuntimeError as error:
@@ -104,7 +98,6 @@ def count_needed(
   """Returns the bytes that a program needs on a device; None if unknown.
 
   Args:
-    executable: the program.
     resident: bytes that are there while it runs, its arguments among them.
   """
   found = executable.memory_analysis()

@@ -152,8 +152,6 @@ def eval_step(
   Args:
     params: the model's parameters, float32, sharded as in the training step.
     batch: leaves [B, ...].
-    objective: what to learn, see `task.Objective`.
-    mesh: axes (data, model), see `device_mesh.make_mesh`.
     dtype: type of the activations.
 
   Returns:

@@ -35,7 +35,6 @@ class Profile:
     workdir: the run's directory; traces go to `profile/` in it.
     updates: how many to trace; 0 is none.
     meter: a `meter.Meter`, paused while the trace is started and written.
-    bar: a `progress.Progress` to print with.
   """
 
   def __init__(

@@ -35,7 +35,6 @@ def list_candidates(
   one does without, in case this version of the compiler rejects them.
 
   Args:
-    config: the experiment.
     device: a device of the mesh; may be absent.
     length: S, tokens per sequence of the phase.
 
@@ -57,7 +56,6 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
   """Returns a config in which no field of `compute` is auto.
 
   Args:
-    config: the experiment.
     device: a device of the mesh; may be absent.
     length: S, tokens per sequence of the phase.
 

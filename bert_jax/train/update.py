@@ -48,9 +48,6 @@ def make_update(
 
   Args:
     config: the phase's config from `tuning.resolve`.
-    objective: what to learn, see `task.Objective`.
-    phase: one of `task.list_phases`.
-    mesh: axes (data, model), see `device_mesh.make_mesh`.
   """
   return Update(
     objective=objective,

@@ -70,7 +70,6 @@ def find(old: dict, config: config_dict.ConfigDict) -> dict[str, dict]:
 
   Args:
     old: the saved config as JSON; fields that it lacks have their defaults.
-    config: the experiment.
 
   Returns:
     {class: {field: {'was': value, 'is': value}}} for every class.

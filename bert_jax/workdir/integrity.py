@@ -39,9 +39,6 @@ _MOST = 200  # characters of another library's message
 def judging(path: str):
   """Classifies errors in reading a checkpoint: proof of damage, or not.
 
-  Args:
-    path: path of the checkpoint.
-
   Raises:
     Damaged: for errors that prove that the checkpoint is damaged.
     errors.UserError: for all others.
@@ -114,7 +111,6 @@ def check_files(path: str, names: Iterable[str]):
   Orbax cannot tell, since it treats disk errors as missing files.
 
   Args:
-    path: path of the checkpoint.
     names: paths relative to it.
 
   Raises:
@@ -179,7 +175,6 @@ def check_same_tree(path: str, stored: dict, wanted: dict):
   """Checks that a checkpoint has the same arrays as the run.
 
   Args:
-    path: path of the checkpoint.
     stored: {name: description of the array} of the checkpoint.
     wanted: the same for the run.
 

@@ -32,7 +32,6 @@ class Status:
     host: name of the host that writes this, and time: when, Unix seconds.
 
   Args:
-    workdir: the run's directory.
     steps: updates of the whole run.
     phases: number of phases.
 
@@ -149,9 +148,6 @@ def _judge(error: BaseException | None) -> dict:
 
 def read(workdir: str) -> dict:
   """Returns the fields that a run last wrote.
-
-  Args:
-    workdir: the run's directory.
 
   Returns:
     The fields; {} if there is no file or it is damaged.
