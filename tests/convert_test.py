@@ -59,7 +59,9 @@ def test_models_are_read_from_a_bucket_and_written_to_it(tmp_path, remote):
     errors.UserError, match=f'^{remote}/no/thing does not exi'
   ):
     run_main(f'{remote}/no/thing', str(tmp_path / 'x'), 'hf')
-  with pytest.raises(errors.UserError, match=f'^{remote}/nothing is no folder'):
+  with pytest.raises(
+    errors.UserError, match=f'^{remote}/nothing is not a folder'
+  ):
     run_main(f'{remote}/nothing', str(tmp_path / 'x'), 'hf')
 
 
@@ -68,7 +70,7 @@ def test_the_command_refuses_what_means_nothing(tmp_path):
   target = str(tmp_path / 'ours')
   with pytest.raises(errors.UserError, match='not the directory of a run.*=3'):
     run_main(path, target, 'hf', '--step=3')
-  with pytest.raises(errors.UserError, match='no folder, no checkpoint'):
+  with pytest.raises(errors.UserError, match='not a folder, a checkpoint'):
     run_main(str(tmp_path / 'absent'), target, 'hf')
   with pytest.raises(errors.UserError, match='neither a config.json nor'):
     run_main(str(tmp_path), target, 'hf')

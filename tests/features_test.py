@@ -105,7 +105,7 @@ def test_the_command_writes_features_and_draws(tmp_path):
     ('--output=x a', '--model is missing'),
     ('--model=x a', '--output is missing; name a .npz'),
     ('--model=x --output=x', 'either in a file, --input, or as arg'),
-    ('--model=none --output=x a', 'none is no folder, no checkpoint'),
+    ('--model=none --output=x a', 'none is not a folder, a checkpoint'),
     ('--model=x --attention_plot=x a b', 'draws one sentence, not 2'),
     (
       '--model=x --output=x --layer=1 a',

@@ -77,7 +77,7 @@ def make_init(module: nn.Module) -> Callable[[Any], Any]:
 
 
 def list_inputs(module: nn.Module, rows: int, length: int) -> dict:
-  """Returns {name: jax.ShapeDtypeStruct} of what a model reads."""
+  """Returns {name: jax.ShapeDtypeStruct} of a model's inputs."""
   tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)  # [B, S]
   if isinstance(module, feature_model.FeatureModel):
     shape = rows, length, *module.shape  # [B, S, K, D]

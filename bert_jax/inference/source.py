@@ -54,12 +54,12 @@ def detect_kind(path: str) -> str:
     return 'google'
   if os.path.isfile(path):
     raise errors.UserError(
-      f'{path} is no checkpoint and no .npz file. A StableHLO file is a program '
-      'and cannot be read as a model; name what it was written from.'
+      f'{path} is neither a checkpoint nor an .npz file. A StableHLO file is a '
+      'program and cannot be read as a model; name what it was written from.'
     )
   if not os.path.isdir(path):
     raise errors.UserError(
-      f'{path} is no folder, no checkpoint and no .npz file; name one of them.'
+      f'{path} is not a folder, a checkpoint or an .npz file; name one of them.'
       f'{_hint_at_hub(path)}'
     )
   names = os.listdir(path)

@@ -23,7 +23,7 @@ def read(workdir: str, step: int | None = None):
   """Reads a checkpoint's model; the run may be training, and is not changed.
 
   Args:
-    step: step of the checkpoint; None is that of the run's results if it was
+    step: step of the checkpoint; None is the step of the run's results if it was
       the best on dev, otherwise the newest undamaged one.
 
   Returns:

@@ -21,7 +21,7 @@ def transfer(
   vocab_size: int,
   stays_new: str = '',
 ) -> tuple[dict, dict]:
-  """Replaces new parameters with those of a model.
+  """Replaces new parameters with a model's.
 
   Args:
     model: the trained model, of our sizes but for the numbers of words and of

@@ -72,7 +72,7 @@ LoadedModel = tuple[
 
 
 def list_parts(params: Collection[str]) -> list[str]:
-  """Returns those of `name_table.PARTS` that the parameters contain."""
+  """Returns the names of `name_table.PARTS` that the parameters contain."""
   return [p for p in name_table.PARTS if p in params]
 
 

@@ -1,4 +1,4 @@
-"""Verifies that a converted model computes the same as its source."""
+"""Verifies that a converted model computes what its source computes."""
 
 import dataclasses
 import importlib.util

@@ -75,7 +75,7 @@ class Spans(NamedTuple):
   """How answers are found in passages.
 
   Attributes:
-    doc_stride: tokens from the beginning of a window to that of the next.
+    doc_stride: tokens between the beginnings of two windows.
     max_query_length: tokens of a question, at most.
     max_answer_length: tokens of an answer, at most.
     threshold: a question has no answer if that scores higher by more than this
@@ -128,7 +128,7 @@ class Head(NamedTuple):
     return self.task in ('tagging', 'spans')
 
   def add_to(self, params: dict) -> dict:
-    """Returns the whole model's parameters, from those of its encoder."""
+    """Returns the whole model's parameters, given its encoder's."""
     names = ['embeddings', 'encoder']
     added = {'classifier': {'kernel': self.kernel, 'bias': self.bias}}
     if self.bilstm is not None:

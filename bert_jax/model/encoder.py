@@ -99,7 +99,7 @@ class Embeddings(nn.Module):
     positions: jax.Array,
     deterministic: bool,
   ):
-    """Computes the same from the tokens' embeddings [B, S, D], float32."""
+    """Computes hidden states from the tokens' embeddings [B, S, D], float32."""
     x = words + self.type(segment_ids) + self.position(positions)
     x = self.drop(self.norm(x), deterministic)
     self.sow('intermediates', 'hidden', x)

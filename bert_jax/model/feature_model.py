@@ -26,7 +26,7 @@ def list_layers(features: str, num_layers: int) -> tuple[int, ...]:
 class Mix(nn.Module):
   """Joins K layers of features into one vector per token.
 
-  A weighted sum is that of ELMo (arXiv 1802.05365, equation 1): softmax of
+  A weighted sum is ELMo's (arXiv 1802.05365, equation 1): softmax of
   learnt weights, times a learnt scale.
 
   Attributes:

@@ -27,7 +27,7 @@ _PAIRS = 32  # of a sine and a cosine, at most
 # tokens, neighbouring positions look alike.
 _FASTEST, _SLOWEST = 2.85, 0.29
 # Standard deviation of the position embeddings in these dimensions, as a multiple
-# of that of the words'.
+# of the words' standard deviation.
 _WAVES = 1.14
 _SCALE = 1.6  # of queries and keys, for 32 pairs in heads of size 64
 

@@ -57,7 +57,7 @@ def gather_texts(text: str) -> list[str]:
     return [text]
   raw = text.encode()
   sizes = multihost_utils.process_allgather(np.int32(len(raw))).tolist()
-  # At least a byte, since there is no gathering of nothing.
+  # At least a byte, since an empty array cannot be gathered.
   padded = np.frombuffer(raw.ljust(max(1, *sizes)), np.uint8)
   rows = multihost_utils.process_allgather(padded)
   return [

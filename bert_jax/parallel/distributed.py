@@ -72,7 +72,7 @@ def start(
 
 
 def _find_hosts() -> tuple[str | None, int | None, int | None]:
-  """Returns the arguments of `start` on Cloud TPU, None if nobody knows."""
+  """Returns the arguments of `start` on Cloud TPU, None if unknown."""
   try:
     from jax._src import clusters  # there is no public API
 

@@ -41,10 +41,10 @@ class Stop:
   def ask_ahead(self, mesh: Mesh, due: bool = False):
     """Asks all processes, and reads the answer to the previous call.
 
-    That answer was computed after the previous update, so nobody waits for it.
+    That answer was computed after the previous update, so it takes no waiting.
 
     Args:
-      mesh: that of the run.
+      mesh: the run's mesh.
       due: whether this process wants to save.
     """
     if jax.process_count() == 1:

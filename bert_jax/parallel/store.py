@@ -18,7 +18,7 @@ class Store:
   jax.errors.JaxRuntimeError if it cannot be reached.
 
   Args:
-    client: that of `jax.distributed`.
+    client: the client of `jax.distributed`.
   """
 
   def __init__(self, client: Any):

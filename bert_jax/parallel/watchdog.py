@@ -3,7 +3,7 @@
 One thread per process, `_exchange`, tells the others through jax's key-value
 store that this process lives, what its threads are doing, and why it fails, and
 keeps what the others tell. Its calls may hang with process 0, which holds the
-store. A second one, `_watch`, calls nobody: it decides from what the first kept
+store. A second one, `_watch`, makes no calls: it decides from what the first kept
 whether to end this process.
 """
 
@@ -36,7 +36,7 @@ class _Hosts:
 
   Args:
     shared: a `store.Store`.
-    pulse: that of the main thread.
+    pulse: the main thread's.
     process: number of this process.
 
   Attributes:
@@ -72,7 +72,7 @@ class _Hosts:
     if self._process == 0:
       found = self._shared.read_all('stacks')
     else:
-      # Only those that nobody can ask for when process 0 is gone.
+      # Only what no process can ask for when process 0 is gone.
       found = {'0': self._shared.read('stacks/0') or ''}
     self._stacks = {int(k): text for k, text in found.items()}
     if failure := self._shared.read('failure'):

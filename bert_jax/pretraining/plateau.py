@@ -80,7 +80,7 @@ def measure_attention(
 def word(means: dict) -> str:
   """Returns 'context gain 1.23, attention -1 53%, attention +1 49%'.
 
-  The attention is that of the head that looks there most. What was not measured
+  The attention shown is of the head that looks there most. What was not measured
   is left out.
   """
   parts = []

@@ -50,7 +50,7 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
 
 @contextlib.contextmanager
 def attempt(path: str) -> Iterator[bool]:
-  """Holds a lock if nobody else does; yields whether it is held.
+  """Takes a lock if it is free; yields whether it was.
 
   Args:
     path: as `exclusive`.

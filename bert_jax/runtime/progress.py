@@ -7,7 +7,7 @@ import time
 import tqdm
 
 # tqdm's own lock has a semaphore, too, which outlives a worker process that is
-# terminated; Python then warns of it.
+# terminated; Python then warns of the leak.
 tqdm.tqdm.set_lock(threading.RLock())
 
 _SECONDS_BETWEEN_LINES, _MOST_SECONDS = 10, 600

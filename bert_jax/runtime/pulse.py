@@ -44,7 +44,7 @@ class Watch:
   taken for one that hangs.
 
   Args:
-    pulse: that of the main thread.
+    pulse: the main thread's.
     period: seconds between looks.
   """
 
@@ -80,6 +80,6 @@ class Watch:
 
   def _usual_seconds(self) -> float | None:
     """Returns the mean time of an update; None if it is not known yet."""
-    # The loop waits for an update before it begins the next but one.
+    # The loop waits for an update before it begins the second update after it.
     finished = self._updates - 2
     return self._busy * self._period / finished if finished > 0 else None

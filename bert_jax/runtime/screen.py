@@ -1,4 +1,4 @@
-"""What commands print: without terminal escapes, and when nobody reads it.
+"""What commands print: without terminal escapes, and when its reader is gone.
 
 Names of files, words of vocabularies and messages of servers come from
 elsewhere. An escape sequence in them would move the cursor or do worse.

@@ -71,7 +71,7 @@ def trace_words(
 
   Returns:
     (spaced, origins): for each character of spaced, the index in text of the
-    one that it is, or is a part of. What was dropped is nobody's origin.
+    one that it is, or is a part of. Dropped characters are the origin of none.
   """
   if not strip_accents:
     return _trace(text, range(len(text)), _LOWERED if lowercase else _CASED)

@@ -22,7 +22,7 @@ def check(
   hidden_size: int,
   bar: progress.Progress,
 ):
-  """Shows the first batch; compares the initial loss with that of guessing.
+  """Shows the first batch; compares the initial loss with a guess's loss.
 
   Args:
     phase: the first phase.
@@ -32,7 +32,7 @@ def check(
     hidden_size: D; a wide model's guesses are less even.
 
   Raises:
-    errors.UserError: if the loss of an untrained model is not that of guessing.
+    errors.UserError: if the loss of an untrained model is not a guess's loss.
   """
   if distributed.is_first():
     whole = task.train_batch(phase, 0, np.arange(phase.batch_size))

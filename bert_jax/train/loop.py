@@ -34,7 +34,7 @@ from bert_jax.workdir import status as status_lib
 class Run:
   """Objects that all phases of a run share.
 
-  `predictions` is what was kept of those of the trained model for
+  `predictions` has what was kept of the trained model's predictions for
   `task.HELD_OUT` and for the task's other rows.
   """
 
@@ -155,7 +155,7 @@ def _get_length(batch) -> int:
 
 @contextlib.contextmanager
 def _frozen_heap():
-  """Excludes existing objects, such as those of compiling, from collection.
+  """Excludes existing objects, such as the compiler's, from collection.
 
   Otherwise Python's garbage collector occasionally scans them all, and each
   time the devices of all hosts wait.
@@ -284,7 +284,7 @@ def _find_goals(run, step, means) -> dict[str, float]:
 
 
 def _take_best(run, phase, state, evaluation):
-  """Returns the state of the best evaluation, and what is kept of it."""
+  """Returns the state of the best evaluation, and its predictions."""
   step, score = run.checkpoints.best
   run.bar.write(
     f'the result is the model of step {step:,}, the best on held-out data '

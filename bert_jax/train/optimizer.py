@@ -68,7 +68,7 @@ def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
   if config.clip_unit == 'batch':
     transformations.insert(0, optax.stateless(_clip(config.clip_norm)))
   if config.freeze:
-    # First, so that the clipped norm is that of what is trained.
+    # First, so that the clipped norm is the norm of what is trained.
     transformations.insert(0, optax.stateless(_freeze(config.freeze)))
   if config.freeze or config.layer_decay != 1:
     transformations.append(optax.stateless(_scale_rates(config)))

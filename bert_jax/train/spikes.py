@@ -8,10 +8,11 @@ import numpy as np
 _WINDOW = 100  # steps
 _LEAST = 50  # steps before the first decision
 _FAR = 6.0  # standard deviations
-_SMALL = 0.05  # of the median; less is no jump, however quiet the loss is
-_TINY = (
-  0.2  # nor is this: near 0, as in fine-tuning, every wrong row stands out
+_SMALL = (
+  0.05  # of the median; a smaller rise is not a jump, however quiet the loss is
 )
+# Nor is a rise of 0.2: near 0, as in fine-tuning, every wrong row stands out.
+_TINY = 0.2
 # Standard deviations of a normal distribution per median absolute deviation.
 _PER_DEVIATION = 1.4826
 
@@ -36,9 +37,10 @@ class Watch:
 
   A loss is a spike if it exceeds their median by more than 6 standard
   deviations, estimated by their median absolute deviation, by more than 5 % of
-  the median and by more than 0.2. Both medians stay as they are when a few of the losses are
-  spikes themselves. Nothing is decided before 50 losses. Of consecutive spikes
-  only the first counts; a loss that stays high is normal after 50 steps.
+  the median and by more than 0.2. Both medians stay as they are when a few of the
+  losses are spikes themselves. Nothing is decided before 50 losses. Of
+  consecutive spikes only the first counts; a loss that stays high is normal
+  after 50 steps.
 
   The losses of batches are nearly normal. Of a million normal random numbers
   none is a spike; in 1,500 steps of `configs/tiny.py` no loss exceeded the

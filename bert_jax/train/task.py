@@ -34,7 +34,7 @@ class Phase:
 
   @property
   def eval_batch_size(self) -> int:
-    """Sequences per evaluation batch: those of a training micro-batch."""
+    """Sequences per evaluation batch: as many as in a training micro-batch."""
     return self.batch_size // self.accumulate
 
 
@@ -63,7 +63,7 @@ def list_phases(config: config_dict.ConfigDict) -> list[Phase]:
 
 
 def use_longest(phase: Phase) -> tuple[int, ...]:
-  """Returns the length of all batches of a phase: that of its longest rows."""
+  """Returns the length of a phase's longest rows, which all batches have."""
   return (phase.seq_length,)
 
 

@@ -26,7 +26,8 @@ class Checkpoints:
   """The checkpoints of a run in one directory.
 
   Args:
-    directory: local or in a bucket; contains one folder per checkpoint, named after its step.
+    directory: local or in a bucket; contains one folder per checkpoint, named
+      after its step.
     keep: number of newest checkpoints to keep.
     keep_every: steps; checkpoints at multiples are kept forever. 0 is none.
 
@@ -245,7 +246,7 @@ class Checkpoints:
 
 
 class _Policy(checkpoint_managers.PreservationPolicy):
-  """Preserves the newest, those of certain steps, and the best."""
+  """Preserves the newest checkpoints, the best, and those of certain steps."""
 
   def __init__(self, of: Checkpoints, keep: int, keep_every: int):
     self._of, self._keep, self._every = of, keep, keep_every
@@ -299,7 +300,7 @@ def _open(directory, options, again: bool = False) -> ocp.CheckpointManager:
         f'cannot open the checkpoints in {directory}: {reason}. Move what is '
         'wrong with them away, and run the same command again.'
       ) from error
-  # It reads the times and metrics of all checkpoints; nobody asks for them.
+  # It reads the times and metrics of all checkpoints; nothing here uses them.
   print(
     f'removing what Orbax noted of the checkpoints in {directory} ({reason}): '
     'the arrays do not need them',

@@ -27,7 +27,7 @@ def read(
   A run may be writing to the same directory.
 
   Args:
-    directory: that of a `Checkpoints` whose states have `params`.
+    directory: the directory of a `Checkpoints` whose states have `params`.
     step: step of the checkpoint; None is the newest undamaged one.
     latest: without `step`, newer checkpoints than this are not considered; None
       considers all.
@@ -99,7 +99,7 @@ def list_unfinished(directory: str) -> list[str]:
 
 
 def list_misnamed(directory: str) -> list[str]:
-  """Returns names that begin like that of a checkpoint, such as 003."""
+  """Returns names that begin like a checkpoint's, such as 003."""
   return [
     name
     for name in _list_names(directory)

@@ -85,7 +85,7 @@ def find_changes(
 
 
 def adopt(workdir: str, config: config_dict.ConfigDict):
-  """Saves a config as that of a working directory."""
+  """Saves a config in its working directory."""
   files.write_text(paths.config(workdir), config_lib.to_json(config))
 
 

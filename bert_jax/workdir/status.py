@@ -164,6 +164,6 @@ def read(workdir: str) -> dict:
     return {}
   except OSError as error:
     raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; put that right, or remove it.'
+      f'cannot read {path}: {error.strerror}; make it readable, or remove it.'
     ) from error
   return found if isinstance(found, dict) else {}

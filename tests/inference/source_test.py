@@ -44,7 +44,7 @@ def test_a_program_is_no_model(tmp_path):
   path.write_bytes(b'program')
   with pytest.raises(errors.UserError, match='StableHLO file is a program'):
     source.detect_kind(str(path))
-  with pytest.raises(errors.UserError, match='absent is no folder, no check'):
+  with pytest.raises(errors.UserError, match='absent is not a folder, a check'):
     source.detect_kind(str(tmp_path / 'absent'))
 
 

@@ -145,7 +145,7 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
   rows = log.read(str(tmp_path / 'b' / 'metrics.jsonl'))
   told = [r['init_from'] for r in rows if r['kind'] == 'run']
   assert told == [facts['init_from']] * 2
-  with pytest.raises(errors.UserError, match='is no folder, no checkpoint'):
+  with pytest.raises(errors.UserError, match='is not a folder, a checkpoint'):
     init_from.check(c, str(tmp_path / 'c'))
 
 

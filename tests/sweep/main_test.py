@@ -43,7 +43,7 @@ def start(workdir, grid, *more):
     pytest.param(
       *(
         ['configs/glue.py:rte,init_from=nope', 'seed=0,1'],
-        'nope is no folder',
+        'nope is not a folder',
       ),
       marks=pytest.mark.slow,
     ),
