@@ -17,6 +17,7 @@ import dataclasses
 import importlib.metadata
 import json
 import os
+import re
 import sys
 import time
 
@@ -81,7 +82,7 @@ def examine(case: Case) -> dict:
     },
     'parameters': _shardings(c, mesh),
     'collectives': {
-      kind: {'count': n, 'bytes': found.collective_bytes[kind]}
+      kind: f'{n} with {found.collective_bytes[kind]:,} bytes'
       for kind, n in found.collectives.items()
     },
     'kernels': found.kernels,
@@ -93,7 +94,10 @@ def examine(case: Case) -> dict:
 
 
 def _shardings(c, mesh) -> dict:
-  """Returns {name: {'kept': spec, 'used': spec}}, such as '[data, -]'."""
+  """Returns {name: how it is kept and used}, '[data, -], used as [-, -]'.
+
+  The layers are the same but for their number: the first stands for all.
+  """
 
   def text(spec):
     return f'[{", ".join(axis or "-" for axis in spec)}]'
@@ -101,13 +105,14 @@ def _shardings(c, mesh) -> dict:
   learnt = tasks.get(c).make_objective(c)
   _, shapes, layout = programs.plan_initial_state(c, learnt, mesh)
   kept = param_names.flatten(layout.params)
-  return {
-    name: {
-      'kept': text(kept[name].spec),
-      'used': text(partition.compute_spec(mesh, name, x.shape)),
-    }
-    for name, x in param_names.flatten(shapes.params).items()
-  }
+  found = {}
+  for name, x in param_names.flatten(shapes.params).items():
+    used = text(partition.compute_spec(mesh, name, x.shape))
+    line = f'{text(kept[name].spec)}, used as {used}'
+    name = re.sub(r'layer_\d+', 'layer', name)
+    if found.setdefault(name, line) != line:
+      raise ValueError(f'{name}: {line} in one layer, {found[name]} in another')
+  return found
 
 
 def differences(golden: dict, found: dict) -> tuple[list[str], list[str]]:
@@ -137,7 +142,7 @@ def differences(golden: dict, found: dict) -> tuple[list[str], list[str]]:
 
 
 def _flat(facts, prefix='') -> dict:
-  """Flattens nested dicts, to {'collectives.all-gather.count': 36}."""
+  """Flattens nested dicts, to {'estimates.cycles': 36}."""
   found = {}
   for name, value in facts.items():
     if isinstance(value, dict):
@@ -151,14 +156,31 @@ def _text(value) -> str:
   return f'{value:,.0f}' if isinstance(value, int | float) else str(value)
 
 
+def read(name: str) -> dict:
+  """Returns the golden facts of a case."""
+  with open(os.path.join(FOLDER, f'{name}.json')) as file:
+    found = json.load(file)
+  if isinstance(found['parameters'], str):  # they are those of another case
+    found['parameters'] = read(found['parameters'])['parameters']
+  return found
+
+
+def write(name: str, facts: dict):
+  """Writes the golden facts of a case; equal parameters only once."""
+  first = next(iter(CASES))
+  if name != first and read(first)['parameters'] == facts['parameters']:
+    facts = facts | {'parameters': first}
+  files.write_json(os.path.join(FOLDER, f'{name}.json'), facts)
+
+
 def judge(name: str, found: dict) -> bool:
   """Prints how a case differs from its golden; returns whether it passes."""
-  path = os.path.join(FOLDER, f'{name}.json')
-  if not os.path.exists(path):
-    print(f'  there is no {path}; write it with --update')
+  try:
+    golden = read(name)
+  except FileNotFoundError as error:
+    print(f'  there is no {error.filename}; write it with --update')
     return False
-  with open(path) as file:
-    wrong, known = differences(json.load(file), found)
+  wrong, known = differences(golden, found)
   for line in known:
     print(f'  {line}; not judged')
   for line in wrong:
@@ -191,8 +213,7 @@ def main():
     found = examine(CASES[name])
     print(f'  compiled in {time.monotonic() - start:.0f} s')
     if values.update:
-      os.makedirs(FOLDER, exist_ok=True)
-      files.write_json(os.path.join(FOLDER, f'{name}.json'), found)
+      write(name, found)
     else:
       good.append(judge(name, found))
   sys.exit(0 if all(good) else 1)

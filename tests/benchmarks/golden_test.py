@@ -7,8 +7,8 @@ import pytest
 
 FACTS = {
   'versions': {'jax': '1.0', 'libtpu': '2.0'},
-  'parameters': {'nsp/kernel': {'kept': '[data, -]', 'used': '[-, -]'}},
-  'collectives': {'all-gather': {'count': 2, 'bytes': 4096}},
+  'parameters': {'nsp/kernel': '[data, -], used as [-, -]'},
+  'collectives': {'all-gather': '2 with 4,096 bytes'},
   'kernels': 4,
   'estimates': {'cycles': 1000, 'temporary_bytes': 200},
 }
@@ -26,22 +26,28 @@ def test_equal_facts_do_not_differ():
 
 
 def test_a_parameter_that_is_kept_otherwise_is_named():
-  whole = {'kept': '[-, -]', 'used': '[-, -]'}
-  found = changed(parameters={'nsp/kernel': whole})
-  assert golden.differences(FACTS, found) == (
-    ['parameters.nsp/kernel.kept was [data, -], is [-, -]'],
-    [],
+  found = changed(parameters={'nsp/kernel': '[-, -], used as [-, -]'})
+  [line], _ = golden.differences(FACTS, found)
+  assert line == (
+    'parameters.nsp/kernel was [data, -], used as [-, -], '
+    'is [-, -], used as [-, -]'
   )
+
+
+def test_what_is_written_is_read(monkeypatch, tmp_path):
+  monkeypatch.setattr(golden, 'FOLDER', str(tmp_path))
+  for name in ('base_128', 'base_512'):  # whose parameters are the same
+    golden.write(name, FACTS)
+  assert golden.read('base_128') == golden.read('base_512') == FACTS
+  assert '"base_128"' in (tmp_path / 'base_512.json').read_text()
 
 
 def test_new_and_missing_collectives_are_named():
   found = changed()
-  found['collectives'] = {'all-reduce': {'count': 1, 'bytes': 8}}
+  found['collectives'] = {'all-reduce': '1 with 8 bytes'}
   assert golden.differences(FACTS, found)[0] == [
-    'collectives.all-gather.count was 2, is absent',
-    'collectives.all-gather.bytes was 4,096, is absent',
-    'collectives.all-reduce.count was absent, is 1',
-    'collectives.all-reduce.bytes was absent, is 8',
+    'collectives.all-gather was 2 with 4,096 bytes, is absent',
+    'collectives.all-reduce was absent, is 1 with 8 bytes',
   ]
 
 
