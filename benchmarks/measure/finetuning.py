@@ -29,12 +29,12 @@ import argparse
 import dataclasses
 import json
 import os
+import runpy
 import statistics
 import subprocess
 import sys
 import tempfile
 
-import finetuning_rows
 import numpy as np
 import step
 
@@ -54,6 +54,7 @@ class Case:
   goals: dict[str, float]
 
 
+ROOT = os.path.dirname(os.path.abspath(__file__)) + '/../..'
 _COMMON = 'size=mini,log.every=50,checkpoint.every=1000000'
 CASES = {
   'sst2': Case(
@@ -75,6 +76,26 @@ THEIRS = {
 }
 
 
+def encode(c, workdir):
+  """Encodes the files of a config.
+
+  Args:
+    c: the config.
+    workdir: where to write the rows to.
+
+  Returns:
+    (c completed, directory of the rows).
+  """
+  from bert_jax import config_check, tasks
+
+  definition = tasks.get(c)
+  c = definition.complete(c, workdir)
+  c.finetuning.by_length = True  # however few updates there are
+  config_check.check(c)
+  definition.prepare(c, workdir)
+  return c, definition.open(c, workdir)
+
+
 def prepare(name, args, folder):
   """Encodes the rows of a case and makes its model.
 
@@ -89,12 +110,16 @@ def prepare(name, args, folder):
   if name == 'squad':
     given = f'train={args.squad},dev={args.squad}'
   else:
-    given = finetuning_rows.find_sst2(args.glue)
+    given = ','.join(
+      f'{split}={args.glue}/SST-2/{split}.tsv' for split in ('train', 'dev')
+    )
   model = os.path.join(folder, 'model')
   config, arguments = case.config
   if args.documents:
     arguments += f',max_documents={args.documents}'
-  c = finetuning_rows.get_config(config, arguments, data__input=given)
+  found = runpy.run_path(os.path.join(ROOT, 'configs', f'{config}.py'))
+  c = found['get_config'](arguments)
+  c.data.input = given
   settings = {
     'config': config_lib.flatten(c),
     'transformers': config_file.from_config(config_lib.model_config(c)),
@@ -111,7 +136,7 @@ def prepare(name, args, folder):
   peer = os.path.join(step.PEERS, 'finetuning_torch.py')
   subprocess.run([args.torch, peer, path, 'make'], check=True)
   c.init_from = model
-  c, settings['data'] = finetuning_rows.encode(c, os.path.join(folder, 'run'))
+  c, settings['data'] = encode(c, os.path.join(folder, 'run'))
   settings['config'] = config_lib.flatten(c)
   write()
   return path

@@ -1,15 +1,15 @@
-"""Times a training step against FlaxBert and PyTorch, on the same rows.
+"""Times a training step against PyTorch, or packed rows against padded ones.
 
-  python benchmarks/measure/step.py --flax_python=PYTHON --torch=PYTHON
+  python benchmarks/measure/step.py --torch=PYTHON
   python benchmarks/measure/step.py --gpu --torch=PYTHON
+  python benchmarks/measure/step.py --gpu --pack=3 --size=base \\
+    --seq_length=512 --batch=32
 
 One update of pre-training, dropout on: the step of bert_jax.main as its config
-makes it; FlaxBertForPreTraining of transformers 4.57 with optax, jitted (PYTHON
-of --flax_python has transformers, jax, flax and optax); BertForPreTraining of
-transformers in PyTorch with SDPA and fused AdamW (PYTHON of --torch has
-transformers and torch), eager and compiled. The other two compute logits at all
-positions, as they are written; batches, sizes, GELU (tanh), AdamW, clipping and
-schedule are the same.
+makes it; BertForPreTraining of transformers in PyTorch with SDPA and fused AdamW
+(PYTHON of --torch has transformers and torch), eager and compiled. It computes
+logits at all positions, as it is written; batches, sizes, GELU (tanh), AdamW,
+clipping and schedule are the same.
 
 Each runs in its own process, which keeps its model; they take turns of a few
 steps, round after round. A ratio compares two turns of one round; the table
@@ -23,12 +23,15 @@ turns, then the next process. PyTorch has a second row there, which decodes the
 masked positions only, as ours does: the first row is what users of transformers
 have, the second does the same work as ours. `--one_at_a_time --gathered` do so
 on a CPU. With `--flags` our step has a row for each flag of XLA_GPU_FLAGS, or
-for those that are given.
+for those that are given; with `--ways`, one for each value of
+compute.attention. `--pack` compares our step on rows of at most so many pairs
+with padded ones, by tokens that are no padding.
 
 The first command compares BASE with 4 layers on the CPU, the second three
-models on one GPU; rows come from --data=FOLDER (made by bert_jax.data.prepare
-without packing) or else from python-docs. The exit code is 1 if a goal is
-missed: for the first those in GOALS, on a GPU those in `step_goals`.
+models on one GPU; rows come from --data=FOLDER (made by bert_jax.data.prepare)
+or else from python-docs, whose short documents leave much padding, and packed
+ones from --packed. The exit code is 1 if a goal is missed: PYTORCH and PACKED,
+on a GPU those in `step_goals`.
 """
 
 import argparse
@@ -46,8 +49,9 @@ import step_rows
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'step_peers')
 PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
-# Goals: at least so many times as fast as the others.
-GOALS = {'FlaxBert': 1.5, 'PyTorch': 1.2}
+# Goals: times as fast as PyTorch on a CPU; tokens/s of packed rows, times those
+# of padded ones, on a GPU.
+PYTORCH, PACKED = 1.2, 1.8
 # Flags of XLA that may help our step on a GPU. None has been measured yet.
 XLA_GPU_FLAGS = (
   'xla_gpu_enable_triton_gemm=false',
@@ -112,8 +116,7 @@ class Peer:
     self.name, self.seconds, self.cpu_seconds = name, [], []
     python, script, *rest = command
     flags = [os.environ.get('XLA_FLAGS', '')]
-    if script == 'ours.py':  # whose arguments are flags
-      flags, rest = [*flags, *(f'--{flag}' for flag in rest)], []
+    flags += [f'--{x}' for x in rest if x.startswith('xla_')]
     self._process = subprocess.Popen(
       [python, os.path.join(PEERS, script), settings, *rest],
       env={
@@ -157,11 +160,9 @@ class Peer:
 def commands(args):
   """Returns {name: [python, script, arguments]}, ours first."""
   found = {'bert_jax': [sys.executable, 'ours.py']}
-  if args.flags is not None:
-    for flag in args.flags or XLA_GPU_FLAGS:
-      found[f'bert_jax, {flag}'] = [sys.executable, 'ours.py', flag]
-  if args.flax_python:
-    found['FlaxBert'] = [args.flax_python, 'flax_bert.py']
+  flags = [] if args.flags is None else args.flags or XLA_GPU_FLAGS
+  for way in (*flags, *(f'attention={x}' for x in args.ways)):
+    found[f'bert_jax, {way}'] = [sys.executable, 'ours.py', way]
   if args.torch and not args.gpu:
     found['PyTorch eager'] = [args.torch, 'torch_bert.py', 'eager']
   if args.torch and (args.gpu or shutil.which('c++')):
@@ -172,12 +173,8 @@ def commands(args):
   return found
 
 
-def compare(c, directory, full, args):
-  """Runs and prints one comparison.
-
-  Returns:
-    ({name: median ratio}, the peers).
-  """
+def run_peers(c, directory, full, args, ours_alone=False):
+  """Lets all processes train; returns (the peers, the batches)."""
   device = 'gpu' if args.gpu else 'cpu'
   batches = step_rows.read(c, directory, full)
   steps = args.steps or (20 if args.gpu else 4)
@@ -185,8 +182,9 @@ def compare(c, directory, full, args):
   peers = []
   with tempfile.TemporaryDirectory() as folder:
     settings = write_settings(c, batches, device, folder)
+    chosen = list(commands(args).items())[: 1 if ours_alone else None]
     try:
-      for name, command in commands(args).items():
+      for name, command in chosen:
         try:
           peers.append(Peer(name, command, settings, device, args.threads))
         except SystemExit as error:
@@ -205,7 +203,7 @@ def compare(c, directory, full, args):
     finally:
       for peer in peers:
         peer.close()
-  return print_table(c, batches['input_mask'], peers), peers
+  return peers, batches
 
 
 def print_table(c, mask, peers):
@@ -229,8 +227,8 @@ def print_table(c, mask, peers):
   speed = 'MFU' if chip else 'model GFLOP/s'
   print(
     f'| | ms/step | CPU ms/step | sequences/s | real tokens/s | {speed} | '
-    'times our step (least, largest) | last loss |\n'
-    '|---|---|---|---|---|---|---|---|'
+    'times our step (least, largest) | last loss | peak GiB |\n'
+    '|---|---|---|---|---|---|---|---|---|'
   )
   medians = {}
   for peer in peers:
@@ -244,21 +242,48 @@ def print_table(c, mask, peers):
       f'| {peer.name} | {seconds * 1e3:.1f} | '
       f'{statistics.median(peer.cpu_seconds) * 1e3:.0f} | {rate:.1f} | '
       f'{rate * length * mask.mean():.0f} | {used} | {medians[peer.name]:.2f} '
-      f'({min(ratios):.2f}, {max(ratios):.2f}) | {peer.loss:.2f} |'
+      f'({min(ratios):.2f}, {max(ratios):.2f}) | {peer.loss:.2f} | '
+      f'{(peer.last.get("peak_bytes") or 0) / 2**30:.2f} |'
     )
   return medians
 
 
-def verdict(medians):
-  """Prints and returns whether the goals are met; the faster PyTorch counts."""
-  good = True
-  for name, goal in GOALS.items():
-    found = [ratio for peer, ratio in medians.items() if peer.startswith(name)]
-    if found:
-      good &= min(found) >= goal
-      word = 'PASS' if min(found) >= goal else 'FAIL'
-      print(f'{word}: {min(found):.2f}x {name} (at least {goal}x)')
+def say(good, text):
+  print(f'{"PASS" if good else "FAIL"}: {text}')
   return good
+
+
+def judge(medians):
+  """Returns whether the goal on a CPU is met; the faster PyTorch counts."""
+  found = [x for name, x in medians.items() if name.startswith('PyTorch')]
+  text = f'{min(found, default=0):.2f}x PyTorch (at least {PYTORCH}x)'
+  return not found or say(min(found) >= PYTORCH, text)
+
+
+def compare_packed(shape, folder, args):
+  """Compares our step on padded and on packed rows; returns the exit code."""
+  *shape, full = shape
+  found = []
+  for pack, data in ((1, args.data), (args.pack, args.packed)):
+    c, directory = get_config(*shape, args), data or f'{folder}/{pack}'
+    c.data.pack = pack
+    if not data:
+      step_rows.prepare_docs(directory, args.threads, pack)
+    step_rows.use_data(c, directory)
+    [peer], batches = run_peers(c, directory, full, args, ours_alone=True)
+    mask = batches['input_mask']
+    rate = mask.sum() / len(mask) / statistics.median(peer.seconds)
+    found.append(rate)
+    print(
+      f'{pack} pair(s) per row at most: {mask.mean():.1%} of the tokens are no '
+      f'padding, {rate:.0f} of them a second'
+    )
+  ratio = found[1] / found[0]
+  text = f'{ratio:.2f} times the tokens/s of padded rows'
+  if not args.gpu:
+    print(text)
+    return 0
+  return 0 if say(ratio >= PACKED, f'{text} (at least {PACKED})') else 1
 
 
 def shapes_of(args):
@@ -276,7 +301,6 @@ def parse_arguments():
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   add = parser.add_argument
-  add('--flax_python', metavar='PYTHON', help='interpreter for FlaxBert')
   add('--torch', metavar='PYTHON', help='interpreter for PyTorch')
   add('--data', metavar='FOLDER', help='prepared data; default: python-docs')
   add('--gpu', action='store_true', help='three models on a GPU, in bfloat16')
@@ -294,6 +318,9 @@ def parse_arguments():
     metavar='NAME=VALUE',
     help='try flags of XLA; default: XLA_GPU_FLAGS',
   )
+  add('--ways', nargs='*', default=[], help='rows of ours, by their attention')
+  add('--pack', type=int, help='compare packed rows with padded ones')
+  add('--packed', metavar='FOLDER', help='data prepared with this --pack')
   add('--one_at_a_time', action='store_true', help='as on a GPU')
   add(
     '--gathered', action='store_true', help="PyTorch's second row, as on a GPU"
@@ -312,17 +339,20 @@ def main():
     print(f'{len(cores)} CPU cores for each process')
   good = True
   with tempfile.TemporaryDirectory() as folder:
+    if args.pack:
+      return compare_packed(shapes_of(args)[0], folder, args)
     data = args.data or os.path.join(folder, 'data')
     if not args.data:
       step_rows.prepare_docs(data, args.threads)
     for *shape, full in shapes_of(args):
       c = get_config(*shape, args)
       step_rows.use_data(c, data)
-      medians, peers = compare(c, data, full, args)
+      peers, batches = run_peers(c, data, full, args)
+      medians = print_table(c, batches['input_mask'], peers)
       if args.gpu:
         good &= step_goals.judge(c, peers[0], medians)
       elif not args.size:
-        good &= verdict(medians)
+        good &= judge(medians)
   return 0 if good else 1
 
 

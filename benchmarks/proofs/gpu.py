@@ -15,12 +15,14 @@ after 10 minutes:
   large-512   the same
   base-128    the same, and what deterministic ops cost
   packed      tokens/s of packed rows, length 512
-  attention   recompute against XLA's attention, memory and time
+  attention   each way to compute attention, memory and time
   flags       which flags of XLA help
 
-What each prints is also in --folder, with the prepared data. After 30 minutes
-the rest is skipped. Ends with all verdicts; the exit code is 1 if one is FAIL.
-With --platform=cpu a tiny model tries the commands where there is no GPU.
+What each prints is also in --folder; its verdicts are added to verdicts.txt
+there as soon as it ends. After --limit seconds the rest is skipped. Ends with
+all verdicts; the exit code is 1 if one is FAIL. Data that were prepared are used
+again: --data says where. With --platform=cpu a tiny model tries the commands
+where there is no GPU.
 """
 
 import argparse
@@ -33,10 +35,11 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PART, WHOLE = 600, 1800  # seconds, at most
+PART = 600  # seconds, at most
 WORDS = 'PASS', 'FAIL', 'SKIP', 'verdict'  # that begin a verdict
 LEAST = 60  # seconds; with fewer left, no part is begun
 PACK = 3
+WAYS = 'xla', 'recompute'
 DETERMINISTIC = 'xla_gpu_deterministic_ops=true'
 SHOW = 'import jax; d = jax.devices()[0]; print(jax.__version__, d.device_kind)'
 PREPARE = (
@@ -47,7 +50,7 @@ PREPARE = (
 
 def list_parts(args):
   """Returns {name: script and its arguments}."""
-  plain, packed = (os.path.join(args.folder, name) for name in ('1', str(PACK)))
+  plain, packed = (os.path.join(args.data, name) for name in ('1', str(PACK)))
   torch = [f'--torch={args.torch}'] if args.torch else []
 
   def step(size, length, rows, *more):
@@ -72,17 +75,8 @@ def list_parts(args):
     'large-128': step('large', 128, 128, '--full', *torch),
     'large-512': step('large', 512, 32, '--full', *torch),
     'base-128': step('base', 128, 256, *torch, '--flags', DETERMINISTIC),
-    'packed': other(
-      'measure/packed_step.py',
-      ['--gpu'],
-      [*tiny, '--batch=8', '--rounds=2'],
-    )
-    + [f'--data={plain}', f'--packed={packed}', f'--pack={PACK}'],
-    'attention': other(
-      'measure/attention.py',
-      ['--dtype=bfloat16', '--rng=rbg', '--rows=16'],
-      [*tiny, '--rounds=2'],
-    ),
+    'packed': step('base', 512, 32, f'--pack={PACK}', f'--packed={packed}'),
+    'attention': step('large', 512, 16, '--full', '--ways', *WAYS),
     'flags': step('base', 128, 256, '--flags'),
   }
 
@@ -90,7 +84,7 @@ def list_parts(args):
 def prepare(args):
   """Prepares python-docs, plain and packed, unless the folder has them."""
   for pack in (1, PACK):
-    folder = os.path.join(args.folder, str(pack))
+    folder = os.path.join(args.data, str(pack))
     subprocess.run(
       [sys.executable, '-c', PREPARE, folder, str(pack)],
       env=make_environment('cpu'),
@@ -102,7 +96,9 @@ def make_environment(platform):
   paths = ROOT, ROOT / 'benchmarks' / 'measure'
   return {
     **os.environ,
-    'PYTHONPATH': os.pathsep.join(map(str, paths)),
+    'PYTHONPATH': os.pathsep.join(
+      [*map(str, paths), os.environ.get('PYTHONPATH', '')]
+    ),
     'PYTHONUNBUFFERED': '1',
     'JAX_PLATFORMS': platform,
   }
@@ -140,7 +136,10 @@ def run(name, command, args, limit):
     found.append(f'FAIL: ended after {limit:.0f} s')
   elif code and not any(line.startswith('FAIL') for line in found):
     found.append(f'FAIL: exit code {code} after {seconds:.0f} s')
-  return found or ['DONE: it has no goal; see what it printed']
+  found = found or ['DONE: it has no goal; see what it printed']
+  with open(os.path.join(args.folder, 'verdicts.txt'), 'a') as file:
+    file.writelines(f'{name:10} {line}\n' for line in found)
+  return found
 
 
 def parse_arguments():
@@ -148,7 +147,9 @@ def parse_arguments():
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   add = parser.add_argument
-  add('--folder', default='gpu', help='for data and results; default: gpu')
+  add('--folder', default='gpu', help='for results; default: gpu')
+  add('--data', help='for prepared data; default: --folder')
+  add('--limit', type=int, default=1800, help='seconds; default: 1800')
   add('--torch', metavar='PYTHON', help='interpreter with PyTorch')
   add('--parts', help='some of those above, separated by commas')
   add('--platform', default='cuda', choices=['cuda', 'cpu'])
@@ -169,6 +170,7 @@ def choose(parts, asked):
 def main():
   args = parse_arguments()
   args.folder = os.path.abspath(args.folder)
+  args.data = os.path.abspath(args.data or args.folder)
   parts = choose(list_parts(args), args.parts)
   shown = subprocess.run(
     [sys.executable, '-c', SHOW],
@@ -186,7 +188,7 @@ def main():
   begin, verdicts = time.monotonic(), {}
   prepare(args)
   for name, command in parts.items():
-    left = WHOLE - (time.monotonic() - begin)
+    left = args.limit - (time.monotonic() - begin)
     if left < LEAST:
       verdicts[name] = [f'SKIP: no time left; --parts={name} runs it']
       continue

@@ -37,8 +37,6 @@ import sys
 import tempfile
 import time
 
-import sweep
-
 from bert_jax import errors
 from bert_jax.workdir import log
 
@@ -226,15 +224,38 @@ def check_resume(scratch, data, whole):
   return good
 
 
+def write_sentences(folder):
+  """Writes sentences whose adjective tells their label; returns the flags."""
+  rng, adjectives = random.Random(0), ('good', 'fine', 'bad', 'poor')
+  others = 'the a film book song was is very so .'.split()
+  special = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+  os.makedirs(folder)
+  vocab = pathlib.Path(folder, 'vocab.txt')
+  vocab.write_text('\n'.join([*special, *others, *adjectives, '']))
+  for split, rows in (('train', 480), ('dev', 100)):
+    lines = ['text\tlabel']
+    for _ in range(rows):
+      words = rng.choices(others, k=rng.randrange(2, 20))
+      words[rng.randrange(len(words))] = adjective = rng.choice(adjectives)
+      label = 'praise' if adjective in adjectives[:2] else 'blame'
+      lines.append(f'{" ".join(words)}\t{label}')
+    pathlib.Path(folder, f'{split}.tsv').write_text('\n'.join([*lines, '']))
+  return [
+    '--config=configs/classify.py:smoke,epochs=1,learning_rate=1e-3,log.every=1',
+    *(f'--config.data.input={folder}', f'--config.data.vocab={vocab}'),
+    *('--config.data.max_documents=0', '--config.eval.sequences=100'),
+  ]
+
+
 def check_finetuning(scratch):
   """Fine-tunes on each layout; returns whether losses and scores agree."""
   data, whole, good = os.path.join(scratch, 'sentences'), None, True
-  sweep.write_data(data, random.Random(0))
+  flags = write_sentences(data)
   for layout in FINE_TUNED:
     name = '{} x {}'.format(*layout)
     workdir = os.path.join(scratch, f'finetuned_{layout[0]}_{layout[1]}')
     command = '-c', _BY_LENGTH, f'--workdir={workdir}'
-    [text, *_] = outputs(start(layout, *command, *sweep.make_flags(data)))
+    [text, *_] = outputs(start(layout, *command, *flags))
     rows = losses(workdir)
     with open(os.path.join(workdir, 'results.json')) as file:
       found = rows, json.load(file)['metrics']

@@ -1,9 +1,7 @@
 """Prints the TPU compiler's estimates of a training step, without a TPU.
 
   python benchmarks/tpu/aot.py --folder=DIR [--chips=v5e,v5p,v4] \\
-    [--sizes=base,large] [--lengths=128,512] [--tokens=8192]
-  python benchmarks/tpu/aot.py --folder=DIR --parts=flax --flax_python=PYTHON
-  python benchmarks/tpu/aot.py --folder=DIR --parts=layers,dropout,full
+    [--sizes=base,large] [--lengths=128,512] [--tokens=8192] [--parts=layers]
 
 The step of bert_jax.main for configs/base.py and large.py (dropout 0.1,
 bfloat16, rng=rbg), data parallel over four chips, --tokens per chip. Two and
@@ -18,21 +16,26 @@ for the second.
 
 --parts: `steps` is that table. `layers` divides a layer's cycles, without
 kernels, into products with what is fused into them and other ops, relative to
-its model FLOPs at the chip's peak. `flax` compares with FlaxBertForPreTraining,
-compiled by the libtpu of --flax_python (which has jax[tpu], flax, optax and
-transformers 4.57). `dropout` prints the cost of dropout, and whether the random
-bits per chip grow with the number of chips. `memory` is the largest batch per
-chip, of ours and FlaxBert (it needs --flax_python, too). `full` compiles all
-layers of the first case to check the extrapolation.
+its model FLOPs at the chip's peak.
 
 Programs are kept in DIR and not compiled again. One compilation takes one to
 four minutes on two cores.
 """
 
 import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
 
-import aot_programs
-import aot_tables
+from bert_jax import config as config_lib
+from bert_jax import tasks
+from bert_jax.hardware import topology as topology_lib
+from bert_jax.parallel import device_mesh
+from bert_jax.preflight import compile_step, estimate, hlo_cost
+from bert_jax.train import task
 
 CHIPS = 4
 SLICES = {
@@ -44,17 +47,203 @@ SLICES = {
   'v6e': 'v6e:2x2',
   'tpu7x': 'tpu7x:2x2x1',
 }
-PARTS = {
-  'steps': aot_tables.steps,
-  'layers': aot_tables.layers,
-  'flax': aot_tables.flax,
-  'dropout': aot_tables.dropout,
-  'memory': aot_tables.memory,
-  'full': aot_tables.full,
+PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
+FULL = {'base': 12, 'large': 24}  # layers
+FEW = 2, 4  # layers that are compiled, to extrapolate to all
+GOALS = {
+  ('base', 128): 0.62,
+  ('base', 512): 0.60,
+  ('large', 128): 0.72,
+  ('large', 512): 0.70,
 }
+GOAL_CHIPS = ('v5e', 'v5p', 'v4')
+COSTED = 'computation', 'kernels', 'random bits', 'gathers and scatters'
 
 
-def parse():
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A step.
+
+  Attributes:
+    topology: name of a slice, see `topology.parse`.
+    size: base or large.
+    length: tokens per row.
+    rows: global batch.
+    layers: those of the size, unless fewer are compiled.
+  """
+
+  topology: str
+  size: str
+  length: int
+  rows: int
+  layers: int
+
+  @property
+  def chip(self):
+    return topology_lib.parse(self.topology).chip
+
+  @property
+  def flops(self) -> float:
+    """Model FLOPs of the step on one device."""
+    c = make_config(self)
+    work = tasks.get(c).make_objective(c).flops(task.list_phases(c)[0])
+    return work / topology_lib.parse(self.topology).devices
+
+
+def make_config(case: Case):
+  """Returns the recipe of configs/base.py or large.py, with one phase."""
+  c = config_lib.apply_arguments(
+    config_lib.pretraining(case.size),
+    f'dtype=bfloat16,rng=rbg,num_layers={case.layers}',
+  )
+  c.phases.update(
+    seq_length=(case.length,),
+    max_predictions=(PREDICTIONS[case.length],),
+    batch_size=(case.rows,),
+    steps=(1_000_000,),
+    accumulate=(1,),
+  )
+  return c
+
+
+def compile_case(case: Case, path: str):
+  """Compiles a step; writes its memory to PATH.json, its text to PATH.hlo."""
+  c = make_config(case)
+  devices = compile_step.describe_devices(topology_lib.parse(case.topology))
+  mesh = device_mesh.make_mesh(1, devices=devices)
+  found = compile_step.compile_step(c, task.list_phases(c)[0], mesh)
+  if not found.fits:
+    sys.exit(f'error: {path} does not fit; give fewer tokens.')
+  with open(f'{path}.hlo', 'w') as file:
+    file.write(found.text)
+  with open(f'{path}.json', 'w') as file:
+    json.dump(dataclasses.asdict(found.memory), file)
+
+
+class Programs:
+  """A folder of compiled programs."""
+
+  def __init__(self, folder: str):
+    os.makedirs(folder, exist_ok=True)
+    self._folder = folder
+
+  def path(self, case: Case) -> str:
+    """Returns the path of a program, without .hlo (text) and .json (memory)."""
+    name = '-'.join(map(str, dataclasses.astuple(case))).replace(':', '_')
+    return os.path.join(self._folder, name)
+
+  def get(self, case: Case):
+    """Returns (memory, cost) of a step; compiles it in a process of its own."""
+    path = self.path(case)
+    if not os.path.exists(f'{path}.json'):
+      began = time.monotonic()
+      print(f'compiling {os.path.basename(path)} ...', end=' ', flush=True)
+      given = json.dumps(dataclasses.asdict(case))
+      subprocess.run(
+        [sys.executable, __file__, '--compile', given, path],
+        env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+        check=True,
+      )
+      print(f'{time.monotonic() - began:.0f} s', flush=True)
+    with open(f'{path}.json') as file, open(f'{path}.hlo') as text:
+      memory = compile_step.Memory(**json.load(file))
+      return memory, hlo_cost.count_cost(text.read())
+
+  def line(self, case: Case):
+    """Returns (memory, cost) of all layers, extrapolated from few of them."""
+    along = (*FEW, case.layers)
+    found = [self.get(dataclasses.replace(case, layers=n)) for n in FEW]
+    memories, costs = zip(*found, strict=True)
+    memory = compile_step.Memory(
+      **{
+        k: hlo_cost.extrapolate_number(a, getattr(memories[1], k), along)
+        for k, a in vars(memories[0]).items()
+      }
+    )
+    return memory, hlo_cost.extrapolate(*costs, along)
+
+
+def print_steps(programs, cases):
+  """Prints the cycles of whole steps, and their CMU."""
+  head(
+    'chip | size | S | cycles M | kernels M | bits M | moves M | '
+    'collectives ms | CMU | + kernels | + rest | temporary GiB | goal'
+  )
+  left = []
+  for case in cases:
+    memory, cost = programs.line(case)
+    topology = topology_lib.parse(case.topology)
+    parts = estimate.estimate_tpu_step(cost, topology, generator='rbg').parts
+    clock = case.chip.cycles_per_second
+    shares = [
+      estimate.compute_cycle_utilisation(
+        case.flops, sum(parts[name] for name in COSTED[:n]), case.chip
+      )
+      for n in (1, 2, 4)
+    ]
+    row(
+      *(case.chip.name, case.size, case.length),
+      *(f'{parts[name] * clock / 1e6:.2f}' for name in COSTED),
+      f'{parts["collectives"] * 1e3:.2f}',
+      *(f'{share:.3f}' for share in shares),
+      f'{memory.temporary / 2**30:.2f}',
+      judge(case, shares[1]),
+    )
+    uncosted = ', '.join(
+      f'{n:.0f} {opcode} ({cost.uncosted_bytes[opcode] / 1e6:,.0f} MB)'
+      for opcode, n in cost.uncosted.items()
+    )
+    left.append(f'{case.topology}, {case.size} S={case.length}: {uncosted}')
+  print('\n'.join(['nothing is added for', *left]))
+
+
+def judge(case: Case, share: float) -> str:
+  if case.chip.name not in GOAL_CHIPS:
+    return '-'
+  goal = GOALS[case.size, case.length]
+  return f'{goal:.2f} {"met" if share >= goal else "MISSED"}'
+
+
+def print_layers(programs, cases):
+  """Prints what a layer takes: its products, and the ops between them."""
+  head(
+    'chip | size | S | products M | at the peak M | times | other ops M | times'
+  )
+  for case in cases:
+    few, more = (dataclasses.replace(case, layers=n) for n in FEW)
+    costs = programs.get(few)[1], programs.get(more)[1]
+    products, all_ops, work = (
+      (b - a) / (more.layers - few.layers)
+      for a, b in (
+        [cost.product_cycles for cost in costs],
+        [cost.cycles for cost in costs],
+        (few.flops, more.flops),
+      )
+    )
+    chip, others = case.chip, all_ops - products
+    ideal = work / chip.flops * chip.devices * chip.cycles_per_second
+    row(
+      *(chip.name, case.size, case.length),
+      *(f'{n / 1e6:.3f}' for n in (products, ideal)),
+      f'{products / ideal:.2f}',
+      f'{others / 1e6:.3f}',
+      f'{others / ideal:.2f}',
+    )
+
+
+def row(*cells):
+  print('| ' + ' | '.join(map(str, cells)) + ' |', flush=True)
+
+
+def head(names):
+  print(f'| {names} |')
+  row(*('---' for _ in names.split(' | ')))
+
+
+PARTS = {'steps': print_steps, 'layers': print_layers}
+
+
+def parse_arguments():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -69,33 +258,33 @@ def parse():
 
     parser.add_argument(name, type=words, default=default.split(','))
 
-  some('--parts', [*PARTS], 'steps')
-  some('--chips', [*SLICES], 'v5e,v5p,v4')
-  some('--sizes', ['base', 'large'], 'base,large')
-  some('--lengths', ['128', '512'], '128,512')
+  some('--parts', PARTS, 'steps')
+  some('--chips', SLICES, 'v5e,v5p,v4')
+  some('--sizes', FULL, 'base,large')
+  some('--lengths', [*map(str, PREDICTIONS)], '128,512')
   parser.add_argument('--tokens', type=int, default=8192)
-  parser.add_argument('--folder', required=True)
-  parser.add_argument('--flax_python')
+  parser.add_argument('--folder', help='of compiled programs')
+  parser.add_argument('--compile', nargs=2, help=argparse.SUPPRESS)
   args = parser.parse_args()
-  if {'flax', 'memory'} & {*args.parts} and not args.flax_python:
-    parser.error('--parts=flax and memory need --flax_python.')
+  if not (args.folder or args.compile):
+    parser.error('--folder is missing')
   return args
 
 
 def main():
-  args = parse()
-  programs = aot_programs.Programs(args.folder, args.flax_python)
+  args = parse_arguments()
+  if args.compile:
+    given, path = args.compile
+    return compile_case(Case(**json.loads(given)), path)
   cases = [
-    aot_programs.settings_of(
-      SLICES[chip], size, int(length), CHIPS * args.tokens // int(length)
-    )
+    Case(SLICES[chip], size, int(n), CHIPS * args.tokens // int(n), FULL[size])
     for chip in args.chips
     for size in args.sizes
-    for length in args.lengths
+    for n in args.lengths
   ]
   for part in args.parts:
     print(f'\n{part}', flush=True)
-    PARTS[part](programs, cases)
+    PARTS[part](Programs(args.folder), cases)
 
 
 if __name__ == '__main__':

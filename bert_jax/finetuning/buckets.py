@@ -25,7 +25,7 @@ _WINDOW = 64  # batches; more would make batches even more alike
 _BATCHES = 6  # tag of hashes
 _PLANNED = 2000  # updates whose lengths stand for those of all
 # Of a core of a CPU: seconds to compile the programs of a length, without layers
-# and for each; FLOPs per second in updates. `benchmarks/measure/length_costs.py`
+# and for each; FLOPs per second in updates. `a71d0fb:benchmarks/measure/length_costs.py`
 # finds 8.9 s for Tiny, 14.2 s for BASE, 49 and 118 GFLOP/s.
 _CPU_SECONDS, _CPU_LAYER, _CPU_RATE = 8.0, 0.5, 60e9
 # Assumed of accelerators, on which nothing was measured: 15 s, and two fifths of

@@ -93,7 +93,7 @@ class Chip:
 # GHz. Google's microbenchmarks
 # (AI-Hypercomputer/accelerator-microbenchmarks, Ironwood) have measured 893
 # and 950 TFLOP/s a device for products of 4096 and 16384, for which the
-# compiler's cycles need 2.06 and 2.14 GHz (`benchmarks/tpu/estimate_checks.py`).
+# compiler's cycles need 2.06 and 2.14 GHz (`a71d0fb:benchmarks/tpu/estimate_checks.py`).
 # fmt: off
 _TPUS = (
   Chip('v2', ('TPU v2',), 45e12, 700e9, 496e9, devices=2, links=4,

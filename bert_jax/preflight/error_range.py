@@ -3,7 +3,7 @@
 A useful range must include what is not modelled: waiting for memory within ops,
 sorts and copies, latency of collectives, gaps between steps. None of these are
 known before a run, so the factors are judged by the two published runs that can
-be compared (`benchmarks/tpu/published.py`), and are wider for chips that no run
+be compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider for chips that no run
 checks.
 """
 

@@ -3,16 +3,8 @@
 At best, a kernel's products reach half the speed of a large product. The
 compiler's schedule of the kernel is longer because of dropout's bits, softmax
 and other work of the vector unit. `TIMES` has that schedule as a multiple of
-the products' time. The table is printed, and checked, by
-
-  for dtype in bfloat16 float32; do
-    python benchmarks/tpu/kernels.py --topology=v5e:2x2 --dtype=$dtype \\
-      --sizes=base --generators=none,rbg,threefry
-  done | tee v5e.txt
-  python benchmarks/tpu/kernel_schedules.py [--check] v5e.txt
-
-and `HEADS`, which has other sizes of heads, by the first of these commands with
---generators=rbg --head_sizes=16,32,64,128,256.
+the products' time. The table, and `HEADS`, which has other sizes of heads, were
+printed by `a71d0fb:benchmarks/tpu/kernels.py` and `kernel_schedules.py`.
 """
 
 import math

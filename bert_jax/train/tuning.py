@@ -141,7 +141,7 @@ def describe(config: config_dict.ConfigDict) -> str:
 def _prefers_recomputing(config, device, length) -> bool:
   """Returns whether attention's weights are computed again, not kept.
 
-  Measured on a CPU (`benchmarks/measure/attention.py`): a block of LARGE at
+  Measured on a CPU (`a71d0fb:benchmarks/measure/attention.py`): a block of LARGE at
   length 512 takes 0.76 to 1.02 of the time, of BASE at 256 0.98, since blocks
   stay in the cache; where those of a row would anyway, it may be slower. On
   GPUs nothing was measured: from length 256 on, the weights take more memory

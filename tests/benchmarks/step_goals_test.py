@@ -31,7 +31,7 @@ def make_config(size='base'):
     (0.5, 1.2, 'H200', {'PyTorch': 2.0}, False, 'PASS PASS PASS FAIL'),
     (0.5, 0.8, 'H200', {'PyTorch': 2.0}, False, 'PASS PASS PASS FAIL'),
     (0.5, None, 'H200', {'PyTorch': 2.0}, True, 'PASS PASS PASS SKIP'),
-    (0.5, 1.0, 'H200', {'FlaxBert': 2.0}, True, 'SKIP PASS PASS PASS'),
+    (0.5, 1.0, 'H200', {}, True, 'SKIP PASS PASS PASS'),
     (0.5, 1.0, 'T4', {'PyTorch': 2.0}, True, 'PASS SKIP'),
     (0.5, 1.0, 'T4', {'PyTorch a': 2.0, 'PyTorch b': 1.2}, False, 'PASS FAIL SKIP'),
   ],

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import sys
 
 import jax
 import jaxlib
@@ -55,6 +56,10 @@ def main():
   memory.keep_freed()  # as bert_jax.main does
   settings = pipe.settings()
   c = config_lib.unflatten(settings['config'])
+  for argument in sys.argv[2:]:  # those of XLA are in the environment
+    name, _, value = argument.partition('=')
+    if name == 'attention':
+      c.compute.attention = value
   with np.load(settings['batches']) as file:
     names = pretrain.batch_shapes(c, task.list_phases(c)[0], 1)
     stacked = {name: file[name] for name in names}
