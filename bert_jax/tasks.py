@@ -10,8 +10,7 @@ To add a task:
    `finetuning/supervised.py` makes both of what is the task's own,
 3. a `Definition` in `TASKS` below (config, data, task, export); for fine-tuning,
    of a `task_data.Format` and of what `finetuning/outcome.py` leaves,
-4. its fields in `config/fields.py`, with a range in `config_check.py` and a class in
-   `workdir/changes.py`.
+4. its fields in `config/fields.py`.
 
 Batches are dicts of arrays [B, ...] with at least `input_mask` [B, ...], by
 which tokens are counted. Nothing in `train/` names a task or a metric.

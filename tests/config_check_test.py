@@ -1,5 +1,6 @@
 """Tests of what a config may hold."""
 
+import dataclasses
 import functools
 import math
 
@@ -8,8 +9,10 @@ import pytest
 from hypothesis import strategies as st
 
 from bert_jax import config, config_check, errors
+from bert_jax.config.declaration import Choice, Range, Text
+from bert_jax.data import recipe
 from bert_jax.parallel import device_mesh
-from bert_jax.pretraining import pretrain, training_data
+from bert_jax.pretraining import pretrain
 from bert_jax.train import fit, programs, task, tuning
 
 
@@ -45,7 +48,11 @@ from bert_jax.train import fit, programs, task, tuning
     ('data.min_chars', -1, 'data.min_chars=-1 must be at least 0'),
     ('data.shards', -1, 'data.shards=-1 must be at least 0'),
     ('data.loader_workers', -2, 'data.loader_workers=-2 must be at least -1'),
-    ('data.weights', (1.0, 2.0), 'one for each of the 1 input'),
+    (
+      'data.weights',
+      (1.0, 2.0),
+      'weights=.1.0, 2.0. are 2, but there are 1 inputs',
+    ),
     ('data.weights', (0.0,), 'must be above 0'),
     ('data.weights', ('a',), 'like .1.0, 2.5. is expected'),
     ('optimizer.clip_unit', 'core', 'not one of batch, micro_batch'),
@@ -61,6 +68,7 @@ from bert_jax.train import fit, programs, task, tuning
     ('phases.steps', (2**31 - 1, 1), 'add up to 2147483648'),
     ('data.input', 'a,,b', 'an empty name between commas'),
     ('data.dir', 'a\nb', 'has control characters'),
+    ('data.language', 'korean', "data.language='korean' is not a code of ISO"),
     ('compute.xla_options', 'fast', 'give NAME=VALUE'),
     ('objective.mask_mix', (0.5, 0.5), 'must be three shares'),
     ('objective.mask_unit', 'phrase', 'not one of token, word, span'),
@@ -110,8 +118,15 @@ NUMBERS = [
 
 def test_every_field_has_a_range_choices_or_is_a_free_text():
   texts = {name for name, value in FIELDS.items() if isinstance(value, str)}
-  assert set(NUMBERS) == set(config_check.RANGES)
-  assert texts == {*config_check.CHOICES, *config_check.TEXTS}
+  kinds = {name: type(field.allowed) for name, field in config.FIELDS.items()}
+  assert set(NUMBERS) == {k for k, x in kinds.items() if x is Range}
+  assert texts == {k for k, x in kinds.items() if x in (Choice, Text)}
+
+
+def bounds(name):
+  """Returns {kind: bound} of a number's range."""
+  found = dataclasses.asdict(config.FIELDS[name].allowed)
+  return {kind: bound for kind, bound in found.items() if bound is not None}
 
 
 def tiny(name, value):
@@ -142,7 +157,7 @@ def like(name, number):
 
 @pytest.mark.parametrize('name', NUMBERS)
 def test_numbers_beyond_the_range_of_a_field_are_refused(name):
-  for kind, bound in config_check.RANGES[name].items():
+  for kind, bound in bounds(name).items():
     beyond = bound
     if kind in ('least', 'most'):
       away = -1 if kind == 'least' else 1
@@ -174,15 +189,15 @@ def test_no_phases_are_refused():
 
 def values(name):
   """Returns a strategy for values of a field, most of them allowed."""
-  old, bounds = FIELDS[name], config_check.RANGES.get(name)
+  old, allowed = FIELDS[name], config.FIELDS[name].allowed
   if isinstance(old, bool):
     return st.booleans()
   if isinstance(old, str):
-    choices = config_check.CHOICES.get(name)
-    return st.sampled_from(choices) if choices else st.text(max_size=5)
-  one = config.EXAMPLES.get(name, old)
+    is_choice = isinstance(allowed, Choice)
+    return st.sampled_from(allowed) if is_choice else st.text(max_size=5)
+  one = config.FIELDS[name].like
   one = one[0] if isinstance(one, tuple) else one
-  ends = st.sampled_from([type(one)(bound) for bound in bounds.values()])
+  ends = st.sampled_from([type(one)(bound) for bound in bounds(name).values()])
   if isinstance(one, int):
     inside = st.integers(0, 9) | st.integers()
   else:
@@ -210,7 +225,7 @@ def test_a_field_is_refused_in_one_line_or_the_step_can_be_traced(drawn):
   try:
     config_check.check(c)
     hypothesis.assume(c.model.num_layers < 4)  # the time to trace grows with it
-    training_data.make_recipe(c).check()
+    recipe.make_recipe(c)
     used = ('rng', 'seed', 'model', 'objective', 'phases', 'optimizer')
     used += ('compute', 'mesh', 'data.vocab_size', 'data.pack')
     trace(

@@ -21,6 +21,7 @@ import numpy as np
 from absl import app, flags
 from array_record.python import array_record_data_source, array_record_module
 
+from bert_jax.config import FIELDS
 from bert_jax.data import dataset, hashing, manifest, masking, order
 from bert_jax.runtime import prefetch
 from bert_jax.tokenization import tokenizer
@@ -102,7 +103,7 @@ def measure_reading(split, options, pack):
   """Prints rows/s of each unit; returns whether the goals are met."""
   length, reader, ok = split.length, split.reader, True
   make = functools.partial(make_batch, split, options, pack)
-  for unit in (None, *masking.UNITS):
+  for unit in (None, *FIELDS['objective.mask_unit'].allowed):
     found = rate(functools.partial(make, unit))
     goal = GOALS.get(length, 0)
     ok &= found >= goal

@@ -16,15 +16,14 @@ def prepare_docs(directory, workers, pack=1):
     pack: most sentence pairs in a row.
   """
   from bert_jax import config as config_lib
-  from bert_jax.data import prepare
-  from bert_jax.pretraining import training_data
+  from bert_jax.data import prepare, recipe
 
   c = config_lib.pretraining('base')
   c.data.passes = 1
   c.data.pack = pack
   print('preparing python-docs ...', flush=True)
   prepare.prepare(
-    training_data.make_recipe(c), directory, prepare.local_runner(workers)
+    recipe.make_recipe(c), directory, prepare.local_runner(workers)
   )
 
 

@@ -23,7 +23,6 @@ import tempfile
 import time
 
 from bert_jax.corpus import prose
-from bert_jax.data import vocab
 
 _VOCAB_SIZE = 8000
 
@@ -148,7 +147,10 @@ def main():
       write_prose(args.input)
     if not args.vocab:
       args.vocab = os.path.join(scratch, 'vocab.txt')
-      vocab.make([args.input], args.layout, _VOCAB_SIZE, True, None, args.vocab)
+      given = (f'--input={args.input}', f'--layout={args.layout}')
+      made = (f'--size={_VOCAB_SIZE}', f'--output={args.vocab}')
+      train = (sys.executable, '-m', 'bert_jax.data.vocab', *given, *made)
+      subprocess.run(train, check=True)
     ok = compare(args, scratch, rng)
   print(f'verdict: {"ok" if ok else "FAILED"}')
   sys.exit(not ok)

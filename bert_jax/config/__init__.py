@@ -1,7 +1,12 @@
 """An experiment's config: fields, recipes, arguments, and how it is saved."""
 
 from bert_jax.config.arguments import apply_arguments, set_field
-from bert_jax.config.fields import EXAMPLES, declare_fields, model_config
+from bert_jax.config.fields import (
+  FIELDS,
+  check_fields,
+  declare_fields,
+  model_config,
+)
 from bert_jax.config.recipes import (
   SIZES,
   describe,
@@ -12,21 +17,20 @@ from bert_jax.config.recipes import (
 )
 from bert_jax.config.serialization import (
   flatten,
-  is_like,
   to_json,
   unflatten,
 )
 
 __all__ = [
-  'EXAMPLES',
+  'FIELDS',
   'SIZES',
   'apply_arguments',
+  'check_fields',
   'declare_fields',
   'describe',
   'finetuning',
   'flatten',
   'get_paper',
-  'is_like',
   'model_config',
   'pretraining',
   'set_field',

@@ -5,8 +5,8 @@ import difflib
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import fields as fields_lib
 from bert_jax.config import profiles, recipes, serialization
+from bert_jax.config.fields import FIELDS
 
 
 def apply_arguments(c: config_dict.ConfigDict, arguments: str):
@@ -71,7 +71,7 @@ def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
   try:
     if old == ():
       raise ValueError(
-        f"takes several values; give --config.{path}='{fields_lib.EXAMPLES[path]}'"
+        f"takes several values; give --config.{path}='{FIELDS[path].like}'"
       )
     if isinstance(old, tuple):
       new = (_parse(value, type(old[0])),) * len(old)

@@ -1,12 +1,11 @@
 """Turns a config into JSON, a table of fields or text, and back."""
 
 import json
-from typing import Any
 
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import fields as fields_lib
+from bert_jax.config.fields import FIELDS, declare_fields
 
 
 def flatten(c: config_dict.ConfigDict) -> dict:
@@ -26,28 +25,20 @@ def unflatten(fields: dict) -> config_dict.ConfigDict:
   Raises:
     errors.UserError: for an unknown field or a wrong type.
   """
-  c = fields_lib.declare_fields()
-  known, new = flatten(c), {}
+  new = {}
   for name, value in fields.items():
     new[name] = tuple(value) if isinstance(value, list) else value
-    if name not in known:
+    if name not in FIELDS:
       raise errors.UserError(
         f'{name!r} is not a field of this version; use the one that wrote it.'
       )
-    like = fields_lib.EXAMPLES.get(name, known[name])
-    if not is_like(new[name], like):
+    if not FIELDS[name].has_type_of(new[name]):
       raise errors.UserError(
-        f'{name}={value!r} should be like {like!r}; correct it.'
+        f'{name}={value!r} should be like {FIELDS[name].like!r}; correct it.'
       )
+  c = declare_fields()
   c.update_from_flattened_dict(new)
   return c
-
-
-def is_like(value: Any, old: Any) -> bool:
-  """Returns whether a value has the type of another; ints may be floats."""
-  if isinstance(old, tuple):
-    return isinstance(value, tuple) and all(is_like(v, old[0]) for v in value)
-  return type(value) in (type(old), int if isinstance(old, float) else None)
 
 
 def to_json(c: config_dict.ConfigDict) -> str:

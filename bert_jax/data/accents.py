@@ -15,12 +15,6 @@ import numpy as np
 
 from bert_jax.tokenization import basic_tokenizer
 
-CHOICES = ('auto', 'as_lowercase', 'true', 'false')
-HELP = (
-  'Whether accents and other nonspacing marks are dropped: true, false, '
-  "as_lowercase (Google's: from uncased text), or auto: from uncased text,"
-)
-
 # ISO 639-1 codes of languages whose usual script has no case, but has marks or
 # letters that NFD decomposes. Chinese is not among them: NFD leaves ideographs.
 _LANGUAGES = frozenset(
@@ -59,7 +53,7 @@ class Decision(NamedTuple):
 
 
 def read_choice(choice: str, lowercase: bool) -> bool | None:
-  """Returns whether one of CHOICES asks to strip accents; None for auto."""
+  """Returns what data.strip_accents asks for: to strip or not; None for auto."""
   asked = {'true': True, 'false': False, 'as_lowercase': lowercase}
   return asked.get(choice)
 

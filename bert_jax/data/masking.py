@@ -12,8 +12,6 @@ import numpy as np
 
 from bert_jax.data import hashing
 
-UNITS = ('token', 'word', 'span')
-
 # Tags of hashes, so that different draws for one position are independent.
 _CHOOSE, _ACTION, _WORD, _SPAN = 1, 2, 3, 4
 

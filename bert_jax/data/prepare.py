@@ -22,9 +22,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import flags
 
+from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import command_flags
 from bert_jax.corpus import sources, text_files
-from bert_jax.data import accents, beam, stages, vocab
+from bert_jax.data import beam, stages, vocab
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import cli, disk, lock, storage
@@ -52,7 +54,6 @@ def prepare(
     errors.UserError: if the input cannot be used, or `output` holds the data
       of another recipe, vocabulary or text.
   """
-  recipe.check()
   output = storage.resolve(output)
   advice = (
     'make room or use another directory, then run the same command again.'
@@ -123,82 +124,28 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
 # The command.
 
 
+_SAME_NAMES = (
+  *('input', 'weights', 'vocab', 'layout', 'language', 'field', 'min_chars'),
+  *('strip_accents', 'passes', 'short_seq_prob', 'pack', 'negatives'),
+  *('heldout', 'shards', 'workers'),
+)
+_FIELDS = {
+  **{name: f'data.{name}' for name in _SAME_NAMES},
+  'max_seq_length': 'phases.seq_length',
+  'seed': 'seed',
+}
+
+
 def _define_flags():
-  flags.DEFINE_list(
-    'input',
-    None,
-    'Files, globs, folders, gs://…, tfds:NAME/CONFIG:SPLIT or python-docs. '
-    'Text, WikiExtractor pages, MediaWiki dumps, .jsonl; also .gz .bz2 .xz '
-    '.zst.',
-  )
-  flags.DEFINE_list(
-    'weights', [], 'How often each input is used, relative to --passes: 1,0.5.'
-  )
-  flags.DEFINE_string('vocab', None, 'The vocabulary, one entry per line.')
+  command_flags.define(_FIELDS, input=None, vocab=None, max_seq_length=['128'])
   flags.DEFINE_string(
     'output', None, 'The directory to create, local or gs://.'
   )
-  flags.DEFINE_list('max_seq_length', ['128'], 'Tokens per row: 128,512.')
-  flags.DEFINE_enum(
-    'layout',
-    'paragraphs',
-    sources.LAYOUTS,
-    'Layout of plain text. paragraphs, sentences: one per line, blank lines '
-    'between documents. files: each file is a document.',
-  )
-  flags.DEFINE_string(
-    'language', 'en', 'Language of the text, ISO 639-1; splits sentences.'
-  )
-  flags.DEFINE_string('field', 'text', 'Field of JSONL and TFDS with the text.')
-  flags.DEFINE_integer(
-    'min_chars', 50, 'Documents of fewer characters are dropped.'
-  )
   flags.DEFINE_bool('cased', False, 'The vocabulary is cased.')
-  flags.DEFINE_enum(
-    'strip_accents',
-    'auto',
-    accents.CHOICES,
-    f'{accents.HELP} unless pieces of --vocab have some.',
-  )
-  flags.DEFINE_integer('passes', 5, 'Times each document is cut into pairs.')
-  flags.DEFINE_float('short_seq_prob', 0.1, 'Share of shorter targets.')
-  flags.DEFINE_integer('pack', 1, 'Maximum of pairs per row; 1 is BERT.')
-  flags.DEFINE_enum(
-    'negatives',
-    'input',
-    recipe_lib.NEGATIVES,
-    'Where a random second text comes from: another document of the same '
-    "input, or of any (uniform, as in Google's script).",
-  )
-  flags.DEFINE_float(
-    'heldout',
-    0.01,
-    "Share of each input's text for evaluation; of a small input up to 0.1.",
-  )
-  flags.DEFINE_integer(
-    'shards', 0, 'Logical shards; 0 is one per 64 MB of text, at least 256.'
-  )
-  flags.DEFINE_integer('seed', 0, 'Seed of all random choices.')
   flags.DEFINE_enum('runner', 'local', ['local', 'beam'], 'What runs the jobs.')
-  flags.DEFINE_integer(
-    'workers',
-    workers_lib.ONE_PER_CORE,
-    'Worker processes; -1 is one per core, 0 uses this process alone.',
-  )
   flags.DEFINE_string(
     'verify', None, 'Only check all files of this prepared folder.'
   )
-
-
-def _numbers(name: str, kind: type) -> tuple:
-  texts = getattr(flags.FLAGS, name)
-  try:
-    return tuple(kind(text) for text in texts)
-  except ValueError:
-    raise errors.UserError(
-      f'--{name}={",".join(texts)} must be numbers, for example '
-      f'{"128,512" if kind is int else "1,0.5"}.'
-    ) from None
 
 
 def _recipe() -> recipe_lib.Recipe:
@@ -211,27 +158,12 @@ def _recipe() -> recipe_lib.Recipe:
     )
   words = tokenizer.read_vocab(f.vocab)
   _warn_of_case(words, f.vocab, f.cased)
-  return recipe_lib.Recipe(
-    inputs=tuple(f.input),
-    weights=_numbers('weights', float),
-    layout=f.layout,
-    language=f.language,
-    field=f.field,
-    min_chars=f.min_chars,
-    max_documents=0,
-    vocab=storage.resolve(f.vocab),
-    vocab_size=len(words),
-    lowercase=not f.cased,
-    strip_accents=accents.read_choice(f.strip_accents, not f.cased),
-    lengths=tuple(sorted(set(_numbers('max_seq_length', int)))),
-    passes=f.passes,
-    short_seq_prob=f.short_seq_prob,
-    pack=f.pack,
-    negatives=f.negatives,
-    heldout=f.heldout,
-    shards=f.shards,
-    seed=f.seed,
-  )
+  c = config_lib.declare_fields()
+  command_flags.update(c, _FIELDS)
+  c.data.vocab = storage.resolve(f.vocab)
+  c.data.vocab_size = len(words)
+  c.data.lowercase = not f.cased
+  return recipe_lib.make_recipe(c)
 
 
 def _warn_of_case(words: Sequence[str], path: str, cased: bool):
@@ -275,20 +207,16 @@ def main(argv: list[str]):
     raise errors.UserError(
       f'{argv[1]!r} is not a flag; quote globs, and see --help.'
     )
-  if f.workers < workers_lib.ONE_PER_CORE:
-    raise errors.UserError(
-      f'--workers={f.workers} is no number of processes; give 0 for this one '
-      'alone or -1 for one per core.'
-    )
   if f.runner == 'beam' and f['workers'].present:
     raise errors.UserError(
       '--workers counts local processes; with --runner=beam give the options '
       'of Beam after two dashes, such as -- --direct_num_workers=4.'
     )
+  recipe = _recipe()
   runner = local_runner(f.workers)
   if f.runner == 'beam':
     runner = functools.partial(beam.run, options=argv[1:])
-  manifest = prepare(_recipe(), f.output, runner)
+  manifest = prepare(recipe, f.output, runner)
   print(f'{f.output}: accents are {manifest_lib.describe_accents(manifest)}')
   for name, count in manifest['cleaned'].items():
     print(f'{f.output}: {name}: {count:,}')

@@ -2,36 +2,24 @@
 
 import dataclasses
 import json
-import re
 
+from ml_collections import config_dict
+
+from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.data import accents
 
-# Where a random second text comes from: a document of the same input, or any.
-NEGATIVES = ('input', 'uniform')
-
-# ISO 639 and, with a script or variety, what sentencex knows: ko, yue, zh-hans.
-_LANGUAGE = re.compile('[a-z]{2,3}(-[a-z]+)*')
-
-
-def check_language(language: str):
-  """Raises errors.UserError if it has not the form of a language's code.
-
-  Codes without rules of their own are allowed, see `sentences.split`.
-  """
-  if not _LANGUAGE.fullmatch(language):
-    raise errors.UserError(
-      f'language={language!r} is no code of ISO 639; give two or three '
-      "lower-case letters, such as 'ko' for Korean."
-    )
+_MOST_PASSES = 65535  # the passes of a document are counted in 16 bits
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """Fields of `config.data` or the command line, saved in the manifest.
+  """Fields of a config, saved in the manifest; `make_recipe` makes it.
 
   Attributes:
     strip_accents: None as long as it is undecided, see `accents`; a manifest
       has the decision.
+    lengths: the different lengths of rows, ascending.
   """
 
   inputs: tuple[str, ...]
@@ -54,49 +42,49 @@ class Recipe:
   shards: int
   seed: int
 
-  def check(self):
-    """Raises errors.UserError for values that cannot be used."""
-    check_language(self.language)
-    if not 0 < self.heldout < 1:
-      raise errors.UserError(
-        f'heldout={self.heldout} must be a share between 0 and 1.'
-      )
-    if not 0 <= self.short_seq_prob <= 1:
-      raise errors.UserError(
-        f'short_seq_prob={self.short_seq_prob} must be from 0 to 1.'
-      )
-    if self.shards < 0:
-      raise errors.UserError(
-        f'shards={self.shards} must be positive, or 0 for as many as the text '
-        'needs.'
-      )
-    for name in ('passes', 'vocab_size', 'pack'):
-      if getattr(self, name) < 1:
-        raise errors.UserError(
-          f'{name}={getattr(self, name)} must be at least 1.'
-        )
-    if self.weights and len(self.weights) != len(self.inputs):
-      raise errors.UserError(
-        f'weights={self.weights} are {len(self.weights)}, but there are '
-        f'{len(self.inputs)} inputs; give one for each, or none.'
-      )
-    if any(not 0 < weight <= 1000 for weight in self.weights):
-      raise errors.UserError(
-        f'weights={self.weights} must be above 0 and at most 1000.'
-      )
-    # The passes of a document are counted in 16 bits.
-    most = self.passes * max(self.weights, default=1)
-    if most > 65535:
-      raise errors.UserError(
-        f'passes={self.passes} with weights={self.weights} are {most:g} passes '
-        'over a document; give at most 65535.'
-      )
-    # A record counts the tokens of a text in 16 bits.
-    if not self.lengths or min(self.lengths) < 8 or max(self.lengths) > 65535:
-      raise errors.UserError(
-        f'lengths={self.lengths} must be from 8 to 65535 tokens.'
-      )
-
   def to_dict(self) -> dict:
     # Through JSON, so that the dict equals one that was read from a file.
     return json.loads(json.dumps(dataclasses.asdict(self)))
+
+
+def make_recipe(config: config_dict.ConfigDict) -> Recipe:
+  """Returns how the data of a config is prepared.
+
+  Raises:
+    errors.UserError: for values that cannot be used, alone or together.
+  """
+  c = config.data
+  config_lib.check_fields(config, 'data.', 'phases.seq_length', 'seed')
+  check_inputs(c)
+  if not config.phases.seq_length:
+    raise errors.UserError('no length of rows is given; give one, such as 128.')
+  names = [field.name for field in dataclasses.fields(Recipe)]
+  fields = {name: c[name] for name in names if name in c}
+  fields.update(
+    inputs=tuple(c.input.split(',')),
+    weights=tuple(float(weight) for weight in c.weights),
+    strip_accents=accents.read_choice(c.strip_accents, c.lowercase),
+    lengths=tuple(sorted(set(config.phases.seq_length))),
+    seed=config.seed,
+  )
+  return Recipe(**fields)
+
+
+def check_inputs(data: config_dict.ConfigDict):
+  """Raises errors.UserError unless inputs, weights and passes fit together."""
+  inputs, weights = data.input.split(','), data.weights
+  if not all(inputs):
+    raise errors.UserError(
+      f'input={data.input!r} has an empty name between commas; leave it out.'
+    )
+  if weights and len(weights) != len(inputs):
+    raise errors.UserError(
+      f'weights={weights} are {len(weights)}, but there are {len(inputs)} '
+      'inputs; give one for each, or none.'
+    )
+  most = data.passes * max(weights, default=1)
+  if most > _MOST_PASSES:
+    raise errors.UserError(
+      f'passes={data.passes} with weights={weights} are {most:g} passes over a '
+      f'document; give at most {_MOST_PASSES}.'
+    )

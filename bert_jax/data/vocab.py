@@ -16,9 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
+from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import command_flags
 from bert_jax.corpus import sources
-from bert_jax.data import accents, recipe, vocab_pieces
+from bert_jax.data import accents, vocab_pieces
+from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import cli, files, progress, storage
 from bert_jax.tokenization import tokenizer, wordpiece
 
@@ -136,30 +139,20 @@ _SAMPLE_EVERY = 100  # paragraphs
 _SAMPLE_CHARS = 5_000_000
 
 
+_FIELDS = {
+  'input': 'data.input',
+  'size': 'data.vocab_size',
+  'strip_accents': 'data.strip_accents',
+  'layout': 'data.layout',
+  'field': 'data.field',
+  'language': 'data.language',
+}
+
+
 def _define_flags():
-  flags.DEFINE_list(
-    'input', None, 'Files, globs, directories, tfds:NAME:SPLIT, python-docs.'
-  )
+  command_flags.define(_FIELDS, input=None)
   flags.DEFINE_string('output', None, 'The vocabulary file to write.')
-  flags.DEFINE_integer('size', 30522, 'Entries, special tokens included.')
   flags.DEFINE_bool('cased', False, 'Keep case.')
-  flags.DEFINE_enum(
-    'strip_accents',
-    'auto',
-    accents.CHOICES,
-    f'{accents.HELP} unless 1% of the characters are letters of scripts '
-    'without case.',
-  )
-  flags.DEFINE_enum(
-    'layout',
-    'paragraphs',
-    list(sources.LAYOUTS),
-    'Layout of plain text, see bert_jax.data.prepare.',
-  )
-  flags.DEFINE_string('field', 'text', 'Field of JSONL and TFDS with the text.')
-  flags.DEFINE_string(
-    'language', 'en', 'Language of the text, ISO 639-1; decides on accents.'
-  )
   flags.DEFINE_list('beside', [], 'Vocabulary files to compare with.')
   flags.mark_flags_as_required(['input', 'output'])
 
@@ -168,71 +161,43 @@ def main(argv: list[str]):
   """Runs the command."""
   del argv
   f = flags.FLAGS
-  lowercase = not f.cased
-  strip = accents.read_choice(f.strip_accents, lowercase)
-  print(
-    make(
-      f.input,
-      f.layout,
-      f.size,
-      lowercase,
-      strip,
-      f.output,
-      f.beside,
-      field=f.field,
-      language=f.language,
-    )
-  )
+  c = config_lib.declare_fields()
+  command_flags.update(c, _FIELDS)
+  c.data.lowercase = not f.cased
+  print(make(recipe_lib.make_recipe(c), f.output, f.beside))
 
 
 def make(
-  inputs: Sequence[str],
-  layout: str,
-  size: int,
-  lowercase: bool,
-  strip_accents: bool | None,
-  output: str,
-  beside: Sequence[str] = (),
-  *,
-  field: str = 'text',
-  language: str = 'en',
+  recipe: recipe_lib.Recipe, output: str, beside: Sequence[str] = ()
 ) -> str:
   """Trains a vocabulary, writes it, and measures its fit to held-out text.
 
   Args:
-    inputs: see `sources.plan`.
-    layout: see `sources.plan`.
-    size: entries, special tokens included.
-    lowercase: whether words are lower-cased.
-    strip_accents: whether accents are stripped; None decides by language and
-      text.
+    recipe: inputs, layout, field, size, and how words are made.
     output: the file to write.
     beside: other vocabulary files, measured on the same held-out text.
-    field: see `sources.plan`.
-    language: ISO 639-1 code of the text.
 
   Returns:
     A report to print.
   """
-  recipe.check_language(language)
   others = {path: tokenizer.read_vocab(path) for path in beside}
-  read = functools.partial(sources.read, inputs, layout, field)
-  words, sample, decided = _count(read, lowercase, strip_accents, language)
-  vocab = train(words, size)
+  words, sample, decided = _count(recipe)
+  vocab = train(words, recipe.vocab_size)
   write(vocab, output)
-  report = f'{output}: {size:,} pieces; accents are {decided}'
+  report = f'{output}: {recipe.vocab_size:,} pieces; accents are {decided}'
   if sample:
-    words = count_words(sample, lowercase, decided.strip)
+    words = count_words(sample, recipe.lowercase, decided.strip)
     report += '\n' + describe({output: vocab, **others}, words)
   return report
 
 
-def _count(read, lowercase: bool, strip_accents: bool | None, language: str):
-  """Returns word counts, held-out paragraphs and the decision on accents.
-
-  `read` returns an iterator over all documents; it may be called twice.
-  """
-  decided = accents.decide_without_text(strip_accents, lowercase, None)
+def _count(recipe: recipe_lib.Recipe):
+  """Returns word counts, held-out paragraphs and the decision on accents."""
+  read = functools.partial(
+    sources.read, recipe.inputs, recipe.layout, recipe.field
+  )
+  lowercase, language = recipe.lowercase, recipe.language
+  decided = accents.decide_without_text(recipe.strip_accents, lowercase, None)
   if decided:
     return *_count_once(read(), lowercase, decided.strip), decided
   # Most text is in a script with case. Any other is detected soon, and reading

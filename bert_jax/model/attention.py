@@ -25,8 +25,6 @@ from bert_jax.ops import (
   recomputed_attention,
 )
 
-IMPLEMENTATIONS = ('xla', 'recompute', 'fused', 'cudnn')
-
 
 class Tokens(NamedTuple):
   """The features that decide which tokens attend to which.

@@ -21,9 +21,6 @@ from bert_jax import param_names
 # compute a sum of gradients in the type to which it is rounded afterwards.
 _FLOAT32 = re.compile(r'embeddings/.+|(.+/)?\w*norm/.+|nsp/.+|.+/bias')
 
-# Types that products of float32 may round their operands to; jax's names.
-PRODUCTS = ('float32', 'tensorfloat32', 'bfloat16')
-
 
 def set_products(config: config_dict.ConfigDict):
   """Returns a context that sets the precision of traced float32 products.

@@ -4,9 +4,8 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import accents, local_data, prepare
+from bert_jax.data import local_data, prepare, recipe
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import storage
 from bert_jax.workdir import paths
 
@@ -29,7 +28,7 @@ def prepare_data(config: config_dict.ConfigDict, workdir: str):
     )
   if not c.dir:
     prepare.prepare(
-      make_recipe(config),
+      recipe.make_recipe(config),
       paths.prepared_data(config, workdir),
       prepare.local_runner(c.workers),
     )
@@ -67,32 +66,6 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   return directory
 
 
-def make_recipe(config: config_dict.ConfigDict) -> recipe_lib.Recipe:
-  """Returns how the data of a config is prepared."""
-  c = config.data
-  return recipe_lib.Recipe(
-    inputs=tuple(c.input.split(',')),
-    weights=tuple(float(weight) for weight in c.weights),
-    layout=c.layout,
-    language=c.language,
-    field=c.field,
-    min_chars=c.min_chars,
-    max_documents=c.max_documents,
-    vocab=c.vocab,
-    vocab_size=c.vocab_size,
-    lowercase=c.lowercase,
-    strip_accents=accents.read_choice(c.strip_accents, c.lowercase),
-    lengths=tuple(sorted(set(config.phases.seq_length))),
-    passes=c.passes,
-    short_seq_prob=c.short_seq_prob,
-    pack=c.pack,
-    negatives=c.negatives,
-    heldout=c.heldout,
-    shards=c.shards,
-    seed=config.seed,
-  )
-
-
 def check_manifest(
   config: config_dict.ConfigDict, directory: str, manifest: dict
 ):
@@ -109,7 +82,7 @@ def check_manifest(
         f'data.{name}={config.data[name]}; they must agree.'
       )
   there = manifest_lib.strips_accents(manifest['recipe'])
-  asked = make_recipe(config).strip_accents
+  asked = recipe.make_recipe(config).strip_accents
   if asked not in (None, there):
     raise errors.UserError(
       f'{directory} has strip_accents={there}, the config '

@@ -114,7 +114,11 @@ def _parse_flags(argv):
 def _list_missing(error: BaseException) -> str:
   """Says which required flags are missing; '' if the error is another one."""
   names = re.findall(r'--(\w+) must have a value other than None', str(error))
-  texts = (f'--{name} ({flags.FLAGS[name].help.rstrip(".")})' for name in names)
+  # What the flag is, without the details.
+  helps = (re.split(r'[:;.]( |$)', flags.FLAGS[name].help)[0] for name in names)
+  texts = (
+    f'--{name} ({text})' for name, text in zip(names, helps, strict=True)
+  )
   return f'missing: {"; ".join(texts)}.' if names else ''
 
 

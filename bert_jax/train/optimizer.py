@@ -11,9 +11,6 @@ from ml_collections import config_dict
 
 from bert_jax import errors, param_names
 
-CLIP_UNITS = ('batch', 'micro_batch')
-DECAY_FROM = ('warmup', 'zero')
-
 # As in Google's code: everything else decays, word embeddings included.
 NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
 _LAYER = re.compile(r'^encoder/layer_(\d+)/')

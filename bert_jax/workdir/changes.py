@@ -5,64 +5,7 @@ import json
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
-
-# The effect of a changed field: the same result; different rounding or random
-# numbers of the same distribution; another experiment.
-SAME_RESULT, SAME_MEANING, ANOTHER = 'result', 'meaning', 'another'
-
-# Every field matches exactly one entry; one that ends in a dot is a section.
-CLASSES = {
-  'seed': ANOTHER,
-  'rng': ANOTHER,
-  'task': ANOTHER,
-  'init_from': ANOTHER,
-  'resize_positions': ANOTHER,
-  'profile_steps': SAME_RESULT,
-  'model.': ANOTHER,
-  'data.input': ANOTHER,
-  'data.weights': ANOTHER,
-  'data.layout': ANOTHER,
-  'data.language': ANOTHER,
-  'data.field': ANOTHER,
-  'data.min_chars': ANOTHER,
-  'data.max_documents': ANOTHER,
-  'data.vocab': ANOTHER,
-  'data.vocab_size': ANOTHER,
-  'data.lowercase': ANOTHER,
-  'data.passes': ANOTHER,
-  'data.short_seq_prob': ANOTHER,
-  'data.pack': ANOTHER,
-  'data.heldout': ANOTHER,
-  'data.shards': ANOTHER,
-  'data.workers': SAME_RESULT,
-  'data.loader_workers': SAME_RESULT,
-  # The same result if no record is corrupt; with one, there is no result
-  # without skipping.
-  'data.skip_corrupt': SAME_RESULT,
-  # The config is checked against the prepared data, which fix them.
-  'data.strip_accents': SAME_RESULT,
-  'data.negatives': SAME_RESULT,
-  # Its data is compared by hash.
-  'data.dir': SAME_RESULT,
-  'data.text': ANOTHER,
-  'data.pair': ANOTHER,
-  'data.label': ANOTHER,
-  'data.choices': ANOTHER,
-  'finetuning.': ANOTHER,
-  'objective.': ANOTHER,
-  'phases.seq_length': ANOTHER,
-  'phases.steps': ANOTHER,
-  'phases.batch_size': ANOTHER,
-  # Sums are divided once, for any number of micro-batches; see `_classify`.
-  'phases.accumulate': SAME_MEANING,
-  'phases.max_predictions': ANOTHER,
-  'optimizer.': ANOTHER,
-  'compute.': SAME_MEANING,
-  'mesh.model': SAME_MEANING,
-  'eval.': SAME_RESULT,
-  'log.': SAME_RESULT,
-  'checkpoint.': SAME_RESULT,
-}
+from bert_jax.config.declaration import ANOTHER, SAME_MEANING, SAME_RESULT
 
 
 def find(old: dict, config: config_dict.ConfigDict) -> dict[str, dict]:
@@ -100,9 +43,16 @@ def _classify(name: str, config) -> str:
   # The best is one of those that are evaluated.
   if name == 'eval.every' and config.finetuning.select == 'best':
     return ANOTHER
-  section = f'{name.partition(".")[0]}.'
-  # A field that is not in the table is from another version of bert_jax.
-  return CLASSES.get(name) or CLASSES.get(section, ANOTHER)
+  if name in config_lib.FIELDS:
+    return config_lib.FIELDS[name].resume
+  # A field of another version of bert_jax is like the others of its section.
+  section = name.partition('.')[0]
+  kinds = {
+    field.resume
+    for known, field in config_lib.FIELDS.items()
+    if known.startswith(f'{section}.')
+  }
+  return kinds.pop() if len(kinds) == 1 else ANOTHER
 
 
 def _as_json(config) -> dict:

@@ -1,6 +1,13 @@
 """Tests of the declared fields."""
 
+import subprocess
+import sys
+
+import pytest
+
 from bert_jax import config
+from bert_jax.corpus import formats
+from bert_jax.model import bert_config, feature_model
 
 
 def test_every_field_but_one_has_a_short_name_of_its_own():
@@ -12,3 +19,39 @@ def test_every_field_but_one_has_a_short_name_of_its_own():
 
 def test_the_defaults_of_what_is_declared_are_the_papers_base():
   assert config.declare_fields() == config.pretraining('base')
+
+
+def test_every_default_is_allowed():
+  config.check_fields(config.declare_fields())
+
+
+@pytest.mark.parametrize(
+  'name, implemented',
+  [
+    ('model.activation', bert_config.ACTIVATIONS),
+    ('model.norm', bert_config.NORMS),
+    ('model.initializer', bert_config.INITIALIZERS),
+    ('model.attention_init', bert_config.ATTENTION_INITS),
+    ('compute.remat', bert_config.REMAT),
+    ('data.layout', formats.LAYOUTS),
+    ('finetuning.features', ['none', *feature_model.LAYERS]),
+  ],
+)
+def test_what_a_field_allows_is_what_there_is(name, implemented):
+  assert set(config.FIELDS[name].allowed) == {*implemented}
+
+
+def test_every_meaning_fits_a_sentence_of_help():
+  for name, field in config.FIELDS.items():
+    for text in (field.meaning, field.in_runs or 'nothing'):
+      assert text and not text.endswith('.') and '  ' not in text, name
+
+
+def test_the_declaration_of_fields_needs_no_jax():
+  program = (
+    'import sys\n'
+    'from bert_jax.data import prepare, vocab\n'
+    "assert 'bert_jax.config.fields' in sys.modules\n"
+    "assert not {'jax', 'flax'} & {*sys.modules}\n"
+  )
+  subprocess.run([sys.executable, '-c', program], check=True)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from bert_jax.config import FIELDS
 from bert_jax.data import hashing, masking
 
 CLS, SEP, MASK, VOCAB = 2, 3, 4, 1000
 CONTINUES = np.arange(VOCAB) >= 700  # '##' pieces
-UNITS = pytest.mark.parametrize('unit', masking.UNITS)
+_UNITS = FIELDS['objective.mask_unit'].allowed
+UNITS = pytest.mark.parametrize('unit', _UNITS)
 
 
 def example(rows=400, length=40, real=32):
@@ -192,7 +194,7 @@ def test_no_row_has_more_predictions_than_room(rate, pack):
 
 def test_a_batch_of_padding_has_nothing_to_predict():
   zeros = np.zeros((2, 8), np.int32)
-  for unit in masking.UNITS:
+  for unit in _UNITS:
     out = masked({'input_ids': zeros, 'input_mask': zeros}, unit=unit)
     assert out['masked_lm_weights'].sum() == 0
     assert (out['input_ids'] == 0).all()

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import random
 
+from bert_jax import config
 from bert_jax.data import beam, prepare, recipe
 from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer
@@ -36,29 +37,24 @@ def write_corpus(path, documents: int = 120, seed: int = 0) -> str:
 
 
 def make_recipe(path: str, **changes) -> recipe.Recipe:
-  """Returns the recipe for a text, with some fields changed."""
-  fields = {
-    'inputs': (path,),
-    'weights': (),
-    'layout': 'sentences',
-    'language': 'en',
-    'field': 'text',
-    'min_chars': 0,
-    'max_documents': 0,
-    'vocab': '',
-    'vocab_size': 120,
-    'lowercase': True,
-    'strip_accents': None,
-    'lengths': (32, 64),
-    'passes': 2,
-    'short_seq_prob': 0.1,
-    'pack': 1,
-    'negatives': 'input',
-    'heldout': 0.1,
-    'shards': 4,
-    'seed': 0,
-  }
-  return recipe.Recipe(**{**fields, **changes})
+  """Returns the recipe for a text, with some of its attributes changed."""
+  changes = {'lengths': (32, 64), 'inputs': (path,), **changes}
+  c = config.declare_fields()
+  c.data.update(
+    input=','.join(changes.pop('inputs')),
+    layout='sentences',
+    min_chars=0,
+    vocab_size=120,
+    passes=2,
+    heldout=0.1,
+    shards=4,
+  )
+  c.phases.seq_length = changes.pop('lengths')
+  c.seed = changes.pop('seed', 0)
+  strip = str(changes.pop('strip_accents', None)).lower()
+  c.data.strip_accents = strip.replace('none', 'auto')
+  c.data.update(changes)
+  return recipe.make_recipe(c)
 
 
 def write_vocab(path, *words: str):

@@ -160,10 +160,34 @@ def test_a_vocabulary_of_the_other_case_is_noticed(
   ('arguments', 'message'),
   [
     ('--verify=x --seed=1', '--verify only checks .* so --seed does nothing'),
-    ('--workers=-2', '--workers=-2 is no number of processes'),
     ('--runner=beam --workers=2', '--workers counts local processes; with --r'),
   ],
 )
 def test_flags_that_do_nothing_are_refused(arguments, message):
   with pytest.raises(errors.UserError, match=message):
     commands.run(prepare, *arguments.split())
+
+
+@pytest.mark.parametrize(
+  ('flag', 'message'),
+  [
+    ('--workers=-2', '--workers=-2 must be at least -1'),
+    (
+      '--passes=0',
+      '--passes=0 must be at least 1 and at most 1000; see --help',
+    ),
+    ('--max_seq_length=7', '--max_seq_length=.7,. must be at least 8'),
+    (
+      '--max_seq_length=x',
+      '--max_seq_length=x must be numbers, for example 12',
+    ),
+    ('--weights=0', '--weights=.0.0,. must be above 0'),
+    ('--weights=1,2', 'are 2, but there are 1 inputs'),
+    ('--language=korean', "--language='korean' is not a code of ISO 639"),
+  ],
+)
+def test_a_flag_takes_what_its_field_may_have(flag, message, tmp_path):
+  write_vocab(tmp_path / 'vocab.txt', 'the')
+  given = ('--input=a.txt', f'--vocab={tmp_path}/vocab.txt', '--output=x')
+  with pytest.raises(errors.UserError, match=message):
+    commands.run(prepare, *given, flag)

@@ -1,42 +1,72 @@
+"""Tests of how a config becomes a recipe."""
+
 import json
 
 import pytest
 
-from bert_jax import errors
+from bert_jax import config, errors
+from bert_jax.data.recipe import make_recipe
 from tests.data import preparation
 
 
 @pytest.mark.parametrize(
   'changes, message',
   [
-    ({'heldout': 0.0}, 'heldout=0.0 must be a share'),
-    ({'short_seq_prob': 1.5}, 'short_seq_prob=1.5 must be'),
-    ({'language': 'korean'}, "language='korean' is no code of ISO 639; give"),
+    ({'heldout': 0.0}, 'data.heldout=0.0 must be above 0'),
+    ({'short_seq_prob': 1.5}, 'data.short_seq_prob=1.5 must be'),
+    ({'language': 'korean'}, "data.language='korean' is not a code of ISO 639"),
     ({'language': 'KO'}, "such as 'ko' for Korean"),
-    ({'language': ''}, "language='' is no code"),
-    ({'passes': 0}, 'passes=0 must be at least 1'),
-    ({'pack': 0}, 'pack=0 must be at least 1'),
+    ({'language': ''}, 'data.language is empty'),
+    ({'passes': 0}, 'data.passes=0 must be at least 1'),
+    ({'pack': 0}, 'data.pack=0 must be at least 1'),
     ({'weights': (1.0, 2.0)}, 'are 2, but there are 1 inputs'),
     ({'weights': (0.0,)}, 'must be above 0'),
     ({'weights': (float('nan'),)}, 'must be above 0'),
-    ({'passes': 70_000}, 'are 70000 passes over a document'),
+    ({'passes': 70_000}, 'passes=70000 must be at least 1 and at most 1000'),
     ({'weights': (1000.0,), 'passes': 66}, 'are 66000 passes over a document'),
-    ({'lengths': ()}, 'must be from 8'),
-    ({'lengths': (7,)}, 'must be from 8'),
-    ({'lengths': (70_000,)}, 'must be from 8'),
+    ({'lengths': ()}, 'no length of rows is given'),
+    ({'lengths': (7,)}, 'phases.seq_length=.7,. must be at least 8'),
+    ({'lengths': (70_000,)}, 'must be at least 8 and below 65536'),
+    ({'inputs': ('a', '')}, 'an empty name between commas'),
   ],
 )
 def test_wrong_values_are_named(changes, message):
   with pytest.raises(errors.UserError, match=message):
-    preparation.make_recipe('a.txt', **changes).check()
+    preparation.make_recipe('a.txt', **changes)
 
 
 def test_a_recipe_equals_what_is_read_back():
   recipe = preparation.make_recipe('a.txt', weights=(1.5,))
-  recipe.check()
   assert json.loads(json.dumps(recipe.to_dict())) == recipe.to_dict()
 
 
 @pytest.mark.parametrize('language', ['ko', 'yue', 'zh-hans', 'be-tarask'])
 def test_codes_of_languages_are_taken(language):
-  preparation.make_recipe('a.txt', language=language).check()
+  preparation.make_recipe('a.txt', language=language)
+
+
+def test_every_field_of_a_config_reaches_the_recipe():
+  c = config.declare_fields()
+  c.data.update(input='a,b', weights=(1, 2.5), pack=3, vocab_size=120)
+  c.phases.seq_length = (64, 32, 64)
+  assert make_recipe(c).to_dict() == {
+    'inputs': ['a', 'b'],
+    'weights': [1.0, 2.5],
+    'layout': 'paragraphs',
+    'language': 'en',
+    'field': 'text',
+    'min_chars': 50,
+    'max_documents': 0,
+    'vocab': '',
+    'vocab_size': 120,
+    'lowercase': True,
+    'strip_accents': None,
+    'lengths': [32, 64],
+    'passes': 5,
+    'short_seq_prob': 0.1,
+    'pack': 3,
+    'negatives': 'input',
+    'heldout': 0.01,
+    'shards': 0,
+    'seed': 0,
+  }

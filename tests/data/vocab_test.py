@@ -10,6 +10,7 @@ from bert_jax import errors
 from bert_jax.data import accents, vocab
 from bert_jax.tokenization import tokenizer
 from tests import commands
+from tests.data import preparation
 
 _TEXT = ['The cat sat on the mat, the rat ran at the cat. '] * 20 + [
   'Every winter the weathered walls were whitewashed with water and lime.'
@@ -164,8 +165,10 @@ def test_the_command_measures_on_held_out_text(tmp_path, capfd):
   (tmp_path / 'a.txt').write_text('\n'.join(_TEXT * 10), 'utf-8')
   output, other = str(tmp_path / 'vocab.txt'), str(tmp_path / 'other.txt')
   vocab.write([*tokenizer.SPECIAL, 'the'], other)
-  inputs = [str(tmp_path / 'a.txt')]
-  print(vocab.make(inputs, 'paragraphs', 60, True, None, output, [other]))
+  recipe = preparation.make_recipe(
+    str(tmp_path / 'a.txt'), layout='paragraphs', vocab_size=60
+  )
+  print(vocab.make(recipe, output, [other]))
   assert len(tokenizer.read_vocab(output)) == 60
   out, err = capfd.readouterr()
   lines = out.splitlines()
@@ -190,9 +193,15 @@ def test_accents_are_kept_where_the_script_needs_them(tmp_path, monkeypatch):
   korean.write_text('한국어 문장.\n' * 30, encoding='utf-8')
   output = str(tmp_path / 'vocab.txt')
 
-  def pieces(*inputs, size=24, strip=None):
-    paths = list(map(str, inputs))
-    report = vocab.make(paths, 'paragraphs', size, True, strip, output)
+  def pieces(*inputs, strip=None):
+    recipe = preparation.make_recipe(
+      '',
+      inputs=map(str, inputs),
+      layout='paragraphs',
+      vocab_size=24,
+      strip_accents=strip,
+    )
+    report = vocab.make(recipe, output)
     return tokenizer.read_vocab(output), report
 
   found, report = pieces(english)
@@ -216,5 +225,7 @@ def test_the_command_reads_what_prepare_reads(tmp_path, capfd):
   assert 'accents are kept: in language ko marks' in capfd.readouterr().out
   with pytest.raises(errors.UserError, match="a string 'text'"):
     commands.run(vocab, *given)
-  with pytest.raises(errors.UserError, match="language='korean' is no code"):
+  with pytest.raises(
+    errors.UserError, match="--language='korean' is not a code"
+  ):
     commands.run(vocab, *given, '--language=korean')

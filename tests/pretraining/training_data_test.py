@@ -57,31 +57,6 @@ def test_a_length_that_was_not_prepared_is_refused(directory, tmp_path):
     open_data(c, tmp_path)
 
 
-def test_every_field_of_a_config_reaches_the_recipe():
-  c = make_config(data__input='a,b', data__weights=(1, 2.5), data__pack=3)
-  assert training_data.make_recipe(c).to_dict() == {
-    'inputs': ['a', 'b'],
-    'weights': [1.0, 2.5],
-    'layout': 'paragraphs',
-    'language': 'en',
-    'field': 'text',
-    'min_chars': 50,
-    'max_documents': 0,
-    'vocab': '',
-    'vocab_size': 120,
-    'lowercase': True,
-    'strip_accents': None,
-    'lengths': [32, 64],
-    'passes': 5,
-    'short_seq_prob': 0.1,
-    'pack': 3,
-    'negatives': 'input',
-    'heldout': 0.01,
-    'shards': 0,
-    'seed': 0,
-  }
-
-
 def test_a_missing_data_dir_is_refused(tmp_path):
   c = make_config(data__dir=os.path.join(tmp_path, 'nothing'))
   with pytest.raises(errors.UserError, match='nothing does not exist'):

@@ -6,23 +6,6 @@ from bert_jax import config
 from bert_jax.workdir import changes
 
 
-def entries(name):
-  return [
-    entry
-    for entry in changes.CLASSES
-    if entry == name or (entry.endswith('.') and name.startswith(entry))
-  ]
-
-
-def test_every_field_is_classified_once_and_no_other():
-  fields = config.flatten(config.declare_fields())
-  assert {name: len(entries(name)) for name in fields} == dict.fromkeys(
-    fields, 1
-  )
-  used = {entry for name in fields for entry in entries(name)}
-  assert used == set(changes.CLASSES)
-
-
 def find(new, old=None):
   c = config.declare_fields()
   c.update_from_flattened_dict(new)
@@ -66,8 +49,11 @@ def test_when_the_best_model_is_chosen_is_part_of_a_run():
   assert list(found[changes.ANOTHER]) == ['eval.every']
 
 
-def test_a_field_of_another_version_is_another_experiment():
-  assert list(find({}, {'model.rope': 3})[changes.ANOTHER]) == ['model.rope']
+def test_a_field_of_another_version_is_like_those_of_its_section():
+  old = {'model.rope': 3, 'compute.fast': 1, 'rope': 3, 'data.rope': 3}
+  found = find({}, old)
+  assert list(found[changes.ANOTHER]) == ['data.rope', 'model.rope', 'rope']
+  assert list(found[changes.SAME_MEANING]) == ['compute.fast']
 
 
 def test_changes_are_worded_with_both_values():

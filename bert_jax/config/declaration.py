@@ -1,0 +1,130 @@
+"""What declares a field of a config: default, meaning, values, resumption."""
+
+import dataclasses
+import re
+import unicodedata
+from typing import Any
+
+# What another value does to a run that has begun: the result stays the same;
+# only rounding or random numbers of the same distribution change; it is another
+# experiment.
+SAME_RESULT, SAME_MEANING, ANOTHER = 'result', 'meaning', 'another'
+
+# Of characters that no text holds: they would end a line, a path, a print.
+_CONTROL = {'Cc', 'Cs', 'Zl', 'Zp'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+  """Bounds of a number, and of each number of a tuple."""
+
+  least: float | None = None
+  most: float | None = None
+  above: float | None = None
+  below: float | None = None
+
+  def find_problem(self, value: Any) -> str:
+    """Returns what is wrong with a value; '' if nothing is."""
+    numbers = value if isinstance(value, tuple) else (value,)
+    if all(map(self._holds, numbers)):
+      return ''
+    bounds = {
+      'at least': self.least,
+      'above': self.above,
+      'at most': self.most,
+      'below': self.below,
+    }
+    allowed = [f'{k} {x}' for k, x in bounds.items() if x is not None]
+    return f'={value} must be {" and ".join(allowed)}'
+
+  def _holds(self, number) -> bool:
+    return (
+      (self.least is None or number >= self.least)
+      and (self.above is None or number > self.above)
+      and (self.most is None or number <= self.most)
+      and (self.below is None or number < self.below)
+    )
+
+
+class Choice(tuple):
+  """The values that a text may have."""
+
+  def __new__(cls, *values: str):
+    return super().__new__(cls, values)
+
+  def find_problem(self, value: str) -> str:
+    """Returns what is wrong with a value; '' if nothing is."""
+    return (
+      '' if value in self else f'={value!r} is not one of {", ".join(self)}'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+  """A text of one line.
+
+  Attributes:
+    may_be_empty: whether it may.
+    pattern: the regular expression that it must match.
+    form: what the pattern asks for, in words.
+  """
+
+  may_be_empty: bool = True
+  pattern: str = '.*'
+  form: str = ''
+
+  def find_problem(self, value: str) -> str:
+    """Returns what is wrong with a value; '' if nothing is."""
+    if not (value or self.may_be_empty):
+      return ' is empty'
+    if _CONTROL & set(map(unicodedata.category, value)):
+      return f'={value!r} has control characters'
+    if not re.fullmatch(self.pattern, value):
+      return f'={value!r} is not {self.form}'
+    return ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+  """A field of a config.
+
+  Attributes:
+    default: its value unless given; shows its type.
+    meaning: what it means, with its unit.
+    allowed: its values; None for true and false.
+    resume: what another value does to a run that has begun.
+    example: shows the type of a tuple whose default is empty.
+    in_runs: what else it means, except for commands that prepare data.
+  """
+
+  default: Any
+  meaning: str
+  allowed: Range | Choice | Text | None = None
+  resume: str = ANOTHER
+  example: Any = None
+  in_runs: str = ''
+
+  @property
+  def like(self) -> Any:
+    """A value of the field's type."""
+    return self.default if self.example is None else self.example
+
+  def has_type_of(self, value: Any) -> bool:
+    """Returns whether a value has the field's type; ints may be floats."""
+    return _is_like(value, self.like)
+
+  def find_problem(self, name: str, value: Any) -> str:
+    """Returns 'NAME=VALUE must be ...' for a wrong value; '' for others."""
+    if not self.has_type_of(value):
+      return (
+        f'{name}={value!r} is a {type(value).__name__} where a '
+        f'{type(self.like).__name__} like {self.like!r} is expected'
+      )
+    problem = self.allowed.find_problem(value) if self.allowed else ''
+    return problem and name + problem
+
+
+def _is_like(value, like) -> bool:
+  if isinstance(like, tuple):
+    return isinstance(value, tuple) and all(_is_like(v, like[0]) for v in value)
+  return type(value) in (type(like), int if isinstance(like, float) else None)
