@@ -1,77 +1,90 @@
 """jax's persistent cache of compiled programs, with checksums.
 
 jax executes what it finds there: a damaged entry was seen to end the process by
-SIGSEGV, at every start, since jax never replaces an entry.
+SIGSEGV, at every start, since jax never replaces an entry. jax reads and writes
+the cache through `etils.epath`, to which this module adds a kind of path.
 """
 
+import functools
 import hashlib
-from typing import Any
+import operator
+import os
 
 import jax
+from etils import epath
 from jax.experimental.compilation_cache import compilation_cache
 
 from bert_jax.runtime import storage
 
+_SCHEME = 'checked://'
 _DIGEST_BYTES = hashlib.sha256().digest_size
 # Other programs may use the same folder, without checksums.
-_SUFFIX = '-sha256'
+_MARK = '-sha256'
+_KINDS = '-cache', '-atime'
 
 
 def use():
   """Turns the cache on, in the user's folder or in our own."""
-  if not jax.config.jax_compilation_cache_dir:
-    directory = storage.get_cache_folder('xla')
-    jax.config.update('jax_compilation_cache_dir', directory)
-  try:
-    from jax._src import compilation_cache as private  # no public API
-
-    make = private.get_file_cache
-  except (AttributeError, ImportError):
-    print('compiled programs are not kept: this jax cannot check them')
-    jax.config.update('jax_enable_compilation_cache', False)
-    return
-  if not hasattr(make, 'unchecked'):
-    private.get_file_cache = _checking(make)
+  found = jax.config.jax_compilation_cache_dir
+  folder = found or storage.get_cache_folder('xla')
+  if not folder.startswith(_SCHEME):
+    jax.config.update('jax_compilation_cache_dir', _SCHEME + folder)
   compilation_cache.reset_cache()
 
 
-def _checking(make):
-  def make_checked(path):
-    found = make(path)
-    return found and (Checked(found[0]), found[1])
-
-  make_checked.unchecked = make
-  return make_checked
-
-
-class Checked:
-  """jax's cache in a folder, whose entries begin with a SHA-256.
+@epath.register_path_cls(_SCHEME)
+class CheckedPath:
+  """A folder, or an entry of the cache in it, which begins with a SHA-256.
 
   Args:
-    cache: jax's.
+    path: path of either, which may begin with the scheme.
   """
 
-  def __init__(self, cache: Any):
-    self._cache = cache
-    self._path = cache._path
+  def __init__(self, path: str):
+    self._path = epath.Path(path.removeprefix(_SCHEME))
+    self._whole: bytes | None = None
 
-  def get(self, key: str) -> bytes | None:
-    """Returns an entry; None if there is none or it is damaged."""
-    found = self._cache.get(key + _SUFFIX)
-    if found is None:
-      return None
+  def __truediv__(self, name: str) -> 'CheckedPath':
+    for kind in _KINDS:
+      key = name.removesuffix(kind)
+      if key != name and not key.endswith(_MARK):
+        name = key + _MARK + kind
+    return CheckedPath(os.fspath(self._path / name))
+
+  def joinpath(self, *names: str) -> 'CheckedPath':
+    """Returns the path of what the names lead to."""
+    return functools.reduce(operator.truediv, names, self)
+
+  def __fspath__(self) -> str:
+    return os.fspath(self._path)
+
+  __str__ = __fspath__  # in jax's keys of programs for GPUs
+
+  def __getattr__(self, name):
+    return getattr(self._path, name)
+
+  def exists(self) -> bool:
+    """Returns whether there is an undamaged entry; removes a damaged one."""
+    if not self._path.exists():
+      return False
+    found = self._path.read_bytes()
     digest, value = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
-    if digest == _compute_digest(key, value):
-      return value
-    # Otherwise `put` would leave it as it is.
-    (self._cache.path / f'{key}{_SUFFIX}-cache').unlink(missing_ok=True)
-    return None
+    if digest != self._compute_digest(value):
+      self._path.unlink(missing_ok=True)
+      return False
+    self._whole = value
+    return True
 
-  def put(self, key: str, value: bytes):
-    """Adds an entry, unless there is one."""
-    self._cache.put(key + _SUFFIX, _compute_digest(key, value) + value)
+  def read_bytes(self) -> bytes:
+    """Returns the entry that `exists` has read."""
+    if self._whole is None and not self.exists():
+      raise FileNotFoundError(os.fspath(self))
+    return self._whole
 
+  def write_bytes(self, value: bytes):
+    """Writes an entry."""
+    self._path.write_bytes(self._compute_digest(value) + value)
 
-def _compute_digest(key: str, value: bytes) -> bytes:
-  # With the key, so that no entry can stand for another.
-  return hashlib.sha256(key.encode() + value).digest()
+  def _compute_digest(self, value: bytes) -> bytes:
+    # With the name, so that no entry can stand for another.
+    return hashlib.sha256(self._path.name.encode() + value).digest()

@@ -4,6 +4,7 @@ import os
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
@@ -13,12 +14,9 @@ from bert_jax.train import compile_cache
 @pytest.fixture
 def settings():
   """Afterwards, jax's settings of its cache are as before."""
-  from jax._src import compilation_cache as private
-
-  make, before = private.get_file_cache, jax.config.jax_compilation_cache_dir
+  before = jax.config.jax_compilation_cache_dir
   seconds = jax.config.jax_persistent_cache_min_compile_time_secs
   yield
-  private.get_file_cache = make
   jax.config.update('jax_compilation_cache_dir', before)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', seconds)
   compilation_cache.reset_cache()
@@ -83,7 +81,7 @@ def test_an_entry_of_another_program_is_made_again(folder):
 def test_a_sound_entry_is_used(folder, monkeypatch):
   expected = compute()
   times = {path: os.stat(path).st_mtime_ns for path in read_all(folder)}
-  monkeypatch.setattr(compile_cache.Checked, 'put', None)
+  monkeypatch.setattr(compile_cache.CheckedPath, 'write_bytes', None)
   assert compute() == expected
   assert {path: os.stat(path).st_mtime_ns for path in times} == times
 
@@ -95,10 +93,23 @@ def test_entries_of_other_programs_are_left_alone(folder):
   assert other.read_bytes() == b'not ours'
 
 
+def test_the_cache_may_have_a_limit(folder):
+  jax.config.update('jax_compilation_cache_max_size', 6000)
+  compilation_cache.reset_cache()
+  try:
+    for n in range(5):
+      jax.jit(lambda x, n=n: jnp.cos(x) * n)(np.arange(5.0))
+    assert 0 < sum(map(len, read_all(folder).values())) <= 6000
+  finally:
+    jax.config.update('jax_compilation_cache_max_size', -1)
+
+
 def test_its_place_is_where_the_user_keeps_caches(
   settings, tmp_path, monkeypatch
 ):
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
   jax.config.update('jax_compilation_cache_dir', None)
   compile_cache.use()
-  assert jax.config.jax_compilation_cache_dir == f'{tmp_path}/bert_jax/xla'
+  assert jax.config.jax_compilation_cache_dir == (
+    f'checked://{tmp_path}/bert_jax/xla'
+  )
