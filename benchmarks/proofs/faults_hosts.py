@@ -121,8 +121,7 @@ FAULTS = (
   Fault(
     'host_killed',
     'one of two hosts, which share no file, is killed',
-    'the other one names it, prints its last stacks and ends within 30 s with '
-    'exit code 75',
+    'the other one names it and ends within 30 s with exit code 75',
     fail('SIGKILL', 1),
   ),
   Fault(
@@ -141,8 +140,8 @@ FAULTS = (
     'host_slow',
     'one of two hosts takes too long for a step: its main thread sleeps, the '
     'rest of it lives (it counts after 10 s instead of 600)',
-    'both end with exit code 75 and the stacks; the host that did least is '
-    'named',
+    'both end with exit code 75, each with its stacks; the host that did '
+    'least is named',
     fail('hangs', 1),
   ),
   Fault(

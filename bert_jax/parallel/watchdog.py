@@ -1,13 +1,13 @@
 """Ends all processes of a run when one of them dies, stops, hangs or fails.
 
 One thread per process, `_exchange`, tells the others through jax's key-value
-store that this process lives, what its threads are doing, and why it fails, and
-keeps what the others tell. Its calls may hang with process 0, which holds the
-store. A second one, `_watch`, makes no calls: it decides from what the first kept
+store that this process lives and why it fails, and keeps what the others tell.
+Its calls may hang with process 0, which holds the store. A second one, `_watch`, makes no calls: it decides from what the first kept
 whether to end this process.
 """
 
 import contextlib
+import faulthandler
 import functools
 import os
 import signal
@@ -23,7 +23,6 @@ import jax
 from bert_jax import errors
 from bert_jax.parallel import distributed, store
 from bert_jax.runtime import pulse as pulse_lib
-from bert_jax.runtime import stacks
 
 _PERIOD = 2.0  # seconds between signs of life
 _MISSES = 8  # periods without one after which a process counts as dead
@@ -48,7 +47,6 @@ class _Hosts:
     self._shared, self._pulse, self._process = shared, pulse, process
     self._signs: dict[int, str] = {}
     self._misses: dict[int, int] = {}
-    self._stacks: dict[int, str] = {}
     self.rounds = self._seen_rounds = self._waits = 0
     # (exit code, message) of the first process to fail, and of this one.
     self._first: tuple[int, str] | None = None
@@ -61,20 +59,13 @@ class _Hosts:
     if self._own:
       code, message = self._own
       self._shared.create('failure', f'{code} {message}')
-    own, pulse = str(self._process), self._pulse
+    pulse = self._pulse
     self._shared.write(
-      f'signs/{own}',
+      f'signs/{self._process}',
       f'{self.rounds} {socket.gethostname()} {os.getpid()} {pulse.updates} '
       f'{pulse.evaluated} {pulse.watched}',
     )
-    self._shared.write(f'stacks/{own}', stacks.describe_stacks())
     self._compare(self._shared.read_all('signs'))
-    if self._process == 0:
-      found = self._shared.read_all('stacks')
-    else:
-      # Only what no process can ask for when process 0 is gone.
-      found = {'0': self._shared.read('stacks/0') or ''}
-    self._stacks = {int(k): text for k, text in found.items()}
     if failure := self._shared.read('failure'):
       code, _, message = failure.partition(' ')
       self._first = int(code), message
@@ -143,16 +134,7 @@ class _Hosts:
       # The others are still to read why, from process 0.
       time.sleep(_FAREWELL)
     code, message = self._first or self._own
-    lost = self._waits >= _MISSES
-    if code == errors.MAY_PASS and (self._process == 0 or lost):
-      message += f'\n{self._describe_stacks()}'
     _end(message, code)
-
-  def _describe_stacks(self) -> str:
-    known = {**self._stacks, self._process: stacks.describe_stacks()}
-    return '\n'.join(
-      f'--- {self._name(k)}\n{text}' for k, text in sorted(known.items())
-    )
 
 
 @contextlib.contextmanager
@@ -239,10 +221,7 @@ def _look(watch: pulse_lib.Watch, hosts: _Hosts):
 
 def _look_alone(watch: pulse_lib.Watch):
   if hang := watch.find_hang():
-    _end(
-      f'{hang}. Run the same command to resume.\n{stacks.describe_stacks()}',
-      errors.MAY_PASS,
-    )
+    _end(f'{hang}. Run the same command to resume.', errors.MAY_PASS)
 
 
 def _fail_oneself(error: Exception, hosts: _Hosts):
@@ -260,6 +239,8 @@ def _end(message: str, code: int):
   # jax's shutdown.
   sys.stdout.flush()
   print(f'error: {message}', file=sys.stderr, flush=True)
+  if code == errors.MAY_PASS:
+    faulthandler.dump_traceback()  # what each thread was waiting for
   os._exit(code)
 
 
