@@ -1,14 +1,17 @@
 """Ends all processes of a run when one of them dies, stops, hangs or fails.
 
 One thread per process, `_exchange`, tells the others through jax's key-value
-store that this process lives and why it fails, and keeps what the others tell.
-Its calls may hang with process 0, which holds the store. A second one, `_watch`, makes no calls: it decides from what the first kept
+store that this process lives and why it fails. Process 0, which holds the store,
+reads the signs of all and sums them up for the others, so that the traffic grows
+with the number of processes and not with its square. Calls may hang with process
+0. A second thread, `_watch`, makes no calls: it decides from what the first kept
 whether to end this process.
 """
 
 import contextlib
 import faulthandler
 import functools
+import json
 import os
 import signal
 import socket
@@ -40,6 +43,8 @@ class _Hosts:
 
   Attributes:
     rounds: how often this process has told and asked.
+    waits: whether a process that is not watched may delay the others.
+    behind: '; furthest behind: …' if some have done less than others.
     done: set if this process fails, or no longer needs to be watched.
   """
 
@@ -47,7 +52,8 @@ class _Hosts:
     self._shared, self._pulse, self._process = shared, pulse, process
     self._signs: dict[int, str] = {}
     self._misses: dict[int, int] = {}
-    self.rounds = self._seen_rounds = self._waits = 0
+    self.rounds = self._seen_rounds = self._unanswered = 0
+    self.waits, self.behind = False, ''
     # (exit code, message) of the first process to fail, and of this one.
     self._first: tuple[int, str] | None = None
     self._own: tuple[int, str] | None = None
@@ -60,12 +66,21 @@ class _Hosts:
       code, message = self._own
       self._shared.create('failure', f'{code} {message}')
     pulse = self._pulse
-    self._shared.write(
-      f'signs/{self._process}',
+    own = (
       f'{self.rounds} {socket.gethostname()} {os.getpid()} {pulse.updates} '
-      f'{pulse.evaluated} {pulse.watched}',
+      f'{pulse.evaluated} {pulse.watched}'
     )
-    self._compare(self._shared.read_all('signs'))
+    if self._process == 0:
+      self._compare({**self._shared.read_all('signs'), '0': own})
+      self.waits = any(x.endswith('False') for x in self._signs.values())
+      self.behind = self._find_last()
+      told = json.dumps([own, self.waits, self.behind])
+      self._shared.write('summary', told)
+    else:
+      self._shared.write(f'signs/{self._process}', own)
+      if told := self._shared.read('summary'):
+        sign, self.waits, self.behind = json.loads(told)
+        self._compare({'0': sign})
     if failure := self._shared.read('failure'):
       code, _, message = failure.partition(' ')
       self._first = int(code), message
@@ -83,13 +98,15 @@ class _Hosts:
   def find_silent(self) -> str | None:
     """Looks once per period; returns an error message if processes seem dead.
 
+    Process 0 looks at all processes, the others at process 0.
+
     Counts looks, not seconds, so that a process that was suspended itself does
     not blame another.
     """
     moved, self._seen_rounds = self._seen_rounds != self.rounds, self.rounds
-    self._waits = 0 if moved else self._waits + 1
+    self._unanswered = 0 if moved else self._unanswered + 1
     silent = [k for k, n in sorted(self._misses.items()) if n >= _MISSES]
-    if self._waits >= _MISSES:
+    if self._unanswered >= _MISSES:
       silent = [0]  # holds the store
     if not silent:
       return None
@@ -102,12 +119,7 @@ class _Hosts:
     _, host, pid, *_ = self._signs[k].split()
     return f'host {k} ({host}, process {pid})'
 
-  def may_wait(self) -> bool:
-    """Returns whether a process that is not watched may delay the others."""
-    return any(sign.endswith('False') for sign in self._signs.values())
-
-  def find_last(self) -> str:
-    """Returns '; furthest behind: …' if some have done less than others."""
+  def _find_last(self) -> str:
     done = {
       k: tuple(int(x) for x in sign.split()[3:5])
       for k, sign in self._signs.items()
@@ -205,8 +217,8 @@ def _look(watch: pulse_lib.Watch, hosts: _Hosts):
   """Ends this process if it or another one failed."""
   try:
     message = hosts.find_silent()
-    if not message and (hang := watch.find_hang(excused=hosts.may_wait())):
-      message = f'{hang}{hosts.find_last()}'
+    if not message and (hang := watch.find_hang(excused=hosts.waits)):
+      message = f'{hang}{hosts.behind}'
   except Exception as error:
     _fail_oneself(error, hosts)
   else:

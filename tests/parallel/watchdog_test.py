@@ -17,22 +17,28 @@ class Memory:
 
   def __init__(self):
     self.texts = {}
+    self.bytes = 0  # of texts that were told or asked for
 
   def write(self, key, text):
+    self.bytes += len(text)
     self.texts[key] = text
 
   def create(self, key, text):
     return self.texts.setdefault(key, text) is text
 
   def read(self, key):
-    return self.texts.get(key)
+    found = self.texts.get(key)
+    self.bytes += len(found or '')
+    return found
 
   def read_all(self, folder):
-    return {
+    found = {
       key.removeprefix(f'{folder}/'): text
       for key, text in self.texts.items()
       if key.startswith(f'{folder}/')
     }
+    self.bytes += sum(map(len, found.values()))
+    return found
 
 
 class Ended(BaseException):
@@ -76,16 +82,21 @@ def test_a_host_that_lives_is_not_silent():
     assert [one.find_silent() for one in hosts] == [None] * 3
 
 
-def test_silent_hosts_are_named_by_all_others():
-  first, _, _, last = make(4)
+def test_silent_hosts_are_named_by_host_0_and_by_all_others():
+  hosts = make(4)
+  first, _, _, last = hosts
   for _ in range(watchdog._MISSES):
     assert first.find_silent() is last.find_silent() is None
     exchange([first, last])
-  exchange([first])  # which saw the signs of the others later
   for one in (first, last):
-    message = one.find_silent()
+    with pytest.raises(Ended) as raised:
+      look(one)
+      exchange([first, last])  # when the first has told why it ends
+      look(one)
+    code, message = raised.value.args
+    assert code == 75
     assert message.startswith('host 1 (') and ', host 2 (' in message
-    assert message.endswith(') gave no sign of life for 16 s')
+    assert ') gave no sign of life for 16 s. Start the same' in message
 
 
 def test_a_host_that_goes_on_is_not_silent():
@@ -135,6 +146,15 @@ def test_a_reason_keeps_its_lines_and_its_code():
   assert raised.value.args == (143, 'was sent SIGTERM;\nresume')
 
 
+@pytest.mark.parametrize('count', [64, 1024])
+def test_what_hosts_tell_and_ask_grows_with_their_number(count):
+  hosts = make(count)
+  shared = hosts[0]._shared
+  shared.bytes = 0
+  exchange(hosts)
+  assert shared.bytes < 400 * count
+
+
 def test_the_store_does_not_grow():
   hosts = make()
   before = set(hosts[0]._shared.texts)
@@ -168,7 +188,7 @@ def test_a_main_thread_that_hangs_ends_all_and_names_who_is_behind():
 
 
 def test_hosts_that_have_done_the_same_are_not_behind():
-  assert make()[0].find_last() == ''
+  assert [one.behind for one in make()] == [''] * 3
 
 
 def run_once(function, subject):
