@@ -1,6 +1,5 @@
 """`ls`, `status`, `logs`, `stop` and `down`: looking at runs and ending them."""
 
-import time
 from collections.abc import Iterable
 
 from bert_jax import errors
@@ -155,7 +154,6 @@ def _tell_left(found, silent, others) -> int:
     return 0
   _warn_silent(silent)
   for item in found:
-    at = time.strftime('%H:%M:%S')
-    warn(f'STILL THERE AT {at}, AND COSTING: {item.name} in {item.zone}')
+    warn(f'STILL THERE, AND COSTING: {item.name} in {item.zone}')
   warn('run this command again until nothing is left.')
   return 1

@@ -14,7 +14,6 @@ from launch.world import Result, World
 
 _LONG = 7200  # seconds; compiling LARGE takes 20 minutes
 
-
 # In a process of its own, as the flags of a config are global.
 _CHECK = """
 from absl import flags

@@ -30,9 +30,8 @@ def make_manifest(given: argparse.Namespace, world: World) -> str:
   queue = {'kueue.x-k8s.io/queue-name': given.queue} if given.queue else {}
   selector = {f'{_TPU}accelerator': names.gke, f'{_TPU}topology': grid}
   taint = {'key': _SPOT, 'operator': 'Exists', 'effect': 'NoSchedule'}
-  values = {'name': given.name, 'image': given.image, 'job': text}
-  values['hosts'] = hosts
-  values |= {'slices': topology.slices, 'seconds': seconds, 'chips': n}
+  values = {'name': given.name, 'image': given.image, 'job': text, 'chips': n}
+  values |= {'slices': topology.slices, 'hosts': hosts, 'seconds': seconds}
   values['labels'] = {'bert-jax-run': given.name, **queue}
   values['selector'] = selector | ({_SPOT: 'true'} if given.spot else {})
   values['tolerations'] = [taint] if given.spot else []

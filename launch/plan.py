@@ -57,9 +57,7 @@ def make(given: argparse.Namespace) -> Plan:
   models = [model for model in _MODELS if getattr(given, model)]
   if len(models) > 1:
     raise errors.UserError(f'give one of --{" and --".join(models)}.')
-  price = given.price
-  if price is None:
-    price = prices.USD_PER_CHIP_HOUR.get(topology.chip.name)
+  price = given.price or prices.USD_PER_CHIP_HOUR.get(topology.chip.name)
   found = Plan(
     *(given.name, given.config, tuple(given.overrides), given.workdir),
     *(topology, zones, models[0] if models else 'on demand'),

@@ -60,12 +60,11 @@ def render_job(world: World, run, launch, topology, seconds, **more) -> str:
   stop.
   """
   bucket, _, folder = run.workdir.removeprefix('gs://').partition('/')
-  storage = find_base(world, 'storage').rstrip('/')
-  hosts = topology.hosts // topology.slices
   lines = {'name': run.name, 'launch': launch, 'workdir': run.workdir}
-  lines |= {'storage': storage, 'bucket': bucket, 'folder': folder}
-  lines |= {'topology': topology.name, 'slices': topology.slices}
-  lines['hosts'] = hosts
+  lines |= {'bucket': bucket, 'folder': folder, 'topology': topology.name}
+  lines['storage'] = find_base(world, 'storage').rstrip('/')
+  lines['slices'] = topology.slices
+  lines['hosts'] = topology.hosts // topology.slices
   words = [f'--config={run.config}', f'--workdir={run.workdir}', *run.overrides]
   pairs = [*(lines | more).items(), ('seconds', int(seconds))]
   pairs += [('argument', text) for text in words]

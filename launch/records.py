@@ -27,7 +27,8 @@ _TPU = 'python launch/tpu.py'
 def parse(text: str, where: str, **types) -> dict[str, Any]:
   """Returns a JSON object that has these fields; {} and a warning otherwise."""
   try:
-    found = json.loads(text)
+    # No number is so long that it cannot be printed.
+    found = json.loads(text, parse_int=lambda digits: int(digits[:18]))
     if all(isinstance(found[key], kind) for key, kind in types.items()):
       return found
   except (ValueError, LookupError, TypeError, RecursionError):
@@ -36,29 +37,30 @@ def parse(text: str, where: str, **types) -> dict[str, Any]:
   return {}
 
 
+def _locate() -> str:
+  state = os.environ.get('XDG_STATE_HOME') or '~/.local/state'
+  return os.path.join(os.path.expanduser(state), 'bert_jax', 'launch')
+
+
 def folder() -> str:
   """Returns the local folder of the launcher, made if need be."""
-  state = os.environ.get('XDG_STATE_HOME') or '~/.local/state'
-  state = os.path.expanduser(state)
-  path = os.path.join(state, 'bert_jax', 'launch')
-  os.makedirs(path, exist_ok=True)
-  return path
+  os.makedirs(_locate(), exist_ok=True)
+  return _locate()
 
 
 def write_note(world: World, plan: plan_lib.Plan):
   """Notes on this machine where a run is."""
-  noted = {'workdir': plan.workdir, 'project': world.project}
-  noted |= {'zones': plan.zones}
+  noted = dict(workdir=plan.workdir, project=world.project, zones=plan.zones)
   files.write_json(os.path.join(folder(), f'{plan.name}.json'), noted)
 
 
 def read_note(name: str | None) -> dict[str, Any]:
   """Returns what `write_note` noted; {} if the run is not known here."""
-  path = os.path.join(folder(), f'{name}.json')
-  if not os.path.exists(path):
-    return {}
+  path = os.path.join(_locate(), f'{name}.json')
   try:
     text = pathlib.Path(path).read_text(errors='replace')
+  except FileNotFoundError:
+    return {}
   except OSError:
     text = ''
   return parse(text, path, workdir=str, project=str, zones=list)

@@ -10,7 +10,7 @@ from launch import plan as plan_lib
 from launch.bucket import write
 from launch.supervisor import DONE, Ledger
 from launch.terminal import list_bill
-from launch.world import Unknown, World, log_in, read_setting, say
+from launch.world import Unknown, World, ask, log_in, read_setting, say
 
 
 def run(given: argparse.Namespace, world: World) -> int:
@@ -27,8 +27,8 @@ def run(given: argparse.Namespace, world: World) -> int:
     say(line)
   if given.dry_run:
     return _print_all(world, plan, sha256)
-  found = _find(world, plan)
-  zones = plan.zones if found else queued.check_zones(world, plan)
+  found, zones = _find(world, plan)
+  zones = zones if found else queued.check_zones(world, plan)
   # Hosts in a zone that is not asked for any more are watched, too.
   zones = dict.fromkeys([*zones, *(item.zone for item in found)])
   plan = dataclasses.replace(plan, zones=tuple(zones))
@@ -75,14 +75,18 @@ def choose_project(world: World, dry_run: bool = False) -> str:
   return found
 
 
-def _find(world, plan) -> list[queued.Resource]:
-  """Returns what is there of the run's name, if all of its zones answer."""
+def _find(world, plan) -> tuple[list[queued.Resource], list[str]]:
+  """Returns (what is there of the run's name, the zones of the plan that exist)."""
   found, silent = control.look(world, plan.name, plan.zones)
-  for zone, why in silent.items():
-    # Others may be down for days without being of interest.
-    if zone in ('-', *plan.zones):
-      raise Unknown(f'{zone}: {why}')
-  return [item for item in found if item.run == plan.name]
+  # Others may be down for days without being of interest.
+  silent = {zone: silent[zone] for zone in ('-', *plan.zones) if zone in silent}
+  path = f'v2/projects/{world.project}/locations'
+  known = ask(world, 'tpu', path, pageSize=500) if silent else {}
+  known = {'-', *(item['locationId'] for item in known.get('locations', []))}
+  for zone in known & {*silent}:
+    raise Unknown(f'{zone}: {silent[zone]}')
+  zones = [zone for zone in plan.zones if zone not in silent]
+  return [item for item in found if item.run == plan.name], zones
 
 
 def _ask(plan) -> bool:

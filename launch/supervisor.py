@@ -12,9 +12,9 @@ from launch import failures, queued
 ABSENT = 'absent'  # besides the states in `queued`
 # Actions.
 WAIT, CREATE, DELETE, END = 'wait', 'create', 'delete', 'end'
-# Reasons to end; the first five are written by hosts or by a command.
-DONE, FAILED, CRASHED = 'done', 'failed', 'crashed'
-STOPPED, OUT_OF_TIME = 'stopped', 'out of time'
+# Reasons to end that hosts or a command write; then the supervisor's own.
+WRITTEN = ('done', 'failed', 'crashed', 'stopped', 'out of time')
+DONE, FAILED, _, _, OUT_OF_TIME = WRITTEN
 STRUCTURAL, GAVE_UP = 'structural', 'gave up'
 
 _MAX_PAUSE = 1800  # seconds between rounds through full zones

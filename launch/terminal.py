@@ -55,8 +55,9 @@ def format_estimate(estimate: dict) -> str:
   """Returns the hours and the price of preflight's estimate."""
   texts = []
   for name, unit, end in (('hours', '', ' hours'), ('dollars', '$', '')):
-    low, high = (f'{unit}{x:,.3g}' for x in estimate.get(name) or (0, 0))
-    texts += [f'{low} to {high}{end}'] if estimate.get(name) else []
+    match estimate.get(name):
+      case [int() | float() as low, int() | float() as high]:
+        texts.append(f'{unit}{low:,.3g} to {unit}{high:,.3g}{end}')
   return ', '.join(texts)
 
 

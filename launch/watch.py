@@ -12,8 +12,6 @@ WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'worker.sh')
 _ORDER = (queued.ACTIVE, queued.PROVISIONING, queued.DELETING, queued.WAITING)
 _ORDER += (queued.PREEMPTED, queued.FAILED)
 _SAVE_SECONDS = 300  # between two writes of a ledger without news
-_REASONS = (supervisor.DONE, supervisor.FAILED, supervisor.CRASHED)
-_REASONS += (supervisor.STOPPED, supervisor.OUT_OF_TIME)
 
 
 def observe(
@@ -49,7 +47,7 @@ def read_end(text: str) -> tuple[str, str]:
   """Returns (reason, detail) of what a host or a user wrote."""
   first, _, detail = text.partition('\n')
   reason = first.removeprefix('reason=').strip()
-  if reason not in _REASONS:
+  if reason not in supervisor.WRITTEN:
     return supervisor.FAILED, f'unreadable: {text[:200]!r}'
   return reason, detail.strip()
 

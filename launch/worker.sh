@@ -102,10 +102,11 @@ count_start() {
   local name=launch/${job[launch]}/starts count=0 before='' step
   step=$(get_step)
   read -r count before < <(get "$name")
-  [[ $count =~ ^[0-9]+$ && $before == "$step" ]] || count=0
-  echo "$((count + 1)) $step" >"$folder/starts"
+  [[ $count/$before =~ ^[0-9]{1,9}/[0-9]{1,9}$ ]] || count=0 before=0
+  ((step > 10#$before)) && count=0 before=$step
+  echo "$((10#$count + 1)) $before" >"$folder/starts"
   put "$folder/starts" "$name"
-  ((count < starts))
+  ((10#$count < starts))
 }
 
 # Installs the versions that the archive names, with a pinned uv and the Python
@@ -136,9 +137,10 @@ upload_log() {
 # Prints the reason to end that any host, or a user, has written.
 get_end() { get "launch/${job[launch]}/end" | sed -n '1s/^reason=//p'; }
 
-# Prints the step that the run has reached; progress resets the retries.
+# Prints the step that the run has reached, or 0; progress resets the retries.
 get_step() {
-  get status.json | sed -n 's/.*"step": *\([0-9]*\).*/\1/p' | head -n 1
+  local find='s/.*"step": *\([0-9]\{1,9\}\).*/\1/p'
+  echo "$((10#0$(get status.json | sed -n "$find" | head -n 1)))"
 }
 
 # Runs the program once and returns its exit code; looks up every minute. Sets
@@ -216,7 +218,7 @@ finish() {
 
 # Trains until there is nothing to do; never returns.
 work() {
-  local result step last='' failures=0
+  local result step last=0 failures=0
   while :; do
     told=$(get_end)
     [[ -n $told ]] && finish "$told"
@@ -233,10 +235,9 @@ work() {
     /129 | /130 | /143) ;;           # interrupted: resume
     /*)
       step=$(get_step)
-      [[ $step != "$last" ]] && failures=0
-      last=$step
+      ((step > last)) && failures=0 last=$step
       ((failures++ < retries)) || finish 'crashed' "$result"
-      say "trying again ($failures of $retries since step ${step:-0})"
+      say "trying again ($failures of $retries since step $last)"
       pause 2
       ;;
     *) finish "$told" "$result" ;;
@@ -254,8 +255,7 @@ main() {
   }
   folder=$home/${job[name]} told='' tree=$PWD python=python3
   log=$folder/host.log answer=$folder/answer code=$folder/${job[sha256]:-}
-  mkdir -p "$folder"
-  touch "$log"
+  mkdir -p "$folder" && touch "$log"
   # The serial console, or kubectl logs, says it when the bucket cannot.
   tail --lines=0 --follow --pid=$$ "$log" &
   trap leave TERM
@@ -272,6 +272,7 @@ main() {
       [[ -e $code/ready ]] || install_code >>"$log" 2>&1 && break
       say 'the installation failed' && upload_log
       told=$(get_end)
+      (($(date +%s) < deadline)) || told=${told:-out of time}
       [[ -n $told ]] && finish "$told"
       pause "$minute"
     done

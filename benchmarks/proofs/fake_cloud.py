@@ -17,10 +17,9 @@ import urllib.parse
 # What a request goes through if nothing else is scripted.
 HAPPY = ('ACCEPTED', 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE')
 ACCOUNT = 'serviceAccount:7-compute@developer.gserviceaccount.com'
+_VERBS = ('create', 'get', 'list', 'delete')
 ROLES = {
-  'storage.objectAdmin': [
-    f'storage.objects.{verb}' for verb in ('create', 'get', 'list', 'delete')
-  ],
+  'storage.objectAdmin': [f'storage.objects.{verb}' for verb in _VERBS],
   'storage.legacyBucketReader': ['storage.buckets.get'],
   'tpu.admin': ['tpu.queuedResources.delete', 'tpu.nodes.delete'],
 }
@@ -36,6 +35,7 @@ class Cloud:
     refuse: called with (method, path); the HTTP code of a refusal, or 0.
     dark: zones that do not answer.
     zones: zones that offer the chips; None is all.
+    places: zones that exist.
     history: ('create' or 'delete', name, zone) in their order.
     refused: deletions in a state that cannot be deleted.
     on_active: called with (name, zone, body) when hosts begin to run.
@@ -50,6 +50,7 @@ class Cloud:
   def __init__(self, now=time.time):
     self.script, self.broken, self.dark = {}, [], set()
     self.history, self.refused, self.zones = [], [], None
+    self.places = {'us-east5-b', 'europe-west4-b', 'z'}
     self.on_active = self.on_gone = lambda *_: None
     self.refuse = lambda method, path: 0
     self.items, self.objects, self.now = {}, {}, now
@@ -110,8 +111,7 @@ class Cloud:
   def read_job(self) -> dict[str, str]:
     """Returns {key: value} of the job of what was created last."""
     node = list(self.items.values())[-1]['body']['tpu']['nodeSpec'][0]['node']
-    lines = node['metadata']['bert-jax-job'].splitlines()
-    return {key: value for key, _, value in (x.partition('=') for x in lines)}
+    return read_job(node)
 
   def end(self, reason: str, detail: str = ''):
     """Writes why the launch of what was created last ends, as hosts do."""
@@ -130,10 +130,10 @@ class Cloud:
         found = _fail(f'the service answers {code}')
       elif '/storage/v1/' in at.path:
         code, head, found = self._storage(method, at.path, query, data, headers)
-      elif '/locations/' in at.path:
+      elif '/locations' in at.path:
         code, found = self._tpu(method, at.path, query, data)
       else:
-        code, found = self._roles(at.path)
+        code, found = 200, self._roles(at.path)
       head['Date'] = email.utils.formatdate(self.now(), usegmt=True)
       body = found if isinstance(found, bytes) else json.dumps(found).encode()
       return code, head, body
@@ -151,41 +151,40 @@ class Cloud:
       return 200, {}, {'generation': str(self.write(url, data))}
     if not name:
       start = f'gs://{bucket}/{query["prefix"]}'
-      return 200, {}, {'items': [*map(self._describe, self._under(start))]}
+      found = [url for url in self.objects if url.startswith(start)]
+      return 200, {}, {'items': [*map(self._describe, found)]}
     if url not in self.objects:
       return 404, {}, _fail('No such object')
     data, generation, _ = self.objects[url]
     first = headers.get('Range', 'bytes=0-')[6:-1]
     return 200, {'x-goog-generation': str(generation)}, data[int(first) :]
 
-  def _under(self, start):
-    return [url for url in self.objects if url.startswith(start)]
-
   def _describe(self, url):
     data, _, at = self.objects[url]
     when = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(at))
-    name = url.split('/', 3)[3]
-    return {'name': name, 'size': str(len(data)), 'updated': when}
+    return {'name': url.split('/', 3)[3], 'size': len(data), 'updated': when}
 
   def _roles(self, path):
     if path.endswith(':getIamPolicy'):
-      return 200, self._list_bindings()
+      return self._list_bindings()
     if '/roles/' in path:
-      found = ROLES[path.rpartition('/')[2]]
-      return 200, {'includedPermissions': found}
-    return 200, {'projectNumber': '7'}
+      return {'includedPermissions': ROLES[path.rpartition('/')[2]]}
+    return {'projectNumber': '7'}
 
   def _list_bindings(self):
     found = [{'role': r, 'members': m} for r, m in self.bindings.items()]
     return {'bindings': found}
 
   def _tpu(self, method, path, query, data):
-    parts = path.partition('/locations/')[2].split('/')
-    zone, kind, name = (*parts, '')[:3]
+    if path.endswith('/locations'):
+      return 200, {'locations': [{'locationId': x} for x in self.places]}
+    zone, kind, name = (*path.partition('/locations/')[2].split('/'), '')[:3]
     done = {'name': f'projects/p1/locations/{zone}/operations/o', 'done': True}
     if kind == 'acceleratorTypes':
-      offered = self.zones is None or zone in self.zones
+      offered = zone in (self.places if self.zones is None else self.zones)
       return (200, {}) if offered else (404, _fail(f'{zone} was not found'))
+    if zone not in ('-', *self.places):
+      return 403, _fail(f'Location {zone} is not found or is unauthorized.')
     if kind == 'nodes' or kind == 'operations':
       return 200, done | {'nodes': [], 'response': {}}
     if method == 'POST':
@@ -200,9 +199,8 @@ class Cloud:
     if zone in self.dark:
       return 503, _fail('the zone does not answer')
     found = [x for key in list(self.items) for x in self._list(*key, zone)]
-    unreachable = [f'projects/p1/locations/{zone}' for zone in self.dark]
-    more = {'unreachable': unreachable} if zone == '-' else {}
-    return 200, {'queuedResources': found, **more}
+    dark = [f'projects/p1/locations/{x}' for x in self.dark if zone == '-']
+    return 200, {'queuedResources': found, 'unreachable': dark}
 
   def _list(self, name, zone, asked):
     """Yields a resource as the API shows it, and moves it one step on."""
@@ -227,6 +225,12 @@ def _fail(message):
   return {'error': {'message': message}}
 
 
+def read_job(node: dict) -> dict[str, str]:
+  """Returns {key: value} of what the hosts of a node are told."""
+  lines = node['metadata']['bert-jax-job'].splitlines()
+  return {key: value for key, _, value in (x.partition('=') for x in lines)}
+
+
 @contextlib.contextmanager
 def serve(answer):
   """Yields the port of a server that asks `answer`, as `Cloud.answer` is."""
@@ -240,9 +244,9 @@ def serve(answer):
       data = self.rfile.read(size)
       code, head, body = answer(self.command, self.path, data, self.headers)
       self.send_response_only(code)
-      for key, value in {'Content-Type': 'application/json', **head}.items():
+      head |= {'Content-Type': 'application/json', 'Content-Length': len(body)}
+      for key, value in head.items():
         self.send_header(key, value)
-      self.send_header('Content-Length', str(len(body)))
       self.end_headers()
       with contextlib.suppress(OSError):
         self.wfile.write(body)
@@ -251,9 +255,7 @@ def serve(answer):
 
   server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
   server.daemon_threads = True
-  threading.Thread(
-    target=server.serve_forever, args=(0.02,), daemon=True
-  ).start()
+  threading.Thread(target=server.serve_forever, args=(0.02,)).start()
   try:
     yield server.server_address[1]
   finally:
@@ -273,11 +275,8 @@ def serve_metadata(values: dict[str, str]):
     if name.startswith('service-accounts'):
       return 200, {}, b'{"access_token": "t", "expires_in": 9}'
     found = values.get(name)
-    return (
-      (404 if found is None else 200 if found else 503),
-      {},
-      (found or '').encode(),
-    )
+    code = 404 if found is None else 200 if found else 503
+    return code, {}, (found or '').encode()
 
   return serve(answer)
 
@@ -292,17 +291,16 @@ def make_environment(port: int, folder: str, bucket: int = 0) -> dict:
   """
   with open(f'{folder}/token', 'w') as file:
     file.write('t')
-  here, start = 'http://127.0.0.1', 'CLOUDSDK_API_ENDPOINT_OVERRIDES_'
-  return {
-    'CLOUDSDK_AUTH_ACCESS_TOKEN_FILE': f'{folder}/token',
-    'CLOUDSDK_CORE_PROJECT': 'p1',
-    'CLOUDSDK_CONFIG': f'{folder}/gcloud',
-    f'{start}TPU': f'{here}:{port}/',
-    f'{start}CLOUDRESOURCEMANAGER': f'{here}:{port}/',
-    f'{start}IAM': f'{here}:{port}/',
-    f'{start}STORAGE': f'{here}:{bucket or port}/storage/v1/',
-    'CLOUDSDK_CORE_DISABLE_PROMPTS': '1',
-    'CLOUDSDK_CORE_CHECK_GCE_METADATA': 'false',
-    'CLOUDSDK_CORE_DISABLE_USAGE_REPORTING': 'true',
-    'CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK': 'true',
+  here, start = f'http://127.0.0.1:{port}/', 'API_ENDPOINT_OVERRIDES_'
+  settings = {
+    'AUTH_ACCESS_TOKEN_FILE': f'{folder}/token',
+    'CORE_PROJECT': 'p1',
+    'CONFIG': f'{folder}/gcloud',
+    **{f'{start}{x}': here for x in ('TPU', 'CLOUDRESOURCEMANAGER', 'IAM')},
+    f'{start}STORAGE': f'http://127.0.0.1:{bucket or port}/storage/v1/',
+    'CORE_DISABLE_PROMPTS': '1',
+    'CORE_CHECK_GCE_METADATA': 'false',
+    'CORE_DISABLE_USAGE_REPORTING': 'true',
+    'COMPONENT_MANAGER_DISABLE_UPDATE_CHECK': 'true',
   }
+  return {f'CLOUDSDK_{key}': value for key, value in settings.items()}

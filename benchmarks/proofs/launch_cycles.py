@@ -24,46 +24,43 @@ import fake_cloud
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 A, B = 'us-east5-b', 'europe-west4-b'
 LIMIT = 900  # seconds for one command
-FULL = 'FAILED: There is no more capacity in the zone; try another one.'
 
 
 class Hosts:
   """The hosts of a resource, as processes of this machine."""
 
-  def __init__(self, stack, folder, environment: dict, program: str = ''):
-    self._folder, self.environment = folder, environment
-    self.program, self.chosen = program, None  # all of its hosts, or some
+  def __init__(self, stack, folder, environment: dict):
+    self._stack, self._folder, self._homes = stack, folder, []
+    self.environment = environment
+    self.program, self.chosen = 'sleep 2; exit 0', None  # all hosts, or some
     self.started = 0  # resources whose hosts were started
-    self._homes, self._stack = [], stack
 
   def start(self, name, zone, body, arguments=lambda n: ''):
-    """Runs the startup script on each host; the code is installed already."""
+    """Runs the startup script on each host; `program` is installed already."""
     self.started += 1
-    metadata = body['tpu']['nodeSpec'][0]['node']['metadata']
-    job = dict(x.split('=', 1) for x in metadata['bert-jax-job'].splitlines())
+    node = body['tpu']['nodeSpec'][0]['node']
+    metadata, job = node['metadata'], fake_cloud.read_job(node)
     for n in range(int(job['hosts'])) if self.chosen is None else self.chosen:
-      home = os.path.join(self._folder, f'{name}-{self.started}-{n}')
+      home = pathlib.Path(self._folder, f'{name}-{self.started}-{n}')
       self._homes.append(home)
+      code = home / 'r' / job['sha256']
+      for path in (code / 'env/bin', code / 'tree') if self.program else [home]:
+        path.mkdir(parents=True)
       if self.program:
-        path = pathlib.Path(home, 'r', job['sha256'])
-        (path / 'env/bin').mkdir(parents=True)
-        (path / 'tree').mkdir()
-        (path / 'ready').touch()
-        (path / 'env/bin/python').write_text(f'#!/bin/bash\n{self.program}')
-        (path / 'env/bin/python').chmod(0o755)
-      os.makedirs(home, exist_ok=True)
+        (code / 'ready').touch()
+        (code / 'env/bin/python').write_text(f'#!/bin/bash\n{self.program}')
+        (code / 'env/bin/python').chmod(0o755)
       text = metadata['bert-jax-job'] + arguments(n)
       values = {'bert-jax-job': text, 'agent-worker-number': str(n)}
       values = {f'attributes/{key}': value for key, value in values.items()}
       port = self._stack.enter_context(fake_cloud.serve_metadata(values))
-      own = {'GCE_METADATA_HOST': f'127.0.0.1:{port}', 'BERT_JAX_HOME': home}
-      with open(f'{home}/console', 'w') as console:
+      own = {'HOME': str(home), 'BERT_JAX_HOME': str(home)}
+      own['GCE_METADATA_HOST'] = f'127.0.0.1:{port}'
+      with open(home / 'console', 'w') as out:
         subprocess.Popen(
           ['bash', '-c', metadata['startup-script']],
-          env={**self.environment, **own, 'HOME': home},
-          cwd=home,
-          stdout=console,
-          stderr=console,
+          **{'cwd': home, 'stdout': out, 'stderr': out},
+          env={**self.environment, **own},
           start_new_session=True,
         )
 
@@ -93,20 +90,16 @@ class Stage:
       'BERT_JAX_TICK': '0.05',
       'PYTHONUNBUFFERED': '1',
     }
-    program = 'sleep 2; exit 0'
-    self.hosts = Hosts(stack, f'{folder}/hosts', self.environment, program)
+    self.hosts = Hosts(stack, f'{folder}/hosts', self.environment)
     stack.callback(self.hosts.kill)
     self.cloud.on_active, self.cloud.on_gone = self.hosts.start, self.hosts.kill
 
   def start(self, *words: str) -> subprocess.Popen:
     """Starts launch/tpu.py."""
     argv = [sys.executable, os.path.join(ROOT, 'launch/tpu.py'), *words]
-    more = {
-      'stdout': subprocess.PIPE,
-      'stderr': subprocess.STDOUT,
-      'text': True,
-    }
-    return subprocess.Popen(argv, cwd=ROOT, env=self.environment, **more)
+    more = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT}
+    more |= {'cwd': ROOT, 'env': self.environment, 'text': True}
+    return subprocess.Popen(argv, **more)
 
   def start_run(self, *more: str) -> subprocess.Popen:
     """Starts `launch/tpu.py run`."""
@@ -125,9 +118,13 @@ class Stage:
       self.text += process.communicate()[0] + '\ntook too long'
     return process.returncode
 
-  def run(self, *more: str) -> int:
-    """Runs `launch/tpu.py run` to its end."""
-    return self.finish(self.start_run(*more))
+  def expect(self, process, code: int, *texts: str, requests=1):
+    """Yields what there is to check when a command ends."""
+    yield f'exit code {code} of {process.args[2]}', self.finish(process) == code
+    for text in texts:
+      yield f'"{text}" is printed', text in self.text
+    found = sum(act == 'create' for act, _, _ in self.cloud.history)
+    yield f'{requests} requests', found == requests
 
   def wait_for(self, holds):
     """Waits until a condition holds."""
@@ -137,22 +134,64 @@ class Stage:
         raise TimeoutError(self.text)
       time.sleep(0.05)
 
-  def kill_launcher(self):
+  def kill_launcher(self, *more: str):
     """Starts a run and kills the launcher when hosts run."""
-    process = self.start_run()
+    process = self.start_run(*more)
     url, none = f'gs://bkt/{self.name}/launch/ledger.json', (b'',)
     self.wait_for(lambda: b'"active"' in self.cloud.objects.get(url, none)[0])
     process.kill()
     self.finish(process)
 
 
-def happy(stage):
-  """Asked for once, trains, deletes itself."""
-  yield 'exit code 0', stage.run() == 0
-  yield 'one request', stage.cloud.count('create') == 1
-  yield 'host log shown', '[worker 0] ' in stage.text
-  down = 'to end everything: python launch/tpu.py down r'
-  yield 'down line first', stage.text.startswith(down)
+OK = 'sleep 2; exit 0'
+FULL = 'There is no more capacity in the zone; try another one.'
+ZERO = "Quota 'TPUV5sLitepodPerProject' exceeded. Limit: 0 in region"
+ODD = 'error: batch_size=7 is odd.'
+# {cycle: (what happens, the hosts' program, failure of the first request,
+# argument, exit code, what is printed, requests)}.
+PLAIN = {
+  'happy': (
+    *('Asked for once, trains, deletes itself.', OK),
+    *('', '--yes', 0, '[worker 0] ', 1),
+  ),
+  'zone_full': (
+    *('The first zone has no capacity; the second has.', OK),
+    *(FULL, '--yes', 0, f'request 2: asking for them in {B}', 2),
+  ),
+  'zone_wrong': (
+    *('A zone that does not exist is left out.', OK),
+    *('', f'--zone=us-east9-z,{A}', 0, 'us-east9-z does not', 1),
+  ),
+  'structural': (
+    *('What no zone can help with ends the launch.', OK),
+    *(ZERO, '--yes', 1, 'ended     structural: Quota', 1),
+  ),
+  'max_usd': (  # 4 chips x $1.20 an hour: $0.02 are 15 seconds
+    *('The money runs out: the hosts are deleted.', 'sleep 600'),
+    *('', '--max_usd=0.02', 1, 'ended     out of time', 1),
+  ),
+  'exit_code_1': (
+    *(
+      'A run that refuses its config is not tried again.',
+      f'echo {ODD}; exit 1',
+    ),
+    *('', '--yes', 1, ODD, 1),
+  ),
+  'exit_code_70': (
+    *('A device that stays ill is tried three times again.', 'exit 70'),
+    *('', '--yes', 1, 'trying again (3 of 3 since step 0)', 1),
+  ),
+}
+
+
+def play_plain(stage):
+  """Plays a cycle of the table."""
+  _, program, failure, more, code, text, requests = PLAIN[stage.name]
+  stage.hosts.program = program
+  stage.limit = 15.0 if stage.name == 'max_usd' else stage.limit
+  if failure:
+    stage.cloud.script[A, 0] = ('ACCEPTED', f'FAILED: {failure}')
+  yield from stage.expect(stage.start_run(more), code, text, requests=requests)
 
 
 def preempted_twice(stage):
@@ -167,39 +206,18 @@ def preempted_twice(stage):
     stage.hosts.start(*words)
 
   stage.cloud.on_active = on_active
-  yield 'exit code 0', stage.run() == 0
-  yield 'three requests', stage.cloud.count('create') == 3
-  yield 'two preemptions', 'preemptions 2' in stage.text
-
-
-def zone_full(stage):
-  """The first zone has no capacity; the second has."""
-  stage.cloud.script[A, 0] = ('ACCEPTED', FULL)
-  yield 'exit code 0', stage.run() == 0
-  zones = [zone for act, _, zone in stage.cloud.history if act == 'create']
-  yield 'A, then B', zones == [A, B]
-
-
-def structural(stage):
-  """What no zone can help with ends the launch."""
-  text = "FAILED: Quota 'TPUV5sLitepodPerProject' exceeded. Limit: 0 in region"
-  stage.cloud.script[A, 0] = ('ACCEPTED', text)
-  yield 'exit code 1', stage.run() == 1
-  yield 'one request', stage.cloud.count('create') == 1
-  yield 'reason shown', 'ended     structural: Quota' in stage.text
+  yield from stage.expect(stage.start_run(), 0, 'preemptions 2', requests=3)
 
 
 def down_while_provisioning(stage):
   """`down` waits for what cannot be deleted, and the supervisor ends."""
   stage.cloud.script[A, 0] = (*['PROVISIONING'] * 12, 'ACTIVE')
   process = stage.start_run()
-  stage.wait_for(lambda: stage.cloud.count('create'))
-  code = stage.finish(stage.start('down', 'r'))
-  yield 'down succeeds', code == 0 and 'nothing is left.' in stage.text
-  yield 'down says why it waits', 'cannot be deleted yet' in stage.text
-  yield 'the run ends as stopped', stage.finish(process) == 1
+  stage.wait_for(lambda: stage.cloud.history)
+  texts = 'nothing is left.', 'cannot be deleted yet'
+  yield from stage.expect(stage.start('down', 'r'), 0, *texts)
   yield 'no deletion tried', not stage.cloud.refused
-  yield 'one request', stage.cloud.count('create') == 1
+  yield from stage.expect(process, 1, 'ended     stopped')
 
 
 def busy(stage):
@@ -209,8 +227,7 @@ def busy(stage):
   process = stage.start_run()
   stage.wait_for(lambda: stage.hosts.started)
   stage.cloud.broken += [429, 503, 503, 503, 429]
-  yield 'exit code 0', stage.finish(process) == 0
-  yield 'one request', stage.cloud.count('create') == 1
+  yield from stage.expect(process, 0)
   yield 'all failures were met', not stage.cloud.broken
 
 
@@ -220,17 +237,15 @@ def launcher_killed(stage):
   stage.kill_launcher()
   stage.hosts.program = 'exit 0'
   stage.cloud.set_states('SUSPENDED')  # while nobody watches
-  yield 'exit code 0', stage.run() == 0
-  yield 'it says so', 'going on with launch' in stage.text
-  yield 'two requests', stage.cloud.count('create') == 2
-  yield 'one preemption', 'preemptions 1' in stage.text
+  texts = 'going on with launch', 'preemptions 1'
+  yield from stage.expect(stage.start_run(), 0, *texts, requests=2)
 
 
 def nobody_watches(stage):
   """Without a supervisor, the hosts still delete themselves."""
   stage.kill_launcher()
   stage.wait_for(lambda: not stage.cloud.items)
-  yield 'one request', stage.cloud.count('create') == 1
+  yield from stage.expect(stage.start('ls'), 0, 'nothing is rented.')
 
 
 def host_0_dies(stage):
@@ -245,32 +260,13 @@ def host_0_dies(stage):
   yield 'the reason is known', 'crashed' in stage.cloud.read(ends[0])
 
 
-def max_usd(stage):
-  """The money runs out: the hosts are deleted."""
-  # 4 chips x $1.20 an hour: $0.02 are 15 seconds.
-  stage.hosts.program, stage.limit = 'sleep 600', 15.0
-  yield 'exit code 1', stage.run('--max_usd=0.02') == 1
-  yield 'one request', stage.cloud.count('create') == 1
-  yield 'reason shown', 'ended     out of time' in stage.text
-
-
-def exit_code_1(stage):
-  """A run that refuses its config is not tried again."""
-  stage.hosts.program = 'echo error: batch_size=7 is odd.; exit 1'
-  yield 'exit code 1', stage.run() == 1
-  yield 'one request', stage.cloud.count('create') == 1
-  yield 'last lines shown', 'error: batch_size=7 is odd.' in stage.text
-
-
 def bucket_refuses(stage):
   """Hosts that cannot write to the bucket are rented three times."""
-  own = f'name={stage.name}/'  # as hosts write it
   stage.cloud.refuse = lambda method, url: (
-    403 * (method == 'POST' and own in url)
+    403 * (method == 'POST' and f'name={stage.name}/' in url)  # of hosts
   )
-  yield 'exit code 1', stage.run() == 1
-  yield 'three requests', stage.cloud.count('create') == 3
-  yield 'reason shown', 'without a log, a status or a new step' in stage.text
+  text = 'without a log, a status or a new step'
+  yield from stage.expect(stage.start_run(), 1, text, requests=3)
 
 
 def zone_silent(stage):
@@ -279,28 +275,24 @@ def zone_silent(stage):
   process = stage.start_run()
   stage.wait_for(lambda: stage.hosts.started)
   stage.cloud.dark = {A}
-  yield 'ls fails', stage.finish(stage.start('ls')) == 1
-  yield 'it says why', f'{A} could not be asked' in stage.text
+  yield from stage.expect(stage.start('ls'), 1, f'{A} could not be asked')
   yield 'nothing is concluded', 'nothing is rented.' not in stage.text
   threading.Timer(20, setattr, (stage.cloud, 'dark', set())).start()
-  yield 'down succeeds later', stage.finish(stage.start('down', 'r')) in (0, 1)
+  stage.finish(stage.start('down', 'r'))
   stage.wait_for(lambda: not stage.cloud.dark)
-  yield 'then all is gone', stage.finish(stage.start('down', 'r')) == 0
-  stage.finish(process)
-  yield 'one request', stage.cloud.count('create') == 1
+  yield from stage.expect(stage.start('down', 'r'), 0)
+  yield from stage.expect(process, 1)
 
 
 def notes_damaged(stage):
   """`down` needs neither note, ledger nor status."""
   stage.hosts.program = 'sleep 60'
   stage.kill_launcher()
-  workdir = f'gs://bkt/{stage.name}'
   for name in ('launch/ledger.json', 'status.json'):
-    stage.cloud.write(f'{workdir}/{name}', '{"job": [')
+    stage.cloud.write(f'gs://bkt/{stage.name}/{name}', '{"job": [')
   note = stage.environment['XDG_STATE_HOME'] + '/bert_jax/launch/r.json'
   pathlib.Path(note).write_text('')
-  yield 'exit code 0', stage.finish(stage.start('down', 'r')) == 0
-  yield 'they are named', f'{note} is damaged' in stage.text
+  yield from stage.expect(stage.start('down', 'r'), 0, f'{note} is damaged')
 
 
 def only_labelled(stage):
@@ -309,41 +301,40 @@ def only_labelled(stage):
     spec = {'nodeSpec': [{'nodeId': 'x', 'node': {'labels': {label: 'old'}}}]}
     stage.cloud.create(name, A, {'tpu': spec})
   stage.cloud.on_active = lambda *_: None
-  yield 'exit code 0', stage.finish(stage.start('down', '--all')) == 0
+  yield from stage.expect(stage.start('down', '--all'), 0, requests=2)
   yield 'only ours is gone', list(stage.cloud.items) == [('theirs', A)]
   stage.cloud.items.clear()
 
 
 # fmt: off
-CYCLES = (
-  happy, preempted_twice, zone_full, structural, down_while_provisioning, busy,
-  launcher_killed, nobody_watches, host_0_dies, max_usd, exit_code_1,
-  bucket_refuses, zone_silent, notes_damaged, only_labelled,
-)
+CYCLES = dict.fromkeys(PLAIN, play_plain) | {x.__name__: x for x in (
+  preempted_twice, down_while_provisioning, busy, launcher_killed,
+  nobody_watches, host_0_dies, bucket_refuses, zone_silent, notes_damaged,
+  only_labelled,
+)}
 # fmt: on
 
 
-def play(cycle, folder) -> bool:
+def play(name, folder) -> bool:
   """Plays a cycle and prints what happened; returns whether all is right."""
-  begin = time.monotonic()
+  begin, cycle = time.monotonic(), CYCLES[name]
   with contextlib.ExitStack() as stack:
-    stage = Stage(stack, cycle.__name__, folder)
-    checks = dict(cycle(stage))
-    cloud = stage.cloud
-  checks['nothing left'] = not cloud.items
-  checks['within the limit'] = cloud.rented < stage.limit + 20
-  checks['never two alive'] = cloud.most_alive <= 1 + (cycle is only_labelled)
+    stage = Stage(stack, name, folder)
+    checks, cloud = list(cycle(stage)), stage.cloud
+  checks.append(('nothing left', not cloud.items))
+  checks.append(('within the limit', cloud.rented < stage.limit + 20))
+  alive = 1 + (cycle is only_labelled)
+  checks.append(('never two alive', cloud.most_alive <= alive))
+  wrong = [name for name, holds in checks if not holds]
   acts = ', '.join(f'{act} in {zone}' for act, _, zone in cloud.history)
-  good, seconds = all(checks.values()), time.monotonic() - begin
-  print(f'{"ok  " if good else "FAIL"} {cycle.__name__} ({seconds:.0f} s)')
-  print(f'     {cycle.__doc__}\n     {acts}; {cloud.rented:.0f} s of rent')
-  for name, value in checks.items():
-    if not value:
-      print(f'     NOT: {name}')
-  if not good:
-    print(stage.text)
-  sys.stdout.flush()
-  return good
+  seconds = time.monotonic() - begin
+  print(f'{"FAIL" if wrong else "ok  "} {name} ({seconds:.0f} s)')
+  text = PLAIN[name][0] if name in PLAIN else cycle.__doc__
+  print(f'     {text}\n     {acts}; {cloud.rented:.0f} s of rent')
+  for name in wrong:
+    print(f'     NOT: {name}')
+  print(stage.text * bool(wrong), end='', flush=True)
+  return not wrong
 
 
 def main() -> int:
@@ -351,11 +342,10 @@ def main() -> int:
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
   parser.add_argument('--only', help='names of cycles, separated by commas')
   only = parser.parse_args().only
-  chosen = [c for c in CYCLES if not only or c.__name__ in only.split(',')]
   good = []
-  for cycle in chosen:
+  for name in only.split(',') if only else CYCLES:
     with tempfile.TemporaryDirectory() as folder:
-      good.append(play(cycle, folder))
+      good.append(play(name, folder))
   print(f'verdict: {"ok" if all(good) else "FAILED"}, {len(good)} cycles')
   return 0 if all(good) else 1
 

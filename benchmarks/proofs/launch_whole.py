@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import threading
@@ -27,10 +26,9 @@ import urllib.request
 import emulator
 import launch_cycles
 
-ROOT = str(pathlib.Path(__file__).resolve().parents[2])
-LIMIT = 1800  # seconds for the uninterrupted run
 HOSTS = 2  # of a v4-16
 STEPS, EVERY = 36, 6  # of the run, and between checkpoints
+BUCKET = f'gs://{emulator.BUCKET}'
 CONFIG = [
   '--config=configs/tiny.py:smoke',
   f'--config.phases.steps={STEPS},',
@@ -51,22 +49,11 @@ def make_environment(url: str) -> dict[str, str]:
   }
 
 
-def make_bucket(url: str):
-  """Makes the bucket of the run."""
-  head = {'Content-Type': 'application/json'}
-  request = urllib.request.Request(
-    f'{url}/storage/v1/b', b'{"name":"bkt"}', head
-  )
-  urllib.request.urlopen(request).close()
-
-
 def read(url: str, name: str) -> bytes:
   """Returns an object of the bucket."""
-  name = name.replace('/', '%2F')
-  with urllib.request.urlopen(
-    f'{url}/storage/v1/b/bkt/o/{name}?alt=media'
-  ) as x:
-    return x.read()
+  path = f'b/{emulator.BUCKET}/o/{name.replace("/", "%2F")}?alt=media'
+  with urllib.request.urlopen(f'{url}/storage/v1/{path}') as found:
+    return found.read()
 
 
 def read_result(url: str, folder: str) -> dict:
@@ -80,98 +67,73 @@ def read_result(url: str, folder: str) -> dict:
   return {'fingerprint': prints[-1], 'export': export, 'last step': last}
 
 
-def list_own(coordinator: str, n: int) -> list[str]:
-  """Returns what CPUs have to be told; on TPUs, jax asks the metadata server."""
-  own = [f'--coordinator={coordinator}', f'--num_processes={HOSTS}']
-  return [*own, f'--process_id={n}']
-
-
-def train_uninterrupted(environment: dict, output: str) -> bool:
-  """Trains with two processes, without the launcher; returns success."""
-  coordinator = f'127.0.0.1:{emulator.find_port()}'
-  processes = []
-  for n in range(HOSTS):
-    with open(f'{output}.{n}', 'w') as out:
-      words = [sys.executable, '-m', 'bert_jax.main', *CONFIG]
-      words += ['--workdir=gs://bkt/whole', *list_own(coordinator, n)]
-      more = {'cwd': ROOT, 'stdout': out, 'stderr': out}
-      processes.append(subprocess.Popen(words, env=environment, **more))
-  codes = [process.wait(LIMIT) for process in processes]
-  for n in range(HOSTS) if any(codes) else ():
-    print(pathlib.Path(f'{output}.{n}').read_text()[-3000:])
-  return not any(codes)
-
-
 def preempt(stage, url: str):
   """Suspends the resource once the second checkpoint is complete."""
-  wanted = f'r/checkpoints/{2 * EVERY}/commit_success.txt'
+  while True:
+    time.sleep(0.2)
+    with contextlib.suppress(OSError):
+      read(url, f'{stage.name}/checkpoints/{2 * EVERY}/commit_success.txt')
+      break
+  stage.cloud.set_states('SUSPENDED')
+  print(f'preempted after step {2 * EVERY}', flush=True)
 
-  def watch():
-    while True:
-      time.sleep(0.2)
-      with contextlib.suppress(OSError):
-        read(url, wanted)
-        break
-    stage.cloud.set_states('SUSPENDED')
-    print(f'preempted after step {2 * EVERY}', flush=True)
 
-  threading.Thread(target=watch, daemon=True).start()
+def launch(stage, url: str) -> bool:
+  """Launches a run; returns whether it went as it should and left nothing."""
+
+  def start(*what):
+    # CPUs have to be told; on TPUs, jax asks the metadata server.
+    own = f'argument=--coordinator=127.0.0.1:{emulator.find_port()}\n'
+    own += f'argument=--num_processes={HOSTS}\nargument=--process_id='
+    stage.hosts.start(*what, lambda n: f'{own}{n}\n')
+
+  stage.hosts.program = ''  # that of the archive
+  stage.hosts.environment |= make_environment(url)
+  stage.cloud.on_active = start
+  process = stage.start(
+    *('run', '--name=r', *CONFIG, f'--workdir={BUCKET}/{stage.name}', '--yes'),
+    *(
+      '--topology=v4-16',
+      f'--zone={launch_cycles.A}',
+      '--max_usd=50',
+      '--spot',
+    ),
+  )
+  for line in process.stdout:
+    print(f'| {line}', end='', flush=True)
+    stage.text += line
+  texts = ('[worker 0]', '[worker 1]', '(preflight:')  # beside the bill
+  shown = all(text in stage.text for text in texts)
+  clean = not stage.cloud.items and stage.cloud.most_alive == 1
+  stage.hosts.kill()
+  return process.wait() == 0 and shown and clean
 
 
 def main() -> int:
   """Runs the proof."""
-  begin = time.monotonic()
+  begin, results = time.monotonic(), []
   with contextlib.ExitStack() as stack:
     scratch = stack.enter_context(tempfile.TemporaryDirectory())
     url = stack.enter_context(emulator.running())
-    make_bucket(url)
     port = int(url.rpartition(':')[2])
-    stage = launch_cycles.Stage(stack, 'r', scratch, port)
-    stage.hosts.program = ''  # that of the archive
-    stage.hosts.environment |= make_environment(url)
-    coordinators = {}
-
-    def start(name, zone, body):
-      coordinators[stage.hosts.started] = f'127.0.0.1:{emulator.find_port()}'
-      here = coordinators[stage.hosts.started]
-      stage.hosts.start(
-        *(name, zone, body),
-        lambda n: ''.join(f'argument={word}\n' for word in list_own(here, n)),
-      )
-
-    environment = {**os.environ, **make_environment(url), 'PYTHONPATH': ROOT}
-    if not train_uninterrupted(environment, os.path.join(scratch, 'whole')):
-      print('verdict: FAILED, the uninterrupted run')
-      return 1
-    expected = read_result(url, 'whole')
-    print(f'uninterrupted: {expected}', flush=True)
-    stage.cloud.on_active = start
-    preempt(stage, url)
-    process = stage.start(
-      *('run', '--name=r', *CONFIG, '--workdir=gs://bkt/r', '--spot', '--yes'),
-      *('--topology=v4-16', f'--zone={launch_cycles.A}', '--max_usd=50'),
-    )
-    for line in process.stdout:
-      print(f'| {line}', end='', flush=True)
-      stage.text += line
-    code, left = process.wait(), dict(stage.cloud.items)
-    stage.hosts.kill()
-    found = read_result(url, 'r') if code == 0 else None
-    print(f'preempted:     {found}')
-    checks = {
-      'exit code 0': code == 0,
-      'same result': found == expected,
-      'two resources, one after the other': stage.hosts.started == 2
-      and stage.cloud.most_alive == 1,
-      'one preemption': 'preemptions 1' in stage.text,
-      'nothing left': not left,
-      'both hosts shown': '[worker 0]' in stage.text
-      and '[worker 1]' in stage.text,
-      'bill beside preflight': '(preflight:' in stage.text,
-    }
-    for path in sorted(pathlib.Path(scratch).glob('hosts/*/r/host.log')):
-      if not all(checks.values()):
-        print(f'--- {path}\n{path.read_text(errors="replace")[-3000:]}')
+    for name in ('whole', 'preempted'):
+      folder = os.path.join(scratch, name)
+      os.mkdir(folder)
+      stage = launch_cycles.Stage(stack, name, folder, port)
+      if name == 'preempted':
+        threading.Thread(target=preempt, args=(stage, url), daemon=True).start()
+      good = launch(stage, url)
+      results.append(read_result(url, name) if good else None)
+      print(f'{name}: {results[-1]}', flush=True)
+      for path in sorted(pathlib.Path(folder).glob('hosts/*/r/host.log')):
+        if not good:
+          print(f'--- {path}\n{path.read_text(errors="replace")[-3000:]}')
+  checks = {
+    'both end well, and nothing is left': all(results),
+    'two resources, one after the other': stage.hosts.started == 2,
+    'one preemption': 'preemptions 1' in stage.text,
+    'same result': results[0] == results[1],
+  }
   for name, value in checks.items():
     print(f'{"ok  " if value else "FAIL"} {name}')
   good, seconds = all(checks.values()), time.monotonic() - begin

@@ -45,6 +45,13 @@ def test_down_needs_no_note_and_no_ledger(text, words, capsys):
   assert 'old.json is damaged, and passed over' in capsys.readouterr().err
 
 
+def test_down_needs_no_folder_on_this_machine(tmp_path, monkeypatch):
+  cloud = make_old('ACTIVE')
+  (tmp_path / 'file').touch()
+  monkeypatch.setenv('XDG_STATE_HOME', str(tmp_path / 'file'))
+  assert tpu.main(['down', 'old'], cloud.world()) == 0 and not cloud.items
+
+
 def test_down_and_ls_say_which_zone_did_not_answer(capsys):
   cloud = make_old('ACTIVE')
   add(cloud, 'old', 'ACTIVE', zone=B)

@@ -150,15 +150,35 @@ def test_image_is_built_from_the_archive(tmp_path):
 def test_file_for_skypilot_is_read_by_skypilot():
   yaml = pytest.importorskip('yaml')
   made = yaml.safe_load((ROOT / 'launch/sky.yaml').read_text())
-  assert '-m bert_jax.main' in made['run'] and made['envs']['WORKDIR'] is None
-  recovery = made['resources']['job_recovery']
-  assert recovery['recover_on_exit_codes'] == [errors.MAY_PASS]
+  assert made['envs']['WORKDIR'] is None
+  # Its restarts would try a mistake again, too.
+  assert 'job_recovery' not in made['resources']
   python = os.environ.get('BERT_JAX_SKYPILOT')  # an interpreter that has it
   if python:
     code = (
-      'import sky; sky.Task.from_yaml_config({!r}, [("WORKDIR", "gs://b/r")])'
+      'import sky; sky.Task.from_yaml_config({!r}, [("WORKDIR", "gs://b")])'
     )
     subprocess.run([python, '-c', code.format(made)], check=True)
+
+
+# Exit codes of the program, and how often it is started.
+@pytest.mark.parametrize('code, times', [(0, 1), (1, 1), (70, 4), (75, 4)])
+def test_run_of_skypilot_is_tried_again_unless_it_is_a_mistake(
+  code, times, tmp_path
+):
+  yaml = pytest.importorskip('yaml')
+  made = yaml.safe_load((ROOT / 'launch/sky.yaml').read_text())
+  (tmp_path / 'env/bin').mkdir(parents=True)
+  path = tmp_path / 'env/bin/python'
+  path.write_text(f'#!/bin/bash\necho "$@" >>{tmp_path}/started; exit {code}')
+  path.chmod(0o755)
+  env = os.environ | {'HOME': str(tmp_path), 'CONFIG': 'c', 'WORKDIR': 'w'}
+  for options in ([], ['-e']):
+    (tmp_path / 'started').unlink(missing_ok=True)
+    done = subprocess.run(['bash', *options, '-c', made['run']], env=env)
+    assert done.returncode == code
+    line = '-m bert_jax.main --config=c --workdir=w\n'
+    assert (tmp_path / 'started').read_text() == line * times
 
 
 def list_runs(*more):

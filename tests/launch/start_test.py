@@ -120,6 +120,7 @@ def test_estimate_is_shown_and_a_limit_below_it():
 def test_bill_stands_beside_the_estimate():
   ledger = supervisor.Ledger('j', attempts=3, preemptions=2, seconds=45_000.0)
   ledger = ledger._replace(reason='done', estimate=ESTIMATE)
+  assert terminal.format_estimate({'hours': 'x', 'dollars': [1, None]}) == ''
   assert terminal.list_bill(make(), ledger) == [
     'ended     done',
     'requests  3, preemptions 2',

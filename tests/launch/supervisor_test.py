@@ -44,17 +44,20 @@ def simulate(live, limits, looks=5000, **fields):
   return ledger
 
 
-ACTIONS = """
-absent absent create, absent waiting wait, waiting provisioning wait,
-provisioning active wait, active active wait, active preempted delete,
-preempted deleting wait, deleting absent create, active absent create,
-waiting failed delete"""
+# Before, now, action, preemptions that are counted.
+STEPS = """
+absent absent create 0, absent waiting wait 0, waiting provisioning wait 0,
+provisioning active wait 0, active active wait 0, active preempted delete 1,
+preempted deleting wait 0, deleting absent create 0, active absent create 1,
+active deleting wait 1, active failed delete 1, waiting absent create 0,
+waiting failed delete 0, waiting preempted delete 0"""
 
 
-@pytest.mark.parametrize('words', ACTIONS.split(','))
-def test_action_for_each_state(words):
-  before, state, action = words.split()
-  assert supervisor.decide(make(before), look(state), LIMITS)[1] == action
+@pytest.mark.parametrize('words', STEPS.split(','))
+def test_action_for_each_state_and_each_preemption_is_counted_once(words):
+  before, state, action, count = words.split()
+  ledger, found = supervisor.decide(make(before), look(state), LIMITS)
+  assert (found, ledger.preemptions) == (action, int(count))
 
 
 @pytest.mark.parametrize('state', 'absent waiting provisioning active'.split())
@@ -128,40 +131,29 @@ def test_full_zones_are_asked_for_months_with_growing_pauses():
   assert not ledger.reason and ledger.full == 2500
 
 
-COUNTS = """
-active preempted 1, active absent 1, active deleting 1, active failed 1,
-preempted deleting 0, deleting absent 0, waiting absent 0"""
-
-
-@pytest.mark.parametrize('words', COUNTS.split(','))
-def test_each_preemption_is_counted_once(words):
-  before, state, count = words.split()
-  ledger, _ = supervisor.decide(make(before), look(state), LIMITS)
-  assert ledger.preemptions == int(count)
-
-
-def test_rent_is_counted_while_hosts_run_and_while_nobody_looks():
-  ledger = make('provisioning')
+# What was seen before, (state, time, last word of host 0) then, and the rent.
+RENTS = [
   # The supervisor was dead for 10 minutes.
-  for state, now in (('active', 1030.0), ('active', 1630.0)):
-    ledger, _ = supervisor.decide(ledger, look(state, now=now), LIMITS)
-  ledger, _ = supervisor.decide(ledger, look('absent', now=1640.0), LIMITS)
-  ledger, _ = supervisor.decide(ledger, look('waiting', now=9999.0), LIMITS)
-  assert ledger.seconds == 640.0
+  ('provisioning', [('active', 1030, None), ('active', 1630, None)], 630),
+  ('active', [('absent', 1010, None), ('waiting', 9999, None)], 10),
+  # Nobody looked: it ends a minute after the last word.
+  ('active', [('absent', 99_000, 1300)], 360),
+  # They came and went while nobody looked; or their log is an old one.
+  ('waiting', [('preempted', 99_000, 5000)], 4060),
+  ('waiting', [('absent', 99_000, 900)], 0),
+]
 
 
-def test_rent_ends_a_minute_after_the_last_word_if_nobody_looked():
-  seen = look('absent', now=99_000.0, heard=1300.0)
-  assert supervisor.decide(make('active'), seen, LIMITS)[0].seconds == 360.0
-
-
-def test_rent_of_hosts_that_came_and_went_while_nobody_looked_is_counted():
-  seen = look('preempted', now=99_000.0, heard=5000.0)
-  ledger, _ = supervisor.decide(make('waiting'), seen, LIMITS)
-  assert ledger.seconds == 4060.0 and ledger.reason == 'out of time'
-  # The log of hosts that were counted already.
-  seen = look('absent', now=99_000.0, heard=900.0)
-  assert supervisor.decide(make('waiting'), seen, LIMITS)[0].seconds == 0.0
+@pytest.mark.parametrize('before, looks, seconds', RENTS)
+def test_rent_is_counted_while_hosts_run_and_while_nobody_looks(
+  before, looks, seconds
+):
+  ledger = make(before)
+  for state, now, heard in looks:
+    seen = look(state, now, heard=heard)
+    ledger, _ = supervisor.decide(ledger, seen, LIMITS)
+  assert ledger.seconds == seconds
+  assert ledger.reason == ('out of time' if seconds > 3600 else '')
 
 
 def test_full_zones_are_tried_in_turn_then_after_a_pause():
@@ -191,31 +183,37 @@ def test_queue_that_takes_long_is_left_for_the_next_zone():
   assert (ledger.zone, action) == (1, CREATE)
 
 
-def test_only_zone_is_waited_for():
+def test_only_zone_is_waited_for_and_an_expired_request_goes_to_the_next():
   alone = LIMITS._replace(zones=(A,))
   seen = look('waiting', 9e9)
   assert supervisor.decide(make('waiting'), seen, alone)[1] == WAIT
+  ledger, _ = supervisor.decide(make('waiting'), look('preempted'), LIMITS)
+  assert ledger.zone == 1
 
 
-@pytest.mark.parametrize('state', ['failed', 'absent'])
-def test_structural_failure_is_not_tried_again(state):
-  seen = look(state, message=ZERO)
-  ledger, action = supervisor.decide(make('waiting'), seen, LIMITS)
-  assert ledger.reason == supervisor.STRUCTURAL and ledger.detail == ZERO
+# Message of each failure, how often hosts are asked for, and the reason to end.
+ENDS = [
+  (ZERO, 1, supervisor.STRUCTURAL),
+  ('odd', 2, supervisor.GAVE_UP),
+  ('HTTP 503', 21, supervisor.GAVE_UP),
+]
+
+
+@pytest.mark.parametrize('where', ['resource', 'command'])
+@pytest.mark.parametrize('message, times, reason', ENDS)
+def test_failures_end_a_launch_after_some_tries(message, times, reason, where):
+  ledger, now, asked, state = Ledger('j'), 0.0, False, 'absent'
+  while not ledger.reason:
+    # The request is refused, or what was asked for fails.
+    text = message if asked else ''
+    state = 'failed' if asked and where == 'resource' else 'absent'
+    seen = look(state, now, message=text)
+    ledger, action = supervisor.decide(ledger, seen, LIMITS)
+    assert ledger.reason or not text or ledger.not_before > now
+    now, asked = now + 30.0, action == CREATE
+  assert (ledger.attempts, ledger.reason) == (times, reason)
+  assert ledger.detail == message
   assert action == (DELETE if state == 'failed' else END)
-
-
-def test_unknown_failure_is_tried_once_more():
-  ledger, action = supervisor.decide(
-    make(), look('absent', message='odd'), LIMITS
-  )
-  assert (ledger.reason, action) == ('', WAIT)
-  later = look('absent', ledger.not_before)
-  ledger, action = supervisor.decide(ledger, later, LIMITS)
-  assert action == CREATE
-  seen = look('absent', ledger.time, message='odd')
-  ledger, action = supervisor.decide(ledger, seen, LIMITS)
-  assert (ledger.reason, action) == (supervisor.GAVE_UP, END)
 
 
 def test_failed_resource_is_blamed_once_while_it_is_deleted():
@@ -224,22 +222,6 @@ def test_failed_resource_is_blamed_once_while_it_is_deleted():
     ledger, action = supervisor.decide(ledger, seen, LIMITS)
     assert action == DELETE
   assert (ledger.zone, ledger.full) == (1, 1)
-
-
-def test_busy_service_is_asked_again_later_but_not_for_ever():
-  ledger, now = make(), 1000.0
-  for n in range(22):
-    refused = look('absent', now, message='HTTP 503')
-    ledger, action = supervisor.decide(ledger, refused, LIMITS)
-    assert n >= 20 or (action == WAIT and ledger.not_before > now)
-    now = max(now, ledger.not_before)
-  assert (ledger.reason, action) == (supervisor.GAVE_UP, END)
-
-
-def test_request_that_expired_in_the_queue_goes_to_the_next_zone():
-  seen = look('preempted')
-  ledger, action = supervisor.decide(make('waiting'), seen, LIMITS)
-  assert (ledger.zone, ledger.preemptions, action) == (1, 0, DELETE)
 
 
 def test_deletion_that_failed_is_repeated_until_nothing_is_left():

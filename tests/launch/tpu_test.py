@@ -3,7 +3,16 @@
 import pytest
 
 from launch import tpu, world
-from tests.launch.fakes import HAPPY, RUN, A, B, Google, add, make_cloud
+from tests.launch.fakes import (
+  HAPPY,
+  RUN,
+  A,
+  B,
+  Google,
+  add,
+  interrupt,
+  make_cloud,
+)
 
 
 def test_run_that_ends_well_is_asked_for_once_and_deleted(capsys):
@@ -38,6 +47,21 @@ def test_zone_that_does_not_offer_the_chips_is_left_out(capsys):
   cloud.zones = set()
   with pytest.raises(world.Unknown, match='no zone of'):
     tpu.main(RUN, cloud.world())
+
+
+def test_zone_that_does_not_exist_is_left_out(capsys):
+  words, cloud = [*RUN, f'--zone=us-east9-z,{B}'], make_cloud(HAPPY)
+  assert tpu.main(words, cloud.world()) == 0
+  assert cloud.created == [B]
+  assert 'us-east9-z does not offer' in capsys.readouterr().err
+  cloud = interrupt()  # hosts that live are watched all the same
+  cloud.on_active = lambda *_: cloud.end('done')
+  words[-1] = f'--zone=us-east9-z,{A}'
+  assert tpu.main(words, cloud.world()) == 0
+  assert not cloud.items
+  cloud.dark = {A}
+  with pytest.raises(world.Unknown, match=f'{A}: .*does not answer'):
+    tpu.main(words, cloud.world())
 
 
 def test_hosts_that_say_nothing_end_the_launch(capsys):
@@ -129,6 +153,7 @@ STATUSES = (
   *('', '{', '[]', '7', 'null', '"x"', '{"state": 1}', '[' * 100_000),
   '{"state": "running", "step": null, "steps": 9}',
   '{"state": "running", "step": 1, "steps": 9, "loss": "x", "phase": null}',
+  '{"state": "", "step": -1, "steps": 9, "loss": 1%s}' % ('0' * 400),
   '{"state": "\x1b[2J", "step": 1, "steps": 9, "seconds_left": [1]}',
 )
 

@@ -76,7 +76,7 @@ def host(tmp_path):
     yield made
 
 
-def _make_job(port, topology, slices, seconds, more):
+def _make_job(port, topology='v5litepod-4', slices=1, seconds=1000, **more):
   here = f'http://127.0.0.1:{port}'
   overrides = {'storage': f'{here}/storage/v1/'}
   properties = {'api_endpoint_overrides': overrides}
@@ -89,45 +89,32 @@ def _make_job(port, topology, slices, seconds, more):
   return queued.render_job(to, run, 'l-1', chips, seconds, **more)
 
 
-def _begin(
-  tmp_path,
-  stack,
-  port,
-  started,
-  *codes,
-  number='0',
-  topology='v5litepod-4',
-  slices=1,
-  seconds=1000,
-  pod=False,
-  attributes=(),
-  **more,
-):
+def _begin(folder, stack, port, started, *codes, number='0', **more):
   """Starts a host whose program ends with some codes; returns its process."""
-  home, bin_ = tmp_path / f'home{len(started)}', tmp_path / 'bin'
-  code, codes_path = home / 'r/SHA', tmp_path / f'codes{len(started)}'
-  for folder in (code / 'env/bin', code / 'tree', bin_):
-    folder.mkdir(parents=True, exist_ok=True)
+  pod, told = more.pop('pod', False), more.pop('attributes', {})
+  home, bin_ = folder / f'home{len(started)}', folder / 'bin'
+  code, codes_path = home / 'r/SHA', folder / f'codes{len(started)}'
+  for path in (code / 'env/bin', code / 'tree', bin_):
+    path.mkdir(parents=True, exist_ok=True)
   (code / 'ready').touch()
-  python = PROGRAM if pod else PIP
-  paths = {code / 'env/bin/python': PROGRAM, tmp_path / 'program': PROGRAM}
-  for path, text in {**paths, bin_ / 'python3': python}.items():
+  paths = {code / 'env/bin/python': PROGRAM, folder / 'program': PROGRAM}
+  for path, text in {
+    **paths,
+    bin_ / 'python3': PROGRAM if pod else PIP,
+  }.items():
     path.write_text(text)
     path.chmod(0o755)
   codes_path.write_text(''.join(f'{code}\n' for code in codes))
-  text = _make_job(port, topology, slices, seconds, more)
-  values = {} if pod else {'attributes/bert-jax-job': text}
-  if number is not None:
-    values['attributes/agent-worker-number'] = number
-  values |= dict(attributes)
+  text = _make_job(port, **more)
+  values = {'bert-jax-job': text, 'agent-worker-number': number, **told}
+  values = {f'attributes/{key}': value for key, value in values.items()}
+  metadata = stack.enter_context(fake_cloud.serve_metadata(values))
   env = os.environ | {'PATH': f'{bin_}:{os.environ["PATH"]}'}
   env |= {'CODES': str(codes_path), 'CLOUD': f'http://127.0.0.1:{port}'}
-  env |= {'PROGRAM': f'{tmp_path}/program', 'BERT_JAX_HOME': str(home)}
-  if pod:
-    env |= {'BERT_JAX_JOB': text, 'JOB_COMPLETION_INDEX': number}
-  metadata = stack.enter_context(fake_cloud.serve_metadata(values))
+  env |= {'PROGRAM': f'{folder}/program', 'BERT_JAX_HOME': str(home)}
+  env |= {'BERT_JAX_JOB': text, 'JOB_COMPLETION_INDEX': number} if pod else {}
   env |= {'GCE_METADATA_HOST': f'127.0.0.1:{metadata}', 'BERT_JAX_TICK': '0.01'}
-  with open(tmp_path / f'console{len(started)}', 'w') as console:
+  with open(folder / f'console{len(started)}', 'w') as console:
     more = {'start_new_session': True, 'stdout': console}
     process = subprocess.Popen(['bash', watch.WORKER], env=env, **more)
   process.values = values
@@ -144,35 +131,33 @@ def wait_for(holds):
   raise TimeoutError
 
 
-def test_exit_code_0_ends_the_launch_and_deletes_the_host(host):
-  assert host(0).wait(60) == DELETED
-  assert host.end()[0] == 'reason=done' and not host.cloud.items
-  words = (
-    "arguments: -m bert_jax.main --config=c --workdir=gs://b/r --a b --c='d'"
-  )
-  assert words in host.log()
+# Exit codes of the program, the reason to end, and how often it was started.
+ENDS = [
+  ((0,), 'done', 1),
+  ((1, 0), 'failed', 1),  # a mistake is never tried again
+  ((70,) * 5, 'crashed', 4),
+  pytest.param((75,) * 5, 'crashed', 4, marks=pytest.mark.slow),
+  pytest.param((137, 134, 0), 'done', 3, marks=pytest.mark.slow),
+  pytest.param((143, 129, 130, 143, 129, 0), 'done', 6, marks=pytest.mark.slow),
+  # A step forward resets the count.
+  pytest.param((9, 9, '+5', 9, 9, 0), 'done', 6, marks=pytest.mark.slow),
+  # A status that is lost, or older, does not.
+  ((9, '+5', '+', '+5', '+3', '+5', 9), 'crashed', 5),
+]
 
 
-def test_exit_code_1_is_not_tried_again_and_keeps_the_last_lines(host):
-  assert host(1, 0).wait(60) == DELETED
-  end = host.end()
-  assert end[0] == 'reason=failed' and 'exit code 1' in end[1]
-  assert 'ends with 1' in end and not host.cloud.items
-  assert host.log().count('arguments:') == 1
-
-
-@pytest.mark.parametrize('code', [70, pytest.param(75, marks=pytest.mark.slow)])
-def test_other_codes_are_tried_three_times_again(host, code):
-  assert host(*[code] * 5).wait(120) == DELETED
-  assert host.end()[0] == 'reason=crashed'
-  assert host.log().count('arguments:') == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('codes', [(143, 129, 0), (9, 9, '+5', 9, 9, 0)])
-def test_interruptions_and_progress_reset_the_retries(host, codes):
+@pytest.mark.parametrize('codes, reason, starts', ENDS)
+def test_exit_code_decides(host, codes, reason, starts):
   assert host(*codes).wait(120) == DELETED
-  assert host.end()[0] == 'reason=done'
+  end = host.end()
+  assert end[0] == f'reason={reason}' and not host.cloud.items
+  assert host.log().count('arguments:') == starts
+  words = '-m bert_jax.main --config=c --workdir=gs://b/r --a b'
+  assert f"arguments: {words} --c='d'\n" in host.log()
+  if reason != 'done':
+    code = str(codes[starts - 1])
+    code = '70' if '+' in code else code
+    assert end[1].endswith(f'exit code {code}') and f'ends with {code}' in end
 
 
 @pytest.mark.parametrize('again', [False, True])
@@ -246,14 +231,19 @@ def test_number_that_comes_late_is_waited_for(host, late):
 
 
 def test_hosts_are_numbered_through_all_slices(host):
-  attributes = {'attributes/tpu-env': "A: 'b'\nMEGASCALE_SLICE_ID: '2'\n"}
+  attributes = {'tpu-env': "A: 'b'\nMEGASCALE_SLICE_ID: '2'\n"}
   host(1, number='1', topology='v5litepod-16', slices=3, attributes=attributes)
   wait_for(lambda: 'host 9 of run r' in host.log(9))
 
 
 def test_host_without_a_job_does_nothing(host):
-  assert host(0, attributes={'attributes/bert-jax-job': None}).wait(60) == 1
+  assert host(0, attributes={'bert-jax-job': None}).wait(60) == 1
   assert not host.cloud.objects
+
+
+def test_installation_ends_when_the_time_is_up(host):
+  assert host(0, sha256='0' * 64, seconds=0).wait(60) == DELETED
+  assert host.end()[0] == 'reason=out of time'
 
 
 def test_host_that_cannot_write_says_it_on_the_console_and_goes(host, tmp_path):
@@ -277,17 +267,19 @@ def test_reason_is_written_as_soon_as_the_bucket_takes_it(host):
   assert host.end()[0] == 'reason=done'
 
 
-STARTS = {'10 7\n': 'crashed', '10 6\n': 'done', 'a[$(touch x)] 7': 'done'}
+# Starts and the step of the last one that moved on, then, and afterwards.
+STARTS = {'10 7': '11 7', '10 8': '11 8', '10 6': '1 7', '3 9': '4 9'}
 
 
-@pytest.mark.parametrize('text', [*STARTS, '', '\x00'])
+@pytest.mark.parametrize('text', [*STARTS, '', '\0', 'a[$(touch x)] 7', '1'])
 def test_starts_are_counted_until_a_step_forward(host, text):
   host.cloud.write('gs://b/r/status.json', '{"step": 7, "steps": 9}')
   host.cloud.write(f'{BASE}/starts', text)
   assert host(0).wait(60) == DELETED
-  assert host.end()[0] == f'reason={STARTS.get(text, "done")}'
-  count = 11 if text == '10 7\n' else 1
-  assert host.cloud.read(f'{BASE}/starts') == f'{count} 7\n'
+  count = STARTS.get(text, '1 7')
+  reason = 'crashed' if count.startswith('11 ') else 'done'
+  assert host.end()[0] == f'reason={reason}'
+  assert host.cloud.read(f'{BASE}/starts') == f'{count}\n'
 
 
 def test_code_is_installed_with_the_versions_that_came_with_it(host, tmp_path):
