@@ -68,7 +68,7 @@ def test_named_python_files_exist():
 
 
 def test_named_tests_exist():
-  tests = {path.name for path in ROOT.glob('tests/**/*_test.py')}
+  tests = {path.name for path in ROOT.glob('*/**/*_test.py')}
   tests |= {'x_test.py'}  # that of any x.py, in CONTRIBUTING.md
   for page, text in (PAGES | SOURCES).items():
     assert not set(re.findall(r'\b\w+_test\.py\b', text)) - tests, page

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import random
 import shutil
 from collections.abc import Callable
@@ -11,13 +12,11 @@ _ODD = 'x', None, -5, 10**30, True, 1.5, [], {}, [1, [2]]
 
 
 def _read(path) -> bytes:
-  with open(path, 'rb') as file:
-    return file.read()
+  return pathlib.Path(path).read_bytes()
 
 
 def _write(path, content: bytes):
-  with open(path, 'wb') as file:
-    file.write(content)
+  pathlib.Path(path).write_bytes(content)
 
 
 def _choose(raw: bytes, rng: random.Random) -> int:

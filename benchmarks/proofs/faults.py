@@ -1,221 +1,141 @@
 """The fault matrix: does to a run what can happen to it, and measures the rest.
 
   python benchmarks/proofs/faults.py --write
-  python benchmarks/proofs/faults.py --only=kill_moments,sigterm_200
+  python benchmarks/proofs/faults.py --only=kill_moments,full_log
   python benchmarks/proofs/faults.py --list
 
-Each row of docs/faults.md is measured in a process of its own, two at a time; a
-small model is trained on made-up text. Most rows compare with an uninterrupted
+The rows, what is done and what is promised, are those of docs/faults.md. Those
+that no test has are measured here, each in a process of its own, two at a time;
+a small model is trained on made-up text. Most compare with an uninterrupted
 run: last fingerprint, every loss, every byte of the export. --write puts what
-was measured into the tables of docs/faults.md. The rows of full and
-read-only disks need permission to mount a tmpfs, those of buckets the extra
-`test`. The exit code is 1 unless every row is ok. Takes about twelve minutes on two
-idle cores.
+was measured into the page. The rows of full and read-only disks need permission
+to mount a tmpfs, those of buckets the extra `test`. The exit code is 1 unless
+every row is ok. Takes about ten minutes on two idle cores.
 """
 
 import argparse
+import concurrent.futures
+import contextlib
+import functools
+import io
 import os
 import pathlib
-import queue
-import resource
+import re
 import sys
 import tempfile
-import threading
 import time
 import traceback
 
-import fault as fault_lib
 import small_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / 'docs' / 'faults.md'
 LIMIT = 600  # seconds of a row
-_MISSING = 'not measured'
-_TICKS = os.sysconf('SC_CLK_TCK')
 
 
-def list_groups() -> dict[str, tuple[fault_lib.Fault, ...]]:
-  """Returns {heading: rows}."""
+def fail_host(how: str, victim: int, base, folder):
+  """Measures a host that fails, see `hosts.check_failure`."""
+  import hosts
+
+  from bert_jax.pretraining import training_data
+  from bert_jax.workdir import paths
+
+  sys.path.append(str(ROOT))
+  from configs import tiny
+
+  c, said = tiny.get_config(hosts.CONFIG.partition(':')[2]), io.StringIO()
+  training_data.prepare_data(c, folder)
+  [case] = [x for x in hosts.list_failures() if x[:3] == (how, victim, 2)]
+  with contextlib.redirect_stdout(said):
+    good = hosts.check_failure(folder, paths.prepared_data(c, folder), case)
+  text = said.getvalue()
+  small_run.expect(good, text)
+  seconds = text.partition('ended after ')[2].partition(' (')[0]
+  line = text.partition('said: error: ')[2]
+  line = small_run.quote(re.sub(r' \(\S+, process \d+\)', '', line))
+  return f'all ended after {seconds} with exit code {case[4]}: {line}'
+
+
+HOSTS = {
+  'host_killed': ('SIGKILL', 1),
+  'host_0_killed': ('SIGKILL', 0),
+  'host_stopped': ('SIGSTOP', 1),
+  'host_slow': ('hangs', 1),
+  'host_fails': ('raises', 1),
+}
+
+
+def list_rows() -> dict:
+  """Returns {name: (base, empty folder) -> what was measured}.
+
+  They raise `small_run.Broken`, or anything else, if a promise is not kept.
+  """
   # Here, so that processes that are forked for a row of another need not wait.
-  import faults_bucket
-  import faults_checkpoint
-  import faults_data
   import faults_disk
-  import faults_full
-  import faults_hosts
-  import faults_input
+  import faults_files
   import faults_process
 
-  return {
-    'The process': faults_process.FAULTS,
-    'Checkpoints': faults_checkpoint.FAULTS,
-    'Other files': faults_data.FAULTS,
-    'The disk': faults_full.FAULTS + faults_disk.FAULTS,
-    'The bucket': faults_bucket.FAULTS,
-    'Input and numbers': faults_input.FAULTS,
-    'Hosts': faults_hosts.FAULTS,
+  rows = faults_process.ROWS | faults_files.ROWS | faults_disk.ROWS
+  return rows | {
+    name: functools.partial(fail_host, *given) for name, given in HOSTS.items()
   }
 
 
-def measure(name, base, folder, pipe):
-  """Measures a row, in its own process; sends (state, text)."""
+def read_page() -> dict[str, list[str]]:
+  """Returns {name of a row: what is done, promised, measured}."""
+  lines = PAGE.read_text(encoding='utf-8').splitlines()
+  rows = [x.strip('| ').split(' | ') for x in lines if x[:2] == '| ']
+  return {name: cells for name, *cells in rows if name != 'row'}
+
+
+def write_page(name: str, measured: str):
+  """Replaces the last cell of a row of the page."""
+  text, (*cells, old) = PAGE.read_text(encoding='utf-8'), read_page()[name]
+  measured = measured.replace('|', '/').replace('\n', ' ')
+  before, after = (' | '.join([name, *cells, x]) for x in (old, measured))
+  text = text.replace(f'| {before} |', f'| {after} |')
+  PAGE.write_text(text, encoding='utf-8')
+
+
+def measure(name, scratch, base, pipe):
+  """Measures a row, in its own process, or makes the base; sends the result."""
+  folder = os.path.join(scratch, name)
+  os.mkdir(folder)
   small_run.redirect(os.path.join(folder, 'output'))
   small_run.end_with_server()
   os.chdir(folder)
   try:
-    [fault] = [
-      x for rows in list_groups().values() for x in rows if x.name == name
-    ]
-    result = 'ok', fault.measure(base, folder)
-  except fault_lib.Skipped as error:
+    call = list_rows()[name] if base else small_run.make_base
+    result = 'ok', call(base, folder) if base else call(folder)
+  except small_run.Skipped as error:
     result = 'skipped', str(error)
-  except fault_lib.Broken as error:
-    result = 'BROKEN', str(error)
-  except BaseException:
-    result = 'BROKEN', traceback.format_exc()
-  pipe.send((*result, os.getppid()))
+  except BaseException as error:
+    broken = isinstance(error, small_run.Broken)
+    result = 'BROKEN', str(error) if broken else traceback.format_exc()
+  pipe.send(result)
   pipe.close()
   os._exit(0)  # threads of a broken run may be left
 
 
-def make_base(scratch):
-  """Makes the uninterrupted run, in a process with the rows' environment."""
+def run_row(name, scratch, base=None):
+  """Measures a row; returns (state, what was measured)."""
   context = small_run.make_context()
   pipe, theirs = context.Pipe(duplex=False)
-  process = context.Process(target=_make_base, args=(scratch, theirs))
+  process = context.Process(target=measure, args=(name, scratch, base, theirs))
   process.start()
   theirs.close()
-  base = pipe.recv()
-  process.join()
-  return base
-
-
-def _make_base(scratch, pipe):
-  small_run.redirect(os.path.join(scratch, 'output'))
-  pipe.send(small_run.make_base(scratch))
-
-
-def run_row(fault, base, scratch) -> tuple[str, str, float, int | None]:
-  """Measures a row; returns (state, text, seconds, the fork server)."""
-  folder = os.path.join(scratch, fault.name)
-  os.mkdir(folder)
-  context = small_run.make_context()
-  pipe, theirs = context.Pipe(duplex=False)
-  process = context.Process(
-    target=measure, args=(fault.name, base, folder, theirs)
-  )
-  begin = time.monotonic()
-  process.start()
-  theirs.close()
-  state, text, server = 'BROKEN', f'no result after {LIMIT} s', None
+  state, found = 'BROKEN', f'no result after {LIMIT} s'
   try:
     if pipe.poll(LIMIT):
-      state, text, server = pipe.recv()
+      state, found = pipe.recv()
   except EOFError:
-    text = 'the process died'
+    found = 'the process died'
   process.kill()
   process.join()
-  if state == 'BROKEN':
-    output = os.path.join(folder, 'output')
-    if os.path.exists(output):
-      with open(output, errors='replace') as file:
-        text += f'\n--- its output ends with\n{file.read()[-3000:]}'
-  return state, text, time.monotonic() - begin, server
-
-
-def run_all(faults, base, scratch, jobs: int, note):
-  """Measures rows, `jobs` at a time.
-
-  Args:
-    faults: the rows.
-    base: the run with which they compare.
-    scratch: folder for theirs.
-    jobs: how many at a time.
-    note: is called with {name: (state, text)} after each row.
-
-  Returns:
-    ({name: (state, text)}, the fork servers).
-  """
-  waiting: queue.SimpleQueue = queue.SimpleQueue()
-  for fault in faults:
-    waiting.put(fault)
-  found, servers, lock = {}, set(), threading.Lock()
-
-  def work():
-    while True:
-      try:
-        fault = waiting.get_nowait()
-      except queue.Empty:
-        return
-      state, text, seconds, server = run_row(fault, base, scratch)
-      with lock:
-        found[fault.name] = state, text
-        servers.add(server)
-        note(found)
-        print(
-          f'{len(found):3d}/{len(faults)} {state:7} {fault.name} '
-          f'({seconds:.0f} s): {text}',
-          flush=True,
-        )
-
-  threads = [threading.Thread(target=work) for _ in range(jobs)]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join()
-  return found, servers - {None}
-
-
-def count_cpu(servers) -> float:
-  """Returns the CPU seconds of this process and of all that it started."""
-  total = 0.0
-  for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-    used = resource.getrusage(who)
-    total += used.ru_utime + used.ru_stime
-  for server in servers:  # a child of this process that has not ended
-    with open(f'/proc/{server}/stat') as file:
-      fields = file.read().rpartition(')')[2].split()
-    total += sum(map(int, fields[11:15])) / _TICKS
-  return total
-
-
-def make_tables(groups, measured) -> str:
-  """Returns the tables of docs/faults.md.
-
-  Args:
-    groups: from `list_groups`.
-    measured: {name of a row: what was measured}.
-  """
-  lines = []
-  for heading, rows in groups.items():
-    lines += ['', f'### {heading}', '']
-    lines += [
-      '| row | what is done | what is promised | measured |',
-      '|---|---|---|---|',
-    ]
-    for fault in rows:
-      result = measured.get(fault.name, _MISSING)
-      cells = fault.name, fault.done, fault.promised, result
-      cells = (x.replace('|', '/').replace('\n', ' ') for x in cells)
-      lines.append(f'| {" | ".join(cells)} |')
-  return '\n'.join(lines) + '\n'
-
-
-def write_page(groups, found):
-  """Replaces the tables of docs/faults.md, which are its end.
-
-  Rows that were not measured, or are broken, keep what was measured before.
-  """
-  text = PAGE.read_text(encoding='utf-8')
-  rows = [
-    x.strip('| ').split(' | ') for x in text.splitlines() if x[:2] == '| '
-  ]
-  measured = {cells[0]: cells[3] for cells in rows}
-  measured |= {
-    name: result for name, (state, result) in found.items() if state == 'ok'
-  }
-  head = text.partition('\n### ')[0].rstrip()
-  PAGE.write_text(f'{head}\n{make_tables(groups, measured)}', encoding='utf-8')
+  output = pathlib.Path(scratch, name, 'output')
+  if state == 'BROKEN' and output.exists():
+    found += f'\n--- its output ends with\n{output.read_text("utf-8", "replace")[-3000:]}'
+  return state, found
 
 
 def main():
@@ -226,33 +146,35 @@ def main():
   parser.add_argument('--write', action='store_true', help='write the page')
   parser.add_argument('--jobs', type=int, default=2, help='rows at a time')
   options = parser.parse_args()
-  groups = list_groups()
-  faults = [fault for rows in groups.values() for fault in rows]
+  names = list(list_rows())
   if options.only:
-    names = options.only.split(',')
-    unknown = set(names) - {fault.name for fault in faults}
-    if unknown:
+    chosen = options.only.split(',')
+    if unknown := set(chosen) - set(names):
       parser.error(f'no row is called {", ".join(unknown)}; see --list')
-    faults = [fault for fault in faults if fault.name in names]
+    names = chosen
   if options.list:
-    for fault in faults:
-      print(f'{fault.name:20} {fault.done}')
+    for name, (done, *_) in read_page().items():
+      print(f'{name:20} {"" if name in names else "(by a test) "}{done}')
     return 0
-
-  def note(found):
-    if options.write:
-      write_page(groups, found)
-
-  begin = time.monotonic()
+  begin, bad = time.monotonic(), []
   with tempfile.TemporaryDirectory() as scratch:
     small_run.set_environment(os.path.join(scratch, 'xla'))
-    base = make_base(scratch)
-    found, servers = run_all(faults, base, scratch, options.jobs, note)
-    cpu = count_cpu(servers)
-  bad = [name for name, (state, _) in found.items() if state != 'ok']
+    state, base = run_row('base', scratch)
+    if state != 'ok':
+      sys.exit(f'error: the uninterrupted run failed: {base}')
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+      waiting = {pool.submit(run_row, x, scratch, base): x for x in names}
+      for done in concurrent.futures.as_completed(waiting):
+        name, (state, text) = waiting[done], done.result()
+        seconds = time.monotonic() - begin
+        print(f'{seconds:4.0f} s {state:7} {name}: {text}', flush=True)
+        if state != 'ok':
+          bad.append(name)
+        elif options.write:
+          write_page(name, text)
   print(
-    f'verdict: {"FAILED " + ", ".join(bad) if bad else "ok"}, {len(found)} rows '
-    f'in {time.monotonic() - begin:.0f} s, {cpu:.0f} s of CPU'
+    f'verdict: {"FAILED " + ", ".join(bad) if bad else "ok"}, {len(names)} rows '
+    f'in {time.monotonic() - begin:.0f} s'
   )
   return 1 if bad else 0
 

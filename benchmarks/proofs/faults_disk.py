@@ -1,189 +1,300 @@
-"""Faults of the disk: read-only, failing, slow."""
+"""Faults of disks and buckets: too small, full, read-only, or they refuse."""
 
-import errno
+import contextlib
+import dataclasses
 import functools
 import os
 import shutil
+import subprocess
+import threading
 import time
 
 import damage
-import small_disk
+import emulator
 import small_run
-from fault import Fault, expect, expect_error, expect_same
-from moments import replace
+from small_run import Skipped, expect, expect_error, expect_line, expect_same
 
-from bert_jax.train import meter
-from bert_jax.workdir import checkpoint, checkpoint_reader, log
+from bert_jax.interop import hf_export
+from bert_jax.runtime import bucket
+from bert_jax.workdir import log
+
+_MINUTE = 60.0
+_BUCKET = f'gs://{emulator.BUCKET}'
 
 
-def failing_log(base, folder):
-  """Lets writes of the log fail."""
-  workdir, use = f'{folder}/run', f'dir={base.data}'
+@contextlib.contextmanager
+def mount(folder: str, kilobytes: int):
+  """Yields the path of a disk of a given size."""
+  path = os.path.join(folder, 'disk')
+  os.makedirs(path, exist_ok=True)
+  command = ['mount', '-t', 'tmpfs', '-o', f'size={kilobytes}k', 'tmpfs', path]
+  if subprocess.run(command, capture_output=True).returncode:
+    raise Skipped('mounting a tmpfs needs the rights of root')
+  try:
+    yield path
+  finally:
+    subprocess.run(['umount', '-l', path], check=False)
 
-  def fail():
-    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-  def flush(write):
-    def failing(self, step, **content):
-      return fail() if step == 5 else write(self, step, **content)
+def remount(path: str, option: str):
+  subprocess.run(['mount', '-o', f'remount,{option}', path], check=True)
 
-    return failing
 
-  write = log.Log._write_event
-  replace('workdir.log', 'Log._write_event', flush)
-  line = expect_error(
-    lambda: small_run.train(workdir, use), 'cannot write the log', code=75
-  )
-  log.Log._write_event = write
-  small_run.train(workdir, use)
-  expect_same(small_run.describe(workdir), base.result)
-  return f'"... {line[line.index("Input") :]}" Then bits equal'
+def fill(disk: str, left: int = 0):
+  """Fills a disk but for some bytes."""
+  path = os.path.join(disk, 'junk')
+  with open(path, 'ab', buffering=0) as file:
+    for size in (1 << 16, 1 << 10):
+      with contextlib.suppress(OSError):
+        while file.write(bytes(size)):
+          pass
+  os.truncate(path, os.path.getsize(path) - left)
+
+
+@contextlib.contextmanager
+def before_row(step: int, act):
+  """Calls act() before a run logs a step, when the save before is finished."""
+  write = log.Log.write
+
+  def acting(self, kind, number, values):
+    if (kind, number) == ('train', step):
+      time.sleep(1.5)
+      act()
+    return write(self, kind, number, values)
+
+  log.Log.write = acting
+  try:
+    yield
+  finally:
+    log.Log.write = write
+
+
+@contextlib.contextmanager
+def before_export(act):
+  """Calls act() before a run exports its model."""
+  export = hf_export.export
+
+  def acting(*args, **options):
+    act()
+    return export(*args, **options)
+
+  hf_export.export = acting
+  try:
+    yield
+  finally:
+    hf_export.export = export
+
+
+def full_predicted(base, folder):
+  """Starts a run on a disk that is too small for its checkpoints."""
+  with mount(folder, 200) as disk:
+    line = expect_error(
+      lambda: small_run.train(f'{disk}/run', f'dir={base.data}'),
+      *('MB free', 'more checkpoint(s) need'),
+    )
+    left = damage.list_files(f'{disk}/run')
+    expect(not [x for x in left if 'checkpoints' in x], f'{left}')
+  return f'before the first step: {small_run.quote(line, "more checkpoint")}'
+
+
+def full_data(base, folder):
+  """Prepares data on a disk that becomes full."""
+  use = f'input={base.text}'
+  with mount(folder, 300) as disk:
+    workdir = f'{disk}/run'
+    line = expect_error(lambda: small_run.train(workdir, use), 'make room')
+    expect(not os.path.exists(f'{workdir}/data'), 'unfinished data')
+    remount(disk, 'size=16m')
+    small_run.train(workdir, use)
+    expect_same(small_run.describe(workdir), base.result)
+  return f'{small_run.quote(line, "No space")}; then bits equal'
+
+
+def full(when, words, arguments, kept, base, folder):
+  """Fills the disk of a run, which must stop, and go on when there is room.
+
+  Args:
+    when: (act) -> context in which the run calls act().
+    words: of its line.
+    arguments: more of the config.
+    kept: the checkpoints that must be there when it has stopped.
+    base, folder: see `faults.measure`.
+  """
+  use, left = f'dir={base.data}{arguments}', 0 if 'cannot' in words[0] else 48
+  expected = base.result
+  if arguments:
+    small_run.train(f'{folder}/whole', use)
+    expected = small_run.describe(f'{folder}/whole')
+  with mount(folder, 8_000) as disk:
+    workdir = f'{disk}/run'
+    if when is before_export:
+      small_run.train(workdir, use)
+    with when(lambda: fill(disk, left << 10)):
+      line = expect_error(lambda: small_run.train(workdir, use), *words)
+    saved = sorted(os.listdir(f'{workdir}/checkpoints'), key=int)
+    expect(saved == kept, f'{saved}')
+    expect('.export.new' not in os.listdir(workdir), 'half an export')
+    if when is before_export:  # the one before is whole
+      expect_same(small_run.describe(workdir), expected)
+    os.remove(f'{disk}/junk')
+    text = small_run.train(workdir, use)
+    expect(f'resumed at step {kept[-1]}' in text, text)
+    expect_same(small_run.describe(workdir), expected)
+  line = line.replace(disk, 'DISK')
+  return f'{small_run.quote(line)}; then bits equal'
+
+
+def full_cache(base, folder):
+  """Gives compiled programs a disk that is too small, and a read-only one."""
+  with mount(folder, 64) as disk:
+    use = small_run.UseCache(disk)
+    for option in ('size=64k', 'ro'):
+      remount(disk, option)
+      workdir = f'{folder}/{option[:2]}'
+      started = small_run.start(workdir, f'dir={base.data}', prepare=use)
+      code = started.wait()
+      expect(code == 0, f'{option}: {code}\n{started.say()[-3000:]}')
+      expect_same(small_run.describe(workdir), base.result)
+  return 'both runs ended; bits and export equal'
 
 
 def read_only(base, folder):
   """Trains from and in folders of a disk that cannot be written."""
-  with small_disk.mount(folder, 16_000) as disk:
+  with mount(folder, 16_000) as disk:
     shutil.copytree(base.workdir, f'{disk}/run')
     shutil.rmtree(f'{disk}/run/checkpoints/8')
-    small_disk.remount(disk, 'ro')
-    before = damage.list_files(disk)
-    lines = [
-      expect_error(
-        functools.partial(small_run.train, f'{disk}/{name}', use), 'Read-only'
-      )
-      for name, use in (
-        ('run', f'input={base.text}'),
-        ('new', f'input={base.text}'),
-      )
-    ]
+    remount(disk, 'ro')
+    before, use = damage.list_files(disk), f'input={base.text}'
+    for name in ('run', 'new'):
+      train = functools.partial(small_run.train, f'{disk}/{name}', use)
+      expect_error(train, 'Read-only')
     expect(damage.list_files(disk) == before, 'something was written')
     small_run.train(f'{folder}/run', f'dir={disk}/run/data')
     expect_same(small_run.describe(f'{folder}/run'), base.result)
-  return f'"{lines[0][:12]} ... Read-only file system ..."; data may be there'
+  return '"... Read-only file system ..."; data may be there'
 
 
-def failing_disk(base, folder):
-  """Lets reads fail: /proc/self/mem answers EIO to whoever reads its start."""
-  workdir, use = f'{folder}/run', f'input={base.text},dir={folder}/data'
-  shutil.copytree(base.workdir, workdir)
-  shutil.copytree(base.data, f'{folder}/data')
-  names = (
-    *(f'{workdir}/config.json', f'{workdir}/metrics.jsonl'),
-    f'{workdir}/checkpoints/8/facts/metadata',
-    *(f'{folder}/data/manifest.json', f'{folder}/data/vocab.txt'),
-  )
-  for name in names:
-    os.rename(name, f'{folder}/kept')
-    os.symlink('/proc/self/mem', name)
-    expect_error(
-      lambda: small_run.train(workdir, use), 'Input/output error', code=75
+@dataclasses.dataclass(frozen=True)
+class Impatient:
+  """Lets a process try requests for so many seconds, and wait for one."""
+
+  seconds: float
+
+  def __call__(self):
+    bucket.PATIENCE = self.seconds
+    bucket._SILENCE = max(1, round(self.seconds))
+
+
+@contextlib.contextmanager
+def refusing(base, status, only='', prepare=None):
+  """Yields a run in a bucket that refuses from its first save on, and the proxy.
+
+  Args:
+    base: the run whose data are used.
+    status: of the answers.
+    only: text in the paths of the requests that are refused.
+    prepare: see `small_run.start`.
+  """
+  if not emulator.find_binary():
+    raise Skipped("the emulator of a bucket is in the extra 'test'")
+  with emulator.running() as url, emulator.Proxy(url) as ill:
+    env = {**os.environ, **emulator.environment(ill.url)}
+    env['XDG_CACHE_HOME'] = os.path.join(os.getcwd(), f'cache{status}')
+    start = functools.partial(
+      small_run.start, f'{_BUCKET}/run', f'dir={base.data}', env=env
     )
-    os.remove(name)
-    os.rename(f'{folder}/kept', name)
-  stat = os.stat
-
-  def fail(path, *args, **options):
-    if str(path).endswith('checkpoints/8/state'):
-      raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-    return stat(path, *args, **options)
-
-  os.stat = fail
-  expect_error(
-    lambda: small_run.train(workdir, use),
-    *('Input/output', 'nothing was moved'),
-    code=75,
-  )
-  os.stat = stat
-  expect(not os.path.exists(f'{workdir}/checkpoints_bad'), 'moved')
-  text = small_run.train(workdir, use)
-  expect('resumed at step 8' in text, text)
-  expect_same(small_run.describe(workdir), base.result)
-  return (
-    f'{len(names) + 1} files: one line each; nothing moved; then bits equal'
-  )
+    started = start(prepare=prepare)
+    while not any('checkpoints/2' in request for request in list(ill.seen)):
+      expect(started.process.is_alive(), started.say()[-3000:])
+      time.sleep(0.01)
+    ill.status, ill.only = status, only
+    yield started, ill, start
 
 
-def slow_disk(base, folder):
-  """Measures how long a save keeps a run waiting on a slow disk."""
-  seconds, slept = 0.3, []
-  names = 'mkdir', 'rename', 'replace', 'fsync'
-  real = {name: getattr(os, name) for name in names}
+def expect_result(started, base):
+  """Waits for a run in a bucket, which must end with the bits of the base."""
+  code, text = started.wait(), started.say()
+  expect(code == 0, f'exit {code}\n{text[-3000:]}')
+  mark = f'step 8, fingerprint={base.result["fingerprint"]}'
+  expect(mark in text, text[-3000:])
 
-  def make_slow(function):
-    def slow(*args, **options):
-      if 'checkpoints' in str(args[0]):
-        slept.append(seconds)
-        time.sleep(seconds)
-      return function(*args, **options)
 
-    return slow
+def bucket_minute(base, folder):
+  """Lets the bucket refuse for a minute, in two ways at a time."""
+  del folder
+  failures = []
 
-  for name, function in real.items():
-    setattr(os, name, make_slow(function))
-  save, add, waits, steps = checkpoint.Checkpoints.save, None, {}, []
-  add = meter.Meter.add
-
-  def timed(self, step, *args):
-    begin = time.monotonic()
+  def run(status):
     try:
-      return save(self, step, *args)
-    finally:
-      waits[step] = time.monotonic() - begin
+      with refusing(base, status) as (started, ill, _):
+        time.sleep(_MINUTE)
+        ill.status = 0
+        expect_result(started, base)
+    except Exception as error:
+      failures.append(error)
 
-  def stepped(self, *args):
-    steps.append(time.monotonic())
-    return add(self, *args)
-
-  checkpoint.Checkpoints.save, meter.Meter.add = timed, stepped
-  workdir = f'{folder}/run'
-  # A step of about half a second, so that saves have time to finish.
-  size = 'num_layers=2,hidden_size=256,mlp_size=1024,num_heads=4,batch_size=192'
-  small_run.train(
-    workdir,
-    f'dir={base.data},{size},steps=25,checkpoint.every=12,eval.every=0',
-  )
-  usual = sorted(b - a for a, b in zip(steps, steps[1:], strict=False))
-  usual = usual[len(usual) // 2]
-  _, facts = checkpoint_reader.read(f'{workdir}/checkpoints')
-  expect(facts['step'] == 25, f'{facts["step"]}')
-  longest = max(waits[step] for step in (12, 24))
-  in_all = sum(slept) / len(waits)
-  expect(in_all > 4 * seconds, f'only {in_all:.1f} s of waiting per save')
-  expect(
-    longest < usual, f'a save {longest:.2f} s, a step {usual:.2f} s: {waits}'
-  )
-  return (
-    f'saves took {in_all:.1f} s more each and kept training waiting for '
-    f'{longest:.2f} s at most; a step takes {usual:.2f} s'
-  )
+  threads = [threading.Thread(target=run, args=(x,)) for x in (503, 429)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  if failures:
+    raise failures[0]
+  return 'both runs went on after it and ended with the same bits'
 
 
-FAULTS = (
-  Fault(
-    'failing_log',
-    'the writer of TensorBoard events fails (simulated: it raises EIO)',
-    'one line; then the same command goes on',
-    failing_log,
-  ),
-  Fault(
-    'read_only',
-    "a read-only disk with a run's directory, with a new one, with data",
-    'one line; data may be read-only',
-    read_only,
-  ),
-  Fault(
-    'failing_disk',
-    'EIO from each file of a run that is read (symbolic links to '
-    '/proc/self/mem; for the arrays simulated: `os.stat` raises it)',
-    'one line, nothing is taken for damaged or moved; then the same command '
-    'goes on',
-    failing_disk,
-  ),
-  Fault(
-    'slow_disk',
-    'a disk on which each call that makes, renames or syncs takes 0.3 s '
-    "(simulated: Python's calls sleep)",
-    'training waits for a save no longer than a step takes',
-    slow_disk,
-  ),
-)
+def bucket_refuses(base, folder):
+  """Lets the bucket refuse for good from the first save on."""
+  del folder
+  said = []
+  for status, only, code, word in (
+    (403, '', 1, 'HTTP 403'),
+    (412, '', 1, '412'),
+    # Not the arrays, for which TensorStore tries for many minutes.
+    (429, 'metrics.jsonl', 75, 'HTTP 429'),
+    (503, 'metrics.jsonl', 75, 'HTTP 503'),
+    (-1, 'metrics.jsonl', 75, 'no answer'),
+  ):
+    with refusing(base, status, only, Impatient(2.0)) as (started, ill, start):
+      found = started.wait()
+      ill.status = 0
+      expect_line(found, started.say(), word, expected=code)
+      expect_result(start(), base)
+      said.append(f'{"silence" if status < 0 else status}: {code}')
+  return f'exit codes {", ".join(said)}; then the same bits each time'
+
+
+ROWS = {
+  'full_predicted': full_predicted,
+  'full_data': full_data,
+  **{
+    name: functools.partial(full, when, words, arguments, kept)
+    for name, when, words, arguments, kept in (
+      (
+        'full_checkpoint',
+        functools.partial(before_row, 3),
+        ('No space left',),
+        '',
+        ['2'],
+      ),
+      (
+        'full_log',
+        functools.partial(before_row, 21),
+        ('cannot write the log',),
+        ',steps=60,checkpoint.every=20',
+        ['20'],
+      ),
+      (
+        'full_export',
+        before_export,
+        ('cannot write', '/export'),
+        '',
+        ['4', '6', '8'],
+      ),
+    )
+  },
+  'full_cache': full_cache,
+  'read_only': read_only,
+  'bucket_minute': bucket_minute,
+  'bucket_refuses': bucket_refuses,
+}

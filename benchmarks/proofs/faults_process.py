@@ -1,116 +1,252 @@
-"""Faults of the process: kills, signals, the clock, memory, workers."""
+"""Faults of the process: kills and signals, anywhere; memory that grows."""
 
-import multiprocessing
+import collections
+import contextlib
+import dataclasses
+import functools
+import importlib
+import json
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import threading
 import time
 
-import interrupted_saves
-import random_signals
 import small_run
-from fault import Fault, expect, expect_error, expect_same
-from moments import MOMENTS, Send
+from small_run import expect, expect_same
 
 from bert_jax.train import meter
-from bert_jax.workdir import checkpoint_reader, log
+from bert_jax.workdir import checkpoint_reader
+
+# Where a run is, and the function of bert_jax that is called there.
+MOMENTS = {
+  'starting': ('config_check', 'check'),
+  'data preparation': ('data.shards', 'make'),
+  'restoring': ('workdir.checkpoint', 'Checkpoints.restore'),
+  'compilation': ('train.compilation', 'compile_all'),
+  'a step': ('train.meter', 'Meter.add'),
+  'the log': ('workdir.log', 'Log.write'),
+  'evaluation': ('train.evaluate', 'evaluate'),
+  'a save': ('workdir.checkpoint', 'Checkpoints.save'),
+  'the export': ('interop.hf_export', 'export'),
+}
+TWICE = 'a step', 'a save', 'the log'
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_EVENTS = 'os.mkdir', 'os.rename', 'os.remove', 'os.rmdir', 'shutil.rmtree'
 
 
-def _list_moments(number, rng):
-  """Returns a `Send` for each moment, some of them twice."""
-  found = []
-  for moment in MOMENTS:
-    counts = (1, 2) if moment in ('a step', 'a save', 'the log') else (1,)
-    for count in counts:
-      delay = 0.0 if moment == 'the export' else rng.uniform(0, 0.01)
-      found.append(Send(moment, (number,), count, delay))
-  return found
+def replace(moment: str, make):
+  """Replaces the function of a moment by make(function)."""
+  module, name = MOMENTS[moment]
+  owner = importlib.import_module(f'bert_jax.{module}')
+  *classes, last = name.split('.')
+  for x in classes:
+    owner = getattr(owner, x)
+  setattr(owner, last, make(getattr(owner, last)))
 
 
-def _interrupt_everywhere(base, folder, number):
-  """Ends a run at every moment, and resumes it; returns their texts."""
-  texts = {}
-  for k, send in enumerate(_list_moments(number, random.Random(0))):
+@dataclasses.dataclass(frozen=True)
+class Send:
+  """Makes a process send itself signals when a run is at a moment.
+
+  Attributes:
+    moment: one of `MOMENTS`.
+    signals: what is sent, one after the other.
+    count: the how manyth call of the moment's function.
+    delay: seconds from then to the first signal.
+  """
+
+  moment: str
+  signals: tuple[int, ...]
+  count: int = 1
+  delay: float = 0.0
+
+  def __call__(self):
+    calls = []
+
+    def wrap(function):
+      @functools.wraps(function)
+      def wrapped(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == self.count:
+          threading.Thread(target=self._send, daemon=True).start()
+          time.sleep(0.001)
+        return function(*args, **kwargs)
+
+      return wrapped
+
+    replace(self.moment, wrap)
+
+  def _send(self):
+    time.sleep(self.delay)
+    for number in self.signals:
+      os.kill(os.getpid(), number)
+      time.sleep(0.01)
+
+
+def list_sends(number: int) -> list[Send]:
+  """Returns a `Send` of a signal for each moment, some of them twice."""
+  rng = random.Random(0)
+  return [
+    Send(m, (number,), n, 0.0 if m == 'the export' else rng.uniform(0, 0.01))
+    for m in MOMENTS
+    for n in ((1, 2) if m in TWICE else (1,))
+  ]
+
+
+def interrupt(sends, code, base, folder):
+  """Ends runs as each of `sends` says, and resumes them.
+
+  Unless they are killed, they must end with an exit code and its one line.
+  """
+  for k, send in enumerate(sends):
     workdir = os.path.join(folder, str(k))
     started = small_run.start(workdir, f'input={base.text}', prepare=send)
-    code, text = started.wait(), started.say()
-    expected = -number if number == signal.SIGKILL else 128 + number
-    expect(code == expected, f'{send}: exit code {code}:\n{text[-2000:]}')
-    texts[f'{send.moment} {send.count}'] = text
+    found, text = started.wait(), started.say()
+    expect(found == code, f'{send}: exit code {found}:\n{text[-2000:]}')
+    if code == 128 + signal.SIGTERM:
+      line = 'stopped: resume with the same command.'
+      expect(text.rstrip().endswith(line), f'{send}: {text[-2000:]}')
+    expect('Traceback' not in text, f'{send}: {text[-3000:]}')
+    saved = f'{workdir}/checkpoints'
+    if len(send.signals) > 1:  # the save that was under way is finished
+      steps = [int(x) for x in os.listdir(saved)]
+      _, facts = checkpoint_reader.read(saved)
+      expect(facts['step'] == max(steps), f'{steps}, sound: {facts["step"]}')
     small_run.train(workdir, f'input={base.text}')
     expect_same(small_run.describe(workdir), base.result)
-  return texts
+  return f'{len(sends)} times exit code {code}; bits, losses and export equal'
 
 
-def kill_moments(base, folder):
-  """Kills a run at every moment."""
-  texts = _interrupt_everywhere(base, folder, signal.SIGKILL)
-  return f'{len(texts)} kills; bits, losses and export equal'
+@dataclasses.dataclass(frozen=True)
+class KillBeforeWrite:
+  """Kills the process before the n-th change to the folder of checkpoints.
+
+  Python reports changes that it makes itself, in all threads. TensorStore's
+  are not among them.
+
+  Attributes:
+    step: changes count from the save of this step on.
+    number: that of the change, from 1; 0 counts all.
+    report: path of a file for their number.
+  """
+
+  step: int
+  number: int
+  report: str
+
+  def __call__(self):
+    seen, active = [], []
+
+    def wrap(save):
+      def wrapped(checkpoints, step, *args):
+        active.extend([1] * (step == self.step))
+        found = save(checkpoints, step, *args)
+        if step == self.step:
+          checkpoints._manager.wait_until_finished()
+          active.clear()
+          with open(self.report, 'w') as file:
+            json.dump(len(seen), file)
+        return found
+
+      return wrapped
+
+    def look(event, args):
+      if not active or not args or '/checkpoints' not in str(args[0]):
+        return
+      opens = event == 'open' and bool((args[2] or 0) & _WRITING)
+      if event in _EVENTS or opens:
+        seen.append(event)
+        if len(seen) == self.number:
+          os.kill(os.getpid(), signal.SIGKILL)
+
+    replace('a save', wrap)
+    sys.addaudithook(look)
 
 
-def sigterm_moments(base, folder):
-  """Sends SIGTERM at every moment."""
-  texts = _interrupt_everywhere(base, folder, signal.SIGTERM)
-  for moment, text in texts.items():
-    line = 'stopped: resume with the same command.'
-    expect(text.rstrip().endswith(line), f'{moment}: {text[-2000:]}')
-    expect('Traceback' not in text, text[-3000:])
-  return f'{len(texts)} signals, each exit code 143; bits and export equal'
+@dataclasses.dataclass(frozen=True)
+class KillInWrite:
+  """Ends the process by SIGXFSZ when a file of the save of a step has a size."""
+
+  step: int
+  size: int
+
+  def __call__(self):
+    def wrap(save):
+      def wrapped(checkpoints, step, *args):
+        if step == self.step:
+          signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+          limits = self.size, resource.RLIM_INFINITY
+          resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+          resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        return save(checkpoints, step, *args)
+
+      return wrapped
+
+    replace('a save', wrap)
 
 
-def sighup_moments(base, folder):
-  """Sends SIGHUP at every moment."""
-  texts = _interrupt_everywhere(base, folder, signal.SIGHUP)
-  for moment, text in texts.items():
-    expect('Traceback' not in text, f'{moment}: {text[-3000:]}')
-  return f'{len(texts)} signals, each exit code 129; bits and export equal'
+def kill_each_write(base, folder):
+  """Kills before each write of a save, and within writes of the arrays."""
+  half, arguments = os.path.join(folder, 'half'), f'input={base.text},keep=2'
+  # Two checkpoints, so that the third save deletes one.
+  stop = Send('a step', (signal.SIGTERM,), 4)
+  expect(small_run.start(half, arguments, prepare=stop).wait() == 143, 'half')
+  [_, last] = sorted(map(int, os.listdir(f'{half}/checkpoints')))
+  step, report = last + 2 - last % 2, os.path.join(folder, 'report')
+  kept: collections.Counter[int] = collections.Counter()
 
-
-def second_signal(base, folder):
-  """Sends SIGTERM, SIGTERM and SIGINT within a save and within a step."""
-  for moment in ('a save', 'a step', 'compilation'):
-    workdir = os.path.join(folder, moment.replace(' ', '_'))
-    numbers = signal.SIGTERM, signal.SIGTERM, signal.SIGINT
-    send = Send(moment, numbers, 1)
-    started = small_run.start(workdir, f'input={base.text}', prepare=send)
-    code, text = started.wait(), started.say()
-    expect(code == 143, f'{moment}: exit code {code}:\n{text[-2000:]}')
-    expect('Traceback' not in text, text[-3000:])
-    _, facts = checkpoint_reader.read(f'{workdir}/checkpoints')
-    steps = [int(x) for x in os.listdir(f'{workdir}/checkpoints')]
-    expect(facts['step'] == max(steps), f'{steps}, sound: {facts["step"]}')
-    small_run.train(workdir, f'input={base.text}')
+  def run(prepare, expected):
+    workdir = os.path.join(folder, 'run')
+    shutil.rmtree(workdir, ignore_errors=True)
+    shutil.copytree(half, workdir)
+    code = small_run.start(workdir, arguments, prepare=prepare).wait()
+    expect(code == expected, f'{prepare}: {code}')
+    if code:
+      found = checkpoint_reader.read(f'{workdir}/checkpoints')[1]['step']
+      kept[found] += 1
+      expect(found in (last, step), f'after {prepare}: step {found}')
+      small_run.train(workdir, arguments)
+      left = sorted(os.listdir(f'{workdir}/checkpoints'))
+      expect(left == ['6', '8'], f'after {prepare} there is {left}')
     expect_same(small_run.describe(workdir), base.result)
-  return '3 times: exit code 143, the checkpoint sound, the result equal'
+
+  run(KillBeforeWrite(step, 0, report), 0)
+  with open(report) as file:
+    total = json.load(file)
+  expect(total > 5, f'only {total} writes')
+  for number in range(1, total + 1):
+    run(KillBeforeWrite(step, number, report), -signal.SIGKILL)
+  sizes = 6_000, 11_000, 20_000, 25_000
+  for size in sizes:
+    run(KillInWrite(step, size), -signal.SIGXFSZ)
+  return (
+    f'{total} kills before a write, {len(sizes)} within one; resumed at step '
+    f'{last} {kept[last]} times, at {step} {kept[step]} times; bits equal'
+  )
 
 
-def clock_jumps(base, folder):
-  """Lets the clock jump while a run trains."""
-  real, jumps = time.time, {2: 86_400, 3: -3e8, 5: 4e9, 6: -1.5e9}
-  offset = [0.0]
+@contextlib.contextmanager
+def watching_steps(note):
+  """Calls note(number) when a run in this process begins a step."""
   add = meter.Meter.add
 
-  def jump(self, number, metrics, costs):
-    offset[0] = jumps.get(number, offset[0])
+  def noting(self, number, metrics, costs):
+    note(number)
     return add(self, number, metrics, costs)
 
-  meter.Meter.add = jump
-  time.time = lambda: real() + offset[0]
-  workdir = os.path.join(folder, 'run')
-  small_run.train(workdir, f'input={base.text}')
-  expect_same(small_run.describe(workdir), base.result)
-  rows = log.read(f'{workdir}/metrics.jsonl')
-  speeds = [r['sequences_per_second'] for r in rows if r['kind'] == 'train']
-  expect(min(speeds) > 0, f'speeds {speeds}')
-  return f'{len(jumps)} jumps of a day to 127 years; bits and export equal'
+  meter.Meter.add = noting
+  try:
+    yield
+  finally:
+    meter.Meter.add = add
 
 
-def memory(base, folder):
-  """Measures the memory of a process over 6,000 steps, without and with saves."""
-  steps, every = 6000, 200
+def memory(base, folder, steps=6000, every=200):
+  """Measures the memory of a process over many steps, without and with saves."""
   alone = _measure_growth(base, f'{folder}/alone', steps, 1_000_000)
   saving = _measure_growth(base, f'{folder}/saving', steps, every)
   # What the allocator keeps goes up and down by some MB.
@@ -125,128 +261,35 @@ def memory(base, folder):
 
 def _measure_growth(base, workdir, steps, save_every):
   """Returns the bytes that a run's process has grown by after 600 steps."""
-  write, sizes, first = log.Log.write, {}, 600
+  sizes, first = {}, 600
 
-  def look(self, kind, step, values):
-    if kind == 'train':
+  def look(step):
+    if step in (first, first + steps):
       with open('/proc/self/statm') as file:
         sizes[step] = int(file.read().split()[1]) * resource.getpagesize()
-    return write(self, kind, step, values)
 
-  log.Log.write = look
-  try:
+  with watching_steps(look):
     small_run.train(
       workdir,
       f'dir={base.data},steps={first + steps},log.every=100,eval.every=200,'
       f'checkpoint.every={save_every}',
     )
-  finally:
-    log.Log.write = write
   return sizes[first + steps] - sizes[first]
 
 
-def workers(base, folder):
-  """Kills worker processes of a run."""
-  # They begin with this process's main module.
-  sys.modules['__main__'].__spec__ = None
-  write, workdir = log.Log.write, os.path.join(folder, 'run')
-
-  def kill_one(self, kind, step, values):
-    found = multiprocessing.active_children()
-    if (kind, step) == ('train', 3) and found:
-      found[0].kill()
-    return write(self, kind, step, values)
-
-  log.Log.write = kill_one
-  arguments = f'input={base.text},'
-  loading = expect_error(
-    lambda: small_run.train(
-      workdir, f'{arguments}loader_workers=1,steps=400,checkpoint.every=100'
-    ),
-    'a process that makes batches died',
-    code=75,
-  )
-  log.Log.write = write
-  workdir = os.path.join(folder, 'prepared')
-
-  def kill_soon():
-    while not (found := multiprocessing.active_children()):
-      time.sleep(0.01)
-    time.sleep(0.3)
-    found[0].kill()
-
-  thread = threading.Thread(target=kill_soon)
-  thread.start()
-  expect_error(
-    lambda: small_run.train(workdir, f'{arguments}workers=2'),
-    'a worker process died',
-    code=75,
-  )
-  thread.join()
-  small_run.train(workdir, arguments)
-  expect_same(small_run.describe(workdir), base.result)
-  return f'one line each ("{loading[:33]} ..."); then the result is equal'
-
-
-FAULTS = (
-  Fault(
-    'kill_moments',
-    'SIGKILL while starting, preparing data, restoring, compiling, in a step, '
-    'logging, evaluating, saving, exporting',
-    'the same command ends with the bits of an uninterrupted run',
-    kill_moments,
+_AGAIN = signal.SIGTERM, signal.SIGTERM, signal.SIGINT
+_BUSY = [Send(moment, _AGAIN) for moment in ('a save', 'a step', 'compilation')]
+ROWS = {
+  'kill_moments': functools.partial(
+    interrupt, list_sends(signal.SIGKILL), -signal.SIGKILL
   ),
-  Fault(
-    'kill_each_write',
-    'SIGKILL before each write of a save that Python makes; end by SIGXFSZ in '
-    "the middle of TensorStore's writes",
-    'the newest complete checkpoint is used, nothing is left of the other one',
-    interrupted_saves.kill_each_write,
-  ),
-  Fault(
-    'sigterm_moments',
-    'SIGTERM at the same moments',
-    'one line, exit code 143, no traceback; the same command ends with the '
-    'same bits',
-    sigterm_moments,
-  ),
-  Fault(
-    'sighup_moments',
-    'SIGHUP, which a terminal that is closed sends, at the same moments',
-    'one line, exit code 129, no traceback; the same command ends with the '
-    'same bits',
-    sighup_moments,
-  ),
-  Fault(
-    'sigterm_200',
-    'SIGTERM at 200 random moments, in a process that runs again and again',
-    'no step that was begun is lost',
-    random_signals.sigterm_200,
-  ),
-  Fault(
-    'second_signal',
-    'SIGTERM, SIGTERM again and SIGINT within 20 ms, in a save, a step, a '
-    'compilation',
-    'the later ones change nothing: the checkpoint is finished, exit code 143',
-    second_signal,
-  ),
-  Fault(
-    'workers',
-    'SIGKILL of a process that makes batches, and of one that prepares data',
-    'one line that says so; the same command ends with the same bits',
-    workers,
-  ),
-  Fault(
-    'clock',
-    'the clock jumps forwards and back while training (simulated: `time.time` '
-    'is replaced)',
-    'nothing but the times in files is different',
-    clock_jumps,
-  ),
-  Fault(
-    'memory',
-    '6,000 steps with 30 evaluations, without and with 30 saves',
-    'memory grows by less than 4 MB, and by less than 1 MB for each save',
-    memory,
-  ),
-)
+  'kill_each_write': kill_each_write,
+  **{
+    f'{name}_moments': functools.partial(
+      interrupt, list_sends(number), 128 + number
+    )
+    for name, number in (('sigterm', signal.SIGTERM), ('sighup', signal.SIGHUP))
+  },
+  'second_signal': functools.partial(interrupt, _BUSY, 143),
+  'memory': memory,
+}

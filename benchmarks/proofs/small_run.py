@@ -1,4 +1,6 @@
-"""Runs of `small_config.py`: in this process, or as processes of a fork server.
+"""Runs of `small_config.py`, and what is expected of them.
+
+They run in this process, or as processes of a fork server.
 
 A fork server imports jax and bert_jax once, so that a process is a run within
 two seconds. What it executes is `python -m bert_jax.main` itself.
@@ -14,6 +16,7 @@ import pathlib
 import random
 import runpy
 import sys
+import textwrap
 import threading
 import time
 import traceback
@@ -24,7 +27,7 @@ import jax
 import orbax.checkpoint  # noqa: F401
 import small_config
 
-from bert_jax import config_check, main, tasks  # noqa: F401
+from bert_jax import config_check, errors, main, tasks  # noqa: F401
 from bert_jax.parallel import agreement, watchdog  # noqa: F401
 from bert_jax.runtime import signals, storage
 from bert_jax.train import (  # noqa: F401
@@ -40,6 +43,71 @@ _WORDS = (
   'the a bird fish stone river cold warm runs sees under over quickly old new '
   'house tree cloud rain wind sun night day morning evening child woman man'
 ).split()
+
+
+class Broken(Exception):
+  """A promise that was not kept."""
+
+
+class Skipped(Exception):
+  """Something is missing here that the measurement needs."""
+
+
+def expect(condition, text: str):
+  """Raises `Broken` unless a condition holds."""
+  if not condition:
+    raise Broken(text)
+
+
+def expect_error(call: Callable, *words: str, code: int = 1) -> str:
+  """Calls something that must end with one clear line; returns the line.
+
+  Args:
+    call: what must raise errors.UserError.
+    words: must all be in its message.
+    code: the exit code that it must have.
+  """
+  try:
+    found = call()
+  except errors.UserError as error:
+    text = str(error)
+    expect('\n' not in text, f'more than one line: {text}')
+    missing = [word for word in words if word not in text]
+    expect(not missing, f'it does not say {missing}: {text}')
+    expect(error.exit_code == code, f'exit code {error.exit_code}: {text}')
+    return text
+  raise Broken(f'no error, but {str(found)[-300:]!r}')
+
+
+def expect_line(code: int, text: str, *words: str, expected: int = 1) -> str:
+  """Checks how a process ended; returns its last line.
+
+  Args:
+    code: its exit code.
+    text: what it printed.
+    words: must all be in its line 'error: ...'.
+    expected: the exit code that it must have.
+  """
+  expect(code == expected, f'exit code {code}:\n{text[-3000:]}')
+  lines = [x for x in text.splitlines() if x.startswith('error: ')]
+  expect(len(lines) == 1, f'{len(lines)} lines of errors:\n{text[-3000:]}')
+  expect('Traceback' not in text, text[-3000:])
+  missing = [word for word in words if word not in lines[0]]
+  expect(not missing, f'it does not say {missing}: {lines[0]}')
+  return lines[0]
+
+
+def quote(text: str, start: str = '', most: int = 70) -> str:
+  """Returns the words of a text from `start` on, in quotes, at most so long."""
+  begin = text.index(start)
+  words = textwrap.shorten(text[begin:], most, placeholder=' ...')
+  return f'"{"... " if begin else ""}{words}"'
+
+
+def expect_same(found: dict, expected: dict):
+  """Checks that a run ended as another: bits, export and every loss."""
+  for name, value in expected.items():
+    expect(found[name] == value, f'{name}: {found[name]}, expected {value}')
 
 
 def set_environment(cache: str):

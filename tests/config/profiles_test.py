@@ -144,7 +144,7 @@ def test_dropout_is_where_google_has_it(monkeypatch):
 
 @pytest.mark.slow
 def test_google_equals_numpy():
-  # benchmarks/parity/training_parity.py does this, and hf, at real sizes.
+  # benchmarks/parity/pretraining_test.py does this, and hf, at real sizes.
   c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)
   c = config.apply_arguments(c, 'profile=google,accumulate=4')
   task, tx = training.make_objective(c), optimizer.make(c.optimizer)

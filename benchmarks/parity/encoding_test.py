@@ -1,0 +1,139 @@
+"""GLUE's, SWAG's and SQuAD's files are read and encoded as by transformers."""
+
+import csv
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+from bert_jax.finetuning import encode
+from bert_jax.finetuning.choices import choice_data
+from bert_jax.finetuning.readers import examples, glue, squad
+from bert_jax.finetuning.spans import span_data, span_windows
+from bert_jax.model import classifier
+from bert_jax.tokenization import offsets, tokenizer
+
+LENGTH = 128
+FILES = [(name, x) for name in glue.TASKS for x in glue.TASKS[name].files]
+# Of SQuAD: tokens of a window, between two windows, of a question.
+WINDOW, STRIDE, QUERY = 384, 128, 64
+LEAST = 0.995  # of English answers
+
+
+def read_glue(path, columns, label, headless):
+  """Returns [(text, pair or '', label)] of a file, as Hugging Face reads it."""
+  with open(path, encoding='utf-8-sig') as file:
+    rows = csv.DictReader(
+      file, headless or None, delimiter='\t', quoting=csv.QUOTE_NONE
+    )
+    names = [name for name in (*columns, label) if name]
+    # Their script drops rows in which a value is missing.
+    rows = [row for row in rows if all(row[x] is not None for x in names)]
+  return [
+    tuple(row[name] if name else '' for name in (*columns, label))
+    for row in rows
+  ]
+
+
+def count_differences(in_transformers, vocab, encoded, texts, pairs):
+  """Returns how many rows transformers encodes otherwise."""
+  words = tokenizer.Tokenizer.load(vocab, True)
+  rows = np.arange(len(encoded.ends))
+  ours = encode.make_batch(encoded, rows, LENGTH, words.pad_id)
+  job = {'vocab': vocab, 'lowercase': True, 'length': LENGTH}
+  theirs = in_transformers('encode', job | {'texts': texts, 'pairs': pairs}, {})
+  same = np.ones(len(rows), bool)
+  for name, x in theirs.items():
+    same &= (ours[name] == x).all(-1)
+  print(f'{len(same):,} rows, {(~same).sum()} differ')
+  return (~same).sum()
+
+
+@pytest.mark.parametrize('name, split', FILES)
+def test_glue(real, in_transformers, name, split):
+  known = glue.TASKS[name]
+  path = real('glue', os.path.normpath(f'{known.folder}/{known.files[split]}'))
+  vocab = real('vocab', 'bert-base-uncased', 'vocab.txt')
+  test = split not in ('train', 'dev', 'dev_mismatched')
+  rows = examples.read_split(name, split, path)
+  label, headless = ('', ()) if test else (known.label, known.headless)
+  columns = known.text, known.pair
+  there = read_glue(path, columns, label, headless)
+  texts, pairs, labels = zip(*there, strict=True)
+  assert [*rows.texts] == [*texts]
+  if rows.labels is not None:
+    assert [*rows.labels] == [*labels]
+  words = tokenizer.Tokenizer.load(vocab, True)
+  tokens = (x and encode.tokenize(words, x) for x in (rows.texts, rows.pairs))
+  encoded = encode.join(words, *tokens, LENGTH)
+  pairs = pairs if known.pair else None
+  assert not count_differences(in_transformers, vocab, encoded, texts, pairs)
+
+
+def test_swag(real, in_transformers):
+  path = real('swag', 'train_sample91.csv')
+  vocab = real('vocab', 'bert-base-uncased', 'vocab.txt')
+  with open(path, encoding='utf-8', newline='') as file:
+    there = list(csv.DictReader(file))
+  rows = choice_data.read_file(path, ('sent1', 'sent2', 'ending'), 'label')
+  assert [*map(int, rows.labels)] == [int(row['label']) for row in there]
+  words = tokenizer.Tokenizer.load(vocab, True)
+  encoded = encode.join(words, *choice_data.tokenize(words, rows), LENGTH)
+  pairs = [
+    (row['sent1'], f'{row["sent2"]} {row[f"ending{i}"]}')
+    for row in there
+    for i in range(4)
+  ]
+  texts, pairs = zip(*pairs, strict=True)
+  assert not count_differences(in_transformers, vocab, encoded, texts, pairs)
+
+
+def count_recovered(content, located, split):
+  """Returns how many first answers the tokens of a window give back exactly."""
+  spans, _ = span_data.find_spans(content, located)
+  made, found = split.windows, {}
+  labels = span_windows.label(made, spans)
+  for row in np.flatnonzero(labels[:, 0]):
+    question = int(made.questions[row])
+    first, last = labels[row] + made.tokens[row] - made.encoded.firsts[row]
+    passage = int(split.passage_of[question])
+    begin, end = located[passage].begins[first], located[passage].ends[last]
+    found[question] = split.passages[passage][begin:end]
+  return sum(found.get(i) == x[0] for i, x in enumerate(split.answers))
+
+
+@pytest.mark.parametrize(
+  'pattern', ['dev-v1.1.json', 'KorQuAD_v1.0_dev.json', 'xquad/*.json']
+)
+def test_squad(real, in_transformers, pattern):
+  lowercase = pattern == 'dev-v1.1.json'
+  name = 'bert-base-uncased' if lowercase else 'bert-base-multilingual-cased'
+  vocab = real('vocab', name, 'vocab.txt')
+  words = tokenizer.Tokenizer.load(vocab, lowercase)
+  settings = classifier.Spans(STRIDE, QUERY, 30, None)
+  for path in sorted(pathlib.Path(real('squad')).glob(pattern)):
+    content = squad.read(str(path))
+    located = offsets.locate(words, content.passages)
+    split = span_data.encode_questions(
+      words, content, located, WINDOW, settings
+    )
+    count = len(split.ids)
+    share = count_recovered(content, located, split) / count
+    print(f'{path.name}: {count:,} questions, answers recovered {share:.2%}')
+    assert not lowercase or share >= LEAST
+    job = {'path': str(path), 'vocab': vocab, 'lowercase': lowercase}
+    job |= {'length': WINDOW, 'stride': STRIDE, 'query': QUERY}
+    there = in_transformers('make_windows', job, {})
+    made = split.windows
+    compared = np.isin(made.questions, there['questions'])
+    assert np.array_equal(made.questions[compared], there['questions'])
+    ends = made.encoded.ends[compared]
+    starts = ends - made.encoded.lengths[compared]
+    rows = np.split(there['ids'], there['ends'][:-1])
+    differ = sum(
+      not np.array_equal(made.encoded.ids[a:b], row)
+      for a, b, row in zip(starts, ends, rows, strict=True)
+    )
+    print(f'transformers: {len(rows):,} windows, {differ} differ')
+    assert not differ
