@@ -81,7 +81,11 @@ def _judge_vocab(vocab: Sequence[str]) -> Decision:
   A vocabulary trained on stripped text, such as Google's uncased ones, has no
   piece that stripping would change, and cannot encode text with accents.
   """
-  changed = sum(basic_tokenizer.strip(piece) != piece for piece in vocab)
+  changed = sum(
+    basic_tokenizer.strip(piece) != piece
+    for piece in vocab
+    if not piece.isascii()
+  )
   share = changed / len(vocab)
   return Decision(
     share < _LEAST_PIECES,

@@ -9,6 +9,7 @@ its documents by their hashes.
 import collections
 import dataclasses
 import hashlib
+import json
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -142,7 +143,7 @@ def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
       if r.start == 0 and sources.is_file(r.path)
     ],
   }
-  files.write_json(done, result)
+  storage.write(done, json.dumps(result).encode())
   return files.load_json(done)
 
 

@@ -144,7 +144,7 @@ def sum_up(
   """
   train = [s for s in summaries if s['split'] == 'train']
   heldout = [s for s in summaries if s['split'] == 'heldout']
-  counts = sum(_load(s['token_counts']) for s in train)
+  counts = sum(_load(s['token_counts']['path']) for s in train)
   share = counts[counts > 0] / counts.sum()
   unknown = tokenizer.read_vocab(vocab_path).index('[UNK]')
   dropped = dict(found['counts'])

@@ -22,9 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import flags
 
-from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.config import command_flags
 from bert_jax.corpus import sources, text_files
 from bert_jax.data import beam, stages, vocab
 from bert_jax.data import manifest as manifest_lib
@@ -121,7 +119,7 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
   manifest_lib.check_inputs(manifest['inputs'], paths, directory)
 
 
-# The command.
+# The command. It imports configs late, since worker processes import this module.
 
 
 _SAME_NAMES = (
@@ -137,6 +135,8 @@ _FIELDS = {
 
 
 def _define_flags():
+  from bert_jax.config import command_flags
+
   command_flags.define(_FIELDS, input=None, vocab=None, max_seq_length=['128'])
   flags.DEFINE_string(
     'output', None, 'The directory to create, local or gs://.'
@@ -149,6 +149,9 @@ def _define_flags():
 
 
 def _recipe() -> recipe_lib.Recipe:
+  from bert_jax import config as config_lib
+  from bert_jax.config import command_flags
+
   f = flags.FLAGS
   missing = [n for n in ('input', 'vocab', 'output') if not getattr(f, n)]
   if missing:

@@ -1,13 +1,16 @@
 """The recipe: everything but the text that determines the prepared data."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
+import typing
 
-from ml_collections import config_dict
-
-from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.data import accents
+
+if typing.TYPE_CHECKING:
+  from ml_collections import config_dict
 
 _MOST_PASSES = 65535  # the passes of a document are counted in 16 bits
 
@@ -53,6 +56,9 @@ def make_recipe(config: config_dict.ConfigDict) -> Recipe:
   Raises:
     errors.UserError: for values that cannot be used, alone or together.
   """
+  # Here, so that worker processes, which get a recipe, start sooner.
+  from bert_jax import config as config_lib
+
   c = config.data
   config_lib.check_fields(config, 'data.', 'phases.seq_length', 'seed')
   check_inputs(c)

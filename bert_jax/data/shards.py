@@ -7,7 +7,10 @@ recipe, whatever process makes them, and in whatever order.
 import collections
 import dataclasses
 import functools
+import hashlib
+import io
 import itertools
+import json
 import os
 from collections.abc import Iterator, Sequence
 
@@ -120,12 +123,13 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
   """Writes the records of a shard for every length, unless they exist already.
 
   Returns:
-    The shard's summary: counts, its files with their sha256, and the path of
-    its token counts (`.npy`).
+    The shard's summary: counts, its files with their sha256, and path and
+    sha256 of its token counts (`.npy`).
   """
   done = os.path.join(shard.work, f'{shard.name}.json')
-  if storage.exists(done):
-    return files.load_json(done)
+  found = _read_summary(done, shard.output)
+  if found:
+    return found
   tokens = _tokenize(shard, recipe)
   documents = tokens.texts.documents
   counts = np.zeros(recipe.vocab_size, np.int64)
@@ -133,8 +137,9 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
     part = tokens.ids[k : k + (1 << 20)]
     counts += np.bincount(part, minlength=len(counts))
   counts_path = os.path.join(shard.work, f'{shard.name}.npy')
-  with storage.replacing(counts_path) as new, open(new, 'wb') as file:
-    np.save(file, counts)
+  buffer = io.BytesIO()
+  np.save(buffer, counts)
+  storage.write(counts_path, buffer.getvalue(), synced=False)
   summary = {
     'split': shard.split,
     'number': shard.number,
@@ -146,14 +151,38 @@ def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
       np.bincount(tokens.sources, weights).astype(int).tolist()
       for weights in (None, np.diff(tokens.texts.sentences[documents]))
     ],
-    'token_counts': counts_path,
+    'token_counts': {
+      'path': counts_path,
+      'sha256': hashlib.sha256(buffer.getvalue()).hexdigest(),
+    },
     'files': {
       str(length): _write(shard, recipe, tokens, length)
       for length in recipe.lengths
     },
   }
-  files.write_json(done, summary)
+  storage.write(done, json.dumps(summary).encode(), synced=False)
   return summary
+
+
+def _read_summary(path: str, output: str) -> dict | None:
+  """Returns the summary of a shard that was made before, if it is whole.
+
+  What `make` writes is not synced, so after a power cut files may be empty.
+  """
+  if not storage.exists(path):
+    return None
+  try:
+    summary = files.load_json(path)
+  except ValueError:
+    return None
+  made = {os.path.join(output, f['name']): f for f in summary['files'].values()}
+  made[summary['token_counts']['path']] = summary['token_counts']
+  is_whole = all(
+    storage.exists(file) and text_files.compute_sha256(file) == of['sha256']
+    for file, of in made.items()
+    if not storage.is_remote(file)
+  )
+  return summary if is_whole else None
 
 
 def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
@@ -207,7 +236,7 @@ def _tokenize(shard: Shard, recipe: recipe_lib.Recipe) -> _Tokens:
       sizes += map(len, found)
       ids.append(b''.join(found))
       documents.append(len(sizes) - 1)
-      texts.append(text._replace(passes=text.passes if is_train else 1))
+      texts.append(text)
   if len(texts) < MIN_DOCUMENTS:
     raise errors.UserError(
       f'logical shard {shard.name} holds {len(texts)} different document(s) '
@@ -226,7 +255,7 @@ def _tokenize(shard: Shard, recipe: recipe_lib.Recipe) -> _Tokens:
     np.array(
       [int.from_bytes(t.digest[:8], 'little') for t in texts], np.uint64
     ),
-    np.array([text.passes for text in texts]),
+    np.array([text.passes if is_train else 1 for text in texts]),
     of,
     duplicates,
   )
@@ -292,7 +321,8 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
         )
 
   name = f'{shard.name}-{length}.arrayrecord'
-  with storage.replacing(os.path.join(shard.output, name)) as new:
+  path = os.path.join(shard.output, name)
+  with storage.replacing(path, synced=False) as new:
     count = records.write(new, encoded())
     size, sha256 = os.path.getsize(new), text_files.compute_sha256(new)
   return {

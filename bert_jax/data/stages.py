@@ -67,6 +67,8 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   summaries = _run(
     runner, shards.make, [(s, recipe) for s in todo], 'making examples'
   )
+  names = [file['name'] for s in summaries for file in s['files'].values()]
+  storage.sync_files(partial, names)
   manifest = manifest_lib.sum_up(
     asked, str(decided), found, summaries, vocab_path
   )

@@ -16,9 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
-from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.config import command_flags
 from bert_jax.corpus import sources
 from bert_jax.data import accents, vocab_pieces
 from bert_jax.data import recipe as recipe_lib
@@ -133,7 +131,7 @@ def _is_spellable(word: str) -> bool:
   )
 
 
-# The command.
+# The command, which imports configs late, see `prepare`.
 
 _SAMPLE_EVERY = 100  # paragraphs
 _SAMPLE_CHARS = 5_000_000
@@ -150,6 +148,8 @@ _FIELDS = {
 
 
 def _define_flags():
+  from bert_jax.config import command_flags
+
   command_flags.define(_FIELDS, input=None)
   flags.DEFINE_string('output', None, 'The vocabulary file to write.')
   flags.DEFINE_bool('cased', False, 'Keep case.')
@@ -159,6 +159,9 @@ def _define_flags():
 
 def main(argv: list[str]):
   """Runs the command."""
+  from bert_jax import config as config_lib
+  from bert_jax.config import command_flags
+
   del argv
   f = flags.FLAGS
   c = config_lib.declare_fields()

@@ -47,11 +47,12 @@ def test_every_meaning_fits_a_sentence_of_help():
       assert text and not text.endswith('.') and '  ' not in text, name
 
 
-def test_the_declaration_of_fields_needs_no_jax():
+def test_preparing_needs_no_jax_and_its_workers_no_config():
   program = (
     'import sys\n'
     'from bert_jax.data import prepare, vocab\n'
-    "assert 'bert_jax.config.fields' in sys.modules\n"
-    "assert not {'jax', 'flax'} & {*sys.modules}\n"
+    "assert not {'jax', 'bert_jax.config'} & {*sys.modules}\n"
+    'from bert_jax import config\n'
+    "assert 'jax' not in sys.modules\n"
   )
   subprocess.run([sys.executable, '-c', program], check=True)

@@ -8,7 +8,7 @@ import shutil
 import fsspec
 import pytest
 
-from bert_jax.data import prepare
+from bert_jax.data import prepare, shards
 from bert_jax.tokenization import tokenizer
 from tests.data.preparation import (
   ONE,
@@ -54,6 +54,31 @@ def test_a_kill_just_before_the_end_loses_nothing(corpus, prepared, tmp_path):
   shutil.copytree(prepared[0], output + '.partial')
   os.makedirs(output + '.partial/work')  # half removed
   assert prepare.prepare(make_recipe(corpus), output) == prepared[1]
+  assert digest(output) == digest(prepared[0])
+
+
+@pytest.mark.parametrize('ending', ['.json', '.npy', '.arrayrecord'])
+def test_what_a_power_cut_left_empty_is_made_again(
+  ending, corpus, prepared, tmp_path
+):
+  output = str(tmp_path / 'data')
+
+  def stop_before_the_end(fn, jobs):
+    yield from [fn(*job) for job in jobs]
+    if fn is shards.make:
+      raise Stopped
+
+  with pytest.raises(Stopped):
+    prepare.prepare(make_recipe(corpus), output, stop_before_the_end)
+  found = [
+    path
+    for path in pathlib.Path(output + '.partial').rglob(f'*{ending}')
+    if path.name.startswith(('train-', 'heldout-'))
+  ]
+  assert len(found) > 2
+  for path in found:
+    path.write_bytes(b'')
+  prepare.prepare(make_recipe(corpus), output, ONE)
   assert digest(output) == digest(prepared[0])
 
 
