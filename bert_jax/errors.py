@@ -105,20 +105,35 @@ def find_cause(error: BaseException) -> BaseException:
 
 
 @contextlib.contextmanager
-def explaining(what: str, advice: str = '') -> Iterator[None]:
-  """Turns an error of a disk or a bucket in the body into UserError.
+def explaining(
+  what: str,
+  advice: str = '',
+  kinds: type[Exception] | tuple[type[Exception], ...] = OSError,
+) -> Iterator[None]:
+  """Turns errors of the body, such as of a disk or a bucket, into UserErrors.
 
   Args:
     what: what failed, such as 'cannot read x'.
     advice: what to do, with a full stop.
+    kinds: the errors; a UserError stays as it is.
   """
   try:
     yield
   except UserError:
     raise
-  except OSError as error:
+  except kinds as error:
+    reason = getattr(error, 'strerror', None) or first_line(error)
     end = f'; {advice}' if advice else '.'
-    raise UserError(f'{what}: {error.strerror or error}{end}') from error
+    raise UserError(f'{what}: {reason}{end}') from error
+
+
+@contextlib.contextmanager
+def within(place: str) -> Iterator[None]:
+  """Puts a place, such as a file's path, before UserErrors of the body."""
+  try:
+    yield
+  except UserError as error:
+    raise UserError(f'{place}: {error}') from error
 
 
 def listing(words: Sequence[str], most: int = 6) -> str:

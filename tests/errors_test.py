@@ -100,3 +100,22 @@ def test_an_error_of_the_disk_is_explained_and_others_pass():
       with errors.explaining('cannot read x'):
         raise error
     assert caught.value is error
+
+
+def test_other_errors_than_of_a_disk_are_explained_where_asked():
+  with pytest.raises(errors.UserError) as caught:
+    with errors.explaining('x is not JSON', 'mend it.', ValueError):
+      raise ValueError('at line 3.\nand more')
+  assert str(caught.value) == 'x is not JSON: at line 3; mend it.'
+  with pytest.raises(errors.UserError, match='^itself$'):
+    with errors.explaining('x is not JSON', 'mend it.', ValueError):
+      raise errors.UserError('itself')
+
+
+def test_a_place_is_put_before_a_users_error_and_no_other():
+  with pytest.raises(errors.UserError, match='^config.json: is wrong$'):
+    with errors.within('config.json'):
+      raise errors.UserError('is wrong')
+  with pytest.raises(ValueError, match='^is wrong$'):
+    with errors.within('config.json'):
+      raise ValueError('is wrong')

@@ -31,15 +31,10 @@ def expand(given: str) -> list[str]:
   Raises:
     errors.UserError: if there are none.
   """
-  try:
+  what = f'input {given!r} cannot be listed'
+  advice = 'check the address and your permissions.'
+  with errors.explaining(what, advice, (OSError, ValueError)):
     paths = globs.expand(given)
-  except errors.UserError:
-    raise
-  except (OSError, ValueError) as error:
-    raise errors.UserError(
-      f'input {given!r} cannot be listed ({error}); check the address and '
-      'your permissions.'
-    ) from error
   if not paths:
     raise errors.UserError(
       f'input {given!r} names no file; check the path or the glob (quote it; '

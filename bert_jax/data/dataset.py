@@ -96,16 +96,12 @@ def verify(directory: str) -> int:
 def _check_size(directory: str, file: dict) -> str:
   """Returns the path of a file if it is as large as the manifest says."""
   path = os.path.join(directory, file['name'])
-  try:
-    size = f'has {storage.get_size(path)} bytes'
-  except errors.UserError:
-    raise
-  except OSError as error:
-    size = f'cannot be read ({error.strerror})'
-  if size != f'has {file["bytes"]} bytes':
+  with errors.explaining(f'cannot read {path}', 'prepare the data again.'):
+    size = storage.get_size(path)
+  if size != file['bytes']:
     raise errors.UserError(
-      f'{path} {size}, its manifest says {file["bytes"]} bytes; prepare the '
-      'data again.'
+      f'{path} has {size} bytes, its manifest says {file["bytes"]} bytes; '
+      'prepare the data again.'
     )
   return path
 

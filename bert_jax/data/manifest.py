@@ -36,22 +36,17 @@ def read(directory: str) -> dict:
     errors.UserError: if there is none, or it is not as it was written.
   """
   path = os.path.join(directory, NAME)
-  try:
+  other = f'{directory} is not prepared data: {NAME}'
+  advice = 'name another folder: one that bert_jax.data.prepare has made.'
+  kinds = FileNotFoundError, NotADirectoryError, ValueError
+  again = 'correct that, then run the same command again.'
+  with (
+    errors.explaining(f'cannot read {path}', again),
+    errors.explaining(other, advice, kinds),
+  ):
     found = files.load_json(path)
     if not isinstance(found, dict):
-      raise ValueError(f'{NAME} holds a {type(found).__name__}, not an object')
-  except errors.UserError:
-    raise
-  except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-    raise errors.UserError(
-      f'{directory} is not prepared data ({error}); name another folder: one '
-      'that bert_jax.data.prepare has made.'
-    ) from error
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; put that right, then run the same '
-      'command again.'
-    ) from error
+      raise ValueError(f'it holds a {type(found).__name__}, not an object')
   expected = found.pop(_CHECKSUM, None)
   if expected != _compute_checksum(found):
     how = 'differs' if expected else 'is missing'

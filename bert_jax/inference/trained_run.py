@@ -137,11 +137,9 @@ def _read_results(workdir) -> dict:
 def read_config(path: str) -> config_dict.ConfigDict:
   """Reads the config of a run, whose model must be a possible one."""
   saved = files.read_json(path)
-  try:
+  with errors.within(path):
     config = config_lib.unflatten(saved)
     config_check.check_model(config)
-  except errors.UserError as error:
-    raise errors.UserError(f'{path}: {error}') from error
   return config
 
 

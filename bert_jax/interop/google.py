@@ -84,12 +84,10 @@ def read(path: str) -> rename.LoadedModel:
     norm_epsilon=_NORM_EPSILON,
   )
   bundle = tf_checkpoint.read_index(prefix)
-  try:
+  with errors.within(prefix):
     params, report = rename.from_google(
       bundle.entries, lambda name: tf_checkpoint.read(bundle, name), config
     )
-  except errors.UserError as error:
-    raise errors.UserError(f'{prefix}: {error}') from error
   tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
   report = report._replace(left_over=[*report.left_over, *extra])
   return params, config, 'nsp' in params, tokenizer, report

@@ -70,10 +70,8 @@ def read_with_head(
   path = os.path.join(directory, 'config.json')
   config = _read_config(path)
   tensors = _read_tensors(directory)
-  try:
+  with errors.within(directory):
     params, report = rename.from_hf(tensors, config)
-  except errors.UserError as error:
-    raise errors.UserError(f'{directory}: {error}') from error
   tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
   head = sequence_head.read(path, files.read_json(path), tensors)
   used = sequence_head.list_names(head.task) if head else ()

@@ -87,11 +87,10 @@ def read(path: str) -> Callable[[dict], tuple[jax.Array, jax.Array | None]]:
       read.
   """
   _check_flatbuffers()
+  with errors.explaining(f'cannot read {path}'), open(path, 'rb') as file:
+    content = bytearray(file.read())
   try:
-    with open(path, 'rb') as file:
-      exported = jax.export.deserialize(bytearray(file.read()))
-  except OSError as error:
-    raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
+    exported = jax.export.deserialize(content)
   except Exception as error:  # flatbuffers has no error type of its own
     raise errors.UserError(
       f'{path} cannot be read by this version of jax.export '

@@ -151,15 +151,11 @@ def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
   Raises:
     errors.UserError: if the file cannot be read or is not a JSON object.
   """
-  try:
-    with errors.explaining(f'cannot read {path}', 'is this the right path?'):
-      value = load_json(path)
-  except errors.UserError:
-    raise
-  except ValueError as error:
-    raise errors.UserError(
-      f'{path} is not JSON ({error}); {advice}.'
-    ) from error
+  with (
+    errors.explaining(f'{path} is not JSON', f'{advice}.', ValueError),
+    errors.explaining(f'cannot read {path}', 'is this the right path?'),
+  ):
+    value = load_json(path)
   if not isinstance(value, dict):
     raise errors.UserError(
       f'{path} holds a {type(value).__name__}, not an object; {advice}.'

@@ -89,17 +89,12 @@ class Profile:
     with self._reported(), self._files:
       jax.profiler.stop_trace()
 
-  @contextlib.contextmanager
   def _reported(self):
-    try:
-      yield
-    except errors.UserError:
-      raise
-    except (OSError, RuntimeError) as error:
-      raise errors.UserError(
-        f'cannot write a profile to {self._directory}: {error}; free disk '
-        'space or leave out --config.profile_steps, then resume.'
-      ) from error
+    return errors.explaining(
+      f'cannot write a profile to {self._directory}',
+      'free disk space or leave out --config.profile_steps, then resume.',
+      (OSError, RuntimeError),
+    )
 
   def __enter__(self):
     return self

@@ -36,16 +36,14 @@ def claim(workdir: str, config: config_dict.ConfigDict):
 
 def make_folder(workdir: str):
   """Makes a working directory; raises errors.UserError if it cannot."""
-  try:
-    storage.make_folder(workdir)
-  except FileExistsError:
-    raise errors.UserError(
-      f'--workdir={workdir} is a file; name a folder.'
-    ) from None
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot make --workdir={workdir}: {error.strerror}; name another folder.'
-    ) from None
+  what = f'cannot make --workdir={workdir}'
+  with errors.explaining(what, 'name another folder.'):
+    try:
+      storage.make_folder(workdir)
+    except FileExistsError:
+      raise errors.UserError(
+        f'--workdir={workdir} is a file; name a folder.'
+      ) from None
 
 
 def has_begun(workdir: str) -> bool:

@@ -54,7 +54,7 @@ def test_a_changed_file_is_refused_at_the_start(tmp_path):
   directory = prepared(tmp_path)
   path = tmp_path / 'train-1'
   os.rename(path, tmp_path / 'away')
-  with pytest.raises(errors.UserError, match='train-1 cannot be read'):
+  with pytest.raises(errors.UserError, match='cannot read .*train-1'):
     dataset.open_split(directory, 'train', 8)
   path.write_bytes((tmp_path / 'away').read_bytes()[:-1])
   with pytest.raises(errors.UserError, match=r'train-1 has \d+ bytes, its man'):
