@@ -25,7 +25,7 @@ def main(port, process, directory):
   with checkpoint.Checkpoints(directory, 3, 0) as checkpoints:
     for step in (1, 2):
       w = step * np.arange(4000, dtype=np.float32).reshape(4, 1000)
-      checkpoints.save(step, put({'step': np.int32(step), 'w': w}), {})
+      checkpoints.save(step, put({'step': np.int32(step), 'w': w}))
   distributed.first_then_all('damage', lambda: damage_half(directory))
   template = jax.tree.map(
     lambda x, sharding: jax.ShapeDtypeStruct(

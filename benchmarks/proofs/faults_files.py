@@ -105,7 +105,7 @@ def checkpoint_files(base, folder, count=0, seed=0):
   sound, copy = (os.path.join(folder, x) for x in ('sound', 'copy'))
   with checkpoint.Checkpoints(sound, 3, 0) as checkpoints:
     for step in (1, 2):
-      checkpoints.save(step, make_state(step), {})
+      checkpoints.save(step, make_state(step))
   rng, kinds = random.Random(seed), list(damage.KINDS)
   names = [f'2/{x}' for x in damage.list_files(os.path.join(sound, '2'))]
   cases = [(name, kind) for name in names for kind in kinds]

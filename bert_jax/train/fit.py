@@ -71,8 +71,8 @@ def fit(
 
   Returns:
     (params, predictions, step), on every process: the trained parameters, numpy
-    arrays; what the task kept of their predictions, see `loop.Run`; and after
-    how many updates they were reached.
+    arrays; what the task kept of their predictions, see `loop.run_phase`; and
+    after how many updates they were reached.
 
   Raises:
     errors.UserError: if the run cannot work.
@@ -97,16 +97,19 @@ def fit(
     ]
     # Those of all phases, so that an error in the last is known before the
     # first.
-    with run.meter.paused():
+    with run.report.meter.paused():
       compiled = _compile(run, _later(start), left, step)
     with pulse.watching():
       for phase in left:
-        state = loop.run_phase(run, phase, state, compiled[phase.number])
-    run.stop.ask()
-    if run.stop.signum is not None:  # came while the last save was running
-      raise errors.Interrupted(run.stop.signum, signals.RESUME, everywhere=True)
+        state, predictions = loop.run_phase(
+          run, phase, state, compiled[phase.number]
+        )
+    stop = run.hosts.stop
+    stop.ask()
+    if stop.signum is not None:  # came while the last save was running
+      raise errors.Interrupted(stop.signum, signals.RESUME, everywhere=True)
     step = int(state.step)
-    return programs.gather_on_host(state.params, start), run.predictions, step
+    return programs.gather_on_host(state.params, start), predictions, step
 
 
 def _later(start):
@@ -118,15 +121,20 @@ def _later(start):
 def _compile(run, start, phases, step) -> dict[int, dict[int, dict]]:
   """Compiles a run; returns {number of the phase: {length: {name: program}}}."""
   results = compilation.compile_run(
-    run.config, run.task.objective, run.mesh, start, phases, run.bar.write
+    run.config,
+    run.task.objective,
+    run.hosts.mesh,
+    start,
+    phases,
+    run.report.bar.write,
   )
   results.pop(None)
   ways = {str(x.number): tuning.describe(results[x].config) for x in phases}
-  run.log.write('compute', step, ways)
+  run.report.log.write('compute', step, ways)
   found: dict[int, dict[int, dict]] = {phase.number: {} for phase in phases}
   for phase, result in results.items():
     programs_of = compilation.get_executables(result.outcomes)
-    shortage.check(run.config, phase, programs_of, run.mesh)
+    shortage.check(run.config, phase, programs_of, run.hosts.mesh)
     found[phase.number][phase.seq_length] = programs_of
   return found
 
@@ -171,23 +179,26 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     rows, bar, config.log.every, total, task, objective.losses, workdir
   )
   traced = trace.Profile(workdir, config.profile_steps, meters, bar)
+  checkpoints.facts = {'task': task.facts, **origin}
   run = loop.Run(
-    config=config,
-    task=task,
-    objective=objective,
-    mesh=mesh,
-    steps=total,
-    key=start[programs.PLACE_KEY].jitted(step_lib.run_key(config)),
-    stop=stop,
-    checkpoints=checkpoints,
-    origin=origin,
-    log=rows,
-    meter=meters,
-    bar=bar,
-    pulse=pulse,
-    profile=stack.enter_context(traced),
-    status=status,
-    compiled=stack.enter_context(compilation.counting()),
+    config,
+    task,
+    objective,
+    loop.Hosts(
+      mesh,
+      start[programs.PLACE_KEY].jitted(step_lib.run_key(config)),
+      stop,
+      pulse,
+    ),
+    loop.Report(
+      log=rows,
+      bar=bar,
+      meter=meters,
+      status=status,
+      profile=stack.enter_context(traced),
+      compiled=stack.enter_context(compilation.counting()),
+    ),
+    checkpoints,
   )
   changed = {'changed': claim.find_changes(workdir, config)}
   rows.write('run', step, {**task.facts, **origin, **_devices(mesh), **changed})

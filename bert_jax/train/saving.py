@@ -22,15 +22,14 @@ def save(run: Any, step: int, state: Any):
   """Saves the state of a step, unless that was done."""
   if run.checkpoints.newest == step:
     return
-  with run.meter.paused(), run.pulse.watching(False):
-    facts = {'task': run.task.facts, **run.origin}
+  with run.report.meter.paused(), run.hosts.pulse.watching(False):
 
     def announce(mark):
-      run.log.write('checkpoint', step, {'fingerprint': mark})
-      run.log.flush()
+      run.report.log.write('checkpoint', step, {'fingerprint': mark})
+      run.report.log.flush()
 
-    mark = run.checkpoints.save(step, state, facts, announce)
-    run.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
+    mark = run.checkpoints.save(step, state, announce)
+    run.report.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
 
 
 def note_best(run: Any, step: int, state: Any, score: float):
@@ -43,6 +42,8 @@ def note_best(run: Any, step: int, state: Any, score: float):
 
 def stop(run: Any, step: int, state: Any):
   """Saves the state and raises errors.Interrupted, after a signal."""
-  run.meter.flush()
+  run.report.meter.flush()
   save(run, step, state)
-  raise errors.Interrupted(run.stop.signum, signals.RESUME, everywhere=True)
+  raise errors.Interrupted(
+    run.hosts.stop.signum, signals.RESUME, everywhere=True
+  )

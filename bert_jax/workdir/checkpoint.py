@@ -32,6 +32,7 @@ class Checkpoints:
     keep_every: steps; checkpoints at multiples are kept forever. 0 is none.
 
   Attributes:
+    facts: facts about the run, a JSON object, saved with each state.
     newest: step of the last checkpoint saved or restored.
     best: step and score of the best evaluation so far; its checkpoint is kept,
       and every later one knows it.
@@ -52,6 +53,7 @@ class Checkpoints:
     distributed.first_then_all(
       'unfinished checkpoints', lambda: _remove_unfinished(self._directory)
     )
+    self.facts: dict = {}
     self.newest: int | None = None
     self.best: tuple[int, float] | None = None
     self.saved = time.monotonic()
@@ -61,7 +63,6 @@ class Checkpoints:
     self,
     step: int,
     state: Any,
-    facts: dict,
     announce: Callable[[str], None] = lambda mark: None,
   ) -> str:
     """Saves in the background; waits for the save before it.
@@ -69,7 +70,6 @@ class Checkpoints:
     Args:
       step: training step, after `newest`, the last one saved or restored.
       state: a tree of arrays.
-      facts: facts about the run, a JSON object, saved with the arrays.
       announce: is called with the fingerprint before anything is written, for
         what a run that resumes from this checkpoint must find.
 
@@ -83,7 +83,7 @@ class Checkpoints:
     combined = fingerprint.combine(fingerprints)
     announce(combined)
     facts = {
-      **facts,
+      **self.facts,
       'step': step,
       'fingerprint': combined,
       'fingerprints': fingerprints,

@@ -35,10 +35,9 @@ def make_run(workdir):
   vocab.write_text('\n'.join(models.VOCAB) + '\n', encoding='utf-8')
   facts = {'task': {'vocab_sha256': text_files.compute_sha256(str(vocab))}}
   with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 3, 0) as c:
+    c.facts = facts
     for step in (1, 2):
-      c.save(
-        step, step_lib.TrainState(jnp.int32(step), params(step), {}), facts
-      )
+      c.save(step, step_lib.TrainState(jnp.int32(step), params(step), {}))
   return str(workdir)
 
 

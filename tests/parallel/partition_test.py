@@ -160,7 +160,7 @@ def test_checkpoints_go_from_layout_to_layout(tmp_path):
   for step, layout in enumerate((one, four)):
     directory = str(tmp_path / str(step))
     with checkpoint.Checkpoints(directory, 1, 0) as checkpoints:
-      checkpoints.save(step, state, {})
+      checkpoints.save(step, state)
     template = jax.tree.map(
       lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
       shapes(),

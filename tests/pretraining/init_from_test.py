@@ -55,7 +55,8 @@ def source(tmp_path_factory):
   )
   state = step_lib.TrainState(np.int32(3), params, {})
   with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 1, 0) as saved:
-    saved.save(3, state, facts)
+    saved.facts = facts
+    saved.save(3, state)
   return str(workdir)
 
 

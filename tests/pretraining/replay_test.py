@@ -59,9 +59,10 @@ def make_run(workdir, directories, steps=SAVED, **changes):
   (workdir / 'config.json').write_text(config_lib.to_json(c))
   facts = {'task': pretrain.make_task(c, c.data.dir).facts}
   with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 9, 0) as saved:
+    saved.facts = facts
     for step in steps:
       state = step_lib.TrainState(jnp.int32(step), make_params(c, step), {})
-      saved.save(step, state, facts)
+      saved.save(step, state)
   return str(workdir)
 
 

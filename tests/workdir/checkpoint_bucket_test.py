@@ -42,7 +42,7 @@ def test_a_bucket_holds_checkpoints_as_a_disk_does(remote, capsys):
   assert storage.list_names(f'{remote}/c_bad') == ['8']
   assert checkpoint_reader.list_steps(f'{remote}/c') == [3, 6, 7]
   with checkpoint.Checkpoints(f'{remote}/c', 2, 3) as c:
-    c.save(8, make_state(8), {})
+    c.save(8, make_state(8))
   assert int(restore(f'{remote}/c')[0]['step']) == 8
 
 
@@ -107,9 +107,9 @@ def test_an_unfinished_checkpoint_may_be_removed_later(ill, remote):
 
 def test_a_bucket_that_fails_for_a_while_does_not_fail_a_save(ill, remote):
   with checkpoint.Checkpoints(f'{remote}/c', 3, 0) as checkpoints:
-    checkpoints.save(1, make_state(1), {})
+    checkpoints.save(1, make_state(1))
     ill.status, ill.left = 503, 5
-    checkpoints.save(2, make_state(2), {})
+    checkpoints.save(2, make_state(2))
   assert ill.left == 0
   assert int(restore(f'{remote}/c')[0]['step']) == 2
 
@@ -134,7 +134,7 @@ def test_a_save_that_a_bucket_refuses_is_one_line(ill, remote):
   with pytest.raises(errors.UserError, match='403') as caught:
     with checkpoint.Checkpoints(f'{remote}/c', 3, 0) as checkpoints:
       ill.status = 403
-      checkpoints.save(2, make_state(2), {})
+      checkpoints.save(2, make_state(2))
   assert 'step 1 is kept' in str(caught.value)
   assert '\n' not in str(caught.value)
   ill.status = 0

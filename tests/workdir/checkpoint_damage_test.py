@@ -61,7 +61,7 @@ def test_a_step_can_be_saved_again_after_a_bad_one(tmp_path):
   damage(tmp_path / 'c', 2)
   with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
     checkpoints.restore(make_template())
-    checkpoints.save(2, make_state(2), {})
+    checkpoints.save(2, make_state(2))
   assert int(restore(tmp_path / 'c')[0]['step']) == 2
 
 

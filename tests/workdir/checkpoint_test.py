@@ -44,7 +44,7 @@ def test_restores_on_other_devices(tmp_path):
     make_state(5)['w'], device_mesh.row_sharding(device_mesh.make_mesh())
   )
   with checkpoint.Checkpoints(str(tmp_path), 3, 0) as checkpoints:
-    checkpoints.save(5, {'step': jnp.int32(5), 'w': split}, {})
+    checkpoints.save(5, {'step': jnp.int32(5), 'w': split})
   one = jax.sharding.SingleDeviceSharding(jax.devices()[3])
   with checkpoint.Checkpoints(str(tmp_path), 3, 0) as checkpoints:
     found, _ = checkpoints.restore(make_template(layout=one))

@@ -35,7 +35,11 @@ def make_template(like: dict | None = None, layout=None) -> dict:
 def write(directory, steps=(1, 2, 3), keep=3, keep_every=0, make=make_state):
   """Saves a checkpoint for each step; returns {step: fingerprint}."""
   with checkpoint.Checkpoints(str(directory), keep, keep_every) as c:
-    return {step: c.save(step, make(step), {'n': step}) for step in steps}
+    found = {}
+    for step in steps:
+      c.facts = {'n': step}
+      found[step] = c.save(step, make(step))
+    return found
 
 
 def write_params(directory, steps=(1, 2)):
@@ -56,7 +60,7 @@ def restore_params(directory, like: dict | None = None, **kwargs):
 
 def save_in_background(checkpoints: checkpoint.Checkpoints, step: int):
   """Saves a state and waits, but not by `save`, until that has ended."""
-  checkpoints.save(step, make_state(step), {})
+  checkpoints.save(step, make_state(step))
   deadline = time.monotonic() + 20
   while checkpoints._manager.is_saving_in_progress():
     assert time.monotonic() < deadline
