@@ -58,10 +58,6 @@ class Cloud:
     self.most_alive, self.rented = 0, 0.0
     self._lock = threading.RLock()
 
-  def count(self, act: str) -> int:
-    """Returns how often something was created or deleted."""
-    return sum(entry[0] == act for entry in self.history)
-
   def create(self, name: str, zone: str, body: dict) -> bool:
     """Adds a queued resource; returns False if there is one of that name."""
     if (name, zone) in self.items:

@@ -111,11 +111,10 @@ class Stage:
 
   def finish(self, process: subprocess.Popen) -> int:
     """Waits for launch/tpu.py; returns its exit code."""
-    try:
-      self.text += process.communicate(timeout=LIMIT)[0]
-    except subprocess.TimeoutExpired:
-      process.kill()
-      self.text += process.communicate()[0] + '\ntook too long'
+    timer = threading.Timer(LIMIT, process.kill)
+    timer.start()
+    self.text += process.communicate()[0]
+    timer.cancel()
     return process.returncode
 
   def expect(self, process, code: int, *texts: str, requests=1):
@@ -134,63 +133,38 @@ class Stage:
         raise TimeoutError(self.text)
       time.sleep(0.05)
 
-  def kill_launcher(self, *more: str):
+  def kill_launcher(self):
     """Starts a run and kills the launcher when hosts run."""
-    process = self.start_run(*more)
+    process = self.start_run()
     url, none = f'gs://bkt/{self.name}/launch/ledger.json', (b'',)
     self.wait_for(lambda: b'"active"' in self.cloud.objects.get(url, none)[0])
     process.kill()
     self.finish(process)
 
 
-OK = 'sleep 2; exit 0'
-FULL = 'There is no more capacity in the zone; try another one.'
-ZERO = "Quota 'TPUV5sLitepodPerProject' exceeded. Limit: 0 in region"
-ODD = 'error: batch_size=7 is odd.'
-# {cycle: (what happens, the hosts' program, failure of the first request,
-# argument, exit code, what is printed, requests)}.
+OK, ODD = 'sleep 2; exit 0', 'error: batch_size=7 is odd.'
+FULL = 'FAILED: There is no more capacity in the zone; try another one.'
+ZERO = "FAILED: Quota 'TPUV5sPerProject' exceeded. Limit: 0 in region"
+# {cycle: (the hosts' program, failure of the first request or an argument, exit
+# code, what is printed, requests)}. max_usd: 4 chips x $1.20 an hour, so $0.02
+# are 15 seconds.
 PLAIN = {
-  'happy': (
-    *('Asked for once, trains, deletes itself.', OK),
-    *('', '--yes', 0, '[worker 0] ', 1),
-  ),
-  'zone_full': (
-    *('The first zone has no capacity; the second has.', OK),
-    *(FULL, '--yes', 0, f'request 2: asking for them in {B}', 2),
-  ),
-  'zone_wrong': (
-    *('A zone that does not exist is left out.', OK),
-    *('', f'--zone=us-east9-z,{A}', 0, 'us-east9-z does not', 1),
-  ),
-  'structural': (
-    *('What no zone can help with ends the launch.', OK),
-    *(ZERO, '--yes', 1, 'ended     structural: Quota', 1),
-  ),
-  'max_usd': (  # 4 chips x $1.20 an hour: $0.02 are 15 seconds
-    *('The money runs out: the hosts are deleted.', 'sleep 600'),
-    *('', '--max_usd=0.02', 1, 'ended     out of time', 1),
-  ),
-  'exit_code_1': (
-    *(
-      'A run that refuses its config is not tried again.',
-      f'echo {ODD}; exit 1',
-    ),
-    *('', '--yes', 1, ODD, 1),
-  ),
-  'exit_code_70': (
-    *('A device that stays ill is tried three times again.', 'exit 70'),
-    *('', '--yes', 1, 'trying again (3 of 3 since step 0)', 1),
-  ),
+  'happy': (OK, '--yes', 0, '[worker 0] ', 1),
+  'zone_full': (OK, FULL, 0, f'request 2: asking for them in {B}', 2),
+  'zone_wrong': (OK, f'--zone=us-east9-z,{A}', 0, 'us-east9-z does not', 1),
+  'structural': (OK, ZERO, 1, 'ended     structural: Quota', 1),
+  'max_usd': ('sleep 600', '--max_usd=0.02', 1, 'ended     out of time', 1),
+  'exit_code_1': (f'echo {ODD}; exit 1', '--yes', 1, ODD, 1),
+  'exit_code_70': ('exit 70', '--yes', 1, '(3 of 3 since step 0)', 1),
 }
 
 
 def play_plain(stage):
-  """Plays a cycle of the table."""
-  _, program, failure, more, code, text, requests = PLAIN[stage.name]
-  stage.hosts.program = program
+  """One run, see PLAIN."""
+  stage.hosts.program, more, code, text, requests = PLAIN[stage.name]
   stage.limit = 15.0 if stage.name == 'max_usd' else stage.limit
-  if failure:
-    stage.cloud.script[A, 0] = ('ACCEPTED', f'FAILED: {failure}')
+  if more.startswith('FAILED'):
+    stage.cloud.script[A, 0], more = ('ACCEPTED', more), '--yes'
   yield from stage.expect(stage.start_run(more), code, text, requests=requests)
 
 
@@ -329,8 +303,7 @@ def play(name, folder) -> bool:
   acts = ', '.join(f'{act} in {zone}' for act, _, zone in cloud.history)
   seconds = time.monotonic() - begin
   print(f'{"FAIL" if wrong else "ok  "} {name} ({seconds:.0f} s)')
-  text = PLAIN[name][0] if name in PLAIN else cycle.__doc__
-  print(f'     {text}\n     {acts}; {cloud.rented:.0f} s of rent')
+  print(f'     {cycle.__doc__}\n     {acts}; {cloud.rented:.0f} s of rent')
   for name in wrong:
     print(f'     NOT: {name}')
   print(stage.text * bool(wrong), end='', flush=True)

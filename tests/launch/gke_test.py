@@ -97,20 +97,23 @@ def test_one_job_per_slice_and_one_pod_per_host():
   assert {'hosts=4', 'slices=2', 'seconds=259200'} <= {*told.splitlines()}
   assert 'argument=--config.seed=2\n' in told and 'delete' not in told
   assert text.startswith('# gcloud container node-pools create r-0')
-
-
-def test_restarts_count_only_without_progress_and_mistakes_are_final():
-  rules = make()[1]['spec']['failurePolicy']['rules']
-  # Counted by the pods themselves, see worker_test.py.
-  wanted = ['FailJobSet', 'RestartJobSetAndIgnoreMaxRestarts']
-  assert [rule['action'] for rule in rules] == wanted
-  assert 'onJobFailureReasons' not in rules[1]
-
-
-def test_pool_of_tpu7x_has_its_own_disk_and_policy():
   text, _ = make('--topology=tpu7x-32', '--spot')
   assert '# gcloud compute resource-policies create workload-policy r' in text
   assert '--placement-policy=r --disk-type=hyperdisk-balanced --spot' in text
+  with pytest.raises(errors.UserError, match='GKE does not offer'):
+    make('--topology=v3-32')
+
+
+def test_restarts_count_only_without_progress_and_mistakes_are_final():
+  spec = make()[1]['spec']
+  # Counted by the pods themselves, see worker_test.py.
+  rules, jobs = spec['failurePolicy']['rules'], spec['replicatedJobs']
+  wanted = ['FailJobSet', 'RestartJobSetAndIgnoreMaxRestarts']
+  assert [rule['action'] for rule in rules] == wanted
+  assert rules[0]['onJobFailureReasons'][0] == 'PodFailurePolicy'
+  assert 'onJobFailureReasons' not in rules[1]
+  (rule,) = jobs[0]['template']['spec']['podFailurePolicy']['rules']
+  assert rule['action'] == 'FailJob' and 1 in rule['onExitCodes']['values']
 
 
 REFUSED = {
@@ -118,18 +121,6 @@ REFUSED = {
   '--max_hours=inf': 'must be above 0 and finite',
   '--workdir=/tmp/x': 'gs://BUCKET/FOLDER',
 }
-
-
-@pytest.mark.parametrize('more', REFUSED)
-def test_what_cannot_be_is_refused(more):
-  with pytest.raises(errors.UserError, match=REFUSED[more]):
-    make(more)
-
-
-def test_command_prints_the_manifest(capsys):
-  run = lambda argv: world.Result(0)  # noqa: E731
-  assert tpu.main(WORDS, world.World(run=run)) == 0
-  assert 'kind: JobSet' in capsys.readouterr().out
 
 
 def test_image_is_built_from_the_archive(tmp_path):
@@ -194,18 +185,11 @@ def test_sweeps_are_combined_and_each_run_has_its_own_folder():
     '--workdir=runs/2_learning_rate=2_seed=1',
     *('--config.optimizer.learning_rate=2', '--config.seed=1'),
   ]
-  folders = {run[3] for run in list_runs('--sweep=data.dir=a/b,ab')}
-  assert len(folders) == 2
-
-
-@pytest.mark.parametrize('text', ['seed', '=1', 'seed=', 'seed=1,'])
-def test_sweep_without_field_or_values_is_refused(text):
-  with pytest.raises(ValueError, match='FIELD=VALUE'):
-    list_runs(f'--sweep={text}')
-
-
-def test_runs_on_tpus_are_started_by_the_launcher():
-  rest = '--', '--topology=v6e-4', '--zone=us-east5-b'
-  _, found = list_runs('--where=tpu', '--sweep=seed=0,1', *rest)
-  assert found[0].endswith('launch/tpu.py') and '--topology=v6e-4' in found
-  assert found[1:4] == ['run', '--name=sweep-2', '--yes']
+  assert len({run[3] for run in list_runs('--sweep=data.dir=a/b,ab')}) == 2
+  more = '--where=tpu', '--sweep=seed=0,1', '--', '--zone=us-east5-b'
+  path, *words = list_runs(*more)[1]
+  assert path.endswith('launch/tpu.py') and '--zone=us-east5-b' in words
+  assert words[:3] == ['run', '--name=sweep-2', '--yes']
+  for text in ('seed', '=1', 'seed=', 'seed=1,'):
+    with pytest.raises(ValueError, match='FIELD=VALUE'):
+      list_runs(f'--sweep={text}')

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from bert_jax import errors
-from launch import archive, bucket, plan, queued, tpu, watch, world
+from launch import archive, bucket, plan, queued, tpu, world
 from tests.launch.fakes import RUN, A, B, Google, add, make_old
 
 ZONE = 'us-east5-b'
@@ -103,6 +103,13 @@ REFUSED = {
   '--topology=v4:2x2x6': 'no accelerator type; use one of v4-8, v4-16',
   '--zone=us-east5': 'is not a zone',
   '--zone=us-east5-ai1': 'is not a zone',
+  '--topology=v5litepod-17': 'did you mean',
+  '--topology=h100:8': 'not a slice of TPUs',
+  '--name=Large': 'use up to 40 of a-z',
+  '--max_usd=0': 'must be above 0',
+  '--max_hours=inf': 'must be above 0 and finite',
+  '--price=nan': 'must be above 0 and finite',
+  '--confg=x': 'not an argument',
   '--flex_start': 'give one of --spot and --flex_start',
   '--gcloud_arg=--labels=a=b': 'does not give itself',
   '--gcloud_arg=--zone=x': 'does not give itself',
@@ -219,8 +226,3 @@ def test_settings_of_gcloud_are_obeyed():
   assert world.find_base(here, 'storage') == 'http://y/'
   answer = world.send('GET', 'http://127.0.0.1:9/', None, {})
   assert answer.code == 0 and 'refused' in answer.describe()
-
-
-def test_reason_of_a_host_is_read():
-  assert watch.read_end('reason=done\nhost 0') == ('done', 'host 0')
-  assert watch.read_end('x')[0] == 'failed'

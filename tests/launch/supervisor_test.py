@@ -122,15 +122,6 @@ def test_queue_of_twelve_hours_goes_on(text):
   assert not ledger.reason and 20 < ledger.attempts < 30
 
 
-def test_full_zones_are_asked_for_months_with_growing_pauses():
-  ledger, action, now = Ledger('j'), WAIT, 0.0
-  for _ in range(5000):
-    now = max(now + 30.0, ledger.not_before)
-    seen = look('absent', now, message=FULL if action == CREATE else '')
-    ledger, action = supervisor.decide(ledger, seen, LIMITS)
-  assert not ledger.reason and ledger.full == 2500
-
-
 # What was seen before, (state, time, last word of host 0) then, and the rent.
 RENTS = [
   # The supervisor was dead for 10 minutes.

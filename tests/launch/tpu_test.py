@@ -3,39 +3,27 @@
 import pytest
 
 from launch import tpu, world
-from tests.launch.fakes import (
-  HAPPY,
-  RUN,
-  A,
-  B,
-  Google,
-  add,
-  interrupt,
-  make_cloud,
-)
+from tests.launch import fakes
+from tests.launch.fakes import HAPPY, RUN, A, B, Google, make_cloud
+
+LOST = (*HAPPY, 'ACTIVE', 'SUSPENDED')
+GONE = (*HAPPY, 'ACTIVE', 'GONE')
+# States of each request, zones that were asked, and what is printed.
+LAUNCHES = [
+  ([HAPPY], [A], 'ended     done: host 0\nrequests  1, preemptions 0'),
+  ([LOST, GONE, HAPPY], [A, A, A], 'requests  3, preemptions 2'),
+  ([('FAILED: no more capacity',), HAPPY], [A, B], '(no more capacity)'),
+]
 
 
-def test_run_that_ends_well_is_asked_for_once_and_deleted(capsys):
-  cloud = make_cloud(HAPPY)
+@pytest.mark.parametrize('states, zones, text', LAUNCHES)
+def test_run_goes_on_to_its_end_and_all_is_deleted(states, zones, text, capsys):
+  cloud = make_cloud(*states)
   assert tpu.main(RUN, cloud.world()) == 0
-  assert cloud.created == [A] and not cloud.items
+  assert cloud.created == zones and not cloud.items
   out = capsys.readouterr().out
   assert out.startswith('to end everything: python launch/tpu.py down r')
-  assert 'ended     done' in out and 'requests  1, preemptions 0' in out
-
-
-def test_preempted_run_is_asked_for_again_with_the_same_job(capsys):
-  lost = (*HAPPY, 'ACTIVE', 'SUSPENDED')
-  cloud = make_cloud(lost, (*HAPPY, 'ACTIVE', 'GONE'), HAPPY)
-  assert tpu.main(RUN, cloud.world()) == 0
-  assert cloud.created == [A, A, A] and not cloud.items
-  assert 'requests  3, preemptions 2' in capsys.readouterr().out
-
-
-def test_full_zone_is_left_for_the_next():
-  cloud = make_cloud(('FAILED: no more capacity',), HAPPY)
-  assert tpu.main(RUN, cloud.world()) == 0
-  assert cloud.created == [A, B] and not cloud.items
+  assert text in out
 
 
 def test_zone_that_does_not_offer_the_chips_is_left_out(capsys):
@@ -54,7 +42,7 @@ def test_zone_that_does_not_exist_is_left_out(capsys):
   assert tpu.main(words, cloud.world()) == 0
   assert cloud.created == [B]
   assert 'us-east9-z does not offer' in capsys.readouterr().err
-  cloud = interrupt()  # hosts that live are watched all the same
+  cloud = fakes.interrupt()  # hosts that live are watched all the same
   cloud.on_active = lambda *_: cloud.end('done')
   words[-1] = f'--zone=us-east9-z,{A}'
   assert tpu.main(words, cloud.world()) == 0
@@ -65,7 +53,7 @@ def test_zone_that_does_not_exist_is_left_out(capsys):
 
 
 def test_hosts_that_say_nothing_end_the_launch(capsys):
-  cloud = Google(*[(*HAPPY, 'ACTIVE', 'GONE')] * 9)
+  cloud = Google(*[GONE] * 9)
   cloud.talks = False
   assert tpu.main(RUN, cloud.world()) == 1
   assert len(cloud.created) == 3 and not cloud.items
@@ -73,15 +61,11 @@ def test_hosts_that_say_nothing_end_the_launch(capsys):
 
 
 def test_refusal_of_hosts_that_came_up_after_all_is_forgotten():
-  lost = (*HAPPY, 'ACTIVE', 'SUSPENDED')
-  cloud = make_cloud(lost, lost, HAPPY)
-  here = cloud.world()
-
-  def run(argv, seconds=0):
-    result = cloud.run(argv)
-    return world.Result(1, err='no answer') if 'create' in argv else result
-
-  here.run = run
+  cloud = make_cloud(LOST, LOST, HAPPY)
+  here, refusal = cloud.world(), world.Result(1, err='no answer')
+  here.run = lambda argv, **_: (
+    cloud.run(argv) and refusal if 'create' in argv else cloud.run(argv)
+  )
   assert tpu.main(RUN, here) == 0
   assert len(cloud.created) == 3
 
@@ -92,7 +76,9 @@ def test_second_of_two_that_were_asked_for_is_deleted():
   def each(count):
     if count == 6:  # an answer was lost, and hosts came late
       launch = cloud.read_job()['launch']
-      add(cloud, 'r', 'ACTIVE', zone=B, launch=launch, workdir='gs://bkt/r')
+      fakes.add(
+        cloud, 'r', 'ACTIVE', zone=B, launch=launch, workdir='gs://bkt/r'
+      )
     if count == 9:
       assert [zone for _, zone in cloud.items] == [A]
       cloud.end('done')

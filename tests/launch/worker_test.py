@@ -170,24 +170,20 @@ def test_program_is_told_to_save_when_the_time_is_up(host, again):
   assert host.end()[0] == 'reason=out of time' and 'saved' in host.log()
 
 
-def test_program_is_told_to_save_when_somebody_ends_the_launch(host):
-  process = host('hang')
-  wait_for(lambda: 'arguments:' in host.log())
-  host.cloud.write(f'{BASE}/end', 'reason=stopped\n')
-  assert process.wait(60) == DELETED
-  assert host.end() == ['reason=stopped'] and 'saved' in host.log()
-
-
-@pytest.mark.parametrize('notice', ['SIGTERM', 'preempted'])
-def test_host_that_is_taken_away_lets_the_program_save(host, notice):
+@pytest.mark.parametrize('notice', ['SIGTERM', 'preempted', 'end'])
+def test_program_is_told_to_save_when_the_host_is_taken_or_the_launch_ends(
+  host, notice
+):
   process = host('hang')
   wait_for(lambda: 'arguments:' in host.log())
   if notice == 'preempted':
     process.values['preempted'] = 'TRUE'
-  else:
+  elif notice == 'SIGTERM':
     process.send_signal(signal.SIGTERM)
-  assert process.wait(60) == 143
-  assert 'saved' in host.log() and host.cloud.items
+  else:
+    host.cloud.write(f'{BASE}/end', 'reason=stopped\n')
+  assert process.wait(60) == (DELETED if notice == 'end' else 143)
+  assert 'saved' in host.log() and bool(host.cloud.items) == (notice != 'end')
 
 
 def test_deletion_that_is_refused_is_asked_for_again(host):
@@ -239,11 +235,6 @@ def test_hosts_are_numbered_through_all_slices(host):
 def test_host_without_a_job_does_nothing(host):
   assert host(0, attributes={'bert-jax-job': None}).wait(60) == 1
   assert not host.cloud.objects
-
-
-def test_installation_ends_when_the_time_is_up(host):
-  assert host(0, sha256='0' * 64, seconds=0).wait(60) == DELETED
-  assert host.end()[0] == 'reason=out of time'
 
 
 def test_host_that_cannot_write_says_it_on_the_console_and_goes(host, tmp_path):
@@ -301,10 +292,13 @@ def test_code_is_installed_with_the_versions_that_came_with_it(host, tmp_path):
   assert install.count('/tree/constraints.txt') == 2
 
 
-def test_other_code_is_not_installed(host):
+@pytest.mark.parametrize(
+  'seconds, end', [(1000, 'crashed'), (0, 'out of time')]
+)
+def test_other_code_is_not_installed(host, seconds, end):
   host.cloud.write('gs://b/r/launch/code', b'other')
-  assert host(0, sha256='0' * 64).wait(120) == DELETED
-  assert host.end()[0] == 'reason=crashed' and 'arguments:' not in host.log()
+  assert host(0, sha256='0' * 64, seconds=seconds).wait(120) == DELETED
+  assert host.end()[0] == f'reason={end}' and 'arguments:' not in host.log()
 
 
 @pytest.mark.parametrize('codes, code', [((70, 0), 0), ((1,), 1)])
@@ -315,9 +309,6 @@ def test_pod_ends_with_0_when_done_and_else_with_1(host, tmp_path, codes, code):
   assert host.cloud.items
 
 
+@pytest.mark.skipif(not shutil.which('shellcheck'), reason='is not installed')
 def test_script_is_clean_for_shellcheck():
-  program = shutil.which('shellcheck')
-  if not program:
-    pytest.skip('shellcheck is not installed')
-  done = subprocess.run([program, watch.WORKER], capture_output=True, text=True)
-  assert done.returncode == 0, done.stdout
+  assert subprocess.run(['shellcheck', watch.WORKER]).returncode == 0
