@@ -7,7 +7,6 @@ import json
 import typing
 
 from bert_jax import errors
-from bert_jax.data import accents
 
 if typing.TYPE_CHECKING:
   from ml_collections import config_dict
@@ -58,6 +57,7 @@ def make_recipe(config: config_dict.ConfigDict) -> Recipe:
   """
   # Here, so that worker processes, which get a recipe, start sooner.
   from bert_jax import config as config_lib
+  from bert_jax.data import accents
 
   c = config.data
   config_lib.check_fields(config, 'data.', 'phases.seq_length', 'seed')

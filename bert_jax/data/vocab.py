@@ -131,7 +131,7 @@ def _is_spellable(word: str) -> bool:
   )
 
 
-# The command, which imports configs late, see `prepare`.
+# The command. It imports configs late, since workers import this module.
 
 _SAMPLE_EVERY = 100  # paragraphs
 _SAMPLE_CHARS = 5_000_000

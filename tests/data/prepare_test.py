@@ -8,6 +8,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import prepare
+from bert_jax.data.prepare import __main__ as command
 from bert_jax.tokenization import tokenizer
 from tests import commands
 from tests.data.preparation import (
@@ -101,7 +102,7 @@ def test_text_that_is_not_utf8_is_warned_of_also_when_it_is_prepared(
     '--workers=0',
   ]
   for _ in range(2):
-    commands.run(prepare, *given)
+    commands.run(command, *given)
     assert (
       f'\nWARNING: {count} sequences of bytes in {bad}, are not UTF-8'
     ) in capsys.readouterr().out
@@ -114,7 +115,7 @@ def test_a_vocabulary_for_other_text_is_warned_of(tmp_path, capsys):
   def run(name, *words):
     write_vocab(tmp_path / name, *words)
     commands.run(
-      prepare,
+      command,
       f'--input={tmp_path}/a.txt',
       '--layout=sentences',
       f'--vocab={tmp_path}/{name}',
@@ -151,7 +152,7 @@ def test_a_directory_that_cannot_be_written_is_an_error(corpus):
 def test_a_vocabulary_of_the_other_case_is_noticed(
   words, cased, warned, capsys
 ):
-  prepare._warn_of_case(words, 'vocab.txt', cased)
+  command._warn_of_case(words, 'vocab.txt', cased)
   said = capsys.readouterr().err
   assert warned in said and bool(warned) == bool(said)
 
@@ -165,7 +166,7 @@ def test_a_vocabulary_of_the_other_case_is_noticed(
 )
 def test_flags_that_do_nothing_are_refused(arguments, message):
   with pytest.raises(errors.UserError, match=message):
-    commands.run(prepare, *arguments.split())
+    commands.run(command, *arguments.split())
 
 
 @pytest.mark.parametrize(
@@ -190,4 +191,4 @@ def test_a_flag_takes_what_its_field_may_have(flag, message, tmp_path):
   write_vocab(tmp_path / 'vocab.txt', 'the')
   given = ('--input=a.txt', f'--vocab={tmp_path}/vocab.txt', '--output=x')
   with pytest.raises(errors.UserError, match=message):
-    commands.run(prepare, *given, flag)
+    commands.run(command, *given, flag)

@@ -1,0 +1,103 @@
+"""Prepares training data, unless it exists already; the command is `__main__`.
+
+Worker processes start sooner because they do not import the command.
+"""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from bert_jax import errors
+from bert_jax.corpus import sources, text_files
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import recipe as recipe_lib
+from bert_jax.data import stages, vocab
+from bert_jax.runtime import disk, lock, storage
+from bert_jax.runtime import workers as workers_lib
+from bert_jax.tokenization import tokenizer
+
+
+def prepare(
+  recipe: recipe_lib.Recipe, output: str, runner: stages.Runner | None = None
+) -> dict:
+  """Makes the data of a recipe in `output`, unless it exists already.
+
+  Args:
+    recipe: what to make.
+    output: a directory, local or in a bucket, that is created when the data is
+      complete. Work in progress is kept in `output`.partial and continued.
+    runner: runs the jobs; None uses one local process per core.
+
+  Returns:
+    The manifest.
+
+  Raises:
+    errors.UserError: if the input cannot be used, or `output` holds the data
+      of another recipe, vocabulary or text.
+  """
+  output = storage.resolve(output)
+  advice = (
+    'make room or use another directory, then run the same command again.'
+  )
+  with errors.explaining(f'cannot write {output}', advice):
+    with lock.exclusive(output + '.lock'):
+      if not _is_complete(output):
+        _make(recipe, output, runner or local_runner(workers_lib.ONE_PER_CORE))
+      manifest = manifest_lib.read(output)
+  manifest_lib.check_recipe(manifest['recipe'], recipe.to_dict(), output)
+  _check_unchanged(recipe, manifest, output)
+  return manifest
+
+
+def _is_complete(directory: str) -> bool:
+  return storage.exists(os.path.join(directory, manifest_lib.NAME))
+
+
+def _make(recipe, output: str, runner: stages.Runner):
+  partial = output + '.partial'
+  if not _is_complete(partial):
+    if storage.exists(output):
+      raise errors.UserError(
+        f'{output} exists and is not prepared data; name another folder.'
+      )
+    stages.make(recipe, partial, runner)
+  storage.delete(os.path.join(partial, 'work'))
+  disk.remove_unfinished(partial)
+  storage.move_folder(partial, output, manifest_lib.NAME)
+
+
+def local_runner(count: int) -> stages.Runner:
+  """Returns a runner that runs jobs in `count` processes of this machine.
+
+  Args:
+    count: -1 is one per core, 0 is this process alone.
+  """
+  return functools.partial(_run_here, workers_lib.resolve(count))
+
+
+def _run_here(count: int, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
+  count = min(count, len(jobs))
+  if count <= 1:  # one other process would not save time
+    return (fn(*job) for job in jobs)
+  return workers_lib.run(fn, jobs, count)
+
+
+def _check_unchanged(recipe, manifest: dict, directory: str):
+  """Raises errors.UserError if vocabulary or input are not as they were.
+
+  Either may be deleted once the data is complete. Input is known by its size,
+  since reading it would take long.
+  """
+  if recipe.vocab and storage.exists(recipe.vocab):
+    words = tokenizer.read_vocab(recipe.vocab)
+    if vocab.compute_sha256(words) != manifest['vocab_sha256']:
+      raise errors.UserError(
+        f'the vocabulary {recipe.vocab} has changed since {directory} was '
+        'prepared; use another directory, or put the old vocabulary back.'
+      )
+  paths = {}
+  for given in filter(sources.is_file, recipe.inputs):
+    with contextlib.suppress(errors.UserError):  # it may be deleted
+      paths.update(text_files.list_sizes(given))
+  manifest_lib.check_inputs(manifest['inputs'], paths, directory)
