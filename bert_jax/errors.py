@@ -136,6 +136,15 @@ def within(place: str) -> Iterator[None]:
     raise UserError(f'{place}: {error}') from error
 
 
+def at_line(path: str, line: int, problem: str) -> UserError:
+  """Returns the error that something is wrong with a line of a user's file.
+
+  >>> str(at_line('a.csv', 3, 'has no label; give it one.'))
+  'a.csv: line 3 has no label; give it one.'
+  """
+  return UserError(f'{path}: line {line} {problem}')
+
+
 def listing(words: Sequence[str], most: int = 6) -> str:
   """Joins words by commas, at most `most` of them, then 'and N more'."""
   more = f' and {len(words) - most} more' if len(words) > most else ''

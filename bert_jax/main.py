@@ -37,7 +37,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
 
   config_check.check(config)
   task = tasks.get(config)
-  config = task.complete(config, workdir)
+  config = task.take_model(config, workdir)
   config_check.check(config)
   agreement.check_same(
     {**json.loads(config_lib.to_json(config)), **agreement.hash_code()}
@@ -57,6 +57,12 @@ def run(config: config_dict.ConfigDict, workdir: str):
     distributed.first_then_all('data', lambda: task.prepare(config, workdir))
     data = task.open(config, workdir)
     distributed.barrier('opened')  # copying it may take minutes
+    config = task.complete(config, data, workdir)
+    config_check.check(config)
+    agreement.check_same(json.loads(config_lib.to_json(config)))
+    if distributed.is_first():
+      claim.fill_in(workdir, config)
+      status.note(steps=sum(config.phases.steps))
     if untested := agreement.describe_untested():
       print(untested)
     # Now that nothing is wrong with what the user gave.

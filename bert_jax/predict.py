@@ -92,6 +92,7 @@ def predict(
       be read or written.
   """
   # Imported here, so that --help does not wait for jax.
+  from bert_jax import tasks
   from bert_jax.finetuning import predict_files
   from bert_jax.inference import source
 
@@ -100,7 +101,7 @@ def predict(
     *(model, found, given, output, tuple(columns)),
     *(batch_size, safe_cells, label, keep),
   )
-  return predict_files.predict(job)
+  return predict_files.predict(job, tasks.SUPERVISED)
 
 
 def predict_texts(
@@ -125,13 +126,11 @@ def predict_texts(
   Raises:
     errors.UserError: if the model does not predict classes or numbers of texts.
   """
-  from bert_jax.finetuning import predict_files
+  from bert_jax.finetuning import classes
   from bert_jax.inference import source
 
   found = source.read(model) if isinstance(model, str) else model
-  return predict_files.predict_texts(
-    found.origin, found, texts, pairs, batch_size
-  )
+  return classes.predict_texts(found.origin, found, texts, pairs, batch_size)
 
 
 def main(argv: list[str]):

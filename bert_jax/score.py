@@ -27,7 +27,7 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.finetuning import metrics, tsv
+from bert_jax.finetuning import metrics
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import pseudo_likelihood, source
 from bert_jax.runtime import cli, files, markdown, memory
@@ -115,7 +115,7 @@ def score_sentences(
   ids = model.tokenizer.ids(texts)
   words = [pseudo_likelihood.split_words(x, model.tokenizer) for x in ids]
   found = pseudo_likelihood.score(model, ids, words)
-  numbers = map(tsv.format_number, found)
+  numbers = map(table_files.format_number, found)
   return [('score', 'sentence'), *zip(numbers, texts, strict=True)]
 
 
@@ -183,7 +183,7 @@ def main(argv: list[str]):
   else:
     rows = score_pairs(model, items, given.full)
     print(markdown.make_table(rows[0], rows[1:]))
-  files.write_file(given.output, lambda path: tsv.write(path, rows))
+  files.write_file(given.output, lambda path: table_files.write_tsv(path, rows))
   print(f'wrote {given.output}: {len(items):,} scored by {model.origin}')
 
 

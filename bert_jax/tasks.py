@@ -1,15 +1,13 @@
 """The tasks by name, the values of `config.task`.
 
-To add a task:
+docs/finetuning.md says how to add a task of fine-tuning: a class in a file of
+`finetuning/`, and a row in `SUPERVISED` below. Any other task is
 
-1. a package in `finetuning/`, or one beside it with a line for it in the layers
-   of setup.cfg,
+1. a package beside `finetuning/`, with a line for it in the layers of setup.cfg,
 2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums
    and counts, which of them are losses; no data) and a `train.task.Task` (its
-   batches, and what to make of predictions for held-out rows); for fine-tuning,
-   `finetuning/supervised.py` makes both of what is the task's own,
-3. a `Definition` in `TASKS` below (config, data, task, export); for fine-tuning,
-   of a `task_data.Format` and of what `finetuning/outcome.py` leaves,
+   batches, and what to make of predictions for held-out rows),
+3. a `Definition` in `TASKS` below,
 4. its fields in `config/fields.py`.
 
 Batches are dicts of arrays [B, ...] with at least `input_mask` [B, ...], by
@@ -25,16 +23,17 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.finetuning import (
+  batches,
+  choices,
+  classes,
   completion,
   outcome,
+  spans,
   starting,
   supervised,
+  tags,
   task_data,
 )
-from bert_jax.finetuning.choices import choice_data, choice_finish, choose
-from bert_jax.finetuning.classes import class_data, class_finish, classify
-from bert_jax.finetuning.spans import answering, span_data, span_finish
-from bert_jax.finetuning.tags import tag, tag_data, tag_finish
 from bert_jax.pretraining import finish, init_from, pretrain, training_data
 from bert_jax.train import task
 
@@ -44,34 +43,34 @@ class Definition:
   """The functions of a task that `bert_jax.main` calls, in this order.
 
   Attributes:
-    complete: (config, workdir) -> config, with the fields that follow from
-      other things, such as the number of steps from the data. The result is
-      what is printed, compared among hosts and saved; a resumed run must get
-      the same, also when those things are gone.
+    take_model: (config, workdir) -> config, with the fields that follow from
+      the model it starts from, such as its sizes. A resumed run must get the
+      same, also when that model is gone.
     check: (config, workdir); raises errors.UserError for a run that cannot
       work, before data is made.
+    check_input: (config); raises errors.UserError if data cannot be made of the
+      files that a config names. Writes nothing; `prepare` does the same.
     prepare: (config, workdir); makes the data. Called by one process.
-    open: (config, workdir) -> directory of the data; checks the data.
-    make_task: (config, directory) -> Task.
-    finish: (config, directory, workdir, parameters, predictions, step), see
+    open: (config, workdir) -> the data, or their directory; checks them.
+    complete: (config, data, workdir) -> config, with the fields that follow from
+      the data, such as the number of steps. The result is what is printed,
+      compared among hosts and saved.
+    make_task: (config, data) -> Task.
+    finish: (config, data, workdir, parameters, predictions, step), see
       `train.fit`; exports the trained model and prints a summary. Called by one
       process.
     make_objective: (config) -> Objective, of the task; needs no data.
   """
 
-  complete: Callable[[Any, str], Any]
+  take_model: Callable[[Any, str], Any]
   check: Callable[[Any, str], None]
+  check_input: Callable[[Any], None]
   prepare: Callable[[Any, str], None]
-  open: Callable[[Any, str], str]
-  make_task: Callable[[Any, str], task.Task]
-  finish: Callable[[Any, str, str, Any, dict, int], None]
+  open: Callable[[Any, str], Any]
+  complete: Callable[[Any, Any, str], Any]
+  make_task: Callable[[Any, Any], task.Task]
+  finish: Callable[[Any, Any, str, Any, dict, int], None]
   make_objective: Callable[[Any], task.Objective]
-
-
-def _as_given(config, workdir: str):
-  """Returns the config: in pre-training, the user gives every field."""
-  del workdir
-  return config
 
 
 def _make_pretraining(config, directory: str) -> task.Task:
@@ -79,39 +78,40 @@ def _make_pretraining(config, directory: str) -> task.Task:
   return init_from.apply(config, directory, made)
 
 
-def _define(form: task_data.Format, module, leave) -> Definition:
-  """Returns a task of fine-tuning.
-
-  Args:
-    form: how its data are made and kept.
-    module: what is its own, see `supervised.make_task`.
-    leave: writes and prints what an `outcome.Run` ends with.
-  """
+def define(this: supervised.Supervised) -> Definition:
+  """Returns a task of fine-tuning."""
   return Definition(
-    complete=functools.partial(completion.complete, form.make),
+    take_model=completion.take_model,
     check=starting.check,
-    prepare=functools.partial(task_data.prepare, form),
-    open=functools.partial(task_data.open_data, form),
-    make_task=functools.partial(supervised.make_task, form, module),
-    finish=lambda *given: leave(outcome.open_run(form, *given)),
-    make_objective=module.make_objective,
+    check_input=functools.partial(task_data.check_input, this),
+    prepare=functools.partial(task_data.prepare, this),
+    open=functools.partial(task_data.open_data, this),
+    complete=completion.complete,
+    make_task=functools.partial(batches.make_task, this),
+    finish=functools.partial(outcome.finish, this),
+    make_objective=functools.partial(supervised.make_objective, this),
   )
 
 
+# The tasks of fine-tuning.
+SUPERVISED: dict[str, supervised.Supervised] = {
+  module.TASK.name: module.TASK for module in (classes, tags, choices, spans)
+}
+
 TASKS = {
   'pretraining': Definition(
-    complete=_as_given,
+    # The user gives every field.
+    take_model=lambda config, workdir: config,
     check=init_from.check,
+    check_input=lambda config: None,  # it may take hours
     prepare=training_data.prepare_data,
     open=training_data.check_data,
+    complete=lambda config, data, workdir: config,
     make_task=_make_pretraining,
     finish=finish.finish,
     make_objective=pretrain.make_objective,
   ),
-  'classification': _define(class_data.FORMAT, classify, class_finish.finish),
-  'tagging': _define(tag_data.FORMAT, tag, tag_finish.finish),
-  'choice': _define(choice_data.FORMAT, choose, choice_finish.finish),
-  'spans': _define(span_data.FORMAT, answering, span_finish.finish),
+  **{name: define(this) for name, this in SUPERVISED.items()},
 }
 
 

@@ -5,7 +5,7 @@ import doctest
 import pytest
 
 from bert_jax.data import masking, packing
-from bert_jax.finetuning import tsv
+from bert_jax.finetuning.readers import table_files
 from bert_jax.model import losses
 from bert_jax.runtime import markdown
 from bert_jax.tokenization import tokenizer
@@ -14,7 +14,7 @@ from bert_jax.train import optimizer
 
 @pytest.mark.parametrize(
   'module',
-  [losses, markdown, masking, optimizer, packing, tokenizer, tsv],
+  [losses, markdown, masking, optimizer, packing, tokenizer, table_files],
   ids=lambda module: module.__name__,
 )
 def test_examples_in_docstrings_give_what_they_say(module):

@@ -89,11 +89,13 @@ def encode(c, workdir):
   from bert_jax import config_check, tasks
 
   definition = tasks.get(c)
-  c = definition.complete(c, workdir)
+  c = definition.take_model(c, workdir)
+  definition.prepare(c, workdir)
+  data = definition.open(c, workdir)
+  c = definition.complete(c, data, workdir)
   c.finetuning.by_length = True  # however few updates there are
   config_check.check(c)
-  definition.prepare(c, workdir)
-  return c, definition.open(c, workdir)
+  return c, data.directory
 
 
 def prepare(name, args, folder):

@@ -7,10 +7,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax.finetuning import encode
-from bert_jax.finetuning.choices import choice_data
-from bert_jax.finetuning.readers import examples, glue, squad
-from bert_jax.finetuning.spans import span_data, span_windows
+from bert_jax.finetuning import choices, encode, span_windows
+from bert_jax.finetuning.readers import examples, glue, squad, table_files
 from bert_jax.model import classifier
 from bert_jax.tokenization import offsets, tokenizer
 
@@ -76,10 +74,11 @@ def test_swag(real, in_transformers):
   vocab = real('vocab', 'bert-base-uncased', 'vocab.txt')
   with open(path, encoding='utf-8', newline='') as file:
     there = list(csv.DictReader(file))
-  rows = choice_data.read_file(path, ('sent1', 'sent2', 'ending'), 'label')
+  columns = 'sent1', 'sent2', 'ending'
+  rows = choices.read_table(table_files.read(path), columns, 'label')
   assert [*map(int, rows.labels)] == [int(row['label']) for row in there]
   words = tokenizer.Tokenizer.load(vocab, True)
-  encoded = encode.join(words, *choice_data.tokenize(words, rows), LENGTH)
+  encoded = choices.encode_rows(words, rows, LENGTH).encoded
   pairs = [
     (row['sent1'], f'{row["sent2"]} {row[f"ending{i}"]}')
     for row in there
@@ -91,7 +90,7 @@ def test_swag(real, in_transformers):
 
 def count_recovered(content, located, split):
   """Returns how many first answers the tokens of a window give back exactly."""
-  spans, _ = span_data.find_spans(content, located)
+  spans, _ = span_windows.find_spans(content, located)
   made, found = split.windows, {}
   labels = span_windows.label(made, spans)
   for row in np.flatnonzero(labels[:, 0]):
@@ -115,7 +114,7 @@ def test_squad(real, in_transformers, pattern):
   for path in sorted(pathlib.Path(real('squad')).glob(pattern)):
     content = squad.read(str(path))
     located = offsets.locate(words, content.passages)
-    split = span_data.encode_questions(
+    split = span_windows.encode_questions(
       words, content, located, WINDOW, settings
     )
     count = len(split.ids)

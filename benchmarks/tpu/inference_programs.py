@@ -11,8 +11,7 @@ from jax.sharding import SingleDeviceSharding
 
 from bert_jax import config as config_lib
 from bert_jax import tasks
-from bert_jax.finetuning import predictions
-from bert_jax.finetuning.classes import classify
+from bert_jax.finetuning import classes, predictions
 from bert_jax.inference import (
   fill,
   fine_tuned,
@@ -42,9 +41,10 @@ def list_programs(config, device) -> list[programs.Program]:
   masks = {
     name: _integers(1) for name in ('masked_lm_positions', 'masked_lm_ids')
   }
-  module = fine_tuned.make_module(config_lib.finetuning(), bert)
+  tuned = config_lib.finetuning()
+  module = fine_tuned.make_module(tuned, bert)
   tuned_for_classes = jax.eval_shape(fine_tuned.make_init(module), key)
-  classes = classify.batch_shapes(module, phase, ROWS)
+  texts = classes.TASK.list_shapes(tuned, module, phase, ROWS)
   found = {
     'fill_mask': (fill._mlm_logits, params, tokens | masks, bert, True),
     'features': (hidden_states._compute, params, tokens, bert, 'all', True),
@@ -54,8 +54,8 @@ def list_programs(config, device) -> list[programs.Program]:
       bert.vocab_size,
     ),
     'predict': (
-      *(predictions._apply, tuned_for_classes, classes, module),
-      classify.compute_sums,
+      *(predictions._apply, tuned_for_classes, texts, module),
+      classes.TASK.compute_sums,
     ),
     'replay': _replay(config, phase, device),
   }

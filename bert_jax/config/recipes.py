@@ -93,7 +93,9 @@ def get_paper(c: config_dict.ConfigDict) -> dict[str, float]:
   if c.task == 'pretraining':
     return {}
   kind = 'unanswerable' if c.finetuning.unanswerable else c.task
-  rate, epochs = _PAPER['glue' if c.finetuning.glue else kind]
+  kind = 'glue' if c.finetuning.glue else kind
+  # The paper has no other tasks; they are taken for classification.
+  rate, epochs = _PAPER.get(kind, _PAPER['classification'])
   return {'optimizer.learning_rate': rate, 'finetuning.epochs': epochs}
 
 

@@ -104,7 +104,6 @@ class Order:
   """Which records the batches have; those of the last window are remembered.
 
   Args:
-    seed: that of the order.
     lengths: tokens of each record, int [N].
   """
 

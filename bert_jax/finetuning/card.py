@@ -7,27 +7,15 @@ from ml_collections import config_dict
 
 import bert_jax
 from bert_jax import config as config_lib
+from bert_jax.finetuning import supervised
 from bert_jax.runtime import markdown
 
 # Sections of the config that the model does not depend on.
 _LEFT_OUT = ('log.', 'checkpoint.', 'eval.', 'profile_steps', 'compute.')
 
-# {task: (pipeline, class of transformers, what is counted, and drawn)}
-_KINDS = {
-  'classification': (
-    'text-classification', 'SequenceClassification', 'rows', 'rows'
-  ),
-  'tagging': (
-    'token-classification', 'TokenClassification', 'words', 'sentences'
-  ),
-  'choice': ('multiple-choice', 'MultipleChoice', 'rows', 'rows'),
-  'spans': (
-    'question-answering', 'QuestionAnswering', 'questions', 'questions'
-  ),
-}  # fmt: skip
-
 
 def make_card(
+  this: supervised.Supervised,
   config: config_dict.ConfigDict,
   labels: Sequence[str],
   results: dict,
@@ -36,12 +24,9 @@ def make_card(
   """Returns the model card, in Markdown with Hugging Face's metadata.
 
   Args:
-    config: the experiment.
     labels: names of the classes or tags; empty for a number.
-    results: those of the run.
-    parameters: number of parameters of the model.
   """
-  pipeline, auto, unit, drawn = _KINDS[config.task]
+  pipeline, auto, unit, drawn = this.card
   name = config.finetuning.glue or config.data.input
   source = f'`{config.init_from}`' if config.init_from else 'random weights'
   head = ('split', unit, 'metric', 'value', '95 % interval', 'constant')
@@ -56,12 +41,12 @@ def make_card(
     f'# BERT fine-tuned on {name}',
     f'{parameters:,} parameters, fine-tuned from {source} on '
     f'{results["counts"]["train"]:,} {unit} by bert_jax {bert_jax.__version__}. '
-    f'It predicts {_describe_prediction(config, labels)}.',
+    f'It predicts {this.describe_prediction(config, labels)}.',
     '## Evaluation',
     markdown.make_table(head, _list_scores(results)),
     f'Intervals are bootstrapped over the {drawn}, and at least as wide as '
     "Wilson's; another seed may differ by more. `constant` "
-    f'{_describe_constant(config, labels)}.'
+    f'{this.describe_constant(config, labels)}.'
     + (_BEST.format(**results) if results['select'] == 'best' else '')
     + (f' **Warning: {problem}.**' if problem else ''),
     '## How to load it',
@@ -72,8 +57,6 @@ def make_card(
   ]
   return '\n\n'.join(parts) + '\n'
 
-
-_MOST = 20  # classes that are named
 
 _BEST = (
   ' The parameters are those of step {step:,} of {steps:,}, which scored best on '
@@ -127,28 +110,6 @@ answer = passage[offsets[first, 0] : offsets[last, 1]]
 if start[0] + end[0] - scores.max() > spans['threshold']:
   answer = ''  # there is none
 ```"""
-
-
-def _describe_prediction(config, labels) -> str:
-  if config.task == 'choice':
-    return 'which of several texts goes best with another'
-  if config.task == 'spans':
-    answer = 'the answer to a question, as a part of a passage'
-    none = ', or that there is none' if config.finetuning.unanswerable else ''
-    return answer + none
-  if len(labels) > _MOST:
-    return f'one of {len(labels):,} classes, which `config.json` lists'
-  return ', '.join(f'`{label}`' for label in labels) or 'a number'
-
-
-def _describe_constant(config, labels) -> str:
-  if config.finetuning.unanswerable:
-    return 'never answers'
-  if config.task == 'classification' and not labels:
-    return 'always predicts the mean of the training rows'
-  if config.task == 'spans':
-    return 'always gives the commonest answer of training'
-  return 'always predicts the commonest of training, or of the split if better'
 
 
 def _list_scores(results) -> list[tuple]:

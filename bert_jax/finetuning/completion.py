@@ -1,15 +1,20 @@
 """Fills in what follows from a run's model and data, before it starts."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.data import accents
-from bert_jax.finetuning import buckets, feature_files, gpt_form, recipe
+from bert_jax.finetuning import (
+  buckets,
+  feature_files,
+  gpt_form,
+  recipe,
+  supervised,
+)
 from bert_jax.inference import fine_tuned, source
 from bert_jax.model import bert_config, feature_model
 from bert_jax.runtime import files
@@ -45,29 +50,19 @@ _ASKED_FOR_BY_0 = 'optimizer.learning_rate', 'finetuning.epochs', 'eval.every'
 _LENGTH_STEP = 8  # tokens
 
 
-def complete(
-  make_data: Callable[[Any, Any], Any],
-  config: config_dict.ConfigDict,
-  workdir: str,
+def take_model(
+  config: config_dict.ConfigDict, workdir: str
 ) -> config_dict.ConfigDict:
-  """Returns the config with what follows from other things.
+  """Returns the config with what follows from the model that it starts from.
 
-  These are the model's sizes, its vocabulary and what its text is like (from
-  `init_from`), the learning rate and the epochs (see `recipe`), the number of
-  classes, of steps (from the epochs) and of those of the warm-up, the sequence
-  length, lowered to the longest row, and whether batches by length pay. A run
-  that has begun keeps what it began with, even if its source is gone.
-
-  Args:
-    make_data: (config, tokenizer) -> the task's data, such as `class_data.make`.
-    config: the experiment.
-    workdir: the run's directory.
+  These are its sizes, its vocabulary and what its text is like. A run that has
+  begun keeps all that was filled in then, even if its source is gone.
 
   Raises:
-    errors.UserError: if the model or the data cannot be read or do not work.
+    errors.UserError: if the model cannot be read or does not work.
   """
   c = config.copy_and_resolve_references()
-  if claim.has_begun(workdir):
+  if claim.is_final(workdir):
     saved = files.read_json(paths.config(workdir))
     given = config_lib.flatten(c)
     free = {name for name in _ASKED_FOR_BY_0 if not given[name]}
@@ -82,18 +77,36 @@ def complete(
       )
     return c
   _check_fields(c)
-  tokenizer = _take_model(c)
-  data = make_data(c, tokenizer)
+  _fill_model(c)
+  return c
+
+
+def complete(
+  config: config_dict.ConfigDict, data: supervised.Data, workdir: str
+) -> config_dict.ConfigDict:
+  """Returns the config with what follows from the data, and prints the plan.
+
+  These are the learning rate and the epochs (see `recipe`), the number of
+  classes, of steps (from the epochs) and of those of the warm-up, the sequence
+  length, lowered to the longest row, and whether batches by length pay. A run
+  that has begun has them already.
+  """
+  c, rows = config.copy_and_resolve_references(), data.splits['train'].size
+  if not claim.is_final(workdir):
+    _fill_from_data(c, data, rows)
+  print(f'{recipe.describe(c, rows)}\n{buckets.describe(c)}', flush=True)
+  return c
+
+
+def _fill_from_data(c, data, rows):
   c.finetuning.outputs = len(data.labels) or 1
   c.finetuning.num_choices = data.manifest.get('choices', 0)
   c.finetuning.max_length = max(c.phases.seq_length)
-  longest = max(facts['longest'] for facts in data.manifest['splits'].values())
-  length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
-  c.phases.seq_length = (min(max(c.phases.seq_length), max(length, 8)),)
-  rows, [batch_size] = data.splits['train'].size, c.phases.batch_size
+  c.phases.seq_length = (find_length(c, data.manifest),)
   rate, epochs = recipe.choose(c, rows)
   c.optimizer.learning_rate = c.optimizer.learning_rate or rate
   c.finetuning.epochs = c.finetuning.epochs or epochs
+  [batch_size] = c.phases.batch_size
   steps = max(1, int(c.finetuning.epochs * rows / batch_size))
   c.phases.steps = (steps,)
   c.optimizer.warmup_steps = int(c.finetuning.warmup * steps)
@@ -102,7 +115,17 @@ def complete(
   # After each epoch, but ten times at most.
   often = max(-(-rows // batch_size), -(-steps // 10))
   c.eval.every = c.eval.every or often
-  return c
+
+
+def find_length(c: config_dict.ConfigDict, manifest: dict) -> int:
+  """Returns the tokens of a batch's rows, at most: of the longest, rounded up.
+
+  Args:
+    c: the experiment, which asks for at most max(phases.seq_length).
+  """
+  longest = max(facts['longest'] for facts in manifest['splits'].values())
+  length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
+  return min(max(c.phases.seq_length), max(length, _LENGTH_STEP))
 
 
 def find_max_length(config: config_dict.ConfigDict) -> int:
@@ -166,8 +189,7 @@ def _read_own_tokenizer(c):
   return tokenizer_lib.Tokenizer(vocab, lowercase, strip)
 
 
-def _take_model(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
-  """Fills in the fields of the model; returns its tokenizer."""
+def _fill_model(c: config_dict.ConfigDict):
   models = feature_files.read_models(c)
   if models:
     _fill_sizes(c, models[0].config)
@@ -189,7 +211,6 @@ def _take_model(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
       f'{c.model.max_positions} positions of init_from={c.init_from}; set '
       f'seq_length={c.model.max_positions} or less.'
     )
-  return tokenizer
 
 
 def _check_layers(c):

@@ -96,7 +96,6 @@ def join(
   """Makes rows of the ids of texts, or of pairs.
 
   Args:
-    tokenizer: the model's tokenizer.
     firsts: ids of N first texts.
     seconds: ids of N second texts, or None.
     max_length: tokens, at least 5; longer rows are truncated, see `truncate`.
@@ -133,7 +132,6 @@ def make_batch(
     encoded: all rows; of cached features, see `feature_rows.make_batch`.
     rows: numbers of those of the batch, [B].
     length: S, at least that of the longest of them.
-    pad_id: id of the padding.
   """
   if isinstance(encoded, feature_rows.FeatureRows):
     return feature_rows.make_batch(encoded, rows, length)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -17,26 +17,6 @@ from bert_jax.runtime import copies, progress
 _SAME = 'num_layers', 'hidden_size'  # of models whose features are joined
 _BATCH = 32  # rows
 _LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
-
-
-@dataclasses.dataclass(frozen=True)
-class Rows:
-  """Rows of a split, and which of their tokens a model is trained on.
-
-  Attributes:
-    encoded: N rows.
-    positions: of those tokens, each in its row, int [T].
-    ends: where those of each row end in `positions`, int64 [N].
-  """
-
-  encoded: encode.Encoded
-  positions: np.ndarray
-  ends: np.ndarray
-
-
-def take_all(encoded: encode.Encoded) -> Rows:
-  """Returns rows with all of their tokens."""
-  return Rows(encoded, feature_rows.count_within(encoded.ends), encoded.ends)
 
 
 def read_models(config: config_dict.ConfigDict) -> list[source.Source]:
@@ -65,58 +45,43 @@ def read_models(config: config_dict.ConfigDict) -> list[source.Source]:
   return found
 
 
-def name_file(split: str) -> str:
-  """Returns the name of a split's file in the folder of the data."""
-  return f'{split}.features.npy'
+def name_file(folder: str, split: str) -> str:
+  """Returns the path of a split's features in the folder of the data."""
+  return os.path.join(folder, f'{split}.features.npy')
 
 
-def open_rows(directory: str, split: str, ends: np.ndarray):
-  """Returns the `feature_rows.FeatureRows` of a split."""
-  path = os.path.join(directory, name_file(split))
-  return feature_rows.FeatureRows(path, ends)
+def write(
+  config: config_dict.ConfigDict,
+  splits: dict[str, feature_rows.Tokens],
+  pad_id: int,
+  folder: str,
+) -> tuple[list[str], dict]:
+  """Writes the features of splits; they are in float32, without dropout.
 
-
-def make_writer(
-  config: config_dict.ConfigDict, splits: dict[str, Rows], pad_id: int
-) -> Callable[[str], tuple[list[str], dict]]:
-  """Returns a function that writes the features of splits into a folder.
-
-  It returns the files' names and facts about them. The features are computed
-  in float32, without dropout.
-
-  Args:
-    config: the experiment.
-    splits: {split: rows}.
-    pad_id: id of the padding.
+  Returns:
+    The files' names, and facts about them.
   """
-
-  def fill(folder):
-    models = read_models(config)
-    for path, model in zip(
-      fine_tuned.list_sources(config), models, strict=True
-    ):
-      print(f'features of {path}: {model.origin}', flush=True)
-    layers, width = fine_tuned.find_feature_shape(config)
-    tokens = sum(len(rows.positions) for rows in splits.values())
-    copies.check_room(tokens * layers * width * 4, folder)
-    for split, rows in splits.items():
-      _write(config, models, rows, pad_id, split, folder)
-    facts = {
-      'features': {
-        'layers': config.finetuning.features,
-        'models': [model.origin for model in models],
-        'shape': [layers, width],
-      }
-    }
-    return [name_file(split) for split in splits], facts
-
-  return fill
+  models, paths = read_models(config), fine_tuned.list_sources(config)
+  for path, model in zip(paths, models, strict=True):
+    print(f'features of {path}: {model.origin}', flush=True)
+  layers, width = fine_tuned.find_feature_shape(config)
+  count = sum(len(tokens.positions) for tokens in splits.values())
+  copies.check_room(count * layers * width * 4, folder)
+  for split, tokens in splits.items():
+    _write(config, models, tokens, pad_id, split, folder)
+  facts = {
+    'layers': config.finetuning.features,
+    'models': [model.origin for model in models],
+    'shape': [layers, width],
+  }
+  names = [os.path.basename(name_file(folder, x)) for x in splits]
+  return names, {'features': facts}
 
 
 def _write(config, models, rows, pad_id, split, folder):
   """Writes float32 [T, K, D] of a split, a batch at a time."""
   shape = len(rows.positions), *fine_tuned.find_feature_shape(config)
-  path = os.path.join(folder, name_file(split))
+  path = name_file(folder, split)
   array = np.lib.format.open_memmap(path, 'w+', np.float32, shape)
   by_length = np.argsort(rows.encoded.lengths, kind='stable')
   with progress.Progress(
@@ -144,11 +109,7 @@ def compute(
   """Returns the features of at most 32 rows, float32 [B, S, K, D].
 
   Args:
-    models: those whose hidden states are joined.
     features: one of `feature_model.LAYERS`.
-    encoded: all rows.
-    rows: numbers of those to compute.
-    pad_id: id of the padding.
   """
   longest = int(encoded.lengths[rows].max())
   length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP

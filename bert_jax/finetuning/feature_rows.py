@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -59,3 +60,23 @@ def count_within(ends: np.ndarray) -> np.ndarray:
   """
   lengths = np.diff(ends, prepend=0)
   return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+  """Rows of a split, and which of their tokens a model is trained on.
+
+  Attributes:
+    encoded: N rows, `encode.Encoded`.
+    positions: of those tokens, each in its row, int [T].
+    ends: where those of each row end in `positions`, int64 [N].
+  """
+
+  encoded: Any
+  positions: np.ndarray
+  ends: np.ndarray
+
+
+def take_all(encoded: Any) -> Tokens:
+  """Returns rows, `encode.Encoded`, with all of their tokens."""
+  return Tokens(encoded, count_within(encoded.ends), encoded.ends)

@@ -50,9 +50,6 @@ def join(
 
   Args:
     tokenizer: from `extend`.
-    firsts: as `encode.join`.
-    seconds: as `encode.join`.
-    max_length: as `encode.join`.
   """
   start, delimiter, extract = range(tokenizer.size - 3, tokenizer.size)
   frame = encode.Frame(start, delimiter, extract)

@@ -169,7 +169,6 @@ def describe_classes(
   """Returns how well each class is told from the others.
 
   Args:
-    labels: names of the classes.
     truth: classes, [N].
     predicted: the same of the model, [N].
 
@@ -263,7 +262,6 @@ def predict_constant(labels: np.ndarray, size: int) -> np.ndarray:
 
   Args:
     labels: classes (integers) or numbers.
-    size: number of predictions.
   """
   if np.issubdtype(labels.dtype, np.integer):
     classes, counts = np.unique(labels, return_counts=True)

@@ -2,152 +2,109 @@
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import (
-  card,
-  exporting,
-  metrics,
-  recipe,
-  task_data,
-  tsv,
-)
+from bert_jax.finetuning import card, completion, recipe, supervised
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import hf_export
-from bert_jax.model import bert_config, classifier, parameters
+from bert_jax.model import classifier, parameters
 from bert_jax.runtime import files
 from bert_jax.train import task
 from bert_jax.workdir import fingerprint, paths
 
 
 class Run(NamedTuple):
-  """A trained model and its data.
+  """A trained model and what it predicts.
 
   Attributes:
-    config: the experiment.
-    directory: the prepared data.
-    workdir: the run's directory.
-    data: the content of `directory`.
-    bert: the config of its encoder.
+    task: what was learnt.
     params: trained parameters, without padding rows of the vocabulary.
-    kept: {split: what was kept of its predictions}, dev first.
-    step: updates after which they were reached.
+    found: {split: what was decided for it}, dev first.
+    settings: how answers were found, if that is the task.
   """
 
+  task: supervised.Supervised
   config: config_dict.ConfigDict
-  directory: str
   workdir: str
-  data: task_data.Data
-  bert: bert_config.BertConfig
+  data: supervised.Data
   params: Any
-  kept: dict[str, Any]
+  found: dict[str, Any]
+  settings: classifier.Spans | None
   step: int
 
 
-def open_run(
-  form: task_data.Format,
+def finish(
+  this: supervised.Supervised,
   config: config_dict.ConfigDict,
-  directory: str,
+  data: supervised.Data,
   workdir: str,
   params: Any,
   predictions: dict[str, Any],
   step: int,
-) -> Run:
-  """Returns a run that has ended; params may have padding rows.
-
-  Args: as `tasks.Definition.finish`, and `form`, that of the data.
-  """
-  data, bert = task_data.read(form, directory), config_lib.model_config(config)
-  params = parameters.drop_padding_rows(params, bert.vocab_size)
-  kept = {'dev': predictions[task.HELD_OUT], **predictions}
-  del kept[task.HELD_OUT]
-  return Run(config, directory, workdir, data, bert, params, kept, step)
-
-
-def leave(
-  run: Run,
-  scores: dict[str, Any],
-  write: Callable[[str], None],
-  extension: str,
-  columns: Sequence[str] = (),
-  describe: Callable[[dict[str, dict]], list[str]] | None = None,
-  spans: classifier.Spans | None = None,
-  more: Sequence[tuple[str, str]] = (),
 ):
   """Writes what a run leaves, and prints what that is.
 
   Args:
-    run: the run.
-    scores: those of dev and, under `other`, of further splits.
-    write: writes the predictions into a folder.
-    extension: that of their files.
-    columns: names of the columns that hold the texts.
-    describe: ({split: its scores}) -> lines to print; None is `describe_scores`.
-    spans: how answers are found, if that is the task.
-    more: (name, meaning) of further files in the run's directory.
+    params: trained parameters; may have padding rows.
+    predictions: {split: what was kept}, with `task.HELD_OUT` for dev.
   """
-  results = _write_results(run, scores)
-  directory = os.path.join(run.workdir, 'predictions')
+  vocab_size = config_lib.model_config(config).vocab_size
+  params = parameters.drop_padding_rows(params, vocab_size)
+  kept = {'dev': predictions[task.HELD_OUT], **predictions}
+  del kept[task.HELD_OUT]
+  settings, found = this.get_settings(config), {}
+  for name, x in kept.items():  # dev first, on which the settings are tuned
+    split = data.splits[name]
+    found[name], settings = this.decide(split, x, settings, name == 'dev')
+  run = Run(this, config, workdir, data, params, found, settings, step)
+  results = _write_results(run, score(run))
+  directory = os.path.join(workdir, 'predictions')
   old = os.listdir(directory) if os.path.isdir(directory) else []
-  allowed = [name for name in old if name.endswith(extension)]
-  files.write_folder(directory, allowed, write)
-  problem = _export(run, results, columns, spans)
-  lines = (describe or describe_scores)({'dev': results} | results['other'])
-  _tell(run, results, lines, problem, more)
+  allowed = [name for name in old if name.endswith(this.extension)]
+  files.write_folder(directory, allowed, lambda new: _write(new, run))
+  more = this.write_more(config, workdir, data, found)
+  problem = _export(run, results)
+  _tell(run, results, problem, more)
 
 
-def score(names: Sequence[str], run: Run) -> dict[str, Any]:
-  """Returns the scores of the labelled splits of classes, choices or numbers.
+def _write(folder, run):
+  """Writes the predictions for every split into a folder."""
+  for name, found in run.found.items():
+    split, labels = run.data.splits[name], run.data.labels
+    run.task.write_split(folder, name, labels, split, found)
 
-  Args:
-    names: of the metrics, see `metrics.score`; the first is to compare by.
-    run: the run, which kept what is `chosen`.
+
+def score(run: Run) -> dict[str, Any]:
+  """Returns the scores of the labelled splits.
 
   Returns:
-    What `compare` returns for `dev`; `problem` (see `metrics.find_problem`);
-    `counts`, rows per split; `other`, the first for further splits with labels.
+    What `Supervised.compare` returns for `dev`; `problem`, why the run learnt
+    nothing, or None; `counts`, predictions per split; `other`, the first for
+    further splits with labels.
   """
-  data, train = run.data, run.data.splits['train'].labels
-  scored = {}
-  for split, found in run.kept.items():
-    truth = data.splits[split].labels
-    if truth is None:
-      continue
-    chosen = found['chosen']
-    scored[split] = compare(names, data.labels, truth, chosen, train)
+  this, data = run.task, run.data
+  names = supervised.list_metrics_of(this, run.config, data)
+  scored = {
+    name: this.compare(
+      *(names, data.labels, data.splits[name], found, data.splits['train'])
+    )
+    for name, found in run.found.items()
+    if this.is_labelled(data.splits[name])
+  }
   dev = scored.pop('dev')
-  problem = metrics.find_problem(names[0], dev, run.kept['dev']['chosen'])
-  counts = {name: split.size for name, split in data.splits.items()}
-  return dev | {'problem': problem, 'counts': counts, 'other': scored}
-
-
-def compare(
-  names: Sequence[str],
-  labels: Sequence[str],
-  truth: np.ndarray,
-  predicted: np.ndarray,
-  train: np.ndarray,
-) -> dict[str, Any]:
-  """Returns `metrics.compare` and, of classes, `metrics.describe_classes`.
-
-  Args:
-    names: as the others, see there.
-    labels: names of the classes; () if there are none.
-    truth: classes or numbers, [N].
-    predicted: the same of the model.
-    train: those of the training rows.
-  """
-  found = metrics.compare(names, truth, predicted, train)
-  if not labels:
-    return found
-  return found | metrics.describe_classes(labels, truth, predicted)
+  return {
+    **dev,
+    **this.list_results(run.settings),
+    'problem': this.find_problem(names, dev, run.found['dev']),
+    'counts': {name: this.count(split) for name, split in data.splits.items()},
+    'other': scored,
+  }
 
 
 def _write_results(run: Run, scores: dict[str, Any]) -> dict[str, Any]:
@@ -167,64 +124,74 @@ def _write_results(run: Run, scores: dict[str, Any]) -> dict[str, Any]:
   return results
 
 
-def write_tables(folder: str, run: Run):
-  """Writes SPLIT.tsv of classes, choices or numbers into a folder.
-
-  The columns: id, label if known, prediction and, but of numbers, its probability.
-  """
-  labels = run.data.labels
-  for name, found in run.kept.items():
-    split = run.data.splits[name]
-    columns = {'id': map(str, split.ids)}
-    values_of = (('label', split.labels), ('prediction', found['chosen']))
-    for column, values in values_of:
-      if values is not None:
-        columns[column] = (
-          labels[x] if labels else tsv.format_number(x) for x in values
-        )
-    if 'probability' in found:
-      columns['probability'] = map(tsv.format_number, found['probability'])
-    rows = [tuple(columns), *zip(*columns.values(), strict=True)]
-    tsv.write(os.path.join(folder, f'{name}.tsv'), rows)
-
-
-def _export(run, results, columns, spans) -> str | None:
+def _export(run, results) -> str | None:
   """Writes `export/` if transformers has such a model; else returns why not."""
-  labels = run.data.labels
-  head = exporting.make_head(run.config, run.params, labels, columns, spans)
-  problem = exporting.find_problem(run.config, head)
+  config, labels, params = run.config, run.data.labels, run.params
+  columns = run.task.list_columns(config)
+  head = make_head(config, params, labels, columns, run.settings)
+  problem = find_problem(run.task, config, head)
   if problem:
     return problem
-  size = sum(x.size for x in jax.tree.leaves(run.params))
+  size = sum(x.size for x in jax.tree.leaves(params))
   hf_export.export(
     paths.export(run.workdir),
-    {name: x for name, x in run.params.items() if name != 'classifier'},
-    run.bert,
+    {name: x for name, x in params.items() if name != 'classifier'},
+    config_lib.model_config(config),
     False,
-    manifest_lib.load_tokenizer(run.directory),
-    card.make_card(run.config, labels, results, size),
+    manifest_lib.load_tokenizer(run.data.directory),
+    card.make_card(run.task, config, labels, results, size),
     head,
   )
   return None
 
 
-def describe_scores(named: dict[str, dict]) -> list[str]:
-  """Returns {split: its scores} as lines to print."""
-  lines = ['']
-  for split, x in named.items():
-    for name, value in x['metrics'].items():
-      low, high = x['intervals'][name]
-      lines.append(
-        f'{split} {name} {value:.4f} [{low:.4f}, {high:.4f}], a constant gets '
-        f'{x["baseline"][name]:.4f}'
-      )
-  return lines
+def make_head(
+  config: config_dict.ConfigDict,
+  params: dict[str, Any],
+  labels: Sequence[str],
+  columns: Sequence[str],
+  spans: classifier.Spans | None = None,
+) -> classifier.Head:
+  """Returns the head of a run's parameters.
+
+  Args:
+    labels: names of the classes; empty for a number.
+    columns: the text's column, and that of the second text of a pair.
+    spans: how answers are found, if that is the task.
+  """
+  return classifier.Head(
+    params['classifier']['kernel'],
+    params['classifier']['bias'],
+    tuple(labels),
+    completion.find_max_length(config),
+    tuple(columns),
+    task=config.task,
+    bilstm=params.get('bilstm'),
+    form=config.finetuning.form,
+    spans=spans,
+  )
 
 
-def _tell(run, results, lines, problem, more):
+def find_problem(
+  this: supervised.Supervised,
+  config: config_dict.ConfigDict,
+  head: classifier.Head,
+) -> str | None:
+  """Returns why a run's model cannot be exported; None if it can."""
+  if not this.card.auto:
+    return f'transformers has no class for {this.name}'
+  if config.finetuning.features != fine_tuned.NO_FEATURES:
+    return (
+      'only a head was trained, on features of frozen models, and transformers '
+      'has no class for it'
+    )
+  return hf_export.find_problem(config_lib.model_config(config), head)
+
+
+def _tell(run, results, problem, more):
   """Prints the scores, where everything is, and how to predict."""
-  for line in lines:
-    print(line)
+  named = {'dev': results} | results['other']
+  print('\n'.join(run.task.describe_scores(named)))
   if results['select'] == 'best':
     print(
       f'of step {run.step:,} of {results["steps"]:,}, the best on dev, so dev is '

@@ -3,10 +3,12 @@
 import csv
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import predictions, tsv
+from bert_jax.finetuning import predictions
 from bert_jax.finetuning.readers import table_files
 from bert_jax.runtime import files
 
@@ -14,29 +16,41 @@ _WRITTEN = 'prediction', 'probability', 'probabilities'
 _FORMULAS = '=', '+', '-', '@', '\t', '\r'  # how those of spreadsheets begin
 
 
-def list_likeliest(labels, chosen, probability) -> Iterator[dict]:
-  """Yields what to write about each row into a table, {column: value}."""
-  for i, likely in zip(chosen, probability, strict=True):
-    yield {'prediction': labels[i], 'probability': round_number(likely)}
+def list_likeliest(
+  names: Iterable[str], likely: Iterable[float]
+) -> Iterator[dict]:
+  """Yields {column: value} of rows: the likeliest class and its probability."""
+  for name, share in zip(names, likely, strict=True):
+    yield {'prediction': name, 'probability': round_number(share)}
 
 
-def list_probabilities(labels, logits) -> Iterator[dict]:
-  """Yields the same with the probabilities of all classes, for JSONL."""
+def list_probabilities(
+  names: Sequence[str], logits: np.ndarray
+) -> Iterator[dict]:
+  """Yields {column: value} of rows, with the probabilities of all classes.
+
+  Args:
+    logits: float32 [N, C].
+  """
   for row in logits:
     likely = predictions.to_probabilities(row)
     i = int(likely.argmax())
     yield {
-      'prediction': labels[i],
+      'prediction': names[i],
       'probability': round_number(likely[i]),
-      'probabilities': dict(
-        zip(labels, map(round_number, likely), strict=True)
-      ),
+      'probabilities': dict(zip(names, map(round_number, likely), strict=True)),
     }
+
+
+def list_numbers(values: Iterable[float]) -> Iterator[dict]:
+  """Yields {column: value} of rows whose prediction is a number."""
+  for value in values:
+    yield {'prediction': round_number(value)}
 
 
 def round_number(value: float) -> float:
   """Returns a number in 8 digits."""
-  return float(tsv.format_number(value))
+  return float(table_files.format_number(value))
 
 
 def _disarm(value) -> str:
@@ -51,7 +65,6 @@ def choose_kept(
   """Returns the columns of a table that are copied, {name: value} of each row.
 
   Args:
-    table: the input.
     keep: names of its columns; ('all',) is all; none returns None.
 
   Raises:
@@ -82,7 +95,6 @@ def write(
 
   Args:
     output: the file, whose extension says in which format.
-    rows: what was predicted.
     kept: further columns of each row, before these.
     safe_cells: whether a table is to be harmless in a spreadsheet, which would
       take texts such as =A1 for formulas.
@@ -109,7 +121,7 @@ def _write(new, output, rows, safe_cells):
   )
   table = itertools.chain([names], fields)
   if output.endswith('.tsv'):
-    tsv.write(new, table)
+    table_files.write_tsv(new, table)
     return
   with open(new, 'w', encoding='utf-8', newline='') as file:
     csv.writer(file, lineterminator='\n').writerows(table)

@@ -73,12 +73,9 @@ def predict(
   Args:
     network: nested dict of parameters, without padding rows of the vocabulary;
       and the model.
-    split: the rows.
     make: (split, numbers of rows, length) -> their batch.
     compute: as of `supervised.make_objective`.
     keep: (split, kept, rows, predictions) -> kept, such as `fill`.
-    label: what is being done, for the progress.
-    batch_size: rows per batch.
   """
   params, module = network
   config = dataclasses.replace(module.config, dtype='float32')

@@ -26,7 +26,6 @@ def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:
 
   Args:
     c: the experiment, with the sizes of its model.
-    rows: training rows.
   """
   rate, epochs = config_lib.get_paper(c).values()
   smaller = _PAPERS_SIZE / c.model.hidden_size

@@ -17,7 +17,6 @@ def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
   A model on frozen features has these, too.
 
   Args:
-    config: the experiment.
     labels: names of the classes; a head for the same ones, of the same kind, is
       taken over, too.
   """

@@ -1,9 +1,16 @@
-"""What the tasks of fine-tuning share: rows with labels, in seeded order."""
+"""What a task of fine-tuning has to say for itself.
 
+A task is one class, a `Supervised`, in one file: how the user's files become
+rows, what is learnt from them, and what becomes of predictions. All else is done
+once, for every task: `task_data` keeps the rows, `batches` puts them in order,
+`outcome` ends a run and `predict_files` predicts for a file.
+"""
+
+import abc
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,54 +18,369 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import config_dict
 
-from bert_jax.data import hashing, order
-from bert_jax.finetuning import buckets, starting, task_data
+from bert_jax.finetuning import (
+  buckets,
+  feature_rows,
+  metrics,
+  predictions,
+)
+from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import fine_tuned
-from bert_jax.train import task
+from bert_jax.model import classifier
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.train import task, tuning
 
-_ORDER = 5  # tag of hashes
+_MOST = 20  # classes that a model card names
+
+
+class Data(NamedTuple):
+  """All that a run learns from and predicts.
+
+  Attributes:
+    splits: {name: rows of a split}: `size` is their number, `lengths` the tokens
+      of each, int [N].
+    labels: names of the model's outputs, such as classes; () for a number.
+    manifest: facts about the data, for `manifest.json`: `splits` has the facts
+      about each split, with `rows` and `longest`, the tokens of its longest row.
+    directory: where the data are kept; '' if they are not.
+  """
+
+  splits: dict[str, Any]
+  labels: tuple[str, ...]
+  pad_id: int
+  manifest: dict[str, Any]
+  directory: str = ''
+
+
+class Card(NamedTuple):
+  """What the model card of a task says.
+
+  Attributes:
+    pipeline: name of the task on Hugging Face's hub.
+    auto: class of transformers after `AutoModelFor`; '' if it has none, so that
+      nothing is exported.
+    unit: what is counted.
+    drawn: what is drawn anew for intervals.
+  """
+
+  pipeline: str
+  auto: str
+  unit: str = 'rows'
+  drawn: str = 'rows'
+
+
+class Given(NamedTuple):
+  """A file to predict for: its rows, and what their output needs besides."""
+
+  rows: Any
+  about: Any = None
+
+
+class Supervised(abc.ABC):
+  """A task of fine-tuning: it has no state, so that there is one of each.
+
+  What a method takes and returns is said here, and in a task only what is
+  special about it.
+
+  Attributes:
+    name: the value of config.task.
+    card: what its model card says.
+    sums: names of the sums that `compute_sums` returns over `label_weights`; the
+      first is the loss.
+    extension: of its files in the folder `predictions`.
+    outputs: extensions of the files that `bert_jax.predict` writes.
+    doing: what it does with a file, for the progress.
+    takes_label: whether --label names the labels of a file to score.
+  """
+
+  name: str
+  card: Card
+  sums: tuple[str, ...] = ('cross_entropy', 'accuracy')
+  extension = '.tsv'
+  outputs: tuple[str, ...] = table_files.EXTENSIONS
+  doing = 'predicting'
+  takes_label = True
+
+  # From files to rows.
+
+  @abc.abstractmethod
+  def read(
+    self, config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
+  ) -> Data:
+    """Reads and encodes the files of a config.
+
+    Rows have at most max(config.phases.seq_length) tokens.
+
+    Raises:
+      errors.UserError: if a file is missing or malformed, with the line.
+    """
+
+  @abc.abstractmethod
+  def pack(self, split: Any) -> dict[str, np.ndarray]:
+    """Returns a split as arrays by name, to be written."""
+
+  @abc.abstractmethod
+  def unpack(self, arrays: dict[str, np.ndarray], facts: dict) -> Any:
+    """Returns the split of arrays and of the manifest's facts about it."""
+
+  @abc.abstractmethod
+  def describe_data(self, manifest: dict) -> list[str]:
+    """Returns what the data are, as lines to print."""
+
+  @abc.abstractmethod
+  def list_columns(self, config: config_dict.ConfigDict) -> tuple[str, ...]:
+    """Returns the columns that hold the texts, as `classifier.Head.columns`."""
+
+  def list_tokens(self, split: Any) -> feature_rows.Tokens:
+    """Returns the tokens whose features a run on frozen features keeps."""
+    raise NotImplementedError(f'{self.name} has no runs on frozen features')
+
+  def replace_ids(self, split: Any, features: feature_rows.FeatureRows) -> Any:
+    """Returns a split with features in place of ids."""
+    raise NotImplementedError(f'{self.name} has no runs on frozen features')
+
+  # From rows to a loss.
+
+  @abc.abstractmethod
+  def make_batch(
+    self, data: Data, split: Any, rows: np.ndarray, length: int
+  ) -> task.Batch:
+    """Returns the batch of some rows of a split.
+
+    Args:
+      data: without splits: labels and padding.
+      split: all rows.
+      rows: the numbers of those in the batch, [b].
+      length: tokens that they are padded to.
+
+    Returns:
+      What the model reads, [b, ...]; `labels`, 0 if unknown; and `label_weights`,
+      1 where a label counts.
+    """
+
+  @abc.abstractmethod
+  def list_shapes(
+    self,
+    config: config_dict.ConfigDict,
+    module: nn.Module,
+    phase: task.Phase,
+    rows: int,
+  ) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of the arrays of a batch."""
+
+  @abc.abstractmethod
+  def compute_sums(
+    self,
+    module: nn.Module,
+    params: Any,
+    batch: dict[str, jax.Array],
+    key: jax.Array | None,
+  ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """Returns ({metric: sum over a batch}, predictions); key None: no dropout."""
+
+  def expect_loss(
+    self, config: config_dict.ConfigDict, module: nn.Module
+  ) -> float | None:
+    """Returns the loss of untrained parameters in nats; None if unknown."""
+    return math.log(module.outputs)
+
+  def list_sums(self, module: nn.Module) -> tuple[str, ...]:
+    """Returns the names of the sums of a model, see `sums`."""
+    return self.sums
+
+  def list_more_losses(
+    self, module: nn.Module
+  ) -> dict[str, Callable[[dict], jax.Array]]:
+    """Returns {name: (batch) -> its count} of losses beside the first sum."""
+    return {}
+
+  def make_compute(self, settings: classifier.Spans | None) -> Callable:
+    """Returns `compute_sums`, with `get_settings` if it needs them."""
+    return self.compute_sums
+
+  @abc.abstractmethod
+  def describe_batch(self, batch: task.Batch) -> list[str]:
+    """Describes the first batch, as lines to print."""
+
+  # From predictions to scores.
+
+  def keep(
+    self, split: Any, kept: Any, rows: np.ndarray, found: dict[str, np.ndarray]
+  ) -> Any:
+    """Keeps what is needed of a batch's predictions; as `predictions.fill`."""
+    return predictions.keep_likeliest(split, kept, rows, found)
+
+  def get_settings(
+    self, config: config_dict.ConfigDict
+  ) -> classifier.Spans | None:
+    """Returns how answers are found, if that is the task."""
+    return None
+
+  def decide(
+    self, split: Any, kept: Any, settings: classifier.Spans | None, tune: bool
+  ) -> tuple[Any, classifier.Spans | None]:
+    """Returns what is predicted for a split, and by which settings.
+
+    Args:
+      kept: what `keep` kept of their predictions.
+      settings: of `get_settings`, or what they became on dev.
+      tune: whether to tune them on these rows.
+    """
+    return kept, settings
+
+  @abc.abstractmethod
+  def list_metrics(
+    self, labels: Sequence[str], glue: str = ''
+  ) -> tuple[str, ...]:
+    """Returns the names of the metrics; the first is to compare by.
+
+    Args:
+      glue: config.finetuning.glue
+    """
+
+  @abc.abstractmethod
+  def measure(
+    self, names: Sequence[str], labels: Sequence[str], split: Any, found: Any
+  ) -> dict[str, float]:
+    """Returns {metric: value} of what was decided for a labelled split."""
+
+  @abc.abstractmethod
+  def compare(
+    self,
+    names: Sequence[str],
+    labels: Sequence[str],
+    split: Any,
+    found: Any,
+    train: Any,
+  ) -> dict[str, Any]:
+    """Scores what was decided for a labelled split, beside a constant.
+
+    Args:
+      names: of `list_metrics`.
+      found: what was decided for them.
+      train: the rows from which the constant is taken.
+
+    Returns:
+      As `metrics.compare`, and more, such as scores of single classes.
+    """
+
+  def find_problem(
+    self, names: Sequence[str], scored: dict[str, Any], found: Any
+  ) -> str | None:
+    """Returns why predictions show that nothing was learnt, if they do."""
+    return metrics.find_problem(names[0], scored, found['chosen'])
+
+  def is_labelled(self, split: Any) -> bool:
+    """Returns whether the right answers to a split are known."""
+    return split.labels is not None
+
+  def count(self, split: Any) -> int:
+    """Returns how many predictions a split has, in the card's unit."""
+    return split.size
+
+  # From predictions to files.
+
+  @abc.abstractmethod
+  def write_split(
+    self, folder: str, name: str, labels: Sequence[str], split: Any, found: Any
+  ):
+    """Writes what was decided for a split of a run into `predictions`."""
+
+  def write_more(
+    self, config: config_dict.ConfigDict, workdir: str, data: Data, found: dict
+  ) -> list[tuple[str, str]]:
+    """Writes further files of a run; returns (name, meaning) of each."""
+    return []
+
+  def list_results(self, settings: classifier.Spans | None) -> dict[str, Any]:
+    """Returns what `results.json` has beside the scores."""
+    return {}
+
+  def describe_scores(self, named: dict[str, dict]) -> list[str]:
+    """Returns {split: its scores} as lines to print."""
+    lines = ['']
+    for split, x in named.items():
+      for name, value in x['metrics'].items():
+        low, high = x['intervals'][name]
+        lines.append(
+          f'{split} {name} {value:.4f} [{low:.4f}, {high:.4f}], a constant gets '
+          f'{x["baseline"][name]:.4f}'
+        )
+    return lines
+
+  def describe_prediction(
+    self, config: config_dict.ConfigDict, labels: Sequence[str]
+  ) -> str:
+    """Returns what the model predicts, for its card."""
+    if len(labels) > _MOST:
+      return f'one of {len(labels):,} classes, which `config.json` lists'
+    return ', '.join(f'`{label}`' for label in labels) or 'a number'
+
+  def describe_constant(
+    self, config: config_dict.ConfigDict, labels: Sequence[str]
+  ) -> str:
+    """Returns what the constant does that scores are compared with."""
+    return (
+      'always predicts the commonest of training, or of the split if better'
+    )
+
+  # Predictions for a user's file.
+
+  @abc.abstractmethod
+  def read_given(self, job: Any) -> Given:
+    """Reads the file of a `predict_files.Job`, with labels if it asks for them."""
+
+  def choose_keep(self, job: Any) -> Callable:
+    """Returns what keeps predictions for a job's output, such as `keep`."""
+    return self.keep
+
+  @abc.abstractmethod
+  def write_given(self, job: Any, given: Given, found: Any):
+    """Writes what was decided for a job's file."""
+
+
+def list_metrics_of(
+  this: Supervised, config: config_dict.ConfigDict, data: Data
+) -> tuple[str, ...]:
+  """Returns the names of the metrics of a run."""
+  return this.list_metrics(data.labels, config.finetuning.glue)
+
+
+def score(
+  this: Supervised, config: config_dict.ConfigDict, data: Data, kept: Any
+) -> dict[str, float]:
+  """Returns {metric: value} of what was kept of dev's predictions."""
+  dev, names = data.splits['dev'], list_metrics_of(this, config, data)
+  found, _ = this.decide(dev, kept, this.get_settings(config), tune=True)
+  return this.measure(names, data.labels, dev, found)
 
 
 def make_objective(
-  config: config_dict.ConfigDict,
-  module: nn.Module,
-  metrics: Sequence[str],
-  compute: Callable[..., tuple[dict, Any]],
-  batch_shapes: Callable[[task.Phase, int], dict],
-  expected_loss: float | None,
-  more_losses: Mapping[str, Callable[[dict], jax.Array]] | None = None,
+  this: Supervised, config: config_dict.ConfigDict
 ) -> task.Objective:
-  """Returns the part of a task that needs no data.
-
-  Args:
-    config: the experiment.
-    module: the model, from `fine_tuned.make_module`.
-    metrics: names of sums over `label_weights`; the first is the loss.
-    compute: (module, parameters, batch, key) -> (sums, predictions), as in
-      `task.Objective`.
-    batch_shapes: as in `task.Objective`, with `label_weights`.
-    expected_loss: loss of untrained parameters in nats; None if unknown.
-    more_losses: {name: (batch) -> its count} of further losses.
-  """
-  more = dict(more_losses or {})
+  """Returns the part of a task that needs no data."""
+  module = fine_tuned.make_module(config, tuning.model_config(config))
+  shapes = functools.partial(this.list_shapes, config, module)
+  sums, more = this.list_sums(module), this.list_more_losses(module)
+  compute = this.make_compute(this.get_settings(config))
 
   def count_flops(phase):
-    tokens = batch_shapes(phase, phase.batch_size)['input_mask'].shape
+    tokens = shapes(phase, phase.batch_size)['input_mask'].shape
     each = fine_tuned.count_flops(module, phase.seq_length)
     return math.prod(tokens[:-1]) * each
 
   def count(batch):
-    counts = dict.fromkeys(metrics, jnp.sum(batch['label_weights']))
+    counts = dict.fromkeys(sums, jnp.sum(batch['label_weights']))
     return counts | {name: found(batch) for name, found in more.items()}
 
   return task.Objective(
     init=fine_tuned.make_init(module),
-    losses=(*metrics[:1], *more),
+    losses=(*sums[:1], *more),
     counts=count,
     compute=functools.partial(compute, module),
-    batch_shapes=batch_shapes,
+    batch_shapes=shapes,
     flops=count_flops,
-    expected_loss=expected_loss,
+    expected_loss=this.expect_loss(config, module),
     lengths=buckets.get_lengths(config),
   )
 
@@ -72,134 +394,4 @@ def apply(
     batch,
     deterministic=key is None,
     rngs=None if key is None else {'dropout': key},
-  )
-
-
-class Batches:
-  """The batches that a run learns from. It can be pickled.
-
-  Args:
-    config: the experiment; the order follows from its seed.
-    split: its training rows.
-    make: (split, numbers of rows [b], length) -> their batch, with
-      `label_weights` [b, ...].
-  """
-
-  def __init__(
-    self,
-    config: config_dict.ConfigDict,
-    split: Any,
-    make: Callable[[Any, np.ndarray, int], task.Batch],
-  ):
-    self._seed = int(hashing.mix(config.seed, _ORDER)[0] >> np.uint64(1))
-    self._split, self._make, self._ordered = split, make, None
-    if config.finetuning.by_length:
-      self._ordered = buckets.Order(self._seed, split.lengths)
-
-  def train_batch(
-    self, phase: task.Phase, step: int, rows: np.ndarray | None = None
-  ) -> task.Batch:
-    """Returns the given rows of a step's global batch; None means all rows."""
-    if rows is None:
-      rows = np.arange(phase.batch_size)
-    if self._ordered is not None and len(buckets.list_lengths(phase)) > 1:
-      whole, length = self._ordered.find_batch(phase, step)
-      return self._make(self._split, whole[rows], length)
-    start = (step - phase.first) * phase.batch_size
-    record, _ = order.find_records(self._seed, start + rows, self._split.size)
-    return self._make(self._split, record, phase.seq_length)
-
-
-class Unseen:
-  """The rows of a split that a model predicts: see `task.Task.others`.
-
-  Args:
-    config: the experiment. By length, rows are in ascending order.
-    split: the rows.
-    make: as in `Batches`.
-    keep: (split, kept, rows, predictions) -> kept, see `predictions.fill`.
-  """
-
-  def __init__(
-    self,
-    config: config_dict.ConfigDict,
-    split: Any,
-    make: Callable[[Any, np.ndarray, int], task.Batch],
-    keep: Callable[[Any, Any, np.ndarray, Any], Any],
-  ):
-    self._split, self._make, self._keep = split, make, keep
-    self._order, self._lengths = np.arange(split.size), None
-    if config.finetuning.by_length:
-      self._lengths = split.lengths
-      self._order = np.argsort(self._lengths, kind='stable')
-
-  def eval_batches(self, phase: task.Phase) -> int:
-    """Returns the number of batches."""
-    return -(-self._split.size // phase.eval_batch_size)
-
-  def eval_batch(
-    self, phase: task.Phase, i: int, rows: np.ndarray | None = None
-  ) -> task.Batch:
-    """Returns the given rows of batch i; None means all rows."""
-    own, length = self.list_rows(phase, i), phase.seq_length
-    n = len(own)
-    rows = np.arange(phase.eval_batch_size) if rows is None else rows
-    if self._lengths is not None:
-      length = buckets.choose_length(phase, self._lengths[own])
-    batch = self._make(self._split, own[np.minimum(rows, n - 1)], length)
-    batch['label_weights'][rows >= n] = 0
-    return batch
-
-  def list_rows(self, phase: task.Phase, i: int) -> np.ndarray:
-    """Returns the numbers of the rows of batch i."""
-    n = phase.eval_batch_size
-    return self._order[i * n : (i + 1) * n]
-
-  def collect(self, kept: Any, phase: task.Phase, i: int, predictions: Any):
-    """Keeps what is needed of the predictions of batch i."""
-    return self._keep(self._split, kept, self.list_rows(phase, i), predictions)
-
-
-def make_task(
-  form: task_data.Format,
-  part: Any,
-  config: config_dict.ConfigDict,
-  directory: str,
-) -> task.Task:
-  """Returns a task of fine-tuning.
-
-  Args:
-    form: how its data are kept.
-    part: the module of what is the task's own, such as `classify`: its
-      `make_objective`; `make_batch`, (data without splits, split, rows, length)
-      -> batch, see `Batches`; `keep`, see `Unseen`; `score`, (config, data, what
-      was kept of dev) -> {metric: value}; `describe`, see `task.Task`; and
-      `list_columns`, (config) -> names of the columns that hold the texts.
-    config: the experiment, completed.
-    directory: the prepared data, see `task_data`.
-  """
-  data = task_data.read(form, directory)
-  bare = data._replace(splits={}, manifest={})
-  make = functools.partial(part.make_batch, bare)
-  unseen = {
-    name: Unseen(config, split, make, part.keep)
-    for name, split in data.splits.items()
-    if name != 'train'
-  }
-  dev = unseen.pop('dev')
-  return task.Task(
-    objective=part.make_objective,
-    train_batch=Batches(config, data.splits['train'], make).train_batch,
-    eval_batch=dev.eval_batch,
-    eval_batches=dev.eval_batches,
-    describe=part.describe,
-    facts=task_data.list_facts(config, data, part.list_columns(config)),
-    start=starting.make_start(config, data.labels),
-    collect=dev.collect,
-    score=functools.partial(part.score, config, data),
-    keep_best=config.finetuning.select == 'best',
-    others={
-      name: task.Rows(x.eval_batch, x.eval_batches, collect=x.collect)
-      for name, x in unseen.items()
-    },
   )

@@ -1,69 +1,32 @@
 """The data of a fine-tuning run, of any task: encoded once, in WORKDIR/data."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from ml_collections import config_dict
 
+import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.finetuning import (
-  buckets,
   completion,
+  encode,
   feature_files,
   feature_rows,
-  recipe,
-  store,
+  supervised,
 )
-from bert_jax.finetuning.readers import data_files
+from bert_jax.finetuning.readers import data_files, examples
 from bert_jax.inference import fine_tuned
-from bert_jax.runtime import storage
+from bert_jax.interop import vocabulary
+from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import claim, paths
 
-
-class Data(NamedTuple):
-  """All that a run learns from and predicts.
-
-  Attributes:
-    splits: {name: rows of a split}, whose `size` is the number of rows.
-    labels: names of the model's outputs, such as classes; () for a number.
-    pad_id: id of the padding.
-    manifest: facts about the data, for `manifest.json`: `splits` has those of
-      each split, with `longest`, the tokens of its longest row.
-  """
-
-  splits: dict[str, Any]
-  labels: tuple[str, ...]
-  pad_id: int
-  manifest: dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Format:
-  """How the data of a task are made and kept.
-
-  Attributes:
-    make: (config, tokenizer) -> Data, from the files of a config.
-    pack: (split) -> {name: array}, to be written.
-    unpack: ({name: array}, the manifest's facts about the split) -> split.
-    describe: (manifest) -> what the data are, as lines to print.
-    forget: frees what `make` keeps so that its next call is quick.
-    list_tokens: (split) -> the tokens whose features are kept for a run on
-      frozen features; None if the task has no such runs.
-    replace_ids: (split, their features) -> the split with them in place of ids.
-  """
-
-  make: Callable[[Any, tokenizer_lib.Tokenizer], Data]
-  pack: Callable[[Any], dict[str, np.ndarray]]
-  unpack: Callable[[dict[str, np.ndarray], dict], Any]
-  describe: Callable[[dict], list[str]]
-  forget: Callable[[], None]
-  list_tokens: Callable[[Any], feature_files.Rows] | None = None
-  replace_ids: Callable[[Any, feature_rows.FeatureRows], Any] | None = None
+_MANIFEST = 'manifest.json'
 
 
 def combine(
@@ -72,77 +35,150 @@ def combine(
   tokenizer: tokenizer_lib.Tokenizer,
   facts: dict[str, dict],
   **more: Any,
-) -> Data:
+) -> supervised.Data:
   """Returns the data of splits.
 
   Args:
-    splits: {name: rows}.
-    labels: names of the model's outputs.
-    tokenizer: the tokenizer that made the rows.
-    facts: {name: facts about the split}.
     **more: facts about all of them, for the manifest.
   """
   pad = tokenizer.pad_id
   about = {'labels': list(labels), 'pad_id': pad, 'splits': facts, **more}
-  return Data(splits, tuple(labels), pad, about)
+  return supervised.Data(splits, tuple(labels), pad, about)
 
 
-def write(
-  form: Format,
-  config: config_dict.ConfigDict,
-  directory: str,
-  tokenizer: tokenizer_lib.Tokenizer,
-):
-  """Makes the data of a config and writes it, atomically.
+def list_row_facts(
+  rows: examples.Examples, encoded: encode.Encoded
+) -> dict[str, Any]:
+  """Returns the facts about a split of a table, for the manifest."""
+  return {
+    'path': rows.path,
+    'origin': rows.origin,
+    'rows': len(rows.texts),
+    'longest': int(encoded.lengths.max()),
+    'truncated': encoded.truncated,
+    'empty_lines': examples.list_empty(rows),
+    'repeated': describe_repeated(rows.path, rows.repeated),
+  }
+
+
+def describe_repeated(path: str, lines: Sequence[int | str]) -> dict:
+  """Returns the fact about a split which of its rows are training rows, too.
 
   Args:
-    form: that of the task.
-    config: the experiment.
-    directory: the folder; an earlier one is replaced.
-    tokenizer: the model's tokenizer.
-
-  Raises:
-    errors.UserError: as `form.make` and `store.write`.
+    lines: numbers of their lines in it, or names of questions.
   """
-  data = form.make(config, tokenizer)
-  form.forget()
-  arrays = {name: form.pack(split) for name, split in data.splits.items()}
-  write_more = None
-  if config.finetuning.features != fine_tuned.NO_FEATURES:
-    rows = {name: form.list_tokens(x) for name, x in data.splits.items()}
-    write_more = feature_files.make_writer(config, rows, data.pad_id)
-  given = data_files.find_files(data_files.get_source(config)).values()
-  about = data.manifest | {'inputs': _hash(given)}
-  store.write(config, directory, tokenizer, arrays, about, write_more)
-
-
-def read(form: Format, directory: str) -> Data:
-  """Reads what `write` wrote, and checks it; raises as `store.read`."""
-  # Every host has completed its config with `make`; one of them has written.
-  form.forget()
-  arrays, manifest = store.read(directory)
-  splits = {
-    name: form.unpack(x, manifest['splits'][name]) for name, x in arrays.items()
+  return {
+    'count': len(lines),
+    'first': f'{lines[0]} of {path}' if lines else '',
   }
-  if 'features' in manifest:
-    for name, split in splits.items():
-      ends = form.list_tokens(split).ends
-      rows = feature_files.open_rows(directory, name, ends)
-      splits[name] = form.replace_ids(split, rows)
-  return Data(splits, tuple(manifest['labels']), manifest['pad_id'], manifest)
 
 
-def prepare(form: Format, config: config_dict.ConfigDict, workdir: str):
+def prepare(
+  this: supervised.Supervised, config: config_dict.ConfigDict, workdir: str
+):
   """Encodes the files of a config; a run that has begun keeps its data.
 
   Raises:
     errors.UserError: as `write`, or if the files have changed since.
   """
   directory = paths.prepared_data(config, workdir)
-  if claim.has_begun(workdir):
+  if claim.is_final(workdir):
     _check_inputs(directory)
     return
-  write(form, config, directory, completion.read_tokenizer(config))
+  write(this, config, directory, completion.read_tokenizer(config))
+
+
+def check_input(this: supervised.Supervised, config: config_dict.ConfigDict):
+  """Reads and encodes the files of a config, and keeps nothing.
+
+  Raises:
+    errors.UserError: if one is missing or malformed.
+  """
+  this.read(config, completion.read_tokenizer(config))
+
+
+def write(
+  this: supervised.Supervised,
+  config: config_dict.ConfigDict,
+  directory: str,
+  tokenizer: tokenizer_lib.Tokenizer,
+):
+  """Writes vocab.txt, SPLIT.npz and manifest.json of a config, atomically.
+
+  Args:
+    config: the experiment, with the sizes of its model.
+    directory: the folder; an earlier one is replaced.
+
+  Raises:
+    errors.UserError: if the user's files are malformed, or the folder cannot be
+      written.
+  """
+  data = this.read(config, tokenizer)
+  splits = {name: this.pack(split) for name, split in data.splits.items()}
+  source = data_files.get_source(config)
+  about = {
+    'version': bert_jax.__version__,
+    'recipe': {
+      'lowercase': tokenizer.lowercase,
+      'strip_accents': tokenizer.strip_accents,
+      'max_length': completion.find_length(config, data.manifest),
+      **dataclasses.asdict(source),
+    },
+    **data.manifest,
+    'inputs': _hash(data_files.find_files(source).values()),
+  }
+  names = [f'{split}.npz' for split in splits]
+
+  def fill(new):
+    vocabulary.write(new, tokenizer)
+    for split, arrays in splits.items():
+      np.savez(os.path.join(new, f'{split}.npz'), **arrays)
+    more, facts = _write_features(this, config, data, new)
+    hashes = {
+      name: text_files.compute_sha256(os.path.join(new, name))
+      for name in (vocabulary.NAME, *names, *more)
+    }
+    manifest_lib.write(new, {**about, **facts, 'sha256': hashes})
+
+  old = os.listdir(directory) if os.path.isdir(directory) else []
+  allowed = [vocabulary.NAME, _MANIFEST, *names]
+  allowed += [name for name in old if name.endswith(('.npz', '.npy'))]
+  files.write_folder(directory, allowed, fill)
+
+
+def _write_features(this, config, data, folder) -> tuple[list[str], dict]:
+  """Returns the files of features that it writes, and facts about them."""
+  if config.finetuning.features == fine_tuned.NO_FEATURES:
+    return [], {}
+  tokens = {name: this.list_tokens(x) for name, x in data.splits.items()}
+  return feature_files.write(config, tokens, data.pad_id, folder)
+
+
+def read(this: supervised.Supervised, directory: str) -> supervised.Data:
+  """Reads what `write` wrote, and checks it.
+
+  Raises:
+    errors.UserError: if a file is missing or has changed.
+  """
+  manifest = manifest_lib.read(directory)
+  for name, expected in manifest['sha256'].items():
+    path = os.path.join(directory, name)
+    if text_files.compute_sha256(path) != expected:
+      raise errors.UserError(
+        f'{path} is not the file that was written; use another --workdir.'
+      )
+  splits = {}
+  for name, facts in manifest['splits'].items():
+    with np.load(os.path.join(directory, f'{name}.npz')) as arrays:
+      split = this.unpack(dict(arrays), facts)
+    if 'features' in manifest:
+      ends = this.list_tokens(split).ends
+      path = feature_files.name_file(directory, name)
+      split = this.replace_ids(split, feature_rows.FeatureRows(path, ends))
+    splits[name] = split
+  labels = tuple(manifest['labels'])
+  pad = manifest['pad_id']
+  return supervised.Data(splits, labels, pad, manifest, directory)
 
 
 def _hash(given: Iterable[str]) -> dict[str, str]:
@@ -163,29 +199,13 @@ def _check_inputs(directory):
 
 
 def open_data(
-  form: Format, config: config_dict.ConfigDict, workdir: str
-) -> str:
-  """Prints what a run's data are; returns their directory."""
-  directory = paths.prepared_data(config, workdir)
-  manifest = manifest_lib.read(directory)
-  rows = manifest['splits']['train']['rows']
-  lines = recipe.describe(config, rows), buckets.describe(config)
-  for line in (*form.describe(manifest), *_warn(manifest), *lines):
-    print(line, flush=True)
-  return directory
-
-
-def describe_repeated(path: str, lines: Sequence[int | str]) -> dict:
-  """Returns the fact about a split which of its rows are training rows, too.
-
-  Args:
-    path: its file.
-    lines: numbers of their lines in it, or names of questions.
-  """
-  return {
-    'count': len(lines),
-    'first': f'{lines[0]} of {path}' if lines else '',
-  }
+  this: supervised.Supervised, config: config_dict.ConfigDict, workdir: str
+) -> supervised.Data:
+  """Reads a run's data, and prints what they are."""
+  data = read(this, paths.prepared_data(config, workdir))
+  lines = this.describe_data(data.manifest)
+  print('\n'.join([*lines, *_warn(data.manifest)]), flush=True)
+  return data
 
 
 def _warn(manifest: dict) -> list[str]:
@@ -200,15 +220,9 @@ def _warn(manifest: dict) -> list[str]:
 
 
 def list_facts(
-  config: config_dict.ConfigDict, data: Data, columns=()
+  config: config_dict.ConfigDict, data: supervised.Data, columns: Sequence[str]
 ) -> dict[str, Any]:
-  """Returns `task.Task.facts`: what data a run learns from.
-
-  Args:
-    config: the experiment, completed.
-    data: its data.
-    columns: names of the columns that hold the texts.
-  """
+  """Returns `task.Task.facts`: what data a run learns from."""
   given, hashes = data.manifest['recipe'], data.manifest['sha256']
   recipe = {name: given[name] for name in ('lowercase', 'strip_accents')}
   return {

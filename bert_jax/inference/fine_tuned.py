@@ -56,7 +56,7 @@ def make_module(
   """
   c, tokens = config.finetuning, config.task in _TAGGERS
   # The number is unknown where no data is read, as in preflight.
-  common = bert, c.outputs or _OUTPUTS[config.task], c.head_dropout
+  common = bert, c.outputs or _OUTPUTS.get(config.task, 2), c.head_dropout
   units = config.model.bilstm
   if c.features != NO_FEATURES:
     return feature_model.FeatureModel(

@@ -67,7 +67,9 @@ def check_inputs(
     os.path.join(directory, runs[0].name),
   )
   task = tasks.get(new)
-  task.check(task.complete(new, workdir), workdir)
+  new = task.take_model(new, workdir)
+  task.check(new, workdir)
+  task.check_input(new)
 
 
 def check_config(
@@ -93,7 +95,7 @@ def check_config(
       continue
     claim.check_config(workdir)
     new = _set_fields(config, run)
-    new = tasks.get(new).complete(new, workdir)
+    new = tasks.get(new).take_model(new, workdir)
     saved = files.read_json(paths.config(workdir))
     _refuse(workdir, changes.find(saved, new), [])
 

@@ -26,7 +26,7 @@ def claim(workdir: str, config: config_dict.ConfigDict):
   make_folder(workdir)
   with lock.exclusive(os.path.join(workdir, '.lock')):
     disk.remove_unfinished(workdir)
-    if _is_final(workdir):
+    if is_final(workdir):
       check_config(workdir)
       _announce(workdir, _compare(workdir, config))
     else:
@@ -51,7 +51,7 @@ def has_begun(workdir: str) -> bool:
   return bool(checkpoint_reader.list_steps(paths.checkpoints(workdir)))
 
 
-def _is_final(workdir):
+def is_final(workdir: str) -> bool:
   """Returns whether a run has begun to train, so that its config is final."""
   # Training makes the folder, but in a bucket there is none, and what is in its
   # place may be of a save that was interrupted.
@@ -85,6 +85,12 @@ def find_changes(
 def adopt(workdir: str, config: config_dict.ConfigDict):
   """Saves a config in its working directory."""
   files.write_text(paths.config(workdir), config_lib.to_json(config))
+
+
+def fill_in(workdir: str, config: config_dict.ConfigDict):
+  """Saves a config with what follows from its data, before training begins."""
+  if not is_final(workdir):
+    adopt(workdir, config)
 
 
 def keep(workdir: str, directory: str):

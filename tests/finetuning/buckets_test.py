@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import json
 import os
 import types
 
@@ -12,8 +11,7 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import main
 from bert_jax.data import order
-from bert_jax.finetuning import buckets, predictions
-from bert_jax.finetuning.classes import classify
+from bert_jax.finetuning import buckets, classes, predictions
 from bert_jax.model import classifier
 from bert_jax.train import task
 from bert_jax.workdir import log
@@ -117,7 +115,7 @@ def test_the_loss_does_not_depend_on_the_padding():
     batch['segment_ids'] = np.zeros((2, length), np.int32)
     batch['labels'] = np.array([1, 0])
     batch['label_weights'] = np.ones(2, np.float32)
-    sums, _ = classify.compute_sums(module, params, batch, None)
+    sums, _ = classes.TASK.compute_sums(module, params, batch, None)
     found.append(sums['cross_entropy'])
   np.testing.assert_allclose(*found, rtol=1e-5)
 
@@ -200,5 +198,7 @@ def test_a_run_compiles_all_lengths_first_and_learns(
     assert f'length {lengths}: attention xla' in out
     assert out.index('programs in ') < out.index('step 1/')
   assert len(losses[True]) == len(losses[False]) == 40
-  with open(tmp_path / 'run_True' / 'results.json', encoding='utf-8') as file:
-    assert json.load(file)['counts'] == {'train': 160, 'dev': 20}
+  assert made.read_json(tmp_path / 'run_True' / 'results.json')['counts'] == {
+    'train': 160,
+    'dev': 20,
+  }

@@ -1,6 +1,7 @@
 """Tests of the model card of a fine-tuned model."""
 
 from bert_jax import config as config_lib
+from bert_jax import tasks
 from bert_jax.finetuning import card
 
 RESULTS = {
@@ -14,28 +15,33 @@ RESULTS = {
 }
 
 
+def make_card(c, labels, results, parameters) -> str:
+  this = tasks.SUPERVISED[c.task]
+  return card.make_card(this, c, labels, results, parameters)
+
+
 def test_the_constant_is_what_the_scores_are_compared_with():
   c = config_lib.finetuning()
-  numbers = card.make_card(c, (), RESULTS, 1000)
+  numbers = make_card(c, (), RESULTS, 1000)
   assert '`constant` always predicts the mean of the training' in numbers
   assert 'commonest' not in numbers
-  classes = card.make_card(c, ('cat', 'dog'), RESULTS, 1000)
+  classes = make_card(c, ('cat', 'dog'), RESULTS, 1000)
   assert '`constant` always predicts the commonest of training' in classes
 
 
 def test_the_card_warns_of_a_score_that_a_constant_has():
   c, problem = config_lib.finetuning(), 'no better than always the same'
-  shown = card.make_card(c, (), RESULTS | {'problem': problem}, 1000)
+  shown = make_card(c, (), RESULTS | {'problem': problem}, 1000)
   assert f'**Warning: {problem}.**' in shown
 
 
 def test_the_card_says_how_transformers_finds_that_there_is_no_answer():
   c = config_lib.finetuning()
   c.task = 'spans'
-  answers = card.make_card(c, ('start', 'end'), RESULTS, 1000)
+  answers = make_card(c, ('start', 'end'), RESULTS, 1000)
   assert 'threshold' not in answers
   c.finetuning.unanswerable = True
-  found = card.make_card(c, ('start', 'end'), RESULTS, 1000)
+  found = make_card(c, ('start', 'end'), RESULTS, 1000)
   code = found.split('```python\n')[2].split('```')[0]
   compile(code, 'card', 'exec')
   assert "> spans['threshold']" in code
@@ -43,17 +49,17 @@ def test_the_card_says_how_transformers_finds_that_there_is_no_answer():
 
 def test_hundreds_of_classes_are_counted_not_named():
   c = config_lib.finetuning()
-  shown = card.make_card(c, [f'c{i}' for i in range(300)], RESULTS, 1000)
+  shown = make_card(c, [f'c{i}' for i in range(300)], RESULTS, 1000)
   assert 'It predicts one of 300 classes, which `config.json`' in shown
   assert 'c299' not in shown
-  assert '`cat`, `dog`' in card.make_card(c, ('cat', 'dog'), RESULTS, 1000)
+  assert '`cat`, `dog`' in make_card(c, ('cat', 'dog'), RESULTS, 1000)
 
 
 def test_the_card_says_if_dev_chose_the_parameters():
   c = config_lib.finetuning()
-  assert 'scored best' not in card.make_card(c, (), RESULTS, 1000)
+  assert 'scored best' not in make_card(c, (), RESULTS, 1000)
   best = RESULTS | {'select': 'best', 'step': 1500, 'steps': 3000}
-  shown = card.make_card(c, (), best, 1000)
+  shown = make_card(c, (), best, 1000)
   assert 'those of step 1,500 of 3,000, which scored best on dev' in shown
 
 
@@ -61,4 +67,4 @@ def test_a_field_with_a_bar_stays_one_cell():
   c = config_lib.finetuning()
   c.optimizer.freeze = '^(embeddings|encoder/layer_0)/'
   line = r'| optimizer.freeze | `"^(embeddings\|encoder/layer_0)/"` |'
-  assert line in card.make_card(c, (), RESULTS, 1000).splitlines()
+  assert line in make_card(c, (), RESULTS, 1000).splitlines()

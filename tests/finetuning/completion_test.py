@@ -8,8 +8,7 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import config_check, errors, main, tasks
-from bert_jax.finetuning import completion, exporting, recipe, task_data
-from bert_jax.finetuning.classes import class_data
+from bert_jax.finetuning import classes, completion, outcome, recipe, task_data
 from bert_jax.interop import npz
 from tests import models
 from tests.finetuning import made
@@ -19,7 +18,7 @@ def complete(tmp_path, **changes):
   source = made.write_source(tmp_path / 'source')
   texts = made.write_texts(tmp_path / 'texts')
   c = made.make_config(source, texts, **changes)
-  return completion.complete(class_data.make, c, str(tmp_path / 'run'))
+  return made.prepare(c, str(tmp_path / 'run'))[0]
 
 
 def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
@@ -41,10 +40,9 @@ def test_predictions_take_as_many_tokens_as_were_asked_for(tmp_path):
   c = complete(tmp_path, **{'phases.seq_length': (12,)})
   assert c.phases.seq_length == (8,)  # that of the longest row
   head = {'classifier': {'kernel': np.ones((8, 2)), 'bias': np.ones(2)}}
-  assert exporting.make_head(c, head, [], []).max_length == 12
-  folder = str(tmp_path / 'data')
-  task_data.write(class_data.FORMAT, c, folder, models.TOKENIZER)
-  assert tasks.get(c).make_task(c, folder).facts['max_length'] == 12
+  assert outcome.make_head(c, head, [], []).max_length == 12
+  data = task_data.read(classes.TASK, str(tmp_path / 'run' / 'data'))
+  assert tasks.get(c).make_task(c, data).facts['max_length'] == 12
 
 
 def test_the_length_is_at_most_what_was_asked_for_or_the_model_takes(tmp_path):
@@ -86,7 +84,7 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
     'seed': 4,
   }
   (run / 'config.json').write_text(json.dumps(saved))
-  found = completion.complete(class_data.make, c, str(run))
+  found = completion.take_model(c, str(run))
   assert found.phases.steps == (33,)
   assert (found.model.num_layers, found.finetuning.outputs) == (7, 5)
   # What the user gives is compared with the saved config later.
@@ -125,7 +123,7 @@ def test_a_run_that_has_begun_keeps_its_rate_unless_another_is_given(tmp_path):
   saved |= {'optimizer.learning_rate': 0.25, 'finetuning.epochs': 7.0}
   (run / 'config.json').write_text(json.dumps(saved))
   c.finetuning.epochs = 0.0
-  found = completion.complete(class_data.make, c, str(run))
+  found = completion.take_model(c, str(run))
   assert found.finetuning.epochs == 7
   assert found.optimizer.learning_rate == 1e-2  # which claim.claim refuses
 

@@ -2,21 +2,24 @@
 
 import dataclasses
 import os
+import pickle
 
 import numpy as np
 import pytest
 
 from bert_jax import errors, main, predict
-from bert_jax.finetuning import completion, feature_files, task_data
-from bert_jax.finetuning.classes import class_data
-from bert_jax.finetuning.tags import tag, tag_data
+from bert_jax.finetuning import (
+  encode,
+  feature_files,
+  feature_rows,
+  tags,
+)
 from bert_jax.inference import hidden_states
 from bert_jax.interop import npz
 from bert_jax.train import task
 from bert_jax.workdir import log
 from tests import models
-from tests.finetuning import made
-from tests.finetuning.tags import tag_test
+from tests.finetuning import made, tags_test
 
 LAYERS = {'embeddings': [0], 'concat_last_4': [1, 2, 3, 4], 'last': [4]}
 
@@ -49,11 +52,7 @@ def find_hidden(params, config, text):
 def test_cached_features_are_those_computed_directly(tmp_path, features):
   source, params, config = write_model(tmp_path / 'm.npz')
   c = make_config(source, made.write_texts(tmp_path / 'texts'), features)
-  c = completion.complete(class_data.make, c, str(tmp_path / 'run'))
-  task_data.write(
-    class_data.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER
-  )
-  data = task_data.read(class_data.FORMAT, str(tmp_path / 'data'))
+  _, data = made.prepare(c, str(tmp_path / 'run'))
   rows = data.splits['test'].encoded
   assert rows.lengths.tolist() == [4, 4]
   for i, text in enumerate(['the dog', 'cats']):
@@ -71,15 +70,7 @@ def test_two_models_are_read_side_by_side(tmp_path):
   rtl = write_model(tmp_path / 'rtl.npz', causal=True, reverse=True, seed=1)
   texts = made.write_texts(tmp_path / 'texts')
   c = make_config(f'{ltr[0]},{rtl[0]}', texts, 'last')
-  c = completion.complete(class_data.make, c, str(tmp_path / 'run'))
-  task_data.write(
-    class_data.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER
-  )
-  rows = (
-    task_data.read(class_data.FORMAT, str(tmp_path / 'data'))
-    .splits['test']
-    .encoded
-  )
+  rows = made.prepare(c, str(tmp_path / 'run'))[1].splits['test'].encoded
   expected = np.concatenate(
     [find_hidden(*model[1:], 'the dog')[-1] for model in (ltr, rtl)], -1
   )
@@ -101,13 +92,11 @@ def test_models_that_differ_are_not_joined(tmp_path):
 
 def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
   source, params, config = write_model(tmp_path / 'm.npz')
-  words = tag_test.write_words(tmp_path / 'words')
+  words = tags_test.write_words(tmp_path / 'words')
   c = make_config(source, words, 'last')
   c.task, c.data.text, c.data.label = 'tagging', '', ''
-  c = completion.complete(tag_data.make, c, str(tmp_path / 'run'))
-  plain = tag_data.make(c, models.TOKENIZER)
-  task_data.write(tag_data.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER)
-  data = task_data.read(tag_data.FORMAT, str(tmp_path / 'data'))
+  c, data = made.prepare(c, str(tmp_path / 'run'))
+  plain = tags.TASK.read(c, models.TOKENIZER)
   rows = data.splits['test'].windows.encoded
   hidden = find_hidden(params, config, 'the dog e')[-1]  # [CLS] the dog e [SEP]
   np.testing.assert_allclose(rows.features[:3, 0], hidden[1:4], atol=1e-5)
@@ -115,7 +104,7 @@ def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
   [phase] = task.list_phases(c)
   own = np.arange(min(phase.batch_size, plain.splits['dev'].size))
   batch, ids = (
-    tag.make_batch(x, x.splits['dev'], own, phase.seq_length)
+    tags.TASK.make_batch(x, x.splits['dev'], own, phase.seq_length)
     for x in (data, plain)
   )
   for row in range(len(ids['labels'])):
@@ -129,13 +118,13 @@ def test_a_model_with_too_few_layers_is_refused(tmp_path):
   source, *_ = write_model(tmp_path / 'm.npz', num_layers=2)
   c = make_config(source, made.write_texts(tmp_path / 'texts'), 'concat_last_4')
   with pytest.raises(errors.UserError, match='needs 4 layers, init_from has 2'):
-    completion.complete(class_data.make, c, str(tmp_path / 'run'))
+    made.prepare(c, str(tmp_path / 'run'))
   c.init_from, c.data.vocab = '', models.write_data(tmp_path / 'v')
   with pytest.raises(errors.UserError, match='needs init_from: the model, or'):
-    completion.complete(class_data.make, c, str(tmp_path / 'run'))
+    made.prepare(c, str(tmp_path / 'run'))
   c.init_from, c.data.vocab = source, ''
   c.finetuning.features = 'second_to_last'
-  completion.complete(class_data.make, c, str(tmp_path / 'run'))
+  made.prepare(c, str(tmp_path / 'run'))
 
 
 def test_a_run_that_trains_the_whole_model_has_no_features(tmp_path):
@@ -143,10 +132,9 @@ def test_a_run_that_trains_the_whole_model_has_no_features(tmp_path):
     made.write_source(tmp_path / 'source'),
     made.write_texts(tmp_path / 'texts'),
   )
-  task_data.write(
-    class_data.FORMAT, c, str(tmp_path / 'data'), models.TOKENIZER
-  )
-  assert not any('features' in name for name in os.listdir(tmp_path / 'data'))
+  made.prepare(c, str(tmp_path / 'run'))
+  names = os.listdir(tmp_path / 'run' / 'data')
+  assert names and not any('features' in name for name in names)
 
 
 @pytest.mark.slow
@@ -177,3 +165,30 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
   monkeypatch.setattr(feature_files, 'compute', None)
   main.run(c, run)
   assert 'resumed at step' in capsys.readouterr().out
+
+
+def make_rows(tmp_path):
+  path = str(tmp_path / 'x.npy')
+  np.save(path, np.arange(30, dtype=np.float32).reshape(5, 2, 3))
+  return feature_rows.FeatureRows(path, np.array([2, 5]))
+
+
+def test_a_batch_has_the_rows_and_their_mask(tmp_path):
+  rows = make_rows(tmp_path)
+  batch = encode.make_batch(rows, np.array([1, 0, 1]), 4, pad_id=0)
+  assert batch['input_mask'].tolist() == [
+    [1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 0]
+  ]  # fmt: skip
+  assert batch['features'].shape == (3, 4, 2, 3)
+  np.testing.assert_array_equal(batch['features'][1, :2], rows.features[:2])
+  np.testing.assert_array_equal(batch['features'][0, :3], rows.features[2:])
+  assert not batch['features'][batch['input_mask'] == 0].any()
+  assert rows.lengths.tolist() == [2, 3]
+
+
+def test_the_features_are_left_in_their_file(tmp_path):
+  rows = make_rows(tmp_path)
+  assert isinstance(rows.features, np.memmap)
+  data = pickle.dumps(rows)
+  assert len(data) < 1000
+  np.testing.assert_array_equal(pickle.loads(data).features, rows.features)

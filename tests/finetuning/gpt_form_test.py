@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main
-from bert_jax.finetuning import encode, gpt_form
-from bert_jax.finetuning.classes import classify
+from bert_jax.finetuning import classes, encode, gpt_form, supervised
 from bert_jax.model import gpt_classifier, losses, parameters
 from bert_jax.workdir import log
 from tests import models
-from tests.finetuning import exporting_test, made
+from tests.finetuning import made, outcome_test
 
 WORDS = gpt_form.extend(models.TOKENIZER)
 # Of models.VOCAB: the 5, cat 6, dog 7, ##s 8; then the three new ones.
@@ -66,7 +65,7 @@ def test_half_the_mean_loss_of_the_tokens_is_added():
   batch = join(['the cats', 'dog'], None, 8)
   batch |= {'labels': np.array([0, 1]), 'label_weights': np.array([1.0, 0.0])}
   batch = jax.tree.map(jnp.asarray, batch)
-  found, _ = classify.compute_sums(module, params, batch, None)
+  found, _ = classes.TASK.compute_sums(module, params, batch, None)
   _, inputs = module.apply({'params': params}, batch, method='with_tokens')
   x, table, bias, _ = inputs
   logits = x[:1] @ table.T + bias[None, None]
@@ -84,7 +83,7 @@ def test_both_losses_are_minimised_and_counted():
     'objective.kind': 'ltr', 'objective.nsp': False,
     'compute.attention': 'xla', 'compute.heads': 'flat',
   })  # fmt: skip
-  objective = classify.make_objective(c)
+  objective = supervised.make_objective(classes.TASK, c)
   assert objective.losses == ('cross_entropy', 'half_lm_loss')
   batch = join(['the cats', 'dog'], None, 8)
   batch |= {'label_weights': np.ones(2, np.float32)}
@@ -96,7 +95,7 @@ def test_both_losses_are_minimised_and_counted():
 
 @pytest.mark.slow
 def test_a_run_learns_and_predicts_as_it_was_trained(tmp_path, capsys):
-  c = exporting_test.make_config(
+  c = outcome_test.make_config(
     tmp_path, **{'finetuning.form': 'gpt', 'finetuning.epochs': 30.0}
   )
   run = str(tmp_path / 'run')
@@ -106,8 +105,8 @@ def test_a_run_learns_and_predicts_as_it_was_trained(tmp_path, capsys):
   assert (
     '  no export: BERT of Hugging Face has no model that reads the ex' in out
   )
-  assert exporting_test.read_results(run)['metrics']['accuracy'] == 1
-  found = exporting_test.check_predict(run, tmp_path / 'texts', tmp_path)
+  assert made.read_json(run, 'results.json')['metrics']['accuracy'] == 1
+  found = outcome_test.check_predict(run, tmp_path / 'texts', tmp_path)
   assert found == ['dog', 'cat']
   rows = log.read(os.path.join(run, 'metrics.jsonl'))
   losses = [row['half_lm_loss'] for row in rows if row['kind'] == 'train']

@@ -1,9 +1,11 @@
 """A tiny pre-trained model and labelled texts, for tests of fine-tuning."""
 
 import dataclasses
+import json
+import os
 
 from bert_jax import config as config_lib
-from bert_jax import main
+from bert_jax import main, tasks
 from bert_jax.finetuning import encode
 from bert_jax.interop import hf_export
 from tests import models
@@ -72,3 +74,24 @@ def run(root, **changes) -> str:
   c = make_config(source, write_texts(root / 'texts'), **changes)
   main.run(c, str(root / 'run'))
   return str(root / 'run')
+
+
+def prepare(c, workdir: str) -> tuple:
+  """Makes the data of a config as a run does; returns (c completed, data)."""
+  task = tasks.get(c)
+  c = task.take_model(c, workdir)
+  task.prepare(c, workdir)
+  data = task.open(c, workdir)
+  return task.complete(c, data, workdir), data
+
+
+def read_json(*path):
+  """Returns the content of a JSON file, whose path may be given in parts."""
+  with open(os.path.join(*path), encoding='utf-8') as file:
+    return json.load(file)
+
+
+def read_lines(*path) -> list[str]:
+  """Returns the lines of a file, whose path may be given in parts."""
+  with open(os.path.join(*path), encoding='utf-8') as file:
+    return file.read().splitlines()

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from bert_jax import errors
+from bert_jax import errors, tasks
 from bert_jax.finetuning import predict_files, predicted_rows, predictions
 from bert_jax.inference import source
 from bert_jax.model import classifier
@@ -76,7 +76,7 @@ def predict(tmp_path, name):
   job = predict_files.Job(
     '', make_model(), str(given), output, (None, None), 32
   )
-  assert predict_files.predict(job) == 40
+  assert predict_files.predict(job, tasks.SUPERVISED) == 40
   return output
 
 
@@ -107,7 +107,7 @@ def test_a_missing_column_is_asked_for_by_the_flag(tmp_path):
   with pytest.raises(
     errors.UserError, match="no column 'text'; it has words; .* by --text="
   ):
-    predict_files.predict(job)
+    predict_files.predict(job, tasks.SUPERVISED)
 
 
 def test_tags_are_not_written_into_a_table(tmp_path):
@@ -118,7 +118,7 @@ def test_tags_are_not_written_into_a_table(tmp_path):
   with pytest.raises(
     errors.UserError, match='out.csv does not end in .conll, .txt; give'
   ):
-    predict_files.predict(job)
+    predict_files.predict(job, tasks.SUPERVISED)
 
 
 def score(tmp_path, content, name='out.csv', **fields):
@@ -128,7 +128,7 @@ def score(tmp_path, content, name='out.csv', **fields):
   job = predict_files.Job(
     '', make_model(), str(given), output, (None, None), 32, **fields
   )
-  predict_files.predict(job)
+  predict_files.predict(job, tasks.SUPERVISED)
   return output
 
 
@@ -164,8 +164,7 @@ def test_a_labelled_file_is_scored(tmp_path, capsys):
   with open(output) as file:
     predicted = [row['prediction'] for row in csv.DictReader(file)]
   right = [x == y for x, y in zip(predicted, LABELS, strict=True)]
-  with open(tmp_path / 'out.scores.json', encoding='utf-8') as file:
-    found = json.load(file)
+  found = made.read_json(tmp_path / 'out.scores.json')
   assert found['metrics']['accuracy'] == sum(right) / 3
   assert found['baseline']['accuracy'] == 2 / 3  # class 0 is commonest
   assert found['classes']['class 0']['rows'] == 2

@@ -6,13 +6,12 @@ import types
 import jax
 import numpy as np
 
-from bert_jax.finetuning import encode, predictions, task_data
-from bert_jax.finetuning.classes import class_data, classify
+from bert_jax.finetuning import classes, encode, predictions, supervised
 from bert_jax.model import classifier
 from tests import models
 from tests.finetuning import made
 
-DATA = task_data.Data({}, ('a', 'b', 'c'), 0, {})
+DATA = supervised.Data({}, ('a', 'b', 'c'), 0, {})
 
 
 def make_model(bias=(0, 0, 0)):
@@ -28,12 +27,12 @@ def make_model(bias=(0, 0, 0)):
     (),
   )
   params = head.add_to(models.make_params(made.BERT))
-  return class_data.Split(encoded, None, np.arange(5)), (params, module)
+  return classes.TextRows(encoded, None, np.arange(5)), (params, module)
 
 
 def predict(split, network, keep=predictions.fill, batch_size=2):
-  make = functools.partial(classify.make_batch, DATA)
-  compute = classify.compute_sums
+  make = functools.partial(classes.TASK.make_batch, DATA)
+  compute = classes.TASK.compute_sums
   return predictions.predict(
     network, split, make, compute, keep, 'testing', batch_size
   )

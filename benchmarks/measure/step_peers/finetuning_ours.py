@@ -17,9 +17,15 @@ import turns as turns_lib
 
 from bert_jax import config as config_lib
 from bert_jax import tasks
-from bert_jax.finetuning import encode, predict_files, predictions
-from bert_jax.finetuning.classes import class_data, classify
-from bert_jax.finetuning.spans import answering, span_data
+from bert_jax.finetuning import (
+  classes,
+  encode,
+  predict_files,
+  predictions,
+  span_windows,
+  spans,
+  task_data,
+)
 from bert_jax.inference import source
 from bert_jax.runtime import memory
 from bert_jax.train import fit
@@ -54,7 +60,8 @@ def train(settings: dict):
   """Runs the training loop of bert_jax.main, without its other parts."""
   c = config_lib.unflatten(settings['config'])
   turns = turns_lib.Turns()
-  task = tasks.get(c).make_task(c, settings['data'])
+  data = task_data.read(tasks.SUPERVISED[c.task], settings['data'])
+  task = tasks.get(c).make_task(c, data)
 
   def train_batch(phase, step, rows):
     batch = task.train_batch(phase, step, rows)
@@ -76,16 +83,20 @@ def predict(settings: dict):
   with np.load(os.path.join(settings['data'], 'train.npz')) as file:
     rows = dict(file)
   encoded = encode.Encoded(*(rows[x] for x in ('ids', 'ends', 'firsts')), 0)
-  split, task, part = class_data.Split(encoded, None, None), classify, 'logits'
+  split, task, part = (
+    classes.TextRows(encoded, None, None),
+    classes.TASK,
+    'logits',
+  )
   if 'starts' in rows:
     windows = types.SimpleNamespace(encoded=encoded, starts=rows['starts'])
-    split = span_data.Split(windows, *[None] * 6)
-    task, part = answering, 'nulls'
+    split = span_windows.Questions(windows, *[None] * 6)
+    task, part = spans.TASK, 'nulls'
   job = predict_files.Job('', model, '', '', (), settings['predict_batch'])
 
   def run(times):
     for _ in range(times):
-      found = job.predict(task, split, predictions.fill, 'predicting')[part]
+      found = job.predict(task, split, predictions.fill)[part]
     return float(np.abs(found).mean())
 
   pipe.serve(describe(), run)

@@ -33,14 +33,32 @@ class Sentence(NamedTuple):
   tags: list[str] | None
 
 
-def read(path: str, word: int = 0, tag: int | None = -1) -> list[Sentence]:
-  """Reads a file.
+class File(NamedTuple):
+  """The sentences of a file, or some of them."""
+
+  path: str
+  sentences: list[Sentence]
+
+
+def take(file: File, chosen: Sequence[int]) -> File:
+  """Returns some sentences of a file, by number."""
+  return file._replace(sentences=[file.sentences[i] for i in chosen])
+
+
+def read_lines(path: str) -> list[str]:
+  """Returns the lines of a file, maybe compressed; raises as `parse`."""
+  return table_files.read_text(path).split('\n')
+
+
+def parse(
+  path: str, lines: Sequence[str], word: int = 0, tag: int | None = -1
+) -> list[Sentence]:
+  """Returns the sentences of a file.
 
   A document begins at a line whose word is -DOCSTART-, or after two blank
   lines. In a file without either, each sentence is a document.
 
   Args:
-    path: the file, maybe compressed.
     word: column of the words, from 0; negative numbers count from the end.
     tag: column of the tags; None reads none.
 
@@ -54,7 +72,6 @@ def read(path: str, word: int = 0, tag: int | None = -1) -> list[Sentence]:
   marked = False  # whether there is a line -DOCSTART-
   words, tags, first = [], [], 0
   top = None  # (its number, its columns) of the first line with a word
-  lines = table_files.read_text(path).split('\n')
   for number, line in enumerate([*lines, ''], 1):
     columns = _split(line)
     start = bool(columns) and columns[0] == _START
@@ -83,30 +100,23 @@ def read(path: str, word: int = 0, tag: int | None = -1) -> list[Sentence]:
 
 
 def list_tagged(
-  path: str, sentences: Sequence[Sentence], tags: Iterable[str]
+  lines: Sequence[str], sentences: Sequence[Sentence], tags: Iterable[str]
 ) -> list[str]:
   """Returns the lines of a file with tags: `word<tab>tag` for each word.
 
   All other lines, blank or of -DOCSTART-, are as they were, so that documents
   are the same and each line stands where it stood.
-
-  Args:
-    path: the file.
-    sentences: what `read` found in it.
-    tags: those of their words, in order.
   """
-  lines = [line.strip() for line in table_files.read_text(path).split('\n')]
-  given = iter(tags)
+  found, given = [line.strip() for line in lines], iter(tags)
   for sentence in sentences:
     # Their lines have nothing between them.
     for i, word in enumerate(sentence.words, sentence.line - 1):
-      lines[i] = f'{word}\t{next(given)}'
-  return lines
+      found[i] = f'{word}\t{next(given)}'
+  return found
 
 
-def count_columns(path: str) -> int:
-  """Returns the number of columns of a file's first word; raises as `read`."""
-  lines = table_files.read_text(path).split('\n')
+def count_columns(lines: Sequence[str]) -> int:
+  """Returns the number of columns of a file's first word."""
   rows = (_split(line) for line in lines)
   return next((len(x) for x in rows if x and x[0] != _START), 0)
 
@@ -120,7 +130,7 @@ def parse_column(field: str, given: str, default: int) -> int:
     default: the number if none is given.
 
   Raises:
-    errors.UserError: if it is no number.
+    errors.UserError: if it is not a number.
   """
   try:
     return int(given) if given else default
@@ -141,17 +151,21 @@ def _split(line: str) -> list[str]:
 
 def _check_width(path, number, columns, top, width):
   if len(columns) != width:
-    raise errors.UserError(
-      f'{path}: line {number} has {errors.count(len(columns), "column")}, line {top} has '
-      f'{width}; give all lines equally many.'
+    raise errors.at_line(
+      path,
+      number,
+      f'has {errors.count(len(columns), "column")}, line {top} has {width}; give '
+      'all lines equally many.',
     )
 
 
 def _get(path, number, columns, index) -> str:
   if not -len(columns) <= index < len(columns) or not columns[index]:
-    raise errors.UserError(
-      f'{path}: line {number} has {errors.count(len(columns), "column")}, none with number '
-      f'{index}; correct that line, or the number of the column.'
+    raise errors.at_line(
+      path,
+      number,
+      f'has {errors.count(len(columns), "column")}, none with number {index}; '
+      'correct that line, or the number of the column.',
     )
   return columns[index]
 
@@ -159,9 +173,11 @@ def _get(path, number, columns, index) -> str:
 def _check_tag(path, number, tag) -> str:
   prefix, dash, kind = tag.partition('-')
   if tag != _OUTSIDE and not (prefix in _BEGIN and dash and kind):
-    raise errors.UserError(
-      f'{path}: line {number} has the tag {tag!r}, which is neither O nor like '
-      'B-PER (IOB1, BIO or BIOES); correct that line, or the column of the tags.'
+    raise errors.at_line(
+      path,
+      number,
+      f'has the tag {tag!r}, which is neither O nor like B-PER (IOB1, BIO or '
+      'BIOES); correct that line, or the column of the tags.',
     )
   return tag
 

@@ -32,7 +32,6 @@ class Source:
     pair: data.pair
     label: data.label
     choices: data.choices
-    heldout: data.heldout
     max_documents: data.max_documents
     glue: finetuning.glue
     regression: finetuning.regression, or that of the GLUE task.

@@ -9,7 +9,6 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.corpus import tfds_text
-from bert_jax.finetuning import tsv
 from bert_jax.finetuning.readers import (
   data_files,
   glue,
@@ -63,7 +62,6 @@ def read_splits(
   a sample is taken.
 
   Args:
-    source: the files.
     read: (split, path) -> its rows; None reads texts and pairs.
 
   Raises:
@@ -146,15 +144,12 @@ def choose_columns(
   """Returns the examples in the named columns of a table.
 
   Args:
-    table: the file.
-    text: column of the first text.
     pair: column of the second text; '' if there is none.
-    label: column of the label; '' if there is none.
     needs_label: whether a table without the column `label` is an error.
     asked: what the user names the columns by, such as `FIELDS`.
 
   Raises:
-    errors.UserError: if a column is missing, or a text is no text.
+    errors.UserError: if a column is missing, or a value is not a text.
   """
   wanted = {asked[0]: text, asked[1]: pair}
   if needs_label:
@@ -188,10 +183,9 @@ def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
   """Returns the text in a column; raises errors.UserError if it is none."""
   value = row.get(name)
   if not isinstance(value, str):
-    got = 'missing' if value is None else f'a {type(value).__name__}'
-    raise errors.UserError(
-      f'{table.path}: line {line}: {name!r} is {got}, not a text; correct that '
-      'line.'
+    got = 'nothing' if value is None else f'a {type(value).__name__}'
+    raise errors.at_line(
+      table.path, line, f'has in {name!r} {got}, not a text; correct that line.'
     )
   return value
 
@@ -248,9 +242,10 @@ def check_labelled(split: str, rows: Examples):
   """Raises errors.UserError if a row has no label."""
   missing = [n for n, x in zip(rows.lines, rows.labels, strict=True) if not x]
   if missing:
+    count = errors.count(len(missing), 'row')
     raise errors.UserError(
-      f'{rows.path}: {errors.count(len(missing), "row")} of {split} without a label, the first '
-      f'in line {missing[0]}; give each one, or leave those rows out.'
+      f'{rows.path}: {count} of {split} without a label, the first in line '
+      f'{missing[0]}; give each one, or leave those rows out.'
     )
 
 
@@ -271,10 +266,11 @@ def list_labels(rows: Examples) -> tuple[str, ...]:
     errors.UserError: if a label cannot be written to a TSV file.
   """
   for line, label in zip(rows.lines, rows.labels, strict=True):
-    if not tsv.fits(label):
-      raise errors.UserError(
-        f'{rows.path}: line {line} has the label {label!r}; give it a name '
-        'without a tab or line feed.'
+    if not table_files.fits_tsv(label):
+      raise errors.at_line(
+        rows.path,
+        line,
+        f'has the label {label!r}; give it a name without a tab or line feed.',
       )
   found = sorted(set(rows.labels))
   try:
@@ -287,7 +283,7 @@ def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
   """Returns the rows' classes as int32 [N]; as float32 if `labels` is empty.
 
   Raises:
-    errors.UserError: if a label is none of `labels`, or is no number.
+    errors.UserError: if a label is none of `labels`, or is not a number.
   """
   if not labels:
     return np.array([_number(rows, i) for i in range(len(rows.labels))], 'f4')
@@ -295,11 +291,12 @@ def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
   unknown = [i for i, x in enumerate(rows.labels) if x not in index]
   if unknown:
     first = unknown[0]
-    raise errors.UserError(
-      f'{rows.path}: line {rows.lines[first]} has the label '
-      f'{rows.labels[first]!r}, which no training row has ('
-      f'{errors.count(len(unknown), "such row")}); known are {errors.listing(list(labels))}. Correct the label, or '
-      'train on it, too.'
+    raise errors.at_line(
+      rows.path,
+      rows.lines[first],
+      f'has the label {rows.labels[first]!r}, which no training row has '
+      f'({errors.count(len(unknown), "such row")}); known are '
+      f'{errors.listing(list(labels))}. Correct the label, or train on it, too.',
     )
   return np.array([index[label] for label in rows.labels], 'i4')
 
@@ -310,8 +307,10 @@ def _number(rows, i) -> float:
   except ValueError:
     value = math.nan
   if not math.isfinite(value):
-    raise errors.UserError(
-      f'{rows.path}: line {rows.lines[i]} has the label {rows.labels[i]!r}, '
-      'which is no number; finetuning.regression needs one in each row.'
+    raise errors.at_line(
+      rows.path,
+      rows.lines[i],
+      f'has the label {rows.labels[i]!r}, which is not a number; '
+      'finetuning.regression needs one in each row.',
     )
   return value

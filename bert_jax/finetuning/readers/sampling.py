@@ -1,6 +1,7 @@
 """Which rows a run takes: a sample of a file, and rows held out, by hashes."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,6 @@ def take_sample(groups: Sequence[int], most: int) -> np.ndarray:
 
   Args:
     groups: number of each row's group, such as its document.
-    most: maximum of rows.
   """
   keys = hashing.mix(_SAMPLE, np.asarray(groups))
   return np.sort(np.argsort(keys, kind='stable')[: most or None])
@@ -37,8 +37,6 @@ def hold_out(
   or, of numbers, that of any range of them.
 
   Args:
-    path: the file, for the error message.
-    share: data.heldout
     groups: number of each row's group, such as its document.
     labels: classes or numbers of the rows; () if they have none.
 
@@ -74,3 +72,34 @@ def find_repeated(
   """Returns the numbers of the other rows that are training rows, too."""
   known = set(train)
   return [i for i, row in enumerate(others) if row in known]
+
+
+def choose_groups(
+  found: dict[str, Any],
+  share: float,
+  most: int,
+  group: Callable[[Any], Sequence[int]],
+  take: Callable[[Any, Sequence[int]], Any],
+) -> dict[str, Any]:
+  """Returns files with dev held out of train, if there is none, and sampled.
+
+  Args:
+    found: {split: content of its file}.
+    share: data.heldout
+    most: data.max_documents
+    group: (content) -> number of each row's group, such as its document.
+    take: (content, numbers of rows) -> the content of these rows.
+
+  Raises:
+    errors.UserError: as `hold_out`.
+  """
+  found = dict(found)
+  if 'dev' not in found:
+    whole = found['train']
+    out = hold_out(whole.path, share, group(whole))
+    for split, chosen in (('train', ~out), ('dev', out)):
+      found[split] = take(whole, np.flatnonzero(chosen))
+  return {
+    split: take(content, take_sample(group(content), most))
+    for split, content in found.items()
+  }

@@ -43,9 +43,6 @@ class Squad(NamedTuple):
 def read(path: str) -> Squad:
   """Reads a file.
 
-  Args:
-    path: the file, maybe compressed.
-
   Raises:
     errors.UserError: if the file cannot be read, is not UTF-8, JSON or of this
       form, has no questions, or has the same id twice.

@@ -1,10 +1,10 @@
-"""Reads rows with named columns from TSV, CSV and JSONL files.
+"""Reads rows with named columns from TSV, CSV and JSONL files; writes TSV.
 
 A TSV file is taken as it is: a quotation mark is a character like any other,
 as in GLUE. A CSV file quotes fields that hold commas, quotes or line feeds.
-In both, empty lines are none, unless there is but one column: then each is a row
-without text. Each line of a JSONL file is an object. Files may be compressed. A
-split of a dataset of TFDS is like a file, see `tfds_table`.
+In both, empty lines are left out, unless there is only one column: then each is a
+row without text. Each line of a JSONL file is an object. Files may be compressed. A
+split of a dataset of TFDS is like a file.
 """
 
 import codecs
@@ -12,17 +12,20 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
 
 from bert_jax import errors
 from bert_jax.corpus import text_files, tfds_text
-from bert_jax.finetuning.readers import tfds_table
 from bert_jax.runtime import memory
 
 EXTENSIONS = ('.tsv', '.csv', '.jsonl')
 _SEPARATORS = {'.tsv': 'the tab', '.csv': 'the comma'}
 _OTHERS = {'.tsv': ';|,', '.csv': ';|\t'}  # that files of others may have
+_BREAKS = '\t', '\n', '\r'  # that no field of a TSV file holds
+_TFDS_NUMBER = 'idx'  # the feature of TFDS that numbers GLUE's rows
 _UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 
 
@@ -58,7 +61,7 @@ def read(
     errors.UserError: if the file cannot be read, is not UTF-8 or malformed.
   """
   if path.startswith(tfds_text.PREFIX):
-    return Table(path, *tfds_table.read(path), [])
+    return Table(path, *_read_tfds(path), [])
   kind = text_files.get_extension(path)
   if kind not in EXTENSIONS:
     raise errors.UserError(
@@ -222,13 +225,14 @@ def _split_jsonl(path, lines) -> Iterator:
     try:
       row = json.loads(line)
     except (ValueError, RecursionError) as error:
-      raise errors.UserError(
-        f'{path}: line {number} is not JSON ({error}); give one object per line.'
+      raise errors.at_line(
+        path, number, f'is not JSON ({error}); give one object per line.'
       ) from None
     if not isinstance(row, dict):
-      raise errors.UserError(
-        f'{path}: line {number} holds a {type(row).__name__}; give one object '
-        'per line.'
+      raise errors.at_line(
+        path,
+        number,
+        f'holds a {type(row).__name__}; give one object per line.',
       )
     yield number, row
 
@@ -236,14 +240,78 @@ def _split_jsonl(path, lines) -> Iterator:
 def _check_names(path, number, names):
   twice = sorted({name for name in names if name and names.count(name) > 1})
   if twice:
-    raise errors.UserError(
-      f'{path}: line {number} names several columns {twice[0]!r}; give each '
-      'column its own name.'
+    raise errors.at_line(
+      path,
+      number,
+      f'names several columns {twice[0]!r}; give each column its own name.',
     )
 
 
 def _refuse_ragged(path, number, got, names):
-  raise errors.UserError(
-    f'{path}: line {number} has {got} columns, the header has {len(names)} '
-    f'({describe_names(path, names)}); correct that line.'
+  raise errors.at_line(
+    path,
+    number,
+    f'has {got} columns, the header has {len(names)} '
+    f'({describe_names(path, names)}); correct that line.',
   )
+
+
+def _read_tfds(path: str) -> tuple[tuple[str, ...], list[tuple[int, dict]]]:
+  """Returns (columns, [(number of the row, {column: value})]).
+
+  The rows are in the order of the data that the dataset was made from, if it
+  numbers them (TFDS stores them shuffled). Texts and lists of texts are str,
+  classes are their names, other values as TFDS has them; a missing class is None.
+  """
+  source = tfds_text.open_split(path)
+  features = source.dataset_info.features
+  rows = [
+    {name: _decode(value, features[name]) for name, value in example.items()}
+    for example in source
+  ]
+  if not rows:
+    raise errors.UserError(f'{path} has no rows; give a split that has some.')
+  if _TFDS_NUMBER in features:
+    rows.sort(key=lambda row: row[_TFDS_NUMBER])
+  return tuple(features), list(enumerate(rows))
+
+
+def _decode(value: Any, feature: Any) -> Any:
+  if isinstance(value, bytes):
+    return value.decode('utf-8', 'replace')
+  if isinstance(value, list | np.ndarray):
+    return [_decode(x, None) for x in value]
+  if hasattr(feature, 'int2str'):  # a class; -1 in test sets
+    return feature.int2str(int(value)) if value >= 0 else None
+  return value.item() if isinstance(value, np.generic) else value
+
+
+def write_tsv(path: str, rows: Iterable[Sequence[str]]):
+  """Writes rows of texts, the first of which names the columns.
+
+  Raises:
+    errors.UserError: if a text cannot be a field, see `fits_tsv`.
+  """
+  with open(path, 'w', encoding='utf-8', newline='\n') as file:
+    for row in rows:
+      for text in row:
+        if not fits_tsv(text):
+          raise errors.UserError(
+            f'{text!r} cannot be written to a TSV file, which has no quotes for '
+            'tabs and line feeds; write a .csv or .jsonl file.'
+          )
+      file.write('\t'.join(row) + '\n')
+
+
+def fits_tsv(text: str) -> bool:
+  """Returns whether a text can be a field: it has no tab and no line feed."""
+  return not any(x in text for x in _BREAKS)
+
+
+def format_number(value: float) -> str:
+  """Returns a number in 8 digits; float32 has hardly more.
+
+  >>> format_number(3.2e-5), format_number(0.5)
+  ('3.2e-05', '0.5')
+  """
+  return f'{value:.8g}'

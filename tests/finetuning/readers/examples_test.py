@@ -96,11 +96,15 @@ def test_jsonl_labels_may_be_of_any_kind(tmp_path):
     ('', 'train.tsv', 'has no rows'),
     ('{"text": "t"\n', 'train.jsonl', 'line 1 is not JSON'),
     ('[1]\n', 'train.jsonl', 'line 1 holds a list'),
-    ('{"text": 3, "label": 1}\n', 'train.jsonl', "line 1: 'text' is a int"),
+    (
+      '{"text": 3, "label": 1}\n',
+      'train.jsonl',
+      "line 1 has in 'text' a int, not",
+    ),
     (
       '{"text": "t", "label": 1}\n{"label": 2}\n',
       'train.jsonl',
-      "line 2: 'text' is missing",
+      "line 2 has in 'text' nothing, not",
     ),
   ],
 )

@@ -1,0 +1,128 @@
+"""The batches of a run: rows in the order of a seed, and rows to predict."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax.data import hashing, order
+from bert_jax.finetuning import buckets, starting, supervised, task_data
+from bert_jax.train import task
+
+_ORDER = 5  # tag of hashes
+
+
+class Batches:
+  """The batches that a run learns from. It can be pickled.
+
+  Args:
+    config: the experiment; the order follows from its seed.
+    make: (split, numbers of rows [b], length) -> their batch, with
+      `label_weights` [b, ...].
+  """
+
+  def __init__(
+    self,
+    config: config_dict.ConfigDict,
+    split: Any,
+    make: Callable[[Any, np.ndarray, int], task.Batch],
+  ):
+    self._seed = int(hashing.mix(config.seed, _ORDER)[0] >> np.uint64(1))
+    self._split, self._make, self._ordered = split, make, None
+    if config.finetuning.by_length:
+      self._ordered = buckets.Order(self._seed, split.lengths)
+
+  def train_batch(
+    self, phase: task.Phase, step: int, rows: np.ndarray | None = None
+  ) -> task.Batch:
+    """Returns the given rows of a step's global batch; None means all rows."""
+    if rows is None:
+      rows = np.arange(phase.batch_size)
+    if self._ordered is not None and len(buckets.list_lengths(phase)) > 1:
+      whole, length = self._ordered.find_batch(phase, step)
+      return self._make(self._split, whole[rows], length)
+    start = (step - phase.first) * phase.batch_size
+    record, _ = order.find_records(self._seed, start + rows, self._split.size)
+    return self._make(self._split, record, phase.seq_length)
+
+
+class Unseen:
+  """The rows of a split that a model predicts: see `task.Task.others`.
+
+  Args:
+    config: the experiment. By length, rows are in ascending order.
+    keep: (split, kept, rows, predictions) -> kept, see `predictions.fill`.
+  """
+
+  def __init__(
+    self,
+    config: config_dict.ConfigDict,
+    split: Any,
+    make: Callable[[Any, np.ndarray, int], task.Batch],
+    keep: Callable[[Any, Any, np.ndarray, Any], Any],
+  ):
+    self._split, self._make, self._keep = split, make, keep
+    self._order, self._lengths = np.arange(split.size), None
+    if config.finetuning.by_length:
+      self._lengths = split.lengths
+      self._order = np.argsort(self._lengths, kind='stable')
+
+  def eval_batches(self, phase: task.Phase) -> int:
+    """Returns the number of batches."""
+    return -(-self._split.size // phase.eval_batch_size)
+
+  def eval_batch(
+    self, phase: task.Phase, i: int, rows: np.ndarray | None = None
+  ) -> task.Batch:
+    """Returns the given rows of batch i; None means all rows."""
+    own, length = self.list_rows(phase, i), phase.seq_length
+    n = len(own)
+    rows = np.arange(phase.eval_batch_size) if rows is None else rows
+    if self._lengths is not None:
+      length = buckets.choose_length(phase, self._lengths[own])
+    batch = self._make(self._split, own[np.minimum(rows, n - 1)], length)
+    batch['label_weights'][rows >= n] = 0
+    return batch
+
+  def list_rows(self, phase: task.Phase, i: int) -> np.ndarray:
+    """Returns the numbers of the rows of batch i."""
+    n = phase.eval_batch_size
+    return self._order[i * n : (i + 1) * n]
+
+  def collect(self, kept: Any, phase: task.Phase, i: int, predictions: Any):
+    """Keeps what is needed of the predictions of batch i."""
+    return self._keep(self._split, kept, self.list_rows(phase, i), predictions)
+
+
+def make_task(
+  this: supervised.Supervised,
+  config: config_dict.ConfigDict,
+  data: supervised.Data,
+) -> task.Task:
+  """Returns a task of fine-tuning, as the training loop takes it."""
+  bare = data._replace(splits={}, manifest={})
+  make = functools.partial(this.make_batch, bare)
+  unseen = {
+    name: Unseen(config, split, make, this.keep)
+    for name, split in data.splits.items()
+    if name != 'train'
+  }
+  dev = unseen.pop('dev')
+  return task.Task(
+    objective=functools.partial(supervised.make_objective, this),
+    train_batch=Batches(config, data.splits['train'], make).train_batch,
+    eval_batch=dev.eval_batch,
+    eval_batches=dev.eval_batches,
+    describe=this.describe_batch,
+    facts=task_data.list_facts(config, data, this.list_columns(config)),
+    start=starting.make_start(config, data.labels),
+    collect=dev.collect,
+    score=functools.partial(supervised.score, this, config, data),
+    keep_best=config.finetuning.select == 'best',
+    others={
+      name: task.Rows(x.eval_batch, x.eval_batches, collect=x.collect)
+      for name, x in unseen.items()
+    },
+  )

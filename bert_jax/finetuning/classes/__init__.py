@@ -1,1 +1,0 @@
-"""Classifying or rating a text or a pair of texts."""

@@ -1,0 +1,311 @@
+"""Answers to questions: the likeliest spans of their windows, and their scores.
+
+Scores are by the rules of SQuAD's evaluation scripts, 1.1 and 2.0. Ours instead
+of a library's: the scripts are not packaged, and the rules are a few lines. They
+are made for English: without case, punctuation of ASCII and the words a, an and
+the; F1 is of words between spaces.
+"""
+
+import collections
+import re
+import string
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.finetuning import metrics
+from bert_jax.model import classifier
+
+MOST = 20  # likeliest answers of a question that are listed
+_ARTICLES = re.compile(r'\b(a|an|the)\b')
+_PUNCTUATION = str.maketrans('', '', string.punctuation)
+
+
+def rank(
+  logits: jax.Array, batch: dict[str, jax.Array], max_answer_length: int
+) -> dict[str, jax.Array]:
+  """Finds the likeliest answers in rows: that of each is all that is kept.
+
+  Google's code takes the 20 best first and the 20 best last tokens of a row,
+  anywhere, and leaves out what is no answer. Here every possible answer is
+  compared, so none is missed.
+
+  Args:
+    logits: of the first and the last token, float32 [B, S, 2].
+    batch: the rows: `input_mask` and `segment_ids`, [B, S], and `starts`, [B,
+      2], see `span_windows.Windows`.
+    max_answer_length: tokens of an answer, at most.
+
+  Returns:
+    `firsts` and `lasts`: their tokens, int32 [B, N]; `scores`: logits of both,
+    float32 [B, N, 2], from the highest sum to the lowest, -inf if a row has
+    fewer answers; `nulls`: those of [CLS], [B, 2]. N is 20 or fewer.
+  """
+  length = logits.shape[1]
+  widths = min(max_answer_length, length)
+  token = jnp.arange(length)[None]
+  low, high = batch['starts'][:, :1], batch['starts'][:, 1:]
+  begins = (token >= low) & (token < high)  # [B, S]
+  # The last token of segment 1 is [SEP].
+  real = batch['input_mask'] * batch['segment_ids']
+  ends = real * jnp.pad(real[:, 1:], ((0, 0), (0, 1))) == 1
+  first = jnp.where(begins, logits[..., 0], -jnp.inf)
+  last = jnp.where(ends, logits[..., 1], -jnp.inf)
+  last = jnp.pad(last, ((0, 0), (0, widths - 1)), constant_values=-jnp.inf)
+  sums = jnp.stack(
+    [first + last[:, k : k + length] for k in range(widths)], -1
+  )  # [B, S, widths]
+  flat = sums.reshape(len(sums), -1)
+  best, found = jax.lax.top_k(flat, min(MOST, flat.shape[1]))  # [B, N]
+  firsts = (found // widths).astype(jnp.int32)
+  lasts = firsts + (found % widths).astype(jnp.int32)
+  start = jnp.take_along_axis(first, firsts, axis=1)
+  return {
+    'firsts': firsts,
+    'lasts': lasts,
+    'scores': jnp.stack([start, best - start], -1),
+    'nulls': logits[:, 0],
+  }
+
+
+class Candidates(NamedTuple):
+  """The likeliest answers to a question.
+
+  Attributes:
+    texts: parts of its passage, each once, the likeliest first; [] if nothing in
+      the passage can be an answer.
+    scores: logits of the first and of the last token of each, float64 [N, 2].
+    null: those of [CLS] in the window where their sum is smallest, [2].
+  """
+
+  texts: list[str]
+  scores: np.ndarray
+  null: np.ndarray
+
+  @property
+  def odds(self) -> float:
+    """Returns by how much no answer scores higher than the best one."""
+    if not self.texts:
+      return float(np.finfo(np.float32).max)
+    return float(self.null.sum() - self.scores[0].sum())
+
+
+def list_candidates(
+  split: Any, ranked: dict[str, np.ndarray]
+) -> list[Candidates]:
+  """Returns those of every question of a split."""
+  made = split.windows
+  bounds = np.searchsorted(made.questions, np.arange(len(split.ids) + 1))
+  # To tokens of the passage.
+  shift = (made.tokens - made.encoded.firsts)[:, None]
+  firsts, lasts = ranked['firsts'] + shift, ranked['lasts'] + shift
+  found = []
+  for question, passage in enumerate(split.passage_of):
+    rows = slice(bounds[question], bounds[question + 1])
+    scores = ranked['scores'][rows].reshape(-1, 2).astype(np.float64)
+    order = np.argsort(-scores.sum(-1), kind='stable')
+    order = order[np.isfinite(scores[order].sum(-1))]
+    located, text = split.located[passage], split.passages[passage]
+    kept: dict[str, int] = {}
+    for i in order:
+      first, last = firsts[rows].flat[i], lasts[rows].flat[i]
+      kept.setdefault(text[located.begins[first] : located.ends[last]], i)
+      if len(kept) == MOST:
+        break
+    nulls = ranked['nulls'][rows].astype(np.float64)
+    found.append(
+      Candidates(
+        list(kept), scores[list(kept.values())], nulls[nulls.sum(-1).argmin()]
+      )
+    )
+  return found
+
+
+class Answers(NamedTuple):
+  """The answers to the questions of a split.
+
+  Attributes:
+    candidates: of each question.
+    texts: the chosen answers; '' is none.
+    threshold: of the odds, above which a question has no answer; None if every
+      question has one.
+    scores: exact match and F1 of each question, [Q, 2]; None if the right
+      answers are not known.
+  """
+
+  candidates: list[Candidates]
+  texts: list[str]
+  threshold: float | None
+  scores: np.ndarray | None
+
+
+def choose(
+  split: Any,
+  ranked: dict[str, np.ndarray],
+  settings: classifier.Spans,
+  tune: bool = False,
+) -> Answers:
+  """Chooses an answer to each question.
+
+  Args:
+    tune: whether to choose the threshold by which the F1 is best, if there is
+      one; otherwise it is that of the settings.
+  """
+  candidates = list_candidates(split, ranked)
+  threshold, right = settings.threshold, split.answers
+  if threshold is not None and tune:
+    best = [x.texts[0] if x.texts else '' for x in candidates]
+    threshold = find_threshold(
+      np.array([x.odds for x in candidates]),
+      score(best, right)[:, 1],
+      np.array([bool(x) for x in right]),
+    )
+  texts = take_best(candidates, threshold)
+  scores = None if right is None else score(texts, right)
+  return Answers(candidates, texts, threshold, scores)
+
+
+def take_best(
+  candidates: Sequence[Candidates], threshold: float | None
+) -> list[str]:
+  """Returns the likeliest answers; '' where no answer is likelier."""
+  return [
+    ''
+    if not x.texts or (threshold is not None and x.odds > threshold)
+    else x.texts[0]
+    for x in candidates
+  ]
+
+
+def summarise(scores: np.ndarray) -> dict[str, float]:
+  """Returns the mean F1 and exact match of scores [Q, 2]."""
+  exact, f1 = scores.mean(0)
+  return {'f1': float(f1), 'exact_match': float(exact)}
+
+
+def compare(scores: np.ndarray, constant: np.ndarray) -> dict[str, Any]:
+  """Compares scores [Q, 2] with a constant's, as `metrics.compare` does."""
+  values, size = summarise(scores), len(scores)
+  _, f1, _, other = metrics.draw_sums(np.hstack([scores, constant])).T / size
+  return {
+    'metrics': values,
+    'intervals': {
+      'f1': metrics.find_interval(f1, metrics.find_wilson(values['f1'], size)),
+      'exact_match': metrics.find_wilson(values['exact_match'], size),
+    },
+    'baseline': summarise(constant),
+    'doubt': metrics.find_doubt(f1, other),
+  }
+
+
+def predict_constant(
+  answers: Sequence[tuple[str, ...]], unanswerable: bool
+) -> str:
+  """Returns what a model that learnt nothing would answer to every question.
+
+  Args:
+    unanswerable: whether a question may have no answer; then it is '', otherwise
+      the commonest answer.
+  """
+  if unanswerable:
+    return ''
+  counts = collections.Counter(x[0] for x in answers)
+  return counts.most_common(1)[0][0]
+
+
+def list_best(one: Candidates, unanswerable: bool) -> list[dict[str, Any]]:
+  """Returns candidates as in nbest_predictions.json, with probabilities.
+
+  Args:
+    unanswerable: whether no answer, '', is one of them.
+  """
+  texts, scores = list(one.texts), one.scores.reshape(-1, 2)
+  if unanswerable or not texts:
+    texts.append('')
+    scores = np.concatenate([scores, one.null[None]])
+  order = np.argsort(-scores.sum(-1), kind='stable')
+  sums = scores.sum(-1)[order]
+  likely = np.exp(sums - sums.max())
+  likely /= likely.sum()
+  return [
+    {
+      'text': texts[i],
+      'probability': float(p),
+      'start_logit': float(scores[i, 0]),
+      'end_logit': float(scores[i, 1]),
+    }
+    for i, p in zip(order, likely, strict=True)
+  ]
+
+
+def normalise(text: str) -> str:
+  """Returns what is compared of an answer.
+
+  >>> normalise(' The U.S.  Army, an ally')
+  'us army ally'
+  """
+  bare = text.lower().translate(_PUNCTUATION)
+  return ' '.join(_ARTICLES.sub(' ', bare).split())
+
+
+def compare_texts(answer: str, right: str) -> tuple[float, float]:
+  """Returns (exact match, F1) of an answer and a right one, '' for none."""
+  answer, right = normalise(answer), normalise(right)
+  words, wanted = answer.split(), right.split()
+  exact = float(answer == right)
+  common = sum(
+    (collections.Counter(words) & collections.Counter(wanted)).values()
+  )
+  if not common:
+    return exact, exact
+  return exact, 2 * common / (len(words) + len(wanted))
+
+
+def score(answers: Sequence[str], right: Sequence[Sequence[str]]) -> np.ndarray:
+  """Scores answers, each by the most similar of the right ones.
+
+  Args:
+    answers: one for each of Q questions; '' is none.
+    right: the right answers to each question; () if there is none.
+
+  Returns:
+    Exact match and F1 of each question, float64 [Q, 2].
+  """
+  found = np.zeros((len(answers), 2))
+  for row, answer, known in zip(found, answers, right, strict=True):
+    # As the script of 2.0 does; that of 1.1 keeps those of which nothing remains.
+    known = [x for x in known if normalise(x)] or ['']
+    row[:] = np.max([compare_texts(answer, x) for x in known], axis=0)
+  return found
+
+
+def find_threshold(
+  odds: np.ndarray, scores: np.ndarray, answerable: np.ndarray
+) -> float:
+  """Finds above which odds questions are best said to have no answer.
+
+  As the script of SQuAD 2.0 does: by the mean F1. Of equally good thresholds it
+  is the lowest.
+
+  Args:
+    odds: of each question having no answer, [Q].
+    scores: F1 of each question's best answer, [Q].
+    answerable: whether it has one, bool [Q].
+
+  Returns:
+    The threshold: the odds of a question, or less than all of them.
+  """
+  order = np.argsort(odds, kind='stable')
+  # What answering a question gains; without any answer, the others are right.
+  gains = np.where(answerable, scores, -1.0)[order]
+  totals = np.cumsum(gains)
+  # Questions of equal odds are answered together.
+  last = np.append(odds[order][1:] != odds[order][:-1], True)
+  totals = np.where(last, totals, -np.inf)
+  best = int(np.argmax(totals))
+  if totals[best] <= 0:
+    return float(odds.min()) - 1.0
+  return float(odds[order][best])

@@ -1,0 +1,266 @@
+"""Encodes questions with their passages, a long one in several windows.
+
+As Google's run_squad.py does: [CLS] question [SEP] window [SEP], where windows
+begin every `doc_stride` tokens. A token is in several windows then; an answer
+may only begin in the one that has most context on both sides of its token.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_jax.finetuning import encode
+from bert_jax.finetuning.readers import squad
+from bert_jax.model import classifier
+from bert_jax.tokenization import offsets
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+
+
+class Windows(NamedTuple):
+  """N rows, those of a question one after the other.
+
+  Attributes:
+    encoded: the rows. The window is segment 1, with a [SEP] behind it.
+    questions: number of each row's question, int32 [N].
+    tokens: number, in its passage, of the first token of each window, int32 [N].
+    starts: where, in its row, an answer may begin: from, and before, int32
+      [N, 2].
+  """
+
+  encoded: encode.Encoded
+  questions: np.ndarray
+  tokens: np.ndarray
+  starts: np.ndarray
+
+
+class Questions(NamedTuple):
+  """The questions of a split.
+
+  Attributes:
+    windows: their rows.
+    labels: where the answer begins and ends in each row, int32 [N, 2]; (0, 0),
+      [CLS], if it is not there; None if the answers are not known.
+    ids: the questions' ids, Q.
+    answers: the right answers to each question, () if there is none; None if
+      they are not known.
+    passages: the passages, as they were given.
+    passage_of: number of each question's passage, int32 [Q].
+    located: the pieces of each passage.
+  """
+
+  windows: Windows
+  labels: np.ndarray | None
+  ids: list[str]
+  answers: list[tuple[str, ...]] | None
+  passages: list[str]
+  passage_of: np.ndarray
+  located: list[offsets.Located]
+
+  @property
+  def size(self) -> int:
+    """Returns the number of rows."""
+    return len(self.windows.encoded.ends)
+
+  @property
+  def lengths(self) -> np.ndarray:
+    """Returns the tokens of each row, int [N]."""
+    return self.windows.encoded.lengths
+
+
+def make(
+  tokenizer: tokenizer_lib.Tokenizer,
+  questions: Sequence[str],
+  passages: Sequence[offsets.Located],
+  passage_of: Sequence[int],
+  max_length: int,
+  doc_stride: int,
+  max_query_length: int,
+) -> Windows:
+  """Encodes questions.
+
+  Special tokens in a text, such as '[SEP]', are ordinary words.
+
+  Args:
+    passage_of: which of them each question is about, [Q].
+    max_length: tokens of a row, at least 5.
+    doc_stride: tokens from the beginning of a window to that of the next.
+    max_query_length: tokens of a question; the rest of a longer one is left out,
+      and what leaves no room for a token of the passage.
+  """
+  most = min(max_query_length, max_length - 4)
+  cls, sep = (
+    np.array([i], tokenizer.id_type)
+    for i in (tokenizer.cls_id, tokenizer.sep_id)
+  )
+  parts, lengths, firsts, rows = [], [], [], []
+  plans: dict[tuple[int, int], list] = {}
+  for number, packed in enumerate(tokenizer.packed(questions)):
+    query = np.frombuffer(packed, tokenizer.id_type)[:most]
+    ids = passages[passage_of[number]].ids
+    first, room = len(query) + 2, max_length - len(query) - 3
+    key = len(ids), room
+    if key not in plans:
+      spans = split(len(ids), room, doc_stride)
+      plans[key] = list(zip(spans, find_best(spans), strict=True))
+    for (begin, end), (low, high) in plans[key]:
+      parts += [cls, query, sep, ids[begin:end], sep]
+      lengths.append(first + end - begin + 1)
+      firsts.append(first)
+      rows.append((number, begin, first + low - begin, first + high - begin))
+  table = np.array(rows, np.int32).reshape(-1, 4)
+  encoded = encode.Encoded(
+    ids=np.concatenate(parts),
+    ends=np.cumsum(lengths, dtype=np.int64),
+    firsts=np.array(firsts, np.int32),
+    truncated=0,
+  )
+  return Windows(encoded, table[:, 0], table[:, 1], table[:, 2:])
+
+
+def split(size: int, room: int, stride: int) -> list[tuple[int, int]]:
+  """Returns the windows of a passage: (first token, one past the last).
+
+  Args:
+    size: tokens of the passage; without any, there is one empty window.
+    room: tokens of a window, at most.
+    stride: tokens from the beginning of a window to that of the next.
+
+  >>> split(10, 6, 3), split(6, 6, 3)
+  ([(0, 6), (3, 9), (6, 10)], [(0, 6)])
+  """
+  found = [(0, min(room, size))]
+  while found[-1][1] < size:
+    begin = found[-1][0] + min(room, stride)
+    found.append((begin, min(begin + room, size)))
+  return found
+
+
+def find_best(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+  """Returns, for each window, of which tokens it is the best context.
+
+  That is the one in which the smaller of the contexts to the left and to the
+  right is largest, plus a hundredth of the window's length; the first of equal
+  ones. These tokens follow one another: the earlier of two windows is better
+  before some token, the later one from there on.
+
+  Returns:
+    (first token, one past the last) of each window; equal if there is none.
+
+  >>> find_best([(0, 6), (3, 9), (6, 10)])
+  [(0, 5), (5, 8), (8, 10)]
+  """
+  token = np.arange(spans[-1][1])
+  scores = [
+    np.where(
+      (token >= begin) & (token < end),
+      np.minimum(token - begin, end - 1 - token) + 0.01 * (end - begin),
+      -1.0,
+    )
+    for begin, end in spans
+  ]
+  best = np.argmax(scores, axis=0)
+  bounds = np.searchsorted(best, np.arange(len(spans) + 1))
+  return [
+    (int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)
+  ]
+
+
+def find_tokens(
+  passage: offsets.Located, begin: int, end: int
+) -> tuple[int, int] | None:
+  """Returns the first and the last token of a part of a passage's text.
+
+  Args:
+    end: one past the last.
+
+  Returns:
+    The tokens that have any of these characters; None if none has.
+  """
+  first = int(np.searchsorted(passage.ends, begin, side='right'))
+  last = int(np.searchsorted(passage.begins, end, side='left')) - 1
+  return (first, last) if first <= last else None
+
+
+def label(made: Windows, spans: np.ndarray) -> np.ndarray:
+  """Returns where answers begin and end in rows, int32 [N, 2].
+
+  Args:
+    spans: first and last token of each question's answer in its passage, int32
+      [Q, 2]; negative if it has none.
+
+  Returns:
+    The positions of the first and of the last token; (0, 0), [CLS], where the
+    window has no answer, or not all of it.
+  """
+  first = made.encoded.firsts[:, None]
+  wanted = spans[made.questions]
+  found = wanted - made.tokens[:, None] + first
+  last = made.encoded.lengths[:, None] - 2  # before [SEP]
+  inside = (wanted >= 0) & (found >= first) & (found <= last)
+  return np.where(inside.all(1, keepdims=True), found, 0).astype(np.int32)
+
+
+def encode_questions(
+  tokenizer: tokenizer_lib.Tokenizer,
+  content: squad.Squad,
+  located: list[offsets.Located],
+  max_length: int,
+  settings: classifier.Spans,
+) -> Questions:
+  """Returns the questions of a file, without `labels`.
+
+  Args:
+    max_length: tokens of a row, at most.
+  """
+  rows = content.questions
+  passage_of = [x.passage for x in rows]
+  made = make(
+    tokenizer,
+    [x.text for x in rows],
+    located,
+    passage_of,
+    max_length,
+    settings.doc_stride,
+    settings.max_query_length,
+  )
+  answers = None
+  if all(x.answers is not None for x in rows):
+    answers = [tuple(text for text, _ in x.answers) for x in rows]
+  return Questions(
+    made,
+    None,
+    [x.id for x in rows],
+    answers,
+    content.passages,
+    np.array(passage_of, np.int32),
+    located,
+  )
+
+
+def find_spans(
+  content: squad.Squad, located: list[offsets.Located]
+) -> tuple[np.ndarray, dict[str, list[str]]]:
+  """Returns which tokens of their passages the first answers are.
+
+  Returns:
+    (spans, lost): first and last token, int32 [Q, 2], -1 without an answer; and
+    the ids of questions whose answer is not where it should be (`wrong_start`)
+    or has no characters that a piece is made of (`not_found`).
+  """
+  lost: dict[str, list[str]] = {'wrong_start': [], 'not_found': []}
+  spans = np.full((len(content.questions), 2), -1, np.int32)
+  for k, question in enumerate(content.questions):
+    if not question.answers:
+      continue
+    text, begin = question.answers[0]
+    passage, end = content.passages[question.passage], begin + len(text)
+    if begin < 0 or passage[begin:end] != text:
+      lost['wrong_start'].append(question.id)
+      continue
+    tokens = find_tokens(located[question.passage], begin, end)
+    if tokens is None:
+      lost['not_found'].append(question.id)
+    else:
+      spans[k] = tokens
+  return spans, lost

@@ -1,1 +1,0 @@
-"""Answering questions with a part of a passage."""

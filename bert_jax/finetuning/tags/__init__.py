@@ -1,1 +1,0 @@
-"""Tagging words, such as with named entities."""

@@ -1,0 +1,348 @@
+"""Tests of choosing, from files to a whole run of a tiny model."""
+
+import json
+import os
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import errors, main, predict
+from bert_jax.finetuning import choices, supervised, task_data
+from bert_jax.finetuning.readers import table_files
+from bert_jax.inference import source
+from bert_jax.interop import hf_export
+from bert_jax.model import classifier, parameters
+from tests import models
+from tests.finetuning import made
+
+JSONL = ('context', 'question', 'choices')
+
+
+def read(tmp_path, rows, columns=JSONL):
+  path = tmp_path / 'rows.jsonl'
+  path.write_text('\n'.join(json.dumps(row) for row in rows))
+  return choices.read_table(table_files.read(str(path)), columns, 'label')
+
+
+def make_row(given, label=0, question='e'):
+  return {
+    'context': 'the cat',
+    'question': question,
+    'choices': given,
+    'label': label,
+  }
+
+
+def test_choices_may_be_a_list(tmp_path):
+  rows = read(tmp_path, [make_row(['cat', 'dog'], 1), make_row(['the', ''])])
+  assert rows.texts == ['the cat'] * 2 and rows.labels == ['1', '0']
+  assert rows.pairs == [('e cat', 'e dog'), ('e the', 'e ')]
+
+
+def test_swags_columns_are_read(tmp_path):
+  path = tmp_path / 'swag.csv'
+  path.write_text(
+    ',video-id,sent1,sent2,ending0,ending1,ending2,ending3,label\n'
+    '0,v,"The cat, a dog.",The,a,b,c,"d, e",3\n'
+  )
+  columns = 'sent1', 'sent2', 'ending'
+  [pairs] = choices.read_table(
+    table_files.read(str(path)), columns, 'label'
+  ).pairs
+  assert pairs == ('The a', 'The b', 'The c', 'The d, e')
+  rows = choices.read_table(
+    table_files.read(str(path)), ('sent1', '', 'ending')
+  )
+  assert rows.pairs[0][3] == ' d, e' and rows.labels is None
+
+
+@pytest.mark.parametrize(
+  'rows, words',
+  [
+    (
+      [make_row(['a', 'b']), make_row(['a'] * 3)],
+      'line 2 has 3 choices, line 1',
+    ),
+    (
+      [make_row(['a'])],
+      "line 1 .*'choices' what is not a list of two or more texts",
+    ),
+    (
+      [make_row('ab')],
+      "line 1 .*'choices' what is not a list of two or more texts",
+    ),
+    (
+      [make_row(['a', 1])],
+      "line 1 .*'choices' what is not a list of two or more texts",
+    ),
+    ([{'context': 'a', 'question': 'b'}], "neither a column 'choices' with li"),
+    (
+      [make_row(['a', 'b'], question=None)],
+      "line 1 has in 'question' nothing, not a text",
+    ),
+  ],
+)
+def test_malformed_rows_are_refused(tmp_path, rows, words):
+  with pytest.raises(errors.UserError, match=words):
+    read(tmp_path, rows)
+
+
+def test_a_numbered_column_that_is_missing_is_refused(tmp_path):
+  path = tmp_path / 'swag.csv'
+  path.write_text('sent1,ending0,ending2\na,b,c\n')
+  with pytest.raises(errors.UserError, match='nor ending0 and ending1'):
+    choices.read_table(table_files.read(str(path)), ('sent1', '', 'ending'))
+
+
+def make(tmp_path, dev=(), **changes):
+  c = config_lib.finetuning()
+  c.task = 'choice'
+  c.data.input = str(tmp_path)
+  c.data.update(text='context', pair='question', choices='choices')
+  c.data.label = 'label'
+  c.update_from_flattened_dict(changes)
+  train = [make_row(['cat', 'the dogs', 'e'], 2), make_row(['e', 'e', 'cats'])]
+  for name, rows in {'train': train, 'dev': dev or train[:1]}.items():
+    text = '\n'.join(json.dumps(row) for row in rows)
+    (tmp_path / f'{name}.jsonl').write_text(text)
+  return c, choices.TASK.read(c, models.TOKENIZER)
+
+
+def test_each_choice_is_a_pair_with_its_row(tmp_path):
+  _, data = make(tmp_path)
+  train = data.splits['train']
+  assert (train.size, train.choices, len(train.encoded.ends)) == (2, 3, 6)
+  assert train.labels.tolist() == [2, 0]
+  expected = made.encode_rows(
+    ['the cat'] * 3, ['e cat', 'e the dogs', 'e e'], 128
+  )
+  np.testing.assert_array_equal(
+    train.encoded.ids[: train.encoded.ends[2]], expected.ids
+  )
+  assert data.labels == () and data.manifest['choices'] == 3
+  assert choices.TASK.describe_data(data.manifest)[0].startswith(
+    'train: 2 rows of 3 choices, longest 9 tokens ('
+  )
+
+
+def test_truncated_choices_are_counted(tmp_path):
+  _, data = make(tmp_path, **{'phases.seq_length': (8,)})
+  # the cat, e the dog ##s: 2 + 4 tokens and 3 special ones.
+  assert (
+    ', 1 choices truncated (' in choices.TASK.describe_data(data.manifest)[0]
+  )
+
+
+def test_rows_without_text_are_kept_and_said(tmp_path):
+  empty = {**make_row(['', ' ', ''], question=''), 'context': ' '}
+  _, data = make(tmp_path, [make_row(['', 'a', '']), empty, empty])
+  assert data.splits['dev'].size == 3
+  said = choices.TASK.describe_data(data.manifest)[-1]
+  assert said.startswith('WARNING: 2 rows of ')
+  assert said.endswith('without text, kept; the first in line 2')
+
+
+def test_what_is_written_is_read(tmp_path):
+  c, data = make(tmp_path)
+  folder = str(tmp_path / 'data')
+  task_data.write(choices.TASK, c, folder, models.TOKENIZER)
+  found = task_data.read(choices.TASK, folder)
+  for name, split in data.splits.items():
+    for a, b in zip(split.encoded, found.splits[name].encoded, strict=True):
+      np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(split.labels, found.splits[name].labels)
+    assert found.splits[name].choices == 3
+
+
+@pytest.mark.parametrize('label', [3, 'b', -1, 1.5])
+def test_a_label_that_is_no_choice_is_refused(tmp_path, label):
+  with pytest.raises(
+    errors.UserError, match='not the number of a choice, from 0 to'
+  ):
+    make(tmp_path, [make_row(['a', 'b', 'c'], label)])
+
+
+def test_splits_with_other_numbers_of_choices_are_refused(tmp_path):
+  with pytest.raises(errors.UserError, match='train has 3, dev has 2; fill'):
+    make(tmp_path, [make_row(['a', 'b'])])
+
+
+def make_batch(tmp_path, length=12):
+  """Returns a batch of 2 rows of 3 choices, and their data."""
+  _, data = make(tmp_path)
+  split = data.splits['train']
+  batch = choices.TASK.make_batch(data, split, np.array([1, 0]), length)
+  return batch, split
+
+
+def test_a_batch_has_all_choices_of_its_rows(tmp_path):
+  batch, split = make_batch(tmp_path)
+  assert batch['input_ids'].shape == (2, 3, 12)  # [B, N, S]
+  assert batch['labels'].tolist() == [0, 2]
+  first = split.encoded.ids[: split.encoded.ends[0]]  # choice 0 of row 0
+  n = len(first)
+  np.testing.assert_array_equal(batch['input_ids'][1, 0, :n], first)
+  assert batch['input_mask'][1, 0].tolist() == [1] * n + [0] * (12 - n)
+  # [CLS] the cat [SEP] e cat [SEP]
+  assert batch['segment_ids'][1, 0, :8].tolist() == [0, 0, 0, 0, 1, 1, 1, 0]
+
+
+def make_model():
+  module = classifier.Classifier(made.BERT, 1, 0.0)
+  return module, parameters.init(module, jax.random.key(0))
+
+
+@pytest.mark.slow
+def test_the_logits_are_those_of_each_pair_alone(tmp_path):
+  batch, _ = make_batch(tmp_path)
+  module, params = make_model()
+  sums, found = choices.TASK.compute_sums(module, params, batch, None)
+  assert found['logits'].shape == (2, 3)
+  for row in range(2):
+    for i in range(3):
+      pair = {name: batch[name][row, i][None] for name in choices.INPUTS}
+      [[alone]] = module.apply({'params': params}, pair)
+      np.testing.assert_allclose(found['logits'][row, i], alone, atol=1e-6)
+  likely = jax.nn.log_softmax(found['logits'])
+  expected = -(likely[0, 0] + likely[1, 2])
+  np.testing.assert_allclose(sums['cross_entropy'], expected, rtol=1e-6)
+
+
+def test_a_row_of_weight_0_counts_nothing(tmp_path):
+  batch, _ = make_batch(tmp_path)
+  batch['label_weights'][:] = 0
+  module, params = make_model()
+  sums, _ = choices.TASK.compute_sums(module, params, batch, None)
+  assert sums['cross_entropy'] == sums['accuracy'] == 0
+
+
+@pytest.mark.slow
+def test_one_number_is_added_to_nothing_that_counts(tmp_path):
+  """Softmax over the choices ignores the bias, so it is never learnt."""
+  batch, _ = make_batch(tmp_path)
+  module, params = make_model()
+
+  def loss(params):
+    return choices.TASK.compute_sums(module, params, batch, None)[0][
+      'cross_entropy'
+    ]
+
+  grads = jax.grad(loss)(params)
+  np.testing.assert_allclose(grads['classifier']['bias'], 0, atol=1e-7)
+  assert np.abs(grads['classifier']['kernel']).max() > 1e-5
+
+
+def write_rows(folder):
+  """Writes rows in which the choice with a cat is right."""
+  folder.mkdir()
+  rows = []
+  for i in range(48):
+    given = ['the dog', 'dogs e', 'the the']
+    given[i % 3] = ['cat', 'the cats', 'e cat'][i // 3 % 3]
+    rows.append({'context': 'the ' * (i % 4), 'of': given, 'label': i % 3})
+  for name, part in (('train', rows), ('dev', rows[:10])):
+    (folder / f'{name}.jsonl').write_text(
+      '\n'.join(json.dumps(row) for row in part)
+    )
+  test = [{'context': '', 'of': ['dog', 'cat', 'e']}]
+  (folder / 'test.jsonl').write_text(json.dumps(test[0]))
+  return str(folder)
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  """Returns the working directory of a finished run."""
+  root = tmp_path_factory.mktemp('choice')
+  c = made.make_config(
+    made.write_source(root / 'source'), write_rows(root / 'rows')
+  )
+  c.task, c.data.text, c.data.choices = 'choice', 'context', 'of'
+  main.run(c, str(root / 'run'))
+  return str(root / 'run')
+
+
+@pytest.mark.slow
+def test_a_run_learns_to_choose_and_says_how_well(run):
+  found = made.read_json(run, 'results.json')
+  assert found['metrics'] == {'accuracy': 1} and found['task'] == 'choice'
+  assert found['baseline'] == {'accuracy': 0.4}  # 4 of 10 rows have label 0
+  assert found['counts'] == {'train': 48, 'dev': 10, 'test': 1}
+  path = os.path.join(run, 'predictions', 'test.tsv')
+  with open(path, encoding='utf-8') as file:
+    head, row = file.read().splitlines()
+  assert head == 'id\tprediction\tprobability' and row.startswith('0\t1\t0.')
+  config = made.read_json(run, 'config.json')
+  assert (config['finetuning.num_choices'], config['finetuning.outputs']) == (
+    3,
+    1,
+  )
+
+
+@pytest.mark.slow
+def test_the_export_is_the_run(run):
+  ours, theirs = (source.read(x) for x in (run, os.path.join(run, 'export')))
+  assert ours.head.task == theirs.head.task == 'choice'
+  assert ours.head.columns == theirs.head.columns == ('context', '', 'of')
+  models.assert_same(
+    ours.head.add_to(ours.params), theirs.head.add_to(theirs.params)
+  )
+  with open(os.path.join(run, 'export', 'README.md'), encoding='utf-8') as file:
+    assert 'AutoModelForMultipleChoice' in file.read()
+
+
+@pytest.mark.slow
+def test_choices_of_a_file_are_predicted_in_order(run, tmp_path):
+  # Another number of choices than in training.
+  rows = [['dog', 'cats'], ['cat', 'the dog'], ['e', 'the cat']]
+  given, output = tmp_path / 'in.jsonl', str(tmp_path / 'out.jsonl')
+  given.write_text(
+    '\n'.join(json.dumps({'context': 'the', 'of': row}) for row in rows)
+  )
+  for model in (run, os.path.join(run, 'export')):
+    assert predict.predict(model, str(given), output, batch_size=4) == 3
+    with open(output, encoding='utf-8') as file:
+      found = [json.loads(line) for line in file]
+    assert [row['prediction'] for row in found] == ['1', '0', '1']
+    assert sum(found[0]['probabilities'].values()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_choices_of_a_labelled_file_are_scored(run, tmp_path):
+  dev = os.path.join(os.path.dirname(run), 'rows', 'dev.jsonl')
+  output = str(tmp_path / 'out.csv')
+  predict.predict(run, dev, output, label='label', keep=['label'])
+  assert made.read_json(tmp_path / 'out.scores.json')['metrics'] == {
+    'accuracy': 1
+  }
+  with open(output, encoding='utf-8') as file:
+    rows = [line.split(',')[:2] for line in file.read().splitlines()[1:]]
+  assert len(rows) == 10 and all(a == b for a, b in rows)
+
+
+def test_choices_that_are_truncated_are_said(tmp_path, capsys):
+  params = models.make_params(made.BERT)
+  kernel, bias = np.ones((8, 1), np.float32), np.zeros(1, np.float32)
+  columns = 'context', '', 'of'
+  head = classifier.Head(kernel, bias, (), 8, columns, 'choice')
+  hf_export.export(
+    str(tmp_path / 'model'), params, made.BERT, False, models.TOKENIZER, None,
+    head,
+  )  # fmt: skip
+  # [CLS] the [SEP] and choices of 4, 5 and 6 tokens with their [SEP].
+  rows = [{'context': 'the', 'of': ['the ' * i for i in (4, 5, 6)]}] * 2
+  given = tmp_path / 'in.jsonl'
+  given.write_text('\n'.join(map(json.dumps, rows)))
+  count = predict.predict(
+    str(tmp_path / 'model'), str(given), str(tmp_path / 'out.csv')
+  )
+  assert count == 2
+  assert 'truncated to 8 tokens: 4 choices\n' in capsys.readouterr().out
+
+
+def test_without_data_there_are_as_many_choices_as_in_swag():
+  c = config_lib.finetuning()
+  c.task = 'choice'
+  objective = supervised.make_objective(choices.TASK, c)
+  assert objective.expected_loss == pytest.approx(np.log(4))

@@ -1,0 +1,419 @@
+"""Tests of classifying and rating texts, in whole runs of a tiny model."""
+
+import math
+import os
+import shutil
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import errors, main, predict
+from bert_jax.finetuning import (
+  batches,
+  classes,
+  predictions,
+  supervised,
+  task_data,
+)
+from bert_jax.inference import source
+from bert_jax.workdir import fingerprint, log
+from tests import models
+from tests.finetuning import made
+
+
+def make(tmp_path, rows, **changes):
+  """Returns the data of rows of training texts."""
+  texts = tmp_path / 'texts'
+  texts.mkdir()
+  content = 'text,label\n' + ''.join(f'{row}\n' for row in rows)
+  (texts / 'train.csv').write_text(content)
+  (texts / 'dev.csv').write_text('text,label\ncat,a\n')
+  source = made.write_source(tmp_path / 'source')
+  c = made.make_config(source, str(texts), **changes)
+  return made.prepare(c, str(tmp_path / 'run'))[1]
+
+
+def test_what_is_written_is_read(tmp_path):
+  found = make(tmp_path, ['the cat,a', 'dogs,b', 'cat,a'])
+  train = found.splits['train']
+  # [PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s
+  rows = np.split(train.encoded.ids, train.encoded.ends[:-1])
+  assert [x.tolist() for x in rows] == [[2, 5, 6, 3], [2, 7, 8, 3], [2, 6, 3]]
+  assert train.labels.tolist() == [0, 1, 0] and train.labels.dtype == np.int32
+  assert found.labels == ('a', 'b') and found.pad_id == 0
+  facts = found.manifest['splits']['train']
+  assert (facts['rows'], facts['tokens'], facts['longest']) == (3, 11, 4)
+  assert facts['labels'] == {'a': 2, 'b': 1}
+
+
+def test_numbers_are_kept_as_numbers(tmp_path):
+  (tmp_path / 'dev.csv').write_text('text,label\ncat,0.5\n')
+  (tmp_path / 'all.csv').write_text('text,label\ncat,1.5\ndog,-2\n')
+  c = made.make_config(
+    made.write_source(tmp_path / 'source'),
+    f'train={tmp_path}/all.csv,dev={tmp_path}/dev.csv',
+    **{'finetuning.regression': True},
+  )
+  data = classes.TASK.read(c, models.TOKENIZER)
+  assert data.splits['train'].labels.tolist() == [1.5, -2]
+  assert data.splits['train'].labels.dtype == np.float32
+  assert data.labels == ()
+  assert (
+    'labels from -2.0 to 1.5' in classes.TASK.describe_data(data.manifest)[0]
+  )
+
+
+def test_rows_without_text_are_kept_and_said(tmp_path):
+  found = make(tmp_path, ['the cat,a', ',b', '  ,b'])
+  train = found.splits['train']
+  assert np.diff(train.encoded.ends).tolist() == [2, 2]  # [CLS] [SEP]
+  lines = classes.TASK.describe_data(found.manifest)
+  assert lines[0].startswith(
+    'train: 3 rows, labels a (1), b (2), longest 4 tokens ('
+  )
+  assert lines[1].startswith('WARNING: 2 rows of ')
+  assert lines[1].endswith('kept as [CLS] [SEP]; the first in line 3')
+
+
+def test_dev_rows_that_are_held_out_of_the_training_file_are_said_to_be(
+  tmp_path,
+):
+  texts = made.write_texts(tmp_path / 'texts', dev=False)
+  c = made.make_config(made.write_source(tmp_path / 'source'), texts)
+  data = classes.TASK.read(c, models.TOKENIZER)
+  train, _, dev = classes.TASK.describe_data(data.manifest)
+  assert train.endswith(f'({texts}/train.csv)')
+  assert dev.endswith(f'(held out of {texts}/train.csv)')
+
+
+def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
+  c = made.make_config(
+    made.write_source(tmp_path / 'source'),
+    made.write_texts(tmp_path / 'texts'),
+  )
+  run = str(tmp_path / 'run')
+  made.prepare(c, run)
+  assert (
+    'WARNING: 10 of the rows of dev are also training rows, the first is line 2 '
+    f'of {tmp_path}/texts/dev.csv\n'
+  ) in capsys.readouterr().out
+
+
+def test_truncated_rows_are_counted(tmp_path):
+  found = make(tmp_path, ['cat ' * 20 + ',a', 'dog,b'])
+  facts = found.manifest['splits']['train']
+  assert (facts['longest'], facts['truncated']) == (16, 1)
+
+
+def test_a_run_that_has_begun_refuses_changed_files_not_deleted_ones(tmp_path):
+  make(tmp_path, ['the cat,a', 'dogs,b'])
+  c = made.make_config(str(tmp_path / 'source'), str(tmp_path / 'texts'))
+  run, train = str(tmp_path / 'run'), tmp_path / 'texts' / 'train.csv'
+  (tmp_path / 'run' / 'checkpoints' / '5').mkdir(parents=True)
+  task_data.prepare(classes.TASK, c, run)
+  old = train.read_text()
+  train.write_text(old.replace('cat,a', 'cat,b'))  # as many bytes as before
+  with pytest.raises(errors.UserError, match=r'has changed .*train.csv\)'):
+    task_data.prepare(classes.TASK, c, run)
+  train.unlink()
+  task_data.prepare(classes.TASK, c, run)
+
+
+def rows_of(workdir, kind):
+  found = log.read(os.path.join(workdir, 'metrics.jsonl'))
+  return [row for row in found if row['kind'] == kind]
+
+
+@pytest.mark.slow
+def test_a_run_learns_and_says_what_it_started_from(finetuned):
+  [facts] = rows_of(finetuned, 'run')
+  assert facts['init_from']['changes'] == [
+    'mlm: left out',
+    'nsp: left out',
+    'classifier: new, the source has none',
+  ]
+  assert facts['labels'] == ['cat', 'dog'] and facts['columns'] == ['text']
+  last = rows_of(finetuned, 'eval')[-1]
+  assert last['accuracy'] == 1 and last['matthews'] == 1
+  assert last['cross_entropy'] < 0.3
+
+
+def test_of_held_out_rows_no_logits_are_kept():
+  split = types.SimpleNamespace(size=4)
+  logits = np.array([[0, 2, 1], [5, 0, 0], [0, 0, 9], [1, 0, 0]])  # 1 padding
+  kept = predictions.keep_likeliest(split, None, [2, 0, 1], {'logits': logits})
+  assert kept['chosen'].tolist() == [0, 2, 1, 0]
+  assert {x.shape for x in kept.values()} == {(4,)}
+
+
+@pytest.mark.slow
+def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
+  finetuned, tmp_path, monkeypatch
+):
+  done = rows_of(finetuned, 'checkpoint')[-1]['fingerprint']
+  source = made.write_source(tmp_path / 'source')
+  c = made.make_config(source, made.write_texts(tmp_path / 'texts'))
+  workdir = str(tmp_path / 'run')
+  batch = batches.Batches.train_batch
+
+  def fail(self, phase, step, rows=None):
+    if step == 12:
+      raise InterruptedError
+    return batch(self, phase, step, rows)
+
+  with monkeypatch.context() as patched:
+    patched.setattr(batches.Batches, 'train_batch', fail)
+    with pytest.raises(InterruptedError):
+      main.run(c, workdir)
+  # Neither the model nor the texts are needed any more.
+  shutil.rmtree(source)
+  shutil.rmtree(tmp_path / 'texts')
+  main.run(c, workdir)
+  assert rows_of(workdir, 'checkpoint')[-1]['fingerprint'] == done
+
+
+@pytest.mark.slow
+def test_regression_has_its_own_loss_and_metrics(tmp_path):
+  texts = tmp_path / 'texts'
+  texts.mkdir()
+  words = 'cat', 'dog'
+  lines = [
+    f'{"the " * (i % 4)}{words[i % 2]},{i % 2 * 1.5}\n' for i in range(32)
+  ]
+  for name in ('train', 'dev'):
+    (texts / f'{name}.csv').write_text('text,label\n' + ''.join(lines))
+  source = made.write_source(tmp_path / 'source')
+  c = made.make_config(source, str(texts), **{'finetuning.regression': True})
+  main.run(c, str(tmp_path / 'run'))
+  last = rows_of(tmp_path / 'run', 'eval')[-1]
+  assert last['squared_error'] == pytest.approx(last['mean_squared_error'])
+  assert last['pearson'] > 0.9 and 'accuracy' not in last
+
+
+@pytest.mark.slow
+def test_random_weights_need_a_vocabulary_and_guess_at_first(tmp_path, capsys):
+  c = made.make_config('', made.write_texts(tmp_path / 'texts'))
+  with pytest.raises(errors.UserError, match='init_from is empty; name a tra'):
+    main.run(c, str(tmp_path / 'run'))
+  c.data.vocab = models.write_data(tmp_path / 'vocab')
+  c.model.update(num_layers=1, hidden_size=8, num_heads=2, mlp_size=8)
+  c.finetuning.epochs = 0.2
+  main.run(c, str(tmp_path / 'run'))
+  assert f'expected {math.log(2):.3f}' in capsys.readouterr().out
+
+
+def make_objective(outputs):
+  c = made.make_config('', '', **{'finetuning.outputs': outputs})
+  c.model.update(num_layers=1, hidden_size=8, num_heads=2, mlp_size=8)
+  c.model.max_positions, c.data.vocab_size = 16, 11
+  c.compute.attention = 'xla'
+  return supervised.make_objective(classes.TASK, c)
+
+
+@pytest.mark.parametrize('outputs', [1, 3])
+def test_rows_of_weight_0_change_nothing(outputs):
+  objective = make_objective(outputs)
+  params = jax.jit(objective.init)(jax.random.key(0))
+  batch = {
+    'input_ids': jnp.array([[2, 5, 6, 3, 0], [2, 7, 3, 0, 0]]),
+    'input_mask': jnp.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]),
+    'segment_ids': jnp.zeros((2, 5), jnp.int32),
+    'labels': jnp.array([1, 0]) * (1.0 if outputs == 1 else 1),
+    'label_weights': jnp.array([1.0, 0.0]),
+  }
+  other = batch | {'labels': batch['labels'].at[1].set(2)}
+  losses = [
+    float(objective.compute(params, x, None)[0][objective.losses[0]])
+    for x in (batch, other)
+  ]
+  assert losses[0] == losses[1] > 0
+  assert set(map(float, objective.counts(batch).values())) == {1.0}
+
+
+@pytest.mark.slow
+def test_padding_does_not_change_logits():
+  objective = make_objective(3)
+  params = jax.jit(objective.init)(jax.random.key(0))
+  short = {
+    'input_ids': jnp.array([[2, 5, 6, 3]]),
+    'input_mask': jnp.ones((1, 4), jnp.int32),
+    'segment_ids': jnp.array([[0, 0, 1, 1]]),
+    'labels': jnp.array([1]),
+    'label_weights': jnp.ones(1),
+  }
+  long = {
+    name: jnp.pad(
+      x, ((0, 0), (0, 3)), constant_values=(name == 'input_ids') * 7
+    )
+    if x.ndim == 2
+    else x
+    for name, x in short.items()
+  }
+  a, b = (
+    objective.compute(params, x, None)[1]['logits'] for x in (short, long)
+  )
+  np.testing.assert_allclose(a, b, atol=1e-6)
+  assert a.shape == (1, 3)
+
+
+def test_the_results_say_what_was_learnt(finetuned):
+  found = made.read_json(finetuned, 'results.json')
+  assert found['metrics'] == {'accuracy': 1, 'macro_f1': 1, 'matthews': 1}
+  assert found['intervals']['accuracy'] == pytest.approx([0.7225, 1], abs=1e-4)
+  assert found['baseline']['accuracy'] == 0.5
+  assert found['counts'] == {'train': 48, 'dev': 10, 'test': 2}
+  assert found['problem'] is None and found['steps'] == 48
+  assert found['confusion'] == {'cat': {'cat': 5}, 'dog': {'dog': 5}}
+  assert found['classes']['cat'] == {
+    'precision': 1, 'recall': 1, 'f1': 1, 'rows': 5
+  }  # fmt: skip
+  model = source.read(finetuned)
+  params = model.head.add_to(model.params)
+  mark = fingerprint.combine(fingerprint.of_arrays(params))
+  assert found['fingerprint'] == mark
+
+
+def test_a_model_is_scored_later_as_at_the_end_of_its_run(finetuned, tmp_path):
+  dev = os.path.join(os.path.dirname(finetuned), 'texts', 'dev.csv')
+  model, output = os.path.join(finetuned, 'export'), str(tmp_path / 'x.csv')
+  predict.predict(model, dev, output, label='label')
+  found = made.read_json(tmp_path / 'x.scores.json')
+  assert found == {
+    name: made.read_json(finetuned, 'results.json')[name] for name in found
+  }
+  assert found['metrics'] and found['intervals'] and found['confusion']
+
+
+def test_predictions_are_in_the_order_of_the_rows(finetuned):
+  dev = made.read_lines(finetuned, 'predictions', 'dev.tsv')
+  assert dev[0] == 'id\tlabel\tprediction\tprobability'
+  assert [line.split('\t')[:3] for line in dev[1:4]] == [
+    ['0', 'cat', 'cat'],
+    ['1', 'dog', 'dog'],
+    ['2', 'cat', 'cat'],
+  ]
+  test = made.read_lines(finetuned, 'predictions', 'test.tsv')
+  assert test[0] == 'id\tprediction\tprobability'
+  assert [line.split('\t')[1] for line in test[1:]] == ['dog', 'cat']
+
+
+def test_the_export_is_the_run(finetuned):
+  run, export = (
+    source.read(path) for path in (finetuned, os.path.join(finetuned, 'export'))
+  )
+  for name in ('kernel', 'bias'):
+    np.testing.assert_array_equal(
+      getattr(run.head, name), getattr(export.head, name)
+    )
+  for field in ('labels', 'max_length', 'columns'):
+    assert getattr(run.head, field) == getattr(export.head, field)
+  assert run.head.labels == ('cat', 'dog') and run.head.columns == ('text',)
+  assert export.report.left_over == [] and 'pooler' in export.params
+  assert run.tokenizer == export.tokenizer
+
+
+def test_the_export_names_its_classes_for_transformers(finetuned):
+  path = os.path.join(finetuned, 'export', 'config.json')
+  found = made.read_json(path)
+  assert found['architectures'] == ['BertForSequenceClassification']
+  assert found['id2label'] == {'0': 'cat', '1': 'dog'}
+  assert found['label2id'] == {'cat': 0, 'dog': 1}
+  assert found['problem_type'] == 'single_label_classification'
+
+
+def test_the_card_has_the_scores_and_the_recipe(finetuned):
+  card = '\n'.join(made.read_lines(finetuned, 'export', 'README.md'))
+  assert '| dev | 10 | accuracy | 1.0000 | 0.7225 to 1.0000 | 0.5000 |' in card
+  assert '| finetuning.epochs | `8.0` |' in card
+
+
+@pytest.mark.slow
+def test_the_best_epoch_is_what_is_scored_exported_and_read(tmp_path, capsys):
+  # Right from the first epoch on, so none is better.
+  run = made.run(tmp_path, **{'finetuning.select': 'best'})
+  out, found = capsys.readouterr().out, made.read_json(run, 'results.json')
+  rows = log.read(os.path.join(run, 'metrics.jsonl'))
+  curve = {x['step']: x['accuracy'] for x in rows if x['kind'] == 'eval'}
+  assert list(curve) == [6, 12, 18, 24, 30, 36, 42, 48]
+  first = next(step for step, x in curve.items() if x == max(curve.values()))
+  assert first < 48 and (found['select'], found['step']) == ('best', first)
+  assert f'of step {first} of 48, the best on dev, so dev is' in out
+  model, export = source.read(run), source.read(os.path.join(run, 'export'))
+  assert model.step == first
+  np.testing.assert_array_equal(model.head.kernel, export.head.kernel)
+  last = source.read(f'{run}@48').head.kernel
+  assert np.abs(last - export.head.kernel).max() > 1e-4
+
+
+@pytest.mark.slow
+def test_a_run_may_start_from_a_fine_tuned_model_with_its_head(
+  finetuned, tmp_path
+):
+  c = made.make_config(
+    os.path.join(finetuned, 'export'),
+    made.write_texts(tmp_path / 'texts'),
+    **{'finetuning.epochs': 0.2, 'optimizer.learning_rate': 1e-9},
+  )
+  main.run(c, str(tmp_path / 'run'))
+  assert (
+    made.read_json(tmp_path / 'run', 'results.json')['metrics']['accuracy'] == 1
+  )
+  rows = log.read(str(tmp_path / 'run' / 'metrics.jsonl'))
+  [facts] = [row['init_from'] for row in rows if row['kind'] == 'run']
+  assert facts['changes'] == []
+
+
+HEADER = 'index\tsentence1\tsentence2'
+
+
+def write_rte(folder):
+  folder.mkdir()
+  rows = [
+    (i, 'the cat', word, label)
+    for i, (word, label) in enumerate(
+      [('cats', 'entailment'), ('dog', 'not_entailment')] * 8
+    )
+  ]
+  lines = ['\t'.join(map(str, row)) for row in rows]
+  for name in ('train', 'dev'):
+    text = '\n'.join([f'{HEADER}\tlabel', *lines]) + '\n'
+    (folder / f'{name}.tsv').write_text(text)
+  (folder / 'test.tsv').write_text(f'{HEADER}\n7\tthe cat\tdog\n3\tdog\tdog\n')
+  return str(folder)
+
+
+@pytest.mark.slow
+def test_a_glue_task_writes_the_file_of_a_submission(tmp_path, capsys):
+  c = made.make_config(
+    made.write_source(tmp_path / 'source', pooler=None, nsp=None),
+    write_rte(tmp_path / 'RTE'),
+    **{'finetuning.glue': 'rte', 'finetuning.epochs': 1.0},
+  )
+  main.run(c, str(tmp_path / 'run'))
+  lines = made.read_lines(tmp_path / 'run', 'submission', 'RTE.tsv')
+  assert lines[0] == 'index\tprediction'
+  assert [line.split('\t')[0] for line in lines[1:]] == ['7', '3']
+  labels = {line.split('\t')[1] for line in lines[1:]}
+  assert labels <= {'entailment', 'not_entailment'}
+  assert os.listdir(tmp_path / 'run' / 'submission') == ['RTE.tsv']
+  # The source has no pooler, which is said.
+  assert 'pooler: new, the source has none' in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_run_that_is_no_better_than_a_constant_says_so(tmp_path, capsys):
+  texts = tmp_path / 'texts'
+  texts.mkdir()
+  rows = 'text,label\n' + 'cat,a\ncat,b\ncat,a\ncat,a\n' * 4
+  (texts / 'train.csv').write_text(rows)
+  (texts / 'dev.csv').write_text(rows)
+  c = made.make_config(made.write_source(tmp_path / 'source'), str(texts))
+  c.optimizer.learning_rate, c.finetuning.epochs = 1e-9, 1.0
+  main.run(c, str(tmp_path / 'run'))
+  problem = 'all 16 predictions are the same'
+  assert made.read_json(tmp_path / 'run', 'results.json')['problem'] == problem
+  advice = 'after 2 updates at 1e-09, try finetuning.epochs='
+  assert f'WARNING: {problem}; {advice}' in capsys.readouterr().out

@@ -1,0 +1,120 @@
+"""Tests of runs whose model cannot be exported, or only as another class."""
+
+import csv
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import main, param_names, predict
+from bert_jax.finetuning import classes, outcome
+from bert_jax.inference import source
+from bert_jax.interop import npz
+from tests import models
+from tests.finetuning import made, tags_test
+
+
+def write_ltr(root) -> str:
+  """Writes a left-to-right model; returns its path."""
+  config = dataclasses.replace(made.BERT, causal=True)
+  params = models.make_params(config, with_nsp=False)
+  root.mkdir(exist_ok=True)
+  npz.write(str(root / 'ltr.npz'), params, config, models.TOKENIZER)
+  return str(root / 'ltr.npz')
+
+
+def make_config(root, **changes):
+  texts = made.write_texts(root / 'texts')
+  return made.make_config(write_ltr(root), texts, **changes)
+
+
+def check_predict(workdir, texts, tmp_path):
+  """Compares what `predict` writes with the run's own predictions."""
+  output = str(tmp_path / 'out.csv')
+  assert predict.predict(workdir, f'{texts}/test.csv', output) == 2
+  with open(output, encoding='utf-8') as file:
+    found = [row['prediction'] for row in csv.DictReader(file)]
+  path = os.path.join(workdir, 'predictions', 'test.tsv')
+  with open(path, encoding='utf-8') as file:
+    rows = csv.DictReader(file, delimiter='\t')
+    assert [row['prediction'] for row in rows] == found
+  return found
+
+
+def test_the_head_has_all_that_is_before_the_classifier():
+  c = config_lib.finetuning()
+  params = {'classifier': {'kernel': np.zeros((8, 2)), 'bias': np.zeros(2)}}
+  head = outcome.make_head(c, params, ['a', 'b'], ['text'])
+  assert head.labels == ('a', 'b') and head.columns == ('text',)
+  assert head.max_length == 128 and head.form == 'bert'
+  assert head.task == 'classification'
+  assert outcome.find_problem(classes.TASK, c, head) is None
+  head = outcome.make_head(c, params | {'bilstm': {'x': 1}}, [], [])
+  assert head.bilstm == {'x': 1}
+  assert 'with a BiLSTM' in outcome.find_problem(classes.TASK, c, head)
+  c.finetuning.features = 'last'
+  assert 'only a head was trained' in outcome.find_problem(
+    classes.TASK, c, head
+  )
+
+
+@pytest.mark.slow
+def test_a_left_to_right_model_learns_to_classify(tmp_path, capsys):
+  c = make_config(tmp_path, **{'finetuning.epochs': 30.0})
+  run = str(tmp_path / 'run')
+  main.run(c, run)
+  out = capsys.readouterr().out
+  assert '  pooler: new, the source has none\n' in out
+  assert (
+    out.count('  no export: BertForSequenceClassification reads [CLS]') == 1
+  )
+  assert not os.path.exists(os.path.join(run, 'export'))
+  assert made.read_json(run, 'results.json')['metrics']['accuracy'] == 1
+  assert check_predict(run, tmp_path / 'texts', tmp_path) == ['dog', 'cat']
+
+
+@pytest.mark.slow
+def test_a_bilstm_on_a_frozen_encoder_leaves_it_bit_for_bit(tmp_path, capsys):
+  c = make_config(
+    tmp_path,
+    **{
+      'model.bilstm': 8,
+      'optimizer.freeze': '^(embeddings|encoder)/',
+      'finetuning.epochs': 2.0,
+    },
+  )
+  run = str(tmp_path / 'run')
+  main.run(c, run)
+  out = capsys.readouterr().out
+  assert '  bilstm: new, the source has none\n' in out
+  assert '  no export: BERT of Hugging Face has no model with a BiLSTM\n' in out
+  trained, given = source.read(run), source.read(c.init_from)
+  ours = param_names.flatten(trained.params)
+  assert set(ours) == {
+    name for name in param_names.flatten(given.params) if 'mlm' not in name
+  }
+  for name, x in param_names.flatten(given.params).items():
+    if name in ours:
+      np.testing.assert_array_equal(ours[name], x)
+  assert trained.head.bilstm['forward_1']['ii']['kernel'].shape == (16, 8)
+  check_predict(run, tmp_path / 'texts', tmp_path)
+
+
+@pytest.mark.slow
+def test_a_left_to_right_tagger_is_exported_as_a_decoder(tmp_path):
+  c = make_config(tmp_path, **{'finetuning.epochs': 24.0})
+  c.data.input = tags_test.write_words(tmp_path / 'words')
+  c.task, c.data.text, c.data.label = 'tagging', '', ''
+  run = str(tmp_path / 'run')
+  main.run(c, run)
+  path = os.path.join(run, 'export', 'config.json')
+  found = made.read_json(path)
+  assert found['architectures'] == ['BertForTokenClassification']
+  assert found['is_decoder']
+  ours, theirs = (source.read(x) for x in (run, os.path.join(run, 'export')))
+  assert theirs.config.causal
+  models.assert_same(
+    ours.head.add_to(ours.params), theirs.head.add_to(theirs.params)
+  )

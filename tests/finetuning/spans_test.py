@@ -1,0 +1,531 @@
+"""Tests of answering questions, from files to whole runs of a tiny model."""
+
+import dataclasses
+import json
+import os
+import unicodedata
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_jax import errors, main, predict, tasks
+from bert_jax.finetuning import (
+  span_answers,
+  span_windows,
+  spans,
+  supervised,
+  task_data,
+)
+from bert_jax.finetuning.readers import squad
+from bert_jax.inference import source
+from bert_jax.model import classifier, tagger
+from bert_jax.tokenization import offsets, tokenizer
+from bert_jax.train import task as task_lib
+from bert_jax.workdir import log
+from tests import models
+from tests.finetuning import made
+
+
+def make_squad(rows):
+  """Returns the content of a file of rows (id, question, passage, answers)."""
+  paragraphs = [
+    {
+      'context': passage,
+      'qas': [
+        {
+          'id': name,
+          'question': question,
+          'answers': [
+            {'text': text, 'answer_start': start} for text, start in answers
+          ],
+          'is_impossible': not answers,
+        }
+      ],
+    }
+    for name, question, passage, answers in rows
+  ]
+  return {'version': '1.1', 'data': [{'paragraphs': paragraphs}]}
+
+
+def write_squad(path, rows) -> str:
+  path.write_text(json.dumps(make_squad(rows)))
+  return str(path)
+
+
+def write_questions(folder, unanswerable=False):
+  """Writes questions whose answer is the animal that they name, in capitals.
+
+  A fourth has no answer, if so wished: the passage has no such animal.
+  """
+  folder.mkdir()
+  rows = []
+  for i in range(48):
+    animal = ('cat', 'dog')[i % 2]
+    words = ['the'] * (2 + i % 9)  # some need two windows
+    words.insert(i % 3, ('Dogs', 'Cats')[i % 2])
+    there = not unanswerable or i % 4 > 0
+    if there:
+      words.insert(i % 5, animal.upper())
+    passage = ' '.join(words)
+    answers = [(animal.upper(), passage.find(animal.upper()))] if there else []
+    rows.append((f'q{i}', animal, passage, answers))
+  write_squad(folder / 'train.json', rows)
+  write_squad(folder / 'dev.json', rows[:20])
+  return str(folder)
+
+
+def make_config(root, unanswerable=False, **changes):
+  c = made.make_config(
+    made.write_source(root / 'source'),
+    write_questions(root / 'questions', unanswerable),
+    **{
+      'task': 'spans',
+      'data.text': '',
+      'data.label': '',
+      'finetuning.epochs': 24.0,
+      'finetuning.head_dropout': 0.0,
+      'model.dropout': 0.0,
+      'model.attention_dropout': 0.0,
+      'finetuning.doc_stride': 3,
+      'finetuning.max_query_length': 2,
+      'finetuning.max_answer_length': 3,
+      'finetuning.unanswerable': unanswerable,
+      **changes,
+    },
+  )
+  return c
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  """Returns the working directory of a finished run."""
+  root = tmp_path_factory.mktemp('spans')
+  main.run(make_config(root), str(root / 'run'))
+  return str(root / 'run')
+
+
+@pytest.fixture(scope='module')
+def unsure(tmp_path_factory):
+  """Returns that of one whose questions may have no answer."""
+  root = tmp_path_factory.mktemp('unsure')
+  main.run(make_config(root, True), str(root / 'run'))
+  return str(root / 'run')
+
+
+@pytest.mark.slow
+def test_a_run_learns_to_answer_and_says_how_well(run):
+  found = made.read_json(run, 'results.json')
+  assert found['metrics'] == {'f1': 1, 'exact_match': 1}
+  wilson = pytest.approx([0.8389, 1], abs=1e-4)
+  assert found['intervals'] == {'f1': wilson, 'exact_match': wilson}
+  # It always answers CAT.
+  assert found['baseline'] == {'f1': 0.5, 'exact_match': 0.5}
+  assert found['problem'] is None and found['threshold'] is None
+  assert found['counts'] == {'train': 48, 'dev': 20}
+  rows = log.read(os.path.join(run, 'metrics.jsonl'))
+  *_, last = [row for row in rows if row['kind'] == 'eval']
+  assert last['f1'] == last['exact_match'] == 1 and last['accuracy'] > 0.9
+
+
+@pytest.mark.slow
+def test_predictions_are_files_of_the_evaluation_scripts(run, unsure):
+  answers = made.read_json(run, 'predictions', 'dev.predictions.json')
+  assert list(answers)[:3] == ['q0', 'q1', 'q2']  # in the order of the file
+  assert answers == {f'q{i}': ('CAT', 'DOG')[i % 2] for i in range(20)}
+  best = made.read_json(run, 'predictions', 'dev.nbest_predictions.json')['q1']
+  assert best[0]['text'] == 'DOG' and len(best) > 3
+  assert sum(x['probability'] for x in best) == pytest.approx(1)
+  assert '' not in [x['text'] for x in best]
+  names = set(os.listdir(os.path.join(run, 'predictions')))
+  assert names == {'dev.predictions.json', 'dev.nbest_predictions.json'}
+  odds = made.read_json(unsure, 'predictions', 'dev.null_odds.json')
+  threshold = made.read_json(unsure, 'results.json')['threshold']
+  for name, answer in made.read_json(
+    unsure, 'predictions', 'dev.predictions.json'
+  ).items():
+    assert (odds[name] > threshold) == (answer == '')
+
+
+@pytest.mark.slow
+def test_a_run_learns_which_questions_have_no_answer(unsure):
+  found = made.read_json(unsure, 'results.json')
+  assert found['metrics']['f1'] > 0.9
+  assert found['baseline'] == {'f1': 0.25, 'exact_match': 0.25}  # never answers
+
+
+@pytest.mark.slow
+def test_the_export_is_the_run_with_its_threshold(unsure):
+  ours, theirs = (
+    source.read(x) for x in (unsure, os.path.join(unsure, 'export'))
+  )
+  assert ours.head.task == theirs.head.task == 'spans'
+  threshold = made.read_json(unsure, 'results.json')['threshold']
+  assert ours.head.spans == theirs.head.spans == (3, 2, 3, threshold)
+  assert ours.head.max_length == theirs.head.max_length == 16
+  models.assert_same(
+    ours.head.add_to(ours.params), theirs.head.add_to(theirs.params)
+  )
+  found = made.read_json(unsure, 'export', 'config.json')
+  assert found['architectures'] == ['BertForQuestionAnswering']
+  with open(os.path.join(unsure, 'export', 'README.md')) as file:
+    card = file.read()
+  assert 'AutoModelForQuestionAnswering' in card
+  assert 'pipeline_tag: question-answering' in card
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('model', ['.', 'export'])
+def test_a_file_is_answered_by_the_run_and_its_export(unsure, tmp_path, model):
+  rows = [
+    ('a', 'dog', 'the the DOG Cats the', ()),
+    ('b', 'cat', 'the the Dogs the', ()),
+    ('c', 'cat', '', ()),
+  ]
+  given = write_squad(tmp_path / 'in.json', rows)
+  output = str(tmp_path / 'out.json')
+  assert predict.predict(os.path.join(unsure, model), given, output) == 3
+  assert made.read_json(output) == {'a': 'DOG', 'b': '', 'c': ''}
+  # The file has the right answers, so it is scored.
+  scored = made.read_json(tmp_path / 'out.scores.json')
+  assert scored['metrics'] == {'f1': 2 / 3, 'exact_match': 2 / 3}
+  with pytest.raises(errors.UserError, match='does not end in .json'):
+    predict.predict(unsure, given, str(tmp_path / 'out.csv'))
+
+
+@pytest.mark.slow
+def test_a_run_may_start_from_an_export_with_its_head(run, tmp_path):
+  c = make_config(
+    tmp_path,
+    init_from=os.path.join(run, 'export'),
+    **{'finetuning.epochs': 0.2, 'optimizer.learning_rate': 1e-9},
+  )
+  main.run(c, str(tmp_path / 'run'))
+  assert made.read_json(tmp_path / 'run', 'results.json')['metrics']['f1'] == 1
+
+
+def make_module():
+  c = dataclasses.replace(made.BERT, dropout=0.0, attention_dropout=0.0)
+  return tagger.Tagger(c, 2, 0.0)
+
+
+def make_batch():
+  """Returns two rows: [CLS] q [SEP] p p p [SEP], and with less of a passage."""
+  return {
+    'input_ids': jnp.array([[2, 5, 3, 6, 7, 6, 3], [2, 7, 3, 6, 3, 0, 0]]),
+    'input_mask': jnp.array([[1] * 7, [1, 1, 1, 1, 1, 0, 0]]),
+    'segment_ids': jnp.array([[0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0]]),
+    'starts': jnp.array([[3, 5], [3, 4]]),
+    'labels': jnp.array([[3, 4], [0, 0]]),
+    'label_weights': jnp.array([1.0, 1.0]),
+  }
+
+
+def test_every_possible_answer_is_ranked_and_no_other():
+  random = np.random.default_rng(0)
+  logits = random.normal(size=(2, 7, 2)).astype(np.float32)
+  found = span_answers.rank(
+    jnp.array(logits), make_batch(), max_answer_length=2
+  )
+  # Starts are at 3 and 4, ends up to 5, at most two tokens together.
+  for row, possible in enumerate([[(3, 3), (3, 4), (4, 4), (4, 5)], [(3, 3)]]):
+    expected = sorted(
+      possible, key=lambda x: -logits[row, x[0], 0] - logits[row, x[1], 1]
+    )
+    n = len(possible)
+    got = zip(found['firsts'][row, :n], found['lasts'][row, :n], strict=True)
+    assert [(int(a), int(b)) for a, b in got] == expected
+    np.testing.assert_allclose(
+      found['scores'][row, :n],
+      [(logits[row, a, 0], logits[row, b, 1]) for a, b in expected],
+      atol=1e-6,
+    )
+    assert not np.isfinite(found['scores'][row, n:].sum(-1)).any()
+  np.testing.assert_array_equal(found['nulls'], logits[:, 0])
+
+
+def compute(batch):
+  params = models.make_params(made.BERT)
+  params = {name: params[name] for name in ('embeddings', 'encoder')}
+  kernel = np.linspace(-1, 1, 16, dtype=np.float32).reshape(8, 2)
+  params['classifier'] = {'kernel': kernel, 'bias': np.ones(2, np.float32)}
+  sums, ranked = jax.jit(
+    lambda p, b: spans.TASK.compute_sums(make_module(), p, b, None, most=3)
+  )(params, batch)
+  return {name: float(x) for name, x in sums.items()}, ranked, params
+
+
+def test_the_loss_is_the_mean_of_those_of_the_first_and_the_last_token():
+  batch = make_batch()
+  sums, _, params = compute(batch)
+  logits = make_module().apply({'params': params}, batch)
+  likely = np.asarray(jax.nn.log_softmax(logits[:1], axis=1))
+  expected = -(likely[0, 3, 0] + likely[0, 4, 1]) / 2
+  likely = np.asarray(jax.nn.log_softmax(logits[1:, :5], axis=1))
+  expected -= (likely[0, 0, 0] + likely[0, 0, 1]) / 2
+  assert sums['cross_entropy'] == pytest.approx(expected, rel=1e-5)
+
+
+def test_rows_of_weight_0_and_padding_change_nothing():
+  batch = make_batch() | {'label_weights': jnp.array([1.0, 0.0])}
+  other = batch | {'labels': batch['labels'].at[1].set(4)}
+  sums, ranked, _ = compute(batch)
+  assert compute(other)[0] == sums
+  two = {'starts', 'labels'}
+  longer = {
+    name: jnp.pad(x, ((0, 0), (0, 9))) if x.ndim > 1 and name not in two else x
+    for name, x in batch.items()
+  }
+  more, again, _ = compute(longer)
+  assert more['cross_entropy'] == pytest.approx(sums['cross_entropy'], rel=1e-5)
+  np.testing.assert_array_equal(ranked['firsts'][0, :5], again['firsts'][0, :5])
+
+
+def test_held_out_questions_are_collected_once_each(tmp_path):
+  c = make_config(tmp_path)
+  c, data = made.prepare(c, str(tmp_path / 'run'))
+  [phase] = task_lib.list_phases(c)
+  batches, split = tasks.get(c).make_task(c, data), data.splits['dev']
+  assert split.size > len(split.ids)  # some questions have two windows
+  kept = None
+  for i in range(batches.eval_batches(phase)):
+    batch = batches.eval_batch(phase, i)
+    # A model that is always right, where the answer is in the window.
+    hit = jax.nn.one_hot(batch['labels'], phase.seq_length, axis=1) * 9
+    ranked = span_answers.rank(hit, batch, c.finetuning.max_answer_length)
+    kept = batches.collect(kept, phase, i, jax.device_get(ranked))
+  assert supervised.score(spans.TASK, c, data, kept) == {
+    'f1': 1,
+    'exact_match': 1,
+  }
+
+
+def test_the_objective_has_the_shapes_of_the_batches(tmp_path):
+  c = make_config(tmp_path)
+  c, data = made.prepare(c, str(tmp_path / 'run'))
+  [phase] = task_lib.list_phases(c)
+  batch = (
+    tasks.get(c)
+    .make_task(c, data)
+    .train_batch(phase, 0, np.arange(phase.batch_size))
+  )
+  shapes = supervised.make_objective(spans.TASK, c).batch_shapes(
+    phase, phase.batch_size
+  )
+  assert {name: (x.shape, x.dtype) for name, x in batch.items()} == {
+    name: (x.shape, x.dtype) for name, x in shapes.items()
+  }
+  assert spans.TASK.describe_batch(batch)[0].startswith(
+    'first batch: 8 windows, '
+  )
+
+
+def test_untrained_weights_are_not_expected_to_cost_a_full_row(tmp_path):
+  module, batch = make_module(), make_batch()
+  params = module.init(jax.random.key(0), batch, deterministic=True)['params']
+  params['classifier'] = jax.tree.map(jnp.zeros_like, params['classifier'])
+  sums, _ = spans.TASK.compute_sums(module, params, batch, None, most=3)
+  guess = np.log(7) + np.log(5)  # tokens of the two rows
+  np.testing.assert_allclose(sums['cross_entropy'], guess, rtol=1e-6)
+  assert (
+    supervised.make_objective(spans.TASK, make_config(tmp_path)).expected_loss
+    is None
+  )
+
+
+make_config, write_squad = (
+  make_config,
+  write_squad,
+)
+
+
+def make(tmp_path, rows, dev=None, **changes):
+  c = make_config(tmp_path, **changes)
+  folder = tmp_path / 'questions'
+  write_squad(folder / 'train.json', rows)
+  if dev is not None:
+    write_squad(folder / 'dev.json', dev)
+  return c, spans.TASK.read(c, models.TOKENIZER)
+
+
+def test_what_is_written_is_read(tmp_path):
+  dev = [('x', 'cat', 'The \ud800CAT', [('CAT', 5)])]
+  c, ours = make(tmp_path, [('a', 'dog', 'the dog', [('dog', 4)])], dev)
+  folder = str(tmp_path / 'data')
+  task_data.write(spans.TASK, c, folder, models.TOKENIZER)
+  found = task_data.read(spans.TASK, folder)
+  for name, split in ours.splits.items():
+    again = found.splits[name]
+    models.assert_same(again.windows, split.windows)
+    models.assert_same(again.located, split.located)
+    for field in ('ids', 'answers', 'passages'):
+      assert getattr(again, field) == getattr(split, field)
+    assert again.labels.tolist() == split.labels.tolist() == [[4, 4]]
+    assert again.passage_of.tolist() == split.passage_of.tolist() == [0]
+  assert found.labels == ('start', 'end') and found.pad_id == 0
+
+
+def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):
+  rows = [
+    ('a', 'dog', 'the dog', [('dog', 4)]),
+    ('b', 'dog', 'the dog', [('dog', 3)]),
+    ('c', 'dog', 'the dog', [('do', -3)]),
+    ('d', 'dog', 'the\u200b dog', [('\u200b', 3)]),
+  ]
+  c, data = make(tmp_path, rows, rows)
+  train, dev = data.splits['train'], data.splits['dev']
+  assert train.ids == ['a'] and dev.ids == ['a', 'b', 'c', 'd']
+  assert dev.labels.tolist() == [[4, 4], [0, 0], [0, 0], [0, 0]]
+  facts = data.manifest['splits']['train']
+  assert facts['wrong_start'] == {'count': 2, 'first': 'b'}
+  assert facts['not_found'] == {'count': 1, 'first': 'd'}
+  lines = spans.TASK.describe_data(data.manifest)
+  assert lines[0].startswith('train: 1 question about 4 passages, 1 window of')
+  assert 'WARNING: 2 questions' in lines[1]
+  assert "answer_start says, left out; the first is 'b'" in lines[1]
+  with pytest.raises(errors.UserError, match='no answer is where answer_start'):
+    make(tmp_path / 'again', rows[1:2])
+
+
+@pytest.mark.parametrize(
+  ('rows', 'message'),
+  [
+    (
+      [('a', 'q', 'p', [])],
+      "1 question of train without an answer, such as 'a'; ",
+    ),
+    (
+      [('a', 'q', 'p', None)],
+      "answers to 1 question of train are not given, such as that to 'a'",
+    ),
+  ],
+)
+def test_training_needs_answers(tmp_path, rows, message):
+  c = make_config(tmp_path)
+  path = tmp_path / 'questions' / 'train.json'
+  content = make_squad([(*row[:3], row[3] or []) for row in rows])
+  if rows[0][3] is None:
+    [question] = content['data'][0]['paragraphs'][0]['qas']
+    del question['answers'], question['is_impossible']
+  path.write_text(json.dumps(content))
+  with pytest.raises(errors.UserError, match=message):
+    spans.TASK.read(c, models.TOKENIZER)
+
+
+def test_questions_without_an_answer_are_labelled_cls(tmp_path):
+  rows = [('a', 'q', 'the dog', []), ('b', 'q', 'the dog', [('dog', 4)])]
+  _, data = make(tmp_path, rows, unanswerable=True)
+  assert data.splits['train'].labels.tolist() == [[0, 0], [4, 4]]
+  facts = data.manifest['splits']['train']
+  assert (facts['questions'], facts['unanswerable']) == (2, 1)
+  assert (
+    ', 1 of them without an answer,'
+    in spans.TASK.describe_data(data.manifest)[0]
+  )
+
+
+@pytest.mark.parametrize('unanswerable', [False, True])
+def test_a_test_file_with_empty_lists_of_answers_is_only_predicted(
+  tmp_path, unanswerable
+):
+  c = make_config(tmp_path, unanswerable)
+  path = tmp_path / 'questions' / 'test.json'
+  content = make_squad([('a', 'dog', 'the dog', [])])
+  del content['data'][0]['paragraphs'][0]['qas'][0]['is_impossible']
+  path.write_text(json.dumps(content))
+  data = spans.TASK.read(c, models.TOKENIZER)
+  test = data.splits['test']
+  assert test.ids == ['a'] and test.answers is None and test.labels is None
+  assert data.manifest['splits']['test']['unanswerable'] is None
+  lines = spans.TASK.describe_data(data.manifest)
+  assert 'whose answers are not known, about 1 pass' in lines[-1]
+  path.rename(tmp_path / 'questions' / 'dev.json')
+  with pytest.raises(
+    errors.UserError, match='to 1 question of dev are not given'
+  ):
+    spans.TASK.read(c, models.TOKENIZER)
+
+
+def test_without_a_dev_file_passages_are_held_out(tmp_path):
+  c = make_config(tmp_path)
+  (tmp_path / 'questions' / 'dev.json').unlink()
+  c.data.heldout = 0.5
+  data = spans.TASK.read(c, models.TOKENIZER)
+  train, dev = data.splits['train'], data.splits['dev']
+  assert dev.ids and train.ids and not set(dev.ids) & set(train.ids)
+  assert not set(dev.passages) & set(train.passages)
+
+
+def test_questions_that_are_training_ones_are_counted(tmp_path):
+  c = make_config(tmp_path)
+  c.data.input = ','.join(
+    f'{x}={tmp_path}/questions/train.json' for x in ('train', 'dev')
+  )
+  facts = spans.TASK.read(c, models.TOKENIZER).manifest['splits']
+  assert facts['dev']['repeated']['count'] == facts['dev']['questions']
+  assert facts['train']['repeated']['count'] == 0
+
+
+# (passage, answer) as they stand in files of several languages.
+PASSAGES = (
+  ('The Café, in São Paulo.', 'São Paulo'),
+  ('Cafe\u0301 Zoe\u0308 was open.', 'Zoe\u0308'),
+  ('2010年に京都は世界遺産になった。', '京都'),
+  ('京都は古都である。', '古都'),
+  ('서울은 대한민국의 수도이다.', '대한민국'),
+  ('В 1812 году — Москва́ горела', 'Москва́'),
+  ('القاهرة عاصمة مِصْر الحديثة', 'مِصْر'),
+  ('भारत की राजधानी नई दिल्ली है।', 'नई दिल्ली'),
+  ('It cost\u00a0US$\u200b1,500\x00 then', 'US$\u200b1,500'),
+  ('ﬁve ﬂags', 'ﬁve'),
+  ('İstanbul is large', 'İstanbul'),
+)
+
+
+# Each character is a piece, as it is, and lower-cased and decomposed.
+CHARACTERS = sorted(
+  {c for passage, _ in PASSAGES for c in passage}
+  | {
+    c
+    for passage, _ in PASSAGES
+    for c in unicodedata.normalize('NFD', passage.lower())
+  }
+)
+VOCAB = (*tokenizer.SPECIAL, *CHARACTERS, *(f'##{c}' for c in CHARACTERS))
+
+
+@settings(deadline=None)
+@given(
+  st.sampled_from(PASSAGES),
+  st.text(max_size=8),
+  st.sampled_from([' ', '\n', ' \t ']),
+  st.booleans(),
+  st.integers(1, 20),
+)
+def test_answers_are_recovered_from_the_tokens_of_their_windows(
+  example, before, space, lowercase, stride
+):
+  passage, answer = example
+  words = tokenizer.Tokenizer(VOCAB, lowercase)
+  text = before + space + passage
+  begin = len(before + space) + passage.index(answer)
+  question = squad.Question('a', 'q', 0, ((answer, begin),))
+  content, located = (
+    squad.Squad('', [text], [question]),
+    offsets.locate(words, [text]),
+  )
+  settings = classifier.Spans(stride, 4, 30, None)
+  split = span_windows.encode_questions(words, content, located, 64, settings)
+  places, _ = span_windows.find_spans(content, located)
+  made = split.windows
+  labels = span_windows.label(made, places)
+  shift = made.tokens - made.encoded.firsts
+  found = {
+    text[located[0].begins[a + k] : located[0].ends[b + k]]
+    for (a, b), k in zip(labels, shift, strict=True)
+    if a
+  }
+  assert found == {answer}

@@ -1,0 +1,242 @@
+"""Tests of tagging, in whole runs of a tiny model."""
+
+import os
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import config as config_lib
+from bert_jax import errors, main, predict, tasks
+from bert_jax.finetuning import entities, tags
+from bert_jax.inference import fine_tuned, source
+from bert_jax.model import parameters
+from bert_jax.train import task as task_lib
+from bert_jax.workdir import log
+from tests import models
+from tests.finetuning import made
+
+
+def write_words(folder):
+  """Writes sentences in which cats are persons; a dog and an e, a group."""
+  folder.mkdir()
+  sentences = [
+    (['the'] * (i % 4) + ['cats', 'the', 'dog', 'e'] * (1 + i % 3))
+    for i in range(24)
+  ]
+  tag_of = {'the': 'O', 'cats': 'B-PER', 'dog': 'B-ORG', 'e': 'I-ORG'}
+  blocks = [
+    ''.join(f'{word}\t{tag_of[word]}\n' for word in words)
+    for words in sentences
+  ]
+  (folder / 'train.conll').write_text('\n'.join(blocks))
+  # Documents of three sentences.
+  dev = ['\n'.join(blocks[i : i + 3]) for i in (0, 3)]
+  (folder / 'dev.conll').write_text('\n\n'.join(dev))
+  (folder / 'test.txt').write_text('the\ndog\ne\n\ncats\n')
+  return str(folder)
+
+
+def make_config(root, **changes):
+  c = made.make_config(
+    made.write_source(root / 'source'),
+    write_words(root / 'words'),
+    **{'finetuning.epochs': 24.0, **changes},
+  )
+  c.task, c.data.text, c.data.label = 'tagging', '', ''
+  return c
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  """Returns the working directory of a finished run."""
+  root = tmp_path_factory.mktemp('tagging')
+  main.run(make_config(root), str(root / 'run'))
+  return str(root / 'run')
+
+
+@pytest.mark.slow
+def test_a_run_learns_to_tag_and_says_how_well(run):
+  found = made.read_json(run, 'results.json')
+  assert found['metrics'] == {'f1': 1, 'precision': 1, 'recall': 1}
+  assert found['kinds']['ORG']['f1'] == found['kinds']['PER']['f1'] == 1
+  assert all(0.5 < x < 0.9 and y == 1 for x, y in found['intervals'].values())
+  assert found['problem'] is None
+  rows = log.read(os.path.join(run, 'metrics.jsonl'))
+  *_, last = [row for row in rows if row['kind'] == 'eval']
+  assert last['f1'] == 1 and last['accuracy'] == 1
+
+
+@pytest.mark.slow
+def test_every_word_is_predicted_in_order(run):
+  assert made.read_lines(run, 'predictions', 'test.conll') == [
+    'the\tO', 'dog\tB-ORG', 'e\tI-ORG', '', 'cats\tB-PER', ''
+  ]  # fmt: skip
+  with open(os.path.join(run, '..', 'words', 'dev.conll')) as file:
+    words = [line.split() for line in file if line.strip()]
+  found = [
+    x.split('\t') for x in made.read_lines(run, 'predictions', 'dev.conll')
+  ]
+  assert [x[:2] for x in found if x != ['']] == words
+
+
+@pytest.mark.slow
+def test_the_export_is_the_run_and_has_no_pooler(run):
+  ours, theirs = (source.read(x) for x in (run, os.path.join(run, 'export')))
+  assert ours.head.task == theirs.head.task == 'tagging'
+  assert theirs.head.labels == ('O', 'B-ORG', 'I-ORG', 'B-PER', 'I-PER')
+  models.assert_same(
+    ours.head.add_to(ours.params), theirs.head.add_to(theirs.params)
+  )
+  assert 'pooler' not in theirs.params
+  path = os.path.join(run, 'export', 'config.json')
+  found = made.read_json(path)
+  assert found['architectures'] == ['BertForTokenClassification']
+  assert found['id2label']['1'] == 'B-ORG'
+  card = '\n'.join(made.read_lines(run, 'export', 'README.md'))
+  assert 'AutoModelForTokenClassification' in card
+  assert 'pipeline_tag: token-classification' in card
+
+
+@pytest.mark.slow
+def test_the_pooler_of_the_source_is_left_out(run):
+  rows = log.read(os.path.join(run, 'metrics.jsonl'))
+  [facts] = [row['init_from'] for row in rows if row['kind'] == 'run']
+  assert facts['changes'] == [
+    'mlm: left out',
+    'pooler: left out',
+    'nsp: left out',
+    'classifier: new, the source has none',
+  ]
+
+
+@pytest.mark.slow
+def test_words_of_a_file_are_tagged_by_the_run_and_its_export(run, tmp_path):
+  (tmp_path / 'in.txt').write_text('dog\ne\n\n\nthe\ncats\n')
+  for model in (run, os.path.join(run, 'export')):
+    output = str(tmp_path / 'out.conll')
+    assert predict.predict(model, str(tmp_path / 'in.txt'), output) == 4
+    assert made.read_lines(output) == [
+      'dog\tB-ORG', 'e\tI-ORG', '', '', 'the\tO', 'cats\tB-PER'
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_tagged_file_is_scored_by_the_column_of_its_tags(
+  run, tmp_path, capsys
+):
+  dev = os.path.join(os.path.dirname(run), 'words', 'dev.conll')
+  output = str(tmp_path / 'out.conll')
+  predict.predict(run, dev, output, label='-1')
+  found = made.read_json(tmp_path / 'out.scores.json')
+  expected = made.read_json(run, 'results.json')
+  assert found['kinds'] == expected['kinds']
+  assert found['metrics'] == expected['metrics']
+  assert 'dev.conll f1 ' in capsys.readouterr().out
+  with pytest.raises(errors.UserError, match='--keep is for tables'):
+    predict.predict(run, dev, output, keep=['all'])
+
+
+def make_batches(tmp_path):
+  c, data = made.prepare(make_config(tmp_path), str(tmp_path / 'run'))
+  [phase] = task_lib.list_phases(c)
+  return tasks.get(c).make_task(c, data), phase, data
+
+
+def test_only_first_pieces_have_a_label(tmp_path):
+  batches, phase, data = make_batches(tmp_path)
+  batch = batches.train_batch(phase, 0)
+  # the cat ##s dog; [CLS] = 2, [SEP] = 3
+  weights, ids = batch['label_weights'], batch['input_ids']
+  assert not weights[np.isin(ids, [0, 2, 3, 8])].any()
+  for label, word in ((0, 5), (3, 6)):  # O the, B-PER cat
+    assert (batch['labels'][(ids == word) & (weights > 0)] == label).all()
+  assert data.labels[3] == 'B-PER'
+
+
+def test_held_out_words_are_collected_once_each(tmp_path):
+  batches, phase, data = make_batches(tmp_path)
+  kept, split = None, data.splits['dev']
+  for i in range(batches.eval_batches(phase)):
+    batch = batches.eval_batch(phase, i)
+    right = {'tags': batch['labels']}
+    kept = batches.collect(kept, phase, i, right)
+  np.testing.assert_array_equal(kept, split.labels)
+  assert tags.TASK.measure((), data.labels, split, kept)['f1'] == 1
+  wrong = np.zeros_like(split.labels)
+  nothing = entities.score(np.zeros((1, 3), int))
+  assert tags.TASK.measure((), data.labels, split, wrong) == nothing
+
+
+def test_a_tag_that_no_training_word_has_is_refused(tmp_path):
+  c = make_config(tmp_path)
+  (tmp_path / 'words' / 'dev.conll').write_text('cat O\n\nthe O\ndog B-LOC\n')
+  with pytest.raises(
+    errors.UserError, match="dev.conll: line 4 has the tag 'B-LOC'"
+  ):
+    tags.TASK.read(c, models.TOKENIZER)
+
+
+def test_a_column_by_name_is_refused_not_a_missing_dev_file(tmp_path):
+  c = make_config(tmp_path)
+  c.data.label = 'ner'
+  with pytest.raises(errors.UserError, match="data.label='ner' is not the num"):
+    tags.TASK.read(c, models.TOKENIZER)
+  c.data.label = ''
+  data = tags.TASK.read(c, models.TOKENIZER)
+  assert data.manifest['splits']['dev']['repeated'] == {
+    'count': 6,
+    'first': f'1 of {tmp_path}/words/dev.conll',
+  }
+  (tmp_path / 'words' / 'dev.conll').unlink()
+  whole = data.manifest['splits']['train']['sentences']
+  facts = tags.TASK.read(c, models.TOKENIZER).manifest['splits']
+  assert facts['dev']['sentences'] == whole // 10
+  assert facts['train']['sentences'] == whole - whole // 10
+
+
+@pytest.fixture(scope='module')
+def numbered(tmp_path_factory):
+  """Returns an untrained run on files whose words are in column 1."""
+  root = tmp_path_factory.mktemp('numbered')
+  c = make_config(root)
+  for name in ('train', 'dev'):
+    path = root / 'words' / f'{name}.conll'
+    lines = path.read_text().split('\n')
+    path.write_text('\n'.join(x and f'dog\t{x}' for x in lines))
+  c.data.input, c.data.text = str(root / 'words'), '1'
+  (root / 'words' / 'test.txt').unlink()
+  run = str(root / 'run')
+  c, data = made.prepare(c, run)
+  assert tasks.get(c).make_task(c, data).facts['columns'] == ['1']
+  module = fine_tuned.make_module(c, config_lib.model_config(c))
+  params = parameters.init(module, jax.random.key(0))
+  words = len(data.splits['dev'].words)
+  kept = {task_lib.HELD_OUT: np.zeros(words, np.int32)}
+  tasks.get(c).finish(c, data, run, jax.device_get(params), kept, 0)
+  return run
+
+
+@pytest.mark.slow
+def test_the_words_are_in_the_column_of_the_training_data(numbered, tmp_path):
+  given, output = tmp_path / 'in.txt', str(tmp_path / 'out.conll')
+  given.write_text('dog the\ndog cats\n')
+  for column, words in ((None, ['the', 'cats']), ('0', ['dog', 'dog'])):
+    model = os.path.join(numbered, 'export')
+    predict.predict(model, str(given), output, (column, None, None))
+    rows = [line.split('\t')[0] for line in made.read_lines(output)]
+    assert rows == words
+
+
+@pytest.mark.parametrize('column', ['words', '1.0', '²'])
+def test_a_column_that_is_no_number_is_refused(numbered, tmp_path, column):
+  (tmp_path / 'in.txt').write_text('dog the\n')
+  with pytest.raises(
+    errors.UserError, match=f"--text='{column}' is not the number of a column"
+  ):
+    predict.predict(
+      os.path.join(numbered, 'export'),
+      str(tmp_path / 'in.txt'),
+      str(tmp_path / 'out.conll'),
+      (column, None, None),
+    )

@@ -1,0 +1,54 @@
+"""Tests of the folder with the encoded data of a run."""
+
+import numpy as np
+import pytest
+
+from bert_jax import errors
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.finetuning import classes, task_data
+from tests import models
+from tests.finetuning import made
+
+
+def write(root, **changes):
+  """Writes the data of a run, which has just its train and dev files."""
+  texts = made.write_texts(root / 'texts')
+  (root / 'texts' / 'test.csv').unlink(missing_ok=True)
+  c = made.make_config(made.write_source(root / 'source'), texts, **changes)
+  task_data.write(classes.TASK, c, str(root / 'data'), models.TOKENIZER)
+  return c
+
+
+def test_what_is_written_is_read_and_an_earlier_folder_replaced(tmp_path):
+  write(tmp_path, **{'data.max_documents': 8})
+  c = write(tmp_path)
+  found = task_data.read(classes.TASK, str(tmp_path / 'data'))
+  expected = classes.TASK.read(c, models.TOKENIZER)
+  assert list(found.splits) == ['train', 'dev']
+  for name, split in expected.splits.items():
+    np.testing.assert_array_equal(found.splits[name].labels, split.labels)
+    np.testing.assert_array_equal(
+      found.splits[name].encoded.ids, split.encoded.ids
+    )
+  assert found.labels == ('cat', 'dog') and found.pad_id == 0
+  assert found.directory == str(tmp_path / 'data')
+  assert found.manifest['recipe']['input'] == c.data.input
+  assert found.manifest['recipe']['max_length'] == 8  # that of the longest row
+  names = {path.name for path in (tmp_path / 'data').iterdir()}
+  assert names == {'dev.npz', 'manifest.json', 'train.npz', 'vocab.txt'}
+  tokenizer = manifest_lib.load_tokenizer(str(tmp_path / 'data'))
+  assert tokenizer == models.TOKENIZER
+
+
+@pytest.mark.parametrize('name', ['vocab.txt', 'train.npz'])
+def test_a_changed_file_is_refused(tmp_path, name):
+  write(tmp_path)
+  with open(tmp_path / 'data' / name, 'ab') as file:
+    file.write(b'more')
+  with pytest.raises(errors.UserError, match=f'{name} is not the file that'):
+    task_data.read(classes.TASK, str(tmp_path / 'data'))
+
+
+def test_a_folder_that_is_no_data_is_refused(tmp_path):
+  with pytest.raises(errors.UserError, match='is not prepared data'):
+    task_data.read(classes.TASK, str(tmp_path))
