@@ -89,6 +89,23 @@ def describe_accents(manifest: dict) -> str:
   return manifest.get('accents', 'stripped' if strips else 'kept')
 
 
+def describe(manifest: dict) -> list[str]:
+  """Returns lines for the terminal: documents, inputs, accents and rows."""
+  found = manifest['documents']
+  return [
+    f'data: {found["train"]:,} documents or parts of long ones, '
+    f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown), '
+    f'{found["heldout"]:,} held out',
+    *describe_inputs(manifest),
+    f'accents are {describe_accents(manifest)}',
+    *(
+      f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
+      f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random'
+      for length, row in manifest['lengths'].items()
+    ),
+  ]
+
+
 def describe_inputs(manifest: dict) -> list[str]:
   """Returns a line on each input: how much is to train on, and held out."""
   return [

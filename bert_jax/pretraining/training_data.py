@@ -47,22 +47,8 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   )
   manifest = manifest_lib.read(directory)
   check_manifest(config, directory, manifest)
-  found = manifest['documents']
-  print(
-    f'data: {found["train"]:,} documents or parts of long ones, '
-    f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown), '
-    f'{found["heldout"]:,} held out'
-  )
-  for line in manifest_lib.describe_inputs(manifest):
-    print(line)
-  print(f'accents are {manifest_lib.describe_accents(manifest)}')
-  for length, row in manifest['lengths'].items():
-    print(
-      f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
-      f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random'
-    )
-  for line in manifest_lib.list_warnings(manifest):
-    print(line)
+  lines = manifest_lib.describe(manifest) + manifest_lib.list_warnings(manifest)
+  print('\n'.join(lines))
   return directory
 
 

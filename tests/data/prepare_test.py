@@ -128,7 +128,7 @@ def test_a_vocabulary_for_other_text_is_warned_of(tmp_path, capsys):
 
   digits = [x for k in range(10) for x in (str(k), f'##{k}')]
   fits = run('fits.txt', 'ab', '.', *digits)
-  assert ' 0.00% unknown' in fits and 'WARNING' not in fits
+  assert '(0.00% unknown)' in fits and 'WARNING' not in fits
   other = run('other.txt', '.', *digits)
   assert '\nWARNING: 63.6%' in other  # 7 of each 11 tokens
   assert '% of the tokens are unknown to the vocabulary' in other

@@ -122,21 +122,9 @@ def main(argv: list[str]):
   if f.runner == 'beam':
     runner = functools.partial(beam.run, options=argv[1:])
   manifest = prepare.prepare(recipe, f.output, runner)
-  print(f'{f.output}: accents are {manifest_lib.describe_accents(manifest)}')
-  for name, count in manifest['cleaned'].items():
-    print(f'{f.output}: {name}: {count:,}')
-  for line in manifest_lib.describe_inputs(manifest):
+  cleaned = [f'{name}: {n:,}' for name, n in manifest['cleaned'].items()]
+  for line in [*cleaned, *manifest_lib.describe(manifest)]:
     print(f'{f.output}: {line}')
-  print(
-    f'{f.output}: {manifest["tokens"]:,} tokens, '
-    f'{manifest["unknown_share"]:.2%} unknown'
-  )
-  for length, row in manifest['lengths'].items():
-    print(
-      f'{f.output}: length {length}: {row["rows"]:,} rows of '
-      f'{row["pairs"]:,} pairs, {row["padding_share"]:.1%} padding, '
-      f'{row["random_share"]:.1%} random'
-    )
   for line in manifest_lib.list_warnings(manifest):
     print(line)
 
