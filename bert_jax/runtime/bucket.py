@@ -102,10 +102,17 @@ def reporting(path: str, verb: str):
     ) from error
 
 
+@contextlib.contextmanager
+def using(path: str, verb: str):
+  """Yields (fsspec file system, name in it); errors are as in `reporting`."""
+  found = connect(path)
+  with reporting(path, verb):
+    yield found
+
+
 def open_object(path: str) -> BinaryIO:
   """Opens an object for reading; errors are as in `reporting`."""
-  filesystem, name = connect(path)
-  with reporting(path, 'read'):
+  with using(path, 'read') as (filesystem, name):
     file = filesystem.open(name, 'rb')
   return io.BufferedReader(_Object(path, file), _BUFFER)
 

@@ -14,8 +14,7 @@ def expand(given: str) -> list[str]:
   """
   if not storage.is_remote(given):
     return sorted(_expand_local(given))
-  filesystem, pattern = bucket.connect(given)
-  with bucket.reporting(given, 'list'):
+  with bucket.using(given, 'list') as (filesystem, pattern):
     names = (
       [pattern]
       if storage.exists(given)

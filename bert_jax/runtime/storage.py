@@ -90,8 +90,7 @@ def read(path: str) -> bytes:
   if not is_remote(path):
     with disk.open_file(path) as file:
       return file.read()
-  filesystem, name = bucket.connect(path)
-  with bucket.reporting(path, 'read'):
+  with bucket.using(path, 'read') as (filesystem, name):
     return filesystem.cat_file(name)
 
 
@@ -116,8 +115,7 @@ def _read_range(path, offset, size):
     with disk.open_file(path) as file:
       file.seek(offset)
       return file.read(size)
-  filesystem, name = bucket.connect(path)
-  with bucket.reporting(path, 'read'):
+  with bucket.using(path, 'read') as (filesystem, name):
     return filesystem.cat_file(name, offset, offset + size)
 
 
@@ -128,8 +126,7 @@ def open_binary(path: str) -> BinaryIO:
 
 def download(path: str, local: str):
   """Copies an object to a local file."""
-  filesystem, name = bucket.connect(path)
-  with bucket.reporting(path, 'read'):
+  with bucket.using(path, 'read') as (filesystem, name):
     filesystem.get_file(name, local)
 
 
@@ -146,8 +143,7 @@ def get_size(path: str) -> int:
   """Returns the bytes of a file."""
   if not is_remote(path):
     return os.path.getsize(path)
-  filesystem, name = bucket.connect(path)
-  with bucket.reporting(path, 'read'):
+  with bucket.using(path, 'read') as (filesystem, name):
     return filesystem.size(name)
 
 
@@ -155,8 +151,7 @@ def get_time(path: str) -> float:
   """Returns when a file was written, in Unix seconds of the storage's clock."""
   if not is_remote(path):
     return os.path.getmtime(path)
-  filesystem, name = bucket.connect(path)
-  with bucket.reporting(path, 'read'):
+  with bucket.using(path, 'read') as (filesystem, name):
     return filesystem.modified(name).timestamp()
 
 
@@ -168,8 +163,7 @@ def _find_kind(path):
     except (FileNotFoundError, NotADirectoryError):
       return None
     return 'directory' if os.path.isdir(path) else 'file'
-  filesystem, name = bucket.connect(path)
-  with bucket.reporting(path, 'read'):
+  with bucket.using(path, 'read') as (filesystem, name):
     try:
       return filesystem.info(name)['type']
     except FileNotFoundError:
@@ -184,8 +178,7 @@ def list_names(path: str) -> list[str]:
   """
   if not is_remote(path):
     return sorted(os.listdir(path))
-  filesystem, name = bucket.connect(path)
-  with bucket.reporting(path, 'list'):
+  with bucket.using(path, 'list') as (filesystem, name):
     found = filesystem.ls(name, detail=False)
   below = name.rstrip('/') + '/'
   names = {x.removeprefix(below).rstrip('/') for x in found if x != below}
@@ -197,8 +190,7 @@ def list_sizes(path: str) -> dict[str, int]:
   if not is_remote(path):
     with os.scandir(path) as found:
       return {x.name: x.stat().st_size for x in found if x.is_file()}
-  filesystem, name = bucket.connect(path)
-  with bucket.reporting(path, 'list'):
+  with bucket.using(path, 'list') as (filesystem, name):
     found = filesystem.ls(name, detail=True)
   sizes = {
     os.path.basename(x['name']): x['size'] for x in found if x['type'] == 'file'
@@ -256,8 +248,7 @@ def sync_files(folder: str, names: Sequence[str]):
 def write(path: str, content: bytes, synced: bool = True):
   """Writes a small file, see `replacing`; for an object, no local disk."""
   if is_remote(path):
-    filesystem, name = bucket.connect(path)
-    with _writing(path):
+    with _writing(path) as (filesystem, name):
       filesystem.pipe_file(name, content)
     return
   with replacing(path, synced) as new, open(new, 'wb') as file:
@@ -277,8 +268,7 @@ def create(path: str, content: bytes) -> bool:
       with open(path, 'xb') as file:
         file.write(content)
       return True
-    filesystem, name = bucket.connect(path)
-    with _writing(path, bucket.CREATE):
+    with _writing(path, bucket.CREATE) as (filesystem, name):
       filesystem.pipe_file(name, content, mode='create')
     return True
   except FileExistsError:
@@ -288,16 +278,15 @@ def create(path: str, content: bytes) -> bool:
 
 def upload(local: str, path: str):
   """Copies a local file to an object, whole."""
-  filesystem, name = bucket.connect(path)
-  with _writing(path):
+  with _writing(path) as (filesystem, name):
     filesystem.put_file(local, name, chunksize=_CHUNK)
 
 
 @contextlib.contextmanager
 def _writing(path, verb='write'):
-  with bucket.reporting(path, verb):
+  with bucket.using(path, verb) as found:
     try:
-      yield
+      yield found
     except FileNotFoundError as error:
       reason = 'there is no such bucket'
       raise bucket.Unavailable(
