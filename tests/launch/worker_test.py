@@ -301,11 +301,17 @@ def test_other_code_is_not_installed(host, seconds, end):
   assert host.end()[0] == f'reason={end}' and 'arguments:' not in host.log()
 
 
-@pytest.mark.parametrize('codes, code', [((70, 0), 0), ((1,), 1)])
-def test_pod_ends_with_0_when_done_and_else_with_1(host, tmp_path, codes, code):
+PODS = [((70, 0), 0, 2), ((1, 0), 1, 1), ((75,) * 5, 1, 4)]
+
+
+@pytest.mark.parametrize('codes, code, starts', PODS)
+def test_pod_ends_with_0_when_done_and_else_with_1(
+  host, tmp_path, codes, code, starts
+):
   process = host(*codes, pod=True, delete='', archive='')
   assert process.wait(60) == code
-  assert 'arguments: -m bert_jax.main' in (tmp_path / 'console0').read_text()
+  console = (tmp_path / 'console0').read_text()
+  assert console.count('arguments: -m bert_jax.main') == starts
   assert host.cloud.items
 
 
