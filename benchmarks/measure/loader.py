@@ -10,16 +10,10 @@ warms the disk cache.
 import functools
 import os
 import sys
-import tempfile
 import time
 
-os.environ['JAX_PLATFORMS'] = 'cpu'
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
-from array_record.python import array_record_data_source, array_record_module
 
 from bert_jax.config import FIELDS
 from bert_jax.data import dataset, hashing, manifest, masking, order
@@ -33,14 +27,6 @@ B = 256
 PREDICTIONS = {128: 20, 512: 76}
 # Goals: rows/s at each length, seconds of a seek and of the start.
 GOALS, SEEK, START = {128: 10_000, 512: 4_000}, 0.1, 1.0
-WRITERS = (
-  'group_size:1,uncompressed',
-  'group_size:1,snappy',
-  'group_size:1,zstd:3',
-  'group_size:1,brotli:3',
-  'group_size:16,uncompressed',
-  'group_size:16,zstd:3',
-)
 
 
 def rate(make, rows=B) -> float:
@@ -81,27 +67,9 @@ def make_batch(split, options, pack, unit, step):
   )
 
 
-@functools.partial(jax.jit, static_argnames=('most', 'mask_id', 'vocab_size'))
-def mask_in_step(ids, mask, key, cls_id, sep_id, *, most, mask_id, vocab_size):
-  """Masks tokens as a jitted step would: same procedure, other draws."""
-  draw, action, word = jax.random.split(key, 3)
-  count = jnp.clip(jnp.rint(mask.sum(1) * 0.15), 1, most)
-  free = (mask > 0) & (ids != cls_id) & (ids != sep_id)
-  score = jnp.where(free, jax.random.uniform(draw, ids.shape), -1.0)
-  found, at = jax.lax.top_k(score, most)
-  used = (jnp.arange(most) < count[:, None]) & (found >= 0)
-  labels = jnp.take_along_axis(ids, at, 1)
-  u = jax.random.uniform(action, at.shape)
-  other = jax.random.randint(word, at.shape, 0, vocab_size)
-  new = jnp.where(u < 0.8, mask_id, jnp.where(u < 0.9, other, labels))
-  at = jnp.where(used, at, ids.shape[1])
-  row = jnp.arange(len(ids))[:, None]
-  return ids.at[row, at].set(new, mode='drop'), at, labels * used, used
-
-
 def measure_reading(split, options, pack):
   """Prints rows/s of each unit; returns whether the goals are met."""
-  length, reader, ok = split.length, split.reader, True
+  length, ok = split.length, True
   make = functools.partial(make_batch, split, options, pack)
   for unit in (None, *FIELDS['objective.mask_unit'].allowed):
     found = rate(functools.partial(make, unit))
@@ -111,19 +79,6 @@ def measure_reading(split, options, pack):
       f'  {unit or "not"} masked: {found:,.0f} rows/s, '
       f'{found * length / 1e6:.1f} M cells/s (goal {goal:,})'
     )
-  paths = reader._paths
-  source = array_record_data_source.ArrayRecordDataSource(paths)
-  size = len(source)
-
-  def records(step):
-    return order.find_records(1, np.arange(step * B, (step + 1) * B), size)[0]
-
-  with_threads = rate(lambda t: source.__getitems__(records(t).tolist()))
-  alone = rate(lambda t: reader._read(records(t)))
-  print(
-    f'  records only: {alone:,.0f}/s; by ArrayRecordDataSource '
-    f'{with_threads:,.0f}/s'
-  )
   return ok
 
 
@@ -146,35 +101,6 @@ def measure_start(directory, length, options, pack) -> bool:
   return opened < START and slowest < SEEK
 
 
-def measure_masking(split, options, pack):
-  """Prints milliseconds of masking a batch on the host and in a step."""
-  most = PREDICTIONS[split.length]
-  batch = make_batch(split, options, pack, None, 0)
-  keys = hashing.mix(1, np.arange(B))
-  host = functools.partial(
-    masking.mask_tokens, batch, unit='token', max_predictions=most, **options
-  )
-  on_device = {k: jnp.asarray(batch[k]) for k in ('input_ids', 'input_mask')}
-  root = jax.random.key(0)
-  step = functools.partial(
-    mask_in_step,
-    *on_device.values(),
-    most=most,
-    mask_id=options['mask_id'],
-    vocab_size=options['vocab_size'],
-  )
-
-  def in_step(t):
-    key = jax.random.fold_in(root, t)
-    jax.block_until_ready(step(key, *options['special'].tolist()))
-
-  a, b = rate(lambda t: host(keys + np.uint64(t))), rate(in_step)
-  print(
-    f'  masking tokens alone: host {B / a * 1e3:.1f} ms a batch, jitted step '
-    f'{B / b * 1e3:.1f} ms'
-  )
-
-
 def measure_ahead(split, options, pack):
   """Prints rows/s through prefetch, from a thread and from processes."""
   make = functools.partial(make_batch, split, options, pack, 'token')
@@ -185,35 +111,6 @@ def measure_ahead(split, options, pack):
     found = rate(lambda t, batches=batches: next(batches))
     batches.close()
     print(f'  prefetch, {workers} processes: {found:,.0f} rows/s')
-
-
-def measure_writers(reader):
-  """Prints size and speeds of ArrayRecord's options."""
-  some = np.arange(min(50_000, len(reader)))
-  records = reader._read(some)
-  payload = sum(map(len, records))
-  path = os.path.join(tempfile.mkdtemp(), 'records')
-  rng = np.random.default_rng(0)
-  for options in WRITERS:
-    start = time.perf_counter()
-    writer = array_record_module.ArrayRecordWriter(path, options)
-    for record in records:
-      writer.write(record)
-    writer.close()
-    wrote = time.perf_counter() - start
-    file = array_record_module.ArrayRecordReader(
-      path, 'readahead_buffer_size:0,max_parallelism:0'
-    )
-    read = rate(
-      lambda t, file=file: file.read(rng.integers(0, len(some), 4).tolist()), 4
-    )
-    print(
-      f'  {options}: {os.path.getsize(path) / payload:.3f} bytes on disk per '
-      f'byte, {len(some) / wrote:,.0f} written/s, {read:,.0f} read/s, 4 a call'
-    )
-    file.close()
-    os.remove(path)
-  os.rmdir(os.path.dirname(path))
 
 
 def main(argv):
@@ -228,9 +125,6 @@ def main(argv):
     ok &= measure_start(_DATA.value, length, options, pack)
     split = dataset.open_split(_DATA.value, 'train', length)
     ok &= measure_reading(split, options, pack)
-    if pack == 1 and length in PREDICTIONS:
-      measure_masking(split, options, pack)
-    measure_writers(split.reader)
     os.sched_setaffinity(0, cores)
     print(f'  with {len(cores)} cores:')
     measure_ahead(split, options, pack)

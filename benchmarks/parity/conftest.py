@@ -1,15 +1,13 @@
-"""Finds the environments of other libraries, and real data; skips without.
+"""Finds the environment of transformers, and real data; skips without.
 
-  export BERT_JAX_TRANSFORMERS=PYTHON BERT_JAX_TENSORFLOW=PYTHON
-  export BERT_JAX_TEST_DATA=FOLDER
+  export BERT_JAX_TRANSFORMERS=PYTHON BERT_JAX_TEST_DATA=FOLDER
   pytest benchmarks/parity -n 0 -s
 
-The first is an interpreter with torch and transformers, the second one with
-tensorflow. The folder has glue/, squad/, swag/, books/ and vocab/NAME/vocab.txt.
+PYTHON is an interpreter with torch and transformers 4. The folder has glue/,
+squad/, swag/, books/100_english_novels/ and vocab/NAME/vocab.txt.
 Every test is marked `parity`, and prints how far the two libraries are apart.
 """
 
-import functools
 import json
 import os
 import pathlib
@@ -29,38 +27,26 @@ def pytest_collection_modifyitems(items):
       item.add_marker(pytest.mark.parity)
 
 
-def run(python, script, function, job, arrays):
-  """Runs a function of a script in another environment; returns its arrays."""
-  with tempfile.TemporaryDirectory() as folder:
-    with open(os.path.join(folder, 'job.json'), 'w', encoding='utf-8') as file:
-      json.dump(job, file)
-    np.savez(os.path.join(folder, 'arrays.npz'), **arrays)
-    env = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
-    env['TRANSFORMERS_VERBOSITY'] = 'error'
-    command = [python, str(HERE / script), function, folder]
-    subprocess.run(command, check=True, env=env, cwd=folder)
-    with np.load(os.path.join(folder, 'found.npz')) as found:
-      return dict(found)
-
-
-def find(library):
-  """Returns `run` for the environment with a library."""
-  variable = f'BERT_JAX_{library.upper()}'
-  if not (python := os.environ.get(variable)):
-    pytest.skip(f'{variable} names no interpreter with {library}')
-  return functools.partial(run, python, f'in_{library}.py')
-
-
 @pytest.fixture(scope='session')
 def in_transformers():
-  """Returns (function, job, arrays) -> arrays, in transformers' environment."""
-  return find('transformers')
+  """Returns (function, job, arrays) -> arrays, of in_transformers.py."""
+  python = os.environ.get('BERT_JAX_TRANSFORMERS')
+  if not python:
+    pytest.skip('BERT_JAX_TRANSFORMERS names no interpreter with transformers')
 
+  def run(function, job, arrays):
+    with tempfile.TemporaryDirectory() as folder:
+      path = pathlib.Path(folder, 'job.json')
+      path.write_text(json.dumps(job), 'utf-8')
+      np.savez(os.path.join(folder, 'arrays.npz'), **arrays)
+      env = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
+      env['TRANSFORMERS_VERBOSITY'] = 'error'
+      command = [python, str(HERE / 'in_transformers.py'), function, folder]
+      subprocess.run(command, check=True, env=env, cwd=folder)
+      with np.load(os.path.join(folder, 'found.npz')) as found:
+        return dict(found)
 
-@pytest.fixture(scope='session')
-def in_tensorflow():
-  """Returns the same for in_tensorflow.py."""
-  return find('tensorflow')
+  return run
 
 
 @pytest.fixture(scope='session')

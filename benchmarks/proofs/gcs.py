@@ -38,28 +38,13 @@ HOSTS = f'--config={hosts.CONFIG},steps={hosts.STEPS},checkpoint.every=4'
 
 def start(scratch, count, *command):
   """Starts a command, once for each host, with nothing local in common."""
-  port, processes = emulator.find_port(), []
+  envs = []
   for k in range(count):
     own = os.path.join(scratch, f'host{k}_of_{count}')
-    folders = {x: os.path.join(own, x) for x in ('TMPDIR', 'XDG_CACHE_HOME')}
-    for folder in folders.values():
+    envs.append({x: os.path.join(own, x) for x in ('TMPDIR', 'XDG_CACHE_HOME')})
+    for folder in envs[-1].values():
       os.makedirs(folder, exist_ok=True)
-    flags = f'--xla_force_host_platform_device_count={2 // count}'
-    env = {**os.environ, **folders, 'XLA_FLAGS': flags}
-    env |= {'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': kill.ROOT}
-    address = [f'--coordinator=localhost:{port}', f'--process_id={k}']
-    address = address if count > 1 else []
-    processes.append(
-      subprocess.Popen(
-        [sys.executable, *command, f'--num_processes={count}', *address],
-        cwd=kill.ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-      )
-    )
-  return processes
+  return hosts.start((count, 2 // count), *command, envs=envs)
 
 
 def train(scratch, count, workdir, *more):

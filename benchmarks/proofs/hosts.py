@@ -58,13 +58,13 @@ runpy.run_module('bert_jax.main', run_name='__main__', alter_sys=True)
 """
 
 
-def start(layout, *command, env=None, own=None, folders=None):
+def start(layout, *command, envs=None, own=None, folders=None):
   """Starts a command, once per process of a layout.
 
   Args:
     layout: number of processes, and of devices of each.
     command: arguments of Python.
-    env: is added to the environment.
+    envs: are added to the environment of each process.
     own: more arguments of each process.
     folders: where each process starts; a `bert_jax` there is what it runs.
   """
@@ -77,7 +77,6 @@ def start(layout, *command, env=None, own=None, folders=None):
     'JAX_PLATFORMS': 'cpu',
     'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
     'PYTHONPATH': ROOT,
-    **(env or {}),
   }
   processes = []
   for k in range(count):
@@ -88,7 +87,7 @@ def start(layout, *command, env=None, own=None, folders=None):
       subprocess.Popen(
         [sys.executable, *command, f'--num_processes={count}', *address],
         cwd=folders[k] if folders else ROOT,
-        env=env,
+        env=env | (envs[k] if envs else {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -282,9 +281,9 @@ def start_apart(scratch, name, data, count, victim, breaks):
       flags[k] += [f'--breaks={breaks}', f'--at={STOP_AFTER}']
     if breaks == 'hangs':
       flags[k].append(f'--hang_seconds={HANG_SECONDS}')
-  fast = {'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+  fast = [{'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}] * count
   command = os.path.join(os.path.dirname(__file__), 'failing_host.py')
-  return start((count, 1), command, env=fast, own=flags), folders
+  return start((count, 1), command, envs=fast, own=flags), folders
 
 
 def check_failure(scratch, data, case):

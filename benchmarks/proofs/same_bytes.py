@@ -36,12 +36,6 @@ def digest(directory: str) -> dict[str, str]:
   return found
 
 
-def whole(found: dict[str, str]) -> str:
-  """Returns one hash of all files."""
-  text = '\n'.join(f'{name} {value}' for name, value in found.items())
-  return hashlib.sha256(text.encode()).hexdigest()
-
-
 def write_prose(path: str):
   """Writes Python's own documents, separated by blank lines."""
   with open(path, 'w', encoding='utf-8') as file:
@@ -179,7 +173,10 @@ def compare(args, scratch: str, rng) -> bool:
       n for n in {*found, *reference} if found.get(n) != reference.get(n)
     ]
     state = f'DIFFERS: {different[:3]}' if different else 'same'
-    print(f'{label:24} {whole(found)[:16]} {state:6} {note}', flush=True)
+    print(
+      f'{label:24} {hashlib.sha256(repr(found).encode()).hexdigest()[:16]} {state:6} {note}',
+      flush=True,
+    )
     shutil.rmtree(output)
     return not different
 

@@ -1,34 +1,21 @@
 """Fine-tunes and predicts with the Trainer of transformers.
 
-See ../finetuning.py. The second argument of the command is one of
-
-  make: writes the model, with random weights, that all start from.
-  train: dynamic padding, rows in random order.
-  train_grouped: rows of similar length share a batch.
-  predict: dynamic padding, rows in their order.
-  predict_sorted: rows from the shortest to the longest.
-
-A third, compile, compiles the model.
+See ../finetuning.py. The second argument of the command is `make`, which writes
+the model that both start from, or `train`, which prints rows/s as JSON: with the
+Trainer's dynamic padding, rows in random order.
 """
 
 import os
 import sys
 import tempfile
+import time
 
 import numpy as np
 import pipe
 import torch
 import transformers
-import turns as turns_lib
 
-
-def describe() -> dict:
-  """Returns the facts about this process."""
-  return {
-    'versions': f'transformers {transformers.__version__}, '
-    f'torch {torch.__version__}',
-    'device': 'cpu',
-  }
+WARM = 8  # updates that are not timed
 
 
 def get_class(settings):
@@ -55,9 +42,8 @@ def read_rows(settings: dict) -> list[dict]:
     rows = dict(file)
   found, begin = [], 0
   for end, first, label in zip(
-    rows['ends'].tolist(), rows['firsts'].tolist(), rows['labels'].tolist(),
-    strict=True,
-  ):  # fmt: skip
+    *(rows[name].tolist() for name in ('ends', 'firsts', 'labels')), strict=True
+  ):
     size = end - begin
     row = {
       'input_ids': rows['ids'][begin:end].tolist(),
@@ -73,46 +59,21 @@ def read_rows(settings: dict) -> list[dict]:
   return found
 
 
-class Trainer(transformers.Trainer):
-  """Remembers the last loss."""
+class Clock(transformers.TrainerCallback):
+  """Notes when each update ends."""
 
-  loss = None
-
-  def training_step(self, *args, **kwargs):
-    self.loss = super().training_step(*args, **kwargs)
-    return self.loss
-
-
-class Callback(transformers.TrainerCallback):
-  """Takes turns after each step of a trainer."""
-
-  def __init__(self, turns, trainer):
-    self._turns, self._trainer = turns, trainer
+  def __init__(self):
+    self.ends = []
 
   def on_step_end(self, args, state, control, **others):
     del args, state, control, others
-    self._turns.end_step(describe, lambda: self._trainer.loss.item())
+    self.ends.append(time.perf_counter())
 
 
-def make_trainer(settings, folder, note_batch=None, **more):
-  """Returns a trainer of the settings.
-
-  Args:
-    settings: see ../finetuning.py.
-    folder: of its files.
-    note_batch: called with the attention mask of each batch.
-    **more: further transformers.TrainingArguments.
-  """
-  c = settings['config']
+def train(settings: dict, folder: str):
+  """Trains and predicts; returns {part: rows/s}."""
+  c, rows, clock = settings['config'], read_rows(settings), Clock()
   words = transformers.BertTokenizerFast.from_pretrained(settings['model'])
-  pad = transformers.DataCollatorWithPadding(words)
-
-  def collate(features):
-    batch = pad(features)
-    if note_batch:
-      note_batch(batch['attention_mask'].numpy())
-    return batch
-
   arguments = transformers.TrainingArguments(
     folder,
     use_cpu=True,
@@ -131,55 +92,29 @@ def make_trainer(settings, folder, note_batch=None, **more):
     save_strategy='no',
     report_to='none',
     disable_tqdm=True,
-    **more,
   )
   model = get_class(settings).from_pretrained(
     settings['model'], attn_implementation='sdpa'
   )
-  return Trainer(model, arguments, collate, read_rows(settings))
-
-
-def train(settings: dict, folder: str, **more):
-  """Trains, in turns."""
-  turns, count = turns_lib.Turns(), iter(range(1 << 31))
-
-  def note_batch(mask):
-    turns.note_batch(next(count), mask)
-
-  trainer = make_trainer(settings, folder, note_batch, **more)
-  trainer.add_callback(Callback(turns, trainer))
+  pad = transformers.DataCollatorWithPadding(words)
+  trainer = transformers.Trainer(model, arguments, pad, rows, callbacks=[clock])
   trainer.train()
-
-
-def predict(settings: dict, folder: str, by_length: bool, **more):
-  """Computes the outputs of all rows, in turns."""
-  trainer = make_trainer(settings, folder, **more)
-  rows = trainer.train_dataset
-  if by_length:
-    rows = sorted(rows, key=lambda row: len(row['input_ids']))
-
-  def run(times):
-    for _ in range(times):
-      found = trainer.predict(rows).predictions
-    if isinstance(found, tuple):  # starts and ends [N, S]: those of [CLS]
-      found = np.stack([x[:, 0] for x in found[:2]])
-    return float(np.abs(found).mean())
-
-  pipe.serve(describe(), run)
+  timed = clock.ends[WARM:]
+  count = (len(timed) - 1) * c['phases.batch_size'][0]
+  trainer.predict(rows)
+  begin = time.perf_counter()
+  trainer.predict(rows)
+  predicted = len(rows) / (time.perf_counter() - begin)
+  return {'train': count / (timed[-1] - timed[0]), 'predict': predicted}
 
 
 def main():
   settings = pipe.settings()
-  way, *rest = sys.argv[2:]
-  more = {'torch_compile': True} if rest == ['compile'] else {}
-  if way == 'make':
+  if sys.argv[2] == 'make':
     return make(settings)
+  answer = pipe.open_answers()
   with tempfile.TemporaryDirectory() as folder:
-    if way.startswith('predict'):
-      predict(settings, folder, way == 'predict_sorted', **more)
-    else:
-      grouped = way == 'train_grouped'
-      train(settings, folder, group_by_length=grouped, **more)
+    answer(train(settings, folder))
 
 
 if __name__ == '__main__':
