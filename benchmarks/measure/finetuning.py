@@ -148,7 +148,6 @@ def measure(python, script, settings, args) -> dict[str, float]:
   env = {
     **os.environ,
     'OMP_NUM_THREADS': str(args.threads),
-    'JAX_PLATFORMS': 'cpu',
     'TRANSFORMERS_VERBOSITY': 'error',
   }
   command = [python, script, settings, 'train']
@@ -203,6 +202,7 @@ def main():
     print(json.dumps(found))
     return 0
   args = parse_arguments()
+  os.environ['JAX_PLATFORMS'] = 'cpu'
   cores = sorted(os.sched_getaffinity(0))[: args.threads]
   os.sched_setaffinity(0, cores)  # the processes inherit it
   good = True
