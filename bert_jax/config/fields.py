@@ -1,7 +1,7 @@
 """Every field of an experiment's config: default, meaning, values, resumption.
 
-`FIELDS` is the only place that declares a field. Checks of single values, what a
-resumed run may change and the flags of `data.prepare` and `data.vocab` follow
+`FIELDS` is the only place that declares a field. Checks of single values, what
+a resumed run may change and the flags of `data.prepare` and `data.vocab` follow
 from it; rules between fields are in `bert_jax.config_check`.
 """
 
@@ -56,8 +56,8 @@ FIELDS: dict[str, Field] = {
   'init_from': Field(
     '',
     'a trained model to start from: the workdir of a run, its checkpoint of a '
-    'step (WORKDIR@STEP) or another model that bert_jax.convert reads; empty is '
-    'new weights; the optimizer starts new',
+    'step (WORKDIR@STEP) or another model that bert_jax.convert reads; empty '
+    'is new weights; the optimizer starts new',
     _FREE,
   ),
   'resize_positions': Field(
@@ -72,48 +72,53 @@ FIELDS: dict[str, Field] = {
     _STEPS_OR_0,
     SAME_RESULT,
   ),
+  # What a BERT is.
   'model.num_layers': Field(12, 'layers of the encoder', Range(1, 1024)),
   'model.hidden_size': Field(768, 'units of a hidden state', Range(1, 2**16)),
   'model.num_heads': Field(12, 'attention heads of a layer', Range(1, 2**16)),
   'model.mlp_size': Field(3072, 'hidden units of the MLP', Range(1, 2**18)),
-  'model.max_positions': Field(512, 'tokens', Range(8, 2**16)),
+  'model.max_positions': Field(
+    512, 'tokens of a row, at most', Range(8, 2**16)
+  ),
   'model.dropout': Field(
     0.1,
-    "rate for embeddings and each sublayer's output, rounded to 256ths",
+    "dropout rate of embeddings and of each sublayer's output, rounded to "
+    '256ths',
     _SHARE,
   ),
   'model.attention_dropout': Field(
-    0.1, 'rate for probabilities, rounded to 256ths', _SHARE
+    0.1, "dropout rate of attention's probabilities, rounded to 256ths", _SHARE
   ),
   'model.activation': Field(
     'gelu_tanh',
-    'gelu_tanh (Google), gelu (erf) or relu',
+    'activation of the MLP: gelu_tanh (Google), gelu (erf) or relu',
     Choice('gelu', 'gelu_tanh', 'relu'),
   ),
   'model.norm': Field(
     'post',
-    'LayerNorm after each sublayer (BERT), or pre',
+    'where LayerNorm is: post, after each sublayer (BERT), or pre, before it',
     Choice('post', 'pre'),
   ),
-  'model.norm_epsilon': Field(1e-12, 'added to the variance', _EPSILON),
+  'model.norm_epsilon': Field(1e-12, "added to LayerNorm's variance", _EPSILON),
   'model.initializer': Field(
     'truncated_normal',
     'distribution of initial weights',
     Choice('truncated_normal', 'normal'),
   ),
   'model.initializer_std': Field(
-    0.02, 'its standard deviation', Range(above=0, most=1)
+    0.02, 'standard deviation of initial weights', Range(above=0, most=1)
   ),
   'model.attention_init': Field(
     'random',
-    "random (BERT); or neighbours: the first layer's heads start by looking at "
-    'the tokens beside each, which saves a long search (docs/plateau.md)',
+    'initial weights of attention: random (BERT); or neighbours: the first '
+    "layer's heads start by looking at the tokens beside each, which saves a "
+    'long search (docs/plateau.md)',
     Choice('neighbours', 'random'),
   ),
   'model.dtype': Field('float32', 'type of activations', _DTYPE),
   'model.mask_value': Field(
     -10_000.0,
-    'added to scores of masked keys',
+    'added to the scores of masked keys',
     # Far below any score, and finite in float32.
     Range(-3.4028234663852886e38, -1000),
   ),
@@ -123,6 +128,7 @@ FIELDS: dict[str, Field] = {
     'encoder and the head, with random weights; 0 is none',
     Range(0, 2**16),
   ),
+  # Text, and how it becomes training data.
   'data.input': Field(
     'python-docs',
     'files, globs, folders, gs://…, tfds:NAME/CONFIG:SPLIT or python-docs, '
@@ -176,15 +182,16 @@ FIELDS: dict[str, Field] = {
     'entries of the vocabulary, special tokens included',
     Range(6, 2**24),  # five are special
   ),
-  'data.lowercase': Field(True, 'uncased'),
+  'data.lowercase': Field(True, 'whether text is lower-cased'),
   'data.strip_accents': Field(
     'auto',
     'whether accents and other nonspacing marks are stripped: true, false, '
-    'as_lowercase (from uncased text, like Google), or auto: from uncased text, '
-    'unless the given vocabulary has pieces with accents or, without one, the '
-    'language or 1% of the characters are of a script without case',
+    'as_lowercase (from uncased text, like Google), or auto: from uncased '
+    'text, unless the given vocabulary has pieces with accents or, without '
+    'one, the language or 1% of the characters are of a script without case',
     Choice('auto', 'as_lowercase', 'true', 'false'),
-    SAME_RESULT,  # the config is checked against the prepared data, which fix it
+    # The config is checked against the prepared data, which fix it.
+    SAME_RESULT,
   ),
   'data.passes': Field(
     5, 'times that each document is cut into pairs', Range(1, 1000)
@@ -206,10 +213,11 @@ FIELDS: dict[str, Field] = {
   ),
   'data.heldout': Field(
     0.01,
-    "share of each input's text kept for evaluation; of an input below 25 MB up "
-    'to a tenth, see docs/data.md',
+    "share of each input's text kept for evaluation; of an input below 25 MB "
+    'up to a tenth, see docs/data.md',
     Range(above=0, most=0.9),
-    in_runs='for fine-tuning, share of the training rows if there is no dev file',
+    in_runs='for fine-tuning, share of the training rows if there is no dev '
+    'file',
   ),
   'data.shards': Field(
     0,
@@ -218,22 +226,22 @@ FIELDS: dict[str, Field] = {
   ),
   'data.workers': Field(
     -1,
-    'processes that prepare data, beside the main one: -1 is one per core, 0 is '
-    'none, so that the main process prepares data itself',
+    'processes that prepare data, beside the main one: -1 is one per core, 0 '
+    'is none, so that the main process prepares data itself',
     _PROCESSES,
     SAME_RESULT,
   ),
   'data.loader_workers': Field(
     0,
-    'processes that make batches, beside the main one: -1 is one per core, 0 is '
-    'none, so that a thread makes them',
+    'processes that make batches, beside the main one: -1 is one per core, 0 '
+    'is none, so that a thread makes them',
     _PROCESSES,
     SAME_RESULT,
   ),
   'data.skip_corrupt': Field(
     False,
     'skip and count corrupt records instead of stop',
-    # The same if no record is corrupt; with one, there is none without skipping.
+    # The same if no record is corrupt; with one, there is none without it.
     resume=SAME_RESULT,
   ),
   'data.dir': Field(
@@ -256,9 +264,9 @@ FIELDS: dict[str, Field] = {
     _FREE,
   ),
   # What follows from the data is filled in before the run starts: phases.steps,
-  # optimizer.warmup_steps and, if 0, learning_rate, phases.seq_length (lowered to
-  # that of the longest row) and, with init_from, model, data.vocab_size, lowercase
-  # and strip_accents, and objective.
+  # optimizer.warmup_steps and, if 0, learning_rate, phases.seq_length (lowered
+  # to that of the longest row) and, with init_from, model, data.vocab_size,
+  # lowercase and strip_accents, and objective.
   'finetuning.glue': Field(
     '',
     'a task of GLUE, such as rte; empty is files with the columns above',
@@ -266,11 +274,11 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.epochs': Field(
     0.0,
-    "times that each training row is seen; 0 is filled in: the paper's, or more "
-    'if a small model would make few updates',
+    "times that each training row is seen; 0 is filled in: the paper's, or "
+    'more if a small model would make few updates',
     Range(0, 100_000),
   ),
-  'finetuning.warmup': Field(0.1, 'share of the steps', _SHARE),
+  'finetuning.warmup': Field(0.1, 'share of the steps that warm up', _SHARE),
   'finetuning.select': Field(
     'last',
     'which parameters are the result: the last, or the best of the evaluations '
@@ -278,15 +286,16 @@ FIELDS: dict[str, Field] = {
     Choice('last', 'best'),
   ),
   'finetuning.head_dropout': Field(
-    0.1, 'rate before the head, rounded to 256ths', _SHARE
+    0.1, 'dropout rate before the head, rounded to 256ths', _SHARE
   ),
   'finetuning.reinit_layers': Field(
     0, 'top layers of init_from to start anew', Range(0, 1024)
   ),
   'finetuning.form': Field(
     'bert',
-    'bert; or gpt: start, delimiter and extract tokens that are new, the last '
-    "one classified, and half the language model's loss added to the task's",
+    'form of the input: bert; or gpt: start, delimiter and extract tokens '
+    "that are new, the last one classified, and half the language model's "
+    "loss added to the task's",
     Choice('bert', 'gpt'),
   ),
   'finetuning.features': Field(
@@ -308,8 +317,8 @@ FIELDS: dict[str, Field] = {
   'finetuning.regression': Field(False, 'labels are numbers, not classes'),
   'finetuning.doc_stride': Field(
     128,
-    'for spans: tokens from the beginning of a window of a long passage to that '
-    'of the next',
+    'for spans: tokens from the beginning of a window of a long passage to '
+    'that of the next',
     _TOKENS,
   ),
   'finetuning.max_query_length': Field(
@@ -336,9 +345,11 @@ FIELDS: dict[str, Field] = {
     'choices per row, 0 for other tasks; filled in from the data',
     Range(0, 2**10),
   ),
+  # What pre-training learns.
   'objective.kind': Field(
     'mlm',
-    'mlm, or a language model: ltr, from left to right, or rtl, right to left',
+    'what is learnt: mlm, or a language model: ltr, from left to right, or '
+    'rtl, right to left',
     Choice('mlm', 'ltr', 'rtl'),
   ),
   'objective.nsp': Field(True, 'next sentence prediction'),
@@ -348,14 +359,18 @@ FIELDS: dict[str, Field] = {
     'zeros',
   ),
   'objective.mask_rate': Field(
-    0.15, "share of each sequence's tokens", Range(above=0, below=1)
+    0.15,
+    "share of each sequence's tokens that are predicted",
+    Range(above=0, below=1),
   ),
   'objective.mask_mix': Field(
-    (0.8, 0.1, 0.1), '[MASK], random, same (table 8)', Range(0, 1)
+    (0.8, 0.1, 0.1),
+    'shares of predicted tokens: [MASK], random, same (table 8)',
+    Range(0, 1),
   ),
   'objective.mask_unit': Field(
     'token',
-    'token, word (all its pieces) or span',
+    'what is masked as a whole: token, word (all its pieces) or span',
     Choice('token', 'word', 'span'),
   ),
   'objective.static_masks': Field(
@@ -383,21 +398,28 @@ FIELDS: dict[str, Field] = {
   'phases.max_predictions': Field(
     (20, 76), 'masked tokens per sequence, at most', _TOKENS
   ),
+  # AdamW and its schedule.
   'optimizer.learning_rate': Field(
     1e-4,
-    'at the end of the warm-up; in fine-tuning, 0 is filled in by the size of '
-    'the model',
+    'learning rate at the end of the warm-up; in fine-tuning, 0 is filled in '
+    'by the size of the model',
     Range(0, 1),
   ),
   'optimizer.warmup_steps': Field(
-    10_000, 'from 0, linear; then linear down to 0', _STEPS_OR_0
+    10_000,
+    'updates in which the rate rises linearly from 0; then it falls to 0',
+    _STEPS_OR_0,
   ),
   'optimizer.b1': Field(0.9, "decay of Adam's first moment", _DECAY),
   'optimizer.b2': Field(0.999, "decay of Adam's second moment", _DECAY),
-  'optimizer.epsilon': Field(1e-6, 'added outside the square root', _EPSILON),
-  'optimizer.bias_correction': Field(True, "of Adam's moments"),
+  'optimizer.epsilon': Field(
+    1e-6, "added to the square root of Adam's second moment", _EPSILON
+  ),
+  'optimizer.bias_correction': Field(
+    True, "whether Adam's moments are corrected for their start at 0"
+  ),
   'optimizer.weight_decay': Field(
-    0.01, 'not on LayerNorm and biases', Range(0, 1)
+    0.01, 'weight decay, but not of LayerNorm and biases', Range(0, 1)
   ),
   'optimizer.clip_norm': Field(
     1.0, 'largest norm of the gradient', Range(above=0, most=1e30)
@@ -423,8 +445,8 @@ FIELDS: dict[str, Field] = {
   ),
   'optimizer.freeze': Field(
     '',
-    'regular expression; parameters in whose names it is found are not trained, '
-    'such as ^(embeddings|encoder/layer_[0-5])/; empty trains all',
+    'regular expression; parameters in whose names it is found are not '
+    'trained, such as ^(embeddings|encoder/layer_[0-5])/; empty trains all',
     _FREE,
   ),
   'optimizer.reduce_dtype': Field(
@@ -436,10 +458,10 @@ FIELDS: dict[str, Field] = {
   # How a step is computed, which does not change its meaning; docs/speed.md.
   'compute.attention': Field(
     'auto',
-    'xla (anywhere), recompute (anywhere; keeps no weights of attention for the '
-    'backward pass), fused (our TPU kernels) or cudnn (GPUs, bfloat16, without '
-    'attention dropout and packing); auto is the best on the chip for the '
-    "phase's length",
+    'how attention is computed: xla (anywhere), recompute (anywhere; keeps no '
+    'weights of attention for the backward pass), fused (our TPU kernels) or '
+    'cudnn (GPUs, bfloat16, without attention dropout and packing); auto is '
+    "the best on the chip for the phase's length",
     Choice('auto', 'xla', 'recompute', 'fused', 'cudnn'),
     SAME_MEANING,
   ),
@@ -483,24 +505,27 @@ FIELDS: dict[str, Field] = {
     Range(1, 2**16),
     SAME_MEANING,
   ),
+  # What a run does beside training.
   'eval.every': Field(
     10_000,
-    'steps; 0 evaluates only at the end, but is filled in for fine-tuning: an '
-    'epoch, or a tenth of the steps if that is more',
+    'steps between evaluations; 0 evaluates only at the end, but is filled in '
+    'for fine-tuning: an epoch, or a tenth of the steps if that is more',
     _STEPS_OR_0,
     SAME_RESULT,  # but see `workdir.changes`
   ),
   'eval.sequences': Field(
     10_000,
-    'held-out sequences, at most; in fine-tuning all of dev',
+    'held-out sequences to evaluate on, at most; in fine-tuning all of dev',
     Range(1, 2**31 - 1),
     SAME_RESULT,
   ),
-  'log.every': Field(100, 'steps', _STEPS, SAME_RESULT),
-  'checkpoint.every': Field(5_000, 'steps', _STEPS, SAME_RESULT),
+  'log.every': Field(100, 'steps between rows of the log', _STEPS, SAME_RESULT),
+  'checkpoint.every': Field(
+    5_000, 'steps between checkpoints', _STEPS, SAME_RESULT
+  ),
   'checkpoint.minutes': Field(
     15.0,
-    'since the last one, at most; 0 is no limit',
+    'minutes between checkpoints, at most; 0 is no limit',
     Range(0, 1e6),
     SAME_RESULT,
   ),
@@ -509,12 +534,14 @@ FIELDS: dict[str, Field] = {
   ),
   'checkpoint.keep_every': Field(
     100_000,
-    'steps; these are kept forever; 0 is none',
+    'steps between checkpoints that are kept forever; 0 keeps none',
     _STEPS_OR_0,
     SAME_RESULT,
   ),
   'checkpoint.start_over': Field(
-    False, 'restart at step 0 if all are damaged', resume=SAME_RESULT
+    False,
+    'restart at step 0 if all checkpoints are damaged',
+    resume=SAME_RESULT,
   ),
 }
 
