@@ -262,7 +262,7 @@ def judge(medians):
 
 def compare_packed(shape, folder, args):
   """Compares our step on padded and on packed rows; returns the exit code."""
-  *shape, full = shape
+  *shape, _ = shape
   found = []
   for pack, data in ((1, args.data), (args.pack, args.packed)):
     c, directory = get_config(*shape, args), data or f'{folder}/{pack}'
@@ -270,7 +270,7 @@ def compare_packed(shape, folder, args):
     if not data:
       step_rows.prepare_docs(directory, args.threads, pack)
     step_rows.use_data(c, directory)
-    [peer], batches = run_peers(c, directory, full, args, ours_alone=True)
+    [peer], batches = run_peers(c, directory, False, args, ours_alone=True)
     mask = batches['input_mask']
     rate = mask.sum() / len(mask) / statistics.median(peer.seconds)
     found.append(rate)
