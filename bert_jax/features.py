@@ -86,10 +86,8 @@ def read_texts(path: str) -> list[str | tuple[str, str]]:
 def _split(line, number, path):
   texts = tuple(line.split('\t'))
   if len(texts) > 2:
-    raise errors.UserError(
-      f'line {number} of {path} has {len(texts)} texts with tabs between; '
-      'give one or a pair.'
-    )
+    problem = f'has {len(texts)} texts with tabs between; give one or a pair.'
+    raise errors.at_line(path, number, problem)
   return texts[0] if len(texts) == 1 else texts
 
 

@@ -81,10 +81,8 @@ def _read_file(path: str, two_lines: bool) -> Iterator[Item]:
     for number, row in table_files.read(path, headless=columns).rows:
       texts = tuple(row.get(column) for column in columns)
       if not all(isinstance(text, str) and text for text in texts):
-        raise errors.UserError(
-          f'{path}: line {number} has no {" and ".join(columns)}; give two '
-          'sentences.'
-        )
+        problem = f'has no {" and ".join(columns)}; give two sentences.'
+        raise errors.at_line(path, number, problem)
       if texts != columns:  # the header of a TSV file, if it has one
         yield str(row.get('UID', name)), texts
     return
