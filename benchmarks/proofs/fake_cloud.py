@@ -40,11 +40,9 @@ class Cloud:
     refused: deletions in a state that cannot be deleted.
     on_active: called with (name, zone, body) when hosts begin to run.
     on_gone: called with (name, zone) when they end.
-    items: {(name, zone): what there is}.
+    items: {(name, zone): what there is}; rented: seconds in which hosts ran.
     objects: {URL: (content, generation, time)} of the bucket.
     bindings: {role: members} of the bucket and of the project.
-    now: returns the cloud's time.
-    rented: seconds in which hosts ran.
   """
 
   def __init__(self, now=time.time):
@@ -277,23 +275,19 @@ def serve_metadata(values: dict[str, str]):
   return serve(answer)
 
 
-def make_environment(port: int, folder: str, bucket: int = 0) -> dict:
-  """Returns the variables with which gcloud talks to the stand-in.
-
-  Args:
-    port: of `Cloud`.
-    folder: for gcloud's own files.
-    bucket: port of another bucket.
-  """
+def make_environment(port: int, folder: str) -> dict[str, str]:
+  """Returns the variables by which gcloud finds the stand-in, and a folder."""
   with open(f'{folder}/token', 'w') as file:
     file.write('t')
-  here, start = f'http://127.0.0.1:{port}/', 'API_ENDPOINT_OVERRIDES_'
+  here, start = f'http://127.0.0.1:{port}', 'API_ENDPOINT_OVERRIDES_'
   settings = {
     'AUTH_ACCESS_TOKEN_FILE': f'{folder}/token',
     'CORE_PROJECT': 'p1',
     'CONFIG': f'{folder}/gcloud',
-    **{f'{start}{x}': here for x in ('TPU', 'CLOUDRESOURCEMANAGER', 'IAM')},
-    f'{start}STORAGE': f'http://127.0.0.1:{bucket or port}/storage/v1/',
+    **{
+      f'{start}{x}': f'{here}/' for x in ('TPU', 'CLOUDRESOURCEMANAGER', 'IAM')
+    },
+    f'{start}STORAGE': f'{here}/storage/v1/',
     'CORE_DISABLE_PROMPTS': '1',
     'CORE_CHECK_GCE_METADATA': 'false',
     'CORE_DISABLE_USAGE_REPORTING': 'true',

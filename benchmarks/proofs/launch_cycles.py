@@ -78,13 +78,13 @@ class Hosts:
 class Stage:
   """One cycle: its cloud, its hosts, its folder, and what was printed."""
 
-  def __init__(self, stack, name, folder, bucket=0):
+  def __init__(self, stack, name, folder):
     self.name, self.text, self.limit = name, '', 600.0
     self.cloud = fake_cloud.Cloud()
     port = stack.enter_context(fake_cloud.serve(self.cloud.answer))
     self.environment = {
       **os.environ,
-      **fake_cloud.make_environment(port, folder, bucket),
+      **fake_cloud.make_environment(port, folder),
       'XDG_STATE_HOME': f'{folder}/state',
       'BERT_JAX_LAUNCH_PERIOD': '0.5',
       'BERT_JAX_TICK': '0.05',
@@ -295,10 +295,10 @@ def play(name, folder) -> bool:
   with contextlib.ExitStack() as stack:
     stage = Stage(stack, name, folder)
     checks, cloud = list(cycle(stage)), stage.cloud
-  checks.append(('nothing left', not cloud.items))
-  checks.append(('within the limit', cloud.rented < stage.limit + 20))
   alive = 1 + (cycle is only_labelled)
-  checks.append(('never two alive', cloud.most_alive <= alive))
+  checks += [('nothing left', not cloud.items)]
+  checks += [('within the limit', cloud.rented < stage.limit + 20)]
+  checks += [('never two alive', cloud.most_alive <= alive)]
   wrong = [name for name, holds in checks if not holds]
   acts = ', '.join(f'{act} in {zone}' for act, _, zone in cloud.history)
   seconds = time.monotonic() - begin

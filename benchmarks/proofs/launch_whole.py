@@ -16,7 +16,6 @@ import contextlib
 import hashlib
 import json
 import os
-import pathlib
 import sys
 import tempfile
 import threading
@@ -28,11 +27,10 @@ import launch_cycles
 
 HOSTS = 2  # of a v4-16
 STEPS, EVERY = 36, 6  # of the run, and between checkpoints
-BUCKET = f'gs://{emulator.BUCKET}'
-CONFIG = [
-  '--config=configs/tiny.py:smoke',
-  f'--config.phases.steps={STEPS},',
-  f'--config.checkpoint.every={EVERY}',
+RUN = [
+  *('run', '--name=r', '--config=configs/tiny.py:smoke', '--spot', '--yes'),
+  *('--topology=v4-16', f'--zone={launch_cycles.A}', '--max_usd=50'),
+  *(f'--config.phases.steps={STEPS},', f'--config.checkpoint.every={EVERY}'),
 ]
 
 
@@ -41,6 +39,7 @@ def make_environment(url: str) -> dict[str, str]:
   cache = os.environ.get('UV_CACHE_DIR', os.path.expanduser('~/.cache/uv'))
   return {
     **emulator.environment(url),
+    'CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE': f'{url}/storage/v1/',
     'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false',
     'FSSPEC_GS': '{"use_listings_cache": false}',
     'JAX_PLATFORMS': 'cpu',
@@ -72,14 +71,13 @@ def preempt(stage, url: str):
   while True:
     time.sleep(0.2)
     with contextlib.suppress(OSError):
-      read(url, f'{stage.name}/checkpoints/{2 * EVERY}/commit_success.txt')
+      read(url, f'preempted/checkpoints/{2 * EVERY}/commit_success.txt')
       break
   stage.cloud.set_states('SUSPENDED')
-  print(f'preempted after step {2 * EVERY}', flush=True)
 
 
-def launch(stage, url: str) -> bool:
-  """Launches a run; returns whether it went as it should and left nothing."""
+def whole(stage):
+  """Two runs end with the same bits, although one was preempted."""
 
   def start(*what):
     # CPUs have to be told; on TPUs, jax asks the metadata server.
@@ -87,57 +85,28 @@ def launch(stage, url: str) -> bool:
     own += f'argument=--num_processes={HOSTS}\nargument=--process_id='
     stage.hosts.start(*what, lambda n: f'{own}{n}\n')
 
-  stage.hosts.program = ''  # that of the archive
-  stage.hosts.environment |= make_environment(url)
-  stage.cloud.on_active = start
-  process = stage.start(
-    *('run', '--name=r', *CONFIG, f'--workdir={BUCKET}/{stage.name}', '--yes'),
-    *(
-      '--topology=v4-16',
-      f'--zone={launch_cycles.A}',
-      '--max_usd=50',
-      '--spot',
-    ),
-  )
-  for line in process.stdout:
-    print(f'| {line}', end='', flush=True)
-    stage.text += line
-  texts = ('[worker 0]', '[worker 1]', '(preflight:')  # beside the bill
-  shown = all(text in stage.text for text in texts)
-  clean = not stage.cloud.items and stage.cloud.most_alive == 1
-  stage.hosts.kill()
-  return process.wait() == 0 and shown and clean
+  stage.cloud.on_active, stage.limit = start, 3600.0
+  stage.hosts.program, results = '', []  # the program is that of the archive
+  with emulator.running() as url:
+    stage.environment |= make_environment(url)
+    threading.Thread(target=preempt, args=(stage, url), daemon=True).start()
+    for name, requests in (('uninterrupted', 1), ('preempted', 3)):
+      run = stage.start(*RUN, f'--workdir=gs://{emulator.BUCKET}/{name}')
+      texts = '[worker 0]', '[worker 1]', '(preflight:'  # beside the bill
+      yield from stage.expect(run, 0, *texts, requests=requests)
+      results.append(read_result(url, name))
+      print(f'{name}: {results[-1]}', flush=True)
+  yield 'one preemption', 'requests  2, preemptions 1' in stage.text
+  yield 'same result', results[0] == results[1]
 
 
 def main() -> int:
   """Runs the proof."""
-  begin, results = time.monotonic(), []
-  with contextlib.ExitStack() as stack:
-    scratch = stack.enter_context(tempfile.TemporaryDirectory())
-    url = stack.enter_context(emulator.running())
-    port = int(url.rpartition(':')[2])
-    for name in ('whole', 'preempted'):
-      folder = os.path.join(scratch, name)
-      os.mkdir(folder)
-      stage = launch_cycles.Stage(stack, name, folder, port)
-      if name == 'preempted':
-        threading.Thread(target=preempt, args=(stage, url), daemon=True).start()
-      good = launch(stage, url)
-      results.append(read_result(url, name) if good else None)
-      print(f'{name}: {results[-1]}', flush=True)
-      for path in sorted(pathlib.Path(folder).glob('hosts/*/r/host.log')):
-        if not good:
-          print(f'--- {path}\n{path.read_text(errors="replace")[-3000:]}')
-  checks = {
-    'both end well, and nothing is left': all(results),
-    'two resources, one after the other': stage.hosts.started == 2,
-    'one preemption': 'preemptions 1' in stage.text,
-    'same result': None is not results[0] == results[1],
-  }
-  for name, value in checks.items():
-    print(f'{"ok  " if value else "FAIL"} {name}')
-  good, seconds = all(checks.values()), time.monotonic() - begin
-  print(f'verdict: {"ok" if good else "FAILED"} in {seconds:.0f} s')
+  launch_cycles.LIMIT = 3600
+  launch_cycles.CYCLES['whole'] = whole
+  with tempfile.TemporaryDirectory() as folder:
+    good = launch_cycles.play('whole', folder)
+  print(f'verdict: {"ok" if good else "FAILED"}')
   return 0 if good else 1
 
 
