@@ -20,21 +20,21 @@ def test_an_unknown_task_is_refused():
     tasks.get(c)
 
 
-def test_a_run_goes_by_the_config_that_its_task_completed(
+def test_a_run_goes_by_the_config_that_its_task_takes_from_a_model(
   monkeypatch, tmp_path, capsys
 ):
-  def complete(given, workdir):
+  def take_model(given, workdir):
     assert workdir == str(tmp_path)
     made = given.copy_and_resolve_references()
     made.seed = 7
     return made
 
-  def check(completed, workdir):
+  def check(taken, workdir):
     del workdir
-    raise errors.UserError(f'seed {completed.seed}')
+    raise errors.UserError(f'seed {taken.seed}')
 
   told = dataclasses.replace(
-    tasks.TASKS['pretraining'], complete=complete, check=check
+    tasks.TASKS['pretraining'], take_model=take_model, check=check
   )
   monkeypatch.setitem(tasks.TASKS, 'pretraining', told)
   with pytest.raises(errors.UserError, match='seed 7'):
