@@ -126,7 +126,7 @@ class Classes(row_task.RowTask):
     return lines
 
   def list_columns(self, config):
-    """Returns the column of the text, and that of a second text if any."""
+    """Returns the columns of the text and, if there is one, of the second text."""
     known = data_files.find_glue(config.finetuning.glue) or config.data
     return tuple(name for name in (known.text, known.pair) if name)
 
@@ -190,7 +190,7 @@ class Classes(row_task.RowTask):
   # From predictions to scores and files.
 
   def list_metrics(self, labels, glue=''):
-    """Returns GLUE's metrics of its task; else those of classes or numbers."""
+    """Returns the metrics of a GLUE task, or else of classes or of numbers."""
     known = data_files.find_glue(glue)
     if known:
       return known.metrics
@@ -247,7 +247,7 @@ class Classes(row_task.RowTask):
     return supervised.Given(split._replace(labels=labels), kept)
 
   def choose_keep(self, job):
-    """Keeps all logits for JSONL, but those of numbers, which are chosen."""
+    """Keeps all logits of classes for JSONL; a number is its only logit."""
     if not job.model.head.labels:
       return predictions.keep_likeliest
     return super().choose_keep(job)

@@ -87,7 +87,7 @@ def complete(
   """Returns the config with what follows from the data, and prints the plan.
 
   These are the learning rate and the epochs (see `recipe`), the number of
-  classes, of steps (from the epochs) and of those of the warm-up, the sequence
+  classes, of steps (from the epochs) and of steps of the warm-up, the sequence
   length, lowered to the longest row, and whether batches by length pay. A run
   that has begun has them already.
   """
@@ -133,7 +133,7 @@ def find_max_length(config: config_dict.ConfigDict) -> int:
 
   Args:
     config: the experiment; one that was not completed, or before there was
-      `finetuning.max_length`, has that of `phases.seq_length`.
+      `finetuning.max_length`, has `phases.seq_length`.
   """
   return config.finetuning.max_length or max(config.phases.seq_length)
 
@@ -160,7 +160,7 @@ def _own_fields() -> set[str]:
 
 
 def read_tokenizer(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
-  """Returns the tokenizer of `init_from`, or else that of `data.vocab`.
+  """Returns the tokenizer of `init_from`, or else of `data.vocab`.
 
   GPT's form adds its tokens.
 

@@ -52,7 +52,7 @@ class Frame(NamedTuple):
 
 
 def truncate(first: int, second: int, room: int) -> tuple[int, int]:
-  """Returns how many tokens of a pair to keep: those of the longer go first.
+  """Returns how many tokens of a pair to keep: a longer text is cut first.
 
   The same as `longest_first` of Hugging Face's tokenizers. It differs from
   Google's code in whose token goes last if both are cut and `room` is odd: here
@@ -130,8 +130,8 @@ def make_batch(
 
   Args:
     encoded: all rows; of cached features, see `feature_rows.make_batch`.
-    rows: numbers of those of the batch, [B].
-    length: S, at least that of the longest of them.
+    rows: numbers of the batch's rows, [B].
+    length: S, at least the tokens of the longest row.
   """
   if isinstance(encoded, feature_rows.FeatureRows):
     return feature_rows.make_batch(encoded, rows, length)

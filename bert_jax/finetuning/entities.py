@@ -15,7 +15,7 @@ from bert_jax.finetuning import metrics
 def find(tags: Sequence[str]) -> set[tuple[int, int, str]]:
   """Returns the entities of a sentence: (first word, one past the last, kind).
 
-  As in conlleval, an I- whose kind is not that of the tag before it begins an
+  As in conlleval, an I- whose kind differs from the tag before it begins an
   entity, so any sequence of tags can be scored.
 
   >>> sorted(find(['B-PER', 'I-PER', 'I-LOC', 'O', 'I-LOC', 'B-LOC']))

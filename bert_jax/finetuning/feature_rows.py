@@ -69,7 +69,7 @@ class Tokens:
   Attributes:
     encoded: N rows, `encode.Encoded`.
     positions: of those tokens, each in its row, int [T].
-    ends: where those of each row end in `positions`, int64 [N].
+    ends: where the tokens of each row end in `positions`, int64 [N].
   """
 
   encoded: Any

@@ -75,7 +75,7 @@ def score(
     names: accuracy, f1 (of class 1), macro_f1 or matthews for classes;
       pearson, spearman or mean_squared_error for numbers.
     truth: classes (integers) or numbers, [N].
-    predicted: the same of the model, [N].
+    predicted: the model's predictions, [N].
   """
   if names[0] in _OF_COUNTS:
     truth, predicted = _rank_classes(truth, predicted)
@@ -121,12 +121,12 @@ def compare(
   The constant is the commonest class of the training rows or of these, the one
   that scores better, or the mean of the training rows. Rows are drawn anew with
   replacement, always with the same seed. That covers the choice of the dev rows,
-  not that of the training run: other seeds differ by more on small data.
+  not the training run: other seeds differ by more on small data.
 
   Args:
     names: as in `score`; the first is to compare by.
     truth: classes or numbers, [N].
-    predicted: the same of the model, [N].
+    predicted: the model's predictions, [N].
     train: classes or numbers of the training rows.
 
   Returns:
@@ -170,7 +170,7 @@ def describe_classes(
 
   Args:
     truth: classes, [N].
-    predicted: the same of the model, [N].
+    predicted: the model's predictions, [N].
 
   Returns:
     `classes`, {class: its precision, recall, F1 and rows}; `confusion`, {true

@@ -156,7 +156,7 @@ def make_head(
 
   Args:
     labels: names of the classes; empty for a number.
-    columns: the text's column, and that of the second text of a pair.
+    columns: as `Supervised.list_columns`.
     spans: how answers are found, if that is the task.
   """
   return classifier.Head(

@@ -76,7 +76,7 @@ def choose_kept(
   for name in names:
     if name not in table.names or name in _WRITTEN:
       problem = (
-        'is written' if name in _WRITTEN else 'is no column of the input'
+        'is written' if name in _WRITTEN else 'is not a column of the input'
       )
       known = table_files.describe_names(table.path, table.names)
       raise errors.UserError(

@@ -27,10 +27,10 @@ _PUNCTUATION = str.maketrans('', '', string.punctuation)
 def rank(
   logits: jax.Array, batch: dict[str, jax.Array], max_answer_length: int
 ) -> dict[str, jax.Array]:
-  """Finds the likeliest answers in rows: that of each is all that is kept.
+  """Finds the likeliest answers in rows, which are all that is kept of a row.
 
   Google's code takes the 20 best first and the 20 best last tokens of a row,
-  anywhere, and leaves out what is no answer. Here every possible answer is
+  anywhere, and leaves out what cannot be one. Here every possible answer is
   compared, so none is missed.
 
   Args:
@@ -42,7 +42,7 @@ def rank(
   Returns:
     `firsts` and `lasts`: their tokens, int32 [B, N]; `scores`: logits of both,
     float32 [B, N, 2], from the highest sum to the lowest, -inf if a row has
-    fewer answers; `nulls`: those of [CLS], [B, 2]. N is 20 or fewer.
+    fewer answers; `nulls`: logits of [CLS], [B, 2]. N is 20 or fewer.
   """
   length = logits.shape[1]
   widths = min(max_answer_length, length)
@@ -78,7 +78,7 @@ class Candidates(NamedTuple):
     texts: parts of its passage, each once, the likeliest first; [] if nothing in
       the passage can be an answer.
     scores: logits of the first and of the last token of each, float64 [N, 2].
-    null: those of [CLS] in the window where their sum is smallest, [2].
+    null: logits of [CLS] in the window where their sum is smallest, [2].
   """
 
   texts: list[str]
@@ -96,7 +96,7 @@ class Candidates(NamedTuple):
 def list_candidates(
   split: Any, ranked: dict[str, np.ndarray]
 ) -> list[Candidates]:
-  """Returns those of every question of a split."""
+  """Returns the candidates for every question of a split."""
   made = split.windows
   bounds = np.searchsorted(made.questions, np.arange(len(split.ids) + 1))
   # To tokens of the passage.
@@ -152,7 +152,7 @@ def choose(
 
   Args:
     tune: whether to choose the threshold by which the F1 is best, if there is
-      one; otherwise it is that of the settings.
+      one; otherwise the settings' threshold is used.
   """
   candidates = list_candidates(split, ranked)
   threshold, right = settings.threshold, split.answers
@@ -276,7 +276,7 @@ def score(answers: Sequence[str], right: Sequence[Sequence[str]]) -> np.ndarray:
   """
   found = np.zeros((len(answers), 2))
   for row, answer, known in zip(found, answers, right, strict=True):
-    # As the script of 2.0 does; that of 1.1 keeps those of which nothing remains.
+    # As the script of 2.0 does; the script of 1.1 keeps empty answers.
     known = [x for x in known if normalise(x)] or ['']
     row[:] = np.max([compare_texts(answer, x) for x in known], axis=0)
   return found

@@ -18,7 +18,7 @@ from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 
 class Windows(NamedTuple):
-  """N rows, those of a question one after the other.
+  """N rows; the rows of a question follow one another.
 
   Attributes:
     encoded: the rows. The window is segment 1, with a [SEP] behind it.
@@ -84,7 +84,7 @@ def make(
   Args:
     passage_of: which of them each question is about, [Q].
     max_length: tokens of a row, at least 5.
-    doc_stride: tokens from the beginning of a window to that of the next.
+    doc_stride: tokens from the beginning of a window to the next beginning.
     max_query_length: tokens of a question; the rest of a longer one is left out,
       and what leaves no room for a token of the passage.
   """
@@ -124,7 +124,7 @@ def split(size: int, room: int, stride: int) -> list[tuple[int, int]]:
   Args:
     size: tokens of the passage; without any, there is one empty window.
     room: tokens of a window, at most.
-    stride: tokens from the beginning of a window to that of the next.
+    stride: tokens from the beginning of a window to the next beginning.
 
   >>> split(10, 6, 3), split(6, 6, 3)
   ([(0, 6), (3, 9), (6, 10)], [(0, 6)])

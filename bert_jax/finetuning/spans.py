@@ -176,7 +176,7 @@ class Spans(supervised.Supervised):
     ranked = {}
     if key is None:
       ranked = span_answers.rank(logits, batch, most)
-    # Padding is no answer, so that it changes no loss. In Google's code and in
+    # Padding cannot be an answer, so that it changes no loss. In Google's code and in
     # transformers it competes with the tokens.
     real = batch['input_mask'][..., None]
     logits = jnp.where(real == 1, logits, jnp.finfo(jnp.float32).min)

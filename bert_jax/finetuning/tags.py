@@ -187,7 +187,7 @@ class Tags(supervised.Supervised):
     return entities.score(sum(_count(split, labels, found).values()))
 
   def compare(self, names, labels, split, found, train):
-    """Scores entities, all and, as `kinds`, those of each kind."""
+    """Scores entities: all and, as `kinds`, each kind alone."""
     counts = _count(split, labels, found)
     kinds = {kind: entities.score(x) for kind, x in counts.items()}
     return entities.compare(sum(counts.values())) | {'kinds': kinds}
@@ -243,7 +243,7 @@ class Tags(supervised.Supervised):
     return supervised.Given(words._replace(labels=labels), (lines, sentences))
 
   def write_given(self, job, given, found):
-    """Writes the lines of the input, those of words as `word<tab>tag`."""
+    """Writes the lines of the input, each word as `word<tab>tag`."""
     tags = [job.model.head.labels[i] for i in found]
     text = '\n'.join(conll.list_tagged(*given.about, tags))
 

@@ -150,7 +150,7 @@ def test_columns_of_the_input_are_kept(tmp_path):
 @pytest.mark.parametrize(
   'keep, message',
   [
-    (['name'], "'name' is no column of the input; .* has id, text, label"),
+    (['name'], "'name' is not a column of the input; .* has id, text, label"),
     (['prediction'], "'prediction' is written"),
   ],
 )

@@ -122,7 +122,7 @@ def count_columns(lines: Sequence[str]) -> int:
 
 
 def parse_column(field: str, given: str, default: int) -> int:
-  """Returns the number of a column; that of '' is the default.
+  """Returns the number of a column; without any, the default.
 
   Args:
     field: what names the column, for the error message.
@@ -186,7 +186,7 @@ def to_bio(tags: Sequence[str]) -> list[str]:
   """Returns tags of IOB1, BIO or BIOES as BIO.
 
   An entity begins at B-, S- and U-, after E-, S-, L- and U-, and at a tag whose
-  kind is not that of the tag before: so IOB1 is read, and so conlleval counts.
+  kind is not the kind of the tag before: so IOB1 is read, and so conlleval counts.
 
   >>> to_bio(['I-PER', 'I-PER', 'B-PER', 'I-LOC', 'O', 'S-LOC', 'E-LOC'])
   ['B-PER', 'I-PER', 'B-PER', 'B-LOC', 'O', 'B-LOC', 'B-LOC']

@@ -24,17 +24,9 @@ _EXTENSIONS = (*table_files.EXTENSIONS, *conll.EXTENSIONS, squad.EXTENSION)
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Where a run's examples come from; the fields of its config.
+  """Where a run's examples come from: fields of `data` and of `finetuning`.
 
-  Attributes:
-    input: data.input
-    text: data.text
-    pair: data.pair
-    label: data.label
-    choices: data.choices
-    max_documents: data.max_documents
-    glue: finetuning.glue
-    regression: finetuning.regression, or that of the GLUE task.
+  `regression` is also what follows from a GLUE task, whose labels are numbers.
   """
 
   input: str

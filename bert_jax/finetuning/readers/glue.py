@@ -15,6 +15,7 @@ class Glue:
     folder: name of its folder in a download of GLUE.
     files: {split: path in the folder}; the splits are `train`, `dev`, `test`
       and, for MNLI, `dev_mismatched`, `test_mismatched` and `diagnostic`.
+    text: column of the first text.
     pair: column of the second text; '' for single texts.
     label: column of the label.
     labels: the classes; () for a number.

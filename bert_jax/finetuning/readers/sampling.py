@@ -33,8 +33,8 @@ def hold_out(
   """Returns which training rows are held out for dev, bool [N].
 
   They do not depend on the run's seed. Groups are whole. With labels, of each
-  row, the share is that of every class, each of which keeps a row to train on;
-  or, of numbers, that of any range of them.
+  row, the share is of every class, each of which keeps a row to train on; or,
+  of numbers, of any range of them.
 
   Args:
     groups: number of each row's group, such as its document.

@@ -201,7 +201,7 @@ def _split_csv(path, lines) -> Iterator:
       values = next(reader, None)
     except csv.Error as error:
       raise errors.UserError(
-        f'{path} is no CSV at line {reader.line_num} ({error}); fields with a '
+        f'{path} is not CSV at line {reader.line_num} ({error}); fields with a '
         'comma, a quote or a line feed need quotes around them, and quotes in '
         'them are doubled.'
       ) from None

@@ -86,7 +86,7 @@ def test_jsonl_labels_may_be_of_any_kind(tmp_path):
       'train.csv',
       'without a label, the first in line 3',
     ),
-    ('text,label\n"t,a\n', 'train.csv', 'is no CSV at line 2'),
+    ('text,label\n"t,a\n', 'train.csv', 'is not CSV at line 2'),
     (
       b'text,label\nt,a\n\xe9,a\n',
       'train.csv',
