@@ -33,8 +33,7 @@ def main(argv: list[str]):
   # Accelerators may be busy with the run.
   if 'JAX_PLATFORMS' not in os.environ:
     jax.config.update('jax_platforms', 'cpu')
-  from bert_jax.pretraining import replay as replay_lib
-  from bert_jax.pretraining import replay_page
+  from bert_jax.pretraining import replay, replay_page, replay_rows
   from bert_jax.runtime import files, progress, storage
   from bert_jax.train import compile_cache
 
@@ -42,9 +41,9 @@ def main(argv: list[str]):
   if values.rows < 0:
     raise errors.UserError(f'--rows={values.rows} must not be negative.')
   compile_cache.use()
-  found = replay_lib.rebuild(storage.resolve(values.workdir), values.step)
+  found = replay.rebuild(storage.resolve(values.workdir), values.step)
   with progress.Progress(found.phase.batch_size, 'rows', 'replaying') as bar:
-    measured = replay_lib.measure(found, bar.update)
+    measured = replay_rows.measure(found, bar.update)
   report = replay_page.make_report(found, measured, values.sort, values.rows)
   print('\n'.join(replay_page.render(report)))
   if values.json:

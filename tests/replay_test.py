@@ -105,7 +105,7 @@ def test_the_named_command_shows_the_poison_behind_a_spike(
     losses = [row['loss'] for row in found['rows']]
     assert losses == sorted(losses, reverse=True)
     out = capsys.readouterr().out
-    assert f'a spike: loss {spike["loss"]:.3f}' in out
+    assert f'logged: spike at step {spike["step"]}: loss' in out
     assert f'\nrow {found["rows"][0]["row"]}: ' in out
 
 

@@ -19,7 +19,8 @@ from bert_jax.inference import (
   pseudo_likelihood,
 )
 from bert_jax.model import heads, parameters
-from bert_jax.train import programs, row_gradients, task, tuning
+from bert_jax.pretraining import replay_rows
+from bert_jax.train import programs, task, tuning
 
 ROWS = 32  # of a batch
 
@@ -71,8 +72,8 @@ def _replay(config, phase, device):
   config = tuning.resolve(config, device, phase.seq_length)
   made = tasks.get(config).make_objective(config)
   counts = dict.fromkeys(made.losses, 1.0)
-  add_row = functools.partial(row_gradients._add_row, config, made, counts)
-  key = jax.eval_shape(lambda: row_gradients.find_key(config, phase, 0, 0))
+  add_row = functools.partial(replay_rows._add_row, config, made, counts)
+  key = jax.eval_shape(lambda: replay_rows.find_key(config, phase, 0, 0))
   params = jax.eval_shape(made.init, jax.random.key(0))
   return jax.jit(add_row), params, params, made.batch_shapes(phase, 1), key
 

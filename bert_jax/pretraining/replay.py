@@ -1,4 +1,4 @@
-"""Rebuilds the batch of a past step and measures each of its rows.
+"""Rebuilds the batch of a past step, and the weights to compute it with.
 
 Order is arithmetic: the rows of a step, their masks and their dropout depend on
 seed and step alone, so nothing has to be recorded for this. The weights are
@@ -6,7 +6,6 @@ those of the nearest checkpoint at or before the step.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,33 +13,17 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.data import local_data
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import local_data, manifest
 from bert_jax.inference import trained_run
 from bert_jax.pretraining import batches, init_from, pretrain, training_data
 from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
-from bert_jax.train import row_gradients, tuning
 from bert_jax.train import task as task_lib
+from bert_jax.train import tuning
 from bert_jax.workdir import checkpoint_reader, log, paths
 
 # What a run logs about a single step.
 _OF_A_STEP = ('spike', 'skipped')
-
-
-@dataclasses.dataclass(frozen=True)
-class Weights:
-  """The parameters that a step is replayed with.
-
-  Attributes:
-    params: float32 arrays, as the model has them in training.
-    step: updates that they have seen, at most those before the replayed one.
-    origin: description, to print.
-  """
-
-  params: Any
-  step: int
-  origin: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +35,11 @@ class Replay:
     number: the step as in the log, from 1: the number of updates with it.
     phase: its phase.
     batch: its global batch, leaves [B, ...].
-    records: int [B], the record of training data that each row reads.
     epochs: int [B], how often the whole data was read before.
-    places: file of each record and its number in it, B texts.
-    weights: the weights to use.
+    places: file of each row's record and its number in it, B texts.
+    params: float32 arrays, as the model has them in training.
+    params_step: updates that `params` have seen, fewer than `number`.
+    origin: where `params` are from, to print.
     tokenizer: the run's tokenizer.
     logged: rows of the log about this step alone, and the row `train` whose
       means include it; by kind.
@@ -65,17 +49,13 @@ class Replay:
   number: int
   phase: task_lib.Phase
   batch: task_lib.Batch
-  records: np.ndarray
   epochs: np.ndarray
   places: tuple[str, ...]
-  weights: Weights
+  params: Any
+  params_step: int
+  origin: str
   tokenizer: tokenizer_lib.Tokenizer
   logged: dict[str, dict]
-
-  @property
-  def updates_between(self) -> int:
-    """Returns the updates between the weights and the replayed one."""
-    return self.number - 1 - self.weights.step
 
 
 def rebuild(workdir: str, number: int) -> Replay:
@@ -96,70 +76,53 @@ def rebuild(workdir: str, number: int) -> Replay:
       f'{workdir} is a run of task={config.task}; only steps of pre-training '
       'can be replayed.'
     )
-  phase = _find_phase(config, number)
+  rows = log.read(paths.metrics(workdir))
+  phase = _find_phase(config, number, rows)
   config = _for_one_device(config, phase)
   directory = _find_data(config, workdir)
-  rows = log.read(paths.metrics(workdir))
-  _check_reached(config, number, rows)
-  weights, facts = _read_weights(config, directory, workdir, number - 1)
-  trained_run.check_params(
-    weights.params, pretrain.make_module(config), paths.config(workdir)
+  params, step, origin, facts = _read_params(
+    config, directory, workdir, number - 1
   )
-  _check_facts(config, directory, facts or _logged_facts(rows))
+  trained_run.check_params(
+    params, pretrain.make_module(config), paths.config(workdir)
+  )
+  # A run without a checkpoint logged about its data when it started.
+  started = [row for row in rows if row['kind'] == 'run'] or [{}]
+  _check_data(config, directory, facts.get('task', started[-1]))
   made = batches.Batches(config, directory)
-  index = np.arange(phase.batch_size)
-  records, epochs = made.find_records(phase, number - 1, index)
+  records, epochs = made.find_records(
+    phase, number - 1, np.arange(phase.batch_size)
+  )
   return Replay(
     config=config,
     number=number,
     phase=phase,
     batch=made.train_batch(phase, number - 1),
-    records=records,
     epochs=epochs,
     places=tuple(made.name_record(phase, i) for i in records.tolist()),
-    weights=weights,
-    tokenizer=manifest_lib.load_tokenizer(directory),
+    params=jax.device_put(params, jax.devices()[0]),
+    params_step=step,
+    origin=origin,
+    tokenizer=manifest.load_tokenizer(directory),
     logged=_find_logged(rows, number),
   )
 
 
-def measure(
-  replay: Replay, done: Callable[[int], None]
-) -> row_gradients.RowGradients:
-  """Computes the loss and the gradient of every row.
-
-  Args:
-    replay: the step.
-    done: called with 1 after each row.
-  """
-  return row_gradients.compute(
-    replay.config,
-    pretrain.make_objective(replay.config),
-    replay.phase,
-    replay.weights.params,
-    replay.batch,
-    replay.number - 1,
-    done,
-  )
-
-
-def _find_phase(config, number) -> task_lib.Phase:
-  phases = task_lib.list_phases(config)
+def _find_phase(config, number, rows) -> task_lib.Phase:
+  """Returns the phase of a step that the run has reached by its log."""
   steps = sum(config.phases.steps)
   if not 1 <= number <= steps:
     raise errors.UserError(
       f'--step={number} is not a step of the run, which has steps 1 to {steps}, '
       'numbered as in its log.'
     )
-  return [phase for phase in phases if phase.first < number][-1]
-
-
-def _check_reached(config, number, rows):
   last = max((row['step'] for row in rows), default=None)
   if last is not None and number > last + config.log.every:
     raise errors.UserError(
       f'the run has not reached --step={number}; its log ends at step {last}.'
     )
+  phases = task_lib.list_phases(config)
+  return [phase for phase in phases if phase.first < number][-1]
 
 
 def _for_one_device(config, phase):
@@ -179,12 +142,17 @@ def _find_data(config, workdir) -> str:
       f'the data of the run are not in {directory}{named} any more; put them '
       'back, or a link to them.'
     )
-  training_data.check_manifest(config, directory, manifest_lib.read(directory))
+  training_data.check_manifest(config, directory, manifest.read(directory))
   return local_data.fetch(directory, config.phases.seq_length)
 
 
-def _read_weights(config, directory, workdir, latest):
-  """Returns the newest weights of at most `latest` updates, and their facts."""
+def _read_params(config, directory, workdir, latest):
+  """Returns the newest parameters of at most `latest` updates.
+
+  Returns:
+    (parameters, updates that they have seen, where they are from, facts of
+    their checkpoint).
+  """
   saved = paths.checkpoints(workdir)
   if not storage.exists(saved):
     raise errors.UserError(f'{saved} does not exist; train first.')
@@ -193,33 +161,22 @@ def _read_weights(config, directory, workdir, latest):
     params, facts = checkpoint_reader.read(saved, latest=latest)
     origin = f'checkpoint of step {facts["step"]:,}, '
     origin += f'fingerprint={facts["fingerprint"]}'
-    return Weights(_put(params), facts['step'], origin), facts
+    return params, facts['step'], origin, facts
   # The state before the first update is a function of the config.
   objective = pretrain.make_task(config, directory).objective(config)
   params = jax.jit(objective.init)(jax.random.key(config.seed))
   if config.init_from:
     params, _ = init_from.start(config, directory, jax.device_get(params))
   oldest = f'; the oldest checkpoint is of step {min(steps):,}' if steps else ''
-  return Weights(_put(params), 0, f'those before the first update{oldest}'), {}
+  return params, 0, f'those before the first update{oldest}', {}
 
 
-def _put(params):
-  return jax.device_put(params, jax.devices()[0])
-
-
-def _logged_facts(rows) -> dict:
-  """Returns what a run without a checkpoint logged about its data."""
-  started = [row for row in rows if row['kind'] == 'run']
-  return {'task': started[-1]} if started else {}
-
-
-def _check_facts(config, directory, facts):
+def _check_data(config, directory, was):
   """Raises errors.UserError unless the data are those of the training."""
   now = pretrain.make_task(config, directory).facts
-  was = facts.get('task', {})
+  shared = [name for name in now if name in was]
   changed = errors.find_changes(
-    {name: was[name] for name in now if name in was},
-    {name: value for name, value in now.items() if name in was},
+    {name: was[name] for name in shared}, {name: now[name] for name in shared}
   )
   if changed:
     raise errors.UserError(

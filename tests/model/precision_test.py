@@ -12,7 +12,7 @@ import pytest
 from bert_jax import param_names
 from bert_jax.model import parameters, precision
 from bert_jax.ops import fused_attention
-from bert_jax.pretraining import predictions, pretrain
+from bert_jax.pretraining import pretrain, replay_rows
 from bert_jax.train import task
 from tests import training
 
@@ -165,17 +165,17 @@ def test_a_replays_predictions_have_the_runs_precision(monkeypatch, platform):
     batch=training.make_batch(0),
     phase=task.list_phases(c)[0],
     number=1,
-    weights=types.SimpleNamespace(params=make('float32')[1]),
+    params=make('float32')[1],
     tokenizer=types.SimpleNamespace(
       size=training.VOCAB, vocab=[*'0123456789a']
     ),
   )
-  jitted = predictions._compute
+  jitted = replay_rows._compute
 
   def lower(*args):
     lowered = jitted.trace(*args).lower(lowering_platforms=(platform,))
     assert_exact(lowered.as_text())
     return jitted(*args)
 
-  monkeypatch.setattr(predictions, '_compute', lower)
-  assert predictions.predict(replay, 0)[0]
+  monkeypatch.setattr(replay_rows, '_compute', lower)
+  assert replay_rows.predict(replay, 0)[0]

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.pretraining import predictions, pretrain, replay, replay_page
+from bert_jax.pretraining import pretrain, replay, replay_page, replay_rows
 from tests.pretraining import replay_test
 
 directories = replay_test.directories
@@ -15,7 +15,7 @@ made = replay_test.made
 
 def make_report(workdir, number, **how):
   found = replay.rebuild(str(workdir), number)
-  measured = replay.measure(found, lambda n: None)
+  measured = replay_rows.measure(found, lambda n: None)
   return found, replay_page.make_report(found, measured, **how)
 
 
@@ -25,27 +25,25 @@ def test_all_rows_are_listed_and_the_first_in_full(made):
   lines = replay_page.render(report)
   assert lines[0] == 'step 6: phase 0, 16 rows of 32 tokens'
   assert lines[1].startswith('weights: checkpoint of step 4, fingerprint=')
-  assert lines[1].endswith('; 1 update before this one')
-  assert lines[2:4] == [
-    'dropout: as in training',
-    'log: nothing about this step',
-  ]
-  head = lines.index('  row   share     mlm    nsp  gradient  text')
+  assert lines[1].endswith('; updates between: 1')
+  assert lines[2] == 'dropout: as in training'
+  head = lines.index('  row   share     mlm     nsp  gradient  text')
   table = lines[head + 1 : head + 17]
   assert sorted(int(line.split()[0]) for line in table) == list(range(16))
   assert max(map(len, table)) == 80
   assert sum(row['share'] for row in report['rows']) == pytest.approx(1)
   full = [line for line in lines if line.startswith('row ')]
-  assert len(full) == 2
   first = report['rows'][0]
-  assert full[0].startswith(f'row {first["row"]}: {first["share"]:.2%} of the')
-  place = f'  {found.places[first["row"]]}, epoch {found.epochs[first["row"]]}'
-  text = lines[lines.index(place) + 1]
+  place, epoch = found.places[first['row']], found.epochs[first['row']]
+  assert full[0] == f'row {first["row"]}: {place}, epoch {epoch}'
+  assert len(full) == 2
+  text = lines[lines.index(full[0]) + 1]
   assert text.startswith('  [CLS] ') and '*' in ' '.join(lines)
-  words, _ = predictions.predict(found, first['row'])
-  least = min(words, key=lambda word: word.probability)
-  at = next(i for i, line in enumerate(lines) if line.startswith('  at '))
-  assert lines[at + 1].split()[:2] == [str(least.position), least.truth]
+  words, _ = replay_rows.predict(found, first['row'])
+  least = min(words, key=lambda word: word['probability'])
+  at = next(i for i, line in enumerate(lines) if 'least expected of' in line)
+  place, token = lines[at + 1].split()[:2]
+  assert (place, token) == (str(least['position']), f'{least["truth"]},')
 
 
 @pytest.mark.slow
@@ -75,9 +73,9 @@ def test_rows_that_are_not_finite_come_first_and_fit_in_json(made, monkeypatch):
 @pytest.mark.slow
 def test_a_skipped_update_of_finite_rows_points_at_the_weights(made):
   _, report = make_report(made, 6, rows=0)
-  report['logged'] = {'skipped': {'grad_norm': 'nan'}}
+  report['logged'] = {'skipped': {'step': 6, 'grad_norm': 'nan'}}
   text = ' '.join(replay_page.render(report))
-  assert 'log: the update was skipped, gradient norm nan' in text
+  assert 'logged: skipped at step 6: grad_norm nan' in text
   assert 'look at what happened to the weights since' in text
 
 
@@ -86,7 +84,7 @@ def test_a_row_without_tokens_to_predict_is_shown(made):
   for name, x in found.batch.items():
     x[2] = 0 if name != 'input_ids' else found.tokenizer.pad_id
   report = replay_page.make_report(
-    found, replay.measure(found, lambda n: None), rows=16
+    found, replay_rows.measure(found, lambda n: None), rows=16
   )
   assert report['rows'][-1]['row'] == 2 and report['rows'][-1]['loss'] == 0
   assert '  no token to predict' in replay_page.render(report)

@@ -13,7 +13,7 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.data import prepare
-from bert_jax.pretraining import predictions, pretrain, replay
+from bert_jax.pretraining import pretrain, replay, replay_rows
 from bert_jax.train import step as step_lib
 from bert_jax.workdir import checkpoint
 from tests import models
@@ -90,11 +90,11 @@ def test_a_rows_predictions_have_its_loss(directories, tmp_path, name, number):
     make_run(tmp_path / 'run', directories, **CASES[name]), number
   )
   assert found.batch['input_ids'].shape == {5: (16, 32), 33: (8, 64)}[number]
-  measured = replay.measure(found, lambda n: None)
+  measured = replay_rows.measure(found, lambda n: None)
   for row in (0, 3):
-    words, pairs = predictions.predict(found, row)
+    words, pairs = replay_rows.predict(found, row)
     assert len(words) == measured.counts['mlm_loss'][row] > 0
-    losses = [-np.log(word.probability) for word in words]
+    losses = [-np.log(word['probability']) for word in words]
     assert sum(losses) == pytest.approx(
       measured.sums['mlm_loss'][row], rel=1e-4
     )
@@ -111,18 +111,20 @@ def test_the_text_is_that_of_the_record(directories, tmp_path, changes):
   found = replay.rebuild(make_run(tmp_path / 'run', directories, **changes), 5)
   vocab, special = found.tokenizer.vocab, {'[CLS]', '[SEP]'}
   for row in range(16):
-    ids, masked = predictions.restore_tokens(found, row)
+    ids, masked = replay_rows.restore_tokens(found, row)
     tokens = [vocab[i] for i in ids]
     assert '[MASK]' not in tokens and special <= {*tokens}
-    words, _ = predictions.predict(found, row)
-    assert [tokens[word.position] for word in words] == [w.truth for w in words]
+    words, _ = replay_rows.predict(found, row)
+    assert [tokens[word['position']] for word in words] == [
+      w['truth'] for w in words
+    ]
     if 'objective__kind' in changes:
-      assert not masked.any() and words[0].given is None
+      assert not masked.any() and words[0]['given'] is None
     else:
-      assert np.flatnonzero(masked).tolist() == [w.position for w in words]
+      assert np.flatnonzero(masked).tolist() == [w['position'] for w in words]
       shown = found.batch['input_ids'][row]
-      assert [w.given for w in words] == [
-        vocab[shown[w.position]] for w in words
+      assert [w['given'] for w in words] == [
+        vocab[shown[w['position']]] for w in words
       ]
 
 
@@ -133,21 +135,22 @@ def test_the_weights_are_the_newest_that_have_not_seen_the_step(
   made, number, used, between
 ):
   found = replay.rebuild(made, number)
-  assert found.weights.step == used and found.updates_between == between
-  assert f'checkpoint of step {used}, fingerprint=' in found.weights.origin
-  models.assert_same(found.weights.params, make_params(found.config, used))
+  assert found.params_step == used
+  assert number - 1 - found.params_step == between
+  assert f'checkpoint of step {used}, fingerprint=' in found.origin
+  models.assert_same(found.params, make_params(found.config, used))
 
 
 def test_a_step_before_all_checkpoints_has_the_initial_weights(made):
   found = replay.rebuild(made, 2)
-  assert found.weights.step == 0 and found.updates_between == 1
-  assert 'the oldest checkpoint is of step 2' in found.weights.origin
-  models.assert_same(found.weights.params, make_params(found.config, 0))
+  assert found.params_step == 0
+  assert 'the oldest checkpoint is of step 2' in found.origin
+  models.assert_same(found.params, make_params(found.config, 0))
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(workdir, capsys):
   shutil.rmtree(workdir / 'checkpoints' / '4' / 'state')
-  assert replay.rebuild(str(workdir), 9).weights.step == 2
+  assert replay.rebuild(str(workdir), 9).params_step == 2
   assert 'checkpoint 4 is bad' in capsys.readouterr().out
   shutil.rmtree(workdir / 'checkpoints' / '2' / 'state')
   with pytest.raises(errors.UserError, match='no checkpoint read.*is sound'):
@@ -155,12 +158,12 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(workdir, capsys):
 
 
 def test_how_the_run_used_its_devices_does_not_matter(workdir):
-  before = replay.measure(replay.rebuild(str(workdir), 5), lambda n: None)
+  before = replay_rows.measure(replay.rebuild(str(workdir), 5), lambda n: None)
   other = {'attention': 'fused', 'heads': 'separate', 'xla_options': 'a=b'}
   edit_config(
     workdir, mesh__model=2, **{f'compute__{k}': x for k, x in other.items()}
   )
-  after = replay.measure(replay.rebuild(str(workdir), 5), lambda n: None)
+  after = replay_rows.measure(replay.rebuild(str(workdir), 5), lambda n: None)
   np.testing.assert_array_equal(before.losses, after.losses)
 
 
@@ -196,8 +199,8 @@ def test_the_run_and_its_data_are_not_changed(workdir):
   edit_config(workdir, data__dir='')
   before = digest(workdir)
   found = replay.rebuild(str(workdir), 5)
-  replay.measure(found, lambda n: None)
-  predictions.predict(found, 0)
+  replay_rows.measure(found, lambda n: None)
+  replay_rows.predict(found, 0)
   assert digest(workdir) == before
 
 

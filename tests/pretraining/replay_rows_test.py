@@ -1,14 +1,16 @@
 """Rows by themselves add up to what training computes from all of them."""
 
 import functools
+import types
 
 import jax
 import numpy as np
 import pytest
 
 from bert_jax.parallel import device_mesh
-from bert_jax.train import row_gradients, task, update
+from bert_jax.pretraining import replay_rows
 from bert_jax.train import step as step_lib
+from bert_jax.train import task, update
 from tests import training
 
 STEP = 5
@@ -36,15 +38,14 @@ def train(c, batch):
 
 
 def measure(c, batch, done=lambda n: None):
-  return row_gradients.compute(
-    c,
-    training.make_objective(c),
-    task.list_phases(c)[0],
-    training._make_state().params,
-    batch,
-    STEP,
-    done,
+  replay = types.SimpleNamespace(
+    config=c,
+    phase=task.list_phases(c)[0],
+    params=training._make_state().params,
+    batch=batch,
+    number=STEP + 1,
   )
+  return replay_rows.measure(replay, done)
 
 
 @pytest.mark.slow
@@ -82,7 +83,7 @@ def test_dropout_is_left_out_if_it_depends_on_the_devices():
   plain = training.small_config()
   plain.rng = 'rbg'
   batch = training.make_batch(3)
-  assert row_gradients.find_key(c, task.list_phases(c)[0], STEP, 0) is None
+  assert replay_rows.find_key(c, task.list_phases(c)[0], STEP, 0) is None
   np.testing.assert_allclose(
     measure(c, batch).losses, measure(plain, batch).losses, rtol=1e-6
   )

@@ -1,0 +1,214 @@
+"""Computes loss, gradient and predictions of each row of a replayed step.
+
+The losses and gradients of the rows add up to those of the batch, so they show
+which rows made it large or not finite.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import config_dict
+
+from bert_jax import config as config_lib
+from bert_jax.model import precision
+from bert_jax.pretraining import pretrain
+from bert_jax.pretraining import replay as replay_lib
+from bert_jax.train import gradient, task
+from bert_jax.train import step as step_lib
+
+_GUESSES = 3  # words per prediction
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+  """What each of the B rows of a batch contributes to its update.
+
+  Attributes:
+    losses: float64 [B]; a row's sum of each loss divided by the batch's count.
+      They add up to the batch's loss.
+    grad_norms: float64 [B], norms of the gradients of `losses`.
+    grad_norm: norm of the sum of these gradients, which is the batch's gradient
+      before it is clipped.
+    sums: {metric: float64 [B]}.
+    counts: {metric: float64 [B]}.
+  """
+
+  losses: np.ndarray
+  grad_norms: np.ndarray
+  grad_norm: float
+  sums: dict[str, np.ndarray]
+  counts: dict[str, np.ndarray]
+
+
+def measure(replay: replay_lib.Replay, done: Callable[[int], None]) -> Rows:
+  """Computes loss and gradient of each row on one device, one at a time.
+
+  The device holds the parameters, the gradient of a row and the gradients' sum,
+  and the activations of one row.
+
+  Args:
+    replay: the step.
+    done: called with 1 after each row.
+  """
+  config, batch = replay.config, replay.batch
+  objective = pretrain.make_objective(config)
+  params = precision.cast(replay.params, config.model.dtype)
+  # Placed, as the sums that follow, or the second row would be compiled anew.
+  total = jax.device_put(
+    jax.tree.map(lambda x: np.zeros(x.shape, np.float32), params),
+    jax.devices()[0],
+  )
+  # Divided by the counts of the whole batch, as in training.
+  counts = jax.device_get(objective.counts(jax.tree.map(jnp.asarray, batch)))
+  add_row = jax.jit(
+    functools.partial(_add_row, config, objective, counts), donate_argnums=1
+  )
+  found = []
+  for i in range(len(batch['input_mask'])):
+    row = {name: x[i : i + 1] for name, x in batch.items()}
+    key = find_key(config, replay.phase, replay.number - 1, i)
+    total, facts = add_row(params, total, row, key)
+    found.append(jax.device_get(facts))
+    done(1)
+  stacked = jax.tree.map(lambda *x: np.array(x, np.float64), *found)
+  return Rows(**stacked, grad_norm=float(optax.tree.norm(total)))
+
+
+def _add_row(config, objective, counts, params, total, row, key):
+  """Returns (total with the gradient of a row, facts about the row)."""
+
+  def loss_fn(params):
+    sums, _ = objective.compute(params, row, key)
+    return sum(
+      sums[name] / max(counts[name], 1.0) for name in objective.losses
+    ), sums
+
+  with precision.set_products(config):
+    grad = jax.value_and_grad(loss_fn, has_aux=True)
+    (loss, sums), grads = grad(params)
+  grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)
+  return jax.tree.map(jnp.add, total, grads), {
+    'losses': loss,
+    'grad_norms': optax.tree.norm(grads),
+    'sums': sums,
+    'counts': objective.counts(row),
+  }
+
+
+def can_repeat_dropout(config: config_dict.ConfigDict) -> bool:
+  """Returns whether the dropout of training is known for a single row."""
+  return config.rng == 'threefry'  # whose numbers depend on the row alone
+
+
+def find_key(
+  config: config_dict.ConfigDict, phase: task.Phase, step: int, row: int
+) -> jax.Array | None:
+  """Returns the random key of a row in an update, for a batch of that row.
+
+  Args:
+    step: updates before this one.
+    row: index of the row in the global batch.
+
+  Returns:
+    The key; None, which turns dropout off, if its random numbers depend on the
+    devices.
+  """
+  if not can_repeat_dropout(config):
+    return None
+  return gradient.find_row_key(
+    jax.random.fold_in(step_lib.run_key(config), step),
+    row,
+    phase.accumulate,
+    config.optimizer.clip_unit == 'micro_batch',
+  )
+
+
+def restore_tokens(
+  replay: replay_lib.Replay, row: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the ids of a row before masking, and where tokens are masked.
+
+  Returns:
+    (ids, masked), [T] int and bool, without padding. A language model has
+    no masks.
+  """
+  one = {name: x[row] for name, x in replay.batch.items()}
+  ids, masked = one['input_ids'].copy(), np.zeros(len(one['input_ids']), bool)
+  if replay.config.objective.kind == 'mlm':
+    used = one['masked_lm_weights'] > 0
+    at = one['masked_lm_positions'][used]
+    ids[at], masked[at] = one['masked_lm_ids'][used], True
+  tokens = one['input_mask'] > 0
+  return ids[tokens], masked[tokens]
+
+
+def predict(
+  replay: replay_lib.Replay, row: int
+) -> tuple[list[dict], list[tuple[bool, float]]]:
+  """Computes the predictions of a row, with the dropout of training.
+
+  Returns:
+    (words, pairs). A word has the `position` of a masked token, its `truth`,
+    the piece `given` to the model in its place (None for a language model,
+    which reads one way and did not see it), the `probability` of the truth, and
+    the likeliest `guesses` with theirs. A pair is whether the second text of a
+    sentence pair is random, and the probability of that; none without NSP.
+  """
+  one = {name: x[row : row + 1] for name, x in replay.batch.items()}
+  with precision.set_products(replay.config):
+    words, nsp = _compute(
+      precision.cast(replay.params, replay.config.model.dtype),
+      one,
+      find_key(replay.config, replay.phase, replay.number - 1, row),
+      pretrain.make_module(replay.config),
+      replay.tokenizer.size,
+    )
+  top = jax.device_get((words, *jax.lax.top_k(words, _GUESSES)))
+  found, pairs = _name_words(replay, one, *top), []
+  if nsp is not None:
+    present = one['next_sentence_weights'].reshape(-1) > 0
+    labels = one['next_sentence_labels'].reshape(-1)[present] > 0
+    random = np.asarray(nsp).reshape(-1)[present]
+    pairs = list(zip(labels.tolist(), random.tolist(), strict=True))
+  return found, pairs
+
+
+@functools.partial(jax.jit, static_argnames=('module', 'size'))
+def _compute(params, one, key, module, size):
+  """Returns probabilities: of words [P, V], and of a random second text."""
+  mlm, nsp = module.apply(
+    {'params': params},
+    one,
+    key is None,
+    rngs=None if key is None else {'dropout': key},
+  )
+  # The embeddings may have padding rows, to make V divisible.
+  words = jax.nn.softmax(mlm[0, :, :size])
+  return words, None if nsp is None else jax.nn.softmax(nsp)[0, ..., 1]
+
+
+def _name_words(replay, one, chances, values, words) -> list[dict]:
+  bert, vocab = config_lib.model_config(replay.config), replay.tokenizer.vocab
+  ids, positions, weights = (
+    one[f'masked_lm_{name}'][0].tolist()
+    for name in ('ids', 'positions', 'weights')
+  )
+  found = []
+  for i in np.flatnonzero(weights).tolist():
+    given = vocab[one['input_ids'][0, positions[i]]]
+    guesses = zip(words[i].tolist(), values[i].tolist(), strict=True)
+    found.append(
+      {
+        'position': positions[i] + bert.target_offset,
+        'truth': vocab[ids[i]],
+        'given': None if bert.causal else given,
+        'probability': float(chances[i, ids[i]]),
+        'guesses': [(vocab[word], p) for word, p in guesses],
+      }
+    )
+  return found
