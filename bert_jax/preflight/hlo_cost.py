@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import re
 
-from bert_jax.preflight import hlo_groups, hlo_loops, hlo_text
+from bert_jax.preflight import hlo_text
 
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 # fmt: off
@@ -36,12 +36,8 @@ class Cost:
     collectives: {kind: count}.
     collective_bytes: {kind: bytes of the whole arrays, the larger of inputs and
       outputs}.
-    sent_bytes: bytes that the device sends in them, with the best algorithms.
-    group_bytes: {devices of one of the groups, such as '0,4,8,12': bytes sent},
-      numbered as in the mesh.
-    hbm_bytes: bytes that all ops and copies read from and write to the device's
-      memory, for kernels as they declare; an op is assumed to read all of its
-      operands, which is too much for some.
+    group_bytes: {devices of one of the groups, such as '0,4,8,12': bytes that the
+      device sends, with the best algorithms}, numbered as in the mesh.
     kernels: {name and result: count} of custom calls with their own program.
     kernel_flops: {name and result: FLOPs} that they declare, otherwise 0.
     kernel_bytes: {name and result: bytes} that they declare, otherwise of
@@ -50,7 +46,6 @@ class Cost:
     uncosted: {opcode: count} of other ops without cycles, except on tiny
       arrays; most are copies overlapped with computation.
     uncosted_bytes: {opcode: bytes} of their inputs and outputs.
-    custom_calls: {target: count}, including kernels.
   """
 
   cycles: float = 0
@@ -58,16 +53,13 @@ class Cost:
   rng_bytes: float = 0
   collectives: dict = dataclasses.field(default_factory=dict)
   collective_bytes: dict = dataclasses.field(default_factory=dict)
-  sent_bytes: float = 0
   group_bytes: dict = dataclasses.field(default_factory=dict)
-  hbm_bytes: float = 0
   kernels: dict = dataclasses.field(default_factory=dict)
   kernel_flops: dict = dataclasses.field(default_factory=dict)
   kernel_bytes: dict = dataclasses.field(default_factory=dict)
   moved_bytes: float = 0
   uncosted: dict = dataclasses.field(default_factory=dict)
   uncosted_bytes: dict = dataclasses.field(default_factory=dict)
-  custom_calls: dict = dataclasses.field(default_factory=dict)
 
 
 def count_cost(text: str) -> Cost:
@@ -144,7 +136,6 @@ def _add(totals, computations, name, *, times, devices, fused, aside=False):
         totals['product_cycles'] += times * sum(found)
       if not found:
         _add_uncosted(totals, op, types, computations, times)
-      totals['hbm_bytes'] += times * _hbm_bytes(op, types, computations)
     kind = op.opcode.removesuffix('-start')
     if op.opcode.endswith('-done') or op.opcode.endswith('-update'):
       continue  # counted at its start
@@ -156,7 +147,7 @@ def _add(totals, computations, name, *, times, devices, fused, aside=False):
       totals['rng_bytes'] += times * hlo_text.parse_largest(op.type)
     elif kind == 'custom-call':
       _add_custom_call(totals, op, types, times)
-    loops = hlo_loops.count_trips(op, computations) if kind == 'while' else 1
+    loops = hlo_text.count_trips(op, computations) if kind == 'while' else 1
     for called in hlo_text.list_called(op):
       _add(
         totals,
@@ -171,7 +162,6 @@ def _add(totals, computations, name, *, times, devices, fused, aside=False):
 
 def _add_custom_call(totals, op, types, times):
   target = re.search(r'custom_call_target="([^"]*)"', op.rest)[1]
-  totals['custom_calls', target] += times
   if target not in _KERNELS:
     return
   said = dict(re.findall(r'"(flops|bytes_accessed)":"(\d+)"', op.rest))
@@ -229,29 +219,6 @@ def _moved(op, types) -> int:
   return 0
 
 
-def _hbm_bytes(op, types, computations) -> int:
-  """Returns the bytes that an op reads from and writes to the memory."""
-  if op.opcode == 'custom-call':
-    found = re.search(r'"bytes_accessed":"(\d+)"', op.rest)
-    if found:
-      return int(found[1])
-  elif op.opcode in _FREE or op.opcode.endswith(('-done', '-update', '-id')):
-    return 0
-  inside = list(_inside(op, types, computations))
-  if {part.opcode for part, _ in inside} & {'gather', 'scatter'}:
-    return sum(_moved(part, known) for part, known in inside)
-  if op.opcode.endswith('-start'):  # what is copied between the memories
-    return hlo_text.parse_size(_second(op.type))
-  if op.opcode in ('slice', 'dynamic-slice'):  # of a large array, what it needs
-    return 2 * hlo_text.parse_hbm_size(op.type)
-  return sum(map(hlo_text.parse_hbm_size, [op.type, *_types(op, types)]))
-
-
-def _types(op, types):
-  """Returns the types of an op's operands, each array once."""
-  return [types.get(o, '') for o in dict.fromkeys(op.operands)]
-
-
 def _in_and_out(op, types) -> int:
   if op.opcode.endswith('-start'):  # its type includes inputs, maybe whole
     return 2 * hlo_text.parse_size(_second(op.type))
@@ -265,7 +232,7 @@ def _add_collective(totals, op, kind, name, types, times, devices):
     hlo_text.parse_size(_result(op)),
     sum(hlo_text.parse_size(types[o]) for o in op.operands),
   )
-  group = hlo_groups.find_group(op.rest) or tuple(devices)
+  group = hlo_text.find_group(op.rest) or tuple(devices)
   n = len(group)
   # On TPUs, a reduce-scatter is a fusion that keeps one part of an all-reduce.
   if kind == 'all-reduce' and 'all-reduce-scatter' in name:
@@ -274,7 +241,6 @@ def _add_collective(totals, op, kind, name, types, times, devices):
   totals['collectives', kind] += times
   totals['collective_bytes', kind] += times * whole
   sent = times * whole * rounds.get(kind, (n - 1) / n)
-  totals['sent_bytes'] += sent
   totals['group_bytes', ','.join(map(str, group))] += sent
 
 

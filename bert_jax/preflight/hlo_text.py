@@ -1,12 +1,12 @@
-"""Parses scheduled HLO text into ops, and the sizes of their types."""
+"""Parses scheduled HLO text: ops, sizes of types, groups and loops."""
 
 import dataclasses
 import math
 import re
 
+import numpy as np
+
 SHAPE = re.compile(r'\b(pred|token|[a-z]+\d+\w*)\[([\d,]*)\]')
-# With its layout, in which S(n) names a memory on the chip.
-_PLACED = re.compile(r'\b(pred|[a-z]+\d+\w*)\[([\d,]*)\](\{[^}]*\})?')
 _NAME = re.compile(r'%?([\w.-]+)')
 
 
@@ -83,15 +83,6 @@ def parse_size(type_text: str) -> int:
   return sum(_array_bytes(m) for m in SHAPE.finditer(type_text))
 
 
-def parse_hbm_size(type_text: str) -> int:
-  """Returns the bytes of the parts of a type that are in main memory (HBM)."""
-  return sum(
-    _array_bytes(m)
-    for m in _PLACED.finditer(type_text)
-    if 'S(' not in (m[3] or '')
-  )
-
-
 def parse_largest(type_text: str) -> int:
   """Returns the bytes of a type's largest array."""
   return max(map(_array_bytes, SHAPE.finditer(type_text)), default=0)
@@ -105,3 +96,102 @@ def _array_bytes(match) -> int:
   bits = 8 if dtype == 'pred' else int(re.search(r'\d+', dtype)[0])
   count = math.prod(int(d) for d in dims.split(',') if d)
   return count * bits // 8
+
+
+def find_group(rest: str) -> tuple[int, ...] | None:
+  """Returns the devices of a collective's first group; None means all.
+
+  Args:
+    rest: the attributes of an op, see `Op`.
+  """
+  pairs = re.search(r'source_target_pairs=\{(\{[\d,{}]*\})\}', rest)
+  if pairs:
+    found = [(int(a), int(b)) for a, b in re.findall(r'(\d+),(\d+)', pairs[1])]
+    return max(found, key=lambda pair: abs(pair[0] - pair[1]))
+  listed = re.search(r'replica_groups=\{\{([\d,]*)\}', rest)
+  if listed:
+    return tuple(int(d) for d in listed[1].split(','))
+  # [groups,devices of each]<=[8], or <=[2,4]T(1,0): cut after transposing
+  iota = re.search(
+    r'replica_groups=\[\d+,(\d+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?)?', rest
+  )
+  if iota:
+    size, shape, order = iota.groups()
+    if shape is None:
+      return tuple(range(int(size)))
+    return _cut(int(size), _numbers(shape), order and _numbers(order))
+  # mesh['data'=4,'model'=2] {'data'}
+  mesh = re.search(r'replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}', rest)
+  if mesh:
+    axes = re.findall(r"'([^']+)'=(\d+)", mesh[1])
+    names, sizes = [a for a, _ in axes], [int(n) for _, n in axes]
+    taken = [names.index(a) for a in re.findall(r"'([^']+)'", mesh[2])]
+    left = [i for i in range(len(names)) if i not in taken]
+    return _cut(math.prod(sizes[i] for i in taken), sizes, left + taken)
+  return None
+
+
+def _cut(size, shape, order) -> tuple[int, ...]:
+  """Returns the first `size` numbers of a grid with transposed axes."""
+  grid = np.arange(math.prod(shape)).reshape(shape).transpose(order)
+  return tuple(grid.reshape(-1)[:size].tolist())
+
+
+def _numbers(text) -> list[int]:
+  return [int(n) for n in text.split(',')]
+
+
+def count_trips(op: Op, computations: dict[str, list[Op]]) -> int:
+  """Returns the iterations of a loop that counts up from 0 by 1.
+
+  A loop that runs while a number is above 0 counts as 0 iterations: it is the
+  second pass of the decoder, which rarely runs.
+
+  Raises:
+    ValueError: if its condition does not say how often it runs.
+  """
+  known = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', op.rest)
+  if known:
+    return int(known[1])
+  name = re.search(r'\bcondition=%?([\w.-]+)', op.rest)[1]
+  limits = _limits(name, computations)
+  if len(limits) != 1 or not (limits[0] or _above_zero(name, computations)):
+    raise ValueError(
+      f'loop {op.name}: its condition {name} does not say how often it runs.'
+    )
+  return limits[0]
+
+
+def _above_zero(name, computations, zeros=frozenset()) -> bool:
+  """Returns whether a loop's condition is "a number is above 0".
+
+  Args:
+    zeros: for a fused condition, indices of parameters that are the constant 0.
+  """
+  known = {
+    op.name
+    for op in computations[name]
+    if (op.opcode == 'constant' and op.operands == ('0',))
+    or (op.opcode == 'parameter' and op.operands[0] in zeros)
+  }
+  root = computations[name][-1]
+  sides = [operand in known for operand in root.operands]
+  if root.opcode == 'fusion':
+    (called,) = list_called(root)
+    inside = {str(i) for i, is_zero in enumerate(sides) if is_zero}
+    return _above_zero(called, computations, inside)
+  if root.opcode != 'compare':
+    return False
+  direction = re.search(r'direction=(\w+)', root.rest)[1]
+  return (direction, sides) in (('GT', [False, True]), ('LT', [True, False]))
+
+
+def _limits(name, computations) -> list[int]:
+  """Returns the constants of a loop's condition, which may be fused."""
+  found = []
+  for op in computations[name]:
+    if op.opcode == 'constant' and op.type.startswith(('s', 'u')):
+      found.append(int(op.operands[0]))
+    for called in list_called(op):
+      found += _limits(called, computations)
+  return found

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.preflight import hlo_groups
+from bert_jax.preflight import hlo_text
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from bert_jax.preflight import hlo_groups
   ],
 )
 def test_devices_of_a_group_are_read(groups, devices):
-  assert hlo_groups.find_group(f', {groups}, to_apply=%sum') == devices
+  assert hlo_text.find_group(f', {groups}, to_apply=%sum') == devices

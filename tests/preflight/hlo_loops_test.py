@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.preflight import hlo_loops, hlo_text
+from bert_jax.preflight import hlo_text
 
 LOOP = """HloModule jit_step, is_scheduled=true
 
@@ -33,7 +33,7 @@ def count(compare, limit=0, fused=''):
   computations, entry = hlo_text.parse(
     LOOP.format(compare=compare, limit=limit, fused=fused)
   )
-  return hlo_loops.count_trips(computations[entry][-1], computations)
+  return hlo_text.count_trips(computations[entry][-1], computations)
 
 
 def test_a_loop_that_counts_up_runs_as_often_as_its_limit():
@@ -87,7 +87,7 @@ def test_a_loop_of_jax_while_a_number_is_positive_is_read():
     computations, _ = hlo_text.parse(lowered.compile().as_text())
     ops = itertools.chain(*computations.values())
     (loop,) = [op for op in ops if op.opcode == 'while']
-    return hlo_loops.count_trips(loop, computations)
+    return hlo_text.count_trips(loop, computations)
 
   assert trips(lambda n: n > 0) == 0
   with pytest.raises(ValueError, match='does not say how often it runs'):
