@@ -26,17 +26,34 @@ def run(config: config_dict.ConfigDict, workdir: str):
     config: the experiment, see `bert_jax.config`.
     workdir: directory of the run, local or in a bucket.
   """
-  # Imported here, so that --help and the processes that prepare data, which
-  # import this module, do not wait for jax.
-  from bert_jax import config as config_lib
-  from bert_jax import config_check, tasks
+  # Imported here and below, so that --help and the processes that prepare data,
+  # which import this module, do not wait for jax.
+  from bert_jax import tasks
   from bert_jax.parallel import agreement, distributed, watchdog
   from bert_jax.train import fit
-  from bert_jax.workdir import claim, paths, shared
-  from bert_jax.workdir import status as status_lib
+
+  task = tasks.get(config)
+  config = _check(task, config, workdir)
+  with watchdog.watch_hosts() as pulse, contextlib.ExitStack() as stack:
+    status = _claim(task, config, workdir, stack)
+    config, data = _prepare(task, config, workdir, status)
+    made = task.make_task(config, data)
+    agreement.check_same(made.facts)
+    trained = fit.fit(config, made, workdir, status, pulse)
+    distributed.first_then_all(
+      'export', lambda: task.finish(config, data, workdir, *trained)
+    )
+
+
+def _check(task, config, workdir) -> config_dict.ConfigDict:
+  """Takes over the model to start from; checks what needs no data."""
+  from bert_jax import config as config_lib
+  from bert_jax import config_check
+  from bert_jax.parallel import agreement
+  from bert_jax.train import fit
+  from bert_jax.workdir import shared
 
   config_check.check(config)
-  task = tasks.get(config)
   config = task.take_model(config, workdir)
   config_check.check(config)
   agreement.check_same(
@@ -45,37 +62,47 @@ def run(config: config_dict.ConfigDict, workdir: str):
   fit.check_devices(config)
   task.check(config, workdir)
   shared.check_shared(workdir)
-  with watchdog.watch_hosts() as pulse, contextlib.ExitStack() as stack:
-    status = status_lib.NOTHING
-    if distributed.is_first():
-      stack.enter_context(claim.claim(workdir, config))
-      fit.check_disk(config, task.make_objective(config), workdir)
-      phases = config.phases.steps
-      status = stack.enter_context(
-        status_lib.Status(workdir, sum(phases), len(phases))
-      )
-    distributed.first_then_all('data', lambda: task.prepare(config, workdir))
-    data = task.open(config, workdir)
-    distributed.barrier('opened')  # copying it may take minutes
-    config = task.complete(config, data, workdir)
-    config_check.check(config)
-    agreement.check_same(json.loads(config_lib.to_json(config)))
-    if distributed.is_first():
-      claim.fill_in(workdir, config)
-      status.note(steps=sum(config.phases.steps))
-    if untested := agreement.describe_untested():
-      print(untested)
-    # Now that nothing is wrong with what the user gave.
-    print(f'not the default (all of the config: {paths.config(workdir)}):')
-    print(config_lib.describe(config), flush=True)
-    if distributed.is_first() and config.data.dir:
+  return config
+
+
+def _claim(task, config, workdir, stack):
+  """Makes the working directory this run's, until `stack` is left."""
+  from bert_jax.parallel import distributed
+  from bert_jax.train import fit
+  from bert_jax.workdir import claim, status
+
+  if not distributed.is_first():
+    return status.NOTHING
+  stack.enter_context(claim.claim(workdir, config))
+  fit.check_disk(config, task.make_objective(config), workdir)
+  phases = config.phases.steps
+  return stack.enter_context(status.Status(workdir, sum(phases), len(phases)))
+
+
+def _prepare(task, config, workdir, status):
+  """Returns the config with what the data decide, and the data."""
+  from bert_jax import config as config_lib
+  from bert_jax import config_check
+  from bert_jax.parallel import agreement, distributed
+  from bert_jax.workdir import claim, paths
+
+  distributed.first_then_all('data', lambda: task.prepare(config, workdir))
+  data = task.open(config, workdir)
+  distributed.barrier('opened')  # copying it may take minutes
+  config = task.complete(config, data, workdir)
+  config_check.check(config)
+  agreement.check_same(json.loads(config_lib.to_json(config)))
+  if distributed.is_first():
+    claim.fill_in(workdir, config)
+    status.note(steps=sum(config.phases.steps))
+    if config.data.dir:
       claim.keep(workdir, config.data.dir)
-    made = task.make_task(config, data)
-    agreement.check_same(made.facts)
-    trained = fit.fit(config, made, workdir, status, pulse)
-    distributed.first_then_all(
-      'export', lambda: task.finish(config, data, workdir, *trained)
-    )
+  if untested := agreement.describe_untested():
+    print(untested)
+  # Now that nothing is wrong with what the user gave.
+  print(f'not the default (all of the config: {paths.config(workdir)}):')
+  print(config_lib.describe(config), flush=True)
+  return config, data
 
 
 def main(argv: list[str]):
