@@ -18,8 +18,8 @@ after 10 minutes:
   attention   each way to compute attention, memory and time
   flags       which flags of XLA help
 
-What each prints is also in --folder; its verdicts are added to verdicts.txt
-there as soon as it ends. After --limit seconds the rest is skipped. Ends with
+The versions of all libraries come first. What each part prints is also in
+--folder; its verdicts are added to verdicts.txt there as soon as it ends. After --limit seconds the rest is skipped. Ends with
 all verdicts; the exit code is 1 if one is FAIL. Data that were prepared are used
 again: --data says where. With --platform=cpu a tiny model tries the commands
 where there is no GPU.
@@ -41,7 +41,27 @@ LEAST = 60  # seconds; with fewer left, no part is begun
 PACK = 3
 WAYS = 'xla', 'recompute'
 DETERMINISTIC = 'xla_gpu_deterministic_ops=true'
-SHOW = 'import jax; d = jax.devices()[0]; print(jax.__version__, d.device_kind)'
+SHOW = 'import jax; print(jax.devices()[0].device_kind)'
+LIBRARIES = (
+  *('jax', 'jaxlib', 'jax-cuda12-plugin', 'jax-cuda13-plugin', 'flax', 'optax'),
+  *('orbax-checkpoint', 'ml-collections', 'absl-py', 'numpy', 'array-record'),
+  *(
+    'tensorflow-datasets',
+    'tokenizers',
+    'safetensors',
+    'torch',
+    'transformers',
+  ),
+)
+VERSIONS = f"""
+import importlib.metadata as found, sys
+print('python', sys.version.split()[0])
+for name in {LIBRARIES}:
+  try:
+    print(name, found.version(name))
+  except found.PackageNotFoundError:
+    pass
+"""
 PREPARE = (
   'import sys, step_rows; '
   'step_rows.prepare_docs(sys.argv[1], -1, int(sys.argv[2]))'
@@ -167,6 +187,17 @@ def choose(parts, asked):
   return {name: parts[name] for name in names}
 
 
+def describe_versions(python, args):
+  """Returns the versions of what an interpreter has of LIBRARIES."""
+  found = subprocess.run(
+    [python, '-c', VERSIONS],
+    env=make_environment(args.platform),
+    capture_output=True,
+    text=True,
+  )
+  return ', '.join(found.stdout.splitlines()) or f'unknown ({python} failed)'
+
+
 def main():
   args = parse_arguments()
   args.folder = os.path.abspath(args.folder)
@@ -183,8 +214,13 @@ def main():
       'error: jax finds no NVIDIA GPU; install jax[cuda12] or jax[cuda13], or '
       'give --platform=cpu.'
     )
-  print(f'jax {shown.stdout.strip()}', flush=True)
   os.makedirs(args.folder, exist_ok=True)
+  versions = describe_versions(sys.executable, args)
+  if args.torch:
+    versions += f'; PyTorch with {describe_versions(args.torch, args)}'
+  with open(os.path.join(args.folder, 'verdicts.txt'), 'a') as file:
+    print(f'{shown.stdout.strip()}: {versions}', flush=True)
+    file.write(f'{shown.stdout.strip()}: {versions}\n')
   begin, verdicts = time.monotonic(), {}
   prepare(args)
   for name, command in parts.items():
