@@ -9,7 +9,10 @@ import contextlib
 import email.utils
 import http.server
 import json
+import os
+import pathlib
 import re
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -34,8 +37,7 @@ class Cloud:
     broken: HTTP codes to answer with, one per request, before anything else.
     refuse: called with (method, path); the HTTP code of a refusal, or 0.
     dark: zones that do not answer.
-    zones: zones that offer the chips; None is all.
-    places: zones that exist.
+    places: zones that exist; zones: those that offer the chips.
     history: ('create' or 'delete', name, zone) in their order.
     refused: deletions in a state that cannot be deleted.
     on_active: called with (name, zone, body) when hosts begin to run.
@@ -47,8 +49,8 @@ class Cloud:
 
   def __init__(self, now=time.time):
     self.script, self.broken, self.dark = {}, [], set()
-    self.history, self.refused, self.zones = [], [], None
-    self.places = {'us-east5-b', 'europe-west4-b', 'z'}
+    self.history, self.refused = [], []
+    self.zones = self.places = {'us-east5-b', 'europe-west4-b', 'z'}
     self.on_active = self.on_gone = lambda *_: None
     self.refuse = lambda method, path: 0
     self.items, self.objects, self.now = {}, {}, now
@@ -69,13 +71,12 @@ class Cloud:
 
   def delete(self, name: str, zone: str) -> bool:
     """Removes a resource; returns False if it may not be removed now."""
-    with self._lock:
-      if self.items[name, zone]['states'][0] == 'PROVISIONING':
-        self.refused.append((name, zone))
-        return False
-      self.history.append(('delete', name, zone))
-      self._end(self.items.pop((name, zone)), name, zone)
-      return True
+    if self.items[name, zone]['states'][0] == 'PROVISIONING':
+      self.refused.append((name, zone))
+      return False
+    self.history.append(('delete', name, zone))
+    self._end(self.items.pop((name, zone)), name, zone)
+    return True
 
   def _end(self, item, *key):
     if item['running']:
@@ -85,11 +86,8 @@ class Cloud:
 
   def set_states(self, *states: str):
     """Gives everything that there is other states."""
-    with self._lock:
-      for key, item in list(self.items.items()):
-        item['states'] = list(states)
-        if states[0] == 'SUSPENDED':
-          self._end(item, *key)
+    for item in self.items.values():
+      item['states'] = list(states)
 
   def write(self, url: str, content: str | bytes):
     """Writes an object; returns its generation."""
@@ -104,8 +102,7 @@ class Cloud:
 
   def read_job(self) -> dict[str, str]:
     """Returns {key: value} of the job of what was created last."""
-    node = list(self.items.values())[-1]['body']['tpu']['nodeSpec'][0]['node']
-    return read_job(node)
+    return read_job(read_metadata([*self.items.values()][-1]['body']))
 
   def end(self, reason: str, detail: str = ''):
     """Writes why the launch of what was created last ends, as hosts do."""
@@ -175,8 +172,9 @@ class Cloud:
     zone, kind, name = (*path.partition('/locations/')[2].split('/'), '')[:3]
     done = {'name': f'projects/p1/locations/{zone}/operations/o', 'done': True}
     if kind == 'acceleratorTypes':
-      offered = zone in (self.places if self.zones is None else self.zones)
-      return (200, {}) if offered else (404, _fail(f'{zone} was not found'))
+      if zone in self.zones:
+        return 200, {}
+      return 404, _fail(f'{zone} was not found')
     if zone not in ('-', *self.places):
       return 403, _fail(f'Location {zone} is not found or is unauthorized.')
     if kind == 'nodes' or kind == 'operations':
@@ -202,12 +200,14 @@ class Cloud:
     if zone in self.dark or asked not in ('-', zone):
       return
     state, _, message = item['states'][0].partition(': ')
+    if state in ('GONE', 'SUSPENDED'):
+      self._end(item, name, zone)
     if state == 'GONE':
-      self._end(self.items.pop((name, zone)), name, zone)
+      del self.items[name, zone]
       return
     if state == 'ACTIVE' and not item['running']:
-      item['running'] = self.now()
       self.on_active(name, zone, item['body'])
+      item['running'] = self.now()
     if len(item['states']) > 1:
       item['states'].pop(0)
     shown = {'state': state, 'failedData': {'error': {'message': message}}}
@@ -219,9 +219,14 @@ def _fail(message):
   return {'error': {'message': message}}
 
 
-def read_job(node: dict) -> dict[str, str]:
-  """Returns {key: value} of what the hosts of a node are told."""
-  lines = node['metadata']['bert-jax-job'].splitlines()
+def read_metadata(body: dict) -> dict[str, str]:
+  """Returns the metadata of the hosts that a request asks for."""
+  return body['tpu']['nodeSpec'][0]['node']['metadata']
+
+
+def read_job(metadata: dict[str, str]) -> dict[str, str]:
+  """Returns {key: value} of what hosts are told."""
+  lines = metadata['bert-jax-job'].splitlines()
   return {key: value for key, _, value in (x.partition('=') for x in lines)}
 
 
@@ -257,22 +262,45 @@ def serve(answer):
     server.server_close()
 
 
-def serve_metadata(values: dict[str, str]):
-  """Serves what a host's metadata server says, which `values` may change.
-
-  Args:
-    values: {path behind 'instance/': text}; no text is 503, None is 404.
-  """
+def _serve_metadata(metadata):
+  """Serves the metadata of a host; no text is 503, and what is not there 404."""
 
   def answer(method, path, data, headers):
-    name = path.partition('/instance/')[2]
-    if name.startswith('service-accounts'):
+    name = path.rpartition('/')[2]
+    if name == 'token':
       return 200, {}, b'{"access_token": "t", "expires_in": 9}'
-    found = values.get(name)
+    found = metadata.get(name)
     code = 404 if found is None else 200 if found else 503
     return code, {}, (found or '').encode()
 
   return serve(answer)
+
+
+def start_host(stack, home: str, environment, metadata, program: str):
+  """Runs a host's startup script in an own folder, until it ends.
+
+  The process has its `metadata`, which may be changed. The program stands for
+  Python where the code is installed; without one, it is not.
+  """
+  code = pathlib.Path(home, 'r', read_job(metadata)['sha256'])
+  for path in (code / 'env/bin', code / 'tree') if program else [code.parent]:
+    path.mkdir(parents=True)
+  if program:
+    (code / 'ready').touch()
+    (code / 'env/bin/python').write_text(f'#!/bin/bash\n{program}')
+    (code / 'env/bin/python').chmod(0o755)
+  port = stack.enter_context(_serve_metadata(metadata))
+  own = {'HOME': home, 'BERT_JAX_HOME': home}
+  own['GCE_METADATA_HOST'] = f'127.0.0.1:{port}'
+  with open(f'{home}/console', 'w') as out:
+    process = subprocess.Popen(
+      ['bash', '-c', metadata['startup-script']],
+      **{'cwd': home, 'stdout': out, 'stderr': out},
+      env={**os.environ, **environment, **own},
+      start_new_session=True,
+    )
+  process.metadata = metadata
+  return process
 
 
 def make_environment(port: int, folder: str) -> dict[str, str]:

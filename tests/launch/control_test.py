@@ -10,23 +10,17 @@ from launch import records, tpu
 from tests.launch.fakes import A, B, Google, add, make_old
 
 
-def test_down_deletes_all_and_fails_while_anything_is_left(capsys):
+def test_down_deletes_all_with_the_label_and_fails_while_it_is_left(capsys):
   cloud = make_old('PROVISIONING')
+  cloud.talks = False
+  cloud.create('theirs', A, {'tpu': {'nodeSpec': [{'node': {}}]}})
   assert tpu.main(['down', 'old'], cloud.world()) == 1
   assert 'STILL THERE' in capsys.readouterr().err
   cloud.set_states('ACTIVE')
   assert tpu.main(['down', '--all'], cloud.world()) == 0
-  assert not cloud.items and not cloud.refused
+  assert [*cloud.items] == [('theirs', A)] and not cloud.refused
   # A supervisor that looks now does not ask for more.
   assert cloud.read('gs://bkt/old/launch/j-1/end') == 'reason=stopped\n'
-
-
-def test_down_deletes_without_the_bucket(capsys):
-  cloud = make_old('ACTIVE')
-  cloud.refuse = lambda method, path: 403 if 'storage' in path else 0
-  assert tpu.main(['down', 'old'], cloud.world()) == 0
-  assert not cloud.items
-  assert 'may ask for more' in capsys.readouterr().err
 
 
 LEDGERS = ('', '{', '7', '[]', 'null', '{"job": 1}', '{"reason": ""}')
@@ -34,18 +28,21 @@ LEDGERS = ('', '{', '7', '[]', 'null', '{"job": 1}', '{"reason": ""}')
 
 @pytest.mark.parametrize('text', LEDGERS)
 @pytest.mark.parametrize('words', [['old'], ['old', '--workdir=gs://bkt/old']])
-def test_down_needs_no_note_and_no_ledger(text, words, capsys, monkeypatch):
+def test_down_needs_no_note_and_no_bucket(text, words, capsys, monkeypatch):
   cloud = make_old('ACTIVE')
   path = os.path.join(records.folder(), 'old.json')
   with open(path, 'w') as file:
     file.write(text)
-  if text == '7':  # no folder at all
-    monkeypatch.setenv('XDG_STATE_HOME', path)
   for name in ('launch/ledger.json', 'status.json'):
     cloud.write(f'gs://bkt/old/{name}', text)
+  if text == '7':  # no folder at all, and a bucket that refuses
+    monkeypatch.setenv('XDG_STATE_HOME', path)
+    cloud.refuse = lambda method, path: 403 * ('storage' in path)
   assert tpu.main(['down', *words], cloud.world()) == 0
   assert not cloud.items
-  assert 'old.json is damaged, and passed over' in capsys.readouterr().err
+  err = capsys.readouterr().err
+  assert 'old.json is damaged, and passed over' in err
+  assert ('may ask for more' in err) == (text == '7')
 
 
 def test_down_and_ls_say_which_zone_did_not_answer(capsys):
@@ -63,15 +60,10 @@ def test_down_and_ls_say_which_zone_did_not_answer(capsys):
 
 
 def test_down_takes_no_unanswered_look_for_absence():
-  cloud, count = make_old('PROVISIONING', *['ACTIVE'] * 9), []
-
-  def each(number):
-    cloud.dark = {A} if number < 20 else set()
-    count.append(number)
-
-  cloud.each = each
+  cloud = make_old('SOMETHING_NEW', 'PROVISIONING', *['ACTIVE'] * 9)
+  cloud.each = lambda n: setattr(cloud, 'dark', {A} if n < 20 else set())
   assert tpu.main(['down', 'old'], cloud.world()) == 0
-  assert not cloud.items and len(count) > 20
+  assert not cloud.items and not cloud.refused and cloud.slept > 20
 
 
 def test_down_leaves_another_run_of_the_name_alone(capsys):
@@ -89,13 +81,6 @@ def test_down_leaves_another_run_of_the_name_alone(capsys):
   assert not cloud.items
 
 
-def test_only_labelled_resources_are_found():
-  cloud = Google(('ACTIVE',))
-  cloud.create('theirs', A, {'tpu': {'nodeSpec': [{'node': {}}]}})
-  assert tpu.main(['down', '--all'], cloud.world()) == 0
-  assert ('theirs', A) in cloud.items
-
-
 def test_ls_and_status_say_what_there_is(capsys):
   assert tpu.main(['ls'], Google().world()) == 0
   assert capsys.readouterr().out == 'project p1\nnothing is rented.\n'
@@ -110,27 +95,28 @@ def test_ls_and_status_say_what_there_is(capsys):
 
 
 def test_logs_show_whole_lines_of_one_host_or_all(capsys):
-  cloud = Google()
-  cloud.write('gs://bkt/r/logs/host-0.log', 'one\ntwo\nthr')
+  cloud, words = Google(), ['logs', 'r', '--workdir=gs://bkt/r']
+  texts = ['one\ntwo\nthr', 'one\ntwo\nthree\n']
+
+  def each(*_):
+    if not texts:
+      raise KeyboardInterrupt
+    cloud.write('gs://bkt/r/logs/host-0.log', texts.pop(0))
+
+  each()
+  cloud.each = each
   cloud.write('gs://bkt/r/logs/host-12.log', 'a\r  50%\r 100%\n')
-  words = ['logs', 'r', '--workdir=gs://bkt/r']
-  assert tpu.main(words, cloud.world()) == 0
-  lines = ['[worker 0] one', '[worker 0] two', '[worker 12]  100%']
-  assert capsys.readouterr().out.splitlines()[1:] == lines
-  tpu.main([*words, '--worker=12'], cloud.world())
-  assert 'worker 0' not in capsys.readouterr().out
+  with pytest.raises(KeyboardInterrupt):
+    tpu.main([*words, '--follow'], cloud.world())
+  assert tpu.main([*words, '--worker=12'], cloud.world()) == 0
+  lines = ['0] one', '0] two', '12]  100%', '0] three', '12]  100%']
+  found = [x[8:] for x in capsys.readouterr().out.splitlines() if '[' in x]
+  assert found == lines
 
 
-def test_stop_asks_the_hosts():
-  cloud = make_old('ACTIVE')
-  assert tpu.main(['stop', 'old'], cloud.world()) == 0
-  assert cloud.read('gs://bkt/old/launch/j-1/end') == 'reason=stopped\n'
-  assert cloud.items
+def test_what_is_to_end_must_be_clear():
+  for words in (['down'], ['down', 'r', '--all']):
+    with pytest.raises(errors.UserError, match='either NAME or --all'):
+      tpu.main(words, Google().world())
   with pytest.raises(errors.UserError, match='no launch of new'):
-    tpu.main(['stop', 'new', '--workdir=gs://bkt/new'], cloud.world())
-
-
-@pytest.mark.parametrize('words', [['down'], ['down', 'r', '--all']])
-def test_down_needs_a_name_or_all(words):
-  with pytest.raises(errors.UserError, match='either NAME or --all'):
-    tpu.main(words, Google().world())
+    tpu.main(['stop', 'new', '--workdir=gs://bkt/new'], Google().world())

@@ -12,7 +12,6 @@ code: ZONE_RESOURCE_POOL_EXHAUSTED
 GCE_STOCKOUT
 The zone does not have enough resources available
 Quota 'TPUS_PER_PROJECT' exceeded. Limit: 32.0
-RESOURCE_EXHAUSTED: Quota limit 'TPUV5sPod' has been exceeded. Limit: 32 in zone x
 Quota limit 'TPUV5sPodPerZone' has been exceeded. Limit: 32 in zone us-west4-a.
 Quota 'TPUV4sPerRegionForTPUAPI' exhausted. Limit 4 in region us-central2
 Quota 'CHIP_HOURS' exceeded. Limit: 0.5 globally
@@ -20,12 +19,9 @@ code: QUOTA_EXCEEDED
 PERMISSION_DENIED: User does not have permission to submit requests for
   accelerator type v6e-8 in location us-east5-b
 Machine type 'ct6e' does not exist in zone 'x'
-accelerator type v6e-8 was not found in zone us-a1-z
 Location us-east9-z was not found
 the request has expired: valid_until has passed""",
   failures.STRUCTURAL: """
-Quota 'TPUS_PER_PROJECT' exceeded. Limit: 0.0
-Quota limit "TPUV5s" exceeded. Limit: 0 in region
 Quota 'TPUV4sPerRegionForTPUAPI' exhausted. Limit 0 in region us-central2
 429: Quota limit 'TPUV5sPodPerProject' has been exceeded. Limit: 0.
 PERMISSION_DENIED: Permission denied on locations
@@ -37,7 +33,6 @@ gcloud is not installed.""",
 Quota exceeded for quota metric 'Read requests' and limit 'Read requests per
   minute' of service 'tpu.googleapis.com'
 rateLimitExceeded: Quota exceeded for queries
-HTTPError 503: Service Unavailable
 RESOURCE_EXHAUSTED: 429 Too Many Requests
 timed out after 900 s
 Connection reset by peer

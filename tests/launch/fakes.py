@@ -1,6 +1,7 @@
 """Launches against a stand-in for Google Cloud, with a simulated clock."""
 
 import json
+import pathlib
 
 import fake_cloud
 
@@ -79,10 +80,8 @@ class Google(fake_cloud.Cloud):
     if act == 'create':
       labels = dict(x.split('=') for x in flags['--labels'].split(','))
       files = flags['--metadata-from-file'].removeprefix('^|^').split('|')
-      metadata = {}
-      for key, path in (x.split('=', 1) for x in files):
-        with open(path, encoding='utf-8') as file:
-          metadata[key] = file.read()
+      files = (x.split('=', 1) for x in files)
+      metadata = {key: pathlib.Path(path).read_text() for key, path in files}
       node = {'labels': labels, 'metadata': metadata}
       data = json.dumps({'tpu': {'nodeSpec': [{'node': node}]}}).encode()
       method, path = 'POST', f'{place}?queuedResourceId={name}'
@@ -125,6 +124,4 @@ def interrupt() -> Google:
   cloud.on_active = stop
   assert tpu.main(RUN, cloud.world()) == 130
   cloud.on_active = lambda *_: None
-  for item in cloud.items.values():
-    item['running'] = 0  # so that `on_active` is called again
   return cloud

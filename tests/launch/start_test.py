@@ -33,22 +33,14 @@ def test_answer_no_rents_nothing(monkeypatch, capsys):
   assert 'nothing was rented' in capsys.readouterr().out
 
 
-REFUSED = {
-  '--config=configs/none.py': 'not among the files',
-  '--config.nope=3': 'nope',
-}
-
-
-@pytest.mark.parametrize('more', REFUSED)
-def test_what_cannot_be_costs_nothing(more):
+def test_config_that_a_run_would_refuse_costs_nothing():
   cloud = Google(HAPPY)
   here = cloud.world()
-  # The config is checked by the real command.
-  here.run = lambda argv, **kw: (
-    cloud.run(argv, **kw) if argv[0] == 'gcloud' else world.execute(argv)
+  here.run = lambda argv, **_: (
+    cloud.run(argv) if argv[0] == 'gcloud' else world.execute(argv)
   )
-  with pytest.raises(errors.UserError, match=REFUSED[more]):
-    tpu.main([*RUN, more], here)
+  with pytest.raises(errors.UserError, match='nope'):
+    tpu.main([*RUN, '--config.nope=3'], here)
   assert not cloud.created
 
 
@@ -76,12 +68,13 @@ def test_missing_role_of_the_hosts_is_told_before_they_are_rented(role):
   assert tpu.main([*RUN, '--service_account=a@b.c'], cloud.world()) == 0
 
 
-@pytest.mark.parametrize('why', ['by a group', 'could not be checked'])
-def test_role_that_may_come_otherwise_is_a_warning(why, capsys):
+@pytest.mark.parametrize(
+  'code, why', [(0, 'by a group'), (403, 'could not be checked')]
+)
+def test_role_that_may_come_otherwise_is_a_warning(code, why, capsys):
   cloud = make_cloud(HAPPY)
   cloud.bindings[ROLE] = ['group:all@b.c']
-  if why == 'could not be checked':
-    cloud.refuse = lambda method, path: 403 * path.endswith('/iam')
+  cloud.refuse = lambda method, path: code * path.endswith('/iam')
   assert tpu.main(RUN, cloud.world()) == 0
   assert why in capsys.readouterr().err
 
@@ -94,42 +87,28 @@ def test_bucket_that_refuses_is_told_before_anything_is_rented():
   assert not cloud.created
 
 
-def test_estimate_is_shown_and_a_limit_below_it():
-  line = 'preflight it fits; 31.5 to 60 hours, $126 to $240 (estimated)'
-  assert estimate.describe(make('--max_hours=72'), ESTIMATE) == [line]
+def test_estimate_stands_beside_the_limit_and_the_bill():
   made = make('--max_usd=80')
-  assert made.hours == 20.0
-  assert 'limit of 20.00 hours is below' in estimate.describe(made, ESTIMATE)[1]
-  assert 'not known' in estimate.describe(made, None)[0]
-  limit = 'limit     20.0 hours of rent, $80.00; then the run is stopped'
-  assert limit in estimate.describe_plan(made, 'p1', None)
-
-
-def test_bill_stands_beside_the_estimate():
-  ledger = supervisor.Ledger('j', attempts=3, preemptions=2, seconds=45_000.0)
-  ledger = ledger._replace(reason='done', estimate=ESTIMATE)
-  assert terminal.format_estimate({'hours': 'x', 'dollars': [1, None]}) == ''
-  assert terminal.list_bill(make(), ledger) == [
-    'ended     done',
-    'requests  3, preemptions 2',
-    'rent      12.50 hours, $50.00 (preflight: 31.5 to 60 hours, $126 to $240)',
-  ]
+  fits, warning = estimate.describe(made, ESTIMATE)
+  assert fits.endswith('31.5 to 60 hours, $126 to $240 (estimated)')
+  assert 'limit of 20.00 hours is below' in warning
+  ledger = supervisor.Ledger('j', seconds=45_000.0, estimate=ESTIMATE)
+  bill = terminal.list_bill(made, ledger)[-1]
+  assert '12.50 hours, $50.00 (preflight: 31.5 to 60 hours, $126' in bill
 
 
 def test_preflight_is_asked_once_and_refuses_what_does_not_fit():
-  asked, fits = [], []
+  asked, codes = [], [2, 0, 0]
 
   def run(argv, seconds=0):
     asked.append(argv)
     with open(argv[-1].partition('=')[2], 'w') as file:
       json.dump({'run_estimate': {'hours': [1, 2]}}, file)
-    return world.Result(0 if fits else 2, 'DOES NOT FIT')
+    return world.Result(codes.pop(0), 'DOES NOT FIT')
 
-  ask = lambda key: estimate.run_preflight(  # noqa: E731
-    world.World(run=run), make(), 'configs/tiny.py', key
-  )
+  given = world.World(run=run), make(), 'configs/tiny.py'
   with pytest.raises(errors.UserError, match=r'DOES NOT FIT\n.*does not fit'):
-    ask('one')
-  fits.append(True)
-  assert [ask(key)['hours'] for key in ('one', 'one', 'two')] == [[1, 2]] * 3
+    estimate.run_preflight(*given, 'one')
+  for key in ('one', 'one', 'two'):
+    assert estimate.run_preflight(*given, key) == {'hours': [1, 2]}
   assert len(asked) == 3

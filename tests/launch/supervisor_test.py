@@ -1,5 +1,7 @@
 """What a supervisor decides, as a table, and in simulated weeks."""
 
+import re
+
 import pytest
 
 from launch import supervisor
@@ -25,11 +27,8 @@ def look(state, now=1030.0, **fields):
 def simulate(live, limits, looks=5000, **fields):
   """Looks every 30 s; returns the last ledger.
 
-  Args:
-    live: gives (state, message) of hosts that were asked for so long ago.
-    limits: what the launch may do.
-    looks: how many.
-    **fields: of what is seen.
+  `live` gives (state, message) of hosts that were asked for so long ago; what is
+  seen has more fields.
   """
   ledger, asked, now = Ledger('j'), None, 0.0
   for _ in range(looks):
@@ -71,29 +70,58 @@ def test_nothing_is_created_once_there_is_a_reason_to_end(reason, state):
   assert supervisor.decide(ledger, look(state), LIMITS)[1] == action
 
 
-def test_provisioning_is_never_deleted_however_long_it_takes():
-  ledger = make('provisioning')
-  for now in range(1000, 100_000, 1000):
-    seen = look('provisioning', now=now)
-    ledger, action = supervisor.decide(ledger, seen, LIMITS)
-    assert action == WAIT
+# What was seen before; state, time, action and perhaps the last word of host 0 for
+# each look; what the ledger says in the end.
+STORIES = """
+# What is provisioning cannot be deleted, however long it takes.
+provisioning, provisioning 9e9 wait: seconds 0
+# A queue that takes long is left for the next zone. A deletion that was not
+# heard is repeated, and counts no further zone; hosts that came are kept.
+waiting, waiting 2801 delete, waiting 2830 delete, active 2860 wait,
+  absent 2890 create: zone 1
+# An expired request, and one that failed, count once while they are deleted.
+waiting, preempted 1030 delete, preempted 1040 delete: zone 1, full 1
+waiting, failed 1030 delete, failed 1040 delete: zone 1, full 1
+# Silent hosts go, also if a deletion fails and they speak again; what runs until
+# then is paid for. The hosts that come next are left alone.
+active, active 2801 delete, active 2891 delete 2801, deleting 2891 wait,
+  absent 3000 create, waiting 3060 wait, active 3060 wait:
+  mute 1, preemptions 0, seconds 1891
+# Rent: the supervisor was dead for 10 minutes.
+provisioning, active 1030 wait, active 1630 wait: seconds 630
+active, absent 1010 create, waiting 9e4 wait: seconds 10
+# Nobody looked: it ends a minute after the last word.
+active, absent 9e4 create 1300: seconds 360
+# They came and went while nobody looked; or their log is an old one.
+waiting, preempted 9e4 delete 5000: seconds 4060
+waiting, absent 9e4 create 900: seconds 0"""
+STORIES = re.sub('#.*\n', '', STORIES).replace('\n  ', ' ').splitlines()[1:]
 
 
-def _come_and_go(seconds):
-  """Hosts that boot, run for some minutes and are gone."""
-  return ('active' if seconds < 600 else 'absent'), ''
+@pytest.mark.parametrize('story', STORIES)
+def test_what_is_done_and_counted_from_look_to_look(story):
+  looks, _, wanted = story.partition(':')
+  before, *looks = looks.split(', ')
+  ledger = make(before)
+  for state, now, action, *heard in map(str.split, looks):
+    text = FULL if state == 'failed' else ''
+    heard = float(heard[0]) if heard else None
+    seen = look(state, float(now), message=text, heard=heard)
+    ledger, found = supervisor.decide(ledger, seen, LIMITS)
+    assert found == action, (state, now)
+  for key, number in map(str.split, wanted.split(',')):
+    assert getattr(ledger, key) == float(number)
+  assert ledger.reason == ('out of time' if ledger.seconds > 3600 else '')
 
 
-def _stay(seconds):
-  return 'active', ''
-
-
-@pytest.mark.parametrize('live', [_come_and_go, _stay])
+# Hosts that boot, run for some minutes and are gone; and some that stay.
+@pytest.mark.parametrize('seconds', [600, 1e9])
 # A log and a status of an earlier launch are no word of these hosts.
 @pytest.mark.parametrize('before', [{}, {'heard': -9.0, 'step': 500}])
 def test_hosts_that_say_nothing_are_rented_three_times_in_5000_looks(
-  live, before
+  seconds, before
 ):
+  live = lambda age: ('active' if age < seconds else 'absent', '')  # noqa: E731
   ledger = simulate(live, LIMITS._replace(seconds=1e9), **before)
   assert (ledger.reason, ledger.attempts) == (supervisor.GAVE_UP, 3)
   assert 'service account' in ledger.detail
@@ -103,83 +131,33 @@ def test_hosts_that_say_nothing_are_rented_three_times_in_5000_looks(
 def test_preemptions_of_hosts_that_speak_or_step_are_no_reason_to_end(word):
   ledger = Ledger('j')
   for n in range(1, 100):
-    state = ('absent', 'active')[n % 2 == 0]
-    seen = look(state, n * 30.0, **{word: n})
-    if word == 'heard':
-      seen = seen._replace(heard=n * 30.0 - 1.0)
+    seen = look(
+      ('absent', 'active')[n % 2 == 0], n * 30.0, **{word: n * 30 - 1}
+    )
     ledger, action = supervisor.decide(ledger, seen, LIMITS)
   assert action == CREATE and (ledger.mute, ledger.preemptions) == (0, 49)
 
 
-@pytest.mark.parametrize(
-  'text', ['', 'm', 'the request has expired', 'DEADLINE']
-)
+@pytest.mark.parametrize('text', ['', 'm', 'the request has expired'])
 def test_queue_of_twelve_hours_goes_on(text):
   def live(seconds):
     return ('failed', text) if seconds > 6 * 3600 else ('waiting', '')
 
-  ledger = simulate(live, Limits((A,), 3600.0), looks=20_000)  # a week
+  # In a week; a zone that is the only one is waited for.
+  ledger = simulate(live, Limits((A,), 3600.0), looks=20_000)
   assert not ledger.reason and 20 < ledger.attempts < 30
 
 
-# What was seen before, (state, time, last word of host 0) then, and the rent.
-RENTS = [
-  # The supervisor was dead for 10 minutes.
-  ('provisioning', [('active', 1030, None), ('active', 1630, None)], 630),
-  ('active', [('absent', 1010, None), ('waiting', 9999, None)], 10),
-  # Nobody looked: it ends a minute after the last word.
-  ('active', [('absent', 99_000, 1300)], 360),
-  # They came and went while nobody looked; or their log is an old one.
-  ('waiting', [('preempted', 99_000, 5000)], 4060),
-  ('waiting', [('absent', 99_000, 900)], 0),
-]
-
-
-@pytest.mark.parametrize('before, looks, seconds', RENTS)
-def test_rent_is_counted_while_hosts_run_and_while_nobody_looks(
-  before, looks, seconds
-):
-  ledger = make(before)
-  for state, now, heard in looks:
-    seen = look(state, now, heard=heard)
-    ledger, _ = supervisor.decide(ledger, seen, LIMITS)
-  assert ledger.seconds == seconds
-  assert ledger.reason == ('out of time' if seconds > 3600 else '')
-
-
 def test_full_zones_are_tried_in_turn_then_after_a_pause():
-  ledger, now = make(), 1000.0
-  zones, pauses = [], []
+  ledger, told = make(not_before=1000.0), []
   for _ in range(4):
-    ledger, action = supervisor.decide(ledger, look('absent', now), LIMITS)
-    assert action == CREATE
-    zones.append(ledger.zone)
-    full = look('absent', now, message=FULL)
+    full = look('absent', ledger.not_before, message=FULL)
     ledger, action = supervisor.decide(ledger, full, LIMITS)
-    assert action == WAIT
-    pauses.append(ledger.not_before - now)
-    now = ledger.not_before
-  assert (zones, pauses) == ([0, 1, 0, 1], [0.0, 60.0, 0.0, 120.0])
-
-
-def test_queue_that_takes_long_is_left_for_the_next_zone():
-  ledger = make('waiting')
-  # A deletion that was not heard is repeated, and counts no further zone.
-  for now in (2801.0, 2830.0):
-    ledger, action = supervisor.decide(ledger, look('waiting', now), LIMITS)
-    assert (ledger.zone, action) == (1, DELETE)
-  # Hosts that came after all are kept.
-  assert supervisor.decide(ledger, look('active', 2860.0), LIMITS)[1] == WAIT
-  ledger, action = supervisor.decide(ledger, look('absent', 2860.0), LIMITS)
-  assert (ledger.zone, action) == (1, CREATE)
-
-
-def test_only_zone_is_waited_for_and_an_expired_request_goes_to_the_next():
-  alone = LIMITS._replace(zones=(A,))
-  seen = look('waiting', 9e9)
-  assert supervisor.decide(make('waiting'), seen, alone)[1] == WAIT
-  ledger, _ = supervisor.decide(make('waiting'), look('preempted'), LIMITS)
-  assert ledger.zone == 1
+    told.append((ledger.zone, ledger.not_before - full.now))
+    again = look('absent', ledger.not_before)
+    again = supervisor.decide(ledger, again, LIMITS)[1]
+    assert (action, again) == (WAIT, CREATE)
+  assert told == [(1, 0.0), (0, 60.0), (1, 0.0), (0, 120.0)]
 
 
 # Message of each failure, how often hosts are asked for, and the reason to end.
@@ -190,45 +168,17 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize('where', ['resource', 'command'])
+# The request is refused, or what was asked for fails.
+@pytest.mark.parametrize('state', ['absent', 'failed'])
 @pytest.mark.parametrize('message, times, reason', ENDS)
-def test_failures_end_a_launch_after_some_tries(message, times, reason, where):
-  ledger, now, asked, state = Ledger('j'), 0.0, False, 'absent'
+def test_failures_end_a_launch_after_some_tries(message, times, reason, state):
+  ledger, now, asked = Ledger('j'), 0.0, False
   while not ledger.reason:
-    # The request is refused, or what was asked for fails.
     text = message if asked else ''
-    state = 'failed' if asked and where == 'resource' else 'absent'
-    seen = look(state, now, message=text)
+    seen = look(state if asked else 'absent', now, message=text)
     ledger, action = supervisor.decide(ledger, seen, LIMITS)
-    assert ledger.reason or not text or ledger.not_before > now
+    assert ledger.reason or not asked or ledger.not_before > now
     now, asked = now + 30.0, action == CREATE
   assert (ledger.attempts, ledger.reason) == (times, reason)
   assert ledger.detail == message
   assert action == (DELETE if state == 'failed' else END)
-
-
-def test_failed_resource_is_blamed_once_while_it_is_deleted():
-  ledger, seen = make('waiting'), look('failed', message=FULL)
-  for _ in range(3):
-    ledger, action = supervisor.decide(ledger, seen, LIMITS)
-    assert action == DELETE
-  assert (ledger.zone, ledger.full) == (1, 1)
-
-
-def test_deletion_that_failed_is_repeated_until_nothing_is_left():
-  seen = look('active', 2801.0)
-  ledger, action = supervisor.decide(make('active'), seen, LIMITS)
-  first = ledger
-  for step in range(1, 4):
-    assert (ledger.reason, action, ledger.mute) == ('', DELETE, 1)
-    seen = look('active', 2801.0 + 30.0 * step, heard=2801.0)
-    ledger, action = supervisor.decide(ledger, seen, LIMITS)
-  # What runs until then is paid for.
-  assert ledger.seconds == first.seconds + 90.0
-  for state, wanted in (('deleting', WAIT), ('absent', CREATE)):
-    ledger, action = supervisor.decide(ledger, look(state, 3000.0), LIMITS)
-    assert action == wanted and ledger.preemptions == 0
-  # The hosts that come next are left alone.
-  for state in ('waiting', 'active'):
-    ledger, action = supervisor.decide(ledger, look(state, 3060.0), LIMITS)
-    assert action == WAIT

@@ -8,43 +8,45 @@ from tests.launch.fakes import HAPPY, RUN, A, B, Google, make_cloud
 
 LOST = (*HAPPY, 'ACTIVE', 'SUSPENDED')
 GONE = (*HAPPY, 'ACTIVE', 'GONE')
-# States of each request, zones that were asked, and what is printed.
+# States of each request, zones that were asked, the end that hosts write, and
+# what is printed.
+DONE, FAILED = ('done', ''), ('failed', 'error: batch_size\x1b[2J=7')
 LAUNCHES = [
-  ([HAPPY], [A], 'ended     done: host 0\nrequests  1, preemptions 0'),
-  ([LOST, GONE, HAPPY], [A, A, A], 'requests  3, preemptions 2'),
-  ([('FAILED: no more capacity',), HAPPY], [A, B], '(no more capacity)'),
+  ([HAPPY], [A], DONE, 'ended     done: host 0\nrequests  1, preemptions 0'),
+  ([LOST, GONE, HAPPY], [A, A, A], DONE, 'requests  3, preemptions 2'),
+  ([('FAILED: no more capacity',), HAPPY], [A, B], DONE, '(no more capacity)'),
+  # It is not tried again; what a terminal would obey is not printed.
+  ([HAPPY], [A], FAILED, 'error: batch_size\\x1b[2J=7'),
+  ([GONE] * 9, [A, A, A], None, 'gave up: hosts ended 3 times'),
 ]
 
 
-@pytest.mark.parametrize('states, zones, text', LAUNCHES)
-def test_run_goes_on_to_its_end_and_all_is_deleted(states, zones, text, capsys):
-  cloud = make_cloud(*states)
-  assert tpu.main(RUN, cloud.world()) == 0
+@pytest.mark.parametrize('states, zones, end, text', LAUNCHES)
+def test_run_goes_on_to_its_end_and_all_is_deleted(
+  states, zones, end, text, capsys
+):
+  cloud = Google(*states)
+  cloud.on_active = lambda *_: cloud.states or cloud.end(*end)
+  cloud.talks = end is not None  # hosts that say nothing end the launch
+  assert tpu.main(RUN, cloud.world()) == (0 if end == DONE else 1)
   assert cloud.created == zones and not cloud.items
   out = capsys.readouterr().out
   assert out.startswith('to end everything: python launch/tpu.py down r')
   assert text in out
 
 
-def test_zone_that_does_not_offer_the_chips_is_left_out(capsys):
-  cloud = make_cloud(HAPPY)
+def test_zone_without_the_chips_or_that_does_not_exist_is_left_out(capsys):
+  words, cloud = [*RUN, f'--zone=us-east9-z,{A},{B}'], make_cloud(HAPPY)
   cloud.zones = {B}
-  assert tpu.main(RUN, cloud.world()) == 0
-  assert cloud.created == [B]
-  assert f'{A} does not offer v5litepod-4' in capsys.readouterr().err
-  cloud.zones = set()
-  with pytest.raises(world.Unknown, match='no zone of'):
-    tpu.main(RUN, cloud.world())
-
-
-def test_zone_that_does_not_exist_is_left_out(capsys):
-  words, cloud = [*RUN, f'--zone=us-east9-z,{B}'], make_cloud(HAPPY)
   assert tpu.main(words, cloud.world()) == 0
   assert cloud.created == [B]
-  assert 'us-east9-z does not offer' in capsys.readouterr().err
+  err = capsys.readouterr().err
+  assert f'{A} does not offer v5litepod-4' in err and 'us-east9-z does' in err
+  cloud.zones = set()
+  with pytest.raises(world.Unknown, match='no zone of'):
+    tpu.main(words, cloud.world())
   cloud = fakes.interrupt()  # hosts that live are watched all the same
   cloud.on_active = lambda *_: cloud.end('done')
-  words[-1] = f'--zone=us-east9-z,{A}'
   assert tpu.main(words, cloud.world()) == 0
   assert not cloud.items
   cloud.dark = {A}
@@ -52,60 +54,33 @@ def test_zone_that_does_not_exist_is_left_out(capsys):
     tpu.main(words, cloud.world())
 
 
-def test_hosts_that_say_nothing_end_the_launch(capsys):
-  cloud = Google(*[GONE] * 9)
-  cloud.talks = False
-  assert tpu.main(RUN, cloud.world()) == 1
-  assert len(cloud.created) == 3 and not cloud.items
-  assert 'gave up: hosts ended 3 times' in capsys.readouterr().out
-
-
-def test_refusal_of_hosts_that_came_up_after_all_is_forgotten():
-  cloud = make_cloud(LOST, LOST, HAPPY)
-  here, refusal = cloud.world(), world.Result(1, err='no answer')
-  here.run = lambda argv, **_: (
-    cloud.run(argv) and refusal if 'create' in argv else cloud.run(argv)
-  )
-  assert tpu.main(RUN, here) == 0
-  assert len(cloud.created) == 3
-
-
 def test_second_of_two_that_were_asked_for_is_deleted():
   cloud = Google((*HAPPY, *['ACTIVE'] * 9))
+  here, lost = cloud.world(), world.Result(1, err='no answer')
+  here.run = lambda argv, **_: (
+    cloud.run(argv) and lost if 'create' in argv else cloud.run(argv)
+  )
 
   def each(count):
-    if count == 6:  # an answer was lost, and hosts came late
-      launch = cloud.read_job()['launch']
-      fakes.add(
-        cloud, 'r', 'ACTIVE', zone=B, launch=launch, workdir='gs://bkt/r'
-      )
+    if count == 6:  # hosts of a request without an answer came late
+      job = cloud.read_job()
+      own = {'launch': job['launch'], 'workdir': job['workdir']}
+      fakes.add(cloud, 'r', 'ACTIVE', zone=B, **own)
     if count == 9:
       assert [zone for _, zone in cloud.items] == [A]
       cloud.end('done')
 
   cloud.each = each
-  assert tpu.main(RUN, cloud.world()) == 0
-  assert not cloud.items
+  assert tpu.main(RUN, here) == 0
+  assert cloud.created == [A, B] and not cloud.items
 
 
-def test_exit_code_1_is_not_tried_again_and_its_lines_are_shown(capsys):
-  cloud = Google(HAPPY)
-  cloud.on_active = lambda *_: cloud.end('failed', 'error: batch_size\x1b[2J=7')
-  assert tpu.main(RUN, cloud.world()) == 1
-  assert cloud.created == [A] and not cloud.items
-  # What a terminal would obey is not printed.
-  assert 'error: batch_size\\x1b[2J=7' in capsys.readouterr().out
-
-
-@pytest.mark.parametrize('failure', ['dark', 'broken'])
-def test_zone_that_does_not_answer_is_no_absence(failure):
+def test_zone_that_does_not_answer_is_no_absence():
   cloud = Google((*HAPPY, *['ACTIVE'] * 9))
 
   def each(count):
-    if failure == 'dark':
-      cloud.dark = {A, B} if 20 < count < 300 else set()
-    elif 5 < count < 20:
-      cloud.broken.append(403)
+    cloud.dark = {A, B} if 20 < count < 300 else set()
+    cloud.broken += [403] * (300 < count < 315)
     if count == 400:
       cloud.end('done')
 
@@ -124,15 +99,13 @@ def test_clock_of_the_launcher_changes_nothing(ahead, capsys):
 
 
 def test_money_becomes_a_deadline(capsys):
-  cloud = Google(HAPPY)
-  cloud.on_active = lambda *_: cloud.argvs.append(cloud.read_job()['seconds'])
+  cloud, told = Google(HAPPY), []
+  cloud.on_active = lambda *_: told.append(cloud.read_job()['seconds'])
   # 4 chips x $1.20 an hour: $0.48 are 6 minutes.
   assert tpu.main([*RUN, '--max_usd=0.48'], cloud.world()) == 1
-  out = capsys.readouterr().out
-  assert '360' in cloud.argvs and not cloud.items
-  assert (
-    'ended     out of time' in out and 'rent      0.1' in out and '$0.4' in out
-  )
+  end = 'ended     out of time\nrequests  1, preemptions 0\nrent      0.1'
+  assert end in capsys.readouterr().out
+  assert told == ['360'] and not cloud.items
 
 
 STATUSES = (

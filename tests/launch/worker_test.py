@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import functools
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,7 @@ DELETED = -signal.SIGKILL  # how a host ends that the cloud takes away
 BASE = 'gs://b/r/launch/l-1'
 # Ends with the next code of a list, or hangs until it is told to end; +5 is a
 # step forward, then a crash.
-PROGRAM = r"""#!/usr/bin/env bash
+PROGRAM = r"""
 trap 'echo "saved"; exit 143' TERM
 echo "arguments: $*"
 read -r code <"$CODES"
@@ -37,7 +38,7 @@ echo "ends with $code"
 exit "$code"
 """
 # Stands for pip, which installs uv, which makes an environment.
-PIP = r"""#!/usr/bin/env bash
+PIP = r"""
 echo "$*" >>"$CODES.pip"
 for word in "$@"; do [[ $word == --target=* ]] && target=${word#*=}; done
 mkdir -p "$target/bin"
@@ -78,8 +79,7 @@ def host(tmp_path):
 
 def _make_job(port, topology='v5litepod-4', slices=1, seconds=1000, **more):
   here = f'http://127.0.0.1:{port}'
-  overrides = {'storage': f'{here}/storage/v1/'}
-  properties = {'api_endpoint_overrides': overrides}
+  properties = {'api_endpoint_overrides': {'storage': f'{here}/storage/v1/'}}
   to = world.World(login={'configuration': {'properties': properties}})
   delete = f'{here}/v2/projects/p1/locations/z/queuedResources/r-1?force=true'
   more = {'sha256': 'SHA', 'archive': 'launch/code', 'delete': delete, **more}
@@ -92,32 +92,23 @@ def _make_job(port, topology='v5litepod-4', slices=1, seconds=1000, **more):
 def _begin(folder, stack, port, started, *codes, number='0', **more):
   """Starts a host whose program ends with some codes; returns its process."""
   pod, told = more.pop('pod', False), more.pop('attributes', {})
-  home, bin_ = folder / f'home{len(started)}', folder / 'bin'
-  code, codes_path = home / 'r/SHA', folder / f'codes{len(started)}'
-  for path in (code / 'env/bin', code / 'tree', bin_):
-    path.mkdir(parents=True, exist_ok=True)
-  (code / 'ready').touch()
-  paths = {code / 'env/bin/python': PROGRAM, folder / 'program': PROGRAM}
-  for path, text in {
-    **paths,
-    bin_ / 'python3': PROGRAM if pod else PIP,
-  }.items():
-    path.write_text(text)
-    path.chmod(0o755)
-  codes_path.write_text(''.join(f'{code}\n' for code in codes))
+  home, bin_ = f'{folder}/home{len(started)}', folder / 'bin'
+  bin_.mkdir(exist_ok=True)
+  for name, text in ('python3', PROGRAM if pod else PIP), ('program', PROGRAM):
+    (bin_ / name).write_text(f'#!/usr/bin/env bash\n{text}')
+    (bin_ / name).chmod(0o755)
+  text = ''.join(f'{code}\n' for code in codes)
+  (folder / f'codes{len(started)}').write_text(text)
   text = _make_job(port, **more)
-  values = {'bert-jax-job': text, 'agent-worker-number': number, **told}
-  values = {f'attributes/{key}': value for key, value in values.items()}
-  metadata = stack.enter_context(fake_cloud.serve_metadata(values))
-  env = os.environ | {'PATH': f'{bin_}:{os.environ["PATH"]}'}
-  env |= {'CODES': str(codes_path), 'CLOUD': f'http://127.0.0.1:{port}'}
-  env |= {'PROGRAM': f'{folder}/program', 'BERT_JAX_HOME': str(home)}
+  env = {'PATH': f'{bin_}:{os.environ["PATH"]}', 'PROGRAM': f'{bin_}/program'}
+  env |= {'CODES': f'{folder}/codes{len(started)}', 'BERT_JAX_TICK': '0.01'}
+  env |= {'CLOUD': f'http://127.0.0.1:{port}'}
   env |= {'BERT_JAX_JOB': text, 'JOB_COMPLETION_INDEX': number} if pod else {}
-  env |= {'GCE_METADATA_HOST': f'127.0.0.1:{metadata}', 'BERT_JAX_TICK': '0.01'}
-  with open(folder / f'console{len(started)}', 'w') as console:
-    more = {'start_new_session': True, 'stdout': console}
-    process = subprocess.Popen(['bash', watch.WORKER], env=env, **more)
-  process.values = values
+  script = pathlib.Path(watch.WORKER).read_text()
+  told = {'startup-script': script, 'agent-worker-number': number, **told}
+  told = {'bert-jax-job': text} | told
+  program = '' if 'sha256' in more else PROGRAM  # it is to be installed
+  process = fake_cloud.start_host(stack, home, env, told, program)
   started.append(process)
   return process
 
@@ -136,7 +127,6 @@ ENDS = [
   ((0,), 'done', 1),
   ((1, 0), 'failed', 1),  # a mistake is never tried again
   ((70,) * 5, 'crashed', 4),
-  pytest.param((75,) * 5, 'crashed', 4, marks=pytest.mark.slow),
   pytest.param((137, 134, 0), 'done', 3, marks=pytest.mark.slow),
   pytest.param((143, 129, 130, 143, 129, 0), 'done', 6, marks=pytest.mark.slow),
   # A step forward resets the count.
@@ -160,30 +150,25 @@ def test_exit_code_decides(host, codes, reason, starts):
     assert end[1].endswith(f'exit code {code}') and f'ends with {code}' in end
 
 
-@pytest.mark.parametrize('again', [False, True])
-def test_program_is_told_to_save_when_the_time_is_up(host, again):
-  if again:  # a host that is started again goes on with its time
-    host.cloud.write(f'{BASE}/deadline-3', '100\n')
-  assert (
-    host('hang', seconds=1000 if again else 1, attempt='3').wait(60) == DELETED
-  )
-  assert host.end()[0] == 'reason=out of time' and 'saved' in host.log()
+NOTICES = ['SIGTERM', 'preempted', 'stopped', 'out of time']
 
 
-@pytest.mark.parametrize('notice', ['SIGTERM', 'preempted', 'end'])
-def test_program_is_told_to_save_when_the_host_is_taken_or_the_launch_ends(
-  host, notice
-):
-  process = host('hang')
+@pytest.mark.parametrize('notice', NOTICES)
+def test_program_is_told_to_save_when_it_has_to_end(host, notice):
+  if notice == 'out of time':  # a host that is started again goes on with its
+    host.cloud.write(f'{BASE}/deadline-3', f'{time.time() + 1:.0f}\n')
+  process = host('hang', attempt='3')
   wait_for(lambda: 'arguments:' in host.log())
   if notice == 'preempted':
-    process.values['preempted'] = 'TRUE'
+    process.metadata['preempted'] = 'TRUE'
   elif notice == 'SIGTERM':
     process.send_signal(signal.SIGTERM)
-  else:
+  elif notice == 'stopped':
     host.cloud.write(f'{BASE}/end', 'reason=stopped\n')
-  assert process.wait(60) == (DELETED if notice == 'end' else 143)
-  assert 'saved' in host.log() and bool(host.cloud.items) == (notice != 'end')
+  ended = notice in NOTICES[2:]
+  assert process.wait(60) == (DELETED if ended else 143)
+  assert 'saved' in host.log() and bool(host.cloud.items) != ended
+  assert not ended or host.end()[0] == f'reason={notice}'
 
 
 def test_deletion_that_is_refused_is_asked_for_again(host):
@@ -217,45 +202,34 @@ def test_host_without_a_number_is_no_host_0(host):
   assert host.cloud.items and process.poll() is None  # others come first
 
 
-@pytest.mark.parametrize('late', ['', None])
-def test_number_that_comes_late_is_waited_for(host, late):
-  process = host(0, number=late, topology='v5litepod-16')
+@pytest.mark.parametrize('late, slices, number', [('', 1, 1), (None, 3, 9)])
+def test_number_that_comes_late_is_waited_for(host, late, slices, number):
+  more = {'tpu-env': "A: 'b'\nMEGASCALE_SLICE_ID: '2'\n"}
+  more = {'topology': 'v5litepod-16', 'slices': slices, 'attributes': more}
+  process = host(1, number=late, **more)
   time.sleep(0.5)
   assert not host.cloud.objects
-  process.values['attributes/agent-worker-number'] = '2'
-  wait_for(lambda: 'host 2 of run r' in host.log(2))
+  process.metadata['agent-worker-number'] = '1'
+  wait_for(lambda: f'host {number} of run r' in host.log(number))
 
 
-def test_hosts_are_numbered_through_all_slices(host):
-  attributes = {'tpu-env': "A: 'b'\nMEGASCALE_SLICE_ID: '2'\n"}
-  host(1, number='1', topology='v5litepod-16', slices=3, attributes=attributes)
-  wait_for(lambda: 'host 9 of run r' in host.log(9))
-
-
-def test_host_without_a_job_does_nothing(host):
-  assert host(0, attributes={'bert-jax-job': None}).wait(60) == 1
-  assert not host.cloud.objects
-
-
-def test_host_that_cannot_write_says_it_on_the_console_and_goes(host, tmp_path):
-  host.cloud.refuse = lambda method, path: 403 * (method == 'POST')
-  assert host(1).wait(120) == DELETED
-  assert not host.cloud.objects
-  console = (tmp_path / 'console0').read_text()
-  assert 'ends with 1' in console
-  assert console.count('the bucket does not take the reason: 403') == 10
-
-
-def test_reason_is_written_as_soon_as_the_bucket_takes_it(host):
-  refused = []
+# Tries to write the reason that the bucket refuses, with all before them.
+@pytest.mark.parametrize('times', [3, 10])
+def test_reason_is_tried_for_minutes_and_told_on_the_console(
+  host, times, tmp_path
+):
+  ends = []
 
   def refuse(method, path):
-    refused.append(method == 'POST' and 'end&' in path)
-    return 503 * (refused[-1] and sum(refused) < 4)
+    ends.append(method == 'POST' and 'end&' in path)
+    return 503 * (method == 'POST' and (times == 10 or sum(ends) <= times))
 
   host.cloud.refuse = refuse
-  assert host(0).wait(120) == DELETED
-  assert host.end()[0] == 'reason=done'
+  assert host(1).wait(120) == DELETED
+  console = (tmp_path / 'home0/console').read_text()
+  assert 'ends with 1' in console
+  assert console.count('bucket does not take the reason: 503') == times
+  assert (f'{BASE}/end' in host.cloud.objects) == (times == 3)
 
 
 # Starts and the step of the last one that moved on, then, and afterwards.
@@ -310,7 +284,7 @@ def test_pod_ends_with_0_when_done_and_else_with_1(
 ):
   process = host(*codes, pod=True, delete='', archive='')
   assert process.wait(60) == code
-  console = (tmp_path / 'console0').read_text()
+  console = (tmp_path / 'home0/console').read_text()
   assert console.count('arguments: -m bert_jax.main') == starts
   assert host.cloud.items
 
