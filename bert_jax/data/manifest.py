@@ -120,12 +120,7 @@ def describe_inputs(manifest: dict) -> list[str]:
 
 def list_warnings(manifest: dict) -> list[str]:
   """Returns lines for the terminal on text that was not read as it should."""
-  lines = []
-  invalid = manifest['cleaned'].get('invalid_utf8', 0)
-  if invalid:
-    files = [f for given in manifest['inputs'] for f in given['files']]
-    of = {f['path']: f['invalid_utf8'] for f in files if 'invalid_utf8' in f}
-    lines.append(clean.describe_invalid(invalid, of))
+  lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])
   if manifest['unknown_share'] > _UNKNOWN:
     lines.append(
       f'WARNING: {manifest["unknown_share"]:.1%} of the tokens are unknown to '
@@ -135,10 +130,24 @@ def list_warnings(manifest: dict) -> list[str]:
   return lines
 
 
+def warn_of_invalid(cleaned: dict, inputs: Sequence[dict]) -> list[str]:
+  """Returns a line for the terminal if some text is not UTF-8.
+
+  Args:
+    cleaned: counts of what was cleaned.
+    inputs: of a manifest.
+  """
+  found = [f for given in inputs for f in given['files'] if 'invalid_utf8' in f]
+  of = {f['path']: f['invalid_utf8'] for f in found}
+  count = cleaned.get('invalid_utf8')
+  return [clean.describe_invalid(count, of)] if count else []
+
+
 def sum_up(
   recipe: recipe_lib.Recipe,
   accents: str,
-  found: dict,
+  inputs: Sequence[dict],
+  counts: dict[str, int],
   summaries: Sequence[dict],
   vocab_path: str,
 ) -> dict:
@@ -147,7 +156,8 @@ def sum_up(
   Args:
     recipe: the recipe, with `strip_accents` decided.
     accents: that decision and its reason, as text.
-    found: the result of the first stage: `inputs` and `counts`.
+    inputs: of each input its documents, bytes of text and files.
+    counts: what was cleaned and dropped.
     summaries: the summary of each shard, see `shards.make`.
     vocab_path: path of the vocabulary.
 
@@ -156,10 +166,10 @@ def sum_up(
   """
   train = [s for s in summaries if s['split'] == 'train']
   heldout = [s for s in summaries if s['split'] == 'heldout']
-  counts = sum(_load(s['token_counts']['path']) for s in train)
-  share = counts[counts > 0] / counts.sum()
+  tokens = sum(_load(s['token_counts']['path']) for s in train)
+  share = tokens[tokens > 0] / tokens.sum()
   unknown = tokenizer.read_vocab(vocab_path).index('[UNK]')
-  dropped = dict(found['counts'])
+  dropped = dict(counts)
   duplicates = sum(s['duplicates'] for s in summaries)
   if duplicates:
     dropped['duplicate_documents'] = duplicates
@@ -169,17 +179,17 @@ def sum_up(
     'accents': accents,
     'inputs': [
       {**given, 'train': _count(train, k), 'heldout': _count(heldout, k)}
-      for k, given in enumerate(found['inputs'])
+      for k, given in enumerate(inputs)
     ],
     'cleaned': dict(sorted(dropped.items())),
     'documents': {
       'train': sum(s['documents'] for s in train),
       'heldout': sum(s['documents'] for s in heldout),
-      'bytes': sum(i['text_bytes'] for i in found['inputs']),
+      'bytes': sum(i['text_bytes'] for i in inputs),
     },
     'sentences': sum(s['sentences'] for s in train),
-    'tokens': int(counts.sum()),
-    'unknown_share': round(float(counts[unknown] / counts.sum()), 8),
+    'tokens': int(tokens.sum()),
+    'unknown_share': round(float(tokens[unknown] / tokens.sum()), 8),
     'unigram_entropy': round(float(-(share * np.log(share)).sum()), 6),
     'vocab_sha256': text_files.compute_sha256(vocab_path),
     'lengths': {str(n): _length(n, train, recipe) for n in recipe.lengths},

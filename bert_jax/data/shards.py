@@ -26,7 +26,7 @@ from bert_jax.data import (
   pairs,
   records,
   rows,
-  vocab,
+  vocab_pieces,
 )
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import files, storage
@@ -104,7 +104,9 @@ def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
   path = os.path.join(shard.work, f'{shard.name}.words')
   if not storage.exists(path):
     texts = (p for t in _unique(shard)[0] for p in t.document.paragraphs)
-    words = vocab.count_words(texts, recipe.lowercase, recipe.strip_accents)
+    words = vocab_pieces.count_words(
+      texts, recipe.lowercase, recipe.strip_accents
+    )
     lines = (f'{word}\t{count}\n' for word, count in words.items())
     files.write_text(path, ''.join(lines))
   return path

@@ -20,7 +20,7 @@ from bert_jax.data import (
   heldout,
   records,
   shards,
-  vocab,
+  vocab_pieces,
 )
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
@@ -36,6 +36,31 @@ _EXAMPLES = 3  # rows shown in the data card
 Runner = Callable[[Callable, Sequence[tuple]], Iterator]
 
 
+@dataclasses.dataclass(frozen=True)
+class Text:
+  """What the first stage has distributed over shards.
+
+  Attributes:
+    recipe: the recipe, with the number of shards and `strip_accents` decided.
+    accents: that decision and its reason.
+    inputs: of each input its documents, bytes of text and files, as a manifest
+      has them.
+    counts: what was cleaned and dropped.
+    segments: where the documents are.
+    held_out: of each input the draw below which parts are held out, and bytes
+      and number of those.
+    shards: the work of the second stage.
+  """
+
+  recipe: recipe_lib.Recipe
+  accents: accents.Decision
+  inputs: list[dict]
+  counts: dict[str, int]
+  segments: list[document_spill.Segment]
+  held_out: list[tuple[float, int, int]]
+  shards: list[shards.Shard]
+
+
 def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   """Makes the data of a recipe, or continues unfinished work.
 
@@ -48,31 +73,24 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   Raises:
     errors.UserError: if the input cannot be used.
   """
-  work = os.path.join(partial, 'work')
+  text = read(recipe, partial, runner)
+  _check_enough(text)
   vocab_path = manifest_lib.vocab_path(partial)
-  words = tokenizer.read_vocab(recipe.vocab) if recipe.vocab else ()
-  if recipe.vocab:
-    _check_size(recipe, words)
-  pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
-  jobs = _read_jobs(recipe, pieces, work)
-  _open_partial(work, recipe, words, jobs)
-  asked, recipe = recipe, _with_shards(recipe, pieces)
-  found = _read(recipe, jobs, runner)
-  todo = _shards(recipe, found, partial)
-  decided = _decide_accents(recipe, todo)
-  asked, recipe = (
-    dataclasses.replace(r, strip_accents=decided.strip) for r in (asked, recipe)
-  )
-  _make_vocab(recipe, todo, vocab_path, runner)
-  summaries = _run(
-    runner, shards.make, [(s, recipe) for s in todo], 'making examples'
-  )
+  if not storage.exists(vocab_path):
+    words = _read_vocab(recipe)
+    if not words:
+      [counts] = count_words(text, ['train'], runner)
+      words = vocab_pieces.train(counts, recipe.vocab_size)
+    vocab_pieces.write(words, vocab_path)
+  jobs = [(shard, text.recipe) for shard in text.shards]
+  summaries = _run(runner, shards.make, jobs, 'making examples')
   names = [file['name'] for s in summaries for file in s['files'].values()]
   storage.sync_files(partial, names)
+  asked = dataclasses.replace(recipe, strip_accents=text.accents.strip)
   manifest = manifest_lib.sum_up(
-    asked, str(decided), found, summaries, vocab_path
+    asked, str(text.accents), text.inputs, text.counts, summaries, vocab_path
   )
-  examples = _examples(recipe, partial, manifest)
+  examples = _examples(text.recipe, partial, manifest)
   files.write_text(
     os.path.join(partial, 'DATA_CARD.md'),
     data_card.make_card(manifest, examples),
@@ -94,6 +112,48 @@ def _run(runner, fn, jobs, label) -> list:
 
 
 # The first stage.
+
+
+def read(recipe: recipe_lib.Recipe, partial: str, runner: Runner) -> Text:
+  """Distributes all documents over the shards; arguments are as in `make`.
+
+  Raises:
+    errors.UserError: if there is no text, or the input cannot be used.
+  """
+  words = _read_vocab(recipe)
+  pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
+  work = os.path.join(partial, 'work')
+  jobs = _read_jobs(recipe, pieces, work)
+  _open_partial(work, recipe, words, jobs)
+  recipe = _with_shards(recipe, pieces)
+  results = _run(
+    runner, document_spill.read, [(job, recipe) for job in jobs], 'reading'
+  )
+  inputs, counts = _sum_up(recipe, results)
+  held_out = [
+    _hold_out(recipe, bound, results, k)
+    for k, bound in enumerate(jobs[0].bounds)
+  ]
+  segments = [
+    document_spill.Segment(*s) for r in results for s in r['segments']
+  ]
+  todo = _shards(recipe, segments, held_out, partial)
+  decided = _decide_accents(recipe, words, todo)
+  recipe = dataclasses.replace(recipe, strip_accents=decided.strip)
+  return Text(recipe, decided, inputs, counts, segments, held_out, todo)
+
+
+def _read_vocab(recipe: recipe_lib.Recipe) -> Sequence[str]:
+  """Returns the vocabulary that a recipe gives; () if it is to be trained."""
+  if not recipe.vocab:
+    return ()
+  words = tokenizer.read_vocab(recipe.vocab)
+  if len(words) != recipe.vocab_size:
+    raise errors.UserError(
+      f'{recipe.vocab} has {len(words)} entries, but vocab_size is '
+      f'{recipe.vocab_size}; set data.vocab_size={len(words)}.'
+    )
+  return words
 
 
 def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> recipe_lib.Recipe:
@@ -127,7 +187,7 @@ def _open_partial(
   path = os.path.join(work, 'started.json')
   begun = {
     'recipe': recipe.to_dict(),
-    'vocab_sha256': vocab.compute_sha256(words),
+    'vocab_sha256': vocab_pieces.compute_sha256(words),
     'files': _modified(jobs),
   }
   if storage.exists(path) and files.load_json(path) == begun:
@@ -156,11 +216,8 @@ def _find_time(path: str) -> float:
     return 0
 
 
-def _read(recipe, jobs: Sequence[document_spill.Job], runner: Runner) -> dict:
-  """Distributes all documents over buckets; returns inputs and counts."""
-  results = _run(
-    runner, document_spill.read, [(j, recipe) for j in jobs], 'reading'
-  )
+def _sum_up(recipe, results: Sequence[dict]) -> tuple[list[dict], dict]:
+  """Returns the `inputs` and `counts` of a `Text`; raises if it has none."""
   inputs = [
     {'input': given, 'documents': 0, 'text_bytes': 0, 'files': []}
     for given in recipe.inputs
@@ -179,19 +236,13 @@ def _read(recipe, jobs: Sequence[document_spill.Job], runner: Runner) -> dict:
   for entry in (file for given in inputs for file in given['files']):
     if invalid[entry['path']]:
       entry['invalid_utf8'] = invalid[entry['path']]
-  found = {
-    'inputs': inputs,
-    'counts': dict(counts),
-    'segments': [
-      document_spill.Segment(*s) for r in results for s in r['segments']
-    ],
-    'held_out': [
-      _hold_out(recipe, bound, results, k)
-      for k, bound in enumerate(jobs[0].bounds)
-    ],
-  }
-  _check_enough(recipe, found)
-  return found
+  if not any(given['documents'] for given in inputs):
+    listed = [f'{k}: {v:,}' for k, v in counts.items() if v]
+    counted = f' (counted {", ".join(listed)})' if listed else ''
+    raise errors.UserError(
+      f'{", ".join(recipe.inputs)} holds no text{counted}; give other files.'
+    )
+  return inputs, dict(counts)
 
 
 def _hold_out(recipe, bound: float, results, source: int):
@@ -206,67 +257,36 @@ def _hold_out(recipe, bound: float, results, source: int):
   return bound * end / heldout.BINS, size, parts
 
 
-def _check_enough(recipe: recipe_lib.Recipe, found: dict):
-  where = ', '.join(recipe.inputs)
-  documents = sum(given['documents'] for given in found['inputs'])
-  if not documents:
-    counts = [f'{k}: {v:,}' for k, v in found['counts'].items() if v]
-    counted = f' (counted {", ".join(counts)})' if counts else ''
-    raise errors.UserError(f'{where} holds no text{counted}; give other files.')
-  parts = sum(segment.documents for segment in found['segments'])
-  held = sum(count for _, _, count in found['held_out'])
-  if min(held, parts - held) < shards.MIN_DOCUMENTS:
-    advice = (
-      'Give more files, or a layout in which blank lines separate documents.'
-      if recipe.layout == 'files'
-      else "Put blank lines between documents, or use layout 'files' for a "
-      'document per file.'
-    )
-    raise errors.UserError(
-      f'{where} holds {documents} document(s) in layout {recipe.layout!r}; '
-      f'training and evaluation need {shards.MIN_DOCUMENTS} different ones each, '
-      f'or a long one. {advice}'
-    )
-
-
-# The second stage.
-
-
-def _shards(recipe, found: dict, partial: str) -> list[shards.Shard]:
+def _shards(recipe, segments, held_out, partial: str) -> list[shards.Shard]:
   """Returns the shards; small corpora get fewer than the recipe asks for."""
-  documents = sum(segment.documents for segment in found['segments'])
+  documents = sum(segment.documents for segment in segments)
   n = recipe.shards
   while n % 2 == 0 and documents < _FEW_DOCUMENTS * n:
     n //= 2  # shard k + n is merged into shard k: hash mod 2n becomes mod n
-  limits, sizes, _ = zip(*found['held_out'], strict=True)
+  limits, sizes, _ = zip(*held_out, strict=True)
   held = -(-sum(sizes) // _SHARD_BYTES)
+  vocab_path = manifest_lib.vocab_path(partial)
+  rest = limits, vocab_path, partial, os.path.join(partial, 'work')
 
   def of(split: str, count: int) -> list[shards.Shard]:
     buckets = collections.defaultdict(list)
-    for segment in found['segments']:
+    for segment in segments:
       may_be_held = segment.bucket >= recipe.shards
       if split == 'train' or may_be_held:
-        buckets[segment.bucket % recipe.shards % count].append(segment)
+        number = segment.bucket % recipe.shards % max(count, 1)
+        buckets[number].append(segment)
     return [
-      shards.Shard(
-        split,
-        k,
-        count,
-        tuple(buckets[k]),
-        limits,
-        manifest_lib.vocab_path(partial),
-        partial,
-        os.path.join(partial, 'work'),
-      )
+      shards.Shard(split, k, count, tuple(buckets[k]), *rest)
       for k in range(count)
     ]
 
   return of('heldout', min(held, n)) + of('train', n)
 
 
-def _decide_accents(recipe, todo: Sequence[shards.Shard]) -> accents.Decision:
+def _decide_accents(
+  recipe, words: Sequence[str], todo: Sequence[shards.Shard]
+) -> accents.Decision:
   """Decides whether accents are stripped, if the recipe leaves it open."""
-  words = tokenizer.read_vocab(recipe.vocab) if recipe.vocab else None
   decided = accents.decide_without_text(
     recipe.strip_accents, recipe.lowercase, words
   )
@@ -284,25 +304,38 @@ def _decide_accents(recipe, todo: Sequence[shards.Shard]) -> accents.Decision:
   return accents.judge_text(recipe.language, seen)
 
 
-def _make_vocab(recipe, todo: Sequence[shards.Shard], path: str, runner):
-  """Copies the given vocabulary, or trains one on the training text."""
-  if storage.exists(path):
-    return
-  if recipe.vocab:
-    words = tokenizer.read_vocab(recipe.vocab)
-  else:
-    jobs = [(s, recipe) for s in todo if s.split == 'train']
-    paths = _run(runner, shards.count_words, jobs, 'counting words')
-    counts = vocab.merge(map(shards.read_words, paths))
-    words = vocab.train(counts, recipe.vocab_size)
-  vocab.write(words, path)
+# The second stage.
 
 
-def _check_size(recipe: recipe_lib.Recipe, words):
-  if len(words) != recipe.vocab_size:
+def count_words(
+  text: Text, splits: Sequence[str], runner: Runner
+) -> list[collections.Counter]:
+  """Counts the words of each split, 'train' or 'heldout'."""
+  jobs = [(s, text.recipe) for s in text.shards if s.split in splits]
+  paths = _run(runner, shards.count_words, jobs, 'counting words')
+  found = list(zip((shard.split for shard, _ in jobs), paths, strict=True))
+  return [
+    vocab_pieces.merge(shards.read_words(path) for of, path in found if of == s)
+    for s in splits
+  ]
+
+
+def _check_enough(text: Text):
+  recipe = text.recipe
+  parts = sum(segment.documents for segment in text.segments)
+  held = sum(count for _, _, count in text.held_out)
+  if min(held, parts - held) < shards.MIN_DOCUMENTS:
+    advice = (
+      'Give more files, or a layout in which blank lines separate documents.'
+      if recipe.layout == 'files'
+      else "Put blank lines between documents, or use layout 'files' for a "
+      'document per file.'
+    )
     raise errors.UserError(
-      f'{recipe.vocab} has {len(words)} entries, but vocab_size is '
-      f'{recipe.vocab_size}; set data.vocab_size={len(words)}.'
+      f'{", ".join(recipe.inputs)} holds '
+      f'{sum(given["documents"] for given in text.inputs)} document(s) in '
+      f'layout {recipe.layout!r}; training and evaluation need '
+      f'{shards.MIN_DOCUMENTS} different ones each, or a long one. {advice}'
     )
 
 

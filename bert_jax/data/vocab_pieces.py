@@ -1,15 +1,17 @@
-"""Chooses the pieces of a vocabulary by how much WordPiece would use them.
+"""Trains a WordPiece vocabulary on counted words, and measures how well it fits.
 
-Characters come first, then pieces that SentencePiece's BPE learns, a third more
-than there is room for. Many of these are only steps on the way to longer ones;
-WordPiece, which always takes the longest match, never uses them. So words are
-split as WordPiece does, and the pieces that save the fewest tokens are dropped.
+Pieces are chosen by how much WordPiece would use them. Characters come first,
+then pieces that SentencePiece's BPE learns, a third more than there is room for.
+Many of these are only steps on the way to longer ones; WordPiece, which always
+takes the longest match, never uses them. So words are split as WordPiece does,
+and the pieces that save the fewest tokens are dropped.
 
 Pieces are written as in the vocabulary file, with '##' if they do not begin a
 word. A vocabulary's fit to words is measured with the same greedy matching.
 """
 
 import collections
+import hashlib
 import io
 import os
 import tempfile
@@ -17,6 +19,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import sentencepiece
+
+from bert_jax import errors
+from bert_jax.runtime import files, storage
+from bert_jax.tokenization import tokenizer, wordpiece
+
+# Limits the memory for counts to a few hundred MB.
+_MAX_WORDS = 2_000_000
+_MAX_TRAINING_WORDS = 1_000_000  # the rest is too rare to make a piece
 
 # An unknown word costs as much as this many tokens. This keeps rare characters,
 # except with much more text than usual or a much smaller vocabulary: then
@@ -27,6 +37,96 @@ _ROUNDS = 2  # of dropping pieces; more rounds gain almost nothing
 _SPACE = '\u2581'  # marks the start of a word in SentencePiece
 
 Counted = Sequence[tuple[str, int]]  # words and how often each occurs
+
+
+def count_words(
+  texts: Iterable[str], lowercase: bool, strip_accents: bool | None = None
+) -> collections.Counter:
+  """Counts the words that BERT's tokenizer splits texts into.
+
+  Beyond two million different words, the rarest are dropped. The same texts in
+  the same order give the same counts.
+
+  Args:
+    texts: any strings.
+    lowercase: see `basic_tokenizer.split_words`.
+    strip_accents: see `basic_tokenizer.split_words`.
+  """
+  words: collections.Counter[str] = collections.Counter()
+  for text in texts:
+    words.update(tokenizer.words(text, lowercase, strip_accents))
+    _prune(words)
+  return words
+
+
+def merge(counters: Iterable[collections.Counter]) -> collections.Counter:
+  """Adds counts; beyond two million words the result depends on the order."""
+  words: collections.Counter[str] = collections.Counter()
+  for counter in counters:
+    words.update(counter)
+    _prune(words)
+  return words
+
+
+def _prune(words):
+  """Drops the rarest words beyond the limit."""
+  least = 1
+  while len(words) > _MAX_WORDS:
+    for word in [word for word, count in words.items() if count <= least]:
+      del words[word]
+    least += 1
+
+
+def train(words: collections.Counter, size: int) -> list[str]:
+  """Trains a vocabulary of `size` pieces on counted words.
+
+  Args:
+    words: {word: count}, from `count_words` or `merge`.
+    size: number of pieces, special tokens included.
+
+  Returns:
+    Special tokens, characters by count, then pieces by the number of tokens
+    that they save. The same counts give the same list.
+
+  Raises:
+    errors.UserError: if the words yield fewer than `size` pieces.
+  """
+  room = size - len(tokenizer.SPECIAL)
+  if room <= 0:
+    raise errors.UserError(
+      f'size={size} leaves no room beside {len(tokenizer.SPECIAL)} special '
+      'tokens; the paper uses 30522.'
+    )
+  counted = [item for item in sort_by_count(words) if _is_spellable(item[0])]
+  characters = count_characters(counted)
+  counted = counted[:_MAX_TRAINING_WORDS]
+  # BPE gets at least half of the room, even if characters must be dropped.
+  merges = max(room - len(characters), room // 2)
+  learnt = learn(counted, merges + merges // 3) if counted else []
+  if len(characters) + len(learnt) < room:
+    most = len(tokenizer.SPECIAL) + len(characters) + len(learnt)
+    raise errors.UserError(
+      f'the text has {len(words):,} different words, which make {most:,} '
+      f'pieces, not the {size:,} of the vocabulary; give more text or a size '
+      f'of at most {most:,}.'
+    )
+  chosen = choose(counted, characters, learnt, room)
+  return [*tokenizer.SPECIAL, *chosen]
+
+
+def compute_sha256(vocab: Sequence[str]) -> str:
+  """Returns the SHA-256 of the file that `write` makes, in hexadecimal."""
+  return hashlib.sha256(_join(vocab).encode()).hexdigest()
+
+
+def write(vocab: Sequence[str], path: str):
+  """Writes a vocabulary file atomically, one piece per line."""
+  storage.make_folder(os.path.dirname(path))
+  files.write_text(path, _join(vocab))
+
+
+def _join(vocab: Sequence[str]) -> str:
+  return ''.join(f'{piece}\n' for piece in vocab)
 
 
 def sort_by_count(counts: collections.Counter) -> list[tuple[str, int]]:
@@ -64,7 +164,7 @@ def learn(counted: Counted, count: int) -> list[str]:
       # SentencePiece's size includes <unk>, the space and single characters,
       # each up to twice (at the start of words and within).
       vocab_size=count + 2 * len({c for w, _ in counted for c in w}) + 2,
-      hard_vocab_limit=False,  # `vocab.train` reports too small a text
+      hard_vocab_limit=False,  # `train` reports too small a text
       normalization_rule_name='identity',  # BERT's has been applied
       character_coverage=1.0,
       split_by_unicode_script=False,  # like BERT: 10월 is one word
@@ -172,3 +272,10 @@ def _split(word: str, pieces: set[str], longest: int) -> list[str]:
     out.append(piece)
     start = end
   return out
+
+
+def _is_spellable(word: str) -> bool:
+  """Returns whether a word is valid UTF-8 and not too long for WordPiece."""
+  return len(word) <= wordpiece.MAX_CHARS_PER_WORD and not any(
+    '\ud800' <= c <= '\udfff' for c in word
+  )

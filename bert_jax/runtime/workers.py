@@ -27,17 +27,29 @@ def count_cores() -> int:
   return len(os.sched_getaffinity(0))
 
 
+def make_pool(count: int) -> futures.ProcessPoolExecutor:
+  """Returns a pool of `count` processes, which end with it or with this one."""
+  # Not fork: the parent may hold threads of other libraries.
+  context = multiprocessing.get_context('spawn')
+  return futures.ProcessPoolExecutor(
+    count, context, initializer=_start, initargs=(os.getpid(),)
+  )
+
+
 def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
-  """Yields fn(*job) for each job in order, computed by `count` processes.
+  """Yields fn(*job) for each job in order, see `run_in`."""
+  with make_pool(count) as pool:
+    yield from run_in(pool, fn, jobs)
+
+
+def run_in(
+  pool: futures.ProcessPoolExecutor, fn: Callable, jobs: Sequence[tuple]
+) -> Iterator:
+  """Yields fn(*job) for each job in order; the pool ends if one of them fails.
 
   Raises:
     errors.UserError: if a process is killed.
   """
-  # Not fork: the parent may hold threads of other libraries.
-  context = multiprocessing.get_context('spawn')
-  pool = futures.ProcessPoolExecutor(
-    count, context, initializer=_start, initargs=(os.getpid(),)
-  )
   try:
     for result in [pool.submit(fn, *job) for job in jobs]:
       yield result.result()
@@ -51,8 +63,6 @@ def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
     for process in multiprocessing.active_children():
       process.terminate()
     raise
-  finally:
-    pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _start(parent: int):

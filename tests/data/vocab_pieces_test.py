@@ -1,9 +1,158 @@
 import collections
+import os
+import subprocess
+import sys
 
 import pytest
 
-from bert_jax.data import vocab, vocab_pieces
+from bert_jax import errors
+from bert_jax.data import vocab_pieces
 from bert_jax.tokenization import tokenizer
+
+_TEXT = ['The cat sat on the mat, the rat ran at the cat. '] * 20 + [
+  'Every winter the weathered walls were whitewashed with water and lime.'
+]
+_WORDS = vocab_pieces.count_words(_TEXT, True)
+
+
+def test_vocabulary_has_the_size_and_begins_with_special_tokens():
+  words = vocab_pieces.train(_WORDS, 60)
+  assert len(words) == len(set(words)) == 60
+  assert words[:5] == ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+  assert {'the', 'cat'} <= set(words)
+
+
+def test_characters_come_first_by_count_where_they_stand():
+  # 9 x 'ab': a begins 9 words and b ends 9; 5 x 'b': with the one for never
+  # having stood alone, b begins 6; 'c' stands alone 3 + 1 times.
+  words = vocab_pieces.train(collections.Counter({'ab': 9, 'b': 5, 'c': 3}), 10)
+  assert words[5:] == ['a', '##b', 'b', 'c', 'ab']
+
+
+def test_any_order_of_words_gives_the_same_list():
+  turned = collections.Counter(dict(reversed(_WORDS.items())))
+  assert vocab_pieces.train(turned, 90) == vocab_pieces.train(_WORDS, 90)
+
+
+def test_another_process_gives_the_same_list():
+  # Sets of strings have another order in each process.
+  program = (
+    'import collections\n'
+    'from bert_jax.data import vocab_pieces\n'
+    'words = collections.Counter(abc=2, acb=2, bac=2, bca=2, cab=2, cba=2)\n'
+    'print(vocab_pieces.train(words, 5 + 6 + 4))\n'
+  )
+  outs = {
+    subprocess.run(
+      [sys.executable, '-c', program],
+      env={**os.environ, 'PYTHONHASHSEED': seed},
+      check=True,
+      capture_output=True,
+    ).stdout
+    for seed in '123'
+  }
+  assert len(outs) == 1
+
+
+def test_cased_vocabulary_keeps_capitals_and_accents():
+  text = ['Émile Émile Paris Paris'] * 9
+  cased, uncased = (
+    vocab_pieces.train(vocab_pieces.count_words(text, lowercase), 23)
+    for lowercase in (False, True)
+  )
+  assert 'Paris' in cased and 'Émile' in cased
+  assert 'paris' in uncased and 'emile' in uncased
+  assert not any(c.isupper() for word in uncased[5:] for c in word)
+
+
+def test_a_vocabulary_covers_the_text_it_was_trained_on(tmp_path):
+  path = str(tmp_path / 'vocab.txt')
+  vocab_pieces.write(vocab_pieces.train(_WORDS, 100), path)
+  wordpiece = tokenizer.Tokenizer.load(path)
+  assert all(wordpiece.unk_id not in ids for ids in wordpiece.ids(_TEXT))
+
+
+def test_pieces_that_only_led_to_longer_ones_are_dropped():
+  # BPE makes 'water' of five characters by way of pieces that no word uses.
+  words = vocab_pieces.train(collections.Counter(water=50, at=9, wet=1), 5 + 10)
+  characters = {'w', '##a', '##t', '##e', '##r', 'a', 't', 'e', 'r'}
+  assert set(words[5:]) == characters | {'water'}
+
+
+def test_rare_characters_give_way_where_there_is_no_room():
+  # A word that cannot be spelt costs 100, 'the' would cost 400 x 2 to lose.
+  words = collections.Counter({'the': 400, 'theé': 1})
+  # t h e é, ##h ##e ##é are 7 forms; é, h and e never come first but count 1.
+  kept = vocab_pieces.train(words, 5 + 4)
+  assert kept[5:] == ['t', '##e', '##h', 'the']
+  assert vocab_pieces.train(words, 5 + 8)[-1] == 'the'
+
+
+def test_digits_and_letters_of_one_word_can_be_one_piece():
+  words = collections.Counter({'10월': 50, '20일': 40})
+  assert {'10월', '20일'} <= set(vocab_pieces.train(words, 20))
+
+
+def test_words_are_counted_as_bert_splits_them():
+  counts = vocab_pieces.count_words(["Don't. don't", 'A\x1cb 東京'], True)
+  assert counts == {'don': 2, "'": 2, 't': 2, '.': 1, 'ab': 1, '東': 1, '京': 1}
+
+
+def test_counting_and_merging_forget_the_rarest_words(monkeypatch):
+  monkeypatch.setattr(vocab_pieces, '_MAX_WORDS', 2)
+  texts = ['a a a a a b c c', 'd d e e e e e e e e e']
+  assert vocab_pieces.count_words(texts, True) == {'a': 5, 'e': 9}
+  counters = [collections.Counter(a=3, b=1), collections.Counter(a=1, c=2)]
+  assert vocab_pieces.merge(iter(counters)) == {'a': 4, 'c': 2}
+
+
+def test_merging_adds_and_leaves_the_parts_alone():
+  parts = [collections.Counter(a=3, b=1), collections.Counter(a=1, c=2)]
+  assert vocab_pieces.merge(parts) == {'a': 4, 'b': 1, 'c': 2}
+  assert parts[0] == {'a': 3, 'b': 1}
+  assert vocab_pieces.merge([]) == {}
+
+
+def test_too_little_text_is_said_to_be_too_little():
+  with pytest.raises(errors.UserError, match='the 500 of the vocab.*at most '):
+    vocab_pieces.train(_WORDS, 500)
+  with pytest.raises(errors.UserError, match='has 0 different words'):
+    vocab_pieces.train(collections.Counter(), 500)
+  with pytest.raises(errors.UserError, match='size=5 leaves no room'):
+    vocab_pieces.train(_WORDS, 5)
+
+
+@pytest.mark.parametrize('text', [_TEXT, ['hi there'], ['a'], ['\u2581']])
+def test_the_advised_size_works(text):
+  words = vocab_pieces.count_words(text, True)
+  with pytest.raises(errors.UserError) as caught:
+    vocab_pieces.train(words, 5000)
+  most = int(str(caught.value).rstrip('.').split()[-1].replace(',', ''))
+  assert len(set(vocab_pieces.train(words, most))) == most
+  with pytest.raises(errors.UserError, match=f'at most {most}'):
+    vocab_pieces.train(words, most + 1)
+
+
+def test_every_size_up_to_the_largest_can_be_had():
+  for size in range(6, 110):
+    assert len(set(vocab_pieces.train(_WORDS, size))) == size
+
+
+def test_odd_words_do_no_harm():
+  odd = ['\u2581', 'a\u2581b', '\u2581\u2581', 'x' * 300, 'half\ud800']
+  words = vocab_pieces.train(_WORDS + collections.Counter(odd), 90)
+  assert '' not in words and '##' not in words and '\ud800' not in words
+  assert {'\u2581', '##\u2581'} <= set(words)
+  assert not any('x' in word for word in words)
+  '\n'.join(words).encode()
+
+
+def test_a_vocabulary_is_written_whole_or_not_at_all(tmp_path):
+  path = str(tmp_path / 'new' / 'vocab.txt')
+  vocab_pieces.write([*tokenizer.SPECIAL, 'é'], path)
+  with pytest.raises(UnicodeEncodeError):
+    vocab_pieces.write(['\ud800'], path)
+  assert list(tokenizer.read_vocab(path)) == [*tokenizer.SPECIAL, 'é']
 
 
 def test_characters_are_counted_first_and_later_in_words_apart():
@@ -54,8 +203,8 @@ def test_measures_agree_with_the_tokenizer(tmp_path):
   given = [*tokenizer.SPECIAL, 'the', 'c', '##a', '##t', '##at', '.']
   text = 'The cat. The catat, cx.'
   # the c ##at . the c ##at ##at [UNK] [UNK] .
-  fit = vocab_pieces.measure(given, vocab.count_words([text], True))
-  vocab.write(given, str(tmp_path / 'vocab.txt'))
+  fit = vocab_pieces.measure(given, vocab_pieces.count_words([text], True))
+  vocab_pieces.write(given, str(tmp_path / 'vocab.txt'))
   ids = tokenizer.Tokenizer.load(str(tmp_path / 'vocab.txt')).ids([text])[0]
   assert len(ids) == 11 and ids.count(1) == 2
   assert fit.tokens_per_word == pytest.approx(11 / 8)

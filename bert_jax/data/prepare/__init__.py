@@ -12,7 +12,7 @@ from bert_jax import errors
 from bert_jax.corpus import sources, text_files
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
-from bert_jax.data import stages, vocab
+from bert_jax.data import stages, vocab_pieces
 from bert_jax.runtime import disk, lock, storage
 from bert_jax.runtime import workers as workers_lib
 from bert_jax.tokenization import tokenizer
@@ -73,14 +73,23 @@ def local_runner(count: int) -> stages.Runner:
   Args:
     count: -1 is one per core, 0 is this process alone.
   """
-  return functools.partial(_run_here, workers_lib.resolve(count))
+  return _Local(workers_lib.resolve(count))
 
 
-def _run_here(count: int, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
-  count = min(count, len(jobs))
-  if count <= 1:  # one other process would not save time
-    return (fn(*job) for job in jobs)
-  return workers_lib.run(fn, jobs, count)
+class _Local:
+  """Runs jobs in processes that stay for the next stage, which starts sooner."""
+
+  def __init__(self, count: int):
+    self._count = count
+
+  @functools.cached_property
+  def _pool(self):
+    return workers_lib.make_pool(self._count)
+
+  def __call__(self, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
+    if min(self._count, len(jobs)) <= 1:  # one other would not save time
+      return (fn(*job) for job in jobs)
+    return workers_lib.run_in(self._pool, fn, jobs)
 
 
 def _check_unchanged(recipe, manifest: dict, directory: str):
@@ -91,7 +100,7 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
   """
   if recipe.vocab and storage.exists(recipe.vocab):
     words = tokenizer.read_vocab(recipe.vocab)
-    if vocab.compute_sha256(words) != manifest['vocab_sha256']:
+    if vocab_pieces.compute_sha256(words) != manifest['vocab_sha256']:
       raise errors.UserError(
         f'the vocabulary {recipe.vocab} has changed since {directory} was '
         'prepared; use another directory, or put the old vocabulary back.'
