@@ -37,8 +37,8 @@ def main(argv: list[str]) -> int:
 
   from bert_jax import config_check
   from bert_jax.runtime import files, storage
-  from bert_jax.sweep import grid, share, states
-  from bert_jax.sweep import summary as summary_lib
+  from bert_jax.sweep import grid, share
+  from bert_jax.sweep import results as results_lib
   from bert_jax.workdir import paths
 
   # Accelerators are for the runs.
@@ -52,58 +52,51 @@ def main(argv: list[str]) -> int:
       'a config for fine-tuning, such as configs/glue.py:rte.'
     )
   runs = grid.parse(given.grid, config)
-  states.check_inputs(directory, config, runs)
-  states.check_config(directory, config, runs)
-  sweep = share.Sweep(directory, runs, lambda run: _make_command(given, run))
-
-  def write_results() -> dict:
-    results = {k: x.results for k, x in sweep.found.items() if x.results}
-    summary = summary_lib.summarise(runs, results)
-    files.write_json(paths.results(directory), summary)
-    return summary
-
-  sweep.finish(write_results)
-  summary = write_results()
-  print('\n'.join(['', *sweep.render()]))
-  _report(directory, summary, config)
-  for name in sweep.failed:
-    print(f'failed: {name}; see output.txt there')
-  return choose_exit_code(sweep.failed.values())
-
-
-def _make_command(given, run) -> list[str]:
-  """Returns the program of a run, with this command's flags and its fields."""
+  share.check_inputs(directory, config, runs[0])
+  share.check_config(directory, config, runs)
   flag = given['config']
-  fields = config_flags.get_override_values(flag) | run.fields
-  return [
-    *(sys.executable, '-m', 'bert_jax.sweep.child', str(os.getpid())),
-    f'--config={config_flags.get_config_filename(flag)}',
-    *(f'--config.{name}={_to_text(x)}' for name, x in fields.items()),
-    # Other hosts of a TPU are other processes of the sweep.
-    '--num_processes=1',
-  ]
+  overrides = config_flags.get_override_values(flag)
+
+  def make_command(run):
+    return [
+      *(sys.executable, '-m', 'bert_jax.sweep.child', str(os.getpid())),
+      f'--config={config_flags.get_config_filename(flag)}',
+      *(
+        f'--config.{name}={_to_text(x)}'
+        for name, x in (overrides | run.fields).items()
+      ),
+      # Other hosts of a TPU are other processes of the sweep.
+      '--num_processes=1',
+    ]
+
+  for found, failed in share.work(directory, runs, make_command):  # noqa: B007
+    summary = results_lib.summarise(runs, found)
+    files.write_json(paths.results(directory), summary)
+  print('\n'.join(['', *results_lib.render(summary, runs, found, failed)]))
+  _report(directory, summary, config)
+  for name in failed:
+    print(f'failed: {name}; see output.txt there')
+  return choose_exit_code(failed.values())
 
 
 def _to_text(value) -> str:
-  if isinstance(value, tuple):
-    return ','.join(map(str, value))
-  return str(value)
+  return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _report(directory, summary, config):
   """Prints what was best and draws the picture."""
-  from bert_jax.sweep import glue_tasks, plot
+  from bert_jax.sweep import glue_tasks, results
 
-  best, setting = summary['best'], summary['best_setting']
+  best, setting, glue = (summary[x] for x in ('best', 'best_setting', 'glue'))
   if best:
     print(f'best run: {best["run"]}, {best["metric"]} {best["value"]:.4f}')
   if setting and setting['fields']:
     fields = ', '.join(f'{k}={v}' for k, v in setting['fields'].items())
     print(f'best mean: {fields}, {setting["metric"]} {setting["mean"]:.4f}')
   written = ['results.json']
-  if summary['glue'] and summary['glue']['mean'] is not None:
-    mean, tasks = summary['glue']['mean'], summary['glue']['tasks']
-    print(f'mean over {", ".join(tasks)} (without WNLI): {mean:.4f}')
+  if glue and glue['mean'] is not None:
+    tasks = glue['tasks']
+    print(f'mean over {", ".join(tasks)} (without WNLI): {glue["mean"]:.4f}')
     path = os.path.join(directory, 'submission.zip')
     missing = glue_tasks.write_submission(path, directory, tasks, config)
     if missing is not None:
@@ -112,7 +105,7 @@ def _report(directory, summary, config):
       print(f'submission.zip lacks {", ".join(missing)}, which GLUE asks for')
   if summary['done']:
     try:
-      plot.draw(os.path.join(directory, 'results.png'), summary)
+      results.draw(os.path.join(directory, 'results.png'), summary)
       written.append('results.png')
     except errors.UserError as error:
       print(error)

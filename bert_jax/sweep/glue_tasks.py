@@ -70,33 +70,35 @@ def write_submission(
 
   Args:
     path: the zip.
-    directory: that of the sweep.
+    directory: of the sweep, in which are the runs.
     tasks: from `summarise`.
     config: the experiment, whose `data.input` may have WNLI.
 
   Returns:
-    Names of the files that the leaderboard asks for and that are missing; None if
-    no run has one, so that nothing is written.
+    The files that the leaderboard asks for and that are missing; None if no run
+    has one, so that nothing is written.
   """
-  wanted, found = [], {}
-  for task, known in glue.TASKS.items():
-    wanted += known.submissions.values()
-    for name in known.submissions.values():
-      run = tasks[task]['run'] if task in tasks else ''
-      file = os.path.join(directory, run, 'submission', name)
-      if run and task != _LEFT_OUT and storage.exists(file):
-        found[name] = storage.read(file).decode()
+  found = {}
+  for task in tasks.keys() - {_LEFT_OUT}:
+    for name in glue.TASKS[task].submissions.values():
+      file = os.path.join(directory, tasks[task]['run'], 'submission', name)
+      if storage.exists(file):
+        found[name] = storage.read(file)
   if not found:
     return None
+  wanted = [
+    x for task in glue.TASKS.values() for x in task.submissions.values()
+  ]
   if _LEFT_OUT in data_files.list_glue(config.data.input):
     found['WNLI.tsv'] = _predict_commonest(config)
 
   def fill(new):
     with zipfile.ZipFile(new, 'w', zipfile.ZIP_DEFLATED) as written:
-      for name, text in found.items():
-        # Without the time, so that the same predictions are the same bytes.
-        entry = zipfile.ZipInfo(name)
-        written.writestr(entry, text, zipfile.ZIP_DEFLATED)
+      for name in wanted:
+        if name in found:
+          # Without the time, so that the same predictions are the same bytes.
+          entry = zipfile.ZipInfo(name)
+          written.writestr(entry, found[name], zipfile.ZIP_DEFLATED)
 
   files.write_file(path, fill)
   return [name for name in wanted if name not in found]

@@ -13,6 +13,7 @@ from bert_jax.sweep import glue_tasks
 
 _SEED = 'seed'
 _LONGEST = 80  # characters of a value in the name of a folder
+_UNUSUAL = re.compile(r'[^\w.@+-]+')  # what a value in that name leaves out
 
 
 class Run(NamedTuple):
@@ -30,6 +31,13 @@ class Run(NamedTuple):
   setting: dict[str, str]
   seed: str
 
+  def apply(self, config: config_dict.ConfigDict) -> config_dict.ConfigDict:
+    """Returns the config of this run of an experiment."""
+    new = config.copy_and_resolve_references()
+    with new.ignore_type():
+      new.update_from_flattened_dict(self.fields)
+    return new
+
 
 def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
   """Returns the runs of a grid, those of a setting one after the other.
@@ -43,8 +51,16 @@ def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
     errors.UserError: for an unknown field, a value that is not allowed or two
       runs that would be the same.
   """
-  axes: dict[str, list[tuple[str, Any]]] = {}
-  for item in _split(text):
+  try:
+    items = shlex.split(text)
+  except ValueError as error:
+    raise errors.UserError(f'--grid={text}: {error}.') from None
+  if not items:
+    raise errors.UserError(
+      "--grid is empty; give fields with values: 'learning_rate=2e-5,3e-5'."
+    )
+  axes: dict[str, list] = {}  # {path of a field: values}
+  for item in items:
     name, equals, values = item.partition('=')
     if not (name and equals):
       raise errors.UserError(
@@ -54,11 +70,12 @@ def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
     for value in glue_tasks.list_values(name, values, config):
       new = config.copy_and_resolve_references()
       path = config_lib.set_field(new, name, value)
-      axes.setdefault(path, []).append((value, config_lib.flatten(new)[path]))
+      axes.setdefault(path, []).append(config_lib.flatten(new)[path])
   paths = sorted(axes, key=lambda path: path == _SEED)  # the seed is the last
   found: dict[str, Run] = {}
   for values in itertools.product(*(axes[path] for path in paths)):
-    run = _make(paths, values, config)
+    run = _make(dict(zip(paths, values, strict=True)))
+    config_check.check(run.apply(config))
     if run.name in found:
       raise errors.UserError(
         f'--grid={text} has two runs with the folder {run.name}; give each '
@@ -68,46 +85,22 @@ def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
   return list(found.values())
 
 
-def _split(text: str) -> list[str]:
-  try:
-    items = shlex.split(text)
-  except ValueError as error:
-    raise errors.UserError(f'--grid={text}: {error}.') from None
-  if not items:
-    raise errors.UserError(
-      "--grid is empty; give fields with values: 'learning_rate=2e-5,3e-5'."
-    )
-  return items
+def _make(fields) -> Run:
+  # A tuple has the same value for all phases.
+  texts = {
+    _shorten(path): str(x[0] if isinstance(x, tuple) else x)
+    for path, x in fields.items()
+  }
+  parts = [
+    f'{name}={_UNUSUAL.sub("_", x.strip("/"))[-_LONGEST:]}'
+    for name, x in texts.items()
+  ]
+  seed = texts.pop(_SEED, '')
+  return Run(','.join(parts), fields, texts, seed)
 
 
-def _make(paths, values, config) -> Run:
-  fields = {path: x for path, (_, x) in zip(paths, values, strict=True)}
-  new = config.copy_and_resolve_references()
-  with new.ignore_type():
-    new.update_from_flattened_dict(fields)
-  config_check.check(new)
-  known = config_lib.flatten(config)
-  texts = {_shorten(path, known): _to_text(x) for path, x in fields.items()}
-  return Run(
-    ','.join(f'{name}={_to_name(x)}' for name, x in texts.items()),
-    fields,
-    {name: x for name, x in texts.items() if name != _SEED},
-    texts.get(_SEED, ''),
-  )
-
-
-def _shorten(path: str, known) -> str:
+def _shorten(path: str) -> str:
   """Returns the last part of a field's path, if no other field has it."""
   last = path.rpartition('.')[2]
-  return last if sum(x.rpartition('.')[2] == last for x in known) == 1 else path
-
-
-def _to_text(value) -> str:
-  if isinstance(value, tuple):  # the same for all phases
-    return str(value[0])
-  return str(value)
-
-
-def _to_name(text: str) -> str:
-  """Returns a value as part of the name of a folder."""
-  return re.sub(r'[^\w.@+-]+', '_', text.strip('/'))[-_LONGEST:]
+  same = [x for x in config_lib.FIELDS if x.rpartition('.')[2] == last]
+  return last if len(same) == 1 else path

@@ -7,7 +7,7 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.sweep import glue_tasks, grid
-from tests.sweep import summary_test
+from tests.sweep import results_test
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def test_all_are_the_tasks_of_the_folder_without_wnli(config):
 def summarise(config):
   """Returns the summary of two rates for each of two tasks."""
   runs = grid.parse('glue=all learning_rate=1e-5,2e-5', config)
-  rte = [summary_test.make_results(x, metric='matthews') for x in (0.5, 0.75)]
-  return summary_test.summarise([0.875, 0.25, *rte], runs)
+  rte = [results_test.make_results(x, metric='matthews') for x in (0.5, 0.75)]
+  return results_test.summarise([0.875, 0.25, *rte], runs)
 
 
 def test_the_mean_is_of_the_best_setting_of_each_task(config):
@@ -53,7 +53,7 @@ def test_the_mean_is_of_the_best_setting_of_each_task(config):
     'mean': 0.75,
     'run': 'glue=rte,learning_rate=2e-05',
   }
-  assert summary_test.summarise([1.0] * 6)['glue'] is None
+  assert results_test.summarise([1.0] * 6)['glue'] is None
 
 
 def test_the_submission_has_the_best_runs_and_wnlis_commonest_class(

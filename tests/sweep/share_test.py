@@ -1,6 +1,6 @@
-"""Tests of how processes share the runs of a sweep out.
+"""Tests of how processes share the runs of a sweep out, by their files.
 
-Runs here are a small program that leaves what a run leaves.
+Most runs here are a small program that leaves what a run leaves.
 """
 
 import contextlib
@@ -16,9 +16,10 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.runtime import storage
+from bert_jax.runtime import signals, storage
 from bert_jax.sweep import __main__ as command
-from bert_jax.sweep import grid, share, summary
+from bert_jax.sweep import grid, share
+from tests.finetuning import made
 
 # Arguments: the score, and what to do; then --workdir=.
 _RUN = """
@@ -38,23 +39,24 @@ if action == 'fail':
   sys.exit('error: no luck')
 time.sleep({'quick': 0, 'slow': 0.3, 'long': 60}[action])
 write('results.json', {'metrics': {'f1': float(score)},
-                       'baseline': {'f1': 0}, 'problem': None,
-                       'task': 'mrpc', 'init_from': '', 'counts': {'dev': 9}})
+                       'baseline': {'f1': 0}, 'problem': None})
 write('status.json', {'state': 'done'})
 """
 
 
-def make_runs(seeds):
+def work(folder, seeds=3, actions=None):
+  """Returns {run: score}, {run: exit code}, and how often there was news."""
   values = ','.join(map(str, range(seeds)))
-  return grid.parse(f'seed={values}', config_lib.finetuning())
+  runs = grid.parse(f'seed={values}', config_lib.finetuning())
 
-
-def make_sweep(folder, seeds=3, actions=None):
   def command(run):
     action = (actions or {}).get(run.seed, 'quick')
     return [sys.executable, '-S', '-c', _RUN, f'0.{run.seed}', action]
 
-  return share.Sweep(str(folder), make_runs(seeds), command)
+  news = list(share.work(str(folder), runs, command))
+  results, failed = news[-1]
+  scores = {name: x['metrics']['f1'] for name, x in results.items()}
+  return scores, failed, len(news)
 
 
 def count_starts(folder):
@@ -65,37 +67,34 @@ def count_starts(folder):
 
 
 def test_every_run_is_done_once(tmp_path, capsys):
-  noted = []
-  sweep = make_sweep(tmp_path)
-  sweep.finish(lambda: noted.append(len(noted)))
-  assert sweep.failed == {} and noted == [0, 1, 2]
+  scores = {'seed=0': 0.0, 'seed=1': 0.1, 'seed=2': 0.2}
+  assert work(tmp_path) == (scores, {}, 4)
   assert capsys.readouterr().out.splitlines() == [
     *('seed=0 (1 of 3)', '  f1 0.0000'),
     *('seed=1 (2 of 3)', '  f1 0.1000'),
     *('seed=2 (3 of 3)', '  f1 0.2000'),
   ]
-  make_sweep(tmp_path, seeds=4).finish(lambda: None)
+  assert work(tmp_path, seeds=4) == (scores | {'seed=3': 0.3}, {}, 2)
   assert 'seed=3 (4 of 4)' in capsys.readouterr().out
   assert count_starts(tmp_path) == {f'seed={i}': 1 for i in range(4)}
 
 
 def test_after_a_failure_the_others_go_on(tmp_path, capsys):
-  sweep = make_sweep(tmp_path, actions={'1': 'fail'})
-  sweep.finish(lambda: None)
-  assert sweep.failed == {'seed=1': 1}
+  scores, failed, _ = work(tmp_path, actions={'1': 'fail'})
+  assert scores.keys() == {'seed=0', 'seed=2'} and failed == {'seed=1': 1}
   out = capsys.readouterr().out
   assert '  FAILED (exit code 1):\n    begins\n    error: no luck\n' in out
-  assert sweep.render()[1] == '2/3   0.1000 ± 0.1414  0.2000  seed=1 failed'
-  sweep = make_sweep(tmp_path)  # the cause was removed
-  sweep.finish(lambda: None)
-  assert sweep.failed == {}
+  assert work(tmp_path)[1] == {}  # the cause was removed
   assert count_starts(tmp_path) == {'seed=0': 1, 'seed=1': 2, 'seed=2': 1}
   output = (tmp_path / 'seed=1' / 'output.txt').read_text()
   assert output == 'begins\nerror: no luck\nbegins\n'
+  long = 'print(*range(20), "", sep="\\n"); raise SystemExit(3)'
+  command = [sys.executable, '-S', '-c', long]
+  found = share.run_process(command, str(tmp_path / 'seed=1'), signals.Stop())
+  assert found == (3, [str(i) for i in range(10, 20)])
 
 
 def test_ctrl_c_reaches_the_run_which_saves(tmp_path, capsys):
-  sweep = make_sweep(tmp_path, actions={'1': 'long'})
   path = tmp_path / 'seed=1' / 'output.txt'
 
   def interrupt():
@@ -105,7 +104,7 @@ def test_ctrl_c_reaches_the_run_which_saves(tmp_path, capsys):
 
   threading.Thread(target=interrupt).start()
   with pytest.raises(errors.Interrupted, match='resume with the same command'):
-    sweep.finish(lambda: None)
+    work(tmp_path, actions={'1': 'long'})
   assert 'seed=1: saved' in capsys.readouterr().out
   assert not (tmp_path / 'seed=2').exists()
 
@@ -113,11 +112,9 @@ def test_ctrl_c_reaches_the_run_which_saves(tmp_path, capsys):
 _SHARE = """
 import sys
 from tests.sweep import share_test
-sweep = share_test.make_sweep(sys.argv[1], 6, dict.fromkeys('012345', 'slow'))
 print('ready', flush=True)
 sys.stdin.readline()
-sweep.finish(lambda: None)
-print(sum(line is not None for line in sweep.render()[1:]))
+share_test.work(sys.argv[1], 6, dict.fromkeys('012345', 'slow'))
 """
 
 
@@ -160,36 +157,127 @@ def test_what_a_killed_process_left_is_taken_over(tmp_path, monkeypatch):
     while not (tmp_path / 'seed=1' / 'starts').exists():
       time.sleep(0.005)
     threading.Timer(0.1, other.kill).start()
-    sweep = make_sweep(tmp_path, 6)
-    sweep.finish(lambda: None)
-  results = {name: x.results for name, x in sweep.found.items()}
-  found = summary.summarise(make_runs(6), results)
-  assert found['done'] == 6 and found['best']['value'] == 0.5
+    scores, failed, _ = work(tmp_path, 6)
+  assert failed == {} and scores == {f'seed={i}': i / 10 for i in range(6)}
+
+
+_ORPHAN = """
+import os, subprocess, sys
+child = '''
+import os, sys, time
+from bert_jax.runtime import workers
+workers.end_with(int(sys.argv[1]))
+print(os.getpid(), flush=True)
+time.sleep(60)
+'''
+subprocess.run([sys.executable, '-c', child, str(os.getpid())])
+"""
+
+
+@pytest.mark.slow
+def test_a_run_ends_with_the_process_of_its_sweep():
+  parent = subprocess.Popen(
+    [sys.executable, '-c', _ORPHAN], stdout=subprocess.PIPE, text=True
+  )
+  child = int(parent.stdout.readline())
+  parent.kill()
+  parent.wait()
+  deadline = time.monotonic() + 10
+  while os.path.exists(f'/proc/{child}') and time.monotonic() < deadline:
+    time.sleep(0.05)
+  assert not os.path.exists(f'/proc/{child}')
+  parent.stdout.close()
 
 
 def test_a_sweep_may_be_in_a_bucket(remote, tmp_path):
-  """The runs write to a local folder, from which the test copies."""
-  run = make_runs(1)[0]
-  for name, value in (
-    ('results.json', {'metrics': {'f1': 1}, 'baseline': {}, 'problem': None}),
-    ('status.json', {'state': 'done'}),
-  ):
-    (tmp_path / name).write_text(json.dumps(value))
-
-  program = f"""
-import sys
+  """The run writes to a local folder, from which it is uploaded."""
+  program = """
+import json, os, sys
 from bert_jax.runtime import storage
 workdir = sys.argv[1].partition('=')[2]
-for name in ('results.json', 'status.json'):
-  storage.upload('{tmp_path}/' + name, workdir + '/' + name)
+results = {'metrics': {'f1': 1}, 'baseline': {}, 'problem': None}
+storage.write(workdir + '/results.json', json.dumps(results).encode())
+storage.write(workdir + '/status.json', json.dumps({'state': 'done'}).encode())
 print('done')
 """
-  sweep = share.Sweep(
-    remote, [run], lambda run: [sys.executable, '-c', program]
-  )
-  sweep.finish(lambda: None)
-  assert sweep.failed == {} and sweep.found['seed=0'].results['metrics']
+  [run] = grid.parse('seed=0', config_lib.finetuning())
+  command = [sys.executable, '-c', program]
+  [*_, (results, failed)] = share.work(remote, [run], lambda run: command)
+  assert failed == {} and results['seed=0']['metrics'] == {'f1': 1}
   assert storage.read(f'{remote}/seed=0/output.txt') == b'done\n'
+
+
+def write(folder, name, value):
+  folder.mkdir(parents=True, exist_ok=True)
+  (folder / name).write_text(json.dumps(value))
+
+
+def test_a_run_is_done_when_it_says_so(tmp_path):
+  run = tmp_path / 'run'
+  assert share.read_results(str(run)) is None
+  write(run, 'status.json', {'state': 'running', 'step': 3, 'steps': 9})
+  write(run, 'results.json', {'metrics': {'f1': 1}})  # its export is not there
+  assert share.read_results(str(run)) is None
+  write(run, 'status.json', {'state': 'done', 'step': 9, 'steps': 9})
+  assert share.read_results(str(run)) == {'metrics': {'f1': 1}}
+  (run / 'results.json').write_text('{')
+  with pytest.raises(errors.UserError, match='delete it to have it written ag'):
+    share.read_results(str(run))
+  os.remove(run / 'results.json')
+  assert share.read_results(str(run)) is None
+
+
+def check(tmp_path, text, **changes):
+  c = config_lib.finetuning()
+  c.update_from_flattened_dict(changes)
+  share.check_config(str(tmp_path / 'sweep'), c, grid.parse(text, c))
+
+
+def test_the_grid_may_change_but_nothing_else(tmp_path):
+  check(tmp_path, 'seed=0,1', seed=7)
+  check(tmp_path, 'seed=0,1,2 learning_rate=1e-5,2e-5', seed=8)
+  check(tmp_path, 'seed=0', **{'log.every': 3})  # of no effect on results
+  with pytest.raises(
+    errors.UserError, match=r'another config \(finetuning.epochs was 0.0, is 2'
+  ):
+    check(tmp_path, 'seed=0', **{'finetuning.epochs': 2.0})
+
+
+def test_a_run_of_another_config_is_refused(tmp_path):
+  check(tmp_path, 'seed=0,1')
+  run = tmp_path / 'sweep' / 'seed=1'
+  (run / 'checkpoints' / '5').mkdir(parents=True)
+  c = config_lib.finetuning()
+  c.seed, c.phases.steps, c.data.vocab_size = 1, (70,), 99  # both are filled in
+  (run / 'config.json').write_text(config_lib.to_json(c))
+  check(tmp_path, 'seed=0,1')
+  c.data.label = 'stars'
+  (run / 'config.json').write_text(config_lib.to_json(c))
+  with pytest.raises(errors.UserError, match="seed=1 belongs.*was 'stars', is"):
+    check(tmp_path, 'seed=0,1')
+  os.remove(run / 'config.json')
+  with pytest.raises(errors.UserError, match='seed=1.config.json is missing'):
+    check(tmp_path, 'seed=0,1')
+
+
+def test_inputs_are_checked_before_a_sweep_claims_its_folder(tmp_path):
+  sweep = tmp_path / 'sweep'
+  texts = made.write_texts(tmp_path / 'texts')
+  c = made.make_config(made.write_source(tmp_path / 'source'), texts)
+
+  def check(**changes):
+    with c.ignore_type():
+      c.update_from_flattened_dict(changes)
+    share.check_inputs(str(sweep), c, grid.parse('seed=0', c)[0])
+
+  with pytest.raises(errors.UserError, match=r'data.input=.*gleu'):
+    check(**{'data.input': str(tmp_path / 'gleu')})
+  with pytest.raises(errors.UserError, match='reinit_layers=9 is more than'):
+    check(**{'data.input': texts, 'finetuning.reinit_layers': 9})
+  assert not sweep.exists()
+  check(**{'finetuning.reinit_layers': 0})
+  share.check_config(str(sweep), c, grid.parse('seed=0,1', c))
+  check(**{'data.input': 'deleted'})  # the sweep has begun
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,204 @@
+"""The scores of a sweep: means and the best, as JSON, a table and a picture."""
+
+import logging
+import statistics
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from bert_jax import errors
+from bert_jax.runtime import files
+from bert_jax.sweep import glue_tasks, grid
+from bert_jax.workdir import paths
+
+_WIDTH, _HEIGHT, _SETTING = 2.5, 4.5, 0.7  # inches: margins, height, a setting
+
+
+def summarise(
+  runs: list[grid.Run], results: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+  """Returns the content of a sweep's results.json.
+
+  Args:
+    runs: those of the grid.
+    results: {name of a run: its results.json}, of those that are done, in any
+      order.
+
+  Returns:
+    `runs` and `done`, counts; `best`, the `run`, `metric` and `value` of the
+    best run, and `best_setting`, the `fields`, `metric` and `mean` of the best
+    mean, null if no run is done or metrics differ; `glue`, see
+    `glue_tasks.summarise`; `settings`, in the order of the grid, each with its
+    `fields`, the `metric` to compare by (null if no run is done), the `values`
+    on dev {run: value}, their `mean`, `std` (of the sample; null for one run)
+    and `best`, that of a constant (`baseline`), and which runs are no better
+    (`problems`, {run: why}).
+  """
+  members: dict[tuple, list[grid.Run]] = {}  # of each setting
+  for run in runs:
+    members.setdefault(tuple(run.setting.items()), []).append(run)
+  settings = [
+    {'fields': dict(fields), 'runs': len(found)}
+    | _score({x.name: results[x.name] for x in found if x.name in results})
+    for fields, found in members.items()
+  ]
+  scored = [x for x in settings if x['values']]
+  metric = _get_common(x['metric'] for x in scored)
+  best = best_setting = None
+  if metric:
+    top = max(scored, key=lambda x: x['mean'])
+    best_setting = {key: top[key] for key in ('fields', 'metric', 'mean')}
+    values = {k: v for x in scored for k, v in x['values'].items()}
+    name = max(values, key=values.__getitem__)
+    best = {'run': name, 'metric': metric, 'value': values[name]}
+  return {
+    'runs': len(runs),
+    'done': sum(len(x['values']) for x in settings),
+    'best': best,
+    'best_setting': best_setting,
+    'glue': glue_tasks.summarise(settings),
+    'settings': settings,
+  }
+
+
+def _get_common(values):
+  """Returns the value that all are; None if they differ or there are none."""
+  found = set(values)
+  return found.pop() if len(found) == 1 else None
+
+
+def _score(found: dict[str, dict]) -> dict[str, Any]:
+  """Returns the scores of a setting's runs, {name: results}."""
+  # The first metric of a run is the one to compare by.
+  metric = _get_common(next(iter(x['metrics'])) for x in found.values())
+  values = {name: x['metrics'][metric] for name, x in found.items()}
+  scores = [*values.values()]
+  return {
+    'metric': metric,
+    'values': values,
+    'mean': statistics.fmean(scores) if scores else None,
+    'std': statistics.stdev(scores) if len(scores) > 1 else None,
+    'best': max(scores, default=None),
+    'baseline': max(
+      (x['baseline'][metric] for x in found.values()), default=None
+    ),
+    'problems': {
+      name: x['problem'] for name, x in found.items() if x['problem']
+    },
+  }
+
+
+def render(
+  summary: dict[str, Any],
+  runs: list[grid.Run],
+  results: Mapping[str, dict[str, Any]],
+  failed: Collection[str],
+) -> list[str]:
+  """Returns the table as lines: a header, and a line for each setting.
+
+  Args:
+    summary: from `summarise`, of these runs and results.
+    failed: names of the runs that failed.
+  """
+  chosen = _get_common(x.get('select') for x in results.values()) == 'best'
+  settings = summary['settings']
+  metric = _get_common(x['metric'] for x in settings if x['metric']) or 'score'
+  score = f'{metric} of the best epoch' if chosen else metric
+  rows = [[*settings[0]['fields'], 'done', score, 'best', '']]
+  for x in settings:
+    notes = [
+      f'{f"seed={run.seed}" if run.seed else "run"} failed'
+      for run in runs
+      if run.setting == x['fields'] and run.name in failed
+    ]
+    if x['problems']:
+      notes.append(f'{len(x["problems"])} may have learnt nothing')
+    best = '' if x['best'] is None else f'{x["best"]:.4f}'
+    rows.append(
+      [
+        *x['fields'].values(),
+        f'{len(x["values"])}/{x["runs"]}',
+        _describe_mean(x['mean'], x['std']),
+        best,
+        errors.listing(notes) if notes else '',
+      ]
+    )
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  return [
+    '  '.join(x.ljust(n) for x, n in zip(row, widths, strict=True)).rstrip()
+    for row in rows
+  ]
+
+
+def _describe_mean(mean, std) -> str:
+  if mean is None:
+    return ''
+  return f'{mean:.4f}' if std is None else f'{mean:.4f} ± {std:.4f}'
+
+
+def draw(path: str, summary: dict[str, Any]):
+  """Writes a picture: the runs of each setting, their mean, and a constant's.
+
+  Raises:
+    errors.UserError: if matplotlib is missing or the file cannot be written.
+  """
+  figure = make_figure([x for x in summary['settings'] if x['values']])
+  files.write_file(path, lambda new: figure.savefig(new, format='png', dpi=110))
+
+
+def make_figure(settings: list[dict[str, Any]]):
+  """Returns the figure of `draw`, of the settings with a score."""
+  try:
+    from matplotlib import figure as figures
+  except ImportError as error:
+    raise errors.UserError(
+      "no picture without matplotlib: pip install 'bert_jax[plot]'"
+    ) from error
+  logging.getLogger('matplotlib').setLevel(logging.WARNING)
+  width = _WIDTH + _SETTING * max(len(settings), 5)
+  figure = figures.Figure(figsize=(width, _HEIGHT), layout='constrained')
+  axis = figure.add_subplot()
+  label, numbers = find_axis([x['fields'] for x in settings])
+  places = numbers or range(len(settings))
+  for place, x in zip(places, settings, strict=True):
+    values = [*x['values'].values()]
+    runs = axis.plot([place] * len(values), values, 'o', color='C0', alpha=0.6)
+    mean = axis.plot(place, x['mean'], 'k_', markersize=22)
+    constant = axis.plot(place, x['baseline'], '_', color='C3', markersize=22)
+  if numbers:
+    axis.set_xscale('log')
+    axis.minorticks_off()
+    # Numbers such as 4e-05 and 5e-05 are close.
+    axis.set_xticks(numbers, [f'{x:g}' for x in numbers], rotation=45)
+  else:
+    names = ('\n'.join(map('='.join, x['fields'].items())) for x in settings)
+    axis.set_xticks(places, [*names], fontsize=8)
+  axis.set_xlabel(label)
+  metric = _get_common(x['metric'] for x in settings) or 'score'
+  axis.set_ylabel(f'{metric} on dev')
+  axis.grid(axis='y', color='0.9')
+  # Below the axis, where it hides no point.
+  shown = [*runs, *mean, *constant]
+  meanings = ['run', 'mean of runs', 'constant prediction']
+  figure.legend(shown, meanings, loc='outside lower center', ncols=3)
+  return figure
+
+
+def find_axis(settings: list[dict[str, str]]) -> tuple[str, list[float]]:
+  """Returns (field, its number in each setting) if it alone differs.
+
+  It may be the step of RUN@STEP. ('', []) if there are several fields or what is
+  no positive number, for which there is no place on a logarithmic axis.
+  """
+  if len(settings) < 2 or any(len(fields) != 1 for fields in settings):
+    return '', []
+  [name] = settings[0]
+  texts = [fields[name] for fields in settings]
+  split = [paths.split_step(text) for text in texts]
+  run = _get_common(run for run, step in split if step is not None)
+  if run and all(step is not None for _, step in split):
+    name, texts = f'steps of {run}', [step for _, step in split]
+  try:
+    numbers = [float(x) for x in texts]
+  except ValueError:
+    return '', []
+  return (name, numbers) if min(numbers) > 0 else ('', [])
