@@ -109,7 +109,7 @@ def main(argv: list[str]):
   """Runs the command."""
   del argv
   from bert_jax.parallel import distributed
-  from bert_jax.train import compile_cache
+  from bert_jax.runtime import compile_cache
 
   given = flags.FLAGS
   distributed.start(given.coordinator, given.num_processes, given.process_id)

@@ -34,8 +34,7 @@ def main(argv: list[str]):
   if 'JAX_PLATFORMS' not in os.environ:
     jax.config.update('jax_platforms', 'cpu')
   from bert_jax.pretraining import replay, replay_page, replay_rows
-  from bert_jax.runtime import files, progress, storage
-  from bert_jax.train import compile_cache
+  from bert_jax.runtime import compile_cache, files, progress, storage
 
   values = flags.FLAGS
   if values.rows < 0:

@@ -12,7 +12,7 @@ from bert_jax import config
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.train import fit as fit_lib
-from bert_jax.train import optimizer, task, update
+from bert_jax.train import gradient, optimizer, task
 from bert_jax.train import step as step_lib
 from bert_jax.workdir import log
 
@@ -125,7 +125,7 @@ def _make_state():
 @functools.cache
 def _jit_step(dropout, parts, mesh, reduce_dtype):
   c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
-  how = update.Update(
+  how = gradient.Update(
     objective=make_objective(c),
     mesh=mesh,
     tx=optimizer.make(c.optimizer),

@@ -18,9 +18,9 @@ from bert_jax.interop import hf_export
 from bert_jax.model import classifier, parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.tokenization import tokenizer
+from bert_jax.train import gradient, task
 from bert_jax.train import optimizer as optimizer_lib
 from bert_jax.train import step as step_lib
-from bert_jax.train import task, update
 
 STEPS, ROWS, LENGTH, VOCAB = 100, 16, 48, 512
 MOST = 1e-4
@@ -103,7 +103,7 @@ def train(c, objective, state, batches, last):
   """Returns (losses before each update, logits of `last` before and after)."""
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
-  how = update.make_update(c, objective, phase, mesh)
+  how = gradient.make_update(c, objective, phase, mesh)
   step = jax.jit(functools.partial(step_lib.train_step, update=how))
   module = fine_tuned.make_module(c, config_lib.model_config(c))
   apply, losses, shape = jax.jit(module.apply), [], last['input_ids'].shape

@@ -11,9 +11,9 @@ from bert_jax import config as config_lib
 from bert_jax.interop import rename
 from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
+from bert_jax.train import gradient, task
 from bert_jax.train import optimizer as optimizer_lib
 from bert_jax.train import step as step_lib
-from bert_jax.train import task, update
 
 
 def ours(c, objective, state, batches):
@@ -21,7 +21,7 @@ def ours(c, objective, state, batches):
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
   how = dataclasses.replace(
-    update.make_update(c, objective, phase, mesh),
+    gradient.make_update(c, objective, phase, mesh),
     schedule=optimizer_lib.schedule(c.optimizer, len(batches)),
   )
   step = jax.jit(functools.partial(step_lib.train_step, update=how))

@@ -29,9 +29,8 @@ import small_config
 
 from bert_jax import config_check, errors, main, tasks  # noqa: F401
 from bert_jax.parallel import agreement, watchdog  # noqa: F401
-from bert_jax.runtime import signals, storage
+from bert_jax.runtime import compile_cache, signals, storage
 from bert_jax.train import (  # noqa: F401
-  compile_cache,
   fit,
 )
 from bert_jax.workdir import claim, log, shared, status  # noqa: F401

@@ -37,7 +37,7 @@ from bert_jax import config_check, errors, tasks
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import compile_step
-from bert_jax.train import compilation, programs, task, tuning
+from bert_jax.train import programs, task, tuning
 
 # {chip: slices of four chips, of sixteen}
 CHIPS = {
@@ -151,7 +151,7 @@ def compile_cell(chip: str, case: Case) -> str:
     mesh = device_mesh.make_mesh(c.mesh.model, devices)
     make = tasks.get(c).make_objective
     start = programs.list_start(c, make(c), mesh)
-    found = compilation.compile_run(
+    found = programs.compile_run(
       *(c, make, mesh, start, task.list_phases(c)),
       say,
     )
@@ -172,8 +172,8 @@ def compile_cell(chip: str, case: Case) -> str:
 def compile_predictions(c, device) -> str:
   """Compiles the programs of inference; returns the text of its cell."""
   listed = inference_programs.list_programs(c, device)
-  found = compilation.compile_all(listed, device.platform, say)
-  return describe_failure([compilation.Result(c, found)]) or (
+  found = programs.compile_all(listed, device.platform, say)
+  return describe_failure([programs.Result(c, found)]) or (
     f'{len(listed)} programs'
   )
 
@@ -182,7 +182,7 @@ def describe_failure(results) -> str | None:
   """Returns the text of a cell with a program that was not compiled."""
   for result in results:
     for outcome in result.outcomes:
-      if why := compilation.describe_problem(outcome):
+      if why := programs.describe_problem(outcome):
         return f'FAILED: the {outcome.program.title} {why}'
   return None
 

@@ -15,7 +15,7 @@ from ml_collections import config_dict
 from bert_jax import errors, param_names, tasks
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import partition
-from bert_jax.train import compilation, programs, task, tuning
+from bert_jax.train import programs, shortage, task, tuning
 
 _ENVIRONMENT = {
   'ALLOW_MULTIPLE_LIBTPU_LOAD': '1',
@@ -104,7 +104,7 @@ def get_usable_memory(device: jax.Device) -> int:
   try:
     jax.jit(lambda x: x @ x @ x).lower(huge).compile()
   except jax.errors.JaxRuntimeError as error:
-    missing = compilation.parse_shortage(error)
+    missing = shortage.parse(error)
     if missing is None:
       raise
     return missing.available
@@ -131,15 +131,13 @@ def compile_step(
     config, tasks.get(config).make_objective(config), mesh, phase
   )
   step = next(p for p in listed if p.name == programs.TRAIN)
-  (outcome,) = compilation.compile_all(
-    [step], device.platform, lambda line: None
-  )
+  (outcome,) = programs.compile_all([step], device.platform, lambda line: None)
   if outcome.refused:
-    compilation.get_executables([outcome])
+    programs.get_executables([outcome])
   return examine(outcome)
 
 
-def examine(outcome: compilation.Outcome) -> Compiled:
+def examine(outcome: programs.Outcome) -> Compiled:
   """Returns memory and HLO text of a training step or an evaluation.
 
   Args:

@@ -18,8 +18,8 @@ from bert_jax.preflight import (
   kernel_schedules,
   verdicts,
 )
-from bert_jax.train import compilation, task
 from bert_jax.train import programs as programs_lib
+from bert_jax.train import task
 
 _QUICK_LAYERS = 2, 4
 # Besides compute.*, fields that change the time of a step but not its shapes.
@@ -70,7 +70,7 @@ def examine(
     fewer = _with_layers(config, n)
     make = tasks.get(fewer).make_objective
     start = programs_lib.list_start(fewer, make(fewer), mesh)
-    runs.append(compilation.compile_run(fewer, make, mesh, start, phases, say))
+    runs.append(programs_lib.compile_run(fewer, make, mesh, start, phases, say))
   usable = compile_step.get_usable_memory(devices[0])
   facts, texts = [], {}
   for phase in phases:
@@ -96,7 +96,7 @@ def _verdicts(runs, layers) -> list[dict]:
   for run, n in zip(runs, layers, strict=True):
     depth = f'with {n} layers ' if len(layers) > 1 else ''
     for outcome in (o for result in run.values() for o in result.outcomes):
-      why = compilation.describe_problem(outcome)
+      why = programs_lib.describe_problem(outcome)
       found.append((outcome.program, why and f'{depth}it {why}'))
   return verdicts.judge(found)
 

@@ -4,14 +4,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
+import numpy as np
+
+from bert_jax import errors
+from bert_jax.parallel import distributed
+from bert_jax.runtime import progress
+from bert_jax.train.task import Objective, Phase, Rows, Task
+
+_TOLERANCE = 0.5  # nats
+_STD = 0.02  # of new weights: `model.initializer_std` by default
 
 
 def evaluate(
-  step: Callable,
-  params: Any,
-  batches: Iterable,
-  collect: Callable[[Any, int, Any], Any],
-  name_part: Callable[[int], str] = lambda i: '',
+  step: Callable, params: Any, batches: Iterable, phase: Phase, rows: Rows
 ) -> tuple[dict, Any] | None:
   """Evaluates a model on batches.
 
@@ -20,9 +25,9 @@ def evaluate(
   Args:
     step: (params, batch) -> (sums, predictions), see `step.eval_step`.
     batches: batches on the devices; a None among them stops the evaluation.
-    collect: (kept, i, predictions) -> kept, see `task.Task.collect`.
-    name_part: (i) -> name of the part of the data that a batch is of, whose
-      metrics are added up alone, too, see `task.Task.name_eval_part`.
+    phase: the phase whose batches they are.
+    rows: names the part of the data that a batch is of, and collects its
+      predictions.
 
   Returns:
     ({metric: [sum, count]}, what was kept of the predictions); None if the
@@ -31,12 +36,12 @@ def evaluate(
   totals: dict[str, list[float]] = {}
   kept = pending = None
 
-  def take(number, results):
+  def take(i, results):
     sums, predictions = jax.device_get(results)
     add(totals, sums)
-    if part := name_part(number):
+    if part := rows.name_eval_part(phase, i):
       add(totals, {f'{name}/{part}': sums[name] for name in sums})
-    return collect(kept, number, predictions)
+    return rows.collect(kept, phase, i, predictions)
 
   for i, batch in enumerate(batches):
     if batch is None:
@@ -63,16 +68,58 @@ def compute_means(
   losses: tuple[str, ...],
   derive: Callable[[dict], dict],
 ) -> dict[str, float]:
-  """Divides totals by their counts.
+  """Returns {metric: mean}, with `loss` and what the task derives.
 
   Args:
     totals: {metric: [sum, count]}.
     losses: names of the metrics whose sum is `loss`.
     derive: see `task.Task`.
-
-  Returns:
-    {metric: value}, with `loss` and the metrics that the task derives.
   """
   means = {name: total / max(n, 1) for name, (total, n) in totals.items()}
   means['loss'] = sum(means[name] for name in losses)
   return {**means, **derive(means)}
+
+
+def check_first(
+  task: Task,
+  objective: Objective,
+  phase: Phase,
+  sums: dict,
+  trained: bool,
+  hidden_size: int,
+  bar: progress.Progress,
+):
+  """Shows the first batch; compares the initial loss with a guess's loss.
+
+  Args:
+    phase: the first phase.
+    sums: {metric: (sum, count)} of a batch, on the device.
+    trained: whether the model starts from trained weights; then any loss is
+      accepted.
+    hidden_size: D; a wide model's guesses are less even.
+
+  Raises:
+    errors.UserError: if the loss of an untrained model is not a guess's loss.
+  """
+  if distributed.is_first():
+    whole = task.train_batch(phase, 0, np.arange(phase.batch_size))
+    for line in task.describe(whole):
+      bar.write(line)
+  totals: dict[str, list[float]] = {}
+  add(totals, jax.device_get(sums))
+  loss = compute_means(totals, objective.losses, task.derive)['loss']
+  expected = objective.expected_loss
+  if expected is None:
+    bar.write(f'initial loss {loss:.3f}')
+    return
+  if trained:
+    bar.write(f'initial loss {loss:.3f}; guessing costs {expected:.3f}')
+    return
+  bar.write(f'initial loss {loss:.3f}, expected {expected:.3f}')
+  # The tied decoder's logits have the variance D std^2, half of which is added.
+  tolerance = _TOLERANCE + hidden_size * _STD**2 / 2
+  if not abs(loss - expected) <= tolerance:
+    raise errors.UserError(
+      f'the initial loss is {loss:.3f}, but guessing costs {expected:.3f} '
+      f'(+-{tolerance:.2f}); look at model.initializer_std.'
+    )

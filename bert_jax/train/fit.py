@@ -3,38 +3,33 @@
 import contextlib
 from typing import Any
 
+import jax
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.parallel import agreement, device_mesh, distributed
-from bert_jax.parallel import stop as stop_lib
+from bert_jax.model import parameters
+from bert_jax.parallel import agreement, device_mesh, distributed, stop
 from bert_jax.runtime import progress, signals, storage
-from bert_jax.runtime import pulse as pulse_lib
-from bert_jax.train import (
-  compilation,
-  initial_state,
-  loop,
-  meter,
-  programs,
-  shortage,
-  trace,
-  tuning,
-)
-from bert_jax.train import step as step_lib
-from bert_jax.train import task as task_lib
+from bert_jax.runtime.pulse import Pulse
+from bert_jax.train import programs, shortage, step, tuning
+from bert_jax.train.loop import run_phase
+from bert_jax.train.meter import Meter
+from bert_jax.train.run import Hosts, Report, Run
+from bert_jax.train.task import Objective, Task, list_phases
+from bert_jax.train.trace import Profile
 from bert_jax.workdir import checkpoint, claim, log, paths
-from bert_jax.workdir import status as status_lib
+from bert_jax.workdir.status import NOTHING, Nothing, Status
 
 
 def check_devices(config: config_dict.ConfigDict):
   """Raises errors.UserError unless the devices can share every batch."""
   mesh = device_mesh.make_mesh(config.mesh.model)
-  for phase in task_lib.list_phases(config):
+  for phase in list_phases(config):
     device_mesh.check_batch(mesh, phase.batch_size, phase.accumulate)
 
 
 def check_disk(
-  config: config_dict.ConfigDict, objective: task_lib.Objective, workdir: str
+  config: config_dict.ConfigDict, objective: Objective, workdir: str
 ):
   """Raises errors.UserError unless a run's checkpoints fit on its disk."""
   mesh = device_mesh.make_mesh(config.mesh.model)
@@ -42,10 +37,8 @@ def check_disk(
   # An old one is deleted only after the new one is complete, hence + 1.
   best = config.finetuning.select == 'best'  # is kept beside the newest
   count = 1 if claim.has_begun(workdir) else config.checkpoint.keep + 1 + best
-  needed, free = (
-    count * checkpoint.count_bytes(shapes),
-    storage.count_free(workdir),
-  )
+  needed = count * checkpoint.count_bytes(shapes)
+  free = storage.count_free(workdir)
   if free < needed:
     fewer = ', lower checkpoint.keep' if config.checkpoint.keep > 1 else ''
     raise errors.UserError(
@@ -56,10 +49,10 @@ def check_disk(
 
 def fit(
   config: config_dict.ConfigDict,
-  task: task_lib.Task,
+  task: Task,
   workdir: str,
-  status: status_lib.Status | status_lib.Nothing = status_lib.NOTHING,
-  pulse: pulse_lib.Pulse | None = None,
+  status: Status | Nothing = NOTHING,
+  pulse: Pulse | None = None,
 ) -> tuple[Any, dict[str, Any], int]:
   """Trains, or continues from the newest undamaged checkpoint.
 
@@ -80,78 +73,56 @@ def fit(
   """
   check_devices(config)
   mesh = device_mesh.make_mesh(config.mesh.model)
-  pulse = pulse or pulse_lib.Pulse()
-  start = {
-    program.name: program
-    for program in programs.list_start(config, task.objective(config), mesh)
-  }
+  listed = programs.list_start(config, task.objective(config), mesh)
+  start = {program.name: program for program in listed}
+  pulse = pulse or Pulse()
   with contextlib.ExitStack() as stack:
     run, state = _begin(
       config, task, workdir, status, mesh, start, pulse, stack
     )
-    step, phases = int(state.step), task_lib.list_phases(config)
-    left = [
-      phase
-      for phase in phases
-      if step < phase.first + phase.steps or phase is phases[-1]
-    ]
+    done, phases = int(state.step), list_phases(config)
+    left = [x for x in phases if done < x.first + x.steps or x is phases[-1]]
     # Those of all phases, so that an error in the last is known before the
     # first.
     with run.report.meter.paused():
-      compiled = _compile(run, _later(start), left, step)
+      compiled = _compile(run, start, left, done)
     with pulse.watching():
       for phase in left:
-        state, predictions = loop.run_phase(
+        state, predictions = run_phase(
           run, phase, state, compiled[phase.number]
         )
-    stop = run.hosts.stop
-    stop.ask()
-    if stop.signum is not None:  # came while the last save was running
-      raise errors.Interrupted(stop.signum, signals.RESUME, everywhere=True)
-    step = int(state.step)
-    return programs.gather_on_host(state.params, start), predictions, step
+    run.hosts.stop.ask()
+    if run.hosts.stop.signum is not None:  # came during the last save
+      raise errors.Interrupted(
+        run.hosts.stop.signum, signals.RESUME, everywhere=True
+      )
+    params = gather_on_host(state.params, start)
+    return params, predictions, int(state.step)
 
 
-def _later(start):
-  """Returns the programs of a run's start that run later."""
-  at_once = programs.INITIALISE, programs.PLACE, programs.PLACE_KEY
-  return [p for name, p in start.items() if name not in at_once]
-
-
-def _compile(run, start, phases, step) -> dict[int, dict[int, dict]]:
+def _compile(run, start, phases, done) -> dict[int, dict[int, dict]]:
   """Compiles a run; returns {number of the phase: {length: {name: program}}}."""
-  results = compilation.compile_run(
-    run.config,
-    run.task.objective,
-    run.hosts.mesh,
-    start,
-    phases,
-    run.report.bar.write,
+  at_once = programs.INITIALISE, programs.PLACE, programs.PLACE_KEY
+  later = [program for name, program in start.items() if name not in at_once]
+  mesh, say = run.hosts.mesh, run.report.bar.write
+  results = programs.compile_run(
+    run.config, run.task.objective, mesh, later, phases, say
   )
   results.pop(None)
   ways = {str(x.number): tuning.describe(results[x].config) for x in phases}
-  run.report.log.write('compute', step, ways)
+  run.report.log.write('compute', done, ways)
   found: dict[int, dict[int, dict]] = {phase.number: {} for phase in phases}
   for phase, result in results.items():
-    programs_of = compilation.get_executables(result.outcomes)
-    shortage.check(run.config, phase, programs_of, run.hosts.mesh)
-    found[phase.number][phase.seq_length] = programs_of
+    own = programs.get_executables(result.outcomes)
+    shortage.check(run.config.compute.remat, phase, own, mesh)
+    found[phase.number][phase.seq_length] = own
   return found
-
-
-def _devices(mesh) -> dict:
-  """Describes the devices for the log, from which `calibrate` reads them."""
-  return {
-    'device_kind': mesh.devices.flat[0].device_kind,
-    'devices': mesh.size,
-    **agreement.get_versions(),
-  }
 
 
 def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   """Opens a run's resources, which `stack` closes; returns (run, state)."""
   total = sum(config.phases.steps)
-  stop = stop_lib.Stop(stack.enter_context(signals.recording()))
+  signal = stop.Stop(stack.enter_context(signals.recording()))
   checkpoints = stack.enter_context(
     checkpoint.Checkpoints(
       paths.checkpoints(workdir),
@@ -160,48 +131,121 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     )
   )
   status.follow(lambda: checkpoints.complete)
+  # The fingerprint's argument is the whole state.
   (template,) = start[programs.FINGERPRINT].arguments
+  _describe_model(template.params, config.data.vocab_size)
   with shortage.explaining_start(template, mesh):
-    state, origin = initial_state.make(
+    state, origin = _make_state(
       config, task, start, checkpoints, workdir, status.known
     )
-  step = int(state.step)
-  if not step:
+  done = int(state.step)
+  if not done:
     status.note(checkpoint=None)
   rows = log.Nothing()
   if distributed.is_first():
-    rows = stack.enter_context(log.Log(workdir, step))
+    rows = stack.enter_context(log.Log(workdir, done))
   bar = stack.enter_context(
-    progress.Progress(total, 'steps', 'training', step, lines=False)
+    progress.Progress(total, 'steps', 'training', done, lines=False)
   )
   objective = task.objective(config)
-  meters = meter.Meter(
+  meter = Meter(
     rows, bar, config.log.every, total, task, objective.losses, workdir
   )
-  traced = trace.Profile(workdir, config.profile_steps, meters, bar)
+  profile = Profile(workdir, config.profile_steps, meter, bar)
   checkpoints.facts = {'task': task.facts, **origin}
-  run = loop.Run(
-    config,
-    task,
-    objective,
-    loop.Hosts(
-      mesh,
-      start[programs.PLACE_KEY].jitted(step_lib.run_key(config)),
-      stop,
-      pulse,
-    ),
-    loop.Report(
-      log=rows,
-      bar=bar,
-      meter=meters,
-      status=status,
-      profile=stack.enter_context(traced),
-      compiled=stack.enter_context(compilation.counting()),
-    ),
-    checkpoints,
+  key = start[programs.PLACE_KEY].jitted(step.run_key(config))
+  report = Report(
+    log=rows,
+    bar=bar,
+    meter=meter,
+    status=status,
+    profile=stack.enter_context(profile),
+    compiled=stack.enter_context(programs.counting()),
   )
-  changed = {'changed': claim.find_changes(workdir, config)}
-  rows.write('run', step, {**task.facts, **origin, **_devices(mesh), **changed})
+  hosts = Hosts(mesh, key, signal, pulse)
+  facts = {
+    **task.facts,
+    **origin,
+    # From which `calibrate` reads them.
+    'device_kind': mesh.devices.flat[0].device_kind,
+    'devices': mesh.size,
+    **agreement.get_versions(),
+    'changed': claim.find_changes(workdir, config),
+  }
+  rows.write('run', done, facts)
   if distributed.is_first():
     claim.adopt(workdir, config)
-  return run, state
+  return Run(config, task, objective, hosts, report, checkpoints), state
+
+
+def _describe_model(params, vocab_size):
+  # As in the export: padding rows of the vocabulary are not of the model.
+  own = jax.eval_shape(
+    lambda x: parameters.drop_padding_rows(x, vocab_size), params
+  )
+  size = sum(x.size for x in jax.tree.leaves(own))
+  devices = f'{jax.device_count()} x {jax.devices()[0].device_kind}'
+  print(f'model: {size:,} parameters on {devices}', flush=True)
+
+
+def _make_state(config, task, start, checkpoints, workdir, known):
+  """Restores the newest undamaged checkpoint, or initialises.
+
+  Args:
+    start: {name: program} of `programs.list_start`.
+    known: step of a checkpoint that the run is known to have had; processes
+      that do not know give None.
+
+  Returns:
+    (state, origin): origin is {} or {'init_from': facts}. It is saved in every
+    checkpoint, since the model that it describes may be deleted.
+
+  Raises:
+    errors.UserError: if all checkpoints are damaged or missing, or the newest
+      was trained on other data.
+  """
+  (template,) = start[programs.FINGERPRINT].arguments
+  restored = checkpoints.restore(template, config.checkpoint.start_over)
+  if restored is not None:
+    return _check_data(task.facts, *restored)
+  if not config.checkpoint.start_over:
+    known = distributed.find_largest(known or 0)
+    if known:
+      raise errors.UserError(
+        f'{paths.checkpoints(workdir)} lists no checkpoint, though '
+        f'the run had one of step {known:,} ({paths.status(workdir)}). Restore '
+        'them from a copy, or start from step 0 with '
+        '--config.checkpoint.start_over=True.'
+      )
+  state = start[programs.INITIALISE].jitted(jax.random.key(config.seed))
+  if task.start is None:
+    return state, {}
+  params, facts = task.start(gather_on_host(state.params, start))
+  params = start[programs.PLACE].jitted(params)
+  return state.replace(params=params), {'init_from': facts}
+
+
+def _check_data(facts, state, saved):
+  changed = errors.find_changes(saved['task'], facts)
+  if changed:
+    raise errors.UserError(
+      f'the checkpoint was trained on other data ({"; ".join(changed[:3])}); '
+      'use another --workdir.'
+    )
+  print(
+    f'resumed at step {int(state.step):,}, fingerprint={saved["fingerprint"]}',
+    flush=True,
+  )
+  return state, {k: saved[k] for k in saved if k == 'init_from'}
+
+
+def gather_on_host(params: Any, start: dict[str, programs.Program]):
+  """Returns parameters as numpy arrays, on every process.
+
+  Args:
+    params: the model's parameters, on the mesh.
+    start: {name: program} of `programs.list_start`.
+  """
+  if programs.GATHER in start:
+    params = start[programs.GATHER].jitted(params)
+  return jax.device_get(params)

@@ -1,17 +1,71 @@
 """Computes the gradient of a global batch, with one sum over the devices."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
+from ml_collections import config_dict
 
 from bert_jax.parallel import collectives, device_mesh, partition, row_keys
-from bert_jax.train import device_rows
-from bert_jax.train import update as update_lib
+from bert_jax.train import device_rows, optimizer
+from bert_jax.train.task import Objective, Phase
 
 
-def compute(params: Any, batch: Any, key: jax.Array, update: update_lib.Update):
+@dataclasses.dataclass(frozen=True)
+class Update:
+  """How a phase updates the parameters.
+
+  Attributes:
+    objective: what to learn, see `task.Objective`.
+    mesh: axes (data, model), see `device_mesh.make_mesh`.
+    tx: the optimizer, from `optimizer.make`; takes the argument `finite`.
+    schedule: step -> learning rate, from `optimizer.schedule`.
+    parts: micro-batches; row r belongs to number r % parts, so that each
+      device has rows of every one.
+    clip: clips a micro-batch's gradient, see `optimizer.make_clip`, or None.
+    dtype: type of the activations, to which the weights are rounded.
+    reduce_dtype: type in which the devices' gradients are added.
+  """
+
+  objective: Objective
+  mesh: Mesh
+  tx: optax.GradientTransformation
+  schedule: Callable[[Any], Any]
+  parts: int = 1
+  clip: Callable[[Any], Any] | None = None
+  dtype: str = 'float32'
+  reduce_dtype: str = 'float32'
+
+
+def make_update(
+  config: config_dict.ConfigDict,
+  objective: Objective,
+  phase: Phase,
+  mesh: Mesh,
+) -> Update:
+  """Returns the update of a phase.
+
+  Args:
+    config: the phase's config from `tuning.resolve`.
+  """
+  return Update(
+    objective=objective,
+    mesh=mesh,
+    tx=optimizer.make(config.optimizer),
+    schedule=optimizer.schedule(config.optimizer, sum(config.phases.steps)),
+    parts=phase.accumulate,
+    clip=optimizer.make_clip(config.optimizer),
+    dtype=config.model.dtype,
+    reduce_dtype=config.optimizer.reduce_dtype,
+  )
+
+
+def compute(params: Any, batch: Any, key: jax.Array, update: Update):
   """Computes the gradient of the summed losses, each divided by its count.
 
   The parameters are gathered from their shards once. Each device adds up the

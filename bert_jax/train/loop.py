@@ -12,77 +12,16 @@ import jax
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
-from bert_jax.parallel import stop as stop_lib
-from bert_jax.runtime import prefetch, progress, pulse
-from bert_jax.train import (
-  compilation,
-  evaluate,
-  first_batch,
-  meter,
-  programs,
-  saving,
-  shortage,
-  trace,
-)
-from bert_jax.train import step as step_lib
-from bert_jax.train import task as task_lib
-from bert_jax.workdir import checkpoint, log
-from bert_jax.workdir import status as status_lib
-
-
-@dataclasses.dataclass(frozen=True)
-class Hosts:
-  """What the hosts of a run share.
-
-  Attributes:
-    mesh: axes (data, model), see `device_mesh.make_mesh`.
-    key: random key of the run, on the mesh.
-    stop: when all stop, or save.
-    pulse: shows that training goes on.
-  """
-
-  mesh: jax.sharding.Mesh
-  key: jax.Array
-  stop: stop_lib.Stop
-  pulse: pulse.Pulse
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-  """Who is told how a run goes.
-
-  Attributes:
-    log: `metrics.jsonl` and TensorBoard, on the first host.
-    bar: the terminal.
-    meter: sums up updates for both.
-    status: `status.json`.
-    profile: the trace, if asked for.
-    compiled: counts what is compiled.
-  """
-
-  log: log.Log | log.Nothing
-  bar: progress.Progress
-  meter: meter.Meter
-  status: status_lib.Status | status_lib.Nothing
-  profile: trace.Profile
-  compiled: compilation.Compiled
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-  """Objects that all phases of a run share."""
-
-  config: Any
-  task: task_lib.Task
-  objective: task_lib.Objective
-  hosts: Hosts
-  report: Report
-  checkpoints: checkpoint.Checkpoints
+from bert_jax.runtime import prefetch, progress
+from bert_jax.train import evaluate, programs, shortage
+from bert_jax.train.run import Run
+from bert_jax.train.step import TrainState
+from bert_jax.train.task import HELD_OUT, Phase, count_work, list_phases
 
 
 def run_phase(
-  run: Run, phase: task_lib.Phase, state: Any, compiled: dict
-) -> tuple[step_lib.TrainState, dict[str, Any]]:
+  run: Run, phase: Phase, state: TrainState, compiled: dict
+) -> tuple[TrainState, dict[str, Any]]:
   """Trains to the end of a phase, evaluating, logging and saving.
 
   Args:
@@ -100,8 +39,8 @@ def run_phase(
     errors.UserError: if the run cannot work.
     errors.Interrupted: after a signal, with the state saved.
   """
-  longest = compiled[phase.seq_length]
-  with shortage.explaining(run.config, phase, longest, run.hosts.mesh):
+  remat, longest = run.config.compute.remat, compiled[phase.seq_length]
+  with shortage.explaining(remat, phase, longest, run.hosts.mesh):
     return _run_phase(run, phase, state, compiled)
 
 
@@ -110,7 +49,10 @@ def _run_phase(run, phase, state, compiled):
   every, save_every = run.config.eval.every, run.config.checkpoint.every
   update = _by_length(compiled, programs.TRAIN)
   evaluation = _by_length(compiled, programs.EVALUATE)
-  _check_start(run, phase, state, evaluation)
+  meter, profile = run.report.meter, run.report.profile
+  if first == 0:
+    _check_first_batch(run, phase, state, evaluation)
+  run.stop_if_asked(first, state)
   costs = {
     length: {
       'sequences': phase.batch_size,
@@ -121,48 +63,49 @@ def _run_phase(run, phase, state, compiled):
     for length in compiled
   }
   run.report.status.note(state='running', step=first, phase=phase.number)
-  run.report.profile.begin_phase(first, end)
-  run.report.meter.begin_phase()
-  batches, seen = _batches(run, phase, first, end), set()
+  profile.begin_phase(first, end)
+  meter.begin_phase()
+  own = device_mesh.find_own_rows(run.hosts.mesh, phase.batch_size)
+  make = functools.partial(run.task.train_batch, phase, rows=own)
+  workers = run.config.data.loader_workers
+  batches, seen = prefetch.make_ahead(make, first, end, workers), set()
   with contextlib.closing(batches), _frozen_heap():
     for step in range(first, end):
-      if run.hosts.stop.signum is not None:
-        saving.stop(run, step, state)
+      run.stop_if_asked(step, state, ask=False)
       if every and step % every == 0 and step:
         _evaluate(run, phase, step, state, evaluation)
       before = dataclasses.replace(run.report.compiled)
-      with run.report.profile.update(step + 1):
+      with profile.update(step + 1):
         state, length = _update(run, step + 1, batches, costs, update, state)
       if length in seen:
         _check_compiled(run, step + 1, before)
       seen.add(length)
       if (step + 1) % save_every == 0 or run.hosts.stop.save:
-        run.report.meter.flush()
+        meter.flush()
         # During skipped updates, saving would delete an earlier checkpoint.
-        if not run.report.meter.skipped_in_a_row:
-          saving.save(run, step + 1, state)
+        if not meter.skipped_in_a_row:
+          run.save(step + 1, state)
     predictions = {}
     if end == sum(run.config.phases.steps):
       state, predictions = _end_run(run, phase, end, state, evaluation)
-    run.hosts.stop.ask()
-    if run.hosts.stop.signum is not None:
-      saving.stop(run, end, state)
+    run.stop_if_asked(end, state)
   return state, predictions
 
 
 def _end_run(run, phase, end, state, evaluation):
   """Saves and evaluates; returns the run's state, the best, and predictions."""
   # First, since the evaluation raises if its loss is not finite.
-  saving.save(run, end, state)
+  run.save(end, state)
   found = _evaluate(run, phase, end, state, evaluation)
   if run.checkpoints.best and run.checkpoints.best[0] != end:
     state, found = _take_best(run, phase, end, state, evaluation)
-  predictions = {task_lib.HELD_OUT: found}
+  predictions = {HELD_OUT: found}
   for name, rows in run.task.others.items():
     label, count = f'predicting {name}', rows.eval_batches(phase)
     with progress.Progress(count, 'batches', label, leave=False) as bar:
-      _, found = _predict(run, phase, end, state, evaluation, rows, bar)
-    predictions[name] = found
+      _, predictions[name] = _predict(
+        run, phase, end, state, evaluation, rows, bar
+      )
   return state, predictions
 
 
@@ -201,37 +144,19 @@ def _frozen_heap():
     gc.unfreeze()
 
 
-def _batches(run, phase, first, end):
-  """Returns an iterator of the batches of this process, on the host."""
-  own = device_mesh.find_own_rows(run.hosts.mesh, phase.batch_size)
-  make = functools.partial(run.task.train_batch, phase, rows=own)
-  return prefetch.make_ahead(make, first, end, run.config.data.loader_workers)
-
-
-def _check_start(run, phase, state, evaluation):
-  """Checks the loss of new parameters; stops if a signal came meanwhile."""
-  first = int(state.step)
-  if first == 0:
-    with run.report.meter.paused():
-      own = device_mesh.find_own_rows(run.hosts.mesh, phase.eval_batch_size)
-      batch = run.task.train_batch(phase, first, own)
-      sums, _ = evaluation(
-        state.params, device_mesh.put_batch(run.hosts.mesh, batch)
-      )
-      first_batch.check(
-        *(
-          run.task,
-          run.objective,
-          phase,
-          sums,
-          'init_from' in run.checkpoints.facts,
-        ),
-        run.config.model.hidden_size,
-        run.report.bar,
-      )
-  run.hosts.stop.ask()
-  if run.hosts.stop.signum is not None:
-    saving.stop(run, first, state)
+def _check_first_batch(run, phase, state, evaluation):
+  """Checks the loss of new parameters."""
+  with run.report.meter.paused():
+    own = device_mesh.find_own_rows(run.hosts.mesh, phase.eval_batch_size)
+    batch = run.task.train_batch(phase, 0, own)
+    sums, _ = evaluation(
+      state.params, device_mesh.put_batch(run.hosts.mesh, batch)
+    )
+    trained, size = run.checkpoints.facts, run.config.model.hidden_size
+    evaluate.check_first(
+      *(run.task, run.objective, phase, sums),
+      *('init_from' in trained, size, run.report.bar),
+    )
 
 
 def _update(run, number, batches, costs, update, state):
@@ -242,7 +167,6 @@ def _update(run, number, batches, costs, update, state):
   """
   start = time.monotonic()
   batch = next(batches)
-  length = _get_length(batch)
   run.hosts.pulse.updates += 1
   costs = {**_choose(costs, batch), 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
@@ -251,10 +175,10 @@ def _update(run, number, batches, costs, update, state):
       batch['input_mask'], arrays['input_mask']
     )
     state, metrics = update(state, arrays, run.hosts.key)
-    run.hosts.stop.ask_ahead(run.hosts.mesh, saving.is_due(run))
+    run.hosts.stop.ask_ahead(run.hosts.mesh, run.must_save())
     run.report.meter.add(number, metrics, costs)
   run.report.status.note(step=number, loss=run.report.meter.loss)
-  return state, length
+  return state, _get_length(batch)
 
 
 def _check_compiled(run, number, before):
@@ -302,7 +226,7 @@ def _evaluate(run, phase, step, state, evaluation):
       f'held-out at step {step:,} ({seconds:.1f} s): {task.word(means)}'
     )
   if task.keep_best:
-    saving.note_best(run, step, state, next(iter(scores.values())))
+    run.save_best(step, state, next(iter(scores.values())))
   return kept
 
 
@@ -311,8 +235,7 @@ def _find_goals(run, step, means) -> dict[str, float]:
   reached = run.task.reached(means)
   if not reached:
     return {}
-  phases = task_lib.list_phases(run.config)
-  work = task_lib.count_work(run.objective, phases, step)
+  work = count_work(run.objective, list_phases(run.config), step)
   found, before = dict(work), run.report.log.evaluation
   for goal, now in reached.items():
     own = {f'{goal}_{kind}': value for kind, value in work.items()}
@@ -348,25 +271,14 @@ def _predict(run, phase, step, state, evaluation, rows, bar=None):
 
   A signal ends it early.
   """
-
-  def collect(kept, i, predictions):
-    if bar:
-      bar.update(1)
-    return rows.collect(kept, phase, i, predictions)
-
-  def name_part(i):
-    return rows.name_eval_part(phase, i)
-
-  with contextlib.closing(_held_out(run, phase, rows)) as batches:
-    found = evaluate.evaluate(
-      evaluation, state.params, batches, collect, name_part
-    )
+  with contextlib.closing(_held_out(run, phase, rows, bar)) as batches:
+    found = evaluate.evaluate(evaluation, state.params, batches, phase, rows)
   if found is None:
-    saving.stop(run, step, state)
+    run.stop_if_asked(step, state, ask=False)
   return found
 
 
-def _held_out(run, phase, rows):
+def _held_out(run, phase, rows, bar):
   """Yields the batches of rows on the devices; None after a signal."""
   own = device_mesh.find_own_rows(run.hosts.mesh, phase.eval_batch_size)
   make = functools.partial(rows.eval_batch, phase, rows=own)
@@ -377,4 +289,6 @@ def _held_out(run, phase, rows):
       if run.hosts.stop.signum is not None:
         yield None
       run.hosts.pulse.evaluated += 1
+      if bar:
+        bar.update(1)
       yield device_mesh.put_batch(run.hosts.mesh, batch)

@@ -1,29 +1,41 @@
-"""Lists every program that a run executes on its devices.
+"""Lists every program that a run executes on its devices, and compiles them.
 
-`compilation` compiles them: for a run, before its first step; for `preflight`
-and tests, without the devices. Not listed are programs that jax and Orbax
-compile themselves (comparisons and barriers among hosts, single operations),
-the fingerprint of the model that `init_from` names, and the three examples at
-the end of a run; the last two run on one device.
+A run does so before its first step; `preflight` and tests without the devices.
+Not listed are programs that jax and Orbax compile themselves (comparisons and
+barriers among hosts, single operations), the fingerprint of the model that
+`init_from` names, and the three examples at the end of a run; the last two run
+on one device.
 """
 
+import collections
+import concurrent.futures
+import contextlib
 import dataclasses
 import functools
+import os
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
 from ml_collections import config_dict
 
+from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed, partition
-from bert_jax.train import optimizer
-from bert_jax.train import step as step_lib
-from bert_jax.train import task as task_lib
+from bert_jax.runtime import progress
+from bert_jax.train import optimizer, shortage, step, tuning
+from bert_jax.train.task import Objective, Phase, split_by_length
 from bert_jax.workdir import fingerprint
 
 INITIALISE, PLACE, PLACE_KEY = 'initial state', 'placement', 'placement of keys'
 FINGERPRINT, COUNT, VOTE = 'fingerprint', 'count of tokens', 'vote to stop'
 GATHER, EVALUATE, TRAIN = 'gather for export', 'evaluation', 'training step'
+
+# An event of jax, which also records it when a program is in the cache.
+_EVENT = '/jax/core/compile/backend_compile_duration'
+_SECONDS = 1  # between looks at what is done
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,18 +70,17 @@ class Program:
 
 
 def list_start(
-  config: config_dict.ConfigDict, objective: task_lib.Objective, mesh: Mesh
+  config: config_dict.ConfigDict, objective: Objective, mesh: Mesh
 ) -> list[Program]:
   """Returns the programs of a run that belong to no phase.
 
   Args:
-    mesh: axes (data, model), see `device_mesh.make_mesh`; may be of absent
-      devices.
+    mesh: axes (data, model); may be of absent devices.
   """
   init, shapes, layout = plan_initial_state(config, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
   key = jax.eval_shape(lambda: jax.random.key(config.seed))
-  run_key = jax.eval_shape(lambda: step_lib.run_key(config))
+  run_key = jax.eval_shape(lambda: step.run_key(config))
   found = [
     Program(INITIALISE, init, (key,)),
     Program(PLACE, distributed.jit_put(layout.params), (shapes.params,)),
@@ -92,20 +103,20 @@ def list_start(
 
 def list_phase(
   config: config_dict.ConfigDict,
-  objective: task_lib.Objective,
+  objective: Objective,
   mesh: Mesh,
-  phase: task_lib.Phase,
+  phase: Phase,
 ) -> list[Program]:
   """Returns the programs of a phase: how it trains, evaluates and counts.
 
   Args:
-    config: the phase's config from `tuning.resolve`.
-    objective: what to learn for this config.
+    config: the phase's, from `tuning.resolve`.
+    objective: of this config.
     mesh: as in `list_start`.
   """
   _, shapes, layout = plan_initial_state(config, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
-  key = jax.eval_shape(lambda: step_lib.run_key(config))
+  key = jax.eval_shape(lambda: step.run_key(config))
   rows = device_mesh.row_sharding(mesh)
   batch, held_out = (
     jax.tree.map(lambda x: _place(x, rows), objective.batch_shapes(phase, size))
@@ -115,12 +126,12 @@ def list_phase(
   found = [
     make(
       TRAIN,
-      step_lib.jit_train(config, objective, phase, mesh),
+      step.jit_train(config, objective, phase, mesh),
       (state, batch, _place(key, device_mesh.replicate(mesh))),
     ),
     make(
       EVALUATE,
-      step_lib.jit_eval(config, objective, mesh),
+      step.jit_eval(config, objective, mesh),
       (state.params, held_out),
     ),
   ]
@@ -130,7 +141,7 @@ def list_phase(
 
 
 def plan_initial_state(
-  config: config_dict.ConfigDict, objective: task_lib.Objective, mesh: Mesh
+  config: config_dict.ConfigDict, objective: Objective, mesh: Mesh
 ):
   """Returns how to initialise a run's state, and its shardings.
 
@@ -142,7 +153,7 @@ def plan_initial_state(
     errors.UserError: if `mesh.model` does not divide a parameter.
   """
   init = functools.partial(
-    step_lib.init_state,
+    step.init_state,
     objective=objective,
     tx=optimizer.make(config.optimizer),
   )
@@ -151,21 +162,234 @@ def plan_initial_state(
   return jax.jit(init, out_shardings=layout), shapes, layout
 
 
-def gather_on_host(params: Any, start: dict[str, Program]):
-  """Returns parameters as numpy arrays, on every process.
-
-  Args:
-    params: the model's parameters, on the mesh.
-    start: {name: program} of `list_start`.
-  """
-  if GATHER in start:
-    params = start[GATHER].jitted(params)
-  return jax.device_get(params)
-
-
 def _place(x, placed):
   return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)
 
 
 def _hosts(mesh) -> int:
   return len({device.process_index for device in mesh.devices.flat})
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+  """The result of compiling a program.
+
+  Attributes:
+    program: the program.
+    executable: jax's executable; None if there was an error.
+    error: the compiler's error; None if there was none.
+  """
+
+  program: Program
+  executable: jax.stages.Compiled | None
+  error: Exception | None
+
+  @property
+  def shortage(self) -> shortage.Shortage | None:
+    """Returns the shortage of memory; None if that is not the problem."""
+    return None if self.error is None else shortage.parse(self.error)
+
+  @property
+  def refused(self) -> bool:
+    """Returns whether the compiler failed for a reason other than memory."""
+    return self.error is not None and self.shortage is None
+
+
+def compile_all(
+  listed: list[Program], platform: str, say: Callable[[str], None]
+) -> list[Outcome]:
+  """Compiles programs, as many in parallel as the compiler supports.
+
+  Args:
+    listed: the programs.
+    platform: platform of the devices, such as 'tpu'.
+  """
+  # libtpu 0.0.42.1 sometimes overflows its stack and ends the process when it
+  # compiles several programs for a TPU7x in parallel.
+  at_once = 1 if platform == 'tpu' else os.cpu_count() or 1
+  start, count = time.monotonic(), f'{len(listed)} programs'
+  say(f'compiling {count} ...')
+  with (
+    concurrent.futures.ThreadPoolExecutor(at_once) as pool,
+    progress.Progress(len(listed), 'programs', 'compiling', leave=False) as bar,
+  ):
+    running = [pool.submit(_compile, program) for program in listed]
+    left = set(running)
+    while left:
+      done, left = concurrent.futures.wait(
+        left, _SECONDS, concurrent.futures.FIRST_COMPLETED
+      )
+      bar.update(len(done))
+    found = [x.result() for x in running]
+  slowest, seconds = max(found, key=lambda x: x[1])
+  say(
+    f'compiled {count} in {time.monotonic() - start:.0f} s, the '
+    f'{slowest.program.title} in {seconds:.0f}'
+  )
+  return [outcome for outcome, _ in found]
+
+
+def _compile(program: Program) -> tuple[Outcome, float]:
+  start, executable, error = time.monotonic(), None, None
+  try:
+    executable = program.lower().compile()
+  except errors.UserError:
+    raise
+  except Exception as problem:
+    # Not only JaxRuntimeError: lowering a kernel can raise other types.
+    error = problem
+  return Outcome(program, executable, error), time.monotonic() - start
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+  """The compiled programs of a phase, or those of the run's start.
+
+  Attributes:
+    config: the phase's config from `tuning.resolve`, or that of the run.
+    outcomes: the result for each program.
+  """
+
+  config: Any
+  outcomes: list[Outcome]
+
+
+def compile_run(
+  config: config_dict.ConfigDict,
+  objective: Callable[[Any], Objective],
+  mesh: Mesh,
+  start: list[Program],
+  phases: list[Phase],
+  say: Callable[[str], None],
+) -> dict[Phase | None, Result]:
+  """Compiles the fastest programs of a run that the compiler accepts.
+
+  If the compiler rejects a kernel or an option that `auto` chose, a warning is
+  printed and the plain implementation is used. All processes use the same.
+
+  Args:
+    objective: (config) -> Objective, see `task.Task`.
+    mesh: axes (data, model), see `device_mesh.make_mesh`; may be of absent
+      devices.
+    start: programs from `programs.list_start`, all or some.
+    phases: phases from `task.list_phases`, all or some.
+
+  Returns:
+    {phase: result}, a phase for each length of its batches, see
+    `task.split_by_length`; the result of `start` has the key None.
+
+  Raises:
+    errors.UserError: if the config does not suit the devices.
+  """
+  device = mesh.devices.flat[0]
+  left = {
+    p: tuning.list_candidates(config, device, p.seq_length)
+    for p in split_by_length(objective(config), phases)
+  }
+  listed = {None: start, **_of_phases(left, objective, mesh, say)}
+  found: dict[Phase | None, Result] = {}
+  while listed:
+    outcomes = iter(compile_all(sum(listed.values(), []), device.platform, say))
+    for phase, own in listed.items():
+      done = [next(outcomes) for _ in own]
+      own_config = config if phase is None else left[phase][0]
+      found[phase] = Result(own_config, done)
+    left = {
+      phase: others
+      for phase, (_, *others) in left.items()
+      if _must_try_again(phase, found[phase].outcomes, others, say)
+    }
+    listed = _of_phases(left, objective, mesh, say)
+  return found
+
+
+def _of_phases(left, objective, mesh, say):
+  """Returns {phase: programs} for the first remaining config of each phase."""
+  ways = collections.defaultdict(list)
+  for phase, (config, *_) in left.items():
+    ways[tuning.describe(config)].append(str(phase.seq_length))
+  for way, lengths in ways.items():
+    say(f'length {", ".join(reversed(lengths))}: {way}')
+  return {
+    phase: list_phase(config, objective(config), mesh, phase)
+    for phase, (config, *_) in left.items()
+  }
+
+
+def _must_try_again(phase, outcomes, others, say) -> bool:
+  """Returns whether a program was refused, here or on another host; says so."""
+  refused = [outcome for outcome in outcomes if outcome.refused]
+  if not distributed.find_largest(bool(refused)) or not others:
+    return False
+  where = 'on another host'
+  if refused:
+    name, error = refused[0].program.name, refused[0].error
+    where = f'({name}: {errors.first_line(error)})'
+  say(
+    'WARNING: cannot compile the fastest way to compute at length '
+    f'{phase.seq_length} {where}. Trying a slower one; please report this.'
+  )
+  return True
+
+
+def get_executables(outcomes: list[Outcome]) -> dict[str, jax.stages.Compiled]:
+  """Returns {name: executable} of outcomes.
+
+  Raises:
+    errors.UserError: if one was not compiled.
+  """
+  for outcome in outcomes:
+    known = jax.errors.JaxRuntimeError, NotImplementedError
+    if outcome.refused and not isinstance(outcome.error, known):
+      raise outcome.error  # our own bug
+    if outcome.error:
+      raise errors.UserError(
+        f'the {outcome.program.title} {describe_problem(outcome)}.'
+      ) from outcome.error
+  return {o.program.name: o.executable for o in outcomes}
+
+
+def describe_problem(outcome: Outcome) -> str | None:
+  """Returns why a program was not compiled and what to do; None if it was."""
+  if outcome.error is None:
+    return None
+  if outcome.shortage:
+    return shortage.describe(
+      outcome.shortage, outcome.program.phase is not None
+    )
+  return (
+    f'is refused by the compiler: {errors.first_line(outcome.error)}; try '
+    'compute.attention=auto and compute.xla_options=auto, then '
+    'compute.attention=xla'
+  )
+
+
+@dataclasses.dataclass
+class Compiled:
+  """Programs that a thread compiled.
+
+  Attributes:
+    count: number of programs.
+    seconds: total compile time.
+  """
+
+  count: int = 0
+  seconds: float = 0.0
+
+
+@contextlib.contextmanager
+def counting():
+  """Yields a `Compiled` that counts what this thread compiles in the body."""
+  found, thread = Compiled(), threading.get_ident()
+
+  def listen(event, seconds, **details):
+    del details
+    if event == _EVENT and threading.get_ident() == thread:
+      found.count += 1
+      found.seconds += seconds
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  try:
+    yield found
+  finally:
+    jax.monitoring.unregister_event_duration_listener(listen)

@@ -1,34 +1,88 @@
 """Says in one line what to do where the memory of a device is too small.
 
-The TPU compiler refuses such programs (`compilation`). XLA compiles them for a
-GPU, where they fail when they first run, at step 0 or when a phase begins: they
-are refused here, before the first step, by the memory that XLA will ask for.
+The TPU compiler refuses such programs. XLA compiles them for a GPU, where they
+fail when they first run, at step 0 or when a phase begins: they are refused
+here, before the first step, by the memory that XLA will ask for.
 """
 
 import contextlib
+import dataclasses
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
-from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.train import task as task_lib
+from bert_jax.train.task import Phase
 
 _EXHAUSTED = 'RESOURCE_EXHAUSTED'
+_UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40}
+_SIZE = r'([\d.]+)([KMGT]?)'
+# The TPU compiler's two messages for a program that does not fit, and whether
+# the bytes that they name include the program's arguments.
+_NEEDED = {
+  f'Used {_SIZE} of {_SIZE} hbm': True,
+  rf'temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\)': False,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shortage:
+  """Memory that a program needs, if the compiler says that it does not fit.
+
+  Attributes:
+    needed: bytes per device.
+    available: bytes per device that programs may use.
+    with_arguments: whether `needed` includes the program's arguments.
+  """
+
+  needed: int
+  available: int
+  with_arguments: bool
+
+
+def parse(error: Exception) -> Shortage | None:
+  """Reads a shortage of memory from an error; None if it is another error."""
+  for pattern, with_arguments in _NEEDED.items():
+    if found := re.search(pattern, str(error)):
+      needed, unit, available, available_unit = found.groups()
+      return Shortage(
+        round(float(needed) * _UNITS[unit]),
+        round(float(available) * _UNITS[available_unit]),
+        with_arguments,
+      )
+  return None
+
+
+def describe(missing: Shortage, of_phase: bool) -> str:
+  """Describes what the TPU compiler refused, and what to do.
+
+  Args:
+    missing: what the compiler said.
+    of_phase: whether the program is of a phase, and so depends on its rows.
+  """
+  ways = 'use more or larger devices, or mesh.model'
+  if of_phase:
+    ways = f'raise phases.accumulate, set compute.remat=layer, or {ways}'
+  return (
+    f'does not fit: it needs {missing.needed / 2**30:.2f} GiB of the '
+    f'{missing.available / 2**30:.2f} GiB of a device; {ways}'
+  )
 
 
 def check(
-  config: config_dict.ConfigDict,
-  phase: task_lib.Phase,
+  remat: str,
+  phase: Phase,
   executables: dict[str, jax.stages.Compiled],
   mesh: Mesh,
 ):
   """Raises errors.UserError if a program needs more memory than a GPU has.
 
   Args:
+    remat: `compute.remat`.
     executables: {name: executable} of the phase.
   """
   available = _get_limit(mesh)
@@ -41,54 +95,60 @@ def check(
     if needed is not None and needed > available:
       raise errors.UserError(
         f'the {name} at length {phase.seq_length} does not fit: '
-        + _describe(config, phase, executable, needed, mesh, available)
+        + _describe(remat, phase, executable, needed, mesh)
       )
 
 
-@contextlib.contextmanager
 def explaining(
-  config: config_dict.ConfigDict,
-  phase: task_lib.Phase,
+  remat: str,
+  phase: Phase,
   executables: dict[str, jax.stages.Compiled],
   mesh: Mesh,
-) -> Iterator[None]:
-  """Turns a lack of memory in the body into errors.UserError."""
-  try:
-    yield
-  except jax.errors.JaxRuntimeError as error:
-    if _EXHAUSTED not in str(error):
-      raise
-    there = mesh, _get_limit(mesh)
+):
+  """Turns a lack of memory in the body, a phase, into errors.UserError."""
+
+  def say():
     largest = max(executables.values(), key=lambda x: count_needed(x) or 0)
-    raise errors.UserError(
-      f'out of memory in phase {phase.number}, at length {phase.seq_length}: '
-      + _describe(config, phase, largest, count_needed(largest), *there)
-      + f' ({errors.first_line(error)})'
-    ) from error
+    needed = count_needed(largest)
+    return (
+      f'in phase {phase.number}, at length {phase.seq_length}: '
+      + _describe(remat, phase, largest, needed, mesh)
+    )
+
+  return _explaining(say)
 
 
-@contextlib.contextmanager
-def explaining_start(state: Any, mesh: Mesh) -> Iterator[None]:
+def explaining_start(state: Any, mesh: Mesh):
   """Turns a lack of memory for the state itself into errors.UserError.
 
   Args:
     state: tree of jax.ShapeDtypeStruct with their shardings.
-    mesh: as in `check`.
+    mesh: axes (data, model), of the devices here.
   """
+
+  def say():
+    needed = sum(
+      math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+      for x in jax.tree.leaves(state)
+    )
+    return (
+      'before the first step: parameters and optimizer need '
+      f'{needed / 2**30:.2f} GiB of {_describe_limit(_get_limit(mesh))}; see '
+      'whether another program uses it, or use more or larger devices'
+    )
+
+  return _explaining(say)
+
+
+@contextlib.contextmanager
+def _explaining(say: Callable[[], str]) -> Iterator[None]:
   try:
     yield
   except jax.errors.JaxRuntimeError as error:
     if _EXHAUSTED not in str(error):
       raise
-    needed = sum(
-      math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
-      for x in jax.tree.leaves(state)
-    )
     raise errors.UserError(
-      'out of memory before the first step: parameters and optimizer need '
-      f'{needed / 2**30:.2f} GiB of {_describe_limit(_get_limit(mesh))}; see '
-      'whether another program uses it, or use more or larger devices '
-      f'({errors.first_line(error)})'
+      f'out of memory {say()} ({errors.first_line(error)})'
     ) from error
 
 
@@ -116,28 +176,24 @@ def _count_arguments(executable) -> int:
   return 0 if found is None else found.argument_size_in_bytes
 
 
-def _describe(config, phase, executable, needed, mesh, available) -> str:
-  """Returns what is needed, what there is and what would fit."""
-  size = 'an unknown amount' if needed is None else f'{needed / 2**30:.2f} GiB'
-  there = _describe_limit(available)
-  parts = None
+def _describe(remat, phase, executable, needed, mesh) -> str:
+  """Describes what is needed, what there is and what would fit."""
+  size, available, parts = 'an unknown amount', _get_limit(mesh), None
   if needed is not None:
+    size = f'{needed / 2**30:.2f} GiB'
     temporary = executable.memory_analysis().temp_size_in_bytes
     parts = find_accumulate(
       *(phase, mesh.shape['data'], needed - temporary, temporary, available)
     )
   ways = [f'phases.accumulate={parts}' if parts else 'larger devices']
-  if config.compute.remat != 'layer':
+  if remat != 'layer':
     ways.append('compute.remat=layer')
+  there = _describe_limit(available)
   return f'it needs {size} of {there}; try {" or ".join(ways)}'
 
 
 def find_accumulate(
-  phase: task_lib.Phase,
-  shares: int,
-  fixed: int,
-  temporary: int,
-  available: int | None,
+  phase: Phase, shares: int, fixed: int, temporary: int, available: int | None
 ) -> int | None:
   """Returns the least phases.accumulate that should fit; None if none does.
 

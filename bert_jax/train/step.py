@@ -14,8 +14,7 @@ from ml_collections import config_dict
 from bert_jax.model import precision
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.train import device_rows, gradient, tuning
-from bert_jax.train import task as task_lib
-from bert_jax.train import update as update_lib
+from bert_jax.train.task import Objective, Phase
 
 _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
 
@@ -38,7 +37,7 @@ class TrainState:
 def init_state(
   key: jax.Array,
   *,
-  objective: task_lib.Objective,
+  objective: Objective,
   tx: optax.GradientTransformation,
 ) -> TrainState:
   """Returns the state before the first update."""
@@ -53,26 +52,22 @@ def run_key(config: config_dict.ConfigDict):
 
 def jit_train(
   config: config_dict.ConfigDict,
-  objective: task_lib.Objective,
-  phase: task_lib.Phase,
+  objective: Objective,
+  phase: Phase,
   mesh: Mesh,
 ):
   """Returns the update of a phase: (state, batch, key) -> (state, metrics).
 
-  Args: as `update.make_update`.
+  Args:
+    config: the phase's, from `tuning.resolve`.
   """
-  update = update_lib.make_update(config, objective, phase, mesh)
+  update = gradient.make_update(config, objective, phase, mesh)
   step = functools.partial(train_step, update=update)
   return _jit(config, step, donate_argnums=0)
 
 
-def jit_eval(
-  config: config_dict.ConfigDict, objective: task_lib.Objective, mesh: Mesh
-):
-  """Returns the evaluation of a batch: (params, batch) -> results.
-
-  Args and results: as `update.make_update` and `eval_step`.
-  """
+def jit_eval(config: config_dict.ConfigDict, objective: Objective, mesh: Mesh):
+  """Returns the evaluation of a batch, `eval_step` of (params, batch)."""
   step = functools.partial(
     eval_step, objective=objective, mesh=mesh, dtype=config.model.dtype
   )
@@ -92,7 +87,7 @@ def _jit(config, step, **how):
 
 
 def train_step(
-  state: TrainState, batch: Any, key: jax.Array, update: update_lib.Update
+  state: TrainState, batch: Any, key: jax.Array, update: gradient.Update
 ):
   """Makes one update.
 
@@ -111,10 +106,8 @@ def train_step(
     (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
     `grad_norm`, `learning_rate`, `finite`.
   """
-  objective, layout = (
-    update.objective,
-    partition.state_shardings(update.mesh, state),
-  )
+  objective = update.objective
+  layout = partition.state_shardings(update.mesh, state)
   key = jax.random.fold_in(key, state.step)
   sums, grads = gradient.compute(state.params, batch, key, update)
   grad_norm = optax.tree.norm(grads)
@@ -143,7 +136,7 @@ def eval_step(
   params: Any,
   batch: Any,
   *,
-  objective: task_lib.Objective,
+  objective: Objective,
   mesh: Mesh,
   dtype: str = 'float32',
 ):

@@ -42,22 +42,9 @@ def list_phases(config: config_dict.ConfigDict) -> list[Phase]:
   """Returns the phases of a config in order."""
   found, first = [], 0
   for number, steps in enumerate(config.phases.steps):
-    found.append(
-      Phase(
-        number=number,
-        first=first,
-        steps=steps,
-        **{
-          name: config.phases[name][number]
-          for name in (
-            'seq_length',
-            'batch_size',
-            'accumulate',
-            'max_predictions',
-          )
-        },
-      )
-    )
+    names = 'seq_length', 'batch_size', 'accumulate', 'max_predictions'
+    sizes = {name: config.phases[name][number] for name in names}
+    found.append(Phase(number=number, first=first, steps=steps, **sizes))
     first += steps
   return found
 
@@ -125,51 +112,44 @@ def count_work(
   }
 
 
-def _name_nothing(phase: Phase, i: int) -> str:
-  del phase, i
-  return ''
-
-
-def _derive_nothing(means: dict) -> dict:
-  del means
-  return {}
-
-
 def _word_means(means: dict) -> str:
   """Returns 'accuracy 0.873 | loss 0.412'."""
   return ' | '.join(f'{name} {value:.3f}' for name, value in means.items())
 
 
-def _collect_nothing(kept, phase, i, predictions):
-  del phase, i, predictions
-  return kept
-
-
 @dataclasses.dataclass(frozen=True)
 class Rows:
-  """Rows that are evaluated beside the held-out ones; fields as in `Task`."""
+  """Rows that are evaluated.
+
+  Attributes:
+    eval_batch: (phase, i, rows) -> rows of batch i, each below
+      phase.eval_batch_size; rows past the end of the data have weight 0.
+    eval_batches: (phase) -> number of batches.
+    name_eval_part: (phase, i) -> name of the part of the data that all rows of
+      batch i are of, and for which each METRIC is reported alone, too, as
+      METRIC/NAME; '' for none.
+    collect: (kept, phase, i, predictions of batch i as numpy) -> kept; None at
+      first. Called for every batch in order, on every host, with the whole
+      batch, so that a task keeps only what it needs.
+  """
 
   eval_batch: Callable[[Phase, int, np.ndarray], Batch]
   eval_batches: Callable[[Phase], int]
-  name_eval_part: Callable[[Phase, int], str] = _name_nothing
-  collect: Callable[[Any, Phase, int, Any], Any] = _collect_nothing
+  name_eval_part: Callable[[Phase, int], str] = lambda phase, i: ''
+  collect: Callable[[Any, Phase, int, Any], Any] = (
+    lambda kept, phase, i, found: kept
+  )
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-  """What to learn, and from what data.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task(Rows):
+  """What to learn, and from what data; its own `Rows` are the held-out ones.
 
   Attributes:
     objective: (config) -> Objective. `config.compute` may differ from phase to
       phase, which changes neither parameters nor losses.
     train_batch: (phase, step, rows) -> rows of the global batch of a step:
       int [b], each below phase.batch_size.
-    eval_batch: (phase, i, rows) -> rows of held-out batch i, each below
-      phase.eval_batch_size; rows past the end of the data have weight 0.
-    eval_batches: (phase) -> number of held-out batches.
-    name_eval_part: (phase, i) -> name of the part of the held-out data that all
-      rows of batch i are of, and for which each METRIC is reported alone, too,
-      as METRIC/NAME; '' for none.
     describe: (first batch) -> lines to show before training starts.
     facts: facts about the data; logged, and compared among hosts and when a run
       is resumed (see `errors.find_changes`).
@@ -178,9 +158,6 @@ class Task:
     derive: ({metric: mean}) -> {metric: value} to log beside them, such as a
       perplexity.
     word: ({metric: mean or value}) -> a line or lines for the terminal.
-    collect: (kept, phase, i, predictions of held-out batch i as numpy) ->
-      kept; None at first. Called for every batch in order, on every host, with
-      the whole batch, so that a task keeps only what it needs.
     score: (kept) -> {metric: value} of the whole held-out set, such as F1.
     keep_best: whether the result is the state of the best evaluation, by the
       first metric of `score`, instead of the last state.
@@ -195,19 +172,15 @@ class Task:
 
   objective: Callable[[Any], Objective]
   train_batch: Callable[[Phase, int, np.ndarray], Batch]
-  eval_batch: Callable[[Phase, int, np.ndarray], Batch]
-  eval_batches: Callable[[Phase], int]
   describe: Callable[[Batch], list[str]]
   facts: dict[str, Any]
-  name_eval_part: Callable[[Phase, int], str] = _name_nothing
   start: Callable[[Any], tuple[Any, dict]] | None = None
-  derive: Callable[[dict], dict] = _derive_nothing
+  derive: Callable[[dict], dict] = lambda found: {}
   word: Callable[[dict], str] = _word_means
-  collect: Callable[[Any, Phase, int, Any], Any] = _collect_nothing
-  score: Callable[[Any], dict] = _derive_nothing
+  score: Callable[[Any], dict] = lambda found: {}
   keep_best: bool = False
   others: Mapping[str, Rows] = dataclasses.field(default_factory=dict)
   explain: Callable[[str, int], str] | None = None
-  compared: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  compare: Callable[[dict], dict] = _derive_nothing
-  reached: Callable[[dict], dict[str, bool]] = _derive_nothing
+  compared: Mapping[str, Rows] = dataclasses.field(default_factory=dict)
+  compare: Callable[[dict], dict] = lambda found: {}
+  reached: Callable[[dict], dict[str, bool]] = lambda found: {}

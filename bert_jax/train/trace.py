@@ -7,7 +7,7 @@ import jax
 from bert_jax import errors
 from bert_jax.parallel import distributed
 from bert_jax.runtime import copies, progress
-from bert_jax.train import meter as meter_lib
+from bert_jax.train.meter import Meter
 from bert_jax.workdir import paths
 
 # Updates before the trace: the first ones also touch memory and fill queues.
@@ -34,14 +34,14 @@ class Profile:
   Args:
     workdir: the run's directory; traces go to `profile/` in it.
     updates: how many to trace; 0 is none.
-    meter: a `meter.Meter`, paused while the trace is started and written.
+    meter: paused while the trace is started and written.
   """
 
   def __init__(
     self,
     workdir: str,
     updates: int,
-    meter: meter_lib.Meter,
+    meter: Meter,
     bar: progress.Progress,
   ):
     self._directory = paths.trace(workdir)

@@ -17,7 +17,7 @@ from bert_jax.parallel import agreement
 from bert_jax.preflight import __main__ as preflight
 from bert_jax.preflight import compile_step, examine
 from bert_jax.preflight import page as page_lib
-from bert_jax.train import compilation, programs, task
+from bert_jax.train import programs, task
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 needs_compiler = pytest.mark.skipif(
@@ -164,8 +164,8 @@ def test_reasons_name_the_depth_where_several_were_compiled():
   step = programs.Program(programs.TRAIN, None, (), phase=0, length=128)
 
   def run(problem):
-    outcome = compilation.Outcome(step, None if problem else 'exe', problem)
-    return {0: compilation.Result(None, [outcome])}
+    outcome = programs.Outcome(step, None if problem else 'exe', problem)
+    return {0: programs.Result(None, [outcome])}
 
   (found,) = examine._verdicts([run(None), run(error)], (2, 4))
   assert (found['name'], found['phase'], found['ok']) == (

@@ -9,8 +9,8 @@ import pytest
 
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import replay_rows
+from bert_jax.train import gradient, task
 from bert_jax.train import step as step_lib
-from bert_jax.train import task, update
 from tests import training
 
 STEP = 5
@@ -28,7 +28,7 @@ def make_config(parts, **changes):
 def train(c, batch):
   """Returns the metrics of an update on two devices."""
   mesh = device_mesh.make_mesh(devices=jax.devices()[:2])
-  how = update.make_update(
+  how = gradient.make_update(
     c, training.make_objective(c), task.list_phases(c)[0], mesh
   )
   state = training._make_state()

@@ -3,9 +3,11 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax import errors
 from bert_jax.parallel import device_mesh
 from bert_jax.train import evaluate
 from bert_jax.train import step as step_lib
@@ -41,32 +43,32 @@ class Step:
     return {'loss': (Sum(), 1.0)}, np.array([batch])
 
 
-def keep(kept, i, predictions):
-  return [*(kept or []), (i, predictions.tolist())]
+def evaluate_batches(step, batches, names=('', '')):
+  """Evaluates batches of parts of the data; keeps the predictions."""
+  rows = task_lib.Rows(
+    eval_batch=None,
+    eval_batches=None,
+    name_eval_part=lambda phase, i: names[i],
+    collect=lambda kept, phase, i, found: [*(kept or []), (i, found.tolist())],
+  )
+  return evaluate.evaluate(step, None, batches, None, rows)
 
 
 def test_a_batch_is_computed_while_the_one_before_is_read():
   step = Step()
-  totals, _ = evaluate.evaluate(step, None, [3, 5], keep)
+  totals, kept = evaluate_batches(step, [3, 5])
   assert totals == {'loss': [8.0, 2.0]}
   assert step.events == ['dispatch 3', 'dispatch 5', 'read 3', 'read 5']
+  assert kept == [(0, [3]), (1, [5])]
 
 
 def test_metrics_of_a_part_of_the_data_are_added_up_alone_too():
-  names = ('', 'b', 'c', 'b')
-  totals, _ = evaluate.evaluate(
-    Step(), None, [2, 3, 7, 8], keep, lambda i: names[i]
-  )
+  totals, _ = evaluate_batches(Step(), [2, 3, 7, 8], ('', 'b', 'c', 'b'))
   assert totals == {'loss': [20, 4], 'loss/b': [11, 2], 'loss/c': [7, 1]}
 
 
 def test_none_ends_an_evaluation():
-  assert evaluate.evaluate(Step(), None, [3, None, 5], keep) is None
-
-
-def test_what_is_kept_of_predictions_is_returned():
-  _, kept = evaluate.evaluate(Step(), None, [3, 5], keep)
-  assert kept == [(0, [3]), (1, [5])]
+  assert evaluate_batches(Step(), [3, None, 5]) is None
 
 
 @pytest.mark.parametrize('devices', [1, 4])
@@ -132,3 +134,56 @@ def test_metrics_of_a_task_reach_the_log_of_a_run(tmp_path):
   assert held_out['half'] == held_out['cost'] / 2 == held_out['loss'] / 2
   assert 'mlm_loss' not in held_out
   assert 'cost' in training.rows_of(tmp_path, 'train')[-1]
+
+
+class Bar:
+  def __init__(self):
+    self.lines = []
+
+  def write(self, line):
+    self.lines.append(line)
+
+
+def check(loss, trained=False, hidden_size=8):
+  """Checks a loss where guessing costs ln 11 + ln 2 = 3.091."""
+  c, bar = training.small_config(), Bar()
+  sums = {
+    'mlm_loss': (jnp.float32(loss * 4), jnp.float32(4)),
+    'nsp_loss': (jnp.float32(0), jnp.float32(4)),
+  }
+  (phase,) = task_lib.list_phases(c)
+  made = training.make_task(c)
+  evaluate.check_first(
+    made, made.objective(c), phase, sums, trained, hidden_size, bar
+  )
+  return bar.lines
+
+
+def test_a_loss_near_that_of_guessing_passes_and_the_batch_is_shown():
+  assert check(3.5) == ['8 rows', 'initial loss 3.500, expected 3.091']
+
+
+def test_a_wide_model_may_be_further_from_guessing():
+  # Logits of variance 4,096 x 0.02 x 0.02, of which the loss has half.
+  assert check(3.091 + 0.8, hidden_size=4096)
+  with pytest.raises(errors.UserError, match=r'\(\+-1.32\)'):
+    check(3.091 + 1.4, hidden_size=4096)
+
+
+@pytest.mark.parametrize('loss', [2.5, 3.7, float('nan')])
+def test_a_loss_far_from_that_of_guessing_is_an_error(loss):
+  with pytest.raises(errors.UserError, match='guessing costs 3.091'):
+    check(loss)
+
+
+def test_a_model_that_is_trained_already_may_have_any_loss():
+  assert check(0.25, trained=True)[1] == (
+    'initial loss 0.250; guessing costs 3.091'
+  )
+
+
+@pytest.mark.slow
+def test_a_wrong_initial_loss_stops_the_run(tmp_path):
+  c = training.small_config(model__initializer_std=5.0)
+  with pytest.raises(errors.UserError, match='the initial loss is'):
+    training.fit(c, tmp_path)

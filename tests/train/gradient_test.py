@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from bert_jax.parallel import device_mesh
-from bert_jax.train import gradient, task, update
+from bert_jax.train import gradient, task
 from tests import training
 
 PARTS = 2
@@ -21,7 +21,7 @@ def compiled(clip_unit, model=1):
   made, mesh = training.make_objective(c), device_mesh.make_mesh(model)
   (phase,) = task.list_phases(c)
   how = dataclasses.replace(
-    update.make_update(c, made, phase, mesh), parts=PARTS
+    gradient.make_update(c, made, phase, mesh), parts=PARTS
   )
   function = functools.partial(gradient.compute, update=how)
   key = jax.device_put(jax.random.key(0), device_mesh.replicate(mesh))

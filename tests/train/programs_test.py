@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax import tasks
 from bert_jax.parallel import device_mesh
-from bert_jax.train import programs, task
+from bert_jax.train import fit, programs, task
 from bert_jax.train import step as step_lib
 from tests import lowering, training
 
@@ -273,6 +273,6 @@ def test_gathered_parameters_are_numpy_arrays(hosts):
   gather = jax.jit(lambda x: x, out_shardings=device_mesh.replicate(mesh))
   program = programs.Program(programs.GATHER, gather, (split,))
   start = {programs.GATHER: program} if hosts > 1 else {}
-  found = programs.gather_on_host({'w': split}, start)
+  found = fit.gather_on_host({'w': split}, start)
   assert type(found['w']) is np.ndarray
   np.testing.assert_array_equal(found['w'], np.arange(8.0))

@@ -6,11 +6,16 @@ import jax
 import pytest
 
 from bert_jax import errors
-from bert_jax.train import initial_state, loop, shortage, task
+from bert_jax.train import fit, loop, shortage, task
 from tests import training
 
 GIB = 2**30
 PHASE = task.Phase(1, 0, 9, 512, 32, 2, 76)
+
+HBM = (
+  'RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.5G of '
+  '15.75G hbm. Exceeded hbm capacity by 4.75G.'
+)
 
 
 @pytest.mark.slow
@@ -61,7 +66,7 @@ def test_a_lack_of_memory_for_the_state_is_one_line(
   def fail(*args):
     raise jax.errors.JaxRuntimeError(f'{said}\nMore')
 
-  monkeypatch.setattr(initial_state, 'make', fail)
+  monkeypatch.setattr(fit, '_make_state', fail)
   with pytest.raises(raised, match=start) as found:
     training.fit(training.small_config(), tmp_path)
   if raised is errors.UserError:
@@ -108,12 +113,12 @@ def make_program(arguments, temporary):
 
 def test_the_optimizer_stays_while_the_model_is_evaluated(monkeypatch):
   made = {'step': make_program(6, 2), 'evaluation': make_program(2, 4)}
-  c, mesh = training.small_config(), types.SimpleNamespace(shape={'data': 1})
+  mesh = types.SimpleNamespace(shape={'data': 1})
   monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 10 * GIB)
-  shortage.check(c, PHASE, made, mesh)
+  shortage.check('none', PHASE, made, mesh)
   monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 9 * GIB)
   with pytest.raises(errors.UserError, match='the evaluation .* needs 10.00 G'):
-    shortage.check(c, PHASE, made, mesh)
+    shortage.check('none', PHASE, made, mesh)
 
 
 def test_needed_memory_is_that_of_arguments_results_and_temporaries():
@@ -127,3 +132,28 @@ def test_needed_memory_is_that_of_arguments_results_and_temporaries():
   assert shortage.count_needed(program) == 1110
   program = types.SimpleNamespace(memory_analysis=lambda: None)
   assert shortage.count_needed(program) is None
+
+
+@pytest.mark.parametrize(
+  'text, needed, available, with_arguments',
+  [
+    (HBM, 20.5 * 2**30, 15.75 * 2**30, True),
+    (
+      'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory '
+      'required for HLO temporaries (3.00T) exceeds available HBM (31.25G).',
+      *(3 * 2**40, 31.25 * 2**30, False),
+    ),
+  ],
+)
+def test_what_memory_is_missing_is_read_from_the_error(
+  text, needed, available, with_arguments
+):
+  assert shortage.parse(ValueError(text)) == shortage.Shortage(
+    needed, available, with_arguments
+  )
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory():
+  vmem = 'RESOURCE_EXHAUSTED: CompileTimeScopedVmemOom: 17.4M of 16.00M vmem'
+  for text in ('INTERNAL: x', vmem):
+    assert shortage.parse(ValueError(text)) is None

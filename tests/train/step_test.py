@@ -13,7 +13,7 @@ import pytest
 from bert_jax import config
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
-from bert_jax.train import optimizer, update
+from bert_jax.train import gradient, optimizer
 from bert_jax.train import step as step_lib
 from tests import training
 
@@ -194,7 +194,7 @@ def test_gradient_is_that_of_the_averaged_losses():
 
 
 @pytest.mark.parametrize(
-  'unit, gradient',
+  'unit, expected',
   [
     # (6, 0), (0, 8) and (0.5, 0) have the mean (2.17, 2.67).
     ('batch', [6.5 / 3, 8 / 3]),
@@ -203,7 +203,7 @@ def test_gradient_is_that_of_the_averaged_losses():
     ('micro_batch', [1.1, 0.8]),
   ],
 )
-def test_what_is_averaged_and_clipped_as_one(unit, gradient):
+def test_what_is_averaged_and_clipped_as_one(unit, expected):
   c = config.pretraining('base').optimizer
   c.clip_unit = unit
 
@@ -221,7 +221,7 @@ def test_what_is_averaged_and_clipped_as_one(unit, gradient):
     'weight': jnp.array([1.0, 1, 1, 0]),
   }
   state = step_lib.TrainState(jnp.int32(0), {'nsp': {'bias': jnp.zeros(2)}}, ())
-  how = update.Update(
+  how = gradient.Update(
     objective=linear,
     mesh=device_mesh.make_mesh(devices=jax.devices()[:1]),
     tx=optax.identity(),
@@ -232,9 +232,9 @@ def test_what_is_averaged_and_clipped_as_one(unit, gradient):
   step = functools.partial(step_lib.train_step, update=how)
   new, metrics = jax.jit(step)(state, batch, jax.random.key(0))
   assert new.params['nsp']['bias'].tolist() == pytest.approx(
-    [-x for x in gradient]
+    [-x for x in expected]
   )
-  assert float(metrics['grad_norm']) == pytest.approx(math.hypot(*gradient))
+  assert float(metrics['grad_norm']) == pytest.approx(math.hypot(*expected))
 
 
 def test_one_golden_step():

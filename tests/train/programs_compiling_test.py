@@ -9,7 +9,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.ops import fused_attention
 from bert_jax.parallel import device_mesh
-from bert_jax.train import compilation, programs, task, tuning
+from bert_jax.train import programs, task, tuning
 from tests import training
 
 HBM = (
@@ -21,7 +21,7 @@ HBM = (
 def compile_run(c):
   """Returns (results by phase, lines that were said), without a start."""
   said = []
-  found = compilation.compile_run(
+  found = programs.compile_run(
     *(
       c,
       training.make_objective,
@@ -49,7 +49,7 @@ def failing_kernel(monkeypatch):
 def test_a_kernel_that_is_refused_gives_way_loudly(failing_kernel):
   found, said = compile_run(training.small_config())
   assert found[0].config.compute.attention == 'xla'
-  assert compilation.get_executables(found[0].outcomes).keys() == {
+  assert programs.get_executables(found[0].outcomes).keys() == {
     programs.TRAIN,
     programs.EVALUATE,
   }
@@ -65,7 +65,7 @@ def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
     fused_attention, 'attend', lambda qkv, *args, **kwargs: qkv[:, :, 0]
   )
   monkeypatch.setattr(
-    compilation.distributed,
+    programs.distributed,
     'find_largest',
     lambda value: votes.pop() if votes else value,
   )
@@ -83,7 +83,7 @@ def test_a_kernel_that_was_asked_for_is_an_error(failing_kernel):
     match='training step at length 6 is refused .*: no such kernel; try '
     'compute.attention=auto .*compute.attention=xla',
   ):
-    compilation.get_executables(found[0].outcomes)
+    programs.get_executables(found[0].outcomes)
 
 
 def test_a_lack_of_memory_is_no_reason_for_a_plain_path(monkeypatch):
@@ -96,7 +96,7 @@ def test_a_lack_of_memory_is_no_reason_for_a_plain_path(monkeypatch):
   assert found[0].config.compute.attention == 'fused'
   assert not any('WARNING' in line for line in said)
   with pytest.raises(errors.UserError, match='20.50 GiB of the 15.75 GiB of a'):
-    compilation.get_executables(found[0].outcomes)
+    programs.get_executables(found[0].outcomes)
 
 
 def test_what_fails_in_the_last_phase_is_known_before_the_first(
@@ -124,32 +124,7 @@ def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
   monkeypatch.setattr(programs.Program, 'lower', fail)
   found, _ = compile_run(training.small_config())
   with pytest.raises(TypeError, match='ours'):
-    compilation.get_executables(found[0].outcomes)
-
-
-@pytest.mark.parametrize(
-  'text, needed, available, with_arguments',
-  [
-    (HBM, 20.5 * 2**30, 15.75 * 2**30, True),
-    (
-      'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory '
-      'required for HLO temporaries (3.00T) exceeds available HBM (31.25G).',
-      *(3 * 2**40, 31.25 * 2**30, False),
-    ),
-  ],
-)
-def test_what_memory_is_missing_is_read_from_the_error(
-  text, needed, available, with_arguments
-):
-  assert compilation.parse_shortage(ValueError(text)) == compilation.Shortage(
-    needed, available, with_arguments
-  )
-
-
-def test_other_errors_are_not_taken_for_a_lack_of_memory():
-  vmem = 'RESOURCE_EXHAUSTED: CompileTimeScopedVmemOom: 17.4M of 16.00M vmem'
-  for text in ('INTERNAL: x', vmem):
-    assert compilation.parse_shortage(ValueError(text)) is None
+    programs.get_executables(found[0].outcomes)
 
 
 def compile_one(shape):
@@ -159,7 +134,7 @@ def compile_one(shape):
 def test_each_new_program_counts_once():
   x = jnp.ones(7)
   f = jax.jit(lambda x: x * 3)
-  with compilation.counting() as found:
+  with programs.counting() as found:
     f(x)
     assert found.count == 1 and found.seconds > 0
     f(x)
@@ -174,7 +149,7 @@ def test_each_new_program_counts_once():
 
 
 def test_programs_of_other_threads_do_not_count():
-  with compilation.counting() as found:
+  with programs.counting() as found:
     thread = threading.Thread(target=compile_one, args=(11,))
     thread.start()
     thread.join()

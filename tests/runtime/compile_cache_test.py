@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from bert_jax.train import compile_cache
+from bert_jax.runtime import compile_cache
 
 
 @pytest.fixture
