@@ -33,14 +33,12 @@ class Replay:
   Attributes:
     config: the run's config, with `compute` and `mesh` for one device here.
     number: the step as in the log, from 1: the number of updates with it.
-    phase: its phase.
     batch: its global batch, leaves [B, ...].
     epochs: int [B], how often the whole data was read before.
     places: file of each row's record and its number in it, B texts.
     params: float32 arrays, as the model has them in training.
     params_step: updates that `params` have seen, fewer than `number`.
     origin: where `params` are from, to print.
-    tokenizer: the run's tokenizer.
     logged: rows of the log about this step alone, and the row `train` whose
       means include it; by kind.
   """
@@ -62,13 +60,11 @@ def rebuild(workdir: str, number: int) -> Replay:
   """Rebuilds a step of a run, which may be training and is not changed.
 
   Args:
-    workdir: the run's directory.
     number: the step as in the log, from 1.
 
   Raises:
-    errors.UserError: if the directory holds no run, the run has no such step
-      or has not reached it, its data are not where they were or not what they
-      were, or no checkpoint can be read.
+    errors.UserError: if there is no such run or step, its data have moved or
+      changed, or no checkpoint can be read.
   """
   config = trained_run.read_config(paths.config(workdir))
   if config.task != 'pretraining':
@@ -147,11 +143,9 @@ def _find_data(config, workdir) -> str:
 
 
 def _read_params(config, directory, workdir, latest):
-  """Returns the newest parameters of at most `latest` updates.
+  """Returns parameters of at most `latest` updates, their number, and origin.
 
-  Returns:
-    (parameters, updates that they have seen, where they are from, facts of
-    their checkpoint).
+  And the facts of their checkpoint.
   """
   saved = paths.checkpoints(workdir)
   if not storage.exists(saved):
@@ -174,10 +168,8 @@ def _read_params(config, directory, workdir, latest):
 def _check_data(config, directory, was):
   """Raises errors.UserError unless the data are those of the training."""
   now = pretrain.make_task(config, directory).facts
-  shared = [name for name in now if name in was]
-  changed = errors.find_changes(
-    {name: was[name] for name in shared}, {name: now[name] for name in shared}
-  )
+  before = {name: was[name] for name in now if name in was}
+  changed = errors.find_changes(before, {name: now[name] for name in before})
   if changed:
     raise errors.UserError(
       f'{directory} holds other data than the run was trained on '

@@ -24,21 +24,16 @@ def make_report(
   """Returns all that is known about a step, for `render` and as JSON.
 
   Args:
-    sort: 'loss' or 'gradient': by what the rows are sorted, largest first; rows
-      that are not finite come before all others.
+    sort: 'loss' or 'gradient', which is largest in the first row; rows that are
+      not finite come before all others.
     rows: number of first rows to predict the tokens of.
   """
-  totals = {
-    name: [found.sums[name].sum(), found.counts[name].sum()]
-    for name in found.sums
-  }
+  totals = {k: [x.sum(), found.counts[k].sum()] for k, x in found.sums.items()}
   finite = np.isfinite(found.losses) & np.isfinite(found.grad_norms)
   by = found.losses if sort == 'loss' else found.grad_norms
   order = np.lexsort((-np.where(finite, by, 0), finite)).tolist()
   shares = found.losses / max(found.losses[finite].sum(), 1e-30)
-  described = [
-    _describe_row(replay, found, i) | {'share': float(shares[i])} for i in order
-  ]
+  described = [_describe_row(replay, found, shares, i) for i in order]
   for row in described[:rows]:
     row['predictions'], row['pairs'] = replay_rows.predict(replay, row['row'])
   losses = pretrain.make_objective(replay.config).losses
@@ -62,12 +57,12 @@ def make_report(
 def _describe_dropout(config) -> str:
   if not config.model.dropout and not config.model.attention_dropout:
     return 'none in this run'
-  if replay_rows.can_repeat_dropout(config):
+  if config.rng == 'threefry':
     return 'as in training'
   return f'left out: with rng={config.rng} it depends on the devices'
 
 
-def _describe_row(replay, found, row) -> dict:
+def _describe_row(replay, found, shares, row) -> dict:
   ids, masked = replay_rows.restore_tokens(replay, row)
   return {
     'row': row,
@@ -81,6 +76,7 @@ def _describe_row(replay, found, row) -> dict:
       for name in found.sums
     },
     'text': mark(replay.tokenizer.tokens(ids), masked),
+    'share': float(shares[row]),
   }
 
 

@@ -32,10 +32,8 @@ class Rows:
     losses: float64 [B]; a row's sum of each loss divided by the batch's count.
       They add up to the batch's loss.
     grad_norms: float64 [B], norms of the gradients of `losses`.
-    grad_norm: norm of the sum of these gradients, which is the batch's gradient
-      before it is clipped.
-    sums: {metric: float64 [B]}.
-    counts: {metric: float64 [B]}.
+    grad_norm: norm of the sum of these gradients, before clipping.
+    sums, counts: {metric: float64 [B]}.
   """
 
   losses: np.ndarray
@@ -48,11 +46,7 @@ class Rows:
 def measure(replay: replay_lib.Replay, done: Callable[[int], None]) -> Rows:
   """Computes loss and gradient of each row on one device, one at a time.
 
-  The device holds the parameters, the gradient of a row and the gradients' sum,
-  and the activations of one row.
-
   Args:
-    replay: the step.
     done: called with 1 after each row.
   """
   config, batch = replay.config, replay.batch
@@ -100,25 +94,17 @@ def _add_row(config, objective, counts, params, total, row, key):
   }
 
 
-def can_repeat_dropout(config: config_dict.ConfigDict) -> bool:
-  """Returns whether the dropout of training is known for a single row."""
-  return config.rng == 'threefry'  # whose numbers depend on the row alone
-
-
 def find_key(
   config: config_dict.ConfigDict, phase: task.Phase, step: int, row: int
 ) -> jax.Array | None:
-  """Returns the random key of a row in an update, for a batch of that row.
+  """Returns the random key of a row of the global batch, for it alone.
+
+  None, which turns dropout off, if its random numbers depend on the devices.
 
   Args:
     step: updates before this one.
-    row: index of the row in the global batch.
-
-  Returns:
-    The key; None, which turns dropout off, if its random numbers depend on the
-    devices.
   """
-  if not can_repeat_dropout(config):
+  if config.rng != 'threefry':  # whose numbers depend on the row alone
     return None
   return gradient.find_row_key(
     jax.random.fold_in(step_lib.run_key(config), step),
@@ -159,23 +145,42 @@ def predict(
     the likeliest `guesses` with theirs. A pair is whether the second text of a
     sentence pair is random, and the probability of that; none without NSP.
   """
+  config, vocab = replay.config, replay.tokenizer.vocab
   one = {name: x[row : row + 1] for name, x in replay.batch.items()}
-  with precision.set_products(replay.config):
-    words, nsp = _compute(
-      precision.cast(replay.params, replay.config.model.dtype),
+  with precision.set_products(config):
+    chances, nsp = _compute(
+      precision.cast(replay.params, config.model.dtype),
       one,
-      find_key(replay.config, replay.phase, replay.number - 1, row),
-      pretrain.make_module(replay.config),
+      find_key(config, replay.phase, replay.number - 1, row),
+      pretrain.make_module(config),
       replay.tokenizer.size,
     )
-  top = jax.device_get((words, *jax.lax.top_k(words, _GUESSES)))
-  found, pairs = _name_words(replay, one, *top), []
-  if nsp is not None:
-    present = one['next_sentence_weights'].reshape(-1) > 0
-    labels = one['next_sentence_labels'].reshape(-1)[present] > 0
-    random = np.asarray(nsp).reshape(-1)[present]
-    pairs = list(zip(labels.tolist(), random.tolist(), strict=True))
-  return found, pairs
+  values, guesses = jax.device_get(jax.lax.top_k(chances, _GUESSES))
+  chances, bert = jax.device_get(chances), config_lib.model_config(config)
+  ids, positions = (
+    one[f'masked_lm_{name}'][0].tolist() for name in ('ids', 'positions')
+  )
+  words = [
+    {
+      'position': positions[i] + bert.target_offset,
+      'truth': vocab[ids[i]],
+      'given': None
+      if bert.causal
+      else vocab[one['input_ids'][0, positions[i]]],
+      'probability': float(chances[i, ids[i]]),
+      'guesses': [
+        (vocab[word], p)
+        for word, p in zip(guesses[i].tolist(), values[i].tolist(), strict=True)
+      ],
+    }
+    for i in np.flatnonzero(one['masked_lm_weights'][0]).tolist()
+  ]
+  if nsp is None:
+    return words, []
+  present = one['next_sentence_weights'].reshape(-1) > 0
+  labels = one['next_sentence_labels'].reshape(-1)[present] > 0
+  random = np.asarray(nsp).reshape(-1)[present]
+  return words, list(zip(labels.tolist(), random.tolist(), strict=True))
 
 
 @functools.partial(jax.jit, static_argnames=('module', 'size'))
@@ -190,25 +195,3 @@ def _compute(params, one, key, module, size):
   # The embeddings may have padding rows, to make V divisible.
   words = jax.nn.softmax(mlm[0, :, :size])
   return words, None if nsp is None else jax.nn.softmax(nsp)[0, ..., 1]
-
-
-def _name_words(replay, one, chances, values, words) -> list[dict]:
-  bert, vocab = config_lib.model_config(replay.config), replay.tokenizer.vocab
-  ids, positions, weights = (
-    one[f'masked_lm_{name}'][0].tolist()
-    for name in ('ids', 'positions', 'weights')
-  )
-  found = []
-  for i in np.flatnonzero(weights).tolist():
-    given = vocab[one['input_ids'][0, positions[i]]]
-    guesses = zip(words[i].tolist(), values[i].tolist(), strict=True)
-    found.append(
-      {
-        'position': positions[i] + bert.target_offset,
-        'truth': vocab[ids[i]],
-        'given': None if bert.causal else given,
-        'probability': float(chances[i, ids[i]]),
-        'guesses': [(vocab[word], p) for word, p in guesses],
-      }
-    )
-  return found
