@@ -134,7 +134,7 @@ def print_batches(options):
   from jax.experimental import multihost_utils
 
   from bert_jax import config_check
-  from bert_jax.data import local_data
+  from bert_jax.data import dataset
   from bert_jax.parallel import device_mesh, distributed
   from bert_jax.pretraining import pretrain
   from bert_jax.train import task
@@ -145,7 +145,7 @@ def print_batches(options):
   )
   c = tiny.get_config(f'{CONFIG},steps={STEPS}'.partition(':')[2])
   config_check.check(c)
-  data = local_data.fetch(options.print_batches, c.phases.seq_length)
+  data = dataset.fetch(options.print_batches, c.phases.seq_length)
   made, phase = pretrain.make_task(c, data), task.list_phases(c)[0]
   mesh, digest = device_mesh.make_mesh(), hashlib.sha256()
   rows = device_mesh.find_own_rows(mesh, phase.batch_size)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from bert_jax.data import manifest as manifest_lib
 from bert_jax.runtime import markdown
 
 _CLEANED = {
@@ -48,7 +47,7 @@ def make_card(manifest: dict, examples: Sequence[str]) -> str:
     '## Vocabulary',
     f'{recipe["vocab_size"]:,} entries, '
     f'{"uncased" if recipe["lowercase"] else "cased"}, accents are '
-    f'{manifest_lib.describe_accents(manifest)}; '
+    f'{manifest["accents"]}; '
     f'{manifest["unknown_share"]:.4%} of the tokens are [UNK]. Unigram entropy '
     f'{manifest["unigram_entropy"]:.3f} nats. SHA-256 '
     f'`{manifest["vocab_sha256"]}`.',

@@ -1,14 +1,90 @@
-"""Opens prepared data and verifies its files against the manifest."""
+"""Opens prepared data, and verifies its files against the manifest.
+
+Data in a bucket is copied to this host's disk before training, since batches are
+read at random, for which a bucket is too slow. Copies are kept in the cache
+folder, under the hash of their manifest, so a restart copies nothing.
+"""
 
 import dataclasses
+import hashlib
 import os
+import threading
+from collections.abc import Collection
 
 import numpy as np
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import manifest, records
-from bert_jax.runtime import progress, storage
+from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import records
+from bert_jax.runtime import copies, disk, lock, progress, storage
+
+
+def fetch(directory: str, lengths: Collection[int]) -> str:
+  """Returns a local folder with prepared data: itself, or a copy.
+
+  Args:
+    directory: output of `prepare`, local or in a bucket.
+    lengths: the lengths of rows that are needed; without any, only manifest and
+      vocabulary are copied.
+
+  Raises:
+    errors.UserError: if it is not prepared data, does not fit on the disk, or a
+      file is not as it was made.
+  """
+  if not storage.is_remote(directory):
+    return directory
+  manifest = manifest_lib.read(directory)
+  raw = storage.read(os.path.join(directory, manifest_lib.NAME))
+  name = hashlib.sha256(raw).hexdigest()[:16]
+  folder = storage.get_cache_folder('data', name)
+  advice = 'set XDG_CACHE_HOME to a folder that can be written.'
+  with errors.explaining(f'cannot copy {directory} to {folder}', advice):
+    os.makedirs(folder, exist_ok=True)
+    # Other processes of this machine may want the same.
+    with lock.exclusive(os.path.join(folder, '.lock'), wait=True):
+      disk.remove_unfinished(folder)
+      _copy(directory, folder, _list_files(manifest, lengths))
+      storage.write(os.path.join(folder, manifest_lib.NAME), raw)
+  return folder
+
+
+def _list_files(manifest: dict, lengths) -> dict[str, tuple[int | None, str]]:
+  """Returns {name: (bytes, None if unknown; SHA-256)} of what is needed."""
+  vocab = os.path.basename(manifest_lib.vocab_path(''))
+  found = {vocab: (None, manifest['vocab_sha256'])}
+  for shard in manifest['shards']:
+    for length, file in shard['files'].items():
+      if int(length) in lengths:
+        found[file['name']] = file['bytes'], file['sha256']
+  for name in found:
+    if name != os.path.basename(name) or name in ('', '.', '..'):
+      raise errors.UserError(
+        f'the manifest names {name!r}, which is not a file.'
+      )
+  return found
+
+
+def _copy(directory: str, folder: str, files: dict):
+  """Copies the files that are not there yet, and compares their hashes."""
+
+  def is_there(name, size):
+    path = os.path.join(folder, name)
+    return os.path.exists(path) and size in (None, os.path.getsize(path))
+
+  missing = {k: v for k, v in files.items() if not is_there(k, v[0])}
+  total = sum(size or 0 for size, _ in missing.values())
+  copies.check_room(total, folder)
+  counting = threading.Lock()
+  with progress.Progress(total, 'B', f'copying {directory}') as bar:
+
+    def check(name, new):
+      size, expected = missing[name]
+      _check_sum(new, expected, os.path.join(directory, name))
+      with counting:
+        bar.update(size or 0)
+
+    copies.download(directory, folder, list(missing), check)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +94,7 @@ class Split:
   Attributes:
     reader: random access to the records.
     length: S, tokens per row.
-    inputs: {input: its record numbers} of held-out data; {'': all} if it was
-      made before it was held out by input; {} of training data.
+    inputs: {input: its record numbers} of held-out data; {} of training data.
   """
 
   reader: records.Reader
@@ -44,7 +119,7 @@ def open_split(
   Raises:
     errors.UserError: if the files are not those of the manifest.
   """
-  found = manifest.read(directory)
+  found = manifest_lib.read(directory)
   files = [
     s['files'].get(str(length)) for s in found['shards'] if s['split'] == split
   ]
@@ -64,11 +139,9 @@ def open_split(
 
 
 def _sort_by_input(inputs, files) -> dict[str, np.ndarray]:
-  runs = [run for x in files for run in x.get('inputs', [(-1, x['records'])])]
-  of = np.repeat(*np.array(runs).T)
+  of = np.repeat(*np.array([run for file in files for run in file['inputs']]).T)
   return {
-    '' if k < 0 else inputs[k]['input']: np.flatnonzero(of == k)
-    for k in np.unique(of).tolist()
+    inputs[k]['input']: np.flatnonzero(of == k) for k in np.unique(of).tolist()
   }
 
 
@@ -81,14 +154,15 @@ def verify(directory: str) -> int:
   Raises:
     errors.UserError: naming the first file that differs.
   """
-  found = manifest.read(directory)
+  found = manifest_lib.read(directory)
   files = [f for s in found['shards'] for f in s['files'].values()]
   total = sum(f['bytes'] for f in files)
-  _check_sum(manifest.vocab_path(directory), found['vocab_sha256'], directory)
+  vocab = manifest_lib.vocab_path(directory)
+  _check_sum(vocab, found['vocab_sha256'], vocab)
   with progress.Progress(total, 'B', 'verifying') as bar:
     for file in files:
       path = _check_size(directory, file)
-      _check_sum(path, file['sha256'], directory)
+      _check_sum(path, file['sha256'], path)
       bar.update(file['bytes'])
   return total
 
@@ -106,9 +180,9 @@ def _check_size(directory: str, file: dict) -> str:
   return path
 
 
-def _check_sum(path: str, expected: str, directory: str):
+def _check_sum(path: str, expected: str, original: str):
   if text_files.compute_sha256(path) != expected:
     raise errors.UserError(
-      f'{path} is not as it was made: its sha256 differs from that in '
-      f'{os.path.join(directory, manifest.NAME)}; prepare the data again.'
+      f'{original} is not as it was made: its sha256 differs from that in the '
+      'manifest; prepare the data again.'
     )

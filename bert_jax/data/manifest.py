@@ -73,20 +73,8 @@ def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
   """Returns the tokenizer that prepared data was made with."""
   recipe = read(directory)['recipe']
   return tokenizer.Tokenizer.load(
-    vocab_path(directory), recipe['lowercase'], strips_accents(recipe)
+    vocab_path(directory), recipe['lowercase'], recipe['strip_accents']
   )
-
-
-def strips_accents(recipe: dict) -> bool:
-  """Returns whether the recipe of a manifest strips accents."""
-  # Older data lacks the field; then uncased text was stripped.
-  return recipe.get('strip_accents', recipe['lowercase'])
-
-
-def describe_accents(manifest: dict) -> str:
-  """Describes whether accents were stripped and, except for older data, why."""
-  strips = strips_accents(manifest['recipe'])
-  return manifest.get('accents', 'stripped' if strips else 'kept')
 
 
 def describe(manifest: dict) -> list[str]:
@@ -97,7 +85,7 @@ def describe(manifest: dict) -> list[str]:
     f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown), '
     f'{found["heldout"]:,} held out',
     *describe_inputs(manifest),
-    f'accents are {describe_accents(manifest)}',
+    f'accents are {manifest["accents"]}',
     *(
       f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
       f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random'
@@ -113,7 +101,6 @@ def describe_inputs(manifest: dict) -> list[str]:
     f'train on, {held:,} held out ({held / max(train + held, 1):.1%}, '
     f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
     for given in manifest['inputs']
-    if 'heldout' in given  # older data has no such counts
     for train, held in [(given['train']['tokens'], given['heldout']['tokens'])]
   ]
 
@@ -235,12 +222,6 @@ def _length(length: int, train: Sequence[dict], recipe) -> dict:
 
 def check_recipe(old: dict, new: dict, directory: str):
   """Raises errors.UserError if data was made with another recipe."""
-  # Data made before there was a choice of negatives is used as it is.
-  old = {
-    'negatives': new['negatives'],
-    **old,
-    'strip_accents': strips_accents(old),
-  }
   if new['strip_accents'] is None:  # keep the earlier decision
     new = {**new, 'strip_accents': old['strip_accents']}
   changed = errors.find_changes(old, new)

@@ -22,7 +22,6 @@ from bert_jax.data import (
   document_spill,
   hashing,
   heldout,
-  packing,
   pairs,
   records,
   rows,
@@ -367,5 +366,5 @@ def _rows(sizes: np.ndarray, length: int, most: int):
   """Returns the pairs of all rows in order, and how many each row has."""
   if most == 1:
     return np.arange(len(sizes)), np.ones(len(sizes), int)
-  packed = packing.pack(sizes, length, most)
+  packed = rows.pack(sizes, length, most)
   return np.concatenate(packed), np.array([len(row) for row in packed])

@@ -10,7 +10,6 @@ from ml_collections import config_dict
 from bert_jax import config as config_lib
 from bert_jax import config_check, errors, param_names
 from bert_jax.corpus import text_files
-from bert_jax.data import manifest
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, heads, parameters
 from bert_jax.runtime import files, storage
@@ -58,8 +57,9 @@ def read(workdir: str, step: int | None = None):
   # The recipe of the data when the run began; very old checkpoints lack it.
   prepared = facts['task'].get('data', {})
   recipe = prepared.get('recipe', {'lowercase': config.data.lowercase})
+  lowercase = recipe['lowercase']
   tokenizer = tokenizer_lib.Tokenizer.load(
-    vocab, recipe['lowercase'], manifest.strips_accents(recipe)
+    vocab, lowercase, recipe.get('strip_accents', lowercase)
   )
   about = {'task_name': config.task, 'spans': _read_spans(config, workdir)}
   return params, bert, with_nsp, tokenizer, {**facts, **about}

@@ -12,7 +12,7 @@ from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.data import accents, local_data, manifest
+from bert_jax.data import accents, dataset, manifest
 from bert_jax.inference import source, transfer
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import task as task_lib
@@ -45,7 +45,7 @@ def check(config: config_dict.ConfigDict, workdir: str):
     return
   model = source.read(config.init_from)
   _check_model(config, model)
-  directory = config.data.dir and local_data.fetch(config.data.dir, ())
+  directory = config.data.dir and dataset.fetch(config.data.dir, ())
   prepared = directory and manifest.vocab_path(directory)
   _check_words(config, model, prepared or config.data.vocab)
   if directory:

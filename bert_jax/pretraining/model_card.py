@@ -77,7 +77,7 @@ def make_card(
 
 
 def _accents(recipe):
-  strips = manifest_lib.strips_accents(recipe)
+  strips = recipe['strip_accents']
   if strips == recipe['lowercase']:
     return ''
   return f' {"without" if strips else "with"} accents'

@@ -13,7 +13,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.data import local_data, manifest
+from bert_jax.data import dataset, manifest
 from bert_jax.inference import trained_run
 from bert_jax.pretraining import batches, init_from, pretrain, training_data
 from bert_jax.runtime import storage
@@ -139,7 +139,7 @@ def _find_data(config, workdir) -> str:
       'back, or a link to them.'
     )
   training_data.check_manifest(config, directory, manifest.read(directory))
-  return local_data.fetch(directory, config.phases.seq_length)
+  return dataset.fetch(directory, config.phases.seq_length)
 
 
 def _read_params(config, directory, workdir, latest):

@@ -4,7 +4,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import local_data, prepare, recipe
+from bert_jax.data import dataset, prepare, recipe
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.runtime import storage
 from bert_jax.workdir import paths
@@ -37,12 +37,12 @@ def prepare_data(config: config_dict.ConfigDict, workdir: str):
 def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   """Prints a summary of a run's prepared data; returns a local directory.
 
-  Data in a bucket are copied to this host first, see `local_data`.
+  Data in a bucket are copied to this host first, see `dataset`.
 
   Raises:
     errors.UserError: if the data do not fit the config.
   """
-  directory = local_data.fetch(
+  directory = dataset.fetch(
     paths.prepared_data(config, workdir), set(config.phases.seq_length)
   )
   manifest = manifest_lib.read(directory)
@@ -61,13 +61,13 @@ def check_manifest(
     manifest: their manifest.
   """
   for name in ('vocab_size', 'lowercase', 'pack'):
-    there = manifest['recipe'].get(name)  # older data lacks some
+    there = manifest['recipe'][name]
     if there != config.data[name]:
       raise errors.UserError(
         f'{directory} has {name}={there}, the config '
         f'data.{name}={config.data[name]}; they must agree.'
       )
-  there = manifest_lib.strips_accents(manifest['recipe'])
+  there = manifest['recipe']['strip_accents']
   asked = recipe.make_recipe(config).strip_accents
   if asked not in (None, there):
     raise errors.UserError(

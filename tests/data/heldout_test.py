@@ -262,36 +262,3 @@ def test_the_cut_of_inputs_and_workers_change_no_byte(tmp_path, monkeypatch):
   monkeypatch.setattr('bert_jax.corpus.sources._SMALLEST', 9000)
   after, _ = make(tmp_path, inputs, 'after', prepare.local_runner(2))
   assert digest(before) == digest(after)
-
-
-def write_as_before(source, target):
-  """Copies prepared data as it was before text was held out by input."""
-  os.makedirs(target)
-  for name in os.listdir(source):
-    with open(os.path.join(source, name), 'rb') as file:
-      raw = file.read()
-    with open(os.path.join(target, name), 'wb') as file:
-      file.write(raw)
-  manifest = manifest_lib.read(target)
-  del manifest['recipe']['negatives']
-  for given in manifest['inputs']:
-    del given['train'], given['heldout']
-  for shard in manifest['shards']:
-    del shard['inputs']
-    for file in shard['files'].values():
-      file.pop('inputs', None)
-  manifest_lib.write(target, manifest)
-
-
-@pytest.mark.parametrize('negatives', ['input', 'uniform'])
-def test_data_made_before_is_used_as_it_is(
-  corpus, prepared, tmp_path, negatives
-):
-  old = str(tmp_path / 'old')
-  write_as_before(prepared[0], old)
-  manifest = prepare.prepare(make_recipe(corpus, negatives=negatives), old, ONE)
-  assert 'negatives' not in manifest['recipe']
-  assert manifest_lib.describe_inputs(manifest) == []
-  split = dataset.open_split(old, 'heldout', 32)
-  assert list(split.inputs) == ['']
-  assert split.inputs[''].tolist() == list(range(len(split.reader)))

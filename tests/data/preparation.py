@@ -5,12 +5,12 @@ import hashlib
 import random
 
 from bert_jax import config
-from bert_jax.data import beam, prepare, recipe
+from bert_jax.data import prepare, recipe
 from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer
 
 ONE = prepare.local_runner(0)  # in this process
-BEAM = functools.partial(beam.run, options=['--runner=DirectRunner'])
+BEAM = functools.partial(prepare.run_on_beam, options=['--runner=DirectRunner'])
 
 _WORDS = (
   'the a bird fish stone river cold warm runs sees under over quickly old new '

@@ -1,10 +1,8 @@
 """Whether preparation strips accents, and how the data says so."""
 
 import dataclasses
-import json
 import os
 import random
-import shutil
 
 import pytest
 
@@ -70,21 +68,3 @@ def test_a_vocabulary_that_is_given_decides_over_the_text(tmp_path):
   assert made['accents'] == (
     'stripped: 0.0% of the pieces of the vocabulary have any'
   )
-
-
-def test_data_without_the_field_reads_as_before(corpus, prepared, tmp_path):
-  output = str(tmp_path / 'old')
-  shutil.copytree(prepared[0], output)
-  path = os.path.join(output, 'manifest.json')
-  with open(path, encoding='utf-8') as file:
-    old = json.load(file)
-  del old['accents'], old['recipe']['strip_accents'], old['checksum']
-  manifest_lib.write(output, old)
-  assert manifest_lib.load_tokenizer(output).strip_accents
-  assert manifest_lib.describe_accents(old) == 'stripped'
-  for strip_accents in (None, True):
-    recipe = make_recipe(corpus, strip_accents=strip_accents)
-    assert prepare.prepare(recipe, output, ONE) == old
-  with pytest.raises(errors.UserError, match='strip_accents was True'):
-    recipe = make_recipe(corpus, strip_accents=False)
-    prepare.prepare(recipe, output, ONE)

@@ -12,6 +12,7 @@ from bert_jax.data.prepare import __main__ as command
 from bert_jax.tokenization import tokenizer
 from tests import commands
 from tests.data.preparation import (
+  BEAM,
   ONE,
   digest,
   make_recipe,
@@ -26,6 +27,19 @@ def test_two_workers_write_the_same_bytes(corpus, prepared, tmp_path):
   prepare.prepare(make_recipe(corpus), output, prepare.local_runner(2))
   assert digest(output) == digest(prepared[0])
   assert len(digest(output)) == 9  # (2 shards + held-out) x 2 lengths + 3
+
+
+def test_beam_writes_the_same_bytes(corpus, prepared, tmp_path):
+  pytest.importorskip('apache_beam')
+  output = str(tmp_path / 'beam')
+  prepare.prepare(make_recipe(corpus), output, BEAM)
+  assert digest(output) == digest(prepared[0])
+
+
+def test_what_beam_refuses_is_an_error():
+  pytest.importorskip('apache_beam')
+  with pytest.raises(errors.UserError, match='Unexpected pipeline runner: Foo'):
+    list(prepare.run_on_beam(str, [('a',)], ['--runner=Foo']))
 
 
 def test_finished_data_is_not_made_again(corpus, prepared):

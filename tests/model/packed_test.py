@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.data import masking, packing, records
+from bert_jax.data import masking, records
+from bert_jax.data import rows as rows_lib
 from bert_jax.model import attention, bert_config, heads, parameters
 from bert_jax.model import encoder as encoder_lib
 from bert_jax.pretraining import pretrain
@@ -39,7 +40,7 @@ def make_rows(length, kind='mlm'):
   """Returns (plain batch [5, S], packed batch [2, S], rows of pairs)."""
   pairs = make_pairs(length)
   sizes = [len(a) + len(b) + 3 for a, b, _ in pairs]
-  rows = packing.pack(sizes, length, PACK)
+  rows = rows_lib.pack(sizes, length, PACK)
   keys = np.arange(100, 105, dtype=np.uint64)
   row_keys = np.array([(row + [0] * PACK)[:PACK] for row in rows])
   plain = read([[pair] for pair in pairs], length, 1)

@@ -90,11 +90,12 @@ def write_heldout(tmp_path, corrupt):
   path = tmp_path / 'heldout-0'
   rows = [b'no record' if k in corrupt else row for k in range(3)]
   records.write(str(path), rows)
-  file = {'name': path.name, 'records': 3, 'bytes': path.stat().st_size}
+  size = path.stat().st_size
+  file = {'name': path.name, 'records': 3, 'bytes': size, 'inputs': [[0, 3]]}
   manifest = {
     'recipe': {'vocab_size': len(models.VOCAB), 'pack': 1},
     'lengths': {'9': {}},
-    'inputs': [],
+    'inputs': [{'input': 'text'}],
     'shards': [{'split': 'heldout', 'files': {'9': file}}],
   }
   manifest_lib.write(str(tmp_path), manifest)

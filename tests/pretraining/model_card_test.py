@@ -16,6 +16,7 @@ MANIFEST = {
     'language': 'de',
     'vocab_size': 11,
     'lowercase': True,
+    'strip_accents': True,
   },
   'inputs': [{'input': 'books/*', 'documents': 1200, 'text_bytes': 34567}],
   'documents': {'train': 1100, 'heldout': 100, 'bytes': 34567},

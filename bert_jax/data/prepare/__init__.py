@@ -92,6 +92,49 @@ class _Local:
     return workers_lib.run_in(self._pool, fn, jobs)
 
 
+def run_on_beam(
+  fn: Callable, jobs: Sequence[tuple], options: Sequence[str]
+) -> Iterator:
+  """Yields fn(*job) for each job in order, after a Beam pipeline has run them.
+
+  Jobs write their results to files, so the pipeline only distributes the jobs;
+  all workers must share a file system, or the output is in a bucket.
+
+  Args:
+    fn: a module-level function that writes its result to a file; a second call
+      with the same arguments returns that result.
+    jobs: the arguments of each call.
+    options: Beam's options, for example --runner=DirectRunner.
+
+  Raises:
+    errors.UserError: if Beam is not installed, or rejects the options.
+  """
+  try:
+    import apache_beam as beam
+    from apache_beam.options import pipeline_options
+  except ImportError as error:
+    raise errors.UserError(
+      f'--runner=beam needs Apache Beam ({error}); pip install '
+      "'bert_jax[beam]'."
+    ) from error
+  try:
+    parsed = pipeline_options.PipelineOptions(list(options))
+    pipeline = beam.Pipeline(options=parsed)
+  except ValueError as error:
+    raise errors.UserError(
+      f'Beam refuses {" ".join(options)}: {" ".join(str(error).split())}'
+    ) from error
+
+  def call(job):  # what it returns is in a file, too
+    fn(*job)
+
+  with pipeline:
+    # Without Reshuffle, all jobs might be fused into a bundle, for one worker.
+    _ = pipeline | beam.Create(jobs) | beam.Reshuffle() | beam.Map(call)
+  for job in jobs:
+    yield fn(*job)
+
+
 def _check_unchanged(recipe, manifest: dict, directory: str):
   """Raises errors.UserError if vocabulary or input are not as they were.
 

@@ -23,7 +23,7 @@ from absl import flags
 from bert_jax import config as config_lib
 from bert_jax import errors
 from bert_jax.config import command_flags
-from bert_jax.data import beam, dataset, prepare
+from bert_jax.data import dataset, prepare
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.data import recipe as recipe_lib
 from bert_jax.runtime import cli, storage
@@ -120,7 +120,7 @@ def main(argv: list[str]):
   recipe = _recipe()
   runner = prepare.local_runner(f.workers)
   if f.runner == 'beam':
-    runner = functools.partial(beam.run, options=argv[1:])
+    runner = functools.partial(prepare.run_on_beam, options=argv[1:])
   manifest = prepare.prepare(recipe, f.output, runner)
   cleaned = [f'{name}: {n:,}' for name, n in manifest['cleaned'].items()]
   for line in [*cleaned, *manifest_lib.describe(manifest)]:

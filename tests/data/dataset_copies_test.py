@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import dataset, local_data
+from bert_jax.data import dataset
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.runtime import bucket, storage
 from tests.data import preparation
@@ -22,13 +22,13 @@ def there(prepared, remote, tmp_path, monkeypatch):
 
 
 def test_local_data_stays_where_it_is(tmp_path):
-  assert local_data.fetch(str(tmp_path), (32,)) == str(tmp_path)
+  assert dataset.fetch(str(tmp_path), (32,)) == str(tmp_path)
 
 
 def test_only_what_is_needed_is_copied_and_it_is_the_same(there, prepared):
-  folder = local_data.fetch(there, ())
+  folder = dataset.fetch(there, ())
   assert sorted(os.listdir(folder)) == ['.lock', 'manifest.json', 'vocab.txt']
-  assert local_data.fetch(there, (32,)) == folder
+  assert dataset.fetch(there, (32,)) == folder
   copied = preparation.digest(folder)
   assert {n for n in copied if 'record' in n} == {
     n for n in os.listdir(prepared[0]) if n.endswith('-32.arrayrecord')
@@ -40,7 +40,7 @@ def test_only_what_is_needed_is_copied_and_it_is_the_same(there, prepared):
 
 
 def test_a_restart_copies_nothing_and_mends_what_was_cut(there, monkeypatch):
-  folder = local_data.fetch(there, (32,))
+  folder = dataset.fetch(there, (32,))
   asked = []
   download = storage.download
   monkeypatch.setattr(
@@ -48,12 +48,12 @@ def test_a_restart_copies_nothing_and_mends_what_was_cut(there, monkeypatch):
     'download',
     lambda path, local: (asked.append(path), download(path, local)),
   )
-  local_data.fetch(there, (32,))
+  dataset.fetch(there, (32,))
   assert not asked
   name = next(n for n in os.listdir(folder) if n.startswith('heldout'))
   with open(os.path.join(folder, name), 'r+b') as file:
     file.truncate(10)
-  local_data.fetch(there, (32,))
+  dataset.fetch(there, (32,))
   assert asked == [f'{there}/{name}']
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_was_changed_is_named_and_not_kept(there, prepared):
   with pytest.raises(
     errors.UserError, match=f'{there}/{name} is not as it was'
   ):
-    local_data.fetch(there, (32,))
+    dataset.fetch(there, (32,))
   cache = os.path.join(os.environ['XDG_CACHE_HOME'], 'bert_jax', 'data')
   (folder,) = os.listdir(cache)
   assert name not in os.listdir(os.path.join(cache, folder))
@@ -78,7 +78,7 @@ def test_data_that_does_not_fit_is_not_begun(there, monkeypatch):
   full = type('Usage', (), {'free': 10})
   monkeypatch.setattr(shutil, 'disk_usage', lambda path: full)
   with pytest.raises(errors.UserError, match='10 GB free|0.00 GB free'):
-    local_data.fetch(there, (32,))
+    dataset.fetch(there, (32,))
 
 
 def test_a_disk_that_fills_up_meanwhile_is_no_failure_of_the_bucket(
@@ -92,12 +92,12 @@ def test_a_disk_that_fills_up_meanwhile_is_no_failure_of_the_bucket(
   with pytest.raises(
     errors.UserError, match='No space left on device, on this machine'
   ):
-    local_data.fetch(there, (32,))
+    dataset.fetch(there, (32,))
 
 
 def test_what_is_no_prepared_data_is_said_so(remote):
   with pytest.raises(errors.UserError, match=f'{remote} is not prepared data'):
-    local_data.fetch(remote, (32,))
+    dataset.fetch(remote, (32,))
 
 
 def test_no_name_in_a_manifest_leads_out_of_the_folder(there):
@@ -105,4 +105,4 @@ def test_no_name_in_a_manifest_leads_out_of_the_folder(there):
   manifest['shards'][0]['files']['32']['name'] = '../../x'
   manifest_lib.write(there, manifest)
   with pytest.raises(errors.UserError, match="names '../../x'"):
-    local_data.fetch(there, (32,))
+    dataset.fetch(there, (32,))
