@@ -13,12 +13,7 @@ from bert_jax.interop import (
 )
 from bert_jax.model import classifier
 from bert_jax.runtime import files
-from bert_jax.weight_files import (
-  local_files,
-  safetensors_file,
-  shard_index,
-  torch_bin,
-)
+from bert_jax.weight_files import local_files, safetensors_file, torch_bin
 
 # Weights are one file, or several with an index; the first that exists is read.
 _WEIGHTS = (
@@ -131,7 +126,7 @@ def _read_weights(directory):
     if path := local_files.find(directory, name):
       return read_file(path)
     if local_files.find(directory, index):
-      return shard_index.read(directory, index, read_file)
+      return local_files.read_shards(directory, index, read_file)
   raise errors.UserError(
     f'{os.path.join(directory, _WEIGHTS[0][0])} does not exist, nor does '
     f'{_WEIGHTS[1][0]}; name a folder with the weights of a BERT.'

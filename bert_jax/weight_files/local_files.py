@@ -1,13 +1,21 @@
-"""Finds files in a model's folder, and refuses links out of it."""
+"""Finds the files of a model in its folder, and refuses links out of it."""
 
+import collections
 import os
+import re
+import reprlib
 import stat
+from collections.abc import Callable
+
+import numpy as np
 
 from bert_jax import errors
+from bert_jax.runtime import files, memory
 
 # The text files of a BERT, which are read into memory.
 _SMALL = ('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt')
 _MAX_SMALL = 8 << 20  # bytes; the multilingual tokenizer.json takes 2 MB
+_PLAIN = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,199}')
 
 
 def check_small(directory: str):
@@ -60,3 +68,72 @@ def find(directory: str, name: str) -> str | None:
   if not stat.S_ISREG(mode):
     raise errors.UserError(f'{path} is not a regular file; copy it again.')
   return real
+
+
+def check_memory(path: str):
+  """Raises errors.UserError if a file is larger than the machine's memory.
+
+  A sparse file can be, although it takes no space on the disk.
+  """
+  size, most = os.path.getsize(path), memory.count_bytes()
+  if size > most:
+    raise errors.UserError(
+      f'it takes {size:,} bytes, this machine has {most:,} bytes of memory; '
+      'use a larger one.'
+    )
+
+
+def read_shards(
+  directory: str, index: str, read: Callable[[str], dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+  """Reads the tensors of all files that an index lists.
+
+  Args:
+    directory: local folder; no file outside it is opened.
+    index: name of the index in it, such as model.safetensors.index.json.
+    read: returns the tensors of one file, given its path.
+
+  Returns:
+    {name: array}.
+
+  Raises:
+    errors.UserError: if the index is malformed or names files outside the
+      folder, or if a file's tensors are not exactly those listed in the index;
+      and as `read`.
+  """
+  tensors = {}
+  for file, wanted in _read_index(directory, index).items():
+    path, real = os.path.join(directory, file), find(directory, file)
+    if real is None:
+      raise errors.UserError(
+        f'{path} does not exist, but {index} names it; copy all files of the '
+        'model.'
+      )
+    found = read(real)
+    differ = sorted(map(reprlib.repr, wanted ^ found.keys()))
+    if differ:
+      raise errors.UserError(
+        f'{path} and {index} differ in the tensors {errors.listing(differ)}; '
+        'copy both again.'
+      )
+    tensors |= found
+  return tensors
+
+
+def _read_index(directory, index):
+  """Returns {file: names of its tensors}."""
+  path = find_small(directory, index)
+  weight_map = files.read_json(path).get('weight_map')
+  if not isinstance(weight_map, dict) or not weight_map:
+    raise errors.UserError(
+      f'{path} has no weight_map of tensors to files; copy it again.'
+    )
+  named = collections.defaultdict(set)
+  for tensor, file in weight_map.items():
+    if not isinstance(file, str) or not _PLAIN.fullmatch(file):
+      raise errors.UserError(
+        f'{path} names the file {reprlib.repr(file)}; only plain names of '
+        'files of its own folder are read.'
+      )
+    named[file].add(tensor)
+  return named

@@ -14,7 +14,7 @@ import numpy as np
 import safetensors
 
 from bert_jax import errors
-from bert_jax.weight_files import raw_numbers
+from bert_jax.weight_files import local_files
 
 # The library accepts 100 MB, for which it allocates more than 1 GB.
 _MAX_HEADER = 1 << 20  # bytes; BERT-large's header takes 45 kB
@@ -34,19 +34,14 @@ def read(path: str) -> dict[str, np.ndarray]:
   Raises:
     errors.UserError: if the file cannot be read or is malformed.
   """
-  try:
+  what, kinds = f'cannot read {path}', (safetensors.SafetensorError, OSError)
+  with (
+    errors.explaining(what, 'copy or export it again.', kinds),
+    errors.within(what),
+  ):
     _check_sizes(path)
     with safetensors.safe_open(path, framework='np') as f:
-      return {name: _tensor(f, name) for name in f.offset_keys()}
-  except safetensors.SafetensorError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {errors.first_line(error)}; copy or export it '
-      'again.'
-    ) from error
-  except OSError as error:
-    raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
-  except errors.UserError as error:
-    raise errors.UserError(f'cannot read {path}: {error}') from error
+      return {name: _read_tensor(f, name) for name in f.offset_keys()}
 
 
 def _check_sizes(path):
@@ -60,10 +55,10 @@ def _check_sizes(path):
       f'its header takes {length:,} bytes, but the file has {size:,} and a '
       f'header at most {_MAX_HEADER:,}; copy or export it again.'
     )
-  raw_numbers.check_memory(size)
+  local_files.check_memory(path)
 
 
-def _tensor(f, name):
+def _read_tensor(f, name):
   view = f.get_slice(name)
   kind, axes = view.get_dtype(), len(view.get_shape())
   if kind not in _DTYPES or axes > _MAX_AXES:

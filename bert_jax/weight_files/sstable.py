@@ -42,21 +42,17 @@ def read(path: str) -> list[tuple[bytes, bytes]]:
   Raises:
     errors.UserError: if the file is missing, damaged or not such a table.
   """
-  with errors.explaining(f'cannot read {path}'):
-    with open(path, 'rb') as f:
-      size = os.fstat(f.fileno()).st_size
-      if size > _MAX_FILE:
-        raise errors.UserError(
-          f'{path} has {size:,} bytes, the table of a BERT at most '
-          f'{_MAX_FILE:,}; name a .index file of a checkpoint.'
-        )
-      data = f.read()
-  try:
+  with errors.explaining(f'cannot read {path}'), open(path, 'rb') as f:
+    size = os.fstat(f.fileno()).st_size
+    if size > _MAX_FILE:
+      raise errors.UserError(
+        f'{path} has {size:,} bytes, the table of a BERT at most '
+        f'{_MAX_FILE:,}; name a .index file of a checkpoint.'
+      )
+    data = f.read()
+  what = f'{path} is damaged or not a table'
+  with errors.explaining(what, 'copy it again.', ValueError):
     return _parse(data)
-  except ValueError as error:
-    raise errors.UserError(
-      f'{path} is damaged or no table: {error}; copy it again.'
-    ) from error
 
 
 def _parse(data):
@@ -65,22 +61,15 @@ def _parse(data):
     raise ValueError('it does not end as a table does')
   meta, at = _handle(footer, 0)
   index, _ = _handle(footer, at)
-  _entries(_block(data, meta))
-  found, end, last = [], 0, None
-  for key, value in _entries(_block(data, index)):
-    handle, _ = _handle(value, 0)
-    if handle[0] < end:
-      raise ValueError(f'its blocks overlap at byte {handle[0]}')
-    end = sum(handle) + _TRAILER
-    for entry in _entries(_block(data, handle)):
-      if last is not None and entry[0] <= last:
-        raise ValueError('its keys are not in order')
-      last = entry[0]
-      found.append(entry)
-    if last is not None and last > key:
-      raise ValueError('its index does not fit its keys')
-    if len(found) > _MAX_ENTRIES:
-      raise ValueError(f'it has more than {_MAX_ENTRIES:,} entries')
+  _block(data, meta)
+  handles, found, end = [], [], 0
+  _add_entries(_block(data, index), handles)
+  for _, value in handles:
+    (start, size), _ = _handle(value, 0)
+    if start < end:  # else a small file could have any number of entries
+      raise ValueError(f'its blocks overlap at byte {start}')
+    end = start + size + _TRAILER
+    _add_entries(_block(data, (start, size)), found)
   return found
 
 
@@ -109,26 +98,24 @@ def _block(data, handle):
   return data[offset:end]
 
 
-def _entries(block):
-  """Returns the entries of a block, whose keys are prefix-compressed."""
+def _add_entries(block, found):
+  """Appends the entries of a block, whose keys are prefix-compressed."""
   restarts = int.from_bytes(block[-4:], 'little')
   end = len(block) - 4 * (restarts + 1)
   if len(block) < 4 or end < 0:
     raise ValueError('a block is shorter than its list of restarts')
-  found, at, key = [], 0, b''
+  at, key = 0, b''
   while at < end:
     shared, at = protobuf.read_varint(block, at)
     own, at = protobuf.read_varint(block, at)
     size, at = protobuf.read_varint(block, at)
     if shared > len(key) or shared + own > _MAX_KEY or at + own + size > end:
       raise ValueError('an entry does not fit its block')
-    key = key[:shared] + block[at : at + own]
-    at += own
-    found.append((key, block[at : at + size]))
-    at += size
-    if len(found) > _MAX_ENTRIES:
+    if len(found) == _MAX_ENTRIES:
       raise ValueError(f'it has more than {_MAX_ENTRIES:,} entries')
-  return found
+    key = key[:shared] + block[at : at + own]
+    at += own + size
+    found.append((key, block[at - size : at]))
 
 
 def write(path: str, entries: Iterable[tuple[bytes, bytes]]):

@@ -5,6 +5,7 @@ file, position in it, and checksum.
 https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/tensor_bundle.proto
 """
 
+import itertools
 import math
 import os
 from collections.abc import Mapping
@@ -28,18 +29,17 @@ _DTYPES = {
 }
 _VERSION = 1
 _MAX_RANK = 8
-_MAX_SHARDS = 10_000
 
 
 class Entry(NamedTuple):
-  """The entry of a tensor in the index.
+  """Where a tensor is stored.
 
   Attributes:
     dtype: value of TensorFlow's DataType.
     shape: shape of the tensor.
     shard: number of the data file.
-    offset: offset in the data file in bytes.
-    size: size in bytes.
+    offset: in the data file, in bytes.
+    size: in bytes.
     crc: masked CRC-32C of the bytes.
     partitioned: whether the tensor is stored in slices, in other entries.
   """
@@ -54,16 +54,10 @@ class Entry(NamedTuple):
 
 
 class Bundle(NamedTuple):
-  """The content of an index.
-
-  Attributes:
-    prefix: path of the checkpoint without .index.
-    shards: number of data files.
-    entries: {name: Entry}, sorted by name.
-  """
+  """The content of an index: its path without .index, and entries by name."""
 
   prefix: str
-  shards: int
+  shards: int  # number of data files
   entries: dict[str, Entry]
 
 
@@ -74,100 +68,69 @@ def read_index(prefix: str) -> Bundle:
     errors.UserError: if the index is missing, damaged or inconsistent.
   """
   path = f'{prefix}.index'
-  table = sstable.read(path)
-  try:
-    if not table or table[0][0] != b'':
+  table = dict(sstable.read(path))
+  with errors.explaining(
+    f'{path} is not the index of a TensorFlow checkpoint',
+    'copy it again.',
+    ValueError,
+  ):
+    if b'' not in table:
       raise ValueError('it lacks the header of a checkpoint')
-    shards = _header(table[0][1])
+    header = dict(protobuf.read_fields(table.pop(b'')))  # BundleHeaderProto
+    shards = _get(header, 1, int)
+    if _get(header, 2, int):
+      raise ValueError('its numbers are big-endian')
     entries = {}
-    for key, value in table[1:]:
+    for key, value in table.items():
       if key.startswith(b'\0'):  # a slice of a partitioned tensor
         continue
       name = key.decode()
       if not name.isprintable():
         raise ValueError(f'it holds the name {name[:50]!r}')
-      try:
-        entries[name] = _entry(value, shards)
-      except ValueError as error:
-        raise ValueError(f'{name!r}: {error}') from error
-    _check_overlap(entries)
-  except ValueError as error:
-    raise errors.UserError(
-      f'{path} is not the index of a TensorFlow checkpoint: {error}; copy it '
-      'again.'
-    ) from error
+      entries[name] = _read_entry(name, value, shards)
+    places = sorted(
+      (e.shard, e.offset, e.offset + e.size)
+      for e in entries.values()
+      if e.size and not e.partitioned
+    )
+    for (shard, _, end), after in itertools.pairwise(places):
+      if after < (shard, end):
+        raise ValueError(f'two tensors share byte {after[1]}')
   return Bundle(prefix, shards, entries)
 
 
-def _header(message):
-  """Returns the number of data files from a BundleHeaderProto."""
-  found = dict(protobuf.read_fields(message))
-  shards = _number(found, 1)
-  if not 1 <= shards <= _MAX_SHARDS:
-    raise ValueError(f'it names {shards} data files')
-  if _number(found, 2):
-    raise ValueError('its numbers are big-endian')
-  needs = _number(dict(protobuf.read_fields(_message(found, 3))), 2)
-  if needs > _VERSION:
-    raise ValueError(f'it needs a reader of version {needs}, not {_VERSION}')
-  return shards
-
-
-def _entry(message, shards):
+def _read_entry(name, message, shards) -> Entry:
   """Returns the Entry of a BundleEntryProto, after checking its values."""
-  found, partitioned = {}, False
-  for number, value in protobuf.read_fields(message):
-    found[number] = value
-    partitioned |= number == 7
-  shape = _shape(_message(found, 2))
-  dtype, shard, offset, size, crc = (_number(found, k) for k in (1, 3, 4, 5, 6))
-  if shard >= shards:
-    raise ValueError(f'it lies in data file {shard} of {shards}')
-  if dtype in _DTYPES and not partitioned:
+  found = dict(protobuf.read_fields(message))
+  shape = tuple(
+    _get(dict(protobuf.read_fields(_get({number: dim}, 2, bytes))), 1, int)
+    for number, dim in protobuf.read_fields(_get(found, 2, bytes))
+    if number == 2  # Dim, whose field 1 is the size
+  )
+  dtype, shard, offset, size, crc = (
+    _get(found, k, int) for k in (1, 3, 4, 5, 6)
+  )
+  entry = Entry(dtype, shape, shard, offset, size, crc, 7 in found)
+  if len(shape) > _MAX_RANK or shard >= shards:
+    raise ValueError(
+      f'{name!r} has {len(shape)} axes and lies in data file {shard} of {shards}'
+    )
+  if dtype in _DTYPES and not entry.partitioned:
     needs = math.prod(shape) * _DTYPES[dtype].itemsize
     if needs != size:
-      raise ValueError(f'shape {shape} takes {needs} bytes, it has {size}')
-  return Entry(dtype, shape, shard, offset, size, crc, partitioned)
-
-
-def _shape(message):
-  sizes = []
-  for field in protobuf.read_fields(message):
-    if field[0] == 2:  # Dim, whose field 1 is the size
-      sizes.append(
-        _number(dict(protobuf.read_fields(_message(dict([field]), 2))), 1)
+      raise ValueError(
+        f'{name!r} of shape {shape} takes {needs} bytes, it has {size}'
       )
-  if len(sizes) > _MAX_RANK:
-    raise ValueError(f'it has {len(sizes)} axes, at most {_MAX_RANK} can be')
-  return tuple(sizes)
+  return entry
 
 
-def _number(found, field):
-  value = found.get(field, 0)
-  if not isinstance(value, int) or value >> 63:
-    raise ValueError(f'its field {field} is {value!r}, not a number from 0')
+def _get(found, field, kind):
+  """Returns a field of a message: a number from 0, or bytes."""
+  value = found.get(field, kind())
+  if not isinstance(value, kind) or kind is int and value >> 63:
+    wanted = 'a number from 0' if kind is int else 'a message'
+    raise ValueError(f'its field {field} is {value!r}, not {wanted}')
   return value
-
-
-def _message(found, field):
-  value = found.get(field, b'')
-  if not isinstance(value, bytes):
-    raise ValueError(f'its field {field} is {value}, not a message')
-  return value
-
-
-def _check_overlap(entries):
-  """Raises ValueError for tensors that share bytes."""
-  last = {}
-  for name, entry in sorted(
-    entries.items(), key=lambda item: (item[1].shard, item[1].offset)
-  ):
-    if entry.partitioned or not entry.size:
-      continue
-    before, end = last.get(entry.shard, (None, 0))
-    if entry.offset < end:
-      raise ValueError(f'{before!r} and {name!r} share bytes')
-    last[entry.shard] = name, entry.offset + entry.size
 
 
 def read(bundle: Bundle, name: str) -> np.ndarray:
@@ -178,17 +141,11 @@ def read(bundle: Bundle, name: str) -> np.ndarray:
       data file is missing or too short.
   """
   entry = bundle.entries[name]
-  problem = None
-  if entry.partitioned:
-    problem = 'stored in slices'
-  elif entry.dtype not in _DTYPES:
-    problem = f"of TensorFlow's type {entry.dtype}"
-  elif not entry.size:
-    problem = f'empty, shape {entry.shape}'
-  if problem:
+  if entry.partitioned or entry.dtype not in _DTYPES or not entry.size:
     raise errors.UserError(
-      f'{bundle.prefix}: {name} is {problem}; only whole tensors of numbers '
-      'can be read. Save it again with tf.train.Saver.'
+      f"{bundle.prefix}: {name} is stored in slices, empty or of TensorFlow's "
+      f'type {entry.dtype}; only whole tensors of numbers can be read. Save it '
+      'again with tf.train.Saver.'
     )
   path = _data_path(bundle.prefix, entry.shard, bundle.shards)
   end = entry.offset + entry.size

@@ -4,26 +4,23 @@ Since torch 1.6 it is a zip of uncompressed members: ROOT/data.pkl, a pickle of
 names and tensors, and ROOT/data/KEY, the numbers of each storage. Before, it
 was five pickles (the fourth has names and tensors, the fifth the keys of the
 storages), then for each storage its size as int64 and its numbers. See
-torch/serialization.py. The pickles are interpreted by `torch_pickle`.
+torch/serialization.py.
 """
 
-import io
 import math
+import os
 import reprlib
-import struct
-import zipfile
+import sys
 
+import ml_dtypes
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.weight_files import pickle_machine, raw_numbers, torch_pickle
+from bert_jax.weight_files import local_files, stored_zip, torch_pickle
 
 _ZIP = b'PK\3\4'
-_MAX_DIRECTORY = 1 << 20  # bytes; BERT-large's takes 26 kB
-_HEADER = 30  # bytes, before a member's name
 _LEGACY = 0x1950A86A20F9469CFC6C, 1001  # magic number and protocol version
 _MAX_SHARING = 4  # maximum of numbers in tensors per stored number
-_COPY = 'copy it again.'
 
 
 def read(path: str) -> dict[str, np.ndarray]:
@@ -33,38 +30,35 @@ def read(path: str) -> dict[str, np.ndarray]:
     path: local file, of any version of torch since 0.4.
 
   Returns:
-    {name: array}; arrays may share memory, for tied parameters. bfloat16 is
-    converted to float32.
+    {name: array}; arrays may share memory, for tied parameters, and may not be
+    changed. bfloat16 is converted to float32.
 
   Raises:
     errors.UserError: if the file cannot be read, is malformed or contains
       anything but tensors.
   """
-  try:
+  with errors.explaining(f'cannot read {path}'), errors.within(path):
+    local_files.check_memory(path)
     with open(path, 'rb') as f:
-      magic = f.read(len(_ZIP))
-      return _read_zip(f) if magic == _ZIP else _read_legacy(f)
-  except OSError as error:
-    raise errors.UserError(f'cannot read {path}: {error.strerror}.') from error
-  except errors.UserError as error:
-    raise errors.UserError(f'{path}: {error}') from error
+      if f.read(len(_ZIP)) != _ZIP:
+        f.seek(0)
+        return _read_legacy(f)
+    with stored_zip.open_stored(path) as archive:
+      return _read_zip(archive)
 
 
-def _read_zip(f):
-  members = _members(f)
-
-  def content(name, most):
-    start, size, crc = members[name]
+def _read_zip(archive):
+  def read_member(name, most):
+    size = archive.getinfo(name).file_size
     if size > most:
       raise errors.UserError(
         f'its {reprlib.repr(name)} takes {size:,} bytes, at most {most:,} are '
         'read; it is not a BERT.'
       )
-    return raw_numbers.read(f, start, size, np.uint8, crc=crc).tobytes()
+    return archive.read(name)
 
-  pickles = [
-    n for n in members if n.endswith('/data.pkl') and n.count('/') == 1
-  ]
+  names = set(archive.namelist())
+  pickles = [n for n in names if n.endswith('/data.pkl') and n.count('/') == 1]
   if len(pickles) != 1:
     raise errors.UserError(
       f'it is a zip with {len(pickles)} data.pkl in its top folder, torch.save '
@@ -72,99 +66,34 @@ def _read_zip(f):
     )
   root = pickles[0].removesuffix('data.pkl')
   order = b'little'
-  if root + 'byteorder' in members:
-    order = content(root + 'byteorder', most=16)
+  if root + 'byteorder' in names:
+    order = read_member(root + 'byteorder', most=16)
   if order not in (b'little', b'big'):
     raise errors.UserError(f'its byteorder is {order}, not little or big.')
-  value, _, storages = torch_pickle.load(
-    content(pickles[0], pickle_machine.MAX_BYTES)
-  )
-
-  def numbers(storage):
-    name = f'{root}data/{storage.key}'
-    start, size, crc = members.get(name, (0, -1, 0))
-    wanted = storage.size * storage.dtype.itemsize
+  data = read_member(pickles[0], torch_pickle.MAX_BYTES)
+  value, _, storages = torch_pickle.load(data)
+  _check_tensors(value, storages)
+  rows = {}
+  for key, storage in storages.items():
+    name, wanted = f'{root}data/{key}', storage.size * storage.dtype.itemsize
+    size = archive.getinfo(name).file_size if name in names else 0
     if size != wanted:
-      got = 'is missing' if size < 0 else f'takes {size:,} bytes'
       raise errors.UserError(
-        f'its {reprlib.repr(name)} {got}, its pickle expects '
-        f'{reprlib.repr(wanted)}; {_COPY}'
+        f'its {reprlib.repr(name)} takes {size:,} bytes, its pickle expects '
+        f'{reprlib.repr(wanted)}; copy it again.'
       )
-    return raw_numbers.read(
-      f, start, storage.size, storage.dtype, order.decode(), crc
-    )
-
-  return _arrays(value, storages, numbers)
-
-
-class _ShortReads:
-  """A file that limits each read by zipfile to the size of a directory."""
-
-  def __init__(self, f):
-    self._f, self.seek, self.tell = f, f.seek, f.tell
-
-  def read(self, n=-1):
-    data = self._f.read(n if 0 <= n <= _MAX_DIRECTORY else _MAX_DIRECTORY + 1)
-    if len(data) > _MAX_DIRECTORY:
-      raise errors.UserError(
-        f'its list of members takes more than {_MAX_DIRECTORY:,} bytes; it is '
-        'not a BERT.'
-      )
-    return data
-
-
-def _members(f):
-  """Returns {member of a zip: (first byte, bytes, CRC-32) in the file}."""
-  try:
-    with zipfile.ZipFile(_ShortReads(f)) as z:
-      infos = sorted(z.infolist(), key=lambda info: info.header_offset)
-  except errors.UserError:
-    raise
-  except (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    OSError,
-    OverflowError,
-    ValueError,
-    struct.error,
-  ) as error:
-    raise errors.UserError(
-      f'it is cut short or damaged ({errors.first_line(error)}); {_COPY}'
-    ) from error
-  file_size, end, members = f.seek(0, io.SEEK_END), 0, {}
-  for info in infos:
-    name, shown = info.filename, reprlib.repr(info.filename)
-    if info.compress_type or info.compress_size != info.file_size:
-      raise errors.UserError(
-        f'its member {shown} is compressed, torch.save stores members as they '
-        'are; save it again with torch.save.'
-      )
-    if not end <= info.header_offset <= file_size:
-      raise errors.UserError(f'its member {shown} overlaps another; {_COPY}')
-    f.seek(info.header_offset)
-    header = f.read(_HEADER)
-    if len(header) < _HEADER or not header.startswith(_ZIP):
-      raise errors.UserError(f'its member {shown} is not there; {_COPY}')
-    # The lengths of the name and of the extra field in the local header may
-    # differ from those in the list of members.
-    start = (
-      info.header_offset + _HEADER + sum(struct.unpack('<HH', header[26:]))
-    )
-    end = start + info.file_size
-    if end > file_size or name in members:
-      fault = 'is there twice' if name in members else 'is cut short'
-      raise errors.UserError(f'its member {shown} {fault}; {_COPY}')
-    members[name] = start, info.file_size, info.CRC
-  return members
+    rows[key] = _decode(archive.read(name), storage.dtype, order.decode())
+  return _view(value, rows)
 
 
 def _read_legacy(f):
-  f.seek(0)
-  head = f.read(pickle_machine.MAX_BYTES)
-  magic, end, _ = torch_pickle.load(head)
-  version, end, _ = torch_pickle.load(head, end)
-  machine, end, _ = torch_pickle.load(head, end)
-  if (magic, version) != _LEGACY or type(machine) is not dict:
+  head, end, parts, storages = f.read(torch_pickle.MAX_BYTES), 0, [], {}
+  for _ in range(5):
+    part, end, found = torch_pickle.load(head, end)
+    parts.append(part)
+    storages |= found
+  magic, version, machine, value, keys = parts
+  if (magic, version) != _LEGACY or not isinstance(machine, dict):
     raise errors.UserError(
       'it is not a file of torch.save, which begins with PK or with its magic '
       'number.'
@@ -174,62 +103,69 @@ def _read_legacy(f):
       'it was written by an old torch on a big-endian machine; save it again '
       'with a torch from 1.6 on.'
     )
-  value, end, storages = torch_pickle.load(head, end)
-  keys, end, _ = torch_pickle.load(head, end)
   known = type(keys) is list and all(type(key) is str for key in keys)
   if not known or sorted(keys) != sorted(storages):
     raise errors.UserError(
-      f'its list of storages is not that of its tensors; {_COPY}'
+      'its list of storages is not that of its tensors; copy it again.'
     )
-  starts = {}
+  _check_tensors(value, storages)
+  rows, left = {}, os.fstat(f.fileno()).st_size - end
+  f.seek(end)
   for key in keys:
-    (size,) = raw_numbers.read(f, end, 1, np.int64)
-    if size != storages[key].size:
+    storage = storages[key]
+    wanted = storage.size * storage.dtype.itemsize
+    size = int.from_bytes(f.read(8), 'little', signed=True)
+    left -= 8 + wanted
+    if size != storage.size or left < 0:
       raise errors.UserError(
-        f'its storage {reprlib.repr(key)} has {size} numbers, its pickle '
-        f'expects {reprlib.repr(storages[key].size)}; {_COPY}'
+        f'its storage {reprlib.repr(key)} has {size} numbers or is cut short, '
+        f'its pickle expects {reprlib.repr(storage.size)}; copy it again.'
       )
-    starts[key] = end + 8
-    end = starts[key] + int(size) * storages[key].dtype.itemsize
-  return _arrays(
-    value,
-    storages,
-    lambda s: raw_numbers.read(f, starts[s.key], s.size, s.dtype),
-  )
+    rows[key] = _decode(f.read(wanted), storage.dtype)
+  return _view(value, rows)
 
 
-def _arrays(tensors, storages, numbers):
-  """Returns {name: array}, views of storages that `numbers` reads."""
-  if type(tensors) is not dict or not tensors:
+def _decode(data: bytes, dtype: np.dtype, order: str = 'little') -> np.ndarray:
+  """Returns numbers in the machine's byte order, bfloat16 as float32."""
+  # As unsigned integers: ml_dtypes 0.5 does not swap the bytes of bfloat16.
+  numbers = np.frombuffer(data, f'u{dtype.itemsize}')
+  if order != sys.byteorder:
+    numbers = numbers.byteswap()
+  numbers = numbers.view(dtype)
+  return numbers.astype(np.float32) if dtype == ml_dtypes.bfloat16 else numbers
+
+
+def _check_tensors(tensors, storages):
+  """Raises errors.UserError unless a value is a state dict."""
+  if not isinstance(tensors, dict) or not tensors:
     raise errors.UserError(
-      'it holds no state dict: save model.state_dict() with torch.save.'
+      'it does not hold a state dict: save model.state_dict() with torch.save.'
     )
   for name, tensor in tensors.items():
     if type(tensor) is not torch_pickle.Tensor:
       raise errors.UserError(
-        f'its entry {reprlib.repr(name)} is no tensor; save '
+        f'its entry {reprlib.repr(name)} is not a tensor; save '
         'model.state_dict() alone with torch.save.'
       )
   stored = sum(storage.size for storage in storages.values())
-  used = sum(math.prod(t.shape) for t in tensors.values())
+  used = sum(math.prod(tensor.shape) for tensor in tensors.values())
   if used > _MAX_SHARING * stored:
     raise errors.UserError(
       f'its tensors have {used:,} numbers, but only {stored:,} are stored; no '
       'BERT shares as many.'
     )
-  rows = {key: numbers(storage) for key, storage in storages.items()}
-  return {
-    name: _view(rows[tensor.storage.key], tensor)
-    for name, tensor in tensors.items()
-  }
 
 
-def _view(row, tensor):
-  # The stride of an axis of length 1 is meaningless and may have any value.
-  strides = [
-    stride * row.itemsize if n > 1 else 0
-    for n, stride in zip(tensor.shape, tensor.strides, strict=True)
-  ]
-  return np.ndarray(
-    tensor.shape, row.dtype, row, tensor.offset * row.itemsize, strides
-  )
+def _view(tensors, rows) -> dict[str, np.ndarray]:
+  """Returns {name: array}, views of the numbers of each storage."""
+  found = {}
+  for name, tensor in tensors.items():
+    row = rows[tensor.storage.key]
+    # The stride of an axis of length 1 is meaningless and may have any value.
+    strides = [
+      stride * row.itemsize if n > 1 else 0
+      for n, stride in zip(tensor.shape, tensor.strides, strict=True)
+    ]
+    offset = tensor.offset * row.itemsize
+    found[name] = np.ndarray(tensor.shape, row.dtype, row, offset, strides)
+  return found

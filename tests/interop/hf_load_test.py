@@ -150,7 +150,7 @@ def test_a_broken_tokenizer_json_is_one_clear_error(exported, content, message):
 def test_pickles_are_not_run(tmp_path):
   config = hf_export.describe_model(models.CONFIG, with_nsp=True, pad_id=0)
   (tmp_path / 'config.json').write_text(json.dumps(config))
-  (tmp_path / 'pytorch_model.bin').write_bytes(b'cos\nsystem\n')
+  (tmp_path / 'pytorch_model.bin').write_bytes(b'cos\nsystem\n.')
   with pytest.raises(errors.UserError, match="asks for 'os.system'"):
     hf_load.read(str(tmp_path))
   with pytest.raises(errors.UserError, match='is not a folder'):
@@ -214,24 +214,22 @@ def test_special_tokens_need_a_row(exported):
 
 
 @pytest.mark.parametrize(
-  'name, left_over',
-  [
-    ('bert-xsmall-dummy', []),
-    ('camphr_ner_bert', ['Κ', 'Λ', 'Μ', 'classifier.bias']),
-  ],
+  ('name', 'left_over', 'labels'),
+  [('bert-xsmall-dummy', [], 0), ('camphr_ner_bert', ['Κ', 'Λ', 'Μ'], 9)],
 )
-def test_real_folders_are_read(name, left_over):
+def test_real_folders_are_read(name, left_over, labels):
   data = os.environ.get('BERT_JAX_TEST_DATA', '')
   folder = os.path.join(data, 'weights', name)
   if not os.path.isdir(folder):
     pytest.skip(f'BERT_JAX_TEST_DATA has no weights/{name}')
-  params, config, with_nsp, tokenizer, report = hf_load.read(folder)
+  model, head = hf_load.read_with_head(folder)
+  params, config, with_nsp, tokenizer, report = model
   word = params['embeddings']['word']['embedding']
   assert word.shape == (config.vocab_size, config.hidden_size)
   assert tokenizer.size <= config.vocab_size and not with_nsp
-  assert {x.removeprefix('vocab.txt: ') for x in report.left_over} >= {
-    *left_over
-  }
+  found = {x.removeprefix('vocab.txt: ') for x in report.left_over}
+  assert found >= {*left_over}
+  assert len(head.labels if head else ()) == labels
 
 
 @pytest.mark.parametrize(

@@ -116,41 +116,38 @@ def _places(path, payload):
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_each_pickle_does_harm_when_it_is_loaded(tmp_path, name):
-  canary = str(tmp_path / 'canary.npy')
+def test_harmful_pickles_do_not_run_wherever_they_stand(tmp_path, name):
+  (tmp_path / 'a').mkdir()
+  (tmp_path / 'b').mkdir()
+  canary = str(tmp_path / 'a' / 'canary.npy')
   loaded = pickle.loads(_payloads(canary)[name])
   assert os.path.exists(canary)
   if 'open' in name:
     loaded.close()
-
-
-@pytest.mark.parametrize('name', NAMES)
-def test_no_pickle_runs_wherever_it_stands(tmp_path, name):
-  canary, path = str(tmp_path / 'canary.npy'), str(tmp_path / 'x.bin')
+  canary, path = str(tmp_path / 'b' / 'canary.npy'), str(tmp_path / 'b/x.bin')
   places = 0
   for _ in _places(path, _payloads(canary)[name]):
     assert path in refusal(torch_bin.read, path)
     places += 1
   assert places == 13
-  assert os.listdir(tmp_path) == ['x.bin']
+  assert os.listdir(tmp_path / 'b') == ['x.bin']
 
 
 @pytest.mark.parametrize(
   ('name', 'message'),
   [
-    ('os.system, protocol 0', "asks for 'posix.system', which"),
+    ('os.system, protocol 0', 'has the opcode PUT, which'),
     ('os.system, protocol 2', "asks for 'posix.system', which"),
     ('os.system, protocol 4', "asks for 'posix.system', which"),
     ('eval, protocol 2', "asks for '__builtin__.eval', which"),
     ('eval, protocol 4', "asks for 'builtins.eval', which"),
     ('subprocess, protocol 4', "asks for 'subprocess.call', which"),
-    ('__setstate__, protocol 0', "asks for 'copy_reg._reconstructor', which"),
     ('STACK_GLOBAL', "asks for 'os.system', which"),
     ('BUILD', "asks for 'os.system', which"),
-    ('OBJ', "asks for 'os.system', which"),
+    ('OBJ', 'has the opcode STRING, which'),
   ],
 )
-def test_the_refused_global_is_named(tmp_path, name, message):
+def test_the_refused_global_or_opcode_is_named(tmp_path, name, message):
   path = t.write_zip(tmp_path / 'x.bin', _payloads('x')[name], {})
   assert message in refusal(torch_bin.read, path)
 

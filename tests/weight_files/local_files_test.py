@@ -1,11 +1,20 @@
-"""Which links of a model's folder are followed."""
+"""Which files of a model's folder are read, and which links are followed."""
 
+import json
 import os
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
-from bert_jax.weight_files import local_files
+from bert_jax.interop import hf_load
+from bert_jax.weight_files import local_files, safetensors_file
+from tests import models
+from tests.weight_files import torch_files as t
 from tests.weight_files.hostile import refusal
+
+INDEX = 'model.safetensors.index.json'
+FIRST, SECOND = 'model-00001-of-00002.st', 'model-00002-of-00002.st'
 
 
 @pytest.fixture
@@ -101,3 +110,173 @@ def test_only_small_files_are_read_whole(folder):
   local_files.check_small(folder)
   os.truncate(path, (8 << 20) + 1)
   assert '8,388,609 bytes' in refusal(local_files.check_small, folder)
+
+
+@pytest.fixture
+def shards(tmp_path):
+  """A folder of two files with the tensors a and b, and c."""
+  path = str(tmp_path / 'model')
+  os.mkdir(path)
+  save(path, FIRST, 'a', 'b')
+  save(path, SECOND, 'c')
+  return path
+
+
+def save(folder, file, *names):
+  """Writes tensors [1], [2] ... of these names."""
+  tensors = {name: np.array([ord(name) - 96.0]) for name in names}
+  safetensors.numpy.save_file(tensors, os.path.join(folder, file))
+
+
+def read_by(folder, index):
+  with open(os.path.join(folder, INDEX), 'w') as f:
+    f.write(index if isinstance(index, str) else json.dumps(index))
+  return local_files.read_shards(folder, INDEX, safetensors_file.read)
+
+
+def read(folder, **weight_map):
+  return read_by(folder, {'metadata': {}, 'weight_map': weight_map})
+
+
+def test_tensors_of_all_files(shards):
+  found = read(shards, c=SECOND, a=FIRST, b=FIRST)
+  assert {k: v.tolist() for k, v in found.items()} == {
+    'a': [1],
+    'b': [2],
+    'c': [3],
+  }
+
+
+@pytest.mark.parametrize(
+  ('weight_map', 'message'),
+  [
+    ({'a': FIRST, 'b': FIRST, 'c': 'model-3.st'}, 'model-3.st does not exist'),
+    (
+      {'a': FIRST, 'b': FIRST, 'c': SECOND, 'd': SECOND},
+      f"{SECOND} and {INDEX} differ in the tensors 'd'",
+    ),
+    (
+      {'a': FIRST, 'c': SECOND},
+      f"{FIRST} and {INDEX} differ in the tensors 'b'",
+    ),
+    ({'a': FIRST, 'b': SECOND, 'c': SECOND}, "differ in the tensors 'b'"),
+  ],
+)
+def test_files_that_are_missing_or_hold_other_tensors(
+  shards, weight_map, message
+):
+  assert message in refusal(lambda: read(shards, **weight_map))
+
+
+def test_a_tensor_may_not_be_in_two_files(shards):
+  save(shards, SECOND, 'b', 'c')
+  message = refusal(lambda: read(shards, a=FIRST, b=FIRST, c=SECOND))
+  assert f"{SECOND} and {INDEX} differ in the tensors 'b'" in message
+
+
+@pytest.mark.parametrize(
+  'file',
+  [
+    *('../outside.st', '/outside.st', 'sub/x.st', './x.st', 'sub/../x.st'),
+    *('..', '.', '', '~', '.hidden.st', 'x\\y.st', 'x\0.st', 'x\n.st', ' x.st'),
+    *('x.st/', '\ud800.st', 'é.st', '%2e%2e', 'C:x.st', 'x' * 300, '-x'),
+    *(5, None, True, 1.5, [FIRST], {FIRST: 1}, [[[[]]]]),
+  ],
+)
+def test_names_that_are_no_plain_names(shards, file):
+  save(os.path.dirname(shards), 'outside.st', 'c')
+  message = refusal(lambda: read(shards, a=FIRST, b=FIRST, c=file))
+  assert 'only plain names of files of its own folder' in message
+
+
+def test_a_path_or_a_link_among_the_files_leads_nowhere_else(shards):
+  def refused(c=SECOND):
+    return refusal(lambda: read(shards, a=FIRST, b=FIRST, c=c))
+
+  assert 'only plain names' in refused(os.path.join(shards, SECOND))
+  os.rename(os.path.join(shards, SECOND), shards + '.outside')
+  link('../model.outside', shards, SECOND)
+  assert 'is a link that leads out' in refused()
+  link(FIRST, shards, SECOND)
+  assert 'differ in the tensors' in refused()
+
+
+@pytest.mark.parametrize(
+  'index',
+  [
+    *('', '{', '[]', '7', '"x"', 'null', '[' * 100_000, '{"a":' * 100_000),
+    *('{}', '{"weight_map": 7}', '{"weight_map": []}', '{"weight_map": {}}'),
+    *('{"weight_map": null}', '{"weight_map": "x"}', '9' * 5000),
+    '{"weight_map": {"a": ' + '[' * 500 + ']' * 500 + '}}',
+    ' ' * ((8 << 20) + 1),
+  ],
+)
+def test_garbage_instead_of_an_index(shards, index):
+  assert os.path.join(shards, INDEX) in refusal(read_by, shards, index)
+
+
+def write_weights(folder, kind, tensors):
+  """Writes tensors in one of the four ways; returns the files' names."""
+  path = os.path.join(folder, kind)
+  if kind == 'model.safetensors':
+    safetensors.numpy.save_file(tensors, path)
+  elif kind == 'pytorch_model.bin':
+    _write_bin(path, tensors)
+  else:
+    single = kind.removesuffix('.index.json')
+    names = sorted(tensors)
+    halves = {f'0-{single}': names[::2], f'1-{single}': names[1::2]}
+    for file, part in halves.items():
+      path = os.path.join(folder, file)
+      values = {n: tensors[n] for n in part}
+      if file.endswith('.bin'):
+        _write_bin(path, values)
+      else:
+        safetensors.numpy.save_file(values, path)
+    weight_map = {n: file for file, part in halves.items() for n in part}
+    with open(os.path.join(folder, kind), 'w') as f:
+      json.dump({'weight_map': weight_map}, f)
+
+
+def _write_bin(path, tensors):
+  entries, data = {}, {}
+  for i, (name, x) in enumerate(tensors.items()):
+    strides = [s // x.itemsize for s in x.strides]
+    stored = t.storage(str(i), x.size)
+    entries[name] = t.tensor(stored, 0, x.shape, strides)
+    data[str(i)] = x.tobytes()
+  t.write_zip(path, t.state_dict(**entries), data)
+
+
+KINDS = [
+  'model.safetensors',
+  'model.safetensors.index.json',
+  'pytorch_model.bin',
+  'pytorch_model.bin.index.json',
+]
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_a_folder_is_read_in_each_of_its_forms(tmp_path, kind):
+  folder = models.export_to(tmp_path / 'model')
+  weights = os.path.join(folder, 'model.safetensors')
+  tensors = safetensors.numpy.load_file(weights)
+  os.remove(weights)
+  write_weights(folder, kind, tensors)
+  models.assert_same(hf_load.read(folder)[0], models.make_params())
+
+
+def test_safetensors_come_first_then_single_files(tmp_path):
+  """Of all four forms the later ones hold other numbers, and are not read."""
+  folder = models.export_to(tmp_path / 'model')
+  sound = safetensors.numpy.load_file(os.path.join(folder, KINDS[0]))
+  for i, kind in enumerate(KINDS):
+    write_weights(folder, kind, {n: x + i for n, x in sound.items()})
+  name = 'bert.embeddings.LayerNorm.bias'
+  for i, kind in enumerate(KINDS):
+    params = hf_load.read(folder)[0]
+    found = params['embeddings']['norm']['bias']
+    np.testing.assert_array_equal(found, sound[name] + i)
+    os.remove(os.path.join(folder, kind))
+  message = refusal(hf_load.read, folder)
+  assert 'model.safetensors does not exist, nor does pytorch_model' in message

@@ -102,8 +102,11 @@ RELEASED = {
 }
 
 
-def test_released_indexes_list_every_tensor_and_its_shape(real):
-  entries = tf_checkpoint.read_index(real).entries
+def test_released_indexes_list_every_tensor_and_are_written_bit_for_bit(
+  real, tmp_path
+):
+  bundle = tf_checkpoint.read_index(real)
+  entries = bundle.entries
   large = 'chinese' in real
   config = bert_config.BertConfig(
     vocab_size=21128 if large else 30522,
@@ -125,26 +128,15 @@ def test_released_indexes_list_every_tensor_and_its_shape(real):
   ends = sorted((e.offset, e.offset + e.size) for e in entries.values())
   assert [start for start, _ in ends[1:]] == [end for _, end in ends[:-1]]
   assert ends[-1][1] == (411_529_776 if large else 166_673_648)
-
-
-def test_released_indexes_have_these_checksums(real):
-  entries = tf_checkpoint.read_index(real).entries
   folder = os.path.basename(os.path.dirname(real)).removesuffix('_index')
-  for name, expected in RELEASED[folder].items():
+  for name, places in RELEASED[folder].items():
     e = entries[name]
-    assert (e.dtype, e.offset, e.size, e.crc) == expected, name
+    assert (e.dtype, e.offset, e.size, e.crc) == places, name
   assert all(e.crc for e in entries.values())
-
-
-def test_released_indexes_are_written_again_bit_for_bit(real, tmp_path):
   path = str(tmp_path / 'again')
   sstable.write(path, sstable.read(f'{real}.index'))
   with open(path, 'rb') as ours, open(f'{real}.index', 'rb') as theirs:
     assert ours.read() == theirs.read()
-
-
-def test_a_released_index_without_its_data_is_one_clear_error(real):
-  bundle = tf_checkpoint.read_index(real)
   with pytest.raises(errors.UserError, match='data-00000-of-00001: No such'):
     tf_checkpoint.read(bundle, 'cls/predictions/output_bias')
 
@@ -179,12 +171,12 @@ EMPTY = protobuf.encode_bytes(2, b'')
     (b'bert/b', replaced(shape=shape(1 << 62, 1 << 62)), 'takes 8507'),
     (b'bert/b', replaced(shape=shape(-1, 3)), 'not a number from 0'),
     (b'bert/b', replaced(shape=shape(2, 4)), 'takes 32 bytes, it has 24'),
-    (b'bert/b', replaced(shape=shape(*[1] * 9)), 'has 9 axes, at most 8'),
+    (b'bert/b', replaced(shape=shape(*[1] * 9)), 'has 9 axes'),
     (b'bert/b', replaced(shape=number(2, 7)), 'field 2 is 7, not a message'),
     (b'bert/b', replaced(dtype=number(1, 2)), 'takes 48 bytes, it has 24'),
     (b'bert/b', replaced(dtype=EMPTY.replace(b'\x12', b'\n')), 'field 1 is'),
     (b'bert/b', replaced(shard=number(3, 1)), 'data file 1 of 1'),
-    (b'bert/b', replaced(offset=number(4, 7)), "'bert/B' and 'bert/b' share"),
+    (b'bert/b', replaced(offset=number(4, 7)), 'two tensors share byte 7'),
     (b'bert/b', replaced(offset=number(4, 1 << 63)), 'field 4 is 92233'),
     (b'bert/b', replaced(size=number(5, 1 << 62)), 'takes 24 bytes, it has 46'),
     (b'bert/b', replaced(more=b'\x40'), 'cut short or too long'),
@@ -194,15 +186,8 @@ EMPTY = protobuf.encode_bytes(2, b'')
     (b'bert/b', replaced(more=b'\x45xx'), 'field 8 is cut short'),
     (b'bert/\xff', replaced(), "can't decode byte 0xff"),
     (b'bert/\n', replaced(), r"the name 'bert/\\n'"),
-    (b'', b'', 'names 0 data files'),
-    (b'', number(1, 1 << 40), 'names 1099511627776 data files'),
+    (b'', b'', 'data file 0 of 0'),
     (b'', number(1, 1) + number(2, 1), 'big-endian'),
-    (b'', number(1, 1) + number(3, 1), 'field 3 is 1, not a message'),
-    (
-      b'',
-      number(1, 1) + protobuf.encode_bytes(3, number(2, 2)),
-      'needs a reader of version 2',
-    ),
   ],
 )
 def test_an_index_that_cannot_be_is_refused(prefix, key, value, message):
@@ -224,10 +209,7 @@ def test_a_table_that_is_no_checkpoint_is_refused(prefix):
   ('fields', 'message'),
   [
     ({'offset': number(4, 1 << 50)}, 'ends at 1,125,899,906,842,648'),
-    (
-      {'dtype': number(1, 7)},
-      "TensorFlow's type 7",
-    ),
+    ({'dtype': number(1, 7)}, "TensorFlow's type 7"),
     ({'more': protobuf.encode_bytes(7, b'')}, 'stored in slices'),
     ({'shape': shape(1 << 62, 0), 'size': b''}, 'empty'),
     ({}, 'the checksum of bert/b is wrong'),
