@@ -68,6 +68,19 @@ def make_batch(seed, rows=ROWS):
   }
 
 
+class Bar:
+  """A terminal that keeps its lines."""
+
+  def __init__(self):
+    self.lines = []
+
+  def write(self, line):
+    self.lines.append(line)
+
+  def update(self, n):
+    pass
+
+
 def take(batch, rows):
   return {name: x[rows] for name, x in batch.items()}
 

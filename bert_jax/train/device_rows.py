@@ -21,19 +21,15 @@ def round_shards(params: Any, mesh: Mesh, dtype: str):
   Each device rounds its own shard, and bfloat16 halves the bytes sent.
 
   Args:
-    params: float32 parameters, sharded as in `partition.stored_shardings`.
+    params: float32 parameters, sharded as in `partition.stored_shardings`, as
+      are those returned.
     dtype: type of the activations, see `precision.cast`.
-
-  Returns:
-    The parameters, sharded as before.
   """
+  specs = partition.stored_shardings(mesh, params)
   # Without the constraint, XLA would gather first and round whole arrays.
   return jax.lax.with_sharding_constraint(
     precision.cast(params, dtype),
-    jax.tree.map(
-      lambda spec: NamedSharding(mesh, spec),
-      partition.stored_shardings(mesh, params),
-    ),
+    jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs),
   )
 
 

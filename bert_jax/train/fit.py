@@ -160,7 +160,6 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     meter=meter,
     status=status,
     profile=stack.enter_context(profile),
-    compiled=stack.enter_context(programs.counting()),
   )
   hosts = Hosts(mesh, key, signal, pulse)
   facts = {

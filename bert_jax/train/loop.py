@@ -53,13 +53,8 @@ def _run_phase(run, phase, state, compiled):
   if first == 0:
     _check_first_batch(run, phase, state, evaluation)
   run.stop_if_asked(first, state)
-  costs = {
-    length: {
-      'sequences': phase.batch_size,
-      'flops': run.objective.flops(
-        dataclasses.replace(phase, seq_length=length)
-      ),
-    }
+  flops = {
+    length: run.objective.flops(dataclasses.replace(phase, seq_length=length))
     for length in compiled
   }
   run.report.status.note(state='running', step=first, phase=phase.number)
@@ -74,11 +69,11 @@ def _run_phase(run, phase, state, compiled):
       run.stop_if_asked(step, state, ask=False)
       if every and step % every == 0 and step:
         _evaluate(run, phase, step, state, evaluation)
-      before = dataclasses.replace(run.report.compiled)
-      with profile.update(step + 1):
-        state, length = _update(run, step + 1, batches, costs, update, state)
-      if length in seen:
-        _check_compiled(run, step + 1, before)
+      with profile.update(step + 1), programs.counting() as compiled:
+        state, length = _update(run, step + 1, batches, flops, update, state)
+      # The first of each length may: sums over hosts are not called as compiled.
+      if compiled.count and length in seen:
+        _warn(run, step + 1, compiled)
       seen.add(length)
       if (step + 1) % save_every == 0 or run.hosts.stop.save:
         meter.flush()
@@ -159,7 +154,7 @@ def _check_first_batch(run, phase, state, evaluation):
     )
 
 
-def _update(run, number, batches, costs, update, state):
+def _update(run, number, batches, flops, update, state):
   """Dispatches an update, then reads the metrics of the previous one.
 
   Returns:
@@ -168,9 +163,10 @@ def _update(run, number, batches, costs, update, state):
   start = time.monotonic()
   batch = next(batches)
   run.hosts.pulse.updates += 1
-  costs = {**_choose(costs, batch), 'waited': time.monotonic() - start}
+  costs = {'flops': _choose(flops, batch), 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
     arrays = device_mesh.put_batch(run.hosts.mesh, batch)
+    costs['sequences'] = len(arrays['input_mask'])
     costs['tokens'] = distributed.sum_global(
       batch['input_mask'], arrays['input_mask']
     )
@@ -181,21 +177,16 @@ def _update(run, number, batches, costs, update, state):
   return state, _get_length(batch)
 
 
-def _check_compiled(run, number, before):
-  """Prints a warning if an update compiled anything.
-
-  The first of each length may: sums over hosts are not called as compiled.
-  """
-  count = run.report.compiled.count - before.count
-  if count:
-    seconds = run.report.compiled.seconds - before.seconds
-    run.report.log.write(
-      'compiled', number, {'programs': count, 'seconds': seconds}
-    )
-    run.report.bar.write(
-      f'WARNING: step {number:,} compiled {count} program(s) in '
-      f'{seconds:.1f} s; all should have been compiled before: please report it.'
-    )
+def _warn(run, number, compiled):
+  """Logs and prints that an update compiled something."""
+  count, seconds = compiled.count, compiled.seconds
+  run.report.log.write(
+    'compiled', number, {'programs': count, 'seconds': seconds}
+  )
+  run.report.bar.write(
+    f'WARNING: step {number:,} compiled {count} program(s) in '
+    f'{seconds:.1f} s; all should have been compiled before: please report it.'
+  )
 
 
 def _evaluate(run, phase, step, state, evaluation):

@@ -6,7 +6,6 @@ step was dispatched.
 
 import collections
 import contextlib
-import dataclasses
 import time
 
 import jax
@@ -32,21 +31,6 @@ _TINY = 0.2
 _PER_DEVIATION = 1.4826
 
 
-@dataclasses.dataclass(frozen=True)
-class Spike:
-  """A loss that jumped.
-
-  Attributes:
-    loss: the loss of the step.
-    median: the median of the losses before it.
-    limit: the loss from which on a step counts as a spike.
-  """
-
-  loss: float
-  median: float
-  limit: float
-
-
 class SpikeWatch:
   """Compares each step's loss with those of the 100 finite steps before.
 
@@ -66,8 +50,13 @@ class SpikeWatch:
     self._losses = collections.deque(maxlen=_WINDOW)
     self._spiking = False
 
-  def add(self, loss: float) -> Spike | None:
-    """Adds the loss of the next step; returns it if it is a spike."""
+  def add(self, loss: float) -> dict[str, float] | None:
+    """Adds the loss of the next step.
+
+    Returns:
+      If it is a spike, the loss, the median of those before, and the limit from
+      which on a step counts as a spike.
+    """
     found = None
     if len(self._losses) >= _LEAST:
       before = np.array(self._losses)
@@ -75,7 +64,7 @@ class SpikeWatch:
       deviation = _PER_DEVIATION * float(np.median(np.abs(before - median)))
       limit = median + max(_FAR * deviation, _SMALL * abs(median), _TINY)
       if loss > limit and not self._spiking:
-        found = Spike(loss, median, limit)
+        found = {'loss': loss, 'median': median, 'limit': limit}
       self._spiking = loss > limit
     self._losses.append(loss)
     return found
@@ -142,7 +131,7 @@ class Meter:
 
     Args:
       step: number of updates done.
-      metrics: metrics from `step.train_step`.
+      metrics: from `step.train_step`.
       costs: `sequences`, `tokens` (without padding, maybe on the device) and
         `flops` of the step, and `waited`, seconds that the loop waited for its
         batch.
@@ -202,14 +191,13 @@ class Meter:
   def _find_spike(self, step, metrics):
     sums: dict[str, list[float]] = {}
     evaluate.add(sums, metrics['sums'])
-    means = self._compute_means(sums)
-    spike = self._watch.add(means['loss'])
+    spike = self._watch.add(self._compute_means(sums)['loss'])
     if spike is None:
       return
-    self._log.write('spike', step, dataclasses.asdict(spike))
+    self._log.write('spike', step, spike)
     self._bar.write(
-      f'step {step}: loss {spike.loss:.3f}, but the median before is '
-      f'{spike.median:.3f}{self._explain(step)}'
+      f'step {step}: loss {spike["loss"]:.3f}, but the median before is '
+      f'{spike["median"]:.3f}{self._explain(step)}'
     )
 
   def _compute_means(self, sums) -> dict[str, float]:

@@ -58,18 +58,15 @@ def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
   adam = _adam(config.b1, config.b2, config.epsilon)
   if not config.bias_correction:
     adam = _without_bias_correction(adam)
-  transformations = [
-    adam,
-    optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
-  ]
+  steps = [adam, optax.add_decayed_weights(config.weight_decay, decay_mask)]
   if config.clip_unit == 'batch':
-    transformations.insert(0, optax.stateless(_clip(config.clip_norm)))
+    steps.insert(0, optax.stateless(_clip(config.clip_norm)))
   if config.freeze:
     # First, so that the clipped norm is the norm of what is trained.
-    transformations.insert(0, optax.stateless(_freeze(config.freeze)))
+    steps.insert(0, optax.stateless(_freeze(config.freeze)))
   if config.freeze or config.layer_decay != 1:
-    transformations.append(optax.stateless(_scale_rates(config)))
-  return optax.chain(*transformations)
+    steps.append(optax.stateless(_scale_rates(config)))
+  return optax.chain(*steps)
 
 
 def find_rates(config: config_dict.ConfigDict, params: Any):

@@ -44,11 +44,10 @@ class Program:
 
   Attributes:
     name: one of the constants above.
-    length: tokens per sequence, for programs of a phase; otherwise None.
-    phase: number of the phase; None if it belongs to none.
-    jitted: the function, jitted.
     arguments: trees of jax.ShapeDtypeStruct, with shardings if they are on the
       mesh.
+    phase: number of the phase; None if it belongs to none.
+    length: tokens per sequence, for programs of a phase.
   """
 
   name: str
@@ -81,23 +80,17 @@ def list_start(
   state = jax.tree.map(_place, shapes, layout)
   key = jax.eval_shape(lambda: jax.random.key(config.seed))
   run_key = jax.eval_shape(lambda: step.run_key(config))
+  replicate = distributed.jit_put(device_mesh.replicate(mesh))
   found = [
     Program(INITIALISE, init, (key,)),
     Program(PLACE, distributed.jit_put(layout.params), (shapes.params,)),
-    Program(
-      PLACE_KEY, distributed.jit_put(device_mesh.replicate(mesh)), (run_key,)
-    ),
+    Program(PLACE_KEY, replicate, (run_key,)),
     Program(FINGERPRINT, fingerprint.of_leaves, (state,)),
   ]
   if _hosts(mesh) > 1:
-    found += [
-      Program(VOTE, distributed.largest_of, (distributed.votes(mesh),)),
-      Program(
-        GATHER,
-        distributed.jit_put(device_mesh.replicate(mesh)),
-        (state.params,),
-      ),
-    ]
+    votes = distributed.votes(mesh)
+    found.append(Program(VOTE, distributed.largest_of, (votes,)))
+    found.append(Program(GATHER, replicate, (state.params,)))
   return found
 
 
@@ -123,17 +116,12 @@ def list_phase(
     for size in (phase.batch_size, phase.eval_batch_size)
   )
   make = functools.partial(Program, phase=phase.number, length=phase.seq_length)
+  train = step.jit_train(config, objective, phase, mesh)
+  evaluate = step.jit_eval(config, objective, mesh)
+  key = _place(key, device_mesh.replicate(mesh))
   found = [
-    make(
-      TRAIN,
-      step.jit_train(config, objective, phase, mesh),
-      (state, batch, _place(key, device_mesh.replicate(mesh))),
-    ),
-    make(
-      EVALUATE,
-      step.jit_eval(config, objective, mesh),
-      (state.params, held_out),
-    ),
+    make(TRAIN, train, (state, batch, key)),
+    make(EVALUATE, evaluate, (state.params, held_out)),
   ]
   if _hosts(mesh) > 1:
     found.append(make(COUNT, distributed.sum_of, (batch['input_mask'],)))
@@ -143,11 +131,9 @@ def list_phase(
 def plan_initial_state(
   config: config_dict.ConfigDict, objective: Objective, mesh: Mesh
 ):
-  """Returns how to initialise a run's state, and its shardings.
+  """Returns (init, shapes, layout) of a run's state.
 
-  Returns:
-    (init, shapes, layout): jitted, key -> `step.TrainState`; its shapes; and
-    their shardings.
+  They are jitted, key -> `step.TrainState`; its shapes; and their shardings.
 
   Raises:
     errors.UserError: if `mesh.model` does not divide a parameter.
@@ -172,13 +158,7 @@ def _hosts(mesh) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """The result of compiling a program.
-
-  Attributes:
-    program: the program.
-    executable: jax's executable; None if there was an error.
-    error: the compiler's error; None if there was none.
-  """
+  """The result of compiling a program: an executable, or an error."""
 
   program: Program
   executable: jax.stages.Compiled | None
@@ -198,12 +178,7 @@ class Outcome:
 def compile_all(
   listed: list[Program], platform: str, say: Callable[[str], None]
 ) -> list[Outcome]:
-  """Compiles programs, as many in parallel as the compiler supports.
-
-  Args:
-    listed: the programs.
-    platform: platform of the devices, such as 'tpu'.
-  """
+  """Compiles programs, as many in parallel as the platform's compiler can."""
   # libtpu 0.0.42.1 sometimes overflows its stack and ends the process when it
   # compiles several programs for a TPU7x in parallel.
   at_once = 1 if platform == 'tpu' else os.cpu_count() or 1
@@ -235,8 +210,7 @@ def _compile(program: Program) -> tuple[Outcome, float]:
     executable = program.lower().compile()
   except errors.UserError:
     raise
-  except Exception as problem:
-    # Not only JaxRuntimeError: lowering a kernel can raise other types.
+  except Exception as problem:  # lowering a kernel can raise any type
     error = problem
   return Outcome(program, executable, error), time.monotonic() - start
 
@@ -269,10 +243,9 @@ def compile_run(
 
   Args:
     objective: (config) -> Objective, see `task.Task`.
-    mesh: axes (data, model), see `device_mesh.make_mesh`; may be of absent
-      devices.
-    start: programs from `programs.list_start`, all or some.
-    phases: phases from `task.list_phases`, all or some.
+    mesh: as in `list_start`.
+    start: programs from `list_start`, all or some.
+    phases: from `task.list_phases`, all or some.
 
   Returns:
     {phase: result}, a phase for each length of its batches, see
@@ -366,12 +339,7 @@ def describe_problem(outcome: Outcome) -> str | None:
 
 @dataclasses.dataclass
 class Compiled:
-  """Programs that a thread compiled.
-
-  Attributes:
-    count: number of programs.
-    seconds: total compile time.
-  """
+  """How many programs a thread compiled, and for how long."""
 
   count: int = 0
   seconds: float = 0.0

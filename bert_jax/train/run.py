@@ -11,7 +11,6 @@ from bert_jax.parallel import distributed, stop
 from bert_jax.runtime import progress, signals
 from bert_jax.runtime.pulse import Pulse
 from bert_jax.train.meter import Meter
-from bert_jax.train.programs import Compiled
 from bert_jax.train.task import Objective, Task
 from bert_jax.train.trace import Profile
 from bert_jax.workdir import log, status
@@ -45,7 +44,6 @@ class Report:
     meter: sums up updates for both.
     status: `status.json`.
     profile: the trace, if asked for.
-    compiled: counts what is compiled.
   """
 
   log: log.Log | log.Nothing
@@ -53,7 +51,6 @@ class Report:
   meter: Meter
   status: status.Status | status.Nothing
   profile: Profile
-  compiled: Compiled
 
 
 @dataclasses.dataclass(frozen=True)

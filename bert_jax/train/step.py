@@ -35,10 +35,7 @@ class TrainState:
 
 
 def init_state(
-  key: jax.Array,
-  *,
-  objective: Objective,
-  tx: optax.GradientTransformation,
+  key: jax.Array, *, objective: Objective, tx: optax.GradientTransformation
 ) -> TrainState:
   """Returns the state before the first update."""
   params = objective.init(key)
@@ -51,10 +48,7 @@ def run_key(config: config_dict.ConfigDict):
 
 
 def jit_train(
-  config: config_dict.ConfigDict,
-  objective: Objective,
-  phase: Phase,
-  mesh: Mesh,
+  config: config_dict.ConfigDict, objective: Objective, phase: Phase, mesh: Mesh
 ):
   """Returns the update of a phase: (state, batch, key) -> (state, metrics).
 
@@ -100,7 +94,6 @@ def train_step(
     state: donated.
     batch: the global batch, leaves [B, ...].
     key: random key of the run; the step is folded in here.
-    update: the objective and how it is optimized.
 
   Returns:
     (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
@@ -143,7 +136,7 @@ def eval_step(
   """Sums the metrics of a batch, without dropout, and predicts its rows.
 
   Args:
-    params: the model's parameters, float32, sharded as in the training step.
+    params: float32, sharded as in the training step.
     batch: leaves [B, ...].
     dtype: type of the activations.
 

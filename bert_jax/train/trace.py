@@ -14,18 +14,6 @@ from bert_jax.workdir import paths
 _WARM_UP = 5
 
 
-def choose_span(done: int, end: int, updates: int) -> range:
-  """Returns the numbers, as in the log, of the updates to trace; may be empty.
-
-  Args:
-    done: updates done so far.
-    end: number of the phase's last update.
-    updates: how many to trace.
-  """
-  start = done + _WARM_UP + 1
-  return range(start, min(start + updates, end + 1))
-
-
 class Profile:
   """Traces updates once, in the first phase that is long enough.
 
@@ -53,7 +41,8 @@ class Profile:
 
   def begin_phase(self, done: int, end: int):
     """Plans which of the updates done + 1, ..., end to trace."""
-    self._span = choose_span(done, end, self._updates)
+    start = done + _WARM_UP + 1
+    self._span = range(start, min(start + self._updates, end + 1))
 
   @contextlib.contextmanager
   def update(self, number: int):

@@ -34,12 +34,7 @@ def list_candidates(
   The first is the fastest. If its kernels or options come from `auto`, the next
   one does without, in case this version of the compiler rejects them.
 
-  Args:
-    device: a device of the mesh; may be absent.
-    length: S, tokens per sequence of the phase.
-
-  Raises:
-    errors.UserError: as `resolve`.
+  Args and raises: as `resolve`.
   """
   found = [resolve(config, device, length)]
   plain = config.copy_and_resolve_references()
@@ -56,7 +51,7 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
   """Returns a config in which no field of `compute` is auto.
 
   Args:
-    device: a device of the mesh; may be absent.
+    device: one of the mesh; may be absent.
     length: S, tokens per sequence of the phase.
 
   Raises:
@@ -65,21 +60,20 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
   config = config.copy_and_resolve_references()
   compute = config.compute
   cannot = _fused_problem(config, device, length)
-  if compute.attention == 'auto':
-    plain = (
-      'recompute' if _prefers_recomputing(config, device, length) else 'xla'
-    )
-    compute.attention = plain if cannot else 'fused'
-  elif compute.attention == 'fused' and cannot:
-    _refuse(compute.attention, cannot)
-  elif compute.attention == 'cudnn':
+  if compute.attention == 'cudnn':
     cannot = _cudnn_problem(config, device)
-    if cannot:
-      _refuse(compute.attention, cannot)
-  if compute.heads == 'auto':
-    compute.heads = (
-      'separate' if _prefers_separate_heads(config, device) else 'flat'
+  if compute.attention == 'auto':
+    recompute = _prefers_recomputing(config, device, length)
+    plain = 'recompute' if recompute else 'xla'
+    compute.attention = plain if cannot else 'fused'
+  elif compute.attention in ('fused', 'cudnn') and cannot:
+    raise errors.UserError(
+      f'compute.attention={compute.attention} {cannot}; use '
+      'compute.attention=auto.'
     )
+  if compute.heads == 'auto':
+    separate = _prefers_separate_heads(config, device)
+    compute.heads = 'separate' if separate else 'flat'
   elif compute.heads == 'flat' and config.mesh.model > 1:
     raise errors.UserError(
       f'compute.heads=flat cannot be split by mesh.model={config.mesh.model}; '
@@ -112,11 +106,7 @@ def get_xla_options(config: config_dict.ConfigDict) -> dict[str, str]:
 
 
 def model_config(config: config_dict.ConfigDict) -> bert_config.BertConfig:
-  """Returns the model of a config, computed as in training.
-
-  Args:
-    config: the experiment, from `resolve`.
-  """
+  """Returns the model of a config from `resolve`, computed as in training."""
   return dataclasses.replace(
     config_lib.model_config(config),
     vocab_multiple=parameters.VOCAB_MULTIPLE,
@@ -130,11 +120,10 @@ def model_config(config: config_dict.ConfigDict) -> bert_config.BertConfig:
 def describe(config: config_dict.ConfigDict) -> str:
   """Describes in one line how a resolved config computes."""
   c = config.compute
+  layers = 'scanned' if c.scan_layers else 'unrolled'
   return (
     f'attention {c.attention}, heads {c.heads}, remat {c.remat}, '
-    'layers '
-    f'{"scanned" if c.scan_layers else "unrolled"}, '
-    f'XLA options {c.xla_options or "none"}'
+    f'layers {layers}, XLA options {c.xla_options or "none"}'
   )
 
 
@@ -194,9 +183,3 @@ def _cudnn_problem(config, device) -> str | None:
   if config.model.dtype != 'bfloat16':
     return f'cannot do model.dtype={config.model.dtype}'
   return None
-
-
-def _refuse(name, why):
-  raise errors.UserError(
-    f'compute.attention={name} {why}; use compute.attention=auto.'
-  )

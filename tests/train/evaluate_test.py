@@ -136,17 +136,9 @@ def test_metrics_of_a_task_reach_the_log_of_a_run(tmp_path):
   assert 'cost' in training.rows_of(tmp_path, 'train')[-1]
 
 
-class Bar:
-  def __init__(self):
-    self.lines = []
-
-  def write(self, line):
-    self.lines.append(line)
-
-
 def check(loss, trained=False, hidden_size=8):
   """Checks a loss where guessing costs ln 11 + ln 2 = 3.091."""
-  c, bar = training.small_config(), Bar()
+  c, bar = training.small_config(), training.Bar()
   sums = {
     'mlm_loss': (jnp.float32(loss * 4), jnp.float32(4)),
     'nsp_loss': (jnp.float32(0), jnp.float32(4)),

@@ -18,19 +18,6 @@ def steps_of(workdir, kind):
   return [row['step'] for row in training.rows_of(workdir, kind)]
 
 
-def test_fit_logs_evaluates_and_saves(tmp_path):
-  training.fit(training.small_config(steps=(4, 2)), tmp_path)
-  assert steps_of(tmp_path, 'train') == [2, 4, 6]
-  assert steps_of(tmp_path, 'eval') == [4, 6]
-  assert steps_of(tmp_path, 'checkpoint') == [4, 6]
-  row = training.rows_of(tmp_path, 'train')[-1]
-  assert (
-    row['sequences_per_second'] > row['tokens_per_second'] / training.LENGTH
-  )
-  assert row['learning_rate'] == pytest.approx(1e-2 / 4)
-  assert {'mlm_loss', 'mlm_accuracy', 'nsp_loss', 'nsp_accuracy'} <= set(row)
-
-
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
   c = training.small_config(steps=(2, 4), checkpoint__every=3)
   whole = training.fit(c, tmp_path / 'a')

@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import shutil
+import types
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,81 @@ from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests import training
 
 
+@pytest.fixture(scope='module')
+def watched(tmp_path_factory):
+  """A run of two phases, and what was seen while it trained."""
+  seen = types.SimpleNamespace(
+    folder=tmp_path_factory.mktemp('run'),
+    pulse=pulse.Pulse(),
+    traced=0,
+    frozen=[],
+    while_saving=[],
+    while_evaluating=[],
+  )
+  train_step, save = step_lib.train_step, checkpoint.Checkpoints.save
+
+  def trace(*args, **kwargs):
+    seen.traced += 1
+    return train_step(*args, **kwargs)
+
+  def look_while_saving(self, *args):
+    seen.while_saving.append(seen.pulse.watched)
+    return save(self, *args)
+
+  def make_batch(step):
+    seen.frozen.append(gc.get_freeze_count())
+    return training.make_batch(step)
+
+  def derive(means):
+    seen.while_evaluating.append(seen.pulse.watched)
+    return pretrain.derive(means)
+
+  c = training.small_config(steps=(4, 2))
+  made = dataclasses.replace(training.make_task(c, make_batch), derive=derive)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(step_lib, 'train_step', trace)
+    patch.setattr(checkpoint.Checkpoints, 'save', look_while_saving)
+    training.fit_lib.fit(c, made, str(seen.folder), pulse=seen.pulse)
+  return seen
+
+
+def test_a_run_logs_evaluates_and_saves(watched):
+  rows = {
+    kind: training.rows_of(watched.folder, kind)
+    for kind in ('train', 'eval', 'checkpoint')
+  }
+  assert {
+    kind: [row['step'] for row in found] for kind, found in rows.items()
+  } == {
+    'train': [2, 4, 6],
+    'eval': [4, 6],
+    'checkpoint': [4, 6],
+  }
+  row = rows['train'][-1]
+  assert (
+    row['sequences_per_second'] > row['tokens_per_second'] / training.LENGTH
+  )
+  assert row['learning_rate'] == pytest.approx(1e-2 / 4)
+  assert {'mlm_loss', 'mlm_accuracy', 'nsp_loss', 'nsp_accuracy'} <= set(row)
+
+
+def test_the_step_is_compiled_once_per_phase(watched):
+  assert watched.traced == 2
+
+
+def test_the_garbage_collector_skips_what_was_made_before_the_updates(watched):
+  assert watched.frozen[0] == 0 and max(watched.frozen) > 10_000
+  assert gc.get_freeze_count() == 0
+
+
+def test_the_pulse_counts_what_is_done_and_rests_while_saving(watched):
+  # Six updates; two held-out batches after the fourth and at the end.
+  assert (watched.pulse.updates, watched.pulse.evaluated) == (6, 4)
+  assert set(watched.while_evaluating) == {True}
+  assert set(watched.while_saving) == {False}
+  assert not watched.pulse.watched
+
+
 @pytest.mark.slow
 def test_twenty_non_finite_updates_in_a_row_stop_the_run(tmp_path):
   def broken(step):
@@ -32,20 +108,6 @@ def test_twenty_non_finite_updates_in_a_row_stop_the_run(tmp_path):
     training.fit(c, tmp_path, batch=broken)
   skipped = [r['step'] for r in training.rows_of(tmp_path, 'skipped')]
   assert skipped == list(range(6, 26))
-
-
-@pytest.mark.slow
-def test_the_step_is_compiled_once_per_phase(tmp_path, monkeypatch):
-  traces = []
-  original = step_lib.train_step
-
-  def counting(*args, **kwargs):
-    traces.append(1)
-    return original(*args, **kwargs)
-
-  monkeypatch.setattr(step_lib, 'train_step', counting)
-  training.fit(training.small_config(steps=(3, 3)), tmp_path)
-  assert len(traces) == 2
 
 
 def test_a_batch_of_another_shape_is_refused_not_compiled(tmp_path):
@@ -78,43 +140,6 @@ def test_what_is_compiled_after_the_first_update_is_said_loudly(
   out = capsys.readouterr().out
   assert out.count('WARNING: step 4 compiled 1 program(s)') == 1
   assert out.count('WARNING') == 1
-
-
-@pytest.mark.slow
-def test_the_garbage_collector_skips_what_was_made_before_the_updates(tmp_path):
-  frozen = []
-
-  def looking(step):
-    frozen.append(gc.get_freeze_count())
-    return training.make_batch(step)
-
-  training.fit(training.small_config(), tmp_path, batch=looking)
-  assert frozen[0] == 0 and min(frozen[-4:]) > 10_000
-  assert gc.get_freeze_count() == 0
-
-
-def test_the_pulse_counts_what_is_done_and_rests_while_saving(
-  tmp_path, monkeypatch
-):
-  beat, saving, training_now = pulse.Pulse(), [], []
-  save = checkpoint.Checkpoints.save
-
-  def looking(self, *args):
-    saving.append(beat.watched)
-    return save(self, *args)
-
-  def derive(means):
-    training_now.append(beat.watched)
-    return pretrain.derive(means)
-
-  monkeypatch.setattr(checkpoint.Checkpoints, 'save', looking)
-  c = training.small_config()
-  made = dataclasses.replace(training.make_task(c), derive=derive)
-  training.fit_lib.fit(c, made, str(tmp_path), pulse=beat)
-  # Six updates; two held-out batches after the fourth and at the end.
-  assert (beat.updates, beat.evaluated) == (6, 4)
-  assert set(training_now) == {True} and set(saving) == {False}
-  assert not beat.watched
 
 
 def test_a_held_out_loss_that_is_not_finite_stops_a_run_that_is_saved(tmp_path):

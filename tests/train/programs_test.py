@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax import tasks
+from bert_jax.ops import recomputed_attention
 from bert_jax.parallel import device_mesh
 from bert_jax.train import fit, programs, task
 from bert_jax.train import step as step_lib
@@ -31,36 +32,45 @@ def tpu(name):
   return types.SimpleNamespace(platform='tpu', device_kind=KINDS[name])
 
 
-@pytest.mark.parametrize('count', [pytest.param(1, marks=SLOW), 4])
-@pytest.mark.parametrize('name', lowering.CONFIGS)
-def test_training_and_evaluation_of_each_config_lower_for_tpus(name, count):
+GPU = types.SimpleNamespace(platform='gpu', device_kind='NVIDIA H200')
+ONE_OR_FOUR = pytest.mark.parametrize('count', [pytest.param(1, marks=SLOW), 4])
+
+
+def check_kernels(found, device):
   """The kernels of a v4 are those of every later chip."""
-  c = lowering.make_config(name)
-  found = lowering.lower(c, tpu('v4'), count)
-  assert len(found) == 2 * len(c.phases.steps)
   for (_, length), text in found.items():
-    assert ('tpu_custom_call' in text) == (length % 128 == 0)
+    wanted = device.platform == 'tpu' and length % 128 == 0
+    assert ('tpu_custom_call' in text) == wanted
 
 
-@pytest.mark.parametrize('count', [pytest.param(1, marks=SLOW), 4])
+@ONE_OR_FOUR
+@pytest.mark.parametrize('device', [tpu('v4'), GPU])
+@pytest.mark.parametrize('name', lowering.CONFIGS)
+def test_training_and_evaluation_of_each_config_lower(name, device, count):
+  c = lowering.make_config(name)
+  found = lowering.lower(c, device, count)
+  assert len(found) == 2 * len(c.phases.steps)
+  check_kernels(found, device)
+
+
+@ONE_OR_FOUR
+@pytest.mark.parametrize('device', [tpu('v4'), pytest.param(GPU, marks=SLOW)])
 @pytest.mark.parametrize('name', lowering.FINETUNING)
-def test_training_and_evaluation_of_each_task_lower_for_tpus(name, count):
+def test_training_and_evaluation_of_each_task_lower(name, device, count):
   c = lowering.make_config(name, 'size=tiny,num_layers=1,vocab_size=64')
-  found = lowering.lower(c, tpu('v4'), count)
-  made = tasks.get(c).make_objective(c)
+  found = lowering.lower(c, device, count)
   [phase] = task.list_phases(c)
-  lengths = made.lengths(phase)
+  lengths = tasks.get(c).make_objective(c).lengths(phase)
   assert len(lengths) == 5
   assert set(found) == {
     (program, length)
     for program in (programs.TRAIN, programs.EVALUATE)
     for length in lengths
   }
-  for (_, length), text in found.items():
-    assert ('tpu_custom_call' in text) == (length % 128 == 0)
+  check_kernels(found, device)
 
 
-@pytest.mark.parametrize('count', [pytest.param(1, marks=SLOW), 4])
+@ONE_OR_FOUR
 @pytest.mark.parametrize('chip', KINDS)
 def test_training_and_evaluation_lower_for_each_chip(chip, count):
   found = lowering.lower(
@@ -136,6 +146,48 @@ def test_each_phase_is_computed_in_its_own_fastest_way():
     (programs.TRAIN, 512): True,
     (programs.EVALUATE, 512): True,
   }
+
+
+def test_what_runs_before_the_first_step_lowers_for_gpus():
+  c = lowering.short('dtype=bfloat16,rng=rbg')
+  found = lowering.lower_start(c, GPU, 4)
+  assert {programs.INITIALISE, programs.FINGERPRINT} < set(found)
+
+
+@pytest.mark.parametrize(
+  'arguments, count',
+  [
+    ('dtype=float32,rng=rbg', 1),
+    ('dtype=bfloat16,rng=rbg,pack=3', 4),
+    ('dtype=bfloat16,rng=rbg,seq_length=512,mesh.model=2', 4),
+    *(
+      pytest.param(*more, marks=SLOW)
+      for more in (
+        ('dtype=bfloat16,rng=threefry,kind=ltr,nsp=false', 4),
+        ('rng=threefry,seq_length=512,pack=3,kind=ltr,nsp=false', 1),
+        ('dtype=bfloat16,rng=rbg,seq_length=512,kind=rtl,nsp=false', 4),
+        ('dtype=bfloat16,rng=rbg,seq_length=512,pack=3', 4),
+        ('dtype=bfloat16,accumulate=2,remat=layer,attention=recompute', 4),
+        ('scan_layers=true,num_layers=2,attention=recompute', 1),
+      )
+    ),
+  ],
+)
+def test_every_way_to_compute_lowers_for_gpus(arguments, count):
+  dropped = 'dropout=0.1,attention_dropout=0.1'  # tiny.py has none
+  c = lowering.short(f'model.{dropped},{arguments}')
+  text = lowering.lower(c, GPU, count)[programs.TRAIN, c.phases.seq_length[0]]
+  assert ('rng_bit_generator' in text) == (c.rng == 'rbg')
+
+
+@pytest.mark.parametrize('attention', ['xla', 'auto'])
+def test_auto_makes_on_gpus_no_array_of_all_pairs_of_tokens(
+  monkeypatch, attention
+):
+  monkeypatch.setattr(recomputed_attention, 'BLOCK', 1)
+  c = lowering.short(f'seq_length=512,batch_size=4,attention={attention}')
+  text = lowering.lower(c, GPU, 1)[programs.TRAIN, 512]
+  assert ('<4x2x512x512x' in text) == (attention == 'xla')
 
 
 @pytest.fixture

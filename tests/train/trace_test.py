@@ -14,14 +14,6 @@ from bert_jax.train import trace
 from tests import training
 
 
-class Bar:
-  def __init__(self):
-    self.lines = []
-
-  def write(self, line):
-    self.lines.append(line)
-
-
 class Meter:
   paused = staticmethod(contextlib.nullcontext)
 
@@ -42,7 +34,7 @@ def traced(workdir):
 
 
 def run(workdir, updates, phases):
-  bar = Bar()
+  bar = training.Bar()
   with trace.Profile(str(workdir), updates, Meter, bar) as profiled:
     for done, end in phases:
       profiled.begin_phase(done, end)
@@ -50,14 +42,6 @@ def run(workdir, updates, phases):
         with profiled.update(number):
           pass
   return bar.lines
-
-
-def test_the_span_begins_after_five_updates_and_ends_with_the_phase():
-  assert trace.choose_span(0, 12, 4) == range(6, 10)
-  assert trace.choose_span(0, 8, 4) == range(6, 9)
-  assert trace.choose_span(20, 100, 2) == range(26, 28)
-  assert not trace.choose_span(0, 5, 4)
-  assert not trace.choose_span(0, 12, 0)
 
 
 @pytest.mark.slow
@@ -90,7 +74,7 @@ def test_phases_that_are_all_too_short_are_said(tmp_path):
 
 
 def test_an_error_among_traced_updates_ends_the_trace(tmp_path):
-  bar = Bar()
+  bar = training.Bar()
   with pytest.raises(OSError, match='pulled out'):
     with trace.Profile(str(tmp_path), 4, Meter, bar) as profiled:
       profiled.begin_phase(0, 20)
