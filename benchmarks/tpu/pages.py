@@ -48,6 +48,9 @@ jax {jax}, libtpu {libtpu}. This page is written by
 ```sh
 {command}
 ```
+
+which keeps all that preflight prints of each run, such as `python -m
+bert_jax.preflight --config=configs/large.py --topology=v5e:4x4`, in DIR.
 {missing}
 {summary}
 """
@@ -66,8 +69,8 @@ def arguments(config: str, topology: str, quick: bool) -> list[str]:
   return [*found, '--quick'] if quick else found
 
 
-def run(folder: str, name: str, quick: bool) -> tuple[dict, str, bool]:
-  """Returns preflight's JSON and text, and whether it was `quick`."""
+def run(folder: str, name: str, quick: bool) -> tuple[dict, bool]:
+  """Returns preflight's JSON, and whether it was `quick`."""
   given = arguments(*RUNS[name], quick)
   slug = name.replace(' on ', '_').replace(':', '_')
   text, facts = (os.path.join(folder, f'{slug}.{x}') for x in ('txt', 'json'))
@@ -82,14 +85,11 @@ def run(folder: str, name: str, quick: bool) -> tuple[dict, str, bool]:
     )
     if done.returncode not in (0, 2):
       raise SystemExit(f'{name}: {done.stderr.strip().splitlines()[-1]}')
-    _, _, page = done.stdout.partition('\n\n')
-    with open(f'{text}.tmp', 'w') as file:
-      file.write(page)
+    pathlib.Path(f'{text}.tmp').write_text(done.stdout)
     os.replace(f'{text}.tmp', text)
-  with open(text) as page, open(facts) as file:
-    found = json.load(file)
-    compiled = found['phases'][0]['compiled_layers']
-    return found, page.read(), compiled != [found['layers']]
+  found = json.loads(pathlib.Path(facts).read_text())
+  compiled = found['phases'][0]['compiled_layers']
+  return found, compiled != [found['layers']]
 
 
 def row(name: str, found: dict, quick: bool) -> str:
@@ -117,15 +117,9 @@ def utilisation_rows(name: str, found: dict) -> list[str]:
     parts = phase.get('step_seconds_parts')
     if parts is None:
       continue
-    seconds = list(
-      itertools.accumulate(
-        (
-          parts['computation'],
-          parts['kernels'],
-          parts['random bits'] + parts['gathers and scatters'],
-          parts['collectives'],
-        )
-      )
+    rest = parts['random bits'] + parts['gathers and scatters']
+    seconds = itertools.accumulate(
+      (parts['computation'], parts['kernels'], rest, parts['collectives'])
     )
     flops = phase['model_flops_per_step'] / found['devices']
     tokens = phase['batch_size'] * phase['seq_length'] // found['chips']
@@ -152,18 +146,12 @@ def main():
   if unknown := [name for name in args.pages if name not in RUNS]:
     parser.error(f'no {unknown[0]!r}; there are {"; ".join(RUNS)}')
   os.makedirs(args.folder, exist_ok=True)
-  rows, utilisations, sections, good = [], [], [], True
+  rows, utilisations, good = [], [], True
   for name in args.pages or RUNS:
-    found, page, quick = run(args.folder, name, args.quick)
+    found, quick = run(args.folder, name, args.quick)
     good &= all(program['ok'] for program in found['programs'])
     rows.append(row(name, found, quick))
     utilisations += utilisation_rows(name, found)
-    command = ' '.join(arguments(*RUNS[name], quick))
-    title = f'## {name[0].upper()}{name[1:]}'
-    sections.append(
-      f'{title}\n\n```sh\npython -m bert_jax.preflight {command}\n```\n\n'
-      f'```\n{page.strip()}\n```\n'
-    )
   summary = [
     '| run | programs compiled | length 128: memory, step | length 512 | '
     'hours | layers |',
@@ -191,7 +179,7 @@ def main():
       **versions,
     )
     with open(PAGE, 'w') as file:
-      file.write('\n'.join([introduction, *sections]))
+      file.write(introduction)
   print(f'verdict: {"ok" if good else "a program cannot be compiled"}')
   return 0 if good else 1
 
