@@ -7,6 +7,8 @@ small data set has: random ones, which should be flagged, and ones that are righ
 in most rows, which should not. The table has the runs of 500 that were flagged.
 """
 
+import argparse
+
 import numpy as np
 
 from bert_jax.finetuning import metrics
@@ -40,6 +42,9 @@ def count_flagged(classes, rows, accuracy=None, runs=500, seed=0) -> int:
 
 def main():
   """Prints the table."""
+  argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  ).parse_args()
   print('| classes | dev rows | predictions | flagged of 500 |')
   print('|---|---|---|---|')
   for classes, rows in ((3, 60), (2, 60), (2, 277), (20, 100)):

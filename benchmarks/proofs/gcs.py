@@ -17,6 +17,7 @@ The exit code is 1 if something differs. `kill.py --storage=gs` kills a run in a
 bucket at chosen moments. Takes about four minutes on two idle cores.
 """
 
+import argparse
 import contextlib
 import os
 import signal
@@ -129,6 +130,9 @@ def check_hosts(scratch, data, whole):
 
 def main():
   """Runs the proof."""
+  argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  ).parse_args()
   with contextlib.ExitStack() as stack:
     scratch = stack.enter_context(tempfile.TemporaryDirectory())
     url = stack.enter_context(emulator.running())

@@ -257,10 +257,12 @@ def play(name, folder) -> bool:
   return not wrong
 
 
-def main(*names: str) -> int:
-  """Plays some cycles."""
-  good = []
-  for name in names:
+def main(about: str) -> int:
+  """Plays the cycles that the command names, by default all of `CYCLES`."""
+  parser = argparse.ArgumentParser(description=about.splitlines()[0])
+  parser.add_argument('--only', help='names of cycles, separated by commas')
+  only, good = parser.parse_args().only, []
+  for name in only.split(',') if only else CYCLES:
     with tempfile.TemporaryDirectory() as folder:
       good.append(play(name, folder))
   print(f'verdict: {"ok" if all(good) else "FAILED"}, {len(good)} cycles')
@@ -268,7 +270,4 @@ def main(*names: str) -> int:
 
 
 if __name__ == '__main__':
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument('--only', help='names of cycles, separated by commas')
-  only = parser.parse_args().only
-  sys.exit(main(*(only.split(',') if only else CYCLES)))
+  sys.exit(main(__doc__))

@@ -98,5 +98,5 @@ def whole(stage):
 
 if __name__ == '__main__':
   launch_cycles.LIMIT = 3600
-  launch_cycles.CYCLES['whole'] = whole
-  sys.exit(launch_cycles.main('whole'))
+  launch_cycles.CYCLES = {'whole': whole}
+  sys.exit(launch_cycles.main(__doc__))
