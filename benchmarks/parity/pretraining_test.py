@@ -51,7 +51,7 @@ def test_losses_are_those_of_googles_procedure(tmp_path, cores):
 def test_losses_are_those_of_transformers(tmp_path, in_transformers):
   c, objective, state, batches = start(str(tmp_path), 'hf', 200, 1)
   bert = config.model_config(c)
-  weights = rename.to_hf(training_parity.get_words(c, state), bert)
+  weights = rename.to_theirs(training_parity.get_words(c, state), bert, 'hf')
   arrays = {f'weights/{name}': x for name, x in weights.items()}
   arrays |= {name: np.stack([b[name] for b in batches]) for name in batches[0]}
   fields = config_file.from_config(bert)

@@ -44,7 +44,7 @@ def get_words(c, state):
 def in_google(c, state, batches):
   """Returns the losses of numpy_bert."""
   bert = config_lib.model_config(c)
-  weights = rename.to_google(get_words(c, state), bert)
+  weights = rename.to_theirs(get_words(c, state), bert, 'google')
   weights = {name: x.astype(np.float64) for name, x in weights.items()}
   return numpy_bert.train(
     weights,

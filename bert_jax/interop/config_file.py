@@ -1,5 +1,6 @@
 """The config files of BERT models: config.json and bert_config.json."""
 
+import dataclasses
 import reprlib
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
@@ -7,19 +8,27 @@ from typing import Any, NoReturn
 from bert_jax import errors
 from bert_jax.model import bert_config
 
-# {name in config.json and in Google's bert_config.json: our name}.
-FIELDS = {
-  'vocab_size': ('vocab_size', int),
-  'hidden_size': ('hidden_size', int),
-  'num_hidden_layers': ('num_layers', int),
-  'num_attention_heads': ('num_heads', int),
-  'intermediate_size': ('mlp_size', int),
-  'max_position_embeddings': ('max_positions', int),
-  'type_vocab_size': ('type_vocab_size', int),
-  'hidden_dropout_prob': ('dropout', float),
-  'attention_probs_dropout_prob': ('attention_dropout', float),
-  'layer_norm_eps': ('norm_epsilon', float),
-  'initializer_range': ('initializer_std', float),
+# {our name: name in config.json and in Google's bert_config.json}.
+_NAMES = {
+  'vocab_size': 'vocab_size',
+  'hidden_size': 'hidden_size',
+  'num_layers': 'num_hidden_layers',
+  'num_heads': 'num_attention_heads',
+  'mlp_size': 'intermediate_size',
+  'max_positions': 'max_position_embeddings',
+  'type_vocab_size': 'type_vocab_size',
+  'dropout': 'hidden_dropout_prob',
+  'attention_dropout': 'attention_probs_dropout_prob',
+  'norm_epsilon': 'layer_norm_eps',
+  'initializer_std': 'initializer_range',
+}
+_CHOICES = {
+  'activation': tuple(bert_config.ACTIVATIONS),
+  'norm': bert_config.NORMS,
+  'initializer': tuple(bert_config.INITIALIZERS),
+  'attention_init': bert_config.ATTENTION_INITS,
+  'dtype': ('float32', 'bfloat16'),
+  'remat': tuple(bert_config.REMAT),
 }
 # Bounds the table of names, which is made before the tensors are read.
 _MAX_LAYERS = 1000
@@ -35,7 +44,6 @@ def to_config(
   path: str,
   theirs: Mapping[str, Any],
   activations: Mapping[str, str],
-  without: Collection[str] = (),
   **more: Any,
 ) -> bert_config.BertConfig:
   """Makes a config from the content of a file.
@@ -44,43 +52,82 @@ def to_config(
     path: the file, for error messages.
     theirs: its content.
     activations: {their name of an activation: our name}.
-    without: keys of `FIELDS` that such files do not have.
-    **more: further fields of the config.
+    **more: fields of the config that such files do not have.
 
   Raises:
     errors.UserError: if a value is missing, malformed or out of range.
   """
   if theirs.get('hidden_act') not in tuple(activations):
     refuse(path, theirs, 'hidden_act', f'one of {", ".join(activations)}')
-  fields = {}
-  for key, (ours, kind) in FIELDS.items():
-    if key in without:
-      continue
-    value = theirs.get(key)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is int and not (
-      isinstance(value, int) and number and 0 < value < 1 << 31
-    ):
-      refuse(path, theirs, key, 'a whole number from 1 to 2**31 - 1')
-    if kind is float and not (number and 0 <= value <= 1):
-      refuse(path, theirs, key, 'a number from 0 to 1')
-    fields[ours] = kind(value)
-  if fields['hidden_size'] % fields['num_heads']:
-    refuse(
-      path, theirs, 'hidden_size', f'a multiple of {fields["num_heads"]} heads'
+  values = {ours: theirs.get(name, 'missing') for ours, name in _NAMES.items()}
+  values['activation'] = activations[theirs['hidden_act']]
+  return make_config(path, {**values, **more}, _NAMES)
+
+
+def make_config(
+  path: str, values: Mapping[str, Any], names: Mapping[str, str] | None = None
+) -> bert_config.BertConfig:
+  """Makes a config from values that are not trusted.
+
+  Args:
+    path: the file that they are from, for error messages.
+    values: {field of BertConfig: value}.
+    names: {field: its name in the file}, where they differ.
+
+  Raises:
+    errors.UserError: if a field is unknown, missing, malformed or out of range.
+  """
+  fields = {f.name: f for f in dataclasses.fields(bert_config.BertConfig)}
+  unknown = sorted(set(values) - set(fields))
+  if unknown:
+    raise errors.UserError(
+      f'{path}: its model has the unknown fields {errors.listing(unknown)}; '
+      'convert it again.'
     )
-  if fields['num_layers'] > _MAX_LAYERS:
-    refuse(path, theirs, 'num_hidden_layers', f'{_MAX_LAYERS} or less')
-  activation = activations[theirs['hidden_act']]
-  return bert_config.BertConfig(**fields, activation=activation, **more)
+  shown = {(names or {}).get(name, name): x for name, x in values.items()}
+
+  def check(name, good, allowed):
+    if not good:
+      refuse(path, shown, (names or {}).get(name, name), allowed)
+
+  for name, field in fields.items():
+    x = values.get(name, field.default)
+    if field.type is int:
+      check(
+        name,
+        type(x) is int and 0 < x < 1 << 31,
+        'a whole number from 1 to 2**31 - 1',
+      )
+    elif field.type is float:
+      least, most = (-1e38, 0) if name == 'mask_value' else (0, 1)
+      good = type(x) in (int, float) and least <= x <= most
+      check(name, good, f'a number from {least} to {most}')
+    elif name in _CHOICES:
+      allowed = _CHOICES[name]
+      check(name, x in allowed, f'one of {", ".join(allowed)}')
+    else:
+      check(name, type(x) is field.type, f'of {field.type.__name__}')
+  config = bert_config.BertConfig(
+    **{name: fields[name].type(x) for name, x in values.items()}
+  )
+  heads = config.num_heads
+  check(
+    'hidden_size',
+    not config.hidden_size % heads,
+    f'a multiple of {heads} heads',
+  )
+  check(
+    'num_layers', config.num_layers <= _MAX_LAYERS, f'{_MAX_LAYERS} or less'
+  )
+  return config
 
 
 def from_config(
   config: bert_config.BertConfig, without: Collection[str] = ()
 ) -> dict[str, Any]:
-  """Returns the `FIELDS` of a config, with the names in the file as keys."""
+  """Returns the fields of a config, with the names in the file as keys."""
   return {
     name: getattr(config, ours)
-    for name, (ours, _) in FIELDS.items()
-    if name not in without
+    for ours, name in _NAMES.items()
+    if ours not in without
   }

@@ -1,10 +1,8 @@
 """Google's format of BERT: TensorFlow checkpoint, config, vocabulary."""
 
 import glob
-import json
 import os
 import re
-from collections.abc import Iterable
 
 from bert_jax import errors
 from bert_jax.interop import config_file, rename, vocabulary
@@ -26,7 +24,6 @@ FILES = (
 # exact one (google-research/bert, modeling.py).
 _HIDDEN_ACT = {'gelu': 'gelu_tanh', 'relu': 'relu'}
 _NORM_EPSILON = 1e-12  # in the code, not in the config
-_WITHOUT = ('layer_norm_eps',)
 _SLOT = re.compile(r'(.*/(adam_m|adam_v)|global_step)')
 
 
@@ -80,13 +77,15 @@ def read(path: str) -> rename.LoadedModel:
     config_path,
     files.read_json(config_path),
     _HIDDEN_ACT,
-    _WITHOUT,
     norm_epsilon=_NORM_EPSILON,
   )
   bundle = tf_checkpoint.read_index(prefix)
   with errors.within(prefix):
-    params, report = rename.from_google(
-      bundle.entries, lambda name: tf_checkpoint.read(bundle, name), config
+    params, report = rename.to_ours(
+      bundle.entries,
+      lambda name: tf_checkpoint.read(bundle, name),
+      config,
+      'google',
     )
   tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
   report = report._replace(left_over=[*report.left_over, *extra])
@@ -124,40 +123,43 @@ def write(
       f"lowercase={tokenizer.lowercase} has no name in Google's format, whose "
       'code strips accents when it lower-cases; use --format=hf or npz.'
     )
-  tensors = rename.to_google(params, config)
+  tensors = rename.to_theirs(params, config, 'google')
   vocabulary.check_size(tokenizer, config)
   theirs = {ours: name for name, ours in _HIDDEN_ACT.items()}
-  values = config_file.from_config(config, _WITHOUT)
+  values = config_file.from_config(config, without=['norm_epsilon'])
   values['hidden_act'] = theirs[config.activation]
+  values = dict(sorted(values.items()))
 
   def fill(new):
     tf_checkpoint.write(os.path.join(new, _PREFIX), tensors)
     vocabulary.write(new, tokenizer)
     settings = {'do_lower_case': tokenizer.lowercase}
-    for name, value in ((_CONFIG, values), (vocabulary.SETTINGS, settings)):
-      with open(os.path.join(new, name), 'w', encoding='utf-8') as f:
-        f.write(json.dumps(value, indent=2, sort_keys=True) + '\n')
+    files.write_json(os.path.join(new, _CONFIG), values)
+    files.write_json(os.path.join(new, vocabulary.SETTINGS), settings)
 
   files.write_folder(directory, FILES, fill)
 
 
 def _check(config):
   """Raises errors.UserError if Google's code does not support a model."""
-
-  def refuse(field: str, allowed: Iterable[str], advice: str):
-    value = getattr(config, field)
+  activations = tuple(_HIDDEN_ACT.values())
+  if config.activation not in activations:
     raise errors.UserError(
-      f"{field}={value!r} has no name in Google's format, only "
-      f'{" and ".join(map(repr, allowed))}; {advice}'
+      f"activation={config.activation!r} has no name in Google's format, only "
+      f'{" and ".join(map(repr, activations))}; their gelu is the tanh form. To '
+      'write the weights for that, give --activation=gelu_tanh; outputs differ '
+      'a little (docs/convert.md).'
     )
-
-  if config.activation not in _HIDDEN_ACT.values():
-    refuse(
-      'activation',
-      _HIDDEN_ACT.values(),
-      'their gelu is the tanh form. To write the weights for that, give '
-      '--activation=gelu_tanh; outputs differ a little (docs/convert.md).',
-    )
-  for field, allowed in (('norm_epsilon', _NORM_EPSILON), ('causal', False)):
-    if getattr(config, field) != allowed:
-      refuse(field, [allowed], 'use --format=hf or npz.')
+  allowed = {
+    'norm_epsilon': _NORM_EPSILON,
+    'norm': 'post',
+    'causal': False,
+    'reverse': False,
+  }
+  for field, only in allowed.items():
+    value = getattr(config, field)
+    if value != only:
+      raise errors.UserError(
+        f"{field}={value!r} has no name in Google's format, only {only!r}; use "
+        '--format=npz.'
+      )

@@ -86,7 +86,7 @@ def export(
   problem = find_problem(config, head)
   if problem:
     raise errors.UserError(f'{problem}; use --format=npz.')
-  tensors = rename.to_hf(params, config)
+  tensors = rename.to_theirs(params, config, 'hf')
   vocabulary.check_size(tokenizer, config)
   with_mlm = 'mlm' in params
   described = describe_model(config, with_nsp, tokenizer.pad_id, with_mlm)
@@ -104,29 +104,26 @@ def export(
 
 def _write(new, tensors, described, config, tokenizer, card):
   """Writes every file of an export into a folder."""
-
-  def path(name):
-    return os.path.join(new, name)
-
+  path = os.path.join(new, 'model.safetensors')
   try:
-    safetensors.numpy.save_file(
-      tensors, path('model.safetensors'), metadata={'format': 'pt'}
-    )
+    safetensors.numpy.save_file(tensors, path, metadata={'format': 'pt'})
   except safetensors.SafetensorError as error:  # such as of a full disk
     raise OSError(errors.first_line(error)) from error
-  for name, value in (
-    ('config.json', described),
-    (vocabulary.SETTINGS, _tokenizer_config(config, tokenizer)),
-    ('special_tokens_map.json', _special_tokens()),
-  ):
-    with open(path(name), 'w', encoding='utf-8') as f:
-      f.write(json.dumps(value, indent=2, ensure_ascii=False) + '\n')
+
+  def to_json(value):
+    return json.dumps(value, indent=2, ensure_ascii=False) + '\n'
+
   vocabulary.write(new, tokenizer)
-  with open(path('tokenizer.json'), 'w', encoding='utf-8') as f:
-    f.write(_fast_tokenizer(tokenizer).to_str(pretty=True))
-  if card is not None:
-    with open(path('README.md'), 'w', encoding='utf-8') as f:
-      f.write(card)
+  texts = {
+    'config.json': to_json(described),
+    vocabulary.SETTINGS: to_json(_tokenizer_config(config, tokenizer)),
+    'special_tokens_map.json': to_json(_special_tokens()),
+    'tokenizer.json': _fast_tokenizer(tokenizer).to_str(pretty=True),
+    'README.md': card,
+  }
+  for name, text in texts.items():
+    if text is not None:
+      files.write_text(os.path.join(new, name), text)
 
 
 def describe_model(

@@ -49,14 +49,7 @@ def read(directory: str) -> rename.LoadedModel:
 def read_with_head(
   directory: str,
 ) -> tuple[rename.LoadedModel, classifier.Head | None]:
-  """Reads the same, and the head of a model that was fine-tuned, see `sequence_head`.
-
-  Returns:
-    (model, head): as `read`; and the head, None if there is none.
-
-  Raises:
-    errors.UserError: as `read`.
-  """
+  """Reads a BERT like `read`, and its head if it was fine-tuned, else None."""
   if not os.path.isdir(directory):
     raise errors.UserError(
       f'{directory} is not a folder; name one with a Hugging Face BERT.'

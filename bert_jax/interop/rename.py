@@ -23,35 +23,6 @@ _HF_BUFFERS = re.compile(r'bert\.embeddings\.(position|token_type)_ids')
 _HF_BARE = re.compile(r'(embeddings|encoder|pooler)\.')
 
 
-def split_qkv(joined: np.ndarray) -> np.ndarray:
-  """Splits query, key and value, and merges their heads.
-
-  Args:
-    joined: kernel [D, 3, H, K] or bias [3, H, K].
-
-  Returns:
-    Query, key and value, [3, D, H K] or [3, H K].
-  """
-  separate = np.moveaxis(joined, -3, 0)
-  return separate.reshape(*separate.shape[:-2], -1)
-
-
-def join_qkv(separate: np.ndarray, head_size: int) -> np.ndarray:
-  """Joins query, key and value, the inverse of `split_qkv`; head_size is K."""
-  heads = separate.reshape(*separate.shape[:-1], -1, head_size)
-  return np.moveaxis(heads, 0, -3)
-
-
-def merge_heads(kernel: np.ndarray) -> np.ndarray:
-  """Merges the head axes of a kernel's input, [H, K, D] to [H K, D]."""
-  return kernel.reshape(-1, kernel.shape[-1])
-
-
-def split_heads(kernel: np.ndarray, head_size: int) -> np.ndarray:
-  """Splits a kernel's input by heads, [H K, D] to [H, K, D]; head_size is K."""
-  return kernel.reshape(-1, head_size, kernel.shape[-1])
-
-
 class Report(NamedTuple):
   """The differences of a file from a BERT with all heads.
 
@@ -85,52 +56,30 @@ def keep_parts(params: dict, wanted: Collection[str]) -> dict:
   }
 
 
-def to_hf(
-  params: dict, config: bert_config.BertConfig
+def to_theirs(
+  params: dict, config: bert_config.BertConfig, side: str
 ) -> dict[str, np.ndarray]:
-  """Renames and reshapes parameters for Hugging Face's BERT.
+  """Renames and reshapes parameters for Hugging Face's or Google's BERT.
 
   Args:
-    params: nested dict of arrays, as `heads.PretrainingModel` makes it; heads
-      may be missing.
+    params: nested dict of arrays, as `heads.PretrainingModel` makes it with
+      norm='post'; heads may be missing.
+    side: 'hf' or 'google'.
 
   Returns:
     {their name: contiguous float32 array}, without the tied decoder, as in
     their own files.
 
   Raises:
-    errors.UserError: for norm='pre' or a model that reads from right to left,
-      which their BERT does not support.
     ValueError: if the parameters do not fit the config.
   """
-  return _to(params, config, 'hf')
-
-
-def to_google(
-  params: dict, config: bert_config.BertConfig
-) -> dict[str, np.ndarray]:
-  """Renames and reshapes parameters for Google's BERT; see `to_hf`."""
-  return _to(params, config, 'google')
-
-
-def _to(params, config, side):
-  if config.norm != 'post':
-    raise errors.UserError(
-      f'norm={config.norm!r} is known neither to Hugging Face nor to Google: '
-      'their BERT normalises after each sublayer. Use --format=npz.'
-    )
-  if config.reverse:
-    raise errors.UserError(
-      'models that read from right to left are known neither to Hugging Face '
-      'nor to Google. Use --format=npz.'
-    )
   ours = param_names.flatten(params)
   held = list_parts(params)
   tensors = {}
   for row in name_table.list_rows(config):
     if row.part not in held:
       continue
-    theirs = _to_theirs(np.asarray(ours.pop(row.ours), np.float32), row.layout)
+    theirs = _split(np.asarray(ours.pop(row.ours), np.float32), row.layout)
     for name, value in zip(getattr(row, side), theirs, strict=True):
       if value.shape != row.shape:
         raise ValueError(f'{name} gets {value.shape}, expected {row.shape}.')
@@ -142,25 +91,32 @@ def _to(params, config, side):
   return tensors
 
 
-def _to_theirs(array: np.ndarray, layout: str) -> Iterable[np.ndarray]:
+def _split(array: np.ndarray, layout: str) -> Iterable[np.ndarray]:
   """Converts one of our arrays to theirs, one or three, by `Row.layout`."""
-  if layout == 'joined_qkv':
-    return split_qkv(array)
-  return [merge_heads(array) if layout == 'split_heads' else array]
+  if layout == 'joined_qkv':  # [D, 3, H, K] or [3, H, K]
+    separate = np.moveaxis(array, -3, 0)
+    return separate.reshape(*separate.shape[:-2], -1)  # [3, D, H K] or [3, H K]
+  if layout == 'split_heads':  # [H, K, D] to [H K, D]
+    array = array.reshape(-1, array.shape[-1])
+  return [array]
 
 
-def _to_ours(arrays: list[np.ndarray], layout: str, head_size: int):
-  """Converts their arrays to ours, the inverse of `_to_theirs`."""
+def _join(arrays: list[np.ndarray], layout: str, head_size: int) -> np.ndarray:
+  """Converts their arrays to ours, the inverse of `_split`."""
   if layout == 'joined_qkv':
-    return join_qkv(np.stack(arrays), head_size)
+    separate = np.stack(arrays)
+    heads = separate.reshape(*separate.shape[:-1], -1, head_size)
+    return np.moveaxis(heads, 0, -3)
   (array,) = arrays
-  return split_heads(array, head_size) if layout == 'split_heads' else array
+  if layout == 'split_heads':
+    array = array.reshape(-1, head_size, array.shape[-1])
+  return array
 
 
 def from_hf(
   tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig
 ) -> tuple[dict, Report]:
-  """Converts the tensors of Hugging Face's BERT, the inverse of `to_hf`.
+  """Converts the tensors of Hugging Face's BERT, the inverse of `to_theirs`.
 
   Args:
     tensors: {their name: array}, from BertForPreTraining, BertForMaskedLM,
@@ -193,7 +149,7 @@ def from_hf(
     renamed.setdefault(original, renamed.pop(copy))
   found = [name for name in renamed if not _HF_BUFFERS.fullmatch(name)]
   found = [name for name in found if name not in name_table.HF_TIED]
-  return _from(found, renamed.__getitem__, config, 'hf')
+  return to_ours(found, renamed.__getitem__, config, 'hf')
 
 
 def _modern(name, tensors):
@@ -204,34 +160,33 @@ def _modern(name, tensors):
   return f'bert.{name}' if bare and _HF_BARE.match(name) else name
 
 
-def from_google(
+def to_ours(
   found: Collection[str],
   read: Callable[[str], np.ndarray],
   config: bert_config.BertConfig,
+  side: str,
 ) -> tuple[dict, Report]:
-  """Converts Google's variables, the inverse of `to_google`.
+  """Converts tensors with the names of one side, the inverse of `to_theirs`.
 
   Args:
-    found: names of the variables.
-    read: returns the variable with a name; called only for those needed.
+    found: names of the tensors.
+    read: returns the tensor with a name; called only for those needed.
+    side: 'hf' or 'google', whose optimizer slots are left over.
 
   Returns:
-    (params, report): as `from_hf`; optimizer slots are left over.
+    (params, report): nested dict of float32 arrays of the existing parts, and a
+    `Report`.
 
   Raises:
-    errors.UserError: as `from_hf`.
+    errors.UserError: if a part is incomplete or a shape is wrong.
   """
-  return _from(found, read, config, 'google')
-
-
-def _from(found, read, config, side):
   rows = name_table.list_rows(config)
   held, report = _compare_names(rows, set(found), config, side)
   params = {}
   for row in rows:
     if row.part in held:
       theirs = [_read(read, name, row, side) for name in getattr(row, side)]
-      ours = _to_ours(theirs, row.layout, config.head_size)
+      ours = _join(theirs, row.layout, config.head_size)
       params[row.ours] = np.ascontiguousarray(ours)
   return flax.traverse_util.unflatten_dict(params, sep='/'), report
 

@@ -71,20 +71,14 @@ def _fast_vocabulary(fast, path):
       f'{path} holds no WordPiece vocabulary with ids 0, 1, 2 ...; put the '
       "model's vocab.txt beside it."
     )
-  missing = [token for token in tokenizer_lib.SPECIAL if token not in ids]
-  if missing:
-    raise errors.UserError(
-      f'{path} lacks {errors.listing(missing)}; only BERT vocabularies can be '
-      'read.'
-    )
+  tokenizer_lib.check_vocab(words, path)
   return words
 
 
 def write(directory: str, tokenizer: tokenizer_lib.Tokenizer):
   """Writes vocab.txt."""
-  path = os.path.join(directory, NAME)
-  with open(path, 'w', encoding='utf-8', newline='\n') as f:
-    f.writelines(f'{word}\n' for word in tokenizer.vocab)
+  text = ''.join(f'{word}\n' for word in tokenizer.vocab)
+  files.write_text(os.path.join(directory, NAME), text)
 
 
 def check_size(

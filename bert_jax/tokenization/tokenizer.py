@@ -234,11 +234,12 @@ def read_vocab(path: str) -> tuple[str, ...]:
     raise errors.UserError(
       f'the vocabulary {path} is empty; give a file with one piece per line.'
     )
-  _check_vocab(lines, path)
+  check_vocab(lines, path)
   return tuple(lines)
 
 
-def _check_vocab(lines: list[str], path: str):
+def check_vocab(lines: Sequence[str], path: str):
+  """Raises errors.UserError unless the pieces of a file are a BERT vocabulary."""
   first = {}
   for n, piece in enumerate(lines, 1):
     if not piece:

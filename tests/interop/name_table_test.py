@@ -18,7 +18,7 @@ def test_every_parameter_of_ours_has_one_row():
 
 
 def test_names_are_those_of_hugging_face():
-  tensors = rename.to_hf(models.make_params(CONFIG), CONFIG)
+  tensors = rename.to_theirs(models.make_params(CONFIG), CONFIG, 'hf')
   layer = 'bert.encoder.layer.0.'
   assert {name: tensor.shape for name, tensor in tensors.items()} == {
     'bert.embeddings.word_embeddings.weight': (11, 8),
@@ -55,7 +55,7 @@ def test_names_are_those_of_hugging_face():
 
 
 def test_names_are_those_of_google():
-  tensors = rename.to_google(models.make_params(CONFIG), CONFIG)
+  tensors = rename.to_theirs(models.make_params(CONFIG), CONFIG, 'google')
   layer = 'bert/encoder/layer_0/'
   assert {name: tensor.shape for name, tensor in tensors.items()} == {
     'bert/embeddings/word_embeddings': (11, 8),

@@ -1,7 +1,6 @@
 """One .npz file, in and out."""
 
 import dataclasses
-import io
 import json
 import os
 import zipfile
@@ -57,9 +56,14 @@ def test_only_a_reversed_model_is_written_with_the_field_for_it(tmp_path):
     assert npz.read(path)[1] == config
 
 
-@pytest.mark.parametrize('norm', ['post', 'pre'])
 @pytest.mark.parametrize(
-  'heads', [('mlm', 'pooler', 'nsp'), ('mlm',), ('pooler',), ()]
+  ('norm', 'heads'),
+  [
+    ('post', ('mlm', 'pooler', 'nsp')),
+    ('post', ('mlm',)),
+    ('pre', ('pooler',)),
+    ('pre', ()),
+  ],
 )
 def test_read_of_write_is_the_same(tmp_path, norm, heads):
   config = dataclasses.replace(models.CONFIG, norm=norm, activation='relu')
@@ -139,15 +143,15 @@ def with_array(name, value):
     (without('about'), 'Expecting value'),
     (with_array('about', np.uint8([0xFF])), "can't decode byte 0xff"),
     (about(format='bert_jax 2'), "format is not 'bert_jax 1'"),
-    (about(model=7), 'int'),
-    (model(hidden=8), 'has the fields activation'),
+    (about(model=7), 'not iterable'),
+    (model(hidden=8), 'unknown fields hidden'),
     (model(hidden_size='8'), "hidden_size is '8'"),
     (model(hidden_size=0), 'hidden_size is 0'),
     (model(mlp_size=1 << 60), 'mlp_size is 1152921504606846976'),
     (model(num_layers=True), 'num_layers is True'),
-    (model(num_layers=3), 'not 3 layers'),
-    (model(num_layers=1 << 24), 'not 16777216 layers'),
-    (model(num_heads=3), 'no multiple'),
+    (model(num_layers=3), 'not have 3 layers'),
+    (model(num_layers=1 << 24), 'not 1000 or less'),
+    (model(num_heads=3), 'a multiple of 3 heads'),
     (model(dropout=float('inf')), 'dropout is inf'),
     (model(activation='eval'), "activation is 'eval'"),
     (model(norm=['post']), r"norm is \['post'\]"),
@@ -155,7 +159,7 @@ def with_array(name, value):
     (model(vocab_size=12), r'\(11,.*not \(12,'),
     (about(lowercase=None), 'lowercase is None'),
     (about(vocab='the'), 'not a list of words'),
-    (about(vocab=['the', 'the']), 'lacks special tokens or repeats'),
+    (about(vocab=['the', 'the']), "holds 'the' in lines 1 and 2"),
     (without('mlm/bias'), 'lacks mlm/bias'),
     (without('embeddings/norm/bias'), 'lacks embeddings/norm/bias'),
     (with_array('mlm/bias', np.zeros(11)), "'mlm/bias' is float64"),
@@ -184,13 +188,12 @@ HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }"
   ('content', 'message'),
   [
     (entry(HEADER % '(1 << 60,)'), 'not cut|[Cc]annot parse|malformed|Invalid'),
-    (entry(HEADER % '(1152921504606846976,)'), 'has 44 bytes'),
-    (entry(HEADER % '(-11,)'), 'has 44 bytes'),
-    (entry(HEADER % '(12,)'), 'has 44 bytes'),
-    (entry(HEADER.replace('False', 'True') % '(1, 11)'), 'not float32 in C'),
+    (entry(HEADER % '(1152921504606846976,)'), 'of 44 bytes'),
+    (entry(HEADER % '(-11,)'), 'of 44 bytes'),
+    (entry(HEADER % '(12,)'), 'of 44 bytes'),
     (entry(HEADER.replace('<f4', '|O') % '(11,)'), 'is object'),
     (entry("__import__('os').getcwd()"), 'malformed'),
-    (b'\x93NUMPY\2\0', r'format \(2, 0\)'),
+    (b'\x93NUMPY\2\0', 'cut|EOF|expected|header'),
     (b'\x80\x04N.', 'magic|EOF|expected'),
   ],
 )
@@ -218,28 +221,14 @@ def test_damage_to_the_file_is_one_clear_error(path):
     npz.read(path + 'x')
 
 
-def test_compressed_arrays_are_refused(path):
-  # A few bytes could stand for gigabytes.
-  np.savez_compressed(path, **arrays_of(path))
-  with pytest.raises(errors.UserError, match='compressed or encrypted'):
-    npz.read(path)
-
-
-def test_repeated_names_are_refused(path):
-  with io.BytesIO() as file:
-    np.save(file, np.zeros(11, np.float32))
-    content = file.getvalue()
-  with zipfile.ZipFile(path, 'a') as archive:
-    with pytest.warns(UserWarning, match='Duplicate'):
-      archive.writestr('mlm/bias.npy', content)
-  with pytest.raises(errors.UserError, match="holds 'mlm/bias' twice"):
-    npz.read(path)
-
-
-def test_arrays_that_share_bytes_are_refused(path):
-  # A file of a few bytes could stand for many arrays.
+def test_what_could_stand_for_more_bytes_is_refused(path):
   with zipfile.ZipFile(path, 'a') as archive:
     archive.filelist += archive.filelist * 2
     archive.comment = b'written again'
-  with pytest.raises(errors.UserError, match='its arrays share bytes'):
+  with pytest.raises(errors.UserError, match='a name twice'):
+    npz.read(path)
+  os.remove(path)
+  arrays = {'about': np.zeros(1 << 20, np.uint8)}
+  np.savez_compressed(path, **arrays)
+  with pytest.raises(errors.UserError, match='is compressed or encrypted'):
     npz.read(path)
