@@ -31,23 +31,16 @@ def read(chip: str, path: str | None = None) -> dict | None:
   Raises:
     errors.UserError: if the file was not written by `store`.
   """
-  entry = _read_all(path or default_path()).get(chip)
-  if entry is not None and not _is_entry(entry):
-    raise errors.UserError(
-      f'{path or default_path()} has no ratios, date and topology for {chip}; '
-      'delete the file and calibrate again.'
-    )
-  return entry
-
-
-def _is_entry(value) -> bool:
-  if not isinstance(value, dict) or not {'date', 'topology'} <= set(value):
-    return False
-  ratios = value.get('ratios')
-  return (
-    isinstance(ratios, list)
-    and bool(ratios)
-    and all(isinstance(x, int | float) and x > 0 for x in ratios)
+  path = path or default_path()
+  entry = _read_all(path).get(chip)
+  match entry:
+    case None | {'date': _, 'topology': _, 'ratios': [_, *_]}:
+      ratios = entry['ratios'] if entry else []
+      if all(isinstance(x, int | float) and x > 0 for x in ratios):
+        return entry
+  raise errors.UserError(
+    f'{path} has no ratios, date and topology for {chip}; delete the file and '
+    'calibrate again.'
   )
 
 
@@ -61,8 +54,7 @@ def measure_step(rows: list[dict], phase: task.Phase) -> float | None:
   """Returns the median seconds of a step; None if there are too few rows.
 
   Args:
-    rows: the rows of a run's `metrics.jsonl`.
-    phase: a phase of the run, see `task.list_phases`.
+    rows: of a run's `metrics.jsonl`.
 
   Raises:
     errors.UserError: if the run waited for its input.
@@ -114,8 +106,8 @@ def compare(
 
   Args:
     estimated: the report that `preflight --json` wrote.
-    rows: the rows of the run's `metrics.jsonl`.
-    phases: the phases of the run's config.
+    rows: of the run's `metrics.jsonl`.
+    phases: of the run's config.
     flops: model FLOPs per step of each phase.
 
   Raises:
@@ -134,7 +126,8 @@ def compare(
     _check_phase(facts, phase, work)
     _check_attention(facts, rows)
     if 'step_seconds_model' in facts:
-      measured.append((phase.number, found, facts['step_seconds_model']))
+      seconds = {'seconds': found, 'model_seconds': facts['step_seconds_model']}
+      measured.append({'number': phase.number, **seconds})
   if not measured:
     raise errors.UserError(
       f'no phase has an estimate and {_LEAST_ROWS + 1} rows of training; train '
@@ -143,14 +136,11 @@ def compare(
     )
   return {
     'chip': chip,
-    'ratios': [real / model for _, real, model in measured],
+    'ratios': [x['seconds'] / x['model_seconds'] for x in measured],
     'date': str(datetime.date.today()),
     'topology': estimated['topology'],
     'slices': estimated['slices'],
-    'phases': [
-      {'number': n, 'seconds': real, 'model_seconds': model}
-      for n, real, model in measured
-    ],
+    'phases': measured,
     'run': {name: run.get(name) for name in ('jax', 'libtpu')},
     'estimate': {'jax': estimated['jax'], 'libtpu': estimated.get('libtpu')},
   }

@@ -30,8 +30,6 @@ class Memory:
   """Memory of one device in bytes.
 
   Attributes:
-    parameters: the model's parameters.
-    optimizer: the optimizer's state.
     batch: the batch, all other arguments, and padding of arrays to tiles.
     temporary: peak of gradients, activations and the like.
     program: the compiled code.
@@ -117,8 +115,6 @@ def compile_step(
   """Compiles the training step of a phase as `fit.fit` would.
 
   Args:
-    config: the experiment.
-    phase: one of `task.list_phases`.
     mesh: axes (data, model), over described devices.
 
   Raises:
@@ -171,14 +167,13 @@ def count_gradient_bytes(config: config_dict.ConfigDict, mesh: Mesh) -> int:
   """Returns the bytes of a device's float32 gradients, before the reduction."""
   objective = tasks.get(config).make_objective(config)
   params = jax.eval_shape(objective.init, jax.random.key(0))
-  return count_device_bytes(
-    param_names.map_named(
-      lambda name, x: _place(
-        x, NamedSharding(mesh, partition.compute_spec(mesh, name, x.shape))
-      ),
-      params,
-    )
-  )
+
+  def place(name, x):
+    spec = partition.compute_spec(mesh, name, x.shape)
+    placed = NamedSharding(mesh, spec)
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)
+
+  return count_device_bytes(param_names.map_named(place, params))
 
 
 def count_device_bytes(tree: Any) -> int:
@@ -187,7 +182,3 @@ def count_device_bytes(tree: Any) -> int:
     math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
     for x in jax.tree.leaves(tree)
   )
-
-
-def _place(x, placed):
-  return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)

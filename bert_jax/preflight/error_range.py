@@ -65,21 +65,14 @@ _CALIBRATED = 0.85, 1.2
 
 
 def get_range(chip: str) -> Range:
-  """Returns the range for a TPU.
-
-  Args:
-    chip: `chips.Chip.name`.
-  """
+  """Returns the range for a TPU, by `chips.Chip.name`."""
   return _RANGES[chip]
 
 
 def get_calibrated(entry: dict) -> Range:
-  """Returns the range for a chip with a calibration.
+  """Returns the range for a calibration, from `calibration.read`.
 
   Both factors are of the time with no collective overlapped with computation.
-
-  Args:
-    entry: the calibration, from `calibration.read`.
   """
   fast, slow = _CALIBRATED
   least, most = min(entry['ratios']), max(entry['ratios'])

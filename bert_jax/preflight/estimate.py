@@ -28,8 +28,7 @@ class Step:
   Attributes:
     seconds: the estimate with no parts overlapped; for a GPU, at the middle of
       `_GPU_SHARES`.
-    low: seconds at the fast end of the range of error.
-    high: seconds at the slow end.
+    low, high: seconds at the ends of the range of error.
     parts: {name: seconds}, whose sum is `seconds`; for a GPU, at its peak.
     why: the reason for the range, a line to print.
   """
@@ -38,13 +37,7 @@ class Step:
   low: float
   high: float
   parts: dict[str, float]
-  why: str = ''
-
-  @property
-  def hidden(self) -> float:
-    """Seconds with all collectives overlapped with computation."""
-    sent = self.parts.get('collectives', 0.0)
-    return max(self.seconds - sent, sent)
+  why: str
 
 
 def estimate_tpu_step(
@@ -59,15 +52,12 @@ def estimate_tpu_step(
   """Estimates a compiled step.
 
   Args:
-    cost: cost of the step on one device.
-    topology: that it was compiled for; the devices of a chip share its memory
-      and links evenly.
-    generator: generator of attention dropout's bits, see
-      `kernel_schedules.get_generator`.
+    cost: of one device; the devices of a chip share memory and links evenly.
+    generator: of attention dropout's bits, `kernel_schedules.get_generator`.
     head_size: K, of attention.
     flops: model FLOPs of all devices; bounds the speed of the step by
       `error_range.MOST_OF_PEAK`.
-    calibration: the chip's calibration, from `calibration.read`, or None.
+    calibration: the chip's, from `calibration.read`.
   """
   chip = topology.chip
   memory = chip.hbm_bandwidth / chip.devices
@@ -81,18 +71,16 @@ def estimate_tpu_step(
       for group, sent in cost.group_bytes.items()
     ),
   }
-  step = Step(sum(parts.values()), 0, 0, parts)
+  seconds, sent = sum(parts.values()), parts['collectives']
   if calibration:
     found = error_range.get_calibrated(calibration)
-    low, why = step.seconds * found.fast, found.why
+    low, why = seconds, found.why
   else:
     found = error_range.get_range(chip.name)
-    low, why = step.hidden * found.fast, found.text
+    low, why = max(seconds - sent, sent), found.text  # all overlapped
   least = flops / (error_range.MOST_OF_PEAK * chip.flops * topology.chips)
-  high = step.seconds * found.slow
-  return dataclasses.replace(
-    step, low=max(low, least), high=max(high, least), why=why
-  )
+  ends = max(low * found.fast, least), max(seconds * found.slow, least)
+  return Step(seconds, *ends, parts, why)
 
 
 def _kernels(cost, chip, memory, generator, head_size) -> float:
@@ -115,7 +103,6 @@ def _collective(group: str, sent: float, topology) -> float:
   Args:
     group: devices of a group, a key of `hlo_cost.Cost.group_bytes`.
     sent: bytes that the device sends.
-    topology: the accelerators, from `topology.parse`.
   """
   chip = topology.chip
   devices = [int(d) for d in group.split(',')]
@@ -139,13 +126,7 @@ def _collective(group: str, sent: float, topology) -> float:
 def compute_cycle_utilisation(
   flops: float, seconds: float, chip: chips.Chip
 ) -> float:
-  """Returns the FLOPs per estimated cycle, relative to a large product's.
-
-  Args:
-    flops: model FLOPs per device.
-    seconds: sum of some of `Step.parts`.
-    chip: the device's chip.
-  """
+  """Returns the FLOPs of a device per cycle, relative to a large product's."""
   return flops / (seconds * chip.cycles_per_second) / chip.product_flops
 
 
@@ -159,10 +140,10 @@ def estimate_gpu_step(
   """Estimates a step from the peak of the chips alone.
 
   Args:
-    flops: FLOPs of the global batch.
+    flops: of the global batch.
     chip: a GPU, from `chips.Chip.for_products`.
-    count: number of GPUs.
-    calibration: the chip's calibration, from `calibration.read`, or None.
+    count: of GPUs.
+    calibration: the chip's, from `calibration.read`.
     others: {name: seconds} of what is not products, see `time_update`.
   """
   worst, best = _GPU_SHARES
@@ -187,7 +168,6 @@ def time_update(
     parameters: bytes of a device's parameters.
     state: bytes of them and of the optimizer's state.
     weights: bytes of all parameters in the activations' type.
-    chip: a GPU.
     count: GPUs of a host, which share gradients and weights.
   """
   # The state is read and written, the gradient read.
@@ -199,73 +179,42 @@ def time_update(
   }
 
 
-def compute_utilisation(flops: float, step: Step, chip: chips.Chip, count: int):
-  """Returns (lowest, highest) share of the chips' peak that a step reaches."""
-  peak = chip.flops * count
-  return flops / step.high / peak, flops / step.low / peak
-
-
 def describe_step(
   step: Step, flops: float, chip: chips.Chip, count: int
 ) -> dict:
-  """Returns a step for JSON, as `preflight` writes it."""
+  """Returns a step for JSON, with the share of the chips' peak it reaches."""
+  peak = chip.flops * count
   return {
     'step_seconds_estimate': [step.low, step.high],
     'step_seconds_model': step.seconds,
     'step_seconds_parts': step.parts,
     'step_seconds_range': step.why,
-    'utilisation_estimate': list(compute_utilisation(flops, step, chip, count)),
+    'utilisation_estimate': [flops / x / peak for x in (step.high, step.low)],
   }
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-  """Estimates of a run or a phase, without evaluation, saving and compiling.
-
-  Attributes:
-    hours: (lowest, highest).
-    chip_hours: (lowest, highest) hours times chips.
-    dollars: (lowest, highest) cost in US dollars; None without a price.
-  """
-
-  hours: tuple[float, float]
-  chip_hours: tuple[float, float]
-  dollars: tuple[float, float] | None
 
 
 def estimate_run(
   steps: Sequence[tuple[int, tuple[float, float]]],
   count: int,
   price: float | None,
-) -> Run:
-  """Estimates a run.
+) -> dict:
+  """Estimates a run for JSON, without evaluation, saving and compiling.
 
   Args:
     steps: for each phase (number of steps, (lowest, highest) seconds of one).
-    count: number of chips.
+    count: of chips.
     price: US dollars per chip and hour.
+
+  Returns:
+    `hours`, `chip_hours` and `dollars` (None without a price), each (lowest,
+    highest).
   """
   hours = tuple(
     sum(n * seconds[end] for n, seconds in steps) / 3600 for end in (0, 1)
   )
   chip_hours = tuple(h * count for h in hours)
   dollars = None if price is None else tuple(h * price for h in chip_hours)
-  return Run(hours, chip_hours, dollars)
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-  """Batches that would fit.
-
-  Attributes:
-    largest: sequences per update with the same number of micro-batches; None
-      if the batch is too small to extrapolate from.
-    accumulate: the least number of micro-batches with which the batch fits;
-      None if there is none.
-  """
-
-  largest: int | None
-  accumulate: int | None
+  return {'hours': hours, 'chip_hours': chip_hours, 'dollars': dollars}
 
 
 def estimate_batch(
@@ -278,8 +227,8 @@ def estimate_batch(
   batch_size: int,
   accumulate: int,
   shares: int,
-) -> Batch:
-  """Estimates which batches fit, from the memory that one batch needs.
+) -> dict:
+  """Estimates for JSON which batches fit, from the memory that one needs.
 
   The model is bytes = fixed + gradients + constant x (sequences per
   micro-batch); several micro-batches also need `sums`.
@@ -290,9 +239,12 @@ def estimate_batch(
     gradients: bytes of a device's shard of the gradients.
     limit: bytes per device that can be used.
     sums: bytes per device in which gradients of micro-batches are added up.
-    batch_size: sequences per update.
-    accumulate: micro-batches per update.
     shares: number of parts that the rows are split into over the devices.
+
+  Returns:
+    `largest_batch_estimate`, sequences per update with as many micro-batches,
+    None if the batch is too small to extrapolate from; and
+    `accumulate_that_fits_estimate`, micro-batches, None if none do.
   """
   rows = batch_size // (shares * accumulate)  # of a device, at once
 
@@ -310,7 +262,7 @@ def estimate_batch(
     largest = int(room / each) * shares * accumulate
   per_device = batch_size // shares
   divisors = [n for n in range(1, per_device + 1) if per_device % n == 0]
-  return Batch(
-    largest=largest,
-    accumulate=next((n for n in divisors if fits(n)), None),
-  )
+  return {
+    'largest_batch_estimate': largest,
+    'accumulate_that_fits_estimate': next(filter(fits, divisors), None),
+  }

@@ -1,7 +1,7 @@
 """Compiles the programs of a run for absent accelerators and describes them."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ml_collections import config_dict
 
@@ -16,7 +16,6 @@ from bert_jax.preflight import (
   estimate,
   hlo_cost,
   kernel_schedules,
-  verdicts,
 )
 from bert_jax.train import programs as programs_lib
 from bert_jax.train import task
@@ -41,11 +40,8 @@ def examine(
   """Compiles the programs of a run for a TPU slice.
 
   Args:
-    config: the experiment.
-    topology: the TPU slice, from `topology.parse`.
-    phases: the phases to examine, from `task.list_phases`.
     quick: whether to compile only 2 and 4 layers and extrapolate.
-    say: function that prints a line of progress.
+    say: prints a line of progress.
 
   Returns:
     (programs, facts, texts): for JSON, a list of each program's result, and a
@@ -98,21 +94,44 @@ def _verdicts(runs, layers) -> list[dict]:
     for outcome in (o for result in run.values() for o in result.outcomes):
       why = programs_lib.describe_problem(outcome)
       found.append((outcome.program, why and f'{depth}it {why}'))
-  return verdicts.judge(found)
+  return judge(found)
+
+
+def judge(
+  examined: Iterable[tuple[programs_lib.Program, str | None]],
+) -> list[dict]:
+  """Returns `{name, phase, ok, reason}` of each kind of program.
+
+  Args:
+    examined: (program, why it cannot be compiled or None). Those of the same
+      name and phase, such as for batches of several lengths, have one result:
+      that of the first that failed.
+  """
+  examined = list(examined)
+  lengths: dict[int | None, set] = {}
+  for program, _ in examined:
+    lengths.setdefault(program.phase, set()).add(program.length)
+  found: dict[tuple, dict] = {}
+  for program, reason in examined:
+    key = program.name, program.phase
+    first = {'name': key[0], 'phase': key[1], 'ok': True, 'reason': None}
+    verdict = found.setdefault(key, first)
+    if reason and verdict['ok']:
+      many = len(lengths[program.phase]) > 1
+      where = f'at length {program.length} ' if many else ''
+      verdict.update(ok=False, reason=f'{where}{reason}')
+  return list(found.values())
 
 
 def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   """Returns (HLO text or None, facts) of a phase.
 
   Args:
-    config: the experiment.
-    topology: the accelerators.
     mesh: axes (data, model), over the described devices.
-    phase: one of `task.list_phases`.
     usable: bytes per device that programs may use.
     steps: `compile_step.Compiled` of the training step: one with all layers, or
       two with few; None for those that the compiler rejected.
-    calibration: the chip's calibration, from `calibration.read`, or None.
+    calibration: the chip's, from `calibration.read`.
   """
   flops = tasks.get(config).make_objective(config).flops(phase)
   facts = describe_phase(phase, flops) | {'usable_bytes': usable}
@@ -138,8 +157,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     'fits': fits,
     'needed_bytes': memory.total,
     'memory': dataclasses.asdict(memory),
-    'largest_batch_estimate': batch.largest,
-    'accumulate_that_fits_estimate': batch.accumulate,
+    **batch,
   }
   if cost is not None:
     step = estimate.estimate_tpu_step(
@@ -189,9 +207,6 @@ def make_report(
   """Returns everything that is known, for JSON and `page.render`.
 
   Args:
-    config: the experiment.
-    topology: the accelerators.
-    phases: the examined phases.
     price: US dollars per chip and hour; None uses that of `prices`.
     programs: result of each program; empty if nothing was compiled.
     examined: the facts of each phase.
@@ -202,7 +217,7 @@ def make_report(
   run = None
   if None not in seconds:
     pairs = list(zip((p.steps for p in phases), seconds, strict=True))
-    run = dataclasses.asdict(estimate.estimate_run(pairs, topology.chips, used))
+    run = estimate.estimate_run(pairs, topology.chips, used)
   return {
     'topology': topology.name,
     'slices': topology.slices,

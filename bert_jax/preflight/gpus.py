@@ -16,7 +16,7 @@ from bert_jax import errors, tasks
 from bert_jax.hardware import topology as topology_lib
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import calibration as calibration_lib
-from bert_jax.preflight import estimate, examine, memory_model, verdicts
+from bert_jax.preflight import compile_step, estimate, examine, memory_model
 from bert_jax.train import programs as programs_lib
 from bert_jax.train import task, tuning
 
@@ -35,16 +35,8 @@ def examine_run(
 ):
   """Lowers the programs of a run for GPUs, and models its phases.
 
-  Needs as many devices of any platform as the topology has.
-
-  Args:
-    config: the experiment.
-    topology: the GPUs, from `topology.parse`.
-    phases: the phases to examine, from `task.list_phases`.
-    say: function that prints a line of progress.
-
-  Returns:
-    (programs, facts): as those of `examine.examine`.
+  Needs as many devices of any platform as the topology has. Returns (programs,
+  facts) as `examine.examine` does.
 
   Raises:
     errors.UserError: if the batch or the model cannot be split over the GPUs,
@@ -67,7 +59,7 @@ def examine_run(
   )
   say('lowering the programs of the run for CUDA ...')
   listed = _list_programs(config, device, mesh, phases)
-  judged = verdicts.judge((p, _find_problem(p)) for p in listed)
+  judged = examine.judge((p, _find_problem(p)) for p in listed)
   say('counting the memory of the run ...')
   return judged, [
     _examine_phase(
@@ -124,7 +116,7 @@ def _examine_phase(config, topology, mesh, phase, calibration):
   count, usable = topology.chips, get_usable_memory(topology.chip.memory)
   memory = memory_model.model_step(config, phase, mesh)
   # In micro-batches, gradients are added up in float32.
-  sums = memory_model.count_sums(config, mesh)
+  sums = compile_step.count_gradient_bytes(config, mesh)
   one = memory.gradients - (sums if phase.accumulate > 1 else 0)
   batch = estimate.estimate_batch(
     memory.total,
@@ -137,12 +129,9 @@ def _examine_phase(config, topology, mesh, phase, calibration):
     shares=mesh.shape['data'],
   )
   flops = tasks.get(config).make_objective(config).flops(phase)
+  state = memory.parameters + memory.optimizer
   others = estimate.time_update(
-    memory.parameters,
-    memory.parameters + memory.optimizer,
-    memory.weights,
-    chip,
-    count,
+    memory.parameters, state, memory.weights, chip, count
   )
   step = estimate.estimate_gpu_step(flops, chip, count, calibration, others)
   return {
@@ -151,8 +140,7 @@ def _examine_phase(config, topology, mesh, phase, calibration):
     'fits': memory.total <= usable,
     'needed_bytes': memory.total,
     'memory': dataclasses.asdict(memory),
-    'largest_batch_estimate': batch.largest,
-    'accumulate_that_fits_estimate': batch.accumulate,
+    **batch,
     'compute': config.compute.to_dict(),
     **estimate.describe_step(step, flops, chip, count),
   }

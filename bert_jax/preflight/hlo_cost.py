@@ -78,17 +78,18 @@ def count_cost(text: str) -> Cost:
   devices = range(int(found[1]) if found else 1)
   totals = collections.Counter()
   _add(totals, computations, entry, times=1, devices=devices, fused=False)
-  fields = {}
-  for field in dataclasses.fields(Cost):
-    if field.default_factory is dict:
-      fields[field.name] = {
-        key[1]: n
-        for key, n in sorted(totals.items(), key=str)
-        if isinstance(key, tuple) and key[0] == field.name
-      }
-    else:
-      fields[field.name] = totals[field.name]
-  return Cost(**fields)
+  named = {field.name: {} for field in dataclasses.fields(Cost)}
+  for key, n in sorted(totals.items(), key=str):
+    if isinstance(key, tuple):
+      named[key[0]][key[1]] = n
+  return Cost(
+    **{
+      field.name: named[field.name]
+      if field.default_factory is dict
+      else totals[field.name]
+      for field in dataclasses.fields(Cost)
+    }
+  )
 
 
 def extrapolate(few: Cost, more: Cost, layers: tuple[int, int, int]) -> Cost:
@@ -105,12 +106,8 @@ def extrapolate(few: Cost, more: Cost, layers: tuple[int, int, int]) -> Cost:
       return {k: line(a.get(k, 0), b.get(k, 0)) for k in sorted({*a, *b})}
     return extrapolate_number(a, b, layers)
 
-  return Cost(
-    **{
-      field.name: line(getattr(few, field.name), getattr(more, field.name))
-      for field in dataclasses.fields(Cost)
-    }
-  )
+  pairs = zip(vars(few).values(), vars(more).values(), strict=True)
+  return Cost(*(line(a, b) for a, b in pairs))
 
 
 def extrapolate_number(a: float, b: float, layers: tuple[int, int, int]):
@@ -180,9 +177,8 @@ def _add_uncosted(totals, op, types, computations, times):
   if kinds & {'gather', 'scatter'}:
     moved = sum(_moved(part, known) for part, known in inside)
     if 'scatter' in kinds and '"aliasing_operands":{"lists":[{' not in op.rest:
-      moved += hlo_text.parse_size(
-        op.type
-      )  # the table is made, not changed in place
+      # The table is made, not changed in place.
+      moved += hlo_text.parse_size(op.type)
     totals['moved_bytes'] += times * moved
   elif kinds & {*_COLLECTIVES, 'rng-bit-generator'}:
     return
@@ -221,15 +217,17 @@ def _moved(op, types) -> int:
 
 def _in_and_out(op, types) -> int:
   if op.opcode.endswith('-start'):  # its type includes inputs, maybe whole
-    return 2 * hlo_text.parse_size(_second(op.type))
+    return 2 * hlo_text.parse_size(_get_second(op.type))
   return hlo_text.parse_size(op.type) + sum(
     hlo_text.parse_size(types.get(o, '')) for o in op.operands
   )
 
 
 def _add_collective(totals, op, kind, name, types, times, devices):
+  # The type of a start has inputs, too.
+  started = op.opcode in ('all-gather-start', 'collective-permute-start')
   whole = max(
-    hlo_text.parse_size(_result(op)),
+    hlo_text.parse_size(_get_second(op.type) if started else op.type),
     sum(hlo_text.parse_size(types[o]) for o in op.operands),
   )
   group = hlo_text.find_group(op.rest) or tuple(devices)
@@ -244,15 +242,7 @@ def _add_collective(totals, op, kind, name, types, times, devices):
   totals['group_bytes', ','.join(map(str, group))] += sent
 
 
-def _result(op):
-  """Returns the type of an op's result, without the inputs that starts list."""
-  started = op.opcode in ('all-gather-start', 'collective-permute-start')
-  if not started:
-    return op.type
-  return _second(op.type)
-
-
-def _second(type_text) -> str:
+def _get_second(type_text) -> str:
   """Returns the second array of a tuple's type, '' if there is none."""
   found = list(hlo_text.SHAPE.finditer(type_text))
   return found[1][0] if len(found) > 1 else ''

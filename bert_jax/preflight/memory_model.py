@@ -35,8 +35,6 @@ class Memory:
   """Memory of one device in bytes, by kind.
 
   Attributes:
-    parameters: the model's parameters.
-    optimizer: the optimizer's state.
     batch: the batch and all other arguments.
     weights: the parameters again, gathered and rounded to the activations'
       type.
@@ -73,7 +71,6 @@ def model_step(
 
   Args:
     config: the phase's config from `tuning.resolve`.
-    phase: one of `task.list_phases`.
     mesh: axes (data, model), over any devices. Activations are counted as if
       `model` did not split them.
   """
@@ -82,30 +79,21 @@ def model_step(
   state, *rest = step.arguments
   rows = phase.batch_size // (phase.accumulate * mesh.shape['data'])
   kept, logits = _count_kept(config, objective, phase, rows)
+  sums = compile_step.count_gradient_bytes(config, mesh)
   # The gradients of a micro-batch have the weights' type.
-  weights = (
-    count_sums(config, mesh) * jnp.dtype(config.model.dtype).itemsize // 4
-  )
-  gradients = weights
-  if phase.accumulate > 1:
-    gradients += count_sums(config, mesh)
+  weights = sums * jnp.dtype(config.model.dtype).itemsize // 4
   return Memory(
     parameters=compile_step.count_device_bytes(state.params),
     optimizer=compile_step.count_device_bytes(state.opt_state),
     batch=compile_step.count_device_bytes(rest),
     weights=weights,
-    gradients=gradients,
+    gradients=weights + (sums if phase.accumulate > 1 else 0),
     activations=kept,
     logits=logits,
     workspace=_LIBRARIES
     + _count_passing(config, phase, rows)
     + _count_repeated(config, phase, rows),
   )
-
-
-def count_sums(config: config_dict.ConfigDict, mesh: Mesh) -> int:
-  """Returns the bytes in which a device adds gradients up, in float32."""
-  return compile_step.count_gradient_bytes(config, mesh)
 
 
 def _count_kept(config, objective, phase, rows) -> tuple[int, int]:
@@ -169,17 +157,13 @@ def _list_kept(jaxpr, needed, parameters: int) -> list:
       x = made_by[x]
     return x
 
-  outputs = [
-    x
+  found = {
+    source(x): x.aval
     for x, counts in zip(jaxpr.outvars, needed, strict=True)
-    if counts and isinstance(x, jax.extend.core.Var)
-  ]
-  found = {source(x): x.aval for x in outputs if x in depends}
-  return [
-    x
-    for x in found.values()
-    if not jnp.issubdtype(x.dtype, jax.dtypes.extended)
-  ]
+    if counts and isinstance(x, jax.extend.core.Var) and x in depends
+  }
+  extended = jax.dtypes.extended  # such as keys
+  return [x for x in found.values() if not jnp.issubdtype(x.dtype, extended)]
 
 
 def _count_repeated(config, phase, rows) -> int:

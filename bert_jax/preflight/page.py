@@ -17,12 +17,7 @@ _GPU_MODEL = (
 
 
 def render(report: dict, topology: topology_lib.Topology) -> list[str]:
-  """Returns a report as lines of text.
-
-  Args:
-    report: from `examine.make_report`.
-    topology: the accelerators, from `topology.parse`.
-  """
+  """Returns a report of `examine.make_report` as lines of text."""
   found = ['', _title(report)]
   if report['programs']:
     found += ['', *_programs(report['programs'], topology)]
@@ -48,13 +43,13 @@ def _programs(programs, topology):
   done = 'COMPILED' if topology.is_tpu else 'LOWERED FOR CUDA'
   return [
     f'programs: {len(bad)} of {len(programs)} CANNOT BE {done}',
-    *(
-      f'  {program["name"]}'
-      + ('' if program['phase'] is None else f' of phase {program["phase"]}')
-      + f': {program["reason"]}'
-      for program in bad
-    ),
+    *(f'  {_name(program)}: {program["reason"]}' for program in bad),
   ]
+
+
+def _name(program):
+  phase = program['phase']
+  return program['name'] + ('' if phase is None else f' of phase {phase}')
 
 
 def _phase(facts, report):
@@ -89,34 +84,33 @@ def _memory(facts, layers):
   else:
     how = f'estimated for {layers} layers from {compiled[0]} and {compiled[1]}'
   spare = f'{abs(usable - needed) / _GIB:.2f} GiB'
-  verdict = f'FITS, {spare} to spare'
-  if not facts['fits']:
-    verdict = f'DOES NOT FIT, {spare} too much'
+  fits = facts['fits']
+  verdict = (
+    f'FITS, {spare} to spare' if fits else f'DOES NOT FIT, {spare} too much'
+  )
   kinds = [f'{name} {_size(n)}' for name, n in facts['memory'].items()]
   kinds = [', '.join(kinds[i : i + 5]) for i in range(0, len(kinds), 5)]
   found = [
     f'  memory      {verdict}: {needed / _GIB:.2f} of {usable / _GIB:.2f} GiB '
     f'per device ({how})',
     *(f'{_INDENT}{line}' for line in kinds),
-    _batch(facts['largest_batch_estimate']),
   ]
-  if not facts['fits']:
-    parts = facts['accumulate_that_fits_estimate']
-    found.append(
-      f'              phases.accumulate={parts} should make it fit (estimated)'
-      if parts
-      else '              no phases.accumulate makes it fit: use more or larger '
-      'chips, or mesh.model'
-    )
-  return found
-
-
-def _batch(largest):
+  largest = facts['largest_batch_estimate']
   if largest is None:
-    return (
-      '  batch       far larger ones fit; this one is too small to say which'
+    batch = 'far larger ones fit; this one is too small to say which'
+  else:
+    batch = f'at most about {largest:,} sequences fit (estimated)'
+  found.append(f'  batch       {batch}')
+  if not fits:
+    parts = facts['accumulate_that_fits_estimate']
+    advice = (
+      f'phases.accumulate={parts} should make it fit (estimated)'
+      if parts
+      else 'no phases.accumulate makes it fit: use more or larger chips, or '
+      'mesh.model'
     )
-  return f'  batch       at most about {largest:,} sequences fit (estimated)'
+    found.append(f'{_INDENT}{advice}')
+  return found
 
 
 def _time(facts):

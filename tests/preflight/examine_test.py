@@ -72,6 +72,7 @@ def reported(found, price=None, programs=(), slices=1):
   c.update_from_flattened_dict(
     {f'phases.{k}': v[:1] for k, v in c.phases.items()}
   )
+  c.phases.steps = (3600,)
   where = topology.parse('v5e:4x4', slices)
   report = examine.make_report(
     *(c, where, task.list_phases(c), price, list(programs), [found])
@@ -83,15 +84,13 @@ def page(found, **more):
   return '\n'.join(page_lib.render(*reported(found, **more)))
 
 
-def test_report_has_the_versions_that_compiled(monkeypatch):
+def test_report_has_the_versions_and_fields_that_change_the_time_of_a_step(
+  monkeypatch,
+):
   versions = {'jax': '0.10.2', 'libtpu': '0.0.42'}
   monkeypatch.setattr(agreement, 'get_versions', lambda: versions)
   found, _ = reported(facts())
   assert {name: found[name] for name in versions} == versions
-
-
-def test_report_has_the_fields_that_change_the_time_of_a_step():
-  found, _ = reported(facts())
   assert found['config'] == {
     'compute.attention': 'auto',
     'compute.heads': 'auto',
@@ -109,36 +108,49 @@ def test_report_has_the_fields_that_change_the_time_of_a_step():
   }
 
 
-def test_page_says_what_fits_and_what_it_costs():
-  c = config.pretraining('mini')
-  steps = c.phases.steps[0]
-  found = page(facts(), price=2.0)
-  assert 'FITS, 10.00 GiB to spare: 6.00 of 16.00 GiB' in found
-  assert 'at most about 96 sequences' in found
-  assert '500 ms to 1 s per step (estimated); by the model 750 ms:' in found
-  assert 'Range: no run on this chip was compared.' in found
-  assert 'over all chips by 2 link(s) of 50 GB/s each way' in found
-  assert '32 to 64 sequences/s, 25% to 50% of the peak' in found
-  hours = steps / 3600
-  assert f'{hours / 2:,.0f} to {hours:,.0f} hours' in found
-  assert f'${16 * hours:,.0f} to {32 * hours:,.0f} at $2.00' in found
+FITS = [
+  *('FITS, 10.00 GiB to spare: 6.00 of 16.00 GiB', 'per device (compiled)'),
+  'at most about 96 sequences',
+  '500 ms to 1 s per step (estimated); by the model 750 ms:',
+  'Range: no run on this chip was compared.',
+  'over all chips by 2 link(s) of 50 GB/s each way',
+  '32 to 64 sequences/s, 25% to 50% of the peak',
+  # 3,600 steps of 0.5 to 1 s on 16 chips.
+  *('0.5 to 1 hours, 8 to 16 chip-hours', '$9.6 to 19.2 at $1.20 per chip'),
+  'per chip and hour (list of 2025-',
+]
+TOO_MUCH = ['DOES NOT FIT, 4.00 GiB too much: 20.00 of 16.00 GiB']
+HELPS = ['phases.accumulate=4 should make it fit (estimated)']
+REFUSED = ['memory      not known: the compiler refuses', 'run: not estimated']
+NO_TIME = ['time        not known: the step did not comp', 'run: not estimated']
 
 
-def test_page_says_what_would_make_it_fit():
-  found = page(
-    facts(fits=False, needed_bytes=20 * 2**30, accumulate_that_fits_estimate=4)
-  )
-  assert 'DOES NOT FIT, 4.00 GiB too much: 20.00 of 16.00 GiB' in found
-  assert 'phases.accumulate=4 should make it fit (estimated)' in found
-  found = page(facts(fits=False, accumulate_that_fits_estimate=None))
-  assert 'no phases.accumulate makes it fit' in found
-
-
-def test_page_marks_what_was_extrapolated():
-  assert '(compiled)' in page(facts())
-  found = page(facts(compiled_layers=[2, 4]))
-  assert 'per device (compiled)' in page(facts(compiled_layers=[4]))
-  assert '(estimated for 4 layers from 2 and 4)' in found
+@pytest.mark.parametrize(
+  'changes, more, words',
+  [
+    ({}, {}, FITS),
+    ({}, {'price': 2.0}, ['$16 to 32 at $2.00 per chip and hour (given)']),
+    ({}, {'slices': 2}, ['Between slices, 3.1 GB/s each way']),
+    ({'fits': False, 'needed_bytes': 20 * 2**30}, {}, TOO_MUCH),
+    ({'fits': False, 'accumulate_that_fits_estimate': 4}, {}, HELPS),
+    ({'compiled_layers': [2, 4]}, {}, ['for 4 layers from 2 and 4)']),
+    ({'fits': None, 'step_seconds_estimate': None}, {}, REFUSED),
+    ({'fits': False, 'step_seconds_estimate': None}, {}, NO_TIME),
+    (
+      {'fits': False, 'accumulate_that_fits_estimate': None},
+      {},
+      ['no phases.accumulate makes it fit'],
+    ),
+  ],
+)
+def test_page_says_what_fits_and_what_it_costs(changes, more, words):
+  found = facts(**changes)
+  if found['step_seconds_estimate'] is None:
+    del found['step_seconds_estimate']
+  text = page(found, **more)
+  for part in words:
+    assert part in text
+  assert ('Between slices' in text) == ('slices' in more)
 
 
 def test_page_says_which_programs_cannot_be_compiled_and_why():
@@ -149,14 +161,6 @@ def test_page_says_which_programs_cannot_be_compiled_and_why():
   assert 'programs: 1 of 3 CANNOT BE COMPILED' in found
   assert '  evaluation of phase 0: it is refused' in found
   assert 'all 2 of the run compile' in page(facts(), programs=[start, good])
-
-
-def test_a_refused_step_has_neither_memory_nor_time():
-  found = facts(fits=None)
-  del found['step_seconds_estimate'], found['memory']
-  found = page(found)
-  assert 'memory      not known: the compiler refuses the step' in found
-  assert 'whole run: not estimated' in found
 
 
 def test_reasons_name_the_depth_where_several_were_compiled():
@@ -176,10 +180,23 @@ def test_reasons_name_the_depth_where_several_were_compiled():
   assert found['ok'] and found['reason'] is None
 
 
-def test_what_has_no_program_has_no_time():
-  found = facts(fits=False)
-  del found['step_seconds_estimate']
-  assert 'whole run: not estimated' in page(found)
+def test_a_failure_at_any_length_is_that_of_the_program():
+  def make(length, phase=0, name=programs.TRAIN):
+    return programs.Program(name, None, (), phase=phase, length=length)
+
+  def judge(*examined):
+    return [(x['phase'], x['ok'], x['reason']) for x in examine.judge(examined)]
+
+  assert judge(
+    (make(128), None), (make(64), 'it is x'), (make(32), 'it is y')
+  ) == [(0, False, 'at length 64 it is x')]
+  # One length is not named.
+  start = make(None, None, programs.VOTE)
+  assert judge((start, None), (make(128), None), (make(512, 1), 'it is x')) == [
+    (None, True, None),
+    (0, True, None),
+    (1, False, 'it is x'),
+  ]
 
 
 def test_two_steps_are_extrapolated():
@@ -199,27 +216,6 @@ def test_two_steps_are_extrapolated():
   # What does not fit has no program to read.
   _, cost = examine._extrapolate(two, compiled(160, None), (2, 4, 12))
   assert cost is None
-
-
-def test_several_slices_are_joined_by_the_network():
-  assert 'Between slices' not in page(facts())
-  assert 'Between slices, 3.1 GB/s each way' in page(facts(), slices=2)
-
-
-def test_short_runs_have_hours_too():
-  # 3,600 steps of 0.5 to 1 s on 16 chips at $1.20.
-  c = config.pretraining('mini')
-  c.phases.steps = (3600, 0)
-  where = topology.parse('v5e:4x4')
-  phases = task.list_phases(c)[:1]
-  report = examine.make_report(c, where, phases, None, [], [facts()])
-  found = '\n'.join(page_lib.render(report, where))
-  assert '0.5 to 1 hours, 8 to 16 chip-hours' in found
-  assert '$9.6 to 19.2' in found
-
-
-def test_list_price_is_dated():
-  assert 'at $1.20 per chip and hour (list of 2025-' in page(facts())
 
 
 @pytest.mark.slow
