@@ -64,8 +64,14 @@ def test_figures_come_from_the_manifest_and_the_log():
     'an MLM loss of 6.432',
     '| optimizer.learning_rate | `0.0001` |',
     '| phases.steps | `[900000, 100000]` |',
+    # Of the data, which may have been prepared with another config.
+    '| data.inputs | `["books/*"]` |',
+    '\nlanguage: de\n',
+    '# FILL IN the licence',
+    '\nlicense: unknown\n',
   ):
     assert words in text
+  assert 'python-docs' not in text and 'checkpoint.' not in text
 
 
 def test_several_inputs_have_a_table_of_their_own():
@@ -78,21 +84,6 @@ def test_several_inputs_have_a_table_of_their_own():
   assert '| at the end, by input | MLM loss | MLM accuracy |' in text
   assert '| `a/*` | 0.250 | 25.0% |\n| `b` | 0.500 | 50.0% |' in text
   assert 'by input' not in make_text([make_row(10)])
-
-
-def test_the_recipe_of_the_data_is_the_manifests():
-  """The config may name other inputs: the data was prepared ahead."""
-  text = make_text()
-  assert '| data.inputs | `["books/*"]` |' in text
-  assert 'python-docs' not in text
-  assert '\nlanguage: de\n' in text
-  assert 'checkpoint.' not in text
-
-
-def test_the_licence_is_to_be_filled_in():
-  head = make_text().split('---\n')[1]
-  assert '# FILL IN the licence' in head
-  assert '\nlicense: unknown\n' in head
 
 
 def test_a_long_log_is_thinned_out_and_its_ends_stay():
@@ -111,12 +102,9 @@ def test_rows_that_lack_something_are_left_out():
   whole = [make_row(step, nsp_accuracy=0.5) for step in (10, 20, 30)]
   damaged = {k: whole[1][k] for k in whole[1] if k != 'mlm_loss'}
   assert make_text([whole[0], damaged, whole[2]]) == make_text(whole[::2])
-
-
-def test_rows_from_before_the_exit_are_shown():
-  rows = [make_row(step, nsp_accuracy=0.5) for step in (10, 20, 30)]
-  left = [*rows[:2], {**rows[2], 'plateau_exit_tokens': 5}]
-  assert make_text(left) == make_text(rows)
+  # A fact that earlier rows lack is not shown.
+  left = [*whole[:2], {**whole[2], 'plateau_exit_tokens': 5}]
+  assert make_text(left) == make_text(whole)
 
 
 def test_the_model_it_started_from_is_named():

@@ -100,20 +100,6 @@ def test_an_epoch_shows_every_record_once_and_masks_change(directory):
   assert np.mean(changed) > 0.9
 
 
-def test_shapes_and_names_of_a_batch(directory):
-  (batch,) = batches(make_config(), directory, [0])
-  assert {name: (x.dtype.str[1:], x.shape) for name, x in batch.items()} == {
-    'input_ids': ('i4', (16, 32)),
-    'input_mask': ('i4', (16, 32)),
-    'segment_ids': ('i4', (16, 32)),
-    'masked_lm_positions': ('i4', (16, 5)),
-    'masked_lm_ids': ('i4', (16, 5)),
-    'masked_lm_weights': ('f4', (16, 5)),
-    'next_sentence_labels': ('i4', (16,)),
-    'next_sentence_weights': ('f4', (16,)),
-  }
-
-
 @pytest.mark.parametrize(
   'changes',
   [
@@ -248,7 +234,7 @@ def test_static_masks_do_not_change_from_epoch_to_epoch(directory):
   assert texts(second, 0) <= epoch | texts(first, 1)
 
 
-def test_shapes_and_names_of_a_packed_batch(packed_directory):
+def test_names_and_shapes_of_a_packed_batch(packed_directory):
   c = make_config(data__pack=3, phases__seq_length=(64, 32))
   (batch,) = batches(c, packed_directory, [0])
   # P = floor(64 · 0.15 + 3 · (1 - 3 · 0.15)) = 11.
@@ -265,7 +251,6 @@ def test_shapes_and_names_of_a_packed_batch(packed_directory):
     'next_sentence_labels': ('i4', (16, 3)),
     'next_sentence_weights': ('f4', (16, 3)),
   }
-  assert batches_lib.count_predictions(c, task.list_phases(c)[0]) == 11
   assert 16 < batch['next_sentence_weights'].sum() <= 48
 
 

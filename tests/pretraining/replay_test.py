@@ -129,7 +129,8 @@ def test_the_text_is_that_of_the_record(directories, tmp_path, changes):
 
 
 @pytest.mark.parametrize(
-  'number, used, between', [(3, 2, 0), (4, 2, 1), (5, 4, 0), (40, 4, 35)]
+  'number, used, between',
+  [(2, 0, 1), (3, 2, 0), (4, 2, 1), (5, 4, 0), (40, 4, 35)],
 )
 def test_the_weights_are_the_newest_that_have_not_seen_the_step(
   made, number, used, between
@@ -137,15 +138,11 @@ def test_the_weights_are_the_newest_that_have_not_seen_the_step(
   found = replay.rebuild(made, number)
   assert found.params_step == used
   assert number - 1 - found.params_step == between
-  assert f'checkpoint of step {used}, fingerprint=' in found.origin
+  origin = 'the oldest checkpoint is of step 2'  # or the initial weights
+  if used:
+    origin = f'checkpoint of step {used}, fingerprint='
+  assert origin in found.origin
   models.assert_same(found.params, make_params(found.config, used))
-
-
-def test_a_step_before_all_checkpoints_has_the_initial_weights(made):
-  found = replay.rebuild(made, 2)
-  assert found.params_step == 0
-  assert 'the oldest checkpoint is of step 2' in found.origin
-  models.assert_same(found.params, make_params(found.config, 0))
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(workdir, capsys):
@@ -204,13 +201,10 @@ def test_the_run_and_its_data_are_not_changed(workdir):
   assert digest(workdir) == before
 
 
-@pytest.mark.parametrize('number', [0, 41])
-def test_a_step_that_the_run_does_not_have_is_refused(made, number):
-  with pytest.raises(errors.UserError, match='which has steps 1 to 40'):
-    replay.rebuild(made, number)
-
-
-def test_a_step_that_the_run_has_not_reached_is_refused(workdir):
+def test_a_step_that_the_run_does_not_have_is_refused(workdir):
+  for number in (0, 41):
+    with pytest.raises(errors.UserError, match='which has steps 1 to 40'):
+      replay.rebuild(str(workdir), number)
   edit_config(workdir, log__every=10)
   row = {'kind': 'train', 'step': 10, 'loss': 4.0}
   (workdir / 'metrics.jsonl').write_text(json.dumps(row))
@@ -221,9 +215,7 @@ def test_a_step_that_the_run_has_not_reached_is_refused(workdir):
 
 def test_missing_or_other_data_is_refused(workdir, directories, tmp_path):
   edit_config(workdir, data__dir=str(tmp_path / 'gone'))
-  with pytest.raises(
-    errors.UserError, match='not in .*gone .data.dir in .*back'
-  ):
+  with pytest.raises(errors.UserError, match='in .*gone .data.dir in .*back'):
     replay.rebuild(str(workdir), 5)
   path = preparation.write_corpus(tmp_path / 'other.txt', seed=1)
   vocab = os.path.join(directories[1], 'vocab.txt')

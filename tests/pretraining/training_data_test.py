@@ -1,6 +1,5 @@
 """Tests of the data of a pre-training run."""
 
-import os
 import shutil
 
 import pytest
@@ -19,9 +18,24 @@ def open_data(c, tmp_path):
   training_data.check_data(c, str(tmp_path))
 
 
-def test_data_of_another_vocabulary_is_refused(directory, tmp_path):
-  c = make_config(data__vocab_size=121, data__dir=directory)
-  with pytest.raises(errors.UserError, match='vocab_size=120, the config'):
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    ({'data__vocab_size': 121}, 'vocab_size=120, the config'),
+    ({'data__pack': 2}, 'pack=1, the config data.pack=2'),
+    ({'phases__seq_length': (32, 48)}, 'of 32 and 64 tokens, none of 48'),
+    (
+      {'data__strip_accents': 'false'},
+      'has strip_accents=True, the config data.strip_accents=false',
+    ),
+    ({'data__dir': 'nothing'}, 'nothing does not exist'),
+  ],
+)
+def test_data_that_do_not_fit_the_config_are_refused(
+  directory, tmp_path, changes, words
+):
+  c = make_config(**{'data__dir': directory, **changes})
+  with pytest.raises(errors.UserError, match=words):
     open_data(c, tmp_path)
 
 
@@ -35,29 +49,8 @@ def test_a_run_warns_of_text_that_was_not_utf8(directory, tmp_path, capsys):
   assert '\nWARNING: 368 sequences of bytes are' in capsys.readouterr().out
 
 
-def test_data_packed_otherwise_is_refused(directory, tmp_path):
-  c = make_config(data__pack=2, data__dir=directory)
-  with pytest.raises(errors.UserError, match='pack=1, the config data.pack=2'):
-    open_data(c, tmp_path)
-
-
 @pytest.mark.parametrize('choice', ['auto', 'true', 'as_lowercase'])
 def test_what_was_decided_of_accents_holds(directory, tmp_path, choice):
-  c = make_config(data__dir=directory, data__strip_accents=choice)
-  open_data(c, tmp_path)
-  c.data.strip_accents = 'false'
-  message = 'has strip_accents=True, the config data.strip_accents=false'
-  with pytest.raises(errors.UserError, match=message):
-    open_data(c, tmp_path)
-
-
-def test_a_length_that_was_not_prepared_is_refused(directory, tmp_path):
-  c = make_config(data__dir=directory, phases__seq_length=(32, 48))
-  with pytest.raises(errors.UserError, match='of 32 and 64 tokens, none of 48'):
-    open_data(c, tmp_path)
-
-
-def test_a_missing_data_dir_is_refused(tmp_path):
-  c = make_config(data__dir=os.path.join(tmp_path, 'nothing'))
-  with pytest.raises(errors.UserError, match='nothing does not exist'):
-    open_data(c, tmp_path)
+  open_data(
+    make_config(data__dir=directory, data__strip_accents=choice), tmp_path
+  )
