@@ -29,7 +29,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 
 import numpy as np
 
@@ -117,30 +116,19 @@ def train(settings) -> float:
 
 def predict(settings) -> float:
   """Computes the outputs of all rows, as bert_jax.predict does; returns rows/s."""
-  from bert_jax.finetuning import (
-    classes,
-    encode,
-    predict_files,
-    predictions,
-    span_windows,
-    spans,
-  )
+  from bert_jax import tasks
+  from bert_jax.finetuning import predict_files
   from bert_jax.inference import source
 
   model = source.read(settings['model'])
+  task = tasks.SUPERVISED[model.head.task]
   with np.load(os.path.join(settings['data'], 'train.npz')) as file:
-    rows = dict(file)
-  encoded = encode.Encoded(*(rows[x] for x in ('ids', 'ends', 'firsts')), 0)
-  split, task = classes.TextRows(encoded, None, None), classes.TASK
-  if 'starts' in rows:
-    windows = types.SimpleNamespace(encoded=encoded, starts=rows['starts'])
-    split = span_windows.Questions(windows, *[None] * 6)
-    task = spans.TASK
+    split = task.rows.unpack(dict(file))
   job = predict_files.Job('', model, '', '', (), settings['predict_batch'])
   for _ in range(2):
     begin = time.perf_counter()
-    job.predict(task, split, predictions.fill)
-  return len(rows['ends']) / (time.perf_counter() - begin)
+    job.predict(task, split)
+  return split.size / (time.perf_counter() - begin)
 
 
 def measure(python, script, settings, args) -> dict[str, float]:

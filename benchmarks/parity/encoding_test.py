@@ -10,7 +10,7 @@ import pytest
 from bert_jax.finetuning import choices, encode, span_windows
 from bert_jax.finetuning.readers import examples, glue, squad, table_files
 from bert_jax.model import classifier
-from bert_jax.tokenization import offsets, tokenizer
+from bert_jax.tokenization import tokenizer
 
 LENGTH = 128
 FILES = [(name, x) for name in glue.TASKS for x in glue.TASKS[name].files]
@@ -38,7 +38,7 @@ def count_differences(in_transformers, vocab, encoded, texts, pairs):
   """Returns how many rows transformers encodes otherwise."""
   words = tokenizer.Tokenizer.load(vocab, True)
   rows = np.arange(len(encoded.ends))
-  ours = encode.make_batch(encoded, rows, LENGTH, words.pad_id)
+  ours = encoded.make_batch(rows, LENGTH, words.pad_id)
   job = {'vocab': vocab, 'lowercase': True, 'length': LENGTH}
   theirs = in_transformers('encode', job | {'texts': texts, 'pairs': pairs}, {})
   same = np.ones(len(rows), bool)
@@ -54,14 +54,14 @@ def test_glue(real, in_transformers, name, split):
   path = real('glue', os.path.normpath(f'{known.folder}/{known.files[split]}'))
   vocab = real('vocab', 'bert-base-uncased', 'vocab.txt')
   test = split not in ('train', 'dev', 'dev_mismatched')
-  rows = examples.read_split(name, split, path)
+  rows = examples.read_glue(name, split, path)
   label, headless = ('', ()) if test else (known.label, known.headless)
   columns = known.text, known.pair
   there = read_glue(path, columns, label, headless)
   texts, pairs, labels = zip(*there, strict=True)
   assert [*rows.texts] == [*texts]
-  if rows.labels is not None:
-    assert [*rows.labels] == [*labels]
+  if not test:
+    assert [x.label for x in rows.units] == [*labels]
   words = tokenizer.Tokenizer.load(vocab, True)
   tokens = (x and encode.tokenize(words, x) for x in (rows.texts, rows.pairs))
   encoded = encode.join(words, *tokens, LENGTH)
@@ -74,11 +74,12 @@ def test_swag(real, in_transformers):
   vocab = real('vocab', 'bert-base-uncased', 'vocab.txt')
   with open(path, encoding='utf-8', newline='') as file:
     there = list(csv.DictReader(file))
-  columns = 'sent1', 'sent2', 'ending'
-  rows = choices.read_table(table_files.read(path), columns, 'label')
-  assert [*map(int, rows.labels)] == [int(row['label']) for row in there]
+  columns = examples.Columns('sent1', 'sent2', 'ending', 'label')
+  rows = choices.TASK.read_table(table_files.read(path), columns)
   words = tokenizer.Tokenizer.load(vocab, True)
-  encoded = choices.encode_rows(words, rows, LENGTH).encoded
+  split, _ = choices.TASK.encode(encode.How(words, LENGTH), rows, ())
+  assert split.labels.tolist() == [int(row['label']) for row in there]
+  encoded = split.encoded
   pairs = [
     (row['sent1'], f'{row["sent2"]} {row[f"ending{i}"]}')
     for row in there
@@ -88,17 +89,13 @@ def test_swag(real, in_transformers):
   assert not count_differences(in_transformers, vocab, encoded, texts, pairs)
 
 
-def count_recovered(content, located, split):
+def count_recovered(split):
   """Returns how many first answers the tokens of a window give back exactly."""
-  spans, _ = span_windows.find_spans(content, located)
-  made, found = split.windows, {}
-  labels = span_windows.label(made, spans)
-  for row in np.flatnonzero(labels[:, 0]):
-    question = int(made.questions[row])
-    first, last = labels[row] + made.tokens[row] - made.encoded.firsts[row]
-    passage = int(split.passage_of[question])
-    begin, end = located[passage].begins[first], located[passage].ends[last]
-    found[question] = split.passages[passage][begin:end]
+  found = {}
+  for row in np.flatnonzero(split.labels[:, 0]):
+    question = int(split.questions[row])
+    ends = split.labels[row] + split.tokens[row] - split.encoded.firsts[row]
+    found[question] = split.get_text(question, *ends)
   return sum(found.get(i) == x[0] for i, x in enumerate(split.answers))
 
 
@@ -112,26 +109,21 @@ def test_squad(real, in_transformers, pattern):
   words = tokenizer.Tokenizer.load(vocab, lowercase)
   settings = classifier.Spans(STRIDE, QUERY, 30, None)
   for path in sorted(pathlib.Path(real('squad')).glob(pattern)):
-    content = squad.read(str(path))
-    located = offsets.locate(words, content.passages)
-    split = span_windows.encode_questions(
-      words, content, located, WINDOW, settings
-    )
-    count = len(split.ids)
-    share = count_recovered(content, located, split) / count
+    how = encode.How(words, WINDOW, spans=settings)
+    split, _ = span_windows.encode(how, squad.read(str(path)))
+    share, count = count_recovered(split) / split.count, split.count
     print(f'{path.name}: {count:,} questions, answers recovered {share:.2%}')
     assert not lowercase or share >= LEAST
     job = {'path': str(path), 'vocab': vocab, 'lowercase': lowercase}
     job |= {'length': WINDOW, 'stride': STRIDE, 'query': QUERY}
     there = in_transformers('make_windows', job, {})
-    made = split.windows
-    compared = np.isin(made.questions, there['questions'])
-    assert np.array_equal(made.questions[compared], there['questions'])
-    ends = made.encoded.ends[compared]
-    starts = ends - made.encoded.lengths[compared]
+    compared = np.isin(split.questions, there['questions'])
+    assert np.array_equal(split.questions[compared], there['questions'])
+    ends = split.encoded.ends[compared]
+    starts = ends - split.lengths[compared]
     rows = np.split(there['ids'], there['ends'][:-1])
     differ = sum(
-      not np.array_equal(made.encoded.ids[a:b], row)
+      not np.array_equal(split.encoded.ids[a:b], row)
       for a, b, row in zip(starts, ends, rows, strict=True)
     )
     print(f'transformers: {len(rows):,} windows, {differ} differ')

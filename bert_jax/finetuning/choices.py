@@ -6,52 +6,49 @@ choice a number: the product of one vector with C, the final vector of [CLS]. Th
 choices' softmax is over these.
 """
 
+import dataclasses
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, row_task, supervised, task_data
-from bert_jax.finetuning.readers import data_files, examples, table_files
-from bert_jax.model import losses
+from bert_jax.finetuning import encode, row_task, supervised
+from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.parallel import row_keys
-from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 INPUTS = 'input_ids', 'input_mask', 'segment_ids'
 _USUAL = 4  # choices of a row in SWAG
 
 
-class ChoiceRows(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ChoiceRows(encode.Rows):
   """R rows of N choices.
 
   Attributes:
     encoded: the pairs, N for each row, one after the other, R N.
-    labels: which choice is right, from 0, int32 [R]; None if unknown.
+    labels: which choice is right, from 0, int32 [R].
     choices: N.
   """
 
-  encoded: encode.Encoded
-  labels: np.ndarray | None
   choices: int
 
   @property
-  def size(self) -> int:
-    """Returns the number of rows."""
-    return len(self.encoded.ends) // self.choices
+  def size(self):
+    """Returns R."""
+    return super().size // self.choices
 
   @property
-  def ids(self) -> range:
-    """Returns the numbers of the rows."""
-    return range(self.size)
-
-  @property
-  def lengths(self) -> np.ndarray:
+  def lengths(self):
     """Returns the tokens of the longest choice of each row, int [R]."""
     return self.encoded.lengths.reshape(-1, self.choices).max(1)
+
+  def make_inputs(self, rows, length, pad_id):
+    """Returns ids, masks and segments of all choices, [b, N, S]."""
+    pairs = rows[:, None] * self.choices + np.arange(self.choices)  # [b, N]
+    batch = super().make_inputs(pairs.ravel(), length, pad_id)
+    return {name: x.reshape(*pairs.shape, -1) for name, x in batch.items()}
 
 
 class Choices(row_task.RowTask):
@@ -59,60 +56,55 @@ class Choices(row_task.RowTask):
 
   name = 'choice'
   card = supervised.Card('multiple-choice', 'MultipleChoice')
+  rows = ChoiceRows
   doing = 'choosing'
   cut = 'choice'
+  needed = 'text', 'choices'
+  asking = (
+    'columns hold texts and choices; give --text=COLUMN and --choices=COLUMN, '
+    'and --pair=COLUMN if need be'
+  )
 
   # From files to rows.
 
   def read(self, config, tokenizer):
     """Reads and encodes tables; rows of all files have equally many choices."""
-    where, splits, facts = data_files.get_source(config), {}, {}
-    columns = where.text, where.pair, where.choices
-
-    def read(split, path):
-      table = table_files.read(path)
-      return read_table(table, columns, where.label, split != 'test')
-
-    for name, rows in examples.read_splits(where, read).items():
-      labelled = rows.labels is not None and all(rows.labels)
-      split = encode_rows(tokenizer, rows, max(config.phases.seq_length))
-      if labelled:
-        split = split._replace(labels=number_labels(rows, split.choices))
-      splits[name] = split
-      facts[name] = task_data.list_row_facts(rows, split.encoded)
-      facts[name]['choices'] = split.choices
-    counts = {name: x.choices for name, x in splits.items()}
+    data = super().read(config, tokenizer)
+    counts = {name: x.choices for name, x in data.splits.items()}
     if len(set(counts.values())) > 1:
       said = ', '.join(f'{name} has {n}' for name, n in counts.items())
       raise errors.UserError(
         f'rows must have equally many choices, but of {said}; fill them up.'
       )
-    choices = counts['train']
-    return task_data.combine(splits, (), tokenizer, facts, choices=choices)
+    return data
 
-  def pack(self, split):
-    arrays = encode.pack(split.encoded)
-    return arrays if split.labels is None else arrays | {'labels': split.labels}
+  def read_table(
+    self, table, columns, needs_label=False, asked=examples.FIELDS
+  ):
+    """Returns the rows of a table; `pair` is a tuple of choices, of one length."""
+    rows = examples.choose_columns(table, columns, needs_label, asked)
+    choices = _read_choices(table, columns.choices, asked.choices)
+    units = [
+      x._replace(pair=tuple(f'{x.pair or ""} {y}' for y in each))
+      for x, each in zip(rows.units, choices, strict=True)
+    ]
+    return dataclasses.replace(rows, units=units)
 
-  def unpack(self, arrays, facts):
-    encoded = encode.unpack(arrays, facts['truncated'])
-    return ChoiceRows(encoded, arrays.get('labels'), facts['choices'])
-
-  def describe_data(self, manifest):
-    lines = []
-    for name, x in manifest['splits'].items():
-      cut = f', {x["truncated"]:,} choices truncated' if x['truncated'] else ''
-      lines.append(
-        f'{name}: {errors.count(x["rows"], "row")} of {x["choices"]} choices, '
-        f'longest {x["longest"]} tokens{cut} ({x.get("origin", x["path"])})'
-      )
-      # Data made before they were counted lack them.
-      if empty := x.get('empty_lines'):
-        lines.append(
-          f'WARNING: {errors.count(len(empty), "row")} of {x["path"]} without '
-          f'text, kept; the first in line {empty[0]}'
-        )
-    return lines
+  def encode(self, how, content, labels, split=''):
+    """Encodes all choices of rows; without all labels, they are unknown."""
+    texts = encode.tokenize(how.tokenizer, content.texts)
+    repeated = [
+      ids for ids, x in zip(texts, content.pairs, strict=True) for _ in x
+    ]
+    pairs = [y for x in content.pairs for y in x]
+    tokenized = encode.tokenize(how.tokenizer, pairs)
+    encoded = encode.join(how.tokenizer, repeated, tokenized, how.length)
+    choices = len(content.pairs[0])
+    numbers = None
+    if all(x.label for x in content.units):
+      numbers = number_labels(content, choices)
+    facts = row_task.list_facts(content) | {'choices': choices}
+    return ChoiceRows(encoded, numbers, choices), facts
 
   def list_columns(self, config):
     """Returns the columns of the text, of the choices' beginning and of them."""
@@ -120,26 +112,10 @@ class Choices(row_task.RowTask):
 
   # From rows to a loss.
 
-  def make_batch(self, data, split, rows, length):
-    """Returns ids, masks and segments of all choices, [b, N, S], and labels."""
-    labels = np.zeros(len(rows), np.int32)
-    if split.labels is not None:
-      labels = split.labels[rows]
-    pairs = rows[:, None] * split.choices + np.arange(split.choices)  # [b, N]
-    batch = encode.make_batch(split.encoded, pairs.ravel(), length, data.pad_id)
-    shape = *pairs.shape, length
-    return {name: x.reshape(shape) for name, x in batch.items()} | {
-      'labels': labels,
-      'label_weights': np.ones(len(rows), np.float32),
-    }
-
   def list_shapes(self, config, module, phase, rows):
     shape = rows, _count(config), phase.seq_length  # [B, N, S]
-    return {
-      **dict.fromkeys(INPUTS, jax.ShapeDtypeStruct(shape, jnp.int32)),
-      'labels': jax.ShapeDtypeStruct((rows,), jnp.int32),
-      'label_weights': jax.ShapeDtypeStruct((rows,), jnp.float32),
-    }
+    inputs = dict.fromkeys(INPUTS, jax.ShapeDtypeStruct(shape, jnp.int32))
+    return super().list_shapes(config, module, phase, rows) | inputs
 
   def compute_sums(self, module, params, batch, key):
     """Returns the sums, and {'logits': [B, N]}."""
@@ -149,10 +125,7 @@ class Choices(row_task.RowTask):
       key = row_keys.for_parts(key, choices)
     logits = supervised.apply(module, params, pairs, key)  # [B N, 1]
     logits = logits.reshape(rows, choices)
-    loss, hits = losses.sum_tokens(
-      logits, batch['labels'], batch['label_weights']
-    )
-    return {'cross_entropy': loss, 'accuracy': hits}, {'logits': logits}
+    return supervised.sum_classes(logits, batch), {'logits': logits}
 
   def expect_loss(self, config, module):
     return math.log(_count(config))
@@ -175,30 +148,6 @@ class Choices(row_task.RowTask):
   def describe_prediction(self, config, labels):
     return 'which of several texts goes best with another'
 
-  # Predictions for a user's file.
-
-  def read_given(self, job):
-    """Reads the rows of a table, by the columns of training unless named."""
-    head = job.model.head
-    trained = head.columns if len(head.columns) == 3 else (None, '', None)
-    names = [
-      default if name is None else name
-      for name, default in zip(job.columns, trained, strict=True)
-    ]
-    if None in names:
-      raise errors.UserError(
-        'the model does not say which columns hold texts and choices; give '
-        '--text=COLUMN and --choices=COLUMN, and --pair=COLUMN if need be.'
-      )
-    table, kept = row_task.read_table(job)
-    rows = read_table(
-      *(table, names, job.label, bool(job.label), row_task.ASKED)
-    )
-    split = encode_rows(job.model.tokenizer, rows, head.max_length)
-    if row_task.check_labelled(job, rows):
-      split = split._replace(labels=number_labels(rows, split.choices))
-    return supervised.Given(split, kept)
-
 
 TASK = Choices()
 
@@ -206,48 +155,6 @@ TASK = Choices()
 def _count(config) -> int:
   """Returns the choices of a row; where no data is read, as many as usual."""
   return config.finetuning.num_choices or _USUAL
-
-
-def encode_rows(
-  tokenizer: tokenizer_lib.Tokenizer, rows: examples.Examples, max_length: int
-) -> ChoiceRows:
-  """Returns rows from `read_table`, encoded, without labels."""
-  texts = encode.tokenize(tokenizer, rows.texts)
-  repeated = [ids for ids, x in zip(texts, rows.pairs, strict=True) for _ in x]
-  choices = encode.tokenize(tokenizer, [y for x in rows.pairs for y in x])
-  encoded = encode.join(tokenizer, repeated, choices, max_length)
-  return ChoiceRows(encoded, None, len(rows.pairs[0]))
-
-
-def read_table(
-  table: table_files.Table,
-  columns: Sequence[str],
-  label: str = '',
-  needs_label: bool = False,
-  asked: Sequence[str] = examples.FIELDS,
-) -> examples.Examples:
-  """Returns the rows of a table; `pairs` are tuples of choices, of one length.
-
-  Args:
-    table: a CSV, TSV or JSONL file.
-    columns: of the text, of what the choices begin with ('' if of nothing) and
-      of the choices.
-    needs_label: whether a file without that column is an error.
-    asked: what the user names them by, such as `examples.FIELDS`.
-
-  Raises:
-    errors.UserError: if a column is missing, or a row is malformed.
-  """
-  text, pair, choice = columns
-  rows = examples.choose_columns(table, text, pair, label, needs_label, asked)
-  begins = rows.pairs or [''] * len(rows.texts)
-  choices = _read_choices(table, choice, asked[2])
-  return rows._replace(
-    pairs=[
-      tuple(f'{begin} {x}' for x in each)
-      for begin, each in zip(begins, choices, strict=True)
-    ]
-  )
 
 
 def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
@@ -299,12 +206,12 @@ def number_labels(rows: examples.Examples, choices: int) -> np.ndarray:
     errors.UserError: if a label is not the number of a choice.
   """
   known = [str(i) for i in range(choices)]
-  for line, label in zip(rows.lines, rows.labels, strict=True):
-    if label not in known:
+  for x in rows.units:
+    if x.label not in known:
       raise errors.at_line(
         rows.path,
-        line,
-        f'has the label {label!r}, which is not the number of a choice, from 0 '
+        x.line,
+        f'has the label {x.label!r}, which is not the number of a choice, from 0 '
         f'to {choices - 1}.',
       )
-  return np.array([int(label) for label in rows.labels], np.int32)
+  return np.array([int(x.label) for x in rows.units], np.int32)

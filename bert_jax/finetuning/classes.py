@@ -1,9 +1,10 @@
 """The task of classifying, or rating, a text or a pair of texts."""
 
+import dataclasses
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,44 +13,32 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.finetuning import (
   encode,
-  feature_rows,
   gpt_form,
   predict_files,
-  predictions,
   row_task,
   supervised,
-  task_data,
 )
 from bert_jax.finetuning.readers import data_files, examples, table_files
-from bert_jax.inference import fine_tuned, source
-from bert_jax.model import gpt_classifier, losses
+from bert_jax.inference import source
+from bert_jax.model import gpt_classifier
 from bert_jax.runtime import files
 
 _LOW, _HIGH = 0, 5  # the range of scores in STS-B
 
 
-class TextRows(NamedTuple):
-  """The rows of a split.
+@dataclasses.dataclass(frozen=True)
+class TextRows(encode.Rows):
+  """Rows with classes, int32 [N], or numbers, float32 [N], for labels.
 
   Attributes:
-    encoded: their ids, or their features.
-    labels: classes, int32 [N], or numbers, float32 [N]; None if unknown.
-    ids: their ids in a submission.
+    ids: names of the rows in a submission.
   """
 
-  encoded: encode.Encoded | feature_rows.FeatureRows
-  labels: np.ndarray | None
-  ids: np.ndarray
+  ids: list[str]
 
-  @property
-  def size(self) -> int:
-    """Returns the number of rows."""
-    return len(self.encoded.ends)
-
-  @property
-  def lengths(self) -> np.ndarray:
-    """Returns the tokens of each row, int [N]."""
-    return self.encoded.lengths
+  def list_ids(self):
+    """Returns the names of the rows in a submission."""
+    return self.ids
 
 
 class Classes(row_task.RowTask):
@@ -57,76 +46,49 @@ class Classes(row_task.RowTask):
 
   name = 'classification'
   card = supervised.Card('text-classification', 'SequenceClassification')
+  rows = TextRows
 
   # From files to rows.
 
-  def read(self, config, tokenizer):
-    """Reads and encodes tables of texts; the training rows have the classes."""
-    where = data_files.get_source(config)
-    known = data_files.find_glue(where.glue)
-    read = examples.read_splits(where)
-    labels = known.labels if known else ()
-    if not known and not config.finetuning.regression:
-      labels = examples.list_labels(read['train'])
-      if len(labels) < 2:
-        raise errors.UserError(
-          f'{where.input} has only the label {labels[0]!r}; there is nothing to '
-          'tell apart. For numbers set finetuning.regression=True.'
-        )
-    form, length = config.finetuning.form, max(config.phases.seq_length)
-    splits, facts = {}, {}
-    for name, rows in read.items():
-      encoded = _encode(tokenizer, form, rows.texts, rows.pairs, length)
-      numbers = None
-      if rows.labels is not None and all(rows.labels):
-        numbers = examples.number_labels(rows, labels)
-      splits[name] = TextRows(encoded, numbers, np.array(rows.ids))
-      facts[name] = _list_facts(rows, splits[name], labels)
-    return task_data.combine(splits, labels, tokenizer, facts)
+  def read_file(self, source, split, path):
+    """Reads a table of a GLUE task, or of texts."""
+    if source.glue:
+      return examples.read_glue(source.glue, split, path)
+    return super().read_file(source, split, path)
 
-  def pack(self, split):
-    """Returns the arrays of rows, with their ids in a submission."""
-    arrays = encode.pack(split.encoded) | {'row_ids': split.ids}
-    return arrays if split.labels is None else arrays | {'labels': split.labels}
+  def list_labels(self, config, found):
+    """Returns the classes of the training rows, or of a GLUE task."""
+    super().list_labels(config, found)
+    known = data_files.find_glue(config.finetuning.glue)
+    if known or config.finetuning.regression:
+      return known.labels if known else ()
+    labels = examples.list_classes(found['train'])
+    if len(labels) < 2:
+      raise errors.UserError(
+        f'{config.data.input} has only the label {labels[0]!r}; there is nothing '
+        'to tell apart. For numbers set finetuning.regression=True.'
+      )
+    return labels
 
-  def unpack(self, arrays, facts):
-    encoded = encode.unpack(arrays, facts['truncated'])
-    return TextRows(encoded, arrays.get('labels'), arrays['row_ids'])
-
-  def list_tokens(self, split):
-    """Returns all tokens: a BiLSTM reads the whole text."""
-    return feature_rows.take_all(split.encoded)
-
-  def replace_ids(self, split, features):
-    return split._replace(encoded=features)
-
-  def describe_data(self, manifest):
-    lines = []
-    for name, x in manifest['splits'].items():
-      parts = [f'{name}: {errors.count(x["rows"], "row")}']
-      if 'labels' in x and manifest['labels']:
-        shown = [f'{label} ({n:,})' for label, n in x['labels'].items()]
-        parts.append(f'labels {errors.listing(shown, most=10)}')
-      elif 'labels' in x:
-        parts.append('labels from {min:,} to {max:,}'.format(**x['labels']))
-      parts.append(f'longest {x["longest"]} tokens')
-      if x['truncated']:
-        parts.append(f'{x["truncated"]:,} truncated')
-      # Data made by an earlier version lack the origin.
-      lines.append(', '.join(parts) + f' ({x.get("origin", x["path"])})')
-      for what, numbers in (
-        ('without text, kept as [CLS] [SEP]', x['empty_lines']),
-        ('with too few columns, left out', x['ragged_lines']),
-      ):
-        if numbers:
-          lines.append(
-            f'WARNING: {errors.count(len(numbers), "row")} of {x["path"]} {what}; '
-            f'the first in line {numbers[0]}'
-          )
-    return lines
+  def encode(self, how, content, labels, split=''):
+    """Encodes texts; without all labels, they are unknown."""
+    numbers = None
+    if all(x.label for x in content.units):
+      numbers = examples.number_labels(content, labels)
+    facts = row_task.list_facts(content) | {'pairs': content.pairs is not None}
+    if numbers is not None and labels:
+      counts = np.bincount(numbers, minlength=len(labels)).tolist()
+      facts['labels'] = dict(zip(labels, counts, strict=True))
+    elif numbers is not None:
+      facts['labels'] = {
+        x: float(getattr(numbers, x)()) for x in ('min', 'max')
+      }
+    ids = [x.id for x in content.units]
+    rows = encode_texts(how, content.texts, content.pairs, numbers, ids)
+    return rows, facts | {'tokens': len(rows.encoded.ids)}
 
   def list_columns(self, config):
-    """Returns the columns of the text and, if there is one, of the second text."""
+    """Returns the columns of the texts, of GLUE those of its files."""
     known = data_files.find_glue(config.finetuning.glue) or config.data
     return tuple(name for name in (known.text, known.pair) if name)
 
@@ -134,36 +96,31 @@ class Classes(row_task.RowTask):
 
   def make_batch(self, data, split, rows, length):
     """Returns ids, masks and segments, [b, S], and a label for each row."""
-    labels = np.zeros(len(rows), np.int32 if data.labels else np.float32)
-    if split.labels is not None:
-      labels = split.labels[rows]
-    return encode.make_batch(split.encoded, rows, length, data.pad_id) | {
-      'labels': labels,
-      'label_weights': np.ones(len(rows), np.float32),
-    }
+    batch = super().make_batch(data, split, rows, length)
+    if not data.labels:
+      batch['labels'] = batch['labels'].astype(np.float32)
+    return batch
 
   def list_shapes(self, config, module, phase, rows):
     """Returns the shapes of `make_batch`; labels of one output are numbers."""
-    kind = jnp.float32 if module.outputs == 1 else jnp.int32
-    return fine_tuned.list_inputs(module, rows, phase.seq_length) | {
-      'labels': jax.ShapeDtypeStruct((rows,), kind),
-      'label_weights': jax.ShapeDtypeStruct((rows,), jnp.float32),
-    }
+    shapes = super().list_shapes(config, module, phase, rows)
+    if module.outputs == 1:
+      shapes['labels'] = jax.ShapeDtypeStruct((rows,), jnp.float32)
+    return shapes
 
   def compute_sums(self, module, params, batch, key):
     """Returns the sums, and {'logits': [B, C]}."""
     found = {}
-    if isinstance(module, gpt_classifier.GptClassifier):
-      logits, more = gpt_form.compute(module, params, batch, key)
-      found[gpt_form.LOSS] = more
+    if _is_gpt(module):
+      logits, lm_loss = gpt_form.compute(module, params, batch, key)
+      found[gpt_form.LOSS] = lm_loss
     else:
       logits = supervised.apply(module, params, batch, key)
-    labels, weights = batch['labels'], batch['label_weights']
     if module.outputs == 1:
-      off = jnp.sum(jnp.square(logits[:, 0] - labels) * weights)
-      return found | {'squared_error': off}, {'logits': logits}
-    loss, hits = losses.sum_tokens(logits, labels, weights)
-    found |= {'cross_entropy': loss, 'accuracy': hits}
+      off = jnp.square(logits[:, 0] - batch['labels']) * batch['label_weights']
+      found['squared_error'] = jnp.sum(off)
+    else:
+      found |= supervised.sum_classes(logits, batch)
     return found, {'logits': logits}
 
   def list_sums(self, module):
@@ -172,20 +129,13 @@ class Classes(row_task.RowTask):
 
   def list_more_losses(self, module):
     """Returns the language model's loss in GPT's form."""
-    gpt = isinstance(module, gpt_classifier.GptClassifier)
-    return {gpt_form.LOSS: gpt_form.count_tokens} if gpt else {}
+    return {gpt_form.LOSS: gpt_form.count_tokens} if _is_gpt(module) else {}
 
   def expect_loss(self, config, module):
     """Returns the loss of guessing; of numbers and of GPT's form it is unknown."""
-    gpt = isinstance(module, gpt_classifier.GptClassifier)
-    return None if module.outputs == 1 or gpt else math.log(module.outputs)
-
-  def describe_batch(self, batch):
-    tokens, rows = batch['input_mask'].sum(), len(batch['labels'])
-    return [
-      f'first batch: {rows} rows of {tokens / rows:.1f} tokens, '
-      f'{1 - tokens / batch["input_mask"].size:.1%} padding'
-    ]
+    if module.outputs == 1 or _is_gpt(module):
+      return None
+    return math.log(module.outputs)
 
   # From predictions to scores and files.
 
@@ -201,11 +151,8 @@ class Classes(row_task.RowTask):
   def write_more(self, config, workdir, data, found):
     """Writes the test predictions of a GLUE task as its leaderboard takes them."""
     known = data_files.find_glue(config.finetuning.glue)
-    names = {
-      split: name
-      for split, name in (known.submissions if known else {}).items()
-      if split in found
-    }
+    names = known.submissions if known else {}
+    names = {split: names[split] for split in found if split in names}
     if not names:
       return []
 
@@ -230,76 +177,27 @@ class Classes(row_task.RowTask):
       return 'always predicts the mean of the training rows'
     return super().describe_constant(config, labels)
 
-  # Predictions for a user's file.
-
-  def read_given(self, job):
-    """Reads the rows of a table, by the columns of training unless named."""
-    head = job.model.head
-    text, pair = _choose_columns(job.columns[:2], head.columns)
-    table, kept = row_task.read_table(job)
-    rows = examples.choose_columns(
-      *(table, text, pair, job.label, bool(job.label), row_task.ASKED)
-    )
-    labels = None
-    if row_task.check_labelled(job, rows):
-      labels = examples.number_labels(rows, head.labels)
-    split = encode_texts(job.model, rows.texts, rows.pairs)
-    return supervised.Given(split._replace(labels=labels), kept)
-
-  def choose_keep(self, job):
-    """Keeps all logits of classes for JSONL; a number is its only logit."""
-    if not job.model.head.labels:
-      return predictions.keep_likeliest
-    return super().choose_keep(job)
-
 
 TASK = Classes()
 
 
-def _encode(tokenizer, form, texts, pairs, length) -> encode.Encoded:
-  texts = encode.tokenize(tokenizer, texts)
-  pairs = pairs and encode.tokenize(tokenizer, pairs)
-  join = gpt_form.join if form == 'gpt' else encode.join
-  return join(tokenizer, texts, pairs, length)
-
-
-def _list_facts(rows, split, labels) -> dict[str, Any]:
-  """Returns the facts about a split, for the manifest."""
-  facts = task_data.list_row_facts(rows, split.encoded) | {
-    'tokens': len(split.encoded.ids),
-    'ragged_lines': list(rows.ragged),
-    'pairs': rows.pairs is not None,
-  }
-  if split.labels is None:
-    return facts
-  if labels:
-    counts = np.bincount(split.labels, minlength=len(labels)).tolist()
-    return facts | {'labels': dict(zip(labels, counts, strict=True))}
-  bounds = {x: float(getattr(split.labels, x)()) for x in ('min', 'max')}
-  return facts | {'labels': bounds}
-
-
-def _choose_columns(given, trained):
-  text, pair = given
-  if text is None and not trained:
-    raise errors.UserError(
-      'the model does not say which column holds the text; give --text=COLUMN '
-      'and, for pairs, --pair=COLUMN.'
-    )
-  if text is None:
-    text = trained[0]
-  if pair is None:
-    pair = trained[1] if len(trained) > 1 else ''
-  return text, pair
+def _is_gpt(module) -> bool:
+  return isinstance(module, gpt_classifier.GptClassifier)
 
 
 def encode_texts(
-  model: source.Source, texts: Sequence[str], pairs: Sequence[str] | None
+  how: encode.How,
+  texts: Sequence[str],
+  pairs: Sequence[str] | None,
+  labels: np.ndarray | None = None,
+  ids: Sequence[str] = (),
 ) -> TextRows:
-  """Returns texts, or pairs, as rows of a trained model."""
-  head = model.head
-  encoded = _encode(model.tokenizer, head.form, texts, pairs, head.max_length)
-  return TextRows(encoded, None, np.arange(len(texts)))
+  """Returns texts, or pairs, as rows."""
+  firsts = encode.tokenize(how.tokenizer, texts)
+  seconds = pairs and encode.tokenize(how.tokenizer, pairs)
+  join = gpt_form.join if how.form == 'gpt' else encode.join
+  encoded = join(how.tokenizer, firsts, seconds, how.length)
+  return TextRows(encoded, labels, list(ids))
 
 
 def predict_texts(
@@ -310,7 +208,7 @@ def predict_texts(
   batch_size: int,
 ) -> list[dict[str, Any]]:
   """Returns what is predicted for texts; see `bert_jax.predict.predict_texts`."""
-  job = predict_files.Job(path, model, '', '', (), batch_size)
+  job = predict_files.Job(path, model, '', '.jsonl', (), batch_size)
   predict_files.check_head(job)
   if model.head.task != TASK.name:
     raise errors.UserError(
@@ -323,7 +221,6 @@ def predict_texts(
     )
   if not texts:
     return []
-  split = encode_texts(model, list(texts), pairs and list(pairs))
-  kept = job.predict(TASK, split, predictions.fill)
-  found, _ = TASK.decide(split, kept, None, tune=False)
+  split = encode_texts(job.how, list(texts), pairs and list(pairs))
+  found = job.predict(TASK, split)
   return list(row_task.list_rows(model.head.labels, found))

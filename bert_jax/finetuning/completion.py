@@ -10,7 +10,7 @@ from bert_jax import errors
 from bert_jax.data import accents
 from bert_jax.finetuning import (
   buckets,
-  feature_files,
+  features,
   gpt_form,
   recipe,
   supervised,
@@ -100,7 +100,7 @@ def complete(
 
 def _fill_from_data(c, data, rows):
   c.finetuning.outputs = len(data.labels) or 1
-  c.finetuning.num_choices = data.manifest.get('choices', 0)
+  c.finetuning.num_choices = getattr(data.splits['train'], 'choices', 0)
   c.finetuning.max_length = max(c.phases.seq_length)
   c.phases.seq_length = (find_length(c, data.manifest),)
   rate, epochs = recipe.choose(c, rows)
@@ -167,7 +167,7 @@ def read_tokenizer(c: config_dict.ConfigDict) -> tokenizer_lib.Tokenizer:
   Raises:
     errors.UserError: if it cannot be read.
   """
-  return _choose_tokenizer(c, feature_files.read_models(c))
+  return _choose_tokenizer(c, features.read_models(c))
 
 
 def _choose_tokenizer(c, models: Sequence[source.Source]):
@@ -190,7 +190,7 @@ def _read_own_tokenizer(c):
 
 
 def _fill_model(c: config_dict.ConfigDict):
-  models = feature_files.read_models(c)
+  models = features.read_models(c)
   if models:
     _fill_sizes(c, models[0].config)
     positions = (model.config.max_positions for model in models)
@@ -214,18 +214,18 @@ def _fill_model(c: config_dict.ConfigDict):
 
 
 def _check_layers(c):
-  features, layers = c.finetuning.features, c.model.num_layers
-  if features == fine_tuned.NO_FEATURES:
+  kind, layers = c.finetuning.features, c.model.num_layers
+  if kind == fine_tuned.NO_FEATURES:
     return
   if not c.init_from:
     raise errors.UserError(
-      f'finetuning.features={features} needs init_from: the model, or MODEL,MODEL'
+      f'finetuning.features={kind} needs init_from: the model, or MODEL,MODEL'
       ', that computes them.'
     )
-  least = -(feature_model.LAYERS[features].start or 0)
+  least = -(feature_model.LAYERS[kind].start or 0)
   if layers < least:
     raise errors.UserError(
-      f'finetuning.features={features} needs {least} layers, init_from has '
+      f'finetuning.features={kind} needs {least} layers, init_from has '
       f'{layers}; use last or weighted_sum_all.'
     )
 

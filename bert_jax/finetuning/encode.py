@@ -1,15 +1,33 @@
-"""Encodes texts and pairs as rows of ids, truncated to a length."""
+"""Rows of ids: texts and pairs, encoded and truncated, as arrays on disk."""
 
+import dataclasses
 import itertools
+import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from bert_jax.finetuning import feature_rows
+from bert_jax.model import classifier
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
-_ARRAYS = 'ids', 'ends', 'firsts'
+# Of names of arrays: begins those of `encoded`; ends those that hold JSON.
+_ENCODED, _JSON = 'encoded.', '.json'
+
+
+class How(NamedTuple):
+  """How texts become rows of a model.
+
+  Attributes:
+    length: tokens of a row, at most.
+    form: `bert` or `gpt`, see `gpt_form`.
+    spans: how answers are found in passages, if that is the task.
+  """
+
+  tokenizer: tokenizer_lib.Tokenizer
+  length: int
+  form: str = 'bert'
+  spans: classifier.Spans | None = None
 
 
 class Encoded(NamedTuple):
@@ -25,30 +43,114 @@ class Encoded(NamedTuple):
   ids: np.ndarray
   ends: np.ndarray
   firsts: np.ndarray
-  truncated: int
+  truncated: int = 0
 
   @property
   def lengths(self) -> np.ndarray:
     """Returns the tokens of each row, int64 [N]."""
     return np.diff(self.ends, prepend=0)
 
+  def make_batch(
+    self, rows: np.ndarray, length: int, pad_id: int
+  ) -> dict[str, np.ndarray]:
+    """Returns `input_ids`, `input_mask` and `segment_ids`, int32 [B, S].
 
-def pack(encoded: Encoded) -> dict[str, np.ndarray]:
-  """Returns the arrays of rows by name, for a file; see `unpack`."""
-  return {name: getattr(encoded, name) for name in _ARRAYS}
+    Args:
+      rows: numbers of the batch's rows, [B].
+      length: S, at least the tokens of the longest row.
+    """
+    shape = len(rows), length
+    batch = {
+      'input_ids': np.full(shape, pad_id, np.int32),
+      'input_mask': np.zeros(shape, np.int32),
+      'segment_ids': np.zeros(shape, np.int32),
+    }
+    for k, row in enumerate(rows):
+      begin, end = self.ends[row - 1] if row else 0, self.ends[row]
+      n = end - begin
+      batch['input_ids'][k, :n] = self.ids[begin:end]
+      batch['input_mask'][k, :n] = 1
+      batch['segment_ids'][k, self.firsts[row] : n] = 1
+    return batch
 
 
-def unpack(arrays: dict[str, np.ndarray], truncated: int = 0) -> Encoded:
-  """Returns the rows whose arrays `pack` named."""
-  return Encoded(*(arrays[name] for name in _ARRAYS), truncated)
+@dataclasses.dataclass(frozen=True)
+class Rows:
+  """The rows of a split. A task may add fields: arrays, or values of JSON.
+
+  Attributes:
+    encoded: N rows; of a run on frozen features, `features.FeatureRows`.
+    labels: what is to be learnt of each row; None if unknown.
+  """
+
+  encoded: Any
+  labels: np.ndarray | None
+
+  @property
+  def size(self) -> int:
+    """Returns N."""
+    return len(self.encoded.ends)
+
+  @property
+  def lengths(self) -> np.ndarray:
+    """Returns the tokens of each row, int [N]."""
+    return self.encoded.lengths
+
+  def list_ids(self) -> Sequence[Any]:
+    """Returns the names of the rows in files of predictions: their numbers."""
+    return range(self.size)
+
+  def make_inputs(
+    self, rows: np.ndarray, length: int, pad_id: int
+  ) -> dict[str, np.ndarray]:
+    """Returns what a model reads of some rows, see `Encoded.make_batch`."""
+    return self.encoded.make_batch(rows, length, pad_id)
+
+  def list_tokens(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which tokens a model on frozen features reads: here, all.
+
+    Returns:
+      (positions of the tokens, each in its row, int [T]; where the tokens of
+      each row end in them, int64 [N]).
+    """
+    return count_within(self.encoded.ends), self.encoded.ends
+
+  def replace_ids(self, features: Any) -> Self:
+    """Returns the rows with the features of `list_tokens` in place of ids."""
+    return dataclasses.replace(self, encoded=features)
+
+  def pack(self) -> dict[str, np.ndarray]:
+    """Returns all fields as arrays by name, to be written; see `unpack`."""
+    fields = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
+    encoded = fields.pop('encoded')._asdict()
+    fields |= {_ENCODED + name: x for name, x in encoded.items()}
+    found = {}
+    for name, x in fields.items():
+      if isinstance(x, np.ndarray):
+        found[name] = x
+      else:  # as ASCII, which holds any text, also one that is not valid Unicode
+        found[name + _JSON] = np.frombuffer(json.dumps(x).encode(), np.uint8)
+    return found
+
+  @classmethod
+  def unpack(cls, arrays: dict[str, np.ndarray]) -> Self:
+    """Returns the rows that `pack` made arrays of."""
+    fields = {}
+    for name, x in arrays.items():
+      known = json.loads(x.tobytes()) if name.endswith(_JSON) else x
+      fields[name.removesuffix(_JSON)] = known
+    encoded = Encoded(*(fields.pop(_ENCODED + x) for x in Encoded._fields))
+    return cls(encoded, **fields)
 
 
-class Frame(NamedTuple):
-  """The special ids of a row: before, between and after its texts."""
+def count_within(ends: np.ndarray) -> np.ndarray:
+  """Returns 0, 1, ... for each row, end to end, int64 [T].
 
-  start: int
-  between: int
-  end: int
+  >>> count_within(np.array([2, 5])).tolist()
+  [0, 1, 0, 1, 2]
+  """
+  lengths = np.diff(ends, prepend=0)
+  return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
 
 
 def truncate(first: int, second: int, room: int) -> tuple[int, int]:
@@ -91,7 +193,7 @@ def join(
   firsts: Sequence[list[int]],
   seconds: Sequence[list[int]] | None,
   max_length: int,
-  frame: Frame | None = None,
+  frame: Sequence[int] = (),
 ) -> Encoded:
   """Makes rows of the ids of texts, or of pairs.
 
@@ -99,9 +201,9 @@ def join(
     firsts: ids of N first texts.
     seconds: ids of N second texts, or None.
     max_length: tokens, at least 5; longer rows are truncated, see `truncate`.
-    frame: the special ids; None is [CLS], [SEP] and [SEP].
+    frame: ids before, between and after the texts; () is [CLS], [SEP] and [SEP].
   """
-  frame = frame or Frame(tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
+  frame = frame or (tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
   start, between, end = ([x] for x in frame)
   room = max_length - (2 if seconds is None else 3)
   rows, sizes, truncated = [], [], 0
@@ -112,39 +214,19 @@ def join(
     row = start + a[:kept] + (end if seconds is None else between)
     sizes.append(len(row))
     rows.append(row if seconds is None else row + b[:kept_b] + end)
+  return chain(tokenizer, rows, sizes, truncated)
+
+
+def chain(
+  tokenizer: tokenizer_lib.Tokenizer,
+  rows: Sequence[list[int]],
+  firsts: Sequence[int],
+  truncated: int = 0,
+) -> Encoded:
+  """Returns rows of ids end to end, see `Encoded`."""
   return Encoded(
     ids=np.fromiter(itertools.chain.from_iterable(rows), tokenizer.id_type),
     ends=np.cumsum([len(row) for row in rows], dtype=np.int64),
-    firsts=np.array(sizes, np.int32),
+    firsts=np.array(firsts, np.int32),
     truncated=truncated,
   )
-
-
-def make_batch(
-  encoded: Encoded | feature_rows.FeatureRows,
-  rows: np.ndarray,
-  length: int,
-  pad_id: int,
-) -> dict[str, np.ndarray]:
-  """Returns `input_ids`, `input_mask` and `segment_ids` of rows, int32 [B, S].
-
-  Args:
-    encoded: all rows; of cached features, see `feature_rows.make_batch`.
-    rows: numbers of the batch's rows, [B].
-    length: S, at least the tokens of the longest row.
-  """
-  if isinstance(encoded, feature_rows.FeatureRows):
-    return feature_rows.make_batch(encoded, rows, length)
-  shape = len(rows), length
-  batch = {
-    'input_ids': np.full(shape, pad_id, np.int32),
-    'input_mask': np.zeros(shape, np.int32),
-    'segment_ids': np.zeros(shape, np.int32),
-  }
-  for k, row in enumerate(rows):
-    begin, end = encoded.ends[row - 1] if row else 0, encoded.ends[row]
-    n = end - begin
-    batch['input_ids'][k, :n] = encoded.ids[begin:end]
-    batch['input_mask'][k, :n] = 1
-    batch['segment_ids'][k, encoded.firsts[row] : n] = 1
-  return batch

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax import errors
-from bert_jax.finetuning import encode
+from bert_jax.finetuning import encode, supervised
 from bert_jax.model import gpt_classifier
 from bert_jax.ops import tied_decoder
 from bert_jax.tokenization import tokenizer as tokenizer_lib
@@ -51,8 +51,7 @@ def join(
   Args:
     tokenizer: from `extend`.
   """
-  start, delimiter, extract = range(tokenizer.size - 3, tokenizer.size)
-  frame = encode.Frame(start, delimiter, extract)
+  frame = range(tokenizer.size - 3, tokenizer.size)
   rows = encode.join(tokenizer, firsts, seconds, max_length, frame)
   return rows._replace(firsts=rows.lengths.astype(rows.firsts.dtype))
 
@@ -75,13 +74,7 @@ def compute(
   key: jax.Array,
 ):
   """Returns (logits [B, C], half the language model's loss over the batch)."""
-  logits, inputs = module.apply(
-    {'params': params},
-    batch,
-    deterministic=key is None,
-    rngs=None if key is None else {'dropout': key},
-    method='with_tokens',
-  )
+  logits, inputs = supervised.apply(module, params, batch, key, 'with_tokens')
   loss, _ = tied_decoder.sum_losses(
     *inputs,
     module.config.vocab_size,

@@ -2,29 +2,23 @@
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_jax import errors
-from bert_jax.finetuning import predictions, row_task, supervised
+from bert_jax.finetuning import encode, predictions, row_task, supervised
 from bert_jax.inference import fine_tuned, source
 from bert_jax.runtime import files
 
 
 class Job(NamedTuple):
-  """What is to be predicted.
+  """What is to be predicted; the rest is as for `bert_jax.predict.predict`.
 
   Attributes:
     path: path of the model.
     model: the model.
     given: the file with the texts.
-    output: the file to write.
-    columns: of the text, of a second text and of choices; None is the training
-      data's.
-    safe_cells: whether a table is to be harmless in a spreadsheet, which would
-      take texts such as =A1 for formulas.
-    label: column of the right labels, by which to score; '' does not.
-    keep: columns of a table to copy into the output; ('all',) is all.
+    output: the file to write, whose extension says what is predicted of a row.
   """
 
   path: str
@@ -37,10 +31,16 @@ class Job(NamedTuple):
   label: str = ''
   keep: Sequence[str] = ()
 
-  def predict(
-    self, this: supervised.Supervised, split: Any, keep: Callable
-  ) -> Any:
-    """Returns what is kept of the predictions for all rows of a split."""
+  @property
+  def how(self) -> encode.How:
+    """Returns how texts become rows of the model."""
+    head = self.model.head
+    return encode.How(
+      self.model.tokenizer, head.max_length, head.form, head.spans
+    )
+
+  def predict(self, this: supervised.Supervised, split: encode.Rows) -> Any:
+    """Returns what a task keeps of the predictions for all rows of a split."""
     found, head = self.model, self.model.head
     data = supervised.Data({}, head.labels, found.tokenizer.pad_id, {})
     return predictions.predict(
@@ -51,7 +51,7 @@ class Job(NamedTuple):
       split,
       functools.partial(this.make_batch, data),
       this.make_compute(head.spans),
-      keep,
+      this.choose_keep(self),
       this.doing,
       self.batch_size,
     )
@@ -74,18 +74,19 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   head = job.model.head
   this = tasks[head.task]
   _check_flags(job, this)
-  given = this.read_given(job)
-  kept = job.predict(this, given.rows, this.choose_keep(job))
-  found, _ = this.decide(given.rows, kept, head.spans, tune=False)
-  this.write_given(job, given, found)
-  if this.is_labelled(given.rows):
+  content, about = this.read_given(job)
+  split, _ = this.encode(job.how, content, head.labels)
+  kept = job.predict(this, split)
+  found, _ = this.decide(split, kept, head.spans, tune=False)
+  this.write_given(job, split, about, found)
+  if this.is_labelled(split):
     names = this.list_metrics(head.labels)
-    scored = this.compare(names, head.labels, given.rows, found, given.rows)
+    scored = this.compare(names, head.labels, split, found, split)
     path = f'{os.path.splitext(job.output)[0]}.scores.json'
     files.write_json(path, scored)
     lines = this.describe_scores({os.path.basename(job.given): scored})
     print('\n'.join([*lines, f'  {path}: the scores']))
-  return this.count(given.rows)
+  return this.count(split)
 
 
 def check_head(job: Job):

@@ -40,20 +40,27 @@ def fill(
 
 
 def keep_likeliest(
-  split: Any, kept: Any, rows: np.ndarray, predictions: dict[str, np.ndarray]
+  split: Any,
+  kept: Any,
+  rows: np.ndarray,
+  found: dict[str, np.ndarray],
+  whole: bool = False,
 ) -> dict[str, np.ndarray]:
   """Keeps of `logits` [B, C] what is `chosen`, and its `probability`, float64.
 
   That is the likeliest class or choice or, if C is 1, the number itself, which
-  has no probability. Logits are not kept: those of many rows, of many classes,
-  need not fit into memory. Args: as `fill`.
+  has no probability. Args: as `fill`, and
+
+  Args:
+    whole: whether to keep the logits of classes, too. Those of many rows, of
+      many classes, need not fit into memory.
   """
-  logits = predictions['logits']
-  found = {'chosen': logits[:, 0]}
-  if logits.shape[1] > 1:
-    likely = to_probabilities(logits).max(-1)
-    found = {'chosen': logits.argmax(-1), 'probability': likely}
-  return fill(split, kept, rows, found)
+  logits = found['logits']
+  if logits.shape[1] == 1:
+    return fill(split, kept, rows, {'chosen': logits[:, 0]})
+  likely = to_probabilities(logits).max(-1)
+  chosen = {'chosen': logits.argmax(-1), 'probability': likely}
+  return fill(split, kept, rows, chosen | (found if whole else {}))
 
 
 def predict(

@@ -1,42 +1,97 @@
 """What tasks with one class, number or choice for each row of a table share."""
 
+import csv
+import functools
+import itertools
+import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.finetuning import (
-  metrics,
-  predicted_rows,
-  predictions,
-  supervised,
-)
+from bert_jax.finetuning import metrics, predictions, supervised
 from bert_jax.finetuning.readers import examples, table_files
+from bert_jax.runtime import files
 
-# The flags that name the columns of a text, of a second text, of choices and of
-# labels.
-ASKED = '--text', '--pair', '--choices', '--label'
+# The flags that name the columns.
+ASKED = examples.Columns('--text', '--pair', '--choices', '--label')
+_WRITTEN = 'prediction', 'probability', 'probabilities'
+_FORMULAS = '=', '+', '-', '@', '\t', '\r'  # how those of spreadsheets begin
 
 
 class RowTask(supervised.Supervised):
-  """A task whose rows have `labels`, [N] or None if unknown, and `ids`, [N].
+  """A task whose rows have one label each, [N].
 
   What is decided is `chosen`, [N], and `probability`, [N], unless it is of a
-  number; for a JSONL file of a user, `chosen` and all `logits`, [N, C].
+  number; for a JSONL file of a user, also all `logits`, [N, C].
 
   Attributes:
     cut: what is counted of rows that are too long.
+    needed: the columns without which nothing can be read.
+    asking: what to do if the model does not say which columns these are.
   """
 
   cut = 'row'
+  needed: tuple[str, ...] = ('text',)
+  asking = (
+    'column holds the text; give --text=COLUMN and, for pairs, --pair=COLUMN'
+  )
 
-  def decide(self, split, kept, settings, tune):
-    """Returns what was kept; of logits, also what is `chosen`."""
-    if 'logits' in kept:
-      logits = kept['logits']
-      number = logits.shape[1] == 1
-      kept = kept | {'chosen': logits[:, 0] if number else logits.argmax(-1)}
-    return kept, settings
+  # From files to rows.
+
+  def read_file(self, source, split, path):
+    """Reads a table, by the columns of a config; a test file needs no labels."""
+    columns = examples.Columns(
+      source.text, source.pair, source.choices, source.label
+    )
+    table = table_files.read(path)
+    return self.read_table(table, columns, split != 'test')
+
+  def read_table(
+    self,
+    table: table_files.Table,
+    columns: examples.Columns,
+    needs_label: bool = False,
+    asked: examples.Columns = examples.FIELDS,
+  ) -> examples.Examples:
+    """Returns the rows of a table; args as `examples.choose_columns`."""
+    return examples.choose_columns(table, columns, needs_label, asked)
+
+  def list_labels(self, config, found):
+    """Returns (); checks that the rows of training and dev have labels."""
+    for split, rows in found.items():
+      if split.startswith(('train', 'dev')):
+        rows.check_labelled(split)
+    return ()
+
+  def describe_data(self, manifest):
+    lines = []
+    for name, x in manifest['splits'].items():
+      line = f'{name}: {errors.count(x["rows"], "row")}'
+      if choices := x.get('choices'):
+        line += f' of {choices} choices'
+      if labels := x.get('labels'):
+        line += f', {_describe_labels(labels, manifest["labels"])}'
+      line += f', longest {x["longest"]} tokens'
+      if cut := x['truncated']:
+        line += f', {cut:,} {"choices " if choices else ""}truncated'
+      lines.append(f'{line} ({x["origin"]})')
+      for what, numbers in (
+        ('without text, kept', x['empty_lines']),
+        ('with too few columns, left out', x['ragged_lines']),
+      ):
+        if numbers:
+          lines.append(
+            f'WARNING: {errors.count(len(numbers), "row")} of {x["path"]} {what}; '
+            f'the first in line {numbers[0]}'
+          )
+    return lines
+
+  def list_columns(self, config):
+    """Returns the columns of the text and, if there is one, of the second text."""
+    return tuple(x for x in (config.data.text, config.data.pair) if x)
+
+  # From predictions to scores and files.
 
   def measure(self, names, labels, split, found):
     return metrics.score(names, split.labels, found['chosen'])
@@ -51,7 +106,7 @@ class RowTask(supervised.Supervised):
 
   def write_split(self, folder, name, labels, split, found):
     """Writes SPLIT.tsv: id, label if known, prediction and its probability."""
-    columns = {'id': map(str, split.ids)}
+    columns = {'id': map(str, split.list_ids())}
     values_of = (('label', split.labels), ('prediction', found['chosen']))
     for column, values in values_of:
       if values is not None:
@@ -64,49 +119,151 @@ class RowTask(supervised.Supervised):
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
     table_files.write_tsv(os.path.join(folder, f'{name}.tsv'), rows)
 
+  # Predictions for a user's file.
+
+  def read_given(self, job):
+    """Reads a table, by the columns of training unless named; and what to keep."""
+    trained = job.model.head.columns
+    trained = (*trained, '', '') if trained else (None, '', None)
+    names = [
+      default if given is None else given
+      for given, default in zip(job.columns, trained, strict=False)
+    ]
+    columns = examples.Columns(*names)._replace(label=job.label)
+    if None in (getattr(columns, x) for x in self.needed):
+      raise errors.UserError(f'the model does not say which {self.asking}.')
+    table = table_files.read(job.given)
+    kept = choose_kept(table, job.keep)
+    rows = self.read_table(table, columns, bool(job.label), ASKED)
+    if job.label:
+      rows.check_labelled(job.given)
+    return rows, kept
+
   def choose_keep(self, job):
     """Keeps all logits for JSONL, which has the probabilities of all classes."""
-    if job.output.endswith('.jsonl'):
-      return predictions.fill
-    return predictions.keep_likeliest
+    whole = job.output.endswith('.jsonl')
+    return functools.partial(predictions.keep_likeliest, whole=whole)
 
-  def write_given(self, job, given, found):
+  def write_given(self, job, split, about, found):
     """Writes a row for each row of the input, after the columns to keep."""
     rows = list_rows(job.model.head.labels, found)
-    predicted_rows.write(job.output, rows, given.about, job.safe_cells)
-    if count := given.rows.encoded.truncated:
+    write(job.output, rows, about, job.safe_cells)
+    if count := split.encoded.truncated:
       length = job.model.head.max_length
       cut = errors.count(count, self.cut)
       print(f'truncated to {length} tokens: {cut}')
 
 
+def _describe_labels(labels: dict, names: Sequence[str]) -> str:
+  if not names:
+    return 'labels from {min:,} to {max:,}'.format(**labels)
+  shown = [f'{label} ({n:,})' for label, n in labels.items()]
+  return f'labels {errors.listing(shown, most=10)}'
+
+
+def list_facts(rows: examples.Examples) -> dict[str, Any]:
+  """Returns the facts about rows that `RowTask.describe_data` prints."""
+  return {'empty_lines': rows.list_empty(), 'ragged_lines': list(rows.ragged)}
+
+
 def list_rows(
   labels: Sequence[str], found: dict[str, Any]
-) -> Iterable[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
   """Yields {column: value} of what was decided for each row, see `RowTask`.
 
   Args:
-    labels: names of the classes; () for choices, which are named by number.
+    labels: names of the classes; () for numbers, and for choices, which are named
+      by number.
   """
-  logits = found.get('logits')
-  if logits is not None and logits.shape[1] > 1:
-    names = labels or [str(i) for i in range(logits.shape[1])]
-    return predicted_rows.list_probabilities(names, logits)
-  if 'probability' in found:
-    chosen, likely = found['chosen'], found['probability']
-    names = (labels[i] if labels else str(i) for i in chosen)
-    return predicted_rows.list_likeliest(names, likely)
-  return predicted_rows.list_numbers(found['chosen'])
+  for i, chosen in enumerate(found['chosen']):
+    if 'probability' not in found:
+      yield {'prediction': _round(chosen)}
+      continue
+    row = {
+      'prediction': labels[chosen] if labels else str(chosen),
+      'probability': _round(found['probability'][i]),
+    }
+    if 'logits' in found:
+      likely = predictions.to_probabilities(found['logits'][i])
+      names = labels or map(str, range(len(likely)))
+      row['probabilities'] = dict(zip(names, map(_round, likely), strict=True))
+    yield row
 
 
-def read_table(job) -> tuple[table_files.Table, Any]:
-  """Returns the table of a job, and its columns to keep in the output."""
-  table = table_files.read(job.given)
-  return table, predicted_rows.choose_kept(table, job.keep)
+def _round(value: float) -> float:
+  """Returns a number in 8 digits."""
+  return float(table_files.format_number(value))
 
 
-def check_labelled(job, rows: examples.Examples) -> bool:
-  """Returns whether a job asks for scores; raises errors.UserError without labels."""
-  if job.label:
-    examples.check_labelled(job.given, rows)
-  return bool(job.label)
+def choose_kept(
+  table: table_files.Table, keep: Sequence[str]
+) -> Iterator[dict] | None:
+  """Returns the columns of a table that are copied, {name: value} of each row.
+
+  Args:
+    keep: names of its columns; ('all',) is all; none returns None.
+
+  Raises:
+    errors.UserError: if there is no such column, or one is written anyway.
+  """
+  if not keep:
+    return None
+  names = table.names if tuple(keep) == ('all',) else keep
+  for name in names:
+    if name not in table.names or name in _WRITTEN:
+      problem = (
+        'is written' if name in _WRITTEN else 'is not a column of the input'
+      )
+      known = table_files.describe_names(table.path, table.names)
+      raise errors.UserError(
+        f'--keep: {name!r} {problem}; {table.path} has {known}.'
+      )
+  return ({name: row.get(name) for name in names} for _, row in table.rows)
+
+
+def write(
+  output: str,
+  rows: Iterator[dict],
+  kept: Iterator[dict] | None = None,
+  safe_cells: bool = False,
+):
+  """Writes rows, {column: value}, to a file, atomically.
+
+  Args:
+    output: the file, whose extension says in which format.
+    kept: further columns of each row, before these.
+    safe_cells: whether a table is to be harmless in a spreadsheet, which would
+      take texts such as =A1 for formulas.
+  """
+  if kept is not None:
+    rows = (x | y for x, y in zip(kept, rows, strict=True))
+  files.write_file(output, lambda new: _write(new, output, rows, safe_cells))
+
+
+def _write(new, output, rows, safe_cells):
+  """Writes rows to the file `new`, in the format of the name `output`."""
+  if output.endswith('.jsonl'):
+    with open(new, 'w', encoding='utf-8', newline='\n') as file:
+      file.writelines(
+        json.dumps(row, ensure_ascii=False) + '\n' for row in rows
+      )
+    return
+  first = next(rows)
+  names = [name for name in first if name != 'probabilities']
+  to_text = _disarm if safe_cells else str
+  fields = (
+    ['' if row[name] is None else to_text(row[name]) for name in names]
+    for row in itertools.chain([first], rows)
+  )
+  table = itertools.chain([names], fields)
+  if output.endswith('.tsv'):
+    table_files.write_tsv(new, table)
+    return
+  with open(new, 'w', encoding='utf-8', newline='') as file:
+    csv.writer(file, lineterminator='\n').writerows(table)
+
+
+def _disarm(value) -> str:
+  """Returns a value as a text that no spreadsheet takes for a formula."""
+  is_formula = isinstance(value, str) and value.startswith(_FORMULAS)
+  return f"'{value}" if is_formula else str(value)

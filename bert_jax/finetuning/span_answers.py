@@ -36,7 +36,7 @@ def rank(
   Args:
     logits: of the first and the last token, float32 [B, S, 2].
     batch: the rows: `input_mask` and `segment_ids`, [B, S], and `starts`, [B,
-      2], see `span_windows.Windows`.
+      2], see `span_windows.Questions`.
     max_answer_length: tokens of an answer, at most.
 
   Returns:
@@ -97,30 +97,25 @@ def list_candidates(
   split: Any, ranked: dict[str, np.ndarray]
 ) -> list[Candidates]:
   """Returns the candidates for every question of a split."""
-  made = split.windows
-  bounds = np.searchsorted(made.questions, np.arange(len(split.ids) + 1))
+  bounds = np.searchsorted(split.questions, np.arange(split.count + 1))
   # To tokens of the passage.
-  shift = (made.tokens - made.encoded.firsts)[:, None]
+  shift = (split.tokens - split.encoded.firsts)[:, None]
   firsts, lasts = ranked['firsts'] + shift, ranked['lasts'] + shift
   found = []
-  for question, passage in enumerate(split.passage_of):
+  for question in range(split.count):
     rows = slice(bounds[question], bounds[question + 1])
     scores = ranked['scores'][rows].reshape(-1, 2).astype(np.float64)
     order = np.argsort(-scores.sum(-1), kind='stable')
     order = order[np.isfinite(scores[order].sum(-1))]
-    located, text = split.located[passage], split.passages[passage]
     kept: dict[str, int] = {}
     for i in order:
-      first, last = firsts[rows].flat[i], lasts[rows].flat[i]
-      kept.setdefault(text[located.begins[first] : located.ends[last]], i)
+      ends = firsts[rows].flat[i], lasts[rows].flat[i]
+      kept.setdefault(split.get_text(question, *ends), i)
       if len(kept) == MOST:
         break
     nulls = ranked['nulls'][rows].astype(np.float64)
-    found.append(
-      Candidates(
-        list(kept), scores[list(kept.values())], nulls[nulls.sum(-1).argmin()]
-      )
-    )
+    null = nulls[nulls.sum(-1).argmin()]
+    found.append(Candidates(list(kept), scores[list(kept.values())], null))
   return found
 
 
@@ -202,7 +197,7 @@ def compare(scores: np.ndarray, constant: np.ndarray) -> dict[str, Any]:
 
 
 def predict_constant(
-  answers: Sequence[tuple[str, ...]], unanswerable: bool
+  answers: Sequence[Sequence[str]], unanswerable: bool
 ) -> str:
   """Returns what a model that learnt nothing would answer to every question.
 
@@ -269,7 +264,7 @@ def score(answers: Sequence[str], right: Sequence[Sequence[str]]) -> np.ndarray:
 
   Args:
     answers: one for each of Q questions; '' is none.
-    right: the right answers to each question; () if there is none.
+    right: the right answers to each question; [] if there is none.
 
   Returns:
     Exact match and F1 of each question, float64 [Q, 2].

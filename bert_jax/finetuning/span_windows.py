@@ -5,90 +5,126 @@ begin every `doc_stride` tokens. A token is in several windows then; an answer
 may only begin in the one that has most context on both sides of its token.
 """
 
+import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.finetuning import encode
+from bert_jax import errors
+from bert_jax.finetuning import encode as encode_lib
 from bert_jax.finetuning.readers import squad
-from bert_jax.model import classifier
 from bert_jax.tokenization import offsets
-from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 
-class Windows(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Questions(encode_lib.Rows):
   """N rows; the rows of a question follow one another.
 
   Attributes:
     encoded: the rows. The window is segment 1, with a [SEP] behind it.
+    labels: where the answer begins and ends in each row, int32 [N, 2]; (0, 0),
+      [CLS], if it is not there.
     questions: number of each row's question, int32 [N].
     tokens: number, in its passage, of the first token of each window, int32 [N].
     starts: where, in its row, an answer may begin: from, and before, int32
       [N, 2].
-  """
-
-  encoded: encode.Encoded
-  questions: np.ndarray
-  tokens: np.ndarray
-  starts: np.ndarray
-
-
-class Questions(NamedTuple):
-  """The questions of a split.
-
-  Attributes:
-    windows: their rows.
-    labels: where the answer begins and ends in each row, int32 [N, 2]; (0, 0),
-      [CLS], if it is not there; None if the answers are not known.
     ids: the questions' ids, Q.
-    answers: the right answers to each question, () if there is none; None if
+    answers: the right answers to each question, [] if there is none; None if
       they are not known.
     passages: the passages, as they were given.
     passage_of: number of each question's passage, int32 [Q].
-    located: the pieces of each passage.
+    begins: index of the first character of each piece of all passages in its
+      passage, int32 [T].
+    ends: one past the last character of each, int32 [T].
+    piece_ends: where the pieces of each passage end in these, int64.
   """
 
-  windows: Windows
-  labels: np.ndarray | None
+  questions: np.ndarray
+  tokens: np.ndarray
+  starts: np.ndarray
   ids: list[str]
-  answers: list[tuple[str, ...]] | None
+  answers: list[list[str]] | None
   passages: list[str]
   passage_of: np.ndarray
-  located: list[offsets.Located]
+  begins: np.ndarray
+  ends: np.ndarray
+  piece_ends: np.ndarray
 
   @property
-  def size(self) -> int:
-    """Returns the number of rows."""
-    return len(self.windows.encoded.ends)
+  def count(self) -> int:
+    """Returns Q."""
+    return len(self.ids)
 
-  @property
-  def lengths(self) -> np.ndarray:
-    """Returns the tokens of each row, int [N]."""
-    return self.windows.encoded.lengths
+  def get_text(self, question: int, first: int, last: int) -> str:
+    """Returns a part of a question's passage, given its first and last piece."""
+    passage = self.passage_of[question]
+    skipped = self.piece_ends[passage - 1] if passage else 0
+    begin, end = self.begins[skipped + first], self.ends[skipped + last]
+    return self.passages[passage][begin:end]
+
+
+def encode(
+  how: encode_lib.How, content: squad.Squad, only_found: bool = False
+) -> tuple[Questions, dict[str, list[str]]]:
+  """Returns the questions of a file, and the ids of those with a lost answer.
+
+  Args:
+    only_found: whether to leave out questions whose answer is lost, see
+      `find_spans`.
+  """
+  located = offsets.locate(how.tokenizer, content.passages)
+  spans, lost = find_spans(content, located)
+  rows = content.units
+  if only_found:
+    left_out = set().union(*lost.values())
+    kept = [i for i, x in enumerate(rows) if x.id not in left_out]
+    rows, spans = [rows[i] for i in kept], spans[kept]
+    if not rows:
+      raise errors.UserError(
+        f'{content.path}: no answer is where answer_start says; correct it.'
+      )
+  passage_of = [x.passage for x in rows]
+  windows = make(how, [x.text for x in rows], located, passage_of)
+  answers = labels = None
+  if all(x.answers is not None for x in rows):
+    answers = [[text for text, _ in x.answers] for x in rows]
+    labels = label(*windows[:3], spans)
+  sizes = [len(x.ids) for x in located]
+  return Questions(
+    windows[0],
+    labels,
+    *windows[1:],
+    ids=[x.id for x in rows],
+    answers=answers,
+    passages=list(content.passages),
+    passage_of=np.array(passage_of, np.int32),
+    begins=np.concatenate([x.begins for x in located]),
+    ends=np.concatenate([x.ends for x in located]),
+    piece_ends=np.cumsum(sizes, dtype=np.int64),
+  ), lost
 
 
 def make(
-  tokenizer: tokenizer_lib.Tokenizer,
+  how: encode_lib.How,
   questions: Sequence[str],
   passages: Sequence[offsets.Located],
   passage_of: Sequence[int],
-  max_length: int,
-  doc_stride: int,
-  max_query_length: int,
-) -> Windows:
+) -> tuple[encode_lib.Encoded, np.ndarray, np.ndarray, np.ndarray]:
   """Encodes questions.
 
-  Special tokens in a text, such as '[SEP]', are ordinary words.
+  Special tokens in a text, such as '[SEP]', are ordinary words. Of a question,
+  what is longer than `max_query_length` is left out, and what leaves no room for
+  a token of the passage.
 
   Args:
-    passage_of: which of them each question is about, [Q].
-    max_length: tokens of a row, at least 5.
-    doc_stride: tokens from the beginning of a window to the next beginning.
-    max_query_length: tokens of a question; the rest of a longer one is left out,
-      and what leaves no room for a token of the passage.
+    how: `length` is at least 5.
+    passage_of: which passage each question is about, [Q].
+
+  Returns:
+    `encoded`, `questions`, `tokens` and `starts` of `Questions`.
   """
-  most = min(max_query_length, max_length - 4)
+  tokenizer, length = how.tokenizer, how.length
+  most = min(how.spans.max_query_length, length - 4)
   cls, sep = (
     np.array([i], tokenizer.id_type)
     for i in (tokenizer.cls_id, tokenizer.sep_id)
@@ -98,10 +134,10 @@ def make(
   for number, packed in enumerate(tokenizer.packed(questions)):
     query = np.frombuffer(packed, tokenizer.id_type)[:most]
     ids = passages[passage_of[number]].ids
-    first, room = len(query) + 2, max_length - len(query) - 3
+    first, room = len(query) + 2, length - len(query) - 3
     key = len(ids), room
     if key not in plans:
-      spans = split(len(ids), room, doc_stride)
+      spans = split(len(ids), room, how.spans.doc_stride)
       plans[key] = list(zip(spans, find_best(spans), strict=True))
     for (begin, end), (low, high) in plans[key]:
       parts += [cls, query, sep, ids[begin:end], sep]
@@ -109,13 +145,12 @@ def make(
       firsts.append(first)
       rows.append((number, begin, first + low - begin, first + high - begin))
   table = np.array(rows, np.int32).reshape(-1, 4)
-  encoded = encode.Encoded(
+  encoded = encode_lib.Encoded(
     ids=np.concatenate(parts),
     ends=np.cumsum(lengths, dtype=np.int64),
     firsts=np.array(firsts, np.int32),
-    truncated=0,
   )
-  return Windows(encoded, table[:, 0], table[:, 1], table[:, 2:])
+  return encoded, table[:, 0], table[:, 1], table[:, 2:]
 
 
 def split(size: int, room: int, stride: int) -> list[tuple[int, int]]:
@@ -182,10 +217,16 @@ def find_tokens(
   return (first, last) if first <= last else None
 
 
-def label(made: Windows, spans: np.ndarray) -> np.ndarray:
+def label(
+  encoded: encode_lib.Encoded,
+  questions: np.ndarray,
+  tokens: np.ndarray,
+  spans: np.ndarray,
+) -> np.ndarray:
   """Returns where answers begin and end in rows, int32 [N, 2].
 
   Args:
+    encoded: the rows; with `questions` and `tokens` as in `Questions`.
     spans: first and last token of each question's answer in its passage, int32
       [Q, 2]; negative if it has none.
 
@@ -193,49 +234,12 @@ def label(made: Windows, spans: np.ndarray) -> np.ndarray:
     The positions of the first and of the last token; (0, 0), [CLS], where the
     window has no answer, or not all of it.
   """
-  first = made.encoded.firsts[:, None]
-  wanted = spans[made.questions]
-  found = wanted - made.tokens[:, None] + first
-  last = made.encoded.lengths[:, None] - 2  # before [SEP]
+  first = encoded.firsts[:, None]
+  wanted = spans[questions]
+  found = wanted - tokens[:, None] + first
+  last = encoded.lengths[:, None] - 2  # before [SEP]
   inside = (wanted >= 0) & (found >= first) & (found <= last)
   return np.where(inside.all(1, keepdims=True), found, 0).astype(np.int32)
-
-
-def encode_questions(
-  tokenizer: tokenizer_lib.Tokenizer,
-  content: squad.Squad,
-  located: list[offsets.Located],
-  max_length: int,
-  settings: classifier.Spans,
-) -> Questions:
-  """Returns the questions of a file, without `labels`.
-
-  Args:
-    max_length: tokens of a row, at most.
-  """
-  rows = content.questions
-  passage_of = [x.passage for x in rows]
-  made = make(
-    tokenizer,
-    [x.text for x in rows],
-    located,
-    passage_of,
-    max_length,
-    settings.doc_stride,
-    settings.max_query_length,
-  )
-  answers = None
-  if all(x.answers is not None for x in rows):
-    answers = [tuple(text for text, _ in x.answers) for x in rows]
-  return Questions(
-    made,
-    None,
-    [x.id for x in rows],
-    answers,
-    content.passages,
-    np.array(passage_of, np.int32),
-    located,
-  )
 
 
 def find_spans(
@@ -249,13 +253,13 @@ def find_spans(
     or has no characters that a piece is made of (`not_found`).
   """
   lost: dict[str, list[str]] = {'wrong_start': [], 'not_found': []}
-  spans = np.full((len(content.questions), 2), -1, np.int32)
-  for k, question in enumerate(content.questions):
+  spans = np.full((len(content.units), 2), -1, np.int32)
+  for k, question in enumerate(content.units):
     if not question.answers:
       continue
     text, begin = question.answers[0]
-    passage, end = content.passages[question.passage], begin + len(text)
-    if begin < 0 or passage[begin:end] != text:
+    end = begin + len(text)
+    if begin < 0 or question.context[begin:end] != text:
       lost['wrong_start'].append(question.id)
       continue
     tokens = find_tokens(located[question.passage], begin, end)

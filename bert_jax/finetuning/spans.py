@@ -1,29 +1,22 @@
 """The task of answering questions with a part of a passage."""
 
 import functools
-import json
 import os
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
 from bert_jax.finetuning import (
-  encode,
   metrics,
   predictions,
   span_answers,
   span_windows,
   supervised,
-  task_data,
 )
-from bert_jax.finetuning.readers import data_files, sampling, squad
-from bert_jax.inference import fine_tuned
+from bert_jax.finetuning.readers import data_files, squad
 from bert_jax.model import classifier, losses
 from bert_jax.runtime import files
-from bert_jax.tokenization import offsets
 
 LABELS = 'start', 'end'
 
@@ -35,77 +28,49 @@ class Spans(supervised.Supervised):
   card = supervised.Card(
     'question-answering', 'QuestionAnswering', 'questions', 'questions'
   )
+  rows = span_windows.Questions
+  label_shape = (2,)
   extension = '.json'
-  outputs = (squad.EXTENSION,)
+  outputs = data_files.QUESTIONS
   doing = 'answering'
   takes_label = False  # the answers are in the file
 
   # From files to rows.
 
-  def read(self, config, tokenizer):
-    """Reads and encodes the files; training rows whose answer is lost go."""
-    splits, facts = {}, {}
-    length, settings = max(config.phases.seq_length), self.get_settings(config)
-    read = _read(data_files.get_source(config), tokenizer)
-    for name, (content, located) in read.items():
-      if not config.finetuning.unanswerable:
-        _check_answers(name, content)
-      rows = content.questions
-      spans, lost = span_windows.find_spans(content, located)
-      if name == 'train':
-        left_out = {*lost['wrong_start'], *lost['not_found']}
-        kept = [i for i, x in enumerate(rows) if x.id not in left_out]
-        rows, spans = [rows[i] for i in kept], spans[kept]
-        if not rows:
-          raise errors.UserError(
-            f'{content.path}: no answer is where answer_start says; correct it.'
-          )
-      split = span_windows.encode_questions(
-        tokenizer, content._replace(questions=rows), located, length, settings
-      )
-      if split.answers is not None:
-        labels = span_windows.label(split.windows, spans)
-        split = split._replace(labels=labels)
-      splits[name] = split
-      repeated = _find_repeated(read['train'][0], content, name)
-      facts[name] = _list_facts(content.path, split, lost, repeated)
-    return task_data.combine(splits, LABELS, tokenizer, facts)
+  def read_file(self, source, split, path):
+    return squad.read(path)
 
-  def pack(self, split):
-    texts = {
-      name: getattr(split, name) for name in ('ids', 'answers', 'passages')
-    }
-    sizes = [len(x.ids) for x in split.located]
-    arrays = encode.pack(split.windows.encoded) | {
-      'questions': split.windows.questions,
-      'tokens': split.windows.tokens,
-      'starts': split.windows.starts,
-      'passage_of': split.passage_of,
-      # JSON of ASCII holds any text, also one that is not valid Unicode.
-      'texts': np.frombuffer(json.dumps(texts).encode(), np.uint8),
-      'piece_ids': np.concatenate([x.ids for x in split.located]),
-      'piece_begins': np.concatenate([x.begins for x in split.located]),
-      'piece_ends': np.concatenate([x.ends for x in split.located]),
-      'passage_ends': np.cumsum(sizes, dtype=np.int64),
-    }
-    return arrays if split.labels is None else arrays | {'labels': split.labels}
+  def list_labels(self, config, found):
+    """Returns the two tokens; checks that answers are known and, in 1.1, there."""
+    for split, content in found.items():
+      unknown = [x.id for x in content.units if x.answers is None]
+      if unknown and split != 'test':
+        count = errors.count(len(unknown), 'question')
+        raise errors.UserError(
+          f'{content.path}: the answers to {count} of {split} are not given, such '
+          f'as that to {unknown[0]!r}; only a test file may lack them.'
+        )
+      without = [x.id for x in content.units if x.answers == ()]
+      if without and not config.finetuning.unanswerable:
+        count = errors.count(len(without), 'question')
+        raise errors.UserError(
+          f'{content.path}: {count} of {split} without an answer, such as '
+          f'{without[0]!r}; use configs/squad.py:v2, in which they may.'
+        )
+    return LABELS
 
-  def unpack(self, arrays, facts):
-    texts = json.loads(arrays['texts'].tobytes())
-    windows = (arrays[x] for x in ('questions', 'tokens', 'starts'))
-    pieces = [
-      np.split(arrays[f'piece_{x}'], arrays['passage_ends'][:-1])
-      for x in ('ids', 'begins', 'ends')
-    ]
-    return span_windows.Questions(
-      span_windows.Windows(encode.unpack(arrays), *windows),
-      arrays.get('labels'),
-      texts['ids'],
-      None if texts['answers'] is None else list(map(tuple, texts['answers'])),
-      texts['passages'],
-      arrays['passage_of'],
-      [offsets.Located(*x) for x in zip(*pieces, strict=True)],
-    )
+  def encode(self, how, content, labels, split=''):
+    """Encodes questions; those of training whose answer is lost are left out."""
+    rows, lost = span_windows.encode(how, content, split == 'train')
+    none = None if rows.answers is None else rows.answers.count([])
+    facts = {
+      'questions': rows.count,
+      'passages': len(rows.passages),
+      'unanswerable': none,  # None if the answers are not known
+    }
+    for what, ids in lost.items():
+      facts[what] = {'count': len(ids), 'first': ids[0] if ids else None}
+    return rows, facts
 
   def describe_data(self, manifest):
     lines = []
@@ -141,22 +106,12 @@ class Spans(supervised.Supervised):
 
   def make_batch(self, data, split, rows, length):
     """Returns what the model reads; labels and where answers may start, [b, 2]."""
-    made, labels = split.windows, np.zeros((len(rows), 2), np.int32)
-    if split.labels is not None:
-      labels = split.labels[rows]
-    return encode.make_batch(made.encoded, rows, length, data.pad_id) | {
-      'labels': labels,
-      'starts': made.starts[rows],
-      'label_weights': np.ones(len(rows), np.float32),
-    }
+    batch = super().make_batch(data, split, rows, length)
+    return batch | {'starts': split.starts[rows]}
 
   def list_shapes(self, config, module, phase, rows):
-    pair = jax.ShapeDtypeStruct((rows, 2), jnp.int32)
-    return fine_tuned.list_inputs(module, rows, phase.seq_length) | {
-      'labels': pair,
-      'starts': pair,
-      'label_weights': jax.ShapeDtypeStruct((rows,), jnp.float32),
-    }
+    shapes = super().list_shapes(config, module, phase, rows)
+    return shapes | {'starts': shapes['labels']}
 
   def make_compute(self, settings):
     """Returns the sums for answers of the settings' length."""
@@ -230,7 +185,7 @@ class Spans(supervised.Supervised):
     """Scores answers; the constant is none, or the commonest of training."""
     unanswerable = found.threshold is not None
     constant = span_answers.predict_constant(train.answers, unanswerable)
-    nothing = span_answers.score([constant] * len(split.ids), split.answers)
+    nothing = span_answers.score([constant] * split.count, split.answers)
     return span_answers.compare(found.scores, nothing)
 
   def find_problem(self, names, scored, found):
@@ -244,7 +199,7 @@ class Spans(supervised.Supervised):
     return split.answers is not None
 
   def count(self, split):
-    return len(split.ids)
+    return split.count
 
   def list_results(self, settings):
     return {'threshold': settings.threshold}
@@ -263,12 +218,8 @@ class Spans(supervised.Supervised):
   def write_split(self, folder, name, labels, split, found):
     """Writes the three files of Google's run_squad.py."""
     candidates, unanswerable = found.candidates, found.threshold is not None
-    written: dict[str, list] = {
-      'predictions': found.texts,
-      'nbest_predictions': [
-        span_answers.list_best(x, unanswerable) for x in candidates
-      ],
-    }
+    best = [span_answers.list_best(x, unanswerable) for x in candidates]
+    written = {'predictions': found.texts, 'nbest_predictions': best}
     if unanswerable:
       written['null_odds'] = [x.odds for x in candidates]
     for kind, values in written.items():
@@ -288,85 +239,11 @@ class Spans(supervised.Supervised):
 
   def read_given(self, job):
     """Reads questions; they are scored if the file has the right answers."""
-    head, tokenizer = job.model.head, job.model.tokenizer
-    content = squad.read(job.given)
-    located = offsets.locate(tokenizer, content.passages)
-    split = span_windows.encode_questions(
-      tokenizer, content, located, head.max_length, head.spans
-    )
-    return supervised.Given(split)
+    return squad.read(job.given), None
 
-  def write_given(self, job, given, found):
+  def write_given(self, job, split, about, found):
     """Writes {id of a question: answer}, as the evaluation scripts read it."""
-    answers = dict(zip(given.rows.ids, found.texts, strict=True))
-    files.write_json(job.output, answers)
+    files.write_json(job.output, dict(zip(split.ids, found.texts, strict=True)))
 
 
 TASK = Spans()
-
-
-def _read(source, tokenizer):
-  """Returns {split: (content of its file, pieces of its passages)}.
-
-  Without a dev file, the questions about some passages are held out.
-  """
-  read = {x: squad.read(y) for x, y in data_files.find_files(source).items()}
-  read = sampling.choose_groups(
-    read,
-    source.heldout,
-    source.max_documents,
-    lambda content: [x.passage for x in content.questions],
-    squad.take,
-  )
-  found = {}
-  for split, content in read.items():
-    unknown = [x.id for x in content.questions if x.answers is None]
-    if unknown and split != 'test':
-      count = errors.count(len(unknown), 'question')
-      raise errors.UserError(
-        f'{content.path}: the answers to {count} of {split} are not given, such '
-        f'as that to {unknown[0]!r}; only a test file may lack them.'
-      )
-    found[split] = content, offsets.locate(tokenizer, content.passages)
-  return found
-
-
-def _find_repeated(train, content, split) -> list[str]:
-  """Returns the ids of questions that the training file has, too."""
-  if split == 'train':
-    return []
-  ours, theirs = (
-    [(x.text, file.passages[x.passage]) for x in file.questions]
-    for file in (train, content)
-  )
-  repeated = sampling.find_repeated(ours, theirs)
-  return [content.questions[i].id for i in repeated]
-
-
-def _check_answers(name, content):
-  without = [x.id for x in content.questions if x.answers == ()]
-  if without:
-    count = errors.count(len(without), 'question')
-    raise errors.UserError(
-      f'{content.path}: {count} of {name} without an answer, such as '
-      f'{without[0]!r}; use configs/squad.py:v2, in which they may.'
-    )
-
-
-def _list_facts(path, split, lost, repeated) -> dict[str, Any]:
-  """Returns the facts about a split, for the manifest."""
-  answers = split.answers
-  return {
-    'path': path,
-    'questions': len(split.ids),
-    'passages': len(split.passages),
-    # None if the answers are not known.
-    'unanswerable': None if answers is None else answers.count(()),
-    'rows': split.size,
-    'longest': int(split.lengths.max()),
-    **{
-      what: {'count': len(found), 'first': found[0] if found else None}
-      for what, found in lost.items()
-    },
-    'repeated': task_data.describe_repeated(path, repeated),
-  }

@@ -18,15 +18,10 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import config_dict
 
-from bert_jax.finetuning import (
-  buckets,
-  feature_rows,
-  metrics,
-  predictions,
-)
-from bert_jax.finetuning.readers import table_files
+from bert_jax.finetuning import buckets, encode, metrics, predictions
+from bert_jax.finetuning.readers import data_files, splits, table_files
 from bert_jax.inference import fine_tuned
-from bert_jax.model import classifier
+from bert_jax.model import classifier, losses
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import task, tuning
 
@@ -37,15 +32,14 @@ class Data(NamedTuple):
   """All that a run learns from and predicts.
 
   Attributes:
-    splits: {name: rows of a split}: `size` is their number, `lengths` the tokens
-      of each, int [N].
+    splits: {name: rows of a split}.
     labels: names of the model's outputs, such as classes; () for a number.
     manifest: facts about the data, for `manifest.json`: `splits` has the facts
       about each split, with `rows` and `longest`, the tokens of its longest row.
     directory: where the data are kept; '' if they are not.
   """
 
-  splits: dict[str, Any]
+  splits: dict[str, encode.Rows]
   labels: tuple[str, ...]
   pad_id: int
   manifest: dict[str, Any]
@@ -69,13 +63,6 @@ class Card(NamedTuple):
   drawn: str = 'rows'
 
 
-class Given(NamedTuple):
-  """A file to predict for: its rows, and what their output needs besides."""
-
-  rows: Any
-  about: Any = None
-
-
 class Supervised(abc.ABC):
   """A task of fine-tuning: it has no state, so that there is one of each.
 
@@ -85,6 +72,8 @@ class Supervised(abc.ABC):
   Attributes:
     name: the value of config.task.
     card: what its model card says.
+    rows: the class of its rows.
+    label_shape: of the labels of a row.
     sums: names of the sums that `compute_sums` returns over `label_weights`; the
       first is the loss.
     extension: of its files in the folder `predictions`.
@@ -95,6 +84,8 @@ class Supervised(abc.ABC):
 
   name: str
   card: Card
+  rows: type[encode.Rows] = encode.Rows
+  label_shape: tuple[int, ...] = ()
   sums: tuple[str, ...] = ('cross_entropy', 'accuracy')
   extension = '.tsv'
   outputs: tuple[str, ...] = table_files.EXTENSIONS
@@ -103,7 +94,6 @@ class Supervised(abc.ABC):
 
   # From files to rows.
 
-  @abc.abstractmethod
   def read(
     self, config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
   ) -> Data:
@@ -114,14 +104,57 @@ class Supervised(abc.ABC):
     Raises:
       errors.UserError: if a file is missing or malformed, with the line.
     """
+    source = data_files.get_source(config)
+    found = splits.read(source, functools.partial(self.read_file, source))
+    labels = self.list_labels(config, found)
+    how = encode.How(
+      tokenizer,
+      max(config.phases.seq_length),
+      config.finetuning.form,
+      self.get_settings(config),
+    )
+    rows, facts = {}, {}
+    for split, content in found.items():
+      rows[split], more = self.encode(how, content, labels, split)
+      facts[split] = {
+        'path': content.path,
+        'origin': content.origin,
+        'rows': rows[split].size,
+        'longest': int(rows[split].lengths.max()),
+        'truncated': rows[split].encoded.truncated,
+        'repeated': splits.find_repeated(found['train'], content),
+        **more,
+      }
+    pad = tokenizer.pad_id
+    about = {'labels': list(labels), 'pad_id': pad, 'splits': facts}
+    return Data(rows, tuple(labels), pad, about)
 
   @abc.abstractmethod
-  def pack(self, split: Any) -> dict[str, np.ndarray]:
-    """Returns a split as arrays by name, to be written."""
+  def read_file(
+    self, source: data_files.Source, split: str, path: str
+  ) -> splits.Content:
+    """Reads the file of a split."""
 
   @abc.abstractmethod
-  def unpack(self, arrays: dict[str, np.ndarray], facts: dict) -> Any:
-    """Returns the split of arrays and of the manifest's facts about it."""
+  def list_labels(
+    self, config: config_dict.ConfigDict, found: dict[str, splits.Content]
+  ) -> Sequence[str]:
+    """Returns the names of the model's outputs; checks that labels are known."""
+
+  @abc.abstractmethod
+  def encode(
+    self,
+    how: encode.How,
+    content: splits.Content,
+    labels: Sequence[str],
+    split: str = '',
+  ) -> tuple[encode.Rows, dict[str, Any]]:
+    """Returns what a file holds as rows, and facts about them.
+
+    Args:
+      labels: names of the model's outputs.
+      split: its name; '' is a file to predict for.
+    """
 
   @abc.abstractmethod
   def describe_data(self, manifest: dict) -> list[str]:
@@ -131,17 +164,8 @@ class Supervised(abc.ABC):
   def list_columns(self, config: config_dict.ConfigDict) -> tuple[str, ...]:
     """Returns the columns that hold the texts, as `classifier.Head.columns`."""
 
-  def list_tokens(self, split: Any) -> feature_rows.Tokens:
-    """Returns the tokens whose features a run on frozen features keeps."""
-    raise NotImplementedError(f'{self.name} has no runs on frozen features')
-
-  def replace_ids(self, split: Any, features: feature_rows.FeatureRows) -> Any:
-    """Returns a split with features in place of ids."""
-    raise NotImplementedError(f'{self.name} has no runs on frozen features')
-
   # From rows to a loss.
 
-  @abc.abstractmethod
   def make_batch(
     self, data: Data, split: Any, rows: np.ndarray, length: int
   ) -> task.Batch:
@@ -157,8 +181,12 @@ class Supervised(abc.ABC):
       What the model reads, [b, ...]; `labels`, 0 if unknown; and `label_weights`,
       1 where a label counts.
     """
+    labels = np.zeros((len(rows), *self.label_shape), np.int32)
+    return split.make_inputs(rows, length, data.pad_id) | {
+      'labels': labels if split.labels is None else split.labels[rows],
+      'label_weights': np.ones(len(rows), np.float32),
+    }
 
-  @abc.abstractmethod
   def list_shapes(
     self,
     config: config_dict.ConfigDict,
@@ -167,8 +195,11 @@ class Supervised(abc.ABC):
     rows: int,
   ) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns the shapes of the arrays of a batch."""
+    return fine_tuned.list_inputs(module, rows, phase.seq_length) | {
+      'labels': jax.ShapeDtypeStruct((rows, *self.label_shape), jnp.int32),
+      'label_weights': jax.ShapeDtypeStruct((rows,), jnp.float32),
+    }
 
-  @abc.abstractmethod
   def compute_sums(
     self,
     module: nn.Module,
@@ -176,7 +207,13 @@ class Supervised(abc.ABC):
     batch: dict[str, jax.Array],
     key: jax.Array | None,
   ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """Returns ({metric: sum over a batch}, predictions); key None: no dropout."""
+    """Returns ({metric: sum over a batch}, predictions), here {'logits': [B, C]}.
+
+    Args:
+      key: None turns dropout off.
+    """
+    logits = apply(module, params, batch, key)
+    return sum_classes(logits, batch), {'logits': logits}
 
   def expect_loss(
     self, config: config_dict.ConfigDict, module: nn.Module
@@ -198,9 +235,13 @@ class Supervised(abc.ABC):
     """Returns `compute_sums`, with `get_settings` if it needs them."""
     return self.compute_sums
 
-  @abc.abstractmethod
   def describe_batch(self, batch: task.Batch) -> list[str]:
     """Describes the first batch, as lines to print."""
+    tokens, rows = batch['input_mask'].sum(), len(batch['labels'])
+    return [
+      f'first batch: {rows} rows of {tokens / rows:.1f} tokens, '
+      f'{1 - tokens / batch["input_mask"].size:.1%} padding'
+    ]
 
   # From predictions to scores.
 
@@ -257,7 +298,6 @@ class Supervised(abc.ABC):
 
     Args:
       names: of `list_metrics`.
-      found: what was decided for them.
       train: the rows from which the constant is taken.
 
     Returns:
@@ -327,16 +367,20 @@ class Supervised(abc.ABC):
   # Predictions for a user's file.
 
   @abc.abstractmethod
-  def read_given(self, job: Any) -> Given:
-    """Reads the file of a `predict_files.Job`, with labels if it asks for them."""
+  def read_given(self, job: Any) -> tuple[splits.Content, Any]:
+    """Reads the file of a `predict_files.Job`, with labels if it asks for them.
+
+    Returns:
+      What the file holds, and what `write_given` needs besides.
+    """
 
   def choose_keep(self, job: Any) -> Callable:
     """Returns what keeps predictions for a job's output, such as `keep`."""
     return self.keep
 
   @abc.abstractmethod
-  def write_given(self, job: Any, given: Given, found: Any):
-    """Writes what was decided for a job's file."""
+  def write_given(self, job: Any, split: Any, about: Any, found: Any):
+    """Writes what was decided for the rows of a job's file."""
 
 
 def list_metrics_of(
@@ -386,12 +430,26 @@ def make_objective(
 
 
 def apply(
-  module: nn.Module, params: Any, batch: dict[str, jax.Array], key: Any
-) -> jax.Array:
-  """Returns a model's logits; key None turns dropout off."""
+  module: nn.Module,
+  params: Any,
+  batch: dict[str, jax.Array],
+  key: jax.Array | None,
+  method: str = '__call__',
+) -> Any:
+  """Returns a model's outputs, such as logits; key None turns dropout off."""
   return module.apply(
     {'params': params},
     batch,
     deterministic=key is None,
     rngs=None if key is None else {'dropout': key},
+    method=method,
   )
+
+
+def sum_classes(
+  logits: jax.Array, batch: dict[str, jax.Array]
+) -> dict[str, jax.Array]:
+  """Returns the sums of logits [..., C] of classes over a batch."""
+  labels, weights = batch['labels'], batch['label_weights']
+  loss, hits = losses.sum_tokens(logits, labels, weights)
+  return {'cross_entropy': loss, 'accuracy': hits}

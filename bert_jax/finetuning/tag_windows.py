@@ -8,36 +8,20 @@ so every word is tagged exactly once.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.finetuning import encode, feature_rows
+from bert_jax.finetuning import encode
 from bert_jax.finetuning.readers import conll
 from bert_jax.tokenization import tokenizer as tokenizer_lib
-
-
-class Windows(NamedTuple):
-  """N rows that tag W words, all in order.
-
-  Attributes:
-    encoded: the rows: [CLS] context words context [SEP]; of cached features,
-      words alone.
-    positions: where each word's first piece is in its row, int32 [W].
-    word_ends: where each row's words end in `positions`, int64 [N].
-  """
-
-  encoded: encode.Encoded | feature_rows.FeatureRows
-  positions: np.ndarray
-  word_ends: np.ndarray
 
 
 def make(
   tokenizer: tokenizer_lib.Tokenizer,
   sentences: Sequence[conll.Sentence],
   max_length: int,
-) -> Windows:
-  """Encodes sentences.
+) -> tuple[encode.Encoded, np.ndarray, np.ndarray]:
+  """Encodes sentences; returns `encoded`, `positions` and `word_ends` of `Words`.
 
   Args:
     max_length: tokens of a row, at least 3.
@@ -56,23 +40,9 @@ def make(
       rows.append(cls + pieces[begin - left : end + right] + sep)
       positions += [1 + left + first - begin for first, _ in words]
       counts.append(len(words))
-  lengths = np.array([len(row) for row in rows], np.int64)
-  encoded = encode.Encoded(
-    ids=np.fromiter(itertools.chain.from_iterable(rows), tokenizer.id_type),
-    ends=np.cumsum(lengths),
-    firsts=lengths.astype(np.int32),
-    truncated=0,
-  )
-  return Windows(
-    encoded,
-    np.array(positions, np.int32),
-    np.cumsum(counts, dtype=np.int64),
-  )
-
-
-def of_features(rows: feature_rows.FeatureRows) -> Windows:
-  """Returns windows of words alone, whose features are cached."""
-  return Windows(rows, feature_rows.count_within(rows.ends), rows.ends)
+  encoded = encode.chain(tokenizer, rows, [len(row) for row in rows])
+  word_ends = np.cumsum(counts, dtype=np.int64)
+  return encoded, np.array(positions, np.int32), word_ends
 
 
 def _tokenize(tokenizer, sentences, room):
@@ -101,8 +71,3 @@ def _split(words, room) -> Iterator[list[tuple[int, int]]]:
       part = []
     part.append(word)
   yield part
-
-
-def find_words(made: Windows, row: int) -> slice:
-  """Returns which of the words a row tags."""
-  return slice(made.word_ends[row - 1] if row else 0, made.word_ends[row])

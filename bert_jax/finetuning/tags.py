@@ -1,8 +1,9 @@
 """The task of tagging words, such as with named entities."""
 
+import dataclasses
 import os
+import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,43 +13,46 @@ from bert_jax import errors
 from bert_jax.finetuning import (
   encode,
   entities,
-  feature_rows,
   metrics,
   supervised,
   tag_windows,
-  task_data,
 )
-from bert_jax.finetuning.readers import conll, data_files, sampling
+from bert_jax.finetuning.readers import conll, data_files
 from bert_jax.inference import fine_tuned
-from bert_jax.model import losses
 from bert_jax.runtime import files
-from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 
-class Words(NamedTuple):
-  """The words of a split.
+@dataclasses.dataclass(frozen=True)
+class Words(encode.Rows):
+  """N rows that tag W words, all in order.
 
   Attributes:
-    windows: the rows that tag them.
-    labels: numbers of their tags, int32 [W]; None if unknown.
+    encoded: the rows: [CLS] context words context [SEP]; of cached features,
+      words alone.
+    labels: numbers of the words' tags, int32 [W].
+    positions: where each word's first piece is in its row, int32 [W].
+    word_ends: where each row's words end in `positions`, int64 [N].
     words: the words themselves, W.
     sentence_ends: where each sentence ends in `words`, int64.
   """
 
-  windows: tag_windows.Windows
-  labels: np.ndarray | None
+  positions: np.ndarray
+  word_ends: np.ndarray
   words: list[str]
   sentence_ends: np.ndarray
 
-  @property
-  def size(self) -> int:
-    """Returns the number of rows."""
-    return len(self.windows.encoded.ends)
+  def list_tokens(self):
+    """Returns the first piece of each word: no other tokens are read."""
+    return self.positions, self.word_ends
 
-  @property
-  def lengths(self) -> np.ndarray:
-    """Returns the tokens of each row, int [N]."""
-    return self.windows.encoded.lengths
+  def replace_ids(self, features):
+    """Returns rows of words alone."""
+    positions = encode.count_within(features.ends)
+    return dataclasses.replace(self, encoded=features, positions=positions)
+
+  def find_words(self, row: int) -> slice:
+    """Returns which of the words a row tags."""
+    return slice(self.word_ends[row - 1] if row else 0, self.word_ends[row])
 
 
 class Tags(supervised.Supervised):
@@ -58,63 +62,49 @@ class Tags(supervised.Supervised):
   card = supervised.Card(
     'token-classification', 'TokenClassification', 'words', 'sentences'
   )
+  rows = Words
   extension = '.conll'
-  outputs = conll.EXTENSIONS
+  outputs = data_files.WORDS
   doing = 'tagging'
 
   # From files to rows.
 
-  def read(self, config, tokenizer):
-    """Reads and encodes CoNLL files; the training words have the tags."""
-    read = _read(data_files.get_source(config))
-    labels = _list_tags(read['train'].sentences)
-    splits, facts = {}, {}
-    for name, (path, sentences) in read.items():
-      length = max(config.phases.seq_length)
-      made = encode_sentences(tokenizer, sentences, length)
-      splits[name] = made._replace(labels=number_tags(path, sentences, labels))
-      repeated = _find_repeated(read, name)
-      facts[name] = {
-        'sentences': len(sentences),
-        'documents': len({x.document for x in sentences}),
-        'words': len(made.words),
-        'rows': made.size,
-        'longest': int(made.lengths.max()),
-        'repeated': task_data.describe_repeated(path, repeated),
-        'entities': sum(
-          tag.startswith('B-') for x in sentences for tag in x.tags or ()
-        ),
-      }
-    return task_data.combine(splits, labels, tokenizer, facts)
+  def read_file(self, source, split, path):
+    """Reads a CoNLL file; a test file may lack the tags."""
+    word = conll.parse_column('data.text', source.text, 0)
+    tag = conll.parse_column('data.label', source.label, -1)
+    lines = conll.read_lines(path)
+    tagged = split != 'test' or conll.count_columns(lines) > 1
+    return conll.parse(path, lines, word, tag if tagged else None)
 
-  def pack(self, split):
-    arrays = {
-      'ids': split.windows.encoded.ids,
-      'ends': split.windows.encoded.ends,
-      'positions': split.windows.positions,
-      'word_ends': split.windows.word_ends,
-      'sentence_ends': split.sentence_ends,
-      # No word has a line feed.
-      'words': np.frombuffer('\n'.join(split.words).encode(), np.uint8),
-    }
-    return arrays if split.labels is None else arrays | {'tags': split.labels}
+  def list_labels(self, config, found):
+    """Returns O, and B- and I- of the kinds of the training words."""
+    tags = {tag for x in found['train'].units for tag in x.tags}
+    kinds = sorted({tag[2:] for tag in tags - {'O'}})
+    return 'O', *(f'{prefix}-{kind}' for kind in kinds for prefix in 'BI')
 
-  def unpack(self, arrays, facts):
-    lengths = np.diff(arrays['ends'], prepend=0).astype(np.int32)
-    encoded = encode.Encoded(arrays['ids'], arrays['ends'], lengths, 0)
-    return Words(
-      tag_windows.Windows(encoded, arrays['positions'], arrays['word_ends']),
-      arrays.get('tags'),
-      arrays['words'].tobytes().decode().split('\n'),
-      arrays['sentence_ends'],
+  def encode(self, how, content, labels, split=''):
+    """Encodes sentences, with their neighbours as context."""
+    sentences = content.units
+    encoded, positions, word_ends = tag_windows.make(
+      how.tokenizer, sentences, how.length
     )
-
-  def list_tokens(self, split):
-    """Returns the first piece of each word: no other tokens are read."""
-    return feature_rows.Tokens(*split.windows)
-
-  def replace_ids(self, split, features):
-    return split._replace(windows=tag_windows.of_features(features))
+    words = Words(
+      encoded,
+      number_tags(content, labels),
+      positions,
+      word_ends,
+      [word for x in sentences for word in x.words],
+      np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
+    )
+    return words, {
+      'sentences': len(sentences),
+      'documents': len({x.document for x in sentences}),
+      'words': len(words.words),
+      'entities': sum(
+        tag.startswith('B-') for x in sentences for tag in x.tags or ()
+      ),
+    }
 
   def describe_data(self, manifest):
     return [
@@ -132,15 +122,14 @@ class Tags(supervised.Supervised):
 
   def make_batch(self, data, split, rows, length):
     """Returns what the model reads and, [b, S], labels at first pieces."""
-    made = split.windows
     labels = np.zeros((len(rows), length), np.int32)
     weights = np.zeros(labels.shape, np.float32)
     for k, row in enumerate(rows):
-      words = tag_windows.find_words(made, row)
+      words = split.find_words(row)
       if split.labels is not None:
-        labels[k, made.positions[words]] = split.labels[words]
-      weights[k, made.positions[words]] = 1
-    return encode.make_batch(made.encoded, rows, length, data.pad_id) | {
+        labels[k, split.positions[words]] = split.labels[words]
+      weights[k, split.positions[words]] = 1
+    return split.make_inputs(rows, length, data.pad_id) | {
       'labels': labels,
       'label_weights': weights,
     }
@@ -154,12 +143,8 @@ class Tags(supervised.Supervised):
 
   def compute_sums(self, module, params, batch, key):
     """Returns the sums, and {'tags': int32 [B, S]}."""
-    logits = supervised.apply(module, params, batch, key)
-    loss, hits = losses.sum_tokens(
-      logits, batch['labels'], batch['label_weights']
-    )
-    tags = jnp.argmax(logits, -1).astype(jnp.int32)
-    return {'cross_entropy': loss, 'accuracy': hits}, {'tags': tags}
+    sums, found = super().compute_sums(module, params, batch, key)
+    return sums, {'tags': jnp.argmax(found['logits'], -1).astype(jnp.int32)}
 
   def describe_batch(self, batch):
     tokens, words = batch['input_mask'].sum(), batch['label_weights'].sum()
@@ -173,11 +158,10 @@ class Tags(supervised.Supervised):
 
   def keep(self, split, kept, rows, found):
     """Keeps the tags of the words of rows, in an array of all, int32 [W]."""
-    made = split.windows
     kept = np.zeros(len(split.words), np.int32) if kept is None else kept
     for row, tags in zip(rows, found['tags'][: len(rows)], strict=True):
-      words = tag_windows.find_words(made, row)
-      kept[words] = tags[made.positions[words]]
+      words = split.find_words(row)
+      kept[words] = tags[split.positions[words]]
     return kept
 
   def list_metrics(self, labels, glue=''):
@@ -230,102 +214,45 @@ class Tags(supervised.Supervised):
   # Predictions for a user's file.
 
   def read_given(self, job):
-    """Reads the words of a CoNLL file; the flags give the columns' numbers."""
+    """Reads a CoNLL file; the flags give the columns' numbers."""
     head, column = job.model.head, job.columns[0]
     if column is None:
       column = head.columns[0] if head.columns else ''
     number = conll.parse_column('--text', column, 0)
     tag = conll.parse_column('--label', job.label, -1) if job.label else None
     lines = conll.read_lines(job.given)
-    sentences = conll.parse(job.given, lines, number, tag)
-    labels = number_tags(job.given, sentences, head.labels)
-    words = encode_sentences(job.model.tokenizer, sentences, head.max_length)
-    return supervised.Given(words._replace(labels=labels), (lines, sentences))
+    content = conll.parse(job.given, lines, number, tag)
+    return content, (lines, content)
 
-  def write_given(self, job, given, found):
+  def write_given(self, job, split, about, found):
     """Writes the lines of the input, each word as `word<tab>tag`."""
     tags = [job.model.head.labels[i] for i in found]
-    text = '\n'.join(conll.list_tagged(*given.about, tags))
-
-    def fill(new):
-      with open(new, 'w', encoding='utf-8', newline='\n') as file:
-        file.write(text)
-
-    files.write_file(job.output, fill)
+    text = '\n'.join(conll.list_tagged(*about, tags)).encode()
+    files.write_file(
+      job.output, lambda new: pathlib.Path(new).write_bytes(text)
+    )
 
 
 TASK = Tags()
 
 
-def encode_sentences(
-  tokenizer: tokenizer_lib.Tokenizer,
-  sentences: Sequence[conll.Sentence],
-  max_length: int,
-) -> Words:
-  """Returns sentences as rows of at most `max_length` tokens, without labels."""
-  return Words(
-    tag_windows.make(tokenizer, sentences, max_length),
-    None,
-    [word for x in sentences for word in x.words],
-    np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
-  )
-
-
-def _read(source) -> dict[str, conll.File]:
-  """Returns {split: its sentences}; a test file may lack the tags.
-
-  Without a dev file, documents of the training file are held out.
-  """
-  word = conll.parse_column('data.text', source.text, 0)
-  tag = conll.parse_column('data.label', source.label, -1)
-  found = {}
-  for split, path in data_files.find_files(source).items():
-    lines = conll.read_lines(path)
-    tagged = split != 'test' or conll.count_columns(lines) > 1
-    sentences = conll.parse(path, lines, word, tag if tagged else None)
-    found[split] = conll.File(path, sentences)
-  return sampling.choose_groups(
-    found,
-    source.heldout,
-    source.max_documents,
-    lambda file: [x.document for x in file.sentences],
-    conll.take,
-  )
-
-
-def _find_repeated(read, split) -> list[int]:
-  """Returns the lines of the sentences of a split that are training ones."""
-  if split == 'train':
-    return []
-  ours, theirs = (
-    (tuple(x.words) for x in read[name].sentences) for name in ('train', split)
-  )
-  repeated = sampling.find_repeated(ours, theirs)
-  return [read[split].sentences[i].line for i in repeated]
-
-
-def _list_tags(sentences) -> tuple[str, ...]:
-  kinds = sorted({tag[2:] for x in sentences for tag in x.tags if tag != 'O'})
-  return 'O', *(f'{prefix}-{kind}' for kind in kinds for prefix in 'BI')
-
-
 def number_tags(
-  path: str, sentences: Sequence[conll.Sentence], labels: Sequence[str]
+  content: conll.Words, labels: Sequence[str]
 ) -> np.ndarray | None:
   """Returns the tags of all words, int32 [W]; None if they were not read.
 
   Raises:
     errors.UserError: if a tag is not one of `labels`.
   """
-  if sentences[0].tags is None:
+  if content.units[0].tags is None:
     return None
   index = {tag: i for i, tag in enumerate(labels)}
   numbers = []
-  for sentence in sentences:
+  for sentence in content.units:
     for line, tag in enumerate(sentence.tags, sentence.line):
       if tag not in index:
         raise errors.at_line(
-          path,
+          content.path,
           line,
           f'has the tag {tag!r}, which no training word has; known are '
           f'{errors.listing(list(labels))}. Correct the tag, or train on it, too.',

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,65 +12,14 @@ import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import (
-  completion,
-  encode,
-  feature_files,
-  feature_rows,
-  supervised,
-)
-from bert_jax.finetuning.readers import data_files, examples
-from bert_jax.inference import fine_tuned
+from bert_jax.finetuning import completion, features, supervised
+from bert_jax.finetuning.readers import data_files
 from bert_jax.interop import vocabulary
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.workdir import claim, paths
 
 _MANIFEST = 'manifest.json'
-
-
-def combine(
-  splits: dict[str, Any],
-  labels: Sequence[str],
-  tokenizer: tokenizer_lib.Tokenizer,
-  facts: dict[str, dict],
-  **more: Any,
-) -> supervised.Data:
-  """Returns the data of splits.
-
-  Args:
-    **more: facts about all of them, for the manifest.
-  """
-  pad = tokenizer.pad_id
-  about = {'labels': list(labels), 'pad_id': pad, 'splits': facts, **more}
-  return supervised.Data(splits, tuple(labels), pad, about)
-
-
-def list_row_facts(
-  rows: examples.Examples, encoded: encode.Encoded
-) -> dict[str, Any]:
-  """Returns the facts about a split of a table, for the manifest."""
-  return {
-    'path': rows.path,
-    'origin': rows.origin,
-    'rows': len(rows.texts),
-    'longest': int(encoded.lengths.max()),
-    'truncated': encoded.truncated,
-    'empty_lines': examples.list_empty(rows),
-    'repeated': describe_repeated(rows.path, rows.repeated),
-  }
-
-
-def describe_repeated(path: str, lines: Sequence[int | str]) -> dict:
-  """Returns the fact about a split which of its rows are training rows, too.
-
-  Args:
-    lines: numbers of their lines in it, or names of questions.
-  """
-  return {
-    'count': len(lines),
-    'first': f'{lines[0]} of {path}' if lines else '',
-  }
 
 
 def prepare(
@@ -114,7 +63,7 @@ def write(
       written.
   """
   data = this.read(config, tokenizer)
-  splits = {name: this.pack(split) for name, split in data.splits.items()}
+  splits = {name: split.pack() for name, split in data.splits.items()}
   source = data_files.get_source(config)
   about = {
     'version': bert_jax.__version__,
@@ -133,7 +82,7 @@ def write(
     vocabulary.write(new, tokenizer)
     for split, arrays in splits.items():
       np.savez(os.path.join(new, f'{split}.npz'), **arrays)
-    more, facts = _write_features(this, config, data, new)
+    more, facts = features.write(config, data.splits, data.pad_id, new)
     hashes = {
       name: text_files.compute_sha256(os.path.join(new, name))
       for name in (vocabulary.NAME, *names, *more)
@@ -144,14 +93,6 @@ def write(
   allowed = [vocabulary.NAME, _MANIFEST, *names]
   allowed += [name for name in old if name.endswith(('.npz', '.npy'))]
   files.write_folder(directory, allowed, fill)
-
-
-def _write_features(this, config, data, folder) -> tuple[list[str], dict]:
-  """Returns the files of features that it writes, and facts about them."""
-  if config.finetuning.features == fine_tuned.NO_FEATURES:
-    return [], {}
-  tokens = {name: this.list_tokens(x) for name, x in data.splits.items()}
-  return feature_files.write(config, tokens, data.pad_id, folder)
 
 
 def read(this: supervised.Supervised, directory: str) -> supervised.Data:
@@ -168,16 +109,14 @@ def read(this: supervised.Supervised, directory: str) -> supervised.Data:
         f'{path} is not the file that was written; use another --workdir.'
       )
   splits = {}
-  for name, facts in manifest['splits'].items():
+  for name in manifest['splits']:
     with np.load(os.path.join(directory, f'{name}.npz')) as arrays:
-      split = this.unpack(dict(arrays), facts)
+      split = this.rows.unpack(dict(arrays))
     if 'features' in manifest:
-      ends = this.list_tokens(split).ends
-      path = feature_files.name_file(directory, name)
-      split = this.replace_ids(split, feature_rows.FeatureRows(path, ends))
+      path, (_, ends) = features.name_file(directory, name), split.list_tokens()
+      split = split.replace_ids(features.FeatureRows(path, ends))
     splits[name] = split
-  labels = tuple(manifest['labels'])
-  pad = manifest['pad_id']
+  labels, pad = tuple(manifest['labels']), manifest['pad_id']
   return supervised.Data(splits, labels, pad, manifest, directory)
 
 
@@ -188,7 +127,7 @@ def _hash(given: Iterable[str]) -> dict[str, str]:
 
 def _check_inputs(directory):
   """Raises errors.UserError if a file is not as it was; it may be deleted."""
-  was = manifest_lib.read(directory).get('inputs', {})  # older data has none
+  was = manifest_lib.read(directory)['inputs']
   changed = [path for path, now in _hash(was).items() if now != was[path]]
   if changed:
     raise errors.UserError(
@@ -215,12 +154,14 @@ def _warn(manifest: dict) -> list[str]:
     f'WARNING: {x["repeated"]["count"]:,} of the rows of {name} are also training '
     f'rows, the first is {unit} {x["repeated"]["first"]}'
     for name, x in manifest['splits'].items()
-    if x.get('repeated', {}).get('count')  # older data has no such fact
+    if x['repeated']['count']
   ]
 
 
 def list_facts(
-  config: config_dict.ConfigDict, data: supervised.Data, columns: Sequence[str]
+  config: config_dict.ConfigDict,
+  data: supervised.Data,
+  columns: tuple[str, ...],
 ) -> dict[str, Any]:
   """Returns `task.Task.facts`: what data a run learns from."""
   given, hashes = data.manifest['recipe'], data.manifest['sha256']

@@ -110,9 +110,11 @@ def _predict_commonest(config) -> str:
   c.finetuning.glue = _LEFT_OUT
   paths = data_files.find_files(data_files.get_source(c))
   train, test = (
-    examples.read_split(_LEFT_OUT, split, paths[split])
+    examples.read_glue(_LEFT_OUT, split, paths[split])
     for split in ('train', 'test')
   )
-  [(label, _)] = collections.Counter(train.labels).most_common(1)
-  lines = ['index\tprediction', *(f'{x}\t{label}' for x in test.ids)]
+  [(label, _)] = collections.Counter(x.label for x in train.units).most_common(
+    1
+  )
+  lines = ['index\tprediction', *(f'{x.id}\t{label}' for x in test.units)]
   return '\n'.join(lines) + '\n'

@@ -10,20 +10,20 @@ import pytest
 from bert_jax import config as config_lib
 from bert_jax import errors, main, predict
 from bert_jax.finetuning import choices, supervised, task_data
-from bert_jax.finetuning.readers import table_files
+from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.inference import source
 from bert_jax.interop import hf_export
 from bert_jax.model import classifier, parameters
 from tests import models
 from tests.finetuning import made
 
-JSONL = ('context', 'question', 'choices')
+JSONL = examples.Columns('context', 'question', 'choices', 'label')
 
 
 def read(tmp_path, rows, columns=JSONL):
   path = tmp_path / 'rows.jsonl'
   path.write_text('\n'.join(json.dumps(row) for row in rows))
-  return choices.read_table(table_files.read(str(path)), columns, 'label')
+  return choices.TASK.read_table(table_files.read(str(path)), columns)
 
 
 def make_row(given, label=0, question='e'):
@@ -37,7 +37,8 @@ def make_row(given, label=0, question='e'):
 
 def test_choices_may_be_a_list(tmp_path):
   rows = read(tmp_path, [make_row(['cat', 'dog'], 1), make_row(['the', ''])])
-  assert rows.texts == ['the cat'] * 2 and rows.labels == ['1', '0']
+  assert rows.texts == ['the cat'] * 2
+  assert [x.label for x in rows.units] == ['1', '0']
   assert rows.pairs == [('e cat', 'e dog'), ('e the', 'e ')]
 
 
@@ -47,15 +48,12 @@ def test_swags_columns_are_read(tmp_path):
     ',video-id,sent1,sent2,ending0,ending1,ending2,ending3,label\n'
     '0,v,"The cat, a dog.",The,a,b,c,"d, e",3\n'
   )
-  columns = 'sent1', 'sent2', 'ending'
-  [pairs] = choices.read_table(
-    table_files.read(str(path)), columns, 'label'
-  ).pairs
+  table = table_files.read(str(path))
+  columns = examples.Columns('sent1', 'sent2', 'ending')
+  [pairs] = choices.TASK.read_table(table, columns).pairs
   assert pairs == ('The a', 'The b', 'The c', 'The d, e')
-  rows = choices.read_table(
-    table_files.read(str(path)), ('sent1', '', 'ending')
-  )
-  assert rows.pairs[0][3] == ' d, e' and rows.labels is None
+  rows = choices.TASK.read_table(table, columns._replace(pair=''))
+  assert rows.pairs[0][3] == ' d, e' and rows.units[0].label == ''
 
 
 @pytest.mark.parametrize(
@@ -93,7 +91,8 @@ def test_a_numbered_column_that_is_missing_is_refused(tmp_path):
   path = tmp_path / 'swag.csv'
   path.write_text('sent1,ending0,ending2\na,b,c\n')
   with pytest.raises(errors.UserError, match='nor ending0 and ending1'):
-    choices.read_table(table_files.read(str(path)), ('sent1', '', 'ending'))
+    columns = examples.Columns('sent1', '', 'ending')
+    choices.TASK.read_table(table_files.read(str(path)), columns)
 
 
 def make(tmp_path, dev=(), **changes):
@@ -121,7 +120,7 @@ def test_each_choice_is_a_pair_with_its_row(tmp_path):
   np.testing.assert_array_equal(
     train.encoded.ids[: train.encoded.ends[2]], expected.ids
   )
-  assert data.labels == () and data.manifest['choices'] == 3
+  assert data.labels == ()
   assert choices.TASK.describe_data(data.manifest)[0].startswith(
     'train: 2 rows of 3 choices, longest 9 tokens ('
   )

@@ -75,7 +75,7 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
     'train: 3 rows, labels a (1), b (2), longest 4 tokens ('
   )
   assert lines[1].startswith('WARNING: 2 rows of ')
-  assert lines[1].endswith('kept as [CLS] [SEP]; the first in line 3')
+  assert lines[1].endswith('kept; the first in line 3')
 
 
 def test_dev_rows_that_are_held_out_of_the_training_file_are_said_to_be(

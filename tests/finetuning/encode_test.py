@@ -6,7 +6,6 @@ import random
 import numpy as np
 import pytest
 
-from bert_jax.finetuning import encode
 from tests import models
 from tests.finetuning import made
 
@@ -52,7 +51,7 @@ def test_single_texts_and_special_tokens_in_them(tmp_path):
 
 def test_a_batch_has_the_chosen_rows_with_padding():
   found = made.encode_rows(['the cat', ''], ['dog', 'the cats'], 12)
-  batch = encode.make_batch(found, np.array([1, 0, 1]), 7, 0)
+  batch = found.make_batch(np.array([1, 0, 1]), 7, 0)
   # [PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s
   assert batch['input_ids'].tolist() == [
     [2, 3, 5, 6, 8, 3, 0],

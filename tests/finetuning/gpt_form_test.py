@@ -24,7 +24,7 @@ def join(texts, pairs, length):
   tokenized = (x and encode.tokenize(WORDS, x) for x in (texts, pairs))
   rows = gpt_form.join(WORDS, *tokenized, length)
   numbers = np.arange(len(texts))
-  return encode.make_batch(rows, numbers, int(rows.lengths.max()), 0)
+  return rows.make_batch(numbers, int(rows.lengths.max()), 0)
 
 
 def test_ids_of_a_text_and_of_a_pair():

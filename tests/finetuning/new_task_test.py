@@ -2,22 +2,11 @@
 
 import csv
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax import main, predict, tasks
-from bert_jax.finetuning import (
-  classes,
-  encode,
-  row_task,
-  supervised,
-  task_data,
-)
-from bert_jax.finetuning.readers import data_files, examples
-from bert_jax.inference import fine_tuned
-from bert_jax.model import losses
+from bert_jax.finetuning import encode, row_task, supervised
 from tests.finetuning import made
 
 LABELS = 'even', 'odd'
@@ -29,67 +18,18 @@ class Parity(row_task.RowTask):
   name = 'parity'
   card = supervised.Card('text-classification', '')
 
-  def read(self, config, tokenizer):
-    source, splits, facts = data_files.get_source(config), {}, {}
-    for name, rows in examples.read_splits(source).items():
-      splits[name] = self._encode(
-        tokenizer, rows, max(config.phases.seq_length)
-      )
-      facts[name] = task_data.list_row_facts(rows, splits[name].encoded)
-    return task_data.combine(splits, LABELS, tokenizer, facts)
+  def list_labels(self, config, found):
+    return LABELS
 
-  def _encode(self, tokenizer, rows, length):
-    encoded = encode.join(
-      tokenizer, encode.tokenize(tokenizer, rows.texts), None, length
-    )
-    labels = np.array([len(x.split()) % 2 for x in rows.texts], np.int32)
-    return classes.TextRows(encoded, labels, np.arange(len(labels)))
-
-  def pack(self, split):
-    return encode.pack(split.encoded) | {'labels': split.labels}
-
-  def unpack(self, arrays, facts):
-    encoded = encode.unpack(arrays, facts['truncated'])
-    labels = arrays['labels']
-    return classes.TextRows(encoded, labels, np.arange(len(labels)))
-
-  def describe_data(self, manifest):
-    return [f'{len(manifest["splits"])} files']
-
-  def list_columns(self, config):
-    return (config.data.text,)
-
-  def make_batch(self, data, split, rows, length):
-    return encode.make_batch(split.encoded, rows, length, data.pad_id) | {
-      'labels': split.labels[rows],
-      'label_weights': np.ones(len(rows), np.float32),
-    }
-
-  def list_shapes(self, config, module, phase, rows):
-    return fine_tuned.list_inputs(module, rows, phase.seq_length) | {
-      'labels': jax.ShapeDtypeStruct((rows,), jnp.int32),
-      'label_weights': jax.ShapeDtypeStruct((rows,), jnp.float32),
-    }
-
-  def compute_sums(self, module, params, batch, key):
-    logits = supervised.apply(module, params, batch, key)
-    loss, hits = losses.sum_tokens(
-      logits, batch['labels'], batch['label_weights']
-    )
-    return {'cross_entropy': loss, 'accuracy': hits}, {'logits': logits}
-
-  def describe_batch(self, batch):
-    return [f'{len(batch["labels"])} texts']
+  def encode(self, how, content, labels, split=''):
+    tokenized = encode.tokenize(how.tokenizer, content.texts)
+    encoded = encode.join(how.tokenizer, tokenized, None, how.length)
+    words = [len(x.split()) for x in content.texts]
+    rows = encode.Rows(encoded, np.array(words, np.int32) % 2)
+    return rows, row_task.list_facts(content)
 
   def list_metrics(self, labels, glue=''):
     return ('accuracy',)
-
-  def read_given(self, job):
-    table, kept = row_task.read_table(job)
-    rows = examples.choose_columns(table, 'text', '', '', False)
-    head = job.model.head
-    split = self._encode(job.model.tokenizer, rows, head.max_length)
-    return supervised.Given(split, kept)
 
 
 @pytest.mark.slow

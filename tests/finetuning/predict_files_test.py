@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, tasks
-from bert_jax.finetuning import predict_files, predicted_rows, predictions
+from bert_jax.finetuning import predict_files, predictions, row_task
 from bert_jax.inference import source
 from bert_jax.model import classifier
 from bert_jax.predict import predict_texts
@@ -30,7 +30,7 @@ def measure(function, *args) -> int:
 def test_rows_are_written_one_at_a_time(tmp_path, kind):
   path = str(tmp_path / f'out.{kind}')
   rows = ({'prediction': f'class {i}', 'probability': 0.5} for i in range(9999))
-  assert measure(predicted_rows.write, path, rows) < 0.5e6
+  assert measure(row_task.write, path, rows) < 0.5e6
   with open(path, encoding='utf-8') as file:
     lines = file.read().splitlines()
   assert len(lines) == 9999 + (kind != 'jsonl') and 'class 9998' in lines[-1]
@@ -43,13 +43,13 @@ def test_cells_that_a_spreadsheet_would_run_are_made_texts(tmp_path):
   ]
   path = str(tmp_path / 'x.csv')
   for safe_cells, quote in ((False, ''), (True, "'")):
-    predicted_rows.write(path, iter(rows), None, safe_cells)
+    row_task.write(path, iter(rows), None, safe_cells)
     with open(path, encoding='utf-8', newline='') as file:
       found = [row['prediction'] for row in csv.DictReader(file)]
     assert found[:5] == [quote + row['prediction'] for row in rows[:5]]
     assert found[5:] == ['a=b', '']
   path = str(tmp_path / 'x.tsv')
-  predicted_rows.write(path, iter([{'prediction': -0.5}]), None, True)
+  row_task.write(path, iter([{'prediction': -0.5}]), None, True)
   assert (tmp_path / 'x.tsv').read_text() == 'prediction\n-0.5\n'
 
 

@@ -27,7 +27,7 @@ def make_model(bias=(0, 0, 0)):
     (),
   )
   params = head.add_to(models.make_params(made.BERT))
-  return classes.TextRows(encoded, None, np.arange(5)), (params, module)
+  return encode.Rows(encoded, None), (params, module)
 
 
 def predict(split, network, keep=predictions.fill, batch_size=2):
@@ -44,7 +44,7 @@ def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
   assert found.shape == (5, 3) and found.dtype == np.float32
   for i in range(5):
     rows = np.array([i])
-    row = encode.make_batch(split.encoded, rows, split.lengths[i], 0)
+    row = split.encoded.make_batch(rows, split.lengths[i], 0)
     alone = jax.jit(module.apply)({'params': params}, row)
     np.testing.assert_allclose(found[i], alone[0], atol=2e-6)
   assert len(np.unique(found.round(4), axis=0)) == 5

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.finetuning import span_answers, span_windows
+from bert_jax.finetuning import encode, span_answers, span_windows
 from bert_jax.finetuning.readers import squad
 from bert_jax.model import classifier
-from bert_jax.tokenization import offsets
 from tests import models
 
 SETTINGS = classifier.Spans(2, 2, 3, None)
@@ -22,18 +21,13 @@ OUT = -np.inf
 
 def make_split(answers=(('CAT', 4),)):
   """Returns two questions, of two windows (tokens 0 to 3, and 2 to 5) and one."""
-  content = squad.Squad(
-    '',
-    [TEXT, 'é dog'],
-    [
-      squad.Question('a', 'dog', 0, answers),
-      squad.Question('b', 'cat', 1, answers and ()),
-    ],
-  )
-  located = offsets.locate(models.TOKENIZER, content.passages)
-  return span_windows.encode_questions(
-    models.TOKENIZER, content, located, 8, SETTINGS
-  )
+  questions = [
+    squad.Question('a', 'dog', TEXT, 0, answers),
+    squad.Question('b', 'cat', 'é dog', 1, answers and ()),
+  ]
+  content = squad.Squad('', questions, passages=(TEXT, 'é dog'))
+  how = encode.How(models.TOKENIZER, 8, spans=SETTINGS)
+  return span_windows.encode(how, content)[0]
 
 
 def make_ranked(rows):
@@ -208,7 +202,7 @@ def test_published_predictions_have_their_published_scores():
   if not os.path.exists(given):
     pytest.skip('BERT_JAX_TEST_DATA has no squad/predictions')
   answers = json.loads(pathlib.Path(given).read_text())
-  questions = squad.read(os.path.join(root, 'squad', 'dev-v1.1.json')).questions
+  questions = squad.read(os.path.join(root, 'squad', 'dev-v1.1.json')).units
   scores = span_answers.score(
     [answers[x.id] for x in questions],
     [[text for text, _ in x.answers] for x in questions],

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bert_jax.finetuning import span_windows
+from bert_jax.finetuning import encode, span_windows
+from bert_jax.finetuning.readers import squad
+from bert_jax.model import classifier
 from bert_jax.tokenization import offsets
 from tests import models
 
@@ -15,16 +17,16 @@ WORDS = models.TOKENIZER
 
 
 def make(questions, passage, max_length=10, stride=2, query=2):
-  located = offsets.locate(WORDS, [passage])
-  made = span_windows.make(
-    WORDS, questions, located, [0] * len(questions), max_length, stride, query
-  )
+  spans = classifier.Spans(stride, query, 9, None)
+  how = encode.How(WORDS, max_length, spans=spans)
+  rows = [squad.Question(x, x, passage, 0, ()) for x in questions]
+  made, _ = span_windows.encode(how, squad.Squad('', rows, passages=(passage,)))
   rows = np.split(made.encoded.ids, made.encoded.ends[:-1])
-  return [row.tolist() for row in rows], made, located[0]
+  return [row.tolist() for row in rows], made
 
 
 def test_a_long_passage_has_windows_every_few_tokens():
-  rows, made, _ = make(['dog'], 'the cats dog the cat', max_length=8)
+  rows, made = make(['dog'], 'the cats dog the cat', max_length=8)
   # The cat ##s dog | ##s dog the cat, of 6 tokens in all.
   assert rows == [
     [CLS, DOG, SEP, THE, CAT, S, DOG, SEP],
@@ -37,24 +39,24 @@ def test_a_long_passage_has_windows_every_few_tokens():
 
 
 def test_a_long_question_is_cut_and_makes_room_for_less_of_the_passage():
-  rows, made, _ = make(['cat cat cat', ''], 'the dog', max_length=7)
+  rows, made = make(['cat cat cat', ''], 'the dog', max_length=7)
   assert rows == [
     [CLS, CAT, CAT, SEP, THE, DOG, SEP],
     [CLS, SEP, THE, DOG, SEP],
   ]
   assert made.questions.tolist() == [0, 1]
-  rows, *_ = make(['cat cat cat'], 'the dog', max_length=5)
+  rows, _ = make(['cat cat cat'], 'the dog', max_length=5)
   assert rows == [[CLS, CAT, SEP, THE, SEP], [CLS, CAT, SEP, DOG, SEP]]
 
 
 def test_a_question_about_nothing_has_a_row():
-  rows, made, _ = make(['dog'], ' ')
+  rows, made = make(['dog'], ' ')
   assert rows == [[CLS, DOG, SEP, SEP]]
   assert made.starts.tolist() == [[3, 3]]
 
 
 def test_special_tokens_in_texts_are_words():
-  rows, _, _ = make(['[CLS]'], '[SEP]')
+  rows, _ = make(['[CLS]'], '[SEP]')
   assert CLS not in rows[0][1:] and rows[0].count(SEP) == 2
 
 
@@ -97,7 +99,7 @@ def test_the_tokens_of_an_answer_are_those_with_its_characters(
 
 
 def test_an_answer_is_a_label_only_where_all_of_it_is():
-  _, made, _ = make(['dog'], 'the cats dog the cat', max_length=8)
+  _, made = make(['dog'], 'the cats dog the cat', max_length=8)
   # ##s dog: at 5 and 6, and at 3 and 4; cats: only in the first window.
   for span, expected in (
     ((2, 3), [[5, 6], [3, 4]]),
@@ -107,4 +109,5 @@ def test_an_answer_is_a_label_only_where_all_of_it_is():
     ((1, 5), [[0, 0], [0, 0]]),
     ((-1, -1), [[0, 0], [0, 0]]),
   ):
-    assert span_windows.label(made, np.array([span])).tolist() == expected
+    parts = made.encoded, made.questions, made.tokens
+    assert span_windows.label(*parts, np.array([span])).tolist() == expected

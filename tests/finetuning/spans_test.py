@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bert_jax import errors, main, predict, tasks
 from bert_jax.finetuning import (
+  encode,
   span_answers,
   span_windows,
   spans,
@@ -23,7 +24,7 @@ from bert_jax.finetuning import (
 from bert_jax.finetuning.readers import squad
 from bert_jax.inference import source
 from bert_jax.model import classifier, tagger
-from bert_jax.tokenization import offsets, tokenizer
+from bert_jax.tokenization import tokenizer
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import log
 from tests import models
@@ -336,12 +337,6 @@ def test_untrained_weights_are_not_expected_to_cost_a_full_row(tmp_path):
   )
 
 
-make_config, write_squad = (
-  make_config,
-  write_squad,
-)
-
-
 def make(tmp_path, rows, dev=None, **changes):
   c = make_config(tmp_path, **changes)
   folder = tmp_path / 'questions'
@@ -359,12 +354,8 @@ def test_what_is_written_is_read(tmp_path):
   found = task_data.read(spans.TASK, folder)
   for name, split in ours.splits.items():
     again = found.splits[name]
-    models.assert_same(again.windows, split.windows)
-    models.assert_same(again.located, split.located)
-    for field in ('ids', 'answers', 'passages'):
-      assert getattr(again, field) == getattr(split, field)
-    assert again.labels.tolist() == split.labels.tolist() == [[4, 4]]
-    assert again.passage_of.tolist() == split.passage_of.tolist() == [0]
+    models.assert_same(dataclasses.asdict(again), dataclasses.asdict(split))
+    assert again.labels.tolist() == [[4, 4]]
   assert found.labels == ('start', 'end') and found.pad_id == 0
 
 
@@ -512,20 +503,15 @@ def test_answers_are_recovered_from_the_tokens_of_their_windows(
   words = tokenizer.Tokenizer(VOCAB, lowercase)
   text = before + space + passage
   begin = len(before + space) + passage.index(answer)
-  question = squad.Question('a', 'q', 0, ((answer, begin),))
-  content, located = (
-    squad.Squad('', [text], [question]),
-    offsets.locate(words, [text]),
+  question = squad.Question('a', 'q', text, 0, ((answer, begin),))
+  how = encode.How(words, 64, spans=classifier.Spans(stride, 4, 30, None))
+  split, _ = span_windows.encode(
+    how, squad.Squad('', [question], passages=(text,))
   )
-  settings = classifier.Spans(stride, 4, 30, None)
-  split = span_windows.encode_questions(words, content, located, 64, settings)
-  places, _ = span_windows.find_spans(content, located)
-  made = split.windows
-  labels = span_windows.label(made, places)
-  shift = made.tokens - made.encoded.firsts
+  shift = split.tokens - split.encoded.firsts
   found = {
-    text[located[0].begins[a + k] : located[0].ends[b + k]]
-    for (a, b), k in zip(labels, shift, strict=True)
+    split.get_text(0, a + k, b + k)
+    for (a, b), k in zip(split.labels, shift, strict=True)
     if a
   }
   assert found == {answer}

@@ -18,12 +18,11 @@ def make(length, *documents):
     for i, document in enumerate(documents)
     for text in document
   ]
-  made = tag_windows.make(models.TOKENIZER, sentences, length)
-  rows = np.split(made.encoded.ids, made.encoded.ends[:-1])
-  found = [
-    made.positions[tag_windows.find_words(made, i)].tolist()
-    for i in range(len(rows))
-  ]
+  encoded, positions, ends = tag_windows.make(
+    models.TOKENIZER, sentences, length
+  )
+  rows = np.split(encoded.ids, encoded.ends[:-1])
+  found = [x.tolist() for x in np.split(positions, ends[:-1])]
   return [row.tolist()[1:-1] for row in rows], found
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import table_files
+from bert_jax.finetuning.readers import splits, table_files
 
-EXTENSIONS = ('.conll', '.txt')
 _START = '-DOCSTART-'
 # Prefixes of BIOES, also called BILOU, and what they are in BIO.
 _BEGIN = {'B': 'B', 'S': 'B', 'U': 'B', 'I': 'I', 'E': 'I', 'L': 'I'}
@@ -23,8 +22,7 @@ class Sentence(NamedTuple):
   Attributes:
     document: number of its document.
     line: number of its first line.
-    words: its words.
-    tags: their tags; None if they are not read.
+    tags: the tags of its words; None if they are not read.
   """
 
   document: int
@@ -32,17 +30,23 @@ class Sentence(NamedTuple):
   words: list[str]
   tags: list[str] | None
 
+  @property
+  def name(self) -> int:
+    """Returns the number of its first line."""
+    return self.line
 
-class File(NamedTuple):
-  """The sentences of a file, or some of them."""
+  @property
+  def key(self) -> tuple[str, ...]:
+    """Returns its words."""
+    return tuple(self.words)
 
-  path: str
-  sentences: list[Sentence]
 
+class Words(splits.Content):
+  """The sentences of a file, or some of them, in `units`."""
 
-def take(file: File, chosen: Sequence[int]) -> File:
-  """Returns some sentences of a file, by number."""
-  return file._replace(sentences=[file.sentences[i] for i in chosen])
+  def list_groups(self):
+    """Returns the numbers of the sentences' documents."""
+    return [x.document for x in self.units]
 
 
 def read_lines(path: str) -> list[str]:
@@ -52,7 +56,7 @@ def read_lines(path: str) -> list[str]:
 
 def parse(
   path: str, lines: Sequence[str], word: int = 0, tag: int | None = -1
-) -> list[Sentence]:
+) -> Words:
   """Returns the sentences of a file.
 
   A document begins at a line whose word is -DOCSTART-, or after two blank
@@ -96,11 +100,11 @@ def parse(
     raise errors.UserError(f'{path} has no words; give a file that has some.')
   if not (marked or document):
     found = [x._replace(document=i) for i, x in enumerate(found)]
-  return found
+  return Words(path, found)
 
 
 def list_tagged(
-  lines: Sequence[str], sentences: Sequence[Sentence], tags: Iterable[str]
+  lines: Sequence[str], content: Words, tags: Iterable[str]
 ) -> list[str]:
   """Returns the lines of a file with tags: `word<tab>tag` for each word.
 
@@ -108,8 +112,8 @@ def list_tagged(
   are the same and each line stands where it stood.
   """
   found, given = [line.strip() for line in lines], iter(tags)
-  for sentence in sentences:
-    # Their lines have nothing between them.
+  for sentence in content.units:
+    # Its lines have nothing between them.
     for i, word in enumerate(sentence.words, sentence.line - 1):
       found[i] = f'{word}\t{next(given)}'
   return found

@@ -7,7 +7,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.corpus import tfds_text
-from bert_jax.finetuning.readers import conll, glue, squad, table_files
+from bert_jax.finetuning.readers import glue, table_files
 from bert_jax.runtime import storage
 
 _SPLITS = ('train', 'dev', 'test')
@@ -19,7 +19,9 @@ _TFDS_SPLITS = {
   'test': ('test', 'test_matched'),
   'test_mismatched': ('test_mismatched',),
 }
-_EXTENSIONS = (*table_files.EXTENSIONS, *conll.EXTENSIONS, squad.EXTENSION)
+# Of files of tagged words, and of questions about passages.
+WORDS, QUESTIONS = ('.conll', '.txt'), ('.json',)
+_EXTENSIONS = (*table_files.EXTENSIONS, *WORDS, *QUESTIONS)
 
 
 @dataclasses.dataclass(frozen=True)

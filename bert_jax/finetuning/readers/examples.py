@@ -1,182 +1,177 @@
 """Reads the labelled texts of a fine-tuning run: GLUE's files or one's own."""
 
-import functools
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax import errors
 from bert_jax.corpus import tfds_text
-from bert_jax.finetuning.readers import (
-  data_files,
-  glue,
-  sampling,
-  table_files,
-)
+from bert_jax.finetuning.readers import glue, splits, table_files
 
 _IDS = ('index', 'id')  # columns that number the rows of GLUE's test files
-# What names the columns of a text, of a second text, of choices and labels.
-FIELDS = 'data.text', 'data.pair', 'data.choices', 'data.label'
 
 
-class Examples(NamedTuple):
+class Columns(NamedTuple):
+  """Names of columns, or what the user names them by; '' is none."""
+
+  text: str
+  pair: str = ''
+  choices: str = ''
+  label: str = ''
+
+
+FIELDS = Columns('data.text', 'data.pair', 'data.choices', 'data.label')
+
+
+class Example(NamedTuple):
+  """A row of a table.
+
+  Attributes:
+    line: its number in the file.
+    pair: the second text, or a tuple of them; None for single texts.
+    label: as written, '' if it is missing.
+    id: its name in a submission.
+  """
+
+  line: int
+  text: str
+  pair: str | tuple[str, ...] | None
+  label: str
+  id: str
+
+  @property
+  def name(self) -> int:
+    """Returns the number of its line."""
+    return self.line
+
+  @property
+  def key(self) -> tuple:
+    """Returns its texts."""
+    return self.text, self.pair
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples(splits.Content):
   """The rows of a split, in order.
 
   Attributes:
-    path: the file.
-    lines: their line numbers in it.
-    texts: first texts.
-    pairs: second texts, or tuples of them; None for single texts.
-    labels: as written, '' where one is missing; None without such a column.
-    ids: the rows' ids in a submission.
+    units: the rows, `Example`.
     ragged: numbers of lines that were left out, having too few columns.
-    held_out: whether they are rows of the training file, for want of a dev file.
-    repeated: numbers of the lines whose texts are also those of a training row.
   """
 
-  path: str
-  lines: list[int]
-  texts: list[str]
-  pairs: list[Any] | None
-  labels: list[str] | None
-  ids: list[str]
   ragged: Sequence[int] = ()
-  held_out: bool = False
-  repeated: Sequence[int] = ()
 
   @property
-  def origin(self) -> str:
-    """Returns where the rows are from, to print."""
-    return f'held out of {self.path}' if self.held_out else self.path
+  def texts(self) -> list[str]:
+    """Returns the first texts."""
+    return [x.text for x in self.units]
 
+  @property
+  def pairs(self) -> list | None:
+    """Returns the second texts, or tuples of them; None for single texts."""
+    single = self.units[0].pair is None
+    return None if single else [x.pair for x in self.units]
 
-def read_splits(
-  source: data_files.Source, read: Callable[[str, str], Examples] | None = None
-) -> dict[str, Examples]:
-  """Reads the files of a source.
+  def list_labels(self, source):
+    """Returns the labels, in regression as numbers."""
+    if source.regression and all(x.label for x in self.units):
+      return [_number(self.path, x) for x in self.units]
+    return [x.label for x in self.units]
 
-  Without a dev file, a share `data.heldout` of the training rows of each class
-  becomes `dev`, the same for every seed. Of more rows than `data.max_documents`,
-  a sample is taken.
+  def list_empty(self) -> list[int]:
+    """Returns the line numbers of rows without any text."""
+    return [
+      x.line for x in self.units if not (x.text + ''.join(x.pair or '')).strip()
+    ]
 
-  Args:
-    read: (split, path) -> its rows; None reads texts and pairs.
+  def check_labelled(self, split: str):
+    """Raises errors.UserError if a row has no label.
 
-  Raises:
-    errors.UserError: if files, columns or labels are missing or malformed.
-  """
-  read = read or functools.partial(_read_own, source)
-  if data_files.find_glue(source.glue):
-    read = functools.partial(read_split, source.glue)
-  found = {
-    split: read(split, path)
-    for split, path in data_files.find_files(source).items()
-  }
-  if 'dev' not in found:
-    found['train'], found['dev'] = _hold_out(source, found['train'])
-  if source.max_documents:
-    found = {
-      split: _take(
-        rows, sampling.take_sample(range(len(rows.texts)), source.max_documents)
+    Args:
+      split: what the rows are, to print.
+    """
+    missing = [x.line for x in self.units if not x.label]
+    if missing:
+      count = errors.count(len(missing), 'row')
+      raise errors.UserError(
+        f'{self.path}: {count} of {split} without a label, the first in line '
+        f'{missing[0]}; give each one, or leave those rows out.'
       )
-      for split, rows in found.items()
-    }
-  for split, rows in found.items():
-    if split == 'train' or split.startswith('dev'):
-      check_labelled(split, rows)
-  return {x: _mark_repeated(found['train'], found[x]) for x in found}
 
 
-def _mark_repeated(train: Examples, rows: Examples) -> Examples:
-  if rows is train:
-    return rows
-  ours, theirs = (
-    zip(x.texts, x.pairs or x.texts, strict=True) for x in (train, rows)
-  )
-  repeated = sampling.find_repeated(ours, theirs)
-  return rows._replace(repeated=[rows.lines[i] for i in repeated])
-
-
-def read_split(glue_name: str, split: str, path: str) -> Examples:
+def read_glue(name: str, split: str, path: str) -> Examples:
   """Reads a file of a GLUE task, see `glue.TASKS`."""
-  known = glue.TASKS[glue_name]
+  known = glue.TASKS[name]
   test = split not in ('train', 'dev', 'dev_mismatched')
   if path.startswith(tfds_text.PREFIX):
     return _read_tfds(known, path, test)
   table = table_files.read(path, () if test else known.headless, ragged=True)
   label = '' if test else known.label
-  rows = choose_columns(table, known.text, known.pair, label, not test)
-  return rows._replace(ids=_read_ids(table)) if test else rows
+  columns = Columns(known.text, known.pair, label=label)
+  rows = choose_columns(table, columns, not test)
+  return _name_rows(rows, _read_ids(table)) if test else rows
 
 
 def _read_tfds(known: glue.Glue, path: str, test: bool) -> Examples:
   """Reads a split of GLUE in TFDS, which names classes and columns otherwise."""
   table = table_files.read(path)
-  text, pair = known.tfds or (known.text, known.pair)
-  rows = choose_columns(table, text, pair, '' if test else 'label', not test)
+  columns = Columns(
+    *(known.tfds or (known.text, known.pair)), label='' if test else 'label'
+  )
+  rows = choose_columns(table, columns, not test)
   if known.labels and not test:
     theirs = tfds_text.open_split(path).dataset_info.features['label'].names
     ours = dict(zip(theirs, known.labels, strict=True))  # in the same order
-    rows = rows._replace(labels=[ours.get(x, '') for x in rows.labels])
-  return rows._replace(ids=[str(row['idx']) for _, row in table.rows])
+    units = [x._replace(label=ours.get(x.label, '')) for x in rows.units]
+    rows = dataclasses.replace(rows, units=units)
+  return _name_rows(rows, [str(row['idx']) for _, row in table.rows])
 
 
-def _read_own(source: data_files.Source, split: str, path: str) -> Examples:
-  return choose_columns(
-    table_files.read(path),
-    source.text,
-    source.pair,
-    source.label,
-    needs_label=split != 'test',
-  )
+def _name_rows(rows: Examples, ids: Sequence[str]) -> Examples:
+  units = [x._replace(id=y) for x, y in zip(rows.units, ids, strict=True)]
+  return dataclasses.replace(rows, units=units)
 
 
 def choose_columns(
   table: table_files.Table,
-  text: str,
-  pair: str,
-  label: str,
+  columns: Columns,
   needs_label: bool = True,
-  asked: Sequence[str] = FIELDS,
+  asked: Columns = FIELDS,
 ) -> Examples:
   """Returns the examples in the named columns of a table.
 
   Args:
-    pair: column of the second text; '' if there is none.
-    needs_label: whether a table without the column `label` is an error.
-    asked: what the user names the columns by, such as `FIELDS`.
+    needs_label: whether a table without a column of labels is an error.
+    asked: what the user names the columns by.
 
   Raises:
     errors.UserError: if a column is missing, or a value is not a text.
   """
-  wanted = {asked[0]: text, asked[1]: pair}
+  text, pair, _, label = columns
+  wanted = {asked.text: text, asked.pair: pair}
   if needs_label:
-    wanted[asked[3]] = label
+    wanted[asked.label] = label
   for field, name in wanted.items():
-    if name not in table.names if name else field == asked[0]:
+    if name not in table.names if name else field == asked.text:
       raise errors.UserError(
         f'{table.path} has no column {name!r}; it has '
         f'{table_files.describe_names(table.path, table.names)}; name one of '
         f'these by {field}=, if line 1 of the file names its columns.'
       )
-
-  def texts(name):
-    return [get_text(table, line, row, name) for line, row in table.rows]
-
-  labels = None
-  if label and label in table.names:
-    labels = [_label(row.get(label)) for _, row in table.rows]
-  return Examples(
-    path=table.path,
-    lines=[line for line, _ in table.rows],
-    texts=texts(text),
-    pairs=texts(pair) if pair else None,
-    labels=labels,
-    ids=[str(i) for i in range(len(table.rows))],
-    ragged=table.ragged,
-  )
+  units = [
+    Example(
+      line,
+      get_text(table, line, row, text),
+      get_text(table, line, row, pair) if pair else None,
+      _label(row.get(label) if label else None),
+      str(i),
+    )
+    for i, (line, row) in enumerate(table.rows)
+  ]
+  return Examples(table.path, units, ragged=table.ragged)
 
 
 def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
@@ -214,65 +209,20 @@ def _read_ids(table) -> list[str]:
   return list(lines)
 
 
-def _hold_out(source, rows: Examples) -> tuple[Examples, Examples]:
-  """Splits training rows; the share of each class is held out."""
-  labels = rows.labels
-  if source.regression and all(labels):
-    labels = [_number(rows, i) for i in range(len(labels))]
-  number = np.arange(len(rows.texts))
-  held_out = sampling.hold_out(rows.path, source.heldout, number, labels)
-  train, dev = (_take(rows, np.flatnonzero(x)) for x in (~held_out, held_out))
-  return train, dev._replace(held_out=True)
-
-
-def _take(rows: Examples, chosen) -> Examples:
-  def take(values):
-    return None if values is None else [values[i] for i in chosen]
-
-  return rows._replace(
-    lines=take(rows.lines),
-    texts=take(rows.texts),
-    pairs=take(rows.pairs),
-    labels=take(rows.labels),
-    ids=take(rows.ids),
-  )
-
-
-def check_labelled(split: str, rows: Examples):
-  """Raises errors.UserError if a row has no label."""
-  missing = [n for n, x in zip(rows.lines, rows.labels, strict=True) if not x]
-  if missing:
-    count = errors.count(len(missing), 'row')
-    raise errors.UserError(
-      f'{rows.path}: {count} of {split} without a label, the first in line '
-      f'{missing[0]}; give each one, or leave those rows out.'
-    )
-
-
-def list_empty(rows: Examples) -> list[int]:
-  """Returns the line numbers of rows without any text."""
-  pairs = rows.pairs or [''] * len(rows.texts)
-  return [
-    line
-    for line, text, pair in zip(rows.lines, rows.texts, pairs, strict=True)
-    if not (text + ''.join(pair)).strip()
-  ]
-
-
-def list_labels(rows: Examples) -> tuple[str, ...]:
+def list_classes(rows: Examples) -> tuple[str, ...]:
   """Returns the labels of rows, each once, sorted; whole numbers by value.
 
   Raises:
     errors.UserError: if a label cannot be written to a TSV file.
   """
-  for line, label in zip(rows.lines, rows.labels, strict=True):
-    if not table_files.fits_tsv(label):
+  for x in rows.units:
+    if not table_files.fits_tsv(x.label):
       raise errors.at_line(
         rows.path,
-        line,
-        f'has the label {label!r}; give it a name without a tab or line feed.',
+        x.line,
+        f'has the label {x.label!r}; give it a name without a tab or line feed.',
       )
-  found = sorted(set(rows.labels))
+  found = sorted({x.label for x in rows.units})
   try:
     return tuple(sorted(found, key=int))
   except ValueError:
@@ -286,31 +236,30 @@ def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
     errors.UserError: if a label is none of `labels`, or is not a number.
   """
   if not labels:
-    return np.array([_number(rows, i) for i in range(len(rows.labels))], 'f4')
+    return np.array([_number(rows.path, x) for x in rows.units], np.float32)
   index = {label: i for i, label in enumerate(labels)}
-  unknown = [i for i, x in enumerate(rows.labels) if x not in index]
+  unknown = [x for x in rows.units if x.label not in index]
   if unknown:
-    first = unknown[0]
     raise errors.at_line(
       rows.path,
-      rows.lines[first],
-      f'has the label {rows.labels[first]!r}, which no training row has '
+      unknown[0].line,
+      f'has the label {unknown[0].label!r}, which no training row has '
       f'({errors.count(len(unknown), "such row")}); known are '
       f'{errors.listing(list(labels))}. Correct the label, or train on it, too.',
     )
-  return np.array([index[label] for label in rows.labels], 'i4')
+  return np.array([index[x.label] for x in rows.units], np.int32)
 
 
-def _number(rows, i) -> float:
+def _number(path: str, row: Example) -> float:
   try:
-    value = float(rows.labels[i])
+    value = float(row.label)
   except ValueError:
     value = math.nan
   if not math.isfinite(value):
     raise errors.at_line(
-      rows.path,
-      rows.lines[i],
-      f'has the label {rows.labels[i]!r}, which is not a number; '
+      path,
+      row.line,
+      f'has the label {row.label!r}, which is not a number; '
       'finetuning.regression needs one in each row.',
     )
   return value

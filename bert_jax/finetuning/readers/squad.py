@@ -4,14 +4,12 @@ XQuAD, KorQuAD and many others have the same form. Answers are given with the
 character of the passage at which they begin.
 """
 
+import dataclasses
 import json
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import table_files
-
-EXTENSION = '.json'
+from bert_jax.finetuning.readers import splits, table_files
 
 
 class Question(NamedTuple):
@@ -19,7 +17,7 @@ class Question(NamedTuple):
 
   Attributes:
     id: its id, under which predictions are written.
-    text: the question.
+    context: its passage.
     passage: number of its passage in the file.
     answers: (text, first character in the passage) of each right answer; () if
       there is none, None if they are not known: without the field answers, or
@@ -28,16 +26,41 @@ class Question(NamedTuple):
 
   id: str
   text: str
+  context: str
   passage: int
   answers: tuple[tuple[str, int], ...] | None
 
+  @property
+  def name(self) -> str:
+    """Returns its id."""
+    return self.id
 
-class Squad(NamedTuple):
-  """The content of a file: its passages, and questions about them in order."""
+  @property
+  def key(self) -> tuple[str, str]:
+    """Returns the question and its passage."""
+    return self.text, self.context
 
-  path: str
-  passages: list[str]
-  questions: list[Question]
+
+@dataclasses.dataclass(frozen=True)
+class Squad(splits.Content):
+  """The content of a file: questions, in `units`, and their passages."""
+
+  passages: tuple[str, ...] = ()
+
+  def list_groups(self):
+    """Returns the numbers of the questions' passages."""
+    return [x.passage for x in self.units]
+
+  def take(self, chosen):
+    """Returns some of the questions, by number, and the passages they need."""
+    taken = super().take(chosen).units
+    needed = sorted({x.passage for x in taken})
+    numbers = {passage: i for i, passage in enumerate(needed)}
+    return dataclasses.replace(
+      self,
+      units=[x._replace(passage=numbers[x.passage]) for x in taken],
+      passages=tuple(self.passages[i] for i in needed),
+    )
 
 
 def read(path: str) -> Squad:
@@ -64,7 +87,7 @@ def read(path: str) -> Squad:
       passages.append(_get(path, inner, part, 'context', str))
       for n, row in enumerate(_get(path, inner, part, 'qas', list)):
         place = f'{inner}.qas[{n}]'
-        questions.append(_read_question(path, place, row, len(passages) - 1))
+        questions.append(_read_question(path, place, row, passages))
         known = known or any(map(row.get, ('answers', 'is_impossible')))
   if not questions:
     raise errors.UserError(
@@ -73,34 +96,28 @@ def read(path: str) -> Squad:
   _check_ids(path, questions)
   if not known:  # as in a test set whose answers are kept secret
     questions = [x._replace(answers=None) for x in questions]
-  return Squad(path, passages, questions)
+  return Squad(path, questions, passages=tuple(passages))
 
 
-def take(content: Squad, chosen: Sequence[int]) -> Squad:
-  """Returns some questions of a file, by number, and the passages they need."""
-  questions = [content.questions[i] for i in chosen]
-  needed = sorted({x.passage for x in questions})
-  numbers = {passage: i for i, passage in enumerate(needed)}
-  return Squad(
-    content.path,
-    [content.passages[i] for i in needed],
-    [x._replace(passage=numbers[x.passage]) for x in questions],
+def _read_question(path, where, row, passages) -> Question:
+  """Returns a question about the last of the passages."""
+  found = Question(
+    _get(path, where, row, 'id', str),
+    _get(path, where, row, 'question', str),
+    passages[-1],
+    len(passages) - 1,
+    None,
   )
-
-
-def _read_question(path, where, row, passage) -> Question:
-  name = _get(path, where, row, 'id', str)
-  text = _get(path, where, row, 'question', str)
   if row.get('is_impossible'):  # its answers are only plausible
-    return Question(name, text, passage, ())
+    return found._replace(answers=())
   if 'answers' not in row:
-    return Question(name, text, passage, None)
+    return found
   answers = []
   for m, answer in enumerate(_get(path, where, row, 'answers', list)):
     place = f'{where}.answers[{m}]'
     words = _get(path, place, answer, 'text', str)
     answers.append((words, _get(path, place, answer, 'answer_start', int)))
-  return Question(name, text, passage, tuple(answers))
+  return found._replace(answers=tuple(answers))
 
 
 def _get(path, where, row, name, kind) -> Any:

@@ -14,15 +14,15 @@ def read(tmp_path, text, **columns):
 
 def test_words_and_tags_of_sentences(tmp_path):
   text = 'EU\tNNP\tB-ORG\r\nrejects\tVBZ\tO\r\n\r\nPeter\tNNP\tB-PER\r\n'
-  first, second = read(tmp_path, text)
+  first, second = read(tmp_path, text).units
   assert (first.words, first.tags) == (['EU', 'rejects'], ['B-ORG', 'O'])
   assert (second.words, second.line) == (['Peter'], 4)
 
 
 def test_the_columns_may_be_chosen(tmp_path):
-  [found] = read(tmp_path, '1 Peter B-PER x\n2 runs O x\n', word=1, tag=2)
+  [found] = read(tmp_path, '1 Peter B-PER x\n2 runs O x\n', word=1, tag=2).units
   assert (found.words, found.tags) == (['Peter', 'runs'], ['B-PER', 'O'])
-  [found] = read(tmp_path, 'Peter\nruns\n', tag=None)
+  [found] = read(tmp_path, 'Peter\nruns\n', tag=None).units
   assert (found.words, found.tags) == (['Peter', 'runs'], None)
 
 
@@ -40,8 +40,8 @@ def test_documents_begin_at_docstart_or_two_blank_lines(
   tmp_path, text, documents
 ):
   found = read(tmp_path, text)
-  assert [x.document for x in found] == documents
-  assert [x.words for x in found] == [['a'], ['b'], ['c']]
+  assert found.list_groups() == documents
+  assert [x.words for x in found.units] == [['a'], ['b'], ['c']]
 
 
 def test_tags_are_filled_in_and_all_other_lines_stay(tmp_path):
@@ -53,7 +53,7 @@ def test_tags_are_filled_in_and_all_other_lines_stay(tmp_path):
     '-DOCSTART- -X- O', '', 'a\tO', 'b\tB-X', '', '', '', 'c\tO', '', ''
   ]  # fmt: skip
   again = read(tmp_path, '\n'.join(lines))
-  assert [x.document for x in again] == [x.document for x in found]
+  assert again.list_groups() == found.list_groups()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,18 @@
 """Tests of reading labelled texts, and of what is said about bad ones."""
 
+import functools
 import json
 
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import data_files, examples, table_files
+from bert_jax.finetuning import classes, row_task
+from bert_jax.finetuning.readers import (
+  data_files,
+  examples,
+  splits,
+  table_files,
+)
 
 
 def source(given, **changes):
@@ -23,34 +30,46 @@ def source(given, **changes):
   return data_files.Source(**fields | changes)
 
 
+def read_splits(given):
+  """Returns the splits of a source; the rows of training and dev have labels."""
+  this = classes.TASK
+  found = splits.read(given, functools.partial(this.read_file, given))
+  row_task.RowTask.list_labels(this, None, found)
+  return found
+
+
+def list_labels(rows):
+  return [x.label for x in rows.units]
+
+
 def read(tmp_path, content, name='train.csv', **changes):
   """Reads a training file; the dev file has one row with the label a."""
   data = content if isinstance(content, bytes) else content.encode()
   (tmp_path / name).write_bytes(data)
   (tmp_path / 'dev.csv').write_text('text,label,other\nfine,a,x\n')
-  return examples.read_splits(source(tmp_path, **changes))
+  return read_splits(source(tmp_path, **changes))
 
 
 def test_csv_has_quotes_and_line_feeds(tmp_path):
   content = '\ufefftext,label\r\n"a, ""b""\r\nc",x\r\n\r\nd,y\r\n'
   train = read(tmp_path, content)['train']
   assert train.texts == ['a, "b"\r\nc', 'd']
-  assert train.labels == ['x', 'y']
-  assert train.lines == [2, 5]
+  assert list_labels(train) == ['x', 'y']
+  assert [x.line for x in train.units] == [2, 5]
 
 
 def test_tsv_takes_quotes_as_they_are(tmp_path):
   content = 'label\ttext\nx\t"a\ny\tb " c\u2028d\r\n'
   train = read(tmp_path, content, 'train.tsv')['train']
   assert train.texts == ['"a', 'b " c\u2028d']
-  assert train.labels == ['x', 'y']
+  assert list_labels(train) == ['x', 'y']
 
 
 def test_jsonl_labels_may_be_of_any_kind(tmp_path):
   rows = [{'text': 't', 'label': x} for x in ('x', 1, True, 0.5)]
   content = ''.join(json.dumps(row) + '\n' for row in rows)
   train = read(tmp_path, content, 'train.jsonl')['train']
-  assert train.labels == ['x', '1', 'true', '0.5']
+  assert list_labels(train) == ['x', '1', 'true', '0.5']
 
 
 @pytest.mark.parametrize(
@@ -118,7 +137,7 @@ def test_a_malformed_file_is_refused_in_one_line(
 
 def test_a_dev_label_that_no_training_row_has_is_refused(tmp_path):
   splits = read(tmp_path, 'text,label\nt,b\nu,c\n')
-  labels = examples.list_labels(splits['train'])
+  labels = examples.list_classes(splits['train'])
   assert labels == ('b', 'c')
   with pytest.raises(errors.UserError, match='line 2 has the label .a., which'):
     examples.number_labels(splits['dev'], labels)
@@ -128,12 +147,12 @@ def test_a_label_that_would_break_a_row_of_the_predictions_is_refused(tmp_path):
   splits = read(tmp_path, 'text,label\nt,a\nu,"b\nc"\n')
   message = r"train.csv: line 3 has the label 'b\\nc'; give it a name without"
   with pytest.raises(errors.UserError, match=message):
-    examples.list_labels(splits['train'])
+    examples.list_classes(splits['train'])
 
 
 def test_classes_that_are_numbers_are_sorted_by_value(tmp_path):
   splits = read(tmp_path, 'text,label\nt,10\nu,9\nv,9\n')
-  labels = examples.list_labels(splits['train'])
+  labels = examples.list_classes(splits['train'])
   assert labels == ('9', '10')
   numbers = examples.number_labels(splits['train'], labels)
   assert numbers.tolist() == [1, 0, 0]
@@ -148,25 +167,27 @@ def test_a_label_that_is_no_number_is_refused_in_regression(tmp_path):
 def test_without_a_dev_file_the_same_rows_are_held_out_in_any_order(tmp_path):
   lines = ''.join(f't{i},a\n' for i in range(40))
   (tmp_path / 'train.csv').write_text('text,label\n' + lines)
-  found = examples.read_splits(source(tmp_path, heldout=0.25))
+  found = read_splits(source(tmp_path, heldout=0.25))
   train, dev = found['train'], found['dev']
   assert sorted(train.texts + dev.texts) == sorted(f't{i}' for i in range(40))
   assert len(dev.texts) == 10
-  assert [f't{i}' for i in dev.ids] == dev.texts
+  assert [f't{x.id}' for x in dev.units] == dev.texts
   with pytest.raises(errors.UserError, match='data.heldout=0.0 holds out 0'):
-    examples.read_splits(source(tmp_path, heldout=0.0))
+    read_splits(source(tmp_path, heldout=0.0))
 
 
 def test_a_small_part_of_a_file_sorted_by_class_has_all_classes(tmp_path):
   lines = ''.join(f't{i},{"a" if i < 50 else "b"}\n' for i in range(100))
   train = read(tmp_path, 'text,label\n' + lines, max_documents=10)['train']
-  assert set(train.labels) == {'a', 'b'} and len(train.lines) == 10
-  assert train.lines == sorted(train.lines)
+  lines = [x.line for x in train.units]
+  assert set(list_labels(train)) == {'a', 'b'} and len(lines) == 10
+  assert lines == sorted(lines)
 
 
 def test_dev_rows_that_are_training_rows_are_listed(tmp_path):
   found = read(tmp_path, 'text,label\nfine,b\nother,a\n')
-  assert found['dev'].repeated == [2] and not found['train'].repeated
+  repeated = splits.find_repeated(found['train'], found['dev'])
+  assert repeated == {'count': 1, 'first': f'2 of {tmp_path}/dev.csv'}
 
 
 def test_a_missing_file_and_an_unknown_extension_are_refused(tmp_path):
@@ -193,10 +214,12 @@ def test_cola_has_a_header_in_its_test_file_only(tmp_path):
       'test.tsv': 'index\tsentence\n0\tA cow.\n',
     },
   )
-  found = examples.read_splits(source(tmp_path, glue='cola'))
+  found = read_splits(source(tmp_path, glue='cola'))
   assert found['train'].texts == ['A dog.', '"Dog a']
-  assert found['train'].labels == ['1', '0']
-  assert found['test'].texts == ['A cow.'] and found['test'].labels is None
+  assert list_labels(found['train']) == ['1', '0']
+  assert found['test'].texts == ['A cow.'] and list_labels(found['test']) == [
+    ''
+  ]
 
 
 def test_short_lines_of_glue_are_left_out_and_counted(tmp_path):
@@ -209,7 +232,7 @@ def test_short_lines_of_glue_are_left_out_and_counted(tmp_path):
       'dev.tsv': header + '7\t8\t9\tc\td\t0\n',
     },
   )
-  train = examples.read_splits(source(tmp_path, glue='qqp'))['train']
+  train = read_splits(source(tmp_path, glue='qqp'))['train']
   assert (train.texts, train.pairs, train.ragged) == (['a'], ['b'], [3])
 
 
@@ -225,4 +248,4 @@ def test_ids_of_a_submission_must_differ(tmp_path):
     },
   )
   with pytest.raises(errors.UserError, match="lines 2 and 3 .* index '5'"):
-    examples.read_splits(source(tmp_path, glue='rte'))
+    read_splits(source(tmp_path, glue='rte'))

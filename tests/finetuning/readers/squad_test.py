@@ -42,19 +42,19 @@ def change(row=None, **fields):
 
 def test_questions_are_read_in_order_with_their_passages(tmp_path):
   found = squad.read(write(tmp_path, CONTENT))
-  assert found.passages == ['She did.', 'Later.', '그녀']
-  assert [(x.id, x.passage) for x in found.questions] == [
+  assert found.passages == ('She did.', 'Later.', '그녀')
+  assert [(x.id, x.passage) for x in found.units] == [
     ('a', 0), ('b', 0), ('c', 2)
   ]  # fmt: skip
-  assert found.questions[0].text == 'Who?'
-  assert found.questions[0].answers == (('She', 0),)
+  assert found.units[0].text == 'Who?'
+  assert found.units[0].answers == (('She', 0),)
 
 
 def test_a_file_may_be_compressed_and_be_read_in_part(tmp_path):
   with gzip.open(tmp_path / 'x.json.gz', 'wt') as file:
     json.dump(CONTENT, file)
-  found = squad.take(squad.read(str(tmp_path / 'x.json.gz')), [0, 1])
-  assert found.passages == ['She did.'] and len(found.questions) == 2
+  found = squad.read(str(tmp_path / 'x.json.gz')).take([0, 1])
+  assert found.passages == ('She did.',) and len(found.units) == 2
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_file_may_be_compressed_and_be_read_in_part(tmp_path):
   ],
 )
 def test_answers_may_be_none_or_unknown(tmp_path, content, answers):
-  assert squad.read(write(tmp_path, content)).questions[-1].answers == answers
+  assert squad.read(write(tmp_path, content)).units[-1].answers == answers
 
 
 @pytest.mark.parametrize(
@@ -85,23 +85,23 @@ def test_without_any_answer_in_the_file_none_is_known(
   rows = [{**row, 'id': str(i)} for i in range(3)]
   content = {'data': [{'paragraphs': [{'context': 'She did.', 'qas': rows}]}]}
   path = write(tmp_path, content)
-  assert {x.answers for x in squad.read(path).questions} == {answers}
+  assert {x.answers for x in squad.read(path).units} == {answers}
 
 
 def test_questions_take_their_passages_along(tmp_path):
   found = squad.read(write(tmp_path, CONTENT))
-  last = found.questions[-1]
-  taken = squad.take(found, [len(found.questions) - 1])
-  assert taken.passages == [found.passages[last.passage]]
-  assert taken.questions == [last._replace(passage=0)]
+  last = found.units[-1]
+  taken = found.take([len(found.units) - 1])
+  assert taken.passages == (last.context,)
+  assert taken.units == [last._replace(passage=0)]
 
 
 def test_an_answer_after_those_that_are_read_counts_for_them(tmp_path):
   content = json.loads(json.dumps(CONTENT))
   for row in content['data'][0]['paragraphs'][0]['qas']:
     row['answers'] = []
-  found = squad.take(squad.read(write(tmp_path, content)), [0, 1])
-  assert [x.answers for x in found.questions] == [(), ()]
+  found = squad.read(write(tmp_path, content)).take([0, 1])
+  assert [x.answers for x in found.units] == [(), ()]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import data_files, examples, squad, table_files
+from bert_jax.finetuning.readers import data_files, squad, table_files
 from bert_jax.runtime import memory
 from tests.finetuning.readers import examples_test
 
@@ -196,7 +196,7 @@ def tfds_dir(data_dir, monkeypatch):
 
 def read_tfds(name, **changes):
   source = examples_test.source(f'tfds:{name}', **changes)
-  return examples.read_splits(source)
+  return examples_test.read_splits(source)
 
 
 def test_a_glue_task_is_read_as_from_its_files(tfds_dir):
@@ -205,21 +205,32 @@ def test_a_glue_task_is_read_as_from_its_files(tfds_dir):
   train = found['train']
   assert train.texts == [f'a{i}' for i in range(5)]  # not shuffled
   assert train.pairs == [f'é{i}' for i in range(5)]
-  assert train.labels == [LABELS[i] for i in (1, 0, 1, 1, 0)]
-  assert found['test'].labels is None and found['test'].ids == ['0', '1']
+  assert examples_test.list_labels(train) == [
+    LABELS[i] for i in (1, 0, 1, 1, 0)
+  ]
+  assert [(x.label, x.id) for x in found['test'].units] == [
+    ('', '0'),
+    ('', '1'),
+  ]
 
 
 def test_labels_and_columns_are_those_of_glues_files(tfds_dir):
   found = read_tfds('mrpc', glue='mrpc')
-  assert found['train'].labels == ['1', '0']
+  assert examples_test.list_labels(found['train']) == ['1', '0']
   assert found['train'].texts == ['a0', 'a1']
-  assert read_tfds('stsb', glue='stsb')['train'].labels == ['0.5', '5.0']
+  assert examples_test.list_labels(read_tfds('stsb', glue='stsb')['train']) == [
+    '0.5',
+    '5.0',
+  ]
 
 
 def test_any_dataset_may_be_read_by_its_columns(tfds_dir):
   found = read_tfds('mrpc', text='sentence2')
   assert found['train'].texts == ['é0', 'é1']
-  assert found['train'].labels == ['equivalent', 'not_equivalent']
+  assert examples_test.list_labels(found['train']) == [
+    'equivalent',
+    'not_equivalent',
+  ]
   path = 'tfds:mrpc:train[:1]'
   source = examples_test.source(f'train={path},dev=tfds:mrpc:validation')
   assert data_files.find_files(source)['train'] == path

@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main, predict
-from bert_jax.finetuning import (
-  encode,
-  feature_files,
-  feature_rows,
-  tags,
-)
+from bert_jax.finetuning import features as features_lib
+from bert_jax.finetuning import tags
 from bert_jax.inference import hidden_states
 from bert_jax.interop import npz
 from bert_jax.train import task
@@ -87,7 +83,7 @@ def test_models_that_differ_are_not_joined(tmp_path):
   ):  # fmt: skip
     c = make_config(f'{a},{other}', '', 'last')
     with pytest.raises(errors.UserError, match=f'cannot be joined.*{message}'):
-      feature_files.read_models(c)
+      features_lib.read_models(c)
 
 
 def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
@@ -97,7 +93,7 @@ def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
   c.task, c.data.text, c.data.label = 'tagging', '', ''
   c, data = made.prepare(c, str(tmp_path / 'run'))
   plain = tags.TASK.read(c, models.TOKENIZER)
-  rows = data.splits['test'].windows.encoded
+  rows = data.splits['test'].encoded
   hidden = find_hidden(params, config, 'the dog e')[-1]  # [CLS] the dog e [SEP]
   np.testing.assert_allclose(rows.features[:3, 0], hidden[1:4], atol=1e-5)
   # Words with their tags, as in rows of ids.
@@ -162,7 +158,7 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
     predict.predict(run, f'{texts}/test.csv', str(tmp_path / 'out.csv'))
   # The model is not needed any more: nothing is computed again.
   os.remove(source)
-  monkeypatch.setattr(feature_files, 'compute', None)
+  monkeypatch.setattr(features_lib, 'compute', None)
   main.run(c, run)
   assert 'resumed at step' in capsys.readouterr().out
 
@@ -170,12 +166,12 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
 def make_rows(tmp_path):
   path = str(tmp_path / 'x.npy')
   np.save(path, np.arange(30, dtype=np.float32).reshape(5, 2, 3))
-  return feature_rows.FeatureRows(path, np.array([2, 5]))
+  return features_lib.FeatureRows(path, np.array([2, 5]))
 
 
 def test_a_batch_has_the_rows_and_their_mask(tmp_path):
   rows = make_rows(tmp_path)
-  batch = encode.make_batch(rows, np.array([1, 0, 1]), 4, pad_id=0)
+  batch = rows.make_batch(np.array([1, 0, 1]), 4, pad_id=0)
   assert batch['input_mask'].tolist() == [
     [1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 0]
   ]  # fmt: skip
