@@ -93,15 +93,15 @@ def predict(
   """
   # Imported here, so that --help does not wait for jax.
   from bert_jax import tasks
-  from bert_jax.finetuning import predict_files
+  from bert_jax.finetuning import predictions
   from bert_jax.inference import source
 
   found = source.read(model)
-  job = predict_files.Job(
+  job = predictions.Job(
     *(model, found, given, output, tuple(columns)),
     *(batch_size, safe_cells, label, keep),
   )
-  return predict_files.predict(job, tasks.SUPERVISED)
+  return predictions.predict(job, tasks.SUPERVISED)
 
 
 def predict_texts(

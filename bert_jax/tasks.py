@@ -81,7 +81,7 @@ def _make_pretraining(config, directory: str) -> task.Task:
 def define(this: supervised.Supervised) -> Definition:
   """Returns a task of fine-tuning."""
   return Definition(
-    take_model=completion.take_model,
+    take_model=starting.take_model,
     check=starting.check,
     check_input=functools.partial(task_data.check_input, this),
     prepare=functools.partial(task_data.prepare, this),

@@ -110,7 +110,7 @@ def test_squad(real, in_transformers, pattern):
   settings = classifier.Spans(STRIDE, QUERY, 30, None)
   for path in sorted(pathlib.Path(real('squad')).glob(pattern)):
     how = encode.How(words, WINDOW, spans=settings)
-    split, _ = span_windows.encode(how, squad.read(str(path)))
+    split, _ = span_windows.encode_questions(how, squad.read(str(path)))
     share, count = count_recovered(split) / split.count, split.count
     print(f'{path.name}: {count:,} questions, answers recovered {share:.2%}')
     assert not lowercase or share >= LEAST

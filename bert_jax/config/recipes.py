@@ -74,7 +74,7 @@ def finetuning(size: str = 'base') -> config_dict.ConfigDict:
   c.phases.batch_size = (32,)
   c.phases.accumulate = (1,)
   c.phases.max_predictions = (1,)
-  # Filled in by the model's size and the data, see `finetuning.recipe`.
+  # Filled in by the model's size and the data, see `finetuning.completion`.
   c.optimizer.learning_rate = 0.0
   c.optimizer.warmup_steps = 0
   c.eval.every = 0

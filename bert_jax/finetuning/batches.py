@@ -1,14 +1,19 @@
 """The batches of a run: rows in the order of a seed, and rows to predict."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.data import hashing, order
-from bert_jax.finetuning import buckets, starting, supervised, task_data
+from bert_jax.finetuning import (
+  buckets,
+  split_rows,
+  starting,
+  supervised,
+  task_data,
+)
 from bert_jax.train import task
 
 _ORDER = 5  # tag of hashes
@@ -19,18 +24,13 @@ class Batches:
 
   Args:
     config: the experiment; the order follows from its seed.
-    make: (split, numbers of rows [b], length) -> their batch, with
-      `label_weights` [b, ...].
   """
 
   def __init__(
-    self,
-    config: config_dict.ConfigDict,
-    split: Any,
-    make: Callable[[Any, np.ndarray, int], task.Batch],
+    self, config: config_dict.ConfigDict, split: split_rows.Rows, pad_id: int
   ):
     self._seed = int(hashing.mix(config.seed, _ORDER)[0] >> np.uint64(1))
-    self._split, self._make, self._ordered = split, make, None
+    self._split, self._pad_id, self._ordered = split, pad_id, None
     if config.finetuning.by_length:
       self._ordered = buckets.Order(self._seed, split.lengths)
 
@@ -42,10 +42,10 @@ class Batches:
       rows = np.arange(phase.batch_size)
     if self._ordered is not None and len(buckets.list_lengths(phase)) > 1:
       whole, length = self._ordered.find_batch(phase, step)
-      return self._make(self._split, whole[rows], length)
+      return self._split.make_batch(whole[rows], length, self._pad_id)
     start = (step - phase.first) * phase.batch_size
-    record, _ = order.find_records(self._seed, start + rows, self._split.size)
-    return self._make(self._split, record, phase.seq_length)
+    records, _ = order.find_records(self._seed, start + rows, self._split.size)
+    return self._split.make_batch(records, phase.seq_length, self._pad_id)
 
 
 class Unseen:
@@ -53,17 +53,12 @@ class Unseen:
 
   Args:
     config: the experiment. By length, rows are in ascending order.
-    keep: (split, kept, rows, predictions) -> kept, see `predictions.fill`.
   """
 
   def __init__(
-    self,
-    config: config_dict.ConfigDict,
-    split: Any,
-    make: Callable[[Any, np.ndarray, int], task.Batch],
-    keep: Callable[[Any, Any, np.ndarray, Any], Any],
+    self, config: config_dict.ConfigDict, split: split_rows.Rows, pad_id: int
   ):
-    self._split, self._make, self._keep = split, make, keep
+    self._split, self._pad_id = split, pad_id
     self._order, self._lengths = np.arange(split.size), None
     if config.finetuning.by_length:
       self._lengths = split.lengths
@@ -77,23 +72,23 @@ class Unseen:
     self, phase: task.Phase, i: int, rows: np.ndarray | None = None
   ) -> task.Batch:
     """Returns the given rows of batch i; None means all rows."""
-    own, length = self.list_rows(phase, i), phase.seq_length
+    own, length = self._list_rows(phase, i), phase.seq_length
     n = len(own)
     rows = np.arange(phase.eval_batch_size) if rows is None else rows
     if self._lengths is not None:
       length = buckets.choose_length(phase, self._lengths[own])
-    batch = self._make(self._split, own[np.minimum(rows, n - 1)], length)
+    chosen = own[np.minimum(rows, n - 1)]
+    batch = self._split.make_batch(chosen, length, self._pad_id)
     batch['label_weights'][rows >= n] = 0
     return batch
 
-  def list_rows(self, phase: task.Phase, i: int) -> np.ndarray:
-    """Returns the numbers of the rows of batch i."""
+  def _list_rows(self, phase, i) -> np.ndarray:
     n = phase.eval_batch_size
     return self._order[i * n : (i + 1) * n]
 
   def collect(self, kept: Any, phase: task.Phase, i: int, predictions: Any):
     """Keeps what is needed of the predictions of batch i."""
-    return self._keep(self._split, kept, self.list_rows(phase, i), predictions)
+    return self._split.keep(kept, self._list_rows(phase, i), predictions)
 
 
 def make_task(
@@ -102,24 +97,30 @@ def make_task(
   data: supervised.Data,
 ) -> task.Task:
   """Returns a task of fine-tuning, as the training loop takes it."""
-  bare = data._replace(splits={}, manifest={})
-  make = functools.partial(this.make_batch, bare)
   unseen = {
-    name: Unseen(config, split, make, this.keep)
+    name: Unseen(config, split, data.pad_id)
     for name, split in data.splits.items()
     if name != 'train'
   }
   dev = unseen.pop('dev')
+  train = Batches(config, data.splits['train'], data.pad_id)
+
+  def score(kept):
+    names = this.list_metrics(data.labels, config.finetuning.glue)
+    split, settings = data.splits['dev'], this.get_settings(config)
+    found, _ = this.decide(split, kept, settings, tune=True)
+    return this.measure(names, data.labels, split, found)
+
   return task.Task(
     objective=functools.partial(supervised.make_objective, this),
-    train_batch=Batches(config, data.splits['train'], make).train_batch,
+    train_batch=train.train_batch,
     eval_batch=dev.eval_batch,
     eval_batches=dev.eval_batches,
     describe=this.describe_batch,
     facts=task_data.list_facts(config, data, this.list_columns(config)),
     start=starting.make_start(config, data.labels),
     collect=dev.collect,
-    score=functools.partial(supervised.score, this, config, data),
+    score=score,
     keep_best=config.finetuning.select == 'best',
     others={
       name: task.Rows(x.eval_batch, x.eval_batches, collect=x.collect)

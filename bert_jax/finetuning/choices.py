@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, row_task, supervised
+from bert_jax.finetuning import encode, row_task, split_rows, supervised
 from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.parallel import row_keys
 
@@ -23,7 +23,7 @@ _USUAL = 4  # choices of a row in SWAG
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceRows(encode.Rows):
+class ChoiceRows(split_rows.Rows):
   """R rows of N choices.
 
   Attributes:
@@ -57,7 +57,6 @@ class Choices(row_task.RowTask):
   name = 'choice'
   card = supervised.Card('multiple-choice', 'MultipleChoice')
   rows = ChoiceRows
-  doing = 'choosing'
   cut = 'choice'
   needed = 'text', 'choices'
   asking = (
@@ -200,11 +199,7 @@ def _read_list(table, line, value, name) -> tuple[str, ...]:
 
 
 def number_labels(rows: examples.Examples, choices: int) -> np.ndarray:
-  """Returns which choice of each row is right, int32 [R].
-
-  Raises:
-    errors.UserError: if a label is not the number of a choice.
-  """
+  """Returns which choice of each row is right, int32 [R]."""
   known = [str(i) for i in range(choices)]
   for x in rows.units:
     if x.label not in known:

@@ -14,8 +14,9 @@ from bert_jax import errors
 from bert_jax.finetuning import (
   encode,
   gpt_form,
-  predict_files,
+  predictions,
   row_task,
+  split_rows,
   supervised,
 )
 from bert_jax.finetuning.readers import data_files, examples, table_files
@@ -27,18 +28,26 @@ _LOW, _HIGH = 0, 5  # the range of scores in STS-B
 
 
 @dataclasses.dataclass(frozen=True)
-class TextRows(encode.Rows):
+class TextRows(split_rows.Rows):
   """Rows with classes, int32 [N], or numbers, float32 [N], for labels.
 
   Attributes:
+    numbers: whether labels are numbers.
     ids: names of the rows in a submission.
   """
 
+  numbers: bool
   ids: list[str]
 
   def list_ids(self):
     """Returns the names of the rows in a submission."""
     return self.ids
+
+  def make_batch(self, rows, length, pad_id):
+    batch = super().make_batch(rows, length, pad_id)
+    if self.numbers:
+      batch['labels'] = batch['labels'].astype(np.float32)
+    return batch
 
 
 class Classes(row_task.RowTask):
@@ -83,9 +92,10 @@ class Classes(row_task.RowTask):
       facts['labels'] = {
         x: float(getattr(numbers, x)()) for x in ('min', 'max')
       }
+    encoded = _encode(how, content.texts, content.pairs)
     ids = [x.id for x in content.units]
-    rows = encode_texts(how, content.texts, content.pairs, numbers, ids)
-    return rows, facts | {'tokens': len(rows.encoded.ids)}
+    rows = TextRows(encoded, numbers, not labels, ids)
+    return rows, facts | {'tokens': len(encoded.ids)}
 
   def list_columns(self, config):
     """Returns the columns of the texts, of GLUE those of its files."""
@@ -93,13 +103,6 @@ class Classes(row_task.RowTask):
     return tuple(name for name in (known.text, known.pair) if name)
 
   # From rows to a loss.
-
-  def make_batch(self, data, split, rows, length):
-    """Returns ids, masks and segments, [b, S], and a label for each row."""
-    batch = super().make_batch(data, split, rows, length)
-    if not data.labels:
-      batch['labels'] = batch['labels'].astype(np.float32)
-    return batch
 
   def list_shapes(self, config, module, phase, rows):
     """Returns the shapes of `make_batch`; labels of one output are numbers."""
@@ -185,19 +188,11 @@ def _is_gpt(module) -> bool:
   return isinstance(module, gpt_classifier.GptClassifier)
 
 
-def encode_texts(
-  how: encode.How,
-  texts: Sequence[str],
-  pairs: Sequence[str] | None,
-  labels: np.ndarray | None = None,
-  ids: Sequence[str] = (),
-) -> TextRows:
-  """Returns texts, or pairs, as rows."""
+def _encode(how, texts, pairs) -> encode.Encoded:
   firsts = encode.tokenize(how.tokenizer, texts)
   seconds = pairs and encode.tokenize(how.tokenizer, pairs)
   join = gpt_form.join if how.form == 'gpt' else encode.join
-  encoded = join(how.tokenizer, firsts, seconds, how.length)
-  return TextRows(encoded, labels, list(ids))
+  return join(how.tokenizer, firsts, seconds, how.length)
 
 
 def predict_texts(
@@ -208,8 +203,9 @@ def predict_texts(
   batch_size: int,
 ) -> list[dict[str, Any]]:
   """Returns what is predicted for texts; see `bert_jax.predict.predict_texts`."""
-  job = predict_files.Job(path, model, '', '.jsonl', (), batch_size)
-  predict_files.check_head(job)
+  # JSONL has the probabilities of all classes.
+  job = predictions.Job(path, model, '', '.jsonl', (), batch_size)
+  predictions.check_head(job)
   if model.head.task != TASK.name:
     raise errors.UserError(
       f'{path} is a model for {model.head.task}, not for classes or numbers of '
@@ -221,6 +217,7 @@ def predict_texts(
     )
   if not texts:
     return []
-  split = encode_texts(job.how, list(texts), pairs and list(pairs))
+  encoded = _encode(job.how, list(texts), pairs and list(pairs))
+  split = TextRows(encoded, None, not model.head.labels, [])
   found = job.predict(TASK, split)
   return list(row_task.list_rows(model.head.labels, found))

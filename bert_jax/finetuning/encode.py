@@ -1,18 +1,13 @@
-"""Rows of ids: texts and pairs, encoded and truncated, as arrays on disk."""
+"""Encodes texts and pairs as rows of ids, truncated to a length."""
 
-import dataclasses
 import itertools
-import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.model import classifier
 from bert_jax.tokenization import tokenizer as tokenizer_lib
-
-# Of names of arrays: begins those of `encoded`; ends those that hold JSON.
-_ENCODED, _JSON = 'encoded.', '.json'
 
 
 class How(NamedTuple):
@@ -72,85 +67,6 @@ class Encoded(NamedTuple):
       batch['input_mask'][k, :n] = 1
       batch['segment_ids'][k, self.firsts[row] : n] = 1
     return batch
-
-
-@dataclasses.dataclass(frozen=True)
-class Rows:
-  """The rows of a split. A task may add fields: arrays, or values of JSON.
-
-  Attributes:
-    encoded: N rows; of a run on frozen features, `features.FeatureRows`.
-    labels: what is to be learnt of each row; None if unknown.
-  """
-
-  encoded: Any
-  labels: np.ndarray | None
-
-  @property
-  def size(self) -> int:
-    """Returns N."""
-    return len(self.encoded.ends)
-
-  @property
-  def lengths(self) -> np.ndarray:
-    """Returns the tokens of each row, int [N]."""
-    return self.encoded.lengths
-
-  def list_ids(self) -> Sequence[Any]:
-    """Returns the names of the rows in files of predictions: their numbers."""
-    return range(self.size)
-
-  def make_inputs(
-    self, rows: np.ndarray, length: int, pad_id: int
-  ) -> dict[str, np.ndarray]:
-    """Returns what a model reads of some rows, see `Encoded.make_batch`."""
-    return self.encoded.make_batch(rows, length, pad_id)
-
-  def list_tokens(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which tokens a model on frozen features reads: here, all.
-
-    Returns:
-      (positions of the tokens, each in its row, int [T]; where the tokens of
-      each row end in them, int64 [N]).
-    """
-    return count_within(self.encoded.ends), self.encoded.ends
-
-  def replace_ids(self, features: Any) -> Self:
-    """Returns the rows with the features of `list_tokens` in place of ids."""
-    return dataclasses.replace(self, encoded=features)
-
-  def pack(self) -> dict[str, np.ndarray]:
-    """Returns all fields as arrays by name, to be written; see `unpack`."""
-    fields = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
-    encoded = fields.pop('encoded')._asdict()
-    fields |= {_ENCODED + name: x for name, x in encoded.items()}
-    found = {}
-    for name, x in fields.items():
-      if isinstance(x, np.ndarray):
-        found[name] = x
-      else:  # as ASCII, which holds any text, also one that is not valid Unicode
-        found[name + _JSON] = np.frombuffer(json.dumps(x).encode(), np.uint8)
-    return found
-
-  @classmethod
-  def unpack(cls, arrays: dict[str, np.ndarray]) -> Self:
-    """Returns the rows that `pack` made arrays of."""
-    fields = {}
-    for name, x in arrays.items():
-      known = json.loads(x.tobytes()) if name.endswith(_JSON) else x
-      fields[name.removesuffix(_JSON)] = known
-    encoded = Encoded(*(fields.pop(_ENCODED + x) for x in Encoded._fields))
-    return cls(encoded, **fields)
-
-
-def count_within(ends: np.ndarray) -> np.ndarray:
-  """Returns 0, 1, ... for each row, end to end, int64 [T].
-
-  >>> count_within(np.array([2, 5])).tolist()
-  [0, 1, 0, 1, 2]
-  """
-  lengths = np.diff(ends, prepend=0)
-  return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
 
 
 def truncate(first: int, second: int, room: int) -> tuple[int, int]:

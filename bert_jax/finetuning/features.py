@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import encode
+from bert_jax.finetuning import encode, split_rows
 from bert_jax.inference import fine_tuned, hidden_states, source
 from bert_jax.model import feature_model
 from bert_jax.runtime import copies, progress
@@ -65,11 +65,7 @@ class FeatureRows:
 
 
 def read_models(config: config_dict.ConfigDict) -> list[source.Source]:
-  """Reads the models that a run starts from: one, or those to be joined.
-
-  Raises:
-    errors.UserError: if they cannot be read, or not be joined.
-  """
+  """Reads the models that a run starts from: one, or those to be joined."""
   paths = fine_tuned.list_sources(config)
   found = [source.read(path) for path in paths]
   for path, model in zip(paths[1:], found[1:], strict=True):
@@ -95,7 +91,7 @@ def name_file(folder: str, split: str) -> str:
 
 def write(
   config: config_dict.ConfigDict,
-  splits: dict[str, encode.Rows],
+  splits: dict[str, split_rows.Rows],
   pad_id: int,
   folder: str,
 ) -> tuple[list[str], dict]:

@@ -24,11 +24,7 @@ _WEIGHT = 0.5  # of the language model's loss
 
 
 def extend(tokenizer: tokenizer_lib.Tokenizer) -> tokenizer_lib.Tokenizer:
-  """Returns the tokenizer with `TOKENS` at the end of its vocabulary.
-
-  Raises:
-    errors.UserError: if it has one of them.
-  """
+  """Returns the tokenizer with `TOKENS` at the end of its vocabulary."""
   known = sorted(set(TOKENS) & set(tokenizer.vocab))
   if known:
     raise errors.UserError(

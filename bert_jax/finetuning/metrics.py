@@ -5,7 +5,7 @@ tests compare them. What these leave undefined is 0: the correlation of a
 constant, F1 without any positive.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,18 @@ def _rank(values):
   return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
 
+def _average_f1(there, given, hits):
+  both = there + given
+  return (2 * hits[both > 0] / both[both > 0]).mean()
+
+
+def _matthews(there, given, hits):
+  total = there.sum()
+  top = hits.sum() * total - there @ given
+  root = np.sqrt((total**2 - there @ there) * (total**2 - given @ given))
+  return top / root if root > 0 else 0.0
+
+
 _OF_NUMBERS: dict[str, Callable[[Any, Any], float]] = {
   'pearson': _correlate,
   'spearman': lambda *pair: _correlate(*map(_rank, pair)),
@@ -41,41 +53,24 @@ _OF_NUMBERS: dict[str, Callable[[Any, Any], float]] = {
     np.square(np.subtract(truth, predicted, dtype='f8'))
   ),
 }
-
-
-def _f1_of_counts(there, given, hits):
-  """Returns F1 of each class that is there or predicted."""
-  both = there + given
-  return 2 * hits[both > 0] / both[both > 0]
-
-
-def _matthews_of_counts(there, given, hits):
-  total = there.sum()
-  top = hits.sum() * total - there @ given
-  root = np.sqrt((total**2 - there @ there) * (total**2 - given @ given))
-  return top / root if root > 0 else 0.0
-
-
 # Of the rows of each class, those predicted to be of it, and the hits. `f1` is
 # that of class 1, as GLUE defines it for MRPC and QQP.
 _OF_COUNTS: dict[str, Callable[..., float]] = {
   'accuracy': lambda there, given, hits: hits.sum() / there.sum(),
   'f1': lambda there, given, hits: 2 * hits[1] / max(there[1] + given[1], 1),
-  'macro_f1': lambda *counts: _f1_of_counts(*counts).mean(),
-  'matthews': _matthews_of_counts,
+  'macro_f1': _average_f1,
+  'matthews': _matthews,
 }
 
 
 def score(
   names: Sequence[str], truth: np.ndarray, predicted: np.ndarray
 ) -> dict[str, float]:
-  """Returns {metric: value}.
+  """Returns {metric: value} of predictions, [N].
 
   Args:
-    names: accuracy, f1 (of class 1), macro_f1 or matthews for classes;
-      pearson, spearman or mean_squared_error for numbers.
-    truth: classes (integers) or numbers, [N].
-    predicted: the model's predictions, [N].
+    names: accuracy, f1 (of class 1), macro_f1 or matthews for classes, which are
+      integers; pearson, spearman or mean_squared_error for numbers.
   """
   if names[0] in _OF_COUNTS:
     truth, predicted = _rank_classes(truth, predicted)
@@ -101,10 +96,7 @@ def _rank_classes(*columns):
 
 
 def _count(truth, predicted, size=2):
-  """Returns the rows of each class, those predicted to be it, and the hits.
-
-  `size` is the least number of classes.
-  """
+  """Returns the rows of each class, those predicted to be it, and the hits."""
   size = max(truth.max() + 1, predicted.max() + 1, size)
   hits = truth[truth == predicted]
   return [np.bincount(x, minlength=size) for x in (truth, predicted, hits)]
@@ -125,8 +117,6 @@ def compare(
 
   Args:
     names: as in `score`; the first is to compare by.
-    truth: classes or numbers, [N].
-    predicted: the model's predictions, [N].
     train: classes or numbers of the training rows.
 
   Returns:
@@ -145,9 +135,8 @@ def compare(
     ((_score(names, truth, x), x) for x in (ours, theirs)),
     key=lambda x: x[0][names[0]],
   )
-  random, drawn, others = np.random.default_rng(0), [], []
-  for _ in range(_RESAMPLES):
-    rows = random.integers(0, len(truth), len(truth))
+  drawn, others = [], []
+  for rows in _draw(len(truth)):
     drawn.append(_score(names, truth[rows], predicted[rows]))
     others += _score(names[:1], truth[rows], constant[rows]).values()
   return {
@@ -166,11 +155,7 @@ def compare(
 def describe_classes(
   labels: Sequence[str], truth: np.ndarray, predicted: np.ndarray
 ) -> dict[str, dict]:
-  """Returns how well each class is told from the others.
-
-  Args:
-    truth: classes, [N].
-    predicted: the model's predictions, [N].
+  """Returns how well each class, of rows [N], is told from the others.
 
   Returns:
     `classes`, {class: its precision, recall, F1 and rows}; `confusion`, {true
@@ -251,18 +236,17 @@ def find_doubt(model: Sequence[float], constant: Sequence[float]) -> float:
 
 def draw_sums(values: np.ndarray) -> np.ndarray:
   """Returns the sums of values [N, M] in resamples of the N rows, [R, M]."""
-  random, size = np.random.default_rng(0), len(values)
-  return np.array(
-    [values[random.integers(0, size, size)].sum(0) for _ in range(_RESAMPLES)]
-  )
+  return np.array([values[rows].sum(0) for rows in _draw(len(values))])
+
+
+def _draw(size: int) -> Iterator[np.ndarray]:
+  """Yields the numbers of the rows of each resample, always the same ones."""
+  random = np.random.default_rng(0)
+  return (random.integers(0, size, size) for _ in range(_RESAMPLES))
 
 
 def predict_constant(labels: np.ndarray, size: int) -> np.ndarray:
-  """Returns the commonest class of some rows, or their mean, `size` times.
-
-  Args:
-    labels: classes (integers) or numbers.
-  """
+  """Returns the commonest class of some rows, or their mean, `size` times."""
   if np.issubdtype(labels.dtype, np.integer):
     classes, counts = np.unique(labels, return_counts=True)
     return np.full(size, classes[counts.argmax()], labels.dtype)
@@ -272,12 +256,11 @@ def predict_constant(labels: np.ndarray, size: int) -> np.ndarray:
 def find_problem(
   name: str, scored: dict[str, Any], predicted: np.ndarray
 ) -> str | None:
-  """Says what is wrong with predictions; None if they beat the constant.
+  """Says what is wrong with predictions, [N]; None if they beat the constant.
 
   Args:
     name: the metric to compare by; more is better.
     scored: from `compare`.
-    predicted: the model's classes or numbers, [N].
   """
   if not np.isfinite(predicted).all():
     return 'some predictions are not finite'

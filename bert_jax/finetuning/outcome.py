@@ -10,7 +10,7 @@ from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import card, completion, recipe, supervised
+from bert_jax.finetuning import card, completion, supervised
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import hf_export
 from bert_jax.model import classifier, parameters
@@ -27,6 +27,7 @@ class Run(NamedTuple):
     params: trained parameters, without padding rows of the vocabulary.
     found: {split: what was decided for it}, dev first.
     settings: how answers were found, if that is the task.
+    step: of the parameters that are scored.
   """
 
   task: supervised.Supervised
@@ -63,65 +64,53 @@ def finish(
     split = data.splits[name]
     found[name], settings = this.decide(split, x, settings, name == 'dev')
   run = Run(this, config, workdir, data, params, found, settings, step)
-  results = _write_results(run, score(run))
+  results = score(run)
+  files.write_json(paths.results(workdir), results)
   directory = os.path.join(workdir, 'predictions')
   old = os.listdir(directory) if os.path.isdir(directory) else []
   allowed = [name for name in old if name.endswith(this.extension)]
-  files.write_folder(directory, allowed, lambda new: _write(new, run))
+
+  def fill(new):
+    for name, x in found.items():
+      this.write_split(new, name, data.labels, data.splits[name], x)
+
+  files.write_folder(directory, allowed, fill)
   more = this.write_more(config, workdir, data, found)
-  problem = _export(run, results)
-  _tell(run, results, problem, more)
-
-
-def _write(folder, run):
-  """Writes the predictions for every split into a folder."""
-  for name, found in run.found.items():
-    split, labels = run.data.splits[name], run.data.labels
-    run.task.write_split(folder, name, labels, split, found)
+  _tell(run, results, _export(run, results), more)
 
 
 def score(run: Run) -> dict[str, Any]:
-  """Returns the scores of the labelled splits.
+  """Returns the content of `results.json`.
 
   Returns:
     What `Supervised.compare` returns for `dev`; `problem`, why the run learnt
     nothing, or None; `counts`, predictions per split; `other`, the first for
-    further splits with labels.
+    further splits with labels; and what run the scores are of.
   """
-  this, data = run.task, run.data
-  names = supervised.list_metrics_of(this, run.config, data)
+  this, data, c = run.task, run.data, run.config
+  names = this.list_metrics(data.labels, c.finetuning.glue)
+  train = data.splits['train']
   scored = {
-    name: this.compare(
-      *(names, data.labels, data.splits[name], found, data.splits['train'])
-    )
+    name: this.compare(names, data.labels, data.splits[name], found, train)
     for name, found in run.found.items()
-    if this.is_labelled(data.splits[name])
+    if data.splits[name].labels is not None
   }
   dev = scored.pop('dev')
   return {
     **dev,
     **this.list_results(run.settings),
     'problem': this.find_problem(names, dev, run.found['dev']),
-    'counts': {name: this.count(split) for name, split in data.splits.items()},
+    'counts': {name: split.count() for name, split in data.splits.items()},
     'other': scored,
-  }
-
-
-def _write_results(run: Run, scores: dict[str, Any]) -> dict[str, Any]:
-  """Writes `results.json`: scores and what run they are of; returns both."""
-  c = run.config
-  results = scores | {
     'task': c.finetuning.glue or c.task,
     'init_from': c.init_from,
     'seed': c.seed,
     'steps': sum(c.phases.steps),
     'select': c.finetuning.select,
-    'step': run.step,  # of the parameters that are scored
+    'step': run.step,
     # Of the parameters alone, without the optimizer's state.
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(run.params)),
   }
-  files.write_json(paths.results(run.workdir), results)
-  return results
 
 
 def _export(run, results) -> str | None:
@@ -198,7 +187,7 @@ def _tell(run, results, problem, more):
       'optimistic (finetuning.select=best)'
     )
   if results['problem']:
-    advice = recipe.advise(run.config, run.data.splits['train'].size)
+    advice = completion.advise(run.config, run.data.splits['train'].size)
     print(f'WARNING: {results["problem"]}; {advice}')
   written = [('results.json', 'the scores'), ('predictions', 'of every row')]
   if problem is None:

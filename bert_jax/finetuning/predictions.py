@@ -1,107 +1,74 @@
-"""Computes and keeps what a fine-tuned model predicts for rows of a split."""
+"""Predicts with a fine-tuned model, whatever its task: for rows, and for files."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax import errors
+from bert_jax.finetuning import encode, split_rows, supervised
+from bert_jax.inference import fine_tuned, source
 from bert_jax.model import precision
-from bert_jax.runtime import progress
+from bert_jax.runtime import files, progress
 
 _LENGTH_STEP = 16  # tokens; lengths are rounded up to compile few shapes
 
 
-def fill(
-  split: Any,
-  kept: dict[str, np.ndarray] | None,
-  rows: np.ndarray,
-  found: dict[str, np.ndarray],
-) -> dict[str, np.ndarray]:
-  """Puts values of a batch where they belong among those of a split.
+class Job(NamedTuple):
+  """What is to be predicted; fields as the arguments of `bert_jax.predict`.
 
-  Args:
-    split: N rows.
-    kept: {name: [N, ...]} so far; None at first.
-    rows: numbers of the batch's rows, [b].
-    found: {name: [B, ...]}, of which the first b are of these rows.
+  Attributes:
+    path: path of the model.
+    model: the model.
+    output: the file to write; JSONL has the probabilities of all classes.
   """
-  if kept is None:
-    kept = {
-      name: np.zeros((split.size, *x.shape[1:]), x.dtype)
-      for name, x in found.items()
-    }
-  for name, x in found.items():
-    kept[name][rows] = x[: len(rows)]
-  return kept
 
+  path: str
+  model: source.Source
+  given: str
+  output: str
+  columns: tuple[str | None, ...]
+  batch_size: int
+  safe_cells: bool = False
+  label: str = ''
+  keep: Sequence[str] = ()
 
-def keep_likeliest(
-  split: Any,
-  kept: Any,
-  rows: np.ndarray,
-  found: dict[str, np.ndarray],
-  whole: bool = False,
-) -> dict[str, np.ndarray]:
-  """Keeps of `logits` [B, C] what is `chosen`, and its `probability`, float64.
+  @property
+  def how(self) -> encode.How:
+    """Returns how texts become rows of the model."""
+    head, words = self.model.head, self.model.tokenizer
+    return encode.How(words, head.max_length, head.form, head.spans)
 
-  That is the likeliest class or choice or, if C is 1, the number itself, which
-  has no probability. Args: as `fill`, and
+  def predict(self, this: supervised.Supervised, split: split_rows.Rows) -> Any:
+    """Returns what is kept of the predictions for all rows of a split.
 
-  Args:
-    whole: whether to keep the logits of classes, too. Those of many rows, of
-      many classes, need not fit into memory.
-  """
-  logits = found['logits']
-  if logits.shape[1] == 1:
-    return fill(split, kept, rows, {'chosen': logits[:, 0]})
-  likely = to_probabilities(logits).max(-1)
-  chosen = {'chosen': logits.argmax(-1), 'probability': likely}
-  return fill(split, kept, rows, chosen | (found if whole else {}))
-
-
-def predict(
-  network: tuple[Any, nn.Module],
-  split: Any,
-  make: Callable[[Any, np.ndarray, int], dict[str, np.ndarray]],
-  compute: Callable[..., tuple[dict, Any]],
-  keep: Callable[[Any, Any, np.ndarray, Any], Any],
-  label: str,
-  batch_size: int,
-) -> Any:
-  """Returns what is kept of a model's predictions for all rows of a split.
-
-  Rows of similar length share a batch, so that short ones do not pay for long
-  ones. It computes in float32, without dropout.
-
-  Args:
-    network: nested dict of parameters, without padding rows of the vocabulary;
-      and the model.
-    make: (split, numbers of rows, length) -> their batch.
-    compute: as of `supervised.make_objective`.
-    keep: (split, kept, rows, predictions) -> kept, such as `fill`.
-  """
-  params, module = network
-  config = dataclasses.replace(module.config, dtype='float32')
-  module, kept = module.clone(config=config), None
-  lengths = split.lengths
-  by_length = np.argsort(lengths, kind='stable')
-  params = jax.device_put(params)
-  with progress.Progress(split.size, 'rows', label) as bar:
-    for start in range(0, split.size, batch_size):
-      rows = by_length[start : start + batch_size]
-      length = -(-int(lengths[rows[-1]]) // _LENGTH_STEP) * _LENGTH_STEP
-      length = min(length, config.max_positions)
-      # The last batch is filled up with its last row.
-      full = np.pad(rows, (0, batch_size - len(rows)), mode='edge')
-      batch = jax.tree.map(jnp.asarray, make(split, full, length))
-      found = jax.device_get(_apply(params, batch, module, compute))
-      kept = keep(split, kept, rows, found)
-      bar.update(len(rows))
-  return kept
+    Rows of similar length share a batch, so that short ones do not pay for long
+    ones. It computes in float32, without dropout.
+    """
+    found, head, kept = self.model, self.model.head, None
+    config = dataclasses.replace(found.config, dtype='float32')
+    module = fine_tuned.make_head_module(head, config)
+    params = jax.device_put(head.add_to(found.params))
+    compute, lengths = this.make_compute(head.spans), split.lengths
+    by_length = np.argsort(lengths, kind='stable')
+    with progress.Progress(split.size, 'rows', 'predicting') as bar:
+      for start in range(0, split.size, self.batch_size):
+        rows = by_length[start : start + self.batch_size]
+        length = -(-int(lengths[rows[-1]]) // _LENGTH_STEP) * _LENGTH_STEP
+        length = min(length, config.max_positions)
+        # The last batch is filled up with its last row.
+        full = np.pad(rows, (0, self.batch_size - len(rows)), mode='edge')
+        batch = split.make_batch(full, length, found.tokenizer.pad_id)
+        batch = jax.tree.map(jnp.asarray, batch)
+        outputs = jax.device_get(_apply(params, batch, module, compute))
+        whole = self.output.endswith('.jsonl')
+        kept = split.keep(kept, rows, outputs, whole)
+        bar.update(len(rows))
+    return kept
 
 
 @precision.jit_inference('module', 'compute')
@@ -109,7 +76,57 @@ def _apply(params, batch, module, compute):
   return compute(module, params, batch, None)[1]
 
 
-def to_probabilities(logits: np.ndarray) -> np.ndarray:
-  """Returns the softmax of logits [..., C], in float64."""
-  shifted = np.exp(logits - logits.max(-1, keepdims=True), dtype=np.float64)
-  return shifted / shifted.sum(-1, keepdims=True)
+def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
+  """Writes the predictions for a file, atomically.
+
+  Args:
+    tasks: {name: task}, one of which the model was trained for.
+
+  Returns:
+    The number of rows, words or questions.
+  """
+  check_head(job)
+  head = job.model.head
+  this = tasks[head.task]
+  _check_flags(job, this)
+  content, about = this.read_given(job)
+  split, _ = this.encode(job.how, content, head.labels)
+  kept = job.predict(this, split)
+  found, _ = this.decide(split, kept, head.spans, tune=False)
+  this.write_given(job, split, about, found)
+  if split.labels is not None:
+    names = this.list_metrics(head.labels)
+    scored = this.compare(names, head.labels, split, found, split)
+    path = f'{os.path.splitext(job.output)[0]}.scores.json'
+    files.write_json(path, scored)
+    lines = this.describe_scores({os.path.basename(job.given): scored})
+    print('\n'.join([*lines, f'  {path}: the scores']))
+  return split.count()
+
+
+def check_head(job: Job):
+  """Raises errors.UserError if a model has no head that predicts."""
+  if job.model.head is None:
+    raise errors.UserError(
+      f'{job.path} has no head that predicts anything of a text; fine-tune it '
+      f'first: python -m bert_jax.main --config=configs/classify.py '
+      f'--config.init_from={job.path}'
+    )
+
+
+def _check_flags(job, this):
+  """Raises errors.UserError for flags that mean nothing for a task."""
+  if job.keep and not this.takes_keep:
+    raise errors.UserError(
+      f'--keep is for tables; {job.path} is a model for {this.name}, whose '
+      'output has the words or the ids of the input.'
+    )
+  if job.label and not this.takes_label:
+    raise errors.UserError(
+      '--label means nothing here, since answers are in the file; leave it out.'
+    )
+  if not job.output.endswith(this.outputs):
+    raise errors.UserError(
+      f'--output={job.output} does not end in {", ".join(this.outputs)}; give a '
+      'file that does.'
+    )

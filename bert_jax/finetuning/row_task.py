@@ -1,7 +1,6 @@
 """What tasks with one class, number or choice for each row of a table share."""
 
 import csv
-import functools
 import itertools
 import json
 import os
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.finetuning import metrics, predictions, supervised
+from bert_jax.finetuning import metrics, split_rows, supervised
 from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.runtime import files
 
@@ -28,9 +27,10 @@ class RowTask(supervised.Supervised):
   Attributes:
     cut: what is counted of rows that are too long.
     needed: the columns without which nothing can be read.
-    asking: what to do if the model does not say which columns these are.
+    asking: what to give if the model does not say which columns these are.
   """
 
+  takes_keep = True
   cut = 'row'
   needed: tuple[str, ...] = ('text',)
   asking = (
@@ -139,11 +139,6 @@ class RowTask(supervised.Supervised):
       rows.check_labelled(job.given)
     return rows, kept
 
-  def choose_keep(self, job):
-    """Keeps all logits for JSONL, which has the probabilities of all classes."""
-    whole = job.output.endswith('.jsonl')
-    return functools.partial(predictions.keep_likeliest, whole=whole)
-
   def write_given(self, job, split, about, found):
     """Writes a row for each row of the input, after the columns to keep."""
     rows = list_rows(job.model.head.labels, found)
@@ -184,7 +179,7 @@ def list_rows(
       'probability': _round(found['probability'][i]),
     }
     if 'logits' in found:
-      likely = predictions.to_probabilities(found['logits'][i])
+      likely = split_rows.to_probabilities(found['logits'][i])
       names = labels or map(str, range(len(likely)))
       row['probabilities'] = dict(zip(names, map(_round, likely), strict=True))
     yield row
@@ -202,9 +197,6 @@ def choose_kept(
 
   Args:
     keep: names of its columns; ('all',) is all; none returns None.
-
-  Raises:
-    errors.UserError: if there is no such column, or one is written anyway.
   """
   if not keep:
     return None

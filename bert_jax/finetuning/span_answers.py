@@ -35,8 +35,6 @@ def rank(
 
   Args:
     logits: of the first and the last token, float32 [B, S, 2].
-    batch: the rows: `input_mask` and `segment_ids`, [B, S], and `starts`, [B,
-      2], see `span_windows.Questions`.
     max_answer_length: tokens of an answer, at most.
 
   Returns:
@@ -97,12 +95,12 @@ def list_candidates(
   split: Any, ranked: dict[str, np.ndarray]
 ) -> list[Candidates]:
   """Returns the candidates for every question of a split."""
-  bounds = np.searchsorted(split.questions, np.arange(split.count + 1))
+  bounds = np.searchsorted(split.questions, np.arange(split.count() + 1))
   # To tokens of the passage.
   shift = (split.tokens - split.encoded.firsts)[:, None]
   firsts, lasts = ranked['firsts'] + shift, ranked['lasts'] + shift
   found = []
-  for question in range(split.count):
+  for question in range(split.count()):
     rows = slice(bounds[question], bounds[question + 1])
     scores = ranked['scores'][rows].reshape(-1, 2).astype(np.float64)
     order = np.argsort(-scores.sum(-1), kind='stable')
@@ -146,8 +144,7 @@ def choose(
   """Chooses an answer to each question.
 
   Args:
-    tune: whether to choose the threshold by which the F1 is best, if there is
-      one; otherwise the settings' threshold is used.
+    tune: whether to choose the threshold, if there is one, by which F1 is best.
   """
   candidates = list_candidates(split, ranked)
   threshold, right = settings.threshold, split.answers
@@ -158,21 +155,12 @@ def choose(
       score(best, right)[:, 1],
       np.array([bool(x) for x in right]),
     )
-  texts = take_best(candidates, threshold)
+  most = np.inf if threshold is None else threshold
+  texts = [
+    x.texts[0] if x.texts and not x.odds > most else '' for x in candidates
+  ]
   scores = None if right is None else score(texts, right)
   return Answers(candidates, texts, threshold, scores)
-
-
-def take_best(
-  candidates: Sequence[Candidates], threshold: float | None
-) -> list[str]:
-  """Returns the likeliest answers; '' where no answer is likelier."""
-  return [
-    ''
-    if not x.texts or (threshold is not None and x.odds > threshold)
-    else x.texts[0]
-    for x in candidates
-  ]
 
 
 def summarise(scores: np.ndarray) -> dict[str, float]:
@@ -201,9 +189,7 @@ def predict_constant(
 ) -> str:
   """Returns what a model that learnt nothing would answer to every question.
 
-  Args:
-    unanswerable: whether a question may have no answer; then it is '', otherwise
-      the commonest answer.
+  That is the commonest answer or, if a question may have none, ''.
   """
   if unanswerable:
     return ''
@@ -212,11 +198,7 @@ def predict_constant(
 
 
 def list_best(one: Candidates, unanswerable: bool) -> list[dict[str, Any]]:
-  """Returns candidates as in nbest_predictions.json, with probabilities.
-
-  Args:
-    unanswerable: whether no answer, '', is one of them.
-  """
+  """Returns candidates as in nbest_predictions.json, '' too if `unanswerable`."""
   texts, scores = list(one.texts), one.scores.reshape(-1, 2)
   if unanswerable or not texts:
     texts.append('')
@@ -260,11 +242,7 @@ def compare_texts(answer: str, right: str) -> tuple[float, float]:
 
 
 def score(answers: Sequence[str], right: Sequence[Sequence[str]]) -> np.ndarray:
-  """Scores answers, each by the most similar of the right ones.
-
-  Args:
-    answers: one for each of Q questions; '' is none.
-    right: the right answers to each question; [] if there is none.
+  """Scores answers, '' for none, each by the most similar of the right ones.
 
   Returns:
     Exact match and F1 of each question, float64 [Q, 2].
@@ -283,15 +261,12 @@ def find_threshold(
   """Finds above which odds questions are best said to have no answer.
 
   As the script of SQuAD 2.0 does: by the mean F1. Of equally good thresholds it
-  is the lowest.
+  is the lowest: the odds of a question, or less than all of them.
 
   Args:
     odds: of each question having no answer, [Q].
     scores: F1 of each question's best answer, [Q].
     answerable: whether it has one, bool [Q].
-
-  Returns:
-    The threshold: the odds of a question, or less than all of them.
   """
   order = np.argsort(odds, kind='stable')
   # What answering a question gains; without any answer, the others are right.

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode as encode_lib
+from bert_jax.finetuning import encode, split_rows
 from bert_jax.finetuning.readers import squad
 from bert_jax.tokenization import offsets
 
 
 @dataclasses.dataclass(frozen=True)
-class Questions(encode_lib.Rows):
+class Questions(split_rows.Rows):
   """N rows; the rows of a question follow one another.
 
   Attributes:
@@ -49,11 +49,20 @@ class Questions(encode_lib.Rows):
   begins: np.ndarray
   ends: np.ndarray
   piece_ends: np.ndarray
+  label_shape = (2,)
 
-  @property
-  def count(self) -> int:
+  def count(self):
     """Returns Q."""
     return len(self.ids)
+
+  def make_batch(self, rows, length, pad_id):
+    """Returns what the model reads; labels and where answers may start, [b, 2]."""
+    batch = super().make_batch(rows, length, pad_id)
+    return batch | {'starts': self.starts[rows]}
+
+  def keep(self, kept, rows, found, whole=False):
+    """Keeps `span_answers.rank` of each row."""
+    return self.fill(kept, rows, found)
 
   def get_text(self, question: int, first: int, last: int) -> str:
     """Returns a part of a question's passage, given its first and last piece."""
@@ -63,8 +72,8 @@ class Questions(encode_lib.Rows):
     return self.passages[passage][begin:end]
 
 
-def encode(
-  how: encode_lib.How, content: squad.Squad, only_found: bool = False
+def encode_questions(
+  how: encode.How, content: squad.Squad, only_found: bool = False
 ) -> tuple[Questions, dict[str, list[str]]]:
   """Returns the questions of a file, and the ids of those with a lost answer.
 
@@ -105,11 +114,11 @@ def encode(
 
 
 def make(
-  how: encode_lib.How,
+  how: encode.How,
   questions: Sequence[str],
   passages: Sequence[offsets.Located],
   passage_of: Sequence[int],
-) -> tuple[encode_lib.Encoded, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[encode.Encoded, np.ndarray, np.ndarray, np.ndarray]:
   """Encodes questions.
 
   Special tokens in a text, such as '[SEP]', are ordinary words. Of a question,
@@ -145,7 +154,7 @@ def make(
       firsts.append(first)
       rows.append((number, begin, first + low - begin, first + high - begin))
   table = np.array(rows, np.int32).reshape(-1, 4)
-  encoded = encode_lib.Encoded(
+  encoded = encode.Encoded(
     ids=np.concatenate(parts),
     ends=np.cumsum(lengths, dtype=np.int64),
     firsts=np.array(firsts, np.int32),
@@ -218,7 +227,7 @@ def find_tokens(
 
 
 def label(
-  encoded: encode_lib.Encoded,
+  encoded: encode.Encoded,
   questions: np.ndarray,
   tokens: np.ndarray,
   spans: np.ndarray,

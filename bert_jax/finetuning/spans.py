@@ -9,7 +9,6 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.finetuning import (
   metrics,
-  predictions,
   span_answers,
   span_windows,
   supervised,
@@ -29,10 +28,8 @@ class Spans(supervised.Supervised):
     'question-answering', 'QuestionAnswering', 'questions', 'questions'
   )
   rows = span_windows.Questions
-  label_shape = (2,)
   extension = '.json'
   outputs = data_files.QUESTIONS
-  doing = 'answering'
   takes_label = False  # the answers are in the file
 
   # From files to rows.
@@ -61,10 +58,10 @@ class Spans(supervised.Supervised):
 
   def encode(self, how, content, labels, split=''):
     """Encodes questions; those of training whose answer is lost are left out."""
-    rows, lost = span_windows.encode(how, content, split == 'train')
+    rows, lost = span_windows.encode_questions(how, content, split == 'train')
     none = None if rows.answers is None else rows.answers.count([])
     facts = {
-      'questions': rows.count,
+      'questions': rows.count(),
       'passages': len(rows.passages),
       'unanswerable': none,  # None if the answers are not known
     }
@@ -98,16 +95,7 @@ class Spans(supervised.Supervised):
           )
     return lines
 
-  def list_columns(self, config):
-    """Returns no columns: a file of questions has none."""
-    return ()
-
   # From rows to a loss.
-
-  def make_batch(self, data, split, rows, length):
-    """Returns what the model reads; labels and where answers may start, [b, 2]."""
-    batch = super().make_batch(data, split, rows, length)
-    return batch | {'starts': split.starts[rows]}
 
   def list_shapes(self, config, module, phase, rows):
     shapes = super().list_shapes(config, module, phase, rows)
@@ -157,9 +145,6 @@ class Spans(supervised.Supervised):
 
   # From predictions to scores and files.
 
-  def keep(self, split, kept, rows, found):
-    return predictions.fill(split, kept, rows, found)
-
   def get_settings(self, config):
     """Returns how answers are found; the threshold is not tuned yet."""
     c = config.finetuning
@@ -185,7 +170,7 @@ class Spans(supervised.Supervised):
     """Scores answers; the constant is none, or the commonest of training."""
     unanswerable = found.threshold is not None
     constant = span_answers.predict_constant(train.answers, unanswerable)
-    nothing = span_answers.score([constant] * split.count, split.answers)
+    nothing = span_answers.score([constant] * split.count(), split.answers)
     return span_answers.compare(found.scores, nothing)
 
   def find_problem(self, names, scored, found):
@@ -194,12 +179,6 @@ class Spans(supervised.Supervised):
       return 'no answer has a finite score'
     different = np.unique(found.texts, return_inverse=True)[1]
     return metrics.find_problem('f1', scored, different)
-
-  def is_labelled(self, split):
-    return split.answers is not None
-
-  def count(self, split):
-    return split.count
 
   def list_results(self, settings):
     return {'threshold': settings.threshold}

@@ -1,14 +1,160 @@
-"""The parameters that fine-tuning starts from."""
+"""The model that fine-tuning starts from: its sizes, vocabulary, parameters."""
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
 
 from ml_collections import config_dict
 
+from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.finetuning import gpt_form
+from bert_jax.data import accents
+from bert_jax.finetuning import features, gpt_form
 from bert_jax.inference import fine_tuned, source, transfer
+from bert_jax.model import bert_config, feature_model
+from bert_jax.runtime import files
+from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.workdir import claim, paths
+
+# Fields of `model` that are not the source's: the recipe's or the chip's.
+_OWN = (
+  *('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer'),
+  *('attention_init', 'bilstm'),
+)
+# What a run that has begun takes from its saved config: what was filled in and,
+# if it is not given, what was chosen.
+_FILLED = (
+  *('model.', 'data.vocab_size', 'data.lowercase', 'data.strip_accents'),
+  *('objective.kind', 'objective.nsp', 'phases.seq_length', 'phases.steps'),
+  *('optimizer.warmup_steps', 'finetuning.outputs', 'finetuning.max_length'),
+  *('finetuning.num_choices', 'finetuning.by_length'),
+)
+_ASKED_FOR_BY_0 = 'optimizer.learning_rate', 'finetuning.epochs', 'eval.every'
+
+
+def take_model(
+  config: config_dict.ConfigDict, workdir: str
+) -> config_dict.ConfigDict:
+  """Returns the config with what follows from the model that it starts from.
+
+  These are its sizes, its vocabulary and what its text is like. A run that has
+  begun keeps all that was filled in then, even if its source is gone.
+  """
+  c = config.copy_and_resolve_references()
+  if not claim.is_final(workdir):
+    _check_fields(c)
+    _fill_model(c)
+    return c
+  given, own = config_lib.flatten(c), {f'model.{name}' for name in _OWN}
+  free = {name for name in _ASKED_FOR_BY_0 if not given[name]}
+  with c.ignore_type():
+    c.update_from_flattened_dict(
+      {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in files.read_json(paths.config(workdir)).items()
+        if name in free or (name.startswith(_FILLED) and name not in own)
+      }
+    )
+  return c
+
+
+def _check_fields(c):
+  """Refuses fields that would have no effect."""
+  if len(c.phases.steps) != 1:
+    raise errors.UserError(
+      f'phases have {len(c.phases.steps)} entries; fine-tuning has one.'
+    )
+  for name, value, reason in (
+    ('data.dir', c.data.dir, 'the data of fine-tuning is in its --workdir'),
+    ('data.vocab', c.init_from and c.data.vocab, 'init_from brings its own'),
+    ('resize_positions', c.resize_positions, 'fine-tuning keeps them'),
+  ):
+    if value:
+      raise errors.UserError(
+        f'{name}={value} means nothing here, since {reason}; leave it out.'
+      )
+
+
+def read_tokenizer(
+  c: config_dict.ConfigDict, models: Sequence[source.Source] | None = None
+) -> tokenizer_lib.Tokenizer:
+  """Returns the tokenizer of `init_from`, or else of `data.vocab`.
+
+  GPT's form adds its tokens.
+
+  Args:
+    models: the models that a run starts from, if they have been read.
+  """
+  models = features.read_models(c) if models is None else models
+  tokenizer = models[0].tokenizer if models else _read_own_tokenizer(c)
+  return gpt_form.extend(tokenizer) if _is_gpt(c) else tokenizer
+
+
+def _is_gpt(c) -> bool:
+  return c.finetuning.form == 'gpt'
+
+
+def _read_own_tokenizer(c):
+  if not c.data.vocab:
+    raise errors.UserError(
+      'init_from is empty; name a trained model, or, for a model with random '
+      'weights, give data.vocab=VOCAB.txt and a size (:size=tiny).'
+    )
+  vocab, lowercase = tokenizer_lib.read_vocab(c.data.vocab), c.data.lowercase
+  asked = accents.read_choice(c.data.strip_accents, lowercase)
+  strip = accents.decide_without_text(asked, lowercase, vocab).strip
+  return tokenizer_lib.Tokenizer(vocab, lowercase, strip)
+
+
+def _fill_model(c: config_dict.ConfigDict):
+  models = features.read_models(c)
+  if models:
+    _fill_sizes(c, models[0].config)
+    c.model.max_positions = min(x.config.max_positions for x in models)
+  tokenizer = read_tokenizer(c, models)
+  c.data.lowercase = tokenizer.lowercase
+  c.data.strip_accents = str(tokenizer.strip_accents).lower()
+  c.data.vocab_size = tokenizer.size
+  _check_layers(c)
+  if _is_gpt(c) and c.objective.kind != 'ltr':
+    raise errors.UserError(
+      'finetuning.form=gpt predicts the next token, too, so it needs a model '
+      'that reads from left to right; pre-train one with objective.kind=ltr.'
+    )
+  if models and max(c.phases.seq_length) > c.model.max_positions:
+    raise errors.UserError(
+      f'phases.seq_length={max(c.phases.seq_length)} is more than the '
+      f'{c.model.max_positions} positions of init_from={c.init_from}; set '
+      f'seq_length={c.model.max_positions} or less.'
+    )
+
+
+def _fill_sizes(c, bert: bert_config.BertConfig):
+  known = {field.name for field in dataclasses.fields(bert)}
+  for name in set(c.model) & known - set(_OWN):
+    c.model[name] = getattr(bert, name)
+  c.objective.kind = 'mlm'
+  if bert.causal:
+    c.objective.kind = 'rtl' if bert.reverse else 'ltr'
+  c.objective.nsp = not bert.causal
+
+
+def _check_layers(c):
+  kind, layers = c.finetuning.features, c.model.num_layers
+  if kind == fine_tuned.NO_FEATURES:
+    return
+  if not c.init_from:
+    raise errors.UserError(
+      f'finetuning.features={kind} needs init_from: the model, or MODEL,MODEL'
+      ', that computes them.'
+    )
+  least = -(feature_model.LAYERS[kind].start or 0)
+  if layers < least:
+    raise errors.UserError(
+      f'finetuning.features={kind} needs {least} layers, init_from has '
+      f'{layers}; use last or weighted_sum_all.'
+    )
 
 
 def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
@@ -20,8 +166,8 @@ def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
     labels: names of the classes; a head for the same ones, of the same kind, is
       taken over, too.
   """
-  features = config.finetuning.features
-  if not config.init_from or features != fine_tuned.NO_FEATURES:
+  kind = config.finetuning.features
+  if not config.init_from or kind != fine_tuned.NO_FEATURES:
     return None
   return functools.partial(_start, config, tuple(labels))
 
@@ -29,7 +175,7 @@ def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
 def _start(config, labels, new: Any) -> tuple[Any, dict]:
   model = _add_head(config, labels, source.read(config.init_from))
   wanted, words = config.data.vocab_size, model.tokenizer.size
-  added = len(gpt_form.TOKENS) if config.finetuning.form == 'gpt' else 0
+  added = len(gpt_form.TOKENS) if _is_gpt(config) else 0
   if words + added != wanted:
     raise errors.UserError(
       f'init_from={config.init_from} has {words:,} words now, '
@@ -69,9 +215,6 @@ def list_new_layers(config: config_dict.ConfigDict) -> str:
   """Returns a regular expression for what `reinit_layers` starts anew.
 
   These are the top layers and the pooler above them (arXiv 2006.05987).
-
-  Raises:
-    errors.UserError: if the model has fewer layers.
   """
   layers, count = config.model.num_layers, config.finetuning.reinit_layers
   if count > layers:

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 from ml_collections import config_dict
 
-from bert_jax.finetuning import buckets, encode, metrics, predictions
+from bert_jax.finetuning import buckets, encode, metrics, split_rows
 from bert_jax.finetuning.readers import data_files, splits, table_files
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, losses
@@ -39,7 +38,7 @@ class Data(NamedTuple):
     directory: where the data are kept; '' if they are not.
   """
 
-  splits: dict[str, encode.Rows]
+  splits: dict[str, split_rows.Rows]
   labels: tuple[str, ...]
   pad_id: int
   manifest: dict[str, Any]
@@ -73,24 +72,22 @@ class Supervised(abc.ABC):
     name: the value of config.task.
     card: what its model card says.
     rows: the class of its rows.
-    label_shape: of the labels of a row.
     sums: names of the sums that `compute_sums` returns over `label_weights`; the
       first is the loss.
     extension: of its files in the folder `predictions`.
     outputs: extensions of the files that `bert_jax.predict` writes.
-    doing: what it does with a file, for the progress.
     takes_label: whether --label names the labels of a file to score.
+    takes_keep: whether --keep names columns of a file to copy.
   """
 
   name: str
   card: Card
-  rows: type[encode.Rows] = encode.Rows
-  label_shape: tuple[int, ...] = ()
+  rows: type[split_rows.Rows] = split_rows.Rows
   sums: tuple[str, ...] = ('cross_entropy', 'accuracy')
   extension = '.tsv'
   outputs: tuple[str, ...] = table_files.EXTENSIONS
-  doing = 'predicting'
   takes_label = True
+  takes_keep = False
 
   # From files to rows.
 
@@ -100,9 +97,6 @@ class Supervised(abc.ABC):
     """Reads and encodes the files of a config.
 
     Rows have at most max(config.phases.seq_length) tokens.
-
-    Raises:
-      errors.UserError: if a file is missing or malformed, with the line.
     """
     source = data_files.get_source(config)
     found = splits.read(source, functools.partial(self.read_file, source))
@@ -148,7 +142,7 @@ class Supervised(abc.ABC):
     content: splits.Content,
     labels: Sequence[str],
     split: str = '',
-  ) -> tuple[encode.Rows, dict[str, Any]]:
+  ) -> tuple[split_rows.Rows, dict[str, Any]]:
     """Returns what a file holds as rows, and facts about them.
 
     Args:
@@ -160,32 +154,11 @@ class Supervised(abc.ABC):
   def describe_data(self, manifest: dict) -> list[str]:
     """Returns what the data are, as lines to print."""
 
-  @abc.abstractmethod
   def list_columns(self, config: config_dict.ConfigDict) -> tuple[str, ...]:
     """Returns the columns that hold the texts, as `classifier.Head.columns`."""
+    return ()
 
   # From rows to a loss.
-
-  def make_batch(
-    self, data: Data, split: Any, rows: np.ndarray, length: int
-  ) -> task.Batch:
-    """Returns the batch of some rows of a split.
-
-    Args:
-      data: without splits: labels and padding.
-      split: all rows.
-      rows: the numbers of those in the batch, [b].
-      length: tokens that they are padded to.
-
-    Returns:
-      What the model reads, [b, ...]; `labels`, 0 if unknown; and `label_weights`,
-      1 where a label counts.
-    """
-    labels = np.zeros((len(rows), *self.label_shape), np.int32)
-    return split.make_inputs(rows, length, data.pad_id) | {
-      'labels': labels if split.labels is None else split.labels[rows],
-      'label_weights': np.ones(len(rows), np.float32),
-    }
 
   def list_shapes(
     self,
@@ -196,7 +169,7 @@ class Supervised(abc.ABC):
   ) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns the shapes of the arrays of a batch."""
     return fine_tuned.list_inputs(module, rows, phase.seq_length) | {
-      'labels': jax.ShapeDtypeStruct((rows, *self.label_shape), jnp.int32),
+      'labels': jax.ShapeDtypeStruct((rows, *self.rows.label_shape), jnp.int32),
       'label_weights': jax.ShapeDtypeStruct((rows,), jnp.float32),
     }
 
@@ -245,12 +218,6 @@ class Supervised(abc.ABC):
 
   # From predictions to scores.
 
-  def keep(
-    self, split: Any, kept: Any, rows: np.ndarray, found: dict[str, np.ndarray]
-  ) -> Any:
-    """Keeps what is needed of a batch's predictions; as `predictions.fill`."""
-    return predictions.keep_likeliest(split, kept, rows, found)
-
   def get_settings(
     self, config: config_dict.ConfigDict
   ) -> classifier.Spans | None:
@@ -263,7 +230,7 @@ class Supervised(abc.ABC):
     """Returns what is predicted for a split, and by which settings.
 
     Args:
-      kept: what `keep` kept of their predictions.
+      kept: what `Rows.keep` kept of their predictions.
       settings: of `get_settings`, or what they became on dev.
       tune: whether to tune them on these rows.
     """
@@ -309,14 +276,6 @@ class Supervised(abc.ABC):
   ) -> str | None:
     """Returns why predictions show that nothing was learnt, if they do."""
     return metrics.find_problem(names[0], scored, found['chosen'])
-
-  def is_labelled(self, split: Any) -> bool:
-    """Returns whether the right answers to a split are known."""
-    return split.labels is not None
-
-  def count(self, split: Any) -> int:
-    """Returns how many predictions a split has, in the card's unit."""
-    return split.size
 
   # From predictions to files.
 
@@ -374,29 +333,9 @@ class Supervised(abc.ABC):
       What the file holds, and what `write_given` needs besides.
     """
 
-  def choose_keep(self, job: Any) -> Callable:
-    """Returns what keeps predictions for a job's output, such as `keep`."""
-    return self.keep
-
   @abc.abstractmethod
   def write_given(self, job: Any, split: Any, about: Any, found: Any):
     """Writes what was decided for the rows of a job's file."""
-
-
-def list_metrics_of(
-  this: Supervised, config: config_dict.ConfigDict, data: Data
-) -> tuple[str, ...]:
-  """Returns the names of the metrics of a run."""
-  return this.list_metrics(data.labels, config.finetuning.glue)
-
-
-def score(
-  this: Supervised, config: config_dict.ConfigDict, data: Data, kept: Any
-) -> dict[str, float]:
-  """Returns {metric: value} of what was kept of dev's predictions."""
-  dev, names = data.splits['dev'], list_metrics_of(this, config, data)
-  found, _ = this.decide(dev, kept, this.get_settings(config), tune=True)
-  return this.measure(names, data.labels, dev, found)
 
 
 def make_objective(

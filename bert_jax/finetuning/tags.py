@@ -11,9 +11,9 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.finetuning import (
-  encode,
   entities,
   metrics,
+  split_rows,
   supervised,
   tag_windows,
 )
@@ -23,7 +23,7 @@ from bert_jax.runtime import files
 
 
 @dataclasses.dataclass(frozen=True)
-class Words(encode.Rows):
+class Words(split_rows.Rows):
   """N rows that tag W words, all in order.
 
   Attributes:
@@ -47,12 +47,36 @@ class Words(encode.Rows):
 
   def replace_ids(self, features):
     """Returns rows of words alone."""
-    positions = encode.count_within(features.ends)
+    positions = split_rows.count_within(features.ends)
     return dataclasses.replace(self, encoded=features, positions=positions)
+
+  def count(self):
+    """Returns W."""
+    return len(self.words)
 
   def find_words(self, row: int) -> slice:
     """Returns which of the words a row tags."""
     return slice(self.word_ends[row - 1] if row else 0, self.word_ends[row])
+
+  def make_batch(self, rows, length, pad_id):
+    """Returns what the model reads and, [b, S], labels at first pieces."""
+    labels = np.zeros((len(rows), length), np.int32)
+    weights = np.zeros(labels.shape, np.float32)
+    for k, row in enumerate(rows):
+      words = self.find_words(row)
+      if self.labels is not None:
+        labels[k, self.positions[words]] = self.labels[words]
+      weights[k, self.positions[words]] = 1
+    inputs = self.make_inputs(rows, length, pad_id)
+    return inputs | {'labels': labels, 'label_weights': weights}
+
+  def keep(self, kept, rows, found, whole=False):
+    """Keeps the tags of the words of rows, in an array of all, int32 [W]."""
+    kept = np.zeros(len(self.words), np.int32) if kept is None else kept
+    for row, tags in zip(rows, found['tags'][: len(rows)], strict=True):
+      words = self.find_words(row)
+      kept[words] = tags[self.positions[words]]
+    return kept
 
 
 class Tags(supervised.Supervised):
@@ -65,7 +89,6 @@ class Tags(supervised.Supervised):
   rows = Words
   extension = '.conll'
   outputs = data_files.WORDS
-  doing = 'tagging'
 
   # From files to rows.
 
@@ -120,20 +143,6 @@ class Tags(supervised.Supervised):
 
   # From rows to a loss.
 
-  def make_batch(self, data, split, rows, length):
-    """Returns what the model reads and, [b, S], labels at first pieces."""
-    labels = np.zeros((len(rows), length), np.int32)
-    weights = np.zeros(labels.shape, np.float32)
-    for k, row in enumerate(rows):
-      words = split.find_words(row)
-      if split.labels is not None:
-        labels[k, split.positions[words]] = split.labels[words]
-      weights[k, split.positions[words]] = 1
-    return split.make_inputs(rows, length, data.pad_id) | {
-      'labels': labels,
-      'label_weights': weights,
-    }
-
   def list_shapes(self, config, module, phase, rows):
     shape = rows, phase.seq_length  # [B, S]
     return fine_tuned.list_inputs(module, *shape) | {
@@ -156,14 +165,6 @@ class Tags(supervised.Supervised):
 
   # From predictions to scores and files.
 
-  def keep(self, split, kept, rows, found):
-    """Keeps the tags of the words of rows, in an array of all, int32 [W]."""
-    kept = np.zeros(len(split.words), np.int32) if kept is None else kept
-    for row, tags in zip(rows, found['tags'][: len(rows)], strict=True):
-      words = split.find_words(row)
-      kept[words] = tags[split.positions[words]]
-    return kept
-
   def list_metrics(self, labels, glue=''):
     return 'f1', 'precision', 'recall'
 
@@ -181,9 +182,6 @@ class Tags(supervised.Supervised):
     if not scored['metrics']['f1']:
       return 'no entity of dev was found'
     return metrics.find_problem('f1', scored, found)
-
-  def count(self, split):
-    return len(split.words)
 
   def describe_scores(self, named):
     """Returns a line for each split, and one for each kind of entity."""
@@ -239,11 +237,7 @@ TASK = Tags()
 def number_tags(
   content: conll.Words, labels: Sequence[str]
 ) -> np.ndarray | None:
-  """Returns the tags of all words, int32 [W]; None if they were not read.
-
-  Raises:
-    errors.UserError: if a tag is not one of `labels`.
-  """
+  """Returns the tags of all words, int32 [W]; None if they were not read."""
   if content.units[0].tags is None:
     return None
   index = {tag: i for i, tag in enumerate(labels)}

@@ -12,7 +12,7 @@ import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.finetuning import completion, features, supervised
+from bert_jax.finetuning import completion, features, starting, supervised
 from bert_jax.finetuning.readers import data_files
 from bert_jax.interop import vocabulary
 from bert_jax.runtime import files, storage
@@ -25,25 +25,17 @@ _MANIFEST = 'manifest.json'
 def prepare(
   this: supervised.Supervised, config: config_dict.ConfigDict, workdir: str
 ):
-  """Encodes the files of a config; a run that has begun keeps its data.
-
-  Raises:
-    errors.UserError: as `write`, or if the files have changed since.
-  """
+  """Encodes the files of a config; a run that has begun keeps its data."""
   directory = paths.prepared_data(config, workdir)
   if claim.is_final(workdir):
     _check_inputs(directory)
     return
-  write(this, config, directory, completion.read_tokenizer(config))
+  write(this, config, directory, starting.read_tokenizer(config))
 
 
 def check_input(this: supervised.Supervised, config: config_dict.ConfigDict):
-  """Reads and encodes the files of a config, and keeps nothing.
-
-  Raises:
-    errors.UserError: if one is missing or malformed.
-  """
-  this.read(config, completion.read_tokenizer(config))
+  """Reads and encodes the files of a config, and keeps nothing."""
+  this.read(config, starting.read_tokenizer(config))
 
 
 def write(
@@ -57,10 +49,6 @@ def write(
   Args:
     config: the experiment, with the sizes of its model.
     directory: the folder; an earlier one is replaced.
-
-  Raises:
-    errors.UserError: if the user's files are malformed, or the folder cannot be
-      written.
   """
   data = this.read(config, tokenizer)
   splits = {name: split.pack() for name, split in data.splits.items()}
@@ -96,11 +84,7 @@ def write(
 
 
 def read(this: supervised.Supervised, directory: str) -> supervised.Data:
-  """Reads what `write` wrote, and checks it.
-
-  Raises:
-    errors.UserError: if a file is missing or has changed.
-  """
+  """Reads what `write` wrote, and checks it."""
   manifest = manifest_lib.read(directory)
   for name, expected in manifest['sha256'].items():
     path = os.path.join(directory, name)

@@ -3,7 +3,6 @@
 import math
 import os
 import shutil
-import types
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,6 @@ from bert_jax import errors, main, predict
 from bert_jax.finetuning import (
   batches,
   classes,
-  predictions,
   supervised,
   task_data,
 )
@@ -139,14 +137,6 @@ def test_a_run_learns_and_says_what_it_started_from(finetuned):
   last = rows_of(finetuned, 'eval')[-1]
   assert last['accuracy'] == 1 and last['matthews'] == 1
   assert last['cross_entropy'] < 0.3
-
-
-def test_of_held_out_rows_no_logits_are_kept():
-  split = types.SimpleNamespace(size=4)
-  logits = np.array([[0, 2, 1], [5, 0, 0], [0, 0, 9], [1, 0, 0]])  # 1 padding
-  kept = predictions.keep_likeliest(split, None, [2, 0, 1], {'logits': logits})
-  assert kept['chosen'].tolist() == [0, 2, 1, 0]
-  assert {x.shape for x in kept.values()} == {(4,)}
 
 
 @pytest.mark.slow

@@ -8,7 +8,13 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import config_check, errors, main, tasks
-from bert_jax.finetuning import classes, completion, outcome, recipe, task_data
+from bert_jax.finetuning import (
+  classes,
+  completion,
+  outcome,
+  starting,
+  task_data,
+)
 from bert_jax.interop import npz
 from tests import models
 from tests.finetuning import made
@@ -84,7 +90,7 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
     'seed': 4,
   }
   (run / 'config.json').write_text(json.dumps(saved))
-  found = completion.take_model(c, str(run))
+  found = starting.take_model(c, str(run))
   assert found.phases.steps == (33,)
   assert (found.model.num_layers, found.finetuning.outputs) == (7, 5)
   # What the user gives is compared with the saved config later.
@@ -95,7 +101,7 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
 def test_the_rate_and_the_epochs_follow_from_the_model_and_the_rows(tmp_path):
   auto = {'optimizer.learning_rate': 0.0, 'finetuning.epochs': 0.0}
   c = complete(tmp_path, **auto)
-  rate, epochs = recipe.choose(c, 48)
+  rate, epochs = completion.choose(c, 48)
   assert rate == 1e-3 and epochs > 50  # a hidden size of 8, 48 rows
   assert c.optimizer.learning_rate == rate
   assert c.finetuning.epochs == epochs
@@ -123,7 +129,7 @@ def test_a_run_that_has_begun_keeps_its_rate_unless_another_is_given(tmp_path):
   saved |= {'optimizer.learning_rate': 0.25, 'finetuning.epochs': 7.0}
   (run / 'config.json').write_text(json.dumps(saved))
   c.finetuning.epochs = 0.0
-  found = completion.take_model(c, str(run))
+  found = starting.take_model(c, str(run))
   assert found.finetuning.epochs == 7
   assert found.optimizer.learning_rate == 1e-2  # which claim.claim refuses
 
@@ -158,7 +164,7 @@ def test_gpts_form_adds_three_words_and_needs_a_left_to_right_model(tmp_path):
   form = {'finetuning.form': 'gpt'}
   c = complete(tmp_path, init_from=write_one_way(tmp_path, False), **form)
   assert c.data.vocab_size == 11 + 3
-  assert completion.read_tokenizer(c).vocab[-1] == '[EXTRACT]'
+  assert starting.read_tokenizer(c).vocab[-1] == '[EXTRACT]'
   with pytest.raises(errors.UserError, match='reads from left to right; pre-t'):
     complete(tmp_path, init_from=write_one_way(tmp_path, True), **form)
   with pytest.raises(errors.UserError, match='reads from left to right; pre-t'):

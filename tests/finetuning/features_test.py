@@ -100,8 +100,7 @@ def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
   [phase] = task.list_phases(c)
   own = np.arange(min(phase.batch_size, plain.splits['dev'].size))
   batch, ids = (
-    tags.TASK.make_batch(x, x.splits['dev'], own, phase.seq_length)
-    for x in (data, plain)
+    x.splits['dev'].make_batch(own, phase.seq_length, 0) for x in (data, plain)
   )
   for row in range(len(ids['labels'])):
     labels = ids['labels'][row][ids['label_weights'][row] > 0]

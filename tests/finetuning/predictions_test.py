@@ -1,62 +1,64 @@
-"""Tests of a fine-tuned model's predictions for rows of different lengths."""
+"""Tests of predictions for rows of different lengths, and for files."""
 
-import functools
-import types
+import csv
+import json
 
 import jax
 import numpy as np
+import pytest
 
-from bert_jax.finetuning import classes, encode, predictions, supervised
+from bert_jax import errors, predict, tasks
+from bert_jax.finetuning import classes, predictions, split_rows
+from bert_jax.inference import source
 from bert_jax.model import classifier
 from tests import models
 from tests.finetuning import made
 
-DATA = supervised.Data({}, ('a', 'b', 'c'), 0, {})
+CLASSES = 150
 
 
-def make_model(bias=(0, 0, 0)):
-  """Returns (rows of different lengths, (params, a model of three classes))."""
+def make_model(count=CLASSES, bias=0.0, **fields):
+  """Returns a model that tells some classes apart."""
+  kernel = np.linspace(-1, 1, 8 * count, dtype=np.float32).reshape(8, count)
+  bias = np.broadcast_to(bias, count).astype(np.float32)
+  labels = tuple(f'class {i}' for i in range(count))
+  head = classifier.Head(kernel, bias, labels, 16, ('text',), **fields)
+  params = models.make_params(made.BERT)
+  return source.Source(
+    params, made.BERT, True, models.TOKENIZER, None, '', head=head
+  )
+
+
+def predict_rows(model, output):
+  """Returns (rows of different lengths, what is kept of their predictions)."""
   texts = ['the ' * n + 'cat' for n in (12, 0, 5, 1, 9)]
-  encoded = made.encode_rows(texts, None, 16)
-  module = classifier.Classifier(made.BERT, 3, 0.0)
-  head = classifier.Head(
-    np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3),
-    np.array(bias, np.float32),
-    ('a', 'b', 'c'),
-    16,
-    (),
-  )
-  params = head.add_to(models.make_params(made.BERT))
-  return encode.Rows(encoded, None), (params, module)
-
-
-def predict(split, network, keep=predictions.fill, batch_size=2):
-  make = functools.partial(classes.TASK.make_batch, DATA)
-  compute = classes.TASK.compute_sums
-  return predictions.predict(
-    network, split, make, compute, keep, 'testing', batch_size
-  )
+  split = split_rows.Rows(made.encode_rows(texts, None, 16), None)
+  job = predictions.Job('', model, '', output, (), 2)
+  return split, job.predict(classes.TASK, split)
 
 
 def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
-  split, (params, module) = make_model()
-  found = predict(split, (params, module))['logits']
-  assert found.shape == (5, 3) and found.dtype == np.float32
+  model = make_model(3)
+  split, found = predict_rows(model, '.jsonl')
+  assert found['logits'].shape == (5, 3)
+  assert found['logits'].dtype == np.float32
+  module = classifier.Classifier(made.BERT, 3, 0.0)
+  params = model.head.add_to(model.params)
   for i in range(5):
-    rows = np.array([i])
-    row = split.encoded.make_batch(rows, split.lengths[i], 0)
+    row = split.encoded.make_batch(np.array([i]), split.lengths[i], 0)
     alone = jax.jit(module.apply)({'params': params}, row)
-    np.testing.assert_allclose(found[i], alone[0], atol=2e-6)
-  assert len(np.unique(found.round(4), axis=0)) == 5
+    np.testing.assert_allclose(found['logits'][i], alone[0], atol=2e-6)
+  assert len(np.unique(found['logits'].round(4), axis=0)) == 5
 
 
 def test_classes_are_the_likeliest_and_in_order():
-  split, network = make_model()
-  # Without this, all rows are of one class.
-  bias = -predict(split, network)['logits'].mean(0)
-  split, network = make_model(bias)
-  kept = predict(split, network, predictions.keep_likeliest)
-  expected = predictions.to_probabilities(predict(split, network)['logits'])
+  # Without this bias, all rows are of one class.
+  logits = predict_rows(make_model(3), '.jsonl')[1]['logits']
+  model = make_model(3, -logits.mean(0))
+  whole = predict_rows(model, '.jsonl')[1]
+  expected = split_rows.to_probabilities(whole['logits'])
+  _, kept = predict_rows(model, '.csv')
+  assert list(kept) == ['chosen', 'probability']  # no logits of many classes
   np.testing.assert_array_equal(kept['chosen'], expected.argmax(-1))
   np.testing.assert_array_equal(kept['probability'], expected.max(-1))
   assert len(np.unique(kept['chosen'])) > 1
@@ -65,11 +67,105 @@ def test_classes_are_the_likeliest_and_in_order():
 
 def test_probabilities_are_a_softmax():
   logits = np.array([[0, np.log(3)], [1000, 0]], np.float32)
-  found = predictions.to_probabilities(logits)
+  found = split_rows.to_probabilities(logits)
   np.testing.assert_allclose(found, [[0.25, 0.75], [1, 0]], atol=1e-7)
 
 
 def test_the_rows_that_fill_up_a_batch_are_left_out():
-  split, found = types.SimpleNamespace(size=3), {'x': np.array([5, 6, 6])}
-  kept = predictions.fill(split, None, np.array([2, 0]), found)
-  assert kept['x'].tolist() == [6, 0, 5]
+  split = split_rows.Rows(made.encode_rows(['a'] * 3, None, 8), None)
+  found = {'x': np.array([5, 6, 6])}
+  assert split.fill(None, np.array([2, 0]), found)['x'].tolist() == [6, 0, 5]
+
+
+def predict_file(tmp_path, content, name='out.csv', **fields):
+  """Returns the path of the predictions for a table."""
+  given, output = tmp_path / 'in.csv', str(tmp_path / name)
+  given.write_text(content)
+  job = predictions.Job(
+    '', make_model(), str(given), output, (None, None), 32, **fields
+  )
+  predictions.predict(job, tasks.SUPERVISED)
+  return output
+
+
+def read_csv(path) -> list[dict]:
+  with open(path, encoding='utf-8') as file:
+    return list(csv.DictReader(file))
+
+
+def read_jsonl(path) -> list[dict]:
+  with open(path, encoding='utf-8') as file:
+    return [json.loads(line) for line in file]
+
+
+ROWS = 'id,text,label\n7,the cat,class 0\n8,dog,class 149\n,cats,class 0\n'
+LABELS = ['class 0', 'class 149', 'class 0']
+
+
+def test_tables_have_the_likeliest_of_what_jsonl_has(tmp_path):
+  expected = read_jsonl(predict_file(tmp_path, ROWS, 'out.jsonl'))
+  assert all(len(row.pop('probabilities')) == CLASSES for row in expected)
+  assert read_csv(predict_file(tmp_path, ROWS)) == [
+    {name: str(value) for name, value in row.items()} for row in expected
+  ]
+
+
+def test_columns_of_the_input_are_kept(tmp_path):
+  rows = read_csv(predict_file(tmp_path, ROWS, keep=['text', 'id']))
+  assert list(rows[0]) == ['text', 'id', 'prediction', 'probability']
+  assert [x['id'] + x['text'] for x in rows] == ['7the cat', '8dog', 'cats']
+  rows = read_jsonl(predict_file(tmp_path, ROWS, 'out.jsonl', keep=['all']))
+  assert list(rows[0])[:4] == ['id', 'text', 'label', 'prediction']
+
+
+def test_a_labelled_file_is_scored(tmp_path, capsys):
+  rows = read_csv(predict_file(tmp_path, ROWS, label='label'))
+  right = [x['prediction'] == y for x, y in zip(rows, LABELS, strict=True)]
+  found = made.read_json(tmp_path / 'out.scores.json')
+  assert found['metrics']['accuracy'] == sum(right) / 3
+  assert found['baseline']['accuracy'] == 2 / 3  # class 0 is commonest
+  assert found['classes']['class 0']['rows'] == 2
+  assert sum(sum(x.values()) for x in found['confusion'].values()) == 3
+  assert 'in.csv accuracy ' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  'fields, message',
+  [
+    ({'label': 'stars'}, "no column 'stars'; .* by --label="),
+    ({'label': 'id'}, 'without a label, the first in line 4'),
+    ({'label': 'text'}, "has the label 'the cat', which no training row has"),
+    ({'keep': ['name']}, "'name' is not a column .* has id, text, label"),
+    ({'keep': ['prediction']}, "'prediction' is written"),
+    ({'content': 'w\na\n'}, "no column 'text'; it has w; .* by --text="),
+    ({'name': 'out.txt'}, 'out.txt does not end in .tsv, .csv, .jsonl; give'),
+  ],
+)
+def test_what_cannot_be_predicted_is_refused(tmp_path, fields, message):
+  with pytest.raises(errors.UserError, match=message):
+    predict_file(tmp_path, **{'content': ROWS, **fields})
+  assert not (tmp_path / 'out.csv').exists()
+
+
+def test_tags_are_not_written_into_a_table(tmp_path):
+  model = make_model(task='tagging')
+  output = str(tmp_path / 'out.csv')
+  job = predictions.Job('', model, 'in.txt', output, (None, None), 32)
+  with pytest.raises(
+    errors.UserError, match='out.csv does not end in .conll, .txt; give'
+  ):
+    predictions.predict(job, tasks.SUPERVISED)
+
+
+def test_python_gives_lists_and_gets_lists(tmp_path):
+  texts, model = ['the cat', 'dog', '', 'cats'], make_model()
+  found = predict.predict_texts(model, texts)
+  content = 'text\n' + '\n'.join(texts)
+  rows = read_jsonl(predict_file(tmp_path, content, 'x.jsonl'))
+  assert found == rows[:4] and predict.predict_texts(model, []) == []
+  pairs = predict.predict_texts(model, texts, ['dog'] * 4)
+  assert len(pairs) == 4 and pairs != found
+  with pytest.raises(errors.UserError, match='1 pairs for 4 texts; give one'):
+    predict.predict_texts(model, texts, ['dog'])
+  with pytest.raises(errors.UserError, match='is a model for tagging, not for'):
+    predict.predict_texts(make_model(task='tagging'), texts)

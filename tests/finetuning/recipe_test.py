@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax import config
-from bert_jax.finetuning import recipe
+from bert_jax.finetuning import completion
 
 
 def make(size, task='classification', arguments='', **fields):
@@ -29,12 +29,12 @@ def test_from_the_size_of_base_on_they_are_the_papers(
   size, task, fields, expected
 ):
   for rows in (20, 400_000):
-    assert recipe.choose(make(size, task, **fields), rows) == expected
+    assert completion.choose(make(size, task, **fields), rows) == expected
 
 
 def test_the_smaller_a_model_the_higher_its_rate():
   rates = [
-    recipe.choose(make(size), 10**6)[0]
+    completion.choose(make(size), 10**6)[0]
     for size in ('tiny', 'mini', 'small', 'base')
   ]
   assert rates == sorted(rates, reverse=True) and len(set(rates)) == 4
@@ -44,9 +44,9 @@ def test_the_smaller_a_model_the_higher_its_rate():
 
 def test_a_small_model_makes_hundreds_of_updates_of_few_rows():
   for rows in (10, 240, 2490):
-    _, epochs = recipe.choose(make('tiny'), rows)
+    _, epochs = completion.choose(make('tiny'), rows)
     assert epochs * rows / 32 >= 300
-  assert recipe.choose(make('tiny'), 67_000)[1] == 3
+  assert completion.choose(make('tiny'), 67_000)[1] == 3
 
 
 @pytest.mark.parametrize('name', ['paper', 'google', 'hf'])
@@ -64,27 +64,27 @@ def test_the_plan_says_what_was_chosen_and_what_was_not():
   c = make('tiny')
   c.phases.steps = (22,)
   c.optimizer.learning_rate, c.finetuning.epochs = 3e-5, 3.0
-  rate, epochs = recipe.choose(c, 240)
-  assert recipe.describe(c, 240) == (
+  rate, epochs = completion.choose(c, 240)
+  assert completion.describe(c, 240) == (
     '22 updates, which is few: 3 epochs of 240 rows in batches of 32, learning rate 3e-05 '
     f'(not {epochs:g} epochs at {rate:g}, the default for a hidden size of 128)'
   )
   c.optimizer.learning_rate, c.finetuning.epochs = rate, epochs
-  assert recipe.describe(c, 240).endswith('(for a hidden size of 128)')
+  assert completion.describe(c, 240).endswith('(for a hidden size of 128)')
 
 
 def test_the_advice_names_the_rate_and_the_updates_and_goes_further():
   c = make('tiny')
   c.phases.steps = (22,)
   c.optimizer.learning_rate, c.finetuning.epochs = 3e-5, 3.0
-  rate, epochs = recipe.choose(c, 240)
-  assert recipe.advise(c, 240) == (
+  rate, epochs = completion.choose(c, 240)
+  assert completion.advise(c, 240) == (
     f'after 22 updates at 3e-05, try finetuning.epochs={epochs:g} or '
     f'optimizer.learning_rate={rate:g}'
   )
   c = make('base', glue='rte')
   c.phases.steps = (22,)
   c.optimizer.learning_rate, c.finetuning.epochs = 2e-5, 3.0
-  assert recipe.advise(c, 240).endswith(
+  assert completion.advise(c, 240).endswith(
     'epochs=9 or optimizer.learning_rate=5e-05'
   )

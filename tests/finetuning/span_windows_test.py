@@ -20,7 +20,9 @@ def make(questions, passage, max_length=10, stride=2, query=2):
   spans = classifier.Spans(stride, query, 9, None)
   how = encode.How(WORDS, max_length, spans=spans)
   rows = [squad.Question(x, x, passage, 0, ()) for x in questions]
-  made, _ = span_windows.encode(how, squad.Squad('', rows, passages=(passage,)))
+  made, _ = span_windows.encode_questions(
+    how, squad.Squad('', rows, passages=(passage,))
+  )
   rows = np.split(made.encoded.ids, made.encoded.ends[:-1])
   return [row.tolist() for row in rows], made
 

@@ -1,1 +1,4 @@
-"""Reads the files that users bring: tables, CoNLL, SQuAD, GLUE, TFDS."""
+"""Readers of the files that users bring.
+
+What is missing or malformed is an `errors.UserError`, which names the line.
+"""

@@ -65,11 +65,6 @@ def parse(
   Args:
     word: column of the words, from 0; negative numbers count from the end.
     tag: column of the tags; None reads none.
-
-  Raises:
-    errors.UserError: if the file cannot be read, is not UTF-8, has no words, or
-      has a line with more or fewer columns than others, without one of those
-      that are asked for, or with a malformed tag.
   """
   found: list[Sentence] = []
   document = blanks = 0
@@ -132,9 +127,6 @@ def parse_column(field: str, given: str, default: int) -> int:
     field: what names the column, for the error message.
     given: the number as text, from 0, or from -1 backwards.
     default: the number if none is given.
-
-  Raises:
-    errors.UserError: if it is not a number.
   """
   try:
     return int(given) if given else default

@@ -54,11 +54,7 @@ def get_source(config: config_dict.ConfigDict) -> Source:
 
 
 def find_glue(name: str) -> glue.Glue | None:
-  """Returns the GLUE task of a name; None for '', other data.
-
-  Raises:
-    errors.UserError: if there is none of this name.
-  """
+  """Returns the GLUE task of a name; None for '', other data."""
   if name and name not in glue.TASKS:
     raise errors.UserError(
       f'finetuning.glue={name!r} is not one of {", ".join(glue.TASKS)}.'
@@ -72,9 +68,6 @@ def find_files(source: Source) -> dict[str, str]:
   It names files, `train=FILE,dev=FILE,test=FILE`, or a folder: of the GLUE
   task, of all of GLUE, or with files train.*, dev.* and test.*; or a dataset of
   TFDS, `tfds:NAME/CONFIG`, whose splits are files here: `tfds:NAME/CONFIG:SPLIT`.
-
-  Raises:
-    errors.UserError: if a split is unknown or there is nothing to train on.
   """
   known, given = find_glue(source.glue), source.input
   if given.startswith(tfds_text.PREFIX):
@@ -132,12 +125,11 @@ def _find_tfds_splits(given: str) -> dict[str, str]:
 def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:
   inner = os.path.join(folder, known.folder)
   folder = inner if os.path.isdir(inner) else folder
-  paths = {split: os.path.join(folder, x) for split, x in known.files.items()}
-  return {
-    split: os.path.normpath(path)
-    for split, path in paths.items()
-    if os.path.isfile(path)
+  paths = {
+    split: os.path.normpath(os.path.join(folder, name))
+    for split, name in known.files.items()
   }
+  return {split: x for split, x in paths.items() if os.path.isfile(x)}
 
 
 def _find_own_files(folder: str) -> dict[str, str]:

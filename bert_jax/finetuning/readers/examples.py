@@ -146,9 +146,6 @@ def choose_columns(
   Args:
     needs_label: whether a table without a column of labels is an error.
     asked: what the user names the columns by.
-
-  Raises:
-    errors.UserError: if a column is missing, or a value is not a text.
   """
   text, pair, _, label = columns
   wanted = {asked.text: text, asked.pair: pair}
@@ -210,11 +207,7 @@ def _read_ids(table) -> list[str]:
 
 
 def list_classes(rows: Examples) -> tuple[str, ...]:
-  """Returns the labels of rows, each once, sorted; whole numbers by value.
-
-  Raises:
-    errors.UserError: if a label cannot be written to a TSV file.
-  """
+  """Returns the labels of rows, each once, sorted; whole numbers by value."""
   for x in rows.units:
     if not table_files.fits_tsv(x.label):
       raise errors.at_line(
@@ -230,11 +223,7 @@ def list_classes(rows: Examples) -> tuple[str, ...]:
 
 
 def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
-  """Returns the rows' classes as int32 [N]; as float32 if `labels` is empty.
-
-  Raises:
-    errors.UserError: if a label is none of `labels`, or is not a number.
-  """
+  """Returns the rows' classes as int32 [N]; as float32 if `labels` is empty."""
   if not labels:
     return np.array([_number(rows.path, x) for x in rows.units], np.float32)
   index = {label: i for i, label in enumerate(labels)}

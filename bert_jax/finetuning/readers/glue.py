@@ -5,6 +5,11 @@ number them. `dev` and `test` may be several files, as MNLI has.
 """
 
 import dataclasses
+from collections.abc import Mapping
+
+_FILES = {'train': 'train.tsv', 'dev': 'dev.tsv', 'test': 'test.tsv'}
+_ENTAILS = ('entailment', 'not_entailment')
+_BINARY = ('0', '1')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,66 +18,55 @@ class Glue:
 
   Attributes:
     folder: name of its folder in a download of GLUE.
-    files: {split: path in the folder}; the splits are `train`, `dev`, `test`
-      and, for MNLI, `dev_mismatched`, `test_mismatched` and `diagnostic`.
     text: column of the first text.
     pair: column of the second text; '' for single texts.
     label: column of the label.
     labels: the classes; () for a number.
     metrics: names as in `metrics.score`; the first is the one to compare by.
-    submissions: {split: file name in a submission}.
     headless: columns of files that have no header.
     tfds: columns of the first and second text in TFDS, if they differ there.
+    files: {split: path in the folder}; the splits are `train`, `dev`, `test`
+      and, for MNLI, `dev_mismatched`, `test_mismatched` and `diagnostic`.
+    others: {split: file name in a submission}, but for the test of most tasks.
   """
 
   folder: str
-  files: dict[str, str]
   text: str
   pair: str
   label: str
   labels: tuple[str, ...]
-  metrics: tuple[str, ...]
-  submissions: dict[str, str]
+  metrics: tuple[str, ...] = ('accuracy',)
   headless: tuple[str, ...] = ()
   tfds: tuple[str, str] | None = None
+  files: Mapping[str, str] = dataclasses.field(default_factory=_FILES.copy)
+  others: Mapping[str, str] | None = None
+
+  @property
+  def submissions(self) -> Mapping[str, str]:
+    """Returns {split: file name in a submission}."""
+    return self.others or {'test': f'{self.folder}.tsv'}
 
 
-_FILES = {'train': 'train.tsv', 'dev': 'dev.tsv', 'test': 'test.tsv'}
-_ENTAILS = ('entailment', 'not_entailment')
-_BINARY = ('0', '1')
+_PAIR = 'sentence1', 'sentence2'
+_F1 = 'f1', 'accuracy'
 
 TASKS = {
   'cola': Glue(
-    *('CoLA', _FILES, 'sentence', '', 'label', _BINARY),
-    metrics=('matthews', 'accuracy'),
-    submissions={'test': 'CoLA.tsv'},
+    *('CoLA', 'sentence', '', 'label', _BINARY, ('matthews', 'accuracy')),
     # Train and dev have no header; the test file has `index, sentence`.
     headless=('source', 'label', 'mark', 'sentence'),
   ),
-  'sst2': Glue(
-    *('SST-2', _FILES, 'sentence', '', 'label', _BINARY),
-    metrics=('accuracy',),
-    submissions={'test': 'SST-2.tsv'},
-  ),
+  'sst2': Glue('SST-2', 'sentence', '', 'label', _BINARY),
   'mrpc': Glue(
-    *('MRPC', _FILES, '#1 String', '#2 String', 'Quality', _BINARY),
-    metrics=('f1', 'accuracy'),
-    submissions={'test': 'MRPC.tsv'},
-    tfds=('sentence1', 'sentence2'),
+    *('MRPC', '#1 String', '#2 String', 'Quality', _BINARY, _F1), tfds=_PAIR
   ),
-  'stsb': Glue(
-    *('STS-B', _FILES, 'sentence1', 'sentence2', 'score', ()),
-    metrics=('pearson', 'spearman'),
-    submissions={'test': 'STS-B.tsv'},
-  ),
-  'qqp': Glue(
-    *('QQP', _FILES, 'question1', 'question2', 'is_duplicate', _BINARY),
-    metrics=('f1', 'accuracy'),
-    submissions={'test': 'QQP.tsv'},
-  ),
+  'stsb': Glue('STS-B', *_PAIR, 'score', (), ('pearson', 'spearman')),
+  'qqp': Glue('QQP', 'question1', 'question2', 'is_duplicate', _BINARY, _F1),
   'mnli': Glue(
-    'MNLI',
-    {
+    *('MNLI', *_PAIR, 'gold_label'),
+    ('entailment', 'neutral', 'contradiction'),
+    tfds=('premise', 'hypothesis'),
+    files={
       'train': 'train.tsv',
       'dev': 'dev_matched.tsv',
       'dev_mismatched': 'dev_mismatched.tsv',
@@ -81,29 +75,13 @@ TASKS = {
       # In a folder of its own, beside that of MNLI.
       'diagnostic': '../diagnostic/diagnostic.tsv',
     },
-    *('sentence1', 'sentence2', 'gold_label'),
-    ('entailment', 'neutral', 'contradiction'),
-    metrics=('accuracy',),
-    submissions={
+    others={
       'test': 'MNLI-m.tsv',
       'test_mismatched': 'MNLI-mm.tsv',
       'diagnostic': 'AX.tsv',
     },
-    tfds=('premise', 'hypothesis'),
   ),
-  'qnli': Glue(
-    *('QNLI', _FILES, 'question', 'sentence', 'label', _ENTAILS),
-    metrics=('accuracy',),
-    submissions={'test': 'QNLI.tsv'},
-  ),
-  'rte': Glue(
-    *('RTE', _FILES, 'sentence1', 'sentence2', 'label', _ENTAILS),
-    metrics=('accuracy',),
-    submissions={'test': 'RTE.tsv'},
-  ),
-  'wnli': Glue(
-    *('WNLI', _FILES, 'sentence1', 'sentence2', 'label', _BINARY),
-    metrics=('accuracy',),
-    submissions={'test': 'WNLI.tsv'},
-  ),
+  'qnli': Glue('QNLI', 'question', 'sentence', 'label', _ENTAILS),
+  'rte': Glue('RTE', *_PAIR, 'label', _ENTAILS),
+  'wnli': Glue('WNLI', *_PAIR, 'label', _BINARY),
 }

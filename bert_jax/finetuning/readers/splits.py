@@ -58,9 +58,6 @@ def read(
 
   Args:
     read_file: (split, path) -> what the file holds.
-
-  Raises:
-    errors.UserError: if files are missing or malformed.
   """
   paths = data_files.find_files(source)
   found = {split: read_file(split, path) for split, path in paths.items()}
@@ -113,9 +110,6 @@ def hold_out(
   Args:
     groups: number of each row's group, such as its document.
     labels: classes or numbers of the rows; () if they have none.
-
-  Raises:
-    errors.UserError: if all rows or none would be held out.
   """
   units, first, unit_of = np.unique(
     groups, return_index=True, return_inverse=True

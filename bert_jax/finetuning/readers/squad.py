@@ -64,12 +64,7 @@ class Squad(splits.Content):
 
 
 def read(path: str) -> Squad:
-  """Reads a file.
-
-  Raises:
-    errors.UserError: if the file cannot be read, is not UTF-8, JSON or of this
-      form, has no questions, or has the same id twice.
-  """
+  """Reads a file."""
   text = table_files.read_text(path)
   try:
     content = json.loads(text)

@@ -51,14 +51,11 @@ def read(
   """Reads a file.
 
   Args:
-    path: ends in one of `EXTENSIONS`, maybe followed by that of a compression;
-      or tfds:NAME/CONFIG:SPLIT.
+    path: ends in one of `EXTENSIONS` and maybe a compression's; or
+      tfds:NAME/CONFIG:SPLIT.
     headless: columns of a TSV file without a header.
     ragged: whether to leave out lines of a TSV file with too few columns, and
       columns beyond the header's; otherwise they are errors.
-
-  Raises:
-    errors.UserError: if the file cannot be read, is not UTF-8 or malformed.
   """
   if path.startswith(tfds_text.PREFIX):
     return Table(path, *_read_tfds(path), [])
@@ -100,8 +97,8 @@ def read_text(path: str) -> str:
   """Returns the text of a UTF-8 file, maybe compressed.
 
   Raises:
-    errors.UserError: if it cannot be read, is not UTF-8, or is larger than a
-      sixteenth of the machine's memory, which what is made of it would fill.
+    errors.UserError: also if it is larger than a sixteenth of the machine's
+      memory, which what is made of it would fill.
   """
   return ''.join(_read_lines(path, '', _share(16)))
 
@@ -112,18 +109,14 @@ def _share(part: int) -> int:
 
 def _read_lines(path, newline: str, most: int) -> Iterator[str]:
   """Yields the lines of a text file that takes at most `most` bytes."""
-  try:
-    with text_files.open_text(path) as file:
-      limited = io.BufferedReader(_Limited(path, file, most))
-      yield from io.TextIOWrapper(limited, 'utf-8-sig', newline=newline)
-  except UnicodeDecodeError:
-    _refuse_encoding(path)
-  except text_files.DAMAGED as error:
-    if isinstance(error, errors.UserError):
-      raise
-    raise errors.UserError(
-      f'cannot read {path}: {errors.first_line(error)}; is this the right path?'
-    ) from error
+  advice = 'is this the right path?'
+  with errors.explaining(f'cannot read {path}', advice, text_files.DAMAGED):
+    try:
+      with text_files.open_text(path) as file:
+        limited = io.BufferedReader(_Limited(path, file, most))
+        yield from io.TextIOWrapper(limited, 'utf-8-sig', newline=newline)
+    except UnicodeDecodeError:
+      _refuse_encoding(path)
 
 
 class _Limited(io.RawIOBase):
@@ -223,17 +216,13 @@ def _split_jsonl(path, lines) -> Iterator:
     if not line.strip():
       continue
     try:
-      row = json.loads(line)
+      row, problem = json.loads(line), ''
     except (ValueError, RecursionError) as error:
-      raise errors.at_line(
-        path, number, f'is not JSON ({error}); give one object per line.'
-      ) from None
+      row, problem = None, f'is not JSON ({error})'
     if not isinstance(row, dict):
-      raise errors.at_line(
-        path,
-        number,
-        f'holds a {type(row).__name__}; give one object per line.',
-      )
+      problem = problem or f'holds a {type(row).__name__}'
+      advice = 'give one object per line.'
+      raise errors.at_line(path, number, f'{problem}; {advice}')
     yield number, row
 
 
@@ -287,11 +276,7 @@ def _decode(value: Any, feature: Any) -> Any:
 
 
 def write_tsv(path: str, rows: Iterable[Sequence[str]]):
-  """Writes rows of texts, the first of which names the columns.
-
-  Raises:
-    errors.UserError: if a text cannot be a field, see `fits_tsv`.
-  """
+  """Writes rows of texts, the first of which names the columns."""
   with open(path, 'w', encoding='utf-8', newline='\n') as file:
     for row in rows:
       for text in row:

@@ -1,0 +1,88 @@
+"""Tests of predicted rows: what is written is what is read."""
+
+import csv
+import os
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from bert_jax import errors
+from bert_jax.finetuning import choices, classes, encode, row_task
+from bert_jax.finetuning.readers import table_files
+
+
+def read(path) -> list[dict]:
+  return [row for _, row in table_files.read(str(path)).rows]
+
+
+def make_encoded(rows):
+  ends = np.arange(1, rows + 1)
+  return encode.Encoded(np.zeros(rows), ends, np.ones(rows, int))
+
+
+def test_small_and_large_numbers_are_read_as_they_were_predicted(tmp_path):
+  found = np.array([3.2e-5, 123456.78, -1e-9], np.float32)
+  split = classes.TextRows(make_encoded(3), None, True, ['0', '1', '2'])
+  classes.TASK.write_split(str(tmp_path), 'dev', (), split, {'chosen': found})
+  rows = read(tmp_path / 'dev.tsv')
+  values = np.array([row['prediction'] for row in rows], np.float32)
+  np.testing.assert_allclose(values, found, rtol=1e-7)
+
+
+def test_the_probability_of_one_of_many_classes_is_kept(tmp_path):
+  labels = tuple(f'say "{i}"' for i in range(3))
+  split = classes.TextRows(make_encoded(1), np.array([1]), False, ['7'])
+  kept = {'chosen': np.array([2]), 'probability': np.array([4.2e-5])}
+  classes.TASK.write_split(str(tmp_path), 'dev', labels, split, kept)
+  [row] = read(tmp_path / 'dev.tsv')
+  assert list(row.values()) == ['7', 'say "1"', 'say "2"', '4.2e-05']
+  assert list(row) == ['id', 'label', 'prediction', 'probability']
+
+
+def test_choices_have_their_probability(tmp_path):
+  split = choices.ChoiceRows(make_encoded(2), None, 2)
+  logits = {'logits': np.array([[0, np.log(9999)]], np.float32)}
+  kept = split.keep(None, np.arange(1), logits)
+  choices.TASK.write_split(str(tmp_path), 'dev', (), split, kept)
+  [row] = read(tmp_path / 'dev.tsv')
+  assert (row['id'], row['prediction']) == ('0', '1')
+  assert float(row['probability']) == pytest.approx(0.9999, abs=1e-6)
+
+
+def test_predictions_for_a_file_have_no_quotes(tmp_path):
+  path = str(tmp_path / 'out.tsv')
+  rows = [{'prediction': 'say "hi"', 'probability': 3.2e-5}]
+  row_task.write(path, iter(rows))
+  assert read(path) == [{'prediction': 'say "hi"', 'probability': '3.2e-05'}]
+  with pytest.raises(errors.UserError, match='has no quotes for tabs'):
+    row_task.write(f'{path}.tsv', iter([{'prediction': 'a\tb'}]))
+  assert not os.path.exists(f'{path}.tsv')
+
+
+@pytest.mark.parametrize('kind', ['csv', 'tsv', 'jsonl'])
+def test_rows_are_written_one_at_a_time(tmp_path, kind):
+  path = str(tmp_path / f'out.{kind}')
+  rows = ({'prediction': f'class {i}', 'probability': 0.5} for i in range(9999))
+  tracemalloc.start()
+  row_task.write(path, rows)
+  peak = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert peak < 0.5e6
+  with open(path, encoding='utf-8') as file:
+    lines = file.read().splitlines()
+  assert len(lines) == 9999 + (kind != 'jsonl') and 'class 9998' in lines[-1]
+
+
+def test_cells_that_a_spreadsheet_would_run_are_made_texts(tmp_path):
+  texts = ('=cmd|x', '+1', '-a', '@SUM(1)', '\tx', 'a=b', '')
+  rows = [{'prediction': x, 'probability': 0.5} for x in texts]
+  path = tmp_path / 'x.csv'
+  for safe_cells, quote in ((False, ''), (True, "'")):
+    row_task.write(str(path), iter(rows), None, safe_cells)
+    with open(path, encoding='utf-8', newline='') as file:
+      found = [row['prediction'] for row in csv.DictReader(file)]
+    assert found == [*(quote + x for x in texts[:5]), 'a=b', '']
+  path = tmp_path / 'x.tsv'
+  row_task.write(str(path), iter([{'prediction': -0.5}]), None, True)
+  assert path.read_text() == 'prediction\n-0.5\n'
