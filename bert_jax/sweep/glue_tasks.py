@@ -41,7 +41,7 @@ def summarise(settings: list[dict[str, Any]]) -> dict[str, Any] | None:
   """Returns what a sweep over tasks of GLUE found; None for another sweep.
 
   Args:
-    settings: as in `summary.summarise`.
+    settings: as in `results.summarise`.
 
   Returns:
     `tasks`, {task: its best setting, with the best run in `run`}, and `mean`,
