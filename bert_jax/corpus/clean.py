@@ -41,7 +41,6 @@ def describe_invalid(count: int, files: Mapping[str, int]) -> str:
   """Returns a warning of text that is not UTF-8, for the terminal.
 
   Args:
-    count: how many sequences were replaced.
     files: {path: how many of them}; empty if the text is in no files.
   """
   where, path = '', 'FILE'

@@ -73,7 +73,6 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
   """Cuts inputs into pieces; the same inputs give the same pieces.
 
   Args:
-    inputs: see the module docstring.
     layout: how plain text is laid out. 'paragraphs': blank lines separate
       documents, each line is a paragraph. 'sentences': the same, but each line
       is a sentence. 'files': each file is a document of hard-wrapped lines, and
@@ -115,9 +114,6 @@ def read_documents(
   """Reads the documents of a piece, one at a time.
 
   Args:
-    piece: one of those that `plan` returned.
-    layout: as given to `plan`.
-    field: as given to `plan`.
     counts: numbers of items cleaned or dropped are added here: those of `clean`
       and `mediawiki`, `damaged_files`, `long_lines_cut`, `long_lines_dropped`
       and `long_documents_cut`.
@@ -185,8 +181,6 @@ def _cut(whole: Range, layout: str, most: int) -> list[Range]:
   """Cuts a file or dataset into ranges, if it can be read from the middle.
 
   Args:
-    whole: all of it.
-    layout: as given to `plan`.
     most: bytes or examples per range.
   """
   if whole.size <= most or not _is_divisible(whole.path, layout):

@@ -70,7 +70,6 @@ def extract_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
   """Returns the running text of a page.
 
   Args:
-    wikitext: the source of one page.
     not_text: casefolded names of the namespaces whose links are not text.
 
   Raises:

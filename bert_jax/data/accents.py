@@ -65,7 +65,6 @@ def decide_without_text(
 
   Args:
     strip_accents: what the user asked for, see `read_choice`.
-    lowercase: whether text is lower-cased.
     vocab: the pieces of the given vocabulary, None if it is yet to be trained.
   """
   if strip_accents is not None:
@@ -98,7 +97,6 @@ def judge_text(language: str, seen: collections.Counter) -> Decision:
 
   Args:
     language: ISO 639-1 code that the config gives; '' if unknown.
-    seen: counts of characters, see `count_scripts`.
   """
   if language.lower() in _LANGUAGES:
     return Decision(False, f'in language {language} marks are parts of letters')

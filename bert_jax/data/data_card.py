@@ -21,12 +21,7 @@ _CLEANED = {
 
 
 def make_card(manifest: dict, examples: Sequence[str]) -> str:
-  """Returns the data card as Markdown.
-
-  Args:
-    manifest: the data's manifest.
-    examples: a few rows as text.
-  """
+  """Returns the data card as Markdown."""
   recipe = manifest['recipe']
   found = manifest['documents']
   parts = [

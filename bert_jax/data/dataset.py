@@ -24,7 +24,6 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
   """Returns a local folder with prepared data: itself, or a copy.
 
   Args:
-    directory: output of `prepare`, local or in a bucket.
     lengths: the lengths of rows that are needed; without any, only manifest and
       vocabulary are copied.
 
@@ -111,10 +110,7 @@ def open_split(
   are checked as they are read, and all files' checksums by `verify`.
 
   Args:
-    directory: output of `prepare`.
-    split: 'train' or 'heldout'.
     length: S, one of the lengths that the data was prepared for.
-    skip_corrupt: see `records.Reader`.
 
   Raises:
     errors.UserError: if the files are not those of the manifest.

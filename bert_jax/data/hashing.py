@@ -41,7 +41,6 @@ def permute(index: np.ndarray, key: np.ndarray, size: int) -> np.ndarray:
   Args:
     index: [...] integers in [0, size).
     key: [...] uint64, broadcast against index; one permutation per key.
-    size: length of the permuted range, at least 1.
 
   Returns:
     [...] int64 in [0, size).

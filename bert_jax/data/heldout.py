@@ -33,10 +33,7 @@ def cut(
   Cuts are between paragraphs or, in long ones, between sentences.
 
   Args:
-    document: the document.
-    size: its characters.
     most: characters of a part, about.
-    language: ISO 639-1 code, for splitting into sentences.
   """
   if size <= most:
     return [document]
@@ -71,7 +68,6 @@ def find_bound(input_size: int, share: float) -> float:
 
   Args:
     input_size: estimated bytes of the input; 1 if that is unknown.
-    share: of the text to hold out.
   """
   return 1.0 if input_size <= _SMALL else min(1.0, 2 * share)
 
@@ -86,9 +82,6 @@ def choose(
   are not.
 
   Args:
-    share: of the text to hold out.
-    size: bytes of the input's text.
-    parts: number of the input's parts.
     bins: {bin: (bytes, parts)} of the parts that may be held out.
 
   Returns:

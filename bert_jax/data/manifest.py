@@ -118,12 +118,7 @@ def list_warnings(manifest: dict) -> list[str]:
 
 
 def warn_of_invalid(cleaned: dict, inputs: Sequence[dict]) -> list[str]:
-  """Returns a line for the terminal if some text is not UTF-8.
-
-  Args:
-    cleaned: counts of what was cleaned.
-    inputs: of a manifest.
-  """
+  """Returns a line for the terminal if some text is not UTF-8."""
   found = [f for given in inputs for f in given['files'] if 'invalid_utf8' in f]
   of = {f['path']: f['invalid_utf8'] for f in found}
   count = cleaned.get('invalid_utf8')
@@ -141,12 +136,8 @@ def sum_up(
   """Returns the manifest.
 
   Args:
-    recipe: the recipe, with `strip_accents` decided.
     accents: that decision and its reason, as text.
     inputs: of each input its documents, bytes of text and files.
-    counts: what was cleaned and dropped.
-    summaries: the summary of each shard, see `shards.make`.
-    vocab_path: path of the vocabulary.
 
   Raises:
     errors.UserError: if there is nothing to train on.
@@ -236,10 +227,8 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
   """Raises errors.UserError if the input files are not those of the data.
 
   Args:
-    old: `inputs` of the manifest.
     paths: {path: bytes} of the files that the inputs name now; may be empty,
       since the text may have been deleted.
-    directory: the prepared data.
   """
   was = {f['path']: f['bytes'] for i in old for f in i['files']}
   changed = [

@@ -78,8 +78,6 @@ def mask_tokens(
     rate: share of the tokens to predict.
     mix: probabilities of [MASK], a random token, the same token; they sum to 1.
     max_predictions: maximum per pair.
-    vocab_size: V.
-    mask_id: id of [MASK].
     special: ids that are never chosen.
     continues: [V] bool, true for '##' pieces.
 
@@ -109,12 +107,8 @@ def _hide(ids, pairs, cell, lead, mix, vocab_size, mask_id):
 
   Args:
     ids: [B, S].
-    pairs: see `_Pairs`.
     cell: [N] chosen cells of the flat batch, ascending.
     lead: [N] the cell whose draw from `mix` applies to each of them.
-    mix: probabilities of [MASK], a random token, the same token.
-    vocab_size: V.
-    mask_id: id of [MASK].
   """
   key = pairs.keys[pairs.pair[cell]]
   draw = hashing.to_uniform(hashing.mix(key, _ACTION, pairs.position[lead]))
@@ -159,9 +153,6 @@ def count_predictions(
 
   Args:
     length: S, tokens per row.
-    rate: share of the tokens to predict.
-    max_predictions: maximum per pair.
-    pack: maximum of pairs per row.
   """
   if pack == 1:
     return max_predictions
@@ -179,7 +170,6 @@ def predict_next_tokens(
   """Makes the next token the label of every position (left-to-right LM).
 
   Args:
-    batch: features of rows [B, S].
     reverse: whether the model reads from right to left, so that position i + 1
       predicts the token at i.
 

@@ -13,9 +13,7 @@ def find_records(seed: int, rows: np.ndarray, size: int):
   """Returns the record that each row of training reads.
 
   Args:
-    seed: seed of the shuffle.
     rows: [B] row numbers, counted from the beginning of training.
-    size: records per epoch.
 
   Returns:
     (record, epoch), int64 [B] each. Every epoch has each record once, in a new

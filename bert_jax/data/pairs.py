@@ -81,12 +81,10 @@ def make_pairs(
   tries ten times to find another document; here one is always found.)
 
   Args:
-    texts: two documents or more.
     index: [M] indices of the documents to make pairs of; may repeat.
     keys: [M] uint64, the random key of each of them; its pairs depend on the
       key alone, not on the other documents in `index`.
     max_seq_length: maximum of tokens per pair, with [CLS] and two [SEP].
-    short_seq_prob: probability of a shorter target length.
   """
   room = max_seq_length - SPECIAL_TOKENS
   short = hashing.to_uniform(hashing.mix(keys, _TARGET, 0)) < short_seq_prob

@@ -27,7 +27,6 @@ def write(path: str, records: Iterable[bytes]) -> int:
 
   Args:
     path: a local file; not atomically, see `storage.replacing`.
-    records: the records.
 
   Raises:
     OSError: if the disk is full or fails.
@@ -65,7 +64,6 @@ class Reader:
     """Opens the files.
 
     Args:
-      paths: the files, in order.
       vocab_size: V; ids from V on are an error.
       counts: the expected number of records of each file; None is unknown.
       skip_corrupt: whether a corrupt record becomes a row of padding, counted
@@ -111,8 +109,6 @@ class Reader:
     Args:
       indices: [B] record numbers.
       length: S; no record may need more.
-      cls_id: id of [CLS].
-      sep_id: id of [SEP].
       pairs_per_row: N; no record may hold more pairs.
 
     Returns:

@@ -24,7 +24,6 @@ def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
 
   Args:
     lengths: tokens of each pair, with [CLS] and two [SEP].
-    room: tokens per row.
     most: maximum of pairs per row; 1 gives each pair its own row, in order.
 
   Returns:
@@ -127,7 +126,6 @@ def parse(found: list[bytes], most: int, wide: int, length: int):
   """Decodes records.
 
   Args:
-    found: B records.
     most: N, maximum of pairs per row.
     wide: 16-bit units per token id.
     length: S, tokens per row.

@@ -267,7 +267,6 @@ def _find_pools(of: np.ndarray, negatives: str) -> np.ndarray:
 
   Args:
     of: int [documents], the input of each, ascending.
-    negatives: see `data.negatives` in `bert_jax.config.fields`.
   """
   pools = np.stack([np.searchsorted(of, of, s) for s in ('left', 'right')], 1)
   too_few = pools[:, 1] - pools[:, 0] < MIN_DOCUMENTS

@@ -65,10 +65,8 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   """Makes the data of a recipe, or continues unfinished work.
 
   Args:
-    recipe: what to make.
     partial: output directory, for the records, `vocab.txt`, `DATA_CARD.md`,
       intermediate files in `work/` and, written last, the manifest.
-    runner: runs the jobs.
 
   Raises:
     errors.UserError: if the input cannot be used.

@@ -65,10 +65,8 @@ def make(
   """Trains a vocabulary, writes it, and measures its fit to held-out text.
 
   Args:
-    recipe: inputs, layout, field, size, and how words are made.
     output: the file to write. Work in progress is kept in `output`.partial.
     beside: other vocabulary files, measured on the same held-out text.
-    runner: runs the jobs.
 
   Returns:
     A report to print.

@@ -46,11 +46,6 @@ def count_words(
 
   Beyond two million different words, the rarest are dropped. The same texts in
   the same order give the same counts.
-
-  Args:
-    texts: any strings.
-    lowercase: see `basic_tokenizer.split_words`.
-    strip_accents: see `basic_tokenizer.split_words`.
   """
   words: collections.Counter[str] = collections.Counter()
   for text in texts:
@@ -81,7 +76,6 @@ def train(words: collections.Counter, size: int) -> list[str]:
   """Trains a vocabulary of `size` pieces on counted words.
 
   Args:
-    words: {word: count}, from `count_words` or `merge`.
     size: number of pieces, special tokens included.
 
   Returns:

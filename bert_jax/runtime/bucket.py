@@ -75,7 +75,6 @@ def reporting(path: str, verb: str):
   """Makes one clear error of what a request may raise.
 
   Args:
-    path: the URL.
     verb: what is done to it: 'read', 'write', 'list', CREATE.
 
   Raises:

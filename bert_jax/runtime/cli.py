@@ -15,10 +15,6 @@ from bert_jax.runtime import screen, signals
 def get_config(values: flags.FlagValues):
   """Returns the config given by the flag --config.
 
-  Args:
-    values: `flags.FLAGS`, with a config defined by
-      `ml_collections.config_flags`.
-
   Raises:
     errors.UserError: if its file cannot be read.
   """
@@ -43,7 +39,6 @@ def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
 
   Args:
     main: takes the arguments that are not flags; returns an exit code or None.
-    takes_arguments: whether such arguments are allowed.
   """
 
   def guarded(argv):
@@ -76,10 +71,6 @@ def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
 
 def require_beside(name: str, *others: str):
   """Refuses a flag that has no effect unless one of `others` is given.
-
-  Args:
-    name: the flag's name.
-    others: names of the flags that it depends on.
 
   Raises:
     errors.UserError: if the flag is given and none of the others has a value.

@@ -89,9 +89,6 @@ def download(
   A file has its name only when it is whole and checked.
 
   Args:
-    path: the folder in the bucket.
-    folder: the local one.
-    names: the files.
     check: is called with each name and the path of its new copy, from several
       threads; if it raises, the copy is deleted.
   """

@@ -25,7 +25,6 @@ def write_folder(
   *config.json first and last: without them, it is not taken for a model.
 
   Args:
-    directory: an existing folder is replaced.
     allowed: names of the files that an existing folder may contain.
     fill: function that writes the files into the folder whose path it is given.
 
@@ -81,10 +80,6 @@ def _upload_folder(url, fill):
 
 def write_file(path: str, fill: Callable[[str], None]):
   """Writes a file, see `storage.replacing`, and creates its folder.
-
-  Args:
-    path: an existing file is replaced.
-    fill: function that writes the file whose path it is given.
 
   Raises:
     errors.UserError: if the file cannot be written.
@@ -145,7 +140,6 @@ def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
   """Reads a JSON object.
 
   Args:
-    path: the file.
     advice: end of the error message, says what to do about a malformed file.
 
   Raises:

@@ -176,7 +176,6 @@ def _describe_self() -> dict:
     'host': socket.gethostname(),
     'machine': _identify_machine(),
     'process': os.getpid(),
-    'started': _read_start(os.getpid()),
     'since': time.time(),
   }
 
@@ -193,21 +192,9 @@ def _identify_machine() -> str:
     return ''
 
 
-def _read_start(process: int) -> str | None:
-  """Returns when a process started, in ticks since boot; None if it is dead."""
-  try:
-    with open(f'/proc/{process}/stat') as file:
-      fields = file.read().rpartition(')')[2].split()
-  except (FileNotFoundError, ProcessLookupError):
-    return None
-  return None if fields[0] == 'Z' else fields[19]
-
-
 def _is_dead(holder: dict) -> bool:
+  """Returns whether a holder was a process of this machine that is gone."""
   here = _describe_self()
-  same = all(holder[name] == here[name] for name in ('host', 'machine'))
-  return (
-    bool(here['machine'])
-    and same
-    and _read_start(holder['process']) != holder.get('started')
-  )
+  is_here = all(holder[name] == here[name] for name in ('host', 'machine'))
+  known = bool(here['machine']) and is_here
+  return known and not os.path.exists(f'/proc/{holder["process"]}')

@@ -50,11 +50,7 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
 
 @contextlib.contextmanager
 def attempt(path: str) -> Iterator[bool]:
-  """Takes a lock if it is free; yields whether it was.
-
-  Args:
-    path: as `exclusive`.
-  """
+  """Takes a lock if it is free; yields whether it was."""
   with contextlib.ExitStack() as stack:
     try:
       stack.enter_context(exclusive(path, patient=False))

@@ -24,8 +24,6 @@ def make_ahead(
     make: returns a batch. With workers it is pickled, since each process gets
       its own copy: a functools.partial of a module's function or of a method,
       not a lambda.
-    first: number of the first batch.
-    stop: one past the number of the last batch.
     workers: processes that make batches; -1 is one per core, 0 uses a thread
       of this process.
 

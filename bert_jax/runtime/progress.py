@@ -18,7 +18,6 @@ def is_due(start: float, last: float) -> bool:
 
   Args:
     start: when it began, by `time.monotonic`.
-    last: when the last line was printed.
   """
   now = time.monotonic()
   wait = max(_SECONDS_BETWEEN_LINES, (now - start) * 2 / 3)
@@ -31,10 +30,7 @@ class Progress:
   Args:
     total: units in all, None if unknown.
     unit: what is counted ('B', bytes, is shown with k, M, G).
-    label: what is being done.
-    initial: units that were already done.
     lines: whether to print plain lines if there is no terminal.
-    leave: whether the bar stays when it is done.
   """
 
   def __init__(

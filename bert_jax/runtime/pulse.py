@@ -44,7 +44,6 @@ class Watch:
   taken for one that hangs.
 
   Args:
-    pulse: the main thread's.
     period: seconds between looks.
   """
 

@@ -314,8 +314,6 @@ def move_folder(source: str, target: str, mark: str):
   and the old one loses it first, so after a kill one of them is whole.
 
   Args:
-    source: the folder.
-    target: its new path, of the same kind.
     mark: name of the file without which the folder does not count.
   """
   if not is_remote(source):

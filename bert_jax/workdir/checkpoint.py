@@ -28,7 +28,6 @@ class Checkpoints:
   Args:
     directory: local or in a bucket; contains one folder per checkpoint, named
       after its step.
-    keep: number of newest checkpoints to keep.
     keep_every: steps; checkpoints at multiples are kept forever. 0 is none.
 
   Attributes:
@@ -69,7 +68,6 @@ class Checkpoints:
 
     Args:
       step: training step, after `newest`, the last one saved or restored.
-      state: a tree of arrays.
       announce: is called with the fingerprint before anything is written, for
         what a run that resumes from this checkpoint must find.
 
@@ -169,9 +167,6 @@ class Checkpoints:
 
   def restore_best(self, template: Any):
     """Restores the checkpoint of the best evaluation; returns its state.
-
-    Args:
-      template: as in `restore`.
 
     Raises:
       errors.UserError: if it is damaged or cannot be read.

@@ -27,8 +27,6 @@ def read(
   A run may be writing to the same directory.
 
   Args:
-    directory: the directory of a `Checkpoints` whose states have `params`.
-    step: step of the checkpoint; None is the newest undamaged one.
     latest: without `step`, newer checkpoints than this are not considered; None
       considers all.
 

@@ -110,9 +110,6 @@ def check_files(path: str, names: Iterable[str]):
 
   Orbax cannot tell, since it treats disk errors as missing files.
 
-  Args:
-    names: paths relative to it.
-
   Raises:
     OSError: if a disk error prevents the check.
   """
@@ -125,7 +122,6 @@ def restore_newest(steps: Iterable[int], restore: Callable):
   """Restores the newest undamaged step, and lists the damaged ones.
 
   Args:
-    steps: steps of the checkpoints.
     restore: returns the content of a step's checkpoint; raises `Damaged` if it
       is damaged. Other exceptions end the search.
 
@@ -176,7 +172,6 @@ def check_same_tree(path: str, stored: dict, wanted: dict):
 
   Args:
     stored: {name: description of the array} of the checkpoint.
-    wanted: the same for the run.
 
   Raises:
     errors.UserError: naming the first arrays that differ.

@@ -17,7 +17,6 @@ class Log:
   """Writes rows of numbers to `metrics.jsonl` and TensorBoard event files.
 
   Args:
-    workdir: the run's directory, for `metrics.jsonl` and `tensorboard/`.
     step: the step that the run resumes at. Logged rows of later steps, and
       evaluations of this one, are dropped, since they will be logged again.
 
@@ -49,7 +48,6 @@ class Log:
     Args:
       kind: 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped', 'spike'
         or 'compiled'.
-      step: training step.
       values: numbers, which become curves, and texts.
 
     Raises:

@@ -19,9 +19,6 @@ def check_shared(workdir: str):
 
   All write their part of a checkpoint there. Every process must call this.
 
-  Args:
-    workdir: directory of the run, local or in a bucket, created if necessary.
-
   Raises:
     errors.UserError: on all processes, if they do not.
   """

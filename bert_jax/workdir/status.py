@@ -31,10 +31,6 @@ class Status:
     exit_code: that the process ends with; null while it runs.
     host: name of the host that writes this, and time: when, Unix seconds.
 
-  Args:
-    steps: updates of the whole run.
-    phases: number of phases.
-
   Attributes:
     known: step of a complete checkpoint of an earlier process, None if there
       was none.

@@ -143,17 +143,14 @@ def test_a_damaged_object_is_waited_for_and_then_taken_over(
   assert 'is held by an unknown host, process 0' in capsys.readouterr().out
 
 
-def test_the_same_process_number_elsewhere_proves_nothing(remote, capsys):
-  lease_of = lease._describe_self()
-  assert not lease._is_dead(lease_of)
-  assert lease._is_dead({**lease_of, 'started': '1'})
-  assert not lease._is_dead({**lease_of, 'started': '1', 'host': 'pod-3'})
-  assert not lease._is_dead({**lease_of, 'started': '1', 'machine': 'x'})
-
-
-def test_where_processes_cannot_be_looked_up_none_is_dead(monkeypatch):
-  monkeypatch.setattr(lease, '_identify_machine', str)
-  assert not lease._is_dead({**lease._describe_self(), 'started': '1'})
+def test_a_process_number_proves_death_on_its_own_machine_alone(monkeypatch):
+  own = lease._describe_self()
+  gone = {**own, 'process': 1 << 30}
+  assert lease._is_dead(gone) and not lease._is_dead(own)
+  assert not lease._is_dead({**gone, 'host': 'pod-3'})
+  assert not lease._is_dead({**gone, 'machine': 'x'})
+  monkeypatch.setattr(lease, '_identify_machine', str)  # not on Linux
+  assert not lease._is_dead({**lease._describe_self(), 'process': 1 << 30})
 
 
 def test_of_many_at_once_one_gets_it(remote, monkeypatch):

@@ -24,7 +24,6 @@ def prepare(
   """Makes the data of a recipe in `output`, unless it exists already.
 
   Args:
-    recipe: what to make.
     output: a directory, local or in a bucket, that is created when the data is
       complete. Work in progress is kept in `output`.partial and continued.
     runner: runs the jobs; None uses one local process per core.
@@ -103,8 +102,6 @@ def run_on_beam(
   Args:
     fn: a module-level function that writes its result to a file; a second call
       with the same arguments returns that result.
-    jobs: the arguments of each call.
-    options: Beam's options, for example --runner=DirectRunner.
 
   Raises:
     errors.UserError: if Beam is not installed, or rejects the options.
