@@ -35,7 +35,7 @@ def make_report(
   shares = found.losses / max(found.losses[finite].sum(), 1e-30)
   described = [_describe_row(replay, found, shares, i) for i in order]
   for row in described[:rows]:
-    row['predictions'], row['pairs'] = replay_rows.predict(replay, row['row'])
+    row['predictions'] = replay_rows.predict(replay, row['row'])
   losses = pretrain.make_objective(replay.config).losses
   return {
     'step': replay.number,
@@ -113,7 +113,7 @@ def render(report: dict) -> list[str]:
   lines += [
     f'replayed: loss {report["loss"]:.3f} ({pretrain.word(report)}), gradient '
     f'norm {report["grad_norm"]:.3g}',
-    *textwrap.wrap(_conclude(report), _WIDTH),
+    f'rows that are not finite: {report["not_finite"]}',
     '',
     '  row   share '
     + ''.join(f'{x:>7} ' for x in losses)
@@ -130,25 +130,6 @@ def render(report: dict) -> list[str]:
   return lines
 
 
-def _conclude(report) -> str:
-  """Returns in a sentence what made the step as it was."""
-  bad, first = report['not_finite'], report['rows'][0]
-  if bad:
-    return (
-      f'{bad} of {report["batch_size"]} rows are not finite; they come first.'
-    )
-  if 'skipped' in report['logged']:
-    return (
-      'Every row is finite with these weights, so the rows alone did not make '
-      'the gradient non-finite: look at what happened to the weights since, '
-      'such as earlier spikes or a high learning rate.'
-    )
-  return (
-    f'Row {first["row"]} has {first["share"]:.1%} of the loss; an average row '
-    f'has {1 / report["batch_size"]:.1%}.'
-  )
-
-
 def _render_row(row) -> list[str]:
   """Returns the text of a row, and the tokens that the model expected least."""
   lines = [
@@ -157,11 +138,6 @@ def _render_row(row) -> list[str]:
       row['text'], _WIDTH, initial_indent='  ', subsequent_indent='  '
     ),
   ]
-  for random, chance in row['pairs']:
-    lines.append(
-      f'  second text: {"random" if random else "the next"}; the model: random '
-      f'with {chance:.1%}'
-    )
   # NaN, which has no order, comes first.
   words = sorted(
     row['predictions'], key=lambda x: np.nan_to_num(x['probability'], nan=-1)

@@ -133,22 +133,19 @@ def restore_tokens(
   return ids[tokens], masked[tokens]
 
 
-def predict(
-  replay: replay_lib.Replay, row: int
-) -> tuple[list[dict], list[tuple[bool, float]]]:
+def predict(replay: replay_lib.Replay, row: int) -> list[dict]:
   """Computes the predictions of a row, with the dropout of training.
 
   Returns:
-    (words, pairs). A word has the `position` of a masked token, its `truth`,
-    the piece `given` to the model in its place (None for a language model,
-    which reads one way and did not see it), the `probability` of the truth, and
-    the likeliest `guesses` with theirs. A pair is whether the second text of a
-    sentence pair is random, and the probability of that; none without NSP.
+    The `position` of each masked token, its `truth`, the piece `given` to the
+    model in its place (None for a language model, which reads one way and did
+    not see it), the `probability` of the truth, and the likeliest `guesses`
+    with theirs.
   """
   config, vocab = replay.config, replay.tokenizer.vocab
   one = {name: x[row : row + 1] for name, x in replay.batch.items()}
   with precision.set_products(config):
-    chances, nsp = _compute(
+    chances = _compute(
       precision.cast(replay.params, config.model.dtype),
       one,
       find_key(config, replay.phase, replay.number - 1, row),
@@ -157,16 +154,15 @@ def predict(
     )
   values, guesses = jax.device_get(jax.lax.top_k(chances, _GUESSES))
   chances, bert = jax.device_get(chances), config_lib.model_config(config)
-  ids, positions = (
-    one[f'masked_lm_{name}'][0].tolist() for name in ('ids', 'positions')
+  shown, ids, positions = (
+    one[name][0].tolist()
+    for name in ('input_ids', 'masked_lm_ids', 'masked_lm_positions')
   )
-  words = [
+  return [
     {
       'position': positions[i] + bert.target_offset,
       'truth': vocab[ids[i]],
-      'given': None
-      if bert.causal
-      else vocab[one['input_ids'][0, positions[i]]],
+      'given': None if bert.causal else vocab[shown[positions[i]]],
       'probability': float(chances[i, ids[i]]),
       'guesses': [
         (vocab[word], p)
@@ -175,23 +171,16 @@ def predict(
     }
     for i in np.flatnonzero(one['masked_lm_weights'][0]).tolist()
   ]
-  if nsp is None:
-    return words, []
-  present = one['next_sentence_weights'].reshape(-1) > 0
-  labels = one['next_sentence_labels'].reshape(-1)[present] > 0
-  random = np.asarray(nsp).reshape(-1)[present]
-  return words, list(zip(labels.tolist(), random.tolist(), strict=True))
 
 
 @functools.partial(jax.jit, static_argnames=('module', 'size'))
 def _compute(params, one, key, module, size):
-  """Returns probabilities: of words [P, V], and of a random second text."""
-  mlm, nsp = module.apply(
+  """Returns the probabilities of words, [P, V]."""
+  mlm, _ = module.apply(
     {'params': params},
     one,
     key is None,
     rngs=None if key is None else {'dropout': key},
   )
   # The embeddings may have padding rows, to make V divisible.
-  words = jax.nn.softmax(mlm[0, :, :size])
-  return words, None if nsp is None else jax.nn.softmax(nsp)[0, ..., 1]
+  return jax.nn.softmax(mlm[0, :, :size])

@@ -23,17 +23,6 @@ CASES = {
 }
 
 
-@pytest.fixture(scope='module')
-def directories(tmp_path_factory):
-  root = tmp_path_factory.mktemp('batches')
-  path = preparation.write_corpus(root / 'corpus.txt')
-  found = {pack: str(root / f'data{pack}') for pack in (1, 3)}
-  for pack, directory in found.items():
-    recipe = preparation.make_recipe(path, pack=pack, short_seq_prob=0.5)
-    prepare.prepare(recipe, directory, prepare.local_runner(1))
-  return found
-
-
 @pytest.mark.parametrize('changes', CASES.values(), ids=CASES)
 def test_rows_are_those_of_the_global_batch(directories, changes):
   c = pretrain_test.make_config(**changes)
@@ -97,6 +86,7 @@ def test_batches_that_are_compared_are_of_all_held_out_data(
   c = pretrain_test.make_config()
   monkeypatch.setattr(batches, '_COMPARED', 32)
   made, phase = batches.Batches(c, directories[1]), task.list_phases(c)[0]
+  assert made.name_eval_part(phase, 0) == ''  # data of one input has no parts
   total = made.eval_batches(phase)
   assert made.compared_batches(phase) == 2 < total - 1
   for i, expected in enumerate((0, total // 2)):
@@ -104,9 +94,3 @@ def test_batches_that_are_compared_are_of_all_held_out_data(
       made.compared_batch(phase, i, ROWS, False)['input_ids'],
       made.eval_batch(phase, expected, ROWS)['input_ids'],
     )
-
-
-def test_data_of_one_input_has_no_parts(directories):
-  made = batches.Batches(pretrain_test.make_config(), directories[1])
-  phase = task.list_phases(pretrain_test.make_config())[0]
-  assert made.name_eval_part(phase, 0) == ''

@@ -12,12 +12,11 @@ import pytest
 
 from bert_jax import config, config_check, errors
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import masking, prepare
+from bert_jax.data import masking
 from bert_jax.pretraining import batches as batches_lib
 from bert_jax.pretraining import pretrain
 from bert_jax.train import task
 from tests import models
-from tests.data import preparation
 
 
 def make_config(**changes):
@@ -35,22 +34,6 @@ def make_config(**changes):
   c.update_from_flattened_dict(fields)
   config_check.check(c)
   return c
-
-
-@pytest.fixture(scope='module')
-def directory(tmp_path_factory):
-  root = tmp_path_factory.mktemp('pretrain')
-  path = preparation.write_corpus(root / 'corpus.txt')
-  for pack in (1, 3):
-    # Short targets, so that some pairs are short enough to share a row.
-    recipe = preparation.make_recipe(path, pack=pack, short_seq_prob=0.5)
-    prepare.prepare(recipe, str(root / f'data{pack}'), prepare.local_runner(1))
-  return str(root / 'data1')
-
-
-@pytest.fixture(scope='module')
-def packed_directory(directory):
-  return directory[:-1] + '3'
 
 
 def batches(c, directory, steps):

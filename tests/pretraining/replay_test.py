@@ -35,17 +35,6 @@ TINY = {
 SAVED = (2, 4)  # of 30 steps of length 32, then 10 of length 64
 
 
-@pytest.fixture(scope='module')
-def directories(tmp_path_factory):
-  root = tmp_path_factory.mktemp('replay')
-  path = preparation.write_corpus(root / 'corpus.txt')
-  found = {pack: str(root / f'data{pack}') for pack in (1, 3)}
-  for pack, directory in found.items():
-    recipe = preparation.make_recipe(path, pack=pack, short_seq_prob=0.5)
-    prepare.prepare(recipe, directory, prepare.local_runner(1))
-  return found
-
-
 def make_params(c, seed):
   objective = pretrain.make_task(c, c.data.dir).objective(c)
   return jax.jit(objective.init)(jax.random.key(seed))
@@ -92,18 +81,12 @@ def test_a_rows_predictions_have_its_loss(directories, tmp_path, name, number):
   assert found.batch['input_ids'].shape == {5: (16, 32), 33: (8, 64)}[number]
   measured = replay_rows.measure(found, lambda n: None)
   for row in (0, 3):
-    words, pairs = replay_rows.predict(found, row)
+    words = replay_rows.predict(found, row)
     assert len(words) == measured.counts['mlm_loss'][row] > 0
     losses = [-np.log(word['probability']) for word in words]
     assert sum(losses) == pytest.approx(
       measured.sums['mlm_loss'][row], rel=1e-4
     )
-    if pairs:
-      chances = [p if random else 1 - p for random, p in pairs]
-      assert len(pairs) == measured.counts['nsp_loss'][row]
-      loss = -np.log(chances).sum()
-      assert loss == pytest.approx(measured.sums['nsp_loss'][row], rel=1e-4)
-  assert bool(pairs) == found.config.objective.nsp
 
 
 @pytest.mark.parametrize('changes', CASES.values(), ids=CASES)
@@ -114,7 +97,7 @@ def test_the_text_is_that_of_the_record(directories, tmp_path, changes):
     ids, masked = replay_rows.restore_tokens(found, row)
     tokens = [vocab[i] for i in ids]
     assert '[MASK]' not in tokens and special <= {*tokens}
-    words, _ = replay_rows.predict(found, row)
+    words = replay_rows.predict(found, row)
     assert [tokens[word['position']] for word in words] == [
       w['truth'] for w in words
     ]

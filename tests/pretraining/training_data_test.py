@@ -7,10 +7,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.data import manifest
 from bert_jax.pretraining import training_data
-from tests.pretraining import pretrain_test
 from tests.pretraining.pretrain_test import make_config
-
-directory = pretrain_test.directory
 
 
 def open_data(c, tmp_path):
