@@ -1,7 +1,7 @@
 """Prints the TPU compiler's estimates of a training step, without a TPU.
 
   python benchmarks/tpu/aot.py --folder=DIR [--chips=v5e,v5p,v4] \\
-    [--sizes=base,large] [--lengths=128,512] [--tokens=8192] [--parts=layers]
+    [--sizes=base,large] [--lengths=128,512] [--tokens=8192]
 
 The step of bert_jax.main for configs/base.py and large.py (dropout 0.1,
 bfloat16, rng=rbg), data parallel over four chips, --tokens per chip. Two and
@@ -13,10 +13,6 @@ CMU: model FLOPs per estimated cycle, relative to those of an 8192^3 product in
 bfloat16 compiled for the same chip. First with the compiler's cycles alone,
 then with kernels, then with random bits, gathers and scatters. The goals are
 for the second.
-
---parts: `steps` is that table. `layers` divides a layer's cycles, without
-kernels, into products with what is fused into them and other ops, relative to
-its model FLOPs at the chip's peak.
 
 Programs are kept in DIR and not compiled again. One compilation takes one to
 four minutes on two cores.
@@ -169,7 +165,6 @@ def print_steps(programs, cases):
     'chip | size | S | cycles M | kernels M | bits M | moves M | '
     'collectives ms | CMU | + kernels | + rest | temporary GiB | goal'
   )
-  left = []
   for case in cases:
     memory, cost = programs.line(case)
     topology = topology_lib.parse(case.topology)
@@ -189,12 +184,6 @@ def print_steps(programs, cases):
       f'{memory.temporary / 2**30:.2f}',
       judge(case, shares[1]),
     )
-    uncosted = ', '.join(
-      f'{n:.0f} {opcode} ({cost.uncosted_bytes[opcode] / 1e6:,.0f} MB)'
-      for opcode, n in cost.uncosted.items()
-    )
-    left.append(f'{case.topology}, {case.size} S={case.length}: {uncosted}')
-  print('\n'.join(['nothing is added for', *left]))
 
 
 def judge(case: Case, share: float) -> str:
@@ -204,33 +193,6 @@ def judge(case: Case, share: float) -> str:
   return f'{goal:.2f} {"met" if share >= goal else "MISSED"}'
 
 
-def print_layers(programs, cases):
-  """Prints what a layer takes: its products, and the ops between them."""
-  head(
-    'chip | size | S | products M | at the peak M | times | other ops M | times'
-  )
-  for case in cases:
-    few, more = (dataclasses.replace(case, layers=n) for n in FEW)
-    costs = programs.get(few)[1], programs.get(more)[1]
-    products, all_ops, work = (
-      (b - a) / (more.layers - few.layers)
-      for a, b in (
-        [cost.product_cycles for cost in costs],
-        [cost.cycles for cost in costs],
-        (few.flops, more.flops),
-      )
-    )
-    chip, others = case.chip, all_ops - products
-    ideal = work / chip.flops * chip.devices * chip.cycles_per_second
-    row(
-      *(chip.name, case.size, case.length),
-      *(f'{n / 1e6:.3f}' for n in (products, ideal)),
-      f'{products / ideal:.2f}',
-      f'{others / 1e6:.3f}',
-      f'{others / ideal:.2f}',
-    )
-
-
 def row(*cells):
   print('| ' + ' | '.join(map(str, cells)) + ' |', flush=True)
 
@@ -238,9 +200,6 @@ def row(*cells):
 def head(names):
   print(f'| {names} |')
   row(*('---' for _ in names.split(' | ')))
-
-
-PARTS = {'steps': print_steps, 'layers': print_layers}
 
 
 def parse_arguments():
@@ -258,7 +217,6 @@ def parse_arguments():
 
     parser.add_argument(name, type=words, default=default.split(','))
 
-  some('--parts', PARTS, 'steps')
   some('--chips', SLICES, 'v5e,v5p,v4')
   some('--sizes', FULL, 'base,large')
   some('--lengths', [*map(str, PREDICTIONS)], '128,512')
@@ -282,9 +240,7 @@ def main():
     for size in args.sizes
     for n in args.lengths
   ]
-  for part in args.parts:
-    print(f'\n{part}', flush=True)
-    PARTS[part](Programs(args.folder), cases)
+  print_steps(Programs(args.folder), cases)
 
 
 if __name__ == '__main__':

@@ -16,12 +16,6 @@ _COLLECTIVES = (
 # Custom calls with their own program, for which the compiler has no estimate;
 # the others are annotations, or parts of ops for which it has one.
 _KERNELS = ('tpu_custom_call', 'MosaicFusion')
-# Ops that only name or order arrays, or whose bodies are counted instead.
-_FREE = frozenset(
-  'parameter constant tuple get-tuple-element bitcast after-all while call '
-  'call-start conditional custom-call optimization-barrier async-start'.split()
-)
-_SMALL = 4096  # bytes; less is work for the scalar unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +24,6 @@ class Cost:
 
   Attributes:
     cycles: the compiler's estimate; it does not include what follows.
-    product_cycles: those of `cycles` that ops with a matrix product take,
-      together with what is fused into them.
     rng_bytes: bytes of random bits that are generated.
     collectives: {kind: count}.
     collective_bytes: {kind: bytes of the whole arrays, the larger of inputs and
@@ -43,13 +35,9 @@ class Cost:
     kernel_bytes: {name and result: bytes} that they declare, otherwise of
       inputs and outputs.
     moved_bytes: bytes read and written by gathers and scatters without cycles.
-    uncosted: {opcode: count} of other ops without cycles, except on tiny
-      arrays; most are copies overlapped with computation.
-    uncosted_bytes: {opcode: bytes} of their inputs and outputs.
   """
 
   cycles: float = 0
-  product_cycles: float = 0
   rng_bytes: float = 0
   collectives: dict = dataclasses.field(default_factory=dict)
   collective_bytes: dict = dataclasses.field(default_factory=dict)
@@ -58,8 +46,6 @@ class Cost:
   kernel_flops: dict = dataclasses.field(default_factory=dict)
   kernel_bytes: dict = dataclasses.field(default_factory=dict)
   moved_bytes: float = 0
-  uncosted: dict = dataclasses.field(default_factory=dict)
-  uncosted_bytes: dict = dataclasses.field(default_factory=dict)
 
 
 def count_cost(text: str) -> Cost:
@@ -129,10 +115,8 @@ def _add(totals, computations, name, *, times, devices, fused, aside=False):
     if not fused:  # the parts of a fusion repeat its estimate
       found = [] if aside else [int(n) for n in _CYCLES.findall(op.rest)]
       totals['cycles'] += times * sum(found)
-      if found and _has_product(op, types, computations):
-        totals['product_cycles'] += times * sum(found)
       if not found:
-        _add_uncosted(totals, op, types, computations, times)
+        _add_moves(totals, op, types, computations, times)
     kind = op.opcode.removesuffix('-start')
     if op.opcode.endswith('-done') or op.opcode.endswith('-update'):
       continue  # counted at its start
@@ -162,7 +146,10 @@ def _add_custom_call(totals, op, types, times):
   if target not in _KERNELS:
     return
   said = dict(re.findall(r'"(flops|bytes_accessed)":"(\d+)"', op.rest))
-  moved = said.get('bytes_accessed') or _in_and_out(op, types)
+  moved = said.get('bytes_accessed')
+  if not moved:  # then it is what goes in and out
+    arrays = op.type, *(types.get(o, '') for o in op.operands)
+    moved = sum(map(hlo_text.parse_size, arrays))
   name = re.sub(r'\.\d+$', '', op.name)
   key = f'{name} {hlo_text.SHAPE.search(op.type)[0]}'
   totals['kernels', key] += times
@@ -170,23 +157,14 @@ def _add_custom_call(totals, op, types, times):
   totals['kernel_bytes', key] += times * int(moved)
 
 
-def _add_uncosted(totals, op, types, computations, times):
-  """Adds an op for which the compiler has no cycles."""
+def _add_moves(totals, op, types, computations, times):
+  """Adds the gathers and scatters of an op without cycles."""
   inside = list(_inside(op, types, computations))
-  kinds = {part.opcode.removesuffix('-start') for part, _ in inside}
-  if kinds & {'gather', 'scatter'}:
-    moved = sum(_moved(part, known) for part, known in inside)
-    if 'scatter' in kinds and '"aliasing_operands":{"lists":[{' not in op.rest:
-      # The table is made, not changed in place.
-      moved += hlo_text.parse_size(op.type)
-    totals['moved_bytes'] += times * moved
-  elif kinds & {*_COLLECTIVES, 'rng-bit-generator'}:
-    return
-  elif op.opcode in _FREE or op.opcode.endswith(('-done', '-id')):
-    return
-  elif _in_and_out(op, types) >= _SMALL:
-    totals['uncosted', op.opcode] += times
-    totals['uncosted_bytes', op.opcode] += times * _in_and_out(op, types)
+  totals['moved_bytes'] += times * sum(_moved(*part) for part in inside)
+  scatters = any(part.opcode == 'scatter' for part, _ in inside)
+  if scatters and '"aliasing_operands":{"lists":[{' not in op.rest:
+    # The table is made, not changed in place.
+    totals['moved_bytes'] += times * hlo_text.parse_size(op.type)
 
 
 def _inside(op, types, computations):
@@ -200,11 +178,6 @@ def _inside(op, types, computations):
       yield from _inside(part, known, computations)
 
 
-def _has_product(op, types, computations) -> bool:
-  inside = _inside(op, types, computations)
-  return any(part.opcode in ('convolution', 'dot') for part, _ in inside)
-
-
 def _moved(op, types) -> int:
   """Returns the bytes that a gather or scatter must read and write."""
   if op.opcode == 'gather':
@@ -213,14 +186,6 @@ def _moved(op, types) -> int:
     updates = op.operands[len(op.operands) // 2 + 1 :]
     return 3 * sum(hlo_text.parse_size(types[o]) for o in updates)
   return 0
-
-
-def _in_and_out(op, types) -> int:
-  if op.opcode.endswith('-start'):  # its type includes inputs, maybe whole
-    return 2 * hlo_text.parse_size(_get_second(op.type))
-  return hlo_text.parse_size(op.type) + sum(
-    hlo_text.parse_size(types.get(o, '')) for o in op.operands
-  )
 
 
 def _add_collective(totals, op, kind, name, types, times, devices):
