@@ -1,5 +1,7 @@
 """Tests of finding the files of a fine-tuning run."""
 
+import importlib
+
 import pytest
 
 from bert_jax import errors
@@ -51,6 +53,20 @@ def test_mnli_has_two_dev_sets_and_the_diagnostics(tmp_path):
     'train', 'dev', 'dev_mismatched', 'test', 'diagnostic'
   ]  # fmt: skip
   assert found['diagnostic'] == str(tmp_path / 'diagnostic' / 'diagnostic.tsv')
+
+
+def test_a_task_like_those_of_glue_needs_a_row_in_the_table(
+  tmp_path, monkeypatch
+):
+  labels = ('yes', 'maybe', 'no')
+  row = glue.Glue('SNLI', 'premise', 'hypothesis', 'label', labels)
+  monkeypatch.setitem(glue.TASKS, 'snli', row)
+  write(tmp_path / 'SNLI', 'train.tsv', 'dev.tsv')
+  found = data_files.find_files(source(tmp_path, glue='snli'))
+  assert list(found) == ['train', 'dev']
+  assert data_files.list_glue(str(tmp_path)) == ['snli']
+  config = importlib.import_module('configs.glue').get_config('snli')
+  assert config.finetuning.outputs == 3
 
 
 def test_an_unknown_task_of_glue_is_refused():
