@@ -98,7 +98,7 @@ def _define_flags():
   flags.DEFINE_string('input', None, 'File with a sentence or pair per line.')
   flags.DEFINE_string('output', None, 'The .npz to write.')
   flags.DEFINE_enum(
-    'layers', 'last', hidden_states.LAYERS, 'Layers to write, see above.'
+    'layers', 'last', [*hidden_states.LAYERS], 'Layers to write, see above.'
   )
   flags.DEFINE_boolean('attention', False, 'Write attention maps too.')
   flags.DEFINE_integer('batch_size', 32, 'Sentences per batch.')

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
@@ -57,7 +56,12 @@ def fill(
       f'the sentence has {len(ids)} tokens with [CLS] and [SEP], the model '
       f'takes {config.max_positions}; shorten it.'
     )
-  batch = _make_batch(ids, masks, tokenizer.pad_id, config)
+  length = min(-len(ids) // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
+  row = tokenizer.encode(sentence, max_length=length)
+  batch = {name: np.array([x], np.int32) for name, x in row.items()}
+  # A causal model's hidden state predicts the token beside its own.
+  places = np.array([masks], np.int32) - config.target_offset
+  batch['masked_lm_positions'] = places
   config = dataclasses.replace(config, dtype='float32')
   logits = _mlm_logits(params, batch, config, with_nsp)[0]  # [P, V]
   # The embeddings may have padding rows, to make V divisible.
@@ -69,21 +73,7 @@ def fill(
   ]
 
 
-def _make_batch(ids, masks, pad_id, config):
-  length = min(-len(ids) // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
-  padded = np.full((1, length), pad_id, np.int32)
-  padded[0, : len(ids)] = ids
-  return {
-    'input_ids': padded,
-    'input_mask': np.arange(length)[None] < len(ids),
-    'segment_ids': np.zeros_like(padded),
-    # A causal model's hidden state predicts the token beside its own.
-    'masked_lm_positions': np.array([masks], np.int32) - config.target_offset,
-  }
-
-
 @precision.jit_inference('config', 'with_nsp')
 def _mlm_logits(params, batch, config, with_nsp):
   bert = heads.PretrainingModel(config, with_nsp)
-  batch = jax.tree.map(jnp.asarray, batch)
   return bert.apply({'params': params}, batch)[0]  # [B, P, V]

@@ -12,14 +12,15 @@ from bert_jax import errors
 from bert_jax.model import bert_config, heads, precision
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
-LAYERS = (
-  'embeddings',
-  'last',
-  'second_to_last',
-  'sum_last_4',
-  'concat_last_4',
-  'all',
-)
+# {name: which of the L + 1 hidden states}; see also `feature_model.LAYERS`.
+LAYERS = {
+  'embeddings': slice(0, 1),
+  'last': slice(-1, None),
+  'second_to_last': slice(-2, -1),
+  'sum_last_4': slice(-4, None),
+  'concat_last_4': slice(-4, None),
+  'all': slice(None),
+}
 _LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
 
 
@@ -57,7 +58,6 @@ def extract(
       normalised sum that enters the first layer. With norm='pre', the last
       layer's hidden states are taken after the final LayerNorm.
     attention: whether to return the attention probabilities too.
-    batch_size: sentences per batch.
 
   Yields:
     Features of each text, in order.
@@ -67,7 +67,18 @@ def extract(
       has, or if a text is longer than the model's positions. All texts are
       checked before the first is computed.
   """
-  _check_choice(config, layers, batch_size)
+  if layers not in LAYERS:
+    raise errors.UserError(
+      f'layers={layers!r} is not one of {", ".join(LAYERS)}.'
+    )
+  least = -(LAYERS[layers].start or 0)
+  if config.num_layers < least:
+    raise errors.UserError(
+      f'layers={layers} needs {least} layers, the model has '
+      f'{config.num_layers}; use last or all.'
+    )
+  if batch_size < 1:
+    raise errors.UserError(f'batch_size={batch_size} must be at least 1.')
   rows = [_encode(config, tokenizer, i, text) for i, text in enumerate(texts)]
   config = dataclasses.replace(config, dtype='float32')
   for start in range(0, len(rows), batch_size):
@@ -85,24 +96,8 @@ def extract(
       )
 
 
-def _check_choice(config, layers, batch_size):
-  if layers not in LAYERS:
-    raise errors.UserError(
-      f'layers={layers!r} is not one of {", ".join(LAYERS)}.'
-    )
-  least = {'second_to_last': 2, 'sum_last_4': 4, 'concat_last_4': 4}
-  if config.num_layers < least.get(layers, 1):
-    raise errors.UserError(
-      f'layers={layers} needs {least[layers]} layers, the model has '
-      f'{config.num_layers}; use last or all.'
-    )
-  if batch_size < 1:
-    raise errors.UserError(f'batch_size={batch_size} must be at least 1.')
-
-
 def _encode(config, tokenizer, i, text):
-  pair = (text,) if isinstance(text, str) else text
-  row = tokenizer.encode(*pair)
+  row = tokenizer.encode(*((text,) if isinstance(text, str) else text))
   if len(row['input_ids']) > config.max_positions:
     raise errors.UserError(
       f'sentence {i + 1} has {len(row["input_ids"])} tokens with [CLS] and '
@@ -130,12 +125,15 @@ def _pad(rows, size, config, pad_id):
 def _compute(params, batch, config, layers, with_attention):
   """Returns hidden states [B, (L + 1,) S, D] and attention [B, L, H, S, S]."""
   hidden, blocks = _list_hidden(params, batch, config)
-  maps = None
+  chosen, maps = hidden[LAYERS[layers]], None
   if with_attention:
-    maps = jnp.stack(
-      [block['attention']['probabilities'][0] for block in blocks], axis=1
-    )
-  return _choose(hidden, layers), maps
+    maps = [block['attention']['probabilities'][0] for block in blocks]
+    maps = jnp.stack(maps, axis=1)
+  if layers == 'all':
+    return jnp.stack(chosen, axis=1), maps
+  if layers == 'sum_last_4':
+    return sum(chosen), maps
+  return jnp.concatenate(chosen, axis=-1), maps
 
 
 @precision.jit_inference('config', 'layers')
@@ -175,14 +173,3 @@ def _list_hidden(params, batch, config):
     for i in range(config.num_layers)
   ]
   return [first, *(x['hidden'][0] for x in blocks[:-1]), last], blocks
-
-
-def _choose(hidden, layers):
-  """Returns the chosen layers out of L + 1 arrays [B, S, D]."""
-  if layers == 'all':
-    return jnp.stack(hidden, axis=1)
-  if layers == 'concat_last_4':
-    return jnp.concatenate(hidden[-4:], axis=-1)
-  if layers == 'sum_last_4':
-    return sum(hidden[-4:])
-  return hidden[{'embeddings': 0, 'second_to_last': -2, 'last': -1}[layers]]

@@ -127,11 +127,7 @@ def read(path: str, step: int | None = None) -> Source:
   # Imported here: Orbax takes half a second, and other formats do not need it.
   from bert_jax.inference import trained_run
 
-  params, *model, facts = trained_run.read(path, step)
-  head = trained_run.take_head(params, facts)
-  origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
-  report = rename.Report([], [])
-  return Source(params, *model, report, origin, facts['step'], head)
+  return Source(*trained_run.read(path, step))
 
 
 def read_with_mlm(path: str) -> Source:

@@ -11,6 +11,7 @@ from bert_jax import config as config_lib
 from bert_jax import config_check, errors, param_names
 from bert_jax.corpus import text_files
 from bert_jax.inference import fine_tuned
+from bert_jax.interop import rename
 from bert_jax.model import classifier, heads, parameters
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
@@ -26,10 +27,7 @@ def read(workdir: str, step: int | None = None):
       the best on dev, otherwise the newest undamaged one.
 
   Returns:
-    (params, config, with_nsp, tokenizer, facts): as `hf_load.read`, but with
-    the checkpoint's facts, such as `step` and `fingerprint`, for the report,
-    and `task_name`, `spans` (see `classifier.Head`);
-    params have the head of a fine-tuned model, too, see `take_head`.
+    The fields of `source.Source`.
 
   Raises:
     errors.UserError: if config, checkpoint or vocabulary is missing, malformed
@@ -51,18 +49,20 @@ def read(workdir: str, step: int | None = None):
   module = heads.PretrainingModel(bert, with_nsp)
   if config.task != 'pretraining':
     module = fine_tuned.make_module(config, bert)
-    facts = {**facts, 'form': config.finetuning.form}
   check_params(params, module, path)
-  vocab = _find_vocab(config, workdir, facts['task']['vocab_sha256'])
+  about = facts['task']
+  vocab = _find_vocab(config, workdir, about['vocab_sha256'])
   # The recipe of the data when the run began; very old checkpoints lack it.
-  prepared = facts['task'].get('data', {})
+  prepared = about.get('data', {})
   recipe = prepared.get('recipe', {'lowercase': config.data.lowercase})
   lowercase = recipe['lowercase']
   tokenizer = tokenizer_lib.Tokenizer.load(
     vocab, lowercase, recipe.get('strip_accents', lowercase)
   )
-  about = {'task_name': config.task, 'spans': _read_spans(config, workdir)}
-  return params, bert, with_nsp, tokenizer, {**facts, **about}
+  head = _take_head(params, config, workdir, about)
+  origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
+  report = rename.Report([], [])
+  return params, bert, with_nsp, tokenizer, report, origin, facts['step'], head
 
 
 def _find_vocab(config, workdir, sha256: str) -> str:
@@ -93,38 +93,28 @@ def find_own(folder: str, name: str) -> str | None:
   return path if storage.exists(path) else None
 
 
-def take_head(params: dict, facts: dict) -> classifier.Head | None:
-  """Takes the classification head out of a run's parameters, if it has one.
-
-  Args:
-    params: from `read`; the head is removed.
-    facts: from `read`.
-  """
+def _take_head(params, config, workdir, about) -> classifier.Head | None:
+  """Takes the head of a fine-tuned model out of a run's parameters."""
   if 'classifier' not in params:
     return None
-  found, about = params.pop('classifier'), facts['task']
+  found, c, spans = params.pop('classifier'), config.finetuning, None
+  if config.task == 'spans':
+    threshold = None
+    if c.unanswerable:
+      threshold = _read_results(workdir).get('threshold', 0.0)
+    spans = classifier.Spans(
+      c.doc_stride, c.max_query_length, c.max_answer_length, threshold
+    )
   return classifier.Head(
     found['kernel'],
     found['bias'],
     tuple(about['labels']),
     about['max_length'],
     tuple(about['columns']),
-    facts['task_name'],
+    config.task,
     params.pop('bilstm', None),
-    facts['form'],
-    facts['spans'],
-  )
-
-
-def _read_spans(config, workdir) -> classifier.Spans | None:
-  """Returns how answers are found, with the threshold if it was tuned."""
-  if config.task != 'spans':
-    return None
-  c, threshold = config.finetuning, None
-  if c.unanswerable:
-    threshold = _read_results(workdir).get('threshold', 0.0)
-  return classifier.Spans(
-    c.doc_stride, c.max_query_length, c.max_answer_length, threshold
+    c.form,
+    spans,
   )
 
 

@@ -102,13 +102,12 @@ def _changes(ours, theirs, words: int, size: int) -> list[str]:
     found.append(f'positions {had:,} to {has - 1:,}: new embeddings')
   if has < had:
     found.append(f'positions {has:,} to {had - 1:,}: left out')
+  there, here = (
+    {name.split('/')[0] for name in tree} for tree in (theirs, ours)
+  )
   for head in _HEADS:
-    there, here = (
-      any(name.startswith(f'{head}/') for name in tree)
-      for tree in (theirs, ours)
-    )
-    if here and not there:
+    if head in here - there:
       found.append(f'{head}: new, the source has none')
-    if there and not here:
+    if head in there - here:
       found.append(f'{head}: left out')
   return found

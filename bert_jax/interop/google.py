@@ -153,13 +153,13 @@ def _check(config):
   allowed = {
     'norm_epsilon': _NORM_EPSILON,
     'norm': 'post',
-    'causal': False,
     'reverse': False,
+    'causal': False,
   }
   for field, only in allowed.items():
     value = getattr(config, field)
     if value != only:
       raise errors.UserError(
         f"{field}={value!r} has no name in Google's format, only {only!r}; use "
-        '--format=npz.'
+        f'--format={"npz" if field in ("norm", "reverse") else "hf or npz"}.'
       )

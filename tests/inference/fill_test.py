@@ -12,8 +12,6 @@ from bert_jax.tokenization import tokenizer as tokenizer_lib
 from tests import models
 
 VOCAB = '[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog bird ran sat'.split()
-
-
 TOKENIZER = tokenizer_lib.Tokenizer(tuple(VOCAB), lowercase=True)
 
 
@@ -89,7 +87,7 @@ def test_each_mask_is_read_at_its_place_and_padding_changes_nothing():
   assert found[0] != found[1]
 
 
-def test_a_causal_model_uses_the_words_before_the_mask_only():
+def test_a_causal_model_uses_the_words_on_one_side_of_the_mask_only():
   params, config = make_model(causal=True)
   words = fill(params, config, 'the cat [MASK] dog')
   assert fill(params, config, 'the cat [MASK] bird ran') == words
@@ -97,26 +95,23 @@ def test_a_causal_model_uses_the_words_before_the_mask_only():
   # The word before the mask predicts it, so [MASK] itself is not looked at.
   expected = expect(params, config, [2, 5, 6], [2])[0]
   for word, probability in words[0]:
-    np.testing.assert_allclose(
-      probability, expected[VOCAB.index(word)], rtol=1e-4
-    )
-
-
-def test_a_reversed_causal_model_uses_the_words_after_the_mask_only():
+    wanted = expected[VOCAB.index(word)]
+    np.testing.assert_allclose(probability, wanted, rtol=1e-4)
   params, config = make_model(causal=True, reverse=True)
   words = fill(params, config, 'the cat [MASK] dog')
   assert fill(params, config, 'the dog [MASK] dog') == words
   assert fill(params, config, 'the cat [MASK] cat') != words
 
 
-def test_mistakes_are_explained():
-  params, config = make_certain_model()
-  with pytest.raises(errors.UserError, match=r'no \[MASK\].*in capitals'):
-    fill(params, config, 'the [mask] ran')
-  with pytest.raises(errors.UserError, match='has 10 tokens.*takes 9'):
-    fill(params, config, '[MASK] [MASK]' + ' the' * 6)
-  assert fill(params, config, '[MASK] [MASK]' + ' the' * 5)
-  with pytest.raises(errors.UserError, match='top=0 .* from 1 to 11'):
-    fill(params, config, '[MASK]', top=0)
-  with pytest.raises(errors.UserError, match='top=12'):
-    fill(params, config, '[MASK]', top=12)
+@pytest.mark.parametrize(
+  ('sentence', 'top', 'message'),
+  [
+    ('the [mask] ran', 5, r'no \[MASK\].*in capitals'),
+    ('[MASK] [MASK]' + ' the' * 6, 5, 'has 10 tokens.*takes 9'),
+    ('[MASK]', 0, 'top=0 .* from 1 to 11'),
+    ('[MASK]', 12, 'top=12'),
+  ],
+)
+def test_mistakes_are_explained(sentence, top, message):
+  with pytest.raises(errors.UserError, match=message):
+    fill(*make_certain_model(), sentence, top)

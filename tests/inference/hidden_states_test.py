@@ -116,18 +116,15 @@ def test_a_bfloat16_model_is_computed_in_float32():
     np.testing.assert_array_equal(a.hidden, b.hidden)
 
 
-def test_attention_is_zero_where_a_causal_model_may_not_look():
-  config = dataclasses.replace(CONFIG, causal=True)
+@pytest.mark.parametrize('reverse', [False, True])
+def test_attention_is_zero_where_a_causal_model_may_not_look(reverse):
+  """Maps are in the order of the text, whichever way the model reads it."""
+  config = dataclasses.replace(CONFIG, causal=True, reverse=reverse)
   maps = extract(config=config, attention=True)[1].attention
-  assert np.triu(maps, 1).max() == 0
-  np.testing.assert_array_equal(maps[:, :, 0, 0], 1)
-
-
-def test_attention_of_a_reversed_model_is_shown_in_the_order_of_the_text():
-  config = dataclasses.replace(CONFIG, causal=True, reverse=True)
-  maps = extract(config=config, attention=True)[1].attention
-  assert np.tril(maps, -1).max() == 0
-  np.testing.assert_array_equal(maps[:, :, -1, -1], 1)
+  hidden = np.tril(maps, -1) if reverse else np.triu(maps, 1)
+  assert hidden.max() == 0
+  first = -1 if reverse else 0
+  np.testing.assert_array_equal(maps[:, :, first, first], 1)
   np.testing.assert_allclose(maps.sum(-1), 1, rtol=1e-5)
 
 
@@ -146,7 +143,4 @@ def test_attention_of_a_reversed_model_is_shown_in_the_order_of_the_text():
 def test_mistakes_are_explained(changes, message):
   with pytest.raises(errors.UserError, match=message):
     extract(**changes)
-
-
-def test_no_texts_give_no_features():
   assert extract(texts=[]) == []

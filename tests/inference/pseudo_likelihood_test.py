@@ -74,13 +74,14 @@ def test_neither_order_nor_batches_nor_padding_change_scores(monkeypatch):
 @pytest.mark.parametrize('reverse', [False, True])
 def test_the_score_of_a_causal_model_is_the_likelihood(reverse):
   model = mixed(causal=True, reverse=reverse)
-  guess = fill_test.expect  # probabilities at the places that predict
-  if reverse:  # [CLS] the cat [SEP], read from the right
-    first = guess(model.params, model.config, [2, 4, 6, 3], [2])[0][5]
-    second = guess(model.params, model.config, [2, 5, 4, 3], [3])[0][6]
-  else:
-    first = guess(model.params, model.config, [2, 4, 6, 3], [0])[0][5]
-    second = guess(model.params, model.config, [2, 5, 4, 3], [1])[0][6]
+  places = [2, 3] if reverse else [0, 1]  # which predict the words
+  # [CLS] the cat [SEP], of which a word is masked.
+  first, second = (
+    fill_test.expect(model.params, model.config, ids, [place])[0][word]
+    for ids, place, word in zip(
+      ([2, 4, 6, 3], [2, 5, 4, 3]), places, (5, 6), strict=True
+    )
+  )
   (found,) = score(model, 'the cat')
   assert found == pytest.approx(math.log(first) + math.log(second), rel=1e-5)
 

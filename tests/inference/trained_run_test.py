@@ -41,6 +41,10 @@ def make_run(workdir):
   return str(workdir)
 
 
+def read(*args):
+  return source.Source(*trained_run.read(*args))
+
+
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
   return make_run(tmp_path_factory.mktemp('run'))
@@ -58,11 +62,11 @@ def params(step):
 
 def test_the_newest_checkpoint_or_that_of_a_step_is_read(made):
   for step, chosen in ((2, None), (1, 1)):
-    found, bert, with_nsp, tokenizer, facts = trained_run.read(made, chosen)
-    models.assert_same(found, params(step))
-    assert bert == config_lib.model_config(make_config())
-    assert with_nsp and facts['step'] == step
-    assert tokenizer.vocab == tuple(models.VOCAB) and tokenizer.lowercase
+    found = read(made, chosen)
+    models.assert_same(found.params, params(step))
+    assert found.config == config_lib.model_config(make_config())
+    assert found.with_nsp and found.step == step
+    assert found.tokenizer == models.TOKENIZER
 
 
 @pytest.mark.parametrize(
@@ -76,15 +80,15 @@ def test_the_newest_checkpoint_or_that_of_a_step_is_read(made):
 def test_accents_are_as_the_data_was_prepared(
   made, monkeypatch, recipe, strips
 ):
-  read = checkpoint_reader.read
+  read_checkpoint = checkpoint_reader.read
 
   def with_recipe(*args):
-    state, facts = read(*args)
+    state, facts = read_checkpoint(*args)
     facts['task']['data'] = {'recipe': recipe}
     return state, facts
 
   monkeypatch.setattr(checkpoint_reader, 'read', with_recipe)
-  tokenizer = trained_run.read(made)[3]
+  tokenizer = read(made).tokenizer
   assert tokenizer.strip_accents == strips
   assert tokenizer.ids(['é']) == [[10 if strips else 9]]
 
@@ -99,7 +103,7 @@ def test_a_run_keeps_the_vocabulary_of_data_elsewhere(workdir, tmp_path):
   (shared / 'vocab.txt').write_text('another')
   claim.keep(str(workdir), str(shared))
   shutil.rmtree(shared)
-  assert trained_run.read(str(workdir))[3].vocab == tuple(models.VOCAB)
+  assert read(str(workdir)).tokenizer.vocab == tuple(models.VOCAB)
   assert (workdir / 'manifest.json').read_text() == '{}'
 
 
@@ -110,7 +114,7 @@ def test_nothing_outside_of_a_run_is_read(workdir, tmp_path, where):
   for outside in (str(shared), 'http://127.0.0.1:9/data', 'memory://data'):
     edit_config(workdir, **{'data.dir': outside})
     with pytest.raises(errors.UserError) as caught:
-      trained_run.read(str(workdir))
+      read(str(workdir))
     assert f'from {outside}: what is outside of a run is not read' in str(
       caught.value
     )
@@ -118,24 +122,23 @@ def test_nothing_outside_of_a_run_is_read(workdir, tmp_path, where):
   own.parent.mkdir(exist_ok=True)
   own.symlink_to(shared / 'vocab.txt')
   with pytest.raises(errors.UserError, match='leads out of the folder'):
-    trained_run.read(str(workdir))
+    read(str(workdir))
   own.unlink()
   shutil.copy(shared / 'vocab.txt', own)  # as the line says
-  assert trained_run.read(str(workdir))[3].vocab == tuple(models.VOCAB)
+  assert read(str(workdir)).tokenizer.vocab == tuple(models.VOCAB)
 
 
-def test_a_config_that_is_a_link_out_of_the_run_is_refused(workdir, tmp_path):
+def test_a_link_for_a_config_and_another_vocabulary_are_refused(
+  workdir, tmp_path
+):
+  path = workdir / 'data' / 'vocab.txt'
+  path.write_text(path.read_text('utf-8').replace('cat', 'cow'), 'utf-8')
+  with pytest.raises(errors.UserError, match='no vocab.txt with which it was'):
+    read(str(workdir))
   os.rename(workdir / 'config.json', tmp_path / 'c')
   (workdir / 'config.json').symlink_to(tmp_path / 'c')
   with pytest.raises(errors.UserError, match='leads out of the folder'):
     source.read(str(workdir))
-
-
-def test_another_vocabulary_is_refused(workdir):
-  path = workdir / 'data' / 'vocab.txt'
-  path.write_text(path.read_text('utf-8').replace('cat', 'cow'), 'utf-8')
-  with pytest.raises(errors.UserError, match='no vocab.txt with which it was'):
-    trained_run.read(str(workdir))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,7 @@ def test_a_config_of_another_training_is_refused(
 ):
   edit_config(workdir, **{field: value})
   with pytest.raises(errors.UserError, match=message):
-    trained_run.read(str(workdir))
+    read(str(workdir))
 
 
 def test_a_config_in_a_bucket_that_is_ill_may_be_read_later(ill, remote):
@@ -167,7 +170,7 @@ def test_a_config_in_a_bucket_that_is_ill_may_be_read_later(ill, remote):
 def test_how_a_model_was_trained_does_not_matter_to_who_reads_it(workdir):
   # Older versions trained so.
   edit_config(workdir, **{'phases.max_predictions': [76, 600], 'seed': -1})
-  assert trained_run.read(str(workdir))[4]['step'] == 2
+  assert read(str(workdir)).step == 2
 
 
 def edit_config(workdir, **values):
