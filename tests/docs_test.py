@@ -40,6 +40,14 @@ def test_links_lead_to_files_and_headings():
       assert not anchor or anchor in _find_anchors(path), page
 
 
+def test_pages_that_code_names_exist():
+  for source, text in SOURCES.items():
+    named = re.findall(r'\b(docs/\w+\.md)(?:#([\w-]+))?', text)
+    for page, anchor in named:
+      assert ROOT / page in PAGES, source
+      assert not anchor or anchor in _find_anchors(ROOT / page), source
+
+
 def test_every_page_is_in_the_index():
   index = ROOT / 'docs/README.md'
   listed = {path for path, _ in _find_links(index)}
