@@ -102,7 +102,8 @@ class Choices(row_task.RowTask):
     numbers = None
     if all(x.label for x in content.units):
       numbers = number_labels(content, choices)
-    facts = row_task.list_facts(content) | {'choices': choices}
+    facts = row_task.list_facts(content)
+    facts['counts'].append(errors.count(choices, 'choice'))
     return ChoiceRows(encoded, numbers, choices), facts
 
   def list_columns(self, config):
@@ -126,17 +127,8 @@ class Choices(row_task.RowTask):
     logits = logits.reshape(rows, choices)
     return supervised.sum_classes(logits, batch), {'logits': logits}
 
-  def expect_loss(self, config, module):
-    return math.log(_count(config))
-
-  def describe_batch(self, batch):
-    tokens = batch['input_mask'].sum()
-    rows, choices, _ = batch['input_ids'].shape
-    return [
-      f'first batch: {rows} rows of {choices} choices of '
-      f'{tokens / rows / choices:.1f} tokens, '
-      f'{1 - tokens / batch["input_mask"].size:.1%} padding'
-    ]
+  def list_sums(self, config, module):
+    return supervised.SUMS, {}, math.log(_count(config))
 
   # From predictions to scores.
 

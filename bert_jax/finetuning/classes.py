@@ -84,7 +84,7 @@ class Classes(row_task.RowTask):
     numbers = None
     if all(x.label for x in content.units):
       numbers = examples.number_labels(content, labels)
-    facts = row_task.list_facts(content) | {'pairs': content.pairs is not None}
+    facts = row_task.list_facts(content)
     if numbers is not None and labels:
       counts = np.bincount(numbers, minlength=len(labels)).tolist()
       facts['labels'] = dict(zip(labels, counts, strict=True))
@@ -94,8 +94,7 @@ class Classes(row_task.RowTask):
       }
     encoded = _encode(how, content.texts, content.pairs)
     ids = [x.id for x in content.units]
-    rows = TextRows(encoded, numbers, not labels, ids)
-    return rows, facts | {'tokens': len(encoded.ids)}
+    return TextRows(encoded, numbers, not labels, ids), facts
 
   def list_columns(self, config):
     """Returns the columns of the texts, of GLUE those of its files."""
@@ -126,19 +125,14 @@ class Classes(row_task.RowTask):
       found |= supervised.sum_classes(logits, batch)
     return found, {'logits': logits}
 
-  def list_sums(self, module):
-    """Returns the cross entropy and the accuracy, or of numbers the error."""
-    return ('squared_error',) if module.outputs == 1 else self.sums
-
-  def list_more_losses(self, module):
-    """Returns the language model's loss in GPT's form."""
-    return {gpt_form.LOSS: gpt_form.count_tokens} if _is_gpt(module) else {}
-
-  def expect_loss(self, config, module):
-    """Returns the loss of guessing; of numbers and of GPT's form it is unknown."""
-    if module.outputs == 1 or _is_gpt(module):
-      return None
-    return math.log(module.outputs)
+  def list_sums(self, config, module):
+    """Returns sums of classes or numbers; in GPT's form, the tokens' loss, too."""
+    numbers, gpt = module.outputs == 1, _is_gpt(module)
+    return (
+      ('squared_error',) if numbers else supervised.SUMS,
+      {gpt_form.LOSS: gpt_form.count_tokens} if gpt else {},
+      None if numbers or gpt else math.log(module.outputs),
+    )
 
   # From predictions to scores and files.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 _RESAMPLES = 1000
 _TAILS = 0.025, 0.975  # of an interval of 95 %
+_SHARES = 'accuracy', 'exact_match'  # whose intervals are Wilson's
 _Z = 1.959964  # standard deviations on either side of it
 # Share of resamples in which a constant may do as well: by
 # benchmarks/measure/learnt_nothing.py, 3 % of random predictions pass, and 1 % of
@@ -139,16 +140,59 @@ def compare(
   for rows in _draw(len(truth)):
     drawn.append(_score(names, truth[rows], predicted[rows]))
     others += _score(names[:1], truth[rows], constant[rows]).values()
+  return _assemble(
+    _score(names, truth, predicted),
+    {name: [x[name] for x in drawn] for name in names},
+    bounds,
+    baseline,
+    others,
+  )
+
+
+def compare_sums(
+  values: np.ndarray,
+  constant: np.ndarray,
+  score: Callable[[np.ndarray], dict[str, Any]],
+  trials: dict[str, float],
+) -> dict[str, Any]:
+  """Compares values of N units, such as counts of entities, with a constant's.
+
+  Args:
+    values: of each unit, [N, M].
+    constant: a constant's, [N, M], or [1, M] if they are all the same.
+    score: (sums of values [..., M]) -> {metric: [...]}; the first is to compare
+      by.
+    trials: {metric: of how many trials it is a share}.
+
+  Returns:
+    As `compare`; resamples are of units.
+  """
+  constant = np.broadcast_to(constant, values.shape)
+  found, baseline = (
+    {name: float(x) for name, x in score(x.sum(0)).items()}
+    for x in (values, constant)
+  )
+  drawn, others = (
+    score(np.array([x[rows].sum(0) for rows in _draw(len(x))]))
+    for x in (values, constant)
+  )
+  bounds = {name: find_wilson(x, trials[name]) for name, x in found.items()}
+  return _assemble(found, drawn, bounds, baseline, others[next(iter(found))])
+
+
+def _assemble(values, drawn, bounds, baseline, others) -> dict[str, Any]:
+  """Returns as `compare`, given scores in resamples: {metric: [R]}, others [R]."""
   return {
-    'metrics': _score(names, truth, predicted),
+    'metrics': values,
     'intervals': {
       name: bounds[name]
-      if name == 'accuracy'
-      else find_interval([x[name] for x in drawn], bounds.get(name))
-      for name in names
+      if name in _SHARES
+      else find_interval(drawn[name], bounds.get(name))
+      for name in values
     },
     'baseline': baseline,
-    'doubt': find_doubt([x[names[0]] for x in drawn], others),
+    # The share of resamples in which the constant does as well.
+    'doubt': float(np.mean(np.less_equal(drawn[next(iter(values))], others))),
   }
 
 
@@ -227,16 +271,6 @@ def find_wilson(share: float, trials: float) -> list[float]:
   centre = (share + more / 2) / (1 + more)
   half = np.sqrt(more * share * (1 - share) + more**2 / 4) / (1 + more)
   return [max(0.0, float(centre - half)), min(1.0, float(centre + half))]
-
-
-def find_doubt(model: Sequence[float], constant: Sequence[float]) -> float:
-  """Returns the share of resamples in which a constant does as well."""
-  return float(np.mean(np.less_equal(model, constant)))
-
-
-def draw_sums(values: np.ndarray) -> np.ndarray:
-  """Returns the sums of values [N, M] in resamples of the N rows, [R, M]."""
-  return np.array([values[rows].sum(0) for rows in _draw(len(values))])
 
 
 def _draw(size: int) -> Iterator[np.ndarray]:

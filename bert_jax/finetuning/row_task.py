@@ -64,29 +64,6 @@ class RowTask(supervised.Supervised):
         rows.check_labelled(split)
     return ()
 
-  def describe_data(self, manifest):
-    lines = []
-    for name, x in manifest['splits'].items():
-      line = f'{name}: {errors.count(x["rows"], "row")}'
-      if choices := x.get('choices'):
-        line += f' of {choices} choices'
-      if labels := x.get('labels'):
-        line += f', {_describe_labels(labels, manifest["labels"])}'
-      line += f', longest {x["longest"]} tokens'
-      if cut := x['truncated']:
-        line += f', {cut:,} {"choices " if choices else ""}truncated'
-      lines.append(f'{line} ({x["origin"]})')
-      for what, numbers in (
-        ('without text, kept', x['empty_lines']),
-        ('with too few columns, left out', x['ragged_lines']),
-      ):
-        if numbers:
-          lines.append(
-            f'WARNING: {errors.count(len(numbers), "row")} of {x["path"]} {what}; '
-            f'the first in line {numbers[0]}'
-          )
-    return lines
-
   def list_columns(self, config):
     """Returns the columns of the text and, if there is one, of the second text."""
     return tuple(x for x in (config.data.text, config.data.pair) if x)
@@ -149,16 +126,13 @@ class RowTask(supervised.Supervised):
       print(f'truncated to {length} tokens: {cut}')
 
 
-def _describe_labels(labels: dict, names: Sequence[str]) -> str:
-  if not names:
-    return 'labels from {min:,} to {max:,}'.format(**labels)
-  shown = [f'{label} ({n:,})' for label, n in labels.items()]
-  return f'labels {errors.listing(shown, most=10)}'
-
-
 def list_facts(rows: examples.Examples) -> dict[str, Any]:
-  """Returns the facts about rows that `RowTask.describe_data` prints."""
-  return {'empty_lines': rows.list_empty(), 'ragged_lines': list(rows.ragged)}
+  """Returns facts about rows, as `Supervised.encode` does."""
+  wrong = {
+    'without text, kept': rows.list_empty(),
+    'with too few columns, left out': rows.ragged,
+  }
+  return {'counts': [errors.count(len(rows.units), 'row')], 'warnings': wrong}
 
 
 def list_rows(

@@ -170,18 +170,14 @@ def summarise(scores: np.ndarray) -> dict[str, float]:
 
 
 def compare(scores: np.ndarray, constant: np.ndarray) -> dict[str, Any]:
-  """Compares scores [Q, 2] with a constant's, as `metrics.compare` does."""
-  values, size = summarise(scores), len(scores)
-  _, f1, _, other = metrics.draw_sums(np.hstack([scores, constant])).T / size
-  return {
-    'metrics': values,
-    'intervals': {
-      'f1': metrics.find_interval(f1, metrics.find_wilson(values['f1'], size)),
-      'exact_match': metrics.find_wilson(values['exact_match'], size),
-    },
-    'baseline': summarise(constant),
-    'doubt': metrics.find_doubt(f1, other),
-  }
+  """Compares scores [Q, 2] with a constant's."""
+  size = len(scores)
+
+  def divide(sums):
+    return {'f1': sums[..., 1] / size, 'exact_match': sums[..., 0] / size}
+
+  trials = dict.fromkeys(('f1', 'exact_match'), size)
+  return metrics.compare_sums(scores, constant, divide, trials)
 
 
 def predict_constant(

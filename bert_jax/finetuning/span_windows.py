@@ -257,11 +257,10 @@ def find_spans(
   """Returns which tokens of their passages the first answers are.
 
   Returns:
-    (spans, lost): first and last token, int32 [Q, 2], -1 without an answer; and
-    the ids of questions whose answer is not where it should be (`wrong_start`)
-    or has no characters that a piece is made of (`not_found`).
+    First and last token, int32 [Q, 2], -1 without an answer; and {what is wrong
+    with answers: ids of the questions}.
   """
-  lost: dict[str, list[str]] = {'wrong_start': [], 'not_found': []}
+  misplaced, unseen = [], []
   spans = np.full((len(content.units), 2), -1, np.int32)
   for k, question in enumerate(content.units):
     if not question.answers:
@@ -269,11 +268,14 @@ def find_spans(
     text, begin = question.answers[0]
     end = begin + len(text)
     if begin < 0 or question.context[begin:end] != text:
-      lost['wrong_start'].append(question.id)
+      misplaced.append(question.id)
       continue
     tokens = find_tokens(located[question.passage], begin, end)
     if tokens is None:
-      lost['not_found'].append(question.id)
+      unseen.append(question.id)
     else:
       spans[k] = tokens
-  return spans, lost
+  return spans, {
+    'is not where answer_start says': misplaced,
+    'has no characters that the model can see': unseen,
+  }

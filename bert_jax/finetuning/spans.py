@@ -28,6 +28,7 @@ class Spans(supervised.Supervised):
     'question-answering', 'QuestionAnswering', 'questions', 'questions'
   )
   rows = span_windows.Questions
+  unit = place = 'question'
   extension = '.json'
   outputs = data_files.QUESTIONS
   takes_label = False  # the answers are in the file
@@ -59,41 +60,17 @@ class Spans(supervised.Supervised):
   def encode(self, how, content, labels, split=''):
     """Encodes questions; those of training whose answer is lost are left out."""
     rows, lost = span_windows.encode_questions(how, content, split == 'train')
-    none = None if rows.answers is None else rows.answers.count([])
-    facts = {
-      'questions': rows.count(),
-      'passages': len(rows.passages),
-      'unanswerable': none,  # None if the answers are not known
-    }
-    for what, ids in lost.items():
-      facts[what] = {'count': len(ids), 'first': ids[0] if ids else None}
-    return rows, facts
-
-  def describe_data(self, manifest):
-    lines = []
-    for name, x in manifest['splits'].items():
-      none, which = x['unanswerable'], ''
-      if none is None:
-        which = ', whose answers are not known,'
-      elif none:
-        which = f', {none:,} of them without an answer,'
-      lines.append(
-        f'{name}: {errors.count(x["questions"], "question")}{which} about '
-        f'{errors.count(x["passages"], "passage")}, '
-        f'{errors.count(x["rows"], "window")} of at most {x["longest"]} tokens '
-        f'({x["path"]})'
-      )
-      done = 'left out' if name == 'train' else 'kept for their score'
-      for field, what in (
-        ('wrong_start', 'is not where answer_start says'),
-        ('not_found', 'has no characters that the model can see'),
-      ):
-        if count := x[field]['count']:
-          lines.append(
-            f'WARNING: {errors.count(count, "question")} of {x["path"]} whose '
-            f'answer {what}, {done}; the first is {x[field]["first"]!r}'
-          )
-    return lines
+    known, done = rows.answers is not None, 'kept for their score'
+    none = f'{rows.answers.count([]):,} without' if known else 'unknown'
+    if split == 'train':
+      done = 'left out'
+    counts = [
+      f'{errors.count(rows.count(), "question")} (answers: {none})',
+      errors.count(len(rows.passages), 'passage'),
+      errors.count(rows.size, 'window'),
+    ]
+    warnings = {f'whose answer {what}, {done}': x for what, x in lost.items()}
+    return rows, {'counts': counts, 'warnings': warnings}
 
   # From rows to a loss.
 
@@ -132,16 +109,9 @@ class Spans(supervised.Supervised):
     hits = jnp.sum(right * batch['label_weights'])
     return {'cross_entropy': loss / 2, 'accuracy': hits}, ranked
 
-  def expect_loss(self, config, module):
-    """Returns None: the loss of guessing depends on how long windows are."""
-
-  def describe_batch(self, batch):
-    tokens, labels = batch['input_mask'].sum(), batch['labels']
-    return [
-      f'first batch: {len(labels)} windows, '
-      f'{1 - tokens / batch["input_mask"].size:.1%} padding, '
-      f'{(labels[:, 0] > 0).mean():.1%} hold the answer'
-    ]
+  def list_sums(self, config, module):
+    """Returns sums of classes; what guessing costs depends on the windows."""
+    return supervised.SUMS, {}, None
 
   # From predictions to scores and files.
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from ml_collections import config_dict
 
+from bert_jax import errors
 from bert_jax.finetuning import buckets, encode, metrics, split_rows
 from bert_jax.finetuning.readers import data_files, splits, table_files
 from bert_jax.inference import fine_tuned
@@ -24,6 +25,7 @@ from bert_jax.model import classifier, losses
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.train import task, tuning
 
+SUMS = 'cross_entropy', 'accuracy'  # of classes
 _MOST = 20  # classes that a model card names
 
 
@@ -72,8 +74,8 @@ class Supervised(abc.ABC):
     name: the value of config.task.
     card: what its model card says.
     rows: the class of its rows.
-    sums: names of the sums that `compute_sums` returns over `label_weights`; the
-      first is the loss.
+    unit: what files hold, to print.
+    place: what a unit is named by, to print.
     extension: of its files in the folder `predictions`.
     outputs: extensions of the files that `bert_jax.predict` writes.
     takes_label: whether --label names the labels of a file to score.
@@ -83,7 +85,7 @@ class Supervised(abc.ABC):
   name: str
   card: Card
   rows: type[split_rows.Rows] = split_rows.Rows
-  sums: tuple[str, ...] = ('cross_entropy', 'accuracy')
+  unit, place = 'row', 'line'
   extension = '.tsv'
   outputs: tuple[str, ...] = table_files.EXTENSIONS
   takes_label = True
@@ -110,14 +112,21 @@ class Supervised(abc.ABC):
     rows, facts = {}, {}
     for split, content in found.items():
       rows[split], more = self.encode(how, content, labels, split)
+      warnings = more.pop('warnings', {})
+      repeated = f'that are also training {self.unit}s'
+      warnings[repeated] = splits.find_repeated(found['train'], content)
       facts[split] = {
         'path': content.path,
         'origin': content.origin,
         'rows': rows[split].size,
         'longest': int(rows[split].lengths.max()),
         'truncated': rows[split].encoded.truncated,
-        'repeated': splits.find_repeated(found['train'], content),
         **more,
+        'warnings': {
+          what: {'count': len(names), 'first': names[0]}
+          for what, names in warnings.items()
+          if names
+        },
       }
     pad = tokenizer.pad_id
     about = {'labels': list(labels), 'pad_id': pad, 'splits': facts}
@@ -148,11 +157,34 @@ class Supervised(abc.ABC):
     Args:
       labels: names of the model's outputs.
       split: its name; '' is a file to predict for.
+
+    Returns:
+      The rows; and `counts`, texts such as '12 rows', maybe `labels`, {class: its
+      rows} or {'min', 'max'} of numbers, and `warnings`, {what is wrong: names of
+      the units}.
     """
 
-  @abc.abstractmethod
   def describe_data(self, manifest: dict) -> list[str]:
     """Returns what the data are, as lines to print."""
+    lines = []
+    for name, x in manifest['splits'].items():
+      parts = list(x['counts'])
+      if labels := x.get('labels'):
+        shown = [f'{label} ({n:,})' for label, n in labels.items()]
+        found = errors.listing(shown, most=10)
+        if not manifest['labels']:
+          found = 'from {min:,} to {max:,}'.format(**labels)
+        parts.append(f'labels {found}')
+      parts.append(f'longest {x["longest"]} tokens')
+      if x['truncated']:
+        parts.append(f'{x["truncated"]:,} truncated')
+      lines.append(f'{name}: {", ".join(parts)} ({x["origin"]})')
+      lines += [
+        f'WARNING: {errors.count(wrong["count"], self.unit)} of {x["path"]} '
+        f'{what}; the first is {self.place} {wrong["first"]}'
+        for what, wrong in x['warnings'].items()
+      ]
+    return lines
 
   def list_columns(self, config: config_dict.ConfigDict) -> tuple[str, ...]:
     """Returns the columns that hold the texts, as `classifier.Head.columns`."""
@@ -188,21 +220,17 @@ class Supervised(abc.ABC):
     logits = apply(module, params, batch, key)
     return sum_classes(logits, batch), {'logits': logits}
 
-  def expect_loss(
+  def list_sums(
     self, config: config_dict.ConfigDict, module: nn.Module
-  ) -> float | None:
-    """Returns the loss of untrained parameters in nats; None if unknown."""
-    return math.log(module.outputs)
+  ) -> tuple[tuple[str, ...], dict[str, Callable], float | None]:
+    """Returns what `compute_sums` sums up.
 
-  def list_sums(self, module: nn.Module) -> tuple[str, ...]:
-    """Returns the names of the sums of a model, see `sums`."""
-    return self.sums
-
-  def list_more_losses(
-    self, module: nn.Module
-  ) -> dict[str, Callable[[dict], jax.Array]]:
-    """Returns {name: (batch) -> its count} of losses beside the first sum."""
-    return {}
+    Returns:
+      Names of the sums over `label_weights`, the first of which is the loss;
+      {name: (batch) -> its count} of further losses; and the first loss of
+      untrained parameters in nats, None if unknown.
+    """
+    return SUMS, {}, math.log(module.outputs)
 
   def make_compute(self, settings: classifier.Spans | None) -> Callable:
     """Returns `compute_sums`, with `get_settings` if it needs them."""
@@ -210,7 +238,7 @@ class Supervised(abc.ABC):
 
   def describe_batch(self, batch: task.Batch) -> list[str]:
     """Describes the first batch, as lines to print."""
-    tokens, rows = batch['input_mask'].sum(), len(batch['labels'])
+    tokens, rows = batch['input_mask'].sum(), len(batch['input_mask'])
     return [
       f'first batch: {rows} rows of {tokens / rows:.1f} tokens, '
       f'{1 - tokens / batch["input_mask"].size:.1%} padding'
@@ -344,7 +372,7 @@ def make_objective(
   """Returns the part of a task that needs no data."""
   module = fine_tuned.make_module(config, tuning.model_config(config))
   shapes = functools.partial(this.list_shapes, config, module)
-  sums, more = this.list_sums(module), this.list_more_losses(module)
+  sums, more, expected = this.list_sums(config, module)
   compute = this.make_compute(this.get_settings(config))
 
   def count_flops(phase):
@@ -363,7 +391,7 @@ def make_objective(
     compute=functools.partial(compute, module),
     batch_shapes=shapes,
     flops=count_flops,
-    expected_loss=this.expect_loss(config, module),
+    expected_loss=expected,
     lengths=buckets.get_lengths(config),
   )
 

@@ -1,9 +1,10 @@
 """The task of tagging words, such as with named entities."""
 
 import dataclasses
+import itertools
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,11 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.finetuning import (
+  encode,
   entities,
   metrics,
   split_rows,
   supervised,
-  tag_windows,
 )
 from bert_jax.finetuning.readers import conll, data_files
 from bert_jax.inference import fine_tuned
@@ -87,6 +88,7 @@ class Tags(supervised.Supervised):
     'token-classification', 'TokenClassification', 'words', 'sentences'
   )
   rows = Words
+  unit = 'sentence'
   extension = '.conll'
   outputs = data_files.WORDS
 
@@ -109,9 +111,7 @@ class Tags(supervised.Supervised):
   def encode(self, how, content, labels, split=''):
     """Encodes sentences, with their neighbours as context."""
     sentences = content.units
-    encoded, positions, word_ends = tag_windows.make(
-      how.tokenizer, sentences, how.length
-    )
+    encoded, positions, word_ends = make_windows(how, sentences)
     words = Words(
       encoded,
       number_tags(content, labels),
@@ -121,21 +121,15 @@ class Tags(supervised.Supervised):
       np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
     )
     return words, {
-      'sentences': len(sentences),
-      'documents': len({x.document for x in sentences}),
-      'words': len(words.words),
-      'entities': sum(
-        tag.startswith('B-') for x in sentences for tag in x.tags or ()
-      ),
+      'counts': [
+        errors.count(len(sentences), 'sentence'),
+        errors.count(len({x.document for x in sentences}), 'document'),
+        errors.count(len(words.words), 'word'),
+        f'{sum(x.startswith("B-") for y in sentences for x in y.tags or ())} '
+        'entities',
+        errors.count(words.size, 'row'),
+      ]
     }
-
-  def describe_data(self, manifest):
-    return [
-      f'{name}: {x["sentences"]:,} sentences of {x["documents"]:,} documents, '
-      f'{x["words"]:,} words, {x["entities"]:,} entities, {x["rows"]:,} rows of '
-      f'at most {x["longest"]} tokens'
-      for name, x in manifest['splits'].items()
-    ]
 
   def list_columns(self, config):
     """Returns the number of the words' column; () is the first one."""
@@ -154,14 +148,6 @@ class Tags(supervised.Supervised):
     """Returns the sums, and {'tags': int32 [B, S]}."""
     sums, found = super().compute_sums(module, params, batch, key)
     return sums, {'tags': jnp.argmax(found['logits'], -1).astype(jnp.int32)}
-
-  def describe_batch(self, batch):
-    tokens, words = batch['input_mask'].sum(), batch['label_weights'].sum()
-    return [
-      f'first batch: {len(batch["labels"])} rows, '
-      f'{1 - tokens / batch["input_mask"].size:.1%} padding, '
-      f'{words / tokens:.1%} of the tokens are first pieces to tag'
-    ]
 
   # From predictions to scores and files.
 
@@ -184,17 +170,12 @@ class Tags(supervised.Supervised):
     return metrics.find_problem('f1', scored, found)
 
   def describe_scores(self, named):
-    """Returns a line for each split, and one for each kind of entity."""
-    lines = ['']
+    """Returns the scores, and a line for each kind of entity."""
+    lines = super().describe_scores(named)
     for split, x in named.items():
-      shown = []
-      for name, value in x['metrics'].items():
-        low, high = x['intervals'][name]
-        shown.append(f'{name} {value:.4f} [{low:.4f}, {high:.4f}]')
-      lines.append(f'{split} {", ".join(shown)}')
       for kind, scores in x['kinds'].items():
         shown = [f'{name} {value:.4f}' for name, value in scores.items()]
-        lines.append(f'  {kind or "entities"}: {", ".join(shown)}')
+        lines.append(f'  {split} {kind or "entities"}: {", ".join(shown)}')
     return lines
 
   def write_split(self, folder, name, labels, split, found):
@@ -232,6 +213,66 @@ class Tags(supervised.Supervised):
 
 
 TASK = Tags()
+
+
+def make_windows(
+  how: encode.How, sentences: Sequence[conll.Sentence]
+) -> tuple[encode.Encoded, np.ndarray, np.ndarray]:
+  """Returns `encoded`, `positions` and `word_ends` of `Words`.
+
+  A sentence's row is filled up, from both sides, with what stands beside it in
+  its document (arXiv 1810.04805, section 5.3: "the maximal document context"). A
+  word is tagged at its first piece. Sentences that are too long get several rows,
+  so every word is tagged exactly once.
+
+  Args:
+    how: `length` is at least 3.
+  """
+  tokenizer, room = how.tokenizer, how.length - 2
+  cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
+  rows, positions, counts = [], [], []
+  for _, group in itertools.groupby(sentences, lambda x: x.document):
+    pieces, spans = _tokenize(tokenizer, list(group), room)
+    for words in spans:
+      begin, end = words[0][0], words[-1][1]
+      spare = room - (end - begin)
+      left = min(begin, spare // 2)
+      right = min(len(pieces) - end, spare - left)
+      left = min(begin, spare - right)
+      rows.append(cls + pieces[begin - left : end + right] + sep)
+      positions += [1 + left + first - begin for first, _ in words]
+      counts.append(len(words))
+  encoded = encode.chain(tokenizer, rows, [len(row) for row in rows])
+  word_ends = np.cumsum(counts, dtype=np.int64)
+  return encoded, np.array(positions, np.int32), word_ends
+
+
+def _tokenize(tokenizer, sentences, room):
+  """Returns (pieces of a document, [[(begin, end) of a word], ...] of rows).
+
+  A word has at least one piece, and at most `room`.
+  """
+  pieces: list[int] = []
+  spans: list[list[tuple[int, int]]] = []
+  for sentence in sentences:
+    words = []
+    for ids in tokenizer.ids(sentence.words):
+      begin = len(pieces)
+      pieces += ids[:room] or [tokenizer.unk_id]
+      words.append((begin, len(pieces)))
+    spans += _split(words, room)
+  return pieces, spans
+
+
+def _split(words, room) -> Iterator[list[tuple[int, int]]]:
+  """Yields the words of a sentence in parts of at most `room` pieces."""
+  part: list[tuple[int, int]] = []
+  for word in words:
+    if part and word[1] - part[0][0] > room:
+      yield part
+      part = []
+    part.append(word)
+  yield part
 
 
 def number_tags(

@@ -126,20 +126,8 @@ def open_data(
 ) -> supervised.Data:
   """Reads a run's data, and prints what they are."""
   data = read(this, paths.prepared_data(config, workdir))
-  lines = this.describe_data(data.manifest)
-  print('\n'.join([*lines, *_warn(data.manifest)]), flush=True)
+  print('\n'.join(this.describe_data(data.manifest)), flush=True)
   return data
-
-
-def _warn(manifest: dict) -> list[str]:
-  """Returns a warning for each split that has training rows."""
-  unit = 'question' if 'questions' in manifest['splits']['train'] else 'line'
-  return [
-    f'WARNING: {x["repeated"]["count"]:,} of the rows of {name} are also training '
-    f'rows, the first is {unit} {x["repeated"]["first"]}'
-    for name, x in manifest['splits'].items()
-    if x['repeated']['count']
-  ]
 
 
 def list_facts(

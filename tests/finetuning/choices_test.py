@@ -122,16 +122,14 @@ def test_each_choice_is_a_pair_with_its_row(tmp_path):
   )
   assert data.labels == ()
   assert choices.TASK.describe_data(data.manifest)[0].startswith(
-    'train: 2 rows of 3 choices, longest 9 tokens ('
+    'train: 2 rows, 3 choices, longest 9 tokens ('
   )
 
 
 def test_truncated_choices_are_counted(tmp_path):
   _, data = make(tmp_path, **{'phases.seq_length': (8,)})
   # the cat, e the dog ##s: 2 + 4 tokens and 3 special ones.
-  assert (
-    ', 1 choices truncated (' in choices.TASK.describe_data(data.manifest)[0]
-  )
+  assert ', 1 truncated (' in choices.TASK.describe_data(data.manifest)[0]
 
 
 def test_rows_without_text_are_kept_and_said(tmp_path):
@@ -140,7 +138,7 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   assert data.splits['dev'].size == 3
   said = choices.TASK.describe_data(data.manifest)[-1]
   assert said.startswith('WARNING: 2 rows of ')
-  assert said.endswith('without text, kept; the first in line 2')
+  assert said.endswith('without text, kept; the first is line 2')
 
 
 def test_what_is_written_is_read(tmp_path):

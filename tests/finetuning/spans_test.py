@@ -305,54 +305,50 @@ def test_held_out_questions_are_collected_once_each(tmp_path):
 
 
 def test_the_objective_has_the_shapes_of_the_batches(tmp_path):
-  c = make_config(tmp_path)
-  c, data = made.prepare(c, str(tmp_path / 'run'))
+  c, data = made.prepare(make_config(tmp_path), str(tmp_path / 'run'))
   [phase] = task_lib.list_phases(c)
-  batch = (
-    tasks.get(c)
-    .make_task(c, data)
-    .train_batch(phase, 0, np.arange(phase.batch_size))
-  )
-  shapes = supervised.make_objective(spans.TASK, c).batch_shapes(
-    phase, phase.batch_size
-  )
+  batch = tasks.get(c).make_task(c, data).train_batch(phase, 0)
+  objective = supervised.make_objective(spans.TASK, c)
+  assert objective.expected_loss is None
+  shapes = objective.batch_shapes(phase, phase.batch_size)
   assert {name: (x.shape, x.dtype) for name, x in batch.items()} == {
     name: (x.shape, x.dtype) for name, x in shapes.items()
   }
-  assert spans.TASK.describe_batch(batch)[0].startswith(
-    'first batch: 8 windows, '
-  )
+  [line] = spans.TASK.describe_batch(batch)
+  assert line.startswith('first batch: 8 rows of ')
 
 
-def test_untrained_weights_are_not_expected_to_cost_a_full_row(tmp_path):
+def test_untrained_weights_do_not_cost_a_full_row():
   module, batch = make_module(), make_batch()
   params = module.init(jax.random.key(0), batch, deterministic=True)['params']
   params['classifier'] = jax.tree.map(jnp.zeros_like, params['classifier'])
   sums, _ = spans.TASK.compute_sums(module, params, batch, None, most=3)
   guess = np.log(7) + np.log(5)  # tokens of the two rows
   np.testing.assert_allclose(sums['cross_entropy'], guess, rtol=1e-6)
-  assert (
-    supervised.make_objective(spans.TASK, make_config(tmp_path)).expected_loss
-    is None
-  )
 
 
-def make(tmp_path, rows, dev=None, **changes):
-  c = make_config(tmp_path, **changes)
+def read(c):
+  """Returns the data of a config, and what is said about them."""
+  data = spans.TASK.read(c, models.TOKENIZER)
+  return data, spans.TASK.describe_data(data.manifest)
+
+
+def make(tmp_path, rows, dev=None, unanswerable=False):
+  c = make_config(tmp_path, unanswerable)
   folder = tmp_path / 'questions'
   write_squad(folder / 'train.json', rows)
   if dev is not None:
     write_squad(folder / 'dev.json', dev)
-  return c, spans.TASK.read(c, models.TOKENIZER)
+  return c
 
 
 def test_what_is_written_is_read(tmp_path):
   dev = [('x', 'cat', 'The \ud800CAT', [('CAT', 5)])]
-  c, ours = make(tmp_path, [('a', 'dog', 'the dog', [('dog', 4)])], dev)
+  c = make(tmp_path, [('a', 'dog', 'the dog', [('dog', 4)])], dev)
   folder = str(tmp_path / 'data')
   task_data.write(spans.TASK, c, folder, models.TOKENIZER)
   found = task_data.read(spans.TASK, folder)
-  for name, split in ours.splits.items():
+  for name, split in read(c)[0].splits.items():
     again = found.splits[name]
     models.assert_same(dataclasses.asdict(again), dataclasses.asdict(split))
     assert again.labels.tolist() == [[4, 4]]
@@ -366,56 +362,41 @@ def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):
     ('c', 'dog', 'the dog', [('do', -3)]),
     ('d', 'dog', 'the\u200b dog', [('\u200b', 3)]),
   ]
-  c, data = make(tmp_path, rows, rows)
+  data, lines = read(make(tmp_path, rows, rows))
   train, dev = data.splits['train'], data.splits['dev']
   assert train.ids == ['a'] and dev.ids == ['a', 'b', 'c', 'd']
   assert dev.labels.tolist() == [[4, 4], [0, 0], [0, 0], [0, 0]]
-  facts = data.manifest['splits']['train']
-  assert facts['wrong_start'] == {'count': 2, 'first': 'b'}
-  assert facts['not_found'] == {'count': 1, 'first': 'd'}
-  lines = spans.TASK.describe_data(data.manifest)
-  assert lines[0].startswith('train: 1 question about 4 passages, 1 window of')
-  assert 'WARNING: 2 questions' in lines[1]
-  assert "answer_start says, left out; the first is 'b'" in lines[1]
+  assert lines[0].startswith('train: 1 question (answers: 0 without), 4 pass')
+  assert lines[1].startswith('WARNING: 2 questions of ')
+  assert 'answer_start says, left out; the first is question b' in lines[1]
+  assert 'WARNING: 1 question ' in lines[2] and 'is question d' in lines[2]
   with pytest.raises(errors.UserError, match='no answer is where answer_start'):
-    make(tmp_path / 'again', rows[1:2])
+    read(make(tmp_path / 'again', rows[1:2]))
 
 
 @pytest.mark.parametrize(
-  ('rows', 'message'),
+  ('fields', 'message'),
   [
-    (
-      [('a', 'q', 'p', [])],
-      "1 question of train without an answer, such as 'a'; ",
-    ),
-    (
-      [('a', 'q', 'p', None)],
-      "answers to 1 question of train are not given, such as that to 'a'",
-    ),
+    ({}, "1 question of train without an answer, such as 'a'; "),
+    ({'answers': None}, "answers to 1 question of train are not given, .* 'a'"),
   ],
 )
-def test_training_needs_answers(tmp_path, rows, message):
-  c = make_config(tmp_path)
-  path = tmp_path / 'questions' / 'train.json'
-  content = make_squad([(*row[:3], row[3] or []) for row in rows])
-  if rows[0][3] is None:
+def test_training_needs_answers(tmp_path, fields, message):
+  c, content = make_config(tmp_path), make_squad([('a', 'q', 'p', [])])
+  if fields:
     [question] = content['data'][0]['paragraphs'][0]['qas']
     del question['answers'], question['is_impossible']
+  path = tmp_path / 'questions' / 'train.json'
   path.write_text(json.dumps(content))
   with pytest.raises(errors.UserError, match=message):
-    spans.TASK.read(c, models.TOKENIZER)
+    read(c)
 
 
 def test_questions_without_an_answer_are_labelled_cls(tmp_path):
   rows = [('a', 'q', 'the dog', []), ('b', 'q', 'the dog', [('dog', 4)])]
-  _, data = make(tmp_path, rows, unanswerable=True)
+  data, lines = read(make(tmp_path, rows, unanswerable=True))
   assert data.splits['train'].labels.tolist() == [[0, 0], [4, 4]]
-  facts = data.manifest['splits']['train']
-  assert (facts['questions'], facts['unanswerable']) == (2, 1)
-  assert (
-    ', 1 of them without an answer,'
-    in spans.TASK.describe_data(data.manifest)[0]
-  )
+  assert lines[0].startswith('train: 2 questions (answers: 1 without), ')
 
 
 @pytest.mark.parametrize('unanswerable', [False, True])
@@ -427,37 +408,34 @@ def test_a_test_file_with_empty_lists_of_answers_is_only_predicted(
   content = make_squad([('a', 'dog', 'the dog', [])])
   del content['data'][0]['paragraphs'][0]['qas'][0]['is_impossible']
   path.write_text(json.dumps(content))
-  data = spans.TASK.read(c, models.TOKENIZER)
+  data, lines = read(c)
   test = data.splits['test']
   assert test.ids == ['a'] and test.answers is None and test.labels is None
-  assert data.manifest['splits']['test']['unanswerable'] is None
-  lines = spans.TASK.describe_data(data.manifest)
-  assert 'whose answers are not known, about 1 pass' in lines[-1]
+  assert 'test: 1 question (answers: unknown), 1 pass' in lines[-1]
   path.rename(tmp_path / 'questions' / 'dev.json')
   with pytest.raises(
     errors.UserError, match='to 1 question of dev are not given'
   ):
-    spans.TASK.read(c, models.TOKENIZER)
+    read(c)
 
 
 def test_without_a_dev_file_passages_are_held_out(tmp_path):
   c = make_config(tmp_path)
   (tmp_path / 'questions' / 'dev.json').unlink()
   c.data.heldout = 0.5
-  data = spans.TASK.read(c, models.TOKENIZER)
-  train, dev = data.splits['train'], data.splits['dev']
+  splits = read(c)[0].splits
+  train, dev = splits['train'], splits['dev']
   assert dev.ids and train.ids and not set(dev.ids) & set(train.ids)
   assert not set(dev.passages) & set(train.passages)
 
 
 def test_questions_that_are_training_ones_are_counted(tmp_path):
   c = make_config(tmp_path)
-  c.data.input = ','.join(
-    f'{x}={tmp_path}/questions/train.json' for x in ('train', 'dev')
-  )
-  facts = spans.TASK.read(c, models.TOKENIZER).manifest['splits']
-  assert facts['dev']['repeated']['count'] == facts['dev']['questions']
-  assert facts['train']['repeated']['count'] == 0
+  same = [f'{x}={tmp_path}/questions/train.json' for x in ('train', 'dev')]
+  c.data.input = ','.join(same)
+  [line] = [x for x in read(c)[1] if 'WARNING' in x]
+  assert line.startswith('WARNING: 48 questions of ')
+  assert line.endswith('also training questions; the first is question q0')
 
 
 # (passage, answer) as they stand in files of several languages.

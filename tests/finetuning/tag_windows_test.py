@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.finetuning import tag_windows
+from bert_jax.finetuning import encode, tags
 from bert_jax.finetuning.readers import conll
 from tests import models
 
@@ -18,9 +18,8 @@ def make(length, *documents):
     for i, document in enumerate(documents)
     for text in document
   ]
-  encoded, positions, ends = tag_windows.make(
-    models.TOKENIZER, sentences, length
-  )
+  how = encode.How(models.TOKENIZER, length)
+  encoded, positions, ends = tags.make_windows(how, sentences)
   rows = np.split(encoded.ids, encoded.ends[:-1])
   found = [x.tolist() for x in np.split(positions, ends[:-1])]
   return [row.tolist()[1:-1] for row in rows], found

@@ -183,16 +183,17 @@ def test_a_column_by_name_is_refused_not_a_missing_dev_file(tmp_path):
   with pytest.raises(errors.UserError, match="data.label='ner' is not the num"):
     tags.TASK.read(c, models.TOKENIZER)
   c.data.label = ''
-  data = tags.TASK.read(c, models.TOKENIZER)
-  assert data.manifest['splits']['dev']['repeated'] == {
-    'count': 6,
-    'first': f'1 of {tmp_path}/words/dev.conll',
-  }
-  (tmp_path / 'words' / 'dev.conll').unlink()
-  whole = data.manifest['splits']['train']['sentences']
-  facts = tags.TASK.read(c, models.TOKENIZER).manifest['splits']
-  assert facts['dev']['sentences'] == whole // 10
-  assert facts['train']['sentences'] == whole - whole // 10
+  lines = tags.TASK.describe_data(tags.TASK.read(c, models.TOKENIZER).manifest)
+  assert lines[0].startswith('train: 24 sentences, 24 documents, ')
+  path = tmp_path / 'words' / 'dev.conll'
+  assert lines[2] == (
+    f'WARNING: 6 sentences of {path} that are also training sentences; the '
+    'first is line 1'
+  )
+  path.unlink()
+  lines = tags.TASK.describe_data(tags.TASK.read(c, models.TOKENIZER).manifest)
+  assert lines[0].startswith('train: 22 sentences, ')
+  assert any(x.startswith('dev: 2 sentences, ') for x in lines)
 
 
 @pytest.fixture(scope='module')

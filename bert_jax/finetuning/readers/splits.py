@@ -74,12 +74,10 @@ def read(
   }
 
 
-def find_repeated(train: Content, other: Content) -> dict[str, Any]:
-  """Returns the fact about a split which of its units are training ones, too."""
+def find_repeated(train: Content, other: Content) -> list[Any]:
+  """Returns the names of the units of a split that are training ones, too."""
   known = set() if other is train else {x.key for x in train.units}
-  names = [x.name for x in other.units if x.key in known]
-  first = f'{names[0]} of {other.path}' if names else ''
-  return {'count': len(names), 'first': first}
+  return [x.name for x in other.units if x.key in known]
 
 
 def take_sample(groups: Sequence[int], most: int) -> np.ndarray:

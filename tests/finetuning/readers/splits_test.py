@@ -71,6 +71,5 @@ def make_content(*keys):
 
 def test_units_that_are_training_units_are_found():
   train, other = make_content(('a', 'b'), 'c'), make_content('d', 'c', 'c')
-  found = splits.find_repeated(train, other)
-  assert found == {'count': 2, 'first': '2 of x'}
-  assert splits.find_repeated(train, train) == {'count': 0, 'first': ''}
+  assert splits.find_repeated(train, other) == [2, 3]
+  assert splits.find_repeated(train, train) == []
