@@ -3,7 +3,7 @@
 The paper's learning rates are for hidden sizes of 768 and 1024. Smaller models
 need higher ones: Google chose those of its miniatures, of 128 to 512, from 3e-5
 to 3e-4 (github.com/google-research/bert). The rule here was fitted to
-`benchmarks/measure/finetuning_scores.py --rates`; docs/finetuning.md has a table.
+`benchmarks/measure/finetuning_scores.py --rates`; docs/finetuning.md has figures.
 """
 
 import math
