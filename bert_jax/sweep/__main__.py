@@ -72,7 +72,8 @@ def main(argv: list[str]) -> int:
   for found, failed in share.work(directory, runs, make_command):  # noqa: B007
     summary = results_lib.summarise(runs, found)
     files.write_json(paths.results(directory), summary)
-  print('\n'.join(['', *results_lib.render(summary, runs, found, failed)]))
+  chosen = {x.get('select') for x in found.values()} == {'best'}
+  print('\n'.join(['', *results_lib.render(summary, chosen)]))
   _report(directory, summary, config)
   for name in failed:
     print(f'failed: {name}; see output.txt there')

@@ -2,7 +2,7 @@
 
 import logging
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bert_jax import errors
@@ -87,39 +87,26 @@ def _score(found: dict[str, dict]) -> dict[str, Any]:
   }
 
 
-def render(
-  summary: dict[str, Any],
-  runs: list[grid.Run],
-  results: Mapping[str, dict[str, Any]],
-  failed: Collection[str],
-) -> list[str]:
+def render(summary: dict[str, Any], chosen: bool) -> list[str]:
   """Returns the table as lines: a header, and a line for each setting.
 
   Args:
-    summary: from `summarise`, of these runs and results.
-    failed: names of the runs that failed.
+    summary: from `summarise`.
+    chosen: whether the scores are those of each run's best epoch.
   """
-  chosen = _get_common(x.get('select') for x in results.values()) == 'best'
   settings = summary['settings']
   metric = _get_common(x['metric'] for x in settings if x['metric']) or 'score'
   score = f'{metric} of the best epoch' if chosen else metric
   rows = [[*settings[0]['fields'], 'done', score, 'best', '']]
   for x in settings:
-    notes = [
-      f'{f"seed={run.seed}" if run.seed else "run"} failed'
-      for run in runs
-      if run.setting == x['fields'] and run.name in failed
-    ]
-    if x['problems']:
-      notes.append(f'{len(x["problems"])} may have learnt nothing')
-    best = '' if x['best'] is None else f'{x["best"]:.4f}'
+    poor, best = len(x['problems']), x['best']
     rows.append(
       [
         *x['fields'].values(),
         f'{len(x["values"])}/{x["runs"]}',
         _describe_mean(x['mean'], x['std']),
-        best,
-        errors.listing(notes) if notes else '',
+        '' if best is None else f'{best:.4f}',
+        f'{poor} may have learnt nothing' if poor else '',
       ]
     )
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -8,6 +8,7 @@ ends with the whole table.
 
 import collections
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from bert_jax.workdir import changes, claim, paths, status
 _SWEEP, _CLAIM, _OUTPUT = 'sweep.json', '.sweep.lock', 'output.txt'
 _LOOK, _LOOK_REMOTE = 1.0, 15.0  # seconds between looks at others' files
 _POLL, _TELL = 0.2, 60.0  # seconds between looks at the run, and between lines
+_say = functools.partial(print, flush=True)
 
 
 def check_inputs(directory: str, config: config_dict.ConfigDict, run: grid.Run):
@@ -249,10 +251,6 @@ def _describe(code) -> str:
     return f'exit code {code}'
   name = signal.Signals(-code).name
   return f'{name}, maybe for lack of memory' if name == 'SIGKILL' else name
-
-
-def _say(line: str):
-  print(line, flush=True)
 
 
 def _check(stop):
