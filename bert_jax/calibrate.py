@@ -64,7 +64,7 @@ def main(argv: list[str]):
   )
   flops = [objective.flops(phase) for phase in phases]
   entry = calibration.compare(estimated, rows, phases, flops)
-  calibration.store(entry, calibration.default_path())
+  calibration.store(entry)
   for facts in entry['phases']:
     real, model = facts['seconds'], facts['model_seconds']
     print(

@@ -21,30 +21,26 @@ def default_path() -> str:
   return os.path.join(config, 'bert_jax', 'calibration.json')
 
 
-def read(chip: str, path: str | None = None) -> dict | None:
-  """Returns the calibration of a chip; None if there is none.
-
-  Args:
-    chip: `chips.Chip.name`.
-    path: the file; None is `default_path`.
+def read(chip: str) -> dict | None:
+  """Returns the calibration of a chip by `chips.Chip.name`; None without one.
 
   Raises:
     errors.UserError: if the file was not written by `store`.
   """
-  path = path or default_path()
-  entry = _read_all(path).get(chip)
+  entry = _read_all().get(chip)
   match entry:
     case None | {'date': _, 'topology': _, 'ratios': [_, *_]}:
       ratios = entry['ratios'] if entry else []
       if all(isinstance(x, int | float) and x > 0 for x in ratios):
         return entry
   raise errors.UserError(
-    f'{path} has no ratios, date and topology for {chip}; delete the file and '
-    'calibrate again.'
+    f'{default_path()} has no ratios, date and topology for {chip}; delete the '
+    'file and calibrate again.'
   )
 
 
-def _read_all(path) -> dict:
+def _read_all() -> dict:
+  path = default_path()
   if not os.path.exists(path):
     return {}
   return files.read_json(path, 'delete the file and calibrate again')
@@ -197,11 +193,11 @@ def _check_attention(facts, rows):
       )
 
 
-def store(entry: dict, path: str):
+def store(entry: dict):
   """Stores the calibration of a chip, replacing an earlier one."""
-  found = _read_all(path)
+  found, path = _read_all(), default_path()
   found[entry['chip']] = {k: v for k, v in entry.items() if k != 'chip'}
   advice = 'free disk space or let the folder be written, then calibrate again.'
   with errors.explaining(f'cannot write {path}', advice):
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     files.write_json(path, found)

@@ -138,19 +138,20 @@ def test_another_run_than_estimated_is_refused(run, changes, words):
     calibration.compare(other, rows, [phase()], [8.0])
 
 
-def test_the_last_run_of_each_chip_is_kept(tmp_path):
-  path = str(tmp_path / 'deep' / 'calibration.json')
+def test_the_last_run_of_each_chip_is_kept(tmp_path, monkeypatch):
+  monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path / 'deep'))
   entry = {'ratios': [1.2], 'date': '2026-11-22', 'topology': 'v5e:2x2'}
-  calibration.store({'chip': 'v5e', **entry}, path)
-  calibration.store({'chip': 'v4', **entry, 'topology': 'v4:2x2x1'}, path)
-  calibration.store({'chip': 'v5e', **entry, 'ratios': [1.3]}, path)
-  assert calibration.read('v5e', path) == {**entry, 'ratios': [1.3]}
-  assert calibration.read('v4', path)['ratios'] == [1.2]
-  assert calibration.read('v6e', path) is None
-  assert os.listdir(tmp_path / 'deep') == ['calibration.json']
+  calibration.store({'chip': 'v5e', **entry})
+  calibration.store({'chip': 'v4', **entry, 'topology': 'v4:2x2x1'})
+  calibration.store({'chip': 'v5e', **entry, 'ratios': [1.3]})
+  assert calibration.read('v5e') == {**entry, 'ratios': [1.3]}
+  assert calibration.read('v4')['ratios'] == [1.2]
+  assert calibration.read('v6e') is None
+  assert os.listdir(tmp_path / 'deep' / 'bert_jax') == ['calibration.json']
   (tmp_path / 'file').write_text('')
+  monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path / 'file'))
   with pytest.raises(errors.UserError, match='file.*then calibrate again'):
-    calibration.store(entry | {'chip': 'v5e'}, str(tmp_path / 'file' / 'x'))
+    calibration.store(entry | {'chip': 'v5e'})
 
 
 @pytest.mark.parametrize(
