@@ -168,7 +168,8 @@ def print_steps(programs, cases):
   for case in cases:
     memory, cost = programs.line(case)
     topology = topology_lib.parse(case.topology)
-    parts = estimate.estimate_tpu_step(cost, topology, generator='rbg').parts
+    step = estimate.estimate_tpu_step(cost, topology, flops=case.flops)
+    parts = step['step_seconds_parts']
     clock = case.chip.cycles_per_second
     shares = [
       estimate.compute_cycle_utilisation(

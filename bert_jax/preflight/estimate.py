@@ -9,7 +9,6 @@ a roofline, FLOPs / peak and bytes / bandwidth of the data sheet. All estimates
 get a range of error (`error_range`).
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from bert_jax.hardware import chips
@@ -21,23 +20,25 @@ _GPU_SHARES = (0.25, 0.65)
 _GPU_WHY = '25 to 65 % of the peak; nothing was compiled'
 
 
-@dataclasses.dataclass(frozen=True)
-class Step:
-  """The estimated time of a step.
+def _describe_step(seconds, ends, parts, why, flops, peak) -> dict:
+  """Returns a step for JSON.
 
-  Attributes:
+  Args:
     seconds: the estimate with no parts overlapped; for a GPU, at the middle of
       `_GPU_SHARES`.
-    low, high: seconds at the ends of the range of error.
+    ends: [lowest, highest] seconds of the range of error.
     parts: {name: seconds}, whose sum is `seconds`; for a GPU, at its peak.
     why: the reason for the range, a line to print.
+    peak: FLOP/s of all chips.
   """
-
-  seconds: float
-  low: float
-  high: float
-  parts: dict[str, float]
-  why: str
+  low, high = ends
+  return {
+    'step_seconds_estimate': [low, high],
+    'step_seconds_model': seconds,
+    'step_seconds_parts': parts,
+    'step_seconds_range': why,
+    'utilisation_estimate': [flops / high / peak, flops / low / peak],
+  }
 
 
 def estimate_tpu_step(
@@ -48,8 +49,8 @@ def estimate_tpu_step(
   head_size: int = 64,
   flops: float = 0.0,
   calibration: dict | None = None,
-) -> Step:
-  """Estimates a compiled step.
+) -> dict:
+  """Estimates a compiled step for JSON.
 
   Args:
     cost: of one device; the devices of a chip share memory and links evenly.
@@ -78,9 +79,10 @@ def estimate_tpu_step(
   else:
     found = error_range.get_range(chip.name)
     low, why = max(seconds - sent, sent), found.text  # all overlapped
-  least = flops / (error_range.MOST_OF_PEAK * chip.flops * topology.chips)
+  peak = chip.flops * topology.chips
+  least = flops / (error_range.MOST_OF_PEAK * peak)
   ends = max(low * found.fast, least), max(seconds * found.slow, least)
-  return Step(seconds, *ends, parts, why)
+  return _describe_step(seconds, ends, parts, why, flops, peak)
 
 
 def _kernels(cost, chip, memory, generator, head_size) -> float:
@@ -136,8 +138,8 @@ def estimate_gpu_step(
   count: int,
   calibration: dict | None = None,
   others: dict[str, float] | None = None,
-) -> Step:
-  """Estimates a step from the peak of the chips alone.
+) -> dict:
+  """Estimates a step for JSON from the peak of the chips alone.
 
   Args:
     flops: of the global batch.
@@ -147,16 +149,19 @@ def estimate_gpu_step(
     others: {name: seconds} of what is not products, see `time_update`.
   """
   worst, best = _GPU_SHARES
-  least = flops / (chip.flops * count)
+  peak = chip.flops * count
+  least = flops / peak
   parts = {'computation at peak': least, **(others or {})}
   rest = sum(parts.values()) - least
   middle = least / ((worst + best) / 2) + rest
-  if calibration is None:
-    low, high = least / best + rest, least / worst + rest
-    return Step(middle, low, high, parts, _GPU_WHY)
-  found = error_range.get_calibrated(calibration)
-  low = max(middle * found.fast, least)
-  return Step(middle, low, middle * found.slow, parts, found.why)
+  ends, why = (least / best + rest, least / worst + rest), _GPU_WHY
+  if calibration is not None:
+    found = error_range.get_calibrated(calibration)
+    ends, why = (
+      (max(middle * found.fast, least), middle * found.slow),
+      found.why,
+    )
+  return _describe_step(middle, ends, parts, why, flops, peak)
 
 
 def time_update(
@@ -176,20 +181,6 @@ def time_update(
   return {
     'optimizer': moved / chip.hbm_bandwidth,
     'collectives': sent / (chip.link_bandwidth / 2),
-  }
-
-
-def describe_step(
-  step: Step, flops: float, chip: chips.Chip, count: int
-) -> dict:
-  """Returns a step for JSON, with the share of the chips' peak it reaches."""
-  peak = chip.flops * count
-  return {
-    'step_seconds_estimate': [step.low, step.high],
-    'step_seconds_model': step.seconds,
-    'step_seconds_parts': step.parts,
-    'step_seconds_range': step.why,
-    'utilisation_estimate': [flops / x / peak for x in (step.high, step.low)],
   }
 
 

@@ -160,7 +160,8 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     **batch,
   }
   if cost is not None:
-    step = estimate.estimate_tpu_step(
+    facts |= {'cost': dataclasses.asdict(cost)}
+    facts |= estimate.estimate_tpu_step(
       cost,
       topology,
       generator=kernel_schedules.get_generator(config),
@@ -168,8 +169,6 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
       flops=flops,
       calibration=calibration,
     )
-    facts |= {'cost': dataclasses.asdict(cost)}
-    facts |= estimate.describe_step(step, flops, topology.chip, topology.chips)
   return steps[-1].text, facts
 
 

@@ -133,7 +133,6 @@ def _examine_phase(config, topology, mesh, phase, calibration):
   others = estimate.time_update(
     memory.parameters, state, memory.weights, chip, count
   )
-  step = estimate.estimate_gpu_step(flops, chip, count, calibration, others)
   return {
     **examine.describe_phase(phase, flops),
     'usable_bytes': usable,
@@ -142,5 +141,5 @@ def _examine_phase(config, topology, mesh, phase, calibration):
     'memory': dataclasses.asdict(memory),
     **batch,
     'compute': config.compute.to_dict(),
-    **estimate.describe_step(step, flops, chip, count),
+    **estimate.estimate_gpu_step(flops, chip, count, calibration, others),
   }
