@@ -150,13 +150,9 @@ class Programs:
     along = (*FEW, case.layers)
     found = [self.get(dataclasses.replace(case, layers=n)) for n in FEW]
     memories, costs = zip(*found, strict=True)
-    memory = compile_step.Memory(
-      **{
-        k: hlo_cost.extrapolate_number(a, getattr(memories[1], k), along)
-        for k, a in vars(memories[0]).items()
-      }
+    return tuple(
+      hlo_cost.extrapolate(*pair, along) for pair in (memories, costs)
     )
-    return memory, hlo_cost.extrapolate(*costs, along)
 
 
 def print_steps(programs, cases):

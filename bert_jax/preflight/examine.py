@@ -63,7 +63,8 @@ def examine(
   runs = []
   for n in layers:
     say(f'compiling the programs of a run with {n} layers ...')
-    fewer = _with_layers(config, n)
+    fewer = config.copy_and_resolve_references()
+    fewer.model.num_layers = n
     make = tasks.get(fewer).make_objective
     start = programs_lib.list_start(fewer, make(fewer), mesh)
     runs.append(programs_lib.compile_run(fewer, make, mesh, start, phases, say))
@@ -134,15 +135,15 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     calibration: the chip's, from `calibration.read`.
   """
   flops = tasks.get(config).make_objective(config).flops(phase)
-  facts = describe_phase(phase, flops) | {'usable_bytes': usable}
+  facts = dataclasses.asdict(phase) | {
+    'model_flops_per_step': flops,
+    'usable_bytes': usable,
+  }
   if None in steps:
     return None, facts | {'fits': None}
-  if len(steps) == 1:
-    memory, fits, cost = steps[0].memory, steps[0].fits, _cost(steps[0])
-  else:
-    along = (*_QUICK_LAYERS, config.model.num_layers)
-    memory, cost = _extrapolate(*steps, along)
-    fits = memory.total <= usable
+  memory, cost = _extrapolate(steps, config.model.num_layers)
+  # A step of all layers was judged by the compiler.
+  fits = steps[0].fits if len(steps) == 1 else memory.total <= usable
   batch = estimate.estimate_batch(
     memory.total,
     memory.parameters + memory.optimizer + memory.program,
@@ -172,27 +173,15 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   return steps[-1].text, facts
 
 
-def _cost(compiled):
-  return None if compiled.text is None else hlo_cost.count_cost(compiled.text)
-
-
-def _extrapolate(few, more, layers):
-  """Returns (memory, cost) on the line through two compiled steps."""
-  pairs = zip(
-    *(dataclasses.astuple(c.memory) for c in (few, more)), strict=True
-  )
-  memory = compile_step.Memory(
-    *(hlo_cost.extrapolate_number(a, b, layers) for a, b in pairs)
-  )
-  costs = _cost(few), _cost(more)
-  if None in costs:
-    return memory, None
-  return memory, hlo_cost.extrapolate(*costs, layers)
-
-
-def describe_phase(phase: task.Phase, flops: float) -> dict:
-  """Returns a phase for JSON, with its model FLOPs per step."""
-  return {**dataclasses.asdict(phase), 'model_flops_per_step': flops}
+def _extrapolate(steps, layers):
+  """Returns memory and cost of all layers; no cost if a step does not fit."""
+  memories = [step.memory for step in steps]
+  costs = [step.text and hlo_cost.count_cost(step.text) for step in steps]
+  if len(steps) == 1:
+    return memories[0], costs[0]
+  along = (*_QUICK_LAYERS, layers)
+  cost = None if None in costs else hlo_cost.extrapolate(*costs, along)
+  return hlo_cost.extrapolate(*memories, along), cost
 
 
 def make_report(
@@ -231,20 +220,10 @@ def make_report(
     'usd_per_chip_hour': used,
     'price_source': 'given' if price is not None else f'list of {prices.AS_OF}',
     **agreement.get_versions(),
-    'config': _timed(config),
+    # `calibrate` compares these with those of a run.
+    'config': {
+      name: value
+      for name, value in config_lib.flatten(config).items()
+      if name in _TIMED or name.startswith('compute.')
+    },
   }
-
-
-def _timed(config) -> dict:
-  """Returns {field: value} that `calibrate` compares with those of a run."""
-  return {
-    name: value
-    for name, value in config_lib.flatten(config).items()
-    if name in _TIMED or name.startswith('compute.')
-  }
-
-
-def _with_layers(config, n):
-  copy = config.copy_and_resolve_references()
-  copy.model.num_layers = n
-  return copy

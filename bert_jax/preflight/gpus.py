@@ -134,7 +134,8 @@ def _examine_phase(config, topology, mesh, phase, calibration):
     memory.parameters, state, memory.weights, chip, count
   )
   return {
-    **examine.describe_phase(phase, flops),
+    **dataclasses.asdict(phase),
+    'model_flops_per_step': flops,
     'usable_bytes': usable,
     'fits': memory.total <= usable,
     'needed_bytes': memory.total,

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import re
+from typing import Any
 
 from bert_jax.preflight import hlo_text
 
@@ -78,28 +79,23 @@ def count_cost(text: str) -> Cost:
   )
 
 
-def extrapolate(few: Cost, more: Cost, layers: tuple[int, int, int]) -> Cost:
-  """Extrapolates a cost linearly in the number of layers.
+def extrapolate(few: Any, more: Any, layers: tuple[int, int, int]) -> Any:
+  """Extrapolates a cost or a memory linearly in the number of layers.
 
   Args:
-    few: cost with layers[0].
-    more: cost with layers[1].
+    few: dataclass of numbers and {name: number} with layers[0].
+    more: the same with layers[1].
     layers: two known numbers of layers, and the one to extrapolate to.
   """
+  x, y, z = layers
 
   def line(a, b):
     if isinstance(a, dict):
       return {k: line(a.get(k, 0), b.get(k, 0)) for k in sorted({*a, *b})}
-    return extrapolate_number(a, b, layers)
+    return max(a + (b - a) * (z - x) / (y - x), 0)
 
   pairs = zip(vars(few).values(), vars(more).values(), strict=True)
-  return Cost(*(line(a, b) for a, b in pairs))
-
-
-def extrapolate_number(a: float, b: float, layers: tuple[int, int, int]):
-  """Returns a number at layers[2] on the line through a and b, at least 0."""
-  x, y, z = layers
-  return max(a + (b - a) * (z - x) / (y - x), 0)
+  return type(few)(*(line(a, b) for a, b in pairs))
 
 
 def _add(totals, computations, name, *, times, devices, fused, aside=False):

@@ -210,11 +210,11 @@ def test_two_steps_are_extrapolated():
     compiled(t, program.format(f'"estimated_cycles":"{n}"'))
     for t, n in ((100, 50), (160, 80))
   )
-  memory, cost = examine._extrapolate(two, four, (2, 4, 12))
+  memory, cost = examine._extrapolate([two, four], 12)
   assert memory == compile_step.Memory(10, 20, 3, 400, 1)
   assert cost.cycles == 200
   # What does not fit has no program to read.
-  _, cost = examine._extrapolate(two, compiled(160, None), (2, 4, 12))
+  _, cost = examine._extrapolate([two, compiled(160, None)], 12)
   assert cost is None
 
 
