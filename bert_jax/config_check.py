@@ -26,7 +26,8 @@ def check(c: config_dict.ConfigDict):
   _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
   if c.task == 'pretraining' and not c.optimizer.learning_rate:
     _fail('optimizer.learning_rate=0 is for fine-tuning, which fills it in')
-  if c.optimizer.warmup_steps >= sum(c.phases.steps):
+  own = c.phases.warmups
+  if not own and c.optimizer.warmup_steps >= sum(c.phases.steps):
     _fail(
       f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
       f'{sum(c.phases.steps)} steps for the decay'
@@ -48,9 +49,24 @@ def check_model(c: config_dict.ConfigDict):
 
 def _check_phases(c):
   phases, most = c.phases, c.model.max_positions
-  counts = {name: len(values) for name, values in phases.items()}
+  counts = {
+    name: len(values)
+    for name, values in phases.items()
+    if values or name not in ('learning_rates', 'warmups')
+  }
   if len(set(counts.values())) != 1 or not counts['steps']:
     _fail(f'phases need one entry per phase in every field, got {counts}')
+  if bool(phases.learning_rates) != bool(phases.warmups):
+    _fail(
+      f'phases.learning_rates={phases.learning_rates} and '
+      f'phases.warmups={phases.warmups} need each other'
+    )
+  for warmup, steps in zip(phases.warmups, phases.steps, strict=False):
+    if warmup >= steps:
+      _fail(
+        f'phases.warmups={phases.warmups} leaves none of '
+        f'phases.steps={phases.steps} for the decay'
+      )
   most_steps = config_lib.FIELDS['phases.steps'].allowed.most
   if sum(phases.steps) > most_steps:
     _fail(

@@ -20,6 +20,8 @@ def flatten(tree: Any) -> dict:
   return {name_of(path): leaf for path, leaf in leaves}
 
 
-def map_named(fn: Callable, tree: Any):
-  """Returns a tree of fn(name, leaf)."""
-  return jax.tree_util.tree_map_with_path(lambda p, x: fn(name_of(p), x), tree)
+def map_named(fn: Callable, tree: Any, *more: Any):
+  """Returns a tree of fn(name, leaf), with the leaves of further trees."""
+  return jax.tree_util.tree_map_with_path(
+    lambda path, *leaves: fn(name_of(path), *leaves), tree, *more
+  )

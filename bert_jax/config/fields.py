@@ -398,7 +398,25 @@ FIELDS: dict[str, Field] = {
   'phases.max_predictions': Field(
     (20, 76), 'masked tokens per sequence, at most', _TOKENS
   ),
-  # AdamW and its schedule.
+  'phases.learning_rates': Field(
+    (),
+    'peak of each phase, which then has a warm-up and a decay of its own; empty '
+    'is one schedule for all phases, from optimizer.learning_rate',
+    Range(above=0, most=1),
+    example=(1e-4,),
+  ),
+  'phases.warmups': Field(
+    (),
+    'warm-up of each phase, in updates, with learning_rates',
+    _STEPS_OR_0,
+    example=(0,),
+  ),
+  # The optimizer and its schedule.
+  'optimizer.algorithm': Field(
+    'adamw',
+    'adamw, or lamb for batches of thousands of rows, docs/large_batches.md',
+    Choice('adamw', 'lamb'),
+  ),
   'optimizer.learning_rate': Field(
     1e-4,
     'learning rate at the end of the warm-up; in fine-tuning, 0 is filled in '
@@ -435,6 +453,12 @@ FIELDS: dict[str, Field] = {
     'where the linear decay starts from the peak: at the end of the warmup, or '
     'at step zero, so that the rate drops when the warm-up ends',
     Choice('warmup', 'zero'),
+  ),
+  'optimizer.decay_power': Field(
+    1.0,
+    'the rate falls as this power of the share of updates that is left; 1 is '
+    'linear',
+    Range(above=0, most=4),
   ),
   'optimizer.layer_decay': Field(
     1.0,

@@ -137,6 +137,8 @@ def smoke(c: config_dict.ConfigDict):
   c.phases.steps = (12,) * n
   c.phases.batch_size = (8,) * n
   c.optimizer.warmup_steps = 4 if c.task == 'pretraining' else 0
+  if c.phases.warmups:
+    c.phases.warmups = (4,) * n
   c.eval.every = 10
   c.eval.sequences = 32
   c.log.every = 2

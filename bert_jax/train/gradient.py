@@ -24,7 +24,7 @@ class Update:
     objective: what to learn, see `task.Objective`.
     mesh: axes (data, model), see `device_mesh.make_mesh`.
     tx: the optimizer, from `optimizer.make`; takes the argument `finite`.
-    schedule: step -> learning rate, from `optimizer.schedule`.
+    schedule: step -> learning rate, from `optimizer.make_schedule`.
     parts: micro-batches; row r belongs to number r % parts, so that each
       device has rows of every one.
     clip: clips a micro-batch's gradient, see `optimizer.make_clip`, or None.
@@ -57,7 +57,7 @@ def make_update(
     objective=objective,
     mesh=mesh,
     tx=optimizer.make(config.optimizer),
-    schedule=optimizer.schedule(config.optimizer, sum(config.phases.steps)),
+    schedule=optimizer.make_schedule(config),
     parts=phase.accumulate,
     clip=optimizer.make_clip(config.optimizer),
     dtype=config.model.dtype,

@@ -1,6 +1,7 @@
-"""AdamW with warm-up and linear decay (appendix A.2)."""
+"""AdamW with warm-up and linear decay (appendix A.2); LAMB for large batches."""
 
 import functools
+import itertools
 import re
 from typing import Any
 
@@ -14,26 +15,58 @@ from bert_jax import errors, param_names
 # As in Google's code: everything else decays, word embeddings included.
 NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
 _LAYER = re.compile(r'^encoder/layer_(\d+)/')
+# One array of three matrices, [D, 3, H, K], which LAMB scales separately.
+_QKV, _OF_ONE = 'attention/qkv/kernel', (0, 2, 3)
+
+
+def make_schedule(config: config_dict.ConfigDict) -> optax.Schedule:
+  """Returns the learning rate of each update of an experiment.
+
+  One schedule lasts for all phases, unless `phases.learning_rates` gives each
+  phase a peak, a warm-up and a decay of its own.
+  """
+  phases = config.phases
+  if not phases.learning_rates:
+    return schedule(config.optimizer, sum(phases.steps))
+  parts = [
+    _rise_and_fall(config.optimizer, *given)
+    for given in zip(
+      phases.learning_rates, phases.warmups, phases.steps, strict=True
+    )
+  ]
+  return optax.join_schedules(parts, [*itertools.accumulate(phases.steps)][:-1])
 
 
 def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:
-  """Returns the learning rate of each update.
+  """Returns the learning rate of each update of one warm-up and decay.
 
-  It is 0 at update 0, rises linearly to the peak at `warmup_steps`, falls
-  linearly to exactly 0 at `steps`, and stays 0. With `decay_from='zero'`, the
-  decay is a line from the peak at update 0, so the rate drops at the end of the
-  warm-up, as in Google's `optimization.py`.
+  It is 0 at update 0, rises linearly to the peak at `warmup_steps`, falls to
+  exactly 0 at `steps`, linearly with a `decay_power` of 1, and stays 0. With
+  `decay_from='zero'`, the decay begins with the peak at update 0, so the rate
+  drops at the end of the warm-up, as in Google's `optimization.py`.
+
+  Args:
+    config: the section `optimizer` of an experiment.
 
   >>> config = config_dict.ConfigDict(
   ...   {'learning_rate': 0.5, 'warmup_steps': 2, 'decay_from': 'warmup'}
+  ...   | {'decay_power': 1.0}
   ... )
   >>> rate = schedule(config, steps=6)
   >>> [float(rate(step)) for step in range(8)]
   [0.0, 0.25, 0.5, 0.375, 0.25, 0.125, 0.0, 0.0]
   """
-  peak, warmup = config.learning_rate, config.warmup_steps
+  return _rise_and_fall(
+    config, config.learning_rate, config.warmup_steps, steps
+  )
+
+
+def _rise_and_fall(config, peak, warmup, steps):
+  power = config.decay_power
   gone = warmup / steps if config.decay_from == 'zero' else 0.0
-  decay = optax.linear_schedule(peak * (1 - gone), 0.0, steps - warmup)
+  decay = optax.polynomial_schedule(
+    peak * (1 - gone) ** power, 0.0, power, steps - warmup
+  )
   if not warmup:
     return decay
   rise = optax.linear_schedule(0.0, peak, warmup)
@@ -48,7 +81,7 @@ def decay_mask(params: Any):
 
 
 def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
-  """Returns optax's AdamW without the learning rate.
+  """Returns optax's AdamW, or LAMB, without the learning rate.
 
   The training step multiplies by `-schedule(step)` itself: a skipped update
   (non-finite gradient) must not advance Adam's count, yet the schedule has to
@@ -64,9 +97,32 @@ def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
   if config.freeze:
     # First, so that the clipped norm is the norm of what is trained.
     steps.insert(0, optax.stateless(_freeze(config.freeze)))
+  if config.algorithm == 'lamb':
+    steps.append(optax.stateless(_scale_by_trust_ratio))
   if config.freeze or config.layer_decay != 1:
     steps.append(optax.stateless(_scale_rates(config)))
   return optax.chain(*steps)
+
+
+def _scale_by_trust_ratio(updates, params):
+  """Scales the update of each matrix to the norm of its weights, for LAMB.
+
+  As in the published runs of BERT (arXiv 1904.00962, algorithm 2, with the
+  identity as its function of the norm): biases and LayerNorm keep their update,
+  and queries, keys and values have a ratio each.
+  """
+
+  def scale(name, update, weights):
+    if NO_DECAY.search(name):
+      return update
+    axes = _OF_ONE if name.endswith(_QKV) else None
+    own, new = (
+      jnp.sqrt(jnp.sum(jnp.square(x), axes, keepdims=True))
+      for x in (weights, update)
+    )
+    return update * jnp.where((own > 0) & (new > 0), own / new, 1.0)
+
+  return param_names.map_named(scale, updates, params)
 
 
 def find_rates(config: config_dict.ConfigDict, params: Any):

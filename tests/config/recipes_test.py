@@ -44,6 +44,7 @@ def test_the_papers_recipe():
     assert c.phases.batch_size == (256, 256)
     assert c.phases.max_predictions == (20, 76)
     assert c.optimizer.to_dict() == {
+      'algorithm': 'adamw',
       'learning_rate': 1e-4,
       'warmup_steps': 10_000,
       'b1': 0.9,
@@ -54,6 +55,7 @@ def test_the_papers_recipe():
       'clip_norm': 1.0,
       'clip_unit': 'batch',
       'decay_from': 'warmup',
+      'decay_power': 1.0,
       'layer_decay': 1.0,
       'freeze': '',
       'reduce_dtype': 'float32',

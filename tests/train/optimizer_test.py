@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from bert_jax import config, errors, param_names
@@ -209,3 +210,65 @@ def test_a_pattern_that_freezes_nothing_or_all_is_refused(freeze, found):
   c.freeze = freeze
   with pytest.raises(errors.UserError, match=f'is found in {found} name'):
     optimizer.find_rates(c, small_params())
+
+
+def by_lamb(params, grads, corrected):
+  """Returns LAMB's first direction in NumPy, for {name: array}."""
+  # Corrected for their start at 0, Adam's moments are the gradient's.
+  first, second = (1, 1) if corrected else (0.1, 0.001)
+  norm = np.sqrt(sum((g**2).sum() for g in grads.values()))
+  found = {}
+  for name, weights in params.items():
+    g = grads[name] * min(1, 1 / norm)
+    direction = first * g / (np.sqrt(second) * np.abs(g) + 1e-6)
+    if 'bias' not in name:
+      direction = direction + 0.01 * weights
+      parts = [np.s_[:, n] for n in range(3)] if 'qkv' in name else [np.s_[:]]
+      for part in parts:
+        own, new = (np.linalg.norm(x[part]) for x in (weights, direction))
+        direction[part] *= own / new if own and new else 1
+    found[name] = direction
+  return found
+
+
+# In float32, 1 - 0.999 has an error of 5e-5, which optax divides by.
+@pytest.mark.parametrize('corrected, most', [(False, 1e-6), (True, 1e-4)])
+def test_first_update_of_lamb_is_that_of_its_published_code(corrected, most):
+  random = np.random.default_rng(0)
+  shapes = {
+    'encoder/layer_0/attention/qkv/kernel': (8, 3, 2, 4),
+    'encoder/layer_0/attention/qkv/bias': (3, 2, 4),
+    'encoder/layer_0/mlp_in/kernel': (8, 16),
+    'mlm/bias': (5,),
+    'new/kernel': (4, 4),  # weights of 0 keep their update
+  }
+  params, grads = (
+    {name: random.normal(size=shape) for name, shape in shapes.items()}
+    for _ in range(2)
+  )
+  params['new/kernel'] *= 0
+  c = config.pretraining('base').optimizer
+  c.algorithm, c.bias_correction = 'lamb', corrected
+  tx = optimizer.make(c)
+  own = jax.tree.map(jnp.float32, params)
+  found, _ = tx.update(jax.tree.map(jnp.float32, grads), tx.init(own), own)
+  for name, expected in by_lamb(params, grads, corrected).items():
+    np.testing.assert_allclose(found[name], expected, rtol=most, atol=1e-6)
+
+
+def test_phases_may_have_schedules_of_their_own():
+  c = config.pretraining('base')
+  c.phases.steps, c.phases.warmups = (100, 50), (20, 10)
+  c.phases.learning_rates = (6e-3, 4e-3)
+  c.optimizer.update(decay_from='zero', decay_power=0.5)
+  rate = optimizer.make_schedule(c)
+  for step, expected in {
+    10: 3e-3,  # half of the warm-up
+    20: 6e-3 * 0.8**0.5,  # 80 of 100 updates are left
+    75: 6e-3 * 0.5,  # a quarter is left
+    100: 0.0,  # the second phase begins
+    105: 2e-3,
+    110: 4e-3 * 0.8**0.5,
+    150: 0.0,
+  }.items():
+    assert float(rate(step)) == pytest.approx(expected, rel=1e-5)
