@@ -62,7 +62,8 @@ def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:
 
 
 def _rise_and_fall(config, peak, warmup, steps):
-  power = config.decay_power
+  # A power of 1.0 would be computed.
+  power = 1 if config.decay_power == 1 else config.decay_power
   gone = warmup / steps if config.decay_from == 'zero' else 0.0
   decay = optax.polynomial_schedule(
     peak * (1 - gone) ** power, 0.0, power, steps - warmup
