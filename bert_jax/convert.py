@@ -137,12 +137,11 @@ def write(
 ):
   """Writes a model in a format; see the modules of `bert_jax.interop`."""
   if form == 'hf':
-    nsp = 'nsp' in params
-    hf_export.export(path, params, config, nsp, tokenizer, card, head)
+    hf_export.export(path, params, config, tokenizer, card, head)
   elif form == 'google':
     google.write(path, params, config, tokenizer)
   elif form == 'stablehlo':
-    stablehlo.write(path, params, config, 'nsp' in params)
+    stablehlo.write(path, params, config)
   else:
     npz.write(path, params, config, tokenizer)
 

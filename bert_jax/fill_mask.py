@@ -54,7 +54,6 @@ def main(argv: list[str]):
     guesses = fill.fill(
       model.params,
       model.config,
-      model.with_nsp,
       model.tokenizer,
       sentence,
       flags.FLAGS.top,

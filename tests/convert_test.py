@@ -41,7 +41,7 @@ def test_every_format_becomes_every_other_and_back(tmp_path):
     assert source.detect_kind(target) == form
     last = target
   assert all_bytes(last) == all_bytes(first)
-  models.assert_same(hf_load.read(last)[0], models.make_params())
+  models.assert_same(hf_load.read(last).params, models.make_params())
 
 
 @pytest.mark.slow
@@ -123,10 +123,10 @@ def test_the_most_there_is_is_written(tmp_path, capsys):
     params = rename.keep_parts(models.make_params(), heads)
     npz.write(path, params, models.CONFIG, models.TOKENIZER)
     run_main(path, str(tmp_path / 'hf'), 'hf')
-    assert rename.list_parts(hf_load.read(str(tmp_path / 'hf'))[0]) == in_hf
+    assert rename.list_parts(hf_load.read(str(tmp_path / 'hf')).params) == in_hf
     # Google's files hold any heads.
     run_main(path, str(tmp_path / 'google'), 'google')
-    read = google.read(str(tmp_path / 'google'))[0]
+    read = google.read(str(tmp_path / 'google')).params
     assert rename.list_parts(read) == ['encoder', *heads]
     assert 'not in the source' in capsys.readouterr().out
 
@@ -196,7 +196,7 @@ def export_head(path):
     'choice',
   )
   hf_export.export(
-    str(path), params, models.CONFIG, False, models.TOKENIZER, None, head
+    str(path), params, models.CONFIG, models.TOKENIZER, None, head
   )
   return str(path)
 
@@ -249,7 +249,7 @@ def save_exact_gelu(path):
   """Writes a Hugging Face model whose config says gelu, by erf."""
   config = dataclasses.replace(models.CONFIG, activation='gelu')
   params = models.make_params()
-  hf_export.export(str(path), params, config, True, models.TOKENIZER)
+  hf_export.export(str(path), params, config, models.TOKENIZER)
   return str(path)
 
 

@@ -62,7 +62,7 @@ def make_params(config=CONFIG, with_nsp=True, seed=0):
 
 def export_to(path) -> str:
   """Exports the model to a path, and returns it."""
-  hf_export.export(str(path), make_params(), CONFIG, True, TOKENIZER)
+  hf_export.export(str(path), make_params(), CONFIG, TOKENIZER)
   return str(path)
 
 

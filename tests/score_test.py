@@ -107,7 +107,7 @@ def test_the_word_that_differs_decides_unless_all_are_asked_for(monkeypatch):
 def test_the_command_writes_a_table(tmp_path, capsys):
   params, config = fill_test.make_certain_model()
   model = str(tmp_path / 'model')
-  hf_export.export(model, params, config, False, fill_test.TOKENIZER)
+  hf_export.export(model, params, config, fill_test.TOKENIZER)
   output = tmp_path / 'out.tsv'
 
   def run(path):

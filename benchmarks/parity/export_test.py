@@ -45,7 +45,7 @@ def model(real, tmp_path_factory):
     lambda x: x + 0.1 * rng.standard_normal(x.shape, np.float32), made
   )
   folder = str(tmp_path_factory.mktemp('export'))
-  hf_export.export(folder, made, bert, True, words)
+  hf_export.export(folder, made, bert, words)
   return folder
 
 
@@ -65,11 +65,11 @@ def make_batch(words, pairs):
 
 
 def test_logits_ids_and_guesses_are_equal(model, sentences, in_transformers):
-  params, bert, with_nsp, words, _ = hf_load.read(model)
+  params, bert, words, *_ = hf_load.read(model)
   starts = take(range(len(sentences) - 1), PAIRS)
   pairs = [sentences[i : i + 2] for i in starts]
   batch, ids = make_batch(words, pairs)
-  module = heads.PretrainingModel(bert, with_nsp)
+  module = heads.PretrainingModel(bert, 'nsp' in params)
   with jax.default_matmul_precision('highest'):
     mlm, nsp = jax.jit(module.apply)({'params': params}, batch)
   lines, masked = take(sentences, LINES), []
@@ -95,7 +95,7 @@ def test_logits_ids_and_guesses_are_equal(model, sentences, in_transformers):
   guesses = [
     [words.vocab.index(word) for word, _ in found]
     for line in masked
-    for found in fill.fill(params, bert, with_nsp, words, line, MOST)[:1]
+    for found in fill.fill(params, bert, words, line, MOST)[:1]
   ]
   equal = sum(map(list.__eq__, guesses, there['guesses'].tolist()))
   print(f'{same} of {LINES} lines have the same ids, {equal} of {MASKED} masks')

@@ -95,7 +95,7 @@ def start(c, folder):
   )
   words = (*tokenizer.SPECIAL, *(f'w{i}' for i in range(VOCAB - 5)))
   bert, words = config_lib.model_config(c), tokenizer.Tokenizer(words)
-  hf_export.export(folder, params, bert, False, words, head=head)
+  hf_export.export(folder, params, bert, words, head=head)
   return objective, state
 
 

@@ -126,7 +126,6 @@ def _export(run, results) -> str | None:
     paths.export(run.workdir),
     {name: x for name, x in params.items() if name != 'classifier'},
     config_lib.model_config(config),
-    False,
     manifest_lib.load_tokenizer(run.data.directory),
     card.make_card(run.task, config, labels, results, size),
     head,

@@ -16,7 +16,6 @@ _LENGTH_STEP = 64  # tokens; lengths are rounded up to compile few shapes
 def fill(
   params: Any,
   config: bert_config.BertConfig,
-  with_nsp: bool,
   tokenizer: tokenizer_lib.Tokenizer,
   sentence: str,
   top: int = 5,
@@ -28,7 +27,6 @@ def fill(
     config: the model's config. A causal model sees only the words before a
       mask, or only those after it. Its dtype is ignored: everything is computed
       in float32.
-    with_nsp: whether the model has the pooler and the NSP head.
     sentence: text with one `[MASK]` or more.
     top: number of words to return for each mask.
 
@@ -63,7 +61,7 @@ def fill(
   places = np.array([masks], np.int32) - config.target_offset
   batch['masked_lm_positions'] = places
   config = dataclasses.replace(config, dtype='float32')
-  logits = _mlm_logits(params, batch, config, with_nsp)[0]  # [P, V]
+  logits = _mlm_logits(params, batch, config)[0]  # [P, V]
   # The embeddings may have padding rows, to make V divisible.
   probabilities = jax.nn.softmax(logits[:, : tokenizer.size])
   values, words = jax.lax.top_k(probabilities, top)
@@ -73,7 +71,7 @@ def fill(
   ]
 
 
-@precision.jit_inference('config', 'with_nsp')
-def _mlm_logits(params, batch, config, with_nsp):
-  bert = heads.PretrainingModel(config, with_nsp)
+@precision.jit_inference('config')
+def _mlm_logits(params, batch, config):
+  bert = heads.PretrainingModel(config, with_nsp=False)
   return bert.apply({'params': params}, batch)[0]  # [B, P, V]

@@ -3,13 +3,10 @@
 import contextlib
 import os
 import re
-from typing import Any, NamedTuple
 
 from bert_jax import errors
 from bert_jax.interop import google, hf_load, npz, rename
-from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import copies, files
-from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.weight_files import local_files
 from bert_jax.workdir import paths
 
@@ -18,28 +15,7 @@ _HF_WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
 _HUB_NAME = re.compile(r'(\w[\w.-]*/)?\w[\w.-]*', re.ASCII)
 
 
-class Source(NamedTuple):
-  """A BERT with some or all of its heads.
-
-  Attributes:
-    params: nested dict of float32 arrays: the encoder and the heads.
-    config: the model's config.
-    with_nsp: whether the model has the pooler and the NSP head.
-    tokenizer: its tokenizer.
-    report: parameters that the files lacked, and tensors that were not used.
-    origin: description of the source, to print.
-    step: training step of a run's checkpoint; otherwise None.
-    head: its classification head; None if it has none.
-  """
-
-  params: Any
-  config: bert_config.BertConfig
-  with_nsp: bool
-  tokenizer: tokenizer_lib.Tokenizer
-  report: rename.Report
-  origin: str
-  step: int | None = None
-  head: classifier.Head | None = None
+Source = rename.LoadedModel  # what every reader returns
 
 
 def detect_kind(path: str) -> str:
@@ -120,14 +96,11 @@ def read(path: str, step: int | None = None) -> Source:
           f'{path} is not the directory of a run, so step={step} means '
           'nothing; leave it out.'
         )
-      if found == 'hf':
-        model, head = hf_load.read_with_head(here)
-        return Source(*model, origin=path, head=head)
-      return Source(*READ[found](here), origin=path)
+      return READ[found](here)._replace(origin=path)
   # Imported here: Orbax takes half a second, and other formats do not need it.
   from bert_jax.inference import trained_run
 
-  return Source(*trained_run.read(path, step))
+  return trained_run.read(path, step)
 
 
 def read_with_mlm(path: str) -> Source:

@@ -19,15 +19,12 @@ from bert_jax.weight_files import local_files
 from bert_jax.workdir import checkpoint_reader, paths
 
 
-def read(workdir: str, step: int | None = None):
+def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   """Reads a checkpoint's model; the run may be training, and is not changed.
 
   Args:
     step: step of the checkpoint; None is the step of the run's results if it was
       the best on dev, otherwise the newest undamaged one.
-
-  Returns:
-    The fields of `source.Source`.
 
   Raises:
     errors.UserError: if config, checkpoint or vocabulary is missing, malformed
@@ -44,9 +41,8 @@ def read(workdir: str, step: int | None = None):
     step = _read_results(workdir).get('step')
   params, facts = checkpoint_reader.read(paths.checkpoints(workdir), step)
   bert = config_lib.model_config(config)
-  with_nsp = config.task == 'pretraining' and config.objective.nsp
   params = parameters.drop_padding_rows(params, bert.vocab_size)
-  module = heads.PretrainingModel(bert, with_nsp)
+  module = heads.PretrainingModel(bert, config.objective.nsp)
   if config.task != 'pretraining':
     module = fine_tuned.make_module(config, bert)
   check_params(params, module, path)
@@ -61,8 +57,9 @@ def read(workdir: str, step: int | None = None):
   )
   head = _take_head(params, config, workdir, about)
   origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
-  report = rename.Report([], [])
-  return params, bert, with_nsp, tokenizer, report, origin, facts['step'], head
+  return rename.LoadedModel(
+    params, bert, tokenizer, origin=origin, step=facts['step'], head=head
+  )
 
 
 def _find_vocab(config, workdir, sha256: str) -> str:

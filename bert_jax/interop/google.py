@@ -57,10 +57,9 @@ def read(path: str) -> rename.LoadedModel:
       and vocab.txt.
 
   Returns:
-    (params, config, with_nsp, tokenizer, report): as `hf_load.read`. The config
-    has the activation gelu_tanh for Google's gelu. Whether text is lower-cased
-    is read from tokenizer_config.json or else inferred from the vocabulary, see
-    `vocabulary.read`.
+    The model. Its activation is gelu_tanh for Google's gelu. Whether text is
+    lower-cased is read from tokenizer_config.json or else inferred from the
+    vocabulary, see `vocabulary.read`.
 
   Raises:
     errors.UserError: if files are missing, damaged or not such a model.
@@ -89,7 +88,7 @@ def read(path: str) -> rename.LoadedModel:
     )
   tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
   report = report._replace(left_over=[*report.left_over, *extra])
-  return params, config, 'nsp' in params, tokenizer, report
+  return rename.LoadedModel(params, config, tokenizer, report)
 
 
 def is_slot(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Collection
 from typing import Any
 
 import safetensors
@@ -63,7 +64,6 @@ def export(
   directory: str,
   params: dict,
   config: bert_config.BertConfig,
-  with_nsp: bool,
   tokenizer: tokenizer_lib.Tokenizer,
   card: str | None = None,
   head: classifier.Head | None = None,
@@ -74,7 +74,6 @@ def export(
     directory: local folder; an earlier export in it is replaced.
     params: nested dict of arrays, as `heads.PretrainingModel` makes it. Without
       the MLM head, a BertModel is written.
-    with_nsp: whether the model has the pooler and the NSP head.
     card: text of README.md, see `model_card.make_card`; None writes none.
     head: the head of a fine-tuned model, such as for a
       BertForSequenceClassification.
@@ -88,12 +87,11 @@ def export(
     raise errors.UserError(f'{problem}; use --format=npz.')
   tensors = rename.to_theirs(params, config, 'hf')
   vocabulary.check_size(tokenizer, config)
-  with_mlm = 'mlm' in params
-  described = describe_model(config, with_nsp, tokenizer.pad_id, with_mlm)
+  described = describe_model(config, params, tokenizer.pad_id)
   if head is not None:
     tensors |= sequence_head.to_tensors(head)
     described |= sequence_head.describe(head)
-  elif not with_mlm:
+  elif 'mlm' not in params:
     tensors = {name.removeprefix('bert.'): x for name, x in tensors.items()}
   files.write_folder(
     directory,
@@ -127,15 +125,12 @@ def _write(new, tensors, described, config, tokenizer, card):
 
 
 def describe_model(
-  config: bert_config.BertConfig,
-  with_nsp: bool,
-  pad_id: int,
-  with_mlm: bool = True,
+  config: bert_config.BertConfig, parts: Collection[str], pad_id: int
 ) -> dict[str, Any]:
-  """Returns the content of config.json."""
-  if not with_mlm:
+  """Returns the content of config.json, of a model with these parts."""
+  if 'mlm' not in parts:
     architecture = 'BertModel'
-  elif with_nsp:
+  elif 'nsp' in parts:
     architecture = 'BertForPreTraining'
   else:
     architecture = 'BertLMHeadModel' if config.causal else 'BertForMaskedLM'

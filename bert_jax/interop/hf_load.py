@@ -11,7 +11,6 @@ from bert_jax.interop import (
   sequence_head,
   vocabulary,
 )
-from bert_jax.model import classifier
 from bert_jax.runtime import files
 from bert_jax.weight_files import local_files, safetensors_file, torch_bin
 
@@ -32,24 +31,13 @@ def read(directory: str) -> rename.LoadedModel:
     directory: local folder; nothing outside it is read.
 
   Returns:
-    (params, config, with_nsp, tokenizer, report): nested dict of float32
-    arrays, of the encoder and of each complete head (`mlm`, `pooler`, `nsp`);
-    `bert_config.BertConfig`; whether there is an NSP head;
-    `tokenizer.Tokenizer`; `rename.Report` of missing and unused tensors. Fields
-    that config.json lacks have BertConfig's defaults: dtype and the kind of
-    initial distribution.
+    The model; fields that config.json lacks have BertConfig's defaults: dtype
+    and the kind of initial distribution.
 
   Raises:
     errors.UserError: if the folder is missing, incomplete, malformed or not
       such a model.
   """
-  return read_with_head(directory)[0]
-
-
-def read_with_head(
-  directory: str,
-) -> tuple[rename.LoadedModel, classifier.Head | None]:
-  """Reads a BERT like `read`, and its head if it was fine-tuned, else None."""
   if not os.path.isdir(directory):
     raise errors.UserError(
       f'{directory} is not a folder; name one with a Hugging Face BERT.'
@@ -65,7 +53,7 @@ def read_with_head(
   used = sequence_head.list_names(head.task) if head else ()
   left_over = [name for name in report.left_over if name not in used]
   report = report._replace(left_over=[*left_over, *extra])
-  return (params, config, 'nsp' in params, tokenizer, report), head
+  return rename.LoadedModel(params, config, tokenizer, report, head=head)
 
 
 def _read_config(path):

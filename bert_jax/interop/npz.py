@@ -70,9 +70,6 @@ def write(
 def read(path: str) -> rename.LoadedModel:
   """Reads a file of `write`.
 
-  Returns:
-    (params, config, with_nsp, tokenizer, report): as `hf_load.read`.
-
   Raises:
     errors.UserError: if the file is missing, damaged or not such a model.
   """
@@ -91,7 +88,7 @@ def read(path: str) -> rename.LoadedModel:
     params, report = _make_params(arrays, config)
     tokenizer = _make_tokenizer(path, about)
   vocabulary.check_size(tokenizer, config)
-  return params, config, 'nsp' in params, tokenizer, report
+  return rename.LoadedModel(params, config, tokenizer, report)
 
 
 def _read_arrays(path):

@@ -8,15 +8,15 @@ explained in `model/encoder.py`.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.traverse_util
 import numpy as np
 
 from bert_jax import errors, param_names
 from bert_jax.interop import name_table
-from bert_jax.model import bert_config
-from bert_jax.tokenization import tokenizer
+from bert_jax.model import bert_config, classifier
+from bert_jax.tokenization import tokenizer as tokenizer_lib
 
 _HF_BUFFERS = re.compile(r'bert\.embeddings\.(position|token_type)_ids')
 # Modules in the names of BertModel; the other classes add the prefix bert.
@@ -35,11 +35,24 @@ class Report(NamedTuple):
   left_over: list[str]
 
 
-# The result of reading a model: parameters, config, whether there is an NSP
-# head, tokenizer, report.
-LoadedModel = tuple[
-  dict, bert_config.BertConfig, bool, tokenizer.Tokenizer, Report
-]
+class LoadedModel(NamedTuple):
+  """A BERT with some or all of its heads.
+
+  Attributes:
+    params: nested dict of float32 arrays: the encoder and each complete head.
+    report: parameters that the files lacked, and tensors that were not used.
+    origin: description of where it is from, to print.
+    step: training step of a run's checkpoint; otherwise None.
+    head: its head for a task of fine-tuning; None if it has none.
+  """
+
+  params: dict[str, Any]
+  config: bert_config.BertConfig
+  tokenizer: tokenizer_lib.Tokenizer
+  report: Report = Report([], [])
+  origin: str = ''
+  step: int | None = None
+  head: classifier.Head | None = None
 
 
 def list_parts(params: Collection[str]) -> list[str]:

@@ -20,9 +20,7 @@ from bert_jax.runtime import files
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 
 
-def write(
-  path: str, params: dict, config: bert_config.BertConfig, with_nsp: bool
-):
+def write(path: str, params: dict, config: bert_config.BertConfig):
   """Writes a model that maps a batch to logits.
 
   Its input is a dict of int32: `input_ids`, `input_mask` and `segment_ids`
@@ -33,7 +31,6 @@ def write(
   Args:
     path: the file; an existing one is replaced.
     params: nested dict of arrays, as `heads.PretrainingModel` makes it.
-    with_nsp: whether the model has the pooler and the NSP head.
 
   Raises:
     errors.UserError: if flatbuffers is not installed, the model has no MLM head
@@ -46,7 +43,7 @@ def write(
       '--model=encoder leaves out; give a model that has it.'
     )
   config = dataclasses.replace(config, dtype='float32')
-  module = heads.PretrainingModel(config, with_nsp)
+  module = heads.PretrainingModel(config, 'nsp' in params)
   held = jax.tree.map(np.asarray, params)
 
   @precision.jit_inference()

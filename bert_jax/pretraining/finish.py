@@ -45,7 +45,7 @@ def finish(
   if examples:
     print('\nheld-out text, one word hidden:')
   for sentence, truth in examples:
-    guessed = fill.fill(params, bert, config.objective.nsp, words, sentence)
+    guessed = fill.fill(params, bert, words, sentence)
     print(f'  {sentence}')
     guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed[0])
     print(f'    the model: {guesses}; the text: {truth}')
@@ -58,9 +58,7 @@ def finish(
       log.read(paths.metrics(workdir)),
       sum(x.size for x in jax.tree.leaves(params)),
     )
-    hf_export.export(
-      exported, params, bert, config.objective.nsp, words, described
-    )
+    hf_export.export(exported, params, bert, words, described)
   _print_summary(config, workdir, exported)
   if problem:
     print(f'  no export: {problem}')

@@ -168,7 +168,7 @@ def test_a_run_compiles_all_lengths_first_and_learns(
   monkeypatch.setattr(buckets, 'pays', lambda *_: True)
   params = models.make_params(BERT)
   source = str(tmp_path / 'source')
-  made.hf_export.export(source, params, BERT, True, models.TOKENIZER)
+  made.hf_export.export(source, params, BERT, models.TOKENIZER)
   folder = tmp_path / 'texts'
   folder.mkdir()
   rng = np.random.default_rng(0)

@@ -324,7 +324,7 @@ def test_choices_that_are_truncated_are_said(tmp_path, capsys):
   columns = 'context', '', 'of'
   head = classifier.Head(kernel, bias, (), 8, columns, 'choice')
   hf_export.export(
-    str(tmp_path / 'model'), params, made.BERT, False, models.TOKENIZER, None,
+    str(tmp_path / 'model'), params, made.BERT, models.TOKENIZER, None,
     head,
   )  # fmt: skip
   # [CLS] the [SEP] and choices of 4, 5 and 6 tokens with their [SEP].

@@ -24,7 +24,7 @@ def write_source(path, **parts) -> str:
   """
   params = models.make_params(BERT) | parts
   params = {name: x for name, x in params.items() if x is not None}
-  hf_export.export(str(path), params, BERT, 'nsp' in params, models.TOKENIZER)
+  hf_export.export(str(path), params, BERT, models.TOKENIZER)
   return str(path)
 
 

@@ -24,9 +24,7 @@ def make_model(count=CLASSES, bias=0.0, **fields):
   labels = tuple(f'class {i}' for i in range(count))
   head = classifier.Head(kernel, bias, labels, 16, ('text',), **fields)
   params = models.make_params(made.BERT)
-  return source.Source(
-    params, made.BERT, True, models.TOKENIZER, None, '', head=head
-  )
+  return source.Source(params, made.BERT, models.TOKENIZER, head=head)
 
 
 def predict_rows(model, output):

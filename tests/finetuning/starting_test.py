@@ -60,9 +60,7 @@ def write_head(path, labels=('a', 'b')):
   kernel = np.full((8, 2), 5, np.float32)
   head = classifier.Head(kernel, np.ones(2, np.float32), labels, 8, ('text',))
   params = models.make_params(made.BERT)
-  hf_export.export(
-    str(path), params, made.BERT, False, models.TOKENIZER, None, head
-  )
+  hf_export.export(str(path), params, made.BERT, models.TOKENIZER, None, head)
   return str(path)
 
 

@@ -59,7 +59,7 @@ def expect(params, config, ids, places):
 
 
 def fill(params, config, sentence, top=5):
-  return fill_lib.fill(params, config, False, TOKENIZER, sentence, top)
+  return fill_lib.fill(params, config, TOKENIZER, sentence, top)
 
 
 def test_the_likeliest_words_come_first_for_each_mask():

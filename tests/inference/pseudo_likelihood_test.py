@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.inference import fill, pseudo_likelihood, source
+from bert_jax.inference import fill, pseudo_likelihood
 from bert_jax.interop import rename
 from tests import models
 from tests.inference import fill_test
 
 
 def make_source(params, config, tokenizer):
-  return source.Source(
-    params, config, False, tokenizer, rename.Report([], []), 'made'
-  )
+  return rename.LoadedModel(params, config, tokenizer)
 
 
 def certain():
@@ -47,7 +45,7 @@ def test_later_pieces_of_a_word_are_masked_too():
   model = make_source(models.make_params(), models.CONFIG, tokenizer)
 
   def guess(shown, mask, piece):
-    found = fill.fill(model.params, model.config, True, tokenizer, shown, 11)
+    found = fill.fill(model.params, model.config, tokenizer, shown, 11)
     return math.log(dict(found[mask])[piece])
 
   expected = [

@@ -5,16 +5,13 @@ import numpy as np
 import pytest
 
 from bert_jax import param_names
-from bert_jax.inference import source, transfer
+from bert_jax.inference import transfer
 from bert_jax.interop import rename
 from tests import models
 
 
 def make_source(params):
-  report = rename.Report([], [])
-  return source.Source(
-    params, models.CONFIG, True, models.TOKENIZER, report, 'a test'
-  )
+  return rename.LoadedModel(params, models.CONFIG, models.TOKENIZER)
 
 
 def test_names_that_stay_new_are_not_taken_over():

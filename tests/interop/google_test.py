@@ -30,9 +30,9 @@ def edit_json(path, **values):
 
 
 def test_read_of_write_is_the_same(folder):
-  params, config, with_nsp, tokenizer, report = google.read(folder)
+  params, config, tokenizer, report, *_ = google.read(folder)
   models.assert_same(params, models.make_params())
-  assert (config, with_nsp) == (models.CONFIG, True)
+  assert config == models.CONFIG
   assert tokenizer.vocab == models.TOKENIZER.vocab
   assert report == ([], [])
   assert sorted(os.listdir(folder)) == sorted(google.FILES)
@@ -59,11 +59,11 @@ def test_bert_config_json_is_golden(folder):
 def test_hugging_face_to_google_and_back_is_the_same_bytes(tmp_path):
   first, between, last = (str(tmp_path / name) for name in 'abc')
   cased = tokenizer_lib.Tokenizer(tuple(models.VOCAB), lowercase=False)
-  hf_export.export(first, models.make_params(), models.CONFIG, True, cased)
-  params, config, _, tokenizer, _ = hf_load.read(first)
+  hf_export.export(first, models.make_params(), models.CONFIG, cased)
+  params, config, tokenizer, *_ = hf_load.read(first)
   google.write(between, params, config, tokenizer)
-  params, config, with_nsp, tokenizer, _ = google.read(between)
-  hf_export.export(last, params, config, with_nsp, tokenizer)
+  params, config, tokenizer, *_ = google.read(between)
+  hf_export.export(last, params, config, tokenizer)
   assert os.listdir(first) and set(os.listdir(last)) == set(os.listdir(first))
   for name in os.listdir(first):
     with (
@@ -81,7 +81,7 @@ def test_a_prefix_is_as_good_as_its_folder(folder):
   shutil.copy(f'{prefix}.index', os.path.join(folder, 'model.ckpt-10.index'))
   with pytest.raises(errors.UserError, match='2 checkpoints: bert_model.ckpt'):
     google.read(folder)
-  models.assert_same(google.read(prefix)[0], models.make_params())
+  models.assert_same(google.read(prefix).params, models.make_params())
 
 
 def rewrite(folder, change):
@@ -104,8 +104,8 @@ def test_slots_are_left_over_and_heads_may_be_missing(folder):
     }
 
   rewrite(folder, change)
-  params, _, with_nsp, _, report = google.read(folder)
-  assert rename.list_parts(params) == ['encoder', 'pooler', 'nsp'] and with_nsp
+  params, _, _, report, *_ = google.read(folder)
+  assert rename.list_parts(params) == ['encoder', 'pooler', 'nsp']
   models.assert_same(params['nsp'], models.make_params()['nsp'])
   assert report.missing == [
     'cls/predictions/output_bias',
@@ -128,14 +128,14 @@ def test_an_encoder_alone_is_written_and_read(tmp_path):
   path = str(tmp_path / 'google')
   params = rename.keep_parts(models.make_params(), {'pooler'})
   google.write(path, params, models.CONFIG, models.TOKENIZER)
-  read, _, with_nsp, _, report = google.read(path)
+  read, _, _, report, *_ = google.read(path)
   models.assert_same(read, params)
-  assert not with_nsp and len(report.missing) == 7
+  assert len(report.missing) == 7
 
 
 def test_other_precisions_become_float32(folder):
   rewrite(folder, lambda tensors: {k: np.float64(tensors[k]) for k in tensors})
-  params = google.read(folder)[0]
+  params = google.read(folder).params
   models.assert_same(params, models.make_params())
   assert params['mlm']['bias'].dtype == np.float32
 
@@ -167,7 +167,7 @@ def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
       }
     ),
   )
-  assert google.read(folder)[3].lowercase is lowercase
+  assert google.read(folder).tokenizer.lowercase is lowercase
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_what_google_cannot_express_is_refused(tmp_path, changes, message):
 def test_a_config_that_does_not_fit_is_refused(folder, values, message):
   edit_json(os.path.join(folder, 'bert_config.json'), **values)
   if message is None:  # all that is asked for is there
-    left_over = google.read(folder)[4].left_over
+    left_over = google.read(folder).report.left_over
     assert len(left_over) == 16 and 'layer_1' in left_over[0]
     return
   with pytest.raises(errors.UserError, match=message) as error:
@@ -219,7 +219,7 @@ def test_a_config_that_does_not_fit_is_refused(folder, values, message):
 def test_a_file_that_is_missing_is_named(folder, name):
   os.remove(os.path.join(folder, name))
   if name == 'tokenizer_config.json':  # Google's folders have none
-    assert google.read(folder)[3].lowercase
+    assert google.read(folder).tokenizer.lowercase
     return
   with pytest.raises(errors.UserError, match=name.removesuffix('.index')):
     google.read(folder)
@@ -257,8 +257,8 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path, folder):
     google.write(
       exported, models.make_params(), models.CONFIG, models.TOKENIZER
     )
-  models.assert_same(hf_load.read(exported)[0], models.make_params())
+  models.assert_same(hf_load.read(exported).params, models.make_params())
   google.write(
     folder, models.make_params(seed=5), models.CONFIG, models.TOKENIZER
   )
-  models.assert_same(google.read(folder)[0], models.make_params(seed=5))
+  models.assert_same(google.read(folder).params, models.make_params(seed=5))

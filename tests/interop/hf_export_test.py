@@ -49,18 +49,24 @@ def test_config_json_is_golden(exported):
 
 
 @pytest.mark.parametrize(
-  ('changes', 'with_nsp', 'architecture', 'hidden_act', 'is_decoder'),
+  ('changes', 'parts', 'architecture', 'hidden_act', 'is_decoder'),
   [
-    ({'activation': 'gelu'}, True, 'BertForPreTraining', 'gelu', False),
-    ({'activation': 'relu'}, False, 'BertForMaskedLM', 'relu', False),
-    ({'causal': True}, False, 'BertLMHeadModel', 'gelu_new', True),
+    (
+      {'activation': 'gelu'},
+      ['mlm', 'nsp'],
+      'BertForPreTraining',
+      'gelu',
+      False,
+    ),
+    ({'activation': 'relu'}, ['mlm'], 'BertForMaskedLM', 'relu', False),
+    ({'causal': True}, ['mlm'], 'BertLMHeadModel', 'gelu_new', True),
   ],
 )
 def test_config_json_names_class_and_activation(
-  changes, with_nsp, architecture, hidden_act, is_decoder
+  changes, parts, architecture, hidden_act, is_decoder
 ):
   config = dataclasses.replace(models.CONFIG, **changes)
-  value = hf_export.describe_model(config, with_nsp, pad_id=0)
+  value = hf_export.describe_model(config, parts, pad_id=0)
   assert value['architectures'] == [architecture]
   assert value['hidden_act'] == hidden_act
   assert value['is_decoder'] == is_decoder
@@ -77,7 +83,7 @@ def test_weights_say_that_they_are_for_torch(exported):
 def test_tokenizer_json_gives_our_ids(tmp_path, lowercase, strip_accents):
   ours = tokenizer_lib.Tokenizer(tuple(models.VOCAB), lowercase, strip_accents)
   path = str(tmp_path / 'model')
-  hf_export.export(path, models.make_params(), models.CONFIG, True, ours)
+  hf_export.export(path, models.make_params(), models.CONFIG, ours)
   theirs = tokenizers.Tokenizer.from_file(os.path.join(path, 'tokenizer.json'))
   for text in (
     'the Cats',
@@ -89,7 +95,7 @@ def test_tokenizer_json_gives_our_ids(tmp_path, lowercase, strip_accents):
   pair = theirs.encode('the cat', 'dogs')
   assert pair.ids == [2, 5, 6, 3, 7, 8, 3]
   assert pair.type_ids == [0, 0, 0, 0, 1, 1, 1]
-  assert hf_load.read(path)[3] == ours
+  assert hf_load.read(path).tokenizer == ours
   with open(os.path.join(path, 'tokenizer_config.json'), encoding='utf-8') as f:
     settings = json.load(f)
   assert settings['model_max_length'] == 7
@@ -104,7 +110,7 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
   ours = tokenizer_lib.Tokenizer.load(vocab, lowercase=False)
   config = dataclasses.replace(models.CONFIG, vocab_size=ours.size)
   hf_export.export(
-    str(tmp_path / 'model'), models.make_params(config), config, True, ours
+    str(tmp_path / 'model'), models.make_params(config), config, ours
   )
   theirs = tokenizers.Tokenizer.from_file(
     str(tmp_path / 'model' / 'tokenizer.json')
@@ -116,8 +122,8 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
 
 def test_a_new_export_replaces_the_old(exported, tmp_path):
   new = models.make_params(seed=5)
-  hf_export.export(exported, new, models.CONFIG, True, models.TOKENIZER)
-  models.assert_same(hf_load.read(exported)[0], new)
+  hf_export.export(exported, new, models.CONFIG, models.TOKENIZER)
+  models.assert_same(hf_load.read(exported).params, new)
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -144,8 +150,8 @@ def test_a_failed_export_leaves_the_old(
   monkeypatch.setattr(module, name, failing)
   new = models.make_params(seed=5)
   with pytest.raises(errors.UserError, match=message):
-    hf_export.export(exported, new, models.CONFIG, True, models.TOKENIZER)
-  models.assert_same(hf_load.read(exported)[0], models.make_params())
+    hf_export.export(exported, new, models.CONFIG, models.TOKENIZER)
+  models.assert_same(hf_load.read(exported).params, models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -165,10 +171,9 @@ def test_what_a_kill_left_is_taken_back(exported, tmp_path, monkeypatch):
         exported,
         models.make_params(seed=5),
         models.CONFIG,
-        True,
         models.TOKENIZER,
       )
-  models.assert_same(hf_load.read(exported)[0], models.make_params())
+  models.assert_same(hf_load.read(exported).params, models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -176,7 +181,7 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path):
   (tmp_path / 'thesis.tex').write_text('years of work')
   with pytest.raises(errors.UserError, match='thesis.tex'):
     hf_export.export(
-      str(tmp_path), models.make_params(), models.CONFIG, True, models.TOKENIZER
+      str(tmp_path), models.make_params(), models.CONFIG, models.TOKENIZER
     )
   assert (tmp_path / 'thesis.tex').read_text() == 'years of work'
 
@@ -200,7 +205,7 @@ def test_why_there_is_no_export_is_said():
 def test_export_refuses_what_cannot_be_one(tmp_path):
   def write(path, config=models.CONFIG):
     hf_export.export(
-      str(path), models.make_params(config), config, True, models.TOKENIZER
+      str(path), models.make_params(config), config, models.TOKENIZER
     )
 
   with pytest.raises(errors.UserError, match='no model with norm=pre'):

@@ -38,17 +38,16 @@ def test_what_was_exported_is_read_back(tmp_path, with_nsp, activation):
   )
   params = models.make_params(config, with_nsp)
   path = str(tmp_path / 'runs' / 'model')
-  hf_export.export(path, params, config, with_nsp, models.TOKENIZER)
+  hf_export.export(path, params, config, models.TOKENIZER)
   loaded = hf_load.read(path)
   models.assert_same(loaded[0], params)
   assert all(x.dtype == np.float32 for x in jax.tree.leaves(loaded[0]))
-  assert loaded[1:3] == (config, with_nsp)
-  assert (loaded[3].vocab, loaded[3].lowercase) == (tuple(models.VOCAB), True)
+  assert (loaded.config, loaded.tokenizer) == (config, models.TOKENIZER)
 
 
 def test_vocabulary_of_tokenizer_json_serves_without_vocab_txt(exported):
   os.remove(os.path.join(exported, 'vocab.txt'))
-  assert hf_load.read(exported)[3].vocab == tuple(models.VOCAB)
+  assert hf_load.read(exported).tokenizer.vocab == tuple(models.VOCAB)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_a_broken_tokenizer_json_is_one_clear_error(exported, content, message):
 
 
 def test_pickles_are_not_run(tmp_path):
-  config = hf_export.describe_model(models.CONFIG, with_nsp=True, pad_id=0)
+  config = hf_export.describe_model(models.CONFIG, ['mlm', 'nsp'], pad_id=0)
   (tmp_path / 'config.json').write_text(json.dumps(config))
   (tmp_path / 'pytorch_model.bin').write_bytes(b'cos\nsystem\n.')
   with pytest.raises(errors.UserError, match="asks for 'os.system'"):
@@ -159,9 +158,7 @@ def test_pickles_are_not_run(tmp_path):
 
 def saved(path, params, **values):
   """Exports some parameters and returns the folder."""
-  hf_export.export(
-    str(path), params, models.CONFIG, 'nsp' in params, models.TOKENIZER
-  )
+  hf_export.export(str(path), params, models.CONFIG, models.TOKENIZER)
   edit_json(os.path.join(path, 'config.json'), **values)
   return str(path)
 
@@ -169,9 +166,9 @@ def saved(path, params, **values):
 def test_an_encoder_is_read_without_heads(tmp_path):
   encoder = rename.keep_parts(models.make_params(), {'pooler'})
   path = saved(tmp_path / 'model', encoder)
-  params, config, with_nsp, _, report = hf_load.read(path)
+  params, config, _, report, *_ = hf_load.read(path)
   models.assert_same(params, encoder)
-  assert (config, with_nsp) == (models.CONFIG, False)
+  assert config == models.CONFIG
   assert len(report.missing) == 7 and report.left_over == []
 
 
@@ -180,7 +177,7 @@ def test_tensors_of_another_head_are_reported(exported):
   tensors = safetensors.numpy.load_file(path)
   tensors['classifier.weight'] = np.ones((2, 8), np.float32)
   safetensors.numpy.save_file(tensors, path)
-  params, *_, report = hf_load.read(exported)
+  params, _, _, report, *_ = hf_load.read(exported)
   models.assert_same(params, models.make_params())
   assert report == ([], ['classifier.weight'])
 
@@ -191,16 +188,15 @@ def test_the_pooler_of_a_dropped_nsp_head_is_read(exported):
   for name in ('weight', 'bias'):
     del tensors[f'cls.seq_relationship.{name}']
   safetensors.numpy.save_file(tensors, path)
-  params, _, with_nsp, *_ = hf_load.read(exported)
+  params, *_ = hf_load.read(exported)
   kept = rename.keep_parts(models.make_params(), {'mlm', 'pooler'})
   models.assert_same(params, kept)
-  assert not with_nsp
 
 
 def test_words_without_a_row_are_left_out_and_reported(exported):
   with open(os.path.join(exported, 'vocab.txt'), 'a', encoding='utf-8') as f:
     f.write('extra\nwords\n')
-  *_, tokenizer, report = hf_load.read(exported)
+  _, _, tokenizer, report, *_ = hf_load.read(exported)
   assert tokenizer.vocab == tuple(models.VOCAB)
   assert report.left_over == ['vocab.txt: extra', 'vocab.txt: words']
 
@@ -222,11 +218,10 @@ def test_real_folders_are_read(name, left_over, labels):
   folder = os.path.join(data, 'weights', name)
   if not os.path.isdir(folder):
     pytest.skip(f'BERT_JAX_TEST_DATA has no weights/{name}')
-  model, head = hf_load.read_with_head(folder)
-  params, config, with_nsp, tokenizer, report = model
+  params, config, tokenizer, report, _, _, head = hf_load.read(folder)
   word = params['embeddings']['word']['embedding']
   assert word.shape == (config.vocab_size, config.hidden_size)
-  assert tokenizer.size <= config.vocab_size and not with_nsp
+  assert tokenizer.size <= config.vocab_size and 'nsp' not in params
   found = {x.removeprefix('vocab.txt: ') for x in report.left_over}
   assert found >= {*left_over}
   assert len(head.labels if head else ()) == labels
@@ -257,6 +252,6 @@ def test_accents_are_as_the_folder_says(exported, settings, normalizer, strips):
   ):
     with open(os.path.join(exported, name), 'w', encoding='utf-8') as f:
       json.dump(value, f)
-  tokenizer = hf_load.read(exported)[3]
+  tokenizer = hf_load.read(exported).tokenizer
   assert tokenizer.strip_accents == strips
   assert tokenizer.ids(['é']) == [[10 if strips else 9]]

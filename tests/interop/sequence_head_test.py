@@ -35,9 +35,7 @@ def export(path, head):
   for part in ('mlm', 'nsp'):
     del params[part]
   tokenizer = models.TOKENIZER
-  hf_export.export(
-    str(path), params, models.CONFIG, False, tokenizer, None, head
-  )
+  hf_export.export(str(path), params, models.CONFIG, tokenizer, None, head)
   return params
 
 
@@ -60,7 +58,8 @@ def assert_same(found, head):
 )
 def test_what_is_exported_is_read(tmp_path, head):
   params = export(tmp_path / 'out', head)
-  model, found = hf_load.read_with_head(str(tmp_path / 'out'))
+  model = hf_load.read(str(tmp_path / 'out'))
+  found = model.head
   assert_same(found, head)
   models.assert_same(model[0], params)
   described = json.loads((tmp_path / 'out' / 'config.json').read_text())
@@ -71,7 +70,7 @@ def test_what_is_exported_is_read(tmp_path, head):
     'spans': 'BertForQuestionAnswering',
   }
   assert described['architectures'] == [kinds[head.task]]
-  assert model[4].left_over == []
+  assert model.report.left_over == []
 
 
 def test_the_tensors_have_the_names_and_shapes_of_transformers(tmp_path):
@@ -117,7 +116,7 @@ def test_a_folder_of_transformers_own_has_labels_by_number(tmp_path):
       ('id2label', 'label2id', 'problem_type', 'task_specific_params'), ...
     ),
   )
-  _, found = hf_load.read_with_head(str(tmp_path / 'out'))
+  found = hf_load.read(str(tmp_path / 'out')).head
   assert_same(
     found,
     HEAD._replace(
@@ -134,7 +133,7 @@ def test_a_head_for_spans_of_transformers_own_has_the_usual_windows(tmp_path):
   assert tensors['qa_outputs.weight'].shape == (2, 8)
   assert tensors['qa_outputs.bias'].tolist() == [1, 2]
   change(tmp_path / 'out', task_specific_params=...)
-  _, found = hf_load.read_with_head(str(tmp_path / 'out'))
+  found = hf_load.read(str(tmp_path / 'out')).head
   assert found.spans == (128, 64, 30, None) and found.labels == ('start', 'end')
   assert found.max_length == models.CONFIG.max_positions  # below 384
 
@@ -212,9 +211,10 @@ def test_a_head_of_other_shapes_is_refused(tmp_path, changes, shapes):
 def test_a_head_of_another_kind_is_left_over(tmp_path, fields):
   export(tmp_path / 'out', HEAD)
   change(tmp_path / 'out', **fields)
-  model, found = hf_load.read_with_head(str(tmp_path / 'out'))
+  model = hf_load.read(str(tmp_path / 'out'))
+  found = model.head
   assert found is None
-  assert model[4].left_over == ['classifier.bias', 'classifier.weight']
+  assert model.report.left_over == ['classifier.bias', 'classifier.weight']
 
 
 def test_a_head_makes_a_classifier_of_an_encoder():

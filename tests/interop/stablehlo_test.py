@@ -22,7 +22,7 @@ CONFIG = models.CONFIG
 @pytest.fixture(scope='module')
 def written(tmp_path_factory):
   path = str(tmp_path_factory.mktemp('stablehlo') / 'model.stablehlo')
-  stablehlo.write(path, models.make_params(), CONFIG, True)
+  stablehlo.write(path, models.make_params(), CONFIG)
   return path
 
 
@@ -73,7 +73,7 @@ def test_any_batch_and_length_give_what_the_model_gives(
 def test_a_bfloat16_model_is_computed_in_float32(tmp_path):
   path = str(tmp_path / 'model')
   config = dataclasses.replace(CONFIG, dtype='bfloat16')
-  stablehlo.write(path, models.make_params(), config, True)
+  stablehlo.write(path, models.make_params(), config)
   batch = make_batch(2, 5, 1)
   assert_like_the_model(stablehlo.read(path)(batch), batch)
 
@@ -81,7 +81,7 @@ def test_a_bfloat16_model_is_computed_in_float32(tmp_path):
 def test_a_causal_model_without_nsp(tmp_path):
   config = dataclasses.replace(CONFIG, causal=True, norm='pre')
   path = str(tmp_path / 'model')
-  stablehlo.write(path, models.make_params(config, False), config, False)
+  stablehlo.write(path, models.make_params(config, False), config)
   batch = make_batch(3, 6, 2)
   found = stablehlo.read(path)(batch)
   assert_like_the_model(found, batch, config, False)
@@ -128,9 +128,7 @@ def test_the_convert_command_writes_and_verifies_it(tmp_path, capsys):
 def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path):
   (tmp_path / 'file').touch()
   with pytest.raises(errors.UserError, match='cannot write'):
-    stablehlo.write(
-      str(tmp_path / 'file' / 'x'), models.make_params(), CONFIG, True
-    )
+    stablehlo.write(str(tmp_path / 'file' / 'x'), models.make_params(), CONFIG)
   assert os.listdir(tmp_path) == ['file']
 
 
@@ -148,7 +146,7 @@ def test_what_cannot_be_read_or_written_is_explained(tmp_path, monkeypatch):
   with pytest.raises(
     errors.UserError, match='which the source lacks or --model'
   ):
-    stablehlo.write(str(path), encoder, CONFIG, True)
+    stablehlo.write(str(path), encoder, CONFIG)
   original = builtins.__import__
 
   def without(name, *args, **kwargs):

@@ -173,7 +173,7 @@ def test_a_head_that_the_source_lacks_begins_anew(source, tmp_path):
   tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
   without = {k: trained[k] for k in ('embeddings', 'encoder', 'mlm')}
   bert = config_lib.model_config(c)
-  hf_export.export(theirs, without, bert, False, tokenizer)
+  hf_export.export(theirs, without, bert, tokenizer)
   c.init_from = theirs
   params, facts, new = start(c)
   params = words_alone(params)
@@ -290,7 +290,7 @@ def test_rows_without_a_word_are_not_taken_over(source, tmp_path):
   padded = models.make_params(bert)
   theirs = str(tmp_path / 'hf')
   tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
-  hf_export.export(theirs, padded, bert, True, tokenizer)
+  hf_export.export(theirs, padded, bert, tokenizer)
   c.init_from = theirs
   params, _, new = start(c)
   found = params['embeddings']['word']['embedding']

@@ -133,7 +133,7 @@ def test_it_says_how_to_load_each_kind(kind, nsp, words, pipeline):
 
 def test_it_goes_with_the_model(tmp_path):
   path = str(tmp_path / 'model')
-  model = models.make_params(), models.CONFIG, True, models.TOKENIZER
+  model = models.make_params(), models.CONFIG, models.TOKENIZER
   hf_export.export(path, *model, card='# é\n')
   with open(os.path.join(path, 'README.md'), encoding='utf-8') as file:
     assert file.read() == '# é\n'
