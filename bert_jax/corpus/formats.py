@@ -15,8 +15,6 @@ from bert_jax import errors
 from bert_jax.corpus import clean
 from bert_jax.corpus.document import Document
 
-LAYOUTS = ('paragraphs', 'sentences', 'files')
-
 Lines = Iterable[tuple[int, bytes]]  # byte offset, line with its line feed
 
 _DOC = re.compile(rb'<doc id="([^"]*)".* title="(.*)">\s*$')

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 
 from bert_jax import errors
 from bert_jax.corpus import (
-  clean,
   formats,
   gutenberg,
   mediawiki,
@@ -24,7 +23,6 @@ from bert_jax.corpus import (
 )
 from bert_jax.corpus.document import Document
 
-LAYOUTS = formats.LAYOUTS
 PYTHON_DOCS = 'python-docs'
 
 _PIECES = 64  # about how many to make of all inputs
@@ -82,15 +80,6 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
   Raises:
     errors.UserError: if an input matches no file or cannot be opened.
   """
-  if layout not in LAYOUTS:
-    raise errors.UserError(
-      f'layout={layout!r} is not one of {", ".join(LAYOUTS)}.'
-    )
-  if not any(inputs):
-    raise errors.UserError(
-      'no input is given; give files, a glob, tfds:NAME/CONFIG:SPLIT or '
-      f'{PYTHON_DOCS}.'
-    )
   wholes = [_wholes(given, field) for given in inputs]
   total = sum(r.size for found in wholes for r in found)
   room = min(max(total // _PIECES, _SMALLEST), _LARGEST)
@@ -135,22 +124,6 @@ def read_documents(
         counts['empty_documents'] += 1
 
 
-def read(
-  inputs: Sequence[str], layout: str, field: str = 'text'
-) -> Iterator[Document]:
-  """Reads the documents of all inputs in order, see `plan`.
-
-  At the end, the terminal says if any text was not UTF-8.
-  """
-  counts: collections.Counter[str] = collections.Counter()
-  invalid: collections.Counter[str] = collections.Counter()
-  for piece in plan(inputs, layout, field):
-    yield from read_documents(piece, layout, field, counts, invalid)
-  if counts['invalid_utf8']:
-    warning = clean.describe_invalid(counts['invalid_utf8'], +invalid)
-    print(warning, file=sys.stderr, flush=True)
-
-
 def estimate_bytes(pieces: Sequence[Piece]) -> int:
   """Estimates the bytes of text in pieces, always the same for equal pieces."""
 
@@ -171,7 +144,7 @@ def _wholes(given: str, field: str) -> list[Range]:
   if given == PYTHON_DOCS:
     return [Range(given, 0, 1, 1)]
   if given.startswith(tfds_text.PREFIX):
-    size = tfds_text.count_examples(given, field)
+    size = len(tfds_text.open_split(given, field))
     return [Range(given, 0, size, size)]
   sizes = text_files.list_sizes(given)
   return [Range(path, 0, size, size) for path, size in sizes.items()]

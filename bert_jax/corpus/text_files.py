@@ -4,6 +4,7 @@ A path is local, or a URL that fsspec opens, such as gs://bucket/text/*.gz.
 """
 
 import bz2
+import contextlib
 import gzip
 import hashlib
 import io
@@ -14,15 +15,15 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from bert_jax import errors
-from bert_jax.runtime import disk, globs, storage
+from bert_jax.runtime import storage
 
 # What decompressors raise for a truncated or damaged file.
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
 
-_COMPRESSED = ('.gz', '.bz2', '.xz', '.zst')
 _HEAD = 1 << 16  # bytes
 _ZSTD_BYTES = 1 << 12  # read at a time: these can decompress to 100 MB
 _LONGEST_LINE = 1 << 20  # bytes; longer ones come in parts
+_AGAIN = 'put that right, then run the same command again.'
 
 
 def expand(given: str) -> list[str]:
@@ -34,7 +35,7 @@ def expand(given: str) -> list[str]:
   what = f'input {given!r} cannot be listed'
   advice = 'check the address and your permissions.'
   with errors.explaining(what, advice, (OSError, ValueError)):
-    paths = globs.expand(given)
+    paths = storage.expand(given)
   if not paths:
     raise errors.UserError(
       f'input {given!r} names no file; check the path or the glob (quote it; '
@@ -72,28 +73,34 @@ def compute_sha256(path: str) -> str:
   Raises:
     errors.UserError: if it cannot be read.
   """
-  with _open_raw(path) as file:
+  with (
+    _open_raw(path) as file,
+    errors.explaining(f'cannot read {path}', _AGAIN),
+  ):
     return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
-def open_text(path: str) -> BinaryIO:
+@contextlib.contextmanager
+def open_text(path: str) -> Iterator[BinaryIO]:
   """Opens a file for reading its decompressed bytes.
 
   Raises:
-    errors.UserError: if it cannot be opened; also from later reads, if the disk
-      or the bucket fails. Those of a damaged archive raise one of DAMAGED.
+    errors.UserError: if it cannot be opened; also from the body, if the disk or
+      the bucket fails. Reads of a damaged archive raise one of DAMAGED.
   """
-  kind = os.path.splitext(path)[1].lower()
-  raw = _open_raw(path)
-  if kind == '.gz':
-    return _own(gzip.open(raw), raw)
-  if kind == '.bz2':
-    return _own(bz2.open(raw), raw)
-  if kind == '.xz':
-    return _own(lzma.open(raw), raw)
-  if kind == '.zst':
-    return io.BufferedReader(_Zstd(raw))
-  return raw
+  opener = _OPENERS.get(os.path.splitext(path)[1].lower())
+  with _open_raw(path) as raw:
+    try:
+      if not opener:
+        yield raw
+        return
+      with opener(raw) as file:
+        yield io.BufferedReader(_Parts(file), _HEAD)
+    except OSError as error:
+      if error.errno is None:  # of a decompressor
+        raise
+      with errors.explaining(f'cannot read {path}', _AGAIN):
+        raise
 
 
 def read_head(path: str) -> bytes:
@@ -145,19 +152,14 @@ def _cut(line: bytes) -> int:
 
 def _uncompressed_name(path: str) -> str:
   stem, kind = os.path.splitext(path)
-  return stem if kind.lower() in _COMPRESSED else path
+  return stem if kind.lower() in _OPENERS else path
 
 
-def _own(file: BinaryIO, raw: BinaryIO) -> BinaryIO:
-  """Returns a decompressing file that closes the file that it reads, too."""
-  return io.BufferedReader(_Owner(file, raw), _HEAD)
+class _Parts(io.RawIOBase):
+  """What a decompressor gives, for a BufferedReader, which finds lines fast."""
 
-
-class _Owner(io.RawIOBase):
-  """Closes both of two files; gzip, bz2 and lzma leave the one below open."""
-
-  def __init__(self, file: BinaryIO, raw: BinaryIO):
-    self._file, self._raw = file, raw
+  def __init__(self, file: BinaryIO):
+    self._file = file
 
   def readable(self):
     return True
@@ -167,11 +169,6 @@ class _Owner(io.RawIOBase):
     found = self._file.read1(len(buffer))
     buffer[: len(found)] = found
     return len(found)
-
-  def close(self):
-    self._file.close()
-    self._raw.close()
-    super().close()
 
 
 class _Zstd(io.RawIOBase):
@@ -184,10 +181,6 @@ class _Zstd(io.RawIOBase):
 
   def readable(self):
     return True
-
-  def close(self):
-    self._raw.close()
-    super().close()
 
   def readinto(self, buffer):
     while not self._made:
@@ -216,27 +209,15 @@ class _Zstd(io.RawIOBase):
       self._given, self._frame = self._frame.unused_data, None
 
 
+_OPENERS = {
+  '.gz': gzip.open,
+  '.bz2': bz2.open,
+  '.xz': lzma.open,
+  '.zst': lambda raw: io.BufferedReader(_Zstd(raw)),
+}
+
+
 def _open_raw(path: str) -> BinaryIO:
   advice = 'check the path and its permissions.'
   with errors.explaining(f'cannot read {path}', advice):
-    if storage.is_remote(path):
-      return storage.open_binary(path)
-    local = _Local(path, opener=disk.open_regular)
-    return io.BufferedReader(local, _HEAD)
-
-
-class _Local(io.FileIO):
-  """A local file; a disk that fails later is not taken for a damaged file."""
-
-  def readinto(self, buffer):
-    with _reporting(self.name):
-      return super().readinto(buffer)
-
-  def readall(self):
-    with _reporting(self.name):
-      return super().readall()
-
-
-def _reporting(path: str):
-  advice = 'put that right, then run the same command again.'
-  return errors.explaining(f'cannot read {path}', advice)
+    return storage.open_binary(path)

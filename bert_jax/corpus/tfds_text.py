@@ -17,15 +17,6 @@ PREFIX = 'tfds:'
 _INPUT = re.compile(r'tfds:([\w/.:]+):([A-Za-z]\w*(?:\[[^\]]*\])?)')
 
 
-def count_examples(given: str, field: str) -> int:
-  """Returns how many texts an input of the form tfds:NAME/CONFIG:SPLIT has.
-
-  Raises:
-    errors.UserError: if it cannot be read, or has no such field.
-  """
-  return len(open_split(given, field))
-
-
 def read_documents(
   given: str, field: str, start: int, stop: int, counts: collections.Counter
 ) -> Iterator[Document]:

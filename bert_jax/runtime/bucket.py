@@ -2,7 +2,7 @@
 
 gcsfs rather than TensorStore's key-value store, since Orbax needs it anyway, it
 streams files, and it reports what it may not list: TensorStore lists a
-forbidden bucket as empty. Only `storage` and `globs` use this module.
+forbidden bucket as empty. Only `storage` uses this module.
 """
 
 import contextlib

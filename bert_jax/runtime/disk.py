@@ -7,12 +7,13 @@ import secrets
 import stat
 from typing import BinaryIO
 
+_BUFFER = 1 << 16  # bytes
 _UNFINISHED = re.compile(r'\..*\.[0-9a-f]{16}\.new')
 
 
 def open_file(path: str) -> BinaryIO:
   """Opens a regular file for reading, see `open_regular`."""
-  return open(path, 'rb', opener=open_regular)
+  return open(path, 'rb', _BUFFER, opener=open_regular)
 
 
 def open_regular(path: str, flags: int) -> int:

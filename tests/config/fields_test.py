@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from bert_jax import config
-from bert_jax.corpus import formats
 from bert_jax.model import bert_config, feature_model
 
 
@@ -33,7 +32,6 @@ def test_every_default_is_allowed():
     ('model.initializer', bert_config.INITIALIZERS),
     ('model.attention_init', bert_config.ATTENTION_INITS),
     ('compute.remat', bert_config.REMAT),
-    ('data.layout', formats.LAYOUTS),
     ('finetuning.features', ['none', *feature_model.LAYERS]),
   ],
 )

@@ -46,3 +46,12 @@ def test_lone_surrogates_are_replaced_and_counted():
   counts = collections.Counter()
   assert clean.clean('a\ud800b\udc00\x01\n', counts) == 'a\ufffdb\ufffd\n'
   assert counts == {'invalid_utf8': 2, 'control_characters': 1}
+
+
+def test_the_worst_of_several_files_is_named():
+  assert clean.describe_invalid(1234, {'a': 1, 'b c': 1233}) == (
+    'WARNING: 1,234 sequences of bytes in 2 files, most of them in b c, are '
+    'not UTF-8, and their characters are lost; leave out what is no text, and '
+    'convert what has another encoding, for example with: iconv -f ISO-8859-1 '
+    "-t UTF-8 'b c'"
+  )

@@ -132,7 +132,7 @@ def test_addresses_are_opened_like_paths():
 
 def test_a_file_that_is_not_there_is_a_matter_of_its_path(tmp_path):
   with pytest.raises(errors.UserError, match='such file.*; check the path and'):
-    text_files.open_text(str(tmp_path / 'a.conll'))
+    text_files.read_head(str(tmp_path / 'a.conll'))
 
 
 def test_addresses_that_cannot_be_opened_are_errors():

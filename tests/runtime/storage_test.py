@@ -14,7 +14,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.finetuning.readers import table_files
-from bert_jax.runtime import bucket, disk, files, globs, storage
+from bert_jax.runtime import bucket, disk, files, storage
 from bert_jax.tokenization import tokenizer
 
 
@@ -54,9 +54,9 @@ def test_a_folder_lists_what_is_in_it(folder):
     for name in ('a', 'b', 'c')
   }
   assert kinds == {'a': (True, False), 'b': (True, True), 'c': (False, False)}
-  found = globs.expand(os.path.join(folder, 'b'))
+  found = storage.expand(os.path.join(folder, 'b'))
   assert [os.path.relpath(x, folder) for x in found] == ['b/deep/z', 'b/y']
-  assert globs.expand(os.path.join(folder, '*')) == globs.expand(folder)
+  assert storage.expand(os.path.join(folder, '*')) == storage.expand(folder)
 
 
 def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(
@@ -111,7 +111,7 @@ def test_what_is_no_file_is_refused_at_once(kind, tmp_path):
       read(path)
   for read in (
     files.read_json,
-    text_files.open_text,
+    text_files.read_head,
     text_files.compute_sha256,
     tokenizer.read_vocab,
     table_files.read_text,
@@ -183,7 +183,7 @@ def test_names_are_no_patterns(folder):
   source = os.path.join(folder, 'run*', '5')
   assert storage.list_names(source) == ['?', 'mark']
   storage.move_folder(source, os.path.join(folder, 'bad*', '5'), 'mark')
-  found = globs.expand(folder)
+  found = storage.expand(folder)
   expected = sorted((*others, 'bad*/5/?', 'bad*/5/mark'))
   assert [os.path.relpath(x, folder) for x in found] == expected
   assert storage.read(os.path.join(folder, 'bad*/5/?')) == b'run*/5/?'

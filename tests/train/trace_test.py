@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import bucket, globs, storage
+from bert_jax.runtime import bucket, storage
 from bert_jax.train import trace
 from tests import training
 
@@ -90,7 +90,7 @@ def test_an_error_among_traced_updates_ends_the_trace(tmp_path):
 def test_a_profile_is_uploaded_to_a_bucket(remote):
   (line,) = run(remote, 1, [(0, 6)])
   assert f'{remote}/profile' in line
-  found = globs.expand(f'{remote}/profile')
+  found = storage.expand(f'{remote}/profile')
   assert any(path.endswith('.xplane.pb') for path in found)
 
 
