@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import globs, storage
+from bert_jax.runtime import storage
 from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests.workdir.checkpoints import (
   make_state,
@@ -17,7 +17,7 @@ from tests.workdir.checkpoints import (
 
 def objects(directory, step):
   """Returns the objects with array data of a checkpoint."""
-  found = globs.expand(f'{directory}/{step}')
+  found = storage.expand(f'{directory}/{step}')
   return [path for path in found if '/d/' in path]
 
 
