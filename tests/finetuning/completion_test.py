@@ -77,16 +77,17 @@ def test_a_length_is_compared_with_the_positions_of_the_source_alone():
 
 
 def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
-  c = made.make_config('gone', 'gone too')
+  c = made.make_config('gone', 'gone too', **{'finetuning.epochs': 0.0})
   run = tmp_path / 'run'
   (run / 'checkpoints' / '5').mkdir(parents=True)
-  saved = config_lib.flatten(c)
-  saved |= {
+  saved = config_lib.flatten(c) | {
     'phases.steps': [33],
     'model.num_layers': 7,
     'model.dropout': 0.3,
     'model.bilstm': 5,
     'finetuning.outputs': 5,
+    'optimizer.learning_rate': 0.25,
+    'finetuning.epochs': 7.0,
     'seed': 4,
   }
   (run / 'config.json').write_text(json.dumps(saved))
@@ -94,8 +95,9 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
   assert found.phases.steps == (33,)
   assert (found.model.num_layers, found.finetuning.outputs) == (7, 5)
   # What the user gives is compared with the saved config later.
-  assert (found.model.dropout, found.seed) == (0.1, 0)
-  assert found.model.bilstm == 0
+  assert (found.model.dropout, found.model.bilstm, found.seed) == (0.1, 0, 0)
+  assert found.optimizer.learning_rate == 1e-2
+  assert found.finetuning.epochs == 7
 
 
 def test_the_rate_and_the_epochs_follow_from_the_model_and_the_rows(tmp_path):
@@ -119,19 +121,6 @@ def test_dev_is_scored_each_epoch_but_ten_times_at_most(
   fields = {'finetuning.epochs': epochs}
   assert complete(tmp_path, **fields).eval.every == every  # 6 updates an epoch
   assert complete(tmp_path, **fields, **{'eval.every': 4}).eval.every == 4
-
-
-def test_a_run_that_has_begun_keeps_its_rate_unless_another_is_given(tmp_path):
-  c = made.make_config('gone', 'gone too')
-  run = tmp_path / 'run'
-  (run / 'checkpoints' / '5').mkdir(parents=True)
-  saved = config_lib.flatten(c)
-  saved |= {'optimizer.learning_rate': 0.25, 'finetuning.epochs': 7.0}
-  (run / 'config.json').write_text(json.dumps(saved))
-  c.finetuning.epochs = 0.0
-  found = starting.take_model(c, str(run))
-  assert found.finetuning.epochs == 7
-  assert found.optimizer.learning_rate == 1e-2  # which claim.claim refuses
 
 
 @pytest.mark.slow
@@ -192,3 +181,89 @@ def test_labels_that_are_all_the_same_are_refused(tmp_path):
 def test_fields_without_an_effect_are_refused(tmp_path, field, value, message):
   with pytest.raises(errors.UserError, match=message):
     complete(tmp_path, **{field: value})
+
+
+def make_sized(size, task='classification', arguments='', **fields):
+  c = config_lib.finetuning(size)
+  c.task = task
+  c.finetuning.update(fields)
+  return config_lib.apply_arguments(c, arguments)
+
+
+@pytest.mark.parametrize('size', ['base', 'large', '3x768x12'])
+@pytest.mark.parametrize(
+  'task, fields, expected',
+  [
+    ('classification', {'glue': 'rte'}, (2e-5, 3)),
+    ('classification', {}, (3e-5, 3)),
+    ('tagging', {}, (5e-5, 3)),
+    ('choice', {}, (2e-5, 3)),
+    ('spans', {}, (5e-5, 3)),
+    ('spans', {'unanswerable': True}, (5e-5, 2)),
+  ],
+)
+def test_from_the_size_of_base_on_they_are_the_papers(
+  size, task, fields, expected
+):
+  for rows in (20, 400_000):
+    assert completion.choose(make_sized(size, task, **fields), rows) == expected
+
+
+def test_the_smaller_a_model_the_higher_its_rate():
+  rates = [
+    completion.choose(make_sized(size), 10**6)[0]
+    for size in ('tiny', 'mini', 'small', 'base')
+  ]
+  assert rates == sorted(rates, reverse=True) and len(set(rates)) == 4
+  # At 128, 1e-3 learnt 240 rows that 3e-5, the rate of 768, did not.
+  assert 1e-4 <= rates[0] <= 2e-3
+
+
+def test_a_small_model_makes_hundreds_of_updates_of_few_rows():
+  for rows in (10, 240, 2490):
+    _, epochs = completion.choose(make_sized('tiny'), rows)
+    assert epochs * rows / 32 >= 300
+  assert completion.choose(make_sized('tiny'), 67_000)[1] == 3
+
+
+@pytest.mark.parametrize('name', ['paper', 'google', 'hf'])
+def test_a_profile_keeps_the_papers_at_any_size(name):
+  c = make_sized('tiny', arguments=f'profile={name}', glue='rte')
+  assert (c.optimizer.learning_rate, c.finetuning.epochs) == (2e-5, 3)
+  c = make_sized('tiny', 'tagging', f'learning_rate=0.5,profile={name}')
+  assert (c.optimizer.learning_rate, c.finetuning.epochs) == (0.5, 3)
+  before = config_lib.pretraining('tiny').optimizer.learning_rate
+  c = config_lib.apply_arguments(
+    config_lib.pretraining('tiny'), f'profile={name}'
+  )
+  assert c.optimizer.learning_rate == before
+
+
+def test_the_plan_says_what_was_chosen_and_what_was_not():
+  c = make_sized('tiny')
+  c.phases.steps = (22,)
+  c.optimizer.learning_rate, c.finetuning.epochs = 3e-5, 3.0
+  rate, epochs = completion.choose(c, 240)
+  assert completion.describe(c, 240) == (
+    '22 updates, which is few: 3 epochs of 240 rows in batches of 32, learning rate 3e-05 '
+    f'(not {epochs:g} epochs at {rate:g}, the default for a hidden size of 128)'
+  )
+  c.optimizer.learning_rate, c.finetuning.epochs = rate, epochs
+  assert completion.describe(c, 240).endswith('(for a hidden size of 128)')
+
+
+def test_the_advice_names_the_rate_and_the_updates_and_goes_further():
+  c = make_sized('tiny')
+  c.phases.steps = (22,)
+  c.optimizer.learning_rate, c.finetuning.epochs = 3e-5, 3.0
+  rate, epochs = completion.choose(c, 240)
+  assert completion.advise(c, 240) == (
+    f'after 22 updates at 3e-05, try finetuning.epochs={epochs:g} or '
+    f'optimizer.learning_rate={rate:g}'
+  )
+  c = make_sized('base', glue='rte')
+  c.phases.steps = (22,)
+  c.optimizer.learning_rate, c.finetuning.epochs = 2e-5, 3.0
+  assert completion.advise(c, 240).endswith(
+    'epochs=9 or optimizer.learning_rate=5e-05'
+  )

@@ -1,5 +1,6 @@
 """Tests of reading labelled texts, and of what is said about bad ones."""
 
+import dataclasses
 import functools
 import json
 
@@ -13,21 +14,12 @@ from bert_jax.finetuning.readers import (
   splits,
   table_files,
 )
+from tests.finetuning import made
 
 
 def source(given, **changes):
-  fields = {
-    'input': str(given),
-    'text': 'text',
-    'pair': '',
-    'label': 'label',
-    'choices': '',
-    'heldout': 0.5,
-    'max_documents': 0,
-    'glue': '',
-    'regression': False,
-  }
-  return data_files.Source(**fields | changes)
+  known = data_files.get_source(made.make_config('', str(given)))
+  return dataclasses.replace(known, **{'heldout': 0.5, **changes})
 
 
 def read_splits(given):
@@ -75,55 +67,27 @@ def test_jsonl_labels_may_be_of_any_kind(tmp_path):
 @pytest.mark.parametrize(
   'content, name, message',
   [
-    (
-      'text,klass\nt,a\n',
-      'train.csv',
-      "no column 'label'; it has text, klass; name one of these by data.label=",
-    ),
-    (
-      'words,label\nt,a\n',
-      'train.csv',
-      "no column 'text'; it has words, label; name one of these by data.text=",
-    ),
-    (
-      'id;text;label\n1;t;a\n',
-      'train.csv',
-      r"it has id;text;label \(is ';' the separator\? Of a .csv file it is the c",
-    ),
-    (
-      'id;label\n1;t, u\n',
-      'train.csv',
-      "line 2 has 2 columns, the header has 1 .*is ';' the separator",
-    ),
-    ('t,label\n', 'train.tsv', 'has no rows'),
-    ('t,l\n1,2\n', 'train.tsv', "is ',' the separator.* it is the tab"),
-    ('t,a\nu,b\n', 'train.csv', 'if line 1 of the file names its columns'),
-    ('text,label\nt,a\nu\n', 'train.csv', 'line 3 has 1 columns, the header'),
-    ('text\tlabel\nt\ta\tb\n', 'train.tsv', 'line 2 has 3 columns, the header'),
-    (
-      'text,label\nt,a\nu,\n',
-      'train.csv',
-      'without a label, the first in line 3',
-    ),
-    ('text,label\n"t,a\n', 'train.csv', 'is not CSV at line 2'),
-    (
-      b'text,label\nt,a\n\xe9,a\n',
-      'train.csv',
-      'not UTF-8 in line 3 .byte 0xe9',
-    ),
-    ('text,label\n', 'train.csv', 'has no rows'),
-    ('', 'train.tsv', 'has no rows'),
-    ('{"text": "t"\n', 'train.jsonl', 'line 1 is not JSON'),
-    ('[1]\n', 'train.jsonl', 'line 1 holds a list'),
-    (
-      '{"text": 3, "label": 1}\n',
-      'train.jsonl',
-      "line 1 has in 'text' a int, not",
-    ),
+    ('text,klass\nt,a\n', 'csv', "no column 'label'; it has text, klass; name"),
+    ('text,klass\nt,a\n', 'csv', 'name one of these by data.label='),
+    ('words,label\nt,a\n', 'csv', "no column 'text'; .* by data.text="),
+    ('id;text;label\n1;t;a\n', 'csv', r"is ';' the sep.* Of a .csv .* the com"),
+    ('id;label\n1;t, u\n', 'csv', 'line 2 has 2 columns, the header has 1 .*;'),
+    ('t,label\n', 'tsv', 'has no rows'),
+    ('t,l\n1,2\n', 'tsv', "is ',' the separator.* it is the tab"),
+    ('t,a\nu,b\n', 'csv', 'if line 1 of the file names its columns'),
+    ('text,label\nt,a\nu\n', 'csv', 'line 3 has 1 columns, the header'),
+    ('text\tlabel\nt\ta\tb\n', 'tsv', 'line 2 has 3 columns, the header'),
+    ('text,label\nt,a\nu,\n', 'csv', 'without a label, the first in line 3'),
+    ('text,label\n"t,a\n', 'csv', 'is not CSV at line 2'),
+    (b'text,label\nt,a\n\xe9,a\n', 'csv', 'not UTF-8 in line 3 .byte 0xe9'),
+    ('text,label\n', 'csv', 'has no rows'),
+    ('', 'tsv', 'has no rows'),
+    ('{"text": "t"\n', 'jsonl', 'line 1 is not JSON'),
+    ('[1]\n', 'jsonl', 'line 1 holds a list'),
+    ('{"text": 3, "label": 1}\n', 'jsonl', "line 1 has in 'text' a int, not"),
     (
       '{"text": "t", "label": 1}\n{"label": 2}\n',
-      'train.jsonl',
-      "line 2 has in 'text' nothing, not",
+      *('jsonl', "line 2 has in 'text' nothing, not"),
     ),
   ],
 )
@@ -131,8 +95,8 @@ def test_a_malformed_file_is_refused_in_one_line(
   tmp_path, content, name, message
 ):
   with pytest.raises(errors.UserError, match=message) as caught:
-    read(tmp_path, content, name)
-  assert '\n' not in str(caught.value) and name in str(caught.value)
+    read(tmp_path, content, f'train.{name}')
+  assert '\n' not in str(caught.value) and f'train.{name}' in str(caught.value)
 
 
 def test_a_dev_label_that_no_training_row_has_is_refused(tmp_path):
@@ -196,23 +160,17 @@ def test_a_missing_file_and_an_unknown_extension_are_refused(tmp_path):
     table_files.read('x.parquet')
 
 
-def write_glue(root, folder, files):
-  inner = root / folder
-  inner.mkdir()
-  for name, content in files.items():
-    (inner / name).write_text(content, encoding='utf-8')
+def write_glue(root, folder, *contents):
+  """Writes train.tsv, dev.tsv and maybe test.tsv."""
+  (root / folder).mkdir()
+  for name, content in zip(('train', 'dev', 'test'), contents, strict=False):
+    (root / folder / f'{name}.tsv').write_text(content, encoding='utf-8')
 
 
 def test_cola_has_a_header_in_its_test_file_only(tmp_path):
-  write_glue(
-    tmp_path,
-    'CoLA',
-    {
-      'train.tsv': 'gj04\t1\t\tA dog.\ngj04\t0\t*\t"Dog a\n',
-      'dev.tsv': 'gj04\t1\t\tA cat.\n',
-      'test.tsv': 'index\tsentence\n0\tA cow.\n',
-    },
-  )
+  train = 'gj04\t1\t\tA dog.\ngj04\t0\t*\t"Dog a\n'
+  test = 'index\tsentence\n0\tA cow.\n'
+  write_glue(tmp_path, 'CoLA', train, 'gj04\t1\t\tA cat.\n', test)
   found = read_splits(source(tmp_path, glue='cola'))
   assert found['train'].texts == ['A dog.', '"Dog a']
   assert list_labels(found['train']) == ['1', '0']
@@ -223,28 +181,16 @@ def test_cola_has_a_header_in_its_test_file_only(tmp_path):
 
 def test_short_lines_of_glue_are_left_out_and_counted(tmp_path):
   header = 'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n'
-  write_glue(
-    tmp_path,
-    'QQP',
-    {
-      'train.tsv': header + '1\t2\t3\ta\tb\t1\n4\t5\t6\tbroken\n',
-      'dev.tsv': header + '7\t8\t9\tc\td\t0\n',
-    },
-  )
+  train = '1\t2\t3\ta\tb\t1\n4\t5\t6\tbroken\n'
+  write_glue(tmp_path, 'QQP', header + train, header + '7\t8\t9\tc\td\t0\n')
   train = read_splits(source(tmp_path, glue='qqp'))['train']
   assert (train.texts, train.pairs, train.ragged) == (['a'], ['b'], [3])
 
 
 def test_ids_of_a_submission_must_differ(tmp_path):
-  row = '\ts\tt\tentailment\n'
-  write_glue(
-    tmp_path,
-    'RTE',
-    {
-      'train.tsv': 'index\tsentence1\tsentence2\tlabel\n0' + row,
-      'dev.tsv': 'index\tsentence1\tsentence2\tlabel\n0' + row,
-      'test.tsv': 'index\tsentence1\tsentence2\n5\ts\tt\n5\tu\tv\n',
-    },
-  )
+  header = 'index\tsentence1\tsentence2'
+  train = f'{header}\tlabel\n0\ts\tt\tentailment\n'
+  test = f'{header}\n5\ts\tt\n5\tu\tv\n'
+  write_glue(tmp_path, 'RTE', train, train, test)
   with pytest.raises(errors.UserError, match="lines 2 and 3 .* index '5'"):
     read_splits(source(tmp_path, glue='rte'))
