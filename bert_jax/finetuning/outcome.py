@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -115,48 +114,34 @@ def score(run: Run) -> dict[str, Any]:
 
 def _export(run, results) -> str | None:
   """Writes `export/` if transformers has such a model; else returns why not."""
-  config, labels, params = run.config, run.data.labels, run.params
-  columns = run.task.list_columns(config)
-  head = make_head(config, params, labels, columns, run.settings)
+  config, head = run.config, make_head(run)
   problem = find_problem(run.task, config, head)
   if problem:
     return problem
-  size = sum(x.size for x in jax.tree.leaves(params))
+  size = sum(x.size for x in jax.tree.leaves(run.params))
   hf_export.export(
     paths.export(run.workdir),
-    {name: x for name, x in params.items() if name != 'classifier'},
+    {name: x for name, x in run.params.items() if name != 'classifier'},
     config_lib.model_config(config),
     manifest_lib.load_tokenizer(run.data.directory),
-    card.make_card(run.task, config, labels, results, size),
+    card.make_card(run.task, config, run.data.labels, results, size),
     head,
   )
   return None
 
 
-def make_head(
-  config: config_dict.ConfigDict,
-  params: dict[str, Any],
-  labels: Sequence[str],
-  columns: Sequence[str],
-  spans: classifier.Spans | None = None,
-) -> classifier.Head:
-  """Returns the head of a run's parameters.
-
-  Args:
-    labels: names of the classes; empty for a number.
-    columns: as `Supervised.list_columns`.
-    spans: how answers are found, if that is the task.
-  """
+def make_head(run: Run) -> classifier.Head:
+  """Returns the head of a run's parameters, and what it was trained on."""
   return classifier.Head(
-    params['classifier']['kernel'],
-    params['classifier']['bias'],
-    tuple(labels),
-    completion.find_max_length(config),
-    tuple(columns),
-    task=config.task,
-    bilstm=params.get('bilstm'),
-    form=config.finetuning.form,
-    spans=spans,
+    run.params['classifier']['kernel'],
+    run.params['classifier']['bias'],
+    run.data.labels,
+    completion.find_max_length(run.config),
+    run.task.list_columns(run.config),
+    task=run.config.task,
+    bilstm=run.params.get('bilstm'),
+    form=run.config.finetuning.form,
+    spans=run.settings,
   )
 
 

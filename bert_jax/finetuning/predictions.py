@@ -89,11 +89,11 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   head = job.model.head
   this = tasks[head.task]
   _check_flags(job, this)
-  content, about = this.read_given(job)
+  content = this.read_given(job)
   split, _ = this.encode(job.how, content, head.labels)
   kept = job.predict(this, split)
   found, _ = this.decide(split, kept, head.spans, tune=False)
-  this.write_given(job, split, about, found)
+  this.write_given(job, content, split, found)
   if split.labels is not None:
     names = this.list_metrics(head.labels)
     scored = this.compare(names, head.labels, split, found, split)

@@ -1,6 +1,7 @@
 """What tasks with one class, number or choice for each row of a table share."""
 
 import csv
+import dataclasses
 import itertools
 import json
 import os
@@ -99,7 +100,7 @@ class RowTask(supervised.Supervised):
   # Predictions for a user's file.
 
   def read_given(self, job):
-    """Reads a table, by the columns of training unless named; and what to keep."""
+    """Reads a table, by the columns of training unless named."""
     trained = job.model.head.columns
     trained = (*trained, '', '') if trained else (None, '', None)
     names = [
@@ -114,12 +115,12 @@ class RowTask(supervised.Supervised):
     rows = self.read_table(table, columns, bool(job.label), ASKED)
     if job.label:
       rows.check_labelled(job.given)
-    return rows, kept
+    return dataclasses.replace(rows, kept=kept)
 
-  def write_given(self, job, split, about, found):
+  def write_given(self, job, content, split, found):
     """Writes a row for each row of the input, after the columns to keep."""
     rows = list_rows(job.model.head.labels, found)
-    write(job.output, rows, about, job.safe_cells)
+    write(job.output, rows, content.kept, job.safe_cells)
     if count := split.encoded.truncated:
       length = job.model.head.max_length
       cut = errors.count(count, self.cut)

@@ -188,9 +188,9 @@ class Spans(supervised.Supervised):
 
   def read_given(self, job):
     """Reads questions; they are scored if the file has the right answers."""
-    return squad.read(job.given), None
+    return squad.read(job.given)
 
-  def write_given(self, job, split, about, found):
+  def write_given(self, job, content, split, found):
     """Writes {id of a question: answer}, as the evaluation scripts read it."""
     files.write_json(job.output, dict(zip(split.ids, found.texts, strict=True)))
 

@@ -354,16 +354,14 @@ class Supervised(abc.ABC):
   # Predictions for a user's file.
 
   @abc.abstractmethod
-  def read_given(self, job: Any) -> tuple[splits.Content, Any]:
-    """Reads the file of a `predict_files.Job`, with labels if it asks for them.
-
-    Returns:
-      What the file holds, and what `write_given` needs besides.
-    """
+  def read_given(self, job: Any) -> splits.Content:
+    """Reads the file of a `predictions.Job`, with labels if it asks for them."""
 
   @abc.abstractmethod
-  def write_given(self, job: Any, split: Any, about: Any, found: Any):
-    """Writes what was decided for the rows of a job's file."""
+  def write_given(
+    self, job: Any, content: splits.Content, split: Any, found: Any
+  ):
+    """Writes what was decided for the rows of what a job's file holds."""
 
 
 def make_objective(

@@ -98,9 +98,7 @@ class Tags(supervised.Supervised):
     """Reads a CoNLL file; a test file may lack the tags."""
     word = conll.parse_column('data.text', source.text, 0)
     tag = conll.parse_column('data.label', source.label, -1)
-    lines = conll.read_lines(path)
-    tagged = split != 'test' or conll.count_columns(lines) > 1
-    return conll.parse(path, lines, word, tag if tagged else None)
+    return conll.read(path, word, tag, needs_tag=split != 'test')
 
   def list_labels(self, config, found):
     """Returns O, and B- and I- of the kinds of the training words."""
@@ -199,14 +197,12 @@ class Tags(supervised.Supervised):
       column = head.columns[0] if head.columns else ''
     number = conll.parse_column('--text', column, 0)
     tag = conll.parse_column('--label', job.label, -1) if job.label else None
-    lines = conll.read_lines(job.given)
-    content = conll.parse(job.given, lines, number, tag)
-    return content, (lines, content)
+    return conll.read(job.given, number, tag)
 
-  def write_given(self, job, split, about, found):
+  def write_given(self, job, content, split, found):
     """Writes the lines of the input, each word as `word<tab>tag`."""
     tags = [job.model.head.labels[i] for i in found]
-    text = '\n'.join(conll.list_tagged(*about, tags)).encode()
+    text = '\n'.join(content.list_tagged(tags)).encode()
     files.write_file(
       job.output, lambda new: pathlib.Path(new).write_bytes(text)
     )

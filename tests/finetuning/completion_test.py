@@ -45,9 +45,10 @@ def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
 def test_predictions_take_as_many_tokens_as_were_asked_for(tmp_path):
   c = complete(tmp_path, **{'phases.seq_length': (12,)})
   assert c.phases.seq_length == (8,)  # that of the longest row
-  head = {'classifier': {'kernel': np.ones((8, 2)), 'bias': np.ones(2)}}
-  assert outcome.make_head(c, head, [], []).max_length == 12
   data = task_data.read(classes.TASK, str(tmp_path / 'run' / 'data'))
+  params = {'classifier': {'kernel': np.ones((8, 2)), 'bias': np.ones(2)}}
+  run = outcome.Run(classes.TASK, c, '', data, params, {}, None, 0)
+  assert outcome.make_head(run).max_length == 12
   assert tasks.get(c).make_task(c, data).facts['max_length'] == 12
 
 

@@ -7,6 +7,7 @@ import os
 from bert_jax import config as config_lib
 from bert_jax import main, tasks
 from bert_jax.finetuning import encode
+from bert_jax.inference import source
 from bert_jax.interop import hf_export
 from tests import models
 
@@ -70,10 +71,21 @@ def encode_rows(texts, pairs, length) -> encode.Encoded:
 
 def run(root, **changes) -> str:
   """Fine-tunes the tiny model below a folder; returns the working directory."""
-  source = write_source(root / 'source')
-  c = make_config(source, write_texts(root / 'texts'), **changes)
+  model = write_source(root / 'source')
+  c = make_config(model, write_texts(root / 'texts'), **changes)
   main.run(c, str(root / 'run'))
   return str(root / 'run')
+
+
+def read_with_export(run: str) -> tuple:
+  """Returns a run and its export, as models, which are the same."""
+  ours, theirs = (source.read(x) for x in (run, os.path.join(run, 'export')))
+  parts = (x.head.add_to(x.params) for x in (ours, theirs))
+  models.assert_same(*parts)
+  for field in ('task', 'labels', 'max_length', 'columns', 'spans'):
+    assert getattr(ours.head, field) == getattr(theirs.head, field), field
+  assert ours.tokenizer == theirs.tokenizer
+  return ours, theirs
 
 
 def prepare(c, workdir: str) -> tuple:

@@ -4,6 +4,7 @@ A line has columns, split at tabs or else at white space. Tags are IOB1, BIO
 (IOB2) or BIOES, which is recognised; they become BIO.
 """
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -41,23 +42,34 @@ class Sentence(NamedTuple):
     return tuple(self.words)
 
 
+@dataclasses.dataclass(frozen=True)
 class Words(splits.Content):
-  """The sentences of a file, or some of them, in `units`."""
+  """The sentences of a file, or some of them, in `units`, and all its lines."""
+
+  lines: Sequence[str] = ()
 
   def list_groups(self):
     """Returns the numbers of the sentences' documents."""
     return [x.document for x in self.units]
 
+  def list_tagged(self, tags: Iterable[str]) -> list[str]:
+    """Returns the lines with tags: `word<tab>tag` for each word.
 
-def read_lines(path: str) -> list[str]:
-  """Returns the lines of a file, maybe compressed; raises as `parse`."""
-  return table_files.read_text(path).split('\n')
+    All other lines, blank or of -DOCSTART-, are as they were, so that documents
+    are the same and each line stands where it stood.
+    """
+    found, given = [line.strip() for line in self.lines], iter(tags)
+    for sentence in self.units:
+      # Its lines have nothing between them.
+      for i, word in enumerate(sentence.words, sentence.line - 1):
+        found[i] = f'{word}\t{next(given)}'
+    return found
 
 
-def parse(
-  path: str, lines: Sequence[str], word: int = 0, tag: int | None = -1
+def read(
+  path: str, word: int = 0, tag: int | None = -1, needs_tag: bool = True
 ) -> Words:
-  """Returns the sentences of a file.
+  """Reads the sentences of a file, maybe compressed.
 
   A document begins at a line whose word is -DOCSTART-, or after two blank
   lines. In a file without either, each sentence is a document.
@@ -65,7 +77,11 @@ def parse(
   Args:
     word: column of the words, from 0; negative numbers count from the end.
     tag: column of the tags; None reads none.
+    needs_tag: whether a file of one column has that column for its tags.
   """
+  lines = table_files.read_text(path).split('\n')
+  if not needs_tag and _count_columns(lines) < 2:
+    tag = None
   found: list[Sentence] = []
   document = blanks = 0
   marked = False  # whether there is a line -DOCSTART-
@@ -95,26 +111,10 @@ def parse(
     raise errors.UserError(f'{path} has no words; give a file that has some.')
   if not (marked or document):
     found = [x._replace(document=i) for i, x in enumerate(found)]
-  return Words(path, found)
+  return Words(path, found, lines=lines)
 
 
-def list_tagged(
-  lines: Sequence[str], content: Words, tags: Iterable[str]
-) -> list[str]:
-  """Returns the lines of a file with tags: `word<tab>tag` for each word.
-
-  All other lines, blank or of -DOCSTART-, are as they were, so that documents
-  are the same and each line stands where it stood.
-  """
-  found, given = [line.strip() for line in lines], iter(tags)
-  for sentence in content.units:
-    # Its lines have nothing between them.
-    for i, word in enumerate(sentence.words, sentence.line - 1):
-      found[i] = f'{word}\t{next(given)}'
-  return found
-
-
-def count_columns(lines: Sequence[str]) -> int:
+def _count_columns(lines) -> int:
   """Returns the number of columns of a file's first word."""
   rows = (_split(line) for line in lines)
   return next((len(x) for x in rows if x and x[0] != _START), 0)

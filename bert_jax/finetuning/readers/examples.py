@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,9 +60,11 @@ class Examples(splits.Content):
   Attributes:
     units: the rows, `Example`.
     ragged: numbers of lines that were left out, having too few columns.
+    kept: columns of each row to copy into its predictions, {name: value}.
   """
 
   ragged: Sequence[int] = ()
+  kept: Iterable[dict] | None = None
 
   @property
   def texts(self) -> list[str]:

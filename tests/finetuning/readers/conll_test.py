@@ -9,7 +9,7 @@ from bert_jax.finetuning.readers import conll
 def read(tmp_path, text, **columns):
   path = tmp_path / 'words.conll'
   path.write_bytes(text if isinstance(text, bytes) else text.encode())
-  return conll.parse(str(path), conll.read_lines(str(path)), **columns)
+  return conll.read(str(path), **columns)
 
 
 def test_words_and_tags_of_sentences(tmp_path):
@@ -47,8 +47,7 @@ def test_documents_begin_at_docstart_or_two_blank_lines(
 def test_tags_are_filled_in_and_all_other_lines_stay(tmp_path):
   text = '-DOCSTART- -X- O\r\n\r\n0 a x\r\n1 b x\r\n\r\n\n\n0 c x\n\n'
   found = read(tmp_path, text, word=1, tag=None)
-  lines = conll.read_lines(str(tmp_path / 'words.conll'))
-  lines = conll.list_tagged(lines, found, ['O', 'B-X', 'O'])
+  lines = found.list_tagged(['O', 'B-X', 'O'])
   assert lines == [
     '-DOCSTART- -X- O', '', 'a\tO', 'b\tB-X', '', '', '', 'c\tO', '', ''
   ]  # fmt: skip
