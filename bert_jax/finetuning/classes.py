@@ -19,7 +19,7 @@ from bert_jax.finetuning import (
   split_rows,
   supervised,
 )
-from bert_jax.finetuning.readers import data_files, examples, table_files
+from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.inference import source
 from bert_jax.model import gpt_classifier
 from bert_jax.runtime import files
@@ -68,7 +68,7 @@ class Classes(row_task.RowTask):
   def list_labels(self, config, found):
     """Returns the classes of the training rows, or of a GLUE task."""
     super().list_labels(config, found)
-    known = data_files.find_glue(config.finetuning.glue)
+    known = splits.find_glue(config.finetuning.glue)
     if known or config.finetuning.regression:
       return known.labels if known else ()
     labels = examples.list_classes(found['train'])
@@ -98,7 +98,7 @@ class Classes(row_task.RowTask):
 
   def list_columns(self, config):
     """Returns the columns of the texts, of GLUE those of its files."""
-    known = data_files.find_glue(config.finetuning.glue) or config.data
+    known = splits.find_glue(config.finetuning.glue) or config.data
     return tuple(name for name in (known.text, known.pair) if name)
 
   # From rows to a loss.
@@ -138,7 +138,7 @@ class Classes(row_task.RowTask):
 
   def list_metrics(self, labels, glue=''):
     """Returns the metrics of a GLUE task, or else of classes or of numbers."""
-    known = data_files.find_glue(glue)
+    known = splits.find_glue(glue)
     if known:
       return known.metrics
     if labels:
@@ -147,7 +147,7 @@ class Classes(row_task.RowTask):
 
   def write_more(self, config, workdir, data, found):
     """Writes the test predictions of a GLUE task as its leaderboard takes them."""
-    known = data_files.find_glue(config.finetuning.glue)
+    known = splits.find_glue(config.finetuning.glue)
     names = known.submissions if known else {}
     names = {split: names[split] for split in found if split in names}
     if not names:

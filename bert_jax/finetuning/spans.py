@@ -13,7 +13,7 @@ from bert_jax.finetuning import (
   span_windows,
   supervised,
 )
-from bert_jax.finetuning.readers import data_files, squad
+from bert_jax.finetuning.readers import splits, squad
 from bert_jax.model import classifier, losses
 from bert_jax.runtime import files
 
@@ -30,7 +30,7 @@ class Spans(supervised.Supervised):
   rows = span_windows.Questions
   unit = place = 'question'
   extension = '.json'
-  outputs = data_files.QUESTIONS
+  outputs = splits.QUESTIONS
   takes_label = False  # the answers are in the file
 
   # From files to rows.

@@ -19,7 +19,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.finetuning import buckets, encode, metrics, split_rows
-from bert_jax.finetuning.readers import data_files, splits, table_files
+from bert_jax.finetuning.readers import splits, table_files
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, losses
 from bert_jax.tokenization import tokenizer as tokenizer_lib
@@ -100,7 +100,7 @@ class Supervised(abc.ABC):
 
     Rows have at most max(config.phases.seq_length) tokens.
     """
-    source = data_files.get_source(config)
+    source = splits.get_source(config)
     found = splits.read(source, functools.partial(self.read_file, source))
     labels = self.list_labels(config, found)
     how = encode.How(
@@ -134,7 +134,7 @@ class Supervised(abc.ABC):
 
   @abc.abstractmethod
   def read_file(
-    self, source: data_files.Source, split: str, path: str
+    self, source: splits.Source, split: str, path: str
   ) -> splits.Content:
     """Reads the file of a split."""
 

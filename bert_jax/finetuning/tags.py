@@ -18,7 +18,7 @@ from bert_jax.finetuning import (
   split_rows,
   supervised,
 )
-from bert_jax.finetuning.readers import conll, data_files
+from bert_jax.finetuning.readers import conll, splits
 from bert_jax.inference import fine_tuned
 from bert_jax.runtime import files
 
@@ -90,7 +90,7 @@ class Tags(supervised.Supervised):
   rows = Words
   unit = 'sentence'
   extension = '.conll'
-  outputs = data_files.WORDS
+  outputs = splits.WORDS
 
   # From files to rows.
 

@@ -13,7 +13,7 @@ from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.finetuning import completion, features, starting, supervised
-from bert_jax.finetuning.readers import data_files
+from bert_jax.finetuning.readers import splits
 from bert_jax.interop import vocabulary
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer as tokenizer_lib
@@ -51,8 +51,8 @@ def write(
     directory: the folder; an earlier one is replaced.
   """
   data = this.read(config, tokenizer)
-  splits = {name: split.pack() for name, split in data.splits.items()}
-  source = data_files.get_source(config)
+  packed = {name: split.pack() for name, split in data.splits.items()}
+  source = splits.get_source(config)
   about = {
     'version': bert_jax.__version__,
     'recipe': {
@@ -62,13 +62,13 @@ def write(
       **dataclasses.asdict(source),
     },
     **data.manifest,
-    'inputs': _hash(data_files.find_files(source).values()),
+    'inputs': _hash(splits.find_files(source).values()),
   }
-  names = [f'{split}.npz' for split in splits]
+  names = [f'{split}.npz' for split in packed]
 
   def fill(new):
     vocabulary.write(new, tokenizer)
-    for split, arrays in splits.items():
+    for split, arrays in packed.items():
       np.savez(os.path.join(new, f'{split}.npz'), **arrays)
     more, facts = features.write(config, data.splits, data.pad_id, new)
     hashes = {
@@ -92,16 +92,16 @@ def read(this: supervised.Supervised, directory: str) -> supervised.Data:
       raise errors.UserError(
         f'{path} is not the file that was written; use another --workdir.'
       )
-  splits = {}
+  found = {}
   for name in manifest['splits']:
     with np.load(os.path.join(directory, f'{name}.npz')) as arrays:
       split = this.rows.unpack(dict(arrays))
     if 'features' in manifest:
       path, (_, ends) = features.name_file(directory, name), split.list_tokens()
       split = split.replace_ids(features.FeatureRows(path, ends))
-    splits[name] = split
+    found[name] = split
   labels, pad = tuple(manifest['labels']), manifest['pad_id']
-  return supervised.Data(splits, labels, pad, manifest, directory)
+  return supervised.Data(found, labels, pad, manifest, directory)
 
 
 def _hash(given: Iterable[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import data_files, examples, glue
+from bert_jax.finetuning.readers import examples, glue, splits
 from bert_jax.runtime import files, storage
 
 _FIELD = 'glue'
@@ -28,7 +28,7 @@ def list_values(
   """
   if (name.rpartition('.')[2], values) != (_FIELD, 'all'):
     return values.split(',')
-  found = data_files.list_glue(config.data.input)
+  found = splits.list_glue(config.data.input)
   if not found:
     raise errors.UserError(
       f'data.input={config.data.input} has no task of GLUE; name the folder that '
@@ -89,7 +89,7 @@ def write_submission(
   wanted = [
     x for task in glue.TASKS.values() for x in task.submissions.values()
   ]
-  if _LEFT_OUT in data_files.list_glue(config.data.input):
+  if _LEFT_OUT in splits.list_glue(config.data.input):
     found['WNLI.tsv'] = _predict_commonest(config)
 
   def fill(new):
@@ -108,7 +108,7 @@ def _predict_commonest(config) -> str:
   """Returns WNLI's file of a submission, with the commonest training class."""
   c = config.copy_and_resolve_references()
   c.finetuning.glue = _LEFT_OUT
-  paths = data_files.find_files(data_files.get_source(c))
+  paths = splits.find_files(splits.get_source(c))
   train, test = (
     examples.read_glue(_LEFT_OUT, split, paths[split])
     for split in ('train', 'test')

@@ -122,28 +122,14 @@ def test_a_model_with_too_few_layers_is_refused(tmp_path):
   made.prepare(c, str(tmp_path / 'run'))
 
 
-def test_a_run_that_trains_the_whole_model_has_no_features(tmp_path):
-  c = made.make_config(
-    made.write_source(tmp_path / 'source'),
-    made.write_texts(tmp_path / 'texts'),
-  )
-  made.prepare(c, str(tmp_path / 'run'))
-  names = os.listdir(tmp_path / 'run' / 'data')
-  assert names and not any('features' in name for name in names)
-
-
 @pytest.mark.slow
 def test_a_run_trains_a_head_on_features_that_it_computes_once(
   tmp_path, capsys, monkeypatch
 ):
   source, *_ = write_model(tmp_path / 'm.npz')
   texts = made.write_texts(tmp_path / 'texts')
-  c = make_config(
-    source,
-    texts,
-    'weighted_sum_last_4',
-    **{'finetuning.epochs': 30.0},
-  )
+  fields = {'finetuning.epochs': 30.0}
+  c = make_config(source, texts, 'weighted_sum_last_4', **fields)
   run = str(tmp_path / 'run')
   main.run(c, run)
   out = capsys.readouterr().out

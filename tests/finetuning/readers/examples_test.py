@@ -9,7 +9,6 @@ import pytest
 from bert_jax import errors
 from bert_jax.finetuning import classes, row_task
 from bert_jax.finetuning.readers import (
-  data_files,
   examples,
   splits,
   table_files,
@@ -18,7 +17,7 @@ from tests.finetuning import made
 
 
 def source(given, **changes):
-  known = data_files.get_source(made.make_config('', str(given)))
+  known = splits.get_source(made.make_config('', str(given)))
   return dataclasses.replace(known, **{'heldout': 0.5, **changes})
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import data_files, squad, table_files
+from bert_jax.finetuning.readers import splits, squad, table_files
 from bert_jax.runtime import memory
 from tests.finetuning.readers import examples_test
 
@@ -233,7 +233,7 @@ def test_any_dataset_may_be_read_by_its_columns(tfds_dir):
   ]
   path = 'tfds:mrpc:train[:1]'
   source = examples_test.source(f'train={path},dev=tfds:mrpc:validation')
-  assert data_files.find_files(source)['train'] == path
+  assert splits.find_files(source)['train'] == path
   assert len(table_files.read(path).rows) == 1
 
 
