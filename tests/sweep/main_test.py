@@ -29,36 +29,11 @@ def start(workdir, grid, *more):
   )
 
 
-@pytest.mark.parametrize(
-  'arguments, words',
-  [
-    (['configs/tiny.py', 'seed=1'], 'pre-training does not have'),
-    pytest.param(
-      *(
-        ['configs/glue.py:rte', 'sed=1'],
-        "'sed' is unknown; did you mean seed",
-      ),
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      *(
-        ['configs/glue.py:rte,init_from=nope', 'seed=0,1'],
-        'nope is not a folder',
-      ),
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      *(['configs/nope.py', 'seed=1'], 'cannot read --config=configs/nope.py'),
-      marks=pytest.mark.slow,
-    ),
-  ],
-)
-def test_a_wrong_command_gets_one_line(arguments, words, tmp_path):
-  config, grid = arguments
-  process = start(tmp_path / 'sweep', grid, f'--config={config}')
+def test_a_wrong_command_gets_one_line(tmp_path):
+  process = start(tmp_path / 'sweep', 'seed=1', '--config=configs/tiny.py')
   [line] = process.communicate()[0].splitlines()
   assert process.returncode == 1
-  assert line.startswith('error: ') and words in line
+  assert line.startswith('error: ') and 'pre-training does not have' in line
   assert not os.path.exists(tmp_path / 'sweep')
 
 
