@@ -238,12 +238,6 @@ def test_gpus_get_a_roofline_corrected_by_a_measured_chip(tmp_path):
   assert flops == pytest.approx(1.79e13, rel=0.01)
 
 
-def test_a_wrong_flag_gets_one_line():
-  code, out, error = run('--config=configs/no.py', '--topology=h100:8')
-  assert code == 1 and out == ''
-  assert error.startswith('error: cannot read --config=configs/no.py')
-
-
 @pytest.mark.parametrize(
   'name, flags, words',
   [

@@ -138,13 +138,12 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(workdir, capsys):
 
 
 def test_how_the_run_used_its_devices_does_not_matter(workdir):
-  before = replay_rows.measure(replay.rebuild(str(workdir), 5), lambda n: None)
+  before = replay.rebuild(str(workdir), 5).config
   other = {'attention': 'fused', 'heads': 'separate', 'xla_options': 'a=b'}
   edit_config(
     workdir, mesh__model=2, **{f'compute__{k}': x for k, x in other.items()}
   )
-  after = replay_rows.measure(replay.rebuild(str(workdir), 5), lambda n: None)
-  np.testing.assert_array_equal(before.losses, after.losses)
+  assert replay.rebuild(str(workdir), 5).config.to_dict() == before.to_dict()
 
 
 def test_the_log_of_the_step_is_found(workdir):
