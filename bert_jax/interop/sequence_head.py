@@ -2,7 +2,7 @@
 
 import reprlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -81,8 +81,7 @@ def read(
   if not tasks or list_names(tasks[0])[0] not in tensors:
     return None
   [task] = tasks
-  width = theirs['hidden_size']
-  kernel, bias = _read_layer(path, tensors, width, *list_names(task))
+  kernel, bias = _read_layer(path, theirs, tensors, *list_names(task))
   kind = theirs.get('problem_type')
   one = kind == 'regression' and len(bias) == 1
   if not one and kind not in (None, 'single_label_classification'):
@@ -90,38 +89,36 @@ def read(
   ours = theirs.get('task_specific_params')
   ours = ours.get(_OURS) if isinstance(ours, dict) else None
   ours = ours if isinstance(ours, dict) else {}
-  labels, spans = (), None
+  labels, spans, most = (), None, theirs['max_position_embeddings']
+  default = most
   if task == 'spans':
     labels, spans = _SPANS, _read_spans(path, ours.get('spans', {}), len(bias))
+    default = min(most, _MAX_LENGTH)
   elif kind != 'regression' and len(bias) > 1:
     labels = _read_labels(path, theirs, len(bias))
-  most = theirs['max_position_embeddings']
-  default = most if spans is None else min(most, _MAX_LENGTH)
   max_length, columns = ours.get('max_length', default), ours.get('columns', [])
   if not (type(max_length) is int and 5 <= max_length <= most):
-    raise errors.UserError(
-      f'{path}: max_length is {reprlib.repr(max_length)}, not a number of '
-      f'tokens from 5 to {most}.'
-    )
+    _refuse(path, 'max_length is', max_length, f'not 5 to {most} tokens')
   if not (isinstance(columns, list) and all(type(x) is str for x in columns)):
-    raise errors.UserError(
-      f'{path}: columns are {reprlib.repr(columns)}, not a list of names.'
-    )
+    _refuse(path, 'columns are', columns, 'not a list of names')
   return classifier.Head(
     kernel, bias, labels, max_length, tuple(columns), task, spans=spans
   )
 
 
-def _read_layer(path, tensors, width, weight, bias):
+def _refuse(path, what, value, problem) -> NoReturn:
+  raise errors.UserError(f'{path}: {what} {reprlib.repr(value)}, {problem}.')
+
+
+def _read_layer(path, theirs, tensors, weight, bias):
   """Returns (kernel [D, C], bias [C])."""
   kernel = np.asarray(tensors[weight], np.float32).T
   added = np.asarray(tensors.get(bias, ()), np.float32)
+  width = theirs['hidden_size']
   if kernel.shape != (width, added.size) or added.ndim != 1:
-    raise errors.UserError(
-      f'{path}: {weight} and {bias} have the shapes {kernel.T.shape} and '
-      f'{added.shape}, which a model with hidden_size={width} cannot have; copy '
-      'it again.'
-    )
+    shapes = kernel.T.shape, added.shape
+    problem = f'which hidden_size={width} does not allow; copy it again'
+    _refuse(path, f'{weight} and {bias} have the shapes', shapes, problem)
   return np.ascontiguousarray(kernel), added
 
 
@@ -136,10 +133,11 @@ def _read_spans(path, given, outputs) -> classifier.Spans:
     or not all(type(found[x]) is int and found[x] > 0 for x in numbers)
     or type(found['threshold']) not in (type(None), int, float)
   ):
-    raise errors.UserError(
-      f'{path}: spans are {reprlib.repr(given)}, of {outputs} outputs; they '
-      f'have {len(_SPANS)}, and {", ".join(classifier.Spans._fields)} as numbers.'
+    problem = (
+      f'of {outputs} outputs; they have {len(_SPANS)}, and '
+      f'{", ".join(classifier.Spans._fields)} as numbers'
     )
+    _refuse(path, 'spans are', given, problem)
   return classifier.Spans(**found)
 
 
@@ -147,14 +145,11 @@ def _read_labels(path, theirs, count) -> tuple[str, ...]:
   named = theirs.get('id2label')
   if named is None:  # transformers leaves out LABEL_0, LABEL_1
     return tuple(f'LABEL_{i}' for i in range(count))
+  labels = {}
+  if isinstance(named, dict):
+    labels = {key: str(name) for key, name in named.items()}
   keys = [str(i) for i in range(count)]
-  if (
-    not isinstance(named, dict)
-    or set(named) != set(keys)
-    or len(set(map(str, named.values()))) != count
-  ):
-    raise errors.UserError(
-      f'{path}: id2label is {reprlib.repr(named)}, which does not name each of '
-      f'{count} outputs once.'
-    )
-  return tuple(str(named[key]) for key in keys)
+  if set(labels) != set(keys) or len(set(labels.values())) != count:
+    problem = f'which does not name each of {count} outputs once'
+    _refuse(path, 'id2label is', named, problem)
+  return tuple(labels[key] for key in keys)

@@ -7,6 +7,7 @@ portable StableHLO, see https://openxla.org/stablehlo/compatibility.
 """
 
 import dataclasses
+import pathlib
 from collections.abc import Callable
 
 import jax
@@ -51,7 +52,8 @@ def write(path: str, params: dict, config: bert_config.BertConfig):
     return module.apply({'params': held}, batch)
 
   exported = jax.export.export(compute, platforms=PLATFORMS)(_inputs(config))
-  files.write_file(path, lambda new: _dump(new, exported.serialize()))
+  data = exported.serialize()
+  files.write_file(path, lambda new: pathlib.Path(new).write_bytes(data))
 
 
 def _inputs(config):
@@ -68,11 +70,6 @@ def _inputs(config):
   }
 
 
-def _dump(path, data):
-  with open(path, 'wb') as file:
-    file.write(data)
-
-
 def read(path: str) -> Callable[[dict], tuple[jax.Array, jax.Array | None]]:
   """Reads a file of `write`.
 
@@ -84,8 +81,8 @@ def read(path: str) -> Callable[[dict], tuple[jax.Array, jax.Array | None]]:
       read.
   """
   _check_flatbuffers()
-  with errors.explaining(f'cannot read {path}'), open(path, 'rb') as file:
-    content = bytearray(file.read())
+  with errors.explaining(f'cannot read {path}'):
+    content = bytearray(pathlib.Path(path).read_bytes())
   try:
     exported = jax.export.deserialize(content)
   except Exception as error:  # flatbuffers has no error type of its own

@@ -47,9 +47,7 @@ class Tokenizer:
   strip_accents: bool | None = None
 
   def __post_init__(self):
-    if (
-      self.strip_accents is None
-    ):  # resolved, so equal tokenizers compare equal
+    if self.strip_accents is None:  # so that equal tokenizers compare equal
       object.__setattr__(self, 'strip_accents', self.lowercase)
 
   @classmethod

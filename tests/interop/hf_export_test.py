@@ -202,26 +202,25 @@ def test_why_there_is_no_export_is_said():
   assert 'extract token' in find(head._replace(form='gpt'), causal=True)
 
 
-def test_export_refuses_what_cannot_be_one(tmp_path):
-  def write(path, config=models.CONFIG):
-    hf_export.export(
-      str(path), models.make_params(config), config, models.TOKENIZER
-    )
-
-  with pytest.raises(errors.UserError, match='no model with norm=pre'):
-    write(tmp_path / 'x', dataclasses.replace(models.CONFIG, norm='pre'))
-  reverse = dataclasses.replace(models.CONFIG, causal=True, reverse=True)
-  with pytest.raises(errors.UserError, match='from right to left; use'):
-    write(tmp_path / 'x', reverse)
-  with pytest.raises(errors.UserError, match='11 entries.*only 9'):
-    write(tmp_path / 'x', dataclasses.replace(models.CONFIG, vocab_size=9))
-  with pytest.raises(errors.UserError, match='no address to write to'):
-    write('s3://bucket/model')
-  (tmp_path / 'file').write_text('')
-  with pytest.raises(errors.UserError, match='is a file'):
-    write(tmp_path / 'file')
-  with pytest.raises(errors.UserError, match='cannot write'):
-    write(tmp_path / 'file' / 'model')
+@pytest.mark.parametrize(
+  ('path', 'changes', 'message'),
+  [
+    ('x', {'norm': 'pre'}, 'no model with norm=pre'),
+    ('x', {'causal': True, 'reverse': True}, 'from right to left; use'),
+    ('x', {'vocab_size': 9}, '11 entries.*only 9'),
+    ('s3://bucket/model', {}, 'no address to write to'),
+    ('file', {}, 'is a file'),
+    ('file/model', {}, 'cannot write'),
+  ],
+)
+def test_what_cannot_be_exported_is_refused(
+  tmp_path, monkeypatch, path, changes, message
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'file').touch()
+  config = dataclasses.replace(models.CONFIG, **changes)
+  with pytest.raises(errors.UserError, match=message):
+    hf_export.export(path, models.make_params(config), config, models.TOKENIZER)
   assert os.listdir(tmp_path) == ['file']
 
 

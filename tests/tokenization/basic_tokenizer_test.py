@@ -50,19 +50,19 @@ def test_words_are_those_of_the_description(text, lower, cased):
   )
 
 
-def test_a_sigma_is_final_by_its_token_not_by_its_word():
-  assert basic_tokenizer.split_words('ΟΔΟΣ', True) == ['οδος']
-  assert basic_tokenizer.split_words('ΟΔΟΣ.', True) == ['οδος', '.']
-  assert basic_tokenizer.split_words('ΟΣ.Α', True) == [
-    'οσ',
-    '.',
-    'α',
-  ]  # '.' splits later
-  assert basic_tokenizer.split_words('ΟΣ Α', True) == ['ος', 'α']
-  assert basic_tokenizer.split_words('ΟΣ\u200bΑ', True) == [
-    'οσα'
-  ]  # dropped earlier
-  assert basic_tokenizer.split_words('ΟΣ東Α', True) == ['ος', '東', 'α']
+@pytest.mark.parametrize(
+  'text, words',
+  [
+    ('ΟΔΟΣ', ['οδος']),
+    ('ΟΔΟΣ.', ['οδος', '.']),
+    ('ΟΣ.Α', ['οσ', '.', 'α']),  # '.' splits later
+    ('ΟΣ Α', ['ος', 'α']),
+    ('ΟΣ\u200bΑ', ['οσα']),  # dropped earlier
+    ('ΟΣ東Α', ['ος', '東', 'α']),
+  ],
+)
+def test_a_sigma_is_final_by_its_token_not_by_its_word(text, words):
+  assert basic_tokenizer.split_words(text, True) == words
 
 
 @pytest.mark.parametrize('lowercase', [True, False])

@@ -8,54 +8,26 @@ from bert_jax.tokenization import basic_tokenizer, offsets, tokenizer
 
 WORDS = (
   *tokenizer.SPECIAL,
-  *(
-    'the',
-    'cafe',
-    '##s',
-    'cat',
-    '.',
-    ',',
-    '京',
-    '都',
-    'は',
-    '##は',
-    'ᄒ',
-    '##ᅡ',
-  ),
-  *('##ᆫ', '한', '##국', 'é', 'in', 'σας', '##ς'),
+  *'the cafe ##s cat . , 京 都 は ##は ᄒ ##ᅡ ##ᆫ 한 ##국 é in σας ##ς'.split(),
 )
 UNCASED = tokenizer.Tokenizer(WORDS)
 CASED = tokenizer.Tokenizer(WORDS, lowercase=False)
 KEPT = tokenizer.Tokenizer(WORDS, lowercase=True, strip_accents=False)
 # What texts in several languages are made of, with all that is awkward.
 PARTS = (
+  *"The CAFÉ cats cat . , 京都は 東京 は 한국 ΣΑΣ ς İn ß مِصْر हिन्दी ﬁ Å 's [MASK]".split(),
   *(
-    'The',
-    'CAFÉ',
     'cafe\u0301',
-    'cats',
-    'cat',
-    '.',
-    ',',
+    '\u1112\u1161\u11ab',
     ' ',
     '  ',
     '\n',
     '\t',
+    '\u3000',
+    '\u2028',
   ),
   *(
-    '京都は',
-    '東京',
-    'は',
-    '한국',
-    '\u1112\u1161\u11ab',
-    'ΣΑΣ',
-    'ς',
-    'İn',
-    'ß',
-  ),
-  *(
-    'مِصْر',
-    'हिन्दी',
+    '\xa0',
     '\u200b',
     '\u200d',
     '\x00',
@@ -63,16 +35,10 @@ PARTS = (
     '\ufffd',
     '\u00ad',
     '🐈‍⬛',
-  ),
-  *(
     '\u0301',
-    '\u0327\u0301',
-    '\u0301\u0327',
-    '\u302e',
-    'a\u302e\u1b44',
-    'a\u302e\u0327',
   ),
-  *('\u3000', '\u2028', '\xa0', 'ﬁ', 'Å', '\ud800', "'s", '[MASK]', 'x' * 201),
+  *('\u0327\u0301', '\u0301\u0327', '\u302e', 'a\u302e\u1b44', 'a\u302e\u0327'),
+  *('\ud800', 'x' * 201),
 )
 TEXTS = st.lists(st.sampled_from(PARTS), max_size=8).map(''.join)
 
@@ -117,15 +83,9 @@ def test_pieces_stand_where_a_reader_sees_them(words, text, expected):
 
 @settings(deadline=None)
 @given(TEXTS, st.sampled_from([UNCASED, CASED, KEPT]))
-def test_the_pieces_are_those_of_the_tokenizer(text, words):
-  [found] = offsets.locate(words, [text])
-  assert found.ids.tolist() == words.ids([text])[0]
-
-
-@settings(deadline=None)
-@given(TEXTS, st.sampled_from([UNCASED, CASED, KEPT]))
 def test_offsets_are_in_order_and_hold_what_the_piece_was_made_of(text, words):
   [found] = offsets.locate(words, [text])
+  assert found.ids.tolist() == words.ids([text])[0]
   before = 0
   for i, a, b in zip(found.ids, found.begins, found.ends, strict=True):
     assert before <= a < b <= len(text)

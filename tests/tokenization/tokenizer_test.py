@@ -60,6 +60,24 @@ def test_longest_pieces_are_taken_first_and_case_is_dropped(tmp_path):
   assert wordpiece.decode(ids[1] + [6]) == 'unaffable man'
 
 
+@pytest.mark.parametrize(
+  'more, text, ids',
+  [
+    ([], '東京a東', [18, 19, 15, 18]),
+    ([], 'a' + 'b' * 199, [15] + [20] * 199),
+    ([], 'a' + 'b' * 200, [1]),  # 201 characters
+    # Blanks around pieces of a file count for nothing.
+    (['zebra ', '\u2028'], 'zebra \u2028 zebr', [21, 1]),
+    # The order of the vocabulary does not choose pieces.
+    (['cbac', 'cb', '##dede', '##d'], 'cbacdede cbd', [21, 23, 22, 24]),
+    # A word that only begins with a piece is unknown.
+    (['##'], 'thex unaffablx #', [1, 1, 1]),
+  ],
+)
+def test_words_become_pieces(tmp_path, more, text, ids):
+  assert _load(tmp_path, [*_PIECES, *more]).ids([text]) == [ids]
+
+
 def test_cased_vocabulary_keeps_case_and_accents(tmp_path):
   wordpiece = _load(tmp_path, lowercase=False)
   assert wordpiece.ids(['The the thé']) == [[1, 5, 1]]
@@ -96,16 +114,6 @@ def test_ids_are_those_of_tokenizers(texts, lowercase, strip_accents):
   assert wordpiece.ids(texts) == [line.ids for line in encoded]
 
 
-def test_chinese_characters_are_words(tmp_path):
-  assert _load(tmp_path).ids(['東京a東']) == [[18, 19, 15, 18]]
-
-
-def test_words_of_more_than_200_characters_are_unknown(tmp_path):
-  wordpiece = _load(tmp_path)
-  ids = wordpiece.ids(['a' + 'b' * 199, 'a' + 'b' * 200])
-  assert ids == [[15] + [20] * 199, [1]]
-
-
 def test_corpus_text_cannot_inject_special_tokens(tmp_path):
   wordpiece = _load(tmp_path)
   assert wordpiece.ids(['the [MASK]']) == [[5, 11, 13, 12]]
@@ -121,14 +129,17 @@ def test_encode_adds_segments_and_padding(tmp_path):
   }
 
 
-def test_truncation_shortens_the_longer_text(tmp_path):
+@pytest.mark.parametrize(
+  'texts, length, ids',
+  [
+    (['the man', 'a b c a b c'], 7, [2, 5, 6, 3, 15, 16, 3]),
+    (['the man', 'a b'], 6, [2, 5, 6, 3, 15, 3]),
+    (['a b c a'], 4, [2, 15, 16, 3]),
+  ],
+)
+def test_truncation_shortens_the_longer_text(tmp_path, texts, length, ids):
   wordpiece = _load(tmp_path)
-  pair = wordpiece.encode('the man', 'a b c a b c', max_length=7)
-  assert pair['input_ids'] == [2, 5, 6, 3, 15, 16, 3]
-  equal = wordpiece.encode('the man', 'a b', max_length=6)
-  assert equal['input_ids'] == [2, 5, 6, 3, 15, 3]
-  single = wordpiece.encode('a b c a', max_length=4)
-  assert single['input_ids'] == [2, 15, 16, 3]
+  assert wordpiece.encode(*texts, max_length=length)['input_ids'] == ids
   with pytest.raises(errors.UserError, match='max_length=2 .* at least 3'):
     wordpiece.encode('a', 'b', max_length=2)
 
@@ -163,21 +174,6 @@ def test_ids_of_large_vocabularies_take_four_bytes():
   assert wordpiece.ids(['z a']) == [[65_536, 65_535]]
 
 
-def test_blanks_around_pieces_of_a_file_count_for_nothing(tmp_path):
-  wordpiece = _load(tmp_path, [*_PIECES, 'zebra ', '\u2028'])
-  assert wordpiece.ids(['zebra \u2028 zebr']) == [[21, 1]]
-
-
-def test_the_order_of_the_vocabulary_does_not_choose_pieces(tmp_path):
-  wordpiece = _load(tmp_path, [*_PIECES, 'cbac', 'cb', '##dede', '##d'])
-  assert wordpiece.ids(['cbacdede', 'cbd']) == [[21, 23], [22, 24]]
-
-
-def test_a_word_that_only_begins_with_a_piece_is_unknown(tmp_path):
-  wordpiece = _load(tmp_path, [*_PIECES, '##'])
-  assert wordpiece.ids(['thex unaffablx #']) == [[1, 1, 1]]
-
-
 # Any words over few letters: most of their parts are pieces or nearly so.
 _NEAR_PIECES = st.text(st.sampled_from('abunfle .[東#'), max_size=30)
 _LONG = st.builds(
@@ -186,17 +182,7 @@ _LONG = st.builds(
 _TEXTS = st.one_of(
   _NEAR_PIECES, _LONG, st.text(st.characters(exclude_categories=()))
 )
-_SHORT_PIECES = (
-  *_PIECES,
-  'ab',
-  '##a',
-  '##ba',
-  '##bab',
-  '##u',
-  'bun',
-  '##n',
-  '##aab',
-)
+_SHORT_PIECES = (*_PIECES, *'ab ##a ##ba ##bab ##u bun ##n ##aab'.split())
 
 
 @hypothesis.settings(deadline=None, max_examples=250)
@@ -291,18 +277,11 @@ def test_ids_under_the_released_uncased_vocabulary():
 
 
 @pytest.mark.parametrize(
-  'name',
-  [
-    'bert-base-uncased',
-    'bert-base-cased',
-    'bert-base-multilingual-cased',
-    'bert-base-chinese',
-  ],
+  'name', ['uncased', 'cased', 'multilingual-cased', 'chinese']
 )
 def test_many_languages_have_the_ids_of_google_and_of_tokenizers(name):
-  wordpiece = tokenizer.Tokenizer.load(
-    str(_real(f'vocab/{name}/vocab.txt')), 'uncased' in name
-  )
+  vocab = str(_real(f'vocab/bert-base-{name}/vocab.txt'))
+  wordpiece = tokenizer.Tokenizer.load(vocab, 'uncased' in name)
   files = sorted(p for p in _real('multilingual').rglob('*') if p.is_file())
   lines = [
     line for path in files for line in path.read_text('utf-8').split('\n')[:150]
