@@ -69,7 +69,7 @@ def check_same(facts: dict):
   """Compares facts that must be the same on all hosts.
 
   Args:
-    facts: {name: JSON value} of this process; every process must call this.
+    facts: {name: JSON value} of this process; all processes must call this.
 
   Raises:
     errors.UserError: on all hosts, naming a host that differs from host 0, and
@@ -87,12 +87,7 @@ def check_same(facts: dict):
 
 
 def find_differences(facts: list[dict], most: int = 6) -> list[str]:
-  """Returns descriptions of the hosts' differences from host 0.
-
-  Args:
-    facts: the facts of each host.
-    most: maximum of differences to describe.
-  """
+  """Describes in what hosts differ from host 0, `most` differences at most."""
   first = facts[0]
   found = [
     f'host {k} has {name}={other.get(name)!r}, host 0 has {first.get(name)!r}'

@@ -15,16 +15,13 @@ _ONE_STAGE = 8  # devices of a slice, at most
 
 
 def gather(x: jax.Array, axis: int, parts: int, slices: int):
-  """All-gathers an array over `data`.
+  """Returns the whole array of which each device has a shard.
 
   Args:
     x: this device's shard.
     axis: the sharded axis, in the order of the devices.
     parts: devices along `data`.
     slices: TPU slices, outermost in `data`; 0 for other devices.
-
-  Returns:
-    The whole array.
   """
   flat, where = _flat(x.shape, axis)
   whole = x.reshape(flat)
@@ -40,29 +37,20 @@ def gather(x: jax.Array, axis: int, parts: int, slices: int):
 
 
 def scatter(x: jax.Array, axis: int, parts: int, slices: int):
-  """Reduce-scatters an array over `data`.
+  """Returns this device's shard of a sum over `data`.
 
   Args:
     x: this device's summand, a whole array.
     axis: the axis to shard.
-    parts: as in `gather`.
-    slices: as in `gather`.
-
-  Returns:
-    This device's shard of the sum.
+    parts, slices: as in `gather`.
   """
   flat, where = _flat(x.shape, axis)
   share = x.reshape(flat)
   if slices > 1:
     share = _swap(share, where, slices, parts // slices)
   for groups in _stages(parts, slices):
-    share = jax.lax.psum_scatter(
-      share,
-      'data',
-      scatter_dimension=where,
-      tiled=True,
-      axis_index_groups=groups,
-    )
+    how = dict(scatter_dimension=where, tiled=True, axis_index_groups=groups)
+    share = jax.lax.psum_scatter(share, 'data', **how)
   shape = list(x.shape)
   shape[axis] //= parts
   return share.reshape(shape)

@@ -37,26 +37,23 @@ def start(
 
   Args:
     coordinator: HOST:PORT of process 0; the port must be free.
-    num_processes: processes of the run; 1 does not look for others, not even
-      on Cloud TPU.
+    num_processes: 1 does not look for others, not even on Cloud TPU.
     process_id: number of this process, from 0.
 
   Raises:
     errors.UserError: if arguments are missing or processes do not connect.
   """
-  given = (coordinator, num_processes, process_id)
-  if given == (None, None, None) and not _has_tpu():
+  given, nothing = (coordinator, num_processes, process_id), (None, None, None)
+  if given == (None, 1, None) or (given == nothing and not _has_tpu()):
     return
-  if given == (None, 1, None):
-    return
-  if given != (None, None, None):
+  if given != nothing:
     _check_given(*given)
   # CPU devices need a library for collectives.
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   # This service would handle SIGTERM, which `signals` handles.
   jax.config.update('jax_enable_preemption_service', False)
   try:
-    _connect(*(_find_hosts() if given == (None, None, None) else given))
+    _connect(*(_find_hosts() if given == nothing else given))
   # jax queries Google's metadata server with requests, which raises OSErrors.
   except (OSError, RuntimeError, ValueError) as error:
     if not coordinator and _knows_no_hosts(error):
@@ -203,8 +200,8 @@ def sum_global(own: np.ndarray, whole: jax.Array):
   """Returns the sum of a global array, on the device if there are many hosts.
 
   Args:
-    own: this process's part of the array, on the host.
-    whole: the global array, on the devices.
+    own: this process's part of it, on the host.
+    whole: all of it, on the devices.
   """
   return int(own.sum()) if jax.process_count() == 1 else sum_of(whole)
 

@@ -42,7 +42,7 @@ def compute_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
 
   Args:
     name: such as 'encoder/layer_0/mlp_in/kernel'.
-    shape: shape of the whole array.
+    shape: of the whole array.
 
   Returns:
     One entry per dimension: 'model' or None.

@@ -16,10 +16,7 @@ _CHUNK = 1 << 16  # bytes
 
 
 def start(address: str) -> str:
-  """Starts relaying, in threads that end with the process.
-
-  Args:
-    address: HOST:PORT of process 0, which need not listen yet.
+  """Starts relaying to HOST:PORT of process 0, which need not listen yet.
 
   Returns:
     HOST:PORT on this machine, to connect to instead.
@@ -52,16 +49,15 @@ def _join(near, address):
   except OSError:  # not listening yet: jax tries again
     near.close()
     return
-  with near, far:
+  with near, far, contextlib.suppress(OSError):
     for end in (near, far):
       end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     _run(_copy, far, near)
     _copy(near, far)
     with contextlib.suppress(OSError):
       far.shutdown(socket.SHUT_RDWR)  # also ends the other thread
-    with contextlib.suppress(OSError):
-      while near.recv(_CHUNK):  # process 0 is gone, and jax is not to know
-        pass
+    while near.recv(_CHUNK):  # process 0 is gone, and jax is not to know
+      pass
 
 
 def _copy(source, target):

@@ -11,9 +11,6 @@ from bert_jax.runtime import signals
 class Stop:
   """The signal on which all processes stop, and when they save, at the same step.
 
-  Args:
-    own: the signal that this process received.
-
   Attributes:
     signum: the largest signal number that any process received; None until the
       processes have agreed to stop. A single process need not ask.
@@ -44,7 +41,6 @@ class Stop:
     That answer was computed after the previous update, so it takes no waiting.
 
     Args:
-      mesh: the run's mesh.
       due: whether this process wants to save.
     """
     if jax.process_count() == 1:

@@ -1,11 +1,11 @@
 """Ends all processes of a run when one of them dies, stops, hangs or fails.
 
 One thread per process, `_exchange`, tells the others through jax's key-value
-store that this process lives and why it fails. Process 0, which holds the store,
-reads the signs of all and sums them up for the others, so that the traffic grows
-with the number of processes and not with its square. Calls may hang with process
-0. A second thread, `_watch`, makes no calls: it decides from what the first kept
-whether to end this process.
+store, which process 0 keeps in its memory, that this process lives and why it
+fails. Process 0 sums up the signs of all for the others, so that the traffic
+grows with the number of processes and not with its square. Calls may hang with
+process 0. A second thread, `_watch`, makes no calls: it decides from what the
+first kept whether to end this process.
 """
 
 import contextlib
@@ -20,39 +20,42 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 
 from bert_jax import errors
-from bert_jax.parallel import distributed, store
-from bert_jax.runtime import pulse as pulse_lib
+from bert_jax.parallel import distributed
+from bert_jax.runtime.pulse import Pulse, Watch
 
 _PERIOD = 2.0  # seconds between signs of life
 _MISSES = 8  # periods without one after which a process counts as dead
 # Time for the others to read why the run failed.
 _FAREWELL = 1.5 * _PERIOD  # seconds
+_FOLDER = 'bert_jax'  # in the store
 
 
 class _Hosts:
   """What this process tells the others, and what it knows of them.
 
   Args:
-    shared: a `store.Store`.
+    client: the client of `jax.distributed`. Each of its calls waits for process
+      0, without limit if its host hangs, and raises
+      jax.errors.JaxRuntimeError if it cannot be reached.
     pulse: the main thread's.
     process: number of this process.
 
   Attributes:
-    rounds: how often this process has told and asked.
     waits: whether a process that is not watched may delay the others.
     behind: '; furthest behind: …' if some have done less than others.
     done: set if this process fails, or no longer needs to be watched.
   """
 
-  def __init__(self, shared, pulse: pulse_lib.Pulse, process: int):
-    self._shared, self._pulse, self._process = shared, pulse, process
-    self._signs: dict[int, str] = {}
-    self._misses: dict[int, int] = {}
-    self.rounds = self._seen_rounds = self._unanswered = 0
+  def __init__(self, client: Any, pulse: Pulse, process: int):
+    self._client, self._pulse, self._process = client, pulse, process
+    # {process: (its last sign, how often in a row it was that one)}
+    self._signs: dict[int, tuple[str, int]] = {}
+    self._rounds = self._seen_rounds = self._unanswered = 0
     self.waits, self.behind = False, ''
     # (exit code, message) of the first process to fail, and of this one.
     self._first: tuple[int, str] | None = None
@@ -63,37 +66,43 @@ class _Hosts:
   def exchange(self):
     """Tells the others about this process, and reads what they told."""
     if self._own:
-      code, message = self._own
-      self._shared.create('failure', f'{code} {message}')
-    pulse = self._pulse
-    own = (
-      f'{self.rounds} {socket.gethostname()} {os.getpid()} {pulse.updates} '
-      f'{pulse.evaluated} {pulse.watched}'
-    )
+      with contextlib.suppress(jax.errors.JaxRuntimeError):  # not the first
+        key = f'{_FOLDER}/failure/first'
+        self._client.key_value_set(key, json.dumps(self._own))
+    pulse, host = self._pulse, f'{socket.gethostname()}, process {os.getpid()}'
+    done = pulse.updates, pulse.evaluated
+    own = json.dumps([self._rounds, host, done, pulse.watched])
     if self._process == 0:
-      self._compare({**self._shared.read_all('signs'), '0': own})
-      self.waits = any(x.endswith('False') for x in self._signs.values())
-      self.behind = self._find_last()
+      self._compare({**self._read('signs'), '0': own})
+      signs = {k: json.loads(sign) for k, (sign, _) in self._signs.items()}
+      self.waits = not all(watched for *_, watched in signs.values())
+      self.behind = self._find_last({k: x[2] for k, x in signs.items()})
       told = json.dumps([own, self.waits, self.behind])
-      self._shared.write('summary', told)
+      self._write('summary/0', told)
     else:
-      self._shared.write(f'signs/{self._process}', own)
-      if told := self._shared.read('summary'):
+      self._write(f'signs/{self._process}', own)
+      if told := self._read('summary').get('0'):
         sign, self.waits, self.behind = json.loads(told)
         self._compare({'0': sign})
-    if failure := self._shared.read('failure'):
-      code, _, message = failure.partition(' ')
-      self._first = int(code), message
-    self.rounds += 1
+    if failure := self._read('failure').get('first'):
+      self._first = json.loads(failure)
+    self._rounds += 1
+
+  def _write(self, key, text):
+    self._client.key_value_set(f'{_FOLDER}/{key}', text, allow_overwrite=True)
+
+  def _read(self, folder) -> dict[str, str]:
+    prefix = f'{_FOLDER}/{folder}/'
+    found = self._client.key_value_dir_get(prefix)
+    return {key.removeprefix(prefix): text for key, text in found}
 
   def _compare(self, signs):
     """Counts for each process how often in a row its sign was an old one."""
-    found = {int(k): sign for k, sign in signs.items()}
-    self._misses = {
-      k: self._misses.get(k, 0) + 1 if sign == self._signs.get(k) else 0
-      for k, sign in found.items()
-    }
-    self._signs = found
+    before = self._signs
+    self._signs = {}
+    for key, sign in signs.items():
+      last, misses = before.get(int(key), ('', 0))
+      self._signs[int(key)] = sign, misses + 1 if sign == last else 0
 
   def find_silent(self) -> str | None:
     """Looks once per period; returns an error message if processes seem dead.
@@ -103,9 +112,9 @@ class _Hosts:
     Counts looks, not seconds, so that a process that was suspended itself does
     not blame another.
     """
-    moved, self._seen_rounds = self._seen_rounds != self.rounds, self.rounds
+    moved, self._seen_rounds = self._seen_rounds != self._rounds, self._rounds
     self._unanswered = 0 if moved else self._unanswered + 1
-    silent = [k for k, n in sorted(self._misses.items()) if n >= _MISSES]
+    silent = [k for k, (_, n) in sorted(self._signs.items()) if n >= _MISSES]
     if self._unanswered >= _MISSES:
       silent = [0]  # holds the store
     if not silent:
@@ -116,18 +125,13 @@ class _Hosts:
   def _name(self, k) -> str:
     if k not in self._signs:
       return f'host {k}'
-    _, host, pid, *_ = self._signs[k].split()
-    return f'host {k} ({host}, process {pid})'
+    return f'host {k} ({json.loads(self._signs[k][0])[1]})'
 
-  def _find_last(self) -> str:
-    done = {
-      k: tuple(int(x) for x in sign.split()[3:5])
-      for k, sign in self._signs.items()
-    }
-    if len(set(done.values())) < 2:
-      return ''
+  def _find_last(self, done) -> str:
     last = min(done.values())
     behind = [self._name(k) for k, x in sorted(done.items()) if x == last]
+    if len(behind) == len(done):
+      return ''
     return f'; furthest behind: {errors.listing(behind)}'
 
   def fail(self, code: int, message: str):
@@ -150,20 +154,22 @@ class _Hosts:
 
 
 @contextlib.contextmanager
-def watch_hosts() -> Iterator[pulse_lib.Pulse]:
+def watch_hosts() -> Iterator[Pulse]:
   """Ends this process if another fails, and the others if this one does.
 
   Yields a pulse for the training loop: a main thread that hangs is a failure,
   also of a single process.
   """
-  pulse = pulse_lib.Pulse()
-  watch = pulse_lib.Watch(pulse, _PERIOD)
+  pulse = Pulse()
+  watch = Watch(pulse, _PERIOD)
   if jax.process_count() == 1:
     look = functools.partial(_look_alone, watch)
     with _running(_watch, look, threading.Event()):
       yield pulse
     return
-  hosts = _Hosts(store.connect(), pulse, jax.process_index())
+  from jax._src.distributed import global_state  # there is no public API
+
+  hosts = _Hosts(global_state.client, pulse, jax.process_index())
   hosts.exchange()
   distributed.barrier('hosts')
   with (
@@ -213,7 +219,7 @@ def _watch(look: Callable[[], None], done: threading.Event):
     look()
 
 
-def _look(watch: pulse_lib.Watch, hosts: _Hosts):
+def _look(watch: Watch, hosts: _Hosts):
   """Ends this process if it or another one failed."""
   try:
     message = hosts.find_silent()
@@ -231,7 +237,7 @@ def _look(watch: pulse_lib.Watch, hosts: _Hosts):
     hosts.end()
 
 
-def _look_alone(watch: pulse_lib.Watch):
+def _look_alone(watch: Watch):
   if hang := watch.find_hang():
     _end(f'{hang}. Run the same command to resume.', errors.MAY_PASS)
 

@@ -1,5 +1,6 @@
 """Tests of how processes see one another."""
 
+import socket
 import subprocess
 import sys
 import threading
@@ -13,31 +14,23 @@ from bert_jax.runtime import bucket, pulse
 
 
 class Memory:
-  """A store in this process."""
+  """A client of a store in this process."""
 
   def __init__(self):
     self.texts = {}
     self.bytes = 0  # of texts that were told or asked for
 
-  def write(self, key, text):
+  def key_value_set(self, key, text, allow_overwrite=False):
+    if key in self.texts and not allow_overwrite:
+      raise jax.errors.JaxRuntimeError('ALREADY_EXISTS')
     self.bytes += len(text)
     self.texts[key] = text
 
-  def create(self, key, text):
-    return self.texts.setdefault(key, text) is text
-
-  def read(self, key):
-    found = self.texts.get(key)
-    self.bytes += len(found or '')
-    return found
-
-  def read_all(self, folder):
-    found = {
-      key.removeprefix(f'{folder}/'): text
-      for key, text in self.texts.items()
-      if key.startswith(f'{folder}/')
-    }
-    self.bytes += sum(map(len, found.values()))
+  def key_value_dir_get(self, prefix):
+    found = [
+      (k, text) for k, text in self.texts.items() if k.startswith(prefix)
+    ]
+    self.bytes += sum(len(text) for _, text in found)
     return found
 
 
@@ -56,10 +49,10 @@ def ended(monkeypatch):
   monkeypatch.setattr(watchdog.time, 'sleep', lambda seconds: None)
 
 
-def make(count=3):
-  shared = Memory()
+def make(count=3, client=None):
+  client = client or Memory()
   hosts = [
-    watchdog._Hosts(shared, pulse.Pulse(watched=True), k) for k in range(count)
+    watchdog._Hosts(client, pulse.Pulse(watched=True), k) for k in range(count)
   ]
   for _ in range(2):
     exchange(hosts)
@@ -137,31 +130,51 @@ def test_all_end_for_the_reason_of_the_first():
     assert raised.value.args == (1, 'host 2: the disk is full')
 
 
-def test_a_reason_keeps_its_lines_and_its_code():
-  first, second = make(2)
-  second.fail(143, 'was sent SIGTERM;\nresume')
-  exchange([second, first])
-  with pytest.raises(Ended) as raised:
-    first.end()
-  assert raised.value.args == (143, 'was sent SIGTERM;\nresume')
+@pytest.fixture
+def client():
+  """Yields a client of jax's own service for one process."""
+  from jax._src.lib import _jax
+
+  with socket.create_server(('localhost', 0)) as found:
+    address = f'localhost:{found.getsockname()[1]}'
+  service = _jax.get_distributed_runtime_service(address, 1)
+  found = _jax.get_distributed_runtime_client(address, 0)
+  found.connect()
+  yield found
+  found.shutdown()
+  service.shutdown()
+
+
+def test_a_reason_keeps_its_lines_its_code_and_a_name_that_is_no_text(client):
+  hosts = make(2, client)
+  reason = 143, 'was sent SIGTERM;\nresume with \udcff.txt'
+  hosts[1].fail(*reason)
+  hosts[1].exchange()
+  hosts[0].fail(75, 'host 0: lost host 1')
+  exchange(hosts)
+  for one in hosts:
+    with pytest.raises(Ended) as raised:
+      one.end()
+    assert raised.value.args == reason
+    assert one.find_silent() is None
 
 
 @pytest.mark.parametrize('count', [64, 1024])
 def test_what_hosts_tell_and_ask_grows_with_their_number(count):
   hosts = make(count)
-  shared = hosts[0]._shared
-  shared.bytes = 0
+  client = hosts[0]._client
+  client.bytes = 0
   exchange(hosts)
-  assert shared.bytes < 400 * count
+  assert client.bytes < 400 * count
 
 
 def test_the_store_does_not_grow():
   hosts = make()
-  before = set(hosts[0]._shared.texts)
+  before = set(hosts[0]._client.texts)
   for _ in range(10):
     exchange(hosts)
-  assert set(hosts[0]._shared.texts) == before
-  assert len(before) == len(hosts)
+  assert set(hosts[0]._client.texts) == before
+  assert len(before) == len(hosts)  # of host 0, the summary
 
 
 def test_a_main_thread_that_hangs_ends_all_and_names_who_is_behind():
