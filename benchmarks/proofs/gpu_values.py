@@ -19,7 +19,7 @@ import numpy as np
 
 from bert_jax import config as config_lib
 from bert_jax.model import attention, bert_config
-from bert_jax.ops import random_bytes
+from bert_jax.ops import dropout
 
 ERRORS = {'float32': 1e-5, 'bfloat16': 2e-2}
 ROWS = 2
@@ -109,7 +109,7 @@ def check_bits(device, cpu):
     with jax.default_device(where):
       key = jax.random.key(3)
       words = jax.random.bits(key, (1000, 7), jnp.uint32)
-      return np.asarray(words), np.asarray(random_bytes.draw(key, (2, 64, 128)))
+      return np.asarray(words), np.asarray(dropout.draw(key, (2, 64, 128)))
 
   equal = all(map(np.array_equal, draw(device), draw(cpu)))
   return say(equal, "threefry's bits are those of the CPU")

@@ -21,7 +21,7 @@ from bert_jax.finetuning import (
 )
 from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.inference import source
-from bert_jax.model import gpt_classifier
+from bert_jax.model import classifier
 from bert_jax.runtime import files
 
 _LOW, _HIGH = 0, 5  # the range of scores in STS-B
@@ -179,7 +179,7 @@ TASK = Classes()
 
 
 def _is_gpt(module) -> bool:
-  return isinstance(module, gpt_classifier.GptClassifier)
+  return isinstance(module, classifier.GptClassifier)
 
 
 def _encode(how, texts, pairs) -> encode.Encoded:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, supervised
-from bert_jax.model import gpt_classifier
+from bert_jax.model import classifier
 from bert_jax.ops import tied_decoder
 from bert_jax.tokenization import tokenizer as tokenizer_lib
 
@@ -64,7 +64,7 @@ def count_tokens(batch: dict[str, jax.Array]) -> jax.Array:
 
 
 def compute(
-  module: gpt_classifier.GptClassifier,
+  module: classifier.GptClassifier,
   params: Any,
   batch: dict[str, jax.Array],
   key: jax.Array,

@@ -13,9 +13,7 @@ from bert_jax.model import (
   bilstm,
   classifier,
   feature_model,
-  gpt_classifier,
   parameters,
-  tagger,
 )
 
 # {task: outputs of its model, where no data says how many}
@@ -63,9 +61,9 @@ def make_module(
       *common, units, c.features, find_feature_shape(config), tokens
     )
   if tokens:
-    return tagger.Tagger(*common, units)
+    return classifier.Tagger(*common, units)
   if c.form == 'gpt':
-    return gpt_classifier.GptClassifier(*common)
+    return classifier.GptClassifier(*common)
   return classifier.Classifier(*common, units)
 
 
@@ -92,8 +90,8 @@ def make_head_module(
   """Returns the model that computes a trained head's outputs."""
   common = bert, len(head.bias), 0.0
   if head.form == 'gpt':
-    return gpt_classifier.GptClassifier(*common)
-  made = tagger.Tagger if head.reads_tokens else classifier.Classifier
+    return classifier.GptClassifier(*common)
+  made = classifier.Tagger if head.reads_tokens else classifier.Classifier
   return made(*common, head.lstm_units)
 
 
@@ -104,7 +102,7 @@ def count_flops(module: nn.Module, length: int) -> float:
     layers, width = module.shape
     width *= layers if module.features.startswith('concat') else 1
   else:
-    gpt = isinstance(module, gpt_classifier.GptClassifier)
+    gpt = isinstance(module, classifier.GptClassifier)
     flops = bert.flops_per_sequence(length, (length - 1) * gpt)
   units = getattr(module, 'lstm_units', 0)
   if units:

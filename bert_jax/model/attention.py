@@ -18,10 +18,9 @@ import jax.numpy as jnp
 from bert_jax import errors
 from bert_jax.model import bert_config
 from bert_jax.ops import (
-  biases,
   dropout,
+  elementwise,
   fused_attention,
-  random_bytes,
   recomputed_attention,
 )
 
@@ -70,10 +69,10 @@ def attend(
 
   Args:
     qkv: queries, keys and values without their biases, [B, S, 3, H, K].
-    bias: biases of queries, keys and values, [3, H, K].
+    bias: of queries, keys and values, [3, H, K].
     tokens: which tokens attend to which.
-    key: jax random key of the dropout; None turns it off.
-    sow: function that is given the probabilities [B, H, S, S]; `xla` only.
+    key: of the dropout; None turns it off.
+    sow: is given the probabilities [B, H, S, S]; `xla` only.
 
   Returns:
     [B, S, H, K].
@@ -90,9 +89,8 @@ def attend(
       mask_value=config.mask_value,
       causal=config.causal,
       sequence_ids=tokens.sequence_ids,
-      deterministic=key is None,
     )
-  qkv = biases.add(qkv, bias)
+  qkv = elementwise.add_bias(qkv, bias)
   if config.attention == 'recompute':
     return recomputed_attention.attend(
       qkv,
@@ -140,7 +138,7 @@ def _xla(qkv, tokens, key, config, sow):
   if key is not None:
     # Drawn with keys before queries, as in the kernels.
     b, h, s, _ = weights.shape
-    values = random_bytes.draw(key, (b, h, s, s)).swapaxes(-1, -2)
+    values = dropout.draw(key, (b, h, s, s)).swapaxes(-1, -2)
     weights = dropout.drop(weights, values, config.attention_dropout)
   return jnp.einsum('bhqs,bshk->bqhk', weights, v)
 

@@ -7,30 +7,24 @@ import math
 import flax.linen as nn
 import jax
 
-from bert_jax.ops import gelu
+from bert_jax.ops import elementwise
 
 ACTIVATIONS = {
   'gelu': functools.partial(nn.gelu, approximate=False),
-  'gelu_tanh': gelu.gelu_tanh,
+  'gelu_tanh': elementwise.gelu_tanh,
   'relu': nn.relu,
 }
-
-
 INITIALIZERS = {
-  'truncated_normal': lambda std: nn.initializers.truncated_normal(std),
-  'normal': lambda std: nn.initializers.normal(std),
+  'truncated_normal': nn.initializers.truncated_normal,
+  'normal': nn.initializers.normal,
 }
 # Like Google's code, jax's truncated_normal does not rescale: truncated at two
 # standard deviations, 0.02 has a standard deviation of 0.0176.
 _DEVIATIONS = {'truncated_normal': 0.8796, 'normal': 1.0}
-
-
 # Initial weights of attention: random, as of all other matrices; or of a first
 # layer that looks at neighbouring tokens, `neighbour_heads`.
 ATTENTION_INITS = ('neighbours', 'random')
 NORMS = ('post', 'pre')
-
-
 # What a block keeps for the backward pass: all; results of products with
 # weights; its input only.
 REMAT = {
@@ -73,9 +67,8 @@ class BertConfig:
   @property
   def vocab_rows(self) -> int:
     """Returns the number of rows of the word embeddings, padding included."""
-    return math.ceil(self.vocab_size / self.vocab_multiple) * (
-      self.vocab_multiple
-    )
+    multiple = self.vocab_multiple
+    return math.ceil(self.vocab_size / multiple) * multiple
 
   @property
   def head_size(self) -> int:

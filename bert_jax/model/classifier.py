@@ -1,4 +1,4 @@
-"""BERT with a classification head, one dense layer."""
+"""BERT with a dense layer for classes, for tags, or as GPT has it."""
 
 from typing import Any, NamedTuple
 
@@ -8,24 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.model import bilstm, encoder, heads
-from bert_jax.ops import dropout
+from bert_jax.ops import dropout, tied_decoder
 
 
-class Classifier(encoder.Bert):
-  """Predicts one of C classes, or a number, for a text or a pair of texts.
-
-  As in section 4.1 of the paper: the classes' logits are a product with C, the
-  final vector of [CLS]. Like Google's code, C goes through the pooler, which
-  next sentence prediction has trained, and through dropout. A left-to-right
-  model is read at the last token, the only one that sees the whole text; a
-  right-to-left model at [CLS], which is the last that it reads.
+class _Headed(encoder.Bert):
+  """BERT with a dense layer on some of its hidden states.
 
   Attributes:
     config: the model's config.
-    outputs: number of classes; 1 predicts a number.
+    outputs: C, number of classes or tags; 1 predicts a number.
     dropout: rate before the head, rounded to 256ths.
-    lstm_units: hidden size of each direction of a BiLSTM on the encoder, whose
-      last states take the place of the pooler; 0 is none.
+    lstm_units: hidden size U of each direction of a BiLSTM on the encoder; 0 is
+      none.
   """
 
   outputs: int
@@ -34,41 +28,111 @@ class Classifier(encoder.Bert):
 
   def setup(self):
     super().setup()
-    c = self.config
     if self.lstm_units:
       self.bilstm = bilstm.BiLstm(self.lstm_units)
-    else:
-      self.pooler = encoder.Dense(c, (c.hidden_size,))
     self.drop = dropout.Dropout(self.dropout)
     # In float32, like the NSP head.
     self.classifier = nn.Dense(
-      self.outputs, dtype=jnp.float32, kernel_init=c.kernel_init
+      self.outputs, dtype=jnp.float32, kernel_init=self.config.kernel_init
     )
+
+  def classify(self, x: jax.Array, deterministic: bool) -> jax.Array:
+    """Returns float32 logits [..., C] of x [..., D]."""
+    return self.classifier(self.drop(x, deterministic))
+
+
+class Classifier(_Headed):
+  """Predicts one of C classes, or a number, for a text or a pair of texts.
+
+  As in section 4.1 of the paper: the classes' logits are a product with C, the
+  final vector of [CLS]. Like Google's code, C goes through the pooler, which
+  next sentence prediction has trained, and through dropout. A left-to-right
+  model is read at the last token, the only one that sees the whole text; a
+  right-to-left model at [CLS], which is the last that it reads. The last states
+  of a BiLSTM take the place of the pooler.
+  """
+
+  def setup(self):
+    super().setup()
+    if not self.lstm_units:
+      self.pooler = encoder.Dense(self.config, (self.config.hidden_size,))
 
   def __call__(
     self, batch: dict[str, jax.Array], deterministic: bool = True
   ) -> jax.Array:
-    """Computes the logits.
-
-    Args:
-      batch: as for `encode`.
-      deterministic: as for `encode`.
-
-    Returns:
-      float32 [B, C].
-    """
+    """Computes the logits, float32 [B, C]; args as for `encode`."""
     x, mask = self.encode(batch, deterministic), batch['input_mask']
     if self.lstm_units:
       pooled = bilstm.summarize(self.bilstm(x, mask), mask)  # [B, 2 U]
     else:
       pooled = nn.tanh(self.pooler(self._choose(x, mask)))  # [B, D]
-    return self.classifier(self.drop(pooled, deterministic))
+    return self.classify(pooled, deterministic)
 
   def _choose(self, x, mask):
     """Returns the hidden state that has seen the whole text, [B, D]."""
     if self.config.causal and not self.config.reverse:
       return heads.take_last(x, mask)
     return x[:, 0]
+
+
+class Tagger(_Headed):
+  """Predicts a tag for each token from its hidden state alone, without a CRF.
+
+  As in section 5.3 of the paper.
+  """
+
+  def __call__(
+    self, batch: dict[str, jax.Array], deterministic: bool = True
+  ) -> jax.Array:
+    """Computes the logits, float32 [B, S, C]; args as for `encode`."""
+    x = self.encode(batch, deterministic)
+    if self.lstm_units:
+      x = self.bilstm(x, batch['input_mask'])  # [B, S, 2 U]
+    return self.classify(x, deterministic)
+
+
+class GptClassifier(_Headed):
+  """Predicts one of C classes, or a number, and the tokens of the text.
+
+  As in GPT ("Improving language understanding by generative pre-training",
+  section 3.2): the classes' logits are a product with the final hidden state of
+  the last token, without a pooler, and the head for tokens goes on learning. The
+  model is causal.
+  """
+
+  def setup(self):
+    super().setup()
+    self.mlm = heads.MlmHead(self.config)
+
+  def __call__(
+    self, batch: dict[str, jax.Array], deterministic: bool = True
+  ) -> jax.Array:
+    """Computes the logits, float32 [B, C]; args as for `encode`."""
+    x = self.encode(batch, deterministic)
+    if self.is_initializing():
+      self.mlm.vectors(x)
+    return self._classify_last(x, batch, deterministic)
+
+  def with_tokens(
+    self, batch: dict[str, jax.Array], deterministic: bool = True
+  ):
+    """Computes the logits, and everything before the decoder of tokens.
+
+    Returns:
+      The logits, float32 [B, C]; and (x, table, bias, label_rows) for
+      `tied_decoder.sum_losses`: position i of S - 1 predicts token i + 1.
+    """
+    ids = batch['input_ids']
+    table, words, labels = tied_decoder.look_up(
+      self.embeddings.word.embedding, ids, ids[:, 1:]
+    )
+    x = self.encode(batch, deterministic, words)
+    inputs = self.mlm.vectors(x[:, :-1]), table, self.mlm.bias, labels
+    return self._classify_last(x, batch, deterministic), inputs
+
+  def _classify_last(self, x, batch, deterministic):
+    last = heads.take_last(x, batch['input_mask'])
+    return self.classify(last, deterministic)
 
 
 class Spans(NamedTuple):
@@ -101,9 +165,9 @@ class Head(NamedTuple):
       nothing) and of the choices; for tagging, the number of the words' column,
       () for the first one.
     task: what it was trained for: classification; choice, whose C is 1; or
-      tagging or spans, whose model has no pooler (`tagger.Tagger`).
+      tagging or spans, whose model has no pooler (`Tagger`).
     bilstm: parameters of the BiLSTM before it; None without one.
-    form: `bert`, or `gpt`, see `gpt_classifier.GptClassifier`.
+    form: `bert`, or `gpt`, see `GptClassifier`.
     spans: how answers are found; None for other tasks.
   """
 

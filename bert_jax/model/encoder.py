@@ -14,15 +14,14 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.model import attention, bert_config
-from bert_jax.ops import biases, dropout
-from bert_jax.ops.layer_norm import LayerNorm
+from bert_jax.ops import dropout
+from bert_jax.ops.elementwise import LayerNorm, add_bias
 
 
 class Dense(nn.Module):
   """A dense layer: kernel [inputs, features] and bias [features].
 
   Attributes:
-    config: the model's config.
     features: sizes of the output's last axes.
     inputs: number of the input's last axes to contract.
   """
@@ -33,7 +32,7 @@ class Dense(nn.Module):
 
   @nn.compact
   def __call__(self, x):
-    return biases.add(*self.product(x))
+    return add_bias(*self.product(x))
 
   @nn.compact
   def product(self, x: jax.Array):

@@ -51,9 +51,7 @@ class FeatureModel(nn.Module):
 
   Attributes:
     config: of the model that computed the features.
-    outputs: number of classes or tags; 1 predicts a number.
-    dropout: rate before the classifier, rounded to 256ths.
-    lstm_units: hidden size of each direction of the BiLSTM.
+    outputs, dropout, lstm_units: as in `classifier.Classifier`.
     features: one of `LAYERS`.
     shape: (K, D) of the features of a token.
     tokens: whether it classifies each token.
@@ -78,16 +76,12 @@ class FeatureModel(nn.Module):
   def __call__(
     self, batch: dict[str, jax.Array], deterministic: bool = True
   ) -> jax.Array:
-    """Computes the logits.
+    """Computes the logits, float32 [B, S, C] or, for whole texts, [B, C].
 
     Args:
       batch: `features`, float32 [B, S, K, D], and `input_mask`, integers
         [B, S], 1 for tokens.
-      deterministic: True turns dropout off; otherwise apply needs the random
-        stream `dropout`.
-
-    Returns:
-      float32 [B, S, C] or, for whole texts, [B, C].
+      deterministic: as in `encoder.Bert.encode`.
     """
     x = self.bilstm(self.mix(batch['features']), batch['input_mask'])
     if not self.tokens:

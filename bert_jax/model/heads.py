@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.model import bert_config, encoder
-from bert_jax.ops import embedding_rows, tied_decoder
+from bert_jax.ops import tied_decoder
 
 
 class MlmHead(nn.Module):
@@ -21,16 +21,13 @@ class MlmHead(nn.Module):
 
   def vectors(self, x: jax.Array):
     """Returns the decoder's inputs [B, P, D] from hidden states x [B, P, D]."""
-    return self.norm(
-      bert_config.ACTIVATIONS[self.config.activation](self.transform(x))
-    )
+    activate = bert_config.ACTIVATIONS[self.config.activation]
+    return self.norm(activate(self.transform(x)))
 
   def __call__(self, x, embedding):
     """Returns float32 logits [B, P, V] from hidden states x [B, P, D]."""
-    size = self.config.vocab_size
-    return tied_decoder.compute_logits(
-      self.vectors(x), embedding, self.bias, size
-    )
+    x, size = self.vectors(x), self.config.vocab_size
+    return tied_decoder.compute_logits(x, embedding, self.bias, size)
 
 
 def _rows(x, positions):
@@ -66,13 +63,10 @@ class PretrainingModel(encoder.Bert):
     """Computes the logits.
 
     Args:
-      batch: `input_ids`, `input_mask`, `segment_ids` [B, S] and
-        `masked_lm_positions` [B, P], integers; input_mask is 1 for tokens.
+      batch: as for `encode`, with `masked_lm_positions` [B, P], integers.
         Packed rows also have `sequence_ids` [B, S] (0 for padding, k + 1 in
         pair k), `position_ids` [B, S] (from 0 in each pair) and
         `cls_positions` [B, N].
-      deterministic: True turns dropout off; otherwise apply needs the random
-        stream `dropout`.
 
     Returns:
       (mlm, nsp), float32 logits: [B, P, V]; and [B, 2] or, for packed rows,
@@ -88,16 +82,14 @@ class PretrainingModel(encoder.Bert):
 
     Args:
       batch: as for `__call__`, with `masked_lm_ids` [B, P].
-      deterministic: as for `__call__`.
 
     Returns:
       (x, table, bias, label_rows) for `tied_decoder.sum_losses`, and the NSP
       logits.
     """
-    table, words, labels = embedding_rows.look_up(
-      self.embeddings.word.embedding,
-      batch['input_ids'],
-      batch['masked_lm_ids'],
+    ids = batch['input_ids'], batch['masked_lm_ids']
+    table, words, labels = tied_decoder.look_up(
+      self.embeddings.word.embedding, *ids
     )
     chosen, nsp = self._encode(batch, deterministic, words)
     return (self.mlm.vectors(chosen), table, self.mlm.bias, labels), nsp

@@ -34,7 +34,6 @@ def init(
   """Returns new parameters.
 
   Args:
-    key: jax random key.
     word_shares: the words' shares of the text, [V], all above 0, to which the
       bias of the MLM decoder is set; None leaves it at zeros.
   """

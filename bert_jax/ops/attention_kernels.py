@@ -45,14 +45,9 @@ def forward(
     seeds: int32 [4 B], see `dropout_bits.make_seeds`.
     tokens: int32 [rows, 2, S], ids of keys, of queries; equal ids see each
       other.
-    q: queries of the step's rows and heads, [rows, S, lanes].
-    k: keys, like q.
-    v: values, like q.
-    out: output, like q.
+    q, k, v, out: of the step's rows and heads, [rows, S, lanes].
     bias: float32 scratch, [S, S] or, if all queries see the same keys,
       [S, 128].
-    call: shapes and options that the kernel is compiled for.
-    step: the step of the grid.
     chip: whether it runs on a TPU, whose generator can draw random bits.
   """
 
@@ -95,21 +90,13 @@ def backward(
 ):
   """Computes gradients: the backward kernel, for one step of the grid.
 
-  Args:
-    seeds: as in `forward`.
-    tokens: as in `forward`.
-    q: as in `forward`.
-    k: as in `forward`.
-    v: as in `forward`.
+  Args, where they are not those of `forward`:
     grad: gradient of `forward`'s output, like q.
     out: gradients of queries, keys and values: of whole rows, [rows, S, 3 H K];
       if separate, of the step's heads, [3, rows, S, lanes].
     bias_grad: sums of `out` over rows and tokens, float32 [1, 1, 3 H K].
     *scratch: bias as in `forward`, and two float32 [groups, S, a group's lanes]
       for sums over queries.
-    call: as in `forward`.
-    step: as in `forward`.
-    chip: as in `forward`.
   """
   bias, dk_sum, dv_sum = scratch
   writer = _make_writer(out, bias_grad, call, step)
@@ -151,11 +138,7 @@ def backward(
 
 
 def _make_writer(out, bias_grad, call, step):
-  """Returns a function that writes a gradient, and adds it to its sum.
-
-  Args:
-    out: as in `backward`, like the other arguments.
-  """
+  """Returns a function that writes a gradient, and adds it to its sum."""
   width = bias_grad.shape[2] // 3
   first_lane = pl.program_id(1) * step.lanes
   rescale = 256 / call.keep
@@ -206,9 +189,7 @@ def _gradients(queries, grads, keys, keys_t, values, bias, i, draw, call):
 def _each_group(start, seeds, tokens, bias, call, step, chip):
   """Runs all blocks, then finish, of (blocks, finish) = start(row, g, n, draw).
 
-  Args:
-    start: begins group g of a row, the n-th of the groups that take turns.
-    seeds: as in `forward`, like the other arguments.
+  It begins group g of a row, the n-th of the groups that take turns.
   """
   first_row = pl.program_id(0) * step.rows
   first_group = pl.program_id(1) * (step.lanes // call.lanes)
@@ -334,13 +315,10 @@ def _sum_of_dots(a, b):
 
 def _dot(a, b, a_axis, b_axis):
   """Contracts one axis of each in float32; does not round float32 inputs."""
+  precision = jax.lax.Precision
   return jax.lax.dot_general(
-    a,
-    b,
-    (((a_axis,), (b_axis,)), ((), ())),
-    precision=jax.lax.Precision.HIGHEST
-    if a.dtype == F32
-    else jax.lax.Precision.DEFAULT,
+    *(a, b, (((a_axis,), (b_axis,)), ((), ()))),
+    precision=precision.HIGHEST if a.dtype == F32 else precision.DEFAULT,
     preferred_element_type=F32,
   )
 

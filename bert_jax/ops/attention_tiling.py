@@ -65,7 +65,7 @@ class Call:
 
   @property
   def blocks(self) -> int:
-    """Returns the number of blocks of 128 queries in a row."""
+    """The number of blocks of 128 queries in a row."""
     return self.shape[1] // LANES
 
   @property

@@ -9,8 +9,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.ops import random_bytes
-
 
 def count_kept(rate: float) -> int:
   """Returns the probability that a value is kept, in 256ths."""
@@ -32,6 +30,27 @@ def drop(x: jax.Array, values: jax.Array, rate: float):
   return (chosen.astype(jnp.float32) * (256 / keep)).astype(x.dtype)
 
 
+def draw(key: jax.Array, shape: tuple[int, ...]):
+  """Returns uniform uint8 values, four from each 32-bit draw if they fit.
+
+  Byte j of the word at (..., r, c) becomes the value at (..., r + j * n / 4, c)
+  of n rows. So a word's bytes go to the same position of different registers,
+  and no data moves within a register.
+
+  Args:
+    shape: of the result; its last axis but one is split into quarters, unless
+      that is the first axis, of rows, each of which has its own numbers.
+  """
+  # Generators other than threefry draw bytes as cheaply as words.
+  threefry = 'rbg' not in str(jax.random.key_impl(key))
+  if not threefry or len(shape) < 3 or shape[-2] % 4:
+    return jax.random.bits(key, shape, jnp.uint8)
+  *rest, rows, columns = shape
+  words = jax.random.bits(key, (*rest, rows // 4, columns), jnp.uint32)
+  parts = [(words >> (8 * j)).astype(jnp.uint8) for j in range(4)]
+  return jnp.concatenate(parts, -2)
+
+
 class Dropout(nn.Module):
   """Dropout of probability `rate`, with the random stream `dropout`."""
 
@@ -42,4 +61,4 @@ class Dropout(nn.Module):
     if deterministic or count_kept(self.rate) == 256:
       return x
     key = self.make_rng('dropout')
-    return drop(x, random_bytes.draw(key, x.shape), self.rate)
+    return drop(x, draw(key, x.shape), self.rate)

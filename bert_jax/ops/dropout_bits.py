@@ -1,6 +1,6 @@
 """Dropout masks of attention weights, drawn inside a kernel or for a block.
 
-With a threefry key the bytes are those of `random_bytes.draw` for the weights
+With a threefry key the bytes are those of `dropout.draw` for the weights
 [B, H, keys, queries]. With any other key, the TPU's generator draws them, which
 is much faster; off TPUs threefry replaces it, with other numbers.
 """
@@ -33,7 +33,6 @@ def make_seeds(key: jax.Array, shape: tuple[int, int, int]):
   or two words to seed the TPU's generator.
 
   Args:
-    key: jax random key of the dropout.
     shape: (B, H, S).
   """
   b, h, s = shape
@@ -55,7 +54,7 @@ def make_seeds(key: jax.Array, shape: tuple[int, int, int]):
 
 
 def _count_words(length: int) -> int:
-  """Returns the words that `random_bytes` draws for the keys of a query."""
+  """Returns the words that `dropout.draw` draws for the keys of a query."""
   return length if length % 4 else length // 4
 
 
@@ -127,7 +126,7 @@ def _are_kept(words, keep):
   """Returns whether bytes of int32 [S / 4, 128] are below keep, [S, 128].
 
   Byte j of a word belongs to the j-th quarter of the keys, as in
-  `random_bytes`. It is shifted to the top, where the bytes below do not affect
+  `dropout.draw`. It is shifted to the top, where the bytes below do not affect
   the comparison. Flipping the top bit makes a signed comparison unsigned.
   """
   words = words ^ _signed(0x80808080)

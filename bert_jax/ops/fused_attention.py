@@ -25,14 +25,7 @@ _MAX_LENGTH = 512
 def unsupported(
   length: int, heads: int, head_size: int, dtype: Any = 'bfloat16'
 ) -> str | None:
-  """Says why the kernels do not support a shape; None if they do.
-
-  Args:
-    length: S.
-    heads: H.
-    head_size: K.
-    dtype: type of queries, keys and values.
-  """
+  """Says why the kernels do not support a shape; None if they do."""
   if length % LANES or length > _MAX_LENGTH:
     return f'a sequence length of {length}: 128, 256, 384 and 512 work'
   if LANES % head_size and head_size % LANES:
@@ -61,13 +54,12 @@ def attend(
   qkv: jax.Array,
   qkv_bias: jax.Array,
   input_mask: jax.Array,
-  key: jax.Array,
+  key: jax.Array | None,
   *,
   rate: float,
   mask_value: float,
   causal: bool = False,
-  sequence_ids: jax.Array = None,
-  deterministic: bool,
+  sequence_ids: jax.Array | None = None,
 ):
   """Computes dropout(softmax(q k / sqrt(K))) v.
 
@@ -78,14 +70,13 @@ def attend(
       float32 or bfloat16.
     qkv_bias: [3, H, K]; the kernel sums its gradient as a side effect.
     input_mask: [B, S], nonzero where there is a token to see.
-    key: jax random key of the dropout; None if deterministic. A threefry key
-      gives the bytes of `random_bytes.draw(key, [B, H, S, S])`, keys before
-      queries; with any other, the TPU's generator draws bits.
+    key: of the dropout; None turns it off. A threefry key gives the bytes of
+      `dropout.draw(key, [B, H, S, S])`, keys before queries; with any other,
+      the TPU's generator draws bits.
     rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
     mask_value: added to the scores of keys that a query does not see.
     causal: whether queries do not see later keys.
     sequence_ids: [B, S] or None; tokens see only those with the same id.
-    deterministic: whether dropout is off.
 
   Returns:
     [B, S, H, K].
@@ -99,7 +90,7 @@ def attend(
     raise errors.UserError(
       f'fused attention cannot do {problem}; use the plain one.'
     )
-  keep = 256 if deterministic else dropout.count_kept(rate)
+  keep = 256 if key is None else dropout.count_kept(rate)
   call = Call(
     shape=(b, s, h, k),
     dtype=np.dtype(qkv.dtype),

@@ -15,12 +15,72 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bert_jax.ops import attention_blocks, dropout, dropout_bits
+from bert_jax.ops import dropout, dropout_bits
 
 # Bytes of the float32 scores of a block. On a CPU, a block stays in the cache
 # of a core; elsewhere, it is large enough to fill the device.
 CPU_BLOCK = 2**20
 BLOCK = 2**28
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+  """How [B, ..., H, ...] is split into N blocks of r rows and n heads.
+
+  Attributes:
+    batch: B.
+    heads: H.
+    rows: r.
+    group: n; H unless r is 1.
+  """
+
+  batch: int
+  heads: int
+  rows: int
+  group: int
+
+  @property
+  def count(self) -> int:
+    return self.batch * self.heads // (self.rows * self.group)
+
+  def split(self, x: jax.Array):
+    """Returns [N, r, n, ...] of [B, H, ...]."""
+    x = x.reshape(
+      self.batch // self.rows, self.rows, -1, self.group, *x.shape[2:]
+    )
+    return x.swapaxes(1, 2).reshape(-1, self.rows, self.group, *x.shape[4:])
+
+  def join(self, x: jax.Array):
+    """Returns [B, H, ...] of [N, r, n, ...]."""
+    x = x.reshape(
+      self.batch // self.rows, -1, self.rows, self.group, *x.shape[3:]
+    )
+    return x.swapaxes(1, 2).reshape(self.batch, self.heads, *x.shape[4:])
+
+  def repeat(self, x: jax.Array):
+    """Returns, for each block, its rows [N, r, ...] of [B, ...]."""
+    x = x.reshape(-1, self.rows, *x.shape[1:])
+    return jnp.repeat(x, self.heads // self.group, 0)
+
+
+def choose_blocks(
+  batch: int, heads: int, length: int, size: int, split_heads: bool
+) -> Blocks:
+  """Returns the largest blocks whose scores have at most `size` bytes.
+
+  Args:
+    size: bytes in float32; a block is never less than one head of a row.
+    split_heads: whether a block may have some of the heads only.
+  """
+  most = max(size // (4 * length * length), 1)  # heads of all rows together
+  if most < heads and split_heads:
+    return Blocks(batch, heads, 1, _largest_divisor(heads, most))
+  rows = _largest_divisor(batch, max(most // heads, 1))
+  return Blocks(batch, heads, rows, heads)
+
+
+def _largest_divisor(n, most) -> int:
+  return next(d for d in range(min(n, most), 0, -1) if n % d == 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +108,7 @@ def attend(
   Args:
     qkv: queries, keys and values with their biases, [B, S, 3, H, K].
     tokens: a tree of arrays [B, ...], from which `compute_mask` makes the mask.
-    key: jax random key of the dropout; None turns it off. A threefry key drops
-      the weights that `random_bytes.draw(key, [B, H, S, S])` drops, keys before
+    key: of the dropout; None turns it off. A threefry key drops the weights that `dropout.draw(key, [B, H, S, S])` drops, keys before
       queries; with any other, bits depend on the blocks.
     rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
     mask_value: added to the scores of keys that a query does not see.
@@ -116,7 +175,7 @@ def _for_platform(function, qkv, call):
   b, s, _, h, _ = qkv.shape
 
   def on(size):
-    blocks = attention_blocks.choose(b, h, s, size, call.split_heads)
+    blocks = choose_blocks(b, h, s, size, call.split_heads)
     return functools.partial(function, call=call, blocks=blocks)
 
   return functools.partial(
@@ -151,13 +210,10 @@ def _forward_blocks(qkv, tokens, key, *, call, blocks):
 def _backward_blocks(qkv, tokens, key, grad, sums, inner, *, call, blocks):
   """Returns the gradient of qkv, [B, S, 3, H, K].
 
-  Args:
-    qkv: as in `attend`; so are tokens and key.
+  Args, where they are not those of `attend`:
     grad: gradient of the output, [B, S, H, K].
     sums: from `_forward_blocks`.
     inner: for each query, its gradient times its output, [B, H, S, 1].
-    call: the arguments of `attend`.
-    blocks: the blocks.
   """
   factor = 256 / dropout.count_kept(call.rate)
 

@@ -1,4 +1,4 @@
-"""The tied decoder of masked tokens, and its loss.
+"""The tied decoder of masked tokens, its loss, and rows of its table.
 
 The logits [N, V] of a batch would be the largest array of BERT-base at length
 128, so they are not stored. Each is turned at once into its power,
@@ -27,24 +27,17 @@ _UNUSED = 1e9
 def compute_logits(
   x: jax.Array, table: jax.Array, bias: jax.Array, vocab_size: int
 ):
-  """Computes logits.
+  """Computes logits, float32 [..., V].
 
   Args:
     x: [..., D] vectors at the predictions.
     table: [R, D] word embeddings, R at least V.
     bias: [R] float32.
     vocab_size: V.
-
-  Returns:
-    [..., V] float32.
   """
   # In bfloat16, a thirtieth of the rows would have a tie for the largest logit.
-  found = jnp.einsum(
-    '...d,vd->...v',
-    x,
-    table.astype(x.dtype),
-    preferred_element_type=jnp.float32,
-  )
+  table, wide = table.astype(x.dtype), jnp.float32
+  found = jnp.einsum('...d,vd->...v', x, table, preferred_element_type=wide)
   found = found + bias.reshape((1,) * (x.ndim - 1) + bias.shape)
   return found[..., :vocab_size]
 
@@ -114,10 +107,6 @@ def _powers(x, table, bias, labels, picked, raised):
   """Returns exp(logit - picked - raised), 0 at the labels.
 
   Args:
-    x: [N, D].
-    table: [V, D].
-    bias: [V].
-    labels: [N].
     picked: [N] float32, the labels' logits.
     raised: [N] float32, subtracted in addition.
 
@@ -170,9 +159,8 @@ def _backward(kept, gradients):
   dx = dx + at_label[:, None] * own
   scaled = (x * scale[:, None]).astype(x.dtype)
   dtable = jnp.einsum('nv,nd->vd', powers, scaled, **product)
-  dbias = jnp.einsum(
-    'kn,nv->kv', _eight(scale.astype(x.dtype)), powers, **product
-  )
+  rows = _eight(scale.astype(x.dtype))
+  dbias = jnp.einsum('kn,nv->kv', rows, powers, **product)
   dbias = dbias[0].at[labels].add(at_label)
   return (
     dx.astype(x.dtype),
@@ -196,3 +184,35 @@ def _eight(row):
   return jax.lax.optimization_barrier(
     jnp.broadcast_to(row[None], (8, len(row)))
   )
+
+
+@jax.custom_vjp
+def look_up(table: jax.Array, *ids):
+  """Returns the table, and table[i] for each of `ids`.
+
+  The rows' gradients are added in place to the returned table's gradient.
+  Autodiff would make an array as large as the table for each of `ids`, and add
+  these.
+
+  Args:
+    table: [R, D]; afterwards, use the returned one instead.
+    *ids: integers below R, of any shape [...]; other ids give NaN.
+
+  Returns:
+    The table [R, D], and rows [..., D] for each of `ids`.
+  """
+  return table, *(jnp.take(table, i, axis=0) for i in ids)
+
+
+def _look_up_forward(table, *ids):
+  return look_up(table, *ids), ids
+
+
+def _look_up_backward(ids, gradients):
+  total, *gradients = gradients
+  for i, gradient in zip(ids, gradients, strict=True):
+    total = total.at[i].add(gradient)
+  return total, *(None for _ in ids)
+
+
+look_up.defvjp(_look_up_forward, _look_up_backward)

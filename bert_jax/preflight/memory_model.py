@@ -17,7 +17,7 @@ from ml_collections import config_dict
 
 from bert_jax import tasks
 from bert_jax.model import precision
-from bert_jax.ops import attention_blocks, recomputed_attention
+from bert_jax.ops import recomputed_attention
 from bert_jax.preflight import compile_step
 from bert_jax.train import programs, task
 from bert_jax.train import step as step_lib
@@ -186,7 +186,7 @@ def _count_passing(config, phase, rows) -> int:
   each = 2 * 4 + 2 * itemsize + (m.attention_dropout > 0)
   pairs = rows * m.num_heads * length**2
   if config.compute.attention == 'recompute':
-    blocks = attention_blocks.choose(
+    blocks = recomputed_attention.choose_blocks(
       rows,
       m.num_heads,
       length,

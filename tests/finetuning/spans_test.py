@@ -22,7 +22,7 @@ from bert_jax.finetuning import (
   task_data,
 )
 from bert_jax.finetuning.readers import squad
-from bert_jax.model import classifier, tagger
+from bert_jax.model import classifier
 from bert_jax.tokenization import tokenizer
 from bert_jax.train import task as task_lib
 from bert_jax.workdir import log
@@ -203,7 +203,7 @@ def test_a_run_may_start_from_an_export_with_its_head(run, tmp_path):
 
 def make_module():
   c = dataclasses.replace(made.BERT, dropout=0.0, attention_dropout=0.0)
-  return tagger.Tagger(c, 2, 0.0)
+  return classifier.Tagger(c, 2, 0.0)
 
 
 def make_batch():

@@ -8,8 +8,6 @@ from bert_jax.inference import fine_tuned
 from bert_jax.model import (
   classifier,
   feature_model,
-  gpt_classifier,
-  tagger,
 )
 from tests import models
 from tests.finetuning import made
@@ -26,10 +24,10 @@ CASES = {
   'gpt': (
     'classification',
     {'finetuning.form': 'gpt'},
-    gpt_classifier.GptClassifier,
+    classifier.GptClassifier,
     (8, 'mlm'),
   ),
-  'tags': ('tagging', {'model.bilstm': 6}, tagger.Tagger, (12, 'bilstm')),
+  'tags': ('tagging', {'model.bilstm': 6}, classifier.Tagger, (12, 'bilstm')),
   'features': (
     'tagging',
     {'model.bilstm': 6, 'model.hidden_size': 8, **FEATURES},
@@ -88,9 +86,9 @@ def test_a_head_names_its_model():
 
   assert type(make()) is classifier.Classifier and make().lstm_units == 0
   assert make(bilstm={}).lstm_units == 6
-  assert type(make(form='gpt')) is gpt_classifier.GptClassifier
+  assert type(make(form='gpt')) is classifier.GptClassifier
   tags = make(task='tagging', bilstm={})
-  assert type(tags) is tagger.Tagger and tags.lstm_units == 6
+  assert type(tags) is classifier.Tagger and tags.lstm_units == 6
 
 
 def test_several_sources_are_for_features_only():

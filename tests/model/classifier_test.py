@@ -1,19 +1,22 @@
-"""Tests of BERT with a classification head."""
+"""Tests of BERT with heads for classes and tags, and as GPT has them."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.model import classifier, heads, parameters
+from bert_jax.model import classifier, encoder, heads, parameters
+from bert_jax.ops import tied_decoder
 from tests import models
 
 KERNEL = np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)
 HEAD = classifier.Head(
   KERNEL, np.arange(3.0, dtype='f4'), ('a', 'b', 'c'), 7, ()
 )
+QUIET = dataclasses.replace(models.CONFIG, dropout=0.0, attention_dropout=0.0)
 BATCH = {
   'input_ids': jnp.array([[2, 5, 6, 3, 7, 3, 0]]),
   'input_mask': jnp.array([[1, 1, 1, 1, 1, 1, 0]]),
@@ -23,10 +26,7 @@ BATCH = {
 
 def compute(key=None, rate=0.5):
   """Returns logits [1, 3] of a model whose other dropout is off."""
-  config = dataclasses.replace(
-    models.CONFIG, dropout=0.0, attention_dropout=0.0
-  )
-  module = classifier.Classifier(config, 3, rate)
+  module = classifier.Classifier(QUIET, 3, rate)
   params = HEAD.add_to(models.make_params())
   rngs = None if key is None else {'dropout': jax.random.key(key)}
   return jax.jit(module.apply, static_argnums=2)(
@@ -112,3 +112,109 @@ def test_a_bilstm_takes_the_place_of_the_pooler():
   }
   longer['input_ids'] = longer['input_ids'].at[0, 6].set(9)
   np.testing.assert_array_equal(compute_of(longer, whole, units=6), found)
+
+
+TWO = {
+  'input_ids': jnp.array([[2, 5, 6, 3, 0], [2, 7, 5, 3, 0]]),
+  'input_mask': jnp.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]),
+  'segment_ids': jnp.zeros((2, 5), jnp.int32),
+}
+
+
+def pad(batch, count=2):
+  return {name: jnp.pad(x, ((0, 0), (0, count))) for name, x in batch.items()}
+
+
+def change(batch, position):
+  """Returns the batch with another token in its first row."""
+  ids = batch['input_ids'].at[0, position].set(8)
+  return batch | {'input_ids': ids}
+
+
+def tag(config, units=0):
+  """Returns a function of a batch (and a key of dropout): logits [2, S, 3]."""
+  module = classifier.Tagger(config, 3, 0.5, units)
+  if units:
+    params = parameters.init(module, jax.random.key(0))
+  else:
+    params = HEAD._replace(task='tagging').add_to(models.make_params())
+
+  def apply(batch, key=None):
+    rngs = None if key is None else {'dropout': jax.random.key(key)}
+    return module.apply({'params': params}, batch, key is None, rngs=rngs)
+
+  return jax.jit(apply, static_argnums=1)
+
+
+def test_tags_are_a_product_with_the_hidden_states():
+  params = models.make_params()
+  embeddings, layers = (
+    part(models.CONFIG) for part in (encoder.Embeddings, encoder.Encoder)
+  )
+  x = embeddings.apply(
+    {'params': params['embeddings']},
+    *(TWO['input_ids'], TWO['segment_ids'], jnp.arange(5)[None], True),
+  )
+  tokens = encoder.attention.get_tokens(TWO)
+  hidden = layers.apply({'params': params['encoder']}, x, tokens, True)
+  expected = hidden @ KERNEL + jnp.arange(3.0)[None, None]
+  found = tag(QUIET)(TWO)
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  np.testing.assert_allclose(tag(QUIET)(pad(TWO))[:, :5], found, atol=1e-5)
+  assert not jnp.allclose(tag(QUIET)(TWO, 0), found)
+
+
+@pytest.mark.parametrize(
+  'units, changed',
+  [
+    (0, [0, 0, 1, 1]),
+    pytest.param(6, [1, 1, 1, 1], marks=pytest.mark.slow),
+  ],
+)
+def test_only_a_bilstm_lets_tags_of_a_causal_model_depend_on_later_tokens(
+  units, changed
+):
+  compute = tag(dataclasses.replace(QUIET, causal=True), units)
+  found, other = compute(TWO)[0], compute(change(TWO, 2))[0]
+  assert (jnp.abs(found - other)[:4].max(-1) > 1e-7).tolist() == changed
+  padding = compute(change(TWO, 4))[0]
+  np.testing.assert_array_equal(found[:4], padding[:4])
+
+
+CAUSAL = dataclasses.replace(models.CONFIG, causal=True, dropout=0.0)
+
+
+@functools.cache
+def make_gpt_params():
+  head = {'kernel': KERNEL, 'bias': np.arange(3, dtype='f4')}
+  return models.make_params(CAUSAL, with_nsp=False) | {'classifier': head}
+
+
+def run_gpt(batch, method=None):
+  module = classifier.GptClassifier(CAUSAL, 3, 0.5)
+  apply = functools.partial(module.apply, method=method)
+  return jax.jit(apply)({'params': make_gpt_params()}, batch)
+
+
+def test_gpt_classifies_the_last_token_without_a_pooler():
+  logits = run_gpt(TWO)
+  np.testing.assert_allclose(run_gpt(pad(TWO)), logits, atol=1e-5)
+  for position in range(4):
+    other = run_gpt(change(TWO, position))
+    assert jnp.abs(other - logits)[0].max() > 1e-4
+    np.testing.assert_array_equal(other[1], logits[1])
+
+
+def test_gpt_predicts_tokens_as_in_pretraining():
+  logits, inputs = run_gpt(TWO, 'with_tokens')
+  np.testing.assert_allclose(logits, run_gpt(TWO), atol=1e-6)
+  x, table, bias, labels = inputs
+  found = tied_decoder.compute_logits(x, table, bias, 11)
+  positions = jnp.broadcast_to(jnp.arange(4), (2, 4))
+  module = heads.PretrainingModel(CAUSAL, with_nsp=False)
+  params = {k: x for k, x in make_gpt_params().items() if k != 'classifier'}
+  expected, _ = jax.jit(module.apply)(
+    {'params': params}, TWO | {'masked_lm_positions': positions}
+  )
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  np.testing.assert_array_equal(labels, table[TWO['input_ids'][:, 1:]])

@@ -19,9 +19,7 @@ PAIRS = np.arange(S) // np.array([[50], [70], [200]])
 KEEP = 230  # of 256, at a rate of 0.1
 
 
-def plain(
-  qkv, bias, mask, key, *, rate, mask_value, deterministic, causal, sequence_ids
-):
+def plain(qkv, bias, mask, key, *, rate, mask_value, causal, sequence_ids):
   """Returns what the model computes without the kernels."""
   config = bert_config.BertConfig(
     vocab_size=11,
@@ -35,9 +33,7 @@ def plain(
     attention='xla',
   )
   tokens = attention.Tokens(mask, sequence_ids)
-  return attention.attend(
-    qkv, bias, tokens, None if deterministic else key, config
-  )
+  return attention.attend(qkv, bias, tokens, key, config)
 
 
 def with_gradient(attend, qkv, **options):
@@ -45,7 +41,6 @@ def with_gradient(attend, qkv, **options):
   options = {
     'rate': 0.1,
     'mask_value': -10_000.0,
-    'deterministic': True,
     'causal': False,
     'sequence_ids': None,
     'key': None,
@@ -131,7 +126,6 @@ def test_each_step_of_the_grid_equals_the_plain_path(monkeypatch, step):
     'mask': (np.arange(s) < np.array([[s], [200], [0]])).astype(np.int32),
     'sequence_ids': np.arange(s) // 90 + np.zeros((B, 1), int),
     'causal': True,
-    'deterministic': False,
     'key': jax.random.key(4),
   }
   check(qkv_of(s, h=4), **options)
@@ -146,7 +140,7 @@ def key_of(kind):
 
 @pytest.mark.parametrize('kind', ['threefry', 'rows'])
 def test_dropout_is_that_of_the_plain_path(kind):
-  options = {'deterministic': False, 'key': key_of(kind)}
+  options = {'key': key_of(kind)}
   check(qkv_of(), **options)
   dropped, kept = (
     with_gradient(fused_attention.attend, qkv_of(), **o)[0]
@@ -162,7 +156,6 @@ def test_64_bit_types_change_nothing(impl):
     options = {
       'mask': np.ones((B, 256), np.int32),
       'causal': True,
-      'deterministic': False,
       'key': jax.random.key(4, impl=impl),
     }
     # Two blocks of queries, two groups of heads.
@@ -185,7 +178,6 @@ def test_a_tpu_is_given_no_64_bit_types(impl):
         key,
         rate=0.1,
         mask_value=-10_000.0,
-        deterministic=False,
       )
     )
 
@@ -201,7 +193,6 @@ def test_bfloat16_is_near_the_plain_path():
   check(
     qkv_of(dtype=jnp.bfloat16),
     0.06,
-    deterministic=False,
     key=jax.random.key(4),
   )
 
@@ -216,7 +207,6 @@ def test_other_generators_drop_a_tenth_and_scale_the_rest():
     fused_attention.attend,
     qkv,
     bias=0.0,
-    deterministic=False,
     key=key,
     mask=mask,
   )
@@ -238,7 +228,6 @@ def test_the_backward_pass_drops_what_the_forward_pass_dropped():
       key,
       rate=0.5,
       mask_value=-10_000.0,
-      deterministic=False,
     )
     return jnp.sum(jnp.sin(out))
 
@@ -270,7 +259,6 @@ def test_a_device_of_four_does_its_rows():
         key,
         rate=0.1,
         mask_value=-10_000.0,
-        deterministic=False,
       )
       return jnp.sum(out**2)
 
@@ -306,5 +294,4 @@ def test_other_shapes_are_refused(shape, says):
       None,
       rate=0.1,
       mask_value=-10_000.0,
-      deterministic=True,
     )

@@ -8,7 +8,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.model import attention, bert_config
-from bert_jax.ops import attention_blocks, recomputed_attention
+from bert_jax.ops import recomputed_attention
 from bert_jax.parallel import device_mesh, row_keys
 
 B, S, H, K = 3, 8, 4, 2
@@ -203,7 +203,7 @@ def test_a_mesh_that_splits_the_heads_sends_nothing():
   ],
 )
 def test_blocks_are_as_large_as_allowed(size, split_heads, expected):
-  found = attention_blocks.choose(8, 6, S, size, split_heads)
+  found = recomputed_attention.choose_blocks(8, 6, S, size, split_heads)
   assert (found.rows, found.group) == expected
   whole = jnp.arange(8 * 6 * S).reshape(8, 6, S)
   split = found.split(whole)

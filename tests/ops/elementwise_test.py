@@ -1,9 +1,10 @@
-"""Tests of the gradients of biases, in bfloat16 against float32."""
+"""Tests of biases, GELU and LayerNorm, and of their gradients."""
 
 import collections
 import functools
 import pydoc_data.topics
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from bert_jax import config, param_names
 from bert_jax.model import classifier, parameters, precision
-from bert_jax.ops import biases
+from bert_jax.ops import elementwise
 from bert_jax.pretraining import pretrain
 
 ROWS, LENGTH, PREDICTIONS, VOCAB = 64, 64, 10, 500
@@ -21,14 +22,16 @@ def test_a_sum_over_more_rows_than_bfloat16_counts_is_right():
   x, bias = jnp.ones((5000, 2, 3), 'bfloat16'), jnp.zeros((2, 3))
 
   def total(bias):
-    return jnp.sum(biases.add(x, bias).astype(jnp.float32))
+    return jnp.sum(elementwise.add_bias(x, bias).astype(jnp.float32))
 
   # 5,000 itself is no bfloat16 number: counting stops at 256 there.
   assert jax.jit(jax.grad(total))(bias).tolist() == [[5000.0] * 3] * 2
 
 
 def test_the_bias_is_rounded_to_the_type_of_the_activations():
-  found = biases.add(jnp.ones((1, 1), 'bfloat16'), jnp.float32([1 + 2**-8]))
+  found = elementwise.add_bias(
+    jnp.ones((1, 1), 'bfloat16'), jnp.float32([1 + 2**-8])
+  )
   assert (found.dtype, found.item()) == (jnp.bfloat16, 2.0)
 
 
@@ -126,3 +129,112 @@ def test_gradients_of_biases_are_as_long_as_in_float32(kind, batch):
   assert 'encoder/layer_0/attention/qkv/bias' in slopes
   wrong = {name: x for name, x in slopes.items() if abs(x - 1) > 0.01}
   assert not wrong
+
+
+POINTS = jnp.array([-9.0, -3.0, -1.0, -0.1, 0.0, 0.1, 0.7, 1.0, 3.0, 9.0])
+
+
+def slopes(function, x):
+  return jax.grad(lambda x: function(x).astype('float32').sum())(x)
+
+
+def test_values_of_gelu_that_a_reader_can_check():
+  found = elementwise.gelu_tanh(jnp.array([-30.0, 0.0, 1.0, 30.0]))
+  np.testing.assert_allclose(found, [0, 0, 0.841192, 30], atol=1e-6)
+
+
+def test_gelu_is_that_of_flax_and_so_is_its_gradient():
+  np.testing.assert_allclose(
+    elementwise.gelu_tanh(POINTS),
+    nn.gelu(POINTS, approximate=True),
+    rtol=1e-6,
+    atol=4e-7,
+  )
+  np.testing.assert_allclose(
+    slopes(elementwise.gelu_tanh, POINTS),
+    slopes(nn.gelu, POINTS),
+    rtol=1e-5,
+    atol=1e-6,
+  )
+
+
+def test_gelu_in_bfloat16_is_rounded_once():
+  """flax's constants would be rounded, too: 0.797 for sqrt(2 / pi)."""
+  small = POINTS.astype('bfloat16')
+  wide = small.astype('float32')
+  np.testing.assert_array_equal(
+    elementwise.gelu_tanh(small), elementwise.gelu_tanh(wide).astype('bfloat16')
+  )
+  np.testing.assert_array_equal(
+    slopes(elementwise.gelu_tanh, small),
+    slopes(elementwise.gelu_tanh, wide).astype('bfloat16'),
+  )
+
+
+EPSILON = 1e-12
+
+
+def values(dtype='float32'):
+  rng = np.random.default_rng(0)
+  x = jnp.asarray(rng.normal(0.5, 2, (2, 3, 64)), dtype)
+  scale, bias, weights = (
+    jnp.asarray(rng.normal(1, 0.5, shape), 'float32')
+    for shape in (64, 64, (2, 3, 64))
+  )
+  return x, scale, bias, weights
+
+
+def ours(x, scale, bias):
+  return elementwise.normalise(x, scale, bias, EPSILON, str(x.dtype))
+
+
+def flax(x, scale, bias):
+  module = nn.LayerNorm(epsilon=EPSILON, dtype=x.dtype)
+  return module.apply({'params': {'scale': scale, 'bias': bias}}, x)
+
+
+def gradients(function, x, scale, bias, weights):
+  def loss(x, scale, bias):
+    return (function(x, scale, bias).astype('float32') * weights).sum()
+
+  return jax.grad(loss, argnums=(0, 1, 2))(x, scale, bias)
+
+
+def test_a_normal_row_that_a_reader_can_check():
+  found = elementwise.normalise(
+    jnp.array([[1.0, 3.0]]), jnp.array([1.0, 10]), jnp.array([0.0, 5]), 0, 'f4'
+  )
+  np.testing.assert_allclose(found, [[-1, 15]], rtol=1e-6)
+
+
+def test_layer_norm_is_that_of_flax():
+  x, scale, bias, _ = values()
+  np.testing.assert_allclose(ours(x, scale, bias), flax(x, scale, bias))
+  module = elementwise.LayerNorm(EPSILON, 'float32')
+  params = module.init(jax.random.key(0), x)['params']
+  assert jax.tree.map(jnp.shape, params) == {'scale': (64,), 'bias': (64,)}
+  np.testing.assert_allclose(
+    module.apply({'params': params}, x), flax(x, 1 + 0 * scale, 0 * bias)
+  )
+
+
+def test_gradients_of_layer_norm_are_those_of_flax():
+  found, expected = (gradients(f, *values()) for f in (ours, flax))
+  for one, other in zip(found, expected, strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_of_bfloat16_is_rounded_once():
+  x, scale, bias, weights = values('bfloat16')
+  weights = weights.astype('bfloat16').astype('float32')
+  found = gradients(ours, x, scale, bias, weights)[0]
+  exact = gradients(ours, x.astype('float32'), scale, bias, weights)[0]
+  assert found.dtype == 'bfloat16'
+  np.testing.assert_array_equal(found, exact.astype('bfloat16'))
+
+
+@pytest.mark.parametrize('constant', [0.0, 5.0])
+def test_a_row_of_equal_values_is_finite(constant):
+  x = jnp.full((1, 64), constant)
+  found = elementwise.normalise(x, jnp.ones(64), jnp.zeros(64), EPSILON, 'f4')
+  np.testing.assert_array_equal(found, jnp.zeros((1, 64)))

@@ -1,0 +1,129 @@
+"""Elementwise operations and layer normalisation, with gradients of their own.
+
+Autodiff rounds each term of a gradient to the activations' type before it adds
+them; here they are added in float32 and rounded once. Next to a matrix product
+on a TPU, each elementwise operation counts: GELU's gradient takes 14, that of
+`flax.linen.gelu` 21.
+"""
+
+import functools
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+_LINEAR = math.sqrt(2 / math.pi)
+_CUBIC = 0.044715 * _LINEAR
+
+
+@jax.custom_vjp
+def add_bias(x: jax.Array, bias: jax.Array):
+  """Returns x [..., *F] plus bias [*F], rounded to x's type before.
+
+  The bias's gradient is summed in float32: in bfloat16, thousands of rows of one
+  sign can lose half of their sum on a CPU.
+  """
+  ones = (1,) * (x.ndim - bias.ndim)
+  return x + bias.astype(x.dtype).reshape(ones + bias.shape)
+
+
+def _add_bias_forward(x, bias):
+  return add_bias(x, bias), bias
+
+
+def _add_bias_backward(bias, gradient):
+  rows = tuple(range(gradient.ndim - bias.ndim))
+  total = jnp.sum(gradient, rows, dtype=jnp.float32)
+  return gradient, total.astype(bias.dtype)
+
+
+add_bias.defvjp(_add_bias_forward, _add_bias_backward)
+
+
+@jax.custom_vjp
+def gelu_tanh(x: jax.Array):
+  """Returns GELU by tanh (arXiv 1606.08415), in x's type.
+
+  It is 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))).
+  """
+  return _gelu_forward(x)[0]
+
+
+def _gelu_forward(x):
+  wide = x.astype(jnp.float32)
+  return (0.5 * wide * (1 + _tanh(wide))).astype(x.dtype), x
+
+
+def _gelu_backward(x, gradient):
+  wide = x.astype(jnp.float32)
+  tanh = _tanh(wide)
+  # x times the derivative of tanh's argument.
+  inner = wide * (_LINEAR + 3 * _CUBIC * (wide * wide))
+  slope = 0.5 * (1 + tanh) * (1 + inner * (1 - tanh))
+  return ((gradient.astype(jnp.float32) * slope).astype(x.dtype),)
+
+
+def _tanh(x):
+  return jnp.tanh(x * (_LINEAR + _CUBIC * (x * x)))
+
+
+gelu_tanh.defvjp(_gelu_forward, _gelu_backward)
+
+
+class LayerNorm(nn.Module):
+  """Normalises the last axis (arXiv 1607.06450), with trainable `scale` and `bias`.
+
+  Attributes:
+    epsilon: added to the variance.
+    dtype: type of the result; everything is computed in float32.
+  """
+
+  epsilon: float
+  dtype: str
+
+  @nn.compact
+  def __call__(self, x):
+    size = x.shape[-1:]
+    scale = self.param('scale', nn.initializers.ones, size)
+    bias = self.param('bias', nn.initializers.zeros, size)
+    return normalise(x, scale, bias, self.epsilon, self.dtype)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def normalise(
+  x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float, dtype: str
+):
+  """Returns x [..., D] normalised, times scale [D], plus bias [D]."""
+  return _normalise_forward(x, scale, bias, epsilon, dtype)[0]
+
+
+def _normalise_forward(x, scale, bias, epsilon, dtype):
+  wide = x.astype(jnp.float32)
+  mean = jnp.mean(wide, -1, keepdims=True)
+  # In the same pass as the mean; rounding may make it slightly negative.
+  variance = jnp.mean(wide * wide, -1, keepdims=True) - mean * mean
+  inverse = jax.lax.rsqrt(jnp.maximum(variance, 0) + epsilon)
+  ones = (1,) * (x.ndim - 1)
+  scale, bias = scale.reshape(*ones, -1), bias.reshape(*ones, -1)
+  y = (wide - mean) * (inverse * scale) + bias
+  return y.astype(dtype), (x, mean, inverse, scale)
+
+
+def _normalise_backward(epsilon, dtype, kept, gradient):
+  del epsilon, dtype
+  x, mean, inverse, scale = kept
+  gradient = gradient.astype(jnp.float32)
+  centred = x.astype(jnp.float32) - mean
+  moved = gradient * scale
+  # dx = inverse (moved - mean(moved) - normal mean(moved normal)), written as
+  # two arrays, each times a scalar per row, plus a third scalar per row.
+  along = -(inverse**3) * jnp.mean(moved * centred, -1, keepdims=True)
+  level = inverse * jnp.mean(moved, -1, keepdims=True)
+  dx = moved * inverse + centred * along - level
+  rows = tuple(range(x.ndim - 1))
+  dscale = jnp.sum(gradient * (centred * inverse), rows)
+  return dx.astype(x.dtype), dscale, jnp.sum(gradient, rows)
+
+
+normalise.defvjp(_normalise_forward, _normalise_backward)
