@@ -23,12 +23,11 @@ def fill(
   """Finds the likeliest words for each [MASK] of a sentence.
 
   Args:
-    params: nested dict of arrays, as `heads.PretrainingModel` makes it.
-    config: the model's config. A causal model sees only the words before a
+    params: as `heads.PretrainingModel` makes them.
+    config: of the model. A causal model sees only the words before a
       mask, or only those after it. Its dtype is ignored: everything is computed
       in float32.
     sentence: text with one `[MASK]` or more.
-    top: number of words to return for each mask.
 
   Returns:
     For each mask in order, a list of `top` (word piece, probability), the

@@ -47,11 +47,7 @@ def find_feature_shape(config: config_dict.ConfigDict) -> tuple[int, int]:
 def make_module(
   config: config_dict.ConfigDict, bert: bert_config.BertConfig
 ) -> nn.Module:
-  """Returns the model that a fine-tuning run trains.
-
-  Args:
-    bert: the encoder's config, as it is to be computed.
-  """
+  """Returns the model that a fine-tuning run trains, with this encoder."""
   c, tokens = config.finetuning, config.task in _TAGGERS
   # The number is unknown where no data is read, as in preflight.
   common = bert, c.outputs or _OUTPUTS.get(config.task, 2), c.head_dropout

@@ -52,15 +52,12 @@ def extract(
   """Computes features in batches, in float32 and without dropout.
 
   Args:
-    params: nested dict of arrays, as `heads.PretrainingModel` makes it.
+    params: as `heads.PretrainingModel` makes them.
     texts: sentences, or pairs of them.
     layers: one of `LAYERS`, as in table 7 of the paper. `embeddings` is the
       normalised sum that enters the first layer. With norm='pre', the last
       layer's hidden states are taken after the final LayerNorm.
     attention: whether to return the attention probabilities too.
-
-  Yields:
-    Features of each text, in order.
 
   Raises:
     errors.UserError: if `layers` is unknown or needs more layers than the model
@@ -146,7 +143,6 @@ def stack(
   """Computes chosen hidden states, without dropout.
 
   Args:
-    params: as `extract`.
     batch: `input_ids`, `input_mask` and `segment_ids`, integers [B, S].
     layers: numbers of K hidden states; 0 is the embeddings, L the last.
 

@@ -64,7 +64,6 @@ def score(
   """Computes the pseudo-log-likelihood of words of sentences, in float32.
 
   Args:
-    model: a model with an MLM head.
     sentences: ids of N sentences, without special tokens.
     words: (begin, end) of the words of each sentence to score.
 
@@ -114,7 +113,6 @@ def _make_batches(model, rows, masks) -> Iterator[tuple[dict, np.ndarray]]:
   """Yields batches of rows of similar length, and the sentence of each row.
 
   Args:
-    model: as for `score`.
     rows: ids of each sentence, with special tokens.
     masks: (sentence, first, end) of what a row masks, int [M, 3].
   """

@@ -134,9 +134,7 @@ def check_params(params: Any, module: heads.PretrainingModel, path: str):
   """Raises errors.UserError unless parameters are of a model's shapes.
 
   Args:
-    params: nested dict of arrays.
-    module: the model by the config of the run.
-    path: path of that config.
+    path: the config of the run, by which `module` was made.
   """
 
   def shapes(tree):

@@ -26,7 +26,6 @@ def transfer(
   Args:
     model: the trained model, of our sizes but for the numbers of words and of
       positions.
-    path: where it was read from.
     new: parameters as a config initialises them, nested dict on the host.
     vocab_size: entries of the new vocabulary, which begins with the model's.
     stays_new: regular expression; parameters in whose names it is found stay
@@ -37,7 +36,7 @@ def transfer(
     the source and the parameters that are new, which are printed, too.
 
   Raises:
-    ValueError: if another parameter has not our shape.
+    ValueError: if another parameter has another shape than ours.
   """
   theirs = param_names.flatten(model.params)
   ours = param_names.flatten(new)
@@ -87,8 +86,6 @@ def _changes(ours, theirs, words: int, size: int) -> list[str]:
   """Describes parts of the source that are not used, and parts that are new.
 
   Args:
-    ours: {name: parameter} of this run.
-    theirs: {name: parameter} of the source.
     words: size of the source's vocabulary.
     size: size of our vocabulary.
   """

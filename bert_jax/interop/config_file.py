@@ -50,7 +50,6 @@ def to_config(
 
   Args:
     path: the file, for error messages.
-    theirs: its content.
     activations: {their name of an activation: our name}.
     **more: fields of the config that such files do not have.
 
@@ -70,7 +69,7 @@ def make_config(
   """Makes a config from values that are not trusted.
 
   Args:
-    path: the file that they are from, for error messages.
+    path: the file, for error messages.
     values: {field of BertConfig: value}.
     names: {field: its name in the file}, where they differ.
 

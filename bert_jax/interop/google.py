@@ -107,9 +107,7 @@ def write(
   Besides Google's files it has a tokenizer_config.json that says whether text
   is lower-cased, for which Google's code has a flag.
 
-  Args:
-    directory: local folder; an earlier export in it is replaced.
-    params: nested dict of arrays; heads may be missing.
+  An earlier export is replaced. Heads may be missing in `params`.
 
   Raises:
     errors.UserError: if the folder cannot be written or replaced, or Google's

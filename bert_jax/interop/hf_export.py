@@ -36,12 +36,7 @@ HIDDEN_ACT = {
 def find_problem(
   config: bert_config.BertConfig, head: classifier.Head | None = None
 ) -> str | None:
-  """Returns why transformers has no class for a model; None if it has.
-
-  Args:
-    config: of the encoder.
-    head: its classification head, if any.
-  """
+  """Returns why transformers has no class for a model; None if it has."""
   if config.norm != 'post':
     return f'BERT of Hugging Face has no model with norm={config.norm}'
   if config.reverse:
@@ -72,11 +67,10 @@ def export(
 
   Args:
     directory: local folder; an earlier export in it is replaced.
-    params: nested dict of arrays, as `heads.PretrainingModel` makes it. Without
-      the MLM head, a BertModel is written.
+    params: as `heads.PretrainingModel` makes them. Without the MLM head, a
+      BertModel is written.
     card: text of README.md, see `model_card.make_card`; None writes none.
-    head: the head of a fine-tuned model, such as for a
-      BertForSequenceClassification.
+    head: of a fine-tuned model, such as a BertForSequenceClassification.
 
   Raises:
     errors.UserError: if the folder cannot be written or replaced, see

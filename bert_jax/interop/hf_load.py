@@ -27,12 +27,8 @@ _NORM_EPSILON = 1e-12
 def read(directory: str) -> rename.LoadedModel:
   """Reads a BERT, with the heads that it has, from a Hugging Face folder.
 
-  Args:
-    directory: local folder; nothing outside it is read.
-
-  Returns:
-    The model; fields that config.json lacks have BertConfig's defaults: dtype
-    and the kind of initial distribution.
+  Nothing outside of the folder is read. What config.json does not say has the
+  defaults of BertConfig: dtype and the kind of initial distribution.
 
   Raises:
     errors.UserError: if the folder is missing, incomplete, malformed or not

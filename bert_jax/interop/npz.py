@@ -31,11 +31,7 @@ def write(
   config: bert_config.BertConfig,
   tokenizer: tokenizer_lib.Tokenizer,
 ):
-  """Writes a BERT to one file, atomically.
-
-  Args:
-    path: local file; an existing one is replaced.
-    params: nested dict of arrays; heads may be missing.
+  """Writes a BERT to one file, atomically; heads may be missing in `params`.
 
   Raises:
     errors.UserError: if the file cannot be written.

@@ -136,8 +136,8 @@ def from_hf(
       BertModel or a BERT with another head.
 
   Returns:
-    (params, report): nested dict of float32 arrays of the existing parts, and a
-    `Report`. Tied copies and buffers do not count as left over.
+    (params, report): as `to_ours`. Tied copies and buffers do not count as left
+    over.
 
   Raises:
     errors.UserError: if a part is incomplete, a shape is wrong, a tensor exists

@@ -69,8 +69,7 @@ def read(
   Ours choose one of several classes, give one number, or find spans.
 
   Args:
-    path: its config.json, for error messages.
-    theirs: the content of config.json.
+    path: its config.json, for error messages; `theirs` is the content.
     tensors: {their name: array}.
 
   Raises:

@@ -29,10 +29,6 @@ def write(path: str, params: dict, config: bert_config.BertConfig):
   config.max_positions. It returns MLM logits [B, P, V] and NSP logits [B, 2],
   None without the head, all in float32, without dropout.
 
-  Args:
-    path: the file; an existing one is replaced.
-    params: nested dict of arrays, as `heads.PretrainingModel` makes it.
-
   Raises:
     errors.UserError: if flatbuffers is not installed, the model has no MLM head
       or the file cannot be written.

@@ -43,10 +43,6 @@ def compute_outputs(
 ) -> dict[str, np.ndarray]:
   """Returns a model's outputs for `make_batch`, always computed in float32.
 
-  Args:
-    params: nested dict of arrays, of the encoder and its parts.
-    head: its classification head, one that Hugging Face has a class for.
-
   Returns:
     A dict of hidden [B, S, D] and, if the model has these parts, pooled [B, D],
     mlm [B, S, V], nsp [B, 2] and classifier [B, C], or [B, S, C] if the head

@@ -41,10 +41,6 @@ def find(directory: str, name: str) -> str | None:
   A link may point to another file of the folder. In a snapshot of Hugging
   Face's cache, .../snapshots/REVISION, it may also point to .../blobs/HASH.
 
-  Args:
-    directory: local folder.
-    name: plain name of a file in it.
-
   Raises:
     errors.UserError: if it is a link to anywhere else, whose target is not
       opened; or not a regular file, which might never end.
@@ -89,12 +85,9 @@ def read_shards(
   """Reads the tensors of all files that an index lists.
 
   Args:
-    directory: local folder; no file outside it is opened.
+    directory: no file outside it is opened.
     index: name of the index in it, such as model.safetensors.index.json.
     read: returns the tensors of one file, given its path.
-
-  Returns:
-    {name: array}.
 
   Raises:
     errors.UserError: if the index is malformed or names files outside the

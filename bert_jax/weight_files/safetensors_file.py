@@ -23,13 +23,7 @@ _DTYPES = 'F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL'.split()
 
 
 def read(path: str) -> dict[str, np.ndarray]:
-  """Reads the tensors of a safetensors file.
-
-  Args:
-    path: local file.
-
-  Returns:
-    {name: array}; bfloat16 is converted to float32.
+  """Reads the tensors of a local file; bfloat16 is converted to float32.
 
   Raises:
     errors.UserError: if the file cannot be read or is malformed.

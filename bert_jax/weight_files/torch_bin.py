@@ -26,12 +26,8 @@ _MAX_SHARING = 4  # maximum of numbers in tensors per stored number
 def read(path: str) -> dict[str, np.ndarray]:
   """Reads the tensors of a state dict that torch.save wrote.
 
-  Args:
-    path: local file, of any version of torch since 0.4.
-
-  Returns:
-    {name: array}; arrays may share memory, for tied parameters, and may not be
-    changed. bfloat16 is converted to float32.
+  Any version of torch since 0.4 may have written them. Arrays may share memory,
+  for tied parameters, and may not be changed. bfloat16 is converted to float32.
 
   Raises:
     errors.UserError: if the file cannot be read, is malformed or contains
