@@ -1,6 +1,7 @@
 """A tiny model whose parameters are all different, and its vocabulary."""
 
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -64,6 +65,14 @@ def export_to(path) -> str:
   """Exports the model to a path, and returns it."""
   hf_export.export(str(path), make_params(), CONFIG, TOKENIZER)
   return str(path)
+
+
+def edit_json(path, **values):
+  """Changes values of a JSON object in a file; `...` removes one."""
+  with open(path, encoding='utf-8') as f:
+    found = json.load(f) | values
+  with open(path, 'w', encoding='utf-8') as f:
+    json.dump({name: x for name, x in found.items() if x is not ...}, f)
 
 
 def write_data(folder, words=VOCAB, **recipe) -> str:

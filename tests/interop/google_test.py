@@ -22,13 +22,6 @@ def folder(tmp_path):
   return path
 
 
-def edit_json(path, **values):
-  with open(path, encoding='utf-8') as f:
-    value = json.load(f)
-  with open(path, 'w', encoding='utf-8') as f:
-    json.dump(value | values, f)
-
-
 def test_read_of_write_is_the_same(folder):
   params, config, tokenizer, report, *_ = google.read(folder)
   models.assert_same(params, models.make_params())
@@ -156,7 +149,7 @@ def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
   os.remove(os.path.join(folder, 'tokenizer_config.json'))
   shutil.copy(os.path.join(data, 'vocab', vocabulary, 'vocab.txt'), folder)
   size = 120_000
-  edit_json(os.path.join(folder, 'bert_config.json'), vocab_size=size)
+  models.edit_json(os.path.join(folder, 'bert_config.json'), vocab_size=size)
   rewrite(
     folder,
     lambda tensors: (
@@ -205,7 +198,7 @@ def test_what_google_cannot_express_is_refused(tmp_path, changes, message):
   ],
 )
 def test_a_config_that_does_not_fit_is_refused(folder, values, message):
-  edit_json(os.path.join(folder, 'bert_config.json'), **values)
+  models.edit_json(os.path.join(folder, 'bert_config.json'), **values)
   if message is None:  # all that is asked for is there
     left_over = google.read(folder).report.left_over
     assert len(left_over) == 16 and 'layer_1' in left_over[0]

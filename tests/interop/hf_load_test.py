@@ -20,13 +20,6 @@ def exported(tmp_path):
   return models.export_to(tmp_path / 'model')
 
 
-def edit_json(path, **values):
-  with open(path, encoding='utf-8') as f:
-    value = json.load(f)
-  with open(path, 'w', encoding='utf-8') as f:
-    json.dump(value | values, f)
-
-
 @pytest.mark.parametrize('with_nsp', [True, False])
 @pytest.mark.parametrize('activation', list(bert_config.ACTIVATIONS))
 def test_what_was_exported_is_read_back(tmp_path, with_nsp, activation):
@@ -69,25 +62,17 @@ def test_vocabulary_of_tokenizer_json_serves_without_vocab_txt(exported):
   ],
 )
 def test_a_config_that_is_not_ours_is_refused(exported, values, message):
-  edit_json(os.path.join(exported, 'config.json'), **values)
+  models.edit_json(os.path.join(exported, 'config.json'), **values)
   with pytest.raises(errors.UserError, match=message):
     hf_load.read(exported)
-
-
-def drop_from_config(folder, *keys):
-  path = os.path.join(folder, 'config.json')
-  with open(path, encoding='utf-8') as f:
-    value = json.load(f)
-  with open(path, 'w', encoding='utf-8') as f:
-    json.dump({k: x for k, x in value.items() if k not in keys}, f)
 
 
 @pytest.mark.parametrize(
   'values', [{}, {'architectures': ['BertModel']}, {'architectures': None}]
 )
 def test_a_config_from_before_2020_is_read(exported, values):
-  drop_from_config(exported, 'model_type', 'layer_norm_eps', 'architectures')
-  edit_json(os.path.join(exported, 'config.json'), **values)
+  old = dict.fromkeys(('model_type', 'layer_norm_eps', 'architectures'), ...)
+  models.edit_json(os.path.join(exported, 'config.json'), **{**old, **values})
   loaded = hf_load.read(exported)
   models.assert_same(loaded[0], models.make_params())
   assert loaded[1] == models.CONFIG  # whose epsilon is 1e-12
@@ -95,8 +80,8 @@ def test_a_config_from_before_2020_is_read(exported, values):
 
 @pytest.mark.parametrize('classes', [['RobertaForMaskedLM'], 'BertModel'])
 def test_without_a_type_the_class_must_be_one_of_bert(exported, classes):
-  drop_from_config(exported, 'model_type')
-  edit_json(os.path.join(exported, 'config.json'), architectures=classes)
+  path = os.path.join(exported, 'config.json')
+  models.edit_json(path, model_type=..., architectures=classes)
   with pytest.raises(errors.UserError, match='architectures is .* only BERT'):
     hf_load.read(exported)
 
@@ -159,7 +144,7 @@ def test_pickles_are_not_run(tmp_path):
 def saved(path, params, **values):
   """Exports some parameters and returns the folder."""
   hf_export.export(str(path), params, models.CONFIG, models.TOKENIZER)
-  edit_json(os.path.join(path, 'config.json'), **values)
+  models.edit_json(os.path.join(path, 'config.json'), **values)
   return str(path)
 
 

@@ -101,17 +101,10 @@ def test_the_config_says_what_the_outputs_are(tmp_path, head, kind, labels):
   assert {str(i): name for name, i in found['label2id'].items()} == labels
 
 
-def change(folder, **fields):
-  path = folder / 'config.json'
-  found = {**json.loads(path.read_text()), **fields}
-  kept = {name: x for name, x in found.items() if x is not ...}
-  path.write_text(json.dumps(kept))
-
-
 def test_a_folder_of_transformers_own_has_labels_by_number(tmp_path):
   export(tmp_path / 'out', HEAD)
-  change(
-    tmp_path / 'out',
+  models.edit_json(
+    tmp_path / 'out' / 'config.json',
     **dict.fromkeys(
       ('id2label', 'label2id', 'problem_type', 'task_specific_params'), ...
     ),
@@ -132,7 +125,7 @@ def test_a_head_for_spans_of_transformers_own_has_the_usual_windows(tmp_path):
   tensors = safetensors.numpy.load_file(tmp_path / 'out' / 'model.safetensors')
   assert tensors['qa_outputs.weight'].shape == (2, 8)
   assert tensors['qa_outputs.bias'].tolist() == [1, 2]
-  change(tmp_path / 'out', task_specific_params=...)
+  models.edit_json(tmp_path / 'out' / 'config.json', task_specific_params=...)
   found = hf_load.read(str(tmp_path / 'out')).head
   assert found.spans == (128, 64, 30, None) and found.labels == ('start', 'end')
   assert found.max_length == models.CONFIG.max_positions  # below 384
@@ -162,7 +155,7 @@ def ours(**values):
 )
 def test_a_malformed_head_is_refused(tmp_path, head, fields, message):
   export(tmp_path / 'out', head)
-  change(tmp_path / 'out', **fields)
+  models.edit_json(tmp_path / 'out' / 'config.json', **fields)
   with pytest.raises(errors.UserError, match=message):
     hf_load.read(str(tmp_path / 'out'))
 
@@ -177,7 +170,7 @@ def test_a_malformed_head_is_refused(tmp_path, head, fields, message):
 )
 def test_a_head_of_another_kind_is_left_over(tmp_path, fields):
   export(tmp_path / 'out', HEAD)
-  change(tmp_path / 'out', **fields)
+  models.edit_json(tmp_path / 'out' / 'config.json', **fields)
   model = hf_load.read(str(tmp_path / 'out'))
   found = model.head
   assert found is None
