@@ -4,12 +4,7 @@ from typing import NamedTuple
 
 
 class Document(NamedTuple):
-  """A contiguous text, such as an article or a chapter.
+  """A contiguous text, such as an article or a chapter."""
 
-  Attributes:
-    paragraphs: the text, one string per paragraph, without line breaks.
-    are_sentences: whether each paragraph is known to be one sentence.
-  """
-
-  paragraphs: list[str]
-  are_sentences: bool = False
+  paragraphs: list[str]  # without line breaks
+  are_sentences: bool = False  # whether each is known to be one sentence

@@ -79,7 +79,7 @@ def read_documents() -> Iterator[document.Document]:
   seen = set()
   count = min(workers.count_cores(), len(jobs))
   for found in workers.run(_read_files, [(job,) for job in jobs], count):
-    for _, paragraphs in found:
+    for paragraphs in found:
       made = document.Document(_unseen(paragraphs, seen))
       if _is_document(made.paragraphs):
         yield made
@@ -119,12 +119,12 @@ def _is_document(paragraphs: list[str]) -> bool:
 # One file, in a worker.
 
 
-def _read_files(files) -> list[tuple[str, list[str]]]:
+def _read_files(files) -> list[list[str]]:
   return [found for path, name in files for found in _read(path, name)]
 
 
-def _read(path: str, name: str) -> list[tuple[str, list[str]]]:
-  """Returns names and paragraphs of a module's documents."""
+def _read(path: str, name: str) -> list[list[str]]:
+  """Returns the paragraphs of each of a module's documents."""
   try:
     with open(path, 'rb') as file:
       source = file.read()
@@ -139,10 +139,10 @@ def _read(path: str, name: str) -> list[tuple[str, list[str]]]:
   except (SyntaxError, ValueError, RecursionError):
     return []  # a template, or code for another version of Python
   if topics:
-    return [(f'{name}:{topic}', clean(text)) for topic, text in _topics(tree)]
-  out = []
-  rest = _docstrings(tree, name, out)
-  return [(name, rest), *out]
+    return list(map(clean, _topics(tree)))
+  out: list[list[str]] = []
+  rest = _docstrings(tree, out)
+  return [rest, *out]
 
 
 def _is_worth_parsing(source: bytes) -> bool:
@@ -152,14 +152,13 @@ def _is_worth_parsing(source: bytes) -> bool:
   return not _GENERATED.search(source, 0, _HEADER_BYTES)
 
 
-def _topics(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _topics(tree: ast.Module) -> Iterator[str]:
   for node in tree.body:
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-      for key, value in zip(node.value.keys, node.value.values, strict=True):
-        yield ast.literal_eval(key), ast.literal_eval(value)
+      yield from map(ast.literal_eval, node.value.values)
 
 
-def _docstrings(node, name: str, out: list) -> list[str]:
+def _docstrings(node, out: list[list[str]]) -> list[str]:
   """Collects the paragraphs of a module, class or function.
 
   If they are long enough, they are appended to `out` as a document. Otherwise
@@ -167,17 +166,14 @@ def _docstrings(node, name: str, out: list) -> list[str]:
   """
   doc = ast.get_docstring(node, clean=False)
   paragraphs = clean(doc) if doc else []
-  if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+  functions = ast.FunctionDef, ast.AsyncFunctionDef
+  if not isinstance(node, functions):
     for child in node.body:
-      if isinstance(
-        child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-      ):
-        paragraphs += _docstrings(child, f'{name}:{child.name}', out)
-  if isinstance(node, ast.Module):
+      if isinstance(child, (ast.ClassDef, *functions)):
+        paragraphs += _docstrings(child, out)
+  if isinstance(node, ast.Module) or sum(map(len, paragraphs)) < _OWN_CHARS:
     return paragraphs
-  if sum(map(len, paragraphs)) < _OWN_CHARS:
-    return paragraphs
-  out.append((name, paragraphs))
+  out.append(paragraphs)
   return []
 
 

@@ -50,17 +50,11 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-  """The part of an input that one process reads at a time.
-
-  Attributes:
-    number: index of the piece.
-    source: index of the input that it belongs to.
-    ranges: its ranges of that input's files, in order.
-  """
+  """The part of an input that one process reads at a time."""
 
   number: int
-  source: int
-  ranges: tuple[Range, ...]
+  source: int  # index of the input
+  ranges: tuple[Range, ...]  # of that input's files, in order
 
   @property
   def size(self) -> int:

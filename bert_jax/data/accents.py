@@ -38,15 +38,10 @@ _CODES = 1 << 17  # code points; beyond are only ideographs and non-letters
 
 
 class Decision(NamedTuple):
-  """Whether accents are stripped, and why.
+  """Whether accents are stripped, and why."""
 
-  Attributes:
-    strip: the value for `Tokenizer.strip_accents`.
-    reason: why, as the end of a sentence to print.
-  """
-
-  strip: bool
-  reason: str
+  strip: bool  # the value for `Tokenizer.strip_accents`
+  reason: str  # the end of a sentence to print
 
   def __str__(self) -> str:
     return f'{"stripped" if self.strip else "kept"}: {self.reason}'

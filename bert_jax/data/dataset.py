@@ -1,7 +1,7 @@
 """Opens prepared data, and verifies its files against the manifest.
 
-Data in a bucket is copied to this host's disk before training, since batches are
-read at random, for which a bucket is too slow. Copies are kept in the cache
+Data in a bucket is copied to this host's disk before training, since batches
+are read at random, for which a bucket is too slow. Copies are kept in the cache
 folder, under the hash of their manifest, so a restart copies nothing.
 """
 
@@ -88,17 +88,11 @@ def _copy(directory: str, folder: str, files: dict):
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  """The records of one split and length.
-
-  Attributes:
-    reader: random access to the records.
-    length: S, tokens per row.
-    inputs: {input: its record numbers} of held-out data; {} of training data.
-  """
+  """The records of one split and length."""
 
   reader: records.Reader
-  length: int
-  inputs: dict[str, np.ndarray]
+  length: int  # S, tokens per row
+  inputs: dict[str, np.ndarray]  # record numbers by input; {} in training
 
 
 def open_split(

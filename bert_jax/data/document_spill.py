@@ -29,23 +29,14 @@ _HASH_SPACE = 1 << 64
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """Work for one process.
-
-  Attributes:
-    number: index of the job.
-    pieces: pieces of the input to read, in order.
-    limit: documents to stop after; 0 is no limit.
-    part_sizes: of each input, see `heldout.cut`.
-    bounds: of each input, see `heldout.find_bound`.
-    work: directory for the results.
-  """
+  """Work for one process: reads pieces of the input, in order."""
 
   number: int
   pieces: tuple[sources.Piece, ...]
-  limit: int
-  part_sizes: tuple[int, ...]
-  bounds: tuple[float, ...]
-  work: str
+  limit: int  # documents to stop after; 0 is no limit
+  part_sizes: tuple[int, ...]  # of each input, see `heldout.cut`
+  bounds: tuple[float, ...]  # of each input, see `heldout.find_bound`
+  work: str  # directory for the results
 
   @property
   def name(self) -> str:
@@ -71,22 +62,13 @@ class Segment(NamedTuple):
 
 
 class Text(NamedTuple):
-  """A document, or a part of a long one, in a bucket.
+  """A document, or a part of a long one, in a bucket."""
 
-  Attributes:
-    digest: hash of the text; identifies it.
-    passes: how many times it is cut into pairs.
-    source: index of its input.
-    part: index within the document that it is a part of.
-    parts: number of parts of that document.
-    document: the paragraphs.
-  """
-
-  digest: bytes
-  passes: int
-  source: int
-  part: int
-  parts: int
+  digest: bytes  # hash of the text; identifies it
+  passes: int  # how many times it is cut into pairs
+  source: int  # index of its input
+  part: int  # index within the document that it is a part of
+  parts: int  # of that document
   document: Document
 
 

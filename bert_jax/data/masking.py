@@ -22,21 +22,13 @@ _LENGTHS /= _LENGTHS[-1]
 
 
 class _Pairs(NamedTuple):
-  """The M = B · N pairs of a batch.
+  """The M = B · N pairs of a batch."""
 
-  Attributes:
-    keys: [M] uint64.
-    count: [M] int, tokens to predict.
-    pair: [T] int, index of the pair that a cell belongs to.
-    position: [T] int, position of a cell in its pair.
-    candidate: [T] bool, whether a cell may be chosen.
-  """
-
-  keys: np.ndarray
-  count: np.ndarray
-  pair: np.ndarray
-  position: np.ndarray
-  candidate: np.ndarray
+  keys: np.ndarray  # [M] uint64
+  count: np.ndarray  # [M] int, tokens to predict
+  pair: np.ndarray  # [T] int, index of the pair that a cell belongs to
+  position: np.ndarray  # [T] int, position of a cell in its pair
+  candidate: np.ndarray  # [T] bool, whether a cell may be chosen
 
 
 def mask_tokens(

@@ -25,34 +25,25 @@ _WORD = 64  # bits per hash
 class Texts:
   """The documents of a logical shard as offsets into its concatenated tokens.
 
-  Attributes:
-    sentences: [sentences + 1] int64, token offset at which each sentence
-      begins, then the end; no sentence is empty.
-    documents: [documents + 1] int64, index of each document's first sentence,
-      then the number of sentences.
-    pools: [documents, 2] int64, begin and end of the documents that random
-      texts for each document come from, two or more.
-    weights: [documents + 1] int64, the sum of the weights, in draws of random
-      texts, of all documents before each; then of all.
+  Each array of offsets has one more at its end; no sentence is empty.
   """
 
-  sentences: np.ndarray
-  documents: np.ndarray
+  sentences: np.ndarray  # [sentences + 1] int64, token at which each begins
+  documents: np.ndarray  # [documents + 1] int64, first sentence of each
+  # [documents, 2] int64, begin and end of the documents that random texts for
+  # each come from, two or more.
   pools: np.ndarray
+  # [documents + 1] int64, sum of the weights, in draws of random texts, of all
+  # documents before each.
   weights: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-  """Pairs as ranges of token offsets, without [CLS] and [SEP].
+  """Pairs as ranges of token offsets, without [CLS] and [SEP]."""
 
-  Attributes:
-    spans: int64 [N, 2, 2], begin and end of the first and the second text.
-    is_random: bool [N], whether the second text is from another document.
-  """
-
-  spans: np.ndarray
-  is_random: np.ndarray
+  spans: np.ndarray  # int64 [N, 2, 2], begin and end of both texts
+  is_random: np.ndarray  # bool [N], whether the second is of another document
 
   def __len__(self):
     return len(self.is_random)
@@ -77,8 +68,9 @@ def make_pairs(
   Sentences are collected until they fill a target length, which is drawn once
   per document, and split at a random point. The second text is the part after
   it or, with probability 1/2 and always for a single sentence, text from a
-  random other document of its pool; then the unused sentences are put back. (Google's code
-  tries ten times to find another document; here one is always found.)
+  random other document of its pool; then the unused sentences are put back.
+  (Google's code tries ten times to find another document; here one is always
+  found.)
 
   Args:
     index: [M] indices of the documents to make pairs of; may repeat.

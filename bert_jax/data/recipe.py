@@ -16,13 +16,7 @@ _MOST_PASSES = 65535  # the passes of a document are counted in 16 bits
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """Fields of a config, saved in the manifest; `make_recipe` makes it.
-
-  Attributes:
-    strip_accents: None as long as it is undecided, see `accents`; a manifest
-      has the decision.
-    lengths: the different lengths of rows, ascending.
-  """
+  """Fields of a config, saved in the manifest; `make_recipe` makes it."""
 
   inputs: tuple[str, ...]
   weights: tuple[float, ...]
@@ -34,8 +28,8 @@ class Recipe:
   vocab: str
   vocab_size: int
   lowercase: bool
-  strip_accents: bool | None
-  lengths: tuple[int, ...]
+  strip_accents: bool | None  # None: undecided, see `accents`
+  lengths: tuple[int, ...]  # of rows, all different, ascending
   passes: int
   short_seq_prob: float
   pack: int

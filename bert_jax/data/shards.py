@@ -40,27 +40,16 @@ _PAIRS_AT_ONCE = 300_000  # 100 MB with their temporary arrays
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-  """A unit of work: which documents to read and where to write the results.
+  """A unit of work: which documents to read and where to write the results."""
 
-  Attributes:
-    split: 'train' or 'heldout'.
-    number: index of this shard within the split.
-    of: number of shards in the split.
-    segments: where its documents are stored, among others.
-    limits: of each input, the draw below which parts are held out.
-    vocab: path of the vocabulary.
-    output: directory for the records.
-    work: directory for intermediate files.
-  """
-
-  split: str
+  split: str  # 'train' or 'heldout'
   number: int
-  of: int
-  segments: tuple[document_spill.Segment, ...]
-  limits: tuple[float, ...]
-  vocab: str
-  output: str
-  work: str
+  of: int  # number of shards in the split
+  segments: tuple[document_spill.Segment, ...]  # where its documents are
+  limits: tuple[float, ...]  # of each input, the draw below which is held out
+  vocab: str  # path
+  output: str  # directory for the records
+  work: str  # directory for intermediate files
 
   @property
   def name(self) -> str:
@@ -75,23 +64,14 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class _Tokens:
-  """The tokenized documents of a shard.
+  """The tokenized documents of a shard."""
 
-  Attributes:
-    ids: token ids of all documents, concatenated.
-    texts: where sentences and documents begin.
-    names: uint64 [documents], the beginning of each document's digest.
-    passes: int [documents], how often each is cut into pairs.
-    sources: int [documents], the input of each, ascending.
-    duplicates: number of duplicate documents that were dropped.
-  """
-
-  ids: np.ndarray
+  ids: np.ndarray  # of all documents, concatenated
   texts: pairs.Texts
-  names: np.ndarray
-  passes: np.ndarray
-  sources: np.ndarray
-  duplicates: int
+  names: np.ndarray  # uint64 [documents], the beginning of each digest
+  passes: np.ndarray  # int [documents], how often each is cut into pairs
+  sources: np.ndarray  # int [documents], the input of each, ascending
+  duplicates: int  # documents that were dropped
 
 
 def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:

@@ -38,25 +38,15 @@ Runner = Callable[[Callable, Sequence[tuple]], Iterator]
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-  """What the first stage has distributed over shards.
+  """What the first stage has distributed over shards."""
 
-  Attributes:
-    recipe: the recipe, with the number of shards and `strip_accents` decided.
-    accents: that decision and its reason.
-    inputs: of each input its documents, bytes of text and files, as a manifest
-      has them.
-    counts: what was cleaned and dropped.
-    segments: where the documents are.
-    held_out: of each input the draw below which parts are held out, and bytes
-      and number of those.
-    shards: the work of the second stage.
-  """
-
-  recipe: recipe_lib.Recipe
+  recipe: recipe_lib.Recipe  # with the number of shards and accents decided
   accents: accents.Decision
-  inputs: list[dict]
-  counts: dict[str, int]
+  inputs: list[dict]  # documents, bytes and files of each, as in the manifest
+  counts: dict[str, int]  # of what was cleaned and dropped
   segments: list[document_spill.Segment]
+  # Of each input the draw below which parts are held out; bytes and number of
+  # those parts.
   held_out: list[tuple[float, int, int]]
   shards: list[shards.Shard]
 

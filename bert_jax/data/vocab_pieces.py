@@ -1,10 +1,10 @@
-"""Trains a WordPiece vocabulary on counted words, and measures how well it fits.
+"""Trains a WordPiece vocabulary on counted words, and measures its fit.
 
 Pieces are chosen by how much WordPiece would use them. Characters come first,
-then pieces that SentencePiece's BPE learns, a third more than there is room for.
-Many of these are only steps on the way to longer ones; WordPiece, which always
-takes the longest match, never uses them. So words are split as WordPiece does,
-and the pieces that save the fewest tokens are dropped.
+then pieces that SentencePiece's BPE learns, a third more than there is room
+for. Many of these are only steps on the way to longer ones; WordPiece, which
+always takes the longest match, never uses them. So words are split as WordPiece
+does, and the pieces that save the fewest tokens are dropped.
 
 Pieces are written as in the vocabulary file, with '##' if they do not begin a
 word. A vocabulary's fit to words is measured with the same greedy matching.

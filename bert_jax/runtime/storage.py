@@ -62,14 +62,11 @@ def get_cache_folder(*names: str) -> str:
   return os.path.join(root, 'bert_jax', *names)
 
 
-@contextlib.contextmanager
 def reporting(path: str, verb: str):
   """Gives errors of another library that uses `path` the form of ours."""
   if is_remote(path):
-    with bucket.reporting(path, verb):
-      yield
-  else:
-    yield
+    return bucket.reporting(path, verb)
+  return contextlib.nullcontext()
 
 
 def explain(path: str, error: BaseException) -> str | None:

@@ -17,19 +17,8 @@ class Status:
   """Keeps `status.json` of a working directory up to date.
 
   It is written at once when the state changes, otherwise by a thread. On exit,
-  the state is `done`, `interrupted` or `failed`, by the exception. The fields:
-
-    state: starting, running, done, failed or interrupted.
-    step, steps: updates done, and of the whole run.
-    phase, phases: index of the phase, from 0, and their number.
-    loss: mean training loss of the last row of the log; null before it.
-    held_out: {metric: value} of the last evaluation; null before it.
-    steps_per_second: since the last write, with evaluations and saves.
-    seconds_left: at that speed.
-    checkpoint: step of the newest complete checkpoint.
-    message: why it failed or was interrupted.
-    exit_code: that the process ends with; null while it runs.
-    host: name of the host that writes this, and time: when, Unix seconds.
+  the state is `done`, `interrupted` or `failed`, by the exception. Its fields are
+  explained in docs/buckets.md.
 
   Attributes:
     known: step of a complete checkpoint of an earlier process, None if there

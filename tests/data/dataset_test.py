@@ -1,6 +1,5 @@
 """Tests of opening and checking prepared data."""
 
-import functools
 import hashlib
 import os
 
@@ -8,9 +7,9 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import dataset, order, records
+from bert_jax.data import dataset, records
 from bert_jax.data import manifest as manifest_lib
-from bert_jax.runtime import prefetch, storage
+from bert_jax.runtime import storage
 from tests.data import made
 
 
@@ -108,19 +107,3 @@ def test_a_bucket_that_is_ill_is_no_reason_to_prepare_again(
       dataset.verify(remote)
     assert caught.value.exit_code == errors.MAY_PASS
     assert 'prepare' not in str(caught.value)
-
-
-def test_processes_read_the_same_batches(tmp_path):
-  split = dataset.open_split(prepared(tmp_path), 'train', 8)
-  make = functools.partial(rows_of_step, split)
-  thread = list(prefetch.make_ahead(make, 0, 4))
-  processes = list(prefetch.make_ahead(make, 0, 4, 2))
-  for a, b in zip(thread, processes, strict=True):
-    assert a.keys() == b.keys()
-    for name in a:
-      assert (a[name] == b[name]).all()
-
-
-def rows_of_step(split, step):
-  record, _ = order.find_records(1, np.arange(5) + 5 * step, len(split.reader))
-  return split.reader.rows(record, split.length, 2, 3)

@@ -200,17 +200,6 @@ def test_a_batch_of_padding_has_nothing_to_predict():
     assert (out['input_ids'] == 0).all()
 
 
-def test_next_tokens():
-  batch = {
-    'input_ids': np.array([[2, 7, 8, 3, 0]], np.int32),
-    'input_mask': np.array([[1, 1, 1, 1, 0]], np.int32),
-  }
-  out = masking.predict_next_tokens(batch)
-  assert out['masked_lm_positions'].tolist() == [[0, 1, 2, 3]]
-  assert out['masked_lm_ids'].tolist() == [[7, 8, 3, 0]]
-  assert out['masked_lm_weights'].tolist() == [[1, 1, 1, 0]]
-
-
 def test_next_tokens_stay_in_their_pair():
   batch = {
     'input_ids': np.array([[2, 7, 3, 2, 8, 3, 0]], np.int32),
@@ -218,6 +207,8 @@ def test_next_tokens_stay_in_their_pair():
     'sequence_ids': np.array([[1, 1, 1, 2, 2, 2, 0]], np.int32),
   }
   out = masking.predict_next_tokens(batch)
+  assert out['masked_lm_positions'].tolist() == [[0, 1, 2, 3, 4, 5]]
+  assert out['masked_lm_ids'].tolist() == [[7, 3, 2, 8, 3, 0]]
   assert out['masked_lm_weights'].tolist() == [[1, 1, 0, 1, 1, 0]]
 
 

@@ -3,12 +3,9 @@
 import hashlib
 import os
 import pathlib
-import shutil
 
 import numpy as np
-import pytest
 
-from bert_jax import errors
 from bert_jax.data import dataset, prepare
 from bert_jax.data import manifest as manifest_lib
 from bert_jax.tokenization import tokenizer
@@ -79,19 +76,3 @@ def test_heldout_documents_are_not_in_the_training_data(corpus, prepared):
   # Truncation at the front can make unlike sentences alike, hence the length.
   common = sentences('heldout') & sentences('train')
   assert len(common) < 3
-
-
-def test_a_truncated_file_is_named(prepared, tmp_path):
-  output = str(tmp_path / 'data')
-  shutil.copytree(prepared[0], output)
-  train = [s for s in prepared[1]['shards'] if s['split'] == 'train']
-  name = train[0]['files']['32']['name']
-  with open(os.path.join(output, name), 'r+b') as file:
-    file.truncate(1000)
-  with pytest.raises(errors.UserError, match=f'{name} has 1000 bytes'):
-    dataset.open_split(output, 'train', 32)
-
-
-def test_a_length_that_was_not_prepared_is_an_error(prepared):
-  with pytest.raises(errors.UserError, match='not prepared for length 128'):
-    dataset.open_split(prepared[0], 'train', 128)

@@ -161,12 +161,6 @@ def test_files_are_numbered_through(tmp_path):
   ]
 
 
-def test_large_vocabularies(tmp_path):
-  path = write(tmp_path, 'a', 119_547, [[([119_546], [70_000], True)]])
-  rows = read([path], [0], 5, 119_547)
-  assert rows['input_ids'].tolist() == [[2, 119_546, 3, 70_000, 3]]
-
-
 def test_an_id_outside_the_vocabulary_is_refused(tmp_path):
   path = write(tmp_path)
   read([path], [0], vocab_size=13)

@@ -11,6 +11,18 @@ from bert_jax import errors
 from bert_jax.runtime import signals
 
 
+def wait():
+  for _ in range(100):
+    time.sleep(0.05)
+  pytest.fail('not interrupted')
+
+
+@pytest.fixture
+def soon(monkeypatch):
+  """Lets what is sent again come at once."""
+  monkeypatch.setattr(signals, '_AGAIN', 0.01)
+
+
 @pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
 def test_raised_interrupts_where_it_is(name):
   number = getattr(signal, name)
@@ -46,7 +58,7 @@ def test_the_old_handlers_come_back():
   assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_one_that_arrives_in_a_callback_is_not_lost(monkeypatch):
+def test_one_that_arrives_in_a_callback_is_not_lost(soon):
   """Python ignores what is raised in callbacks of its garbage collector."""
 
   def interrupt(phase, info):
@@ -54,15 +66,12 @@ def test_one_that_arrives_in_a_callback_is_not_lost(monkeypatch):
     gc.callbacks.remove(interrupt)
     os.kill(os.getpid(), signal.SIGTERM)
 
-  monkeypatch.setattr(signals, '_AGAIN', 0.01)
   gc.collect()  # what other tests left
   gc.callbacks.append(interrupt)
   with pytest.raises(errors.Interrupted) as caught:
     with signals.raising():
       gc.collect()
-      for _ in range(100):
-        time.sleep(0.05)
-      pytest.fail('not interrupted')
+      wait()
   assert caught.value.signum == signal.SIGTERM
 
 
@@ -81,24 +90,23 @@ def test_one_that_a_library_replaces_is_not_lost():
   assert caught.value.signum == signal.SIGTERM
 
 
-def test_one_that_is_replaced_in_a_finalizer_is_not_lost(monkeypatch):
+def test_one_that_is_replaced_in_a_finalizer_is_not_lost(soon):
   """As where garbage collection closes a coroutine of Orbax."""
 
   class Reader:
     def __del__(self):
       replace_interrupted()
 
-  monkeypatch.setattr(signals, '_AGAIN', 0.01)
   with pytest.raises(errors.Interrupted) as caught:
     with signals.raising():
       Reader()
-      for _ in range(100):
-        time.sleep(0.05)
-      pytest.fail('not interrupted')
+      wait()
   assert caught.value.signum == signal.SIGTERM
 
 
-def test_one_that_arrives_while_another_error_is_shown_is_not_lost(monkeypatch):
+def test_one_that_arrives_while_another_error_is_shown_is_not_lost(
+  soon, monkeypatch
+):
   """As where garbage collection finds many readers of Orbax."""
 
   class Broken:
@@ -109,14 +117,11 @@ def test_one_that_arrives_while_another_error_is_shown_is_not_lost(monkeypatch):
     del unraisable
     os.kill(os.getpid(), signal.SIGTERM)
 
-  monkeypatch.setattr(signals, '_AGAIN', 0.01)
   monkeypatch.setattr('sys.unraisablehook', show)
   with pytest.raises(errors.Interrupted) as caught:
     with signals.raising():
       Broken()
-      for _ in range(100):
-        time.sleep(0.05)
-      pytest.fail('not interrupted')
+      wait()
   assert caught.value.signum == signal.SIGTERM
 
 

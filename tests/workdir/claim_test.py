@@ -89,27 +89,28 @@ def test_an_older_run_with_a_profile_that_sets_a_younger_field_goes_on(
   claim(tmp_path / 'run', 'profile=google')
 
 
-def test_what_does_not_change_the_result_may_change_and_is_said(
-  tmp_path, capsys
+@pytest.mark.parametrize(
+  ('changes', 'said'),
+  [
+    (
+      'log.every=7,keep=9,loader_workers=2',
+      'the config has changed, which does not change the result: '
+      'checkpoint.keep was 3, is 9; data.loader_workers was 0, is 2; '
+      'log.every was 100, is 7\n',
+    ),
+    (
+      'mesh.model=2',
+      'the run is no longer bit-identical to one that was not changed: '
+      'mesh.model was 1, is 2\n',
+    ),
+  ],
+)
+def test_what_does_not_change_the_meaning_may_change_and_is_said(
+  tmp_path, capsys, changes, said
 ):
   claim(tmp_path / 'run')
-  claim(tmp_path / 'run', 'log.every=7,keep=9,loader_workers=2')
-  assert capsys.readouterr().out == (
-    'the config has changed, which does not change the result: '
-    'checkpoint.keep was 3, is 9; data.loader_workers was 0, is 2; '
-    'log.every was 100, is 7\n'
-  )
-
-
-def test_what_changes_the_numbers_alone_may_change_and_is_said(
-  tmp_path, capsys
-):
-  claim(tmp_path / 'run')
-  claim(tmp_path / 'run', 'mesh.model=2')
-  assert capsys.readouterr().out == (
-    'the run is no longer bit-identical to one that was not changed: '
-    'mesh.model was 1, is 2\n'
-  )
+  claim(tmp_path / 'run', changes)
+  assert capsys.readouterr().out == said
 
 
 def test_a_change_is_found_until_it_is_adopted(tmp_path):
