@@ -130,7 +130,12 @@ NO_TIME = ['time        not known: the step did not comp', 'run: not estimated']
   [
     ({}, {}, FITS),
     ({}, {'price': 2.0}, ['$16 to 32 at $2.00 per chip and hour (given)']),
-    ({}, {'slices': 2}, ['Between slices, 3.1 GB/s each way']),
+    (
+      {},
+      {'slices': 2},
+      ['Between slices, 3.1 GB/s each way', '2 slices of v5e'],
+    ),
+    ({'accumulate': 2}, {}, ['32 sequences of 128 tokens in 2 micro-batches']),
     ({'fits': False, 'needed_bytes': 20 * 2**30}, {}, TOO_MUCH),
     ({'fits': False, 'accumulate_that_fits_estimate': 4}, {}, HELPS),
     ({'compiled_layers': [2, 4]}, {}, ['for 4 layers from 2 and 4)']),
@@ -150,7 +155,8 @@ def test_page_says_what_fits_and_what_it_costs(changes, more, words):
   text = page(found, **more)
   for part in words:
     assert part in text
-  assert ('Between slices' in text) == ('slices' in more)
+  assert ('slices' in text) == ('slices' in more)
+  assert ('micro-batches' in text) == ('accumulate' in changes)
 
 
 def test_page_says_which_programs_cannot_be_compiled_and_why():
@@ -188,7 +194,7 @@ def test_a_failure_at_any_length_is_that_of_the_program():
     return [(x['phase'], x['ok'], x['reason']) for x in examine.judge(examined)]
 
   assert judge(
-    (make(128), None), (make(64), 'it is x'), (make(32), 'it is y')
+    (make(128), None), (make(64), 'it is x'), (make(64), 'it is y')
   ) == [(0, False, 'at length 64 it is x')]
   # One length is not named.
   start = make(None, None, programs.VOTE)
