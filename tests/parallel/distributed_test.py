@@ -13,7 +13,6 @@ import pytest
 from bert_jax import errors
 from bert_jax.parallel import agreement, distributed
 from bert_jax.train import fit
-from bert_jax.workdir import log
 from tests import environment, training
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
@@ -53,68 +52,46 @@ def alone(tmp_path_factory):
   return workdir
 
 
-def rows_of(workdir, kind):
-  found = log.read(str(workdir / 'metrics.jsonl'))
-  return [r for r in found if r['kind'] == kind]
-
-
 def check_equal(found, expected):
   assert [r['step'] for r in found] == [r['step'] for r in expected]
   for a, b in zip(found, expected, strict=True):
     assert a['loss'] == pytest.approx(b['loss'], rel=1e-6)
     assert a['mlm_accuracy'] == b['mlm_accuracy']
+    # Tokens are those of all processes.
+    x, y = (
+      r.get('tokens_per_second', 1) / r.get('sequences_per_second', 1)
+      for r in (a, b)
+    )
+    assert x == pytest.approx(y, rel=1e-9)
 
 
 @pytest.mark.slow
-def test_each_process_reads_its_half_of_the_rows(pair):
+def test_each_process_reads_its_half_and_learns_of_the_other(pair):
+  """The halves make the global batch; predictions of all rows are in order."""
   _, said = pair
-  assert 'rows: [0, 1, 2, 3]\n' in said[0][1]
-  assert 'rows: [4, 5, 6, 7]\n' in said[1][1]
-
-
-@pytest.mark.slow
-def test_the_halves_make_the_global_batch(pair):
-  assert all('batch: True\n' in stderr for _, stderr in pair[1])
-
-
-@pytest.mark.slow
-def test_every_process_has_the_predictions_of_all_rows_in_order(pair):
-  assert all('predictions: True\n' in stderr for _, stderr in pair[1])
-
-
-@pytest.mark.slow
-def test_every_process_learns_what_differs(pair):
-  for _, stderr in pair[1]:
+  for (_, stderr), rows in zip(
+    said, ('[0, 1, 2, 3]', '[4, 5, 6, 7]'), strict=True
+  ):
+    for line in (
+      f'rows: {rows}',
+      'batch: True',
+      'predictions: True',
+      'largest: 11',
+    ):
+      assert f'{line}\n' in stderr
     assert 'refused: host 1 has seed=4, host 0 has 3. Start' in stderr
-
-
-@pytest.mark.slow
-def test_every_process_learns_the_largest(pair):
-  assert all('largest: 11\n' in stderr for _, stderr in pair[1])
 
 
 @pytest.mark.slow
 def test_two_processes_train_like_one(pair, alone):
   for kind in ('train', 'eval'):
-    check_equal(rows_of(pair[0], kind), rows_of(alone, kind))
-
-
-@pytest.mark.slow
-def test_tokens_are_those_of_all_processes(pair, alone):
-  found, expected = (
-    [
-      r['tokens_per_second'] / r['sequences_per_second']
-      for r in rows_of(workdir, 'train')
-    ]
-    for workdir in (pair[0], alone)
-  )
-  assert found == pytest.approx(expected, rel=1e-9)
+    check_equal(training.rows_of(pair[0], kind), training.rows_of(alone, kind))
 
 
 @pytest.mark.slow
 def test_two_processes_save_together_when_the_first_one_finds_it_time(pair):
   # It is always time: the vote after update 1 is answered after 2, and so on.
-  saved = [r['step'] for r in rows_of(pair[0], 'checkpoint')]
+  saved = [r['step'] for r in training.rows_of(pair[0], 'checkpoint')]
   assert saved == [2, 4, 6]
 
 
@@ -133,8 +110,10 @@ def test_one_process_goes_on_where_two_stopped(pair, alone, tmp_path):
   shutil.rmtree(workdir / 'checkpoints' / '6')
   c = training.small_config()
   fit.fit(c, training.make_task(c), str(workdir))
-  check_equal(rows_of(workdir, 'train'), rows_of(alone, 'train'))
-  ran = rows_of(workdir, 'run')
+  check_equal(
+    training.rows_of(workdir, 'train'), training.rows_of(alone, 'train')
+  )
+  ran = training.rows_of(workdir, 'run')
   assert [r['step'] for r in ran] == [0, 4]
 
 
@@ -195,27 +174,30 @@ def test_a_host_of_a_slice_does_not_train_alone_unasked(monkeypatch):
 
 
 @pytest.mark.parametrize(
-  'name, value',
+  'name, value, error',
   [
-    ('TPU_WORKER_HOSTNAMES', 'a,b'),
-    ('TPU_PROCESS_ADDRESSES', 'a:1,b:1'),
-    ('MEGASCALE_COORDINATOR_ADDRESS', 'a:1'),
+    *(
+      (*named, error)
+      for named in (
+        ('TPU_WORKER_HOSTNAMES', 'a,b'),
+        ('TPU_PROCESS_ADDRESSES', 'a:1,b:1'),
+        ('MEGASCALE_COORDINATOR_ADDRESS', 'a:1'),
+      )
+      for error in (NO_SERVER, NO_CLUSTER)
+    ),
+    ('UNRELATED', '', RuntimeError('Barrier timed out\nmore')),
   ],
 )
-@pytest.mark.parametrize('error', [NO_SERVER, NO_CLUSTER])
 def test_hosts_that_are_named_and_not_found_are_an_error(
   name, value, error, monkeypatch
 ):
   on_tpu(monkeypatch, error)
   monkeypatch.setenv(name, value)
-  with pytest.raises(errors.UserError, match='--num_processes=1 to train on'):
+  with pytest.raises(errors.UserError) as caught:
     distributed.start(None, None, None)
-
-
-def test_a_host_that_does_not_come_is_an_error(monkeypatch):
-  on_tpu(monkeypatch, RuntimeError('Barrier timed out\nmore'))
-  with pytest.raises(errors.UserError, match='other processes: Barrier timed'):
-    distributed.start(None, None, None)
+  why = errors.first_line(error)
+  assert f'connect to the other processes: {why}. Start' in str(caught.value)
+  assert '--num_processes=1 to train on' in str(caught.value)
 
 
 def connected(monkeypatch):
@@ -238,33 +220,21 @@ def test_all_but_process_0_connect_through_the_relay(monkeypatch):
   found = connected(monkeypatch)
   for process in range(3):
     distributed.start('host:1', 3, process)
+  cluster = sys.modules['jax._src.clusters'].ClusterEnv
+  find = 'auto_detect_unset_distributed_params'
+  monkeypatch.setattr(
+    cluster, find, lambda *args, **kwargs: ('10.0.0.1:8482', 4, 3, None)
+  )
+  distributed.start(None, None, None)
+  monkeypatch.delattr(cluster, find)  # jax hides how it finds them
+  distributed.start(None, None, None)
   assert found == [
     ('host:1', 3, 0),
     ('relay to host:1', 3, 1),
     ('relay to host:1', 3, 2),
+    ('relay to 10.0.0.1:8482', 4, 3),
+    (None, None, None),
   ]
-
-
-def test_hosts_that_jax_finds_connect_through_the_relay(monkeypatch):
-  found = connected(monkeypatch)
-  clusters = sys.modules['jax._src.clusters']
-  monkeypatch.setattr(
-    clusters.ClusterEnv,
-    'auto_detect_unset_distributed_params',
-    lambda *args, **kwargs: ('10.0.0.1:8482', 4, 3, None),
-  )
-  distributed.start(None, None, None)
-  assert found == [('relay to 10.0.0.1:8482', 4, 3)]
-
-
-def test_jax_connects_hosts_itself_if_it_hides_how_it_finds_them(monkeypatch):
-  found = connected(monkeypatch)
-  clusters = sys.modules['jax._src.clusters']
-  monkeypatch.delattr(
-    clusters.ClusterEnv, 'auto_detect_unset_distributed_params'
-  )
-  distributed.start(None, None, None)
-  assert found == [(None, None, None)]
 
 
 def test_chips_are_seen_without_what_jax_hides(monkeypatch):
@@ -272,9 +242,6 @@ def test_chips_are_seen_without_what_jax_hides(monkeypatch):
   monkeypatch.setitem(sys.modules, 'jax._src.cloud_tpu_init', None)
   monkeypatch.delattr('jax._src.cloud_tpu_init', raising=False)
   assert not distributed._has_tpu()
-  monkeypatch.setattr(distributed.jax, 'config', Platforms())
+  platforms = types.SimpleNamespace(jax_platforms='tpu,cpu')
+  monkeypatch.setattr(distributed.jax, 'config', platforms)
   assert distributed._has_tpu()
-
-
-class Platforms:
-  jax_platforms = 'tpu,cpu'
