@@ -4,12 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
-import numpy as np
 
 from bert_jax import errors
-from bert_jax.parallel import distributed
-from bert_jax.runtime import progress
-from bert_jax.train.task import Objective, Phase, Rows, Task
+from bert_jax.train.task import Phase, Rows
 
 _TOLERANCE = 0.5  # nats
 _STD = 0.02  # of new weights: `model.initializer_std` by default
@@ -80,42 +77,24 @@ def compute_means(
   return {**means, **derive(means)}
 
 
-def check_first(
-  task: Task,
-  objective: Objective,
-  phase: Phase,
-  sums: dict,
-  trained: bool,
-  hidden_size: int,
-  bar: progress.Progress,
-):
-  """Shows the first batch; compares the initial loss with a guess's loss.
+def check_first_loss(
+  loss: float, expected: float | None, trained: bool, hidden_size: int
+) -> str:
+  """Compares the loss before any update with a guess's; returns what it is.
 
   Args:
-    phase: the first phase.
-    sums: {metric: (sum, count)} of a batch, on the device.
-    trained: whether the model starts from trained weights; then any loss is
-      accepted.
+    expected: the loss of a guess; None if unknown: then any loss is accepted.
+    trained: whether the model starts from trained weights; likewise.
     hidden_size: D; a wide model's guesses are less even.
 
   Raises:
     errors.UserError: if the loss of an untrained model is not a guess's loss.
   """
-  if distributed.is_first():
-    whole = task.train_batch(phase, 0, np.arange(phase.batch_size))
-    for line in task.describe(whole):
-      bar.write(line)
-  totals: dict[str, list[float]] = {}
-  add(totals, jax.device_get(sums))
-  loss = compute_means(totals, objective.losses, task.derive)['loss']
-  expected = objective.expected_loss
+  said = f'initial loss {loss:.3f}'
   if expected is None:
-    bar.write(f'initial loss {loss:.3f}')
-    return
+    return said
   if trained:
-    bar.write(f'initial loss {loss:.3f}; guessing costs {expected:.3f}')
-    return
-  bar.write(f'initial loss {loss:.3f}, expected {expected:.3f}')
+    return f'{said}; guessing costs {expected:.3f}'
   # The tied decoder's logits have the variance D std^2, half of which is added.
   tolerance = _TOLERANCE + hidden_size * _STD**2 / 2
   if not abs(loss - expected) <= tolerance:
@@ -123,3 +102,4 @@ def check_first(
       f'the initial loss is {loss:.3f}, but guessing costs {expected:.3f} '
       f'(+-{tolerance:.2f}); look at model.initializer_std.'
     )
+  return f'{said}, expected {expected:.3f}'

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import jax
+import numpy as np
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
@@ -140,17 +141,26 @@ def _frozen_heap():
 
 
 def _check_first_batch(run, phase, state, evaluation):
-  """Checks the loss of new parameters."""
+  """Shows the first batch, and checks the loss of new parameters."""
+  task, bar, mesh = run.task, run.report.bar, run.hosts.mesh
   with run.report.meter.paused():
-    own = device_mesh.find_own_rows(run.hosts.mesh, phase.eval_batch_size)
-    batch = run.task.train_batch(phase, 0, own)
-    sums, _ = evaluation(
-      state.params, device_mesh.put_batch(run.hosts.mesh, batch)
-    )
-    trained, size = run.checkpoints.facts, run.config.model.hidden_size
-    evaluate.check_first(
-      *(run.task, run.objective, phase, sums),
-      *('init_from' in trained, size, run.report.bar),
+    own = device_mesh.find_own_rows(mesh, phase.eval_batch_size)
+    batch = device_mesh.put_batch(mesh, task.train_batch(phase, 0, own))
+    sums, _ = evaluation(state.params, batch)
+    if distributed.is_first():
+      whole = task.train_batch(phase, 0, np.arange(phase.batch_size))
+      for line in task.describe(whole):
+        bar.write(line)
+    totals: dict[str, list[float]] = {}
+    evaluate.add(totals, jax.device_get(sums))
+    means = evaluate.compute_means(totals, run.objective.losses, task.derive)
+    bar.write(
+      evaluate.check_first_loss(
+        means['loss'],
+        run.objective.expected_loss,
+        'init_from' in run.checkpoints.facts,
+        run.config.model.hidden_size,
+      )
     )
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -136,42 +135,28 @@ def test_metrics_of_a_task_reach_the_log_of_a_run(tmp_path):
   assert 'cost' in training.rows_of(tmp_path, 'train')[-1]
 
 
-def check(loss, trained=False, hidden_size=8):
-  """Checks a loss where guessing costs ln 11 + ln 2 = 3.091."""
-  c, bar = training.small_config(), training.Bar()
-  sums = {
-    'mlm_loss': (jnp.float32(loss * 4), jnp.float32(4)),
-    'nsp_loss': (jnp.float32(0), jnp.float32(4)),
-  }
-  (phase,) = task_lib.list_phases(c)
-  made = training.make_task(c)
-  evaluate.check_first(
-    made, made.objective(c), phase, sums, trained, hidden_size, bar
-  )
-  return bar.lines
+@pytest.mark.parametrize(
+  'loss, how, said',
+  [
+    (3.5, (3.091, False, 8), 'initial loss 3.500, expected 3.091'),
+    (0.25, (3.091, True, 8), 'initial loss 0.250; guessing costs 3.091'),
+    (9.0, (None, False, 8), 'initial loss 9.000'),
+    # Logits of variance 4,096 x 0.02 x 0.02, of which the loss has half.
+    (3.891, (3.091, False, 4096), 'initial loss 3.891, expected 3.091'),
+  ],
+)
+def test_what_is_said_of_the_first_loss(loss, how, said):
+  assert evaluate.check_first_loss(loss, *how) == said
 
 
-def test_a_loss_near_that_of_guessing_passes_and_the_batch_is_shown():
-  assert check(3.5) == ['8 rows', 'initial loss 3.500, expected 3.091']
-
-
-def test_a_wide_model_may_be_further_from_guessing():
-  # Logits of variance 4,096 x 0.02 x 0.02, of which the loss has half.
-  assert check(3.091 + 0.8, hidden_size=4096)
-  with pytest.raises(errors.UserError, match=r'\(\+-1.32\)'):
-    check(3.091 + 1.4, hidden_size=4096)
-
-
-@pytest.mark.parametrize('loss', [2.5, 3.7, float('nan')])
-def test_a_loss_far_from_that_of_guessing_is_an_error(loss):
-  with pytest.raises(errors.UserError, match='guessing costs 3.091'):
-    check(loss)
-
-
-def test_a_model_that_is_trained_already_may_have_any_loss():
-  assert check(0.25, trained=True)[1] == (
-    'initial loss 0.250; guessing costs 3.091'
-  )
+@pytest.mark.parametrize(
+  'loss, size, tolerance',
+  [(2.5, 8, 0.50), (3.7, 8, 0.50), (float('nan'), 8, 0.50), (4.5, 4096, 1.32)],
+)
+def test_a_loss_far_from_that_of_guessing_is_an_error(loss, size, tolerance):
+  words = rf'guessing costs 3.091 \(\+-{tolerance:.2f}\); look at model.init'
+  with pytest.raises(errors.UserError, match=words):
+    evaluate.check_first_loss(loss, 3.091, False, size)
 
 
 @pytest.mark.slow

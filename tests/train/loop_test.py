@@ -28,6 +28,7 @@ def watched(tmp_path_factory):
     pulse=pulse.Pulse(),
     traced=0,
     frozen=[],
+    shown=[],
     while_saving=[],
     while_evaluating=[],
   )
@@ -50,7 +51,11 @@ def watched(tmp_path_factory):
     return pretrain.derive(means)
 
   c = training.small_config(steps=(4, 2))
-  made = dataclasses.replace(training.make_task(c, make_batch), derive=derive)
+  made = dataclasses.replace(
+    training.make_task(c, make_batch),
+    derive=derive,
+    describe=lambda batch: seen.shown.append(len(batch['input_ids'])) or [],
+  )
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(step_lib, 'train_step', trace)
     patch.setattr(checkpoint.Checkpoints, 'save', look_while_saving)
@@ -76,6 +81,10 @@ def test_a_run_logs_evaluates_and_saves(watched):
   )
   assert row['learning_rate'] == pytest.approx(1e-2 / 4)
   assert {'mlm_loss', 'mlm_accuracy', 'nsp_loss', 'nsp_accuracy'} <= set(row)
+
+
+def test_the_first_batch_is_shown_whole_once(watched):
+  assert watched.shown == [training.ROWS]
 
 
 def test_the_step_is_compiled_once_per_phase(watched):
