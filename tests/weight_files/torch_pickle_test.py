@@ -90,7 +90,7 @@ def test_only_the_opcodes_of_state_dicts_are_read():
     DICT + b']R.',
     DICT + b'K\1R.',
     DICT + b'(K\1tR.',
-    DICT + b'](]a\x85R.',
+    DICT + b'](K\1K\2ta\x85R.',  # of pairs, whose first are hashed
     # The state of a class or a function would be that of the next file.
     DICT + b'}X\1\0\0\0aK\1sb.',
     TENSOR + b'}X\1\0\0\0aK\1sb.',
