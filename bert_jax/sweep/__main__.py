@@ -86,7 +86,7 @@ def _to_text(value) -> str:
 
 def _report(directory, summary, config):
   """Prints what was best and draws the picture."""
-  from bert_jax.sweep import glue_tasks, results
+  from bert_jax.sweep import results
 
   best, setting, glue = (summary[x] for x in ('best', 'best_setting', 'glue'))
   if best:
@@ -99,7 +99,7 @@ def _report(directory, summary, config):
     tasks = glue['tasks']
     print(f'mean over {", ".join(tasks)} (without WNLI): {glue["mean"]:.4f}')
     path = os.path.join(directory, 'submission.zip')
-    missing = glue_tasks.write_submission(path, directory, tasks, config)
+    missing = results.write_submission(path, directory, tasks, config)
     if missing is not None:
       written.append('submission.zip')
     if missing:

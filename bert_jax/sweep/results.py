@@ -1,13 +1,19 @@
-"""The scores of a sweep: means and the best, as JSON, a table and a picture."""
+"""The scores of a sweep, as JSON, a table, a picture and GLUE's submission."""
 
+import collections
 import logging
+import os
 import statistics
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
+from ml_collections import config_dict
+
 from bert_jax import errors
-from bert_jax.runtime import files
-from bert_jax.sweep import glue_tasks, grid
+from bert_jax.finetuning.readers import examples, glue, splits
+from bert_jax.runtime import files, storage
+from bert_jax.sweep import grid
 from bert_jax.workdir import paths
 
 _WIDTH, _HEIGHT, _SETTING = 2.5, 4.5, 0.7  # inches: margins, height, a setting
@@ -27,7 +33,7 @@ def summarise(
     `runs` and `done`, counts; `best`, the `run`, `metric` and `value` of the
     best run, and `best_setting`, the `fields`, `metric` and `mean` of the best
     mean, null if no run is done or metrics differ; `glue`, see
-    `glue_tasks.summarise`; `settings`, in the order of the grid, each with its
+    `_summarise_glue`; `settings`, in the order of the grid, each with its
     `fields`, the `metric` to compare by (null if no run is done), the `values`
     on dev {run: value}, their `mean`, `std` (of the sample; null for one run)
     and `best`, that of a constant (`baseline`), and which runs are no better
@@ -55,7 +61,7 @@ def summarise(
     'done': sum(len(x['values']) for x in settings),
     'best': best,
     'best_setting': best_setting,
-    'glue': glue_tasks.summarise(settings),
+    'glue': _summarise_glue(settings),
     'settings': settings,
   }
 
@@ -85,6 +91,26 @@ def _score(found: dict[str, dict]) -> dict[str, Any]:
       name: x['problem'] for name, x in found.items() if x['problem']
     },
   }
+
+
+def _summarise_glue(settings) -> dict[str, Any] | None:
+  """Returns what a sweep over tasks of GLUE found; None for another sweep.
+
+  Returns:
+    `tasks`, {task: its best setting, with the best run in `run`}, and `mean`,
+    that of their means, without WNLI; null if there are none.
+  """
+  tasks: dict[str, dict] = {}
+  for x in settings:
+    if grid.GLUE not in x['fields']:
+      return None
+    task = x['fields'][grid.GLUE]
+    if x['values'] and x['mean'] >= tasks.get(task, x)['mean']:
+      best = max(x['values'], key=x['values'].__getitem__)
+      kept = {key: x[key] for key in ('fields', 'metric', 'mean')}
+      tasks[task] = kept | {'run': best}
+  means = [x['mean'] for task, x in tasks.items() if task != grid.LEFT_OUT]
+  return {'tasks': tasks, 'mean': statistics.fmean(means) if means else None}
 
 
 def render(summary: dict[str, Any], chosen: bool) -> list[str]:
@@ -189,3 +215,63 @@ def find_axis(settings: list[dict[str, str]]) -> tuple[str, list[float]]:
   except ValueError:
     return '', []
   return (name, numbers) if min(numbers) > 0 else ('', [])
+
+
+def write_submission(
+  path: str,
+  directory: str,
+  tasks: dict[str, dict[str, Any]],
+  config: config_dict.ConfigDict,
+) -> list[str] | None:
+  """Writes the files for GLUE's leaderboard, of each task's best run, as a zip.
+
+  Args:
+    path: the zip.
+    directory: of the sweep, in which are the runs.
+    tasks: `glue` of `summarise`.
+    config: the experiment, whose `data.input` may have WNLI.
+
+  Returns:
+    The files that the leaderboard asks for and that are missing; None if no run
+    has one, so that nothing is written.
+  """
+  found = {}
+  for task in tasks.keys() - {grid.LEFT_OUT}:
+    for name in glue.TASKS[task].submissions.values():
+      file = os.path.join(directory, tasks[task]['run'], 'submission', name)
+      if storage.exists(file):
+        found[name] = storage.read(file)
+  if not found:
+    return None
+  wanted = [
+    x for task in glue.TASKS.values() for x in task.submissions.values()
+  ]
+  if grid.LEFT_OUT in splits.list_glue(config.data.input):
+    found['WNLI.tsv'] = _predict_commonest(config)
+
+  def fill(new):
+    with zipfile.ZipFile(new, 'w', zipfile.ZIP_DEFLATED) as written:
+      for name in wanted:
+        if name in found:
+          # Without the time, so that the same predictions are the same bytes.
+          entry = zipfile.ZipInfo(name)
+          written.writestr(entry, found[name], zipfile.ZIP_DEFLATED)
+
+  files.write_file(path, fill)
+  return [name for name in wanted if name not in found]
+
+
+def _predict_commonest(config) -> str:
+  """Returns WNLI's file of a submission, with the commonest training class."""
+  c = config.copy_and_resolve_references()
+  c.finetuning.glue = grid.LEFT_OUT
+  paths = splits.find_files(splits.get_source(c))
+  train, test = (
+    examples.read_glue(grid.LEFT_OUT, split, paths[split])
+    for split in ('train', 'test')
+  )
+  [(label, _)] = collections.Counter(x.label for x in train.units).most_common(
+    1
+  )
+  lines = ['index\tprediction', *(f'{x.id}\t{label}' for x in test.units)]
+  return '\n'.join(lines) + '\n'

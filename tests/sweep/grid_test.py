@@ -44,6 +44,21 @@ def test_paths_become_parts_of_names():
   assert runs[0].setting == {'init_from': '/data/runs/base@500'}
 
 
+def test_all_are_the_tasks_of_the_folder_without_wnli(tmp_path):
+  for name in ('MRPC', 'RTE', 'WNLI'):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / 'train.tsv').touch()
+  config = config_lib.finetuning()
+  config.data.input = str(tmp_path)
+  runs = grid.parse('glue=all seed=0,1', config)
+  names = ['glue=mrpc,seed=0', 'glue=mrpc,seed=1', 'glue=rte,seed=0']
+  assert [x.name for x in runs] == [*names, 'glue=rte,seed=1']
+  assert runs[0].fields == {'finetuning.glue': 'mrpc', 'seed': 0}
+  config.data.input = 'nowhere'
+  with pytest.raises(errors.UserError, match='nowhere has no task of GLUE'):
+    grid.parse('glue=all', config)
+
+
 @pytest.mark.parametrize(
   'text, words',
   [
