@@ -47,7 +47,7 @@ def list_programs(config, device) -> list[programs.Program]:
   tuned_for_classes = jax.eval_shape(fine_tuned.make_init(module), key)
   texts = classes.TASK.list_shapes(tuned, module, phase, ROWS)
   found = {
-    'fill_mask': (fill._mlm_logits, params, tokens | masks, bert, True),
+    'fill_mask': (fill._mlm_logits, params, tokens | masks, bert),
     'features': (hidden_states._compute, params, tokens, bert, 'all', True),
     'features of rows': (hidden_states.stack, params, tokens, bert, (0, 1)),
     'score': (

@@ -76,6 +76,8 @@ def make_config(
   Raises:
     errors.UserError: if a field is unknown, missing, malformed or out of range.
   """
+  names = names or {}
+  shown = {names.get(name, name): x for name, x in values.items()}
   fields = {f.name: f for f in dataclasses.fields(bert_config.BertConfig)}
   unknown = sorted(set(values) - set(fields))
   if unknown:
@@ -83,41 +85,31 @@ def make_config(
       f'{path}: its model has the unknown fields {errors.listing(unknown)}; '
       'convert it again.'
     )
-  shown = {(names or {}).get(name, name): x for name, x in values.items()}
 
   def check(name, good, allowed):
     if not good:
-      refuse(path, shown, (names or {}).get(name, name), allowed)
+      refuse(path, shown, names.get(name, name), allowed)
 
   for name, field in fields.items():
-    x = values.get(name, field.default)
-    if field.type is int:
-      check(
-        name,
-        type(x) is int and 0 < x < 1 << 31,
-        'a whole number from 1 to 2**31 - 1',
-      )
-    elif field.type is float:
+    x, kind = values.get(name, field.default), field.type
+    good, allowed = type(x) is kind, f'of {kind.__name__}'
+    if name in _CHOICES:
+      good, allowed = x in _CHOICES[name], f'one of {", ".join(_CHOICES[name])}'
+    elif kind is int:
+      good = good and 0 < x < 1 << 31
+      allowed = 'a whole number from 1 to 2**31 - 1'
+    elif kind is float:
       least, most = (-1e38, 0) if name == 'mask_value' else (0, 1)
       good = type(x) in (int, float) and least <= x <= most
-      check(name, good, f'a number from {least} to {most}')
-    elif name in _CHOICES:
-      allowed = _CHOICES[name]
-      check(name, x in allowed, f'one of {", ".join(allowed)}')
-    else:
-      check(name, type(x) is field.type, f'of {field.type.__name__}')
+      allowed = f'a number from {least} to {most}'
+    check(name, good, allowed)
   config = bert_config.BertConfig(
     **{name: fields[name].type(x) for name, x in values.items()}
   )
-  heads = config.num_heads
-  check(
-    'hidden_size',
-    not config.hidden_size % heads,
-    f'a multiple of {heads} heads',
-  )
-  check(
-    'num_layers', config.num_layers <= _MAX_LAYERS, f'{_MAX_LAYERS} or less'
-  )
+  heads, most = config.num_heads, _MAX_LAYERS
+  check('num_layers', config.num_layers <= most, f'{most} or less')
+  whole = config.hidden_size % heads == 0
+  check('hidden_size', whole, f'a multiple of {heads} heads')
   return config
 
 

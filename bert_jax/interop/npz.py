@@ -93,11 +93,10 @@ def _read_arrays(path):
     for member in archive.infolist():
       # numpy.load would allocate what the header of an array asks for.
       with archive.open(member) as f:
-        version = np.lib.format.read_magic(f)
+        np.lib.format.read_magic(f)
         shape, _, dtype = np.lib.format.read_array_header_1_0(f)
         held = member.file_size - f.tell()
-      right = version == (1, 0) and dtype in (np.float32, np.uint8)
-      right &= min(shape, default=0) >= 0
+      right = min(shape, default=0) >= 0 and dtype in (np.float32, np.uint8)
       name = member.filename.removesuffix('.npy')
       if not right or math.prod(shape) * dtype.itemsize != held:
         raise ValueError(f'{name!r} is {dtype} {shape} of {held:,} bytes')
