@@ -75,37 +75,20 @@ def test_parameter_counts(size, vocab_size, both_heads, mlm_only):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'layers, hidden, both_heads',
+  'layers, counts',
   [
-    (2, 128, 4_433_468),
-    (2, 256, 9_688_380),
-    (2, 512, 22_754_108),
-    (2, 768, 39_227_708),
-    (4, 128, 4_830_012),
-    (4, 256, 11_267_900),
-    (4, 512, 29_058_876),
-    (4, 768, 53_403_452),
-    (6, 128, 5_226_556),
-    (6, 256, 12_847_420),
-    (6, 512, 35_363_644),
-    (6, 768, 67_579_196),
-    (8, 128, 5_623_100),
-    (8, 256, 14_426_940),
-    (8, 512, 41_668_412),
-    (8, 768, 81_754_940),
-    (10, 128, 6_019_644),
-    (10, 256, 16_006_460),
-    (10, 512, 47_973_180),
-    (10, 768, 95_930_684),
-    (12, 128, 6_416_188),
-    (12, 256, 17_585_980),
-    (12, 512, 54_277_948),
-    (12, 768, 110_106_428),
+    (2, (4_433_468, 9_688_380, 22_754_108, 39_227_708)),
+    (4, (4_830_012, 11_267_900, 29_058_876, 53_403_452)),
+    (6, (5_226_556, 12_847_420, 35_363_644, 67_579_196)),
+    (8, (5_623_100, 14_426_940, 41_668_412, 81_754_940)),
+    (10, (6_019_644, 16_006_460, 47_973_180, 95_930_684)),
+    (12, (6_416_188, 17_585_980, 54_277_948, 110_106_428)),
   ],
 )
-def test_parameter_counts_of_the_miniatures(layers, hidden, both_heads):
-  c = bert_config.BertConfig(30522, hidden, layers, hidden // 64, 4 * hidden)
-  assert count_parameters(c) == both_heads
+def test_parameter_counts_of_the_miniatures(layers, counts):
+  for hidden, expected in zip((128, 256, 512, 768), counts, strict=True):
+    c = bert_config.BertConfig(30522, hidden, layers, hidden // 64, 4 * hidden)
+    assert count_parameters(c) == expected
 
 
 @pytest.mark.parametrize('norm', bert_config.NORMS)
@@ -113,10 +96,8 @@ def test_padding_does_not_change_logits(norm):
   apply, params = build(dataclasses.replace(SMALL, norm=norm))
   batch = example()
   longer = {
-    'input_ids': jnp.pad(batch['input_ids'], ((0, 0), (0, 2))) + 0,
-    'input_mask': jnp.pad(batch['input_mask'], ((0, 0), (0, 2))),
-    'segment_ids': jnp.pad(batch['segment_ids'], ((0, 0), (0, 2))),
-    'masked_lm_positions': batch['masked_lm_positions'],
+    name: x if 'positions' in name else jnp.pad(x, ((0, 0), (0, 2)))
+    for name, x in batch.items()
   }
   for short, long in zip(
     apply({'params': params}, batch),
@@ -140,24 +121,22 @@ def _influence(c):
   return found.astype(int).tolist()
 
 
-def test_bert_sees_both_sides():
-  assert _influence(SMALL) == [[1, 1, 1, 1, 1]] * 3
-
-
-def test_causal_model_does_not_see_what_follows():
-  assert _influence(dataclasses.replace(SMALL, causal=True)) == [
-    [1, 1, 0, 0, 0],
-    [1, 1, 1, 0, 0],
-    [1, 1, 1, 1, 1],
-  ]
-
-
-def test_reversed_causal_model_does_not_see_what_precedes():
-  assert _influence(dataclasses.replace(SMALL, causal=True, reverse=True)) == [
-    [0, 1, 1, 1, 1],
-    [0, 0, 1, 1, 1],
-    [0, 0, 0, 0, 1],
-  ]
+@pytest.mark.parametrize(
+  'changes, seen',
+  [
+    ({}, [[1, 1, 1, 1, 1]] * 3),
+    (
+      {'causal': True},
+      [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 1]],
+    ),
+    (
+      {'causal': True, 'reverse': True},
+      [[0, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1]],
+    ),
+  ],
+)
+def test_a_model_sees_both_sides_or_one(changes, seen):
+  assert _influence(dataclasses.replace(SMALL, **changes)) == seen
 
 
 def test_positions_start_again_in_each_pair():

@@ -130,7 +130,6 @@ def test_attention_kernels_are_exact_whatever_is_asked():
       None,
       rate=0.0,
       mask_value=-10_000.0,
-      deterministic=True,
     ).sum()
 
   c = training.small_config()
