@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.corpus import document, sentences
+from bert_jax.corpus import document
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 LENGTH, SHORT_SEQ_PROB = 128, 0.1
@@ -87,7 +87,7 @@ def make_text(inputs: list[str], folder: str, size: int) -> list[str]:
         paragraphs = next(streams[k], None)
         if paragraphs is None:
           sys.exit(f'error: {inputs[k]} is too small; lower --megabytes.')
-        lines = '\n'.join(sentences.split(document.Document(paragraphs), 'en'))
+        lines = '\n'.join(document.split(document.Document(paragraphs), 'en'))
         taken[k] += len(lines) / sizes[k]
         if len(lines) >= MIN_CHARS:
           file.write(lines + '\n\n')

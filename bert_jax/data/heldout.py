@@ -7,8 +7,7 @@ enough text, so a few documents, or a single one, suffice for both splits.
 
 from collections.abc import Mapping, Sequence
 
-from bert_jax.corpus import sentences
-from bert_jax.corpus.document import Document
+from bert_jax.corpus.document import Document, split
 
 _PART = 32_000  # characters, about; an input has 64 parts if it is not tiny
 _SMALLEST_PART, _PARTS = 2000, 64
@@ -43,7 +42,7 @@ def cut(
   for paragraph in document.paragraphs:
     texts = [paragraph]
     if len(paragraph) > most // 4 and not document.are_sentences:
-      texts = sentences.split(Document(texts), language)
+      texts = split(Document(texts), language)
     for text in texts:
       parts[min(begin * count // size, count - 1)].append(text)
       begin += len(text)

@@ -4,7 +4,6 @@ A shard's records are a pure function of its documents, the vocabulary and the
 recipe, whatever process makes them, and in whatever order.
 """
 
-import collections
 import dataclasses
 import functools
 import hashlib
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.corpus import sentences, text_files
+from bert_jax.corpus import document, text_files
 from bert_jax.data import (
   document_spill,
   hashing,
@@ -78,7 +77,7 @@ def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
   """Counts the words of a shard's documents, unless the result exists already.
 
   Returns:
-    The path of a file that `read_words` reads.
+    The path of a JSON file, {word: count}.
   """
   path = os.path.join(shard.work, f'{shard.name}.words')
   if not storage.exists(path):
@@ -86,18 +85,8 @@ def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
     words = vocab_pieces.count_words(
       texts, recipe.lowercase, recipe.strip_accents
     )
-    lines = (f'{word}\t{count}\n' for word, count in words.items())
-    files.write_text(path, ''.join(lines))
+    storage.write(path, json.dumps(words).encode())
   return path
-
-
-def read_words(path: str) -> collections.Counter:
-  """Reads the counts that `count_words` wrote."""
-  words: collections.Counter[str] = collections.Counter()
-  for line in storage.read(path).decode().split('\n')[:-1]:
-    word, _, count = line.rpartition('\t')
-    words[word] = int(count)
-  return words
 
 
 def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
@@ -257,7 +246,7 @@ def _find_pools(of: np.ndarray, negatives: str) -> np.ndarray:
 def _sentence_ids(texts, words: tokenizer.Tokenizer, language: str):
   """Yields each text with the ids of its sentences, none of them empty."""
   for batch in _batches(texts):
-    split = [sentences.split(text.document, language) for text in batch]
+    split = [document.split(text.document, language) for text in batch]
     ids = iter(words.packed([sentence for text in split for sentence in text]))
     for text, found in zip(batch, split, strict=True):
       yield text, [x for x in itertools.islice(ids, len(found)) if x]

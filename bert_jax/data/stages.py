@@ -303,7 +303,7 @@ def count_words(
   paths = _run(runner, shards.count_words, jobs, 'counting words')
   found = list(zip((shard.split for shard, _ in jobs), paths, strict=True))
   return [
-    vocab_pieces.merge(shards.read_words(path) for of, path in found if of == s)
+    vocab_pieces.merge(files.load_json(path) for of, path in found if of == s)
     for s in splits
   ]
 

@@ -15,7 +15,7 @@ import hashlib
 import io
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import sentencepiece
@@ -54,7 +54,7 @@ def count_words(
   return words
 
 
-def merge(counters: Iterable[collections.Counter]) -> collections.Counter:
+def merge(counters: Iterable[Mapping[str, int]]) -> collections.Counter:
   """Adds counts; beyond two million words the result depends on the order."""
   words: collections.Counter[str] = collections.Counter()
   for counter in counters:

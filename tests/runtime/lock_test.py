@@ -13,12 +13,12 @@ import time
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import files, lease, lock, storage
+from bert_jax.runtime import files, lock, storage
 
 _HOLD = """
 import sys, time
-from bert_jax.runtime import lease, lock
-lease._RENEW = 0.2
+from bert_jax.runtime import lock
+lock._RENEW = 0.2
 with lock.exclusive(sys.argv[1]):
   print('held', flush=True)
   time.sleep(60)
@@ -27,7 +27,7 @@ with lock.exclusive(sys.argv[1]):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-  monkeypatch.setattr(lease, '_RENEW', 0.2)
+  monkeypatch.setattr(lock, '_RENEW', 0.2)
 
 
 @pytest.fixture
@@ -81,14 +81,14 @@ def test_it_is_taken_over_when_its_holder_was_killed(folder, holder):
 
 def hold_elsewhere(path, **more):
   """Leaves a lock as another machine would."""
-  own = {**lease._describe_self(), 'host': 'pod-3', 'process': 1, **more}
+  own = {**lock._describe_self(), 'host': 'pod-3', 'process': 1, **more}
   files.write_text(f'{path}/7', json.dumps(own))
 
 
 def test_a_holder_on_another_machine_is_gone_when_it_stops_renewing(
   remote, monkeypatch, capsys
 ):
-  monkeypatch.setattr(lease, '_GONE', 1.0)
+  monkeypatch.setattr(lock, '_GONE', 1.0)
   hold_elsewhere(f'{remote}/lock')
   with lock.exclusive(f'{remote}/lock'):
     assert storage.list_names(f'{remote}/lock') == ['8']
@@ -100,7 +100,7 @@ def test_a_holder_on_another_machine_is_gone_when_it_stops_renewing(
 def test_who_looked_before_others_came_and_went_does_not_hold_it(
   remote, monkeypatch
 ):
-  path, numbers = f'{remote}/lock', lease._list
+  path, numbers = f'{remote}/lock', lock._list
   hold_elsewhere(path, released=True)
   looks = []
 
@@ -108,11 +108,11 @@ def test_who_looked_before_others_came_and_went_does_not_hold_it(
     looks.append(numbers(path))
     if len(looks) == 1:  # then two hold it, and the second tidies up
       storage.delete(f'{path}/7')
-      own = {**lease._describe_self(), 'released': True}
+      own = {**lock._describe_self(), 'released': True}
       files.write_text(f'{path}/9', json.dumps(own))
     return looks[-1]
 
-  monkeypatch.setattr(lease, '_list', look)
+  monkeypatch.setattr(lock, '_list', look)
   with lock.exclusive(path):
     assert storage.list_names(path) == ['10']
 
@@ -136,7 +136,7 @@ def test_a_holder_that_released_it_is_not_waited_for(remote, capsys):
 def test_a_damaged_object_is_waited_for_and_then_taken_over(
   remote, monkeypatch, capsys, content
 ):
-  monkeypatch.setattr(lease, '_GONE', 0.5)
+  monkeypatch.setattr(lock, '_GONE', 0.5)
   files.write_text(f'{remote}/lock/7', content)
   with lock.exclusive(f'{remote}/lock'):
     assert storage.list_names(f'{remote}/lock') == ['8']
@@ -144,13 +144,13 @@ def test_a_damaged_object_is_waited_for_and_then_taken_over(
 
 
 def test_a_process_number_proves_death_on_its_own_machine_alone(monkeypatch):
-  own = lease._describe_self()
+  own = lock._describe_self()
   gone = {**own, 'process': 1 << 30}
-  assert lease._is_dead(gone) and not lease._is_dead(own)
-  assert not lease._is_dead({**gone, 'host': 'pod-3'})
-  assert not lease._is_dead({**gone, 'machine': 'x'})
-  monkeypatch.setattr(lease, '_identify_machine', str)  # not on Linux
-  assert not lease._is_dead({**lease._describe_self(), 'process': 1 << 30})
+  assert lock._is_dead(gone) and not lock._is_dead(own)
+  assert not lock._is_dead({**gone, 'host': 'pod-3'})
+  assert not lock._is_dead({**gone, 'machine': 'x'})
+  monkeypatch.setattr(lock, '_identify_machine', str)  # not on Linux
+  assert not lock._is_dead({**lock._describe_self(), 'process': 1 << 30})
 
 
 def test_of_many_at_once_one_gets_it(remote, monkeypatch):
@@ -205,19 +205,19 @@ def test_a_full_local_disk_does_not_stop_the_renewal(remote, monkeypatch):
 def test_an_error_of_the_system_does_not_stop_the_renewal(
   remote, monkeypatch, capsys, where
 ):
-  original, failed = getattr(lease, where), []
+  original, failed = getattr(lock, where), []
 
   def fail(*args):
     failed.append(args)
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
   with lock.exclusive(f'{remote}/lock'):
-    monkeypatch.setattr(lease, where, fail)
+    monkeypatch.setattr(lock, where, fail)
     wait_until(lambda: failed)
-    monkeypatch.setattr(lease, where, original)
+    monkeypatch.setattr(lock, where, original)
     before = storage.get_time(f'{remote}/lock/1')
     wait_until(lambda: storage.get_time(f'{remote}/lock/1') > before)
-    monkeypatch.setattr(lease, '_write', fail)
+    monkeypatch.setattr(lock, '_write', fail)
   assert 'warning: [Errno 24] Too many open files' in capsys.readouterr().err
 
 
