@@ -3,8 +3,6 @@
 import json
 import math
 import pickle
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -263,15 +261,11 @@ def test_the_unit_of_masking_is_passed_on(directory):
   assert span['masked_lm_weights'].sum() > 0
 
 
-def test_batches_are_the_same_after_pickling_and_need_no_jax(directory):
+def test_batches_are_the_same_after_pickling(directory):
   c = make_config()
   made, phase = batches_lib.Batches(c, directory), task.list_phases(c)[0]
   copy = pickle.loads(pickle.dumps(made))
   assert same(copy.train_batch(phase, 3), made.train_batch(phase, 3))
-  code = (
-    'import sys, bert_jax.pretraining.batches; assert "jax" not in sys.modules'
-  )
-  subprocess.run([sys.executable, '-c', code], check=True)
 
 
 def test_facts_say_what_changed(directory, packed_directory):

@@ -190,7 +190,6 @@ def test_a_run_ends_with_the_process_of_its_sweep():
 
 
 def test_a_sweep_may_be_in_a_bucket(remote, tmp_path):
-  """The run writes to a local folder, from which it is uploaded."""
   program = """
 import json, os, sys
 from bert_jax.runtime import storage
