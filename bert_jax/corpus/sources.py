@@ -70,9 +70,6 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
       is a sentence. 'files': each file is a document of hard-wrapped lines, and
       blank lines separate its paragraphs.
     field: name of the field that holds the text, in JSONL and TFDS.
-
-  Raises:
-    errors.UserError: if an input matches no file or cannot be opened.
   """
   wholes = [_wholes(given, field) for given in inputs]
   total = sum(r.size for found in wholes for r in found)

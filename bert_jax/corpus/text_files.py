@@ -27,11 +27,7 @@ _AGAIN = 'put that right, then run the same command again.'
 
 
 def expand(given: str) -> list[str]:
-  """Returns the sorted files that a path, a glob or a folder names.
-
-  Raises:
-    errors.UserError: if there are none.
-  """
+  """Returns the sorted files that a path, a glob or a folder names."""
   what = f'input {given!r} cannot be listed'
   advice = 'check the address and your permissions.'
   with errors.explaining(what, advice, (OSError, ValueError)):
@@ -45,11 +41,7 @@ def expand(given: str) -> list[str]:
 
 
 def list_sizes(given: str) -> dict[str, int]:
-  """Returns {path: bytes} of the files that `expand` returns, in its order.
-
-  Raises:
-    errors.UserError: if there are none, or one cannot be found.
-  """
+  """Returns {path: bytes} of the files that `expand` returns, in its order."""
   sizes = {}
   for path in expand(given):
     what = f'input {given!r}: cannot read {path}'  # such as a link to nothing
@@ -68,11 +60,7 @@ def is_compressed(path: str) -> bool:
 
 
 def compute_sha256(path: str) -> str:
-  """Returns the SHA-256 of a file as stored (compressed), in hexadecimal.
-
-  Raises:
-    errors.UserError: if it cannot be read.
-  """
+  """Returns the SHA-256 of a file as stored (compressed), in hexadecimal."""
   with (
     _open_raw(path) as file,
     errors.explaining(f'cannot read {path}', _AGAIN),

@@ -36,9 +36,6 @@ def open_split(given: str, field: str = ''):
   Args:
     given: tfds:NAME/CONFIG:SPLIT.
     field: a feature that it must have; '' is none.
-
-  Raises:
-    errors.UserError: if it cannot be read, or lacks the feature.
   """
   match = _INPUT.fullmatch(given)
   if not match:

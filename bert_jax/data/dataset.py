@@ -105,9 +105,6 @@ def open_split(
 
   Args:
     length: S, one of the lengths that the data was prepared for.
-
-  Raises:
-    errors.UserError: if the files are not those of the manifest.
   """
   found = manifest_lib.read(directory)
   files = [

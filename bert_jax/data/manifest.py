@@ -30,11 +30,7 @@ def vocab_path(directory: str) -> str:
 
 
 def read(directory: str) -> dict:
-  """Reads the manifest of prepared data, and compares its checksum.
-
-  Raises:
-    errors.UserError: if there is none, or it is not as it was written.
-  """
+  """Reads the manifest of prepared data, and compares its checksum."""
   path = os.path.join(directory, NAME)
   other = f'{directory} is not prepared data: {NAME}'
   advice = 'name another folder: one that bert_jax.data.prepare has made.'

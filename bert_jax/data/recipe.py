@@ -44,11 +44,7 @@ class Recipe:
 
 
 def make_recipe(config: config_dict.ConfigDict) -> Recipe:
-  """Returns how the data of a config is prepared.
-
-  Raises:
-    errors.UserError: for values that cannot be used, alone or together.
-  """
+  """Returns how the data of a config is prepared."""
   # Here, so that worker processes, which get a recipe, start sooner.
   from bert_jax import config as config_lib
   from bert_jax.data import accents

@@ -27,9 +27,6 @@ def write(path: str, records: Iterable[bytes]) -> int:
 
   Args:
     path: a local file; not atomically, see `storage.replacing`.
-
-  Raises:
-    OSError: if the disk is full or fails.
   """
   # Counts in C: for millions of records, a Python loop is noticeably slower.
   written = itertools.count()

@@ -57,9 +57,6 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   Args:
     partial: output directory, for the records, `vocab.txt`, `DATA_CARD.md`,
       intermediate files in `work/` and, written last, the manifest.
-
-  Raises:
-    errors.UserError: if the input cannot be used.
   """
   text = read(recipe, partial, runner)
   _check_enough(text)
@@ -103,11 +100,7 @@ def _run(runner, fn, jobs, label) -> list:
 
 
 def read(recipe: recipe_lib.Recipe, partial: str, runner: Runner) -> Text:
-  """Distributes all documents over the shards; arguments are as in `make`.
-
-  Raises:
-    errors.UserError: if there is no text, or the input cannot be used.
-  """
+  """Distributes all documents over the shards; arguments are as in `make`."""
   words = _read_vocab(recipe)
   pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
   work = os.path.join(partial, 'work')

@@ -1,8 +1,8 @@
 """Trains a WordPiece vocabulary on text, and measures how well it fits.
 
 Text is read, cleaned and counted by the jobs of `prepare`, so the vocabulary is
-the one that a run trains for itself. After an interruption, run the same command
-again to continue.
+the one that a run trains for itself. After an interruption, run the same
+command again to continue.
 
   python -m bert_jax.data.vocab --input='wiki/**/wiki_*' --size=30522 \\
     --output=vocab.txt
@@ -62,14 +62,11 @@ def make(
   beside: Sequence[str],
   runner: stages.Runner,
 ) -> str:
-  """Trains a vocabulary, writes it, and measures its fit to held-out text.
+  """Trains and writes a vocabulary; returns a report on its fit.
 
   Args:
     output: the file to write. Work in progress is kept in `output`.partial.
     beside: other vocabulary files, measured on the same held-out text.
-
-  Returns:
-    A report to print.
   """
   others = {path: tokenizer.read_vocab(path) for path in beside}
   output = storage.resolve(output)

@@ -47,11 +47,7 @@ class Unavailable(errors.UserError, OSError):
 
 
 def connect(path: str):
-  """Returns (fsspec file system, name in it) of a URL.
-
-  Raises:
-    errors.UserError: if its package is not installed, or there is none.
-  """
+  """Returns (fsspec file system, name in it) of a URL."""
   import fsspec
 
   try:

@@ -13,11 +13,7 @@ from bert_jax.runtime import screen, signals
 
 
 def get_config(values: flags.FlagValues):
-  """Returns the config given by the flag --config.
-
-  Raises:
-    errors.UserError: if its file cannot be read.
-  """
+  """Returns the config given by the flag --config."""
   config = values.config
   try:
     config.keys()
@@ -70,11 +66,7 @@ def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
 
 
 def require_beside(name: str, *others: str):
-  """Refuses a flag that has no effect unless one of `others` is given.
-
-  Raises:
-    errors.UserError: if the flag is given and none of the others has a value.
-  """
+  """Refuses a flag that has no effect unless one of `others` is given."""
   found = flags.FLAGS
   if found[name].present and not any(found[other].value for other in others):
     wanted = ' or '.join(f'--{other}' for other in others)

@@ -27,9 +27,6 @@ def write_folder(
   Args:
     allowed: names of the files that an existing folder may contain.
     fill: function that writes the files into the folder whose path it is given.
-
-  Raises:
-    errors.UserError: if the folder cannot be written or replaced.
   """
   directory = _resolve(directory)
   with errors.explaining(f'cannot write {directory}'):
@@ -79,11 +76,7 @@ def _upload_folder(url, fill):
 
 
 def write_file(path: str, fill: Callable[[str], None]):
-  """Writes a file, see `storage.replacing`, and creates its folder.
-
-  Raises:
-    errors.UserError: if the file cannot be written.
-  """
+  """Writes a file, see `storage.replacing`, and creates its folder."""
   path = _resolve(path)
   with errors.explaining(f'cannot write {path}'):
     storage.make_folder(os.path.dirname(path))
@@ -141,9 +134,6 @@ def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
 
   Args:
     advice: end of the error message, says what to do about a malformed file.
-
-  Raises:
-    errors.UserError: if the file cannot be read or is not a JSON object.
   """
   with (
     errors.explaining(f'{path} is not JSON', f'{advice}.', ValueError),

@@ -26,9 +26,6 @@ def make_ahead(
       not a lambda.
     workers: processes that make batches; -1 is one per core, 0 uses a thread
       of this process.
-
-  Raises:
-    errors.UserError: if a process dies.
   """
   workers = workers_lib.resolve(workers)
   if not workers:

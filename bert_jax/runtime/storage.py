@@ -32,11 +32,7 @@ def is_remote(path: str) -> bool:
 
 
 def resolve(path: str) -> str:
-  """Returns the absolute path, or the URL without a slash at its end.
-
-  Raises:
-    errors.UserError: for a URL that is not gs://BUCKET/NAME.
-  """
+  """Returns the absolute path, or the URL without a slash at its end."""
   if not is_remote(path):
     return os.path.abspath(path)
   rest = path.removeprefix(bucket.SCHEME).rstrip('/')
@@ -245,9 +241,6 @@ def replacing(path: str, synced: bool = True):
     path: an existing file is replaced unless the body raises.
     synced: without it, a new local file may be empty after a power cut, until
       `sync_files`; that takes less time for many files than one by one.
-
-  Raises:
-    OSError: if the file cannot be written.
   """
   if is_remote(path):
     with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:

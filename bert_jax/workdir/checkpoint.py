@@ -64,15 +64,14 @@ class Checkpoints:
     state: Any,
     announce: Callable[[str], None] = lambda mark: None,
   ) -> str:
-    """Saves in the background; waits for the save before it.
+    """Saves a state in the background; returns its fingerprint.
+
+    Waits for the save before it.
 
     Args:
       step: training step, after `newest`, the last one saved or restored.
       announce: is called with the fingerprint before anything is written, for
         what a run that resumes from this checkpoint must find.
-
-    Returns:
-      The fingerprint of the state.
 
     Raises:
       errors.UserError: if this or the previous save failed.
@@ -105,11 +104,7 @@ class Checkpoints:
 
   @property
   def complete(self) -> int | None:
-    """The step of the newest checkpoint that is complete.
-
-    Raises:
-      OSError: if the disk or the bucket does not answer.
-    """
+    """The step of the newest checkpoint that is complete."""
     # Orbax can tell that saving has ended, but not whether it failed.
     newest = self.newest
     if newest is None or checkpoint_reader.is_complete(self._path(newest)):
@@ -166,11 +161,7 @@ class Checkpoints:
     return found
 
   def restore_best(self, template: Any):
-    """Restores the checkpoint of the best evaluation; returns its state.
-
-    Raises:
-      errors.UserError: if it is damaged or cannot be read.
-    """
+    """Restores the checkpoint of the best evaluation; returns its state."""
     self._manager.wait_until_finished()
     step, _ = self.best
     try:

@@ -74,20 +74,13 @@ def list_steps(directory: str) -> list[int]:
 
   There are none if it does not exist. Orbax would leave out those that the disk
   gives no answer about, and a run would start over.
-
-  Raises:
-    errors.UserError: if the directory cannot be listed.
   """
   names = _list_names(directory)
   return sorted(int(x) for x in names if _is_complete(directory, x))
 
 
 def list_unfinished(directory: str) -> list[str]:
-  """Returns the names of the checkpoints whose saving was interrupted.
-
-  Raises:
-    errors.UserError: if the directory cannot be listed.
-  """
+  """Returns the names of the checkpoints whose saving was interrupted."""
   return [
     name
     for name in _list_names(directory)
@@ -128,11 +121,7 @@ def _is_complete(directory, name):
 
 
 def is_complete(path: str) -> bool:
-  """Returns whether a checkpoint was saved to the end.
-
-  Raises:
-    OSError: if the disk or the bucket does not answer.
-  """
+  """Returns whether a checkpoint was saved to the end."""
   # A bucket cannot rename: what is being saved has its final name there.
   return storage.exists(
     os.path.join(path, COMMITTED) if storage.is_remote(path) else path

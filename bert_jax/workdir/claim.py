@@ -97,9 +97,6 @@ def keep(workdir: str, directory: str):
   """Copies to a run what its model needs of data that lie elsewhere.
 
   Inference reads nothing outside of a run. One that has begun keeps its files.
-
-  Raises:
-    errors.UserError: if they cannot be copied.
   """
   for name in ('vocab.txt', 'manifest.json'):
     path = os.path.join(workdir, name)

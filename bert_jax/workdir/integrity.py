@@ -109,9 +109,6 @@ def check_files(path: str, names: Iterable[str]):
   """Raises Damaged if a file or folder of a checkpoint is missing.
 
   Orbax cannot tell, since it treats disk errors as missing files.
-
-  Raises:
-    OSError: if a disk error prevents the check.
   """
   for name in names:
     if not storage.exists(os.path.join(path, name)):
@@ -172,9 +169,6 @@ def check_same_tree(path: str, stored: dict, wanted: dict):
 
   Args:
     stored: {name: description of the array} of the checkpoint.
-
-  Raises:
-    errors.UserError: naming the first arrays that differ.
   """
   wrong = _find_different(stored, wanted)
   if wrong:

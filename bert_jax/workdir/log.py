@@ -49,9 +49,6 @@ class Log:
       kind: 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped', 'spike'
         or 'compiled'.
       values: numbers, which become curves, and texts.
-
-    Raises:
-      errors.UserError: if the row cannot be written.
     """
     numbers = [
       summary_pb2.Summary.Value(tag=f'{kind}/{name}', simple_value=value)
@@ -68,11 +65,7 @@ class Log:
         self._write_event(step, summary=summary_pb2.Summary(value=numbers))
 
   def flush(self):
-    """Waits until all rows are in the working directory, if it is a bucket.
-
-    Raises:
-      errors.UserError: if they cannot be written there.
-    """
+    """Waits until all rows are in the working directory, if it is a bucket."""
     with self._reported():
       self._mirror.flush()
 

@@ -52,11 +52,7 @@ class Mirror:
       )
 
   def flush(self):
-    """Uploads all that has changed.
-
-    Raises:
-      errors.UserError: if the bucket does not take it.
-    """
+    """Uploads all that has changed."""
     if self._url is None:
       return
     with self._lock:

@@ -18,9 +18,6 @@ def check_shared(workdir: str):
   """Checks that all processes see what process 0 writes.
 
   All write their part of a checkpoint there. Every process must call this.
-
-  Raises:
-    errors.UserError: on all processes, if they do not.
   """
   if jax.process_count() == 1:
     return

@@ -21,15 +21,12 @@ from bert_jax.tokenization import tokenizer
 def prepare(
   recipe: recipe_lib.Recipe, output: str, runner: stages.Runner | None = None
 ) -> dict:
-  """Makes the data of a recipe in `output`, unless it exists already.
+  """Makes the data of a recipe, unless it exists; returns the manifest.
 
   Args:
     output: a directory, local or in a bucket, that is created when the data is
       complete. Work in progress is kept in `output`.partial and continued.
     runner: runs the jobs; None uses one local process per core.
-
-  Returns:
-    The manifest.
 
   Raises:
     errors.UserError: if the input cannot be used, or `output` holds the data
@@ -102,9 +99,6 @@ def run_on_beam(
   Args:
     fn: a module-level function that writes its result to a file; a second call
       with the same arguments returns that result.
-
-  Raises:
-    errors.UserError: if Beam is not installed, or rejects the options.
   """
   try:
     import apache_beam as beam
