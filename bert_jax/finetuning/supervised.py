@@ -7,7 +7,9 @@ once, for every task: `task_data` keeps the rows, `batches` puts them in order,
 """
 
 import abc
+import contextlib
 import functools
+import gc
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -64,6 +66,21 @@ class Card(NamedTuple):
   drawn: str = 'rows'
 
 
+@contextlib.contextmanager
+def _collecting_no_garbage():
+  """Spares Python the search for garbage among rows, which are all kept.
+
+  Reading and encoding SST-2 takes 0.65 s of a core then, else 1.2 s.
+  """
+  was_on = gc.isenabled()
+  gc.disable()
+  try:
+    yield
+  finally:
+    if was_on:
+      gc.enable()
+
+
 class Supervised(abc.ABC):
   """A task of fine-tuning: it has no state, so that there is one of each.
 
@@ -93,6 +110,7 @@ class Supervised(abc.ABC):
 
   # From files to rows.
 
+  @_collecting_no_garbage()
   def read(
     self, config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
   ) -> Data:
@@ -109,12 +127,11 @@ class Supervised(abc.ABC):
       config.finetuning.form,
       self.get_settings(config),
     )
-    rows, facts = {}, {}
+    rows, facts, repeated = {}, {}, splits.find_repeated(found)
     for split, content in found.items():
       rows[split], more = self.encode(how, content, labels, split)
       warnings = more.pop('warnings', {})
-      repeated = f'that are also training {self.unit}s'
-      warnings[repeated] = splits.find_repeated(found['train'], content)
+      warnings[f'that are also training {self.unit}s'] = repeated[split]
       facts[split] = {
         'path': content.path,
         'origin': content.origin,

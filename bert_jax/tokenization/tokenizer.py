@@ -118,7 +118,8 @@ class Tokenizer:
 
   def ids(self, texts: Sequence[str]) -> list[list[int]]:
     """Returns the ids of each text as a list, see `packed`."""
-    return [np.frombuffer(p, self.id_type).tolist() for p in self.packed(texts)]
+    kind = self.id_type
+    return [np.frombuffer(x, kind).tolist() for x in self.packed(texts)]
 
   def spell(self, word: str) -> list[int]:
     """Returns the ids of one of the words that text is split into."""

@@ -213,10 +213,14 @@ def read(
   }
 
 
-def find_repeated(train: Content, other: Content) -> list[Any]:
-  """Returns the names of the units of a split that are training ones, too."""
-  known = set() if other is train else {x.key for x in train.units}
-  return [x.name for x in other.units if x.key in known]
+def find_repeated(found: dict[str, Content]) -> dict[str, list[Any]]:
+  """Returns {split: names of its units that are training ones, too}."""
+  known = {x.key for x in found['train'].units}
+  others = [split for split in found if split != 'train']
+  return {'train': []} | {
+    split: [x.name for x in found[split].units if x.key in known]
+    for split in others
+  }
 
 
 def take_sample(groups: Sequence[int], most: int) -> np.ndarray:

@@ -149,7 +149,7 @@ def test_a_small_part_of_a_file_sorted_by_class_has_all_classes(tmp_path):
 
 def test_dev_rows_that_are_training_rows_are_listed(tmp_path):
   found = read(tmp_path, 'text,label\nfine,b\nother,a\n')
-  assert splits.find_repeated(found['train'], found['dev']) == [2]
+  assert splits.find_repeated(found)['dev'] == [2]
 
 
 def test_a_missing_file_and_an_unknown_extension_are_refused(tmp_path):

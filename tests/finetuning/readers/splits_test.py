@@ -73,8 +73,8 @@ def make_content(*keys):
 
 def test_units_that_are_training_units_are_found():
   train, other = make_content(('a', 'b'), 'c'), make_content('d', 'c', 'c')
-  assert splits.find_repeated(train, other) == [2, 3]
-  assert splits.find_repeated(train, train) == []
+  found = splits.find_repeated({'train': train, 'dev': other})
+  assert found == {'train': [], 'dev': [2, 3]}
 
 
 def source(given, glue=''):
