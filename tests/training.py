@@ -121,29 +121,36 @@ def rows_of(workdir, kind):
   return [r for r in found if r['kind'] == kind]
 
 
-def make_step(dropout=0.0, parts=1, mesh=None, reduce_dtype='float32'):
-  """Returns (state, jitted step) before the sixth of a hundred updates."""
+def make_step(dropout=0.0, parts=1, mesh=None, **fields):
+  """Returns (state, jitted step) before the sixth of a hundred updates.
+
+  Args:
+    fields: of the section `optimizer`.
+  """
   mesh = mesh or device_mesh.make_mesh(devices=jax.devices()[:1])
-  return _make_state(), _jit_step(dropout, parts, mesh, reduce_dtype)
+  given = tuple(fields.items())
+  return make_state(given), _jit_step(dropout, parts, mesh, given)
 
 
 @functools.cache
-def _make_state():
+def make_state(fields=()):
   c = small_config()
+  c.optimizer.update(dict(fields))
   made, tx = make_objective(c), optimizer.make(c.optimizer)
   init = functools.partial(step_lib.init_state, objective=made, tx=tx)
   return jax.jit(init)(jax.random.key(0)).replace(step=jnp.int32(5))
 
 
 @functools.cache
-def _jit_step(dropout, parts, mesh, reduce_dtype):
+def _jit_step(dropout, parts, mesh, fields):
   c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
+  c.optimizer.update(dict(fields))
   how = gradient.Update(
     objective=make_objective(c),
     mesh=mesh,
     tx=optimizer.make(c.optimizer),
     schedule=optimizer.schedule(c.optimizer, 100),
     parts=parts,
-    reduce_dtype=reduce_dtype,
+    reduce_dtype=c.optimizer.reduce_dtype,
   )
   return jax.jit(functools.partial(step_lib.train_step, update=how))

@@ -31,7 +31,7 @@ def train(c, batch):
   how = gradient.make_update(
     c, training.make_objective(c), task.list_phases(c)[0], mesh
   )
-  state = training._make_state()
+  state = training.make_state()
   state = state.replace(opt_state=how.tx.init(state.params))
   step = jax.jit(functools.partial(step_lib.train_step, update=how))
   return jax.device_get(step(state, batch, step_lib.run_key(c))[1])
@@ -41,7 +41,7 @@ def measure(c, batch, done=lambda n: None):
   replay = types.SimpleNamespace(
     config=c,
     phase=task.list_phases(c)[0],
-    params=training._make_state().params,
+    params=training.make_state().params,
     batch=batch,
     number=STEP + 1,
   )

@@ -76,10 +76,18 @@ def test_devices_do_not_change_the_loss(parts, meshes):
   assert abs(found[0] - math.log(training.VOCAB)) < 0.2
 
 
-@pytest.mark.parametrize('model', [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_shares_of_the_state_train_as_the_whole(model):
-  whole, a = updates(1, 1, steps=3)
-  shares, b = updates(4, model, steps=3)
+@pytest.mark.parametrize(
+  'model, algorithm',
+  [
+    pytest.param(1, 'adamw', marks=pytest.mark.slow),
+    pytest.param(1, 'lamb', marks=pytest.mark.slow),
+    (2, 'adamw'),
+    pytest.param(2, 'lamb', marks=pytest.mark.slow),
+  ],
+)
+def test_shares_of_the_state_train_as_the_whole(model, algorithm):
+  whole, a = updates(1, 1, steps=3, algorithm=algorithm)
+  shares, b = updates(4, model, steps=3, algorithm=algorithm)
   # One this long is clipped, by the norm of all shares.
   assert max(x['grad_norm'] for x in a) > 1
   for x, y in zip(a, b, strict=True):
