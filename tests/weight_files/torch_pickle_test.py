@@ -121,6 +121,11 @@ def test_pickles_that_never_end_stop_early(data):
   assert 'more than 100,000 opcodes' in refusal(torch_pickle.load, data)
 
 
+def test_a_long_name_of_a_global_is_shortened():
+  data = b'c' + b'a' * 2000 + b'\nb\n.'
+  assert "asks for 'aaaaaaaaaaaa...aaaaaaa" in refusal(torch_pickle.load, data)
+
+
 def test_values_nest_deeply_and_share_each_other():
   value, _, _ = torch_pickle.load(NESTED + b'.')
   depth = 0
