@@ -6,7 +6,7 @@ import os
 import sys
 
 from bert_jax import errors
-from bert_jax.hardware import prices
+from bert_jax.hardware.chips import PRICES_AS_OF
 from launch import plan as plan_lib
 from launch import records
 from launch.terminal import format_estimate
@@ -69,7 +69,7 @@ def describe_plan(plan: plan_lib.Plan, project: str, price) -> list[str]:
   where = f'{topology.chips:,} chips on {topology.hosts:,} host(s)'
   where += f' in {topology.slices} slices' * (topology.slices > 1)
   if plan.price is not None:
-    source = f'list of {prices.AS_OF}, on demand; give --price for yours'
+    source = f'list of {PRICES_AS_OF}, on demand; give --price for yours'
     costs = f'{topology.chips:,} chips x ${plan.price:.2f}'
     costs += f'{plan.price_of(1, " = ")} an hour '
     costs += f'({source})' if price is None else '(given)'

@@ -6,8 +6,8 @@ import math
 import re
 
 from bert_jax import errors
-from bert_jax.hardware import prices
 from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware.chips import USD_PER_CHIP_HOUR
 from launch import chips
 
 # Fields of `bert_jax.main` that the launcher gives.
@@ -57,7 +57,7 @@ def make(given: argparse.Namespace) -> Plan:
   models = [model for model in _MODELS if getattr(given, model)]
   if len(models) > 1:
     raise errors.UserError(f'give one of --{" and --".join(models)}.')
-  price = given.price or prices.USD_PER_CHIP_HOUR.get(topology.chip.name)
+  price = given.price or USD_PER_CHIP_HOUR.get(topology.chip.name)
   found = Plan(
     *(given.name, given.config, tuple(given.overrides), given.workdir),
     *(topology, zones, models[0] if models else 'on demand'),

@@ -1,9 +1,10 @@
-"""Performance figures of accelerators, from the makers' data sheets.
+"""Figures of accelerators from the makers' data sheets, and what they cost.
 
 Figures are per chip; in jax, a TPU v2, v3 or 7x chip is two devices.
 """
 
 import dataclasses
+import datetime
 
 _PRODUCT_FLOPS = 2 * 8192**3  # of the matrix product of `product_cycles`
 
@@ -171,6 +172,22 @@ _GPUS = (
 )
 # fmt: on
 CHIPS = (*_TPUS, *_GPUS)
+
+# Google Cloud's list prices on demand in its cheapest US region, where one is
+# published. Other sources and contracts differ by up to four times. No list
+# price of TPU7x was found (2026-11-22): give --price.
+PRICES_AS_OF = datetime.date(2025, 6, 1)
+USD_PER_CHIP_HOUR = {
+  'v2': 1.13,
+  'v3': 2.00,
+  'v4': 3.22,
+  'v5e': 1.20,
+  'v5p': 4.20,
+  'v6e': 2.70,
+  'a100-40gb': 3.67,
+  'a100-80gb': 5.07,
+  'h100': 11.06,
+}
 
 
 def find(device_kind: str) -> Chip | None:

@@ -7,8 +7,8 @@ from ml_collections import config_dict
 
 from bert_jax import config as config_lib
 from bert_jax import tasks
-from bert_jax.hardware import prices
 from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware.chips import PRICES_AS_OF, USD_PER_CHIP_HOUR
 from bert_jax.parallel import agreement, device_mesh
 from bert_jax.preflight import calibration as calibration_lib
 from bert_jax.preflight import (
@@ -195,11 +195,11 @@ def make_report(
   """Returns everything that is known, for JSON and `page.render`.
 
   Args:
-    price: US dollars per chip and hour; None uses that of `prices`.
+    price: US dollars per chip and hour; None uses that of `chips`.
     programs: result of each program; empty if nothing was compiled.
     examined: the facts of each phase.
   """
-  listed = prices.USD_PER_CHIP_HOUR.get(topology.chip.name)
+  listed = USD_PER_CHIP_HOUR.get(topology.chip.name)
   used = listed if price is None else price
   seconds = [facts.get('step_seconds_estimate') for facts in examined]
   run = None
@@ -218,7 +218,7 @@ def make_report(
     'phases': examined,
     'run_estimate': run,
     'usd_per_chip_hour': used,
-    'price_source': 'given' if price is not None else f'list of {prices.AS_OF}',
+    'price_source': 'given' if price is not None else f'list of {PRICES_AS_OF}',
     **agreement.get_versions(),
     # `calibrate` compares these with those of a run.
     'config': {

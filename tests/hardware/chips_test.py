@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.hardware import chips, prices
+from bert_jax.hardware import chips
 
 
 def test_real_and_described_devices_are_found():
@@ -77,4 +77,4 @@ def test_names_and_kinds_are_of_one_chip():
 
 
 def test_prices_are_of_chips_in_the_table():
-  assert set(prices.USD_PER_CHIP_HOUR) <= {c.name for c in chips.CHIPS}
+  assert set(chips.USD_PER_CHIP_HOUR) <= {c.name for c in chips.CHIPS}
