@@ -1,8 +1,9 @@
-"""Stateless random numbers: vectorised hashes of (seed, epoch, record, ...).
+"""Stateless random numbers, and the shuffled order of the data.
 
-A generator object per record would cost more time than the work that it serves,
-and its state would have to be saved. A hash needs neither, and gives the same
-values on any host, in any order.
+They are vectorised hashes of (seed, epoch, record, ...). A generator object per
+record would cost more time than the work that it serves, and its state would
+have to be saved. A hash needs neither, and gives the same values on any host, in
+any order: checkpoints hold nothing of the data, and any host can read any rows.
 """
 
 import numpy as np
@@ -58,3 +59,17 @@ def permute(index: np.ndarray, key: np.ndarray, size: int) -> np.ndarray:
     x[outside] = (left << half) | right
     outside = x >= size
   return x.astype(np.int64)
+
+
+def find_records(seed: int, rows: np.ndarray, size: int):
+  """Returns the record that each row of training reads.
+
+  Args:
+    rows: [B] row numbers, counted from the beginning of training.
+
+  Returns:
+    (record, epoch), int64 [B] each. Every epoch has each record once, in a new
+    order.
+  """
+  epoch, index = np.divmod(np.asarray(rows, np.int64), size)
+  return permute(index, mix(seed, epoch), size), epoch

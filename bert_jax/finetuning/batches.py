@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax.data import hashing, order
+from bert_jax.data import hashing
 from bert_jax.finetuning import (
   buckets,
   split_rows,
@@ -44,7 +44,9 @@ class Batches:
       whole, length = self._ordered.find_batch(phase, step)
       return self._split.make_batch(whole[rows], length, self._pad_id)
     start = (step - phase.first) * phase.batch_size
-    records, _ = order.find_records(self._seed, start + rows, self._split.size)
+    records, _ = hashing.find_records(
+      self._seed, start + rows, self._split.size
+    )
     return self._split.make_batch(records, phase.seq_length, self._pad_id)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import config as config_lib
-from bert_jax.data import hashing, order
+from bert_jax.data import hashing
 from bert_jax.hardware import chips
 from bert_jax.inference import fine_tuned
 from bert_jax.train import task
@@ -135,7 +135,7 @@ class Order:
     """Returns the records of the batches from `first` on, [batches, B]."""
     size = phase.batch_size
     rows = np.arange(first * size, (first + batches) * size)
-    records, _ = order.find_records(self._seed, rows, len(self._lengths))
+    records, _ = hashing.find_records(self._seed, rows, len(self._lengths))
     # Rows of one class stay shuffled, and need the same length of a batch.
     classes = np.searchsorted(list_lengths(phase), self._lengths[records])
     by_length = np.argsort(classes, kind='stable')

@@ -3,7 +3,7 @@
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax.data import dataset, hashing, manifest, masking, order
+from bert_jax.data import dataset, hashing, manifest, masking
 from bert_jax.train import task
 
 # Tags of hashes, so that different uses of the seed are independent.
@@ -92,7 +92,7 @@ class Batches:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns (record, epoch) of rows of a step's global batch, [B] each."""
     start = (step - phase.first) * phase.batch_size
-    return order.find_records(
+    return hashing.find_records(
       # A seed is an int64, so one bit of the uint64 hash is dropped.
       int(
         hashing.mix(self._config.seed, _ORDER, phase.number)[0] >> np.uint64(1)

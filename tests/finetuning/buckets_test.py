@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax import config as config_lib
 from bert_jax import main
-from bert_jax.data import order
+from bert_jax.data import hashing
 from bert_jax.finetuning import buckets, classes, predictions
 from bert_jax.model import classifier
 from bert_jax.train import task
@@ -60,7 +60,7 @@ def test_a_batch_has_no_row_twice_within_an_epoch():
 def test_data_of_any_size_are_seen_as_often_as_without(rows):
   found = buckets.Order(0, LENGTHS.repeat(2)[:rows])
   seen = [found.find_batch(PHASE, step)[0] for step in range(PHASE.steps)]
-  plain, _ = order.find_records(0, np.arange(PHASE.steps * 8), rows)
+  plain, _ = hashing.find_records(0, np.arange(PHASE.steps * 8), rows)
   counts = np.bincount(np.concatenate(seen), minlength=rows)
   np.testing.assert_array_equal(counts, np.bincount(plain, minlength=rows))
 
@@ -91,7 +91,7 @@ def test_long_and_short_batches_alternate():
 def test_there_is_less_padding():
   sorted_tokens = sum(length for _, length in find_all())
   rows = np.arange(PHASE.steps * 8)
-  records, _ = order.find_records(0, rows, 300)
+  records, _ = hashing.find_records(0, rows, 300)
   as_they_come = sum(
     buckets.choose_length(PHASE, LENGTHS[x]) for x in records.reshape(-1, 8)
   )
