@@ -79,13 +79,17 @@ def may_pass(path: str, error: BaseException) -> bool:
 # Reading.
 
 
-def read(path: str) -> bytes:
-  """Returns a file's content."""
+def read(
+  path: str, offset: int | None = None, size: int | None = None
+) -> bytes:
+  """Returns a file's content, or so many bytes of it from an offset on."""
   if not is_remote(path):
     with disk.open_file(path) as file:
-      return file.read()
+      file.seek(offset or 0)
+      return file.read(size)
+  end = None if size is None else offset + size
   with bucket.using(path, 'read') as (filesystem, name):
-    return filesystem.cat_file(name)
+    return filesystem.cat_file(name, offset, end)
 
 
 def read_ranges(
@@ -98,19 +102,10 @@ def read_ranges(
   for first in range(0, len(ranges), _RANGES_AT_ONCE):
     columns = zip(*ranges[first : first + _RANGES_AT_ONCE], strict=True)
     if not is_remote(ranges[first][0]):
-      yield from map(_read_range, *columns)
+      yield from map(read, *columns)
       continue
     with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
-      yield from pool.map(_read_range, *columns)
-
-
-def _read_range(path, offset, size):
-  if not is_remote(path):
-    with disk.open_file(path) as file:
-      file.seek(offset)
-      return file.read(size)
-  with bucket.using(path, 'read') as (filesystem, name):
-    return filesystem.cat_file(name, offset, offset + size)
+      yield from pool.map(read, *columns)
 
 
 def open_binary(path: str) -> BinaryIO:

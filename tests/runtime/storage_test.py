@@ -258,7 +258,7 @@ _OPERATIONS = {
 }
 
 
-@pytest.mark.parametrize('status', [401, 403, 429, 503])
+@pytest.mark.parametrize('status', [401, 403, 412, 429, 503])
 @pytest.mark.parametrize('operation', _OPERATIONS)
 def test_a_refusal_ends_in_one_line(ill, remote, status, operation):
   write(f'{remote}/x', b'old')
@@ -266,7 +266,8 @@ def test_a_refusal_ends_in_one_line(ill, remote, status, operation):
   with pytest.raises(bucket.Unavailable) as caught:
     _OPERATIONS[operation](f'{remote}/x')
   text = str(caught.value)
-  assert f'HTTP {status}' in text and f'a made-up {status}' in text
+  assert f'HTTP {status}' in text
+  assert f'a made-up {status}' in text or status == 412
   assert '\n' not in text and f'{remote}' in text
   assert caught.value.strerror in text
   assert caught.value.exit_code == (75 if status in (429, 503) else 1)
@@ -280,17 +281,6 @@ def test_a_refusal_is_the_same_in_another_process():
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.strerror) == ('cannot read x: why.', 'why')
     assert copy.exit_code == exit_code
-
-
-@pytest.mark.parametrize('operation', _OPERATIONS)
-def test_a_precondition_that_is_not_met_ends_in_one_line(
-  ill, remote, operation
-):
-  write(f'{remote}/x', b'old')
-  ill.status = 412
-  with pytest.raises(bucket.Unavailable, match=f'{remote}.*HTTP 412') as caught:
-    _OPERATIONS[operation](f'{remote}/x')
-  assert '\n' not in str(caught.value) and caught.value.exit_code == 1
 
 
 @pytest.mark.parametrize('operation', _OPERATIONS)

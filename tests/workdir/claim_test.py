@@ -17,11 +17,6 @@ def claim(path, arguments='', trains=True):
       (path / 'checkpoints').mkdir(exist_ok=True)
 
 
-def test_the_same_config_may_come_back(tmp_path):
-  claim(tmp_path / 'run', 'seed=3')
-  claim(tmp_path / 'run', 'seed=3')
-
-
 def test_another_config_is_refused_and_the_difference_named(tmp_path):
   claim(tmp_path / 'run')
   with pytest.raises(errors.UserError) as caught:
@@ -76,17 +71,6 @@ def test_a_field_that_the_run_is_older_than_has_its_default(tmp_path):
   path.write_text(json.dumps(fields))
   with pytest.raises(errors.UserError, match='mask_value was -10000.0'):
     claim(tmp_path / 'run', 'mask_value=-5.0')
-
-
-def test_an_older_run_with_a_profile_that_sets_a_younger_field_goes_on(
-  tmp_path,
-):
-  claim(tmp_path / 'run', 'profile=google')
-  path = tmp_path / 'run' / 'config.json'
-  old = json.loads(path.read_text())
-  del old['data.strip_accents']  # the prepared data knows
-  path.write_text(json.dumps(old))
-  claim(tmp_path / 'run', 'profile=google')
 
 
 @pytest.mark.parametrize(

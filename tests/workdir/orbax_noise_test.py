@@ -111,13 +111,6 @@ def test_no_error_but_that_of_orbax_is_dropped(shown):
   assert shown == ['another']
 
 
-def test_to_drop_it_twice_is_to_drop_it_once(shown):
-  orbax_noise.drop()
-  hook = sys.unraisablehook
-  orbax_noise.drop()
-  assert sys.unraisablehook is hook
-
-
 @pytest.mark.parametrize('before', [True, False])
 def test_a_signal_in_a_finalizer_is_not_lost(before, monkeypatch):
   monkeypatch.setattr(signals, '_AGAIN', 0.01)
