@@ -79,27 +79,20 @@ def check_batch(mesh: Mesh, batch_size: int, accumulate: int):
 
 
 def find_own_rows(mesh: Mesh, size: int) -> np.ndarray:
-  """Returns the rows of a global batch that belong to this process's devices.
+  """Returns the rows of a batch [B, ...] that this process's devices hold.
 
-  Args:
-    size: B, rows of the global batch.
-
-  Returns:
-    int [b], ascending; all rows if there is one process. They need not be
-    contiguous, since the mesh follows the physical links between the chips.
+  They are int [b], ascending, and need not be contiguous, since the mesh
+  follows the physical links between the chips.
   """
   blocks = row_sharding(mesh).addressable_devices_indices_map((size,)).values()
   return np.unique(np.concatenate([np.arange(size)[b] for b in blocks]))
 
 
 def put_batch(mesh: Mesh, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
-  """Copies a batch from the hosts to the devices, with sharded rows.
+  """Returns the global batch [B, ...] on the devices, with sharded rows.
 
   Args:
     batch: leaves [b, ...], this process's rows in the order of `find_own_rows`.
-
-  Returns:
-    The global batch, leaves [B, ...].
   """
   # With several hosts, jax's guard takes this explicit transfer for implicit.
   with jax.transfer_guard_host_to_device('allow'):

@@ -43,16 +43,9 @@ class Update:
 
 
 def make_update(
-  config: config_dict.ConfigDict,
-  objective: Objective,
-  phase: Phase,
-  mesh: Mesh,
+  config: config_dict.ConfigDict, objective: Objective, phase: Phase, mesh: Mesh
 ) -> Update:
-  """Returns the update of a phase.
-
-  Args:
-    config: the phase's config from `tuning.resolve`.
-  """
+  """Returns the update of a phase, of the phase's config (`tuning.resolve`)."""
   return Update(
     objective=objective,
     mesh=mesh,
@@ -74,10 +67,9 @@ def compute(params: Any, batch: Any, key: jax.Array, update: Update):
   there is one per micro-batch, since each one's global gradient is clipped.
 
   Args:
-    params: the model's parameters, float32, sharded.
+    params: float32, sharded.
     batch: the global batch, leaves [B, ...].
     key: random key of the update.
-    update: the objective and how it is optimized.
 
   Returns:
     (sums, gradients): {metric: sum}, and a tree like params, float32, sharded.
@@ -111,7 +103,7 @@ def find_row_key(
 
   Args:
     key: random key of the update, threefry's.
-    row: index of the row in the global batch.
+    row: its index in the global batch.
     parts: micro-batches of the update.
     by_micro_batch: whether each micro-batch is clipped (`Update.clip`).
   """

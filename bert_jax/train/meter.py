@@ -74,12 +74,10 @@ class Meter:
   """Collects metrics and writes a row every `every` steps.
 
   Args:
-    bar: over all steps of the run.
     every: steps between rows.
-    steps: steps of the whole run.
-    task: derives metrics from means, and words them.
+    steps: of the whole run.
     losses: names of the objective's losses.
-    workdir: the run's directory, for the command that explains a step.
+    workdir: for the command that explains a step.
   """
 
   def __init__(
@@ -130,7 +128,6 @@ class Meter:
     """Adds the metrics of `step` (on the device); reads the previous step's.
 
     Args:
-      step: number of updates done.
       metrics: from `step.train_step`.
       costs: `sequences`, `tokens` (without padding, maybe on the device) and
         `flops` of the step, and `waited`, seconds that the loop waited for its

@@ -61,8 +61,7 @@ def describe(missing: Shortage, of_phase: bool) -> str:
   """Describes what the TPU compiler refused, and what to do.
 
   Args:
-    missing: what the compiler said.
-    of_phase: whether the program is of a phase, and so depends on its rows.
+    of_phase: whether the program depends on a phase's rows.
   """
   ways = 'use more or larger devices, or mesh.model'
   if of_phase:
@@ -79,12 +78,7 @@ def check(
   executables: dict[str, jax.stages.Compiled],
   mesh: Mesh,
 ):
-  """Raises errors.UserError if a program needs more memory than a GPU has.
-
-  Args:
-    remat: `compute.remat`.
-    executables: {name: executable} of the phase.
-  """
+  """Raises errors.UserError if a program needs more memory than a GPU has."""
   available = _get_limit(mesh)
   if available is None:
     return
@@ -200,7 +194,6 @@ def find_accumulate(
   Temporary memory is taken to be proportional to the rows of a micro-batch.
 
   Args:
-    phase: the phase that does not fit.
     shares: devices that share the rows.
     fixed: bytes of a device that do not depend on the rows.
     temporary: bytes of a device that do.

@@ -21,16 +21,12 @@ class Profile:
 
   Args:
     workdir: the run's directory; traces go to `profile/` in it.
-    updates: how many to trace; 0 is none.
+    updates: how many to trace.
     meter: paused while the trace is started and written.
   """
 
   def __init__(
-    self,
-    workdir: str,
-    updates: int,
-    meter: Meter,
-    bar: progress.Progress,
+    self, workdir: str, updates: int, meter: Meter, bar: progress.Progress
   ):
     self._directory = paths.trace(workdir)
     self._updates = updates if distributed.is_first() else 0
