@@ -7,10 +7,10 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
-from bert_jax.model import attention, bert_config
 from bert_jax.ops import fused_attention
 from bert_jax.ops.attention_tiling import Call, Step
 from bert_jax.parallel import row_keys
+from tests.ops import attentions
 
 B, S, H, K = 3, 128, 2, 64
 # A row without padding, one with, one of padding only.
@@ -19,63 +19,20 @@ PAIRS = np.arange(S) // np.array([[50], [70], [200]])
 KEEP = 230  # of 256, at a rate of 0.1
 
 
-def plain(qkv, bias, mask, key, *, rate, mask_value, causal, sequence_ids):
-  """Returns what the model computes without the kernels."""
-  config = bert_config.BertConfig(
-    vocab_size=11,
-    hidden_size=qkv.shape[3] * qkv.shape[4],
-    num_layers=1,
-    num_heads=qkv.shape[3],
-    mlp_size=8,
-    attention_dropout=rate,
-    mask_value=mask_value,
-    causal=causal,
-    attention='xla',
-  )
-  tokens = attention.Tokens(mask, sequence_ids)
-  return attention.attend(qkv, bias, tokens, key, config)
+def qkv_of(s=S, h=H, k=K, dtype='float32'):
+  return attentions.make_qkv(B, s, h, k, dtype)
 
 
-def with_gradient(attend, qkv, **options):
-  """Returns the output, and gradients of its product with fixed numbers."""
-  options = {
-    'rate': 0.1,
-    'mask_value': -10_000.0,
-    'causal': False,
-    'sequence_ids': None,
-    'key': None,
-    'mask': MASK,
-  } | options
-  key, mask = options.pop('key'), jnp.asarray(options.pop('mask'))
-  size = options.pop('bias', 1.0)
-  numbers = jax.random.normal(
-    jax.random.key(9), (*qkv.shape[:2], *qkv.shape[3:]), jnp.float32
-  )
-
-  bias = jax.random.normal(jax.random.key(8), qkv.shape[2:], jnp.float32)
-  bias = (size * bias).astype(qkv.dtype)
-
-  @jax.jit
-  def both(qkv):
-    out, pull = jax.vjp(
-      lambda x, b: attend(x, b, mask, key, **options), qkv, bias
-    )
-    return out, *pull(numbers.astype(out.dtype))
-
-  return [np.asarray(x, np.float32) for x in both(qkv)]
+def fused(qkv, mask=MASK, **options):
+  return attentions.with_gradient('fused', qkv, mask, **options)
 
 
-def qkv_of(s=S, h=H, k=K, dtype=jnp.float32):
-  shape = B, s, 3, h, k
-  return jax.random.normal(jax.random.key(1), shape, jnp.float32).astype(dtype)
-
-
-def check(qkv, tolerance=1e-5, **options):
+def check(qkv, tolerance=1e-5, mask=MASK, **options):
   # The bias's gradient is a sum over the tokens, and so are its errors.
   sums = np.sqrt(qkv.shape[0] * qkv.shape[1])
   for ours, theirs, size in zip(
-    with_gradient(fused_attention.attend, qkv, **options),
-    with_gradient(plain, qkv, **options),
+    fused(qkv, mask, **options),
+    attentions.with_gradient('xla', qkv, mask, **options),
     (1, 1, sums),
     strict=True,
   ):
@@ -100,8 +57,8 @@ def test_heads_of_each_size_equal_the_plain_path(h, k):
   'options',
   [
     {'causal': True},
-    {'sequence_ids': PAIRS},
-    {'causal': True, 'sequence_ids': PAIRS},
+    {'pairs': PAIRS},
+    {'causal': True, 'pairs': PAIRS},
     {'mask_value': -3.0},
   ],
   ids=str,
@@ -124,7 +81,7 @@ def test_each_step_of_the_grid_equals_the_plain_path(monkeypatch, step):
   s = 256
   options = {
     'mask': (np.arange(s) < np.array([[s], [200], [0]])).astype(np.int32),
-    'sequence_ids': np.arange(s) // 90 + np.zeros((B, 1), int),
+    'pairs': np.arange(s) // 90 + np.zeros((B, 1), int),
     'causal': True,
     'key': jax.random.key(4),
   }
@@ -142,10 +99,7 @@ def key_of(kind):
 def test_dropout_is_that_of_the_plain_path(kind):
   options = {'key': key_of(kind)}
   check(qkv_of(), **options)
-  dropped, kept = (
-    with_gradient(fused_attention.attend, qkv_of(), **o)[0]
-    for o in (options, {})
-  )
+  dropped, kept = (fused(qkv_of(), **o)[0] for o in (options, {}))
   assert np.abs(dropped - kept).max() > 0.1
 
 
@@ -159,7 +113,7 @@ def test_64_bit_types_change_nothing(impl):
       'key': jax.random.key(4, impl=impl),
     }
     # Two blocks of queries, two groups of heads.
-    return with_gradient(fused_attention.attend, qkv_of(256, h=4), **options)
+    return fused(qkv_of(256, h=4), **options)
 
   expected = gradient()
   with jax.enable_x64(True):
@@ -191,7 +145,7 @@ def test_a_tpu_is_given_no_64_bit_types(impl):
 def test_bfloat16_is_near_the_plain_path():
   # bfloat16 has 8 bits: 2 ** -8 of values up to 5, a few roundings.
   check(
-    qkv_of(dtype=jnp.bfloat16),
+    qkv_of(dtype='bfloat16'),
     0.06,
     key=jax.random.key(4),
   )
@@ -203,8 +157,7 @@ def test_other_generators_drop_a_tenth_and_scale_the_rest():
   qkv = jnp.zeros((2, S, 3, 1, 128)).at[:, :, 2, 0].set(128 * jnp.eye(S))
   key = jax.random.key(4, impl='rbg')
   mask = np.ones((2, S), np.int32)
-  out, *_ = with_gradient(
-    fused_attention.attend,
+  out, *_ = fused(
     qkv,
     bias=0.0,
     key=key,

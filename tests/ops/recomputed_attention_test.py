@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.model import attention, bert_config
 from bert_jax.ops import recomputed_attention
 from bert_jax.parallel import device_mesh, row_keys
+from tests.ops import attentions
 
 B, S, H, K = 3, 8, 4, 2
 # A row without padding, one with, one of padding only.
@@ -25,36 +26,16 @@ def two_heads(monkeypatch):
   monkeypatch.setattr(recomputed_attention, 'CPU_BLOCK', 2 * ONE_HEAD)
 
 
-def with_gradient(name, key=None, length=S, dtype='float32', **options):
-  """Returns the output, and the gradient of its product with fixed numbers."""
-  rate = options.pop('rate', 0.1)
-  pairs = options.pop('pairs', None)
-  mask = options.pop('mask', MASK)
-  config = bert_config.BertConfig(
-    11, H * K, 1, H, 8, attention=name, attention_dropout=rate, **options
-  )
-  qkv = jax.random.normal(jax.random.key(1), (B, length, 3, H, K)).astype(dtype)
-  bias = jax.random.normal(jax.random.key(2), (3, H, K)).astype(dtype)
-  tokens = attention.Tokens(
-    jnp.asarray(mask), None if pairs is None else jnp.asarray(pairs)
-  )
-  numbers = jax.random.normal(jax.random.key(3), (B, length, H, K))
-
-  @jax.jit
-  def both(qkv, bias):
-    out, pull = jax.vjp(
-      lambda x, b: attention.attend(x, b, tokens, key, config), qkv, bias
-    )
-    return out, *pull(numbers.astype(out.dtype))
-
-  return [np.asarray(x, np.float32) for x in both(qkv, bias)]
+def recompute(
+  name='recompute', length=S, dtype='float32', mask=MASK, **options
+):
+  qkv = attentions.make_qkv(B, length, H, K, dtype)
+  return attentions.with_gradient(name, qkv, mask, **options)
 
 
 def check(tolerance=2e-6, **options):
   for ours, theirs in zip(
-    with_gradient('recompute', **options),
-    with_gradient('xla', **options),
-    strict=True,
+    recompute(**options), recompute('xla', **options), strict=True
   ):
     error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
     assert error < tolerance
@@ -91,7 +72,7 @@ def test_odd_lengths_drop_the_same_weights(key):
 
 
 def test_dropout_changes_something():
-  plain, dropped = (with_gradient('recompute', key=k)[0] for k in (None, KEY))
+  plain, dropped = (recompute(key=k)[0] for k in (None, KEY))
   assert np.abs(plain - dropped).max() > 0.1
 
 

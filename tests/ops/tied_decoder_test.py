@@ -55,12 +55,6 @@ def test_logits_are_products_with_the_words_alone():
   )
 
 
-def test_sums_are_those_of_the_logits():
-  (loss, hits), (expected, count) = fused(*values()), plain(*values())
-  np.testing.assert_allclose(loss, expected, rtol=1e-6)
-  assert hits == count
-
-
 def test_a_row_without_weight_calls_for_no_second_pass(monkeypatch):
   called = []
   original = tied_decoder._corrected
@@ -89,11 +83,6 @@ def test_a_hit_is_a_label_that_no_word_beats():
     for n in range(3)
   ]
   assert hits == [1, 1, 0]
-
-
-def test_gradients_are_those_of_the_logits():
-  for found, expected in zip(gradients(fused), gradients(plain), strict=True):
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_gradients_in_bfloat16_are_close_to_those_of_the_logits():
@@ -162,24 +151,21 @@ def test_the_blame_is_shared_as_softmax_shares_it(above):
   np.testing.assert_allclose(slope, [-1, share, 1 - share], rtol=1e-5)
 
 
-def far(scale):
+@pytest.mark.parametrize('scale', [1.0, 10.0, 100.0, 1e6])
+def test_sums_and_gradients_are_those_of_the_logits_however_far(scale):
   x, table, bias = values()
-  return scale * x, table, bias
+  x = scale * x
 
-
-@pytest.mark.parametrize('scale', [10.0, 100.0, 1e6])
-def test_far_logits_have_the_loss_and_gradient_of_the_logits(scale):
   def both(function):
     grad = jax.value_and_grad(function, (0, 1, 2), has_aux=True)
-    return jax.jit(lambda args: grad(*args))(far(scale))
+    return jax.jit(grad)(x, table, bias)
 
-  x, table, bias = far(scale)
   logits = tied_decoder.compute_logits(x, table, bias, WORDS)
   picked = jnp.take_along_axis(logits, LABELS[..., None], -1)
   over = (logits.max(-1) - picked[..., 0]) > 50
-  assert over[WEIGHTS == 1].any() and not over.all()
+  assert over[WEIGHTS == 1].any() == (scale > 1) and not over.all()
   # What has weight 0 must not spoil the sum either.
-  assert scale == 10 or over[WEIGHTS == 0].any()
+  assert over[WEIGHTS == 0].any() == (scale > 10)
 
   def close(found, expected):
     size = np.abs(expected).max()

@@ -38,12 +38,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
   assert steps == sorted(set(steps))
 
 
-def test_a_batch_that_devices_cannot_share_stops_the_run(tmp_path):
-  c = training.small_config(phases__batch_size=(10,))
-  with pytest.raises(errors.UserError, match='use a multiple of 4'):
-    training.fit(c, tmp_path)
-
-
 @pytest.mark.slow
 def test_a_run_goes_on_with_another_mesh(tmp_path, capsys):
   c = training.small_config(steps=(4, 2))
@@ -67,10 +61,16 @@ def test_a_run_goes_on_with_another_mesh(tmp_path, capsys):
   )
 
 
-def test_a_mesh_that_the_devices_do_not_allow_stops_the_run(tmp_path):
-  c = training.small_config(mesh__model=3)
-  with pytest.raises(errors.UserError, match='mesh.model=3 does not divide'):
-    training.fit(c, tmp_path)
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    ({'phases__batch_size': (10,)}, 'use a multiple of 4'),
+    ({'mesh__model': 3}, 'mesh.model=3 does not divide'),
+  ],
+)
+def test_devices_that_cannot_share_a_run_stop_it(tmp_path, changes, words):
+  with pytest.raises(errors.UserError, match=words):
+    training.fit(training.small_config(**changes), tmp_path)
 
 
 @pytest.mark.parametrize(

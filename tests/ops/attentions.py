@@ -1,0 +1,47 @@
+"""Runs implementations of attention as the model does, for their tests."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.model import attention, bert_config
+
+
+def make_qkv(rows, length, heads, size, dtype='float32'):
+  """Returns random queries, keys and values, [B, S, 3, H, K]."""
+  shape = rows, length, 3, heads, size
+  return jax.random.normal(jax.random.key(1), shape, jnp.float32).astype(dtype)
+
+
+def with_gradient(
+  name, qkv, mask, key=None, pairs=None, bias=1.0, rate=0.1, **options
+):
+  """Returns the output, and gradients of its product with fixed numbers.
+
+  Args:
+    name: of the implementation, `compute.attention`.
+    mask: tokens that are there, [B, S].
+    pairs: numbers of the pairs of packed rows, [B, S].
+    bias: size of the biases.
+    **options: of the model's config.
+  """
+  _, _, _, h, k = qkv.shape
+  config = bert_config.BertConfig(
+    11, h * k, 1, h, 8, attention=name, attention_dropout=rate, **options
+  )
+  pairs = None if pairs is None else jnp.asarray(pairs)
+  tokens = attention.Tokens(jnp.asarray(mask), pairs)
+  numbers = jax.random.normal(
+    jax.random.key(9), (*qkv.shape[:2], h, k), jnp.float32
+  )
+  added = jax.random.normal(jax.random.key(8), qkv.shape[2:], jnp.float32)
+  added = (bias * added).astype(qkv.dtype)
+
+  @jax.jit
+  def both(qkv):
+    out, pull = jax.vjp(
+      lambda x, b: attention.attend(x, b, tokens, key, config), qkv, added
+    )
+    return out, *pull(numbers.astype(out.dtype))
+
+  return [np.asarray(x, np.float32) for x in both(qkv)]
