@@ -41,9 +41,9 @@ def choose_words(
 ) -> list[list[tuple[int, int]]]:
   """Returns the words of two sentences that decide which is likelier.
 
-  If they differ in one word, its probability given the others is to that of the
-  other word as the probabilities of the sentences are. So the words are one of
-  each, unless `full`, or all or, of equal sentences, none.
+  If they differ in one word, the probabilities of the two words, given the
+  others, have the ratio of the probabilities of the sentences. Then these words
+  are returned, unless `full`; otherwise all words or, of equal sentences, none.
   """
   words = [split_words(ids, tokenizer) for ids in (first, second)]
   differ = [

@@ -61,7 +61,7 @@ def _read_config(path):
 
   key = 'model_type' if 'model_type' in theirs else 'architectures'
   if not _is_bert(theirs):
-    refuse(key, 'that of a BERT; only BERT models can be read')
+    refuse(key, 'of a BERT; only BERT models can be read')
   if theirs.get('position_embedding_type', 'absolute') != 'absolute':
     refuse('position_embedding_type', "'absolute'")
   if not isinstance(theirs.get('is_decoder', False), bool):
@@ -72,7 +72,7 @@ def _read_config(path):
 
 
 def _is_bert(theirs) -> bool:
-  """Returns whether a config.json is that of a BERT, or does not say of what.
+  """Returns whether a config.json is of a BERT, or does not say of what.
 
   Before 2020 it has no model_type, and at first no architectures either; then
   the names of the tensors decide.

@@ -222,7 +222,7 @@ def _compare_names(rows, found, config, side):
   lacking = sorted(set().union(*(wanted[part] for part in needed)) - found)
   if lacking:
     raise errors.UserError(
-      f'the tensors are not those of a {config.num_layers}-layer BERT; '
+      f'the tensors do not make a BERT of {config.num_layers} layers; '
       f'missing: {errors.listing(lacking)}; unexpected: '
       f'{errors.listing(report.left_over)}. Use a BERT that fits its config.'
     )

@@ -18,8 +18,8 @@ def read(directory: str) -> tokenizer_lib.Tokenizer:
 
   Whether text is lower-cased is read from tokenizer_config.json, or else from
   tokenizer.json, or else inferred: it is not if the vocabulary has pieces with
-  capitals. `strip_accents` is read from the same files; null or no value means
-  the same as lower-casing, as Hugging Face defines it.
+  capitals. `strip_accents` is read from these files, too; null or no value means
+  that it is done if text is lower-cased, as Hugging Face defines it.
 
   Raises:
     errors.UserError: if files are missing or malformed.

@@ -38,7 +38,7 @@ class Located(NamedTuple):
 def locate(
   tokenizer: tokenizer_lib.Tokenizer, texts: Sequence[str]
 ) -> list[Located]:
-  """Returns the pieces of texts: those of `Tokenizer.ids`, with offsets."""
+  """Returns the pieces that `Tokenizer.ids` finds in texts, with offsets."""
   known: dict[str, list[tuple[int, int, int]]] = {}
   found = []
   for text in texts:

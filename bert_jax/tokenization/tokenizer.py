@@ -1,7 +1,7 @@
-"""The WordPiece tokenizer, equal to the one that BERT was released with.
+"""The WordPiece tokenizer that BERT was released with.
 
-For any text the ids are those of FullTokenizer in google-research/bert if
-`strip_accents` equals `lowercase`. The ids of each word are cached, since text
+If `strip_accents` equals `lowercase`, FullTokenizer in google-research/bert gives
+the same ids for any text. The ids of each word are cached, since text
 repeats its words.
 """
 

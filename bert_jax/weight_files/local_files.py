@@ -30,7 +30,7 @@ def find_small(directory: str, name: str) -> str | None:
   if path and os.path.getsize(path) > _MAX_SMALL:
     raise errors.UserError(
       f'{path} takes {os.path.getsize(path):,} bytes, at most {_MAX_SMALL:,} '
-      'are read; it is not that of a BERT.'
+      'are read; it is not a file of a BERT.'
     )
   return path
 

@@ -102,7 +102,7 @@ def _read_legacy(f):
   known = type(keys) is list and all(type(key) is str for key in keys)
   if not known or sorted(keys) != sorted(storages):
     raise errors.UserError(
-      'its list of storages is not that of its tensors; copy it again.'
+      'its list of storages differs from its tensors; copy it again.'
     )
   _check_tensors(value, storages)
   rows, left = {}, os.fstat(f.fileno()).st_size - end
