@@ -76,15 +76,13 @@ def read_documents(
 
 
 def _import():
-  try:
+  what = 'MediaWiki dumps need mwxml and mwparserfromhell'
+  with errors.explaining(
+    what, "pip install 'bert_jax[wikipedia]'.", ImportError
+  ):
     import mwparserfromhell  # noqa: F401
     import mwxml
     import mwxml.element_iterator
-  except ImportError as error:
-    raise errors.UserError(
-      f'MediaWiki dumps need mwxml and mwparserfromhell ({error}); '
-      "pip install 'bert_jax[wikipedia]'."
-    ) from error
   return mwxml
 
 

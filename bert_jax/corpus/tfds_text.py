@@ -44,7 +44,7 @@ def open_split(given: str, field: str = ''):
       'example tfds:wikipedia/20230601.simple:train.'
     )
   name, split = match.groups()
-  builder = _builder(_import(given), given, name)
+  builder = _builder(given, name)
   if field and field not in (builder.info.features or {}):
     raise errors.UserError(
       f'input {given!r} has no feature {field!r}, only '
@@ -55,33 +55,23 @@ def open_split(given: str, field: str = ''):
       f'input {given!r} has no split {split!r}; it has '
       f'{", ".join(builder.info.splits)}.'
     )
-  try:
+  what = f'input {given!r} cannot be read by index'
+  advice = "prepare it again with file_format='array_record'."
+  kinds = NotImplementedError, ValueError
+  with errors.explaining(what, advice, kinds):
     return builder.as_data_source(split=split)
-  except (NotImplementedError, ValueError) as error:
-    raise errors.UserError(
-      f'input {given!r} cannot be read by index ({errors.first_line(error)}); '
-      "prepare it again with file_format='array_record'."
-    ) from error
 
 
 def list_splits(given: str) -> list[str]:
   """Returns the splits of a dataset tfds:NAME/CONFIG; raises as `open_split`."""
-  name = given.removeprefix(PREFIX)
-  return list(_builder(_import(given), given, name).info.splits)
+  return list(_builder(given, given.removeprefix(PREFIX)).info.splits)
 
 
-def _import(given):
-  try:
+def _builder(given: str, name: str):
+  needs = f'input {given!r} needs tensorflow-datasets'
+  advice = 'pip install tensorflow-datasets.'
+  with errors.explaining(needs, advice, ImportError):
     import tensorflow_datasets as tfds
-  except ImportError as error:
-    raise errors.UserError(
-      f'input {given!r} needs tensorflow-datasets, which is not installed '
-      f'({error}); pip install tensorflow-datasets.'
-    ) from error
-  return tfds
-
-
-def _builder(tfds, given, name):
   try:
     return tfds.core.read_only_builder.builder_from_files(name)
   except tfds.core.DatasetNotFoundError:
@@ -90,13 +80,14 @@ def _builder(tfds, given, name):
   module = f'tensorflow_datasets.text.{re.split("[/:]", name)[0]}'
   if importlib.util.find_spec(module):
     importlib.import_module(module)
-  try:
+  what = (
+    f'input {given!r} is not prepared under {tfds.core.constants.DATA_DIR} and '
+    'cannot be prepared here'
+  )
+  advice = (
+    "prepare it with tfds and file_format='array_record', or set TFDS_DATA_DIR."
+  )
+  with errors.explaining(what, advice, Exception):  # builders raise all kinds
     builder = tfds.builder(name, file_format='array_record')
     builder.download_and_prepare()
-  except Exception as error:  # builders raise all kinds of errors
-    raise errors.UserError(
-      f'input {given!r} is not prepared under {tfds.core.constants.DATA_DIR} '
-      f'and cannot be prepared here ({errors.first_line(error)}); prepare it '
-      "with tfds and file_format='array_record', or set TFDS_DATA_DIR."
-    ) from error
   return builder

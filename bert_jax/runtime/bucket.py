@@ -50,20 +50,16 @@ def connect(path: str):
   """Returns (fsspec file system, name in it) of a URL."""
   import fsspec
 
-  try:
+  package = f'{path} needs another package'
+  install = "for gs:// pip install 'bert_jax[gcs]'."
+  odd = f'{path} is not an address that can be opened'
+  with (
+    errors.explaining(package, install, ImportError),
+    errors.explaining(odd, 'use a path or gs://BUCKET/NAME.', ValueError),
+  ):
     if path.startswith(SCHEME):
       _prepare()
     return fsspec.core.url_to_fs(path)
-  except ImportError as error:
-    raise errors.UserError(
-      f'{path} needs another package ({error}); for gs:// pip install '
-      "'bert_jax[gcs]'."
-    ) from error
-  except ValueError as error:
-    raise errors.UserError(
-      f'{path} is no address that can be opened ({error}); use a path or '
-      'gs://BUCKET/NAME.'
-    ) from error
 
 
 @contextlib.contextmanager

@@ -138,7 +138,7 @@ def test_a_file_that_is_not_there_is_a_matter_of_its_path(tmp_path):
 def test_addresses_that_cannot_be_opened_are_errors():
   with pytest.raises(errors.UserError, match='names no file'):
     text_files.expand('memory://nowhere/*.txt')
-  with pytest.raises(errors.UserError, match='no address that can be opened'):
+  with pytest.raises(errors.UserError, match='not an address that can be'):
     text_files.expand('nosuch://bucket/a.txt')
 
 

@@ -100,14 +100,13 @@ def run_on_beam(
     fn: a module-level function that writes its result to a file; a second call
       with the same arguments returns that result.
   """
-  try:
+  needs, advice = (
+    '--runner=beam needs Apache Beam',
+    "pip install 'bert_jax[beam]'.",
+  )
+  with errors.explaining(needs, advice, ImportError):
     import apache_beam as beam
     from apache_beam.options import pipeline_options
-  except ImportError as error:
-    raise errors.UserError(
-      f'--runner=beam needs Apache Beam ({error}); pip install '
-      "'bert_jax[beam]'."
-    ) from error
   try:
     parsed = pipeline_options.PipelineOptions(list(options))
     pipeline = beam.Pipeline(options=parsed)
