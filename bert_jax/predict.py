@@ -71,16 +71,11 @@ def predict(
   label: str = '',
   keep: Sequence[str] = (),
 ) -> int:
-  """Writes the predictions for a file.
+  """Writes the predictions for a file, atomically; arguments as the flags.
 
   Args:
-    model: a fine-tuned run or an exported model.
-    given: the file with the texts.
-    output: the file to write, atomically.
     columns: of the text, of a second text and of choices; None is the training
       data's.
-    batch_size: rows per batch.
-    safe_cells: whether a table is to be harmless in a spreadsheet.
     label: column of the right labels, by which to score; '' does not.
     keep: columns of a table to copy into the output; ('all',) is all.
 
@@ -115,9 +110,7 @@ def predict_texts(
   Args:
     model: a fine-tuned run or an exported model; or, to read it once for many
       calls, what `bert_jax.inference.source.read` returned for it.
-    texts: N texts.
-    pairs: their second texts; None for single texts.
-    batch_size: rows per batch.
+    pairs: the second text of each; None for single texts.
 
   Returns:
     A dict for each text: its `prediction`, a class or a number, and, of a class,

@@ -70,13 +70,6 @@ def test_the_column_may_have_another_name(run, tmp_path):
     assert file.read().startswith('prediction,probability\ndog,')
 
 
-@pytest.mark.slow
-def test_an_output_of_another_kind_is_refused(run, tmp_path):
-  given = write_input(tmp_path / 'in.csv')
-  with pytest.raises(errors.UserError, match='does not end in .tsv, .csv, .js'):
-    predict.predict(run, given, str(tmp_path / 'out.txt'))
-
-
 def test_a_model_without_a_head_is_refused(tmp_path):
   source = made.write_source(tmp_path / 'source')
   given = write_input(tmp_path / 'in.csv')

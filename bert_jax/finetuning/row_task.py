@@ -84,13 +84,11 @@ class RowTask(supervised.Supervised):
 
   def write_split(self, folder, name, labels, split, found):
     """Writes SPLIT.tsv: id, label if known, prediction and its probability."""
+    show = labels.__getitem__ if labels else table_files.format_number
     columns = {'id': map(str, split.list_ids())}
-    values_of = (('label', split.labels), ('prediction', found['chosen']))
-    for column, values in values_of:
-      if values is not None:
-        columns[column] = (
-          labels[x] if labels else table_files.format_number(x) for x in values
-        )
+    if split.labels is not None:
+      columns['label'] = map(show, split.labels)
+    columns['prediction'] = map(show, found['chosen'])
     if 'probability' in found:
       likely = found['probability']
       columns['probability'] = map(table_files.format_number, likely)

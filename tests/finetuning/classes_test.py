@@ -1,5 +1,7 @@
 """Tests of classifying and rating texts, in whole runs of a tiny model."""
 
+import dataclasses
+import gc
 import math
 import os
 import shutil
@@ -58,6 +60,9 @@ def test_numbers_are_kept_as_numbers(tmp_path):
   data = classes.TASK.read(c, models.TOKENIZER)
   assert data.splits['train'].labels.tolist() == [1.5, -2]
   assert data.splits['train'].labels.dtype == np.float32
+  unknown = dataclasses.replace(data.splits['train'], labels=None)
+  assert unknown.make_batch(np.arange(2), 8, 0)['labels'].dtype == np.float32
+  assert gc.isenabled()  # again, after reading
   assert data.labels == ()
   assert (
     'labels from -2.0 to 1.5' in classes.TASK.describe_data(data.manifest)[0]

@@ -145,13 +145,19 @@ def test_what_cannot_be_predicted_is_refused(tmp_path, fields, message):
   assert not (tmp_path / 'out.csv').exists()
 
 
-def test_tags_are_not_written_into_a_table(tmp_path):
-  model = make_model(task='tagging')
-  output = str(tmp_path / 'out.csv')
-  job = predictions.Job('', model, 'in.txt', output, (None, None), 32)
-  with pytest.raises(
-    errors.UserError, match='out.csv does not end in .conll, .txt; give'
-  ):
+@pytest.mark.parametrize(
+  'task, fields, message',
+  [
+    ('tagging', {}, 'out.csv does not end in .conll, .txt; give'),
+    ('tagging', {'keep': ['id']}, '--keep is for tables'),
+    ('spans', {'label': 'x'}, '--label means nothing here, since answers'),
+  ],
+)
+def test_flags_without_a_meaning_are_refused(task, fields, message):
+  job = predictions.Job(
+    '', make_model(task=task), 'in.txt', 'out.csv', (None, None), 32, **fields
+  )
+  with pytest.raises(errors.UserError, match=message):
     predictions.predict(job, tasks.SUPERVISED)
 
 
