@@ -74,28 +74,38 @@ def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
   assert any('WARNING' in line and 'on another host' in line for line in said)
 
 
-def test_a_kernel_that_was_asked_for_is_an_error(failing_kernel):
-  c = training.small_config(compute__attention='fused')
-  found, said = compile_run(c)
-  assert not any('WARNING' in line for line in said)
-  with pytest.raises(
-    errors.UserError,
-    match='training step at length 6 is refused .*: no such kernel; try '
-    'compute.attention=auto .*compute.attention=xla',
-  ):
-    programs.get_executables(found[0].outcomes)
-
-
-def test_a_lack_of_memory_is_no_reason_for_a_plain_path(monkeypatch):
+@pytest.mark.parametrize(
+  'error, raised, words',
+  [
+    (
+      NotImplementedError('no such kernel.\nMore of it'),
+      errors.UserError,
+      '^the training step at length 6 is refused .*: no such kernel; try '
+      'compute.attention=auto .*compute.attention=xla',
+    ),
+    (
+      jax.errors.JaxRuntimeError(HBM),
+      errors.UserError,
+      '^the training step at length 6 does not fit: it needs 20.50 GiB of the '
+      '15.75 GiB of a device; raise phases.accumulate, set compute.remat=layer',
+    ),
+    (TypeError('ours'), TypeError, '^ours$'),  # a bug keeps its traceback
+  ],
+  ids=['refused', 'too large', 'bug'],
+)
+def test_no_plain_path_is_taken_where_it_would_not_help(
+  monkeypatch, error, raised, words
+):
   def fail(program):
-    raise jax.errors.JaxRuntimeError(HBM)
+    raise error
 
   monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
   monkeypatch.setattr(programs.Program, 'lower', fail)
-  found, said = compile_run(training.small_config())
+  asked = 'auto' if HBM in str(error) else 'fused'
+  found, said = compile_run(training.small_config(compute__attention=asked))
   assert found[0].config.compute.attention == 'fused'
   assert not any('WARNING' in line for line in said)
-  with pytest.raises(errors.UserError, match='20.50 GiB of the 15.75 GiB of a'):
+  with pytest.raises(raised, match=words):
     programs.get_executables(found[0].outcomes)
 
 
@@ -115,16 +125,6 @@ def test_what_fails_in_the_last_phase_is_known_before_the_first(
   ):
     training.fit(training.small_config(steps=(3, 3)), tmp_path)
   assert not training.rows_of(tmp_path, 'train')
-
-
-def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
-  def fail(program):
-    raise TypeError('ours')
-
-  monkeypatch.setattr(programs.Program, 'lower', fail)
-  found, _ = compile_run(training.small_config())
-  with pytest.raises(TypeError, match='ours'):
-    programs.get_executables(found[0].outcomes)
 
 
 def compile_one(shape):
