@@ -48,8 +48,9 @@ def read(
       f'{directory} has no checkpoint of step {step}; choose one of '
       f'{", ".join(map(str, steps)) or "none: train first"}.'
     )
+  latest = max(steps, default=0) if latest is None else latest
   found, problems = integrity.restore_newest(
-    [s for s in steps if _is_wanted(s, step, latest)],
+    [s for s in steps if s == step or (step is None and s <= latest)],
     lambda step: _read_params(os.path.join(directory, str(step)), step),
   )
   if found is None and not problems:
@@ -63,61 +64,47 @@ def read(
   return found
 
 
-def _is_wanted(found, step, latest) -> bool:
-  if step is not None:
-    return found == step
-  return latest is None or found <= latest
-
-
 def list_steps(directory: str) -> list[int]:
   """Returns the steps of the checkpoints in a directory, sorted.
 
   There are none if it does not exist. Orbax would leave out those that the disk
   gives no answer about, and a run would start over.
   """
-  names = _list_names(directory)
-  return sorted(int(x) for x in names if _is_complete(directory, x))
+  return sorted(map(int, _list(directory, 'complete')))
 
 
 def list_unfinished(directory: str) -> list[str]:
   """Returns the names of the checkpoints whose saving was interrupted."""
-  return [
-    name
-    for name in _list_names(directory)
-    if _TEMPORARY in name
-    or (_is_step(name) and not _is_complete(directory, name))
-  ]
+  return _list(directory, 'unfinished')
 
 
 def list_misnamed(directory: str) -> list[str]:
   """Returns names that begin like a checkpoint's, such as 003."""
-  return [
-    name
-    for name in _list_names(directory)
-    if name[:1].isdecimal() and not _is_step(name) and _TEMPORARY not in name
-  ]
+  return _list(directory, 'misnamed')
 
 
-def _list_names(directory):
+def _list(directory, kind):
   try:
-    return storage.list_names(directory)
+    names = storage.list_names(directory)
   except FileNotFoundError:  # nothing was saved in a bucket
     return []
   except OSError as error:
     raise cannot_list(directory, error) from error
+  return [name for name in names if _judge(directory, name) == kind]
 
 
-def _is_step(name):
-  return name.isdecimal() and name == str(int(name))
-
-
-def _is_complete(directory, name):
-  if not _is_step(name):
-    return False
+def _judge(directory, name):
+  if _TEMPORARY in name:
+    return 'unfinished'
+  if not name[:1].isdecimal():
+    return ''
+  if not name.isdecimal() or name != str(int(name)):
+    return 'misnamed'
   # On a disk, what is listed under its final name is complete.
-  return not storage.is_remote(directory) or is_complete(
-    os.path.join(directory, name)
-  )
+  if storage.is_remote(directory):
+    path = os.path.join(directory, name)
+    return 'complete' if is_complete(path) else 'unfinished'
+  return 'complete'
 
 
 def is_complete(path: str) -> bool:
