@@ -1,7 +1,7 @@
 """The WordPiece tokenizer that BERT was released with.
 
-If `strip_accents` equals `lowercase`, FullTokenizer in google-research/bert gives
-the same ids for any text. The ids of each word are cached, since text
+If `strip_accents` equals `lowercase`, FullTokenizer in google-research/bert
+gives the same ids for any text. The ids of each word are cached, since text
 repeats its words.
 """
 
@@ -238,7 +238,7 @@ def read_vocab(path: str) -> tuple[str, ...]:
 
 
 def check_vocab(lines: Sequence[str], path: str):
-  """Raises errors.UserError unless the pieces of a file are a BERT vocabulary."""
+  """Raises errors.UserError unless pieces of a file are a BERT vocabulary."""
   first = {}
   for n, piece in enumerate(lines, 1):
     if not piece:

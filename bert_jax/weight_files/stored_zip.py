@@ -23,7 +23,7 @@ _DAMAGED = (
 
 
 class _File(io.BufferedReader):
-  """A file; while its list of members is read, no read may take more than that."""
+  """A file whose reads are limited while its list of members is read."""
 
   limited = True
 

@@ -58,7 +58,7 @@ _STORAGES = {
 
 
 class Storage(NamedTuple):
-  """A flat array elsewhere in the file: its key there, and number of elements."""
+  """A flat array elsewhere in the file, of `size` elements, by its key there."""
 
   dtype: np.dtype
   key: str
