@@ -105,7 +105,7 @@ def state_shardings(mesh: Mesh, tree: Any):
       return stored_spec(mesh, name.removeprefix('params/'), x.shape)
     found = _MOMENT.fullmatch(name)
     if not found:
-      raise ValueError(f'no rule places {name!r}; add one to partition.state.')
+      raise ValueError(f'no rule places {name!r}; add one to its rules.')
     return stored_spec(mesh, found['parameter'], x.shape)
 
   return param_names.map_named(
