@@ -126,9 +126,12 @@ def open_split(
 
 
 def _sort_by_input(inputs, files) -> dict[str, np.ndarray]:
-  of = np.repeat(*np.array([run for file in files for run in file['inputs']]).T)
+  # Data of earlier versions do not say which input a record is of.
+  runs = [run for x in files for run in x.get('inputs', [(-1, x['records'])])]
+  of = np.repeat(*np.array(runs).T)
   return {
-    inputs[k]['input']: np.flatnonzero(of == k) for k in np.unique(of).tolist()
+    inputs[k]['input'] if k >= 0 else '': np.flatnonzero(of == k)
+    for k in np.unique(of).tolist()
   }
 
 

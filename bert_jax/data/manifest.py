@@ -50,7 +50,16 @@ def read(directory: str) -> dict:
       f'{path} is not as it was written: its checksum {how}; restore it from '
       'a copy, or prepare the data again.'
     )
+  _fill_in(found)
   return found
+
+
+def _fill_in(found: dict):
+  """Fills in what data of earlier versions lack, so that they can be used."""
+  recipe = found.get('recipe', {})
+  if 'lowercase' in recipe:
+    strips = recipe.setdefault('strip_accents', recipe['lowercase'])
+    found.setdefault('accents', 'stripped' if strips else 'kept')
 
 
 def write(directory: str, manifest: dict):
@@ -97,6 +106,7 @@ def describe_inputs(manifest: dict) -> list[str]:
     f'train on, {held:,} held out ({held / max(train + held, 1):.1%}, '
     f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
     for given in manifest['inputs']
+    if 'heldout' in given  # data of earlier versions lack these counts
     for train, held in [(given['train']['tokens'], given['heldout']['tokens'])]
   ]
 
@@ -211,6 +221,8 @@ def check_recipe(old: dict, new: dict, directory: str):
   """Raises errors.UserError if data was made with another recipe."""
   if new['strip_accents'] is None:  # keep the earlier decision
     new = {**new, 'strip_accents': old['strip_accents']}
+  # Data of earlier versions were made before there was a choice.
+  old = {'negatives': new['negatives'], **old}
   changed = errors.find_changes(old, new)
   if changed:
     raise errors.UserError(
