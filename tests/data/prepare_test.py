@@ -29,6 +29,7 @@ def test_two_workers_write_the_same_bytes(corpus, prepared, tmp_path):
   assert len(digest(output)) == 9  # (2 shards + held-out) x 2 lengths + 3
 
 
+@pytest.mark.slow  # CI has Beam only with the oldest Python
 def test_beam_writes_the_same_bytes(corpus, prepared, tmp_path):
   pytest.importorskip('apache_beam')
   output = str(tmp_path / 'beam')
@@ -36,6 +37,7 @@ def test_beam_writes_the_same_bytes(corpus, prepared, tmp_path):
   assert digest(output) == digest(prepared[0])
 
 
+@pytest.mark.slow  # CI has Beam only with the oldest Python
 def test_what_beam_refuses_is_an_error():
   pytest.importorskip('apache_beam')
   with pytest.raises(errors.UserError, match='Unexpected pipeline runner: Foo'):
