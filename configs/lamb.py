@@ -3,9 +3,9 @@
 python -m bert_jax.main --config=configs/lamb.py --workdir=DIR \\
   --config.data.input='books/*.txt,wiki/*'
 
-7,038 updates at length 128, then 1,563 at 512, as many examples as the paper's
-million updates; rates, warm-ups and decay are those of NVIDIA's runs
-(docs/large_batches.md). For slices of 256 chips and more: preflight says which.
+7,038 updates at length 128, then 1,563 at 512: twice the sequences of BERT's
+million updates of 256. Rates, warm-ups and decay are those of NVIDIA's runs
+(docs/large_batches.md).
 """
 
 from bert_jax import config
