@@ -116,9 +116,11 @@ def check_hosts(scratch, data, whole):
     process.kill()
     process.wait()
   ended = processes[0].returncode != 0 and seconds < END_SECONDS
+  # The stacks of its threads follow.
+  said = [x for x in text.splitlines() if x.startswith('error: ')]
   print(
     f'one of two killed: the other ended after {seconds:.0f} s: '
-    f'{text.strip().splitlines()[-1][:160]}',
+    f'{said[0][:160] if said else text[-160:]}',
     flush=True,
   )
   text = hosts.outputs(train(scratch, 1, workdir, use))[0]
