@@ -116,7 +116,6 @@ def check_hosts(scratch, data, whole):
     process.kill()
     process.wait()
   ended = processes[0].returncode != 0 and seconds < END_SECONDS
-  # The stacks of its threads follow.
   said = [x for x in text.splitlines() if x.startswith('error: ')]
   print(
     f'one of two killed: the other ended after {seconds:.0f} s: '
