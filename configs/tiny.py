@@ -3,7 +3,7 @@
 python -m bert_jax.main --config=configs/tiny.py --workdir=/tmp/bert_tiny
 
 Needs no data and no network. For text of your own add
---config.data.input='FILES'. Expect a held-out MLM loss 1.3 nats below the
+--config.data.input='FILES'. Expect a held-out MLM loss 2 nats below the
 unigram entropy and an NSP accuracy above 70 %, in about ten minutes on 2 cores.
 """
 
