@@ -1,6 +1,7 @@
 """Tests of training on many hosts, with two processes on this machine."""
 
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -99,8 +100,12 @@ def test_two_processes_save_together_when_the_first_one_finds_it_time(pair):
 def test_only_the_first_process_talks(pair):
   _, ((first, _), (second, _)) = pair
   assert 'held-out at step 6' in first
-  # Gloo prints from C++.
-  assert [x for x in second.splitlines() if not x.startswith('[Gloo]')] == []
+  # Gloo prints from C++, in pieces that its threads mix.
+  gloo = (
+    r'\[Gloo\] Rank|is connected to|peer ranks\.'
+    r'|Expected number of connected peer ranks is :|\d+'
+  )
+  assert not re.sub(gloo, '', second).strip()
 
 
 @pytest.mark.slow
