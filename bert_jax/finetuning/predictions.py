@@ -13,7 +13,7 @@ from bert_jax import errors
 from bert_jax.finetuning import encode, split_rows, supervised
 from bert_jax.inference import fine_tuned, source
 from bert_jax.model import precision
-from bert_jax.runtime import files, progress
+from bert_jax.runtime import files, progress, storage
 
 _LENGTH_STEP = 16  # tokens; lengths are rounded up to compile few shapes
 
@@ -93,13 +93,16 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   split, _ = this.encode(job.how, content, head.labels)
   kept = job.predict(this, split)
   found, _ = this.decide(split, kept, head.spans, tune=False)
+  storage.make_folder(os.path.dirname(job.output))
   this.write_given(job, content, split, found)
   if split.labels is not None:
     names = this.list_metrics(head.labels)
     scored = this.compare(names, head.labels, split, found, split)
+    problem = this.find_problem(names, scored, found)
     path = f'{os.path.splitext(job.output)[0]}.scores.json'
-    files.write_json(path, scored)
+    files.write_json(path, {**scored, 'problem': problem})
     lines = this.describe_scores({os.path.basename(job.given): scored})
+    lines += [f'WARNING: {problem}.'] if problem else []
     print('\n'.join([*lines, f'  {path}: the scores']))
   return split.count()
 

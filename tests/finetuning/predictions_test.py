@@ -124,7 +124,10 @@ def test_a_labelled_file_is_scored(tmp_path, capsys):
   assert found['baseline']['accuracy'] == 2 / 3  # class 0 is commonest
   assert found['classes']['class 0']['rows'] == 2
   assert sum(sum(x.values()) for x in found['confusion'].values()) == 3
-  assert 'in.csv accuracy ' in capsys.readouterr().out
+  said = capsys.readouterr().out
+  assert 'in.csv accuracy ' in said
+  # The weights are random.
+  assert found['problem'] and f'WARNING: {found["problem"]}.' in said
 
 
 @pytest.mark.parametrize(

@@ -180,11 +180,11 @@ def test_a_file_is_answered_by_the_run_and_its_export(unsure, tmp_path, model):
     ('c', 'cat', '', ()),
   ]
   given = write_squad(tmp_path / 'in.json', rows)
-  output = str(tmp_path / 'out.json')
+  output = str(tmp_path / 'new' / 'out.json')
   assert predict.predict(os.path.join(unsure, model), given, output) == 3
   assert made.read_json(output) == {'a': 'DOG', 'b': '', 'c': ''}
   # The file has the right answers, so it is scored.
-  scored = made.read_json(tmp_path / 'out.scores.json')
+  scored = made.read_json(tmp_path / 'new' / 'out.scores.json')
   assert scored['metrics'] == {'f1': 2 / 3, 'exact_match': 2 / 3}
   with pytest.raises(errors.UserError, match='does not end in .json'):
     predict.predict(unsure, given, str(tmp_path / 'out.csv'))
