@@ -2,19 +2,16 @@
 
 import collections
 import dataclasses
-import os
 import types
 
 import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
-from bert_jax import main
 from bert_jax.data import hashing
 from bert_jax.finetuning import buckets, classes, predictions
 from bert_jax.model import classifier
 from bert_jax.train import task
-from bert_jax.workdir import log
 from tests import models
 from tests.finetuning import made
 
@@ -146,25 +143,8 @@ def test_lengths_are_compiled_if_the_updates_earn_it_back(
   assert not buckets.pays(c, np.full(300, 128))
 
 
-def test_the_log_says_which_lengths_the_batches_have():
-  c = config_lib.finetuning()
-  c.phases.steps = (22,)
-  assert 'batches of 16, 32, 64, 96, 128 tokens' in buckets.describe(c)
-  c.finetuning.by_length = False
-  assert buckets.describe(c).startswith('all batches have 128 tokens: in 22 up')
-
-
-def test_pretraining_has_one_length():
-  c = config_lib.pretraining('tiny')
-  assert buckets.get_lengths(config_lib.finetuning()) is buckets.list_lengths
-  [first, _] = task.list_phases(c)
-  assert task.use_longest(first) == (128,)
-
-
 @pytest.mark.slow
-def test_a_run_compiles_all_lengths_first_and_learns(
-  tmp_path, capsys, monkeypatch
-):
+def test_a_run_compiles_all_lengths_first(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr(buckets, 'pays', lambda *_: True)
   params = models.make_params(BERT)
   source = str(tmp_path / 'source')
@@ -178,27 +158,18 @@ def test_a_run_compiles_all_lengths_first_and_learns(
       animal = ('cat', 'dog')[i % 2]
       lines.append(f'{"the " * rng.integers(0, 60)}{animal},{animal}')
     (folder / f'{name}.csv').write_text('\n'.join(lines) + '\n')
-  losses, compiled = {}, predictions._apply._cache_size()
-  for by_length in (True, False):
-    c = made.make_config(source, str(folder), **{'log.every': 1})
-    c.phases.seq_length = (64,)
-    c.finetuning.by_length, c.finetuning.epochs = by_length, 2.0
-    c.eval.every = 10
-    run = str(tmp_path / f'run_{by_length}')
-    main.run(c, run)
-    out = capsys.readouterr().out
-    rows = log.read(os.path.join(run, 'metrics.jsonl'))
-    assert not [row for row in rows if row['kind'] == 'compiled']
-    losses[by_length] = [x['loss'] for x in rows if x['kind'] == 'train']
-    # Every ten steps; the last evaluation is what is scored and written.
-    found = [x['step'] for x in rows if x['kind'] == 'eval']
-    assert found == [10, 20, 30, 40]
-    assert predictions._apply._cache_size() == compiled
-    lengths = '8, 16, 32, 48, 64' if by_length else '64'
-    assert f'length {lengths}: attention xla' in out
-    assert out.index('programs in ') < out.index('step 1/')
-  assert len(losses[True]) == len(losses[False]) == 40
-  assert made.read_json(tmp_path / 'run_True' / 'results.json')['counts'] == {
-    'train': 160,
-    'dev': 20,
-  }
+  compiled = predictions._apply._cache_size()
+  c = made.make_config(source, str(folder), **{'log.every': 1})
+  c.phases.seq_length = (64,)
+  c.finetuning.by_length, c.finetuning.epochs = True, 2.0
+  c.eval.every = 10
+  run = made.train(c, tmp_path)
+  assert not made.list_logged(run, 'compiled')
+  assert len(made.list_logged(run, 'train')) == 40
+  # Every ten steps; the last evaluation is what is scored and written.
+  found = [x['step'] for x in made.list_logged(run, 'eval')]
+  assert found == [10, 20, 30, 40]
+  assert predictions._apply._cache_size() == compiled
+  out = capsys.readouterr().out
+  assert 'length 8, 16, 32, 48, 64: attention xla' in out
+  assert out.index('programs in ') < out.index('step 1/')

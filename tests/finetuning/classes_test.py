@@ -19,54 +19,51 @@ from bert_jax.finetuning import (
   task_data,
 )
 from bert_jax.inference import source
-from bert_jax.workdir import fingerprint, log
+from bert_jax.workdir import fingerprint
 from tests import models
 from tests.finetuning import made
 
 
-def make(tmp_path, rows, **changes):
+def make(tmp_path, rows, dev='a', **changes):
   """Returns the data of rows of training texts."""
   texts = tmp_path / 'texts'
   texts.mkdir()
   content = 'text,label\n' + ''.join(f'{row}\n' for row in rows)
   (texts / 'train.csv').write_text(content)
-  (texts / 'dev.csv').write_text('text,label\ncat,a\n')
+  (texts / 'dev.csv').write_text(f'text,label\ncat,{dev}\n')
   source = made.write_source(tmp_path / 'source')
   c = made.make_config(source, str(texts), **changes)
   return made.prepare(c, str(tmp_path / 'run'))[1]
 
 
 def test_what_is_written_is_read(tmp_path):
-  found = make(tmp_path, ['the cat,a', 'dogs,b', 'cat,a'])
+  rows = ['the cat,a', 'dogs,b', 'cat,a', 'cat ' * 20 + ',a']
+  found = make(tmp_path, rows)
   train = found.splits['train']
   # [PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s
   rows = np.split(train.encoded.ids, train.encoded.ends[:-1])
-  assert [x.tolist() for x in rows] == [[2, 5, 6, 3], [2, 7, 8, 3], [2, 6, 3]]
-  assert train.labels.tolist() == [0, 1, 0] and train.labels.dtype == np.int32
+  assert [x.tolist() for x in rows] == [
+    [2, 5, 6, 3], [2, 7, 8, 3], [2, 6, 3], [2, *([6] * 14), 3]
+  ]  # fmt: skip
+  assert (
+    train.labels.tolist() == [0, 1, 0, 0] and train.labels.dtype == np.int32
+  )
   assert found.labels == ('a', 'b') and found.pad_id == 0
   facts = found.manifest['splits']['train']
-  assert (facts['rows'], facts['longest']) == (3, 4)
-  assert facts['labels'] == {'a': 2, 'b': 1}
+  assert (facts['rows'], facts['longest'], facts['truncated']) == (4, 16, 1)
+  assert facts['labels'] == {'a': 3, 'b': 1}
 
 
 def test_numbers_are_kept_as_numbers(tmp_path):
-  (tmp_path / 'dev.csv').write_text('text,label\ncat,0.5\n')
-  (tmp_path / 'all.csv').write_text('text,label\ncat,1.5\ndog,-2\n')
-  c = made.make_config(
-    made.write_source(tmp_path / 'source'),
-    f'train={tmp_path}/all.csv,dev={tmp_path}/dev.csv',
-    **{'finetuning.regression': True},
-  )
-  data = classes.TASK.read(c, models.TOKENIZER)
-  assert data.splits['train'].labels.tolist() == [1.5, -2]
-  assert data.splits['train'].labels.dtype == np.float32
-  unknown = dataclasses.replace(data.splits['train'], labels=None)
-  assert unknown.make_batch(np.arange(2), 8, 0)['labels'].dtype == np.float32
+  regression = {'finetuning.regression': True}
+  data = make(tmp_path, ['cat,1.5', 'dog,-2'], '0.5', **regression)
+  train = data.splits['train']
+  assert train.labels.tolist() == [1.5, -2] and data.labels == ()
+  unknown = dataclasses.replace(train, labels=None)
+  for rows in (train, unknown):
+    assert rows.make_batch(np.arange(2), 8, 0)['labels'].dtype == np.float32
+  assert 'from -2.0 to 1.5' in classes.TASK.describe_data(data.manifest)[0]
   assert gc.isenabled()  # again, after reading
-  assert data.labels == ()
-  assert (
-    'labels from -2.0 to 1.5' in classes.TASK.describe_data(data.manifest)[0]
-  )
 
 
 def test_rows_without_text_are_kept_and_said(tmp_path):
@@ -81,20 +78,6 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   assert lines[1].endswith('kept; the first is line 3')
 
 
-def test_dev_rows_that_are_held_out_of_the_training_file_are_said_to_be(
-  tmp_path,
-):
-  texts = made.write_texts(tmp_path / 'texts', dev=False)
-  c = made.make_config(made.write_source(tmp_path / 'source'), texts)
-  data = classes.TASK.read(c, models.TOKENIZER)
-  lines = classes.TASK.describe_data(data.manifest)
-  [train], [dev] = (
-    [x for x in lines if x.startswith(name)] for name in ('train', 'dev')
-  )
-  assert train.endswith(f'({texts}/train.csv)')
-  assert dev.endswith(f'(held out of {texts}/train.csv)')
-
-
 def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
   c = made.make_config(
     made.write_source(tmp_path / 'source'),
@@ -106,12 +89,6 @@ def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
     f'WARNING: 10 rows of {tmp_path}/texts/dev.csv that are also training rows; '
     'the first is line 2\n'
   ) in capsys.readouterr().out
-
-
-def test_truncated_rows_are_counted(tmp_path):
-  found = make(tmp_path, ['cat ' * 20 + ',a', 'dog,b'])
-  facts = found.manifest['splits']['train']
-  assert (facts['longest'], facts['truncated']) == (16, 1)
 
 
 def test_a_run_that_has_begun_refuses_changed_files_not_deleted_ones(tmp_path):
@@ -128,30 +105,11 @@ def test_a_run_that_has_begun_refuses_changed_files_not_deleted_ones(tmp_path):
   task_data.prepare(classes.TASK, c, run)
 
 
-def rows_of(workdir, kind):
-  found = log.read(os.path.join(workdir, 'metrics.jsonl'))
-  return [row for row in found if row['kind'] == kind]
-
-
-@pytest.mark.slow
-def test_a_run_learns_and_says_what_it_started_from(finetuned):
-  [facts] = rows_of(finetuned, 'run')
-  assert facts['init_from']['changes'] == [
-    'mlm: left out',
-    'nsp: left out',
-    'classifier: new, the source has none',
-  ]
-  assert facts['labels'] == ['cat', 'dog'] and facts['columns'] == ['text']
-  last = rows_of(finetuned, 'eval')[-1]
-  assert last['accuracy'] == 1 and last['matthews'] == 1
-  assert last['cross_entropy'] < 0.3
-
-
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
   finetuned, tmp_path, monkeypatch
 ):
-  done = rows_of(finetuned, 'checkpoint')[-1]['fingerprint']
+  done = made.list_logged(finetuned, 'checkpoint')[-1]['fingerprint']
   source = made.write_source(tmp_path / 'source')
   c = made.make_config(source, made.write_texts(tmp_path / 'texts'))
   workdir = str(tmp_path / 'run')
@@ -170,23 +128,22 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
   shutil.rmtree(source)
   shutil.rmtree(tmp_path / 'texts')
   main.run(c, workdir)
-  assert rows_of(workdir, 'checkpoint')[-1]['fingerprint'] == done
+  assert made.list_logged(workdir, 'checkpoint')[-1]['fingerprint'] == done
 
 
 @pytest.mark.slow
 def test_regression_has_its_own_loss_and_metrics(tmp_path):
   texts = tmp_path / 'texts'
   texts.mkdir()
-  words = 'cat', 'dog'
   lines = [
-    f'{"the " * (i % 4)}{words[i % 2]},{i % 2 * 1.5}\n' for i in range(32)
+    f'{"the " * (i % 4)}{("cat", "dog")[i % 2]},{i % 2 * 1.5}\n'
+    for i in range(32)
   ]
   for name in ('train', 'dev'):
     (texts / f'{name}.csv').write_text('text,label\n' + ''.join(lines))
   source = made.write_source(tmp_path / 'source')
   c = made.make_config(source, str(texts), **{'finetuning.regression': True})
-  main.run(c, str(tmp_path / 'run'))
-  last = rows_of(tmp_path / 'run', 'eval')[-1]
+  last = made.list_logged(made.train(c, tmp_path), 'eval')[-1]
   assert last['squared_error'] == pytest.approx(last['mean_squared_error'])
   assert last['pearson'] > 0.9 and 'accuracy' not in last
 
@@ -232,6 +189,13 @@ def test_rows_of_weight_0_change_nothing(outputs):
 
 
 def test_the_results_say_what_was_learnt(finetuned):
+  [facts] = made.list_logged(finetuned, 'run')
+  assert facts['init_from']['changes'] == [
+    'mlm: left out',
+    'nsp: left out',
+    'classifier: new, the source has none',
+  ]
+  assert made.list_logged(finetuned, 'eval')[-1]['cross_entropy'] < 0.3
   found = made.read_json(finetuned, 'results.json')
   assert found['metrics'] == {'accuracy': 1, 'macro_f1': 1, 'matthews': 1}
   assert found['intervals']['accuracy'] == pytest.approx([0.7225, 1], abs=1e-4)
@@ -272,23 +236,16 @@ def test_predictions_are_in_the_order_of_the_rows(finetuned):
   assert [line.split('\t')[1] for line in test[1:]] == ['dog', 'cat']
 
 
-def test_the_export_is_the_run(finetuned):
+def test_the_export_is_the_run_and_its_card_has_the_scores(finetuned):
   _, export = made.read_with_export(finetuned)
   assert export.head.labels == ('cat', 'dog')
   assert export.head.columns == ('text',)
   assert export.report.left_over == [] and 'pooler' in export.params
-
-
-def test_the_export_names_its_classes_for_transformers(finetuned):
-  path = os.path.join(finetuned, 'export', 'config.json')
-  found = made.read_json(path)
+  found = made.read_json(finetuned, 'export', 'config.json')
   assert found['architectures'] == ['BertForSequenceClassification']
   assert found['id2label'] == {'0': 'cat', '1': 'dog'}
   assert found['label2id'] == {'cat': 0, 'dog': 1}
   assert found['problem_type'] == 'single_label_classification'
-
-
-def test_the_card_has_the_scores_and_the_recipe(finetuned):
   card = '\n'.join(made.read_lines(finetuned, 'export', 'README.md'))
   assert '| dev | 10 | accuracy | 1.0000 | 0.7225 to 1.0000 | 0.5000 |' in card
   assert '| finetuning.epochs | `8.0` |' in card
@@ -299,8 +256,8 @@ def test_the_best_epoch_is_what_is_scored_exported_and_read(tmp_path, capsys):
   # Right from the first epoch on, so none is better.
   run = made.run(tmp_path, **{'finetuning.select': 'best'})
   out, found = capsys.readouterr().out, made.read_json(run, 'results.json')
-  rows = log.read(os.path.join(run, 'metrics.jsonl'))
-  curve = {x['step']: x['accuracy'] for x in rows if x['kind'] == 'eval'}
+  rows = made.list_logged(run, 'eval')
+  curve = {x['step']: x['accuracy'] for x in rows}
   assert list(curve) == [6, 12, 18, 24, 30, 36, 42, 48]
   first = next(step for step, x in curve.items() if x == max(curve.values()))
   assert first < 48 and (found['select'], found['step']) == ('best', first)
@@ -321,13 +278,10 @@ def test_a_run_may_start_from_a_fine_tuned_model_with_its_head(
     made.write_texts(tmp_path / 'texts'),
     **{'finetuning.epochs': 0.2, 'optimizer.learning_rate': 1e-9},
   )
-  main.run(c, str(tmp_path / 'run'))
-  assert (
-    made.read_json(tmp_path / 'run', 'results.json')['metrics']['accuracy'] == 1
-  )
-  rows = log.read(str(tmp_path / 'run' / 'metrics.jsonl'))
-  [facts] = [row['init_from'] for row in rows if row['kind'] == 'run']
-  assert facts['changes'] == []
+  run = made.train(c, tmp_path)
+  assert made.read_json(run, 'results.json')['metrics']['accuracy'] == 1
+  [facts] = made.list_logged(run, 'run')
+  assert facts['init_from']['changes'] == []
 
 
 HEADER = 'index\tsentence1\tsentence2'

@@ -13,7 +13,6 @@ from bert_jax.finetuning import tags
 from bert_jax.inference import hidden_states
 from bert_jax.interop import npz
 from bert_jax.train import task
-from bert_jax.workdir import log
 from tests import models
 from tests.finetuning import made, tags_test
 
@@ -130,13 +129,11 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
   texts = made.write_texts(tmp_path / 'texts')
   fields = {'finetuning.epochs': 30.0}
   c = make_config(source, texts, 'weighted_sum_last_4', **fields)
-  run = str(tmp_path / 'run')
-  main.run(c, run)
+  run = made.train(c, tmp_path)
   out = capsys.readouterr().out
   assert out.count(f'features of {source}: {source}') == 1
   assert out.count('  no export: only a head was trained') == 1
-  rows = log.read(os.path.join(run, 'metrics.jsonl'))
-  trained = [row['cross_entropy'] for row in rows if row['kind'] == 'train']
+  trained = [x['cross_entropy'] for x in made.list_logged(run, 'train')]
   assert trained[-1] < trained[0]
   assert os.path.exists(os.path.join(run, 'results.json'))
   with pytest.raises(errors.UserError, match='only a head.*are in predictions'):

@@ -1,17 +1,15 @@
 """Tests of GPT's form of fine-tuning."""
 
 import dataclasses
-import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import errors, main
+from bert_jax import errors
 from bert_jax.finetuning import classes, encode, gpt_form, supervised
 from bert_jax.model import classifier, losses, parameters
-from bert_jax.workdir import log
 from tests import models
 from tests.finetuning import made, outcome_test
 
@@ -98,8 +96,7 @@ def test_a_run_learns_and_predicts_as_it_was_trained(tmp_path, capsys):
   c = outcome_test.make_config(
     tmp_path, **{'finetuning.form': 'gpt', 'finetuning.epochs': 30.0}
   )
-  run = str(tmp_path / 'run')
-  main.run(c, run)
+  run = made.train(c, tmp_path)
   out = capsys.readouterr().out
   assert '  words 11 to 13: new embeddings and output biases\n' in out
   assert (
@@ -108,6 +105,5 @@ def test_a_run_learns_and_predicts_as_it_was_trained(tmp_path, capsys):
   assert made.read_json(run, 'results.json')['metrics']['accuracy'] == 1
   found = outcome_test.check_predict(run, tmp_path / 'texts', tmp_path)
   assert found == ['dog', 'cat']
-  rows = log.read(os.path.join(run, 'metrics.jsonl'))
-  losses = [row['half_lm_loss'] for row in rows if row['kind'] == 'train']
+  losses = [x['half_lm_loss'] for x in made.list_logged(run, 'train')]
   assert losses[-1] < losses[0]

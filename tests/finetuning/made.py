@@ -9,6 +9,7 @@ from bert_jax import main, tasks
 from bert_jax.finetuning import encode
 from bert_jax.inference import source
 from bert_jax.interop import hf_export
+from bert_jax.workdir import log
 from tests import models
 
 BERT = dataclasses.replace(
@@ -72,9 +73,19 @@ def encode_rows(texts, pairs, length) -> encode.Encoded:
 def run(root, **changes) -> str:
   """Fine-tunes the tiny model below a folder; returns the working directory."""
   model = write_source(root / 'source')
-  c = make_config(model, write_texts(root / 'texts'), **changes)
+  return train(make_config(model, write_texts(root / 'texts'), **changes), root)
+
+
+def train(c, root) -> str:
+  """Runs a config in a folder's `run`, whose path is returned."""
   main.run(c, str(root / 'run'))
   return str(root / 'run')
+
+
+def list_logged(run, kind) -> list[dict]:
+  """Returns the records of a kind in the log of a run."""
+  found = log.read(os.path.join(run, 'metrics.jsonl'))
+  return [row for row in found if row['kind'] == kind]
 
 
 def read_with_export(run: str) -> tuple:

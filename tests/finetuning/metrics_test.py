@@ -20,27 +20,16 @@ def score(name, truth, predicted):
 @pytest.mark.parametrize(
   'name, truth, predicted, expected',
   [
-    ('accuracy', [0, 1, 2, 2], [0, 1, 1, 2], 0.75),
-    # 2 true positives, 1 false positive, 1 false negative.
-    ('f1', [1, 1, 1, 0, 0], [1, 1, 0, 1, 0], 2 / 3),
     ('f1', [0, 0], [0, 0], 0),  # no positive at all
-    ('f1', [1, 0], [1, 1], 2 / 3),
-    # (2 * 1 - 1 * 1) / sqrt(3 * 3 * 2 * 2)
-    ('matthews', [1, 1, 1, 0, 0], [1, 1, 0, 1, 0], 1 / 6),
     ('matthews', [1, 1, 0], [1, 1, 1], 0),  # a constant
     ('matthews', [1, 1], [1, 1], 0),  # one class
-    ('macro_f1', [0, 0, 1], [0, 0, 0], 0.4),  # (0.8 + 0) / 2
-    ('pearson', [1, 2, 3, 4], [2, 4, 6, 8], 1),
     ('pearson', [1, 2, 3], [5, 5, 5], 0),  # a constant
     ('pearson', [1, 1, 1], [1, 2, 3], 0),
     ('pearson', [1], [2], 0),
-    ('spearman', [1, 2, 3, 4], [1, 8, 27, 64], 1),
-    # Ranks 1.5 1.5 3 4 and 1 2 3 4.
-    ('spearman', [1, 1, 3, 4], [1, 2, 3, 4], 4.5 / np.sqrt(4.5 * 5)),
     ('mean_squared_error', [1, 2], [1, 4], 2),
   ],
 )
-def test_scores_on_cases_computed_by_hand(name, truth, predicted, expected):
+def test_scores_where_formulas_divide_by_0(name, truth, predicted, expected):
   assert score(name, truth, predicted) == pytest.approx(expected, abs=1e-12)
 
 
@@ -147,35 +136,10 @@ def test_as_many_classes_as_words_cost_no_more_than_their_rows():
     assert low < values[name] < high < low + 0.12, name
 
 
-def test_intervals_of_numbers_hold_the_score():
-  random = np.random.default_rng(0)
-  truth = random.normal(size=30).astype('f4')
-  predicted = truth + random.normal(size=30).astype('f4') / 2
-  [low, high] = find_intervals(['pearson'], truth, predicted)['pearson']
-  value = metrics.score(['pearson'], truth, predicted)['pearson']
-  assert 0.5 < low < value < high < 1
-
-
-def test_the_baseline_is_the_commonest_class_or_the_mean():
-  classes = metrics.predict_constant(np.array([2, 0, 2], 'i4'), 2)
-  assert classes.tolist() == [2, 2]
-  numbers = metrics.predict_constant(np.array([1.0, 4.0], 'f4'), 3)
-  assert numbers.tolist() == [2.5] * 3
-
-
 def compare(truth, predicted, train, names=('accuracy',)):
   truth, predicted, train = map(np.array, (truth, predicted, train))
   scored = metrics.compare(names, truth, predicted, train)
   return scored, metrics.find_problem(names[0], scored, predicted)
-
-
-def test_the_constant_is_the_better_one_of_train_and_dev():
-  for train in ([0, 0, 1], [1, 1, 0], [7, 7, 1]):
-    scored, _ = compare([1, 1, 1, 0], [1, 0, 1, 0], train)
-    assert scored['baseline'] == {'accuracy': 0.75}
-  # F1 is of class 1, so the commoner class 0 gets nothing.
-  scored, _ = compare([0, 0, 0, 1], [1, 0, 1, 0], [1, 1, 0], ['f1'])
-  assert scored['baseline'] == {'f1': 0.4}
 
 
 @pytest.mark.parametrize(
@@ -211,10 +175,10 @@ def test_numbers_that_follow_the_truth_beat_their_mean():
 
 
 def test_noise_is_recognised_and_what_was_learnt_is_not_taken_for_it():
-  # Of 100; benchmarks/measure/learnt_nothing.py has 500 of each.
-  assert learnt_nothing.count_flagged(3, 60, None, 100) >= 95
-  assert learnt_nothing.count_flagged(3, 60, 0.8, 100) <= 5
-  assert learnt_nothing.count_flagged(2, 60, 0.8, 100) <= 5
+  # Of 40; benchmarks/measure/learnt_nothing.py has 500 of each.
+  assert learnt_nothing.count_flagged(3, 60, None, 40) >= 37
+  assert learnt_nothing.count_flagged(3, 60, 0.8, 40) <= 3
+  assert learnt_nothing.count_flagged(2, 60, 0.8, 40) <= 3
 
 
 def test_classes_are_scored_as_by_scikit_learn():
@@ -230,3 +194,14 @@ def test_classes_are_scored_as_by_scikit_learn():
     of = found['confusion'][name]
     assert [of.get(x, 0) for x in 'abcd'] == matrix[i].tolist()
     assert 0 not in of.values()
+
+
+def test_the_baseline_is_the_better_constant_of_train_and_dev():
+  for train in ([0, 0, 1], [1, 1, 0], [7, 7, 1]):
+    scored, _ = compare([1, 1, 1, 0], [1, 0, 1, 0], train)
+    assert scored['baseline'] == {'accuracy': 0.75}
+  # F1 is of class 1, so the commoner class 0 gets nothing.
+  scored, _ = compare([0, 0, 0, 1], [1, 0, 1, 0], [1, 1, 0], ['f1'])
+  assert scored['baseline'] == {'f1': 0.4}
+  numbers = metrics.predict_constant(np.array([1.0, 4.0], 'f4'), 3)
+  assert numbers.tolist() == [2.5] * 3

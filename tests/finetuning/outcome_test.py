@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import config as config_lib
-from bert_jax import main, param_names, predict, tasks
+from bert_jax import param_names, predict, tasks
 from bert_jax.finetuning import classes, outcome, supervised
 from bert_jax.inference import source
 from bert_jax.interop import npz
@@ -34,12 +34,10 @@ def check_predict(workdir, texts, tmp_path):
   """Compares what `predict` writes with the run's own predictions."""
   output = str(tmp_path / 'out.csv')
   assert predict.predict(workdir, f'{texts}/test.csv', output) == 2
-  with open(output, encoding='utf-8') as file:
-    found = [row['prediction'] for row in csv.DictReader(file)]
-  path = os.path.join(workdir, 'predictions', 'test.tsv')
-  with open(path, encoding='utf-8') as file:
-    rows = csv.DictReader(file, delimiter='\t')
-    assert [row['prediction'] for row in rows] == found
+  found = [row['prediction'] for row in csv.DictReader(made.read_lines(output))]
+  lines = made.read_lines(workdir, 'predictions', 'test.tsv')
+  rows = csv.DictReader(lines, delimiter='\t')
+  assert [row['prediction'] for row in rows] == found
   return found
 
 
@@ -66,8 +64,7 @@ def test_the_head_has_all_that_is_before_the_classifier():
 @pytest.mark.slow
 def test_a_left_to_right_model_learns_to_classify(tmp_path, capsys):
   c = make_config(tmp_path, **{'finetuning.epochs': 30.0})
-  run = str(tmp_path / 'run')
-  main.run(c, run)
+  run = made.train(c, tmp_path)
   out = capsys.readouterr().out
   assert '  pooler: new, the source has none\n' in out
   assert (
@@ -88,8 +85,7 @@ def test_a_bilstm_on_a_frozen_encoder_leaves_it_bit_for_bit(tmp_path, capsys):
       'finetuning.epochs': 2.0,
     },
   )
-  run = str(tmp_path / 'run')
-  main.run(c, run)
+  run = made.train(c, tmp_path)
   out = capsys.readouterr().out
   assert '  bilstm: new, the source has none\n' in out
   assert '  no export: BERT of Hugging Face has no model with a BiLSTM\n' in out
@@ -107,11 +103,10 @@ def test_a_bilstm_on_a_frozen_encoder_leaves_it_bit_for_bit(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_left_to_right_tagger_is_exported_as_a_decoder(tmp_path):
-  c = make_config(tmp_path, **{'finetuning.epochs': 24.0})
+  c = make_config(tmp_path, **{'finetuning.epochs': 0.2})
   c.data.input = tags_test.write_words(tmp_path / 'words')
   c.task, c.data.text, c.data.label = 'tagging', '', ''
-  run = str(tmp_path / 'run')
-  main.run(c, run)
+  run = made.train(c, tmp_path)
   found = made.read_json(run, 'export', 'config.json')
   assert found['architectures'] == ['BertForTokenClassification']
   assert found['is_decoder']
@@ -134,19 +129,32 @@ def make_card(c, labels, results, parameters) -> str:
   return outcome.make_card(this, c, labels, results, parameters)
 
 
-def test_the_constant_is_what_the_scores_are_compared_with():
+BEST = {'select': 'best', 'step': 1500, 'steps': 3000}
+
+
+@pytest.mark.parametrize(
+  'labels, results, there, absent',
+  [
+    (
+      (),
+      {},
+      '`constant` always predicts the mean of the training',
+      'commonest',
+    ),
+    (('cat', 'dog'), {}, '`constant` always predicts the commonest', 'mean of'),
+    (('cat', 'dog'), {}, '`cat`, `dog`', 'scored best'),
+    ([f'c{i}' for i in range(300)], {}, 'predicts one of 300 classes', 'c299'),
+    ((), {'problem': 'no better'}, '**Warning: no better.**', 'commonest'),
+    ((), BEST, 'of step 1,500 of 3,000, which scored best on dev', 'commonest'),
+  ],
+)
+def test_the_card_says_what_the_scores_mean(labels, results, there, absent):
   c = config_lib.finetuning()
-  numbers = make_card(c, (), RESULTS, 1000)
-  assert '`constant` always predicts the mean of the training' in numbers
-  assert 'commonest' not in numbers
-  classes = make_card(c, ('cat', 'dog'), RESULTS, 1000)
-  assert '`constant` always predicts the commonest of training' in classes
-
-
-def test_the_card_warns_of_a_score_that_a_constant_has():
-  c, problem = config_lib.finetuning(), 'no better than always the same'
-  shown = make_card(c, (), RESULTS | {'problem': problem}, 1000)
-  assert f'**Warning: {problem}.**' in shown
+  c.optimizer.freeze = '^(embeddings|encoder/layer_0)/'
+  shown = make_card(c, labels, RESULTS | results, 1000)
+  assert there in shown and absent not in shown
+  # A field with a bar stays one cell.
+  assert r'`"^(embeddings\|encoder/layer_0)/"` |' in shown
 
 
 def test_the_card_says_how_transformers_finds_that_there_is_no_answer():
@@ -159,26 +167,3 @@ def test_the_card_says_how_transformers_finds_that_there_is_no_answer():
   code = found.split('```python\n')[2].split('```')[0]
   compile(code, 'card', 'exec')
   assert "> spans['threshold']" in code
-
-
-def test_hundreds_of_classes_are_counted_not_named():
-  c = config_lib.finetuning()
-  shown = make_card(c, [f'c{i}' for i in range(300)], RESULTS, 1000)
-  assert 'It predicts one of 300 classes, which `config.json`' in shown
-  assert 'c299' not in shown
-  assert '`cat`, `dog`' in make_card(c, ('cat', 'dog'), RESULTS, 1000)
-
-
-def test_the_card_says_if_dev_chose_the_parameters():
-  c = config_lib.finetuning()
-  assert 'scored best' not in make_card(c, (), RESULTS, 1000)
-  best = RESULTS | {'select': 'best', 'step': 1500, 'steps': 3000}
-  shown = make_card(c, (), best, 1000)
-  assert 'those of step 1,500 of 3,000, which scored best on dev' in shown
-
-
-def test_a_field_with_a_bar_stays_one_cell():
-  c = config_lib.finetuning()
-  c.optimizer.freeze = '^(embeddings|encoder/layer_0)/'
-  line = r'| optimizer.freeze | `"^(embeddings\|encoder/layer_0)/"` |'
-  assert line in make_card(c, (), RESULTS, 1000).splitlines()

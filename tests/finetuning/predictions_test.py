@@ -153,12 +153,22 @@ def test_what_cannot_be_predicted_is_refused(tmp_path, fields, message):
   [
     ('tagging', {}, 'out.csv does not end in .conll, .txt; give'),
     ('tagging', {'keep': ['id']}, '--keep is for tables'),
+    *(
+      (
+        'tagging',
+        {'columns': (x, None)},
+        f"--text='{x}' is not the number of a col",
+      )
+      for x in ('words', '1.0', '²')
+    ),
     ('spans', {'label': 'x'}, '--label means nothing here, since answers'),
   ],
 )
 def test_flags_without_a_meaning_are_refused(task, fields, message):
+  output = 'out.conll' if 'columns' in fields else 'out.csv'
+  given = {'columns': (None, None), **fields}
   job = predictions.Job(
-    '', make_model(task=task), 'in.txt', 'out.csv', (None, None), 32, **fields
+    *('', make_model(task=task), 'in.txt', output), batch_size=32, **given
   )
   with pytest.raises(errors.UserError, match=message):
     predictions.predict(job, tasks.SUPERVISED)

@@ -12,20 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax import errors, main, predict, tasks
+from bert_jax import errors, predict, tasks
 from bert_jax.finetuning import (
   encode,
   span_answers,
   span_windows,
   spans,
-  supervised,
   task_data,
 )
 from bert_jax.finetuning.readers import squad
 from bert_jax.model import classifier
 from bert_jax.tokenization import tokenizer
 from bert_jax.train import task as task_lib
-from bert_jax.workdir import log
 from tests import models
 from tests.finetuning import made
 
@@ -104,20 +102,21 @@ def make_config(root, unanswerable=False, **changes):
 def run(tmp_path_factory):
   """Returns the working directory of a finished run."""
   root = tmp_path_factory.mktemp('spans')
-  main.run(make_config(root), str(root / 'run'))
-  return str(root / 'run')
+  return made.train(make_config(root), root)
 
 
 @pytest.fixture(scope='module')
 def unsure(tmp_path_factory):
   """Returns that of one whose questions may have no answer."""
   root = tmp_path_factory.mktemp('unsure')
-  main.run(make_config(root, True), str(root / 'run'))
-  return str(root / 'run')
+  return made.train(make_config(root, True), root)
 
 
 @pytest.mark.slow
-def test_a_run_learns_to_answer_and_says_how_well(run):
+def test_a_run_learns_to_answer_and_says_how_well(run, unsure):
+  found = made.read_json(unsure, 'results.json')
+  assert found['metrics']['f1'] > 0.9
+  assert found['baseline'] == {'f1': 0.25, 'exact_match': 0.25}  # never answers
   found = made.read_json(run, 'results.json')
   assert found['metrics'] == {'f1': 1, 'exact_match': 1}
   wilson = pytest.approx([0.8389, 1], abs=1e-4)
@@ -126,8 +125,7 @@ def test_a_run_learns_to_answer_and_says_how_well(run):
   assert found['baseline'] == {'f1': 0.5, 'exact_match': 0.5}
   assert found['problem'] is None and found['threshold'] is None
   assert found['counts'] == {'train': 48, 'dev': 20}
-  rows = log.read(os.path.join(run, 'metrics.jsonl'))
-  *_, last = [row for row in rows if row['kind'] == 'eval']
+  last = made.list_logged(run, 'eval')[-1]
   assert last['f1'] == last['exact_match'] == 1 and last['accuracy'] > 0.9
 
 
@@ -151,13 +149,6 @@ def test_predictions_are_files_of_the_evaluation_scripts(run, unsure):
 
 
 @pytest.mark.slow
-def test_a_run_learns_which_questions_have_no_answer(unsure):
-  found = made.read_json(unsure, 'results.json')
-  assert found['metrics']['f1'] > 0.9
-  assert found['baseline'] == {'f1': 0.25, 'exact_match': 0.25}  # never answers
-
-
-@pytest.mark.slow
 def test_the_export_is_the_run_with_its_threshold(unsure):
   head = made.read_with_export(unsure)[1].head
   threshold = made.read_json(unsure, 'results.json')['threshold']
@@ -165,8 +156,7 @@ def test_the_export_is_the_run_with_its_threshold(unsure):
   assert head.max_length == 16
   found = made.read_json(unsure, 'export', 'config.json')
   assert found['architectures'] == ['BertForQuestionAnswering']
-  with open(os.path.join(unsure, 'export', 'README.md')) as file:
-    card = file.read()
+  card = '\n'.join(made.read_lines(unsure, 'export', 'README.md'))
   assert 'AutoModelForQuestionAnswering' in card
   assert 'pipeline_tag: question-answering' in card
 
@@ -188,17 +178,6 @@ def test_a_file_is_answered_by_the_run_and_its_export(unsure, tmp_path, model):
   assert scored['metrics'] == {'f1': 2 / 3, 'exact_match': 2 / 3}
   with pytest.raises(errors.UserError, match='does not end in .json'):
     predict.predict(unsure, given, str(tmp_path / 'out.csv'))
-
-
-@pytest.mark.slow
-def test_a_run_may_start_from_an_export_with_its_head(run, tmp_path):
-  c = make_config(
-    tmp_path,
-    init_from=os.path.join(run, 'export'),
-    **{'finetuning.epochs': 0.2, 'optimizer.learning_rate': 1e-9},
-  )
-  main.run(c, str(tmp_path / 'run'))
-  assert made.read_json(tmp_path / 'run', 'results.json')['metrics']['f1'] == 1
 
 
 def make_module():
@@ -291,24 +270,7 @@ def test_held_out_questions_are_collected_once_each(tmp_path):
     hit = jax.nn.one_hot(batch['labels'], phase.seq_length, axis=1) * 9
     ranked = span_answers.rank(hit, batch, c.finetuning.max_answer_length)
     kept = batches.collect(kept, phase, i, jax.device_get(ranked))
-  assert batches.score(kept) == {
-    'f1': 1,
-    'exact_match': 1,
-  }
-
-
-def test_the_objective_has_the_shapes_of_the_batches(tmp_path):
-  c, data = made.prepare(make_config(tmp_path), str(tmp_path / 'run'))
-  [phase] = task_lib.list_phases(c)
-  batch = tasks.get(c).make_task(c, data).train_batch(phase, 0)
-  objective = supervised.make_objective(spans.TASK, c)
-  assert objective.expected_loss is None
-  shapes = objective.batch_shapes(phase, phase.batch_size)
-  assert {name: (x.shape, x.dtype) for name, x in batch.items()} == {
-    name: (x.shape, x.dtype) for name, x in shapes.items()
-  }
-  [line] = spans.TASK.describe_batch(batch)
-  assert line.startswith('first batch: 8 rows of ')
+  assert batches.score(kept) == {'f1': 1, 'exact_match': 1}
 
 
 def read(c):
@@ -411,15 +373,6 @@ def test_without_a_dev_file_passages_are_held_out(tmp_path):
   train, dev = splits['train'], splits['dev']
   assert dev.ids and train.ids and not set(dev.ids) & set(train.ids)
   assert not set(dev.passages) & set(train.passages)
-
-
-def test_questions_that_are_training_ones_are_counted(tmp_path):
-  c = make_config(tmp_path)
-  same = [f'{x}={tmp_path}/questions/train.json' for x in ('train', 'dev')]
-  c.data.input = ','.join(same)
-  [line] = [x for x in read(c)[1] if 'WARNING' in x]
-  assert line.startswith('WARNING: 48 questions of ')
-  assert line.endswith('also training questions; the first is question q0')
 
 
 # (passage, answer) as they stand in files of several languages.

@@ -2,18 +2,13 @@
 
 import os
 
-import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
-from bert_jax import errors, main, predict, tasks
+from bert_jax import errors, predict, tasks
 from bert_jax.finetuning import encode, entities, tags
 from bert_jax.finetuning.readers import conll
-from bert_jax.inference import fine_tuned
-from bert_jax.model import parameters
 from bert_jax.train import task as task_lib
-from bert_jax.workdir import log
 from tests import models
 from tests.finetuning import made
 
@@ -52,8 +47,7 @@ def make_config(root, **changes):
 def run(tmp_path_factory):
   """Returns the working directory of a finished run."""
   root = tmp_path_factory.mktemp('tagging')
-  main.run(make_config(root), str(root / 'run'))
-  return str(root / 'run')
+  return made.train(make_config(root), root)
 
 
 @pytest.mark.slow
@@ -63,8 +57,7 @@ def test_a_run_learns_to_tag_and_says_how_well(run):
   assert found['kinds']['ORG']['f1'] == found['kinds']['PER']['f1'] == 1
   assert all(0.5 < x < 0.9 and y == 1 for x, y in found['intervals'].values())
   assert found['problem'] is None
-  rows = log.read(os.path.join(run, 'metrics.jsonl'))
-  *_, last = [row for row in rows if row['kind'] == 'eval']
+  last = made.list_logged(run, 'eval')[-1]
   assert last['f1'] == 1 and last['accuracy'] == 1
 
 
@@ -92,18 +85,6 @@ def test_the_export_is_the_run_and_has_no_pooler(run):
   card = '\n'.join(made.read_lines(run, 'export', 'README.md'))
   assert 'AutoModelForTokenClassification' in card
   assert 'pipeline_tag: token-classification' in card
-
-
-@pytest.mark.slow
-def test_the_pooler_of_the_source_is_left_out(run):
-  rows = log.read(os.path.join(run, 'metrics.jsonl'))
-  [facts] = [row['init_from'] for row in rows if row['kind'] == 'run']
-  assert facts['changes'] == [
-    'mlm: left out',
-    'pooler: left out',
-    'nsp: left out',
-    'classifier: new, the source has none',
-  ]
 
 
 @pytest.mark.slow
@@ -192,51 +173,23 @@ def test_a_column_by_name_is_refused_not_a_missing_dev_file(tmp_path):
   assert any(x.startswith('dev: 2 sentences, ') for x in lines)
 
 
-@pytest.fixture(scope='module')
-def numbered(tmp_path_factory):
-  """Returns an untrained run on files whose words are in column 1."""
-  root = tmp_path_factory.mktemp('numbered')
-  c = make_config(root)
+@pytest.mark.slow
+def test_the_words_are_in_the_column_of_the_training_data(tmp_path):
+  c = make_config(tmp_path)
   for name in ('train', 'dev'):
-    path = root / 'words' / f'{name}.conll'
+    path = tmp_path / 'words' / f'{name}.conll'
     lines = path.read_text().split('\n')
     path.write_text('\n'.join(x and f'dog\t{x}' for x in lines))
-  c.data.input, c.data.text = str(root / 'words'), '1'
-  (root / 'words' / 'test.txt').unlink()
-  run = str(root / 'run')
-  c, data = made.prepare(c, run)
-  assert tasks.get(c).make_task(c, data).facts['columns'] == ['1']
-  module = fine_tuned.make_module(c, config_lib.model_config(c))
-  params = parameters.init(module, jax.random.key(0))
-  words = len(data.splits['dev'].words)
-  kept = {task_lib.HELD_OUT: np.zeros(words, np.int32)}
-  tasks.get(c).finish(c, data, run, jax.device_get(params), kept, 0)
-  return run
-
-
-@pytest.mark.slow
-def test_the_words_are_in_the_column_of_the_training_data(numbered, tmp_path):
+  c.data.input, c.data.text = str(tmp_path / 'words'), '1'
+  (tmp_path / 'words' / 'test.txt').unlink()
+  c.finetuning.epochs = 0.2
+  model = os.path.join(made.train(c, tmp_path), 'export')
   given, output = tmp_path / 'in.txt', str(tmp_path / 'out.conll')
   given.write_text('dog the\ndog cats\n')
   for column, words in ((None, ['the', 'cats']), ('0', ['dog', 'dog'])):
-    model = os.path.join(numbered, 'export')
     predict.predict(model, str(given), output, (column, None, None))
     rows = [line.split('\t')[0] for line in made.read_lines(output)]
     assert rows == words
-
-
-@pytest.mark.parametrize('column', ['words', '1.0', '²'])
-def test_a_column_that_is_no_number_is_refused(numbered, tmp_path, column):
-  (tmp_path / 'in.txt').write_text('dog the\n')
-  with pytest.raises(
-    errors.UserError, match=f"--text='{column}' is not the number of a column"
-  ):
-    predict.predict(
-      os.path.join(numbered, 'export'),
-      str(tmp_path / 'in.txt'),
-      str(tmp_path / 'out.conll'),
-      (column, None, None),
-    )
 
 
 # [PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s
@@ -257,38 +210,38 @@ def encode_documents(length, *documents):
   return [row.tolist()[1:-1] for row in rows], found
 
 
-def test_a_word_is_tagged_at_its_first_piece():
-  rows, positions = encode_documents(16, ['the cats dog'])
-  assert rows == [[THE, CAT, S, DOG]]
-  assert positions == [[1, 2, 4]]
-
-
-def test_a_sentence_sees_its_neighbours_up_to_the_length():
-  rows, positions = encode_documents(7, ['the the', 'cats', 'dog dog'])
-  assert rows == [
-    [THE, THE, CAT, S, DOG],
-    [THE, CAT, S, DOG, DOG],
-    [THE, CAT, S, DOG, DOG],
-  ]
-  assert positions == [[1, 2], [2], [4, 5]]
-
-
-def test_context_ends_where_the_document_does():
-  rows, _ = encode_documents(16, ['the'], ['cat', 'dog'])
-  assert rows == [[THE], [CAT, DOG], [CAT, DOG]]
-
-
-def test_a_sentence_that_is_too_long_gets_more_rows_and_loses_no_word():
-  rows, positions = encode_documents(6, ['cats the dog cats the'])
-  assert rows == [[CAT, S, THE, DOG], [DOG, CAT, S, THE]]
-  assert positions == [[1, 3, 4], [2, 4]]
-
-
-def test_a_word_longer_than_a_row_is_cut_and_one_without_pieces_unknown():
-  rows, positions = encode_documents(5, ['dogssss'])
-  assert rows == [[DOG, S, S]] and positions == [[1]]
-  rows, positions = encode_documents(5, ['\u200b'])
-  assert rows == [[1]] and positions == [[1]]
+@pytest.mark.parametrize(
+  'length, documents, rows, positions',
+  [
+    (16, [['the cats dog']], [[THE, CAT, S, DOG]], [[1, 2, 4]]),
+    (
+      7,
+      [['the the', 'cats', 'dog dog']],
+      [[THE, THE, CAT, S, DOG], *[[THE, CAT, S, DOG, DOG]] * 2],
+      [[1, 2], [2], [4, 5]],
+    ),
+    # Context ends where the document does.
+    (
+      16,
+      [['the'], ['cat', 'dog']],
+      [[THE], *[[CAT, DOG]] * 2],
+      [[1], [1], [2]],
+    ),
+    # A sentence that is too long gets more rows and loses no word.
+    (
+      6,
+      [['cats the dog cats the']],
+      [[CAT, S, THE, DOG], [DOG, CAT, S, THE]],
+      [[1, 3, 4], [2, 4]],
+    ),
+    (5, [['dogssss']], [[DOG, S, S]], [[1]]),
+    (5, [['\u200b']], [[1]], [[1]]),  # without pieces: [UNK]
+  ],
+)
+def test_a_word_is_tagged_at_its_first_piece_and_sees_its_neighbours(
+  length, documents, rows, positions
+):
+  assert encode_documents(length, *documents) == (rows, positions)
 
 
 @pytest.mark.parametrize('length', range(5, 20))

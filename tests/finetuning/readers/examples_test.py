@@ -98,21 +98,6 @@ def test_a_malformed_file_is_refused_in_one_line(
   assert '\n' not in str(caught.value) and f'train.{name}' in str(caught.value)
 
 
-def test_a_dev_label_that_no_training_row_has_is_refused(tmp_path):
-  splits = read(tmp_path, 'text,label\nt,b\nu,c\n')
-  labels = examples.list_classes(splits['train'])
-  assert labels == ('b', 'c')
-  with pytest.raises(errors.UserError, match='line 2 has the label .a., which'):
-    examples.number_labels(splits['dev'], labels)
-
-
-def test_a_label_that_would_break_a_row_of_the_predictions_is_refused(tmp_path):
-  splits = read(tmp_path, 'text,label\nt,a\nu,"b\nc"\n')
-  message = r"train.csv: line 3 has the label 'b\\nc'; give it a name without"
-  with pytest.raises(errors.UserError, match=message):
-    examples.list_classes(splits['train'])
-
-
 def test_classes_that_are_numbers_are_sorted_by_value(tmp_path):
   splits = read(tmp_path, 'text,label\nt,10\nu,9\nv,9\n')
   labels = examples.list_classes(splits['train'])
@@ -121,10 +106,28 @@ def test_classes_that_are_numbers_are_sorted_by_value(tmp_path):
   assert numbers.tolist() == [1, 0, 0]
 
 
-def test_a_label_that_is_no_number_is_refused_in_regression(tmp_path):
-  splits = read(tmp_path, 'text,label\nt,1.5\nu,nan\n')
-  with pytest.raises(errors.UserError, match="line 3 has the label 'nan'"):
-    examples.number_labels(splits['train'], ())
+@pytest.mark.parametrize(
+  'split, rows, labels, message',
+  [
+    ('dev', 't,b\nu,c', ('b', 'c'), 'line 2 has the label .a., which'),
+    ('train', 't,1.5\nu,nan', (), "line 3 has the label 'nan'"),
+    # It would break a row of the predictions.
+    (
+      'train',
+      't,a\nu,"b\nc"',
+      None,
+      r"line 3 has the label 'b\\nc'; give it a",
+    ),
+  ],
+)
+def test_a_label_that_cannot_be_numbered_is_refused(
+  tmp_path, split, rows, labels, message
+):
+  found = read(tmp_path, f'text,label\n{rows}\n')[split]
+  with pytest.raises(errors.UserError, match=message):
+    if labels is None:
+      examples.list_classes(found)
+    examples.number_labels(found, labels)
 
 
 def test_without_a_dev_file_the_same_rows_are_held_out_in_any_order(tmp_path):
@@ -145,11 +148,6 @@ def test_a_small_part_of_a_file_sorted_by_class_has_all_classes(tmp_path):
   lines = [x.line for x in train.units]
   assert set(list_labels(train)) == {'a', 'b'} and len(lines) == 10
   assert lines == sorted(lines)
-
-
-def test_dev_rows_that_are_training_rows_are_listed(tmp_path):
-  found = read(tmp_path, 'text,label\nfine,b\nother,a\n')
-  assert splits.find_repeated(found)['dev'] == [2]
 
 
 def test_a_missing_file_and_an_unknown_extension_are_refused(tmp_path):
