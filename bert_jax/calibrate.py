@@ -42,9 +42,9 @@ def _check_config(estimated, config):
 def main(argv: list[str]):
   """Runs the command."""
   del argv
-  from bert_jax import config as config_lib
   from bert_jax import tasks
-  from bert_jax.preflight import calibration
+  from bert_jax.config import flatten, unflatten
+  from bert_jax.preflight import measured_ratios
   from bert_jax.runtime import files
   from bert_jax.train import task
   from bert_jax.workdir import log, paths
@@ -55,23 +55,23 @@ def main(argv: list[str]):
   )
   _check_estimate(estimated, values.estimate)
   path = paths.config(values.workdir)
-  config = config_lib.unflatten(files.read_json(path))
-  _check_config(estimated['config'], config_lib.flatten(config))
+  config = unflatten(files.read_json(path))
+  _check_config(estimated['config'], flatten(config))
   rows = log.read(paths.metrics(values.workdir))
   phases, objective = (
     task.list_phases(config),
     tasks.get(config).make_objective(config),
   )
   flops = [objective.flops(phase) for phase in phases]
-  entry = calibration.compare(estimated, rows, phases, flops)
-  calibration.store(entry)
+  entry = measured_ratios.compare(estimated, rows, phases, flops)
+  measured_ratios.store(entry)
   for facts in entry['phases']:
     real, model = facts['seconds'], facts['model_seconds']
     print(
       f'phase {facts["number"]}: {real * 1e3:,.3g} ms per step, the model says '
       f'{model * 1e3:,.3g}: {real / model:.2f} times'
     )
-  print(f'kept for {entry["chip"]} in {calibration.default_path()}')
+  print(f'kept for {entry["chip"]} in {measured_ratios.default_path()}')
 
 
 def _define_flags():

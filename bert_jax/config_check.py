@@ -5,8 +5,8 @@ import re
 
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import FIELDS, check_fields
 from bert_jax.data import recipe
 from bert_jax.ops import dropout
 from bert_jax.train import tuning
@@ -15,7 +15,7 @@ from bert_jax.workdir import paths
 
 def check(c: config_dict.ConfigDict):
   """Raises errors.UserError for values that cannot work, alone or together."""
-  config_lib.check_fields(c)
+  check_fields(c)
   check_model(c)
   _check_phases(c)
   recipe.check_inputs(c.data)
@@ -36,7 +36,7 @@ def check(c: config_dict.ConfigDict):
 
 def check_model(c: config_dict.ConfigDict):
   """Checks the model alone, which may have been trained in any way."""
-  config_lib.check_fields(c, 'model.', 'objective.', 'data.vocab_size')
+  check_fields(c, 'model.', 'objective.', 'data.vocab_size')
   _check_objective(c.objective)
   for name in ('dropout', 'attention_dropout'):
     _check_dropout(f'model.{name}', c.model[name])
@@ -67,7 +67,7 @@ def _check_phases(c):
         f'phases.warmups={phases.warmups} leaves none of '
         f'phases.steps={phases.steps} for the decay'
       )
-  most_steps = config_lib.FIELDS['phases.steps'].allowed.most
+  most_steps = FIELDS['phases.steps'].allowed.most
   if sum(phases.steps) > most_steps:
     _fail(
       f'phases.steps={phases.steps} add up to {sum(phases.steps)}, which must '

@@ -21,7 +21,7 @@ from bert_jax.interop import google, hf_export, npz, rename, stablehlo, verify
 from bert_jax.model import bert_config, classifier
 from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli, copies
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import paths
 
 # {model: (heads that it must have, heads that it may have)}.
@@ -131,7 +131,7 @@ def write(
   path: str,
   params: Any,
   config: bert_config.BertConfig,
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
   card: str | None = None,
   head: classifier.Head | None = None,
 ):

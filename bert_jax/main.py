@@ -47,8 +47,8 @@ def run(config: config_dict.ConfigDict, workdir: str):
 
 def _check(task, config, workdir) -> config_dict.ConfigDict:
   """Takes over the model to start from; checks what needs no data."""
-  from bert_jax import config as config_lib
   from bert_jax import config_check
+  from bert_jax.config import to_json
   from bert_jax.parallel import agreement
   from bert_jax.train import fit
   from bert_jax.workdir import shared
@@ -56,9 +56,7 @@ def _check(task, config, workdir) -> config_dict.ConfigDict:
   config_check.check(config)
   config = task.take_model(config, workdir)
   config_check.check(config)
-  agreement.check_same(
-    {**json.loads(config_lib.to_json(config)), **agreement.hash_code()}
-  )
+  agreement.check_same({**json.loads(to_json(config)), **agreement.hash_code()})
   fit.check_devices(config)
   task.check(config, workdir)
   shared.check_shared(workdir)
@@ -81,8 +79,8 @@ def _claim(task, config, workdir, stack):
 
 def _prepare(task, config, workdir, status):
   """Returns the config with what the data decide, and the data."""
-  from bert_jax import config as config_lib
   from bert_jax import config_check
+  from bert_jax.config import recipes, to_json
   from bert_jax.parallel import agreement, distributed
   from bert_jax.workdir import claim, paths
 
@@ -91,7 +89,7 @@ def _prepare(task, config, workdir, status):
   distributed.barrier('opened')  # copying it may take minutes
   config = task.complete(config, data, workdir)
   config_check.check(config)
-  agreement.check_same(json.loads(config_lib.to_json(config)))
+  agreement.check_same(json.loads(to_json(config)))
   if distributed.is_first():
     claim.fill_in(workdir, config)
     status.note(steps=sum(config.phases.steps))
@@ -101,7 +99,7 @@ def _prepare(task, config, workdir, status):
     print(untested)
   # Now that nothing is wrong with what the user gave.
   print(f'not the default (all of the config: {paths.config(workdir)}):')
-  print(config_lib.describe(config), flush=True)
+  print(recipes.describe(config), flush=True)
   return config, data
 
 

@@ -5,8 +5,8 @@ their TPUs cost until somebody does.
 """
 
 from bert_jax import errors
-from launch import bucket as bucket_lib
-from launch import plan as plan_lib
+from launch.bucket import write
+from launch.plan import Plan
 from launch.world import Unknown, World, ask, warn
 
 # {permission: the role that has it}.
@@ -20,14 +20,14 @@ _SETS = ('group:', 'domain:', 'principalSet:')
 _MANAGER = 'cloudresourcemanager'
 
 
-def check(world: World, plan: plan_lib.Plan):
+def check(world: World, plan: Plan):
   """Checks that the launcher and the hosts' service account have their rights.
 
   A missing one is a `UserError`; what cannot be read is a warning.
   """
   name, account = plan.workdir.split('/')[2], plan.account
   try:
-    bucket_lib.write(world, f'{plan.workdir}/launch/write_check', 'written\n')
+    write(world, f'{plan.workdir}/launch/write_check', 'written\n')
   except Unknown as error:
     raise errors.UserError(
       f'{error}. Make the bucket with "gcloud storage buckets create gs://{name} '

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from bert_jax import errors
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware import accelerators
 
 
 class Names(NamedTuple):
@@ -36,22 +36,22 @@ CHIPS = {
 MAX_ADDRESSES = 8
 
 
-def parse(text: str, slices: int) -> topology_lib.Topology:
+def parse(text: str, slices: int) -> accelerators.Topology:
   """Reads --topology, see `bert_jax.hardware.topology.parse`."""
-  found = topology_lib.parse(text, slices)
+  found = accelerators.parse(text, slices)
   if not found.is_tpu:
     raise errors.UserError(f'--topology={text} is not a slice of TPUs.')
   return found
 
 
-def check_queued(topology: topology_lib.Topology):
+def check_queued(topology: accelerators.Topology):
   """Checks that the Cloud TPU API offers a slice."""
   name = topology.chip.name
   if CHIPS[name].runtime is None:
     raise errors.UserError(f'{name} is on GKE alone: see docs/launch.md#gke')
-  if topology_lib.cloud_name(topology) is None:
-    types = map(topology_lib.parse, topology_lib.list_names())
-    names = {topology_lib.cloud_name(t) for t in types if t.chip.name == name}
+  if accelerators.cloud_name(topology) is None:
+    types = map(accelerators.parse, accelerators.list_names())
+    names = {accelerators.cloud_name(t) for t in types if t.chip.name == name}
     known = sorted(names - {None}, key=lambda n: (len(n), n))
     raise errors.UserError(
       f'--topology={topology.name} has no accelerator type; use one of '

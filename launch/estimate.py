@@ -7,8 +7,8 @@ import sys
 
 from bert_jax import errors
 from bert_jax.hardware.chips import PRICES_AS_OF
-from launch import plan as plan_lib
 from launch import records
+from launch.plan import Plan
 from launch.terminal import format_estimate
 from launch.world import Result, World
 
@@ -63,7 +63,7 @@ def _reason(result: Result) -> str:
   return lines[-1].removeprefix('error: ')
 
 
-def describe_plan(plan: plan_lib.Plan, project: str, price) -> list[str]:
+def describe_plan(plan: Plan, project: str, price) -> list[str]:
   """Returns what is to be rented, at the price that was given or None."""
   topology, costs = plan.topology, 'not known; give --price=USD a chip and hour'
   where = f'{topology.chips:,} chips on {topology.hosts:,} host(s)'
@@ -86,7 +86,7 @@ def describe_plan(plan: plan_lib.Plan, project: str, price) -> list[str]:
   ]
 
 
-def describe(plan: plan_lib.Plan, estimate: dict | None) -> list[str]:
+def describe(plan: Plan, estimate: dict | None) -> list[str]:
   """Returns lines on preflight's estimate, if it has one."""
   if not estimate:
     return ['preflight time and price of the run are not known']

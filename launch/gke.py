@@ -8,7 +8,7 @@ import string
 
 from bert_jax import errors
 from launch import chips, estimate, queued
-from launch import plan as plan_lib
+from launch.plan import check_positive, check_run
 from launch.world import World
 
 _TEMPLATE = os.path.join(os.path.dirname(__file__), 'jobset.yaml')
@@ -17,8 +17,8 @@ _SPOT, _TPU = 'cloud.google.com/gke-spot', 'cloud.google.com/gke-tpu-'
 
 def make_manifest(given: argparse.Namespace, world: World) -> str:
   """Returns the JobSet, below the commands that make one slice's nodes."""
-  plan_lib.check_run(given)
-  plan_lib.check_positive(given, 'max_hours')
+  check_run(given)
+  check_positive(given, 'max_hours')
   topology = chips.parse(given.topology, given.slices)
   names, n = chips.CHIPS[topology.chip.name], topology.chips // topology.hosts
   if n not in names.sizes:

@@ -6,7 +6,7 @@ import math
 import re
 
 from bert_jax import errors
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware import accelerators
 from bert_jax.hardware.chips import USD_PER_CHIP_HOUR
 from launch import chips
 
@@ -30,7 +30,7 @@ class Plan:
   config: str  # --config, relative to the root of the tree
   overrides: tuple[str, ...]  # --config.field=value
   workdir: str  # gs://BUCKET/FOLDER
-  topology: topology_lib.Topology
+  topology: accelerators.Topology
   zones: tuple[str, ...]  # where to ask for hosts, in this order
   model: str  # 'on demand' or one of _MODELS
   network: tuple[str, ...]  # more arguments of the request
@@ -45,7 +45,7 @@ class Plan:
     return f'{before}${self.price * self.topology.chips * hours:,.2f}'
 
 
-def make(given: argparse.Namespace) -> Plan:
+def make_plan(given: argparse.Namespace) -> Plan:
   """Makes a plan of the arguments of `launch/tpu.py run`, and checks them."""
   check_run(given)
   zones = tuple(zone.strip() for zone in given.zone.split(','))

@@ -3,9 +3,9 @@
 import re
 from typing import NamedTuple
 
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware import accelerators
 from launch import chips
-from launch import plan as plan_lib
+from launch.plan import Plan
 from launch.world import Result, Unknown, World, ask, find_base, warn
 
 # Labels of everything that the launcher creates, and touches.
@@ -71,7 +71,7 @@ def render_job(world: World, run, launch, topology, seconds, **more) -> str:
   return ''.join(f'{key}={value}\n' for key, value in pairs)
 
 
-def name_resource(plan: plan_lib.Plan, launch: str) -> str:
+def name_resource(plan: Plan, launch: str) -> str:
   """Returns the name of a launch's resource: two launches never share one."""
   return f'{plan.name}-{launch.rpartition("-")[2]}'
 
@@ -94,7 +94,7 @@ def create(plan, launch: str, zone: str, files, seconds: float) -> list[str]:
     *('gcloud', *alpha, *_TPUS, 'queued-resources', 'create', name),
     *(several if slices > 1 else [f'--node-id={name}']),
     f'--zone={zone}',
-    f'--accelerator-type={topology_lib.cloud_name(plan.topology)}',
+    f'--accelerator-type={accelerators.cloud_name(plan.topology)}',
     f'--runtime-version={chips.CHIPS[plan.topology.chip.name].runtime}',
     *models.get(plan.model, []),
     *plan.network,
@@ -163,9 +163,9 @@ def _read(kind, item) -> Resource:
   return Resource(kind, name, zone, run, launch, state, message, told)
 
 
-def check_zones(world: World, plan: plan_lib.Plan) -> list[str]:
+def check_zones(world: World, plan: Plan) -> list[str]:
   """Returns the zones of a plan that offer its chips; warns of the others."""
-  kind, offered = topology_lib.cloud_name(plan.topology), []
+  kind, offered = accelerators.cloud_name(plan.topology), []
   for zone in plan.zones:
     place = f'v2/projects/{world.project}/locations/{zone}'
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from bert_jax import errors
 from bert_jax.runtime import files
 from launch import bucket, queued
-from launch import plan as plan_lib
+from launch.plan import Plan
 from launch.supervisor import Ledger
 from launch.world import World, warn
 
@@ -48,7 +48,7 @@ def folder() -> str:
   return _locate()
 
 
-def write_note(world: World, plan: plan_lib.Plan):
+def write_note(world: World, plan: Plan):
   """Notes on this machine where a run is."""
   noted = dict(workdir=plan.workdir, project=world.project, zones=plan.zones)
   files.write_json(os.path.join(folder(), f'{plan.name}.json'), noted)
@@ -75,7 +75,7 @@ def load(world: World, workdir: str) -> tuple[dict[str, Any], bucket.Content]:
   return parse(found.text, url, project=str, **_TYPES), found
 
 
-def save(world: World, plan: plan_lib.Plan, ledger, generation: str) -> str:
+def save(world: World, plan: Plan, ledger, generation: str) -> str:
   """Writes the ledger, unless another supervisor has; returns its generation."""
   url = f'{plan.workdir}/launch/ledger.json'
   fields = {'name': plan.name, 'project': world.project, 'writer': world.writer}
@@ -92,7 +92,7 @@ def save(world: World, plan: plan_lib.Plan, ledger, generation: str) -> str:
 
 
 def open_launch(
-  world: World, plan: plan_lib.Plan, found: list[queued.Resource], sha256: str
+  world: World, plan: Plan, found: list[queued.Resource], sha256: str
 ) -> tuple[Ledger, str]:
   """Continues the launch that is under way, or begins one with the code sha256.
 

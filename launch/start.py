@@ -6,8 +6,8 @@ import shlex
 
 from bert_jax import errors
 from launch import access, archive, control, estimate, queued, records, watch
-from launch import plan as plan_lib
 from launch.bucket import write
+from launch.plan import make_plan
 from launch.supervisor import DONE, Ledger
 from launch.terminal import list_bill
 from launch.world import Unknown, World, ask, log_in, read_setting, say
@@ -15,7 +15,7 @@ from launch.world import Unknown, World, ask, log_in, read_setting, say
 
 def run(given: argparse.Namespace, world: World) -> int:
   """Starts a run or goes on watching it; returns the exit code."""
-  plan = plan_lib.make(given)
+  plan = make_plan(given)
   down = f'python launch/tpu.py down {plan.name}'
   say(f'to end everything: {down} --workdir={plan.workdir}')
   world.project = choose_project(world, given.dry_run)

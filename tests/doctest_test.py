@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from bert_jax.data import masking, rows
+from bert_jax.data import masking, row_format
 from bert_jax.finetuning.readers import table_files
 from bert_jax.model import losses
 from bert_jax.runtime import markdown
@@ -14,7 +14,7 @@ from bert_jax.train import optimizer
 
 @pytest.mark.parametrize(
   'module',
-  [losses, markdown, masking, optimizer, rows, tokenizer, table_files],
+  [losses, markdown, masking, optimizer, row_format, tokenizer, table_files],
   ids=lambda module: module.__name__,
 )
 def test_examples_in_docstrings_give_what_they_say(module):

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors, fill_mask
+from bert_jax.config import model_config
 from bert_jax.interop import google, hf_export, npz, rename
 from tests import commands, models
 from tests.finetuning import made
@@ -54,7 +54,7 @@ def test_every_kind_of_model_answers_alike(tmp_path, monkeypatch, capsys):
 def test_a_run_answers_as_its_export_does(tmp_path, monkeypatch, capsys):
   workdir = trained_run_test.make_run(tmp_path / 'run')
   exported = str(tmp_path / 'export')
-  bert = config_lib.model_config(trained_run_test.make_config())
+  bert = model_config(trained_run_test.make_config())
   params = trained_run_test.params(2)
   hf_export.export(exported, params, bert, models.TOKENIZER)
   for path in (workdir, exported):

@@ -7,8 +7,8 @@ import jax
 import pytest
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import tasks
+from bert_jax.config import apply_arguments
 from bert_jax.parallel import device_mesh
 from bert_jax.train import programs, task, tuning
 
@@ -32,7 +32,7 @@ def make_config(name, arguments=''):
   name, _, own = name.partition(':')
   c = importlib.import_module(f'configs.{name}').get_config(own)
   c.model.num_layers = 1
-  return config_lib.apply_arguments(c, arguments)
+  return apply_arguments(c, arguments)
 
 
 def short(arguments=''):
@@ -42,7 +42,7 @@ def short(arguments=''):
     {f'phases.{field}': values[:1] for field, values in c.phases.items()}
   )
   c.phases.seq_length = (128,)
-  return config_lib.apply_arguments(c, arguments)
+  return apply_arguments(c, arguments)
 
 
 def lower(c, device, count):

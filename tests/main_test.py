@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors, main
+from bert_jax.config import apply_arguments, recipes
 from bert_jax.inference import source
 from bert_jax.interop import hf_load
 from bert_jax.runtime import storage
@@ -145,11 +145,11 @@ def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
 
 def small_config(text, arguments=''):
   """Returns that of a run of one phase, which compiles soon."""
-  c = config_lib.pretraining('tiny')
+  c = recipes.pretraining('tiny')
   phase = {'seq_length': 16, 'steps': 8, 'batch_size': 8}
   phase |= {'accumulate': 1, 'max_predictions': 3}
   c.phases.update({name: (value,) for name, value in phase.items()})
-  return config_lib.apply_arguments(
+  return apply_arguments(
     c,
     'smoke,steps=8,num_layers=1,hidden_size=8,mlp_size=8,vocab_size=120,'
     f'log.every=1,workers=1,input={text},layout=sentences,{arguments}',

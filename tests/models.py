@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import manifest_file
 from bert_jax.interop import hf_export
 from bert_jax.model import bert_config, heads
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 
 # Sizes that differ, so that mix-ups fail: K = 4.
 CONFIG = bert_config.BertConfig(
@@ -23,7 +23,7 @@ CONFIG = bert_config.BertConfig(
   type_vocab_size=3,
 )
 VOCAB = '[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s é e'.split()
-TOKENIZER = tokenizer_lib.Tokenizer(tuple(VOCAB), lowercase=True)
+TOKENIZER = Tokenizer(tuple(VOCAB), lowercase=True)
 
 
 @functools.cache
@@ -79,7 +79,7 @@ def write_data(folder, words=VOCAB, **recipe) -> str:
   """Writes what says how prepared data was tokenized; returns vocab.txt."""
   folder.mkdir(exist_ok=True)
   manifest = {'recipe': {'lowercase': True, 'strip_accents': True, **recipe}}
-  manifest_lib.write(str(folder), manifest)
+  manifest_file.write(str(folder), manifest)
   path = folder / 'vocab.txt'
   path.write_text('\n'.join(words) + '\n', encoding='utf-8')
   return str(path)

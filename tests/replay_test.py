@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors, main, replay
+from bert_jax.config import recipes
 from bert_jax.workdir import log
 from tests import commands
 from tests.data import preparation
@@ -21,7 +21,7 @@ STEPS = 370  # all rows
 
 
 def small_config(text, **changes):
-  c = config_lib.pretraining('tiny')
+  c = recipes.pretraining('tiny')
   phase = {'seq_length': 32, 'steps': STEPS, 'batch_size': 4}
   phase |= {'accumulate': 1, 'max_predictions': 5}
   c.phases.update({name: (value,) for name, value in phase.items()})

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_jax import errors
-from bert_jax import score as score_lib
+from bert_jax import errors, score
 from bert_jax.inference import pseudo_likelihood
 from bert_jax.interop import hf_export
 from tests import commands
@@ -28,14 +27,14 @@ def test_blimp_zorro_and_tsv_are_read(tmp_path):
   blimp = write(tmp_path / 'p.jsonl', *map(json.dumps, lines))
   zorro = write(tmp_path / 'z.txt', 'wrong .', 'right .', 'bad', 'good')
   tsv = write(tmp_path / 't.tsv', 'sentence_good\tsentence_bad', 'f g\th')
-  assert score_lib.read_items(f'{blimp},{tsv},{zorro}', two_lines=True) == [
+  assert score.read_items(f'{blimp},{tsv},{zorro}', two_lines=True) == [
     ('agreement', ('a b', 'a c')),
     ('p', ('d', 'e')),
     ('t', ('f g', 'h')),
     ('z', ('right .', 'wrong .')),
     ('z', ('good', 'bad')),
   ]
-  assert score_lib.read_items(zorro)[:2] == [
+  assert score.read_items(zorro)[:2] == [
     (None, ('wrong .',)),
     (None, ('right .',)),
   ]
@@ -54,14 +53,14 @@ def test_blimp_zorro_and_tsv_are_read(tmp_path):
 )
 def test_what_cannot_be_scored_is_said(tmp_path, name, lines, flag, message):
   with pytest.raises(errors.UserError, match=message):
-    score_lib.read_items(write(tmp_path / name, *lines), flag)
+    score.read_items(write(tmp_path / name, *lines), flag)
 
 
 def test_sentences_and_pairs_do_not_mix(tmp_path):
   write(tmp_path / 'a.txt', 'a')
   write(tmp_path / 'b.tsv', 'a\tb')
   with pytest.raises(errors.UserError, match='both sentences and pairs'):
-    score_lib.read_items(str(tmp_path))
+    score.read_items(str(tmp_path))
 
 
 def test_ties_count_half_and_unknown_words_are_counted():
@@ -75,7 +74,7 @@ def test_ties_count_half_and_unknown_words_are_counted():
     ('y', ('dog ran', 'cat sat')),  # 1/32 against none
   ]
   # Wilson's interval of 8 out of 10 is (0.490, 0.943).
-  assert score_lib.score_pairs(MODEL, items) == [
+  assert score.score_pairs(MODEL, items) == [
     ('paradigm', 'accuracy', 'low', 'high', 'pairs', 'with [UNK]'),
     ('x', '80.0', '49.0', '94.3', '10', '0'),
     ('y', '75.0', '30.1', '95.4', '4', '1'),
@@ -92,7 +91,7 @@ def test_the_word_that_differs_decides_unless_all_are_asked_for(monkeypatch):
 
   monkeypatch.setattr(pseudo_likelihood, 'score', note)
   items = [('x', ('the cat sat', 'the dog sat')), ('x', ('the', 'the'))]
-  score_lib.score_pairs(MODEL, items)
+  score.score_pairs(MODEL, items)
   assert asked == [[(1, 2)], [(1, 2)], [], []]
   words = [(0, 1), (1, 2), (2, 3)]
   for model, full in (
@@ -100,7 +99,7 @@ def test_the_word_that_differs_decides_unless_all_are_asked_for(monkeypatch):
     (pseudo_likelihood_test.mixed(causal=True), False),
   ):
     asked.clear()
-    score_lib.score_pairs(model, items, full)
+    score.score_pairs(model, items, full)
     assert asked == [words, words, [], []]
 
 
@@ -112,7 +111,7 @@ def test_the_command_writes_a_table(tmp_path, capsys):
 
   def run(path):
     commands.run(
-      score_lib, f'--model={model}', f'--input={path}', f'--output={output}'
+      score, f'--model={model}', f'--input={path}', f'--output={output}'
     )
     return output.read_text(encoding='utf-8').splitlines()
 

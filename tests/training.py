@@ -11,9 +11,9 @@ import numpy as np
 from bert_jax import config
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
-from bert_jax.train import fit as fit_lib
 from bert_jax.train import gradient, optimizer, task
-from bert_jax.train import step as step_lib
+from bert_jax.train.fit import fit
+from bert_jax.train.step import init_state, train_step
 from bert_jax.workdir import log
 
 ROWS, LENGTH, PREDICTIONS, VOCAB = 8, 6, 3, 11
@@ -112,8 +112,8 @@ def make_task(c, batch=make_batch):
   )
 
 
-def fit(c, workdir, **kwargs):
-  return fit_lib.fit(c, make_task(c, **kwargs), str(workdir))[0]
+def train(c, workdir, **kwargs):
+  return fit(c, make_task(c, **kwargs), str(workdir))[0]
 
 
 def rows_of(workdir, kind):
@@ -137,7 +137,7 @@ def make_state(fields=()):
   c = small_config()
   c.optimizer.update(dict(fields))
   made, tx = make_objective(c), optimizer.make(c.optimizer)
-  init = functools.partial(step_lib.init_state, objective=made, tx=tx)
+  init = functools.partial(init_state, objective=made, tx=tx)
   return jax.jit(init)(jax.random.key(0)).replace(step=jnp.int32(5))
 
 
@@ -153,4 +153,4 @@ def _jit_step(dropout, parts, mesh, fields):
     parts=parts,
     reduce_dtype=c.optimizer.reduce_dtype,
   )
-  return jax.jit(functools.partial(step_lib.train_step, update=how))
+  return jax.jit(functools.partial(train_step, update=how))

@@ -45,8 +45,8 @@ PARTS = 'train', 'predict'
 
 def prepare(name, args, folder):
   """Encodes the rows of a case, makes its model; returns the settings' path."""
-  from bert_jax import config as config_lib
   from bert_jax import config_check, tasks
+  from bert_jax.config import flatten, model_config
   from bert_jax.interop import config_file
 
   file, arguments, _ = CASES[name]
@@ -62,8 +62,8 @@ def prepare(name, args, folder):
   c.data.input = ','.join(f'{x}={path}' for x, path in paths.items())
   path, model = os.path.join(folder, 'settings'), os.path.join(folder, 'model')
   settings = {
-    'config': config_lib.flatten(c),
-    'transformers': config_file.from_config(config_lib.model_config(c)),
+    'config': flatten(c),
+    'transformers': config_file.from_config(model_config(c)),
     'vocab': os.path.abspath(args.vocab),
     'model': model,
     'predict_batch': 32,
@@ -84,20 +84,20 @@ def prepare(name, args, folder):
   c.finetuning.by_length = True  # however few updates there are
   config_check.check(c)
   settings['data'] = data.directory
-  settings['config'] = config_lib.flatten(c)
+  settings['config'] = flatten(c)
   write()
   return path
 
 
 def train(settings) -> float:
   """Runs the training loop of bert_jax.main; returns rows/s."""
-  from bert_jax import config as config_lib
   from bert_jax import tasks
+  from bert_jax.config import unflatten
   from bert_jax.finetuning import task_data
   from bert_jax.train import fit
   from bert_jax.workdir import status
 
-  c, ends = config_lib.unflatten(settings['config']), []
+  c, ends = unflatten(settings['config']), []
   data = task_data.read(tasks.SUPERVISED[c.task], settings['data'])
   task = tasks.get(c).make_task(c, data)
 

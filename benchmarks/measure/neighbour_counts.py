@@ -32,7 +32,7 @@ import numpy as np
 from absl import flags
 from ml_collections import config_flags
 
-from bert_jax.data import dataset, manifest
+from bert_jax.data import dataset, manifest_file
 from bert_jax.pretraining import batches
 from bert_jax.runtime import cli, progress
 from bert_jax.train import task
@@ -129,7 +129,7 @@ def count(config, phase: task.Phase, targets: dict):
     window, and the number of each target's window).
   """
   directory, length = config.data.dir, phase.seq_length
-  words = manifest.load_tokenizer(directory)
+  words = manifest_file.load_tokenizer(directory)
   size, special = words.size, [words.cls_id, words.sep_id]
   windows = targets['left'] * size + targets['right']
   both = (targets['left'] != _HIDDEN) & (targets['right'] != _HIDDEN)
@@ -156,7 +156,7 @@ def count(config, phase: task.Phase, targets: dict):
       mine = known[place] == window
       between.add(place[mine], token[mine])
       bar.update(len(which))
-  passes = manifest.read(directory)['recipe']['passes']
+  passes = manifest_file.read(directory)['recipe']['passes']
   for counts in (left, right, between):
     counts.finish(passes)
   place = np.where(both, np.searchsorted(known, windows), _HIDDEN)
@@ -217,7 +217,7 @@ def main(argv):
   data = batches.Batches(config, config.data.dir)
   targets = read_targets(data, phase)
   counted = count(config, phase, targets)
-  mask_id = manifest.load_tokenizer(config.data.dir).mask_id
+  mask_id = manifest_file.load_tokenizer(config.data.dir).mask_id
   even = targets['row'] % 2 == 0
 
   def measure(rows, discounts):
@@ -235,7 +235,7 @@ def main(argv):
 
   pairs = itertools.product(_DISCOUNTS, _DISCOUNTS)
   best = min(pairs, key=lambda pair: measure(even, pair)['window'][0])
-  entropy = manifest.read(config.data.dir)['unigram_entropy']
+  entropy = manifest_file.read(config.data.dir)['unigram_entropy']
   print(f'unigram entropy of the corpus {entropy:.3f} nats')
   print(f'{(~even).sum():,} held-out tokens, discounts {best}; nats per token')
   print('counts    alone  with what is shown')

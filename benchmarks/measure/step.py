@@ -69,14 +69,14 @@ ON_GPU = (
 
 def get_config(size, layers, length, rows, args):
   """Returns the paper's recipe with the given shapes."""
-  from bert_jax import config as config_lib
   from bert_jax import config_check
+  from bert_jax.config import apply_arguments, recipes
 
   dtype = args.dtype or ('bfloat16' if args.gpu else 'float32')
   # On a GPU, the generator that BASE and LARGE ship with.
   rng = args.rng or ('rbg' if args.gpu else 'threefry')
-  c = config_lib.apply_arguments(
-    config_lib.pretraining(size),
+  c = apply_arguments(
+    recipes.pretraining(size),
     f'dtype={dtype},rng={rng},num_layers={layers}',
   )
   c.compute.attention = args.attention
@@ -88,10 +88,10 @@ def get_config(size, layers, length, rows, args):
 
 def write_settings(c, batches, device, directory):
   """Writes what the processes read (see step_peers/pipe.py); returns where."""
-  from bert_jax import config as config_lib
+  from bert_jax.config import flatten, model_config
   from bert_jax.interop import config_file
 
-  fields = config_lib.flatten(c)
+  fields = flatten(c)
   np.savez(
     os.path.join(directory, 'batches.npz'),
     labels=step_rows.labels_of(batches),
@@ -100,7 +100,7 @@ def write_settings(c, batches, device, directory):
   path = os.path.join(directory, 'settings.json')
   settings = {
     'config': fields,
-    'transformers': config_file.from_config(config_lib.model_config(c)),
+    'transformers': config_file.from_config(model_config(c)),
     'batches': os.path.join(directory, 'batches.npz'),
     'device': device,
   }
@@ -208,11 +208,11 @@ def run_peers(c, directory, full, args, ours_alone=False):
 
 def print_table(c, mask, peers):
   """Prints a row per peer; returns {name: how many times slower than us}."""
-  from bert_jax import config as config_lib
+  from bert_jax.config import model_config
   from bert_jax.hardware import chips
 
   _, rows, length = mask.shape
-  flops = config_lib.model_config(c).flops_per_sequence(
+  flops = model_config(c).flops_per_sequence(
     length, c.phases.max_predictions[0]
   )
   chip = chips.find(peers[0].device)
@@ -290,9 +290,9 @@ def shapes_of(args):
   """Returns what to compare, as in ON_CPU."""
   if not args.size:
     return ON_GPU if args.gpu else ON_CPU
-  from bert_jax import config as config_lib
+  from bert_jax.config import recipes
 
-  layers = args.layers or config_lib.pretraining(args.size).model.num_layers
+  layers = args.layers or recipes.pretraining(args.size).model.num_layers
   return ((args.size, layers, args.seq_length, args.batch, args.full),)
 
 

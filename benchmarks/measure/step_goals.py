@@ -44,12 +44,12 @@ def foresee(c, chip) -> dict:
   """Returns what preflight says of the config's phase on one such chip."""
   import jax
 
-  from bert_jax.hardware import topology
+  from bert_jax.hardware import accelerators
   from bert_jax.preflight import gpus
   from bert_jax.train import task
 
   jax.config.update('jax_platforms', 'cpu')  # leaves the GPU to others
-  where = topology.parse(f'{chip.name}:1')
+  where = accelerators.parse(f'{chip.name}:1')
   phases = task.list_phases(c)
   _, (facts,) = gpus.examine_run(c, where, phases, lambda line: None)
   return facts

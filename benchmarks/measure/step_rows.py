@@ -15,10 +15,10 @@ def prepare_docs(directory, workers, pack=1):
     workers: processes.
     pack: most sentence pairs in a row.
   """
-  from bert_jax import config as config_lib
+  from bert_jax.config import recipes
   from bert_jax.data import prepare, recipe
 
-  c = config_lib.pretraining('base')
+  c = recipes.pretraining('base')
   c.data.passes = 1
   c.data.pack = pack
   print('preparing python-docs ...', flush=True)
@@ -29,9 +29,9 @@ def prepare_docs(directory, workers, pack=1):
 
 def use_data(c, directory):
   """Sets the fields that the model and the reader take from the data."""
-  from bert_jax.data import manifest
+  from bert_jax.data import manifest_file
 
-  found = manifest.read(directory)
+  found = manifest_file.read(directory)
   recipe, lengths = found['recipe'], found['lengths']
   pack = c.data.pack
   if recipe['pack'] != pack or str(c.phases.seq_length[0]) not in lengths:
@@ -52,14 +52,16 @@ def read(c, directory, full):
     directory: prepared data.
     full: take only rows without padding.
   """
-  from bert_jax.data import manifest
+  from bert_jax.data import manifest_file
   from bert_jax.pretraining import batches
   from bert_jax.train import task
 
   (phase,) = task.list_phases(c)
   source = batches.Batches(c, directory)
   wanted = BATCHES * phase.batch_size
-  there = manifest.read(directory)['lengths'][str(phase.seq_length)]['rows']
+  there = manifest_file.read(directory)['lengths'][str(phase.seq_length)][
+    'rows'
+  ]
   parts, have = [], 0
   for step in range(max(BATCHES, there // phase.batch_size)):
     batch = source.train_batch(phase, step)

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import param_names
+from bert_jax.config import SIZES, apply_arguments, model_config, recipes
 from bert_jax.interop import rename
 from bert_jax.model import heads
 from bert_jax.pretraining import pretrain
@@ -59,11 +59,11 @@ def compute(bert, params, batch):
 @pytest.mark.parametrize('size', ['tiny', 'base'])
 @pytest.mark.parametrize('activation', ACTIVATIONS)
 def test_arrays_agree(in_transformers, size, activation):
-  c = config_lib.apply_arguments(
-    config_lib.pretraining(size), f'profile=hf,activation={activation}'
+  c = apply_arguments(
+    recipes.pretraining(size), f'profile=hf,activation={activation}'
   )
-  bert, batch = config_lib.model_config(c), make_batch()
-  layers, hidden, head_count = config_lib.SIZES[size]
+  bert, batch = model_config(c), make_batch()
+  layers, hidden, head_count = SIZES[size]
   job = {
     'vocab_size': VOCAB,
     'hidden_size': hidden,

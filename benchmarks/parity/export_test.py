@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
+from bert_jax.config import apply_arguments, model_config, recipes
 from bert_jax.inference import fill
 from bert_jax.interop import hf_export, hf_load
 from bert_jax.model import heads, parameters
@@ -33,11 +33,11 @@ def take(values, count):
 @pytest.fixture(scope='module')
 def model(real, tmp_path_factory):
   """Returns the folder of an exported BERT-Mini with random weights."""
-  c = config_lib.apply_arguments(config_lib.pretraining('mini'), 'profile=hf')
+  c = apply_arguments(recipes.pretraining('mini'), 'profile=hf')
   path = real('vocab', 'bert-base-uncased', 'vocab.txt')
   words = tokenizer.Tokenizer.load(path, True)
   c.data.vocab_size = words.size
-  bert = config_lib.model_config(c)
+  bert = model_config(c)
   made = parameters.init(heads.PretrainingModel(bert), jax.random.key(0))
   made = parameters.drop_padding_rows(jax.device_get(made), words.size)
   rng = np.random.default_rng(0)  # so that no bias is 0 and no scale 1

@@ -11,16 +11,16 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import tasks
+from bert_jax.config import apply_arguments, model_config, recipes
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import hf_export
 from bert_jax.model import classifier, parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.tokenization import tokenizer
 from bert_jax.train import gradient, task
-from bert_jax.train import optimizer as optimizer_lib
-from bert_jax.train import step as step_lib
+from bert_jax.train.optimizer import make
+from bert_jax.train.step import init_state, train_step
 
 STEPS, ROWS, LENGTH, VOCAB = 100, 16, 48, 512
 MOST = 1e-4
@@ -35,8 +35,8 @@ KINDS = {
 
 def get_config(head):
   """Returns BERT-Tiny with a head, by the profile hf."""
-  c = config_lib.apply_arguments(
-    config_lib.finetuning('tiny'),
+  c = apply_arguments(
+    recipes.finetuning('tiny'),
     'profile=hf,model.dropout=0,attention_dropout=0,head_dropout=0,'
     # With 1e-8, transformers' default, Adam turns rounding errors of gradients
     # that are nearly 0 into updates of full size.
@@ -83,8 +83,8 @@ def make_batch(head, number):
 def start(c, folder):
   """Exports a model with random weights; returns (objective, first state)."""
   objective = tasks.get(c).make_objective(c)
-  state = step_lib.init_state(
-    jax.random.key(0), objective=objective, tx=optimizer_lib.make(c.optimizer)
+  state = init_state(
+    jax.random.key(0), objective=objective, tx=make(c.optimizer)
   )
   params = parameters.drop_padding_rows(jax.device_get(state.params), VOCAB)
   layer = params.pop('classifier')
@@ -94,7 +94,7 @@ def start(c, folder):
     layer['kernel'], layer['bias'], names, LENGTH, (), c.task, spans=spans
   )
   words = (*tokenizer.SPECIAL, *(f'w{i}' for i in range(VOCAB - 5)))
-  bert, words = config_lib.model_config(c), tokenizer.Tokenizer(words)
+  bert, words = model_config(c), tokenizer.Tokenizer(words)
   hf_export.export(folder, params, bert, words, head=head)
   return objective, state
 
@@ -104,8 +104,8 @@ def train(c, objective, state, batches, last):
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
   how = gradient.make_update(c, objective, phase, mesh)
-  step = jax.jit(functools.partial(step_lib.train_step, update=how))
-  module = fine_tuned.make_module(c, config_lib.model_config(c))
+  step = jax.jit(functools.partial(train_step, update=how))
+  module = fine_tuned.make_module(c, model_config(c))
   apply, losses, shape = jax.jit(module.apply), [], last['input_ids'].shape
   if c.task == 'choice':
     names = 'input_ids', 'input_mask', 'segment_ids'

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 import numpy_bert
 
-from bert_jax import config as config_lib
+from bert_jax.config import model_config
 from bert_jax.interop import rename
 from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.train import gradient, task
-from bert_jax.train import optimizer as optimizer_lib
-from bert_jax.train import step as step_lib
+from bert_jax.train.optimizer import schedule
+from bert_jax.train.step import train_step
 
 
 def ours(c, objective, state, batches):
@@ -22,9 +22,9 @@ def ours(c, objective, state, batches):
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
   how = dataclasses.replace(
     gradient.make_update(c, objective, phase, mesh),
-    schedule=optimizer_lib.schedule(c.optimizer, len(batches)),
+    schedule=schedule(c.optimizer, len(batches)),
   )
-  step = jax.jit(functools.partial(step_lib.train_step, update=how))
+  step = jax.jit(functools.partial(train_step, update=how))
   losses = []
   for batch in batches:
     state, metrics = step(state, batch, jax.random.key(c.seed))
@@ -43,7 +43,7 @@ def get_words(c, state):
 
 def in_google(c, state, batches):
   """Returns the losses of numpy_bert."""
-  bert = config_lib.model_config(c)
+  bert = model_config(c)
   weights = rename.to_theirs(get_words(c, state), bert, 'google')
   weights = {name: x.astype(np.float64) for name, x in weights.items()}
   return numpy_bert.train(

@@ -18,7 +18,7 @@ import small_run
 from small_run import expect, expect_same
 
 from bert_jax import errors
-from bert_jax.data import manifest
+from bert_jax.data import manifest_file
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import batches, training_data
 from bert_jax.train import task
@@ -157,7 +157,7 @@ def data_files(base, folder):
     (name, kind)
     for name in damage.list_files(base.data)
     for kind in damage.KINDS
-    for _ in range(10 if name == manifest.NAME else 3)
+    for _ in range(10 if name == manifest_file.NAME else 3)
   ]
   return damage_copies(base.data, f'{folder}/data', cases, judge, rng)
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import config as config_lib
+from bert_jax.config import SIZES
 from bert_jax.model import attention, bert_config
 from bert_jax.ops import dropout
 
@@ -75,7 +75,7 @@ def say(good, text):
 
 def check_attention(device, cpu, args):
   """Compares each implementation; returns whether all agree."""
-  _, hidden, heads = config_lib.SIZES[args.size]
+  _, hidden, heads = SIZES[args.size]
   kinds = {'plain': {}, 'causal': {'causal': True}, 'packed': {}}
   good = True
   for kind, changes in kinds.items():
@@ -121,7 +121,7 @@ def main():
   )
   add = parser.add_argument
   add('--platform', default='cuda', help='cpu: compare the CPU with itself')
-  add('--size', default='large', choices=config_lib.SIZES)
+  add('--size', default='large', choices=SIZES)
   add('--seq_length', type=int, default=512)
   args = parser.parse_args()
   jax.config.update(

@@ -26,9 +26,9 @@ import subprocess
 import sys
 import time
 
-from bert_jax import config as config_lib
 from bert_jax import tasks
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.config import apply_arguments, recipes
+from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import compile_step, estimate, hlo_cost
 from bert_jax.train import task
@@ -61,7 +61,7 @@ class Case:
   """A step.
 
   Attributes:
-    topology: name of a slice, see `topology.parse`.
+    topology: name of a slice, see `accelerators.parse`.
     size: base or large.
     length: tokens per row.
     rows: global batch.
@@ -76,20 +76,20 @@ class Case:
 
   @property
   def chip(self):
-    return topology_lib.parse(self.topology).chip
+    return accelerators.parse(self.topology).chip
 
   @property
   def flops(self) -> float:
     """Model FLOPs of the step on one device."""
     c = make_config(self)
     work = tasks.get(c).make_objective(c).flops(task.list_phases(c)[0])
-    return work / topology_lib.parse(self.topology).devices
+    return work / accelerators.parse(self.topology).devices
 
 
 def make_config(case: Case):
   """Returns the recipe of configs/base.py or large.py, with one phase."""
-  c = config_lib.apply_arguments(
-    config_lib.pretraining(case.size),
+  c = apply_arguments(
+    recipes.pretraining(case.size),
     f'dtype=bfloat16,rng=rbg,num_layers={case.layers}',
   )
   c.phases.update(
@@ -105,7 +105,7 @@ def make_config(case: Case):
 def compile_case(case: Case, path: str):
   """Compiles a step; writes its memory to PATH.json, its text to PATH.hlo."""
   c = make_config(case)
-  devices = compile_step.describe_devices(topology_lib.parse(case.topology))
+  devices = compile_step.describe_devices(accelerators.parse(case.topology))
   mesh = device_mesh.make_mesh(1, devices=devices)
   found = compile_step.compile_step(c, task.list_phases(c)[0], mesh)
   if not found.fits:
@@ -163,7 +163,7 @@ def print_steps(programs, cases):
   )
   for case in cases:
     memory, cost = programs.line(case)
-    topology = topology_lib.parse(case.topology)
+    topology = accelerators.parse(case.topology)
     step = estimate.estimate_tpu_step(cost, topology, flops=case.flops)
     parts = step['step_seconds_parts']
     clock = case.chip.cycles_per_second

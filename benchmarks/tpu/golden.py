@@ -24,7 +24,7 @@ import time
 import jax
 
 from bert_jax import config, errors, param_names, tasks
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.preflight import compile_step, hlo_cost
 from bert_jax.runtime import files
@@ -67,7 +67,7 @@ def examine(case: Case) -> dict:
   c = config.pretraining(case.size)
   c.model.dtype, c.model.num_layers = 'bfloat16', LAYERS
   c.mesh.model = case.model
-  topology = topology_lib.parse('v5e:2x2', case.slices)
+  topology = accelerators.parse('v5e:2x2', case.slices)
   mesh = device_mesh.make_mesh(
     case.model, compile_step.describe_devices(topology)
   )

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from bert_jax import config as config_lib
 from bert_jax import tasks
+from bert_jax.config import model_config, recipes
 from bert_jax.finetuning import classes, predictions
 from bert_jax.inference import (
   fill,
@@ -33,7 +33,7 @@ def list_programs(config, device) -> list[programs.Program]:
     device: where they run; may be absent.
   """
   (phase, *_), key = task.list_phases(config), jax.random.key(0)
-  bert = config_lib.model_config(config)
+  bert = model_config(config)
   pretrained = heads.PretrainingModel(bert)
   params = jax.eval_shape(functools.partial(parameters.init, pretrained), key)
   tokens = dict.fromkeys(
@@ -42,7 +42,7 @@ def list_programs(config, device) -> list[programs.Program]:
   masks = {
     name: _integers(1) for name in ('masked_lm_positions', 'masked_lm_ids')
   }
-  tuned = config_lib.finetuning()
+  tuned = recipes.finetuning()
   module = fine_tuned.make_module(tuned, bert)
   tuned_for_classes = jax.eval_shape(fine_tuned.make_init(module), key)
   texts = classes.TASK.list_shapes(tuned, module, phase, ROWS)

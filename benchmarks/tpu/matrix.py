@@ -32,9 +32,9 @@ import sys
 import inference_programs
 import jax
 
-from bert_jax import config as config_lib
 from bert_jax import config_check, errors, tasks
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.config import apply_arguments, recipes
+from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import compile_step
 from bert_jax.train import programs, task, tuning
@@ -125,7 +125,7 @@ CASES = {
 def make_config(case: Case):
   """Returns the config of a case, with one layer by default."""
   recipe = 'finetuning' if case.kind == 'finetuning' else 'pretraining'
-  c = getattr(config_lib, recipe)(case.size)
+  c = getattr(recipes, recipe)(case.size)
   c.model.num_layers = 1
   c.data.vocab_size = 2000
   c.update_from_flattened_dict(
@@ -134,7 +134,7 @@ def make_config(case: Case):
       for name, values in c.phases.items()
     }
   )
-  config_lib.apply_arguments(c, f'batch_size={ROWS},{case.arguments}')
+  apply_arguments(c, f'batch_size={ROWS},{case.arguments}')
   c.phases.seq_length = case.lengths
   config_check.check(c)
   return c
@@ -143,7 +143,7 @@ def make_config(case: Case):
 def compile_cell(chip: str, case: Case) -> str:
   """Compiles a run; returns the text of its cell."""
   c = make_config(case)
-  topology = topology_lib.parse(CHIPS[chip][case.large_slice], case.slices)
+  topology = accelerators.parse(CHIPS[chip][case.large_slice], case.slices)
   try:
     devices = compile_step.describe_devices(topology)[: case.devices]
     if case.kind == 'predictions':

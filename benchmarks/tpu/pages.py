@@ -19,7 +19,7 @@ import subprocess
 import sys
 import textwrap
 
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware import accelerators
 from bert_jax.preflight import estimate
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
@@ -111,7 +111,7 @@ def row(name: str, found: dict, quick: bool) -> str:
 
 def utilisation_rows(name: str, found: dict) -> list[str]:
   """Returns the rows of the second table: CMU of each phase, see aot.py."""
-  chip = topology_lib.parse(found['topology']).chip
+  chip = accelerators.parse(found['topology']).chip
   rows = []
   for phase in found['phases']:
     parts = phase.get('step_seconds_parts')

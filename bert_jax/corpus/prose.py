@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 
 from bert_jax.corpus import document
-from bert_jax.runtime import workers
+from bert_jax.runtime import process_pool
 
 _TOPICS = os.path.join('pydoc_data', 'topics.py')
 
@@ -77,8 +77,8 @@ def read_documents() -> Iterator[document.Document]:
     files[k : k + _FILES_PER_JOB] for k in range(0, len(files), _FILES_PER_JOB)
   ]
   seen = set()
-  count = min(workers.count_cores(), len(jobs))
-  for found in workers.run(_read_files, [(job,) for job in jobs], count):
+  count = min(process_pool.count_cores(), len(jobs))
+  for found in process_pool.run(_read_files, [(job,) for job in jobs], count):
     for paragraphs in found:
       made = document.Document(_unseen(paragraphs, seen))
       if _is_document(made.paragraphs):

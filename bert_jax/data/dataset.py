@@ -15,8 +15,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import records
+from bert_jax.data import manifest_file, records
 from bert_jax.runtime import copies, disk, lock, progress, storage
 
 
@@ -33,8 +32,8 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
   """
   if not storage.is_remote(directory):
     return directory
-  manifest = manifest_lib.read(directory)
-  raw = storage.read(os.path.join(directory, manifest_lib.NAME))
+  manifest = manifest_file.read(directory)
+  raw = storage.read(os.path.join(directory, manifest_file.NAME))
   name = hashlib.sha256(raw).hexdigest()[:16]
   folder = storage.get_cache_folder('data', name)
   advice = 'set XDG_CACHE_HOME to a folder that can be written.'
@@ -44,13 +43,13 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
     with lock.exclusive(os.path.join(folder, '.lock'), wait=True):
       disk.remove_unfinished(folder)
       _copy(directory, folder, _list_files(manifest, lengths))
-      storage.write(os.path.join(folder, manifest_lib.NAME), raw)
+      storage.write(os.path.join(folder, manifest_file.NAME), raw)
   return folder
 
 
 def _list_files(manifest: dict, lengths) -> dict[str, tuple[int | None, str]]:
   """Returns {name: (bytes, None if unknown; SHA-256)} of what is needed."""
-  vocab = os.path.basename(manifest_lib.vocab_path(''))
+  vocab = os.path.basename(manifest_file.vocab_path(''))
   found = {vocab: (None, manifest['vocab_sha256'])}
   for shard in manifest['shards']:
     for length, file in shard['files'].items():
@@ -106,7 +105,7 @@ def open_split(
   Args:
     length: S, one of the lengths that the data was prepared for.
   """
-  found = manifest_lib.read(directory)
+  found = manifest_file.read(directory)
   files = [
     s['files'].get(str(length)) for s in found['shards'] if s['split'] == split
   ]
@@ -144,10 +143,10 @@ def verify(directory: str) -> int:
   Raises:
     errors.UserError: naming the first file that differs.
   """
-  found = manifest_lib.read(directory)
+  found = manifest_file.read(directory)
   files = [f for s in found['shards'] for f in s['files'].values()]
   total = sum(f['bytes'] for f in files)
-  vocab = manifest_lib.vocab_path(directory)
+  vocab = manifest_file.vocab_path(directory)
   _check_sum(vocab, found['vocab_sha256'], vocab)
   with progress.Progress(total, 'B', 'verifying') as bar:
     for file in files:

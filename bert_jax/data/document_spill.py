@@ -18,7 +18,7 @@ from typing import NamedTuple
 from bert_jax.corpus import clean, sources, text_files
 from bert_jax.corpus.document import Document
 from bert_jax.data import heldout
-from bert_jax.data import recipe as recipe_lib
+from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
 
 # digest, passes, source, part, parts, are_sentences, bytes
@@ -72,7 +72,7 @@ class Text(NamedTuple):
   document: Document
 
 
-def read(job: Job, recipe: recipe_lib.Recipe) -> dict:
+def read(job: Job, recipe: Recipe) -> dict:
   """Reads a job's pieces, unless that was done before.
 
   Returns:
@@ -186,7 +186,7 @@ def _record(document: Document, source: int, part: int, parts: int, recipe):
   return digest, header + raw, len(raw)
 
 
-def choose_shard(digest: bytes, recipe: recipe_lib.Recipe) -> int:
+def choose_shard(digest: bytes, recipe: Recipe) -> int:
   """Returns the number of a document's training shard."""
   return int.from_bytes(digest[8:], 'little') % recipe.shards
 

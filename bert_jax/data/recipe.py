@@ -46,11 +46,11 @@ class Recipe:
 def make_recipe(config: config_dict.ConfigDict) -> Recipe:
   """Returns how the data of a config is prepared."""
   # Here, so that worker processes, which get a recipe, start sooner.
-  from bert_jax import config as config_lib
+  from bert_jax.config import check_fields
   from bert_jax.data import accents
 
   c = config.data
-  config_lib.check_fields(config, 'data.', 'phases.seq_length', 'seed')
+  check_fields(config, 'data.', 'phases.seq_length', 'seed')
   check_inputs(c)
   if not config.phases.seq_length:
     raise errors.UserError('no length of rows is given; give one, such as 128.')

@@ -1,4 +1,4 @@
-"""Writes and reads rows of unmasked pairs as ArrayRecord files, see `rows`."""
+"""Writes and reads rows of unmasked pairs as ArrayRecord files, see `row_format`."""
 
 import collections
 import errno
@@ -10,7 +10,7 @@ import numpy as np
 from array_record.python import array_record_module
 
 from bert_jax import errors
-from bert_jax.data import rows as rows_lib
+from bert_jax.data import row_format
 from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer
 
@@ -69,7 +69,7 @@ class Reader:
     self._arguments = (tuple(paths), vocab_size, counts, skip_corrupt)
     self._paths, self._vocab_size = list(paths), vocab_size
     self._wide = (
-      tokenizer.choose_id_type(vocab_size).itemsize // rows_lib.UNIT.itemsize
+      tokenizer.choose_id_type(vocab_size).itemsize // row_format.UNIT.itemsize
     )
     self._skip = skip_corrupt
     self._corrupt: set[int] = set()
@@ -121,7 +121,7 @@ class Reader:
     """
     indices = np.asarray(indices)
     found = self._read(indices)
-    n, is_random, first, second, units, good = rows_lib.parse(
+    n, is_random, first, second, units, good = row_format.parse(
       found, pairs_per_row, self._wide, length
     )
     for index in indices[~good].tolist():
@@ -129,8 +129,8 @@ class Reader:
         index,
         f'is no row of at most {length} tokens and {pairs_per_row} pair(s)',
       )
-    batch, text = rows_lib.lay_out(n, first, second, length, cls_id, sep_id)
-    ids = rows_lib.join_units(units, self._wide)
+    batch, text = row_format.lay_out(n, first, second, length, cls_id, sep_id)
+    ids = row_format.join_units(units, self._wide)
     self._check_ids(ids, indices, text)
     batch['input_ids'][text] = ids
     batch['next_sentence_labels'] = is_random.astype(np.int32)

@@ -23,10 +23,10 @@ from bert_jax.data import (
   heldout,
   pairs,
   records,
-  rows,
+  row_format,
   vocab_pieces,
 )
-from bert_jax.data import recipe as recipe_lib
+from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
 
@@ -73,7 +73,7 @@ class _Tokens:
   duplicates: int  # documents that were dropped
 
 
-def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
+def count_words(shard: Shard, recipe: Recipe) -> str:
   """Counts the words of a shard's documents, unless the result exists already.
 
   Returns:
@@ -89,7 +89,7 @@ def count_words(shard: Shard, recipe: recipe_lib.Recipe) -> str:
   return path
 
 
-def make(shard: Shard, recipe: recipe_lib.Recipe) -> dict:
+def make(shard: Shard, recipe: Recipe) -> dict:
   """Writes the records of a shard for every length, unless they exist already.
 
   Returns:
@@ -189,7 +189,7 @@ def _tokenizer(
   return tokenizer.Tokenizer.load(path, lowercase, strip_accents)
 
 
-def _tokenize(shard: Shard, recipe: recipe_lib.Recipe) -> _Tokens:
+def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
   modified = storage.get_time(shard.vocab)
   words = _tokenizer(
     shard.vocab, recipe.lowercase, recipe.strip_accents, modified
@@ -285,7 +285,7 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
         total['random'] += int(made.is_random.sum())
         total['tokens'] += int(made.tokens.sum())
         by_input[-1][1] += len(counts)
-        yield from rows.encode(
+        yield from row_format.encode(
           tokens.ids, made.spans, made.is_random, order, counts
         )
 
@@ -334,5 +334,5 @@ def _rows(sizes: np.ndarray, length: int, most: int):
   """Returns the pairs of all rows in order, and how many each row has."""
   if most == 1:
     return np.arange(len(sizes)), np.ones(len(sizes), int)
-  packed = rows.pack(sizes, length, most)
+  packed = row_format.pack(sizes, length, most)
   return np.concatenate(packed), np.array([len(row) for row in packed])

@@ -18,12 +18,12 @@ from bert_jax.data import (
   data_card,
   document_spill,
   heldout,
+  manifest_file,
   records,
   shards,
   vocab_pieces,
 )
-from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import recipe as recipe_lib
+from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import copies, files, progress, storage
 from bert_jax.tokenization import tokenizer
 
@@ -40,7 +40,7 @@ Runner = Callable[[Callable, Sequence[tuple]], Iterator]
 class Text:
   """What the first stage has distributed over shards."""
 
-  recipe: recipe_lib.Recipe  # with the number of shards and accents decided
+  recipe: Recipe  # with the number of shards and accents decided
   accents: accents.Decision
   inputs: list[dict]  # documents, bytes and files of each, as in the manifest
   counts: dict[str, int]  # of what was cleaned and dropped
@@ -51,7 +51,7 @@ class Text:
   shards: list[shards.Shard]
 
 
-def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
+def make(recipe: Recipe, partial: str, runner: Runner):
   """Makes the data of a recipe, or continues unfinished work.
 
   Args:
@@ -60,7 +60,7 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   """
   text = read(recipe, partial, runner)
   _check_enough(text)
-  vocab_path = manifest_lib.vocab_path(partial)
+  vocab_path = manifest_file.vocab_path(partial)
   if not storage.exists(vocab_path):
     words = _read_vocab(recipe)
     if not words:
@@ -72,7 +72,7 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
   names = [file['name'] for s in summaries for file in s['files'].values()]
   storage.sync_files(partial, names)
   asked = dataclasses.replace(recipe, strip_accents=text.accents.strip)
-  manifest = manifest_lib.sum_up(
+  manifest = manifest_file.sum_up(
     asked, str(text.accents), text.inputs, text.counts, summaries, vocab_path
   )
   examples = _examples(text.recipe, partial, manifest)
@@ -80,7 +80,7 @@ def make(recipe: recipe_lib.Recipe, partial: str, runner: Runner):
     os.path.join(partial, 'DATA_CARD.md'),
     data_card.make_card(manifest, examples),
   )
-  manifest_lib.write(partial, manifest)
+  manifest_file.write(partial, manifest)
 
 
 def _run(runner, fn, jobs, label) -> list:
@@ -99,7 +99,7 @@ def _run(runner, fn, jobs, label) -> list:
 # The first stage.
 
 
-def read(recipe: recipe_lib.Recipe, partial: str, runner: Runner) -> Text:
+def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   """Distributes all documents over the shards; arguments are as in `make`."""
   words = _read_vocab(recipe)
   pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
@@ -124,7 +124,7 @@ def read(recipe: recipe_lib.Recipe, partial: str, runner: Runner) -> Text:
   return Text(recipe, decided, inputs, counts, segments, held_out, todo)
 
 
-def _read_vocab(recipe: recipe_lib.Recipe) -> Sequence[str]:
+def _read_vocab(recipe: Recipe) -> Sequence[str]:
   """Returns the vocabulary that a recipe gives; () if it is to be trained."""
   if not recipe.vocab:
     return ()
@@ -137,7 +137,7 @@ def _read_vocab(recipe: recipe_lib.Recipe) -> Sequence[str]:
   return words
 
 
-def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> recipe_lib.Recipe:
+def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> Recipe:
   """Sets the number of shards by the size of the text, if it is not given."""
   if recipe.shards:
     return recipe
@@ -246,7 +246,7 @@ def _shards(recipe, segments, held_out, partial: str) -> list[shards.Shard]:
     n //= 2  # shard k + n is merged into shard k: hash mod 2n becomes mod n
   limits, sizes, _ = zip(*held_out, strict=True)
   held = -(-sum(sizes) // _SHARD_BYTES)
-  vocab_path = manifest_lib.vocab_path(partial)
+  vocab_path = manifest_file.vocab_path(partial)
   rest = limits, vocab_path, partial, os.path.join(partial, 'work')
 
   def of(split: str, count: int) -> list[shards.Shard]:
@@ -322,7 +322,7 @@ def _check_enough(text: Text):
 
 def _examples(recipe, directory: str, manifest: dict) -> list[str]:
   """Returns a few rows of the first training shard that has any as text."""
-  path = manifest_lib.vocab_path(directory)
+  path = manifest_file.vocab_path(directory)
   words = tokenizer.Tokenizer.load(path, recipe.lowercase, recipe.strip_accents)
   length = recipe.lengths[0]
   train = [s['files'] for s in manifest['shards'] if s['split'] == 'train']

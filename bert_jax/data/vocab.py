@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from bert_jax import errors
-from bert_jax.data import manifest, prepare, stages, vocab_pieces
-from bert_jax.data import recipe as recipe_lib
+from bert_jax.data import manifest_file, prepare, stages, vocab_pieces
+from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, lock, storage
 from bert_jax.tokenization import tokenizer
 
@@ -44,20 +44,19 @@ def _define_flags():
 def main(argv: list[str]):
   """Runs the command."""
   # Here, since worker processes import this module.
-  from bert_jax import config as config_lib
-  from bert_jax.config import command_flags
+  from bert_jax.config import command_flags, declare_fields
 
   del argv
   f = flags.FLAGS
-  c = config_lib.declare_fields()
+  c = declare_fields()
   command_flags.update(c, _FIELDS)
   c.data.lowercase = not f.cased
   runner = prepare.local_runner(c.data.workers)
-  print(make(recipe_lib.make_recipe(c), f.output, f.beside, runner))
+  print(make(make_recipe(c), f.output, f.beside, runner))
 
 
 def make(
-  recipe: recipe_lib.Recipe,
+  recipe: Recipe,
   output: str,
   beside: Sequence[str],
   runner: stages.Runner,
@@ -85,7 +84,7 @@ def make(
   if held:
     report += '\n' + describe({output: vocab, **others}, held)
   return '\n'.join(
-    [report, *manifest.warn_of_invalid(text.counts, text.inputs)]
+    [report, *manifest_file.warn_of_invalid(text.counts, text.inputs)]
   )
 
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
+from bert_jax.config import model_config
 from bert_jax.data import hashing
 from bert_jax.hardware import chips
 from bert_jax.inference import fine_tuned
@@ -63,7 +63,7 @@ def pays(config: config_dict.ConfigDict, lengths: np.ndarray) -> bool:
   counts = collections.Counter(
     planned.find_batch(phase, step)[1] for step in range(updates)
   )
-  module = fine_tuned.make_module(config, config_lib.model_config(config))
+  module = fine_tuned.make_module(config, model_config(config))
   longest = fine_tuned.count_flops(module, phase.seq_length)
   saved = sum(
     count * (longest - fine_tuned.count_flops(module, length))

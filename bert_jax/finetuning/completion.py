@@ -10,7 +10,7 @@ import math
 
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
+from bert_jax.config import recipes
 from bert_jax.finetuning import buckets, supervised
 from bert_jax.workdir import claim
 
@@ -87,7 +87,7 @@ def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:
   Args:
     c: the experiment, with the sizes of its model.
   """
-  rate, epochs = config_lib.get_paper(c).values()
+  rate, epochs = recipes.get_paper(c).values()
   smaller = _PAPERS_SIZE / c.model.hidden_size
   if smaller <= 1:
     return rate, epochs

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.model import classifier
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer
 
 
 class How(NamedTuple):
@@ -19,7 +19,7 @@ class How(NamedTuple):
     spans: how answers are found in passages, if that is the task.
   """
 
-  tokenizer: tokenizer_lib.Tokenizer
+  tokenizer: Tokenizer
   length: int
   form: str = 'bert'
   spans: classifier.Spans | None = None
@@ -89,9 +89,7 @@ def truncate(first: int, second: int, room: int) -> tuple[int, int]:
   return (long, short) if first > second else (short, long)
 
 
-def tokenize(
-  tokenizer: tokenizer_lib.Tokenizer, texts: Sequence[str]
-) -> list[list[int]]:
+def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
   """Returns the ids of each text, without [CLS] and [SEP].
 
   '[MASK]' and other special tokens in a text become those tokens' ids, as in
@@ -99,13 +97,13 @@ def tokenize(
   """
   found = tokenizer.ids(texts)
   for i, text in enumerate(texts):
-    if any(token in text for token in tokenizer_lib.SPECIAL):
+    if any(token in text for token in SPECIAL):
       found[i] = tokenizer.encode(text)['input_ids'][1:-1]
   return found
 
 
 def join(
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
   firsts: Sequence[list[int]],
   seconds: Sequence[list[int]] | None,
   max_length: int,
@@ -134,7 +132,7 @@ def join(
 
 
 def chain(
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
   rows: Sequence[list[int]],
   firsts: Sequence[int],
   truncated: int = 0,

@@ -16,14 +16,14 @@ from bert_jax import errors
 from bert_jax.finetuning import encode, supervised
 from bert_jax.model import classifier
 from bert_jax.ops import tied_decoder
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 
 TOKENS = '[START]', '[DELIMITER]', '[EXTRACT]'
 LOSS = 'half_lm_loss'
 _WEIGHT = 0.5  # of the language model's loss
 
 
-def extend(tokenizer: tokenizer_lib.Tokenizer) -> tokenizer_lib.Tokenizer:
+def extend(tokenizer: Tokenizer) -> Tokenizer:
   """Returns the tokenizer with `TOKENS` at the end of its vocabulary."""
   known = sorted(set(TOKENS) & set(tokenizer.vocab))
   if known:
@@ -31,13 +31,13 @@ def extend(tokenizer: tokenizer_lib.Tokenizer) -> tokenizer_lib.Tokenizer:
       f'the vocabulary of init_from has {known[0]} already, which '
       'finetuning.form=gpt adds; start from a model that was only pre-trained.'
     )
-  return tokenizer_lib.Tokenizer(
+  return Tokenizer(
     (*tokenizer.vocab, *TOKENS), tokenizer.lowercase, tokenizer.strip_accents
   )
 
 
 def join(
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
   firsts: Sequence[list[int]],
   seconds: Sequence[list[int]] | None,
   max_length: int,

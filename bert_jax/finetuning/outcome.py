@@ -10,8 +10,8 @@ import jax
 from ml_collections import config_dict
 
 import bert_jax
-from bert_jax import config as config_lib
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.config import flatten, model_config
+from bert_jax.data import manifest_file
 from bert_jax.finetuning import completion, supervised
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import hf_export
@@ -60,7 +60,7 @@ def finish(
     params: trained parameters; may have padding rows.
     predictions: {split: what was kept}, with `task.HELD_OUT` for dev.
   """
-  vocab_size = config_lib.model_config(config).vocab_size
+  vocab_size = model_config(config).vocab_size
   params = parameters.drop_padding_rows(params, vocab_size)
   kept = {'dev': predictions[task.HELD_OUT], **predictions}
   del kept[task.HELD_OUT]
@@ -128,8 +128,8 @@ def _export(run, results) -> str | None:
   hf_export.export(
     paths.export(run.workdir),
     {name: x for name, x in run.params.items() if name != 'classifier'},
-    config_lib.model_config(config),
-    manifest_lib.load_tokenizer(run.data.directory),
+    model_config(config),
+    manifest_file.load_tokenizer(run.data.directory),
     make_card(run.task, config, run.data.labels, results, size),
     head,
   )
@@ -164,7 +164,7 @@ def find_problem(
       'only a head was trained, on features of frozen models, and transformers '
       'has no class for it'
     )
-  return hf_export.find_problem(config_lib.model_config(config), head)
+  return hf_export.find_problem(model_config(config), head)
 
 
 def _tell(run, results, problem, more):
@@ -214,7 +214,7 @@ def make_card(
   head = ('split', unit, 'metric', 'value', '95 % interval', 'constant')
   recipe = [
     (field, f'`{json.dumps(value)}`')
-    for field, value in config_lib.flatten(config).items()
+    for field, value in flatten(config).items()
     if not field.startswith(_LEFT_OUT)
   ]
   problem = results['problem']

@@ -7,14 +7,14 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import flatten
 from bert_jax.data import accents
 from bert_jax.finetuning import features, gpt_form
 from bert_jax.inference import fine_tuned, source, transfer
 from bert_jax.model import bert_config, feature_model
 from bert_jax.runtime import files
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
 from bert_jax.workdir import claim, paths
 
 # Fields of `model` that are not the source's: the recipe's or the chip's.
@@ -46,7 +46,7 @@ def take_model(
     _check_fields(c)
     _fill_model(c)
     return c
-  given, own = config_lib.flatten(c), {f'model.{name}' for name in _OWN}
+  given, own = flatten(c), {f'model.{name}' for name in _OWN}
   free = {name for name in _ASKED_FOR_BY_0 if not given[name]}
   with c.ignore_type():
     c.update_from_flattened_dict(
@@ -78,7 +78,7 @@ def _check_fields(c):
 
 def read_tokenizer(
   c: config_dict.ConfigDict, models: Sequence[source.Source] | None = None
-) -> tokenizer_lib.Tokenizer:
+) -> Tokenizer:
   """Returns the tokenizer of `init_from`, or else of `data.vocab`.
 
   GPT's form adds its tokens.
@@ -101,10 +101,10 @@ def _read_own_tokenizer(c):
       'init_from is empty; name a trained model, or, for a model with random '
       'weights, give data.vocab=VOCAB.txt and a size (:size=tiny).'
     )
-  vocab, lowercase = tokenizer_lib.read_vocab(c.data.vocab), c.data.lowercase
+  vocab, lowercase = read_vocab(c.data.vocab), c.data.lowercase
   asked = accents.read_choice(c.data.strip_accents, lowercase)
   strip = accents.decide_without_text(asked, lowercase, vocab).strip
-  return tokenizer_lib.Tokenizer(vocab, lowercase, strip)
+  return Tokenizer(vocab, lowercase, strip)
 
 
 def _fill_model(c: config_dict.ConfigDict):

@@ -24,7 +24,7 @@ from bert_jax.finetuning import buckets, encode, metrics, split_rows
 from bert_jax.finetuning.readers import splits, table_files
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, losses
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.train import task, tuning
 
 SUMS = 'cross_entropy', 'accuracy'  # of classes
@@ -111,9 +111,7 @@ class Supervised(abc.ABC):
   # From files to rows.
 
   @_collecting_no_garbage()
-  def read(
-    self, config: config_dict.ConfigDict, tokenizer: tokenizer_lib.Tokenizer
-  ) -> Data:
+  def read(self, config: config_dict.ConfigDict, tokenizer: Tokenizer) -> Data:
     """Reads and encodes the files of a config.
 
     Rows have at most max(config.phases.seq_length) tokens.

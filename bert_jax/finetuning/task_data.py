@@ -11,12 +11,12 @@ from ml_collections import config_dict
 import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import manifest_file
 from bert_jax.finetuning import completion, features, starting, supervised
 from bert_jax.finetuning.readers import splits
 from bert_jax.interop import vocabulary
 from bert_jax.runtime import files, storage
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import claim, paths
 
 _MANIFEST = 'manifest.json'
@@ -42,7 +42,7 @@ def write(
   this: supervised.Supervised,
   config: config_dict.ConfigDict,
   directory: str,
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
 ):
   """Writes vocab.txt, SPLIT.npz and manifest.json of a config, atomically.
 
@@ -75,7 +75,7 @@ def write(
       name: text_files.compute_sha256(os.path.join(new, name))
       for name in (vocabulary.NAME, *names, *more)
     }
-    manifest_lib.write(new, {**about, **facts, 'sha256': hashes})
+    manifest_file.write(new, {**about, **facts, 'sha256': hashes})
 
   old = os.listdir(directory) if os.path.isdir(directory) else []
   allowed = [vocabulary.NAME, _MANIFEST, *names]
@@ -85,7 +85,7 @@ def write(
 
 def read(this: supervised.Supervised, directory: str) -> supervised.Data:
   """Reads what `write` wrote, and checks it."""
-  manifest = manifest_lib.read(directory)
+  manifest = manifest_file.read(directory)
   for name, expected in manifest['sha256'].items():
     path = os.path.join(directory, name)
     if text_files.compute_sha256(path) != expected:
@@ -111,7 +111,7 @@ def _hash(given: Iterable[str]) -> dict[str, str]:
 
 def _check_inputs(directory):
   """Raises errors.UserError if a file is not as it was; it may be deleted."""
-  was = manifest_lib.read(directory)['inputs']
+  was = manifest_file.read(directory)['inputs']
   changed = [path for path, now in _hash(was).items() if now != was[path]]
   if changed:
     raise errors.UserError(

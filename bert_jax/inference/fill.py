@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.model import bert_config, heads, precision
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 
 _LENGTH_STEP = 64  # tokens; lengths are rounded up to compile few shapes
 
@@ -16,7 +16,7 @@ _LENGTH_STEP = 64  # tokens; lengths are rounded up to compile few shapes
 def fill(
   params: Any,
   config: bert_config.BertConfig,
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
   sentence: str,
   top: int = 5,
 ):

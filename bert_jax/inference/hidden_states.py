@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.model import bert_config, heads, precision
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 
 # {name: which of the L + 1 hidden states}; see also `feature_model.LAYERS`.
 LAYERS = {
@@ -43,7 +43,7 @@ class Features:
 def extract(
   params: Any,
   config: bert_config.BertConfig,
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
   texts: Sequence[str | tuple[str, str]],
   layers: str = 'last',
   attention: bool = False,

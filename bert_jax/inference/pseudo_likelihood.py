@@ -19,13 +19,13 @@ from bert_jax import errors
 from bert_jax.inference import source
 from bert_jax.model import heads, precision
 from bert_jax.runtime import progress
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 
 _TOKENS = 2048  # per batch, about: on a CPU, its logits stay in the cache
 
 
 def split_words(
-  ids: Sequence[int], tokenizer: tokenizer_lib.Tokenizer
+  ids: Sequence[int], tokenizer: Tokenizer
 ) -> list[tuple[int, int]]:
   """Returns (begin, end) of each word of a sentence without special tokens."""
   pieces = tokenizer.tokens(ids)
@@ -36,7 +36,7 @@ def split_words(
 def choose_words(
   first: Sequence[int],
   second: Sequence[int],
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
   full: bool = False,
 ) -> list[list[tuple[int, int]]]:
   """Returns the words of two sentences that decide which is likelier.

@@ -7,14 +7,14 @@ from typing import Any
 import jax
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import config_check, errors, param_names
+from bert_jax.config import model_config, unflatten
 from bert_jax.corpus import text_files
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import rename
 from bert_jax.model import classifier, heads, parameters
 from bert_jax.runtime import files, storage
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.weight_files import local_files
 from bert_jax.workdir import checkpoint_reader, paths
 
@@ -40,7 +40,7 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   if step is None and config.finetuning.select == 'best':
     step = _read_results(workdir).get('step')
   params, facts = checkpoint_reader.read(paths.checkpoints(workdir), step)
-  bert = config_lib.model_config(config)
+  bert = model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   module = heads.PretrainingModel(bert, config.objective.nsp)
   if config.task != 'pretraining':
@@ -52,7 +52,7 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   prepared = about.get('data', {})
   recipe = prepared.get('recipe', {'lowercase': config.data.lowercase})
   lowercase = recipe['lowercase']
-  tokenizer = tokenizer_lib.Tokenizer.load(
+  tokenizer = Tokenizer.load(
     vocab, lowercase, recipe.get('strip_accents', lowercase)
   )
   head = _take_head(params, config, workdir, about)
@@ -125,7 +125,7 @@ def read_config(path: str) -> config_dict.ConfigDict:
   """Reads the config of a run, whose model must be a possible one."""
   saved = files.read_json(path)
   with errors.within(path):
-    config = config_lib.unflatten(saved)
+    config = unflatten(saved)
     config_check.check_model(config)
   return config
 

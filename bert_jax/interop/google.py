@@ -8,7 +8,7 @@ from bert_jax import errors
 from bert_jax.interop import config_file, rename, vocabulary
 from bert_jax.model import bert_config
 from bert_jax.runtime import files
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.weight_files import tf_checkpoint
 
 _CONFIG = 'bert_config.json'
@@ -100,7 +100,7 @@ def write(
   directory: str,
   params: dict,
   config: bert_config.BertConfig,
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
 ):
   """Writes a folder that Google's code loads, atomically.
 

@@ -13,8 +13,8 @@ from bert_jax import errors
 from bert_jax.interop import config_file, rename, sequence_head, vocabulary
 from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import files
-from bert_jax.tokenization import tokenizer as tokenizer_lib
 from bert_jax.tokenization import wordpiece
+from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer
 
 FILES = (
   'README.md',
@@ -59,7 +59,7 @@ def export(
   directory: str,
   params: dict,
   config: bert_config.BertConfig,
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
   card: str | None = None,
   head: classifier.Head | None = None,
 ):
@@ -145,7 +145,7 @@ def describe_model(
 
 
 def _special_tokens():
-  return {f'{t[1:-1].lower()}_token': t for t in tokenizer_lib.SPECIAL}
+  return {f'{t[1:-1].lower()}_token': t for t in SPECIAL}
 
 
 def _tokenizer_config(config, tokenizer):
@@ -185,5 +185,5 @@ def _fast_tokenizer(tokenizer):
     pair='[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1',
     special_tokens=[('[CLS]', tokenizer.cls_id), ('[SEP]', tokenizer.sep_id)],
   )
-  fast.add_special_tokens(list(tokenizer_lib.SPECIAL))
+  fast.add_special_tokens(list(SPECIAL))
   return fast

@@ -19,7 +19,7 @@ from bert_jax import errors, param_names
 from bert_jax.interop import config_file, name_table, rename, vocabulary
 from bert_jax.model import bert_config, heads, parameters
 from bert_jax.runtime import files
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer, check_vocab
 from bert_jax.weight_files import stored_zip
 
 _FORMAT = 'bert_jax 1'
@@ -29,7 +29,7 @@ def write(
   path: str,
   params: dict,
   config: bert_config.BertConfig,
-  tokenizer: tokenizer_lib.Tokenizer,
+  tokenizer: Tokenizer,
 ):
   """Writes a BERT to one file, atomically; heads may be missing in `params`.
 
@@ -114,8 +114,8 @@ def _make_tokenizer(path, about):
     raise ValueError(f'lowercase is {lowercase!r}, accents {strip_accents!r}')
   if not isinstance(vocab, list) or not all(isinstance(w, str) for w in vocab):
     raise ValueError('its vocabulary is not a list of words')
-  tokenizer_lib.check_vocab(vocab, path)
-  return tokenizer_lib.Tokenizer(tuple(vocab), lowercase, strip_accents)
+  check_vocab(vocab, path)
+  return Tokenizer(tuple(vocab), lowercase, strip_accents)
 
 
 def _make_params(arrays, config):

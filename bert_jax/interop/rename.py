@@ -16,7 +16,7 @@ import numpy as np
 from bert_jax import errors, param_names
 from bert_jax.interop import name_table
 from bert_jax.model import bert_config, classifier
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 
 _HF_BUFFERS = re.compile(r'bert\.embeddings\.(position|token_type)_ids')
 # Modules in the names of BertModel; the other classes add the prefix bert.
@@ -48,7 +48,7 @@ class LoadedModel(NamedTuple):
 
   params: dict[str, Any]
   config: bert_config.BertConfig
-  tokenizer: tokenizer_lib.Tokenizer
+  tokenizer: Tokenizer
   report: Report = Report([], [])
   origin: str = ''
   step: int | None = None

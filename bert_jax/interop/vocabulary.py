@@ -7,13 +7,18 @@ import reprlib
 from bert_jax import errors
 from bert_jax.model import bert_config
 from bert_jax.runtime import files
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import (
+  SPECIAL,
+  Tokenizer,
+  check_vocab,
+  read_vocab,
+)
 
 NAME = 'vocab.txt'
 SETTINGS = 'tokenizer_config.json'
 
 
-def read(directory: str) -> tokenizer_lib.Tokenizer:
+def read(directory: str) -> Tokenizer:
   """Returns the Tokenizer of vocab.txt, or else of tokenizer.json.
 
   Whether text is lower-cased is read from tokenizer_config.json, or else from
@@ -31,7 +36,7 @@ def read(directory: str) -> tokenizer_lib.Tokenizer:
   fast = files.read_json(fast_path) if os.path.exists(fast_path) else {}
   # transformers 5 saves no vocab.txt.
   if os.path.exists(vocab_path) or not fast:
-    vocab = tokenizer_lib.read_vocab(vocab_path)
+    vocab = read_vocab(vocab_path)
   else:
     vocab = _fast_vocabulary(fast, fast_path)
   normalizer = fast.get('normalizer')
@@ -50,7 +55,7 @@ def read(directory: str) -> tokenizer_lib.Tokenizer:
       f'{path}: strip_accents is {reprlib.repr(strip_accents)}, not true, '
       'false or null.'
     )
-  return tokenizer_lib.Tokenizer(vocab, lowercase, strip_accents)
+  return Tokenizer(vocab, lowercase, strip_accents)
 
 
 def _has_capitals(vocab):
@@ -71,19 +76,17 @@ def _fast_vocabulary(fast, path):
       f'{path} holds no WordPiece vocabulary with ids 0, 1, 2 ...; put the '
       "model's vocab.txt beside it."
     )
-  tokenizer_lib.check_vocab(words, path)
+  check_vocab(words, path)
   return words
 
 
-def write(directory: str, tokenizer: tokenizer_lib.Tokenizer):
+def write(directory: str, tokenizer: Tokenizer):
   """Writes vocab.txt."""
   text = ''.join(f'{word}\n' for word in tokenizer.vocab)
   files.write_text(os.path.join(directory, NAME), text)
 
 
-def check_size(
-  tokenizer: tokenizer_lib.Tokenizer, config: bert_config.BertConfig
-):
+def check_size(tokenizer: Tokenizer, config: bert_config.BertConfig):
   """Raises errors.UserError if the vocabulary is larger than the model's."""
   if tokenizer.size > config.vocab_size:
     raise errors.UserError(
@@ -93,8 +96,8 @@ def check_size(
 
 
 def cut(
-  tokenizer: tokenizer_lib.Tokenizer, config: bert_config.BertConfig
-) -> tuple[tokenizer_lib.Tokenizer, list[str]]:
+  tokenizer: Tokenizer, config: bert_config.BertConfig
+) -> tuple[Tokenizer, list[str]]:
   """Drops pieces for which the model has no embeddings.
 
   Returns:
@@ -104,7 +107,7 @@ def cut(
     errors.UserError: if a special token has no row.
   """
   kept = tokenizer.vocab[: config.vocab_size]
-  if not set(tokenizer_lib.SPECIAL) <= set(kept):
+  if not set(SPECIAL) <= set(kept):
     check_size(tokenizer, config)
   names = [f'{NAME}: {word}' for word in tokenizer.vocab[len(kept) :]]
   return dataclasses.replace(tokenizer, vocab=kept), names

@@ -54,7 +54,7 @@ def main(argv: list[str]):
   import jax
 
   from bert_jax import config_check
-  from bert_jax.hardware import topology as topology_lib
+  from bert_jax.hardware import accelerators
   from bert_jax.preflight import examine, gpus, page
   from bert_jax.runtime import files
 
@@ -63,7 +63,7 @@ def main(argv: list[str]):
   values = flags.FLAGS
   config = cli.get_config(values)
   config_check.check(config)
-  topology = topology_lib.parse(values.topology, values.slices)
+  topology = accelerators.parse(values.topology, values.slices)
   if not topology.is_tpu:  # CPU devices stand for the GPUs
     jax.config.update('jax_num_cpu_devices', topology.devices)
   phases = _chosen(config, values.phase)

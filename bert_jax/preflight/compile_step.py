@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from ml_collections import config_dict
 
 from bert_jax import errors, param_names, tasks
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware import accelerators
 from bert_jax.parallel import partition
 from bert_jax.train import programs, shortage, task, tuning
 
@@ -61,7 +61,7 @@ class Compiled:
   text: str | None
 
 
-def describe_devices(topology: topology_lib.Topology) -> list:
+def describe_devices(topology: accelerators.Topology) -> list:
   """Returns devices of a slice to compile for, without any hardware.
 
   Sets environment variables that keep libtpu from looking for a TPU, and allow

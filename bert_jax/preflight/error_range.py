@@ -70,7 +70,7 @@ def get_range(chip: str) -> Range:
 
 
 def get_calibrated(entry: dict) -> Range:
-  """Returns the range for a calibration, from `calibration.read`.
+  """Returns the range for a calibration, from `measured_ratios.read`.
 
   Both factors are of the time with no collective overlapped with computation.
   """

@@ -11,8 +11,7 @@ get a range of error (`error_range`).
 
 from collections.abc import Sequence
 
-from bert_jax.hardware import chips
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware import accelerators, chips
 from bert_jax.preflight import error_range, hlo_cost, kernel_schedules
 
 # Shares of a GPU's peak that BERT programs reach, at worst and at best.
@@ -43,7 +42,7 @@ def _describe_step(seconds, ends, parts, why, flops, peak) -> dict:
 
 def estimate_tpu_step(
   cost: hlo_cost.Cost,
-  topology: topology_lib.Topology,
+  topology: accelerators.Topology,
   *,
   generator: str = 'rbg',
   head_size: int = 64,
@@ -58,7 +57,7 @@ def estimate_tpu_step(
     head_size: K, of attention.
     flops: model FLOPs of all devices; bounds the speed of the step by
       `error_range.MOST_OF_PEAK`.
-    calibration: the chip's, from `calibration.read`.
+    calibration: the chip's, from `measured_ratios.read`.
   """
   chip = topology.chip
   memory = chip.hbm_bandwidth / chip.devices
@@ -145,7 +144,7 @@ def estimate_gpu_step(
     flops: of the global batch.
     chip: a GPU, from `chips.Chip.for_products`.
     count: of GPUs.
-    calibration: the chip's, from `calibration.read`.
+    calibration: the chip's, from `measured_ratios.read`.
     others: {name: seconds} of what is not products, see `time_update`.
   """
   worst, best = _GPU_SHARES

@@ -5,20 +5,19 @@ from collections.abc import Callable, Iterable
 
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import tasks
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.config import flatten
+from bert_jax.hardware import accelerators
 from bert_jax.hardware.chips import PRICES_AS_OF, USD_PER_CHIP_HOUR
 from bert_jax.parallel import agreement, device_mesh
-from bert_jax.preflight import calibration as calibration_lib
 from bert_jax.preflight import (
   compile_step,
   estimate,
   hlo_cost,
   kernel_schedules,
+  measured_ratios,
 )
-from bert_jax.train import programs as programs_lib
-from bert_jax.train import task
+from bert_jax.train import programs, task
 
 _QUICK_LAYERS = 2, 4
 # Besides compute.*, fields that change the time of a step but not its shapes.
@@ -32,7 +31,7 @@ _TIMED = (
 
 def examine(
   config: config_dict.ConfigDict,
-  topology: topology_lib.Topology,
+  topology: accelerators.Topology,
   phases: list[task.Phase],
   quick: bool,
   say: Callable[[str], None] = print,
@@ -52,7 +51,7 @@ def examine(
     errors.UserError: if the batch or the model cannot be split over the slice.
   """
   # Read first, to report a malformed file before an hour of compiling.
-  calibration = calibration_lib.read(topology.chip.name)
+  calibration = measured_ratios.read(topology.chip.name)
   devices = compile_step.describe_devices(topology)
   mesh = device_mesh.make_mesh(config.mesh.model, devices=devices)
   for phase in phases:
@@ -66,8 +65,8 @@ def examine(
     fewer = config.copy_and_resolve_references()
     fewer.model.num_layers = n
     make = tasks.get(fewer).make_objective
-    start = programs_lib.list_start(fewer, make(fewer), mesh)
-    runs.append(programs_lib.compile_run(fewer, make, mesh, start, phases, say))
+    start = programs.list_start(fewer, make(fewer), mesh)
+    runs.append(programs.compile_run(fewer, make, mesh, start, phases, say))
   usable = compile_step.get_usable_memory(devices[0])
   facts, texts = [], {}
   for phase in phases:
@@ -83,7 +82,7 @@ def examine(
 
 def _training_step(result):
   """Returns the compiled training step; None if the compiler rejected it."""
-  (step,) = (o for o in result.outcomes if o.program.name == programs_lib.TRAIN)
+  (step,) = (o for o in result.outcomes if o.program.name == programs.TRAIN)
   return None if step.refused else compile_step.examine(step)
 
 
@@ -93,13 +92,13 @@ def _verdicts(runs, layers) -> list[dict]:
   for run, n in zip(runs, layers, strict=True):
     depth = f'with {n} layers ' if len(layers) > 1 else ''
     for outcome in (o for result in run.values() for o in result.outcomes):
-      why = programs_lib.describe_problem(outcome)
+      why = programs.describe_problem(outcome)
       found.append((outcome.program, why and f'{depth}it {why}'))
   return judge(found)
 
 
 def judge(
-  examined: Iterable[tuple[programs_lib.Program, str | None]],
+  examined: Iterable[tuple[programs.Program, str | None]],
 ) -> list[dict]:
   """Returns `{name, phase, ok, reason}` of each kind of program.
 
@@ -132,7 +131,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     usable: bytes per device that programs may use.
     steps: `compile_step.Compiled` of the training step: one with all layers, or
       two with few; None for those that the compiler rejected.
-    calibration: the chip's, from `calibration.read`.
+    calibration: the chip's, from `measured_ratios.read`.
   """
   flops = tasks.get(config).make_objective(config).flops(phase)
   facts = dataclasses.asdict(phase) | {
@@ -186,7 +185,7 @@ def _extrapolate(steps, layers):
 
 def make_report(
   config: config_dict.ConfigDict,
-  topology: topology_lib.Topology,
+  topology: accelerators.Topology,
   phases: list[task.Phase],
   price: float | None,
   programs: list[dict],
@@ -223,7 +222,7 @@ def make_report(
     # `calibrate` compares these with those of a run.
     'config': {
       name: value
-      for name, value in config_lib.flatten(config).items()
+      for name, value in flatten(config).items()
       if name in _TIMED or name.startswith('compute.')
     },
   }

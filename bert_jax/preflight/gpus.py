@@ -13,12 +13,16 @@ import jax
 from ml_collections import config_dict
 
 from bert_jax import errors, tasks
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh
-from bert_jax.preflight import calibration as calibration_lib
-from bert_jax.preflight import compile_step, estimate, examine, memory_model
-from bert_jax.train import programs as programs_lib
-from bert_jax.train import task, tuning
+from bert_jax.preflight import (
+  compile_step,
+  estimate,
+  examine,
+  measured_ratios,
+  memory_model,
+)
+from bert_jax.train import programs, task, tuning
 
 # jax's share of a GPU, unless the variable is set.
 _FRACTION = 'XLA_PYTHON_CLIENT_MEM_FRACTION'
@@ -29,7 +33,7 @@ _LOWERED_LAYERS = 2
 
 def examine_run(
   config: config_dict.ConfigDict,
-  topology: topology_lib.Topology,
+  topology: accelerators.Topology,
   phases: list[task.Phase],
   say: Callable[[str], None] = print,
 ):
@@ -48,7 +52,7 @@ def examine_run(
       'where cuDNN and a GPU are; use compute.attention=recompute, which keeps '
       'as much for the backward pass.'
     )
-  calibration = calibration_lib.read(topology.chip.name)
+  calibration = measured_ratios.read(topology.chip.name)
   mesh = device_mesh.make_mesh(
     config.mesh.model, jax.devices()[: topology.devices]
   )
@@ -74,10 +78,10 @@ def _list_programs(config, device, mesh, phases):
   fewer = config.copy_and_resolve_references()
   fewer.model.num_layers = min(config.model.num_layers, _LOWERED_LAYERS)
   make = tasks.get(fewer).make_objective
-  found = programs_lib.list_start(fewer, make(fewer), mesh)
+  found = programs.list_start(fewer, make(fewer), mesh)
   for phase in task.split_by_length(make(fewer), phases):
     tuned = tuning.resolve(fewer, device, phase.seq_length)
-    found += programs_lib.list_phase(tuned, make(tuned), mesh, phase)
+    found += programs.list_phase(tuned, make(tuned), mesh, phase)
   return found
 
 

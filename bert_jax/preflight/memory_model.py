@@ -20,7 +20,7 @@ from bert_jax.model import precision
 from bert_jax.ops import recomputed_attention
 from bert_jax.preflight import compile_step
 from bert_jax.train import programs, task
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import run_key
 
 # cuBLAS and cuDNN ask for tens of MiB each, the collectives for some more.
 _LIBRARIES = 2**28
@@ -106,7 +106,7 @@ def _count_kept(config, objective, phase, rows) -> tuple[int, int]:
     lambda key: precision.cast(objective.init(key), config.model.dtype),
     jax.random.key(0),
   )
-  key = jax.eval_shape(lambda: step_lib.run_key(config))
+  key = jax.eval_shape(lambda: run_key(config))
   batch = objective.batch_shapes(phase, rows)
 
   def pull(params, batch, key):

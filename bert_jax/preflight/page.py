@@ -2,7 +2,7 @@
 
 import textwrap
 
-from bert_jax.hardware import topology as topology_lib
+from bert_jax.hardware import accelerators
 
 _GIB = 2**30
 _INDENT = ' ' * 14
@@ -16,7 +16,7 @@ _GPU_MODEL = (
 )
 
 
-def render(report: dict, topology: topology_lib.Topology) -> list[str]:
+def render(report: dict, topology: accelerators.Topology) -> list[str]:
   """Returns a report of `examine.make_report` as lines of text."""
   found = ['', _title(report)]
   if report['programs']:

@@ -3,7 +3,7 @@
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax.data import dataset, hashing, manifest, masking
+from bert_jax.data import dataset, hashing, manifest_file, masking
 from bert_jax.train import task
 
 # Tags of hashes, so that different uses of the seed are independent.
@@ -51,7 +51,7 @@ class Batches:
 
   def __init__(self, config: config_dict.ConfigDict, directory: str):
     self._config = config
-    words = manifest.load_tokenizer(directory)
+    words = manifest_file.load_tokenizer(directory)
     self._words = words
     self._special = np.array([words.cls_id, words.sep_id])
     self._continues = np.array([w.startswith('##') for w in words.vocab])

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
-from bert_jax.data import dataset, manifest
+from bert_jax.config import model_config
+from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import fill
 from bert_jax.interop import hf_export
 from bert_jax.model import parameters
@@ -38,9 +38,9 @@ def finish(
     step: of the parameters, the last one.
   """
   del predictions, step
-  bert = config_lib.model_config(config)
+  bert = model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
-  words = manifest.load_tokenizer(directory)
+  words = manifest_file.load_tokenizer(directory)
   examples = _examples(config, directory, words)
   if examples:
     print('\nheld-out text, one word hidden:')
@@ -54,7 +54,7 @@ def finish(
     exported = paths.export(workdir)
     described = model_card.make_card(
       config,
-      manifest.read(directory),
+      manifest_file.read(directory),
       log.read(paths.metrics(workdir)),
       sum(x.size for x in jax.tree.leaves(params)),
     )

@@ -10,12 +10,12 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.data import accents, dataset, manifest
+from bert_jax.config import model_config
+from bert_jax.data import accents, dataset, manifest_file
 from bert_jax.inference import source, transfer
-from bert_jax.tokenization import tokenizer as tokenizer_lib
-from bert_jax.train import task as task_lib
+from bert_jax.tokenization.tokenizer import read_vocab
+from bert_jax.train.task import Task
 from bert_jax.workdir import claim
 
 # Fields of BertConfig that may differ from the source: they do not change what
@@ -46,22 +46,20 @@ def check(config: config_dict.ConfigDict, workdir: str):
   model = source.read(config.init_from)
   _check_model(config, model)
   directory = config.data.dir and dataset.fetch(config.data.dir, ())
-  prepared = directory and manifest.vocab_path(directory)
+  prepared = directory and manifest_file.vocab_path(directory)
   _check_words(config, model, prepared or config.data.vocab)
   if directory:
-    ours = manifest.load_tokenizer(directory).strip_accents
+    ours = manifest_file.load_tokenizer(directory).strip_accents
   else:
     ours = accents.decide_without_text(
       accents.read_choice(config.data.strip_accents, config.data.lowercase),
       config.data.lowercase,
-      tokenizer_lib.read_vocab(config.data.vocab),
+      read_vocab(config.data.vocab),
     ).strip
   _check_accents(config, model, ours)
 
 
-def apply(
-  config: config_dict.ConfigDict, directory: str, task: task_lib.Task
-) -> task_lib.Task:
+def apply(config: config_dict.ConfigDict, directory: str, task: Task) -> Task:
   """Returns the task, starting from the source if the config names one.
 
   Args:
@@ -91,15 +89,15 @@ def start(
   """
   model = source.read(config.init_from)
   _check_model(config, model)
-  _check_words(config, model, manifest.vocab_path(directory))
-  ours = manifest.load_tokenizer(directory).strip_accents
+  _check_words(config, model, manifest_file.vocab_path(directory))
+  ours = manifest_file.load_tokenizer(directory).strip_accents
   _check_accents(config, model, ours)
   return transfer.transfer(model, config.init_from, new, config.data.vocab_size)
 
 
 def _check_model(config, model: source.Source):
   """Raises errors.UserError that lists every field that differs."""
-  wanted = config_lib.model_config(config)
+  wanted = model_config(config)
   wrong = [
     f'{f.name} is {getattr(model.config, f.name)!r} in init_from, '
     f'{getattr(wanted, f.name)!r} in the config'
@@ -127,7 +125,7 @@ def _check_model(config, model: source.Source):
 
 def _check_words(config, model: source.Source, path: str):
   """Raises errors.UserError unless the vocabulary begins with the source's."""
-  theirs, ours = model.tokenizer.vocab, tokenizer_lib.read_vocab(path)
+  theirs, ours = model.tokenizer.vocab, read_vocab(path)
   differing = (i for i, word in enumerate(theirs) if ours[i : i + 1] != (word,))
   i = next(differing, None)
   if i is not None:

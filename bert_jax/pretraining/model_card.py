@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.config import flatten
+from bert_jax.data import manifest_file
 from bert_jax.inference import trained_run
 from bert_jax.runtime import markdown
 from bert_jax.workdir import log, paths
@@ -99,7 +99,7 @@ tags:
 def _recipe(config, manifest):
   fields = {
     field: value
-    for field, value in config_lib.flatten(config).items()
+    for field, value in flatten(config).items()
     if not field.startswith(_LEFT_OUT)
   }
   data = {f'data.{field}': v for field, v in manifest['recipe'].items()}
@@ -216,7 +216,7 @@ def describe_run(workdir: str, params: Any, step: int) -> str:
   return make_card(
     config,
     # A run keeps a copy, see `claim.keep`.
-    manifest_lib.read(workdir if config.data.dir else paths.own_data(workdir)),
+    manifest_file.read(workdir if config.data.dir else paths.own_data(workdir)),
     [row for row in rows if row['step'] <= step],
     sum(x.size for x in jax.tree.leaves(params)),
   )

@@ -12,7 +12,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.corpus import text_files
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import manifest_file
 from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
 from bert_jax.pretraining import batches, plateau
@@ -108,7 +108,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     directory: output of `prepare`, for the lengths of the config's phases.
   """
   data = batches.Batches(config, directory)
-  manifest = manifest_lib.read(directory)
+  manifest = manifest_file.read(directory)
   compared = {}
   if config.objective.kind == 'mlm':  # a language model predicts every token
     for x in (False, True):
@@ -140,7 +140,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
       'unigram_entropy': manifest['unigram_entropy'],
       'vocab_sha256': manifest['vocab_sha256'],
       'data_sha256': text_files.compute_sha256(
-        os.path.join(directory, manifest_lib.NAME)
+        os.path.join(directory, manifest_file.NAME)
       ),
     },
   )

@@ -13,13 +13,13 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.data import dataset, manifest
+from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import trained_run
 from bert_jax.pretraining import batches, init_from, pretrain, training_data
 from bert_jax.runtime import storage
-from bert_jax.tokenization import tokenizer as tokenizer_lib
-from bert_jax.train import task as task_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.train import tuning
+from bert_jax.train.task import Batch, Phase, list_phases
 from bert_jax.workdir import checkpoint_reader, log, paths
 
 # What a run logs about a single step.
@@ -45,14 +45,14 @@ class Replay:
 
   config: config_dict.ConfigDict
   number: int
-  phase: task_lib.Phase
-  batch: task_lib.Batch
+  phase: Phase
+  batch: Batch
   epochs: np.ndarray
   places: tuple[str, ...]
   params: Any
   params_step: int
   origin: str
-  tokenizer: tokenizer_lib.Tokenizer
+  tokenizer: Tokenizer
   logged: dict[str, dict]
 
 
@@ -99,12 +99,12 @@ def rebuild(workdir: str, number: int) -> Replay:
     params=jax.device_put(params, jax.devices()[0]),
     params_step=step,
     origin=origin,
-    tokenizer=manifest.load_tokenizer(directory),
+    tokenizer=manifest_file.load_tokenizer(directory),
     logged=_find_logged(rows, number),
   )
 
 
-def _find_phase(config, number, rows) -> task_lib.Phase:
+def _find_phase(config, number, rows) -> Phase:
   """Returns the phase of a step that the run has reached by its log."""
   steps = sum(config.phases.steps)
   if not 1 <= number <= steps:
@@ -117,7 +117,7 @@ def _find_phase(config, number, rows) -> task_lib.Phase:
     raise errors.UserError(
       f'the run has not reached --step={number}; its log ends at step {last}.'
     )
-  phases = task_lib.list_phases(config)
+  phases = list_phases(config)
   return [phase for phase in phases if phase.first < number][-1]
 
 
@@ -138,7 +138,7 @@ def _find_data(config, workdir) -> str:
       f'the data of the run are not in {directory}{named} any more; put them '
       'back, or a link to them.'
     )
-  training_data.check_manifest(config, directory, manifest.read(directory))
+  training_data.check_manifest(config, directory, manifest_file.read(directory))
   return dataset.fetch(directory, config.phases.seq_length)
 
 

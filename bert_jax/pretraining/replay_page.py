@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.pretraining import pretrain, replay_rows
-from bert_jax.pretraining import replay as replay_lib
+from bert_jax.pretraining.replay import Replay
 from bert_jax.train import evaluate
 
 _WIDTH = 80  # columns
@@ -16,7 +16,7 @@ _BEFORE_TEXT = (None, '[CLS]', '[SEP]')
 
 
 def make_report(
-  replay: replay_lib.Replay,
+  replay: Replay,
   found: replay_rows.Rows,
   sort: str = 'loss',
   rows: int = 3,

@@ -14,12 +14,12 @@ import numpy as np
 import optax
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
+from bert_jax.config import model_config
 from bert_jax.model import precision
 from bert_jax.pretraining import pretrain
-from bert_jax.pretraining import replay as replay_lib
+from bert_jax.pretraining.replay import Replay
 from bert_jax.train import gradient, task
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import run_key
 
 _GUESSES = 3  # words per prediction
 
@@ -43,7 +43,7 @@ class Rows:
   counts: dict[str, np.ndarray]
 
 
-def measure(replay: replay_lib.Replay, done: Callable[[int], None]) -> Rows:
+def measure(replay: Replay, done: Callable[[int], None]) -> Rows:
   """Computes loss and gradient of each row on one device, one at a time.
 
   Args:
@@ -107,16 +107,14 @@ def find_key(
   if config.rng != 'threefry':  # whose numbers depend on the row alone
     return None
   return gradient.find_row_key(
-    jax.random.fold_in(step_lib.run_key(config), step),
+    jax.random.fold_in(run_key(config), step),
     row,
     phase.accumulate,
     config.optimizer.clip_unit == 'micro_batch',
   )
 
 
-def restore_tokens(
-  replay: replay_lib.Replay, row: int
-) -> tuple[np.ndarray, np.ndarray]:
+def restore_tokens(replay: Replay, row: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns the ids of a row before masking, and where tokens are masked.
 
   Returns:
@@ -133,7 +131,7 @@ def restore_tokens(
   return ids[tokens], masked[tokens]
 
 
-def predict(replay: replay_lib.Replay, row: int) -> list[dict]:
+def predict(replay: Replay, row: int) -> list[dict]:
   """Computes the predictions of a row, with the dropout of training.
 
   Returns:
@@ -153,7 +151,7 @@ def predict(replay: replay_lib.Replay, row: int) -> list[dict]:
       replay.tokenizer.size,
     )
   values, guesses = jax.device_get(jax.lax.top_k(chances, _GUESSES))
-  chances, bert = jax.device_get(chances), config_lib.model_config(config)
+  chances, bert = jax.device_get(chances), model_config(config)
   shown, ids, positions = (
     one[name][0].tolist()
     for name in ('input_ids', 'masked_lm_ids', 'masked_lm_positions')

@@ -4,8 +4,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import dataset, prepare, recipe
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import dataset, manifest_file, prepare, recipe
 from bert_jax.runtime import storage
 from bert_jax.workdir import paths
 
@@ -45,9 +44,11 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   directory = dataset.fetch(
     paths.prepared_data(config, workdir), set(config.phases.seq_length)
   )
-  manifest = manifest_lib.read(directory)
+  manifest = manifest_file.read(directory)
   check_manifest(config, directory, manifest)
-  lines = manifest_lib.describe(manifest) + manifest_lib.list_warnings(manifest)
+  lines = manifest_file.describe(manifest) + manifest_file.list_warnings(
+    manifest
+  )
   print('\n'.join(lines))
   return directory
 
@@ -85,7 +86,7 @@ def check_manifest(
       f'none of {missing[0]} as phases.seq_length asks; change it, or prepare '
       f'the data with --max_seq_length={missing[0]} too.'
     )
-  vocab_path = manifest_lib.vocab_path(directory)
+  vocab_path = manifest_file.vocab_path(directory)
   if text_files.compute_sha256(vocab_path) != manifest['vocab_sha256']:
     raise errors.UserError(
       f'{vocab_path} is not the vocabulary that the data was made with; put '

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 
 from bert_jax import errors
-from bert_jax.runtime import workers as workers_lib
+from bert_jax.runtime import process_pool
 
 _READ_AHEAD = 4  # batches
 
@@ -27,7 +27,7 @@ def make_ahead(
     workers: processes that make batches; -1 is one per core, 0 uses a thread
       of this process.
   """
-  workers = workers_lib.resolve(workers)
+  workers = process_pool.resolve(workers)
   if not workers:
     return _ahead(make, first, stop)
   return _made_by_processes(make, first, stop, min(workers, stop - first))

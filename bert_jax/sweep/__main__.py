@@ -37,8 +37,7 @@ def main(argv: list[str]) -> int:
 
   from bert_jax import config_check
   from bert_jax.runtime import files, storage
-  from bert_jax.sweep import grid, share
-  from bert_jax.sweep import results as results_lib
+  from bert_jax.sweep import grid, results, share
   from bert_jax.workdir import paths
 
   # Accelerators are for the runs.
@@ -70,10 +69,10 @@ def main(argv: list[str]) -> int:
     ]
 
   for found, failed in share.work(directory, runs, make_command):  # noqa: B007
-    summary = results_lib.summarise(runs, found)
+    summary = results.summarise(runs, found)
     files.write_json(paths.results(directory), summary)
   chosen = {x.get('select') for x in found.values()} == {'best'}
-  print('\n'.join(['', *results_lib.render(summary, chosen)]))
+  print('\n'.join(['', *results.render(summary, chosen)]))
   _report(directory, summary, config)
   for name in failed:
     print(f'failed: {name}; see output.txt there')

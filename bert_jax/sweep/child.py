@@ -9,8 +9,8 @@ sweep is continued.
 import runpy
 import sys
 
-from bert_jax.runtime import workers
+from bert_jax.runtime import process_pool
 
 if __name__ == '__main__':
-  workers.end_with(int(sys.argv.pop(1)))
+  process_pool.end_with(int(sys.argv.pop(1)))
   runpy.run_module('bert_jax.main', run_name='__main__', alter_sys=True)

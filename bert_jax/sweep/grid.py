@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import config_check, errors
+from bert_jax.config import FIELDS, flatten, set_field
 from bert_jax.finetuning.readers import splits
 
 _SEED = 'seed'
@@ -73,8 +73,8 @@ def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
       )
     for value in _list_values(name, values, config):
       new = config.copy_and_resolve_references()
-      path = config_lib.set_field(new, name, value)
-      axes.setdefault(path, []).append(config_lib.flatten(new)[path])
+      path = set_field(new, name, value)
+      axes.setdefault(path, []).append(flatten(new)[path])
   paths = sorted(axes, key=lambda path: path == _SEED)  # the seed is the last
   found: dict[str, Run] = {}
   for values in itertools.product(*(axes[path] for path in paths)):
@@ -119,5 +119,5 @@ def _make(fields) -> Run:
 def _shorten(path: str) -> str:
   """Returns the last part of a field's path, if no other field has it."""
   last = path.rpartition('.')[2]
-  same = [x for x in config_lib.FIELDS if x.rpartition('.')[2] == last]
+  same = [x for x in FIELDS if x.rpartition('.')[2] == last]
   return last if len(same) == 1 else path

@@ -19,8 +19,8 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import errors, tasks
+from bert_jax.config import to_json
 from bert_jax.runtime import files, lock, signals, storage
 from bert_jax.sweep import grid
 from bert_jax.workdir import changes, claim, paths, status
@@ -56,7 +56,7 @@ def check_config(
   """
   path = os.path.join(directory, _SWEEP)
   claim.make_folder(directory)
-  if not storage.create(path, config_lib.to_json(config).encode()):
+  if not storage.create(path, to_json(config).encode()):
     free = {name for run in runs for name in run.fields}
     _compare(directory, files.read_json(path), config, free)
   for run in runs:

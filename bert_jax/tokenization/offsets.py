@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.tokenization import basic_tokenizer
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 
 # At these characters, and at others, words end; what is between is independent.
 _CHUNK = re.compile('[^ \t\n\r]+')
@@ -35,9 +35,7 @@ class Located(NamedTuple):
   ends: np.ndarray
 
 
-def locate(
-  tokenizer: tokenizer_lib.Tokenizer, texts: Sequence[str]
-) -> list[Located]:
+def locate(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Located]:
   """Returns the pieces that `Tokenizer.ids` finds in texts, with offsets."""
   known: dict[str, list[tuple[int, int, int]]] = {}
   found = []

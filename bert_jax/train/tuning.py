@@ -9,8 +9,8 @@ import dataclasses
 import jax
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import fields
 from bert_jax.hardware import chips
 from bert_jax.model import bert_config, parameters
 from bert_jax.ops import fused_attention
@@ -108,7 +108,7 @@ def get_xla_options(config: config_dict.ConfigDict) -> dict[str, str]:
 def model_config(config: config_dict.ConfigDict) -> bert_config.BertConfig:
   """Returns the model of a config from `resolve`, computed as in training."""
   return dataclasses.replace(
-    config_lib.model_config(config),
+    fields.model_config(config),
     vocab_multiple=parameters.VOCAB_MULTIPLE,
     attention=config.compute.attention,
     separate_heads=config.compute.heads == 'separate',

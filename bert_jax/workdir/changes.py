@@ -4,7 +4,7 @@ import json
 
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
+from bert_jax.config import FIELDS, declare_fields, to_json
 from bert_jax.config.declaration import ANOTHER, SAME_MEANING, SAME_RESULT
 
 
@@ -18,7 +18,7 @@ def find(old: dict, config: config_dict.ConfigDict) -> dict[str, dict]:
     {class: {field: {'was': value, 'is': value}}} for every class.
   """
   new = _as_json(config)
-  old = {**_as_json(config_lib.declare_fields()), **old}
+  old = {**_as_json(declare_fields()), **old}
   found = {SAME_RESULT: {}, SAME_MEANING: {}, ANOTHER: {}}
   for name in sorted({*old, *new}):
     was, now = old.get(name), new.get(name)
@@ -43,17 +43,17 @@ def _classify(name: str, config) -> str:
   # The best is one of those that are evaluated.
   if name == 'eval.every' and config.finetuning.select == 'best':
     return ANOTHER
-  if name in config_lib.FIELDS:
-    return config_lib.FIELDS[name].resume
+  if name in FIELDS:
+    return FIELDS[name].resume
   # A field of another version of bert_jax is like the others of its section.
   section = name.partition('.')[0]
   kinds = {
     field.resume
-    for known, field in config_lib.FIELDS.items()
+    for known, field in FIELDS.items()
     if known.startswith(f'{section}.')
   }
   return kinds.pop() if len(kinds) == 1 else ANOTHER
 
 
 def _as_json(config) -> dict:
-  return json.loads(config_lib.to_json(config))
+  return json.loads(to_json(config))

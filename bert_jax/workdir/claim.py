@@ -5,8 +5,8 @@ import os
 
 from ml_collections import config_dict
 
-from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import to_json
 from bert_jax.runtime import disk, files, lock, storage
 from bert_jax.workdir import changes, checkpoint_reader, paths
 
@@ -84,7 +84,7 @@ def find_changes(
 
 def adopt(workdir: str, config: config_dict.ConfigDict):
   """Saves a config in its working directory."""
-  files.write_text(paths.config(workdir), config_lib.to_json(config))
+  files.write_text(paths.config(workdir), to_json(config))
 
 
 def fill_in(workdir: str, config: config_dict.ConfigDict):

@@ -11,11 +11,11 @@ import training_parity
 
 from bert_jax import config, config_check, errors
 from bert_jax.config import profiles
-from bert_jax.model import attention as attention_lib
 from bert_jax.model import bert_config, encoder, heads
+from bert_jax.model.attention import Tokens
 from bert_jax.ops import dropout
 from bert_jax.train import optimizer
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import init_state
 from tests import training
 from tests.model import encoder_test
 
@@ -110,7 +110,7 @@ def test_what_sees_nothing_attends_by_score_or_evenly():
     c = dataclasses.replace(encoder_test.SMALL, mask_value=value)
     attention = encoder.SelfAttention(c)
     x = jax.random.normal(jax.random.key(0), (2, 5, 8))
-    tokens = attention_lib.Tokens(jnp.array([[1], [0]]) * jnp.ones((2, 5), int))
+    tokens = Tokens(jnp.array([[1], [0]]) * jnp.ones((2, 5), int))
     params = attention.init(jax.random.key(1), x, tokens, True)
     params = jax.tree.map(lambda p: 30 * p, params)
     _, state = attention.apply(params, x, tokens, True, mutable=True)
@@ -148,7 +148,7 @@ def test_google_equals_numpy():
   c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)
   c = config.apply_arguments(c, 'profile=google,accumulate=4')
   task, tx = training.make_objective(c), optimizer.make(c.optimizer)
-  init = functools.partial(step_lib.init_state, objective=task, tx=tx)
+  init = functools.partial(init_state, objective=task, tx=tx)
   state = jax.jit(init)(jax.random.key(0))
   batches = [training.make_batch(i) for i in range(4)]
   there = training_parity.in_google(c, state, batches)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 from bert_jax import errors
-from bert_jax.corpus import document as document_lib
 from bert_jax.corpus import sources
+from bert_jax.corpus.document import split
 
 _NOT_CLEAN = re.compile('[\x00-\x1f\x7f\ud800-\udfff]')
 
@@ -69,7 +69,7 @@ def test_any_bytes_give_clean_text_or_one_clear_error(
     for paragraph in document.paragraphs:
       assert paragraph == paragraph.strip() != ''
       assert not _NOT_CLEAN.search(paragraph)
-    for sentence in document_lib.split(document, 'en'):
+    for sentence in split(document, 'en'):
       assert sentence == sentence.strip() != ''
 
 

@@ -6,8 +6,7 @@ import shutil
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import dataset
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import dataset, manifest_file
 from bert_jax.runtime import bucket, storage
 from tests.data import preparation
 
@@ -101,8 +100,8 @@ def test_what_is_no_prepared_data_is_said_so(remote):
 
 
 def test_no_name_in_a_manifest_leads_out_of_the_folder(there):
-  manifest = manifest_lib.read(there)
+  manifest = manifest_file.read(there)
   manifest['shards'][0]['files']['32']['name'] = '../../x'
-  manifest_lib.write(there, manifest)
+  manifest_file.write(there, manifest)
   with pytest.raises(errors.UserError, match="names '../../x'"):
     dataset.fetch(there, (32,))

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import dataset, records
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import dataset, manifest_file, records
 from bert_jax.runtime import storage
 from tests.data import made
 
@@ -36,7 +35,7 @@ def prepared(tmp_path, shards=3):
     'lengths': {'8': {}},
     'shards': [{'split': 'train', 'files': {'8': f}} for f in files],
   }
-  manifest_lib.write(str(tmp_path), manifest)
+  manifest_file.write(str(tmp_path), manifest)
   return str(tmp_path)
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax.corpus.document import Document
-from bert_jax.data import dataset, heldout, prepare
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import dataset, heldout, manifest_file, prepare
 from tests.data import preparation
 from tests.data.preparation import ONE, digest, make_recipe
 
@@ -51,7 +50,7 @@ def make(tmp_path, inputs, name='data', runner=ONE, **changes):
 
 def read_pairs(output, split):
   """Returns [(numbers of first text, those of second, is_random)] of rows."""
-  words = manifest_lib.load_tokenizer(output)
+  words = manifest_file.load_tokenizer(output)
   reader = dataset.open_split(output, split, 64).reader
   rows = reader.rows(np.arange(len(reader)), 64, words.cls_id, words.sep_id)
   found = []
@@ -187,7 +186,7 @@ def test_every_input_is_held_out_by_its_text(tmp_path, monkeypatch):
       ]
     ]
   ]
-  lines = manifest_lib.describe_inputs(manifest)
+  lines = manifest_file.describe_inputs(manifest)
   assert re.match(r'.*long.txt: 4 documents, [\d,]+ tokens to train', lines[0])
   with open(os.path.join(output, 'DATA_CARD.md')) as file:
     assert f'| {manifest["inputs"][1]["heldout"]["tokens"]:,} |' in file.read()
@@ -271,7 +270,7 @@ def test_data_of_earlier_versions_are_used_as_they_are(
 ):
   old = str(tmp_path / 'old')
   shutil.copytree(prepared[0], old)
-  manifest = manifest_lib.read(old)
+  manifest = manifest_file.read(old)
   del manifest['recipe']['negatives'], manifest['recipe']['strip_accents']
   del manifest['accents']
   for given in manifest['inputs']:
@@ -280,15 +279,15 @@ def test_data_of_earlier_versions_are_used_as_they_are(
     del shard['inputs']
     for file in shard['files'].values():
       file.pop('inputs', None)
-  manifest_lib.write(old, manifest)
+  manifest_file.write(old, manifest)
   for strip_accents in (None, True):
     recipe = make_recipe(
       corpus, negatives=negatives, strip_accents=strip_accents
     )
     found = prepare.prepare(recipe, old, ONE)
   assert 'negatives' not in found['recipe']
-  assert manifest_lib.load_tokenizer(old).strip_accents
-  assert 'accents are stripped' in manifest_lib.describe(found)
+  assert manifest_file.load_tokenizer(old).strip_accents
+  assert 'accents are stripped' in manifest_file.describe(found)
   split = dataset.open_split(old, 'heldout', 32)
   assert list(split.inputs) == ['']
   assert split.inputs[''].tolist() == list(range(len(split.reader)))

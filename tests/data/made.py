@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from bert_jax.data import rows
+from bert_jax.data import row_format
 
 
 def record(pairs, ids='<u2') -> bytes:
@@ -13,7 +13,7 @@ def record(pairs, ids='<u2') -> bytes:
   ends = list(itertools.accumulate(map(len, texts)))
   spans = np.array(list(zip([0, *ends[:-1]], ends, strict=True)))
   flat = np.array([i for text in texts for i in text], ids)
-  [made] = rows.encode(
+  [made] = row_format.encode(
     flat,
     spans.reshape(-1, 2, 2),
     np.array([is_random for _, _, is_random in pairs]),

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import prepare
+from bert_jax.data import manifest_file, prepare
 from bert_jax.tokenization import tokenizer
 from tests.data.preparation import ONE, make_recipe
 
@@ -31,7 +30,7 @@ def test_korean_stays_in_syllables_and_the_data_says_so(tmp_path):
   made = prepare.prepare(recipe, output, ONE)
   assert made['recipe']['strip_accents'] is False
   assert made['accents'].startswith('kept: 7')
-  words = manifest_lib.load_tokenizer(output)
+  words = manifest_file.load_tokenizer(output)
   assert words.tokens(words.ids(['한국어 나라'])[0]) == ['한국어', '나라']
   with open(os.path.join(output, 'DATA_CARD.md'), encoding='utf-8') as file:
     card = file.read()
@@ -52,7 +51,7 @@ def test_google_splits_korean_into_jamo(tmp_path):
   recipe = make_recipe(path, vocab_size=60, strip_accents=True)
   made = prepare.prepare(recipe, output, ONE)
   assert made['accents'] == 'stripped: as was asked'
-  pieces = manifest_lib.load_tokenizer(output).vocab
+  pieces = manifest_file.load_tokenizer(output).vocab
   assert '\u1112' in pieces and '한' not in pieces
 
 

@@ -6,8 +6,7 @@ import pathlib
 
 import numpy as np
 
-from bert_jax.data import dataset, prepare
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import dataset, manifest_file, prepare
 from bert_jax.tokenization import tokenizer
 from tests.data.preparation import (
   ONE,
@@ -25,7 +24,7 @@ def test_manifest_counts(prepared):
     train = dataset.open_split(output, 'train', length)
     assert len(train.reader) == manifest['lengths'][str(length)]['pairs']
   assert 0 < manifest['unigram_entropy'] < 4.79  # ln 120
-  assert manifest == manifest_lib.read(output)
+  assert manifest == manifest_file.read(output)
 
 
 def test_the_manifest_names_every_file_with_its_hash(corpus, prepared):

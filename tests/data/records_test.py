@@ -12,7 +12,7 @@ from array_record.python import array_record_module
 from bert_jax import errors
 from bert_jax.data import records
 from bert_jax.tokenization import tokenizer
-from tests.data import made as made_lib
+from tests.data.made import record
 
 CLS, SEP = 2, 3
 # (first, second, is_random)
@@ -28,9 +28,7 @@ def write(tmp_path, name='a', vocab_size=20, made=None):
   path = str(tmp_path / name)
   ids = tokenizer.choose_id_type(vocab_size)
   made = [[pair] for pair in PAIRS] if made is None else made
-  assert records.write(path, [made_lib.record(r, ids) for r in made]) == len(
-    made
-  )
+  assert records.write(path, [record(r, ids) for r in made]) == len(made)
   return path
 
 
@@ -40,14 +38,14 @@ def read(paths, indices, length=8, vocab_size=20, pairs_per_row=1, **options):
 
 
 def test_a_record_by_hand():
-  record = made_lib.record(PAIRS[1:], np.dtype('<u2'))
-  assert np.frombuffer(record, '<u2').tolist() == [
+  coded = record(PAIRS[1:], np.dtype('<u2'))
+  assert np.frombuffer(coded, '<u2').tolist() == [
     *(2, 1, 1, 3, 0, 1, 1),  # two pairs: random of 1 + 3, true of 1 + 1
     *(10, 11, 12, 13, 5, 6),
   ]
-  assert made_lib.record(
-    [([70_000], [1], True)], np.dtype('<u4')
-  ) == bytes.fromhex('0100 0100 0100 0100 70110100 01000000')
+  assert record([([70_000], [1], True)], np.dtype('<u4')) == bytes.fromhex(
+    '0100 0100 0100 0100 70110100 01000000'
+  )
 
 
 def test_rows_by_hand(tmp_path):
@@ -179,7 +177,7 @@ def test_a_record_that_is_too_long_or_holds_too_many_pairs_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'record',
+  'bad',
   [
     '',  # empty
     '0000',  # no pair
@@ -192,10 +190,10 @@ def test_a_record_that_is_too_long_or_holds_too_many_pairs_is_named(tmp_path):
     'ffff 0000 0100 0100 0500 0600',
   ],
 )
-def test_a_malformed_record_is_refused_or_skipped(tmp_path, capfd, record):
-  good = made_lib.record([PAIRS[2]], np.dtype('<u2'))
+def test_a_malformed_record_is_refused_or_skipped(tmp_path, capfd, bad):
+  good = record([PAIRS[2]], np.dtype('<u2'))
   path = str(tmp_path / 'a')
-  records.write(path, [good, bytes.fromhex(record), good])
+  records.write(path, [good, bytes.fromhex(bad), good])
   with pytest.raises(errors.UserError, match='record 1 of .*/a is no row'):
     read([path], [2, 1])
   reader = records.Reader([path], 20, skip_corrupt=True)
@@ -256,16 +254,14 @@ def test_a_reader_can_be_sent_to_another_process(tmp_path):
 
 def test_the_files_are_plain_array_records(tmp_path):
   reader = array_record_module.ArrayRecordReader(write(tmp_path))
-  assert reader.read_all() == [
-    made_lib.record([p], np.dtype('<u2')) for p in PAIRS
-  ]
+  assert reader.read_all() == [record([p], np.dtype('<u2')) for p in PAIRS]
   assert 'group_size:1,' in reader.writer_options_string()
 
 
 def test_grain_reads_the_files_as_they_are(tmp_path):
   grain = pytest.importorskip('grain.python', reason='grain is not installed')
   source = grain.ArrayRecordDataSource([write(tmp_path)])
-  wanted = [made_lib.record([p], np.dtype('<u2')) for p in PAIRS]
+  wanted = [record([p], np.dtype('<u2')) for p in PAIRS]
   assert list(grain.MapDataset.source(source)) == wanted
 
 

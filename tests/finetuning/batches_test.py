@@ -5,7 +5,7 @@ import pytest
 
 from bert_jax import tasks
 from bert_jax.finetuning import buckets
-from bert_jax.train import task as task_lib
+from bert_jax.train.task import list_phases
 from tests.finetuning import made
 
 
@@ -16,7 +16,7 @@ def make_batches(tmp_path, **changes):
     **changes,
   )
   c, data = made.prepare(c, str(tmp_path / 'run'))
-  [phase] = task_lib.list_phases(c)
+  [phase] = list_phases(c)
   return tasks.get(c).make_task(c, data), phase, data
 
 

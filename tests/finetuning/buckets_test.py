@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
+from bert_jax.config import recipes
 from bert_jax.data import hashing
 from bert_jax.finetuning import buckets, classes, predictions
 from bert_jax.model import classifier
@@ -136,7 +136,7 @@ def test_lengths_are_compiled_if_the_updates_earn_it_back(
   device = types.SimpleNamespace(platform=platform, device_kind=kind)
   monkeypatch.setattr(buckets.jax, 'devices', lambda: [device])
   monkeypatch.setattr(buckets.jax, 'device_count', lambda: 1)
-  c = config_lib.finetuning(size)
+  c = recipes.finetuning(size)
   c.finetuning.outputs, c.phases.steps = 2, (updates,)
   assert buckets.pays(c, LENGTHS) == expected
   # Rows that are all of one length save nothing.

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors, predict
+from bert_jax.config import recipes
 from bert_jax.finetuning import choices
 from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.model import classifier, parameters
@@ -74,7 +74,7 @@ def test_malformed_rows_are_refused(tmp_path, rows, words):
 
 
 def make(tmp_path, dev=(), **changes):
-  c = config_lib.finetuning()
+  c = recipes.finetuning()
   c.task = 'choice'
   c.data.input = str(tmp_path)
   c.data.update(text='context', pair='question', choices='choices')

@@ -6,8 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import config_check, errors, main, tasks
+from bert_jax.config import (
+  apply_arguments,
+  flatten,
+  model_config,
+  recipes,
+  unflatten,
+)
 from bert_jax.finetuning import (
   classes,
   completion,
@@ -29,7 +35,7 @@ def complete(tmp_path, **changes):
 
 def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
   c = complete(tmp_path, **{'finetuning.epochs': 3.5})
-  bert = config_lib.model_config(c)
+  bert = model_config(c)
   assert (bert.num_layers, bert.hidden_size, bert.mlp_size) == (2, 8, 12)
   assert (bert.vocab_size, bert.max_positions) == (11, 16)
   assert c.model.dropout == 0.1  # the recipe's, not the source's 0
@@ -80,7 +86,7 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
   c = made.make_config('gone', 'gone too', **{'finetuning.epochs': 0.0})
   run = tmp_path / 'run'
   (run / 'checkpoints' / '5').mkdir(parents=True)
-  saved = config_lib.flatten(c) | {
+  saved = flatten(c) | {
     'phases.steps': [33],
     'model.num_layers': 7,
     'model.dropout': 0.3,
@@ -126,7 +132,7 @@ def test_dev_is_scored_each_epoch_but_ten_times_at_most(
 @pytest.mark.slow
 def test_more_epochs_than_a_run_began_with_are_refused(finetuned):
   with open(f'{finetuned}/config.json', encoding='utf-8') as file:
-    c = config_lib.unflatten(json.load(file))
+    c = unflatten(json.load(file))
   c.finetuning.epochs = 4.0
   with pytest.raises(errors.UserError, match='finetuning.epochs was 8.0, is 4'):
     main.run(c, finetuned)
@@ -144,7 +150,7 @@ def write_one_way(tmp_path, reverse):
 def test_a_model_that_reads_one_way_goes_on_doing_so(tmp_path, reverse, kind):
   c = complete(tmp_path, init_from=write_one_way(tmp_path, reverse))
   assert c.objective.kind == kind and not c.objective.nsp
-  bert = config_lib.model_config(c)
+  bert = model_config(c)
   assert bert.causal and bert.reverse == reverse
   config_check.check(c)
 
@@ -184,10 +190,10 @@ def test_fields_without_an_effect_are_refused(tmp_path, field, value, message):
 
 
 def make_sized(size, task='classification', arguments='', **fields):
-  c = config_lib.finetuning(size)
+  c = recipes.finetuning(size)
   c.task = task
   c.finetuning.update(fields)
-  return config_lib.apply_arguments(c, arguments)
+  return apply_arguments(c, arguments)
 
 
 @pytest.mark.parametrize('size', ['base', 'large', '3x768x12'])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, main, predict
-from bert_jax.finetuning import features as features_lib
 from bert_jax.finetuning import tags
+from bert_jax.finetuning.features import FeatureRows, read_models
 from bert_jax.inference import hidden_states
 from bert_jax.interop import npz
 from bert_jax.train import task
@@ -82,7 +82,7 @@ def test_models_that_differ_are_not_joined(tmp_path):
   ):  # fmt: skip
     c = make_config(f'{a},{other}', '', 'last')
     with pytest.raises(errors.UserError, match=f'cannot be joined.*{message}'):
-      features_lib.read_models(c)
+      read_models(c)
 
 
 def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
@@ -140,7 +140,7 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
     predict.predict(run, f'{texts}/test.csv', str(tmp_path / 'out.csv'))
   # The model is not needed any more: nothing is computed again.
   os.remove(source)
-  monkeypatch.setattr(features_lib, 'compute', None)
+  monkeypatch.setattr('bert_jax.finetuning.features.compute', None)
   main.run(c, run)
   assert 'resumed at step' in capsys.readouterr().out
 
@@ -148,7 +148,7 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
 def make_rows(tmp_path):
   path = str(tmp_path / 'x.npy')
   np.save(path, np.arange(30, dtype=np.float32).reshape(5, 2, 3))
-  return features_lib.FeatureRows(path, np.array([2, 5]))
+  return FeatureRows(path, np.array([2, 5]))
 
 
 def test_a_batch_has_the_rows_and_their_mask(tmp_path):

@@ -4,8 +4,8 @@ import dataclasses
 import json
 import os
 
-from bert_jax import config as config_lib
 from bert_jax import main, tasks
+from bert_jax.config import recipes
 from bert_jax.finetuning import encode
 from bert_jax.inference import source
 from bert_jax.interop import hf_export
@@ -47,7 +47,7 @@ def write_texts(folder, dev=True) -> str:
 
 def make_config(source, texts, **changes):
   """Returns the config of a run on `write_texts`, with some fields changed."""
-  c = config_lib.finetuning()
+  c = recipes.finetuning()
   c.init_from = source
   c.data.input = texts
   c.data.text, c.data.label = 'text', 'label'

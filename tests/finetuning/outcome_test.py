@@ -7,8 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import param_names, predict, tasks
+from bert_jax.config import recipes
 from bert_jax.finetuning import classes, outcome, supervised
 from bert_jax.inference import source
 from bert_jax.interop import npz
@@ -42,7 +42,7 @@ def check_predict(workdir, texts, tmp_path):
 
 
 def test_the_head_has_all_that_is_before_the_classifier():
-  c = config_lib.finetuning()
+  c = recipes.finetuning()
   params = {'classifier': {'kernel': np.zeros((8, 2)), 'bias': np.zeros(2)}}
   c.data.text, data = 'text', supervised.Data({}, ('a', 'b'), 0, {})
   run = outcome.Run(classes.TASK, c, '', data, params, {}, None, 0)
@@ -149,7 +149,7 @@ BEST = {'select': 'best', 'step': 1500, 'steps': 3000}
   ],
 )
 def test_the_card_says_what_the_scores_mean(labels, results, there, absent):
-  c = config_lib.finetuning()
+  c = recipes.finetuning()
   c.optimizer.freeze = '^(embeddings|encoder/layer_0)/'
   shown = make_card(c, labels, RESULTS | results, 1000)
   assert there in shown and absent not in shown
@@ -158,7 +158,7 @@ def test_the_card_says_what_the_scores_mean(labels, results, there, absent):
 
 
 def test_the_card_says_how_transformers_finds_that_there_is_no_answer():
-  c = config_lib.finetuning()
+  c = recipes.finetuning()
   c.task = 'spans'
   answers = make_card(c, ('start', 'end'), RESULTS, 1000)
   assert 'threshold' not in answers

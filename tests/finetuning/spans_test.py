@@ -23,7 +23,7 @@ from bert_jax.finetuning import (
 from bert_jax.finetuning.readers import squad
 from bert_jax.model import classifier
 from bert_jax.tokenization import tokenizer
-from bert_jax.train import task as task_lib
+from bert_jax.train.task import list_phases
 from tests import models
 from tests.finetuning import made
 
@@ -260,7 +260,7 @@ def test_rows_of_weight_0_and_padding_change_nothing():
 def test_held_out_questions_are_collected_once_each(tmp_path):
   c = make_config(tmp_path)
   c, data = made.prepare(c, str(tmp_path / 'run'))
-  [phase] = task_lib.list_phases(c)
+  [phase] = list_phases(c)
   batches, split = tasks.get(c).make_task(c, data), data.splits['dev']
   assert split.size > len(split.ids)  # some questions have two windows
   kept = None

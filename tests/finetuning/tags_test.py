@@ -8,7 +8,7 @@ import pytest
 from bert_jax import errors, predict, tasks
 from bert_jax.finetuning import encode, entities, tags
 from bert_jax.finetuning.readers import conll
-from bert_jax.train import task as task_lib
+from bert_jax.train.task import list_phases
 from tests import models
 from tests.finetuning import made
 
@@ -116,7 +116,7 @@ def test_a_tagged_file_is_scored_by_the_column_of_its_tags(
 
 def make_batches(tmp_path):
   c, data = made.prepare(make_config(tmp_path), str(tmp_path / 'run'))
-  [phase] = task_lib.list_phases(c)
+  [phase] = list_phases(c)
   return tasks.get(c).make_task(c, data), phase, data
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import manifest as manifest_lib
+from bert_jax.data import manifest_file
 from bert_jax.finetuning import classes, task_data
 from tests import models
 from tests.finetuning import made
@@ -36,7 +36,7 @@ def test_what_is_written_is_read_and_an_earlier_folder_replaced(tmp_path):
   assert found.manifest['recipe']['max_length'] == 8  # that of the longest row
   names = {path.name for path in (tmp_path / 'data').iterdir()}
   assert names == {'dev.npz', 'manifest.json', 'train.npz', 'vocab.txt'}
-  tokenizer = manifest_lib.load_tokenizer(str(tmp_path / 'data'))
+  tokenizer = manifest_file.load_tokenizer(str(tmp_path / 'data'))
   assert tokenizer == models.TOKENIZER
 
 

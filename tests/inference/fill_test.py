@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.inference import fill as fill_lib
+from bert_jax.inference.fill import fill
 from bert_jax.model import bert_config, heads
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 from tests import models
 
 VOCAB = '[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog bird ran sat'.split()
-TOKENIZER = tokenizer_lib.Tokenizer(tuple(VOCAB), lowercase=True)
+TOKENIZER = Tokenizer(tuple(VOCAB), lowercase=True)
 
 
 def make_model(vocab_size=11, causal=False, reverse=False):
@@ -58,12 +58,12 @@ def expect(params, config, ids, places):
   return jax.nn.softmax(mlm)[0]  # [P, V]
 
 
-def fill(params, config, sentence, top=5):
-  return fill_lib.fill(params, config, TOKENIZER, sentence, top)
+def fill_in(params, config, sentence, top=5):
+  return fill(params, config, TOKENIZER, sentence, top)
 
 
 def test_the_likeliest_words_come_first_for_each_mask():
-  found = fill(*make_certain_model(), 'the [MASK] ran [MASK]', top=3)
+  found = fill_in(*make_certain_model(), 'the [MASK] ran [MASK]', top=3)
   for words in found:
     assert [word for word, _ in words] == ['cat', 'dog', 'bird']
     np.testing.assert_allclose([p for _, p in words], [1 / 2, 1 / 4, 1 / 8])
@@ -73,13 +73,13 @@ def test_the_likeliest_words_come_first_for_each_mask():
 def test_rows_without_a_word_get_no_probability():
   params, config = make_certain_model(vocab_size=16)
   params['mlm']['bias'][11:] = 9
-  assert fill(params, config, 'the [MASK]', top=1)[0][0][0] == 'cat'
-  assert fill(params, config, 'the [MASK]', top=1)[0][0][1] == 0.5
+  assert fill_in(params, config, 'the [MASK]', top=1)[0][0][0] == 'cat'
+  assert fill_in(params, config, 'the [MASK]', top=1)[0][0][1] == 0.5
 
 
 def test_each_mask_is_read_at_its_place_and_padding_changes_nothing():
   params, config = make_model()
-  found = fill(params, config, '[MASK] ran the [MASK]', top=11)
+  found = fill_in(params, config, '[MASK] ran the [MASK]', top=11)
   expected = expect(params, config, [2, 4, 9, 5, 4, 3], [1, 4])
   for words, row in zip(found, expected, strict=True):
     for word, probability in words:
@@ -89,18 +89,18 @@ def test_each_mask_is_read_at_its_place_and_padding_changes_nothing():
 
 def test_a_causal_model_uses_the_words_on_one_side_of_the_mask_only():
   params, config = make_model(causal=True)
-  words = fill(params, config, 'the cat [MASK] dog')
-  assert fill(params, config, 'the cat [MASK] bird ran') == words
-  assert fill(params, config, 'the dog [MASK] dog') != words
+  words = fill_in(params, config, 'the cat [MASK] dog')
+  assert fill_in(params, config, 'the cat [MASK] bird ran') == words
+  assert fill_in(params, config, 'the dog [MASK] dog') != words
   # The word before the mask predicts it, so [MASK] itself is not looked at.
   expected = expect(params, config, [2, 5, 6], [2])[0]
   for word, probability in words[0]:
     wanted = expected[VOCAB.index(word)]
     np.testing.assert_allclose(probability, wanted, rtol=1e-4)
   params, config = make_model(causal=True, reverse=True)
-  words = fill(params, config, 'the cat [MASK] dog')
-  assert fill(params, config, 'the dog [MASK] dog') == words
-  assert fill(params, config, 'the cat [MASK] cat') != words
+  words = fill_in(params, config, 'the cat [MASK] dog')
+  assert fill_in(params, config, 'the dog [MASK] dog') == words
+  assert fill_in(params, config, 'the cat [MASK] cat') != words
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_a_causal_model_uses_the_words_on_one_side_of_the_mask_only():
 )
 def test_mistakes_are_explained(sentence, top, message):
   with pytest.raises(errors.UserError, match=message):
-    fill(*make_certain_model(), sentence, top)
+    fill_in(*make_certain_model(), sentence, top)

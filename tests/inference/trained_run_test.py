@@ -9,12 +9,12 @@ import sys
 import jax.numpy as jnp
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import apply_arguments, model_config, recipes, to_json
 from bert_jax.corpus import text_files
 from bert_jax.inference import source, trained_run
 from bert_jax.interop import hf_load
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import TrainState
 from bert_jax.workdir import checkpoint, checkpoint_reader, claim
 from tests import models
 
@@ -22,14 +22,14 @@ CHANGES = 'vocab_size=11,hidden_size=8,mlp_size=12,num_layers=2,num_heads=2'
 
 
 def make_config():
-  c = config_lib.pretraining('tiny')
-  return config_lib.apply_arguments(c, CHANGES + ',max_positions=512')
+  c = recipes.pretraining('tiny')
+  return apply_arguments(c, CHANGES + ',max_positions=512')
 
 
 def make_run(workdir):
   """Makes a run as it looks after steps 1 and 2, without training."""
   workdir.mkdir(exist_ok=True)
-  (workdir / 'config.json').write_text(config_lib.to_json(make_config()))
+  (workdir / 'config.json').write_text(to_json(make_config()))
   vocab = workdir / 'data' / 'vocab.txt'
   vocab.parent.mkdir()
   vocab.write_text('\n'.join(models.VOCAB) + '\n', encoding='utf-8')
@@ -37,7 +37,7 @@ def make_run(workdir):
   with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 3, 0) as c:
     c.facts = facts
     for step in (1, 2):
-      c.save(step, step_lib.TrainState(jnp.int32(step), params(step), {}))
+      c.save(step, TrainState(jnp.int32(step), params(step), {}))
   return str(workdir)
 
 
@@ -56,7 +56,7 @@ def workdir(made, tmp_path):
 
 
 def params(step):
-  bert = config_lib.model_config(make_config())
+  bert = model_config(make_config())
   return models.make_params(bert, seed=step)
 
 
@@ -64,7 +64,7 @@ def test_the_newest_checkpoint_or_that_of_a_step_is_read(made):
   for step, chosen in ((2, None), (1, 1)):
     found = read(made, chosen)
     models.assert_same(found.params, params(step))
-    assert found.config == config_lib.model_config(make_config())
+    assert found.config == model_config(make_config())
     assert found.step == step
     assert found.tokenizer == models.TOKENIZER
 

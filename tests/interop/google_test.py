@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.interop import google, hf_export, hf_load, rename
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.weight_files import tf_checkpoint
 from tests import models
 
@@ -51,7 +51,7 @@ def test_bert_config_json_is_golden(folder):
 
 def test_hugging_face_to_google_and_back_is_the_same_bytes(tmp_path):
   first, between, last = (str(tmp_path / name) for name in 'abc')
-  cased = tokenizer_lib.Tokenizer(tuple(models.VOCAB), lowercase=False)
+  cased = Tokenizer(tuple(models.VOCAB), lowercase=False)
   hf_export.export(first, models.make_params(), models.CONFIG, cased)
   params, config, tokenizer, *_ = hf_load.read(first)
   google.write(between, params, config, tokenizer)

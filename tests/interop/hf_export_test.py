@@ -13,7 +13,7 @@ from bert_jax import errors
 from bert_jax.interop import hf_export, hf_load
 from bert_jax.model import classifier
 from bert_jax.runtime import disk
-from bert_jax.tokenization import tokenizer as tokenizer_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
 from tests import models
 
 
@@ -81,7 +81,7 @@ def test_weights_say_that_they_are_for_torch(exported):
 @pytest.mark.parametrize('strip_accents', [True, False])
 @pytest.mark.parametrize('lowercase', [True, False])
 def test_tokenizer_json_gives_our_ids(tmp_path, lowercase, strip_accents):
-  ours = tokenizer_lib.Tokenizer(tuple(models.VOCAB), lowercase, strip_accents)
+  ours = Tokenizer(tuple(models.VOCAB), lowercase, strip_accents)
   path = str(tmp_path / 'model')
   hf_export.export(path, models.make_params(), models.CONFIG, ours)
   theirs = tokenizers.Tokenizer.from_file(os.path.join(path, 'tokenizer.json'))
@@ -107,7 +107,7 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
   if not data:
     pytest.skip('BERT_JAX_TEST_DATA is not set')
   vocab = os.path.join(data, 'vocab/bert-base-multilingual-cased/vocab.txt')
-  ours = tokenizer_lib.Tokenizer.load(vocab, lowercase=False)
+  ours = Tokenizer.load(vocab, lowercase=False)
   config = dataclasses.replace(models.CONFIG, vocab_size=ours.size)
   hf_export.export(
     str(tmp_path / 'model'), models.make_params(config), config, ours

@@ -17,7 +17,7 @@ def make(*more, **fields):
   given, rest = tpu.make_parser().parse_known_args([*RUN, '--price=1', *more])
   given.overrides = rest
   vars(given).update(fields)
-  return plan.make(given)
+  return plan.make_plan(given)
 
 
 def create(*more):

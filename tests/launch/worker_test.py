@@ -17,7 +17,7 @@ import fake_cloud
 import pytest
 
 from launch import archive, queued, watch, world
-from launch import chips as chips_lib
+from launch.chips import parse
 
 DELETED = -signal.SIGKILL  # how a host ends that the cloud takes away
 BASE = 'gs://b/r/launch/l-1'
@@ -85,7 +85,7 @@ def _make_job(port, topology='v5litepod-4', slices=1, seconds=1000, **more):
   more = {'sha256': 'SHA', 'archive': 'launch/code', 'delete': delete, **more}
   run = argparse.Namespace(name='r', workdir='gs://b/r', config='c')
   run.overrides = ['--a b', "--c='d'"]
-  chips = chips_lib.parse(topology, slices)
+  chips = parse(topology, slices)
   return queued.render_job(to, run, 'l-1', chips, seconds, **more)
 
 

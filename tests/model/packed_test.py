@@ -9,10 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.data import masking, records
-from bert_jax.data import rows as rows_lib
+from bert_jax.data import masking, records, row_format
 from bert_jax.model import attention, bert_config, heads, parameters
-from bert_jax.model import encoder as encoder_lib
+from bert_jax.model.encoder import Encoder
 from bert_jax.pretraining import pretrain
 from tests.data import made
 
@@ -40,7 +39,7 @@ def make_rows(length, kind='mlm'):
   """Returns (plain batch [5, S], packed batch [2, S], rows of pairs)."""
   pairs = make_pairs(length)
   sizes = [len(a) + len(b) + 3 for a, b, _ in pairs]
-  rows = rows_lib.pack(sizes, length, PACK)
+  rows = row_format.pack(sizes, length, PACK)
   keys = np.arange(100, 105, dtype=np.uint64)
   row_keys = np.array([(row + [0] * PACK)[:PACK] for row in rows])
   plain = read([[pair] for pair in pairs], length, 1)
@@ -155,7 +154,7 @@ def test_a_batch_has_the_loss_and_gradient_of_its_pairs():
 def seen_from(batch, position, causal):
   """Returns [S]: does the encoder's input at S reach this position?"""
   module, params = make_params(causal)
-  encoder = encoder_lib.Encoder(module.config)
+  encoder = Encoder(module.config)
   rng = np.random.default_rng(0)
   x = rng.normal(size=(1, 128, 16)).astype('f4')
   direction = rng.normal(size=16).astype('f4')

@@ -13,7 +13,7 @@ from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
 from bert_jax.train import optimizer
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import init_state
 from bert_jax.workdir import checkpoint, fingerprint
 from tests import training
 
@@ -59,7 +59,7 @@ def init(**changes):
   """Returns a function that makes the state before the first update."""
   c = training.small_config(**changes)
   return functools.partial(
-    step_lib.init_state,
+    init_state,
     objective=training.make_objective(c),
     tx=optimizer.make(c.optimizer),
   )

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from bert_jax.hardware import chips, topology
+from bert_jax.hardware import accelerators, chips
 from bert_jax.preflight import estimate, hlo_cost
 
 # 1 GHz, 100 bytes/s of memory, 4 links of 5 bytes/s each way, 2 bytes/s between
@@ -20,7 +20,7 @@ PAIR = dataclasses.replace(CHIP, name='v3', devices=2)
 
 
 def slices_of(chip, *bounds, slices=1):
-  return topology.Topology('x', chip, bounds, slices, 1, {})
+  return accelerators.Topology('x', chip, bounds, slices, 1, {})
 
 
 def collectives(where, **groups):

@@ -12,11 +12,11 @@ import jax
 import pytest
 
 from bert_jax import config, errors
-from bert_jax.hardware import topology
+from bert_jax.hardware import accelerators
 from bert_jax.parallel import agreement
 from bert_jax.preflight import __main__ as preflight
 from bert_jax.preflight import compile_step, examine
-from bert_jax.preflight import page as page_lib
+from bert_jax.preflight.page import render
 from bert_jax.train import programs, task
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
@@ -73,7 +73,7 @@ def reported(found, price=None, programs=(), slices=1):
     {f'phases.{k}': v[:1] for k, v in c.phases.items()}
   )
   c.phases.steps = (3600,)
-  where = topology.parse('v5e:4x4', slices)
+  where = accelerators.parse('v5e:4x4', slices)
   report = examine.make_report(
     *(c, where, task.list_phases(c), price, list(programs), [found])
   )
@@ -81,7 +81,7 @@ def reported(found, price=None, programs=(), slices=1):
 
 
 def page(found, **more):
-  return '\n'.join(page_lib.render(*reported(found, **more)))
+  return '\n'.join(render(*reported(found, **more)))
 
 
 def test_report_has_the_versions_and_fields_that_change_the_time_of_a_step(
@@ -259,7 +259,7 @@ def test_flags_that_mean_nothing_are_refused(name, flags, words):
   )
   phases = task.list_phases(config.pretraining('base'))
   with pytest.raises(errors.UserError, match=words):
-    preflight._check_flags(values, topology.parse(name), phases)
+    preflight._check_flags(values, accelerators.parse(name), phases)
 
 
 def test_a_phase_can_be_chosen():

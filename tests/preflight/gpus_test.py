@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from bert_jax import config, errors
-from bert_jax.hardware import topology
+from bert_jax.hardware import accelerators
 from bert_jax.preflight import examine, gpus, page
 from bert_jax.train import programs, task
 
@@ -23,7 +23,7 @@ def examine_run(name, arguments=''):
     {f'phases.{k}': v[:1] for k, v in c.phases.items()}
   )
   config.apply_arguments(c, f'num_layers=1,{arguments}')
-  where, phases = topology.parse(name), task.list_phases(c)
+  where, phases = accelerators.parse(name), task.list_phases(c)
   found = gpus.examine_run(c, where, phases, lambda line: None)
   return examine.make_report(c, where, phases, None, *found), where
 

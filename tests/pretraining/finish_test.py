@@ -4,10 +4,9 @@ import shlex
 
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import records
+from bert_jax.config import recipes
+from bert_jax.data import manifest_file, records
 from bert_jax.pretraining import finish
 from tests import models
 from tests.data import made
@@ -93,8 +92,8 @@ def write_heldout(tmp_path, corrupt):
     'inputs': [{'input': 'text'}],
     'shards': [{'split': 'heldout', 'files': {'9': file}}],
   }
-  manifest_lib.write(str(tmp_path), manifest)
-  config = config_lib.pretraining('tiny')
+  manifest_file.write(str(tmp_path), manifest)
+  config = recipes.pretraining('tiny')
   config.phases.seq_length, config.data.pack = (9,), 1
   return config, str(tmp_path), models.TOKENIZER
 

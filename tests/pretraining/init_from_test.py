@@ -9,16 +9,16 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import config_check, convert, errors, param_names
+from bert_jax.config import model_config, recipes, to_json
 from bert_jax.corpus import text_files
 from bert_jax.interop import hf_export
 from bert_jax.model import heads
 from bert_jax.pretraining import init_from, pretrain
-from bert_jax.tokenization import tokenizer as tokenizer_lib
-from bert_jax.train import fit as fit_lib
-from bert_jax.train import step as step_lib
-from bert_jax.train import task as task_lib
+from bert_jax.tokenization.tokenizer import Tokenizer
+from bert_jax.train.fit import fit
+from bert_jax.train.step import TrainState
+from bert_jax.train.task import Task
 from bert_jax.workdir import checkpoint, checkpoint_reader, log
 from tests import models, training
 
@@ -30,8 +30,8 @@ LENGTH = {'phases__seq_length': (8,), 'model__max_positions': 8}
 NO_DROPOUT = {'model__dropout': 0.0, 'model__attention_dropout': 0.0}
 
 
-def fit(c, workdir, made=None):
-  return fit_lib.fit(c, made or training.make_task(c), str(workdir))
+def train(c, workdir, made=None):
+  return fit(c, made or training.make_task(c), str(workdir))
 
 
 @pytest.fixture(scope='module')
@@ -39,7 +39,7 @@ def source(tmp_path_factory):
   """A run as it looks after three updates, made without training."""
   workdir = tmp_path_factory.mktemp('source')
   c = training.small_config(steps=(3,), **LENGTH)
-  (workdir / 'config.json').write_text(config_lib.to_json(c))
+  (workdir / 'config.json').write_text(to_json(c))
   facts = {
     'task': {
       'vocab_sha256': text_files.compute_sha256(
@@ -50,9 +50,9 @@ def source(tmp_path_factory):
   random = np.random.default_rng(0)
   params = jax.tree.map(
     lambda x: random.normal(0, 0.3, x.shape).astype(np.float32),
-    models.shapes(config_lib.model_config(c), True),
+    models.shapes(model_config(c), True),
   )
-  state = step_lib.TrainState(np.int32(3), params, {})
+  state = TrainState(np.int32(3), params, {})
   with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 1, 0) as saved:
     saved.facts = facts
     saved.save(3, state)
@@ -84,7 +84,7 @@ def words_alone(params, size=11):
 
 
 def loss_of(c, params):
-  module = heads.PretrainingModel(config_lib.model_config(c))
+  module = heads.PretrainingModel(model_config(c))
   params = words_alone(params, c.data.vocab_size)
   sums, _ = jax.jit(functools.partial(pretrain.compute_sums, module, key=None))(
     params, training.make_batch(0)
@@ -108,7 +108,7 @@ def test_the_first_loss_is_that_of_the_source(source, tmp_path):
   assert facts['changes'] == []
   # The same in training: the first row of the log is before any update.
   made = init_from.apply(c, c.data.dir, training.make_task(c))
-  fit(c, tmp_path / 'run', made)
+  train(c, tmp_path / 'run', made)
   rows = log.read(str(tmp_path / 'run' / 'metrics.jsonl'))
   first = next(r for r in rows if r['kind'] == 'train')
   batch = training.make_batch(0)
@@ -122,7 +122,7 @@ def test_the_first_loss_is_that_of_the_source(source, tmp_path):
 def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
   moved = shutil.copytree(source, tmp_path / 'source')
   c = make_config(str(moved), tmp_path / 'data', checkpoint__every=3)
-  whole = fit(c, tmp_path / 'a', apply(c, training.make_task(c)))
+  whole = train(c, tmp_path / 'a', apply(c, training.make_task(c)))
 
   def failing(step):
     if step == 4:
@@ -133,10 +133,10 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
     return training.make_batch(step)
 
   with pytest.raises(OSError, match='pulled out'):
-    fit(c, tmp_path / 'b', apply(c, training.make_task(c, batch=failing)))
+    train(c, tmp_path / 'b', apply(c, training.make_task(c, batch=failing)))
   assert not moved.exists()
   init_from.check(c, str(tmp_path / 'b'))
-  resumed = fit(c, tmp_path / 'b', apply(c, training.make_task(c)))
+  resumed = train(c, tmp_path / 'b', apply(c, training.make_task(c)))
   models.assert_same(whole, resumed)
   for run in 'ab':
     _, facts = checkpoint_reader.read(str(tmp_path / run / 'checkpoints'))
@@ -149,7 +149,7 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
     init_from.check(c, str(tmp_path / 'c'))
 
 
-def apply(c, made) -> task_lib.Task:
+def apply(c, made) -> Task:
   return init_from.apply(c, c.data.dir, made)
 
 
@@ -159,9 +159,9 @@ def apply(c, made) -> task_lib.Task:
 def test_models_of_others_are_sources_too(source, tmp_path, form):
   c = make_config(source, tmp_path / 'data')
   trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
-  tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
+  tokenizer = Tokenizer(tuple(WORDS))
   c.init_from = str(tmp_path / 'theirs')
-  bert = config_lib.model_config(c)
+  bert = model_config(c)
   convert.write(form, c.init_from, trained, bert, tokenizer)
   models.assert_same(words_alone(start(c)[0]), trained)
 
@@ -170,9 +170,9 @@ def test_a_head_that_the_source_lacks_begins_anew(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
   trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
   theirs = str(tmp_path / 'hf')
-  tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
+  tokenizer = Tokenizer(tuple(WORDS))
   without = {k: trained[k] for k in ('embeddings', 'encoder', 'mlm')}
-  bert = config_lib.model_config(c)
+  bert = model_config(c)
   hf_export.export(theirs, without, bert, tokenizer)
   c.init_from = theirs
   params, facts, new = start(c)
@@ -286,10 +286,10 @@ def test_accents_must_be_as_the_source_has_them(source, tmp_path):
 def test_rows_without_a_word_are_not_taken_over(source, tmp_path):
   """Some models have more rows than words, to make V divisible."""
   c = make_config(source, tmp_path / 'data', [*WORDS, 'cow'])
-  bert = dataclasses.replace(config_lib.model_config(c), vocab_size=16)
+  bert = dataclasses.replace(model_config(c), vocab_size=16)
   padded = models.make_params(bert)
   theirs = str(tmp_path / 'hf')
-  tokenizer = tokenizer_lib.Tokenizer(tuple(WORDS))
+  tokenizer = Tokenizer(tuple(WORDS))
   hf_export.export(theirs, padded, bert, tokenizer)
   c.init_from = theirs
   params, _, new = start(c)
@@ -302,7 +302,7 @@ def test_rows_without_a_word_are_not_taken_over(source, tmp_path):
 
 
 def test_the_config_must_name_a_vocabulary():
-  c = config_lib.pretraining('tiny')
+  c = recipes.pretraining('tiny')
   c.init_from = 'there'
   with pytest.raises(errors.UserError, match='data.vocab=there/vocab.txt or'):
     config_check.check(c)

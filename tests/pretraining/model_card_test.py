@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from bert_jax import config as config_lib
+from bert_jax.config import recipes
 from bert_jax.interop import hf_export
 from bert_jax.pretraining import model_card
 from tests import models
@@ -44,7 +44,7 @@ def make_row(step, **more):
 
 
 def make_text(rows=(), **changes):
-  c = config_lib.pretraining('tiny')
+  c = recipes.pretraining('tiny')
   c.phases.seq_length = (128, 128)
   c.update_from_flattened_dict(changes)
   return model_card.make_card(c, MANIFEST, rows, 4386178)

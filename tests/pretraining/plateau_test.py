@@ -9,7 +9,7 @@ import pytest
 from bert_jax.model import bert_config, heads
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import plateau, pretrain
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import jit_eval
 from tests import models, training
 
 # Positions are one-hot in hidden size 8, as far as LayerNorm allows.
@@ -104,7 +104,7 @@ def test_rows_may_lie_on_any_devices():
   found = []
   for devices, model in ((1, 1), (4, 2)):
     mesh = device_mesh.make_mesh(model, jax.devices()[:devices])
-    step = step_lib.jit_eval(c, objective, mesh)
+    step = jit_eval(c, objective, mesh)
     sums, _ = step(state.params, device_mesh.put_batch(mesh, batch))
     found.append({n: [float(x) for x in pair] for n, pair in sums.items()})
   one, four = found

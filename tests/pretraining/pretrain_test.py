@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from bert_jax import config, config_check, errors
-from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import masking
-from bert_jax.pretraining import batches as batches_lib
+from bert_jax.data import manifest_file, masking
 from bert_jax.pretraining import pretrain
+from bert_jax.pretraining.batches import Batches, count_predictions
 from bert_jax.train import task
 from tests import models
 
@@ -57,7 +56,7 @@ def test_a_batch_is_a_function_of_its_step(directory):
 def test_an_epoch_shows_every_record_once_and_masks_change(directory):
   c = make_config(phases__batch_size=(1, 8), phases__steps=(5000, 10))
   made, phase = pretrain.make_task(c, directory), task.list_phases(c)[0]
-  manifest = manifest_lib.read(directory)
+  manifest = manifest_file.read(directory)
   size = manifest['lengths']['32']['rows']
 
   def texts(epoch):
@@ -103,7 +102,7 @@ def test_evaluation_sees_each_row_once_and_pads_the_last_batch(directory):
   c = make_config()
   made, phase = pretrain.make_task(c, directory), task.list_phases(c)[0]
   found = [made.eval_batch(phase, i) for i in range(made.eval_batches(phase))]
-  manifest = manifest_lib.read(directory)
+  manifest = manifest_file.read(directory)
   heldout = [s for s in manifest['shards'] if s['split'] == 'heldout']
   size = min(50, sum(s['files']['32']['records'] for s in heldout))
   assert sum(b['next_sentence_weights'].sum() for b in found) == size
@@ -154,7 +153,7 @@ def test_left_to_right_predicts_the_next_token(directory):
   assert batch['masked_lm_weights'][0].sum() == real - 1
   made = pretrain.make_task(c, directory)
   assert made.objective(c).expected_loss == pytest.approx(math.log(120))
-  assert batches_lib.count_predictions(c, task.list_phases(c)[0]) == 31
+  assert count_predictions(c, task.list_phases(c)[0]) == 31
 
 
 @pytest.mark.slow
@@ -198,7 +197,7 @@ def test_static_masks_do_not_change_from_epoch_to_epoch(directory):
     phases__steps=(5000, 10),
   )
   made, (first, second) = pretrain.make_task(c, directory), task.list_phases(c)
-  rows = manifest_lib.read(directory)['lengths']['32']['rows']
+  rows = manifest_file.read(directory)['lengths']['32']['rows']
 
   def texts(phase, start):
     """Returns the masked texts of an epoch and a bit."""
@@ -239,7 +238,7 @@ def test_evaluation_of_packed_rows_sees_each_pair_once(packed_directory):
   c = make_config(data__pack=3, eval__sequences=100_000)
   made, phase = pretrain.make_task(c, packed_directory), task.list_phases(c)[1]
   found = [made.eval_batch(phase, i) for i in range(made.eval_batches(phase))]
-  manifest = manifest_lib.read(packed_directory)
+  manifest = manifest_file.read(packed_directory)
   heldout = [s for s in manifest['shards'] if s['split'] == 'heldout']
   size = sum(s['files']['64']['pairs'] for s in heldout)
   rows = sum(s['files']['64']['records'] for s in heldout)
@@ -247,7 +246,7 @@ def test_evaluation_of_packed_rows_sees_each_pair_once(packed_directory):
 
 
 def test_pairs_of_a_row_are_masked_by_different_draws(packed_directory):
-  made = batches_lib.Batches(make_config(data__pack=3), packed_directory)
+  made = Batches(make_config(data__pack=3), packed_directory)
   keys = made._keys(0, 2, np.arange(4))
   assert keys.shape == (4, 3) and len(np.unique(keys)) == 12
 
@@ -263,7 +262,7 @@ def test_the_unit_of_masking_is_passed_on(directory):
 
 def test_batches_are_the_same_after_pickling(directory):
   c = make_config()
-  made, phase = batches_lib.Batches(c, directory), task.list_phases(c)[0]
+  made, phase = Batches(c, directory), task.list_phases(c)[0]
   copy = pickle.loads(pickle.dumps(made))
   assert same(copy.train_batch(phase, 3), made.train_batch(phase, 3))
 
@@ -305,12 +304,12 @@ def test_untrained_models_predict_by_word_frequency_if_asked_to(directory):
   params = made.objective(c).init(jax.random.key(0))
   shares = np.exp(params['mlm']['bias'][:120])  # others are padding rows
   assert shares.sum() == pytest.approx(1, abs=1e-5)
-  words = manifest_lib.load_tokenizer(directory).vocab
+  words = manifest_file.load_tokenizer(directory).vocab
   # 'the' is one of 29 words, all as frequent; special tokens are never right.
   assert shares[words.index('the')] == pytest.approx(1 / 29, rel=0.2)
   assert shares[words.index('[MASK]')] < 1e-3
   assert made.objective(c).expected_loss == pytest.approx(
-    manifest_lib.read(directory)['unigram_entropy'] + math.log(2), rel=0.02
+    manifest_file.read(directory)['unigram_entropy'] + math.log(2), rel=0.02
   )
   c.objective.unigram_bias = False
   params = pretrain.make_task(c, directory).objective(c).init(jax.random.key(0))

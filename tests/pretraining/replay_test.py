@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import to_json
 from bert_jax.data import prepare
 from bert_jax.pretraining import pretrain, replay, replay_rows
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import TrainState
 from bert_jax.workdir import checkpoint
 from tests import models
 from tests.data import preparation
@@ -45,12 +45,12 @@ def make_run(workdir, directories, steps=SAVED, **changes):
   c = pretrain_test.make_config(**{**TINY, **changes})
   c.data.dir = directories[c.data.pack]
   workdir.mkdir()
-  (workdir / 'config.json').write_text(config_lib.to_json(c))
+  (workdir / 'config.json').write_text(to_json(c))
   facts = {'task': pretrain.make_task(c, c.data.dir).facts}
   with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 9, 0) as saved:
     saved.facts = facts
     for step in steps:
-      state = step_lib.TrainState(jnp.int32(step), make_params(c, step), {})
+      state = TrainState(jnp.int32(step), make_params(c, step), {})
       saved.save(step, state)
   return str(workdir)
 

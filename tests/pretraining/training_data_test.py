@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import manifest
+from bert_jax.data import manifest_file
 from bert_jax.pretraining import training_data
 from tests.pretraining.pretrain_test import make_config
 
@@ -39,9 +39,9 @@ def test_data_that_do_not_fit_the_config_are_refused(
 def test_a_run_warns_of_text_that_was_not_utf8(directory, tmp_path, capsys):
   open_data(make_config(data__dir=directory), tmp_path)
   assert 'WARNING' not in capsys.readouterr().out
-  made = manifest.read(directory) | {'cleaned': {'invalid_utf8': 368}}
+  made = manifest_file.read(directory) | {'cleaned': {'invalid_utf8': 368}}
   shutil.copytree(directory, tmp_path / 'data')
-  manifest.write(str(tmp_path / 'data'), made)
+  manifest_file.write(str(tmp_path / 'data'), made)
   open_data(make_config(data__dir=str(tmp_path / 'data')), tmp_path)
   assert '\nWARNING: 368 sequences of bytes are' in capsys.readouterr().out
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import recipes
 from bert_jax.sweep import grid
 
 
 def parse(text):
-  return grid.parse(text, config_lib.finetuning())
+  return grid.parse(text, recipes.finetuning())
 
 
 def test_every_combination_is_a_run_with_a_readable_folder():
@@ -48,7 +48,7 @@ def test_all_are_the_tasks_of_the_folder_without_wnli(tmp_path):
   for name in ('MRPC', 'RTE', 'WNLI'):
     (tmp_path / name).mkdir()
     (tmp_path / name / 'train.tsv').touch()
-  config = config_lib.finetuning()
+  config = recipes.finetuning()
   config.data.input = str(tmp_path)
   runs = grid.parse('glue=all seed=0,1', config)
   names = ['glue=mrpc,seed=0', 'glue=mrpc,seed=1', 'glue=rte,seed=0']

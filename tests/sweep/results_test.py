@@ -5,13 +5,13 @@ import zipfile
 
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import recipes
 from bert_jax.sweep import grid, results
 
 
 def make_runs(text='learning_rate=1e-5,2e-5 seed=0,1,2'):
-  return grid.parse(text, config_lib.finetuning())
+  return grid.parse(text, recipes.finetuning())
 
 
 def make_results(value, problem=None, metric='f1'):
@@ -144,7 +144,7 @@ def config(tmp_path):
     (folder / 'test.tsv').write_text(
       'index\tsentence1\tsentence2\n7\ta\tb\n3\ta\tb\n'
     )
-  c = config_lib.finetuning()
+  c = recipes.finetuning()
   c.data.input = str(tmp_path / 'glue')
   return c
 

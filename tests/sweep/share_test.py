@@ -14,8 +14,8 @@ import time
 
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import errors
+from bert_jax.config import recipes, to_json
 from bert_jax.runtime import signals, storage
 from bert_jax.sweep import __main__ as command
 from bert_jax.sweep import grid, share
@@ -47,7 +47,7 @@ write('status.json', {'state': 'done'})
 def work(folder, seeds=3, actions=None):
   """Returns {run: score}, {run: exit code}, and how often there was news."""
   values = ','.join(map(str, range(seeds)))
-  runs = grid.parse(f'seed={values}', config_lib.finetuning())
+  runs = grid.parse(f'seed={values}', recipes.finetuning())
 
   def command(run):
     action = (actions or {}).get(run.seed, 'quick')
@@ -199,7 +199,7 @@ storage.write(workdir + '/results.json', json.dumps(results).encode())
 storage.write(workdir + '/status.json', json.dumps({'state': 'done'}).encode())
 print('done')
 """
-  [run] = grid.parse('seed=0', config_lib.finetuning())
+  [run] = grid.parse('seed=0', recipes.finetuning())
   command = [sys.executable, '-c', program]
   [*_, (results, failed)] = share.work(remote, [run], lambda run: command)
   assert failed == {} and results['seed=0']['metrics'] == {'f1': 1}
@@ -227,7 +227,7 @@ def test_a_run_is_done_when_it_says_so(tmp_path):
 
 
 def check(tmp_path, text, **changes):
-  c = config_lib.finetuning()
+  c = recipes.finetuning()
   c.update_from_flattened_dict(changes)
   share.check_config(str(tmp_path / 'sweep'), c, grid.parse(text, c))
 
@@ -246,12 +246,12 @@ def test_a_run_of_another_config_is_refused(tmp_path):
   check(tmp_path, 'seed=0,1')
   run = tmp_path / 'sweep' / 'seed=1'
   (run / 'checkpoints' / '5').mkdir(parents=True)
-  c = config_lib.finetuning()
+  c = recipes.finetuning()
   c.seed, c.phases.steps, c.data.vocab_size = 1, (70,), 99  # both are filled in
-  (run / 'config.json').write_text(config_lib.to_json(c))
+  (run / 'config.json').write_text(to_json(c))
   check(tmp_path, 'seed=0,1')
   c.data.label = 'stars'
-  (run / 'config.json').write_text(config_lib.to_json(c))
+  (run / 'config.json').write_text(to_json(c))
   with pytest.raises(errors.UserError, match="seed=1 belongs.*was 'stars', is"):
     check(tmp_path, 'seed=0,1')
   os.remove(run / 'config.json')

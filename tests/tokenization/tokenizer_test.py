@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bert_jax import errors
 from bert_jax.tokenization import tokenizer, word_table
-from bert_jax.tokenization import wordpiece as wordpiece_lib
 from tests import google_tokenizer
 
 _PIECES = (
@@ -198,8 +197,8 @@ def test_a_full_cache_changes_no_ids(texts):
   wordpiece = tokenizer.Tokenizer(_SHORT_PIECES)
   expected = wordpiece.packed(texts)
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(wordpiece_lib, '_MAX_WORDS', 2)
-    patch.setattr(wordpiece_lib, '_MAX_WORD_CHARS', 3)
+    patch.setattr('bert_jax.tokenization.wordpiece._MAX_WORDS', 2)
+    patch.setattr('bert_jax.tokenization.wordpiece._MAX_WORD_CHARS', 3)
     patch.setattr(word_table, '_MOST', 2)
     small = tokenizer.Tokenizer(_SHORT_PIECES)
     assert small.packed(texts) == expected

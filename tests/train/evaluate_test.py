@@ -9,8 +9,9 @@ import pytest
 from bert_jax import errors
 from bert_jax.parallel import device_mesh
 from bert_jax.train import evaluate
-from bert_jax.train import step as step_lib
-from bert_jax.train import task as task_lib
+from bert_jax.train.fit import fit
+from bert_jax.train.step import jit_eval
+from bert_jax.train.task import HELD_OUT, Phase, Rows
 from tests import training
 
 
@@ -44,7 +45,7 @@ class Step:
 
 def evaluate_batches(step, batches, names=('', '')):
   """Evaluates batches of parts of the data; keeps the predictions."""
-  rows = task_lib.Rows(
+  rows = Rows(
     eval_batch=None,
     eval_batches=None,
     name_eval_part=lambda phase, i: names[i],
@@ -86,7 +87,7 @@ def test_every_device_has_the_predictions_of_all_rows(devices):
     counts=lambda rows: {'loss': rows['input_mask'].sum()},
   )
   state, _ = training.make_step()
-  step = step_lib.jit_eval(c, objective, mesh)
+  step = jit_eval(c, objective, mesh)
   sums, predictions = step(state.params, device_mesh.put_batch(mesh, batch))
   assert int(sums['loss'][0]) == batch['input_ids'].sum()
   assert predictions['first'].is_fully_replicated
@@ -112,7 +113,7 @@ def test_metrics_of_a_task_reach_the_log_of_a_run(tmp_path):
       made, losses=('cost',), compute=compute, counts=counts, expected_loss=None
     )
 
-  def collect(kept, phase: task_lib.Phase, i, predictions):
+  def collect(kept, phase: Phase, i, predictions):
     return (kept or 0) + len(predictions)
 
   task = dataclasses.replace(
@@ -125,9 +126,9 @@ def test_metrics_of_a_task_reach_the_log_of_a_run(tmp_path):
   )
   other = dataclasses.replace(task, eval_batches=lambda phase: 3)
   task = dataclasses.replace(task, others={'test': other})
-  _, kept, _ = training.fit_lib.fit(c, task, str(tmp_path))
+  _, kept, _ = fit(c, task, str(tmp_path))
   rows = training.ROWS
-  assert kept == {task_lib.HELD_OUT: 2 * rows, 'test': 3 * rows}
+  assert kept == {HELD_OUT: 2 * rows, 'test': 3 * rows}
   (held_out,) = training.rows_of(tmp_path, 'eval')[-1:]
   assert held_out['rows'] == 2 * training.ROWS
   assert held_out['half'] == held_out['cost'] / 2 == held_out['loss'] / 2
@@ -163,4 +164,4 @@ def test_a_loss_far_from_that_of_guessing_is_an_error(loss, size, tolerance):
 def test_a_wrong_initial_loss_stops_the_run(tmp_path):
   c = training.small_config(model__initializer_std=5.0)
   with pytest.raises(errors.UserError, match='the initial loss is'):
-    training.fit(c, tmp_path)
+    training.train(c, tmp_path)

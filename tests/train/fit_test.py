@@ -10,7 +10,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.model import parameters
 from bert_jax.train import fit
-from bert_jax.workdir import status as status_lib
+from bert_jax.workdir.status import Status
 from tests import training
 
 
@@ -20,7 +20,7 @@ def steps_of(workdir, kind):
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
   c = training.small_config(steps=(2, 4), checkpoint__every=3)
-  whole = training.fit(c, tmp_path / 'a')
+  whole = training.train(c, tmp_path / 'a')
 
   def failing(step):
     if step == 4 and not (tmp_path / 'failed').exists():
@@ -29,8 +29,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     return training.make_batch(step)
 
   with pytest.raises(OSError, match='pulled out'):
-    training.fit(c, tmp_path / 'b', batch=failing)
-  resumed = training.fit(c, tmp_path / 'b', batch=failing)
+    training.train(c, tmp_path / 'b', batch=failing)
+  resumed = training.train(c, tmp_path / 'b', batch=failing)
   jax.tree.map(np.testing.assert_array_equal, whole, resumed)
   ends = [training.rows_of(tmp_path / x, 'checkpoint')[-1] for x in 'ab']
   assert ends[0]['fingerprint'] == ends[1]['fingerprint']
@@ -41,7 +41,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
 @pytest.mark.slow
 def test_a_run_goes_on_with_another_mesh(tmp_path, capsys):
   c = training.small_config(steps=(4, 2))
-  whole = training.fit(c, tmp_path / 'a')
+  whole = training.train(c, tmp_path / 'a')
   c.mesh.model = 2
 
   def failing(step):
@@ -50,9 +50,9 @@ def test_a_run_goes_on_with_another_mesh(tmp_path, capsys):
     return training.make_batch(step)
 
   with pytest.raises(OSError, match='pulled out'):
-    training.fit(c, tmp_path / 'b', batch=failing)
+    training.train(c, tmp_path / 'b', batch=failing)
   c.mesh.model = 1
-  parts = training.fit(c, tmp_path / 'b')
+  parts = training.train(c, tmp_path / 'b')
   assert 'resumed at step 4' in capsys.readouterr().out
   jax.tree.map(
     lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4),
@@ -70,7 +70,7 @@ def test_a_run_goes_on_with_another_mesh(tmp_path, capsys):
 )
 def test_devices_that_cannot_share_a_run_stop_it(tmp_path, changes, words):
   with pytest.raises(errors.UserError, match=words):
-    training.fit(training.small_config(**changes), tmp_path)
+    training.train(training.small_config(**changes), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_parameters_are_counted_without_padding_rows(capsys):
 @pytest.mark.slow
 def test_other_data_under_a_run_stops_it(tmp_path):
   c = training.small_config()
-  training.fit(c, tmp_path)
+  training.train(c, tmp_path)
   made = training.make_task(c)
   made.facts['unigram_entropy'] = 2.5
   with pytest.raises(errors.UserError, match='was 2.0, is 2.5'):
@@ -121,7 +121,7 @@ def test_other_data_under_a_run_stops_it(tmp_path):
 def test_checkpoints_that_were_there_are_missed(tmp_path):
   def train(**changes):
     c = training.small_config(**changes)
-    with status_lib.Status(str(tmp_path), 6, 1) as status:
+    with Status(str(tmp_path), 6, 1) as status:
       fit.fit(c, training.make_task(c), str(tmp_path), status)
 
   train()

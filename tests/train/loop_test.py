@@ -14,8 +14,9 @@ from bert_jax import errors
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import pulse
-from bert_jax.train import step as step_lib
-from bert_jax.train import task as task_lib
+from bert_jax.train.fit import fit
+from bert_jax.train.step import train_step
+from bert_jax.train.task import HELD_OUT, Rows
 from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests import training
 
@@ -32,7 +33,7 @@ def watched(tmp_path_factory):
     while_saving=[],
     while_evaluating=[],
   )
-  train_step, save = step_lib.train_step, checkpoint.Checkpoints.save
+  save = checkpoint.Checkpoints.save
 
   def trace(*args, **kwargs):
     seen.traced += 1
@@ -57,9 +58,9 @@ def watched(tmp_path_factory):
     describe=lambda batch: seen.shown.append(len(batch['input_ids'])) or [],
   )
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(step_lib, 'train_step', trace)
+    patch.setattr('bert_jax.train.step.train_step', trace)
     patch.setattr(checkpoint.Checkpoints, 'save', look_while_saving)
-    training.fit_lib.fit(c, made, str(seen.folder), pulse=seen.pulse)
+    fit(c, made, str(seen.folder), pulse=seen.pulse)
   return seen
 
 
@@ -114,7 +115,7 @@ def test_twenty_non_finite_updates_in_a_row_stop_the_run(tmp_path):
 
   c = training.small_config(steps=(60,), checkpoint__every=4, eval__every=0)
   with pytest.raises(errors.UserError, match='20 updates in a row.*step 25'):
-    training.fit(c, tmp_path, batch=broken)
+    training.train(c, tmp_path, batch=broken)
   skipped = [r['step'] for r in training.rows_of(tmp_path, 'skipped')]
   assert skipped == list(range(6, 26))
 
@@ -128,7 +129,7 @@ def test_a_batch_of_another_shape_is_refused_not_compiled(tmp_path):
     training.make_task(c), train_batch=lambda phase, step, rows: longer(step)
   )
   with pytest.raises(TypeError, match='called with.*12'):
-    training.fit_lib.fit(c, made, str(tmp_path))
+    fit(c, made, str(tmp_path))
 
 
 def test_what_is_compiled_after_the_first_update_is_said_loudly(
@@ -143,7 +144,7 @@ def test_what_is_compiled_after_the_first_update_is_said_loudly(
     return int(own.sum())
 
   monkeypatch.setattr(distributed, 'sum_global', compiling)
-  training.fit(training.small_config(), tmp_path)
+  training.train(training.small_config(), tmp_path)
   (row,) = training.rows_of(tmp_path, 'compiled')
   assert (row['step'], row['programs']) == (4, 1)
   out = capsys.readouterr().out
@@ -165,7 +166,7 @@ def test_a_held_out_loss_that_is_not_finite_stops_a_run_that_is_saved(tmp_path):
   )
   for _ in range(2):  # the same command says the same
     with pytest.raises(errors.UserError, match='loss at step 6 is nan'):
-      training.fit_lib.fit(c, made, str(tmp_path))
+      fit(c, made, str(tmp_path))
     assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [6]
 
 
@@ -186,8 +187,8 @@ def test_the_work_until_a_goal_was_first_reached_survives_a_resumption(
     reached=lambda means: {'some_goal': next(answers)},
   )
   with pytest.raises(OSError, match='pulled out'):
-    training.fit_lib.fit(c, made, str(tmp_path))
-  training.fit_lib.fit(c, made, str(tmp_path))
+    fit(c, made, str(tmp_path))
+  fit(c, made, str(tmp_path))
   rows = training.rows_of(tmp_path, 'eval')
   each = training.ROWS * training.LENGTH
   assert [(row['step'], row['tokens'], row['flops']) for row in rows] == [
@@ -212,23 +213,23 @@ def test_altered_rows_are_compared_with_the_same_rows(tmp_path, altered):
   made = dataclasses.replace(
     made,
     compared={
-      name: task_lib.Rows(make, lambda phase: 1)
+      name: Rows(make, lambda phase: 1)
       for name, make in (('a', alter), ('b', made.eval_batch))
     },
     compare=lambda x: {'more': x['a']['mlm_loss'] - x['b']['mlm_loss']},
   )
-  training.fit_lib.fit(c, made, str(tmp_path))
+  fit(c, made, str(tmp_path))
   (row,) = training.rows_of(tmp_path, 'eval')
   assert (row['more'] != 0) == altered
 
 
 def test_a_checkpoint_is_saved_when_the_last_one_is_minutes_old(tmp_path):
   c = training.small_config(checkpoint__every=60, checkpoint__minutes=1e-9)
-  training.fit(c, tmp_path / 'often')
+  training.train(c, tmp_path / 'often')
   rows = training.rows_of(tmp_path / 'often', 'checkpoint')
   assert [r['step'] for r in rows] == [1, 2, 3, 4, 5, 6]
   c.checkpoint.minutes = 60.0
-  training.fit(c, tmp_path / 'never')
+  training.train(c, tmp_path / 'never')
   rows = training.rows_of(tmp_path / 'never', 'checkpoint')
   assert [r['step'] for r in rows] == [6]
 
@@ -260,7 +261,7 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
     eval__every=2, checkpoint__every=5, checkpoint__keep=1
   )
 
-  def fit(name, wanted, fails=False):
+  def run(name, wanted, fails=False):
     made = make_judged_task(c, wanted)
 
     def find_batch(phase, step, rows):
@@ -269,15 +270,15 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
       return training.take(training.make_batch(step), rows)
 
     made = dataclasses.replace(made, train_batch=find_batch)
-    return training.fit_lib.fit(c, made, str(tmp_path / name))
+    return fit(c, made, str(tmp_path / name))
 
-  fit('first', 0.0)
+  run('first', 0.0)
   numbers = {
     row['step']: row['number']
     for row in training.rows_of(tmp_path / 'first', 'eval')
   }
-  params, kept, step = fit('whole', numbers[4])
-  assert step == 4 and kept == {task_lib.HELD_OUT: numbers[4]}
+  params, kept, step = run('whole', numbers[4])
+  assert step == 4 and kept == {HELD_OUT: numbers[4]}
   assert params['mlm']['bias'][3] == np.float32(numbers[4])
   assert checkpoint_reader.list_steps(str(tmp_path / 'whole/checkpoints')) == [
     4,
@@ -285,13 +286,13 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
   ]
   # After the checkpoint of step 5, which knows of step 4.
   with pytest.raises(OSError, match='pulled out'):
-    fit('killed', numbers[4], fails=True)
+    run('killed', numbers[4], fails=True)
   folder = tmp_path / 'killed' / 'checkpoints'
   assert checkpoint_reader.list_steps(str(folder)) == [4, 5]
   for _ in range(2):  # at its end, too
-    again, kept, step = fit('killed', numbers[4])
+    again, kept, step = run('killed', numbers[4])
     jax.tree.map(np.testing.assert_array_equal, params, again)
-    assert step == 4 and kept == {task_lib.HELD_OUT: numbers[4]}
+    assert step == 4 and kept == {HELD_OUT: numbers[4]}
   shutil.rmtree(folder / '4' / 'state' / 'd')
   with pytest.raises(errors.UserError, match='of the best evaluation, is dam'):
-    fit('killed', numbers[4])
+    run('killed', numbers[4])

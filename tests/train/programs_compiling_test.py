@@ -123,7 +123,7 @@ def test_what_fails_in_the_last_phase_is_known_before_the_first(
   with pytest.raises(
     errors.UserError, match='the evaluation at length 6 is re'
   ):
-    training.fit(training.small_config(steps=(3, 3)), tmp_path)
+    training.train(training.small_config(steps=(3, 3)), tmp_path)
   assert not training.rows_of(tmp_path, 'train')
 
 

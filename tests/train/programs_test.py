@@ -13,7 +13,7 @@ from bert_jax import tasks
 from bert_jax.ops import recomputed_attention
 from bert_jax.parallel import device_mesh
 from bert_jax.train import fit, programs, task
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import run_key
 from tests import lowering, training
 
 SLOW = pytest.mark.slow
@@ -237,7 +237,7 @@ def test_a_run_compiles_what_is_in_the_list_and_nothing_else(
 ):
   c = training.small_config(steps=(4, 2))
   expected = listed_names(c, without=(programs.PLACE,))
-  training.fit(c, tmp_path)
+  training.train(c, tmp_path)
   check_compiled(compiled, expected)
 
 
@@ -247,7 +247,7 @@ def test_a_run_from_a_trained_model_places_it_by_a_program_of_the_list(
   c = training.small_config()
   made = dataclasses.replace(training.make_task(c), start=lambda new: (new, {}))
   expected = listed_names(c)
-  training.fit_lib.fit(c, made, str(tmp_path))
+  fit.fit(c, made, str(tmp_path))
   check_compiled(compiled, expected)
 
 
@@ -260,10 +260,10 @@ def test_a_resumed_run_compiles_what_is_left_of_the_list(tmp_path, compiled):
 
   c = training.small_config(steps=(4, 2))
   with pytest.raises(OSError, match='pulled out'):
-    training.fit(c, tmp_path, batch=failing)
+    training.train(c, tmp_path, batch=failing)
   jax.clear_caches()
   compiled.clear()
-  training.fit(c, tmp_path)
+  training.train(c, tmp_path)
   first_phase = training.small_config(steps=(4,))
   check_compiled(
     compiled,
@@ -312,7 +312,7 @@ def test_arguments_are_those_of_training():
     lambda x: x.sharding, real
   )
   assert described(batch) == described(training.make_batch(0))
-  assert described(key) == described(step_lib.run_key(c))
+  assert described(key) == described(run_key(c))
   assert batch['input_ids'].sharding == device_mesh.row_sharding(mesh)
   assert described(evaluation.arguments[1]) == described(batch)
 

@@ -28,7 +28,7 @@ def test_a_phase_that_does_not_fit_stops_the_run_before_its_first_step(
     match='training step at length 6 does not fit: it needs 0.00 GiB of 0.00 '
     'GiB; try .* or compute.remat=layer',
   ):
-    training.fit(training.small_config(steps=(3, 3)), tmp_path)
+    training.train(training.small_config(steps=(3, 3)), tmp_path)
   assert not training.rows_of(tmp_path, 'train')
 
 
@@ -70,7 +70,7 @@ def test_a_lack_of_memory_is_one_line_and_other_errors_are_left_alone(
 
   monkeypatch.setattr(module, function, fail)
   with pytest.raises(raised, match=words):
-    training.fit(training.small_config(), tmp_path)
+    training.train(training.small_config(), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from bert_jax import config
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
 from bert_jax.train import gradient, optimizer
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import TrainState, jit_eval, train_step
 from tests import training
 
 
@@ -119,7 +119,7 @@ def test_evaluation_sums_the_losses_of_all_devices(devices, model):
   kept = jax.device_put(
     state.params, partition.state_shardings(mesh, state).params
   )
-  found, predictions = step_lib.jit_eval(c, made, mesh)(
+  found, predictions = jit_eval(c, made, mesh)(
     kept, device_mesh.put_batch(mesh, batch)
   )
   measured = found.keys() - whole.keys()  # by Objective.inspect
@@ -228,7 +228,7 @@ def test_what_is_averaged_and_clipped_as_one(unit, expected):
     'x': jnp.array([[6.0, 0], [0.5, 0], [0, 8], [7, 7]]),
     'weight': jnp.array([1.0, 1, 1, 0]),
   }
-  state = step_lib.TrainState(jnp.int32(0), {'nsp': {'bias': jnp.zeros(2)}}, ())
+  state = TrainState(jnp.int32(0), {'nsp': {'bias': jnp.zeros(2)}}, ())
   how = gradient.Update(
     objective=linear,
     mesh=device_mesh.make_mesh(devices=jax.devices()[:1]),
@@ -237,7 +237,7 @@ def test_what_is_averaged_and_clipped_as_one(unit, expected):
     parts=2,
     clip=optimizer.make_clip(c),
   )
-  step = functools.partial(step_lib.train_step, update=how)
+  step = functools.partial(train_step, update=how)
   new, metrics = jax.jit(step)(state, batch, jax.random.key(0))
   assert new.params['nsp']['bias'].tolist() == pytest.approx(
     [-x for x in expected]

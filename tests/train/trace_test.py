@@ -47,10 +47,10 @@ def run(workdir, updates, phases):
 @pytest.mark.slow
 def test_a_profile_holds_its_steps_and_changes_no_parameter(tmp_path, capsys):
   c = training.small_config(steps=(8,))
-  plain = training.fit(c, tmp_path / 'plain')
+  plain = training.train(c, tmp_path / 'plain')
   assert not (tmp_path / 'plain' / 'profile').exists()
   c.profile_steps = 2
-  profiled = training.fit(c, tmp_path / 'profiled')
+  profiled = training.train(c, tmp_path / 'profiled')
   assert traced(tmp_path / 'profiled') == [6, 7]
   jax.tree.map(np.testing.assert_array_equal, plain, profiled)
   (line,) = [

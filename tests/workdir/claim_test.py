@@ -7,70 +7,70 @@ import pytest
 
 from bert_jax import config, errors
 from bert_jax.runtime import files
-from bert_jax.workdir import claim as claim_lib
+from bert_jax.workdir.claim import adopt, claim, find_changes
 
 
-def claim(path, arguments='', trains=True):
+def train(path, arguments='', trains=True):
   c = config.apply_arguments(config.pretraining('tiny'), arguments)
-  with claim_lib.claim(str(path), c):
+  with claim(str(path), c):
     if trains:
       (path / 'checkpoints').mkdir(exist_ok=True)
 
 
 def test_another_config_is_refused_and_the_difference_named(tmp_path):
-  claim(tmp_path / 'run')
+  train(tmp_path / 'run')
   with pytest.raises(errors.UserError) as caught:
-    claim(tmp_path / 'run', 'seed=3,learning_rate=0.5')
+    train(tmp_path / 'run', 'seed=3,learning_rate=0.5')
   assert 'seed was 0, is 3' in str(caught.value)
   assert 'optimizer.learning_rate was 0.0001, is 0.5' in str(caught.value)
-  claim(tmp_path / 'run')
+  train(tmp_path / 'run')
 
 
 def test_who_wants_more_steps_is_told_of_init_from(tmp_path):
-  claim(tmp_path / 'run', 'steps=12')
+  train(tmp_path / 'run', 'steps=12')
   with pytest.raises(errors.UserError) as caught:
-    claim(tmp_path / 'run', 'steps=24')
+    train(tmp_path / 'run', 'steps=24')
   assert str(caught.value).endswith(
     f'For more steps, start another run with init_from={tmp_path}/run.'
   )
   with pytest.raises(errors.UserError, match='the old values.$'):
-    claim(tmp_path / 'run', 'steps=12,seed=3')
+    train(tmp_path / 'run', 'steps=12,seed=3')
 
 
 def test_a_file_is_no_working_directory(tmp_path):
   (tmp_path / 'x').write_text('')
   with pytest.raises(errors.UserError, match='workdir=.*x is a file; name a'):
-    claim(tmp_path / 'x')
+    train(tmp_path / 'x')
   with pytest.raises(errors.UserError, match='x/y: Not a directory; name ano'):
-    claim(tmp_path / 'x' / 'y')
+    train(tmp_path / 'x' / 'y')
 
 
 def test_before_training_the_config_may_be_put_right(tmp_path):
-  claim(tmp_path / 'run', trains=False)
-  claim(tmp_path / 'run', 'seed=3')
+  train(tmp_path / 'run', trains=False)
+  train(tmp_path / 'run', 'seed=3')
   with pytest.raises(errors.UserError, match='seed was 3, is 0'):
-    claim(tmp_path / 'run')
+    train(tmp_path / 'run')
 
 
 def test_checkpoints_without_the_config_of_their_run_are_refused(tmp_path):
-  claim(tmp_path / 'run')
+  train(tmp_path / 'run')
   (tmp_path / 'run' / 'checkpoints' / '8').mkdir()
   os.remove(tmp_path / 'run' / 'config.json')
   with pytest.raises(errors.UserError, match='run/config.json is missing'):
-    claim(tmp_path / 'run', 'learning_rate=0.5')
+    train(tmp_path / 'run', 'learning_rate=0.5')
   assert not (tmp_path / 'run' / 'config.json').exists()
 
 
 def test_a_field_that_the_run_is_older_than_has_its_default(tmp_path):
-  claim(tmp_path / 'run')
+  train(tmp_path / 'run')
   path = tmp_path / 'run' / 'config.json'
   fields = json.loads(path.read_text())
   del fields['model.mask_value']
   path.write_text(json.dumps(fields))
-  claim(tmp_path / 'run')
+  train(tmp_path / 'run')
   path.write_text(json.dumps(fields))
   with pytest.raises(errors.UserError, match='mask_value was -10000.0'):
-    claim(tmp_path / 'run', 'mask_value=-5.0')
+    train(tmp_path / 'run', 'mask_value=-5.0')
 
 
 @pytest.mark.parametrize(
@@ -92,36 +92,36 @@ def test_a_field_that_the_run_is_older_than_has_its_default(tmp_path):
 def test_what_does_not_change_the_meaning_may_change_and_is_said(
   tmp_path, capsys, changes, said
 ):
-  claim(tmp_path / 'run')
-  claim(tmp_path / 'run', changes)
+  train(tmp_path / 'run')
+  train(tmp_path / 'run', changes)
   assert capsys.readouterr().out == said
 
 
 def test_a_change_is_found_until_it_is_adopted(tmp_path):
   c = config.apply_arguments(config.pretraining('tiny'), 'mesh.model=2')
-  claim(tmp_path)
+  train(tmp_path)
   for _ in range(2):
-    claim(tmp_path, 'mesh.model=2')
-    found = claim_lib.find_changes(str(tmp_path), c)
+    train(tmp_path, 'mesh.model=2')
+    found = find_changes(str(tmp_path), c)
     assert found == {'mesh.model': {'was': 1, 'is': 2}}
-  claim_lib.adopt(str(tmp_path), c)
-  assert claim_lib.find_changes(str(tmp_path), c) == {}
+  adopt(str(tmp_path), c)
+  assert find_changes(str(tmp_path), c) == {}
   fields = json.loads((tmp_path / 'config.json').read_text())
   assert fields['mesh.model'] == 2
 
 
 def test_one_writer_at_a_time(tmp_path):
   c = config.pretraining('tiny')
-  with claim_lib.claim(str(tmp_path), c):
+  with claim(str(tmp_path), c):
     with pytest.raises(errors.UserError, match='another process is writing'):
-      claim(tmp_path)
-  claim(tmp_path)
+      train(tmp_path)
+  train(tmp_path)
 
 
 def test_a_bucket_belongs_to_the_config_that_saved_in_it(remote):
   def claim_remote(arguments=''):
     c = config.apply_arguments(config.pretraining('tiny'), arguments)
-    with claim_lib.claim(remote, c):
+    with claim(remote, c):
       pass
 
   claim_remote()

@@ -9,12 +9,12 @@ import jaxlib
 import numpy as np
 import pipe
 
-from bert_jax import config as config_lib
+from bert_jax.config import unflatten
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import memory
 from bert_jax.train import programs, task, tuning
-from bert_jax.train import step as step_lib
+from bert_jax.train.step import jit_train, run_key
 
 
 def trainer(c, batches):
@@ -30,9 +30,9 @@ def trainer(c, batches):
   learnt = pretrain.make_objective(c)
   start = {p.name: p for p in programs.list_start(c, learnt, mesh)}
   state = start[programs.INITIALISE].jitted(jax.random.key(c.seed))
-  key = start[programs.PLACE_KEY].jitted(step_lib.run_key(c))
+  key = start[programs.PLACE_KEY].jitted(run_key(c))
   put = functools.partial(device_mesh.put_batch, mesh)
-  update = step_lib.jit_train(c, learnt, phase, mesh)
+  update = jit_train(c, learnt, phase, mesh)
   update = update.lower(state, put(batches[0]), key).compile()
   source = itertools.cycle(batches)
 
@@ -55,7 +55,7 @@ def find_peak() -> dict:
 def main():
   memory.keep_freed()  # as bert_jax.main does
   settings = pipe.settings()
-  c = config_lib.unflatten(settings['config'])
+  c = unflatten(settings['config'])
   for argument in sys.argv[2:]:  # those of XLA are in the environment
     name, _, value = argument.partition('=')
     if name == 'attention':

@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bert_jax import errors
 from bert_jax.corpus import sources, text_files
-from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import recipe as recipe_lib
-from bert_jax.data import stages, vocab_pieces
-from bert_jax.runtime import disk, lock, storage
-from bert_jax.runtime import workers as workers_lib
+from bert_jax.data import manifest_file, stages, vocab_pieces
+from bert_jax.data.recipe import Recipe
+from bert_jax.runtime import disk, lock, process_pool, storage
 from bert_jax.tokenization import tokenizer
 
 
 def prepare(
-  recipe: recipe_lib.Recipe, output: str, runner: stages.Runner | None = None
+  recipe: Recipe, output: str, runner: stages.Runner | None = None
 ) -> dict:
   """Makes the data of a recipe, unless it exists; returns the manifest.
 
@@ -39,15 +37,15 @@ def prepare(
   with errors.explaining(f'cannot write {output}', advice):
     with lock.exclusive(output + '.lock'):
       if not _is_complete(output):
-        _make(recipe, output, runner or local_runner(workers_lib.ONE_PER_CORE))
-      manifest = manifest_lib.read(output)
-  manifest_lib.check_recipe(manifest['recipe'], recipe.to_dict(), output)
+        _make(recipe, output, runner or local_runner(process_pool.ONE_PER_CORE))
+      manifest = manifest_file.read(output)
+  manifest_file.check_recipe(manifest['recipe'], recipe.to_dict(), output)
   _check_unchanged(recipe, manifest, output)
   return manifest
 
 
 def _is_complete(directory: str) -> bool:
-  return storage.exists(os.path.join(directory, manifest_lib.NAME))
+  return storage.exists(os.path.join(directory, manifest_file.NAME))
 
 
 def _make(recipe, output: str, runner: stages.Runner):
@@ -60,7 +58,7 @@ def _make(recipe, output: str, runner: stages.Runner):
     stages.make(recipe, partial, runner)
   storage.delete(os.path.join(partial, 'work'))
   disk.remove_unfinished(partial)
-  storage.move_folder(partial, output, manifest_lib.NAME)
+  storage.move_folder(partial, output, manifest_file.NAME)
 
 
 def local_runner(count: int) -> stages.Runner:
@@ -69,7 +67,7 @@ def local_runner(count: int) -> stages.Runner:
   Args:
     count: -1 is one per core, 0 is this process alone.
   """
-  return _Local(workers_lib.resolve(count))
+  return _Local(process_pool.resolve(count))
 
 
 class _Local:
@@ -80,12 +78,12 @@ class _Local:
 
   @functools.cached_property
   def _pool(self):
-    return workers_lib.make_pool(self._count)
+    return process_pool.make_pool(self._count)
 
   def __call__(self, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
     if min(self._count, len(jobs)) <= 1:  # one other would not save time
       return (fn(*job) for job in jobs)
-    return workers_lib.run_in(self._pool, fn, jobs)
+    return process_pool.run_in(self._pool, fn, jobs)
 
 
 def run_on_beam(
@@ -142,4 +140,4 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
   for given in filter(sources.is_file, recipe.inputs):
     with contextlib.suppress(errors.UserError):  # it may be deleted
       paths.update(text_files.list_sizes(given))
-  manifest_lib.check_inputs(manifest['inputs'], paths, directory)
+  manifest_file.check_inputs(manifest['inputs'], paths, directory)

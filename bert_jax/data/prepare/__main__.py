@@ -20,12 +20,10 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from bert_jax import config as config_lib
 from bert_jax import errors
-from bert_jax.config import command_flags
-from bert_jax.data import dataset, prepare
-from bert_jax.data import manifest as manifest_lib
-from bert_jax.data import recipe as recipe_lib
+from bert_jax.config import command_flags, declare_fields
+from bert_jax.data import dataset, manifest_file, prepare
+from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, storage
 from bert_jax.tokenization import tokenizer
 
@@ -55,7 +53,7 @@ def _define_flags():
   )
 
 
-def _recipe() -> recipe_lib.Recipe:
+def _recipe() -> Recipe:
   f = flags.FLAGS
   missing = [n for n in ('input', 'vocab', 'output') if not getattr(f, n)]
   if missing:
@@ -65,12 +63,12 @@ def _recipe() -> recipe_lib.Recipe:
     )
   words = tokenizer.read_vocab(f.vocab)
   _warn_of_case(words, f.vocab, f.cased)
-  c = config_lib.declare_fields()
+  c = declare_fields()
   command_flags.update(c, _FIELDS)
   c.data.vocab = storage.resolve(f.vocab)
   c.data.vocab_size = len(words)
   c.data.lowercase = not f.cased
-  return recipe_lib.make_recipe(c)
+  return make_recipe(c)
 
 
 def _warn_of_case(words: Sequence[str], path: str, cased: bool):
@@ -123,9 +121,9 @@ def main(argv: list[str]):
     runner = functools.partial(prepare.run_on_beam, options=argv[1:])
   manifest = prepare.prepare(recipe, f.output, runner)
   cleaned = [f'{name}: {n:,}' for name, n in manifest['cleaned'].items()]
-  for line in [*cleaned, *manifest_lib.describe(manifest)]:
+  for line in [*cleaned, *manifest_file.describe(manifest)]:
     print(f'{f.output}: {line}')
-  for line in manifest_lib.list_warnings(manifest):
+  for line in manifest_file.list_warnings(manifest):
     print(line)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from bert_jax.data import rows
+from bert_jax.data import row_format
 
 ROOM = 20
 LENGTHS = st.lists(st.integers(1, ROOM), max_size=60)
@@ -14,23 +14,27 @@ MOST = st.integers(1, 5)
 
 def test_pairs_go_where_they_fit_best():
   # 9 leaves 3, 8 leaves 4, 7 leaves 5: 4 goes to the 8, 3 to the 9.
-  assert rows.pack([3, 9, 4, 8, 7], room=12, most=8) == [[0, 1], [2, 3], [4]]
+  assert row_format.pack([3, 9, 4, 8, 7], room=12, most=8) == [
+    [0, 1],
+    [2, 3],
+    [4],
+  ]
   # 2 would fit beside 8 and 2.
-  assert rows.pack([2, 8, 2], room=12, most=8) == [[0, 1, 2]]
-  assert rows.pack([2, 8, 2], room=12, most=2) == [[0, 1], [2]]
+  assert row_format.pack([2, 8, 2], room=12, most=8) == [[0, 1, 2]]
+  assert row_format.pack([2, 8, 2], room=12, most=2) == [[0, 1], [2]]
 
 
 def test_at_most_one_pair_gives_each_its_row_in_order():
-  assert rows.pack([3, 9, 4, 8], room=12, most=1) == [[0], [1], [2], [3]]
+  assert row_format.pack([3, 9, 4, 8], room=12, most=1) == [[0], [1], [2], [3]]
 
 
 def test_nothing_makes_no_rows():
-  assert rows.pack([], room=12, most=2) == []
+  assert row_format.pack([], room=12, most=2) == []
 
 
 @hypothesis.given(LENGTHS, MOST)
 def test_every_pair_is_in_one_row_that_holds_it(lengths, most):
-  packed = rows.pack(lengths, ROOM, most)
+  packed = row_format.pack(lengths, ROOM, most)
   assert sorted(i for row in packed for i in row) == list(range(len(lengths)))
   for row in packed:
     assert 1 <= len(row) <= most
@@ -39,14 +43,14 @@ def test_every_pair_is_in_one_row_that_holds_it(lengths, most):
 
 @hypothesis.given(LENGTHS, MOST)
 def test_rows_come_in_one_order(lengths, most):
-  packed = rows.pack(lengths, ROOM, most)
+  packed = row_format.pack(lengths, ROOM, most)
   assert packed == sorted(sorted(row) for row in packed)
-  assert packed == rows.pack(np.array(lengths, int), ROOM, most)
+  assert packed == row_format.pack(np.array(lengths, int), ROOM, most)
 
 
 @hypothesis.given(LENGTHS, MOST)
 def test_no_two_rows_could_be_one(lengths, most):
-  packed = rows.pack(lengths, ROOM, most)
+  packed = row_format.pack(lengths, ROOM, most)
   sums = sorted((sum(lengths[i] for i in row), len(row)) for row in packed)
   for (tokens, pairs), (more, others) in zip(sums, sums[1:], strict=False):
     # Where the number of pairs does not forbid it, best fit joins them.
@@ -57,12 +61,12 @@ def test_no_two_rows_could_be_one(lengths, most):
 @pytest.mark.parametrize('lengths', [[3, 13], [0, 5]])
 def test_a_length_that_no_row_can_hold_is_refused(lengths):
   with pytest.raises(ValueError, match='rows take 1 to 12'):
-    rows.pack(lengths, room=12, most=2)
+    row_format.pack(lengths, room=12, most=2)
 
 
 def test_many_open_rows_cost_no_time():
   # 100,000 rows are open at once: searching them would take hours.
   lengths = [7, 5] * 100_000
-  packed = rows.pack(lengths, room=12, most=3)
+  packed = row_format.pack(lengths, room=12, most=3)
   assert len(packed) == 100_000
   assert all(len(row) == 2 for row in packed)

@@ -3,20 +3,20 @@ import json
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import manifest
+from bert_jax.data import manifest_file
 
 
 def test_changed_inputs_are_named_and_many_are_counted():
   old = [{'files': [{'path': f'{k}.txt', 'bytes': k} for k in range(9)]}]
-  manifest.check_inputs(old, {f'{k}.txt': k for k in range(9)}, 'data')
-  manifest.check_inputs(old, {}, 'data')
+  manifest_file.check_inputs(old, {f'{k}.txt': k for k in range(9)}, 'data')
+  manifest_file.check_inputs(old, {}, 'data')
   with pytest.raises(errors.UserError) as caught:
-    manifest.check_inputs(old, {f'{k}.txt': 0 for k in range(9)}, 'data')
+    manifest_file.check_inputs(old, {f'{k}.txt': 0 for k in range(9)}, 'data')
   assert '1.txt had 1 bytes, has 0, 2.txt' in str(caught.value)
   assert 'and 5 more)' in str(caught.value)
   new = {f'{k}.txt': k for k in range(1, 10)}
   with pytest.raises(errors.UserError) as caught:
-    manifest.check_inputs(old, new, 'data')
+    manifest_file.check_inputs(old, new, 'data')
   assert '(0.txt is gone, 9.txt is new)' in str(caught.value)
   assert str(caught.value).endswith(
     'no text: bert_jax.main --config.data.dir=data'
@@ -30,27 +30,27 @@ def test_a_folder_without_a_readable_manifest_is_no_data(tmp_path, text):
   if text is not None:
     (tmp_path / 'manifest.json').write_text(text)
   with pytest.raises(errors.UserError, match='is not prepared data'):
-    manifest.read(str(tmp_path))
+    manifest_file.read(str(tmp_path))
 
 
 def test_a_changed_manifest_is_refused(tmp_path):
   made = {'recipe': {'seed': 3}, 'lengths': {'32': (1, 2)}, 'shards': []}
-  manifest.write(str(tmp_path), made)
+  manifest_file.write(str(tmp_path), made)
   as_read = {**made, 'lengths': {'32': [1, 2]}}
-  assert manifest.read(str(tmp_path)) == as_read
+  assert manifest_file.read(str(tmp_path)) == as_read
   path = tmp_path / 'manifest.json'
   whole = path.read_text()
   for change in (('"seed": 3', '"seed": 2'), ('"shards"', '"shares"')):
     path.write_text(whole.replace(*change))
     with pytest.raises(errors.UserError, match='not as it was written'):
-      manifest.read(str(tmp_path))
+      manifest_file.read(str(tmp_path))
   for odd in (made, {**made, 'shards': 'x'}):
     path.write_text(json.dumps(odd))
     with pytest.raises(errors.UserError, match='checksum is missing'):
-      manifest.read(str(tmp_path))
+      manifest_file.read(str(tmp_path))
 
 
 def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):
   (tmp_path / 'manifest.json').mkdir()
   with pytest.raises(errors.UserError, match='manifest.json: Is a directory'):
-    manifest.read(str(tmp_path))
+    manifest_file.read(str(tmp_path))

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from bert_jax import calibrate, config, errors
-from bert_jax.preflight import calibration
+from bert_jax.preflight import measured_ratios
 from bert_jax.pretraining import pretrain
 from bert_jax.train import task
 from tests import commands
@@ -54,9 +54,9 @@ def estimated(**changes):
 
 def test_speed_is_the_median_of_rows_in_which_nothing_was_compiled():
   # 64, 60, 64, 70 sequences of 32 a second.
-  assert calibration.measure_step(ROWS, phase()) == pytest.approx(0.5)
-  assert calibration.measure_step(ROWS, phase(first=600)) is None
-  assert calibration.measure_step(ROWS[:4], phase()) is None
+  assert measured_ratios.measure_step(ROWS, phase()) == pytest.approx(0.5)
+  assert measured_ratios.measure_step(ROWS, phase(first=600)) is None
+  assert measured_ratios.measure_step(ROWS[:4], phase()) is None
 
 
 def test_rows_in_which_a_later_step_compiled_are_left_out():
@@ -64,27 +64,31 @@ def test_rows_in_which_a_later_step_compiled_are_left_out():
     return {'kind': 'compiled', 'step': step, 'programs': 1, 'seconds': 9.0}
 
   rows = [train(100, 1.0), *(train(n, 64.0) for n in (200, 300, 400))]
-  assert calibration.measure_step(rows, phase()) == pytest.approx(0.5)
+  assert measured_ratios.measure_step(rows, phase()) == pytest.approx(0.5)
   # Step 250 compiled: in the row of step 300.
   slow = [*rows[:2], compiled(250), train(300, 8.0), *rows[3:]]
-  assert calibration.measure_step(slow, phase()) is None
+  assert measured_ratios.measure_step(slow, phase()) is None
   more = [train(500, 64.0)]
-  assert calibration.measure_step(slow + more, phase()) == pytest.approx(0.5)
+  assert measured_ratios.measure_step(slow + more, phase()) == pytest.approx(
+    0.5
+  )
   # Step 301 did: the row of step 300 was written after its dispatch.
   slow = [*rows[:2], train(300, 8.0), compiled(301), *rows[3:]]
-  assert calibration.measure_step(slow + more, phase()) is None
+  assert measured_ratios.measure_step(slow + more, phase()) is None
   more += [train(600, 64.0)]
-  assert calibration.measure_step(slow + more, phase()) == pytest.approx(0.5)
+  assert measured_ratios.measure_step(slow + more, phase()) == pytest.approx(
+    0.5
+  )
 
 
 def test_a_run_that_waited_for_its_input_is_refused():
   rows = [train(n, 64.0, 0.12) for n in range(1, 6)]
   with pytest.raises(errors.UserError, match='waited for its input 12% of pha'):
-    calibration.measure_step(rows, phase())
+    measured_ratios.measure_step(rows, phase())
 
 
 def test_ratio_is_measured_by_what_the_model_says():
-  found = calibration.compare(estimated(), ROWS, [phase()], [8.0])
+  found = measured_ratios.compare(estimated(), ROWS, [phase()], [8.0])
   assert found['ratios'] == [pytest.approx(1.25)]
   assert found['chip'] == 'v5e'
   assert found['topology'] == 'v5e:2x2'
@@ -111,11 +115,11 @@ def test_rows_of_other_devices_or_versions_or_configs_are_left_out(other):
     rows, other = [ROWS[0] | other, *ROWS[1:]], {}
   first = [{**RUN, **versions, **other}]
   first += [train(n, 640.0) for n in range(10, 90, 10)]
-  found = calibration.compare(estimated(), first + rows, [phase()], [8.0])
+  found = measured_ratios.compare(estimated(), first + rows, [phase()], [8.0])
   assert found['ratios'] == [pytest.approx(1.25)]
   # Where only they are enough rows, nothing is measured.
   with pytest.raises(errors.UserError, match='no phase has an estimate'):
-    calibration.compare(estimated(), first + rows[:3], [phase()], [8.0])
+    measured_ratios.compare(estimated(), first + rows[:3], [phase()], [8.0])
 
 
 @pytest.mark.parametrize(
@@ -135,23 +139,23 @@ def test_another_run_than_estimated_is_refused(run, changes, words):
   other = estimated(phases=[{**facts, **changes}])
   rows = [row | run if row['kind'] == 'run' else row for row in ROWS]
   with pytest.raises(errors.UserError, match=words):
-    calibration.compare(other, rows, [phase()], [8.0])
+    measured_ratios.compare(other, rows, [phase()], [8.0])
 
 
 def test_the_last_run_of_each_chip_is_kept(tmp_path, monkeypatch):
   monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path / 'deep'))
   entry = {'ratios': [1.2], 'date': '2026-11-22', 'topology': 'v5e:2x2'}
-  calibration.store({'chip': 'v5e', **entry})
-  calibration.store({'chip': 'v4', **entry, 'topology': 'v4:2x2x1'})
-  calibration.store({'chip': 'v5e', **entry, 'ratios': [1.3]})
-  assert calibration.read('v5e') == {**entry, 'ratios': [1.3]}
-  assert calibration.read('v4')['ratios'] == [1.2]
-  assert calibration.read('v6e') is None
+  measured_ratios.store({'chip': 'v5e', **entry})
+  measured_ratios.store({'chip': 'v4', **entry, 'topology': 'v4:2x2x1'})
+  measured_ratios.store({'chip': 'v5e', **entry, 'ratios': [1.3]})
+  assert measured_ratios.read('v5e') == {**entry, 'ratios': [1.3]}
+  assert measured_ratios.read('v4')['ratios'] == [1.2]
+  assert measured_ratios.read('v6e') is None
   assert os.listdir(tmp_path / 'deep' / 'bert_jax') == ['calibration.json']
   (tmp_path / 'file').write_text('')
   monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path / 'file'))
   with pytest.raises(errors.UserError, match='file.*then calibrate again'):
-    calibration.store(entry | {'chip': 'v5e'})
+    measured_ratios.store(entry | {'chip': 'v5e'})
 
 
 @pytest.mark.parametrize(
@@ -163,12 +167,12 @@ def test_the_last_run_of_each_chip_is_kept(tmp_path, monkeypatch):
 )
 def test_a_file_of_something_else_is_refused(tmp_path, monkeypatch, text):
   monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))
-  assert calibration.read('v5e') is None  # nothing was measured
+  assert measured_ratios.read('v5e') is None  # nothing was measured
   path = tmp_path / 'bert_jax' / 'calibration.json'
   path.parent.mkdir()
   path.write_text(text)
   with pytest.raises(errors.UserError, match='delete the file'):
-    calibration.read('v5e')
+    measured_ratios.read('v5e')
 
 
 def test_a_phase_that_trained_with_another_attention_is_refused():
@@ -178,7 +182,7 @@ def test_a_phase_that_trained_with_another_attention_is_refused():
 
   def compare(**phases):
     rows = [ROWS[0], {'kind': 'compute', 'step': 0, **phases}, *ROWS[1:]]
-    return calibration.compare(compiled, rows, [phase()], [8.0])
+    return measured_ratios.compare(compiled, rows, [phase()], [8.0])
 
   ok = compare(
     **{'0': f'attention fused, {line}', '1': f'attention xla, {line}'}

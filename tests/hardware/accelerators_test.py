@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax import errors
-from bert_jax.hardware import topology
+from bert_jax.hardware import accelerators
 
 
 @pytest.mark.parametrize(
@@ -24,35 +24,35 @@ from bert_jax.hardware import topology
   ],
 )
 def test_name_is_read(text, name, chips, devices, hosts):
-  found = topology.parse(text)
+  found = accelerators.parse(text)
   assert (found.name, found.chips) == (name, chips)
   assert (found.devices, found.hosts) == (devices, hosts)
 
 
 def test_slices_multiply_chips_devices_and_hosts():
-  found = topology.parse('v3-32', slices=3)
+  found = accelerators.parse('v3-32', slices=3)
   assert (found.chips, found.devices, found.hosts) == (48, 96, 12)
   assert found.name == 'v3:4x4'
 
 
 def test_compiler_options_are_those_of_the_chip():
-  assert topology.parse('v4-8').options == {'chip_config_name': 'megacore'}
-  assert topology.parse('v5p-8').options == {}
-  assert topology.parse('v5litepod-8').options == {
+  assert accelerators.parse('v4-8').options == {'chip_config_name': 'megacore'}
+  assert accelerators.parse('v5p-8').options == {}
+  assert accelerators.parse('v5litepod-8').options == {
     'chips_per_host_bounds': [2, 4, 1]
   }
 
 
 def test_every_listed_name_is_read():
-  known = topology.list_names()
+  known = accelerators.list_names()
   assert len(known) > 100
   for name in known:
-    assert topology.parse(name).chips >= 1
+    assert accelerators.parse(name).chips >= 1
 
 
 def test_gpus_are_not_tpus():
-  assert topology.parse('v5e:4x4').is_tpu
-  assert not topology.parse('a100-80gb:8').is_tpu
+  assert accelerators.parse('v5e:4x4').is_tpu
+  assert not accelerators.parse('a100-80gb:8').is_tpu
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_gpus_are_not_tpus():
 )
 def test_impossible_name_is_refused_with_near_ones(text, near):
   with pytest.raises(errors.UserError, match='does not exist') as error:
-    topology.parse(text)
+    accelerators.parse(text)
   assert near in str(error.value)
   assert '\n' not in str(error.value)
 
 
 def test_number_of_slices_must_be_positive():
   with pytest.raises(errors.UserError, match='--slices=0'):
-    topology.parse('v5e:4x4', slices=0)
+    accelerators.parse('v5e:4x4', slices=0)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_number_of_slices_must_be_positive():
   ],
 )
 def test_a_chip_has_the_links_of_its_place(name, links):
-  assert topology.parse(name).axis_links == links
+  assert accelerators.parse(name).axis_links == links
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_a_chip_has_the_links_of_its_place(name, links):
   ],
 )
 def test_cloud_name_is_that_of_the_usual_grid(text, name):
-  assert topology.cloud_name(topology.parse(text)) == name
+  assert accelerators.cloud_name(accelerators.parse(text)) == name

@@ -11,7 +11,7 @@ import numpy as np
 import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import clean, text_files
-from bert_jax.data import recipe as recipe_lib
+from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
 
@@ -132,7 +132,7 @@ def warn_of_invalid(cleaned: dict, inputs: Sequence[dict]) -> list[str]:
 
 
 def sum_up(
-  recipe: recipe_lib.Recipe,
+  recipe: Recipe,
   accents: str,
   inputs: Sequence[dict],
   counts: dict[str, int],

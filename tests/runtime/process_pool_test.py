@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from bert_jax import config as config_lib
 from bert_jax import config_check
+from bert_jax.config import recipes
 from bert_jax.data import prepare
-from bert_jax.runtime import bucket, prefetch, workers
+from bert_jax.runtime import bucket, prefetch, process_pool
 
 
 def get_pid(*_):
@@ -16,7 +16,7 @@ def get_pid(*_):
 
 @pytest.fixture
 def two_cores(monkeypatch):
-  monkeypatch.setattr(workers, 'count_cores', lambda: 2)
+  monkeypatch.setattr(process_pool, 'count_cores', lambda: 2)
 
 
 def count_others(batches):
@@ -45,12 +45,12 @@ def refuse():
 @pytest.mark.slow
 def test_a_bucket_that_is_ill_is_no_process_that_died():
   with pytest.raises(bucket.Unavailable, match='^cannot read x') as caught:
-    list(workers.run(refuse, [()], 1))
+    list(process_pool.run(refuse, [()], 1))
   assert caught.value.exit_code == 75
 
 
 def test_by_default_all_cores_prepare_and_a_thread_makes_batches(two_cores):
-  c = config_lib.pretraining('base')
+  c = recipes.pretraining('base')
   config_check.check(c)
-  assert workers.resolve(c.data.workers) == 2
-  assert workers.resolve(c.data.loader_workers) == 0
+  assert process_pool.resolve(c.data.workers) == 2
+  assert process_pool.resolve(c.data.loader_workers) == 0
