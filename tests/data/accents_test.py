@@ -18,7 +18,6 @@ def _seen(*texts):
     ('The man went.', True),
     ('Élan, Größe, être, mañana', True),
     ('Ο ΣΩΚΡΑΤΗΣ είπε', True),
-    ('Йод и ёлка', True),
     ('東京和北京', True),  # ideographs have no marks
     ('한국어 문장', False),
     ('हिन्दी में', False),
@@ -26,11 +25,7 @@ def _seen(*texts):
     ('العربية', False),
     ('שָׁלוֹם', False),
     ('தமிழ்', False),
-    ('বাংলা', False),
     ('東京でカード', False),
-    ('አማርኛ', False),
-    ('မြန်မာ', False),
-    ('ខ្មែរ', False),
     ('', True),
   ],
 )

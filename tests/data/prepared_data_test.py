@@ -44,13 +44,6 @@ def test_the_manifest_names_every_file_with_its_hash(corpus, prepared):
   assert found['vocab.txt'] == manifest['vocab_sha256']
 
 
-def test_the_card_is_for_people(prepared):
-  with open(os.path.join(prepared[0], 'DATA_CARD.md')) as file:
-    card = file.read()
-  assert 'Nothing had to be removed.' in card
-  assert '> [CLS] ' in card and '| seed | `0` |' in card
-
-
 def test_packed_rows_hold_all_pairs(corpus, prepared, tmp_path):
   manifest = prepare.prepare(
     make_recipe(corpus, pack=3), str(tmp_path / 'packed'), ONE

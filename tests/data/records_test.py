@@ -28,7 +28,8 @@ def write(tmp_path, name='a', vocab_size=20, made=None):
   path = str(tmp_path / name)
   ids = tokenizer.choose_id_type(vocab_size)
   made = [[pair] for pair in PAIRS] if made is None else made
-  assert records.write(path, [record(r, ids) for r in made]) == len(made)
+  count = records.write(path, [record(r, ids) for r in made])
+  assert count == len(made)
   return path
 
 
@@ -60,13 +61,9 @@ def test_rows_by_hand(tmp_path):
     'next_sentence_labels': [1, 0],
     'next_sentence_weights': [1, 1],
   }
-  assert {k: v.dtype.name for k, v in rows.items()} == {
-    'input_ids': 'int32',
-    'input_mask': 'int32',
-    'segment_ids': 'int32',
-    'next_sentence_labels': 'int32',
-    'next_sentence_weights': 'float32',
-  }
+  weights = rows.pop('next_sentence_weights')
+  assert weights.dtype == np.float32
+  assert {x.dtype for x in rows.values()} == {np.dtype('i4')}
 
 
 def test_packed_rows_by_hand(tmp_path):
@@ -116,20 +113,10 @@ def test_packed_pairs_equal_the_same_pairs_alone(tmp_path):
     [(text(), text(), bool(rng.integers(2))) for _ in range(k % 3 + 1)]
     for k in range(40)
   ]
-  vocab_size = 90_000
-  packed = read(
-    [write(tmp_path, 'packed', vocab_size, made)],
-    np.arange(40),
-    130,
-    vocab_size,
-    3,
-  )
   alone = [[pair] for row in made for pair in row]
-  plain = read(
-    [write(tmp_path, 'plain', vocab_size, alone)],
-    np.arange(len(alone)),
-    130,
-    vocab_size,
+  packed, plain = (
+    read([write(tmp_path, name, 90_000, x)], np.arange(len(x)), 130, 90_000, k)
+    for name, x, k in (('packed', made, 3), ('plain', alone, 1))
   )
   n = 0
   for row, pairs in enumerate(made):
@@ -138,9 +125,8 @@ def test_packed_pairs_equal_the_same_pairs_alone(tmp_path):
       real = plain['input_mask'][n] == 1
       for name in ('input_ids', 'segment_ids'):
         assert (packed[name][row, inside] == plain[name][n, real]).all()
-      assert packed['position_ids'][row, inside].tolist() == list(
-        range(real.sum())
-      )
+      places = packed['position_ids'][row, inside]
+      assert places.tolist() == list(range(real.sum()))
       n += 1
 
 
@@ -256,13 +242,6 @@ def test_the_files_are_plain_array_records(tmp_path):
   reader = array_record_module.ArrayRecordReader(write(tmp_path))
   assert reader.read_all() == [record([p], np.dtype('<u2')) for p in PAIRS]
   assert 'group_size:1,' in reader.writer_options_string()
-
-
-def test_grain_reads_the_files_as_they_are(tmp_path):
-  grain = pytest.importorskip('grain.python', reason='grain is not installed')
-  source = grain.ArrayRecordDataSource([write(tmp_path)])
-  wanted = [record([p], np.dtype('<u2')) for p in PAIRS]
-  assert list(grain.MapDataset.source(source)) == wanted
 
 
 @pytest.mark.skipif(

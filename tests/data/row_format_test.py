@@ -24,10 +24,6 @@ def test_pairs_go_where_they_fit_best():
   assert row_format.pack([2, 8, 2], room=12, most=2) == [[0, 1], [2]]
 
 
-def test_at_most_one_pair_gives_each_its_row_in_order():
-  assert row_format.pack([3, 9, 4, 8], room=12, most=1) == [[0], [1], [2], [3]]
-
-
 def test_nothing_makes_no_rows():
   assert row_format.pack([], room=12, most=2) == []
 

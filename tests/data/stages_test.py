@@ -8,31 +8,12 @@ import pytest
 from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import dataset, prepare, stages
-from bert_jax.runtime import progress
 from tests.data.preparation import (
   ONE,
   digest,
   make_recipe,
   write_corpus,
 )
-
-
-def test_the_cut_of_the_input_changes_no_record(
-  corpus, prepared, tmp_path, monkeypatch
-):
-  monkeypatch.setattr(sources, '_SMALLEST', 1000)
-  output = str(tmp_path / 'cut')
-  recipe = make_recipe(corpus)
-  assert len(sources.plan(recipe.inputs, recipe.layout, recipe.field)) > 20
-  prepare.prepare(recipe, output, ONE)
-  assert digest(output) == digest(prepared[0])
-
-
-def test_the_progress_of_python_docs_is_not_in_bytes(capsys, monkeypatch):
-  monkeypatch.setattr(progress, '_SECONDS_BETWEEN_LINES', 0)
-  [piece] = sources.plan([sources.PYTHON_DOCS], 'paragraphs', 'text')
-  stages._run(ONE, lambda piece, recipe: {}, [(piece, None)], 'reading')
-  assert capsys.readouterr().out.startswith('reading: 1/1 input, ')
 
 
 def test_copies_are_dropped_and_counted(corpus, prepared, tmp_path):
@@ -87,30 +68,23 @@ def test_a_shard_without_passes_is_empty_and_does_no_harm(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'text, message',
+  'layout, text, message',
   [
-    ('', 'corpus.txt holds no text; give other files'),
-    ('\n\n  \n', 'corpus.txt holds no text; give other files'),
-    ('\x07\n', r'no text \(counted control_characters: 1\); give'),
-    ('one document.\nof two lines.\n', r'holds 1 document\(s\).* Put blank'),
-    ('a.\n\n' + 'b.\n\n' * 99, r'holds 100 document\(s\).* different'),
+    ('sentences', '', 'corpus.txt holds no text; give other files'),
+    ('sentences', '\n\n  \n', 'corpus.txt holds no text; give other files'),
+    ('sentences', '\x07\n', r'no text \(counted control_characters: 1\); give'),
+    ('sentences', 'one.\nof two.\n', r'holds 1 document\(s\).* Put blank'),
+    ('sentences', 'a.\n\n' + 'b.\n\n' * 99, r'100 document\(s\).* different'),
+    ('files', 'one document.\n\nnot two.\n', r"'files'; .* Give more files"),
   ],
 )
-def test_too_little_text_is_an_error(tmp_path, text, message):
+def test_too_little_text_is_an_error(tmp_path, layout, text, message):
   path = tmp_path / 'corpus.txt'
   path.write_text(text)
-  recipe = make_recipe(str(path))
+  recipe = make_recipe(str(path), layout=layout)
   with pytest.raises(errors.UserError, match=message):
     prepare.prepare(recipe, str(tmp_path / 'data'))
   assert not (tmp_path / 'data').exists()
-
-
-def test_too_few_files_are_no_reason_to_advise_their_layout(tmp_path):
-  path = tmp_path / 'corpus.txt'
-  path.write_text('one document.\n\nnot two.\n')
-  recipe = make_recipe(str(path), layout='files')
-  with pytest.raises(errors.UserError, match=r"'files'; .* Give more files"):
-    prepare.prepare(recipe, str(tmp_path / 'data'))
 
 
 def test_a_vocabulary_of_another_size_is_an_error(corpus, prepared, tmp_path):

@@ -106,13 +106,6 @@ def test_counting_and_merging_forget_the_rarest_words(monkeypatch):
   assert vocab_pieces.merge(iter(counters)) == {'a': 4, 'c': 2}
 
 
-def test_merging_adds_and_leaves_the_parts_alone():
-  parts = [collections.Counter(a=3, b=1), collections.Counter(a=1, c=2)]
-  assert vocab_pieces.merge(parts) == {'a': 4, 'b': 1, 'c': 2}
-  assert parts[0] == {'a': 3, 'b': 1}
-  assert vocab_pieces.merge([]) == {}
-
-
 def test_too_little_text_is_said_to_be_too_little():
   with pytest.raises(errors.UserError, match='the 500 of the vocab.*at most '):
     vocab_pieces.train(_WORDS, 500)
@@ -153,18 +146,6 @@ def test_a_vocabulary_is_written_whole_or_not_at_all(tmp_path):
   with pytest.raises(UnicodeEncodeError):
     vocab_pieces.write(['\ud800'], path)
   assert list(tokenizer.read_vocab(path)) == [*tokenizer.SPECIAL, 'é']
-
-
-def test_characters_are_counted_first_and_later_in_words_apart():
-  # b begins 5 words, a 3; c begins none, but counts one as if it stood alone.
-  assert list(
-    vocab_pieces.count_characters([('b', 5), ('acc', 3)]).items()
-  ) == [
-    ('##c', 6),
-    ('b', 6),
-    ('a', 4),
-    ('c', 1),
-  ]
 
 
 def test_learnt_pieces_are_long_and_marked_unless_they_begin_words():
