@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from bert_jax import errors, main
 from bert_jax.config import apply_arguments, recipes
 from bert_jax.inference import source
 from bert_jax.interop import hf_load
+from bert_jax.report import page, runs
 from bert_jax.runtime import storage
 from bert_jax.workdir import log
 from tests import environment
@@ -99,6 +101,27 @@ def test_a_run_exports_what_it_trained(whole):
   rows = log.read(str(workdir / 'metrics.jsonl'))
   last = [r for r in rows if r['kind'] == 'eval'][-1]
   assert f'| 30 | {last["mlm_loss"]:.3f} |' in card
+
+
+@pytest.mark.slow
+def test_a_report_shows_the_run(whole, tmp_path):
+  workdir, _, _ = whole
+  found, _ = runs.find([str(workdir)])
+  section = runs.describe(found[0])
+  assert section.problem == '' and len(section.guesses) == 5
+  for guesses in section.guesses:
+    assert '[MASK]' in guesses.sentence and max(guesses.steps) == 30
+  tokens = section.attention.tokens
+  assert section.attention.attention.shape == (2, 2, len(tokens), len(tokens))
+  text = page.render(found, [section], {})
+  assert f'--workdir={workdir}' in text  # the command
+  # What it makes of a run without its held-out text.
+  shutil.copytree(workdir, tmp_path / 'run')
+  shutil.rmtree(tmp_path / 'run' / 'data')
+  (tmp_path / 'run' / 'data').mkdir()
+  shutil.copy(workdir / 'data' / 'manifest.json', tmp_path / 'run' / 'data')
+  section = runs.describe(runs.find([str(tmp_path / 'run')])[0][0])
+  assert section.guesses == [] and section.problem
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from bert_jax.inference import fill
 from bert_jax.interop import hf_export
 from bert_jax.model import parameters
 from bert_jax.pretraining import model_card
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import log, paths
 
 _PIECES = 24  # tokens of an example, at most
@@ -41,7 +42,7 @@ def finish(
   bert = model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   words = manifest_file.load_tokenizer(directory)
-  examples = _examples(config, directory, words)
+  examples = choose_examples(config, directory, words, 3)
   if examples:
     print('\nheld-out text, one word hidden:')
   for sentence, truth in examples:
@@ -65,10 +66,16 @@ def finish(
   _print_next(workdir, exported, [sentence for sentence, _ in examples])
 
 
-def _examples(config, directory, words) -> list[tuple[str, str]]:
-  """Returns three (sentence with [MASK], masked word) of held-out text.
+def choose_examples(
+  config: config_dict.ConfigDict,
+  directory: str,
+  words: Tokenizer,
+  count: int,
+) -> list[tuple[str, str]]:
+  """Returns (sentence with [MASK], masked word) of held-out rows.
 
-  There are fewer if records are corrupt and `data.skip_corrupt` is set.
+  There are fewer than `count` if records are corrupt and `data.skip_corrupt` is
+  set.
   """
   split = dataset.open_split(
     directory,
@@ -78,7 +85,7 @@ def _examples(config, directory, words) -> list[tuple[str, str]]:
   )
   size = len(split.reader)
   rows = split.reader.rows(
-    np.arange(3) * size // 3,
+    np.arange(count) * size // count,
     split.length,
     words.cls_id,
     words.sep_id,
@@ -149,7 +156,7 @@ def _print_summary(config, workdir: str, exported: str | None):
   print(f'  {directory}: vocabulary, examples, manifest')
   where = [
     (paths.checkpoints(workdir), 'parameters and optimizer'),
-    (paths.metrics(workdir), 'every number of the log; tensorboard has curves'),
+    (paths.metrics(workdir), 'every number of the log'),
   ]
   if exported:
     meaning = (
@@ -171,7 +178,8 @@ def _print_next(workdir: str, exported: str | None, sentences: Sequence[str]):
       given.remove('--')
     print(f'  python -m bert_jax.fill_mask {shlex.join(given)}')
   print(
-    f'  pip install tensorboard && tensorboard --logdir={shlex.quote(workdir)}'
+    '  pip install matplotlib && python -m bert_jax.report '
+    f'--workdir={shlex.quote(workdir)}'
   )
   print(
     "  train on your own text: --config.data.input='FILES' and another "

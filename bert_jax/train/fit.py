@@ -1,6 +1,8 @@
 """Training from start to end, for every task: `fit(config, task, workdir)`."""
 
 import contextlib
+import shlex
+import sys
 from typing import Any
 
 import jax
@@ -165,6 +167,7 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   facts = {
     **task.facts,
     **origin,
+    'command': shlex.join(sys.orig_argv),
     # From which `calibrate` reads them.
     'device_kind': mesh.devices.flat[0].device_kind,
     'devices': mesh.size,

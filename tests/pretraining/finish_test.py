@@ -105,9 +105,9 @@ def test_corrupt_records_give_no_sentence_if_they_are_to_be_skipped(
   config, *rest = write_heldout(tmp_path, corrupt)
   if corrupt:
     with pytest.raises(errors.UserError, match='set data.skip_corrupt=True'):
-      finish._examples(config, *rest)
+      finish.choose_examples(config, *rest, 3)
     config.data.skip_corrupt = True
-  found = finish._examples(config, *rest)
+  found = finish.choose_examples(config, *rest, 3)
   assert found == [('the [MASK] dog', 'cat')] * (3 - len(corrupt))
 
 
@@ -116,4 +116,4 @@ def test_without_a_good_sentence_there_is_a_bad_one_or_no_command(capsys):
   assert "'[UNK] [MASK]'" in capsys.readouterr().out
   finish._print_next('my run', 'my run/export', [])
   output = capsys.readouterr().out
-  assert 'fill_mask' not in output and "--logdir='my run'" in output
+  assert 'fill_mask' not in output and "report --workdir='my run'" in output

@@ -1,0 +1,1 @@
+"""One page on one run or more, to look at: `python -m bert_jax.report`."""

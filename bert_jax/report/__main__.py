@@ -1,0 +1,54 @@
+"""Writes a page on runs: curves, what they predict, their data and cost.
+
+  python -m bert_jax.report --workdir=runs/tiny
+
+The page is one HTML file that needs no network, by default report.html in the
+first directory. Give several, with commas between, to see them side by side; the
+directory of a sweep is all of its runs. The runs may still be training. Each
+kept checkpoint guesses the same held-out words, so keep some
+(--config.checkpoint.keep_every) to see what is learnt when.
+"""
+
+import os
+
+from absl import flags
+
+from bert_jax import errors
+from bert_jax.runtime import cli
+
+
+def main(argv: list[str]):
+  """Runs the command."""
+  del argv
+  import jax
+
+  # The runs may be using the accelerators.
+  jax.config.update('jax_platforms', 'cpu')
+  from bert_jax.report import page, runs
+  from bert_jax.runtime import compile_cache, files, progress, storage
+
+  folders = [storage.resolve(x) for x in flags.FLAGS.workdir]
+  output = flags.FLAGS.output or os.path.join(folders[0], 'report.html')
+  if not output.endswith('.html'):
+    raise errors.UserError(f'--output={output} does not end in .html.')
+  compile_cache.use()
+  found, sweeps = runs.find(folders)
+  with progress.Progress(len(found), 'runs', 'report') as bar:
+    sections = []
+    for run in found:
+      sections.append(runs.describe(run))
+      bar.update(1)
+  text = page.render(found, sections, sweeps)
+  files.write_file(output, lambda new: files.write_text(new, text))
+  print(f'wrote {output}: {errors.count(len(found), "run")}')
+
+
+def _define_flags():
+  flags.DEFINE_list('workdir', None, 'Directories of runs or sweeps.')
+  flags.DEFINE_string('output', '', 'The .html to write; replaced if there.')
+  flags.mark_flags_as_required(['workdir'])
+
+
+if __name__ == '__main__':
+  _define_flags()
+  cli.run(main)

@@ -1,0 +1,146 @@
+"""Reads what a page says about runs from their directories."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax import errors
+from bert_jax.data import manifest_file
+from bert_jax.inference import fill, hidden_states, source, trained_run
+from bert_jax.pretraining import finish
+from bert_jax.runtime import files, storage
+from bert_jax.workdir import checkpoint_reader, log, paths
+
+_CHECKPOINTS = 6  # that guess words, at most
+_EXAMPLES = 5  # words to guess
+
+
+class Run(NamedTuple):
+  """What is known of a run without its checkpoints.
+
+  Attributes:
+    name: its path, without what all paths begin with.
+    rows: of its log.
+    results: scores of a fine-tuned model; {} before the end of a run.
+    manifest: of the data of pre-training; {} if there is none.
+  """
+
+  name: str
+  workdir: str
+  config: config_dict.ConfigDict
+  rows: list[dict]
+  results: dict[str, Any]
+  manifest: dict[str, Any]
+
+  def list_rows(self, kind: str) -> list[dict]:
+    """Returns the rows of the log of a kind, see `log.Log.write`."""
+    return [row for row in self.rows if row['kind'] == kind]
+
+  def count_seconds(self) -> float:
+    """Returns the seconds of training and evaluation, from the logged speed."""
+    total, done = 0.0, 0
+    sizes = np.repeat(self.config.phases.batch_size, self.config.phases.steps)
+    for row in self.list_rows('train'):
+      speed = row.get('sequences_per_second')
+      total += float(sizes[done : row['step']].sum()) / speed if speed else 0
+      done = row['step']
+    return total + sum(row.get('seconds', 0) for row in self.list_rows('eval'))
+
+
+class Guesses(NamedTuple):
+  """What checkpoints guess for a hidden word.
+
+  Attributes:
+    steps: {step: (word, probability) of the likeliest words}.
+  """
+
+  sentence: str
+  truth: str
+  steps: dict[int, list[tuple[str, float]]]
+
+
+class Section(NamedTuple):
+  """What the checkpoints of a run show.
+
+  Attributes:
+    attention: features of a sentence with its attention; None without model.
+    problem: why there is less than that; '' if nothing is missing.
+  """
+
+  guesses: list[Guesses]
+  attention: hidden_states.Features | None
+  problem: str
+
+
+def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
+  """Returns the runs in directories of runs or sweeps, and sweeps' results.
+
+  Returns:
+    (runs, {path of a sweep: its results.json}).
+
+  Raises:
+    errors.UserError: if a directory is neither of a run nor of a sweep.
+  """
+  found, sweeps = [], {}
+  for folder in folders:
+    if not storage.exists(os.path.join(folder, 'sweep.json')):
+      found.append(folder)
+      continue
+    sweeps[folder] = files.read_json(paths.results(folder))
+    done = [run for x in sweeps[folder]['settings'] for run in x['values']]
+    found += [os.path.join(folder, run) for run in done]
+  found = [x.rstrip('/') for x in found]
+  common = os.path.commonpath([os.path.dirname(x) for x in found])
+  return [_read(x, os.path.relpath(x, common)) for x in found], sweeps
+
+
+def _read(workdir: str, name: str) -> Run:
+  config = trained_run.read_config(paths.config(workdir))
+  manifest, results = {}, {}
+  if config.task == 'pretraining':
+    # A run keeps a copy, see `claim.keep`.
+    manifest = manifest_file.read(
+      workdir if config.data.dir else paths.own_data(workdir)
+    )
+  elif storage.exists(paths.results(workdir)):
+    results = files.read_json(paths.results(workdir))
+  rows = log.read(paths.metrics(workdir))
+  return Run(name, workdir, config, rows, results, manifest)
+
+
+def describe(run: Run) -> Section:
+  """Lets the checkpoints of a run guess held-out words.
+
+  Of a fine-tuned model, which guesses no words, there is nothing.
+  """
+  guesses, attention = [], None
+  if run.config.task != 'pretraining':
+    return Section(guesses, attention, '')
+  try:
+    steps = checkpoint_reader.list_steps(paths.checkpoints(run.workdir))
+    places = np.linspace(0, len(steps) - 1, min(len(steps), _CHECKPOINTS))
+    for place in places.round():
+      model = source.read(run.workdir, steps[int(place)])
+      guesses = guesses or _choose_examples(run, model.tokenizer)
+      for x in guesses:
+        words = fill.fill(
+          model.params, model.config, model.tokenizer, x.sentence
+        )
+        x.steps[steps[int(place)]] = words[0]
+    if guesses:
+      whole = guesses[0].sentence.replace('[MASK]', guesses[0].truth)
+      (attention,) = hidden_states.extract(
+        model.params, model.config, model.tokenizer, [whole], attention=True
+      )
+  except errors.UserError as error:
+    return Section(guesses, attention, errors.first_line(error))
+  return Section(guesses, attention, '' if steps else 'There is no checkpoint.')
+
+
+def _choose_examples(run, tokenizer) -> list[Guesses]:
+  folder = paths.prepared_data(run.config, run.workdir)
+  chosen = finish.choose_examples(run.config, folder, tokenizer, _EXAMPLES)
+  return [Guesses(sentence, truth, {}) for sentence, truth in chosen]

@@ -1,0 +1,105 @@
+"""Tests of the page on runs, by rows of logs that are written here."""
+
+import re
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.config import pretraining
+from bert_jax.report import charts, page, runs
+from bert_jax.runtime import files
+
+NOTHING = runs.Section([], None, '')
+
+
+def make_run(name='a', losses=(6.0, 4.0), task='pretraining', **more):
+  c = pretraining('tiny')
+  c.phases.steps, c.phases.batch_size = (10, 10), (8, 4)
+  c.task = task
+  rows = []
+  for step, loss in zip((10, 20), losses, strict=True):
+    rows += [
+      {'kind': 'train', 'step': step, 'loss': loss, 'learning_rate': 0.1}
+      | {'sequences_per_second': 4.0},
+      {'kind': 'eval', 'step': step, 'tokens': 512 * step, 'mlm_loss': loss}
+      | {'mlm_accuracy': 1 / loss, 'seconds': 5.0},
+    ]
+  manifest = {'inputs': [], 'lengths': {}, 'cleaned': {}, 'unknown_share': 0}
+  manifest['unigram_entropy'] = 6.5
+  known = {'config': c, 'rows': rows, 'results': {}, 'manifest': manifest}
+  return runs.Run(name, f'runs/{name}', **{**known, **more})
+
+
+def find_row(text, name):
+  [row] = re.findall(f'<tr><td>{name}</td>(.*?)</tr>', text)
+  return re.findall('<td>(.*?)</td>', row)
+
+
+def test_runs_stand_side_by_side():
+  found = [make_run(), make_run('b', (6.0, 5.0))]
+  text = page.render(found, [NOTHING] * 2, {})
+  assert find_row(text, 'MLM loss') == ['4.000', '5.000']
+  assert find_row(text, 'MLM accuracy') == ['25.0%', '20.0%']
+  assert find_row(text, 'updates') == ['20 of 20'] * 2
+  assert find_row(text, 'tokens') == ['10,240'] * 2
+  # 80 rows and 40 rows at 4 a second, and two evaluations of 5 seconds.
+  assert find_row(text, 'hours of training') == ['0.01'] * 2
+  assert found[0].count_seconds() == 40
+  assert '<td>NSP accuracy</td>' not in text  # no run has one
+
+
+def test_the_page_loads_nothing_and_shows_names_as_they_are():
+  guesses = runs.Guesses(
+    'a [MASK] <i>', 'cat', {10: [('<s>', 0.5), ('cat', 0.25)]}
+  )
+  section = runs.Section([guesses], None, 'no <checkpoint>')
+  text = page.render([make_run('<b>&')], [section], {})
+  assert not re.search('<script|<link|<img|src=|@import|href="http', text)
+  assert not re.search('<b>&|<i>|<s>|<checkpoint>', text)
+  assert '&lt;b&gt;&amp;' in text
+  assert '<span class=right>cat 25%</span>' in text
+
+
+def test_scores_stand_beside_a_constant():
+  results = {
+    'metrics': {'f1': 0.75},
+    'intervals': {'f1': [0.5, 0.875]},
+    'baseline': {'f1': 0.25},
+    'confusion': {'x': {'x': 3}, 'y': {'x': 1, 'y': 2}},
+  }
+  run = make_run(task='classification', results=results, manifest={})
+  text = page.render([run], [NOTHING], {})
+  score = '0.7500 [0.5000, 0.8750], a constant gets 0.2500'
+  assert find_row(text, 'dev f1') == [score]
+  assert find_row(text, 'x') == ['3', '0'] and find_row(text, 'y') == ['1', '2']
+
+
+def test_a_sweep_has_a_row_for_each_setting():
+  setting = {'metric': 'f1', 'std': None, 'baseline': 0.25, 'runs': 2}
+  settings = [
+    {'fields': {'rate': '1'}, 'values': {'a': 0.5}, 'mean': 0.5, 'best': 0.5},
+    {'fields': {'rate': '2'}, 'values': {}, 'mean': None, 'best': None},
+  ]
+  results = {'settings': [setting | x for x in settings]}
+  text = page.render([make_run()], [NOTHING], {'runs/s': results})
+  assert find_row(text, '1') == ['1 of 2', '0.5000', '', '0.5000', '0.2500']
+  assert find_row(text, '2') == ['0 of 2', '', '', '', '0.2500']
+
+
+def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
+  curves = {'<a>': ([1, 2], [3, 4]), 'b': ([1, 2], [4, 3])}
+  drawn = [
+    charts.draw_curves('t', curves, 'x', {'level': 3.5}, {'place': 1.5})
+    for _ in range(2)
+  ]
+  assert drawn[0] == drawn[1]
+  assert drawn[0].startswith('<svg') and '&lt;a&gt;' in drawn[0]
+  assert 'currentColor' in drawn[0] and '#010203' not in drawn[0]
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+  with pytest.raises(errors.UserError, match='config.json'):
+    runs.find([str(tmp_path)])
+  files.write_json(str(tmp_path / 'sweep.json'), {})
+  with pytest.raises(errors.UserError, match='results.json'):
+    runs.find([str(tmp_path)])
