@@ -71,3 +71,11 @@ def folder(request, tmp_path):
   if request.param == 'disk':
     return str(tmp_path)
   return request.getfixturevalue('remote')
+
+
+@pytest.fixture(scope='session')
+def finetuned(tmp_path_factory):
+  """Returns the working directory of a finished run of `made.make_config`."""
+  from tests.finetuning import made  # jax reads the environment first
+
+  return made.run(tmp_path_factory.mktemp('finetuned'))

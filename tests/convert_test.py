@@ -187,17 +187,11 @@ def test_verify_reads_what_was_written(tmp_path, monkeypatch, capsys, form):
 def export_head(path):
   """Exports a model for one of three choices, and returns its path."""
   params = rename.keep_parts(models.make_params(), ('pooler',))
-  head = classifier.Head(
-    np.arange(8, dtype=np.float32)[:, None],
-    np.ones(1, np.float32),
-    (),
-    6,
-    ('text', '', 'a', 'b', 'c'),
-    'choice',
-  )
-  hf_export.export(
-    str(path), params, models.CONFIG, models.TOKENIZER, None, head
-  )
+  kernel, bias = np.arange(8, dtype=np.float32)[:, None], np.ones(1, 'f4')
+  columns = 'text', '', 'a', 'b', 'c'
+  head = classifier.Head(kernel, bias, (), 6, columns, 'choice')
+  words = models.TOKENIZER
+  hf_export.export(str(path), params, models.CONFIG, words, None, head)
   return str(path)
 
 
@@ -220,29 +214,32 @@ def test_verify_compares_the_head_of_a_fine_tuned_model(
   )
 
 
-def test_verify_notices_another_head(tmp_path, monkeypatch):
-  path = export_head(tmp_path / 'theirs')
-
-  def export(*given):
-    *rest, head = given
-    hf_export.export(*rest, head._replace(kernel=-head.kernel))
+@pytest.mark.parametrize(
+  'write, change, message',
+  [
+    (
+      export_head,
+      lambda params, head: (params, head._replace(kernel=-head.kernel)),
+      'its source: classifier by',
+    ),
+    (
+      models.export_to,
+      lambda params, head: (models.make_params(seed=3), head),
+      'differs from its source: hidden',
+    ),
+  ],
+)
+def test_verify_notices_another_model(
+  tmp_path, monkeypatch, write, change, message
+):
+  def export(path, params, config, words, card, head):
+    params, head = change(params, head)
+    hf_export.export(path, params, config, words, card, head)
 
   wrong = types.SimpleNamespace(export=export)
   monkeypatch.setattr(convert, 'hf_export', wrong)
-  with pytest.raises(errors.UserError, match='its source: classifier by'):
-    run_main(path, str(tmp_path / 'x'), 'hf', '--verify')
-
-
-def test_verify_notices_another_model(tmp_path, monkeypatch):
-  path = models.export_to(tmp_path / 'theirs')
-
-  def export(target, params, *rest):
-    hf_export.export(target, models.make_params(seed=3), *rest)
-
-  wrong = types.SimpleNamespace(export=export)
-  monkeypatch.setattr(convert, 'hf_export', wrong)
-  with pytest.raises(errors.UserError, match='differs from its source: hidden'):
-    run_main(path, str(tmp_path / 'x'), 'hf', '--verify')
+  with pytest.raises(errors.UserError, match=message):
+    run_main(write(tmp_path / 'theirs'), str(tmp_path / 'x'), 'hf', '--verify')
 
 
 def save_exact_gelu(path):

@@ -11,7 +11,6 @@ from bert_jax import errors, fill_mask
 from bert_jax.config import model_config
 from bert_jax.interop import google, hf_export, npz, rename
 from tests import commands, models
-from tests.finetuning import made
 from tests.inference import fill_test, trained_run_test
 
 
@@ -75,11 +74,10 @@ def test_what_cannot_guess_words_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_nothing_is_named_as_missing_from_a_fine_tuned_run(
-  tmp_path, monkeypatch
+  finetuned, monkeypatch
 ):
-  run = made.run(tmp_path, **{'finetuning.epochs': 1.0})
   with pytest.raises(errors.UserError, match='which guesses words; name a mod'):
-    ask(monkeypatch, run, 'the [MASK]')
+    ask(monkeypatch, finetuned, 'the [MASK]')
 
 
 def test_the_command_prints_words_and_nothing_else(tmp_path):

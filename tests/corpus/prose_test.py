@@ -74,20 +74,21 @@ def test_descriptions_stay_where_names_and_types_go():
   ]
 
 
-def test_notes_are_prose():
-  assert _clean(f'.. note::\n   {_PROSE}\n') == [_PROSE]
-  assert _clean(f'.. note:: {_PROSE}\n') == [_PROSE]
-
-
-def test_markup_goes_and_its_text_stays():
-  assert _clean(
-    'Use :func:`~os.path.join` and ``None``, or the `manual <http://x>`_, '
-    'as is **said** in this text.'
-  ) == ['Use os.path.join and None, or the manual, as is said in this text.']
-
-
-def test_other_languages_are_left_out():
-  assert _clean('Der Fuchs springt sehr gern und oft auf dem Hofe.') == []
+@pytest.mark.parametrize(
+  'docstring, expected',
+  [
+    (f'.. note::\n   {_PROSE}\n', [_PROSE]),
+    (f'.. note:: {_PROSE}\n', [_PROSE]),
+    (
+      'Use :func:`~os.path.join` and ``None``, or the `manual <http://x>`_, '
+      'as is **said** in this text.',
+      ['Use os.path.join and None, or the manual, as is said in this text.'],
+    ),
+    ('Der Fuchs springt sehr gern und oft auf dem Hofe.', []),
+  ],
+)
+def test_notes_stay_markup_and_other_languages_go(docstring, expected):
+  assert _clean(docstring) == expected
 
 
 def test_a_module_gathers_what_is_short_and_parts_with_what_is_long():

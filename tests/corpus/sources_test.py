@@ -4,9 +4,11 @@ import gzip
 import lzma
 
 import pytest
+import zstandard
 
 from bert_jax import errors
 from bert_jax.corpus import sources
+from tests import tfds_sets
 
 
 def _read(inputs, layout='paragraphs', field='text', counts=None):
@@ -76,7 +78,12 @@ def test_gutenberg_books_lose_their_boilerplate(write, layout):
 
 @pytest.mark.parametrize(
   'extension, compress',
-  [('gz', gzip.compress), ('bz2', bz2.compress), ('xz', lzma.compress)],
+  [
+    ('gz', gzip.compress),
+    ('bz2', bz2.compress),
+    ('xz', lzma.compress),
+    ('zst', zstandard.ZstdCompressor().compress),
+  ],
 )
 def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   write, capsys, extension, compress
@@ -175,48 +182,26 @@ def test_empty_documents_are_counted(write):
 
 @pytest.fixture(scope='module')
 def data_dir(tmp_path_factory):
-  tfds = pytest.importorskip('tensorflow_datasets')
-
-  class Toy(tfds.core.GeneratorBasedBuilder):
-    VERSION = tfds.core.Version('1.0.0')
-
-    def _info(self):
-      features = {'text': tfds.features.Text(), 'id': tfds.features.Text()}
-      return tfds.core.DatasetInfo(
-        builder=self, features=tfds.features.FeaturesDict(features)
-      )
-
-    def _split_generators(self, dl_manager):
-      del dl_manager
-      return {'train': self._generate_examples()}
-
-    def _generate_examples(self):
-      for i in range(3):
-        yield i, {'text': f'Énd {i}.\n\nNext.', 'id': str(i)}
-
   path = str(tmp_path_factory.mktemp('tfds'))
-  Toy(data_dir=path, file_format='array_record').download_and_prepare()
+  rows = [{'text': f'Énd {i}.\n\nNext.', 'id': str(i)} for i in range(3)]
+  tfds_sets.write(
+    path, 'toy', lambda x: {'text': x.Text(), 'id': x.Text()}, {'train': rows}
+  )
   return path
 
 
 @pytest.fixture
 def tfds_dir(data_dir, monkeypatch):
-  import tensorflow_datasets as tfds
-
-  monkeypatch.setattr(tfds.core.constants, 'DATA_DIR', data_dir)
-  monkeypatch.setenv('TFDS_DATA_DIR', data_dir)
-  return data_dir
+  tfds_sets.use(data_dir, monkeypatch)
 
 
 def test_prepared_tfds_datasets_are_read(tfds_dir):
-  del tfds_dir
   texts = _texts(['tfds:toy:train'])
   assert sorted(texts) == [[f'Énd {i}.', 'Next.'] for i in range(3)]
   assert len(_texts(['tfds:toy:train[:2]'])) == 2
 
 
 def test_tfds_inputs_that_cannot_be_read_are_refused(tfds_dir):
-  del tfds_dir
   for given, message in [
     ('tfds:toy', 'is not of the form'),
     ('tfds:a b:train', 'is not of the form'),

@@ -58,38 +58,14 @@ def test_long_lines_come_in_parts_between_characters(word):
 
 @pytest.mark.parametrize('kind', _COMPRESS)
 def test_compressed_files_read_like_plain_ones(tmp_path, kind):
-  path = tmp_path / f'a.txt.{kind}'
-  path.write_bytes(_COMPRESS[kind](b'One.\n' * 1000))
-  with text_files.open_text(str(path)) as file:
-    assert file.read() == b'One.\n' * 1000
-  assert text_files.read_head(str(path)).startswith(b'One.\nOne.')
-  assert (
-    text_files.is_compressed(str(path))
-    and text_files.get_extension(str(path)) == '.txt'
-  )
-
-
-@pytest.mark.parametrize('kind', _COMPRESS)
-def test_concatenated_archives_are_read_to_the_end(tmp_path, kind):
-  path = tmp_path / f'a.{kind}'
-  path.write_bytes(_COMPRESS[kind](b'One.\n') + _COMPRESS[kind](b'Two.\n'))
-  with text_files.open_text(str(path)) as file:
-    assert file.read() == b'One.\nTwo.\n'
-
-
-@pytest.mark.parametrize('kind', _COMPRESS)
-def test_damaged_archives_raise_what_is_called_damage(tmp_path, kind):
-  raw = bytes(hashlib.sha256(b'%d' % k).digest()[0] for k in range(100_000))
-  whole = _COMPRESS[kind](raw)
-  for content in (whole[: len(whole) // 2], b'no archive', whole[:20]):
-    path = tmp_path / f'a.{kind}'
-    path.write_bytes(content)
-    with (
-      pytest.raises(text_files.DAMAGED),
-      text_files.open_text(str(path)) as file,
-    ):
-      while piece := file.read(1000):
-        assert piece in raw
+  path = str(tmp_path / f'a.txt.{kind}')
+  with open(path, 'wb') as file:  # two archives, one after the other
+    file.write(_COMPRESS[kind](b'One.\n' * 1000) + _COMPRESS[kind](b'Two.\n'))
+  with text_files.open_text(path) as file:
+    assert file.read() == b'One.\n' * 1000 + b'Two.\n'
+  assert text_files.read_head(path).startswith(b'One.\nOne.')
+  assert text_files.is_compressed(path)
+  assert text_files.get_extension(path) == '.txt'
 
 
 def test_paths_globs_and_folders(tmp_path):
@@ -130,29 +106,17 @@ def test_addresses_are_opened_like_paths():
     assert list(text_files.read_lines(file, 1)) == []
 
 
-def test_a_file_that_is_not_there_is_a_matter_of_its_path(tmp_path):
+def test_what_cannot_be_opened_is_an_error_that_says_why(tmp_path):
   with pytest.raises(errors.UserError, match='such file.*; check the path and'):
     text_files.read_head(str(tmp_path / 'a.conll'))
-
-
-def test_addresses_that_cannot_be_opened_are_errors():
   with pytest.raises(errors.UserError, match='names no file'):
     text_files.expand('memory://nowhere/*.txt')
   with pytest.raises(errors.UserError, match='not an address that can be'):
     text_files.expand('nosuch://bucket/a.txt')
-
-
-@pytest.mark.parametrize('name', ['a.txt', 'a.gz', 'a.bz2', 'a.xz', 'a.zst'])
-def test_a_disk_that_fails_while_a_file_is_read_is_one_line(tmp_path, name):
   # Opens, and answers EIO to whoever reads its start.
-  (tmp_path / name).symlink_to('/proc/self/mem')
-  path = str(tmp_path / name)
-
-  def read_all(path):
-    with text_files.open_text(path) as file:
-      file.read()
-
-  for read in (text_files.compute_sha256, text_files.read_head, read_all):
+  (tmp_path / 'a.txt').symlink_to('/proc/self/mem')
+  path = str(tmp_path / 'a.txt')
+  for read in (text_files.compute_sha256, text_files.read_head):
     with pytest.raises(
       errors.UserError, match=f'{path}: Input/output error; p'
     ):

@@ -56,20 +56,6 @@ def test_the_language_decides_before_the_script():
     assert accents.judge_text(language, _seen('plain ASCII')).strip
 
 
-@pytest.mark.parametrize(
-  'choice, lowercase, strip',
-  [
-    ('auto', True, None),
-    ('as_lowercase', True, True),
-    ('as_lowercase', False, False),
-    ('true', False, True),
-    ('false', True, False),
-  ],
-)
-def test_what_a_choice_asks_for(choice, lowercase, strip):
-  assert accents.read_choice(choice, lowercase) is strip
-
-
 def test_what_is_known_without_text():
   def decide(*args):
     decided = accents.decide_without_text(*args)

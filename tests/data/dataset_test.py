@@ -2,14 +2,15 @@
 
 import hashlib
 import os
+import shutil
 
 import numpy as np
 import pytest
 
 from bert_jax import errors
 from bert_jax.data import dataset, manifest_file, records
-from bert_jax.runtime import storage
-from tests.data import made
+from bert_jax.runtime import bucket, storage
+from tests.data import made, preparation
 
 
 def prepared(tmp_path, shards=3):
@@ -106,3 +107,95 @@ def test_a_bucket_that_is_ill_is_no_reason_to_prepare_again(
       dataset.verify(remote)
     assert caught.value.exit_code == errors.MAY_PASS
     assert 'prepare' not in str(caught.value)
+
+
+@pytest.fixture
+def there(prepared, remote, tmp_path, monkeypatch):
+  """Prepared data in a bucket, and an empty cache on this host."""
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
+  for name in os.listdir(prepared[0]):
+    storage.upload(os.path.join(prepared[0], name), f'{remote}/data/{name}')
+  return f'{remote}/data'
+
+
+def test_only_what_is_needed_is_copied_and_it_is_the_same(there, prepared):
+  folder = dataset.fetch(there, ())
+  assert sorted(os.listdir(folder)) == ['.lock', 'manifest.json', 'vocab.txt']
+  assert dataset.fetch(there, (32,)) == folder
+  copied = preparation.digest(folder)
+  assert {n for n in copied if 'record' in n} == {
+    n for n in os.listdir(prepared[0]) if n.endswith('-32.arrayrecord')
+  }
+  whole = preparation.digest(prepared[0])
+  assert all(copied[n] == whole[n] for n in copied if n != '.lock')
+  rows = dataset.open_split(folder, 'train', 32).reader
+  assert len(rows) == len(dataset.open_split(prepared[0], 'train', 32).reader)
+
+
+def test_a_restart_copies_nothing_and_mends_what_was_cut(there, monkeypatch):
+  folder = dataset.fetch(there, (32,))
+  asked = []
+  download = storage.download
+  monkeypatch.setattr(
+    storage,
+    'download',
+    lambda path, local: (asked.append(path), download(path, local)),
+  )
+  dataset.fetch(there, (32,))
+  assert not asked
+  name = next(n for n in os.listdir(folder) if n.startswith('heldout'))
+  with open(os.path.join(folder, name), 'r+b') as file:
+    file.truncate(10)
+  dataset.fetch(there, (32,))
+  assert asked == [f'{there}/{name}']
+
+
+def test_a_file_that_was_changed_is_named_and_not_kept(there, prepared):
+  name = next(
+    n for n in os.listdir(prepared[0]) if n.endswith('32.arrayrecord')
+  )
+  raw = bytearray(storage.read(f'{there}/{name}'))
+  raw[len(raw) // 2] ^= 1
+  with storage.replacing(f'{there}/{name}') as new, open(new, 'wb') as file:
+    file.write(raw)
+  with pytest.raises(
+    errors.UserError, match=f'{there}/{name} is not as it was'
+  ):
+    dataset.fetch(there, (32,))
+  cache = os.path.join(os.environ['XDG_CACHE_HOME'], 'bert_jax', 'data')
+  (folder,) = os.listdir(cache)
+  assert name not in os.listdir(os.path.join(cache, folder))
+
+
+def test_data_that_does_not_fit_is_not_begun(there, monkeypatch):
+  full = type('Usage', (), {'free': 10})
+  monkeypatch.setattr(shutil, 'disk_usage', lambda path: full)
+  with pytest.raises(errors.UserError, match='10 GB free|0.00 GB free'):
+    dataset.fetch(there, (32,))
+
+
+def test_a_disk_that_fills_up_meanwhile_is_no_failure_of_the_bucket(
+  there, monkeypatch
+):
+  def fail(path, local):
+    with bucket.reporting(path, 'read'):
+      raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(storage, 'download', fail)
+  with pytest.raises(
+    errors.UserError, match='No space left on device, on this machine'
+  ):
+    dataset.fetch(there, (32,))
+
+
+def test_what_is_no_prepared_data_is_said_so(remote):
+  with pytest.raises(errors.UserError, match=f'{remote} is not prepared data'):
+    dataset.fetch(remote, (32,))
+
+
+def test_no_name_in_a_manifest_leads_out_of_the_folder(there):
+  manifest = manifest_file.read(there)
+  manifest['shards'][0]['files']['32']['name'] = '../../x'
+  manifest_file.write(there, manifest)
+  with pytest.raises(errors.UserError, match="names '../../x'"):
+    dataset.fetch(there, (32,))

@@ -1,19 +1,26 @@
 """Tests of the way from text to records."""
 
+import dataclasses
+import hashlib
 import os
 import pathlib
+import random
+import shutil
 
+import numpy as np
 import pytest
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import prepare
+from bert_jax.data import dataset, manifest_file, prepare, shards
 from bert_jax.data.prepare import __main__ as command
+from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
 from tests import commands
 from tests.data.preparation import (
   BEAM,
   ONE,
+  Stopped,
   digest,
   make_recipe,
   write_corpus,
@@ -199,3 +206,274 @@ def test_a_flag_takes_what_its_field_may_have(flag, message, tmp_path):
   given = ('--input=a.txt', f'--vocab={tmp_path}/vocab.txt', '--output=x')
   with pytest.raises(errors.UserError, match=message):
     commands.run(command, *given, flag)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('driver', ['two workers', 'beam'])
+def test_a_bucket_gets_the_same_bytes(corpus, prepared, remote, driver):
+  if driver == 'beam':
+    pytest.importorskip('apache_beam')
+  runner = BEAM if driver == 'beam' else prepare.local_runner(2)
+  made = prepare.prepare(make_recipe(corpus), f'{remote}/data', runner)
+  assert made == prepared[1]
+  assert digest(f'{remote}/data') == digest(prepared[0])
+  assert storage.list_names(remote) == ['data', 'data.lock']
+
+
+def test_a_preparation_in_a_bucket_continues(corpus, prepared, remote):
+  done = []
+
+  def stop_after(n):
+    def run(fn, jobs):
+      for job in jobs:
+        if len(done) == n:
+          raise Stopped
+        done.append(job[0].name)
+        yield fn(*job)
+
+    return run
+
+  for n in (1, 5):
+    done.clear()
+    with pytest.raises(Stopped):
+      prepare.prepare(make_recipe(corpus), f'{remote}/data', stop_after(n))
+    assert not storage.exists(f'{remote}/data')
+  before = storage.list_names(f'{remote}/data.partial/work')
+  assert sum(name.endswith('.json') for name in before) >= 3
+  prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
+  assert digest(f'{remote}/data') == digest(prepared[0])
+
+
+@pytest.mark.slow
+def test_a_move_that_was_cut_off_in_a_bucket_is_finished(
+  corpus, prepared, remote, monkeypatch
+):
+  with monkeypatch.context() as m:
+    m.setattr(storage, 'delete', lambda path: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+      prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
+  assert prepare.prepare(make_recipe(corpus), f'{remote}/data', None)
+  assert digest(f'{remote}/data') == digest(prepared[0])
+
+
+def test_other_files_in_a_bucket_are_left_alone(corpus, remote):
+  files.write_text(f'{remote}/data/mine', '')
+  with pytest.raises(errors.UserError, match='and is not prepared data'):
+    prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
+  assert storage.list_names(f'{remote}/data') == ['mine']
+
+
+def test_the_text_may_lie_in_a_bucket(corpus, prepared, remote):
+  files.write_text(f'{remote}/text/a.txt', pathlib.Path(corpus).read_text())
+  made = prepare.prepare(
+    make_recipe(f'{remote}/text/*.txt'), f'{remote}/data', ONE
+  )
+  shards = [x['files'] for x in made['shards']]
+  assert shards == [x['files'] for x in prepared[1]['shards']]
+
+
+def test_an_interrupted_preparation_continues_and_repeats_nothing(
+  corpus, prepared, tmp_path
+):
+  output = str(tmp_path / 'stopped')
+  done = []
+
+  def stop_after(n):
+    def run(fn, jobs):
+      for job in jobs:
+        if len(done) == n:
+          raise Stopped
+        before = set(os.listdir(output + '.partial/work'))
+        result = fn(*job)
+        if set(os.listdir(output + '.partial/work')) - before:
+          done.append(job[0].name)
+        yield result
+
+    return run
+
+  # One read, two counts of words, then three shards.
+  for n in range(7):
+    try:
+      prepare.prepare(make_recipe(corpus), output, stop_after(n))
+    except Stopped:
+      assert not os.path.exists(output) and len(done) == n
+  assert len(done) == 6
+  assert digest(output) == digest(prepared[0])
+
+
+def test_a_kill_just_before_the_end_loses_nothing(corpus, prepared, tmp_path):
+  output = str(tmp_path / 'data')
+  shutil.copytree(prepared[0], output + '.partial')
+  os.makedirs(output + '.partial/work')  # half removed
+  assert prepare.prepare(make_recipe(corpus), output) == prepared[1]
+  assert digest(output) == digest(prepared[0])
+
+
+@pytest.mark.parametrize('ending', ['.json', '.npy', '.arrayrecord'])
+def test_what_a_power_cut_left_empty_is_made_again(
+  ending, corpus, prepared, tmp_path
+):
+  output = str(tmp_path / 'data')
+
+  def stop_before_the_end(fn, jobs):
+    yield from [fn(*job) for job in jobs]
+    if fn is shards.make:
+      raise Stopped
+
+  with pytest.raises(Stopped):
+    prepare.prepare(make_recipe(corpus), output, stop_before_the_end)
+  found = [
+    path
+    for path in pathlib.Path(output + '.partial').rglob(f'*{ending}')
+    if path.name.startswith(('train-', 'heldout-'))
+  ]
+  assert len(found) > 2
+  for path in found:
+    path.write_bytes(b'')
+  prepare.prepare(make_recipe(corpus), output, ONE)
+  assert digest(output) == digest(prepared[0])
+
+
+def _stop_after_reading(fn, jobs):
+  """A runner that is interrupted at the end of the first stage."""
+  for job in jobs:
+    fn(*job)
+  raise Stopped
+
+
+def test_input_that_changes_during_an_interruption_is_read_anew(
+  tmp_path, prepared
+):
+  path = write_corpus(tmp_path / 'corpus.txt', seed=1)
+  output = str(tmp_path / 'data')
+
+  with pytest.raises(Stopped):
+    prepare.prepare(make_recipe(path), output, _stop_after_reading)
+  write_corpus(tmp_path / 'corpus.txt', seed=0)
+  prepare.prepare(make_recipe(path), output, ONE)
+  made, reference = digest(output), digest(prepared[0])
+  for name in ('manifest.json', 'DATA_CARD.md'):  # they hold the path
+    made.pop(name), reference.pop(name)
+  assert made == reference
+
+
+def test_a_vocabulary_that_changes_during_an_interruption_is_used(
+  corpus, tmp_path
+):
+  path = tmp_path / 'vocab.txt'
+  recipe = make_recipe(corpus, vocab=str(path), vocab_size=7, lengths=(32,))
+  output = str(tmp_path / 'data')
+
+  def stop_in_the_second_stage(fn, jobs):
+    if hasattr(jobs[0][0], 'split'):
+      raise Stopped
+    return (fn(*job) for job in jobs)
+
+  write_vocab(path, 'the', 'bird')
+  with pytest.raises(Stopped):
+    prepare.prepare(recipe, output, stop_in_the_second_stage)
+  write_vocab(path, 'the', 'fish')
+  prepare.prepare(recipe, output, ONE)
+  assert tokenizer.read_vocab(f'{output}/vocab.txt')[5:] == ('the', 'fish')
+
+
+def _write_korean(path):
+  rng = random.Random(3)
+  words = '한국어 문장을 나누고 합치는 방법 있다 없다 그리고 나라 말이'.split()
+  blocks = [
+    '\n'.join(' '.join(rng.choices(words, k=6)) + '.' for _ in range(5))
+    for _ in range(60)
+  ]
+  path.write_text('\n\n'.join(blocks), encoding='utf-8')
+  return str(path)
+
+
+def test_korean_stays_in_syllables_and_the_data_says_so(tmp_path):
+  path = _write_korean(tmp_path / 'ko.txt')
+  output = str(tmp_path / 'data')
+  recipe = make_recipe(path, vocab_size=60)
+  made = prepare.prepare(recipe, output, ONE)
+  assert made['recipe']['strip_accents'] is False
+  assert made['accents'].startswith('kept: 7')
+  words = manifest_file.load_tokenizer(output)
+  assert words.tokens(words.ids(['한국어 나라'])[0]) == ['한국어', '나라']
+  with open(os.path.join(output, 'DATA_CARD.md'), encoding='utf-8') as file:
+    card = file.read()
+  assert '나라' in card and 'accents are kept: 7' in card
+  # Decided once: the same request finds it, another one does not get it.
+  assert prepare.prepare(recipe, output, ONE) == made
+  kept = dataclasses.replace(recipe, strip_accents=False)
+  assert prepare.prepare(kept, output, ONE) == made
+  with pytest.raises(errors.UserError, match='strip_accents was False'):
+    prepare.prepare(
+      dataclasses.replace(recipe, strip_accents=True), output, ONE
+    )
+
+
+def test_a_vocabulary_that_is_given_decides_over_the_text(tmp_path):
+  path = _write_korean(tmp_path / 'ko.txt')
+  vocab = tmp_path / 'vocab.txt'
+  pieces = [*tokenizer.SPECIAL, *'\u1112\u1161.']
+  vocab.write_text('\n'.join(pieces) + '\n', encoding='utf-8')
+  recipe = make_recipe(path, vocab=str(vocab), vocab_size=8)
+  output = str(tmp_path / 'data')
+  made = prepare.prepare(recipe, output, ONE)
+  assert made['recipe']['strip_accents'] is True
+  assert made['accents'] == (
+    'stripped: 0.0% of the pieces of the vocabulary have any'
+  )
+
+
+def test_manifest_counts(prepared):
+  output, manifest = prepared
+  found = manifest['documents']
+  assert found['train'] + found['heldout'] == 120
+  assert 4 <= found['heldout'] <= 24  # 12 +- 4 sigma
+  for length in (32, 64):
+    train = dataset.open_split(output, 'train', length)
+    assert len(train.reader) == manifest['lengths'][str(length)]['pairs']
+  assert 0 < manifest['unigram_entropy'] < 4.79  # ln 120
+  assert manifest == manifest_file.read(output)
+
+
+def test_the_manifest_names_every_file_with_its_hash(corpus, prepared):
+  output, manifest = prepared
+  [given] = manifest['inputs']
+  assert given['files'] == [
+    {
+      'path': corpus,
+      'bytes': os.path.getsize(corpus),
+      'sha256': hashlib.sha256(pathlib.Path(corpus).read_bytes()).hexdigest(),
+    }
+  ]
+  found = digest(output)
+  for shard in manifest['shards']:
+    for file in shard['files'].values():
+      assert found[file['name']] == file['sha256']
+  assert found['vocab.txt'] == manifest['vocab_sha256']
+
+
+def test_packed_rows_hold_all_pairs(corpus, prepared, tmp_path):
+  manifest = prepare.prepare(
+    make_recipe(corpus, pack=3), str(tmp_path / 'packed'), ONE
+  )
+  for length in ('32', '64'):
+    packed, plain = manifest['lengths'][length], prepared[1]['lengths'][length]
+    assert packed['pairs'] == plain['pairs'] > packed['rows']
+    assert packed['padding_share'] < plain['padding_share']
+    assert packed['padding_share_unpacked'] == plain['padding_share']
+
+
+def test_heldout_documents_are_not_in_the_training_data(corpus, prepared):
+  words = tokenizer.Tokenizer.load(os.path.join(prepared[0], 'vocab.txt'))
+
+  def sentences(split):
+    reader = dataset.open_split(prepared[0], split, 64).reader
+    rows = reader.rows(np.arange(len(reader)), 64, words.cls_id, words.sep_id)
+    text = ' '.join(words.decode(r.tolist()) for r in rows['input_ids'])
+    return {s.strip() for s in text.split('.') if len(s.split()) > 6}
+
+  assert sentences('heldout')
+  # Truncation at the front can make unlike sentences alike, hence the length.
+  common = sentences('heldout') & sentences('train')
+  assert len(common) < 3

@@ -148,12 +148,6 @@ def test_a_vocabulary_is_written_whole_or_not_at_all(tmp_path):
   assert list(tokenizer.read_vocab(path)) == [*tokenizer.SPECIAL, 'é']
 
 
-def test_learnt_pieces_are_long_and_marked_unless_they_begin_words():
-  assert vocab_pieces.learn([('abab', 9)], 2) == ['##ab', 'ab']
-  assert vocab_pieces.learn([('abab', 9)], 1) == ['##ab']
-  assert vocab_pieces.learn([('\u2581', 9)], 2) == []
-
-
 def test_the_pieces_that_save_most_are_kept_after_characters_by_count():
   counted = [('ab', 5), ('bbb', 2)]
   characters = {'a': 6, '##b': 9, 'b': 3}

@@ -224,15 +224,3 @@ def test_choices_of_a_file_are_predicted_in_order(run, tmp_path):
     found = [json.loads(line) for line in made.read_lines(output)]
     assert [row['prediction'] for row in found] == ['1', '0', '1']
     assert sum(found[0]['probabilities'].values()) == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_choices_of_a_labelled_file_are_scored(run, tmp_path):
-  dev = os.path.join(os.path.dirname(run), 'rows', 'dev.jsonl')
-  output = str(tmp_path / 'out.csv')
-  predict.predict(run, dev, output, label='label', keep=['label'])
-  assert made.read_json(tmp_path / 'out.scores.json')['metrics'] == {
-    'accuracy': 1
-  }
-  rows = [line.split(',')[:2] for line in made.read_lines(output)[1:]]
-  assert len(rows) == 10 and all(a == b for a, b in rows)

@@ -269,21 +269,6 @@ def test_the_best_epoch_is_what_is_scored_exported_and_read(tmp_path, capsys):
   assert np.abs(last - export.head.kernel).max() > 1e-4
 
 
-@pytest.mark.slow
-def test_a_run_may_start_from_a_fine_tuned_model_with_its_head(
-  finetuned, tmp_path
-):
-  c = made.make_config(
-    os.path.join(finetuned, 'export'),
-    made.write_texts(tmp_path / 'texts'),
-    **{'finetuning.epochs': 0.2, 'optimizer.learning_rate': 1e-9},
-  )
-  run = made.train(c, tmp_path)
-  assert made.read_json(run, 'results.json')['metrics']['accuracy'] == 1
-  [facts] = made.list_logged(run, 'run')
-  assert facts['init_from']['changes'] == []
-
-
 HEADER = 'index\tsentence1\tsentence2'
 
 

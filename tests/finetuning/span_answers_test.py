@@ -184,16 +184,6 @@ def test_no_threshold_is_better_than_the_one_found(rows):
   assert count(found, odds, scores, answerable) == pytest.approx(best)
 
 
-def test_a_threshold_is_the_lowest_of_the_best():
-  odds = np.array([-3.0, -1.0, 2.0, 2.0])
-  found = span_answers.find_threshold(
-    odds, np.array([1.0, 0.0, 0.5, 0.0]), np.array([True, False, True, False])
-  )
-  assert found == -3  # 1 right, and 2 without an answer
-  none = span_answers.find_threshold(odds, np.zeros(4), np.zeros(4, bool))
-  assert none < -3
-
-
 def test_published_predictions_have_their_published_scores():
   """Those of the ensemble that led SQuAD 1.1: EM 86.206, F1 92.196."""
   root = os.environ.get('BERT_JAX_TEST_DATA', '')

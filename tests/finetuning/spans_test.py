@@ -321,28 +321,21 @@ def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('fields', 'message'),
+  ('known', 'message'),
   [
-    ({}, "1 question of train without an answer, such as 'a'; "),
-    ({'answers': None}, "answers to 1 question of train are not given, .* 'a'"),
+    (True, "1 question of train without an answer, such as 'a'; "),
+    (False, "answers to 1 question of train are not given, .* 'a'"),
   ],
 )
-def test_training_needs_answers(tmp_path, fields, message):
+def test_training_needs_answers(tmp_path, known, message):
   c, content = make_config(tmp_path), make_squad([('a', 'q', 'p', [])])
-  if fields:
+  if not known:
     [question] = content['data'][0]['paragraphs'][0]['qas']
     del question['answers'], question['is_impossible']
   path = tmp_path / 'questions' / 'train.json'
   path.write_text(json.dumps(content))
   with pytest.raises(errors.UserError, match=message):
     read(c)
-
-
-def test_questions_without_an_answer_are_labelled_cls(tmp_path):
-  rows = [('a', 'q', 'the dog', []), ('b', 'q', 'the dog', [('dog', 4)])]
-  data, lines = read(make(tmp_path, rows, unanswerable=True))
-  assert data.splits['train'].labels.tolist() == [[0, 0], [4, 4]]
-  assert lines[0].startswith('train: 2 questions (answers: 1 without), ')
 
 
 @pytest.mark.parametrize('unanswerable', [False, True])

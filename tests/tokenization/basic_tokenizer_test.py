@@ -91,15 +91,6 @@ def test_any_text_equals_the_literal_procedure(text, lowercase):
   assert basic_tokenizer.split_words(text, lowercase) == expected
 
 
-@hypothesis.settings(deadline=None, max_examples=300)
-@hypothesis.given(
-  st.text(st.characters(max_codepoint=0x7F), max_size=60), st.booleans()
-)
-def test_any_ascii_equals_the_literal_procedure(text, lowercase):
-  expected = google_tokenizer.words(text, lowercase)
-  assert basic_tokenizer.split_words(text, lowercase) == expected
-
-
 @hypothesis.given(_TEXTS, _TEXTS, st.booleans())
 def test_texts_on_both_sides_of_a_blank_do_not_matter_to_each_other(
   a, b, lowercase

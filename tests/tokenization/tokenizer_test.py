@@ -77,11 +77,6 @@ def test_words_become_pieces(tmp_path, more, text, ids):
   assert _load(tmp_path, [*_PIECES, *more]).ids([text]) == [ids]
 
 
-def test_cased_vocabulary_keeps_case_and_accents(tmp_path):
-  wordpiece = _load(tmp_path, lowercase=False)
-  assert wordpiece.ids(['The the thé']) == [[1, 5, 1]]
-
-
 def test_accents_are_stripped_as_case_is_unless_it_is_said():
   google = tokenizer.Tokenizer(tuple(_PIECES))
   assert google == tokenizer.Tokenizer(tuple(_PIECES), True, True)
@@ -147,14 +142,6 @@ def test_special_ids_come_from_the_vocabulary(tmp_path):
   wordpiece = _load(tmp_path, ['x', *_PIECES])
   assert (wordpiece.pad_id, wordpiece.unk_id, wordpiece.cls_id) == (1, 2, 3)
   assert (wordpiece.sep_id, wordpiece.mask_id, wordpiece.size) == (4, 5, 22)
-
-
-def test_control_characters_join_what_they_stand_between(tmp_path):
-  wordpiece = _load(tmp_path)
-  texts = [f'a{c}b' for c in '\x0b\x0c\x1c\x1d\x1e\x1f\x85\x00\u200b']
-  assert wordpiece.ids(texts) == [[15, 20]] * 9
-  spaces = [f'a{c}b' for c in ' \t\n\r\xa0\u2009\u2028\u3000']
-  assert wordpiece.ids(spaces) == [[15, 16]] * 8
 
 
 def test_packed_holds_the_ids_as_two_little_endian_bytes_each(tmp_path):
@@ -234,11 +221,6 @@ def test_bad_vocabularies_are_refused(tmp_path, content, message):
     tokenizer.Tokenizer.load(str(path))
 
 
-def test_missing_vocabulary_is_named(tmp_path):
-  with pytest.raises(errors.UserError, match='none.txt cannot be read'):
-    tokenizer.Tokenizer.load(str(tmp_path / 'none.txt'))
-
-
 def test_a_vocabulary_in_a_bucket_that_is_ill_is_no_wrong_vocabulary(
   ill, remote
 ):
@@ -253,26 +235,6 @@ def test_windows_line_ends_and_byte_order_mark_are_no_part_of_pieces(tmp_path):
   pieces = ['\ufeff[PAD]', *_PIECES[1:], '\u2028']
   wordpiece = _load(tmp_path, pieces, end='\r\n')
   assert wordpiece.vocab == (*_PIECES, '\u2028')
-
-
-def test_ids_under_the_released_uncased_vocabulary():
-  wordpiece = tokenizer.Tokenizer.load(
-    str(_real('vocab/bert-base-uncased/vocab.txt'))
-  )
-  encoded = wordpiece.encode(
-    'our deeds are the reason of this earthquake may allah forgive us all',
-    max_length=18,
-  )
-  assert encoded['input_ids'] == [
-    *[101, 2256, 15616, 2024, 1996, 3114, 1997, 2023, 8372, 2089, 16455],
-    *[9641, 2149, 2035, 102, 0, 0, 0],
-  ]
-  assert encoded['input_mask'] == [1] * 15 + [0] * 3
-  assert encoded['segment_ids'] == [0] * 18
-  text = 'forest fire near la ronge sask canada'
-  assert wordpiece.encode(text)['input_ids'] == [
-    *[101, 3224, 2543, 2379, 2474, 6902, 3351, 21871, 2243, 2710, 102]
-  ]
 
 
 @pytest.mark.parametrize(

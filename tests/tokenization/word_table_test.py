@@ -64,11 +64,6 @@ def test_bytes_above_127_are_letters_of_their_own_case():
   )
 
 
-def test_no_text_is_no_ids():
-  assert _ids(_table(), []) == (b'', [])
-  assert _ids(_table(), ['', '']) == (b'', [0, 0])
-
-
 @pytest.mark.parametrize('slots, most', [(4, 10**6), (1 << 10, 20), (4, 3)])
 def test_growing_and_beginning_anew_change_nothing(monkeypatch, slots, most):
   monkeypatch.setattr(word_table, '_SLOTS', slots)

@@ -9,6 +9,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.finetuning.readers import splits, squad, table_files
 from bert_jax.runtime import memory
+from tests import tfds_sets
 from tests.finetuning.readers import examples_test
 
 
@@ -115,41 +116,14 @@ def test_what_is_not_utf_8_is_named_by_its_line(tmp_path, name):
 LABELS = 'entailment', 'not_entailment'
 
 
-def write(folder, name, features, splits):
-  """Writes a dataset, whose splits are {name: rows}."""
-  tfds = pytest.importorskip('tensorflow_datasets')
-
-  def describe(self):
-    found = tfds.features.FeaturesDict(features(tfds))
-    return tfds.core.DatasetInfo(builder=self, features=found)
-
-  def generate(self, manager):
-    del self, manager
-    return {split: iter(enumerate(rows)) for split, rows in splits.items()}
-
-  builder = type(
-    name.capitalize(),  # which names the dataset
-    (tfds.core.GeneratorBasedBuilder,),
-    {
-      'VERSION': tfds.core.Version('1.0.0'),
-      '_info': describe,
-      '_split_generators': generate,
-      '_generate_examples': None,
-    },
-  )
-  builder(
-    data_dir=str(folder), file_format='array_record'
-  ).download_and_prepare()
-
-
 @pytest.fixture(scope='module')
 def data_dir(tmp_path_factory):
   folder = tmp_path_factory.mktemp('tfds')
 
   def pairs(first, second, labels):
-    def features(tfds):
-      text = tfds.features.Text()
-      label = tfds.features.ClassLabel(names=labels) if labels else np.float32
+    def features(types):
+      text = types.Text()
+      label = types.ClassLabel(names=labels) if labels else np.float32
       return {first: text, second: text, 'label': label, 'idx': np.int32}
 
     return features
@@ -169,16 +143,13 @@ def data_dir(tmp_path_factory):
     columns = 'sentence1', 'sentence2'
     splits = zip(('train', 'validation', 'test'), labels, strict=True)
     content = {k: rows(*columns, x) for k, x in splits}
-    write(folder, name, pairs(*columns, classes), content)
+    tfds_sets.write(folder, name, pairs(*columns, classes), content)
   return str(folder)
 
 
 @pytest.fixture
 def tfds_dir(data_dir, monkeypatch):
-  import tensorflow_datasets as tfds
-
-  monkeypatch.setattr(tfds.core.constants, 'DATA_DIR', data_dir)
-  monkeypatch.setenv('TFDS_DATA_DIR', data_dir)
+  tfds_sets.use(data_dir, monkeypatch)
 
 
 def read_tfds(name, **changes):
