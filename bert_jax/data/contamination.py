@@ -1,0 +1,317 @@
+"""Finds evaluation text that the training text contains.
+
+  python -m bert_jax.data.contamination --data=PREPARED --eval='glue/*/dev.tsv'
+
+An evaluation row is contaminated if 13 words in a row of it stand in the training
+text, as in the GPT-3 paper (arXiv 2005.14165, appendix C): letters and digits,
+without case and punctuation; ideographs and kana count as a word each. Rows of
+fewer words are counted, but cannot be judged.
+
+--data is what bert_jax.data.prepare made, or a run with data of its own; its
+text is read again and must still be there. --eval are files, folders or globs,
+with commas between them: .json, .jsonl or, line by line, anything else. Prints
+the share of each file and the worst rows; --output also gets every row and where
+its words stand. The exit code is 0 whatever is found.
+"""
+
+import collections
+import functools
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import flags
+
+from bert_jax import errors
+from bert_jax.corpus import sources, text_files
+from bert_jax.data import manifest_file, prepare
+from bert_jax.runtime import cli, files, memory, process_pool, progress, storage
+
+N = 13  # words
+_WORD = re.compile(
+  r'[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]'
+  r'|[^\W_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+'
+)
+_CHUNK = 1 << 20  # characters of a document that are looked at together
+_WORST = 5  # rows printed
+# A different odd multiplier for each place in an n-gram.
+_FACTORS = np.random.default_rng(13).integers(
+  1 << 63, size=N, dtype=np.uint64
+) * np.uint64(2) + np.uint64(1)
+
+
+class Row(NamedTuple):
+  """An evaluation row.
+
+  Attributes:
+    path: the file.
+    number: of its line, or of its text in a .json, from 1.
+  """
+
+  path: str
+  number: int
+  text: str
+
+
+def split_words(text: str) -> list[str]:
+  """Returns the words of a text, without case and punctuation.
+
+  >>> split_words("It's 2 o'clock, 世界!")
+  ['it', 's', '2', 'o', 'clock', '世', '界']
+  """
+  return _WORD.findall(text.lower())
+
+
+def read_rows(given: str) -> list[Row]:
+  """Reads evaluation files.
+
+  Args:
+    given: paths, folders or globs, with commas between.
+
+  Raises:
+    errors.UserError: if there are none, or one cannot be read.
+  """
+  rows = []
+  for name in given.split(','):
+    for path in text_files.expand(name):
+      with text_files.open_text(path) as file:
+        text = file.read().decode('utf-8-sig', 'replace')
+      if text_files.get_extension(path) == '.json':
+        with errors.explaining(
+          f'cannot read {path}', 'is it JSON?', ValueError
+        ):
+          texts = list(_list_texts(json.loads(text)))
+      else:
+        texts = [_decode_line(line) for line in text.split('\n')]
+      rows += [Row(path, i, x) for i, x in enumerate(texts, 1) if x.strip()]
+  return rows
+
+
+def _decode_line(line: str) -> str:
+  """Returns the texts of a line of JSONL, or else the line."""
+  if line.startswith('{'):
+    try:
+      return ' \n '.join(_list_texts(json.loads(line)))
+    except (ValueError, RecursionError):
+      pass
+  return line
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+  """Yields the texts in a JSON value, in order."""
+  left = [value]
+  while left:
+    found = left.pop()
+    if isinstance(found, str):
+      yield found
+    elif isinstance(found, dict):
+      left += reversed([*found.values()])
+    elif isinstance(found, list):
+      left += reversed(found)
+
+
+class Index(NamedTuple):
+  """The n-grams of evaluation rows.
+
+  Attributes:
+    ids: {word: number from 1}.
+    hashes: of different n-grams, sorted uint64 [G].
+  """
+
+  ids: dict[str, int]
+  hashes: np.ndarray
+
+
+def make_index(rows: Iterable[Row]) -> tuple[Index, list[np.ndarray]]:
+  """Returns the index of rows, and for each row its n-grams' places in it."""
+  ids: dict[str, int] = {}
+  found = []
+  for row in rows:
+    numbers = [ids.setdefault(x, len(ids) + 1) for x in split_words(row.text)]
+    found.append(_hash(np.array(numbers, np.uint64))[0])
+  hashes = np.unique(np.concatenate([*found, np.empty(0, np.uint64)]))
+  return Index(ids, hashes), [np.searchsorted(hashes, x) for x in found]
+
+
+def _hash(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Hashes all n-grams of words, numbers uint64 [W] of which 0 is unknown.
+
+  Returns:
+    (hashes, places): uint64 [G] and the first words of n-grams without unknown
+    words, [G].
+  """
+  size = len(ids) - N + 1
+  if size <= 0:
+    return np.empty(0, np.uint64), np.empty(0, np.int64)
+  unknown = np.concatenate([[0], np.cumsum(ids == 0)])
+  places = np.flatnonzero(unknown[N:] == unknown[:-N])
+  mixed = ids * np.uint64(0x9E3779B97F4A7C15)
+  mixed ^= mixed >> np.uint64(29)
+  hashes = np.zeros(len(places), np.uint64)
+  for k, factor in enumerate(_FACTORS):
+    hashes += mixed[places + k] * factor
+  return hashes ^ (hashes >> np.uint64(32)), places
+
+
+def search(
+  piece: sources.Piece, layout: str, field: str, path: str
+) -> tuple[dict[int, str], int]:
+  """Searches a piece of the training text, in a process of its own.
+
+  Args:
+    layout: of plain text, see `sources.plan`.
+    path: the index, from `_save`.
+
+  Returns:
+    (found, words): {n-gram of the index: the words in the text}, and how many
+    words were read.
+  """
+  index, found, total = _load(path), {}, 0
+  counts: collections.Counter[str] = collections.Counter()
+  for document in sources.read_documents(piece, layout, field, counts, counts):
+    before: list[str] = []
+    for text in _chunk(document.paragraphs):
+      words = split_words(text)
+      total += len(words)
+      words = before + words
+      ids = np.fromiter(
+        (index.ids.get(x, 0) for x in words), np.uint64, len(words)
+      )
+      hashes, places = _hash(ids)
+      at = np.searchsorted(index.hashes, hashes)
+      at = np.minimum(at, len(index.hashes) - 1)
+      for k in np.flatnonzero(index.hashes[at] == hashes):
+        place = places[k]
+        found.setdefault(int(at[k]), ' '.join(words[place : place + N]))
+      before = words[-N + 1 :]
+  return found, total
+
+
+def _chunk(paragraphs: Sequence[str]) -> Iterator[str]:
+  """Yields the paragraphs of a document, joined to texts of a bounded size."""
+  some, size = [], 0
+  for paragraph in paragraphs:
+    some.append(paragraph)
+    size += len(paragraph)
+    if size > _CHUNK:
+      yield '\n'.join(some)
+      some, size = [], 0
+  yield '\n'.join(some)
+
+
+def _save(index: Index, path: str):
+  words = np.frombuffer('\n'.join(index.ids).encode(), np.uint8)
+  with open(path, 'wb') as file:
+    np.savez(file, words=words, hashes=index.hashes)
+
+
+@functools.lru_cache(1)
+def _load(path: str) -> Index:
+  with np.load(path, allow_pickle=False) as saved:
+    words = saved['words'].tobytes().decode().split('\n')
+    return Index({x: i for i, x in enumerate(words, 1)}, saved['hashes'])
+
+
+def find(
+  data: str, rows: Sequence[Row], workers: int = process_pool.ONE_PER_CORE
+) -> list[dict[str, Any]]:
+  """Compares evaluation rows with the text that data was prepared from.
+
+  Args:
+    data: a folder of prepared data.
+    workers: processes beside this one, 0 is none, -1 is one per core.
+
+  Returns:
+    For each row `path`, `line`, its `words`, the `share` of its n-grams that the
+    text contains (null if it has fewer words than an n-gram) and, as a `sample`,
+    words of the first of these.
+
+  Raises:
+    errors.UserError: if the data or its text cannot be read.
+  """
+  recipe = manifest_file.read(data)['recipe']
+  how = recipe['layout'], recipe['field']
+  index, grams = make_index(rows)
+  pieces = sources.plan(recipe['inputs'], *how) if len(index.hashes) else []
+  found: dict[int, str] = {}
+  with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
+    path = os.path.join(folder, 'index.npz')
+    _save(index, path)
+    jobs = [(piece, *how, path) for piece in pieces]
+    made = prepare.local_runner(workers)(search, jobs)
+    total = sum(piece.size for piece in pieces)
+    with progress.Progress(total, 'B', 'searching') as bar:
+      for piece, (some, _) in zip(pieces, made, strict=True):
+        found.update(some)
+        bar.update(piece.size)
+  results = []
+  for row, own in zip(rows, grams, strict=True):
+    there = [int(x) for x in own if int(x) in found]
+    results.append(
+      {
+        'path': row.path,
+        'line': row.number,
+        'words': len(split_words(row.text)),
+        'share': len(there) / len(own) if len(own) else None,
+        'sample': found[there[0]] if there else None,
+      }
+    )
+  return results
+
+
+def summarise(results: Sequence[dict[str, Any]]) -> list[str]:
+  """Returns the lines of a table by file, and of the worst rows."""
+  of: dict[str, list] = {}
+  for x in results:
+    of.setdefault(x['path'], []).append(x)
+  lines = [f'{"rows":>8} {f"{N} words":>8} {"found":>8} {"share":>7}  file']
+  for path, some in of.items():
+    judged = [x for x in some if x['share'] is not None]
+    bad = sum(x['share'] > 0 for x in judged)
+    share = f'{bad / len(judged):.2%}' if judged else ''
+    lines.append(
+      f'{len(some):>8,} {len(judged):>8,} {bad:>8,} {share:>7}  {path}'
+    )
+  worst = sorted(
+    (x for x in results if x['share']), key=lambda x: (-x['share'], -x['words'])
+  )
+  for x in worst[:_WORST]:
+    lines.append(
+      f'{x["path"]} line {x["line"]}: {x["share"]:.0%} of its n-grams, such as '
+      f'"{x["sample"]}"'
+    )
+  return lines
+
+
+def _define_flags():
+  flags.DEFINE_string('data', None, 'Prepared data, or a run that has its own.')
+  flags.DEFINE_string('eval', None, 'Evaluation files, folders or globs.')
+  flags.DEFINE_string('output', '', 'A .json for every row.')
+  flags.DEFINE_integer('workers', -1, 'Processes; -1 is one per core.')
+  flags.mark_flags_as_required(['data', 'eval'])
+
+
+def main(argv: list[str]):
+  """Runs the command."""
+  del argv
+  given = flags.FLAGS
+  data = storage.resolve(given.data)
+  own = os.path.join(data, 'data')
+  data = own if storage.exists(own) else data
+  results = find(data, read_rows(given.eval), given.workers)
+  print('\n'.join(summarise(results)))
+  if given.output:
+    files.write_file(
+      given.output, lambda new: files.write_json(new, {'rows': results})
+    )
+    print(f'wrote {given.output}: {errors.count(len(results), "row")}')
+
+
+if __name__ == '__main__':
+  memory.keep_freed()
+  _define_flags()
+  cli.run(main)

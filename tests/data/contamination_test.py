@@ -1,0 +1,124 @@
+"""Tests of the search for evaluation text in the training text."""
+
+import json
+import random
+import re
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.corpus import sources
+from bert_jax.data import contamination, manifest_file
+
+WORDS = [f'w{i}' for i in range(40)]
+
+
+def write_data(folder, text):
+  """Returns a folder whose manifest says that its text is this one."""
+  (folder / 'text.txt').write_text(text, 'utf-8')
+  recipe = {'inputs': [str(folder / 'text.txt')], 'layout': 'paragraphs'}
+  manifest_file.write(str(folder), {'recipe': recipe | {'field': 'text'}})
+  return str(folder)
+
+
+def search_naively(text, row):
+  """Returns the share of a row's n-grams that a text contains."""
+  [one, other] = (
+    ' '.join(re.findall(r'\w+', x.lower())) + ' ' for x in (text, row)
+  )
+  words = other.split()
+  grams = [
+    ' '.join(words[i : i + 13]) + ' ' for i in range(max(len(words) - 12, 0))
+  ]
+  return sum(x in one for x in grams) / len(grams) if grams else None
+
+
+def test_what_is_planted_is_found_and_nothing_else(tmp_path):
+  draw = random.Random(1)
+  documents = [draw.choices(WORDS, k=draw.randrange(60)) for _ in range(40)]
+  rows = [draw.choices(WORDS, k=draw.randrange(5, 30)) for _ in range(30)]
+  for k in range(10):  # parts of the text, within other words
+    planted = next(x for x in documents[k:] if len(x) > 12 + k)
+    rows[k][3:3] = planted[k : 13 + k]
+  for k in range(10, 20):  # a word less than is needed
+    rows[k] = [x for x in documents if len(x) > 20][k % 5][:12] + ['new']
+  text = '\n\n'.join(' '.join(x).title() + '.' for x in documents)
+  data = write_data(tmp_path, text)
+  given = [
+    contamination.Row('f', i, ', '.join(x)) for i, x in enumerate(rows, 1)
+  ]
+  found = contamination.find(data, given, workers=0)
+  for x, row in zip(found, given, strict=True):
+    assert x['share'] == search_naively(text, row.text)
+  shares = [x['share'] for x in found]
+  assert all(shares[:10]) and not any(shares[10:])
+  assert search_naively(text, found[3]['sample']) == 1
+  short = contamination.Row('f', 1, 'w1 w2')
+  assert contamination.find(data, [short], workers=0)[0]['share'] is None
+  # Processes find the same.
+  assert contamination.find(data, given, workers=2) == found
+
+
+def test_words_may_be_in_different_paragraphs_of_a_long_document(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(contamination, '_CHUNK', 50)
+  words = [f'w{i}' for i in range(400)]
+  (tmp_path / 'text').write_text(
+    '\n'.join(' '.join(words[i : i + 7]) for i in range(0, 400, 7))
+  )
+  rows = [
+    contamination.Row('f', i, ' '.join(words[i : i + 13])) for i in range(387)
+  ]
+  index, grams = contamination.make_index(rows)
+  contamination._save(index, str(tmp_path / 'index'))
+  [piece] = sources.plan([str(tmp_path / 'text')], 'paragraphs', 'text')
+  found, read = contamination.search(
+    piece, 'paragraphs', 'text', str(tmp_path / 'index')
+  )
+  assert read == 400 and len(found) == 387
+  assert all(
+    found[int(x[0])] == row.text for x, row in zip(grams, rows, strict=True)
+  )
+
+
+def test_rows_are_lines_or_the_texts_of_json(tmp_path):
+  (tmp_path / 'a.tsv').write_text('one\ttwo\n\nthree\n')
+  (tmp_path / 'b.jsonl').write_text('{"x": "one", "y": ["two", 3]}\n{broken\n')
+  (tmp_path / 'c.json').write_text(
+    json.dumps({'d': [{'q': 'one'}, {'q': 'two'}]})
+  )
+  texts = [
+    (x.number, ' '.join(x.text.split()))
+    for name in ('a.tsv', 'b.jsonl', 'c.json')
+    for x in contamination.read_rows(str(tmp_path / name))
+  ]
+  assert texts == [
+    *((1, 'one two'), (3, 'three')),
+    *((1, 'one two'), (2, '{broken')),
+    *((1, 'one'), (2, 'two')),
+  ]
+  assert len(contamination.read_rows(f'{tmp_path}/a.*,{tmp_path}/c.json')) == 4
+
+
+def test_the_table_counts_rows_that_are_long_enough():
+  made = [('a', 0.5, 20), ('a', 0.0, 13), ('a', None, 3), ('b', 1.0, 14)]
+  lines = contamination.summarise(
+    [
+      {'path': path, 'line': 7, 'words': words, 'share': share, 'sample': 'x y'}
+      for path, share, words in made
+    ]
+  )
+  assert lines[1].split() == ['3', '2', '1', '50.00%', 'a']
+  assert lines[2].split() == ['1', '1', '1', '100.00%', 'b']
+  assert lines[3].startswith('b line 7: 100%') and '"x y"' in lines[3]
+
+
+def test_what_cannot_be_read_is_said(tmp_path):
+  (tmp_path / 'x.json').write_text('{')
+  with pytest.raises(errors.UserError, match='x.json'):
+    contamination.read_rows(str(tmp_path / 'x.json'))
+  with pytest.raises(errors.UserError, match='no_such'):
+    contamination.read_rows(str(tmp_path / 'no_such'))
+  with pytest.raises(errors.UserError, match='not prepared data'):
+    contamination.find(str(tmp_path), [])
