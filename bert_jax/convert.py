@@ -17,7 +17,14 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.inference import source
-from bert_jax.interop import google, hf_export, npz, rename, stablehlo, verify
+from bert_jax.interop import (
+  google,
+  hugging_face,
+  npz,
+  rename,
+  stablehlo,
+  verify,
+)
 from bert_jax.model import bert_config, classifier
 from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli, copies
@@ -79,14 +86,10 @@ def choose(params: Any, model: str | None, form: str):
   """Returns the parameters to write to a format.
 
   Args:
-    params: parameters of the source.
     model: one of `pretraining`, `mlm`, `encoder`; None is as many heads as
       possible.
     form: the format to write. Google's and npz support any heads, Hugging
       Face's those of one of its classes.
-
-  Raises:
-    errors.UserError: if the source lacks a head of the model.
   """
   held = rename.list_parts(params)
   if model is None:
@@ -110,11 +113,7 @@ def choose_activation(
   """Returns the config with another form of GELU.
 
   Args:
-    config: what the source is.
     activation: `gelu` (by erf) or `gelu_tanh`; None is that of the source.
-
-  Raises:
-    errors.UserError: if the source has neither.
   """
   if activation is None:
     return config
@@ -137,7 +136,7 @@ def write(
 ):
   """Writes a model in a format; see the modules of `bert_jax.interop`."""
   if form == 'hf':
-    hf_export.export(path, params, config, tokenizer, card, head)
+    hugging_face.export(path, params, config, tokenizer, card, head)
   elif form == 'google':
     google.write(path, params, config, tokenizer)
   elif form == 'stablehlo':
@@ -176,9 +175,6 @@ def check(
 
   Returns:
     Lines with the largest differences.
-
-  Raises:
-    errors.UserError: if they differ by more than rounding.
   """
   ours = verify.compute_outputs(params, config, head)
   with copies.local_copy(path) as here:

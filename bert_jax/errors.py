@@ -176,7 +176,6 @@ def find_changes(old: dict, new: dict, prefix: str = '') -> list[str]:
 
   Args:
     old: nested dict of JSON values.
-    new: nested dict of JSON values.
     prefix: prefix for the names.
 
   Returns:

@@ -39,12 +39,8 @@ def save(path: str, features: Iterable[hidden_states.Features]):
   The file is written atomically.
 
   Args:
-    path: the file; an existing one is replaced.
     features: features of sentences 0, 1, 2 ...; sentence i is saved as
       `tokens_i`, `hidden_i` and, if computed, `attention_i`.
-
-  Raises:
-    errors.UserError: if the file cannot be written.
   """
   files.write_file(path, lambda new: _write(new, features))
 
@@ -62,12 +58,7 @@ def _write(path, features):
 
 
 def read_texts(path: str) -> list[str | tuple[str, str]]:
-  """Reads a sentence per line, or a pair with a tab between.
-
-  Raises:
-    errors.UserError: if the file cannot be read, is not UTF-8 or has a line
-      with more than one tab.
-  """
+  """Reads a sentence per line, or a pair with a tab between."""
   try:
     advice = 'give a file with a sentence per line.'
     with errors.explaining(f'cannot read {path}', advice):

@@ -23,7 +23,6 @@ def run(config: config_dict.ConfigDict, workdir: str):
   """Prepares the data, trains and exports; resumes an interrupted run.
 
   Args:
-    config: the experiment, see `bert_jax.config`.
     workdir: directory of the run, local or in a bucket.
   """
   # Imported here and below, so that --help and the processes that prepare data,
@@ -51,7 +50,7 @@ def _check(task, config, workdir) -> config_dict.ConfigDict:
   from bert_jax.config import to_json
   from bert_jax.parallel import agreement
   from bert_jax.train import fit
-  from bert_jax.workdir import shared
+  from bert_jax.workdir import claim
 
   config_check.check(config)
   config = task.take_model(config, workdir)
@@ -59,7 +58,7 @@ def _check(task, config, workdir) -> config_dict.ConfigDict:
   agreement.check_same({**json.loads(to_json(config)), **agreement.hash_code()})
   fit.check_devices(config)
   task.check(config, workdir)
-  shared.check_shared(workdir)
+  claim.check_shared(workdir)
   return config
 
 

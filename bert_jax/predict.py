@@ -81,10 +81,6 @@ def predict(
 
   Returns:
     The number of rows, words or questions.
-
-  Raises:
-    errors.UserError: if the model has no head that predicts, or a file cannot
-      be read or written.
   """
   # Imported here, so that --help does not wait for jax.
   from bert_jax import tasks
@@ -115,9 +111,6 @@ def predict_texts(
   Returns:
     A dict for each text: its `prediction`, a class or a number, and, of a class,
     its `probability` and the `probabilities` of all classes.
-
-  Raises:
-    errors.UserError: if the model does not predict classes or numbers of texts.
   """
   from bert_jax.finetuning import classes
   from bert_jax.inference import source

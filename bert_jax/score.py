@@ -55,10 +55,6 @@ def read_items(given: str, two_lines: bool = False) -> list[Item]:
   Args:
     given: files, globs and folders, with commas between.
     two_lines: whether every two lines of a text file are a pair.
-
-  Raises:
-    errors.UserError: if a file cannot be read or is malformed, or if there are
-      sentences and pairs.
   """
   items = []
   for name in given.split(','):
@@ -123,8 +119,6 @@ def score_pairs(
   """Returns a table of paradigms: a head, a row for each, and their mean.
 
   Args:
-    model: a model with an MLM head.
-    items: pairs, from `read_items`.
     full: whether to score all words of pairs that differ in one, too.
   """
   tokenizer = model.tokenizer

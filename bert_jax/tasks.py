@@ -116,11 +116,7 @@ TASKS = {
 
 
 def get(config: config_dict.ConfigDict) -> Definition:
-  """Returns the task of a config.
-
-  Raises:
-    errors.UserError: if there is none of this name.
-  """
+  """Returns the task of a config."""
   if config.task not in TASKS:
     raise errors.UserError(
       f'task={config.task!r} is not one of {", ".join(TASKS)}.'

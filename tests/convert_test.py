@@ -10,7 +10,7 @@ from absl import flags
 
 from bert_jax import convert, errors
 from bert_jax.inference import source
-from bert_jax.interop import google, hf_export, hf_load, npz, rename
+from bert_jax.interop import google, hugging_face, npz, rename
 from bert_jax.model import classifier
 from bert_jax.runtime import storage
 from bert_jax.weight_files import tf_checkpoint
@@ -41,7 +41,7 @@ def test_every_format_becomes_every_other_and_back(tmp_path):
     assert source.detect_kind(target) == form
     last = target
   assert all_bytes(last) == all_bytes(first)
-  models.assert_same(hf_load.read(last).params, models.make_params())
+  models.assert_same(hugging_face.read(last).params, models.make_params())
 
 
 @pytest.mark.slow
@@ -123,7 +123,9 @@ def test_the_most_there_is_is_written(tmp_path, capsys):
     params = rename.keep_parts(models.make_params(), heads)
     npz.write(path, params, models.CONFIG, models.TOKENIZER)
     run_main(path, str(tmp_path / 'hf'), 'hf')
-    assert rename.list_parts(hf_load.read(str(tmp_path / 'hf')).params) == in_hf
+    assert (
+      rename.list_parts(hugging_face.read(str(tmp_path / 'hf')).params) == in_hf
+    )
     # Google's files hold any heads.
     run_main(path, str(tmp_path / 'google'), 'google')
     read = google.read(str(tmp_path / 'google')).params
@@ -191,7 +193,7 @@ def export_head(path):
   columns = 'text', '', 'a', 'b', 'c'
   head = classifier.Head(kernel, bias, (), 6, columns, 'choice')
   words = models.TOKENIZER
-  hf_export.export(str(path), params, models.CONFIG, words, None, head)
+  hugging_face.export(str(path), params, models.CONFIG, words, None, head)
   return str(path)
 
 
@@ -234,10 +236,10 @@ def test_verify_notices_another_model(
 ):
   def export(path, params, config, words, card, head):
     params, head = change(params, head)
-    hf_export.export(path, params, config, words, card, head)
+    hugging_face.export(path, params, config, words, card, head)
 
   wrong = types.SimpleNamespace(export=export)
-  monkeypatch.setattr(convert, 'hf_export', wrong)
+  monkeypatch.setattr(convert, 'hugging_face', wrong)
   with pytest.raises(errors.UserError, match=message):
     run_main(write(tmp_path / 'theirs'), str(tmp_path / 'x'), 'hf', '--verify')
 
@@ -246,7 +248,7 @@ def save_exact_gelu(path):
   """Writes a Hugging Face model whose config says gelu, by erf."""
   config = dataclasses.replace(models.CONFIG, activation='gelu')
   params = models.make_params()
-  hf_export.export(str(path), params, config, models.TOKENIZER)
+  hugging_face.export(str(path), params, config, models.TOKENIZER)
   return str(path)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax import errors, fill_mask
 from bert_jax.config import model_config
-from bert_jax.interop import google, hf_export, npz, rename
+from bert_jax.interop import google, hugging_face, npz, rename
 from tests import commands, models
 from tests.inference import fill_test, trained_run_test
 
@@ -36,7 +36,7 @@ def test_every_kind_of_model_answers_alike(tmp_path, monkeypatch, capsys):
   params, config = fill_test.make_certain_model()
   words = fill_test.TOKENIZER
   paths = {name: str(tmp_path / name) for name in ('hf', 'google', 'x.npz')}
-  hf_export.export(paths['hf'], params, config, words)
+  hugging_face.export(paths['hf'], params, config, words)
   google.write(paths['google'], params, config, words)
   # bfloat16 is how a run may compute, not what its model is.
   half = dataclasses.replace(config, dtype='bfloat16')
@@ -55,7 +55,7 @@ def test_a_run_answers_as_its_export_does(tmp_path, monkeypatch, capsys):
   exported = str(tmp_path / 'export')
   bert = model_config(trained_run_test.make_config())
   params = trained_run_test.params(2)
-  hf_export.export(exported, params, bert, models.TOKENIZER)
+  hugging_face.export(exported, params, bert, models.TOKENIZER)
   for path in (workdir, exported):
     ask(monkeypatch, path, 'the [MASK]')
   run, export = capsys.readouterr().out.split('the [MASK]')[1:]
@@ -83,7 +83,7 @@ def test_nothing_is_named_as_missing_from_a_fine_tuned_run(
 def test_the_command_prints_words_and_nothing_else(tmp_path):
   params, config = fill_test.make_certain_model()
   path = str(tmp_path / 'model')
-  hf_export.export(path, params, config, fill_test.TOKENIZER)
+  hugging_face.export(path, params, config, fill_test.TOKENIZER)
   command = [sys.executable, '-m', 'bert_jax.fill_mask', f'--model={path}']
   result = subprocess.run(
     [*command, '--top=2', 'the [MASK] ran', 'no mask'],

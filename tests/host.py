@@ -12,7 +12,7 @@ from jax.experimental import multihost_utils
 from bert_jax import errors
 from bert_jax.parallel import agreement, device_mesh, distributed, watchdog
 from bert_jax.train import fit, task
-from bert_jax.workdir import shared
+from bert_jax.workdir import claim
 from tests import training
 
 
@@ -34,7 +34,7 @@ def main(port, process, workdir):
   found = multihost_utils.process_allgather(batch, tiled=True)
   same = all(np.array_equal(found[name], whole[name]) for name in whole)
   print(f'batch: {same}', file=out)
-  shared.check_shared(workdir)
+  claim.check_shared(workdir)
   with watchdog.watch_hosts() as pulse:
     c = training.small_config()
     c.checkpoint.minutes = 1e-9

@@ -14,7 +14,7 @@ import pytest
 from bert_jax import errors, main
 from bert_jax.config import apply_arguments, recipes
 from bert_jax.inference import source
-from bert_jax.interop import hf_load
+from bert_jax.interop import hugging_face
 from bert_jax.report import page, runs
 from bert_jax.runtime import storage
 from bert_jax.workdir import log
@@ -93,7 +93,7 @@ def test_a_run_says_what_it_does_and_what_to_do_next(whole):
 @pytest.mark.slow
 def test_a_run_exports_what_it_trained(whole):
   workdir, _, _ = whole
-  params, config, tokenizer, *_ = hf_load.read(str(workdir / 'export'))
+  params, config, tokenizer, *_ = hugging_face.read(str(workdir / 'export'))
   assert (config.num_layers, config.hidden_size) == (2, 64)
   assert tokenizer.size == 120
   assert params['embeddings']['word']['embedding'].shape == (120, 64)

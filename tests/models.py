@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data import manifest_file
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from bert_jax.model import bert_config, heads
 from bert_jax.tokenization.tokenizer import Tokenizer
 
@@ -63,7 +63,7 @@ def make_params(config=CONFIG, with_nsp=True, seed=0):
 
 def export_to(path) -> str:
   """Exports the model to a path, and returns it."""
-  hf_export.export(str(path), make_params(), CONFIG, TOKENIZER)
+  hugging_face.export(str(path), make_params(), CONFIG, TOKENIZER)
   return str(path)
 
 

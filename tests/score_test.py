@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax import errors, score
 from bert_jax.inference import pseudo_likelihood
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from tests import commands
 from tests.inference import fill_test, pseudo_likelihood_test
 
@@ -106,7 +106,7 @@ def test_the_word_that_differs_decides_unless_all_are_asked_for(monkeypatch):
 def test_the_command_writes_a_table(tmp_path, capsys):
   params, config = fill_test.make_certain_model()
   model = str(tmp_path / 'model')
-  hf_export.export(model, params, config, fill_test.TOKENIZER)
+  hugging_face.export(model, params, config, fill_test.TOKENIZER)
   output = tmp_path / 'out.tsv'
 
   def run(path):

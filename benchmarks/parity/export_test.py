@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.config import apply_arguments, model_config, recipes
 from bert_jax.inference import fill
-from bert_jax.interop import hf_export, hf_load
+from bert_jax.interop import hugging_face
 from bert_jax.model import heads, parameters
 from bert_jax.tokenization import tokenizer
 
@@ -45,7 +45,7 @@ def model(real, tmp_path_factory):
     lambda x: x + 0.1 * rng.standard_normal(x.shape, np.float32), made
   )
   folder = str(tmp_path_factory.mktemp('export'))
-  hf_export.export(folder, made, bert, words)
+  hugging_face.export(folder, made, bert, words)
   return folder
 
 
@@ -65,7 +65,7 @@ def make_batch(words, pairs):
 
 
 def test_logits_ids_and_guesses_are_equal(model, sentences, in_transformers):
-  params, bert, words, *_ = hf_load.read(model)
+  params, bert, words, *_ = hugging_face.read(model)
   starts = take(range(len(sentences) - 1), PAIRS)
   pairs = [sentences[i : i + 2] for i in starts]
   batch, ids = make_batch(words, pairs)

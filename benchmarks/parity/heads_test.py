@@ -14,7 +14,7 @@ import pytest
 from bert_jax import tasks
 from bert_jax.config import apply_arguments, model_config, recipes
 from bert_jax.inference import fine_tuned
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from bert_jax.model import classifier, parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.tokenization import tokenizer
@@ -95,7 +95,7 @@ def start(c, folder):
   )
   words = (*tokenizer.SPECIAL, *(f'w{i}' for i in range(VOCAB - 5)))
   bert, words = model_config(c), tokenizer.Tokenizer(words)
-  hf_export.export(folder, params, bert, words, head=head)
+  hugging_face.export(folder, params, bert, words, head=head)
   return objective, state
 
 

@@ -16,7 +16,7 @@ from bert_jax import main
 from bert_jax.parallel import distributed
 from bert_jax.runtime import cli, pulse
 from bert_jax.train import fit
-from bert_jax.workdir import checkpoint, shared
+from bert_jax.workdir import checkpoint, claim
 from configs import tiny
 
 
@@ -45,7 +45,7 @@ def train(options):
   """Trains as `bert_jax.main` does, but for what this file says."""
   if options.hang_seconds:
     pulse._LEAST_SECONDS = options.hang_seconds
-  shared.check_shared = lambda workdir: None
+  claim.check_shared = lambda workdir: None
   checkpoint.Checkpoints.save = lambda *arguments: 'not saved'
   fit_whole = fit.fit
 

@@ -14,7 +14,7 @@ import emulator
 import small_run
 from small_run import Skipped, expect, expect_error, expect_line, expect_same
 
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from bert_jax.runtime import bucket
 from bert_jax.workdir import log
 
@@ -72,17 +72,17 @@ def before_row(step: int, act):
 @contextlib.contextmanager
 def before_export(act):
   """Calls act() before a run exports its model."""
-  export = hf_export.export
+  export = hugging_face.export
 
   def acting(*args, **options):
     act()
     return export(*args, **options)
 
-  hf_export.export = acting
+  hugging_face.export = acting
   try:
     yield
   finally:
-    hf_export.export = export
+    hugging_face.export = export
 
 
 def full_predicted(base, folder):

@@ -31,7 +31,7 @@ MOMENTS = {
   'the log': ('workdir.log', 'Log.write'),
   'evaluation': ('train.evaluate', 'evaluate'),
   'a save': ('workdir.checkpoint', 'Checkpoints.save'),
-  'the export': ('interop.hf_export', 'export'),
+  'the export': ('interop.hugging_face', 'export'),
 }
 TWICE = 'a step', 'a save', 'the log'
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT

@@ -33,7 +33,7 @@ from bert_jax.runtime import compile_cache, signals, storage
 from bert_jax.train import (  # noqa: F401
   fit,
 )
-from bert_jax.workdir import claim, log, shared, status  # noqa: F401
+from bert_jax.workdir import log
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 CONFIG = os.path.join(ROOT, 'benchmarks', 'proofs', 'small_config.py')

@@ -1,11 +1,14 @@
-"""Applies the arguments of `--config=FILE:ARGUMENTS`."""
+"""Sets fields of a config, by arguments of --config or flags of commands."""
 
 import difflib
+from collections.abc import Mapping
 
+from absl import flags
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import profiles, recipes, serialization
+from bert_jax.config import recipes, serialization
+from bert_jax.config.declaration import Choice
 from bert_jax.config.fields import FIELDS
 
 
@@ -14,7 +17,7 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
 
   Args:
     c: the config, changed in place.
-    arguments: `smoke`, `profile=NAME` (see `bert_jax.config.profiles`; with the
+    arguments: `smoke`, `profile=NAME` (see `recipes.PROFILES`; with the
       paper's learning rate and epochs of fine-tuning at any size),
       `size=NAME` (of `SIZES`) and `field=value`, separated by commas; what
       stands later overrides what stands before, and all override the first two.
@@ -23,10 +26,6 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
 
   Returns:
     The config.
-
-  Raises:
-    errors.UserError: for an unknown field (suggests a similar one) or profile,
-      or a wrong type.
   """
   items = [item for item in arguments.split(',') if item]
   # Arguments that set many fields come first.
@@ -36,7 +35,7 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
     if item == 'smoke':
       recipes.smoke(c)
     elif name == 'profile' and equals:
-      fields = profiles.get_fields(value) | recipes.get_paper(c)
+      fields = recipes.get_profile(value) | recipes.get_paper(c)
       c.update_from_flattened_dict(fields)
     elif name == 'size' and equals:
       recipes.set_size(c, value)
@@ -50,12 +49,7 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
 
 
 def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
-  """Sets a field, see `apply_arguments`; returns its dotted path.
-
-  Raises:
-    errors.UserError: for an unknown field (suggests a similar one) or a wrong
-      type.
-  """
+  """Sets a field, see `apply_arguments`; returns its dotted path."""
   fields = serialization.flatten(c)
   matches = [f for f in fields if f == name or f.split('.')[-1] == name]
   if name in fields:
@@ -90,3 +84,57 @@ def _parse(text, kind):
   if text.lower() not in ('true', 'false'):
     raise ValueError('is not true or false')
   return text.lower() == 'true'
+
+
+# So that --help shows the flags with the command that calls `define_flags`.
+flags.disclaim_key_flags()
+
+_KINDS = {
+  bool: flags.DEFINE_bool,
+  int: flags.DEFINE_integer,
+  float: flags.DEFINE_float,
+  str: flags.DEFINE_string,
+  tuple: flags.DEFINE_list,
+}
+
+
+def define_flags(names: Mapping[str, str], **defaults):
+  """Defines a flag for each field, by its declaration.
+
+  Args:
+    names: {flag: field}.
+  """
+  for flag, name in names.items():
+    field = FIELDS[name]
+    default = defaults.get(flag, field.default)
+    meaning = f'{field.meaning[0].upper()}{field.meaning[1:]}.'
+    if isinstance(field.allowed, Choice):
+      flags.DEFINE_enum(flag, default, field.allowed, meaning)
+    elif name == 'data.input':  # a text with commas
+      flags.DEFINE_list(flag, default, meaning)
+    else:
+      _KINDS[type(field.default)](flag, default, meaning)
+
+
+def update_by_flags(c: config_dict.ConfigDict, names: Mapping[str, str]):
+  """Sets fields of a config by the flags that `define_flags` made."""
+  for flag, name in names.items():
+    field, value = FIELDS[name], flags.FLAGS[flag].value
+    if isinstance(field.default, tuple):
+      value = _parse_numbers(flag, value, type(field.like[0]))
+    elif isinstance(value, list):
+      value = ','.join(value)
+    problem = field.find_problem(f'--{flag}', value)
+    if problem:
+      raise errors.UserError(f'{problem}; see --help.')
+    c.update_from_flattened_dict({name: value})
+
+
+def _parse_numbers(flag: str, texts: list[str], kind: type) -> tuple:
+  try:
+    return tuple(kind(text) for text in texts)
+  except ValueError:
+    raise errors.UserError(
+      f'--{flag}={",".join(texts)} must be numbers, for example '
+      f'{"128,512" if kind is int else "1,0.5"}.'
+    ) from None

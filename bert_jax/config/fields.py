@@ -589,11 +589,7 @@ def check_fields(c: config_dict.ConfigDict, *prefixes: str):
   """Checks the values of fields one by one.
 
   Args:
-    c: the config.
     *prefixes: how the names of the fields begin; without any, all are checked.
-
-  Raises:
-    errors.UserError: for a value of another type, or that is not allowed.
   """
   for name, field in FIELDS.items():
     if name.startswith(prefixes or ''):

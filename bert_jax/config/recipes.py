@@ -1,4 +1,4 @@
-"""The paper's recipes, by size, as configs."""
+"""The paper's recipes, by size, as configs; profiles of implementations."""
 
 import textwrap
 
@@ -61,11 +61,7 @@ def set_size(c: config_dict.ConfigDict, size: str):
 
 
 def finetuning(size: str = 'base') -> config_dict.ConfigDict:
-  """Returns the paper's recipe (appendix A.3) for classification.
-
-  Args:
-    size: one of `SIZES`, for a run without `init_from`.
-  """
+  """Returns the paper's recipe (appendix A.3) for classification."""
   c = pretraining(size)
   c.task = 'classification'
   c.data.heldout = 0.1
@@ -144,3 +140,56 @@ def smoke(c: config_dict.ConfigDict):
   c.log.every = 2
   c.checkpoint.every = 6
   c.checkpoint.keep_every = 0
+
+
+# The details in which three BERT implementations differ, as fields of profiles;
+# docs/fidelity.md compares them, and says what they do not cover. First, the
+# paper (arXiv 1810.04805) and, where it gives no details, Google's code, except
+# what depends on the number of TPU cores. These are the defaults.
+_PAPER_PROFILE = {
+  'model.activation': 'gelu_tanh',
+  'model.norm_epsilon': 1e-12,
+  'model.initializer': 'truncated_normal',
+  'model.attention_init': 'random',
+  'objective.unigram_bias': False,
+  'model.mask_value': -10_000.0,
+  'optimizer.epsilon': 1e-6,
+  'optimizer.bias_correction': True,
+  'optimizer.clip_unit': 'batch',
+  'optimizer.decay_from': 'warmup',
+  'data.strip_accents': 'auto',
+  'data.negatives': 'input',
+}
+PROFILES = {
+  'paper': _PAPER_PROFILE,
+  # google-research/bert: modeling.py, optimization.py. Set phases.accumulate
+  # to the number of TPU cores to imitate.
+  'google': {
+    **_PAPER_PROFILE,
+    'optimizer.bias_correction': False,
+    'optimizer.clip_unit': 'micro_batch',
+    'optimizer.decay_from': 'zero',
+    'data.strip_accents': 'as_lowercase',
+    'data.negatives': 'uniform',
+  },
+  # Hugging Face transformers' BERT in PyTorch, its linear schedule, and the
+  # defaults of torch.optim.AdamW.
+  'hf': {
+    **_PAPER_PROFILE,
+    'model.activation': 'gelu',
+    'model.initializer': 'normal',
+    'model.mask_value': -3.4028234663852886e38,  # the least float32
+    'optimizer.epsilon': 1e-8,
+    'data.strip_accents': 'as_lowercase',
+    'data.negatives': 'uniform',
+  },
+}
+
+
+def get_profile(name: str) -> dict:
+  """Returns {field: value} of a profile."""
+  if name not in PROFILES:
+    raise errors.UserError(
+      f'profile={name} is not one of {", ".join(PROFILES)}.'
+    )
+  return PROFILES[name]

@@ -20,11 +20,7 @@ def flatten(c: config_dict.ConfigDict) -> dict:
 
 
 def unflatten(fields: dict) -> config_dict.ConfigDict:
-  """Returns the config that `to_json` wrote; missing fields have defaults.
-
-  Raises:
-    errors.UserError: for an unknown field or a wrong type.
-  """
+  """Returns the config that `to_json` wrote; missing fields have defaults."""
   new = {}
   for name, value in fields.items():
     new[name] = tuple(value) if isinstance(value, list) else value

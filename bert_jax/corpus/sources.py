@@ -13,14 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from bert_jax import errors
-from bert_jax.corpus import (
-  formats,
-  gutenberg,
-  mediawiki,
-  prose,
-  text_files,
-  tfds_text,
-)
+from bert_jax.corpus import formats, mediawiki, prose, text_files, tfds_text
 from bert_jax.corpus.document import Document
 
 PYTHON_DOCS = 'python-docs'
@@ -222,7 +215,9 @@ def _read(file, head, part: Range, layout, field, counts):
     return formats.read_wiki_pages(lines, stop, counts)
   texts = formats.decode_lines(lines, part.start, counts)
   if part.is_whole:
-    texts = ((0, text) for text in gutenberg.strip(text for _, text in texts))
+    texts = (
+      (0, text) for text in formats.strip_gutenberg(text for _, text in texts)
+    )
   if layout == 'files':
     return formats.read_whole_file((text for _, text in texts), counts)
   return formats.read_blocks(texts, stop, layout == 'sentences', counts)

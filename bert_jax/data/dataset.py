@@ -25,10 +25,6 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
   Args:
     lengths: the lengths of rows that are needed; without any, only manifest and
       vocabulary are copied.
-
-  Raises:
-    errors.UserError: if it is not prepared data, does not fit on the disk, or a
-      file is not as it was made.
   """
   if not storage.is_remote(directory):
     return directory
@@ -139,9 +135,6 @@ def verify(directory: str) -> int:
 
   Returns:
     The number of bytes of records that were compared.
-
-  Raises:
-    errors.UserError: naming the first file that differs.
   """
   found = manifest_file.read(directory)
   files = [f for s in found['shards'] for f in s['files'].values()]

@@ -143,10 +143,6 @@ def sum_up(
 
   Args:
     accents: that decision and its reason, as text.
-    inputs: of each input its documents, bytes of text and files.
-
-  Raises:
-    errors.UserError: if there is nothing to train on.
   """
   train = [s for s in summaries if s['split'] == 'train']
   heldout = [s for s in summaries if s['split'] == 'heldout']

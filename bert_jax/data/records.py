@@ -115,9 +115,6 @@ class Reader:
       and there are also, int32: `sequence_ids` [B, S], k + 1 inside pair k
       and 0 in padding; `position_ids` [B, S], from 0 at each [CLS];
       `cls_positions` [B, N]. Entries of absent pairs are 0.
-
-    Raises:
-      errors.UserError: naming the record that is corrupt or too long.
     """
     indices = np.asarray(indices)
     found = self._read(indices)

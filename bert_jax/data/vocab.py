@@ -32,9 +32,9 @@ _FIELDS = {
 
 
 def _define_flags():
-  from bert_jax.config import command_flags
+  from bert_jax.config import arguments
 
-  command_flags.define(_FIELDS, input=None)
+  arguments.define_flags(_FIELDS, input=None)
   flags.DEFINE_string('output', None, 'The vocabulary file to write.')
   flags.DEFINE_bool('cased', False, 'Keep case.')
   flags.DEFINE_list('beside', [], 'Vocabulary files to compare with.')
@@ -44,12 +44,12 @@ def _define_flags():
 def main(argv: list[str]):
   """Runs the command."""
   # Here, since worker processes import this module.
-  from bert_jax.config import command_flags, declare_fields
+  from bert_jax.config import arguments, declare_fields
 
   del argv
   f = flags.FLAGS
   c = declare_fields()
-  command_flags.update(c, _FIELDS)
+  arguments.update_by_flags(c, _FIELDS)
   c.data.lowercase = not f.cased
   runner = prepare.local_runner(c.data.workers)
   print(make(make_recipe(c), f.output, f.beside, runner))
@@ -65,7 +65,6 @@ def make(
 
   Args:
     output: the file to write. Work in progress is kept in `output`.partial.
-    beside: other vocabulary files, measured on the same held-out text.
   """
   others = {path: tokenizer.read_vocab(path) for path in beside}
   output = storage.resolve(output)

@@ -81,9 +81,6 @@ def train(words: collections.Counter, size: int) -> list[str]:
   Returns:
     Special tokens, characters by count, then pieces by the number of tokens
     that they save. The same counts give the same list.
-
-  Raises:
-    errors.UserError: if the words yield fewer than `size` pieces.
   """
   room = size - len(tokenizer.SPECIAL)
   if room <= 0:

@@ -20,11 +20,7 @@ _ORDER = 5  # tag of hashes
 
 
 class Batches:
-  """The batches that a run learns from. It can be pickled.
-
-  Args:
-    config: the experiment; the order follows from its seed.
-  """
+  """The batches that a run learns from. It can be pickled."""
 
   def __init__(
     self, config: config_dict.ConfigDict, split: split_rows.Rows, pad_id: int

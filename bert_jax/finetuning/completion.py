@@ -60,11 +60,7 @@ def _fill_from_data(c, data, rows):
 
 
 def find_length(c: config_dict.ConfigDict, manifest: dict) -> int:
-  """Returns the tokens of a batch's rows, at most: of the longest, rounded up.
-
-  Args:
-    c: the experiment, which asks for at most max(phases.seq_length).
-  """
+  """Returns the tokens of a batch's rows, at most: of the longest, rounded up."""
   longest = max(facts['longest'] for facts in manifest['splits'].values())
   length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
   return min(max(c.phases.seq_length), max(length, _LENGTH_STEP))
@@ -83,9 +79,6 @@ def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:
   """Returns the learning rate and the epochs for a model and its data.
 
   From a hidden size of 768 on they are the paper's, whatever the data.
-
-  Args:
-    c: the experiment, with the sizes of its model.
   """
   rate, epochs = recipes.get_paper(c).values()
   smaller = _PAPERS_SIZE / c.model.hidden_size

@@ -51,7 +51,6 @@ class Encoded(NamedTuple):
     """Returns `input_ids`, `input_mask` and `segment_ids`, int32 [B, S].
 
     Args:
-      rows: numbers of the batch's rows, [B].
       length: S, at least the tokens of the longest row.
     """
     shape = len(rows), length
@@ -112,8 +111,6 @@ def join(
   """Makes rows of the ids of texts, or of pairs.
 
   Args:
-    firsts: ids of N first texts.
-    seconds: ids of N second texts, or None.
     max_length: tokens, at least 5; longer rows are truncated, see `truncate`.
     frame: ids before, between and after the texts; () is [CLS], [SEP] and [SEP].
   """

@@ -42,11 +42,7 @@ def join(
   seconds: Sequence[list[int]] | None,
   max_length: int,
 ) -> encode.Encoded:
-  """Makes rows of one segment; args as `encode.join`.
-
-  Args:
-    tokenizer: from `extend`.
-  """
+  """Makes rows of one segment; args as `encode.join`."""
   frame = range(tokenizer.size - 3, tokenizer.size)
   rows = encode.join(tokenizer, firsts, seconds, max_length, frame)
   return rows._replace(firsts=rows.lengths.astype(rows.firsts.dtype))

@@ -14,7 +14,7 @@ from bert_jax.config import flatten, model_config
 from bert_jax.data import manifest_file
 from bert_jax.finetuning import completion, supervised
 from bert_jax.inference import fine_tuned
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from bert_jax.model import classifier, parameters
 from bert_jax.runtime import files, markdown
 from bert_jax.train import task
@@ -125,7 +125,7 @@ def _export(run, results) -> str | None:
   if problem:
     return problem
   size = sum(x.size for x in jax.tree.leaves(run.params))
-  hf_export.export(
+  hugging_face.export(
     paths.export(run.workdir),
     {name: x for name, x in run.params.items() if name != 'classifier'},
     model_config(config),
@@ -164,7 +164,7 @@ def find_problem(
       'only a head was trained, on features of frozen models, and transformers '
       'has no class for it'
     )
-  return hf_export.find_problem(model_config(config), head)
+  return hugging_face.find_problem(model_config(config), head)
 
 
 def _tell(run, results, problem, more):
@@ -203,11 +203,7 @@ def make_card(
   results: dict,
   parameters: int,
 ) -> str:
-  """Returns the model card, in Markdown with Hugging Face's metadata.
-
-  Args:
-    labels: names of the classes or tags; empty for a number.
-  """
+  """Returns the model card, in Markdown with Hugging Face's metadata."""
   pipeline, auto, unit, drawn = this.card
   name = config.finetuning.glue or config.data.input
   source = f'`{config.init_from}`' if config.init_from else 'random weights'

@@ -195,7 +195,6 @@ def write(
   """Writes rows, {column: value}, to a file, atomically.
 
   Args:
-    output: the file, whose extension says in which format.
     kept: further columns of each row, before these.
     safe_cells: whether a table is to be harmless in a spreadsheet, which would
       take texts such as =A1 for formulas.

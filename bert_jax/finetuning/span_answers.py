@@ -35,7 +35,6 @@ def rank(
 
   Args:
     logits: of the first and the last token, float32 [B, S, 2].
-    max_answer_length: tokens of an answer, at most.
 
   Returns:
     `firsts` and `lasts`: their tokens, int32 [B, N]; `scores`: logits of both,

@@ -88,9 +88,6 @@ class Spans(supervised.Supervised):
     The loss of a row is the mean of the cross entropies of the first and of the
     last token. A row counts as a hit if both are right. In training, when dropout
     is on, nothing is ranked.
-
-    Args:
-      most: tokens of an answer, at most.
     """
     logits = supervised.apply(module, params, batch, key)  # [B, S, 2]
     ranked = {}

@@ -170,7 +170,6 @@ class Supervised(abc.ABC):
     """Returns what a file holds as rows, and facts about them.
 
     Args:
-      labels: names of the model's outputs.
       split: its name; '' is a file to predict for.
 
     Returns:
@@ -283,11 +282,7 @@ class Supervised(abc.ABC):
   def list_metrics(
     self, labels: Sequence[str], glue: str = ''
   ) -> tuple[str, ...]:
-    """Returns the names of the metrics; the first is to compare by.
-
-    Args:
-      glue: config.finetuning.glue
-    """
+    """Returns the names of the metrics; the first is to compare by."""
 
   @abc.abstractmethod
   def measure(
@@ -307,7 +302,6 @@ class Supervised(abc.ABC):
     """Scores what was decided for a labelled split, beside a constant.
 
     Args:
-      names: of `list_metrics`.
       train: the rows from which the constant is taken.
 
     Returns:

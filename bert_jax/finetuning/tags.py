@@ -5,19 +5,14 @@ import itertools
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import (
-  encode,
-  entities,
-  metrics,
-  split_rows,
-  supervised,
-)
+from bert_jax.finetuning import encode, metrics, split_rows, supervised
 from bert_jax.finetuning.readers import conll, splits
 from bert_jax.inference import fine_tuned
 from bert_jax.runtime import files
@@ -153,13 +148,13 @@ class Tags(supervised.Supervised):
     return 'f1', 'precision', 'recall'
 
   def measure(self, names, labels, split, found):
-    return entities.score(sum(_count(split, labels, found).values()))
+    return score_entities(sum(_count(split, labels, found).values()))
 
   def compare(self, names, labels, split, found, train):
     """Scores entities: all and, as `kinds`, each kind alone."""
     counts = _count(split, labels, found)
-    kinds = {kind: entities.score(x) for kind, x in counts.items()}
-    return entities.compare(sum(counts.values())) | {'kinds': kinds}
+    kinds = {kind: score_entities(x) for kind, x in counts.items()}
+    return compare_entities(sum(counts.values())) | {'kinds': kinds}
 
   def find_problem(self, names, scored, found):
     """Returns the problem if no entity was found, or as of any task."""
@@ -293,11 +288,83 @@ def number_tags(
 
 
 def _count(split: Words, labels, tags) -> dict[str, np.ndarray]:
-  """Returns `entities.count` of a split's words, whose predictions are tags."""
+  """Returns `count_entities` of a split's words, whose predictions are tags."""
   truth, predicted = (
     [[labels[i] for i in x] for x in np.split(x, split.sentence_ends[:-1])]
     for x in (split.labels, tags)
   )
-  return entities.count(truth, predicted) or {
+  return count_entities(truth, predicted) or {
     '': np.zeros((len(split.sentence_ends), 3), int)
+  }
+
+
+# Entities by the rules of conlleval, which are the few lines of `find_entities`:
+# seqeval has had no release since 2020.
+
+
+def find_entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
+  """Returns the entities of a sentence: (first word, one past the last, kind).
+
+  As in conlleval, an I- whose kind differs from the tag before it begins an
+  entity, so any sequence of tags can be scored.
+
+  >>> sorted(find_entities(['B-PER', 'I-PER', 'I-LOC', 'O', 'I-LOC', 'B-LOC']))
+  [(0, 2, 'PER'), (2, 3, 'LOC'), (4, 5, 'LOC'), (5, 6, 'LOC')]
+  """
+  found, first, inside = set(), 0, ''
+  for i, tag in enumerate([*tags, 'O']):
+    prefix, _, kind = tag.partition('-')
+    if inside and (prefix != 'I' or kind != inside):
+      found.add((first, i, inside))
+      inside = ''
+    if kind and not inside:
+      first, inside = i, kind
+  return found
+
+
+def count_entities(
+  truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, np.ndarray]:
+  """Counts entities per kind.
+
+  Returns:
+    {kind: int [N, 3]}: entities found, predicted and there, in each sentence.
+  """
+  pairs = [
+    (find_entities(a), find_entities(b))
+    for a, b in zip(truth, predicted, strict=True)
+  ]
+  kinds = sorted({kind for pair in pairs for x in pair for *_, kind in x})
+  counts = {kind: np.zeros((len(pairs), 3), int) for kind in kinds}
+  for i, (there, given) in enumerate(pairs):
+    for column, entities in enumerate((there & given, given, there)):
+      for *_, kind in entities:
+        counts[kind][i, column] += 1
+  return counts
+
+
+def score_entities(counts: np.ndarray) -> dict[str, float]:
+  """Returns precision, recall and F1 of counts [N, 3], of all kinds or one."""
+  found = _divide(counts.sum(0))
+  return {name: float(value) for name, value in found.items()}
+
+
+def compare_entities(counts: np.ndarray) -> dict[str, Any]:
+  """Scores counts [N, 3] of sentences beside finding nothing.
+
+  For Wilson's interval, precision is a share of the entities predicted, recall of
+  those there, F1 of the mean of both.
+  """
+  _, given, there = counts.sum(0)
+  trials = {'f1': (given + there) / 2, 'precision': given, 'recall': there}
+  return metrics.compare_sums(counts, np.zeros((1, 3), int), _divide, trials)
+
+
+def _divide(sums):
+  """Returns the scores [...] of sums of counts [..., 3]; 0 of nothing is 0."""
+  found, given, there = np.moveaxis(sums, -1, 0)
+  return {
+    'f1': 2 * found / np.maximum(given + there, 1),
+    'precision': found / np.maximum(given, 1),
+    'recall': found / np.maximum(there, 1),
   }

@@ -44,12 +44,7 @@ def write(
   directory: str,
   tokenizer: Tokenizer,
 ):
-  """Writes vocab.txt, SPLIT.npz and manifest.json of a config, atomically.
-
-  Args:
-    config: the experiment, with the sizes of its model.
-    directory: the folder; an earlier one is replaced.
-  """
+  """Writes vocab.txt, SPLIT.npz and manifest.json of a config, atomically."""
   data = this.read(config, tokenizer)
   packed = {name: split.pack() for name, split in data.splits.items()}
   source = splits.get_source(config)

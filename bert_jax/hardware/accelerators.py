@@ -125,9 +125,6 @@ def parse(text: str, slices: int = 1) -> Topology:
     text: `v5e:4x4` (chips along each axis), a cloud accelerator type such as
       `v5litepod-16` or `v4-32`, or GPUs of one host such as `h100:8`.
     slices: number of such slices.
-
-  Raises:
-    errors.UserError: if it does not exist; suggests similar names.
   """
   if slices < 1:
     raise errors.UserError(f'--slices={slices} must be at least 1.')

@@ -46,14 +46,10 @@ def draw(
   """Draws the attention map of a head, or of all heads of a layer as a grid.
 
   Args:
-    path: the .png to write.
     tokens: S word pieces.
     attention: [L, H, S (from), S (to)], probabilities.
     layer: number of the layer, from 0; None is the last.
     head: number of the head, from 0; None is all.
-
-  Raises:
-    errors.UserError: if matplotlib is missing or the file cannot be written.
   """
   matplotlib, managers, figures = _import()
   layer = len(attention) - 1 if layer is None else layer

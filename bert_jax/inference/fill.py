@@ -23,7 +23,6 @@ def fill(
   """Finds the likeliest words for each [MASK] of a sentence.
 
   Args:
-    params: as `heads.PretrainingModel` makes them.
     config: of the model. A causal model sees only the words before a
       mask, or only those after it. Its dtype is ignored: everything is computed
       in float32.
@@ -32,10 +31,6 @@ def fill(
   Returns:
     For each mask in order, a list of `top` (word piece, probability), the
     likeliest first.
-
-  Raises:
-    errors.UserError: if the sentence has no [MASK] or is longer than the
-      model's positions, or if `top` exceeds the vocabulary's size.
   """
   if not 1 <= top <= tokenizer.size:
     raise errors.UserError(

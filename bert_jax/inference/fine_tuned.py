@@ -8,13 +8,7 @@ import jax
 import jax.numpy as jnp
 from ml_collections import config_dict
 
-from bert_jax.model import (
-  bert_config,
-  bilstm,
-  classifier,
-  feature_model,
-  parameters,
-)
+from bert_jax.model import bert_config, classifier, feature_model, parameters
 
 # {task: outputs of its model, where no data says how many}
 _OUTPUTS = {'classification': 2, 'tagging': 9, 'choice': 1, 'spans': 2}
@@ -102,5 +96,5 @@ def count_flops(module: nn.Module, length: int) -> float:
     flops = bert.flops_per_sequence(length, (length - 1) * gpt)
   units = getattr(module, 'lstm_units', 0)
   if units:
-    flops += bilstm.flops_per_sequence(length, width, units)
+    flops += classifier.count_lstm_flops(length, width, units)
   return flops

@@ -69,9 +69,6 @@ def score(
 
   Returns:
     Sums of log-probabilities in nats, float64 [N].
-
-  Raises:
-    errors.UserError: if a sentence is longer than the model's positions.
   """
   tokenizer, config = model.tokenizer, model.config
   rows = [np.array([tokenizer.cls_id, *x, tokenizer.sep_id]) for x in sentences]

@@ -5,12 +5,12 @@ import os
 import re
 
 from bert_jax import errors
-from bert_jax.interop import google, hf_load, npz, rename
+from bert_jax.interop import google, hugging_face, npz, rename
 from bert_jax.runtime import copies, files
 from bert_jax.weight_files import local_files
 from bert_jax.workdir import paths
 
-READ = {'hf': hf_load.read, 'google': google.read, 'npz': npz.read}
+READ = {'hf': hugging_face.read, 'google': google.read, 'npz': npz.read}
 _HF_WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
 _HUB_NAME = re.compile(r'(\w[\w.-]*/)?\w[\w.-]*', re.ASCII)
 
@@ -19,11 +19,7 @@ Source = rename.LoadedModel  # what every reader returns
 
 
 def detect_kind(path: str) -> str:
-  """Returns run, hf, google or npz.
-
-  Raises:
-    errors.UserError: if it is none of them.
-  """
+  """Returns run, hf, google or npz."""
   if os.path.isfile(path) and path.endswith('.npz'):
     return 'npz'
   if os.path.isfile(path.removesuffix('.index') + '.index'):
@@ -77,9 +73,6 @@ def read(path: str, step: int | None = None) -> Source:
       its prefix; or an .npz file. Any of them may be in a bucket.
     step: step of a run's checkpoint; None is that in `path`, or else the newest
       undamaged one.
-
-  Raises:
-    errors.UserError: if the model is missing, damaged or not a BERT.
   """
   given = path
   path, named = paths.split_step(given)
@@ -104,11 +97,7 @@ def read(path: str, step: int | None = None) -> Source:
 
 
 def read_with_mlm(path: str) -> Source:
-  """Reads a BERT that guesses words; as `read`.
-
-  Raises:
-    errors.UserError: if the model cannot be read or has no MLM head.
-  """
+  """Reads a BERT that guesses words; as `read`."""
   model = read(path)
   if 'mlm' not in model.params:
     missing = errors.listing(model.report.missing, most=3)

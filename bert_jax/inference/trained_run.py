@@ -25,10 +25,6 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   Args:
     step: step of the checkpoint; None is the step of the run's results if it was
       the best on dev, otherwise the newest undamaged one.
-
-  Raises:
-    errors.UserError: if config, checkpoint or vocabulary is missing, malformed
-      or from another run.
   """
   path = paths.config(workdir)
   config = read_config(path)
@@ -79,11 +75,7 @@ def _find_vocab(config, workdir, sha256: str) -> str:
 
 
 def find_own(folder: str, name: str) -> str | None:
-  """Returns the path of a small file of a run, None if there is none.
-
-  Raises:
-    errors.UserError: if it is a link out of its folder, or too large.
-  """
+  """Returns the path of a small file of a run, None if there is none."""
   if not storage.is_remote(folder):
     return local_files.find_small(folder, name)
   path = os.path.join(folder, name)

@@ -49,12 +49,8 @@ def to_config(
   """Makes a config from the content of a file.
 
   Args:
-    path: the file, for error messages.
     activations: {their name of an activation: our name}.
     **more: fields of the config that such files do not have.
-
-  Raises:
-    errors.UserError: if a value is missing, malformed or out of range.
   """
   if theirs.get('hidden_act') not in tuple(activations):
     refuse(path, theirs, 'hidden_act', f'one of {", ".join(activations)}')
@@ -69,12 +65,8 @@ def make_config(
   """Makes a config from values that are not trusted.
 
   Args:
-    path: the file, for error messages.
     values: {field of BertConfig: value}.
     names: {field: its name in the file}, where they differ.
-
-  Raises:
-    errors.UserError: if a field is unknown, missing, malformed or out of range.
   """
   names = names or {}
   shown = {names.get(name, name): x for name, x in values.items()}

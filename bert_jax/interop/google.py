@@ -32,9 +32,6 @@ def find(path: str) -> str | None:
 
   Args:
     path: a folder with one checkpoint, PREFIX or PREFIX.index.
-
-  Raises:
-    errors.UserError: if the folder has several checkpoints.
   """
   prefix = path.removesuffix('.index')
   if os.path.isfile(f'{prefix}.index'):
@@ -60,9 +57,6 @@ def read(path: str) -> rename.LoadedModel:
     The model. Its activation is gelu_tanh for Google's gelu. Whether text is
     lower-cased is read from tokenizer_config.json or else inferred from the
     vocabulary, see `vocabulary.read`.
-
-  Raises:
-    errors.UserError: if files are missing, damaged or not such a model.
   """
   prefix = find(path)
   if prefix is None:
@@ -108,10 +102,6 @@ def write(
   is lower-cased, for which Google's code has a flag.
 
   An earlier export is replaced. Heads may be missing in `params`.
-
-  Raises:
-    errors.UserError: if the folder cannot be written or replaced, or Google's
-      code does not support the model.
   """
   _check(config)
   if tokenizer.strip_accents != tokenizer.lowercase:

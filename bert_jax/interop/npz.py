@@ -31,11 +31,7 @@ def write(
   config: bert_config.BertConfig,
   tokenizer: Tokenizer,
 ):
-  """Writes a BERT to one file, atomically; heads may be missing in `params`.
-
-  Raises:
-    errors.UserError: if the file cannot be written.
-  """
+  """Writes a BERT to one file, atomically; heads may be missing in `params`."""
   if not path.endswith('.npz'):
     raise errors.UserError(f'{path!r} does not end in .npz; name such a file.')
   vocabulary.check_size(tokenizer, config)
@@ -64,11 +60,7 @@ def write(
 
 
 def read(path: str) -> rename.LoadedModel:
-  """Reads a file of `write`.
-
-  Raises:
-    errors.UserError: if the file is missing, damaged or not such a model.
-  """
+  """Reads a file of `write`."""
   what = f'{path} is not what bert_jax.convert writes'
   wrong = ValueError, KeyError, TypeError, RecursionError
   with (

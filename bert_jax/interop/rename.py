@@ -189,9 +189,6 @@ def to_ours(
   Returns:
     (params, report): nested dict of float32 arrays of the existing parts, and a
     `Report`.
-
-  Raises:
-    errors.UserError: if a part is incomplete or a shape is wrong.
   """
   rows = name_table.list_rows(config)
   held, report = _compare_names(rows, set(found), config, side)
@@ -205,11 +202,7 @@ def to_ours(
 
 
 def _compare_names(rows, found, config, side):
-  """Returns the parts that a file contains completely, and a `Report`.
-
-  Raises:
-    errors.UserError: if the encoder is missing, or a part is incomplete.
-  """
+  """Returns the parts that a file contains completely, and a `Report`."""
   wanted = {part: set() for part in name_table.PARTS}
   for row in rows:
     wanted[row.part].update(getattr(row, side))

@@ -71,9 +71,6 @@ def read(
   Args:
     path: its config.json, for error messages; `theirs` is the content.
     tensors: {their name: array}.
-
-  Raises:
-    errors.UserError: if the head is malformed.
   """
   named = theirs.get('architectures')
   tasks = [task for task, name in _CLASSES.items() if named == [name]]

@@ -28,10 +28,6 @@ def write(path: str, params: dict, config: bert_config.BertConfig):
   [B, S] and `masked_lm_positions` [B, P]; 1 <= B, P and 1 <= S <=
   config.max_positions. It returns MLM logits [B, P, V] and NSP logits [B, 2],
   None without the head, all in float32, without dropout.
-
-  Raises:
-    errors.UserError: if flatbuffers is not installed, the model has no MLM head
-      or the file cannot be written.
   """
   _check_flatbuffers()
   if 'mlm' not in params:
@@ -71,10 +67,6 @@ def read(path: str) -> Callable[[dict], tuple[jax.Array, jax.Array | None]]:
 
   Returns:
     (batch) -> (mlm, nsp), see `write`. It runs on jax's default device.
-
-  Raises:
-    errors.UserError: if flatbuffers is not installed or the file cannot be
-      read.
   """
   _check_flatbuffers()
   with errors.explaining(f'cannot read {path}'):

@@ -74,11 +74,7 @@ def compute_outputs(
 def compute_theirs(
   path: str, config: bert_config.BertConfig
 ) -> dict[str, np.ndarray] | None:
-  """Returns transformers' outputs for `make_batch`, None if not installed.
-
-  Raises:
-    errors.UserError: if transformers reports missing or unused weights.
-  """
+  """Returns transformers' outputs for `make_batch`, None if not installed."""
   if not all(map(importlib.util.find_spec, ('torch', 'transformers'))):
     return None
   import torch
@@ -120,11 +116,7 @@ def compare(
   other: dict[str, np.ndarray],
   config: bert_config.BertConfig,
 ) -> dict[str, float]:
-  """Returns the largest difference of each output, without padding.
-
-  Raises:
-    errors.UserError: if one is larger than float32 rounding explains.
-  """
+  """Returns the largest difference of each output, without padding."""
   mask = make_batch(config)['input_mask'].astype(bool)
   found = {}
   for name in sorted(set(ours) & set(other)):

@@ -25,9 +25,6 @@ def read(directory: str) -> Tokenizer:
   tokenizer.json, or else inferred: it is not if the vocabulary has pieces with
   capitals. `strip_accents` is read from these files, too; null or no value means
   that it is done if text is lower-cased, as Hugging Face defines it.
-
-  Raises:
-    errors.UserError: if files are missing or malformed.
   """
   path, fast_path, vocab_path = (
     os.path.join(directory, name) for name in (SETTINGS, 'tokenizer.json', NAME)
@@ -102,9 +99,6 @@ def cut(
 
   Returns:
     (tokenizer, left over): left over are the dropped pieces, for a report.
-
-  Raises:
-    errors.UserError: if a special token has no row.
   """
   kept = tokenizer.vocab[: config.vocab_size]
   if not set(SPECIAL) <= set(kept):

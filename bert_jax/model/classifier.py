@@ -7,8 +7,65 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.model import bilstm, encoder, heads
+from bert_jax.model import encoder, heads
 from bert_jax.ops import dropout, tied_decoder
+
+_LSTM_LAYERS = 2
+
+
+class BiLstm(nn.Module):
+  """Two layers of LSTMs in both directions, computed in float32.
+
+  The paper puts one on its left-to-right model (section 5.1, "+ BiLSTM"), and on
+  frozen features (section 5.3), with random weights.
+
+  Attributes:
+    units: hidden size U of each direction.
+  """
+
+  units: int
+
+  @nn.compact
+  def __call__(self, x: jax.Array, input_mask: jax.Array) -> jax.Array:
+    """Reads hidden states from both ends.
+
+    Args:
+      x: [B, S, D].
+      input_mask: integers [B, S], 1 for tokens, which come before padding.
+
+    Returns:
+      float32 [B, S, 2 U]: left to right, then right to left. Values at padding
+      mean nothing.
+    """
+    lengths = jnp.sum(input_mask, -1, dtype=jnp.int32)
+    x = x.astype(jnp.float32)
+    for i in range(_LSTM_LAYERS):
+      forward, backward = (
+        nn.RNN(nn.OptimizedLSTMCell(self.units, name=f'{name}_{i}'))
+        for name in ('forward', 'backward')
+      )
+      x = nn.Bidirectional(forward, backward)(x, seq_lengths=lengths)
+    return x
+
+
+def summarise_lstm(x: jax.Array, input_mask: jax.Array) -> jax.Array:
+  """Returns the last state of each direction, [B, 2 U], of outputs [B, S, 2 U].
+
+  That is the state at the last token from left to right, and at the first token
+  from right to left.
+  """
+  forward, backward = jnp.split(x, 2, -1)
+  last = heads.take_last(forward, input_mask)
+  return jnp.concatenate([last, backward[:, 0]], -1)
+
+
+def count_lstm_flops(length: int, inputs: int, units: int) -> float:
+  """Returns the matrix-product FLOPs of one row, forward + backward.
+
+  Four gates of each direction: 6 FLOPs per weight and token.
+  """
+  sizes = [inputs, *[2 * units] * (_LSTM_LAYERS - 1)]
+  return sum(6 * length * 8 * units * (size + units) for size in sizes)
 
 
 class _Headed(encoder.Bert):
@@ -29,7 +86,7 @@ class _Headed(encoder.Bert):
   def setup(self):
     super().setup()
     if self.lstm_units:
-      self.bilstm = bilstm.BiLstm(self.lstm_units)
+      self.bilstm = BiLstm(self.lstm_units)
     self.drop = dropout.Dropout(self.dropout)
     # In float32, like the NSP head.
     self.classifier = nn.Dense(
@@ -63,7 +120,7 @@ class Classifier(_Headed):
     """Computes the logits, float32 [B, C]; args as for `encode`."""
     x, mask = self.encode(batch, deterministic), batch['input_mask']
     if self.lstm_units:
-      pooled = bilstm.summarize(self.bilstm(x, mask), mask)  # [B, 2 U]
+      pooled = summarise_lstm(self.bilstm(x, mask), mask)  # [B, 2 U]
     else:
       pooled = nn.tanh(self.pooler(self._choose(x, mask)))  # [B, D]
     return self.classify(pooled, deterministic)

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.model import bert_config, bilstm
+from bert_jax.model import bert_config, classifier
 from bert_jax.ops import dropout
 
 # {name: which of the L + 1 hidden states, the embeddings first}.
@@ -67,7 +67,7 @@ class FeatureModel(nn.Module):
 
   def setup(self):
     self.mix = Mix(self.features)
-    self.bilstm = bilstm.BiLstm(self.lstm_units)
+    self.bilstm = classifier.BiLstm(self.lstm_units)
     self.drop = dropout.Dropout(self.dropout)
     self.classifier = nn.Dense(
       self.outputs, dtype=jnp.float32, kernel_init=self.config.kernel_init
@@ -85,7 +85,7 @@ class FeatureModel(nn.Module):
     """
     x = self.bilstm(self.mix(batch['features']), batch['input_mask'])
     if not self.tokens:
-      x = bilstm.summarize(x, batch['input_mask'])
+      x = classifier.summarise_lstm(x, batch['input_mask'])
     return self.classifier(self.drop(x, deterministic))
 
 

@@ -37,9 +37,6 @@ def initialise(params: dict, config: bert_config.BertConfig) -> dict:
 
   In all layers, the values and the output of attention also get a standard
   deviation of sqrt(2 / (5 D)), so that attention adds as much at any width.
-
-  Args:
-    params: random ones, of a model with `embeddings` and `encoder`.
   """
   wider = math.sqrt(2 / (5 * config.hidden_size)) / config.kernel_std
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from bert_jax.ops import dropout_bits
+from bert_jax.ops import dropout
 from bert_jax.ops.attention_tiling import F32, LANES, Call, Step
 
 # Pallas's reference to an array in the chip's memory, which [...] reads.
@@ -42,7 +42,7 @@ def forward(
   """Computes attention: the forward kernel, for one step of the grid.
 
   Args:
-    seeds: int32 [4 B], see `dropout_bits.make_seeds`.
+    seeds: int32 [4 B], see `dropout.make_seeds`.
     tokens: int32 [rows, 2, S], ids of keys, of queries; equal ids see each
       other.
     q, k, v, out: of the step's rows and heads, [rows, S, lanes].
@@ -196,14 +196,14 @@ def _each_group(start, seeds, tokens, bias, call, step, chip):
 
   def draws(row, g):
     """Returns draw(i), the dropout masks of block i by head; None keeps all."""
-    first = dropout_bits.SEEDS * (first_row + row)
-    seed = [seeds[first + n] for n in range(dropout_bits.SEEDS)]
+    first = dropout.SEEDS * (first_row + row)
+    seed = [seeds[first + n] for n in range(dropout.SEEDS)]
 
     def draw(i):
       if call.keep == 256:
         return None
       n = len(call.heads)
-      return dropout_bits.draw_kept(
+      return dropout.draw_kept(
         seed,
         [(first_group + g) * n + head for head in range(n)],
         i,

@@ -16,7 +16,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from bert_jax import errors
 from bert_jax.ops import attention_kernels as kernels
-from bert_jax.ops import dropout, dropout_bits
+from bert_jax.ops import dropout
 from bert_jax.ops.attention_tiling import F32, LANES, Call
 
 _MAX_LENGTH = 512
@@ -80,9 +80,6 @@ def attend(
 
   Returns:
     [B, S, H, K].
-
-  Raises:
-    errors.UserError: if the shape is not supported.
   """
   b, s, _, h, k = qkv.shape
   problem = unsupported(s, h, k, qkv.dtype)
@@ -95,7 +92,7 @@ def attend(
     shape=(b, s, h, k),
     dtype=np.dtype(qkv.dtype),
     keep=keep,
-    threefry=keep < 256 and dropout_bits.is_threefry(key),
+    threefry=keep < 256 and dropout.is_threefry(key),
     mask_value=mask_value,
     causal=causal,
     packed=sequence_ids is not None,
@@ -105,9 +102,9 @@ def attend(
   seen = jnp.where(input_mask.astype(bool), ids, jnp.iinfo(jnp.int32).min)
   tokens = jnp.stack([seen, ids], 1)  # [B, 2, S]
   if keep == 256:
-    seeds = jnp.zeros((b, dropout_bits.SEEDS), jnp.int32)
+    seeds = jnp.zeros((b, dropout.SEEDS), jnp.int32)
   else:
-    seeds = dropout_bits.make_seeds(key, (b, h, s))
+    seeds = dropout.make_seeds(key, (b, h, s))
   return _attend(
     qkv.reshape(b, s, 3 * h * k),
     qkv_bias.reshape(3 * h * k),

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bert_jax.ops import dropout, dropout_bits
+from bert_jax.ops import dropout
 
 # Bytes of the float32 scores of a block. On a CPU, a block stays in the cache
 # of a core; elsewhere, it is large enough to fill the device.
@@ -264,8 +264,8 @@ def _rows_of(tokens, key, qkv, blocks):
   """Returns, for each block, its tokens and what `_draw` needs."""
   b, s, _, h, _ = qkv.shape
   numbers, seeds = jnp.arange(blocks.count), None
-  if key is not None and dropout_bits.is_threefry(key):
-    seeds = blocks.repeat(dropout_bits.make_seeds(key, (b, h, s)))
+  if key is not None and dropout.is_threefry(key):
+    seeds = blocks.repeat(dropout.make_seeds(key, (b, h, s)))
   first_heads = numbers * blocks.group % h
   return jax.tree.map(blocks.repeat, tokens), (numbers, first_heads, seeds)
 
@@ -275,4 +275,4 @@ def _draw(key, random, shape):
   number, first_head, seeds = random
   if seeds is None:
     return jax.random.bits(jax.random.fold_in(key, number), shape, jnp.uint8)
-  return dropout_bits.draw_block(seeds, first_head, shape)
+  return dropout.draw_block(seeds, first_head, shape)

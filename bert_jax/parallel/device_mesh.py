@@ -20,9 +20,6 @@ def make_mesh(
     model: size of axis `model`, devices that share each layer (`mesh.model`).
     devices: devices of the mesh, by default all. If they belong to several TPU
       slices, which a slower network connects, slices are outermost in `data`.
-
-  Raises:
-    errors.UserError: if `model` does not divide the devices of a slice.
   """
   devices = jax.devices() if devices is None else list(devices)
   # jax.make_mesh defaults to Explicit axes, under which linen's embedding

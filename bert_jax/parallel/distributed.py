@@ -38,10 +38,6 @@ def start(
   Args:
     coordinator: HOST:PORT of process 0; the port must be free.
     num_processes: 1 does not look for others, not even on Cloud TPU.
-    process_id: number of this process, from 0.
-
-  Raises:
-    errors.UserError: if arguments are missing or processes do not connect.
   """
   given, nothing = (coordinator, num_processes, process_id), (None, None, None)
   if given == (None, 1, None) or (given == nothing and not _has_tpu()):

@@ -10,7 +10,7 @@ import jax
 import jax.extend.random
 import jax.numpy as jnp
 
-from bert_jax.ops import dropout_bits
+from bert_jax.ops import dropout
 
 _THREEFRY = 'threefry2x32'
 
@@ -41,7 +41,7 @@ def for_parts(key: jax.Array, parts: int) -> jax.Array:
     key: from `for_rows`, or any other key, which is returned.
     parts: rows of the arrays, one after the other, for each row.
   """
-  if str(jax.random.key_impl(key)) != dropout_bits.ROW_KEYS:
+  if str(jax.random.key_impl(key)) != dropout.ROW_KEYS:
     return key
   data = jax.random.key_data(key)
   first = data[..., 2] * jnp.uint32(parts)
@@ -60,7 +60,7 @@ def _impl():
     random_bits=_random_bits,
     fold_in=_fold_in,
     name='threefry_rows',
-    tag=dropout_bits.ROW_KEYS,
+    tag=dropout.ROW_KEYS,
   )
 
 

@@ -42,8 +42,6 @@ class _Hosts:
     client: the client of `jax.distributed`. Each of its calls waits for process
       0, without limit if its host hangs, and raises
       jax.errors.JaxRuntimeError if it cannot be reached.
-    pulse: the main thread's.
-    process: number of this process.
 
   Attributes:
     waits: whether a process that is not watched may delay the others.

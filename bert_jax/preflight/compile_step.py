@@ -66,9 +66,6 @@ def describe_devices(topology: accelerators.Topology) -> list:
 
   Sets environment variables that keep libtpu from looking for a TPU, and allow
   several such processes at a time.
-
-  Raises:
-    errors.UserError: if libtpu is missing or does not know the topology.
   """
   if importlib.util.find_spec('libtpu') is None:
     raise errors.UserError(
@@ -116,10 +113,6 @@ def compile_step(
 
   Args:
     mesh: axes (data, model), over described devices.
-
-  Raises:
-    errors.UserError: if the model cannot be split over the mesh, or the
-      compiler fails otherwise than for lack of memory.
   """
   device = mesh.devices.flat[0]
   config = tuning.resolve(config, device, phase.seq_length)
@@ -134,11 +127,7 @@ def compile_step(
 
 
 def examine(outcome: programs.Outcome) -> Compiled:
-  """Returns memory and HLO text of a training step or an evaluation.
-
-  Args:
-    outcome: the result of compiling it: success, or a shortage of memory.
-  """
+  """Returns memory and HLO text of a training step or an evaluation."""
   first, *rest = outcome.program.arguments
   parameters, optimizer = first, []
   if outcome.program.name == programs.TRAIN:

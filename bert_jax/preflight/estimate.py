@@ -6,13 +6,98 @@ for what has no such estimate: kernels, the larger of their schedule
 and scatters, bytes / memory bandwidth; collectives, bytes / bandwidth of the
 links that a chip has in this slice. For a GPU step nothing is compiled: it is
 a roofline, FLOPs / peak and bytes / bandwidth of the data sheet. All estimates
-get a range of error (`error_range`).
+get a range of error (`Range`).
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 from bert_jax.hardware import accelerators, chips
-from bert_jax.preflight import error_range, hlo_cost, kernel_schedules
+from bert_jax.preflight import hlo_cost, kernel_schedules
+
+# No transformer on TPUs is known to have reached more of the peak: MaxText
+# publishes 71 % at most (v5p), MLPerf's BERT 59 % (v4).
+MOST_OF_PEAK = 0.8
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+  """Factors that turn an estimated time into a range.
+
+  It must include what is not modelled: waiting for memory within ops, sorts and
+  copies, latency of collectives, gaps between steps. None of these are known
+  before a run, so the factors are judged by the two published runs that can be
+  compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider for chips that no
+  run checks.
+
+  Attributes:
+    fast: factor of the time with all collectives overlapped with computation.
+    slow: factor of the time with none overlapped.
+    why: the reason, a line to print.
+  """
+
+  fast: float
+  slow: float
+  why: str
+
+  @property
+  def text(self) -> str:
+    """Returns the factors and their reason."""
+    return (
+      f'{self.fast:g} x the time with all collectives overlapped with '
+      f'computation to {self.slow:g} x the time with none overlapped: '
+      f'{self.why}'
+    )
+
+
+_UNCHECKED = 'no run on this chip was compared'
+_RANGES = {
+  'v2': Range(0.8, 2.0, f'{_UNCHECKED}; the one of 2018 is not explained'),
+  'v3': Range(0.85, 1.35, 'one published run, of another program, is inside'),
+  'v4': Range(0.85, 1.35, 'one published run, of another program, is inside'),
+  'v5e': Range(0.8, 1.6, _UNCHECKED),
+  'v5p': Range(0.8, 1.6, f'{_UNCHECKED}; its clock is inferred'),
+  # On v2 to v5p it is 88 to 100 %, so the chip may be faster by a third.
+  'v6e': Range(
+    0.65,
+    1.7,
+    f'{_UNCHECKED}; its clock is inferred, and by it large products are '
+    'expected to reach 70 % of the peak only',
+  ),
+  'tpu7x': Range(
+    0.8,
+    1.7,
+    'no run on this chip was compared, only published speeds of products; its '
+    'clock is inferred',
+  ),
+}
+# Factors of the calibrated time, since the measured run may have had another
+# model, length or slice.
+_CALIBRATED = 0.85, 1.2
+
+
+def get_range(chip: str) -> Range:
+  """Returns the range for a TPU, by `chips.Chip.name`."""
+  return _RANGES[chip]
+
+
+def get_calibrated(entry: dict) -> Range:
+  """Returns the range for a calibration, from `measured_ratios.read`.
+
+  Both factors are of the time with no collective overlapped with computation.
+  """
+  fast, slow = _CALIBRATED
+  least, most = min(entry['ratios']), max(entry['ratios'])
+  times = f'{least:.2f}'
+  if f'{most:.2f}' != times:
+    times += f' to {most:.2f}'
+  return Range(
+    least * fast,
+    most * slow,
+    f'corrected by a run on {entry["topology"]} of {entry["date"]}, which took '
+    f'{times} times what the model says; {fast:g} to {slow:g} of that',
+  )
+
 
 # Shares of a GPU's peak that BERT programs reach, at worst and at best.
 _GPU_SHARES = (0.25, 0.65)
@@ -56,8 +141,7 @@ def estimate_tpu_step(
     generator: of attention dropout's bits, `kernel_schedules.get_generator`.
     head_size: K, of attention.
     flops: model FLOPs of all devices; bounds the speed of the step by
-      `error_range.MOST_OF_PEAK`.
-    calibration: the chip's, from `measured_ratios.read`.
+      `MOST_OF_PEAK`.
   """
   chip = topology.chip
   memory = chip.hbm_bandwidth / chip.devices
@@ -73,13 +157,13 @@ def estimate_tpu_step(
   }
   seconds, sent = sum(parts.values()), parts['collectives']
   if calibration:
-    found = error_range.get_calibrated(calibration)
+    found = get_calibrated(calibration)
     low, why = seconds, found.why
   else:
-    found = error_range.get_range(chip.name)
+    found = get_range(chip.name)
     low, why = max(seconds - sent, sent), found.text  # all overlapped
   peak = chip.flops * topology.chips
-  least = flops / (error_range.MOST_OF_PEAK * peak)
+  least = flops / (MOST_OF_PEAK * peak)
   ends = max(low * found.fast, least), max(seconds * found.slow, least)
   return _describe_step(seconds, ends, parts, why, flops, peak)
 
@@ -143,8 +227,6 @@ def estimate_gpu_step(
   Args:
     flops: of the global batch.
     chip: a GPU, from `chips.Chip.for_products`.
-    count: of GPUs.
-    calibration: the chip's, from `measured_ratios.read`.
     others: {name: seconds} of what is not products, see `time_update`.
   """
   worst, best = _GPU_SHARES
@@ -155,7 +237,7 @@ def estimate_gpu_step(
   middle = least / ((worst + best) / 2) + rest
   ends, why = (least / best + rest, least / worst + rest), _GPU_WHY
   if calibration is not None:
-    found = error_range.get_calibrated(calibration)
+    found = get_calibrated(calibration)
     ends, why = (
       (max(middle * found.fast, least), middle * found.slow),
       found.why,
@@ -192,8 +274,6 @@ def estimate_run(
 
   Args:
     steps: for each phase (number of steps, (lowest, highest) seconds of one).
-    count: of chips.
-    price: US dollars per chip and hour.
 
   Returns:
     `hours`, `chip_hours` and `dollars` (None without a price), each (lowest,

@@ -40,15 +40,11 @@ def examine(
 
   Args:
     quick: whether to compile only 2 and 4 layers and extrapolate.
-    say: prints a line of progress.
 
   Returns:
     (programs, facts, texts): for JSON, a list of each program's result, and a
     dict for each phase; and {phase: HLO text of its training step} (with
     `quick`, of four layers) for those that compiled.
-
-  Raises:
-    errors.UserError: if the batch or the model cannot be split over the slice.
   """
   # Read first, to report a malformed file before an hour of compiling.
   calibration = measured_ratios.read(topology.chip.name)
@@ -127,11 +123,9 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   """Returns (HLO text or None, facts) of a phase.
 
   Args:
-    mesh: axes (data, model), over the described devices.
     usable: bytes per device that programs may use.
     steps: `compile_step.Compiled` of the training step: one with all layers, or
       two with few; None for those that the compiler rejected.
-    calibration: the chip's, from `measured_ratios.read`.
   """
   flops = tasks.get(config).make_objective(config).flops(phase)
   facts = dataclasses.asdict(phase) | {
@@ -196,7 +190,6 @@ def make_report(
   Args:
     price: US dollars per chip and hour; None uses that of `chips`.
     programs: result of each program; empty if nothing was compiled.
-    examined: the facts of each phase.
   """
   listed = USD_PER_CHIP_HOUR.get(topology.chip.name)
   used = listed if price is None else price

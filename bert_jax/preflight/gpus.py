@@ -41,10 +41,6 @@ def examine_run(
 
   Needs as many devices of any platform as the topology has. Returns (programs,
   facts) as `examine.examine` does.
-
-  Raises:
-    errors.UserError: if the batch or the model cannot be split over the GPUs,
-      or if attention is cuDNN's.
   """
   if config.compute.attention == 'cudnn':
     raise errors.UserError(
@@ -98,11 +94,7 @@ def _find_problem(program) -> str | None:
 
 
 def get_usable_memory(memory: int) -> int:
-  """Returns the bytes of a GPU that jax takes.
-
-  Raises:
-    errors.UserError: if the variable that sets the share is no number.
-  """
+  """Returns the bytes of a GPU that jax takes."""
   text = os.environ.get(_FRACTION, str(_DEFAULT_FRACTION))
   try:
     return int(float(text) * memory)

@@ -85,7 +85,6 @@ def extrapolate(few: Any, more: Any, layers: tuple[int, int, int]) -> Any:
   Args:
     few: dataclass of numbers and {name: number} with layers[0].
     more: the same with layers[1].
-    layers: two known numbers of layers, and the one to extrapolate to.
   """
   x, y, z = layers
 

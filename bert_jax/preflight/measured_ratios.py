@@ -22,11 +22,7 @@ def default_path() -> str:
 
 
 def read(chip: str) -> dict | None:
-  """Returns the calibration of a chip by `chips.Chip.name`; None without one.
-
-  Raises:
-    errors.UserError: if the file was not written by `store`.
-  """
+  """Returns the calibration of a chip by `chips.Chip.name`; None without one."""
   entry = _read_all().get(chip)
   match entry:
     case None | {'date': _, 'topology': _, 'ratios': [_, *_]}:
@@ -47,14 +43,7 @@ def _read_all() -> dict:
 
 
 def measure_step(rows: list[dict], phase: task.Phase) -> float | None:
-  """Returns the median seconds of a step; None if there are too few rows.
-
-  Args:
-    rows: of a run's `metrics.jsonl`.
-
-  Raises:
-    errors.UserError: if the run waited for its input.
-  """
+  """Returns the median seconds of a step; None if there are too few rows."""
   # The first row of a phase or after a restart includes the slow first step.
   found, slower = [], True
   for row in rows:
@@ -102,12 +91,7 @@ def compare(
 
   Args:
     estimated: the report that `preflight --json` wrote.
-    rows: of the run's `metrics.jsonl`.
-    phases: of the run's config.
     flops: model FLOPs per step of each phase.
-
-  Raises:
-    errors.UserError: if the estimate is for another run, or it is too short.
   """
   rows = _of_last_machine(rows)
   run = next((r for r in reversed(rows) if r['kind'] == 'run'), {})

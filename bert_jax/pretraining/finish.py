@@ -13,7 +13,7 @@ from ml_collections import config_dict
 from bert_jax.config import model_config
 from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import fill
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from bert_jax.model import parameters
 from bert_jax.pretraining import model_card
 from bert_jax.tokenization.tokenizer import Tokenizer
@@ -33,10 +33,7 @@ def finish(
   """Exports the model and prints what it does and what to do next.
 
   Args:
-    workdir: the run's directory; the model is exported to `export/` in it.
     params: trained parameters, with padding rows of the vocabulary.
-    predictions: of held-out rows; there are none.
-    step: of the parameters, the last one.
   """
   del predictions, step
   bert = model_config(config)
@@ -50,7 +47,7 @@ def finish(
     print(f'  {sentence}')
     guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed[0])
     print(f'    the model: {guesses}; the text: {truth}')
-  exported, problem = None, hf_export.find_problem(bert)
+  exported, problem = None, hugging_face.find_problem(bert)
   if problem is None:
     exported = paths.export(workdir)
     described = model_card.make_card(
@@ -59,7 +56,7 @@ def finish(
       log.read(paths.metrics(workdir)),
       sum(x.size for x in jax.tree.leaves(params)),
     )
-    hf_export.export(exported, params, bert, words, described)
+    hugging_face.export(exported, params, bert, words, described)
   _print_summary(config, workdir, exported)
   if problem:
     print(f'  no export: {problem}')

@@ -37,9 +37,6 @@ def check(config: config_dict.ConfigDict, workdir: str):
   """Checks the source before data is prepared.
 
   A run that has a checkpoint does not need the source any more.
-
-  Raises:
-    errors.UserError: if the source cannot be read or does not fit the config.
   """
   if not config.init_from or claim.has_begun(workdir):
     return
@@ -60,11 +57,7 @@ def check(config: config_dict.ConfigDict, workdir: str):
 
 
 def apply(config: config_dict.ConfigDict, directory: str, task: Task) -> Task:
-  """Returns the task, starting from the source if the config names one.
-
-  Args:
-    task: the pre-training task.
-  """
+  """Returns the task, starting from the source if the config names one."""
   if not config.init_from:
     return task
   return dataclasses.replace(
@@ -83,9 +76,6 @@ def start(
   Returns:
     (params, facts): nested dict of float32 arrays; and a JSON object that names
     the source and the parameters that are new.
-
-  Raises:
-    errors.UserError: as `check`.
   """
   model = source.read(config.init_from)
   _check_model(config, model)

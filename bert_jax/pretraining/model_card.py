@@ -34,13 +34,7 @@ def make_card(
   rows: Sequence[dict],
   parameters: int,
 ) -> str:
-  """Returns the model card, in Markdown with Hugging Face's metadata.
-
-  Args:
-    manifest: the manifest of its data.
-    rows: the rows of its log, see `log.read`.
-    parameters: number of parameters of the model.
-  """
+  """Returns the model card, in Markdown with Hugging Face's metadata."""
   causal = config.objective.kind == 'ltr'
   name = 'A left-to-right BERT' if causal else 'A BERT'
   m = config.model
@@ -206,11 +200,7 @@ def _by_input(row) -> list[str]:
 
 
 def describe_run(workdir: str, params: Any, step: int) -> str:
-  """Returns the model card of a run's parameters after a step.
-
-  Raises:
-    errors.UserError: if the manifest of its data cannot be read.
-  """
+  """Returns the model card of a run's parameters after a step."""
   config = trained_run.read_config(paths.config(workdir))
   rows = log.read(paths.metrics(workdir))
   return make_card(

@@ -38,7 +38,6 @@ def measure_attention(
   """Measures where the heads of the first layer look.
 
   Args:
-    params: its parameters.
     batch: rows [B, ...].
 
   Returns:

@@ -61,10 +61,6 @@ def rebuild(workdir: str, number: int) -> Replay:
 
   Args:
     number: the step as in the log, from 1.
-
-  Raises:
-    errors.UserError: if there is no such run or step, its data have moved or
-      changed, or no checkpoint can be read.
   """
   config = trained_run.read_config(paths.config(workdir))
   if config.task != 'pretraining':

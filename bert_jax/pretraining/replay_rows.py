@@ -44,11 +44,7 @@ class Rows:
 
 
 def measure(replay: Replay, done: Callable[[int], None]) -> Rows:
-  """Computes loss and gradient of each row on one device, one at a time.
-
-  Args:
-    done: called with 1 after each row.
-  """
+  """Computes loss and gradient of each row on one device, one at a time."""
   config, batch = replay.config, replay.batch
   objective = pretrain.make_objective(config)
   params = precision.cast(replay.params, config.model.dtype)

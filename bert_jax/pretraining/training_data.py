@@ -14,10 +14,6 @@ def prepare_data(config: config_dict.ConfigDict, workdir: str):
 
   Only one process must call this; the others find the data in the working
   directory.
-
-  Raises:
-    errors.UserError: if the data cannot be prepared, or `data.dir` does not
-      exist.
   """
   c = config.data
   if c.dir and not storage.exists(c.dir):
@@ -37,9 +33,6 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   """Prints a summary of a run's prepared data; returns a local directory.
 
   Data in a bucket are copied to this host first, see `dataset`.
-
-  Raises:
-    errors.UserError: if the data do not fit the config.
   """
   directory = dataset.fetch(
     paths.prepared_data(config, workdir), set(config.phases.seq_length)
@@ -56,11 +49,7 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
 def check_manifest(
   config: config_dict.ConfigDict, directory: str, manifest: dict
 ):
-  """Raises errors.UserError unless prepared data fit the config.
-
-  Args:
-    manifest: their manifest.
-  """
+  """Raises errors.UserError unless prepared data fit the config."""
   for name in ('vocab_size', 'lowercase', 'pack'):
     there = manifest['recipe'][name]
     if there != config.data[name]:

@@ -80,9 +80,6 @@ def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
 
   Returns:
     (runs, {path of a sweep: its results.json}).
-
-  Raises:
-    errors.UserError: if a directory is neither of a run nor of a sweep.
   """
   found, sweeps = [], {}
   for folder in folders:

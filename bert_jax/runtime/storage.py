@@ -233,7 +233,6 @@ def replacing(path: str, synced: bool = True):
   A local file is synced and renamed, an object is uploaded whole.
 
   Args:
-    path: an existing file is replaced unless the body raises.
     synced: without it, a new local file may be empty after a power cut, until
       `sync_files`; that takes less time for many files than one by one.
   """

@@ -49,11 +49,6 @@ def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
   Args:
     text: NAME=VALUE[,VALUE] for each field, separated by spaces; names as in
       `config.apply_arguments`; glue=all are all tasks of GLUE.
-    config: the experiment, from which the runs differ in these fields.
-
-  Raises:
-    errors.UserError: for an unknown field, a value that is not allowed or two
-      runs that would be the same.
   """
   try:
     items = shlex.split(text)

@@ -117,7 +117,6 @@ def render(summary: dict[str, Any], chosen: bool) -> list[str]:
   """Returns the table as lines: a header, and a line for each setting.
 
   Args:
-    summary: from `summarise`.
     chosen: whether the scores are those of each run's best epoch.
   """
   settings = summary['settings']
@@ -149,11 +148,7 @@ def _describe_mean(mean, std) -> str:
 
 
 def draw(path: str, summary: dict[str, Any]):
-  """Writes a picture: the runs of each setting, their mean, and a constant's.
-
-  Raises:
-    errors.UserError: if matplotlib is missing or the file cannot be written.
-  """
+  """Writes a picture: the runs of each setting, their mean, and a constant's."""
   figure = make_figure([x for x in summary['settings'] if x['values']])
   files.write_file(path, lambda new: figure.savefig(new, format='png', dpi=110))
 
@@ -226,8 +221,6 @@ def write_submission(
   """Writes the files for GLUE's leaderboard, of each task's best run, as a zip.
 
   Args:
-    path: the zip.
-    directory: of the sweep, in which are the runs.
     tasks: `glue` of `summarise`.
     config: the experiment, whose `data.input` may have WNLI.
 

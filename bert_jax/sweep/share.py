@@ -86,8 +86,6 @@ def work(
   """Does the runs that no other process does, until none is left anywhere.
 
   Args:
-    directory: of the sweep, local or in a bucket.
-    runs: those of the grid.
     make_command: run -> the program that does it, and its arguments, except
       for --workdir.
 
@@ -169,11 +167,6 @@ def run_process(
   """Runs a command; what it prints is added to WORKDIR/output.txt.
 
   A signal is passed on to it, so that it saves and stops.
-
-  Args:
-    command: the program and its arguments.
-    workdir: the run's directory, local or in a bucket.
-    stop: records a signal to this process.
 
   Returns:
     (exit code, or minus the signal that killed it; the last lines printed).

@@ -36,7 +36,6 @@ def split_words(
 
   Args:
     text: any string; lone surrogates stay parts of words.
-    lowercase: whether to lower-case.
     strip_accents: whether to decompose letters (NFD) and to drop nonspacing
       marks (category Mn); None means the value of `lowercase`, like Google.
 

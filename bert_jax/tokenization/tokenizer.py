@@ -208,12 +208,7 @@ def choose_id_type(vocab_size: int) -> np.dtype:
 
 
 def read_vocab(path: str) -> tuple[str, ...]:
-  """Reads a vocabulary file, one piece per line, and checks it.
-
-  Raises:
-    errors.UserError: if the file cannot be read, is empty, lacks a special
-      token or has a piece twice.
-  """
+  """Reads a vocabulary file, one piece per line, and checks it."""
   advice = (
     'give a file with one piece per line, such as bert_jax.data.vocab writes.'
   )

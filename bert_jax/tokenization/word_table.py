@@ -40,7 +40,6 @@ class ByteWords:
     Args:
       spell: function that returns a word's ids as bytes.
       ids: integer type of an id.
-      lower: whether ASCII letters are lower-cased.
     """
     self._spell, self._type, self._lower = spell, ids, lower
     self._clear()

@@ -22,7 +22,6 @@ def evaluate(
   Args:
     step: (params, batch) -> (sums, predictions), see `step.eval_step`.
     batches: batches on the devices; a None among them stops the evaluation.
-    phase: the phase whose batches they are.
     rows: names the part of the data that a batch is of, and collects its
       predictions.
 
@@ -86,9 +85,6 @@ def check_first_loss(
     expected: the loss of a guess; None if unknown: then any loss is accepted.
     trained: whether the model starts from trained weights; likewise.
     hidden_size: D; a wide model's guesses are less even.
-
-  Raises:
-    errors.UserError: if the loss of an untrained model is not a guess's loss.
   """
   said = f'initial loss {loss:.3f}'
   if expected is None:

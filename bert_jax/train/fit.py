@@ -16,9 +16,8 @@ from bert_jax.runtime.pulse import Pulse
 from bert_jax.train import programs, shortage, step, tuning
 from bert_jax.train.loop import run_phase
 from bert_jax.train.meter import Meter
-from bert_jax.train.run import Hosts, Report, Run
+from bert_jax.train.run import Hosts, Profile, Report, Run
 from bert_jax.train.task import Objective, Task, list_phases
-from bert_jax.train.trace import Profile
 from bert_jax.workdir import checkpoint, claim, log, paths
 from bert_jax.workdir.status import NOTHING, Nothing, Status
 
@@ -61,7 +60,6 @@ def fit(
   Args:
     workdir: local or in a bucket; gets `checkpoints/`, `metrics.jsonl`,
       `tensorboard/` and, if asked for, `profile/`.
-    status: is told how far the run is.
     pulse: shows another thread that training goes on; None if none looks.
 
   Returns:
@@ -70,7 +68,6 @@ def fit(
     after how many updates they were reached.
 
   Raises:
-    errors.UserError: if the run cannot work.
     errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
   """
   check_devices(config)
@@ -194,17 +191,12 @@ def _make_state(config, task, start, checkpoints, workdir, known):
   """Restores the newest undamaged checkpoint, or initialises.
 
   Args:
-    start: {name: program} of `programs.list_start`.
     known: step of a checkpoint that the run is known to have had; processes
       that do not know give None.
 
   Returns:
     (state, origin): origin is {} or {'init_from': facts}. It is saved in every
     checkpoint, since the model that it describes may be deleted.
-
-  Raises:
-    errors.UserError: if all checkpoints are damaged or missing, or the newest
-      was trained on other data.
   """
   (template,) = start[programs.FINGERPRINT].arguments
   restored = checkpoints.restore(template, config.checkpoint.start_over)
@@ -242,12 +234,7 @@ def _check_data(facts, state, saved):
 
 
 def gather_on_host(params: Any, start: dict[str, programs.Program]):
-  """Returns parameters as numpy arrays, on every process.
-
-  Args:
-    params: the model's parameters, on the mesh.
-    start: {name: program} of `programs.list_start`.
-  """
+  """Returns parameters as numpy arrays, on every process."""
   if programs.GATHER in start:
     params = start[programs.GATHER].jitted(params)
   return jax.device_get(params)

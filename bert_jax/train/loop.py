@@ -26,7 +26,6 @@ def run_phase(
   """Trains to the end of a phase, evaluating, logging and saving.
 
   Args:
-    run: what the phases share.
     phase: the phase to train. If it was interrupted, its remaining steps are
       trained, or only the evaluation at its end is run.
     state: state to continue from; donated.
@@ -37,7 +36,6 @@ def run_phase(
     kept of the trained model's, for `task.HELD_OUT` and its other rows.
 
   Raises:
-    errors.UserError: if the run cannot work.
     errors.Interrupted: after a signal, with the state saved.
   """
   remat, longest = run.config.compute.remat, compiled[phase.seq_length]

@@ -75,8 +75,6 @@ class Meter:
 
   Args:
     every: steps between rows.
-    steps: of the whole run.
-    losses: names of the objective's losses.
     workdir: for the command that explains a step.
   """
 

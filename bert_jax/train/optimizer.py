@@ -45,9 +45,6 @@ def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:
   `decay_from='zero'`, the decay begins with the peak at update 0, so the rate
   drops at the end of the warm-up, as in Google's `optimization.py`.
 
-  Args:
-    config: the section `optimizer` of an experiment.
-
   >>> config = config_dict.ConfigDict(
   ...   {'learning_rate': 0.5, 'warmup_steps': 2, 'decay_from': 'warmup'}
   ...   | {'decay_power': 1.0}
@@ -131,13 +128,6 @@ def find_rates(config: config_dict.ConfigDict, params: Any):
 
   Layer i of L learns at layer_decay ** (L - 1 - i), the embeddings at
   layer_decay ** L, everything else at 1; frozen parameters at 0.
-
-  Args:
-    config: the section `optimizer` of an experiment.
-    params: parameters, or their shapes.
-
-  Raises:
-    errors.UserError: if `freeze` is found in no name or in all.
   """
   names = list(param_names.flatten(params))
   frozen = _find_frozen(config.freeze, names)

@@ -104,8 +104,6 @@ def list_phase(
 
   Args:
     config: the phase's, from `tuning.resolve`.
-    objective: of this config.
-    mesh: as in `list_start`.
   """
   _, shapes, layout = plan_initial_state(config, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
@@ -134,9 +132,6 @@ def plan_initial_state(
   """Returns (init, shapes, layout) of a run's state.
 
   They are jitted, key -> `step.TrainState`; its shapes; and their shardings.
-
-  Raises:
-    errors.UserError: if `mesh.model` does not divide a parameter.
   """
   init = functools.partial(
     step.init_state,
@@ -243,16 +238,10 @@ def compile_run(
 
   Args:
     objective: (config) -> Objective, see `task.Task`.
-    mesh: as in `list_start`.
-    start: programs from `list_start`, all or some.
-    phases: from `task.list_phases`, all or some.
 
   Returns:
     {phase: result}, a phase for each length of its batches, see
     `task.split_by_length`; the result of `start` has the key None.
-
-  Raises:
-    errors.UserError: if the config does not suit the devices.
   """
   device = mesh.devices.flat[0]
   left = {
@@ -306,11 +295,7 @@ def _must_try_again(phase, outcomes, others, say) -> bool:
 
 
 def get_executables(outcomes: list[Outcome]) -> dict[str, jax.stages.Compiled]:
-  """Returns {name: executable} of outcomes.
-
-  Raises:
-    errors.UserError: if one was not compiled.
-  """
+  """Returns {name: executable} of outcomes."""
   for outcome in outcomes:
     known = jax.errors.JaxRuntimeError, NotImplementedError
     if outcome.refused and not isinstance(outcome.error, known):

@@ -92,7 +92,6 @@ def train_step(
 
   Args:
     state: donated.
-    batch: the global batch, leaves [B, ...].
     key: random key of the run; the step is folded in here.
 
   Returns:

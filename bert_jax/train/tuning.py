@@ -53,9 +53,6 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
   Args:
     device: one of the mesh; may be absent.
     length: S, tokens per sequence of the phase.
-
-  Raises:
-    errors.UserError: if the device or the config does not support a setting.
   """
   config = config.copy_and_resolve_references()
   compute = config.compute
@@ -87,11 +84,7 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
 
 
 def get_xla_options(config: config_dict.ConfigDict) -> dict[str, str]:
-  """Returns the compiler options of a config; none if it is not resolved.
-
-  Raises:
-    errors.UserError: if one is not NAME=VALUE.
-  """
+  """Returns the compiler options of a config; none if it is not resolved."""
   if config.compute.xla_options == 'auto':
     return {}
   found = {}

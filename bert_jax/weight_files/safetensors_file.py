@@ -23,11 +23,7 @@ _DTYPES = 'F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL'.split()
 
 
 def read(path: str) -> dict[str, np.ndarray]:
-  """Reads the tensors of a local file; bfloat16 is converted to float32.
-
-  Raises:
-    errors.UserError: if the file cannot be read or is malformed.
-  """
+  """Reads the tensors of a local file; bfloat16 is converted to float32."""
   what, kinds = f'cannot read {path}', (safetensors.SafetensorError, OSError)
   with (
     errors.explaining(what, 'copy or export it again.', kinds),

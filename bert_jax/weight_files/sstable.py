@@ -37,11 +37,7 @@ def compute_checksum(*parts: bytes) -> int:
 
 
 def read(path: str) -> list[tuple[bytes, bytes]]:
-  """Reads all (key, value) entries, sorted by key, and verifies checksums.
-
-  Raises:
-    errors.UserError: if the file is missing, damaged or not such a table.
-  """
+  """Reads all (key, value) entries, sorted by key, and verifies checksums."""
   with errors.explaining(f'cannot read {path}'), open(path, 'rb') as f:
     size = os.fstat(f.fileno()).st_size
     if size > _MAX_FILE:

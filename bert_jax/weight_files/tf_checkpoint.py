@@ -62,11 +62,7 @@ class Bundle(NamedTuple):
 
 
 def read_index(prefix: str) -> Bundle:
-  """Reads the index of a checkpoint; its data files may be missing.
-
-  Raises:
-    errors.UserError: if the index is missing, damaged or inconsistent.
-  """
+  """Reads the index of a checkpoint; its data files may be missing."""
   path = f'{prefix}.index'
   table = dict(sstable.read(path))
   with errors.explaining(
@@ -134,12 +130,7 @@ def _get(found, field, kind):
 
 
 def read(bundle: Bundle, name: str) -> np.ndarray:
-  """Reads a tensor and verifies its checksum.
-
-  Raises:
-    errors.UserError: if the tensor is damaged or of an unsupported type, or its
-      data file is missing or too short.
-  """
+  """Reads a tensor and verifies its checksum."""
   entry = bundle.entries[name]
   if entry.partitioned or entry.dtype not in _DTYPES or not entry.size:
     raise errors.UserError(

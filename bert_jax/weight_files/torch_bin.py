@@ -28,10 +28,6 @@ def read(path: str) -> dict[str, np.ndarray]:
 
   Any version of torch since 0.4 may have written them. Arrays may share memory,
   for tied parameters, and may not be changed. bfloat16 is converted to float32.
-
-  Raises:
-    errors.UserError: if the file cannot be read, is malformed or contains
-      anything but tensors.
   """
   with errors.explaining(f'cannot read {path}'), errors.within(path):
     local_files.check_memory(path)

@@ -89,10 +89,6 @@ class _Dict(dict):
 def load(data: bytes, start: int = 0) -> tuple[Any, int, dict[str, Storage]]:
   """Reads one pickle.
 
-  Args:
-    data: bytes that contain the pickle.
-    start: index of its first byte.
-
   Returns:
     (value, end, storages): the value, in which an OrderedDict is a dict and a
     parameter a `Tensor`; the index after the pickle's last byte; and

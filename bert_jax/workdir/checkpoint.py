@@ -14,12 +14,7 @@ from orbax.checkpoint import checkpoint_managers
 from bert_jax import errors, param_names
 from bert_jax.parallel import distributed
 from bert_jax.runtime import storage
-from bert_jax.workdir import (
-  checkpoint_reader,
-  fingerprint,
-  integrity,
-  orbax_noise,
-)
+from bert_jax.workdir import checkpoint_reader, fingerprint, integrity
 
 
 class Checkpoints:
@@ -39,7 +34,7 @@ class Checkpoints:
   """
 
   def __init__(self, directory: str, keep: int, keep_every: int):
-    orbax_noise.drop()
+    checkpoint_reader.drop_noise()
     self._directory = storage.resolve(directory)
     self._manager = _open(
       self._directory,
@@ -69,12 +64,8 @@ class Checkpoints:
     Waits for the save before it.
 
     Args:
-      step: training step, after `newest`, the last one saved or restored.
       announce: is called with the fingerprint before anything is written, for
         what a run that resumes from this checkpoint must find.
-
-    Raises:
-      errors.UserError: if this or the previous save failed.
     """
     fingerprints = fingerprint.of_arrays(state)
     combined = fingerprint.combine(fingerprints)

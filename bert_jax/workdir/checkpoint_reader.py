@@ -1,6 +1,10 @@
 """Reads checkpoints: which there are, their facts, shapes and parameters."""
 
+import functools
+import logging
 import os
+import sys
+import warnings
 from typing import Any
 
 import jax
@@ -11,7 +15,7 @@ from flax import traverse_util
 
 from bert_jax import errors, param_names
 from bert_jax.runtime import storage
-from bert_jax.workdir import integrity, orbax_noise
+from bert_jax.workdir import integrity
 
 # Orbax's, written last into every checkpoint.
 COMMITTED = 'commit_success.txt'
@@ -33,12 +37,8 @@ def read(
   Returns:
     (params, facts): nested dict of numpy arrays; and the facts given to `save`,
     with `step`, `fingerprint` and `fingerprints`.
-
-  Raises:
-    errors.UserError: if there is no such checkpoint, all are damaged, or one
-      cannot be read, without proof of damage.
   """
-  orbax_noise.drop()
+  drop_noise()
   directory = storage.resolve(directory)
   if not storage.exists(directory):
     raise errors.UserError(f'{directory} does not exist; train first.')
@@ -179,3 +179,39 @@ def read_shapes(path: str) -> dict[str, str] | None:
 def describe_array(array: Any) -> str:
   """Returns 'float32[20, 30]'."""
   return f'{np.dtype(array.dtype).name}{list(array.shape)}'
+
+
+def drop_noise():
+  """Drops Orbax's messages about failures, which are pages long.
+
+  Other errors still go to the hook that was there: `signals.raising` has one,
+  without which a signal that arrives in a finalizer would be lost.
+  """
+  for name in ('absl', 'asyncio'):
+    logging.getLogger(name).addFilter(_is_not_orbax)
+  warnings.filterwarnings('ignore', 'coroutine .* was never awaited')
+  show = sys.unraisablehook
+  if getattr(show, 'func', None) is not _show_unraisable:
+    sys.unraisablehook = functools.partial(_show_unraisable, show)
+
+
+def _is_not_orbax(record: logging.LogRecord) -> bool:
+  # asyncio reports the other writes that run when one fails.
+  text = record.pathname + record.getMessage()
+  return 'orbax' not in text and 'never retrieved' not in text
+
+
+def _show_unraisable(show, unraisable):
+  # An operation that fails abandons its other reads and writes: coroutines that
+  # never began or are ended while they wait, and answers to a loop that is gone.
+  code = getattr(unraisable.object, 'cr_code', None)
+  of_orbax = code is not None and '/orbax/' in code.co_filename
+  closed = 'Event loop is closed' in str(unraisable.exc_value)
+  if _is_interrupted(unraisable.exc_value) or not (of_orbax or closed):
+    show(unraisable)
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+  while error is not None and not isinstance(error, errors.Interrupted):
+    error = error.__cause__ or error.__context__
+  return error is not None

@@ -136,9 +136,6 @@ def read(workdir: str) -> dict:
 
   Returns:
     The fields; {} if there is no file or it is damaged.
-
-  Raises:
-    errors.UserError: if it cannot be read.
   """
   path = paths.status(workdir)
   try:

@@ -148,7 +148,7 @@ def test_a_run_compiles_all_lengths_first(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr(buckets, 'pays', lambda *_: True)
   params = models.make_params(BERT)
   source = str(tmp_path / 'source')
-  made.hf_export.export(source, params, BERT, models.TOKENIZER)
+  made.hugging_face.export(source, params, BERT, models.TOKENIZER)
   folder = tmp_path / 'texts'
   folder.mkdir()
   rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from bert_jax import main, tasks
 from bert_jax.config import recipes
 from bert_jax.finetuning import encode
 from bert_jax.inference import source
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from bert_jax.workdir import log
 from tests import models
 
@@ -26,7 +26,7 @@ def write_source(path, **parts) -> str:
   """
   params = models.make_params(BERT) | parts
   params = {name: x for name, x in params.items() if x is not None}
-  hf_export.export(str(path), params, BERT, models.TOKENIZER)
+  hugging_face.export(str(path), params, BERT, models.TOKENIZER)
   return str(path)
 
 

@@ -8,7 +8,7 @@ import pytest
 from bert_jax import errors, param_names
 from bert_jax.finetuning import starting
 from bert_jax.inference import source
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from bert_jax.model import classifier
 from tests import models
 from tests.finetuning import made
@@ -60,7 +60,9 @@ def write_head(path, labels=('a', 'b')):
   kernel = np.full((8, 2), 5, np.float32)
   head = classifier.Head(kernel, np.ones(2, np.float32), labels, 8, ('text',))
   params = models.make_params(made.BERT)
-  hf_export.export(str(path), params, made.BERT, models.TOKENIZER, None, head)
+  hugging_face.export(
+    str(path), params, made.BERT, models.TOKENIZER, None, head
+  )
   return str(path)
 
 

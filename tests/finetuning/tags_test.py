@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, predict, tasks
-from bert_jax.finetuning import encode, entities, tags
+from bert_jax.finetuning import encode, tags
 from bert_jax.finetuning.readers import conll
 from bert_jax.train.task import list_phases
 from tests import models
@@ -131,7 +131,7 @@ def test_held_out_words_are_collected_once_each(tmp_path):
   np.testing.assert_array_equal(kept, split.labels)
   assert tags.TASK.measure((), data.labels, split, kept)['f1'] == 1
   wrong = np.zeros_like(split.labels)
-  nothing = entities.score(np.zeros((1, 3), int))
+  nothing = tags.score_entities(np.zeros((1, 3), int))
   assert tags.TASK.measure((), data.labels, split, wrong) == nothing
 
 

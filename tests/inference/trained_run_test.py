@@ -13,7 +13,7 @@ from bert_jax import errors
 from bert_jax.config import apply_arguments, model_config, recipes, to_json
 from bert_jax.corpus import text_files
 from bert_jax.inference import source, trained_run
-from bert_jax.interop import hf_load
+from bert_jax.interop import hugging_face
 from bert_jax.train.step import TrainState
 from bert_jax.workdir import checkpoint, checkpoint_reader, claim
 from tests import models
@@ -191,4 +191,4 @@ def test_the_command_exports_a_run_without_the_accelerator(made, tmp_path):
   assert result.stderr == ''
   assert result.stdout.startswith(f'wrote {path}: step 2, fingerprint=')
   assert result.returncode == 0
-  models.assert_same(hf_load.read(path).params, params(2))
+  models.assert_same(hugging_face.read(path).params, params(2))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.interop import google, hf_export, hf_load, rename
+from bert_jax.interop import google, hugging_face, rename
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.weight_files import tf_checkpoint
 from tests import models
@@ -52,11 +52,11 @@ def test_bert_config_json_is_golden(folder):
 def test_hugging_face_to_google_and_back_is_the_same_bytes(tmp_path):
   first, between, last = (str(tmp_path / name) for name in 'abc')
   cased = Tokenizer(tuple(models.VOCAB), lowercase=False)
-  hf_export.export(first, models.make_params(), models.CONFIG, cased)
-  params, config, tokenizer, *_ = hf_load.read(first)
+  hugging_face.export(first, models.make_params(), models.CONFIG, cased)
+  params, config, tokenizer, *_ = hugging_face.read(first)
   google.write(between, params, config, tokenizer)
   params, config, tokenizer, *_ = google.read(between)
-  hf_export.export(last, params, config, tokenizer)
+  hugging_face.export(last, params, config, tokenizer)
   assert os.listdir(first) and set(os.listdir(last)) == set(os.listdir(first))
   for name in os.listdir(first):
     with (
@@ -250,7 +250,7 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path, folder):
     google.write(
       exported, models.make_params(), models.CONFIG, models.TOKENIZER
     )
-  models.assert_same(hf_load.read(exported).params, models.make_params())
+  models.assert_same(hugging_face.read(exported).params, models.make_params())
   google.write(
     folder, models.make_params(seed=5), models.CONFIG, models.TOKENIZER
   )

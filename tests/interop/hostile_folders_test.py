@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from bert_jax.interop import hf_load
+from bert_jax.interop import hugging_face
 from tests import models
 from tests.weight_files.hostile import refusal
 
@@ -19,7 +19,7 @@ def folder(tmp_path):
   """A folder whose tokenizer.json is needed."""
   path = models.export_to(tmp_path / 'model')
   os.remove(os.path.join(path, 'vocab.txt'))
-  hf_load.read(path)
+  hugging_face.read(path)
   return path
 
 
@@ -31,7 +31,7 @@ def test_garbage_instead_of_json(folder, name):
   for content in NO_JSON + NO_OBJECT:
     with open(path, 'wb') as f:
       f.write(content)
-    assert path in refusal(hf_load.read, folder)
+    assert path in refusal(hugging_face.read, folder)
 
 
 def test_garbage_within_config_json(folder):
@@ -56,7 +56,7 @@ def test_garbage_within_config_json(folder):
       for value in values:
         with open(path, 'wb') as f:
           f.write(b'{"%s": %s, %s' % (key.encode(), value, rest[1:]))
-        refusal(hf_load.read, folder)
+        refusal(hugging_face.read, folder)
 
 
 def test_garbage_within_tokenizer_files(folder):
@@ -71,14 +71,14 @@ def test_garbage_within_tokenizer_files(folder):
     for value in [b'7', b'[]', b'{}', b'"\\n"', b'9' * 4000, *DEEP]:
       with open(path, 'wb') as f:
         f.write(b'{"%s": %s}' % (key, value))
-      refusal(hf_load.read, folder)
+      refusal(hugging_face.read, folder)
     with open(path, 'wb') as f:
       f.write(sound)
   path = os.path.join(folder, 'tokenizer.json')
   for ids in ('[0]', '7', '{"a": 1e9}', '{"a": -1}', '{"a": 9, "b": 9}'):
     with open(path, 'w') as f:
       f.write(f'{{"model": {{"vocab": {ids}}}}}')
-    assert 'ids 0, 1, 2' in refusal(hf_load.read, folder)
+    assert 'ids 0, 1, 2' in refusal(hugging_face.read, folder)
 
 
 FILES = [
@@ -99,14 +99,14 @@ def test_files_that_lie_elsewhere_or_never_end(tmp_path, name):
   outside = str(tmp_path / 'outside')
   os.rename(path, outside)
   os.symlink(outside, path)
-  assert 'is a link that leads out' in refusal(hf_load.read, folder)
+  assert 'is a link that leads out' in refusal(hugging_face.read, folder)
   os.remove(path)
   os.mkfifo(path)
-  assert 'is not a regular file' in refusal(hf_load.read, folder)
+  assert 'is not a regular file' in refusal(hugging_face.read, folder)
   os.remove(path)
   os.mkdir(path)
-  assert 'is not a regular file' in refusal(hf_load.read, folder)
+  assert 'is not a regular file' in refusal(hugging_face.read, folder)
   os.rmdir(path)
   open(path, 'w').close()
   os.truncate(path, 1 << 40)  # sparse: it takes no place on the disk
-  assert path in refusal(hf_load.read, folder)
+  assert path in refusal(hugging_face.read, folder)

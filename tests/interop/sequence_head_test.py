@@ -7,7 +7,7 @@ import pytest
 import safetensors.numpy
 
 from bert_jax import errors
-from bert_jax.interop import hf_export, hf_load
+from bert_jax.interop import hugging_face
 from bert_jax.model import classifier
 from tests import models
 
@@ -35,7 +35,7 @@ def export(path, head):
   for part in ('mlm', 'nsp'):
     del params[part]
   tokenizer = models.TOKENIZER
-  hf_export.export(str(path), params, models.CONFIG, tokenizer, None, head)
+  hugging_face.export(str(path), params, models.CONFIG, tokenizer, None, head)
   return params
 
 
@@ -58,7 +58,7 @@ def assert_same(found, head):
 )
 def test_what_is_exported_is_read(tmp_path, head):
   params = export(tmp_path / 'out', head)
-  model = hf_load.read(str(tmp_path / 'out'))
+  model = hugging_face.read(str(tmp_path / 'out'))
   found = model.head
   assert_same(found, head)
   models.assert_same(model[0], params)
@@ -109,7 +109,7 @@ def test_a_folder_of_transformers_own_has_labels_by_number(tmp_path):
       ('id2label', 'label2id', 'problem_type', 'task_specific_params'), ...
     ),
   )
-  found = hf_load.read(str(tmp_path / 'out')).head
+  found = hugging_face.read(str(tmp_path / 'out')).head
   assert_same(
     found,
     HEAD._replace(
@@ -126,7 +126,7 @@ def test_a_head_for_spans_of_transformers_own_has_the_usual_windows(tmp_path):
   assert tensors['qa_outputs.weight'].shape == (2, 8)
   assert tensors['qa_outputs.bias'].tolist() == [1, 2]
   models.edit_json(tmp_path / 'out' / 'config.json', task_specific_params=...)
-  found = hf_load.read(str(tmp_path / 'out')).head
+  found = hugging_face.read(str(tmp_path / 'out')).head
   assert found.spans == (128, 64, 30, None) and found.labels == ('start', 'end')
   assert found.max_length == models.CONFIG.max_positions  # below 384
 
@@ -157,7 +157,7 @@ def test_a_malformed_head_is_refused(tmp_path, head, fields, message):
   export(tmp_path / 'out', head)
   models.edit_json(tmp_path / 'out' / 'config.json', **fields)
   with pytest.raises(errors.UserError, match=message):
-    hf_load.read(str(tmp_path / 'out'))
+    hugging_face.read(str(tmp_path / 'out'))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_malformed_head_is_refused(tmp_path, head, fields, message):
 def test_a_head_of_another_kind_is_left_over(tmp_path, fields):
   export(tmp_path / 'out', HEAD)
   models.edit_json(tmp_path / 'out' / 'config.json', **fields)
-  model = hf_load.read(str(tmp_path / 'out'))
+  model = hugging_face.read(str(tmp_path / 'out'))
   found = model.head
   assert found is None
   assert model.report.left_over == ['classifier.bias', 'classifier.weight']

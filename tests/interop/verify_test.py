@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.inference import fine_tuned
-from bert_jax.interop import hf_export, rename, verify
+from bert_jax.interop import hugging_face, rename, verify
 from bert_jax.model import classifier, heads
 from tests import models
 
@@ -93,7 +93,7 @@ def test_outputs_of_a_head_are_those_of_the_fine_tuned_model(task):
 def test_heads_compute_the_same_in_transformers(tmp_path, task):
   params, head = make_head(task, make_params())
   path, config = str(tmp_path / 'out'), models.CONFIG
-  hf_export.export(path, params, config, models.TOKENIZER, None, head)
+  hugging_face.export(path, params, config, models.TOKENIZER, None, head)
   ours = verify.compute_outputs(params, config, head)
   found = verify.compare(ours, verify.compute_theirs(path, config), config)
   assert set(found) == {'classifier', 'hidden'}

@@ -12,7 +12,7 @@ import pytest
 from bert_jax import config_check, convert, errors, param_names
 from bert_jax.config import model_config, recipes, to_json
 from bert_jax.corpus import text_files
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from bert_jax.model import heads
 from bert_jax.pretraining import init_from, pretrain
 from bert_jax.tokenization.tokenizer import Tokenizer
@@ -173,7 +173,7 @@ def test_a_head_that_the_source_lacks_begins_anew(source, tmp_path):
   tokenizer = Tokenizer(tuple(WORDS))
   without = {k: trained[k] for k in ('embeddings', 'encoder', 'mlm')}
   bert = model_config(c)
-  hf_export.export(theirs, without, bert, tokenizer)
+  hugging_face.export(theirs, without, bert, tokenizer)
   c.init_from = theirs
   params, facts, new = start(c)
   params = words_alone(params)
@@ -290,7 +290,7 @@ def test_rows_without_a_word_are_not_taken_over(source, tmp_path):
   padded = models.make_params(bert)
   theirs = str(tmp_path / 'hf')
   tokenizer = Tokenizer(tuple(WORDS))
-  hf_export.export(theirs, padded, bert, tokenizer)
+  hugging_face.export(theirs, padded, bert, tokenizer)
   c.init_from = theirs
   params, _, new = start(c)
   found = params['embeddings']['word']['embedding']

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from bert_jax.config import recipes
-from bert_jax.interop import hf_export
+from bert_jax.interop import hugging_face
 from bert_jax.pretraining import model_card
 from tests import models
 
@@ -134,8 +134,8 @@ def test_it_says_how_to_load_each_kind(kind, nsp, words, pipeline):
 def test_it_goes_with_the_model(tmp_path):
   path = str(tmp_path / 'model')
   model = models.make_params(), models.CONFIG, models.TOKENIZER
-  hf_export.export(path, *model, card='# é\n')
+  hugging_face.export(path, *model, card='# é\n')
   with open(os.path.join(path, 'README.md'), encoding='utf-8') as file:
     assert file.read() == '# é\n'
-  hf_export.export(path, *model)  # one without takes its place
+  hugging_face.export(path, *model)  # one without takes its place
   assert 'README.md' not in os.listdir(path)

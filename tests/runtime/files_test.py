@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all; folders are tested by hf_export."""
+"""Files that appear whole or not at all; folders are tested by hugging_face."""
 
 import os
 

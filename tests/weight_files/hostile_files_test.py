@@ -14,7 +14,7 @@ import pytest
 import safetensors.numpy
 
 from bert_jax import errors
-from bert_jax.interop import hf_load
+from bert_jax.interop import hugging_face
 from bert_jax.weight_files import safetensors_file, torch_bin
 from tests import models
 from tests.weight_files import torch_files as t
@@ -161,7 +161,7 @@ def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):
   os.remove(os.path.join(folder, 'model.safetensors'))
   path = os.path.join(folder, 'pytorch_model.bin')
   t.write_zip(path, t.state_dict(**{name: t.tensor()}), {'0': SIX})
-  assert r"'a\nb' is not the name" in refusal(hf_load.read, folder)
+  assert r"'a\nb' is not the name" in refusal(hugging_face.read, folder)
 
 
 @pytest.mark.parametrize('kind', ['zip', 'legacy', 'safetensors'])

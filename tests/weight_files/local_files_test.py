@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from bert_jax.interop import hf_load
+from bert_jax.interop import hugging_face
 from bert_jax.weight_files import local_files, safetensors_file
 from tests import models
 from tests.weight_files import torch_files as t
@@ -263,7 +263,7 @@ def test_a_folder_is_read_in_each_of_its_forms(tmp_path, kind):
   tensors = safetensors.numpy.load_file(weights)
   os.remove(weights)
   write_weights(folder, kind, tensors)
-  models.assert_same(hf_load.read(folder).params, models.make_params())
+  models.assert_same(hugging_face.read(folder).params, models.make_params())
 
 
 def test_safetensors_come_first_then_single_files(tmp_path):
@@ -274,9 +274,9 @@ def test_safetensors_come_first_then_single_files(tmp_path):
     write_weights(folder, kind, {n: x + i for n, x in sound.items()})
   name = 'bert.embeddings.LayerNorm.bias'
   for i, kind in enumerate(KINDS):
-    params = hf_load.read(folder).params
+    params = hugging_face.read(folder).params
     found = params['embeddings']['norm']['bias']
     np.testing.assert_array_equal(found, sound[name] + i)
     os.remove(os.path.join(folder, kind))
-  message = refusal(hf_load.read, folder)
+  message = refusal(hugging_face.read, folder)
   assert 'model.safetensors does not exist, nor does pytorch_model' in message

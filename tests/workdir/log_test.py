@@ -8,7 +8,7 @@ from tensorboardX.proto import event_pb2
 
 from bert_jax import errors
 from bert_jax.runtime import bucket, storage
-from bert_jax.workdir import log, mirror
+from bert_jax.workdir import log
 
 
 def write(path, first, steps):
@@ -56,7 +56,7 @@ def test_a_disk_that_is_full_while_the_log_is_copied_is_one_line(
   remote, monkeypatch
 ):
   said = f'log {remote}/metrics.jsonl: No space left on device; free disk space'
-  monkeypatch.setattr(mirror.shutil, 'copyfile', fill_disk)
+  monkeypatch.setattr(log.shutil, 'copyfile', fill_disk)
   with pytest.raises(errors.UserError, match=said):
     with log.Log(remote, 0) as rows:
       rows.write('train', 2, {'loss': 8.0})
@@ -65,7 +65,7 @@ def test_a_disk_that_is_full_while_the_log_is_copied_is_one_line(
 
 
 def test_an_error_is_not_replaced_by_that_of_the_log(remote, monkeypatch):
-  monkeypatch.setattr(mirror.shutil, 'copyfile', fill_disk)
+  monkeypatch.setattr(log.shutil, 'copyfile', fill_disk)
   with pytest.raises(KeyError, match='first'):
     with log.Log(remote, 0):
       raise KeyError('first')

@@ -25,10 +25,6 @@ def prepare(
     output: a directory, local or in a bucket, that is created when the data is
       complete. Work in progress is kept in `output`.partial and continued.
     runner: runs the jobs; None uses one local process per core.
-
-  Raises:
-    errors.UserError: if the input cannot be used, or `output` holds the data
-      of another recipe, vocabulary or text.
   """
   output = storage.resolve(output)
   advice = (

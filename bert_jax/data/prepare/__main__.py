@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from bert_jax import errors
-from bert_jax.config import command_flags, declare_fields
+from bert_jax.config import arguments, declare_fields
 from bert_jax.data import dataset, manifest_file, prepare
 from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, storage
@@ -42,7 +42,9 @@ _FIELDS = {
 
 
 def _define_flags():
-  command_flags.define(_FIELDS, input=None, vocab=None, max_seq_length=['128'])
+  arguments.define_flags(
+    _FIELDS, input=None, vocab=None, max_seq_length=['128']
+  )
   flags.DEFINE_string(
     'output', None, 'The directory to create, local or gs://.'
   )
@@ -64,7 +66,7 @@ def _recipe() -> Recipe:
   words = tokenizer.read_vocab(f.vocab)
   _warn_of_case(words, f.vocab, f.cased)
   c = declare_fields()
-  command_flags.update(c, _FIELDS)
+  arguments.update_by_flags(c, _FIELDS)
   c.data.vocab = storage.resolve(f.vocab)
   c.data.vocab_size = len(words)
   c.data.lowercase = not f.cased

@@ -126,7 +126,6 @@ def parse_column(field: str, given: str, default: int) -> int:
   Args:
     field: what names the column, for the error message.
     given: the number as text, from 0, or from -1 backwards.
-    default: the number if none is given.
   """
   try:
     return int(given) if given else default

@@ -90,11 +90,7 @@ class Examples(splits.Content):
     ]
 
   def check_labelled(self, split: str):
-    """Raises errors.UserError if a row has no label.
-
-    Args:
-      split: what the rows are, to print.
-    """
+    """Raises errors.UserError if a row has no label."""
     missing = [x.line for x in self.units if not x.label]
     if missing:
       count = errors.count(len(missing), 'row')

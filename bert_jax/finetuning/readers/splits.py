@@ -228,9 +228,6 @@ def take_sample(groups: Sequence[int], most: int) -> np.ndarray:
 
   Samples of one file grow: a larger one has the rows of a smaller one. Groups are
   whole, but for the last one taken.
-
-  Args:
-    groups: number of each row's group, such as its document.
   """
   keys = hashing.mix(_SAMPLE, np.asarray(groups))
   return np.sort(np.argsort(keys, kind='stable')[: most or None])

@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.runtime import bucket, storage
-from bert_jax.train import trace
+from bert_jax.train import run
 from tests import training
 
 
@@ -33,9 +33,9 @@ def traced(workdir):
     )
 
 
-def run(workdir, updates, phases):
+def trace(workdir, updates, phases):
   bar = training.Bar()
-  with trace.Profile(str(workdir), updates, Meter, bar) as profiled:
+  with run.Profile(str(workdir), updates, Meter, bar) as profiled:
     for done, end in phases:
       profiled.begin_phase(done, end)
       for number in range(done + 1, end + 1):
@@ -62,13 +62,13 @@ def test_a_profile_holds_its_steps_and_changes_no_parameter(tmp_path, capsys):
 
 
 def test_a_later_phase_is_traced_if_the_first_is_too_short(tmp_path):
-  (line,) = run(tmp_path, 4, [(0, 5), (5, 12), (12, 30)])
+  (line,) = trace(tmp_path, 4, [(0, 5), (5, 12), (12, 30)])
   assert traced(tmp_path) == [11, 12]
   assert 'profile of steps 11 to 12' in line
 
 
 def test_phases_that_are_all_too_short_are_said(tmp_path):
-  lines = run(tmp_path, 4, [(0, 5), (5, 10)])
+  lines = trace(tmp_path, 4, [(0, 5), (5, 10)])
   assert lines == ['no profile: it begins after 5 steps, and no phase had more']
   assert not (tmp_path / 'profile').exists()
 
@@ -76,19 +76,19 @@ def test_phases_that_are_all_too_short_are_said(tmp_path):
 def test_an_error_among_traced_updates_ends_the_trace(tmp_path):
   bar = training.Bar()
   with pytest.raises(OSError, match='pulled out'):
-    with trace.Profile(str(tmp_path), 4, Meter, bar) as profiled:
+    with run.Profile(str(tmp_path), 4, Meter, bar) as profiled:
       profiled.begin_phase(0, 20)
       for number in range(1, 21):
         with profiled.update(number):
           if number == 8:
             raise OSError('the disk was pulled out')
   assert traced(tmp_path) == [6, 7, 8]
-  run(tmp_path / 'again', 1, [(0, 6)])
+  trace(tmp_path / 'again', 1, [(0, 6)])
   assert traced(tmp_path / 'again') == [6]
 
 
 def test_a_profile_is_uploaded_to_a_bucket(remote):
-  (line,) = run(remote, 1, [(0, 6)])
+  (line,) = trace(remote, 1, [(0, 6)])
   assert f'{remote}/profile' in line
   found = storage.expand(f'{remote}/profile')
   assert any(path.endswith('.xplane.pb') for path in found)
@@ -97,7 +97,7 @@ def test_a_profile_is_uploaded_to_a_bucket(remote):
 def test_a_profile_that_cannot_be_written_says_so(tmp_path):
   (tmp_path / 'profile').touch()
   with pytest.raises(errors.UserError, match='cannot write a profile to'):
-    run(tmp_path, 1, [(0, 6)])
+    trace(tmp_path, 1, [(0, 6)])
 
 
 def test_a_bucket_that_is_away_keeps_its_words_and_code(remote, monkeypatch):
@@ -106,5 +106,5 @@ def test_a_bucket_that_is_away_keeps_its_words_and_code(remote, monkeypatch):
 
   monkeypatch.setattr(storage, 'upload', fail)
   with pytest.raises(errors.UserError, match='^the bucket is away$') as caught:
-    run(remote, 1, [(0, 6)])
+    trace(remote, 1, [(0, 6)])
   assert caught.value.exit_code == errors.MAY_PASS

@@ -1,4 +1,4 @@
-"""What bert_jax.interop.hf_export writes and leaves; no torch is needed."""
+"""What bert_jax.interop.hugging_face writes and leaves; no torch is needed."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ import safetensors
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.interop import hf_export, hf_load
+from bert_jax.interop import hugging_face
 from bert_jax.model import classifier
 from bert_jax.runtime import disk
 from bert_jax.tokenization.tokenizer import Tokenizer
@@ -66,7 +66,7 @@ def test_config_json_names_class_and_activation(
   changes, parts, architecture, hidden_act, is_decoder
 ):
   config = dataclasses.replace(models.CONFIG, **changes)
-  value = hf_export.describe_model(config, parts, pad_id=0)
+  value = hugging_face.describe_model(config, parts, pad_id=0)
   assert value['architectures'] == [architecture]
   assert value['hidden_act'] == hidden_act
   assert value['is_decoder'] == is_decoder
@@ -83,7 +83,7 @@ def test_weights_say_that_they_are_for_torch(exported):
 def test_tokenizer_json_gives_our_ids(tmp_path, lowercase, strip_accents):
   ours = Tokenizer(tuple(models.VOCAB), lowercase, strip_accents)
   path = str(tmp_path / 'model')
-  hf_export.export(path, models.make_params(), models.CONFIG, ours)
+  hugging_face.export(path, models.make_params(), models.CONFIG, ours)
   theirs = tokenizers.Tokenizer.from_file(os.path.join(path, 'tokenizer.json'))
   for text in (
     'the Cats',
@@ -95,7 +95,7 @@ def test_tokenizer_json_gives_our_ids(tmp_path, lowercase, strip_accents):
   pair = theirs.encode('the cat', 'dogs')
   assert pair.ids == [2, 5, 6, 3, 7, 8, 3]
   assert pair.type_ids == [0, 0, 0, 0, 1, 1, 1]
-  assert hf_load.read(path).tokenizer == ours
+  assert hugging_face.read(path).tokenizer == ours
   with open(os.path.join(path, 'tokenizer_config.json'), encoding='utf-8') as f:
     settings = json.load(f)
   assert settings['model_max_length'] == 7
@@ -109,7 +109,7 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
   vocab = os.path.join(data, 'vocab/bert-base-multilingual-cased/vocab.txt')
   ours = Tokenizer.load(vocab, lowercase=False)
   config = dataclasses.replace(models.CONFIG, vocab_size=ours.size)
-  hf_export.export(
+  hugging_face.export(
     str(tmp_path / 'model'), models.make_params(config), config, ours
   )
   theirs = tokenizers.Tokenizer.from_file(
@@ -122,8 +122,8 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
 
 def test_a_new_export_replaces_the_old(exported, tmp_path):
   new = models.make_params(seed=5)
-  hf_export.export(exported, new, models.CONFIG, models.TOKENIZER)
-  models.assert_same(hf_load.read(exported).params, new)
+  hugging_face.export(exported, new, models.CONFIG, models.TOKENIZER)
+  models.assert_same(hugging_face.read(exported).params, new)
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -150,8 +150,8 @@ def test_a_failed_export_leaves_the_old(
   monkeypatch.setattr(module, name, failing)
   new = models.make_params(seed=5)
   with pytest.raises(errors.UserError, match=message):
-    hf_export.export(exported, new, models.CONFIG, models.TOKENIZER)
-  models.assert_same(hf_load.read(exported).params, models.make_params())
+    hugging_face.export(exported, new, models.CONFIG, models.TOKENIZER)
+  models.assert_same(hugging_face.read(exported).params, models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 
@@ -165,22 +165,22 @@ def test_what_a_kill_left_is_taken_back(exported, tmp_path, monkeypatch):
     raise KeyboardInterrupt
 
   with monkeypatch.context() as m:
-    m.setattr(hf_export, '_write', fail)
+    m.setattr(hugging_face, '_write', fail)
     with pytest.raises(KeyboardInterrupt):
-      hf_export.export(
+      hugging_face.export(
         exported,
         models.make_params(seed=5),
         models.CONFIG,
         models.TOKENIZER,
       )
-  models.assert_same(hf_load.read(exported).params, models.make_params())
+  models.assert_same(hugging_face.read(exported).params, models.make_params())
   assert os.listdir(tmp_path) == ['model']
 
 
 def test_a_folder_with_other_files_is_not_replaced(tmp_path):
   (tmp_path / 'thesis.tex').write_text('years of work')
   with pytest.raises(errors.UserError, match='thesis.tex'):
-    hf_export.export(
+    hugging_face.export(
       str(tmp_path), models.make_params(), models.CONFIG, models.TOKENIZER
     )
   assert (tmp_path / 'thesis.tex').read_text() == 'years of work'
@@ -189,7 +189,7 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path):
 def test_why_there_is_no_export_is_said():
   def find(head=None, **changes):
     config = dataclasses.replace(models.CONFIG, **changes)
-    return hf_export.find_problem(config, head)
+    return hugging_face.find_problem(config, head)
 
   assert find() is None and find(causal=True) is None
   assert 'no model with norm=pre' in find(norm='pre')
@@ -220,7 +220,9 @@ def test_what_cannot_be_exported_is_refused(
   (tmp_path / 'file').touch()
   config = dataclasses.replace(models.CONFIG, **changes)
   with pytest.raises(errors.UserError, match=message):
-    hf_export.export(path, models.make_params(config), config, models.TOKENIZER)
+    hugging_face.export(
+      path, models.make_params(config), config, models.TOKENIZER
+    )
   assert os.listdir(tmp_path) == ['file']
 
 
@@ -228,7 +230,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
   def fail(tensors, path, metadata):
     raise safetensors.SafetensorError('I/O error: No space left on device')
 
-  monkeypatch.setattr(hf_export.safetensors.numpy, 'save_file', fail)
+  monkeypatch.setattr(hugging_face.safetensors.numpy, 'save_file', fail)
   with pytest.raises(errors.UserError, match='cannot write .*No space left'):
     models.export_to(tmp_path / 'model')
   assert not os.listdir(tmp_path)

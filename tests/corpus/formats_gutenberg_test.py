@@ -4,14 +4,14 @@ import pathlib
 
 import pytest
 
-from bert_jax.corpus import gutenberg
+from bert_jax.corpus import formats
 
 _BOOK = ['', 'CHAPTER I', '', 'It was a dark night.', '']
 _TITLE = 'The Project Gutenberg EBook of A Night, by A. Writer'
 
 
 def _strip(*lines):
-  return list(gutenberg.strip(lines))
+  return list(formats.strip_gutenberg(lines))
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,12 @@ def test_only_the_first_lines_are_kept_in_memory():
       read.append(n)
       yield 'plain' if n else _TITLE
 
-  assert next(gutenberg.strip(lines())) == _TITLE
+  assert next(formats.strip_gutenberg(lines())) == _TITLE
   assert len(read) == 1000
   read.clear()
-  assert next(gutenberg.strip(line for line in lines() if line == 'plain'))
+  assert next(
+    formats.strip_gutenberg(line for line in lines() if line == 'plain')
+  )
   assert len(read) == 51
 
 
@@ -133,7 +135,7 @@ def _real():
 def test_real_books_begin_and_end_with_their_own_words(name, first, last):
   path = _real() / 'gutenberg_raw' / name
   lines = path.read_text('latin-1').splitlines()
-  found = [line for line in gutenberg.strip(lines) if line]
+  found = [line for line in formats.strip_gutenberg(lines) if line]
   assert found[0].startswith(first)
   assert found[-1].startswith(last)
   assert not any('gutenberg' in line.lower() for line in found)
@@ -145,4 +147,4 @@ def test_real_texts_without_the_header_pass_unchanged():
   assert len(paths) == 20
   for path in paths:
     lines = path.read_text('utf-8', 'replace').splitlines()
-    assert list(gutenberg.strip(lines)) == lines
+    assert list(formats.strip_gutenberg(lines)) == lines

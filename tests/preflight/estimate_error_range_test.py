@@ -3,20 +3,20 @@
 import pytest
 
 from bert_jax.hardware import chips
-from bert_jax.preflight import error_range
+from bert_jax.preflight import estimate
 
 
 @pytest.mark.parametrize(
   'name', [c.name for c in chips.CHIPS if c.kinds[0].startswith('TPU')]
 )
 def test_every_tpu_has_a_range_and_a_reason(name):
-  found = error_range.get_range(name)
+  found = estimate.get_range(name)
   assert 0 < found.fast < 1 < found.slow
   assert found.why and found.text.endswith(f' none overlapped: {found.why}')
 
 
 def test_a_measured_chip_has_a_narrower_one():
   entry = {'ratios': [2.0], 'date': '2026-11-22', 'topology': 'v6e:2x2'}
-  found = error_range.get_calibrated(entry)
+  found = estimate.get_calibrated(entry)
   assert (found.fast, found.slow) == pytest.approx((1.7, 2.4))
   assert found.slow / found.fast < 1.42

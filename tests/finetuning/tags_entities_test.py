@@ -5,11 +5,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from bert_jax.finetuning import entities
+from bert_jax.finetuning import tags
 
 
 @pytest.mark.parametrize(
-  'tags, expected',
+  'text, expected',
   [
     ('O O', []),
     ('B-A I-A O B-A', [(0, 2, 'A'), (3, 4, 'A')]),
@@ -20,12 +20,14 @@ from bert_jax.finetuning import entities
     ('', []),
   ],
 )
-def test_entities_are_those_of_conlleval(tags, expected):
-  assert sorted(entities.find(tags.split())) == expected
+def test_entities_are_those_of_conlleval(text, expected):
+  assert sorted(tags.find_entities(text.split())) == expected
 
 
 def count(truth, predicted):
-  return entities.count(*([x.split() for x in y] for y in (truth, predicted)))
+  return tags.count_entities(
+    *([x.split() for x in y] for y in (truth, predicted))
+  )
 
 
 def test_an_entity_counts_if_its_words_and_its_kind_are_right():
@@ -35,7 +37,7 @@ def test_an_entity_counts_if_its_words_and_its_kind_are_right():
   # Found, predicted, there; of each sentence.
   assert counts['A'].tolist() == [[1, 2, 1], [0, 1, 1]]
   assert counts['B'].tolist() == [[0, 0, 1], [0, 0, 0]]
-  found = entities.score(sum(counts.values()))
+  found = tags.score_entities(sum(counts.values()))
   assert found == {
     'f1': pytest.approx(2 / 6),
     'precision': pytest.approx(1 / 3),
@@ -44,14 +46,14 @@ def test_an_entity_counts_if_its_words_and_its_kind_are_right():
 
 
 def test_nothing_found_is_0():
-  assert entities.score(count(['B-A'], ['O'])['A'])['f1'] == 0
-  assert entities.score(np.zeros((2, 3), int))['f1'] == 0
+  assert tags.score_entities(count(['B-A'], ['O'])['A'])['f1'] == 0
+  assert tags.score_entities(np.zeros((2, 3), int))['f1'] == 0
 
 
 def test_each_score_is_in_its_interval():
   rows = np.tile([[1, 1, 1], [0, 1, 1], [1, 2, 1], [1, 1, 3]], (20, 1))
-  found = entities.compare(rows)
-  intervals, scores = found['intervals'], entities.score(rows)
+  found = tags.compare_entities(rows)
+  intervals, scores = found['intervals'], tags.score_entities(rows)
   assert intervals.keys() == scores.keys() == {'f1', 'precision', 'recall'}
   for name, (low, high) in intervals.items():
     assert low < scores[name] < high, name
@@ -61,25 +63,30 @@ def test_each_score_is_in_its_interval():
 def test_ten_entities_are_never_certain():
   # Wilson's interval of 10 of 10 begins at 0.722.
   right = np.tile([1, 1, 1], (10, 1))
-  for low, high in entities.compare(right)['intervals'].values():
+  for low, high in tags.compare_entities(right)['intervals'].values():
     assert (low, high) == pytest.approx((0.72246, 1), abs=1e-5)
-  found = entities.compare(right * [0, 1, 1])['intervals']
+  found = tags.compare_entities(right * [0, 1, 1])['intervals']
   assert found['f1'] == pytest.approx([0, 0.27754], abs=1e-5)
-  assert entities.compare(right * [0, 0, 1])['intervals']['precision'] == [0, 1]
+  assert tags.compare_entities(right * [0, 0, 1])['intervals']['precision'] == [
+    0,
+    1,
+  ]
 
 
 def test_a_single_entity_among_many_is_hardly_better_than_none():
   rows = np.tile([0, 1, 1], (50, 1))
   rows[0] = 1
-  assert entities.compare(rows)['doubt'] == pytest.approx(1 / np.e, abs=0.05)
+  assert tags.compare_entities(rows)['doubt'] == pytest.approx(
+    1 / np.e, abs=0.05
+  )
   rows[:20] = 1
-  assert entities.compare(rows)['doubt'] == 0
+  assert tags.compare_entities(rows)['doubt'] == 0
 
 
 def test_intervals_do_not_hold_all_resamples_at_a_time():
   rows = np.tile([[1, 1, 1], [0, 1, 1]], (10_000, 1))
   tracemalloc.start()
-  entities.compare(rows)
+  tags.compare_entities(rows)
   peak = tracemalloc.get_traced_memory()[1]
   tracemalloc.stop()
   assert peak < 10e6  # 160 MB for a thousand of them

@@ -10,7 +10,7 @@ import pytest
 import training_parity
 
 from bert_jax import config, config_check, errors
-from bert_jax.config import profiles
+from bert_jax.config import recipes
 from bert_jax.model import bert_config, encoder, heads
 from bert_jax.model.attention import Tokens
 from bert_jax.ops import dropout
@@ -30,17 +30,17 @@ def test_paper_is_the_default():
   assert with_profile('paper') == config.pretraining('base')
 
 
-@pytest.mark.parametrize('name', profiles.PROFILES)
+@pytest.mark.parametrize('name', recipes.PROFILES)
 def test_every_profile_sets_the_same_fields_and_can_work(name):
-  assert profiles.get_fields(name).keys() == profiles.get_fields('paper').keys()
+  assert recipes.get_profile(name).keys() == recipes.get_profile('paper').keys()
   config_check.check(with_profile(name))
 
 
 def test_who_differs_from_the_paper_and_how():
-  paper = profiles.get_fields('paper')
+  paper = recipes.get_profile('paper')
 
   def differs(name):
-    return {k: v for k, v in profiles.get_fields(name).items() if v != paper[k]}
+    return {k: v for k, v in recipes.get_profile(name).items() if v != paper[k]}
 
   assert differs('google') == {
     'data.negatives': 'uniform',
@@ -75,7 +75,7 @@ def test_gelu_of_hf_is_exact_and_googles_the_approximation():
     name: float(
       bert_config.ACTIVATIONS[with_profile(name).model.activation](jnp.ones(()))
     )
-    for name in profiles.PROFILES
+    for name in recipes.PROFILES
   }
   # x Phi(x) at 1, and 0.5 (1 + tanh(sqrt(2 / pi) 1.044715)).
   assert values['hf'] == pytest.approx(0.8413447, abs=1e-6)
@@ -95,7 +95,7 @@ def test_initial_weights_of_hf_are_not_cut():
 
 
 def test_layer_norm_adds_1e_12_to_the_variance():
-  for name in profiles.PROFILES:
+  for name in recipes.PROFILES:
     norm = encoder.layer_norm(config.model_config(with_profile(name)), 'norm')
     x = jnp.array([[1e-6, -1e-6]])  # its variance is 1e-12
     found = norm.apply(norm.init(jax.random.key(0), x), x)
@@ -106,7 +106,7 @@ def test_layer_norm_adds_1e_12_to_the_variance():
 def test_what_sees_nothing_attends_by_score_or_evenly():
   # Only a row of padding tells: elsewhere exp of either value is 0.
   def spread(name):
-    value = profiles.get_fields(name)['model.mask_value']
+    value = recipes.get_profile(name)['model.mask_value']
     c = dataclasses.replace(encoder_test.SMALL, mask_value=value)
     attention = encoder.SelfAttention(c)
     x = jax.random.normal(jax.random.key(0), (2, 5, 8))

@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.model import bilstm
+from bert_jax.model import classifier
 
 MASK = jnp.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
 
 
 @functools.cache
 def make_params():
-  return bilstm.BiLstm(3).init(jax.random.key(1), make_input(), MASK)
+  return classifier.BiLstm(3).init(jax.random.key(1), make_input(), MASK)
 
 
 def make_input():
@@ -21,7 +21,7 @@ def make_input():
 
 
 def compute(x, mask=MASK):
-  return jax.jit(bilstm.BiLstm(3).apply)(make_params(), x, mask)
+  return jax.jit(classifier.BiLstm(3).apply)(make_params(), x, mask)
 
 
 def step(params, state, x):
@@ -51,7 +51,7 @@ def test_outputs_are_those_of_lstms_that_read_from_both_ends():
     back = read(params[f'backward_{i}'], x[::-1])[::-1]
     x = jnp.concatenate([read(params[f'forward_{i}'], x), back], -1)
   np.testing.assert_allclose(compute(make_input())[0, :3], x, atol=1e-6)
-  summary = bilstm.summarize(compute(make_input()), MASK)
+  summary = classifier.summarise_lstm(compute(make_input()), MASK)
   expected = jnp.concatenate([x[2, :3], x[0, 3:]])
   np.testing.assert_allclose(summary[0], expected, atol=1e-6)
 
@@ -62,7 +62,7 @@ def test_padding_is_ignored():
   np.testing.assert_array_equal(found[0, :3], other[0, :3])
   alone = compute(x[:1, :3], MASK[:1, :3])
   np.testing.assert_allclose(found[:1, :3], alone, atol=1e-6)
-  summaries = (bilstm.summarize(y, MASK) for y in (found, other))
+  summaries = (classifier.summarise_lstm(y, MASK) for y in (found, other))
   np.testing.assert_array_equal(*summaries)
 
 
@@ -70,7 +70,9 @@ def test_every_token_changes_the_summary():
   for row, position in ((0, 0), (0, 2), (1, 4)):
     x = make_input()
     changed = x.at[row, position].add(1.0)
-    a, b = (bilstm.summarize(compute(y), MASK)[row] for y in (x, changed))
+    a, b = (
+      classifier.summarise_lstm(compute(y), MASK)[row] for y in (x, changed)
+    )
     assert (jnp.abs(a - b) > 1e-6).all()
 
 
@@ -79,11 +81,11 @@ def test_flops_are_six_per_weight_and_token():
   weights = sum(x.size for path, x in leaves if path[-1].key == 'kernel')
   # 2 directions, 4 gates: 3 x (4 + 3), then 3 x (6 + 3).
   assert weights == 2 * 4 * 3 * (7 + 9)
-  assert bilstm.flops_per_sequence(5, 4, 3) == 6 * 5 * weights
+  assert classifier.count_lstm_flops(5, 4, 3) == 6 * 5 * weights
 
 
 def test_rounded_parameters_are_computed_with_in_float32():
   rounded = jax.tree.map(lambda x: x.astype('bfloat16'), make_params())
-  found = bilstm.BiLstm(3).apply(rounded, make_input(), MASK)
+  found = classifier.BiLstm(3).apply(rounded, make_input(), MASK)
   assert found.dtype == jnp.float32
   np.testing.assert_allclose(found[1], compute(make_input())[1], atol=0.02)

@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.runtime import signals
-from bert_jax.workdir import orbax_noise
+from bert_jax.workdir import checkpoint_reader
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def of_orbax(function):
   ],
 )
 def test_a_read_that_is_given_up_is_dropped(shown, function, expected):
-  orbax_noise.drop()
+  checkpoint_reader.drop_noise()
   reading = function()
   reading.send(None)
   del reading
@@ -77,7 +77,7 @@ def test_a_read_that_is_given_up_is_dropped(shown, function, expected):
 
 
 def test_a_signal_while_a_read_is_given_up_is_not_dropped(shown):
-  orbax_noise.drop()
+  checkpoint_reader.drop_noise()
   interrupted = errors.Interrupted(signal.SIGTERM, 'resume')
   reading = of_orbax(read_array)(interrupted)
   reading.send(None)
@@ -87,14 +87,14 @@ def test_a_signal_while_a_read_is_given_up_is_not_dropped(shown):
 
 
 def test_a_read_that_never_began_is_dropped(shown):
-  orbax_noise.drop()
+  checkpoint_reader.drop_noise()
   with warnings.catch_warnings():
     warnings.simplefilter('error')
     of_orbax(read_shard)()
   assert not shown
   with warnings.catch_warnings(record=True) as warned:
     warnings.simplefilter('always')
-    orbax_noise.drop()
+    checkpoint_reader.drop_noise()
     read_shard()
   assert not warned
 
@@ -105,7 +105,7 @@ class Interrupting:
 
 
 def test_no_error_but_that_of_orbax_is_dropped(shown):
-  orbax_noise.drop()
+  checkpoint_reader.drop_noise()
   fail_in_finalizer('Event loop is closed')
   fail_in_finalizer('another')
   assert shown == ['another']
@@ -115,10 +115,10 @@ def test_no_error_but_that_of_orbax_is_dropped(shown):
 def test_a_signal_in_a_finalizer_is_not_lost(before, monkeypatch):
   monkeypatch.setattr(signals, '_AGAIN', 0.01)
   if before:
-    orbax_noise.drop()
+    checkpoint_reader.drop_noise()
   with pytest.raises(errors.Interrupted) as caught:
     with signals.raising():
-      orbax_noise.drop()
+      checkpoint_reader.drop_noise()
       Interrupting()
       for _ in range(100):
         time.sleep(0.05)

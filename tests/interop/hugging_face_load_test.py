@@ -1,4 +1,4 @@
-"""What bert_jax.interop.hf_load reads and refuses."""
+"""What bert_jax.interop.hugging_face reads and refuses."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 
 from bert_jax import errors
-from bert_jax.interop import hf_export, hf_load, rename
+from bert_jax.interop import hugging_face, rename
 from bert_jax.model import bert_config
 from tests import models
 
@@ -31,8 +31,8 @@ def test_what_was_exported_is_read_back(tmp_path, with_nsp, activation):
   )
   params = models.make_params(config, with_nsp)
   path = str(tmp_path / 'runs' / 'model')
-  hf_export.export(path, params, config, models.TOKENIZER)
-  loaded = hf_load.read(path)
+  hugging_face.export(path, params, config, models.TOKENIZER)
+  loaded = hugging_face.read(path)
   models.assert_same(loaded[0], params)
   assert all(x.dtype == np.float32 for x in jax.tree.leaves(loaded[0]))
   assert (loaded.config, loaded.tokenizer) == (config, models.TOKENIZER)
@@ -40,7 +40,7 @@ def test_what_was_exported_is_read_back(tmp_path, with_nsp, activation):
 
 def test_vocabulary_of_tokenizer_json_serves_without_vocab_txt(exported):
   os.remove(os.path.join(exported, 'vocab.txt'))
-  assert hf_load.read(exported).tokenizer.vocab == tuple(models.VOCAB)
+  assert hugging_face.read(exported).tokenizer.vocab == tuple(models.VOCAB)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_vocabulary_of_tokenizer_json_serves_without_vocab_txt(exported):
 def test_a_config_that_is_not_ours_is_refused(exported, values, message):
   models.edit_json(os.path.join(exported, 'config.json'), **values)
   with pytest.raises(errors.UserError, match=message):
-    hf_load.read(exported)
+    hugging_face.read(exported)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_config_that_is_not_ours_is_refused(exported, values, message):
 def test_a_config_from_before_2020_is_read(exported, values):
   old = dict.fromkeys(('model_type', 'layer_norm_eps', 'architectures'), ...)
   models.edit_json(os.path.join(exported, 'config.json'), **{**old, **values})
-  loaded = hf_load.read(exported)
+  loaded = hugging_face.read(exported)
   models.assert_same(loaded[0], models.make_params())
   assert loaded[1] == models.CONFIG  # whose epsilon is 1e-12
 
@@ -83,7 +83,7 @@ def test_without_a_type_the_class_must_be_one_of_bert(exported, classes):
   path = os.path.join(exported, 'config.json')
   models.edit_json(path, model_type=..., architectures=classes)
   with pytest.raises(errors.UserError, match='architectures is .* only BERT'):
-    hf_load.read(exported)
+    hugging_face.read(exported)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_broken_folder_is_one_clear_error(exported, name, content, message):
     with open(path, 'wb') as f:
       f.write(content)
   with pytest.raises(errors.UserError, match=message) as error:
-    hf_load.read(exported)
+    hugging_face.read(exported)
   assert '\n' not in str(error.value)
 
 
@@ -128,22 +128,22 @@ def test_a_broken_tokenizer_json_is_one_clear_error(exported, content, message):
   with open(os.path.join(exported, 'tokenizer.json'), 'w') as f:
     f.write(content)
   with pytest.raises(errors.UserError, match=message):
-    hf_load.read(exported)
+    hugging_face.read(exported)
 
 
 def test_pickles_are_not_run(tmp_path):
-  config = hf_export.describe_model(models.CONFIG, ['mlm', 'nsp'], pad_id=0)
+  config = hugging_face.describe_model(models.CONFIG, ['mlm', 'nsp'], pad_id=0)
   (tmp_path / 'config.json').write_text(json.dumps(config))
   (tmp_path / 'pytorch_model.bin').write_bytes(b'cos\nsystem\n.')
   with pytest.raises(errors.UserError, match="asks for 'os.system'"):
-    hf_load.read(str(tmp_path))
+    hugging_face.read(str(tmp_path))
   with pytest.raises(errors.UserError, match='is not a folder'):
-    hf_load.read(str(tmp_path / 'absent'))
+    hugging_face.read(str(tmp_path / 'absent'))
 
 
 def saved(path, params, **values):
   """Exports some parameters and returns the folder."""
-  hf_export.export(str(path), params, models.CONFIG, models.TOKENIZER)
+  hugging_face.export(str(path), params, models.CONFIG, models.TOKENIZER)
   models.edit_json(os.path.join(path, 'config.json'), **values)
   return str(path)
 
@@ -151,7 +151,7 @@ def saved(path, params, **values):
 def test_an_encoder_is_read_without_heads(tmp_path):
   encoder = rename.keep_parts(models.make_params(), {'pooler'})
   path = saved(tmp_path / 'model', encoder)
-  params, config, _, report, *_ = hf_load.read(path)
+  params, config, _, report, *_ = hugging_face.read(path)
   models.assert_same(params, encoder)
   assert config == models.CONFIG
   assert len(report.missing) == 7 and report.left_over == []
@@ -162,7 +162,7 @@ def test_tensors_of_another_head_are_reported(exported):
   tensors = safetensors.numpy.load_file(path)
   tensors['classifier.weight'] = np.ones((2, 8), np.float32)
   safetensors.numpy.save_file(tensors, path)
-  params, _, _, report, *_ = hf_load.read(exported)
+  params, _, _, report, *_ = hugging_face.read(exported)
   models.assert_same(params, models.make_params())
   assert report == ([], ['classifier.weight'])
 
@@ -173,7 +173,7 @@ def test_the_pooler_of_a_dropped_nsp_head_is_read(exported):
   for name in ('weight', 'bias'):
     del tensors[f'cls.seq_relationship.{name}']
   safetensors.numpy.save_file(tensors, path)
-  params, *_ = hf_load.read(exported)
+  params, *_ = hugging_face.read(exported)
   kept = rename.keep_parts(models.make_params(), {'mlm', 'pooler'})
   models.assert_same(params, kept)
 
@@ -181,7 +181,7 @@ def test_the_pooler_of_a_dropped_nsp_head_is_read(exported):
 def test_words_without_a_row_are_left_out_and_reported(exported):
   with open(os.path.join(exported, 'vocab.txt'), 'a', encoding='utf-8') as f:
     f.write('extra\nwords\n')
-  _, _, tokenizer, report, *_ = hf_load.read(exported)
+  _, _, tokenizer, report, *_ = hugging_face.read(exported)
   assert tokenizer.vocab == tuple(models.VOCAB)
   assert report.left_over == ['vocab.txt: extra', 'vocab.txt: words']
 
@@ -191,7 +191,7 @@ def test_special_tokens_need_a_row(exported):
   with open(os.path.join(exported, 'vocab.txt'), 'w', encoding='utf-8') as f:
     f.writelines(f'{word}\n' for word in [*words, 'extra', '[MASK]'])
   with pytest.raises(errors.UserError, match='entries, the model only'):
-    hf_load.read(exported)
+    hugging_face.read(exported)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_real_folders_are_read(name, left_over, labels):
   folder = os.path.join(data, 'weights', name)
   if not os.path.isdir(folder):
     pytest.skip(f'BERT_JAX_TEST_DATA has no weights/{name}')
-  params, config, tokenizer, report, _, _, head = hf_load.read(folder)
+  params, config, tokenizer, report, _, _, head = hugging_face.read(folder)
   word = params['embeddings']['word']['embedding']
   assert word.shape == (config.vocab_size, config.hidden_size)
   assert tokenizer.size <= config.vocab_size and 'nsp' not in params
@@ -237,6 +237,6 @@ def test_accents_are_as_the_folder_says(exported, settings, normalizer, strips):
   ):
     with open(os.path.join(exported, name), 'w', encoding='utf-8') as f:
       json.dump(value, f)
-  tokenizer = hf_load.read(exported).tokenizer
+  tokenizer = hugging_face.read(exported).tokenizer
   assert tokenizer.strip_accents == strips
   assert tokenizer.ids(['é']) == [[10 if strips else 9]]

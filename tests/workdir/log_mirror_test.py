@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.runtime import bucket, files, storage
-from bert_jax.workdir import mirror
+from bert_jax.workdir import log
 
 
 def append(folder, name, text):
@@ -20,7 +20,7 @@ def append(folder, name, text):
 
 
 def test_a_local_directory_is_its_own_mirror(tmp_path):
-  found = mirror.Mirror(str(tmp_path))
+  found = log.Mirror(str(tmp_path))
   assert found.folder == str(tmp_path)
   found.fetch('metrics.jsonl')
   found.flush()
@@ -29,7 +29,7 @@ def test_a_local_directory_is_its_own_mirror(tmp_path):
 
 
 def test_what_grew_is_uploaded_whole_and_fetched_by_the_next(remote):
-  first = mirror.Mirror(remote)
+  first = log.Mirror(remote)
   first.fetch('log')
   append(first.folder, 'log', 'one\n')
   append(first.folder, 'deep/events', 'x')
@@ -39,7 +39,7 @@ def test_what_grew_is_uploaded_whole_and_fetched_by_the_next(remote):
   assert storage.read(f'{remote}/log') == b'one\ntwo\n'
   assert storage.read(f'{remote}/deep/events') == b'x'
   assert not os.path.exists(first.folder)
-  second = mirror.Mirror(remote)
+  second = log.Mirror(remote)
   second.fetch('log')
   append(second.folder, 'log', 'three\n')
   second.close()
@@ -48,7 +48,7 @@ def test_what_grew_is_uploaded_whole_and_fetched_by_the_next(remote):
 
 def test_what_is_half_fetched_is_not_uploaded(remote, monkeypatch):
   files.write_text(f'{remote}/log', 'one\ntwo\n')
-  monkeypatch.setattr(mirror, '_SECONDS', 0.01)
+  monkeypatch.setattr('bert_jax.workdir.log._SECONDS', 0.01)
   looks = []
 
   def walk(folder, walk=os.walk):
@@ -64,7 +64,7 @@ def test_what_is_half_fetched_is_not_uploaded(remote, monkeypatch):
         wait(lambda: len(looks) > before + 1, seconds=0.3)
       file.write('two\n')
 
-  monkeypatch.setattr(mirror.os, 'walk', walk)
+  monkeypatch.setattr(log.os, 'walk', walk)
   monkeypatch.setattr(storage, 'download', download_slowly)
   uploaded = []
   monkeypatch.setattr(
@@ -72,7 +72,7 @@ def test_what_is_half_fetched_is_not_uploaded(remote, monkeypatch):
     'upload',
     lambda local, path: uploaded.append(pathlib.Path(local).read_text()),
   )
-  found = mirror.Mirror(remote)
+  found = log.Mirror(remote)
   found.fetch('log')
   found.close()
   assert set(uploaded) == {'one\ntwo\n'}
@@ -83,7 +83,7 @@ def test_only_what_has_changed_is_uploaded(remote, monkeypatch):
   monkeypatch.setattr(
     storage, 'upload', lambda local, path: uploaded.append(path)
   )
-  found = mirror.Mirror(remote)
+  found = log.Mirror(remote)
   append(found.folder, 'a', '1')
   append(found.folder, 'b', '1')
   found.flush()
@@ -95,7 +95,7 @@ def test_only_what_has_changed_is_uploaded(remote, monkeypatch):
 def test_the_thread_uploads_and_its_failure_is_a_warning(
   remote, monkeypatch, capfd
 ):
-  monkeypatch.setattr(mirror, '_SECONDS', 0.02)
+  monkeypatch.setattr('bert_jax.workdir.log._SECONDS', 0.02)
   upload, ill = storage.upload, [True]
 
   def may_fail(local, path):
@@ -104,7 +104,7 @@ def test_the_thread_uploads_and_its_failure_is_a_warning(
     upload(local, path)
 
   monkeypatch.setattr(storage, 'upload', may_fail)
-  found = mirror.Mirror(remote)
+  found = log.Mirror(remote)
   append(found.folder, 'log', 'one\n')
   wait(lambda: 'warning: the bucket is ill' in capfd.readouterr().err)
   with pytest.raises(errors.UserError, match='the bucket is ill'):
