@@ -117,14 +117,14 @@ def train(settings) -> float:
 def predict(settings) -> float:
   """Computes the outputs of all rows, as bert_jax.predict does; returns rows/s."""
   from bert_jax import tasks
-  from bert_jax.finetuning import predict_files
+  from bert_jax.finetuning import predictions
   from bert_jax.inference import source
 
   model = source.read(settings['model'])
   task = tasks.SUPERVISED[model.head.task]
   with np.load(os.path.join(settings['data'], 'train.npz')) as file:
     split = task.rows.unpack(dict(file))
-  job = predict_files.Job('', model, '', '', (), settings['predict_batch'])
+  job = predictions.Job('', model, '', '', (), settings['predict_batch'])
   for _ in range(2):
     begin = time.perf_counter()
     job.predict(task, split)
