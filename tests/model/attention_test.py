@@ -22,18 +22,6 @@ QKV = jax.random.normal(jax.random.key(0), (3, 8, 3, 2, 4))
 BIAS = jax.random.normal(jax.random.key(1), (3, 2, 4))
 
 
-@pytest.mark.parametrize(
-  'causal, expected',
-  [
-    (False, [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]),
-    (True, [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]),
-  ],
-)
-def test_packed_tokens_see_their_own_pair(causal, expected):
-  found = attention.compute_mask(attention.get_tokens(PACKED), causal)
-  assert found.astype(int).tolist() == [[expected]]
-
-
 def test_plain_tokens_see_their_row_at_no_cost_per_pair_of_tokens():
   plain = {'input_mask': PACKED['input_mask']}
   found = attention.compute_mask(attention.get_tokens(plain), causal=False)

@@ -143,14 +143,6 @@ def test_every_pair_has_the_loss_and_gradient_of_its_own_row(length, kind):
       assert_close(run(mine), run(its))
 
 
-def test_a_batch_has_the_loss_and_gradient_of_its_pairs():
-  plain, packed, _ = make_rows(128)
-  run = loss_and_gradient()
-  assert_close(run(packed), run(plain))
-  for name in ('masked_lm_weights', 'next_sentence_weights'):
-    assert plain[name].sum() == packed[name].sum()
-
-
 def seen_from(batch, position, causal):
   """Returns [S]: does the encoder's input at S reach this position?"""
   module, params = make_params(causal)

@@ -103,24 +103,6 @@ def test_dropout_is_that_of_the_plain_path(kind):
   assert np.abs(dropped - kept).max() > 0.1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
-def test_64_bit_types_change_nothing(impl):
-  def gradient():
-    options = {
-      'mask': np.ones((B, 256), np.int32),
-      'causal': True,
-      'key': jax.random.key(4, impl=impl),
-    }
-    # Two blocks of queries, two groups of heads.
-    return fused(qkv_of(256, h=4), **options)
-
-  expected = gradient()
-  with jax.enable_x64(True):
-    for ours, theirs in zip(gradient(), expected, strict=True):
-      np.testing.assert_array_equal(ours, theirs)
-
-
 @pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
 def test_a_tpu_is_given_no_64_bit_types(impl):
   def loss(qkv, key):  # B = 4, so that there is a loop over rows, too

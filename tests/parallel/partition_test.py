@@ -14,7 +14,6 @@ from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
 from bert_jax.train import optimizer
 from bert_jax.train.step import init_state
-from bert_jax.workdir import checkpoint, fingerprint
 from tests import training
 
 # The model of tests.training: D=8, H=2, K=4, F=12, V=11 in 256 rows, on 2 x 2
@@ -120,17 +119,6 @@ def values_held(tree, layout):
   return sum(jax.tree.leaves(sizes))
 
 
-def test_each_device_holds_its_share_of_parameters_and_moments():
-  state = shapes()
-  layout = partition.state_shardings(device_mesh.make_mesh(), state)
-  adam, places = state.opt_state[1], layout.opt_state[1]
-  # 4 devices divide all but the bias [2] of the NSP head.
-  share = (3094 - 2) / 4 + 2
-  assert values_held(state.params, layout.params) == share
-  assert values_held(adam.mu, places.mu) == share
-  assert values_held(adam.nu, places.nu) == share
-
-
 @pytest.mark.parametrize('data, model', [(16, 1), (8, 2), (2, 4)])
 def test_a_base_model_in_shares(data, model):
   c = config.pretraining('base')
@@ -146,28 +134,3 @@ def test_a_base_model_in_shares(data, model):
   # What `model` leaves whole: positions, dense heads, norms and biases, 1.7M.
   whole = 1.7e6 * (1 - 1 / model) / data + 30720
   assert least <= values_held(params, layout) <= least + whole
-
-
-@pytest.mark.slow
-def test_checkpoints_go_from_layout_to_layout(tmp_path):
-  make = init()
-  four = partition.state_shardings(device_mesh.make_mesh(2), shapes())
-  one = partition.state_shardings(
-    device_mesh.make_mesh(1, jax.devices()[3:]), shapes()
-  )
-  state = jax.jit(make, out_shardings=four)(jax.random.key(0))
-  marks = [fingerprint.of_arrays(state)]
-  for step, layout in enumerate((one, four)):
-    directory = str(tmp_path / str(step))
-    with checkpoint.Checkpoints(directory, 1, 0) as checkpoints:
-      checkpoints.save(step, state)
-    template = jax.tree.map(
-      lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-      shapes(),
-      layout,
-    )
-    with checkpoint.Checkpoints(directory, 1, 0) as checkpoints:
-      state, _ = checkpoints.restore(template)
-    assert jax.tree.map(lambda x: x.sharding, state) == layout
-    marks.append(fingerprint.of_arrays(state))
-  assert marks[0] == marks[1] == marks[2]

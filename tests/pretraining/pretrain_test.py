@@ -214,26 +214,6 @@ def test_static_masks_do_not_change_from_epoch_to_epoch(directory):
   assert texts(second, 0) <= epoch | texts(first, 1)
 
 
-def test_names_and_shapes_of_a_packed_batch(packed_directory):
-  c = make_config(data__pack=3, phases__seq_length=(64, 32))
-  (batch,) = batches(c, packed_directory, [0])
-  # P = floor(64 · 0.15 + 3 · (1 - 3 · 0.15)) = 11.
-  assert {name: (x.dtype.str[1:], x.shape) for name, x in batch.items()} == {
-    'input_ids': ('i4', (16, 64)),
-    'input_mask': ('i4', (16, 64)),
-    'segment_ids': ('i4', (16, 64)),
-    'sequence_ids': ('i4', (16, 64)),
-    'position_ids': ('i4', (16, 64)),
-    'cls_positions': ('i4', (16, 3)),
-    'masked_lm_positions': ('i4', (16, 11)),
-    'masked_lm_ids': ('i4', (16, 11)),
-    'masked_lm_weights': ('f4', (16, 11)),
-    'next_sentence_labels': ('i4', (16, 3)),
-    'next_sentence_weights': ('f4', (16, 3)),
-  }
-  assert 16 < batch['next_sentence_weights'].sum() <= 48
-
-
 def test_evaluation_of_packed_rows_sees_each_pair_once(packed_directory):
   c = make_config(data__pack=3, eval__sequences=100_000)
   made, phase = pretrain.make_task(c, packed_directory), task.list_phases(c)[1]

@@ -11,18 +11,6 @@ from bert_jax import errors
 from bert_jax.runtime import signals
 
 
-def wait():
-  for _ in range(100):
-    time.sleep(0.05)
-  pytest.fail('not interrupted')
-
-
-@pytest.fixture
-def soon(monkeypatch):
-  """Lets what is sent again come at once."""
-  monkeypatch.setattr(signals, '_AGAIN', 0.01)
-
-
 @pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
 def test_raised_interrupts_where_it_is(name):
   number = getattr(signal, name)
@@ -58,7 +46,7 @@ def test_the_old_handlers_come_back():
   assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_one_that_arrives_in_a_callback_is_not_lost(soon):
+def stop_in_a_callback():
   """Python ignores what is raised in callbacks of its garbage collector."""
 
   def interrupt(phase, info):
@@ -68,14 +56,10 @@ def test_one_that_arrives_in_a_callback_is_not_lost(soon):
 
   gc.collect()  # what other tests left
   gc.callbacks.append(interrupt)
-  with pytest.raises(errors.Interrupted) as caught:
-    with signals.raising():
-      gc.collect()
-      wait()
-  assert caught.value.signum == signal.SIGTERM
+  gc.collect()
 
 
-def replace_interrupted():
+def replace():
   """Does what Orbax does with any exception while it reads."""
   try:
     os.kill(os.getpid(), signal.SIGTERM)
@@ -83,45 +67,49 @@ def replace_interrupted():
     raise ValueError('cannot read') from error
 
 
-def test_one_that_a_library_replaces_is_not_lost():
-  with pytest.raises(errors.Interrupted) as caught:
-    with signals.raising():
-      replace_interrupted()
-  assert caught.value.signum == signal.SIGTERM
-
-
-def test_one_that_is_replaced_in_a_finalizer_is_not_lost(soon):
+def replace_in_a_finalizer():
   """As where garbage collection closes a coroutine of Orbax."""
 
   class Reader:
     def __del__(self):
-      replace_interrupted()
+      replace()
 
-  with pytest.raises(errors.Interrupted) as caught:
-    with signals.raising():
-      Reader()
-      wait()
-  assert caught.value.signum == signal.SIGTERM
+  Reader()
 
 
-def test_one_that_arrives_while_another_error_is_shown_is_not_lost(
-  soon, monkeypatch
-):
+def stop_while_an_error_is_shown():
   """As where garbage collection finds many readers of Orbax."""
 
   class Broken:
     def __del__(self):
       raise ValueError('not shown')
 
+  Broken()
+
+
+@pytest.mark.parametrize(
+  'do',
+  [
+    stop_in_a_callback,
+    replace,
+    replace_in_a_finalizer,
+    stop_while_an_error_is_shown,
+  ],
+)
+def test_a_signal_that_python_or_a_library_drops_is_not_lost(do, monkeypatch):
   def show(unraisable):
     del unraisable
-    os.kill(os.getpid(), signal.SIGTERM)
+    if do is stop_while_an_error_is_shown:
+      os.kill(os.getpid(), signal.SIGTERM)
 
   monkeypatch.setattr('sys.unraisablehook', show)
+  monkeypatch.setattr(signals, '_AGAIN', 0.01)  # what is sent again comes soon
   with pytest.raises(errors.Interrupted) as caught:
     with signals.raising():
-      Broken()
-      wait()
+      do()
+      for _ in range(100):
+        time.sleep(0.05)
+      pytest.fail('not interrupted')
   assert caught.value.signum == signal.SIGTERM
 
 

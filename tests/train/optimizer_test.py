@@ -1,7 +1,5 @@
 """Tests of the optimizer."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,45 +36,6 @@ def test_rates_rise_fall_and_end_at_exactly_zero(decay_from, rates):
     assert float(rate(step)) == pytest.approx(expected, rel=1e-3)
   for step in (1_000_000, 1_000_001, 3_000_000):
     assert float(rate(step)) == 0
-
-
-def test_decay_leaves_out_layernorms_and_biases():
-  one_layer = dataclasses.replace(encoder_test.SMALL, num_layers=1)
-  module = heads.PretrainingModel(one_layer)
-  params = jax.eval_shape(
-    module.init, jax.random.key(0), encoder_test.example()
-  )['params']
-  mask = param_names.flatten(optimizer.decay_mask(params))
-  assert [n for n, decayed in mask.items() if decayed] == [
-    'embeddings/position/embedding',
-    'embeddings/type/embedding',
-    'embeddings/word/embedding',
-    'encoder/layer_0/attention/out/kernel',
-    'encoder/layer_0/attention/qkv/kernel',
-    'encoder/layer_0/mlp_in/kernel',
-    'encoder/layer_0/mlp_out/kernel',
-    'mlm/transform/kernel',
-    'nsp/kernel',
-    'pooler/kernel',
-  ]
-  assert [n for n, decayed in mask.items() if not decayed] == [
-    'embeddings/norm/bias',
-    'embeddings/norm/scale',
-    'encoder/layer_0/attention/out/bias',
-    'encoder/layer_0/attention/qkv/bias',
-    'encoder/layer_0/attention_norm/bias',
-    'encoder/layer_0/attention_norm/scale',
-    'encoder/layer_0/mlp_in/bias',
-    'encoder/layer_0/mlp_norm/bias',
-    'encoder/layer_0/mlp_norm/scale',
-    'encoder/layer_0/mlp_out/bias',
-    'mlm/bias',
-    'mlm/norm/bias',
-    'mlm/norm/scale',
-    'mlm/transform/bias',
-    'nsp/bias',
-    'pooler/bias',
-  ]
 
 
 def test_decay_split_of_base_and_large():

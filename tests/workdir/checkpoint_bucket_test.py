@@ -46,19 +46,6 @@ def test_a_bucket_holds_checkpoints_as_a_disk_does(remote, capsys):
   assert int(restore(f'{remote}/c')[0]['step']) == 8
 
 
-@pytest.mark.slow
-def test_all_bad_in_a_bucket_is_an_error_unless_told_to_start_over(remote):
-  write(f'{remote}/c', (1, 2))
-  for step in (1, 2):
-    for path in objects(f'{remote}/c', step):
-      storage.delete(path)
-  with pytest.raises(errors.UserError, match='start_over=True'):
-    restore(f'{remote}/c')
-  assert checkpoint_reader.list_steps(f'{remote}/c') == [1, 2]
-  assert restore(f'{remote}/c', start_over=True) is None
-  assert storage.list_names(f'{remote}/c_bad') == ['1', '2']
-
-
 def test_an_unfinished_save_in_a_bucket_is_no_checkpoint(remote):
   write(f'{remote}/c', (1, 2))
   storage.delete(f'{remote}/c/2/commit_success.txt')

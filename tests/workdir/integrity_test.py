@@ -7,18 +7,6 @@ from bert_jax import errors
 from bert_jax.workdir import fingerprint, integrity
 
 
-def test_the_newest_that_can_be_restored_is_found_and_newer_ones_named():
-  def restore(step):
-    if step > 2:
-      raise integrity.Damaged(f'{step} is torn')
-    return step * 10
-
-  found, problems = integrity.restore_newest([1, 4, 2, 3], restore)
-  assert found == 20
-  assert problems == [(4, '4 is torn'), (3, '3 is torn')]
-  assert integrity.describe(problems) == 'step 4: 4 is torn; step 3: 3 is torn'
-
-
 def test_a_signal_during_a_restore_is_no_bad_checkpoint():
   def interrupted(step):
     raise errors.Interrupted(15, 'resume')
@@ -88,16 +76,6 @@ def test_missing_or_senseless_bytes_are_damage_also_below(said):
 def test_a_long_message_keeps_its_cause():
   with pytest.raises(errors.UserError, match='x{50} ... .*x: no answer. That'):
     judge(ValueError('x' * 500 + ': no answer'))
-
-
-def test_another_array_or_a_missing_one_is_noticed():
-  state = {'a': np.arange(3.0), 'b': np.zeros(2)}
-  marks = fingerprint.of_arrays(state)
-  integrity.verify(state, marks)
-  with pytest.raises(integrity.Damaged, match='1 array.* first a'):
-    integrity.verify({**state, 'a': np.arange(3.0)[::-1].copy()}, marks)
-  with pytest.raises(integrity.Damaged, match='1 array.* first b'):
-    integrity.verify({'a': state['a']}, marks)
 
 
 def test_facts_of_another_step_are_noticed():
