@@ -398,6 +398,13 @@ FIELDS: dict[str, Field] = {
   'phases.max_predictions': Field(
     (20, 76), 'masked tokens per sequence, at most', _TOKENS
   ),
+  'phases.mask_rates': Field(
+    (),
+    'share of tokens that each phase predicts in training; empty is '
+    'objective.mask_rate, which held-out rows always have',
+    Range(above=0, below=1),
+    example=(0.3,),
+  ),
   'phases.learning_rates': Field(
     (),
     'peak of each phase, which then has a warm-up and a decay of its own; empty '

@@ -39,6 +39,7 @@ def mask_tokens(
   rate: float,
   mix: tuple[float, float, float],
   max_predictions: int,
+  size: int,
   vocab_size: int,
   mask_id: int,
   special: np.ndarray,
@@ -70,17 +71,16 @@ def mask_tokens(
     rate: share of the tokens to predict.
     mix: probabilities of [MASK], a random token, the same token; they sum to 1.
     max_predictions: maximum per pair.
+    size: P, from `count_predictions` of this rate or a higher one.
     special: ids that are never chosen.
     continues: [V] bool, true for '##' pieces.
 
   Returns:
     The batch with new `input_ids`, and with `masked_lm_positions`,
-    `masked_lm_ids` (int32) and `masked_lm_weights` (float32), [B, P] each with
-    P from `count_predictions`. Positions ascend; unused ones are 0, of weight
-    0.
+    `masked_lm_ids` (int32) and `masked_lm_weights` (float32), [B, P] each.
+    Positions ascend; unused ones are 0, of weight 0.
   """
   ids = batch['input_ids']
-  rows, length = ids.shape
   pairs = _pairs(batch, keys, rate, max_predictions, vocab_size, special)
   if unit == 'token':
     leader = _choose_tokens(pairs, ids.shape)
@@ -90,7 +90,6 @@ def mask_tokens(
 
   cell = np.flatnonzero(leader >= 0)
   masked = _hide(ids, pairs, cell, leader[cell], mix, vocab_size, mask_id)
-  size = count_predictions(length, rate, max_predictions, keys.size // rows)
   return {**batch, 'input_ids': masked, **_predictions(ids, cell, size)}
 
 

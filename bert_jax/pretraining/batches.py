@@ -16,12 +16,17 @@ def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
   """Returns P, the maximum of predictions per row."""
   if config.objective.kind != 'mlm':
     return phase.seq_length - 1
+  # Batches of training and evaluation have one shape.
+  rate = max(get_mask_rate(config, phase), config.objective.mask_rate)
   return masking.count_predictions(
-    phase.seq_length,
-    config.objective.mask_rate,
-    phase.max_predictions,
-    config.data.pack,
+    phase.seq_length, rate, phase.max_predictions, config.data.pack
   )
+
+
+def get_mask_rate(config: config_dict.ConfigDict, phase: task.Phase) -> float:
+  """Returns the share of tokens that a phase predicts in training."""
+  rates = config.phases.mask_rates
+  return rates[phase.number] if rates else config.objective.mask_rate
 
 
 def _choose_evaluated(
@@ -85,7 +90,8 @@ class Batches:
       keys = self._keys(seed, _MASK, record)
     else:
       keys = self._keys(seed, _MASK, phase.number, epoch, record)
-    return self._features(split, phase, record, keys)
+    rate = get_mask_rate(self._config, phase)
+    return self._features(split, phase, record, keys, rate)
 
   def find_records(
     self, phase: task.Phase, step: int, rows: np.ndarray
@@ -147,7 +153,8 @@ class Batches:
     row = np.arange(phase.eval_batch_size) if rows is None else rows
     record = records[np.minimum(row, len(records) - 1)]
     keys = self._keys(self._config.seed, _EVAL_MASK, record)
-    batch = self._features(split, phase, record, keys)
+    rate = self._config.objective.mask_rate
+    batch = self._features(split, phase, record, keys, rate)
     if shuffled:
       batch = masking.shuffle_context(
         batch, keys, vocab_size=self._words.size, special=self._special
@@ -179,7 +186,7 @@ class Batches:
       return hashing.mix(*parts)
     return hashing.mix(*(np.asarray(x)[..., None] for x in parts), range(pack))
 
-  def _features(self, split, phase, record, keys) -> task.Batch:
+  def _features(self, split, phase, record, keys, rate) -> task.Batch:
     c, words = self._config, self._words
     batch = split.reader.rows(
       record, split.length, words.cls_id, words.sep_id, c.data.pack
@@ -191,9 +198,10 @@ class Batches:
       batch,
       keys,
       unit=c.objective.mask_unit,
-      rate=c.objective.mask_rate,
+      rate=rate,
       mix=c.objective.mask_mix,
       max_predictions=phase.max_predictions,
+      size=count_predictions(c, phase),
       vocab_size=words.size,
       mask_id=words.mask_id,
       special=self._special,

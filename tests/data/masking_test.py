@@ -25,14 +25,17 @@ def example(rows=400, length=40, real=32):
 def masked(
   batch, keys=None, mix=(0.8, 0.1, 0.1), predictions=8, unit='token', rate=0.15
 ):
-  rows = len(batch['input_ids'])
+  rows, length = batch['input_ids'].shape
+  keys = hashing.mix(9, np.arange(rows)) if keys is None else keys
+  pack = keys.size // rows
   return masking.mask_tokens(
     batch,
-    hashing.mix(9, np.arange(rows)) if keys is None else keys,
+    keys,
     unit=unit,
     rate=rate,
     mix=mix,
     max_predictions=predictions,
+    size=masking.count_predictions(length, rate, predictions, pack),
     vocab_size=VOCAB,
     mask_id=MASK,
     special=np.array([CLS, SEP]),

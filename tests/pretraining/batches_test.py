@@ -10,6 +10,13 @@ from tests.data import preparation
 from tests.pretraining import pretrain_test
 
 ROWS = np.array([3, 4, 9, 15])  # of 16; a host's rows need not be neighbours
+PHASE = {
+  'phases__seq_length': 32,
+  'phases__steps': 10,
+  'phases__batch_size': 16,
+  'phases__accumulate': 1,
+  'phases__max_predictions': 16,
+}
 CASES = {
   'mlm': {},
   'static': {'objective__static_masks': True},
@@ -35,6 +42,32 @@ def test_rows_are_those_of_the_global_batch(directories, changes):
     assert {*whole} == {*part}
     for name in whole:
       np.testing.assert_array_equal(part[name], whole[name][ROWS])
+
+
+@pytest.mark.parametrize('pack', [1, 3])
+def test_each_phase_has_its_mask_rate_and_held_out_rows_the_usual(
+  directories, pack
+):
+  phases = {name: (value,) * 2 for name, value in PHASE.items()}
+  c = pretrain_test.make_config(data__pack=pack, **phases)
+  usual = batches.Batches(c, directories[pack])
+  c.phases.mask_rates = (0.45, 0.15)
+  made = batches.Batches(c, directories[pack])
+  many, few = (
+    made.train_batch(phase, phase.first) for phase in task.list_phases(c)
+  )
+  counts = [
+    x['masked_lm_weights'].sum() / x['input_mask'].sum() for x in (many, few)
+  ]
+  assert counts == pytest.approx([0.45, 0.15], abs=0.03)
+  phase = task.list_phases(c)[0]
+  held_out, expected = (x.eval_batch(phase, 0) for x in (made, usual))
+  # One shape for both.
+  assert held_out['masked_lm_ids'].shape == many['masked_lm_ids'].shape
+  for name in expected:
+    width = expected[name].shape[-1]
+    np.testing.assert_array_equal(held_out[name][..., :width], expected[name])
+    assert not held_out[name][..., width:].any()
 
 
 def test_words_are_counted_without_special_tokens_in_packed_rows_too(
