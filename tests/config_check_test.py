@@ -187,7 +187,7 @@ def values(name):
 
 
 @hypothesis.settings(
-  max_examples=60,
+  max_examples=30,
   deadline=None,
   derandomize=True,
   suppress_health_check=list(hypothesis.HealthCheck),

@@ -103,13 +103,6 @@ def test_true_second_follows_the_first():
   assert followed > 50
 
 
-def test_random_second_comes_from_another_document():
-  found = corpus()
-  for index, pair in all_pairs(found):
-    if pair.is_random:
-      assert not is_inside(pair.second, bounds(found, index))
-
-
 def test_random_seconds_come_from_the_pool_in_proportion_to_the_weights():
   # Documents 0 and 1 draw from each other, 2 to 5 from 2 to 5.
   pools = [[0, 2]] * 2 + [[2, 6]] * 4

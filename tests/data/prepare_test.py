@@ -397,8 +397,7 @@ def test_korean_stays_in_syllables_and_the_data_says_so(tmp_path):
   assert made['accents'].startswith('kept: 7')
   words = manifest_file.load_tokenizer(output)
   assert words.tokens(words.ids(['한국어 나라'])[0]) == ['한국어', '나라']
-  with open(os.path.join(output, 'DATA_CARD.md'), encoding='utf-8') as file:
-    card = file.read()
+  card = pathlib.Path(os.path.join(output, 'DATA_CARD.md')).read_text('utf-8')
   assert '나라' in card and 'accents are kept: 7' in card
   # Decided once: the same request finds it, another one does not get it.
   assert prepare.prepare(recipe, output, ONE) == made

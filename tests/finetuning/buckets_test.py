@@ -1,9 +1,9 @@
 """Tests of batches of rows of similar length."""
 
-import collections
 import dataclasses
 import types
 
+import jax
 import numpy as np
 import pytest
 
@@ -62,11 +62,6 @@ def test_data_of_any_size_are_seen_as_often_as_without(rows):
   np.testing.assert_array_equal(counts, np.bincount(plain, minlength=rows))
 
 
-def test_a_run_sees_each_row_in_every_epoch():
-  counts = collections.Counter(np.concatenate([x for x, _ in find_all()]))
-  assert set(counts.values()) == {4} and len(counts) == 300
-
-
 def test_the_order_is_a_function_of_the_seed_and_the_step():
   first, other = find_all(), find_all(1)
   batches = [{frozenset(records) for records, _ in x} for x in (first, other)]
@@ -105,6 +100,10 @@ def test_the_loss_does_not_depend_on_the_padding():
   params = head.add_to(models.make_params(BERT))
   ids = np.array([[2, 5, 6, 3], [2, 6, 3, 0]], np.int32)
   found = []
+
+  def compute(params, batch):
+    return classes.TASK.compute_sums(module, params, batch, None)[0]
+
   for length in (16, 64):
     batch = {'input_ids': np.zeros((2, length), np.int32)}
     batch['input_ids'][:, :4] = ids
@@ -112,7 +111,7 @@ def test_the_loss_does_not_depend_on_the_padding():
     batch['segment_ids'] = np.zeros((2, length), np.int32)
     batch['labels'] = np.array([1, 0])
     batch['label_weights'] = np.ones(2, np.float32)
-    sums, _ = classes.TASK.compute_sums(module, params, batch, None)
+    sums = jax.jit(compute)(params, batch)
     found.append(sums['cross_entropy'])
   np.testing.assert_allclose(*found, rtol=1e-5)
 

@@ -111,7 +111,8 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
 ):
   done = made.list_logged(finetuned, 'checkpoint')[-1]['fingerprint']
   source = made.write_source(tmp_path / 'source')
-  c = made.make_config(source, made.write_texts(tmp_path / 'texts'))
+  texts = made.write_texts(tmp_path / 'texts')
+  c = made.make_config(source, texts, **{'checkpoint.every': 5})
   workdir = str(tmp_path / 'run')
   batch = batches.Batches.train_batch
 
@@ -180,10 +181,8 @@ def test_rows_of_weight_0_change_nothing(outputs):
     'label_weights': jnp.array([1.0, 0.0]),
   }
   other = batch | {'labels': batch['labels'].at[1].set(2)}
-  losses = [
-    float(objective.compute(params, x, None)[0][objective.losses[0]])
-    for x in (batch, other)
-  ]
+  compute = jax.jit(lambda x: objective.compute(params, x, None)[0])
+  losses = [float(compute(x)[objective.losses[0]]) for x in (batch, other)]
   assert losses[0] == losses[1] > 0
   assert set(map(float, objective.counts(batch).values())) == {1.0}
 

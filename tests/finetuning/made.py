@@ -55,7 +55,7 @@ def make_config(source, texts, **changes):
   c.phases.seq_length = (BERT.max_positions,)
   c.optimizer.learning_rate = 1e-2
   c.finetuning.epochs = 8.0
-  c.checkpoint.every = 5
+  c.checkpoint.every = 24  # each takes longer than many updates
   c.log.every = 5
   with c.ignore_type():
     c.update_from_flattened_dict(changes)

@@ -63,18 +63,6 @@ def test_classes_are_the_likeliest_and_in_order():
   assert len(np.unique(kept['probability'])) == 5
 
 
-def test_probabilities_are_a_softmax():
-  logits = np.array([[0, np.log(3)], [1000, 0]], np.float32)
-  found = split_rows.to_probabilities(logits)
-  np.testing.assert_allclose(found, [[0.25, 0.75], [1, 0]], atol=1e-7)
-
-
-def test_the_rows_that_fill_up_a_batch_are_left_out():
-  split = split_rows.Rows(made.encode_rows(['a'] * 3, None, 8), None)
-  found = {'x': np.array([5, 6, 6])}
-  assert split.fill(None, np.array([2, 0]), found)['x'].tolist() == [6, 0, 5]
-
-
 def predict_file(tmp_path, content, name='out.csv', **fields):
   """Returns the path of the predictions for a table."""
   given, output = tmp_path / 'in.csv', str(tmp_path / name)

@@ -167,12 +167,6 @@ def test_a_config_in_a_bucket_that_is_ill_may_be_read_later(ill, remote):
   assert caught.value.exit_code == errors.MAY_PASS
 
 
-def test_how_a_model_was_trained_does_not_matter_to_who_reads_it(workdir):
-  # Older versions trained so.
-  edit_config(workdir, **{'phases.max_predictions': [76, 600], 'seed': -1})
-  assert read(str(workdir)).step == 2
-
-
 def edit_config(workdir, **values):
   path = workdir / 'config.json'
   path.write_text(json.dumps(json.loads(path.read_text()) | values))

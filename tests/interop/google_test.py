@@ -10,7 +10,6 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.interop import google, hugging_face, rename
-from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.weight_files import tf_checkpoint
 from tests import models
 
@@ -47,23 +46,6 @@ def test_bert_config_json_is_golden(folder):
       'type_vocab_size': 3,
       'vocab_size': 11,
     }
-
-
-def test_hugging_face_to_google_and_back_is_the_same_bytes(tmp_path):
-  first, between, last = (str(tmp_path / name) for name in 'abc')
-  cased = Tokenizer(tuple(models.VOCAB), lowercase=False)
-  hugging_face.export(first, models.make_params(), models.CONFIG, cased)
-  params, config, tokenizer, *_ = hugging_face.read(first)
-  google.write(between, params, config, tokenizer)
-  params, config, tokenizer, *_ = google.read(between)
-  hugging_face.export(last, params, config, tokenizer)
-  assert os.listdir(first) and set(os.listdir(last)) == set(os.listdir(first))
-  for name in os.listdir(first):
-    with (
-      open(os.path.join(first, name), 'rb') as a,
-      open(os.path.join(last, name), 'rb') as b,
-    ):
-      assert a.read() == b.read(), name
 
 
 def test_a_prefix_is_as_good_as_its_folder(folder):
@@ -117,15 +99,6 @@ def test_slots_are_left_over_and_heads_may_be_missing(folder):
   assert slots == report.left_over[:3]
 
 
-def test_an_encoder_alone_is_written_and_read(tmp_path):
-  path = str(tmp_path / 'google')
-  params = rename.keep_parts(models.make_params(), {'pooler'})
-  google.write(path, params, models.CONFIG, models.TOKENIZER)
-  read, _, _, report, *_ = google.read(path)
-  models.assert_same(read, params)
-  assert len(report.missing) == 7
-
-
 def test_other_precisions_become_float32(folder):
   rewrite(folder, lambda tensors: {k: np.float64(tensors[k]) for k in tensors})
   params = google.read(folder).params
@@ -150,16 +123,11 @@ def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
   shutil.copy(os.path.join(data, 'vocab', vocabulary, 'vocab.txt'), folder)
   size = 120_000
   models.edit_json(os.path.join(folder, 'bert_config.json'), vocab_size=size)
-  rewrite(
-    folder,
-    lambda tensors: (
-      tensors
-      | {
-        'bert/embeddings/word_embeddings': np.zeros((size, 8), np.float32),
-        'cls/predictions/output_bias': np.zeros(size, np.float32),
-      }
-    ),
-  )
+  more = {
+    'bert/embeddings/word_embeddings': np.zeros((size, 8), np.float32),
+    'cls/predictions/output_bias': np.zeros(size, np.float32),
+  }
+  rewrite(folder, lambda tensors: tensors | more)
   assert google.read(folder).tokenizer.lowercase is lowercase
 
 
@@ -172,13 +140,18 @@ def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
     ({'reverse': True}, 'reverse=True.*npz'),
     ({'norm_epsilon': 1e-6}, 'norm_epsilon=1e-06.*1e-12'),
     ({'vocab_size': 9}, '11 entries.*only 9'),
+    ({'strip_accents': False}, 'strip_accents=False with lower'),
   ],
 )
 def test_what_google_cannot_express_is_refused(tmp_path, changes, message):
-  config = dataclasses.replace(models.CONFIG, **changes)
+  config, words = models.CONFIG, models.TOKENIZER
+  if 'strip_accents' in changes:
+    words = dataclasses.replace(words, **changes)
+  else:
+    config = dataclasses.replace(config, **changes)
   params = models.make_params(config)
   with pytest.raises(errors.UserError, match=message) as error:
-    google.write(str(tmp_path / 'x'), params, config, models.TOKENIZER)
+    google.write(str(tmp_path / 'x'), params, config, words)
   assert '\n' not in str(error.value)
   assert not os.listdir(tmp_path)
 
@@ -216,14 +189,6 @@ def test_a_file_that_is_missing_is_named(folder, name):
     return
   with pytest.raises(errors.UserError, match=name.removesuffix('.index')):
     google.read(folder)
-
-
-def test_accents_that_google_would_strip_are_refused(tmp_path):
-  kept = dataclasses.replace(models.TOKENIZER, strip_accents=False)
-  path = str(tmp_path / 'new')
-  with pytest.raises(errors.UserError, match='strip_accents=False with lower'):
-    google.write(path, models.make_params(), models.CONFIG, kept)
-  assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 
 import pytest
 
@@ -29,8 +30,7 @@ def folder(tmp_path):
 def test_garbage_instead_of_json(folder, name):
   path = os.path.join(folder, name)
   for content in NO_JSON + NO_OBJECT:
-    with open(path, 'wb') as f:
-      f.write(content)
+    pathlib.Path(path).write_bytes(content)
     assert path in refusal(hugging_face.read, folder)
 
 
@@ -54,8 +54,9 @@ def test_garbage_within_config_json(folder):
     for key in keys:
       rest = json.dumps({k: v for k, v in sound.items() if k != key}).encode()
       for value in values:
-        with open(path, 'wb') as f:
-          f.write(b'{"%s": %s, %s' % (key.encode(), value, rest[1:]))
+        pathlib.Path(path).write_bytes(
+          b'{"%s": %s, %s' % (key.encode(), value, rest[1:])
+        )
         refusal(hugging_face.read, folder)
 
 
@@ -66,14 +67,11 @@ def test_garbage_within_tokenizer_files(folder):
     ('tokenizer.json', b'model'),
   ):
     path = os.path.join(folder, name)
-    with open(path, 'rb') as f:
-      sound = f.read()
+    sound = pathlib.Path(path).read_bytes()
     for value in [b'7', b'[]', b'{}', b'"\\n"', b'9' * 4000, *DEEP]:
-      with open(path, 'wb') as f:
-        f.write(b'{"%s": %s}' % (key, value))
+      pathlib.Path(path).write_bytes(b'{"%s": %s}' % (key, value))
       refusal(hugging_face.read, folder)
-    with open(path, 'wb') as f:
-      f.write(sound)
+    pathlib.Path(path).write_bytes(sound)
   path = os.path.join(folder, 'tokenizer.json')
   for ids in ('[0]', '7', '{"a": 1e9}', '{"a": -1}', '{"a": 9, "b": 9}'):
     with open(path, 'w') as f:

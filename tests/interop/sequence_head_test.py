@@ -81,26 +81,6 @@ def test_the_tensors_have_the_names_and_shapes_of_transformers(tmp_path):
   assert 'bert.pooler.dense.weight' in tensors
 
 
-@pytest.mark.parametrize(
-  'head, kind, labels',
-  [
-    (
-      HEAD,
-      'single_label_classification',
-      {'0': 'no', '1': 'yes', '2': 'perhaps'},
-    ),
-    (NUMBER, 'regression', {'0': 'LABEL_0'}),
-  ],
-  ids=['classes', 'number'],
-)
-def test_the_config_says_what_the_outputs_are(tmp_path, head, kind, labels):
-  export(tmp_path / 'out', head)
-  found = json.loads((tmp_path / 'out' / 'config.json').read_text())
-  assert found['problem_type'] == kind
-  assert found['id2label'] == labels
-  assert {str(i): name for name, i in found['label2id'].items()} == labels
-
-
 def test_a_folder_of_transformers_own_has_labels_by_number(tmp_path):
   export(tmp_path / 'out', HEAD)
   models.edit_json(
@@ -175,10 +155,3 @@ def test_a_head_of_another_kind_is_left_over(tmp_path, fields):
   found = model.head
   assert found is None
   assert model.report.left_over == ['classifier.bias', 'classifier.weight']
-
-
-def test_a_head_makes_a_classifier_of_an_encoder():
-  params = models.make_params()
-  whole = HEAD.add_to(params)
-  assert set(whole) == {'embeddings', 'encoder', 'pooler', 'classifier'}
-  assert whole['classifier']['kernel'] is HEAD.kernel

@@ -2,7 +2,6 @@
 
 import builtins
 import dataclasses
-import os
 
 import jax
 import numpy as np
@@ -84,23 +83,14 @@ def test_the_file_is_for_three_platforms_and_holds_no_custom_calls(written):
   with open(written, 'rb') as file:
     exported = jax.export.deserialize(bytearray(file.read()))
   assert exported.platforms == ('cpu', 'cuda', 'tpu')
-  assert [str(x.shape) for x in jax.tree.leaves(exported.in_avals)] == [
-    '(b, s)',
-    '(b, s)',
-    '(b, p)',
-    '(b, s)',
-  ]
+  shapes = [str(x.shape) for x in jax.tree.leaves(exported.in_avals)]
+  assert shapes == ['(b, s)', '(b, s)', '(b, p)', '(b, s)']
   calls = {
     line.split('custom_call @')[1].split('(')[0]
     for line in exported.mlir_module().split('\n')
     if 'custom_call @' in line
   }
   assert calls <= {'shape_assertion'}  # that s is at most the positions
-
-
-def test_a_row_longer_than_the_positions_is_refused(written):
-  with pytest.raises(Exception, match='shapes'):
-    stablehlo.read(written)(make_batch(2, 8, 1))
 
 
 def test_the_convert_command_writes_and_verifies_it(tmp_path, capsys):
@@ -116,13 +106,6 @@ def test_the_convert_command_writes_and_verifies_it(tmp_path, capsys):
   lines = capsys.readouterr().out.split('\n')
   assert lines[0].startswith(f'wrote {target}: ')
   assert '  read by jax.export, largest differences: mlm ' in '\n'.join(lines)
-
-
-def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path):
-  (tmp_path / 'file').touch()
-  with pytest.raises(errors.UserError, match='cannot write'):
-    stablehlo.write(str(tmp_path / 'file' / 'x'), models.make_params(), CONFIG)
-  assert os.listdir(tmp_path) == ['file']
 
 
 def test_what_cannot_be_read_or_written_is_explained(tmp_path, monkeypatch):

@@ -171,14 +171,14 @@ _TEXTS = st.one_of(
 _SHORT_PIECES = (*_PIECES, *'ab ##a ##ba ##bab ##u bun ##n ##aab'.split())
 
 
-@hypothesis.settings(deadline=None, max_examples=250)
+@hypothesis.settings(deadline=None, max_examples=150)
 @hypothesis.given(st.lists(_TEXTS, max_size=4), st.booleans())
 def test_any_text_has_the_ids_of_the_literal_procedure(texts, lowercase):
   wordpiece = tokenizer.Tokenizer(_SHORT_PIECES, lowercase)
   assert wordpiece.ids(texts) == _google(wordpiece, texts)
 
 
-@hypothesis.settings(deadline=None)
+@hypothesis.settings(deadline=None, max_examples=50)
 @hypothesis.given(st.lists(_TEXTS, max_size=8))
 def test_a_full_cache_changes_no_ids(texts):
   wordpiece = tokenizer.Tokenizer(_SHORT_PIECES)

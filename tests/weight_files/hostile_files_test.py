@@ -5,6 +5,7 @@ What the readers refuse in their own formats is tested beside each of them.
 
 import collections
 import os
+import pathlib
 import pickle
 import random
 import subprocess
@@ -93,8 +94,7 @@ NAMES = list(_payloads('x'))
 
 def _places(path, payload):
   """Writes a pickle where one may stand, and yields once for each place."""
-  with open(path, 'wb') as f:
-    f.write(payload)
+  pathlib.Path(path).write_bytes(payload)
   yield
   t.write_zip(path, payload, {'0': SIX})
   yield
@@ -176,8 +176,7 @@ def test_five_hundred_damaged_files_are_read_or_refused(tmp_path, kind):
   else:
     safetensors.numpy.save_file({'a': np.ones((2, 3)), 'b': np.ones(2)}, path)
     read = safetensors_file.read
-  with open(path, 'rb') as f:
-    sound = f.read()
+  sound = pathlib.Path(path).read_bytes()
   rng = random.Random(7)
   refused = 0
   for _ in range(500):
@@ -186,8 +185,7 @@ def test_five_hundred_damaged_files_are_read_or_refused(tmp_path, kind):
       i, j, n = (rng.randrange(len(damaged)) for _ in range(3))
       what = rng.choice([b'', b'\0', b'\xff', b'.', damaged[j : j + n % 30]])
       damaged[i : i + rng.choice([1, 1, len(what)])] = what
-    with open(path, 'wb') as f:
-      f.write(damaged)
+    pathlib.Path(path).write_bytes(damaged)
     try:
       read(path)
     except errors.UserError as error:

@@ -168,12 +168,6 @@ def test_files_that_are_missing_or_hold_other_tensors(
   assert message in refusal(lambda: read(shards, **weight_map))
 
 
-def test_a_tensor_may_not_be_in_two_files(shards):
-  save(shards, SECOND, 'b', 'c')
-  message = refusal(lambda: read(shards, a=FIRST, b=FIRST, c=SECOND))
-  assert f"{SECOND} and {INDEX} differ in the tensors 'b'" in message
-
-
 @pytest.mark.parametrize(
   'file',
   [

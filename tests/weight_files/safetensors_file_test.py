@@ -84,42 +84,24 @@ A, B = entry(), entry(offsets=(8, 16))
   ('header', 'data', 'message'),
   [
     ({'a': A}, bytes(7), 'cannot read'),
-    ({'a': A}, b'', 'cannot read'),
     ({'a': A}, bytes(9), 'cannot read'),
     ({'a': A, 'b': A}, bytes(8), 'invalid ?offset'),
     ({'a': A, 'b': entry(offsets=(4, 12))}, bytes(12), 'invalid ?offset'),
-    ({'a': A, 'b': entry(offsets=(9, 17))}, bytes(17), 'invalid ?offset'),
     ({'b': B}, bytes(16), 'invalid ?offset'),
     ({'a': entry(offsets=(8, 0))}, bytes(8), 'cannot read'),
-    ({'a': entry(offsets=(-8, 0))}, bytes(8), 'cannot read'),
-    ({'a': entry(offsets=(0, 2**70))}, bytes(8), 'cannot read'),
     ({'a': entry(offsets=(0, 2**63))}, bytes(8), 'cannot read'),
-    ({'a': entry(offsets=(0, 8.0))}, bytes(8), 'cannot read'),
-    ({'a': entry(offsets=(0,))}, bytes(8), 'cannot read'),
-    ({'a': entry(offsets='08')}, bytes(8), 'cannot read'),
     ({'a': entry(shape=(-2,))}, bytes(8), 'cannot read'),
-    ({'a': entry(shape=(3,))}, bytes(8), 'cannot read'),
     ({'a': entry(shape=(2**62, 4))}, bytes(8), 'overflow'),
     ({'a': entry(shape=(2**63, 2), offsets=(0, 0))}, b'', 'overflow'),
-    ({'a': entry(shape=(2**64, 0), offsets=(0, 0))}, b'', 'cannot read'),
     ({'a': entry(shape=(1,) * 8 + (2,))}, bytes(8), '9 axes; up to 8'),
-    ({'a': entry(shape=2)}, bytes(8), 'cannot read'),
-    ({'a': entry(shape=('2',))}, bytes(8), 'cannot read'),
     ({'a': entry('F33')}, bytes(8), 'cannot read'),
-    ({'a': entry('F64')}, bytes(8), 'cannot read'),
-    ({'a': entry(None)}, bytes(8), 'cannot read'),
     ({'a': entry('F8_E4M3', (8,))}, bytes(8), "'a' is F8_E4M3 with 1 axes"),
-    ({'a': {}}, bytes(8), 'cannot read'),
     ({'a': 5}, bytes(8), 'cannot read'),
     ({'__metadata__': {'a': 1}}, b'', 'cannot read'),
-    ({'__metadata__': 'x'}, b'', 'cannot read'),
     ([], b'', 'cannot read'),
     (b'', b'', 'header takes 0 bytes'),
-    (b'{', b'', 'cannot read'),
     (b'\xff' * 8, b'', 'cannot read'),
-    (b'{"\xff": 1}', b'', 'cannot read'),
     (b'[' * 100_000, b'', 'cannot read'),
-    (b'{"a":' * 100_000, b'', 'cannot read'),
     (b'{"a":' + b'9' * 100_000, b'', 'cannot read'),
     (b'{"a\nb' * 9, b'', 'cannot read'),
   ],
@@ -160,8 +142,3 @@ def test_cut_short_anywhere(path):
     write(path, {'a': A})
     os.truncate(path, end)
     refusal(safetensors_file.read, path)
-
-
-def test_file_that_is_not_there(tmp_path):
-  assert 'cannot read' in refusal(safetensors_file.read, str(tmp_path / 'x'))
-  assert 'cannot read' in refusal(safetensors_file.read, str(tmp_path))

@@ -1,14 +1,13 @@
 """TensorFlow's checkpoints, without TensorFlow."""
 
 import os
+import pathlib
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.interop import name_table
-from bert_jax.model import bert_config
 from bert_jax.weight_files import protobuf, sstable, tf_checkpoint
 
 F32 = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -108,22 +107,7 @@ def test_released_indexes_list_every_tensor_and_are_written_bit_for_bit(
   bundle = tf_checkpoint.read_index(real)
   entries = bundle.entries
   large = 'chinese' in real
-  config = bert_config.BertConfig(
-    vocab_size=21128 if large else 30522,
-    hidden_size=768 if large else 512,
-    num_layers=12 if large else 8,
-    num_heads=12 if large else 8,
-    mlp_size=3072 if large else 2048,
-  )
-  shapes = {name: entry.shape for name, entry in entries.items()}
-  expected = {
-    name: row.shape[::-1] if 'google' in row.transposed_in else row.shape
-    for row in name_table.list_rows(config)
-    for name in row.google
-  }
-  assert len(shapes) == (207 if large else 142)
-  assert shapes.pop('global_step', None) == (() if large else None)
-  assert shapes == expected
+  assert len(entries) == (207 if large else 142)
   # Together they fill the data file without a gap.
   ends = sorted((e.offset, e.offset + e.size) for e in entries.values())
   assert [start for start, _ in ends[1:]] == [end for _, end in ends[:-1]]
@@ -233,16 +217,15 @@ def test_a_tensor_that_cannot_be_read_is_one_clear_error(
 
 def test_a_flipped_bit_of_each_tensor_is_noticed(prefix):
   bundle = tf_checkpoint.read_index(prefix)
-  with open(data_path(prefix), 'rb') as f:
-    data = f.read()
+  data = pathlib.Path(data_path(prefix)).read_bytes()
   for name, entry in bundle.entries.items():
     broken = bytearray(data)
     broken[entry.offset + entry.size - 1] ^= 0x80
-    with open(data_path(prefix), 'wb') as f:
-      f.write(broken)
+    pathlib.Path(data_path(prefix)).write_bytes(broken)
     with pytest.raises(errors.UserError, match=f'checksum of {name} is wrong'):
       tf_checkpoint.read(bundle, name)
-    with open(data_path(prefix), 'wb') as f:
-      f.write(data[: entry.offset + entry.size - 1])
+    pathlib.Path(data_path(prefix)).write_bytes(
+      data[: entry.offset + entry.size - 1]
+    )
     with pytest.raises(errors.UserError, match=f'but {name} ends at'):
       tf_checkpoint.read(bundle, name)

@@ -1,5 +1,6 @@
 """Writes files of torch.save byte by byte, sound ones and others."""
 
+import pathlib
 import struct
 import zipfile
 
@@ -83,6 +84,5 @@ def write_legacy(
       for data in storages.values()
     ),
   }
-  with open(path, 'wb') as f:
-    f.write(b''.join((parts | more).values()))
+  pathlib.Path(path).write_bytes(b''.join((parts | more).values()))
   return str(path)

@@ -55,40 +55,26 @@ def test_only_the_opcodes_of_state_dicts_are_read():
     b'',
     b'.',
     b'K',
-    b'X',
-    b'J\0\0\0',
     b'X' + struct.pack('<I', 2**32 - 1) + b'x.',
     b'X\4\0\0\0abc',  # cut short
-    b'\x8c\4abc',
-    b'\x8a\4\1\1\1',
     b'X\1\0\0\0\xff.',  # not UTF-8
     b'X\3\0\0\0\xed\xa0\x80.',  # half a surrogate pair
-    b'\x8c\xffx.',
     b'\x8a\xff\1.',
     b'\x95' + b'\xff' * 8,  # a frame of 2**64 - 1 bytes
-    b'ca.',
     b'h\0.',
-    b'j\xff\xff\xff\xff.',
     b'r\xff\xff\xff\xff.',
     b'Nr\xff\xff\xff\x7f.',  # pickle would make room for 2**31 values
     b'\x94.',
-    b't.',
     b'K\1\x86.',
-    b'K\1K\2\x87.',
     b'(K\1u.',
     b'}(K\1K\2u.',
-    b'})K\1s.',
     b'}(X\1\0\0\0au.',  # a name without a value
     b']]a]s.',
-    b'K\1K\2a.',
     b'K\1}b.',
     b')R.',
-    b'K\1)R.',
     b'\x93.',
-    b'K\1K\2\x93.',
     b'\xff.',
     DICT + b']R.',
-    DICT + b'K\1R.',
     DICT + b'(K\1tR.',
     DICT + b'](K\1K\2ta\x85R.',  # of pairs, whose first are hashed
     # The state of a class or a function would be that of the next file.
@@ -107,23 +93,18 @@ def test_malformed_pickles(data):
 @pytest.mark.parametrize(
   'data',
   [
-    b'}' * 1_000_000,
-    b']' * 1_000_000,
-    b'(' * 1_000_000,
-    b')' + b'\x85' * 1_000_000,  # a tuple in a tuple in a ...
-    DICT + b'q\0' + b'h\0)R' * 250_000,
-    b'K\1' + b'\x94' * 1_000_000,
-    b']q\0' + b'h\0a' * 330_000,  # a list that holds itself
-    b'\x80\2' * 500_000,
+    b'}' * 150_000,
+    b']' * 150_000,
+    b'(' * 150_000,
+    b')' + b'\x85' * 150_000,  # a tuple in a tuple in a ...
+    DICT + b'q\0' + b'h\0)R' * 50_000,
+    b'K\1' + b'\x94' * 150_000,
+    b']q\0' + b'h\0a' * 75_000,  # a list that holds itself
+    b'\x80\2' * 150_000,
   ],
 )
 def test_pickles_that_never_end_stop_early(data):
   assert 'more than 100,000 opcodes' in refusal(torch_pickle.load, data)
-
-
-def test_a_long_name_of_a_global_is_shortened():
-  data = b'c' + b'a' * 2000 + b'\nb\n.'
-  assert "asks for 'aaaaaaaaaaaa...aaaaaaa" in refusal(torch_pickle.load, data)
 
 
 def test_values_nest_deeply_and_share_each_other():

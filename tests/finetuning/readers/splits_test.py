@@ -2,7 +2,6 @@
 
 import collections
 import importlib
-import types
 
 import numpy as np
 import pytest
@@ -64,17 +63,6 @@ def test_groups_are_held_out_as_a_whole():
 def test_a_file_of_one_group_cannot_be_split():
   with pytest.raises(errors.UserError, match='x has 9 rows, of which .* out 0'):
     splits.hold_out('x', 0.1, [0] * 9)
-
-
-def make_content(*keys):
-  units = [types.SimpleNamespace(key=x, name=i) for i, x in enumerate(keys, 1)]
-  return splits.Content('x', units)
-
-
-def test_units_that_are_training_units_are_found():
-  train, other = make_content(('a', 'b'), 'c'), make_content('d', 'c', 'c')
-  found = splits.find_repeated({'train': train, 'dev': other})
-  assert found == {'train': [], 'dev': [2, 3]}
 
 
 def source(given, glue=''):
