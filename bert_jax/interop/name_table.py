@@ -3,6 +3,7 @@
 The table has 26 rows: for the embeddings, for each layer, and for the heads.
 """
 
+import re
 from typing import NamedTuple
 
 from bert_jax.model import bert_config
@@ -11,128 +12,41 @@ from bert_jax.model import bert_config
 # encoder, which includes the embeddings.
 PARTS = ('encoder', 'mlm', 'pooler', 'nsp')
 
-# Columns: our name, Hugging Face's name, Google's name, `Row.layout`,
-# `Row.transposed_in` and `Row.shape`, as names of BertConfig fields. {i} is the
-# number of a layer.
+# Columns: our name, Google's name, `Row.shape` by the letters of
+# `model/encoder.py`, and `Row.layout`, if it is not 'same'.
 # fmt: off
 _EMBEDDINGS = (
-  ('embeddings/word/embedding',
-   'bert.embeddings.word_embeddings.weight',
-   'bert/embeddings/word_embeddings',
-   'same', (), ('vocab_size', 'hidden_size')),
-  ('embeddings/position/embedding',
-   'bert.embeddings.position_embeddings.weight',
-   'bert/embeddings/position_embeddings',
-   'same', (), ('max_positions', 'hidden_size')),
-  ('embeddings/type/embedding',
-   'bert.embeddings.token_type_embeddings.weight',
-   'bert/embeddings/token_type_embeddings',
-   'same', (), ('type_vocab_size', 'hidden_size')),
-  ('embeddings/norm/scale',
-   'bert.embeddings.LayerNorm.weight',
-   'bert/embeddings/LayerNorm/gamma',
-   'same', (), ('hidden_size',)),
-  ('embeddings/norm/bias',
-   'bert.embeddings.LayerNorm.bias',
-   'bert/embeddings/LayerNorm/beta',
-   'same', (), ('hidden_size',)),
+  ('embeddings/word/embedding', 'bert/embeddings/word_embeddings', 'VD'),
+  ('embeddings/position/embedding', 'bert/embeddings/position_embeddings', 'SD'),
+  ('embeddings/type/embedding', 'bert/embeddings/token_type_embeddings', 'TD'),
+  ('embeddings/norm/scale', 'bert/embeddings/LayerNorm/gamma', 'D'),
+  ('embeddings/norm/bias', 'bert/embeddings/LayerNorm/beta', 'D'),
 )
+# Below encoder/layer_{i}/ and bert/encoder/layer_{i}/.
 _LAYER = (
-  ('encoder/layer_{i}/attention/qkv/kernel',
-   ('bert.encoder.layer.{i}.attention.self.query.weight',
-    'bert.encoder.layer.{i}.attention.self.key.weight',
-    'bert.encoder.layer.{i}.attention.self.value.weight'),
-   ('bert/encoder/layer_{i}/attention/self/query/kernel',
-    'bert/encoder/layer_{i}/attention/self/key/kernel',
-    'bert/encoder/layer_{i}/attention/self/value/kernel'),
-   'joined_qkv', ('hf',), ('hidden_size', 'hidden_size')),
-  ('encoder/layer_{i}/attention/qkv/bias',
-   ('bert.encoder.layer.{i}.attention.self.query.bias',
-    'bert.encoder.layer.{i}.attention.self.key.bias',
-    'bert.encoder.layer.{i}.attention.self.value.bias'),
-   ('bert/encoder/layer_{i}/attention/self/query/bias',
-    'bert/encoder/layer_{i}/attention/self/key/bias',
-    'bert/encoder/layer_{i}/attention/self/value/bias'),
-   'joined_qkv', (), ('hidden_size',)),
-  ('encoder/layer_{i}/attention/out/kernel',
-   'bert.encoder.layer.{i}.attention.output.dense.weight',
-   'bert/encoder/layer_{i}/attention/output/dense/kernel',
-   'split_heads', ('hf',), ('hidden_size', 'hidden_size')),
-  ('encoder/layer_{i}/attention/out/bias',
-   'bert.encoder.layer.{i}.attention.output.dense.bias',
-   'bert/encoder/layer_{i}/attention/output/dense/bias',
-   'same', (), ('hidden_size',)),
-  ('encoder/layer_{i}/attention_norm/scale',
-   'bert.encoder.layer.{i}.attention.output.LayerNorm.weight',
-   'bert/encoder/layer_{i}/attention/output/LayerNorm/gamma',
-   'same', (), ('hidden_size',)),
-  ('encoder/layer_{i}/attention_norm/bias',
-   'bert.encoder.layer.{i}.attention.output.LayerNorm.bias',
-   'bert/encoder/layer_{i}/attention/output/LayerNorm/beta',
-   'same', (), ('hidden_size',)),
-  ('encoder/layer_{i}/mlp_in/kernel',
-   'bert.encoder.layer.{i}.intermediate.dense.weight',
-   'bert/encoder/layer_{i}/intermediate/dense/kernel',
-   'same', ('hf',), ('hidden_size', 'mlp_size')),
-  ('encoder/layer_{i}/mlp_in/bias',
-   'bert.encoder.layer.{i}.intermediate.dense.bias',
-   'bert/encoder/layer_{i}/intermediate/dense/bias',
-   'same', (), ('mlp_size',)),
-  ('encoder/layer_{i}/mlp_out/kernel',
-   'bert.encoder.layer.{i}.output.dense.weight',
-   'bert/encoder/layer_{i}/output/dense/kernel',
-   'same', ('hf',), ('mlp_size', 'hidden_size')),
-  ('encoder/layer_{i}/mlp_out/bias',
-   'bert.encoder.layer.{i}.output.dense.bias',
-   'bert/encoder/layer_{i}/output/dense/bias',
-   'same', (), ('hidden_size',)),
-  ('encoder/layer_{i}/mlp_norm/scale',
-   'bert.encoder.layer.{i}.output.LayerNorm.weight',
-   'bert/encoder/layer_{i}/output/LayerNorm/gamma',
-   'same', (), ('hidden_size',)),
-  ('encoder/layer_{i}/mlp_norm/bias',
-   'bert.encoder.layer.{i}.output.LayerNorm.bias',
-   'bert/encoder/layer_{i}/output/LayerNorm/beta',
-   'same', (), ('hidden_size',)),
+  ('attention/qkv/kernel', 'attention/self/QKV/kernel', 'DD', 'joined_qkv'),
+  ('attention/qkv/bias', 'attention/self/QKV/bias', 'D', 'joined_qkv'),
+  ('attention/out/kernel', 'attention/output/dense/kernel', 'DD', 'split_heads'),
+  ('attention/out/bias', 'attention/output/dense/bias', 'D'),
+  ('attention_norm/scale', 'attention/output/LayerNorm/gamma', 'D'),
+  ('attention_norm/bias', 'attention/output/LayerNorm/beta', 'D'),
+  ('mlp_in/kernel', 'intermediate/dense/kernel', 'DF'),
+  ('mlp_in/bias', 'intermediate/dense/bias', 'F'),
+  ('mlp_out/kernel', 'output/dense/kernel', 'FD'),
+  ('mlp_out/bias', 'output/dense/bias', 'D'),
+  ('mlp_norm/scale', 'output/LayerNorm/gamma', 'D'),
+  ('mlp_norm/bias', 'output/LayerNorm/beta', 'D'),
 )
 _HEADS = (
-  ('mlm/transform/kernel',
-   'cls.predictions.transform.dense.weight',
-   'cls/predictions/transform/dense/kernel',
-   'same', ('hf',), ('hidden_size', 'hidden_size')),
-  ('mlm/transform/bias',
-   'cls.predictions.transform.dense.bias',
-   'cls/predictions/transform/dense/bias',
-   'same', (), ('hidden_size',)),
-  ('mlm/norm/scale',
-   'cls.predictions.transform.LayerNorm.weight',
-   'cls/predictions/transform/LayerNorm/gamma',
-   'same', (), ('hidden_size',)),
-  ('mlm/norm/bias',
-   'cls.predictions.transform.LayerNorm.bias',
-   'cls/predictions/transform/LayerNorm/beta',
-   'same', (), ('hidden_size',)),
-  ('mlm/bias',
-   'cls.predictions.bias',
-   'cls/predictions/output_bias',
-   'same', (), ('vocab_size',)),
-  ('pooler/kernel',
-   'bert.pooler.dense.weight',
-   'bert/pooler/dense/kernel',
-   'same', ('hf',), ('hidden_size', 'hidden_size')),
-  ('pooler/bias',
-   'bert.pooler.dense.bias',
-   'bert/pooler/dense/bias',
-   'same', (), ('hidden_size',)),
-  # The only kernel that is transposed in Google's code, too.
-  ('nsp/kernel',
-   'cls.seq_relationship.weight',
-   'cls/seq_relationship/output_weights',
-   'same', ('hf', 'google'), ('hidden_size', 2)),
-  ('nsp/bias',
-   'cls.seq_relationship.bias',
-   'cls/seq_relationship/output_bias',
-   'same', (), (2,)),
+  ('mlm/transform/kernel', 'cls/predictions/transform/dense/kernel', 'DD'),
+  ('mlm/transform/bias', 'cls/predictions/transform/dense/bias', 'D'),
+  ('mlm/norm/scale', 'cls/predictions/transform/LayerNorm/gamma', 'D'),
+  ('mlm/norm/bias', 'cls/predictions/transform/LayerNorm/beta', 'D'),
+  ('mlm/bias', 'cls/predictions/output_bias', 'V'),
+  ('pooler/kernel', 'bert/pooler/dense/kernel', 'DD'),
+  ('pooler/bias', 'bert/pooler/dense/bias', 'D'),
+  ('nsp/kernel', 'cls/seq_relationship/output_weights', 'D2'),
+  ('nsp/bias', 'cls/seq_relationship/output_bias', '2'),
 )
 # fmt: on
 
@@ -171,30 +85,52 @@ class Row(NamedTuple):
 
 def list_rows(config: bert_config.BertConfig) -> list[Row]:
   """Returns a row for every parameter of a BERT with all heads."""
-  layers = range(config.num_layers)
-  return [
-    *(_fill(row, config) for row in _EMBEDDINGS),
-    *(_fill(row, config, i) for i in layers for row in _LAYER),
-    *(_fill(row, config) for row in _HEADS),
+  rows = [
+    *_EMBEDDINGS,
+    *(
+      (f'encoder/layer_{i}/{ours}', f'bert/encoder/layer_{i}/{google}', *rest)
+      for i in range(config.num_layers)
+      for ours, google, *rest in _LAYER
+    ),
+    *_HEADS,
   ]
+  return [_make_row(config, *row) for row in rows]
 
 
-def _fill(row, config, i=None) -> Row:
-  """Inserts the number of a layer and the sizes of a config into a row."""
-  ours, hf, google, layout, transposed_in, sizes = row
-  module = ours.split('/')[0]
-  hf, google = (
-    tuple(name.format(i=i) for name in ([x] if isinstance(x, str) else x))
-    for x in (hf, google)
-  )
+def _make_row(config, ours, google, letters, layout='same') -> Row:
+  sizes = {
+    'V': config.vocab_size,
+    'S': config.max_positions,
+    'T': config.type_vocab_size,
+    'D': config.hidden_size,
+    'F': config.mlp_size,
+    '2': 2,
+  }
+  names = [google]
+  if layout == 'joined_qkv':
+    names = [google.replace('QKV', x) for x in ('query', 'key', 'value')]
+  # Of Google's kernels, that of next sentence prediction alone is transposed.
+  transposed_in = ('hf',) if ours.endswith('/kernel') else ()
+  transposed_in += ('google',) if ours == 'nsp/kernel' else ()
+  part = ours.split('/')[0]
   return Row(
-    part=module if module in PARTS else 'encoder',
-    ours=ours.format(i=i),
-    hf=hf,
-    google=google,
+    part=part if part in PARTS else 'encoder',
+    ours=ours,
+    hf=tuple(map(_to_hf, names)),
+    google=tuple(names),
     layout=layout,
     transposed_in=transposed_in,
-    shape=tuple(
-      size if isinstance(size, int) else getattr(config, size) for size in sizes
-    ),
+    shape=tuple(sizes[letter] for letter in letters),
   )
+
+
+def _to_hf(google: str) -> str:
+  """Returns Hugging Face's name for an array by Google's name.
+
+  >>> _to_hf('bert/encoder/layer_3/output/LayerNorm/gamma')
+  'bert.encoder.layer.3.output.LayerNorm.weight'
+  """
+  name = google.replace('/', '.').replace('layer_', 'layer.')
+  name = re.sub(r'\.(kernel|gamma|output_weights)$', '.weight', name)
+  name = re.sub(r'\.(beta|output_bias)$', '.bias', name)
+  return f'{name}.weight' if name.endswith('_embeddings') else name
