@@ -110,11 +110,7 @@ def choose(params: Any, model: str | None, form: str):
 def choose_activation(
   config: bert_config.BertConfig, activation: str | None
 ) -> bert_config.BertConfig:
-  """Returns the config with another form of GELU.
-
-  Args:
-    activation: `gelu` (by erf) or `gelu_tanh`; None is that of the source.
-  """
+  """Returns the config with `gelu` (by erf) or `gelu_tanh`; None keeps it."""
   if activation is None:
     return config
   if config.activation not in _ACTIVATIONS:
@@ -171,11 +167,7 @@ def check(
   config: bert_config.BertConfig,
   head: classifier.Head | None = None,
 ) -> list[str]:
-  """Compares the outputs of a written model with those of its source.
-
-  Returns:
-    Lines with the largest differences.
-  """
+  """Compares a written model's outputs with its source's; returns lines."""
   ours = verify.compute_outputs(params, config, head)
   with copies.local_copy(path) as here:
     return _compare(form, here, ours, config)

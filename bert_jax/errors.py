@@ -172,14 +172,9 @@ def first_line(error: BaseException) -> str:
 
 
 def find_changes(old: dict, new: dict, prefix: str = '') -> list[str]:
-  """Describes the differences between two dicts, in the order of the new one.
+  """Describes how two nested dicts of JSON differ, in the new one's order.
 
-  Args:
-    old: nested dict of JSON values.
-    prefix: prefix for the names.
-
-  Returns:
-    Texts such as 'data.recipe.passes was 5, is 2'; missing values are None.
+  Texts are like 'data.recipe.passes was 5, is 2'; missing values are None.
   """
   found = []
   for name in [*new, *(name for name in old if name not in new)]:

@@ -34,13 +34,9 @@ from bert_jax.runtime import cli, files, progress, storage
 
 
 def save(path: str, features: Iterable[hidden_states.Features]):
-  """Writes features, one by one, to a .npz file for numpy.load.
+  """Writes features, one by one and atomically, to a file for numpy.load.
 
-  The file is written atomically.
-
-  Args:
-    features: features of sentences 0, 1, 2 ...; sentence i is saved as
-      `tokens_i`, `hidden_i` and, if computed, `attention_i`.
+  Sentence i is saved as `tokens_i`, `hidden_i` and, if computed, `attention_i`.
   """
   files.write_file(path, lambda new: _write(new, features))
 

@@ -20,11 +20,7 @@ from bert_jax.runtime import cli, memory, storage
 
 
 def run(config: config_dict.ConfigDict, workdir: str):
-  """Prepares the data, trains and exports; resumes an interrupted run.
-
-  Args:
-    workdir: directory of the run, local or in a bucket.
-  """
+  """Prepares the data, trains and exports; resumes an interrupted run."""
   # Imported here and below, so that --help and the processes that prepare data,
   # which import this module, do not wait for jax.
   from bert_jax import tasks

@@ -118,8 +118,7 @@ def score_pairs(
 ) -> list[tuple[str, ...]]:
   """Returns a table of paradigms: a head, a row for each, and their mean.
 
-  Args:
-    full: whether to score all words of pairs that differ in one, too.
+  `full` scores all words, also of pairs that differ in one.
   """
   tokenizer = model.tokenizer
   sentences = tokenizer.ids([text for _, texts in items for text in texts])

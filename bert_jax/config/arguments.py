@@ -99,11 +99,7 @@ _KINDS = {
 
 
 def define_flags(names: Mapping[str, str], **defaults):
-  """Defines a flag for each field, by its declaration.
-
-  Args:
-    names: {flag: field}.
-  """
+  """Defines a flag for each field of {flag: field}, by its declaration."""
   for flag, name in names.items():
     field = FIELDS[name]
     default = defaults.get(flag, field.default)

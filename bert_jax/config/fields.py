@@ -593,11 +593,7 @@ def declare_fields() -> config_dict.ConfigDict:
 
 
 def check_fields(c: config_dict.ConfigDict, *prefixes: str):
-  """Checks the values of fields one by one.
-
-  Args:
-    *prefixes: how the names of the fields begin; without any, all are checked.
-  """
+  """Checks values of fields one by one: all, or those with a prefix."""
   for name, field in FIELDS.items():
     if name.startswith(prefixes or ''):
       problem = field.find_problem(name, c[name])

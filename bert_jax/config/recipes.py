@@ -81,11 +81,7 @@ def finetuning(size: str = 'base') -> config_dict.ConfigDict:
 
 
 def get_paper(c: config_dict.ConfigDict) -> dict[str, float]:
-  """Returns {field: value} of the paper's learning rate and epochs.
-
-  Args:
-    c: an experiment; for pre-training, whose config has its own, {}.
-  """
+  """Returns the paper's rate and epochs by field; {} for pre-training."""
   if c.task == 'pretraining':
     return {}
   kind = 'unanswerable' if c.finetuning.unanswerable else c.task

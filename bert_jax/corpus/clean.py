@@ -38,11 +38,7 @@ def decode(raw: bytes, counts: collections.Counter) -> str:
 
 
 def describe_invalid(count: int, files: Mapping[str, int]) -> str:
-  """Returns a warning of text that is not UTF-8, for the terminal.
-
-  Args:
-    files: {path: how many of them}; empty if the text is in no files.
-  """
+  """Returns a warning of text that is not UTF-8, of {path: how many} or {}."""
   where, path = '', 'FILE'
   if files:
     path = max(files, key=lambda path: files[path])

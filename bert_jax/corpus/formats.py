@@ -214,9 +214,6 @@ def strip_gutenberg(lines: Iterable[str]) -> Iterator[str]:
   the next of the former marks, which begins another book, after an empty line.
   A text whose first lines do not name Project Gutenberg, or which has none of
   these marks, passes unchanged.
-
-  Args:
-    lines: the lines of a file; at most a thousand are in memory at a time.
   """
   lines = iter(lines)
   opening = list(itertools.islice(lines, _OPENING))

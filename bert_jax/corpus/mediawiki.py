@@ -16,11 +16,7 @@ _REDIRECT = re.compile(r'\s*#\w+\s*:?\s*\[\[')
 
 
 def is_dump(head: bytes) -> bool:
-  """Returns whether a file that begins with these bytes is a MediaWiki dump.
-
-  Args:
-    head: the first few hundred bytes of the file, UTF-8 or UTF-16.
-  """
+  """Returns whether a file that begins with `head` is a MediaWiki dump."""
   text = head[: len(head) // 2 * 2]
   if head[:2] in (b'\xff\xfe', b'\xfe\xff'):
     text = text.decode('utf-16', 'replace')

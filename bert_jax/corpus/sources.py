@@ -135,11 +135,7 @@ def _wholes(given: str, field: str) -> list[Range]:
 
 
 def _cut(whole: Range, layout: str, most: int) -> list[Range]:
-  """Cuts a file or dataset into ranges, if it can be read from the middle.
-
-  Args:
-    most: bytes or examples per range.
-  """
+  """Cuts a file (by bytes) or a dataset (by examples), if it is divisible."""
   if whole.size <= most or not _is_divisible(whole.path, layout):
     return [whole]
   return [

@@ -88,11 +88,7 @@ def _judge_vocab(vocab: Sequence[str]) -> Decision:
 
 
 def judge_text(language: str, seen: collections.Counter) -> Decision:
-  """Decides for uncased text by its language and its script.
-
-  Args:
-    language: ISO 639-1 code that the config gives; '' if unknown.
-  """
+  """Decides for uncased text by its language, ISO 639-1, and its script."""
   if language.lower() in _LANGUAGES:
     return Decision(False, f'in language {language} marks are parts of letters')
   share = seen['caseless'] / max(seen['characters'], 1)

@@ -71,9 +71,6 @@ def read_rows(given: str) -> list[Row]:
 
   Args:
     given: paths, folders or globs, with commas between.
-
-  Raises:
-    errors.UserError: if there are none, or one cannot be read.
   """
   rows = []
   for name in given.split(','):
@@ -229,9 +226,6 @@ def find(
     For each row `path`, `line`, its `words`, the `share` of its n-grams that the
     text contains (null if it has fewer words than an n-gram) and, as a `sample`,
     words of the first of these.
-
-  Raises:
-    errors.UserError: if the data or its text cannot be read.
   """
   recipe = manifest_file.read(data)['recipe']
   how = recipe['layout'], recipe['field']

@@ -131,11 +131,7 @@ def _sort_by_input(inputs, files) -> dict[str, np.ndarray]:
 
 
 def verify(directory: str) -> int:
-  """Compares size and SHA-256 of every file of prepared data with its manifest.
-
-  Returns:
-    The number of bytes of records that were compared.
-  """
+  """Compares all prepared files with the manifest; returns their bytes."""
   found = manifest_file.read(directory)
   files = [f for s in found['shards'] for f in s['files'].values()]
   total = sum(f['bytes'] for f in files)

@@ -27,12 +27,9 @@ def choose_part_size(input_size: int) -> int:
 def cut(
   document: Document, size: int, most: int, language: str
 ) -> list[Document]:
-  """Cuts a document of more than `most` characters into parts of similar size.
+  """Cuts a document of more than `most` characters into similar parts.
 
   Cuts are between paragraphs or, in long ones, between sentences.
-
-  Args:
-    most: characters of a part, about.
   """
   if size <= most:
     return [document]
@@ -63,10 +60,8 @@ def draw(digest: bytes) -> float:
 def find_bound(input_size: int, share: float) -> float:
   """Returns the draw below which a part may be held out.
 
-  Such parts are kept apart, so that not all text is read twice.
-
-  Args:
-    input_size: estimated bytes of the input; 1 if that is unknown.
+  Such parts are kept apart, so that not all text is read twice. An `input_size`
+  of 1 is unknown.
   """
   return 1.0 if input_size <= _SMALL else min(1.0, 2 * share)
 

@@ -139,11 +139,7 @@ def sum_up(
   summaries: Sequence[dict],
   vocab_path: str,
 ) -> dict:
-  """Returns the manifest.
-
-  Args:
-    accents: that decision and its reason, as text.
-  """
+  """Returns the manifest of what was made."""
   train = [s for s in summaries if s['split'] == 'train']
   heldout = [s for s in summaries if s['split'] == 'heldout']
   tokens = sum(_load(s['token_counts']['path']) for s in train)
@@ -230,9 +226,7 @@ def check_recipe(old: dict, new: dict, directory: str):
 def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
   """Raises errors.UserError if the input files are not those of the data.
 
-  Args:
-    paths: {path: bytes} of the files that the inputs name now; may be empty,
-      since the text may have been deleted.
+  `paths` of what the inputs name now may be {}: text may have been deleted.
   """
   was = {f['path']: f['bytes'] for i in old for f in i['files']}
   changed = [

@@ -140,11 +140,7 @@ def _predictions(ids, cell, size: int) -> dict[str, np.ndarray]:
 def count_predictions(
   length: int, rate: float, max_predictions: int, pack: int
 ) -> int:
-  """Returns P, the maximum of predictions per row.
-
-  Args:
-    length: S, tokens per row.
-  """
+  """Returns P, the maximum of predictions per row of `length` tokens."""
   if pack == 1:
     return max_predictions
   # A pair of t ≥ 3 tokens has at most max(1, round(t · rate)) predictions. That

@@ -23,11 +23,7 @@ _READ = 'readahead_buffer_size:0,max_parallelism:0'
 
 
 def write(path: str, records: Iterable[bytes]) -> int:
-  """Writes records to a file; returns their number.
-
-  Args:
-    path: a local file; not atomically, see `storage.replacing`.
-  """
+  """Writes records to a local file, not atomically; returns their number."""
   # Counts in C: for millions of records, a Python loop is noticeably slower.
   written = itertools.count()
   try:

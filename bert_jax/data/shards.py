@@ -74,11 +74,7 @@ class _Tokens:
 
 
 def count_words(shard: Shard, recipe: Recipe) -> str:
-  """Counts the words of a shard's documents, unless the result exists already.
-
-  Returns:
-    The path of a JSON file, {word: count}.
-  """
+  """Counts a shard's words in a JSON file, once; returns the file's path."""
   path = os.path.join(shard.work, f'{shard.name}.words')
   if not storage.exists(path):
     texts = (p for t in _unique(shard)[0] for p in t.document.paragraphs)

@@ -63,8 +63,7 @@ def make(
 ) -> str:
   """Trains and writes a vocabulary; returns a report on its fit.
 
-  Args:
-    output: the file to write. Work in progress is kept in `output`.partial.
+  Work in progress is kept in `output`.partial.
   """
   others = {path: tokenizer.read_vocab(path) for path in beside}
   output = storage.resolve(output)

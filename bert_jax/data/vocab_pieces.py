@@ -73,14 +73,10 @@ def _prune(words):
 
 
 def train(words: collections.Counter, size: int) -> list[str]:
-  """Trains a vocabulary of `size` pieces on counted words.
+  """Trains a vocabulary of `size` pieces, special tokens included.
 
-  Args:
-    size: number of pieces, special tokens included.
-
-  Returns:
-    Special tokens, characters by count, then pieces by the number of tokens
-    that they save. The same counts give the same list.
+  Special tokens come first, then characters by count, then pieces by the number
+  of tokens that they save. The same counts give the same list.
   """
   room = size - len(tokenizer.SPECIAL)
   if room <= 0:

@@ -49,8 +49,7 @@ class Batches:
 class Unseen:
   """The rows of a split that a model predicts: see `task.Task.others`.
 
-  Args:
-    config: the experiment. By length, rows are in ascending order.
+  By length, rows are in ascending order.
   """
 
   def __init__(

@@ -101,10 +101,9 @@ def choose_length(phase: task.Phase, lengths: np.ndarray) -> int:
 
 
 class Order:
-  """Which records the batches have; those of the last window are remembered.
+  """Which records the batches have, by the records' tokens, int [N].
 
-  Args:
-    lengths: tokens of each record, int [N].
+  Those of the last window are remembered.
   """
 
   def __init__(self, seed: int, lengths: np.ndarray):

@@ -69,8 +69,7 @@ def find_length(c: config_dict.ConfigDict, manifest: dict) -> int:
 def find_max_length(config: config_dict.ConfigDict) -> int:
   """Returns the tokens of a row in predictions, at most.
 
-  Args:
-    config: the experiment; one that was not completed has `phases.seq_length`.
+  A config that was not completed has them in `phases.seq_length`.
   """
   return config.finetuning.max_length or max(config.phases.seq_length)
 

@@ -249,10 +249,6 @@ def find_interval(
 
   It is the bootstrap's, by percentiles, but at least as wide as Wilson's: the
   bootstrap alone would be sure of a score of 1 or 0, even from a single row.
-
-  Args:
-    drawn: the score in resamples.
-    bounds: from `find_wilson`, if the score is a share.
   """
   low, high = np.quantile(drawn, _TAILS).tolist()
   least, most = bounds or (low, high)
@@ -292,9 +288,7 @@ def find_problem(
 ) -> str | None:
   """Says what is wrong with predictions, [N]; None if they beat the constant.
 
-  Args:
-    name: the metric to compare by; more is better.
-    scored: from `compare`.
+  They do by metric `name` of `scored`, from `compare`, of which more is better.
   """
   if not np.isfinite(predicted).all():
     return 'some predictions are not finite'

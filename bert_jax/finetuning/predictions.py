@@ -77,14 +77,7 @@ def _apply(params, batch, module, compute):
 
 
 def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
-  """Writes the predictions for a file, atomically.
-
-  Args:
-    tasks: {name: task}, one of which the model was trained for.
-
-  Returns:
-    The number of rows, words or questions.
-  """
+  """Writes the predictions for a file, atomically; returns their number."""
   check_head(job)
   head = job.model.head
   this = tasks[head.task]

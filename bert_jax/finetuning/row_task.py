@@ -166,10 +166,9 @@ def _round(value: float) -> float:
 def choose_kept(
   table: table_files.Table, keep: Sequence[str]
 ) -> Iterator[dict] | None:
-  """Returns the columns of a table that are copied, {name: value} of each row.
+  """Returns the columns of a table to copy, {name: value} of each row.
 
-  Args:
-    keep: names of its columns; ('all',) is all; none returns None.
+  ('all',) is all of them; () gives None.
   """
   if not keep:
     return None

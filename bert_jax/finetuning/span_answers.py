@@ -140,11 +140,7 @@ def choose(
   settings: classifier.Spans,
   tune: bool = False,
 ) -> Answers:
-  """Chooses an answer to each question.
-
-  Args:
-    tune: whether to choose the threshold, if there is one, by which F1 is best.
-  """
+  """Chooses answers; `tune` also chooses the threshold by which F1 is best."""
   candidates = list_candidates(split, ranked)
   threshold, right = settings.threshold, split.answers
   if threshold is not None and tune:
@@ -182,10 +178,7 @@ def compare(scores: np.ndarray, constant: np.ndarray) -> dict[str, Any]:
 def predict_constant(
   answers: Sequence[Sequence[str]], unanswerable: bool
 ) -> str:
-  """Returns what a model that learnt nothing would answer to every question.
-
-  That is the commonest answer or, if a question may have none, ''.
-  """
+  """Returns the commonest answer or, if a question may have none, ''."""
   if unanswerable:
     return ''
   counts = collections.Counter(x[0] for x in answers)
@@ -237,11 +230,7 @@ def compare_texts(answer: str, right: str) -> tuple[float, float]:
 
 
 def score(answers: Sequence[str], right: Sequence[Sequence[str]]) -> np.ndarray:
-  """Scores answers, '' for none, each by the most similar of the right ones.
-
-  Returns:
-    Exact match and F1 of each question, float64 [Q, 2].
-  """
+  """Returns exact match and F1, [Q, 2], by the most similar right answers."""
   found = np.zeros((len(answers), 2))
   for row, answer, known in zip(found, answers, right, strict=True):
     # As the script of 2.0 does; the script of 1.1 keeps empty answers.

@@ -75,11 +75,9 @@ class Questions(split_rows.Rows):
 def encode_questions(
   how: encode.How, content: squad.Squad, only_found: bool = False
 ) -> tuple[Questions, dict[str, list[str]]]:
-  """Returns the questions of a file, and the ids of those with a lost answer.
+  """Returns the questions of a file, and ids of those with a lost answer.
 
-  Args:
-    only_found: whether to leave out questions whose answer is lost, see
-      `find_spans`.
+  `only_found` leaves these out, see `find_spans`.
   """
   located = offsets.locate(how.tokenizer, content.passages)
   spans, lost = find_spans(content, located)
@@ -213,14 +211,7 @@ def find_best(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def find_tokens(
   passage: offsets.Located, begin: int, end: int
 ) -> tuple[int, int] | None:
-  """Returns the first and the last token of a part of a passage's text.
-
-  Args:
-    end: one past the last.
-
-  Returns:
-    The tokens that have any of these characters; None if none has.
-  """
+  """Returns the first and last token with any of these characters, or None."""
   first = int(np.searchsorted(passage.ends, begin, side='right'))
   last = int(np.searchsorted(passage.begins, end, side='left')) - 1
   return (first, last) if first <= last else None

@@ -81,10 +81,7 @@ def read_tokenizer(
 ) -> Tokenizer:
   """Returns the tokenizer of `init_from`, or else of `data.vocab`.
 
-  GPT's form adds its tokens.
-
-  Args:
-    models: the models that a run starts from, if they have been read.
+  GPT's form adds its tokens. `models` are those of the run, if they were read.
   """
   models = features.read_models(c) if models is None else models
   tokenizer = models[0].tokenizer if models else _read_own_tokenizer(c)
@@ -160,11 +157,8 @@ def _check_layers(c):
 def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
   """Returns `task.Task.start` of a config; None for random weights.
 
-  A model on frozen features has these, too.
-
-  Args:
-    labels: names of the classes; a head for the same ones, of the same kind, is
-      taken over, too.
+  A model on frozen features has these, too. A head for the same labels, of the
+  same kind, is taken over.
   """
   kind = config.finetuning.features
   if not config.init_from or kind != fine_tuned.NO_FEATURES:

@@ -325,11 +325,7 @@ def find_entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
 def count_entities(
   truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, np.ndarray]:
-  """Counts entities per kind.
-
-  Returns:
-    {kind: int [N, 3]}: entities found, predicted and there, in each sentence.
-  """
+  """Returns {kind: entities found, predicted and there, [N, 3]} by sentence."""
   pairs = [
     (find_entities(a), find_entities(b))
     for a, b in zip(truth, predicted, strict=True)

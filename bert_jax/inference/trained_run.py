@@ -125,8 +125,7 @@ def read_config(path: str) -> config_dict.ConfigDict:
 def check_params(params: Any, module: heads.PretrainingModel, path: str):
   """Raises errors.UserError unless parameters are of a model's shapes.
 
-  Args:
-    path: the config of the run, by which `module` was made.
+  `path` is the config by which `module` was made.
   """
 
   def shapes(tree):

@@ -83,12 +83,7 @@ def _merge(name, ours, theirs, words: int):
 
 
 def _changes(ours, theirs, words: int, size: int) -> list[str]:
-  """Describes parts of the source that are not used, and parts that are new.
-
-  Args:
-    words: size of the source's vocabulary.
-    size: size of our vocabulary.
-  """
+  """Describes parts of the source that are not used, and parts that are new."""
   found = []
   if size > words:
     found.append(

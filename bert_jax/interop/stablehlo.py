@@ -63,11 +63,7 @@ def _inputs(config):
 
 
 def read(path: str) -> Callable[[dict], tuple[jax.Array, jax.Array | None]]:
-  """Reads a file of `write`.
-
-  Returns:
-    (batch) -> (mlm, nsp), see `write`. It runs on jax's default device.
-  """
+  """Reads a file of `write` as (batch) -> (mlm, nsp), on jax's device."""
   _check_flatbuffers()
   with errors.explaining(f'cannot read {path}'):
     content = bytearray(pathlib.Path(path).read_bytes())

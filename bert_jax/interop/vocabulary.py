@@ -95,11 +95,7 @@ def check_size(tokenizer: Tokenizer, config: bert_config.BertConfig):
 def cut(
   tokenizer: Tokenizer, config: bert_config.BertConfig
 ) -> tuple[Tokenizer, list[str]]:
-  """Drops pieces for which the model has no embeddings.
-
-  Returns:
-    (tokenizer, left over): left over are the dropped pieces, for a report.
-  """
+  """Drops pieces without embeddings; returns the tokenizer and their names."""
   kept = tokenizer.vocab[: config.vocab_size]
   if not set(SPECIAL) <= set(kept):
     check_size(tokenizer, config)

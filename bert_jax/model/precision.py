@@ -39,9 +39,6 @@ def jit_inference(*static: str):
   """Returns a decorator that jits a function, with all of float32 in products.
 
   Every prediction outside of training is computed by such a function.
-
-  Args:
-    *static: names of the function's static arguments.
   """
 
   def decorate(function):

@@ -158,12 +158,7 @@ def is_first() -> bool:
 
 
 def barrier(name: str, seconds: int = _DAY):
-  """Waits for all processes.
-
-  Args:
-    name: must be used only once per run.
-    seconds: maximum time to wait.
-  """
+  """Waits for all processes, `seconds` at most; a name is used only once."""
   wait = ocp.multihost.get_barrier_sync_fn()
   wait(key=f'bert_jax {name}', timeout_ms=1000 * seconds)
 
@@ -193,12 +188,7 @@ def find_largest(value: int) -> int:
 
 
 def sum_global(own: np.ndarray, whole: jax.Array):
-  """Returns the sum of a global array, on the device if there are many hosts.
-
-  Args:
-    own: this process's part of it, on the host.
-    whole: all of it, on the devices.
-  """
+  """Returns the sum of a global array, on the device if there are many hosts."""
   return int(own.sum()) if jax.process_count() == 1 else sum_of(whole)
 
 
@@ -224,8 +214,5 @@ def jit_put(layout: Any):
   """Returns a jitted function that shards arrays that every process has.
 
   `jax.device_put` reaches only the devices of its process.
-
-  Args:
-    layout: tree of shardings, or one sharding for all arrays.
   """
   return jax.jit(lambda x: x, out_shardings=layout)

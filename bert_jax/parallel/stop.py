@@ -39,9 +39,6 @@ class Stop:
     """Asks all processes, and reads the answer to the previous call.
 
     That answer was computed after the previous update, so it takes no waiting.
-
-    Args:
-      due: whether this process wants to save.
     """
     if jax.process_count() == 1:
       self.save = due

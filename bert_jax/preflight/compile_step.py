@@ -109,11 +109,7 @@ def get_usable_memory(device: jax.Device) -> int:
 def compile_step(
   config: config_dict.ConfigDict, phase: task.Phase, mesh: Mesh
 ) -> Compiled:
-  """Compiles the training step of a phase as `fit.fit` would.
-
-  Args:
-    mesh: axes (data, model), over described devices.
-  """
+  """Compiles the training step of a phase for a mesh, as `fit.fit` would."""
   device = mesh.devices.flat[0]
   config = tuning.resolve(config, device, phase.seq_length)
   listed = programs.list_phase(

@@ -80,12 +80,7 @@ def count_cost(text: str) -> Cost:
 
 
 def extrapolate(few: Any, more: Any, layers: tuple[int, int, int]) -> Any:
-  """Extrapolates a cost or a memory linearly in the number of layers.
-
-  Args:
-    few: dataclass of numbers and {name: number} with layers[0].
-    more: the same with layers[1].
-  """
+  """Extrapolates a cost or a memory linearly from layers[:2] to layers[2]."""
   x, y, z = layers
 
   def line(a, b):

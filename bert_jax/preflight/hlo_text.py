@@ -99,11 +99,7 @@ def _array_bytes(match) -> int:
 
 
 def find_group(rest: str) -> tuple[int, ...] | None:
-  """Returns the devices of a collective's first group; None means all.
-
-  Args:
-    rest: the attributes of an op, see `Op`.
-  """
+  """Returns the devices of a collective's first group; None means all."""
   pairs = re.search(r'source_target_pairs=\{(\{[\d,{}]*\})\}', rest)
   if pairs:
     found = [(int(a), int(b)) for a, b in re.findall(r'(\d+),(\d+)', pairs[1])]

@@ -22,11 +22,7 @@ def has_left(entropy: float, means: dict) -> dict[str, bool]:
 
 
 def compare(means: dict[bool, dict]) -> dict[str, float]:
-  """Returns what the order of the context brings, in nats per masked token.
-
-  Args:
-    means: {whether the context is shuffled: {metric: mean}}; {} if unknown.
-  """
+  """Returns what the context's order brings, in nats per masked token."""
   if not means:
     return {}
   return {'context_gain': means[True]['mlm_loss'] - means[False]['mlm_loss']}

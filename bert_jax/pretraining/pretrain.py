@@ -56,11 +56,7 @@ def make_objective(
 
 
 def make_module(config: config_dict.ConfigDict) -> heads.PretrainingModel:
-  """Returns the model of a config, computed as in training.
-
-  Args:
-    config: the experiment, from `tuning.resolve`.
-  """
+  """Returns the model of a config from `tuning.resolve`, as in training."""
   bert = tuning.model_config(config)
   return heads.PretrainingModel(bert, config.objective.nsp)
 
@@ -102,11 +98,7 @@ def explain(workdir: str, step: int) -> str:
 
 
 def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
-  """Returns the pre-training task.
-
-  Args:
-    directory: output of `prepare`, for the lengths of the config's phases.
-  """
+  """Returns the pre-training task, on data of `prepare` in a directory."""
   data = batches.Batches(config, directory)
   manifest = manifest_file.read(directory)
   compared = {}

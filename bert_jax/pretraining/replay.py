@@ -57,11 +57,7 @@ class Replay:
 
 
 def rebuild(workdir: str, number: int) -> Replay:
-  """Rebuilds a step of a run, which may be training and is not changed.
-
-  Args:
-    number: the step as in the log, from 1.
-  """
+  """Rebuilds step `number`, from 1, of a run, which is not changed."""
   config = trained_run.read_config(paths.config(workdir))
   if config.task != 'pretraining':
     raise errors.UserError(

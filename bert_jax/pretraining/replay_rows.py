@@ -111,12 +111,7 @@ def find_key(
 
 
 def restore_tokens(replay: Replay, row: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the ids of a row before masking, and where tokens are masked.
-
-  Returns:
-    (ids, masked), [T] int and bool, without padding. A language model has
-    no masks.
-  """
+  """Returns ids [T] before masking and where they are masked, bool [T]."""
   one = {name: x[row] for name, x in replay.batch.items()}
   ids, masked = one['input_ids'].copy(), np.zeros(len(one['input_ids']), bool)
   if replay.config.objective.kind == 'mlm':

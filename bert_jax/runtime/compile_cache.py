@@ -34,11 +34,7 @@ def use():
 
 @epath.register_path_cls(_SCHEME)
 class CheckedPath:
-  """A folder, or an entry of the cache in it, which begins with a SHA-256.
-
-  Args:
-    path: path of either, which may begin with the scheme.
-  """
+  """A folder, or an entry of the cache in it, which begins with a SHA-256."""
 
   def __init__(self, path: str):
     self._path = epath.Path(path.removeprefix(_SCHEME))

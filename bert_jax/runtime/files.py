@@ -130,11 +130,7 @@ def write_text(path: str, text: str):
 
 
 def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
-  """Reads a JSON object.
-
-  Args:
-    advice: end of the error message, says what to do about a malformed file.
-  """
+  """Reads a JSON object; `advice` ends the error for a malformed file."""
   with (
     errors.explaining(f'{path} is not JSON', f'{advice}.', ValueError),
     errors.explaining(f'cannot read {path}', 'is this the right path?'),

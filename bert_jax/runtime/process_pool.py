@@ -14,11 +14,7 @@ ONE_PER_CORE = -1
 
 
 def resolve(count: int) -> int:
-  """Returns the number of processes that a config field or flag asks for.
-
-  Args:
-    count: processes beside this one; 0 is none, -1 is one per core.
-  """
+  """Returns the processes beside this one: -1 is one per core, 0 is none."""
   return count_cores() if count == ONE_PER_CORE else count
 
 

@@ -14,11 +14,7 @@ _SECONDS_BETWEEN_LINES, _MOST_SECONDS = 10, 600
 
 
 def is_due(start: float, last: float) -> bool:
-  """Returns whether to print a line about a task: ever more rarely.
-
-  Args:
-    start: when it began, by `time.monotonic`.
-  """
+  """Returns whether to print on a task since `start`: ever more rarely."""
   now = time.monotonic()
   wait = max(_SECONDS_BETWEEN_LINES, (now - start) * 2 / 3)
   return now - last >= min(wait, _MOST_SECONDS)

@@ -25,7 +25,6 @@ def summarise(
   """Returns the content of a sweep's results.json.
 
   Args:
-    runs: those of the grid.
     results: {name of a run: its results.json}, of those that are done, in any
       order.
 

@@ -163,11 +163,7 @@ def _check_first_batch(run, phase, state, evaluation):
 
 
 def _update(run, number, batches, flops, update, state):
-  """Dispatches an update, then reads the metrics of the previous one.
-
-  Returns:
-    (state, length of the batch).
-  """
+  """Dispatches an update, reads the one before; returns (state, length)."""
   start = time.monotonic()
   batch = next(batches)
   run.hosts.pulse.updates += 1

@@ -71,11 +71,7 @@ class Program:
 def list_start(
   config: config_dict.ConfigDict, objective: Objective, mesh: Mesh
 ) -> list[Program]:
-  """Returns the programs of a run that belong to no phase.
-
-  Args:
-    mesh: axes (data, model); may be of absent devices.
-  """
+  """Returns the programs of a run that belong to no phase, for any mesh."""
   init, shapes, layout = plan_initial_state(config, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
   key = jax.eval_shape(lambda: jax.random.key(config.seed))
@@ -100,11 +96,7 @@ def list_phase(
   mesh: Mesh,
   phase: Phase,
 ) -> list[Program]:
-  """Returns the programs of a phase: how it trains, evaluates and counts.
-
-  Args:
-    config: the phase's, from `tuning.resolve`.
-  """
+  """Returns the programs of a phase, by its config from `tuning.resolve`."""
   _, shapes, layout = plan_initial_state(config, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
   key = jax.eval_shape(lambda: step.run_key(config))
@@ -235,9 +227,6 @@ def compile_run(
 
   If the compiler rejects a kernel or an option that `auto` chose, a warning is
   printed and the plain implementation is used. All processes use the same.
-
-  Args:
-    objective: (config) -> Objective, see `task.Task`.
 
   Returns:
     {phase: result}, a phase for each length of its batches, see

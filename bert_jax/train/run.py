@@ -24,9 +24,6 @@ class Profile:
   """Traces updates once, in the first phase that is long enough.
 
   Only process 0 does, since all run the same program, and it owns `workdir`.
-
-  Args:
-    meter: paused while the trace is started and written.
   """
 
   def __init__(
@@ -168,11 +165,7 @@ class Run:
       self.save(step, state)
 
   def stop_if_asked(self, step: int, state: Any, ask: bool = True):
-    """Saves the state and raises errors.Interrupted, after a signal.
-
-    Args:
-      ask: whether to ask the other hosts now, and wait for them.
-    """
+    """Saves and raises errors.Interrupted after a signal; `ask` asks hosts."""
     if ask:
       self.hosts.stop.ask()
     if self.hosts.stop.signum is not None:

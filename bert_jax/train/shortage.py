@@ -58,11 +58,7 @@ def parse(error: Exception) -> Shortage | None:
 
 
 def describe(missing: Shortage, of_phase: bool) -> str:
-  """Describes what the TPU compiler refused, and what to do.
-
-  Args:
-    of_phase: whether the program depends on a phase's rows.
-  """
+  """Describes what the TPU compiler refused, and what to do."""
   ways = 'use more or larger devices, or mesh.model'
   if of_phase:
     ways = f'raise phases.accumulate, set compute.remat=layer, or {ways}'
@@ -113,12 +109,7 @@ def explaining(
 
 
 def explaining_start(state: Any, mesh: Mesh):
-  """Turns a lack of memory for the state itself into errors.UserError.
-
-  Args:
-    state: tree of jax.ShapeDtypeStruct with their shardings.
-    mesh: axes (data, model), of the devices here.
-  """
+  """Turns a lack of memory for the state itself into errors.UserError."""
 
   def say():
     needed = sum(

@@ -50,11 +50,7 @@ def run_key(config: config_dict.ConfigDict):
 def jit_train(
   config: config_dict.ConfigDict, objective: Objective, phase: Phase, mesh: Mesh
 ):
-  """Returns the update of a phase: (state, batch, key) -> (state, metrics).
-
-  Args:
-    config: the phase's, from `tuning.resolve`.
-  """
+  """Returns the update of a phase: (state, batch, key) -> (state, metrics)."""
   update = gradient.make_update(config, objective, phase, mesh)
   step = functools.partial(train_step, update=update)
   return _jit(config, step, donate_argnums=0)

@@ -58,11 +58,7 @@ def _make(recipe, output: str, runner: stages.Runner):
 
 
 def local_runner(count: int) -> stages.Runner:
-  """Returns a runner that runs jobs in `count` processes of this machine.
-
-  Args:
-    count: -1 is one per core, 0 is this process alone.
-  """
+  """Returns a runner with `count` processes; -1 is one per core, 0 is none."""
   return _Local(process_pool.resolve(count))
 
 

@@ -121,12 +121,7 @@ def _count_columns(lines) -> int:
 
 
 def parse_column(field: str, given: str, default: int) -> int:
-  """Returns the number of a column; without any, the default.
-
-  Args:
-    field: what names the column, for the error message.
-    given: the number as text, from 0, or from -1 backwards.
-  """
+  """Returns the number of a column of `field`, from 0, or from -1 backwards."""
   try:
     return int(given) if given else default
   except ValueError:

@@ -194,9 +194,6 @@ def read(
   Without a dev file, a share `data.heldout` of the training units becomes `dev`,
   the same for every seed. Of more units than `data.max_documents`, a sample is
   taken.
-
-  Args:
-    read_file: (split, path) -> what the file holds.
   """
   paths = find_files(source)
   found = {split: read_file(split, path) for split, path in paths.items()}
@@ -244,10 +241,6 @@ def hold_out(
   They do not depend on the run's seed. Groups are whole. With labels, of each
   row, the share is of every class, each of which keeps a row to train on; or,
   of numbers, of any range of them.
-
-  Args:
-    groups: number of each row's group, such as its document.
-    labels: classes or numbers of the rows; () if they have none.
   """
   units, first, unit_of = np.unique(
     groups, return_index=True, return_inverse=True
