@@ -4,27 +4,12 @@ import functools
 import importlib
 
 import jax
-import pytest
 from ml_collections import config_dict
 
 from bert_jax import tasks
 from bert_jax.config import apply_arguments
 from bert_jax.parallel import device_mesh
 from bert_jax.train import programs, task, tuning
-
-
-def _mark_slow(*names):
-  return (pytest.param(name, marks=pytest.mark.slow) for name in names)
-
-
-# Each shipped config; of table 6 the heads that are not among the others'.
-CONFIGS = (
-  *('tiny', 'base'),
-  *_mark_slow('compact:mini', 'compact:small', 'compact:medium'),
-  *_mark_slow('large', 'table6:6x768x3'),
-)
-# One of each task of fine-tuning, and of each length.
-FINETUNING = 'glue:rte', *_mark_slow('squad', 'ner', 'swag')
 
 
 def make_config(name, arguments=''):
