@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import config, param_names
-from bert_jax.model import bert_config, encoder, heads
+from bert_jax.model import bert_config, heads
 from bert_jax.ops import dropout
 from tests import models
 
@@ -104,13 +104,6 @@ def _influence(c):
 )
 def test_a_model_sees_both_sides_or_one(changes, seen):
   assert _influence(dataclasses.replace(SMALL, **changes)) == seen
-
-
-def test_positions_start_again_in_each_pair():
-  plain = {'input_ids': jnp.zeros((1, 4), jnp.int32)}
-  packed = {**plain, 'position_ids': jnp.array([[0, 1, 0, 0]])}
-  assert encoder.get_positions(packed).tolist() == [[0, 1, 0, 0]]
-  assert encoder.get_positions(plain).tolist() == [[0, 1, 2, 3]]
 
 
 def test_mlm_logits_come_from_the_chosen_positions():

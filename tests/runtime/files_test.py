@@ -52,16 +52,6 @@ def test_every_file_of_a_folder_is_flushed_before_it_is_named(
   assert flushed[2:] == ['.x.new', tmp_path.name]
 
 
-def test_a_file_and_a_folder_are_written_to_a_bucket(remote):
-  for text in ('old', 'new'):
-    files.write_file(f'{remote}/deep/x', filled(text))
-    assert storage.read(f'{remote}/deep/x') == text.encode()
-  files.write_text(f'{remote}/y', 'text')
-  files.write_json(f'{remote}/z.json', {'a': 1})
-  assert files.read_json(f'{remote}/z.json') == {'a': 1}
-  assert storage.list_names(remote) == ['deep', 'y', 'z.json']
-
-
 def test_a_folder_in_a_bucket_is_replaced(remote, monkeypatch):
   allowed = ['config.json', 'old', 'weights']
 
@@ -87,15 +77,6 @@ def test_a_folder_in_a_bucket_is_replaced(remote, monkeypatch):
     files.write_folder(remote, allowed, fill('weights'))
 
 
-def test_a_bucket_that_does_not_exist_is_one_clear_line(emulator):
-  for write in (
-    lambda: files.write_file('gs://not-there/x', filled('')),
-    lambda: files.write_folder('gs://not-there/x', ['y'], filled_folder),
-  ):
-    with pytest.raises(errors.UserError, match='there is no such bucket'):
-      write()
-
-
 @pytest.mark.parametrize(('status', 'exit_code'), [(503, 75), (403, 1)])
 def test_json_in_a_bucket_that_is_ill_is_no_wrong_path(
   ill, remote, status, exit_code
@@ -105,10 +86,6 @@ def test_json_in_a_bucket_that_is_ill_is_no_wrong_path(
     files.read_json(f'{remote}/x.json')
   assert caught.value.exit_code == exit_code
   assert 'right path' not in str(caught.value)
-
-
-def filled_folder(new):
-  filled('')(os.path.join(new, 'y'))
 
 
 def test_what_json_has_no_number_for_is_not_written(tmp_path):

@@ -44,12 +44,6 @@ def holder(folder):
   process.communicate()
 
 
-def test_the_next_gets_it_after_the_first(folder):
-  for _ in range(3):
-    with lock.exclusive(f'{folder}/lock'):
-      pass
-
-
 def test_it_is_refused_while_another_lives(folder, holder):
   with pytest.raises(errors.UserError, match='writing there') as caught:
     with lock.exclusive(f'{folder}/lock'):
