@@ -392,7 +392,7 @@ FIELDS: dict[str, Field] = {
     'micro-batches that make one update',
     Range(1, 2**20),
     # Sums are divided once, for any number of micro-batches; but see
-    # `workdir.changes`.
+    # `workdir.claim`.
     SAME_MEANING,
   ),
   'phases.max_predictions': Field(
@@ -542,7 +542,7 @@ FIELDS: dict[str, Field] = {
     'steps between evaluations; 0 evaluates only at the end, but is filled in '
     'for fine-tuning: an epoch, or a tenth of the steps if that is more',
     _STEPS_OR_0,
-    SAME_RESULT,  # but see `workdir.changes`
+    SAME_RESULT,  # but see `workdir.claim`
   ),
   'eval.sequences': Field(
     10_000,

@@ -7,13 +7,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.data import hashing
-from bert_jax.finetuning import (
-  buckets,
-  split_rows,
-  starting,
-  supervised,
-  task_data,
-)
+from bert_jax.finetuning import buckets, encode, starting, supervised, task_data
 from bert_jax.train import task
 
 _ORDER = 5  # tag of hashes
@@ -23,7 +17,7 @@ class Batches:
   """The batches that a run learns from. It can be pickled."""
 
   def __init__(
-    self, config: config_dict.ConfigDict, split: split_rows.Rows, pad_id: int
+    self, config: config_dict.ConfigDict, split: encode.Rows, pad_id: int
   ):
     self._seed = int(hashing.mix(config.seed, _ORDER)[0] >> np.uint64(1))
     self._split, self._pad_id, self._ordered = split, pad_id, None
@@ -53,7 +47,7 @@ class Unseen:
   """
 
   def __init__(
-    self, config: config_dict.ConfigDict, split: split_rows.Rows, pad_id: int
+    self, config: config_dict.ConfigDict, split: encode.Rows, pad_id: int
   ):
     self._split, self._pad_id = split, pad_id
     self._order, self._lengths = np.arange(split.size), None

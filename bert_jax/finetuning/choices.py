@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, row_task, split_rows, supervised
+from bert_jax.finetuning import encode, row_task, supervised
 from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.parallel import row_keys
 
@@ -23,7 +23,7 @@ _USUAL = 4  # choices of a row in SWAG
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceRows(split_rows.Rows):
+class ChoiceRows(encode.Rows):
   """R rows of N choices.
 
   Attributes:

@@ -16,7 +16,6 @@ from bert_jax.finetuning import (
   gpt_form,
   predictions,
   row_task,
-  split_rows,
   supervised,
 )
 from bert_jax.finetuning.readers import examples, splits, table_files
@@ -28,7 +27,7 @@ _LOW, _HIGH = 0, 5  # the range of scores in STS-B
 
 
 @dataclasses.dataclass(frozen=True)
-class TextRows(split_rows.Rows):
+class TextRows(encode.Rows):
   """Rows with classes, int32 [N], or numbers, float32 [N], for labels.
 
   Attributes:

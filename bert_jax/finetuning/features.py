@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, split_rows
+from bert_jax.finetuning import encode
 from bert_jax.inference import fine_tuned, hidden_states, source
 from bert_jax.model import feature_model
 from bert_jax.runtime import copies, progress
@@ -91,7 +91,7 @@ def name_file(folder: str, split: str) -> str:
 
 def write(
   config: config_dict.ConfigDict,
-  splits: dict[str, split_rows.Rows],
+  splits: dict[str, encode.Rows],
   pad_id: int,
   folder: str,
 ) -> tuple[list[str], dict]:

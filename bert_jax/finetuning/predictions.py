@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, split_rows, supervised
+from bert_jax.finetuning import encode, supervised
 from bert_jax.inference import fine_tuned, source
 from bert_jax.model import precision
 from bert_jax.runtime import files, progress, storage
@@ -43,7 +43,7 @@ class Job(NamedTuple):
     head, words = self.model.head, self.model.tokenizer
     return encode.How(words, head.max_length, head.form, head.spans)
 
-  def predict(self, this: supervised.Supervised, split: split_rows.Rows) -> Any:
+  def predict(self, this: supervised.Supervised, split: encode.Rows) -> Any:
     """Returns what is kept of the predictions for all rows of a split.
 
     Rows of similar length share a batch, so that short ones do not pay for long

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.finetuning import metrics, split_rows, supervised
+from bert_jax.finetuning import encode, metrics, supervised
 from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.runtime import files
 
@@ -152,7 +152,7 @@ def list_rows(
       'probability': _round(found['probability'][i]),
     }
     if 'logits' in found:
-      likely = split_rows.to_probabilities(found['logits'][i])
+      likely = encode.to_probabilities(found['logits'][i])
       names = labels or map(str, range(len(likely)))
       row['probabilities'] = dict(zip(names, map(_round, likely), strict=True))
     yield row

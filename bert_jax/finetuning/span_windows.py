@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, split_rows
+from bert_jax.finetuning import encode
 from bert_jax.finetuning.readers import squad
 from bert_jax.tokenization import offsets
 
 
 @dataclasses.dataclass(frozen=True)
-class Questions(split_rows.Rows):
+class Questions(encode.Rows):
   """N rows; the rows of a question follow one another.
 
   Attributes:

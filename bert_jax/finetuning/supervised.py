@@ -20,7 +20,7 @@ from flax import linen as nn
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import buckets, encode, metrics, split_rows
+from bert_jax.finetuning import buckets, encode, metrics
 from bert_jax.finetuning.readers import splits, table_files
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, losses
@@ -42,7 +42,7 @@ class Data(NamedTuple):
     directory: where the data are kept; '' if they are not.
   """
 
-  splits: dict[str, split_rows.Rows]
+  splits: dict[str, encode.Rows]
   labels: tuple[str, ...]
   pad_id: int
   manifest: dict[str, Any]
@@ -101,7 +101,7 @@ class Supervised(abc.ABC):
 
   name: str
   card: Card
-  rows: type[split_rows.Rows] = split_rows.Rows
+  rows: type[encode.Rows] = encode.Rows
   unit, place = 'row', 'line'
   extension = '.tsv'
   outputs: tuple[str, ...] = table_files.EXTENSIONS
@@ -166,7 +166,7 @@ class Supervised(abc.ABC):
     content: splits.Content,
     labels: Sequence[str],
     split: str = '',
-  ) -> tuple[split_rows.Rows, dict[str, Any]]:
+  ) -> tuple[encode.Rows, dict[str, Any]]:
     """Returns what a file holds as rows, and facts about them.
 
     Args:

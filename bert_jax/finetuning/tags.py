@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, metrics, split_rows, supervised
+from bert_jax.finetuning import encode, metrics, supervised
 from bert_jax.finetuning.readers import conll, splits
 from bert_jax.inference import fine_tuned
 from bert_jax.runtime import files
 
 
 @dataclasses.dataclass(frozen=True)
-class Words(split_rows.Rows):
+class Words(encode.Rows):
   """N rows that tag W words, all in order.
 
   Attributes:
@@ -43,7 +43,7 @@ class Words(split_rows.Rows):
 
   def replace_ids(self, features):
     """Returns rows of words alone."""
-    positions = split_rows.count_within(features.ends)
+    positions = encode.count_within(features.ends)
     return dataclasses.replace(self, encoded=features, positions=positions)
 
   def count(self):

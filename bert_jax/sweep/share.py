@@ -23,7 +23,7 @@ from bert_jax import errors, tasks
 from bert_jax.config import to_json
 from bert_jax.runtime import files, lock, signals, storage
 from bert_jax.sweep import grid
-from bert_jax.workdir import changes, claim, paths, status
+from bert_jax.workdir import claim, paths, status
 
 _SWEEP, _CLAIM, _OUTPUT = 'sweep.json', '.sweep.lock', 'output.txt'
 _LOOK, _LOOK_REMOTE = 1.0, 15.0  # seconds between looks at others' files
@@ -69,11 +69,11 @@ def check_config(
 
 
 def _compare(path, saved, config, free=()):
-  found = changes.find(saved, config)[changes.ANOTHER]
+  found = claim.find_differences(saved, config)[claim.ANOTHER]
   fixed = {name: x for name, x in found.items() if name not in free}
   if fixed:
     raise errors.UserError(
-      f'{path} belongs to another config ({changes.describe(fixed)}); use '
+      f'{path} belongs to another config ({claim.describe_changes(fixed)}); use '
       'another --workdir or the old values.'
     )
 

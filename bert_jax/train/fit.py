@@ -10,13 +10,13 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.model import parameters
-from bert_jax.parallel import agreement, device_mesh, distributed, stop
+from bert_jax.parallel import agreement, device_mesh, distributed
 from bert_jax.runtime import progress, signals, storage
 from bert_jax.runtime.pulse import Pulse
 from bert_jax.train import programs, shortage, step, tuning
 from bert_jax.train.loop import run_phase
 from bert_jax.train.meter import Meter
-from bert_jax.train.run import Hosts, Profile, Report, Run
+from bert_jax.train.run import Hosts, Profile, Report, Run, Stop
 from bert_jax.train.task import Objective, Task, list_phases
 from bert_jax.workdir import checkpoint, claim, log, paths
 from bert_jax.workdir.status import NOTHING, Nothing, Status
@@ -121,7 +121,7 @@ def _compile(run, start, phases, done) -> dict[int, dict[int, dict]]:
 def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   """Opens a run's resources, which `stack` closes; returns (run, state)."""
   total = sum(config.phases.steps)
-  signal = stop.Stop(stack.enter_context(signals.recording()))
+  signal = Stop(stack.enter_context(signals.recording()))
   checkpoints = stack.enter_context(
     checkpoint.Checkpoints(
       paths.checkpoints(workdir),

@@ -1,6 +1,7 @@
-"""Ensures that a run's directory has one config and one writer."""
+"""Ensures that a run's directory has one config, one writer and all hosts."""
 
 import contextlib
+import json
 import os
 
 import jax
@@ -9,10 +10,64 @@ from jax.experimental import multihost_utils
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import to_json
+from bert_jax.config import FIELDS, declare_fields, to_json
+from bert_jax.config.declaration import ANOTHER, SAME_MEANING, SAME_RESULT
 from bert_jax.parallel import distributed
 from bert_jax.runtime import disk, files, lock, storage
-from bert_jax.workdir import changes, checkpoint_reader, paths
+from bert_jax.workdir import checkpoint_reader, paths
+
+
+def find_differences(
+  old: dict, config: config_dict.ConfigDict
+) -> dict[str, dict]:
+  """Finds the fields that differ from a saved config.
+
+  Args:
+    old: the saved config as JSON; fields that it lacks have their defaults.
+
+  Returns:
+    {class: {field: {'was': value, 'is': value}}} for every class.
+  """
+  new = _as_json(config)
+  old = {**_as_json(declare_fields()), **old}
+  found = {SAME_RESULT: {}, SAME_MEANING: {}, ANOTHER: {}}
+  for name in sorted({*old, *new}):
+    was, now = old.get(name), new.get(name)
+    if was != now:
+      found[_classify(name, config)][name] = {'was': was, 'is': now}
+  return found
+
+
+def describe_changes(changed: dict) -> str:
+  """Returns 'seed was 0, is 3; ...' for fields of one class."""
+  return '; '.join(
+    f'{name} was {values["was"]!r}, is {values["is"]!r}'
+    for name, values in changed.items()
+  )
+
+
+def _classify(name: str, config) -> str:
+  # With this unit, each micro-batch is clipped separately.
+  micro = config.optimizer.clip_unit == 'micro_batch'
+  if name == 'phases.accumulate' and micro:
+    return ANOTHER
+  # The best is one of those that are evaluated.
+  if name == 'eval.every' and config.finetuning.select == 'best':
+    return ANOTHER
+  if name in FIELDS:
+    return FIELDS[name].resume
+  # A field of another version of bert_jax is like the others of its section.
+  section = name.partition('.')[0]
+  kinds = {
+    field.resume
+    for known, field in FIELDS.items()
+    if known.startswith(f'{section}.')
+  }
+  return kinds.pop() if len(kinds) == 1 else ANOTHER
+
+
+def _as_json(config) -> dict:
+  return json.loads(to_json(config))
 
 
 @contextlib.contextmanager
@@ -115,29 +170,29 @@ def _compare(workdir, config) -> dict:
   path = paths.config(workdir)
   if not storage.exists(path):
     return {}
-  return changes.find(files.read_json(path), config)
+  return find_differences(files.read_json(path), config)
 
 
 def _announce(workdir, found):
   """Prints changed fields; raises errors.UserError if one may not change."""
-  described = {kind: changes.describe(x) for kind, x in found.items() if x}
-  if changes.ANOTHER in described:
+  described = {kind: describe_changes(x) for kind, x in found.items() if x}
+  if ANOTHER in described:
     more = ''
-    if 'phases.steps' in found[changes.ANOTHER]:
+    if 'phases.steps' in found[ANOTHER]:
       more = f' For more steps, start another run with init_from={workdir}.'
     raise errors.UserError(
-      f'{workdir} belongs to another config ({described[changes.ANOTHER]}); '
+      f'{workdir} belongs to another config ({described[ANOTHER]}); '
       f'use another --workdir or the old values.{more}'
     )
-  if changes.SAME_RESULT in described:
+  if SAME_RESULT in described:
     print(
       'the config has changed, which does not change the result: '
-      f'{described[changes.SAME_RESULT]}'
+      f'{described[SAME_RESULT]}'
     )
-  if changes.SAME_MEANING in described:
+  if SAME_MEANING in described:
     print(
       'the run is no longer bit-identical to one that was not changed: '
-      f'{described[changes.SAME_MEANING]}'
+      f'{described[SAME_MEANING]}'
     )
 
 

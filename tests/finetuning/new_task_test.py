@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax import main, predict, tasks
-from bert_jax.finetuning import encode, row_task, split_rows, supervised
+from bert_jax.finetuning import encode, row_task, supervised
 from tests.finetuning import made
 
 LABELS = 'even', 'odd'
@@ -25,7 +25,7 @@ class Parity(row_task.RowTask):
     tokenized = encode.tokenize(how.tokenizer, content.texts)
     encoded = encode.join(how.tokenizer, tokenized, None, how.length)
     words = [len(x.split()) for x in content.texts]
-    rows = split_rows.Rows(encoded, np.array(words, np.int32) % 2)
+    rows = encode.Rows(encoded, np.array(words, np.int32) % 2)
     return rows, row_task.list_facts(content)
 
   def list_metrics(self, labels, glue=''):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, predict, tasks
-from bert_jax.finetuning import classes, predictions, split_rows
+from bert_jax.finetuning import classes, encode, predictions
 from bert_jax.inference import source
 from bert_jax.model import classifier
 from tests import models
@@ -30,7 +30,7 @@ def make_model(count=CLASSES, bias=0.0, **fields):
 def predict_rows(model, output):
   """Returns (rows of different lengths, what is kept of their predictions)."""
   texts = ['the ' * n + 'cat' for n in (12, 0, 5, 1, 9)]
-  split = split_rows.Rows(made.encode_rows(texts, None, 16), None)
+  split = encode.Rows(made.encode_rows(texts, None, 16), None)
   job = predictions.Job('', model, '', output, (), 2)
   return split, job.predict(classes.TASK, split)
 
@@ -54,7 +54,7 @@ def test_classes_are_the_likeliest_and_in_order():
   logits = predict_rows(make_model(3), '.jsonl')[1]['logits']
   model = make_model(3, -logits.mean(0))
   whole = predict_rows(model, '.jsonl')[1]
-  expected = split_rows.to_probabilities(whole['logits'])
+  expected = encode.to_probabilities(whole['logits'])
   _, kept = predict_rows(model, '.csv')
   assert list(kept) == ['chosen', 'probability']  # no logits of many classes
   np.testing.assert_array_equal(kept['chosen'], expected.argmax(-1))

@@ -3,8 +3,9 @@
 import jax
 import pytest
 
-from bert_jax.parallel import device_mesh, stop
+from bert_jax.parallel import device_mesh
 from bert_jax.runtime import signals
+from bert_jax.train import run
 
 
 @pytest.fixture
@@ -12,7 +13,7 @@ def voting(monkeypatch):
   """Returns (a Stop, what it was told by signals), of the only one of 2 hosts."""
   monkeypatch.setattr(jax, 'process_count', lambda: 2)
   own = signals.Stop()
-  return stop.Stop(own), own
+  return run.Stop(own), own
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,6 @@ def test_a_signal_is_not_lost_beside_a_vote_to_save(voting):
 
 
 def test_a_single_process_decides_at_once():
-  asking = stop.Stop(signals.Stop())
+  asking = run.Stop(signals.Stop())
   asking.ask_ahead(device_mesh.make_mesh(), True)
   assert asking.save
