@@ -147,26 +147,40 @@ def test_a_skipped_update_names_the_command_to_see_why(explained):
   assert bar.lines[0].endswith(end if explained else 'skipped (1 in a row)')
 
 
-def find(losses):
-  """Returns the indices of the losses that are spikes."""
-  watch = meter.SpikeWatch()
-  return [i for i, loss in enumerate(losses) if watch.add(loss)]
-
-
 def make_losses(steps, noise=0.1, seed=0):
   """Returns losses that fall from 10 to 6, as those of a run do."""
   falling = 6 + 4 * np.exp(-np.arange(steps) / 100)
   return falling + noise * np.random.default_rng(seed).standard_normal(steps)
 
 
-def test_a_run_without_spikes_has_none():
-  assert find(make_losses(20_000)) == []
+def change(losses, changes):
+  """Returns losses to which something was added, by {place: how much}."""
+  for where, much in changes.items():
+    losses[where] += much
+  return losses
 
 
-def test_a_jump_is_found_at_its_step():
-  losses = make_losses(600)
-  losses[[300, 500]] += 1.0
-  assert find(losses) == [300, 500]
+@pytest.mark.parametrize(
+  'losses, spikes',
+  [
+    (make_losses(20_000), []),
+    (change(make_losses(600), {300: 1.0, 500: 1.0}), [300, 500]),
+    # A fourth of all: earlier ones do not hide later ones.
+    (
+      change(make_losses(300), dict.fromkeys(range(150, 300, 4), 20.0)),
+      [*range(150, 300, 4)],
+    ),
+    # What stays high is one spike.
+    (change(make_losses(400), dict.fromkeys(range(200, 400), 3.0)), [200]),
+    (change(make_losses(100), {49: 50.0}), []),  # too early to tell
+    (change(np.full(100, 5.0), {80: 0.2, 90: 0.3}), [90]),  # by 4 and 6 %
+    # Near 0, a batch with a wrong row, late in fine-tuning.
+    (change(np.full(200, 0.009), {150: 0.111, 160: 0.491}), [160]),
+  ],
+)
+def test_spikes_are_found_where_they_are(losses, spikes):
+  watch = meter.SpikeWatch()
+  assert [i for i, x in enumerate(losses) if watch.add(x)] == spikes
 
 
 def test_the_limit_can_be_computed_by_hand():
@@ -177,35 +191,3 @@ def test_the_limit_can_be_computed_by_hand():
   # The median deviation of 5.0, 5.1 and 5.2 from 5.1 is 0.1.
   limit = pytest.approx(5.1 + 6 * 1.4826 * 0.1)
   assert found == {'loss': 9.0, 'median': 5.1, 'limit': limit}
-
-
-def test_earlier_spikes_do_not_hide_later_ones():
-  losses = make_losses(300)
-  losses[150:300:4] += 20.0  # a fourth of all
-  assert find(losses) == list(range(150, 300, 4))
-
-
-def test_a_loss_that_stays_high_is_one_spike():
-  losses = make_losses(400)
-  losses[200:] += 3.0
-  assert find(losses) == [200]
-
-
-def test_the_first_losses_and_small_jumps_are_none():
-  early = make_losses(100)
-  early[49] += 50.0
-  assert find(early) == []
-  quiet = np.full(100, 5.0)
-  quiet[80] = 5.2  # by 4 %
-  assert find(quiet) == []
-  quiet[90] = 5.3
-  assert find(quiet) == [90]
-
-
-def test_a_loss_near_0_has_no_spikes():
-  # A batch with a wrong row, late in fine-tuning.
-  losses = np.full(200, 0.009)
-  losses[150] = 0.12
-  assert find(losses) == []
-  losses[160] = 0.5
-  assert find(losses) == [160]
