@@ -30,6 +30,45 @@ os.environ.update(environment.for_devices(4))
 # Tracing makes many objects and little garbage.
 gc.set_threshold(100_000, 20, 100)
 
+# The files that take longest begin first, so that no process waits for another
+# that has one of them left.
+_LONGEST = (
+  'main_test.py',
+  'sweep/main_test.py',
+  'replay_test.py',
+  'train/programs_test.py',
+  'finetuning/classes_test.py',
+  'finetuning/spans_test.py',
+  'finetuning/tags_test.py',
+  'train/loop_test.py',
+  'ops/fused_attention_test.py',
+)
+
+
+def pytest_collection_modifyitems(config, items):
+  order = {config.rootpath / 'tests' / x: i for i, x in enumerate(_LONGEST)}
+  items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
+@pytest.fixture(scope='session')
+def finetuned(tmp_path_factory, worker_id):
+  """Returns the working directory of a finished run of `made.make_config`.
+
+  One process makes it for all.
+  """
+  # jax reads the environment first.
+  from bert_jax.runtime import lock
+  from tests.finetuning import made
+
+  root = tmp_path_factory.getbasetemp()
+  if worker_id != 'master':
+    root = root.parent  # of all processes
+  with lock.exclusive(str(root / 'finetuned.lock'), wait=True):
+    if not (root / 'finetuned' / 'run' / 'results.json').exists():
+      (root / 'finetuned').mkdir(exist_ok=True)
+      made.run(root / 'finetuned')
+  return str(root / 'finetuned' / 'run')
+
 
 @pytest.fixture(scope='session')
 def emulator():
@@ -71,11 +110,3 @@ def folder(request, tmp_path):
   if request.param == 'disk':
     return str(tmp_path)
   return request.getfixturevalue('remote')
-
-
-@pytest.fixture(scope='session')
-def finetuned(tmp_path_factory):
-  """Returns the working directory of a finished run of `made.make_config`."""
-  from tests.finetuning import made  # jax reads the environment first
-
-  return made.run(tmp_path_factory.mktemp('finetuned'))

@@ -3,16 +3,13 @@
 import csv
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from bert_jax import errors, predict
-from tests import environment
+from tests import commands
 from tests.finetuning import made
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TEXTS = ['the dog', 'cat', '', 'the the the dogs', 'cats', 'dog ' * 20]
 EXPECTED = ['dog', 'cat', None, 'dog', 'cat', 'dog']
 
@@ -52,21 +49,10 @@ def test_a_model_without_a_head_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command(finetuned, tmp_path):
+def test_the_command(finetuned, tmp_path, capsys):
   given, output = write_input(tmp_path / 'in.csv'), tmp_path / 'out.tsv'
-  command = [
-    sys.executable,
-    '-m',
-    'bert_jax.predict',
-    f'--model={finetuned}/export',
-  ]
-  done = subprocess.run(
-    [*command, f'--input={given}', f'--output={output}'],
-    cwd=ROOT,
-    env=environment.for_devices(1),
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  assert f'wrote {output}: {len(TEXTS)} predictions' in done.stdout
-  assert 'truncated to 16 tokens: 1 row\n' in done.stdout
+  flags = f'--model={finetuned}/export', f'--input={given}'
+  commands.run(predict, *flags, f'--output={output}')
+  out = capsys.readouterr().out
+  assert f'wrote {output}: {len(TEXTS)} predictions' in out
+  assert 'truncated to 16 tokens: 1 row\n' in out

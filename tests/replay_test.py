@@ -46,7 +46,7 @@ def small_config(text, **changes):
       'eval.every': 0,
       'eval.sequences': 8,
       'log.every': 1,
-      'checkpoint.every': 20,
+      'checkpoint.every': 60,
       'checkpoint.keep': 99,
       **changes,
     }

@@ -127,8 +127,7 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
 ):
   source, *_ = write_model(tmp_path / 'm.npz')
   texts = made.write_texts(tmp_path / 'texts')
-  fields = {'finetuning.epochs': 30.0}
-  c = make_config(source, texts, 'weighted_sum_last_4', **fields)
+  c = make_config(source, texts, 'weighted_sum_last_4')
   run = made.train(c, tmp_path)
   out = capsys.readouterr().out
   assert out.count(f'features of {source}: {source}') == 1

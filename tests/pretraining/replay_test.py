@@ -72,8 +72,9 @@ def edit_config(workdir, **values):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('number', [5, 33])  # a step of each phase
-@pytest.mark.parametrize('name', CASES)
+@pytest.mark.parametrize(
+  'name, number', [*((name, 5) for name in CASES), ('packed', 33)]
+)
 def test_a_rows_predictions_have_its_loss(directories, tmp_path, name, number):
   found = replay.rebuild(
     make_run(tmp_path / 'run', directories, **CASES[name]), number

@@ -53,10 +53,6 @@ AT_START = (
     ),
     (fit, '_make_state', FULL, errors.UserError, AT_START),
     (
-      *(fit, '_make_state', 'INTERNAL: broken'),
-      *(jax.errors.JaxRuntimeError, '^INTERNAL: broken'),
-    ),
-    (
       *(loop, '_update', 'INTERNAL: broken'),
       *(jax.errors.JaxRuntimeError, '^INTERNAL: broken'),
     ),
