@@ -64,7 +64,6 @@ class Text:
   """A text of one line.
 
   Attributes:
-    may_be_empty: whether it may.
     pattern: the regular expression that it must match.
     form: what the pattern asks for, in words.
   """
@@ -90,7 +89,6 @@ class Field:
 
   Attributes:
     default: its value unless given; shows its type.
-    meaning: what it means, with its unit.
     allowed: its values; None for true and false.
     resume: what another value does to a run that has begun.
     example: shows the type of a tuple whose default is empty.

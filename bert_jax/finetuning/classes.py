@@ -31,7 +31,6 @@ class TextRows(encode.Rows):
   """Rows with classes, int32 [N], or numbers, float32 [N], for labels.
 
   Attributes:
-    numbers: whether labels are numbers.
     ids: names of the rows in a submission.
   """
 

@@ -22,8 +22,6 @@ class Job(NamedTuple):
   """What is to be predicted; fields as the arguments of `bert_jax.predict`.
 
   Attributes:
-    path: path of the model.
-    model: the model.
     output: the file to write; JSONL has the probabilities of all classes.
   """
 

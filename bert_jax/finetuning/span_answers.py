@@ -120,7 +120,6 @@ class Answers(NamedTuple):
   """The answers to the questions of a split.
 
   Attributes:
-    candidates: of each question.
     texts: the chosen answers; '' is none.
     threshold: of the odds, above which a question has no answer; None if every
       question has one.

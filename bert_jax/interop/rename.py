@@ -40,7 +40,6 @@ class LoadedModel(NamedTuple):
 
   Attributes:
     params: nested dict of float32 arrays: the encoder and each complete head.
-    report: parameters that the files lacked, and tensors that were not used.
     origin: description of where it is from, to print.
     step: training step of a run's checkpoint; otherwise None.
     head: its head for a task of fine-tuning; None if it has none.

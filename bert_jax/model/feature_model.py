@@ -50,7 +50,6 @@ class FeatureModel(nn.Module):
   """A BiLSTM and a classifier, for each token or for the whole text.
 
   Attributes:
-    config: of the model that computed the features.
     outputs, dropout, lstm_units: as in `classifier.Classifier`.
     features: one of `LAYERS`.
     shape: (K, D) of the features of a token.

@@ -75,7 +75,6 @@ class LayerNorm(nn.Module):
   """Normalises the last axis (arXiv 1607.06450), with trainable `scale` and `bias`.
 
   Attributes:
-    epsilon: added to the variance.
     dtype: type of the result; everything is computed in float32.
   """
 

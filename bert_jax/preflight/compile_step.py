@@ -51,8 +51,6 @@ class Compiled:
   """The result of compiling a step.
 
   Attributes:
-    fits: whether the step fits into the memory of a device.
-    memory: the memory that it needs.
     text: scheduled HLO; None if it does not fit.
   """
 

@@ -35,7 +35,6 @@ class Memory:
   """Memory of one device in bytes, by kind.
 
   Attributes:
-    batch: the batch and all other arguments.
     weights: the parameters again, gathered and rounded to the activations'
       type.
     gradients: of the parameters, and their sum over micro-batches.

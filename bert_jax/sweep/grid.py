@@ -27,7 +27,6 @@ class Run(NamedTuple):
     name: that of its folder, such as 'learning_rate=2e-05,seed=0'.
     fields: {path of a field: value}, as in the grid.
     setting: {short name of a field: value as text}, of all fields but the seed.
-    seed: the seed as text; '' if it is not in the grid.
   """
 
   name: str

@@ -31,7 +31,6 @@ class Tokenizer:
 
   Attributes:
     vocab: the pieces; the position of a piece is its id.
-    lowercase: whether text is lower-cased.
     strip_accents: whether accents are stripped, see
       `basic_tokenizer.split_words`; None becomes the value of `lowercase`.
 

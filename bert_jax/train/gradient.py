@@ -21,8 +21,6 @@ class Update:
   """How a phase updates the parameters.
 
   Attributes:
-    objective: what to learn, see `task.Objective`.
-    mesh: axes (data, model), see `device_mesh.make_mesh`.
     tx: the optimizer, from `optimizer.make`; takes the argument `finite`.
     schedule: step -> learning rate, from `optimizer.make_schedule`.
     parts: micro-batches; row r belongs to number r % parts, so that each

@@ -46,7 +46,6 @@ class Program:
     name: one of the constants above.
     arguments: trees of jax.ShapeDtypeStruct, with shardings if they are on the
       mesh.
-    phase: number of the phase; None if it belongs to none.
     length: tokens per sequence, for programs of a phase.
   """
 

@@ -151,8 +151,6 @@ class Hosts:
   Attributes:
     mesh: axes (data, model), see `device_mesh.make_mesh`.
     key: random key of the run, on the mesh.
-    stop: when all stop, or save.
-    pulse: shows that training goes on.
   """
 
   mesh: jax.sharding.Mesh
@@ -163,15 +161,7 @@ class Hosts:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """Who is told how a run goes.
-
-  Attributes:
-    log: `metrics.jsonl` and TensorBoard, on the first host.
-    bar: the terminal.
-    meter: sums up updates for both.
-    status: `status.json`.
-    profile: the trace, if asked for.
-  """
+  """Who is told how a run goes."""
 
   log: log.Log | log.Nothing
   bar: progress.Progress

@@ -21,8 +21,6 @@ class Sentence(NamedTuple):
   """A sentence, or another unit between blank lines.
 
   Attributes:
-    document: number of its document.
-    line: number of its first line.
     tags: the tags of its words; None if they are not read.
   """
 

@@ -30,7 +30,6 @@ class Example(NamedTuple):
   """A row of a table.
 
   Attributes:
-    line: its number in the file.
     pair: the second text, or a tuple of them; None for single texts.
     label: as written, '' if it is missing.
     id: its name in a submission.

@@ -157,7 +157,6 @@ class Content:
   """What a file holds, or a part of it.
 
   Attributes:
-    path: the file.
     units: its rows, sentences or questions, in order. Each has a `name`, such as
       the number of its line, and a `key`, which only equal texts share.
     held_out: whether they are of the training file, for want of a dev file.

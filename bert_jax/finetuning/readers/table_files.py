@@ -33,8 +33,6 @@ class Table(NamedTuple):
   """The rows of a file.
 
   Attributes:
-    path: the file.
-    names: its columns.
     rows: (line number, {column: value}); values of JSONL may be any scalar.
     ragged: numbers of lines that were left out, having too few columns.
   """
