@@ -13,7 +13,7 @@ from bert_jax.config.fields import FIELDS
 
 
 def apply_arguments(c: config_dict.ConfigDict, arguments: str):
-  """Applies the arguments of `--config=FILE:ARGUMENTS` to a config.
+  """Applies the arguments of `--config=FILE:ARGUMENTS`; returns the config.
 
   Args:
     c: the config, changed in place.
@@ -23,9 +23,6 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
       stands later overrides what stands before, and all override the first two.
       A field is its dotted path, or the last part of it if that is unique; a
       single value for a field of phases applies to all phases.
-
-  Returns:
-    The config.
   """
   items = [item for item in arguments.split(',') if item]
   # Arguments that set many fields come first.

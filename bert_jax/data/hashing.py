@@ -42,9 +42,6 @@ def permute(index: np.ndarray, key: np.ndarray, size: int) -> np.ndarray:
   Args:
     index: [...] integers in [0, size).
     key: [...] uint64, broadcast against index; one permutation per key.
-
-  Returns:
-    [...] int64 in [0, size).
   """
   bits = max(1, (int(size - 1).bit_length() + 1) // 2)
   half, low = np.uint64(bits), np.uint64((1 << bits) - 1)

@@ -197,13 +197,7 @@ def shuffle_context(
   vocab_size: int,
   special: np.ndarray,
 ) -> dict[str, np.ndarray]:
-  """Shuffles the tokens of each pair that are not to be predicted.
-
-  Args: as `mask_tokens`, which made the batch.
-
-  Returns:
-    The batch with new `input_ids`.
-  """
+  """Shuffles, in each pair of a masked batch, tokens that are not predicted."""
   ids = batch['input_ids']
   pairs = _pairs(batch, keys, 0.0, 1, vocab_size, special)
   free = pairs.candidate.reshape(ids.shape)

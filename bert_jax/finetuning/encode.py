@@ -252,9 +252,8 @@ class Rows:
   def list_tokens(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns which tokens a model on frozen features reads: here, all.
 
-    Returns:
-      (positions of the tokens, each in its row, int [T]; where the tokens of
-      each row end in them, int64 [N]).
+    They are the tokens' positions, each in its row, int [T], and where those of
+    each row end, int64 [N].
     """
     return count_within(self.encoded.ends), self.encoded.ends
 

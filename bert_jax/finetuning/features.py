@@ -97,8 +97,7 @@ def write(
 ) -> tuple[list[str], dict]:
   """Writes the features of splits; they are in float32, without dropout.
 
-  Returns:
-    The files' names, and facts about them; ([], {}) if the run has none.
+  Returns the files' names and facts about them; ([], {}) if a run has none.
   """
   if config.finetuning.features == fine_tuned.NO_FEATURES:
     return [], {}

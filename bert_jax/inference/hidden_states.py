@@ -140,14 +140,11 @@ def stack(
   config: bert_config.BertConfig,
   layers: tuple[int, ...],
 ) -> jax.Array:
-  """Computes chosen hidden states, without dropout.
+  """Computes K chosen hidden states, [B, S, K, D], without dropout.
 
   Args:
     batch: `input_ids`, `input_mask` and `segment_ids`, integers [B, S].
     layers: numbers of K hidden states; 0 is the embeddings, L the last.
-
-  Returns:
-    [B, S, K, D].
   """
   hidden, _ = _list_hidden(params, batch, config)
   return jnp.stack([hidden[i] for i in layers], axis=2)

@@ -128,15 +128,11 @@ def _join(arrays: list[np.ndarray], layout: str, head_size: int) -> np.ndarray:
 def from_hf(
   tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig
 ) -> tuple[dict, Report]:
-  """Converts the tensors of Hugging Face's BERT, the inverse of `to_theirs`.
+  """Converts Hugging Face's tensors, the inverse of `to_theirs`, as `to_ours`.
 
   Args:
     tensors: {their name: array}, from BertForPreTraining, BertForMaskedLM,
       BertModel or a BERT with another head.
-
-  Returns:
-    (params, report): as `to_ours`. Tied copies and buffers do not count as left
-    over.
 
   Raises:
     errors.UserError: if a part is incomplete, a shape is wrong, a tensor exists

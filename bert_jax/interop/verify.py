@@ -38,10 +38,9 @@ def compute_outputs(
 ) -> dict[str, np.ndarray]:
   """Returns a model's outputs for `make_batch`, always computed in float32.
 
-  Returns:
-    A dict of hidden [B, S, D] and, if the model has these parts, pooled [B, D],
-    mlm [B, S, V], nsp [B, 2] and classifier [B, C], or [B, S, C] if the head
-    reads each token.
+  They are hidden [B, S, D] and, if the model has these parts, pooled [B, D],
+  mlm [B, S, V], nsp [B, 2] and classifier [B, C], or [B, S, C] if it reads each
+  token.
   """
 
   def run(module, x):

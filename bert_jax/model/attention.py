@@ -65,7 +65,7 @@ def attend(
   config: bert_config.BertConfig,
   sow: Callable[[jax.Array], object] | None = None,
 ):
-  """Computes dropout(softmax(q k / sqrt(K))) v.
+  """Computes dropout(softmax(q k / sqrt(K))) v, [B, S, H, K].
 
   Args:
     qkv: queries, keys and values without their biases, [B, S, 3, H, K].
@@ -73,9 +73,6 @@ def attend(
     tokens: which tokens attend to which.
     key: of the dropout; None turns it off.
     sow: is given the probabilities [B, H, S, S]; `xla` only.
-
-  Returns:
-    [B, S, H, K].
   """
   if config.reverse:
     return _attend_in_reverse(qkv, bias, tokens, key, config, sow)

@@ -61,7 +61,7 @@ def attend(
   causal: bool = False,
   sequence_ids: jax.Array | None = None,
 ):
-  """Computes dropout(softmax(q k / sqrt(K))) v.
+  """Computes dropout(softmax(q k / sqrt(K))) v, [B, S, H, K].
 
   Off TPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
 
@@ -77,9 +77,6 @@ def attend(
     mask_value: added to the scores of keys that a query does not see.
     causal: whether queries do not see later keys.
     sequence_ids: [B, S] or None; tokens see only those with the same id.
-
-  Returns:
-    [B, S, H, K].
   """
   b, s, _, h, k = qkv.shape
   problem = unsupported(s, h, k, qkv.dtype)

@@ -103,7 +103,7 @@ def attend(
   compute_mask: Callable[[Any], jax.Array],
   split_heads: bool,
 ):
-  """Computes dropout(softmax(q k / sqrt(K))) v.
+  """Computes dropout(softmax(q k / sqrt(K))) v, [B, S, H, K].
 
   Args:
     qkv: queries, keys and values with their biases, [B, S, 3, H, K].
@@ -116,9 +116,6 @@ def attend(
       [rows, 1, 1 or S, S].
     split_heads: whether a block may have some of the heads only. False if a
       mesh splits the heads.
-
-  Returns:
-    [B, S, H, K].
   """
   call = _Call(rate, mask_value, compute_mask, split_heads)
   return _attend(qkv, tokens, key, call)

@@ -60,9 +60,6 @@ def sum_losses(
     label_rows: [..., D] float32, table[labels].
     labels: [...] integers below V.
     weights: [...] 0 or 1; predictions of weight 0 contribute nothing.
-
-  Returns:
-    (loss, hits), see `losses.sum_tokens`.
   """
   words = jnp.arange(len(bias)) < vocab_size
   return _sums(
@@ -188,7 +185,7 @@ def _eight(row):
 
 @jax.custom_vjp
 def look_up(table: jax.Array, *ids):
-  """Returns the table, and table[i] for each of `ids`.
+  """Returns the table [R, D], and table[i], [..., D], for each of `ids`.
 
   The rows' gradients are added in place to the returned table's gradient.
   Autodiff would make an array as large as the table for each of `ids`, and add
@@ -197,9 +194,6 @@ def look_up(table: jax.Array, *ids):
   Args:
     table: [R, D]; afterwards, use the returned one instead.
     *ids: integers below R, of any shape [...]; other ids give NaN.
-
-  Returns:
-    The table [R, D], and rows [..., D] for each of `ids`.
   """
   return table, *(jnp.take(table, i, axis=0) for i in ids)
 

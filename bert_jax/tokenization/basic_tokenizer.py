@@ -38,9 +38,6 @@ def split_words(
     text: any string; lone surrogates stay parts of words.
     strip_accents: whether to decompose letters (NFD) and to drop nonspacing
       marks (category Mn); None means the value of `lowercase`, like Google.
-
-  Returns:
-    Non-empty words without white space.
   """
   if text.isascii() and text.isprintable():  # most English, twice as fast
     return _ASCII_WORDS.findall(text.lower() if lowercase else text)

@@ -51,11 +51,10 @@ class SpikeWatch:
     self._spiking = False
 
   def add(self, loss: float) -> dict[str, float] | None:
-    """Adds the loss of the next step.
+    """Adds the next step's loss; returns what shows a spike, if it is one.
 
-    Returns:
-      If it is a spike, the loss, the median of those before, and the limit from
-      which on a step counts as a spike.
+    That is the loss, the median of those before, and the limit from which on a
+    step counts as a spike.
     """
     found = None
     if len(self._losses) >= _LEAST:

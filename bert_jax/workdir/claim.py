@@ -132,11 +132,7 @@ def check_config(workdir: str):
 def find_changes(
   workdir: str, config: config_dict.ConfigDict
 ) -> dict[str, dict]:
-  """Returns the fields in which a config differs from the directory's.
-
-  Returns:
-    {field: {'was': value, 'is': value}}; empty if there is no config yet.
-  """
+  """Returns {field: {'was': value, 'is': value}} of what has changed."""
   found = _compare(workdir, config)
   return {name: x for fields in found.values() for name, x in fields.items()}
 

@@ -132,11 +132,7 @@ def _judge(error: BaseException | None) -> dict:
 
 
 def read(workdir: str) -> dict:
-  """Returns the fields that a run last wrote.
-
-  Returns:
-    The fields; {} if there is no file or it is damaged.
-  """
+  """Returns the fields that a run last wrote; {} without a sound file."""
   path = paths.status(workdir)
   try:
     found = files.load_json(path)
