@@ -55,6 +55,26 @@ def test_logits_are_products_with_the_words_alone():
   )
 
 
+def test_a_row_without_weight_calls_for_no_second_pass(monkeypatch):
+  called = []
+  original = tied_decoder._corrected
+
+  def looking(*args):
+    called.append(args[5])  # raised
+    return original(*args)
+
+  monkeypatch.setattr(tied_decoder, '_corrected', looking)
+  x = jnp.array([[1.0, 0], [500.0, 0]])
+  table = jnp.array([[1.0, 0], [0, 1], [1, 1]])
+  with jax.disable_jit():
+    for weights, raised in (([1, 0], [0, 0]), ([1, 1], [0, 500])):
+      loss, _ = sums(
+        x, table, jnp.zeros(3), 3, jnp.array([0, 1]), jnp.array(weights)
+      )
+      np.testing.assert_array_equal(called.pop(), raised)
+      assert np.isfinite(loss)
+
+
 def test_a_hit_is_a_label_that_no_word_beats():
   x, bias = jnp.array([[1.0, 0]]), jnp.zeros(3)
   table = jnp.array([[2.0, 0], [2, 0], [1, 0]])

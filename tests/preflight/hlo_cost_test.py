@@ -217,3 +217,13 @@ def test_a_scatter_into_a_new_table_makes_all_of_it():
     before=MOVES,
   )
   assert (found.cycles, found.moved_bytes) == (9, 3 * 160 + 3200)
+
+
+def test_costs_lie_on_a_line_over_the_layers():
+  two = hlo_cost.Cost(cycles=100, collectives={'all-reduce': 3})
+  four = hlo_cost.Cost(
+    cycles=160, collectives={'all-reduce': 3, 'all-gather': 4}
+  )
+  found = hlo_cost.extrapolate(two, four, (2, 4, 12))
+  assert found.cycles == 400
+  assert found.collectives == {'all-reduce': 3, 'all-gather': 20}

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -60,7 +61,8 @@ _PRINT = """
 from bert_jax.runtime import cli
 
 def main(argv):
-  print('한국어')
+  for _ in range({times}):
+    print('한국어', flush=True)
 
 cli.run(main)
 """
@@ -68,12 +70,25 @@ cli.run(main)
 
 def test_words_that_the_terminal_cannot_show_are_no_error():
   done = subprocess.run(
-    [sys.executable, '-c', _PRINT],
+    [sys.executable, '-c', _PRINT.format(times=1)],
     env={**os.environ, 'PYTHONIOENCODING': 'latin-1'},
     capture_output=True,
     text=True,
   )
   assert (done.returncode, done.stdout, done.stderr) == (0, '???\n', '')
+
+
+def test_a_closed_output_ends_a_command_with_one_line():
+  with subprocess.Popen(
+    [sys.executable, '-c', _PRINT.format(times=100_000)],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+  ) as process:
+    assert process.stdout.readline()
+    process.stdout.close()
+    printed = process.stderr.read()
+  assert printed == b'\nstopped: resume with the same command.\n'
+  assert process.returncode == 128 + signal.SIGPIPE
 
 
 _FLAGS = """
