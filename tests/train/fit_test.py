@@ -97,8 +97,7 @@ def test_a_disk_without_room_for_checkpoints_is_said_in_mb(
 
 
 def test_parameters_are_counted_without_padding_rows(capsys):
-  c = training.small_config()
-  made = training.make_task(c).objective(c).init(jax.random.key(0))
+  made = training.make_state().params
   own = parameters.drop_padding_rows(made, training.VOCAB)
   assert own['embeddings']['word']['embedding'].shape[0] == training.VOCAB
   size = sum(x.size for x in jax.tree.leaves(own))

@@ -273,22 +273,16 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
     row['step']: row['number']
     for row in training.rows_of(tmp_path / 'first', 'eval')
   }
-  params, kept, step = run('whole', numbers[4])
-  assert step == 4 and kept == {HELD_OUT: numbers[4]}
-  assert params['mlm']['bias'][3] == np.float32(numbers[4])
-  assert checkpoint_reader.list_steps(str(tmp_path / 'whole/checkpoints')) == [
-    4,
-    6,
-  ]
   # After the checkpoint of step 5, which knows of step 4.
   with pytest.raises(OSError, match='pulled out'):
     run('killed', numbers[4], fails=True)
   folder = tmp_path / 'killed' / 'checkpoints'
   assert checkpoint_reader.list_steps(str(folder)) == [4, 5]
   for _ in range(2):  # at its end, too
-    again, kept, step = run('killed', numbers[4])
-    jax.tree.map(np.testing.assert_array_equal, params, again)
+    params, kept, step = run('killed', numbers[4])
     assert step == 4 and kept == {HELD_OUT: numbers[4]}
+    assert params['mlm']['bias'][3] == np.float32(numbers[4])
+    assert checkpoint_reader.list_steps(str(folder)) == [4, 6]
   shutil.rmtree(folder / '4' / 'state' / 'd')
   with pytest.raises(errors.UserError, match='of the best evaluation, is dam'):
     run('killed', numbers[4])

@@ -98,7 +98,7 @@ def test_evaluation_sums_the_losses_of_all_devices():
   c, mesh = training.small_config(), device_mesh.make_mesh(2)
   made, batch = training.make_objective(c), training.make_batch(3)
   state, _ = training.make_step()
-  whole, _ = made.compute(state.params, batch, None)
+  whole, _ = jax.jit(lambda p, x: made.compute(p, x, None))(state.params, batch)
   kept = jax.device_put(
     state.params, partition.state_shardings(mesh, state).params
   )
