@@ -61,7 +61,12 @@ def make_rows(length, kind='mlm'):
     special=np.array([CLS, SEP]),
     continues=np.zeros(VOCAB, bool),
   )
-  return mask(plain, keys), mask(packed, keys[row_keys]), rows
+  size = masking.count_predictions(length, 0.15, 20, PACK)
+  return (
+    mask(plain, keys, size=20),
+    mask(packed, keys[row_keys], size=size),
+    rows,
+  )
 
 
 def read(rows, length, pack):
