@@ -16,7 +16,7 @@ _CHUNK = 1 << 16  # bytes
 
 
 def start(address: str) -> str:
-  """Relays to HOST:PORT of process 0 from now on; returns HOST:PORT of ours."""
+  """Relays to HOST:PORT of process 0 from now on; returns our HOST:PORT."""
   # jax's connections obey http_proxy, which must not catch this one.
   direct = os.environ.get('no_grpc_proxy') or os.environ.get('no_proxy', '')
   os.environ['no_grpc_proxy'] = f'{direct},127.0.0.1'.lstrip(',')

@@ -14,7 +14,7 @@ _SECONDS_BETWEEN_LINES, _MOST_SECONDS = 10, 600
 
 
 def is_due(start: float, last: float) -> bool:
-  """Returns whether to print on a task since `start`: ever more rarely."""
+  """Returns whether to print a line now: ever more rarely since `start`."""
   now = time.monotonic()
   wait = max(_SECONDS_BETWEEN_LINES, (now - start) * 2 / 3)
   return now - last >= min(wait, _MOST_SECONDS)

@@ -16,7 +16,7 @@ _MAX_VARINT = 10  # bytes, for 64 bits
 
 
 def read_varint(data: bytes, start: int) -> tuple[int, int]:
-  """Returns a varint of up to 64 bits and the index after it, or ValueError."""
+  """Returns a varint of up to 64 bits, and the index after it."""
   value = 0
   for i, byte in enumerate(data[start : start + _MAX_VARINT]):
     value |= (byte & 0x7F) << 7 * i
