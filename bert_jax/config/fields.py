@@ -498,9 +498,10 @@ FIELDS: dict[str, Field] = {
   ),
   'compute.heads': Field(
     'auto',
-    "shape of attention's kernels in products: flat [D, 3 H K], or separate "
-    '[D, 3, H, K], which mesh.model needs; auto is the faster one',
-    Choice('auto', 'flat', 'separate'),
+    "shape of attention's kernels in products: flat [D, 3 H K]; rows, flat and "
+    'with one axis for the tokens of all sequences; or separate [D, 3, H, K], '
+    'which mesh.model needs; auto is the fastest',
+    Choice('auto', 'flat', 'rows', 'separate'),
     SAME_MEANING,
   ),
   'compute.remat': Field(

@@ -61,6 +61,7 @@ class BertConfig:
   vocab_multiple: int = 1
   attention: str = 'xla'
   separate_heads: bool = False  # kernels have axes H and K in products
+  flat_rows: bool = False  # products are of [B S, D], not of [B, S, D]
   remat: str = 'none'
   scan_layers: bool = False
 

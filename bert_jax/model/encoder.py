@@ -51,10 +51,9 @@ class Dense(nn.Module):
     if c.separate_heads:
       y = jnp.tensordot(x, kernel, self.inputs)
     else:
-      # One axis of rows: with [B, S] XLA transposes the gradient of y in memory
-      # for that of the kernel, which takes a CPU as long as the product.
-      rows = x.reshape(-1, math.prod(x.shape[kept:]))
-      y = rows @ kernel.reshape(-1, size)
+      rows = (-1,) if c.flat_rows else x.shape[:kept]
+      flat = x.reshape(*rows, math.prod(x.shape[kept:]))
+      y = flat @ kernel.reshape(-1, size)
       y = y.reshape(*x.shape[:kept], *self.features)
     return y, bias
 

@@ -190,7 +190,7 @@ def _count_passing(config, phase, rows) -> int:
       m.num_heads,
       length,
       recomputed_attention.BLOCK,
-      config.compute.heads == 'flat',
+      config.compute.heads != 'separate',
     )
     pairs //= blocks.count
   elif config.compute.attention != 'xla':

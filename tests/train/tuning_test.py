@@ -43,7 +43,7 @@ def test_the_attention_of_each_chip(device, arguments, chosen):
     (TPU_V3, '', 'separate'),
     (TPU_V3, 'compute.heads=flat', 'flat'),
     (GPU, '', 'flat'),
-    (CPU, '', 'flat'),
+    (CPU, '', 'rows'),
     (CPU, 'mesh.model=2', 'separate'),
   ],
 )
