@@ -20,8 +20,11 @@ def make_input():
   return jax.random.normal(jax.random.key(0), (2, 5, 4))
 
 
+_APPLY = jax.jit(classifier.BiLstm(3).apply)
+
+
 def compute(x, mask=MASK):
-  return jax.jit(classifier.BiLstm(3).apply)(make_params(), x, mask)
+  return _APPLY(make_params(), x, mask)
 
 
 def step(params, state, x):
@@ -36,6 +39,7 @@ def step(params, state, x):
   return cell, o * jnp.tanh(cell)
 
 
+@jax.jit
 def read(params, x):
   """Returns the outputs [S, 3] of an LSTM for x [S, D]."""
   state, outputs = (jnp.zeros(3), jnp.zeros(3)), []

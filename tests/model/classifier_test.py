@@ -24,12 +24,18 @@ BATCH = {
 }
 
 
+@functools.cache
+def _jit(module, method=None):
+  return jax.jit(
+    functools.partial(module.apply, method=method), static_argnums=2
+  )
+
+
 def compute(key=None, rate=0.5):
   """Returns logits [1, 3] of a model whose other dropout is off."""
-  module = classifier.Classifier(QUIET, 3, rate)
   params = HEAD.add_to(models.make_params())
   rngs = None if key is None else {'dropout': jax.random.key(key)}
-  return jax.jit(module.apply, static_argnums=2)(
+  return _jit(classifier.Classifier(QUIET, 3, rate))(
     {'params': params}, BATCH, key is None, rngs=rngs
   )
 
@@ -63,7 +69,7 @@ def compute_of(batch, params=None, units=0, **changes):
   config = dataclasses.replace(models.CONFIG, **changes)
   module = classifier.Classifier(config, 3, 0.0, units)
   params = params or HEAD.add_to(models.make_params())
-  return jax.jit(module.apply)({'params': params}, batch)
+  return _jit(module)({'params': params}, batch)
 
 
 def list_seen(**changes):
@@ -130,6 +136,7 @@ def change(batch, position):
   return batch | {'input_ids': ids}
 
 
+@functools.cache
 def tag(config, units=0):
   """Returns a function of a batch (and a key of dropout): logits [2, S, 3]."""
   module = classifier.Tagger(config, 3, 0.5, units)
@@ -191,8 +198,7 @@ def make_gpt_params():
 
 def run_gpt(batch, method=None):
   module = classifier.GptClassifier(CAUSAL, 3, 0.5)
-  apply = functools.partial(module.apply, method=method)
-  return jax.jit(apply)({'params': make_gpt_params()}, batch)
+  return _jit(module, method)({'params': make_gpt_params()}, batch)
 
 
 def test_gpt_classifies_the_last_token_without_a_pooler():
