@@ -37,7 +37,7 @@ MAX_ADDRESSES = 8
 
 
 def parse(text: str, slices: int) -> accelerators.Topology:
-  """Reads --topology, see `bert_jax.hardware.topology.parse`."""
+  """Reads --topology, see `bert_jax.hardware.accelerators.parse`."""
   found = accelerators.parse(text, slices)
   if not found.is_tpu:
     raise errors.UserError(f'--topology={text} is not a slice of TPUs.')

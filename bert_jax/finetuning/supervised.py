@@ -3,7 +3,7 @@
 A task is one class, a `Supervised`, in one file: how the user's files become
 rows, what is learnt from them, and what becomes of predictions. All else is done
 once, for every task: `task_data` keeps the rows, `batches` puts them in order,
-`outcome` ends a run and `predict_files` predicts for a file.
+`outcome` ends a run and `predictions` predicts for a file.
 """
 
 import abc
