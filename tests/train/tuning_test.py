@@ -18,38 +18,25 @@ def base(arguments=''):
 
 
 @pytest.mark.parametrize(
-  'device, arguments, chosen',
+  'device, arguments, attention, heads',
   [
-    (TPU, '', 'fused'),
-    (TPU, 'mesh.model=2', 'xla'),
-    (TPU, 'attention=xla', 'xla'),
-    (TPU_V3, '', 'xla'),
-    (GPU, '', 'xla'),
-    (GPU, 'attention=cudnn,attention_dropout=0,dtype=bfloat16', 'cudnn'),
-    (CPU, '', 'xla'),
+    (TPU, '', 'fused', 'flat'),
+    (TPU, 'mesh.model=2', 'xla', 'separate'),
+    (TPU, 'attention=xla', 'xla', 'separate'),
+    (TPU_V3, '', 'xla', 'separate'),
+    (TPU_V3, 'compute.heads=flat', 'xla', 'flat'),
+    (GPU, '', 'xla', 'flat'),
+    (
+      *(GPU, 'attention=cudnn,attention_dropout=0,dtype=bfloat16'),
+      *('cudnn', 'flat'),
+    ),
+    (CPU, '', 'xla', 'rows'),
+    (CPU, 'mesh.model=2', 'xla', 'separate'),
   ],
 )
-def test_the_attention_of_each_chip(device, arguments, chosen):
-  c = base(arguments)
-  assert tuning.resolve(c, device, 128).compute.attention == chosen
-
-
-@pytest.mark.parametrize(
-  'device, arguments, chosen',
-  [
-    (TPU, '', 'flat'),
-    (TPU, 'attention=xla', 'separate'),
-    (TPU, 'mesh.model=2', 'separate'),
-    (TPU_V3, '', 'separate'),
-    (TPU_V3, 'compute.heads=flat', 'flat'),
-    (GPU, '', 'flat'),
-    (CPU, '', 'rows'),
-    (CPU, 'mesh.model=2', 'separate'),
-  ],
-)
-def test_the_heads_of_each_chip(device, arguments, chosen):
-  c = base(arguments)
-  assert tuning.resolve(c, device, 128).compute.heads == chosen
+def test_how_each_chip_computes(device, arguments, attention, heads):
+  found = tuning.resolve(base(arguments), device, 128).compute
+  assert (found.attention, found.heads) == (attention, heads)
 
 
 def test_the_config_itself_stays_as_it_is():
