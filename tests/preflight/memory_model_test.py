@@ -1,5 +1,6 @@
 """What a training step keeps, counted for shapes that can be added up."""
 
+import functools
 import types
 
 import jax
@@ -13,6 +14,7 @@ from bert_jax.train import task, tuning
 GPU = types.SimpleNamespace(platform='gpu', device_kind='NVIDIA H200')
 
 
+@functools.cache
 def model(arguments='', devices=1):
   """Returns the memory of LARGE's shapes with two layers, 4 rows of 512."""
   c = config.pretraining('large')

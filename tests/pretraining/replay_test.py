@@ -1,5 +1,6 @@
 """Replayed steps: their rows, weights and predictions, and what is refused."""
 
+import functools
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.config import to_json
+from bert_jax.config import to_json, unflatten
 from bert_jax.data import prepare
 from bert_jax.pretraining import pretrain, replay, replay_rows
 from bert_jax.train.step import TrainState
@@ -36,8 +37,13 @@ SAVED = (2, 4)  # of 30 steps of length 32, then 10 of length 64
 
 
 def make_params(c, seed):
-  objective = pretrain.make_task(c, c.data.dir).objective(c)
-  return jax.jit(objective.init)(jax.random.key(seed))
+  return _jit_init(to_json(c))(jax.random.key(seed))
+
+
+@functools.cache
+def _jit_init(fields):
+  c = unflatten(json.loads(fields))
+  return jax.jit(pretrain.make_task(c, c.data.dir).objective(c).init)
 
 
 def make_run(workdir, directories, steps=SAVED, **changes):
