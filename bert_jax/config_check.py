@@ -52,7 +52,7 @@ def _check_phases(c):
   counts = {
     name: len(values)
     for name, values in phases.items()
-    if values or name not in ('learning_rates', 'warmups', 'mask_rates')
+    if values or name not in ('learning_rates', 'warmups')
   }
   if len(set(counts.values())) != 1 or not counts['steps']:
     _fail(f'phases need one entry per phase in every field, got {counts}')

@@ -21,7 +21,6 @@ from bert_jax.train import fit, programs, task, tuning
   [
     ('model.activation', 'swish', 'not one of gelu, gelu_tanh, relu'),
     ('phases.steps', (5,), 'one entry per phase'),
-    ('phases.mask_rates', (0.3,), 'need one entry per phase'),
     ('phases.warmups', (5, 5), 'need each other'),
     ('phases.seq_length', (128, 600), 'model.max_positions=512'),
     ('phases.accumulate', (1, 3), 'not divisible by phases.accumulate=3'),

@@ -363,6 +363,12 @@ FIELDS: dict[str, Field] = {
     "share of each sequence's tokens that are predicted",
     Range(above=0, below=1),
   ),
+  'objective.initial_mask_rate': Field(
+    0.0,
+    'share that is predicted at the first update, from which it changes linearly '
+    'to mask_rate at the last one; 0 is mask_rate',
+    Range(0, below=1),
+  ),
   'objective.mask_mix': Field(
     (0.8, 0.1, 0.1),
     'shares of predicted tokens: [MASK], random, same (table 8)',
@@ -397,13 +403,6 @@ FIELDS: dict[str, Field] = {
   ),
   'phases.max_predictions': Field(
     (20, 76), 'masked tokens per sequence, at most', _TOKENS
-  ),
-  'phases.mask_rates': Field(
-    (),
-    'share of tokens that each phase predicts in training; empty is '
-    'objective.mask_rate, which held-out rows always have',
-    Range(above=0, below=1),
-    example=(0.3,),
   ),
   'phases.learning_rates': Field(
     (),

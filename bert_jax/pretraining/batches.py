@@ -16,17 +16,19 @@ def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
   """Returns P, the maximum of predictions per row."""
   if config.objective.kind != 'mlm':
     return phase.seq_length - 1
+  o = config.objective
   # Batches of training and evaluation have one shape.
-  rate = max(get_mask_rate(config, phase), config.objective.mask_rate)
+  rate = max(o.mask_rate, o.initial_mask_rate)
   return masking.count_predictions(
     phase.seq_length, rate, phase.max_predictions, config.data.pack
   )
 
 
-def get_mask_rate(config: config_dict.ConfigDict, phase: task.Phase) -> float:
-  """Returns the share of tokens that a phase predicts in training."""
-  rates = config.phases.mask_rates
-  return rates[phase.number] if rates else config.objective.mask_rate
+def compute_mask_rate(config: config_dict.ConfigDict, step: int) -> float:
+  """Returns the share of tokens to predict in a step (arXiv 2305.15096)."""
+  last, first = config.objective.mask_rate, config.objective.initial_mask_rate
+  done = step / sum(config.phases.steps)
+  return first + (last - first) * done if first else last
 
 
 def _choose_evaluated(
@@ -90,7 +92,7 @@ class Batches:
       keys = self._keys(seed, _MASK, record)
     else:
       keys = self._keys(seed, _MASK, phase.number, epoch, record)
-    rate = get_mask_rate(self._config, phase)
+    rate = compute_mask_rate(self._config, step)
     return self._features(split, phase, record, keys, rate)
 
   def find_records(

@@ -10,13 +10,6 @@ from tests.data import preparation
 from tests.pretraining import pretrain_test
 
 ROWS = np.array([3, 4, 9, 15])  # of 16; a host's rows need not be neighbours
-PHASE = {
-  'phases__seq_length': 32,
-  'phases__steps': 10,
-  'phases__batch_size': 16,
-  'phases__accumulate': 1,
-  'phases__max_predictions': 16,
-}
 CASES = {
   'mlm': {},
   'static': {'objective__static_masks': True},
@@ -45,25 +38,26 @@ def test_rows_are_those_of_the_global_batch(directories, changes):
 
 
 @pytest.mark.parametrize('pack', [1, 3])
-def test_each_phase_has_its_mask_rate_and_held_out_rows_the_usual(
+def test_the_mask_rate_falls_in_training_and_held_out_rows_have_the_last(
   directories, pack
 ):
-  phases = {name: (value,) * 2 for name, value in PHASE.items()}
-  c = pretrain_test.make_config(data__pack=pack, **phases)
-  usual = batches.Batches(c, directories[pack])
-  c.phases.mask_rates = (0.45, 0.15)
-  made = batches.Batches(c, directories[pack])
-  many, few = (
-    made.train_batch(phase, phase.first) for phase in task.list_phases(c)
+  c = pretrain_test.make_config(
+    data__pack=pack, phases__max_predictions=(16, 16)
   )
-  counts = [
-    x['masked_lm_weights'].sum() / x['input_mask'].sum() for x in (many, few)
-  ]
-  assert counts == pytest.approx([0.45, 0.15], abs=0.03)
+  usual = batches.Batches(c, directories[pack])
+  c.objective.initial_mask_rate = 0.45
+  made = batches.Batches(c, directories[pack])
   phase = task.list_phases(c)[0]
+  batch = made.train_batch(phase, 0)
+  for step, rate in ((0, 0.45), (20, 0.3), (40, 0.15)):  # of 40 in all
+    found = [made.train_batch(phase, step) for _ in range(2)]
+    counts = [
+      x['masked_lm_weights'].sum() / x['input_mask'].sum() for x in found
+    ]
+    assert counts == pytest.approx([rate, rate], abs=0.03)
   held_out, expected = (x.eval_batch(phase, 0) for x in (made, usual))
   # One shape for both.
-  assert held_out['masked_lm_ids'].shape == many['masked_lm_ids'].shape
+  assert held_out['masked_lm_ids'].shape == batch['masked_lm_ids'].shape
   for name in expected:
     width = expected[name].shape[-1]
     np.testing.assert_array_equal(held_out[name][..., :width], expected[name])
