@@ -3,7 +3,7 @@
 import html
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import bert_jax
 from bert_jax.config import describe, flatten
@@ -59,7 +59,7 @@ def render(
   )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _make_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
   """Returns a table; cells are HTML."""
   lines = [''.join(f'<th>{x}</th>' for x in head)]
   lines += [''.join(f'<td>{x}</td>' for x in row) for row in rows]
@@ -82,7 +82,9 @@ def _show_sweep(results) -> str:
   ]
   metric = html.escape(settings[0]['metric'] or 'score')
   columns = 'runs', f'mean {metric} on dev', 'std', 'best', 'constant'
-  table = _table([*map(html.escape, settings[0]['fields']), *columns], rows)
+  table = _make_table(
+    [*map(html.escape, settings[0]['fields']), *columns], rows
+  )
   drawn = charts.draw_scores([x for x in settings if x['values']])
   return f'{table}<div class="charts">{drawn}</div>'
 
@@ -105,62 +107,50 @@ _LAST = {
 
 def _compare(found: Sequence[runs.Run]) -> str:
   """Returns a table with a column for each run."""
-  rows: dict[str, list[str]] = {}
-
-  def add(name: str, tell: Callable[[runs.Run], str]):
-    rows[name] = [html.escape(tell(run)) for run in found]
-
-  add('task', lambda run: run.config.finetuning.glue or run.config.task)
-  add('starts from', lambda run: run.config.init_from or 'random weights')
-  add('layers x hidden size, heads', _describe_size)
-  add('rows x tokens a batch', _describe_batches)
-  add('updates', lambda run: f'{_last(run, "step", 0):,} of {_total(run):,}')
-  for name, (key, form) in _LAST.items():
-    add(name, lambda run: _format(_last(run, key), form))  # noqa: B023
-  for metric in dict.fromkeys(
-    x for r in found for x in r.results.get('metrics', ())
-  ):
-    add(f'dev {metric}', lambda run: _describe_score(run, metric))  # noqa: B023
-  add('hours of training', lambda run: f'{run.count_seconds() / 3600:.2f}')
-  add('device', _describe_device)
-  kept = [[name, *cells] for name, cells in rows.items() if any(cells)]
-  return _table(['', *(html.escape(run.name) for run in found)], kept)
+  columns = [_describe(run) for run in found]
+  names = dict.fromkeys(name for column in columns for name in column)
+  return _make_table(
+    ['', *(html.escape(run.name) for run in found)],
+    [
+      [name, *(html.escape(column.get(name, '')) for column in columns)]
+      for name in names
+    ],
+  )
 
 
-def _last(run: runs.Run, key: str, default=None):
-  row = (run.list_rows('eval') or run.list_rows('train') or [{}])[-1]
-  return row.get(key, default)
-
-
-def _total(run) -> int:
-  return sum(run.config.phases.steps)
-
-
-def _describe_size(run) -> str:
-  m = run.config.model
-  return f'{m.num_layers} x {m.hidden_size}, {m.num_heads}'
-
-
-def _describe_batches(run) -> str:
-  p = run.config.phases
-  pairs = zip(p.batch_size, p.seq_length, strict=True)
-  return ', then '.join(f'{size} x {length}' for size, length in pairs)
-
-
-def _describe_device(run) -> str:
-  facts = (run.list_rows('run') or [{}])[-1]
-  known = ('devices', 'device_kind')
-  device = ' x '.join(str(facts[x]) for x in known if x in facts)
+def _describe(run: runs.Run) -> dict[str, str]:
+  """Returns {what: how much} of a run."""
+  c, (facts, *_) = run.config, run.list_rows('run')[-1:] or [{}]
+  m, pairs = c.model, zip(c.phases.batch_size, c.phases.seq_length, strict=True)
+  last = _get_last(run)
+  device = [f'{facts[x]}' for x in ('devices', 'device_kind') if x in facts]
   versions = [f'{x} {facts[x]}' for x in ('jax', 'libtpu') if facts.get(x)]
-  return ', '.join([device, *versions])
+  return {
+    'task': c.finetuning.glue or c.task,
+    'starts from': c.init_from or 'random weights',
+    'layers x hidden size': f'{m.num_layers} x {m.hidden_size}',
+    'heads': f'{m.num_heads}',
+    'rows x tokens a batch': ', then '.join(f'{b} x {n}' for b, n in pairs),
+    'updates': f'{last.get("step", 0):,} of {sum(c.phases.steps):,}',
+    **{k: f'{last[x]:{form}}' for k, (x, form) in _LAST.items() if x in last},
+    **{
+      f'dev {x}': _describe_score(run, x)
+      for x in run.results.get('metrics', ())
+    },
+    'hours of training': f'{run.count_seconds() / 3600:.2f}',
+    'device': ', '.join([' x '.join(device), *versions]),
+  }
+
+
+def _get_last(run: runs.Run) -> dict:
+  """Returns the newest evaluation, or what else the log has."""
+  return (run.list_rows('eval') or run.list_rows('train') or [{}])[-1]
 
 
 def _describe_score(run, metric: str) -> str:
-  value = run.results.get('metrics', {}).get(metric)
-  if value is None:
-    return ''
-  low, high = run.results['intervals'][metric]
-  constant = run.results['baseline'][metric]
+  value, results = run.results['metrics'][metric], run.results
+  low, high = results['intervals'][metric]
+  constant = results['baseline'][metric]
   return f'{value:.4f} [{low:.4f}, {high:.4f}], a constant gets {constant:.4f}'
 
 
@@ -219,7 +209,7 @@ def _mark(found) -> dict:
   if len(found) > 1:
     return {}
   [run] = found
-  exit_at = _last(run, 'plateau_exit_tokens')
+  exit_at = _get_last(run).get('plateau_exit_tokens')
   return {
     'levels': {'unigram entropy': run.manifest['unigram_entropy']},
     'places': {'exit of the plateau': exit_at} if exit_at else {},
@@ -269,7 +259,7 @@ def _show_guesses(section) -> str:
     parts.append(
       f'<p>{html.escape(x.sentence)} (the text: <b>{html.escape(x.truth)}</b>)</p>'
     )
-    parts.append(_table(('updates', 'the likeliest words'), rows))
+    parts.append(_make_table(('updates', 'the likeliest words'), rows))
   return '\n'.join(parts) if section.guesses else ''
 
 
@@ -301,7 +291,7 @@ def _show_data(manifest) -> str:
   )
   cleaned = ', '.join(f'{k} {v:,}' for k, v in manifest['cleaned'].items())
   return (
-    f'<h3>Data</h3>{_table(head, rows)}<p>{lengths}; '
+    f'<h3>Data</h3>{_make_table(head, rows)}<p>{lengths}; '
     f'{manifest["unknown_share"]:.2%} unknown tokens; unigram entropy '
     f'{manifest["unigram_entropy"]:.3f} nats'
     f'{"; cleaned: " + html.escape(cleaned) if cleaned else ""}.</p>'
@@ -315,4 +305,4 @@ def _show_confusion(confusion) -> str:
     for right in labels
   ]
   head = ['right \\ predicted', *map(html.escape, labels)]
-  return f'<h3>Confusion on dev</h3>{_table(head, rows)}'
+  return f'<h3>Confusion on dev</h3>{_make_table(head, rows)}'
