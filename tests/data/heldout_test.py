@@ -124,19 +124,6 @@ def test_a_small_input_holds_out_more_and_never_all(
   assert end == (sorted(bins)[expected - 1] + 1 if expected else 0)
 
 
-def test_the_share_is_that_of_the_text_however_long_documents_are():
-  rng = random.Random(0)
-  sizes = [rng.choice((10, 1000, 30_000)) for _ in range(20_000)]
-  bins = collections.defaultdict(lambda: [0, 0])
-  for size in sizes:
-    tally = bins[rng.randrange(heldout.BINS)]
-    tally[0] += size
-    tally[1] += 1
-  total = 50 * sum(sizes)  # 2% of the text may be held out
-  _, held, _ = heldout.choose(0.01, total, 10**6, bins)
-  assert abs(held / total / 0.01 - 1) < 0.01
-
-
 def test_a_single_document_is_enough_and_no_sentence_is_on_both_sides(tmp_path):
   path = write_numbered(tmp_path / 'novel.txt', 'n', 1, 3000)
   output, manifest = make(tmp_path, [path])

@@ -250,16 +250,6 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize('kind', KINDS)
-def test_a_folder_is_read_in_each_of_its_forms(tmp_path, kind):
-  folder = models.export_to(tmp_path / 'model')
-  weights = os.path.join(folder, 'model.safetensors')
-  tensors = safetensors.numpy.load_file(weights)
-  os.remove(weights)
-  write_weights(folder, kind, tensors)
-  models.assert_same(hugging_face.read(folder).params, models.make_params())
-
-
 def test_safetensors_come_first_then_single_files(tmp_path):
   """Of all four forms the later ones hold other numbers, and are not read."""
   folder = models.export_to(tmp_path / 'model')
