@@ -10,11 +10,7 @@ from tests.finetuning import made
 
 
 def make_batches(tmp_path, **changes):
-  c = made.make_config(
-    made.write_source(tmp_path / 'source'),
-    made.write_texts(tmp_path / 'texts'),
-    **changes,
-  )
+  c = made.configure(tmp_path, **changes)
   c, data = made.prepare(c, str(tmp_path / 'run'))
   [phase] = list_phases(c)
   return tasks.get(c).make_task(c, data), phase, data

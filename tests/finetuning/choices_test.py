@@ -181,9 +181,7 @@ def write_rows(folder):
 def run(tmp_path_factory):
   """Returns the working directory of a finished run."""
   root = tmp_path_factory.mktemp('choice')
-  c = made.make_config(
-    made.write_source(root / 'source'), write_rows(root / 'rows')
-  )
+  c = made.configure(root, write_rows(root / 'rows'))
   c.task, c.data.text, c.data.choices = 'choice', 'context', 'of'
   return made.train(c, root)
 

@@ -26,13 +26,8 @@ from tests.finetuning import made
 
 def make(tmp_path, rows, dev='a', **changes):
   """Returns the data of rows of training texts."""
-  texts = tmp_path / 'texts'
-  texts.mkdir()
-  content = 'text,label\n' + ''.join(f'{row}\n' for row in rows)
-  (texts / 'train.csv').write_text(content)
-  (texts / 'dev.csv').write_text(f'text,label\ncat,{dev}\n')
-  source = made.write_source(tmp_path / 'source')
-  c = made.make_config(source, str(texts), **changes)
+  texts = made.write_csv(tmp_path / 'texts', train=rows, dev=[f'cat,{dev}'])
+  c = made.configure(tmp_path, texts, **changes)
   return made.prepare(c, str(tmp_path / 'run'))[1]
 
 
@@ -79,12 +74,7 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
 
 
 def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
-  c = made.make_config(
-    made.write_source(tmp_path / 'source'),
-    made.write_texts(tmp_path / 'texts'),
-  )
-  run = str(tmp_path / 'run')
-  made.prepare(c, run)
+  made.prepare(made.configure(tmp_path), str(tmp_path / 'run'))
   assert (
     f'WARNING: 10 rows of {tmp_path}/texts/dev.csv that are also training rows; '
     'the first is line 2\n'
@@ -110,9 +100,7 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
   finetuned, tmp_path, monkeypatch
 ):
   done = made.list_logged(finetuned, 'checkpoint')[-1]['fingerprint']
-  source = made.write_source(tmp_path / 'source')
-  texts = made.write_texts(tmp_path / 'texts')
-  c = made.make_config(source, texts, **{'checkpoint.every': 5})
+  c = made.configure(tmp_path, **{'checkpoint.every': 5})
   workdir = str(tmp_path / 'run')
   batch = batches.Batches.train_batch
 
@@ -126,7 +114,7 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
     with pytest.raises(InterruptedError):
       main.run(c, workdir)
   # Neither the model nor the texts are needed any more.
-  shutil.rmtree(source)
+  shutil.rmtree(c.init_from)
   shutil.rmtree(tmp_path / 'texts')
   main.run(c, workdir)
   assert made.list_logged(workdir, 'checkpoint')[-1]['fingerprint'] == done
@@ -134,16 +122,12 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
 
 @pytest.mark.slow
 def test_regression_has_its_own_loss_and_metrics(tmp_path):
-  texts = tmp_path / 'texts'
-  texts.mkdir()
-  lines = [
-    f'{"the " * (i % 4)}{("cat", "dog")[i % 2]},{i % 2 * 1.5}\n'
+  rows = [
+    f'{"the " * (i % 4)}{("cat", "dog")[i % 2]},{i % 2 * 1.5}'
     for i in range(32)
   ]
-  for name in ('train', 'dev'):
-    (texts / f'{name}.csv').write_text('text,label\n' + ''.join(lines))
-  source = made.write_source(tmp_path / 'source')
-  c = made.make_config(source, str(texts), **{'finetuning.regression': True})
+  texts = made.write_csv(tmp_path / 'texts', train=rows, dev=rows)
+  c = made.configure(tmp_path, texts, **{'finetuning.regression': True})
   last = made.list_logged(made.train(c, tmp_path), 'eval')[-1]
   assert last['squared_error'] == pytest.approx(last['mean_squared_error'])
   assert last['pearson'] > 0.9 and 'accuracy' not in last
@@ -307,12 +291,9 @@ def test_a_glue_task_writes_the_file_of_a_submission(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_run_that_is_no_better_than_a_constant_says_so(tmp_path, capsys):
-  texts = tmp_path / 'texts'
-  texts.mkdir()
-  rows = 'text,label\n' + 'cat,a\ncat,b\ncat,a\ncat,a\n' * 4
-  (texts / 'train.csv').write_text(rows)
-  (texts / 'dev.csv').write_text(rows)
-  c = made.make_config(made.write_source(tmp_path / 'source'), str(texts))
+  rows = ['cat,a', 'cat,b', 'cat,a', 'cat,a'] * 4
+  texts = made.write_csv(tmp_path / 'texts', train=rows, dev=rows)
+  c = made.configure(tmp_path, texts)
   c.optimizer.learning_rate, c.finetuning.epochs = 1e-9, 1.0
   main.run(c, str(tmp_path / 'run'))
   problem = 'all 16 predictions are the same'

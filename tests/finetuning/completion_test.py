@@ -27,9 +27,7 @@ from tests.finetuning import made
 
 
 def complete(tmp_path, **changes):
-  source = made.write_source(tmp_path / 'source')
-  texts = made.write_texts(tmp_path / 'texts')
-  c = made.make_config(source, texts, **changes)
+  c = made.configure(tmp_path, **changes)
   return made.prepare(c, str(tmp_path / 'run'))[0]
 
 
@@ -61,11 +59,9 @@ def test_predictions_take_as_many_tokens_as_were_asked_for(tmp_path):
 def test_the_length_is_at_most_what_was_asked_for_or_the_model_takes(tmp_path):
   c = complete(tmp_path, **{'phases.seq_length': (8,)})
   assert c.phases.seq_length == (8,)
-  long = tmp_path / 'long'
-  long.mkdir()
-  (long / 'train.csv').write_text('text,label\n' + f'{"cat " * 40},a\ndog,b\n')
-  (long / 'dev.csv').write_text('text,label\ndog,b\n')
-  c = complete(tmp_path, **{'data.input': str(long)})
+  rows = [f'{"cat " * 40},a', 'dog,b']
+  long = made.write_csv(tmp_path / 'long', train=rows, dev=['dog,b'])
+  c = complete(tmp_path, **{'data.input': long})
   assert c.phases.seq_length == (16,)
   with pytest.raises(
     errors.UserError,
@@ -167,12 +163,10 @@ def test_gpts_form_adds_three_words_and_needs_a_left_to_right_model(tmp_path):
 
 
 def test_labels_that_are_all_the_same_are_refused(tmp_path):
-  texts = tmp_path / 'same'
-  texts.mkdir()
-  for name in ('train', 'dev'):
-    (texts / f'{name}.csv').write_text('text,label\ncat,1\ndog,1\n')
+  rows = ['cat,1', 'dog,1']
+  texts = made.write_csv(tmp_path / 'same', train=rows, dev=rows)
   with pytest.raises(errors.UserError, match="only the label '1'; there is"):
-    complete(tmp_path, **{'data.input': str(texts)})
+    complete(tmp_path, **{'data.input': texts})
 
 
 @pytest.mark.parametrize(

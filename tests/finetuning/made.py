@@ -33,16 +33,28 @@ def write_source(path, **parts) -> str:
 def write_texts(folder, dev=True) -> str:
   """Writes texts that are about cats or dogs, and test rows without labels."""
   rows = [
-    (f'{"the " * (i % 5)}{animal}{"s" * (i % 2)}', animal)
+    f'{"the " * (i % 5)}{animal}{"s" * (i % 2)},{animal}'
     for i in range(24)
     for animal in ('cat', 'dog')
   ]
-  folder.mkdir(exist_ok=True)
-  for name, part in (('train', rows), *([('dev', rows[:10])] if dev else [])):
-    lines = [f'{text},{label}\n' for text, label in part]
-    (folder / f'{name}.csv').write_text('text,label\n' + ''.join(lines))
+  write_csv(folder, train=rows, **({'dev': rows[:10]} if dev else {}))
   (folder / 'test.csv').write_text('text\nthe dog\ncats\n')
   return str(folder)
+
+
+def write_csv(folder, **splits) -> str:
+  """Writes splits {name: rows 'text,label'}; returns their folder."""
+  folder.mkdir(exist_ok=True)
+  for name, rows in splits.items():
+    lines = '\n'.join(['text,label', *rows, ''])
+    (folder / f'{name}.csv').write_text(lines)
+  return str(folder)
+
+
+def configure(root, texts='', **changes):
+  """Returns the config of a run on a model and on texts that it writes."""
+  texts = texts or write_texts(root / 'texts')
+  return make_config(write_source(root / 'source'), texts, **changes)
 
 
 def make_config(source, texts, **changes):
@@ -72,8 +84,7 @@ def encode_rows(texts, pairs, length) -> encode.Encoded:
 
 def run(root, **changes) -> str:
   """Fine-tunes the tiny model below a folder; returns the working directory."""
-  model = write_source(root / 'source')
-  return train(make_config(model, write_texts(root / 'texts'), **changes), root)
+  return train(configure(root, **changes), root)
 
 
 def train(c, root) -> str:

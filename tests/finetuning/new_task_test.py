@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from bert_jax import main, predict, tasks
+from bert_jax import predict, tasks
 from bert_jax.finetuning import encode, row_task, supervised
 from tests.finetuning import made
 
@@ -37,11 +37,8 @@ def test_a_task_is_a_class_and_a_row_in_a_table(tmp_path, monkeypatch, capsys):
   this = Parity()
   monkeypatch.setitem(tasks.SUPERVISED, this.name, this)
   monkeypatch.setitem(tasks.TASKS, this.name, tasks.define(this))
-  source = made.write_source(tmp_path / 'source')
-  texts = made.write_texts(tmp_path / 'texts')
-  c = made.make_config(source, texts, task='parity')
-  run = str(tmp_path / 'run')
-  main.run(c, run)
+  c = made.configure(tmp_path, task='parity')
+  run, texts = made.train(c, tmp_path), c.data.input
   out = capsys.readouterr().out
   assert 'no export: transformers has no class for parity' in out
   found = made.read_json(run, 'results.json')

@@ -59,7 +59,7 @@ def write_questions(folder, unanswerable=False):
 
   A fourth has no answer, if so wished: the passage has no such animal.
   """
-  folder.mkdir()
+  folder.mkdir(parents=True)
   rows = []
   for i in range(48):
     animal = ('cat', 'dog')[i % 2]
@@ -77,8 +77,8 @@ def write_questions(folder, unanswerable=False):
 
 
 def make_config(root, unanswerable=False, **changes):
-  c = made.make_config(
-    made.write_source(root / 'source'),
+  return made.configure(
+    root,
     write_questions(root / 'questions', unanswerable),
     **{
       'task': 'spans',
@@ -95,7 +95,6 @@ def make_config(root, unanswerable=False, **changes):
       **changes,
     },
   )
-  return c
 
 
 @pytest.fixture(scope='module')

@@ -35,11 +35,8 @@ def write_words(folder):
 
 
 def make_config(root, **changes):
-  c = made.make_config(
-    made.write_source(root / 'source'),
-    write_words(root / 'words'),
-    **{'finetuning.epochs': 24.0, **changes},
-  )
+  fields = {'finetuning.epochs': 24.0, **changes}
+  c = made.configure(root, write_words(root / 'words'), **fields)
   c.task, c.data.text, c.data.label = 'tagging', '', ''
   return c
 

@@ -12,9 +12,8 @@ from tests.finetuning import made
 
 def write(root, **changes):
   """Writes the data of a run, which has just its train and dev files."""
-  texts = made.write_texts(root / 'texts')
+  c = made.configure(root, **changes)
   (root / 'texts' / 'test.csv').unlink(missing_ok=True)
-  c = made.make_config(made.write_source(root / 'source'), texts, **changes)
   task_data.write(classes.TASK, c, str(root / 'data'), models.TOKENIZER)
   return c
 

@@ -261,8 +261,8 @@ def test_a_run_of_another_config_is_refused(tmp_path):
 
 def test_inputs_are_checked_before_a_sweep_claims_its_folder(tmp_path):
   sweep = tmp_path / 'sweep'
-  texts = made.write_texts(tmp_path / 'texts')
-  c = made.make_config(made.write_source(tmp_path / 'source'), texts)
+  c = made.configure(tmp_path)
+  texts = c.data.input
 
   def check(**changes):
     with c.ignore_type():
