@@ -165,8 +165,8 @@ _ORPHAN = """
 import os, subprocess, sys
 child = '''
 import os, sys, time
-from bert_jax.runtime import workers
-workers.end_with(int(sys.argv[1]))
+from bert_jax.runtime import process_pool
+process_pool.end_with(int(sys.argv[1]))
 print(os.getpid(), flush=True)
 time.sleep(60)
 '''
