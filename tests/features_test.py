@@ -1,6 +1,5 @@
 """The command bert_jax.features, its files and its picture."""
 
-import builtins
 import os
 import subprocess
 import sys
@@ -157,13 +156,6 @@ def test_layers_and_heads_that_are_not_there_are_refused():
 
 
 def test_matplotlib_is_asked_for_by_name(monkeypatch):
-  original = builtins.__import__
-
-  def without(name, *args, **kwargs):
-    if name == 'matplotlib':
-      raise ImportError(name)
-    return original(name, *args, **kwargs)
-
-  monkeypatch.setattr(builtins, '__import__', without)
+  monkeypatch.setitem(sys.modules, 'matplotlib', None)
   with pytest.raises(errors.UserError, match='pip install matplotlib'):
     attention_plot.check(models.CONFIG, None, None)

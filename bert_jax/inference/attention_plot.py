@@ -1,6 +1,5 @@
 """Plots the attention of a sentence."""
 
-import logging
 import math
 import warnings
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.model import bert_config
-from bert_jax.runtime import files
+from bert_jax.runtime import drawing, files
 
 # Inches: row of a token, minimum side of a map, gap between maps.
 _CELL, _LEAST_SIDE, _GAP = 0.2, 1.6, 0.4
@@ -33,7 +32,7 @@ def check(config: bert_config.BertConfig, layer: int | None, head: int | None):
       raise errors.UserError(
         f'{name}={value} is not one of 0 to {count - 1}, which the model has.'
       )
-  _import()
+  drawing.import_matplotlib()
 
 
 def draw(
@@ -51,20 +50,20 @@ def draw(
     layer: number of the layer, from 0; None is the last.
     head: number of the head, from 0; None is all.
   """
-  matplotlib, managers, figures = _import()
+  matplotlib = drawing.import_matplotlib()
   layer = len(attention) - 1 if layer is None else layer
   maps = attention[layer]  # [H, S, S]
   chosen = range(len(maps)) if head is None else [head]
   columns = min(_COLUMNS, math.ceil(math.sqrt(len(chosen))))
   rows = math.ceil(len(chosen) / columns)
   side = max(_CELL * len(tokens), _LEAST_SIDE) + _GAP
-  there = {font.name for font in managers.fontManager.ttflist}
+  there = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
   fonts = [name for name in _FONTS if name in there]  # searched for each letter
   with (
     matplotlib.rc_context({'font.family': fonts, 'font.size': 8}),
     warnings.catch_warnings(record=True, action='always') as warned,
   ):
-    figure = figures.Figure((columns * side + 2, rows * side + 1))
+    figure = matplotlib.figure.Figure((columns * side + 2, rows * side + 1))
     figure.set_layout_engine('constrained')
     grid = figure.subplots(
       rows, columns, sharex=True, sharey=True, squeeze=False
@@ -96,16 +95,3 @@ def _name_tokens(axis, tokens):
   axis.set_yticks(edges, minor=True)
   axis.grid(which='minor', color='0.93', linewidth=0.5)
   axis.tick_params(which='both', length=0)
-
-
-def _import():
-  """Returns modules of matplotlib, an optional dependency."""
-  try:
-    import matplotlib
-    from matplotlib import figure, font_manager
-  except ImportError as error:
-    raise errors.UserError(
-      'drawing needs matplotlib; install it with: pip install matplotlib'
-    ) from error
-  logging.getLogger('matplotlib').setLevel(logging.WARNING)
-  return matplotlib, font_manager, figure

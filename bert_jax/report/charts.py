@@ -2,14 +2,13 @@
 
 import contextlib
 import io
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_jax import errors
+from bert_jax.runtime import drawing
 from bert_jax.sweep import results
 
 # Stands for the colour of the page's text, which depends on the reader's theme.
@@ -47,7 +46,7 @@ def draw_curves(
     levels: {name: y} of horizontal lines.
     places: {name: x} of vertical lines.
   """
-  _, _, ticker = _import()
+  ticker = drawing.import_matplotlib().ticker
   with _figure(5, 3.2) as (figure, svg):
     axis = figure.add_subplot()
     for name, (x, y) in curves.items():
@@ -113,7 +112,7 @@ def draw_attention(tokens: Sequence[str], attention: np.ndarray) -> str:
 @contextlib.contextmanager
 def _figure(width: float, height: float):
   """Yields (a figure of matplotlib, a list that gets its SVG at the end)."""
-  _, figures, _ = _import()
+  figures = drawing.import_matplotlib().figure
   with _rendering() as svg:
     svg.append(figures.Figure((width, height), layout='constrained'))
     yield svg[0], svg
@@ -122,7 +121,7 @@ def _figure(width: float, height: float):
 @contextlib.contextmanager
 def _rendering():
   """Yields a list for a figure, which is replaced by its SVG at the end."""
-  matplotlib, _, _ = _import()
+  matplotlib = drawing.import_matplotlib()
   drawn: list[Any] = []
   with matplotlib.rc_context(_STYLE):
     yield drawn
@@ -137,16 +136,3 @@ def _rendering():
   for color in (_TEXT, '#000000'):
     text = text.replace(color, 'currentColor')
   drawn[0] = text
-
-
-def _import():
-  """Returns modules of matplotlib, an optional dependency."""
-  try:
-    import matplotlib
-    from matplotlib import figure, ticker
-  except ImportError as error:
-    raise errors.UserError(
-      "a report needs matplotlib; install it with: pip install 'bert_jax[plot]'"
-    ) from error
-  logging.getLogger('matplotlib').setLevel(logging.WARNING)
-  return matplotlib, figure, ticker

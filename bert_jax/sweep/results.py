@@ -1,7 +1,6 @@
 """The scores of a sweep, as JSON, a table, a picture and GLUE's submission."""
 
 import collections
-import logging
 import os
 import statistics
 import zipfile
@@ -10,9 +9,8 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from bert_jax import errors
 from bert_jax.finetuning.readers import examples, glue, splits
-from bert_jax.runtime import files, storage
+from bert_jax.runtime import drawing, files, storage
 from bert_jax.sweep import grid
 from bert_jax.workdir import paths
 
@@ -154,15 +152,10 @@ def draw(path: str, summary: dict[str, Any]):
 
 def make_figure(settings: list[dict[str, Any]]):
   """Returns the figure of `draw`, of the settings with a score."""
-  try:
-    from matplotlib import figure as figures
-  except ImportError as error:
-    raise errors.UserError(
-      "no picture without matplotlib: pip install 'bert_jax[plot]'"
-    ) from error
-  logging.getLogger('matplotlib').setLevel(logging.WARNING)
   width = _WIDTH + _SETTING * max(len(settings), 5)
-  figure = figures.Figure(figsize=(width, _HEIGHT), layout='constrained')
+  figure = drawing.import_matplotlib().figure.Figure(
+    figsize=(width, _HEIGHT), layout='constrained'
+  )
   axis = figure.add_subplot()
   label, numbers = find_axis([x['fields'] for x in settings])
   places = numbers or range(len(settings))
