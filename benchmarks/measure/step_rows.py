@@ -59,11 +59,9 @@ def read(c, directory, full):
   (phase,) = task.list_phases(c)
   source = batches.Batches(c, directory)
   wanted = BATCHES * phase.batch_size
-  there = manifest_file.read(directory)['lengths'][str(phase.seq_length)][
-    'rows'
-  ]
+  found = manifest_file.read(directory)['lengths'][str(phase.seq_length)]
   parts, have = [], 0
-  for step in range(max(BATCHES, there // phase.batch_size)):
+  for step in range(max(BATCHES, found['rows'] // phase.batch_size)):
     batch = source.train_batch(phase, step)
     kept = batch['input_mask'].all(1) if full else slice(None)
     parts.append({name: x[kept] for name, x in batch.items()})
