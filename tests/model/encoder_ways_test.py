@@ -48,8 +48,9 @@ def assert_close(a, b):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('attention', ['xla', 'recompute'])
-@pytest.mark.parametrize('remat', ['products', 'layer'])
+@pytest.mark.parametrize(
+  'remat, attention', [('products', 'recompute'), ('layer', 'xla')]
+)
 def test_rematerialization_changes_memory_alone(remat, attention):
   loss, gradient, kept = run()
   found, other, fewer = run(remat=remat, attention=attention)
