@@ -21,7 +21,7 @@ def get_config(arguments: str = ''):
   c.model.attention_dropout = 0.0
   # The documents are short: at length 128 a quarter would be padding.
   c.phases.seq_length = (64,)
-  c.phases.steps = (5600,)
+  c.phases.steps = (6800,)
   c.phases.batch_size = (32,)
   c.phases.accumulate = (1,)
   # Where the layers cost little more than the decoder, many predictions at first
@@ -30,9 +30,9 @@ def get_config(arguments: str = ''):
   c.phases.max_predictions = (20,)
   c.optimizer.learning_rate = 2e-3
   c.optimizer.warmup_steps = 400
-  c.eval.every = 800
-  c.log.every = 800
+  c.eval.every = 850
+  c.log.every = 850
   c.eval.sequences = 1000
-  c.checkpoint.every = 800
+  c.checkpoint.every = 850
   c.checkpoint.keep_every = 0
   return config.apply_arguments(c, arguments)
