@@ -3,8 +3,8 @@
 python -m bert_jax.main --config=configs/tiny.py --workdir=/tmp/bert_tiny
 
 Needs no data and no network. For text of your own add
---config.data.input='FILES'. Expect a held-out MLM loss 2 nats below the
-unigram entropy and an NSP accuracy above 70 %, in about ten minutes on 2 cores.
+--config.data.input='FILES'. Expect, held out, an MLM accuracy of 36 to 38 % and an
+NSP accuracy of 75 to 82 %, in about eight minutes on 2 cores.
 """
 
 from bert_jax import config
