@@ -156,7 +156,7 @@ def _hash(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def search(
   piece: sources.Piece, layout: str, field: str, path: str
-) -> tuple[dict[int, str], int]:
+) -> dict[int, str]:
   """Searches a piece of the training text, in a process of its own.
 
   Args:
@@ -164,17 +164,14 @@ def search(
     path: the index, from `_save`.
 
   Returns:
-    (found, words): {n-gram of the index: the words in the text}, and how many
-    words were read.
+    {n-gram of the index: its words in the text}.
   """
-  index, found, total = _load(path), {}, 0
+  index, found = _load(path), {}
   counts: collections.Counter[str] = collections.Counter()
   for document in sources.read_documents(piece, layout, field, counts, counts):
     before: list[str] = []
     for text in _chunk(document.paragraphs):
-      words = split_words(text)
-      total += len(words)
-      words = before + words
+      words = before + split_words(text)
       ids = np.fromiter(
         (index.ids.get(x, 0) for x in words), np.uint64, len(words)
       )
@@ -185,7 +182,7 @@ def search(
         place = places[k]
         found.setdefault(int(at[k]), ' '.join(words[place : place + N]))
       before = words[-N + 1 :]
-  return found, total
+  return found
 
 
 def _chunk(paragraphs: Sequence[str]) -> Iterator[str]:
@@ -239,7 +236,7 @@ def find(
     made = prepare.local_runner(workers)(search, jobs)
     total = sum(piece.size for piece in pieces)
     with progress.Progress(total, 'B', 'searching') as bar:
-      for piece, (some, _) in zip(pieces, made, strict=True):
+      for piece, some in zip(pieces, made, strict=True):
         found.update(some)
         bar.update(piece.size)
   results = []
