@@ -93,8 +93,10 @@ def test_the_step_is_compiled_once_per_phase(watched):
 
 
 def test_the_garbage_collector_skips_what_was_made_before_the_updates(watched):
-  assert watched.frozen[0] == 0 and max(watched.frozen) > 10_000
-  assert gc.get_freeze_count() == 0
+  # Python 3.12 freezes some hundred immortal objects by itself.
+  few, many = 1_000, 10_000
+  assert watched.frozen[0] < few and max(watched.frozen) > many
+  assert gc.get_freeze_count() < few
 
 
 def test_the_pulse_counts_what_is_done_and_rests_while_saving(watched):
