@@ -177,7 +177,7 @@ def _start(config, labels, new: Any) -> tuple[Any, dict]:
       'the data was made; start again in another --workdir.'
     )
   return transfer.transfer(
-    model, config.init_from, new, wanted, list_new_layers(config)
+    model, config.init_from, new, wanted, fine_tuned.list_new_layers(config)
   )
 
 
@@ -202,21 +202,4 @@ def _add_head(config, labels, model: source.Source) -> source.Source:
 def check(config: config_dict.ConfigDict, workdir: str):
   """Raises errors.UserError for a run that cannot work."""
   del workdir
-  list_new_layers(config)
-
-
-def list_new_layers(config: config_dict.ConfigDict) -> str:
-  """Returns a regular expression for what `reinit_layers` starts anew.
-
-  These are the top layers and the pooler above them (arXiv 2006.05987).
-  """
-  layers, count = config.model.num_layers, config.finetuning.reinit_layers
-  if count > layers:
-    raise errors.UserError(
-      f'finetuning.reinit_layers={count} is more than the {layers} layers of '
-      'the model.'
-    )
-  if not count:
-    return ''
-  numbers = '|'.join(map(str, range(layers - count, layers)))
-  return rf'^(encoder/layer_({numbers})|pooler)/'
+  fine_tuned.list_new_layers(config)

@@ -23,7 +23,7 @@ from bert_jax import errors
 from bert_jax.finetuning import buckets, encode, metrics
 from bert_jax.finetuning.readers import splits, table_files
 from bert_jax.inference import fine_tuned
-from bert_jax.model import classifier, losses
+from bert_jax.model import classifier, losses, parameters
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.train import task, tuning
 
@@ -381,6 +381,9 @@ def make_objective(
   shapes = functools.partial(this.list_shapes, config, module)
   sums, more, expected = this.list_sums(config, module)
   compute = this.make_compute(this.get_settings(config))
+  init = fine_tuned.make_init(module)
+  if config.init_from:
+    init = parameters.skip_layers(init, fine_tuned.list_new_layers(config))
 
   def count_flops(phase):
     tokens = shapes(phase, phase.batch_size)['input_mask'].shape
@@ -392,7 +395,7 @@ def make_objective(
     return counts | {name: found(batch) for name, found in more.items()}
 
   return task.Objective(
-    init=fine_tuned.make_init(module),
+    init=init,
     losses=(*sums[:1], *more),
     counts=count,
     compute=functools.partial(compute, module),

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from ml_collections import config_dict
 
+from bert_jax import errors
 from bert_jax.model import bert_config, classifier, feature_model, parameters
 
 # {task: outputs of its model, where no data says how many}
@@ -62,6 +63,23 @@ def make_init(module: nn.Module) -> Callable[[Any], Any]:
   if isinstance(module, feature_model.FeatureModel):
     return lambda key: feature_model.init(module, key)
   return lambda key: parameters.init(module, key)
+
+
+def list_new_layers(config: config_dict.ConfigDict) -> str:
+  """Returns a regular expression for what `reinit_layers` starts anew.
+
+  These are the top layers and the pooler above them (arXiv 2006.05987).
+  """
+  layers, count = config.model.num_layers, config.finetuning.reinit_layers
+  if count > layers:
+    raise errors.UserError(
+      f'finetuning.reinit_layers={count} is more than the {layers} layers of '
+      'the model.'
+    )
+  if not count:
+    return ''
+  numbers = '|'.join(map(str, range(layers - count, layers)))
+  return rf'^(encoder/layer_({numbers})|pooler)/'
 
 
 def list_inputs(module: nn.Module, rows: int, length: int) -> dict:

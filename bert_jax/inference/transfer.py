@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_jax import param_names
 from bert_jax.inference import source
+from bert_jax.model import parameters
 from bert_jax.workdir import fingerprint
 
 _HEADS = ('mlm', 'pooler', 'nsp', 'bilstm', 'classifier')
@@ -36,7 +37,8 @@ def transfer(
     the source and the parameters that are new, which are printed, too.
 
   Raises:
-    ValueError: if another parameter has another shape than ours.
+    ValueError: if another parameter has another shape than ours, or one of a
+      layer is missing.
   """
   theirs = param_names.flatten(model.params)
   ours = param_names.flatten(new)
@@ -67,6 +69,10 @@ def transfer(
 def _merge(name, ours, theirs, words: int):
   """Returns their values in our shape; entries that they lack stay new."""
   if theirs is None:
+    if parameters.is_layer(
+      name
+    ):  # ours may be `parameters.skip_layers`'s zeros
+      raise ValueError(f'the source has no {name}.')
     return ours
   theirs = np.asarray(theirs, np.float32)
   if theirs.shape != ours.shape and name not in (*_WORDS, _POSITIONS):

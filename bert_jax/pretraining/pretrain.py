@@ -36,8 +36,11 @@ def make_objective(
   word_loss = math.log(bert.vocab_size)
   if word_shares is not None:
     word_loss = float(-np.sum(word_shares * np.log(word_shares)))
+  init = functools.partial(parameters.init, module, word_shares=word_shares)
+  if config.init_from:
+    init = parameters.skip_layers(init)
   return task.Objective(
-    init=functools.partial(parameters.init, module, word_shares=word_shares),
+    init=init,
     losses=('mlm_loss', 'nsp_loss') if nsp else ('mlm_loss',),
     counts=functools.partial(count_targets, with_nsp=nsp),
     compute=functools.partial(compute_sums, module),

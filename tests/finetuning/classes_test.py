@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import errors, main, predict
+from bert_jax import errors, main, param_names, predict
 from bert_jax.finetuning import (
   batches,
   classes,
@@ -145,9 +145,9 @@ def test_random_weights_need_a_vocabulary_and_guess_at_first(tmp_path, capsys):
   assert f'expected {math.log(2):.3f}' in capsys.readouterr().out
 
 
-def make_objective(outputs):
-  c = made.make_config('', '', **{'finetuning.outputs': outputs})
-  c.model.update(num_layers=1, hidden_size=8, num_heads=2, mlp_size=8)
+def make_objective(outputs, **fields):
+  c = made.make_config('', '', **{'finetuning.outputs': outputs, **fields})
+  c.model.update(num_layers=2, hidden_size=8, num_heads=2, mlp_size=8)
   c.model.max_positions, c.data.vocab_size = 16, 11
   c.compute.attention = 'xla'
   return supervised.make_objective(classes.TASK, c)
@@ -169,6 +169,16 @@ def test_rows_of_weight_0_change_nothing(outputs):
   losses = [float(compute(x)[objective.losses[0]]) for x in (batch, other)]
   assert losses[0] == losses[1] > 0
   assert set(map(float, objective.counts(batch).values())) == {1.0}
+
+
+def test_only_what_the_source_lacks_is_drawn():
+  drawn = param_names.flatten(make_objective(3).init(jax.random.key(0)))
+  fields = {'init_from': 'MODEL', 'finetuning.reinit_layers': 1}
+  objective = make_objective(3, **fields)
+  for name, x in param_names.flatten(objective.init(jax.random.key(0))).items():
+    zero = name.startswith('encoder/layer_0/')
+    wanted = 0 * drawn[name] if zero else drawn[name]
+    np.testing.assert_array_equal(x, wanted, name)
 
 
 def test_the_results_say_what_was_learnt(finetuned):

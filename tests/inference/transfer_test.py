@@ -62,3 +62,11 @@ def test_only_words_and_positions_may_differ_in_number():
     ValueError, match=r'nsp/kernel has the shape \(8, 2\), not \(6, 2\)'
   ):
     transfer.transfer(model, 'PATH', new, 13)
+
+
+def test_a_source_without_a_layer_is_refused():
+  # The layers of new parameters are zeros then, see `parameters.skip_layers`.
+  theirs, new = models.make_params(seed=1), models.make_params(seed=2)
+  del theirs['encoder']['layer_1']['mlp_in']['kernel']
+  with pytest.raises(ValueError, match='no encoder/layer_1/mlp_in/kernel'):
+    transfer.transfer(make_source(theirs), 'PATH', new, 11)
