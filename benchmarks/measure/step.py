@@ -248,16 +248,11 @@ def print_table(c, mask, peers):
   return medians
 
 
-def say(good, text):
-  print(f'{"PASS" if good else "FAIL"}: {text}')
-  return good
-
-
 def judge(medians):
   """Returns whether the goal on a CPU is met; the faster PyTorch counts."""
   found = [x for name, x in medians.items() if name.startswith('PyTorch')]
   text = f'{min(found, default=0):.2f}x PyTorch (at least {PYTORCH}x)'
-  return not found or say(min(found) >= PYTORCH, text)
+  return not found or step_goals.say(min(found) >= PYTORCH, text)
 
 
 def compare_packed(shape, folder, args):
@@ -283,7 +278,8 @@ def compare_packed(shape, folder, args):
   if not args.gpu:
     print(text)
     return 0
-  return 0 if say(ratio >= PACKED, f'{text} (at least {PACKED})') else 1
+  good = step_goals.say(ratio >= PACKED, f'{text} (at least {PACKED})')
+  return 0 if good else 1
 
 
 def shapes_of(args):

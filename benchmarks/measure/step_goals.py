@@ -23,7 +23,7 @@ def judge(c, ours, medians) -> bool:
   from bert_jax.hardware import chips
 
   good = [
-    _say(ratio >= PYTORCH, f'{ratio:.2f}x {name} (at least {PYTORCH}x)')
+    say(ratio >= PYTORCH, f'{ratio:.2f}x {name} (at least {PYTORCH}x)')
     for name, ratio in medians.items()
     if name.startswith('PyTorch')
   ]
@@ -63,12 +63,12 @@ def _compare(c, facts, seconds, peak, chip) -> list[bool]:
   found = []
   if shape in SHARES and c.model.dtype == 'bfloat16':
     goal = SHARES[shape]
-    found.append(_say(share >= goal, f'MFU {share:.1%} (at least {goal:.0%})'))
+    found.append(say(share >= goal, f'MFU {share:.1%} (at least {goal:.0%})'))
   else:
     print(f'SKIP: no goal for the MFU of this model, {share:.1%}')
   low, high = facts['step_seconds_estimate']
   found.append(
-    _say(
+    say(
       low <= seconds <= high,
       f'{seconds * 1e3:.0f} ms a step, of {low * 1e3:.0f} to '
       f'{high * 1e3:.0f} ms by preflight',
@@ -79,7 +79,7 @@ def _compare(c, facts, seconds, peak, chip) -> list[bool]:
     return found
   ratio = peak / facts['needed_bytes']
   found.append(
-    _say(
+    say(
       abs(ratio - 1) <= MEMORY,
       f'{peak / 2**30:.2f} GiB in use, {ratio:.2f} times the '
       f'{facts["needed_bytes"] / 2**30:.2f} GiB by preflight '
@@ -89,6 +89,6 @@ def _compare(c, facts, seconds, peak, chip) -> list[bool]:
   return found
 
 
-def _say(good, text) -> bool:
+def say(good, text) -> bool:
   print(f'{"PASS" if good else "FAIL"}: {text}')
   return good

@@ -5,24 +5,24 @@
   python benchmarks/proofs/gpu.py --platform=cpu
 
 Needs one NVIDIA GPU, jax for its CUDA and no network; PYTHON, if given, has
-torch and transformers. The parts, each in a process of its own that is ended
-after 10 minutes:
+torch and transformers. The parts, each in a process of its own:
 
   values      attention and random bits are those of the CPU
-  runs        losses are those of the CPU; checkpoints move both ways
-  kill        a killed and resumed run ends with the same bits
+  attention   each way to compute attention, memory and time
+  packed      tokens/s of packed rows, length 512
   large-128   MFU, speed against PyTorch, memory and time against preflight
   large-512   the same
   base-128    the same, and what deterministic ops cost
-  packed      tokens/s of packed rows, length 512
-  attention   each way to compute attention, memory and time
   flags       which flags of XLA help
+  runs        losses are those of the CPU; checkpoints move both ways
+  kill        a killed and resumed run ends with the same bits
 
-The versions of all libraries come first. What each part prints is also in
---folder; its verdicts are added to verdicts.txt there as soon as it ends. After --limit seconds the rest is skipped. Ends with
-all verdicts; the exit code is 1 if one is FAIL. Data that were prepared are used
-again: --data says where. With --platform=cpu a tiny model tries the commands
-where there is no GPU.
+The versions of all libraries come first. A call ends after --limit seconds;
+the same command again goes on with the parts that have not ended. Verdicts are
+in --folder/verdicts.txt as soon as they are known, what parts print is added to
+log.txt there. Ends with all verdicts; the exit code is 1 if one is FAIL or LEFT.
+--data has the prepared data of earlier calls. With --platform=cpu a tiny model
+tries the commands where there is no GPU.
 """
 
 import argparse
@@ -35,36 +35,32 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PART = 600  # seconds, at most
 WORDS = 'PASS', 'FAIL', 'SKIP', 'verdict'  # that begin a verdict
+ENDED = 'DONE'  # begins the last line of a part that need not run again
 LEAST = 60  # seconds; with fewer left, no part is begun
 PACK = 3
-WAYS = 'xla', 'recompute'
+WAYS = 'xla', 'recompute', 'flash'
 DETERMINISTIC = 'xla_gpu_deterministic_ops=true'
 SHOW = 'import jax; print(jax.devices()[0].device_kind)'
-LIBRARIES = (
-  *('jax', 'jaxlib', 'jax-cuda12-plugin', 'jax-cuda13-plugin', 'flax', 'optax'),
-  *('orbax-checkpoint', 'ml-collections', 'absl-py', 'numpy', 'array-record'),
-  *(
-    'tensorflow-datasets',
-    'tokenizers',
-    'safetensors',
-    'torch',
-    'transformers',
-  ),
+MORE = (
+  *('jax-cuda12-plugin', 'jax-cuda13-plugin', 'jaxlib', 'nvidia-cudnn-cu13'),
+  *('torch', 'transformers', 'triton'),
 )
 VERSIONS = f"""
-import importlib.metadata as found, sys
+import configparser, importlib.metadata, re, sys
+config = configparser.ConfigParser()
+config.read({str(ROOT / 'setup.cfg')!r})
+wanted = config['options']['install_requires']
 print('python', sys.version.split()[0])
-for name in {LIBRARIES}:
+for name in [*re.findall('[\\w-]+(?=>)', wanted), *{MORE}]:
   try:
-    print(name, found.version(name))
-  except found.PackageNotFoundError:
-    pass
+    print(name, importlib.metadata.version(name))
+  except importlib.metadata.PackageNotFoundError:
+    print('no', name)
 """
 PREPARE = (
-  'import sys, step_rows; '
-  'step_rows.prepare_docs(sys.argv[1], -1, int(sys.argv[2]))'
+  'import sys, step_rows as rows; data, *packs = sys.argv[1:]; '
+  "[rows.prepare_docs(f'{data}/{n}', -1, int(n)) for n in packs]"
 )
 
 
@@ -90,76 +86,95 @@ def list_parts(args):
   tiny = ['--size=tiny', '--seq_length=128']
   return {
     'values': other('proofs/gpu_values.py', [here], [here, *tiny]),
-    'runs': ['proofs/gpu_runs.py', here],
-    'kill': other('proofs/kill.py', [here, '--kills=4'], [here, '--kills=1']),
+    'attention': step('large', 512, 16, '--full', '--ways', *WAYS),
+    'packed': step('base', 512, 32, f'--pack={PACK}', f'--packed={packed}'),
     'large-128': step('large', 128, 128, '--full', *torch),
     'large-512': step('large', 512, 32, '--full', *torch),
     'base-128': step('base', 128, 256, *torch, '--flags', DETERMINISTIC),
-    'packed': step('base', 512, 32, f'--pack={PACK}', f'--packed={packed}'),
-    'attention': step('large', 512, 16, '--full', '--ways', *WAYS),
     'flags': step('base', 128, 256, '--flags'),
+    'runs': ['proofs/gpu_runs.py', here],
+    'kill': other('proofs/kill.py', [here, '--kills=4'], [here, '--kills=1']),
   }
 
 
-def prepare(args):
-  """Prepares python-docs, plain and packed, unless the folder has them."""
-  for pack in (1, PACK):
-    folder = os.path.join(args.data, str(pack))
-    subprocess.run(
-      [sys.executable, '-c', PREPARE, folder, str(pack)],
-      env=make_environment('cpu'),
-      check=True,
-    )
-
-
 def make_environment(platform):
-  paths = ROOT, ROOT / 'benchmarks' / 'measure'
+  paths = [str(ROOT), str(ROOT / 'benchmarks' / 'measure')]
   return {
     **os.environ,
-    'PYTHONPATH': os.pathsep.join(
-      [*map(str, paths), os.environ.get('PYTHONPATH', '')]
-    ),
+    'PYTHONPATH': os.pathsep.join([*paths, os.environ.get('PYTHONPATH', '')]),
     'PYTHONUNBUFFERED': '1',
     'JAX_PLATFORMS': platform,
   }
 
 
-def run(name, command, args, limit):
-  """Runs a part, showing and keeping what it prints; returns its verdicts."""
-  script, *rest = command
-  print(f'\n== {name}: python benchmarks/{" ".join(command)}', flush=True)
+def ask(python, program, platform):
+  """Returns what a program of Python prints; None if it fails."""
+  found = subprocess.run(
+    [python, '-c', program],
+    env=make_environment(platform),
+    capture_output=True,
+    text=True,
+  )
+  return None if found.returncode else found.stdout.strip()
+
+
+class Verdicts:
+  """The verdicts of all parts, {name: lines}, in a file that is never torn."""
+
+  def __init__(self, path):
+    self.path, self.lines = path, {}
+    text = path.read_text() if path.exists() else ''
+    for name, line in (x.split(maxsplit=1) for x in text.splitlines()):
+      self.lines.setdefault(name, []).append(line)
+
+  def __str__(self):
+    pairs = [(name, x) for name, lines in self.lines.items() for x in lines]
+    return ''.join(f'{name:10} {line}\n' for name, line in pairs)
+
+  def add(self, name, line):
+    lines = self.lines.setdefault(name, [])
+    lines += [line] * (line not in lines)
+    new = self.path.with_suffix('.new')
+    new.write_text(str(self))
+    new.replace(self.path)
+
+  def ended(self, name):
+    return self.lines.get(name, [''])[-1].startswith(ENDED)
+
+
+def run(name, command, platform, verdicts, log, limit):
+  """Runs a part, showing and keeping what it prints, and its verdicts."""
+  start, code = time.monotonic(), None
   # Scripts that use both devices, or leave the GPU to others, set it again.
   process = subprocess.Popen(
-    [sys.executable, str(ROOT / 'benchmarks' / script), *rest],
-    env=make_environment(args.platform),
+    [sys.executable, *command],
+    env=make_environment(platform),
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
+    errors='replace',
     process_group=0,
   )
   timer = threading.Timer(limit, os.killpg, (process.pid, signal.SIGKILL))
   timer.start()
-  start, found = time.monotonic(), []
   try:
-    with open(os.path.join(args.folder, f'{name}.txt'), 'w') as file:
-      for line in process.stdout:
-        print(line, end='', flush=True)
-        file.write(line)
-        if line.startswith(WORDS):
-          found.append(line.strip())
-    code, seconds = process.wait(), time.monotonic() - start
+    for line in process.stdout:
+      print(line, end='', flush=True)
+      print(line, end='', file=log, flush=True)
+      if line.startswith(WORDS):
+        verdicts.add(name, line.strip())
+    code = process.wait()
   finally:
     timer.cancel()
     if process.poll() is None:  # this process was interrupted
       os.killpg(process.pid, signal.SIGKILL)
+  seconds = time.monotonic() - start
   if seconds >= limit:
-    found.append(f'FAIL: ended after {limit:.0f} s')
-  elif code and not any(line.startswith('FAIL') for line in found):
-    found.append(f'FAIL: exit code {code} after {seconds:.0f} s')
-  found = found or ['DONE: it has no goal; see what it printed']
-  with open(os.path.join(args.folder, 'verdicts.txt'), 'a') as file:
-    file.writelines(f'{name:10} {line}\n' for line in found)
-  return found
+    verdicts.add(name, f'LEFT: cut after {seconds:.0f} s')
+    return
+  if code and not any(x.startswith('FAIL') for x in verdicts.lines[name]):
+    verdicts.add(name, f'FAIL: exit code {code}')
+  verdicts.add(name, f'{ENDED} in {seconds:.0f} s')
 
 
 def parse_arguments():
@@ -169,7 +184,7 @@ def parse_arguments():
   add = parser.add_argument
   add('--folder', default='gpu', help='for results; default: gpu')
   add('--data', help='for prepared data; default: --folder')
-  add('--limit', type=int, default=1800, help='seconds; default: 1800')
+  add('--limit', type=int, default=590, help='seconds; default: 590')
   add('--torch', metavar='PYTHON', help='interpreter with PyTorch')
   add('--parts', help='some of those above, separated by commas')
   add('--platform', default='cuda', choices=['cuda', 'cpu'])
@@ -187,54 +202,45 @@ def choose(parts, asked):
   return {name: parts[name] for name in names}
 
 
-def describe_versions(python, args):
-  """Returns the versions of what an interpreter has of LIBRARIES."""
-  found = subprocess.run(
-    [python, '-c', VERSIONS],
-    env=make_environment(args.platform),
-    capture_output=True,
-    text=True,
-  )
-  return ', '.join(found.stdout.splitlines()) or f'unknown ({python} failed)'
-
-
 def main():
-  args = parse_arguments()
+  begin, args = time.monotonic(), parse_arguments()
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the part, too
   args.folder = os.path.abspath(args.folder)
   args.data = os.path.abspath(args.data or args.folder)
   parts = choose(list_parts(args), args.parts)
-  shown = subprocess.run(
-    [sys.executable, '-c', SHOW],
-    env=make_environment(args.platform),
-    capture_output=True,
-    text=True,
-  )
-  if shown.returncode:
+  device = ask(sys.executable, SHOW, args.platform)
+  if not device:
     sys.exit(
       'error: jax finds no NVIDIA GPU; install jax[cuda12] or jax[cuda13], or '
       'give --platform=cpu.'
     )
   os.makedirs(args.folder, exist_ok=True)
-  versions = describe_versions(sys.executable, args)
-  if args.torch:
-    versions += f'; PyTorch with {describe_versions(args.torch, args)}'
-  with open(os.path.join(args.folder, 'verdicts.txt'), 'a') as file:
-    print(f'{shown.stdout.strip()}: {versions}', flush=True)
-    file.write(f'{shown.stdout.strip()}: {versions}\n')
-  begin, verdicts = time.monotonic(), {}
-  prepare(args)
-  for name, command in parts.items():
-    left = args.limit - (time.monotonic() - begin)
-    if left < LEAST:
-      verdicts[name] = [f'SKIP: no time left; --parts={name} runs it']
-      continue
-    verdicts[name] = run(name, command, args, min(PART, left))
-  print(f'\n== verdicts after {time.monotonic() - begin:.0f} s')
-  for name, lines in verdicts.items():
-    for line in lines:
-      print(f'{name:10} {line}')
-  bad = any(x.startswith('FAIL') for lines in verdicts.values() for x in lines)
-  return 1 if bad else 0
+  verdicts = Verdicts(pathlib.Path(args.folder, 'verdicts.txt'))
+  for python in filter(None, (sys.executable, args.torch)):
+    found = ask(python, VERSIONS, args.platform) or f'{python} failed'
+    verdicts.add('versions', f'{device}: {", ".join(found.splitlines())}')
+  print(verdicts)
+  scripts = ROOT / 'benchmarks'
+  commands = {
+    name: [str(scripts / script), *rest]
+    for name, (script, *rest) in parts.items()
+    if not verdicts.ended(name)
+  }
+  if any(args.data in word for words in commands.values() for word in words):
+    folders = [args.data, '1', str(PACK)]
+    commands = {'data': ['-c', PREPARE, *folders], **commands}
+  with open(os.path.join(args.folder, 'log.txt'), 'a') as log:
+    for name, command in commands.items():
+      print(f'\n== {name}: {" ".join(command)}', flush=True)
+      verdicts.lines[name] = []
+      left = args.limit - (time.monotonic() - begin)
+      if left < LEAST:
+        verdicts.add(name, 'LEFT: not begun')
+      else:
+        run(name, command, args.platform, verdicts, log, left)
+  print(f'\n== verdicts after {time.monotonic() - begin:.0f} s\n{verdicts}')
+  lines = [x for name in commands for x in verdicts.lines[name]]
+  return 1 if any(x.startswith(('FAIL', 'LEFT')) for x in lines) else 0
 
 
 if __name__ == '__main__':

@@ -16,6 +16,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gpu_runs import say
 
 from bert_jax.config import SIZES
 from bert_jax.model import attention, bert_config
@@ -68,11 +69,6 @@ def find_error(found, expected):
   )
 
 
-def say(good, text):
-  print(f'{"PASS" if good else "FAIL"}: {text}', flush=True)
-  return good
-
-
 def check_attention(device, cpu, args):
   """Compares each implementation; returns whether all agree."""
   _, hidden, heads = SIZES[args.size]
@@ -85,7 +81,7 @@ def check_attention(device, cpu, args):
     )
     for seed in (1, None):
       expected = compute(cpu, inputs, make(attention='xla'), seed)
-      ways = [(a, t) for t in ERRORS for a in ('xla', 'recompute')]
+      ways = [(a, t) for t in ERRORS for a in ('xla', 'recompute', 'flash')]
       if seed is None and kind != 'packed':
         ways.append(('cudnn', 'bfloat16'))
       for way, dtype in ways:

@@ -59,7 +59,7 @@ def start(workdir, output, *more):
   env = {
     'JAX_PLATFORMS': 'cpu',
     **os.environ,
-    'PYTHONPATH': ROOT,
+    'PYTHONPATH': os.pathsep.join([ROOT, os.environ.get('PYTHONPATH', '')]),
     'PYTHONUNBUFFERED': '1',
     # Its own cache, so that the killed run has to compile.
     'JAX_COMPILATION_CACHE_DIR': re.sub(r'(\.\d+)?\.out$', '.xla', output),
