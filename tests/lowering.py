@@ -9,6 +9,7 @@ from ml_collections import config_dict
 from bert_jax import tasks
 from bert_jax.config import apply_arguments
 from bert_jax.parallel import device_mesh
+from bert_jax.preflight import gpus
 from bert_jax.train import programs, task, tuning
 
 
@@ -79,6 +80,7 @@ def _lower_phase(tuned, phase, mesh, slices, platform):
 
 
 def _lower_program(program, platform):
-  name = {'gpu': 'cuda'}.get(platform, platform)  # as lowering calls it
+  if platform == 'gpu':
+    return gpus.lower(program).as_text()
   traced = program.jitted.trace(*program.arguments)
-  return traced.lower(lowering_platforms=(name,)).as_text()
+  return traced.lower(lowering_platforms=(platform,)).as_text()

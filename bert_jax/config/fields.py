@@ -489,10 +489,10 @@ FIELDS: dict[str, Field] = {
   'compute.attention': Field(
     'auto',
     'how attention is computed: xla (anywhere), recompute (anywhere; keeps no '
-    'weights of attention for the backward pass), fused (our TPU kernels) or '
-    'cudnn (GPUs, bfloat16, without attention dropout and packing); auto is '
-    "the best on the chip for the phase's length",
-    Choice('auto', 'xla', 'recompute', 'fused', 'cudnn'),
+    'weights of attention for the backward pass), fused (our TPU kernels), '
+    'flash (those for GPUs) or cudnn (GPUs, bfloat16, without attention '
+    "dropout and packing); auto is the best on the chip for the phase's length",
+    Choice('auto', 'xla', 'recompute', 'fused', 'flash', 'cudnn'),
     SAME_MEANING,
   ),
   'compute.heads': Field(

@@ -1,9 +1,10 @@
-"""Attention without its projections, in four equivalent implementations.
+"""Attention without its projections, in five equivalent implementations.
 
 `xla` runs anywhere and keeps arrays [B, H, S, S] for the backward pass;
 `recompute` runs anywhere and keeps none (`recomputed_attention`); `fused` uses
-our TPU kernels (`fused_attention`); `cudnn` uses NVIDIA's, which support
-neither dropout nor packed rows.
+our TPU kernels (`fused_attention`), `flash` those for NVIDIA GPUs
+(`flash_attention`); `cudnn` uses NVIDIA's, which support neither dropout nor
+packed rows.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ from bert_jax.model import bert_config
 from bert_jax.ops import (
   dropout,
   elementwise,
+  flash_attention,
   fused_attention,
   recomputed_attention,
 )
@@ -76,18 +78,17 @@ def attend(
   """
   if config.reverse:
     return _attend_in_reverse(qkv, bias, tokens, key, config, sow)
+  options = {
+    'rate': config.attention_dropout,
+    'mask_value': config.mask_value,
+    'causal': config.causal,
+    'sequence_ids': tokens.sequence_ids,
+  }
   if config.attention == 'fused':
-    return fused_attention.attend(
-      qkv,
-      bias,
-      tokens.input_mask,
-      key,
-      rate=config.attention_dropout,
-      mask_value=config.mask_value,
-      causal=config.causal,
-      sequence_ids=tokens.sequence_ids,
-    )
+    return fused_attention.attend(qkv, bias, tokens.input_mask, key, **options)
   qkv = elementwise.add_bias(qkv, bias)
+  if config.attention == 'flash':
+    return flash_attention.attend(qkv, tokens.input_mask, key, **options)
   if config.attention == 'recompute':
     return recomputed_attention.attend(
       qkv,

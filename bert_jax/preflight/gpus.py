@@ -4,7 +4,9 @@ The programs are lowered for CUDA, as far as jax goes; memory is modelled, time
 is a roofline. The facts have the form of those of TPUs (`examine`).
 """
 
+import contextlib
 import dataclasses
+import functools
 import os
 import types
 from collections.abc import Callable
@@ -45,8 +47,8 @@ def examine_run(
   if config.compute.attention == 'cudnn':
     raise errors.UserError(
       'compute.attention=cudnn cannot be examined, since jax lowers it only '
-      'where cuDNN and a GPU are; use compute.attention=recompute, which keeps '
-      'as much for the backward pass.'
+      'where cuDNN and a GPU are; use compute.attention=flash, which keeps as '
+      'much for the backward pass.'
     )
   calibration = measured_ratios.read(topology.chip.name)
   mesh = device_mesh.make_mesh(
@@ -81,11 +83,24 @@ def _list_programs(config, device, mesh, phases):
   return found
 
 
+def lower(program: programs.Program) -> jax.stages.Lowered:
+  """Lowers a program for CUDA where no GPU is."""
+  # Which one kernels are lowered for, jax 0.10 did not ask.
+  with contextlib.suppress(ImportError):
+    from jax._src.pallas.triton import gpu_info as known
+
+    h100 = functools.partial(
+      known.get_gpu_info_from_version, known.GpuVersion.H100
+    )
+    known.registry.setdefault(jax.devices()[0].device_kind, h100)
+  traced = program.jitted.trace(*program.arguments)
+  return traced.lower(lowering_platforms=('cuda',))
+
+
 def _find_problem(program) -> str | None:
   """Returns why a program does not lower; None if it does."""
   try:
-    traced = program.jitted.trace(*program.arguments)
-    traced.lower(lowering_platforms=('cuda',))
+    lower(program)
   except errors.UserError:
     raise
   except Exception as error:  # lowering raises many types

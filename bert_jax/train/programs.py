@@ -194,8 +194,6 @@ def _compile(program: Program) -> tuple[Outcome, float]:
   start, executable, error = time.monotonic(), None, None
   try:
     executable = program.lower().compile()
-  except errors.UserError:
-    raise
   except Exception as problem:  # lowering a kernel can raise any type
     error = problem
   return Outcome(program, executable, error), time.monotonic() - start
@@ -287,7 +285,7 @@ def get_executables(outcomes: list[Outcome]) -> dict[str, jax.stages.Compiled]:
   for outcome in outcomes:
     known = jax.errors.JaxRuntimeError, NotImplementedError
     if outcome.refused and not isinstance(outcome.error, known):
-      raise outcome.error  # our own bug
+      raise outcome.error  # our own bug, or what was asked for
     if outcome.error:
       raise errors.UserError(
         f'the {outcome.program.title} {describe_problem(outcome)}.'

@@ -13,7 +13,7 @@ from bert_jax import errors
 from bert_jax.config import fields
 from bert_jax.hardware import chips
 from bert_jax.model import bert_config, parameters
-from bert_jax.ops import fused_attention
+from bert_jax.ops import flash_attention, fused_attention
 
 # Compiler options by chip (`chips.Chip.name`).
 _XLA_OPTIONS = {
@@ -42,7 +42,7 @@ def list_candidates(
     plain.compute.xla_options = ''
     found.append(resolve(plain, device, length))
   if config.compute.attention == 'auto':
-    plain.compute.attention = 'xla'
+    plain.compute.attention = _choose_plain(config, device, length)
     found.append(resolve(plain, device, length))
   return [c for i, c in enumerate(found) if not i or c != found[i - 1]]
 
@@ -56,18 +56,20 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
   """
   config = config.copy_and_resolve_references()
   compute = config.compute
-  cannot = _fused_problem(config, device, length)
-  if compute.attention == 'cudnn':
-    cannot = _cudnn_problem(config, device)
   if compute.attention == 'auto':
-    recompute = _prefers_recomputing(config, device, length)
-    plain = 'recompute' if recompute else 'xla'
-    compute.attention = plain if cannot else 'fused'
-  elif compute.attention in ('fused', 'cudnn') and cannot:
-    raise errors.UserError(
-      f'compute.attention={compute.attention} {cannot}; use '
-      'compute.attention=auto.'
-    )
+    compute.attention = _choose_attention(config, device, length)
+  elif compute.attention not in ('xla', 'recompute'):
+    find_problem = {
+      'fused': _fused_problem,
+      'flash': _flash_problem,
+      'cudnn': _cudnn_problem,
+    }[compute.attention]
+    cannot = find_problem(config, device, length)
+    if cannot:
+      raise errors.UserError(
+        f'compute.attention={compute.attention} {cannot}; use '
+        'compute.attention=auto.'
+      )
   if compute.heads == 'auto':
     compute.heads = _choose_heads(config, device)
   elif compute.heads != 'separate' and config.mesh.model > 1:
@@ -120,20 +122,42 @@ def describe(config: config_dict.ConfigDict) -> str:
   )
 
 
-def _prefers_recomputing(config, device, length) -> bool:
-  """Returns whether attention's weights are computed again, not kept.
+def _choose_attention(config, device, length) -> str:
+  """Returns the fastest attention that can do it.
 
-  Measured on a CPU (`a71d0fb:benchmarks/measure/attention.py`): a block of LARGE at
-  length 512 takes 0.76 to 1.02 of the time, of BASE at 256 0.98, since blocks
-  stay in the cache; where those of a row would anyway, it may be slower. On
-  GPUs nothing was measured: from length 256 on, the weights take more memory
-  than all else that a layer keeps. On TPUs it is slower: by the compiler's
-  estimate, BASE on v3:2x2 takes 390 ms at length 512 instead of 350 ms (and
-  needs 4.2 GiB instead of 11.6).
+  On GPUs by count of bytes, since nothing was measured: `flash` moves the
+  activations alone, `xla` and `recompute` also scores in float32, about ten
+  times. In LARGE these are 0.13 GB a layer for 128 rows of 128 tokens, and for
+  32 of 512. In float32 there are no fast products, which kernels live from.
+  """
+  if not _fused_problem(config, device, length):
+    return 'fused'
+  # That of an absent GPU could not be lowered.
+  here = isinstance(device, jax.Device)
+  if here and not _cudnn_problem(config, device, length):
+    return 'cudnn'
+  bfloat16 = config.model.dtype == 'bfloat16'
+  if bfloat16 and not _flash_problem(config, device, length):
+    return 'flash'
+  return _choose_plain(config, device, length)
+
+
+def _choose_plain(config, device, length) -> str:
+  """Returns how attention is computed without kernels.
+
+  Measured on a CPU (`a71d0fb:benchmarks/measure/attention.py`): with
+  `recompute`, a block of LARGE at length 512 takes 0.76 to 1.02 of the time, of
+  BASE at 256 0.98, since blocks stay in the cache; where those of a row would
+  anyway, it may be slower. On GPUs from length 256 on, the weights take more
+  memory than all else that a layer keeps. On TPUs it is slower: by the
+  compiler's estimate, BASE on v3:2x2 takes 390 ms at length 512 instead of 350
+  ms (and needs 4.2 GiB instead of 11.6).
   """
   if device.platform == 'cpu':
-    return 4 * config.model.num_heads * length**2 > _CPU_CACHE
-  return device.platform == 'gpu' and length >= 256
+    recompute = 4 * config.model.num_heads * length**2 > _CPU_CACHE
+  else:
+    recompute = device.platform == 'gpu' and length >= 256
+  return 'recompute' if recompute else 'xla'
 
 
 def _choose_heads(config, device) -> str:
@@ -168,7 +192,18 @@ def _fused_problem(config, device, length) -> str | None:
   return f'cannot do {found}' if found else None
 
 
-def _cudnn_problem(config, device) -> str | None:
+def _flash_problem(config, device, length) -> str | None:
+  if device.platform != 'gpu':
+    return f'runs on GPUs, not on {device.platform}'
+  if config.mesh.model > 1:
+    return f'cannot be split by mesh.model={config.mesh.model}'
+  m = config.model
+  found = flash_attention.unsupported(length, m.hidden_size // m.num_heads)
+  return f'cannot do {found}' if found else None
+
+
+def _cudnn_problem(config, device, length) -> str | None:
+  del length
   if device.platform != 'gpu':
     return f'runs on GPUs, not on {device.platform}'
   if config.model.attention_dropout:

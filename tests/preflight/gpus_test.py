@@ -102,5 +102,5 @@ def test_a_batch_that_the_gpus_cannot_share_is_refused():
 
 
 def test_cudnn_which_cannot_be_lowered_here_is_refused():
-  with pytest.raises(errors.UserError, match='use compute.attention=recompute'):
+  with pytest.raises(errors.UserError, match='use compute.attention=flash'):
     examine_run('h100:1', 'dtype=bfloat16,dropout=0,attention=cudnn')

@@ -42,13 +42,16 @@ def slow(*rows):
 
 def check_kernels(found, device):
   """The kernels of a v4 are those of every later chip."""
+  call, size = {
+    'tpu': ('tpu_custom_call', 128),
+    'gpu': ('xla.gpu.triton', 64),
+  }[device.platform]
   for (_, length), text in found.items():
-    wanted = device.platform == 'tpu' and length % 128 == 0
-    assert ('tpu_custom_call' in text) == wanted
+    assert (call in text) == (length % size == 0)
 
 
 # Each width that a shipped config has; of table 6 the heads that are not among
-# the others'. On GPUs, which have no kernels of ours, a width is only a shape.
+# the others'. All heads of the GPU's kernels are lowered in tests/ops.
 @pytest.mark.parametrize(
   'name, device',
   [

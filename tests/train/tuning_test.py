@@ -26,6 +26,11 @@ def base(arguments=''):
     (TPU_V3, '', 'xla', 'separate'),
     (TPU_V3, 'compute.heads=flat', 'xla', 'flat'),
     (GPU, '', 'xla', 'flat'),
+    (GPU, 'dtype=bfloat16', 'flash', 'flat'),
+    (GPU, 'dtype=bfloat16,pack=3', 'flash', 'flat'),
+    (GPU, 'dtype=bfloat16,mesh.model=2', 'xla', 'separate'),
+    (GPU, 'dtype=bfloat16,num_heads=32', 'xla', 'flat'),
+    (GPU, 'attention=flash', 'flash', 'flat'),
     (
       *(GPU, 'attention=cudnn,attention_dropout=0,dtype=bfloat16'),
       *('cudnn', 'flat'),
@@ -52,6 +57,9 @@ def test_the_config_itself_stays_as_it_is():
     (TPU_V3, 'attention=fused', 'fused does not run on a TPU v3'),
     (TPU, 'attention=fused,mesh.model=2', 'split by mesh.model=2'),
     (CPU, 'compute.heads=flat,mesh.model=2', 'split by mesh.model=2; use'),
+    (TPU, 'attention=flash', 'flash runs on GPUs, not on tpu'),
+    (GPU, 'attention=flash,mesh.model=2', 'split by mesh.model=2'),
+    (GPU, 'attention=flash,num_heads=32', 'a head size of 24: 16, 32'),
     (TPU, 'attention=cudnn', 'cudnn runs on GPUs, not on tpu'),
     (GPU, 'attention=cudnn', 'cudnn cannot do model.attention_dropout=0.1'),
     (
@@ -111,6 +119,21 @@ def test_plain_ways_are_tried_where_auto_was_asked_for():
   assert tried('attention=fused,xla_options=') == [('fused', False)]
   (only,) = tuning.list_candidates(base(), CPU, 128)
   assert only.compute.attention == 'xla'
+
+
+def test_cudnn_is_chosen_where_a_gpu_is_that_can_use_it(monkeypatch):
+  """An absent GPU, for which jax lowers no cuDNN, gets the kernels instead."""
+
+  def tried(arguments, device=GPU):
+    c = base(f'dtype=bfloat16,{arguments}')
+    found = tuning.list_candidates(c, device, 512)
+    return [x.compute.attention for x in found]
+
+  assert tried('attention_dropout=0') == ['flash', 'recompute']
+  monkeypatch.setattr(tuning.jax, 'Device', types.SimpleNamespace)
+  assert tried('attention_dropout=0') == ['cudnn', 'recompute']
+  assert tried('attention_dropout=0,pack=3') == ['flash', 'recompute']
+  assert tried('') == ['flash', 'recompute']
 
 
 def test_the_options_of_each_chip():

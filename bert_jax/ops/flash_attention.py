@@ -1,0 +1,319 @@
+"""Attention as two NVIDIA GPU kernels (Pallas through Triton), with masks.
+
+Scores and probabilities exist only in registers, for 64 queries and 64 keys at
+a time (Dao, arXiv 2307.08691). Dropout is that of the plain implementation, bit
+for bit: which weights are kept is drawn before by `dropout.draw` and read by
+both kernels as one bit per weight, a 32nd of the scores in float32. Nothing is
+added up in an order that may change. Sizes as in `model/encoder.py`.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+
+from bert_jax import errors
+from bert_jax.ops import dropout
+
+Ref = Any  # Pallas's reference to an array in the GPU's memory
+F32 = jnp.float32
+
+BLOCK = 64  # queries, and keys, that are multiplied at a time
+_MOST_BLOCKS = 32  # a row's blocks of keys share the bits of a word
+_HEAD_SIZES = 16, 32, 64, 128
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+  """What a kernel is compiled for, besides shapes.
+
+  Attributes:
+    keep: probability in 256ths that a weight is kept; 256 is no dropout.
+    mask_value: added to the scores of masked keys.
+    causal: whether queries do not see later keys.
+  """
+
+  keep: int
+  mask_value: float
+  causal: bool
+
+
+def unsupported(length: int, head_size: int) -> str | None:
+  """Says why the kernels do not support a shape; None if they do."""
+  if length % BLOCK or length > BLOCK * _MOST_BLOCKS:
+    return (
+      f'a sequence length of {length}: multiples of {BLOCK} up to '
+      f'{BLOCK * _MOST_BLOCKS:,} work'
+    )
+  if head_size not in _HEAD_SIZES:
+    sizes = ', '.join(map(str, _HEAD_SIZES))
+    return f'a head size of {head_size}: {sizes} work'
+  return None
+
+
+def attend(
+  qkv: jax.Array,
+  input_mask: jax.Array,
+  key: jax.Array | None,
+  *,
+  rate: float,
+  mask_value: float,
+  causal: bool = False,
+  sequence_ids: jax.Array | None = None,
+):
+  """Computes dropout(softmax(q k / sqrt(K))) v, [B, S, H, K].
+
+  Off GPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
+
+  Args:
+    qkv: queries, keys and values with their biases, [B, S, 3, H, K], float32 or
+      bfloat16.
+    input_mask: [B, S], nonzero where there is a token to see.
+    key: of the dropout; None turns it off. Any key gives the bytes of
+      `dropout.draw(key, [B, H, S, S])`, keys before queries.
+    rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
+    mask_value: added to the scores of keys that a query does not see.
+    causal: whether queries do not see later keys.
+    sequence_ids: [B, S] or None; tokens see only those with the same id.
+  """
+  b, s, _, h, k = qkv.shape
+  problem = unsupported(s, k)
+  if problem:
+    raise errors.UserError(
+      f'flash attention cannot do {problem}; use the plain one.'
+    )
+  keep = 256 if key is None else dropout.count_kept(rate)
+  ids = jnp.zeros((b, s), jnp.int32) if sequence_ids is None else sequence_ids
+  ids = ids.astype(jnp.int32)
+  seen = jnp.where(input_mask.astype(bool), ids, jnp.iinfo(jnp.int32).min)
+  tokens = jnp.stack([seen, ids], 1)  # [B, 2, S], of keys, of queries
+  kept = None if keep == 256 else draw_kept(key, (b, h, s), keep)
+  return _attend(qkv, tokens, kept, _Call(keep, mask_value, causal))
+
+
+def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
+  """Returns which weights dropout keeps, unsigned words [B, H, 64, S].
+
+  Bit j of the word at (..., n, q) is 1 if key 64 j + n is kept for query q.
+
+  Args:
+    shape: (B, H, S).
+    keep: probability of keeping a weight, in 256ths.
+  """
+  b, h, s = shape
+  blocks = s // BLOCK
+  word = next(x for x in ('u1', 'u2', 'u4') if 8 * int(x[1]) >= blocks)
+  kept = (dropout.draw(key, (b, h, s, s)) < keep).astype(word)
+  # Slices, since a generator's words are computed once for all of them.
+  found = (kept[:, :, j * BLOCK : (j + 1) * BLOCK] << j for j in range(blocks))
+  return functools.reduce(jnp.bitwise_or, found)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _attend(qkv, tokens, kept, call: _Call):
+  return _attend_forward(qkv, tokens, kept, call)[0]
+
+
+def _attend_forward(qkv, tokens, kept, call):
+  b, s, _, h, k = qkv.shape
+  outputs = {'out': ((b, s, h, k), qkv.dtype), 'sums': ((b, h, 2, s), F32)}
+  arrays = {'tokens': tokens, 'qkv': qkv, 'kept': kept}
+  mixed, sums = _run(_forward, arrays, outputs, call)
+  return mixed, (qkv, tokens, kept, mixed, sums)
+
+
+def _attend_backward(call, residuals, grad):
+  qkv, tokens, kept, mixed, sums = residuals
+  # The gradient of a softmax needs sum(gradient x weight) over the keys, which
+  # is the sum of gradient x output over a head.
+  inner = jnp.sum(grad.astype(F32) * mixed.astype(F32), -1).swapaxes(1, 2)
+  arrays = {'tokens': tokens, 'qkv': qkv, 'kept': kept, 'grad': grad}
+  arrays |= {'sums': sums, 'inner': inner}
+  outputs = {'d_qkv': (qkv.shape, qkv.dtype)}
+  (d_qkv,) = _run(_backward, arrays, outputs, call)
+  return d_qkv, None, None
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _run(kernel, arrays, outputs, call):
+  """Runs a kernel for each row, head and block: interpreted off GPUs.
+
+  Args:
+    arrays: by the name of the kernel's argument; None are left out.
+    outputs: (shape, dtype) by the name of the kernel's argument.
+  """
+  arrays = {name: x for name, x in arrays.items() if x is not None}
+  b, s, _, h, k = arrays['qkv'].shape
+  # What a step sees: its row and head, of outputs its block, too. The blocks of
+  # a head run next to each other, and find its keys in the GPU's cache.
+  specs = {
+    'tokens': ((None, 2, s), lambda i, h, b: (b, 0, 0)),
+    'qkv': ((None, s, 3, None, k), lambda i, h, b: (b, 0, 0, h, 0)),
+    'kept': ((None, None, BLOCK, s), lambda i, h, b: (b, h, 0, 0)),
+    'grad': ((None, s, None, k), lambda i, h, b: (b, 0, h, 0)),
+    'inner': ((None, None, s), lambda i, h, b: (b, h, 0)),
+    'sums': ((None, None, 2, s), lambda i, h, b: (b, h, 0, 0)),
+    'out': ((None, BLOCK, None, k), lambda i, h, b: (b, i, h, 0)),
+    'd_qkv': ((None, BLOCK, 3, None, k), lambda i, h, b: (b, i, 0, h, 0)),
+  }
+  names = *arrays, *outputs
+
+  def body(*refs):
+    kernel(call, **dict(zip(names, refs, strict=True)))
+
+  def on(gpu, *values):
+    options = {'interpret': True}
+    if gpu:
+      # Imported late: jax has said that it will drop it. Then the plain path is
+      # tried after this one, see `train/tuning.py`.
+      from jax.experimental.pallas import triton
+
+      params = triton.CompilerParams(num_warps=4, num_stages=2)
+      options = {'compiler_params': params}
+    # With jax_enable_x64, loops have int64 counters.
+    with jax.enable_x64(False):
+      return pl.pallas_call(
+        body,
+        grid=(s // BLOCK, h, b),
+        in_specs=[pl.BlockSpec(*specs[name]) for name in arrays],
+        out_specs=[pl.BlockSpec(*specs[name]) for name in outputs],
+        out_shape=[jax.ShapeDtypeStruct(*x) for x in outputs.values()],
+        name=f'flash{kernel.__name__}',
+        **options,
+      )(*values)
+
+  # Depends on the platform that is compiled for, even if it is absent here.
+  return jax.lax.platform_dependent(
+    *arrays.values(),
+    cuda=functools.partial(on, True),
+    default=functools.partial(on, False),
+  )
+
+
+def _forward(call, tokens, qkv, out, sums, kept=None):
+  """Computes the output of a block of queries, and its softmax's sums.
+
+  Args:
+    tokens: int32 [2, S], ids of keys, of queries; equal ids see each other.
+    qkv: [S, 3, K].
+    out: [64, K].
+    sums: float32 [2, S], maximum and sum of each query's softmax.
+    kept: [64, S], see `draw_kept`.
+  """
+  i = pl.program_id(0)
+  own = _block(i)
+  queries = _scaled(qkv[own, 0])
+  words = None if kept is None else kept[:, own].T
+
+  def add(j, carry):
+    most, total, mixed = carry
+    keys = _block(j)
+    scores = _dot(queries, qkv[keys, 1], 1, 1) + _mask(call, tokens, i, j)
+    new = jnp.maximum(most, jnp.max(scores, 1))
+    weights = jnp.exp(scores - new[:, None])
+    shrink = jnp.exp(most - new)
+    dropped = _drop(weights, words, j).astype(queries.dtype)
+    return (
+      new,
+      total * shrink + jnp.sum(weights, 1),
+      mixed * shrink[:, None] + _dot(dropped, qkv[keys, 2], 1, 0),
+    )
+
+  most = jnp.full(BLOCK, -jnp.inf, F32)
+  nothing = jnp.zeros(out.shape, F32)
+  carry = most, jnp.zeros(BLOCK, F32), nothing
+  blocks = tokens.shape[1] // BLOCK
+  most, total, mixed = jax.lax.fori_loop(0, blocks, add, carry)
+  out[...] = (mixed * (256 / call.keep / total)[:, None]).astype(out.dtype)
+  sums[0, own], sums[1, own] = most, total
+
+
+def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, kept=None):
+  """Computes the gradients of a block of keys and values, then of queries.
+
+  Args, where they are not those of `_forward`:
+    grad: gradient of the output, [S, K].
+    inner: for each query, its gradient times its output, float32 [S].
+    d_qkv: gradient of qkv, [64, 3, K].
+  """
+  i, factor = pl.program_id(0), 256 / call.keep
+  own, dtype = _block(i), qkv.dtype
+  zero, blocks = jnp.zeros(grad[own].shape, F32), tokens.shape[1] // BLOCK
+
+  def of_keys(keys, values, j, carry):
+    """Adds what a block of queries brings; arrays are [keys, queries]."""
+    dk, dv = carry
+    at = _block(j)
+    queries, grads = _scaled(qkv[at, 0]), grad[at]
+    words = None if kept is None else kept[:, at]
+    scores = _dot(keys, queries, 1, 1) + _mask(call, tokens, j, i).T
+    weights = jnp.exp(scores - sums[0, at][None]) * (1 / sums[1, at])[None]
+    d_weights = _drop(_dot(values, grads, 1, 1), words, i) * factor
+    d_scores = weights * (d_weights - inner[at][None])
+    dropped = _drop(weights, words, i).astype(dtype)
+    return (
+      dk + _dot(d_scores.astype(dtype), queries, 1, 0),
+      dv + _dot(dropped, grads, 1, 0),
+    )
+
+  add = functools.partial(of_keys, qkv[own, 1], qkv[own, 2])
+  dk, dv = jax.lax.fori_loop(0, blocks, add, (zero, zero))
+  d_qkv[:, 1] = dk.astype(dtype)
+  d_qkv[:, 2] = (dv * factor).astype(dtype)
+
+  queries, grads = _scaled(qkv[own, 0]), grad[own]
+  most, total = sums[0, own], 1 / sums[1, own]
+  words = None if kept is None else kept[:, own].T
+
+  def of_queries(j, dq):
+    keys = _block(j)
+    scores = _dot(queries, qkv[keys, 1], 1, 1) + _mask(call, tokens, i, j)
+    weights = jnp.exp(scores - most[:, None]) * total[:, None]
+    d_weights = _drop(_dot(grads, qkv[keys, 2], 1, 1), words, j) * factor
+    d_scores = weights * (d_weights - inner[own][:, None])
+    return dq + _dot(d_scores.astype(dtype), qkv[keys, 1], 1, 0)
+
+  dq = jax.lax.fori_loop(0, blocks, of_queries, zero)
+  d_qkv[:, 0] = _scaled(dq).astype(dtype)
+
+
+def _block(i):
+  return pl.ds(i * BLOCK, BLOCK)
+
+
+def _scaled(queries):
+  """Returns queries / sqrt(K), with the root rounded as in the model."""
+  root = np.sqrt(queries.shape[-1]).astype(queries.dtype)
+  return (queries.astype(F32) / float(root)).astype(queries.dtype)
+
+
+def _mask(call, tokens, i, j):
+  """Returns what to add to the scores of blocks i, j, [queries, keys]."""
+  seen = tokens[1, _block(i)][:, None] == tokens[0, _block(j)][None]
+  if call.causal:
+    place = functools.partial(jax.lax.broadcasted_iota, jnp.int32, seen.shape)
+    seen &= place(1) + j * BLOCK <= place(0) + i * BLOCK
+  return jnp.where(seen, 0.0, call.mask_value)
+
+
+def _drop(x, words, block):
+  """Returns x where the block's bit of each word is set, otherwise zero."""
+  if words is None:
+    return x
+  return jnp.where((words.astype(jnp.int32) >> block) & 1 == 1, x, 0.0)
+
+
+def _dot(a, b, a_axis, b_axis):
+  """Contracts one axis of each in float32; does not round float32 inputs."""
+  precision = jax.lax.Precision
+  return jax.lax.dot_general(
+    *(a, b, (((a_axis,), (b_axis,)), ((), ()))),
+    precision=precision.HIGHEST if a.dtype == F32 else precision.DEFAULT,
+    preferred_element_type=F32,
+  )
