@@ -16,7 +16,7 @@ import json
 from absl import flags
 from ml_collections import config_dict, config_flags
 
-from bert_jax.runtime import cli, memory, storage
+from bert_jax.runtime import cli, memory
 
 
 def run(config: config_dict.ConfigDict, workdir: str):
@@ -102,7 +102,7 @@ def main(argv: list[str]):
   """Runs the command."""
   del argv
   from bert_jax.parallel import distributed
-  from bert_jax.runtime import compile_cache
+  from bert_jax.runtime import compile_cache, storage
 
   given = flags.FLAGS
   distributed.start(given.coordinator, given.num_processes, given.process_id)

@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import secrets
 import stat
 from typing import BinaryIO
 
@@ -38,7 +37,7 @@ def create_beside(path: str) -> str:
   Nobody can have put anything there before, such as a link to another file.
   """
   parent, name = os.path.split(path)
-  new = os.path.join(parent, f'.{name}.{secrets.token_hex(8)}.new')
+  new = os.path.join(parent, f'.{name}.{os.urandom(8).hex()}.new')
   flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
   os.close(os.open(new, flags, 0o666))
   return new

@@ -62,7 +62,7 @@ def test_a_folder_lists_what_is_in_it(folder):
 def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(
   tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(disk.secrets, 'token_hex', lambda size: '12')
+  monkeypatch.setattr(os, 'urandom', lambda size: b'\x12')
   kept = tmp_path / 'kept'
   kept.write_text('mine')
   for name in ('.x.new', '.x.12.new'):  # the second is found by chance
