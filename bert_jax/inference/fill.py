@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 
 from bert_jax import errors
@@ -57,11 +56,14 @@ def fill(
   config = dataclasses.replace(config, dtype='float32')
   logits = _mlm_logits(params, batch, config)[0]  # [P, V]
   # The embeddings may have padding rows, to make V divisible.
-  probabilities = jax.nn.softmax(logits[:, : tokenizer.size])
-  values, words = jax.lax.top_k(probabilities, top)
+  logits = np.asarray(logits)[:, : tokenizer.size]
+  # By numpy, since jax would compile each of these operations.
+  shares = np.exp(logits - logits.max(-1, keepdims=True))
+  shares /= shares.sum(-1, keepdims=True)
+  best = np.argsort(-shares, -1, kind='stable')[:, :top]
   return [
-    [(tokenizer.vocab[i], float(p)) for i, p in zip(*mask, strict=True)]
-    for mask in zip(np.asarray(words), np.asarray(values), strict=True)
+    [(tokenizer.vocab[i], float(mask[i])) for i in words]
+    for words, mask in zip(best, shares, strict=True)
   ]
 
 

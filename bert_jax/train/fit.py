@@ -79,12 +79,14 @@ def fit(
     run, state = _begin(
       config, task, workdir, status, mesh, start, pulse, stack
     )
-    done, phases = int(state.step), list_phases(config)
+    done, phases = int(state.step) if state else 0, list_phases(config)
     left = [x for x in phases if done < x.first + x.steps or x is phases[-1]]
     # Those of all phases, so that an error in the last is known before the
     # first.
     with run.report.meter.paused():
-      compiled = _compile(run, start, left, done)
+      at_once = {programs.INITIALISE} if state else set()
+      compiled = _compile(run, start, left, done, at_once)
+      state = state or _initialise(config, start, mesh)
     with pulse.watching():
       for phase in left:
         state, predictions = run_phase(
@@ -99,9 +101,9 @@ def fit(
     return params, predictions, int(state.step)
 
 
-def _compile(run, start, phases, done) -> dict[int, dict[int, dict]]:
+def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:
   """Compiles a run; returns {number of the phase: {length: {name: program}}}."""
-  at_once = programs.INITIALISE, programs.PLACE, programs.PLACE_KEY
+  at_once = {programs.PLACE, programs.PLACE_KEY, *at_once}
   later = [program for name, program in start.items() if name not in at_once]
   mesh, say = run.hosts.mesh, run.report.bar.write
   results = programs.compile_run(
@@ -119,7 +121,11 @@ def _compile(run, start, phases, done) -> dict[int, dict[int, dict]]:
 
 
 def _begin(config, task, workdir, status, mesh, start, pulse, stack):
-  """Opens a run's resources, which `stack` closes; returns (run, state)."""
+  """Opens a run's resources, which `stack` closes; returns (run, state).
+
+  The state is None if it is the initial one: that program is then compiled in
+  parallel with the others.
+  """
   total = sum(config.phases.steps)
   signal = Stop(stack.enter_context(signals.recording()))
   checkpoints = stack.enter_context(
@@ -134,10 +140,10 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   (template,) = start[programs.FINGERPRINT].arguments
   _describe_model(template.params, config.data.vocab_size)
   with shortage.explaining_start(template, mesh):
-    state, origin = _make_state(
-      config, task, start, checkpoints, workdir, status.known
+    state, origin = _find_state(
+      *(config, task, mesh, start, checkpoints, workdir, status.known)
     )
-  done = int(state.step)
+  done = int(state.step) if state else 0
   if not done:
     status.note(checkpoint=None)
   rows = log.Nothing()
@@ -187,16 +193,23 @@ def _describe_model(params, vocab_size):
   print(f'model: {size:,} parameters on {devices}', flush=True)
 
 
-def _make_state(config, task, start, checkpoints, workdir, known):
-  """Restores the newest undamaged checkpoint, or initialises.
+def _initialise(config, start, mesh):
+  (template,) = start[programs.FINGERPRINT].arguments
+  with shortage.explaining_start(template, mesh):
+    return start[programs.INITIALISE].jitted(jax.random.key(config.seed))
+
+
+def _find_state(config, task, mesh, start, checkpoints, workdir, known):
+  """Restores the newest undamaged checkpoint, or starts from another model.
 
   Args:
     known: step of a checkpoint that the run is known to have had; processes
       that do not know give None.
 
   Returns:
-    (state, origin): origin is {} or {'init_from': facts}. It is saved in every
-    checkpoint, since the model that it describes may be deleted.
+    (state, origin): state is None if there is neither; origin is {} or
+    {'init_from': facts}. It is saved in every checkpoint, since the model that
+    it describes may be deleted.
   """
   (template,) = start[programs.FINGERPRINT].arguments
   restored = checkpoints.restore(template, config.checkpoint.start_over)
@@ -211,9 +224,9 @@ def _make_state(config, task, start, checkpoints, workdir, known):
         'them from a copy, or start from step 0 with '
         '--config.checkpoint.start_over=True.'
       )
-  state = start[programs.INITIALISE].jitted(jax.random.key(config.seed))
   if task.start is None:
-    return state, {}
+    return None, {}
+  state = _initialise(config, start, mesh)
   params, facts = task.start(gather_on_host(state.params, start))
   params = start[programs.PLACE].jitted(params)
   return state.replace(params=params), {'init_from': facts}

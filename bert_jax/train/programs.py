@@ -234,7 +234,8 @@ def compile_run(
     p: tuning.list_candidates(config, device, p.seq_length)
     for p in split_by_length(objective(config), phases)
   }
-  listed = {None: start, **_of_phases(left, objective, mesh, say)}
+  # Training steps, which take longest, begin first.
+  listed = {**_of_phases(left, objective, mesh, say), None: start}
   found: dict[Phase | None, Result] = {}
   while listed:
     outcomes = iter(compile_all(sum(listed.values(), []), device.platform, say))
