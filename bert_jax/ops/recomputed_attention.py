@@ -271,5 +271,5 @@ def _draw(key, random, shape):
   """Returns random bytes of a block, uint8 [r, n, S, S]."""
   number, first_head, seeds = random
   if seeds is None:
-    return jax.random.bits(jax.random.fold_in(key, number), shape, jnp.uint8)
+    return dropout.draw(jax.random.fold_in(key, number), shape)
   return dropout.draw_block(seeds, first_head, shape)

@@ -40,6 +40,25 @@ def test_shapes_that_have_no_quarters_get_their_bytes(shape):
   assert found.shape == shape and found.dtype == jnp.uint8
 
 
+@pytest.mark.parametrize(
+  'platform, shape, drawn',
+  [
+    ('cuda', (3, 8, 5), '3x2x5xui32'),
+    ('cuda', (8, 5), '8x5xui8'),
+    ('tpu', (3, 8, 5), '3x8x5xui8'),
+    ('cpu', (3, 8, 5), '3x8x5xui8'),
+  ],
+)
+def test_rbg_draws_words_for_gpus_only(platform, shape, drawn):
+  """For a byte, XLA would draw a word there; elsewhere bits stay as they are."""
+  traced = jax.jit(lambda key: dropout.draw(key, shape)).trace(
+    jax.random.key(3, impl='rbg')
+  )
+  text = traced.lower(lowering_platforms=(platform,)).as_text()
+  (line,) = (x for x in text.splitlines() if 'rng_bit_generator' in x)
+  assert line.endswith(f'tensor<{drawn}>)')
+
+
 @pytest.mark.parametrize('row', [(8, 5), (5,)])
 def test_a_device_draws_its_rows_of_the_batch(row):
   def draw(first, rows):
