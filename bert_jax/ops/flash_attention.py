@@ -131,8 +131,10 @@ def _attend_backward(call, residuals, grad):
   # The gradient of a softmax needs sum(gradient x weight) over the keys, which
   # is the sum of gradient x output over a head.
   inner = jnp.sum(grad.astype(F32) * mixed.astype(F32), -1).swapaxes(1, 2)
+  keep = call.keep / 256  # kept weights are divided by it
+  rows = sums[:, :, 0], 1 / (keep * sums[:, :, 1]), keep * inner
   arrays = {'tokens': tokens, 'qkv': qkv, 'kept': kept, 'grad': grad}
-  arrays |= {'sums': sums, 'inner': inner}
+  arrays['rows'] = jnp.stack(rows, 2)
   outputs = {'d_qkv': (qkv.shape, qkv.dtype)}
   (d_qkv,) = _run(_backward, arrays, outputs, call)
   return d_qkv, None, None
@@ -157,7 +159,7 @@ def _run(kernel, arrays, outputs, call):
     'qkv': ((None, s, 3, None, k), lambda i, h, b: (b, 0, 0, h, 0)),
     'kept': ((None, None, BLOCK, s), lambda i, h, b: (b, h, 0, 0)),
     'grad': ((None, s, None, k), lambda i, h, b: (b, 0, h, 0)),
-    'inner': ((None, None, s), lambda i, h, b: (b, h, 0)),
+    'rows': ((None, None, 3, s), lambda i, h, b: (b, h, 0, 0)),
     'sums': ((None, None, 2, s), lambda i, h, b: (b, h, 0, 0)),
     'out': ((None, BLOCK, None, k), lambda i, h, b: (b, i, h, 0)),
     'd_qkv': ((None, BLOCK, 3, None, k), lambda i, h, b: (b, i, 0, h, 0)),
@@ -234,15 +236,16 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
   sums[0, own], sums[1, own] = most, total
 
 
-def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, kept=None):
+def _backward(call, tokens, qkv, grad, rows, d_qkv, kept=None):
   """Computes the gradients of a block of keys and values, then of queries.
 
   Args, where they are not those of `_forward`:
     grad: gradient of the output, [S, K].
-    inner: for each query, its gradient times its output, float32 [S].
+    rows: for each query, the maximum of its scores, what to multiply kept
+      weights by, and sum(gradient x weight) by that, float32 [3, S].
     d_qkv: gradient of qkv, [64, 3, K].
   """
-  i, keep = pl.program_id(0), call.keep / 256
+  i = pl.program_id(0)
   own, dtype = _block(i), qkv.dtype
   zero, blocks = jnp.zeros(grad[own].shape, F32), tokens.shape[1] // BLOCK
 
@@ -253,10 +256,10 @@ def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, kept=None):
     queries, grads = _scaled(qkv[at, 0]), grad[at]
     words = None if kept is None else kept[:, at]
     scores = _dot(keys, queries, 1, 1) + _mask(call, tokens, j, i).T
-    # Of kept weights, which dropout divides by `keep`.
-    weights = _exp(scores - sums[0, at][None]) * (1 / keep / sums[1, at])[None]
+    most, part, inner = (rows[n, at][None] for n in range(3))
+    weights = _exp(scores - most) * part
     d_weights = _drop(_dot(values, grads, 1, 1), words, i)
-    d_scores = weights * (d_weights - (keep * inner[at])[None])
+    d_scores = weights * (d_weights - inner)
     dropped = _drop(weights, words, i).astype(dtype)
     return (
       dk + _dot(d_scores.astype(dtype), queries, 1, 0),
@@ -269,16 +272,15 @@ def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, kept=None):
   d_qkv[:, 2] = dv.astype(dtype)
 
   queries, grads = _scaled(qkv[own, 0]), grad[own]
-  most, part = sums[0, own], 1 / keep / sums[1, own]
-  own_inner = keep * inner[own]
+  most, part, inner = (rows[n, own][:, None] for n in range(3))
   words = None if kept is None else kept[:, own].T
 
   def of_queries(j, dq):
     keys = _block(j)
     scores = _dot(queries, qkv[keys, 1], 1, 1) + _mask(call, tokens, i, j)
-    weights = _exp(scores - most[:, None]) * part[:, None]
+    weights = _exp(scores - most) * part
     d_weights = _drop(_dot(grads, qkv[keys, 2], 1, 1), words, j)
-    d_scores = weights * (d_weights - own_inner[:, None])
+    d_scores = weights * (d_weights - inner)
     return dq + _dot(d_scores.astype(dtype), qkv[keys, 1], 1, 0)
 
   dq = jax.lax.fori_loop(0, blocks, of_queries, zero)
