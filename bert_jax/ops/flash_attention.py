@@ -194,6 +194,7 @@ def _run(kernel, arrays, outputs, call):
   return jax.lax.platform_dependent(
     *arrays.values(),
     cuda=functools.partial(on, True),
+    rocm=functools.partial(on, True),  # not tried; never interpreted there
     default=functools.partial(on, False),
   )
 
