@@ -82,6 +82,8 @@ def attend(
   """
   b, s, _, h, k = qkv.shape
   problem = unsupported(s, k)
+  if qkv.size >= 2**31:  # Triton's offsets are 32 bits, and would wrap
+    problem = f'{b:,} rows of {s} at once'
   if problem:
     raise errors.UserError(
       f'flash attention cannot do {problem}; use the plain one.'

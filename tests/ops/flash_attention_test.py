@@ -1,5 +1,6 @@
 """Tests of the GPU's attention kernels, in Pallas' interpreter."""
 
+import functools
 import re
 import types
 
@@ -73,6 +74,23 @@ def test_what_the_kernels_cannot_do_is_said():
     run('flash', length=100, mask=MASK[:, :100])
   assert 'size of 24: 16, 32' in flash_attention.unsupported(128, 24)
   assert flash_attention.unsupported(2048, 128) is None
+
+
+def test_more_numbers_than_an_offset_can_count_are_refused():
+  """2^15 rows of 128 tokens with 3 x 64 numbers are below 2^31, 3 x 256 not."""
+  rows = 2**15
+
+  def attend(heads):
+    qkv = jax.ShapeDtypeStruct((rows, 128, 3, heads, 64), 'bfloat16')
+    mask = jax.ShapeDtypeStruct((rows, 128), 'int32')
+    run = functools.partial(
+      flash_attention.attend, key=None, rate=0.1, mask_value=-1e4
+    )
+    return jax.eval_shape(run, qkv, mask).shape
+
+  assert attend(1) == (rows, 128, 1, 64)
+  with pytest.raises(errors.UserError, match='32,768 rows of 128 at once'):
+    attend(4)
 
 
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float32'])
