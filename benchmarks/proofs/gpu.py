@@ -221,9 +221,8 @@ def main():
     found = ask(python, VERSIONS, args.platform) or f'{python} failed'
     verdicts.add('versions', f'{device}: {", ".join(found.splitlines())}')
   print(verdicts)
-  scripts = ROOT / 'benchmarks'
   commands = {
-    name: [str(scripts / script), *rest]
+    name: [str(ROOT / 'benchmarks' / script), *rest]
     for name, (script, *rest) in parts.items()
     if not verdicts.ended(name)
   }
@@ -234,11 +233,12 @@ def main():
     for name, command in commands.items():
       print(f'\n== {name}: {" ".join(command)}', flush=True)
       verdicts.lines[name] = []
-      left = args.limit - (time.monotonic() - begin)
+      left = begin + args.limit - time.monotonic()
       if left < LEAST:
         verdicts.add(name, 'LEFT: not begun')
       else:
-        run(name, command, args.platform, verdicts, log, left)
+        platform = 'cpu' if name == 'data' else args.platform
+        run(name, command, platform, verdicts, log, left)
   print(f'\n== verdicts after {time.monotonic() - begin:.0f} s\n{verdicts}')
   lines = [x for name in commands for x in verdicts.lines[name]]
   return 1 if any(x.startswith(('FAIL', 'LEFT')) for x in lines) else 0
