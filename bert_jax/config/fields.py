@@ -490,7 +490,7 @@ FIELDS: dict[str, Field] = {
     'auto',
     'how attention is computed: xla (anywhere), recompute (anywhere; keeps no '
     'weights of attention for the backward pass), fused (our TPU kernels), '
-    'flash (those for GPUs) or cudnn (GPUs, bfloat16, without attention '
+    'flash (those for GPUs, bfloat16) or cudnn (the same, without attention '
     "dropout and packing); auto is the best on the chip for the phase's length",
     Choice('auto', 'xla', 'recompute', 'fused', 'flash', 'cudnn'),
     SAME_MEANING,

@@ -30,7 +30,6 @@ def base(arguments=''):
     (GPU, 'dtype=bfloat16,pack=3', 'flash', 'flat'),
     (GPU, 'dtype=bfloat16,mesh.model=2', 'xla', 'separate'),
     (GPU, 'dtype=bfloat16,num_heads=32', 'xla', 'flat'),
-    (GPU, 'attention=flash', 'flash', 'flat'),
     (
       *(GPU, 'attention=cudnn,attention_dropout=0,dtype=bfloat16'),
       *('cudnn', 'flat'),
@@ -59,7 +58,8 @@ def test_the_config_itself_stays_as_it_is():
     (CPU, 'compute.heads=flat,mesh.model=2', 'split by mesh.model=2; use'),
     (TPU, 'attention=flash', 'flash runs on GPUs, not on tpu'),
     (GPU, 'attention=flash,mesh.model=2', 'split by mesh.model=2'),
-    (GPU, 'attention=flash,num_heads=32', 'a head size of 24: 16, 32'),
+    (GPU, 'attention=flash', 'flash cannot do model.dtype=float32'),
+    (GPU, 'attention=flash,dtype=bfloat16,num_heads=32', 'a head size of 24'),
     (TPU, 'attention=cudnn', 'cudnn runs on GPUs, not on tpu'),
     (GPU, 'attention=cudnn', 'cudnn cannot do model.attention_dropout=0.1'),
     (
