@@ -57,8 +57,8 @@ bert_jax.preflight --config=configs/large.py --topology=v5e:4x4`, in DIR.
 CMU = """\
 CMU is model FLOPs per estimated cycle, relative to that of a large matrix
 product ([speed](speed.md)): with the compiler's cycles alone, then adding
-kernels, then random bits, gathers and scatters, then collectives, none of them
-overlapped.
+kernels, then random bits, gathers and scatters, then collectives as far as the
+program waits for them.
 """
 
 

@@ -155,13 +155,14 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   }
   if cost is not None:
     facts |= {'cost': dataclasses.asdict(cost)}
+    attention = (
+      kernel_schedules.get_generator(config),
+      config.model.hidden_size // config.model.num_heads,
+    )
+    schedule = hlo_cost.list_schedule(steps[-1].text)
+    covered = estimate.find_covered_share(schedule, topology, *attention)
     facts |= estimate.estimate_tpu_step(
-      cost,
-      topology,
-      generator=kernel_schedules.get_generator(config),
-      head_size=config.model.hidden_size // config.model.num_heads,
-      flops=flops,
-      calibration=calibration,
+      cost, topology, *attention, flops, calibration, covered
     )
   return steps[-1].text, facts
 

@@ -29,8 +29,9 @@ class Cost:
     collectives: {kind: count}.
     collective_bytes: {kind: bytes of the whole arrays, the larger of inputs and
       outputs}.
-    group_bytes: {devices of one of the groups, such as '0,4,8,12': bytes that the
-      device sends, with the best algorithms}, numbered as in the mesh.
+    group_bytes: {devices of one of the groups, such as '0,4,8,12', or pairs of a
+      permutation, such as '0>1,1>0': bytes that the device sends, with the best
+      algorithms}, numbered as in the mesh.
     kernels: {name and result: count} of custom calls with their own program.
     kernel_flops: {name and result: FLOPs} that they declare, otherwise 0.
     kernel_bytes: {name and result: bytes} that they declare, otherwise of
@@ -49,6 +50,41 @@ class Cost:
   moved_bytes: float = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Piece:
+  """An op of the program, in the order in which they run.
+
+  Attributes:
+    starts: name of the asynchronous collective that begins with it, or ''.
+    awaits: name of the one for whose end the device waits after it, or ''.
+  """
+
+  cost: Cost
+  starts: str
+  awaits: str
+
+
+def list_schedule(text: str) -> list[Piece]:
+  """Returns the ops of a program that cost something; as `count_cost`."""
+  computations, entry, devices = _parse(text)
+  types = {op.name: op.type for op in computations[entry]}
+  found = []
+  for op in computations[entry]:
+    totals = collections.Counter()
+    _add_op(totals, op, computations, entry, types, devices=devices)
+    starts = op.name if op.opcode.endswith('-start') else ''
+    awaits = op.operands[0] if op.opcode.endswith('-done') else ''
+    if op.opcode == 'fusion':  # one of several that a collective overlaps
+      parts = [part.rest for part, _ in _inside(op, types, computations)]
+      chain = re.search(r'chain_id="(\d+)"', ' '.join(parts))
+      for mark in parts if chain else ():
+        starts = chain[1] if 'AsyncCollectiveStart' in mark else starts
+        awaits = chain[1] if 'AsyncCollectiveDone' in mark else awaits
+    if +totals or awaits:
+      found.append(Piece(_make_cost(totals), starts, awaits))
+  return found
+
+
 def count_cost(text: str) -> Cost:
   """Adds up the cost of a program on a device.
 
@@ -60,11 +96,19 @@ def count_cost(text: str) -> Cost:
     ValueError: if it is not an HLO module, or has a loop with an unknown number
       of iterations.
   """
-  computations, entry = hlo_text.parse(text)
-  found = re.search(r'num_partitions=(\d+)', text)
-  devices = range(int(found[1]) if found else 1)
+  computations, entry, devices = _parse(text)
   totals = collections.Counter()
-  _add(totals, computations, entry, times=1, devices=devices, fused=False)
+  _add(totals, computations, entry, devices=devices)
+  return _make_cost(totals)
+
+
+def _parse(text):
+  """Returns (computations, the entry's name, devices)."""
+  found = re.search(r'num_partitions=(\d+)', text)
+  return *hlo_text.parse(text), range(int(found[1]) if found else 1)
+
+
+def _make_cost(totals) -> Cost:
   named = {field.name: {} for field in dataclasses.fields(Cost)}
   for key, n in sorted(totals.items(), key=str):
     if isinstance(key, tuple):
@@ -92,43 +136,61 @@ def extrapolate(few: Any, more: Any, layers: tuple[int, int, int]) -> Any:
   return type(few)(*(line(a, b) for a, b in pairs))
 
 
-def _add(totals, computations, name, *, times, devices, fused, aside=False):
-  """Adds a computation that runs `times` times.
+def _add(totals, computations, name, **how):
+  """Adds a computation, see `_add_op`."""
+  types = {op.name: op.type for op in computations[name]}
+  for op in computations[name]:
+    _add_op(totals, op, computations, name, types, **how)
+
+
+def _add_op(
+  totals,
+  op,
+  computations,
+  name,
+  types,
+  *,
+  devices,
+  times=1,
+  fused=False,
+  aside=False,
+):
+  """Adds an op of the computation `name` that runs `times` times.
 
   Args:
+    types: {op: type} of the computation.
     fused: whether one estimate of the compiler covers all of it.
     aside: whether another core of the chip runs it, whose cycles do not count.
   """
-  types = {op.name: op.type for op in computations[name]}
-  starts = any('AsyncCollectiveStart' in op.rest for op in computations[name])
-  for op in computations[name]:
-    if not fused:  # the parts of a fusion repeat its estimate
-      found = [] if aside else [int(n) for n in _CYCLES.findall(op.rest)]
-      totals['cycles'] += times * sum(found)
-      if not found:
-        _add_moves(totals, op, types, computations, times)
-    kind = op.opcode.removesuffix('-start')
-    if op.opcode.endswith('-done') or op.opcode.endswith('-update'):
-      continue  # counted at its start
-    if kind in _COLLECTIVES:
-      # A collective that overlaps several fusions occurs in each of them.
-      if starts or 'chain_id=' not in op.rest:
-        _add_collective(totals, op, kind, name, types, times, devices)
-    elif kind == 'rng-bit-generator':
-      totals['rng_bytes'] += times * hlo_text.parse_largest(op.type)
-    elif kind == 'custom-call':
-      _add_custom_call(totals, op, types, times)
-    loops = hlo_text.count_trips(op, computations) if kind == 'while' else 1
-    for called in hlo_text.list_called(op):
-      _add(
-        totals,
-        computations,
-        called,
-        times=times * loops,
-        devices=devices,
-        fused=fused or kind == 'fusion',
-        aside=aside or 'async_execution_thread="sparsecore"' in op.rest,
-      )
+  if not fused:  # the parts of a fusion repeat its estimate
+    found = [] if aside else [int(n) for n in _CYCLES.findall(op.rest)]
+    totals['cycles'] += times * sum(found)
+    if not found:
+      _add_moves(totals, op, types, computations, times)
+  kind = op.opcode.removesuffix('-start')
+  if op.opcode.endswith('-done') or op.opcode.endswith('-update'):
+    return  # counted at its start
+  if kind in _COLLECTIVES:
+    # A collective that overlaps several fusions occurs in each of them.
+    if 'chain_id=' not in op.rest or any(
+      'AsyncCollectiveStart' in other.rest for other in computations[name]
+    ):
+      _add_collective(totals, op, kind, name, types, times, devices)
+  elif kind == 'rng-bit-generator':
+    totals['rng_bytes'] += times * hlo_text.parse_largest(op.type)
+  elif kind == 'custom-call':
+    _add_custom_call(totals, op, types, times)
+  loops = hlo_text.count_trips(op, computations) if kind == 'while' else 1
+  for called in hlo_text.list_called(op):
+    _add(
+      totals,
+      computations,
+      called,
+      times=times * loops,
+      devices=devices,
+      fused=fused or kind == 'fusion',
+      aside=aside or 'async_execution_thread="sparsecore"' in op.rest,
+    )
 
 
 def _add_custom_call(totals, op, types, times):
@@ -185,6 +247,7 @@ def _add_collective(totals, op, kind, name, types, times, devices):
     hlo_text.parse_size(_get_second(op.type) if started else op.type),
     sum(hlo_text.parse_size(types[o]) for o in op.operands),
   )
+  pairs = hlo_text.find_pairs(op.rest)
   group = hlo_text.find_group(op.rest) or tuple(devices)
   n = len(group)
   # On TPUs, a reduce-scatter is a fusion that keeps one part of an all-reduce.
@@ -194,7 +257,7 @@ def _add_collective(totals, op, kind, name, types, times, devices):
   totals['collectives', kind] += times
   totals['collective_bytes', kind] += times * whole
   sent = times * whole * rounds.get(kind, (n - 1) / n)
-  totals['group_bytes', ','.join(map(str, group))] += sent
+  totals['group_bytes', pairs or ','.join(map(str, group))] += sent
 
 
 def _get_second(type_text) -> str:

@@ -98,12 +98,16 @@ def _array_bytes(match) -> int:
   return count * bits // 8
 
 
+def find_pairs(rest: str) -> str:
+  """Returns from where a permutation sends where to, '0>1,1>0'; '' if none."""
+  pairs = re.search(r'source_target_pairs=\{(\{[\d,{}]*\})\}', rest)
+  return ','.join(
+    map('>'.join, re.findall(r'(\d+),(\d+)', pairs[1] if pairs else ''))
+  )
+
+
 def find_group(rest: str) -> tuple[int, ...] | None:
   """Returns the devices of a collective's first group; None means all."""
-  pairs = re.search(r'source_target_pairs=\{(\{[\d,{}]*\})\}', rest)
-  if pairs:
-    found = [(int(a), int(b)) for a, b in re.findall(r'(\d+),(\d+)', pairs[1])]
-    return max(found, key=lambda pair: abs(pair[0] - pair[1]))
   listed = re.search(r'replica_groups=\{\{([\d,]*)\}', rest)
   if listed:
     return tuple(int(d) for d in listed[1].split(','))

@@ -50,11 +50,14 @@ def test_step_is_its_parts_one_after_the_other():
   assert found['step_seconds_model'] == 12.0
 
 
-def test_range_is_that_of_the_chip_around_hidden_and_added_collectives():
+def test_range_is_that_of_the_chip_around_the_model():
   cost = hlo_cost.Cost(cycles=8e9, group_bytes={'0,1,2,3': 20})
   found = estimate.estimate_tpu_step(cost, slices_of(CHIP, 2, 2))
-  # v5e: 0.8 x 8 s to 1.6 x 10 s.
-  assert found['step_seconds_estimate'] == pytest.approx([6.4, 16.0])
+  # v5e: 0.8 to 1.6 x 10 s; 9 s if half of the collectives is covered.
+  assert found['step_seconds_estimate'] == pytest.approx([8.0, 16.0])
+  half = estimate.estimate_tpu_step(cost, slices_of(CHIP, 2, 2), covered=0.5)
+  assert half['step_seconds_model'] == pytest.approx(9.0)
+  assert half['step_seconds_parts']['collectives'] == pytest.approx(1.0)
   assert 'no run on this chip' in found['step_seconds_range']
 
 
@@ -131,6 +134,58 @@ def test_devices_of_a_chip_share_its_links_and_have_each_others_shares():
   assert collectives(eight, g0246=60) == pytest.approx(12.0)
   # Within a chip through the memory, 50 bytes/s of a device.
   assert collectives(eight, g01=100) == pytest.approx(2.0)
+
+
+def test_a_permutation_has_a_link_for_each_pair_of_chips():
+  ring = hlo_cost.Cost(group_bytes={'0>1,1>2,2>3,3>0': 10})
+  step = estimate.estimate_tpu_step(ring, slices_of(CHIP, 4, 4))
+  assert step['step_seconds_parts']['collectives'] == pytest.approx(2.0)
+  for pairs, seconds in (
+    ('0>1,1>2,2>3,3>0', 2.0),  # one device of each chip sends to another chip
+    ('0>2,1>3,2>0,3>1', 4.0),  # both do
+    ('0>1,1>0', 0.2),  # through the memory, 50 bytes/s of a device
+  ):
+    cost = hlo_cost.Cost(group_bytes={pairs: 10})
+    step = estimate.estimate_tpu_step(cost, slices_of(PAIR, 2, 2))
+    assert step['step_seconds_parts']['collectives'] == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+  'pieces, covered',
+  [
+    # Bytes take a fifth of a second on a link, 20 bytes over all chips 1 s.
+    ([('x', 10, 0, 'a', ''), ('', 0, 3e9, '', 'a')], 1.0),
+    ([('x', 10, 0, 'a', ''), ('', 0, 1e9, '', 'a')], 0.5),
+    ([('x', 10, 0, '', ''), ('', 0, 3e9, '', '')], 0.0),
+    # The same links one after the other, others at the same time.
+    (
+      [('x', 10, 0, 'a', ''), ('x', 10, 0, 'b', ''), ('', 0, 2e9, '', 'b')],
+      0.5,
+    ),
+    (
+      [('x', 10, 0, 'a', ''), ('y', 10, 0, 'b', ''), ('', 0, 2e9, '', 'b')],
+      1.0,
+    ),
+    (
+      [('x', 10, 0, 'a', ''), ('all', 40, 0, '', ''), ('', 0, 0, '', 'a')],
+      0.0,
+    ),
+  ],
+)
+def test_what_is_covered_is_what_the_device_does_not_wait_for(pieces, covered):
+  groups = {'x': '0>1,1>0', 'y': '0>2,2>0', 'all': '0,1,2,3'}
+  schedule = [
+    hlo_cost.Piece(
+      hlo_cost.Cost(
+        cycles=cycles, group_bytes={groups[name]: sent} if name else {}
+      ),
+      starts,
+      awaits,
+    )
+    for name, sent, cycles, starts, awaits in pieces
+  ]
+  found = estimate.find_covered_share(schedule, slices_of(CHIP, 2, 2))
+  assert found == pytest.approx(covered)
 
 
 def test_what_goes_to_another_slice_takes_the_network():

@@ -1,15 +1,20 @@
 """Reading scheduled HLO, on texts short enough to add up by hand."""
 
+import functools
+
 from bert_jax.preflight import hlo_cost
 
 HEAD = 'HloModule jit_step, is_scheduled=true, num_partitions=4\n\n'
 
 
-def cost(*entry, before=''):
+def cost_of(function, *entry, before=''):
   body = '\n'.join(f'  {line}' for line in entry)
-  return hlo_cost.count_cost(
+  return function(
     f'{HEAD}{before}ENTRY %main (p: f32[8]) -> f32[8] {{\n{body}\n}}\n'
   )
+
+
+cost = functools.partial(cost_of, hlo_cost.count_cost)
 
 
 def cycles(n):
@@ -93,6 +98,38 @@ def test_an_asynchronous_collective_is_counted_once():
   assert found.collectives == {'all-gather': 1}
   assert found.collective_bytes == {'all-gather': 160}
   assert sum(found.group_bytes.values()) == 120  # num_partitions=4: 3/4
+
+
+def test_the_schedule_says_where_collectives_start_and_are_awaited():
+  mark = 'custom-call(%g), custom_call_target="AsyncCollective'
+  gather = '%g = f32[40] all-gather(%q), frontend_attributes={chain_id="7"}'
+  found = cost_of(
+    hlo_cost.list_schedule,
+    '%a = f32[10]{0} parameter(0)',
+    '%b = (f32[10], f32[10]) collective-permute-start(%a), '
+    'source_target_pairs={{0,1},{1,0}}',
+    f'%c = f32[40] fusion(%a), calls=%start, {cycles(5)}',
+    '%d = f32[10]{0} collective-permute-done(%b)',
+    f'%e = f32[40] fusion(%c), calls=%done, {cycles(6)}',
+    before=''.join(
+      f"""%{name.lower()} (q: f32[10]) -> f32[40] {{
+  %q = f32[10]{{0}} parameter(0)
+  {gather}
+  ROOT %r = f32[40] {mark}{name}"
+}}
+
+"""
+      for name in ('Start', 'Done')
+    ),
+  )
+  assert [(x.starts, x.awaits, x.cost.cycles) for x in found] == [
+    ('b', '', 0),
+    ('7', '', 5),
+    ('', 'b', 0),
+    ('', '7', 6),
+  ]
+  sent = [x.cost.group_bytes for x in found]
+  assert sent == [{'0>1,1>0': 40}, {'0,1,2,3': 120}, {}, {}]
 
 
 def test_what_another_core_of_the_chip_does_is_counted():

@@ -25,12 +25,17 @@ def test_bytes_of_a_tuple_are_those_of_its_parts():
     ('replica_groups=[4,2]<=[2,4]T(1,0)', (0, 4)),
     ("replica_groups=mesh['data'=4,'model'=2] {'data'}", (0, 2, 4, 6)),
     ("replica_groups=mesh['data'=4,'model'=2] {'model'}", (0, 1)),
-    ('source_target_pairs={{0,1},{1,2},{7,0}}', (7, 0)),
     ('replica_groups={}', None),
   ],
 )
 def test_devices_of_a_group_are_read(groups, devices):
   assert hlo_text.find_group(f', {groups}, to_apply=%sum') == devices
+  assert not hlo_text.find_pairs(groups)
+
+
+def test_pairs_of_a_permutation_are_read():
+  pairs = ', source_target_pairs={{0,1},{1,12},{12,0}}, backend_config={}'
+  assert hlo_text.find_pairs(pairs) == '0>1,1>12,12>0'
 
 
 LOOP = """HloModule jit_step, is_scheduled=true
