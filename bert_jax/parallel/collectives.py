@@ -1,10 +1,13 @@
 """All-gather and reduce-scatter along `data`, for use inside a shard_map.
 
-On TPUs they run in stages. libtpu implements a reduce-scatter over a whole
-slice of 16 chips or more, and some all-gathers, as an all-reduce. Over groups
-of about sqrt(devices) it does not, which halves the bytes sent. With several
-slices, only shards cross the network between them: gradients are first
-scattered within each slice, and weights are last gathered within each.
+libtpu implements a reduce-scatter over a whole slice of 16 chips or more as an
+all-reduce, which sends twice the bytes, and makes no reduce-scatter
+asynchronous. Where rows and columns of devices are known, large arrays are
+therefore added up by permutations around these rings: they run beside the
+computation, and use the links of both axes at once. Elsewhere collectives run
+in stages over groups of about sqrt(devices). With several slices, only shards
+cross the network between them: gradients are first scattered within each slice,
+and weights are last gathered within each.
 """
 
 import math
@@ -12,9 +15,10 @@ import math
 import jax
 
 _ONE_STAGE = 8  # devices of a slice, at most
+_LARGE = 2**18  # values of an array for which rings pay
 
 
-def gather(x: jax.Array, axis: int, parts: int, slices: int):
+def gather(x: jax.Array, axis: int, parts: int, slices: int, row: int = 0):
   """Returns the whole array of which each device has a shard.
 
   Args:
@@ -22,10 +26,11 @@ def gather(x: jax.Array, axis: int, parts: int, slices: int):
     axis: the sharded axis, in the order of the devices.
     parts: devices along `data`.
     slices: TPU slices, outermost in `data`; 0 for other devices.
+    row: devices of a row, see `device_mesh.find_row`.
   """
   flat, where = _flat(x.shape, axis)
   whole = x.reshape(flat)
-  for groups in reversed(_stages(parts, slices)):
+  for groups in [None] if row else reversed(_stages(parts, slices)):
     whole = jax.lax.all_gather(
       whole, 'data', axis=where, tiled=True, axis_index_groups=groups
     )
@@ -36,24 +41,69 @@ def gather(x: jax.Array, axis: int, parts: int, slices: int):
   return whole.reshape(shape)
 
 
-def scatter(x: jax.Array, axis: int, parts: int, slices: int):
+def scatter(x: jax.Array, axis: int, parts: int, slices: int, row: int = 0):
   """Returns this device's shard of a sum over `data`.
 
   Args:
     x: this device's summand, a whole array.
     axis: the axis to shard.
-    parts, slices: as in `gather`.
+    parts, slices, row: as in `gather`.
   """
   flat, where = _flat(x.shape, axis)
   share = x.reshape(flat)
-  if slices > 1:
-    share = _swap(share, where, slices, parts // slices)
-  for groups in _stages(parts, slices):
-    how = dict(scatter_dimension=where, tiled=True, axis_index_groups=groups)
-    share = jax.lax.psum_scatter(share, 'data', **how)
+  if row and x.size >= _LARGE and len(flat) > 1 and not flat[where - 1] % 2:
+    share = _scatter_by_rings(share, where, parts // row, row)
+  else:
+    if slices > 1:
+      share = _swap(share, where, slices, parts // slices)
+    for groups in _stages(parts, slices):
+      how = dict(scatter_dimension=where, tiled=True, axis_index_groups=groups)
+      share = jax.lax.psum_scatter(share, 'data', **how)
   shape = list(x.shape)
   shape[axis] //= parts
   return share.reshape(shape)
+
+
+def _scatter_by_rings(x, axis, k, m):
+  """Adds up one half along columns, then rows, the other the other way round.
+
+  So both use all links. Device (a, b), in row a of k and column b of m, ends
+  with part a m + b of both.
+  """
+  a, b = divmod(jax.lax.axis_index('data'), m)
+  places = [(r, c) for r in range(k) for c in range(m)]
+  columns = k, a, [(r * m + c, (r + 1) % k * m + c) for r, c in places]
+  rows = m, b, [(r * m + c, r * m + (c + 1) % m) for r, c in places]
+  other = (axis - 1) % len(x.shape)
+  half = x.shape[other] // 2
+  first = _around(_around(x, axis, columns, {other: (0, half)}), axis, rows)
+  split = x.reshape(*x.shape[:axis], k, m, -1, *x.shape[axis + 1 :])
+  other += 2 * (other > axis)
+  second = _around(split, axis + 1, rows, {other: (half, half)})
+  second = _around(second, axis, columns).reshape(first.shape)
+  return jax.lax.concatenate([first, second], (axis - 1) % len(x.shape))
+
+
+def _around(x, axis, ring, half=None):
+  """Returns this device's part along `axis` of the sum over a ring.
+
+  Args:
+    ring: (devices, this device's place, pairs of device and next device).
+    half: {another axis: (start, size)} to take of x; by default all.
+  """
+  count, place, pairs = ring
+  each = x.shape[axis] // count
+
+  def part(back):
+    taken = {**(half or {}), axis: ((place - back) % count * each, each)}
+    whole = ((0, size) for size in x.shape)
+    cut = [taken.get(i, pair) for i, pair in enumerate(whole)]
+    return jax.lax.dynamic_slice(x, *zip(*cut, strict=True))
+
+  total = part(1)
+  for back in range(2, count + 1):
+    total = jax.lax.ppermute(total, 'data', pairs) + part(back)
+  return total
 
 
 def _stages(parts, slices):

@@ -10,6 +10,8 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
 
+_MOST_IN_RINGS = 32  # devices
+
 
 def make_mesh(
   model: int = 1, devices: Sequence[jax.Device] | None = None
@@ -39,9 +41,47 @@ def _arrange(devices, model) -> np.ndarray:
       f'{" of a slice" if slices > 1 else ""}; use a divisor of {each}.'
     )
   shape = (each // model, model)
+  rows = _find_rows(devices) if model == slices == 1 else None
+  if rows is not None:
+    return rows.reshape(shape)
   if slices == 1:
     return mesh_utils.create_device_mesh(shape, devices)
   return mesh_utils.create_hybrid_device_mesh(shape, (slices, 1), devices)
+
+
+def _find_rows(devices) -> np.ndarray | None:
+  """Returns a TPU slice as rows of devices, None if it is not known to have any.
+
+  In each row and each column, devices that follow each other, and the last and
+  the first, are neighbours, or on a line, whose links back are free. A slice of
+  2 x 2 x n chips has a row for each 2 x 2, others of three axes are not known.
+  Small ones do with one stage, large ones would need thousands of permutations.
+  """
+  if devices[0].platform != 'tpu' or not 8 < len(devices) <= _MOST_IN_RINGS:
+    return None
+  found = {(*d.coords, getattr(d, 'core_on_chip', 0)): d for d in devices}
+  x, y, z, cores = (max(place) + 1 for place in zip(*found, strict=True))
+  if len(found) < x * y * z * cores or (z > 1 and not x == y == 2):
+    return None
+  if z > 1:
+    rows = [[(0, 0, i), (1, 0, i), (1, 1, i), (0, 1, i)] for i in range(z)]
+  elif x < y:
+    rows = [[(i, j, 0) for j in range(y)] for i in range(x)]
+  else:
+    rows = [[(i, j, 0) for i in range(x)] for j in range(y)]
+  return np.array(
+    [[found[*at, c] for at in row for c in range(cores)] for row in rows]
+  )
+
+
+def find_row(mesh: Mesh) -> int:
+  """Returns the devices of a row of `data`, see `_find_rows`; 0 without rows."""
+  devices = mesh.devices
+  one = devices.shape[1] == count_slices(mesh) == 1
+  rows = _find_rows(devices.flat) if one else None
+  if rows is None or list(rows.flat) != list(devices.flat):
+    return 0
+  return rows.shape[1]
 
 
 def _count_slices(devices) -> int:

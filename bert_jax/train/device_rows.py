@@ -83,4 +83,5 @@ def _gather(shard, spec, mesh):
   if 'data' not in spec:
     return shard
   axis, parts = spec.index('data'), mesh.shape['data']
-  return collectives.gather(shard, axis, parts, device_mesh.count_slices(mesh))
+  slices, row = device_mesh.count_slices(mesh), device_mesh.find_row(mesh)
+  return collectives.gather(shard, axis, parts, slices, row)

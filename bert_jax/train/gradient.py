@@ -166,9 +166,8 @@ def _reduce(grad, spec, dtype, mesh):
   total = grad.astype(dtype)
   if 'data' in spec:
     axis, parts = spec.index('data'), mesh.shape['data']
-    total = collectives.scatter(
-      total, axis, parts, device_mesh.count_slices(mesh)
-    )
+    slices, row = device_mesh.count_slices(mesh), device_mesh.find_row(mesh)
+    total = collectives.scatter(total, axis, parts, slices, row)
   elif mesh.shape['data'] > 1:
     total = jax.lax.psum(total, 'data')
   return total.astype(jnp.float32)

@@ -27,12 +27,15 @@ def on_devices(count, function, x, out):
   return jax.jit(run)(x)
 
 
-def check_scatter(count, slices, shape, axis):
+def check_scatter(count, slices, shape, axis, row=0):
   x = jnp.arange(count * np.prod(shape), dtype=jnp.float32)
   x = x.reshape(count, *shape)
   spec = P(*[None] * axis, 'data')
   found = on_devices(
-    count, lambda own: collectives.scatter(own, axis, count, slices), x, spec
+    count,
+    lambda own: collectives.scatter(own, axis, count, slices, row),
+    x,
+    spec,
   )
   np.testing.assert_array_equal(found, x.sum(0))
 
@@ -69,6 +72,11 @@ def on_eight():
   for slices in (1, 2, 4):
     check_scatter(8, slices, (2, 16, 3), 1)
     check_gather(8, slices, (2, 16, 3), 1)
+  collectives._LARGE = 1
+  for row in (2, 4):
+    for shape, axis in ((2, 16, 4), 1), ((16, 6), 0), ((4, 8), 1), ((8, 3), 0):
+      check_scatter(8, 1, shape, axis, row)
+      check_gather(8, 1, shape, axis)
   print('eight are right')
 
 

@@ -1,5 +1,6 @@
 """Tests of the mesh."""
 
+import itertools
 import types
 
 import jax
@@ -58,6 +59,36 @@ def test_slices_are_those_of_tpus():
       device.platform = platform
     mesh = types.SimpleNamespace(devices=devices[:, None])
     assert device_mesh.count_slices(mesh) == counted
+
+
+@pytest.mark.parametrize(
+  'bounds, cores, row',
+  [
+    ((4, 4, 1), 1, 4),
+    ((8, 4, 1), 1, 8),
+    ((4, 8, 1), 1, 8),
+    ((2, 2, 4), 1, 4),
+    ((2, 2, 4), 2, 8),
+    ((4, 4, 2), 1, 0),  # not known
+    ((8, 8, 1), 1, 0),  # too large
+    ((2, 2, 1), 2, 0),  # few enough for one stage
+  ],
+)
+def test_rows_and_columns_of_a_slice_are_lines_or_rings(bounds, cores, row):
+  devices = [
+    types.SimpleNamespace(platform='tpu', coords=place, core_on_chip=core)
+    for place in np.ndindex(bounds)
+    for core in range(cores)
+  ]
+  np.random.default_rng(0).shuffle(devices)
+  found = device_mesh._find_rows(devices)
+  assert (0 if found is None else found.shape[1]) == row
+  if row:
+    mesh = types.SimpleNamespace(devices=found.reshape(-1, 1))
+    assert device_mesh.find_row(mesh) == row
+    for line in (*found, *found.T):
+      for one, other in itertools.pairwise(line):
+        assert np.abs(np.subtract(one.coords, other.coords)).sum() <= 1
 
 
 @pytest.mark.parametrize(

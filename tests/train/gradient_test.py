@@ -5,8 +5,10 @@ import functools
 import re
 
 import jax
+import numpy as np
 import pytest
 
+from bert_jax.parallel import collectives as collectives_of_rings
 from bert_jax.parallel import device_mesh
 from bert_jax.train import gradient, task
 from tests import training
@@ -14,8 +16,8 @@ from tests import training
 PARTS = 2
 
 
-def compiled(clip_unit, model=1):
-  """Returns the HLO of the gradient of four rows, two at a time."""
+def gradient_of_four(clip_unit, model=1):
+  """Returns (jitted function, arguments): four rows, two at a time."""
   c = training.small_config(model__dropout=0.0, model__attention_dropout=0.0)
   c.optimizer.clip_unit = clip_unit
   made, mesh = training.make_objective(c), device_mesh.make_mesh(model)
@@ -27,7 +29,13 @@ def compiled(clip_unit, model=1):
   key = jax.device_put(jax.random.key(0), device_mesh.replicate(mesh))
   params = jax.device_put(made.init(key), device_mesh.replicate(mesh))
   batch = device_mesh.put_batch(mesh, training.make_batch(0))
-  return jax.jit(function).lower(params, batch, key).compile().as_text()
+  return jax.jit(function), (params, batch, key)
+
+
+def compiled(*case, **how):
+  """Returns the HLO of `gradient_of_four`."""
+  function, arguments = gradient_of_four(*case, **how)
+  return function.lower(*arguments).compile().as_text()
 
 
 def collectives(text):
@@ -68,3 +76,16 @@ def test_accumulation_adds_over_devices_once_unless_parts_are_clipped(
     assert inside == []
     inside = outside
   assert 'reduce-scatter' in {operation for operation, _ in inside}
+
+
+def test_rings_of_devices_add_up_the_same(monkeypatch):
+  function, arguments = gradient_of_four('batch')
+  _, whole = function(*arguments)
+  monkeypatch.setattr(device_mesh, 'count_slices', lambda mesh: 1)
+  monkeypatch.setattr(device_mesh, 'find_row', lambda mesh: 2)
+  monkeypatch.setattr(collectives_of_rings, '_LARGE', 1)
+  function, arguments = gradient_of_four('batch')
+  assert 'collective-permute' in function.lower(*arguments).compile().as_text()
+  _, found = function(*arguments)
+  for one, other in zip(*map(jax.tree.leaves, (whole, found)), strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
