@@ -74,16 +74,16 @@ def test_a_file_that_grows_beyond_the_memory_is_refused(
   tmp_path, monkeypatch, name, begin, more
 ):
   path = tmp_path / name
-  content = begin.encode() + more.encode() * (8 << 20)
+  content = begin.encode() + more.encode() * (1 << 20)
   path.write_bytes(gzip.compress(content, 1))
-  monkeypatch.setattr(memory, 'count_bytes', lambda: 16 << 20)
+  monkeypatch.setattr(memory, 'count_bytes', lambda: 2 << 20)
   read = squad.read if 'squad' in name else table_files.read
   tracemalloc.start()
   with pytest.raises(errors.UserError, match=f'{name} .* memory') as caught:
     read(str(path))
   peak = tracemalloc.get_traced_memory()[1]
   tracemalloc.stop()
-  assert '\n' not in str(caught.value) and peak < 64 << 20
+  assert '\n' not in str(caught.value) and peak < 8 << 20
 
 
 def test_a_table_is_read_without_a_second_copy_of_it(tmp_path):
