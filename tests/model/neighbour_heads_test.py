@@ -1,6 +1,7 @@
 """Tests of the initial weights that look at neighbouring tokens."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +14,17 @@ from bert_jax.model import bert_config, heads, parameters
 # Random tokens in rows of 64, as long as those of the smallest models.
 LENGTH = 64
 TINY = bert_config.BertConfig(
-  1000, 128, 4, 2, 512, max_positions=LENGTH, attention_init='neighbours'
+  1000, 128, 1, 2, 512, max_positions=LENGTH, attention_init='neighbours'
 )
+
+
+def init(c):
+  made = functools.partial(parameters.init, heads.PretrainingModel(c))
+  return jax.jit(made)(jax.random.key(0))
 
 
 def measure(c, offsets, **more):
   """Returns {offset: attention of each head of layer 0, on average}."""
-  module = heads.PretrainingModel(c)
-  params = parameters.init(module, jax.random.key(0))
   ids = jax.random.randint(jax.random.key(1), (4, LENGTH), 5, 1000)
   batch = {
     'input_ids': ids,
@@ -29,7 +33,10 @@ def measure(c, offsets, **more):
     'masked_lm_positions': jnp.zeros((4, 1), jnp.int32),
     **more,
   }
-  _, found = module.apply({'params': params}, batch, mutable=['intermediates'])
+  compute = functools.partial(
+    heads.PretrainingModel(c).apply, mutable=['intermediates']
+  )
+  _, found = jax.jit(compute)({'params': init(c)}, batch)
   layer = found['intermediates']['encoder']['layer_0']
   (weights,) = layer['attention']['probabilities']  # [B, H, S, S]
   return {
@@ -75,10 +82,7 @@ def test_all_else_is_as_it_was_and_attention_adds_as_much_at_any_width():
     c = dataclasses.replace(TINY, hidden_size=hidden, num_layers=2)
     random = dataclasses.replace(c, attention_init='random')
     ours, theirs = (
-      param_names.flatten(
-        parameters.init(heads.PretrainingModel(x), jax.random.key(0))
-      )
-      for x in (c, random)
+      jax.device_get(param_names.flatten(init(x))) for x in (c, random)
     )
     changed = {name for name in ours if (ours[name] != theirs[name]).any()}
     assert changed == {'embeddings/position/embedding'} | {
@@ -96,8 +100,7 @@ def test_all_else_is_as_it_was_and_attention_adds_as_much_at_any_width():
 
 def test_heads_too_small_for_a_sine_and_a_cosine_stay_random():
   c = dataclasses.replace(TINY, hidden_size=3, num_heads=3, mlp_size=4)
-  module = heads.PretrainingModel(c)
-  params = parameters.init(module, jax.random.key(0))
+  params = init(c)
   assert np.isfinite(params['embeddings']['position']['embedding']).all()
 
 
