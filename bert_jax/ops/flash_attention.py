@@ -83,10 +83,10 @@ def attend(
   b, s, _, h, k = qkv.shape
   problem = unsupported(s, k)
   if qkv.size >= 2**31:  # Triton's offsets are 32 bits, and would wrap
-    problem = f'{b:,} rows of {s} at once'
+    problem = f'{b:,} rows of {s} at once (phases.accumulate splits them)'
   if problem:
     raise errors.UserError(
-      f'flash attention cannot do {problem}; use the plain one.'
+      f'flash attention cannot do {problem}; compute.attention=xla can.'
     )
   keep = 256 if key is None else dropout.count_kept(rate)
   ids = jnp.zeros((b, s), jnp.int32) if sequence_ids is None else sequence_ids

@@ -82,7 +82,7 @@ def attend(
   problem = unsupported(s, h, k, qkv.dtype)
   if problem:
     raise errors.UserError(
-      f'fused attention cannot do {problem}; use the plain one.'
+      f'fused attention cannot do {problem}; compute.attention=xla can.'
     )
   keep = 256 if key is None else dropout.count_kept(rate)
   call = Call(

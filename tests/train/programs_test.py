@@ -76,6 +76,8 @@ def test_training_and_evaluation_of_each_config_lower(name, device):
 )
 def test_training_and_evaluation_of_each_task_lower(name, device):
   c = lowering.make_config(name, 'size=tiny,num_layers=1,vocab_size=64')
+  if device is GPU:
+    c.model.dtype = 'bfloat16'  # what its kernels compute in
   found = lowering.lower(c, device, 4)
   [phase] = task.list_phases(c)
   lengths = tasks.get(c).make_objective(c).lengths(phase)
