@@ -126,6 +126,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     compared=compared,
     compare=plateau.compare,
     reached=functools.partial(plateau.has_left, manifest['unigram_entropy']),
+    warn=functools.partial(plateau.warn, config),
     facts={
       # First the facts whose differences are readable, then the hashes.
       'data': {

@@ -220,6 +220,9 @@ def _evaluate(run, phase, step, state, evaluation):
     run.report.bar.write(
       f'held-out at step {step:,} ({seconds:.1f} s): {task.word(means)}'
     )
+    warning = task.warn(step, {**means, **goals})
+    if warning:
+      run.report.bar.write(f'WARNING: {warning}')
   if task.keep_best:
     run.save_best(step, state, next(iter(scores.values())))
   return kept

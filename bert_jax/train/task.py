@@ -168,6 +168,8 @@ class Task(Rows):
     compare: ({name of `compared`: {metric: mean}}) -> {metric: value}.
     reached: ({metric: mean}) -> {goal: whether an evaluation reached it}; the
       work until one first did is logged.
+    warn: (step, {metric: mean or value, and the work so far}) -> what is wrong
+      with an evaluation, for the terminal; '' if nothing is.
   """
 
   objective: Callable[[Any], Objective]
@@ -184,3 +186,4 @@ class Task(Rows):
   compared: Mapping[str, Rows] = dataclasses.field(default_factory=dict)
   compare: Callable[[dict], dict] = lambda found: {}
   reached: Callable[[dict], dict[str, bool]] = lambda found: {}
+  warn: Callable[[int, dict], str] = lambda step, found: ''

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax import config as configs
 from bert_jax.model import bert_config, heads
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import plateau, pretrain
@@ -130,3 +131,34 @@ def test_what_is_said():
     == 'mlm 5.000 acc 25.0% | context gain 1.25, attention -1 50%, '
     'attention +1 25%'
   )
+
+
+@pytest.mark.parametrize(
+  'step, tokens, gain, said',
+  [
+    (2400, 4_915_200, 0.09, True),
+    (2399, 4_915_200, 0.09, False),  # 400 updates of them warm up
+    (2400, 3_999_999, 0.09, False),
+    (2400, 4_915_200, 0.1, False),
+    (2400, 4_915_200, None, False),  # a language model
+  ],
+)
+def test_who_stays_on_the_plateau_is_told_what_helps(step, tokens, gain, said):
+  c = configs.pretraining('tiny')
+  c.optimizer.warmup_steps, c.phases.batch_size = 400, (32,)
+  found = {'tokens': tokens}
+  if gain is not None:
+    found['context_gain'] = gain
+  warning = plateau.warn(c, step, found)
+  assert bool(warning) == said
+  if said:
+    assert warning.startswith(
+      'on the plateau: shuffling the context costs 0.09'
+    )
+    assert 'helps: rows of 64 tokens at first, another' in warning
+    c.model.attention_init, c.phases.seq_length = 'random', (64,)
+    assert 'helps: model.attention_init=neighbours, another' in plateau.warn(
+      c, step, found
+    )
+    c.init_from = 'runs/mine'
+    assert 'helps: another learning rate (' in plateau.warn(c, step, found)

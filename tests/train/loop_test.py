@@ -187,6 +187,9 @@ def test_the_work_until_a_goal_was_first_reached_survives_a_resumption(
   made = dataclasses.replace(
     training.make_task(c, failing),
     reached=lambda means: {'some_goal': next(answers)},
+    warn=lambda step, means: (
+      'too late' if step == 4 and 'flops' in means else ''
+    ),
   )
   with pytest.raises(OSError, match='pulled out'):
     fit(c, made, str(tmp_path))
@@ -202,6 +205,7 @@ def test_the_work_until_a_goal_was_first_reached_survives_a_resumption(
   out = capsys.readouterr().out
   assert 'some goal at step 4: 192 tokens, 4e+06 FLOPs' in out
   assert out.count('some goal') == 1
+  assert out.count('WARNING: too late') == 1
 
 
 def test_altered_rows_are_compared_with_the_same_rows(tmp_path):
