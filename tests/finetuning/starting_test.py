@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax import errors, param_names
 from bert_jax.finetuning import starting
-from bert_jax.inference import source
+from bert_jax.inference import fine_tuned, source
 from bert_jax.interop import hugging_face
 from bert_jax.model import classifier
 from tests import models
@@ -21,8 +21,8 @@ def make_config(**changes):
 
 
 def test_the_top_layers_and_the_pooler_start_anew():
-  assert starting.list_new_layers(make_config()) == ''
-  found = starting.list_new_layers(
+  assert fine_tuned.list_new_layers(make_config()) == ''
+  found = fine_tuned.list_new_layers(
     make_config(**{'finetuning.reinit_layers': 2})
   )
   names = [f'encoder/layer_{i}/mlp_in/kernel' for i in range(12)]
@@ -37,7 +37,7 @@ def test_the_top_layers_and_the_pooler_start_anew():
 def test_more_layers_than_there_are_are_refused():
   c = make_config(**{'finetuning.reinit_layers': 13})
   with pytest.raises(errors.UserError, match='=13 is more than the 12 layers'):
-    starting.list_new_layers(c)
+    fine_tuned.list_new_layers(c)
 
 
 def test_a_model_is_taken_over_except_for_its_heads(tmp_path):
