@@ -134,9 +134,8 @@ def print_batches(options):
   from jax.experimental import multihost_utils
 
   from bert_jax import config_check
-  from bert_jax.data import dataset
   from bert_jax.parallel import device_mesh, distributed
-  from bert_jax.pretraining import pretrain
+  from bert_jax.pretraining import pretrain, training_data
   from bert_jax.train import task
   from configs import tiny
 
@@ -145,7 +144,9 @@ def print_batches(options):
   )
   c = tiny.get_config(f'{CONFIG},steps={STEPS}'.partition(':')[2])
   config_check.check(c)
-  data = dataset.fetch(options.print_batches, c.phases.seq_length)
+  c.data.dir = options.print_batches
+  data = training_data.check_data(c, '')
+  sys.stdout.flush()
   made, phase = pretrain.make_task(c, data), task.list_phases(c)[0]
   mesh, digest = device_mesh.make_mesh(), hashlib.sha256()
   rows = device_mesh.find_own_rows(mesh, phase.batch_size)

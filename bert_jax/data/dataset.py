@@ -2,14 +2,16 @@
 
 Data in a bucket is copied to this host's disk before training, since batches
 are read at random, for which a bucket is too slow. Copies are kept in the cache
-folder, under the hash of their manifest, so a restart copies nothing.
+folder, under the hash of their manifest, so a restart copies nothing. If there
+are many hosts, each keeps the records of its own rows.
 """
 
 import dataclasses
 import hashlib
 import os
+import tempfile
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -81,6 +83,77 @@ def _copy(directory: str, folder: str, files: dict):
     copies.download(directory, folder, list(missing), check)
 
 
+def name_part(folder: str, host: int, wanted: dict) -> str:
+  """Returns the folder for records that a host keeps, in that of `fetch`."""
+  digest = hashlib.sha256(repr([*wanted]).encode())
+  for numbers in wanted.values():
+    digest.update(numbers)
+  return os.path.join(folder, f'host{host}-{digest.hexdigest()[:16]}')
+
+
+def copy_part(
+  directory: str,
+  folder: str,
+  wanted: dict[tuple[str, int], np.ndarray],
+  read: Callable[[str, int], bytes],
+):
+  """Copies records to a folder of `name_part`, which `open_split` then reads.
+
+  Args:
+    wanted: {(split, length): numbers of records, ascending, at least one}.
+    read: (path, size) -> content of a file; all hosts ask for the same files in
+      the same order, whatever they keep of them.
+  """
+  above = os.path.dirname(folder)
+  found = manifest_file.read(above)
+  of = {x: _list_split(directory, found, *x) for x in wanted}
+  size = max(file['bytes'] for files in of.values() for file in files)
+  for x, files in of.items():
+    share = len(wanted[x]) / sum(file['records'] for file in files)
+    size += int(share * sum(file['bytes'] for file in files))
+  copies.check_room(size, above)
+  advice = 'set XDG_CACHE_HOME to a folder that can be written.'
+  with errors.explaining(f'cannot copy {directory} to {folder}', advice):
+    os.makedirs(folder, exist_ok=True)
+    disk.remove_unfinished(folder)
+    for x, numbers in wanted.items():
+      path = _name_kept(folder, *x)
+      with storage.replacing(path) as new:
+        records.write(new, _pick(directory, found, of[x], numbers, read))
+      with storage.replacing(f'{path}.npy') as new, open(new, 'wb') as file:
+        np.save(file, numbers)
+    for path in (manifest_file.vocab_path(above), manifest_file.NAME):
+      name = os.path.basename(path)
+      content = storage.read(os.path.join(above, name))
+      storage.write(os.path.join(folder, name), content)
+
+
+def _name_kept(folder, split, length):
+  return os.path.join(folder, f'{split}-{length}')
+
+
+def _pick(directory, manifest, files, numbers, read):
+  """Yields the records of these numbers, with one file at a time on disk."""
+  total, end = sum(file['bytes'] for file in files), 0
+  with (
+    progress.Progress(total, 'B', f'copying of {directory}') as bar,
+    tempfile.TemporaryDirectory(prefix='bert_jax.') as folder,
+  ):
+    here = os.path.join(folder, 'file')
+    for file in files:
+      path = os.path.join(directory, file['name'])
+      with errors.explaining(f'cannot read {path}', 'prepare the data again.'):
+        content = read(path, file['bytes'])
+      storage.write(here, content, synced=False)
+      _check_sum(here, file['sha256'], path)
+      start, end = end, end + file['records']
+      own = numbers[slice(*np.searchsorted(numbers, (start, end)))] - start
+      if len(own):
+        size = manifest['recipe']['vocab_size']
+        yield from records.Reader([here], size, [file['records']]).read(own)
+      bar.update(file['bytes'])
+
+
 @dataclasses.dataclass(frozen=True)
 class Split:
   """The records of one split and length."""
@@ -91,7 +164,11 @@ class Split:
 
 
 def open_split(
-  directory: str, split: str, length: int, skip_corrupt: bool = False
+  directory: str,
+  split: str,
+  length: int,
+  skip_corrupt: bool = False,
+  unread: bool = False,
 ) -> Split:
   """Opens prepared data.
 
@@ -100,24 +177,40 @@ def open_split(
 
   Args:
     length: S, one of the lengths that the data was prepared for.
+    unread: whether records are only counted, as the manifest says: the reader
+      is a range of their numbers.
   """
   found = manifest_file.read(directory)
+  files = _list_split(directory, found, split, length)
+  counts, kept = (
+    [x['records'] for x in files],
+    _name_kept(directory, split, length),
+  )
+  vocab_size = found['recipe']['vocab_size']
+  if unread:
+    reader = range(sum(counts))
+  elif os.path.exists(kept):
+    reader = records.Part(kept, vocab_size, sum(counts), skip_corrupt)
+  else:
+    paths = [_check_size(directory, file) for file in files]
+    reader = records.Reader(paths, vocab_size, counts, skip_corrupt)
+  of = {} if split == 'train' else _sort_by_input(found['inputs'], files)
+  return Split(reader, length, of)
+
+
+def _list_split(directory, manifest, split, length) -> list[dict]:
+  """Returns what the manifest says of the files of a split and length."""
   files = [
-    s['files'].get(str(length)) for s in found['shards'] if s['split'] == split
+    s['files'].get(str(length))
+    for s in manifest['shards']
+    if s['split'] == split
   ]
   if None in files or not files:
     raise errors.UserError(
       f'{directory} was not prepared for length {length}, only for '
-      f'{", ".join(found["lengths"])}.'
+      f'{", ".join(manifest["lengths"])}.'
     )
-  reader = records.Reader(
-    [_check_size(directory, file) for file in files],
-    found['recipe']['vocab_size'],
-    [file['records'] for file in files],
-    skip_corrupt,
-  )
-  of = {} if split == 'train' else _sort_by_input(found['inputs'], files)
-  return Split(reader, length, of)
+  return files
 
 
 def _sort_by_input(inputs, files) -> dict[str, np.ndarray]:

@@ -80,7 +80,7 @@ class Reader:
     self._ends = np.cumsum(found)  # one past the number of each file's last
 
   def __reduce__(self):
-    return Reader, self._arguments
+    return type(self), self._arguments
 
   def __len__(self):
     return int(self._ends[-1])
@@ -113,7 +113,7 @@ class Reader:
       `cls_positions` [B, N]. Entries of absent pairs are 0.
     """
     indices = np.asarray(indices)
-    found = self._read(indices)
+    found = self.read(indices)
     n, is_random, first, second, units, good = row_format.parse(
       found, pairs_per_row, self._wide, length
     )
@@ -132,7 +132,7 @@ class Reader:
         batch[name] = batch[name][:, 0]
     return batch
 
-  def _read(self, indices) -> list[bytes]:
+  def read(self, indices: np.ndarray) -> list[bytes]:
     """Returns the records; one that cannot be read is empty."""
     found = [b''] * len(indices)
     order = np.argsort(indices, kind='stable')
@@ -191,6 +191,29 @@ class Reader:
         f'vocabulary has {self._vocab_size} entries; the data was prepared '
         'with another vocabulary.'
       )
+
+
+class Part(Reader):
+  """Some of the records of several files, kept in one, by the same numbers.
+
+  Args:
+    size: the number of all records.
+  """
+
+  def __init__(self, path: str, vocab_size: int, size: int, skip_corrupt: bool):
+    self._numbers, self._size = np.load(f'{path}.npy'), size  # ascending
+    super().__init__([path], vocab_size, [len(self._numbers)], skip_corrupt)
+    self._arguments = path, vocab_size, size, skip_corrupt
+
+  def __len__(self):
+    return self._size
+
+  def rows(self, indices: np.ndarray, *others) -> dict[str, np.ndarray]:
+    """Reads records that are among those kept, see `Reader.rows`."""
+    found = np.searchsorted(self._numbers, indices)
+    if not np.array_equal(self._numbers.take(found, mode='clip'), indices):
+      raise KeyError(f'records {indices} are not all in {self._paths[0]}')
+    return super().rows(found, *others)
 
 
 def _open(path: str):

@@ -1,5 +1,7 @@
 """Makes pre-training batches. Does not import jax, for loader processes."""
 
+from collections.abc import Callable
+
 import numpy as np
 from ml_collections import config_dict
 
@@ -10,6 +12,13 @@ from bert_jax.train import task
 _ORDER, _MASK, _EVAL_MASK = 1, 2, 3
 _COMPARED = 256  # rows that are evaluated shuffled too, about
 _COUNTED = 16_384  # rows whose words are counted
+_AT_ONCE = 1 << 20  # rows whose records are listed
+EXAMPLES = 3  # held-out rows that a run ends with
+
+
+def spread(count: int, size: int) -> np.ndarray:
+  """Returns numbers of records, evenly spread over all, [count]."""
+  return np.arange(count) * size // count
 
 
 def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
@@ -56,7 +65,10 @@ class Batches:
   It can be pickled; the copy opens the files again.
   """
 
-  def __init__(self, config: config_dict.ConfigDict, directory: str):
+  def __init__(
+    self, config: config_dict.ConfigDict, directory: str, unread: bool = False
+  ):
+    """Opens the data of a run; if `unread`, only for `list_records`."""
     self._config = config
     words = manifest_file.load_tokenizer(directory)
     self._words = words
@@ -65,7 +77,7 @@ class Batches:
     lengths = set(config.phases.seq_length)
     self._splits = {
       (split, n): dataset.open_split(
-        directory, split, n, config.data.skip_corrupt
+        directory, split, n, config.data.skip_corrupt, unread
       )
       for split in ('train', 'heldout')
       for n in lengths
@@ -109,6 +121,35 @@ class Batches:
       len(self._splits['train', phase.seq_length].reader),
     )
 
+  def list_records(
+    self, find_own: Callable[[int], np.ndarray]
+  ) -> dict[tuple[str, int], np.ndarray]:
+    """Returns the records that a host needs: {(split, length): numbers}.
+
+    Args:
+      find_own: (rows of a global batch) -> those of the host.
+    """
+    needed = {x: np.zeros(len(y.reader), bool) for x, y in self._splits.items()}
+    for phase in task.list_phases(self._config):
+      train, held_out = (
+        needed[split, phase.seq_length] for split in ('train', 'heldout')
+      )
+      own = find_own(phase.batch_size)
+      each = max(1, _AT_ONCE // len(own))
+      for k in range(0, phase.steps, each):
+        steps = phase.first + np.arange(k, min(k + each, phase.steps))
+        train[self.find_records(phase, steps[:, None], own)[0]] = True
+      own = find_own(phase.eval_batch_size)
+      for _, records in self._evaluated[phase.number]:
+        held_out[records[np.minimum(own, len(records) - 1)]] = True
+      # The first batch is shown whole.
+      every = np.arange(phase.batch_size)
+      train[self.find_records(phase, phase.first, every)[0]] = True
+      held_out[spread(EXAMPLES, len(held_out))] = True
+      if self._config.objective.unigram_bias:
+        train[spread(_COUNTED, len(train))] = True
+    return {x: np.flatnonzero(y) for x, y in needed.items()}
+
   def name_record(self, phase: task.Phase, record: int) -> str:
     """Returns where a record of training data is: its file and number."""
     return self._splits['train', phase.seq_length].reader.name(record)
@@ -121,7 +162,7 @@ class Batches:
     """
     split = self._splits['train', self._config.phases.seq_length[0]]
     size, words = len(split.reader), self._words
-    record = np.unique(np.arange(_COUNTED) * size // _COUNTED)
+    record = np.unique(spread(_COUNTED, size))
     counts = np.zeros(words.size)
     for some in np.array_split(record, -(-len(record) // 1024)):
       batch = split.reader.rows(

@@ -15,7 +15,7 @@ from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import fill
 from bert_jax.interop import hugging_face
 from bert_jax.model import parameters
-from bert_jax.pretraining import model_card
+from bert_jax.pretraining import batches, model_card
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import log, paths
 
@@ -39,7 +39,7 @@ def finish(
   bert = model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   words = manifest_file.load_tokenizer(directory)
-  examples = choose_examples(config, directory, words, 3)
+  examples = choose_examples(config, directory, words, batches.EXAMPLES)
   if examples:
     print('\nheld-out text, one word hidden:')
   for sentence, truth in examples:
@@ -80,9 +80,8 @@ def choose_examples(
     config.phases.seq_length[0],
     config.data.skip_corrupt,
   )
-  size = len(split.reader)
   rows = split.reader.rows(
-    np.arange(count) * size // count,
+    batches.spread(count, len(split.reader)),
     split.length,
     words.cls_id,
     words.sep_id,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data import dataset, prepare
+from bert_jax.data import dataset, prepare, records
 from bert_jax.pretraining import batches
 from bert_jax.train import task
 from tests.data import preparation
@@ -35,6 +35,44 @@ def test_rows_are_those_of_the_global_batch(directories, changes):
     assert {*whole} == {*part}
     for name in whole:
       np.testing.assert_array_equal(part[name], whole[name][ROWS])
+
+
+def test_a_host_needs_the_records_that_its_batches_read(directory, monkeypatch):
+  """And those of the first batch, which is shown, and of the last examples."""
+  c = pretrain_test.make_config(
+    phases__steps=(3, 3),
+    phases__batch_size=(16, 8),
+    phases__accumulate=(2, 1),
+    optimizer__warmup_steps=1,
+    eval__sequences=48,
+    objective__unigram_bias=False,
+  )
+  made, asked = batches.Batches(c, directory), {}
+  names = {id(x.reader): name for name, x in made._splits.items()}
+  read = records.Reader.rows
+
+  def rows(self, indices, *others):
+    asked.setdefault(names[id(self)], set()).update(indices.tolist())
+    return read(self, indices, *others)
+
+  monkeypatch.setattr(records.Reader, 'rows', rows)
+  for phase in task.list_phases(c):
+    for step in range(phase.first, phase.first + phase.steps):
+      made.train_batch(phase, step, own_rows(phase.batch_size))
+    made.train_batch(phase, phase.first)
+    for i in range(made.eval_batches(phase)):
+      made.eval_batch(phase, i, own_rows(phase.eval_batch_size))
+    size = len(made._splits['heldout', phase.seq_length].reader)
+    asked['heldout', phase.seq_length].update(batches.spread(3, size).tolist())
+  monkeypatch.undo()
+  listed = batches.Batches(c, directory, unread=True).list_records(own_rows)
+  assert {x: set(y.tolist()) for x, y in listed.items()} == asked
+  for name, x in made._splits.items():
+    assert len(asked[name]) < len(x.reader)  # so the claim says something
+
+
+def own_rows(size):
+  return np.arange(size // 4, size // 2)
 
 
 @pytest.mark.parametrize('pack', [1, 3])
