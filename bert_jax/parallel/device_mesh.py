@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 from bert_jax import errors
 
 _MOST_IN_RINGS = 32  # devices
+_WRITERS = 32  # shards of an array in a checkpoint, at most
 
 
 def make_mesh(
@@ -28,6 +29,24 @@ def make_mesh(
   # lookup of a sharded batch raises.
   return Mesh(
     _arrange(devices, model), ('data', 'model'), axis_types=(AxisType.Auto,) * 2
+  )
+
+
+def group_writers(mesh: Mesh) -> Mesh | None:
+  """Returns the mesh by which checkpoints are laid out; None if as it is.
+
+  Each shard becomes a chunk of a file, thousands of each array on thousands of
+  devices. So `data` is divided into groups, whose devices hold the same.
+  """
+  devices, model = mesh.devices, mesh.shape['model']
+  most = max(1, _WRITERS // model)
+  if len(devices) <= most:
+    return None
+  groups = max(n for n in range(1, most + 1) if len(devices) % n == 0)
+  return Mesh(
+    devices.reshape(groups, -1, model),
+    ('data', 'copies', 'model'),
+    axis_types=(AxisType.Auto,) * 3,
   )
 
 

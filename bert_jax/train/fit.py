@@ -135,6 +135,8 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
       config.checkpoint.keep_every,
     )
   )
+  if programs.GROUP in start:
+    checkpoints.lay_out(start[programs.GROUP].jitted)
   status.follow(lambda: checkpoints.complete)
   # The fingerprint's argument is the whole state.
   (template,) = start[programs.FINGERPRINT].arguments

@@ -32,6 +32,7 @@ from bert_jax.workdir import fingerprint
 INITIALISE, PLACE, PLACE_KEY = 'initial state', 'placement', 'placement of keys'
 FINGERPRINT, COUNT, VOTE = 'fingerprint', 'count of tokens', 'vote to stop'
 GATHER, EVALUATE, TRAIN = 'gather for export', 'evaluation', 'training step'
+GROUP = 'layout for checkpoints'
 
 # An event of jax, which also records it when a program is in the cache.
 _EVENT = '/jax/core/compile/backend_compile_duration'
@@ -82,6 +83,9 @@ def list_start(
     Program(PLACE_KEY, replicate, (run_key,)),
     Program(FINGERPRINT, fingerprint.of_leaves, (state,)),
   ]
+  if writers := device_mesh.group_writers(mesh):
+    groups = distributed.jit_put(partition.state_shardings(writers, shapes))
+    found.append(Program(GROUP, groups, (state,)))
   if _hosts(mesh) > 1:
     votes = distributed.votes(mesh)
     found.append(Program(VOTE, distributed.largest_of, (votes,)))

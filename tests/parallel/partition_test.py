@@ -1,18 +1,20 @@
 """Tests of which array lies where."""
 
+import dataclasses
 import functools
+import math
 
 import jax
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax import config, errors, param_names
 from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
-from bert_jax.train import optimizer
+from bert_jax.train import optimizer, programs
 from bert_jax.train.step import init_state
 from tests import training
 
@@ -134,3 +136,29 @@ def test_a_base_model_in_shares(data, model):
   # What `model` leaves whole: positions, dense heads, norms and biases, 1.7M.
   whole = 1.7e6 * (1 - 1 / model) / data + 30720
   assert least <= values_held(params, layout) <= least + whole
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+  """A stand-in for a device."""
+
+  id: int
+
+
+def test_a_checkpoint_of_large_has_tens_of_thousands_of_chunks_at_most():
+  c = config.pretraining('large')
+  mesh = device_mesh.make_mesh()
+  _, shapes, _ = programs.plan_initial_state(
+    c, pretrain.make_objective(c), mesh
+  )
+  for count in (64, 96, 256, 4096):
+    devices = np.array([Device(k) for k in range(count)])
+    many = Mesh(devices[:, None], ('data', 'model'))
+    writers = device_mesh.group_writers(many)
+    assert list(writers.devices.flat) == list(devices)
+    layout = jax.tree.leaves(partition.state_shardings(writers, shapes))
+    chunks = sum(
+      math.prod(writers.shape[axis] for axis in x.spec if axis) for x in layout
+    )
+    assert chunks <= 29_000
+  assert device_mesh.group_writers(mesh) is None

@@ -6,9 +6,12 @@ import types
 import jax
 import numpy as np
 import pytest
+import tensorstore
+from orbax.checkpoint import type_handlers
 
 from bert_jax import errors
 from bert_jax.model import parameters
+from bert_jax.parallel import device_mesh
 from bert_jax.train import fit
 from bert_jax.workdir.status import Status
 from tests import training
@@ -36,6 +39,32 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
   assert ends[0]['fingerprint'] == ends[1]['fingerprint']
   steps = steps_of(tmp_path / 'b', 'train')
   assert steps == sorted(set(steps))
+
+
+def test_few_devices_write_each_array_and_it_comes_back(tmp_path, monkeypatch):
+  c = training.small_config(steps=(6,))
+  whole = training.train(c, tmp_path / 'a')
+  handler = type_handlers.get_type_handler(jax.Array)
+  monkeypatch.setattr(device_mesh, '_WRITERS', 2)
+  try:
+    few = training.train(c, tmp_path / 'b')
+    shutil.rmtree(tmp_path / 'b' / 'checkpoints' / '6')
+    resumed = training.train(c, tmp_path / 'b')
+  finally:
+    type_handlers.register_type_handler(jax.Array, handler, override=True)
+  for found in (few, resumed):
+    jax.tree.map(np.testing.assert_array_equal, whole, found)
+  ends = [training.rows_of(tmp_path / x, 'checkpoint')[-1] for x in 'ab']
+  assert ends[0]['fingerprint'] == ends[1]['fingerprint']
+  name = b'params.encoder.layer_0.mlp_in.kernel/'
+  assert [len(chunks(tmp_path / x, name)) for x in 'ab'] == [4, 2]
+
+
+def chunks(workdir, name):
+  """Returns the keys of an array's chunks in the last checkpoint."""
+  path = f'file://{workdir}/checkpoints/6/state/'
+  found = tensorstore.KvStore.open({'driver': 'ocdbt', 'base': path}).result()
+  return [x for x in found.list().result() if x.startswith(name + b'0.')]
 
 
 @pytest.mark.slow
