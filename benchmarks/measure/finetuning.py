@@ -81,7 +81,8 @@ def prepare(name, args, folder):
   definition.prepare(c, workdir)
   data = definition.open(c, workdir)
   c = definition.complete(c, data, workdir)
-  c.finetuning.by_length = True  # however few updates there are
+  if c.finetuning.packed == 1:  # however few updates there are
+    c.finetuning.by_length = True
   config_check.check(c)
   settings['data'] = data.directory
   settings['config'] = flatten(c)

@@ -7,10 +7,15 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.data import hashing
-from bert_jax.finetuning import buckets, encode, starting, supervised, task_data
+from bert_jax.finetuning import (
+  buckets,
+  encode,
+  packing,
+  starting,
+  supervised,
+  task_data,
+)
 from bert_jax.train import task
-
-_ORDER = 5  # tag of hashes
 
 
 class Batches:
@@ -19,10 +24,12 @@ class Batches:
   def __init__(
     self, config: config_dict.ConfigDict, split: encode.Rows, pad_id: int
   ):
-    self._seed = int(hashing.mix(config.seed, _ORDER)[0] >> np.uint64(1))
+    f = config.finetuning
+    self._seed, self._share = buckets.make_seed(config), f.packed
     self._split, self._pad_id, self._ordered = split, pad_id, None
-    if config.finetuning.by_length:
-      self._ordered = buckets.Order(self._seed, split.lengths)
+    dealt = packing.count_rows(f.packed, *config.phases.batch_size) > 0
+    if f.by_length or dealt:
+      self._ordered = buckets.Order(self._seed, split.lengths, dealt)
 
   def train_batch(
     self, phase: task.Phase, step: int, rows: np.ndarray | None = None
@@ -30,6 +37,11 @@ class Batches:
     """Returns the given rows of a step's global batch; None means all rows."""
     if rows is None:
       rows = np.arange(phase.batch_size)
+    count = packing.count_rows(self._share, len(rows))
+    if count:
+      records = self._ordered.find_records(phase, step)[rows]
+      batch = self._split.make_batch(records, phase.seq_length, self._pad_id)
+      return packing.pack(batch, count)
     if self._ordered is not None and len(buckets.list_lengths(phase)) > 1:
       whole, length = self._ordered.find_batch(phase, step)
       return self._split.make_batch(whole[rows], length, self._pad_id)
@@ -50,7 +62,8 @@ class Unseen:
     self, config: config_dict.ConfigDict, split: encode.Rows, pad_id: int
   ):
     self._split, self._pad_id = split, pad_id
-    self._order, self._lengths = np.arange(split.size), None
+    self._share, self._lengths = config.finetuning.packed, None
+    self._order = np.arange(split.size)
     if config.finetuning.by_length:
       self._lengths = split.lengths
       self._order = np.argsort(self._lengths, kind='stable')
@@ -71,10 +84,15 @@ class Unseen:
     chosen = own[np.minimum(rows, n - 1)]
     batch = self._split.make_batch(chosen, length, self._pad_id)
     batch['label_weights'][rows >= n] = 0
-    return batch
+    count = packing.count_rows(self._share, len(rows))
+    if count:  # there is no room for rows that only fill up a batch
+      batch['input_mask'][rows >= n] = 0
+    return packing.pack(batch, count)
 
   def _list_rows(self, phase, i) -> np.ndarray:
     n = phase.eval_batch_size
+    if packing.count_rows(self._share, n):
+      return packing.deal(self._split.lengths, n)[i]
     return self._order[i * n : (i + 1) * n]
 
   def collect(self, kept: Any, phase: task.Phase, i: int, predictions: Any):

@@ -22,7 +22,7 @@ from bert_jax.train import task
 # Lengths, as shares of the longest, and what they are multiples of, in tokens.
 _SHARES, _MULTIPLE = (1 / 8, 1 / 4, 1 / 2, 3 / 4), 8
 _WINDOW = 64  # batches; more would make batches even more alike
-_BATCHES = 6  # tag of hashes
+_ORDER, _BATCHES = 5, 6  # tags of hashes
 _PLANNED = 2000  # updates whose lengths stand for those of all
 # Of a core of a CPU: seconds to compile the programs of a length, without layers
 # and for each; FLOPs per second in updates. `a71d0fb:benchmarks/measure/length_costs.py`
@@ -84,6 +84,11 @@ def pays(config: config_dict.ConfigDict, lengths: np.ndarray) -> bool:
 def describe(config: config_dict.ConfigDict) -> str:
   """Returns which lengths the batches of a completed run have, as a line."""
   [phase] = task.list_phases(config)
+  if 0 < config.finetuning.packed < 1:
+    return (
+      f'all batches have {phase.seq_length} tokens, and '
+      f'{config.finetuning.packed:.0%} of their rows, in which others share a row'
+    )
   if config.finetuning.by_length:
     lengths = ', '.join(map(str, list_lengths(phase)))
     return f'rows of similar length share batches of {lengths} tokens'
@@ -100,23 +105,33 @@ def choose_length(phase: task.Phase, lengths: np.ndarray) -> int:
   return allowed[int(np.searchsorted(allowed, lengths.max()))]
 
 
+def make_seed(config: config_dict.ConfigDict) -> int:
+  """Returns the seed of the order in which training rows are seen."""
+  return int(hashing.mix(config.seed, _ORDER)[0] >> np.uint64(1))
+
+
 class Order:
   """Which records the batches have, by the records' tokens, int [N].
 
-  Those of the last window are remembered.
+  Records of a batch are of similar length or, `dealt`, batches have similar numbers
+  of tokens. The batches of the last window are remembered.
   """
 
-  def __init__(self, seed: int, lengths: np.ndarray):
-    self._seed, self._lengths = seed, lengths
+  def __init__(self, seed: int, lengths: np.ndarray, dealt: bool = False):
+    self._seed, self._lengths, self._dealt = seed, lengths, dealt
     self._window: tuple[tuple, np.ndarray] | None = None
 
   def find_batch(self, phase: task.Phase, step: int) -> tuple[np.ndarray, int]:
     """Returns (records of a step's batch, int64 [B]; its length)."""
+    records = self.find_records(phase, step)
+    return records, choose_length(phase, self._lengths[records])
+
+  def find_records(self, phase: task.Phase, step: int) -> np.ndarray:
+    """Returns the records of a step's batch, int64 [B]."""
     first, batches = self._find_window(phase, step - phase.first)
     if self._window is None or self._window[0] != (phase, first):
       self._window = (phase, first), self._sort(phase, first, batches)
-    records = self._window[1][step - phase.first - first]
-    return records, choose_length(phase, self._lengths[records])
+    return self._window[1][step - phase.first - first]
 
   def _find_window(self, phase, number) -> tuple[int, int]:
     """Returns (first batch, batches) of the window that a batch is in.
@@ -135,8 +150,14 @@ class Order:
     size = phase.batch_size
     rows = np.arange(first * size, (first + batches) * size)
     records, _ = hashing.find_records(self._seed, rows, len(self._lengths))
-    # Rows of one class stay shuffled, and need the same length of a batch.
-    classes = np.searchsorted(list_lengths(phase), self._lengths[records])
-    by_length = np.argsort(classes, kind='stable')
+    lengths = self._lengths[records]
+    if self._dealt:
+      by_length = np.argsort(lengths, kind='stable')
+      found = records[by_length].reshape(size, batches).T
+    else:
+      # Rows of one class stay shuffled, and need the same length of a batch.
+      classes = np.searchsorted(list_lengths(phase), lengths)
+      by_length = np.argsort(classes, kind='stable')
+      found = records[by_length].reshape(batches, size)
     keys = hashing.mix(self._seed, _BATCHES, first + np.arange(batches))
-    return records[by_length].reshape(batches, size)[np.argsort(keys)]
+    return found[np.argsort(keys)]

@@ -8,10 +8,12 @@ to 3e-4 (github.com/google-research/bert). The rule here was fitted to
 
 import math
 
+import jax
 from ml_collections import config_dict
 
+from bert_jax import errors
 from bert_jax.config import recipes
-from bert_jax.finetuning import buckets, supervised
+from bert_jax.finetuning import buckets, packing, supervised
 from bert_jax.workdir import claim
 
 _LENGTH_STEP = 8  # tokens
@@ -20,6 +22,7 @@ _POWER = 2  # of how many times smaller a model is
 _HIGHEST = 1e-3  # 3e-3 was too high for BERT-Tiny
 _UPDATES = 500  # a small model makes at least, of few rows
 _FEW = 100  # updates
+_WORTH = 0.85  # share of rows up to which packing is worth its gathers
 
 
 def complete(
@@ -29,10 +32,11 @@ def complete(
 
   These are the learning rate and the epochs, the number of classes, of steps
   (from the epochs) and of steps of the warm-up, the sequence length, lowered to
-  the longest row, and whether batches by length pay. A run that has begun has
+  the longest row, and how batches avoid padding. A run that has begun has
   them already.
   """
   c, rows = config.copy_and_resolve_references(), data.splits['train'].size
+  _refuse_packing(c)
   if not claim.is_final(workdir):
     _fill_from_data(c, data, rows)
   print(f'{describe(c, rows)}\n{buckets.describe(c)}', flush=True)
@@ -52,11 +56,42 @@ def _fill_from_data(c, data, rows):
   steps = max(1, int(c.finetuning.epochs * rows / batch_size))
   c.phases.steps = (steps,)
   c.optimizer.warmup_steps = int(c.finetuning.warmup * steps)
-  if c.finetuning.by_length:
-    c.finetuning.by_length = buckets.pays(c, train.lengths)
+  _choose_padding(c, {name: x.lengths for name, x in data.splits.items()})
   # After each epoch, but ten times at most.
   often = max(-(-rows // batch_size), -(-steps // 10))
   c.eval.every = c.eval.every or often
+
+
+def _choose_padding(c, lengths):
+  """Decides how batches avoid padding: by packing, by length or not at all."""
+  f = c.finetuning
+  if not f.packed:
+    f.packed = 1.0
+    # On accelerators, nothing was measured.
+    if jax.default_backend() == 'cpu' and not packing.find_obstacle(c):
+      share = packing.find_share(c, lengths)
+      f.packed = share if share <= _WORTH else 1.0
+  elif f.packed < 1:
+    needed = packing.find_share(c, lengths)
+    if f.packed < needed:
+      raise errors.UserError(
+        f'finetuning.packed={f.packed:g} is too little: the rows of a batch need '
+        f'{needed:g}; set that, or 0.'
+      )
+  if f.packed < 1:
+    f.by_length = False
+  elif f.by_length:
+    f.by_length = buckets.pays(c, lengths['train'])
+
+
+def _refuse_packing(c):
+  obstacle = packing.find_obstacle(c)
+  if 0 < c.finetuning.packed < 1 and obstacle:
+    raise errors.UserError(
+      f'finetuning.packed={c.finetuning.packed:g} is not possible with '
+      f'{obstacle}; begin in another --workdir with finetuning.packed=1, or go on '
+      'where this run began.'
+    )
 
 
 def find_length(c: config_dict.ConfigDict, manifest: dict) -> int:

@@ -28,7 +28,7 @@ _FILLED = (
   *('model.', 'data.vocab_size', 'data.lowercase', 'data.strip_accents'),
   *('objective.kind', 'objective.nsp', 'phases.seq_length', 'phases.steps'),
   *('optimizer.warmup_steps', 'finetuning.outputs', 'finetuning.max_length'),
-  *('finetuning.num_choices', 'finetuning.by_length'),
+  *('finetuning.num_choices', 'finetuning.by_length', 'finetuning.packed'),
 )
 _ASKED_FOR_BY_0 = 'optimizer.learning_rate', 'finetuning.epochs', 'eval.every'
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.model import attention, bert_config
-from bert_jax.ops import dropout
+from bert_jax.ops import dropout, packed_rows
 from bert_jax.ops.elementwise import LayerNorm, add_bias
 
 
@@ -220,12 +220,17 @@ class Bert(nn.Module):
 
     Args:
       batch: `input_ids`, `input_mask`, `segment_ids`, integers [B, S];
-        input_mask is 1 for tokens. Packed rows have more, see `heads`.
+        input_mask is 1 for tokens. Packed rows have more, see `heads`. With the
+        arrays of `finetuning/packing.py`, those are encoded in their place.
       deterministic: True turns dropout off; otherwise apply needs the random
         stream `dropout`.
       words: the embeddings of `input_ids`, if they were looked up already,
         float32 [B, S, D].
     """
+    packed = packed_rows.select(batch)
+    if packed:
+      x = self.encode(packed, deterministic)
+      return packed_rows.unpack(x, packed['places'], packed['origins'])
     if words is None:
       words = self.embeddings.word(batch['input_ids'])
     x = self.embeddings.of_words(
