@@ -1,12 +1,14 @@
 """Tests of what is said where a device has too little memory."""
 
+import dataclasses
 import types
+from unittest import mock
 
 import jax
 import pytest
 
 from bert_jax import errors
-from bert_jax.train import fit, loop, shortage, task
+from bert_jax.train import loop, programs, shortage, task
 from tests import training
 
 GIB = 2**30
@@ -51,7 +53,6 @@ AT_START = (
       *(loop, '_evaluate', FULL, errors.UserError, IN_PHASE),
       marks=pytest.mark.slow,
     ),
-    (fit, '_make_state', FULL, errors.UserError, AT_START),
     (
       *(loop, '_update', 'INTERNAL: broken'),
       *(jax.errors.JaxRuntimeError, '^INTERNAL: broken'),
@@ -66,6 +67,25 @@ def test_a_lack_of_memory_is_one_line_and_other_errors_are_left_alone(
 
   monkeypatch.setattr(module, function, fail)
   with pytest.raises(raised, match=words):
+    training.train(training.small_config(), tmp_path)
+
+
+def test_a_lack_of_memory_for_the_first_state_is_one_line(
+  tmp_path, monkeypatch
+):
+  def list_start(*args, listed=programs.list_start):
+    full = jax.errors.JaxRuntimeError(FULL)
+    return [
+      dataclasses.replace(
+        x, jitted=mock.Mock(side_effect=full, lower=x.jitted.lower)
+      )
+      if x.name == programs.INITIALISE
+      else x
+      for x in listed(*args)
+    ]
+
+  monkeypatch.setattr(programs, 'list_start', list_start)
+  with pytest.raises(errors.UserError, match=AT_START):
     training.train(training.small_config(), tmp_path)
 
 
