@@ -85,9 +85,10 @@ def describe(config: config_dict.ConfigDict) -> str:
   """Returns which lengths the batches of a completed run have, as a line."""
   [phase] = task.list_phases(config)
   if 0 < config.finetuning.packed < 1:
+    rows = round(config.finetuning.packed * phase.batch_size)
     return (
-      f'all batches have {phase.seq_length} tokens, and '
-      f'{config.finetuning.packed:.0%} of their rows, in which others share a row'
+      f'the {phase.batch_size} rows of a batch are packed into {rows} of '
+      f'{phase.seq_length} tokens'
     )
   if config.finetuning.by_length:
     lengths = ', '.join(map(str, list_lengths(phase)))

@@ -203,7 +203,7 @@ def test_a_run_on_one_device_packs_and_learns(tmp_path):
   root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
   env = environment.for_devices(1)
   out = subprocess.check_output(command, cwd=root, env=env, text=True)
-  assert 'of their rows, in which others share a row' in out
+  assert 'the 8 rows of a batch are packed into ' in out
   results = json.loads((run / 'results.json').read_text())
   assert results['metrics']['accuracy'] == 1
   (run / 'results.json').unlink()
