@@ -7,6 +7,8 @@ import os
 import pytest
 
 from bert_jax import config, config_check, errors
+from bert_jax.pretraining import batches
+from bert_jax.train import task
 
 CONFIGS = sorted(
   glob.glob(os.path.join(os.path.dirname(__file__), '../../configs/*.py'))
@@ -27,6 +29,7 @@ def test_every_config_can_work_and_is_documented(path):
     'table6.py': '3x768x12,',
     'compact.py': 'small,',
     'baselines.py': 'ltr,',
+    'budget.py': 'cpu_quarter,',
     'glue.py': 'rte,',
   }
   size = sizes.get(os.path.basename(path), '')
@@ -61,6 +64,22 @@ def test_the_papers_recipe():
       'reduce_dtype': 'float32',
     }
     assert (c.model.dropout, c.model.attention_dropout) == (0.1, 0.1)
+
+
+def test_each_budget_costs_the_flops_that_its_table_says():
+  path = next(p for p in CONFIGS if p.endswith('budget.py'))
+  with open(path, encoding='utf-8') as file:
+    lines = [x.split() for x in file if x[:3] in ('cpu', 'gpu', 'v5e')]
+  assert len(lines) == 4
+  for budget, _, flops, *_ in lines:
+    c = load(path, budget)
+    config_check.check(c)
+    model, spent = config.model_config(c), 0
+    for phase in task.list_phases(c):
+      n = batches.count_predictions(c, phase)
+      each = model.flops_per_sequence(phase.seq_length, n)
+      spent += phase.steps * phase.batch_size * each
+    assert spent == pytest.approx(float(flops), rel=0.01)
 
 
 def test_an_unknown_size_is_an_error():

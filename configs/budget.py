@@ -1,0 +1,86 @@
+"""BERT for a budget of 15 minutes to a day.
+
+python -m bert_jax.main --config=configs/budget.py:cpu_quarter --workdir=DIR \\
+  --config.data.input='text/*.txt'
+
+budget         shape   FLOPs    on           hours         dollars    MLM loss
+cpu_quarter    2x128   7.54e13  two cores    0.25          -          not run
+cpu_hour       2x192   3.71e14  two cores    1.1           -          not run
+gpu_half_hour  8x512   4.54e17  h100:1       0.20 to 0.51  2.2 to 5.7 not run
+v5e4_day       12x768  2.40e19  v5litepod-4  11 to 23      53 to 110  not run
+
+FLOPs are those that preflight and the log count; hours and dollars are
+preflight's, with list prices of 2025, and for two cores 90 GFLOP/s. v5e4_day is
+the paper's BASE, whose held-out loss was 1.38 (a perplexity of 3.99).
+"""
+
+from bert_jax import config, errors
+
+# Two cores: 8,000 pieces, as in few FLOPs more are not learnt; rows of 64, which
+# cost less than half of 128, until the last tenth; nothing to regularise in less
+# than two epochs. Where the layers cost little more than the decoder, many
+# predictions at first are worth more than they cost.
+_CPU = {
+  'data.vocab_size': 8000,
+  'data.passes': 1,
+  'data.shards': 16,
+  'model.dropout': 0.0,
+  'model.attention_dropout': 0.0,
+  'objective.initial_mask_rate': 0.3,
+  'phases.seq_length': (64, 128),
+  'phases.batch_size': (32, 32),
+  'phases.accumulate': (1, 1),
+  'phases.max_predictions': (20, 24),
+  # Of its own for each phase: positions from 64 on are new at 128.
+  'phases.warmups': (400, 100),
+  'eval.sequences': 4000,
+  'checkpoint.keep_every': 0,
+}
+_ACCELERATOR = {
+  'model.dtype': 'bfloat16',
+  'rng': 'rbg',  # the chip's own generator; see docs/speed.md
+}
+_BUDGETS = {
+  'cpu_quarter': {
+    **_CPU,
+    'phases.steps': (7300, 500),
+    'phases.learning_rates': (2e-3, 1e-3),
+    **dict.fromkeys(('eval.every', 'log.every', 'checkpoint.every'), 725),
+  },
+  'cpu_hour': {
+    **_CPU,
+    'model.hidden_size': 192,
+    'model.num_heads': 3,
+    'model.mlp_size': 768,
+    'phases.steps': (19_000, 1200),
+    'phases.learning_rates': (1.5e-3, 1e-3),
+    **dict.fromkeys(('eval.every', 'log.every', 'checkpoint.every'), 1890),
+  },
+  'gpu_half_hour': {
+    **_ACCELERATOR,
+    'objective.initial_mask_rate': 0.3,
+    'data.vocab_size': 16_000,
+    'phases.seq_length': (128,),
+    'phases.steps': (40_000,),
+    'phases.batch_size': (512,),
+    'phases.accumulate': (1,),
+    'phases.max_predictions': (40,),
+    'optimizer.learning_rate': 5e-4,
+    'optimizer.warmup_steps': 2000,
+    'eval.every': 4000,
+  },
+  'v5e4_day': _ACCELERATOR,  # configs/base.py: its million updates take a day
+}
+_SIZES = {'gpu_half_hour': 'medium', 'v5e4_day': 'base'}
+
+
+def get_config(arguments: str = 'cpu_quarter'):
+  budget, _, rest = arguments.partition(',')
+  if budget not in _BUDGETS:
+    raise errors.UserError(
+      f'{budget!r} is not one of {", ".join(_BUDGETS)}; give it first: '
+      'configs/budget.py:cpu_hour,smoke'
+    )
+  c = config.pretraining(_SIZES.get(budget, 'tiny'))
+  c.update_from_flattened_dict(_BUDGETS[budget])
+  return config.apply_arguments(c, rest)
