@@ -1,9 +1,10 @@
 """Fills in what follows from a run's data: its length, its rate, its steps.
 
-The paper's learning rates are for hidden sizes of 768 and 1024. Smaller models
-need higher ones: Google chose those of its miniatures, of 128 to 512, from 3e-5
-to 3e-4 (github.com/google-research/bert). The rule here was fitted to
-`benchmarks/measure/finetuning_scores.py --rates`; docs/finetuning.md has figures.
+The paper's learning rates, in `config/recipes.py`, are for hidden sizes of 768
+and 1024. Smaller models need higher ones: Google chose those of its miniatures,
+of 128 to 512, from 3e-5 to 3e-4 (github.com/google-research/bert). The rule here
+was fitted to `benchmarks/measure/finetuning_scores.py --rates`;
+docs/finetuning.md has figures.
 """
 
 import math
