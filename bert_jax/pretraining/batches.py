@@ -74,7 +74,7 @@ class Batches:
     self._words = words
     self._special = np.array([words.cls_id, words.sep_id])
     self._continues = np.array([w.startswith('##') for w in words.vocab])
-    lengths = set(config.phases.seq_length)
+    lengths = sorted(set(config.phases.seq_length))
     self._splits = {
       (split, n): dataset.open_split(
         directory, split, n, config.data.skip_corrupt, unread
