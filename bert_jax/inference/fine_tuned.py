@@ -13,7 +13,6 @@ from bert_jax.model import bert_config, classifier, feature_model, parameters
 
 # {task: outputs of its model, where no data says how many}
 _OUTPUTS = {'classification': 2, 'tagging': 9, 'choice': 1, 'spans': 2}
-_TAGGERS = 'tagging', 'spans'  # tasks with outputs for each token
 NO_FEATURES = 'none'  # the value of finetuning.features for training it all
 
 
@@ -43,7 +42,7 @@ def make_module(
   config: config_dict.ConfigDict, bert: bert_config.BertConfig
 ) -> nn.Module:
   """Returns the model that a fine-tuning run trains, with this encoder."""
-  c, tokens = config.finetuning, config.task in _TAGGERS
+  c, tokens = config.finetuning, config.task in classifier.TAGGERS
   # The number is unknown where no data is read, as in preflight.
   common = bert, c.outputs or _OUTPUTS.get(config.task, 2), c.head_dropout
   units = config.model.bilstm

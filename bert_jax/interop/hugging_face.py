@@ -49,7 +49,7 @@ def find_problem(
     return 'BERT of Hugging Face has no model with a BiLSTM'
   if head.form == 'gpt':
     return 'BERT of Hugging Face has no model that reads the extract token'
-  if config.causal and head.task not in ('tagging', 'spans'):
+  if config.causal and not head.reads_tokens:
     return (
       'BertForSequenceClassification reads [CLS], which sees no text in a model '
       'that reads from left to right'

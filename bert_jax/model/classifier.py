@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax.model import encoder, heads
 from bert_jax.ops import dropout, tied_decoder
 
+TAGGERS = 'tagging', 'spans'  # tasks with outputs for each token
 _LSTM_LAYERS = 2
 
 
@@ -246,7 +247,7 @@ class Head(NamedTuple):
   @property
   def reads_tokens(self) -> bool:
     """Returns whether it has outputs for each token, not for a whole text."""
-    return self.task in ('tagging', 'spans')
+    return self.task in TAGGERS
 
   def add_to(self, params: dict) -> dict:
     """Returns the whole model's parameters, given its encoder's."""
