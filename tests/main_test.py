@@ -157,6 +157,11 @@ def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
   assert process.returncode == 0, output
   assert 'resumed at step' in output
   assert last_fingerprint(run) == last_fingerprint(workdir)
+  ours, theirs = (
+    json.loads((x / 'results.json').read_text()) for x in (run, workdir)
+  )
+  assert ours == theirs and ours['step'] == 30
+  assert next(iter(ours['metrics'])) == 'mlm_loss'
   steps = [
     r['step'] for r in log.read(run / 'metrics.jsonl') if r['kind'] == 'train'
   ]

@@ -1,4 +1,4 @@
-"""Finishes a pre-training run: export, three examples, summary of files."""
+"""Finishes a pre-training run: results, export, examples, summary of files."""
 
 import itertools
 import shlex
@@ -16,10 +16,12 @@ from bert_jax.inference import fill
 from bert_jax.interop import hugging_face
 from bert_jax.model import parameters
 from bert_jax.pretraining import batches, model_card
+from bert_jax.runtime import files
 from bert_jax.tokenization.tokenizer import Tokenizer
-from bert_jax.workdir import log, paths
+from bert_jax.workdir import fingerprint, log, paths
 
 _PIECES = 24  # tokens of an example, at most
+_ABOUT = 'kind', 'step', 'seconds'  # of a row of the log, not of the model
 
 
 def finish(
@@ -35,9 +37,19 @@ def finish(
   Args:
     params: trained parameters, with padding rows of the vocabulary.
   """
-  del predictions, step
+  del predictions
   bert = model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
+  rows = log.read(paths.metrics(workdir))
+  [*_, last] = (row for row in rows if row['kind'] == 'eval')
+  results = {
+    'metrics': {'mlm_loss': last['mlm_loss']}
+    | {name: x for name, x in last.items() if name not in _ABOUT},
+    'seed': config.seed,
+    'step': step,
+    'fingerprint': fingerprint.combine(fingerprint.of_arrays(params)),
+  }
+  files.write_json(paths.results(workdir), results)
   words = manifest_file.load_tokenizer(directory)
   examples = choose_examples(config, directory, words, batches.EXAMPLES)
   if examples:
@@ -53,11 +65,11 @@ def finish(
     described = model_card.make_card(
       config,
       manifest_file.read(directory),
-      log.read(paths.metrics(workdir)),
+      rows,
       sum(x.size for x in jax.tree.leaves(params)),
     )
     hugging_face.export(exported, params, bert, words, described)
-  _print_summary(config, workdir, exported)
+  _print_summary(config, workdir, exported, rows, last)
   if problem:
     print(f'  no export: {problem}')
   _print_next(workdir, exported, [sentence for sentence, _ in examples])
@@ -130,9 +142,7 @@ def _has_letters(piece: str) -> bool:
   return all(unicodedata.category(c)[0] in 'LM' for c in piece.lstrip('#'))
 
 
-def _print_summary(config, workdir: str, exported: str | None):
-  rows = log.read(paths.metrics(workdir))
-  last = [r for r in rows if r['kind'] == 'eval'][-1]
+def _print_summary(config, workdir: str, exported: str | None, rows, last):
   facts = [r for r in rows if r['kind'] == 'run'][-1]
   nsp = (
     f', NSP accuracy {last["nsp_accuracy"]:.1%}'

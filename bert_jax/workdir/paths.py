@@ -29,7 +29,7 @@ tensorboard = _named('tensorboard')  # the folder of its event files
 status = _named('status.json')  # how the run is doing, one JSON object
 trace = _named('profile')  # the folder of profiler traces
 export = _named('export')  # the folder of the exported model
-results = _named('results.json')  # a fine-tuned model's scores
+results = _named('results.json')  # the scores at the end
 own_data = _named('data')  # the folder of data that a run prepares for itself
 
 
