@@ -20,7 +20,6 @@ results.png. The exit code is that of the runs that failed (docs/exit_codes.md).
 """
 
 import os
-import sys
 from collections.abc import Collection
 
 from absl import flags
@@ -56,17 +55,10 @@ def main(argv: list[str]) -> int:
   flag = given['config']
   overrides = config_flags.get_override_values(flag)
 
+  filename = config_flags.get_config_filename(flag)
+
   def make_command(run):
-    return [
-      *(sys.executable, '-m', 'bert_jax.sweep.child', str(os.getpid())),
-      f'--config={config_flags.get_config_filename(flag)}',
-      *(
-        f'--config.{name}={_to_text(x)}'
-        for name, x in (overrides | run.fields).items()
-      ),
-      # Other hosts of a TPU are other processes of the sweep.
-      '--num_processes=1',
-    ]
+    return share.make_command(filename, overrides | run.fields)
 
   for found, failed in share.work(directory, runs, make_command):  # noqa: B007
     summary = results.summarise(runs, found)
@@ -77,10 +69,6 @@ def main(argv: list[str]) -> int:
   for name in failed:
     print(f'failed: {name}; see output.txt there')
   return choose_exit_code(failed.values())
-
-
-def _to_text(value) -> str:
-  return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _report(directory, summary, config):

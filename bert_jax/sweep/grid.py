@@ -27,12 +27,14 @@ class Run(NamedTuple):
     name: that of its folder, such as 'learning_rate=2e-05,seed=0'.
     fields: {path of a field: value}, as in the grid.
     setting: {short name of a field: value as text}, of all fields but the seed.
+    needs: the name of a run that has to be done first; '' for none.
   """
 
   name: str
   fields: dict[str, Any]
   setting: dict[str, str]
   seed: str
+  needs: str = ''
 
   def apply(self, config: config_dict.ConfigDict) -> config_dict.ConfigDict:
     """Returns the config of this run of an experiment."""
@@ -72,7 +74,7 @@ def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
   paths = sorted(axes, key=lambda path: path == _SEED)  # the seed is the last
   found: dict[str, Run] = {}
   for values in itertools.product(*(axes[path] for path in paths)):
-    run = _make(dict(zip(paths, values, strict=True)))
+    run = make(dict(zip(paths, values, strict=True)))
     config_check.check(run.apply(config))
     if run.name in found:
       raise errors.UserError(
@@ -96,12 +98,13 @@ def _list_values(name, values, config) -> list[str]:
   return [task for task in found if task != LEFT_OUT]
 
 
-def _make(fields) -> Run:
-  # A tuple has the same value for all phases.
-  texts = {
-    _shorten(path): str(x[0] if isinstance(x, tuple) else x)
-    for path, x in fields.items()
-  }
+def make(fields: dict[str, Any]) -> Run:
+  """Returns the run with these values of fields, {path: value}."""
+  texts = {}
+  for path, x in fields.items():
+    if isinstance(x, tuple):  # mostly the same value for all phases
+      x = x[0] if len({*x}) == 1 else '_'.join(map(str, x))
+    texts[_shorten(path)] = str(x)
   parts = [
     f'{name}={_UNUSUAL.sub("_", x.strip("/"))[-_LONGEST:]}'
     for name, x in texts.items()

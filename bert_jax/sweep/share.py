@@ -12,9 +12,10 @@ import functools
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import config_dict
@@ -78,6 +79,21 @@ def _compare(path, saved, config, free=()):
     )
 
 
+def make_command(config: str, fields: Mapping[str, Any]) -> list[str]:
+  """Returns the command, without --workdir, that trains a config with fields."""
+  texts = {
+    name: ','.join(map(str, x)) if isinstance(x, tuple) else x
+    for name, x in fields.items()
+  }
+  return [
+    *(sys.executable, '-m', 'bert_jax.sweep.child', str(os.getpid())),
+    f'--config={config}',
+    *(f'--config.{name}={text}' for name, text in texts.items()),
+    # Other hosts of a TPU are other processes of the sweep.
+    '--num_processes=1',
+  ]
+
+
 def work(
   directory: str,
   runs: list[grid.Run],
@@ -104,6 +120,8 @@ def work(
     while left := _look(directory, runs, results, failed):
       for run in left:
         _check(stop)
+        if run.needs and run.needs not in results:
+          continue
         workdir = os.path.join(directory, run.name)
         with lock.attempt(os.path.join(workdir, _CLAIM)) as held:
           # Another process may just have done it.
@@ -133,7 +151,8 @@ def _look(directory, runs, results, failed) -> list[grid.Run]:
       if found is not None:
         results[run.name] = found
         failed.pop(run.name, None)  # another process has succeeded
-  return [x for x in runs if x.name not in results and x.name not in failed]
+  ended = results.keys() | failed
+  return [x for x in runs if x.name not in ended and x.needs not in failed]
 
 
 def read_results(workdir: str) -> dict[str, Any] | None:

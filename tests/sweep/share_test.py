@@ -44,10 +44,12 @@ write('status.json', {'state': 'done'})
 """
 
 
-def work(folder, seeds=3, actions=None):
+def work(folder, seeds=3, actions=None, needs=None):
   """Returns {run: score}, {run: exit code}, and how often there was news."""
   values = ','.join(map(str, range(seeds)))
   runs = grid.parse(f'seed={values}', recipes.finetuning())
+  needs = needs or {}
+  runs = [run._replace(needs=needs.get(run.name, '')) for run in runs]
 
   def command(run):
     action = (actions or {}).get(run.seed, 'quick')
@@ -107,6 +109,19 @@ def test_ctrl_c_reaches_the_run_which_saves(tmp_path, capsys):
     work(tmp_path, actions={'1': 'long'})
   assert 'seed=1: saved' in capsys.readouterr().out
   assert not (tmp_path / 'seed=2').exists()
+
+
+def test_a_run_waits_for_the_one_that_it_needs(tmp_path, capsys):
+  needs = {'seed=0': 'seed=2', 'seed=1': 'seed=0'}
+  scores, failed, _ = work(tmp_path / 'a', needs=needs)
+  assert len(scores) == 3 and failed == {}
+  told = [x for x in capsys.readouterr().out.splitlines() if 'of 3' in x]
+  assert told == ['seed=2 (1 of 3)', 'seed=0 (2 of 3)', 'seed=1 (3 of 3)']
+  # What needs a run that failed is not begun.
+  needs = {'seed=0': 'seed=1'}
+  scores, failed, _ = work(tmp_path / 'b', 3, {'1': 'fail'}, needs)
+  assert failed == {'seed=1': 1} and scores == {'seed=2': 0.2}
+  assert count_starts(tmp_path / 'b') == {'seed=1': 1, 'seed=2': 1}
 
 
 _SHARE = """
