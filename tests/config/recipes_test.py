@@ -11,7 +11,11 @@ from bert_jax.pretraining import batches
 from bert_jax.train import task
 
 CONFIGS = sorted(
-  glob.glob(os.path.join(os.path.dirname(__file__), '../../configs/*.py'))
+  path
+  for path in glob.glob(
+    os.path.join(os.path.dirname(__file__), '../../configs/*.py')
+  )
+  if not path.endswith('tables.py')  # which holds the tables of many runs
 )
 
 

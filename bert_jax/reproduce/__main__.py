@@ -1,0 +1,98 @@
+"""Trains a table of the paper with several seeds, and tests its claims.
+
+  python -m bert_jax.reproduce --table=5 --config=configs/budget.py:cpu_quarter \\
+    --workdir=DIR --data=FOLDER
+
+--config is the budget, any config of pre-training; the table, which is in
+tables.py beside it, changes some fields in each row. Run the same command again
+to continue; start it once per device or host, and they share the runs out. After
+each run, table5.md in --workdir has what is known. docs/reproduction.md explains.
+"""
+
+import os
+import runpy
+import shlex
+import sys
+import time
+
+from absl import flags
+from ml_collections import config_flags
+
+from bert_jax import errors
+from bert_jax.runtime import cli
+
+
+def main(argv: list[str]) -> int:
+  """Runs the command; returns 0 if all runs are done."""
+  del argv
+  import jax
+
+  from bert_jax.pretraining import training_data
+  from bert_jax.reproduce import page, runs
+  from bert_jax.runtime import files, lock, storage
+  from bert_jax.sweep import __main__ as sweep
+  from bert_jax.sweep import share
+
+  jax.config.update('jax_platforms', 'cpu')  # accelerators are for the runs
+  given, flag = flags.FLAGS, flags.FLAGS['config']
+  c, directory = cli.get_config(given), storage.resolve(given.workdir)
+  file = config_flags.get_config_filename(flag)
+  beside = os.path.join(os.path.dirname(file.partition(':')[0]), 'tables.py')
+  tables = runpy.run_path(beside)['get_tables'](c)
+  if given.table not in tables:
+    known = ', '.join(tables)
+    raise errors.UserError(f'--table={given.table} is not one of {known}.')
+  table, data = tables[given.table], storage.resolve(given.data)
+  cells = runs.list_runs(table, c, file, directory, data)
+  todo = [*dict.fromkeys(run for column in cells.values() for run in column)]
+  todo.sort(key=lambda run: (run.config.seed, run.needs != ''))
+  print(runs.describe(todo, directory, given.gflops), flush=True)
+  if given.dry_run:
+    return 0
+  share.check_config(directory, c, [])  # names of runs have the rest
+  while True:
+    try:
+      training_data.prepare_data(c, directory)
+      break
+    except lock.Held:  # another process prepares them
+      time.sleep(1)
+  overrides = config_flags.get_override_values(flag)
+
+  def make_command(run):
+    own = {} if run.needs else overrides
+    return share.make_command(run.file, own | run.fields)
+
+  path, counts = os.path.join(directory, f'table{given.table}.md'), {}
+  for finished, failed in share.work(directory, todo, make_command):  # noqa: B007
+    for run in todo:
+      if run.name in finished and run.name not in counts:
+        folder = os.path.join(directory, run.name)
+        counts[run.name] = runs.read_counts(run, folder)
+    done = runs.describe(todo, directory, given.gflops)
+    command = f'python -m bert_jax.reproduce {shlex.join(sys.argv[1:])}'
+    about = f'`{command}`\n\n{done}'
+    files.write_text(path, page.render(table, cells, finished, counts, about))
+    print(done, flush=True)
+  print(path)
+  for name in failed:
+    print(f'failed: {name}; see output.txt there')
+  return sweep.choose_exit_code(failed.values())
+
+
+def _define_flags():
+  flags.DEFINE_string('table', None, 'A table of the paper: 5, 6, 7 or 8.')
+  config_flags.DEFINE_config_file(
+    'config', None, 'The budget, e.g. configs/budget.py:cpu_hour.'
+  )
+  flags.DEFINE_string('workdir', None, 'Directory of the runs and the page.')
+  flags.DEFINE_string('data', None, 'Folder of the evaluation sets.')
+  flags.DEFINE_bool('dry_run', False, 'Only print the plan and its cost.')
+  flags.DEFINE_float(
+    'gflops', 0.0, 'GFLOP/s, for the hours left; 0 is that of the runs done.'
+  )
+  flags.mark_flags_as_required(['table', 'config', 'workdir', 'data'])
+
+
+if __name__ == '__main__':
+  _define_flags()
+  cli.run(main)

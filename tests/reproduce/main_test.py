@@ -1,0 +1,215 @@
+"""The command: a table's runs, their order, its page, and how it goes on."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.reproduce import __main__ as command
+from bert_jax.sweep import share
+from tests import commands, environment
+from tests.data import preparation
+from tests.finetuning import made
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+# That is how ml_collections loads the file of --config.
+pytestmark = pytest.mark.filterwarnings(
+  'ignore:the load_module:DeprecationWarning'
+)
+# Two rows, of which each seed is a run of pre-training and one of fine-tuning.
+_TABLES = """
+import runpy
+known = runpy.run_path({path!r})
+Column, Row, Table = (known[x] for x in ('Column', 'Row', 'Table'))
+arguments = 'epochs=40,batch_size=8,seq_length=16,learning_rate=1e-2'
+def get_tables(c):
+  return {{'9': Table(
+    'Table 9',
+    {{'cats': Column('classify.py:' + arguments, 'texts', '{{}}/texts')}},
+    (Row('BERT', (99.0,)), Row('No NSP', (98.0,), {{'objective.nsp': False}})),
+    (('BERT', 'No NSP'),),
+    'nothing.',
+    seeds=2,
+  )}}
+"""
+_NAMES = [
+  f'{x}seed={i}{y}'
+  for i in '01'
+  for y in ('', ',texts')
+  for x in ('', 'nsp=False,')
+]
+
+
+@pytest.fixture
+def arguments(tmp_path):
+  """Returns the command's arguments, of a small table in its own folder."""
+  configs = tmp_path / 'configs'
+  shutil.copytree(os.path.join(ROOT, 'configs'), configs)
+  path = os.path.join(ROOT, 'configs', 'tables.py')
+  (configs / 'tables.py').write_text(_TABLES.format(path=path))
+  made.write_texts(tmp_path / 'texts')
+  text = preparation.write_corpus(tmp_path / 'corpus.txt')
+  fields = 'vocab_size=120,steps=12,checkpoint.every=4,log.every=1'
+  return [
+    '--table=9',
+    f'--config={configs}/tiny.py:smoke,{fields}',
+    f'--config.data.input={text}',
+    '--config.data.layout=sentences',
+    f'--workdir={tmp_path}/table',
+    f'--data={tmp_path}',
+  ]
+
+
+# Leaves what a run leaves; a line of `order` for each that is begun.
+_RUN = """
+import json, os, sys
+workdir = sys.argv[-1].partition('=')[2]
+name = os.path.basename(workdir)
+def write(path, text):
+  path = os.path.join(workdir, path)
+  os.makedirs(os.path.dirname(path), exist_ok=True)
+  with open(path, 'w') as file:
+    file.write(text)
+with open(os.path.join(workdir, '..', 'order'), 'a') as file:
+  print(name, file=file)
+if os.path.exists(os.path.join(workdir, '..', '..', 'broken')):
+  sys.exit('error: no luck')
+metrics = {'mlm_loss': 2.5, 'mlm_perplexity': 12.2}
+if 'texts' in name:
+  metrics = {'accuracy': 0.5}
+  second = 'x' if 'nsp' in name else 'y'
+  rows = ['label', 'prediction'], *[['y', second], ['y', 'y']] * 50
+  write('predictions/dev.tsv', ''.join('\\t'.join(x) + '\\n' for x in rows))
+write('results.json', json.dumps({'metrics': metrics}))
+write('status.json', json.dumps({'state': 'done'}))
+"""
+
+
+@pytest.fixture
+def fake(monkeypatch):
+  """Replaces the runs by a small program; returns {name: fields} of them."""
+  asked = {}
+
+  def make_command(file, fields):
+    asked[str(fields)] = file, fields
+    return [sys.executable, '-S', '-c', _RUN]
+
+  monkeypatch.setattr(share, 'make_command', make_command)
+  # The hours come from logs, which these runs do not write.
+  monkeypatch.setattr('bert_jax.report.runs.find', lambda folders: ([], {}))
+  return asked
+
+
+@pytest.fixture
+def run(monkeypatch, fake, arguments):
+  """Returns a function that runs the command with more arguments."""
+
+  def run(*more):
+    # Flags of single fields are looked for there.
+    monkeypatch.setattr(sys, 'argv', ['x', *arguments, *more])
+    return commands.run(command, *arguments, *more)
+
+  return run
+
+
+def read_order(tmp_path):
+  return (tmp_path / 'table' / 'order').read_text().split()
+
+
+def test_the_runs_of_a_table_become_its_page(tmp_path, run, fake, capsys):
+  (tmp_path / 'broken').touch()
+  assert run() == errors.MISTAKE
+  assert read_order(tmp_path) == [x for x in _NAMES if 'texts' not in x]
+  assert 'failed: nsp=False,seed=1; see output.txt' in capsys.readouterr().out
+  os.remove(tmp_path / 'broken')
+  os.remove(tmp_path / 'table' / 'order')
+  assert run() == 0
+  # Seed by seed, so that an unfinished table is one of fewer seeds.
+  assert read_order(tmp_path) == _NAMES
+  text = (tmp_path / 'table' / 'table9.md').read_text()
+  assert '`python -m bert_jax.reproduce --table=9 --config=' in text
+  assert '8 of 8 runs done' in text
+  assert '| 99.0 / 100.0 ± 0.0 (2) |' in text
+  assert '| 98.0 / 50.0 ± 0.0 (2) |' in text
+  assert '| cats | BERT > No NSP | +50.0 |' in text and '| shown |' in text
+  run()
+  assert read_order(tmp_path) == _NAMES  # nothing is done again
+  given = [fields for _, fields in fake.values()]
+  assert {x['data.dir'] for x in given if 'data.dir' in x} == {
+    f'{tmp_path}/table/data'
+  }
+  tuned = [x for x in given if 'init_from' in x]
+  assert not any('data.layout' in x for x in tuned)
+
+
+def test_a_plan_does_nothing(tmp_path, run, capsys):
+  assert run('--dry_run', '--gflops=1') == 0
+  out = capsys.readouterr().out
+  assert out.startswith('0 of 8 runs done, 0.00e+00 FLOPs; left ')
+  assert out.endswith(' hours of training\n')
+  assert not os.path.exists(tmp_path / 'table')
+
+
+def test_another_budget_or_table_is_refused(run):
+  with pytest.raises(errors.UserError, match='--table=5 is not one of 9'):
+    run('--table=5')
+  assert run() == 0
+  with pytest.raises(errors.UserError, match=r'steps was \[12\], is \[13\]'):
+    run('--config.phases.steps=13')
+
+
+def start(arguments, workdir):
+  return subprocess.Popen(
+    [
+      *(sys.executable, '-m', 'bert_jax.reproduce', *arguments),
+      f'--workdir={workdir}',
+    ],
+    cwd=ROOT,
+    env=environment.for_devices(1),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+@pytest.mark.slow
+def test_a_killed_table_goes_on_and_two_processes_share_it(tmp_path, arguments):
+  path, table = tmp_path / 'configs' / 'tables.py', tmp_path / 'table'
+  path.write_text(path.read_text().replace('seeds=2', 'seeds=1'))
+  names = [x for x in _NAMES if 'seed=0' in x]
+
+  def read_results():
+    return {
+      name: json.loads((table / name / 'results.json').read_text())
+      for name in names
+    }
+
+  process = start(arguments, table)
+  while not (table / 'seed=0' / 'checkpoints' / '4').exists():
+    assert process.poll() is None, process.communicate()[0]
+    time.sleep(0.01)
+  process.send_signal(signal.SIGKILL)
+  process.communicate()
+  pair = [start(arguments, table) for _ in range(2)]
+  outputs = [x.communicate()[0] for x in pair]
+  assert [x.returncode for x in pair] == [0, 0], outputs
+  assert 'resumed at step' in (table / 'seed=0' / 'output.txt').read_text()
+  begun = [x for out in outputs for x in out.splitlines() if ' of 4)' in x]
+  assert sorted(x.split()[0] for x in begun) == sorted(names)
+  assert [out.count('4 of 4 runs done') for out in outputs] >= [1, 1]
+  # A model and what was made of it, again.
+  results, page = read_results(), (table / 'table9.md').read_text()
+  for name in names[1::2]:
+    shutil.rmtree(table / name)
+  process = start(arguments, table)
+  output = process.communicate()[0]
+  assert process.returncode == 0 and output.count(' of 4)') == 2, output
+  assert read_results() == results
+  assert all(len(x['fingerprint']) == 16 for x in results.values())
+  assert (table / 'table9.md').read_text() == page
