@@ -38,14 +38,21 @@ def main(argv: list[str]) -> int:
   c, directory = cli.get_config(given), storage.resolve(given.workdir)
   file = config_flags.get_config_filename(flag)
   beside = os.path.join(os.path.dirname(file.partition(':')[0]), 'tables.py')
-  tables = runpy.run_path(beside)['get_tables'](c)
+  with errors.explaining(f'cannot read {beside}', 'copy configs/tables.py.'):
+    tables = runpy.run_path(beside)['get_tables'](c)
   if given.table not in tables:
     known = ', '.join(tables)
     raise errors.UserError(f'--table={given.table} is not one of {known}.')
   table, data = tables[given.table], storage.resolve(given.data)
+  if not storage.exists(data):
+    raise errors.UserError(f'--data={data} does not exist; name a folder.')
   cells = runs.list_runs(table, c, file, directory, data)
   todo = [*dict.fromkeys(run for column in cells.values() for run in column)]
   todo.sort(key=lambda run: (run.config.seed, run.needs != ''))
+  for name in [
+    x for x in table.columns if (table.rows[0].name, x) not in cells
+  ]:
+    print(f'no {name}: {data} has no {table.columns[name].folder}')
   print(runs.describe(todo, directory, given.gflops), flush=True)
   if given.dry_run:
     return 0

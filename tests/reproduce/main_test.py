@@ -156,6 +156,20 @@ def test_a_plan_does_nothing(tmp_path, run, capsys):
   assert not os.path.exists(tmp_path / 'table')
 
 
+def test_what_is_missing_is_said_at_once(tmp_path, run, capsys):
+  with pytest.raises(errors.UserError, match='--data=.*data does not exist'):
+    run(f'--data={tmp_path}/data')
+  (tmp_path / 'empty').mkdir()
+  assert run('--dry_run', f'--data={tmp_path}/empty') == 0
+  said, cost = capsys.readouterr().out.splitlines()
+  assert said == f'no cats: {tmp_path}/empty has no texts'
+  assert cost.startswith('0 of 4 runs done')
+  os.remove(tmp_path / 'configs' / 'tables.py')
+  with pytest.raises(errors.UserError, match='cannot read .*configs/tables.py'):
+    run()
+  assert not (tmp_path / 'table').exists()
+
+
 def test_another_budget_or_table_is_refused(run):
   with pytest.raises(errors.UserError, match='--table=5 is not one of 9'):
     run('--table=5')
