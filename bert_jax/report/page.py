@@ -37,8 +37,10 @@ def render(
     sections: what the checkpoints of each run show.
     sweeps: {path: results.json} of the sweeps that runs belong to.
   """
-  parts = ['<h1>' + html.escape(', '.join(x.name for x in found[:3]))]
-  parts[0] += f' and {len(found) - 3} more</h1>' if len(found) > 3 else '</h1>'
+  names = [*sweeps] or [x.name for x in found]
+  more = f' and {len(names) - 3} more' if len(names) > 3 else ''
+  title = html.escape(', '.join(names[:3]) + more)
+  parts = [f'<h1>{title}</h1>']
   for path, results in sweeps.items():
     parts += [f'<h2>Sweep {html.escape(path)}</h2>', _show_sweep(results)]
   parts += ['<h2>Results</h2>', _compare(found)]
@@ -49,7 +51,6 @@ def render(
     if len(found) > 1:
       parts.append(f'<h2>{html.escape(run.name)}</h2>')
     parts.append(_show_run(run, section))
-  title = html.escape(found[0].name)
   return (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width, initial-scale=1">'
