@@ -18,9 +18,9 @@ Written down before the runs: these, {} seeds each, and what is expected of smal
 budgets. {}
 
 A claim is shown if the 95 % interval of the difference, over seeds and rows of dev,
-is above 0, and reversed if it is below; of forty claims about nothing, one is shown.
-A difference as large as under 'visible' would be shown in four cases of five, if
-the models have learnt something."""
+is above 0, and reversed if it is below: up to 6 in 100 claims about nothing are (10
+with two seeds). A difference as large as under 'visible' would be shown in four
+cases of five, if the models have learnt something."""
 
 
 def render(

@@ -11,6 +11,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import config_check, tasks
+from bert_jax.config import flatten
 from bert_jax.finetuning import completion, span_answers, tags
 from bert_jax.finetuning.readers import conll, splits, squad, table_files
 from bert_jax.report import runs as reports
@@ -70,12 +71,14 @@ def list_runs(
     data: with the folders of columns.
   """
   found: dict[tuple[str, str], list[Run]] = {}
-  models: dict[str, Run] = {}
+  models, own = {}, flatten(c)
   beside = os.path.dirname(file.partition(':')[0])
   prepared = c.data.dir or os.path.join(directory, 'data')
   for seed in range(table.seeds):
     for row in table.rows:
-      fields = {**row.model, 'seed': seed}
+      # What the budget has anyway is no part of the name.
+      fields = {k: x for k, x in row.model.items() if own[k] != x}
+      fields['seed'] = seed
       name = grid.make(fields).name
       if name not in models:
         fields['data.dir'] = prepared
@@ -95,8 +98,8 @@ def list_runs(
             'seed': seed,
           }
           path = os.path.join(beside, column.config)
-          own = _plan(path, fields, model.config)
-          run = Run(','.join(filter(None, parts)), path, fields, own, name)
+          plan = _plan(path, fields, model.config)
+          run = Run(','.join(filter(None, parts)), path, fields, plan, name)
         found.setdefault((row.name, title), []).append(run)
   return found
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import pretraining
+from bert_jax.finetuning import starting
 from bert_jax.finetuning.readers import glue
 from bert_jax.reproduce import runs
 
@@ -83,6 +84,8 @@ def test_every_run_of_a_table_can_work(data, budget, number, models, cells):
   assert len(names) == len(every)
   assert {run.needs for run in every - starts} == {x.name for x in starts}
   assert all(runs.count_flops(run.config) > 0 for run in every)
+  for run in every - starts:
+    starting._check_layers(run.config)  # there are as many as features need
 
 
 def test_rows_differ_in_what_the_table_is_about(data):
@@ -99,6 +102,13 @@ def test_rows_differ_in_what_the_table_is_about(data):
   }
   assert ltr.needs == more.needs == 'kind=ltr,nsp=False,seed=3'
   assert more.fields['model.bilstm'] == 128 and more.name != ltr.name
+  for table in ('6', '8'):  # a row of each is the budget's
+    names = {
+      run.name
+      for x in list_runs(TABLES(c)[table], c, data).values()
+      for run in x
+    }
+    assert {'seed=0', 'seed=0,MNLI'} <= names
   first = found['BERT', ''][3]
   assert first.fields == {'seed': 3, 'data.dir': '/runs/data'}
   assert found['+ BiLSTM', ''] == found['LTR & No NSP', '']
@@ -196,3 +206,25 @@ def test_resamples_are_of_seeds_and_of_rows():
   # The seeds of both are drawn together.
   pairs = runs.compare(make_counts([0.2, 0.9]), make_counts([0.1, 0.8]))
   assert pairs.std() < 3
+
+
+def test_claims_about_nothing_are_seldom_shown(monkeypatch):
+  monkeypatch.setattr(runs, '_RESAMPLES', 200)
+  rng = np.random.default_rng(1)
+
+  def draw(seeds, rows=60):
+    """Returns counts of models that differ as much as their seeds do."""
+    skill = rng.normal(0.4, 1, (seeds, 1)) + rng.normal(0, 1, rows)
+    hits = skill + rng.normal(0, 1, (seeds, rows)) > 0
+    return np.stack([hits, *np.ones((2, *hits.shape))], -1)
+
+  shown = {
+    seeds: np.mean(
+      [
+        np.quantile(runs.compare(draw(seeds), draw(seeds)), 0.025) > 0
+        for _ in range(100)
+      ]
+    )
+    for seeds in (2, 5)
+  }
+  assert 0 < shown[5] < 0.1 and shown[2] < 0.2
