@@ -79,7 +79,8 @@ def list_runs(
       # What the budget has anyway is no part of the name.
       fields = {k: x for k, x in row.model.items() if own[k] != x}
       fields['seed'] = seed
-      name = grid.make(fields).name
+      # To init_from, MODEL,MODEL are two.
+      name = grid.make(fields).name.replace(',', '+')
       if name not in models:
         fields['data.dir'] = prepared
         models[name] = Run(name, file, fields, change(c, fields))
@@ -99,7 +100,8 @@ def list_runs(
           }
           path = os.path.join(beside, column.config)
           plan = _plan(path, fields, model.config)
-          run = Run(','.join(filter(None, parts)), path, fields, plan, name)
+          full = '+'.join(filter(None, parts)).replace(',', '+')
+          run = Run(full, path, fields, plan, name)
         found.setdefault((row.name, title), []).append(run)
   return found
 

@@ -41,8 +41,8 @@ def get_tables(c):
 _NAMES = [
   f'{x}seed={i}{y}'
   for i in '01'
-  for y in ('', ',texts')
-  for x in ('', 'nsp=False,')
+  for y in ('', '+texts')
+  for x in ('', 'nsp=False+')
 ]
 
 
@@ -126,7 +126,7 @@ def test_the_runs_of_a_table_become_its_page(tmp_path, run, fake, capsys):
   (tmp_path / 'broken').touch()
   assert run() == errors.MISTAKE
   assert read_order(tmp_path) == [x for x in _NAMES if 'texts' not in x]
-  assert 'failed: nsp=False,seed=1; see output.txt' in capsys.readouterr().out
+  assert 'failed: nsp=False+seed=1; see output.txt' in capsys.readouterr().out
   os.remove(tmp_path / 'broken')
   os.remove(tmp_path / 'table' / 'order')
   assert run() == 0

@@ -82,6 +82,7 @@ def test_every_run_of_a_table_can_work(data, budget, number, models, cells):
   assert len(starts) == models and len(every - starts) == cells
   names = {run.name for run in every}
   assert len(names) == len(every)
+  assert not [x for x in names if ',' in x]  # to init_from, these are two
   assert {run.needs for run in every - starts} == {x.name for x in starts}
   assert all(runs.count_flops(run.config) > 0 for run in every)
   for run in every - starts:
@@ -94,13 +95,13 @@ def test_rows_differ_in_what_the_table_is_about(data):
   bert, ltr, more = (
     found[row, 'QNLI'][3] for row in ('BERT', 'LTR & No NSP', '+ BiLSTM')
   )
-  assert bert.name == 'seed=3,QNLI' and bert.needs == 'seed=3'
+  assert bert.name == 'seed=3+QNLI' and bert.needs == 'seed=3'
   assert bert.fields == {
     'init_from': '/runs/seed=3',
     'data.input': data,
     'seed': 3,
   }
-  assert ltr.needs == more.needs == 'kind=ltr,nsp=False,seed=3'
+  assert ltr.needs == more.needs == 'kind=ltr+nsp=False+seed=3'
   assert more.fields['model.bilstm'] == 128 and more.name != ltr.name
   for table in ('6', '8'):  # a row of each is the budget's
     names = {
@@ -108,7 +109,7 @@ def test_rows_differ_in_what_the_table_is_about(data):
       for x in list_runs(TABLES(c)[table], c, data).values()
       for run in x
     }
-    assert {'seed=0', 'seed=0,MNLI'} <= names
+    assert {'seed=0', 'seed=0+MNLI'} <= names
   first = found['BERT', ''][3]
   assert first.fields == {'seed': 3, 'data.dir': '/runs/data'}
   assert found['+ BiLSTM', ''] == found['LTR & No NSP', '']
