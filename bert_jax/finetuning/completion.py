@@ -19,7 +19,7 @@ from bert_jax.workdir import claim
 
 _LENGTH_STEP = 8  # tokens
 _PAPERS_SIZE = 768  # the least hidden size that the paper fine-tunes
-_POWER = 2  # of how many times smaller a model is
+_POWER, _LEAST = 2, 4  # of how many times smaller a model is; the least factor
 _HIGHEST = 1e-3  # 3e-3 was too high for BERT-Tiny
 _UPDATES = 500  # a small model makes at least, of few rows
 _FEW = 100  # updates
@@ -121,7 +121,7 @@ def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:
     return rate, epochs
   [batch_size] = c.phases.batch_size
   enough = math.ceil(_UPDATES * batch_size / rows)
-  rate = min(rate * smaller**_POWER, _HIGHEST)
+  rate = min(rate * max(smaller**_POWER, _LEAST), _HIGHEST)
   return float(f'{rate:.1e}'), max(epochs, float(enough))
 
 
