@@ -17,6 +17,7 @@ def get_config(arguments: str = ''):
   c.rng = 'rbg'  # the chip's own generator; see docs/speed.md
   c.phases.steps = (7038, 1563)
   c.phases.batch_size = (65_536, 32_768)
+  c.phases.accumulate = (1, 2)  # so that 256 chips of v4 have the memory
   c.phases.max_predictions = (20, 80)
   c.phases.learning_rates = (6e-3, 4e-3)
   c.phases.warmups = (2000, 200)
