@@ -14,9 +14,12 @@ from bert_jax.runtime import signals
 @pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
 def test_raised_interrupts_where_it_is(name):
   number = getattr(signal, name)
-  with pytest.raises(errors.Interrupted) as caught:
-    with signals.raising():
+  before = signal.signal(number, signal.SIG_DFL)  # nohup ignores hangups
+  try:
+    with pytest.raises(errors.Interrupted) as caught, signals.raising():
       os.kill(os.getpid(), number)
+  finally:
+    signal.signal(number, before)
   assert caught.value.signum == number
   assert 'resume with the same command' in str(caught.value)
 
