@@ -23,14 +23,60 @@ _CHECKSUM = 'checksum'
 # above, and well below that of a vocabulary for another script.
 _UNKNOWN = 0.03
 
+_NUMBER = int | float
+# What each part of a manifest is; {str: T} has any keys, [T] any length.
+_TYPES = {
+  'version': str,
+  'recipe': {
+    'inputs': [str],
+    'weights': [_NUMBER],
+    'language': str,
+    'vocab_size': int,
+    'lowercase': bool,
+    'strip_accents': bool | None,
+  },
+  'accents': str,
+  'inputs': [
+    {
+      'input': str,
+      'documents': int,
+      'text_bytes': int,
+      'files': [{'path': str, 'bytes': int}],
+      'train': {str: int},
+      'heldout': {str: int},
+    }
+  ],
+  'cleaned': {str: int},
+  'documents': {str: int},
+  'sentences': int,
+  'tokens': int,
+  'unknown_share': _NUMBER,
+  'unigram_entropy': _NUMBER,
+  'vocab_sha256': str,
+  'lengths': {str: {str: _NUMBER}},
+  'shards': [
+    {
+      'split': str,
+      'number': int,
+      'files': {
+        str: {'name': str, 'bytes': int, 'sha256': str, 'records': int}
+      },
+    }
+  ],
+}
+
 
 def vocab_path(directory: str) -> str:
   """Returns the path of the vocabulary of prepared data."""
   return os.path.join(directory, 'vocab.txt')
 
 
-def read(directory: str) -> dict:
-  """Reads the manifest of prepared data, and compares its checksum."""
+def read(directory: str, types: dict = _TYPES) -> dict:
+  """Reads the manifest of prepared data, and compares its checksum.
+
+  Args:
+    types: of its parts, which are checked, like those of pre-training's data.
+  """
   path = os.path.join(directory, NAME)
   other = f'{directory} is not prepared data: {NAME}'
   advice = 'name another folder: one that bert_jax.data.prepare has made.'
@@ -50,8 +96,33 @@ def read(directory: str) -> dict:
       f'{path} is not as it was written: its checksum {how}; restore it from '
       'a copy, or prepare the data again.'
     )
+  wrong = _find_wrong(found, types, 'its content')
+  if wrong:
+    raise errors.UserError(
+      f'{path} is not what bert_jax.data.prepare writes: {wrong}; restore it '
+      'from a copy, or prepare the data again.'
+    )
   _fill_in(found)
   return found
+
+
+def _find_wrong(found, types, name: str) -> str | None:
+  """Returns what is of another type than `_TYPES` says, or None."""
+  if not isinstance(types, (dict, list)):
+    right = isinstance(found, types)
+    return None if right else f'{name} is of type {type(found).__name__}'
+  if not isinstance(found, type(types)):
+    return f'{name} is of type {type(found).__name__}'
+  if isinstance(types, list):
+    parts = [(f'{name}[{k}]', x, types[0]) for k, x in enumerate(found)]
+  else:
+    parts = [
+      (f'{name}[{k!r}]', x, types.get(k, types.get(str)))
+      for k, x in found.items()
+    ]
+  return next(
+    filter(None, (_find_wrong(x, t, n) for n, x, t in parts if t)), None
+  )
 
 
 def _fill_in(found: dict):
@@ -76,7 +147,8 @@ def _compute_checksum(manifest: dict) -> str:
 
 def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
   """Returns the tokenizer that prepared data was made with."""
-  recipe = read(directory)['recipe']
+  # That of fine-tuning differs in the rest.
+  recipe = read(directory, {'recipe': _TYPES['recipe']})['recipe']
   return tokenizer.Tokenizer.load(
     vocab_path(directory), recipe['lowercase'], recipe['strip_accents']
   )

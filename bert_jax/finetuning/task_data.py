@@ -20,6 +20,24 @@ from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import claim, paths
 
 _MANIFEST = 'manifest.json'
+_TYPES = {  # of a manifest's parts, see `manifest_file.read`
+  'recipe': dict,
+  'labels': [str],
+  'pad_id': int,
+  'splits': {
+    str: {
+      'path': str,
+      'origin': str,
+      'rows': int,
+      'longest': int,
+      'truncated': int,
+      'counts': [str],
+      'warnings': {str: dict},
+    }
+  },
+  'inputs': {str: str},
+  'sha256': {str: str},
+}
 
 
 def prepare(
@@ -80,7 +98,7 @@ def write(
 
 def read(this: supervised.Supervised, directory: str) -> supervised.Data:
   """Reads what `write` wrote, and checks it."""
-  manifest = manifest_file.read(directory)
+  manifest = manifest_file.read(directory, _TYPES)
   for name, expected in manifest['sha256'].items():
     path = os.path.join(directory, name)
     if text_files.compute_sha256(path) != expected:
@@ -106,7 +124,7 @@ def _hash(given: Iterable[str]) -> dict[str, str]:
 
 def _check_inputs(directory):
   """Raises errors.UserError if a file is not as it was; it may be deleted."""
-  was = manifest_file.read(directory)['inputs']
+  was = manifest_file.read(directory, _TYPES)['inputs']
   changed = [path for path, now in _hash(was).items() if now != was[path]]
   if changed:
     raise errors.UserError(

@@ -34,9 +34,9 @@ def test_a_folder_without_a_readable_manifest_is_no_data(tmp_path, text):
 
 
 def test_a_changed_manifest_is_refused(tmp_path):
-  made = {'recipe': {'seed': 3}, 'lengths': {'32': (1, 2)}, 'shards': []}
+  made = {'recipe': {'seed': 3}, 'lengths': {'32': {}}, 'shards': ()}
   manifest_file.write(str(tmp_path), made)
-  as_read = {**made, 'lengths': {'32': [1, 2]}}
+  as_read = {**made, 'shards': []}
   assert manifest_file.read(str(tmp_path)) == as_read
   path = tmp_path / 'manifest.json'
   whole = path.read_text()
@@ -48,6 +48,25 @@ def test_a_changed_manifest_is_refused(tmp_path):
     path.write_text(json.dumps(odd))
     with pytest.raises(errors.UserError, match='checksum is missing'):
       manifest_file.read(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+  ('wrong', 'said'),
+  [
+    ({'recipe': []}, r"content\['recipe'\] is of type list;"),
+    ({'recipe': {'inputs': [3]}}, r"\['inputs'\]\[0\] is of type int;"),
+    ({'unigram_entropy': '3'}, r"\['unigram_entropy'\] is of type str;"),
+    (
+      {'shards': [{'files': {'32': 3}}]},
+      r"\['files'\]\['32'\] is of type int;",
+    ),
+    ({'lengths': {'32': {'rows': None}}}, r"\['rows'\] is of type NoneType;"),
+  ],
+)
+def test_wrong_types_are_said_whatever_the_checksum(tmp_path, wrong, said):
+  manifest_file.write(str(tmp_path), {'recipe': {'lowercase': True}, **wrong})
+  with pytest.raises(errors.UserError, match=said):
+    manifest_file.read(str(tmp_path))
 
 
 def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):
