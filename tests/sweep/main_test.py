@@ -48,8 +48,8 @@ def test_a_sweep_that_is_interrupted_goes_on(tmp_path):
     f'--config.init_from={source}',
     '--config.phases.batch_size=8',
     '--config.phases.seq_length=16',
-    '--config.finetuning.epochs=75',
-    '--config.eval.every=450',
+    '--config.finetuning.epochs=20',
+    '--config.eval.every=120',
     '--config.log.every=1',
   ]
   process = start(sweep, 'learning_rate=1e-2,3e-2', *config)
@@ -63,7 +63,7 @@ def test_a_sweep_that_is_interrupted_goes_on(tmp_path):
   assert 'resume with the same command' in output
   status = json.loads((log.parent / 'status.json').read_text())
   assert status['state'] == 'interrupted'
-  assert 0 < status['checkpoint'] == status['step'] < 450
+  assert 0 < status['checkpoint'] == status['step'] < 120
 
   process = start(sweep, 'learning_rate=1e-2,3e-2', *config)
   output = process.communicate()[0]

@@ -85,7 +85,8 @@ def test_rings_of_devices_add_up_the_same(monkeypatch):
   monkeypatch.setattr(device_mesh, 'find_row', lambda mesh: 2)
   monkeypatch.setattr(collectives_of_rings, '_LARGE', 1)
   function, arguments = gradient_of_four('batch')
-  assert 'collective-permute' in function.lower(*arguments).compile().as_text()
-  _, found = function(*arguments)
+  program = function.lower(*arguments).compile()
+  assert 'collective-permute' in program.as_text()
+  _, found = program(*arguments)
   for one, other in zip(*map(jax.tree.leaves, (whole, found)), strict=True):
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
