@@ -86,6 +86,11 @@ def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
     if not storage.exists(os.path.join(folder, 'sweep.json')):
       found.append(folder)
       continue
+    if not storage.exists(paths.results(folder)):
+      raise errors.UserError(
+        f'{folder} has no results.json: a sweep writes it when a run is done, a '
+        'table of bert_jax.reproduce never does; name some of its runs instead.'
+      )
     sweeps[folder] = files.read_json(paths.results(folder))
     done = [run for x in sweeps[folder]['settings'] for run in x['values']]
     found += [os.path.join(folder, run) for run in done]

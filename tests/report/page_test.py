@@ -102,5 +102,5 @@ def test_what_is_no_run_is_refused(tmp_path):
   with pytest.raises(errors.UserError, match='config.json'):
     runs.find([str(tmp_path)])
   files.write_json(str(tmp_path / 'sweep.json'), {})
-  with pytest.raises(errors.UserError, match='results.json'):
+  with pytest.raises(errors.UserError, match='name some of its runs'):
     runs.find([str(tmp_path)])
