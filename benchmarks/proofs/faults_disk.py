@@ -14,6 +14,7 @@ import emulator
 import small_run
 from small_run import Skipped, expect, expect_error, expect_line, expect_same
 
+from bert_jax.data import shards
 from bert_jax.interop import hugging_face
 from bert_jax.runtime import bucket
 from bert_jax.workdir import log
@@ -70,19 +71,22 @@ def before_row(step: int, act):
 
 
 @contextlib.contextmanager
-def before_export(act):
-  """Calls act() before a run exports its model."""
-  export = hugging_face.export
+def before_call(owner, name, act):
+  """Calls act() before each call of a module's function."""
+  function = getattr(owner, name)
 
   def acting(*args, **options):
     act()
-    return export(*args, **options)
+    return function(*args, **options)
 
-  hugging_face.export = acting
+  setattr(owner, name, acting)
   try:
     yield
   finally:
-    hugging_face.export = export
+    setattr(owner, name, function)
+
+
+before_export = functools.partial(before_call, hugging_face, 'export')
 
 
 def full_predicted(base, folder):
@@ -100,11 +104,12 @@ def full_predicted(base, folder):
 def full_data(base, folder):
   """Prepares data on a disk that becomes full."""
   use = f'input={base.text}'
-  with mount(folder, 300) as disk:
+  with mount(folder, 16_000) as disk:
     workdir = f'{disk}/run'
-    line = expect_error(lambda: small_run.train(workdir, use), 'make room')
+    with before_call(shards, 'make', lambda: fill(disk)):
+      line = expect_error(lambda: small_run.train(workdir, use), 'make room')
     expect(not os.path.exists(f'{workdir}/data'), 'unfinished data')
-    remount(disk, 'size=16m')
+    os.remove(f'{disk}/junk')
     small_run.train(workdir, use)
     expect_same(small_run.describe(workdir), base.result)
   return f'{small_run.quote(line, "No space")}; then bits equal'

@@ -26,7 +26,7 @@ MOMENTS = {
   'starting': ('config_check', 'check'),
   'data preparation': ('data.shards', 'make'),
   'restoring': ('workdir.checkpoint', 'Checkpoints.restore'),
-  'compilation': ('train.compilation', 'compile_all'),
+  'compilation': ('train.programs', 'compile_all'),
   'a step': ('train.meter', 'Meter.add'),
   'the log': ('workdir.log', 'Log.write'),
   'evaluation': ('train.evaluate', 'evaluate'),

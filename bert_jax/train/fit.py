@@ -43,8 +43,8 @@ def check_disk(
   if free < needed:
     fewer = ', lower checkpoint.keep' if config.checkpoint.keep > 1 else ''
     raise errors.UserError(
-      f'{workdir} has {free / 1e6:,.0f} MB free, but {count} more checkpoint(s) '
-      f'need {needed / 1e6:,.0f} MB; free space{fewer} or use another --workdir.'
+      f'{workdir} has {free / 1e6:,.1f} MB free, but {count} more checkpoint(s) '
+      f'need {needed / 1e6:,.1f} MB; free space{fewer} or use another --workdir.'
     )
 
 

@@ -6,6 +6,7 @@ import re
 import damage
 import faults
 import faults_files
+import faults_process
 import pytest
 
 
@@ -17,6 +18,15 @@ def test_each_row_of_the_page_is_measured_or_names_what_checks_it():
     paths = re.findall(r'^`(.*?)`', measured)
     assert all((faults.ROOT / x).exists() for x in paths), name
     assert paths or measured.startswith('at a71d0fb: '), name
+
+
+@pytest.mark.parametrize('moment', faults_process.MOMENTS)
+def test_the_function_of_each_moment_exists(monkeypatch, moment):
+  module, name = faults_process.MOMENTS[moment]
+  monkeypatch.setattr(f'bert_jax.{module}.{name}', 'before')
+  found = []
+  faults_process.replace(moment, found.append)
+  assert found == ['before']
 
 
 def test_what_was_measured_replaces_the_last_cell(monkeypatch, tmp_path):

@@ -107,9 +107,12 @@ def test_devices_that_cannot_share_a_run_stop_it(tmp_path, changes, words):
   [
     (
       3,
-      'has 1 MB free, but 4 more .* need [0-9]+ MB; free space, lower checkp',
+      'has 1.0 MB free, but 4 more .* need [0-9.]+ MB; free space, lower checkp',
     ),
-    (1, 'has 1 MB free, but 2 more .* MB; free space or use another --workdir'),
+    (
+      1,
+      'has 1.0 MB free, but 2 more .* MB; free space or use another --workdir',
+    ),
   ],
 )
 def test_a_disk_without_room_for_checkpoints_is_said_in_mb(
