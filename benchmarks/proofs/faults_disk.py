@@ -53,30 +53,12 @@ def fill(disk: str, left: int = 0):
 
 
 @contextlib.contextmanager
-def before_row(step: int, act):
-  """Calls act() before a run logs a step, when the save before is finished."""
-  write = log.Log.write
-
-  def acting(self, kind, number, values):
-    if (kind, number) == ('train', step):
-      time.sleep(1.5)
-      act()
-    return write(self, kind, number, values)
-
-  log.Log.write = acting
-  try:
-    yield
-  finally:
-    log.Log.write = write
-
-
-@contextlib.contextmanager
 def before_call(owner, name, act):
-  """Calls act() before each call of a module's function."""
+  """Calls act, with the arguments, before each call of a function."""
   function = getattr(owner, name)
 
   def acting(*args, **options):
-    act()
+    act(*args, **options)
     return function(*args, **options)
 
   setattr(owner, name, acting)
@@ -86,17 +68,28 @@ def before_call(owner, name, act):
     setattr(owner, name, function)
 
 
-before_export = functools.partial(before_call, hugging_face, 'export')
+def before_row(step: int, act):
+  """Calls act() before a run logs a step, when the save before is finished."""
+
+  def act_at(self, kind, number, values):
+    if (kind, number) == ('train', step):
+      time.sleep(1.5)
+      act()
+
+  return before_call(log.Log, 'write', act_at)
+
+
+def before_export(act):
+  """Calls act() before a run exports its model."""
+  return before_call(hugging_face, 'export', lambda *_, **__: act())
 
 
 def full_predicted(base, folder):
   """Starts a run on a disk that is too small for its checkpoints."""
   with mount(folder, 200) as disk:
-    line = expect_error(
-      lambda: small_run.train(f'{disk}/run', f'dir={base.data}'),
-      *('MB free', 'more checkpoint(s) need'),
-    )
-    left = damage.list_files(f'{disk}/run')
+    workdir, use = f'{disk}/run', f'dir={base.data}'
+    line = expect_error(lambda: small_run.train(workdir, use), 'MB free')
+    left = damage.list_files(workdir)
     expect(not [x for x in left if 'checkpoints' in x], f'{left}')
   return f'before the first step: {small_run.quote(line, "more checkpoint")}'
 
@@ -106,7 +99,7 @@ def full_data(base, folder):
   use = f'input={base.text}'
   with mount(folder, 16_000) as disk:
     workdir = f'{disk}/run'
-    with before_call(shards, 'make', lambda: fill(disk)):
+    with before_call(shards, 'make', lambda *_: fill(disk)):
       line = expect_error(lambda: small_run.train(workdir, use), 'make room')
     expect(not os.path.exists(f'{workdir}/data'), 'unfinished data')
     os.remove(f'{disk}/junk')
@@ -120,8 +113,7 @@ def full(when, words, arguments, kept, base, folder):
 
   Args:
     when: (act) -> context in which the run calls act().
-    words: of its line.
-    arguments: more of the config.
+    words, arguments: of its line, and more of the config.
     kept: the checkpoints that must be there when it has stopped.
     base, folder: see `faults.measure`.
   """
