@@ -35,7 +35,7 @@ def check(c: config_dict.ConfigDict):
 
 
 def check_model(c: config_dict.ConfigDict):
-  """Checks the model alone, which may have been trained in any way."""
+  """Checks the fields of a model alone, however it was trained."""
   check_fields(c, 'model.', 'objective.', 'data.vocab_size')
   _check_objective(c.objective)
   for name in ('dropout', 'attention_dropout'):
@@ -73,7 +73,7 @@ def _check_phases(c):
       f'phases.steps={phases.steps} add up to {sum(phases.steps)}, which must '
       f'be at most {most_steps}'
     )
-  # Otherwise init_from has its own, which fine-tuning compares.
+  # Otherwise init_from sets the positions, and fine-tuning checks the length.
   own = c.task == 'pretraining' or not c.init_from
   if own and max(phases.seq_length) > most:
     _fail(

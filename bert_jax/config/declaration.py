@@ -5,12 +5,12 @@ import re
 import unicodedata
 from typing import Any
 
-# What another value does to a run that has begun: the result stays the same;
-# only rounding or random numbers of the same distribution change; it is another
-# experiment.
+# The effect of another value on a run that has begun: the result stays the
+# same; only rounding or random numbers of the same distribution change; it is
+# another experiment.
 SAME_RESULT, SAME_MEANING, ANOTHER = 'result', 'meaning', 'another'
 
-# Of characters that no text holds: they would end a line, a path, a print.
+# Categories of characters that would end a line or path, or fail to print.
 _CONTROL = {'Cc', 'Cs', 'Zl', 'Zp'}
 
 
@@ -92,7 +92,7 @@ class Field:
     allowed: its values; None for true and false.
     resume: what another value does to a run that has begun.
     example: shows the type of a tuple whose default is empty.
-    in_runs: what else it means, except for commands that prepare data.
+    in_runs: a further meaning, except in commands that prepare data.
   """
 
   default: Any

@@ -23,9 +23,9 @@ _STEPS = Range(1, 2**31 - 1)  # an int32 counts them
 _STEPS_OR_0 = Range(0, 2**31 - 1)
 _PROCESSES = Range(-1, 4096)
 _SHARE = Range(0, below=1)
-# What is above 0 in float32 too, so that nothing is divided by 0.
+# Above 0 in float32 too, so that nothing is divided by 0.
 _EPSILON = Range(1e-37, below=1)
-_DECAY = Range(0, 0.999999)  # float32 rounds what is above to 1
+_DECAY = Range(0, 0.999999)  # float32 rounds larger values to 1
 _TOKENS = Range(1, below=2**16)
 _DTYPE = Choice('float32', 'bfloat16')
 _FREE = Text()
@@ -233,7 +233,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.loader_workers': Field(
     0,
-    'processes that make batches, beside the main one: -1 is one per core, 0 '
+    'processes that make batches, besides the main one: -1 is one per core, 0 '
     'is none, so that a thread makes them',
     _PROCESSES,
     SAME_RESULT,
@@ -241,7 +241,7 @@ FIELDS: dict[str, Field] = {
   'data.skip_corrupt': Field(
     False,
     'skip and count corrupt records instead of stop',
-    # The same if no record is corrupt; with one, there is none without it.
+    # It matters only if a record is corrupt, which otherwise ends the run.
     resume=SAME_RESULT,
   ),
   'data.dir': Field(
@@ -265,8 +265,8 @@ FIELDS: dict[str, Field] = {
   ),
   # What follows from the data is filled in before the run starts: phases.steps,
   # optimizer.warmup_steps and, if 0, learning_rate, phases.seq_length (lowered
-  # to that of the longest row) and, with init_from, model, data.vocab_size,
-  # lowercase and strip_accents, and objective.
+  # to the longest row's) and, with init_from, model, data.vocab_size, lowercase
+  # and strip_accents, and objective.
   'finetuning.glue': Field(
     '',
     'a task of GLUE, such as rte; empty is files with the columns above',
@@ -301,7 +301,7 @@ FIELDS: dict[str, Field] = {
   'finetuning.features': Field(
     'none',
     'hidden states of init_from to train a BiLSTM and a head on, computed once '
-    '(table 7); those of several models, MODEL,MODEL, are concatenated; none '
+    '(table 7), concatenated if there are several models, MODEL,MODEL; none '
     'trains the whole model',
     Choice(
       *('none', 'embeddings', 'second_to_last', 'last', 'weighted_sum_last_4'),
@@ -324,7 +324,7 @@ FIELDS: dict[str, Field] = {
   'finetuning.doc_stride': Field(
     128,
     'for spans: tokens from the beginning of a window of a long passage to '
-    'that of the next',
+    'the beginning of the next',
     _TOKENS,
   ),
   'finetuning.max_query_length': Field(
@@ -351,7 +351,7 @@ FIELDS: dict[str, Field] = {
     'choices per row, 0 for other tasks; filled in from the data',
     Range(0, 2**10),
   ),
-  # What pre-training learns.
+  # The objective of pre-training.
   'objective.kind': Field(
     'mlm',
     'what is learnt: mlm, or a language model: ltr, from left to right, or '
@@ -474,7 +474,7 @@ FIELDS: dict[str, Field] = {
   ),
   'optimizer.layer_decay': Field(
     1.0,
-    'each layer learns at this many times the rate of the one above it; the '
+    'each layer learns at this many times the rate of the layer above; the '
     'heads at the full rate, the embeddings below the lowest layer; 1 is the '
     'same rate',
     Range(above=0, most=1),
@@ -542,7 +542,7 @@ FIELDS: dict[str, Field] = {
     Range(1, 2**16),
     SAME_MEANING,
   ),
-  # What a run does beside training.
+  # What a run does besides training.
   'eval.every': Field(
     10_000,
     'steps between evaluations; 0 evaluates only at the end, but is filled in '
@@ -587,7 +587,7 @@ def declare_fields() -> config_dict.ConfigDict:
   """Returns every field with its default.
 
   Fields that an older saved config lacks have the default. Where the paper's
-  models differ, the default is that of BASE.
+  models differ, the default is BASE's.
   """
   c = config_dict.ConfigDict()
   for name, field in FIELDS.items():
@@ -615,7 +615,7 @@ def model_config(c: config_dict.ConfigDict):
   from bert_jax.model import bert_config
 
   sizes = c.model.to_dict()
-  del sizes['bilstm']  # is no part of the encoder
+  del sizes['bilstm']  # not part of the encoder
   return bert_config.BertConfig(
     vocab_size=c.data.vocab_size,
     causal=c.objective.kind in ('ltr', 'rtl'),

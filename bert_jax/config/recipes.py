@@ -26,8 +26,8 @@ SIZES = {
 
 
 # {kind of fine-tuning: learning rate and epochs} of BERT-Base and BERT-Large:
-# the paper's (sections 4.1 to 4.4, appendix A.3); it does not say those of tags
-# and of files of one's own.
+# the paper's (sections 4.1 to 4.4, appendix A.3), which gives none for tags and
+# for the user's own files.
 _PAPER = {
   'glue': (2e-5, 3.0),
   'classification': (3e-5, 3.0),
@@ -54,7 +54,7 @@ def set_size(c: config_dict.ConfigDict, size: str):
   c.model.hidden_size = hidden
   c.model.num_heads = heads
   c.model.mlp_size = 4 * hidden
-  # Where it is proved to help: docs/plateau.md.
+  # Only where it has been shown to help: docs/plateau.md.
   small = hidden <= 512
   c.model.attention_init = 'neighbours' if small else 'random'
   c.objective.unigram_bias = small
@@ -86,7 +86,7 @@ def get_paper(c: config_dict.ConfigDict) -> dict[str, float]:
     return {}
   kind = 'unanswerable' if c.finetuning.unanswerable else c.task
   kind = 'glue' if c.finetuning.glue else kind
-  # The paper has no other tasks; they are taken for classification.
+  # The paper has no other tasks; they get the values for classification.
   rate, epochs = _PAPER.get(kind, _PAPER['classification'])
   return {'optimizer.learning_rate': rate, 'finetuning.epochs': epochs}
 
