@@ -210,10 +210,10 @@ def strip_gutenberg(lines: Iterable[str]) -> Iterator[str]:
 
   A header ends with the last '*** START OF ...' or '*END THE SMALL PRINT'
   in the first thousand lines, a footer begins with '*** END OF ...' or 'End
-  of the Project Gutenberg EBook ...'. What follows a footer is dropped up to
-  the next of the former marks, which begins another book, after an empty line.
-  A text whose first lines do not name Project Gutenberg, or which has none of
-  these marks, passes unchanged.
+  of the Project Gutenberg EBook ...'. Text after a footer is dropped up to the
+  next header's mark, which begins another book, after an empty line. A text
+  whose first lines do not name Project Gutenberg, or which has none of these
+  marks, passes unchanged.
   """
   lines = iter(lines)
   opening = list(itertools.islice(lines, _OPENING))

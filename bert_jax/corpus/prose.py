@@ -265,8 +265,8 @@ def _is_prose(text: str) -> bool:
     return False
   if len(words) < 6 or (len(words) < 10 and text[-1] not in '.!?'):
     return False
-  # A sentence may begin with the lower-case name of a function. So do
-  # signatures and list items, but they do not end in a full stop.
+  # A sentence may begin with the lower-case name of a function. Signatures and
+  # list items may, too, but they do not end in a full stop.
   if not (text[0].isupper() or text[0] in '"\'(' or text[-1] == '.'):
     return False
   letters = sum(map(str.isalpha, text))

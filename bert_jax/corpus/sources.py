@@ -87,10 +87,10 @@ def read_documents(
   """Reads the documents of a piece, one at a time.
 
   Args:
-    counts: numbers of items cleaned or dropped are added here: those of `clean`
-      and `mediawiki`, `damaged_files`, `long_lines_cut`, `long_lines_dropped`
-      and `long_documents_cut`.
-    invalid: to each file's path its part of `counts['invalid_utf8']` is added.
+    counts: numbers of items cleaned or dropped are added here: the counters of
+      `clean` and `mediawiki`, `damaged_files`, `long_lines_cut`,
+      `long_lines_dropped` and `long_documents_cut`.
+    invalid: {path: its part of `counts['invalid_utf8']`} is added here.
   """
   for part in piece.ranges:
     if part.path == PYTHON_DOCS:

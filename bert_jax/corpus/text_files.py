@@ -44,14 +44,14 @@ def list_sizes(given: str) -> dict[str, int]:
   """Returns {path: bytes} of the files that `expand` returns, in its order."""
   sizes = {}
   for path in expand(given):
-    what = f'input {given!r}: cannot read {path}'  # such as a link to nothing
+    what = f'input {given!r}: cannot read {path}'  # such as a broken link
     with errors.explaining(what, 'remove it or put it back.'):
       sizes[path] = storage.get_size(path)
   return sizes
 
 
 def get_extension(path: str) -> str:
-  """Returns a file's extension, before that of its compression (.gz etc.)."""
+  """Returns a file's extension, ignoring one of compression (.gz etc.)."""
   return os.path.splitext(_uncompressed_name(path))[1].lower()
 
 
@@ -144,7 +144,7 @@ def _uncompressed_name(path: str) -> str:
 
 
 class _Parts(io.RawIOBase):
-  """What a decompressor gives, for a BufferedReader, which finds lines fast."""
+  """A decompressor's output for a BufferedReader, which finds lines fast."""
 
   def __init__(self, file: BinaryIO):
     self._file = file
@@ -153,7 +153,7 @@ class _Parts(io.RawIOBase):
     return True
 
   def readinto(self, buffer):
-    # read1, not readinto: that drops what stands before a damaged block.
+    # Not its readinto, which drops the bytes before a damaged block.
     found = self._file.read1(len(buffer))
     buffer[: len(found)] = found
     return len(found)

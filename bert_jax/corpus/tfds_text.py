@@ -48,7 +48,7 @@ def open_split(given: str, field: str = ''):
   if field and field not in (builder.info.features or {}):
     raise errors.UserError(
       f'input {given!r} has no feature {field!r}, only '
-      f'{", ".join(builder.info.features or ())}; name the one with the text.'
+      f'{", ".join(builder.info.features or ())}; name one that holds text.'
     )
   if split.split('[')[0] not in builder.info.splits:
     raise errors.UserError(
@@ -87,7 +87,7 @@ def _builder(given: str, name: str):
   advice = (
     "prepare it with tfds and file_format='array_record', or set TFDS_DATA_DIR."
   )
-  with errors.explaining(what, advice, Exception):  # builders raise all kinds
+  with errors.explaining(what, advice, Exception):  # builders raise any type
     builder = tfds.builder(name, file_format='array_record')
     builder.download_and_prepare()
   return builder

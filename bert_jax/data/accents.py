@@ -101,7 +101,7 @@ def judge_text(language: str, seen: collections.Counter) -> Decision:
 def count_scripts(text: str, seen: collections.Counter):
   """Counts a text's `characters`, and the `caseless` letters among them.
 
-  Caseless letters are those of scripts without case, except ideographs.
+  Caseless letters belong to scripts without case; ideographs do not count.
   """
   seen['characters'] += len(text)
   if not text.isascii():

@@ -2,16 +2,16 @@
 
   python -m bert_jax.data.contamination --data=PREPARED --eval='glue/*/dev.tsv'
 
-An evaluation row is contaminated if 13 words in a row of it stand in the training
-text, as in the GPT-3 paper (arXiv 2005.14165, appendix C): letters and digits,
-without case and punctuation; ideographs and kana count as a word each. Rows of
-fewer words are counted, but cannot be judged.
+An evaluation row is contaminated if 13 consecutive words of it occur in the
+training text, as in the GPT-3 paper (arXiv 2005.14165, appendix C): letters and
+digits, without case and punctuation; ideographs and kana count as a word each.
+Rows of fewer words are counted, but cannot be judged.
 
 --data is what bert_jax.data.prepare made, or a run with data of its own; its
-text is read again and must still be there. --eval are files, folders or globs,
-with commas between them: .json, .jsonl or, line by line, anything else. Prints
-the share of each file and the worst rows; --output also gets every row and where
-its words stand. The exit code is 0 whatever is found.
+text is read again and must still be there. --eval names files, folders or
+globs, separated by commas: .json, .jsonl or, line by line, anything else.
+Prints the share of each file and the worst rows; --output also gets every row
+and where its words occur. The exit code is 0 whatever is found.
 """
 
 import collections
@@ -36,7 +36,7 @@ _WORD = re.compile(
   r'[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]'
   r'|[^\W_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+'
 )
-_CHUNK = 1 << 20  # characters of a document that are looked at together
+_CHUNK = 1 << 20  # characters of a document that are searched together
 _WORST = 5  # rows printed
 # A different odd multiplier for each place in an n-gram.
 _FACTORS = np.random.default_rng(13).integers(
@@ -217,12 +217,12 @@ def find(
 
   Args:
     data: a folder of prepared data.
-    workers: processes beside this one, 0 is none, -1 is one per core.
+    workers: processes besides this one, 0 is none, -1 is one per core.
 
   Returns:
-    For each row `path`, `line`, its `words`, the `share` of its n-grams that the
-    text contains (null if it has fewer words than an n-gram) and, as a `sample`,
-    words of the first of these.
+    For each row, `path`, `line`, its `words`, the `share` of its n-grams that
+    the text contains (null if it has fewer words than an n-gram) and, as a
+    `sample`, words of the first of these.
   """
   recipe = manifest_file.read(data)['recipe']
   how = recipe['layout'], recipe['field']

@@ -13,7 +13,7 @@ _CLEANED = {
   'long_documents_cut': 'cuts in documents too long for one piece',
   'long_lines_cut': 'cuts in lines of more than a megabyte',
   'long_lines_dropped': 'JSON lines of more than 64 MB dropped',
-  'pages_of_other_namespaces': 'pages dropped that are no articles',
+  'pages_of_other_namespaces': 'pages dropped that are not articles',
   'redirect_pages': 'redirects dropped',
   'short_documents': 'documents dropped that were too short',
   'unreadable_pages': 'pages dropped whose markup cannot be read',
@@ -67,7 +67,7 @@ def make_card(manifest: dict, examples: Sequence[str]) -> str:
     markdown.make_table(
       ('field', 'value'), [(k, f'`{v!r}`') for k, v in recipe.items()]
     ),
-    'Licence and permitted use are those of the texts.',
+    'The licences and permitted uses of the texts apply.',
   ]
   return '\n\n'.join(parts) + '\n'
 

@@ -46,7 +46,7 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
 
 
 def _list_files(manifest: dict, lengths) -> dict[str, tuple[int | None, str]]:
-  """Returns {name: (bytes, None if unknown; SHA-256)} of what is needed."""
+  """Returns {name: (bytes, None if unknown; SHA-256)} of the files needed."""
   vocab = os.path.basename(manifest_file.vocab_path(''))
   found = {vocab: (None, manifest['vocab_sha256'])}
   for shard in manifest['shards']:
@@ -84,7 +84,7 @@ def _copy(directory: str, folder: str, files: dict):
 
 
 def name_part(folder: str, host: int, wanted: dict) -> str:
-  """Returns the folder for records that a host keeps, in that of `fetch`."""
+  """Returns the folder inside `fetch`'s for the records that a host keeps."""
   digest = hashlib.sha256(repr([*wanted]).encode())
   for numbers in wanted.values():
     digest.update(numbers)
@@ -177,8 +177,8 @@ def open_split(
 
   Args:
     length: S, one of the lengths that the data was prepared for.
-    unread: whether records are only counted, as the manifest says: the reader
-      is a range of their numbers.
+    unread: whether to open no files: the reader is then a range of the record
+      numbers, by the manifest.
   """
   found = manifest_file.read(directory)
   files = _list_split(directory, found, split, length)
@@ -199,7 +199,7 @@ def open_split(
 
 
 def _list_split(directory, manifest, split, length) -> list[dict]:
-  """Returns what the manifest says of the files of a split and length."""
+  """Returns the manifest's entries for the files of a split and length."""
   files = [
     s['files'].get(str(length))
     for s in manifest['shards']
@@ -214,7 +214,7 @@ def _list_split(directory, manifest, split, length) -> list[dict]:
 
 
 def _sort_by_input(inputs, files) -> dict[str, np.ndarray]:
-  # Data of earlier versions do not say which input a record is of.
+  # Data of earlier versions do not say which input a record comes from.
   runs = [run for x in files for run in x.get('inputs', [(-1, x['records'])])]
   of = np.repeat(*np.array(runs).T)
   return {

@@ -33,7 +33,7 @@ class Job:
 
   number: int
   pieces: tuple[sources.Piece, ...]
-  limit: int  # documents to stop after; 0 is no limit
+  limit: int  # documents to stop after; 0 means all
   part_sizes: tuple[int, ...]  # of each input, see `heldout.cut`
   bounds: tuple[float, ...]  # of each input, see `heldout.find_bound`
   work: str  # directory for the results
@@ -50,8 +50,8 @@ class Job:
 class Segment(NamedTuple):
   """Where one file holds the documents of one bucket.
 
-  A bucket is a training shard or, counted from the number of shards on, those
-  of a training shard's documents that may be held out.
+  With n shards, bucket k < n is training shard k, and bucket n + k the
+  documents of that shard that may be held out.
   """
 
   bucket: int
@@ -79,7 +79,7 @@ def read(job: Job, recipe: Recipe) -> dict:
     `segments`, lists of Segment's fields; `counts` of what was found, cleaned
     and dropped; `invalid`, {path: sequences that are not UTF-8}; `sources`,
     {input number: [documents, parts, bytes of text]}; `bins`, {input number:
-    {bin: [bytes, parts]}} of what may be held out; `files`, [input number,
+    {bin: [bytes, parts]}} of text that may be held out; `files`, [input number,
     path, bytes, sha256] of every file that begins in the job.
   """
   done = os.path.join(job.work, f'{job.name}.json')
@@ -132,7 +132,7 @@ def read(job: Job, recipe: Recipe) -> dict:
 def read_texts(
   segments: Iterable[Segment], below: Sequence[float] = ()
 ) -> Iterator[Text]:
-  """Yields the documents of segments, of each input those with a draw below."""
+  """Yields documents of segments; with `below`, those of lower draws."""
   ranges = [(s.path, s.offset, s.size) for s in segments]
   for raw in storage.read_ranges(ranges):
     block = memoryview(raw)
@@ -202,7 +202,7 @@ def draw_passes(digest: bytes, mean: float) -> int:
 
 
 def _write(job, part, buckets) -> list[Segment]:
-  """Writes what is buffered, sorted by bucket."""
+  """Writes the buffered documents, sorted by bucket."""
   path = os.path.join(job.work, f'{job.name}-{part}.texts')
   segments, offset = [], 0
   with storage.replacing(path) as new, open(new, 'wb') as file:

@@ -60,8 +60,8 @@ def draw(digest: bytes) -> float:
 def find_bound(input_size: int, share: float) -> float:
   """Returns the draw below which a part may be held out.
 
-  Such parts are kept apart, so that not all text is read twice. An `input_size`
-  of 1 is unknown.
+  Such parts are stored separately, so that not all text is read twice. An
+  `input_size` of 1 is unknown.
   """
   return 1.0 if input_size <= _SMALL else min(1.0, 2 * share)
 
@@ -71,7 +71,7 @@ def choose(
 ) -> tuple[int, int, int]:
   """Chooses what to hold out of an input.
 
-  Of a small input that is more than `share`: 256 kB, but at most a tenth. If
+  From a small input it takes more than `share`: 256 kB, but at most a tenth. If
   possible, two parts are held out, for pairs of different documents, and two
   are not.
 

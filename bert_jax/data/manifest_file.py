@@ -20,11 +20,11 @@ _CHECKSUM = 'checksum'
 
 # The share of unknown tokens to warn of. Vocabularies made for their text leave
 # 0.003% to 0.4% unknown (docs/vocabulary.md, docs/tokenizer.md); this is well
-# above, and well below that of a vocabulary for another script.
+# above, and well below the share of one for another script.
 _UNKNOWN = 0.03
 
 _NUMBER = int | float
-# What each part of a manifest is; {str: T} has any keys, [T] any length.
+# The type of each part of a manifest; {str: T} has any keys, [T] any length.
 _TYPES = {
   'version': str,
   'recipe': {
@@ -75,7 +75,7 @@ def read(directory: str, types: dict = _TYPES) -> dict:
   """Reads the manifest of prepared data, and compares its checksum.
 
   Args:
-    types: of its parts, which are checked, like those of pre-training's data.
+    types: the types to check its parts for, by default pre-training's.
   """
   path = os.path.join(directory, NAME)
   other = f'{directory} is not prepared data: {NAME}'
@@ -107,7 +107,7 @@ def read(directory: str, types: dict = _TYPES) -> dict:
 
 
 def _find_wrong(found, types, name: str) -> str | None:
-  """Returns what is of another type than `_TYPES` says, or None."""
+  """Describes a part whose type is not the one in `types`; None if all fit."""
   if not isinstance(types, (dict, list)):
     right = isinstance(found, types)
     return None if right else f'{name} is of type {type(found).__name__}'
@@ -147,7 +147,7 @@ def _compute_checksum(manifest: dict) -> str:
 
 def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
   """Returns the tokenizer that prepared data was made with."""
-  # That of fine-tuning differs in the rest.
+  # The rest of a manifest of fine-tuning differs.
   recipe = read(directory, {'recipe': _TYPES['recipe']})['recipe']
   return tokenizer.Tokenizer.load(
     vocab_path(directory), recipe['lowercase'], recipe['strip_accents']
@@ -184,7 +184,7 @@ def describe_inputs(manifest: dict) -> list[str]:
 
 
 def list_warnings(manifest: dict) -> list[str]:
-  """Returns lines for the terminal on text that was not read as it should."""
+  """Returns lines for the terminal on text that was read incompletely."""
   lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])
   if manifest['unknown_share'] > _UNKNOWN:
     lines.append(
@@ -211,7 +211,7 @@ def sum_up(
   summaries: Sequence[dict],
   vocab_path: str,
 ) -> dict:
-  """Returns the manifest of what was made."""
+  """Returns the manifest of the prepared data."""
   train = [s for s in summaries if s['split'] == 'train']
   heldout = [s for s in summaries if s['split'] == 'heldout']
   tokens = sum(_load(s['token_counts']['path']) for s in train)
@@ -296,9 +296,9 @@ def check_recipe(old: dict, new: dict, directory: str):
 
 
 def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
-  """Raises errors.UserError if the input files are not those of the data.
+  """Raises errors.UserError if input files changed since the data was made.
 
-  `paths` of what the inputs name now may be {}: text may have been deleted.
+  `paths`, the files that the inputs name now, is {} if they were deleted.
   """
   was = {f['path']: f['bytes'] for i in old for f in i['files']}
   changed = [

@@ -25,7 +25,7 @@ _WORD = 64  # bits per hash
 class Texts:
   """The documents of a logical shard as offsets into its concatenated tokens.
 
-  Each array of offsets has one more at its end; no sentence is empty.
+  Each array of offsets has one more entry, the end; no sentence is empty.
   """
 
   sentences: np.ndarray  # [sentences + 1] int64, token at which each begins

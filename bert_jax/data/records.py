@@ -194,7 +194,7 @@ class Reader:
 
 
 class Part(Reader):
-  """Some of the records of several files, kept in one, by the same numbers.
+  """Some records of several files, kept in one file with their numbers.
 
   Args:
     size: the number of all records.

@@ -28,8 +28,8 @@ def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
 
   Returns:
     Rows of indices into `lengths`; indices ascend within a row, and rows are
-    sorted by their first index. Every index is in one row. The same lengths
-    give the same rows.
+    sorted by their first index. Every index is in one row. Equal lengths give
+    equal rows.
 
   Raises:
     ValueError: if a pair is longer than a row or empty.
@@ -97,7 +97,7 @@ def encode(
 
 
 def _encode(units, wide, spans, is_random, n):
-  """Encodes rows whose pairs are all those of `spans`, in order."""
+  """Encodes the pairs of `spans`, in order, as rows of n pairs each."""
   sizes = spans[:, :, 1] - spans[:, :, 0]  # [M, 2]
   first = np.cumsum(n) - n  # pair of each row
   header = 1 + 3 * n

@@ -154,11 +154,11 @@ def _read_summary(path: str, output: str) -> dict | None:
 def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
   """Returns documents without duplicates, by input and digest.
 
-  What is held out because of one of its copies is held out of all inputs.
+  A document that is held out of one input is held out of all inputs.
 
   Returns:
-    The documents; the number of duplicates, if training documents are read,
-    among which those of held-out documents are seen, too.
+    The documents; the number of duplicates, including those of held-out
+    documents, if this is a training shard, otherwise 0.
   """
   found: dict[bytes, document_spill.Text] = {}
   held, duplicates = set(), 0
@@ -169,7 +169,7 @@ def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
       held.add(text.digest)
     old = found.get(text.digest)
     duplicates += old is not None and text.part == 0 and is_train
-    # Of copies in inputs of different weights, keep the one with most passes.
+    # Of copies in inputs of different weights, keep the copy with most passes.
     if old is None or old < text:
       found[text.digest] = text
   kept = [t for t in found.values() if (t.digest in held) != is_train]
@@ -228,7 +228,7 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
 
 
 def _find_pools(of: np.ndarray, negatives: str) -> np.ndarray:
-  """Returns [documents, 2] begin and end of those that random texts come from.
+  """Returns [documents, 2], begin and end of the documents for random texts.
 
   Args:
     of: int [documents], the input of each, ascending.

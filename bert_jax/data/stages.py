@@ -38,7 +38,7 @@ Runner = Callable[[Callable, Sequence[tuple]], Iterator]
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-  """What the first stage has distributed over shards."""
+  """The text that the first stage has distributed over shards."""
 
   recipe: Recipe  # with the number of shards and accents decided
   accents: accents.Decision
@@ -87,7 +87,7 @@ def _run(runner, fn, jobs, label) -> list:
   """Runs fn(x, recipe) over jobs, with progress in bytes of text."""
   results = []
   total = sum(x.size for x, _ in jobs)
-  # python-docs has no size that is known, and counts as one.
+  # The size of python-docs is unknown, and counts as 1.
   unit = 'B' if total > 1 else 'input'
   with progress.Progress(total, unit, label) as bar:
     for (x, _), result in zip(jobs, runner(fn, jobs), strict=True):
@@ -227,7 +227,7 @@ def _sum_up(recipe, results: Sequence[dict]) -> tuple[list[dict], dict]:
 
 
 def _hold_out(recipe, bound: float, results, source: int):
-  """Returns below which draw an input is held out; bytes and parts of that."""
+  """Returns the draw below which parts are held out; their bytes and number."""
   found = [r['sources'].get(str(source), (0, 0, 0)) for r in results]
   _, parts, size = map(sum, zip(*found, strict=True))
   bins: dict[int, list[int]] = collections.defaultdict(lambda: [0, 0])

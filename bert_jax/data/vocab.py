@@ -1,8 +1,8 @@
 """Trains a WordPiece vocabulary on text, and measures how well it fits.
 
 Text is read, cleaned and counted by the jobs of `prepare`, so the vocabulary is
-the one that a run trains for itself. After an interruption, run the same
-command again to continue.
+the same as a run trains for itself. After an interruption, run the same command
+again to continue.
 
   python -m bert_jax.data.vocab --input='wiki/**/wiki_*' --size=30522 \\
     --output=vocab.txt

@@ -44,8 +44,8 @@ def count_words(
 ) -> collections.Counter:
   """Counts the words that BERT's tokenizer splits texts into.
 
-  Beyond two million different words, the rarest are dropped. The same texts in
-  the same order give the same counts.
+  Beyond two million different words, the rarest are dropped. Equal texts in
+  equal order give equal counts.
   """
   words: collections.Counter[str] = collections.Counter()
   for text in texts:
@@ -76,7 +76,7 @@ def train(words: collections.Counter, size: int) -> list[str]:
   """Trains a vocabulary of `size` pieces, special tokens included.
 
   Special tokens come first, then characters by count, then pieces by the number
-  of tokens that they save. The same counts give the same list.
+  of tokens that they save. Equal counts give equal lists.
   """
   room = size - len(tokenizer.SPECIAL)
   if room <= 0:

@@ -63,7 +63,7 @@ def local_runner(count: int) -> stages.Runner:
 
 
 class _Local:
-  """Runs jobs in processes that stay for the next stage, which starts sooner."""
+  """Runs jobs in processes that are kept: the next stage starts sooner."""
 
   def __init__(self, count: int):
     self._count = count
@@ -116,10 +116,10 @@ def run_on_beam(
 
 
 def _check_unchanged(recipe, manifest: dict, directory: str):
-  """Raises errors.UserError if vocabulary or input are not as they were.
+  """Raises errors.UserError if vocabulary or input have changed.
 
-  Either may be deleted once the data is complete. Input is known by its size,
-  since reading it would take long.
+  Either may be deleted once the data is complete. Input is compared by its
+  size, since reading it would take long.
   """
   if recipe.vocab and storage.exists(recipe.vocab):
     words = tokenizer.read_vocab(recipe.vocab)
