@@ -85,7 +85,7 @@ class Unseen:
     batch = self._split.make_batch(chosen, length, self._pad_id)
     batch['label_weights'][rows >= n] = 0
     count = packing.count_rows(self._share, len(rows))
-    if count:  # there is no room for rows that only fill up a batch
+    if count:  # rows that only fill up the batch are not packed
       batch['input_mask'][rows >= n] = 0
     return packing.pack(batch, count)
 
@@ -96,7 +96,7 @@ class Unseen:
     return self._order[i * n : (i + 1) * n]
 
   def collect(self, kept: Any, phase: task.Phase, i: int, predictions: Any):
-    """Keeps what is needed of the predictions of batch i."""
+    """Keeps what is needed of the predictions for batch i."""
     return self._split.keep(kept, self._list_rows(phase, i), predictions)
 
 

@@ -1,9 +1,9 @@
 """Batches of rows of similar length, which are not padded to the longest row.
 
-The order stays a function of the seed: what is sorted by length are windows of
-the shuffled rows, and the batches of a window are shuffled again. A batch is as
-long as its longest row needs, in one of a few lengths, so that all are compiled
-before the first step. Its loss is that of the same rows with more padding.
+The order stays a function of the seed: windows of the shuffled rows are sorted
+by length, and the batches of a window are shuffled again. A batch is as long as
+its longest row needs, in one of a few lengths, so that all are compiled before
+the first step. More padding would not change its loss.
 """
 
 import collections
@@ -23,13 +23,13 @@ from bert_jax.train import task
 _SHARES, _MULTIPLE = (1 / 8, 1 / 4, 1 / 2, 3 / 4), 8
 _WINDOW = 64  # batches; more would make batches even more alike
 _ORDER, _BATCHES = 5, 6  # tags of hashes
-_PLANNED = 2000  # updates whose lengths stand for those of all
-# Of a core of a CPU: seconds to compile the programs of a length, without layers
-# and for each; FLOPs per second in updates. `a71d0fb:benchmarks/measure/length_costs.py`
+_PLANNED = 2000  # updates whose lengths represent all
+# Per CPU core: seconds to compile the programs of a length, without layers and
+# per layer; FLOP/s of updates. `a71d0fb:benchmarks/measure/length_costs.py`
 # finds 8.9 s for Tiny, 14.2 s for BASE, 49 and 118 GFLOP/s.
 _CPU_SECONDS, _CPU_LAYER, _CPU_RATE = 8.0, 0.5, 60e9
-# Assumed of accelerators, on which nothing was measured: 15 s, and two fifths of
-# the peak; that of an unknown chip is taken to be 100 TFLOP/s.
+# Assumed for accelerators, on which nothing was measured: 15 s, and two fifths
+# of the peak, which for an unknown chip is 100 TFLOP/s.
 _SECONDS, _SHARE, _UNKNOWN = 15.0, 0.4, 1e14
 
 
@@ -82,7 +82,7 @@ def pays(config: config_dict.ConfigDict, lengths: np.ndarray) -> bool:
 
 
 def describe(config: config_dict.ConfigDict) -> str:
-  """Returns which lengths the batches of a completed run have, as a line."""
+  """Returns a line on the lengths of a completed config's batches."""
   [phase] = task.list_phases(config)
   if 0 < config.finetuning.packed < 1:
     rows = round(config.finetuning.packed * phase.batch_size)
@@ -114,8 +114,8 @@ def make_seed(config: config_dict.ConfigDict) -> int:
 class Order:
   """Which records the batches have, by the records' tokens, int [N].
 
-  Records of a batch are of similar length or, `dealt`, batches have similar numbers
-  of tokens. The batches of the last window are remembered.
+  Records of a batch are of similar length; if `dealt`, all batches have similar
+  numbers of tokens instead. The batches of the last window are remembered.
   """
 
   def __init__(self, seed: int, lengths: np.ndarray, dealt: bool = False):
@@ -137,8 +137,8 @@ class Order:
   def _find_window(self, phase, number) -> tuple[int, int]:
     """Returns (first batch, batches) of the window that a batch is in.
 
-    A window holds batches that begin in one epoch, so that rows of two epochs,
-    which may be the same, share only the batch in which one ends.
+    A window holds batches that begin in one epoch, so that the same row from
+    two epochs can meet only in the batch where one ends.
     """
     size, records = phase.batch_size, len(self._lengths)
     epoch = number * size // records
@@ -156,7 +156,7 @@ class Order:
       by_length = np.argsort(lengths, kind='stable')
       found = records[by_length].reshape(size, batches).T
     else:
-      # Rows of one class stay shuffled, and need the same length of a batch.
+      # Rows of a class need batches of the same length, and stay shuffled.
       classes = np.searchsorted(list_lengths(phase), lengths)
       by_length = np.argsort(classes, kind='stable')
       found = records[by_length].reshape(batches, size)

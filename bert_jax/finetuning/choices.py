@@ -1,9 +1,9 @@
 """The task of choosing one of several texts (arXiv 1810.04805, section 4.4).
 
-Choice i of a row is encoded as a pair of the row's text and `pair choice`, where
-`pair` is what all of its choices begin with, if anything. The model gives each
-choice a number: the product of one vector with C, the final vector of [CLS]. The
-choices' softmax is over these.
+Choice i of a row is encoded as a pair of the row's text and `pair choice`,
+where `pair` is the common beginning of all choices, if any. The model gives
+each choice a score: the product of one vector with C, the final vector of
+[CLS]. The softmax is over the choices' scores.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ class ChoiceRows(encode.Rows):
 
 
 class Choices(row_task.RowTask):
-  """One of several choices, as many in each row; `labels` are ()."""
+  """One of several choices, equally many in each row; `labels` are ()."""
 
   name = 'choice'
   card = supervised.Card('multiple-choice', 'MultipleChoice')
@@ -80,7 +80,7 @@ class Choices(row_task.RowTask):
   def read_table(
     self, table, columns, needs_label=False, asked=examples.FIELDS
   ):
-    """Returns the rows of a table; `pair` is a tuple of choices, of one length."""
+    """Returns the rows of a table; each `pair` is a tuple of all choices."""
     rows = examples.choose_columns(table, columns, needs_label, asked)
     choices = _read_choices(table, columns.choices, asked.choices)
     units = [
@@ -107,7 +107,7 @@ class Choices(row_task.RowTask):
     return ChoiceRows(encoded, numbers, choices), facts
 
   def list_columns(self, config):
-    """Returns the columns of the text, of the choices' beginning and of them."""
+    """Returns the columns of the text, of `pair` and of the choices."""
     return config.data.text, config.data.pair, config.data.choices
 
   # From rows to a loss.
@@ -144,7 +144,7 @@ TASK = Choices()
 
 
 def _count(config) -> int:
-  """Returns the choices of a row; where no data is read, as many as usual."""
+  """Returns the number of choices per row; SWAG's if no data is read."""
   return config.finetuning.num_choices or _USUAL
 
 

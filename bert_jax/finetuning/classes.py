@@ -95,7 +95,7 @@ class Classes(row_task.RowTask):
     return TextRows(encoded, numbers, not labels, ids), facts
 
   def list_columns(self, config):
-    """Returns the columns of the texts, of GLUE those of its files."""
+    """Returns the columns of the texts; for GLUE, its files' columns."""
     known = splits.find_glue(config.finetuning.glue) or config.data
     return tuple(name for name in (known.text, known.pair) if name)
 

@@ -1,8 +1,8 @@
 """Fills in what follows from a run's data: its length, its rate, its steps.
 
 The paper's learning rates, in `config/recipes.py`, are for hidden sizes of 768
-and 1024. Smaller models need higher ones: Google chose those of its miniatures,
-of 128 to 512, from 3e-5 to 3e-4 (github.com/google-research/bert). The rule here
+and 1024. Smaller models need higher ones: Google chose from 3e-5 to 3e-4 for
+its miniatures, of 128 to 512 (github.com/google-research/bert). The rule here
 was fitted to `benchmarks/measure/finetuning_scores.py --rates`;
 docs/finetuning.md has figures.
 """
@@ -19,9 +19,9 @@ from bert_jax.workdir import claim
 
 _LENGTH_STEP = 8  # tokens
 _PAPERS_SIZE = 768  # the least hidden size that the paper fine-tunes
-_POWER, _LEAST = 2, 4  # of how many times smaller a model is; the least factor
+_POWER, _LEAST = 2, 4  # of the ratio of hidden sizes; least factor of a rate
 _HIGHEST = 1e-3  # 3e-3 was too high for BERT-Tiny
-_UPDATES = 500  # a small model makes at least, of few rows
+_UPDATES = 500  # least for a small model, if rows are few
 _FEW = 100  # updates
 _WORTH = 0.85  # share of rows up to which packing is worth its gathers
 
@@ -96,16 +96,16 @@ def _refuse_packing(c):
 
 
 def find_length(c: config_dict.ConfigDict, manifest: dict) -> int:
-  """Returns the tokens of a batch's rows, at most: of the longest, rounded up."""
+  """Returns the tokens per row of batches: the longest row's, rounded up."""
   longest = max(facts['longest'] for facts in manifest['splits'].values())
   length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
   return min(max(c.phases.seq_length), max(length, _LENGTH_STEP))
 
 
 def find_max_length(config: config_dict.ConfigDict) -> int:
-  """Returns the tokens of a row in predictions, at most.
+  """Returns the maximum of tokens per row in predictions.
 
-  A config that was not completed has them in `phases.seq_length`.
+  A config that was not completed has it in `phases.seq_length`.
   """
   return config.finetuning.max_length or max(config.phases.seq_length)
 

@@ -74,9 +74,9 @@ class Encoded(NamedTuple):
 def truncate(first: int, second: int, room: int) -> tuple[int, int]:
   """Returns how many tokens of a pair to keep: a longer text is cut first.
 
-  The same as `longest_first` of Hugging Face's tokenizers. It differs from
-  Google's code in whose token goes last if both are cut and `room` is odd: here
-  the longer text (the second, if they are equal) keeps one more.
+  As `longest_first` of Hugging Face's tokenizers does. Google's code differs if
+  both are cut and `room` is odd: here the longer text (the second, if they are
+  equal) keeps one token more.
 
   >>> truncate(90, 10, 60), truncate(40, 90, 61), truncate(90, 40, 61)
   ((50, 10), (30, 31), (31, 30))
@@ -146,18 +146,18 @@ def chain(
   )
 
 
-# Of names of arrays: begins those of `encoded`; ends those that hold JSON.
+# In names of arrays: prefix of the fields of `encoded`; suffix of JSON.
 _ENCODED, _JSON = 'encoded.', '.json'
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-  """N rows. A task may add fields, which are arrays or values of JSON.
+  """N rows. A task may add fields, which are arrays or JSON values.
 
   Attributes:
     encoded: N rows of ids, or `features.FeatureRows`.
     labels: what is to be learnt of each row; None if unknown.
-    label_shape: of the labels of a row.
+    label_shape: shape of a row's labels.
   """
 
   encoded: Any
@@ -175,7 +175,7 @@ class Rows:
     return self.encoded.lengths
 
   def count(self) -> int:
-    """Returns how many predictions there are, such as of words."""
+    """Returns the number of predictions, such as one per word."""
     return self.size
 
   def list_ids(self) -> Sequence[Any]:
@@ -216,15 +216,15 @@ class Rows:
   ) -> Any:
     """Keeps what is needed of the predictions for some rows.
 
-    Here that is, of `logits` [B, C], what is `chosen`, the likeliest class or
-    choice, and its `probability`, float64; if C is 1, the number itself.
+    Here, of `logits` [B, C]: `chosen`, the likeliest class or choice, and its
+    `probability`, float64; if C is 1, the number itself.
 
     Args:
       kept: what was kept so far, of all rows; None at first.
       rows: numbers of the batch's rows, [b].
       found: {name: [B, ...]}, of which the first b are of these rows.
-      whole: whether to keep the logits of classes, too. Those of many rows, of
-        many classes, need not fit into memory.
+      whole: whether to keep the logits of classes, too, which for many rows and
+        classes may not fit into memory.
     """
     logits = found['logits']
     if logits.shape[1] == 1:
@@ -239,7 +239,7 @@ class Rows:
     rows: np.ndarray,
     found: dict[str, np.ndarray],
   ) -> dict[str, np.ndarray]:
-    """Puts values of a batch, as of `keep`, where they belong among all, [N, ...]."""
+    """Writes a batch's values into the arrays of all rows, [N, ...]."""
     if kept is None:
       kept = {
         name: np.zeros((self.size, *x.shape[1:]), x.dtype)
@@ -252,8 +252,8 @@ class Rows:
   def list_tokens(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns which tokens a model on frozen features reads: here, all.
 
-    They are the tokens' positions, each in its row, int [T], and where those of
-    each row end, int64 [N].
+    These are each token's position in its row, int [T], and where each row ends
+    among them, int64 [N].
     """
     return count_within(self.encoded.ends), self.encoded.ends
 
@@ -276,7 +276,7 @@ class Rows:
 
   @classmethod
   def unpack(cls, arrays: dict[str, np.ndarray]) -> Self:
-    """Returns the rows that `pack` made arrays of."""
+    """Returns the rows whose arrays `pack` returned."""
     fields = {}
     for name, x in arrays.items():
       known = json.loads(x.tobytes()) if name.endswith(_JSON) else x

@@ -129,7 +129,7 @@ def write(
 
 
 def _compute_all(config, models, encoded, pad_id, label):
-  """Yields (number of a row, its features [S, K, D]), rows of a length together."""
+  """Yields (number of a row, its features [S, K, D]), grouped by length."""
   by_length = np.argsort(encoded.lengths, kind='stable')
   with progress.Progress(len(by_length), 'rows', label) as bar:
     for start in range(0, len(by_length), _BATCH):

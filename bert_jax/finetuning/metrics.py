@@ -15,8 +15,8 @@ _TAILS = 0.025, 0.975  # of an interval of 95 %
 _SHARES = 'accuracy', 'exact_match'  # whose intervals are Wilson's
 _Z = 1.959964  # standard deviations on either side of it
 # Share of resamples in which a constant may do as well: by
-# benchmarks/measure/learnt_nothing.py, 3 % of random predictions pass, and 1 % of
-# those that are right in 80 % of 60 rows do not.
+# benchmarks/measure/learnt_nothing.py, 3 % of random predictions pass, and 1 %
+# of predictions that are right in 80 % of 60 rows do not.
 _DOUBT = 0.15
 
 
@@ -54,8 +54,8 @@ _OF_NUMBERS: dict[str, Callable[[Any, Any], float]] = {
     np.square(np.subtract(truth, predicted, dtype='f8'))
   ),
 }
-# Of the rows of each class, those predicted to be of it, and the hits. `f1` is
-# that of class 1, as GLUE defines it for MRPC and QQP.
+# From the numbers of rows, predictions and hits of each class. `f1` is class
+# 1's, as GLUE defines it for MRPC and QQP.
 _OF_COUNTS: dict[str, Callable[..., float]] = {
   'accuracy': lambda there, given, hits: hits.sum() / there.sum(),
   'f1': lambda there, given, hits: 2 * hits[1] / max(there[1] + given[1], 1),
@@ -79,7 +79,7 @@ def score(
 
 
 def _score(names, truth, predicted):
-  """Returns as `score`; classes are as from `_rank_classes`."""
+  """Computes `score`, with classes as from `_rank_classes`."""
   found, pair = _OF_NUMBERS, (truth, predicted)
   if names[0] in _OF_COUNTS:
     found, pair = _OF_COUNTS, _count(truth, predicted)
@@ -97,7 +97,7 @@ def _rank_classes(*columns):
 
 
 def _count(truth, predicted, size=2):
-  """Returns the rows of each class, those predicted to be it, and the hits."""
+  """Returns the numbers of rows, predictions and hits of each class."""
   size = max(truth.max() + 1, predicted.max() + 1, size)
   hits = truth[truth == predicted]
   return [np.bincount(x, minlength=size) for x in (truth, predicted, hits)]
@@ -111,13 +111,13 @@ def compare(
 ) -> dict[str, Any]:
   """Scores predictions, beside a constant.
 
-  The constant is the commonest class of the training rows or of these, the one
-  that scores better, or the mean of the training rows. Rows are drawn anew with
-  replacement, always with the same seed. That covers the choice of the dev rows,
-  not the training run: other seeds differ by more on small data.
+  The constant is the commonest class of the training rows or of these,
+  whichever scores better, or the mean of the training rows. Rows are drawn anew
+  with replacement, always with the same seed. That covers the choice of the dev
+  rows, not the training run: other seeds differ by more on small data.
 
   Args:
-    names: as in `score`; the first is to compare by.
+    names: as in `score`; the first decides.
     train: classes or numbers of the training rows.
 
   Returns:
@@ -181,7 +181,7 @@ def compare_sums(
 
 
 def _assemble(values, drawn, bounds, baseline, others) -> dict[str, Any]:
-  """Returns as `compare`, given scores in resamples: {metric: [R]}, others [R]."""
+  """Returns `compare`'s result, given scores in R resamples, [R] by metric."""
   return {
     'metrics': values,
     'intervals': {
@@ -203,7 +203,7 @@ def describe_classes(
 
   Returns:
     `classes`, {class: its precision, recall, F1 and rows}; `confusion`, {true
-    class: {predicted class: rows}}, without the pairs that no row is of.
+    class: {predicted class: rows}}, without pairs of no rows.
   """
   cells, rows = np.unique([truth, predicted], axis=1, return_counts=True)
   confusion: dict[str, dict[str, int]] = {}
@@ -224,7 +224,7 @@ def describe_classes(
 
 
 def _find_bounds(truth, predicted) -> dict[str, list[float]]:
-  """Returns {metric: interval that its own is at least as wide as}."""
+  """Returns {metric: the least interval that it may have}."""
   there, given, hits = _count(truth, predicted)
   total, right = there.sum(), hits.sum() / there.sum()
   bounds = find_wilson(right, total)
@@ -288,7 +288,8 @@ def find_problem(
 ) -> str | None:
   """Says what is wrong with predictions, [N]; None if they beat the constant.
 
-  They do by metric `name` of `scored`, from `compare`, of which more is better.
+  They are compared by metric `name`, the more the better, in `scored`, which is
+  from `compare`.
   """
   if not np.isfinite(predicted).all():
     return 'some predictions are not finite'

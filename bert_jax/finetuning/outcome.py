@@ -30,7 +30,7 @@ class Run(NamedTuple):
   Attributes:
     task: what was learnt.
     params: trained parameters, without padding rows of the vocabulary.
-    found: {split: what was decided for it}, dev first.
+    found: {split: predictions for it}, dev first.
     settings: how answers were found, if that is the task.
     step: of the parameters that are scored.
   """
@@ -54,7 +54,7 @@ def finish(
   predictions: dict[str, Any],
   step: int,
 ):
-  """Writes what a run leaves, and prints what that is.
+  """Writes what a run leaves, and prints a summary.
 
   Args:
     params: trained parameters; may have padding rows.
@@ -89,8 +89,8 @@ def score(run: Run) -> dict[str, Any]:
 
   Returns:
     What `Supervised.compare` returns for `dev`; `problem`, why the run learnt
-    nothing, or None; `counts`, predictions per split; `other`, the first for
-    further splits with labels; and what run the scores are of.
+    nothing, or None; `counts`, predictions per split; `other`, the scores of
+    further splits with labels; and which run was scored.
   """
   this, data, c = run.task, run.data, run.config
   names = this.list_metrics(data.labels, c.finetuning.glue)
@@ -237,13 +237,13 @@ def make_card(
 
 
 _BEST = (
-  ' The parameters are those of step {step:,} of {steps:,}, which scored best on '
+  ' The parameters are from step {step:,} of {steps:,}, which scored best on '
   'dev, so the scores on dev are a little too high.'
 )
 
 _METADATA = """---
 # FILL IN the licence under which you publish this model, such as apache-2.0;
-# those of the data and of the pre-trained model matter too.
+# the licences of the data and of the pre-trained model matter too.
 license: unknown
 library_name: transformers
 pipeline_tag: {}

@@ -1,9 +1,9 @@
 """Several rows of a batch share a row of the encoder, instead of padding.
 
-The encoder computes R packed rows in place of B; tokens attend to those of their
-own row, whose positions begin at 0. The hidden states return to the B rows before
-any head, so that tasks do not know of it. A batch has the same rows, and without
-dropout the same loss.
+The encoder computes R packed rows in place of B; tokens attend only to tokens
+of their own row, whose positions begin at 0. The hidden states return to the B
+rows before any head, so tasks need not know of it. A batch has the same rows,
+and without dropout the same loss.
 """
 
 import math
@@ -33,7 +33,7 @@ def find_obstacle(config: config_dict.ConfigDict) -> str | None:
   devices = device_mesh.make_mesh(config.mesh.model).shape['data']
   f = config.finetuning
   if devices > 1 or phase.accumulate > 1:
-    # Each part would have few rows to pack, and its own places of tokens.
+    # Each part would have few rows to pack, and would need its own indices.
     return f'{devices} devices and phases.accumulate={phase.accumulate}'
   if f.features != 'none' or f.form != 'bert' or config.task == 'choice':
     return (
@@ -71,7 +71,7 @@ def find_share(
 
 
 def deal(lengths: np.ndarray, size: int) -> list[np.ndarray]:
-  """Returns rows to predict as batches of `size` at most, alike in their tokens.
+  """Returns batches of at most `size` rows, with similar numbers of tokens.
 
   >>> [x.tolist() for x in deal(np.array([4, 1, 3, 2]), 2)]
   [[1, 2], [3, 0]]

@@ -1,4 +1,4 @@
-"""What tasks with one class, number or choice for each row of a table share."""
+"""Shared by tasks with one class, number or choice for each row of a table."""
 
 import csv
 import dataclasses
@@ -16,14 +16,14 @@ from bert_jax.runtime import files
 # The flags that name the columns.
 ASKED = examples.Columns('--text', '--pair', '--choices', '--label')
 _WRITTEN = 'prediction', 'probability', 'probabilities'
-_FORMULAS = '=', '+', '-', '@', '\t', '\r'  # how those of spreadsheets begin
+_FORMULAS = '=', '+', '-', '@', '\t', '\r'  # how spreadsheet formulas begin
 
 
 class RowTask(supervised.Supervised):
   """A task whose rows have one label each, [N].
 
-  What is decided is `chosen`, [N], and `probability`, [N], unless it is of a
-  number; for a JSONL file of a user, also all `logits`, [N, C].
+  Predictions are `chosen`, [N], and, except for numbers, `probability`, [N];
+  for a user's JSONL file, also all `logits`, [N, C].
 
   Attributes:
     cut: what is counted of rows that are too long.
@@ -137,7 +137,7 @@ def list_facts(rows: examples.Examples) -> dict[str, Any]:
 def list_rows(
   labels: Sequence[str], found: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-  """Yields {column: value} of what was decided for each row, see `RowTask`.
+  """Yields {column: value} of each row's prediction, see `RowTask`.
 
   Args:
     labels: names of the classes; () for numbers, and for choices, which are named

@@ -1,9 +1,9 @@
 """Answers to questions: the likeliest spans of their windows, and their scores.
 
-Scores are by the rules of SQuAD's evaluation scripts, 1.1 and 2.0. Ours instead
-of a library's: the scripts are not packaged, and the rules are a few lines. They
-are made for English: without case, punctuation of ASCII and the words a, an and
-the; F1 is of words between spaces.
+Scores are by the rules of SQuAD's evaluation scripts, 1.1 and 2.0, which are
+not packaged, and are a few lines. The rules are made for English: texts are
+compared without case, ASCII punctuation and the words a, an and the; F1 is over
+words between spaces.
 """
 
 import collections
@@ -27,11 +27,11 @@ _PUNCTUATION = str.maketrans('', '', string.punctuation)
 def rank(
   logits: jax.Array, batch: dict[str, jax.Array], max_answer_length: int
 ) -> dict[str, jax.Array]:
-  """Finds the likeliest answers in rows, which are all that is kept of a row.
+  """Finds the likeliest answers in rows; nothing else of a row is kept.
 
   Google's code takes the 20 best first and the 20 best last tokens of a row,
-  anywhere, and leaves out what cannot be one. Here every possible answer is
-  compared, so none is missed.
+  anywhere, and drops impossible pairs. Here every possible answer is compared,
+  so none is missed.
 
   Args:
     logits: of the first and the last token, float32 [B, S, 2].
@@ -84,7 +84,7 @@ class Candidates(NamedTuple):
 
   @property
   def odds(self) -> float:
-    """Returns by how much no answer scores higher than the best one."""
+    """Returns the score of having no answer minus the best answer's."""
     if not self.texts:
       return float(np.finfo(np.float32).max)
     return float(self.null.sum() - self.scores[0].sum())
@@ -121,8 +121,8 @@ class Answers(NamedTuple):
 
   Attributes:
     texts: the chosen answers; '' is none.
-    threshold: of the odds, above which a question has no answer; None if every
-      question has one.
+    threshold: odds above which a question has no answer; None if every question
+      has one.
     scores: exact match and F1 of each question, [Q, 2]; None if the right
       answers are not known.
   """
@@ -139,7 +139,7 @@ def choose(
   settings: classifier.Spans,
   tune: bool = False,
 ) -> Answers:
-  """Chooses answers; `tune` also chooses the threshold by which F1 is best."""
+  """Chooses answers; `tune` also chooses the threshold with the best F1."""
   candidates = list_candidates(split, ranked)
   threshold, right = settings.threshold, split.answers
   if threshold is not None and tune:
@@ -206,7 +206,7 @@ def list_best(one: Candidates, unanswerable: bool) -> list[dict[str, Any]]:
 
 
 def normalise(text: str) -> str:
-  """Returns what is compared of an answer.
+  """Returns an answer in the form in which answers are compared.
 
   >>> normalise(' The U.S.  Army, an ally')
   'us army ally'
@@ -241,18 +241,18 @@ def score(answers: Sequence[str], right: Sequence[Sequence[str]]) -> np.ndarray:
 def find_threshold(
   odds: np.ndarray, scores: np.ndarray, answerable: np.ndarray
 ) -> float:
-  """Finds above which odds questions are best said to have no answer.
+  """Finds the odds above which a question is best left without an answer.
 
-  As the script of SQuAD 2.0 does: by the mean F1. Of equally good thresholds it
-  is the lowest: the odds of a question, or less than all of them.
+  Like SQuAD 2.0's script, it maximises the mean F1. Of equally good thresholds
+  it returns the lowest: the odds of a question, or less than all odds.
 
   Args:
     odds: of each question having no answer, [Q].
     scores: F1 of each question's best answer, [Q].
-    answerable: whether it has one, bool [Q].
+    answerable: whether each question has an answer, bool [Q].
   """
   order = np.argsort(odds, kind='stable')
-  # What answering a question gains; without any answer, the others are right.
+  # The gain from answering a question: an unanswerable one loses its point.
   gains = np.where(answerable, scores, -1.0)[order]
   totals = np.cumsum(gains)
   # Questions of equal odds are answered together.

@@ -2,7 +2,7 @@
 
 As Google's run_squad.py does: [CLS] question [SEP] window [SEP], where windows
 begin every `doc_stride` tokens. A token is in several windows then; an answer
-may only begin in the one that has most context on both sides of its token.
+may only begin in the window with most context on both sides of its token.
 """
 
 import dataclasses
@@ -25,9 +25,8 @@ class Questions(encode.Rows):
     labels: where the answer begins and ends in each row, int32 [N, 2]; (0, 0),
       [CLS], if it is not there.
     questions: number of each row's question, int32 [N].
-    tokens: number, in its passage, of the first token of each window, int32 [N].
-    starts: where, in its row, an answer may begin: from, and before, int32
-      [N, 2].
+    tokens: index in its passage of the first token of each window, int32 [N].
+    starts: range in each row in which an answer may begin, int32 [N, 2].
     ids: the questions' ids, Q.
     answers: the right answers to each question, [] if there is none; None if
       they are not known.
@@ -119,9 +118,8 @@ def make(
 ) -> tuple[encode.Encoded, np.ndarray, np.ndarray, np.ndarray]:
   """Encodes questions.
 
-  Special tokens in a text, such as '[SEP]', are ordinary words. Of a question,
-  what is longer than `max_query_length` is left out, and what leaves no room for
-  a token of the passage.
+  Special tokens in a text, such as '[SEP]', are ordinary words. A question is
+  cut to `max_query_length`, and so that a token of the passage has room.
 
   Args:
     how: `length` is at least 5.
@@ -179,12 +177,12 @@ def split(size: int, room: int, stride: int) -> list[tuple[int, int]]:
 
 
 def find_best(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-  """Returns, for each window, of which tokens it is the best context.
+  """Returns, for each window, the tokens for which it is the best context.
 
-  That is the one in which the smaller of the contexts to the left and to the
-  right is largest, plus a hundredth of the window's length; the first of equal
-  ones. These tokens follow one another: the earlier of two windows is better
-  before some token, the later one from there on.
+  In the best window, the smaller of the contexts to the left and to the right,
+  plus a hundredth of the window's length, is largest; ties go to the first.
+  These tokens follow one another: the earlier of two windows is better before
+  some token, the later one from there on.
 
   Returns:
     (first token, one past the last) of each window; equal if there is none.

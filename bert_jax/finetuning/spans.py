@@ -21,7 +21,7 @@ LABELS = 'start', 'end'
 
 
 class Spans(supervised.Supervised):
-  """Answers to questions; what is decided are `span_answers.Answers`."""
+  """Answers to questions; predictions are `span_answers.Answers`."""
 
   name = 'spans'
   card = supervised.Card(
@@ -39,7 +39,7 @@ class Spans(supervised.Supervised):
     return squad.read(path)
 
   def list_labels(self, config, found):
-    """Returns the two tokens; checks that answers are known and, in 1.1, there."""
+    """Returns two outputs; checks that answers are known and, in 1.1, exist."""
     for split, content in found.items():
       unknown = [x.id for x in content.units if x.answers is None]
       if unknown and split != 'test':
@@ -58,7 +58,7 @@ class Spans(supervised.Supervised):
     return LABELS
 
   def encode(self, how, content, labels, split=''):
-    """Encodes questions; those of training whose answer is lost are left out."""
+    """Encodes questions; drops training questions whose answer is lost."""
     rows, lost = span_windows.encode_questions(how, content, split == 'train')
     known, done = rows.answers is not None, 'kept for their score'
     none = f'{rows.answers.count([]):,} without' if known else 'unknown'
@@ -107,7 +107,7 @@ class Spans(supervised.Supervised):
     return {'cross_entropy': loss / 2, 'accuracy': hits}, ranked
 
   def list_sums(self, config, module):
-    """Returns sums of classes; what guessing costs depends on the windows."""
+    """Returns sums of classes; the loss of guessing depends on the windows."""
     return supervised.SUMS, {}, None
 
   # From predictions to scores and files.
@@ -123,7 +123,7 @@ class Spans(supervised.Supervised):
     )
 
   def decide(self, split, kept, settings, tune):
-    """Returns the answers, and the settings with the threshold by which."""
+    """Returns the answers, and the settings with their threshold."""
     answers = span_answers.choose(split, kept, settings, tune)
     return answers, settings._replace(threshold=answers.threshold)
 
@@ -134,14 +134,14 @@ class Spans(supervised.Supervised):
     return span_answers.summarise(found.scores)
 
   def compare(self, names, labels, split, found, train):
-    """Scores answers; the constant is none, or the commonest of training."""
+    """Scores answers; the constant is '' or the commonest training answer."""
     unanswerable = found.threshold is not None
     constant = span_answers.predict_constant(train.answers, unanswerable)
     nothing = span_answers.score([constant] * split.count(), split.answers)
     return span_answers.compare(found.scores, nothing)
 
   def find_problem(self, names, scored, found):
-    """Returns the problem if no answer is finite, or as of any task."""
+    """Returns the problem if no score is finite, otherwise as other tasks."""
     if not any(x.texts for x in found.candidates):
       return 'no answer has a finite score'
     different = np.unique(found.texts, return_inverse=True)[1]

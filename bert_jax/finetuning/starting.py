@@ -17,7 +17,7 @@ from bert_jax.runtime import files
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
 from bert_jax.workdir import claim, paths
 
-# Fields of `model` that are not the source's: the recipe's or the chip's.
+# Fields of `model` that come from the recipe or chip, not from the source.
 _OWN = (
   *('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer'),
   *('attention_init', 'bilstm'),
@@ -81,7 +81,7 @@ def read_tokenizer(
 ) -> Tokenizer:
   """Returns the tokenizer of `init_from`, or else of `data.vocab`.
 
-  GPT's form adds its tokens. `models` are those of the run, if they were read.
+  GPT's form adds its tokens. `models` are the run's, if they were read.
   """
   models = features.read_models(c) if models is None else models
   tokenizer = models[0].tokenizer if models else _read_own_tokenizer(c)
@@ -157,8 +157,8 @@ def _check_layers(c):
 def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
   """Returns `task.Task.start` of a config; None for random weights.
 
-  A model on frozen features has these, too. A head for the same labels, of the
-  same kind, is taken over.
+  A model on frozen features has random weights, too. A head of the same kind,
+  for the same labels, is taken over.
   """
   kind = config.finetuning.features
   if not config.init_from or kind != fine_tuned.NO_FEATURES:

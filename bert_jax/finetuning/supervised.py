@@ -1,7 +1,7 @@
-"""What a task of fine-tuning has to say for itself.
+"""What a task of fine-tuning has to define.
 
 A task is one class, a `Supervised`, in one file: how the user's files become
-rows, what is learnt from them, and what becomes of predictions. All else is done
+rows, what is learnt from them, and how predictions are used. All else is done
 once, for every task: `task_data` keeps the rows, `batches` puts them in order,
 `outcome` ends a run and `predictions` predicts for a file.
 """
@@ -69,9 +69,9 @@ class Card(NamedTuple):
 
 @contextlib.contextmanager
 def _collecting_no_garbage():
-  """Spares Python the search for garbage among rows, which are all kept.
+  """Turns garbage collection off while rows are made, which are all kept.
 
-  Reading and encoding SST-2 takes 0.65 s of a core then, else 1.2 s.
+  Reading and encoding SST-2 takes 0.65 s of a core, not 1.2 s.
   """
   was_on = gc.isenabled()
   gc.disable()
@@ -83,10 +83,9 @@ def _collecting_no_garbage():
 
 
 class Supervised(abc.ABC):
-  """A task of fine-tuning: it has no state, so that there is one of each.
+  """A task of fine-tuning, without state: one instance is enough.
 
-  What a method takes and returns is said here, and in a task only what is
-  special about it.
+  Arguments and results are documented here, in a task only what is special.
 
   Attributes:
     name: the value of config.task.
@@ -275,7 +274,7 @@ class Supervised(abc.ABC):
 
     Args:
       kept: what `Rows.keep` kept of their predictions.
-      settings: of `get_settings`, or what they became on dev.
+      settings: from `get_settings`, or as tuned on dev.
       tune: whether to tune them on these rows.
     """
     return kept, settings
@@ -284,13 +283,13 @@ class Supervised(abc.ABC):
   def list_metrics(
     self, labels: Sequence[str], glue: str = ''
   ) -> tuple[str, ...]:
-    """Returns the names of the metrics; the first is to compare by."""
+    """Returns the names of the metrics; models are compared by the first."""
 
   @abc.abstractmethod
   def measure(
     self, names: Sequence[str], labels: Sequence[str], split: Any, found: Any
   ) -> dict[str, float]:
-    """Returns {metric: value} of what was decided for a labelled split."""
+    """Returns {metric: value} of the predictions for a labelled split."""
 
   @abc.abstractmethod
   def compare(
@@ -301,7 +300,7 @@ class Supervised(abc.ABC):
     found: Any,
     train: Any,
   ) -> dict[str, Any]:
-    """Scores what was decided for a labelled split, beside a constant.
+    """Scores the predictions for a labelled split, beside a constant.
 
     Args:
       train: the rows from which the constant is taken.
@@ -322,7 +321,7 @@ class Supervised(abc.ABC):
   def write_split(
     self, folder: str, name: str, labels: Sequence[str], split: Any, found: Any
   ):
-    """Writes what was decided for a split of a run into `predictions`."""
+    """Writes the predictions for a split of a run into `predictions`."""
 
   def write_more(
     self, config: config_dict.ConfigDict, workdir: str, data: Data, found: dict
@@ -331,7 +330,7 @@ class Supervised(abc.ABC):
     return []
 
   def list_results(self, settings: classifier.Spans | None) -> dict[str, Any]:
-    """Returns what `results.json` has beside the scores."""
+    """Returns what `results.json` has besides the scores."""
     return {}
 
   def describe_scores(self, named: dict[str, dict]) -> list[str]:
@@ -357,7 +356,7 @@ class Supervised(abc.ABC):
   def describe_constant(
     self, config: config_dict.ConfigDict, labels: Sequence[str]
   ) -> str:
-    """Returns what the constant does that scores are compared with."""
+    """Describes, for the card, the constant that scores are compared with."""
     return (
       'always predicts the commonest of training, or of the split if better'
     )
@@ -372,7 +371,7 @@ class Supervised(abc.ABC):
   def write_given(
     self, job: Any, content: splits.Content, split: Any, found: Any
   ):
-    """Writes what was decided for the rows of what a job's file holds."""
+    """Writes the predictions for a job's file."""
 
 
 def make_objective(

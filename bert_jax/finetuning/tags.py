@@ -76,7 +76,7 @@ class Words(encode.Rows):
 
 
 class Tags(supervised.Supervised):
-  """A tag for each word; what is decided are the tags' numbers, int32 [W]."""
+  """A tag for each word; predictions are the tags' numbers, int32 [W]."""
 
   name = 'tagging'
   card = supervised.Card(
@@ -125,7 +125,7 @@ class Tags(supervised.Supervised):
     }
 
   def list_columns(self, config):
-    """Returns the number of the words' column; () is the first one."""
+    """Returns the number of the words' column; () is the first column."""
     return (config.data.text,) if config.data.text else ()
 
   # From rows to a loss.
@@ -157,7 +157,7 @@ class Tags(supervised.Supervised):
     return compare_entities(sum(counts.values())) | {'kinds': kinds}
 
   def find_problem(self, names, scored, found):
-    """Returns the problem if no entity was found, or as of any task."""
+    """Returns the problem if no entity was found, otherwise as other tasks."""
     if not scored['metrics']['f1']:
       return 'no entity of dev was found'
     return metrics.find_problem('f1', scored, found)
@@ -325,7 +325,7 @@ def find_entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
 def count_entities(
   truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, np.ndarray]:
-  """Returns {kind: entities found, predicted and there, [N, 3]} by sentence."""
+  """Returns {kind: numbers of hits, predicted and true entities, [N, 3]}."""
   pairs = [
     (find_entities(a), find_entities(b))
     for a, b in zip(truth, predicted, strict=True)
@@ -348,8 +348,8 @@ def score_entities(counts: np.ndarray) -> dict[str, float]:
 def compare_entities(counts: np.ndarray) -> dict[str, Any]:
   """Scores counts [N, 3] of sentences beside finding nothing.
 
-  For Wilson's interval, precision is a share of the entities predicted, recall of
-  those there, F1 of the mean of both.
+  For Wilson's interval, precision is a share of the predicted entities, recall
+  of the true ones, F1 of the mean of both.
   """
   _, given, there = counts.sum(0)
   trials = {'f1': (given + there) / 2, 'precision': given, 'recall': there}

@@ -123,7 +123,7 @@ def _hash(given: Iterable[str]) -> dict[str, str]:
 
 
 def _check_inputs(directory):
-  """Raises errors.UserError if a file is not as it was; it may be deleted."""
+  """Raises errors.UserError if a file has changed; it may be deleted."""
   was = manifest_file.read(directory, _TYPES)['inputs']
   changed = [path for path, now in _hash(was).items() if now != was[path]]
   if changed:

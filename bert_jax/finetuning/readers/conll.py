@@ -53,12 +53,12 @@ class Words(splits.Content):
   def list_tagged(self, tags: Iterable[str]) -> list[str]:
     """Returns the lines with tags: `word<tab>tag` for each word.
 
-    All other lines, blank or of -DOCSTART-, are as they were, so that documents
-    are the same and each line stands where it stood.
+    All other lines, blank or -DOCSTART-, are unchanged, so that documents and
+    line numbers stay the same.
     """
     found, given = [line.strip() for line in self.lines], iter(tags)
     for sentence in self.units:
-      # Its lines have nothing between them.
+      # A sentence's lines are contiguous.
       for i, word in enumerate(sentence.words, sentence.line - 1):
         found[i] = f'{word}\t{next(given)}'
     return found
@@ -75,7 +75,7 @@ def read(
   Args:
     word: column of the words, from 0; negative numbers count from the end.
     tag: column of the tags; None reads none.
-    needs_tag: whether a file of one column has that column for its tags.
+    needs_tag: whether the column of a file of one column holds its tags.
   """
   lines = table_files.read_text(path).split('\n')
   if not needs_tag and _count_columns(lines) < 2:
@@ -173,8 +173,8 @@ def _check_tag(path, number, tag) -> str:
 def to_bio(tags: Sequence[str]) -> list[str]:
   """Returns tags of IOB1, BIO or BIOES as BIO.
 
-  An entity begins at B-, S- and U-, after E-, S-, L- and U-, and at a tag whose
-  kind is not the kind of the tag before: so IOB1 is read, and so conlleval counts.
+  An entity begins at B-, S- and U-, after E-, S-, L- and U-, and at a tag of
+  another kind than the tag before, as in IOB1 and in conlleval.
 
   >>> to_bio(['I-PER', 'I-PER', 'B-PER', 'I-LOC', 'O', 'S-LOC', 'E-LOC'])
   ['B-PER', 'I-PER', 'B-PER', 'B-LOC', 'O', 'B-LOC', 'B-LOC']

@@ -1,4 +1,4 @@
-"""Reads the labelled texts of a fine-tuning run: GLUE's files or one's own."""
+"""Reads the labelled texts of a fine-tuning run: GLUE's files or the user's."""
 
 import dataclasses
 import math
@@ -169,7 +169,7 @@ def choose_columns(
 
 
 def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
-  """Returns the text in a column; raises errors.UserError if it is none."""
+  """Returns the text in a column; raises errors.UserError for another type."""
   value = row.get(name)
   if not isinstance(value, str):
     got = 'nothing' if value is None else f'a {type(value).__name__}'

@@ -22,12 +22,12 @@ class Glue:
     pair: column of the second text; '' for single texts.
     label: column of the label.
     labels: the classes; () for a number.
-    metrics: names as in `metrics.score`; the first is the one to compare by.
+    metrics: names as in `metrics.score`; models are compared by the first.
     headless: columns of files that have no header.
     tfds: columns of the first and second text in TFDS, if they differ there.
     files: {split: path in the folder}; the splits are `train`, `dev`, `test`
       and, for MNLI, `dev_mismatched`, `test_mismatched` and `diagnostic`.
-    others: {split: file name in a submission}, but for the test of most tasks.
+    others: `submissions`; None if there is only the test set's.
   """
 
   folder: str
@@ -72,7 +72,7 @@ TASKS = {
       'dev_mismatched': 'dev_mismatched.tsv',
       'test': 'test_matched.tsv',
       'test_mismatched': 'test_mismatched.tsv',
-      # In a folder of its own, beside that of MNLI.
+      # In a folder of its own, beside MNLI's.
       'diagnostic': '../diagnostic/diagnostic.tsv',
     },
     others={

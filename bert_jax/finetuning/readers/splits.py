@@ -24,7 +24,7 @@ _TFDS_SPLITS = {
   'test': ('test', 'test_matched'),
   'test_mismatched': ('test_mismatched',),
 }
-# Of files of tagged words, and of questions about passages.
+# Extensions of files of tagged words, and of questions about passages.
 WORDS, QUESTIONS = ('.conll', '.txt'), ('.json',)
 _EXTENSIONS = (*table_files.EXTENSIONS, *WORDS, *QUESTIONS)
 
@@ -33,7 +33,7 @@ _EXTENSIONS = (*table_files.EXTENSIONS, *WORDS, *QUESTIONS)
 class Source:
   """Where a run's examples come from: fields of `data` and of `finetuning`.
 
-  `regression` is also what follows from a GLUE task, whose labels are numbers.
+  `regression` is also true for a GLUE task whose labels are numbers.
   """
 
   input: str
@@ -191,8 +191,8 @@ def read(
   """Reads the files of a source.
 
   Without a dev file, a share `data.heldout` of the training units becomes `dev`,
-  the same for every seed. Of more units than `data.max_documents`, a sample is
-  taken.
+  the same for every seed. If there are more units than `data.max_documents`, a
+  sample is taken.
   """
   paths = find_files(source)
   found = {split: read_file(split, path) for split, path in paths.items()}
@@ -210,7 +210,7 @@ def read(
 
 
 def find_repeated(found: dict[str, Content]) -> dict[str, list[Any]]:
-  """Returns {split: names of its units that are training ones, too}."""
+  """Returns {split: names of its units that are training units, too}."""
   known = {x.key for x in found['train'].units}
   others = [split for split in found if split != 'train']
   return {'train': []} | {
@@ -237,9 +237,9 @@ def hold_out(
 ) -> np.ndarray:
   """Returns which training rows are held out for dev, bool [N].
 
-  They do not depend on the run's seed. Groups are whole. With labels, of each
-  row, the share is of every class, each of which keeps a row to train on; or,
-  of numbers, of any range of them.
+  They do not depend on the run's seed. Groups are whole. With labels, one per
+  row, the share is taken of every class, which keeps a row to train on; or, if
+  they are numbers, of any range of them.
   """
   units, first, unit_of = np.unique(
     groups, return_index=True, return_inverse=True

@@ -23,7 +23,7 @@ from bert_jax.runtime import memory
 
 EXTENSIONS = ('.tsv', '.csv', '.jsonl')
 _SEPARATORS = {'.tsv': 'the tab', '.csv': 'the comma'}
-_OTHERS = {'.tsv': ';|,', '.csv': ';|\t'}  # that files of others may have
+_OTHERS = {'.tsv': ';|,', '.csv': ';|\t'}  # separators to look for in a message
 _BREAKS = '\t', '\n', '\r'  # that no field of a TSV file holds
 _TFDS_NUMBER = 'idx'  # the feature of TFDS that numbers GLUE's rows
 _UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
@@ -96,7 +96,7 @@ def read_text(path: str) -> str:
 
   Raises:
     errors.UserError: also if it is larger than a sixteenth of the machine's
-      memory, which what is made of it would fill.
+      memory, which its rows would fill.
   """
   return ''.join(_read_lines(path, '', _share(16)))
 
