@@ -100,7 +100,7 @@ class Topology:
     """Returns the links along each axis of a TPU slice that every chip has.
 
     An axis that closes to a ring has two. On any other, the chips at the ends
-    have one, and collectives wait for these; two chips are assumed to have one
+    have one, and collectives wait for them; two chips are assumed to have one
     link, not two. An axis of one chip has none.
     """
     family = _FAMILIES[self.chip.name]

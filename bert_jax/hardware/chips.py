@@ -87,14 +87,14 @@ class Chip:
 # 50 Gbit/s for a v5p chip (the same documentation); 25 GB/s for a host of
 # four chips elsewhere (the scaling book).
 #
-# Clocks: those of v2 to v4 are in the two papers, 1.50 GHz for v5e in the
-# scaling book. v5p, v6e and tpu7x: the peak divided by the matrix units' FLOPs
-# per cycle. A unit of 256 x 256 is assumed to do 2 x 256 x 256 products per
-# cycle: with half of that, v6e would need 3.5 GHz. For tpu7x this gives 2.2
-# GHz. Google's microbenchmarks
-# (AI-Hypercomputer/accelerator-microbenchmarks, Ironwood) have measured 893
-# and 950 TFLOP/s a device for products of 4096 and 16384, for which the
-# compiler's cycles need 2.06 and 2.14 GHz (`a71d0fb:benchmarks/tpu/estimate_checks.py`).
+# Clocks: v2 to v4 from the two papers, 1.50 GHz for v5e from the scaling book.
+# v5p, v6e and tpu7x: the peak divided by the matrix units' FLOPs per cycle. A
+# unit of 256 x 256 is assumed to do 2 x 256 x 256 products per cycle: with half
+# of that, v6e would need 3.5 GHz. For tpu7x this gives 2.2 GHz. Google's
+# microbenchmarks (AI-Hypercomputer/accelerator-microbenchmarks, Ironwood) have
+# measured 893 and 950 TFLOP/s a device for products of 4096 and 16384, for
+# which the compiler's cycles need 2.06 and 2.14 GHz
+# (`a71d0fb:benchmarks/tpu/estimate_checks.py`).
 # fmt: off
 _TPUS = (
   Chip('v2', ('TPU v2',), 45e12, 700e9, 496e9, devices=2, links=4,

@@ -11,16 +11,16 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.model import bert_config, classifier, feature_model, parameters
 
-# {task: outputs of its model, where no data says how many}
+# {task: outputs of its model, if there is no data to count them}
 _OUTPUTS = {'classification': 2, 'tagging': 9, 'choice': 1, 'spans': 2}
-NO_FEATURES = 'none'  # the value of finetuning.features for training it all
+NO_FEATURES = 'none'  # finetuning.features if all parameters are trained
 
 
 def list_sources(config: config_dict.ConfigDict) -> list[str]:
   """Returns the models that a run starts from.
 
-  Those are one or none; or those whose features are joined, separated by
-  commas.
+  These are one or none; or several, separated by commas, whose features are
+  joined.
   """
   given = config.init_from
   if not given or config.finetuning.features == NO_FEATURES:
@@ -29,7 +29,7 @@ def list_sources(config: config_dict.ConfigDict) -> list[str]:
 
 
 def find_feature_shape(config: config_dict.ConfigDict) -> tuple[int, int]:
-  """Returns (K, D): layers, and their width, that a run has of each token."""
+  """Returns (K, D): number and width of the layers of a token's features."""
   layers = feature_model.list_layers(
     config.finetuning.features, config.model.num_layers
   )
@@ -43,7 +43,7 @@ def make_module(
 ) -> nn.Module:
   """Returns the model that a fine-tuning run trains, with this encoder."""
   c, tokens = config.finetuning, config.task in classifier.TAGGERS
-  # The number is unknown where no data is read, as in preflight.
+  # Their number is unknown if no data is read, as in preflight.
   common = bert, c.outputs or _OUTPUTS.get(config.task, 2), c.head_dropout
   units = config.model.bilstm
   if c.features != NO_FEATURES:
@@ -65,9 +65,9 @@ def make_init(module: nn.Module) -> Callable[[Any], Any]:
 
 
 def list_new_layers(config: config_dict.ConfigDict) -> str:
-  """Returns a regular expression for what `reinit_layers` starts anew.
+  """Returns a regular expression for the parameters `reinit_layers` resets.
 
-  These are the top layers and the pooler above them (arXiv 2006.05987).
+  They are the top layers' and the pooler's above them (arXiv 2006.05987).
   """
   layers, count = config.model.num_layers, config.finetuning.reinit_layers
   if count > layers:

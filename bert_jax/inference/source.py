@@ -71,8 +71,8 @@ def read(path: str, step: int | None = None) -> Source:
     path: the directory of a run, which may be training, or RUN@STEP, one of its
       checkpoints; a Hugging Face folder; a folder with Google's checkpoint, or
       its prefix; or an .npz file. Any of them may be in a bucket.
-    step: step of a run's checkpoint; None is that in `path`, or else the newest
-      undamaged one.
+    step: step of a run's checkpoint; None is the step in `path`, or else the
+      newest undamaged one.
   """
   given = path
   path, named = paths.split_step(given)
@@ -97,7 +97,7 @@ def read(path: str, step: int | None = None) -> Source:
 
 
 def read_with_mlm(path: str) -> Source:
-  """Reads a BERT that guesses words; as `read`."""
+  """Reads a BERT that must have an MLM head, as `read`."""
   model = read(path)
   if 'mlm' not in model.params:
     missing = errors.listing(model.report.missing, most=3)

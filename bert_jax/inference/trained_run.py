@@ -114,7 +114,7 @@ def _read_results(workdir) -> dict:
 
 
 def read_config(path: str) -> config_dict.ConfigDict:
-  """Reads the config of a run, whose model must be a possible one."""
+  """Reads the config of a run, and checks the fields of its model."""
   saved = files.read_json(path)
   with errors.within(path):
     config = unflatten(saved)
@@ -123,7 +123,7 @@ def read_config(path: str) -> config_dict.ConfigDict:
 
 
 def check_params(params: Any, module: heads.PretrainingModel, path: str):
-  """Raises errors.UserError unless parameters are of a model's shapes.
+  """Raises errors.UserError unless parameters have a model's shapes.
 
   `path` is the config by which `module` was made.
   """

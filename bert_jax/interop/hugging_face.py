@@ -239,7 +239,7 @@ def _read_config(path):
 
 
 def _is_bert(theirs) -> bool:
-  """Returns whether a config.json is of a BERT, or does not say of what.
+  """Returns whether a config.json describes a BERT, or names no model.
 
   Before 2020 it has no model_type, and at first no architectures either; then
   the names of the tensors decide.

@@ -109,7 +109,7 @@ def _make_row(config, ours, google, letters, layout='same') -> Row:
   names = [google]
   if layout == 'joined_qkv':
     names = [google.replace('QKV', x) for x in ('query', 'key', 'value')]
-  # Of Google's kernels, that of next sentence prediction alone is transposed.
+  # Of Google's kernels, only next sentence prediction's is transposed.
   transposed_in = ('hf',) if ours.endswith('/kernel') else ()
   transposed_in += ('google',) if ours == 'nsp/kernel' else ()
   part = ours.split('/')[0]

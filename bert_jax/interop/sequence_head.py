@@ -20,7 +20,7 @@ _SPANS = 'start', 'end'  # the outputs of that class
 # Of Google's run_squad.py; every question has an answer.
 _USUAL = classifier.Spans(128, 64, 30, None)
 _MAX_LENGTH = 384
-# Where config.json has room for what only we write.
+# The key of config.json for what only we write.
 _OURS = 'bert_jax'
 
 
@@ -64,9 +64,9 @@ def describe(head: classifier.Head) -> dict[str, Any]:
 def read(
   path: str, theirs: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
 ) -> classifier.Head | None:
-  """Returns the head of a folder; None if it has none of our kinds.
+  """Returns the head of a folder; None if it has none that we support.
 
-  Ours choose one of several classes, give one number, or find spans.
+  We support heads for one of several classes, one number, or spans.
 
   Args:
     path: its config.json, for error messages; `theirs` is the content.
@@ -119,7 +119,7 @@ def _read_layer(path, theirs, tensors, weight, bias):
 
 
 def _read_spans(path, given, outputs) -> classifier.Spans:
-  """Returns how answers are found; in a folder that is not ours, as usual."""
+  """Returns how answers are found; by default for a folder that is not ours."""
   found = {**_USUAL._asdict(), **given} if isinstance(given, dict) else given
   numbers = classifier.Spans._fields[:-1]
   if (

@@ -1,4 +1,4 @@
-"""A model as a StableHLO file, for programs without our code.
+"""Writes a model as a StableHLO file, for programs without our code.
 
 The file is serialised by `jax.export`: the computation with its weights, for
 CPU, CUDA and TPU, any batch size and any length up to the model's positions.

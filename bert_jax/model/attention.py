@@ -46,8 +46,8 @@ def get_tokens(batch: dict[str, jax.Array]) -> Tokens:
 def compute_mask(tokens: Tokens, causal: bool):
   """Returns the attention mask, bool [B, 1, 1 or S, S] (from, to).
 
-  Each token attends to the tokens of its row; in a packed row, to those of its
-  pair; if causal, to none that follow it.
+  Each token attends to the tokens of its row; in a packed row, of its pair; if
+  causal, to no later tokens.
   """
   mask = tokens.input_mask[:, None, None, :].astype(bool)  # [B, 1, 1, S]
   if causal:
@@ -152,7 +152,7 @@ def _cudnn(qkv, tokens, config):
       key_value_seq_lengths=lengths,
       implementation='cudnn',
     )
-  except (RuntimeError, ValueError) as error:  # a GPU or a cuDNN that is old
+  except (RuntimeError, ValueError) as error:  # the GPU or cuDNN is too old
     raise errors.UserError(
       'compute.attention=cudnn cannot use cuDNN here: '
       f'{errors.first_line(error)}; use compute.attention=auto.'

@@ -55,8 +55,8 @@ class BertConfig:
   attention_init: str = 'random'
   dtype: str = 'float32'
   mask_value: float = -10_000.0
-  causal: bool = False  # tokens see none that follow them
-  reverse: bool = False  # with causal: none that precede them, instead
+  causal: bool = False  # tokens do not see later ones
+  reverse: bool = False  # with causal: they do not see earlier ones instead
   # How it is computed:
   vocab_multiple: int = 1
   attention: str = 'xla'
@@ -77,7 +77,7 @@ class BertConfig:
 
   @property
   def target_offset(self) -> int:
-    """Returns where the token that a hidden state predicts is, from its own."""
+    """Returns the offset from a hidden state to the token that it predicts."""
     return self.causal - 2 * self.reverse
 
   @property
