@@ -1,4 +1,4 @@
-"""Corrects the estimated times of a chip by a run on it.
+"""Calibrates preflight's times for a chip with a measured run.
 
   python -m bert_jax.preflight --config=configs/base.py --topology=v5e:2x2 \\
     --json=estimate.json

@@ -2,11 +2,11 @@
 
   python -m bert_jax.convert --from=PATH --to=PATH --format=hf|google|npz|stablehlo
 
---from is the directory of a run, which may be training; the checkpoint is that
-of --step (or of RUN@STEP) or the newest undamaged one. Or it is a folder with a Hugging Face
-BERT, one with Google's TensorFlow checkpoint (or PREFIX, if there are several),
-or an .npz file that this command wrote. Parameters that the source lacks, and
-tensors that are not used, are printed.
+--from is the directory of a run, which may be training; the checkpoint is
+--step (or RUN@STEP) or the newest undamaged one. Or it is a folder with a
+Hugging Face BERT, one with Google's TensorFlow checkpoint (or PREFIX, if there
+are several), or an .npz file that this command wrote. Parameters that the
+source lacks, and tensors that are not used, are printed.
 """
 
 import dataclasses
@@ -71,7 +71,7 @@ def _define_flags():
     None,
     _ACTIVATIONS,
     'The form of GELU that the weights are to be used with, by erf or by tanh; '
-    'none is that of the source. No weights change, outputs do a little.',
+    "none is the source's. Weights do not change, outputs change a little.",
   )
   flags.DEFINE_bool(
     'verify',
@@ -89,7 +89,7 @@ def choose(params: Any, model: str | None, form: str):
     model: one of `pretraining`, `mlm`, `encoder`; None is as many heads as
       possible.
     form: the format to write. Google's and npz support any heads, Hugging
-      Face's those of one of its classes.
+      Face's the heads of one of its classes.
   """
   held = rename.list_parts(params)
   if model is None:
@@ -210,7 +210,7 @@ def main(argv: list[str]):
   # The accelerator may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
   given = flags.FLAGS
-  # `from` is a word of Python.
+  # `from` is a Python keyword.
   path, target, form = given['from'].value, given.to, given.format
   found = source.read(path, given.step)
   config = choose_activation(found.config, given.activation)

@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 
 _MAX_LINE = 300  # characters
 
-# What all programs end with, see docs/exit_codes.md; 128 + N after signal N.
+# Exit codes of all programs, see docs/exit_codes.md; 128 + N after signal N.
 MISTAKE = 1  # the user's: the same command fails again
 BUG = 70  # EX_SOFTWARE of sysexits.h; also of a library or a device
 MAY_PASS = 75  # EX_TEMPFAIL: the same command may succeed later
 
-# How operating systems call a disk or a network that is busy or away.
+# Errors of operating systems for a disk or network that is busy or away.
 _PASSING = {
   *(errno.EIO, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ESTALE),
   *(errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED),
   *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH),
 }
-# How jax and TensorStore call a device or a service that is.
+# Errors of jax and TensorStore for a device or service that is busy or away.
 _BUSY = re.compile(
   r'\b(UNAVAILABLE|ABORTED|DEADLINE_EXCEEDED):|retry attempts failed|'
   r'already in use|resource busy|busy or unavailable'
@@ -65,7 +65,7 @@ class Interrupted(BaseException):
 
 
 def get_exit_code(error: BaseException) -> int:
-  """Returns what a program that fails with an error ends with."""
+  """Returns the exit code of a program that fails with an error."""
   if isinstance(error, Interrupted):
     return 128 + error.signum
   if may_pass(error):
@@ -74,7 +74,7 @@ def get_exit_code(error: BaseException) -> int:
 
 
 def may_pass(error: BaseException | None) -> bool:
-  """Returns whether an error, or what it was raised from, may pass by itself."""
+  """Returns whether an error or its cause may pass by itself."""
   while error is not None:
     known = getattr(error, 'may_pass', None)
     if known is not None:

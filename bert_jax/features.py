@@ -4,7 +4,7 @@
     --output=features.npz --layers=concat_last_4
 
 DIR is the workdir of a run, its export/ or another model that bert_jax.convert
-reads. --input has a sentence per line, or a pair with a tab between; sentences
+reads. --input has a sentence per line, or a pair separated by a tab; sentences
 may also be given as arguments, each in quotes. Line i, from 0, becomes in the
 .npz
 
@@ -54,7 +54,7 @@ def _write(path, features):
 
 
 def read_texts(path: str) -> list[str | tuple[str, str]]:
-  """Reads a sentence per line, or a pair with a tab between."""
+  """Reads a sentence per line, or a pair separated by a tab."""
   try:
     advice = 'give a file with a sentence per line.'
     with errors.explaining(f'cannot read {path}', advice):

@@ -3,8 +3,8 @@
   python -m bert_jax.fill_mask --model=PATH "this function returns a [MASK] ."
 
 PATH is the --workdir of a run, its export/, or another model with an MLM head
-that bert_jax.convert reads: a folder of Hugging Face's or Google's, or .npz.
-Give as many sentences as you like, each in quotes and with one [MASK] or more.
+that bert_jax.convert reads: a Hugging Face or Google folder, or .npz. Give as
+many sentences as you like, each in quotes and with one [MASK] or more.
 """
 
 from collections.abc import Sequence

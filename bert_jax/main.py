@@ -92,7 +92,7 @@ def _prepare(task, config, workdir, status):
       claim.keep(workdir, config.data.dir)
   if untested := agreement.describe_untested():
     print(untested)
-  # Now that nothing is wrong with what the user gave.
+  # Only now, after all checks of what the user gave.
   print(f'not the default (all of the config: {paths.config(workdir)}):')
   print(recipes.describe(config), flush=True)
   return config, data
