@@ -7,8 +7,8 @@ python -m bert_jax.main --config=configs/classify.py --workdir=DIR \\
 CSV, TSV or JSONL with named columns; data.pair names the second text of a pair.
 Without a dev file, a tenth of each class (data.heldout) is kept for it.
 Numbers are learnt with finetuning.regression=True. Batches of 32, 3 epochs and a
-learning rate of 3e-5; more of both for models smaller than BERT-Base. Expect a score clearly above
-that of a constant prediction, which results.json has beside it.
+learning rate of 3e-5; more of both for models smaller than BERT-Base. Expect a
+score clearly above the constant prediction's, which results.json has beside it.
 """
 
 from bert_jax import config

@@ -3,9 +3,9 @@
 python -m bert_jax.reproduce --table=5 --config=configs/budget.py:cpu_quarter \\
   --workdir=DIR --data=EVALUATION
 
-What is compared with what, with how many seeds, and what is expected of small
-budgets is written here before any run, and stands on the page of a table.
-docs/reproduction.md explains it.
+The comparisons, their seeds and what is expected of small budgets are written here
+before any run, and are shown on the page of a table. docs/reproduction.md explains
+it.
 """
 
 from typing import Any, NamedTuple
@@ -18,9 +18,9 @@ class Column(NamedTuple):
 
   Attributes:
     config: its file, beside this one, and arguments.
-    folder: that of the task in the evaluation data.
+    folder: the task's, in the evaluation data.
     input: `data.input`; {} is the evaluation data.
-    fields: further ones.
+    fields: {name: value} of other fields.
   """
 
   config: str = ''
@@ -48,8 +48,8 @@ class Table(NamedTuple):
   """A table, and what is claimed and expected before any run.
 
   Attributes:
-    pairs: (better row, other row), compared in all columns. Which is better is
-      the paper's word, where it has both figures; equal ones are no claim.
+    pairs: (better row, other row), compared in all columns. Where the paper has
+      both figures, they say which is better; equal ones are not a claim.
     expected: of budgets far below the paper's.
     seeds: of pre-training, from 0, each with its own fine-tuning.
   """

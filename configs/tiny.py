@@ -1,4 +1,4 @@
-"""BERT-Tiny (L=2, H=128, A=2) on the prose that Python carries, in minutes.
+"""BERT-Tiny (L=2, H=128, A=2) on the prose that comes with Python, in minutes.
 
 python -m bert_jax.main --config=configs/tiny.py --workdir=/tmp/bert_tiny
 

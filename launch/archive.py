@@ -19,7 +19,7 @@ _PARTS += ('pyproject.toml', 'setup.cfg')
 
 
 def make(root: str = ROOT) -> tuple[bytes, str]:
-  """Returns (a `.tar.gz`, its SHA-256): equal whoever packs equal files."""
+  """Returns (a `.tar.gz`, its SHA-256), which are equal for equal files."""
   raw, files = io.BytesIO(), {'constraints.txt': list_constraints().encode()}
   for path in list_files(root):
     with open(os.path.join(root, path), 'rb') as file:

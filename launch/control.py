@@ -14,8 +14,8 @@ def look(
 ) -> tuple[list[queued.Resource], dict[str, str]]:
   """Returns (what carries the label, {zone: why it did not answer}).
 
-  `name` is that of a run or of one resource, or None. Some zones, and those that
-  are noted of the run, are asked by name besides all.
+  `name` is of a run or of one resource, or None. Besides all zones together, the
+  given ones and those noted for the run are asked one by one.
   """
   noted = records.read_note(name).get('zones', [])
   found, silent = queued.find(world, ['-', *zones, *map(str, noted)])

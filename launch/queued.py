@@ -79,7 +79,7 @@ def name_resource(plan: Plan, launch: str) -> str:
 def create(plan, launch: str, zone: str, files, seconds: float) -> list[str]:
   """Returns the command that asks for the slices in a zone.
 
-  `files` are paths of the startup script and of the job; after some seconds, the
+  `files` are paths of the startup script and of the job; after `seconds`, the
   hosts stop by themselves.
   """
   name, slices = name_resource(plan, launch), plan.topology.slices
@@ -119,7 +119,7 @@ def delete(world: World, found: Resource) -> Result:
 def find(world: World, zones) -> tuple[list[Resource], dict[str, str]]:
   """Returns (everything with our label, {zone: why it did not answer}).
 
-  It looks in all zones of the list; '-' is wherever the API can.
+  It looks in the given zones; '-' is all that the API can list.
   """
   found, silent = {}, {}
   for zone in dict.fromkeys(zones):

@@ -96,8 +96,8 @@ def open_launch(
 ) -> tuple[Ledger, str]:
   """Continues the launch that is under way, or begins one with the code sha256.
 
-  Returns (the ledger, the generation of its object). What was found of the run's
-  name must be of the plan's run and kind; its launch goes on.
+  Returns (the ledger, the generation of its object). What was found under the
+  run's name must fit the plan; its launch goes on.
   """
   _check_hosts(plan, found)
   stored, (_, generation, now) = load(world, plan.workdir)
@@ -137,7 +137,7 @@ def _check_owner(world, plan, stored):
 
 
 def _check_hosts(plan, found):
-  """Refuses hosts of another run, or whose price and number are others."""
+  """Refuses hosts of another run, or of another price or number."""
   wanted = {'workdir': plan.workdir, 'topology': plan.topology.name}
   wanted['slices'] = str(plan.topology.slices)
   for item in found:

@@ -1,4 +1,4 @@
-"""`launch/tpu.py run`: everything before money, then the watch over the run."""
+"""`launch/tpu.py run`: all checks before money is spent, then the watch."""
 
 import argparse
 import dataclasses

@@ -164,7 +164,7 @@ def shorten(message: str) -> str:
 
 
 def say(line: str, file=None):
-  """Prints a line at once, without what a terminal would obey."""
+  """Prints a line at once, without control characters."""
   print(screen.clean(line), file=file or sys.stdout, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Computes what counting neighbours gets of the masked tokens: a floor to beat.
+"""Predicts masked tokens by counting neighbours: a baseline to beat.
 
   python benchmarks/measure/neighbour_counts.py --config=configs/tiny.py \\
     --config.data.dir=DATA

@@ -25,7 +25,7 @@ have, the second does the same work as ours. `--one_at_a_time --gathered` do so
 on a CPU. With `--flags` our step has a row for each flag of XLA_GPU_FLAGS, or
 for those that are given; with `--ways`, one for each value of
 compute.attention. `--pack` compares our step on rows of at most so many pairs
-with padded ones, by tokens that are no padding.
+with padded ones, by tokens that are not padding.
 
 The first command compares BASE with 4 layers on the CPU, the second three
 models on one GPU; rows come from --data=FOLDER (made by bert_jax.data.prepare)

@@ -1,4 +1,4 @@
-"""Prepares malformed text, and looks whether it is counted.
+"""Prepares malformed text, and checks that it is counted.
 
   python benchmarks/proofs/bad_input.py --vocab=vocab.txt [--only=NAME]
     [--real=FOLDER ...]

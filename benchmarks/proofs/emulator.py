@@ -1,4 +1,4 @@
-"""A bucket on this machine, and servers that answer for one that is ill."""
+"""A bucket on this machine, and a proxy that makes it fail."""
 
 import contextlib
 import http.server

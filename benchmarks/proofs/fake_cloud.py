@@ -277,10 +277,10 @@ def _serve_metadata(metadata):
 
 
 def start_host(stack, home: str, environment, metadata, program: str):
-  """Runs a host's startup script in an own folder, until it ends.
+  """Runs a host's startup script in a folder of its own, until it ends.
 
-  The process has its `metadata`, which may be changed. The program stands for
-  Python where the code is installed; without one, it is not.
+  The process has its `metadata`, which may be changed. With a program, the code
+  counts as installed, and the program as its Python.
   """
   code = pathlib.Path(home, 'r', read_job(metadata)['sha256'])
   for path in (code / 'env/bin', code / 'tree') if program else [code.parent]:

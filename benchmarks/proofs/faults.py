@@ -1,11 +1,11 @@
-"""The fault matrix: does to a run what can happen to it, and measures the rest.
+"""The fault matrix: does to a run what can happen to it, and measures what follows.
 
   python benchmarks/proofs/faults.py --write
   python benchmarks/proofs/faults.py --only=kill_moments,full_log
   python benchmarks/proofs/faults.py --list
 
-The rows, what is done and what is promised, are those of docs/faults.md. Those
-that no test has are measured here, each in a process of its own, two at a time;
+The rows, what is done and what is promised, are in docs/faults.md. Those that no
+test checks are measured here, each in a process of its own, two at a time;
 a small model is trained on made-up text. Most compare with an uninterrupted
 run: last fingerprint, every loss, every byte of the export. --write puts what
 was measured into the page. The rows of full and read-only disks need permission

@@ -55,7 +55,7 @@ class Send:
   Attributes:
     moment: one of `MOMENTS`.
     signals: what is sent, one after the other.
-    count: the how manyth call of the moment's function.
+    count: at which call of the moment's function, from 1.
     delay: seconds from then to the first signal.
   """
 

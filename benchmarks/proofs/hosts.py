@@ -12,12 +12,12 @@ stopped by a signal to one process must resume from the same fingerprint on
 must have the same losses and score on 1 x 1, 1 x 4 and 2 x 2.
 
 Then two processes with separate folders, which share no file, train until one
-is killed (which must end the other within 30 s), is stopped by SIGSTOP (which must end the other within 60 s, and
-itself when it goes on), raises an error, or hangs in its main thread; one
-process alone hangs, too. Checkpoints on disks need a shared one, so nothing is
-saved here; and a hang counts after 10 s instead of 600 s. The exit codes must
-be those of docs/hosts.md. XLA optimises little, to spend less time on
-compilation. The exit code is 1 if something differs.
+is killed (which must end the other within 30 s), is stopped by SIGSTOP (which
+must end the other within 60 s, and itself when it goes on), raises an error, or
+hangs in its main thread; one process alone hangs, too. Checkpoints on disks need
+a shared one, so nothing is saved here; and a hang counts after 10 s instead of
+600 s. The exit codes must be those of docs/exit_codes.md. XLA optimises little,
+to spend less time on compilation. The exit code is 1 if something differs.
 """
 
 import argparse

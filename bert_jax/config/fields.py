@@ -153,7 +153,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.language': Field(
     'en',
-    'language of the text, ISO 639-1: splits sentences, and may decide on '
+    'language of the text, ISO 639: splits sentences, and may decide on '
     'accents',
     _LANGUAGE,
   ),
