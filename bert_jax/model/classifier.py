@@ -17,8 +17,8 @@ _LSTM_LAYERS = 2
 class BiLstm(nn.Module):
   """Two layers of LSTMs in both directions, computed in float32.
 
-  The paper puts one on its left-to-right model (section 5.1, "+ BiLSTM"), and on
-  frozen features (section 5.3), with random weights.
+  The paper puts one on its left-to-right model (section 5.1, "+ BiLSTM"), and
+  on frozen features (section 5.3), with random initial weights.
 
   Attributes:
     units: hidden size U of each direction.
@@ -52,8 +52,8 @@ class BiLstm(nn.Module):
 def summarise_lstm(x: jax.Array, input_mask: jax.Array) -> jax.Array:
   """Returns the last state of each direction, [B, 2 U], of outputs [B, S, 2 U].
 
-  That is the state at the last token from left to right, and at the first token
-  from right to left.
+  These are the state at the last token, read from left to right, and at the
+  first token, read from right to left.
   """
   forward, backward = jnp.split(x, 2, -1)
   last = heads.take_last(forward, input_mask)
@@ -200,8 +200,8 @@ class Spans(NamedTuple):
     doc_stride: tokens between the beginnings of two windows.
     max_query_length: tokens of a question, at most.
     max_answer_length: tokens of an answer, at most.
-    threshold: a question has no answer if that scores higher by more than this
-      than the best one; None if every question has an answer.
+    threshold: a question has no answer if [CLS] scores higher than the best
+      answer by more than this; None if every question has an answer.
   """
 
   doc_stride: int
@@ -218,10 +218,10 @@ class Head(NamedTuple):
     bias: float32 [C].
     labels: names of the classes; () if C is 1 and the output is a number.
     max_length: tokens of a row, at most, as asked for in training.
-    columns: the text's column, and that of the second text of a pair; for
-      choice, those of the text, of what all choices begin with ('' if of
-      nothing) and of the choices; for tagging, the number of the words' column,
-      () for the first one.
+    columns: the columns of the text and of the second text of a pair; for
+      choice, of the text, of the choices' common beginning ('' if none) and of
+      the choices; for tagging, the number of the words' column, () for the
+      first.
     task: what it was trained for: classification; choice, whose C is 1; or
       tagging or spans, whose model has no pooler (`Tagger`).
     bilstm: parameters of the BiLSTM before it; None without one.

@@ -23,11 +23,11 @@ from bert_jax.model import bert_config
 _OFFSETS = (-1, 1, -2, 2, -3, 3, -4, 4)  # tokens
 _PAIRS = 32  # of a sine and a cosine, at most
 # Radians per token of the first pair and, nearly, of the last one: wavelengths
-# of 2.2 to 20 tokens. With those of the original Transformer, of up to 63,000
-# tokens, neighbouring positions look alike.
+# of 2.2 to 20 tokens. With the original Transformer's wavelengths of up to
+# 63,000 tokens, neighbouring positions look alike.
 _FASTEST, _SLOWEST = 2.85, 0.29
-# Standard deviation of the position embeddings in these dimensions, as a multiple
-# of the words' standard deviation.
+# Standard deviation of the position embeddings in these dimensions, as a
+# multiple of the words' standard deviation.
 _WAVES = 1.14
 _SCALE = 1.6  # of queries and keys, for 32 pairs in heads of size 64
 
@@ -68,7 +68,7 @@ def _make_waves(config):
 
 
 def _point(kernel: jax.Array, config):
-  """Adds to the first layer's kernel [D, 3, H, K] what looks at neighbours."""
+  """Makes heads of the first layer's kernel [D, 3, H, K] look at neighbours."""
   frequencies = _get_frequencies(config)
   n = len(frequencies)
   # A score is a sum over the pairs, divided by sqrt(K).

@@ -31,10 +31,10 @@ def drop_padding_rows(params: Any, vocab_size: int):
 def skip_layers(
   init: Callable[[jax.Array], Any], stays_new: str = ''
 ) -> Callable[[jax.Array], Any]:
-  """Returns `init` with zeros for the layers that a trained model brings.
+  """Returns `init` with zeros for the layers that a trained model replaces.
 
-  The compiler drops what would have drawn them, which on a CPU saves seconds
-  for Base.
+  The compiler then drops their random draws, which on a CPU saves seconds for
+  BASE.
 
   Args:
     stays_new: regular expression; layers in whose names it is found are drawn.
@@ -48,7 +48,7 @@ def skip_layers(
 
 
 def is_layer(name: str) -> bool:
-  """Returns whether a parameter is of a layer, which every model brings."""
+  """Returns whether a parameter belongs to a layer, which every model has."""
   return name.startswith('encoder/layer_')
 
 

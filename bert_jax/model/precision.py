@@ -36,7 +36,7 @@ def set_products(config: config_dict.ConfigDict):
 
 
 def jit_inference(*static: str):
-  """Returns a decorator that jits a function, with all of float32 in products.
+  """Returns a decorator that jits a function, with full float32 products.
 
   Every prediction outside of training is computed by such a function.
   """

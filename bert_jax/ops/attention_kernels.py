@@ -90,7 +90,7 @@ def backward(
 ):
   """Computes gradients: the backward kernel, for one step of the grid.
 
-  Args, where they are not those of `forward`:
+  Args, where they differ from `forward`'s:
     grad: gradient of `forward`'s output, like q.
     out: gradients of queries, keys and values: of whole rows, [rows, S, 3 H K];
       if separate, of the step's heads, [3, rows, S, lanes].
@@ -245,7 +245,7 @@ def _loop(n, function, each):
 
 
 def _take_turns(waiting):
-  """Runs generators in turn, each a stage behind the one before."""
+  """Runs generators in turn, each a stage behind its predecessor."""
   running = []
   while waiting or running:
     running, waiting = running + waiting[:1], waiting[1:]

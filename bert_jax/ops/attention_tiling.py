@@ -47,7 +47,7 @@ class Call:
   Attributes:
     shape: (B, S, H, K).
     dtype: type of queries, keys and values.
-    keep: probability in 256ths that a weight is kept; 256 is no dropout.
+    keep: probability in 256ths that a weight is kept; 256 means no dropout.
     threefry: whether random words are threefry's; else the TPU's generator
       draws them.
     mask_value: added to the scores of masked keys.

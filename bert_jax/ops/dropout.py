@@ -5,9 +5,9 @@ rounds 0.1 to 26/256. Kept values are divided by the rounded probability of
 keeping them, so the expectation is exact.
 
 Masks of attention weights are drawn inside a kernel or for a block. With a
-threefry key the bytes are those of `draw` for the weights [B, H, keys, queries].
-With any other key, the TPU's generator draws them, which is much faster; off
-TPUs threefry replaces it, with other numbers.
+threefry key the bytes are what `draw` gives for the weights [B, H, keys,
+queries]. With any other key, the TPU's generator draws them, which is much
+faster; off TPUs threefry replaces it, with other numbers.
 """
 
 import functools

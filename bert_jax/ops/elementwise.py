@@ -2,7 +2,7 @@
 
 Autodiff rounds each term of a gradient to the activations' type before it adds
 them; here they are added in float32 and rounded once. Next to a matrix product
-on a TPU, each elementwise operation counts: GELU's gradient takes 14, that of
+on a TPU, each elementwise operation counts: GELU's gradient takes 14, with
 `flax.linen.gelu` 21.
 """
 

@@ -1,8 +1,8 @@
 """Attention as two NVIDIA GPU kernels (Pallas through Triton), with masks.
 
 Scores and probabilities exist only in registers, for 64 queries and 64 keys at
-a time (Dao, arXiv 2307.08691). Dropout is that of the plain implementation, bit
-for bit: which weights are kept is drawn before by `dropout.draw` and read by
+a time (Dao, arXiv 2307.08691). Dropout is the plain implementation's, bit for
+bit: which weights are kept is drawn beforehand by `dropout.draw` and read by
 both kernels as one bit per weight, a 32nd of the scores in float32. Nothing is
 added up in an order that may change. Sizes as in `model/encoder.py`.
 """
@@ -32,7 +32,7 @@ class _Call:
   """What a kernel is compiled for, besides shapes.
 
   Attributes:
-    keep: probability in 256ths that a weight is kept; 256 is no dropout.
+    keep: probability in 256ths that a weight is kept; 256 means no dropout.
     mask_value: added to the scores of masked keys.
     causal: whether queries do not see later keys.
   """
@@ -154,8 +154,8 @@ def _run(kernel, arrays, outputs, call):
   """
   arrays = {name: x for name, x in arrays.items() if x is not None}
   b, s, _, h, k = arrays['qkv'].shape
-  # What a step sees: its row and head, of outputs its block, too. The blocks of
-  # a head run next to each other, and find its keys in the GPU's cache.
+  # A step sees its row and head and, of outputs, its block. The blocks of a
+  # head run next to each other, and find its keys in the GPU's cache.
   specs = {
     'tokens': ((None, 2, s), lambda i, h, b: (b, 0, 0)),
     'qkv': ((None, s, 3, None, k), lambda i, h, b: (b, 0, 0, h, 0)),
@@ -242,7 +242,7 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
 def _backward(call, tokens, qkv, grad, rows, d_qkv, kept=None):
   """Computes the gradients of a block of keys and values, then of queries.
 
-  Args, where they are not those of `_forward`:
+  Args, where they differ from `_forward`'s:
     grad: gradient of the output, [S, K].
     rows: for each query, the maximum of its scores, what to multiply kept
       weights by, and sum(gradient x weight) by that, float32 [3, S].
@@ -253,7 +253,7 @@ def _backward(call, tokens, qkv, grad, rows, d_qkv, kept=None):
   zero, blocks = jnp.zeros(grad[own].shape, F32), tokens.shape[1] // BLOCK
 
   def of_keys(keys, values, j, carry):
-    """Adds what a block of queries brings; arrays are [keys, queries]."""
+    """Adds the terms of a block of queries; arrays are [keys, queries]."""
     dk, dv = carry
     at = _block(j)
     queries, grads = _scaled(qkv[at, 0]), grad[at]

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Begins the names of a batch's arrays that are of packed rows.
+# The prefix of the names of a batch's arrays that hold packed rows.
 PREFIX = 'packed/'
 
 
 def select(batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-  """Returns a batch's arrays of packed rows by their own names; {} without any."""
+  """Returns a batch's arrays of packed rows by their own names; maybe {}."""
   return {
     name.removeprefix(PREFIX): x
     for name, x in batch.items()
@@ -19,10 +19,10 @@ def select(batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
 
 @jax.custom_vjp
 def unpack(x: jax.Array, places: jax.Array, origins: jax.Array) -> jax.Array:
-  """Returns hidden states of B rows from those of R packed rows.
+  """Returns the hidden states of B rows, given R packed rows.
 
-  The gradient is a gather, too: the one of a gather would be a scatter, which
-  devices make one after another.
+  The gradient is a gather, too: autodiff would make a scatter, which devices
+  compute sequentially.
 
   Args:
     x: [R, S, D].

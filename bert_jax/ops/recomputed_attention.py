@@ -108,8 +108,9 @@ def attend(
   Args:
     qkv: queries, keys and values with their biases, [B, S, 3, H, K].
     tokens: a tree of arrays [B, ...], from which `compute_mask` makes the mask.
-    key: of the dropout; None turns it off. A threefry key drops the weights that `dropout.draw(key, [B, H, S, S])` drops, keys before
-      queries; with any other, bits depend on the blocks.
+    key: of the dropout; None turns it off. A threefry key gives the bytes of
+      `dropout.draw(key, [B, H, S, S])`, keys before queries; with any other,
+      bits depend on the blocks.
     rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
     mask_value: added to the scores of keys that a query does not see.
     compute_mask: tokens of some rows -> whether each query sees each key, bool
@@ -133,8 +134,8 @@ def _forward(qkv, tokens, key, call):
 
 def _backward(call, residuals, grad):
   qkv, tokens, key, mixed, sums = residuals
-  # Ties all that weights are recomputed from to the gradient. Otherwise XLA
-  # would find that the forward pass has computed the same, and keep it.
+  # Makes the inputs of the recomputed weights depend on the gradient. Otherwise
+  # XLA would find that the forward pass has computed the same, and keep it.
   qkv, tokens, key, grad = _bind_together((qkv, tokens, key, grad))
   # The gradient of a softmax needs sum(gradient x weight) over the keys, which
   # is the sum of gradient x output over a head.
@@ -207,7 +208,7 @@ def _forward_blocks(qkv, tokens, key, *, call, blocks):
 def _backward_blocks(qkv, tokens, key, grad, sums, inner, *, call, blocks):
   """Returns the gradient of qkv, [B, S, 3, H, K].
 
-  Args, where they are not those of `attend`:
+  Args, where they differ from `attend`'s:
     grad: gradient of the output, [B, S, H, K].
     sums: from `_forward_blocks`.
     inner: for each query, its gradient times its output, [B, H, S, 1].

@@ -1,16 +1,15 @@
 """The tied decoder of masked tokens, its loss, and rows of its table.
 
 The logits [N, V] of a batch would be the largest array of BERT-base at length
-128, so they are not stored. Each is turned at once into its power,
-exp(logit - label's logit), in the type of the activations; the backward pass
-multiplies by these. Their normalisation is applied to the small operand of each
-product, and the labels contribute one row each.
+128, so they are not stored. Each is replaced at once by its power, exp(logit -
+label's logit), in the type of the activations; the backward pass multiplies by
+these. Their normalisation is applied to the small operand of each product, and
+the labels contribute one row each.
 
 Softmax usually subtracts the largest logit of a row, which is known only after
 all of them were computed. The label's logit works as well, unless another is so
 much larger that exp overflows. Then, as when training diverges, a second pass
-subtracts the largest, so loss and gradient are those of softmax for all finite
-logits.
+subtracts the largest, so loss and gradient are softmax's for all finite logits.
 """
 
 import jax

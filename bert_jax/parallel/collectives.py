@@ -110,9 +110,9 @@ def _stages(parts, slices):
   """Returns the groups of devices of each stage of a reduce-scatter.
 
   Call device a k + b of a slice (a, b). The first stage is over the devices of
-  equal b and leaves part a of the array; the second is over those of equal a
-  and leaves part b of that; the third is over the devices with this (a, b) in
-  all slices and leaves the slice's part.
+  equal b and leaves part a of the array; the second is over the devices of
+  equal a and leaves part b of that; the third is over the devices with equal a
+  and b in all slices and leaves the slice's part.
   """
   if not slices:
     return [None]

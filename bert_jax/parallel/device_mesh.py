@@ -33,7 +33,7 @@ def make_mesh(
 
 
 def group_writers(mesh: Mesh) -> Mesh | None:
-  """Returns the mesh by which checkpoints are laid out; None if as it is.
+  """Returns the mesh by which checkpoints are laid out; None if it is `mesh`.
 
   Each shard becomes a chunk of a file, thousands of each array on thousands of
   devices. So `data` is divided into groups, whose devices hold the same.
@@ -69,12 +69,12 @@ def _arrange(devices, model) -> np.ndarray:
 
 
 def _find_rows(devices) -> np.ndarray | None:
-  """Returns a TPU slice as rows of devices, None if it is not known to have any.
+  """Returns a TPU slice as rows of devices; None if no rows are known.
 
   In each row and each column, devices that follow each other, and the last and
   the first, are neighbours, or on a line, whose links back are free. A slice of
   2 x 2 x n chips has a row for each 2 x 2, others of three axes are not known.
-  Small ones do with one stage, large ones would need thousands of permutations.
+  Small slices need only one stage, large ones thousands of permutations.
   """
   if devices[0].platform != 'tpu' or not 8 < len(devices) <= _MOST_IN_RINGS:
     return None

@@ -33,7 +33,7 @@ def start(
   """Connects the processes of a run; call it before jax computes.
 
   On Cloud TPU and GKE the processes find one another; elsewhere they need the
-  arguments. Without these there is one process, also on a TPU VM that knows of
+  arguments. Without them there is one process, also on a TPU VM that knows of
   no other hosts. Only process 0 prints.
 
   Args:
@@ -127,7 +127,7 @@ def _has_tpu() -> bool:
 
 
 def _knows_no_hosts(error: Exception) -> bool:
-  """Returns whether neither metadata server nor environment lists hosts."""
+  """Returns whether metadata server and environment both list no hosts."""
   if 'MEGASCALE_COORDINATOR_ADDRESS' in os.environ:
     return False
   if any(',' in os.environ.get(name, '') for name in _LISTS):
@@ -175,8 +175,8 @@ def leave(everywhere: bool = True):
   """Waits for the other processes to end, too.
 
   Args:
-    everywhere: whether all of them are about to. Process 0 may take minutes to
-      close its files in a bucket that does not answer.
+    everywhere: whether all of them are about to end. Process 0 may take minutes
+      to close its files in a bucket that does not answer.
   """
   barrier('leave', _DAY if everywhere else _LEAVE_SECONDS)
 
@@ -192,7 +192,7 @@ def read_together(path: str, size: int) -> bytes:
   """Returns a file, of which each process reads a share and passes it on."""
   count = jax.process_count()
   _, each = find_share(size, 0, count)
-  # Of few shapes, each of which is compiled.
+  # In few shapes, since each is compiled.
   own = np.zeros(1 << each.bit_length(), np.uint8)
   start, end = find_share(size, jax.process_index(), count)
   if start < end:

@@ -1,7 +1,7 @@
 """Random keys whose numbers depend on the row of the global batch.
 
-A device with rows 8 to 15 draws just the numbers that rows 8 to 15 would have
-if it drew them for the whole batch.
+A device with rows 8 to 15 draws the numbers that rows 8 to 15 would have if it
+drew them for the whole batch.
 """
 
 import functools

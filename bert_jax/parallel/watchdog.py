@@ -2,10 +2,10 @@
 
 One thread per process, `_exchange`, tells the others through jax's key-value
 store, which process 0 keeps in its memory, that this process lives and why it
-fails. Process 0 sums up the signs of all for the others, so that the traffic
-grows with the number of processes and not with its square. Calls may hang with
-process 0. A second thread, `_watch`, makes no calls: it decides from what the
-first kept whether to end this process.
+fails. Process 0 sums up all signs of life for the others, so that the traffic
+grows with the number of processes and not with its square. Calls may hang if
+process 0 does. A second thread, `_watch`, makes no calls: it decides by what
+the first has recorded whether to end this process.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class _Hosts:
 
   def __init__(self, client: Any, pulse: Pulse, process: int):
     self._client, self._pulse, self._process = client, pulse, process
-    # {process: (its last sign, how often in a row it was that one)}
+    # {process: (its last sign, how often in a row it has not changed)}
     self._signs: dict[int, tuple[str, int]] = {}
     self._rounds = self._seen_rounds = self._unanswered = 0
     self.waits, self.behind = False, ''
@@ -62,7 +62,7 @@ class _Hosts:
     self._ending = threading.Lock()
 
   def exchange(self):
-    """Tells the others about this process, and reads what they told."""
+    """Tells the others about this process, and reads what they report."""
     if self._own:
       with contextlib.suppress(jax.errors.JaxRuntimeError):  # not the first
         key = f'{_FOLDER}/failure/first'
@@ -95,7 +95,7 @@ class _Hosts:
     return {key.removeprefix(prefix): text for key, text in found}
 
   def _compare(self, signs):
-    """Counts for each process how often in a row its sign was an old one."""
+    """Counts for each process how often in a row its sign has not changed."""
     before = self._signs
     self._signs = {}
     for key, sign in signs.items():
@@ -143,9 +143,9 @@ class _Hosts:
 
   def end(self):
     """Ends this process, if the run has failed."""
-    self._ending.acquire()  # and never release it: one thread speaks
+    self._ending.acquire()  # and never release it: only one thread prints
     if self._own or self._process == 0:
-      # The others are still to read why, from process 0.
+      # The others must have time to read why, from process 0.
       time.sleep(_FAREWELL)
     code, message = self._first or self._own
     _end(message, code)
@@ -197,7 +197,7 @@ def _running(function: Callable, subject, done: threading.Event):
 
 
 def _exchange(hosts: _Hosts, done: threading.Event):
-  """Tells and asks once per period, and once more if this process fails."""
+  """Calls `exchange` once per period, and once more if this process fails."""
   finished = False
   while not finished:
     finished = done.wait(_PERIOD)
