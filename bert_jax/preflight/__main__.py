@@ -20,7 +20,7 @@ from bert_jax.runtime import cli
 
 
 def _chosen(config, number: int | None):
-  """Returns the phases to look at."""
+  """Returns the phases to examine."""
   from bert_jax.train import task
 
   phases = task.list_phases(config)
@@ -64,7 +64,7 @@ def main(argv: list[str]):
   config = cli.get_config(values)
   config_check.check(config)
   topology = accelerators.parse(values.topology, values.slices)
-  if not topology.is_tpu:  # CPU devices stand for the GPUs
+  if not topology.is_tpu:  # CPU devices stand in for the GPUs
     jax.config.update('jax_num_cpu_devices', topology.devices)
   phases = _chosen(config, values.phase)
   _check_flags(values, topology, phases)

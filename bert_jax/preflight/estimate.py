@@ -164,7 +164,7 @@ def find_covered_share(
 
   An asynchronous collective runs from its start, beside what is computed until
   its result is awaited. Permutations of the same pairs wait for each other;
-  those of different ones use different links. Other collectives use all.
+  permutations of different pairs use different links, other collectives all.
   """
   now = total = waited = 0.0
   free: dict[str, float] = {}  # when links are free, by pairs
@@ -221,8 +221,8 @@ def _collective(group: str, sent: float, topology) -> float:
   """Returns the seconds of a device's collectives over one kind of group.
 
   Collectives over all chips of a slice use all axes at once. Those over some of
-  the chips are assumed to use the links of one axis, the one with the fewest. In
-  a permutation, each pair of chips has a link of its own.
+  the chips are assumed to use the links of one axis, which has the fewest. In a
+  permutation, each pair of chips has a link of its own.
 
   Args:
     group: devices of a group, a key of `hlo_cost.Cost.group_bytes`.
@@ -275,7 +275,7 @@ def estimate_gpu_step(
   Args:
     flops: of the global batch.
     chip: a GPU, from `chips.Chip.for_products`.
-    others: {name: seconds} of what is not products, see `time_update`.
+    others: {name: seconds} of other work than products, see `time_update`.
   """
   worst, best = _GPU_SHARES
   peak = chip.flops * count

@@ -99,9 +99,9 @@ def judge(
   """Returns `{name, phase, ok, reason}` of each kind of program.
 
   Args:
-    examined: (program, why it cannot be compiled or None). Those of the same
+    examined: (program, why it cannot be compiled or None). Programs of the same
       name and phase, such as for batches of several lengths, have one result:
-      that of the first that failed.
+      the first failure, if any.
   """
   examined = list(examined)
   lengths: dict[int | None, set] = {}
@@ -189,7 +189,7 @@ def make_report(
   """Returns everything that is known, for JSON and `page.render`.
 
   Args:
-    price: US dollars per chip and hour; None uses that of `chips`.
+    price: US dollars per chip and hour; None uses the price in `chips`.
     programs: result of each program; empty if nothing was compiled.
   """
   listed = USD_PER_CHIP_HOUR.get(topology.chip.name)
@@ -213,7 +213,7 @@ def make_report(
     'usd_per_chip_hour': used,
     'price_source': 'given' if price is not None else f'list of {PRICES_AS_OF}',
     **agreement.get_versions(),
-    # `calibrate` compares these with those of a run.
+    # `calibrate` compares these with a run's.
     'config': {
       name: value
       for name, value in flatten(config).items()

@@ -1,7 +1,7 @@
-"""Says of a run on absent GPUs what can be said without their compiler.
+"""Examines a run on absent GPUs, as far as possible without their compiler.
 
 The programs are lowered for CUDA, as far as jax goes; memory is modelled, time
-is a roofline. The facts have the form of those of TPUs (`examine`).
+is a roofline. The facts have the same form as for TPUs (`examine`).
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from bert_jax.train import programs, task, tuning
 # jax's share of a GPU, unless the variable is set.
 _FRACTION = 'XLA_PYTHON_CLIENT_MEM_FRACTION'
 _DEFAULT_FRACTION = 0.75
-# Every layer lowers as the others do.
+# All layers lower in the same way.
 _LOWERED_LAYERS = 2
 
 
@@ -84,8 +84,8 @@ def _list_programs(config, device, mesh, phases):
 
 
 def lower(program: programs.Program) -> jax.stages.Lowered:
-  """Lowers a program for CUDA where no GPU is."""
-  # Which one kernels are lowered for, jax 0.10 did not ask.
+  """Lowers a program for CUDA without a GPU."""
+  # The GPU to lower kernels for; jax 0.10 did not ask for one.
   with contextlib.suppress(ImportError):
     from jax._src.pallas.triton import gpu_info as known
 

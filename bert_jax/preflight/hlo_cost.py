@@ -56,7 +56,7 @@ class Piece:
 
   Attributes:
     starts: name of the asynchronous collective that begins with it, or ''.
-    awaits: name of the one for whose end the device waits after it, or ''.
+    awaits: name of the collective whose end the device then waits for, or ''.
   """
 
   cost: Cost
@@ -89,7 +89,7 @@ def count_cost(text: str) -> Cost:
   """Adds up the cost of a program on a device.
 
   Args:
-    text: HLO from `compiled.as_text()`; only that of TPU programs contains
+    text: HLO from `compiled.as_text()`; only TPU programs contain
       `"estimated_cycles"`.
 
   Raises:
@@ -199,7 +199,7 @@ def _add_custom_call(totals, op, types, times):
     return
   said = dict(re.findall(r'"(flops|bytes_accessed)":"(\d+)"', op.rest))
   moved = said.get('bytes_accessed')
-  if not moved:  # then it is what goes in and out
+  if not moved:  # then inputs and outputs
     arrays = op.type, *(types.get(o, '') for o in op.operands)
     moved = sum(map(hlo_text.parse_size, arrays))
   name = re.sub(r'\.\d+$', '', op.name)

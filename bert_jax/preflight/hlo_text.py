@@ -55,7 +55,7 @@ def _op(line) -> Op:
 
 
 def _close(text, start) -> int:
-  """Returns the index after the bracket that closes the one at `start`."""
+  """Returns the index after the bracket that matches the bracket at `start`."""
   depth = 0
   for i in range(start, len(text)):
     depth += {'(': 1, ')': -1}.get(text[i], 0)
@@ -65,7 +65,7 @@ def _close(text, start) -> int:
 
 
 def list_called(op: Op) -> list[str]:
-  """Returns the computations that an op runs, except those of reductions."""
+  """Returns the computations that an op runs, except reductions' operations."""
   if op.opcode == 'while':
     return [re.search(r'\bbody=%?([\w.-]+)', op.rest)[1]]
   if op.opcode == 'conditional':
@@ -99,7 +99,7 @@ def _array_bytes(match) -> int:
 
 
 def find_pairs(rest: str) -> str:
-  """Returns from where a permutation sends where to, '0>1,1>0'; '' if none."""
+  """Returns a permutation's (source, target) pairs, '0>1,1>0'; '' if none."""
   pairs = re.search(r'source_target_pairs=\{(\{[\d,{}]*\})\}', rest)
   return ','.join(
     map('>'.join, re.findall(r'(\d+),(\d+)', pairs[1] if pairs else ''))

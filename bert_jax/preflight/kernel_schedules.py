@@ -1,4 +1,4 @@
-"""How much longer the attention kernels take than their matrix products.
+"""Tells how much longer attention kernels take than their matrix products.
 
 At best, a kernel's products reach half the speed of a large product. The
 compiler's schedule of the kernel is longer because of dropout's bits, softmax
@@ -85,7 +85,7 @@ def look_up(chip: str, generator: str, kernel: str, head_size: int) -> float:
   Returns:
     A multiple of the products' time at `SHARE` of a large product's speed; for
     a case not in the table, the largest of the closest ones. 1 for kernels
-    other than those of attention.
+    other than attention's.
   """
   found = _KERNEL.match(kernel)
   if not found:
@@ -101,12 +101,12 @@ def look_up(chip: str, generator: str, kernel: str, head_size: int) -> float:
     max(x for row in table for x in _pick(row[-4:], which, length))
     for table in (rows, [row for row in HEADS if row[0] == near])
   )
-  # Smaller heads than those of the table cost as much each.
+  # Smaller heads than in the table cost as much each.
   return times * heads * max(near / head_size, 1)
 
 
 def _pick(times, which, length):
-  """Returns a row's times for a length; those of all lengths if it has none."""
+  """Returns a row's times for a length; if it has none, for all lengths."""
   times = times[0 if which == 'forward' else 1 :: 2]
   found = [x for n, x in zip(_LENGTHS, times, strict=True) if n == length]
   return found or times

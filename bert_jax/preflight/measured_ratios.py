@@ -11,7 +11,7 @@ from bert_jax.train import task
 
 _LEAST_ROWS = 3
 _MOST_WAITING = 0.05  # share of the time spent waiting for input
-# Fields of a row of kind 'run': the devices from there on, and the compiler.
+# Fields of a row of kind 'run': the devices from then on, and the compiler.
 _MACHINE = ('device_kind', 'devices', 'jax', 'libtpu')
 
 

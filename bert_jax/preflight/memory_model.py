@@ -1,8 +1,8 @@
-"""Models the memory of a training step for which there is no compiler here.
+"""Models the memory of a training step whose compiler is not available.
 
-What the backward pass is handed is counted exactly, from jax's trace of the
-training step's loss; what lives for a moment only is modelled. Compilers may
-keep less (they compute cheap values again) or more (copies in another layout).
+What the forward pass keeps is counted exactly, from jax's trace of the training
+step's loss; short-lived arrays are modelled. Compilers may keep less (they
+compute cheap values again) or more (copies in another layout).
 """
 
 import dataclasses
@@ -40,8 +40,8 @@ class Memory:
     gradients: of the parameters, and their sum over micro-batches.
     activations: what the forward pass keeps for the backward pass.
     logits: of the masked tokens.
-    workspace: what lives for a moment: scores of attention, products of the
-      MLP, a layer that is computed again; and the libraries' own.
+    workspace: short-lived arrays: scores of attention, products of the MLP, a
+      layer that is computed again; and the libraries' own.
   """
 
   parameters: float
@@ -96,7 +96,7 @@ def model_step(
 
 
 def _count_kept(config, objective, phase, rows) -> tuple[int, int]:
-  """Returns bytes of what the backward pass of some rows needs.
+  """Returns the bytes that the backward pass of some rows needs.
 
   Returns:
     (activations, logits), each array once; weights are not counted.
@@ -177,7 +177,7 @@ def _count_repeated(config, phase, rows) -> int:
 
 
 def _count_passing(config, phase, rows) -> int:
-  """Returns the bytes that live for a moment while all activations live."""
+  """Returns the bytes of short-lived arrays while all activations are alive."""
   m, length = config.model, phase.seq_length
   itemsize = jnp.dtype(m.dtype).itemsize
   # Scores in float32 and their gradient, weights and their gradient in the

@@ -45,7 +45,7 @@ def _choose_evaluated(
 ) -> list[tuple[str, np.ndarray]]:
   """Returns the input and the records of each batch of held-out data.
 
-  Of at most so many rows in all, each input has its share, spread evenly.
+  Each input has its share of at most so many rows, spread evenly.
   """
   total, before, found = len(split.reader), 0, []
   size = min(total, most)
@@ -127,7 +127,7 @@ class Batches:
     """Returns the records that a host needs: {(split, length): numbers}.
 
     Args:
-      find_own: (rows of a global batch) -> those of the host.
+      find_own: (rows of a global batch) -> the host's rows.
     """
     needed = {x: np.zeros(len(y.reader), bool) for x, y in self._splits.items()}
     for phase in task.list_phases(self._config):
@@ -189,7 +189,8 @@ class Batches:
   ) -> task.Batch:
     """Returns the given rows of held-out batch i; None means all rows.
 
-    They are of one input. If `shuffled`, the tokens around those to predict are shuffled.
+    All come from one input. If `shuffled`, the tokens around those to predict
+    are shuffled.
     """
     split = self._splits['heldout', phase.seq_length]
     _, records = self._evaluated[phase.number][i]

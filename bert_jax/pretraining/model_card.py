@@ -14,8 +14,8 @@ from bert_jax.inference import trained_run
 from bert_jax.runtime import markdown
 from bert_jax.workdir import log, paths
 
-# Fields that do not affect the parameters, and those of data, which are taken
-# from the manifest: data may have been prepared with another config.
+# Fields that do not affect the parameters, and `data.*`, which are taken from
+# the manifest: data may have been prepared with another config.
 _LEFT_OUT = ('log.', 'checkpoint.', 'data.', 'profile_steps', 'task')
 _MOST_ROWS = 12  # of the table of evaluations
 _CURVES = {

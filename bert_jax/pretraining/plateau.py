@@ -1,7 +1,8 @@
 """Measures that tell whether a model is on the plateau of word frequencies.
 
-There it knows which words are frequent, but not yet which go together: shuffled
-context costs it nothing, and its attention singles out no neighbour.
+There it knows which words are frequent, but not yet which go together:
+shuffling the context does not raise its loss, and attention prefers no
+neighbour.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ from ml_collections import config_dict
 
 from bert_jax.model import heads
 
-OFFSETS = (-2, -1, 0, 1, 2)  # of the token that is looked at, in tokens
+OFFSETS = (-2, -1, 0, 1, 2)  # of the token attended to, in tokens
 _BELOW = 1.0  # nats below the unigram entropy
 # BERT-Tiny and -Mini whose heads start by looking at their neighbours have
 # 1.4 to 2.3 nats from context by 1,000 updates and 2M tokens; twice that is
@@ -29,7 +30,7 @@ def has_left(entropy: float, means: dict) -> dict[str, bool]:
 
 
 def compare(means: dict[bool, dict]) -> dict[str, float]:
-  """Returns what the context's order brings, in nats per masked token."""
+  """Returns the gain from the context's order, in nats per masked token."""
   if not means:
     return {}
   return {'context_gain': means[True]['mlm_loss'] - means[False]['mlm_loss']}
@@ -82,7 +83,7 @@ def measure_attention(
   config = dataclasses.replace(
     module.config,
     num_layers=1,
-    attention='xla',  # the others never have all probabilities
+    attention='xla',  # the other implementations sow no probabilities
     remat='none',
     scan_layers=False,
   )
@@ -101,7 +102,7 @@ def measure_attention(
     found = found.astype(jnp.float32) * row['input_mask'][None, :, None]
     return jnp.stack([jnp.trace(found, x, 1, 2) for x in OFFSETS], -1)  # [H, O]
 
-  # A few rows at a time: all would need memory that training may not.
+  # A few rows at a time: all could need more memory than training does.
   masses = jnp.sum(jax.lax.map(look, batch, batch_size=8), 0)
   tokens = jnp.sum(batch['input_mask']).astype(jnp.float32)
   return {
@@ -114,8 +115,8 @@ def measure_attention(
 def word(means: dict) -> str:
   """Returns 'context gain 1.23, attention -1 53%, attention +1 49%'.
 
-  The attention shown is of the head that looks there most. What was not measured
-  is left out.
+  The attention shown is of the head that attends there most. What was not
+  measured is left out.
   """
   parts = []
   if 'context_gain' in means:

@@ -2,7 +2,7 @@
 
 Order is arithmetic: the rows of a step, their masks and their dropout depend on
 seed and step alone, so nothing has to be recorded for this. The weights are
-those of the nearest checkpoint at or before the step.
+from the nearest checkpoint at or before the step.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class Replay:
     config: the run's config, with `compute` and `mesh` for one device here.
     number: the step as in the log, from 1: the number of updates with it.
     batch: its global batch, leaves [B, ...].
-    epochs: int [B], how often the whole data was read before.
+    epochs: int [B], how often all data was read before.
     places: file of each row's record and its number in it, B texts.
     params: float32 arrays, as the model has them in training.
     params_step: updates that `params` have seen, fewer than `number`.
@@ -137,7 +137,7 @@ def _find_data(config, workdir) -> str:
 def _read_params(config, directory, workdir, latest):
   """Returns parameters of at most `latest` updates, their number, and origin.
 
-  And the facts of their checkpoint.
+  Their checkpoint's facts come last.
   """
   saved = paths.checkpoints(workdir)
   if not storage.exists(saved):
@@ -158,7 +158,7 @@ def _read_params(config, directory, workdir, latest):
 
 
 def _check_data(config, directory, was):
-  """Raises errors.UserError unless the data are those of the training."""
+  """Raises errors.UserError unless the run was trained on these data."""
   now = pretrain.make_task(config, directory).facts
   before = {name: was[name] for name in now if name in was}
   changed = errors.find_changes(before, {name: now[name] for name in before})

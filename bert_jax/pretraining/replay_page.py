@@ -26,7 +26,7 @@ def make_report(
   Args:
     sort: 'loss' or 'gradient', which is largest in the first row; rows that are
       not finite come before all others.
-    rows: number of first rows to predict the tokens of.
+    rows: for how many of the first rows to predict tokens.
   """
   totals = {k: [x.sum(), found.counts[k].sum()] for k, x in found.sums.items()}
   finite = np.isfinite(found.losses) & np.isfinite(found.grad_norms)

@@ -1,7 +1,7 @@
 """Computes loss, gradient and predictions of each row of a replayed step.
 
-The losses and gradients of the rows add up to those of the batch, so they show
-which rows made it large or not finite.
+The losses and gradients of the rows add up to the batch's, so they show which
+rows made it large or not finite.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ def measure(replay: Replay, done: Callable[[int], None]) -> Rows:
   config, batch = replay.config, replay.batch
   objective = pretrain.make_objective(config)
   params = precision.cast(replay.params, config.model.dtype)
-  # Placed, as the sums that follow, or the second row would be compiled anew.
+  # Placed like the sums that follow, or the second row would be compiled anew.
   total = jax.device_put(
     jax.tree.map(lambda x: np.zeros(x.shape, np.float32), params),
     jax.devices()[0],
@@ -93,7 +93,7 @@ def _add_row(config, objective, counts, params, total, row, key):
 def find_key(
   config: config_dict.ConfigDict, phase: task.Phase, step: int, row: int
 ) -> jax.Array | None:
-  """Returns the random key of a row of the global batch, for it alone.
+  """Returns the random key to compute a row of the global batch alone.
 
   None, which turns dropout off, if its random numbers depend on the devices.
 
@@ -129,7 +129,7 @@ def predict(replay: Replay, row: int) -> list[dict]:
     The `position` of each masked token, its `truth`, the piece `given` to the
     model in its place (None for a language model, which reads one way and did
     not see it), the `probability` of the truth, and the likeliest `guesses`
-    with theirs.
+    with their probabilities.
   """
   config, vocab = replay.config, replay.tokenizer.vocab
   one = {name: x[row : row + 1] for name, x in replay.batch.items()}
