@@ -1,8 +1,8 @@
 """Connects to gs:// by gcsfs, with bounded patience and clear errors.
 
-gcsfs rather than TensorStore's key-value store, since Orbax needs it anyway, it
-streams files, and it reports what it may not list: TensorStore lists a
-forbidden bucket as empty. Only `storage` uses this module.
+It uses gcsfs rather than TensorStore's key-value store, since Orbax needs it
+anyway, and it streams files and reports a forbidden bucket, which TensorStore
+lists as empty. Only `storage` uses this module.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _EMULATOR = 'STORAGE_EMULATOR_HOST'
 class Unavailable(errors.UserError, OSError):
   """A request that failed for good.
 
-  It is an OSError, too, so that what reports a disk's errors reports these.
+  It is an OSError, too, so that code that reports a disk's errors reports it.
   """
 
   def __init__(self, message: str, reason: str, may_pass: bool = False):
@@ -64,7 +64,7 @@ def connect(path: str):
 
 @contextlib.contextmanager
 def reporting(path: str, verb: str):
-  """Makes one clear error of what a request may raise.
+  """Turns whatever a request raises into one clear error.
 
   Args:
     verb: what is done to it: 'read', 'write', 'list', CREATE.
@@ -72,7 +72,7 @@ def reporting(path: str, verb: str):
   Raises:
     FileNotFoundError: as it is, with an errno, if there is no such object.
     FileExistsError: as it is, if an object is to be created.
-    Unavailable: for what else goes wrong between here and the bucket.
+    Unavailable: for all other failures between here and the bucket.
   """
   try:
     yield
@@ -183,7 +183,7 @@ def move_folder(source: str, target: str, mark: str):
 @functools.cache
 def _prepare():
   """Makes fsspec, and with it Orbax, use our settings for gs://."""
-  # They print tracebacks, caches, and where they found no credentials.
+  # These loggers print tracebacks, caches, and where credentials are missing.
   for name in ('fsspec', 'gcsfs', 'google.auth'):
     logging.getLogger(name).setLevel(logging.CRITICAL)
   import aiohttp
@@ -214,7 +214,7 @@ def _prepare():
 
   for name in Patient.protocol:
     fsspec.register_implementation(name, Patient, clobber=True)
-  # The same for TensorStore, by which Orbax reads and writes arrays.
+  # TensorStore, by which Orbax reads and writes arrays, gets equal settings.
   if emulator := os.environ.get(_EMULATOR):
     os.environ.setdefault('TENSORSTORE_GCS_HTTP_URL', emulator)
   for name, value in (('TIME_SECONDS', _SILENCE), ('LIMIT_BYTES', 1)):

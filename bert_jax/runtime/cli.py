@@ -29,9 +29,9 @@ def get_config(values: flags.FlagValues):
 def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
   """Runs `main(argv)` under absl and exits with its result.
 
-  A UserError, what may pass, a signal and a closed stdout become one line on
-  stderr; anything else is a bug and keeps its traceback. The exit codes are in
-  `errors`.
+  A UserError, an error that may pass, a signal and a closed stdout become one
+  line on stderr; anything else is a bug and keeps its traceback. The exit codes
+  are in `errors`.
 
   Args:
     main: takes the arguments that are not flags; returns an exit code or None.
@@ -97,7 +97,7 @@ def _parse_flags(argv):
 def _list_missing(error: BaseException) -> str:
   """Says which required flags are missing; '' if the error is another one."""
   names = re.findall(r'--(\w+) must have a value other than None', str(error))
-  # What the flag is, without the details.
+  # What the flag is, without details.
   helps = (re.split(r'[:;.]( |$)', flags.FLAGS[name].help)[0] for name in names)
   texts = (
     f'--{name} ({text})' for name, text in zip(names, helps, strict=True)

@@ -2,7 +2,7 @@
 
 jax executes what it finds there: a damaged entry was seen to end the process by
 SIGSEGV, at every start, since jax never replaces an entry. jax reads and writes
-the cache through `etils.epath`, to which this module adds a kind of path.
+the cache through `etils.epath`, to which this module adds a path type.
 """
 
 import functools

@@ -18,8 +18,8 @@ def local_copy(path: str):
   """Yields a local path with the content of a file or folder.
 
   A local path is yielded as it is, whether it exists or not. Of a folder in a
-  bucket, the files in it are copied, not those of its folders; they are deleted
-  on exit. In errors about the copy, its path is replaced by the original's.
+  bucket, the files in it are copied, but not its subfolders; the copies are
+  deleted on exit. In errors, its path is replaced by the original's.
 
   Raises:
     FileNotFoundError: if there is no such object.
@@ -69,7 +69,7 @@ def publishing(path: str):
 
 
 def check_room(size: int, folder: str):
-  """Raises errors.UserError unless so many bytes fit into a local folder."""
+  """Raises errors.UserError unless that many bytes fit into a local folder."""
   free = shutil.disk_usage(folder).free
   if free < size:
     raise errors.UserError(

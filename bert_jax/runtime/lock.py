@@ -2,11 +2,11 @@
 
 In a folder, a lock is a file, which the kernel releases when a process ends. In a
 bucket it is an object that its holder keeps renewing: PATH/1, PATH/2, ... are
-created only if absent, so each number has one owner; the one with the largest
-number holds the lock. It is taken over, by creating the next number, when its
-holder released it or is provably gone: its process is dead on this machine, or
-the object was not renewed for three minutes by the bucket's clock, though it
-should be every 15 seconds.
+created only if absent, so each number has one owner; the owner of the largest
+holds the lock. It is taken over, by creating the next number, when its holder
+released it or is provably gone: its process is dead on this machine, or the
+object was not renewed for three minutes by the bucket's clock, though it should
+be every 15 seconds.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
     path: nothing else may have this path.
     wait: whether to wait for another process of this machine that holds it;
       only for a local path.
-    patient: in a bucket, False does not wait: a holder that may be gone is one.
+    patient: in a bucket, False raises at once even if the holder may be gone.
 
   Raises:
     Held: if another process holds it.
@@ -216,7 +216,7 @@ def _write(path, number, value):
   storage.write(_path(path, number), _encode(value))
 
 
-# Who this process is, so that others on its machine can see whether it lives.
+# Identifies this process, so that others on its machine can see if it lives.
 
 
 def _describe_self() -> dict:
@@ -229,9 +229,9 @@ def _describe_self() -> dict:
 
 
 def _identify_machine() -> str:
-  """Returns what differs where process numbers mean other processes.
+  """Returns an id of the machine or container that numbers the processes.
 
-  Only Linux tells; elsewhere it is '', and a dead holder is waited for.
+  Only Linux has one; elsewhere it is '', and a dead holder is waited for.
   """
   try:
     with open('/proc/sys/kernel/random/boot_id') as file:

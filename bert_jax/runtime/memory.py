@@ -7,7 +7,7 @@ import os
 # Of the C library's mallopt.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MOST = 2**31 - 1  # bytes; larger arrays are given back as before
-_MOST_BEFORE = 2**25  # the same before glibc 2.35, which refuses more
+_MOST_BEFORE = 2**25  # bytes; glibc before 2.35 refuses more
 _ACCELERATORS = (
   '/dev/accel*',
   '/dev/vfio/[0-9]*',
@@ -19,12 +19,12 @@ _ACCELERATORS = (
 def keep_freed():
   """Makes the C library keep freed memory; call it before jax is imported.
 
-  XLA allocates all that a program computes on the way at once, and frees it at
-  the end. On a CPU that is malloc, and glibc gives tens of megabytes back to the
-  system, which clears every page of them again for the next update: of 22,000
-  pages in one of BERT-Mini on short texts, a quarter of its time. The peak is as
+  XLA allocates all intermediate results of a program at once, and frees them at
+  the end. On a CPU it uses malloc, and glibc gives tens of megabytes back to
+  the system, which clears every page again for the next update: 22,000 pages
+  for BERT-Mini on short texts, a quarter of the update's time. The peak is as
   before, since the next update allocates as much. Threads have to share one
-  arena, because those of others are limited to 64 MB.
+  arena, because other arenas are limited to 64 MB.
 
   It does nothing where there is an accelerator, since its arrays are elsewhere,
   and without glibc.

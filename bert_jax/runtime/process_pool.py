@@ -14,7 +14,7 @@ ONE_PER_CORE = -1
 
 
 def resolve(count: int) -> int:
-  """Returns the processes beside this one: -1 is one per core, 0 is none."""
+  """Returns the processes besides this one: -1 is one per core, 0 is none."""
   return count_cores() if count == ONE_PER_CORE else count
 
 

@@ -60,7 +60,7 @@ class Progress:
     """Counts `n` more units; 0 only shows that time goes by."""
     self._done += n
     self._bar.update(n)
-    if not n:  # the clock goes on
+    if not n:  # only the time changes
       self._bar.refresh()
     shown = not (self._bar.disable and self._lines)
     if not shown and is_due(self._start, self._last):

@@ -4,9 +4,9 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 
-# A run hangs if nothing happens for so many times the usual time of an update,
-# but at least for so many seconds: a slow file system can delay a batch, and
-# evaluation ends with work of the host.
+# A run hangs if nothing happens for this many times the usual time of an
+# update, but at least for this many seconds: a slow file system can delay a
+# batch, and evaluation ends with work of the host.
 _TIMES = 20
 _LEAST_SECONDS = 600
 _FIRST_SECONDS = 3600  # for the first update, when the usual time is unknown
@@ -50,7 +50,7 @@ class Watch:
   def __init__(self, pulse: Pulse, period: float):
     self._pulse, self._period = pulse, period
     self._updates = self._evaluated = 0
-    # Looks since the last progress, and those that the updates took.
+    # Looks since the last progress, and looks that the updates took.
     self._idle = self._busy = 0
 
   def find_hang(self, excused: bool = False) -> str | None:

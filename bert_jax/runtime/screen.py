@@ -1,4 +1,4 @@
-"""What commands print: without terminal escapes, and when its reader is gone.
+"""Cleans what commands print, and copes with an output that is closed.
 
 Names of files, words of vocabularies and messages of servers come from
 elsewhere. An escape sequence in them would move the cursor or do worse.

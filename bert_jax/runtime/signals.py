@@ -43,8 +43,8 @@ def _handled_by(handler):
 def raising():
   """Raises `errors.Interrupted` as soon as a signal arrives.
 
-  Also where a library replaces that exception by one of its own, as Orbax does
-  while it reads.
+  It does so even if a library replaces that exception by one of its own, as
+  Orbax does while it reads.
   """
 
   previous, hooked = sys.unraisablehook, False
@@ -81,7 +81,7 @@ def raising():
 
 
 def send(signum: int):
-  """Stops the command as a signal does, one that it would not get, too."""
+  """Stops the command as a signal would, even one that cannot reach it."""
   if callable(signal.getsignal(signal.SIGTERM)):
     _sent.append(signum)
     signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)

@@ -1,8 +1,8 @@
-"""Files and folders, local or in a bucket (gs://): where the two differ.
+"""Reads and writes files and folders, local or in a bucket (gs://).
 
 A bucket has whole objects: no append, no rename, no lock, and a folder exists
-while something is in it. Paths are strings, joined by os.path.join. What fails
-raises OSError; for a bucket that is `bucket.Unavailable`, a UserError, unless an
+while something is in it. Paths are strings, joined by os.path.join. Failures
+raise OSError; for a bucket that is `bucket.Unavailable`, a UserError, unless an
 object does not exist (FileNotFoundError).
 """
 
@@ -66,12 +66,12 @@ def reporting(path: str, verb: str):
 
 
 def explain(path: str, error: BaseException) -> str | None:
-  """Returns what went wrong with a bucket; None for what it does not know."""
+  """Returns what went wrong with a bucket; None for unknown errors."""
   return bucket.explain(error) if is_remote(path) else None
 
 
 def may_pass(path: str, error: BaseException) -> bool:
-  """Returns whether what a library failed to do with `path` may succeed later."""
+  """Returns whether a library's failed use of `path` may succeed later."""
   judge = bucket.may_pass if is_remote(path) else errors.may_pass
   return judge(error)
 
@@ -82,7 +82,7 @@ def may_pass(path: str, error: BaseException) -> bool:
 def read(
   path: str, offset: int | None = None, size: int | None = None
 ) -> bytes:
-  """Returns a file's content, or so many bytes of it from an offset on."""
+  """Returns a file's content, or `size` bytes of it from an offset on."""
   if not is_remote(path):
     with disk.open_file(path) as file:
       file.seek(offset or 0)
@@ -109,7 +109,7 @@ def read_ranges(
 
 
 def open_binary(path: str) -> BinaryIO:
-  """Opens a file for reading, here and there."""
+  """Opens a local file or an object for reading."""
   return bucket.open_object(path) if is_remote(path) else disk.open_file(path)
 
 
@@ -327,7 +327,7 @@ def delete(path: str):
 
 
 def move_folder(source: str, target: str, mark: str):
-  """Moves a folder to a path where nothing is.
+  """Moves a folder to a path that does not exist yet.
 
   In a bucket that is a copy, then a deletion. The new folder gets its mark last,
   and the old one loses it first, so after a kill one of them is whole.
@@ -343,5 +343,5 @@ def move_folder(source: str, target: str, mark: str):
 
 
 def count_free(path: str) -> float:
-  """Returns the free bytes where a path is; a bucket is never full."""
+  """Returns the free bytes on the disk of a path; a bucket is never full."""
   return math.inf if is_remote(path) else shutil.disk_usage(path).free

@@ -30,7 +30,7 @@ class Checkpoints:
     newest: step of the last checkpoint saved or restored.
     best: step and score of the best evaluation so far; its checkpoint is kept,
       and every later one knows it.
-    saved: when the last one was saved or this was made, `time.monotonic()`.
+    saved: when the last was saved or this object made, `time.monotonic()`.
   """
 
   def __init__(self, directory: str, keep: int, keep_every: int):
@@ -72,7 +72,7 @@ class Checkpoints:
     Waits for the save before it.
 
     Args:
-      announce: is called with the fingerprint before anything is written, for
+      announce: called with the fingerprint before anything is written, to log
         what a run that resumes from this checkpoint must find.
     """
     fingerprints = fingerprint.of_arrays(state)
@@ -175,8 +175,8 @@ class Checkpoints:
   def _restore_all(self, step, template):
     """Restores a step on all processes, or on none.
 
-    Nothing but `agree` may wait for the others while a file is read: a process
-    that fails is there at once.
+    While a file is read, only `agree` may wait for other processes, since a
+    process that fails goes there at once.
     """
     path = self._path(step)
     wanted = param_names.flatten(template)
@@ -232,7 +232,7 @@ class Checkpoints:
 
 
 class _Policy(checkpoint_managers.PreservationPolicy):
-  """Preserves the newest checkpoints, the best, and those of certain steps."""
+  """Preserves the newest and best checkpoints, and multiples of `keep_every`."""
 
   def __init__(self, of: Checkpoints, keep: int, keep_every: int):
     self._of, self._keep, self._every = of, keep, keep_every

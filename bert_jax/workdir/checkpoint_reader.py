@@ -19,7 +19,7 @@ from bert_jax.workdir import integrity
 
 # Orbax's, written last into every checkpoint.
 COMMITTED = 'commit_success.txt'
-# In the name of a folder on disk that is being saved.
+# Part of the name of a folder on disk while it is being saved.
 _TEMPORARY = 'orbax-checkpoint-tmp'
 
 
@@ -67,8 +67,8 @@ def read(
 def list_steps(directory: str) -> list[int]:
   """Returns the steps of the checkpoints in a directory, sorted.
 
-  There are none if it does not exist. Orbax would leave out those that the disk
-  gives no answer about, and a run would start over.
+  There are none if it does not exist. Orbax would leave out steps that the disk
+  cannot read, and a run would start over.
   """
   return sorted(map(int, _list(directory, 'complete')))
 

@@ -51,7 +51,7 @@ def _classify(name: str, config) -> str:
   micro = config.optimizer.clip_unit == 'micro_batch'
   if name == 'phases.accumulate' and micro:
     return ANOTHER
-  # The best is one of those that are evaluated.
+  # The best checkpoint is among the evaluated ones.
   if name == 'eval.every' and config.finetuning.select == 'best':
     return ANOTHER
   if name in FIELDS:
@@ -112,8 +112,8 @@ def has_begun(workdir: str) -> bool:
 
 def is_final(workdir: str) -> bool:
   """Returns whether a run has begun to train, so that its config is final."""
-  # Training makes the folder, but in a bucket there is none, and what is in its
-  # place may be of a save that was interrupted.
+  # Training makes the folder, but a bucket has no folders, and objects there
+  # may be left of an interrupted save.
   if storage.is_remote(workdir):
     return has_begun(workdir)
   return storage.exists(paths.checkpoints(workdir))
@@ -149,7 +149,7 @@ def fill_in(workdir: str, config: config_dict.ConfigDict):
 
 
 def keep(workdir: str, directory: str):
-  """Copies to a run what its model needs of data that lie elsewhere.
+  """Copies to a run what its model needs of data that are elsewhere.
 
   Inference reads nothing outside of a run. One that has begun keeps its files.
   """

@@ -54,7 +54,7 @@ def judging(path: str):
     raise errors.UserError(
       f'cannot read the checkpoint {path}: {_shorten(cause)}. That does not '
       'prove it damaged, so nothing was moved. Fix the cause and run the same '
-      'command again; or move this checkpoint away to use the one before.',
+      'command again; or move this checkpoint away to use the previous one.',
       storage.may_pass(path, error),
     ) from error
 
@@ -73,9 +73,8 @@ def _proves_damage(error: BaseException) -> bool:
 def agree(read: Callable[[], Any]):
   """Returns the result of `read`; if it fails on any host, all hosts raise.
 
-  All raise the same, of the first host with an error that does not prove
-  damage, if there is one: so if one host cannot access its disk, no host calls
-  a checkpoint damaged.
+  All raise the same error, preferably one that does not prove damage: so if one
+  host cannot access its disk, no host calls a checkpoint damaged.
   """
   found = failure = None
   try:

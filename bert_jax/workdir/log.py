@@ -22,9 +22,9 @@ _SECONDS = 60.0  # between uploads
 class Mirror:
   """A folder for the files of a working directory that are appended to.
 
-  A bucket cannot append. They are written to a local folder, and uploaded whole
-  if they have changed: every minute, and whenever a checkpoint is about to be
-  saved, so that a run that resumes from it finds all before it.
+  A bucket cannot append. The files are written to a local folder, and uploaded
+  whole if they have changed: every minute, and whenever a checkpoint is about
+  to be saved, so that a run that resumes from it finds all rows before it.
 
   Args:
     workdir: a folder, which is used as it is, or one in a bucket.

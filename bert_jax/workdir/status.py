@@ -76,7 +76,7 @@ class Status:
           self._fields['checkpoint'] = newest
         files.write_json(self._path, {**self._fields, 'time': time.time()})
       except (OSError, errors.UserError) as error:
-        # Whoever watches sees an old time; the run itself does not need it.
+        # A watcher sees an old time; the run itself does not need the file.
         print(f'warning: no status: {error}', file=sys.stderr, flush=True)
 
   def _measure(self):
