@@ -67,14 +67,13 @@ def trace_words(
 
   Returns:
     (spaced, origins): for each character of spaced, the index in text of the
-    one that it is, or is a part of. Dropped characters are the origin of none.
+    character that it comes from. Dropped characters do not occur in origins.
   """
   if not strip_accents:
     return _trace(text, range(len(text)), _LOWERED if lowercase else _CASED)
   found, origins = _trace(text, range(len(text)), _CLEAN)
   if lowercase:
-    # What is before and after decides which sigma a character becomes, but not
-    # how many characters it becomes.
+    # The context decides which sigma this becomes, but not the length.
     origins = [
       i for c, i in zip(found, origins, strict=True) for _ in c.lower()
     ]
@@ -86,7 +85,7 @@ def trace_words(
 
 
 def _trace(text, origins, table):
-  """Replaces each character by a table."""
+  """Replaces each character by its entry in a table."""
   found = [
     (new, i)
     for c, i in zip(text, origins, strict=True)

@@ -1,8 +1,8 @@
-"""Finds where the pieces of a text stand in it.
+"""Finds where in a text its pieces are.
 
 A piece is a part of a word that was cleaned, lower-cased and decomposed, so its
-own characters may not be found in the text: `cafe` is 'CAFÉ' there. Offsets count
-characters of the text as it was given, and text[begin:end] of several pieces is
+own characters may not be found in the text: `cafe` is 'CAFÉ' there. Offsets
+count characters of the original text, so text[begin:end] of several pieces is
 what a reader sees, with capitals, accents and spaces.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from bert_jax.tokenization import basic_tokenizer
 from bert_jax.tokenization.tokenizer import Tokenizer
 
-# At these characters, and at others, words end; what is between is independent.
+# Words end at white space, among others; the text between is independent.
 _CHUNK = re.compile('[^ \t\n\r]+')
 _MAX_CACHED = 64  # characters
 

@@ -173,7 +173,7 @@ class Tokenizer:
 
   @functools.cached_property
   def _index(self) -> dict[str, int]:
-    # Like Google's code: lines are stripped, and the last of equal ones counts.
+    # Like Google's code: strips lines, and the last of equal lines counts.
     return {piece.strip(): i for i, piece in enumerate(self.vocab)}
 
   @functools.cached_property

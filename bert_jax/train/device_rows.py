@@ -22,7 +22,7 @@ def round_shards(params: Any, mesh: Mesh, dtype: str):
 
   Args:
     params: float32 parameters, sharded as in `partition.stored_shardings`, as
-      are those returned.
+      is the result.
     dtype: type of the activations, see `precision.cast`.
   """
   specs = partition.stored_shardings(mesh, params)

@@ -22,7 +22,7 @@ def evaluate(
   Args:
     step: (params, batch) -> (sums, predictions), see `step.eval_step`.
     batches: batches on the devices; a None among them stops the evaluation.
-    rows: names the part of the data that a batch is of, and collects its
+    rows: names the part of the data that a batch is from, and collects its
       predictions.
 
   Returns:
@@ -79,11 +79,11 @@ def compute_means(
 def check_first_loss(
   loss: float, expected: float | None, trained: bool, hidden_size: int
 ) -> str:
-  """Compares the loss before any update with a guess's; returns what it is.
+  """Compares the loss before any update with a guess's; returns a line on it.
 
   Args:
-    expected: the loss of a guess; None if unknown: then any loss is accepted.
-    trained: whether the model starts from trained weights; likewise.
+    expected: the loss of a guess; None, if unknown, accepts any loss.
+    trained: whether the model starts from trained weights, with any loss.
     hidden_size: D; a wide model's guesses are less even.
   """
   said = f'initial loss {loss:.3f}'

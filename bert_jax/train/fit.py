@@ -60,7 +60,7 @@ def fit(
   Args:
     workdir: local or in a bucket; gets `checkpoints/`, `metrics.jsonl`,
       `tensorboard/` and, if asked for, `profile/`.
-    pulse: shows another thread that training goes on; None if none looks.
+    pulse: shows another thread that training goes on; None if none watches.
 
   Returns:
     (params, predictions, step), on every process: the trained parameters, numpy
@@ -81,8 +81,7 @@ def fit(
     )
     done, phases = int(state.step) if state else 0, list_phases(config)
     left = [x for x in phases if done < x.first + x.steps or x is phases[-1]]
-    # Those of all phases, so that an error in the last is known before the
-    # first.
+    # Checks all phases, so that an error in the last is known before the first.
     with run.report.meter.paused():
       at_once = {programs.INITIALISE} if state else set()
       compiled = _compile(run, start, left, done, at_once)
@@ -173,7 +172,7 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     **task.facts,
     **origin,
     'command': shlex.join(sys.orig_argv),
-    # From which `calibrate` reads them.
+    # `calibrate` reads them from there.
     'device_kind': mesh.devices.flat[0].device_kind,
     'devices': mesh.size,
     **agreement.get_versions(),
@@ -186,7 +185,7 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
 
 
 def _describe_model(params, vocab_size):
-  # As in the export: padding rows of the vocabulary are not of the model.
+  # As in the export: without padding rows of the vocabulary.
   own = jax.eval_shape(
     lambda x: parameters.drop_padding_rows(x, vocab_size), params
   )

@@ -43,7 +43,7 @@ class Update:
 def make_update(
   config: config_dict.ConfigDict, objective: Objective, phase: Phase, mesh: Mesh
 ) -> Update:
-  """Returns the update of a phase, of the phase's config (`tuning.resolve`)."""
+  """Returns the update of a phase, given its config from `tuning.resolve`."""
   return Update(
     objective=objective,
     mesh=mesh,
@@ -96,8 +96,8 @@ def find_row_key(
 ) -> jax.Array:
   """Returns the key with which `compute` draws the random numbers of a row.
 
-  It is for a batch of that row alone, and known for threefry's keys only:
-  others give numbers that depend on how the rows lie on the devices.
+  It is for a batch of that row alone, and known for threefry's keys only: with
+  other keys, numbers depend on the rows' layout on the devices.
 
   Args:
     key: random key of the update, threefry's.

@@ -32,8 +32,8 @@ def run_phase(
     compiled: {length: {name: executable}} of the phase's programs.
 
   Returns:
-    (state, predictions): after the last phase, predictions have what the task
-    kept of the trained model's, for `task.HELD_OUT` and its other rows.
+    (state, predictions): after the last phase, `predictions` holds what the
+    task kept of the trained model's, for `task.HELD_OUT` and its other rows.
 
   Raises:
     errors.Interrupted: after a signal, with the state saved.
@@ -113,7 +113,7 @@ def _by_length(compiled, name):
 
 
 def _choose(by_length, batch):
-  """Returns the value for a batch's length; the longest's for an unknown one.
+  """Returns the value for a batch's length; for an unknown one, the longest's.
 
   That program then says which shapes it allows.
   """
@@ -163,7 +163,7 @@ def _check_first_batch(run, phase, state, evaluation):
 
 
 def _update(run, number, batches, flops, update, state):
-  """Dispatches an update, reads the one before; returns (state, length)."""
+  """Dispatches an update, reads the previous one; returns (state, length)."""
   start = time.monotonic()
   batch = next(batches)
   run.hosts.pulse.updates += 1
@@ -229,7 +229,7 @@ def _evaluate(run, phase, step, state, evaluation):
 
 
 def _find_goals(run, step, means) -> dict[str, float]:
-  """Returns the work so far and, of each goal, that until it was reached."""
+  """Returns the work so far, and the work until each goal was reached."""
   reached = run.task.reached(means)
   if not reached:
     return {}

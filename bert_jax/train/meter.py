@@ -32,14 +32,13 @@ _PER_DEVIATION = 1.4826
 
 
 class SpikeWatch:
-  """Compares each step's loss with those of the 100 finite steps before.
+  """Compares each step's loss with the losses of the 100 finite steps before.
 
   A loss is a spike if it exceeds their median by more than 6 standard
   deviations, estimated by their median absolute deviation, by more than 5 % of
-  the median and by more than 0.2. Both medians stay as they are when a few of the
-  losses are spikes themselves. Nothing is decided before 50 losses. Of
-  consecutive spikes only the first counts; a loss that stays high is normal
-  after 50 steps.
+  the median and by more than 0.2. A few spikes among the losses hardly change
+  the two medians. Nothing is decided before 50 losses. Of consecutive spikes
+  only the first counts; a loss that stays high is normal after 50 steps.
 
   The losses of batches are nearly normal. Of a million normal random numbers
   none is a spike; in 1,500 steps of `configs/tiny.py` no loss exceeded the
@@ -51,10 +50,10 @@ class SpikeWatch:
     self._spiking = False
 
   def add(self, loss: float) -> dict[str, float] | None:
-    """Adds the next step's loss; returns what shows a spike, if it is one.
+    """Adds the next step's loss; returns the evidence if it is a spike.
 
-    That is the loss, the median of those before, and the limit from which on a
-    step counts as a spike.
+    That is the loss, the median of the losses before, and the limit above which
+    a step counts as a spike.
     """
     found = None
     if len(self._losses) >= _LEAST:
@@ -100,7 +99,7 @@ class Meter:
     self._begin()
 
   def _find_chip(self) -> chips.Chip | None:
-    """Returns the devices' chip; says if it is a GPU that is not known."""
+    """Returns the devices' chip; prints a line if it is an unknown GPU."""
     device = jax.devices()[0]
     found = chips.find(device.device_kind)
     if found is None and device.platform == 'gpu':
@@ -136,7 +135,7 @@ class Meter:
   def flush(self):
     """Reads the pending metrics; writes a row if one is due.
 
-    The terminal is told now and then what the next row would be, too.
+    The terminal is also shown, now and then, what the next row would be.
     """
     if self._pending is None:
       return

@@ -1,10 +1,10 @@
 """Lists every program that a run executes on its devices, and compiles them.
 
-A run does so before its first step; `preflight` and tests without the devices.
-Not listed are programs that jax and Orbax compile themselves (comparisons and
-barriers among hosts, single operations), the fingerprint of the model that
-`init_from` names, and the three examples at the end of a run; the last two run
-on one device.
+A run does this before its first step; `preflight` and tests do it without the
+devices. Not listed are programs that jax and Orbax compile themselves
+(comparisons and barriers among hosts, single operations), the fingerprint of
+the model that `init_from` names, and the three examples at the end of a run;
+the last two run on one device.
 """
 
 import collections
@@ -205,10 +205,10 @@ def _compile(program: Program) -> tuple[Outcome, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """The compiled programs of a phase, or those of the run's start.
+  """The compiled programs of a phase, or of the run's start.
 
   Attributes:
-    config: the phase's config from `tuning.resolve`, or that of the run.
+    config: the phase's config from `tuning.resolve`, or the run's.
     outcomes: the result for each program.
   """
 
@@ -290,7 +290,7 @@ def get_executables(outcomes: list[Outcome]) -> dict[str, jax.stages.Compiled]:
   for outcome in outcomes:
     known = jax.errors.JaxRuntimeError, NotImplementedError
     if outcome.refused and not isinstance(outcome.error, known):
-      raise outcome.error  # our own bug, or what was asked for
+      raise outcome.error  # our own bug, or something the user asked for
     if outcome.error:
       raise errors.UserError(
         f'the {outcome.program.title} {describe_problem(outcome)}.'

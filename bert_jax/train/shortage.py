@@ -1,4 +1,4 @@
-"""Says in one line what to do where the memory of a device is too small.
+"""Says in one line what to do if the memory of a device is too small.
 
 The TPU compiler refuses such programs. XLA compiles them for a GPU, where they
 fail when they first run, at step 0 or when a phase begins: they are refused

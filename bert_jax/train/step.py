@@ -43,7 +43,7 @@ def init_state(
 
 
 def run_key(config: config_dict.ConfigDict):
-  """Returns the random key of the run, from which those of steps derive."""
+  """Returns the random key of the run, from which steps derive theirs."""
   return jax.random.key(config.seed, impl=_RNG[config.rng])
 
 

@@ -119,15 +119,15 @@ def _word_means(means: dict) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-  """Rows that are evaluated.
+  """Rows to evaluate.
 
   Attributes:
     eval_batch: (phase, i, rows) -> rows of batch i, each below
       phase.eval_batch_size; rows past the end of the data have weight 0.
     eval_batches: (phase) -> number of batches.
     name_eval_part: (phase, i) -> name of the part of the data that all rows of
-      batch i are of, and for which each METRIC is reported alone, too, as
-      METRIC/NAME; '' for none.
+      batch i are from, for which each METRIC is also reported as METRIC/NAME;
+      '' for none.
     collect: (kept, phase, i, predictions of batch i as numpy) -> kept; None at
       first. Called for every batch in order, on every host, with the whole
       batch, so that a task keeps only what it needs.
@@ -167,7 +167,7 @@ class Task(Rows):
     compared: {name: `Rows`} that each evaluation has in addition.
     compare: ({name of `compared`: {metric: mean}}) -> {metric: value}.
     reached: ({metric: mean}) -> {goal: whether an evaluation reached it}; the
-      work until one first did is logged.
+      work until it is first reached is logged.
     warn: (step, {metric: mean or value, and the work so far}) -> what is wrong
       with an evaluation, for the terminal; '' if nothing is.
   """

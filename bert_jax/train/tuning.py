@@ -123,16 +123,16 @@ def describe(config: config_dict.ConfigDict) -> str:
 
 
 def _choose_attention(config, device, length) -> str:
-  """Returns the fastest attention that can do it.
+  """Returns the fastest attention that supports the config.
 
-  On GPUs by count of bytes, since nothing was measured: `flash` moves the
-  activations alone, `xla` and `recompute` also scores in float32, about ten
-  times. In LARGE these are 0.13 GB a layer for 128 rows of 128 tokens, and 0.54
-  for 32 of 512.
+  On GPUs by count of bytes, since nothing was measured: `flash` moves only the
+  activations, `xla` and `recompute` also scores in float32, about ten times. In
+  LARGE, the scores are 0.13 GB a layer for 128 rows of 128 tokens, and 0.54 for
+  32 of 512.
   """
   if not _fused_problem(config, device, length):
     return 'fused'
-  # That of an absent GPU could not be lowered.
+  # cuDNN's attention could not be lowered for an absent GPU.
   here = isinstance(device, jax.Device)
   if here and not _cudnn_problem(config, device, length):
     return 'cudnn'
@@ -146,8 +146,8 @@ def _choose_plain(config, device, length) -> str:
 
   Measured on a CPU (`a71d0fb:benchmarks/measure/attention.py`): with
   `recompute`, a block of LARGE at length 512 takes 0.76 to 1.02 of the time, of
-  BASE at 256 0.98, since blocks stay in the cache; where those of a row would
-  anyway, it may be slower. On GPUs from length 256 on, the weights take more
+  BASE at 256 0.98, since blocks stay in the cache; if a whole row's scores fit
+  there, it may be slower. On GPUs from length 256 on, the weights take more
   memory than all else that a layer keeps. On TPUs it is slower: by the
   compiler's estimate, BASE on v3:2x2 takes 390 ms at length 512 instead of 350
   ms (and needs 4.2 GiB instead of 11.6).
@@ -166,9 +166,9 @@ def _choose_heads(config, device) -> str:
   TPUs: 21.9 M estimated cycles instead of 23.2 M (v3, BASE, S=128, two layers).
   On CPUs they are slower: XLA would transpose the gradients of such kernels, and
   each pass of the optimizer would read them transposed. For the gradient of a
-  kernel it also transposes that of the output, in memory, unless rows have one
-  axis; a step of BERT-Tiny is a fifth faster with one. On a v5e:2x2, BASE at
-  length 128 would take 6 % more estimated cycles with it.
+  kernel it also transposes the output's gradient, in memory, unless rows have
+  one axis; a step of BERT-Tiny is a fifth faster with one axis. On a v5e:2x2,
+  BASE at length 128 would take 6 % more estimated cycles with it.
   """
   tpu = device.platform == 'tpu' and config.compute.attention != 'fused'
   if config.mesh.model > 1 or tpu:

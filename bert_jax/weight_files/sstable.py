@@ -1,8 +1,8 @@
 """Reads and writes tables of sorted keys in LevelDB's and TensorFlow's format.
 
 A file has data blocks, an empty metaindex block, an index block with the
-positions of the data blocks, and a footer with the positions of these two. Each
-block is followed by a byte for its compression and a checksum.
+positions of the data blocks, and a footer with the positions of the last two.
+Each block is followed by a byte for its compression and a checksum.
 
 https://github.com/google/leveldb/blob/main/doc/table_format.md
 """

@@ -27,7 +27,7 @@ def read(path: str) -> dict[str, np.ndarray]:
   """Reads the tensors of a state dict that torch.save wrote.
 
   Any version of torch since 0.4 may have written them. Arrays may share memory,
-  for tied parameters, and may not be changed. bfloat16 is converted to float32.
+  for tied parameters, and must not be changed. bfloat16 becomes float32.
   """
   with errors.explaining(f'cannot read {path}'), errors.within(path):
     local_files.check_memory(path)

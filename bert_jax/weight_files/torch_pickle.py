@@ -32,7 +32,7 @@ _ALLOWED = _TEXTS | set(
   'SETITEMS MARK BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET GLOBAL '
   'STACK_GLOBAL BINPERSID REDUCE BUILD STOP'.split()
 )
-# Opcodes that leave a value on the stack which was there before.
+# Opcodes that leave on the stack a value that was there before.
 _KEEP = {'APPEND', 'APPENDS', 'SETITEM', 'SETITEMS', 'BUILD', 'MEMOIZE'}
 _MALFORMED = (
   pickle.UnpicklingError,
@@ -163,7 +163,7 @@ def _follow(op, argument, stacks, memo):
 
 
 class _Unpickler(pickle.Unpickler):
-  """Reads a pickle that was checked; `storages` are what it refers to."""
+  """Reads a checked pickle; `storages` are the storages that it refers to."""
 
   def __init__(self, file):
     super().__init__(file)
