@@ -12,9 +12,9 @@ sentences; --text is then the number of the words' column, from 0. With a model
 that answers questions, both are .json: the input as SQuAD's, with or without
 answers, the output {id of a question: its answer}, '' where it has none.
 
-With --label=COLUMN, the predictions are scored, as at the end of a run, and so are
-answers if the file has the right ones; the scores are printed and written beside
-the output. From Python, `predict_texts` takes and returns lists.
+With --label=COLUMN, the predictions are scored, as at the end of a run, and so
+are answers if the file has the right answers; the scores are printed and
+written beside the output. From Python, `predict_texts` takes and returns lists.
 """
 
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def predict(
   Args:
     columns: of the text, of a second text and of choices; None is the training
       data's.
-    label: column of the right labels, by which to score; '' does not.
+    label: column of the right labels, to score by; '' for no scores.
     keep: columns of a table to copy into the output; ('all',) is all.
 
   Returns:

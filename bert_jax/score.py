@@ -4,7 +4,7 @@
 
 MODEL is what bert_jax.fill_mask takes: a run, RUN@STEP, an export or a Hugging
 Face folder with an MLM head. --input is a file, a glob, a folder or several of
-them, with commas between. A file has
+them, separated by commas. A file has
 
   .jsonl       a pair per line, `sentence_good` and `sentence_bad`, as in BLiMP;
                `UID` names the paradigm
@@ -13,10 +13,10 @@ them, with commas between. A file has
                every two lines, the ungrammatical sentence first
 
 A sentence's score is its pseudo-log-likelihood in nats. A model is right about a
-pair if the grammatical sentence has the higher score; of two that differ in one
-word, the score is that of the word, unless --full is given. The output is a .tsv
-file: of sentences, their scores in order; of pairs, a row per paradigm (file, or
-UID) and the mean over paradigms, which is printed as well. See docs/score.md.
+pair if the grammatical sentence has the higher score; if the two differ in one
+word, only that word is scored, unless --full is given. The output is a .tsv
+file: for sentences, their scores in order; for pairs, a row per paradigm (file,
+or UID) and the mean over paradigms, which is also printed. See docs/score.md.
 """
 
 import os
@@ -53,7 +53,7 @@ def read_items(given: str, two_lines: bool = False) -> list[Item]:
   """Reads sentences or pairs.
 
   Args:
-    given: files, globs and folders, with commas between.
+    given: files, globs and folders, separated by commas.
     two_lines: whether every two lines of a text file are a pair.
   """
   items = []
@@ -123,7 +123,7 @@ def score_pairs(
   tokenizer = model.tokenizer
   sentences = tokenizer.ids([text for _, texts in items for text in texts])
   pairs = list(zip(sentences[::2], sentences[1::2], strict=True))
-  # A causal model shows what it makes of a word in those that follow.
+  # With a causal model, a word also changes the scores of later words.
   full = full or model.config.causal
   words = []
   for pair in pairs:

@@ -6,7 +6,7 @@ docs/finetuning.md says how to add a task of fine-tuning: a class in a file of
 1. a package beside `finetuning/`, with a line for it in the layers of setup.cfg,
 2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums
    and counts, which of them are losses; no data) and a `train.task.Task` (its
-   batches, and what to make of predictions for held-out rows),
+   batches, and the use of predictions for held-out rows),
 3. a `Definition` in `TASKS` below,
 4. its fields in `config/fields.py`.
 
@@ -45,11 +45,11 @@ class Definition:
   Attributes:
     take_model: (config, workdir) -> config, with the fields that follow from
       the model it starts from, such as its sizes. A resumed run must get the
-      same, also when that model is gone.
+      same values, even if that model is gone.
     check: (config, workdir); raises errors.UserError for a run that cannot
       work, before data is made.
-    check_input: (config); raises errors.UserError if data cannot be made of the
-      files that a config names. Writes nothing; `prepare` does the same.
+    check_input: (config); raises errors.UserError if data cannot be made from
+      the files that a config names. Writes nothing; `prepare` does the same.
     prepare: (config, workdir); makes the data. Called by one process.
     open: (config, workdir) -> the data, or their directory; checks them.
     complete: (config, data, workdir) -> config, with the fields that follow from
@@ -103,7 +103,7 @@ TASKS = {
     # The user gives every field.
     take_model=lambda config, workdir: config,
     check=init_from.check,
-    check_input=lambda config: None,  # it may take hours
+    check_input=lambda config: None,  # reading all input may take hours
     prepare=training_data.prepare_data,
     open=training_data.check_data,
     complete=lambda config, data, workdir: config,

@@ -3,9 +3,9 @@
   python -m bert_jax.report --workdir=runs/tiny
 
 The page is one HTML file that needs no network, by default report.html in the
-first directory. Give several, with commas between, to see them side by side; the
-directory of a sweep is all of its runs. The runs may still be training. Each
-kept checkpoint guesses the same held-out words, so keep some
+first directory. Give several, separated by commas, to see them side by side;
+the directory of a sweep is all of its runs. The runs may still be training.
+Each kept checkpoint guesses the same held-out words, so keep some
 (--config.checkpoint.keep_every) to see what is learnt when.
 """
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page from what is known of runs."""
+"""Renders what is known about runs as one self-contained HTML page."""
 
 import html
 import json
@@ -120,7 +120,7 @@ def _compare(found: Sequence[runs.Run]) -> str:
 
 
 def _describe(run: runs.Run) -> dict[str, str]:
-  """Returns {what: how much} of a run."""
+  """Returns {row of the table: value} of a run."""
   c, (facts, *_) = run.config, run.list_rows('run')[-1:] or [{}]
   m, pairs = c.model, zip(c.phases.batch_size, c.phases.seq_length, strict=True)
   last = _get_last(run)

@@ -19,10 +19,10 @@ _EXAMPLES = 5  # words to guess
 
 
 class Run(NamedTuple):
-  """What is known of a run without its checkpoints.
+  """What is known about a run without its checkpoints.
 
   Attributes:
-    name: its path, without what all paths begin with.
+    name: its path, without the prefix that all paths share.
     rows: of its log.
     results: scores of a fine-tuned model; {} before the end of a run.
     manifest: of the data of pre-training; {} if there is none.
@@ -116,7 +116,7 @@ def _read(workdir: str, name: str) -> Run:
 def describe(run: Run) -> Section:
   """Lets the checkpoints of a run guess held-out words.
 
-  Of a fine-tuned model, which guesses no words, there is nothing.
+  A fine-tuned model guesses no words, so its section is empty.
   """
   guesses, attention = [], None
   if run.config.task != 'pretraining':

@@ -5,8 +5,9 @@
 
 --config is the budget, any config of pre-training; the table, which is in
 tables.py beside it, changes some fields in each row. Run the same command again
-to continue; start it once per device or host, and they share the runs out. After
-each run, table5.md in --workdir has what is known. docs/reproduction.md explains.
+to continue; start it once per device or host, and they share the runs out.
+After each run, table5.md in --workdir has the results so far; see
+docs/reproduction.md.
 """
 
 import os
@@ -95,7 +96,7 @@ def _define_flags():
   flags.DEFINE_string('data', None, 'Folder of the evaluation sets.')
   flags.DEFINE_bool('dry_run', False, 'Only print the plan and its cost.')
   flags.DEFINE_float(
-    'gflops', 0.0, 'GFLOP/s, for the hours left; 0 is that of the runs done.'
+    'gflops', 0.0, "GFLOP/s, for the hours left; 0 is the finished runs' speed."
   )
   flags.mark_flags_as_required(['table', 'config', 'workdir', 'data'])
 

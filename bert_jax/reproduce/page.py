@@ -91,7 +91,7 @@ def _judge(table, claim, cells, counts) -> list[str]:
   if len(pairs) < 2:
     return [*line, '', '', '', f'{len(pairs)}', 'too few seeds']
   found = np.swapaxes(pairs, 0, 1)  # [2, seeds, N, 3]
-  # Of the perplexity, less is better.
+  # Lower perplexity is better.
   sign = 1 if table.columns[column].folder else -1
   ours, theirs = runs.score(found.sum(2)).mean(1)
   drawn = sign * runs.compare(*found)

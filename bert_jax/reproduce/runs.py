@@ -29,8 +29,8 @@ class Run:
   """A run, as `sweep.share` takes it.
 
   Attributes:
-    config: what --config=FILE and the fields make; of fine-tuning, with the
-      sizes and steps that its run fills in later.
+    config: --config=FILE with the fields; for fine-tuning, with the sizes and
+      steps that its run fills in later.
     needs: the run that it starts from; '' for none.
   """
 
@@ -59,7 +59,7 @@ def count_flops(c: config_dict.ConfigDict) -> float:
 def list_runs(
   table: Any, c: config_dict.ConfigDict, file: str, directory: str, data: str
 ) -> dict[tuple[str, str], list[Run]]:
-  """Returns {(row, column): its run of each seed}, of columns that have data.
+  """Returns {(row, column): its run of each seed}, for columns with data.
 
   The column '' is pre-training, of which rows may have the same runs.
 
@@ -76,10 +76,10 @@ def list_runs(
   prepared = c.data.dir or os.path.join(directory, 'data')
   for seed in range(table.seeds):
     for row in table.rows:
-      # What the budget has anyway is no part of the name.
+      # Values that the budget has, too, are left out of the name.
       fields = {k: x for k, x in row.model.items() if own[k] != x}
       fields['seed'] = seed
-      # To init_from, MODEL,MODEL are two.
+      # In init_from, a comma separates two models.
       name = grid.make(fields).name.replace(',', '+')
       if name not in models:
         fields['data.dir'] = prepared
@@ -129,7 +129,7 @@ def describe(todo: Sequence[Run], directory: str, gflops: float) -> str:
   """Describes what is done and left, as a line.
 
   Args:
-    gflops: GFLOP/s; 0 is what the runs had that are done.
+    gflops: GFLOP/s; 0 is the finished runs' speed.
   """
   folders = {run: os.path.join(directory, run.name) for run in todo}
   done = {run: x for run, x in folders.items() if share.read_results(x)}
@@ -147,11 +147,11 @@ def describe(todo: Sequence[Run], directory: str, gflops: float) -> str:
 
 
 def read_counts(run: Run, workdir: str) -> np.ndarray:
-  """Returns what a run that is done got right of dev, [N, 3].
+  """Returns counts of what a finished run got right on dev, [N, 3].
 
-  Of each row, question or sentence: hits, predicted and there. `score` of their
-  sums is the accuracy, the F1 of entities, the mean F1 of answers or, of
-  pre-training, with N of 1, the perplexity.
+  For each row, question or sentence: hits, predicted, true. `score` of their
+  sums is the accuracy, the F1 of entities, the mean F1 of answers or, for
+  pre-training, with N = 1, the perplexity.
   """
   folder = os.path.join(workdir, 'predictions')
   if not run.needs:

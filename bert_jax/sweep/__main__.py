@@ -11,12 +11,12 @@ saves the current run first); runs that are done are not repeated, and a larger
 grid adds runs. Start it once per device or host, with the same --workdir, and
 they share the runs out.
 
-The grid 'glue=all' is all tasks of GLUE in the folder, and ends with their mean and
-a zip for its leaderboard.
+The grid 'glue=all' runs all tasks of GLUE in the folder, and ends with their
+mean and a zip for GLUE's leaderboard.
 
 At the end: a table of the scores on dev by setting, mean and standard deviation
 over the seeds, in --workdir also as results.json and, with matplotlib, as
-results.png. The exit code is that of the runs that failed (docs/exit_codes.md).
+results.png. The exit code comes from the runs that failed (docs/exit_codes.md).
 """
 
 import os
@@ -102,7 +102,7 @@ def _report(directory, summary, config):
 
 
 def choose_exit_code(codes: Collection[int]) -> int:
-  """Returns that of a sweep of which runs failed with these exit codes."""
+  """Returns the exit code of a sweep whose failed runs had these exit codes."""
   if errors.MISTAKE in codes:
     return errors.MISTAKE
   if {*codes} <= {errors.MAY_PASS}:

@@ -17,14 +17,14 @@ GLUE = 'glue'  # the field
 # and predicts the commonest class.
 LEFT_OUT = 'wnli'
 _LONGEST = 80  # characters of a value in the name of a folder
-_UNUSUAL = re.compile(r'[^\w.@+-]+')  # what a value in that name leaves out
+_UNUSUAL = re.compile(r'[^\w.@+-]+')  # characters that the name leaves out
 
 
 class Run(NamedTuple):
   """A run of a sweep.
 
   Attributes:
-    name: that of its folder, such as 'learning_rate=2e-05,seed=0'.
+    name: its folder's name, such as 'learning_rate=2e-05,seed=0'.
     fields: {path of a field: value}, as in the grid.
     setting: {short name of a field: value as text}, of all fields but the seed.
     needs: the name of a run that has to be done first; '' for none.
@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 def parse(text: str, config: config_dict.ConfigDict) -> list[Run]:
-  """Returns the runs of a grid, those of a setting one after the other.
+  """Returns the runs of a grid, grouped by setting.
 
   Args:
     text: NAME=VALUE[,VALUE] for each field, separated by spaces; names as in

@@ -33,8 +33,8 @@ def summarise(
     `_summarise_glue`; `settings`, in the order of the grid, each with its
     `fields`, the `metric` to compare by (null if no run is done), the `values`
     on dev {run: value}, their `mean`, `std` (of the sample; null for one run)
-    and `best`, that of a constant (`baseline`), and which runs are no better
-    (`problems`, {run: why}).
+    and `best`, the value of a constant (`baseline`), and which runs are not
+    better (`problems`, {run: why}).
   """
   members: dict[tuple, list[grid.Run]] = {}  # of each setting
   for run in runs:
@@ -64,14 +64,14 @@ def summarise(
 
 
 def _get_common(values):
-  """Returns the value that all are; None if they differ or there are none."""
+  """Returns the value that all have; None if they differ or there are none."""
   found = set(values)
   return found.pop() if len(found) == 1 else None
 
 
 def _score(found: dict[str, dict]) -> dict[str, Any]:
   """Returns the scores of a setting's runs, {name: results}."""
-  # The first metric of a run is the one to compare by.
+  # Runs are compared by their first metric.
   metric = _get_common(next(iter(x['metrics'])) for x in found.values())
   values = {name: x['metrics'][metric] for name, x in found.items()}
   scores = [*values.values()]
@@ -95,7 +95,7 @@ def _summarise_glue(settings) -> dict[str, Any] | None:
 
   Returns:
     `tasks`, {task: its best setting, with the best run in `run`}, and `mean`,
-    that of their means, without WNLI; null if there are none.
+    of their means, without WNLI; null if there are none.
   """
   tasks: dict[str, dict] = {}
   for x in settings:
@@ -186,8 +186,8 @@ def make_figure(settings: list[dict[str, Any]]):
 def find_axis(settings: list[dict[str, str]]) -> tuple[str, list[float]]:
   """Returns (field, its number in each setting) if it alone differs.
 
-  It may be the step of RUN@STEP. ('', []) if there are several fields or what is
-  no positive number, for which there is no place on a logarithmic axis.
+  It may be the step of RUN@STEP. ('', []) if there are several fields, or a
+  value that is not a positive number, which a logarithmic axis needs.
   """
   if len(settings) < 2 or any(len(fields) != 1 for fields in settings):
     return '', []

@@ -35,8 +35,8 @@ _say = functools.partial(print, flush=True)
 def check_inputs(directory: str, config: config_dict.ConfigDict, run: grid.Run):
   """Raises errors.UserError if the first run of a new sweep could not begin.
 
-  Its model and files are read as by bert_jax.main, so that a wrong path is told
-  once, and before the directory belongs to a config that has it.
+  Its model and files are read as by bert_jax.main, so that a wrong path is
+  reported once, before the directory belongs to its config.
   """
   if storage.exists(os.path.join(directory, _SWEEP)):
     return
@@ -50,10 +50,10 @@ def check_inputs(directory: str, config: config_dict.ConfigDict, run: grid.Run):
 def check_config(
   directory: str, config: config_dict.ConfigDict, runs: list[grid.Run]
 ):
-  """Raises errors.UserError if a directory is that of another sweep.
+  """Raises errors.UserError if a directory belongs to another sweep.
 
-  A new one is made. The grid may change, since its values are in the names of
-  the runs' folders.
+  A missing directory is made. The grid may change, since its values are in the
+  names of the runs' folders.
   """
   path = os.path.join(directory, _SWEEP)
   claim.make_folder(directory)

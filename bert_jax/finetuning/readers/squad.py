@@ -21,7 +21,7 @@ class Question(NamedTuple):
     passage: number of its passage in the file.
     answers: (text, first character in the passage) of each right answer; () if
       there is none, None if they are not known: without the field answers, or
-      in a file that calls no question answered or impossible.
+      in a file that marks no question as answered or impossible.
   """
 
   id: str
