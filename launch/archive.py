@@ -47,7 +47,7 @@ def list_constraints() -> str:
 
 
 def list_files(root: str) -> list[str]:
-  """Returns the paths to pack: what git tracks, so that no key is sent."""
+  """Returns the paths to pack: what git tracks, so that no secret is sent."""
   argv = ['git', '-C', root, 'ls-files', '-z', '--', *_PARTS]
   done = subprocess.run(argv, capture_output=True)
   found = sorted(filter(None, done.stdout.decode().split('\0')))

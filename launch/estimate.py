@@ -36,8 +36,8 @@ def check_config(world: World, config: str, overrides):
 def run_preflight(world: World, plan, config: str, key: str) -> dict | None:
   """Returns preflight's estimate of a run, and refuses what does not fit.
 
-  `config` is --config from the current directory. The same question with the
-  same `key`, which changes with the code, is asked once.
+  `config` is --config from the current directory. The same command with
+  the same `key`, which changes with the code, runs once.
   """
   argv = [sys.executable, '-m', 'bert_jax.preflight', f'--config={config}']
   argv += [*plan.overrides, f'--topology={plan.topology.name}', '--quick']

@@ -39,7 +39,7 @@ class Plan:
   hours: float = 0.0  # of rent, after which the run is stopped
 
   def price_of(self, hours: float, before: str = ', ') -> str:
-    """Returns the rent of all chips behind some text; '' if it is not known."""
+    """Returns `before` and the rent of all chips; '' if it is not known."""
     if self.price is None:
       return ''
     return f'{before}${self.price * self.topology.chips * hours:,.2f}'

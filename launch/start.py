@@ -76,7 +76,7 @@ def choose_project(world: World, dry_run: bool = False) -> str:
 
 
 def _find(world, plan) -> tuple[list[queued.Resource], list[str]]:
-  """Returns (what is there of the run's name, the zones of the plan that exist)."""
+  """Returns (resources with the run's name, the zones of the plan that exist)."""
   found, silent = control.look(world, plan.name, plan.zones)
   # Others may be down for days without being of interest.
   silent = {zone: silent[zone] for zone in ('-', *plan.zones) if zone in silent}

@@ -107,7 +107,7 @@ def _act(ledger, seen, limits) -> str:
 
 
 def _account(ledger, seen) -> Ledger:
-  """Adds the rent since the last call, and that while nobody looked."""
+  """Adds the rent since the last call, also from while nobody looked."""
   seconds, end = ledger.seconds, seen.now
   if seen.state != queued.ACTIVE and seen.heard is not None:
     # They ended while nobody looked, at the latest a minute after that.

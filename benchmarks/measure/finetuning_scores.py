@@ -5,7 +5,7 @@
 
 With --rates=1e-4,1e-3 it fine-tunes the model alone, which may be in any format:
 with these learning rates, and with the default one, for the default epochs. The
-table has the mean of each, and that of the default as a share of the best one.
+table has the mean score of each, and the share of the best that the default gets.
 
 Each task is two sweeps over seeds, one from --model and one from random
 weights of the same size with the same vocabulary, by the same recipe. The table

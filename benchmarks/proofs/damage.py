@@ -92,7 +92,7 @@ def make_folder(path, rng):
 
 
 def odd_value(path, rng):
-  """Removes a value of a JSON file, or puts an odd one there; flips a bit else."""
+  """Removes or replaces a value of a JSON file; in other files flips a bit."""
   try:
     content = json.loads(_read(path))
     places = list(_list_places(content))

@@ -97,9 +97,9 @@ class Proxy(http.server.ThreadingHTTPServer):
 
   Attributes:
     status: HTTP status of every answer; 0 asks the emulator, -1 never answers.
-    left: so many requests get that status, then the emulator is asked.
+    left: how many requests get that status before the emulator is asked.
     only: text in the paths of the requests that get it.
-    content: of such an answer; None is an error's.
+    content: of an answer with that status; None is an error's.
     seen: the requests, as 'GET /path'.
   """
 

@@ -42,7 +42,7 @@ class Cloud:
     refused: deletions in a state that cannot be deleted.
     on_active: called with (name, zone, body) when hosts begin to run.
     on_gone: called with (name, zone) when they end.
-    items: {(name, zone): what there is}; rented: seconds in which hosts ran.
+    items: {(name, zone): what exists}; rented: seconds in which hosts ran.
     objects: {URL: (content, generation, time)} of the bucket.
     bindings: {role: members} of the bucket and of the project.
   """

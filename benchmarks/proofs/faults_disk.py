@@ -173,7 +173,7 @@ def read_only(base, folder):
 
 @dataclasses.dataclass(frozen=True)
 class Impatient:
-  """Lets a process try requests for so many seconds, and wait for one."""
+  """Limits the seconds that a process repeats requests, and waits for one."""
 
   seconds: float
 

@@ -120,7 +120,7 @@ def ask(python, program, platform):
 
 
 class Verdicts:
-  """The verdicts of all parts, {name: lines}, in a file that is never torn."""
+  """The verdicts of all parts, {name: lines}, in a file that is written whole."""
 
   def __init__(self, path):
     self.path, self.lines = path, {}

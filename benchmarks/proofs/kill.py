@@ -100,7 +100,7 @@ def finish(workdir, output, *more):
 
 
 def reached(workdir, text):
-  """Returns the last step in the log, or that this process has printed."""
+  """Returns the last step that is in the log or that the process has printed."""
   rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
   logged = [r['step'] for r in rows if r['kind'] == 'train']
   return max([*logged, *map(int, STEP.findall(text))], default=0)

@@ -97,7 +97,7 @@ def expect_line(code: int, text: str, *words: str, expected: int = 1) -> str:
 
 
 def quote(text: str, start: str = '', most: int = 70) -> str:
-  """Returns the words of a text from `start` on, in quotes, at most so long."""
+  """Returns a text from `start` on in quotes, of at most `most` characters."""
   begin = text.index(start)
   words = textwrap.shorten(text[begin:], most, placeholder=' ...')
   return f'"{"... " if begin else ""}{words}"'

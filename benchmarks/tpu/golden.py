@@ -96,7 +96,7 @@ def examine(case: Case) -> dict:
 def _shardings(c, mesh) -> dict:
   """Returns {name: how it is kept and used}, '[data, -], used as [-, -]'.
 
-  The layers are the same but for their number: the first stands for all.
+  Layers differ in their number only: the first stands for all.
   """
 
   def text(spec):
