@@ -57,7 +57,7 @@ FIELDS: dict[str, Field] = {
     '',
     'a trained model to start from: the workdir of a run, its checkpoint of a '
     'step (WORKDIR@STEP) or another model that bert_jax.convert reads; empty '
-    'is new weights; the optimizer starts new',
+    'is new weights; the optimizer starts afresh',
     _FREE,
   ),
   'resize_positions': Field(
@@ -72,7 +72,7 @@ FIELDS: dict[str, Field] = {
     _STEPS_OR_0,
     SAME_RESULT,
   ),
-  # What a BERT is.
+  # The model.
   'model.num_layers': Field(12, 'layers of the encoder', Range(1, 1024)),
   'model.hidden_size': Field(768, 'units of a hidden state', Range(1, 2**16)),
   'model.num_heads': Field(12, 'attention heads of a layer', Range(1, 2**16)),
@@ -188,7 +188,7 @@ FIELDS: dict[str, Field] = {
     'whether accents and other nonspacing marks are stripped: true, false, '
     'as_lowercase (from uncased text, like Google), or auto: from uncased '
     'text, unless the given vocabulary has pieces with accents or, without '
-    'one, the language or 1% of the characters are of a script without case',
+    'one, the language or 1% of the characters have a script without case',
     Choice('auto', 'as_lowercase', 'true', 'false'),
     # The config is checked against the prepared data, which fix it.
     SAME_RESULT,
@@ -226,7 +226,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.workers': Field(
     -1,
-    'processes that prepare data, beside the main one: -1 is one per core, 0 '
+    'processes that prepare data, besides the main one: -1 is one per core, 0 '
     'is none, so that the main process prepares data itself',
     _PROCESSES,
     SAME_RESULT,
@@ -240,7 +240,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.skip_corrupt': Field(
     False,
-    'skip and count corrupt records instead of stop',
+    'skip and count corrupt records instead of stopping',
     # It matters only if a record is corrupt, which otherwise ends the run.
     resume=SAME_RESULT,
   ),
@@ -289,12 +289,12 @@ FIELDS: dict[str, Field] = {
     0.1, 'dropout rate before the head, rounded to 256ths', _SHARE
   ),
   'finetuning.reinit_layers': Field(
-    0, 'top layers of init_from to start anew', Range(0, 1024)
+    0, 'top layers of init_from to re-initialise', Range(0, 1024)
   ),
   'finetuning.form': Field(
     'bert',
-    'form of the input: bert; or gpt: start, delimiter and extract tokens '
-    "that are new, the last one classified, and half the language model's "
+    'form of the input: bert; or gpt: with new start, delimiter and extract '
+    "tokens, the last of which is classified, and half the language model's "
     "loss added to the task's",
     Choice('bert', 'gpt'),
   ),
@@ -316,7 +316,7 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.packed': Field(
     0.0,
-    'rows of a batch share this part of as many rows of the encoder, instead of '
+    'rows of the encoder per row of a batch: rows share one, instead of '
     'padding; 0 is filled in by the lengths of all rows, 1 packs none',
     Range(0, 1),
   ),
@@ -496,8 +496,8 @@ FIELDS: dict[str, Field] = {
     'auto',
     'how attention is computed: xla (anywhere), recompute (anywhere; keeps no '
     'weights of attention for the backward pass), fused (our TPU kernels), '
-    'flash (those for GPUs, bfloat16) or cudnn (the same, without attention '
-    "dropout and packing); auto is the best on the chip for the phase's length",
+    "flash (our GPU kernels) or cudnn (NVIDIA's, without attention dropout and "
+    "packing), both bfloat16; auto is the chip's best for the phase's length",
     Choice('auto', 'xla', 'recompute', 'fused', 'flash', 'cudnn'),
     SAME_MEANING,
   ),
@@ -531,7 +531,7 @@ FIELDS: dict[str, Field] = {
   ),
   'compute.xla_options': Field(
     'auto',
-    'NAME=VALUE[ NAME=VALUE] for the compiler; auto uses those for the chip',
+    'NAME=VALUE[ NAME=VALUE] for the compiler; auto chooses by the chip',
     _FREE,
     SAME_MEANING,
   ),
@@ -562,7 +562,7 @@ FIELDS: dict[str, Field] = {
   ),
   'checkpoint.minutes': Field(
     15.0,
-    'minutes between checkpoints, at most; 0 is no limit',
+    'minutes between checkpoints, at most; 0 means any number',
     Range(0, 1e6),
     SAME_RESULT,
   ),

@@ -26,7 +26,7 @@ def unflatten(fields: dict) -> config_dict.ConfigDict:
     new[name] = tuple(value) if isinstance(value, list) else value
     if name not in FIELDS:
       raise errors.UserError(
-        f'{name!r} is not a field of this version; use the one that wrote it.'
+        f'{name!r} is not a field of this version; use the one that saved it.'
       )
     if not FIELDS[name].has_type_of(new[name]):
       raise errors.UserError(

@@ -46,7 +46,7 @@ def describe_invalid(count: int, files: Mapping[str, int]) -> str:
     where = f'{several if len(files) > 1 else ""} in {path},'
   return (
     f'WARNING: {count:,} sequences of bytes{where} are not UTF-8, and their '
-    'characters are lost; leave out what is no text, and convert what has '
+    'characters are lost; leave out what is not text, and convert what has '
     'another encoding, for example with: iconv -f ISO-8859-1 -t UTF-8 '
     + shlex.quote(path)
   )

@@ -63,7 +63,7 @@ def open_split(given: str, field: str = ''):
 
 
 def list_splits(given: str) -> list[str]:
-  """Returns the splits of a dataset tfds:NAME/CONFIG; raises as `open_split`."""
+  """Returns the splits of tfds:NAME/CONFIG; raises as `open_split`."""
   return list(_builder(given, given.removeprefix(PREFIX)).info.splits)
 
 

@@ -48,7 +48,7 @@ class Decision(NamedTuple):
 
 
 def read_choice(choice: str, lowercase: bool) -> bool | None:
-  """Returns what data.strip_accents asks for: to strip or not; None for auto."""
+  """Returns whether data.strip_accents asks to strip; None for auto."""
   asked = {'true': True, 'false': False, 'as_lowercase': lowercase}
   return asked.get(choice)
 

@@ -70,7 +70,7 @@ def read_rows(given: str) -> list[Row]:
   """Reads evaluation files.
 
   Args:
-    given: paths, folders or globs, with commas between.
+    given: paths, folders or globs, separated by commas.
   """
   rows = []
   for name in given.split(','):

@@ -132,7 +132,7 @@ def read(job: Job, recipe: Recipe) -> dict:
 def read_texts(
   segments: Iterable[Segment], below: Sequence[float] = ()
 ) -> Iterator[Text]:
-  """Yields documents of segments; with `below`, those of lower draws."""
+  """Yields the documents of segments, with `below` only lower draws."""
   ranges = [(s.path, s.offset, s.size) for s in segments]
   for raw in storage.read_ranges(ranges):
     block = memoryview(raw)

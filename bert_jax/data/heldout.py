@@ -47,7 +47,7 @@ def cut(
 
 
 def leave_gap(found: Sequence, part: int, parts: int) -> Sequence:
-  """Drops sentences at the borders of held-out part number `part` of `parts`."""
+  """Drops sentences at the borders of held-out part `part` of `parts`."""
   gap = min(_GAP, len(found) // 4)
   return found[gap * (part > 0) : len(found) - gap * (part < parts - 1)]
 

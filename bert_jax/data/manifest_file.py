@@ -107,7 +107,7 @@ def read(directory: str, types: dict = _TYPES) -> dict:
 
 
 def _find_wrong(found, types, name: str) -> str | None:
-  """Describes a part whose type is not the one in `types`; None if all fit."""
+  """Describes the first part of a wrong type; None if all fit `types`."""
   if not isinstance(types, (dict, list)):
     right = isinstance(found, types)
     return None if right else f'{name} is of type {type(found).__name__}'

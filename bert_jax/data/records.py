@@ -1,4 +1,4 @@
-"""Writes and reads rows of unmasked pairs as ArrayRecord files, see `row_format`."""
+"""Writes and reads ArrayRecord files of unmasked pairs, see `row_format`."""
 
 import collections
 import errno
@@ -120,7 +120,7 @@ class Reader:
     for index in indices[~good].tolist():
       self._report(
         index,
-        f'is no row of at most {length} tokens and {pairs_per_row} pair(s)',
+        f'is not a row of at most {length} tokens and {pairs_per_row} pair(s)',
       )
     batch, text = row_format.lay_out(n, first, second, length, cls_id, sep_id)
     ids = row_format.join_units(units, self._wide)

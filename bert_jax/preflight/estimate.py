@@ -1,11 +1,11 @@
 """Estimates how long a step and a run may take, and what they may cost.
 
 A TPU step takes the compiler's estimated cycles divided by the clock rate, and
-for what has no such estimate: kernels, the larger of their schedule
+for ops without such an estimate: kernels, the larger of their schedule
 (`kernel_schedules`) and their bytes / memory bandwidth; random bits, gathers
 and scatters, bytes / memory bandwidth; collectives, bytes / bandwidth of the
-links that a chip has in this slice. For a GPU step nothing is compiled: it is
-a roofline, FLOPs / peak and bytes / bandwidth of the data sheet. All estimates
+links that a chip has in this slice. For a GPU step nothing is compiled: it is a
+roofline, FLOPs / peak and bytes / bandwidth of the data sheet. All estimates
 get a range of error (`Range`).
 """
 
@@ -48,7 +48,7 @@ class Range:
 
 _UNCHECKED = 'no run on this chip was compared'
 _RANGES = {
-  'v2': Range(0.8, 2.0, f'{_UNCHECKED}; the one of 2018 is not explained'),
+  'v2': Range(0.8, 2.0, f'{_UNCHECKED}; the run of 2018 is not explained'),
   'v3': Range(0.8, 1.35, 'one published run, of another program, is inside'),
   'v4': Range(0.8, 1.35, 'one published run, of another program, is inside'),
   'v5e': Range(0.8, 1.6, _UNCHECKED),
@@ -162,8 +162,8 @@ def find_covered_share(
 ) -> float:
   """Returns the share of the collectives' seconds that no device waits for.
 
-  An asynchronous collective runs from its start, beside what is computed until
-  its result is awaited. Permutations of the same pairs wait for each other;
+  An asynchronous collective runs from its start, in parallel with ops until its
+  result is awaited. Permutations of the same pairs wait for each other;
   permutations of different pairs use different links, other collectives all.
   """
   now = total = waited = 0.0

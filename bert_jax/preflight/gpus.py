@@ -115,7 +115,7 @@ def get_usable_memory(memory: int) -> int:
     return int(float(text) * memory)
   except ValueError:
     raise errors.UserError(
-      f'{_FRACTION}={text} is no number; give one such as 0.9.'
+      f'{_FRACTION}={text} is not a number; give one such as 0.9.'
     ) from None
 
 

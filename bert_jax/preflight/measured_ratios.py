@@ -22,7 +22,7 @@ def default_path() -> str:
 
 
 def read(chip: str) -> dict | None:
-  """Returns the calibration of a chip by `chips.Chip.name`; None without one."""
+  """Returns a chip's calibration, by `chips.Chip.name`; None without one."""
   entry = _read_all().get(chip)
   match entry:
     case None | {'date': _, 'topology': _, 'ratios': [_, *_]}:
@@ -63,7 +63,7 @@ def measure_step(rows: list[dict], phase: task.Phase) -> float | None:
   if waited > _MOST_WAITING:
     raise errors.UserError(
       f'the run waited for its input {waited:.0%} of phase {phase.number}, '
-      f'more than {_MOST_WAITING:.0%}: its speed is not that of the chip. '
+      f'more than {_MOST_WAITING:.0%}: it does not show how fast the chip is. '
       'Prepare the data ahead (data.dir) and train again.'
     )
   speed = statistics.median(row['sequences_per_second'] for row in found)

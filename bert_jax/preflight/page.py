@@ -171,7 +171,7 @@ def _model(report, topology):
     'of memory;',
     f'collectives over all chips by {links} link(s) of '
     f'{chip.link_speed / 1e9:,.0f} GB/s each way,',
-    'over a part of them by those of one axis, while the program waits for them.',
+    'over a part of them by links of one axis, while the program waits for them.',
     'Not in it: sorts, copies overlapped with computation, latencies, input,',
     'evaluation, checkpoints, compiling, restarts.',
   ]

@@ -80,7 +80,7 @@ def _accents(recipe):
 def _metadata(language, causal):
   return f"""---
 # FILL IN the licence under which you publish this model, such as apache-2.0;
-# that of the training text matters too. A new export writes this file anew.
+# the training text's matters, too. Every export overwrites this file.
 license: unknown
 language: {language}
 library_name: transformers

@@ -1,8 +1,9 @@
 """jax's persistent cache of compiled programs, with checksums.
 
-jax executes what it finds there: a damaged entry was seen to end the process by
-SIGSEGV, at every start, since jax never replaces an entry. jax reads and writes
-the cache through `etils.epath`, to which this module adds a path type.
+jax executes the entries that it finds: a damaged entry was seen to end the
+process by SIGSEGV, at every start, since jax never replaces an entry. jax reads
+and writes the cache through `etils.epath`, to which this module adds a path
+type.
 """
 
 import functools
@@ -48,7 +49,7 @@ class CheckedPath:
     return CheckedPath(os.fspath(self._path / name))
 
   def joinpath(self, *names: str) -> 'CheckedPath':
-    """Returns the path of what the names lead to."""
+    """Returns the path with these names appended."""
     return functools.reduce(operator.truediv, names, self)
 
   def __fspath__(self) -> str:
@@ -82,5 +83,5 @@ class CheckedPath:
     self._path.write_bytes(self._compute_digest(value) + value)
 
   def _compute_digest(self, value: bytes) -> bytes:
-    # With the name, so that no entry can stand for another.
+    # With the name, so that no entry can be taken for another.
     return hashlib.sha256(self._path.name.encode() + value).digest()

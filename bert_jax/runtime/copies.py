@@ -1,4 +1,4 @@
-"""Local copies of what lies in a bucket."""
+"""Makes local copies of files in a bucket."""
 
 import contextlib
 import os

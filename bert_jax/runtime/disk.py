@@ -1,4 +1,4 @@
-"""Files of a local disk: what is opened, and how a new file takes its place."""
+"""Opens files of a local disk, and puts new files in place."""
 
 import errno
 import os
@@ -19,8 +19,7 @@ def open_regular(path: str, flags: int) -> int:
   """Opens a local file, as the `opener` of `open`; returns its descriptor.
 
   Raises:
-    OSError: also for a pipe, which would be waited for, or a device, which may
-      never end.
+    OSError: also for a pipe, which may block, or a device, which may never end.
   """
   descriptor = os.open(path, flags | os.O_NONBLOCK)
   mode = os.fstat(descriptor).st_mode
@@ -34,7 +33,7 @@ def open_regular(path: str, flags: int) -> int:
 def create_beside(path: str) -> str:
   """Creates a file to be renamed to `path`; returns its path.
 
-  Nobody can have put anything there before, such as a link to another file.
+  Nothing can have been there before, such as a link to another file.
   """
   parent, name = os.path.split(path)
   new = os.path.join(parent, f'.{name}.{os.urandom(8).hex()}.new')
@@ -44,9 +43,9 @@ def create_beside(path: str) -> str:
 
 
 def remove_unfinished(folder: str):
-  """Removes what a kill left of `create_beside` in a folder.
+  """Removes the files of `create_beside` that a kill left in a folder.
 
-  Nobody may be writing there.
+  No other process may be writing there.
   """
   if not os.path.isdir(folder):  # or in a bucket, which has whole objects
     return

@@ -41,7 +41,7 @@ def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
 def run_in(
   pool: futures.ProcessPoolExecutor, fn: Callable, jobs: Sequence[tuple]
 ) -> Iterator:
-  """Yields fn(*job) for each job in order; the pool ends if one of them fails."""
+  """Yields fn(*job) for each job in order; the pool ends if one fails."""
   try:
     for result in [pool.submit(fn, *job) for job in jobs]:
       yield result.result()

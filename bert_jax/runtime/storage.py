@@ -39,7 +39,7 @@ def resolve(path: str) -> str:
   name = rest.partition('/')[0]
   if rest == path.rstrip('/') or not all(rest.partition('/')[::2]):
     raise errors.UserError(
-      f'{path} is no address to write to; give a local path or '
+      f'{path} is not an address to write to; give a local path or '
       'gs://BUCKET/NAME.'
     )
   if not _BUCKET.fullmatch(name):

@@ -232,7 +232,7 @@ class Checkpoints:
 
 
 class _Policy(checkpoint_managers.PreservationPolicy):
-  """Preserves the newest and best checkpoints, and multiples of `keep_every`."""
+  """Preserves the newest and best checkpoints and multiples of `keep_every`."""
 
   def __init__(self, of: Checkpoints, keep: int, keep_every: int):
     self._of, self._keep, self._every = of, keep, keep_every

@@ -202,8 +202,8 @@ def _is_not_orbax(record: logging.LogRecord) -> bool:
 
 
 def _show_unraisable(show, unraisable):
-  # An operation that fails abandons its other reads and writes: coroutines that
-  # never began or are ended while they wait, and answers to a loop that is gone.
+  # A failing operation abandons its other reads and writes: coroutines that
+  # never began or are ended while waiting, and answers to a loop that is gone.
   code = getattr(unraisable.object, 'cr_code', None)
   of_orbax = code is not None and '/orbax/' in code.co_filename
   closed = 'Event loop is closed' in str(unraisable.exc_value)

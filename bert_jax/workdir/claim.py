@@ -187,7 +187,7 @@ def _announce(workdir, found):
     )
   if SAME_MEANING in described:
     print(
-      'the run is no longer bit-identical to one that was not changed: '
+      'the run is no longer bit-identical to an unchanged run: '
       f'{described[SAME_MEANING]}'
     )
 

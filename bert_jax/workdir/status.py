@@ -10,7 +10,7 @@ from bert_jax import errors
 from bert_jax.runtime import files
 from bert_jax.workdir import paths
 
-_SECONDS = 20.0  # between writes of what has changed
+_SECONDS = 20.0  # between writes of changes
 
 
 class Status:

@@ -92,7 +92,7 @@ def test_the_share_of_a_gpu_is_that_of_the_variable(monkeypatch):
   monkeypatch.setenv('XLA_PYTHON_CLIENT_MEM_FRACTION', '0.9')
   assert gpus.get_usable_memory(40) == 36
   monkeypatch.setenv('XLA_PYTHON_CLIENT_MEM_FRACTION', 'most')
-  with pytest.raises(errors.UserError, match='most is no number'):
+  with pytest.raises(errors.UserError, match='most is not a number'):
     gpus.get_usable_memory(40)
 
 

@@ -84,7 +84,7 @@ def test_a_field_that_the_run_is_older_than_has_its_default(tmp_path):
     ),
     (
       'mesh.model=2',
-      'the run is no longer bit-identical to one that was not changed: '
+      'the run is no longer bit-identical to an unchanged run: '
       'mesh.model was 1, is 2\n',
     ),
   ],
