@@ -73,7 +73,7 @@ def _claim(task, config, workdir, stack):
 
 
 def _prepare(task, config, workdir, status):
-  """Returns the config with what the data decide, and the data."""
+  """Returns the config, completed from the data, and the data."""
   from bert_jax import config_check
   from bert_jax.config import recipes, to_json
   from bert_jax.parallel import agreement, distributed

@@ -124,7 +124,7 @@ class Classes(row_task.RowTask):
     return found, {'logits': logits}
 
   def list_sums(self, config, module):
-    """Returns sums of classes or numbers; in GPT's form, the tokens' loss, too."""
+    """Returns sums of classes or numbers; GPT's form adds the tokens' loss."""
     numbers, gpt = module.outputs == 1, _is_gpt(module)
     return (
       ('squared_error',) if numbers else supervised.SUMS,
@@ -144,7 +144,7 @@ class Classes(row_task.RowTask):
     return 'pearson', 'spearman', 'mean_squared_error'
 
   def write_more(self, config, workdir, data, found):
-    """Writes the test predictions of a GLUE task as its leaderboard takes them."""
+    """Writes a GLUE task's test predictions in its leaderboard's form."""
     known = splits.find_glue(config.finetuning.glue)
     names = known.submissions if known else {}
     names = {split: names[split] for split in found if split in names}
@@ -194,7 +194,7 @@ def predict_texts(
   pairs: Sequence[str] | None,
   batch_size: int,
 ) -> list[dict[str, Any]]:
-  """Returns what is predicted for texts; see `bert_jax.predict.predict_texts`."""
+  """Returns the predictions of `bert_jax.predict.predict_texts`."""
   # JSONL has the probabilities of all classes.
   job = predictions.Job(path, model, '', '.jsonl', (), batch_size)
   predictions.check_head(job)

@@ -126,7 +126,7 @@ def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:
 
 
 def describe(c: config_dict.ConfigDict, rows: int) -> str:
-  """Returns what a completed run is going to do, and why, as a line."""
+  """Returns a line on what a completed run is going to do, and why."""
   [batch_size], [steps] = c.phases.batch_size, c.phases.steps
   rate, epochs = choose(c, rows)
   few = ', which is few' if steps < _FEW else ''

@@ -115,7 +115,7 @@ def join(
 
   Args:
     max_length: tokens, at least 5; longer rows are truncated, see `truncate`.
-    frame: ids before, between and after the texts; () is [CLS], [SEP] and [SEP].
+    frame: ids before, between and after the texts; () is [CLS], [SEP], [SEP].
   """
   frame = frame or (tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
   start, between, end = ([x] for x in frame)
@@ -156,7 +156,7 @@ class Rows:
 
   Attributes:
     encoded: N rows of ids, or `features.FeatureRows`.
-    labels: what is to be learnt of each row; None if unknown.
+    labels: what is to be learnt for each row; None if unknown.
     label_shape: shape of a row's labels.
   """
 
@@ -185,7 +185,7 @@ class Rows:
   def make_inputs(
     self, rows: np.ndarray, length: int, pad_id: int
   ) -> dict[str, np.ndarray]:
-    """Returns what a model reads of some rows, see `Encoded.make_batch`."""
+    """Returns the model's inputs for some rows, see `Encoded.make_batch`."""
     return self.encoded.make_batch(rows, length, pad_id)
 
   def make_batch(
@@ -270,7 +270,7 @@ class Rows:
     for name, x in fields.items():
       if isinstance(x, np.ndarray):
         found[name] = x
-      else:  # as ASCII, which holds any text, also one that is not valid Unicode
+      else:  # as ASCII, which can hold invalid Unicode, too
         found[name + _JSON] = np.frombuffer(json.dumps(x).encode(), np.uint8)
     return found
 

@@ -109,7 +109,7 @@ def compare(
   predicted: np.ndarray,
   train: np.ndarray,
 ) -> dict[str, Any]:
-  """Scores predictions, beside a constant.
+  """Scores predictions, compared with a constant.
 
   The constant is the commonest class of the training rows or of these,
   whichever scores better, or the mean of the training rows. Rows are drawn anew

@@ -187,7 +187,7 @@ def _tell(run, results, problem, more):
   if problem:
     print(f'  no export: {problem}', flush=True)
   if run.config.finetuning.features != fine_tuned.NO_FEATURES:
-    return  # what was trained is a head alone, which predicts nothing
+    return  # only a head was trained, which predicts nothing alone
   model = run.workdir if problem else paths.export(run.workdir)
   print(
     f'\nnext:\n  python -m bert_jax.predict --model={shlex.quote(model)} '

@@ -108,7 +108,7 @@ def pack(batch: task.Batch, count: int) -> task.Batch:
 
   Args:
     batch: has `input_ids`, `input_mask` and `segment_ids`, [B, S].
-    count: R, at least the rows that `assign` takes; 0 leaves the batch as it is.
+    count: R, at least what `assign` needs; 0 leaves the batch as it is.
   """
   if not count:
     return batch

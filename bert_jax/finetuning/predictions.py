@@ -1,4 +1,4 @@
-"""Predicts with a fine-tuned model, whatever its task: for rows, and for files."""
+"""Predicts with a fine-tuned model of any task: for rows, and for files."""
 
 import dataclasses
 import os

@@ -26,7 +26,7 @@ class RowTask(supervised.Supervised):
   for a user's JSONL file, also all `logits`, [N, C].
 
   Attributes:
-    cut: what is counted of rows that are too long.
+    cut: the noun with which truncated rows are counted.
     needed: the columns without which nothing can be read.
     asking: what to give if the model does not say which columns these are.
   """
@@ -41,7 +41,7 @@ class RowTask(supervised.Supervised):
   # From files to rows.
 
   def read_file(self, source, split, path):
-    """Reads a table, by the columns of a config; a test file needs no labels."""
+    """Reads a table by the config's columns; a test file needs no labels."""
     columns = examples.Columns(
       source.text, source.pair, source.choices, source.label
     )
@@ -66,7 +66,7 @@ class RowTask(supervised.Supervised):
     return ()
 
   def list_columns(self, config):
-    """Returns the columns of the text and, if there is one, of the second text."""
+    """Returns the columns of the text and, if any, of the second text."""
     return tuple(x for x in (config.data.text, config.data.pair) if x)
 
   # From predictions to scores and files.
@@ -75,7 +75,7 @@ class RowTask(supervised.Supervised):
     return metrics.score(names, split.labels, found['chosen'])
 
   def compare(self, names, labels, split, found, train):
-    """Scores what is chosen; of classes also how well each is told apart."""
+    """Scores the predictions; for classes, also each class alone."""
     truth, chosen = split.labels, found['chosen']
     scored = metrics.compare(names, truth, chosen, train.labels)
     if not labels:

@@ -185,7 +185,7 @@ def predict_constant(
 
 
 def list_best(one: Candidates, unanswerable: bool) -> list[dict[str, Any]]:
-  """Returns candidates as in nbest_predictions.json, '' too if `unanswerable`."""
+  """Returns candidates as in nbest_predictions.json, with '' if allowed."""
   texts, scores = list(one.texts), one.scores.reshape(-1, 2)
   if unanswerable or not texts:
     texts.append('')

@@ -55,7 +55,7 @@ class Questions(encode.Rows):
     return len(self.ids)
 
   def make_batch(self, rows, length, pad_id):
-    """Returns what the model reads; labels and where answers may start, [b, 2]."""
+    """Returns the inputs; labels and where answers may start, [b, 2]."""
     batch = super().make_batch(rows, length, pad_id)
     return batch | {'starts': self.starts[rows]}
 
@@ -64,7 +64,7 @@ class Questions(encode.Rows):
     return self.fill(kept, rows, found)
 
   def get_text(self, question: int, first: int, last: int) -> str:
-    """Returns a part of a question's passage, given its first and last piece."""
+    """Returns the part of a question's passage from piece `first` to `last`."""
     passage = self.passage_of[question]
     skipped = self.piece_ends[passage - 1] if passage else 0
     begin, end = self.begins[skipped + first], self.ends[skipped + last]

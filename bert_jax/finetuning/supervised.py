@@ -58,7 +58,7 @@ class Card(NamedTuple):
     auto: class of transformers after `AutoModelFor`; '' if it has none, so that
       nothing is exported.
     unit: what is counted.
-    drawn: what is drawn anew for intervals.
+    drawn: what is resampled for intervals.
   """
 
   pipeline: str
@@ -92,7 +92,7 @@ class Supervised(abc.ABC):
     card: what its model card says.
     rows: the class of its rows.
     unit: what files hold, to print.
-    place: what a unit is named by, to print.
+    place: what identifies a unit, to print.
     extension: of its files in the folder `predictions`.
     outputs: extensions of the files that `bert_jax.predict` writes.
     takes_label: whether --label names the labels of a file to score.
@@ -157,7 +157,7 @@ class Supervised(abc.ABC):
   def list_labels(
     self, config: config_dict.ConfigDict, found: dict[str, splits.Content]
   ) -> Sequence[str]:
-    """Returns the names of the model's outputs; checks that labels are known."""
+    """Returns the names of the outputs; checks that labels are known."""
 
   @abc.abstractmethod
   def encode(
@@ -179,7 +179,7 @@ class Supervised(abc.ABC):
     """
 
   def describe_data(self, manifest: dict) -> list[str]:
-    """Returns what the data are, as lines to print."""
+    """Returns a description of the data, as lines to print."""
     lines = []
     for name, x in manifest['splits'].items():
       parts = list(x['counts'])
@@ -226,7 +226,7 @@ class Supervised(abc.ABC):
     batch: dict[str, jax.Array],
     key: jax.Array | None,
   ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """Returns ({metric: sum over a batch}, predictions), here {'logits': [B, C]}.
+    """Returns ({metric: sum over a batch}, predictions: {'logits': [B, C]}).
 
     Args:
       key: None turns dropout off.
@@ -365,7 +365,7 @@ class Supervised(abc.ABC):
 
   @abc.abstractmethod
   def read_given(self, job: Any) -> splits.Content:
-    """Reads the file of a `predictions.Job`, with labels if it asks for them."""
+    """Reads the file of a `predictions.Job`, with labels if asked for."""
 
   @abc.abstractmethod
   def write_given(

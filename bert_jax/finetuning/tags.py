@@ -55,7 +55,7 @@ class Words(encode.Rows):
     return slice(self.word_ends[row - 1] if row else 0, self.word_ends[row])
 
   def make_batch(self, rows, length, pad_id):
-    """Returns what the model reads and, [b, S], labels at first pieces."""
+    """Returns the model's inputs and, [b, S], labels at first pieces."""
     labels = np.zeros((len(rows), length), np.int32)
     weights = np.zeros(labels.shape, np.float32)
     for k, row in enumerate(rows):
@@ -298,7 +298,7 @@ def _count(split: Words, labels, tags) -> dict[str, np.ndarray]:
   }
 
 
-# Entities by the rules of conlleval, which are the few lines of `find_entities`:
+# Entities by conlleval's rules, which are the few lines of `find_entities`:
 # seqeval has had no release since 2020.
 
 
@@ -346,7 +346,7 @@ def score_entities(counts: np.ndarray) -> dict[str, float]:
 
 
 def compare_entities(counts: np.ndarray) -> dict[str, Any]:
-  """Scores counts [N, 3] of sentences beside finding nothing.
+  """Scores counts [N, 3] of sentences, compared with finding no entities.
 
   For Wilson's interval, precision is a share of the predicted entities, recall
   of the true ones, F1 of the mean of both.

@@ -112,7 +112,7 @@ def read_with_mlm(path: str) -> Source:
 
 @contextlib.contextmanager
 def _fetch(path):
-  """Yields a local path of a model; of a run, only its small files are there."""
+  """Yields a local path of a model; of a run, only with its small files."""
   with contextlib.ExitStack() as stack:
     try:
       here = stack.enter_context(copies.local_copy(path))

@@ -187,9 +187,9 @@ def _gradients(queries, grads, keys, keys_t, values, bias, i, draw, call):
 
 
 def _each_group(start, seeds, tokens, bias, call, step, chip):
-  """Runs all blocks, then finish, of (blocks, finish) = start(row, g, n, draw).
+  """Runs all blocks and then `finish`, both from start(row, g, n, draw).
 
-  It begins group g of a row, the n-th of the groups that take turns.
+  `start` begins group g of a row, the n-th of the groups that take turns.
   """
   first_row = pl.program_id(0) * step.rows
   first_group = pl.program_id(1) * (step.lanes // call.lanes)

@@ -164,5 +164,5 @@ class Call:
 
 
 def _divisor(n: int, most: int) -> int:
-  """Returns the largest divisor of n that is no larger than `most`."""
+  """Returns the largest divisor of n that is at most `most`."""
   return max(m for m in range(1, most + 1) if n % m == 0)

@@ -72,7 +72,7 @@ gelu_tanh.defvjp(_gelu_forward, _gelu_backward)
 
 
 class LayerNorm(nn.Module):
-  """Normalises the last axis (arXiv 1607.06450), with trainable `scale` and `bias`.
+  """Normalises the last axis (arXiv 1607.06450); trains `scale` and `bias`.
 
   Attributes:
     dtype: type of the result; everything is computed in float32.

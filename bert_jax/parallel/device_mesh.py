@@ -94,7 +94,7 @@ def _find_rows(devices) -> np.ndarray | None:
 
 
 def find_row(mesh: Mesh) -> int:
-  """Returns the devices of a row of `data`, see `_find_rows`; 0 without rows."""
+  """Returns the devices of a row of `data`, or 0, see `_find_rows`."""
   devices = mesh.devices
   one = devices.shape[1] == count_slices(mesh) == 1
   rows = _find_rows(devices.flat) if one else None

@@ -209,7 +209,7 @@ def find_share(size: int, process: int, count: int) -> tuple[int, int]:
 
 
 def sum_global(own: np.ndarray, whole: jax.Array):
-  """Returns the sum of a global array, on the device if there are many hosts."""
+  """Returns the sum of a global array; with many hosts, on the device."""
   return int(own.sum()) if jax.process_count() == 1 else sum_of(whole)
 
 

@@ -144,7 +144,7 @@ def _describe(run: runs.Run) -> dict[str, str]:
 
 
 def _get_last(run: runs.Run) -> dict:
-  """Returns the newest evaluation, or what else the log has."""
+  """Returns the newest evaluation, or else the newest training row."""
   return (run.list_rows('eval') or run.list_rows('train') or [{}])[-1]
 
 

@@ -1,4 +1,4 @@
-"""A table of the paper beside ours, and the test of each claim, as Markdown."""
+"""Renders a table of the paper beside ours, and the tests of its claims."""
 
 import statistics
 from collections.abc import Mapping, Sequence

@@ -126,7 +126,7 @@ def _count_rows(name: str, source: splits.Source) -> int:
 
 
 def describe(todo: Sequence[Run], directory: str, gflops: float) -> str:
-  """Describes what is done and left, as a line.
+  """Returns a line on the work done and left.
 
   Args:
     gflops: GFLOP/s; 0 is the finished runs' speed.
@@ -182,8 +182,8 @@ def score(sums: np.ndarray) -> np.ndarray:
 def compare(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
   """Returns how much better the first is in each of many resamples, in percent.
 
-  Seeds and rows are drawn anew, the same of both: the paired bootstrap of
-  MultiBERTs (arXiv 2106.16163).
+  Seeds and rows are resampled, in the same way for both: the paired bootstrap
+  of MultiBERTs (arXiv 2106.16163).
 
   Args:
     ours, theirs: counts of the same seeds and rows, [seeds, N, 3].

@@ -114,7 +114,7 @@ def render(summary: dict[str, Any], chosen: bool) -> list[str]:
   """Returns the table as lines: a header, and a line for each setting.
 
   Args:
-    chosen: whether the scores are those of each run's best epoch.
+    chosen: whether the scores are from each run's best epoch.
   """
   settings = summary['settings']
   metric = _get_common(x['metric'] for x in settings if x['metric']) or 'score'
@@ -145,7 +145,7 @@ def _describe_mean(mean, std) -> str:
 
 
 def draw(path: str, summary: dict[str, Any]):
-  """Writes a picture: the runs of each setting, their mean, and a constant's."""
+  """Draws the runs of each setting, their mean, and a constant's score."""
   figure = make_figure([x for x in summary['settings'] if x['values']])
   files.write_file(path, lambda new: figure.savefig(new, format='png', dpi=110))
 

@@ -80,7 +80,7 @@ def _compare(path, saved, config, free=()):
 
 
 def make_command(config: str, fields: Mapping[str, Any]) -> list[str]:
-  """Returns the command, without --workdir, that trains a config with fields."""
+  """Returns the command that trains a config with fields, without --workdir."""
   texts = {
     name: ','.join(map(str, x)) if isinstance(x, tuple) else x
     for name, x in fields.items()

@@ -101,7 +101,7 @@ def fit(
 
 
 def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:
-  """Compiles a run; returns {number of the phase: {length: {name: program}}}."""
+  """Compiles a run; returns {phase's number: {length: {name: program}}}."""
   at_once = {programs.PLACE, programs.PLACE_KEY, *at_once}
   later = [program for name, program in start.items() if name not in at_once]
   mesh, say = run.hosts.mesh, run.report.bar.write

@@ -1,4 +1,4 @@
-"""AdamW with warm-up and linear decay (appendix A.2); LAMB for large batches."""
+"""AdamW with warm-up and linear decay (appendix A.2), and LAMB."""
 
 import functools
 import itertools
@@ -124,7 +124,7 @@ def _scale_by_trust_ratio(updates, params):
 
 
 def find_rates(config: config_dict.ConfigDict, params: Any):
-  """Returns a tree of each parameter's learning rate relative to the schedule's.
+  """Returns each parameter's learning rate, relative to the schedule's.
 
   Layer i of L learns at layer_decay ** (L - 1 - i), the embeddings at
   layer_decay ** L, everything else at 1; frozen parameters at 0.

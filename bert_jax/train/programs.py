@@ -36,7 +36,7 @@ GROUP = 'layout for checkpoints'
 
 # An event of jax, which also records it when a program is in the cache.
 _EVENT = '/jax/core/compile/backend_compile_duration'
-_SECONDS = 1  # between looks at what is done
+_SECONDS = 1  # between checks of what is done
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from bert_jax.workdir.checkpoint import Checkpoints
 
 
 class Stop:
-  """The signal on which all processes stop, and when they save, at the same step.
+  """Makes all processes stop, or save, at the same step.
 
   Attributes:
     signum: the largest signal number that any process received; None until the
@@ -161,7 +161,7 @@ class Hosts:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """Who is told how a run goes."""
+  """The outputs that report how a run is doing."""
 
   log: log.Log | log.Nothing
   bar: progress.Progress
@@ -182,7 +182,7 @@ class Run:
   checkpoints: Checkpoints
 
   def must_save(self) -> bool:
-    """Returns whether the last checkpoint is old, in the process that decides."""
+    """Returns whether the last checkpoint is too old, in process 0."""
     seconds = 60 * self.config.checkpoint.minutes
     waited = time.monotonic() - self.checkpoints.saved
     return distributed.is_first() and 0 < seconds <= waited

@@ -162,7 +162,7 @@ def _count_arguments(executable) -> int:
 
 
 def _describe(remat, phase, executable, needed, mesh) -> str:
-  """Describes what is needed, what there is and what would fit."""
+  """Describes the memory that is needed and available, and what would fit."""
   size, available, parts = 'an unknown amount', _get_limit(mesh), None
   if needed is not None:
     size = f'{needed / 2**30:.2f} GiB'

@@ -58,7 +58,7 @@ _STORAGES = {
 
 
 class Storage(NamedTuple):
-  """A flat array elsewhere in the file, of `size` elements, by its key there."""
+  """A flat array elsewhere in the file: its key there, and `size` elements."""
 
   dtype: np.dtype
   key: str
@@ -131,7 +131,7 @@ def _check_opcodes(data, start) -> int:
 
 
 def _follow(op, argument, stacks, memo):
-  """Does to the names of opcodes what an opcode does to the values."""
+  """Applies an opcode to stacks that hold the opcodes' names, not values."""
   if op.name == 'MARK':
     stacks.append([])
     return

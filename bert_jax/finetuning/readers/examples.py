@@ -113,7 +113,7 @@ def read_glue(name: str, split: str, path: str) -> Examples:
 
 
 def _read_tfds(known: glue.Glue, path: str, test: bool) -> Examples:
-  """Reads a split of GLUE in TFDS, which names classes and columns otherwise."""
+  """Reads a split of GLUE in TFDS, where classes and columns differ in name."""
   table = table_files.read(path)
   columns = Columns(
     *(known.tfds or (known.text, known.pair)), label='' if test else 'label'

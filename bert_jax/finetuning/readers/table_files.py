@@ -2,9 +2,9 @@
 
 A TSV file is taken as it is: a quotation mark is a character like any other,
 as in GLUE. A CSV file quotes fields that hold commas, quotes or line feeds.
-In both, empty lines are left out, unless there is only one column: then each is a
-row without text. Each line of a JSONL file is an object. Files may be compressed. A
-split of a dataset of TFDS is like a file.
+In both, empty lines are left out, unless there is only one column: then each is
+a row without text. Each line of a JSONL file is an object. Files may be
+compressed. A split of a TFDS dataset is like a file.
 """
 
 import codecs
