@@ -12,7 +12,7 @@ _GPU_MODEL = (
   'share of the peak, the update at the bandwidth of the memory and the links.',
   'Memory: arrays that jax hands to the backward pass, counted; the rest by a',
   'model. jax takes 75 % of a GPU; XLA_PYTHON_CLIENT_MEM_FRACTION=0.92 is more.',
-  'Not in it: input, evaluation, checkpoints, compiling, restarts.',
+  'Not included: input, evaluation, checkpoints, compiling, restarts.',
 )
 
 
@@ -154,7 +154,7 @@ def _run(report):
 def _model(report, topology):
   """Returns lines on how times were estimated, and on their range."""
   why = {f.get('step_seconds_range') for f in report['phases']} - {None}
-  found = ['Estimates, no measurements.']
+  found = ['Estimates, not measurements.']
   for line in sorted(why):
     found += textwrap.wrap(f'Range: {line}.', 78)
   if not topology.is_tpu:
@@ -172,7 +172,7 @@ def _model(report, topology):
     f'collectives over all chips by {links} link(s) of '
     f'{chip.link_speed / 1e9:,.0f} GB/s each way,',
     'over a part of them by links of one axis, while the program waits for them.',
-    'Not in it: sorts, copies overlapped with computation, latencies, input,',
+    'Not included: sorts, copies overlapped with computation, latencies, input,',
     'evaluation, checkpoints, compiling, restarts.',
   ]
   if report['slices'] > 1:
