@@ -27,12 +27,12 @@ _LANGUAGES = frozenset(
 # script has less; a corpus of many languages, one of them Korean, has more.
 _LEAST = 0.01
 
-# The share of a vocabulary's pieces with marks from which on text keeps its
-# accents. Google's uncased vocabularies have none, the cased ones 2% and 19%; a
+# Text keeps its accents if at least this share of a vocabulary's pieces has
+# marks. Google's uncased vocabularies have none, the cased ones 2% and 19%; a
 # few such pieces may be due to another version of Unicode.
 _LEAST_PIECES = 0.001
 
-SAMPLE = 1_000_000  # characters to look at, at least, to find the scripts
+SAMPLE = 1_000_000  # characters to read, at least, to find the scripts
 
 _CODES = 1 << 17  # code points; beyond are only ideographs and non-letters
 

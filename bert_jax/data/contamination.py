@@ -222,7 +222,7 @@ def find(
   Returns:
     For each row, `path`, `line`, its `words`, the `share` of its n-grams that
     the text contains (null if it has fewer words than an n-gram) and, as a
-    `sample`, words of the first of these.
+    `sample`, the words of the first such n-gram.
   """
   recipe = manifest_file.read(data)['recipe']
   how = recipe['layout'], recipe['field']

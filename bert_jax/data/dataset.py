@@ -37,7 +37,7 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
   advice = 'set XDG_CACHE_HOME to a folder that can be written.'
   with errors.explaining(f'cannot copy {directory} to {folder}', advice):
     os.makedirs(folder, exist_ok=True)
-    # Other processes of this machine may want the same.
+    # Other processes of this machine may want the same copy.
     with lock.exclusive(os.path.join(folder, '.lock'), wait=True):
       disk.remove_unfinished(folder)
       _copy(directory, folder, _list_files(manifest, lengths))

@@ -3,7 +3,7 @@
 They are vectorised hashes of (seed, epoch, record, ...). A generator object per
 record would cost more time than the work that it serves, and its state would
 have to be saved. A hash needs neither, and gives the same values on any host, in
-any order: checkpoints hold nothing of the data, and any host can read any rows.
+any order: checkpoints hold no data state, and any host can read any rows.
 """
 
 import numpy as np

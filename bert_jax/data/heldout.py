@@ -18,7 +18,7 @@ BINS = 1000  # of draws up to the largest that may be held out
 
 
 def choose_part_size(input_size: int) -> int:
-  """Returns the characters of a part, for an input of so many bytes, or 1."""
+  """Returns the characters of a part, for an input of this many bytes, or 1."""
   if input_size == 1:  # unknown
     return _PART
   return min(_PART, max(_SMALLEST_PART, input_size // _PARTS))

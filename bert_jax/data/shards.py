@@ -1,7 +1,7 @@
 """Logical shards: the units of memory, of parallel work and of resuming.
 
 A shard's records are a pure function of its documents, the vocabulary and the
-recipe, whatever process makes them, and in whatever order.
+recipe, whichever process makes them, and in whatever order.
 """
 
 import dataclasses

@@ -321,7 +321,7 @@ def _check_enough(text: Text):
 
 
 def _examples(recipe, directory: str, manifest: dict) -> list[str]:
-  """Returns a few rows of the first training shard that has any as text."""
+  """Returns a few rows, as text, of the first training shard that has any."""
   path = manifest_file.vocab_path(directory)
   words = tokenizer.Tokenizer.load(path, recipe.lowercase, recipe.strip_accents)
   length = recipe.lengths[0]

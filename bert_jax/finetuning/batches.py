@@ -55,7 +55,7 @@ class Batches:
 class Unseen:
   """The rows of a split that a model predicts: see `task.Task.others`.
 
-  By length, rows are in ascending order.
+  If batches are by length, rows are sorted by ascending length.
   """
 
   def __init__(

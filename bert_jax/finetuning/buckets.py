@@ -19,7 +19,7 @@ from bert_jax.hardware import chips
 from bert_jax.inference import fine_tuned
 from bert_jax.train import task
 
-# Lengths, as shares of the longest, and what they are multiples of, in tokens.
+# Lengths as shares of the longest, rounded up to multiples of so many tokens.
 _SHARES, _MULTIPLE = (1 / 8, 1 / 4, 1 / 2, 3 / 4), 8
 _WINDOW = 64  # batches; more would make batches even more alike
 _ORDER, _BATCHES = 5, 6  # tags of hashes
@@ -156,7 +156,7 @@ class Order:
       by_length = np.argsort(lengths, kind='stable')
       found = records[by_length].reshape(size, batches).T
     else:
-      # Rows of a class need batches of the same length, and stay shuffled.
+      # Rows of a class need the same length of batch, and stay shuffled.
       classes = np.searchsorted(list_lengths(phase), lengths)
       by_length = np.argsort(classes, kind='stable')
       found = records[by_length].reshape(batches, size)

@@ -1,4 +1,4 @@
-"""Fills in what follows from a run's data: its length, its rate, its steps.
+"""Fills in what follows from a run's data: row length, learning rate, steps.
 
 The paper's learning rates, in `config/recipes.py`, are for hidden sizes of 768
 and 1024. Smaller models need higher ones: Google chose from 3e-5 to 3e-4 for

@@ -74,7 +74,7 @@ class Encoded(NamedTuple):
 def truncate(first: int, second: int, room: int) -> tuple[int, int]:
   """Returns how many tokens of a pair to keep: a longer text is cut first.
 
-  As `longest_first` of Hugging Face's tokenizers does. Google's code differs if
+  Like `longest_first` of Hugging Face's tokenizers. Google's code differs if
   both are cut and `room` is odd: here the longer text (the second, if they are
   equal) keeps one token more.
 

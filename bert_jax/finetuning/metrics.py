@@ -89,7 +89,7 @@ def _score(names, truth, predicted):
 def _rank_classes(*columns):
   """Returns the classes of rows, [N] each, as ranks among those that occur.
 
-  However large their numbers are, there are not more of them than rows. 0 and 1
+  So counts per class take little memory, however large the numbers. 0 and 1
   keep theirs.
   """
   known = np.union1d(np.concatenate(columns), [0, 1])
@@ -160,8 +160,7 @@ def compare_sums(
   Args:
     values: of each unit, [N, M].
     constant: a constant's, [N, M], or [1, M] if they are all the same.
-    score: (sums of values [..., M]) -> {metric: [...]}; the first is to compare
-      by.
+    score: (sums of values [..., M]) -> {metric: [...]}; the first decides.
     trials: {metric: of how many trials it is a share}.
 
   Returns:
@@ -199,11 +198,11 @@ def _assemble(values, drawn, bounds, baseline, others) -> dict[str, Any]:
 def describe_classes(
   labels: Sequence[str], truth: np.ndarray, predicted: np.ndarray
 ) -> dict[str, dict]:
-  """Returns how well each class, of rows [N], is told from the others.
+  """Returns how well each class, of rows [N], is distinguished from the others.
 
   Returns:
     `classes`, {class: its precision, recall, F1 and rows}; `confusion`, {true
-    class: {predicted class: rows}}, without pairs of no rows.
+    class: {predicted class: rows}}, without empty pairs.
   """
   cells, rows = np.unique([truth, predicted], axis=1, return_counts=True)
   confusion: dict[str, dict[str, int]] = {}
@@ -224,7 +223,7 @@ def describe_classes(
 
 
 def _find_bounds(truth, predicted) -> dict[str, list[float]]:
-  """Returns {metric: the least interval that it may have}."""
+  """Returns {metric: the narrowest interval that it may have}."""
   there, given, hits = _count(truth, predicted)
   total, right = there.sum(), hits.sum() / there.sum()
   bounds = find_wilson(right, total)
@@ -288,8 +287,7 @@ def find_problem(
 ) -> str | None:
   """Says what is wrong with predictions, [N]; None if they beat the constant.
 
-  They are compared by metric `name`, the more the better, in `scored`, which is
-  from `compare`.
+  `scored` is from `compare`; its metric `name`, where more is better, decides.
   """
   if not np.isfinite(predicted).all():
     return 'some predictions are not finite'

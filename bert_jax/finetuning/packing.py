@@ -82,7 +82,7 @@ def deal(lengths: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def assign(lengths: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the packed row of each row, and where in it, int [B].
+  """Returns the packed row of each row, and its start there, int [B].
 
   Rows go into the first packed row with room for them, the longest first.
 
@@ -104,7 +104,7 @@ def assign(lengths: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pack(batch: task.Batch, count: int) -> task.Batch:
-  """Adds what the encoder reads of a batch, packed into `count` rows.
+  """Adds the encoder's inputs for a batch, packed into `count` rows.
 
   Args:
     batch: has `input_ids`, `input_mask` and `segment_ids`, [B, S].
@@ -128,7 +128,7 @@ def pack(batch: task.Batch, count: int) -> task.Batch:
   put('segment_ids', batch['segment_ids'][mask])
   put('input_mask', 1)
   put('position_ids', position)
-  # Numbers of rows serve to tell the rows of a packed row apart.
+  # Row numbers distinguish the rows within a packed row.
   put('sequence_ids', row + 1)
   put('origins', row * length + position, -1)
   places = np.full(mask.shape, -1, np.int32)

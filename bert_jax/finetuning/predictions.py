@@ -44,8 +44,8 @@ class Job(NamedTuple):
   def predict(self, this: supervised.Supervised, split: encode.Rows) -> Any:
     """Returns what is kept of the predictions for all rows of a split.
 
-    Rows of similar length share a batch, so that short ones do not pay for long
-    ones. It computes in float32, without dropout.
+    Rows of similar length share a batch, so that short rows need little
+    padding. It computes in float32, without dropout.
     """
     found, head, kept = self.model, self.model.head, None
     config = dataclasses.replace(found.config, dtype='float32')

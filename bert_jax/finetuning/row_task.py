@@ -1,4 +1,4 @@
-"""Shared by tasks with one class, number or choice for each row of a table."""
+"""The base of tasks with one class, number or choice per row of a table."""
 
 import csv
 import dataclasses
@@ -98,7 +98,7 @@ class RowTask(supervised.Supervised):
   # Predictions for a user's file.
 
   def read_given(self, job):
-    """Reads a table, by the columns of training unless named."""
+    """Reads a table by the training data's columns, unless others are named."""
     trained = job.model.head.columns
     trained = (*trained, '', '') if trained else (None, '', None)
     names = [

@@ -1,7 +1,7 @@
 """Answers to questions: the likeliest spans of their windows, and their scores.
 
-Scores are by the rules of SQuAD's evaluation scripts, 1.1 and 2.0, which are
-not packaged, and are a few lines. The rules are made for English: texts are
+Scores follow SQuAD's evaluation scripts, 1.1 and 2.0, reimplemented here since
+they are short and not packaged. The rules are made for English: texts are
 compared without case, ASCII punctuation and the words a, an and the; F1 is over
 words between spaces.
 """
@@ -95,7 +95,7 @@ def list_candidates(
 ) -> list[Candidates]:
   """Returns the candidates for every question of a split."""
   bounds = np.searchsorted(split.questions, np.arange(split.count() + 1))
-  # To tokens of the passage.
+  # From tokens of the row to tokens of the passage.
   shift = (split.tokens - split.encoded.firsts)[:, None]
   firsts, lasts = ranked['firsts'] + shift, ranked['lasts'] + shift
   found = []

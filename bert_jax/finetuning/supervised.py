@@ -57,7 +57,7 @@ class Card(NamedTuple):
     pipeline: name of the task on Hugging Face's hub.
     auto: class of transformers after `AutoModelFor`; '' if it has none, so that
       nothing is exported.
-    unit: what is counted.
+    unit: the noun for what is counted.
     drawn: what is resampled for intervals.
   """
 
@@ -91,7 +91,7 @@ class Supervised(abc.ABC):
     name: the value of config.task.
     card: what its model card says.
     rows: the class of its rows.
-    unit: what files hold, to print.
+    unit: the noun for what files hold, to print.
     place: what identifies a unit, to print.
     extension: of its files in the folder `predictions`.
     outputs: extensions of the files that `bert_jax.predict` writes.
@@ -247,7 +247,7 @@ class Supervised(abc.ABC):
     return SUMS, {}, math.log(module.outputs)
 
   def make_compute(self, settings: classifier.Spans | None) -> Callable:
-    """Returns `compute_sums`, with `get_settings` if it needs them."""
+    """Returns `compute_sums`, with these settings if it needs them."""
     return self.compute_sums
 
   def describe_batch(self, batch: task.Batch) -> list[str]:
@@ -300,7 +300,7 @@ class Supervised(abc.ABC):
     found: Any,
     train: Any,
   ) -> dict[str, Any]:
-    """Scores the predictions for a labelled split, beside a constant.
+    """Scores the predictions for a labelled split, compared with a constant.
 
     Args:
       train: the rows from which the constant is taken.

@@ -211,10 +211,10 @@ def make_windows(
 ) -> tuple[encode.Encoded, np.ndarray, np.ndarray]:
   """Returns `encoded`, `positions` and `word_ends` of `Words`.
 
-  A sentence's row is filled up, from both sides, with what stands beside it in
-  its document (arXiv 1810.04805, section 5.3: "the maximal document context"). A
-  word is tagged at its first piece. Sentences that are too long get several rows,
-  so every word is tagged exactly once.
+  A sentence's row is filled up, on both sides, with its context in the document
+  (arXiv 1810.04805, section 5.3: "the maximal document context"). A word is
+  tagged at its first piece. Sentences that are too long get several rows, so
+  every word is tagged exactly once.
 
   Args:
     how: `length` is at least 3.

@@ -73,7 +73,7 @@ class _Local:
     return process_pool.make_pool(self._count)
 
   def __call__(self, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
-    if min(self._count, len(jobs)) <= 1:  # one other would not save time
+    if min(self._count, len(jobs)) <= 1:  # one worker would not save time
       return (fn(*job) for job in jobs)
     return process_pool.run_in(self._pool, fn, jobs)
 

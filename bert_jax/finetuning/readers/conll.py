@@ -75,7 +75,7 @@ def read(
   Args:
     word: column of the words, from 0; negative numbers count from the end.
     tag: column of the tags; None reads none.
-    needs_tag: whether the column of a file of one column holds its tags.
+    needs_tag: whether a file's only column holds the tags.
   """
   lines = table_files.read_text(path).split('\n')
   if not needs_tag and _count_columns(lines) < 2:

@@ -15,7 +15,7 @@ _IDS = ('index', 'id')  # columns that number the rows of GLUE's test files
 
 
 class Columns(NamedTuple):
-  """Names of columns, or what the user names them by; '' is none."""
+  """Names of columns, or of the fields or flags that name them; '' is none."""
 
   text: str
   pair: str = ''
@@ -142,7 +142,7 @@ def choose_columns(
 
   Args:
     needs_label: whether a table without a column of labels is an error.
-    asked: what the user names the columns by.
+    asked: the fields or flags that name the columns.
   """
   text, pair, _, label = columns
   wanted = {asked.text: text, asked.pair: pair}

@@ -159,7 +159,7 @@ class Content:
   Attributes:
     units: its rows, sentences or questions, in order. Each has a `name`, such as
       the number of its line, and a `key`, which only equal texts share.
-    held_out: whether they are of the training file, for want of a dev file.
+    held_out: whether they are from the training file, without a dev file.
   """
 
   path: str
@@ -222,8 +222,8 @@ def find_repeated(found: dict[str, Content]) -> dict[str, list[Any]]:
 def take_sample(groups: Sequence[int], most: int) -> np.ndarray:
   """Returns the numbers of at most `most` rows, ascending; 0 is all of them.
 
-  Samples of one file grow: a larger one has the rows of a smaller one. Groups are
-  whole, but for the last one taken.
+  Samples of one file grow: a larger one has the rows of a smaller one. Groups
+  stay whole, except the last one taken.
   """
   keys = hashing.mix(_SAMPLE, np.asarray(groups))
   return np.sort(np.argsort(keys, kind='stable')[: most or None])
@@ -237,7 +237,7 @@ def hold_out(
 ) -> np.ndarray:
   """Returns which training rows are held out for dev, bool [N].
 
-  They do not depend on the run's seed. Groups are whole. With labels, one per
+  They do not depend on the run's seed. Groups stay whole. With labels, one per
   row, the share is taken of every class, which keeps a row to train on; or, if
   they are numbers, of any range of them.
   """

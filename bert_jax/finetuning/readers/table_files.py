@@ -24,7 +24,7 @@ from bert_jax.runtime import memory
 EXTENSIONS = ('.tsv', '.csv', '.jsonl')
 _SEPARATORS = {'.tsv': 'the tab', '.csv': 'the comma'}
 _OTHERS = {'.tsv': ';|,', '.csv': ';|\t'}  # separators to look for in a message
-_BREAKS = '\t', '\n', '\r'  # that no field of a TSV file holds
+_BREAKS = '\t', '\n', '\r'  # which a field of a TSV file cannot hold
 _TFDS_NUMBER = 'idx'  # the feature of TFDS that numbers GLUE's rows
 _UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 
