@@ -31,8 +31,8 @@ class UserError(ValueError):
   """An error whose message says, in one line, what is wrong and what to do.
 
   Attributes:
-    may_pass: whether the same command may succeed later; None if the error that
-      this one was raised from says so.
+    may_pass: whether the same command may succeed later; None takes it from the
+      cause.
   """
 
   def __init__(self, message: str = '', may_pass: bool | None = None):

@@ -59,7 +59,7 @@ def _check(task, config, workdir) -> config_dict.ConfigDict:
 
 
 def _claim(task, config, workdir, stack):
-  """Makes the working directory this run's, until `stack` is left."""
+  """Claims the working directory for this run, until `stack` is closed."""
   from bert_jax.parallel import distributed
   from bert_jax.train import fit
   from bert_jax.workdir import claim, status

@@ -1,7 +1,7 @@
 """The tasks by name, the values of `config.task`.
 
 docs/finetuning.md says how to add a task of fine-tuning: a class in a file of
-`finetuning/`, and a row in `SUPERVISED` below. Any other task is
+`finetuning/`, and a row in `SUPERVISED` below. Any other task needs
 
 1. a package beside `finetuning/`, with a line for it in the layers of setup.cfg,
 2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums

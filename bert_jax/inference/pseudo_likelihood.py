@@ -1,9 +1,9 @@
 """Scores sentences by their pseudo-log-likelihood.
 
 A sentence's score is the sum of the log-probabilities of its word pieces, each
-predicted from all others (Salazar et al., 2020, arXiv 1910.14659) but the later
-pieces of its own word, which are masked too: otherwise they would give rare
-words away (PLL-word-l2r, Kauf and Ivanova, 2023, arXiv 2305.10588). With a
+predicted from all others (Salazar et al., 2020, arXiv 1910.14659) except the
+later pieces of its own word, which are masked too: otherwise they would give
+rare words away (PLL-word-l2r, Kauf and Ivanova, 2023, arXiv 2305.10588). With a
 causal model, it is the log-likelihood.
 """
 

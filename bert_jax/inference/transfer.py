@@ -25,7 +25,7 @@ def transfer(
   """Replaces new parameters with a model's.
 
   Args:
-    model: the trained model, of our sizes but for the numbers of words and of
+    model: the trained model, of our sizes except the numbers of words and
       positions.
     new: parameters as a config initialises them, nested dict on the host.
     vocab_size: entries of the new vocabulary, which begins with the model's.
@@ -37,8 +37,8 @@ def transfer(
     the source and the parameters that are new, which are printed, too.
 
   Raises:
-    ValueError: if another parameter has another shape than ours, or one of a
-      layer is missing.
+    ValueError: if any other parameter's shape differs from ours, or a layer's
+      parameter is missing.
   """
   theirs = param_names.flatten(model.params)
   ours = param_names.flatten(new)

@@ -128,7 +128,7 @@ def _join(arrays: list[np.ndarray], layout: str, head_size: int) -> np.ndarray:
 def from_hf(
   tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig
 ) -> tuple[dict, Report]:
-  """Converts Hugging Face's tensors, the inverse of `to_theirs`, as `to_ours`.
+  """Converts Hugging Face's tensors, see `to_ours`; inverts `to_theirs`.
 
   Args:
     tensors: {their name: array}, from BertForPreTraining, BertForMaskedLM,

@@ -16,7 +16,7 @@ _TOLERANCE = 1e-4  # absolute, or relative to the largest
 
 
 def make_batch(config: bert_config.BertConfig) -> dict[str, np.ndarray]:
-  """Returns random rows, ever shorter, with all positions as MLM positions."""
+  """Returns random rows of falling length; all positions are MLM positions."""
   length = min(_LENGTH, config.max_positions)
   random = np.random.default_rng(0)
   ids = random.integers(0, config.vocab_size, (_ROWS, length), np.int32)

@@ -2,9 +2,9 @@
 
 `xla` runs anywhere and keeps arrays [B, H, S, S] for the backward pass;
 `recompute` runs anywhere and keeps none (`recomputed_attention`); `fused` uses
-our TPU kernels (`fused_attention`), `flash` those for NVIDIA GPUs
-(`flash_attention`); `cudnn` uses NVIDIA's, which support neither dropout nor
-packed rows.
+our TPU kernels (`fused_attention`), `flash` our kernels for NVIDIA GPUs
+(`flash_attention`); `cudnn` NVIDIA's, which support neither dropout nor packed
+rows.
 """
 
 import dataclasses

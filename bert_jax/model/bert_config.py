@@ -21,8 +21,8 @@ INITIALIZERS = {
 # Like Google's code, jax's truncated_normal does not rescale: truncated at two
 # standard deviations, 0.02 has a standard deviation of 0.0176.
 _DEVIATIONS = {'truncated_normal': 0.8796, 'normal': 1.0}
-# Initial weights of attention: random, as of all other matrices; or of a first
-# layer that looks at neighbouring tokens, `neighbour_heads`.
+# Initial weights of attention: random, like all other matrices; or such that
+# the first layer looks at neighbouring tokens, see `neighbour_heads`.
 ATTENTION_INITS = ('neighbours', 'random')
 NORMS = ('post', 'pre')
 # What a block keeps for the backward pass: all; results of products with

@@ -154,7 +154,7 @@ class GptClassifier(_Headed):
 
   As in GPT ("Improving language understanding by generative pre-training",
   section 3.2): the classes' logits are a product with the final hidden state of
-  the last token, without a pooler, and the head for tokens goes on learning. The
+  the last token, without a pooler, and the head for tokens keeps learning. The
   model is causal.
   """
 

@@ -202,7 +202,7 @@ class Encoder(nn.Module):
 
 
 class Bert(nn.Module):
-  """Embeddings and encoder; the models with heads are made of it."""
+  """Embeddings and encoder, the base of the models with heads."""
 
   config: bert_config.BertConfig
 
@@ -220,8 +220,8 @@ class Bert(nn.Module):
 
     Args:
       batch: `input_ids`, `input_mask`, `segment_ids`, integers [B, S];
-        input_mask is 1 for tokens. Packed rows have more, see `heads`. With the
-        arrays of `finetuning/packing.py`, those are encoded in their place.
+        input_mask is 1 for tokens. Packed rows have more, see `heads`. Arrays
+        of `finetuning/packing.py` are encoded instead, if there are any.
       deterministic: True turns dropout off; otherwise apply needs the random
         stream `dropout`.
       words: the embeddings of `input_ids`, if they were looked up already,

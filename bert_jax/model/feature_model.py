@@ -1,4 +1,4 @@
-"""What is trained on the frozen features of a model (section 5.3, table 7)."""
+"""The model trained on a model's frozen features (section 5.3, table 7)."""
 
 import flax.linen as nn
 import jax

@@ -36,7 +36,8 @@ def initialise(params: dict, config: bert_config.BertConfig) -> dict:
   """Returns initial parameters whose first layer attends to neighbours.
 
   In all layers, the values and the output of attention also get a standard
-  deviation of sqrt(2 / (5 D)), so that attention adds as much at any width.
+  deviation of sqrt(2 / (5 D)), so that attention adds equally much at any
+  width.
   """
   wider = math.sqrt(2 / (5 * config.hidden_size)) / config.kernel_std
 

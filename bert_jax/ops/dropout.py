@@ -48,7 +48,7 @@ def draw(key: jax.Array, shape: tuple[int, ...]):
   and no data moves within a register.
 
   Args:
-    shape: of the result; its last axis but one is split into quarters, unless
+    shape: of the result; its second-to-last axis is split into quarters, unless
       that is the first axis, of rows, each of which has its own numbers.
   """
   quarters = len(shape) >= 3 and shape[-2] % 4 == 0

@@ -19,7 +19,7 @@ _CUBIC = 0.044715 * _LINEAR
 
 @jax.custom_vjp
 def add_bias(x: jax.Array, bias: jax.Array):
-  """Returns x [..., *F] plus bias [*F], rounded to x's type before.
+  """Returns x [..., *F] plus bias [*F], which is first rounded to x's type.
 
   The bias's gradient is summed in float32: in bfloat16, thousands of rows of one
   sign can lose half of their sum on a CPU.

@@ -174,7 +174,7 @@ def _run(kernel, arrays, outputs, call):
   def on(gpu, *values):
     options = {'interpret': True}
     if gpu:
-      # Imported late: jax has said that it will drop it. Then the plain path is
+      # Imported late: jax has announced its removal. Then the plain path is
       # tried after this one, see `train/tuning.py`.
       from jax.experimental.pallas import triton
 
@@ -244,8 +244,8 @@ def _backward(call, tokens, qkv, grad, rows, d_qkv, kept=None):
 
   Args, where they differ from `_forward`'s:
     grad: gradient of the output, [S, K].
-    rows: for each query, the maximum of its scores, what to multiply kept
-      weights by, and sum(gradient x weight) by that, float32 [3, S].
+    rows: for each query, the maximum of its scores, the factor of kept weights,
+      and sum(gradient x weight) times it, float32 [3, S].
     d_qkv: gradient of qkv, [64, 3, K].
   """
   i = pl.program_id(0)

@@ -1,4 +1,4 @@
-"""Hidden states of packed rows, back in the rows that were packed."""
+"""Brings hidden states of packed rows back to the rows that were packed."""
 
 import jax
 import jax.numpy as jnp

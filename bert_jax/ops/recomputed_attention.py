@@ -169,7 +169,7 @@ def _bind_together(arrays):
 
 
 def _for_platform(function, qkv, call):
-  """Returns `function` with the blocks of the platform compiled for."""
+  """Returns `function` with the blocks for the platform of the compilation."""
   b, s, _, h, _ = qkv.shape
 
   def on(size):

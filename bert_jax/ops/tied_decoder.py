@@ -191,7 +191,7 @@ def look_up(table: jax.Array, *ids):
   these.
 
   Args:
-    table: [R, D]; afterwards, use the returned one instead.
+    table: [R, D]; afterwards, use the returned table instead.
     *ids: integers below R, of any shape [...]; other ids give NaN.
   """
   return table, *(jnp.take(table, i, axis=0) for i in ids)

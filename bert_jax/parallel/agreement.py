@@ -14,7 +14,7 @@ from jax.experimental import multihost_utils
 import bert_jax
 from bert_jax import errors
 
-# The newest that continuous integration has passed with.
+# The newest versions with which continuous integration has passed.
 TESTED = {'jax': (0, 12), 'libtpu': (0, 0, 50)}
 
 

@@ -65,10 +65,10 @@ def scatter(x: jax.Array, axis: int, parts: int, slices: int, row: int = 0):
 
 
 def _scatter_by_rings(x, axis, k, m):
-  """Adds up one half along columns, then rows, the other the other way round.
+  """Adds up one half along columns, then rows, the other half vice versa.
 
-  So both use all links. Device (a, b), in row a of k and column b of m, ends
-  with part a m + b of both.
+  Together they use all links. Device (a, b), in row a of k and column b of m,
+  ends with part a m + b of both.
   """
   a, b = divmod(jax.lax.axis_index('data'), m)
   places = [(r, c) for r in range(k) for c in range(m)]

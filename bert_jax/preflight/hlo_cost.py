@@ -52,7 +52,7 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-  """An op of the program, in the order in which they run.
+  """An op of a program's schedule.
 
   Attributes:
     starts: name of the asynchronous collective that begins with it, or ''.
@@ -65,7 +65,7 @@ class Piece:
 
 
 def list_schedule(text: str) -> list[Piece]:
-  """Returns the ops of a program that cost something; as `count_cost`."""
+  """Returns a program's ops that cost something, in order; see `count_cost`."""
   computations, entry, devices = _parse(text)
   types = {op.name: op.type for op in computations[entry]}
   found = []

@@ -15,7 +15,7 @@ from ml_collections import config_dict
 # Assumed speed of a kernel's products, relative to a large product.
 SHARE = 0.5
 # (chip, generator of dropout's bits, type, forward and backward for 128 tokens
-# per row, the same for 512), for BASE, whose heads are of 64. A float32 product
+# per row, then for 512), for BASE, whose heads have size 64. A float32 product
 # takes six passes of the matrix unit.
 # fmt: off
 TIMES = (
@@ -51,9 +51,9 @@ TIMES = (
   ('tpu7x', 'threefry', 'f32', 18.08, 13.76, 13.81, 10.22),
 )
 # fmt: on
-# (size of a head, as above): times with 768 / K heads of that size over those
-# with 12 of 64, in bfloat16 with rbg on v5e. A product of a head uses a multiple
-# of 128 lanes, whatever its size.
+# (size of a head, as above): times with 768 / K heads of that size, relative to
+# 12 heads of 64, in bfloat16 with rbg on v5e. A product of a head uses a
+# multiple of 128 lanes, whatever its size.
 HEADS = (
   (16, 2.23, 3.32, 3.02, 3.86),
   (32, 1.3, 1.69, 1.59, 1.85),

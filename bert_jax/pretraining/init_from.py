@@ -128,7 +128,7 @@ def _check_words(config, model: source.Source, path: str):
 
 
 def _check_accents(config, model: source.Source, ours: bool):
-  """Raises errors.UserError unless the source strips accents as our data."""
+  """Raises errors.UserError unless the source strips accents like our data."""
   theirs = model.tokenizer.strip_accents
   if theirs != ours:
     raise errors.UserError(

@@ -18,8 +18,8 @@ OFFSETS = (-2, -1, 0, 1, 2)  # of the token attended to, in tokens
 _BELOW = 1.0  # nats below the unigram entropy
 # BERT-Tiny and -Mini whose heads start by looking at their neighbours have
 # 1.4 to 2.3 nats from context by 1,000 updates and 2M tokens; twice that is
-# late. Nothing larger was measured, nor is a loss compared: it depends on the
-# text and on how far the learning rate has fallen.
+# late. Nothing larger was measured, and no losses are compared: they depend on
+# the text and on how far the learning rate has fallen.
 _LATE_UPDATES, _LATE_TOKENS = 2_000, 4_000_000
 _NO_GAIN = 0.1  # nats
 

@@ -1,8 +1,8 @@
 """Rebuilds the batch of a past step, and the weights to compute it with.
 
-Order is arithmetic: the rows of a step, their masks and their dropout depend on
-seed and step alone, so nothing has to be recorded for this. The weights are
-from the nearest checkpoint at or before the step.
+The rows of a step, their masks and their dropout are functions of seed and step
+alone, so nothing has to be recorded for this. The weights are from the nearest
+checkpoint at or before the step.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class Replay:
 
   Attributes:
     config: the run's config, with `compute` and `mesh` for one device here.
-    number: the step as in the log, from 1: the number of updates with it.
+    number: the step as in the log, counted from 1.
     batch: its global batch, leaves [B, ...].
     epochs: int [B], how often all data was read before.
     places: file of each row's record and its number in it, B texts.

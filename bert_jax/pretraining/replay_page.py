@@ -24,8 +24,8 @@ def make_report(
   """Returns all that is known about a step, for `render` and as JSON.
 
   Args:
-    sort: 'loss' or 'gradient', which is largest in the first row; rows that are
-      not finite come before all others.
+    sort: 'loss' or 'gradient', by which rows are sorted, the largest first;
+      rows that are not finite come before all others.
     rows: for how many of the first rows to predict tokens.
   """
   totals = {k: [x.sum(), found.counts[k].sum()] for k, x in found.sums.items()}
@@ -158,7 +158,7 @@ def _render_row(row) -> list[str]:
 
 
 def make_json(value: Any) -> Any:
-  """Returns a report with texts such as 'nan' for what JSON has no number."""
+  """Returns a report with texts such as 'nan' for numbers that JSON lacks."""
   if isinstance(value, dict):
     return {name: make_json(x) for name, x in value.items()}
   if isinstance(value, list | tuple):

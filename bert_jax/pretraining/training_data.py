@@ -55,7 +55,7 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
 
 
 def _fetch_part(config, directory) -> str:
-  """Copies the records of this host's rows; each host reads as much."""
+  """Copies the records of this host's rows; all hosts read equally much."""
   above = dataset.fetch(directory, ())
   mesh = device_mesh.make_mesh(config.mesh.model)
   wanted = batches.Batches(config, above, unread=True).list_records(

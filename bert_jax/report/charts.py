@@ -1,4 +1,4 @@
-"""Charts as SVG text, whose lines and letters take the page's colours."""
+"""Draws charts as SVG, whose lines and letters take the page's colours."""
 
 import contextlib
 import io

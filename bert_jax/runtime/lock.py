@@ -198,7 +198,7 @@ def _encode(value: dict) -> bytes:
 
 
 def _decode(raw: bytes) -> dict:
-  """Returns who holds the lock; a damaged object says nothing about that."""
+  """Returns the holder of a lock; `_NOBODY` if the object is damaged."""
   try:
     found = json.loads(raw)
     if isinstance(found, dict) and all(

@@ -69,7 +69,7 @@ def _start(parent: int):
 
 
 def end_with(parent: int):
-  """Ends this process within a second after its parent, of this number."""
+  """Ends this process within a second after the process number `parent`."""
 
   def watch():
     while os.getppid() == parent:

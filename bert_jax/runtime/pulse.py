@@ -29,7 +29,7 @@ class Pulse:
 
   @contextlib.contextmanager
   def watching(self, watched: bool = True) -> Iterator[None]:
-    """Says for the duration of the body whether it is to be watched."""
+    """Sets `watched` for the duration of the body."""
     before, self.watched = self.watched, watched
     try:
       yield

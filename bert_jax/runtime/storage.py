@@ -59,7 +59,7 @@ def get_cache_folder(*names: str) -> str:
 
 
 def reporting(path: str, verb: str):
-  """Gives errors of another library that uses `path` the form of ours."""
+  """Turns another library's errors about `path` into ours."""
   if is_remote(path):
     return bucket.reporting(path, verb)
   return contextlib.nullcontext()
@@ -265,7 +265,7 @@ def sync_files(folder: str, names: Sequence[str]):
 
 
 def write(path: str, content: bytes, synced: bool = True):
-  """Writes a small file, see `replacing`; for an object, no local disk."""
+  """Writes a small file, see `replacing`; an object needs no local disk."""
   if is_remote(path):
     with _writing(path) as (filesystem, name):
       filesystem.pipe_file(name, content)

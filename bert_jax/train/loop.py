@@ -70,8 +70,7 @@ def _run_phase(run, phase, state, compiled):
         _evaluate(run, phase, step, state, evaluation)
       with profile.update(step + 1), programs.counting() as compiled:
         state, length = _update(run, step + 1, batches, flops, update, state)
-      # The first of each length may: it does not call the compiled sum of
-      # hosts.
+      # The first of each length may: it does not call the compiled token count.
       if compiled.count and length in seen:
         _warn(run, step + 1, compiled)
       seen.add(length)

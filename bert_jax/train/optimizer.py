@@ -59,7 +59,7 @@ def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:
 
 
 def _rise_and_fall(config, peak, warmup, steps):
-  # A power of 1.0 would be computed.
+  # XLA would compute even a power of 1.0.
   power = 1 if config.decay_power == 1 else config.decay_power
   gone = warmup / steps if config.decay_from == 'zero' else 0.0
   decay = optax.polynomial_schedule(

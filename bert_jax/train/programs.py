@@ -227,7 +227,8 @@ def compile_run(
   """Compiles the fastest programs of a run that the compiler accepts.
 
   If the compiler rejects a kernel or an option that `auto` chose, a warning is
-  printed and the plain implementation is used. All processes use the same.
+  printed and the plain implementation is used. All processes use the same
+  programs.
 
   Returns:
     {phase: result}, a phase for each length of its batches, see

@@ -29,7 +29,7 @@ class Checkpoints:
     facts: facts about the run, a JSON object, saved with each state.
     newest: step of the last checkpoint saved or restored.
     best: step and score of the best evaluation so far; its checkpoint is kept,
-      and every later one knows it.
+      and every later one stores these.
     saved: when the last was saved or this object made, `time.monotonic()`.
   """
 
@@ -55,7 +55,7 @@ class Checkpoints:
     self._lay_out = lambda state: state
 
   def lay_out(self, function: Callable[[Any], Any]):
-    """Lets a function put a state on the devices that write its shards."""
+    """Sets what puts a state on the devices that write its shards."""
     self._lay_out = function
     # Otherwise devices with the same shard would write a part of it each.
     handler = ocp.type_handlers.ArrayHandler(use_replica_parallel=False)

@@ -1,4 +1,4 @@
-"""Ensures that a run's directory has one config, one writer and all hosts."""
+"""Ensures that a run's directory has one config and writer, on all hosts."""
 
 import contextlib
 import json

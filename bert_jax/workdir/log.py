@@ -50,7 +50,7 @@ class Mirror:
     """Copies a file from the bucket, if it is there."""
     if self._url is None:
       return
-    # Otherwise the thread might upload what has come so far.
+    # Otherwise the thread might upload a partial copy.
     with self._lock, contextlib.suppress(FileNotFoundError):
       storage.download(
         os.path.join(self._url, name), os.path.join(self.folder, name)
