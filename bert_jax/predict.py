@@ -2,15 +2,15 @@
 
   python -m bert_jax.predict --model=PATH --input=FILE --output=FILE
 
-PATH is the --workdir of a fine-tuning run, its export/, or a Hugging Face folder
-with a head of BertForSequenceClassification, BertForTokenClassification,
+PATH is the --workdir of a fine-tuning run, its export/, or a Hugging Face
+folder with a head of BertForSequenceClassification, BertForTokenClassification,
 BertForMultipleChoice or BertForQuestionAnswering. Files of texts are .csv, .tsv
-or .jsonl; the output has one row per row of the input, in the same order. A model
-that chooses gives the number of the likeliest choice, from 0. With a model that
-tags words, both files are CoNLL files: one word per line, blank lines between
-sentences; --text is then the number of the words' column, from 0. With a model
-that answers questions, both are .json: the input as SQuAD's, with or without
-answers, the output {id of a question: its answer}, '' where it has none.
+or .jsonl; the output has one row per row of the input, in the same order. A
+model that chooses gives the number of the likeliest choice, from 0. With a
+model that tags words, both files are CoNLL files: one word per line, blank
+lines between sentences; --text is then the number of the words' column, from 0.
+With a model that answers questions, both are .json: the input as SQuAD's, with
+or without answers, the output {id of a question: its answer}, '' for none.
 
 With --label=COLUMN, the predictions are scored, as at the end of a run, and so
 are answers if the file has the right answers; the scores are printed and
@@ -109,8 +109,8 @@ def predict_texts(
     pairs: the second text of each; None for single texts.
 
   Returns:
-    A dict for each text: its `prediction`, a class or a number, and, of a class,
-    its `probability` and the `probabilities` of all classes.
+    A dict for each text: its `prediction`, a class or a number, and, of a
+    class, its `probability` and the `probabilities` of all classes.
   """
   from bert_jax.finetuning import classes
   from bert_jax.inference import source

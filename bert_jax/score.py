@@ -2,9 +2,9 @@
 
   python -m bert_jax.score --model=MODEL --input='blimp/*.jsonl' --output=FILE
 
-MODEL is what bert_jax.fill_mask takes: a run, RUN@STEP, an export or a Hugging
-Face folder with an MLM head. --input is a file, a glob, a folder or several of
-them, separated by commas. A file has
+MODEL is what bert_jax.fill_mask accepts: a run, RUN@STEP, an export or a
+Hugging Face folder with an MLM head. --input is a file, a glob, a folder or
+several of them, separated by commas. A file has
 
   .jsonl       a pair per line, `sentence_good` and `sentence_bad`, as in BLiMP;
                `UID` names the paradigm
@@ -12,9 +12,9 @@ them, separated by commas. A file has
   any other    a sentence per line or, with --two_lines, as in Zorro, a pair in
                every two lines, the ungrammatical sentence first
 
-A sentence's score is its pseudo-log-likelihood in nats. A model is right about a
-pair if the grammatical sentence has the higher score; if the two differ in one
-word, only that word is scored, unless --full is given. The output is a .tsv
+A sentence's score is its pseudo-log-likelihood in nats. A model is right about
+a pair if the grammatical sentence has the higher score; if the two differ in
+one word, only that word is scored, unless --full is given. The output is a .tsv
 file: for sentences, their scores in order; for pairs, a row per paradigm (file,
 or UID) and the mean over paradigms, which is also printed. See docs/score.md.
 """

@@ -3,7 +3,7 @@
 docs/finetuning.md says how to add a task of fine-tuning: a class in a file of
 `finetuning/`, and a row in `SUPERVISED` below. Any other task needs
 
-1. a package beside `finetuning/`, with a line for it in the layers of setup.cfg,
+1. a package beside `finetuning/`, with a line in the layers of setup.cfg,
 2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums
    and counts, which of them are losses; no data) and a `train.task.Task` (its
    batches, and the use of predictions for held-out rows),
@@ -52,8 +52,8 @@ class Definition:
       the files that a config names. Writes nothing; `prepare` does the same.
     prepare: (config, workdir); makes the data. Called by one process.
     open: (config, workdir) -> the data, or their directory; checks them.
-    complete: (config, data, workdir) -> config, with the fields that follow from
-      the data, such as the number of steps. The result is what is printed,
+    complete: (config, data, workdir) -> config, with the fields that follow
+      from the data, such as the number of steps. The result is what is printed,
       compared among hosts and saved.
     make_task: (config, data) -> Task.
     finish: (config, data, workdir, parameters, predictions, step), see

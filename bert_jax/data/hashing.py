@@ -2,8 +2,8 @@
 
 They are vectorised hashes of (seed, epoch, record, ...). A generator object per
 record would cost more time than the work that it serves, and its state would
-have to be saved. A hash needs neither, and gives the same values on any host, in
-any order: checkpoints hold no data state, and any host can read any rows.
+have to be saved. A hash needs neither, and gives the same values on any host,
+in any order: checkpoints hold no data state, and any host can read any rows.
 """
 
 import numpy as np

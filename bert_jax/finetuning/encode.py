@@ -198,8 +198,8 @@ class Rows:
       length: tokens that they are padded to.
 
     Returns:
-      What the model reads, [b, ...]; `labels`, 0 if unknown; and `label_weights`,
-      1 where a label counts.
+      What the model reads, [b, ...]; `labels`, 0 if unknown; and
+      `label_weights`, 1 where a label counts.
     """
     labels = np.zeros((len(rows), *self.label_shape), np.int32)
     return self.make_inputs(rows, length, pad_id) | {

@@ -70,8 +70,8 @@ def score(
   """Returns {metric: value} of predictions, [N].
 
   Args:
-    names: accuracy, f1 (of class 1), macro_f1 or matthews for classes, which are
-      integers; pearson, spearman or mean_squared_error for numbers.
+    names: accuracy, f1 (of class 1), macro_f1 or matthews for classes, which
+      are integers; pearson, spearman or mean_squared_error for numbers.
   """
   if names[0] in _OF_COUNTS:
     truth, predicted = _rank_classes(truth, predicted)

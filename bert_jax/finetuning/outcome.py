@@ -262,7 +262,7 @@ Without transformers: `python -m bert_jax.predict --model=THIS_FOLDER
 --input=FILE --output=FILE`."""
 
 
-_ANSWERING = """A question has no answer if that scores higher than the best answer
+_ANSWERING = """A question has no answer if having none outscores the best answer
 by more than the threshold in `config.json`, which was tuned on dev. transformers
 does not apply it; for a question about a passage that fits into one window:
 

@@ -140,8 +140,8 @@ def list_rows(
   """Yields {column: value} of each row's prediction, see `RowTask`.
 
   Args:
-    labels: names of the classes; () for numbers, and for choices, which are named
-      by number.
+    labels: names of the classes; () for numbers, and for choices, which are
+      named by number.
   """
   for i, chosen in enumerate(found['chosen']):
     if 'probability' not in found:

@@ -72,8 +72,8 @@ class Candidates(NamedTuple):
   """The likeliest answers to a question.
 
   Attributes:
-    texts: parts of its passage, each once, the likeliest first; [] if nothing in
-      the passage can be an answer.
+    texts: parts of its passage, each once, the likeliest first; [] if nothing
+      in the passage can be an answer.
     scores: logits of the first and of the last token of each, float64 [N, 2].
     null: logits of [CLS] in the window where their sum is smallest, [2].
   """

@@ -86,15 +86,15 @@ class Spans(supervised.Supervised):
     """Returns ({metric: sum over a batch}, `span_answers.rank` of its logits).
 
     The loss of a row is the mean of the cross entropies of the first and of the
-    last token. A row counts as a hit if both are right. In training, when dropout
-    is on, nothing is ranked.
+    last token. A row counts as a hit if both are right. In training, when
+    dropout is on, nothing is ranked.
     """
     logits = supervised.apply(module, params, batch, key)  # [B, S, 2]
     ranked = {}
     if key is None:
       ranked = span_answers.rank(logits, batch, most)
-    # Padding cannot be an answer, so that it changes no loss. In Google's code and in
-    # transformers it competes with the tokens.
+    # Padding cannot be an answer, so that it changes no loss. In Google's code
+    # and in transformers it competes with the tokens.
     real = batch['input_mask'][..., None]
     logits = jnp.where(real == 1, logits, jnp.finfo(jnp.float32).min)
     logits = jnp.swapaxes(logits, 1, 2)  # [B, 2, S]

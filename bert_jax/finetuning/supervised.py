@@ -39,7 +39,7 @@ class Data(NamedTuple):
     splits: {name: rows of a split}.
     labels: names of the model's outputs, such as classes; () for a number.
     manifest: facts about the data, for `manifest.json`: `splits` has the facts
-      about each split, with `rows` and `longest`, the tokens of its longest row.
+      about each split, with `rows` and `longest`, its longest row's tokens.
     directory: where the data are kept; '' if they are not.
   """
 
@@ -173,9 +173,9 @@ class Supervised(abc.ABC):
       split: its name; '' is a file to predict for.
 
     Returns:
-      The rows; and `counts`, texts such as '12 rows', maybe `labels`, {class: its
-      rows} or {'min', 'max'} of numbers, and `warnings`, {what is wrong: names of
-      the units}.
+      The rows; and `counts`, texts such as '12 rows', maybe `labels`, {class:
+      its rows} or {'min', 'max'} of numbers, and `warnings`, {what is wrong:
+      names of the units}.
     """
 
   def describe_data(self, manifest: dict) -> list[str]:

@@ -143,9 +143,9 @@ def _gpu(name, kind, memory, bandwidth, link, bfloat16, tf32, float32) -> Chip:
 # (GA102 for RTX 3090 and A6000, Ada, Blackwell), as known on 2026-11-22; none
 # was measured here. Dense rates with sums in float32: data sheets that give
 # rates "with sparsity" have twice as much. `kind` is what nvidia-smi calls it,
-# and jax after "NVIDIA". The link is NVLink or, without it, PCIe. ECC, which L4,
-# L40S and A10 come with turned on, takes a sixteenth of their GDDR6: nvidia-smi
-# shows 23,034 MiB of an L4 and 46,068 MiB of an L40S.
+# and jax after "NVIDIA". The link is NVLink or, without it, PCIe. ECC, which
+# L4, L40S and A10 come with turned on, takes a sixteenth of their GDDR6:
+# nvidia-smi shows 23,034 MiB of an L4 and 46,068 MiB of an L40S.
 # fmt: off
 _GPUS = (
   # name, kind, GiB, memory GB/s, link GB/s, bfloat16, TF32, float32 TFLOP/s

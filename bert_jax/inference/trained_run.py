@@ -23,8 +23,8 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   """Reads a checkpoint's model; the run may be training, and is not changed.
 
   Args:
-    step: step of the checkpoint; None is the step of the run's results if it was
-      the best on dev, otherwise the newest undamaged one.
+    step: step of the checkpoint; None is the step of the run's results if it
+      was the best on dev, otherwise the newest undamaged one.
   """
   path = paths.config(workdir)
   config = read_config(path)

@@ -23,8 +23,8 @@ def read(directory: str) -> Tokenizer:
 
   Whether text is lower-cased is read from tokenizer_config.json, or else from
   tokenizer.json, or else inferred: it is not if the vocabulary has pieces with
-  capitals. `strip_accents` is read from these files, too; null or no value means
-  that it is done if text is lower-cased, as Hugging Face defines it.
+  capitals. `strip_accents` is read from these files, too; null or no value
+  means that it is done if text is lower-cased, as Hugging Face defines it.
   """
   path, fast_path, vocab_path = (
     os.path.join(directory, name) for name in (SETTINGS, 'tokenizer.json', NAME)

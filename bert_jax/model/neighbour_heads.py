@@ -1,13 +1,13 @@
 """Initial weights with which the first layer attends to neighbouring tokens.
 
-With BERT's initial weights, of standard deviation 0.02, attention is uniform and
-adds little to the residual stream, the less the narrower the model is. A small
-model spends most of a small budget predicting by word frequency alone, until it
-has found that the tokens beside a mask say most about it. These weights start
-there, within BERT's own parameters: the first dimensions of the position
-embeddings hold sines and cosines of the position, and in the first layer a
-head's queries are its keys, moved by as many positions as it looks away.
-Everything stays trainable. Measured in docs/plateau.md.
+With BERT's initial weights, of standard deviation 0.02, attention is uniform
+and adds little to the residual stream, the less the narrower the model is. A
+small model spends most of a small budget predicting by word frequency alone,
+until it has found that the tokens beside a mask say most about it. These
+weights start there, within BERT's own parameters: the first dimensions of the
+position embeddings hold sines and cosines of the position, and in the first
+layer a head's queries are its keys, moved by as many positions as it looks
+away. Everything stays trainable. Measured in docs/plateau.md.
 """
 
 import math

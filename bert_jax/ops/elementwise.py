@@ -21,8 +21,8 @@ _CUBIC = 0.044715 * _LINEAR
 def add_bias(x: jax.Array, bias: jax.Array):
   """Returns x [..., *F] plus bias [*F], which is first rounded to x's type.
 
-  The bias's gradient is summed in float32: in bfloat16, thousands of rows of one
-  sign can lose half of their sum on a CPU.
+  The bias's gradient is summed in float32: in bfloat16, thousands of rows of
+  one sign can lose half of their sum on a CPU.
   """
   ones = (1,) * (x.ndim - bias.ndim)
   return x + bias.astype(x.dtype).reshape(ones + bias.shape)

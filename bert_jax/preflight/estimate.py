@@ -28,8 +28,8 @@ class Range:
   It must include what is not modelled: waiting for memory within ops, sorts and
   copies, latency of collectives, gaps between steps. None of these are known
   before a run, so the factors are judged by the two published runs that can be
-  compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider for chips that no
-  run checks.
+  compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider for chips that
+  no run checks.
 
   Attributes:
     fast, slow: factors of the modelled time.

@@ -29,9 +29,9 @@ class Cost:
     collectives: {kind: count}.
     collective_bytes: {kind: bytes of the whole arrays, the larger of inputs and
       outputs}.
-    group_bytes: {devices of one of the groups, such as '0,4,8,12', or pairs of a
-      permutation, such as '0>1,1>0': bytes that the device sends, with the best
-      algorithms}, numbered as in the mesh.
+    group_bytes: {devices of one of the groups, such as '0,4,8,12', or pairs of
+      a permutation, such as '0>1,1>0': bytes that the device sends, with the
+      best algorithms}, numbered as in the mesh.
     kernels: {name and result: count} of custom calls with their own program.
     kernel_flops: {name and result: FLOPs} that they declare, otherwise 0.
     kernel_bytes: {name and result: bytes} that they declare, otherwise of

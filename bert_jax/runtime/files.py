@@ -17,8 +17,8 @@ def write_folder(
   """Writes a folder; an existing one is replaced.
 
   Locally that is atomic: under a temporary name, synced, then renamed. The old
-  folder is moved aside first and deleted last. If the process is killed, NAME is
-  either the old or the new folder or, between the two renames, missing; then
+  folder is moved aside first and deleted last. If the process is killed, NAME
+  is either the old or the new folder or, between the two renames, missing; then
   the old one is at `.NAME.old`, and the next call restores it.
 
   In a bucket, the old files are deleted and the new ones uploaded, those named

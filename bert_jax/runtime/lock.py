@@ -1,7 +1,7 @@
 """Locks: one writer at a time, in a folder or in a bucket.
 
-In a folder, a lock is a file, which the kernel releases when a process ends. In a
-bucket it is an object that its holder keeps renewing: PATH/1, PATH/2, ... are
+In a folder, a lock is a file, which the kernel releases when a process ends. In
+a bucket it is an object that its holder keeps renewing: PATH/1, PATH/2, ... are
 created only if absent, so each number has one owner; the owner of the largest
 holds the lock. It is taken over, by creating the next number, when its holder
 released it or is provably gone: its process is dead on this machine, or the

@@ -329,8 +329,8 @@ def delete(path: str):
 def move_folder(source: str, target: str, mark: str):
   """Moves a folder to a path that does not exist yet.
 
-  In a bucket that is a copy, then a deletion. The new folder gets its mark last,
-  and the old one loses it first, so after a kill one of them is whole.
+  In a bucket that is a copy, then a deletion. The new folder gets its mark
+  last, and the old one loses it first, so after a kill one of them is whole.
 
   Args:
     mark: name of the file without which the folder does not count.

@@ -1,9 +1,9 @@
 """Splits text into words: cleans, lower-cases, strips accents, splits.
 
-The words are exactly what BasicTokenizer in google-research/bert finds, with the
-Unicode tables of the running Python. Google's code passes over the characters
-several times; here a table maps each character to its replacement, and the
-result is split at white space once.
+The words are exactly what BasicTokenizer in google-research/bert finds, with
+the Unicode tables of the running Python. Google's code passes over the
+characters several times; here a table maps each character to its replacement,
+and the result is split at white space once.
 
 Google strips accents if and only if it lower-cases. For the other two
 combinations, the words are as Hugging Face's BertNormalizer leaves them.

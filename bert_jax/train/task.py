@@ -70,8 +70,8 @@ class Objective:
     batch_shapes: (phase, rows) -> {name: jax.ShapeDtypeStruct} of a batch.
     flops: (phase) -> matrix-product FLOPs of an update.
     expected_loss: loss of untrained parameters in nats; None if unknown.
-    lengths: (phase) -> lengths that its batches may have, ascending; the last is
-      phase.seq_length. All are compiled before the first step.
+    lengths: (phase) -> lengths that its batches may have, ascending; the last
+      is phase.seq_length. All are compiled before the first step.
     inspect: (parameters, batch) -> {metric: (sum, count)} of held-out rows, in
       addition to the sums of `compute`.
   """
@@ -102,8 +102,8 @@ def count_work(
   """Returns the work of a run's first `step` updates.
 
   Returns:
-    `tokens`, with padding, and `flops`, see `Objective.flops`; as if all batches
-    had the length of their phase.
+    `tokens`, with padding, and `flops`, see `Objective.flops`; as if all
+    batches had the length of their phase.
   """
   done = [(x, min(max(step - x.first, 0), x.steps)) for x in phases]
   return {

@@ -164,9 +164,9 @@ def _choose_heads(config, device) -> str:
 
   `mesh.model` needs separate heads. Without our kernels they are faster on
   TPUs: 21.9 M estimated cycles instead of 23.2 M (v3, BASE, S=128, two layers).
-  On CPUs they are slower: XLA would transpose the gradients of such kernels, and
-  each pass of the optimizer would read them transposed. For the gradient of a
-  kernel it also transposes the output's gradient, in memory, unless rows have
+  On CPUs they are slower: XLA would transpose the gradients of such kernels,
+  and each pass of the optimizer would read them transposed. For the gradient of
+  a kernel it also transposes the output's gradient, in memory, unless rows have
   one axis; a step of BERT-Tiny is a fifth faster with one axis. On a v5e:2x2,
   BASE at length 128 would take 6 % more estimated cycles with it.
   """

@@ -1,12 +1,12 @@
 """Reads the pickles in a torch.save file without running code from them.
 
 A pickle is a program for a stack machine, which may call any function of any
-module. Here `find_class` knows substitutes for the few globals that a state dict
-needs (see torch/_utils.py, and persistent_load in torch/serialization.py), and
-imports nothing. That alone is not enough: in a few bytes, a large index into the
-memo allocates gigabytes, a deeply nested tuple as a key crashes the process, and
-hashing a tuple of twice the same tuple takes time that doubles with each level.
-So all opcodes are checked first.
+module. Here `find_class` knows substitutes for the few globals that a state
+dict needs (see torch/_utils.py, and persistent_load in torch/serialization.py),
+and imports nothing. That alone is not enough: in a few bytes, a large index
+into the memo allocates gigabytes, a deeply nested tuple as a key crashes the
+process, and hashing a tuple of twice the same tuple takes time that doubles
+with each level. So all opcodes are checked first.
 """
 
 import io
@@ -95,9 +95,9 @@ def load(data: bytes, start: int = 0) -> tuple[Any, int, dict[str, Storage]]:
     {key: `Storage`} of all storages that it refers to.
 
   Raises:
-    errors.UserError: if the pickle is malformed, larger than a BERT's can be, or
-      has an opcode or a global that no state dict needs; or if a tensor does not
-      fit its storage.
+    errors.UserError: if the pickle is malformed, larger than a BERT's can be,
+      or has an opcode or a global that no state dict needs; or if a tensor does
+      not fit its storage.
   """
   with errors.explaining(
     'its pickle is malformed', 'copy it again.', _MALFORMED

@@ -17,8 +17,8 @@ class Status:
   """Keeps `status.json` of a working directory up to date.
 
   It is written at once when the state changes, otherwise by a thread. On exit,
-  the state is `done`, `interrupted` or `failed`, by the exception. Its fields are
-  explained in docs/buckets.md.
+  the state is `done`, `interrupted` or `failed`, by the exception. Its fields
+  are explained in docs/buckets.md.
 
   Attributes:
     known: step of a complete checkpoint of an earlier process, None if there

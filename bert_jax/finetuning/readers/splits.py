@@ -71,8 +71,9 @@ def find_files(source: Source) -> dict[str, str]:
   """Returns {split: path} of a source's input.
 
   It names files, `train=FILE,dev=FILE,test=FILE`, or a folder: of the GLUE
-  task, of all of GLUE, or with files train.*, dev.* and test.*; or a dataset of
-  TFDS, `tfds:NAME/CONFIG`, whose splits are files here: `tfds:NAME/CONFIG:SPLIT`.
+  task, of all of GLUE, or with files train.*, dev.* and test.*; or a TFDS
+  dataset, `tfds:NAME/CONFIG`, whose splits `tfds:NAME/CONFIG:SPLIT` are its
+  files.
   """
   known, given = find_glue(source.glue), source.input
   if given.startswith(tfds_text.PREFIX):
@@ -157,8 +158,8 @@ class Content:
   """What a file holds, or a part of it.
 
   Attributes:
-    units: its rows, sentences or questions, in order. Each has a `name`, such as
-      the number of its line, and a `key`, which only equal texts share.
+    units: its rows, sentences or questions, in order. Each has a `name`, such
+      as the number of its line, and a `key`, which only equal texts share.
     held_out: whether they are from the training file, without a dev file.
   """
 
@@ -190,9 +191,9 @@ def read(
 ) -> dict[str, Content]:
   """Reads the files of a source.
 
-  Without a dev file, a share `data.heldout` of the training units becomes `dev`,
-  the same for every seed. If there are more units than `data.max_documents`, a
-  sample is taken.
+  Without a dev file, a share `data.heldout` of the training units becomes
+  `dev`, the same for every seed. If there are more units than
+  `data.max_documents`, a sample is taken.
   """
   paths = find_files(source)
   found = {split: read_file(split, path) for split, path in paths.items()}

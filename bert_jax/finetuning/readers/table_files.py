@@ -248,7 +248,7 @@ def _read_tfds(path: str) -> tuple[tuple[str, ...], list[tuple[int, dict]]]:
 
   The rows are in the order of the data that the dataset was made from, if it
   numbers them (TFDS stores them shuffled). Texts and lists of texts are str,
-  classes are their names, other values as TFDS has them; a missing class is None.
+  classes are their names, None if missing, other values are as TFDS has them.
   """
   source = tfds_text.open_split(path)
   features = source.dataset_info.features
