@@ -245,7 +245,7 @@ def _backward(call, tokens, qkv, grad, rows, d_qkv, kept=None):
   Args, where they differ from `_forward`'s:
     grad: gradient of the output, [S, K].
     rows: for each query, the maximum of its scores, the factor of kept weights,
-      and sum(gradient x weight) times it, float32 [3, S].
+      and keep times sum(gradient x weight), float32 [3, S].
     d_qkv: gradient of qkv, [64, 3, K].
   """
   i = pl.program_id(0)

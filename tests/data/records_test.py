@@ -173,7 +173,7 @@ def test_a_malformed_record_is_refused_or_skipped(tmp_path, capfd, bad):
   good = record([PAIRS[2]], np.dtype('<u2'))
   path = str(tmp_path / 'a')
   records.write(path, [good, bytes.fromhex(bad), good])
-  with pytest.raises(errors.UserError, match='record 1 of .*/a is no row'):
+  with pytest.raises(errors.UserError, match='record 1 of .*/a is not a row'):
     read([path], [2, 1])
   reader = records.Reader([path], 20, skip_corrupt=True)
   for _ in range(2):
