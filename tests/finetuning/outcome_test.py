@@ -145,7 +145,12 @@ BEST = {'select': 'best', 'step': 1500, 'steps': 3000}
     (('cat', 'dog'), {}, '`cat`, `dog`', 'scored best'),
     ([f'c{i}' for i in range(300)], {}, 'predicts one of 300 classes', 'c299'),
     ((), {'problem': 'no better'}, '**Warning: no better.**', 'commonest'),
-    ((), BEST, 'of step 1,500 of 3,000, which scored best on dev', 'commonest'),
+    (
+      (),
+      BEST,
+      'from step 1,500 of 3,000, which scored best on dev',
+      'commonest',
+    ),
   ],
 )
 def test_the_card_says_what_the_scores_mean(labels, results, there, absent):
