@@ -106,7 +106,7 @@ def test_the_rate_and_the_epochs_follow_from_the_model_and_the_rows(tmp_path):
   auto = {'optimizer.learning_rate': 0.0, 'finetuning.epochs': 0.0}
   c = complete(tmp_path, **auto)
   rate, epochs = completion.choose(c, 48)
-  assert rate == 1e-3 and epochs > 50  # a hidden size of 8, 48 rows
+  assert rate == 3e-4 and epochs > 50  # a hidden size of 8, 48 rows
   assert c.optimizer.learning_rate == rate
   assert c.finetuning.epochs == epochs
   assert c.phases.steps == (int(epochs * 48 / 8),)
@@ -215,8 +215,11 @@ def test_the_smaller_a_model_the_higher_its_rate():
     for size in ('tiny', 'mini', 'small', 'base')
   ]
   assert rates == sorted(rates, reverse=True) and len(set(rates)) == 4
-  # At 128, 1e-3 learnt 240 rows that 3e-5, the rate of 768, did not.
-  assert 1e-4 <= rates[0] <= 2e-3
+  # At 128, STS-B's scores differed less from seed to seed at 3e-4 than at 7e-4,
+  # and 3e-4 found a third of the entities that 1e-3 found.
+  assert 2e-4 <= rates[0] <= 4e-4
+  tags = completion.choose(make_sized('tiny', 'tagging'), 10**6)[0]
+  assert 8e-4 <= tags <= 2e-3
   # At 512, 2e-4 found more entities than 1.1e-4, of a base of 5e-5.
   assert rates[2] >= 3.9 * rates[3]
 
