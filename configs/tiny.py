@@ -31,9 +31,9 @@ def get_config(arguments: str = ''):
   c.phases.max_predictions = (20,)
   c.optimizer.learning_rate = 2e-3
   c.optimizer.warmup_steps = 400
-  c.eval.every = 850
-  c.log.every = 850
+  c.eval.every = 1360
+  c.log.every = 1360
   c.eval.sequences = 1000
-  c.checkpoint.every = 850
+  c.checkpoint.every = 1360
   c.checkpoint.keep_every = 0
   return config.apply_arguments(c, arguments)
