@@ -27,7 +27,7 @@ _TABLES = """
 import runpy
 known = runpy.run_path({path!r})
 Column, Row, Table = (known[x] for x in ('Column', 'Row', 'Table'))
-arguments = 'epochs=40,batch_size=8,seq_length=16,learning_rate=1e-2'
+arguments = 'epochs=4,batch_size=8,seq_length=16,learning_rate=1e-2'
 def get_tables(c):
   return {{'9': Table(
     'Table 9',

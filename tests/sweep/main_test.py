@@ -72,8 +72,3 @@ def test_a_sweep_that_is_interrupted_goes_on(tmp_path):
   found = json.loads((sweep / 'results.json').read_text())
   assert found['done'] == 2 and found['best']['value'] == 1
   assert 'best run: learning_rate=0.01, accuracy 1.0000' in output
-
-  process = start(sweep, 'learning_rate=1e-2', *config, '--config.seed=1')
-  [line] = process.communicate()[0].splitlines()
-  assert process.returncode == 1
-  assert 'belongs to another config (seed was 0, is 1)' in line
