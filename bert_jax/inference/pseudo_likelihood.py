@@ -134,7 +134,8 @@ def _mask(model, rows, masks, shape):
     sizes[i] = len(rows[row])
     ids[i, : sizes[i, 0]] = rows[row]
     targets[i], first[i] = rows[row][at], at
-    ids[i, at:end] = words.mask_id
+    # A model that reads from the right predicts a piece from the later ones.
+    ids[i, at : at + 1 if model.config.reverse else end] = words.mask_id
   return {
     'input_ids': ids,
     'input_mask': (places < sizes).astype(np.int32),

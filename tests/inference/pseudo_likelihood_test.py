@@ -8,6 +8,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.inference import fill, pseudo_likelihood
 from bert_jax.interop import rename
+from bert_jax.tokenization.tokenizer import Tokenizer
 from tests import models
 from tests.inference import fill_test
 
@@ -67,6 +68,19 @@ def test_neither_order_nor_batches_nor_padding_change_scores(monkeypatch):
   np.testing.assert_allclose(score(mixed(), *texts[::-1])[::-1], together, 1e-5)
   monkeypatch.setattr(pseudo_likelihood, '_TOKENS', 1)  # a row per batch
   np.testing.assert_allclose(score(mixed(), *texts), together, rtol=1e-5)
+
+
+@pytest.mark.parametrize('reverse', [False, True])
+def test_later_pieces_are_seen_by_a_model_from_the_right_alone(reverse):
+  params, config = fill_test.make_model(causal=True, reverse=reverse)
+  words = list(fill_test.VOCAB)
+  words[6] = '##s'
+  whole = make_source(params, config, Tokenizer(tuple(words), lowercase=True))
+  alone = make_source(params, config, fill_test.TOKENIZER)
+  ids = [np.array([2, 5, 6, 3])]  # a word of two pieces for the first only
+  expected = pseudo_likelihood.score(alone, ids, [[(0, 1), (1, 2)]])
+  found = pseudo_likelihood.score(whole, ids, [[(0, 2)]])
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize('reverse', [False, True])
