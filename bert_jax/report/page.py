@@ -81,7 +81,9 @@ def _show_sweep(results) -> str:
     ]
     for x in settings
   ]
-  metric = html.escape(settings[0]['metric'] or 'score')
+  # The tasks of GLUE are settings with a metric each.
+  metrics = {x['metric'] for x in settings if x['metric']}
+  metric = html.escape(metrics.pop()) if len(metrics) == 1 else 'score'
   columns = 'runs', f'mean {metric} on dev', 'std', 'best', 'constant'
   table = _make_table(
     [*map(html.escape, settings[0]['fields']), *columns], rows

@@ -94,6 +94,10 @@ def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
     sweeps[folder] = files.read_json(paths.results(folder))
     done = [run for x in sweeps[folder]['settings'] for run in x['values']]
     found += [os.path.join(folder, run) for run in done]
+  if not found:
+    raise errors.UserError(
+      f'{", ".join(folders)} has no run that ended; start the sweep again.'
+    )
   found = [x.rstrip('/') for x in found]
   common = os.path.commonpath([os.path.dirname(x) for x in found])
   return [_read(x, os.path.relpath(x, common)) for x in found], sweeps

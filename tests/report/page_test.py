@@ -85,6 +85,10 @@ def test_a_sweep_has_a_row_for_each_setting():
   assert '<title>runs/s</title>' in text and '<h1>runs/s</h1>' in text
   assert find_row(text, '1') == ['1 of 2', '0.5000', '', '0.5000', '0.2500']
   assert find_row(text, '2') == ['0 of 2', '', '', '', '0.2500']
+  assert 'mean f1 on dev' in text
+  results['settings'][1]['metric'] = 'accuracy'
+  text = page.render([make_run()], [NOTHING], {'runs/s': results})
+  assert 'mean score on dev' in text
 
 
 def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
@@ -103,4 +107,8 @@ def test_what_is_no_run_is_refused(tmp_path):
     runs.find([str(tmp_path)])
   files.write_json(str(tmp_path / 'sweep.json'), {})
   with pytest.raises(errors.UserError, match='name some of its runs'):
+    runs.find([str(tmp_path)])
+  failed = {'settings': [{'values': {}}]}
+  files.write_json(str(tmp_path / 'results.json'), failed)
+  with pytest.raises(errors.UserError, match='no run that ended'):
     runs.find([str(tmp_path)])
