@@ -151,7 +151,7 @@ def _count(config) -> int:
 def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
   if name and name in table.names:
     found = [
-      _read_list(table, line, row[name], name) for line, row in table.rows
+      _read_list(table, line, row.get(name), name) for line, row in table.rows
     ]
   else:
     numbered = [f'{name}{i}' for i in range(len(table.names))]

@@ -180,7 +180,8 @@ def predict_constant(
   """Returns the commonest answer or, if a question may have none, ''."""
   if unanswerable:
     return ''
-  counts = collections.Counter(x[0] for x in answers)
+  # A file to predict for may have questions without an answer all the same.
+  counts = collections.Counter(x[0] if x else '' for x in answers)
   return counts.most_common(1)[0][0]
 
 

@@ -106,6 +106,8 @@ def test_a_constant_is_the_commonest_answer_or_none():
   answers = [('a',), ('b', 'a'), ('b',)]
   assert span_answers.predict_constant(answers, unanswerable=False) == 'b'
   assert span_answers.predict_constant(answers, unanswerable=True) == ''
+  answers = [(), ('a',), ('a',)]
+  assert span_answers.predict_constant(answers, unanswerable=False) == 'a'
 
 
 def test_intervals_are_those_of_a_mean():
