@@ -56,10 +56,14 @@ def read_items(given: str, two_lines: bool = False) -> list[Item]:
     given: files, globs and folders, separated by commas.
     two_lines: whether every two lines of a text file are a pair.
   """
+  paths = [path for x in given.split(',') for path in text_files.expand(x)]
+  stems = [_get_stem(path) for path in paths]
   items = []
-  for name in given.split(','):
-    for path in text_files.expand(name):
-      items += _read_file(path, two_lines)
+  for path, stem in zip(paths, stems, strict=True):
+    # dev.tsv of two folders is two paradigms.
+    items += _read_file(
+      path, stem if stems.count(stem) == 1 else path, two_lines
+    )
   if len({len(texts) for _, texts in items}) != 1:
     raise errors.UserError(
       f'--input={given} has '
@@ -69,8 +73,13 @@ def read_items(given: str, two_lines: bool = False) -> list[Item]:
   return items
 
 
-def _read_file(path: str, two_lines: bool) -> Iterator[Item]:
-  name = os.path.basename(path).split('.')[0]
+def _get_stem(path: str) -> str:
+  """Returns the name of a file without its extension and compression."""
+  name, extension = os.path.basename(path), text_files.get_extension(path)
+  return name[: name.lower().rindex(extension)] if extension else name
+
+
+def _read_file(path: str, name: str, two_lines: bool) -> Iterator[Item]:
   columns = 'sentence_good', 'sentence_bad'
   kind = text_files.get_extension(path)
   if kind in ('.jsonl', '.tsv'):

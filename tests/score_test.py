@@ -34,6 +34,13 @@ def test_blimp_zorro_and_tsv_are_read(tmp_path):
     ('z', ('right .', 'wrong .')),
     ('z', ('good', 'bad')),
   ]
+  (tmp_path / 'more').mkdir()
+  paths = [
+    write(tmp_path / name, 'a\tb')
+    for name in ('z.v1.tsv', 'z.v2.tsv', 'dev.tsv', 'more/dev.tsv')
+  ]
+  names = [name for name, _ in score.read_items(','.join(paths))]
+  assert names == ['z.v1', 'z.v2', *paths[2:]]
   assert score.read_items(zorro)[:2] == [
     (None, ('wrong .',)),
     (None, ('right .',)),
