@@ -60,7 +60,10 @@ NO_LIST = "line 1 .*'choices' what is not a list of two or more texts"
     ([make_row(['a'])], NO_LIST),
     ([make_row('ab')], NO_LIST),
     ([make_row(['a', 1])], NO_LIST),
-    ([make_row(['a', 'b']), {'context': 'a', 'question': 'b'}], 'line 2 .*what'),
+    (
+      [make_row(['a', 'b']), {'context': 'a', 'question': 'b'}],
+      'line 2 .*what',
+    ),
     ([{'context': 'a', 'question': 'b'}], "neither a column 'choices' with li"),
     ([make_row(['a', 'b'], 0, None)], "line 1 has in 'question' nothing, not"),
     (

@@ -79,7 +79,10 @@ def read(
     rows.append((number, row))
   if not rows:
     raise errors.UserError(f'{path} has no rows; give a file that has some.')
-  return Table(path, tuple(rows[0][1]), rows, skipped)
+  # Objects of JSONL may lack fields that others have.
+  names = rows if kind == '.jsonl' else rows[:1]
+  names = dict.fromkeys(name for _, row in names for name in row)
+  return Table(path, tuple(names), rows, skipped)
 
 
 def describe_names(path: str, names: Sequence[str]) -> str:

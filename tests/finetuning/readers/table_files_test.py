@@ -50,12 +50,15 @@ def test_two_columns_of_one_name_are_refused(tmp_path, name, comma):
       )
       for end in ('\n', '\r\n', '\r')
     ),
+    ('x.jsonl', '{"a": 1}\n{"b": 2}\n', [(1, {'a': 1}), (2, {'b': 2})]),
     # A field may be as long as a book.
     ('x.csv', f'a,b\n"{"c, " * 50_000}",d\n', [(2, dict(a='c, ' * 50_000, b='d'))]),
   ],
 )  # fmt: skip
 def test_no_row_and_no_column_is_lost(tmp_path, name, content, rows):
-  assert read(tmp_path, content, name).rows == rows
+  table = read(tmp_path, content, name)
+  assert table.rows == rows
+  assert table.names == tuple(dict.fromkeys(x for _, row in rows for x in row))
 
 
 @pytest.mark.parametrize(
