@@ -88,7 +88,8 @@ def _show_sweep(results) -> str:
   table = _make_table(
     [*map(html.escape, settings[0]['fields']), *columns], rows
   )
-  drawn = charts.draw_scores([x for x in settings if x['values']])
+  scored = [x for x in settings if x['values']]
+  drawn = charts.draw_scores(scored) if scored else ''
   return f'{table}<div class="charts">{drawn}</div>'
 
 
@@ -302,10 +303,13 @@ def _show_data(manifest) -> str:
 
 
 def _show_confusion(confusion) -> str:
-  labels = [*confusion]
+  # A class may be predicted that no row has.
+  labels = dict.fromkeys(
+    [*confusion, *(x for y in confusion.values() for x in y)]
+  )
   rows = [
-    [html.escape(right), *(f'{confusion[right].get(x, 0):,}' for x in labels)]
-    for right in labels
+    [html.escape(right), *(f'{found.get(x, 0):,}' for x in labels)]
+    for right, found in confusion.items()
   ]
   head = ['right \\ predicted', *map(html.escape, labels)]
   return f'<h3>Confusion on dev</h3>{_make_table(head, rows)}'

@@ -99,8 +99,17 @@ def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
       f'{", ".join(folders)} has no run that ended; start the sweep again.'
     )
   found = [x.rstrip('/') for x in found]
-  common = os.path.commonpath([os.path.dirname(x) for x in found])
-  return [_read(x, os.path.relpath(x, common)) for x in found], sweeps
+  common = _find_common([os.path.dirname(x) for x in found])
+  names = [os.path.relpath(x, common) if common else x for x in found]
+  return [_read(x, name) for x, name in zip(found, names, strict=True)], sweeps
+
+
+def _find_common(folders: Sequence[str]) -> str:
+  """Returns the path that all folders share; '' if there is none."""
+  try:
+    return os.path.commonpath(folders)
+  except ValueError:  # some are here, others in a bucket
+    return ''
 
 
 def _read(workdir: str, name: str) -> Run:

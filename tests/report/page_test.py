@@ -65,13 +65,14 @@ def test_scores_stand_beside_a_constant():
     'metrics': {'f1': 0.75},
     'intervals': {'f1': [0.5, 0.875]},
     'baseline': {'f1': 0.25},
-    'confusion': {'x': {'x': 3}, 'y': {'x': 1, 'y': 2}},
+    'confusion': {'x': {'x': 3}, 'y': {'z': 1, 'y': 2}},
   }
   run = make_run(task='classification', results=results, manifest={})
   text = page.render([run], [NOTHING], {})
   score = '0.7500 [0.5000, 0.8750], a constant gets 0.2500'
   assert find_row(text, 'dev f1') == [score]
-  assert find_row(text, 'x') == ['3', '0'] and find_row(text, 'y') == ['1', '2']
+  assert find_row(text, 'x') == ['3', '0', '0']
+  assert find_row(text, 'y') == ['0', '2', '1']
 
 
 def test_a_sweep_has_a_row_for_each_setting():
@@ -89,6 +90,8 @@ def test_a_sweep_has_a_row_for_each_setting():
   results['settings'][1]['metric'] = 'accuracy'
   text = page.render([make_run()], [NOTHING], {'runs/s': results})
   assert 'mean score on dev' in text
+  results = {'settings': results['settings'][1:]}
+  assert find_row(page.render([make_run()], [NOTHING], {'s': results}), '2')
 
 
 def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
@@ -112,3 +115,10 @@ def test_what_is_no_run_is_refused(tmp_path):
   files.write_json(str(tmp_path / 'results.json'), failed)
   with pytest.raises(errors.UserError, match='no run that ended'):
     runs.find([str(tmp_path)])
+
+
+def test_runs_may_be_here_and_in_a_bucket(monkeypatch):
+  monkeypatch.setattr(runs, '_read', lambda workdir, name: name)
+  monkeypatch.setattr(runs.storage, 'exists', lambda path: False)
+  assert runs.find(['gs://b/x', '/r/y'])[0] == ['gs://b/x', '/r/y']
+  assert runs.find(['/r/x', '/r/y/'])[0] == ['x', 'y']
