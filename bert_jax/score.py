@@ -88,8 +88,7 @@ def _read_file(path: str, name: str, two_lines: bool) -> Iterator[Item]:
       if not all(isinstance(text, str) and text for text in texts):
         problem = f'has no {" and ".join(columns)}; give two sentences.'
         raise errors.at_line(path, number, problem)
-      if texts != columns:  # the header of a TSV file, if it has one
-        yield str(row.get('UID', name)), texts
+      yield str(row.get('UID', name)), texts
     return
   lines = [line.strip() for line in table_files.read_text(path).split('\n')]
   lines = [line for line in lines if line]

@@ -34,6 +34,9 @@ def test_blimp_zorro_and_tsv_are_read(tmp_path):
     ('z', ('right .', 'wrong .')),
     ('z', ('good', 'bad')),
   ]
+  head = 'pairID\tsentence_bad\tsentence_good\tUID'
+  named = write(tmp_path / 'n.tsv', head, '1\tbad\tgood\tsome')
+  assert score.read_items(named) == [('some', ('good', 'bad'))]
   (tmp_path / 'more').mkdir()
   paths = [
     write(tmp_path / name, 'a\tb')

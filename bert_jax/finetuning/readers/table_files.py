@@ -51,7 +51,7 @@ def read(
   Args:
     path: ends in one of `EXTENSIONS` and maybe a compression's; or
       tfds:NAME/CONFIG:SPLIT.
-    headless: columns of a TSV file without a header.
+    headless: columns of a TSV file whose first line does not name them.
     ragged: whether to leave out lines of a TSV file with too few columns, and
       columns beyond the header's; otherwise they are errors.
   """
@@ -170,7 +170,7 @@ def _split_tsv(path, lines, headless, ragged, skipped) -> Iterator:
   names = list(headless)
   for number, line in enumerate(lines, 1):
     values = line.removesuffix('\n').removesuffix('\r').split('\t')
-    if not names:
+    if not names or (number == 1 and set(headless) <= set(values)):
       if values != ['']:
         names = values
         _check_names(path, number, names)
