@@ -78,7 +78,7 @@ def find_files(source: Source) -> dict[str, str]:
   known, given = find_glue(source.glue), source.input
   if given.startswith(tfds_text.PREFIX):
     found = _find_tfds_splits(given)
-  elif '=' in given:
+  elif '=' in given and not storage.exists(given):
     found = _parse_files(given, known.files if known else _SPLITS)
   elif known:
     found = _find_glue_files(known, given)
@@ -101,7 +101,7 @@ def list_glue(folder: str) -> list[str]:
   return [
     name
     for name, known in glue.TASKS.items()
-    if os.path.isfile(os.path.join(folder, known.folder, known.files['train']))
+    if storage.exists(os.path.join(folder, known.folder, known.files['train']))
   ]
 
 
@@ -130,16 +130,17 @@ def _find_tfds_splits(given: str) -> dict[str, str]:
 
 def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:
   inner = os.path.join(folder, known.folder)
-  folder = inner if os.path.isdir(inner) else folder
+  folder = inner if storage.is_folder(inner) else folder
+  scheme, mark, rest = folder.rpartition('://')
   paths = {
-    split: os.path.normpath(os.path.join(folder, name))
+    split: scheme + mark + os.path.normpath(os.path.join(rest, name))
     for split, name in known.files.items()
   }
-  return {split: x for split, x in paths.items() if os.path.isfile(x)}
+  return {split: x for split, x in paths.items() if storage.exists(x)}
 
 
 def _find_own_files(folder: str) -> dict[str, str]:
-  names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+  names = storage.list_names(folder) if storage.is_folder(folder) else []
   found: dict[str, str] = {}
   for name in names:
     split, _, rest = name.partition('.')

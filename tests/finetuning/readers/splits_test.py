@@ -2,12 +2,14 @@
 
 import collections
 import importlib
+import os
 
 import numpy as np
 import pytest
 
 from bert_jax import errors
 from bert_jax.finetuning.readers import glue, splits
+from bert_jax.runtime import storage
 from tests.finetuning import made
 
 
@@ -71,7 +73,7 @@ def source(given, glue=''):
 
 
 def write(folder, *names):
-  folder.mkdir(exist_ok=True)
+  folder.mkdir(parents=True, exist_ok=True)
   for name in names:
     (folder / name).write_text('')
 
@@ -105,6 +107,22 @@ def test_the_folder_may_be_that_of_the_task_or_of_glue(tmp_path):
     assert list(found) == ['train', 'test']
 
 
+def test_folders_may_be_in_a_bucket():
+  names = ('train.tsv', 'dev_matched.tsv', '../diagnostic/diagnostic.tsv')
+  for name in names:
+    path = os.path.normpath(f'/splits_test/MNLI/{name}')
+    storage.write(f'memory:/{path}', b'x')
+  folder = 'memory://splits_test'
+  assert splits.find_files(source(folder, glue='mnli')) == {
+    'train': f'{folder}/MNLI/train.tsv',
+    'dev': f'{folder}/MNLI/dev_matched.tsv',
+    'diagnostic': f'{folder}/diagnostic/diagnostic.tsv',
+  }
+  assert splits.list_glue(folder) == ['mnli']
+  found = splits.find_files(source(f'{folder}/MNLI'))
+  assert found == {'train': f'{folder}/MNLI/train.tsv'}
+
+
 def test_mnli_has_two_dev_sets_and_the_diagnostics(tmp_path):
   names = ('dev_matched', 'dev_mismatched', 'test_matched', 'train')
   write(tmp_path / 'MNLI', *(f'{name}.tsv' for name in names))
@@ -133,9 +151,10 @@ def test_a_task_like_those_of_glue_needs_a_row_in_the_table(
 
 
 def test_a_folder_of_ones_own_has_files_by_split(tmp_path):
-  write(tmp_path / 'own', 'train.jsonl', 'dev.csv.gz', 'notes.txt', 'tests.csv')
-  found = splits.find_files(source(tmp_path / 'own'))
+  own = tmp_path / 'lang=en' / 'own'  # no SPLIT=FILE
+  write(own, 'train.jsonl', 'dev.csv.gz', 'notes.txt', 'tests.csv')
+  found = splits.find_files(source(own))
   assert found == {
-    'train': f'{tmp_path}/own/train.jsonl',
-    'dev': f'{tmp_path}/own/dev.csv.gz',
+    'train': f'{own}/train.jsonl',
+    'dev': f'{own}/dev.csv.gz',
   }
