@@ -20,6 +20,7 @@ import json
 import os
 import re
 import tempfile
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -32,10 +33,13 @@ from bert_jax.data import manifest_file, prepare
 from bert_jax.runtime import cli, files, memory, process_pool, progress, storage
 
 N = 13  # words
-_WORD = re.compile(
-  r'[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]'
-  r'|[^\W_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+'
+_IDEOGRAPH = r'\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff'
+# Vowel signs of Indic scripts, and accents, are part of a word but not of \w.
+_MARKS = ''.join(
+  c for c in map(chr, range(1 << 16)) if unicodedata.category(c) in ('Mc', 'Mn')
 )
+_LETTER = rf'[^\W_{_IDEOGRAPH}]'
+_WORD = re.compile(rf'[{_IDEOGRAPH}]|{_LETTER}+(?:[{_MARKS}]{_LETTER}*)*')
 _CHUNK = 1 << 20  # characters of a document that are searched together
 _WORST = 5  # rows printed
 # A different odd multiplier for each place in an n-gram.
@@ -62,6 +66,8 @@ def split_words(text: str) -> list[str]:
 
   >>> split_words("It's 2 o'clock, 世界!")
   ['it', 's', '2', 'o', 'clock', '世', '界']
+  >>> split_words('हिन्दी में')
+  ['हिन्दी', 'में']
   """
   return _WORD.findall(text.lower())
 
@@ -90,7 +96,7 @@ def read_rows(given: str) -> list[Row]:
 
 def _decode_line(line: str) -> str:
   """Returns the texts of a line of JSONL, or else the line."""
-  if line.startswith('{'):
+  if line.startswith(('{', '[')):
     try:
       return ' \n '.join(_list_texts(json.loads(line)))
     except (ValueError, RecursionError):

@@ -84,7 +84,9 @@ def test_words_may_be_in_different_paragraphs_of_a_long_document(
 
 def test_rows_are_lines_or_the_texts_of_json(tmp_path):
   (tmp_path / 'a.tsv').write_text('one\ttwo\n\nthree\n')
-  (tmp_path / 'b.jsonl').write_text('{"x": "one", "y": ["two", 3]}\n{broken\n')
+  (tmp_path / 'b.jsonl').write_text(
+    '{"x": "one", "y": ["two", 3]}\n{broken\n["a"]'
+  )
   (tmp_path / 'c.json').write_text(
     json.dumps({'d': [{'q': 'one'}, {'q': 'two'}]})
   )
@@ -95,7 +97,7 @@ def test_rows_are_lines_or_the_texts_of_json(tmp_path):
   ]
   assert texts == [
     *((1, 'one two'), (3, 'three')),
-    *((1, 'one two'), (2, '{broken')),
+    *((1, 'one two'), (2, '{broken'), (3, 'a')),
     *((1, 'one'), (2, 'two')),
   ]
   assert len(contamination.read_rows(f'{tmp_path}/a.*,{tmp_path}/c.json')) == 4
