@@ -207,9 +207,10 @@ def predict_texts(
     raise errors.UserError(
       f'{len(pairs):,} pairs for {len(texts):,} texts; give one for each text.'
     )
-  if not texts:
+  if not len(texts):  # also of an array
     return []
-  encoded = _encode(job.how, list(texts), pairs and list(pairs))
+  others = None if pairs is None else list(pairs)
+  encoded = _encode(job.how, list(texts), others)
   split = TextRows(encoded, None, not model.head.labels, [])
   found = job.predict(TASK, split)
   return list(row_task.list_rows(model.head.labels, found))

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
 
 def _report(directory, summary, config):
   """Prints what was best and draws the picture."""
-  from bert_jax.sweep import results
+  from bert_jax.sweep import grid, results
 
   best, setting, glue = (summary[x] for x in ('best', 'best_setting', 'glue'))
   if best:
@@ -84,7 +84,8 @@ def _report(directory, summary, config):
   written = ['results.json']
   if glue and glue['mean'] is not None:
     tasks = glue['tasks']
-    print(f'mean over {", ".join(tasks)} (without WNLI): {glue["mean"]:.4f}')
+    names = ', '.join(x for x in tasks if x != grid.LEFT_OUT)
+    print(f'mean over {names} (without WNLI): {glue["mean"]:.4f}')
     path = os.path.join(directory, 'submission.zip')
     missing = results.write_submission(path, directory, tasks, config)
     if missing is not None:

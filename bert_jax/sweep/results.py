@@ -232,7 +232,7 @@ def write_submission(
     x for task in glue.TASKS.values() for x in task.submissions.values()
   ]
   if grid.LEFT_OUT in splits.list_glue(config.data.input):
-    found['WNLI.tsv'] = _predict_commonest(config)
+    found |= _predict_commonest(config)
 
   def fill(new):
     with zipfile.ZipFile(new, 'w', zipfile.ZIP_DEFLATED) as written:
@@ -246,11 +246,13 @@ def write_submission(
   return [name for name in wanted if name not in found]
 
 
-def _predict_commonest(config) -> str:
-  """Returns WNLI's file of a submission, with the commonest training class."""
+def _predict_commonest(config) -> dict[str, str]:
+  """Returns WNLI's file, with the commonest training class, if it has a test."""
   c = config.copy_and_resolve_references()
   c.finetuning.glue = grid.LEFT_OUT
   paths = splits.find_files(splits.get_source(c))
+  if 'test' not in paths:
+    return {}
   train, test = (
     examples.read_glue(grid.LEFT_OUT, split, paths[split])
     for split in ('train', 'test')
@@ -259,4 +261,4 @@ def _predict_commonest(config) -> str:
     1
   )
   lines = ['index\tprediction', *(f'{x.id}\t{label}' for x in test.units)]
-  return '\n'.join(lines) + '\n'
+  return {'WNLI.tsv': '\n'.join(lines) + '\n'}

@@ -168,7 +168,7 @@ def test_python_gives_lists_and_gets_lists(tmp_path):
   content = 'text\n' + '\n'.join(texts)
   rows = read_jsonl(predict_file(tmp_path, content, 'x.jsonl'))
   assert found == rows[:4] and predict.predict_texts(model, []) == []
-  pairs = predict.predict_texts(model, texts, ['dog'] * 4)
+  pairs = predict.predict_texts(model, np.array(texts), np.array(['dog'] * 4))
   assert len(pairs) == 4 and pairs != found
   with pytest.raises(errors.UserError, match='1 pairs for 4 texts; give one'):
     predict.predict_texts(model, texts, ['dog'])

@@ -196,3 +196,5 @@ def test_the_submission_has_the_best_runs_and_wnlis_commonest_class(
   before = (tmp_path / 'submission.zip').read_bytes()
   write()
   assert (tmp_path / 'submission.zip').read_bytes() == before
+  (tmp_path / 'glue' / 'WNLI' / 'test.tsv').unlink()
+  assert 'WNLI.tsv' in write()
