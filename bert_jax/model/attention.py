@@ -43,11 +43,16 @@ def get_tokens(batch: dict[str, jax.Array]) -> Tokens:
   return Tokens(batch['input_mask'], batch.get('sequence_ids'))
 
 
-def compute_mask(tokens: Tokens, causal: bool):
+def compute_mask(
+  tokens: Tokens, causal: bool, positions: jax.Array | None = None
+):
   """Returns the attention mask, bool [B, 1, 1 or S, S] (from, to).
 
   Each token attends to the tokens of its row; in a packed row, of its pair; if
   causal, to no later tokens.
+
+  Args:
+    positions: [B, R] of the tokens that attend, if not causal; None is all.
   """
   mask = tokens.input_mask[:, None, None, :].astype(bool)  # [B, 1, 1, S]
   if causal:
@@ -55,7 +60,10 @@ def compute_mask(tokens: Tokens, causal: bool):
     mask = mask & jnp.tri(length, dtype=bool)[None, None]  # [B, 1, S, S]
   if tokens.sequence_ids is not None:
     pair = tokens.sequence_ids[:, None]
-    mask = mask & (pair[..., None] == pair[:, :, None])  # [B, 1, S, S]
+    own = pair
+    if positions is not None:
+      own = jnp.take_along_axis(pair, positions[:, None], 2)
+    mask = mask & (own[..., None] == pair[:, :, None])  # [B, 1, S or R, S]
   return mask
 
 
@@ -104,6 +112,26 @@ def attend(
   return _xla(qkv, tokens, key, config, sow)
 
 
+def attend_from(
+  q: jax.Array,
+  kv: jax.Array,
+  positions: jax.Array,
+  tokens: Tokens,
+  key: jax.Array,
+  config: bert_config.BertConfig,
+  sow: Callable[[jax.Array], object] | None = None,
+):
+  """Computes what `attend` does at some positions, [B, R, H, K].
+
+  Args:
+    q: queries of the tokens at the positions, [B, R, 1, H, K].
+    kv: keys and values of all tokens, [B, S, 2, H, K].
+    positions: [B, R] integers.
+  """
+  seen = compute_mask(tokens, config.causal, positions)
+  return _mix(q[:, :, 0], kv[:, :, 0], kv[:, :, 1], seen, key, config, sow)
+
+
 def _attend_in_reverse(qkv, bias, tokens, key, config, sow):
   """Reads from right to left, which is left to right in the reversed row."""
 
@@ -123,20 +151,24 @@ def _attend_in_reverse(qkv, bias, tokens, key, config, sow):
 
 def _xla(qkv, tokens, key, config, sow):
   q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
+  seen = compute_mask(tokens, config.causal)
+  return _mix(q, k, v, seen, key, config, sow)
+
+
+def _mix(q, k, v, seen, key, config, sow):
   q = q / jnp.sqrt(q.shape[-1]).astype(q.dtype)
   scores = jnp.einsum(
     'bqhk,bshk->bhqs', q, k, preferred_element_type=jnp.float32
   )
   # exp of -10000 is 0 in float32.
-  seen = compute_mask(tokens, config.causal)
   scores = scores + jnp.where(seen, 0.0, config.mask_value)
   weights = nn.softmax(scores).astype(v.dtype)  # [B, H, S, S]
   if sow is not None:
     sow(weights)
   if key is not None:
     # Drawn with keys before queries, as in the kernels.
-    b, h, s, _ = weights.shape
-    values = dropout.draw(key, (b, h, s, s)).swapaxes(-1, -2)
+    b, h, r, s = weights.shape
+    values = dropout.draw(key, (b, h, s, r)).swapaxes(-1, -2)
     weights = dropout.drop(weights, values, config.attention_dropout)
   return jnp.einsum('bhqs,bshk->bqhk', weights, v)
 

@@ -64,6 +64,7 @@ class BertConfig:
   flat_rows: bool = False  # products are of [B S, D], not of [B, S, D]
   remat: str = 'none'
   scan_layers: bool = False
+  last_layer: str = 'all'  # or 'predicted': only where a head reads it
 
   @property
   def vocab_rows(self) -> int:
@@ -101,4 +102,8 @@ class BertConfig:
     encoder = 6 * self.num_layers * (4 * d * d + 2 * d * f) * s
     attention = 12 * self.num_layers * d * s * s
     heads = 6 * p * (d * d + d * self.vocab_size) + 6 * pairs * d * d
+    if self.last_layer == 'predicted':  # keys and values of all tokens
+      left_out = max(s - p - pairs, 0)
+      encoder -= 6 * (2 * d * d + 2 * d * f) * left_out
+      attention -= 12 * d * s * left_out
     return encoder + attention + heads

@@ -35,8 +35,8 @@ class Dense(nn.Module):
     return add_bias(*self.product(x))
 
   @nn.compact
-  def product(self, x: jax.Array):
-    """Returns (x kernel, bias), not added."""
+  def product(self, x: jax.Array, part: slice | None = None):
+    """Returns (x kernel, bias), not added, of a part of the features' axis 0."""
     c, kept = self.config, x.ndim - self.inputs
     shape = (*x.shape[kept:], *self.features)
     size = math.prod(self.features)
@@ -47,6 +47,9 @@ class Dense(nn.Module):
 
     kernel = self.param('kernel', init, shape).astype(c.dtype)
     bias = self.param('bias', nn.initializers.zeros, self.features)
+    if part is not None:
+      kernel, bias = kernel[(slice(None),) * self.inputs + (part,)], bias[part]
+      size = bias.size
     x = x.astype(c.dtype)
     if c.separate_heads:
       y = jnp.tensordot(x, kernel, self.inputs)
@@ -54,7 +57,7 @@ class Dense(nn.Module):
       rows = (-1,) if c.flat_rows else x.shape[:kept]
       flat = x.reshape(*rows, math.prod(x.shape[kept:]))
       y = flat @ kernel.reshape(-1, size)
-      y = y.reshape(*x.shape[:kept], *self.features)
+      y = y.reshape(*x.shape[:kept], *bias.shape)
     return y, bias
 
 
@@ -117,21 +120,39 @@ def get_positions(batch: dict[str, jax.Array]):
   return jnp.arange(batch['input_ids'].shape[1])[None]
 
 
+def take_rows(x: jax.Array, positions: jax.Array | None):
+  """Returns x [B, S, D] at positions [B, R], as [B, R, D]; None is all.
+
+  Computed as a product with a one-hot matrix, which is exact: the gradient of a
+  gather would be a scatter, which is sequential on TPUs.
+  """
+  if positions is None:
+    return x
+  chosen = jax.nn.one_hot(positions, x.shape[1], dtype=x.dtype)
+  return jnp.einsum('bps,bsd->bpd', chosen, x, precision='highest')
+
+
 class SelfAttention(nn.Module):
   """Multi-head attention; queries, keys and values come from one product."""
 
   config: bert_config.BertConfig
 
   @nn.compact
-  def __call__(self, x, tokens, deterministic):
+  def __call__(self, x, tokens, deterministic, positions=None):
     c = self.config
     project = Dense(c, (3, c.num_heads, c.head_size), name='qkv')
-    qkv, bias = project.product(x)  # [B, S, 3, H, K], [3, H, K]
     drops = dropout.count_kept(c.attention_dropout) < 256
     key = None if deterministic or not drops else self.make_rng('dropout')
     sow = functools.partial(self.sow, 'intermediates', 'probabilities')
-    mixed = attention.attend(qkv, bias, tokens, key, c, sow)  # [B, S, H, K]
-    return Dense(c, (c.hidden_size,), 2, name='out')(mixed)  # [B, S, D]
+    if positions is None:
+      qkv, bias = project.product(x)  # [B, S, 3, H, K], [3, H, K]
+      mixed = attention.attend(qkv, bias, tokens, key, c, sow)  # [B, S, H, K]
+    else:
+      asking = take_rows(x, positions)
+      q = add_bias(*project.product(asking, slice(1)))  # [B, R, 1, H, K]
+      kv = add_bias(*project.product(x, slice(1, 3)))  # [B, S, 2, H, K]
+      mixed = attention.attend_from(q, kv, positions, tokens, key, c, sow)
+    return Dense(c, (c.hidden_size,), 2, name='out')(mixed)  # [B, S or R, D]
 
 
 class Layer(nn.Module):
@@ -140,7 +161,8 @@ class Layer(nn.Module):
   config: bert_config.BertConfig
 
   @nn.compact
-  def __call__(self, x, tokens, deterministic):
+  def __call__(self, x, tokens, deterministic, positions=None):
+    """Computes hidden states [B, S, D], or [B, R, D] at positions [B, R]."""
     c = self.config
 
     def mlp(y):
@@ -149,15 +171,18 @@ class Layer(nn.Module):
       return Dense(c, (c.hidden_size,), name='mlp_out')(y)
 
     def attend(y):
-      return SelfAttention(c, name='attention')(y, tokens, deterministic)
+      return SelfAttention(c, name='attention')(
+        y, tokens, deterministic, positions
+      )
 
     for name, sublayer in (('attention', attend), ('mlp', mlp)):
       norm = layer_norm(c, f'{name}_norm')
       drop = dropout.Dropout(c.dropout, name=f'{name}_drop')
+      kept = take_rows(x, positions) if name == 'attention' else x
       if c.norm == 'post':
-        x = norm(x + drop(sublayer(x), deterministic))
+        x = norm(kept + drop(sublayer(x), deterministic))
       else:
-        x = x + drop(sublayer(norm(x)), deterministic)
+        x = kept + drop(sublayer(norm(x)), deterministic)
     self.sow('intermediates', 'hidden', x)
     return x
 
@@ -168,14 +193,16 @@ class Encoder(nn.Module):
   config: bert_config.BertConfig
 
   @nn.compact
-  def __call__(self, x, tokens, deterministic):
+  def __call__(self, x, tokens, deterministic, positions=None):
+    """Computes hidden states [B, S, D], or [B, R, D] at positions [B, R]."""
     c = self.config
     layer = _remat(c)
     if c.scan_layers and not self.is_initializing():
-      x = self._scan(layer, x, tokens, deterministic)
+      x = take_rows(self._scan(layer, x, tokens, deterministic), positions)
     else:
       for i in range(c.num_layers):
-        x = layer(c, name=f'layer_{i}')(x, tokens, deterministic)
+        asked = positions if i == c.num_layers - 1 else None
+        x = layer(c, name=f'layer_{i}')(x, tokens, deterministic, asked)
     if c.norm == 'pre':
       x = layer_norm(c, 'final_norm')(x)
     return x
@@ -215,6 +242,7 @@ class Bert(nn.Module):
     batch: dict[str, jax.Array],
     deterministic: bool,
     words: jax.Array | None = None,
+    positions: jax.Array | None = None,
   ):
     """Computes the hidden states of the last layer, [B, S, D].
 
@@ -226,6 +254,8 @@ class Bert(nn.Module):
         stream `dropout`.
       words: the embeddings of `input_ids`, if they were looked up already,
         float32 [B, S, D].
+      positions: [B, R], where hidden states are wanted, as [B, R, D]; the last
+        layer computes no others. None is everywhere.
     """
     packed = packed_rows.select(batch)
     if packed:
@@ -236,7 +266,8 @@ class Bert(nn.Module):
     x = self.embeddings.of_words(
       words, batch['segment_ids'], get_positions(batch), deterministic
     )
-    return self.encoder(x, attention.get_tokens(batch), deterministic)
+    tokens = attention.get_tokens(batch)
+    return self.encoder(x, tokens, deterministic, positions)
 
 
 def _remat(config: bert_config.BertConfig):

@@ -30,20 +30,10 @@ class MlmHead(nn.Module):
     return tied_decoder.compute_logits(x, embedding, self.bias, size)
 
 
-def _rows(x, positions):
-  """Returns x [B, S, D] at positions [B, P], as [B, P, D].
-
-  Computed as a product with a one-hot matrix, which is exact: the gradient of a
-  gather would be a scatter, which is sequential on TPUs.
-  """
-  chosen = jax.nn.one_hot(positions, x.shape[1], dtype=x.dtype)
-  return jnp.einsum('bps,bsd->bpd', chosen, x, precision='highest')
-
-
 def take_last(x: jax.Array, input_mask: jax.Array):
   """Returns x [B, S, D] at the last token of each row, as [B, D]."""
   last = jnp.sum(input_mask, -1, keepdims=True) - 1
-  return _rows(x, last)[:, 0]
+  return encoder.take_rows(x, last)[:, 0]
 
 
 class PretrainingModel(encoder.Bert):
@@ -96,13 +86,26 @@ class PretrainingModel(encoder.Bert):
 
   def _encode(self, batch, deterministic, words=None):
     """Returns hidden states at predictions [B, P, D], and the NSP logits."""
-    x = self.encode(batch, deterministic, words)  # [B, S, D]
-    chosen = _rows(x, batch['masked_lm_positions'])  # [B, P, D]
+    masked, starts = batch['masked_lm_positions'], batch.get('cls_positions')
+    if self.config.last_layer == 'predicted':
+      first, chosen = self._encode_predicted(
+        batch, deterministic, words, masked, starts
+      )
+    else:
+      x = self.encode(batch, deterministic, words)  # [B, S, D]
+      chosen = encoder.take_rows(x, masked)  # [B, P, D]
+      first = x[:, 0] if starts is None else encoder.take_rows(x, starts)
     if not self.with_nsp:
       return chosen, None
-    first = x[:, 0]  # [B, D]
-    if 'cls_positions' in batch:
-      first = _rows(x, batch['cls_positions'])  # [B, N, D]
-    pooled = nn.tanh(self.pooler(first))
+    pooled = nn.tanh(self.pooler(first))  # [B, D] or [B, N, D]
     self.sow('intermediates', 'pooled', pooled)
     return chosen, self.nsp(pooled)
+
+  def _encode_predicted(self, batch, deterministic, words, masked, starts):
+    """Computes the last layer only where a head reads it."""
+    asked = [masked]
+    if self.with_nsp:
+      asked.append(jnp.zeros_like(masked[:, :1]) if starts is None else starts)
+    x = self.encode(batch, deterministic, words, jnp.concatenate(asked, 1))
+    chosen, first = jnp.split(x, [masked.shape[1]], 1)
+    return first[:, 0] if starts is None and self.with_nsp else first, chosen

@@ -153,7 +153,9 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   bar = stack.enter_context(
     progress.Progress(total, 'steps', 'training', done, lines=False)
   )
-  objective = task.objective(config)
+  # Resolved, since FLOPs depend on where the last layer is computed.
+  device, length = mesh.devices.flat[0], config.phases.seq_length[0]
+  objective = task.objective(tuning.resolve(config, device, length))
   meter = Meter(
     rows, bar, config.log.every, total, task, objective.losses, workdir
   )
@@ -230,7 +232,7 @@ def _find_state(config, task, mesh, start, checkpoints, workdir, known):
   state = _initialise(config, start, mesh)
   params, facts = task.start(gather_on_host(state.params, start))
   params = start[programs.PLACE].jitted(params)
-  return state.replace(params=params), {'init_from': facts}
+  return state.replace(params=params), {'init_from': facts} if facts else {}
 
 
 def _check_data(facts, state, saved):

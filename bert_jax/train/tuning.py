@@ -77,6 +77,8 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
       f'compute.heads={compute.heads} cannot be split by '
       f'mesh.model={config.mesh.model}; use compute.heads=auto.'
     )
+  if compute.last_layer == 'auto':
+    compute.last_layer = _choose_last_layer(config, device)
   if compute.xla_options == 'auto':
     chip = chips.find(device.device_kind)
     options = _XLA_OPTIONS.get(chip.name, {}) if chip else {}
@@ -109,6 +111,7 @@ def model_config(config: config_dict.ConfigDict) -> bert_config.BertConfig:
     flat_rows=config.compute.heads == 'rows',
     remat=config.compute.remat,
     scan_layers=config.compute.scan_layers,
+    last_layer=config.compute.last_layer,
   )
 
 
@@ -118,7 +121,7 @@ def describe(config: config_dict.ConfigDict) -> str:
   layers = 'scanned' if c.scan_layers else 'unrolled'
   return (
     f'attention {c.attention}, heads {c.heads}, remat {c.remat}, '
-    f'layers {layers}, XLA options {c.xla_options or "none"}'
+    f'layers {layers}, last layer {c.last_layer}, XLA options {c.xla_options or "none"}'
   )
 
 
@@ -174,6 +177,21 @@ def _choose_heads(config, device) -> str:
   if config.mesh.model > 1 or tpu:
     return 'separate'
   return 'rows' if device.platform == 'cpu' else 'flat'
+
+
+def _choose_last_layer(config, device) -> str:
+  """Returns where the last layer is computed: all or predicted.
+
+  On a CPU, two layers with 20 predictions in 64 tokens take 0.88 of the time
+  with a hidden size of 128, 0.86 with 192. On other devices it was not measured.
+  Dropout would draw other random numbers.
+  """
+  model = config.model
+  drops = model.dropout or model.attention_dropout
+  plain = config.mesh.model == 1 and not config.compute.scan_layers
+  few = config.task == 'pretraining' and config.objective.kind == 'mlm'
+  on_cpu = device.platform == 'cpu'
+  return 'predicted' if few and plain and on_cpu and not drops else 'all'
 
 
 def _fused_problem(config, device, length) -> str | None:

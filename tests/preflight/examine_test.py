@@ -94,6 +94,7 @@ def test_report_has_the_versions_and_fields_that_change_the_time_of_a_step(
   assert found['config'] == {
     'compute.attention': 'auto',
     'compute.heads': 'auto',
+    'compute.last_layer': 'auto',
     'compute.matmul_precision': 'float32',
     'compute.remat': 'none',
     'compute.scan_layers': False,
