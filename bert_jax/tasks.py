@@ -75,7 +75,8 @@ class Definition:
 
 def _make_pretraining(config, directory: str) -> task.Task:
   made = pretrain.make_task(config, directory)
-  return init_from.apply(config, directory, made)
+  start = init_from.find_start(config, directory)
+  return dataclasses.replace(made, start=start)
 
 
 def define(this: supervised.Supervised) -> Definition:

@@ -39,8 +39,9 @@ def small_config(text, **changes):
       'data.passes': 1,
       'data.shards': 2,
       'data.workers': 0,
-      # With it, the poison's frequency is known, and its loss is no jump.
+      # With them, the poison is known, and its loss is no jump.
       'objective.unigram_bias': False,
+      'objective.word_vectors': False,
       'optimizer.learning_rate': 1e-2,
       'optimizer.warmup_steps': 10,
       'eval.every': 0,

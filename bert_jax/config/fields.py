@@ -364,6 +364,11 @@ FIELDS: dict[str, Field] = {
     "the MLM decoder's bias starts at the words' log frequencies; BERT's at "
     'zeros',
   ),
+  'objective.word_vectors': Field(
+    False,
+    'word embeddings start as vectors that are similar for words with similar '
+    "neighbours in the training text (docs/plateau.md); BERT's are random",
+  ),
   'objective.mask_rate': Field(
     0.15,
     "share of each sequence's tokens that are predicted",

@@ -58,6 +58,7 @@ def set_size(c: config_dict.ConfigDict, size: str):
   small = hidden <= 512
   c.model.attention_init = 'neighbours' if small else 'random'
   c.objective.unigram_bias = small
+  c.objective.word_vectors = small
 
 
 def finetuning(size: str = 'base') -> config_dict.ConfigDict:
@@ -148,6 +149,7 @@ _PAPER_PROFILE = {
   'model.initializer': 'truncated_normal',
   'model.attention_init': 'random',
   'objective.unigram_bias': False,
+  'objective.word_vectors': False,
   'model.mask_value': -10_000.0,
   'optimizer.epsilon': 1e-6,
   'optimizer.bias_correction': True,

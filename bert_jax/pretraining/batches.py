@@ -11,7 +11,7 @@ from bert_jax.train import task
 # Tags of hashes, so that different uses of the seed are independent.
 _ORDER, _MASK, _EVAL_MASK = 1, 2, 3
 _COMPARED = 256  # rows that are evaluated shuffled too, about
-_COUNTED = 16_384  # rows whose words are counted
+_COUNTED = 2**22  # tokens whose words are counted
 _AT_ONCE = 1 << 20  # rows whose records are listed
 EXAMPLES = 3  # held-out rows that a run ends with
 
@@ -57,6 +57,11 @@ def _choose_evaluated(
       found.append((name, rows[k : k + batch_size]))
     before = after
   return found
+
+
+def _choose_sample(split: dataset.Split) -> np.ndarray:
+  """Returns numbers of training rows whose words are counted."""
+  return np.unique(spread(_COUNTED // split.length, len(split.reader)))
 
 
 class Batches:
@@ -146,32 +151,33 @@ class Batches:
       every = np.arange(phase.batch_size)
       train[self.find_records(phase, phase.first, every)[0]] = True
       held_out[spread(EXAMPLES, len(held_out))] = True
-      if self._config.objective.unigram_bias:
-        train[spread(_COUNTED, len(train))] = True
+    o, length = self._config.objective, self._config.phases.seq_length[0]
+    if o.unigram_bias or o.word_vectors:
+      sample = _choose_sample(self._splits['train', length])
+      needed['train', length][sample] = True
     return {x: np.flatnonzero(y) for x, y in needed.items()}
 
   def name_record(self, phase: task.Phase, record: int) -> str:
     """Returns where a record of training data is: its file and number."""
     return self._splits['train', phase.seq_length].reader.name(record)
 
-  def count_words(self) -> np.ndarray:
-    """Counts each piece of the vocabulary in the training rows, float64 [V].
+  def read_sample(self) -> np.ndarray:
+    """Reads a sample of the first phase's training rows, evenly spread.
 
-    In a sample of the first phase's rows, evenly spread; special tokens, which
-    are never predicted, are left out.
+    Returns:
+      int32 [N, S], about 4M tokens; -1 is padding or a special token.
     """
     split = self._splits['train', self._config.phases.seq_length[0]]
-    size, words = len(split.reader), self._words
-    record = np.unique(spread(_COUNTED, size))
-    counts = np.zeros(words.size)
-    for some in np.array_split(record, -(-len(record) // 1024)):
+    records, words = _choose_sample(split), self._words
+    found = []
+    for some in np.array_split(records, -(-len(records) // 1024)):
       batch = split.reader.rows(
         some, split.length, words.cls_id, words.sep_id, self._config.data.pack
       )
-      text = batch['input_ids'][batch['input_mask'] > 0]
-      counts += np.bincount(text, minlength=words.size)
-    counts[self._special] = 0
-    return counts
+      ids = batch['input_ids']
+      is_text = (batch['input_mask'] > 0) & ~np.isin(ids, self._special)
+      found.append(np.where(is_text, ids, -1))
+    return np.concatenate(found)
 
   def eval_batches(self, phase: task.Phase) -> int:
     return len(self._evaluated[phase.number])

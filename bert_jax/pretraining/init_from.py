@@ -14,8 +14,8 @@ from bert_jax import errors
 from bert_jax.config import model_config
 from bert_jax.data import accents, dataset, manifest_file
 from bert_jax.inference import source, transfer
+from bert_jax.pretraining import word_vectors
 from bert_jax.tokenization.tokenizer import read_vocab
-from bert_jax.train.task import Task
 from bert_jax.workdir import claim
 
 # Fields of BertConfig that may differ from the source: they do not change what
@@ -56,13 +56,13 @@ def check(config: config_dict.ConfigDict, workdir: str):
   _check_accents(config, model, ours)
 
 
-def apply(config: config_dict.ConfigDict, directory: str, task: Task) -> Task:
-  """Returns the task, starting from the source if the config names one."""
-  if not config.init_from:
-    return task
-  return dataclasses.replace(
-    task, start=functools.partial(start, config, directory)
-  )
+def find_start(config: config_dict.ConfigDict, directory: str):
+  """Returns `train.task.Task.start` of a config; None for random weights."""
+  if config.init_from:
+    return functools.partial(start, config, directory)
+  if config.objective.word_vectors:
+    return functools.partial(word_vectors.start, config, directory)
+  return None
 
 
 def start(

@@ -55,7 +55,10 @@ def warn(config: config_dict.ConfigDict, step: int, means: dict) -> str:
     'model.attention_init=neighbours': (
       new and config.model.attention_init == 'random'
     ),
-    'objective.unigram_bias=True': new and not config.objective.unigram_bias,
+    **{
+      f'objective.{name}=True': new and not config.objective[name]
+      for name in ('unigram_bias', 'word_vectors')
+    },
     'model.norm=post': config.model.norm == 'pre',
     'rows of 64 tokens at first': phases.seq_length[0] > 64,
     'smaller batches': max(phases.batch_size) > 32,

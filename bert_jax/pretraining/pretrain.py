@@ -111,8 +111,9 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
       compared[x] = task.Rows(make, data.compared_batches)
   word_shares = None
   if config.objective.unigram_bias:
-    counts = data.count_words() + 1  # no share is 0
-    word_shares = counts / counts.sum()
+    ids = data.read_sample()
+    counts = np.bincount(ids[ids >= 0], minlength=config.data.vocab_size)
+    word_shares = (counts + 1) / (counts + 1).sum()  # none is 0
   return task.Task(
     objective=functools.partial(make_objective, word_shares=word_shares),
     train_batch=data.train_batch,

@@ -151,8 +151,8 @@ def _read_params(config, directory, workdir, latest):
   # The state before the first update is a function of the config.
   objective = pretrain.make_task(config, directory).objective(config)
   params = jax.jit(objective.init)(jax.random.key(config.seed))
-  if config.init_from:
-    params, _ = init_from.start(config, directory, jax.device_get(params))
+  if start := init_from.find_start(config, directory):
+    params, _ = start(jax.device_get(params))
   oldest = f'; the oldest checkpoint is of step {min(steps):,}' if steps else ''
   return params, 0, f'those before the first update{oldest}', {}
 

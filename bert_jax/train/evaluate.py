@@ -83,7 +83,8 @@ def check_first_loss(
 
   Args:
     expected: the loss of a guess; None, if unknown, accepts any loss.
-    trained: whether the model starts from trained weights, with any loss.
+    trained: whether the model starts from weights that are not random, with any
+      loss.
     hidden_size: D; a wide model's guesses are less even.
   """
   said = f'initial loss {loss:.3f}'

@@ -156,7 +156,7 @@ def _check_first_batch(run, phase, state, evaluation):
       evaluate.check_first_loss(
         means['loss'],
         run.objective.expected_loss,
-        'init_from' in run.checkpoints.facts,
+        task.start is not None,
         run.config.model.hidden_size,
       )
     )

@@ -107,8 +107,7 @@ def test_the_first_loss_is_that_of_the_source(source, tmp_path):
   models.assert_same(words_alone(params), trained)
   assert facts['changes'] == []
   # The same in training: the first row of the log is before any update.
-  made = init_from.apply(c, c.data.dir, training.make_task(c))
-  train(c, tmp_path / 'run', made)
+  train(c, tmp_path / 'run', apply(c, training.make_task(c)))
   rows = log.read(str(tmp_path / 'run' / 'metrics.jsonl'))
   first = next(r for r in rows if r['kind'] == 'train')
   batch = training.make_batch(0)
@@ -150,7 +149,8 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
 
 
 def apply(c, made) -> Task:
-  return init_from.apply(c, c.data.dir, made)
+  start = init_from.find_start(c, c.data.dir)
+  return dataclasses.replace(made, start=start)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import to_json, unflatten
 from bert_jax.data import prepare
-from bert_jax.pretraining import pretrain, replay, replay_rows
+from bert_jax.pretraining import init_from, pretrain, replay, replay_rows
 from bert_jax.train.step import TrainState
 from bert_jax.workdir import checkpoint
 from tests import models
@@ -37,7 +37,9 @@ SAVED = (2, 4)  # of 30 steps of length 32, then 10 of length 64
 
 
 def make_params(c, seed):
-  return _jit_init(to_json(c))(jax.random.key(seed))
+  params = jax.device_get(_jit_init(to_json(c))(jax.random.key(seed)))
+  start = init_from.find_start(c, c.data.dir)
+  return start(params)[0] if start else params
 
 
 @functools.cache

@@ -1,0 +1,137 @@
+"""Initial word embeddings from which words stand beside which.
+
+A small budget shows most words a few hundred times, too rarely to learn from
+gradients which words are alike. Counting the text's neighbours shows it in
+seconds: each word gets a vector from the pointwise mutual information between
+it and the words at a distance of one and two (Levy and Goldberg, 2014, Neural
+word embedding as implicit matrix factorization; Levy et al., 2015, TACL). The
+vectors are initial values of BERT's own word embeddings, nothing more. Measured
+in docs/plateau.md.
+"""
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+from ml_collections import config_dict
+
+from bert_jax.data import hashing
+from bert_jax.parallel import agreement
+from bert_jax.pretraining import batches
+
+# Standard deviation of the embeddings, as a multiple of BERT's. They grow to 2
+# to 5 times that in training; docs/plateau.md compares multiples of 1 to 6.
+_SCALE = 2.0
+_DISTANCES = ((1, 1.0), (2, 0.5))  # in tokens, and their weight
+# Contexts are the most frequent words, as many as make a matrix of 128 MB.
+_ENTRIES = 2**25
+_SMOOTHING = 0.75  # power of the contexts' frequencies, against rare ones
+_ROUNDS, _SPARE = 2, 16  # of the randomised singular value decomposition
+_TAG = 7  # of hashes
+
+
+def start(
+  config: config_dict.ConfigDict, directory: str, new: Any
+) -> tuple[dict, dict]:
+  """Replaces new word embeddings by vectors; see `train.task.Task.start`.
+
+  Args:
+    directory: prepared data.
+    new: parameters as the config initialises them, nested dict on the host.
+  """
+  data = batches.Batches(config, directory)
+  old = new['embeddings']['word']['embedding']  # [R, D]
+  vectors = make(data.read_sample(), config.data.vocab_size, old.shape[1])
+  digest = hashlib.sha256(vectors.tobytes()).hexdigest()
+  agreement.check_same({'SHA-256 of the word vectors': digest})
+  vectors *= _SCALE * config.model.initializer_std
+  known = vectors.any(1, keepdims=True)  # the others stay random
+  words = old.copy()
+  words[: len(vectors)] = np.where(known, vectors, old[: len(vectors)])
+  embeddings = {**new['embeddings'], 'word': {'embedding': words}}
+  return {**new, 'embeddings': embeddings}, {}
+
+
+def make(ids: np.ndarray, vocab_size: int, size: int) -> np.ndarray:
+  """Returns a vector for each word, with a standard deviation of about 1.
+
+  Args:
+    ids: [N, S] integers below `vocab_size`, rows of text; -1 is not text.
+    size: D.
+
+  Returns:
+    float32 [V, D]; zeros for words that are not in the text.
+  """
+  u, s = _decompose(_weigh_contexts(ids, vocab_size), size)
+  seen = np.bincount(ids[ids >= 0], minlength=vocab_size) > 0
+  vectors = u * np.sqrt(s)
+  vectors -= vectors[seen].mean(0)
+  # Spread over all dimensions, since the first ones hold the positions, too.
+  vectors = vectors @ _make_rotation(len(s))
+  vectors = np.pad(vectors, ((0, 0), (0, size - len(s))))
+  length = np.sqrt(np.mean(vectors**2, 1, keepdims=True))
+  usual = np.median(length[seen])
+  # As long as usual, or shorter if little is known of a word.
+  vectors *= np.minimum(1 / usual, 1 / np.maximum(length, 1e-6))
+  return (vectors * seen[:, None]).astype(np.float32)
+
+
+def _weigh_contexts(ids, vocab_size):
+  """Returns positive mutual information with contexts, float32 [V, contexts].
+
+  A context is a frequent word at a distance to the left or to the right.
+  """
+  counts = np.bincount(ids[ids >= 0], minlength=vocab_size)
+  most = max(1, _ENTRIES // (2 * len(_DISTANCES) * vocab_size))
+  frequent = np.argsort(-counts, kind='stable')[:most]
+  column = np.full(vocab_size + 1, -1)  # the last one is that of -1
+  column[frequent] = np.arange(len(frequent))
+  blocks = []
+  for distance, weight in _DISTANCES:
+    left, right = ids[:, :-distance], ids[:, distance:]
+    for word, context in ((left, right), (right, left)):
+      at = (word >= 0) & (column[context] >= 0)
+      cells = word[at] * len(frequent) + column[context[at]]
+      found = np.bincount(cells, minlength=vocab_size * len(frequent))
+      found = found.reshape(vocab_size, -1).astype(np.float32)
+      blocks.append(weight * _find_information(found))
+  return np.concatenate(blocks, 1)
+
+
+def _find_information(counts):
+  """Returns positive pointwise mutual information, by counts [V, contexts]."""
+  words = counts.sum(1, keepdims=True)
+  contexts = counts.sum(0) ** _SMOOTHING
+  expected = np.maximum(words, 1) * (contexts / max(contexts.sum(), 1e-30))
+  with np.errstate(divide='ignore'):
+    return np.maximum(np.log(counts / np.maximum(expected, 1e-30)), 0)
+
+
+def _decompose(matrix, rank):
+  """Returns the largest singular values and their left vectors, [V, k] and [k].
+
+  By subspace iteration (Halko et al., 2011, arXiv 0909.4061) from signs that do
+  not depend on a generator, with the sign of each vector fixed.
+  """
+  rank = min(rank, *matrix.shape)
+  width = min(rank + _SPARE, *matrix.shape)
+  cells = np.arange(matrix.shape[1] * width).reshape(-1, width)
+  signs = np.where(hashing.mix(_TAG, cells) >> np.uint64(63), 1, -1)
+  q = matrix @ signs.astype(np.float32)
+  for _ in range(_ROUNDS):
+    q, _ = np.linalg.qr(matrix @ (matrix.T @ q))
+  small = matrix.T @ q  # [contexts, width]
+  squares, v = np.linalg.eigh(small.T @ small)
+  u = (q @ v)[:, ::-1][:, :rank]
+  largest = u[np.argmax(np.abs(u), 0), np.arange(rank)]
+  s = np.sqrt(np.maximum(squares[::-1][:rank], 0))
+  return u * np.sign(largest), s
+
+
+def _make_rotation(size):
+  """Returns an orthogonal matrix that mixes all dimensions, a cosine transform."""
+  at = np.arange(size)
+  cosines = np.cos(math.pi / size * np.outer(at, at + 0.5))
+  cosines[0] /= math.sqrt(2)
+  return math.sqrt(2 / size) * cosines

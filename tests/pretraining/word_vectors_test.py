@@ -1,0 +1,89 @@
+"""Tests of initial word embeddings from the neighbours of words."""
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.pretraining import init_from, pretrain, word_vectors
+from tests.pretraining.pretrain_test import make_config
+
+# Animals and colours stand in the same places, each in its own order.
+ANIMALS, COLOURS, SEES, A, UNSEEN = (1, 2, 3), (4, 5, 6), 7, 8, 9
+WORDS = 10
+
+
+def make_rows():
+  """Returns rows 'ANIMAL sees a COLOUR ANIMAL', all combinations, [N, S]."""
+  rows = [
+    (first, SEES, A, colour, second)
+    for first in ANIMALS
+    for colour in COLOURS
+    for second in ANIMALS
+  ]
+  return np.array(rows, np.int32)
+
+
+def compare(vectors, first, second):
+  """Returns the cosine of the angle between two words' vectors."""
+  x, y = vectors[first], vectors[second]
+  return x @ y / np.linalg.norm(x) / np.linalg.norm(y)
+
+
+def test_words_with_the_same_neighbours_are_similar():
+  vectors = word_vectors.make(make_rows(), WORDS, 8)
+  for group, other in ((ANIMALS, COLOURS), (COLOURS, ANIMALS)):
+    for word in group[1:]:
+      assert compare(vectors, group[0], word) > 0.99
+    assert compare(vectors, group[0], other[0]) < 0.5
+
+
+def test_vectors_have_the_size_asked_for_and_those_of_absent_words_are_zero():
+  for size in (4, 64):  # fewer and more than words
+    vectors = word_vectors.make(make_rows(), WORDS, size)
+    assert vectors.shape == (WORDS, size) and vectors.dtype == np.float32
+    assert not vectors[[0, UNSEEN]].any()
+    assert np.sqrt(np.mean(vectors[1:9] ** 2)) == pytest.approx(1, abs=0.2)
+
+
+def test_what_is_not_text_has_no_neighbours():
+  """A word beside -1 has one neighbour less, not another one."""
+  rows = make_rows()
+  apart = np.full((len(rows), 12), -1, np.int32)
+  apart[:, 1:6] = rows
+  for found in (apart, np.pad(rows, ((0, 0), (0, 3)), constant_values=-1)):
+    np.testing.assert_allclose(
+      word_vectors.make(found, WORDS, 6),
+      word_vectors.make(rows, WORDS, 6),
+      atol=1e-4,
+    )
+
+
+def test_rank_is_that_of_the_singular_value_decomposition():
+  matrix = np.random.default_rng(0).normal(size=(40, 30)).astype(np.float32)
+  matrix[:, :5] *= 20  # as word counts have a few large directions
+  u, s = word_vectors._decompose(matrix, 5)
+  right_u, right_s, _ = np.linalg.svd(matrix)
+  np.testing.assert_allclose(s, right_s[:5], rtol=1e-3)
+  products = np.abs(np.sum(u * right_u[:, :5], 0))
+  np.testing.assert_allclose(products, 1, atol=1e-2)
+
+
+def test_rotation_keeps_angles():
+  q = word_vectors._make_rotation(6)
+  np.testing.assert_allclose(q @ q.T, np.eye(6), atol=1e-12)
+
+
+def test_a_run_starts_with_the_vectors_of_its_text(directory):
+  c = make_config(objective__word_vectors=True)
+  made = pretrain.make_task(c, directory)
+  new = jax.device_get(made.objective(c).init(jax.random.key(0)))
+  params, facts = init_from.find_start(c, directory)(new)
+  assert facts == {}
+  old, words = (x['embeddings']['word']['embedding'] for x in (new, params))
+  changed = (old != words).any(1)
+  assert 0 < changed.sum() < 60  # the words of the text
+  again, _ = init_from.find_start(c, directory)(new)
+  for x, y in zip(*map(jax.tree.leaves, (params, again)), strict=True):
+    np.testing.assert_array_equal(x, y)
+  c.objective.word_vectors = False
+  assert init_from.find_start(c, directory) is None
