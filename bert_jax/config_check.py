@@ -23,6 +23,7 @@ def check(c: config_dict.ConfigDict):
   tuning.get_xla_options(c)
   _check_freeze(c.optimizer.freeze)
   _check_baselines(c)
+  _check_last_layer(c)
   _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
   if c.task == 'pretraining' and not c.optimizer.learning_rate:
     _fail('optimizer.learning_rate=0 is for fine-tuning, which fills it in')
@@ -156,6 +157,17 @@ def _check_baselines(c):
     _fail(
       f'finetuning.features={features} freezes the model, so finetuning.form '
       'must be bert and finetuning.reinit_layers 0'
+    )
+
+
+def _check_last_layer(c):
+  masked = c.task == 'pretraining' and c.objective.kind == 'mlm'
+  if c.compute.last_layer == 'predicted' and not (
+    masked and not c.compute.scan_layers
+  ):
+    _fail(
+      'compute.last_layer=predicted is for pre-training with masked tokens and '
+      'without compute.scan_layers; auto computes the last layer everywhere else'
     )
 
 

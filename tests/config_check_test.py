@@ -64,6 +64,25 @@ def test_values_that_cannot_work(field, value, message):
 
 
 @pytest.mark.parametrize(
+  'changes',
+  [
+    {'compute.scan_layers': True},
+    {'objective.kind': 'ltr', 'objective.nsp': False},
+    {'task': 'classification'},
+  ],
+)
+def test_the_last_layer_is_needed_everywhere_but_for_masked_tokens(changes):
+  c = config.pretraining('base')
+  c.compute.last_layer = 'predicted'
+  config_check.check(c)
+  c.update_from_flattened_dict(changes)
+  with pytest.raises(
+    errors.UserError, match='last_layer=predicted is for pre-'
+  ):
+    config_check.check(c)
+
+
+@pytest.mark.parametrize(
   'changes, message',
   [
     ({}, 'needs model.bilstm, such as 768, to read them'),

@@ -367,7 +367,8 @@ FIELDS: dict[str, Field] = {
   'objective.word_vectors': Field(
     False,
     'word embeddings start as vectors that are similar for words with similar '
-    "neighbours in the training text (docs/plateau.md); BERT's are random",
+    "neighbours in the training text (docs/plateau.md); BERT's are random, those "
+    'of init_from are kept',
   ),
   'objective.mask_rate': Field(
     0.15,
@@ -531,7 +532,7 @@ FIELDS: dict[str, Field] = {
     'auto',
     'where pre-training computes the last layer: all (tokens), or predicted: '
     'only where a head reads it, which saves small models a fifth of the work; '
-    'auto is the fastest',
+    'auto is predicted on CPUs without dropout',
     Choice('auto', 'all', 'predicted'),
     SAME_MEANING,
   ),

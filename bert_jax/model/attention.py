@@ -46,7 +46,7 @@ def get_tokens(batch: dict[str, jax.Array]) -> Tokens:
 def compute_mask(
   tokens: Tokens, causal: bool, positions: jax.Array | None = None
 ):
-  """Returns the attention mask, bool [B, 1, 1 or S, S] (from, to).
+  """Returns the attention mask, bool [B, 1, 1 or S or R, S] (from, to).
 
   Each token attends to the tokens of its row; in a packed row, of its pair; if
   causal, to no later tokens.
@@ -123,12 +123,14 @@ def attend_from(
 ):
   """Computes what `attend` does at some positions, [B, R, H, K].
 
+  As `xla` does, whatever `config.attention` is. Not for causal models.
+
   Args:
     q: queries of the tokens at the positions, [B, R, 1, H, K].
     kv: keys and values of all tokens, [B, S, 2, H, K].
     positions: [B, R] integers.
   """
-  seen = compute_mask(tokens, config.causal, positions)
+  seen = compute_mask(tokens, False, positions)
   return _mix(q[:, :, 0], kv[:, :, 0], kv[:, :, 1], seen, key, config, sow)
 
 
@@ -162,7 +164,7 @@ def _mix(q, k, v, seen, key, config, sow):
   )
   # exp of -10000 is 0 in float32.
   scores = scores + jnp.where(seen, 0.0, config.mask_value)
-  weights = nn.softmax(scores).astype(v.dtype)  # [B, H, S, S]
+  weights = nn.softmax(scores).astype(v.dtype)  # [B, H, S or R, S]
   if sow is not None:
     sow(weights)
   if key is not None:

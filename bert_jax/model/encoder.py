@@ -3,7 +3,7 @@
 Sizes, here and everywhere else:
   B batch      S sequence   P predictions   V vocabulary   T segment types
   D hidden     H heads      K = D / H       F = 4 D, MLP   L layers
-  N pairs of a packed row, at most
+  N pairs of a packed row, at most            R positions that a head reads
 """
 
 import functools

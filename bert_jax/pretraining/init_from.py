@@ -2,6 +2,7 @@
 
 `init_from` names the model. Its parameters are used; the optimizer and the
 schedule start from the beginning. Parameters that the model lacks are new.
+Without one, `find_start` chooses `word_vectors`, if the config asks for them.
 """
 
 import dataclasses

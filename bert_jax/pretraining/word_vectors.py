@@ -9,15 +9,15 @@ vectors are initial values of BERT's own word embeddings, nothing more. Measured
 in docs/plateau.md.
 """
 
-import hashlib
 import math
 from typing import Any
 
+import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from ml_collections import config_dict
 
 from bert_jax.data import hashing
-from bert_jax.parallel import agreement
 from bert_jax.pretraining import batches
 
 # Standard deviation of the embeddings, as a multiple of BERT's. They grow to 2
@@ -41,10 +41,10 @@ def start(
     new: parameters as the config initialises them, nested dict on the host.
   """
   data = batches.Batches(config, directory)
-  old = new['embeddings']['word']['embedding']  # [R, D]
+  old = new['embeddings']['word']['embedding']  # [padded V, D]
   vectors = make(data.read_sample(), config.data.vocab_size, old.shape[1])
-  digest = hashlib.sha256(vectors.tobytes()).hexdigest()
-  agreement.check_same({'SHA-256 of the word vectors': digest})
+  if jax.process_count() > 1:  # hosts of other kinds round differently
+    vectors = np.array(multihost_utils.broadcast_one_to_all(vectors))
   vectors *= _SCALE * config.model.initializer_std
   known = vectors.any(1, keepdims=True)  # the others stay random
   words = old.copy()
@@ -65,13 +65,15 @@ def make(ids: np.ndarray, vocab_size: int, size: int) -> np.ndarray:
   """
   u, s = _decompose(_weigh_contexts(ids, vocab_size), size)
   seen = np.bincount(ids[ids >= 0], minlength=vocab_size) > 0
+  if not u.any() or not seen.any():  # no word has a neighbour
+    return np.zeros((vocab_size, size), np.float32)
   vectors = u * np.sqrt(s)
   vectors -= vectors[seen].mean(0)
   # Spread over all dimensions, since the first ones hold the positions, too.
   vectors = vectors @ _make_rotation(len(s))
   vectors = np.pad(vectors, ((0, 0), (0, size - len(s))))
   length = np.sqrt(np.mean(vectors**2, 1, keepdims=True))
-  usual = np.median(length[seen])
+  usual = max(np.median(length[seen]), 1e-6)
   # As long as usual, or shorter if little is known of a word.
   vectors *= np.minimum(1 / usual, 1 / np.maximum(length, 1e-6))
   return (vectors * seen[:, None]).astype(np.float32)

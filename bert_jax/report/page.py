@@ -131,7 +131,7 @@ def _describe(run: runs.Run) -> dict[str, str]:
   versions = [f'{x} {facts[x]}' for x in ('jax', 'libtpu') if facts.get(x)]
   return {
     'task': c.finetuning.glue or c.task,
-    'starts from': c.init_from or 'random weights',
+    'starts from': c.init_from or 'new weights',
     'layers x hidden size': f'{m.num_layers} x {m.hidden_size}',
     'heads': f'{m.num_heads}',
     'rows x tokens a batch': ', then '.join(f'{b} x {n}' for b, n in pairs),

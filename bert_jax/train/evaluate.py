@@ -1,5 +1,6 @@
 """Held-out evaluation: sums over all batches, divided once."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -90,7 +91,7 @@ def check_first_loss(
   said = f'initial loss {loss:.3f}'
   if expected is None:
     return said
-  if trained:
+  if trained and math.isfinite(loss):
     return f'{said}; guessing costs {expected:.3f}'
   # The tied decoder's logits have the variance D std^2, half of which is added.
   tolerance = _TOLERANCE + hidden_size * _STD**2 / 2

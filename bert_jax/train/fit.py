@@ -154,7 +154,7 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     progress.Progress(total, 'steps', 'training', done, lines=False)
   )
   # Resolved, since FLOPs depend on where the last layer is computed.
-  device, length = mesh.devices.flat[0], config.phases.seq_length[0]
+  device, length = mesh.devices.flat[0], config.phases.seq_length[-1]
   objective = task.objective(tuning.resolve(config, device, length))
   meter = Meter(
     rows, bar, config.log.every, total, task, objective.losses, workdir
@@ -203,7 +203,7 @@ def _initialise(config, start, mesh):
 
 
 def _find_state(config, task, mesh, start, checkpoints, workdir, known):
-  """Restores the newest undamaged checkpoint, or starts from another model.
+  """Restores the newest undamaged checkpoint, or starts as the task says.
 
   Args:
     known: step of a checkpoint that the run is known to have had; processes

@@ -80,3 +80,20 @@ def test_flops_are_those_of_the_products_that_are_left():
   saved = SMALL.flops_per_sequence(8, 3) - part.flops_per_sequence(8, 3)
   weights = 2 * 8 * 8 + 2 * 8 * 12  # of query and output; of the MLP
   assert saved == 6 * weights * 4 + 12 * 8 * 8 * 4
+
+
+def test_dropout_and_bfloat16_are_computed_at_the_positions_too():
+  c = dataclasses.replace(
+    SMALL,
+    last_layer='predicted',
+    dropout=0.5,
+    attention_dropout=0.5,
+    dtype='bfloat16',
+  )
+  module = heads.PretrainingModel(c)
+  params = module.init(jax.random.key(0), ROWS)
+  words, pairs = jax.jit(
+    lambda key: module.apply(params, ROWS, False, rngs={'dropout': key})
+  )(jax.random.key(1))
+  assert words.shape == (2, 3, 11) and pairs.shape == (2, 2)
+  assert jnp.isfinite(words).all() and jnp.isfinite(pairs).all()

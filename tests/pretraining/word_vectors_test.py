@@ -87,3 +87,10 @@ def test_a_run_starts_with_the_vectors_of_its_text(directory):
     np.testing.assert_array_equal(x, y)
   c.objective.word_vectors = False
   assert init_from.find_start(c, directory) is None
+
+
+@pytest.mark.parametrize(
+  'rows', [np.full((3, 4), -1), np.array([[5, -1, -1, 6]])]
+)
+def test_text_without_neighbours_has_no_vectors(rows):
+  assert not word_vectors.make(rows.astype(np.int32), WORDS, 4).any()

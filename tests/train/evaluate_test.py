@@ -158,6 +158,9 @@ def test_a_loss_far_from_that_of_guessing_is_an_error(loss, size, tolerance):
   words = rf'guessing costs 3.091 \(\+-{tolerance:.2f}\); look at model.init'
   with pytest.raises(errors.UserError, match=words):
     evaluate.check_first_loss(loss, 3.091, False, size)
+  if loss != loss:  # not a number
+    with pytest.raises(errors.UserError, match=words):
+      evaluate.check_first_loss(loss, 3.091, True, size)
 
 
 @pytest.mark.slow

@@ -100,6 +100,23 @@ def test_weights_are_recomputed_where_that_pays(
   )
 
 
+@pytest.mark.parametrize(
+  'device, arguments, where',
+  [
+    (CPU, 'dropout=0,attention_dropout=0', 'predicted'),
+    (CPU, 'dropout=0,attention_dropout=0,kind=ltr,nsp=False', 'all'),
+    (CPU, 'dropout=0,attention_dropout=0,scan_layers=True', 'all'),
+    (CPU, '', 'all'),  # dropout would draw other numbers
+    (CPU, 'last_layer=predicted', 'predicted'),
+    (TPU, 'dropout=0,attention_dropout=0', 'all'),
+  ],
+)
+def test_where_the_last_layer_is_computed(device, arguments, where):
+  c = tuning.resolve(base(arguments), device, 128)
+  assert c.compute.last_layer == where
+  assert tuning.model_config(c).last_layer == where
+
+
 def test_the_length_of_a_phase_decides_on_its_kernels():
   c = base('rng=rbg')
   found = [tuning.resolve(c, TPU, n).compute.attention for n in (64, 128, 512)]
