@@ -51,7 +51,11 @@ def change(
 
 
 def count_flops(c: config_dict.ConfigDict) -> float:
-  """Returns the FLOPs of training, as if no batch were shorter."""
+  """Returns the FLOPs of training, at most.
+
+  As if no batch were shorter and the last layer were computed everywhere, so
+  that a plan does not depend on the device.
+  """
   objective, steps = tasks.get(c).make_objective(c), sum(c.phases.steps)
   return task.count_work(objective, task.list_phases(c), steps)['flops']
 
