@@ -80,7 +80,8 @@ def fit(
       config, task, workdir, status, mesh, start, pulse, stack
     )
     done, phases = int(state.step) if state else 0, list_phases(config)
-    left = [x for x in phases if done < x.first + x.steps or x is phases[-1]]
+    # Also a phase just ended, whose last evaluation may be missing.
+    left = [x for x in phases if done <= x.first + x.steps]
     # Checks all phases, so that an error in the last is known before the first.
     with run.report.meter.paused():
       at_once = {programs.INITIALISE} if state else set()

@@ -66,7 +66,8 @@ def _run_phase(run, phase, state, compiled):
   with contextlib.closing(batches), _frozen_heap():
     for step in range(first, end):
       run.stop_if_asked(step, state, ask=False)
-      if every and step % every == 0 and step:
+      # A phase's first step was evaluated by the phase before, at its length.
+      if every and step % every == 0 and step > phase.first:
         _evaluate(run, phase, step, state, evaluation)
       with profile.update(step + 1), programs.counting() as compiled:
         state, length = _update(run, step + 1, batches, flops, update, state)
@@ -82,6 +83,8 @@ def _run_phase(run, phase, state, compiled):
     predictions = {}
     if end == sum(run.config.phases.steps):
       state, predictions = _end_run(run, phase, end, state, evaluation)
+    elif every and end % every == 0:
+      _evaluate(run, phase, end, state, evaluation)
     run.stop_if_asked(end, state)
   return state, predictions
 

@@ -154,6 +154,26 @@ def test_what_is_compiled_after_the_first_update_is_said_loudly(
   assert out.count('WARNING') == 1
 
 
+def test_the_end_of_a_phase_is_evaluated_by_it_even_if_cut_off(tmp_path):
+  c = training.small_config(steps=(2, 4), eval__every=2, checkpoint__every=2)
+  seen = []
+
+  def eval_batch(phase, i, rows):
+    if not seen:
+      seen.append('failed')
+      raise OSError('the disk was pulled out')
+    seen.append(phase.number)
+    return training.take(training.make_batch(1000 + i), rows)
+
+  made = dataclasses.replace(training.make_task(c), eval_batch=eval_batch)
+  with pytest.raises(OSError, match='pulled out'):
+    fit(c, made, str(tmp_path))
+  fit(c, made, str(tmp_path))
+  assert seen == ['failed', 0, 0, 1, 1, 1, 1]
+  steps = [row['step'] for row in training.rows_of(tmp_path, 'eval')]
+  assert steps == [2, 4, 6]
+
+
 def test_a_held_out_loss_that_is_not_finite_stops_a_run_that_is_saved(tmp_path):
   def broken(phase, i, rows):
     batch = training.take(training.make_batch(i), rows)
