@@ -4,7 +4,7 @@ python -m bert_jax.main --config=configs/budget.py:cpu_quarter --workdir=DIR \\
   --config.data.input='text/*.txt'
 
 budget         shape   FLOPs    on          hours        dollars    MLM
-cpu_quarter    2x128   7.32e13  two cores   0.25         -          not run
+cpu_quarter    2x128   7.32e13  two cores   0.25         -          3.91, 32.2 %
 cpu_hour       2x192   4.00e14  two cores   1.25         -          3.40, 38.4 %
 gpu_half_hour  8x512   4.54e17  h100:1      0.20 to 0.51 2.2 to 5.7 not run
 v5e4_day       12x768  2.40e19  v5litepod-4 11 to 23     53 to 110  not run
