@@ -1,6 +1,7 @@
 """Training from start to end, for every task: `fit(config, task, workdir)`."""
 
 import contextlib
+import dataclasses
 import shlex
 import sys
 from typing import Any
@@ -79,9 +80,8 @@ def fit(
     run, state = _begin(
       config, task, workdir, status, mesh, start, pulse, stack
     )
-    done, phases = int(state.step) if state else 0, list_phases(config)
-    # Also a phase just ended, whose last evaluation may be missing.
-    left = [x for x in phases if done <= x.first + x.steps]
+    done = int(state.step) if state else 0
+    left = _list_left(list_phases(config), done)
     # Checks all phases, so that an error in the last is known before the first.
     with run.report.meter.paused():
       at_once = {programs.INITIALISE} if state else set()
@@ -99,6 +99,19 @@ def fit(
       )
     params = gather_on_host(state.params, start)
     return params, predictions, int(state.step)
+
+
+def _list_left(phases, done):
+  """Returns the phases after `done` updates.
+
+  A phase that ends there is among them, without steps: the run may have stopped
+  between its last save and its last evaluation.
+  """
+  return [
+    dataclasses.replace(x, first=done, steps=0) if end == done else x
+    for x in phases
+    if done <= (end := x.first + x.steps)
+  ]
 
 
 def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:

@@ -99,7 +99,10 @@ def list_phase(
   mesh: Mesh,
   phase: Phase,
 ) -> list[Program]:
-  """Returns the programs of a phase, by its config from `tuning.resolve`."""
+  """Returns the programs of a phase, by its config from `tuning.resolve`.
+
+  The training step is the first of them, unless the phase has no steps.
+  """
   _, shapes, layout = plan_initial_state(config, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
   key = jax.eval_shape(lambda: step.run_key(config))
@@ -112,10 +115,9 @@ def list_phase(
   train = step.jit_train(config, objective, phase, mesh)
   evaluate = step.jit_eval(config, objective, mesh)
   key = _place(key, device_mesh.replicate(mesh))
-  found = [
-    make(TRAIN, train, (state, batch, key)),
-    make(EVALUATE, evaluate, (state.params, held_out)),
-  ]
+  found = [make(EVALUATE, evaluate, (state.params, held_out))]
+  if phase.steps:
+    found.insert(0, make(TRAIN, train, (state, batch, key)))
   if _hosts(mesh) > 1:
     found.append(make(COUNT, distributed.sum_of, (batch['input_mask'],)))
   return found
