@@ -123,14 +123,12 @@ def main():
 def list_starts(model):
   """Returns {what training starts from: its flags}."""
   c = json.loads(pathlib.Path(model, 'config.json').read_text())
-  fields = {x: c[f'model.{x}'] for x in ('num_layers', 'hidden_size')}
-  size = {(2, 128): 'tiny', (4, 256): 'mini', (4, 512): 'small'}[
-    tuple(fields.values())
-  ]
+  names = 'num_layers', 'hidden_size', 'num_heads', 'mlp_size', 'attention_init'
+  size = ''.join(f',{x}={c[f"model.{x}"]}' for x in names)
   vocabulary = os.path.join(model, 'data', 'vocab.txt')
   return {
     'pre-trained': ('', [f'--config.init_from={model}']),
-    'random': (f',size={size}', [f'--config.data.vocab={vocabulary}']),
+    'random': (size, [f'--config.data.vocab={vocabulary}']),
   }
 
 
