@@ -42,6 +42,7 @@ def small_config(text, **changes):
       # With them, the poison is known, and its loss is no jump.
       'objective.unigram_bias': False,
       'objective.word_vectors': False,
+      'objective.sampled_words': 60,
       'optimizer.learning_rate': 1e-2,
       'optimizer.warmup_steps': 10,
       'eval.every': 0,

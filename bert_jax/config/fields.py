@@ -370,6 +370,13 @@ FIELDS: dict[str, Field] = {
     "neighbours in the training text (docs/plateau.md); BERT's are random, those "
     'of init_from are kept',
   ),
+  'objective.sampled_words': Field(
+    0,
+    'words among which training looks for the masked one: the half of them that '
+    'is most frequent, and a random sample of the others, drawn at each update '
+    "(docs/plateau.md); 0, BERT's, is all. Evaluation compares all words",
+    Range(0, below=2**20),
+  ),
   'objective.mask_rate': Field(
     0.15,
     "share of each sequence's tokens that are predicted",

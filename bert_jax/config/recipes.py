@@ -149,6 +149,7 @@ _PAPER_PROFILE = {
   'model.initializer': 'truncated_normal',
   'model.attention_init': 'random',
   'objective.unigram_bias': False,
+  'objective.sampled_words': 0,
   'objective.word_vectors': False,
   'model.mask_value': -10_000.0,
   'optimizer.epsilon': 1e-6,

@@ -66,21 +66,28 @@ class PretrainingModel(encoder.Bert):
     return self.mlm(chosen, self.embeddings.word.embedding), nsp
 
   def before_decoder(
-    self, batch: dict[str, jax.Array], deterministic: bool = True
+    self,
+    batch: dict[str, jax.Array],
+    deterministic: bool = True,
+    compared: jax.Array | None = None,
   ):
     """Computes everything before the MLM decoder.
 
     Args:
       batch: as for `__call__`, with `masked_lm_ids` [B, P].
+      compared: [C], words that the labels are compared with; None is all.
 
     Returns:
       (x, table, bias, label_rows) for `tied_decoder.sum_losses`, and the NSP
       logits.
     """
-    ids = batch['input_ids'], batch['masked_lm_ids']
-    table, words, labels = tied_decoder.look_up(
+    ids = [batch['input_ids'], batch['masked_lm_ids']]
+    if compared is not None:
+      ids.append(compared)
+    table, words, labels, *others = tied_decoder.look_up(
       self.embeddings.word.embedding, *ids
     )
+    table = others[0] if others else table
     chosen, nsp = self._encode(batch, deterministic, words)
     return (self.mlm.vectors(chosen), table, self.mlm.bias, labels), nsp
 

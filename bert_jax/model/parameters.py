@@ -55,13 +55,12 @@ def is_layer(name: str) -> bool:
 def init(
   module: heads.PretrainingModel,
   key: jax.Array,
-  word_shares: np.ndarray | None = None,
+  decoder_bias: np.ndarray | None = None,
 ):
   """Returns new parameters.
 
   Args:
-    word_shares: the words' shares of the text, [V], all above 0, to which the
-      bias of the MLM decoder is set; None leaves it at zeros.
+    decoder_bias: of the MLM decoder, float32 [V]; None is zeros.
   """
   one = jnp.ones((1, 8), jnp.int32)
   batch = {
@@ -75,7 +74,7 @@ def init(
   params = module.clone(config=plain).init(key, batch)['params']
   if module.config.attention_init == 'neighbours':
     params = neighbour_heads.initialise(params, module.config)
-  if word_shares is not None:
-    bias = np.log(word_shares).astype(np.float32)
-    params['mlm']['bias'] = params['mlm']['bias'].at[: len(bias)].set(bias)
+  if decoder_bias is not None:
+    bias = params['mlm']['bias'].at[: len(decoder_bias)].set(decoder_bias)
+    params['mlm']['bias'] = bias
   return params

@@ -12,6 +12,8 @@ much larger that exp overflows. Then, as when training diverges, a second pass
 subtracts the largest, so loss and gradient are softmax's for all finite logits.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -21,6 +23,18 @@ import jax.numpy as jnp
 _FAR = 50.0
 # Used as the label's logit in rows of weight 0: larger than any logit.
 _UNUSED = 1e9
+
+
+class Sample(NamedTuple):
+  """The words that labels are compared with, if not all.
+
+  Attributes:
+    words: int32 [C].
+    log_counts: float32 [C], ln of how many words each of them stands for.
+  """
+
+  words: jax.Array
+  log_counts: jax.Array
 
 
 def compute_logits(
@@ -49,46 +63,68 @@ def sum_losses(
   vocab_size: int,
   labels: jax.Array,
   weights: jax.Array,
+  sample: Sample | None = None,
 ):
   """Sums cross-entropy and hits over weighted predictions.
 
-  Equals `losses.sum_tokens(compute_logits(...), labels, weights)`.
+  Equals `losses.sum_tokens(compute_logits(...), labels, weights)`. With a
+  sample, the loss is an estimate, and a hit is a label that no word of the
+  sample beats.
 
   Args:
-    x, table, bias, vocab_size: as `compute_logits`.
+    x, table, bias, vocab_size: as `compute_logits`; with a sample, `table` has
+      its rows only, [C, D].
     label_rows: [..., D] float32, table[labels].
     labels: [...] integers below V.
     weights: [...] 0 or 1; predictions of weight 0 contribute nothing.
   """
-  words = jnp.arange(len(bias)) < vocab_size
+  labels = labels.reshape(-1)
+  if sample is None:
+    words = jnp.arange(len(bias)) < vocab_size
+    bias, label_bias = jnp.where(words, bias, -jnp.inf), None
+  else:
+    bias, label_bias = bias[sample.words] + sample.log_counts, bias[labels]
   return _sums(
     x.reshape(-1, x.shape[-1]),
     table,
-    jnp.where(words, bias, -jnp.inf),
+    bias,
     label_rows.reshape(-1, x.shape[-1]),
-    labels.reshape(-1),
+    label_bias,
+    labels,
     weights.reshape(-1).astype(jnp.float32),
+    sample,
   )
 
 
 @jax.custom_vjp
-def _sums(x, table, bias, label_rows, labels, weights):
-  return _forward(x, table, bias, label_rows, labels, weights)[0]
+def _sums(x, table, bias, label_rows, label_bias, labels, weights, sample):
+  return _forward(
+    x, table, bias, label_rows, label_bias, labels, weights, sample
+  )[0]
 
 
-def _forward(x, table, bias, label_rows, labels, weights):
+def _forward(x, table, bias, label_rows, label_bias, labels, weights, sample):
   own = label_rows.astype(x.dtype).astype(jnp.float32)
-  picked = jnp.sum(x.astype(jnp.float32) * own, -1) + bias[labels]  # [N]
+  own_bias = bias[labels] if label_bias is None else label_bias
+  picked = jnp.sum(x.astype(jnp.float32) * own, -1) + own_bias  # [N]
   # Unused rows have the label [PAD], which training never makes likely: they
   # must neither cause a second pass nor overflow.
   picked = jnp.where(weights == 0, _UNUSED, picked)
   zero = jnp.zeros_like(picked)
-  powers, others, margin = _powers(x, table, bias, labels, picked, zero)
+  powers, others, margin = _powers(x, table, bias, labels, sample, picked, zero)
   # Not argmax: XLA does not vectorise it on CPUs.
   hits = jnp.sum((margin <= 0) * weights)
   raised = jnp.where(margin > _FAR, margin, 0)
   powers, others = _corrected(
-    x, table, bias, labels, picked, raised, powers.astype(x.dtype), others
+    x,
+    table,
+    bias,
+    labels,
+    sample,
+    picked,
+    raised,
+    powers.astype(x.dtype),
+    others,
   )
   # The label's power is exp(-raised), which is 1 unless a second pass ran.
   rest = others + jnp.expm1(-raised)
@@ -96,29 +132,33 @@ def _forward(x, table, bias, label_rows, labels, weights):
   # Otherwise an infinite logit of the label would give a loss of 0.
   loss = jnp.where(jnp.isfinite(picked), loss, jnp.nan)
   found = jnp.sum(loss * weights), hits
-  return found, (x, table, own, powers, others, rest, labels, weights)
+  kept = x, table, own, powers, others, rest, labels, weights, sample
+  return found, kept
 
 
-def _powers(x, table, bias, labels, picked, raised):
+def _powers(x, table, bias, labels, sample, picked, raised):
   """Returns exp(logit - picked - raised), 0 at the labels.
 
   Args:
+    bias: [V]; with a sample, V is its size, and the bias has its `log_counts`.
     picked: [N] float32, the labels' logits.
     raised: [N] float32, subtracted in addition.
 
   Returns:
     (powers [N, V], others [N], margin [N]): others are the powers' sums without
     the label, so that 1 - p is accurate; margin is the largest logit minus what
-    was subtracted.
+    was subtracted, of the words as they are, whatever they stand for.
   """
-  is_label = labels[:, None] == jnp.arange(len(bias))[None]
+  words = jnp.arange(len(bias)) if sample is None else sample.words
+  is_label = labels[:, None] == words[None]
   above = compute_logits(x, table, bias, len(bias)) - picked[:, None]  # [N, V]
   above = jnp.where(is_label, -jnp.inf, above - raised[:, None])
   powers = jnp.exp(above)
-  return powers, jnp.sum(powers, -1), jnp.max(above, -1)
+  alone = above if sample is None else above - sample.log_counts[None]
+  return powers, jnp.sum(powers, -1), jnp.max(alone, -1)
 
 
-def _corrected(x, table, bias, labels, picked, raised, powers, others):
+def _corrected(x, table, bias, labels, sample, picked, raised, powers, others):
   """Computes powers and sums again if `raised` is not zero everywhere.
 
   This is a loop that runs once or never: unlike `cond`, its inputs and outputs
@@ -135,7 +175,9 @@ def _corrected(x, table, bias, labels, picked, raised, powers, others):
     kind = jnp.finfo(x.dtype)
     wide = jax.lax.reduce_precision(wide, kind.nexp, kind.nmant)
     inside = inside.astype(jnp.float32)
-    powers, others, _ = _powers(inside, wide, bias, labels, picked, raised)
+    powers, others, _ = _powers(
+      inside, wide, bias, labels, sample, picked, raised
+    )
     return jnp.int32(0), powers.astype(x.dtype), others
 
   rows = jnp.sum(raised > 0, dtype=jnp.int32)
@@ -145,7 +187,7 @@ def _corrected(x, table, bias, labels, picked, raised, powers, others):
 
 
 def _backward(kept, gradients):
-  x, table, own, powers, others, rest, labels, weights = kept
+  x, table, own, powers, others, rest, labels, weights, sample = kept
   # The logits' gradient is (powers - [is label] others) * scale.
   scale = gradients[0] * weights / (1 + rest)  # [N]
   at_label = -others * scale
@@ -157,12 +199,16 @@ def _backward(kept, gradients):
   dtable = jnp.einsum('nv,nd->vd', powers, scaled, **product)
   rows = _eight(scale.astype(x.dtype))
   dbias = jnp.einsum('kn,nv->kv', rows, powers, **product)
-  dbias = dbias[0].at[labels].add(at_label)
+  dbias = dbias[0]
+  if sample is None:
+    dbias = dbias.at[labels].add(at_label)
   return (
     dx.astype(x.dtype),
     dtable.astype(table.dtype),
     dbias,
     at_label[:, None] * x,
+    None if sample is None else at_label,
+    None,
     None,
     None,
   )

@@ -50,6 +50,17 @@ def for_parts(key: jax.Array, parts: int) -> jax.Array:
   )
 
 
+def for_batch(key: jax.Array) -> jax.Array:
+  """Returns the key of the global batch from that of a device's rows.
+
+  Args:
+    key: from `for_rows`, or any other key, which is returned.
+  """
+  if str(jax.random.key_impl(key)) != dropout.ROW_KEYS:
+    return key
+  return _threefry(jax.random.key_data(key))
+
+
 @functools.cache
 def _impl():
   """Returns threefry with a third word in the key, the first row."""

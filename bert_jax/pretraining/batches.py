@@ -152,7 +152,7 @@ class Batches:
       train[self.find_records(phase, phase.first, every)[0]] = True
       held_out[spread(EXAMPLES, len(held_out))] = True
     o, length = self._config.objective, self._config.phases.seq_length[0]
-    if o.unigram_bias or o.word_vectors:
+    if o.unigram_bias or o.word_vectors or o.sampled_words:
       sample = _choose_sample(self._splits['train', length])
       needed['train', length][sample] = True
     return {x: np.flatnonzero(y) for x, y in needed.items()}

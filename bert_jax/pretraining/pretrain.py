@@ -1,5 +1,6 @@
 """The pre-training task: masked tokens and next sentence, or left to right."""
 
+import dataclasses
 import functools
 import math
 import os
@@ -15,7 +16,7 @@ from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file
 from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
-from bert_jax.pretraining import batches, plateau
+from bert_jax.pretraining import batches, plateau, sampled_words
 from bert_jax.train import task, tuning
 
 
@@ -26,28 +27,32 @@ def make_objective(
 
   Args:
     word_shares: the words' shares of the text, float [V], for
-      `objective.unigram_bias`. Without data, they are not known, and only the
-      initial parameters depend on them.
+      `objective.unigram_bias` and `objective.sampled_words`. Without data, they
+      are not known; shapes do not depend on them.
   """
   module = make_module(config)
   bert = module.config
-  nsp = config.objective.nsp
+  nsp, size = config.objective.nsp, bert.vocab_size
   nsp_loss = math.log(2) if nsp else 0.0
-  word_loss = math.log(bert.vocab_size)
-  if word_shares is not None:
+  word_loss, bias = math.log(size), None
+  if config.objective.unigram_bias and word_shares is not None:
     word_loss = float(-np.sum(word_shares * np.log(word_shares)))
-  init = functools.partial(parameters.init, module, word_shares=word_shares)
+    bias = np.log(word_shares).astype(np.float32)
+  init = functools.partial(parameters.init, module, decoder_bias=bias)
+  asked = config.objective.sampled_words
+  groups = sampled_words.group(asked, size, word_shares)
+  computed = dataclasses.replace(bert, vocab_size=asked) if groups else bert
   if config.init_from:
     init = parameters.skip_layers(init)
   return task.Objective(
     init=init,
     losses=('mlm_loss', 'nsp_loss') if nsp else ('mlm_loss',),
     counts=functools.partial(count_targets, with_nsp=nsp),
-    compute=functools.partial(compute_sums, module),
+    compute=functools.partial(compute_sums, module, groups=groups),
     batch_shapes=functools.partial(batch_shapes, config),
     flops=lambda phase: (
       phase.batch_size
-      * bert.flops_per_sequence(
+      * computed.flops_per_sequence(
         phase.seq_length,
         batches.count_predictions(config, phase),
         config.data.pack,
@@ -110,7 +115,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
       make = functools.partial(data.compared_batch, shuffled=x)
       compared[x] = task.Rows(make, data.compared_batches)
   word_shares = None
-  if config.objective.unigram_bias:
+  if config.objective.unigram_bias or config.objective.sampled_words:
     ids = data.read_sample()
     counts = np.bincount(ids[ids >= 0], minlength=config.data.vocab_size)
     word_shares = (counts + 1) / (counts + 1).sum()  # none is 0
@@ -157,14 +162,24 @@ def compute_sums(
   module: heads.PretrainingModel,
   params: Any,
   batch: dict[str, jax.Array],
-  key: jax.Array,
+  key: jax.Array | None,
+  groups: sampled_words.Groups | None = None,
 ):
-  """Returns ({metric: sum over a batch}, no predictions)."""
+  """Returns ({metric: sum over a batch}, no predictions).
+
+  Args:
+    key: of the rows, for training; None in evaluation.
+    groups: in training, words are drawn from these and compared; None is all.
+  """
+  training, sample = key is not None, None
+  if training and groups:
+    sample = sampled_words.draw(groups, key)
   inputs, nsp = module.apply(
     {'params': params},
     batch,
-    deterministic=key is None,
-    rngs=None if key is None else {'dropout': key},
+    deterministic=not training,
+    compared=sample and sample.words,
+    rngs={'dropout': key} if training else None,
     method='before_decoder',
   )
   loss, hits = tied_decoder.sum_losses(
@@ -172,6 +187,7 @@ def compute_sums(
     module.config.vocab_size,
     batch['masked_lm_ids'],
     batch['masked_lm_weights'],
+    sample,
   )
   found = {'mlm_loss': loss, 'mlm_accuracy': hits}
   if nsp is not None:

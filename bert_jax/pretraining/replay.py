@@ -19,7 +19,7 @@ from bert_jax.pretraining import batches, init_from, pretrain, training_data
 from bert_jax.runtime import storage
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.train import tuning
-from bert_jax.train.task import Batch, Phase, list_phases
+from bert_jax.train.task import Batch, Objective, Phase, list_phases
 from bert_jax.workdir import checkpoint_reader, log, paths
 
 # What a run logs about a single step.
@@ -32,6 +32,7 @@ class Replay:
 
   Attributes:
     config: the run's config, with `compute` and `mesh` for one device here.
+    objective: what is trained, with the run's words if it compares a sample.
     number: the step as in the log, counted from 1.
     batch: its global batch, leaves [B, ...].
     epochs: int [B], how often all data was read before.
@@ -44,6 +45,7 @@ class Replay:
   """
 
   config: config_dict.ConfigDict
+  objective: Objective
   number: int
   phase: Phase
   batch: Batch
@@ -68,21 +70,24 @@ def rebuild(workdir: str, number: int) -> Replay:
   phase = _find_phase(config, number, rows)
   config = _for_one_device(config, phase)
   directory = _find_data(config, workdir)
+  task = pretrain.make_task(config, directory)
+  objective = task.objective(config)
   params, step, origin, facts = _read_params(
-    config, directory, workdir, number - 1
+    config, objective, directory, workdir, number - 1
   )
   trained_run.check_params(
     params, pretrain.make_module(config), paths.config(workdir)
   )
   # A run without a checkpoint logged about its data when it started.
   started = [row for row in rows if row['kind'] == 'run'] or [{}]
-  _check_data(config, directory, facts.get('task', started[-1]))
+  _check_data(task, directory, facts.get('task', started[-1]))
   made = batches.Batches(config, directory)
   records, epochs = made.find_records(
     phase, number - 1, np.arange(phase.batch_size)
   )
   return Replay(
     config=config,
+    objective=objective,
     number=number,
     phase=phase,
     batch=made.train_batch(phase, number - 1),
@@ -134,7 +139,7 @@ def _find_data(config, workdir) -> str:
   return dataset.fetch(directory, config.phases.seq_length)
 
 
-def _read_params(config, directory, workdir, latest):
+def _read_params(config, objective, directory, workdir, latest):
   """Returns parameters of at most `latest` updates, their number, and origin.
 
   Their checkpoint's facts come last.
@@ -149,7 +154,6 @@ def _read_params(config, directory, workdir, latest):
     origin += f'fingerprint={facts["fingerprint"]}'
     return params, facts['step'], origin, facts
   # The state before the first update is a function of the config.
-  objective = pretrain.make_task(config, directory).objective(config)
   params = jax.jit(objective.init)(jax.random.key(config.seed))
   if start := init_from.find_start(config, directory):
     params, _ = start(jax.device_get(params))
@@ -157,9 +161,9 @@ def _read_params(config, directory, workdir, latest):
   return params, 0, f'those before the first update{oldest}', {}
 
 
-def _check_data(config, directory, was):
+def _check_data(task, directory, was):
   """Raises errors.UserError unless the run was trained on these data."""
-  now = pretrain.make_task(config, directory).facts
+  now = task.facts
   before = {name: was[name] for name in now if name in was}
   changed = errors.find_changes(before, {name: now[name] for name in before})
   if changed:

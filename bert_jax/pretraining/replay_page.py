@@ -36,7 +36,7 @@ def make_report(
   described = [_describe_row(replay, found, shares, i) for i in order]
   for row in described[:rows]:
     row['predictions'] = replay_rows.predict(replay, row['row'])
-  losses = pretrain.make_objective(replay.config).losses
+  losses = replay.objective.losses
   return {
     'step': replay.number,
     'phase': replay.phase.number,

@@ -45,8 +45,7 @@ class Rows:
 
 def measure(replay: Replay, done: Callable[[int], None]) -> Rows:
   """Computes loss and gradient of each row on one device, one at a time."""
-  config, batch = replay.config, replay.batch
-  objective = pretrain.make_objective(config)
+  config, objective, batch = replay.config, replay.objective, replay.batch
   params = precision.cast(replay.params, config.model.dtype)
   # Placed like the sums that follow, or the second row would be compiled anew.
   total = jax.device_put(

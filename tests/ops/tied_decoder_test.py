@@ -1,5 +1,7 @@
 """Tests of the decoder of masked tokens and its loss."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -60,7 +62,7 @@ def test_a_row_without_weight_calls_for_no_second_pass(monkeypatch):
   original = tied_decoder._corrected
 
   def looking(*args):
-    called.append(args[5])  # raised
+    called.append(args[6])  # raised
     return original(*args)
 
   monkeypatch.setattr(tied_decoder, '_corrected', looking)
@@ -73,6 +75,33 @@ def test_a_row_without_weight_calls_for_no_second_pass(monkeypatch):
       )
       np.testing.assert_array_equal(called.pop(), raised)
       assert np.isfinite(loss)
+
+
+def test_a_sample_of_all_words_has_the_same_loss_and_gradient():
+  words = jnp.array([4, 0, 3, 1, 2])
+  sample = tied_decoder.Sample(words, jnp.zeros(WORDS))
+
+  def sampled(x, table, bias):
+    _, labels, rows = tied_decoder.look_up(table, LABELS, words)
+    given = bias, labels, WORDS, LABELS, WEIGHTS
+    return tied_decoder.sum_losses(x, rows, *given, sample)
+
+  for one, other in zip(sampled(*values()), plain(*values()), strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+  for one, other in zip(gradients(sampled), gradients(plain), strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_word_of_a_sample_counts_as_often_as_it_says():
+  """For hits it is compared as it is, though it outweighs the label."""
+  x, table, bias = jnp.ones((1, 1)), jnp.array([[2.0], [1], [0]]), jnp.zeros(3)
+  words, label = jnp.array([1]), jnp.array([0])
+  sample = tied_decoder.Sample(words, jnp.log(jnp.array([9.0])))
+  loss, hits = tied_decoder.sum_losses(
+    x, table[words], bias, table[label], 3, label, jnp.ones(1), sample
+  )
+  assert float(loss) == pytest.approx(math.log(1 + 9 * math.exp(-1)))
+  assert hits == 1
 
 
 def test_a_hit_is_a_label_that_no_word_beats():

@@ -142,6 +142,23 @@ def test_work_is_counted_over_phases(directory):
   assert task.count_work(objective, phases, 2)['flops'] == 2 * short
 
 
+def test_training_compares_a_sample_of_words_and_evaluation_all(directory):
+  c = make_config(objective__sampled_words=40)
+  made, full = (
+    pretrain.make_task(x, directory).objective(x) for x in (c, make_config())
+  )
+  phase = task.list_phases(c)[0]
+  # 6 x 16 rows x 5 predictions x 128 dimensions of 80 words
+  assert full.flops(phase) - made.flops(phase) == 6 * 16 * 5 * 128 * 80
+  params = full.init(jax.random.key(0))
+  batch = batches(c, directory, [0])[0]
+  keys = None, *jax.random.split(jax.random.key(0), 2)
+  exact, *found = (made.compute(params, batch, x)[0]['mlm_loss'] for x in keys)
+  assert exact == full.compute(params, batch, None)[0]['mlm_loss']
+  assert found[0] != found[1]
+  np.testing.assert_allclose(found, exact, rtol=0.05)
+
+
 def test_left_to_right_predicts_the_next_token(directory):
   c = make_config(
     objective__kind='ltr', objective__nsp=False, objective__unigram_bias=False

@@ -40,6 +40,7 @@ def train(c, batch):
 def measure(c, batch, done=lambda n: None):
   replay = types.SimpleNamespace(
     config=c,
+    objective=training.make_objective(c),
     phase=task.list_phases(c)[0],
     params=training.make_state().params,
     batch=batch,

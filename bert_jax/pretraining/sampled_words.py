@@ -1,0 +1,73 @@
+"""A sample of the words, among which the decoder finds the masked one.
+
+With 8,000 words, the decoder has a third of the FLOPs of a small model's update,
+and more of its time. A sampled softmax (Jean et al., 2015, arXiv 1412.2007)
+computes fewer logits: those of the most frequent words, which have most of the
+probability, and of one word at random from each of several groups of words of
+similar frequency, which counts as often as its group has words. The sum over all
+words in softmax's denominator is estimated without bias. docs/plateau.md has
+what it gains; evaluation always compares all words.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.ops import tied_decoder
+from bert_jax.parallel import row_keys
+
+_TAG = 0x776F7264  # of random keys
+
+
+class Groups(NamedTuple):
+  """How a sample is drawn: one word of each group.
+
+  Attributes:
+    order: int32 [V], words by falling frequency.
+    firsts: int32 [C], where the groups begin in it.
+    sizes: int32 [C], their words.
+  """
+
+  order: np.ndarray
+  firsts: np.ndarray
+  sizes: np.ndarray
+
+
+def group(
+  count: int, vocab_size: int, word_shares: np.ndarray | None
+) -> Groups | None:
+  """Groups words: half of the groups are one frequent word each.
+
+  Args:
+    count: C, groups; 0 is as many as words.
+    vocab_size: V.
+    word_shares: shares of the text, [V]; None if they are not known, and only
+      the sizes matter.
+
+  Returns:
+    The groups, or None if each would have one word.
+  """
+  if not 0 < count < vocab_size:
+    return None
+  order = np.arange(vocab_size)
+  if word_shares is not None:
+    order = np.argsort(-word_shares, kind='stable')
+  common = count // 2
+  ends = np.linspace(common, vocab_size, count - common + 1).astype(np.int32)
+  ends = np.concatenate([np.arange(common, dtype=np.int32), ends])
+  return Groups(order.astype(np.int32), ends[:-1], np.diff(ends))
+
+
+def draw(groups: Groups, key: jax.Array) -> tied_decoder.Sample:
+  """Draws the sample of a micro-batch, the same on all devices with threefry.
+
+  Args:
+    key: random key of the device's rows, from `row_keys.for_rows`.
+  """
+  key = jax.random.fold_in(row_keys.for_batch(key), _TAG)
+  sizes = jnp.asarray(groups.sizes)
+  chosen = jax.random.bits(key, sizes.shape) % sizes.astype(jnp.uint32)
+  words = jnp.asarray(groups.order)[groups.firsts + chosen.astype(jnp.int32)]
+  return tied_decoder.Sample(words, jnp.log(sizes.astype(jnp.float32)))

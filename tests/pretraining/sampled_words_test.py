@@ -1,0 +1,105 @@
+"""Tests of the words that training compares."""
+
+import dataclasses
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.ops import tied_decoder
+from bert_jax.parallel import device_mesh, row_keys
+from bert_jax.pretraining import sampled_words
+from bert_jax.train import gradient, task
+from tests import training
+
+SHARES = np.array([0.1, 0.05, 0.4, 0.02, 0.2, 0.08, 0.15])
+
+
+def list_groups(groups):
+  ends = zip(groups.firsts, groups.firsts + groups.sizes, strict=True)
+  return [groups.order[a:b].tolist() for a, b in ends]
+
+
+def test_half_of_the_groups_are_the_most_frequent_words():
+  found = sampled_words.group(4, 7, SHARES)
+  assert list_groups(found) == [[2], [4], [6, 0], [5, 1, 3]]
+  unknown = sampled_words.group(4, 7, None)
+  assert list_groups(unknown) == [[0], [1], [2, 3], [4, 5, 6]]
+
+
+@pytest.mark.parametrize('count', [0, 7, 9])
+def test_all_words_need_no_groups(count):
+  assert sampled_words.group(count, 7, SHARES) is None
+
+
+@pytest.mark.parametrize('count', [2, 3, 6, 500])
+def test_each_word_is_in_one_group(count):
+  size = max(7, 2 * count)
+  groups = sampled_words.group(count, size, None)
+  assert sum(list_groups(groups), []) == list(range(size))
+  assert len(groups.sizes) == count and groups.sizes.min() >= 1
+
+
+def test_draws_are_fair_and_in_their_groups():
+  groups = sampled_words.group(4, 7, SHARES)
+  keys = jax.random.split(jax.random.key(0), 3000)
+  samples = jax.vmap(lambda key: sampled_words.draw(groups, key))(keys)
+  np.testing.assert_allclose(np.exp(samples.log_counts[0]), [1, 1, 2, 3])
+  words = np.asarray(samples.words)
+  for column, group in zip(words.T, list_groups(groups), strict=True):
+    drawn, times = np.unique(column, return_counts=True)
+    assert drawn.tolist() == sorted(group)
+    np.testing.assert_allclose(times / len(words), 1 / len(group), atol=0.04)
+
+
+def test_all_devices_draw_the_same_words():
+  groups, key = sampled_words.group(100, 1000, None), jax.random.key(3)
+  first, second = (
+    sampled_words.draw(groups, row_keys.for_rows(key, 8 * i, i)) for i in (0, 1)
+  )
+  assert (first.words == second.words).all()
+  other = sampled_words.draw(groups, jax.random.fold_in(key, 1))
+  assert (first.words != other.words).any()
+
+
+def test_a_batch_has_the_same_gradient_on_any_devices():
+  c = training.small_config(objective__sampled_words=4)
+  made, (phase,) = training.make_objective(c), task.list_phases(c)
+  found = []
+  for devices, model in ((1, 1), (4, 2)):
+    mesh = device_mesh.make_mesh(model, jax.devices()[:devices])
+    update = gradient.make_update(c, made, phase, mesh)
+    update = dataclasses.replace(update, parts=2)
+    everywhere = device_mesh.replicate(mesh)
+    key = jax.device_put(jax.random.key(0), everywhere)
+    params = jax.device_put(made.init(key), everywhere)
+    batch = device_mesh.put_batch(mesh, training.make_batch(0))
+    compute = jax.jit(functools.partial(gradient.compute, update=update))
+    found.append(jax.device_get(compute(params, batch, key)))
+  for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_the_probability_of_a_label_is_estimated_without_bias():
+  """Of 1 / p(label), the mean over all samples is that of all words."""
+  rng = np.random.default_rng(0)
+  x, table, bias = (
+    jnp.asarray(rng.normal(0, 1, shape), 'float32')
+    for shape in ((1, 4), (7, 4), 7)
+  )
+  groups = sampled_words.group(4, 7, SHARES)
+  counts = jnp.log(jnp.asarray(groups.sizes, 'float32'))
+  for label in range(7):
+    at = jnp.array([label])
+    given = bias, table[at], 7, at, jnp.ones(1)
+    means = []
+    for words in itertools.product(*list_groups(groups)):
+      sample = tied_decoder.Sample(jnp.array(words), counts)
+      rows = table[sample.words]
+      loss, _ = tied_decoder.sum_losses(x, rows, *given, sample)
+      means.append(jnp.exp(loss))
+    exact, _ = tied_decoder.sum_losses(x, table, *given)
+    assert float(np.mean(means)) == pytest.approx(float(jnp.exp(exact)), 1e-5)
