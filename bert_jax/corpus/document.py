@@ -1,8 +1,14 @@
 """The document, which all sources of text yield, and its sentences."""
 
+import functools
+import hashlib
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import sentencex
+
+from bert_jax import errors
+from bert_jax.runtime import files, storage
 
 
 class Document(NamedTuple):
@@ -10,6 +16,24 @@ class Document(NamedTuple):
 
   paragraphs: list[str]  # without line breaks
   are_sentences: bool = False  # whether each is known to be one sentence
+
+
+def identify(document: Document) -> str:
+  """Returns a hash of a document's text, 32 hexadecimal digits."""
+  text = '\n'.join(document.paragraphs).encode(errors='replace')
+  return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+@functools.lru_cache(1)
+def read_list(path: str) -> frozenset[str]:
+  """Returns the documents, by `identify`, in a file of `write_list`."""
+  with errors.explaining(f'cannot read {path}', 'name another file.'):
+    return frozenset(storage.read(path).decode().split())
+
+
+def write_list(path: str, documents: Iterable[str]):
+  """Writes documents, by `identify`, to a file, one per line."""
+  files.write_text(path, ''.join(f'{x}\n' for x in sorted(documents)))
 
 
 def split(document: Document, language: str) -> list[str]:

@@ -12,6 +12,10 @@ text is read again and must still be there. --eval names files, folders or
 globs, separated by commas: .json, .jsonl or, line by line, anything else.
 Prints the share of each file and the worst rows; --output also gets every row
 and where its words occur. The exit code is 0 whatever is found.
+
+--documents=FILE lists the documents that hold such words, by a hash of their
+text. bert_jax.data.prepare --exclude=FILE, or bert_jax.main with
+--config.data.exclude=FILE, then leaves them out.
 """
 
 import collections
@@ -28,6 +32,7 @@ import numpy as np
 from absl import flags
 
 from bert_jax import errors
+from bert_jax.corpus import document as documents
 from bert_jax.corpus import sources, text_files
 from bert_jax.data import manifest_file, prepare
 from bert_jax.runtime import cli, files, memory, process_pool, progress, storage
@@ -160,19 +165,26 @@ def _hash(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return hashes ^ (hashes >> np.uint64(32)), places
 
 
-def search(
-  piece: sources.Piece, layout: str, field: str, path: str
-) -> dict[int, str]:
+class Found(NamedTuple):
+  """What a text holds of an index.
+
+  Attributes:
+    grams: {n-gram of the index: its words in the text}.
+    documents: that hold them, by `document.identify`.
+  """
+
+  grams: dict[int, str]
+  documents: set[str]
+
+
+def search(piece: sources.Piece, layout: str, field: str, path: str) -> Found:
   """Searches a piece of the training text, in a process of its own.
 
   Args:
     layout: of plain text, see `sources.plan`.
     path: the index, from `_save`.
-
-  Returns:
-    {n-gram of the index: its words in the text}.
   """
-  index, found = _load(path), {}
+  index, found = _load(path), Found({}, set())
   counts: collections.Counter[str] = collections.Counter()
   for document in sources.read_documents(piece, layout, field, counts, counts):
     before: list[str] = []
@@ -186,7 +198,8 @@ def search(
       at = np.minimum(at, len(index.hashes) - 1)
       for k in np.flatnonzero(index.hashes[at] == hashes):
         place = places[k]
-        found.setdefault(int(at[k]), ' '.join(words[place : place + N]))
+        found.grams.setdefault(int(at[k]), ' '.join(words[place : place + N]))
+        found.documents.add(documents.identify(document))
       before = words[-N + 1 :]
   return found
 
@@ -218,7 +231,7 @@ def _load(path: str) -> Index:
 
 def find(
   data: str, rows: Sequence[Row], workers: int = process_pool.ONE_PER_CORE
-) -> list[dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], set[str]]:
   """Compares evaluation rows with the text that data was prepared from.
 
   Args:
@@ -228,13 +241,14 @@ def find(
   Returns:
     For each row, `path`, `line`, its `words`, the `share` of its n-grams that
     the text contains (null if it has fewer words than an n-gram) and, as a
-    `sample`, the words of the first such n-gram.
+    `sample`, the words of the first such n-gram; and the documents of the text
+    that contain any, by `document.identify`.
   """
   recipe = manifest_file.read(data)['recipe']
   how = recipe['layout'], recipe['field']
   index, grams = make_index(rows)
   pieces = sources.plan(recipe['inputs'], *how) if len(index.hashes) else []
-  found: dict[int, str] = {}
+  found = Found({}, set())
   with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
     path = os.path.join(folder, 'index.npz')
     _save(index, path)
@@ -243,21 +257,22 @@ def find(
     total = sum(piece.size for piece in pieces)
     with progress.Progress(total, 'B', 'searching') as bar:
       for piece, some in zip(pieces, made, strict=True):
-        found.update(some)
+        found.grams.update(some.grams)
+        found.documents.update(some.documents)
         bar.update(piece.size)
   results = []
   for row, own in zip(rows, grams, strict=True):
-    there = [int(x) for x in own if int(x) in found]
+    there = [int(x) for x in own if int(x) in found.grams]
     results.append(
       {
         'path': row.path,
         'line': row.number,
         'words': len(split_words(row.text)),
         'share': len(there) / len(own) if len(own) else None,
-        'sample': found[there[0]] if there else None,
+        'sample': found.grams[there[0]] if there else None,
       }
     )
-  return results
+  return results, found.documents
 
 
 def summarise(results: Sequence[dict[str, Any]]) -> list[str]:
@@ -288,6 +303,7 @@ def _define_flags():
   flags.DEFINE_string('data', None, 'Prepared data, or a run that has its own.')
   flags.DEFINE_string('eval', None, 'Evaluation files, folders or globs.')
   flags.DEFINE_string('output', '', 'A .json for every row.')
+  flags.DEFINE_string('documents', '', 'A file for the documents to leave out.')
   flags.DEFINE_integer('workers', -1, 'Processes; -1 is one per core.')
   flags.mark_flags_as_required(['data', 'eval'])
 
@@ -299,13 +315,16 @@ def main(argv: list[str]):
   data = storage.resolve(given.data)
   own = os.path.join(data, 'data')
   data = own if storage.exists(own) else data
-  results = find(data, read_rows(given.eval), given.workers)
+  results, holding = find(data, read_rows(given.eval), given.workers)
   print('\n'.join(summarise(results)))
   if given.output:
     files.write_file(
       given.output, lambda new: files.write_json(new, {'rows': results})
     )
     print(f'wrote {given.output}: {errors.count(len(results), "row")}')
+  if given.documents:
+    documents.write_list(given.documents, holding)
+    print(f'wrote {given.documents}: {errors.count(len(holding), "document")}')
 
 
 if __name__ == '__main__':

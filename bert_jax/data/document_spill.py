@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bert_jax.corpus import clean, sources, text_files
-from bert_jax.corpus.document import Document
+from bert_jax.corpus.document import Document, identify, read_list
 from bert_jax.data import heldout
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
@@ -154,6 +154,7 @@ def _documents(
 ) -> Iterator[tuple[int, list[Document]]]:
   """Yields (input number, parts of a document); counts what is dropped."""
   n = 0
+  excluded = read_list(recipe.exclude) if recipe.exclude else ()
   for piece in job.pieces:
     most = job.part_sizes[piece.source]
     for document in sources.read_documents(
@@ -162,6 +163,9 @@ def _documents(
       size = sum(map(len, document.paragraphs))
       if size < recipe.min_chars:
         counts['short_documents'] += 1
+        continue
+      if excluded and identify(document) in excluded:
+        counts['excluded_documents'] += 1
         continue
       yield piece.source, heldout.cut(document, size, most, recipe.language)
       n += 1

@@ -286,7 +286,7 @@ def check_recipe(old: dict, new: dict, directory: str):
   if new['strip_accents'] is None:  # keep the earlier decision
     new = {**new, 'strip_accents': old['strip_accents']}
   # Data of earlier versions were made before there was a choice.
-  old = {'negatives': new['negatives'], **old}
+  old = {'negatives': new['negatives'], 'exclude': '', **old}
   changed = errors.find_changes(old, new)
   if changed:
     raise errors.UserError(

@@ -25,6 +25,7 @@ class Recipe:
   field: str
   min_chars: int
   max_documents: int
+  exclude: str
   vocab: str
   vocab_size: int
   lowercase: bool

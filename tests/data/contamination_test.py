@@ -1,5 +1,6 @@
 """Tests of the search for evaluation text in the training text."""
 
+import dataclasses
 import json
 import random
 import re
@@ -7,8 +8,9 @@ import re
 import pytest
 
 from bert_jax import errors
-from bert_jax.corpus import sources
-from bert_jax.data import contamination, manifest_file
+from bert_jax.corpus import document, sources
+from bert_jax.data import contamination, manifest_file, prepare
+from tests.data import preparation
 
 WORDS = [f'w{i}' for i in range(40)]
 
@@ -47,16 +49,16 @@ def test_what_is_planted_is_found_and_nothing_else(tmp_path):
   given = [
     contamination.Row('f', i, ', '.join(x)) for i, x in enumerate(rows, 1)
   ]
-  found = contamination.find(data, given, workers=0)
+  found, holding = contamination.find(data, given, workers=0)
   for x, row in zip(found, given, strict=True):
     assert x['share'] == search_naively(text, row.text)
   shares = [x['share'] for x in found]
   assert all(shares[:10]) and not any(shares[10:])
   assert search_naively(text, found[3]['sample']) == 1
   short = contamination.Row('f', 1, 'w1 w2')
-  assert contamination.find(data, [short], workers=0)[0]['share'] is None
+  assert contamination.find(data, [short], workers=0)[0][0]['share'] is None
   # Processes find the same.
-  assert contamination.find(data, given, workers=2) == found
+  assert contamination.find(data, given, workers=2) == (found, holding)
 
 
 def test_words_may_be_in_different_paragraphs_of_a_long_document(
@@ -76,10 +78,47 @@ def test_words_may_be_in_different_paragraphs_of_a_long_document(
   found = contamination.search(
     piece, 'paragraphs', 'text', str(tmp_path / 'index')
   )
-  assert len(found) == 387
+  assert len(found.grams) == 387
   assert all(
-    found[int(x[0])] == row.text for x, row in zip(grams, rows, strict=True)
+    found.grams[int(x[0])] == row.text
+    for x, row in zip(grams, rows, strict=True)
   )
+
+
+def test_prepare_leaves_out_the_documents_that_are_listed(tmp_path):
+  draw = random.Random(2)
+  texts = [' '.join(draw.choices(WORDS, k=30)) for _ in range(40)]
+  (tmp_path / 'text').write_text('\n\n'.join(texts))
+  preparation.write_vocab(tmp_path / 'vocab.txt', *WORDS)
+  named, one = str(tmp_path / 'named'), prepare.local_runner(0)
+  recipe = preparation.make_recipe(
+    str(tmp_path / 'text'),
+    layout='paragraphs',
+    vocab=str(tmp_path / 'vocab.txt'),
+    vocab_size=len(WORDS) + 5,
+  )
+  prepare.prepare(recipe, str(tmp_path / 'all'), one)
+  row = contamination.Row('f', 1, f'{texts[3][20:]} new {texts[17][9:]}')
+  _, found = contamination.find(str(tmp_path / 'all'), [row], workers=0)
+  texts_found = [document.Document([texts[k]]) for k in (3, 17)]
+  assert found == set(map(document.identify, texts_found))
+  document.write_list(named, found)
+  recipe = dataclasses.replace(recipe, exclude=named)
+  manifest = prepare.prepare(recipe, str(tmp_path / 'less'), one)
+  assert manifest['inputs'][0]['documents'] == 38
+  assert manifest['cleaned']['excluded_documents'] == 2
+  with pytest.raises(errors.UserError, match="exclude was '', is"):
+    prepare.prepare(recipe, str(tmp_path / 'all'), one)
+
+
+def test_a_list_of_other_documents_is_an_error(tmp_path):
+  (tmp_path / 'text').write_text('w1 w2 w3\n\nw4 w5 w6')
+  document.write_list(str(tmp_path / 'named'), ['00' * 16])
+  recipe = preparation.make_recipe(
+    str(tmp_path / 'text'), exclude=str(tmp_path / 'named')
+  )
+  with pytest.raises(errors.UserError, match='lists no document of'):
+    prepare.prepare(recipe, str(tmp_path / 'data'), prepare.local_runner(0))
 
 
 def test_rows_are_lines_or_the_texts_of_json(tmp_path):

@@ -53,6 +53,7 @@ def test_every_field_of_a_config_reaches_the_recipe():
     'field': 'text',
     'min_chars': 50,
     'max_documents': 0,
+    'exclude': '',
     'vocab': '',
     'vocab_size': 120,
     'lowercase': True,

@@ -31,6 +31,7 @@ _CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
 
 _SAME_NAMES = (
   *('input', 'weights', 'vocab', 'layout', 'language', 'field', 'min_chars'),
+  'exclude',
   *('strip_accents', 'passes', 'short_seq_prob', 'pack', 'negatives'),
   *('heldout', 'shards', 'workers'),
 )
