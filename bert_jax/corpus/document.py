@@ -1,6 +1,5 @@
 """The document, which all sources of text yield, and its sentences."""
 
-import functools
 import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -24,16 +23,22 @@ def identify(document: Document) -> str:
   return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-@functools.lru_cache(1)
 def read_list(path: str) -> frozenset[str]:
-  """Returns the documents, by `identify`, in a file of `write_list`."""
-  with errors.explaining(f'cannot read {path}', 'name another file.'):
+  """Returns the documents, by `identify`, in a file of `write_list`.
+
+  An empty path is an empty list.
+  """
+  if not path:
+    return frozenset()
+  kinds = OSError, ValueError  # also of text that is not UTF-8
+  with errors.explaining(f'cannot read {path}', 'name another file.', kinds):
     return frozenset(storage.read(path).decode().split())
 
 
 def write_list(path: str, documents: Iterable[str]):
   """Writes documents, by `identify`, to a file, one per line."""
-  files.write_text(path, ''.join(f'{x}\n' for x in sorted(documents)))
+  text = ''.join(f'{x}\n' for x in sorted(documents))
+  files.write_file(path, lambda new: files.write_text(new, text))
 
 
 def split(document: Document, language: str) -> list[str]:

@@ -177,17 +177,26 @@ class Found(NamedTuple):
   documents: set[str]
 
 
-def search(piece: sources.Piece, layout: str, field: str, path: str) -> Found:
+def search(
+  piece: sources.Piece,
+  layout: str,
+  field: str,
+  path: str,
+  left_out: frozenset[str] = frozenset(),
+) -> Found:
   """Searches a piece of the training text, in a process of its own.
 
   Args:
     layout: of plain text, see `sources.plan`.
     path: the index, from `_save`.
+    left_out: documents that are not searched, by `document.identify`.
   """
   index, found = _load(path), Found({}, set())
   counts: collections.Counter[str] = collections.Counter()
   for document in sources.read_documents(piece, layout, field, counts, counts):
-    before: list[str] = []
+    if left_out and documents.identify(document) in left_out:
+      continue
+    holds, before = False, list[str]()
     for text in _chunk(document.paragraphs):
       words = before + split_words(text)
       ids = np.fromiter(
@@ -199,8 +208,10 @@ def search(piece: sources.Piece, layout: str, field: str, path: str) -> Found:
       for k in np.flatnonzero(index.hashes[at] == hashes):
         place = places[k]
         found.grams.setdefault(int(at[k]), ' '.join(words[place : place + N]))
-        found.documents.add(documents.identify(document))
+        holds = True
       before = words[-N + 1 :]
+    if holds:
+      found.documents.add(documents.identify(document))
   return found
 
 
@@ -242,9 +253,11 @@ def find(
     For each row, `path`, `line`, its `words`, the `share` of its n-grams that
     the text contains (null if it has fewer words than an n-gram) and, as a
     `sample`, the words of the first such n-gram; and the documents of the text
-    that contain any, by `document.identify`.
+    that contain any, by `document.identify`, with those that the data was
+    prepared without.
   """
-  recipe = manifest_file.read(data)['recipe']
+  manifest = manifest_file.read(data)
+  recipe, left_out = manifest['recipe'], frozenset(manifest.get('excluded', ()))
   how = recipe['layout'], recipe['field']
   index, grams = make_index(rows)
   pieces = sources.plan(recipe['inputs'], *how) if len(index.hashes) else []
@@ -252,7 +265,7 @@ def find(
   with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
     path = os.path.join(folder, 'index.npz')
     _save(index, path)
-    jobs = [(piece, *how, path) for piece in pieces]
+    jobs = [(piece, *how, path, left_out) for piece in pieces]
     made = prepare.local_runner(workers)(search, jobs)
     total = sum(piece.size for piece in pieces)
     with progress.Progress(total, 'B', 'searching') as bar:
@@ -272,7 +285,7 @@ def find(
         'sample': found.grams[there[0]] if there else None,
       }
     )
-  return results, found.documents
+  return results, found.documents | left_out
 
 
 def summarise(results: Sequence[dict[str, Any]]) -> list[str]:

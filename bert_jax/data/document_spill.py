@@ -154,18 +154,18 @@ def _documents(
 ) -> Iterator[tuple[int, list[Document]]]:
   """Yields (input number, parts of a document); counts what is dropped."""
   n = 0
-  excluded = read_list(recipe.exclude) if recipe.exclude else ()
+  excluded = read_list(recipe.exclude)
   for piece in job.pieces:
     most = job.part_sizes[piece.source]
     for document in sources.read_documents(
       piece, recipe.layout, recipe.field, counts, invalid
     ):
+      if excluded and identify(document) in excluded:
+        counts['excluded_documents'] += 1
+        continue
       size = sum(map(len, document.paragraphs))
       if size < recipe.min_chars:
         counts['short_documents'] += 1
-        continue
-      if excluded and identify(document) in excluded:
-        counts['excluded_documents'] += 1
         continue
       yield piece.source, heldout.cut(document, size, most, recipe.language)
       n += 1

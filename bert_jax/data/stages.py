@@ -170,7 +170,7 @@ def _open_partial(
   begun = {
     'recipe': recipe.to_dict(),
     'vocab_sha256': vocab_pieces.compute_sha256(words),
-    'excluded': sorted(read_list(recipe.exclude)) if recipe.exclude else [],
+    'excluded': sorted(read_list(recipe.exclude)),
     'files': _modified(jobs),
   }
   if storage.exists(path) and files.load_json(path) == begun:
@@ -216,7 +216,8 @@ def _sum_up(recipe, results: Sequence[dict]) -> tuple[list[dict], dict]:
     for source, path, size, sha256 in result['files']:
       entry = {'path': path, 'bytes': size, 'sha256': sha256}
       inputs[source]['files'].append(entry)
-  if recipe.exclude and not counts['excluded_documents']:
+  found, whole = counts['excluded_documents'], not recipe.max_documents
+  if whole and not found and read_list(recipe.exclude):
     raise errors.UserError(
       f'{recipe.exclude} lists no document of {", ".join(recipe.inputs)}; make '
       'it of the same text with bert_jax.data.contamination, or leave '

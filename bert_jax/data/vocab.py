@@ -26,7 +26,14 @@ _FIELDS = {
   'size': 'data.vocab_size',
   **{
     name: f'data.{name}'
-    for name in ('strip_accents', 'layout', 'field', 'language', 'workers')
+    for name in (
+      'strip_accents',
+      'layout',
+      'field',
+      'language',
+      'exclude',
+      'workers',
+    )
   },
 }
 

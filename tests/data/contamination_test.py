@@ -107,8 +107,14 @@ def test_prepare_leaves_out_the_documents_that_are_listed(tmp_path):
   manifest = prepare.prepare(recipe, str(tmp_path / 'less'), one)
   assert manifest['inputs'][0]['documents'] == 38
   assert manifest['cleaned']['excluded_documents'] == 2
+  less = str(tmp_path / 'less')
+  (row,), again = contamination.find(less, [row], workers=0)
+  assert row['share'] == 0 and again == found
   with pytest.raises(errors.UserError, match="exclude was '', is"):
     prepare.prepare(recipe, str(tmp_path / 'all'), one)
+  document.write_list(named, found | {'00' * 16})
+  with pytest.raises(errors.UserError, match='put the old list back'):
+    prepare.prepare(recipe, less, one)
 
 
 def test_a_list_of_other_documents_is_an_error(tmp_path):
@@ -119,6 +125,9 @@ def test_a_list_of_other_documents_is_an_error(tmp_path):
   )
   with pytest.raises(errors.UserError, match='lists no document of'):
     prepare.prepare(recipe, str(tmp_path / 'data'), prepare.local_runner(0))
+  (tmp_path / 'named').write_bytes(b'\xff')
+  with pytest.raises(errors.UserError, match='cannot read .*named'):
+    document.read_list(str(tmp_path / 'named'))
 
 
 def test_rows_are_lines_or_the_texts_of_json(tmp_path):

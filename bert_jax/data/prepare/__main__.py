@@ -69,6 +69,7 @@ def _recipe() -> Recipe:
   c = declare_fields()
   arguments.update_by_flags(c, _FIELDS)
   c.data.vocab = storage.resolve(f.vocab)
+  c.data.exclude = f.exclude and storage.resolve(f.exclude)
   c.data.vocab_size = len(words)
   c.data.lowercase = not f.cased
   return make_recipe(c)
