@@ -22,8 +22,9 @@ def make_config(name, arguments=''):
 
 
 def short(arguments=''):
-  """Returns configs/tiny.py with one phase of length 128."""
+  """Returns configs/tiny.py with one phase of length 128, and all words."""
   c = make_config('tiny')
+  c.objective.sampled_words = 0
   c.update_from_flattened_dict(
     {f'phases.{field}': values[:1] for field, values in c.phases.items()}
   )

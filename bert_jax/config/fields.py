@@ -378,8 +378,8 @@ FIELDS: dict[str, Field] = {
   ),
   'objective.sampled_words': Field(
     0,
-    'words among which training looks for the masked one: the half of them that '
-    'is most frequent, and a random sample of the others, drawn at each update '
+    'words that training compares with a masked one: half of them the most '
+    'frequent ones, the other half drawn from the rest for each micro-batch '
     "(docs/plateau.md); 0, BERT's, is all. Evaluation compares all words",
     Range(0, below=2**20),
   ),

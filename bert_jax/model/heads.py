@@ -78,8 +78,8 @@ class PretrainingModel(encoder.Bert):
       compared: [C], words that the labels are compared with; None is all.
 
     Returns:
-      (x, table, bias, label_rows) for `tied_decoder.sum_losses`, and the NSP
-      logits.
+      (x, table, bias, label_rows) for `tied_decoder.sum_losses`, where `table`
+      has the rows of `compared`, and the NSP logits.
     """
     ids = [batch['input_ids'], batch['masked_lm_ids']]
     if compared is not None:

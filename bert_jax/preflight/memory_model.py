@@ -123,7 +123,8 @@ def _count_kept(config, objective, phase, rows) -> tuple[int, int]:
   ):
     if x.shape in weights:  # the table of words, which is passed through
       continue
-    large = len(x.shape) == 2 and x.shape[1] >= config.data.vocab_size
+    size = config.objective.sampled_words or config.data.vocab_size
+    large = len(x.shape) == 2 and x.shape[1] >= size
     found[large] += math.prod(x.shape) * x.dtype.itemsize
   return found[False], found[True]
 
@@ -197,5 +198,6 @@ def _count_passing(config, phase, rows) -> int:
     pairs = 0
   mlp = _MLP_ARRAYS * rows * length * m.mlp_size * itemsize
   predictions = rows * phase.max_predictions
-  logits = predictions * config.data.vocab_size * 4  # before they are rounded
+  words = config.objective.sampled_words or config.data.vocab_size
+  logits = predictions * words * 4  # before they are rounded
   return max(pairs * each, mlp, logits)

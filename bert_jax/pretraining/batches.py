@@ -179,6 +179,19 @@ class Batches:
       found.append(np.where(is_text, ids, -1))
     return np.concatenate(found)
 
+  def count_labels(self) -> np.ndarray:
+    """Counts the words that are predicted in the sample, integers [V].
+
+    A language model also predicts special tokens: in each row about one [CLS]
+    and two [SEP].
+    """
+    ids, words = self.read_sample(), self._words
+    counts = np.bincount(ids[ids >= 0], minlength=words.size)
+    if self._config.objective.kind != 'mlm':
+      counts[words.cls_id] += len(ids)
+      counts[words.sep_id] += 2 * len(ids)
+    return counts
+
   def eval_batches(self, phase: task.Phase) -> int:
     return len(self._evaluated[phase.number])
 

@@ -116,9 +116,8 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
       compared[x] = task.Rows(make, data.compared_batches)
   word_shares = None
   if config.objective.unigram_bias or config.objective.sampled_words:
-    ids = data.read_sample()
-    counts = np.bincount(ids[ids >= 0], minlength=config.data.vocab_size)
-    word_shares = (counts + 1) / (counts + 1).sum()  # none is 0
+    counts = data.count_labels() + 1  # none is 0
+    word_shares = counts / counts.sum()
   return task.Task(
     objective=functools.partial(make_objective, word_shares=word_shares),
     train_batch=data.train_batch,

@@ -94,7 +94,7 @@ def find_key(
 ) -> jax.Array | None:
   """Returns the random key to compute a row of the global batch alone.
 
-  None, which turns dropout off, if its random numbers depend on the devices.
+  None, as in evaluation, if random numbers depend on the devices.
 
   Args:
     step: updates before this one.

@@ -1,12 +1,12 @@
 """A sample of the words, among which the decoder finds the masked one.
 
 With 8,000 words, the decoder has a third of the FLOPs of a small model's update,
-and more of its time. A sampled softmax (Jean et al., 2015, arXiv 1412.2007)
-computes fewer logits: those of the most frequent words, which have most of the
-probability, and of one word at random from each of several groups of words of
-similar frequency, which counts as often as its group has words. The sum over all
-words in softmax's denominator is estimated without bias. docs/plateau.md has
-what it gains; evaluation always compares all words.
+and a larger share of its time. A sampled softmax (Jean et al., 2015, arXiv
+1412.2007) computes fewer logits: those of the most frequent words, which have
+most of the probability, and that of one random word of each of several groups of
+words of similar frequency, which counts once for each word of its group. So the
+sum over all words in softmax's denominator is estimated without bias.
+docs/plateau.md has what it gains; evaluation always compares all words.
 """
 
 from typing import NamedTuple
@@ -61,7 +61,9 @@ def group(
 
 
 def draw(groups: Groups, key: jax.Array) -> tied_decoder.Sample:
-  """Draws the sample of a micro-batch, the same on all devices with threefry.
+  """Draws the sample of a micro-batch.
+
+  With threefry, all devices draw the same; with rbg, each draws its own.
 
   Args:
     key: random key of the device's rows, from `row_keys.for_rows`.

@@ -100,7 +100,7 @@ def test_training_and_evaluation_lower_for_each_chip(chip):
 @pytest.mark.parametrize(
   'arguments',
   [
-    FAST + ',mesh.model=2,sampled_words=4000',
+    FAST + ',mesh.model=2,sampled_words=1000',
     FAST + ',pack=3',
     FAST + ',kind=ltr,nsp=false',
     FAST + ',accumulate=2',
