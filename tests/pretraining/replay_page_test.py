@@ -53,8 +53,8 @@ def test_rows_that_are_not_finite_come_first_and_fit_in_json(made, monkeypatch):
   bad = next(i for i in range(5, 120) if 0 < sum(i in r for r in rows) < 4)
   compute_sums = pretrain.compute_sums
 
-  def failing(module, params, batch, key):
-    sums, others = compute_sums(module, params, batch, key)
+  def failing(module, params, batch, key, **more):
+    sums, others = compute_sums(module, params, batch, key, **more)
     fails = jnp.any(batch['input_ids'] == bad)
     return {**sums, 'mlm_loss': sums['mlm_loss'] / ~fails}, others
 
