@@ -25,9 +25,10 @@ def get_config(arguments: str = ''):
   c.phases.steps = (8400,)
   c.phases.batch_size = (32,)
   c.phases.accumulate = (1,)
-  # More updates with fewer predictions each (docs/plateau.md).
-  c.objective.initial_mask_rate = 0.2
-  c.phases.max_predictions = (13,)
+  # Many predictions, each among a sample of the words (docs/plateau.md).
+  c.objective.initial_mask_rate = 0.4
+  c.objective.sampled_words = 1000
+  c.phases.max_predictions = (26,)
   c.optimizer.learning_rate = 2e-3
   c.optimizer.warmup_steps = 400
   c.eval.every = 1680
