@@ -18,9 +18,9 @@ the paper's BASE, whose held-out loss was 1.38 (a perplexity of 3.99).
 from bert_jax import config, errors
 
 # Two cores: 8,000 pieces, as few FLOPs do not teach more; rows of 64, which cost
-# less than half of 128, until the last 3 %; no dropout in two epochs. At
-# first 40 % of the tokens are predicted, among a sample of the words, which
-# teaches more for the same FLOPs (docs/plateau.md).
+# less than half of 128, until the last 3 % of the updates; no dropout in two
+# epochs. At first 40 % of the tokens are predicted, among a sample of the words,
+# which teaches more for the same FLOPs (docs/plateau.md).
 _CPU = {
   'data.vocab_size': 8000,
   'data.passes': 1,

@@ -300,9 +300,9 @@ def check_excluded(manifest: dict, path: str, directory: str):
   """Raises errors.UserError if data was made with another `data.exclude`."""
   if document.read_list(path) != {*manifest.get('excluded', ())}:
     raise errors.UserError(
-      f'{directory} was prepared without the documents of another list than '
-      f'data.exclude={path!r}; prepare the data again in another directory, or '
-      'put the old list back.'
+      f'{directory} was prepared with another list of documents to leave out '
+      f'than data.exclude={path!r} is now; prepare the data again in another '
+      'directory, or put the old list back.'
     )
 
 

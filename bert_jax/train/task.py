@@ -65,8 +65,9 @@ class Objective:
       model, since losses are divided by the counts of the whole global batch
       before their gradients are computed.
     compute: (parameters, batch, key) -> ({metric: sum over the batch},
-      predictions); key None is evaluation, without random numbers. Predictions are a tree of
-      [B, ...] that `Task.collect` needs for each held-out row, {} if none.
+      predictions); key None is evaluation, without random numbers.
+      Predictions are a tree of [B, ...] that `Task.collect` needs for each
+      held-out row, {} if none.
     batch_shapes: (phase, rows) -> {name: jax.ShapeDtypeStruct} of a batch.
     flops: (phase) -> matrix-product FLOPs of an update.
     expected_loss: loss of untrained parameters in nats; None if unknown.
