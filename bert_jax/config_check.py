@@ -62,7 +62,17 @@ def _check_phases(c):
       f'phases.learning_rates={phases.learning_rates} and '
       f'phases.warmups={phases.warmups} need each other'
     )
-  for warmup, steps in zip(phases.warmups, phases.steps, strict=False):
+  rates = phases.learning_rates
+  if rates and not rates[0]:
+    _fail(f'phases.learning_rates={rates} must not begin with 0')
+  for rate, warmup, steps in zip(
+    rates, phases.warmups, phases.steps, strict=False
+  ):
+    if warmup and not rate:
+      _fail(
+        f'phases.warmups={phases.warmups} must be 0 where '
+        f'phases.learning_rates={rates} is 0'
+      )
     if warmup >= steps:
       _fail(
         f'phases.warmups={phases.warmups} leaves none of '

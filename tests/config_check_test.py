@@ -64,6 +64,22 @@ def test_values_that_cannot_work(field, value, message):
 
 
 @pytest.mark.parametrize(
+  'rates, warmups, message',
+  [
+    ((0.0, 1e-3), (0, 5), 'must not begin with 0'),
+    ((1e-3, 0.0), (5, 5), 'must be 0 where'),
+  ],
+)
+def test_a_decay_continues_only_after_one_and_without_warmup(
+  rates, warmups, message
+):
+  c = config.pretraining('base')
+  c.phases.learning_rates, c.phases.warmups = rates, warmups
+  with pytest.raises(errors.UserError, match=message):
+    config_check.check(c)
+
+
+@pytest.mark.parametrize(
   'changes',
   [
     {'compute.scan_layers': True},

@@ -431,9 +431,10 @@ FIELDS: dict[str, Field] = {
   ),
   'phases.learning_rates': Field(
     (),
-    'peak of each phase, which then has a warm-up and a decay of its own; empty '
-    'is one schedule for all phases, from optimizer.learning_rate',
-    Range(above=0, most=1),
+    'peak of each phase, which then has a warm-up and a decay of its own; 0 '
+    'continues the decay of the phase before; empty is one schedule for all '
+    'phases, from optimizer.learning_rate',
+    Range(0, 1),
     example=(1e-4,),
   ),
   'phases.warmups': Field(

@@ -40,6 +40,21 @@ def compute_mask_rate(config: config_dict.ConfigDict, step: int) -> float:
   return first + (last - first) * done if first else last
 
 
+def _list_orders(phases: list[task.Phase]) -> list[tuple[int, int]]:
+  """Returns of each phase the number of its order of rows, and rows before it.
+
+  A phase of the same length as the one before continues with its rows.
+  """
+  found = []
+  for before, phase in zip([None, *phases], phases, strict=False):
+    if before and before.seq_length == phase.seq_length:
+      number, rows = found[-1]
+      found.append((number, rows + before.steps * before.batch_size))
+    else:
+      found.append((phase.number, 0))
+  return found
+
+
 def _choose_evaluated(
   split: dataset.Split, most: int, batch_size: int
 ) -> list[tuple[str, np.ndarray]]:
@@ -87,6 +102,7 @@ class Batches:
       for split in ('train', 'heldout')
       for n in lengths
     }
+    self._orders = _list_orders(task.list_phases(config))
     self._evaluated = [
       _choose_evaluated(
         self._splits['heldout', phase.seq_length],
@@ -116,12 +132,11 @@ class Batches:
     self, phase: task.Phase, step: int, rows: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns (record, epoch) of rows of a step's global batch, [B] each."""
-    start = (step - phase.first) * phase.batch_size
+    order, before = self._orders[phase.number]
+    start = before + (step - phase.first) * phase.batch_size
     return hashing.find_records(
       # A seed is an int64, so one bit of the uint64 hash is dropped.
-      int(
-        hashing.mix(self._config.seed, _ORDER, phase.number)[0] >> np.uint64(1)
-      ),
+      int(hashing.mix(self._config.seed, _ORDER, order)[0] >> np.uint64(1)),
       start + rows,
       len(self._splits['train', phase.seq_length].reader),
     )

@@ -22,19 +22,24 @@ _QKV, _OF_ONE = 'attention/qkv/kernel', (0, 2, 3)
 def make_schedule(config: config_dict.ConfigDict) -> optax.Schedule:
   """Returns the learning rate of each update of an experiment.
 
-  One schedule lasts for all phases, unless `phases.learning_rates` gives each
-  phase a peak, a warm-up and a decay of its own.
+  One schedule lasts for all phases, unless `phases.learning_rates` gives a phase
+  a peak, a warm-up and a decay of its own. The next ones whose peak is 0 continue
+  that decay.
   """
   phases = config.phases
   if not phases.learning_rates:
     return schedule(config.optimizer, sum(phases.steps))
-  parts = [
-    _rise_and_fall(config.optimizer, *given)
-    for given in zip(
-      phases.learning_rates, phases.warmups, phases.steps, strict=True
-    )
-  ]
-  return optax.join_schedules(parts, [*itertools.accumulate(phases.steps)][:-1])
+  parts = []
+  for peak, warmup, steps in zip(
+    phases.learning_rates, phases.warmups, phases.steps, strict=True
+  ):
+    if peak:
+      parts.append([peak, warmup, steps])
+    else:
+      parts[-1][2] += steps
+  schedules = [_rise_and_fall(config.optimizer, *part) for part in parts]
+  ends = itertools.accumulate(steps for _, _, steps in parts)
+  return optax.join_schedules(schedules, [*ends][:-1])
 
 
 def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:

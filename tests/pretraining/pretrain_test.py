@@ -80,6 +80,27 @@ def test_an_epoch_shows_every_record_once_and_masks_change(directory):
   assert np.mean(changed) > 0.9
 
 
+def test_a_phase_of_the_same_length_continues_the_epoch(directory):
+  size = manifest_file.read(directory)['lengths']['32']['rows']
+  c = make_config(
+    phases__seq_length=(64, 32, 32, 64),
+    phases__steps=(3, size // 8, size // 4 + 4, 3),
+    phases__batch_size=(8, 4, 2, 8),
+    phases__accumulate=(1, 1, 1, 1),
+    phases__max_predictions=(10, 5, 3, 10),
+  )
+  made, phases = Batches(c, directory), task.list_phases(c)
+  found = [
+    list(zip(*made.find_records(p, step, np.arange(p.batch_size)), strict=True))
+    for p in phases
+    for step in range(p.first, p.first + p.steps)
+  ]
+  middle = sum(found[3:-3], [])
+  first = [record for record, epoch in middle if epoch == 0]
+  assert sorted(first) == list(range(size))
+  assert found[:3] != found[-3:]  # after another length, another order
+
+
 @pytest.mark.parametrize(
   'changes',
   [

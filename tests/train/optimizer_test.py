@@ -231,3 +231,18 @@ def test_phases_may_have_schedules_of_their_own():
     150: 0.0,
   }.items():
     assert float(rate(step)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_phase_may_continue_the_decay_of_the_one_before():
+  c = config.pretraining('base')
+  c.phases.steps, c.phases.warmups = (60, 40, 50), (20, 0, 10)
+  c.phases.learning_rates = (6e-3, 0, 4e-3)
+  rate = optimizer.make_schedule(c)
+  for step, expected in {
+    20: 6e-3,
+    60: 3e-3,
+    80: 1.5e-3,
+    100: 0,
+    110: 4e-3,
+  }.items():
+    assert float(rate(step)) == pytest.approx(expected, rel=1e-5)
