@@ -51,9 +51,6 @@ _BUDGETS = {
   },
   'cpu_hour': {
     **_CPU,
-    'model.hidden_size': 192,
-    'model.num_heads': 3,
-    'model.mlp_size': 768,
     'phases.steps': (39_000, 1200),
     'phases.learning_rates': (1.5e-3, 1e-3),
     **dict.fromkeys(('eval.every', 'log.every', 'checkpoint.every'), 3900),
@@ -73,7 +70,7 @@ _BUDGETS = {
   },
   'v5e4_day': _ACCELERATOR,  # configs/base.py: its million updates take a day
 }
-_SIZES = {'gpu_half_hour': 'medium', 'v5e4_day': 'base'}
+_SIZES = {'cpu_hour': '2x192x3', 'gpu_half_hour': 'medium', 'v5e4_day': 'base'}
 
 
 def get_config(arguments: str = 'cpu_quarter'):

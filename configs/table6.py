@@ -3,9 +3,9 @@
 python -m bert_jax.main --config=configs/table6.py:3x768x12 --workdir=DIR \\
   --config.data.input='books/*.txt,wiki/*'
 
-Layers x hidden size x heads: 3x768x12, 6x768x3, 6x768x12, 12x768x12,
-12x1024x16, 24x1024x16. Held-out MLM perplexities in the paper: 5.84, 5.24,
-4.68, 3.99, 3.54, 3.23.
+Layers x hidden size x heads; any are possible. The paper's are 3x768x12, 6x768x3,
+6x768x12, 12x768x12, 12x1024x16 and 24x1024x16, with held-out MLM perplexities of
+5.84, 5.24, 4.68, 3.99, 3.54 and 3.23.
 """
 
 from bert_jax import config

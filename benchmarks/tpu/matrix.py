@@ -61,7 +61,7 @@ class Case:
   """A kind of run.
 
   Attributes:
-    size: one of `config.SIZES`.
+    size: as in `config.read_size`.
     kind: pretraining; finetuning, of classes; or predictions with a model.
     arguments: arguments of the config.
     chips: those to compile for, from `CHIPS`.

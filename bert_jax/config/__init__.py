@@ -13,6 +13,7 @@ from bert_jax.config.recipes import (
   finetuning,
   get_paper,
   pretraining,
+  read_size,
   smoke,
 )
 from bert_jax.config.serialization import (
@@ -33,6 +34,7 @@ __all__ = [
   'get_paper',
   'model_config',
   'pretraining',
+  'read_size',
   'set_field',
   'smoke',
   'to_json',

@@ -1,5 +1,6 @@
 """The paper's recipes, by size, as configs; profiles of implementations."""
 
+import re
 import textwrap
 
 from ml_collections import config_dict
@@ -15,13 +16,6 @@ SIZES = {
   'medium': (8, 512, 8),
   'base': (12, 768, 12),
   'large': (24, 1024, 16),
-  # Table 6 of the paper.
-  '3x768x12': (3, 768, 12),
-  '6x768x3': (6, 768, 3),
-  '6x768x12': (6, 768, 12),
-  '12x768x12': (12, 768, 12),
-  '12x1024x16': (12, 1024, 16),
-  '24x1024x16': (24, 1024, 16),
 }
 
 
@@ -39,17 +33,28 @@ _PAPER = {
 
 
 def pretraining(size: str) -> config_dict.ConfigDict:
-  """Returns the paper's recipe (appendix A.2) for a size of `SIZES`."""
+  """Returns the paper's recipe (appendix A.2) for a size, as in `read_size`."""
   c = fields.declare_fields()
   set_size(c, size)
   return c
 
 
+def read_size(size: str) -> tuple[int, int, int]:
+  """Returns layers, hidden size and heads of a name of `SIZES`, or of 3x768x12."""
+  if size in SIZES:
+    return SIZES[size]
+  found = re.fullmatch(r'(\d+)x(\d+)x(\d+)', size)
+  if not found:
+    raise errors.UserError(
+      f'size={size!r} is not one of {", ".join(SIZES)}, nor layers x hidden size x '
+      'heads, such as 3x768x12.'
+    )
+  return tuple(map(int, found.groups()))
+
+
 def set_size(c: config_dict.ConfigDict, size: str):
-  """Sets the fields in which the sizes of `SIZES` differ."""
-  if size not in SIZES:
-    raise errors.UserError(f'size={size!r} is not one of {", ".join(SIZES)}.')
-  layers, hidden, heads = SIZES[size]
+  """Sets the fields in which sizes differ."""
+  layers, hidden, heads = read_size(size)
   c.model.num_layers = layers
   c.model.hidden_size = hidden
   c.model.num_heads = heads

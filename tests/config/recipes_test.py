@@ -98,3 +98,12 @@ def test_only_what_differs_from_the_defaults_of_the_task_is_shown():
     "  data.input='my file.csv' model.hidden_size=96 model.num_layers=3\n"
     '  phases.steps=(22, 3) seed=7'
   )
+
+
+def test_a_size_is_a_name_or_numbers():
+  c = config.apply_arguments(config.pretraining('base'), 'size=2x96x3')
+  sizes = 'num_layers', 'hidden_size', 'num_heads', 'mlp_size'
+  assert [c.model[name] for name in sizes] == [2, 96, 3, 384]
+  assert c.objective.word_vectors
+  with pytest.raises(errors.UserError, match='2x96.*such as 3x768x12'):
+    config.pretraining('2x96')

@@ -50,7 +50,7 @@ def count_parameters(c, with_nsp=True):
   ],
 )
 def test_parameter_counts(size, vocab_size, both_heads, mlm_only):
-  layers, hidden, attention_heads = config.SIZES[size]
+  layers, hidden, attention_heads = config.read_size(size)
   c = bert_config.BertConfig(
     vocab_size, hidden, layers, attention_heads, 4 * hidden
   )
