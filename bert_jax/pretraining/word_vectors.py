@@ -92,8 +92,11 @@ def _weigh_contexts(ids, vocab_size):
   blocks = []
   for distance, weight in _DISTANCES:
     left, right = ids[:, :-distance], ids[:, distance:]
+    # Beyond [SEP] begins another text.
+    near = np.lib.stride_tricks.sliding_window_view(ids, distance + 1, 1)
+    is_text = (near >= 0).all(-1)
     for word, context in ((left, right), (right, left)):
-      at = (word >= 0) & (column[context] >= 0)
+      at = is_text & (column[context] >= 0)
       cells = word[at] * len(frequent) + column[context[at]]
       found = np.bincount(cells, minlength=vocab_size * len(frequent))
       found = found.reshape(vocab_size, -1).astype(np.float32)

@@ -46,15 +46,17 @@ def test_vectors_have_the_size_asked_for_and_those_of_absent_words_are_zero():
 
 
 def test_what_is_not_text_has_no_neighbours():
-  """A word beside -1 has one neighbour less, not another one."""
+  """A word beside -1 has one neighbour less, not another one behind it."""
   rows = make_rows()
   apart = np.full((len(rows), 12), -1, np.int32)
   apart[:, 1:6] = rows
-  for found in (apart, np.pad(rows, ((0, 0), (0, 3)), constant_values=-1)):
+  two = np.full((len(rows), 11), -1, np.int32)
+  two[:, :5], two[:, 6:] = rows, rows[::-1]
+  for found in (apart, two):
     np.testing.assert_allclose(
-      word_vectors.make(found, WORDS, 6),
-      word_vectors.make(rows, WORDS, 6),
-      atol=1e-4,
+      word_vectors._weigh_contexts(found, WORDS),
+      word_vectors._weigh_contexts(rows, WORDS),
+      atol=1e-6,
     )
 
 
