@@ -99,6 +99,7 @@ def main():
   parser.add_argument('--data', required=True)
   parser.add_argument('--workdir', required=True)
   parser.add_argument('--tasks', default=','.join(TASKS))
+  parser.add_argument('--starts', default='pre-trained,random')
   parser.add_argument('--seeds', default=5, type=int)
   parser.add_argument('--rates', default='', help='learning rates to compare')
   parser.add_argument(
@@ -114,9 +115,10 @@ def main():
       results[name] = compare_rates(name, options, made)
     print_rates(results)
     return
+  starts = list_starts(options.model)
   for name in options.tasks.split(','):
-    for kind, flags in list_starts(options.model).items():
-      results[name, kind] = sweep(name, kind, flags, options, made)
+    for kind in options.starts.split(','):
+      results[name, kind] = sweep(name, kind, starts[kind], options, made)
   print_table(results)
 
 
@@ -170,12 +172,13 @@ def sweep(name, kind, start, options, made, grid=''):
 def print_table(results):
   """Prints the scores of {(task, start): results of its sweep} as Markdown."""
   print('\nmeans over the seeds, ± their standard deviation:\n')
-  print('| task | metric | seeds | pre-trained | random weights | constant |')
-  print('|---|---|---|---|---|---|')
+  kinds = list(dict.fromkeys(kind for _, kind in results))
+  print(f'| task | metric | seeds | {" | ".join(kinds)} | constant |')
+  print('|---' * (4 + len(kinds)) + '|')
   for name in dict.fromkeys(name for name, _ in results):
-    found = [results[name, kind] for kind in ('pre-trained', 'random')]
-    [first], [other] = (x['settings'] for x in found)
-    shown = [f'{x["mean"]:.3f} ± {x["std"]:.3f}' for x in (first, other)]
+    found = [results[name, kind]['settings'][0] for kind in kinds]
+    shown = [f'{x["mean"]:.3f} ± {x["std"]:.3f}' for x in found]
+    first = found[0]
     print(
       f'| {name} | {first["metric"]} | {first["runs"]} | {" | ".join(shown)} '
       f'| {first["baseline"]:.3f} |'
