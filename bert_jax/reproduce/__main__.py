@@ -70,7 +70,8 @@ def main(argv: list[str]) -> int:
     own = {} if run.needs else overrides
     return share.make_command(run.file, own | run.fields)
 
-  path, counts = os.path.join(directory, f'table{given.table}.md'), {}
+  name = f'table{given.table}' if given.table.isdigit() else given.table
+  path, counts = os.path.join(directory, f'{name}.md'), {}
   for finished, failed in share.work(directory, todo, make_command):  # noqa: B007
     for run in todo:
       if run.name in finished and run.name not in counts:
@@ -88,7 +89,7 @@ def main(argv: list[str]) -> int:
 
 
 def _define_flags():
-  flags.DEFINE_string('table', None, 'A table of the paper: 5, 6, 7 or 8.')
+  flags.DEFINE_string('table', None, '5, 6, 7, 8 or figure5 of the paper.')
   config_flags.DEFINE_config_file(
     'config', None, 'The budget, e.g. configs/budget.py:cpu_hour.'
   )

@@ -68,7 +68,13 @@ def make_config(budget):
 @pytest.mark.parametrize('budget', ['cpu_quarter', 'v5e4_day'])
 @pytest.mark.parametrize(
   ('number', 'models', 'cells'),
-  [('5', 3 * 5, 4 * 6 * 5), ('6', None, None), ('7', 5, 7 * 5), ('8', 30, 90)],
+  [
+    ('5', 3 * 5, 4 * 6 * 5),
+    ('6', None, None),
+    ('7', 5, 7 * 5),
+    ('8', 30, 90),
+    ('figure5', 8 * 3, 8 * 3 * 3),
+  ],
 )
 def test_every_run_of_a_table_can_work(data, budget, number, models, cells):
   c = make_config(budget)
