@@ -9,7 +9,7 @@ from bert_jax import errors
 from bert_jax.config import FIELDS, check_fields
 from bert_jax.data import recipe
 from bert_jax.ops import dropout
-from bert_jax.train import tuning
+from bert_jax.train import task, tuning
 from bert_jax.workdir import paths
 
 
@@ -62,22 +62,8 @@ def _check_phases(c):
       f'phases.learning_rates={phases.learning_rates} and '
       f'phases.warmups={phases.warmups} need each other'
     )
-  rates = phases.learning_rates
-  if rates and not rates[0]:
-    _fail(f'phases.learning_rates={rates} must not begin with 0')
-  for rate, warmup, steps in zip(
-    rates, phases.warmups, phases.steps, strict=False
-  ):
-    if warmup and not rate:
-      _fail(
-        f'phases.warmups={phases.warmups} must be 0 where '
-        f'phases.learning_rates={rates} is 0'
-      )
-    if warmup >= steps:
-      _fail(
-        f'phases.warmups={phases.warmups} leaves none of '
-        f'phases.steps={phases.steps} for the decay'
-      )
+  if phases.learning_rates:
+    _check_decays(phases)
   most_steps = FIELDS['phases.steps'].allowed.most
   if sum(phases.steps) > most_steps:
     _fail(
@@ -105,6 +91,22 @@ def _check_phases(c):
         f'phases.max_predictions={most} is more than the '
         f'phases.seq_length={length} tokens of a sequence'
       )
+
+
+def _check_decays(phases):
+  rates = phases.learning_rates
+  if not rates[0]:
+    _fail(f'phases.learning_rates={rates} must not begin with 0')
+  if any(w and not rate for rate, w in zip(rates, phases.warmups, strict=True)):
+    _fail(
+      f'phases.warmups={phases.warmups} must be 0 where '
+      f'phases.learning_rates={rates} is 0'
+    )
+  if any(warmup >= steps for _, warmup, steps in task.list_decays(phases)):
+    _fail(
+      f'phases.warmups={phases.warmups} leaves none of '
+      f'phases.steps={phases.steps} for the decay'
+    )
 
 
 def _check_dropout(name, rate):

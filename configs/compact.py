@@ -4,8 +4,8 @@ python -m bert_jax.main --config=configs/compact.py:small --workdir=DIR \\
   --config.data.input='text/*.txt'
 
 mini (L=4, H=256, A=4; 11M parameters), small (L=4, H=512, A=8; 29M) and medium
-(L=8, H=512, A=8; 42M), for one accelerator; any of the 24 miniatures is named by
-layers x hidden size x heads, such as 4x128x2. On a TPU or GPU add
+(L=8, H=512, A=8; 42M), for one accelerator. Any other of that paper's 24 models is
+named layers x hidden size x heads, such as 4x128x2. On a TPU or GPU add
 `,dtype=bfloat16`, since float32 is several times slower there (docs/speed.md).
 """
 

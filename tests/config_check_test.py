@@ -68,6 +68,8 @@ def test_values_that_cannot_work(field, value, message):
   [
     ((0.0, 1e-3), (0, 5), 'must not begin with 0'),
     ((1e-3, 0.0), (5, 5), 'must be 0 where'),
+    ((1e-3, 1e-3), (5, 200_000), 'leaves none of'),
+    ((1e-3, 0.0), (1_000_000, 0), 'leaves none of'),
   ],
 )
 def test_a_decay_continues_only_after_one_and_without_warmup(

@@ -41,6 +41,9 @@ from bert_jax.runtime import files
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+_STARTS = 'pre-trained', 'random weights'
+
+
 class Task(NamedTuple):
   """How a task is trained.
 
@@ -99,13 +102,19 @@ def main():
   parser.add_argument('--data', required=True)
   parser.add_argument('--workdir', required=True)
   parser.add_argument('--tasks', default=','.join(TASKS))
-  parser.add_argument('--starts', default='pre-trained,random')
+  parser.add_argument(
+    '--starts',
+    default=','.join(_STARTS),
+    help='one of them is half of the work',
+  )
   parser.add_argument('--seeds', default=5, type=int)
   parser.add_argument('--rates', default='', help='learning rates to compare')
   parser.add_argument(
     '--more', default='', help='arguments of all configs, such as seq_length=32'
   )
   options = parser.parse_args()
+  if unknown := {*options.starts.split(',')} - {*_STARTS}:
+    parser.error(f'--starts={",".join(unknown)}: choose from {_STARTS}')
   made = os.path.join(options.workdir, 'made')
   if not os.path.exists(made):
     files.write_folder(made, [], lambda new: write_data(options.data, new))
@@ -128,10 +137,14 @@ def list_starts(model):
   names = 'num_layers', 'hidden_size', 'num_heads', 'mlp_size', 'attention_init'
   size = ''.join(f',{x}={c[f"model.{x}"]}' for x in names)
   vocabulary = os.path.join(model, 'data', 'vocab.txt')
-  return {
-    'pre-trained': ('', [f'--config.init_from={model}']),
-    'random': (size, [f'--config.data.vocab={vocabulary}']),
-  }
+  found = (
+    ('', [f'--config.init_from={model}']),
+    (
+      size,
+      [f'--config.data.vocab={vocabulary}'],
+    ),
+  )
+  return dict(zip(_STARTS, found, strict=True))
 
 
 def compare_rates(name, options, made):

@@ -408,7 +408,8 @@ FIELDS: dict[str, Field] = {
     False,
     "one mask per pair and pass, as in Google's files, not a new one per epoch",
   ),
-  # One entry per phase; schedule and optimizer state continue across phases.
+  # One entry per phase; schedule and optimizer state continue across phases. A
+  # phase of the same length as the one before continues its epoch.
   'phases.seq_length': Field(
     (128, 512),
     'tokens of a row, such as 128,512',
@@ -439,7 +440,7 @@ FIELDS: dict[str, Field] = {
   ),
   'phases.warmups': Field(
     (),
-    'warm-up of each phase, in updates, with learning_rates',
+    'warm-up of each phase, in updates, with learning_rates; 0 where those are 0',
     _STEPS_OR_0,
     example=(0,),
   ),

@@ -135,8 +135,7 @@ def smoke(c: config_dict.ConfigDict):
   c.phases.steps = (12,) * n
   c.phases.batch_size = (8,) * n
   c.optimizer.warmup_steps = 4 if c.task == 'pretraining' else 0
-  if c.phases.warmups:
-    c.phases.warmups = (4,) * n
+  c.phases.warmups = tuple(min(4, steps) for steps in c.phases.warmups)
   c.eval.every = 10
   c.eval.sequences = 32
   c.log.every = 2

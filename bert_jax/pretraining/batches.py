@@ -41,9 +41,9 @@ def compute_mask_rate(config: config_dict.ConfigDict, step: int) -> float:
 
 
 def _list_orders(phases: list[task.Phase]) -> list[tuple[int, int]]:
-  """Returns of each phase the number of its order of rows, and rows before it.
+  """Returns, for each phase, what seeds its shuffle, and rows read before it.
 
-  A phase of the same length as the one before continues with its rows.
+  A phase of the same length as the one before goes on with the same shuffle.
   """
   found = []
   for before, phase in zip([None, *phases], phases, strict=False):

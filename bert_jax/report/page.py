@@ -134,7 +134,9 @@ def _describe(run: runs.Run) -> dict[str, str]:
     'starts from': c.init_from or 'new weights',
     'layers x hidden size': f'{m.num_layers} x {m.hidden_size}',
     'heads': f'{m.num_heads}',
-    'rows x tokens a batch': ', then '.join(f'{b} x {n}' for b, n in pairs),
+    'rows x tokens a batch': ', then '.join(
+      dict.fromkeys(f'{b} x {n}' for b, n in pairs)
+    ),
     'updates': f'{last.get("step", 0):,} of {sum(c.phases.steps):,}',
     **{k: f'{last[x]:{form}}' for k, (x, form) in _LAST.items() if x in last},
     **{

@@ -11,6 +11,7 @@ import optax
 from ml_collections import config_dict
 
 from bert_jax import errors, param_names
+from bert_jax.train import task
 
 # As in Google's code: everything else decays, word embeddings included.
 NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
@@ -23,20 +24,13 @@ def make_schedule(config: config_dict.ConfigDict) -> optax.Schedule:
   """Returns the learning rate of each update of an experiment.
 
   One schedule lasts for all phases, unless `phases.learning_rates` gives a phase
-  a peak, a warm-up and a decay of its own. The next ones whose peak is 0 continue
-  that decay.
+  a peak, a warm-up and a decay of its own. Phases after it whose peak is 0 continue
+  its decay.
   """
   phases = config.phases
   if not phases.learning_rates:
     return schedule(config.optimizer, sum(phases.steps))
-  parts = []
-  for peak, warmup, steps in zip(
-    phases.learning_rates, phases.warmups, phases.steps, strict=True
-  ):
-    if peak:
-      parts.append([peak, warmup, steps])
-    else:
-      parts[-1][2] += steps
+  parts = task.list_decays(phases)
   schedules = [_rise_and_fall(config.optimizer, *part) for part in parts]
   ends = itertools.accumulate(steps for _, _, steps in parts)
   return optax.join_schedules(schedules, [*ends][:-1])

@@ -61,7 +61,7 @@ class Program:
     """Returns the program's name for use in a sentence."""
     if self.phase is None:
       return self.name
-    return f'{self.name} at length {self.length}'
+    return f'{self.name} of phase {self.phase} at length {self.length}'
 
   def lower(self):
     """Traces and lowers it for the devices of its arguments."""
@@ -265,7 +265,7 @@ def _of_phases(left, objective, mesh, say):
   for phase, (config, *_) in left.items():
     ways[tuning.describe(config)].append(str(phase.seq_length))
   for way, lengths in ways.items():
-    say(f'length {", ".join(reversed(lengths))}: {way}')
+    say(f'length {", ".join(dict.fromkeys(reversed(lengths)))}: {way}')
   return {
     phase: list_phase(config, objective(config), mesh, phase)
     for phase, (config, *_) in left.items()

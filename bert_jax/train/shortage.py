@@ -84,8 +84,8 @@ def check(
     needed = count_needed(executable, resident)
     if needed is not None and needed > available:
       raise errors.UserError(
-        f'the {name} at length {phase.seq_length} does not fit: '
-        + _describe(remat, phase, executable, needed, mesh)
+        f'the {name} of phase {phase.number}, at length {phase.seq_length}, '
+        'does not fit: ' + _describe(remat, phase, executable, needed, mesh)
       )
 
 

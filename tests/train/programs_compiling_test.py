@@ -90,13 +90,13 @@ def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
     (
       NotImplementedError('no such kernel.\nMore of it'),
       errors.UserError,
-      '^the training step at length 6 is refused .*: no such kernel; try '
+      '^the training step of phase 0 at length 6 is refused .*: no such kernel; try '
       'compute.attention=auto .*compute.attention=xla',
     ),
     (
       jax.errors.JaxRuntimeError(HBM),
       errors.UserError,
-      '^the training step at length 6 does not fit: it needs 20.50 GiB of the '
+      '^the training step of phase 0 at length 6 does not fit: it needs 20.50 GiB of the '
       '15.75 GiB of a device; raise phases.accumulate, set compute.remat=layer',
     ),
     (TypeError('ours'), TypeError, '^ours$'),  # a bug keeps its traceback
@@ -131,7 +131,7 @@ def test_what_fails_in_the_last_phase_is_known_before_the_first(
 
   monkeypatch.setattr(programs.Program, 'lower', fail)
   with pytest.raises(
-    errors.UserError, match='the evaluation at length 6 is re'
+    errors.UserError, match='the evaluation of phase 1 at length 6 is re'
   ):
     training.train(training.small_config(steps=(3, 3)), tmp_path)
   assert not training.rows_of(tmp_path, 'train')
