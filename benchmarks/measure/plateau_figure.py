@@ -47,7 +47,7 @@ def draw(path: str, found: list[runs.Run]):
       named.add(start)
     entropy = shown[0].manifest['unigram_entropy']
     axis.axhline(entropy - 1, color='gray', linestyle=':', linewidth=1)
-    axis.set(title=f'width {width}', xlabel='FLOPs', xscale='log')
+    axis.set(title=f'width {width}', xlabel='FLOPs')
     axis.spines[['top', 'right']].set_visible(False)
   panels[0].set_ylabel('held-out MLM loss')
   panels[0].legend(title='model.attention_init', frameon=False)
