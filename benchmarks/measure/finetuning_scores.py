@@ -8,7 +8,8 @@ with these learning rates, and with the default one, for the default epochs. The
 table has the mean score of each, and the share of the best that the default gets.
 
 Each task is two sweeps over seeds, one from --model and one from random
-weights of the same size with the same vocabulary, by the same recipe. The table
+weights of the same size with the same vocabulary, by the same recipe; with --starts
+it is one of them. The table
 has the mean of the first metric on dev, its standard deviation over the seeds,
 and what a constant gets. A killed command goes on where it was; it may be
 started several times at once, and then shares the runs.
@@ -39,8 +40,6 @@ from typing import NamedTuple
 from bert_jax.runtime import files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
 _STARTS = 'pre-trained', 'random weights'
 
 
@@ -137,14 +136,9 @@ def list_starts(model):
   names = 'num_layers', 'hidden_size', 'num_heads', 'mlp_size', 'attention_init'
   size = ''.join(f',{x}={c[f"model.{x}"]}' for x in names)
   vocabulary = os.path.join(model, 'data', 'vocab.txt')
-  found = (
-    ('', [f'--config.init_from={model}']),
-    (
-      size,
-      [f'--config.data.vocab={vocabulary}'],
-    ),
-  )
-  return dict(zip(_STARTS, found, strict=True))
+  pretrained = '', [f'--config.init_from={model}']
+  random = size, [f'--config.data.vocab={vocabulary}']
+  return dict(zip(_STARTS, (pretrained, random), strict=True))
 
 
 def compare_rates(name, options, made):

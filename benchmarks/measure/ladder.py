@@ -8,7 +8,7 @@ one with the most FLOPs is left out, and its loss compared with what the others
 predict. Then all are fitted, and the loss is extrapolated to --flops, with the range
 of what the fits without one run each say. A run counts as it is at the end of its
 last phase of --seq_length; it is refused if its learning rate has not fallen to 0
-there, if it is still on the plateau, or if its vocabulary or the rows that are
+there, if it is still on the plateau, or if its data or the number of rows that are
 evaluated are others. Needs the extra `plot` with --draw.
 """
 
@@ -65,7 +65,7 @@ def read_point(run: runs.Run, seq_length: int) -> Point:
 def check_alike(found: list[runs.Run]):
   """Ends the program if losses of the runs cannot be compared."""
   for read in (
-    lambda run: run.list_rows('run')[-1]['vocab_sha256'],
+    lambda run: run.list_rows('run')[-1]['data_sha256'],
     lambda run: run.config.eval.sequences,
   ):
     first, *others = map(read, found)

@@ -19,10 +19,10 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
     c: the config, changed in place.
     arguments: `smoke`, `profile=NAME` (see `recipes.PROFILES`; with the
       paper's learning rate and epochs of fine-tuning at any size),
-      `size=NAME` (see `recipes.read_size`) and `field=value`, separated by commas; later
-      ones override earlier ones, and all override the first two. A field is
-      named by its dotted path, or by the last part of it if unique; a single
-      value for a field of phases applies to all phases.
+      `size=NAME` (see `recipes.read_size`) and `field=value`, separated by
+      commas; later ones override earlier ones, and all override the first two. A
+      field is named by its dotted path, or by the last part of it if unique; a
+      single value for a field of phases applies to all phases.
   """
   items = [item for item in arguments.split(',') if item]
   # Arguments that set many fields come first.

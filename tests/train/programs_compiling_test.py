@@ -90,14 +90,14 @@ def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
     (
       NotImplementedError('no such kernel.\nMore of it'),
       errors.UserError,
-      '^the training step of phase 0 at length 6 is refused .*: no such kernel; try '
-      'compute.attention=auto .*compute.attention=xla',
+      '^the training step of phase 0 at length 6 is refused .*: no such kernel; '
+      'try compute.attention=auto .*compute.attention=xla',
     ),
     (
       jax.errors.JaxRuntimeError(HBM),
       errors.UserError,
-      '^the training step of phase 0 at length 6 does not fit: it needs 20.50 GiB of the '
-      '15.75 GiB of a device; raise phases.accumulate, set compute.remat=layer',
+      '^the training step of phase 0 at length 6 does not fit: it needs 20.50 '
+      'GiB of the 15.75 GiB of a device; raise phases.accumulate, set compute.remat=layer',
     ),
     (TypeError('ours'), TypeError, '^ours$'),  # a bug keeps its traceback
   ],

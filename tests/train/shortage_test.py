@@ -27,8 +27,8 @@ def test_a_phase_that_does_not_fit_stops_the_run_before_its_first_step(
   monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 10_000)
   with pytest.raises(
     errors.UserError,
-    match='training step of phase 0, at length 6, does not fit: it needs 0.00 GiB of 0.00 '
-    'GiB; try .* or compute.remat=layer',
+    match='training step of phase 0, at length 6, does not fit: it needs 0.00 GiB '
+    'of 0.00 GiB; try .* or compute.remat=layer',
   ):
     training.train(training.small_config(steps=(3, 3)), tmp_path)
   assert not training.rows_of(tmp_path, 'train')
