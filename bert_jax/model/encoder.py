@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.model import attention, bert_config
-from bert_jax.ops import dropout, packed_rows
+from bert_jax.ops import dropout, early_sums, packed_rows
 from bert_jax.ops.elementwise import LayerNorm, add_bias
 
 
@@ -200,12 +200,24 @@ class Encoder(nn.Module):
     if c.scan_layers and not self.is_initializing():
       x = take_rows(self._scan(layer, x, tokens, deterministic), positions)
     else:
+      turn = jnp.zeros(())
       for i in range(c.num_layers):
+        name = f'layer_{i}'
         asked = positions if i == c.num_layers - 1 else None
-        x = layer(c, name=f'layer_{i}')(x, tokens, deterministic, asked)
+        x, turn, kind = self._sum_early(layer, name, x, turn)
+        x = kind(c, name=name)(x, tokens, deterministic, asked)
     if c.norm == 'pre':
       x = layer_norm(c, 'final_norm')(x)
     return x
+
+  def _sum_early(self, kind, name, x, turn):
+    """Returns (x, turn, the layer's class), see `early_sums.enter`."""
+    params = self.variables.get('params', {})
+    sums = early_sums.get(params, name)
+    if sums is None:
+      return x, turn, kind
+    x, turn, own = early_sums.enter(x, turn, params[name], name, sums)
+    return x, turn, nn.map_variables(kind, 'params', lambda _: {'params': own})
 
   def _scan(self, layer, x, tokens, deterministic):
     """Scans one block over the layers' stacked parameters."""

@@ -51,7 +51,7 @@ def scatter(x: jax.Array, axis: int, parts: int, slices: int, row: int = 0):
   """
   flat, where = _flat(x.shape, axis)
   share = x.reshape(flat)
-  if row and x.size >= _LARGE and len(flat) > 1 and not flat[where - 1] % 2:
+  if uses_rings(x.shape, axis, row):
     share = _scatter_by_rings(share, where, parts // row, row)
   else:
     if slices > 1:
@@ -62,6 +62,13 @@ def scatter(x: jax.Array, axis: int, parts: int, slices: int, row: int = 0):
   shape = list(x.shape)
   shape[axis] //= parts
   return share.reshape(shape)
+
+
+def uses_rings(shape: tuple[int, ...], axis: int, row: int) -> bool:
+  """Returns whether `scatter` adds up arrays of this shape around rings."""
+  flat, where = _flat(shape, axis)
+  large = math.prod(shape) >= _LARGE
+  return row > 0 and large and len(flat) > 1 and flat[where - 1] % 2 == 0
 
 
 def _scatter_by_rings(x, axis, k, m):

@@ -11,6 +11,8 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from ml_collections import config_dict
 
+from bert_jax import param_names
+from bert_jax.ops import early_sums
 from bert_jax.parallel import collectives, device_mesh, partition, row_keys
 from bert_jax.train import device_rows, optimizer
 from bert_jax.train.task import Objective, Phase
@@ -28,6 +30,8 @@ class Update:
     clip: clips a micro-batch's gradient, see `optimizer.make_clip`, or None.
     dtype: type of the activations, to which the weights are rounded.
     reduce_dtype: type in which the devices' gradients are added.
+    early: whether kernels' gradients that go around rings are summed beside the
+      backward pass of the layers below, see `ops.early_sums`.
   """
 
   objective: Objective
@@ -38,6 +42,7 @@ class Update:
   clip: Callable[[Any], Any] | None = None
   dtype: str = 'float32'
   reduce_dtype: str = 'float32'
+  early: bool = False
 
 
 def make_update(
@@ -53,6 +58,9 @@ def make_update(
     clip=optimizer.make_clip(config.optimizer),
     dtype=config.model.dtype,
     reduce_dtype=config.optimizer.reduce_dtype,
+    # Micro-batches have one sum, after the last, or after each if it is clipped.
+    # A scan has the layers' gradients at its end only.
+    early=phase.accumulate == 1 and not config.compute.scan_layers,
   )
 
 
@@ -61,8 +69,9 @@ def compute(params: Any, batch: Any, key: jax.Array, update: Update):
 
   The parameters are gathered from their shards once. Each device adds up the
   gradients of its rows over all micro-batches; then one reduce-scatter over the
-  devices leaves each its shard (`partition.stored_spec`). With `update.clip`,
-  there is one per micro-batch, since each one's global gradient is clipped.
+  devices leaves each its shard (`partition.stored_spec`). With `update.early`,
+  large gradients are reduced during the backward pass instead. With `update.clip`,
+  there is one sum per micro-batch, since each one's global gradient is clipped.
 
   Args:
     params: float32, sharded.
@@ -75,10 +84,12 @@ def compute(params: Any, batch: Any, key: jax.Array, update: Update):
   mesh, parts = update.mesh, update.parts
   shards = partition.stored_shardings(mesh, params)
   params = device_rows.round_shards(params, mesh, update.dtype)
+  early = _list_early(params, shards, update)
 
   def of_rows(rows, counts, key, parts):
-    sums, grads = _over_devices(params, rows, counts, key, parts, update)
-    return sums, _reduced(grads, shards, mesh, update.reduce_dtype)
+    more = shards, early, update
+    sums, grads = _over_devices(params, rows, counts, key, parts, *more)
+    return sums, _reduced(grads, shards, early, update)
 
   if update.clip is None:
     return of_rows(batch, update.objective.counts(batch), key, parts)
@@ -112,12 +123,33 @@ def find_row_key(
   return row_keys.for_rows(key, row // parts, 0)
 
 
-def _over_devices(params, batch, counts, key, parts, update):
-  """Returns (sums, gradients [data, ...] not yet summed over `data`)."""
+def _list_early(params, specs, update) -> set[str]:
+  """Returns the names of gradients that are summed during the backward pass."""
+  row, specs = device_mesh.find_row(update.mesh), param_names.flatten(specs)
+  return {
+    name
+    for name, x in param_names.flatten(params).items()
+    if update.early and name.startswith('encoder/') and 'data' in specs[name]
+    if collectives.uses_rings(x.shape, specs[name].index('data'), row)
+  }
+
+
+def _over_devices(params, batch, counts, key, parts, specs, early, update):
+  """Returns (sums, gradients [data, ...]).
+
+  Gradients are not yet summed over `data`, except the early ones, of which each
+  device has its shard of the sum.
+  """
   objective, mesh = update.objective, update.mesh
+  specs = param_names.flatten(specs)
+
+  def add_up(name, grad):
+    return _reduce(grad, specs[name], update.reduce_dtype, mesh)
 
   def local(params, rows, counts, key):
     share = jax.lax.axis_index('data')
+    if early:
+      params = early_sums.insert(params, add_up, early)
 
     def loss_fn(params, rows, key):
       sums, _ = objective.compute(params, rows, key)
@@ -129,6 +161,7 @@ def _over_devices(params, batch, counts, key, parts, update):
       key_i = row_keys.for_rows(jax.random.fold_in(key, i), share * n, share)
       grad = jax.value_and_grad(loss_fn, has_aux=True)
       (_, sums), grads = grad(params, rows, key_i)
+      grads = early_sums.extract(grads) if early else grads
       if parts > 1:  # so that micro-batches are added without rounding
         grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)
       return sums, grads
@@ -141,19 +174,23 @@ def _over_devices(params, batch, counts, key, parts, update):
   return split(params, batch, counts, key)
 
 
-def _reduced(grads, specs, mesh, dtype):
-  """Sums gradients, leaves [data, ...], over `data`.
+def _reduced(grads, specs, early, update):
+  """Sums gradients, leaves [data, ...], over `data`, except the early ones.
 
   If `model` were automatic here, each gradient would first be gathered over it.
   """
   stacked = jax.tree.map(
     lambda spec: P('data', *[x if x == 'model' else None for x in spec]), specs
   )
+
+  def reduce_one(name, grad, spec):
+    if name in early:
+      return grad[0]
+    return _reduce(grad[0], spec, update.reduce_dtype, update.mesh)
+
   reduce = jax.shard_map(
-    lambda found: jax.tree.map(
-      lambda g, spec: _reduce(g[0], spec, dtype, mesh), found, specs
-    ),
-    mesh=mesh,
+    lambda found: param_names.map_named(reduce_one, found, specs),
+    mesh=update.mesh,
     in_specs=(stacked,),
     out_specs=specs,
     check_vma=False,
