@@ -19,11 +19,9 @@ text. bert_jax.data.prepare --exclude=FILE, or bert_jax.main with
 """
 
 import collections
-import functools
 import json
 import os
 import re
-import tempfile
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -45,12 +43,9 @@ _MARKS = ''.join(
 )
 _LETTER = rf'[^\W_{_IDEOGRAPH}]'
 _WORD = re.compile(rf'[{_IDEOGRAPH}]|{_LETTER}+(?:[{_MARKS}]{_LETTER}*)*')
-_CHUNK = 1 << 20  # characters of a document that are searched together
 _WORST = 5  # rows printed
 # A different odd multiplier for each place in an n-gram.
-_FACTORS = np.random.default_rng(13).integers(
-  1 << 63, size=N, dtype=np.uint64
-) * np.uint64(2) + np.uint64(1)
+_FACTORS = np.random.default_rng(13).integers(1 << 64, size=N, dtype='u8') | 1
 
 
 class Row(NamedTuple):
@@ -135,109 +130,62 @@ class Index(NamedTuple):
 
 
 def make_index(rows: Iterable[Row]) -> tuple[Index, list[np.ndarray]]:
-  """Returns the index of rows, and for each row its n-grams' places in it."""
+  """Returns the index of rows, and the hashes of each row's n-grams."""
   ids: dict[str, int] = {}
   found = []
   for row in rows:
     numbers = [ids.setdefault(x, len(ids) + 1) for x in split_words(row.text)]
-    found.append(_hash(np.array(numbers, np.uint64))[0])
+    found.append(_hash(np.array(numbers, np.uint64)))
   hashes = np.unique(np.concatenate([*found, np.empty(0, np.uint64)]))
-  return Index(ids, hashes), [np.searchsorted(hashes, x) for x in found]
+  return Index(ids, hashes), found
 
 
-def _hash(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Hashes all n-grams of words, numbers uint64 [W] of which 0 is unknown.
+def _hash(ids: np.ndarray) -> np.ndarray:
+  """Returns uint64 [G], hashes of the n-grams without unknown words.
 
-  Returns:
-    (hashes, places): uint64 [G] and the first words of n-grams without unknown
-    words, [G].
+  Args:
+    ids: numbers of words, uint64 [W]; 0 is unknown.
   """
-  size = len(ids) - N + 1
-  if size <= 0:
-    return np.empty(0, np.uint64), np.empty(0, np.int64)
-  unknown = np.concatenate([[0], np.cumsum(ids == 0)])
-  places = np.flatnonzero(unknown[N:] == unknown[:-N])
-  mixed = ids * np.uint64(0x9E3779B97F4A7C15)
-  mixed ^= mixed >> np.uint64(29)
-  hashes = np.zeros(len(places), np.uint64)
-  for k, factor in enumerate(_FACTORS):
-    hashes += mixed[places + k] * factor
-  return hashes ^ (hashes >> np.uint64(32)), places
-
-
-class Found(NamedTuple):
-  """What a text holds of an index.
-
-  Attributes:
-    grams: {n-gram of the index: its words in the text}.
-    documents: that hold them, by `document.identify`.
-  """
-
-  grams: dict[int, str]
-  documents: set[str]
+  if len(ids) < N:
+    return np.empty(0, np.uint64)
+  grams = np.lib.stride_tricks.sliding_window_view(ids, N)
+  return (grams @ _FACTORS)[grams.all(1)]
 
 
 def search(
   piece: sources.Piece,
   layout: str,
   field: str,
-  path: str,
-  left_out: frozenset[str] = frozenset(),
-) -> Found:
+  index: Index,
+  left_out: frozenset[str],
+) -> tuple[set[int], set[str]]:
   """Searches a piece of the training text, in a process of its own.
 
   Args:
     layout: of plain text, see `sources.plan`.
-    path: the index, from `_save`.
     left_out: documents that are not searched, by `document.identify`.
+
+  Returns:
+    The hashes of the index that it holds, and the documents that hold them, by
+    `document.identify`.
   """
-  index, found = _load(path), Found({}, set())
+  found, holding = set(), set()
   counts: collections.Counter[str] = collections.Counter()
   for document in sources.read_documents(piece, layout, field, counts, counts):
     if left_out and documents.identify(document) in left_out:
       continue
-    holds, before = False, list[str]()
-    for text in _chunk(document.paragraphs):
-      words = before + split_words(text)
-      ids = np.fromiter(
-        (index.ids.get(x, 0) for x in words), np.uint64, len(words)
-      )
-      hashes, places = _hash(ids)
-      at = np.searchsorted(index.hashes, hashes)
-      at = np.minimum(at, len(index.hashes) - 1)
-      for k in np.flatnonzero(index.hashes[at] == hashes):
-        place = places[k]
-        found.grams.setdefault(int(at[k]), ' '.join(words[place : place + N]))
-        holds = True
-      before = words[-N + 1 :]
-    if holds:
-      found.documents.add(documents.identify(document))
-  return found
-
-
-def _chunk(paragraphs: Sequence[str]) -> Iterator[str]:
-  """Yields the paragraphs of a document, joined to texts of a bounded size."""
-  some, size = [], 0
-  for paragraph in paragraphs:
-    some.append(paragraph)
-    size += len(paragraph)
-    if size > _CHUNK:
-      yield '\n'.join(some)
-      some, size = [], 0
-  yield '\n'.join(some)
-
-
-def _save(index: Index, path: str):
-  words = np.frombuffer('\n'.join(index.ids).encode(), np.uint8)
-  with open(path, 'wb') as file:
-    np.savez(file, words=words, hashes=index.hashes)
-
-
-@functools.lru_cache(1)
-def _load(path: str) -> Index:
-  with np.load(path, allow_pickle=False) as saved:
-    words = saved['words'].tobytes().decode().split('\n')
-    return Index({x: i for i, x in enumerate(words, 1)}, saved['hashes'])
+    ids = (
+      index.ids.get(word, 0)
+      for paragraph in document.paragraphs
+      for word in split_words(paragraph)
+    )
+    hashes = _hash(np.fromiter(ids, np.uint64))
+    at = np.searchsorted(index.hashes, hashes)
+    there = hashes[index.hashes.take(at, mode='clip') == hashes]
+    if len(there):
+      found.update(there.tolist())
+      holding.add(documents.identify(document))
+  return found, holding
 
 
 def find(
@@ -261,42 +209,40 @@ def find(
   how = recipe['layout'], recipe['field']
   index, grams = make_index(rows)
   pieces = sources.plan(recipe['inputs'], *how) if len(index.hashes) else []
-  found = Found({}, set())
-  with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
-    path = os.path.join(folder, 'index.npz')
-    _save(index, path)
-    jobs = [(piece, *how, path, left_out) for piece in pieces]
-    made = prepare.local_runner(workers)(search, jobs)
-    total = sum(piece.size for piece in pieces)
-    with progress.Progress(total, 'B', 'searching') as bar:
-      for piece, some in zip(pieces, made, strict=True):
-        found.grams.update(some.grams)
-        found.documents.update(some.documents)
-        bar.update(piece.size)
+  found, holding = set(), set(left_out)
+  jobs = [(piece, *how, index, left_out) for piece in pieces]
+  made = prepare.local_runner(workers)(search, jobs)
+  total = sum(piece.size for piece in pieces)
+  with progress.Progress(total, 'B', 'searching') as bar:
+    for piece, some in zip(pieces, made, strict=True):
+      found |= some[0]
+      holding |= some[1]
+      bar.update(piece.size)
   results = []
   for row, own in zip(rows, grams, strict=True):
-    there = [int(x) for x in own if int(x) in found.grams]
+    words = split_words(row.text)
+    there = [k for k, x in enumerate(own.tolist()) if x in found]
     results.append(
       {
         'path': row.path,
         'line': row.number,
-        'words': len(split_words(row.text)),
+        'words': len(words),
         'share': len(there) / len(own) if len(own) else None,
-        'sample': found.grams[there[0]] if there else None,
+        'sample': ' '.join(words[there[0] :][:N]) if there else None,
       }
     )
-  return results, found.documents | left_out
+  return results, holding
 
 
 def summarise(results: Sequence[dict[str, Any]]) -> list[str]:
   """Returns the lines of a table by file, and of the worst rows."""
-  of: dict[str, list] = {}
+  shares: dict[str, list] = {}
   for x in results:
-    of.setdefault(x['path'], []).append(x)
+    shares.setdefault(x['path'], []).append(x['share'])
   lines = [f'{"rows":>8} {f"{N} words":>8} {"found":>8} {"share":>7}  file']
-  for path, some in of.items():
-    judged = [x for x in some if x['share'] is not None]
-    bad = sum(x['share'] > 0 for x in judged)
+  for path, some in shares.items():
+    judged = [x for x in some if x is not None]
+    bad = sum(x > 0 for x in judged)
     share = f'{bad / len(judged):.2%}' if judged else ''
     lines.append(
       f'{len(some):>8,} {len(judged):>8,} {bad:>8,} {share:>7}  {path}'
@@ -304,12 +250,11 @@ def summarise(results: Sequence[dict[str, Any]]) -> list[str]:
   worst = sorted(
     (x for x in results if x['share']), key=lambda x: (-x['share'], -x['words'])
   )
-  for x in worst[:_WORST]:
-    lines.append(
-      f'{x["path"]} line {x["line"]}: {x["share"]:.0%} of its n-grams, such as '
-      f'"{x["sample"]}"'
-    )
-  return lines
+  return lines + [
+    f'{x["path"]} line {x["line"]}: {x["share"]:.0%} of its n-grams, such as '
+    f'"{x["sample"]}"'
+    for x in worst[:_WORST]
+  ]
 
 
 def _define_flags():

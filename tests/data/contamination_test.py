@@ -8,7 +8,7 @@ import re
 import pytest
 
 from bert_jax import errors
-from bert_jax.corpus import document, sources
+from bert_jax.corpus import document
 from bert_jax.data import contamination, manifest_file, prepare
 from tests.data import preparation
 
@@ -61,28 +61,16 @@ def test_what_is_planted_is_found_and_nothing_else(tmp_path):
   assert contamination.find(data, given, workers=2) == (found, holding)
 
 
-def test_words_may_be_in_different_paragraphs_of_a_long_document(
-  tmp_path, monkeypatch
-):
-  monkeypatch.setattr(contamination, '_CHUNK', 50)
+def test_words_may_be_in_different_paragraphs_of_a_document(tmp_path):
   words = [f'w{i}' for i in range(400)]
-  (tmp_path / 'text').write_text(
-    '\n'.join(' '.join(words[i : i + 7]) for i in range(0, 400, 7))
-  )
+  lines = [' '.join(words[i : i + 7]) for i in range(0, 400, 7)]
+  data = write_data(tmp_path, '\n'.join(lines))
   rows = [
     contamination.Row('f', i, ' '.join(words[i : i + 13])) for i in range(387)
   ]
-  index, grams = contamination.make_index(rows)
-  contamination._save(index, str(tmp_path / 'index'))
-  [piece] = sources.plan([str(tmp_path / 'text')], 'paragraphs', 'text')
-  found = contamination.search(
-    piece, 'paragraphs', 'text', str(tmp_path / 'index')
-  )
-  assert len(found.grams) == 387
-  assert all(
-    found.grams[int(x[0])] == row.text
-    for x, row in zip(grams, rows, strict=True)
-  )
+  found, _ = contamination.find(data, rows, workers=0)
+  assert all(x['share'] == 1 for x in found)
+  assert [x['sample'] for x in found] == [row.text for row in rows]
 
 
 def test_prepare_leaves_out_the_documents_that_are_listed(tmp_path):
