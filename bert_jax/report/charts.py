@@ -1,18 +1,16 @@
 """Draws charts as SVG, whose lines and letters take the page's colours."""
 
-import contextlib
+import functools
 import io
+import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from bert_jax.runtime import drawing
 from bert_jax.sweep import results
 
-# Stands for the colour of the page's text, which depends on the reader's theme.
-_TEXT = '#010203'
 _STYLE = {
   'svg.fonttype': 'none',  # text stays text
   'svg.hashsalt': 'bert_jax',  # the same chart is the same bytes
@@ -20,25 +18,43 @@ _STYLE = {
   'axes.spines.top': False,
   'axes.spines.right': False,
   'axes.grid': True,
+  'grid.color': 'black',
   'grid.alpha': 0.15,
   'legend.frameon': False,
-  **dict.fromkeys(
-    (
-      *('text.color', 'axes.labelcolor', 'axes.edgecolor', 'axes.titlecolor'),
-      *('xtick.color', 'ytick.color', 'grid.color'),
-    ),
-    _TEXT,
-  ),
 }
 
 
+def _as_svg(draw):
+  """Returns a function that returns the figure which `draw` makes as SVG."""
+
+  @functools.wraps(draw)
+  def render(*args) -> str:
+    file = io.StringIO()
+    with drawing.import_matplotlib().rc_context(_STYLE):
+      draw(*args).savefig(
+        file, format='svg', transparent=True, metadata={'Date': None}
+      )
+    # Without the XML header, and as wide as its place on the page.
+    _, _, text = file.getvalue().partition('<svg')
+    text = re.sub(r' (width|height)="[\d.]+pt"', '', text, count=2)
+    # What is black has the colour of the page's text; letters do not say so.
+    text = text.replace('#000000', 'currentColor')
+    return f'<svg fill="currentColor"{text}'
+
+  return render
+
+
+draw_scores = _as_svg(results.make_figure)  # of a sweep's settings
+
+
+@_as_svg
 def draw_curves(
   title: str,
   curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
   x_label: str,
-  levels: Mapping[str, float] | None = None,
-  places: Mapping[str, float] | None = None,
-) -> str:
+  levels: Mapping[str, float],
+  places: Mapping[str, float],
+):
   """Draws curves over one another.
 
   Args:
@@ -46,46 +62,28 @@ def draw_curves(
     levels: {name: y} of horizontal lines.
     places: {name: x} of vertical lines.
   """
-  ticker = drawing.import_matplotlib().ticker
-  with _figure(5, 3.2) as (figure, svg):
-    axis = figure.add_subplot()
-    for name, (x, y) in curves.items():
-      axis.plot(x, y, label=name, marker='.' if len(x) < 30 else '')
-    for name, y in (levels or {}).items():
-      axis.axhline(y, linestyle='--', linewidth=1, color=_TEXT, alpha=0.6)
-      axis.annotate(
-        name,
-        (1, y),
-        xycoords=('axes fraction', 'data'),
-        ha='right',
-        va='bottom',
-      )
-    for name, x in (places or {}).items():
-      axis.axvline(x, linestyle=':', linewidth=1, color=_TEXT, alpha=0.6)
-      axis.annotate(
-        name,
-        (x, 1),
-        xycoords=('data', 'axes fraction'),
-        rotation=90,
-        ha='right',
-        va='top',
-      )
-    axis.set_title(title, fontsize=10)
-    axis.set_xlabel(x_label)
-    axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
-    if len(curves) > 1:
-      axis.legend(fontsize=8)
-  return svg[0]
+  matplotlib = drawing.import_matplotlib()
+  figure = matplotlib.figure.Figure((5, 3.2), layout='constrained')
+  axis = figure.add_subplot()
+  for name, (x, y) in curves.items():
+    axis.plot(x, y, label=name, marker='.' if len(x) < 30 else '')
+  across, along = axis.get_yaxis_transform(), axis.get_xaxis_transform()
+  for name, y in levels.items():
+    axis.axhline(y, linestyle='--', linewidth=1, color='black', alpha=0.6)
+    axis.text(1, y, name, transform=across, ha='right', va='bottom')
+  for name, x in places.items():
+    axis.axvline(x, linestyle=':', linewidth=1, color='black', alpha=0.6)
+    axis.text(x, 1, name, transform=along, ha='right', va='top', rotation=90)
+  axis.set_title(title, fontsize=10)
+  axis.set_xlabel(x_label)
+  axis.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=''))
+  if len(curves) > 1:
+    axis.legend(fontsize=8)
+  return figure
 
 
-def draw_scores(settings: Sequence[dict[str, Any]]) -> str:
-  """Draws the scores of a sweep's settings, see `results.make_figure`."""
-  with _rendering() as svg:
-    svg.append(results.make_figure(settings))
-  return svg[0]
-
-
-def draw_attention(tokens: Sequence[str], attention: np.ndarray) -> str:
+@_as_svg
+def draw_attention(tokens: Sequence[str], attention: np.ndarray):
   """Draws attention as a map for each head of the first and the last layer.
 
   Args:
@@ -95,44 +93,17 @@ def draw_attention(tokens: Sequence[str], attention: np.ndarray) -> str:
   layers = sorted({0, len(attention) - 1})
   heads = min(attention.shape[1], 4)
   side = 0.9 + 0.13 * len(tokens)
-  with _figure(heads * side, len(layers) * side) as (figure, svg):
-    for row, layer in enumerate(layers):
-      for head in range(heads):
-        place = row * heads + head + 1
-        axis = figure.add_subplot(len(layers), heads, place)
-        axis.imshow(attention[layer, head], 'Blues', vmin=0, vmax=1)
-        axis.set_title(f'layer {layer}, head {head}', fontsize=8)
-        axis.grid(visible=False)
-        names = range(len(tokens)), tokens
-        axis.set_xticks(*names, rotation=90, fontsize=6)
-        axis.set_yticks(*(names if head == 0 else ([], [])), fontsize=6)
-  return svg[0]
-
-
-@contextlib.contextmanager
-def _figure(width: float, height: float):
-  """Yields (a figure of matplotlib, a list that gets its SVG at the end)."""
-  figures = drawing.import_matplotlib().figure
-  with _rendering() as svg:
-    svg.append(figures.Figure((width, height), layout='constrained'))
-    yield svg[0], svg
-
-
-@contextlib.contextmanager
-def _rendering():
-  """Yields a list for a figure, which is replaced by its SVG at the end."""
-  matplotlib = drawing.import_matplotlib()
-  drawn: list[Any] = []
-  with matplotlib.rc_context(_STYLE):
-    yield drawn
-    file = io.StringIO()
-    drawn[0].savefig(
-      file, format='svg', transparent=True, metadata={'Date': None}
-    )
-  text = file.getvalue()
-  # Without the XML header, and as wide as its place on the page.
-  text = text[text.index('<svg') :]
-  text = re.sub(r' (width|height)="[\d.]+pt"', '', text, count=2)
-  for color in (_TEXT, '#000000'):
-    text = text.replace(color, 'currentColor')
-  drawn[0] = text
+  figure = drawing.import_matplotlib().figure.Figure(
+    (heads * side, len(layers) * side), layout='constrained'
+  )
+  axes = figure.subplots(len(layers), heads, squeeze=False)
+  for axis, (layer, head) in zip(
+    axes.flat, itertools.product(layers, range(heads)), strict=True
+  ):
+    axis.imshow(attention[layer, head], 'Blues', vmin=0, vmax=1)
+    axis.set_title(f'layer {layer}, head {head}', fontsize=8)
+    axis.grid(visible=False)
+    names = range(len(tokens)), tokens
+    axis.set_xticks(*names, rotation=90, fontsize=6)
+    axis.set_yticks(*(names if head == 0 else ([], [])), fontsize=6)
+  return figure

@@ -1,11 +1,13 @@
 """Renders what is known about runs as one self-contained HTML page."""
 
 import html
+import itertools
 import json
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 import bert_jax
+from bert_jax import errors
 from bert_jax.config import describe, flatten
 from bert_jax.report import charts, runs
 
@@ -38,8 +40,7 @@ def render(
     sweeps: {path: results.json} of the sweeps that runs belong to.
   """
   names = [*sweeps] or [x.name for x in found]
-  more = f' and {len(names) - 3} more' if len(names) > 3 else ''
-  title = html.escape(', '.join(names[:3]) + more)
+  title = html.escape(errors.listing(names, most=3))
   parts = [f'<h1>{title}</h1>']
   for path, results in sweeps.items():
     parts += [f'<h2>Sweep {html.escape(path)}</h2>', _show_sweep(results)]
@@ -74,10 +75,10 @@ def _show_sweep(results) -> str:
     [
       *map(html.escape, x['fields'].values()),
       f'{len(x["values"])} of {x["runs"]}',
-      _format(x['mean'], '.4f'),
-      _format(x['std'], '.4f'),
-      _format(x['best'], '.4f'),
-      _format(x['baseline'], '.4f'),
+      *(
+        '' if x[name] is None else f'{x[name]:.4f}'
+        for name in ('mean', 'std', 'best', 'baseline')
+      ),
     ]
     for x in settings
   ]
@@ -85,16 +86,10 @@ def _show_sweep(results) -> str:
   metrics = {x['metric'] for x in settings if x['metric']}
   metric = html.escape(metrics.pop()) if len(metrics) == 1 else 'score'
   columns = 'runs', f'mean {metric} on dev', 'std', 'best', 'constant'
-  table = _make_table(
-    [*map(html.escape, settings[0]['fields']), *columns], rows
-  )
+  head = [*map(html.escape, settings[0]['fields']), *columns]
   scored = [x for x in settings if x['values']]
   drawn = charts.draw_scores(scored) if scored else ''
-  return f'{table}<div class="charts">{drawn}</div>'
-
-
-def _format(value, form: str) -> str:
-  return '' if value is None else format(value, form)
+  return f'{_make_table(head, rows)}<div class="charts">{drawn}</div>'
 
 
 # {row of the table: how to find it in the last evaluation}
@@ -124,110 +119,78 @@ def _compare(found: Sequence[runs.Run]) -> str:
 
 def _describe(run: runs.Run) -> dict[str, str]:
   """Returns {row of the table: value} of a run."""
-  c, (facts, *_) = run.config, run.list_rows('run')[-1:] or [{}]
-  m, pairs = c.model, zip(c.phases.batch_size, c.phases.seq_length, strict=True)
-  last = _get_last(run)
+  c, m, results = run.config, run.config.model, run.results
+  facts, last = run.get_last('run'), run.get_last('eval', 'train')
+  batches = zip(c.phases.batch_size, c.phases.seq_length, strict=True)
   device = [f'{facts[x]}' for x in ('devices', 'device_kind') if x in facts]
   versions = [f'{x} {facts[x]}' for x in ('jax', 'libtpu') if facts.get(x)]
-  return {
+  described = {
     'task': c.finetuning.glue or c.task,
     'starts from': c.init_from or 'new weights',
     'layers x hidden size': f'{m.num_layers} x {m.hidden_size}',
     'heads': f'{m.num_heads}',
     'rows x tokens a batch': ', then '.join(
-      dict.fromkeys(f'{b} x {n}' for b, n in pairs)
+      dict.fromkeys(f'{b} x {n}' for b, n in batches)
     ),
     'updates': f'{last.get("step", 0):,} of {sum(c.phases.steps):,}',
-    **{k: f'{last[x]:{form}}' for k, (x, form) in _LAST.items() if x in last},
-    **{
-      f'dev {x}': _describe_score(run, x)
-      for x in run.results.get('metrics', ())
-    },
-    'hours of training': f'{run.count_seconds() / 3600:.2f}',
-    'device': ', '.join([' x '.join(device), *versions]),
   }
+  for name, (key, form) in _LAST.items():
+    if key in last:
+      described[name] = f'{last[key]:{form}}'
+  for name, value in results.get('metrics', {}).items():
+    low, high = results['intervals'][name]
+    described[f'dev {name}'] = (
+      f'{value:.4f} [{low:.4f}, {high:.4f}], '
+      f'a constant gets {results["baseline"][name]:.4f}'
+    )
+  described['hours of training'] = f'{run.count_seconds() / 3600:.2f}'
+  described['device'] = ', '.join([' x '.join(device), *versions])
+  return described
 
 
-def _get_last(run: runs.Run) -> dict:
-  """Returns the newest evaluation, or else the newest training row."""
-  return (run.list_rows('eval') or run.list_rows('train') or [{}])[-1]
-
-
-def _describe_score(run, metric: str) -> str:
-  value, results = run.results['metrics'][metric], run.results
-  low, high = results['intervals'][metric]
-  constant = results['baseline'][metric]
-  return f'{value:.4f} [{low:.4f}, {high:.4f}], a constant gets {constant:.4f}'
-
-
-# {chart: the values of evaluations in it}
-_CHARTS = {
-  'held-out MLM loss, nats': ('mlm_loss',),
-  'held-out accuracy': ('mlm_accuracy', 'nsp_accuracy'),
-  'context gain, nats': ('context_gain',),
-}
+# (rows of the log, what they are drawn over, title, what is drawn)
+_PRETRAINING = (
+  ('eval', 'tokens', 'held-out MLM loss, nats', ('mlm_loss',)),
+  ('eval', 'tokens', 'held-out accuracy', ('mlm_accuracy', 'nsp_accuracy')),
+  ('eval', 'tokens', 'context gain, nats', ('context_gain',)),
+)
+_TRAINING = (
+  ('train', 'step', 'training loss', ('loss',)),
+  ('train', 'step', 'learning rate', ('learning_rate',)),
+)
 
 
 def _show_curves(found: Sequence[runs.Run]) -> str:
-  pretrained = all(run.config.task == 'pretraining' for run in found)
-  x, label = ('tokens', 'tokens') if pretrained else ('step', 'updates')
-  charted = _CHARTS
-  if not pretrained:
-    metrics = dict.fromkeys(
-      m for r in found for m in r.results.get('metrics', ())
-    )
-    charted = {f'{name} on dev': (name,) for name in metrics}
+  evaluated = _PRETRAINING
+  if any(run.config.task != 'pretraining' for run in found):
+    names = [x for run in found for x in run.results.get('metrics', ())]
+    metrics = dict.fromkeys(names)
+    evaluated = [('eval', 'step', f'{x} on dev', (x,)) for x in metrics]
   drawn = []
-  for title, keys in charted.items():
-    curves = {}
-    for run in found:
-      for key in keys:
-        kept = [r for r in run.list_rows('eval') if key in r and x in r]
-        if kept:
-          curves[_name_curve(run, key, found, keys)] = (
-            [r[x] for r in kept],
-            [r[key] for r in kept],
-          )
+  for kind, x, title, keys in (*evaluated, *_TRAINING):
+    curves, levels, places = {}, {}, {}
+    for run, key in itertools.product(found, keys):
+      rows = [row for row in run.list_rows(kind) if x in row and key in row]
+      if rows:
+        names = [run.name] if len(found) > 1 else []
+        names += [key.partition('_')[0].upper()] if len(keys) > 1 else []
+        curves[', '.join(names)] = [[row[k] for row in rows] for k in (x, key)]
+    if keys == ('mlm_loss',) and len(found) == 1:
+      levels['unigram entropy'] = found[0].manifest['unigram_entropy']
+      last = found[0].get_last('eval', 'train')
+      if 'plateau_exit_tokens' in last:
+        places['exit of the plateau'] = last['plateau_exit_tokens']
     if curves:
-      marks = _mark(found) if keys == ('mlm_loss',) else {}
-      drawn.append(charts.draw_curves(title, curves, label, **marks))
-  for title, key in (
-    ('training loss', 'loss'),
-    ('learning rate', 'learning_rate'),
-  ):
-    curves = {
-      run.name: ([r['step'] for r in rows], [r[key] for r in rows])
-      for run in found
-      if (rows := [r for r in run.list_rows('train') if key in r])
-    }
-    drawn.append(charts.draw_curves(title, curves, 'updates'))
+      label = 'updates' if x == 'step' else x
+      drawn.append(charts.draw_curves(title, curves, label, levels, places))
   return f'<div class="charts">{"".join(drawn)}</div>'
 
 
-def _name_curve(run, key: str, found, keys) -> str:
-  names = [run.name] if len(found) > 1 else []
-  names += [key.partition('_')[0].upper()] if len(keys) > 1 else []
-  return ', '.join(names) or key
-
-
-def _mark(found) -> dict:
-  """Returns the unigram entropy and where the plateau ended, of one run."""
-  if len(found) > 1:
-    return {}
-  [run] = found
-  exit_at = _get_last(run).get('plateau_exit_tokens')
-  return {
-    'levels': {'unigram entropy': run.manifest['unigram_entropy']},
-    'places': {'exit of the plateau': exit_at} if exit_at else {},
-  }
-
-
 def _show_run(run: runs.Run, section: runs.Section) -> str:
-  parts = [_show_guesses(section)]
+  parts = [_show_guesses(section.guesses)] if section.guesses else []
   if section.attention:
-    drawn = charts.draw_attention(
-      section.attention.tokens, section.attention.attention
-    )
+    shown = section.attention
+    drawn = charts.draw_attention(shown.tokens, shown.attention)
     parts.append(f'<h3>Attention</h3><div class="charts">{drawn}</div>')
   if section.problem:
     parts.append(f'<p>{html.escape(section.problem)}</p>')
@@ -235,8 +198,7 @@ def _show_run(run: runs.Run, section: runs.Section) -> str:
     parts.append(_show_data(run.manifest))
   if 'confusion' in run.results and len(run.results['confusion']) <= _MOST:
     parts.append(_show_confusion(run.results['confusion']))
-  command = (run.list_rows('run') or [{}])[-1].get('command')
-  if command:
+  if command := run.get_last('run').get('command'):
     parts.append(f'<h3>Command</h3><pre>{html.escape(command)}</pre>')
   fields = json.dumps(flatten(run.config), indent=1)
   changed = textwrap.dedent(describe(run.config))
@@ -245,59 +207,43 @@ def _show_run(run: runs.Run, section: runs.Section) -> str:
     f'<details><summary>All of it</summary><pre>{html.escape(fields)}</pre>'
     '</details>'
   )
-  return '\n'.join(x for x in parts if x)
+  return '\n'.join(parts)
 
 
-def _show_guesses(section) -> str:
+def _show_guesses(guesses: Sequence[runs.Guesses]) -> str:
   parts = ['<h3>Guesses for held-out words, by updates</h3>']
-  for x in section.guesses:
-    rows = [
-      (
-        f'{step:,}',
-        ', '.join(
-          f'<span{" class=right" if word == x.truth else ""}>'
-          f'{html.escape(word)} {p:.0%}</span>'
-          for word, p in words
-        ),
-      )
-      for step, words in x.steps.items()
-    ]
-    parts.append(
-      f'<p>{html.escape(x.sentence)} (the text: <b>{html.escape(x.truth)}</b>)</p>'
-    )
+  for x in guesses:
+    sentence, truth = html.escape(x.sentence), html.escape(x.truth)
+    parts.append(f'<p>{sentence} (the text: <b>{truth}</b>)</p>')
+    rows = []
+    for step, words in x.steps.items():
+      shown = [
+        f'<span{" class=right" if word == x.truth else ""}>'
+        f'{html.escape(word)} {p:.0%}</span>'
+        for word, p in words
+      ]
+      rows.append((f'{step:,}', ', '.join(shown)))
     parts.append(_make_table(('updates', 'the likeliest words'), rows))
-  return '\n'.join(parts) if section.guesses else ''
+  return '\n'.join(parts)
 
 
 def _show_data(manifest) -> str:
-  rows = [
-    (
-      html.escape(x['input']),
-      f'{x["documents"]:,}',
-      f'{x["text_bytes"] / 1e6:,.1f}',
-      # Data of earlier versions lack these counts.
-      *(
-        f'{x[split]["tokens"]:,}'
-        for split in ('train', 'heldout')
-        if split in x
-      ),
-    )
-    for x in manifest['inputs']
-  ]
-  head = (
-    'input',
-    'documents',
-    'MB of text',
-    'training tokens',
-    'held-out tokens',
-  )
+  rows = []
+  for x in manifest['inputs']:
+    row = [html.escape(x['input']), f'{x["documents"]:,}']
+    row.append(f'{x["text_bytes"] / 1e6:,.1f}')
+    # Data of earlier versions lack these counts.
+    splits = [x[split] for split in ('train', 'heldout') if split in x]
+    rows.append(row + [f'{split["tokens"]:,}' for split in splits])
+  head = 'input', 'documents', 'MB of text'
+  table = _make_table((*head, 'training tokens', 'held-out tokens'), rows)
   lengths = ', '.join(
     f'{x["rows"]:,} rows of {length} ({x["padding_share"]:.1%} padding)'
     for length, x in manifest['lengths'].items()
   )
   cleaned = ', '.join(f'{k} {v:,}' for k, v in manifest['cleaned'].items())
   return (
-    f'<h3>Data</h3>{_make_table(head, rows)}<p>{lengths}; '
+    f'<h3>Data</h3>{table}<p>{lengths}; '
     f'{manifest["unknown_share"]:.2%} unknown tokens; unigram entropy '
     f'{manifest["unigram_entropy"]:.3f} nats'
     f'{"; cleaned: " + html.escape(cleaned) if cleaned else ""}.</p>'
@@ -306,9 +252,7 @@ def _show_data(manifest) -> str:
 
 def _show_confusion(confusion) -> str:
   # A class may be predicted that no row has.
-  labels = dict.fromkeys(
-    [*confusion, *(x for y in confusion.values() for x in y)]
-  )
+  labels = dict.fromkeys(itertools.chain(confusion, *confusion.values()))
   rows = [
     [html.escape(right), *(f'{found.get(x, 0):,}' for x in labels)]
     for right, found in confusion.items()

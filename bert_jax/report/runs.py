@@ -22,7 +22,7 @@ class Run(NamedTuple):
   """What is known about a run without its checkpoints.
 
   Attributes:
-    name: its path, without the prefix that all paths share.
+    name: its path, without the folders that all paths share.
     rows: of its log.
     results: scores of a fine-tuned model; {} before the end of a run.
     manifest: of the data of pre-training; {} if there is none.
@@ -38,6 +38,10 @@ class Run(NamedTuple):
   def list_rows(self, kind: str) -> list[dict]:
     """Returns the rows of the log of a kind, see `log.Log.write`."""
     return [row for row in self.rows if row['kind'] == kind]
+
+  def get_last(self, *kinds: str) -> dict:
+    """Returns the newest row of the first kind that has rows; {} if none."""
+    return next(filter(None, map(self.list_rows, kinds)), [{}])[-1]
 
   def count_seconds(self) -> float:
     """Returns the seconds of training and evaluation, from the logged speed."""
@@ -99,17 +103,9 @@ def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
       f'{", ".join(folders)} has no run that ended; start the sweep again.'
     )
   found = [x.rstrip('/') for x in found]
-  common = _find_common([os.path.dirname(x) for x in found])
-  names = [os.path.relpath(x, common) if common else x for x in found]
+  start = os.path.commonprefix(found).rfind('/') + 1
+  names = [x[start:] for x in found]
   return [_read(x, name) for x, name in zip(found, names, strict=True)], sweeps
-
-
-def _find_common(folders: Sequence[str]) -> str:
-  """Returns the path that all folders share; '' if there is none."""
-  try:
-    return os.path.commonpath(folders)
-  except ValueError:  # some are here, others in a bucket
-    return ''
 
 
 def _read(workdir: str, name: str) -> Run:
@@ -131,31 +127,30 @@ def describe(run: Run) -> Section:
 
   A fine-tuned model guesses no words, so its section is empty.
   """
-  guesses, attention = [], None
+  guesses, attention, problem = [], None, ''
   if run.config.task != 'pretraining':
-    return Section(guesses, attention, '')
+    return Section(guesses, attention, problem)
+  data = paths.prepared_data(run.config, run.workdir)
   try:
     steps = checkpoint_reader.list_steps(paths.checkpoints(run.workdir))
+    if not steps:
+      problem = 'There is no checkpoint.'
     places = np.linspace(0, len(steps) - 1, min(len(steps), _CHECKPOINTS))
     for place in places.round():
-      model = source.read(run.workdir, steps[int(place)])
-      guesses = guesses or _choose_examples(run, model.tokenizer)
-      for x in guesses:
-        words = fill.fill(
-          model.params, model.config, model.tokenizer, x.sentence
+      step = steps[int(place)]
+      model = source.read(run.workdir, step)
+      own = model.params, model.config, model.tokenizer
+      guesses = guesses or [
+        Guesses(sentence, truth, {})
+        for sentence, truth in finish.choose_examples(
+          run.config, data, model.tokenizer, _EXAMPLES
         )
-        x.steps[steps[int(place)]] = words[0]
+      ]
+      for x in guesses:
+        x.steps[step] = fill.fill(*own, x.sentence)[0]
     if guesses:
       whole = guesses[0].sentence.replace('[MASK]', guesses[0].truth)
-      (attention,) = hidden_states.extract(
-        model.params, model.config, model.tokenizer, [whole], attention=True
-      )
+      [attention] = hidden_states.extract(*own, [whole], attention=True)
   except errors.UserError as error:
-    return Section(guesses, attention, errors.first_line(error))
-  return Section(guesses, attention, '' if steps else 'There is no checkpoint.')
-
-
-def _choose_examples(run, tokenizer) -> list[Guesses]:
-  folder = paths.prepared_data(run.config, run.workdir)
-  chosen = finish.choose_examples(run.config, folder, tokenizer, _EXAMPLES)
-  return [Guesses(sentence, truth, {}) for sentence, truth in chosen]
+    problem = errors.first_line(error)
+  return Section(guesses, attention, problem)

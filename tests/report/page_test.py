@@ -94,6 +94,11 @@ def test_a_sweep_has_a_row_for_each_setting():
   assert find_row(page.render([make_run()], [NOTHING], {'s': results}), '2')
 
 
+def test_a_run_without_rows_has_no_charts_yet():
+  text = page.render([make_run(rows=[])], [NOTHING], {})
+  assert find_row(text, 'updates') == ['0 of 20'] and '<svg' not in text
+
+
 def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
   curves = {'<a>': ([1, 2], [3, 4]), 'b': ([1, 2], [4, 3])}
   drawn = [
@@ -101,8 +106,9 @@ def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
     for _ in range(2)
   ]
   assert drawn[0] == drawn[1]
-  assert drawn[0].startswith('<svg') and '&lt;a&gt;' in drawn[0]
-  assert 'currentColor' in drawn[0] and '#010203' not in drawn[0]
+  assert '&lt;a&gt;' in drawn[0]
+  assert drawn[0].startswith('<svg fill="currentColor"')
+  assert 'stroke: currentColor' in drawn[0] and '#000000' not in drawn[0]
 
 
 def test_what_is_no_run_is_refused(tmp_path):
