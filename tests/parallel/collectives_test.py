@@ -103,3 +103,10 @@ def test_slices_exchange_shares_alone(few):
     [[0, 4], [1, 5], [2, 6], [3, 7]],
   ]
   assert collectives._stages(2, 2) == [[[0, 1]]]  # one device of each
+
+
+def test_large_arrays_go_around_rings_where_rows_are_known():
+  assert collectives.uses_rings((512, 2048), 1, row=4)
+  assert not collectives.uses_rings((512, 2048), 1, row=0)
+  assert not collectives.uses_rings((128, 512), 1, row=4)  # BERT-Tiny's
+  assert not collectives.uses_rings((511, 2048), 1, row=4)  # has no halves
