@@ -19,11 +19,12 @@ text. bert_jax.data.prepare --exclude=FILE, or bert_jax.main with
 """
 
 import collections
+import itertools
 import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,15 +50,10 @@ _FACTORS = np.random.default_rng(13).integers(1 << 64, size=N, dtype='u8') | 1
 
 
 class Row(NamedTuple):
-  """An evaluation row.
-
-  Attributes:
-    path: the file.
-    number: of its line, or of its text in a .json, from 1.
-  """
+  """An evaluation row: a line of a file or, of a .json, a text in it."""
 
   path: str
-  number: int
+  line: int  # from 1
   text: str
 
 
@@ -85,7 +81,7 @@ def read_rows(given: str) -> list[Row]:
         text = file.read().decode('utf-8-sig', 'replace')
       if text_files.get_extension(path) == '.json':
         with errors.explaining(
-          f'cannot read {path}', 'is it JSON?', ValueError
+          f'cannot read {path}', 'is it JSON?', (ValueError, RecursionError)
         ):
           texts = list(_list_texts(json.loads(text)))
       else:
@@ -106,38 +102,11 @@ def _decode_line(line: str) -> str:
 
 def _list_texts(value: Any) -> Iterator[str]:
   """Yields the texts in a JSON value, in order."""
-  left = [value]
-  while left:
-    found = left.pop()
-    if isinstance(found, str):
-      yield found
-    elif isinstance(found, dict):
-      left += reversed([*found.values()])
-    elif isinstance(found, list):
-      left += reversed(found)
-
-
-class Index(NamedTuple):
-  """The n-grams of evaluation rows.
-
-  Attributes:
-    ids: {word: number from 1}.
-    hashes: of different n-grams, sorted uint64 [G].
-  """
-
-  ids: dict[str, int]
-  hashes: np.ndarray
-
-
-def make_index(rows: Iterable[Row]) -> tuple[Index, list[np.ndarray]]:
-  """Returns the index of rows, and the hashes of each row's n-grams."""
-  ids: dict[str, int] = {}
-  found = []
-  for row in rows:
-    numbers = [ids.setdefault(x, len(ids) + 1) for x in split_words(row.text)]
-    found.append(_hash(np.array(numbers, np.uint64)))
-  hashes = np.unique(np.concatenate([*found, np.empty(0, np.uint64)]))
-  return Index(ids, hashes), found
+  if isinstance(value, str):
+    yield value
+  elif isinstance(value, dict | list):
+    for found in value.values() if isinstance(value, dict) else value:
+      yield from _list_texts(found)
 
 
 def _hash(ids: np.ndarray) -> np.ndarray:
@@ -156,17 +125,20 @@ def search(
   piece: sources.Piece,
   layout: str,
   field: str,
-  index: Index,
+  ids: dict[str, int],
+  wanted: np.ndarray,
   left_out: frozenset[str],
 ) -> tuple[set[int], set[str]]:
   """Searches a piece of the training text, in a process of its own.
 
   Args:
     layout: of plain text, see `sources.plan`.
+    ids: {word of evaluation rows: number from 1}.
+    wanted: hashes of their n-grams, sorted uint64 [G].
     left_out: documents that are not searched, by `document.identify`.
 
   Returns:
-    The hashes of the index that it holds, and the documents that hold them, by
+    The wanted hashes that it holds, and the documents that hold them, by
     `document.identify`.
   """
   found, holding = set(), set()
@@ -174,14 +146,14 @@ def search(
   for document in sources.read_documents(piece, layout, field, counts, counts):
     if left_out and documents.identify(document) in left_out:
       continue
-    ids = (
-      index.ids.get(word, 0)
+    numbers = (
+      ids.get(word, 0)
       for paragraph in document.paragraphs
       for word in split_words(paragraph)
     )
-    hashes = _hash(np.fromiter(ids, np.uint64))
-    at = np.searchsorted(index.hashes, hashes)
-    there = hashes[index.hashes.take(at, mode='clip') == hashes]
+    hashes = _hash(np.fromiter(numbers, np.uint64))
+    at = np.searchsorted(wanted, hashes)
+    there = hashes[wanted.take(at, mode='clip') == hashes]
     if len(there):
       found.update(there.tolist())
       holding.add(documents.identify(document))
@@ -207,10 +179,15 @@ def find(
   manifest = manifest_file.read(data)
   recipe, left_out = manifest['recipe'], frozenset(manifest.get('excluded', ()))
   how = recipe['layout'], recipe['field']
-  index, grams = make_index(rows)
-  pieces = sources.plan(recipe['inputs'], *how) if len(index.hashes) else []
+  ids: dict[str, int] = {}
+  texts = [split_words(row.text) for row in rows]
+  for word in itertools.chain(*texts):
+    ids.setdefault(word, len(ids) + 1)
+  grams = [_hash(np.array([ids[x] for x in text], np.uint64)) for text in texts]
+  wanted = np.unique(np.concatenate([*grams, np.empty(0, np.uint64)]))
+  pieces = sources.plan(recipe['inputs'], *how) if len(wanted) else []
   found, holding = set(), set(left_out)
-  jobs = [(piece, *how, index, left_out) for piece in pieces]
+  jobs = [(piece, *how, ids, wanted, left_out) for piece in pieces]
   made = prepare.local_runner(workers)(search, jobs)
   total = sum(piece.size for piece in pieces)
   with progress.Progress(total, 'B', 'searching') as bar:
@@ -219,13 +196,12 @@ def find(
       holding |= some[1]
       bar.update(piece.size)
   results = []
-  for row, own in zip(rows, grams, strict=True):
-    words = split_words(row.text)
+  for row, words, own in zip(rows, texts, grams, strict=True):
     there = [k for k, x in enumerate(own.tolist()) if x in found]
     results.append(
       {
         'path': row.path,
-        'line': row.number,
+        'line': row.line,
         'words': len(words),
         'share': len(there) / len(own) if len(own) else None,
         'sample': ' '.join(words[there[0] :][:N]) if there else None,
@@ -262,7 +238,6 @@ def _define_flags():
   flags.DEFINE_string('eval', None, 'Evaluation files, folders or globs.')
   flags.DEFINE_string('output', '', 'A .json for every row.')
   flags.DEFINE_string('documents', '', 'A file for the documents to leave out.')
-  flags.DEFINE_integer('workers', -1, 'Processes; -1 is one per core.')
   flags.mark_flags_as_required(['data', 'eval'])
 
 
@@ -273,7 +248,7 @@ def main(argv: list[str]):
   data = storage.resolve(given.data)
   own = os.path.join(data, 'data')
   data = own if storage.exists(own) else data
-  results, holding = find(data, read_rows(given.eval), given.workers)
+  results, holding = find(data, read_rows(given.eval))
   print('\n'.join(summarise(results)))
   if given.output:
     files.write_file(

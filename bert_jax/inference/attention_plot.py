@@ -42,7 +42,29 @@ def draw(
   layer: int | None,
   head: int | None,
 ):
-  """Draws the attention map of a head, or of all heads of a layer as a grid.
+  """Draws the figure of `make_figure` as a PNG."""
+  matplotlib = drawing.import_matplotlib()
+  there = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
+  fonts = [name for name in _FONTS if name in there]  # searched for each letter
+  with (
+    matplotlib.rc_context({'font.family': fonts, 'font.size': 8}),
+    warnings.catch_warnings(record=True, action='always') as warned,
+  ):
+    figure = make_figure(tokens, attention, layer, head)
+    files.write_file(
+      path, lambda new: figure.savefig(new, format='png', dpi=110)
+    )
+  if any('missing from font' in str(w.message) for w in warned):
+    print('no font here has all letters of it; install one, such as Noto Sans')
+
+
+def make_figure(
+  tokens: tuple[str, ...],
+  attention: np.ndarray,
+  layer: int | None,
+  head: int | None,
+):
+  """Returns the attention map of a head, or of all heads of a layer as a grid.
 
   Args:
     tokens: S word pieces.
@@ -50,40 +72,28 @@ def draw(
     layer: number of the layer, from 0; None is the last.
     head: number of the head, from 0; None is all.
   """
-  matplotlib = drawing.import_matplotlib()
   layer = len(attention) - 1 if layer is None else layer
   maps = attention[layer]  # [H, S, S]
   chosen = range(len(maps)) if head is None else [head]
   columns = min(_COLUMNS, math.ceil(math.sqrt(len(chosen))))
   rows = math.ceil(len(chosen) / columns)
   side = max(_CELL * len(tokens), _LEAST_SIDE) + _GAP
-  there = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
-  fonts = [name for name in _FONTS if name in there]  # searched for each letter
-  with (
-    matplotlib.rc_context({'font.family': fonts, 'font.size': 8}),
-    warnings.catch_warnings(record=True, action='always') as warned,
-  ):
-    figure = matplotlib.figure.Figure((columns * side + 2, rows * side + 1))
-    figure.set_layout_engine('constrained')
-    grid = figure.subplots(
-      rows, columns, sharex=True, sharey=True, squeeze=False
-    )
-    axes = grid.flat[: len(chosen)]
-    for place, (axis, i) in enumerate(zip(axes, chosen, strict=True)):
-      image = axis.imshow(maps[i], 'Blues', vmin=0, vmax=maps[[*chosen]].max())
-      axis.set_title(f'layer {layer}, head {i}')
-      _name_tokens(axis, tokens)
-      axis.tick_params(labelbottom=place + columns >= len(chosen))
-    for axis in grid.flat[len(chosen) :]:
-      axis.remove()
-    figure.supxlabel('to', fontsize=10)
-    figure.supylabel('from', fontsize=10)
-    figure.colorbar(image, ax=[*axes], label='probability', fraction=0.05)
-    files.write_file(
-      path, lambda new: figure.savefig(new, format='png', dpi=110)
-    )
-  if any('missing from font' in str(w.message) for w in warned):
-    print('no font here has all letters of it; install one, such as Noto Sans')
+  figure = drawing.import_matplotlib().figure.Figure(
+    (columns * side + 2, rows * side + 1), layout='constrained'
+  )
+  grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+  axes = grid.flat[: len(chosen)]
+  for place, (axis, i) in enumerate(zip(axes, chosen, strict=True)):
+    image = axis.imshow(maps[i], 'Blues', vmin=0, vmax=maps[[*chosen]].max())
+    axis.set_title(f'layer {layer}, head {i}')
+    _name_tokens(axis, tokens)
+    axis.tick_params(labelbottom=place + columns >= len(chosen))
+  for axis in grid.flat[len(chosen) :]:
+    axis.remove()
+  figure.supxlabel('to', fontsize=10)
+  figure.supylabel('from', fontsize=10)
+  figure.colorbar(image, ax=[*axes], label='probability', fraction=0.05)
+  return figure
 
 
 def _name_tokens(axis, tokens):

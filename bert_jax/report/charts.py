@@ -2,12 +2,10 @@
 
 import functools
 import io
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
+from bert_jax.inference import attention_plot
 from bert_jax.runtime import drawing
 from bert_jax.sweep import results
 
@@ -17,9 +15,6 @@ _STYLE = {
   'font.size': 9,
   'axes.spines.top': False,
   'axes.spines.right': False,
-  'axes.grid': True,
-  'grid.color': 'black',
-  'grid.alpha': 0.15,
   'legend.frameon': False,
 }
 
@@ -45,6 +40,7 @@ def _as_svg(draw):
 
 
 draw_scores = _as_svg(results.make_figure)  # of a sweep's settings
+draw_attention = _as_svg(attention_plot.make_figure)
 
 
 @_as_svg
@@ -73,37 +69,11 @@ def draw_curves(
     axis.text(1, y, name, transform=across, ha='right', va='bottom')
   for name, x in places.items():
     axis.axvline(x, linestyle=':', linewidth=1, color='black', alpha=0.6)
-    axis.text(x, 1, name, transform=along, ha='right', va='top', rotation=90)
+    axis.text(x, 1, name, transform=along, ha='left', va='top', rotation=90)
+  axis.grid(color='black', alpha=0.15)
   axis.set_title(title, fontsize=10)
   axis.set_xlabel(x_label)
   axis.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=''))
   if len(curves) > 1:
     axis.legend(fontsize=8)
-  return figure
-
-
-@_as_svg
-def draw_attention(tokens: Sequence[str], attention: np.ndarray):
-  """Draws attention as a map for each head of the first and the last layer.
-
-  Args:
-    tokens: S word pieces.
-    attention: [L, H, S (from), S (to)], probabilities.
-  """
-  layers = sorted({0, len(attention) - 1})
-  heads = min(attention.shape[1], 4)
-  side = 0.9 + 0.13 * len(tokens)
-  figure = drawing.import_matplotlib().figure.Figure(
-    (heads * side, len(layers) * side), layout='constrained'
-  )
-  axes = figure.subplots(len(layers), heads, squeeze=False)
-  for axis, (layer, head) in zip(
-    axes.flat, itertools.product(layers, range(heads)), strict=True
-  ):
-    axis.imshow(attention[layer, head], 'Blues', vmin=0, vmax=1)
-    axis.set_title(f'layer {layer}, head {head}', fontsize=8)
-    axis.grid(visible=False)
-    names = range(len(tokens)), tokens
-    axis.set_xticks(*names, rotation=90, fontsize=6)
-    axis.set_yticks(*(names if head == 0 else ([], [])), fontsize=6)
   return figure

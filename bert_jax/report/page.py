@@ -2,14 +2,14 @@
 
 import html
 import itertools
-import json
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.config import describe, flatten
+from bert_jax.config import describe
 from bert_jax.report import charts, runs
+from bert_jax.sweep import results
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }
@@ -17,13 +17,12 @@ body { max-width: 75rem; margin: auto; padding: 1rem }
 .charts { display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)) }
 .charts > :only-child { max-width: 45rem }
-svg { width: 100%; height: auto; font-family: inherit }
+svg { width: 100%; max-width: 60rem; height: auto; font-family: inherit }
 .wide { overflow-x: auto }
 table { border-collapse: collapse }
 th, td { padding: .2rem .7rem .2rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent) }
 pre { white-space: pre-wrap; overflow-wrap: anywhere }
-.right { font-weight: bold; color: light-dark(#060, #8e8) }
 """
 _MOST = 12  # curves in a chart
 
@@ -42,12 +41,11 @@ def render(
   names = [*sweeps] or [x.name for x in found]
   title = html.escape(errors.listing(names, most=3))
   parts = [f'<h1>{title}</h1>']
-  for path, results in sweeps.items():
-    parts += [f'<h2>Sweep {html.escape(path)}</h2>', _show_sweep(results)]
+  for path, summary in sweeps.items():
+    parts += [f'<h2>Sweep {html.escape(path)}</h2>', _show_sweep(summary)]
   parts += ['<h2>Results</h2>', _compare(found)]
-  parts += ['<h2>Curves</h2>', _show_curves(found[:_MOST])]
-  if len(found) > _MOST:
-    parts.append(f'<p>The first {_MOST} runs of {len(found)}.</p>')
+  most = f' of the first {_MOST} runs' if len(found) > _MOST else ''
+  parts += [f'<h2>Curves{most}</h2>', _show_curves(found[:_MOST])]
   for run, section in zip(found, sections, strict=True):
     if len(found) > 1:
       parts.append(f'<h2>{html.escape(run.name)}</h2>')
@@ -61,33 +59,16 @@ def render(
   )
 
 
-def _make_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-  """Returns a table; cells are HTML."""
-  lines = [''.join(f'<th>{x}</th>' for x in head)]
-  lines += [''.join(f'<td>{x}</td>' for x in row) for row in rows]
+def _make_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+  lines = [''.join(f'<th>{html.escape(x)}</th>' for x in head)]
+  lines += [''.join(f'<td>{html.escape(x)}</td>' for x in row) for row in rows]
   body = '\n'.join(f'<tr>{x}</tr>' for x in lines)
   return f'<div class="wide"><table>{body}</table></div>'
 
 
-def _show_sweep(results) -> str:
-  settings = results['settings']
-  rows = [
-    [
-      *map(html.escape, x['fields'].values()),
-      f'{len(x["values"])} of {x["runs"]}',
-      *(
-        '' if x[name] is None else f'{x[name]:.4f}'
-        for name in ('mean', 'std', 'best', 'baseline')
-      ),
-    ]
-    for x in settings
-  ]
-  # The tasks of GLUE are settings with a metric each.
-  metrics = {x['metric'] for x in settings if x['metric']}
-  metric = html.escape(metrics.pop()) if len(metrics) == 1 else 'score'
-  columns = 'runs', f'mean {metric} on dev', 'std', 'best', 'constant'
-  head = [*map(html.escape, settings[0]['fields']), *columns]
-  scored = [x for x in settings if x['values']]
+def _show_sweep(summary) -> str:
+  head, *rows = results.tabulate(summary)
+  scored = [x for x in summary['settings'] if x['values']]
   drawn = charts.draw_scores(scored) if scored else ''
   return f'{_make_table(head, rows)}<div class="charts">{drawn}</div>'
 
@@ -109,17 +90,14 @@ def _compare(found: Sequence[runs.Run]) -> str:
   columns = [_describe(run) for run in found]
   names = dict.fromkeys(name for column in columns for name in column)
   return _make_table(
-    ['', *(html.escape(run.name) for run in found)],
-    [
-      [name, *(html.escape(column.get(name, '')) for column in columns)]
-      for name in names
-    ],
+    ['', *(run.name for run in found)],
+    [[name, *(x.get(name, '') for x in columns)] for name in names],
   )
 
 
 def _describe(run: runs.Run) -> dict[str, str]:
   """Returns {row of the table: value} of a run."""
-  c, m, results = run.config, run.config.model, run.results
+  c, m, scores = run.config, run.config.model, run.results
   facts, last = run.get_last('run'), run.get_last('eval', 'train')
   batches = zip(c.phases.batch_size, c.phases.seq_length, strict=True)
   device = [f'{facts[x]}' for x in ('devices', 'device_kind') if x in facts]
@@ -137,11 +115,11 @@ def _describe(run: runs.Run) -> dict[str, str]:
   for name, (key, form) in _LAST.items():
     if key in last:
       described[name] = f'{last[key]:{form}}'
-  for name, value in results.get('metrics', {}).items():
-    low, high = results['intervals'][name]
+  for name, value in scores.get('metrics', {}).items():
+    low, high = scores['intervals'][name]
     described[f'dev {name}'] = (
       f'{value:.4f} [{low:.4f}, {high:.4f}], '
-      f'a constant gets {results["baseline"][name]:.4f}'
+      f'a constant gets {scores["baseline"][name]:.4f}'
     )
   described['hours of training'] = f'{run.count_seconds() / 3600:.2f}'
   described['device'] = ', '.join([' x '.join(device), *versions])
@@ -176,7 +154,7 @@ def _show_curves(found: Sequence[runs.Run]) -> str:
         names += [key.partition('_')[0].upper()] if len(keys) > 1 else []
         curves[', '.join(names)] = [[row[k] for row in rows] for k in (x, key)]
     if keys == ('mlm_loss',) and len(found) == 1:
-      levels['unigram entropy'] = found[0].manifest['unigram_entropy']
+      levels = found[0].levels
       last = found[0].get_last('eval', 'train')
       if 'plateau_exit_tokens' in last:
         places['exit of the plateau'] = last['plateau_exit_tokens']
@@ -189,9 +167,11 @@ def _show_curves(found: Sequence[runs.Run]) -> str:
 def _show_run(run: runs.Run, section: runs.Section) -> str:
   parts = [_show_guesses(section.guesses)] if section.guesses else []
   if section.attention:
+    parts.append('<h3>Attention</h3>')
     shown = section.attention
-    drawn = charts.draw_attention(shown.tokens, shown.attention)
-    parts.append(f'<h3>Attention</h3><div class="charts">{drawn}</div>')
+    for layer in sorted({0, len(shown.attention) - 1}):
+      maps = shown.tokens, shown.attention, layer, None
+      parts.append(charts.draw_attention(*maps))
   if section.problem:
     parts.append(f'<p>{html.escape(section.problem)}</p>')
   if run.manifest:
@@ -200,13 +180,8 @@ def _show_run(run: runs.Run, section: runs.Section) -> str:
     parts.append(_show_confusion(run.results['confusion']))
   if command := run.get_last('run').get('command'):
     parts.append(f'<h3>Command</h3><pre>{html.escape(command)}</pre>')
-  fields = json.dumps(flatten(run.config), indent=1)
-  changed = textwrap.dedent(describe(run.config))
-  parts.append(
-    f'<h3>Config</h3><p>Not the default:</p><pre>{html.escape(changed)}</pre>'
-    f'<details><summary>All of it</summary><pre>{html.escape(fields)}</pre>'
-    '</details>'
-  )
+  changed = html.escape(textwrap.dedent(describe(run.config)))
+  parts.append(f'<h3>Config, without defaults</h3><pre>{changed}</pre>')
   return '\n'.join(parts)
 
 
@@ -217,10 +192,9 @@ def _show_guesses(guesses: Sequence[runs.Guesses]) -> str:
     parts.append(f'<p>{sentence} (the text: <b>{truth}</b>)</p>')
     rows = []
     for step, words in x.steps.items():
+      marks = ['✓ ' if word == x.truth else '' for word, _ in words]
       shown = [
-        f'<span{" class=right" if word == x.truth else ""}>'
-        f'{html.escape(word)} {p:.0%}</span>'
-        for word, p in words
+        f'{a}{b} {p:.0%}' for a, (b, p) in zip(marks, words, strict=True)
       ]
       rows.append((f'{step:,}', ', '.join(shown)))
     parts.append(_make_table(('updates', 'the likeliest words'), rows))
@@ -230,7 +204,7 @@ def _show_guesses(guesses: Sequence[runs.Guesses]) -> str:
 def _show_data(manifest) -> str:
   rows = []
   for x in manifest['inputs']:
-    row = [html.escape(x['input']), f'{x["documents"]:,}']
+    row = [x['input'], f'{x["documents"]:,}']
     row.append(f'{x["text_bytes"] / 1e6:,.1f}')
     # Data of earlier versions lack these counts.
     splits = [x[split] for split in ('train', 'heldout') if split in x]
@@ -254,8 +228,8 @@ def _show_confusion(confusion) -> str:
   # A class may be predicted that no row has.
   labels = dict.fromkeys(itertools.chain(confusion, *confusion.values()))
   rows = [
-    [html.escape(right), *(f'{found.get(x, 0):,}' for x in labels)]
+    [right, *(f'{found.get(x, 0):,}' for x in labels)]
     for right, found in confusion.items()
   ]
-  head = ['right \\ predicted', *map(html.escape, labels)]
+  head = 'right \\ predicted', *labels
   return f'<h3>Confusion on dev</h3>{_make_table(head, rows)}'

@@ -26,6 +26,7 @@ class Run(NamedTuple):
     rows: of its log.
     results: scores of a fine-tuned model; {} before the end of a run.
     manifest: of the data of pre-training; {} if there is none.
+    levels: {name: MLM loss to compare with}.
   """
 
   name: str
@@ -34,6 +35,7 @@ class Run(NamedTuple):
   rows: list[dict]
   results: dict[str, Any]
   manifest: dict[str, Any]
+  levels: dict[str, float]
 
   def list_rows(self, kind: str) -> list[dict]:
     """Returns the rows of the log of a kind, see `log.Log.write`."""
@@ -55,28 +57,20 @@ class Run(NamedTuple):
 
 
 class Guesses(NamedTuple):
-  """What checkpoints guess for a hidden word.
-
-  Attributes:
-    steps: {step: (word, probability) of the likeliest words}.
-  """
+  """What checkpoints guess for a hidden word."""
 
   sentence: str
   truth: str
+  # {step: (word, probability) of the likeliest words}
   steps: dict[int, list[tuple[str, float]]]
 
 
 class Section(NamedTuple):
-  """What the checkpoints of a run show.
-
-  Attributes:
-    attention: features of a sentence with its attention; None without model.
-    problem: why there is less than that; '' if nothing is missing.
-  """
+  """What the checkpoints of a run show."""
 
   guesses: list[Guesses]
-  attention: hidden_states.Features | None
-  problem: str
+  attention: hidden_states.Features | None  # of a sentence; None without model
+  problem: str  # why there is less than that; '' if nothing is missing
 
 
 def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
@@ -110,16 +104,22 @@ def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
 
 def _read(workdir: str, name: str) -> Run:
   config = trained_run.read_config(paths.config(workdir))
-  manifest, results = {}, {}
+  manifest, results, levels = {}, {}, {}
   if config.task == 'pretraining':
     # A run keeps a copy, see `claim.keep`.
     manifest = manifest_file.read(
       workdir if config.data.dir else paths.own_data(workdir)
     )
+    levels['unigram entropy'] = manifest['unigram_entropy']
+    data = paths.prepared_data(config, workdir)
+    # Of benchmarks/measure/neighbour_counts.py.
+    counted = os.path.join(data, 'neighbour_counts.json')
+    if storage.exists(counted):
+      levels['neighbour counts'] = files.read_json(counted)['window']
   elif storage.exists(paths.results(workdir)):
     results = files.read_json(paths.results(workdir))
   rows = log.read(paths.metrics(workdir))
-  return Run(name, workdir, config, rows, results, manifest)
+  return Run(name, workdir, config, rows, results, manifest, levels)
 
 
 def describe(run: Run) -> Section:

@@ -50,10 +50,9 @@ def main(argv: list[str]) -> int:
   cells = runs.list_runs(table, c, file, directory, data)
   todo = [*dict.fromkeys(run for column in cells.values() for run in column)]
   todo.sort(key=lambda run: (run.config.seed, run.needs != ''))
-  for name in [
-    x for x in table.columns if (table.rows[0].name, x) not in cells
-  ]:
-    print(f'no {name}: {data} has no {table.columns[name].folder}')
+  for name, column in table.columns.items():
+    if (table.rows[0].name, name) not in cells:
+      print(f'no {name}: {data} has no {column.folder}')
   print(runs.describe(todo, directory, given.gflops), flush=True)
   if given.dry_run:
     return 0

@@ -130,11 +130,7 @@ def _count_rows(name: str, source: splits.Source) -> int:
 
 
 def describe(todo: Sequence[Run], directory: str, gflops: float) -> str:
-  """Returns a line on the work done and left.
-
-  Args:
-    gflops: GFLOP/s; 0 is the finished runs' speed.
-  """
+  """Returns a line on the work done and left, at `gflops` GFLOP/s if not 0."""
   folders = {run: os.path.join(directory, run.name) for run in todo}
   done = {run: x for run, x in folders.items() if share.read_results(x)}
   costs = {run: count_flops(run.config) for run in todo}

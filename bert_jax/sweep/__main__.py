@@ -63,8 +63,7 @@ def main(argv: list[str]) -> int:
   for found, failed in share.work(directory, runs, make_command):  # noqa: B007
     summary = results.summarise(runs, found)
     files.write_json(paths.results(directory), summary)
-  chosen = {x.get('select') for x in found.values()} == {'best'}
-  print('\n'.join(['', *results.render(summary, chosen)]))
+  print('\n'.join(['', *results.render(summary)]))
   _report(directory, summary, config)
   for name in failed:
     print(f'failed: {name}; see output.txt there')

@@ -30,7 +30,8 @@ def summarise(
     `runs` and `done`, counts; `best`, the `run`, `metric` and `value` of the
     best run, and `best_setting`, the `fields`, `metric` and `mean` of the best
     mean, null if no run is done or metrics differ; `glue`, see
-    `_summarise_glue`; `settings`, in the order of the grid, each with its
+    `_summarise_glue`; `select`, 'best' if the scores are from each run's best
+    epoch; `settings`, in the order of the grid, each with its
     `fields`, the `metric` to compare by (null if no run is done), the `values`
     on dev {run: value}, their `mean`, `std` (of the sample; null for one run)
     and `best`, the value of a constant (`baseline`), and which runs are not
@@ -59,6 +60,7 @@ def summarise(
     'best': best,
     'best_setting': best_setting,
     'glue': _summarise_glue(settings),
+    'select': _get_common(x.get('select') for x in results.values()),
     'settings': settings,
   }
 
@@ -110,27 +112,31 @@ def _summarise_glue(settings) -> dict[str, Any] | None:
   return {'tasks': tasks, 'mean': statistics.fmean(means) if means else None}
 
 
-def render(summary: dict[str, Any], chosen: bool) -> list[str]:
-  """Returns the table as lines: a header, and a line for each setting.
-
-  Args:
-    chosen: whether the scores are from each run's best epoch.
-  """
+def tabulate(summary: dict[str, Any]) -> list[list[str]]:
+  """Returns the table: a header, and a row for each setting."""
   settings = summary['settings']
-  metric = _get_common(x['metric'] for x in settings if x['metric']) or 'score'
-  score = f'{metric} of the best epoch' if chosen else metric
-  rows = [[*settings[0]['fields'], 'done', score, 'best', '']]
+  score = _get_common(x['metric'] for x in settings if x['metric']) or 'score'
+  if summary.get('select') == 'best':  # not in results of earlier versions
+    score = f'{score} of the best epoch'
+  rows = [[*settings[0]['fields'], 'done', score, 'best', 'constant', '']]
   for x in settings:
-    poor, best = len(x['problems']), x['best']
+    poor = len(x['problems'])
     rows.append(
       [
         *x['fields'].values(),
         f'{len(x["values"])}/{x["runs"]}',
         _describe_mean(x['mean'], x['std']),
-        '' if best is None else f'{best:.4f}',
+        _describe_mean(x['best']),
+        _describe_mean(x['baseline']),
         f'{poor} may have learnt nothing' if poor else '',
       ]
     )
+  return rows
+
+
+def render(summary: dict[str, Any]) -> list[str]:
+  """Returns the lines of `tabulate`."""
+  rows = tabulate(summary)
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   return [
     '  '.join(x.ljust(n) for x, n in zip(row, widths, strict=True)).rstrip()
@@ -138,7 +144,7 @@ def render(summary: dict[str, Any], chosen: bool) -> list[str]:
   ]
 
 
-def _describe_mean(mean, std) -> str:
+def _describe_mean(mean, std=None) -> str:
   if mean is None:
     return ''
   return f'{mean:.4f}' if std is None else f'{mean:.4f} ± {std:.4f}'

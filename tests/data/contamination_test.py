@@ -127,7 +127,7 @@ def test_rows_are_lines_or_the_texts_of_json(tmp_path):
     json.dumps({'d': [{'q': 'one'}, {'q': 'two'}]})
   )
   texts = [
-    (x.number, ' '.join(x.text.split()))
+    (x.line, ' '.join(x.text.split()))
     for name in ('a.tsv', 'b.jsonl', 'c.json')
     for x in contamination.read_rows(str(tmp_path / name))
   ]

@@ -27,6 +27,7 @@ def make_run(name='a', losses=(6.0, 4.0), task='pretraining', **more):
   manifest = {'inputs': [], 'lengths': {}, 'cleaned': {}, 'unknown_share': 0}
   manifest['unigram_entropy'] = 6.5
   known = {'config': c, 'rows': rows, 'results': {}, 'manifest': manifest}
+  known['levels'] = {'unigram entropy': 6.5, 'neighbour counts': 3.9}
   return runs.Run(name, f'runs/{name}', **{**known, **more})
 
 
@@ -57,7 +58,7 @@ def test_the_page_loads_nothing_and_shows_names_as_they_are():
   assert not re.search('<script|<link|<img|src=|@import|href="http', text)
   assert not re.search('<b>&|<i>|<s>|<checkpoint>', text)
   assert '&lt;b&gt;&amp;' in text
-  assert '<span class=right>cat 25%</span>' in text
+  assert '<td>&lt;s&gt; 50%, ✓ cat 25%</td>' in text
 
 
 def test_scores_stand_beside_a_constant():
@@ -77,6 +78,7 @@ def test_scores_stand_beside_a_constant():
 
 def test_a_sweep_has_a_row_for_each_setting():
   setting = {'metric': 'f1', 'std': None, 'baseline': 0.25, 'runs': 2}
+  setting['problems'] = {}
   settings = [
     {'fields': {'rate': '1'}, 'values': {'a': 0.5}, 'mean': 0.5, 'best': 0.5},
     {'fields': {'rate': '2'}, 'values': {}, 'mean': None, 'best': None},
@@ -84,12 +86,12 @@ def test_a_sweep_has_a_row_for_each_setting():
   results = {'settings': [setting | x for x in settings]}
   text = page.render([make_run()], [NOTHING], {'runs/s': results})
   assert '<title>runs/s</title>' in text and '<h1>runs/s</h1>' in text
-  assert find_row(text, '1') == ['1 of 2', '0.5000', '', '0.5000', '0.2500']
-  assert find_row(text, '2') == ['0 of 2', '', '', '', '0.2500']
-  assert 'mean f1 on dev' in text
+  assert find_row(text, '1') == ['1/2', '0.5000', '0.5000', '0.2500', '']
+  assert find_row(text, '2') == ['0/2', '', '', '0.2500', '']
+  assert '<th>f1</th>' in text
   results['settings'][1]['metric'] = 'accuracy'
   text = page.render([make_run()], [NOTHING], {'runs/s': results})
-  assert 'mean score on dev' in text
+  assert '<th>score</th>' in text
   results = {'settings': results['settings'][1:]}
   assert find_row(page.render([make_run()], [NOTHING], {'s': results}), '2')
 

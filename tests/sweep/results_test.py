@@ -71,12 +71,16 @@ def test_different_metrics_are_not_compared():
 def test_the_table_has_a_line_for_each_setting():
   poor = make_results(0.0, 'all the same')
   summary = summarise([poor, 1.0, None, None, None, None])
-  assert results.render(summary, chosen=False) == [
-    'learning_rate  done  f1               best',
-    '1e-05          2/3   0.5000 ± 0.7071  1.0000  1 may have learnt nothing',
+  head, *lines = results.render(summary)
+  assert head.split() == ['learning_rate', 'done', 'f1', 'best', 'constant']
+  assert lines == [
+    '1e-05          2/3   0.5000 ± 0.7071  1.0000  0.2500'
+    '    1 may have learnt nothing',
     '2e-05          0/3',
   ]
-  assert 'f1 of the best epoch' in results.render(summary, chosen=True)[0]
+  chosen = [x | {'select': 'best'} for x in (poor, make_results(1.0))]
+  summary = summarise([*chosen, None, None, None, None])
+  assert 'f1 of the best epoch' in results.render(summary)[0]
 
 
 def draw(values, text):
