@@ -8,8 +8,8 @@ with these learning rates, and with the default one, for the default epochs. The
 table has the mean score of each, and the share of the best that the default gets.
 
 Each task is two sweeps over seeds, one from --model and one from random
-weights of the same size with the same vocabulary, by the same recipe; with --starts
-it is one of them. The table
+weights of the same size with the same vocabulary, by the same recipe, with the
+default learning rate of their size; with --starts it is one of them. The table
 has the mean of the first metric on dev, its standard deviation over the seeds,
 and what a constant gets. A killed command goes on where it was; it may be
 started several times at once, and then shares the runs.
@@ -50,15 +50,12 @@ class Task(NamedTuple):
     config: the config file, with what stands before its arguments.
     input: `data.input`; {data} is --data, {made} the folder of files made here.
     epochs: times that each row is seen.
-    rate: the learning rate; by default that of most compact models of arXiv
-      1908.08962.
     more: further arguments of the config.
   """
 
   config: str
   input: str
   epochs: int
-  rate: float = 3e-4
   more: str = ''
 
 
@@ -82,7 +79,6 @@ TASKS = {
     'train={data}/wnut17/wnut17train.conll,'
     'dev={data}/wnut17/emerging.dev.conll',
     6,
-    1e-3,
   ),
   'SQuAD part': Task(
     'squad.py:seq_length=256',
@@ -157,7 +153,7 @@ def sweep(name, kind, start, options, made, grid=''):
   )
   config = task.config
   if not grid:
-    config += f',learning_rate={task.rate},epochs={task.epochs}{arguments}'
+    config += f',epochs={task.epochs}{arguments}'
   config += f',{options.more}' if options.more else ''
   seeds = ','.join(map(str, range(options.seeds)))
   command = [
