@@ -294,6 +294,12 @@ FIELDS: dict[str, Field] = {
   'finetuning.head_dropout': Field(
     0.1, 'dropout rate before the head, rounded to 256ths', _SHARE
   ),
+  'finetuning.head_bias': Field(
+    'zeros',
+    'first biases of a new head: zeros; or labels, the log frequency of each '
+    'class or tag, or the mean of numbers; auto: labels below a hidden size of 768',
+    Choice('auto', 'zeros', 'labels'),
+  ),
   'finetuning.reinit_layers': Field(
     0, 'top layers of init_from to re-initialise', Range(0, 1024)
   ),

@@ -70,6 +70,7 @@ def finetuning(size: str = 'base') -> config_dict.ConfigDict:
   """Returns the paper's recipe (appendix A.3) for classification."""
   c = pretraining(size)
   c.task = 'classification'
+  c.finetuning.head_bias = 'auto'
   c.data.heldout = 0.1
   c.phases.seq_length = (128,)
   c.phases.steps = (1,)
@@ -155,6 +156,7 @@ _PAPER_PROFILE = {
   'objective.unigram_bias': False,
   'objective.sampled_words': 0,
   'objective.word_vectors': False,
+  'finetuning.head_bias': 'zeros',
   'model.mask_value': -10_000.0,
   'optimizer.epsilon': 1e-6,
   'optimizer.bias_correction': True,

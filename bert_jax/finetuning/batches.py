@@ -114,6 +114,10 @@ def make_task(
   dev = unseen.pop('dev')
   train = Batches(config, data.splits['train'], data.pad_id)
 
+  bias = None
+  if config.finetuning.head_bias == 'labels':
+    bias = this.find_bias(data.splits['train'], len(data.labels))
+
   def score(kept):
     names = this.list_metrics(data.labels, config.finetuning.glue)
     split, settings = data.splits['dev'], this.get_settings(config)
@@ -127,7 +131,7 @@ def make_task(
     eval_batches=dev.eval_batches,
     describe=this.describe_batch,
     facts=task_data.list_facts(config, data, this.list_columns(config)),
-    start=starting.make_start(config, data.labels),
+    start=starting.make_start(config, data.labels, bias),
     collect=dev.collect,
     score=score,
     keep_best=config.finetuning.select == 'best',

@@ -132,6 +132,12 @@ class Classes(row_task.RowTask):
       None if numbers or gpt else math.log(module.outputs),
     )
 
+  def find_bias(self, rows, count):
+    """Returns the classes' log frequencies, or the mean of numbers."""
+    if count:
+      return supervised.log_shares(rows.labels, count)
+    return np.array([np.mean(rows.labels)], np.float32)
+
   # From predictions to scores and files.
 
   def list_metrics(self, labels, glue=''):

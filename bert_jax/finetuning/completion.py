@@ -32,9 +32,10 @@ def complete(
 ) -> config_dict.ConfigDict:
   """Returns the config with what follows from the data, and prints the plan.
 
-  These are the learning rate and the epochs, the number of classes, of steps
-  (from the epochs) and of steps of the warm-up, the sequence length, lowered to
-  the longest row, and how batches avoid padding. A run that has begun has
+  These are the learning rate and the epochs, the number of classes, what a new
+  head's biases start at, the number of steps (from the epochs) and of steps of the
+  warm-up, the sequence length, lowered to the longest row, and how batches avoid
+  padding. A run that has begun has
   them already.
   """
   c, rows = config.copy_and_resolve_references(), data.splits['train'].size
@@ -54,6 +55,9 @@ def _fill_from_data(c, data, rows):
   rate, epochs = choose(c, rows)
   c.optimizer.learning_rate = c.optimizer.learning_rate or rate
   c.finetuning.epochs = c.finetuning.epochs or epochs
+  if c.finetuning.head_bias == 'auto':
+    small = c.model.hidden_size < _PAPERS_SIZE
+    c.finetuning.head_bias = 'labels' if small else 'zeros'
   [batch_size] = c.phases.batch_size
   steps = max(1, int(c.finetuning.epochs * rows / batch_size))
   c.phases.steps = (steps,)

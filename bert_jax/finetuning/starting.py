@@ -5,6 +5,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
@@ -29,6 +30,7 @@ _FILLED = (
   *('objective.kind', 'objective.nsp', 'phases.seq_length', 'phases.steps'),
   *('optimizer.warmup_steps', 'finetuning.outputs', 'finetuning.max_length'),
   *('finetuning.num_choices', 'finetuning.by_length', 'finetuning.packed'),
+  'finetuning.head_bias',
 )
 _ASKED_FOR_BY_0 = 'optimizer.learning_rate', 'finetuning.epochs', 'eval.every'
 
@@ -154,19 +156,32 @@ def _check_layers(c):
     )
 
 
-def make_start(config: config_dict.ConfigDict, labels: Sequence[str]):
-  """Returns `task.Task.start` of a config; None for random weights.
+def make_start(
+  config: config_dict.ConfigDict,
+  labels: Sequence[str],
+  bias: np.ndarray | None,
+):
+  """Returns `task.Task.start` of a config; None if all weights are random.
 
-  A model on frozen features has random weights, too. A head of the same kind,
+  Those of a model on frozen features are random, too. A head of the same kind,
   for the same labels, is taken over.
+
+  Args:
+    bias: first biases of a new head, [C]; None is zeros.
   """
   kind = config.finetuning.features
-  if not config.init_from or kind != fine_tuned.NO_FEATURES:
-    return None
-  return functools.partial(_start, config, tuple(labels))
+  if config.init_from and kind == fine_tuned.NO_FEATURES:
+    return functools.partial(_start, config, tuple(labels), bias)
+  return None if bias is None else lambda new: (_set_bias(new, bias), {})
 
 
-def _start(config, labels, new: Any) -> tuple[Any, dict]:
+def _set_bias(params, bias):
+  return {**params, 'classifier': {**params['classifier'], 'bias': bias}}
+
+
+def _start(config, labels, bias, new: Any) -> tuple[Any, dict]:
+  if bias is not None:
+    new = _set_bias(new, bias)
   model = _add_head(config, labels, source.read(config.init_from))
   wanted, words = config.data.vocab_size, model.tokenizer.size
   added = len(gpt_form.TOKENS) if _is_gpt(config) else 0

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from ml_collections import config_dict
 
@@ -246,6 +247,14 @@ class Supervised(abc.ABC):
     """
     return SUMS, {}, math.log(module.outputs)
 
+  def find_bias(self, rows: Any, count: int) -> np.ndarray | None:
+    """Returns first biases of a head for `count` labels, [C]; None is zeros.
+
+    With a small model's few updates, biases of 0 would still be far from what
+    is right on average, and its other weights would learn that instead.
+    """
+    return None
+
   def make_compute(self, settings: classifier.Spans | None) -> Callable:
     """Returns `compute_sums`, with these settings if it needs them."""
     return self.compute_sums
@@ -428,6 +437,12 @@ def apply(
     rngs=None if key is None else {'dropout': key},
     method=method,
   )
+
+
+def log_shares(labels: np.ndarray, count: int) -> np.ndarray:
+  """Returns the log frequency of each of `count` labels, float32 [C]."""
+  found = np.bincount(labels, minlength=count) + 1
+  return np.log(found / found.sum()).astype(np.float32)
 
 
 def sum_classes(

@@ -142,6 +142,10 @@ class Tags(supervised.Supervised):
     sums, found = super().compute_sums(module, params, batch, key)
     return sums, {'tags': jnp.argmax(found['logits'], -1).astype(jnp.int32)}
 
+  def find_bias(self, rows, count):
+    """Returns the tags' log frequencies."""
+    return supervised.log_shares(rows.labels, count)
+
   # From predictions to scores and files.
 
   def list_metrics(self, labels, glue=''):

@@ -61,6 +61,18 @@ def test_numbers_are_kept_as_numbers(tmp_path):
   assert gc.isenabled()  # again, after reading
 
 
+def test_a_head_starts_at_the_frequency_of_classes_or_the_mean_of_numbers():
+  this = classes.Classes()
+  rows = classes.TextRows(
+    None, np.array([0, 1, 1, 1, 1, 1], np.int32), False, []
+  )
+  # A row of each class, and of one that is not there, is added.
+  shares = np.exp(this.find_bias(rows, 3))
+  np.testing.assert_allclose(shares, [2 / 9, 6 / 9, 1 / 9], 1e-6)
+  rows = dataclasses.replace(rows, labels=np.array([1.5, 4], np.float32))
+  np.testing.assert_array_equal(this.find_bias(rows, 0), [2.75])
+
+
 def test_rows_without_text_are_kept_and_said(tmp_path):
   found = make(tmp_path, ['the cat,a', ',b', '  ,b'])
   train = found.splits['train']

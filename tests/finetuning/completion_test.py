@@ -231,6 +231,16 @@ def test_a_small_model_makes_hundreds_of_updates_of_few_rows():
   assert completion.choose(make_sized('tiny'), 67_000)[1] == 3
 
 
+def test_heads_of_small_models_start_at_the_frequency_of_the_labels(tmp_path):
+  c = made.configure(tmp_path)
+  assert (
+    made.prepare(c, str(tmp_path / 'a'))[0].finetuning.head_bias == 'labels'
+  )
+  c = apply_arguments(c, 'profile=paper')
+  assert made.prepare(c, str(tmp_path / 'b'))[0].finetuning.head_bias == 'zeros'
+  assert recipes.pretraining('tiny').finetuning.head_bias == 'zeros'
+
+
 @pytest.mark.parametrize('name', ['paper', 'google', 'hf'])
 def test_a_profile_keeps_the_papers_at_any_size(name):
   c = make_sized('tiny', arguments=f'profile={name}', glue='rte')

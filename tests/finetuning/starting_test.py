@@ -47,7 +47,7 @@ def test_a_model_is_taken_over_except_for_its_heads(tmp_path):
   new = models.make_params(made.BERT, seed=3)
   new = {name: new[name] for name in ('embeddings', 'encoder', 'pooler')}
   new['classifier'] = {'bias': np.ones(2, np.float32)}
-  found, facts = starting.make_start(c, ('a', 'b'))(new)
+  found, facts = starting.make_start(c, ('a', 'b'), None)(new)
   theirs = param_names.flatten(models.make_params(made.BERT))
   for name, x in param_names.flatten(found).items():
     expected = 1 if name == 'classifier/bias' else theirs[name]
@@ -66,6 +66,9 @@ def write_head(path, labels=('a', 'b')):
   return str(path)
 
 
+BIAS = np.array([-0.25, -1.5], np.float32)
+
+
 def start(path, rows, **changes):
   """Returns the classifier that a run starts from; a new one has [rows, 2]."""
   changes = {'data.vocab_size': 11, 'model.num_layers': 2} | changes
@@ -73,12 +76,13 @@ def start(path, rows, **changes):
   c.update_from_flattened_dict(changes)
   new = models.make_params(made.BERT)
   new['classifier'] = {'kernel': np.zeros((rows, 2), np.float32)}
-  return starting.make_start(c, ('a', 'b'))(new)[0]['classifier']['kernel']
+  return starting.make_start(c, ('a', 'b'), BIAS)(new)[0]['classifier']
 
 
 def test_a_head_for_the_same_labels_is_taken_over(tmp_path):
-  path = write_head(tmp_path / 'source')
-  np.testing.assert_array_equal(start(path, 8), 5)
+  found = start(write_head(tmp_path / 'source'), 8)
+  np.testing.assert_array_equal(found['kernel'], 5)
+  np.testing.assert_array_equal(found['bias'], 1)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,9 @@ def test_another_kind_of_head_is_left_out_and_this_is_said(
   tmp_path, capsys, changes, rows, field
 ):
   path = write_head(tmp_path / 'source')
-  np.testing.assert_array_equal(start(path, rows, **changes), 0)
+  found = start(path, rows, **changes)
+  np.testing.assert_array_equal(found['kernel'], 0)
+  np.testing.assert_array_equal(found['bias'], BIAS)
   out = capsys.readouterr().out
   assert f'the head of {path} is left out, which is for classification' in out
   assert field in out and 'classifier: new, the source has none' in out
@@ -106,8 +112,15 @@ def test_the_head_after_a_bilstm_is_no_head_without_one(tmp_path, monkeypatch):
   model = model._replace(head=head)
   monkeypatch.setattr(starting.source, 'read', lambda path: model)
   assert head.lstm_units == 4
-  np.testing.assert_array_equal(start('RUN', 8), 0)
+  np.testing.assert_array_equal(start('RUN', 8)['kernel'], 0)
 
 
 def test_random_weights_have_no_source():
-  assert starting.make_start(make_config(), ('a', 'b')) is None
+  assert starting.make_start(make_config(), ('a', 'b'), None) is None
+  kernel = np.zeros((8, 2), np.float32)
+  new = {'x': kernel, 'classifier': {'kernel': kernel, 'bias': kernel[0]}}
+  made = starting.make_start(make_config(), ('a', 'b'), BIAS)(new)
+  assert made == (
+    {'x': kernel, 'classifier': {'kernel': kernel, 'bias': BIAS}},
+    {},
+  )
