@@ -2,6 +2,7 @@
 
 import html
 import itertools
+import os
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -38,7 +39,7 @@ def render(
     sections: what the checkpoints of each run show.
     sweeps: {path: results.json} of the sweeps that runs belong to.
   """
-  names = [*sweeps] or [x.name for x in found]
+  names = [*map(os.path.basename, sweeps)] or [x.name for x in found]
   title = html.escape(errors.listing(names, most=3))
   parts = [f'<h1>{title}</h1>']
   for path, summary in sweeps.items():

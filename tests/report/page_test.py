@@ -85,7 +85,7 @@ def test_a_sweep_has_a_row_for_each_setting():
   ]
   results = {'settings': [setting | x for x in settings]}
   text = page.render([make_run()], [NOTHING], {'runs/s': results})
-  assert '<title>runs/s</title>' in text and '<h1>runs/s</h1>' in text
+  assert '<title>s</title>' in text and '<h1>s</h1>' in text
   assert find_row(text, '1') == ['1/2', '0.5000', '0.5000', '0.2500', '']
   assert find_row(text, '2') == ['0/2', '', '', '0.2500', '']
   assert '<th>f1</th>' in text
