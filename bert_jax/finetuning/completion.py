@@ -20,8 +20,10 @@ from bert_jax.workdir import claim
 
 _LENGTH_STEP = 8  # tokens
 _PAPERS_SIZE = 768  # the least hidden size that the paper fine-tunes
-_POWER, _LEAST = 2, 4  # of the ratio of hidden sizes; least factor of a rate
-_HIGHEST, _HIGHEST_FOR_TOKENS = 3e-4, 1e-3  # higher ones were worse at 128
+_LEAST = 4  # factor of a rate
+# Power of the ratio of hidden sizes, and highest rate. At 128, higher rates were
+# worse, at 256 lower ones for texts and higher ones for tokens.
+_FOR_TEXTS, _FOR_TOKENS = (2.5, 3e-4), (2, 1e-3)
 _UPDATES = 500  # least for a small model, if rows are few
 _FEW = 100  # updates
 _WORTH = 0.85  # share of rows up to which packing is worth its gathers
@@ -127,8 +129,8 @@ def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:
   [batch_size] = c.phases.batch_size
   enough = math.ceil(_UPDATES * batch_size / rows)
   for_tokens = c.task in classifier.TAGGERS
-  highest = _HIGHEST_FOR_TOKENS if for_tokens else _HIGHEST
-  rate = min(rate * max(smaller**_POWER, _LEAST), highest)
+  power, highest = _FOR_TOKENS if for_tokens else _FOR_TEXTS
+  rate = min(rate * max(smaller**power, _LEAST), highest)
   return float(f'{rate:.1e}'), max(epochs, float(enough))
 
 
