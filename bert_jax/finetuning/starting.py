@@ -9,7 +9,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import flatten
+from bert_jax.config import declare_fields, flatten
 from bert_jax.data import accents
 from bert_jax.finetuning import features, gpt_form
 from bert_jax.inference import fine_tuned, source, transfer
@@ -49,12 +49,14 @@ def take_model(
     _fill_model(c)
     return c
   given, own = flatten(c), {f'model.{name}' for name in _OWN}
+  # A run of an earlier version lacks the newest fields.
+  saved = flatten(declare_fields()) | files.read_json(paths.config(workdir))
   free = {name for name in _ASKED_FOR_BY_0 if not given[name]}
   with c.ignore_type():
     c.update_from_flattened_dict(
       {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in files.read_json(paths.config(workdir)).items()
+        for name, value in saved.items()
         if name in free or (name.startswith(_FILLED) and name not in own)
       }
     )

@@ -92,8 +92,10 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
     'finetuning.epochs': 7.0,
     'seed': 4,
   }
+  del saved['finetuning.head_bias']  # which an earlier version did not have
   (run / 'config.json').write_text(json.dumps(saved))
   found = starting.take_model(c, str(run))
+  assert found.finetuning.head_bias == 'zeros'
   assert found.phases.steps == (33,)
   assert (found.model.num_layers, found.finetuning.outputs) == (7, 5)
   # What the user gives is compared with the saved config later.
