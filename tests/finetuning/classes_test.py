@@ -154,7 +154,7 @@ def test_random_weights_need_a_vocabulary_and_guess_at_first(tmp_path, capsys):
   c.model.update(num_layers=1, hidden_size=8, num_heads=2, mlp_size=8)
   c.finetuning.epochs = 0.2
   main.run(c, str(tmp_path / 'run'))
-  assert f'expected {math.log(2):.3f}' in capsys.readouterr().out
+  assert f'guessing costs {math.log(2):.3f}' in capsys.readouterr().out
 
 
 def make_objective(outputs, **fields):
