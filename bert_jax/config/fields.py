@@ -297,7 +297,8 @@ FIELDS: dict[str, Field] = {
   'finetuning.head_bias': Field(
     'zeros',
     'first biases of a new head: zeros; or labels, the log frequency of each '
-    'class or tag, or the mean of numbers; auto: labels below a hidden size of 768',
+    'class or tag, or the mean of numbers; auto: labels below a hidden size of '
+    '768',
     Choice('auto', 'zeros', 'labels'),
   ),
   'finetuning.reinit_layers': Field(

@@ -14,7 +14,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.config import recipes
-from bert_jax.finetuning import buckets, packing, supervised
+from bert_jax.finetuning import buckets, packing, starting, supervised
 from bert_jax.model import classifier
 from bert_jax.workdir import claim
 
@@ -37,8 +37,7 @@ def complete(
   These are the learning rate and the epochs, the number of classes, what a new
   head's biases start at, the number of steps (from the epochs) and of steps of the
   warm-up, the sequence length, lowered to the longest row, and how batches avoid
-  padding. A run that has begun has
-  them already.
+  padding. A run that has begun has them already.
   """
   c, rows = config.copy_and_resolve_references(), data.splits['train'].size
   _refuse_packing(c)
@@ -58,8 +57,10 @@ def _fill_from_data(c, data, rows):
   c.optimizer.learning_rate = c.optimizer.learning_rate or rate
   c.finetuning.epochs = c.finetuning.epochs or epochs
   if c.finetuning.head_bias == 'auto':
-    small = c.model.hidden_size < _PAPERS_SIZE
-    c.finetuning.head_bias = 'labels' if small else 'zeros'
+    known = (
+      c.task in starting.WITH_BIASES and c.model.hidden_size < _PAPERS_SIZE
+    )
+    c.finetuning.head_bias = 'labels' if known else 'zeros'
   [batch_size] = c.phases.batch_size
   steps = max(1, int(c.finetuning.epochs * rows / batch_size))
   c.phases.steps = (steps,)

@@ -32,6 +32,7 @@ _FILLED = (
   *('finetuning.num_choices', 'finetuning.by_length', 'finetuning.packed'),
   'finetuning.head_bias',
 )
+WITH_BIASES = 'classification', 'tagging'  # tasks whose labels give biases
 _ASKED_FOR_BY_0 = 'optimizer.learning_rate', 'finetuning.epochs', 'eval.every'
 
 
@@ -69,7 +70,13 @@ def _check_fields(c):
     raise errors.UserError(
       f'phases have {len(c.phases.steps)} entries; fine-tuning has one.'
     )
+  bias = c.finetuning.head_bias
   for name, value, reason in (
+    (
+      'finetuning.head_bias',
+      c.task not in WITH_BIASES and bias == 'labels' and bias,
+      'only heads for classes, tags and numbers have such biases',
+    ),
     ('data.dir', c.data.dir, 'the data of fine-tuning is in its --workdir'),
     ('data.vocab', c.init_from and c.data.vocab, 'init_from brings its own'),
     ('resize_positions', c.resize_positions, 'fine-tuning keeps them'),

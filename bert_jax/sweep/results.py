@@ -125,9 +125,9 @@ def tabulate(summary: dict[str, Any]) -> list[list[str]]:
       [
         *x['fields'].values(),
         f'{len(x["values"])}/{x["runs"]}',
-        _describe_mean(x['mean'], x['std']),
-        _describe_mean(x['best']),
-        _describe_mean(x['baseline']),
+        _format_score(x['mean'], x['std']),
+        _format_score(x['best']),
+        _format_score(x['baseline']),
         f'{poor} may have learnt nothing' if poor else '',
       ]
     )
@@ -144,7 +144,7 @@ def render(summary: dict[str, Any]) -> list[str]:
   ]
 
 
-def _describe_mean(mean, std=None) -> str:
+def _format_score(mean, std=None) -> str:
   if mean is None:
     return ''
   return f'{mean:.4f}' if std is None else f'{mean:.4f} ± {std:.4f}'

@@ -248,6 +248,14 @@ def test_heads_of_small_models_start_at_the_frequency_of_the_labels(tmp_path):
   assert recipes.pretraining('tiny').finetuning.head_bias == 'zeros'
 
 
+def test_biases_of_answers_are_not_their_frequencies(tmp_path):
+  c = made.configure(tmp_path, task='spans')
+  starting.take_model(c, str(tmp_path / 'run'))
+  c.finetuning.head_bias = 'labels'
+  with pytest.raises(errors.UserError, match='head_bias=labels means nothing'):
+    starting.take_model(c, str(tmp_path / 'run'))
+
+
 @pytest.mark.parametrize('name', ['paper', 'google', 'hf'])
 def test_a_profile_keeps_the_papers_at_any_size(name):
   c = make_sized('tiny', arguments=f'profile={name}', glue='rte')
