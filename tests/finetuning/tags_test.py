@@ -119,6 +119,18 @@ def test_only_first_pieces_have_a_label(tmp_path):
   assert data.labels[3] == 'B-PER'
 
 
+def test_a_head_starts_at_the_frequency_of_the_words_tags(tmp_path):
+  c, data = made.prepare(make_config(tmp_path), str(tmp_path / 'run'))
+  tagged = list(data.splits['train'].labels)
+  counts = [tagged.count(i) + 1 for i in range(len(data.labels))]
+  assert counts[0] == max(counts) > min(counts)  # O is the commonest
+  new = {'classifier': {'kernel': None, 'bias': np.zeros(len(counts))}}
+  c.init_from = ''
+  made_up, _ = tasks.get(c).make_task(c, data).start(new)
+  shares = np.exp(made_up['classifier']['bias'])
+  np.testing.assert_allclose(shares, np.array(counts) / sum(counts), 1e-6)
+
+
 def test_held_out_words_are_collected_once_each(tmp_path):
   batches, phase, data = make_batches(tmp_path)
   kept, split = None, data.splits['dev']
