@@ -17,16 +17,15 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
 
   Args:
     c: the config, changed in place.
-    arguments: `smoke`, `profile=NAME` (see `recipes.PROFILES`; with the
-      paper's learning rate and epochs of fine-tuning at any size),
-      `size=NAME` (see `recipes.read_size`) and `field=value`, separated by
-      commas; later ones override earlier ones, and all override the first two. A
-      field is named by its dotted path, or by the last part of it if unique; a
-      single value for a field of phases applies to all phases.
+    arguments: `smoke`, `size=NAME` (see `recipes.read_size`), `profile=NAME`
+      (see `recipes.PROFILES`; with the paper's learning rate and epochs of
+      fine-tuning at any size) and `field=value`, separated by commas. They are
+      applied in this order, and of one kind in the given one. A field is named
+      by its dotted path, or by the last part of it if unique; a single value for
+      a field of phases applies to all phases.
   """
   items = [item for item in arguments.split(',') if item]
-  # Arguments that set many fields come first.
-  items.sort(key=lambda i: i != 'smoke' and not i.startswith('profile='))
+  items.sort(key=_rank)
   for item in items:
     name, equals, value = item.partition('=')
     if item == 'smoke':
@@ -43,6 +42,13 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
         f'config argument {item!r} is neither smoke nor field=value.'
       )
   return c
+
+
+def _rank(item: str) -> int:
+  """Returns when an argument is applied: before what overrides its fields."""
+  first = 'smoke', 'size', 'profile'
+  name = item.partition('=')[0]
+  return first.index(name) if name in first else len(first)
 
 
 def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:

@@ -65,6 +65,15 @@ def test_single_fields_win_over_a_profile_wherever_they_stand():
     assert (c.optimizer.epsilon, c.model.activation) == (1e-5, 'gelu')
 
 
+def test_a_profile_holds_for_a_size_wherever_it_stands():
+  for arguments in ('profile=paper,size=tiny', 'size=tiny,profile=paper'):
+    c = config.apply_arguments(config.pretraining('base'), arguments)
+    assert c.model.hidden_size == 128
+    assert c.model.attention_init == 'random'
+    assert not c.objective.unigram_bias
+    assert not c.objective.word_vectors
+
+
 def test_an_unknown_profile_is_an_error():
   with pytest.raises(errors.UserError, match='bert is not one of paper, goog'):
     with_profile('bert')
