@@ -3,7 +3,7 @@
   export BERT_JAX_TRANSFORMERS=PYTHON BERT_JAX_TEST_DATA=FOLDER
   pytest benchmarks/parity -n 0 -s
 
-PYTHON is an interpreter with torch and transformers 4. The folder has glue/,
+PYTHON is an interpreter with torch and transformers. The folder has glue/,
 squad/, swag/, books/100_english_novels/ and vocab/NAME/vocab.txt.
 Every test is marked `parity`, and prints how far the two libraries are apart.
 """

@@ -1,4 +1,4 @@
-"""Checks everything that is not known yet about GPUs, in 30 minutes on one.
+"""Checks everything that is not known yet about GPUs, on one.
 
   python benchmarks/proofs/gpu.py --torch=PYTHON
   python benchmarks/proofs/gpu.py --parts=values,runs
