@@ -5,6 +5,8 @@ import reprlib
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
+import numpy as np
+
 from bert_jax import errors
 from bert_jax.model import bert_config
 
@@ -30,6 +32,7 @@ _CHOICES = {
   'dtype': ('float32', 'bfloat16'),
   'remat': tuple(bert_config.REMAT),
 }
+_MASK_VALUE = float(np.finfo(np.float32).min)  # as in `profile=hf`
 # Bounds the table of names, which is made before the tensors are read.
 _MAX_LAYERS = 1000
 
@@ -91,7 +94,7 @@ def make_config(
       good = good and 0 < x < 1 << 31
       allowed = 'a whole number from 1 to 2**31 - 1'
     elif kind is float:
-      least, most = (-1e38, 0) if name == 'mask_value' else (0, 1)
+      least, most = (_MASK_VALUE, 0) if name == 'mask_value' else (0, 1)
       good = type(x) in (int, float) and least <= x <= most
       allowed = f'a number from {least} to {most}'
     check(name, good, allowed)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
+from bert_jax.config import recipes
 from bert_jax.interop import npz, rename
 from tests import models
 
@@ -44,6 +45,14 @@ def about(**values):
 
 def model(**values):
   return about(model=dataclasses.asdict(models.CONFIG) | values)
+
+
+def test_every_profile_can_be_read_back(path):
+  for name in recipes.PROFILES:
+    value = recipes.get_profile(name)['model.mask_value']
+    config = dataclasses.replace(models.CONFIG, mask_value=value)
+    npz.write(path, models.make_params(), config, models.TOKENIZER)
+    assert npz.read(path).config.mask_value == value
 
 
 @pytest.mark.parametrize(
