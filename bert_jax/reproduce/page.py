@@ -9,18 +9,19 @@ import numpy as np
 from bert_jax.reproduce import runs
 from bert_jax.runtime import markdown
 
-_WORDS = """Cells: the paper's / ours, mean ± standard deviation (seeds), with a * for
-each run that is hardly better than a constant.
+_WORDS = """Cells: the paper's score / ours, mean ± standard deviation (number of seeds).
+Each * is a run that is hardly better than a constant.
 
 ## Claims
 
-Written down before the runs: these, {} seeds each, and what is expected of small
-budgets. {}
+The claims, of {} seeds each, and what is expected of small budgets were
+written down before the runs. Expected: {}
 
-A claim is shown if the 95 % interval of the difference, over seeds and rows of dev,
-is above 0, and reversed if it is below: up to 6 in 100 claims about nothing are (10
-with two seeds). A difference as large as under 'visible' would be shown in four
-cases of five, if the models have learnt something."""
+A claim is *shown* if the 95 % interval of the difference, over seeds and rows of dev,
+is above 0, and *reversed* if it is below. If two models do not differ, up to 6 % of
+the claims come out as shown (10 % with two seeds). 'visible' is the difference that
+four of five experiments like this one would show, if the models have learnt
+something."""
 
 
 def render(

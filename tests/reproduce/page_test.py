@@ -48,7 +48,7 @@ def render(shares, losses=((1.0, 2.0), (3.0, 4.0))):
 
 def test_figures_stand_beside_the_papers():
   text, rows = render([(0.7, 0.9), (0.5,)])
-  assert 'Without data: Y.' in text and '2 seeds each' in text
+  assert 'Without data: Y.' in text and 'of 2 seeds each' in text
   assert rows['a', '2 x 128'][3:] == [
     *('1 of 2', '1.500 ± 0.707 (2)', '3.0 / 1.5 ± 0.7 (2)'),
     '90.0 / 80.0 ± 14.1 (2)*',
