@@ -107,13 +107,13 @@ def _act(ledger, seen, limits) -> str:
 
 
 def _account(ledger, seen) -> Ledger:
-  """Adds the rent since the last call, also from while nobody looked."""
+  """Adds the rent since the last call."""
   seconds, end = ledger.seconds, seen.now
   if seen.state != queued.ACTIVE and seen.heard is not None:
-    # They ended while nobody looked, at the latest a minute after that.
+    # They ended between the two calls, at the latest a minute after that.
     end = min(end, max(ledger.time, seen.heard) + _HEARD_SECONDS)
-  # If it ran at one end of the time between, or said something in it, it is
-  # counted as all of it.
+  # If the slice was active at either call, or gave a sign of life between
+  # them, all of the time counts.
   unseen = seen.heard is not None and seen.heard > ledger.time
   if unseen or queued.ACTIVE in (ledger.state, seen.state):
     seconds += max(0.0, end - ledger.time)
@@ -141,7 +141,7 @@ def _learn(before, ledger, seen, limits) -> Ledger:
   if seen.state == ABSENT and seen.message:
     return _blame(ledger, seen, limits)
   if before.state == queued.PROVISIONING and seen.state in gone:
-    return _count_mute(ledger, seen)  # they came and went while nobody looked
+    return _count_mute(ledger, seen)  # they came and went between two calls
   if seen.state == queued.ACTIVE:
     if _is_silent(ledger, seen, limits):
       return _count_mute(ledger, seen)

@@ -23,7 +23,7 @@ DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
 _HEAD = 1 << 16  # bytes
 _ZSTD_BYTES = 1 << 12  # read at a time: these can decompress to 100 MB
 _LONGEST_LINE = 1 << 20  # bytes; longer ones come in parts
-_AGAIN = 'put that right, then run the same command again.'
+_AGAIN = 'correct that, then run the same command again.'
 
 
 def expand(given: str) -> list[str]:

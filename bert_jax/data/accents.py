@@ -63,7 +63,7 @@ def decide_without_text(
     vocab: the pieces of the given vocabulary, None if it is yet to be trained.
   """
   if strip_accents is not None:
-    return Decision(strip_accents, 'as was asked')
+    return Decision(strip_accents, 'as requested')
   if not lowercase:
     return Decision(False, 'the text is cased')
   return _judge_vocab(vocab) if vocab else None

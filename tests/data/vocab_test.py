@@ -110,7 +110,7 @@ def test_accents_are_kept_where_the_script_needs_them(tmp_path):
   found, report = pieces(english, korean)
   assert {'##é', '한'} <= {*found} and 'accents are kept: 25' in report
   found, report = pieces(english, korean, strip=True)
-  assert '\u1112' in found and 'stripped: as was asked' in report
+  assert '\u1112' in found and 'stripped: as requested' in report
 
 
 def test_it_reads_what_prepare_reads_and_warns_of_other_encodings(
