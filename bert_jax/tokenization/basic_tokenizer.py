@@ -60,51 +60,6 @@ def space_words(text: str, lowercase: bool, strip_accents: bool) -> str:
   return unicodedata.normalize('NFD', text).translate(_UNACCENTED)
 
 
-def trace_words(
-  text: str, lowercase: bool, strip_accents: bool
-) -> tuple[str, list[int]]:
-  """Returns the text of `space_words`, and where its characters come from.
-
-  Returns:
-    (spaced, origins): for each character of spaced, the index in text of the
-    character that it comes from. Dropped characters do not occur in origins.
-  """
-  if not strip_accents:
-    return _trace(text, range(len(text)), _LOWERED if lowercase else _CASED)
-  found, origins = _trace(text, range(len(text)), _CLEAN)
-  if lowercase:
-    # The context decides which sigma this becomes, but not the length.
-    origins = [
-      i for c, i in zip(found, origins, strict=True) for _ in c.lower()
-    ]
-    found = found.lower()
-  found, origins = _trace(found, origins, _DECOMPOSED)
-  order = _order_marks(found)
-  found, origins = ''.join(found[k] for k in order), [origins[k] for k in order]
-  return _trace(found, origins, _UNACCENTED)
-
-
-def _trace(text, origins, table):
-  """Replaces each character by its entry in a table."""
-  found = [
-    (new, i)
-    for c, i in zip(text, origins, strict=True)
-    for new in table[ord(c)]
-  ]
-  return ''.join(new for new, _ in found), [i for _, i in found]
-
-
-def _order_marks(text):
-  """Returns the canonical order of characters: marks sorted by their class."""
-  order = list(range(len(text)))
-  for marks in _MARKS.finditer(text.translate(_MARKED)):
-    first, end = marks.span()
-    order[first:end] = sorted(
-      range(first, end), key=lambda k: unicodedata.combining(text[k])
-    )
-  return order
-
-
 def strip(text: str) -> str:
   """Decomposes text (NFD) and drops its nonspacing marks."""
   decomposed = unicodedata.normalize('NFD', text)
@@ -161,8 +116,5 @@ class _Table(dict):
 
 _CLEAN = _Table(_clean)
 _UNACCENTED = _Table(_unaccented)
-_DECOMPOSED = _Table(lambda c: unicodedata.normalize('NFD', c))
-_MARKED = _Table(lambda c: 'x' if unicodedata.combining(c) else ' ')
-_MARKS = re.compile('xx+')
 _CASED = _Table(_cased)
 _LOWERED = _Table(_lowered)

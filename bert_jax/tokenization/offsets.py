@@ -6,6 +6,7 @@ count characters of the original text, so text[begin:end] of several pieces is
 what a reader sees, with capitals, accents and spaces.
 """
 
+import functools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -57,12 +58,11 @@ def locate(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Located]:
 def _locate(tokenizer, chunk):
   """Returns [(id, begin, end)] of text without spaces."""
   strips = tokenizer.strip_accents
-  spaced, origins = basic_tokenizer.trace_words(
-    chunk, tokenizer.lowercase, strips
-  )
+  how = tokenizer.lowercase, strips
+  # How many characters one becomes does not depend on those around it.
+  origins = [i for i, c in enumerate(chunk) for _ in _letters(c, *how)]
   found, at = [], 0
-  for word in spaced.split():
-    at = spaced.index(word, at)
+  for word in basic_tokenizer.split_words(chunk, *how):
     ids = tokenizer.spell(word)
     sizes = [len(word)]
     if len(ids) > 1:
@@ -77,6 +77,12 @@ def _locate(tokenizer, chunk):
       found.append((i, min(part), end))
       at += size
   return found
+
+
+@functools.cache
+def _letters(c: str, lowercase: bool, strip_accents: bool) -> str:
+  """Returns the characters of words that a character becomes."""
+  return ''.join(basic_tokenizer.split_words(c, lowercase, strip_accents))
 
 
 def _is_mark(c: str) -> bool:
