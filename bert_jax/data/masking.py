@@ -85,8 +85,8 @@ def mask_tokens(
   if unit == 'token':
     leader = _choose_tokens(pairs, ids.shape)
   else:
-    choose = {'word': _choose_words, 'span': _choose_spans}[unit]
-    leader = choose(pairs, ids.shape, _word_starts(pairs, ids, continues))
+    start = _word_starts(pairs, ids, continues)
+    leader = _choose_runs(pairs, ids.shape, start, unit == 'span')
 
   cell = np.flatnonzero(leader >= 0)
   masked = _hide(ids, pairs, cell, leader[cell], mix, vocab_size, mask_id)
@@ -268,64 +268,41 @@ def _word_starts(pairs: _Pairs, ids, continues) -> np.ndarray:
   return pairs.candidate & ~(continues[ids] & after).ravel()
 
 
-def _choose_words(pairs: _Pairs, shape, start) -> np.ndarray:
-  """Returns [T] int: each chosen cell itself, -1 elsewhere."""
-  word = np.cumsum(start) - 1  # [T]
-  sizes = np.bincount(word[pairs.candidate])
-  order, size, first = _shuffle(pairs, shape, start)
-  order = word[order]
-  taken = np.zeros(len(sizes), bool)
-  total = np.zeros_like(pairs.count)
-  for step in range(size.max(initial=0)):
-    active = np.flatnonzero((step < size) & (total < pairs.count))
-    if not len(active):
-      break
-    found = order[first[active] + step]
-    grown = total[active] + sizes[found]
-    fits = grown <= pairs.count[active]
-    taken[found[fits]] = True
-    total[active[fits]] = grown[fits]
-  cell = np.flatnonzero(pairs.candidate)
-  cell = cell[taken[word[cell]]]
-  leader = np.full(len(word), -1)
-  leader[cell] = cell
-  return leader
+def _choose_runs(pairs: _Pairs, shape, start, spans: bool) -> np.ndarray:
+  """Chooses runs of words: of one word each or, if `spans`, of up to 10.
 
-
-def _choose_spans(pairs: _Pairs, shape, start) -> np.ndarray:
-  """Returns [T] int: the first cell of a chosen cell's span, -1 elsewhere."""
+  Returns:
+    [T] int: the first cell of a chosen cell's span or, without `spans`, each
+    chosen cell itself; -1 elsewhere.
+  """
   word = np.cumsum(start) - 1  # [T]
   sizes = np.bincount(word[pairs.candidate])
   begins = np.flatnonzero(start)  # [W]
-  text = np.cumsum(~pairs.candidate)[begins]  # differs across [SEP] and [CLS]
-  draw = hashing.to_uniform(
-    hashing.mix(pairs.keys[pairs.pair[begins]], _SPAN, pairs.position[begins])
-  )
-  longest = np.searchsorted(_LENGTHS, draw, side='right') + 1
+  reach = np.ones(len(begins), np.int8)  # words that a run from there may have
+  if spans:
+    key = pairs.keys[pairs.pair[begins]]
+    draw = hashing.to_uniform(hashing.mix(key, _SPAN, pairs.position[begins]))
+    reach = np.searchsorted(_LENGTHS, draw, side='right') + 1
+    text = np.cumsum(~pairs.candidate)[begins]  # grows at [SEP] and [CLS]
+    end = np.searchsorted(text, text, side='right')
+    reach = np.minimum(reach, end - np.arange(len(end)))
   order, size, first = _shuffle(pairs, shape, start)
-  order = word[order]
-  span = np.full(len(sizes), -1)  # [W] the first word of a word's span
+  # [W + 1] the first word of each word's run; the last is for cells before any.
+  span = np.full(len(sizes) + 1, -1)
   total = np.zeros_like(pairs.count)
-  ahead = np.arange(len(_LENGTHS))
+  ahead = np.arange(reach.max(initial=1))[:, None]
   for step in range(size.max(initial=0)):
     active = np.flatnonzero((step < size) & (total < pairs.count))
     if not len(active):
       break
-    found = order[first[active] + step][:, None]
-    run = np.minimum(found + ahead, len(sizes) - 1)  # [A, 10] words
-    grown = total[active, None] + np.cumsum(sizes[run], 1)
-    fits = (
-      (found + ahead < len(sizes))
-      & (ahead < longest[found])
-      & (text[run] == text[found])
-      & (span[run] < 0)
-      & (grown <= pairs.count[active, None])
-    )
-    fits = np.logical_and.accumulate(fits, 1)
-    span[run[fits]] = np.repeat(found[:, 0], fits.sum(1))
-    total[active] += (sizes[run] * fits).sum(1)
-  cell = np.flatnonzero(pairs.candidate)
-  cell = cell[span[word[cell]] >= 0]
+    found = word[order[first[active] + step]]
+    run = np.minimum(found + ahead, len(sizes) - 1)  # [L, A] words
+    grown = np.cumsum(sizes[run], 0) + total[active]
+    fits = (grown <= pairs.count[active]) & (span[run] < 0)
+    fits = np.logical_and.accumulate(fits & (ahead < reach[found]))
+    span[run[fits]] = np.broadcast_to(found, fits.shape)[fits]
+    total[active] += (sizes[run] * fits).sum(0)
+  cell = np.flatnonzero(pairs.candidate & (span >= 0)[word])
   leader = np.full(len(word), -1)
-  leader[cell] = begins[span[word[cell]]]
+  leader[cell] = begins[span[word[cell]]] if spans else cell
   return leader
