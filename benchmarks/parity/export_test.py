@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import apply_arguments, model_config, recipes
+from bert_jax.finetuning import encode
 from bert_jax.inference import fill
 from bert_jax.interop import hugging_face
 from bert_jax.model import heads, parameters
@@ -51,10 +52,9 @@ def model(real, tmp_path_factory):
 
 def make_batch(words, pairs):
   """Returns encoded pairs, with some tokens of each masked."""
-  rows = [words.encode(*pair, max_length=LENGTH) for pair in pairs]
-  batch = {
-    name: np.array([row[name] for row in rows], 'i4') for name in rows[0]
-  }
+  texts = (encode.tokenize(words, x) for x in zip(*pairs, strict=True))
+  rows = encode.join(words, *texts, LENGTH)
+  batch = rows.make_batch(np.arange(len(pairs)), LENGTH, words.pad_id)
   plain, places = batch['input_ids'].copy(), []
   for row in batch['input_ids']:
     free = ~np.isin(row, [words.pad_id, words.cls_id, words.sep_id])

@@ -48,7 +48,12 @@ def fill(
       f'takes {config.max_positions}; shorten it.'
     )
   length = min(-len(ids) // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
-  row = tokenizer.encode(sentence, max_length=length)
+  padding = length - len(ids)
+  row = {
+    'input_ids': ids + [tokenizer.pad_id] * padding,
+    'input_mask': [1] * len(ids) + [0] * padding,
+    'segment_ids': [0] * length,
+  }
   batch = {name: np.array([x], np.int32) for name, x in row.items()}
   # A causal model's hidden state predicts the token beside its own.
   places = np.array([masks], np.int32) - config.target_offset

@@ -124,36 +124,26 @@ class Tokenizer:
     """Returns the ids of one of the words that text is split into."""
     return np.frombuffer(self._words[word], self.id_type).tolist()
 
-  def encode(
-    self, text: str, pair: str | None = None, max_length: int | None = None
-  ) -> dict[str, list[int]]:
+  def encode(self, text: str, pair: str | None = None) -> dict[str, list[int]]:
     """Returns the features of a text, or of a pair, for one model input.
 
     Args:
       text: becomes [CLS] text [SEP]; '[MASK]' and other special tokens in it
         become the special tokens' ids.
       pair: a second text, which adds pair [SEP] as segment 1.
-      max_length: tokens; shorter inputs are padded to it, longer ones are
-        truncated at the end of the longer text.
 
     Returns:
-      input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids, lists
+      input_ids, input_mask (1, since nothing is padded) and segment_ids, lists
       of equal length.
     """
-    a = self._with_special(text)
-    b = None if pair is None else self._with_special(pair)
-    if max_length is not None:
-      _truncate(a, b, max_length)
-    ids = [self.cls_id, *a, self.sep_id]
-    segments = [0] * len(ids)
-    if b is not None:
-      ids += [*b, self.sep_id]
-      segments += [1] * (len(b) + 1)
-    padding = 0 if max_length is None else max_length - len(ids)
+    ids = [self.cls_id, *self._with_special(text), self.sep_id]
+    first = len(ids)
+    if pair is not None:
+      ids += [*self._with_special(pair), self.sep_id]
     return {
-      'input_ids': ids + [self.pad_id] * padding,
-      'input_mask': [1] * len(ids) + [0] * padding,
-      'segment_ids': segments + [0] * padding,
+      'input_ids': ids,
+      'input_mask': [1] * len(ids),
+      'segment_ids': [0] * first + [1] * (len(ids) - first),
     }
 
   def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -251,16 +241,3 @@ def check_vocab(lines: Sequence[str], path: str):
       f'the vocabulary {path} ({len(lines)} lines) lacks '
       f'{", ".join(missing)}; give a BERT vocabulary, one piece per line.'
     )
-
-
-def _truncate(a: list[int], b: list[int] | None, max_length: int):
-  """Shortens the longer of two texts until both fit with special tokens."""
-  special = 2 if b is None else 3  # [CLS] a [SEP], [CLS] a [SEP] b [SEP]
-  if max_length < special:
-    raise errors.UserError(
-      f'max_length={max_length} leaves no room for {special} special tokens; '
-      f'use at least {special}.'
-    )
-  while len(a) + len(b or ()) > max_length - special:
-    longer = a if b is None or len(a) > len(b) else b
-    longer.pop()
