@@ -13,7 +13,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,9 +66,10 @@ def read(
   lines = _read_lines(path, '' if kind == '.csv' else '\n', _share(2))
   skipped: list[int] = []
   if kind == '.tsv':
-    found = _split_tsv(path, lines, headless, ragged, skipped)
+    values = _split_tsv(lines)
+    found = _name_values(path, values, headless, ragged, skipped)
   elif kind == '.csv':
-    found = _split_csv(path, lines)
+    found = _name_values(path, _split_csv(path, lines))
   else:
     found = _split_jsonl(path, lines)
   rows, left = [], _share(2)
@@ -114,28 +115,15 @@ def _read_lines(path, newline: str, most: int) -> Iterator[str]:
   with errors.explaining(f'cannot read {path}', advice, text_files.DAMAGED):
     try:
       with text_files.open_text(path) as file:
-        limited = io.BufferedReader(_Limited(path, file, most))
-        yield from io.TextIOWrapper(limited, 'utf-8-sig', newline=newline)
+        text = io.TextIOWrapper(file, 'utf-8-sig', newline=newline)
+        left = most
+        while line := text.readline(left + 1):  # so that any line is bounded
+          left -= len(line.encode())
+          if left < 0:
+            _refuse_large(path, most)
+          yield line
     except UnicodeDecodeError:
       _refuse_encoding(path)
-
-
-class _Limited(io.RawIOBase):
-  """A file that may not grow beyond a limit while it is decompressed."""
-
-  def __init__(self, path: str, file: BinaryIO, most: int):
-    self._path, self._file, self._most = path, file, most
-    self._read = 0
-
-  def readable(self):
-    return True
-
-  def readinto(self, buffer):
-    count = self._file.readinto(buffer)
-    self._read += count
-    if self._read > self._most:
-      _refuse_large(self._path, self._most)
-    return count
 
 
 def _refuse_large(path, most):
@@ -166,50 +154,45 @@ def _refuse_encoding(path):
         ) from None
 
 
-def _split_tsv(path, lines, headless, ragged, skipped) -> Iterator:
-  names = list(headless)
+def _split_tsv(lines) -> Iterator[tuple[int, list[str]]]:
   for number, line in enumerate(lines, 1):
-    values = line.removesuffix('\n').removesuffix('\r').split('\t')
-    if not names or (number == 1 and set(headless) <= set(values)):
-      if values != ['']:
-        names = values
-        _check_names(path, number, names)
-      continue
-    if values == [''] and len(names) > 1:
-      continue
-    if ragged and len(values) < len(names):
-      skipped.append(number)
-    elif not ragged and len(values) != len(names):
-      _refuse_ragged(path, number, len(values), names)
-    else:
-      yield number, dict(zip(names, values, strict=False))
+    line = line.removesuffix('\n').removesuffix('\r')
+    yield number, line.split('\t') if line else []
 
 
-def _split_csv(path, lines) -> Iterator:
+def _split_csv(path, lines) -> Iterator[tuple[int, list[str]]]:
   reader = csv.reader(lines, strict=True)
   csv.field_size_limit(2**31 - 1)  # of characters; by default 131,072
-  names: list[str] = []
   first = 1  # the line at which a row begins
-  while True:
-    try:
-      values = next(reader, None)
-    except csv.Error as error:
-      raise errors.UserError(
-        f'{path} is not CSV at line {reader.line_num} ({error}); fields with a '
-        'comma, a quote or a line feed need quotes around them, and quotes in '
-        'them are doubled.'
-      ) from None
-    if values is None:
-      return
-    if not names:
+  try:
+    for values in reader:
+      yield first, values
+      first = reader.line_num + 1
+  except csv.Error as error:
+    raise errors.UserError(
+      f'{path} is not CSV at line {reader.line_num} ({error}); fields with a '
+      'comma, a quote or a line feed need quotes around them, and quotes in '
+      'them are doubled.'
+    ) from None
+
+
+def _name_values(
+  path, rows, headless=(), ragged=False, skipped=None
+) -> Iterator[tuple[int, dict[str, str]]]:
+  """Yields (line number, {column: value}) of (line number, values)."""
+  names = list(headless)
+  for number, values in rows:
+    if not names or (number == 1 and set(headless) <= set(values)):
       names = values
-      _check_names(path, first, names)
-    elif values or len(names) == 1:  # as in a TSV file
+      _check_names(path, number, names)
+    elif values or len(names) == 1:
       values = values or ['']
-      if len(values) != len(names):
-        _refuse_ragged(path, first, len(values), names)
-      yield first, dict(zip(names, values, strict=True))
-    first = reader.line_num + 1
+      if ragged and len(values) < len(names):
+        skipped.append(number)
+      elif not ragged and len(values) != len(names):
+        _refuse_ragged(path, number, len(values), names)
+      else:
+        yield number, dict(zip(names, values, strict=False))
 
 
 def _split_jsonl(path, lines) -> Iterator:
