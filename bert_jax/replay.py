@@ -46,10 +46,8 @@ def main(argv: list[str]):
   report = replay_page.make_report(found, measured, values.sort, values.rows)
   print('\n'.join(replay_page.render(report)))
   if values.json:
-    files.write_file(
-      values.json,
-      lambda path: files.write_json(path, replay_page.make_json(report)),
-    )
+    figures = replay_page.make_json(report)
+    files.write_file(values.json, lambda new: files.write_json(new, figures))
 
 
 def _define_flags():

@@ -251,9 +251,8 @@ def main(argv: list[str]):
   results, holding = find(data, read_rows(given.eval))
   print('\n'.join(summarise(results)))
   if given.output:
-    files.write_file(
-      given.output, lambda new: files.write_json(new, {'rows': results})
-    )
+    found = {'rows': results}
+    files.write_file(given.output, lambda new: files.write_json(new, found))
     print(f'wrote {given.output}: {errors.count(len(results), "row")}')
   if given.documents:
     documents.write_list(given.documents, holding)

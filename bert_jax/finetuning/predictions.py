@@ -13,7 +13,7 @@ from bert_jax import errors
 from bert_jax.finetuning import encode, supervised
 from bert_jax.inference import fine_tuned, source
 from bert_jax.model import precision
-from bert_jax.runtime import files, progress, storage
+from bert_jax.runtime import files, progress
 
 _LENGTH_STEP = 16  # tokens; lengths are rounded up to compile few shapes
 
@@ -84,7 +84,6 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   split, _ = this.encode(job.how, content, head.labels)
   kept = job.predict(this, split)
   found, _ = this.decide(split, kept, head.spans, tune=False)
-  storage.make_folder(os.path.dirname(job.output))
   this.write_given(job, content, split, found)
   if split.labels is not None:
     names = this.list_metrics(head.labels)

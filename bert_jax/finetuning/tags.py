@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import os
-import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -201,10 +200,8 @@ class Tags(supervised.Supervised):
   def write_given(self, job, content, split, found):
     """Writes the lines of the input, each word as `word<tab>tag`."""
     tags = [job.model.head.labels[i] for i in found]
-    text = '\n'.join(content.list_tagged(tags)).encode()
-    files.write_file(
-      job.output, lambda new: pathlib.Path(new).write_bytes(text)
-    )
+    text = '\n'.join(content.list_tagged(tags))
+    files.write_file(job.output, lambda new: files.write_text(new, text))
 
 
 TASK = Tags()

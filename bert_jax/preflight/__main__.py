@@ -83,7 +83,7 @@ def main(argv: list[str]):
   )
   say('\n'.join(page.render(found, topology)))
   if values.json:
-    files.write_json(values.json, found)
+    files.write_file(values.json, lambda new: files.write_json(new, found))
   if values.hlo:
     text = texts[phases[0].number]
     if text is None:
@@ -91,7 +91,7 @@ def main(argv: list[str]):
         f'--hlo={values.hlo} was not written: what does not fit is not '
         'compiled to the end.'
       )
-    files.write_text(values.hlo, text)
+    files.write_file(values.hlo, lambda new: files.write_text(new, text))
   fit = all(facts['fits'] for facts in examined)
   return 0 if fit and all(program['ok'] for program in programs) else 2
 

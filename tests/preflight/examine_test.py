@@ -285,12 +285,12 @@ def test_a_missing_compiler_is_named():
 def test_every_program_is_compiled_for_absent_chips(tmp_path):
   code, out, _ = run(
     '--config=configs/tiny.py:smoke,rng=rbg,seq_length=128,hidden_size=128',
-    *('--topology=v5litepod-4', '--phase=0', f'--hlo={tmp_path}/x.hlo'),
-    f'--json={tmp_path}/x.json',
+    *('--topology=v5litepod-4', '--phase=0', f'--hlo={tmp_path}/a/x.hlo'),
+    f'--json={tmp_path}/b/x.json',
   )
   assert code == 0
   assert 'FITS' in out and 'v5e:2x2: 4 chips' in out
-  report = json.loads((tmp_path / 'x.json').read_text())
+  report = json.loads((tmp_path / 'b' / 'x.json').read_text())
   assert {p['name'] for p in report['programs'] if p['ok']} == {
     *(programs.INITIALISE, programs.PLACE, programs.PLACE_KEY),
     *(programs.FINGERPRINT, programs.TRAIN, programs.EVALUATE),
@@ -305,4 +305,4 @@ def test_every_program_is_compiled_for_absent_chips(tmp_path):
   assert memory['optimizer'] == pytest.approx(
     2 * memory['parameters'], rel=0.01
   )
-  assert 'num_partitions=4' in (tmp_path / 'x.hlo').read_text()
+  assert 'num_partitions=4' in (tmp_path / 'a' / 'x.hlo').read_text()
