@@ -29,16 +29,6 @@ class Sentence(NamedTuple):
   words: list[str]
   tags: list[str] | None
 
-  @property
-  def name(self) -> int:
-    """Returns the number of its first line."""
-    return self.line
-
-  @property
-  def key(self) -> tuple[str, ...]:
-    """Returns its words."""
-    return tuple(self.words)
-
 
 @dataclasses.dataclass(frozen=True)
 class Words(splits.Content):
@@ -49,6 +39,10 @@ class Words(splits.Content):
   def list_groups(self):
     """Returns the numbers of the sentences' documents."""
     return [x.document for x in self.units]
+
+  def list_keys(self):
+    """Returns the first line of each sentence, and its words."""
+    return [(x.line, tuple(x.words)) for x in self.units]
 
   def list_tagged(self, tags: Iterable[str]) -> list[str]:
     """Returns the lines with tags: `word<tab>tag` for each word.

@@ -41,16 +41,6 @@ class Example(NamedTuple):
   label: str
   id: str
 
-  @property
-  def name(self) -> int:
-    """Returns the number of its line."""
-    return self.line
-
-  @property
-  def key(self) -> tuple:
-    """Returns its texts."""
-    return self.text, self.pair
-
 
 @dataclasses.dataclass(frozen=True)
 class Examples(splits.Content):
@@ -81,6 +71,10 @@ class Examples(splits.Content):
     if source.regression and all(x.label for x in self.units):
       return [_number(self.path, x) for x in self.units]
     return [x.label for x in self.units]
+
+  def list_keys(self):
+    """Returns the line of each row, and its texts."""
+    return [(x.line, (x.text, x.pair)) for x in self.units]
 
   def list_empty(self) -> list[int]:
     """Returns the line numbers of rows without any text."""

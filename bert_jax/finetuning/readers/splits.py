@@ -1,5 +1,6 @@
 """The splits of a run: which files they are, what is held out, samples."""
 
+import abc
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
@@ -155,12 +156,11 @@ def _find_own_files(folder: str) -> dict[str, str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Content:
+class Content(abc.ABC):
   """What a file holds, or a part of it.
 
   Attributes:
-    units: its rows, sentences or questions, in order. Each has a `name`, such
-      as the number of its line, and a `key`, which only equal texts share.
+    units: its rows, sentences or questions, in order.
     held_out: whether they are from the training file, without a dev file.
   """
 
@@ -180,6 +180,10 @@ class Content:
   def list_labels(self, source: Source) -> Sequence[str | float]:
     """Returns classes or numbers by which units are held out evenly, or ()."""
     return ()
+
+  @abc.abstractmethod
+  def list_keys(self) -> list[tuple[Any, tuple]]:
+    """Returns what names each unit, and what only units of equal text share."""
 
   def take(self, chosen: Sequence[int]) -> Self:
     """Returns some of the units, by number."""
@@ -213,10 +217,10 @@ def read(
 
 def find_repeated(found: dict[str, Content]) -> dict[str, list[Any]]:
   """Returns {split: names of its units that are training units, too}."""
-  known = {x.key for x in found['train'].units}
+  known = {key for _, key in found['train'].list_keys()}
   others = [split for split in found if split != 'train']
   return {'train': []} | {
-    split: [x.name for x in found[split].units if x.key in known]
+    split: [name for name, key in found[split].list_keys() if key in known]
     for split in others
   }
 

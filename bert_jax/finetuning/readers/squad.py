@@ -30,16 +30,6 @@ class Question(NamedTuple):
   passage: int
   answers: tuple[tuple[str, int], ...] | None
 
-  @property
-  def name(self) -> str:
-    """Returns its id."""
-    return self.id
-
-  @property
-  def key(self) -> tuple[str, str]:
-    """Returns the question and its passage."""
-    return self.text, self.context
-
 
 @dataclasses.dataclass(frozen=True)
 class Squad(splits.Content):
@@ -50,6 +40,10 @@ class Squad(splits.Content):
   def list_groups(self):
     """Returns the numbers of the questions' passages."""
     return [x.passage for x in self.units]
+
+  def list_keys(self):
+    """Returns the id of each question, and its words and its passage."""
+    return [(x.id, (x.text, x.context)) for x in self.units]
 
   def take(self, chosen):
     """Returns some of the questions, by number, and the passages they need."""
