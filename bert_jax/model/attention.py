@@ -98,15 +98,13 @@ def attend(
   if config.attention == 'flash':
     return flash_attention.attend(qkv, tokens.input_mask, key, **options)
   if config.attention == 'recompute':
-    return recomputed_attention.attend(
-      qkv,
-      tokens,
-      key,
+    call = recomputed_attention.Call(
       rate=config.attention_dropout,
       mask_value=config.mask_value,
       compute_mask=functools.partial(compute_mask, causal=config.causal),
       split_heads=not config.separate_heads,
     )
+    return recomputed_attention.attend(qkv, tokens, key, call)
   if config.attention == 'cudnn':
     return _cudnn(qkv, tokens, config)
   return _xla(qkv, tokens, key, config, sow)

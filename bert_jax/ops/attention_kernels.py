@@ -63,7 +63,7 @@ def forward(
       yield
       # [K, 128] each; dividing these is cheaper than dividing the weights.
       mixed = [
-        _dot(values[own], x, 1, 0) * (256 / call.keep / total)
+        dot(values[own], x, 1, 0) * (256 / call.keep / total)
         for own, x, total in zip(call.heads, weights, totals, strict=True)
       ]
       yield
@@ -168,7 +168,7 @@ def _gradients(queries, grads, keys, keys_t, values, bias, i, draw, call):
   """
   scores = [_scores(keys, x, bias, i, call) for x in queries]
   yield
-  d_weights = [_dot(values, x, 1, 1) for x in grads]
+  d_weights = [dot(values, x, 1, 1) for x in grads]
   kept = draw(i)
   weights, totals = _weights(scores)
   weights = [x * (1 / total) for x, total in zip(weights, totals, strict=True)]
@@ -179,7 +179,7 @@ def _gradients(queries, grads, keys, keys_t, values, bias, i, draw, call):
   yield
   dv = _sum_of_dots(dropped, grads)
   dq = [
-    _dot(keys_t[own], x, 1, 0)
+    dot(keys_t[own], x, 1, 0)
     for own, x in zip(call.heads, d_scores, strict=True)
   ]
   dk = _sum_of_dots(d_scores, queries)
@@ -268,7 +268,7 @@ def _bias(tokens, call):
 def _scores(keys, queries, bias, i, call):
   """Returns the masked scores of block i, [S, 128]."""
   mask = bias[...] if call.one_mask else bias[:, _part(i, LANES)]
-  return _dot(keys, queries, 1, 1) + mask
+  return dot(keys, queries, 1, 1) + mask
 
 
 def _weights(scores):
@@ -309,11 +309,11 @@ def _own(x, call):
 
 
 def _sum_of_dots(a, b):
-  dots = (_dot(x, y, 1, 0) for x, y in zip(a, b, strict=True))
+  dots = (dot(x, y, 1, 0) for x, y in zip(a, b, strict=True))
   return functools.reduce(jnp.add, dots)  # sum() would add a zero
 
 
-def _dot(a, b, a_axis, b_axis):
+def dot(a, b, a_axis, b_axis):
   """Contracts one axis of each in float32; does not round float32 inputs."""
   precision = jax.lax.Precision
   return jax.lax.dot_general(

@@ -18,6 +18,7 @@ from jax.experimental import pallas as pl
 
 from bert_jax import errors
 from bert_jax.ops import dropout
+from bert_jax.ops.attention_kernels import dot
 
 Ref = Any  # Pallas's reference to an array in the GPU's memory
 F32 = jnp.float32
@@ -69,16 +70,8 @@ def attend(
 
   Off GPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
 
-  Args:
-    qkv: queries, keys and values with their biases, [B, S, 3, H, K], float32 or
-      bfloat16.
-    input_mask: [B, S], nonzero where there is a token to see.
-    key: of the dropout; None turns it off. Any key gives the bytes of
-      `dropout.draw(key, [B, H, S, S])`, keys before queries.
-    rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
-    mask_value: added to the scores of keys that a query does not see.
-    causal: whether queries do not see later keys.
-    sequence_ids: [B, S] or None; tokens see only those with the same id.
+  Args: as `fused_attention.attend`, but qkv has its biases, and any key gives
+    `dropout.draw`'s bytes.
   """
   b, s, _, h, k = qkv.shape
   problem = unsupported(s, k)
@@ -219,7 +212,7 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
   def add(j, carry):
     most, total, mixed = carry
     keys = _block(j)
-    scores = _dot(queries, qkv[keys, 1], 1, 1) + _mask(call, tokens, i, j)
+    scores = dot(queries, qkv[keys, 1], 1, 1) + _mask(call, tokens, i, j)
     new = jnp.maximum(most, jnp.max(scores, 1))
     weights = _exp(scores - new[:, None])
     shrink = _exp(most - new)
@@ -227,7 +220,7 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
     return (
       new,
       total * shrink + jnp.sum(weights, 1),
-      mixed * shrink[:, None] + _dot(dropped, qkv[keys, 2], 1, 0),
+      mixed * shrink[:, None] + dot(dropped, qkv[keys, 2], 1, 0),
     )
 
   most = jnp.full(BLOCK, -jnp.inf, F32)
@@ -258,15 +251,15 @@ def _backward(call, tokens, qkv, grad, rows, d_qkv, kept=None):
     at = _block(j)
     queries, grads = _scaled(qkv[at, 0]), grad[at]
     words = None if kept is None else kept[:, at]
-    scores = _dot(keys, queries, 1, 1) + _mask(call, tokens, j, i).T
+    scores = dot(keys, queries, 1, 1) + _mask(call, tokens, j, i).T
     most, part, inner = (rows[n, at][None] for n in range(3))
     weights = _exp(scores - most) * part
-    d_weights = _drop(_dot(values, grads, 1, 1), words, i)
+    d_weights = _drop(dot(values, grads, 1, 1), words, i)
     d_scores = weights * (d_weights - inner)
     dropped = _drop(weights, words, i).astype(dtype)
     return (
-      dk + _dot(d_scores.astype(dtype), queries, 1, 0),
-      dv + _dot(dropped, grads, 1, 0),
+      dk + dot(d_scores.astype(dtype), queries, 1, 0),
+      dv + dot(dropped, grads, 1, 0),
     )
 
   add = functools.partial(of_keys, qkv[own, 1], qkv[own, 2])
@@ -280,11 +273,11 @@ def _backward(call, tokens, qkv, grad, rows, d_qkv, kept=None):
 
   def of_queries(j, dq):
     keys = _block(j)
-    scores = _dot(queries, qkv[keys, 1], 1, 1) + _mask(call, tokens, i, j)
+    scores = dot(queries, qkv[keys, 1], 1, 1) + _mask(call, tokens, i, j)
     weights = _exp(scores - most) * part
-    d_weights = _drop(_dot(grads, qkv[keys, 2], 1, 1), words, j)
+    d_weights = _drop(dot(grads, qkv[keys, 2], 1, 1), words, j)
     d_scores = weights * (d_weights - inner)
-    return dq + _dot(d_scores.astype(dtype), qkv[keys, 1], 1, 0)
+    return dq + dot(d_scores.astype(dtype), qkv[keys, 1], 1, 0)
 
   dq = jax.lax.fori_loop(0, blocks, of_queries, zero)
   d_qkv[:, 0] = _scaled(dq).astype(dtype)
@@ -319,13 +312,3 @@ def _drop(x, words, block):
   if words is None:
     return x
   return jnp.where((words.astype(jnp.int32) >> block) & 1 == 1, x, 0.0)
-
-
-def _dot(a, b, a_axis, b_axis):
-  """Contracts one axis of each in float32; does not round float32 inputs."""
-  precision = jax.lax.Precision
-  return jax.lax.dot_general(
-    *(a, b, (((a_axis,), (b_axis,)), ((), ()))),
-    precision=precision.HIGHEST if a.dtype == F32 else precision.DEFAULT,
-    preferred_element_type=F32,
-  )

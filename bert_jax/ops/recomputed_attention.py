@@ -84,33 +84,10 @@ def _largest_divisor(n, most) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Call:
-  """What does not change within a call: the arguments of `attend`."""
+class Call:
+  """What does not change within a call of `attend`.
 
-  rate: float
-  mask_value: float
-  compute_mask: Callable[[Any], jax.Array]
-  split_heads: bool
-
-
-def attend(
-  qkv: jax.Array,
-  tokens: Any,
-  key: jax.Array | None,
-  *,
-  rate: float,
-  mask_value: float,
-  compute_mask: Callable[[Any], jax.Array],
-  split_heads: bool,
-):
-  """Computes dropout(softmax(q k / sqrt(K))) v, [B, S, H, K].
-
-  Args:
-    qkv: queries, keys and values with their biases, [B, S, 3, H, K].
-    tokens: a tree of arrays [B, ...], from which `compute_mask` makes the mask.
-    key: of the dropout; None turns it off. A threefry key gives the bytes of
-      `dropout.draw(key, [B, H, S, S])`, keys before queries; with any other,
-      bits depend on the blocks.
+  Attributes:
     rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
     mask_value: added to the scores of keys that a query does not see.
     compute_mask: tokens of some rows -> whether each query sees each key, bool
@@ -118,12 +95,25 @@ def attend(
     split_heads: whether a block may have some of the heads only. False if a
       mesh splits the heads.
   """
-  call = _Call(rate, mask_value, compute_mask, split_heads)
-  return _attend(qkv, tokens, key, call)
+
+  rate: float
+  mask_value: float
+  compute_mask: Callable[[Any], jax.Array]
+  split_heads: bool
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _attend(qkv, tokens, key, call: _Call):
+def attend(qkv: jax.Array, tokens: Any, key: jax.Array | None, call: Call):
+  """Computes dropout(softmax(q k / sqrt(K))) v, [B, S, H, K].
+
+  Args:
+    qkv: queries, keys and values with their biases, [B, S, 3, H, K].
+    tokens: a tree of arrays [B, ...], from which `call.compute_mask` makes the
+      mask.
+    key: of the dropout; None turns it off. A threefry key gives the bytes of
+      `dropout.draw(key, [B, H, S, S])`, keys before queries; with any other,
+      bits depend on the blocks.
+  """
   return _forward(qkv, tokens, key, call)[0]
 
 
@@ -145,7 +135,7 @@ def _backward(call, residuals, grad):
   return backward(qkv, tokens, key, grad, sums, inner), None, None
 
 
-_attend.defvjp(_forward, _backward)
+attend.defvjp(_forward, _backward)
 
 
 def _bind_together(arrays):
