@@ -26,6 +26,8 @@ import subprocess
 import sys
 import time
 
+import steps
+
 from bert_jax import tasks
 from bert_jax.config import apply_arguments, recipes
 from bert_jax.hardware import accelerators
@@ -107,7 +109,7 @@ def compile_case(case: Case, path: str):
   c = make_config(case)
   devices = compile_step.describe_devices(accelerators.parse(case.topology))
   mesh = device_mesh.make_mesh(1, devices=devices)
-  found = compile_step.compile_step(c, task.list_phases(c)[0], mesh)
+  found = steps.compile_training(c, task.list_phases(c)[0], mesh)
   if not found.fits:
     sys.exit(f'error: {path} does not fit; give fewer tokens.')
   with open(f'{path}.hlo', 'w') as file:
@@ -168,7 +170,7 @@ def print_steps(programs, cases):
     parts = step['step_seconds_parts']
     clock = case.chip.cycles_per_second
     shares = [
-      estimate.compute_cycle_utilisation(
+      steps.compute_cycle_utilisation(
         case.flops, sum(parts[name] for name in COSTED[:n]), case.chip
       )
       for n in (1, 2, 4)

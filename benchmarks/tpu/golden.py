@@ -22,6 +22,7 @@ import sys
 import time
 
 import jax
+import steps
 
 from bert_jax import config, errors, param_names, tasks
 from bert_jax.hardware import accelerators
@@ -72,7 +73,7 @@ def examine(case: Case) -> dict:
     case.model, compile_step.describe_devices(topology)
   )
   phase = task.list_phases(c)[case.phase]
-  compiled = compile_step.compile_step(c, phase, mesh)
+  compiled = steps.compile_training(c, phase, mesh)
   if not compiled.fits:
     raise ValueError(f'{case} does not fit the memory of a device.')
   found = hlo_cost.count_cost(compiled.text)

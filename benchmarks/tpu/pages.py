@@ -19,8 +19,9 @@ import subprocess
 import sys
 import textwrap
 
+import steps
+
 from bert_jax.hardware import accelerators
-from bert_jax.preflight import estimate
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 PAGE = os.path.join(ROOT, 'docs', 'preflight_pages.md')
@@ -124,8 +125,7 @@ def utilisation_rows(name: str, found: dict) -> list[str]:
     flops = phase['model_flops_per_step'] / found['devices']
     tokens = phase['batch_size'] * phase['seq_length'] // found['chips']
     shares = (
-      f'{estimate.compute_cycle_utilisation(flops, s, chip):.3f}'
-      for s in seconds
+      f'{steps.compute_cycle_utilisation(flops, s, chip):.3f}' for s in seconds
     )
     cells = [name, str(phase['seq_length']), f'{tokens:,}', *shares]
     rows.append(f'| {" | ".join(cells)} |')

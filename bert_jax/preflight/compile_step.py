@@ -1,4 +1,4 @@
-"""Describes absent TPUs, compiles for them and reads the result."""
+"""Describes absent TPUs, and reads what was compiled for them."""
 
 import dataclasses
 import importlib.util
@@ -15,7 +15,7 @@ from ml_collections import config_dict
 from bert_jax import errors, param_names, tasks
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import partition
-from bert_jax.train import programs, shortage, task, tuning
+from bert_jax.train import programs, shortage
 
 _ENVIRONMENT = {
   'ALLOW_MULTIPLE_LIBTPU_LOAD': '1',
@@ -102,22 +102,6 @@ def get_usable_memory(device: jax.Device) -> int:
       raise
     return missing.available
   raise ValueError('a program of 3 TiB fits: the limit cannot be found.')
-
-
-def compile_step(
-  config: config_dict.ConfigDict, phase: task.Phase, mesh: Mesh
-) -> Compiled:
-  """Compiles the training step of a phase for a mesh, as `fit.fit` would."""
-  device = mesh.devices.flat[0]
-  config = tuning.resolve(config, device, phase.seq_length)
-  listed = programs.list_phase(
-    config, tasks.get(config).make_objective(config), mesh, phase
-  )
-  step = next(p for p in listed if p.name == programs.TRAIN)
-  (outcome,) = programs.compile_all([step], device.platform, lambda line: None)
-  if outcome.refused:
-    programs.get_executables([outcome])
-  return examine(outcome)
 
 
 def examine(outcome: programs.Outcome) -> Compiled:

@@ -256,13 +256,6 @@ def _collective(group: str, sent: float, topology) -> float:
   return sent / (sum(links) * chip.link_speed)
 
 
-def compute_cycle_utilisation(
-  flops: float, seconds: float, chip: chips.Chip
-) -> float:
-  """Returns the FLOPs of a device per cycle, relative to a large product's."""
-  return flops / (seconds * chip.cycles_per_second) / chip.product_flops
-
-
 def estimate_gpu_step(
   flops: float,
   chip: chips.Chip,

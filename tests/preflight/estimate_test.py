@@ -97,12 +97,6 @@ def test_each_kernel_is_bound_by_its_schedule_or_its_bytes(monkeypatch):
   assert found['step_seconds_parts']['kernels'] == pytest.approx(20.0 + 3.0)
 
 
-def test_utilisation_of_cycles_is_one_for_a_large_product():
-  seconds = CHIP.product_cycles / CHIP.cycles_per_second
-  found = estimate.compute_cycle_utilisation(2 * 8192**3, seconds, CHIP)
-  assert found == pytest.approx(1)
-
-
 def test_collectives_have_the_links_that_the_slice_gives_a_chip():
   # Two neighbours in a 2x2, no ring: 2 x 5 bytes/s. One in a row of two.
   assert collectives(slices_of(CHIP, 2, 2), g0123=60) == pytest.approx(6.0)
