@@ -143,13 +143,15 @@ def make_state(fields=()):
 
 @functools.cache
 def _jit_step(dropout, parts, mesh, fields):
-  c = small_config(model__dropout=dropout, model__attention_dropout=dropout)
+  c = small_config(
+    (100,), model__dropout=dropout, model__attention_dropout=dropout
+  )
   c.optimizer.update(dict(fields))
   how = gradient.Update(
     objective=make_objective(c),
     mesh=mesh,
     tx=optimizer.make(c.optimizer),
-    schedule=optimizer.schedule(c.optimizer, 100),
+    schedule=optimizer.make_schedule(c),
     parts=parts,
     reduce_dtype=c.optimizer.reduce_dtype,
   )

@@ -1,6 +1,5 @@
 """Trains BERT here and by numpy_bert.py, from equal weights and batches."""
 
-import dataclasses
 import functools
 
 import jax
@@ -12,7 +11,6 @@ from bert_jax.interop import rename
 from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.train import gradient, task
-from bert_jax.train.optimizer import schedule
 from bert_jax.train.step import train_step
 
 
@@ -20,10 +18,7 @@ def ours(c, objective, state, batches):
   """Returns the losses [steps, 2], MLM and NSP, before each update."""
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
-  how = dataclasses.replace(
-    gradient.make_update(c, objective, phase, mesh),
-    schedule=schedule(c.optimizer, len(batches)),
-  )
+  how = gradient.make_update(c, objective, phase, mesh)
   step = jax.jit(functools.partial(train_step, update=how))
   losses = []
   for batch in batches:

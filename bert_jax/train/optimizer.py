@@ -23,41 +23,32 @@ _QKV, _OF_ONE = 'attention/qkv/kernel', (0, 2, 3)
 def make_schedule(config: config_dict.ConfigDict) -> optax.Schedule:
   """Returns the learning rate of each update of an experiment.
 
-  One schedule lasts for all phases, unless `phases.learning_rates` gives a phase
-  a peak, a warm-up and a decay of its own. Phases after it whose peak is 0 continue
-  its decay.
+  One schedule lasts for all phases, unless `phases.learning_rates` gives a
+  phase a peak, a warm-up and a decay of its own. Phases after it whose peak is
+  0 continue its decay.
   """
-  phases = config.phases
-  if not phases.learning_rates:
-    return schedule(config.optimizer, sum(phases.steps))
-  parts = task.list_decays(phases)
-  schedules = [_rise_and_fall(config.optimizer, *part) for part in parts]
+  o, phases = config.optimizer, config.phases
+  parts = [(o.learning_rate, o.warmup_steps, sum(phases.steps))]
+  if phases.learning_rates:
+    parts = task.list_decays(phases)
+  schedules = [_rise_and_fall(o, *part) for part in parts]
   ends = itertools.accumulate(steps for _, _, steps in parts)
   return optax.join_schedules(schedules, [*ends][:-1])
 
 
-def schedule(config: config_dict.ConfigDict, steps: int) -> optax.Schedule:
+def _rise_and_fall(config, peak, warmup, steps):
   """Returns the learning rate of each update of one warm-up and decay.
 
-  It is 0 at update 0, rises linearly to the peak at `warmup_steps`, falls to
-  exactly 0 at `steps`, linearly with a `decay_power` of 1, and stays 0. With
+  It is 0 at update 0, rises linearly to the peak at `warmup`, falls to exactly
+  0 at `steps`, linearly with a `decay_power` of 1, and stays 0. With
   `decay_from='zero'`, the decay begins with the peak at update 0, so the rate
   drops at the end of the warm-up, as in Google's `optimization.py`.
 
-  >>> config = config_dict.ConfigDict(
-  ...   {'learning_rate': 0.5, 'warmup_steps': 2, 'decay_from': 'warmup'}
-  ...   | {'decay_power': 1.0}
-  ... )
-  >>> rate = schedule(config, steps=6)
+  >>> o = config_dict.ConfigDict({'decay_from': 'warmup', 'decay_power': 1})
+  >>> rate = _rise_and_fall(o, peak=0.5, warmup=2, steps=6)
   >>> [float(rate(step)) for step in range(8)]
   [0.0, 0.25, 0.5, 0.375, 0.25, 0.125, 0.0, 0.0]
   """
-  return _rise_and_fall(
-    config, config.learning_rate, config.warmup_steps, steps
-  )
-
-
-def _rise_and_fall(config, peak, warmup, steps):
   # XLA would compute even a power of 1.0.
   power = 1 if config.decay_power == 1 else config.decay_power
   gone = warmup / steps if config.decay_from == 'zero' else 0.0

@@ -29,9 +29,9 @@ from tests.model import encoder_test
   ],
 )
 def test_rates_rise_fall_and_end_at_exactly_zero(decay_from, rates):
-  c = config.pretraining('base').optimizer
-  c.decay_from = decay_from
-  rate = optimizer.schedule(c, 1_000_000)
+  c = config.pretraining('base')
+  c.optimizer.decay_from = decay_from
+  rate = optimizer.make_schedule(c)
   for step, expected in rates.items():
     assert float(rate(step)) == pytest.approx(expected, rel=1e-3)
   for step in (1_000_000, 1_000_001, 3_000_000):
