@@ -28,7 +28,6 @@ from bert_jax.interop import (
 from bert_jax.model import bert_config, classifier
 from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli, copies
-from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import paths
 
 # {model: (heads that it must have, heads that it may have)}.
@@ -121,28 +120,20 @@ def choose_activation(
   return dataclasses.replace(config, activation=activation)
 
 
-def write(
-  form: str,
-  path: str,
-  params: Any,
-  config: bert_config.BertConfig,
-  tokenizer: Tokenizer,
-  card: str | None = None,
-  head: classifier.Head | None = None,
-):
-  """Writes a model in a format; see the modules of `bert_jax.interop`."""
-  if form == 'hf':
-    hugging_face.export(path, params, config, tokenizer, card, head)
-  elif form == 'google':
-    google.write(path, params, config, tokenizer)
-  elif form == 'stablehlo':
-    stablehlo.write(path, params, config)
-  else:
-    npz.write(path, params, config, tokenizer)
+def describe(
+  found: source.Source, params: Any, head: classifier.Head | None
+) -> list[str]:
+  """Returns what was missing, left over and left out, as lines.
 
-
-def describe(report: rename.Report, dropped: list[str]) -> list[str]:
-  """Returns what was missing, left over and left out, as lines."""
+  Args:
+    params, head: what is written.
+  """
+  report, kept = found.report, rename.list_parts(params)
+  dropped = [
+    part for part in rename.list_parts(found.params) if part not in kept
+  ]
+  if found.head is not None and head is None:
+    dropped.append('classifier')
   slots = [name for name in report.left_over if google.is_slot(name)]
   rest = [name for name in report.left_over if not google.is_slot(name)]
   lines = []
@@ -158,19 +149,6 @@ def describe(report: rename.Report, dropped: list[str]) -> list[str]:
       f"skipped, the optimizer's ({len(slots)}): {errors.listing(slots, most=3)}"
     )
   return lines
-
-
-def check(
-  form: str,
-  path: str,
-  params: Any,
-  config: bert_config.BertConfig,
-  head: classifier.Head | None = None,
-) -> list[str]:
-  """Compares a written model's outputs with its source's; returns lines."""
-  ours = verify.compute_outputs(params, config, head)
-  with copies.local_copy(path) as here:
-    return _compare(form, here, ours, config)
 
 
 def _compare(form, path, ours, config) -> list[str]:
@@ -229,18 +207,22 @@ def main(argv: list[str]):
       card = model_card.describe_run(run, params, found.step)
     except errors.UserError as error:
       lines.append(f'no model card: {error}')
-  write(form, target, params, config, found.tokenizer, card, head)
+  if form == 'hf':
+    hugging_face.export(target, params, config, found.tokenizer, card, head)
+  elif form == 'stablehlo':
+    stablehlo.write(target, params, config)
+  else:
+    write = {'google': google.write, 'npz': npz.write}[form]
+    write(target, params, config, found.tokenizer)
   print(f'wrote {target}: {found.origin}')
-  kept = rename.list_parts(params)
-  dropped = [
-    part for part in rename.list_parts(found.params) if part not in kept
-  ]
-  if found.head is not None and head is None:
-    dropped.append('classifier')
-  for line in [*lines, *describe(found.report, dropped)]:
+  lines += describe(found, params, head)
+  for line in lines:
     print(f'  {line}')
   if given.verify:
-    for line in check(form, target, params, config, head):
+    ours = verify.compute_outputs(params, config, head)
+    with copies.local_copy(target) as here:
+      lines = _compare(form, here, ours, config)
+    for line in lines:
       print(f'  {line}')
 
 

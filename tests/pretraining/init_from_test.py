@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config_check, convert, errors, param_names
+from bert_jax import config_check, errors, param_names
 from bert_jax.config import model_config, recipes, to_json
 from bert_jax.corpus import text_files
-from bert_jax.interop import hugging_face
+from bert_jax.interop import google, hugging_face
 from bert_jax.model import heads
 from bert_jax.pretraining import init_from, pretrain
 from bert_jax.tokenization.tokenizer import Tokenizer
@@ -154,15 +154,16 @@ def apply(c, made) -> Task:
 
 
 @pytest.mark.parametrize(
-  'form', ['google', pytest.param('hf', marks=pytest.mark.slow)]
+  'write',
+  [google.write, pytest.param(hugging_face.export, marks=pytest.mark.slow)],
 )
-def test_models_of_others_are_sources_too(source, tmp_path, form):
+def test_models_of_others_are_sources_too(source, tmp_path, write):
   c = make_config(source, tmp_path / 'data')
   trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
   tokenizer = Tokenizer(tuple(WORDS))
   c.init_from = str(tmp_path / 'theirs')
   bert = model_config(c)
-  convert.write(form, c.init_from, trained, bert, tokenizer)
+  write(c.init_from, trained, bert, tokenizer)
   models.assert_same(words_alone(start(c)[0]), trained)
 
 
