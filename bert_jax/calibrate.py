@@ -39,9 +39,8 @@ def _check_config(estimated, config):
       )
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command."""
-  del argv
   from bert_jax import tasks
   from bert_jax.config import flatten, unflatten
   from bert_jax.preflight import measured_ratios

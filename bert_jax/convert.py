@@ -182,9 +182,8 @@ def _outputs(path, config):
   return {'mlm': mlm} if nsp is None else {'mlm': mlm, 'nsp': nsp}
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command."""
-  del argv
   # The accelerator may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
   given = flags.FLAGS

@@ -98,9 +98,8 @@ def _prepare(task, config, workdir, status):
   return config, data
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command."""
-  del argv
   from bert_jax.parallel import distributed
   from bert_jax.runtime import compile_cache, storage
 

@@ -119,9 +119,8 @@ def predict_texts(
   return classes.predict_texts(found.origin, found, texts, pairs, batch_size)
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command."""
-  del argv
   given = flags.FLAGS
   columns = given.text, given.pair, given.choices
   count = predict(

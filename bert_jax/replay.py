@@ -25,9 +25,8 @@ from bert_jax.runtime import cli
 _SORTS = ('loss', 'gradient')
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command."""
-  del argv
   import jax
 
   # Accelerators may be busy with the run.

@@ -171,9 +171,8 @@ def _make_table(names, right, unknown) -> list[tuple[str, ...]]:
   ]
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command."""
-  del argv
   given = flags.FLAGS
   items = read_items(given.input, given.two_lines)
   model = source.read_with_mlm(given.model)

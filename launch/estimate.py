@@ -21,7 +21,7 @@ from ml_collections import config_flags
 from bert_jax import config_check
 from bert_jax.runtime import cli
 config_flags.DEFINE_config_file('config')
-cli.run(lambda argv: config_check.check(cli.get_config(flags.FLAGS)))
+cli.run(lambda: config_check.check(cli.get_config(flags.FLAGS)))
 """
 
 

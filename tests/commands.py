@@ -1,5 +1,7 @@
 """Runs a command in this process, with flags as from the terminal."""
 
+import inspect
+
 from absl import flags
 
 
@@ -8,7 +10,9 @@ def run(module, *argv: str):
   known = set(flags.FLAGS)
   module._define_flags()
   try:
-    return module.main(flags.FLAGS([module.__name__, *argv]))
+    rest = flags.FLAGS([module.__name__, *argv])
+    takes_arguments = inspect.signature(module.main).parameters
+    return module.main(rest) if takes_arguments else module.main()
   finally:
     for name in set(flags.FLAGS) - known:
       delattr(flags.FLAGS, name)

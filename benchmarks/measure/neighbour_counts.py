@@ -213,8 +213,7 @@ def use_shown(own, of_shown, targets, mix, size, mask_id):
   return np.where(targets['shown'] == mask_id, own, told)
 
 
-def main(argv):
-  del argv
+def main():
   begin, config = time.monotonic(), cli.get_config(flags.FLAGS)
   phase = task.list_phases(config)[0]
   data = batches.Batches(config, config.data.dir)

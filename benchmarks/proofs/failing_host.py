@@ -68,4 +68,4 @@ def train(options):
 
 if __name__ == '__main__':
   given = parse_options()
-  cli.run(lambda argv: train(given))
+  cli.run(lambda: train(given))

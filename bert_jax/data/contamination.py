@@ -241,9 +241,8 @@ def _define_flags():
   flags.mark_flags_as_required(['data', 'eval'])
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command."""
-  del argv
   given = flags.FLAGS
   data = storage.resolve(given.data)
   own = os.path.join(data, 'data')

@@ -48,12 +48,11 @@ def _define_flags():
   flags.mark_flags_as_required(['input', 'output'])
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command."""
   # Here, since worker processes import this module.
   from bert_jax.config import arguments, declare_fields
 
-  del argv
   f = flags.FLAGS
   c = declare_fields()
   arguments.update_by_flags(c, _FIELDS)

@@ -48,9 +48,8 @@ def _check_flags(values, topology, phases):
     )
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command; returns 2 if the run cannot work."""
-  del argv
   import jax
 
   from bert_jax import config_check

@@ -17,9 +17,8 @@ from bert_jax import errors
 from bert_jax.runtime import cli
 
 
-def main(argv: list[str]):
+def main():
   """Runs the command."""
-  del argv
   import jax
 
   # The runs may be using the accelerators.

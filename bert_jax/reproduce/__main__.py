@@ -23,9 +23,8 @@ from bert_jax import errors
 from bert_jax.runtime import cli
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
   """Runs the command; returns 0 if all runs are done."""
-  del argv
   import jax
 
   from bert_jax.pretraining import training_data

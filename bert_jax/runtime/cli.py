@@ -26,15 +26,17 @@ def get_config(values: flags.FlagValues):
   return config
 
 
-def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
-  """Runs `main(argv)` under absl and exits with its result.
+def run(main: Callable[..., int | None], takes_arguments: bool = False):
+  """Runs `main` under absl and exits with its result.
 
   A UserError, an error that may pass, a signal and a closed stdout become one
   line on stderr; anything else is a bug and keeps its traceback. The exit codes
   are in `errors`.
 
   Args:
-    main: takes the arguments that are not flags; returns an exit code or None.
+    main: returns an exit code or None.
+    takes_arguments: whether `main` takes argv without flags; otherwise nothing
+      but flags may be given.
   """
 
   def guarded(argv):
@@ -42,7 +44,7 @@ def run(main: Callable[[list[str]], int | None], takes_arguments: bool = False):
       raise errors.UserError(
         f'{argv[1]!r} is not a flag; quote globs, and see --help.'
       )
-    return main(argv)
+    return main(argv) if takes_arguments else main()
 
   # At INFO, jax lists the accelerators that it did not find.
   logging.getLogger('jax').setLevel(logging.WARNING)

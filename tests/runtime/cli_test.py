@@ -16,7 +16,7 @@ _COMMAND = """
 from bert_jax import errors
 from bert_jax.runtime import bucket, cli
 
-def main(argv):
+def main():
   raise {error}
 
 cli.run(main)
@@ -60,7 +60,7 @@ def test_a_command_ends_with_a_code_and_says_why(error, code, said):
 _PRINT = """
 from bert_jax.runtime import cli
 
-def main(argv):
+def main():
   for _ in range({times}):
     print('한국어', flush=True)
 
@@ -96,7 +96,7 @@ from absl import flags
 from ml_collections import config_flags
 from bert_jax.runtime import cli
 
-def main(argv):
+def main():
   print(cli.get_config(flags.FLAGS).data.input)
 
 config_flags.DEFINE_config_file('config', None, 'The experiment.')

@@ -33,7 +33,7 @@ import sys
 from bert_jax import errors
 from bert_jax.runtime import cli
 
-def main(argv):
+def main():
   print('\\x1b[2Jword')
   print('warning: \\x1b[2Jhost', file=sys.stderr)
   raise errors.UserError('file \\x1b[2J\\nis not text')
