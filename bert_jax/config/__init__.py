@@ -21,22 +21,3 @@ from bert_jax.config.serialization import (
   to_json,
   unflatten,
 )
-
-__all__ = [
-  'FIELDS',
-  'SIZES',
-  'apply_arguments',
-  'check_fields',
-  'declare_fields',
-  'describe',
-  'finetuning',
-  'flatten',
-  'get_paper',
-  'model_config',
-  'pretraining',
-  'read_size',
-  'set_field',
-  'smoke',
-  'to_json',
-  'unflatten',
-]
