@@ -118,6 +118,6 @@ def test_what_cannot_be_opened_is_an_error_that_says_why(tmp_path):
   path = str(tmp_path / 'a.txt')
   for read in (text_files.compute_sha256, text_files.read_head):
     with pytest.raises(
-      errors.UserError, match=f'{path}: Input/output error; p'
+      errors.UserError, match=f'{path}: Input/output error; correct'
     ):
       read(path)
