@@ -9,7 +9,7 @@ Rows of fewer words are counted, but cannot be judged.
 
 --data is what bert_jax.data.prepare made, or a run with data of its own; its
 text is read again and must still be there. --eval names files, folders or
-globs, separated by commas: .json, .jsonl or, line by line, anything else.
+globs, separated by commas: .json, .jsonl, .conll or, by line, anything else.
 Prints the share of each file and the worst rows; --output also gets every row
 and where its words occur. The exit code is 0 whatever is found.
 
@@ -50,7 +50,7 @@ _FACTORS = np.random.default_rng(13).integers(1 << 64, size=N, dtype='u8') | 1
 
 
 class Row(NamedTuple):
-  """An evaluation row: a line of a file or, of a .json, a text in it."""
+  """A line of a file, or a text of a .json, or a sentence of a .conll."""
 
   path: str
   line: int  # from 1
@@ -79,11 +79,15 @@ def read_rows(given: str) -> list[Row]:
     for path in text_files.expand(name):
       with text_files.open_text(path) as file:
         text = file.read().decode('utf-8-sig', 'replace')
-      if text_files.get_extension(path) == '.json':
+      extension = text_files.get_extension(path)
+      if extension == '.json':
         with errors.explaining(
           f'cannot read {path}', 'is it JSON?', (ValueError, RecursionError)
         ):
           texts = list(_list_texts(json.loads(text)))
+      elif extension == '.conll':
+        words = re.sub(r'(?m)^(\S+).*$', r'\1', text)
+        texts = re.split(r'\n\s*\n', words)
       else:
         texts = [_decode_line(line) for line in text.split('\n')]
       rows += [Row(path, i, x) for i, x in enumerate(texts, 1) if x.strip()]

@@ -118,7 +118,7 @@ def test_a_list_of_other_documents_is_an_error(tmp_path):
     document.read_list(str(tmp_path / 'named'))
 
 
-def test_rows_are_lines_or_the_texts_of_json(tmp_path):
+def test_rows_are_lines_texts_of_json_or_sentences_of_conll(tmp_path):
   (tmp_path / 'a.tsv').write_text('one\ttwo\n\nthree\n')
   (tmp_path / 'b.jsonl').write_text(
     '{"x": "one", "y": ["two", 3]}\n{broken\n["a"]'
@@ -126,15 +126,17 @@ def test_rows_are_lines_or_the_texts_of_json(tmp_path):
   (tmp_path / 'c.json').write_text(
     json.dumps({'d': [{'q': 'one'}, {'q': 'two'}]})
   )
+  (tmp_path / 'd.conll').write_text('one O\ntwo B-x\n\r\nthree\tO\n')
   texts = [
     (x.line, ' '.join(x.text.split()))
-    for name in ('a.tsv', 'b.jsonl', 'c.json')
+    for name in ('a.tsv', 'b.jsonl', 'c.json', 'd.conll')
     for x in contamination.read_rows(str(tmp_path / name))
   ]
   assert texts == [
     *((1, 'one two'), (3, 'three')),
     *((1, 'one two'), (2, '{broken'), (3, 'a')),
     *((1, 'one'), (2, 'two')),
+    *((1, 'one two'), (2, 'three')),
   ]
   assert len(contamination.read_rows(f'{tmp_path}/a.*,{tmp_path}/c.json')) == 4
 
