@@ -70,8 +70,16 @@ def attend(
 
   Off GPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
 
-  Args: as `fused_attention.attend`, but qkv has its biases, and any key gives
-    `dropout.draw`'s bytes.
+  Args:
+    qkv: queries, keys and values with their biases, [B, S, 3, H, K], float32 or
+      bfloat16.
+    input_mask: [B, S], nonzero where there is a token to see.
+    key: of the dropout; None turns it off. Any key gives the bytes of
+      `dropout.draw(key, [B, H, S, S])`, keys before queries.
+    rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
+    mask_value: added to the scores of keys that a query does not see.
+    causal: whether queries do not see later keys.
+    sequence_ids: [B, S] or None; tokens see only those with the same id.
   """
   b, s, _, h, k = qkv.shape
   problem = unsupported(s, k)
