@@ -48,5 +48,5 @@ def in_google(c, state, batches):
     cores=c.phases.accumulate[0],
     peak=c.optimizer.learning_rate,
     warmup=c.optimizer.warmup_steps,
-    steps=len(batches),
+    steps=sum(c.phases.steps),
   )
