@@ -119,6 +119,22 @@ def judge(
   return list(found.values())
 
 
+def describe_phase(
+  config: config_dict.ConfigDict, phase: task.Phase, usable: int
+) -> dict:
+  """Returns what is known of a phase without compiling it, for JSON.
+
+  `predictions` are of a sequence, at most; 0 if its tokens are not predicted.
+  """
+  objective = tasks.get(config).make_objective(config)
+  predicted = objective.batch_shapes(phase, 1).get('masked_lm_ids')
+  return dataclasses.asdict(phase) | {
+    'predictions': predicted.size if predicted else 0,
+    'model_flops_per_step': objective.flops(phase),
+    'usable_bytes': usable,
+  }
+
+
 def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   """Returns (HLO text or None, facts) of a phase.
 
@@ -127,11 +143,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     steps: `compile_step.Compiled` of the training step: one with all layers, or
       two with few; None for those that the compiler rejected.
   """
-  flops = tasks.get(config).make_objective(config).flops(phase)
-  facts = dataclasses.asdict(phase) | {
-    'model_flops_per_step': flops,
-    'usable_bytes': usable,
-  }
+  facts = describe_phase(config, phase, usable)
   if None in steps:
     return None, facts | {'fits': None}
   memory, cost = _extrapolate(steps, config.model.num_layers)
@@ -162,7 +174,8 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     schedule = hlo_cost.list_schedule(steps[-1].text)
     covered = estimate.find_covered_share(schedule, topology, *attention)
     facts |= estimate.estimate_tpu_step(
-      cost, topology, *attention, flops, calibration, covered
+      *(cost, topology, *attention, facts['model_flops_per_step']),
+      *(calibration, covered),
     )
   return steps[-1].text, facts
 

@@ -139,15 +139,14 @@ def _examine_phase(config, topology, mesh, phase, calibration):
     accumulate=phase.accumulate,
     shares=mesh.shape['data'],
   )
-  flops = tasks.get(config).make_objective(config).flops(phase)
+  facts = examine.describe_phase(config, phase, usable)
+  flops = facts['model_flops_per_step']
   state = memory.parameters + memory.optimizer
   others = estimate.time_update(
     memory.parameters, state, memory.weights, chip, count
   )
   return {
-    **dataclasses.asdict(phase),
-    'model_flops_per_step': flops,
-    'usable_bytes': usable,
+    **facts,
     'fits': memory.total <= usable,
     'needed_bytes': memory.total,
     'memory': dataclasses.asdict(memory),

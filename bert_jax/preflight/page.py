@@ -53,10 +53,11 @@ def _name(program):
 
 
 def _phase(facts, report):
-  parts = facts['accumulate']
+  parts, predicted = facts['accumulate'], facts['predictions']
   found = [
     f'phase {facts["number"]}: {facts["steps"]:,} steps of '
     f'{facts["batch_size"]:,} sequences of {facts["seq_length"]} tokens'
+    + (f', up to {predicted} predicted' if predicted else '')
     + (f' in {parts} micro-batches' if parts > 1 else '')
   ]
   if 'compute' in facts:

@@ -49,6 +49,7 @@ def facts(**changes):
     'batch_size': 32,
     'seq_length': 128,
     'accumulate': 1,
+    'predictions': 0,
     'model_flops_per_step': 2e12,
     'compiled_layers': [4],
     'fits': True,
@@ -137,6 +138,11 @@ NO_TIME = ['time        not known: the step did not comp', 'run: not estimated']
       ['Between slices, 3.1 GB/s each way', '2 slices of v5e'],
     ),
     ({'accumulate': 2}, {}, ['32 sequences of 128 tokens in 2 micro-batches']),
+    (
+      {'predictions': 20},
+      {},
+      ['32 sequences of 128 tokens, up to 20 predicted\n'],
+    ),
     ({'fits': False, 'needed_bytes': 20 * 2**30}, {}, TOO_MUCH),
     ({'fits': False, 'accumulate_that_fits_estimate': 4}, {}, HELPS),
     ({'compiled_layers': [2, 4]}, {}, ['for 4 layers from 2 and 4)']),
@@ -158,6 +164,17 @@ def test_page_says_what_fits_and_what_it_costs(changes, more, words):
     assert part in text
   assert ('slices' in text) == ('slices' in more)
   assert ('micro-batches' in text) == ('accumulate' in changes)
+
+
+@pytest.mark.parametrize(
+  'arguments, predictions', [('', 20), ('kind=ltr', 127)]
+)
+def test_predictions_are_those_of_the_objective(arguments, predictions):
+  c = config.pretraining('mini')
+  config.apply_arguments(c, arguments)
+  found = examine.describe_phase(c, task.list_phases(c)[0], 2**30)
+  assert found['predictions'] == predictions
+  assert found['seq_length'] == 128 and found['usable_bytes'] == 2**30
 
 
 def test_page_says_which_programs_cannot_be_compiled_and_why():
