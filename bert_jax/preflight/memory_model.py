@@ -90,7 +90,7 @@ def model_step(
     activations=kept,
     logits=logits,
     workspace=_LIBRARIES
-    + _count_passing(config, phase, rows)
+    + _count_passing(config, phase, rows, logits)
     + _count_repeated(config, phase, rows),
   )
 
@@ -177,8 +177,12 @@ def _count_repeated(config, phase, rows) -> int:
   return kept // plain.model.num_layers
 
 
-def _count_passing(config, phase, rows) -> int:
-  """Returns the bytes of short-lived arrays while all activations are alive."""
+def _count_passing(config, phase, rows, logits) -> int:
+  """Returns the bytes of short-lived arrays while all activations are alive.
+
+  Args:
+    logits: bytes of them, as the backward pass needs them.
+  """
   m, length = config.model, phase.seq_length
   itemsize = jnp.dtype(m.dtype).itemsize
   # Scores in float32 and their gradient, weights and their gradient in the
@@ -197,7 +201,5 @@ def _count_passing(config, phase, rows) -> int:
   elif config.compute.attention != 'xla':
     pairs = 0
   mlp = _MLP_ARRAYS * rows * length * m.mlp_size * itemsize
-  predictions = rows * phase.max_predictions
-  words = config.objective.sampled_words or config.data.vocab_size
-  logits = predictions * words * 4  # before they are rounded
-  return max(pairs * each, mlp, logits)
+  # Logits are float32 before they are rounded.
+  return max(pairs * each, mlp, logits * 4 // itemsize)

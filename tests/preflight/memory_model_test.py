@@ -62,3 +62,11 @@ def test_devices_share_rows_and_the_optimizer():
   assert four.activations == pytest.approx(one.activations / 4, rel=0.01)
   assert four.optimizer < one.optimizer / 3
   assert four.weights == one.weights
+
+
+def test_a_language_model_has_logits_of_every_token():
+  masked, every = model(), model('kind=ltr')
+  assert every.logits == pytest.approx(511 / 20 * masked.logits, rel=0.001)
+  # In float32, they are its largest short-lived array.
+  libraries = 2**28
+  assert every.workspace == pytest.approx(libraries + 2 * every.logits)
