@@ -2,9 +2,7 @@
 
 import dataclasses
 import importlib.util
-import math
 import os
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -110,9 +108,9 @@ def examine(outcome: programs.Outcome) -> Compiled:
   parameters, optimizer = first, []
   if outcome.program.name == programs.TRAIN:
     parameters, optimizer = first.params, first.opt_state
-  parameters, optimizer = map(count_device_bytes, (parameters, optimizer))
+  parameters, optimizer = map(shortage.count_bytes, (parameters, optimizer))
   if outcome.executable is None:
-    missing, batch = outcome.shortage, count_device_bytes(rest)
+    missing, batch = outcome.shortage, shortage.count_bytes(rest)
     known = parameters + optimizer + batch
     temporary = missing.needed - (known if missing.with_arguments else 0)
     memory = Memory(parameters, optimizer, batch, max(temporary, 0), 0)
@@ -140,12 +138,4 @@ def count_gradient_bytes(config: config_dict.ConfigDict, mesh: Mesh) -> int:
     placed = NamedSharding(mesh, spec)
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)
 
-  return count_device_bytes(param_names.map_named(place, params))
-
-
-def count_device_bytes(tree: Any) -> int:
-  """Returns the bytes that sharded shapes take on one device."""
-  return sum(
-    math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
-    for x in jax.tree.leaves(tree)
-  )
+  return shortage.count_bytes(param_names.map_named(place, params))

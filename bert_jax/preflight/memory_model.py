@@ -19,7 +19,7 @@ from bert_jax import tasks
 from bert_jax.model import precision
 from bert_jax.ops import recomputed_attention
 from bert_jax.preflight import compile_step
-from bert_jax.train import programs, task
+from bert_jax.train import programs, shortage, task
 from bert_jax.train.step import run_key
 
 # cuBLAS and cuDNN ask for tens of MiB each, the collectives for some more.
@@ -82,9 +82,9 @@ def model_step(
   # The gradients of a micro-batch have the weights' type.
   weights = sums * jnp.dtype(config.model.dtype).itemsize // 4
   return Memory(
-    parameters=compile_step.count_device_bytes(state.params),
-    optimizer=compile_step.count_device_bytes(state.opt_state),
-    batch=compile_step.count_device_bytes(rest),
+    parameters=shortage.count_bytes(state.params),
+    optimizer=shortage.count_bytes(state.opt_state),
+    batch=shortage.count_bytes(rest),
     weights=weights,
     gradients=weights + (sums if phase.accumulate > 1 else 0),
     activations=kept,

@@ -125,10 +125,11 @@ def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:
   results.pop(None)
   ways = {str(x.number): tuning.describe(results[x].config) for x in phases}
   run.report.log.write('compute', done, ways)
+  (state,) = start[programs.FINGERPRINT].arguments
   found: dict[int, dict[int, dict]] = {phase.number: {} for phase in phases}
   for phase, result in results.items():
     own = programs.get_executables(result.outcomes)
-    shortage.check(run.config.compute.remat, phase, own, mesh)
+    shortage.check(run.config.compute.remat, phase, own, state, mesh)
     found[phase.number][phase.seq_length] = own
   return found
 

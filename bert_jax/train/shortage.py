@@ -72,14 +72,20 @@ def check(
   remat: str,
   phase: Phase,
   executables: dict[str, jax.stages.Compiled],
+  state: Any,
   mesh: Mesh,
 ):
-  """Raises errors.UserError if a program needs more memory than a GPU has."""
+  """Raises errors.UserError if a program needs more memory than a GPU has.
+
+  Args:
+    state: shapes of the run's state, with shardings.
+  """
   available = _get_limit(mesh)
   if available is None:
     return
   # Evaluation is given the parameters only, but the optimizer stays.
-  resident = max(map(_count_arguments, executables.values()))
+  given = map(_count_arguments, executables.values())
+  resident = max(count_bytes(state), *given)
   for name, executable in executables.items():
     needed = count_needed(executable, resident)
     if needed is not None and needed > available:
@@ -112,10 +118,7 @@ def explaining_start(state: Any, mesh: Mesh):
   """Turns a lack of memory for the state itself into errors.UserError."""
 
   def say():
-    needed = sum(
-      math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
-      for x in jax.tree.leaves(state)
-    )
+    needed = count_bytes(state)
     return (
       'before the first step: parameters and optimizer need '
       f'{needed / 2**30:.2f} GiB of {_describe_limit(_get_limit(mesh))}; see '
@@ -153,6 +156,14 @@ def count_needed(
     + found.output_size_in_bytes
     - found.alias_size_in_bytes  # outputs in the place of arguments
     + found.temp_size_in_bytes
+  )
+
+
+def count_bytes(tree: Any) -> int:
+  """Returns the bytes that sharded shapes take on one device."""
+  return sum(
+    math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+    for x in jax.tree.leaves(tree)
   )
 
 

@@ -5,9 +5,13 @@ import types
 from unittest import mock
 
 import jax
+import jax.numpy as jnp
 import pytest
+from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
+from bert_jax.parallel import device_mesh
 from bert_jax.train import loop, programs, shortage, task
 from tests import training
 
@@ -117,14 +121,29 @@ def make_program(arguments, temporary):
   return types.SimpleNamespace(memory_analysis=lambda: analysis)
 
 
-def test_the_optimizer_stays_while_the_model_is_evaluated(monkeypatch):
+def test_a_device_holds_its_share():
+  mesh = device_mesh.make_mesh()  # 4 devices
+  x = jax.ShapeDtypeStruct(
+    (8, 5), jnp.float32, sharding=NamedSharding(mesh, P('data'))
+  )
+  y = jax.ShapeDtypeStruct(
+    (3,), jnp.bfloat16, sharding=NamedSharding(mesh, P())
+  )
+  assert shortage.count_bytes({'x': x, 'y': y}) == 2 * 5 * 4 + 3 * 2
+
+
+@pytest.mark.parametrize('left', ['step and evaluation', 'evaluation'])
+def test_the_optimizer_stays_while_the_model_is_evaluated(monkeypatch, left):
   made = {'step': make_program(6, 2), 'evaluation': make_program(2, 4)}
+  made = {name: made[name] for name in left.split(' and ')}
   mesh = types.SimpleNamespace(shape={'data': 1})
+  where = SingleDeviceSharding(jax.devices()[0])
+  state = [jax.ShapeDtypeStruct((6, GIB), jnp.uint8, sharding=where)]
   monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 10 * GIB)
-  shortage.check('none', PHASE, made, mesh)
+  shortage.check('none', PHASE, made, state, mesh)
   monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 9 * GIB)
   with pytest.raises(errors.UserError, match='the evaluation .* needs 10.00 G'):
-    shortage.check('none', PHASE, made, mesh)
+    shortage.check('none', PHASE, made, state, mesh)
 
 
 def test_needed_memory_is_that_of_arguments_results_and_temporaries():
