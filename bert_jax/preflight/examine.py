@@ -125,10 +125,13 @@ def describe_phase(
   """Returns what is known of a phase without compiling it, for JSON.
 
   `predictions` are of a sequence, at most; 0 if its tokens are not predicted.
+  `steps` are None if they follow from the data, as in fine-tuning.
   """
   objective = tasks.get(config).make_objective(config)
   predicted = objective.batch_shapes(phase, 1).get('masked_lm_ids')
+  unset = config.task != 'pretraining' and phase.steps == 1
   return dataclasses.asdict(phase) | {
+    'steps': None if unset else phase.steps,
     'predictions': predicted.size if predicted else 0,
     'model_flops_per_step': objective.flops(phase),
     'usable_bytes': usable,
@@ -207,10 +210,9 @@ def make_report(
   """
   listed = USD_PER_CHIP_HOUR.get(topology.chip.name)
   used = listed if price is None else price
-  seconds = [facts.get('step_seconds_estimate') for facts in examined]
+  pairs = [(x['steps'], x.get('step_seconds_estimate')) for x in examined]
   run = None
-  if None not in seconds:
-    pairs = list(zip((p.steps for p in phases), seconds, strict=True))
+  if not any(None in pair for pair in pairs):
     run = estimate.estimate_run(pairs, topology.chips, used)
   return {
     'topology': topology.name,

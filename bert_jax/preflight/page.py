@@ -54,8 +54,9 @@ def _name(program):
 
 def _phase(facts, report):
   parts, predicted = facts['accumulate'], facts['predictions']
+  steps = facts['steps']
   found = [
-    f'phase {facts["number"]}: {facts["steps"]:,} steps of '
+    f'phase {facts["number"]}: {"" if steps is None else f"{steps:,} "}steps of '
     f'{facts["batch_size"]:,} sequences of {facts["seq_length"]} tokens'
     + (f', up to {predicted} predicted' if predicted else '')
     + (f' in {parts} micro-batches' if parts > 1 else '')
@@ -135,6 +136,11 @@ def _time(facts):
 def _run(report):
   run = report['run_estimate']
   what = 'whole run' if report['whole_run'] else 'phase'
+  if any(facts['steps'] is None for facts in report['phases']):
+    return [
+      f'{what}: not estimated; the data decide its steps, or '
+      '--config.phases.steps=N'
+    ]
   if run is None:
     return [f'{what}: not estimated']
   found = [

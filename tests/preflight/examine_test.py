@@ -1,5 +1,6 @@
 """What is told of a run before its accelerators are rented."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -146,6 +147,7 @@ NO_TIME = ['time        not known: the step did not comp', 'run: not estimated']
     ({'fits': False, 'needed_bytes': 20 * 2**30}, {}, TOO_MUCH),
     ({'fits': False, 'accumulate_that_fits_estimate': 4}, {}, HELPS),
     ({'compiled_layers': [2, 4]}, {}, ['for 4 layers from 2 and 4)']),
+    ({'steps': None}, {}, ['phase 0: steps of 32', 'the data decide its st']),
     ({'fits': None, 'step_seconds_estimate': None}, {}, REFUSED),
     ({'fits': False, 'step_seconds_estimate': None}, {}, NO_TIME),
     (
@@ -175,6 +177,16 @@ def test_predictions_are_those_of_the_objective(arguments, predictions):
   found = examine.describe_phase(c, task.list_phases(c)[0], 2**30)
   assert found['predictions'] == predictions
   assert found['seq_length'] == 128 and found['usable_bytes'] == 2**30
+
+
+def test_steps_that_follow_from_the_data_are_not_known():
+  c = config.finetuning('mini')
+  [phase] = task.list_phases(c)
+  assert examine.describe_phase(c, phase, 2**30)['steps'] is None
+  chosen = dataclasses.replace(phase, steps=500)
+  assert examine.describe_phase(c, chosen, 2**30)['steps'] == 500
+  report, _ = reported(facts(steps=None))
+  assert report['run_estimate'] is None
 
 
 def test_page_says_which_programs_cannot_be_compiled_and_why():
