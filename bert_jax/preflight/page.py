@@ -165,7 +165,8 @@ def _model(report, topology):
   for line in sorted(why):
     found += textwrap.wrap(f'Range: {line}.', 78)
   if not topology.is_tpu:
-    return [*found, *_GPU_MODEL]
+    hosts = ['Between hosts, links are taken to be as fast as within one.']
+    return [*found, *_GPU_MODEL, *(hosts if report['slices'] > 1 else [])]
   chip = topology.chip
   clock = f'{chip.cycles_per_second / 1e9:.2f} GHz'
   if not chip.clock_published:

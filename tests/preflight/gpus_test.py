@@ -16,14 +16,14 @@ def nothing_set(monkeypatch, tmp_path):
   monkeypatch.delenv('XLA_PYTHON_CLIENT_MEM_FRACTION', raising=False)
 
 
-def examine_run(name, arguments=''):
+def examine_run(name, arguments='', slices=1):
   """Returns (report, topology) of the first phase of MINI."""
   c = config.pretraining('mini')
   c.update_from_flattened_dict(
     {f'phases.{k}': v[:1] for k, v in c.phases.items()}
   )
   config.apply_arguments(c, f'num_layers=1,{arguments}')
-  where, phases = accelerators.parse(name), task.list_phases(c)
+  where, phases = accelerators.parse(name, slices), task.list_phases(c)
   found = gpus.examine_run(c, where, phases, lambda line: None)
   return examine.make_report(c, where, phases, None, *found), where
 
@@ -44,6 +44,12 @@ def test_the_page_of_a_run_that_fits():
   assert 'of 30.00 GiB per device (modelled)' in text
   assert 'FITS' in text and 'activations' in text and 'logits' in text
   assert 'a roofline, not a measurement' in text
+
+
+def test_links_between_hosts_are_said_not_to_be_known():
+  report, where = examine_run('a100-40gb:2', 'batch_size=64', slices=2)
+  assert report['devices'] == 4 and report['hosts'] == 2
+  assert 'Between hosts, links are taken' in page.render(report, where)[-1]
 
 
 @pytest.mark.slow
