@@ -16,6 +16,11 @@ from bert_jax.tokenization.tokenizer import (
 
 NAME = 'vocab.txt'
 SETTINGS = 'tokenizer_config.json'
+# By MeCab, and Chinese characters not into words of their own.
+_OTHER_SPLITS = {
+  'tokenizer_class': 'BertJapaneseTokenizer',
+  'tokenize_chinese_chars': False,
+}
 
 
 def read(directory: str) -> Tokenizer:
@@ -30,6 +35,12 @@ def read(directory: str) -> Tokenizer:
     os.path.join(directory, name) for name in (SETTINGS, 'tokenizer.json', NAME)
   )
   theirs = files.read_json(path) if os.path.exists(path) else {}
+  for name, value in _OTHER_SPLITS.items():
+    if name in theirs and theirs[name] == value:
+      raise errors.UserError(
+        f"{path}: {name} is {value}, which splits text into words unlike BERT's "
+        'tokenizer, the only one here; use a model that was trained with that.'
+      )
   fast = files.read_json(fast_path) if os.path.exists(fast_path) else {}
   # transformers 5 saves no vocab.txt.
   if os.path.exists(vocab_path) or not fast:

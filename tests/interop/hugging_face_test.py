@@ -301,6 +301,16 @@ def test_without_a_type_the_class_must_be_one_of_bert(exported, classes):
     ('model.safetensors', b'\xff' * 100, 'cannot read .*model.safetensors'),
     ('tokenizer_config.json', b'{"do_lower_case": 1}', 'do_lower_case is 1'),
     ('tokenizer_config.json', b'{"strip_accents": 1}', 'strip_accents is 1'),
+    (
+      'tokenizer_config.json',
+      b'{"tokenizer_class": "BertJapaneseTokenizer"}',
+      'tokenizer_class is BertJapaneseTokenizer, which splits',
+    ),
+    (
+      'tokenizer_config.json',
+      b'{"tokenize_chinese_chars": false}',
+      'tokenize_chinese_chars is False, which splits',
+    ),
     ('tokenizer.json', b'7', 'holds a int'),
     ('vocab.txt', b'the\n', 'lacks'),
   ],
