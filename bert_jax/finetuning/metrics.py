@@ -41,7 +41,7 @@ def _average_f1(there, given, hits):
 
 
 def _matthews(there, given, hits):
-  total = there.sum()
+  total = float(there.sum())  # whose fourth power is too large for an integer
   top = hits.sum() * total - there @ given
   root = np.sqrt((total**2 - there @ there) * (total**2 - given @ given))
   return top / root if root > 0 else 0.0

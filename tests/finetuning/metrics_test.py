@@ -112,6 +112,13 @@ def test_scores_of_classes_are_those_of_scikit_learn(classes):
     assert found == pytest.approx(expected, abs=1e-12)
 
 
+def test_squares_of_many_rows_do_not_overflow():
+  truth = np.arange(100_000) % 2
+  predicted = np.where(np.arange(100_000) % 5, truth, 1 - truth)
+  # Four fifths of each class are right: 2 * 0.8 - 1.
+  assert score('matthews', truth, predicted) == pytest.approx(0.6)
+
+
 def test_scores_of_numbers_are_those_of_scipy():
   random, stats = np.random.default_rng(0), scipy.stats
   for _ in range(10):
