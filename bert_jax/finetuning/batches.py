@@ -61,25 +61,30 @@ class Unseen:
   def __init__(
     self, config: config_dict.ConfigDict, split: encode.Rows, pad_id: int
   ):
-    self._split, self._pad_id = split, pad_id
-    self._share, self._lengths = config.finetuning.packed, None
-    self._order = np.arange(split.size)
-    if config.finetuning.by_length:
-      self._lengths = split.lengths
-      self._order = np.argsort(self._lengths, kind='stable')
+    f, self._split, self._pad_id = config.finetuning, split, pad_id
+    self._share, self._by_length = f.packed, f.by_length
+    self._lengths = lengths = split.lengths
+    [phase] = task.list_phases(config)
+    size = phase.eval_batch_size
+    if packing.count_rows(f.packed, size):
+      self._batches = packing.deal(lengths, size)
+    else:
+      rows = np.arange(split.size)
+      order = np.argsort(lengths, kind='stable') if f.by_length else rows
+      self._batches = np.split(order, rows[size::size])
 
   def eval_batches(self, phase: task.Phase) -> int:
     """Returns the number of batches."""
-    return -(-self._split.size // phase.eval_batch_size)
+    return len(self._batches)
 
   def eval_batch(
     self, phase: task.Phase, i: int, rows: np.ndarray | None = None
   ) -> task.Batch:
     """Returns the given rows of batch i; None means all rows."""
-    own, length = self._list_rows(phase, i), phase.seq_length
+    own, length = self._batches[i], phase.seq_length
     n = len(own)
     rows = np.arange(phase.eval_batch_size) if rows is None else rows
-    if self._lengths is not None:
+    if self._by_length:
       length = buckets.choose_length(phase, self._lengths[own])
     chosen = own[np.minimum(rows, n - 1)]
     batch = self._split.make_batch(chosen, length, self._pad_id)
@@ -89,15 +94,9 @@ class Unseen:
       batch['input_mask'][rows >= n] = 0
     return packing.pack(batch, count)
 
-  def _list_rows(self, phase, i) -> np.ndarray:
-    n = phase.eval_batch_size
-    if packing.count_rows(self._share, n):
-      return packing.deal(self._split.lengths, n)[i]
-    return self._order[i * n : (i + 1) * n]
-
   def collect(self, kept: Any, phase: task.Phase, i: int, predictions: Any):
     """Keeps what is needed of the predictions for batch i."""
-    return self._split.keep(kept, self._list_rows(phase, i), predictions)
+    return self._split.keep(kept, self._batches[i], predictions)
 
 
 def make_task(
