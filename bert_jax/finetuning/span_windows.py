@@ -190,16 +190,13 @@ def find_best(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
   >>> find_best([(0, 6), (3, 9), (6, 10)])
   [(0, 5), (5, 8), (8, 10)]
   """
-  token = np.arange(spans[-1][1])
-  scores = [
-    np.where(
-      (token >= begin) & (token < end),
-      np.minimum(token - begin, end - 1 - token) + 0.01 * (end - begin),
-      -1.0,
-    )
-    for begin, end in spans
-  ]
-  best = np.argmax(scores, axis=0)
+  most = np.full(spans[-1][1], -1.0)  # the best score of each token
+  best = np.zeros(len(most), int)
+  for i, (begin, end) in enumerate(spans):
+    token = np.arange(end - begin)
+    scores = np.minimum(token, token[::-1]) + 0.01 * (end - begin)
+    better = np.flatnonzero(scores > most[begin:end])
+    most[begin + better], best[begin + better] = scores[better], i
   bounds = np.searchsorted(best, np.arange(len(spans) + 1))
   return [
     (int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)

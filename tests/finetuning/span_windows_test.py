@@ -1,5 +1,7 @@
 """Tests of the windows of passages."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -78,6 +80,15 @@ def test_windows_have_every_token_and_one_of_them_is_best(size, room, stride):
     chosen = [i for i, (a, b) in enumerate(best) if a <= token < b]
     assert chosen == [int(np.argmax(scores))]
   assert spans[-1][1] == size and all(0 <= b - a <= room for a, b in spans)
+
+
+def test_the_memory_for_a_long_passage_grows_with_its_length():
+  spans = span_windows.split(20_000, 350, 128)
+  tracemalloc.start()
+  span_windows.find_best(spans)
+  _, peak = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert peak < 1e6  # 75 MB if each window scores every token
 
 
 @pytest.mark.parametrize(
