@@ -206,7 +206,7 @@ def write(
 def _write(new, output, rows, safe_cells):
   """Writes rows to the file `new`, in the format of the name `output`."""
   if output.endswith('.jsonl'):
-    with open(new, 'w', encoding='utf-8', newline='\n') as file:
+    with table_files.open_new(new) as file:
       file.writelines(
         json.dumps(row, ensure_ascii=False) + '\n' for row in rows
       )
@@ -222,7 +222,7 @@ def _write(new, output, rows, safe_cells):
   if output.endswith('.tsv'):
     table_files.write_tsv(new, table)
     return
-  with open(new, 'w', encoding='utf-8', newline='') as file:
+  with table_files.open_new(new) as file:
     csv.writer(file, lineterminator='\n').writerows(table)
 
 

@@ -74,6 +74,17 @@ def test_rows_are_written_one_at_a_time(tmp_path, kind):
   assert len(lines) == 9999 + (kind != 'jsonl') and 'class 9998' in lines[-1]
 
 
+@pytest.mark.parametrize(
+  ('kind', 'found'),
+  [('csv', 'bad \\ud83d'), ('tsv', 'bad \\ud83d'), ('jsonl', 'bad \ud83d')],
+)
+def test_half_an_emoji_which_utf8_lacks_is_escaped(tmp_path, kind, found):
+  path, rows = tmp_path / f'out.{kind}', [{'prediction': '0', 'p': 0.5}]
+  kept = [{'text': 'bad \ud83d'}]  # as JSON may have it
+  row_task.write(str(path), iter(rows), iter(kept))
+  assert read(path)[0]['text'] == found
+
+
 def test_cells_that_a_spreadsheet_would_run_are_made_texts(tmp_path):
   texts = ('=cmd|x', '+1', '-a', '@SUM(1)', '\tx', 'a=b', '')
   rows = [{'prediction': x, 'probability': 0.5} for x in texts]

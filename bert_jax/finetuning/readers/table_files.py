@@ -13,7 +13,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -259,9 +259,19 @@ def _decode(value: Any, feature: Any) -> Any:
   return value.item() if isinstance(value, np.generic) else value
 
 
+def open_new(path: str) -> TextIO:
+  r"""Opens a file to write UTF-8 to it, and "\ud83d" for half an emoji.
+
+  JSON with truncated texts has such halves, which UTF-8 has not.
+  """
+  return open(
+    path, 'w', encoding='utf-8', errors='backslashreplace', newline=''
+  )
+
+
 def write_tsv(path: str, rows: Iterable[Sequence[str]]):
   """Writes rows of texts, the first of which names the columns."""
-  with open(path, 'w', encoding='utf-8', newline='\n') as file:
+  with open_new(path) as file:
     for row in rows:
       for text in row:
         if not fits_tsv(text):
