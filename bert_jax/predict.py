@@ -115,8 +115,10 @@ def predict_texts(
   from bert_jax.finetuning import classes
   from bert_jax.inference import source
 
-  found = source.read(model) if isinstance(model, str) else model
-  return classes.predict_texts(found.origin, found, texts, pairs, batch_size)
+  named = isinstance(model, str)
+  found = source.read(model) if named else model
+  path = model if named else found.origin
+  return classes.predict_texts(path, found, texts, pairs, batch_size)
 
 
 def main():

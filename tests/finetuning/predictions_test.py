@@ -174,3 +174,10 @@ def test_python_gives_lists_and_gets_lists(tmp_path):
     predict.predict_texts(model, texts, ['dog'])
   with pytest.raises(errors.UserError, match='is a model for tagging, not for'):
     predict.predict_texts(make_model(task='tagging'), texts)
+
+
+def test_python_is_told_the_path_of_a_model_without_a_head(monkeypatch):
+  run = make_model()._replace(head=None, origin='step 9, fingerprint=1')
+  monkeypatch.setattr(source, 'read', {'runs/base': run}.get)
+  with pytest.raises(errors.UserError, match='--config.init_from=runs/base$'):
+    predict.predict_texts('runs/base', ['the cat'])
