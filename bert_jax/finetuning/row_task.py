@@ -218,7 +218,7 @@ def _write(new, output, rows, safe_cells):
     ['' if row[name] is None else to_text(row[name]) for name in names]
     for row in itertools.chain([first], rows)
   )
-  table = itertools.chain([names], fields)
+  table = itertools.chain([[to_text(name) for name in names]], fields)
   if output.endswith('.tsv'):
     table_files.write_tsv(new, table)
     return

@@ -95,5 +95,5 @@ def test_cells_that_a_spreadsheet_would_run_are_made_texts(tmp_path):
       found = [row['prediction'] for row in csv.DictReader(file)]
     assert found == [*(quote + x for x in texts[:5]), 'a=b', '']
   path = tmp_path / 'x.tsv'
-  row_task.write(str(path), iter([{'prediction': -0.5}]), None, True)
-  assert path.read_text() == 'prediction\n-0.5\n'
+  row_task.write(str(path), iter([{'=A1': '', 'prediction': -0.5}]), None, True)
+  assert path.read_text() == "'=A1\tprediction\n\t-0.5\n"
