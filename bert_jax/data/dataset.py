@@ -31,6 +31,22 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
   if not storage.is_remote(directory):
     return directory
   manifest = manifest_file.read(directory)
+  return fetch_files(directory, _list_files(manifest, lengths))
+
+
+def fetch_files(
+  directory: str, listed: dict[str, tuple[int | None, str]]
+) -> str:
+  """Returns a local folder with the manifest and files of one in a bucket.
+
+  Args:
+    listed: {name: (bytes, None if unknown; SHA-256)} of the files.
+  """
+  for name in listed:
+    if name != os.path.basename(name) or name in ('', '.', '..'):
+      raise errors.UserError(
+        f'the manifest names {name!r}, which is not a file.'
+      )
   raw = storage.read(os.path.join(directory, manifest_file.NAME))
   name = hashlib.sha256(raw).hexdigest()[:16]
   folder = storage.get_cache_folder('data', name)
@@ -40,7 +56,7 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
     # Other processes of this machine may want the same copy.
     with lock.exclusive(os.path.join(folder, '.lock'), wait=True):
       disk.remove_unfinished(folder)
-      _copy(directory, folder, _list_files(manifest, lengths))
+      _copy(directory, folder, listed)
       storage.write(os.path.join(folder, manifest_file.NAME), raw)
   return folder
 
@@ -53,11 +69,6 @@ def _list_files(manifest: dict, lengths) -> dict[str, tuple[int | None, str]]:
     for length, file in shard['files'].items():
       if int(length) in lengths:
         found[file['name']] = file['bytes'], file['sha256']
-  for name in found:
-    if name != os.path.basename(name) or name in ('', '.', '..'):
-      raise errors.UserError(
-        f'the manifest names {name!r}, which is not a file.'
-      )
   return found
 
 

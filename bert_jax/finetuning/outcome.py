@@ -71,15 +71,13 @@ def finish(
   run = Run(this, config, workdir, data, params, found, settings, step)
   results = score(run)
   files.write_json(paths.results(workdir), results)
-  directory = os.path.join(workdir, 'predictions')
-  old = os.listdir(directory) if os.path.isdir(directory) else []
-  allowed = [name for name in old if name.endswith(this.extension)]
 
   def fill(new):
     for name, x in found.items():
       this.write_split(new, name, data.labels, data.splits[name], x)
 
-  files.write_folder(directory, allowed, fill)
+  directory = os.path.join(workdir, 'predictions')
+  files.write_folder(directory, [f'*{this.extension}'], fill)
   more = this.write_more(config, workdir, data, found)
   _tell(run, results, _export(run, results), more)
 

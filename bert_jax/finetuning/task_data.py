@@ -11,7 +11,7 @@ from ml_collections import config_dict
 import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import manifest_file
+from bert_jax.data import dataset, manifest_file
 from bert_jax.finetuning import completion, features, starting, supervised
 from bert_jax.finetuning.readers import splits
 from bert_jax.interop import vocabulary
@@ -19,7 +19,6 @@ from bert_jax.runtime import files, storage
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import claim, paths
 
-_MANIFEST = 'manifest.json'
 _TYPES = {  # of a manifest's parts, see `manifest_file.read`
   'recipe': dict,
   'labels': [str],
@@ -90,15 +89,18 @@ def write(
     }
     manifest_file.write(new, {**about, **facts, 'sha256': hashes})
 
-  old = os.listdir(directory) if os.path.isdir(directory) else []
-  allowed = [vocabulary.NAME, _MANIFEST, *names]
-  allowed += [name for name in old if name.endswith(('.npz', '.npy'))]
+  allowed = vocabulary.NAME, manifest_file.NAME, '*.npz', '*.npy'
   files.write_folder(directory, allowed, fill)
 
 
 def read(this: supervised.Supervised, directory: str) -> supervised.Data:
-  """Reads what `write` wrote, and checks it."""
+  """Reads what `write` wrote, and checks it; a bucket's is copied first."""
   manifest = manifest_file.read(directory, _TYPES)
+  if storage.is_remote(directory):
+    sizes, hashes = storage.list_sizes(directory), manifest['sha256']
+    directory = dataset.fetch_files(
+      directory, {name: (sizes.get(name), x) for name, x in hashes.items()}
+    )
   for name, expected in manifest['sha256'].items():
     path = os.path.join(directory, name)
     if text_files.compute_sha256(path) != expected:

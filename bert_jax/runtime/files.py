@@ -1,5 +1,6 @@
 """Writes files and folders whole or not at all, and reads JSON."""
 
+import fnmatch
 import json
 import os
 import shutil
@@ -25,7 +26,8 @@ def write_folder(
   *config.json first and last: without them, it is not taken for a model.
 
   Args:
-    allowed: names of the files that an existing folder may contain.
+    allowed: names of the files that an existing folder may contain, or patterns
+      such as *.npz.
     fill: function that writes the files into the folder whose path it is given.
   """
   directory = _resolve(directory)
@@ -97,7 +99,11 @@ def _check_replaceable(directory, allowed):
     raise errors.UserError(
       f'{directory} is a file; name a folder that does not exist yet.'
     )
-  other = sorted(set(storage.list_names(directory)) - set(allowed))
+  other = [
+    name
+    for name in storage.list_names(directory)
+    if not any(fnmatch.fnmatchcase(name, x) for x in allowed)
+  ]
   if other:
     raise errors.UserError(
       f'{directory} holds {errors.listing(other)}, which an export would delete; '

@@ -7,11 +7,12 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax import param_names, predict, tasks
+from bert_jax import main, param_names, predict, tasks
 from bert_jax.config import recipes
 from bert_jax.finetuning import classes, outcome, supervised
 from bert_jax.inference import source
 from bert_jax.interop import npz
+from bert_jax.runtime import files, storage
 from tests import models
 from tests.finetuning import made, tags_test
 
@@ -111,6 +112,31 @@ def test_a_left_to_right_tagger_is_exported_as_a_decoder(tmp_path):
   assert found['architectures'] == ['BertForTokenClassification']
   assert found['is_decoder']
   assert made.read_with_export(run)[1].config.causal
+
+
+@pytest.mark.slow
+def test_a_run_in_a_bucket_ends_like_that_on_disk(
+  finetuned, tmp_path, remote, monkeypatch
+):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
+  c = made.configure(tmp_path)
+  for _ in range(2):  # the second replaces what the first left
+    main.run(c, remote)
+  ours, theirs = (
+    files.read_json(f'{x}/results.json') | {'init_from': ''}
+    for x in (remote, finetuned)
+  )
+  assert ours == theirs
+  for name in (
+    'predictions/dev.tsv',
+    'predictions/test.tsv',
+    'export/vocab.txt',
+  ):
+    with open(f'{finetuned}/{name}', 'rb') as file:
+      assert storage.read(f'{remote}/{name}') == file.read(), name
+  output = f'{remote}/out.jsonl'
+  assert predict.predict(remote, f'{c.data.input}/test.csv', output) == 2
+  assert len(storage.read(output).splitlines()) == 2
 
 
 RESULTS = {

@@ -39,6 +39,23 @@ def test_what_is_written_is_read_and_an_earlier_folder_replaced(tmp_path):
   assert tokenizer == models.TOKENIZER
 
 
+def test_data_in_a_bucket_are_read_from_a_copy(tmp_path, remote, monkeypatch):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
+  c = write(tmp_path)
+  for most in (8, 0):  # the earlier ones are replaced
+    c.data.max_documents = most
+    task_data.write(classes.TASK, c, f'{remote}/data', models.TOKENIZER)
+  found = task_data.read(classes.TASK, f'{remote}/data')
+  expected = task_data.read(classes.TASK, str(tmp_path / 'data'))
+  assert found.manifest == expected.manifest
+  for name, split in expected.splits.items():
+    np.testing.assert_array_equal(
+      found.splits[name].encoded.ids, split.encoded.ids
+    )
+  tokenizer = manifest_file.load_tokenizer(found.directory)
+  assert tokenizer == models.TOKENIZER
+
+
 @pytest.mark.parametrize('name', ['vocab.txt', 'train.npz'])
 def test_a_changed_file_is_refused(tmp_path, name):
   write(tmp_path)
