@@ -162,7 +162,7 @@ class Tags(supervised.Supervised):
   def find_problem(self, names, scored, found):
     """Returns the problem if no entity was found, otherwise as other tasks."""
     if not scored['metrics']['f1']:
-      return 'no entity of dev was found'
+      return 'no entity was found'
     return metrics.find_problem('f1', scored, found)
 
   def describe_scores(self, named):
