@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.finetuning import metrics
+from bert_jax.finetuning import encode, metrics
 from bert_jax.model import classifier
 
 MOST = 20  # likeliest answers of a question that are listed
@@ -192,9 +192,7 @@ def list_best(one: Candidates, unanswerable: bool) -> list[dict[str, Any]]:
     texts.append('')
     scores = np.concatenate([scores, one.null[None]])
   order = np.argsort(-scores.sum(-1), kind='stable')
-  sums = scores.sum(-1)[order]
-  likely = np.exp(sums - sums.max())
-  likely /= likely.sum()
+  likely = encode.to_probabilities(scores.sum(-1)[order])
   return [
     {
       'text': texts[i],
