@@ -295,13 +295,9 @@ def _list_scores(results) -> list[tuple]:
       f'{results["counts"][split]:,}',
       metric,
       f'{value:.4f}',
-      _interval(x['intervals'].get(metric)),
+      '{:.4f} to {:.4f}'.format(*x['intervals'][metric]),
       f'{x["baseline"][metric]:.4f}',
     )
     for split, x in ({'dev': results} | results['other']).items()
     for metric, value in x['metrics'].items()
   ]
-
-
-def _interval(bounds) -> str:
-  return '{:.4f} to {:.4f}'.format(*bounds) if bounds else ''
