@@ -7,7 +7,6 @@ the first step. More padding would not change its loss.
 """
 
 import collections
-from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -42,13 +41,6 @@ def list_lengths(phase: task.Phase) -> tuple[int, ...]:
   longest = phase.seq_length
   found = {-int(-longest * x // _MULTIPLE) * _MULTIPLE for x in _SHARES}
   return (*sorted(x for x in found if x < longest), longest)
-
-
-def get_lengths(
-  config: config_dict.ConfigDict,
-) -> Callable[[task.Phase], tuple[int, ...]]:
-  """Returns `task.Objective.lengths` of a config."""
-  return list_lengths if config.finetuning.by_length else task.use_longest
 
 
 def pays(config: config_dict.ConfigDict, lengths: np.ndarray) -> bool:

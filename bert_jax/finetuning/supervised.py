@@ -382,6 +382,10 @@ def make_objective(
   if config.init_from:
     init = parameters.skip_layers(init, fine_tuned.list_new_layers(config))
 
+  lengths = task.use_longest
+  if config.finetuning.by_length:
+    lengths = buckets.list_lengths
+
   def count_flops(phase):
     tokens = shapes(phase, phase.batch_size)['input_mask'].shape
     each = fine_tuned.count_flops(module, phase.seq_length)
@@ -400,7 +404,7 @@ def make_objective(
     batch_shapes=shapes,
     flops=count_flops,
     expected_loss=expected,
-    lengths=buckets.get_lengths(config),
+    lengths=lengths,
   )
 
 
