@@ -102,7 +102,9 @@ def _describe(run: runs.Run) -> dict[str, str]:
   facts, last = run.get_last('run'), run.get_last('eval', 'train')
   batches = zip(c.phases.batch_size, c.phases.seq_length, strict=True)
   device = [f'{facts[x]}' for x in ('devices', 'device_kind') if x in facts]
-  versions = [f'{x} {facts[x]}' for x in ('jax', 'libtpu') if facts.get(x)]
+  others = [f'{x} {facts[x]}' for x in ('jax', 'libtpu') if facts.get(x)]
+  if 'cores' in facts:  # of a CPU
+    others.insert(0, errors.count(facts['cores'], 'core'))
   described = {
     'task': c.finetuning.glue or c.task,
     'starts from': c.init_from or 'new weights',
@@ -123,7 +125,7 @@ def _describe(run: runs.Run) -> dict[str, str]:
       f'a constant gets {scores["baseline"][name]:.4f}'
     )
   described['hours of training'] = f'{run.count_seconds() / 3600:.2f}'
-  described['device'] = ', '.join([' x '.join(device), *versions])
+  described['device'] = ', '.join([' x '.join(device), *others])
   return described
 
 

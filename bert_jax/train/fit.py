@@ -12,7 +12,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.model import parameters
 from bert_jax.parallel import agreement, device_mesh, distributed
-from bert_jax.runtime import progress, signals, storage
+from bert_jax.runtime import process_pool, progress, signals, storage
 from bert_jax.runtime.pulse import Pulse
 from bert_jax.train import programs, shortage, step, tuning
 from bert_jax.train.loop import run_phase
@@ -190,11 +190,14 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     **origin,
     'command': shlex.join(sys.orig_argv),
     # `calibrate` reads them from there.
-    'device_kind': mesh.devices.flat[0].device_kind,
+    'device_kind': device.device_kind,
     'devices': mesh.size,
     **agreement.get_versions(),
     'changed': claim.find_changes(workdir, config),
   }
+  if device.platform == 'cpu':
+    # XLA divides sums among them, so the bits depend on how many there are.
+    facts['cores'] = process_pool.count_cores()
   rows.write('run', done, facts)
   if distributed.is_first():
     claim.adopt(workdir, config)

@@ -49,6 +49,20 @@ def test_runs_stand_side_by_side():
   assert '<td>NSP accuracy</td>' not in text  # no run has one
 
 
+@pytest.mark.parametrize(
+  'facts, shown',
+  [
+    ({'device_kind': 'TPU v4', 'jax': '1'}, '4 x TPU v4, jax 1'),
+    ({'device_kind': 'cpu', 'cores': 2}, '4 x cpu, 2 cores'),
+  ],
+)
+def test_the_cores_of_a_cpu_stand_beside_the_devices(facts, shown):
+  run = make_run()
+  run.rows.append({'kind': 'run', 'step': 0, 'devices': 4, **facts})
+  text = page.render([run], [NOTHING], {})
+  assert find_row(text, 'device') == [shown]
+
+
 def test_the_page_loads_nothing_and_shows_names_as_they_are():
   guesses = runs.Guesses(
     'a [MASK] <i>', 'cat', {10: [('<s>', 0.5), ('cat', 0.25)]}

@@ -12,6 +12,7 @@ from orbax.checkpoint import type_handlers
 from bert_jax import errors
 from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
+from bert_jax.runtime import process_pool
 from bert_jax.train import fit
 from bert_jax.workdir.status import Status
 from tests import training
@@ -39,6 +40,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
   assert ends[0]['fingerprint'] == ends[1]['fingerprint']
   steps = steps_of(tmp_path / 'b', 'train')
   assert steps == sorted(set(steps))
+  facts = training.rows_of(tmp_path / 'b', 'run')[-1]
+  assert (facts['devices'], facts['cores']) == (4, process_pool.count_cores())
 
 
 def test_few_devices_write_each_array_and_it_comes_back(tmp_path, monkeypatch):
