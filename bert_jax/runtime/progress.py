@@ -47,6 +47,9 @@ class Progress:
       unit_scale=self._scaled,
       desc=label,
       leave=leave,
+      # A bar within another takes its line for a while. By default tqdm would
+      # move the cursor, by an escape sequence, which `screen` spells out.
+      position=0,
       dynamic_ncols=True,
       file=sys.stdout,
       disable=not sys.stdout.isatty(),

@@ -1,5 +1,6 @@
 """Tests of progress."""
 
+import io
 import subprocess
 import sys
 
@@ -36,6 +37,23 @@ def test_an_unknown_total_shows_the_rate():
   with progress.Progress(None, 'documents', 'reading') as bar:
     bar.update(7)
     assert bar.describe().startswith('7 documents, ')
+
+
+class Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+def test_a_bar_within_another_does_not_move_the_cursor(monkeypatch):
+  monkeypatch.setattr(sys, 'stdout', Terminal())
+  with progress.Progress(9, 'steps', 'training') as outer:
+    with progress.Progress(1, 'files', 'compiling', leave=False) as inner:
+      inner.update(1)
+      outer.write('compiled')
+    outer.update(9)
+  shown = sys.stdout.getvalue()
+  assert 'compiling: 100%' in shown and 'training: 100%' in shown
+  assert 'compiled\n' in shown and '\x1b' not in shown
 
 
 # Processes of a pool are spawned, and so is what they start.
