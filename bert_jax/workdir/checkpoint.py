@@ -86,9 +86,9 @@ class Checkpoints:
     }
     if self.best is not None:
       facts['best'] = self.best
+    self._wait()
+    self._before = self.newest
     try:
-      self._manager.wait_until_finished()
-      self._before = self.newest
       self._manager.save(
         step,
         args=ocp.args.Composite(
@@ -101,6 +101,13 @@ class Checkpoints:
       raise self._save_failed(error) from error
     self.newest, self.saved = step, time.monotonic()
     return combined
+
+  def _wait(self):
+    """Waits for the last save; raises errors.UserError if it failed."""
+    try:
+      self._manager.wait_until_finished()
+    except Exception as error:
+      raise self._save_failed(error) from error
 
   @property
   def complete(self) -> int | None:
@@ -162,7 +169,7 @@ class Checkpoints:
 
   def restore_best(self, template: Any):
     """Restores the checkpoint of the best evaluation; returns its state."""
-    self._manager.wait_until_finished()
+    self._wait()
     step, _ = self.best
     try:
       return self._restore_all(step, template)[0]
@@ -221,12 +228,11 @@ class Checkpoints:
     """Waits for the last save and stops Orbax's threads."""
     del kind, traceback
     try:
-      self._manager.wait_until_finished()
-    except Exception as failure:
-      problem = self._save_failed(failure)
+      self._wait()
+    except errors.UserError:
       # Otherwise an earlier error is being raised, which must not be replaced.
       if error is None or isinstance(error, errors.Interrupted):
-        raise problem from failure
+        raise
     finally:
       self._manager.close()
 

@@ -64,9 +64,8 @@ def test_an_unfinished_save_is_removed_at_once(folder):
     assert unfinished not in storage.list_names(f'{folder}/c')
 
 
-def test_a_save_that_failed_in_the_background_is_not_complete(
-  tmp_path, monkeypatch
-):
+def fill_disk(monkeypatch):
+  """Lets the save of step 5 fail at its end."""
   original = os.rename
 
   def fail(source, target, **kwargs):
@@ -76,6 +75,12 @@ def test_a_save_that_failed_in_the_background_is_not_complete(
     return original(source, target, **kwargs)
 
   monkeypatch.setattr(os, 'rename', fail)
+
+
+def test_a_save_that_failed_in_the_background_is_not_complete(
+  tmp_path, monkeypatch
+):
+  fill_disk(monkeypatch)
   with pytest.raises(errors.UserError, match='No space left.*none was saved'):
     with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
       save_in_background(checkpoints, 5)
@@ -86,3 +91,15 @@ def test_a_save_that_failed_in_the_background_is_not_complete(
     save_in_background(checkpoints, 5)
     assert checkpoints.complete == 5
   assert checkpoints.complete == 5
+
+
+def test_the_best_is_not_restored_after_a_save_that_failed(
+  tmp_path, monkeypatch
+):
+  fill_disk(monkeypatch)
+  with pytest.raises(errors.UserError, match='No space left.*step 4 is kept'):
+    with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
+      checkpoints.best = 4, 0.5
+      checkpoints.save(4, make_state(4))
+      checkpoints.save(5, make_state(5))
+      checkpoints.restore_best(make_template())
