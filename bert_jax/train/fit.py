@@ -92,13 +92,13 @@ def fit(
         state, predictions = run_phase(
           run, phase, state, compiled[phase.number]
         )
-    run.hosts.stop.ask()
-    if run.hosts.stop.signum is not None:  # came during the last save
-      raise errors.Interrupted(
-        run.hosts.stop.signum, signals.RESUME, everywhere=True
-      )
     params = gather_on_host(state.params, start)
-    return params, predictions, int(state.step)
+  run.hosts.stop.ask()
+  if run.hosts.stop.signum is not None:  # came during the last save
+    raise errors.Interrupted(
+      run.hosts.stop.signum, signals.RESUME, everywhere=True
+    )
+  return params, predictions, int(state.step)
 
 
 def _list_left(phases, done):

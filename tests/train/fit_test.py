@@ -1,6 +1,8 @@
 """Tests of training from start to end."""
 
+import os
 import shutil
+import signal
 import types
 
 import jax
@@ -14,6 +16,7 @@ from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.runtime import process_pool
 from bert_jax.train import fit
+from bert_jax.workdir import checkpoint
 from bert_jax.workdir.status import Status
 from tests import training
 
@@ -91,6 +94,19 @@ def test_a_run_goes_on_with_another_mesh(tmp_path, capsys):
     whole,
     parts,
   )
+
+
+def test_a_signal_while_the_last_save_ends_is_not_lost(tmp_path, monkeypatch):
+  end = checkpoint.Checkpoints.__exit__
+
+  def signalled(checkpoints, *error):
+    os.kill(os.getpid(), signal.SIGTERM)
+    end(checkpoints, *error)
+
+  monkeypatch.setattr(checkpoint.Checkpoints, '__exit__', signalled)
+  c = training.small_config()
+  with pytest.raises(errors.Interrupted):
+    training.train(c, tmp_path)
 
 
 @pytest.mark.parametrize(
