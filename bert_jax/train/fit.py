@@ -122,7 +122,7 @@ def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:
   results = programs.compile_run(
     run.config, run.task.objective, mesh, later, phases, say
   )
-  results.pop(None)
+  programs.get_executables(results.pop(None).outcomes)  # raises if one failed
   ways = {str(x.number): tuning.describe(results[x].config) for x in phases}
   run.report.log.write('compute', done, ways)
   (state,) = start[programs.FINGERPRINT].arguments

@@ -119,20 +119,25 @@ def test_no_plain_path_is_taken_where_it_would_not_help(
     programs.get_executables(found[0].outcomes)
 
 
-def test_what_fails_in_the_last_phase_is_known_before_the_first(
-  tmp_path, monkeypatch
+@pytest.mark.parametrize(
+  'title',
+  [
+    'the evaluation of phase 1 at length 6',
+    'the fingerprint',  # of each checkpoint
+  ],
+)
+def test_what_would_fail_later_is_known_before_the_first_step(
+  tmp_path, monkeypatch, title
 ):
   original = programs.Program.lower
 
   def fail(program):
-    if (program.name, program.phase) == (programs.EVALUATE, 1):
+    if title == f'the {program.title}':
       raise jax.errors.JaxRuntimeError('INTERNAL: broken')
     return original(program)
 
   monkeypatch.setattr(programs.Program, 'lower', fail)
-  with pytest.raises(
-    errors.UserError, match='the evaluation of phase 1 at length 6 is re'
-  ):
+  with pytest.raises(errors.UserError, match=f'{title} is refused'):
     training.train(training.small_config(steps=(3, 3)), tmp_path)
   assert not training.rows_of(tmp_path, 'train')
 
