@@ -125,9 +125,14 @@ def cannot_list(directory: str, error: OSError) -> errors.UserError:
 
 
 def check_files(path: str):
-  """Raises integrity.Damaged if a part of a checkpoint is missing."""
+  """Raises integrity.Damaged if a part of a checkpoint is missing.
+
+  Orbax cannot tell, since it treats disk errors as missing files.
+  """
   with integrity.judging(path):
-    integrity.check_files(path, ('state', 'facts/metadata'))
+    for name in ('state', 'facts/metadata'):
+      if not storage.exists(os.path.join(path, name)):
+        raise integrity.Damaged(f'{name} is missing')
 
 
 def read_facts(path: str, step: int) -> dict:

@@ -7,7 +7,6 @@ stop the run.
 
 import contextlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -102,16 +101,6 @@ def _describe(failure: Damaged | errors.UserError | None) -> dict:
     'message': str(failure),
     'may_pass': errors.may_pass(failure),
   }
-
-
-def check_files(path: str, names: Iterable[str]):
-  """Raises Damaged if a file or folder of a checkpoint is missing.
-
-  Orbax cannot tell, since it treats disk errors as missing files.
-  """
-  for name in names:
-    if not storage.exists(os.path.join(path, name)):
-      raise Damaged(f'{name} is missing')
 
 
 def restore_newest(steps: Iterable[int], restore: Callable):
