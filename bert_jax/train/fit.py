@@ -172,7 +172,8 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   device, length = mesh.devices.flat[0], config.phases.seq_length[-1]
   objective = task.objective(tuning.resolve(config, device, length))
   meter = Meter(
-    rows, bar, config.log.every, total, task, objective.losses, workdir
+    *(rows, bar, status, config.log.every, total),
+    *(task, objective.losses, workdir),
   )
   profile = Profile(workdir, config.profile_steps, meter, bar)
   checkpoints.facts = {'task': task.facts, **origin}

@@ -180,7 +180,7 @@ def _update(run, number, batches, flops, update, state):
     state, metrics = update(state, arrays, run.hosts.key)
     run.hosts.stop.ask_ahead(run.hosts.mesh, run.must_save())
     run.report.meter.add(number, metrics, costs)
-  run.report.status.note(step=number, loss=run.report.meter.loss)
+  run.report.status.note(step=number)
   return state, _get_length(batch)
 
 

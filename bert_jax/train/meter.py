@@ -17,7 +17,7 @@ from bert_jax.hardware import chips
 from bert_jax.runtime import progress
 from bert_jax.train import evaluate
 from bert_jax.train.task import Task
-from bert_jax.workdir.log import Log, Nothing
+from bert_jax.workdir import log, status
 
 _MAX_SKIPPED_IN_A_ROW = 20
 _WINDOW = 100  # steps
@@ -72,28 +72,29 @@ class Meter:
   """Collects metrics and writes a row every `every` steps.
 
   Args:
+    status: is told the loss of each row.
     every: steps between rows.
     workdir: for the command that explains a step.
   """
 
   def __init__(
     self,
-    log: Log | Nothing,
+    log: log.Log | log.Nothing,
     bar: progress.Progress,
+    status: status.Status | status.Nothing,
     every: int,
     steps: int,
     task: Task,
     losses: tuple[str, ...],
     workdir: str,
   ):
-    self._log, self._bar = log, bar
+    self._log, self._bar, self._status = log, bar, status
     self._task, self._losses = task, losses
     self._every, self._steps = every, steps
     self._workdir = workdir
     self._watch = SpikeWatch()
     self._pending = None
     self.skipped_in_a_row = 0
-    self.loss: float | None = None  # mean loss of the last row
     self._chip = self._find_chip()
     self._opened = self._shown = time.monotonic()
     self._begin()
@@ -211,8 +212,9 @@ class Meter:
 
   def _write(self, step, metrics):
     means, row = self._find_row(metrics)
-    self.loss = means.get('loss', self.loss)
     self._log.write('train', step, row)
+    if means:
+      self._status.note(loss=means['loss'])
     self._show(step, means, row)
 
   def _find_row(self, metrics):

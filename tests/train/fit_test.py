@@ -16,8 +16,7 @@ from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.runtime import process_pool
 from bert_jax.train import fit
-from bert_jax.workdir import checkpoint
-from bert_jax.workdir.status import Status
+from bert_jax.workdir import checkpoint, status
 from tests import training
 
 
@@ -167,12 +166,45 @@ def test_other_data_under_a_run_stops_it(tmp_path):
     fit.fit(c, made, str(tmp_path))
 
 
+class Watched(status.Status):
+  """Keeps the losses that a program that watches the run may see."""
+
+  def __init__(self, *args):
+    super().__init__(*args)
+    self.losses = []
+
+  def note(self, **fields):
+    super().note(**fields)
+    self.losses.append(self._fields['loss'])
+
+
+def test_the_status_has_the_loss_of_the_newest_row_of_the_log(tmp_path):
+  c = training.small_config()
+
+  def train(made):
+    with Watched(str(tmp_path), 6, 1) as watched:
+      fit.fit(c, made, str(tmp_path), watched)
+    return watched.losses
+
+  def failing(step):
+    if step == 4:
+      raise OSError('the disk was pulled out')
+    return training.make_batch(step)
+
+  with pytest.raises(OSError, match='pulled out'):
+    train(training.make_task(c, failing))
+  before = training.rows_of(tmp_path, 'train')[-1]['loss']
+  losses = train(training.make_task(c))
+  last = training.rows_of(tmp_path, 'train')[-1]['loss']
+  assert list(dict.fromkeys(losses)) == [before, last]
+
+
 @pytest.mark.slow
 def test_checkpoints_that_were_there_are_missed(tmp_path):
   def train(**changes):
     c = training.small_config(**changes)
-    with Status(str(tmp_path), 6, 1) as status:
-      fit.fit(c, training.make_task(c), str(tmp_path), status)
+    with status.Status(str(tmp_path), 6, 1) as writer:
+      fit.fit(c, training.make_task(c), str(tmp_path), writer)
 
   train()
   shutil.rmtree(tmp_path / 'checkpoints')

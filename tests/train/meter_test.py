@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.train import meter
+from bert_jax.workdir.status import NOTHING
 from tests import training
 
 
@@ -50,7 +51,7 @@ COSTS = {'sequences': 8, 'tokens': 40, 'flops': 1e12, 'waited': 1.0}
 
 def make_meter(rows, bar, every):
   task = training.make_task(training.small_config())
-  return meter.Meter(rows, bar, every, 4, task, ('mlm_loss',), 'a run')
+  return meter.Meter(rows, bar, NOTHING, every, 4, task, ('mlm_loss',), 'a run')
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_a_skipped_update_names_the_command_to_see_why(explained):
   if not explained:
     task = dataclasses.replace(task, explain=None)
   rows, bar = Log(), training.Bar()
-  found = meter.Meter(rows, bar, 1000, 4, task, ('mlm_loss',), 'a run')
+  found = meter.Meter(rows, bar, NOTHING, 1000, 4, task, ('mlm_loss',), 'a run')
   found.add(3, make_metrics(5.0, finite=False), COSTS)
   found.flush()
   assert rows.rows == [('skipped', 3, {'grad_norm': 'nan'})]
