@@ -99,8 +99,9 @@ def _parse_flags(argv):
 def _list_missing(error: BaseException) -> str:
   """Says which required flags are missing; '' if the error is another one."""
   names = re.findall(r'--(\w+) must have a value other than None', str(error))
-  # What the flag is, without details.
-  helps = (re.split(r'[:;.]( |$)', flags.FLAGS[name].help)[0] for name in names)
+  # What the flag is, without details and examples.
+  end = r'[:;.]( |$)|, e\.g\. '
+  helps = (re.split(end, flags.FLAGS[name].help)[0] for name in names)
   texts = (
     f'--{name} ({text})' for name, text in zip(names, helps, strict=True)
   )

@@ -99,7 +99,7 @@ from bert_jax.runtime import cli
 def main():
   print(cli.get_config(flags.FLAGS).data.input)
 
-config_flags.DEFINE_config_file('config', None, 'The experiment.')
+config_flags.DEFINE_config_file('config', None, 'The experiment, e.g. a.py:b.')
 flags.DEFINE_string('workdir', None, 'Directory of the run.')
 flags.mark_flags_as_required(['config', 'workdir'])
 cli.run(main)
