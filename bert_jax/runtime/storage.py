@@ -33,6 +33,10 @@ def is_remote(path: str) -> bool:
 
 def resolve(path: str) -> str:
   """Returns the absolute path, or the URL without a slash at its end."""
+  if not path:  # such as an unset variable of a shell; not the current folder
+    raise errors.UserError(
+      'a path is empty; give a local path or gs://BUCKET/NAME.'
+    )
   if not is_remote(path):
     return os.path.abspath(path)
   rest = path.removeprefix(bucket.SCHEME).rstrip('/')

@@ -219,7 +219,7 @@ def test_urls_are_resolved_without_their_last_slash(emulator):
   assert storage.resolve('gs://some/run/') == 'gs://some/run'
   assert storage.resolve('here') == os.path.join(os.getcwd(), 'here')
   assert storage.count_free('gs://some/run') == math.inf
-  for path in ('gs://', 'gs://some', 'gs:///run', 's3://some/run'):
+  for path in ('', 'gs://', 'gs://some', 'gs:///run', 's3://some/run'):
     with pytest.raises(errors.UserError, match='gs://BUCKET/NAME'):
       storage.resolve(path)
 
