@@ -10,7 +10,7 @@ import codecs
 import collections
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax import errors
 from bert_jax.corpus import formats, mediawiki, prose, text_files, tfds_text
@@ -175,22 +175,29 @@ def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
 
 def _file(part: Range, layout, field, counts, invalid) -> Iterator[Document]:
   before = counts['invalid_utf8']
+  head = text_files.read_head(part.path)
   try:
-    head = text_files.read_head(part.path)
     with text_files.open_text(part.path) as file:
-      yield from _read(file, head, part, layout, field, counts)
-  except errors.UserError:
-    raise
+      documents = _read(file, head, part, layout, field, counts)
+      yield from _until_damage(documents, part.path, counts)
+  finally:
+    invalid[part.path] += counts['invalid_utf8'] - before
+
+
+def _until_damage(found: Iterable, path: str, counts: collections.Counter):
+  """Yields what is found, up to damage in a file, which is counted."""
+  try:
+    yield from found
   except text_files.DAMAGED as error:
+    if not text_files.is_damage(error):
+      raise
     counts['damaged_files'] += 1
     print(
-      f'warning: {part.path} cannot be read to its end ({error}); what comes '
-      'before the damage is used',
+      f'warning: {path} cannot be read to its end ({error}); what comes before '
+      'the damage is used',
       file=sys.stderr,
       flush=True,
     )
-  finally:
-    invalid[part.path] += counts['invalid_utf8'] - before
 
 
 def _read(file, head, part: Range, layout, field, counts):
@@ -207,6 +214,8 @@ def _read(file, head, part: Range, layout, field, counts):
   lines = _without_mark(text_files.read_lines(file, part.start))
   if text_files.get_extension(part.path) == '.jsonl':
     return formats.read_jsonl(part.path, lines, stop, field, counts)
+  # A document that the damage cuts is used, unlike an object of JSON.
+  lines = _until_damage(lines, part.path, counts)
   if _is_wiki(head):
     return formats.read_wiki_pages(lines, stop, counts)
   texts = formats.decode_lines(lines, part.start, counts)

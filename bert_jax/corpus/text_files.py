@@ -85,16 +85,32 @@ def open_text(path: str) -> Iterator[BinaryIO]:
       with opener(raw) as file:
         yield io.BufferedReader(_Parts(file), _HEAD)
     except OSError as error:
-      if error.errno is None:  # of a decompressor
+      if is_damage(error):
         raise
       with errors.explaining(f'cannot read {path}', _AGAIN):
         raise
 
 
+def is_damage(error: Exception) -> bool:
+  """Returns whether one of DAMAGED is of the file, not of disk or bucket."""
+  of_disk = getattr(error, 'errno', None) is not None
+  return not of_disk and not isinstance(error, errors.UserError)
+
+
 def read_head(path: str) -> bytes:
-  """Returns the first decompressed bytes of a file, which show its format."""
+  """Returns the first decompressed bytes of a file, which show its format.
+
+  Where an archive is damaged, they end with the last whole line before.
+  """
+  head = bytearray()
   with open_text(path) as file:
-    return file.read(_HEAD)
+    try:
+      while len(head) < _HEAD and (line := file.readline(_HEAD)):
+        head += line
+    except DAMAGED as error:
+      if not is_damage(error):
+        raise
+  return bytes(head)
 
 
 def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:

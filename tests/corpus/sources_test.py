@@ -1,6 +1,7 @@
 import bz2
 import collections
 import gzip
+import json
 import lzma
 
 import pytest
@@ -97,6 +98,38 @@ def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   # What is decompressed before the damage depends on the format's blocks.
   assert len(found) > 1000 or extension == 'bz2'
   assert f'{path} cannot be read to its end' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('layout', ['paragraphs', 'files'])
+@pytest.mark.parametrize('count', [300, 20_000])  # 4 and 400 kB of text
+def test_all_text_before_the_damage_is_used(write, layout, count):
+  text = '\n\n'.join(f'{k} is {k * k}.' for k in range(count))
+  whole = gzip.compress(text.encode())
+  path = write('a.gz', whole[: len(whole) * 3 // 4])
+  found = '\n\n'.join(
+    paragraph for d in _read([path], layout) for paragraph in d.paragraphs
+  )
+  assert text.startswith(found) and len(found) > len(text) / 2
+
+
+def test_a_page_is_used_up_to_the_damage(write):
+  lines = [f'{k} is {k * k}.' for k in range(9000)]
+  page = '\n'.join(['<doc id="1" title="A">', 'A', *lines])
+  whole = gzip.compress(page.encode())
+  path = write('a.gz', whole[: len(whole) * 3 // 4])
+  [found] = _read([path])
+  assert found.paragraphs == lines[: len(found.paragraphs)]
+  assert len(found.paragraphs) > 4000
+
+
+def test_an_object_of_json_is_not_used_if_it_is_damaged(write):
+  long = {'text': 'One two. ' * 400_000}
+  text = ''.join(f'{json.dumps(x)}\n' for x in [{'text': 'One.'}, long])
+  whole = gzip.compress(text.encode())
+  counts = collections.Counter()
+  path = write('a.jsonl.gz', whole[: len(whole) * 3 // 4])
+  assert [d.paragraphs for d in _read([path], counts=counts)] == [['One.']]
+  assert counts == {'damaged_files': 1}
 
 
 @pytest.mark.parametrize('name', ['a.txt', 'a.jsonl', 'a.txt.gz'])
