@@ -23,6 +23,7 @@ import itertools
 import json
 import os
 import re
+import types
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ from absl import flags
 from bert_jax import errors
 from bert_jax.corpus import document as documents
 from bert_jax.corpus import sources, text_files
-from bert_jax.data import manifest_file, prepare
+from bert_jax.data import document_spill, manifest_file, prepare
 from bert_jax.runtime import cli, files, memory, process_pool, progress, storage
 
 N = 13  # words
@@ -126,17 +127,16 @@ def _hash(ids: np.ndarray) -> np.ndarray:
 
 
 def search(
-  piece: sources.Piece,
-  layout: str,
-  field: str,
+  pieces: Sequence[sources.Piece],
+  recipe: types.SimpleNamespace,
   ids: dict[str, int],
   wanted: np.ndarray,
   left_out: frozenset[str],
 ) -> tuple[set[int], set[str]]:
-  """Searches a piece of the training text, in a process of its own.
+  """Searches pieces of the training text, in a process of its own.
 
   Args:
-    layout: of plain text, see `sources.plan`.
+    recipe: has the attributes of the data's `Recipe`.
     ids: {word of evaluation rows: number from 1}.
     wanted: hashes of their n-grams, sorted uint64 [G].
     left_out: documents that are not searched, by `document.identify`.
@@ -147,9 +147,9 @@ def search(
   """
   found, holding = set(), set()
   counts: collections.Counter[str] = collections.Counter()
-  for document in sources.read_documents(piece, layout, field, counts, counts):
-    if left_out and documents.identify(document) in left_out:
-      continue
+  for _, document in document_spill.read_documents(
+    pieces, recipe, left_out, counts, counts
+  ):
     numbers = (
       ids.get(word, 0)
       for paragraph in document.paragraphs
@@ -181,24 +181,29 @@ def find(
     prepared without.
   """
   manifest = manifest_file.read(data)
-  recipe, left_out = manifest['recipe'], frozenset(manifest.get('excluded', ()))
-  how = recipe['layout'], recipe['field']
+  recipe = types.SimpleNamespace(**manifest['recipe'])
+  left_out = frozenset(manifest.get('excluded', ()))
   ids: dict[str, int] = {}
   texts = [split_words(row.text) for row in rows]
   for word in itertools.chain(*texts):
     ids.setdefault(word, len(ids) + 1)
   grams = [_hash(np.array([ids[x] for x in text], np.uint64)) for text in texts]
   wanted = np.unique(np.concatenate([*grams, np.empty(0, np.uint64)]))
-  pieces = sources.plan(recipe['inputs'], *how) if len(wanted) else []
+  pieces = []
+  if len(wanted):
+    pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
   found, holding = set(), set(left_out)
-  jobs = [(piece, *how, ids, wanted, left_out) for piece in pieces]
+  jobs = [
+    (own, recipe, ids, wanted, left_out)
+    for own in document_spill.split_jobs(pieces, recipe.max_documents)
+  ]
   made = prepare.local_runner(workers)(search, jobs)
   total = sum(piece.size for piece in pieces)
   with progress.Progress(total, 'B', 'searching') as bar:
-    for piece, some in zip(pieces, made, strict=True):
+    for (own, *_), some in zip(jobs, made, strict=True):
       found |= some[0]
       holding |= some[1]
-      bar.update(piece.size)
+      bar.update(sum(piece.size for piece in own))
   results = []
   for row, words, own in zip(rows, texts, grams, strict=True):
     there = [k for k, x in enumerate(own.tolist()) if x in found]

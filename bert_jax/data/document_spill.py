@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from bert_jax.corpus import clean, sources, text_files
@@ -33,7 +33,6 @@ class Job:
 
   number: int
   pieces: tuple[sources.Piece, ...]
-  limit: int  # documents to stop after; 0 means all
   part_sizes: tuple[int, ...]  # of each input, see `heldout.cut`
   bounds: tuple[float, ...]  # of each input, see `heldout.find_bound`
   work: str  # directory for the results
@@ -92,7 +91,11 @@ def read(job: Job, recipe: Recipe) -> dict:
   buckets: dict[int, list[bytes]] = collections.defaultdict(list)
   segments: list[Segment] = []
   buffered = written = 0
-  for source, parts in _documents(job, recipe, counts, invalid):
+  excluded = read_list(recipe.exclude)
+  for source, document in read_documents(
+    job.pieces, recipe, excluded, counts, invalid
+  ):
+    parts = heldout.cut(document, job.part_sizes[source], recipe.language)
     found[source][0] += 1
     found[source][1] += len(parts)
     for k, part in enumerate(parts):
@@ -149,27 +152,43 @@ def read_texts(
       yield Text(digest, passes, source, part, parts, document)
 
 
-def _documents(
-  job, recipe, counts, invalid
-) -> Iterator[tuple[int, list[Document]]]:
-  """Yields (input number, parts of a document); counts what is dropped."""
+def split_jobs(
+  pieces: Sequence[sources.Piece], max_documents: int
+) -> list[tuple[sources.Piece, ...]]:
+  """Returns the pieces that each job reads."""
+  if max_documents:  # the first ones, so one job reads them in order
+    return [tuple(pieces)]
+  return [(piece,) for piece in pieces]
+
+
+def read_documents(
+  pieces: Sequence[sources.Piece],
+  recipe: Recipe,
+  excluded: Set[str],
+  counts: collections.Counter,
+  invalid: collections.Counter,
+) -> Iterator[tuple[int, Document]]:
+  """Yields (input number, document) of what data is made of.
+
+  Args:
+    pieces: of a job of `split_jobs`.
+    excluded: documents to leave out, by `identify`.
+    counts, invalid: see `sources.read_documents`; also of what is left out.
+  """
   n = 0
-  excluded = read_list(recipe.exclude)
-  for piece in job.pieces:
-    most = job.part_sizes[piece.source]
+  for piece in pieces:
     for document in sources.read_documents(
       piece, recipe.layout, recipe.field, counts, invalid
     ):
       if excluded and identify(document) in excluded:
         counts['excluded_documents'] += 1
         continue
-      size = sum(map(len, document.paragraphs))
-      if size < recipe.min_chars:
+      if sum(map(len, document.paragraphs)) < recipe.min_chars:
         counts['short_documents'] += 1
         continue
-      yield piece.source, heldout.cut(document, size, most, recipe.language)
+      yield piece.source, document
       n += 1
-      if n == job.limit:
+      if n == recipe.max_documents:
         return
 
 

@@ -24,13 +24,12 @@ def choose_part_size(input_size: int) -> int:
   return min(_PART, max(_SMALLEST_PART, input_size // _PARTS))
 
 
-def cut(
-  document: Document, size: int, most: int, language: str
-) -> list[Document]:
+def cut(document: Document, most: int, language: str) -> list[Document]:
   """Cuts a document of more than `most` characters into similar parts.
 
   Cuts are between paragraphs or, in long ones, between sentences.
   """
+  size = sum(map(len, document.paragraphs))
   if size <= most:
     return [document]
   count = -(-size // most)

@@ -156,10 +156,11 @@ def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
   ]
   part_sizes = tuple(map(heldout.choose_part_size, sizes))
   bounds = tuple(heldout.find_bound(x, recipe.heldout) for x in sizes)
-  rest = recipe.max_documents, part_sizes, bounds, work
-  if recipe.max_documents:  # the first ones, so one job reads them in order
-    return [document_spill.Job(0, tuple(pieces), *rest)]
-  return [document_spill.Job(p.number, (p,), *rest) for p in pieces]
+  jobs = document_spill.split_jobs(pieces, recipe.max_documents)
+  return [
+    document_spill.Job(k, own, part_sizes, bounds, work)
+    for k, own in enumerate(jobs)
+  ]
 
 
 def _open_partial(

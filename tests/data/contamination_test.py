@@ -18,8 +18,10 @@ WORDS = [f'w{i}' for i in range(40)]
 def write_data(folder, text):
   """Returns a folder whose manifest says that its text is this one."""
   (folder / 'text.txt').write_text(text, 'utf-8')
-  recipe = {'inputs': [str(folder / 'text.txt')], 'layout': 'paragraphs'}
-  manifest_file.write(str(folder), {'recipe': recipe | {'field': 'text'}})
+  recipe = preparation.make_recipe(
+    str(folder / 'text.txt'), layout='paragraphs'
+  )
+  manifest_file.write(str(folder), {'recipe': recipe.to_dict()})
   return str(folder)
 
 
@@ -103,6 +105,25 @@ def test_prepare_leaves_out_the_documents_that_are_listed(tmp_path):
   document.write_list(named, found | {'00' * 16})
   with pytest.raises(errors.UserError, match='put the old list back'):
     prepare.prepare(recipe, less, one)
+
+
+def test_text_that_data_are_not_made_of_is_not_searched(tmp_path):
+  texts = [' '.join(f'{k}{word}' for word in WORDS[:15]) for k in range(40)]
+  texts[1] = ' '.join('abcdefghijklm')  # shorter than min_chars
+  (tmp_path / 'text').write_text('\n\n'.join(texts))
+  recipe = preparation.make_recipe(
+    str(tmp_path / 'text'),
+    layout='paragraphs',
+    min_chars=50,
+    max_documents=20,
+    shards=1,
+  )
+  data = str(tmp_path / 'data')
+  made = prepare.prepare(recipe, data, preparation.ONE)
+  rows = [contamination.Row('f', i, x) for i, x in enumerate(texts)]
+  found, holding = contamination.find(data, rows, workers=0)
+  assert [i for i, x in enumerate(found) if x['share']] == [0, *range(2, 21)]
+  assert len(holding) == made['inputs'][0]['documents'] == 20
 
 
 def test_a_list_of_other_documents_is_an_error(tmp_path):

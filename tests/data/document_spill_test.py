@@ -15,7 +15,7 @@ def _read(path, work, bound=1.0, **changes):
   recipe = preparation.make_recipe(str(path), **changes)
   pieces = tuple(sources.plan(recipe.inputs, recipe.layout, recipe.field))
   return document_spill.read(
-    document_spill.Job(0, pieces, 0, (32_000,), (bound,), str(work)), recipe
+    document_spill.Job(0, pieces, (32_000,), (bound,), str(work)), recipe
   )
 
 

@@ -78,18 +78,18 @@ def find_sentences(output, split):
 
 def test_a_document_is_cut_into_similar_parts_between_paragraphs():
   paragraphs = ['x' * n for n in (10, 30, 20, 40, 5, 35, 60)]
-  parts = heldout.cut(Document(paragraphs, True), 200, 70, 'en')
+  parts = heldout.cut(Document(paragraphs, True), 70, 'en')
   assert sum((p.paragraphs for p in parts), []) == paragraphs
   assert [sum(map(len, p.paragraphs)) for p in parts] == [100, 40, 60]
   assert all(p.are_sentences for p in parts)
   whole = Document(paragraphs)
-  assert heldout.cut(whole, 200, 200, 'en') == [whole]
+  assert heldout.cut(whole, 200, 'en') == [whole]
 
 
 def test_a_paragraph_is_cut_between_sentences():
   sentences = [f'This is the sentence of number {k}.' for k in range(100)]
   text = ' '.join(sentences)
-  parts = heldout.cut(Document([text]), len(text), 500, 'en')
+  parts = heldout.cut(Document([text]), 500, 'en')
   assert sum((p.paragraphs for p in parts), []) == sentences
   assert len(parts) == -(-len(text) // 500)
 
