@@ -78,7 +78,12 @@ def read_rows(given: str) -> list[Row]:
   rows = []
   for name in given.split(','):
     for path in text_files.expand(name):
-      with text_files.open_text(path) as file:
+      with (
+        errors.explaining(
+          f'cannot read {path}', 'is it whole?', text_files.DAMAGED
+        ),
+        text_files.open_text(path) as file,
+      ):
         text = file.read().decode('utf-8-sig', 'replace')
       extension = text_files.get_extension(path)
       if extension == '.json':
