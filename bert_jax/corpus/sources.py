@@ -45,7 +45,6 @@ class Range:
 class Piece:
   """The part of an input that one process reads at a time."""
 
-  number: int
   source: int  # index of the input
   ranges: tuple[Range, ...]  # of that input's files, in order
 
@@ -73,7 +72,7 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
     most = _EXAMPLES if is_dataset else room
     ranges = [part for whole in found for part in _cut(whole, layout, most)]
     for group in _group(ranges, most):
-      pieces.append(Piece(len(pieces), source, tuple(group)))
+      pieces.append(Piece(source, tuple(group)))
   return pieces
 
 

@@ -86,8 +86,8 @@ def test_cutting_a_file_changes_neither_text_nor_counts(tmp_path, raw, step):
     sources.Range(str(path), k, min(k + step, len(raw)), len(raw))
     for k in range(0, len(raw), step)
   ]
-  expected = _read([sources.Piece(0, 0, (whole,))], 'paragraphs')
-  assert _read([sources.Piece(0, 0, tuple(cut))], 'paragraphs') == expected
+  expected = _read([sources.Piece(0, (whole,))], 'paragraphs')
+  assert _read([sources.Piece(0, tuple(cut))], 'paragraphs') == expected
 
 
 @_SETTINGS

@@ -137,7 +137,7 @@ def test_a_disk_that_fails_ends_the_reading(tmp_path, name):
   # Opens, and answers EIO to whoever reads its start.
   (tmp_path / name).symlink_to('/proc/self/mem')
   part = sources.Range(str(tmp_path / name), 0, 1000, 1000)
-  piece = sources.Piece(0, 0, (part,))
+  piece = sources.Piece(0, (part,))
   counts = collections.Counter()
   with pytest.raises(errors.UserError, match=f'{name}: Input/output error'):
     list(
@@ -170,9 +170,7 @@ def test_big_files_are_cut_and_small_ones_joined(write, tmp_path, monkeypatch):
   assert [r.start for r in of_big] == list(range(0, len(text), 100))
   assert [r.is_whole for p in plan for r in p.ranges if r.path == str(packed)]
   sizes = [p.size for p in plan if all(r.path != str(packed) for r in p.ranges)]
-  assert max(sizes) <= 100 and [p.number for p in plan] == list(
-    range(len(plan))
-  )
+  assert max(sizes) <= 100
   found = _texts([tmp_path / 'text'])
   assert sorted(found) == sorted(
     2 * [[f'Document {k}.'] for k in range(50)]

@@ -98,7 +98,7 @@ def test_a_vocabulary_of_another_size_is_an_error(corpus, prepared, tmp_path):
 def test_the_number_of_shards_follows_the_size_of_the_text():
   def shards(size, name='a.txt', asked=0):
     recipe = make_recipe('a.txt', shards=asked)
-    piece = sources.Piece(0, 0, (sources.Range(name, 0, size, size),))
+    piece = sources.Piece(0, (sources.Range(name, 0, size, size),))
     return stages._with_shards(recipe, [piece] * 4).shards
 
   assert shards(1) == shards(4 << 30) == 256  # 256 x 64 MB are 4 x 4 GB
