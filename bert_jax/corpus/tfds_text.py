@@ -26,6 +26,11 @@ def read_documents(
     text = source[n][field]
     if isinstance(text, bytes):
       text = text.decode('utf-8', 'surrogateescape')
+    if not isinstance(text, str):
+      raise errors.UserError(
+        f'feature {field!r} of input {given!r} holds {type(text).__name__}, not '
+        'text; name one that holds text.'
+      )
     yield Document(formats.split_lines(text, counts))
 
 

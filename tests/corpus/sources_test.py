@@ -214,9 +214,12 @@ def test_empty_documents_are_counted(write):
 @pytest.fixture(scope='module')
 def data_dir(tmp_path_factory):
   path = str(tmp_path_factory.mktemp('tfds'))
-  rows = [{'text': f'Énd {i}.\n\nNext.', 'id': str(i)} for i in range(3)]
+  rows = [{'text': f'Énd {i}.\n\nNext.', 'label': i} for i in range(3)]
   tfds_sets.write(
-    path, 'toy', lambda x: {'text': x.Text(), 'id': x.Text()}, {'train': rows}
+    path,
+    'toy',
+    lambda x: {'text': x.Text(), 'label': x.ClassLabel(num_classes=3)},
+    {'train': rows},
   )
   return path
 
@@ -243,3 +246,5 @@ def test_tfds_inputs_that_cannot_be_read_are_refused(tfds_dir):
       _texts([given])
   with pytest.raises(errors.UserError, match="no feature 'body', only "):
     _read(['tfds:toy:train'], field='body')
+  with pytest.raises(errors.UserError, match="'label' of .*, not text; name"):
+    _read(['tfds:toy:train'], field='label')
