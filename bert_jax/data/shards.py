@@ -204,9 +204,12 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
       documents.append(len(sizes) - 1)
       texts.append(text)
   if len(texts) < MIN_DOCUMENTS:
+    advice = 'Give more text, since copies count once.'
+    if shard.of > 1:
+      advice = 'Set data.shards lower.'
     raise errors.UserError(
       f'logical shard {shard.name} holds {len(texts)} different document(s) '
-      f'with text; it needs at least {MIN_DOCUMENTS}. Set data.shards lower.'
+      f'with text; it needs at least {MIN_DOCUMENTS}. {advice}'
     )
   of = np.array([text.source for text in texts])
   return _Tokens(

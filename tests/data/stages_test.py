@@ -13,6 +13,7 @@ from tests.data.preparation import (
   digest,
   make_recipe,
   write_corpus,
+  write_vocab,
 )
 
 
@@ -85,6 +86,17 @@ def test_too_little_text_is_an_error(tmp_path, layout, text, message):
   with pytest.raises(errors.UserError, match=message):
     prepare.prepare(recipe, str(tmp_path / 'data'))
   assert not (tmp_path / 'data').exists()
+
+
+def test_a_split_of_copies_is_an_error(tmp_path):
+  write_vocab(tmp_path / 'vocab.txt', 'the', *'abcdefghij', '.')
+  path = tmp_path / 'corpus.txt'
+  path.write_text('\n\n'.join(f'the {x}.' for x in 2 * 'abcdefghij'))
+  recipe = make_recipe(
+    str(path), vocab=str(tmp_path / 'vocab.txt'), vocab_size=17
+  )
+  with pytest.raises(errors.UserError, match='more text, since copies count'):
+    prepare.prepare(recipe, str(tmp_path / 'data'), ONE)
 
 
 def test_a_vocabulary_of_another_size_is_an_error(corpus, prepared, tmp_path):
