@@ -10,8 +10,8 @@ Rows of fewer words are counted, but cannot be judged.
 --data is what bert_jax.data.prepare made, or a run with data of its own; its
 text is read again and must still be there. --eval names files, folders or
 globs, separated by commas: .json, .jsonl, .conll or, by line, anything else.
-Prints the share of each file and the worst rows; --output also gets every row
-and where its words occur. The exit code is 0 whatever is found.
+Prints the share of each file and the worst rows; --output gets all rows. The
+exit code is 0 whatever is found.
 
 --documents=FILE lists the documents that hold such words, by a hash of their
 text. bert_jax.data.prepare --exclude=FILE, or bert_jax.main with
@@ -46,6 +46,7 @@ _MARKS = ''.join(
 _LETTER = rf'[^\W_{_IDEOGRAPH}]'
 _WORD = re.compile(rf'[{_IDEOGRAPH}]|{_LETTER}+(?:[{_MARKS}]{_LETTER}*)*')
 _WORST = 5  # rows printed
+_UNREADABLE = (*text_files.DAMAGED, RecursionError)  # of JSON
 # A different odd multiplier for each place in an n-gram.
 _FACTORS = np.random.default_rng(13).integers(1 << 64, size=N, dtype='u8') | 1
 
@@ -70,34 +71,25 @@ def split_words(text: str) -> list[str]:
 
 
 def read_rows(given: str) -> list[Row]:
-  """Reads evaluation files.
-
-  Args:
-    given: paths, folders or globs, separated by commas.
-  """
+  """Reads evaluation files: paths, folders or globs, separated by commas."""
   rows = []
-  for name in given.split(','):
-    for path in text_files.expand(name):
-      with (
-        errors.explaining(
-          f'cannot read {path}', 'is it whole?', text_files.DAMAGED
-        ),
-        text_files.open_text(path) as file,
-      ):
-        text = file.read().decode('utf-8-sig', 'replace')
-      extension = text_files.get_extension(path)
-      if extension == '.json':
-        with errors.explaining(
-          f'cannot read {path}', 'is it JSON?', (ValueError, RecursionError)
-        ):
-          texts = list(_list_texts(json.loads(text)))
-      elif extension == '.conll':
-        words = re.sub(r'(?m)^(\S+).*$', r'\1', text)
-        texts = re.split(r'\n\s*\n', words)
-      else:
-        texts = [_decode_line(line) for line in text.split('\n')]
-      rows += [Row(path, i, x) for i, x in enumerate(texts, 1) if x.strip()]
+  for path in itertools.chain(*map(text_files.expand, given.split(','))):
+    with errors.explaining(f'cannot read {path}', 'is it whole?', _UNREADABLE):
+      texts = enumerate(_read_texts(path), 1)
+      rows += [Row(path, i, text) for i, text in texts if text.strip()]
   return rows
+
+
+def _read_texts(path: str) -> Iterator[str]:
+  with text_files.open_text(path) as file:
+    text = file.read().decode('utf-8-sig', 'replace')
+  extension = text_files.get_extension(path)
+  if extension == '.json':
+    return _list_texts(json.loads(text))
+  if extension == '.conll':
+    words = re.sub(r'(?m)^(\S+).*$', r'\1', text)
+    return iter(re.split(r'\n\s*\n', words))
+  return map(_decode_line, text.split('\n'))
 
 
 def _decode_line(line: str) -> str:
@@ -147,8 +139,7 @@ def search(
     left_out: documents that are not searched, by `document.identify`.
 
   Returns:
-    The wanted hashes that it holds, and the documents that hold them, by
-    `document.identify`.
+    The wanted hashes that were found, and the `identify` of their documents.
   """
   found, holding = set(), set()
   counts: collections.Counter[str] = collections.Counter()
@@ -212,23 +203,20 @@ def find(
   results = []
   for row, words, own in zip(rows, texts, grams, strict=True):
     there = [k for k, x in enumerate(own.tolist()) if x in found]
+    share = len(there) / len(own) if len(own) else None
+    sample = ' '.join(words[there[0] :][:N]) if there else None
     results.append(
-      {
-        'path': row.path,
-        'line': row.line,
-        'words': len(words),
-        'share': len(there) / len(own) if len(own) else None,
-        'sample': ' '.join(words[there[0] :][:N]) if there else None,
-      }
+      {'path': row.path, 'line': row.line, 'words': len(words)}
+      | {'share': share, 'sample': sample}
     )
   return results, holding
 
 
 def summarise(results: Sequence[dict[str, Any]]) -> list[str]:
   """Returns the lines of a table by file, and of the worst rows."""
-  shares: dict[str, list] = {}
+  shares = collections.defaultdict(list)
   for x in results:
-    shares.setdefault(x['path'], []).append(x['share'])
+    shares[x['path']].append(x['share'])
   lines = [f'{"rows":>8} {f"{N} words":>8} {"found":>8} {"share":>7}  file']
   for path, some in shares.items():
     judged = [x for x in some if x is not None]
