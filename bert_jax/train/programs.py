@@ -12,7 +12,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed, partition
-from bert_jax.runtime import progress
+from bert_jax.runtime import process_pool, progress
 from bert_jax.train import optimizer, shortage, step, tuning
 from bert_jax.train.task import Objective, Phase, split_by_length
 from bert_jax.workdir import fingerprint
@@ -173,7 +172,7 @@ def compile_all(
   """Compiles programs, as many in parallel as the platform's compiler can."""
   # libtpu 0.0.42.1 sometimes overflows its stack and ends the process when it
   # compiles several programs for a TPU7x in parallel.
-  at_once = 1 if platform == 'tpu' else os.cpu_count() or 1
+  at_once = 1 if platform == 'tpu' else process_pool.count_cores()
   start, count = time.monotonic(), f'{len(listed)} programs'
   say(f'compiling {count} ...')
   with (
