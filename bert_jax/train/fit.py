@@ -171,10 +171,8 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   # Resolved, since FLOPs depend on where the last layer is computed.
   device, length = mesh.devices.flat[0], config.phases.seq_length[-1]
   objective = task.objective(tuning.resolve(config, device, length))
-  meter = Meter(
-    *(rows, bar, status, config.log.every, total),
-    *(task, objective.losses, workdir),
-  )
+  every, losses = config.log.every, objective.losses
+  meter = Meter(rows, bar, status, every, total, task, losses, workdir)
   profile = Profile(workdir, config.profile_steps, meter, bar)
   checkpoints.facts = {'task': task.facts, **origin}
   key = start[programs.PLACE_KEY].jitted(step.run_key(config))
