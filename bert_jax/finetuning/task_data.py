@@ -96,7 +96,9 @@ def write(
 def read(this: supervised.Supervised, directory: str) -> supervised.Data:
   """Reads what `write` wrote, and checks it; a bucket's is copied first."""
   manifest = manifest_file.read(directory, _TYPES)
+  advice = 'use another --workdir'
   if storage.is_remote(directory):
+    advice = 'delete this copy, then run the same command again'
     sizes, hashes = storage.list_sizes(directory), manifest['sha256']
     directory = dataset.fetch_files(
       directory, {name: (sizes.get(name), x) for name, x in hashes.items()}
@@ -105,7 +107,7 @@ def read(this: supervised.Supervised, directory: str) -> supervised.Data:
     path = os.path.join(directory, name)
     if text_files.compute_sha256(path) != expected:
       raise errors.UserError(
-        f'{path} is not the file that was written; use another --workdir.'
+        f'{path} is not the file that was written; {advice}.'
       )
   found = {}
   for name in manifest['splits']:

@@ -7,6 +7,7 @@ import reprlib
 from bert_jax import errors
 from bert_jax.model import bert_config
 from bert_jax.runtime import files
+from bert_jax.tokenization import basic_tokenizer
 from bert_jax.tokenization.tokenizer import (
   SPECIAL,
   Tokenizer,
@@ -16,11 +17,6 @@ from bert_jax.tokenization.tokenizer import (
 
 NAME = 'vocab.txt'
 SETTINGS = 'tokenizer_config.json'
-# By MeCab, and Chinese characters not into words of their own.
-_OTHER_SPLITS = {
-  'tokenizer_class': 'BertJapaneseTokenizer',
-  'tokenize_chinese_chars': False,
-}
 
 
 def read(directory: str) -> Tokenizer:
@@ -35,12 +31,6 @@ def read(directory: str) -> Tokenizer:
     os.path.join(directory, name) for name in (SETTINGS, 'tokenizer.json', NAME)
   )
   theirs = files.read_json(path) if os.path.exists(path) else {}
-  for name, value in _OTHER_SPLITS.items():
-    if name in theirs and theirs[name] == value:
-      raise errors.UserError(
-        f"{path}: {name} is {value}, which splits text into words unlike BERT's "
-        'tokenizer, the only one here; use a model that was trained with that.'
-      )
   fast = files.read_json(fast_path) if os.path.exists(fast_path) else {}
   # transformers 5 saves no vocab.txt.
   if os.path.exists(vocab_path) or not fast:
@@ -50,6 +40,7 @@ def read(directory: str) -> Tokenizer:
   normalizer = fast.get('normalizer')
   if not isinstance(normalizer, dict):
     normalizer = {}
+  _check_split(theirs, normalizer, vocab, path)
   lowercase = normalizer.get('lowercase', not _has_capitals(vocab))
   lowercase = theirs.get('do_lower_case', lowercase)
   if not isinstance(lowercase, bool):
@@ -64,6 +55,24 @@ def read(directory: str) -> Tokenizer:
       'false or null.'
     )
   return Tokenizer(vocab, lowercase, strip_accents)
+
+
+def _check_split(theirs, normalizer, vocab, path):
+  """Raises errors.UserError if text was split otherwise when a model learnt."""
+  problem = ''
+  if theirs.get('tokenizer_class') == 'BertJapaneseTokenizer':
+    problem = 'BertJapaneseTokenizer, which splits words by MeCab'
+  each = normalizer.get('handle_chinese_chars', True)
+  # Without Chinese characters in the vocabulary, it makes no difference.
+  if theirs.get('tokenize_chinese_chars', each) is False and any(
+    map(basic_tokenizer.is_ideograph, ''.join(vocab))
+  ):
+    problem = 'one that keeps Chinese characters together'
+  if problem:
+    raise errors.UserError(
+      f"{path}: the tokenizer is {problem}; there is only BERT's here, so use "
+      'another model.'
+    )
 
 
 def _has_capitals(vocab):

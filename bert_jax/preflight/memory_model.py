@@ -39,7 +39,7 @@ class Memory:
       type.
     gradients: of the parameters, and their sum over micro-batches.
     activations: what the forward pass keeps for the backward pass.
-    logits: of the masked tokens.
+    logits: of the tokens that are predicted.
     workspace: short-lived arrays: scores of attention, products of the MLP, a
       layer that is computed again; and the libraries' own.
   """

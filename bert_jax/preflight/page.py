@@ -55,8 +55,9 @@ def _name(program):
 def _phase(facts, report):
   parts, predicted = facts['accumulate'], facts['predictions']
   steps = facts['steps']
+  count = 'batches' if steps is None else f'{steps:,} steps'
   found = [
-    f'phase {facts["number"]}: {"" if steps is None else f"{steps:,} "}steps of '
+    f'phase {facts["number"]}: {count} of '
     f'{facts["batch_size"]:,} sequences of {facts["seq_length"]} tokens'
     + (f', up to {predicted} predicted' if predicted else '')
     + (f' in {parts} micro-batches' if parts > 1 else '')
@@ -138,7 +139,7 @@ def _run(report):
   what = 'whole run' if report['whole_run'] else 'phase'
   if any(facts['steps'] is None for facts in report['phases']):
     return [
-      f'{what}: not estimated; the data decide its steps, or '
+      f'{what}: not estimated, since its steps follow from the data; give '
       '--config.phases.steps=N'
     ]
   if run is None:

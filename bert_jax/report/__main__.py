@@ -26,7 +26,7 @@ def main():
   from bert_jax.report import page, runs
   from bert_jax.runtime import compile_cache, files, progress, storage
 
-  folders = [storage.resolve(x) for x in flags.FLAGS.workdir.split(',')]
+  folders = [storage.resolve(x) for x in flags.FLAGS.workdir or ['']]
   output = flags.FLAGS.output or os.path.join(folders[0], 'report.html')
   if not output.endswith('.html'):
     raise errors.UserError(f'--output={output} does not end in .html.')
@@ -43,7 +43,7 @@ def main():
 
 
 def _define_flags():
-  flags.DEFINE_string('workdir', None, 'Runs or sweeps: DIR[,DIR ...].')
+  flags.DEFINE_list('workdir', None, 'Directories of runs or sweeps.')
   flags.DEFINE_string('output', '', 'The .html to write; replaced if there.')
   flags.mark_flags_as_required(['workdir'])
 

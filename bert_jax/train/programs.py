@@ -308,9 +308,11 @@ def describe_problem(outcome: Outcome) -> str | None:
     return shortage.describe(
       outcome.shortage, outcome.program.phase is not None
     )
+  problem = f'is refused by the compiler: {errors.first_line(outcome.error)}'
+  if outcome.program.phase is None:  # no attention in it
+    return f'{problem}; please report this'
   return (
-    f'is refused by the compiler: {errors.first_line(outcome.error)}; try '
-    'compute.attention=auto and compute.xla_options=auto, then '
+    f'{problem}; try compute.attention=auto and compute.xla_options=auto, then '
     'compute.attention=xla'
   )
 

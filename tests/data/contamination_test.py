@@ -179,7 +179,9 @@ def test_the_table_counts_rows_that_are_long_enough():
 def test_what_cannot_be_read_is_said(tmp_path):
   whole = gzip.compress(b'one two three')
   (tmp_path / 'x.tsv.gz').write_bytes(whole[:-9])
-  with pytest.raises(errors.UserError, match='cannot read .*x.tsv.gz: Compr'):
+  with pytest.raises(
+    errors.UserError, match='cannot read .*x.tsv.gz.*is it whole'
+  ):
     contamination.read_rows(str(tmp_path / 'x.tsv.gz'))
   (tmp_path / 'x.json').write_text('{')
   with pytest.raises(errors.UserError, match='x.json'):

@@ -304,12 +304,7 @@ def test_without_a_type_the_class_must_be_one_of_bert(exported, classes):
     (
       'tokenizer_config.json',
       b'{"tokenizer_class": "BertJapaneseTokenizer"}',
-      'tokenizer_class is BertJapaneseTokenizer, which splits',
-    ),
-    (
-      'tokenizer_config.json',
-      b'{"tokenize_chinese_chars": false}',
-      'tokenize_chinese_chars is False, which splits',
+      'the tokenizer is BertJapaneseTokenizer',
     ),
     ('tokenizer.json', b'7', 'holds a int'),
     ('vocab.txt', b'the\n', 'lacks'),
@@ -323,6 +318,26 @@ def test_a_broken_folder_is_one_clear_error(exported, name, content, message):
   with pytest.raises(errors.UserError, match=message) as error:
     hugging_face.read(exported)
   assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings'),
+  [
+    ('tokenizer_config.json', {'tokenize_chinese_chars': False}),
+    ('tokenizer.json', {'normalizer': {'handle_chinese_chars': False}}),
+  ],
+)
+def test_chinese_characters_must_be_words_if_there_are_any(
+  exported, name, settings
+):
+  ours = os.path.join(exported, 'tokenizer_config.json')
+  models.edit_json(ours, tokenize_chinese_chars=...)
+  models.edit_json(os.path.join(exported, name), **settings)
+  hugging_face.read(exported)
+  path = pathlib.Path(exported, 'vocab.txt')
+  path.write_text(path.read_text('utf-8').replace('the\n', '世\n'), 'utf-8')
+  with pytest.raises(errors.UserError, match='Chinese characters together'):
+    hugging_face.read(exported)
 
 
 def test_the_pooler_of_a_dropped_nsp_head_is_read(exported):

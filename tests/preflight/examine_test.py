@@ -147,7 +147,11 @@ NO_TIME = ['time        not known: the step did not comp', 'run: not estimated']
     ({'fits': False, 'needed_bytes': 20 * 2**30}, {}, TOO_MUCH),
     ({'fits': False, 'accumulate_that_fits_estimate': 4}, {}, HELPS),
     ({'compiled_layers': [2, 4]}, {}, ['for 4 layers from 2 and 4)']),
-    ({'steps': None}, {}, ['phase 0: steps of 32', 'the data decide its st']),
+    (
+      {'steps': None},
+      {},
+      ['phase 0: batches of 32', 'steps follow from the d'],
+    ),
     ({'fits': None, 'step_seconds_estimate': None}, {}, REFUSED),
     ({'fits': False, 'step_seconds_estimate': None}, {}, NO_TIME),
     (
