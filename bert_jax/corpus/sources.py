@@ -12,7 +12,6 @@ import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax import errors
 from bert_jax.corpus import formats, mediawiki, prose, text_files, tfds_text
 from bert_jax.corpus.document import Document
 
@@ -24,7 +23,6 @@ _EXAMPLES = 20_000  # of a TFDS dataset per piece
 _FILES = 1000  # per piece, at most
 _EXAMPLE_BYTES = 4000  # about one Wikipedia article
 _COMPRESSION = 5
-_UTF16 = (b'\xff\xfe', b'\xfe\xff')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,11 +203,7 @@ def _read(file, head, part: Range, layout, field, counts):
   stop = sys.maxsize if part.is_whole else part.stop
   if mediawiki.is_dump(head):
     return mediawiki.read_documents(file, counts)
-  if head.startswith(_UTF16):
-    raise errors.UserError(
-      f'{part.path} is UTF-16; convert it, for example with: '
-      f'iconv -f UTF-16 -t UTF-8 {part.path}'
-    )
+  text_files.refuse_utf16(part.path, head)
   lines = _without_mark(text_files.read_lines(file, part.start))
   if text_files.get_extension(part.path) == '.jsonl':
     return formats.read_jsonl(part.path, lines, stop, field, counts)

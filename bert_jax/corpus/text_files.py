@@ -4,6 +4,7 @@ A path is local, or a URL that fsspec opens, such as gs://bucket/text/*.gz.
 """
 
 import bz2
+import codecs
 import contextlib
 import gzip
 import hashlib
@@ -111,6 +112,15 @@ def read_head(path: str) -> bytes:
       if not is_damage(error):
         raise
   return bytes(head)
+
+
+def refuse_utf16(path: str, head: bytes):
+  """Raises errors.UserError if a file begins like UTF-16."""
+  if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    raise errors.UserError(
+      f'{path} is UTF-16; convert it, for example with: '
+      f'iconv -f UTF-16 -t UTF-8 {path}'
+    )
 
 
 def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:

@@ -82,7 +82,9 @@ def read_rows(given: str) -> list[Row]:
 
 def _read_texts(path: str) -> Iterator[str]:
   with text_files.open_text(path) as file:
-    text = file.read().decode('utf-8-sig', 'replace')
+    raw = file.read()
+  text_files.refuse_utf16(path, raw)
+  text = raw.decode('utf-8-sig', 'replace')
   extension = text_files.get_extension(path)
   if extension == '.json':
     return _list_texts(json.loads(text))

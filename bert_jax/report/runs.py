@@ -74,11 +74,7 @@ class Section(NamedTuple):
 
 
 def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
-  """Returns the runs in directories of runs or sweeps, and sweeps' results.
-
-  Returns:
-    (runs, {path of a sweep: its results.json}).
-  """
+  """Returns the runs in folders of runs or sweeps, and {sweep: results.json}."""
   found, sweeps = [], {}
   for folder in folders:
     if not storage.exists(os.path.join(folder, 'sweep.json')):
@@ -98,8 +94,7 @@ def find(folders: Sequence[str]) -> tuple[list[Run], dict[str, dict]]:
     )
   found = [x.rstrip('/') for x in found]
   start = os.path.commonprefix(found).rfind('/') + 1
-  names = [x[start:] for x in found]
-  return [_read(x, name) for x, name in zip(found, names, strict=True)], sweeps
+  return [_read(x, x[start:]) for x in found], sweeps
 
 
 def _read(workdir: str, name: str) -> Run:

@@ -186,6 +186,9 @@ def test_what_cannot_be_read_is_said(tmp_path):
   (tmp_path / 'x.json').write_text('{')
   with pytest.raises(errors.UserError, match='x.json'):
     contamination.read_rows(str(tmp_path / 'x.json'))
+  (tmp_path / 'x.txt').write_text('one two', 'utf-16')
+  with pytest.raises(errors.UserError, match='UTF-16; convert it'):
+    contamination.read_rows(str(tmp_path / 'x.txt'))
   with pytest.raises(errors.UserError, match='no_such'):
     contamination.read_rows(str(tmp_path / 'no_such'))
   with pytest.raises(errors.UserError, match='not prepared data'):

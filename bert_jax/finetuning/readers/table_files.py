@@ -7,7 +7,6 @@ a row without text. Each line of a JSONL file is an object. Files may be
 compressed. A split of a TFDS dataset is like a file.
 """
 
-import codecs
 import csv
 import io
 import json
@@ -26,7 +25,6 @@ _SEPARATORS = {'.tsv': 'the tab', '.csv': 'the comma'}
 _OTHERS = {'.tsv': ';|,', '.csv': ';|\t'}  # separators to look for in a message
 _BREAKS = '\t', '\n', '\r'  # which a field of a TSV file cannot hold
 _TFDS_NUMBER = 'idx'  # the feature of TFDS that numbers GLUE's rows
-_UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 
 
 class Table(NamedTuple):
@@ -138,11 +136,8 @@ def _refuse_encoding(path):
   """Raises errors.UserError for the first line that is not UTF-8."""
   with text_files.open_text(path) as file:
     for number, line in enumerate(file, 1):
-      if number == 1 and line.startswith(_UTF16):
-        raise errors.UserError(
-          f'{path} is UTF-16; convert it, for example with: '
-          f'iconv -f UTF-16 -t UTF-8 {path}'
-        )
+      if number == 1:
+        text_files.refuse_utf16(path, line)
       try:
         line.decode()
       except UnicodeDecodeError as error:
