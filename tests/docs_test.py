@@ -4,6 +4,8 @@ import importlib.util
 import pathlib
 import re
 
+from bert_jax.config import FIELDS
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = {
   path: path.read_text(encoding='utf-8')
@@ -24,8 +26,12 @@ SOURCES = {
 
 def _find_links(page):
   """Returns [(file, anchor)] of the relative links of a page."""
-  links = re.findall(r'\]\(([^)\s#]+)#?([^)\s]*)\)', PAGES[page])
-  return [((page.parent / x).resolve(), y) for x, y in links if '://' not in x]
+  links = re.findall(r'\]\(([^)\s#]*)#?([^)\s]*)\)', PAGES[page])
+  return [
+    ((page.parent / (x or page.name)).resolve(), y)
+    for x, y in links
+    if '://' not in x
+  ]
 
 
 def _find_anchors(page):
@@ -91,3 +97,9 @@ def test_named_modules_exist():
       named.append(f'{package}.{name}')
     missing = [name for name in named if not importlib.util.find_spec(name)]
     assert not missing, page
+
+
+def test_fields_of_flags_exist():
+  for page, text in (PAGES | SOURCES).items():
+    named = set(re.findall(r'--config\.([a-z][\w.]*\w)', text))
+    assert not named - FIELDS.keys() - {'field'}, page
