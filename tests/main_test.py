@@ -5,8 +5,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -18,27 +16,17 @@ from bert_jax.interop import hugging_face
 from bert_jax.report import page, runs
 from bert_jax.runtime import storage
 from bert_jax.workdir import log
-from tests import commands, environment
+from tests import commands, processes
 from tests.data import preparation
-
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def start(workdir, text, *more):
-  command = [
-    *(sys.executable, '-m', 'bert_jax.main', f'--workdir={workdir}'),
+  return processes.start(
+    *('bert_jax.main', f'--workdir={workdir}'),
     '--config=configs/tiny.py:smoke,steps=30,vocab_size=120,'
     'checkpoint.every=4,eval.every=10,log.every=1,accumulate=2',
     *(f'--config.data.input={text}', '--config.data.layout=sentences'),
     *more,
-  ]
-  return subprocess.Popen(
-    command,
-    cwd=ROOT,
-    env=environment.for_devices(1),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
   )
 
 
@@ -274,18 +262,9 @@ def test_a_run_in_a_bucket_ends_like_that_on_disk(
   ],
 )
 def test_a_wrong_command_gets_one_line(arguments, words, tmp_path):
-  done = subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      'bert_jax.main',
-      f'--workdir={tmp_path}',
-      *arguments,
-    ],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
+  process = processes.start(
+    'bert_jax.main', f'--workdir={tmp_path}', *arguments
   )
-  assert done.returncode == 1
-  (line,) = done.stderr.splitlines()
+  (line,) = process.communicate()[0].splitlines()
+  assert process.returncode == 1
   assert line.startswith('error: ') and words in line

@@ -1,10 +1,7 @@
 """Tests of training on many hosts, with two processes on this machine."""
 
-import pathlib
 import re
 import shutil
-import socket
-import subprocess
 import sys
 import types
 
@@ -14,35 +11,14 @@ import pytest
 from bert_jax import errors
 from bert_jax.parallel import agreement, distributed
 from bert_jax.train import fit
-from tests import environment, training
-
-ROOT = str(pathlib.Path(__file__).resolve().parents[2])
-
-
-def free_port():
-  with socket.socket() as found:
-    found.bind(('localhost', 0))
-    return found.getsockname()[1]
+from tests import processes, training
 
 
 @pytest.fixture(scope='module')
 def pair(tmp_path_factory):
   """Returns (workdir, what each of two processes said)."""
-  workdir, port = tmp_path_factory.mktemp('pair'), free_port()
-  processes = [
-    subprocess.Popen(
-      [sys.executable, '-m', 'tests.host', str(port), str(k), str(workdir)],
-      cwd=ROOT,
-      env=environment.for_devices(2),
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-    )
-    for k in range(2)
-  ]
-  said = [process.communicate() for process in processes]
-  assert [p.returncode for p in processes] == [0, 0], said
-  return workdir, said
+  workdir = tmp_path_factory.mktemp('pair')
+  return workdir, processes.run_pair('tests.host', workdir)
 
 
 @pytest.fixture(scope='module')

@@ -4,7 +4,6 @@ import dataclasses
 import importlib.util
 import json
 import os
-import pathlib
 import subprocess
 import sys
 import types
@@ -19,8 +18,8 @@ from bert_jax.preflight import __main__ as preflight
 from bert_jax.preflight import compile_step, examine
 from bert_jax.preflight.page import render
 from bert_jax.train import programs, task
+from tests import processes
 
-ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 needs_compiler = pytest.mark.skipif(
   importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
 )
@@ -37,7 +36,7 @@ def run(*more):
   command = [sys.executable, '-m', 'bert_jax.preflight', *more]
   env = {**os.environ, 'JAX_DISABLE_MOST_OPTIMIZATIONS': 'false'}
   done = subprocess.run(
-    command, cwd=ROOT, env=env, capture_output=True, text=True
+    command, cwd=processes.ROOT, env=env, capture_output=True, text=True
   )
   return done.returncode, done.stdout, (done.stderr.splitlines() or [''])[-1]
 

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 
@@ -13,11 +12,10 @@ import pytest
 from bert_jax import errors
 from bert_jax.reproduce import __main__ as command
 from bert_jax.sweep import share
-from tests import commands, environment
+from tests import commands, processes
 from tests.data import preparation
 from tests.finetuning import made
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 # That is how ml_collections loads the file of --config.
 pytestmark = pytest.mark.filterwarnings(
   'ignore:the load_module:DeprecationWarning'
@@ -50,8 +48,8 @@ _NAMES = [
 def arguments(tmp_path):
   """Returns the command's arguments, of a small table in its own folder."""
   configs = tmp_path / 'configs'
-  shutil.copytree(os.path.join(ROOT, 'configs'), configs)
-  path = os.path.join(ROOT, 'configs', 'tables.py')
+  shutil.copytree(os.path.join(processes.ROOT, 'configs'), configs)
+  path = os.path.join(processes.ROOT, 'configs', 'tables.py')
   (configs / 'tables.py').write_text(_TABLES.format(path=path))
   made.write_texts(tmp_path / 'texts')
   text = preparation.write_corpus(tmp_path / 'corpus.txt')
@@ -179,16 +177,8 @@ def test_another_budget_or_table_is_refused(run):
 
 
 def start(arguments, workdir):
-  return subprocess.Popen(
-    [
-      *(sys.executable, '-m', 'bert_jax.reproduce', *arguments),
-      f'--workdir={workdir}',
-    ],
-    cwd=ROOT,
-    env=environment.for_devices(1),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
+  return processes.start(
+    'bert_jax.reproduce', *arguments, f'--workdir={workdir}'
   )
 
 

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from bert_jax import errors
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+from tests import processes
 
 _COMMAND = """
 from bert_jax import errors
@@ -110,7 +109,7 @@ _GIVEN = '--workdir=x', '--config=configs/tiny.py'
 def start(*given):
   return subprocess.run(
     [sys.executable, '-c', _FLAGS, *given],
-    cwd=ROOT,
+    cwd=processes.ROOT,
     capture_output=True,
     text=True,
   )

@@ -3,30 +3,17 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
-from tests import environment
+from tests import processes
 from tests.finetuning import made
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 
 
 def start(workdir, grid, *more):
-  return subprocess.Popen(
-    [
-      *(sys.executable, '-m', 'bert_jax.sweep', f'--workdir={workdir}'),
-      *(*more, f'--grid={grid}'),
-    ],
-    cwd=ROOT,
-    env=environment.for_devices(1),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-  )
+  given = f'--workdir={workdir}', *more, f'--grid={grid}'
+  return processes.start('bert_jax.sweep', *given)
 
 
 def test_a_wrong_command_gets_one_line(tmp_path):

@@ -2,19 +2,13 @@
 
 import json
 import os
-import pathlib
-import socket
-import subprocess
-import sys
 
 import pytest
 
 from bert_jax import errors
 from bert_jax.parallel import agreement
-from tests import environment
+from tests import processes
 from tests.workdir.checkpoints import damage, restore, write
-
-ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
 
 def test_a_host_whose_disk_fails_keeps_all_from_condemning(
@@ -55,21 +49,6 @@ def test_damage_that_another_host_alone_sees_is_named_here(
 
 @pytest.mark.slow
 def test_damage_that_one_of_two_hosts_sees_is_set_aside_by_both(tmp_path):
-  with socket.socket() as found:
-    found.bind(('localhost', 0))
-    port = found.getsockname()[1]
-  command = [sys.executable, '-m', 'tests.restoring_host', str(port)]
-  processes = [
-    subprocess.Popen(
-      [*command, str(k), str(tmp_path / 'c')],
-      cwd=ROOT,
-      env=environment.for_devices(2),
-      stderr=subprocess.PIPE,
-      text=True,
-    )
-    for k in range(2)
-  ]
-  said = [process.communicate()[1] for process in processes]
-  assert all('restored 1\n' in text for text in said), said
-  assert [process.returncode for process in processes] == [0, 0]
+  said = processes.run_pair('tests.restoring_host', tmp_path / 'c')
+  assert all('restored 1\n' in stderr for _, stderr in said), said
   assert os.listdir(tmp_path / 'c_bad') == ['2']
