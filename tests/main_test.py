@@ -178,22 +178,25 @@ def test_what_cannot_work_is_said_before_the_config(tmp_path, capsys):
   assert 'vocab_size' not in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_stopped_run_goes_on_with_what_may_change(
-  tmp_path, monkeypatch, capfd
-):
-  text = preparation.write_corpus(tmp_path / 'text.txt')
-  run, write = str(tmp_path / 'run'), log.Log.write
+def run_until_stopped(c, workdir):
+  """Runs until SIGTERM, which comes after update 3."""
 
-  def stop(self, kind, step, values):
+  def stop(self, kind, step, values, write=log.Log.write):
     write(self, kind, step, values)
     if (kind, step) == ('train', 3):
       os.kill(os.getpid(), signal.SIGTERM)
 
-  with monkeypatch.context() as patched:
+  with pytest.MonkeyPatch.context() as patched:
     patched.setattr(log.Log, 'write', stop)
     with pytest.raises(errors.Interrupted):
-      main.run(small_config(text), run)
+      main.run(c, workdir)
+
+
+@pytest.mark.slow
+def test_a_stopped_run_goes_on_with_what_may_change(tmp_path, capfd):
+  text = preparation.write_corpus(tmp_path / 'text.txt')
+  run = str(tmp_path / 'run')
+  run_until_stopped(small_config(text), run)
   with pytest.raises(errors.UserError, match='belongs to another config'):
     main.run(small_config(text, 'learning_rate=0.5,mesh.model=2'), run)
   capfd.readouterr()
@@ -224,18 +227,9 @@ def test_a_run_in_a_bucket_ends_like_that_on_disk(
 ):
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
   text = preparation.write_corpus(tmp_path / 'text.txt')
-  disk, write = str(tmp_path / 'run'), log.Log.write
+  disk = str(tmp_path / 'run')
   main.run(small_config(text), disk)
-
-  def stop(self, kind, step, values):
-    write(self, kind, step, values)
-    if (kind, step) == ('train', 3):
-      os.kill(os.getpid(), signal.SIGTERM)
-
-  with monkeypatch.context() as patched:
-    patched.setattr(log.Log, 'write', stop)
-    with pytest.raises(errors.Interrupted):
-      main.run(small_config(text), remote)
+  run_until_stopped(small_config(text), remote)
   status = json.loads(storage.read(f'{remote}/status.json'))
   assert (status['state'], status['exit_code']) == ('interrupted', 143)
   assert status['checkpoint'] == status['step'] < 8

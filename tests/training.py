@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from bert_jax import config
 from bert_jax.parallel import device_mesh
@@ -114,6 +115,18 @@ def make_task(c, batch=make_batch):
 
 def train(c, workdir, **kwargs):
   return fit(c, make_task(c, **kwargs), str(workdir))[0]
+
+
+def train_until(c, workdir, step):
+  """Trains until a step whose batch cannot be made."""
+
+  def make(number):
+    if number == step:
+      raise OSError('the disk was pulled out')
+    return make_batch(number)
+
+  with pytest.raises(OSError, match='pulled out'):
+    train(c, workdir, batch=make)
 
 
 def rows_of(workdir, kind):
