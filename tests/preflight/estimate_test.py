@@ -58,7 +58,16 @@ def test_range_is_that_of_the_chip_around_the_model():
   half = estimate.estimate_tpu_step(cost, slices_of(CHIP, 2, 2), covered=0.5)
   assert half['step_seconds_model'] == pytest.approx(9.0)
   assert half['step_seconds_parts']['collectives'] == pytest.approx(1.0)
-  assert 'no run on this chip' in found['step_seconds_range']
+  assert found['step_seconds_range'] == (
+    "0.8 to 1.6 x the model's time: no run on this chip was compared"
+  )
+
+
+def test_every_tpu_has_a_range_with_a_reason():
+  for chip in chips.CHIPS:
+    if chip.memory is None:
+      found = estimate.get_range(chip.name)
+      assert 0 < found.fast < 1 < found.slow and found.why
 
 
 def test_range_of_a_measured_chip_is_narrow_and_around_the_measurement():

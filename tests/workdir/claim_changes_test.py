@@ -54,13 +54,3 @@ def test_a_field_of_another_version_is_like_those_of_its_section():
   found = find({}, old)
   assert list(found[claim.ANOTHER]) == ['data.rope', 'model.rope', 'rope']
   assert list(found[claim.SAME_MEANING]) == ['compute.fast']
-
-
-def test_changes_are_worded_with_both_values():
-  found = find({'log.every': 5, 'phases.accumulate': (1, 2)})
-  assert claim.describe_changes(found[claim.SAME_RESULT]) == (
-    'log.every was 100, is 5'
-  )
-  assert claim.describe_changes(found[claim.SAME_MEANING]) == (
-    'phases.accumulate was [1, 1], is [1, 2]'
-  )
