@@ -57,13 +57,6 @@ def test_dropout_before_the_head_is_for_training_only():
   np.testing.assert_allclose(compute(key=0, rate=0.0), compute(), atol=1e-6)
 
 
-LONG = {
-  'input_ids': jnp.array([[2, 5, 6, 3, 7, 3, 0]]),
-  'input_mask': jnp.array([[1, 1, 1, 1, 1, 1, 0]]),
-  'segment_ids': jnp.zeros((1, 7), jnp.int32),
-}
-
-
 def compute_of(batch, params=None, units=0, **changes):
   """Returns logits of a model whose config differs."""
   config = dataclasses.replace(models.CONFIG, **changes)
@@ -73,8 +66,8 @@ def compute_of(batch, params=None, units=0, **changes):
 
 
 def list_seen(**changes):
-  """Returns which tokens of `LONG` change the logits."""
-  batch = {name: jnp.repeat(x, 8, 0) for name, x in LONG.items()}
+  """Returns which tokens of `BATCH` change the logits."""
+  batch = {name: jnp.repeat(x, 8, 0) for name, x in BATCH.items()}
   each = jnp.arange(7)
   batch['input_ids'] = batch['input_ids'].at[each, each].set(8)
   logits = compute_of(batch, **changes)
@@ -91,12 +84,12 @@ def test_models_that_read_one_way_are_read_where_they_have_seen_everything():
 
 def test_a_left_to_right_model_is_read_at_the_last_token():
   """What follows that token changes nothing but its place."""
-  short = {name: x[:, :4] for name, x in LONG.items()}
-  cut = LONG | {'input_mask': jnp.array([[1, 1, 1, 1, 0, 0, 0]])}
+  short = {name: x[:, :4] for name, x in BATCH.items()}
+  cut = BATCH | {'input_mask': jnp.array([[1, 1, 1, 1, 0, 0, 0]])}
   np.testing.assert_allclose(
     compute_of(cut, causal=True), compute_of(short, causal=True), atol=1e-6
   )
-  moved = compute_of(LONG, causal=True)
+  moved = compute_of(BATCH, causal=True)
   assert jnp.abs(moved - compute_of(cut, causal=True)).max() > 1e-4
 
 
@@ -111,9 +104,9 @@ def test_a_bilstm_takes_the_place_of_the_pooler():
   )
   whole = head.add_to(models.make_params())
   assert set(whole) == set(params)
-  found = compute_of(LONG, whole, units=6)
+  found = compute_of(BATCH, whole, units=6)
   longer = {
-    name: jnp.pad(x[:, :6], ((0, 0), (0, 1))) for name, x in LONG.items()
+    name: jnp.pad(x[:, :6], ((0, 0), (0, 1))) for name, x in BATCH.items()
   }
   longer['input_ids'] = longer['input_ids'].at[0, 6].set(9)
   np.testing.assert_array_equal(compute_of(longer, whole, units=6), found)

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import config, param_names
+from bert_jax import param_names
 from bert_jax.model import classifier, parameters, precision
 from bert_jax.ops import elementwise
 from bert_jax.pretraining import pretrain
+from tests import training
 
 ROWS, LENGTH, PREDICTIONS, VOCAB = 64, 64, 10, 500
 
@@ -65,22 +66,6 @@ def make_batch(coherent):
   }
 
 
-def small_config(dtype):
-  c = config.pretraining('tiny')
-  with c.unlocked():
-    c.data.vocab_size = VOCAB
-    c.model.update(
-      num_layers=1,
-      hidden_size=16,
-      num_heads=2,
-      mlp_size=32,
-      max_positions=LENGTH,
-      dtype=dtype,
-      attention='xla',
-    )
-  return c
-
-
 def pretraining_loss(module, params, batch):
   sums, _ = pretrain.compute_sums(module, params, batch, None)
   return sums['mlm_loss'] / (ROWS * PREDICTIONS) + sums['nsp_loss'] / ROWS
@@ -97,7 +82,14 @@ def differentiate(kind):
   """Returns functions of a batch, by type: {name: gradient}."""
   found = {}
   for dtype in ('float32', 'bfloat16'):
-    module = pretrain.make_module(small_config(dtype))
+    c = training.small_config(
+      data__vocab_size=VOCAB,
+      model__hidden_size=16,
+      model__mlp_size=32,
+      model__max_positions=LENGTH,
+      model__dtype=dtype,
+    )
+    module = pretrain.make_module(c)
     loss = pretraining_loss
     if kind == 'classifier':
       loss = classifier_loss

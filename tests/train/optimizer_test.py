@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from bert_jax import config, errors, param_names
-from bert_jax.model import heads
 from bert_jax.train import optimizer
-from tests.model import encoder_test
+from tests import models
 
 
 @pytest.mark.parametrize(
@@ -44,10 +43,7 @@ def test_decay_split_of_base_and_large():
     ('large', 335_869_952, 356_156),
   ):
     bert = config.model_config(config.pretraining(size))
-    module = heads.PretrainingModel(bert)
-    shapes = jax.eval_shape(
-      module.init, jax.random.key(0), encoder_test.example()
-    )['params']
+    shapes = models.shapes(bert, with_nsp=True)
     mask = param_names.flatten(optimizer.decay_mask(shapes))
     sizes = {n: x.size for n, x in param_names.flatten(shapes).items()}
     assert sum(sizes[n] for n in sizes if mask[n]) == decayed

@@ -10,25 +10,17 @@ import numpy as np
 import pytest
 
 from bert_jax import tasks
+from bert_jax.hardware import chips
 from bert_jax.ops import recomputed_attention
 from bert_jax.parallel import device_mesh
 from bert_jax.train import fit, programs, task
 from bert_jax.train.step import run_key
 from tests import lowering, training
 
-KINDS = {
-  'v2': 'TPU v2',
-  'v3': 'TPU v3',
-  'v4': 'TPU v4',
-  'v5e': 'TPU v5 lite',
-  'v5p': 'TPU v5',
-  'v6e': 'TPU v6 lite',
-  'tpu7x': 'TPU7x',
-}
-
 
 def tpu(name):
-  return types.SimpleNamespace(platform='tpu', device_kind=KINDS[name])
+  kind = chips.get(name).kinds[0]
+  return types.SimpleNamespace(platform='tpu', device_kind=kind)
 
 
 FAST = 'dtype=bfloat16,rng=rbg'
@@ -90,7 +82,9 @@ def test_training_and_evaluation_of_each_task_lower(name, device):
   check_kernels(found, device)
 
 
-@pytest.mark.parametrize('chip', KINDS)
+@pytest.mark.parametrize(
+  'chip', [x.name for x in chips.CHIPS if x.kinds[0].startswith('TPU')]
+)
 def test_training_and_evaluation_lower_for_each_chip(chip):
   found = lowering.lower(lowering.short(FAST), tpu(chip), 4)
   kernels = {'tpu_custom_call' in text for text in found.values()}
