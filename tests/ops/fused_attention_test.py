@@ -27,6 +27,14 @@ def fused(qkv, mask=MASK, **options):
   return attentions.with_gradient('fused', qkv, mask, **options)
 
 
+def attend(qkv, mask, key=None, rate=0.1):
+  """Calls the kernels without biases."""
+  bias = jnp.zeros(qkv.shape[2:], jnp.float32)
+  return fused_attention.attend(
+    qkv, bias, jnp.asarray(mask), key, rate=rate, mask_value=-10_000.0
+  )
+
+
 def check(qkv, tolerance=1e-5, mask=MASK, **options):
   # The bias's gradient is a sum over the tokens, and so are its errors.
   sums = np.sqrt(qkv.shape[0] * qkv.shape[1])
@@ -106,16 +114,7 @@ def test_dropout_is_that_of_the_plain_path(kind):
 @pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
 def test_a_tpu_is_given_no_64_bit_types(impl):
   def loss(qkv, key):  # B = 4, so that there is a loop over rows, too
-    return jnp.sum(
-      fused_attention.attend(
-        qkv,
-        jnp.zeros(qkv.shape[2:], jnp.float32),
-        jnp.ones(qkv.shape[:2], jnp.int32),
-        key,
-        rate=0.1,
-        mask_value=-10_000.0,
-      )
-    )
+    return jnp.sum(attend(qkv, jnp.ones(qkv.shape[:2], jnp.int32), key))
 
   with jax.enable_x64(True):
     qkv = jax.ShapeDtypeStruct((4, 256, 3, 4, 64), jnp.float32)
@@ -126,11 +125,7 @@ def test_a_tpu_is_given_no_64_bit_types(impl):
 
 def test_bfloat16_is_near_the_plain_path():
   # bfloat16 has 8 bits: 2 ** -8 of values up to 5, a few roundings.
-  check(
-    qkv_of(dtype='bfloat16'),
-    0.06,
-    key=jax.random.key(4),
-  )
+  check(qkv_of(dtype='bfloat16'), 0.06, key=jax.random.key(4))
 
 
 def test_other_generators_drop_a_tenth_and_scale_the_rest():
@@ -139,12 +134,7 @@ def test_other_generators_drop_a_tenth_and_scale_the_rest():
   qkv = jnp.zeros((2, S, 3, 1, 128)).at[:, :, 2, 0].set(128 * jnp.eye(S))
   key = jax.random.key(4, impl='rbg')
   mask = np.ones((2, S), np.int32)
-  out, *_ = fused(
-    qkv,
-    bias=0.0,
-    key=key,
-    mask=mask,
-  )
+  out = np.asarray(attend(qkv, mask, key))
   values, counts = np.unique(out.round(4), return_counts=True)
   np.testing.assert_allclose(values, [0, 256 / KEEP], atol=1e-4)
   # 32768 coins of 230 / 256: the standard deviation is 0.0017.
@@ -156,15 +146,7 @@ def test_the_backward_pass_drops_what_the_forward_pass_dropped():
   qkv, key = qkv_of(), jax.random.key(4, impl='rbg')
 
   def loss(x):
-    out = fused_attention.attend(
-      x,
-      jnp.zeros(x.shape[2:]),
-      jnp.asarray(MASK),
-      key,
-      rate=0.5,
-      mask_value=-10_000.0,
-    )
-    return jnp.sum(jnp.sin(out))
+    return jnp.sum(jnp.sin(attend(x, MASK, key, rate=0.5)))
 
   way = jax.random.normal(jax.random.key(2), qkv.shape)
   loss = jax.jit(loss)
@@ -185,19 +167,7 @@ def test_a_device_of_four_does_its_rows():
 
   def gradient(qkv, mask, first):
     key = row_keys.for_rows(jax.random.key(4), first, 0)
-
-    def loss(x):
-      out = fused_attention.attend(
-        x,
-        jnp.zeros(x.shape[2:]),
-        mask,
-        key,
-        rate=0.1,
-        mask_value=-10_000.0,
-      )
-      return jnp.sum(out**2)
-
-    return jax.grad(loss)(qkv)
+    return jax.grad(lambda x: jnp.sum(attend(x, mask, key) ** 2))(qkv)
 
   split = jax.shard_map(
     lambda q, m: gradient(q, m, jax.lax.axis_index('data')),
@@ -222,11 +192,4 @@ def test_a_device_of_four_does_its_rows():
 )
 def test_other_shapes_are_refused(shape, says):
   with pytest.raises(errors.UserError, match=says):
-    fused_attention.attend(
-      jnp.zeros(shape),
-      jnp.zeros(shape[2:]),
-      jnp.ones(shape[:2]),
-      None,
-      rate=0.1,
-      mask_value=-10_000.0,
-    )
+    attend(jnp.zeros(shape), jnp.ones(shape[:2]))
