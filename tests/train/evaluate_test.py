@@ -2,16 +2,14 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh
 from bert_jax.train import evaluate
-from bert_jax.train.fit import fit
 from bert_jax.train.step import jit_eval
-from bert_jax.train.task import HELD_OUT, Phase, Rows
+from bert_jax.train.task import Rows
 from tests import training
 
 
@@ -71,10 +69,8 @@ def test_none_ends_an_evaluation():
   assert evaluate_batches(Step(), [3, None, 5]) is None
 
 
-@pytest.mark.parametrize('devices', [1, 4])
-def test_every_device_has_the_predictions_of_all_rows(devices):
-  c = training.small_config()
-  mesh = device_mesh.make_mesh(devices=jax.devices()[:devices])
+def test_every_device_has_the_predictions_of_all_rows():
+  c, mesh = training.small_config(), device_mesh.make_mesh()
   batch = training.make_batch(3)
 
   def compute(params, rows, key):
@@ -92,48 +88,6 @@ def test_every_device_has_the_predictions_of_all_rows(devices):
   assert int(sums['loss'][0]) == batch['input_ids'].sum()
   assert predictions['first'].is_fully_replicated
   assert predictions['first'].tolist() == batch['input_ids'][:, 0].tolist()
-
-
-@pytest.mark.slow
-def test_metrics_of_a_task_reach_the_log_of_a_run(tmp_path):
-  """The loop trains, evaluates and logs a task without a metric of BERT's."""
-  c = training.small_config(steps=(4,))
-
-  def make_objective(config):
-    made = training.make_objective(config)
-
-    def compute(params, batch, key):
-      sums, _ = made.compute(params, batch, key)
-      return {'cost': sums['mlm_loss']}, batch['input_ids'][:, 0]
-
-    def counts(batch):
-      return {'cost': made.counts(batch)['mlm_loss']}
-
-    return dataclasses.replace(
-      made, losses=('cost',), compute=compute, counts=counts, expected_loss=None
-    )
-
-  def collect(kept, phase: Phase, i, predictions):
-    return (kept or 0) + len(predictions)
-
-  task = dataclasses.replace(
-    training.make_task(c),
-    objective=make_objective,
-    derive=lambda means: {'half': means['cost'] / 2},
-    word=lambda means: f'cost of {means["cost"]:.0f}',
-    collect=collect,
-    score=lambda kept: {'rows': kept},
-  )
-  other = dataclasses.replace(task, eval_batches=lambda phase: 3)
-  task = dataclasses.replace(task, others={'test': other})
-  _, kept, _ = fit(c, task, str(tmp_path))
-  rows = training.ROWS
-  assert kept == {HELD_OUT: 2 * rows, 'test': 3 * rows}
-  (held_out,) = training.rows_of(tmp_path, 'eval')[-1:]
-  assert held_out['rows'] == 2 * training.ROWS
-  assert held_out['half'] == held_out['cost'] / 2 == held_out['loss'] / 2
-  assert 'mlm_loss' not in held_out
-  assert 'cost' in training.rows_of(tmp_path, 'train')[-1]
 
 
 @pytest.mark.parametrize(

@@ -269,13 +269,14 @@ def make_judged_task(c, wanted):
 
     return dataclasses.replace(made, compute=compute)
 
-  return dataclasses.replace(
+  made = dataclasses.replace(
     training.make_task(c),
     objective=make_objective,
     collect=lambda kept, phase, i, found: float(found[0]),
     score=lambda kept: {'near': -abs(kept - wanted), 'number': kept},
     keep_best=True,
   )
+  return dataclasses.replace(made, others={'test': made})
 
 
 def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
@@ -306,7 +307,7 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
   assert checkpoint_reader.list_steps(str(folder)) == [4, 5]
   for _ in range(2):  # at its end, too
     params, kept, step = run('killed', numbers[4])
-    assert step == 4 and kept == {HELD_OUT: numbers[4]}
+    assert step == 4 and kept == {HELD_OUT: numbers[4], 'test': numbers[4]}
     assert params['mlm']['bias'][3] == np.float32(numbers[4])
     assert checkpoint_reader.list_steps(str(folder)) == [4, 6]
   shutil.rmtree(folder / '4' / 'state' / 'd')
