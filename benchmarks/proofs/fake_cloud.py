@@ -45,6 +45,7 @@ class Cloud:
     items: {(name, zone): what exists}; rented: seconds in which hosts ran.
     objects: {URL: (content, generation, time)} of the bucket.
     bindings: {role: members} of the bucket and of the project.
+    conditional: roles of bindings with a condition.
   """
 
   def __init__(self, now=time.time):
@@ -55,6 +56,7 @@ class Cloud:
     self.refuse = lambda method, path: 0
     self.items, self.objects, self.now = {}, {}, now
     self.bindings = {f'roles/{role}': [ACCOUNT] for role in ROLES}
+    self.conditional = set()
     self.most_alive, self.rented = 0, 0.0
     self._lock = threading.RLock()
 
@@ -164,6 +166,11 @@ class Cloud:
 
   def _list_bindings(self):
     found = [{'role': r, 'members': m} for r, m in self.bindings.items()]
+    for binding in found:
+      if binding['role'] in self.conditional:
+        binding['condition'] = {
+          'expression': 'request.time < timestamp("2020")'
+        }
     return {'bindings': found}
 
   def _tpu(self, method, path, query, data):

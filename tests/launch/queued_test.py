@@ -79,6 +79,12 @@ def test_request_for_hosts(more):
   assert ('--spot' in argv, '--internal-ips' in argv) == (not other, inside)
 
 
+def test_the_lower_limit_of_hours_and_money_counts():
+  # 4 chips at $1 an hour.
+  assert make('--max_usd=80').hours == 20
+  assert make('--max_usd=80', '--max_hours=5').hours == 5
+
+
 WORKDIRS = ('a*', 'a/../b', 'a\n', 'a b', 'a#', 'a\ndelete=x', '', 'a/')
 LINES = ('=c.py:a\ndelete=x', '=../tiny.py', '=configs/*.py')
 LINES += ('.seed=1\nargument=x', '.data.dir=../x')

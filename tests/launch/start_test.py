@@ -69,12 +69,21 @@ def test_missing_role_of_the_hosts_is_told_before_they_are_rented(role):
 
 
 @pytest.mark.parametrize(
-  'code, why', [(0, 'by a group'), (403, 'could not be checked')]
+  'how, why',
+  [
+    ('group', 'by a group or a condition'),
+    ('condition', 'by a group or a condition'),
+    ('hidden', 'could not be checked'),
+  ],
 )
-def test_role_that_may_come_otherwise_is_a_warning(code, why, capsys):
+def test_role_that_may_come_otherwise_is_a_warning(how, why, capsys):
   cloud = make_cloud(HAPPY)
-  cloud.bindings[ROLE] = ['group:all@b.c']
-  cloud.refuse = lambda method, path: code * path.endswith('/iam')
+  if how == 'group':
+    cloud.bindings[ROLE] = ['group:all@b.c']
+  elif how == 'condition':
+    cloud.conditional = {ROLE}
+  else:
+    cloud.refuse = lambda method, path: 403 * path.endswith('/iam')
   assert tpu.main(RUN, cloud.world()) == 0
   assert why in capsys.readouterr().err
 
