@@ -18,7 +18,7 @@ from bert_jax.preflight import __main__ as preflight
 from bert_jax.preflight import compile_step, examine
 from bert_jax.preflight.page import render
 from bert_jax.train import programs, task
-from tests import processes
+from tests import commands, processes
 
 needs_compiler = pytest.mark.skipif(
   importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
@@ -275,6 +275,21 @@ def test_gpus_get_a_roofline_corrected_by_a_measured_chip(tmp_path):
   # 256 sequences of 69.9 GFLOPs.
   flops = found['phases'][0]['model_flops_per_step']
   assert flops == pytest.approx(1.79e13, rel=0.01)
+
+
+# That is how ml_collections loads the file of --config.
+@pytest.mark.filterwarnings('ignore:the load_module:DeprecationWarning')
+@pytest.mark.parametrize(
+  'fits, ok, code', [(True, True, 0), (False, True, 2), (True, False, 2)]
+)
+def test_the_exit_code_says_whether_the_run_can_work(
+  monkeypatch, fits, ok, code
+):
+  program = {'name': 'evaluation', 'phase': 0, 'ok': ok, 'reason': 'x'}
+  found = [program], [facts(fits=fits)], {}
+  monkeypatch.setattr(examine, 'examine', lambda *given: found)
+  flags = '--config=configs/compact.py:mini', '--topology=v5e:4x4'
+  assert commands.run(preflight, *flags) == code
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.config import pretraining
+from bert_jax.report import __main__ as command
 from bert_jax.report import charts, page, runs
 from bert_jax.runtime import files
+from tests import commands
 
 NOTHING = runs.Section([], None, '')
 
@@ -137,6 +139,17 @@ def test_what_is_no_run_is_refused(tmp_path):
   files.write_json(str(tmp_path / 'results.json'), failed)
   with pytest.raises(errors.UserError, match='no run that ended'):
     runs.find([str(tmp_path)])
+
+
+def test_the_command_writes_into_the_first_folder(tmp_path, monkeypatch):
+  monkeypatch.setattr(runs, '_read', lambda workdir, name: make_run(name))
+  monkeypatch.setattr(runs, 'describe', lambda run: NOTHING)
+  folders = f'--workdir={tmp_path}/a,{tmp_path}/b'
+  commands.run(command, folders)
+  text = (tmp_path / 'a' / 'report.html').read_text()
+  assert text.startswith('<!doctype html>') and '<h1>a, b</h1>' in text
+  with pytest.raises(errors.UserError, match='a.txt does not end in .html'):
+    commands.run(command, folders, '--output=a.txt')
 
 
 def test_runs_may_be_here_and_in_a_bucket(monkeypatch):
