@@ -6,6 +6,7 @@ All of it is in the environment, so that the processes that tests start have it.
 import gc
 import hashlib
 import os
+import signal
 import tempfile
 
 import pytest
@@ -103,6 +104,19 @@ def ill(emulator, monkeypatch):
   monkeypatch.setattr('gcsfs.retry.asyncio.sleep', skip)
   yield emulator
   emulator.status, emulator.left, emulator.only = 0, 1 << 60, ''
+
+
+@pytest.fixture
+def foreground():
+  """Takes signals of the terminal as a command in the foreground does.
+
+  Processes with `&` in a script ignore the one, those with nohup the other.
+  """
+  numbers = signal.SIGINT, signal.SIGHUP
+  before = [signal.signal(number, signal.SIG_DFL) for number in numbers]
+  yield
+  for number, handler in zip(numbers, before, strict=True):
+    signal.signal(number, handler)
 
 
 @pytest.fixture(params=['disk', 'bucket'])

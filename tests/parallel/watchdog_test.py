@@ -246,6 +246,16 @@ def test_an_error_is_told_to_all_and_ends_this_process(error, code, said):
   assert raised.value.args == (code, said)
 
 
+def test_an_error_that_a_dead_host_may_cause_waits_until_it_is_named(
+  monkeypatch,
+):
+  slept, (first, _) = [], make(2)
+  monkeypatch.setattr(watchdog.time, 'sleep', slept.append)
+  with pytest.raises(Ended):
+    watchdog._leave_after(jax.errors.JaxRuntimeError('Gloo: closed'), first)
+  assert slept[0] > watchdog._MISSES * watchdog._PERIOD
+
+
 @pytest.fixture
 def waits(monkeypatch):
   """Returns the list of the times that processes wait before they leave."""

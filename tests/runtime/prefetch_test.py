@@ -72,6 +72,16 @@ def test_closing_prefetch_ends_its_threads_and_processes(workers):
   assert before[0] == after[0] and after[1] <= before[1] + 1
 
 
+def interrupted(t):
+  for number in (signal.SIGINT, signal.SIGHUP):
+    os.kill(os.getpid(), number)
+  return t
+
+
+def test_signals_of_the_terminal_are_left_to_the_parent(foreground):
+  assert list(prefetch.make_ahead(interrupted, 0, 4, 2)) == [0, 1, 2, 3]
+
+
 def stuck_at(t, step):
   if step == t:
     signal.pause()

@@ -12,14 +12,10 @@ from bert_jax.runtime import signals
 
 
 @pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
-def test_raised_interrupts_where_it_is(name):
+def test_raised_interrupts_where_it_is(foreground, name):
   number = getattr(signal, name)
-  before = signal.signal(number, signal.SIG_DFL)  # nohup ignores hangups
-  try:
-    with pytest.raises(errors.Interrupted) as caught, signals.raising():
-      os.kill(os.getpid(), number)
-  finally:
-    signal.signal(number, before)
+  with pytest.raises(errors.Interrupted) as caught, signals.raising():
+    os.kill(os.getpid(), number)
   assert caught.value.signum == number
   assert 'resume with the same command' in str(caught.value)
 

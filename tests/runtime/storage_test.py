@@ -79,6 +79,17 @@ def test_a_temporary_file_has_the_rights_of_any_new_file(tmp_path):
   assert (tmp_path / 'x').stat().st_mode == (tmp_path / 'y').stat().st_mode
 
 
+def test_a_file_is_flushed_before_it_has_its_name_and_its_folder_then(
+  tmp_path, monkeypatch
+):
+  there = {}
+  monkeypatch.setattr(
+    disk, 'sync', lambda path: there.update({path: (tmp_path / 'x').exists()})
+  )
+  storage.write(str(tmp_path / 'x'), b'')
+  assert [*there.values()] == [False, True] and [*there][1] == str(tmp_path)
+
+
 def test_what_a_kill_leaves_is_removed_and_nothing_else(tmp_path):
   script = (
     'import os, sys\n'

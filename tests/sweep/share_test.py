@@ -111,6 +111,14 @@ def test_ctrl_c_reaches_the_run_which_saves(tmp_path, capsys):
   assert not (tmp_path / 'seed=2').exists()
 
 
+def test_a_closed_output_stops_the_run_as_sigterm_does(tmp_path):
+  stop = signals.Stop()
+  stop.signum = signal.SIGPIPE  # which Python ignores
+  command = [sys.executable, '-S', '-c', 'import time; time.sleep(60)']
+  code, _ = share.run_process(command, str(tmp_path), stop)
+  assert code == -signal.SIGTERM
+
+
 def test_a_run_waits_for_the_one_that_it_needs(tmp_path, capsys):
   needs = {'seed=0': 'seed=2', 'seed=1': 'seed=0'}
   scores, failed, _ = work(tmp_path / 'a', needs=needs)
