@@ -1,8 +1,9 @@
-"""Tests of tracing updates."""
+"""Tests of saving, and of tracing updates."""
 
 import contextlib
 import glob
 import warnings
+from unittest import mock
 
 import jax
 import numpy as np
@@ -42,6 +43,19 @@ def trace(workdir, updates, phases):
         with profiled.update(number):
           pass
   return bar.lines
+
+
+def test_the_log_is_in_a_bucket_before_a_checkpoint_is():
+  made = mock.MagicMock()
+  made.checkpoints.save = lambda step, state, announce: (
+    announce('fingerprint'),
+    made.saved(),
+  )
+  run.Run.save(made, 3, state=None)
+  done = [
+    name for name, *_ in made.mock_calls if 'log' in name or 'saved' in name
+  ]
+  assert done == ['report.log.write', 'report.log.flush', 'saved']
 
 
 @pytest.mark.slow

@@ -58,11 +58,13 @@ def test_all_bad_is_an_error_unless_told_to_start_over(tmp_path):
 
 def test_a_step_can_be_saved_again_after_a_bad_one(tmp_path):
   write(tmp_path / 'c', steps=(1, 2))
-  damage(tmp_path / 'c', 2)
-  with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
-    checkpoints.restore(make_template())
-    checkpoints.save(2, make_state(2))
-  assert int(restore(tmp_path / 'c')[0]['step']) == 2
+  for bad in (['2'], ['2', '2.2']):
+    damage(tmp_path / 'c', 2)
+    with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
+      checkpoints.restore(make_template())
+      checkpoints.save(2, make_state(2))
+    assert int(restore(tmp_path / 'c')[0]['step']) == 2
+    assert sorted(os.listdir(tmp_path / 'c_bad')) == bad
 
 
 # What is done to a checkpoint, and what is said of it.

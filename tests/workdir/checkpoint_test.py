@@ -29,6 +29,13 @@ def test_the_newest_comes_back_bit_for_bit(tmp_path):
   assert facts['n'] == 3 and facts['fingerprint'] == marks[3]
 
 
+def test_a_save_is_announced_before_anything_is_written(tmp_path):
+  with checkpoint.Checkpoints(str(tmp_path), 3, 0) as checkpoints:
+    with pytest.raises(KeyError):
+      checkpoints.save(1, make_state(1), {}.__getitem__)
+  assert not os.listdir(tmp_path)
+
+
 def test_nothing_saved_is_none(folder):
   assert restore(folder) is None
 
@@ -91,6 +98,14 @@ def test_a_save_that_failed_in_the_background_is_not_complete(
     save_in_background(checkpoints, 5)
     assert checkpoints.complete == 5
   assert checkpoints.complete == 5
+
+
+def test_who_stops_after_a_save_that_failed_is_told_so(tmp_path, monkeypatch):
+  fill_disk(monkeypatch)
+  with pytest.raises(errors.UserError, match='No space left.*none was saved'):
+    with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
+      checkpoints.save(5, make_state(5))
+      raise errors.Interrupted(15, 'resume')
 
 
 def test_the_best_is_not_restored_after_a_save_that_failed(

@@ -64,11 +64,33 @@ def test_a_disk_that_is_full_while_the_log_is_copied_is_one_line(
         rows.flush()
 
 
-def test_an_error_is_not_replaced_by_that_of_the_log(remote, monkeypatch):
+def test_an_event_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
+  def fail(*args):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+  said = f'log {tmp_path}/metrics.jsonl: Input/output error; free disk space'
+  with pytest.raises(errors.UserError, match=said):
+    with log.Log(str(tmp_path), 0) as rows:
+      monkeypatch.setattr(
+        log.event_file_writer.EventsWriter, 'write_event', fail
+      )
+      rows.write('train', 2, {'loss': 8.0})
+
+
+@pytest.mark.parametrize(
+  ('error', 'told'),
+  [
+    (KeyError('first'), KeyError),
+    (errors.Interrupted(15, 'resume'), errors.UserError),
+  ],
+)
+def test_a_signal_alone_is_replaced_by_an_error_of_the_log(
+  remote, monkeypatch, error, told
+):
   monkeypatch.setattr(log.shutil, 'copyfile', fill_disk)
-  with pytest.raises(KeyError, match='first'):
+  with pytest.raises(told):
     with log.Log(remote, 0):
-      raise KeyError('first')
+      raise error
 
 
 @pytest.mark.parametrize('where', ['download', 'upload'])
@@ -109,14 +131,17 @@ def test_a_damaged_line_is_left_out(tmp_path, line):
   assert [row['step'] for row in log.read(str(path))] == [2]
 
 
-def test_tensorboard_holds_the_numbers(tmp_path):
-  write(tmp_path, 0, [2])
+def test_tensorboard_holds_the_numbers_after_the_steps_before(tmp_path):
+  write(tmp_path, 1, [2])
   (events,) = (tmp_path / 'tensorboard').iterdir()
   data, found, at = events.read_bytes(), {}, 0
   while at < len(data):  # length, crc, event, crc
     size = int.from_bytes(data[at : at + 8], 'little')
     event = event_pb2.Event.FromString(data[at + 12 : at + 12 + size])
+    if event.session_log.status == event_pb2.SessionLog.START:
+      found['restart'] = event.step
     for value in event.summary.value:
       found[value.tag, event.step] = value.simple_value
     at += 16 + size
-  assert found == {('train/loss', 2): 8.0}
+  # What another process wrote of this step and later ones is not shown.
+  assert found == {'restart': 2, ('train/loss', 2): 8.0}
