@@ -100,26 +100,26 @@ def test_devices_that_cannot_share_a_batch_stop_the_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'keep, message',
+  'keep, select, begun, message',
   [
-    (
-      3,
-      'has 1.0 MB free, but 4 more .* need [0-9.]+ MB; free space, lower checkp',
-    ),
-    (
-      1,
-      'has 1.0 MB free, but 2 more .* MB; free space or use another --workdir',
-    ),
+    (3, 'last', False, '4 more .* need [0-9.]+ MB; free space, lower checkp'),
+    (1, 'last', False, '2 more .* MB; free space or use another --workdir'),
+    (3, 'best', False, '5 more'),
+    (3, 'last', True, '1 more'),  # the others are there
   ],
 )
 def test_a_disk_without_room_for_checkpoints_is_said_in_mb(
-  tmp_path, monkeypatch, keep, message
+  tmp_path, monkeypatch, keep, select, begun, message
 ):
+  if begun:
+    (tmp_path / 'checkpoints' / '8').mkdir(parents=True)
   usage = types.SimpleNamespace(free=1e6)
   monkeypatch.setattr('shutil.disk_usage', lambda path: usage)
-  c = training.small_config(checkpoint__keep=keep, data__vocab_size=100_000)
+  c = training.small_config(
+    checkpoint__keep=keep, finetuning__select=select, data__vocab_size=100_000
+  )
   objective = training.make_objective(c)
-  with pytest.raises(errors.UserError, match=message):
+  with pytest.raises(errors.UserError, match=f'1.0 MB free, but {message}'):
     fit.check_disk(c, objective, str(tmp_path))
   usage.free = 1e9
   fit.check_disk(c, objective, str(tmp_path))

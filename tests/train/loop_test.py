@@ -2,7 +2,9 @@
 
 import dataclasses
 import gc
+import os
 import shutil
+import signal
 import types
 
 import jax
@@ -120,6 +122,8 @@ def test_twenty_non_finite_updates_in_a_row_stop_the_run(tmp_path):
     training.train(c, tmp_path, batch=broken)
   skipped = [r['step'] for r in training.rows_of(tmp_path, 'skipped')]
   assert skipped == list(range(6, 26))
+  # Saving during them would have deleted it.
+  assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [4]
 
 
 def test_a_batch_of_another_shape_is_refused_not_compiled(tmp_path):
@@ -190,6 +194,25 @@ def test_a_held_out_loss_that_is_not_finite_stops_a_run_that_is_saved(tmp_path):
     with pytest.raises(errors.UserError, match='loss at step 6 is nan'):
       fit(c, made, str(tmp_path))
     assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [6]
+
+
+def test_a_signal_during_an_evaluation_does_not_wait_for_its_end(tmp_path):
+  seen = []
+
+  def eval_batch(phase, i, rows):
+    seen.append(i)
+    if i == 0:
+      os.kill(os.getpid(), signal.SIGTERM)
+    return training.take(training.make_batch(i), rows)
+
+  c = training.small_config(eval__every=2)
+  made = dataclasses.replace(
+    training.make_task(c), eval_batch=eval_batch, eval_batches=lambda phase: 99
+  )
+  with pytest.raises(errors.Interrupted):
+    fit(c, made, str(tmp_path))
+  assert len(seen) < 50
+  assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [2]
 
 
 def test_the_work_until_a_goal_was_first_reached_survives_a_resumption(

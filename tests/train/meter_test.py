@@ -90,6 +90,15 @@ def test_a_row_says_what_the_time_went_for(clock):
   assert 'data wait 14.3%' in bar.lines[-1] and len(bar.lines) == 2
 
 
+def test_the_last_update_has_a_row_though_none_is_due(clock):
+  rows = Log()
+  found = make_meter(rows, training.Bar(), 3)
+  for step in (1, 2, 3, 4):
+    found.add(step, metrics(clock), COSTS)
+  found.flush()
+  assert [step for _, step, _ in rows.rows] == [3, 4]
+
+
 def test_the_metrics_of_a_step_are_read_after_the_next_was_dispatched(clock):
   rows = Log()
   found = make_meter(rows, training.Bar(), 1)

@@ -159,6 +159,15 @@ def test_a_non_finite_gradient_changes_nothing_but_the_step():
   )
 
 
+def test_a_batch_without_a_masked_token_still_teaches_nsp():
+  state, step = training.make_step()
+  batch = training.make_batch(0)
+  batch['masked_lm_weights'][:] = 0
+  new, metrics = step(state, batch, jax.random.key(1))
+  assert metrics['finite'] and metrics['sums']['mlm_loss'] == (0, 0)
+  assert (new.params['nsp']['bias'] != state.params['nsp']['bias']).all()
+
+
 def test_gradient_is_that_of_the_averaged_losses():
   state, step = training.make_step()
   batch = training.make_batch(0)
