@@ -1,8 +1,8 @@
 """Tests of the recipes, and of the files in configs/."""
 
 import glob
-import importlib.util
 import os
+import runpy
 
 import pytest
 
@@ -19,10 +19,7 @@ CONFIGS = sorted(
 
 
 def load(path, *arguments):
-  spec = importlib.util.spec_from_file_location('experiment', path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module.get_config(*arguments)
+  return runpy.run_path(path)['get_config'](*arguments)
 
 
 @pytest.mark.parametrize('path', CONFIGS, ids=os.path.basename)
