@@ -14,6 +14,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.runtime import files, lock, storage
+from tests import waiting
 
 _HOLD = """
 import sys, time
@@ -191,7 +192,7 @@ def test_a_full_local_disk_does_not_stop_the_renewal(remote, monkeypatch):
   with lock.exclusive(f'{remote}/lock'):
     monkeypatch.setattr(tempfile, 'mkdtemp', fail)
     before = storage.get_time(f'{remote}/lock/1')
-    wait_until(lambda: storage.get_time(f'{remote}/lock/1') > before)
+    waiting.until(lambda: storage.get_time(f'{remote}/lock/1') > before)
   assert json.loads(storage.read(f'{remote}/lock/1'))['released']
 
 
@@ -207,19 +208,12 @@ def test_an_error_of_the_system_does_not_stop_the_renewal(
 
   with lock.exclusive(f'{remote}/lock'):
     monkeypatch.setattr(lock, where, fail)
-    wait_until(lambda: failed)
+    waiting.until(lambda: failed)
     monkeypatch.setattr(lock, where, original)
     before = storage.get_time(f'{remote}/lock/1')
-    wait_until(lambda: storage.get_time(f'{remote}/lock/1') > before)
+    waiting.until(lambda: storage.get_time(f'{remote}/lock/1') > before)
     monkeypatch.setattr(lock, '_write', fail)
   assert 'warning: [Errno 24] Too many open files' in capsys.readouterr().err
-
-
-def wait_until(condition):
-  deadline = time.monotonic() + 10
-  while not condition():
-    assert time.monotonic() < deadline
-    time.sleep(0.05)
 
 
 def test_a_local_lock_may_be_waited_for(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.runtime import prefetch
+from tests import waiting
 
 
 def square(t):
@@ -129,7 +130,6 @@ def test_processes_end_when_their_parent_is_killed():
   assert len(pids) == 2
   parent.kill()
   parent.join()
-  end = time.monotonic() + 20
-  while any(os.path.exists(f'/proc/{pid}/exe') for pid in pids):
-    assert time.monotonic() < end
-    time.sleep(0.05)
+  waiting.until(
+    lambda: not any(os.path.exists(f'/proc/{pid}/exe') for pid in pids)
+  )

@@ -19,6 +19,7 @@ from bert_jax.config import recipes, to_json
 from bert_jax.runtime import signals, storage
 from bert_jax.sweep import __main__ as command
 from bert_jax.sweep import grid, share
+from tests import waiting
 from tests.finetuning import made
 
 # Arguments: the score, and what to do; then --workdir=.
@@ -205,10 +206,7 @@ def test_a_run_ends_with_the_process_of_its_sweep():
   child = int(parent.stdout.readline())
   parent.kill()
   parent.wait()
-  deadline = time.monotonic() + 10
-  while os.path.exists(f'/proc/{child}') and time.monotonic() < deadline:
-    time.sleep(0.05)
-  assert not os.path.exists(f'/proc/{child}')
+  waiting.until(lambda: not os.path.exists(f'/proc/{child}'))
   parent.stdout.close()
 
 

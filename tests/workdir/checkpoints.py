@@ -1,13 +1,13 @@
 """Small checkpoints, and damage to them."""
 
 import os
-import time
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.parallel import device_mesh
 from bert_jax.workdir import checkpoint
+from tests import waiting
 
 
 def make_state(step: int) -> dict:
@@ -61,10 +61,7 @@ def restore_params(directory, like: dict | None = None, **kwargs):
 def save_in_background(checkpoints: checkpoint.Checkpoints, step: int):
   """Saves a state and waits, but not by `save`, until that has ended."""
   checkpoints.save(step, make_state(step))
-  deadline = time.monotonic() + 20
-  while checkpoints._manager.is_saving_in_progress():
-    assert time.monotonic() < deadline
-    time.sleep(0.01)
+  waiting.until(lambda: not checkpoints._manager.is_saving_in_progress())
 
 
 def array_files(directory, step) -> list[str]:

@@ -3,13 +3,13 @@
 import contextlib
 import os
 import pathlib
-import time
 
 import pytest
 
 from bert_jax import errors
 from bert_jax.runtime import bucket, files, storage
 from bert_jax.workdir import log
+from tests import waiting
 
 
 def append(folder, name, text):
@@ -61,7 +61,7 @@ def test_what_is_half_fetched_is_not_uploaded(remote, monkeypatch):
       file.flush()
       before = len(looks)
       with contextlib.suppress(AssertionError):
-        wait(lambda: len(looks) > before + 1, seconds=0.3)
+        waiting.until(lambda: len(looks) > before + 1, seconds=0.3)
       file.write('two\n')
 
   monkeypatch.setattr(log.os, 'walk', walk)
@@ -106,16 +106,9 @@ def test_the_thread_uploads_and_its_failure_is_a_warning(
   monkeypatch.setattr(storage, 'upload', may_fail)
   found = log.Mirror(remote)
   append(found.folder, 'log', 'one\n')
-  wait(lambda: 'warning: the bucket is ill' in capfd.readouterr().err)
+  waiting.until(lambda: 'warning: the bucket is ill' in capfd.readouterr().err)
   with pytest.raises(errors.UserError, match='the bucket is ill'):
     found.flush()
   ill[0] = False
-  wait(lambda: storage.exists(f'{remote}/log'))
+  waiting.until(lambda: storage.exists(f'{remote}/log'))
   found.close()
-
-
-def wait(condition, seconds=20):
-  deadline = time.monotonic() + seconds
-  while not condition():
-    assert time.monotonic() < deadline
-    time.sleep(0.01)

@@ -11,6 +11,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.runtime import storage
 from bert_jax.workdir import status
+from tests import waiting
 
 
 def read(folder):
@@ -51,11 +52,7 @@ def test_the_thread_writes_speed_and_time_left(tmp_path, monkeypatch):
   monkeypatch.setattr(status, '_SECONDS', 0.05)
   with status.Status(str(tmp_path), 100, 1) as s:
     s.note(state='running', step=0)
-    deadline = time.monotonic() + 20
-    while not read(tmp_path)['steps_per_second']:
-      s.note(step=10)
-      assert time.monotonic() < deadline
-      time.sleep(0.01)
+    waiting.until(lambda: s.note(step=10) or read(tmp_path)['steps_per_second'])
     found = read(tmp_path)
   assert found['seconds_left'] == pytest.approx(90 / found['steps_per_second'])
 
@@ -125,10 +122,7 @@ def test_a_checkpoint_that_cannot_be_looked_up_does_not_end_the_thread(
     s.follow(fail)
     assert failed.wait(20)
     s.follow(lambda: 10)
-    deadline = time.monotonic() + 20
-    while read(tmp_path)['checkpoint'] != 10:
-      assert time.monotonic() < deadline
-      time.sleep(0.01)
+    waiting.until(lambda: read(tmp_path)['checkpoint'] == 10)
   assert 'warning: no status: [Errno 5] Input' in capsys.readouterr().err
 
 
