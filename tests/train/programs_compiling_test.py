@@ -11,25 +11,14 @@ from bert_jax.ops import fused_attention
 from bert_jax.parallel import device_mesh
 from bert_jax.train import programs, task, tuning
 from tests import training
-
-HBM = (
-  'RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.5G of '
-  '15.75G hbm. Exceeded hbm capacity by 4.75G.'
-)
+from tests.train.shortage_test import HBM
 
 
 def compile_run(c):
   """Returns (results by phase, lines that were said), without a start."""
-  said = []
+  said, mesh, phases = [], device_mesh.make_mesh(), task.list_phases(c)
   found = programs.compile_run(
-    *(
-      c,
-      training.make_objective,
-      device_mesh.make_mesh(),
-      [],
-      task.list_phases(c),
-    ),
-    said.append,
+    c, training.make_objective, mesh, [], phases, said.append
   )
   numbered = {phase and phase.number: x for phase, x in found.items()}
   return numbered, said

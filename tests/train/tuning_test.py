@@ -11,6 +11,7 @@ TPU = types.SimpleNamespace(platform='tpu', device_kind='TPU v5 lite')
 TPU_V3 = types.SimpleNamespace(platform='tpu', device_kind='TPU v3')
 GPU = types.SimpleNamespace(platform='gpu', device_kind='NVIDIA H200')
 CPU = types.SimpleNamespace(platform='cpu', device_kind='cpu')
+CUDNN = 'attention=cudnn,attention_dropout=0'
 
 
 def base(arguments=''):
@@ -30,10 +31,7 @@ def base(arguments=''):
     (GPU, 'dtype=bfloat16,pack=3', 'flash', 'flat'),
     (GPU, 'dtype=bfloat16,mesh.model=2', 'xla', 'separate'),
     (GPU, 'dtype=bfloat16,num_heads=32', 'xla', 'flat'),
-    (
-      *(GPU, 'attention=cudnn,attention_dropout=0,dtype=bfloat16'),
-      *('cudnn', 'flat'),
-    ),
+    (GPU, f'{CUDNN},dtype=bfloat16', 'cudnn', 'flat'),
     (CPU, '', 'xla', 'rows'),
     (CPU, 'mesh.model=2', 'xla', 'separate'),
   ],
@@ -62,13 +60,9 @@ def test_the_config_itself_stays_as_it_is():
     (GPU, 'attention=flash,dtype=bfloat16,num_heads=32', 'a head size of 24'),
     (TPU, 'attention=cudnn', 'cudnn runs on GPUs, not on tpu'),
     (GPU, 'attention=cudnn', 'cudnn cannot do model.attention_dropout=0.1'),
-    (
-      GPU,
-      'attention=cudnn,attention_dropout=0,dtype=bfloat16,pack=3',
-      'data.pack=3',
-    ),
-    (GPU, 'attention=cudnn,attention_dropout=0', 'model.dtype=float32'),
-    (GPU, 'attention=cudnn,attention_dropout=0,kind=rtl', 'objective.kind=rtl'),
+    (GPU, f'{CUDNN},dtype=bfloat16,pack=3', 'data.pack=3'),
+    (GPU, CUDNN, 'model.dtype=float32'),
+    (GPU, f'{CUDNN},kind=rtl', 'objective.kind=rtl'),
   ],
 )
 def test_what_cannot_be_is_refused(device, arguments, says):
