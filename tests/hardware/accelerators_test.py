@@ -50,11 +50,6 @@ def test_every_listed_name_is_read():
     assert accelerators.parse(name).chips >= 1
 
 
-def test_gpus_are_not_tpus():
-  assert accelerators.parse('v5e:4x4').is_tpu
-  assert not accelerators.parse('a100-80gb:8').is_tpu
-
-
 @pytest.mark.parametrize(
   'text, near',
   [
