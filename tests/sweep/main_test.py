@@ -50,7 +50,7 @@ def test_a_sweep_that_is_interrupted_goes_on(tmp_path):
   assert 'resume with the same command' in output
   status = json.loads((log.parent / 'status.json').read_text())
   assert status['state'] == 'interrupted'
-  assert 0 < status['checkpoint'] == status['step'] < 120
+  assert 0 < status['checkpoint'] == status['step'] < status['steps'] == 120
 
   process = start(sweep, 'learning_rate=1e-2,3e-2', *config)
   output = process.communicate()[0]
