@@ -1,0 +1,22 @@
+"""Our side of the comparison with transformers' Trainer, on a tiny model."""
+
+import os
+
+import finetuning
+import pytest
+
+from tests.finetuning import made
+
+
+@pytest.mark.slow
+def test_updates_are_timed_however_seldom_they_are_logged(finetuned):
+  config = made.read_json(finetuned, 'config.json')
+  settings = {
+    'config': config | {'log.every': 50},
+    'data': os.path.join(finetuned, 'data'),
+    'model': finetuned,
+    'predict_batch': 8,
+  }
+  assert config['phases.steps'][0] > finetuning.WARM + 1
+  assert finetuning.train(settings) > 0
+  assert finetuning.predict(settings) > 0
