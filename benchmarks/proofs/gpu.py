@@ -240,7 +240,7 @@ def main():
         platform = 'cpu' if name == 'data' else args.platform
         run(name, command, platform, verdicts, log, left)
   print(f'\n== verdicts after {time.monotonic() - begin:.0f} s\n{verdicts}')
-  lines = [x for name in commands for x in verdicts.lines[name]]
+  lines = [x for found in verdicts.lines.values() for x in found]
   return 1 if any(x.startswith(('FAIL', 'LEFT')) for x in lines) else 0
 
 
