@@ -76,7 +76,7 @@ class Screen:
   """Shows a launch line by line."""
 
   def __init__(self, world: World, plan: Plan):
-    self._plan, self._logs, self._last = plan, Follower(world), {}
+    self._plan, self._logs, self._last = plan, Follower(world), ''
 
   def show_change(self, before: str, ledger, seen, action: str):
     """Prints a line if something is different from before, when `before` was."""
@@ -97,6 +97,7 @@ class Screen:
       self._logs.show(logs)
     except Unknown as error:
       warn(f'no logs for now: {error}')
-    if status and status != self._last:
-      say(f'[run] {describe_status(status)}')
-    self._last = status
+    line = f'[run] {describe_status(status)}' if status else ''
+    if line and line != self._last:
+      say(line)
+    self._last = line

@@ -1,5 +1,7 @@
 """Whole launches, with a stand-in for Google Cloud and a simulated clock."""
 
+import json
+
 import pytest
 
 from launch import tpu, world
@@ -106,6 +108,25 @@ def test_money_becomes_a_deadline(capsys):
   end = 'ended     out of time\nrequests  1, preemptions 0\nrent      0.1'
   assert end in capsys.readouterr().out
   assert told == ['360'] and not cloud.items
+
+
+def test_status_is_shown_when_it_says_something_new(capsys):
+  cloud = Google((*HAPPY, *['ACTIVE'] * 30))
+
+  def each(count):  # hosts compile for a long time, then train
+    state, step = ('starting', 0) if count < 20 else ('running', 3)
+    status = {'state': state, 'step': step, 'steps': 9, 'time': cloud.time}
+    cloud.write('gs://bkt/r/status.json', json.dumps(status))
+    if count == 25:
+      cloud.end('done')
+
+  cloud.each = each
+  assert tpu.main(RUN, cloud.world()) == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert [x for x in lines if x.startswith('[run]')] == [
+    '[run] starting: step 0/9',
+    '[run] running: step 3/9',
+  ]
 
 
 STATUSES = (
