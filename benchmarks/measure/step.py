@@ -72,14 +72,11 @@ def get_config(size, layers, length, rows, args):
   from bert_jax import config_check
   from bert_jax.config import apply_arguments, recipes
 
-  dtype = args.dtype or ('bfloat16' if args.gpu else 'float32')
-  # On a GPU, the generator that BASE and LARGE ship with.
-  rng = args.rng or ('rbg' if args.gpu else 'threefry')
+  # On a GPU as BASE and LARGE are shipped.
+  kind = 'bfloat16,rng=rbg' if args.gpu else 'float32,rng=threefry'
   c = apply_arguments(
-    recipes.pretraining(size),
-    f'dtype={dtype},rng={rng},num_layers={layers}',
+    recipes.pretraining(size), f'dtype={kind},num_layers={layers}'
   )
-  c.compute.attention = args.attention
   c.phases.update(seq_length=(length,), max_predictions=(PREDICTIONS[length],))
   c.phases.update(batch_size=(rows,), steps=(1_000_000,), accumulate=(1,))
   config_check.check(c)
@@ -130,9 +127,9 @@ class Peer:
       stdout=subprocess.PIPE,
       text=True,
     )
-    self.facts = facts = self._answer()
-    self.versions, self.device = facts['versions'], facts['device']
-    print(f'{name}: {self.versions}, {self.device}', flush=True)
+    facts = self._answer()
+    self.device = facts['device']
+    print(f'{name}: {facts["versions"]}, {self.device}', flush=True)
 
   def _answer(self):
     line = self._process.stdout.readline()
@@ -300,14 +297,11 @@ def parse_arguments():
   add('--torch', metavar='PYTHON', help='interpreter for PyTorch')
   add('--data', metavar='FOLDER', help='prepared data; default: python-docs')
   add('--gpu', action='store_true', help='three models on a GPU, in bfloat16')
-  add('--size', help='compare one model of this size; see the next five flags')
+  add('--size', help='compare one model of this size; see the next four flags')
   add('--layers', type=int, help='default: those of --size')
   add('--seq_length', type=int, default=128, choices=PREDICTIONS)
   add('--batch', type=int, default=16, help='rows per batch')
   add('--full', action='store_true', help='use only rows without padding')
-  add('--dtype', choices=('float32', 'bfloat16'))
-  add('--rng', help='of our dropout; default: threefry, on a GPU rbg')
-  add('--attention', default='auto', help='compute.attention of our step')
   add(
     '--flags',
     nargs='*',

@@ -26,9 +26,8 @@ def serve(
 ):
   """Trains as many steps as each line of standard input says, and times them.
 
-  The first output is `facts`, and the seconds of the `first` step; each other
-  one has the `seconds` of all steps, the `cpu_seconds` of all threads, the
-  `loss` of the last, and `more`.
+  The first output is `facts`; each other one has the `seconds` of all steps,
+  the `cpu_seconds` of all threads, the `loss` of the last, and `more`.
 
   Args:
     facts: versions and device of this process.
@@ -36,14 +35,18 @@ def serve(
     after: called after each turn, untimed.
     more: what else to answer after a turn.
   """
-  answer, start = open_answers(), read_clocks()
+  answer = open_answers()
   train(1)  # compiles
-  answer(facts | {'first': measure_since(start)['seconds']})
+  answer(facts)
   for line in sys.stdin:
     train(1)  # warms what the others' turns have cooled
-    start = read_clocks()
+    wall, cpu = time.perf_counter(), time.process_time()
     loss = train(int(line))
-    answer({**measure_since(start), 'loss': loss, **more()})
+    spent = {
+      'seconds': time.perf_counter() - wall,
+      'cpu_seconds': time.process_time() - cpu,
+    }
+    answer({**spent, 'loss': loss, **more()})
     after()
 
 
@@ -52,16 +55,3 @@ def open_answers() -> Callable[[dict], None]:
   answers = os.fdopen(os.dup(1), 'w')
   os.dup2(2, 1)  # what a library prints is no answer
   return lambda values: print(json.dumps(values), file=answers, flush=True)
-
-
-def read_clocks() -> tuple[float, float]:
-  """Returns wall time, and CPU time of all threads, in seconds."""
-  return time.perf_counter(), time.process_time()
-
-
-def measure_since(start: tuple[float, float]) -> dict[str, float]:
-  """Returns the `seconds` and `cpu_seconds` since `read_clocks`."""
-  seconds, cpu_seconds = (
-    b - a for a, b in zip(start, read_clocks(), strict=True)
-  )
-  return {'seconds': seconds, 'cpu_seconds': cpu_seconds}

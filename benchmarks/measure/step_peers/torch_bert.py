@@ -23,8 +23,8 @@ FEATURES = {
 }
 
 
-def optimizer(model, c, device):
-  """Returns (AdamW, schedule); fused where the device is a GPU."""
+def optimizer(model, c):
+  """Returns (AdamW, schedule)."""
   groups = [{'params': []}, {'params': [], 'weight_decay': 0.0}]
   for name, parameter in model.named_parameters():
     groups[bool(re.search('LayerNorm|bias', name))]['params'].append(parameter)
@@ -98,7 +98,7 @@ def trainer(settings, compiled, device, gathered=False):
     )
   )
   model = model.to(device).train()
-  tx, schedule = optimizer(model, c, device)
+  tx, schedule = optimizer(model, c)
   batches = read_batches(settings['batches'], device)
   forward = model
   if gathered:
