@@ -1,6 +1,6 @@
 """Compares training on 1 to 8 devices of 1 to 4 hosts; kills and stops hosts.
 
-  python benchmarks/proofs/hosts.py [--skip_failures | --failures_alone]
+  python benchmarks/proofs/hosts.py
 
 Processes on this machine stand for hosts, forced CPU devices for their chips: 1
 process x 1, 2, 4 and 8 devices, 2 x 4 and 4 x 2. The global batches on the
@@ -96,9 +96,9 @@ def start(layout, *command, envs=None, own=None, folders=None):
   return processes
 
 
-def train(layout, workdir, data='', steps=STEPS):
+def train(layout, workdir, data=''):
   more = [f'--config.data.dir={data}'] if data else []
-  config = f'--config={CONFIG},steps={steps}'
+  config = f'--config={CONFIG},steps={STEPS}'
   command = ['-m', 'bert_jax.main', config, f'--workdir={workdir}', *more]
   return start(layout, *command)
 
@@ -158,13 +158,6 @@ def print_batches(options):
     for name in sorted(whole):
       digest.update(whole[name].tobytes())
   print(digest.hexdigest(), file=sys.stderr)
-
-
-def prepare_alone(scratch):
-  """Prepares the data of short runs; returns their folder."""
-  workdir = os.path.join(scratch, 'data_alone')
-  outputs(train((1, 1), workdir))
-  return os.path.join(workdir, 'data')
 
 
 def check_layouts(scratch):
@@ -367,8 +360,6 @@ def list_failures():
 def main():
   """Runs the proof."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  for name in ('skip_failures', 'failures_alone'):
-    parser.add_argument(f'--{name}', action='store_true')
   for name in ('print_batches', 'coordinator'):
     parser.add_argument(f'--{name}', help='used by the script itself')
   for name in ('num_processes', 'process_id'):
@@ -378,15 +369,11 @@ def main():
     print_batches(options)
     return 0
   with tempfile.TemporaryDirectory() as scratch:
-    if options.failures_alone:
-      good, data = True, prepare_alone(scratch)
-    else:
-      good, data, whole = check_layouts(scratch)
-      good = check_resume(scratch, data, whole) and good
-      good = check_finetuning(scratch) and good
-    if not options.skip_failures:
-      cases = list_failures()
-      good = all([check_failure(scratch, data, x) for x in cases]) and good
+    good, data, whole = check_layouts(scratch)
+    good = check_resume(scratch, data, whole) and good
+    good = check_finetuning(scratch) and good
+    cases = list_failures()
+    good = all([check_failure(scratch, data, x) for x in cases]) and good
   print(f'verdict: {"ok" if good else "FAILED"}')
   return 0 if good else 1
 
