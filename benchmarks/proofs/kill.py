@@ -19,7 +19,6 @@ saves, the change of phase and both phases. 25 take five minutes on two cores.
 import argparse
 import collections
 import contextlib
-import hashlib
 import os
 import pathlib
 import random
@@ -31,6 +30,7 @@ import tempfile
 import time
 
 import emulator
+import small_run
 
 from bert_jax.runtime import storage
 from bert_jax.workdir import log
@@ -77,26 +77,10 @@ def said(output):
 
 
 def finish(workdir, output, *more):
-  """Runs to the end.
-
-  Returns:
-    {'fingerprint', 'export' (SHA-256 of each file), 'losses' (every row)}.
-  """
+  """Runs to the end; returns `small_run.describe` of the run."""
   if start(workdir, output, *more).wait():
     sys.exit(f'the run failed:\n{said(output)[-3000:]}')
-  rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
-  marks = [r['fingerprint'] for r in rows if r['kind'] == 'checkpoint']
-  export = os.path.join(workdir, 'export')
-  digests = {
-    name: hashlib.sha256(storage.read(os.path.join(export, name))).hexdigest()
-    for name in storage.list_names(export)
-  }
-  losses = [(r['kind'], r['step'], r['loss']) for r in rows if 'loss' in r]
-  return {
-    'fingerprint': marks[-1],
-    'export': digests,
-    'losses': losses,
-  }
+  return small_run.describe(workdir)
 
 
 def reached(workdir, text):

@@ -30,9 +30,7 @@ import small_config
 from bert_jax import config_check, errors, main, tasks  # noqa: F401
 from bert_jax.parallel import agreement, watchdog  # noqa: F401
 from bert_jax.runtime import compile_cache, signals, storage
-from bert_jax.train import (  # noqa: F401
-  fit,
-)
+from bert_jax.train import fit  # noqa: F401
 from bert_jax.workdir import log
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
