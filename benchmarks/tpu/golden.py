@@ -22,14 +22,13 @@ import sys
 import time
 
 import jax
-import steps
 
 from bert_jax import config, errors, param_names, tasks
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.preflight import compile_step, hlo_cost
 from bert_jax.runtime import files
-from bert_jax.train import programs, task
+from bert_jax.train import programs, task, tuning
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'golden')
 LAYERS = 2
@@ -73,7 +72,7 @@ def examine(case: Case) -> dict:
     case.model, compile_step.describe_devices(topology)
   )
   phase = task.list_phases(c)[case.phase]
-  compiled = steps.compile_training(c, phase, mesh)
+  compiled = compile_training(c, phase, mesh)
   if not compiled.fits:
     raise ValueError(f'{case} does not fit the memory of a device.')
   found = hlo_cost.count_cost(compiled.text)
@@ -92,6 +91,19 @@ def examine(case: Case) -> dict:
       'temporary_bytes': compiled.memory.temporary,
     },
   }
+
+
+def compile_training(c, phase, mesh) -> compile_step.Compiled:
+  """Compiles the training step of a phase for a mesh, as `fit.fit` would."""
+  device = mesh.devices.flat[0]
+  c = tuning.resolve(c, device, phase.seq_length)
+  made = tasks.get(c).make_objective(c)
+  listed = programs.list_phase(c, made, mesh, phase)
+  step = next(p for p in listed if p.name == programs.TRAIN)
+  (outcome,) = programs.compile_all([step], device.platform, lambda line: None)
+  if outcome.refused:
+    programs.get_executables([outcome])
+  return compile_step.examine(outcome)
 
 
 def _shardings(c, mesh) -> dict:

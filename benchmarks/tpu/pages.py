@@ -19,9 +19,7 @@ import subprocess
 import sys
 import textwrap
 
-import steps
-
-from bert_jax.hardware import accelerators
+from bert_jax.hardware import accelerators, chips
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 PAGE = os.path.join(ROOT, 'docs', 'preflight_pages.md')
@@ -110,8 +108,15 @@ def row(name: str, found: dict, quick: bool) -> str:
   return f'| {" | ".join(cells)} |'
 
 
+def compute_cycle_utilisation(
+  flops: float, seconds: float, chip: chips.Chip
+) -> float:
+  """Returns the FLOPs of a device per cycle, relative to a large product's."""
+  return flops / (seconds * chip.cycles_per_second) / chip.product_flops
+
+
 def utilisation_rows(name: str, found: dict) -> list[str]:
-  """Returns the rows of the second table: CMU of each phase, see aot.py."""
+  """Returns the rows of the second table: CMU of each phase."""
   chip = accelerators.parse(found['topology']).chip
   rows = []
   for phase in found['phases']:
@@ -125,7 +130,7 @@ def utilisation_rows(name: str, found: dict) -> list[str]:
     flops = phase['model_flops_per_step'] / found['devices']
     tokens = phase['batch_size'] * phase['seq_length'] // found['chips']
     shares = (
-      f'{steps.compute_cycle_utilisation(flops, s, chip):.3f}' for s in seconds
+      f'{compute_cycle_utilisation(flops, s, chip):.3f}' for s in seconds
     )
     cells = [name, str(phase['seq_length']), f'{tokens:,}', *shares]
     rows.append(f'| {" | ".join(cells)} |')

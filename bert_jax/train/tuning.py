@@ -1,7 +1,7 @@
 """The values that `auto` stands for: what is fastest on a chip.
 
 Unless stated otherwise, they are based on the compiler's estimates, see
-`benchmarks/tpu/aot.py`.
+`a71d0fb:benchmarks/tpu/aot.py`.
 """
 
 import dataclasses
