@@ -39,9 +39,9 @@ def environment(url: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running(port: int = 0, log: str = os.devnull):
+def running():
   """Yields the URL of an emulator with an empty bucket, in memory."""
-  port = port or find_port()
+  port = find_port()
   url = f'http://127.0.0.1:{port}'
   arguments = {
     'scheme': 'http',
@@ -51,10 +51,8 @@ def running(port: int = 0, log: str = os.devnull):
     'public-host': f'127.0.0.1:{port}',
   }
   given = [f'-{name}={value}' for name, value in arguments.items()]
-  with open(log, 'w') as out:
-    process = subprocess.Popen(
-      [find_binary(), *given], stdout=out, stderr=subprocess.STDOUT
-    )
+  silent = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
+  process = subprocess.Popen([find_binary(), *given], **silent)
   try:
     _make_bucket(url, process)
     yield url

@@ -58,7 +58,7 @@ runpy.run_module('bert_jax.main', run_name='__main__', alter_sys=True)
 """
 
 
-def start(layout, *command, envs=None, own=None, folders=None):
+def start(layout, *command, envs=None, own=None):
   """Starts a command, once per process of a layout.
 
   Args:
@@ -66,7 +66,6 @@ def start(layout, *command, envs=None, own=None, folders=None):
     command: arguments of Python.
     envs: are added to the environment of each process.
     own: more arguments of each process.
-    folders: where each process starts; a `bert_jax` there is what it runs.
   """
   count, devices = layout
   with socket.socket() as found:
@@ -86,7 +85,7 @@ def start(layout, *command, envs=None, own=None, folders=None):
     processes.append(
       subprocess.Popen(
         [sys.executable, *command, f'--num_processes={count}', *address],
-        cwd=folders[k] if folders else ROOT,
+        cwd=ROOT,
         env=env | (envs[k] if envs else {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -56,13 +56,12 @@ def expect(condition, text: str):
     raise Broken(text)
 
 
-def expect_error(call: Callable, *words: str, code: int = 1) -> str:
+def expect_error(call: Callable, *words: str) -> str:
   """Calls something that must end with one clear line; returns the line.
 
   Args:
     call: what must raise errors.UserError.
     words: must all be in its message.
-    code: the exit code that it must have.
   """
   try:
     found = call()
@@ -71,12 +70,12 @@ def expect_error(call: Callable, *words: str, code: int = 1) -> str:
     expect('\n' not in text, f'more than one line: {text}')
     missing = [word for word in words if word not in text]
     expect(not missing, f'it does not say {missing}: {text}')
-    expect(error.exit_code == code, f'exit code {error.exit_code}: {text}')
+    expect(error.exit_code == 1, f'exit code {error.exit_code}: {text}')
     return text
   raise Broken(f'no error, but {str(found)[-300:]!r}')
 
 
-def expect_line(code: int, text: str, *words: str, expected: int = 1) -> str:
+def expect_line(code: int, text: str, *words: str, expected: int) -> str:
   """Checks how a process ended; returns its last line.
 
   Args:
@@ -94,10 +93,10 @@ def expect_line(code: int, text: str, *words: str, expected: int = 1) -> str:
   return lines[0]
 
 
-def quote(text: str, start: str = '', most: int = 70) -> str:
-  """Returns a text from `start` on in quotes, of at most `most` characters."""
+def quote(text: str, start: str = '') -> str:
+  """Returns a text from `start` on in quotes, of at most 70 characters."""
   begin = text.index(start)
-  words = textwrap.shorten(text[begin:], most, placeholder=' ...')
+  words = textwrap.shorten(text[begin:], 70, placeholder=' ...')
   return f'"{"... " if begin else ""}{words}"'
 
 
@@ -148,11 +147,11 @@ def make_base(folder: str) -> Base:
   return Base(text, workdir, describe(workdir))
 
 
-def write_corpus(path: str, documents: int = 120):
+def write_corpus(path: str):
   """Writes documents of made-up sentences, always the same."""
   rng = random.Random(0)
   blocks = []
-  for _ in range(documents):
+  for _ in range(120):
     lines = [
       ' '.join(rng.choices(_WORDS, k=rng.randint(4, 12))) + '.'
       for _ in range(rng.randint(4, 12))
