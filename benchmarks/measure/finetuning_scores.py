@@ -180,7 +180,10 @@ def print_table(results):
   print('|---' * (4 + len(kinds)) + '|')
   for name in dict.fromkeys(name for name, _ in results):
     found = [results[name, kind]['settings'][0] for kind in kinds]
-    shown = [f'{x["mean"]:.3f} ± {x["std"]:.3f}' for x in found]
+    shown = [
+      f'{x["mean"]:.3f}' + ('' if x['std'] is None else f' ± {x["std"]:.3f}')
+      for x in found
+    ]
     first = found[0]
     print(
       f'| {name} | {first["metric"]} | {first["runs"]} | {" | ".join(shown)} '
