@@ -131,7 +131,8 @@ def list_starts(model):
   c = json.loads(pathlib.Path(model, 'config.json').read_text())
   names = 'num_layers', 'hidden_size', 'num_heads', 'mlp_size', 'attention_init'
   size = ''.join(f',{x}={c[f"model.{x}"]}' for x in names)
-  vocabulary = os.path.join(model, 'data', 'vocab.txt')
+  # A run on data elsewhere keeps their vocabulary beside its config.
+  vocabulary = os.path.join(model, '' if c['data.dir'] else 'data', 'vocab.txt')
   pretrained = '', [f'--config.init_from={model}']
   random = size, [f'--config.data.vocab={vocabulary}']
   return dict(zip(_STARTS, (pretrained, random), strict=True))
