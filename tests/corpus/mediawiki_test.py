@@ -5,12 +5,12 @@ import io
 import os
 import pathlib
 import sys
-import tracemalloc
 
 import pytest
 
 from bert_jax import errors
 from bert_jax.corpus import mediawiki, wikitext
+from tests import peak
 
 _ROOT = '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">'
 
@@ -115,20 +115,13 @@ def test_memory_does_not_grow_with_the_pages():
     def read(self, size=-1):
       return self.parts.pop() if self.parts else b'</mediawiki>'
 
-  def peak(pages):
-    file = Endless(pages)
-    tracemalloc.start()
-    try:
-      for _ in mediawiki.read_documents(file, collections.Counter()):
-        if len(file.parts) < 5:
-          break
-      return tracemalloc.get_traced_memory()[1]
-    finally:
-      tracemalloc.stop()
+  def measure(pages):
+    found = mediawiki.read_documents(Endless(pages), collections.Counter())
+    return peak.measure(lambda: collections.deque(found, maxlen=0))
 
-  peak(10)  # imports
+  measure(10)  # imports
   # XML elements that were kept would be 100 bytes and more a page.
-  assert peak(2000) < peak(100) + 100_000
+  assert measure(2000) < measure(100) + 100_000
 
 
 def test_missing_libraries_say_what_to_install(monkeypatch):

@@ -2,7 +2,6 @@
 
 import csv
 import os
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.finetuning import choices, classes, encode, row_task
 from bert_jax.finetuning.readers import table_files
+from tests import peak
 
 
 def read(path) -> list[dict]:
@@ -64,11 +64,7 @@ def test_predictions_for_a_file_have_no_quotes(tmp_path):
 def test_rows_are_written_one_at_a_time(tmp_path, kind):
   path = str(tmp_path / f'out.{kind}')
   rows = ({'prediction': f'class {i}', 'probability': 0.5} for i in range(9999))
-  tracemalloc.start()
-  row_task.write(path, rows)
-  peak = tracemalloc.get_traced_memory()[1]
-  tracemalloc.stop()
-  assert peak < 0.5e6
+  assert peak.measure(lambda: row_task.write(path, rows)) < 0.5e6
   with open(path, encoding='utf-8') as file:
     lines = file.read().splitlines()
   assert len(lines) == 9999 + (kind != 'jsonl') and 'class 9998' in lines[-1]

@@ -1,7 +1,5 @@
 """Tests of the windows of passages."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -11,7 +9,7 @@ from bert_jax.finetuning import encode, span_windows
 from bert_jax.finetuning.readers import squad
 from bert_jax.model import classifier
 from bert_jax.tokenization import offsets
-from tests import models
+from tests import models, peak
 
 # [PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s
 CLS, SEP, THE, CAT, DOG, S = 2, 3, 5, 6, 7, 8
@@ -84,11 +82,8 @@ def test_windows_have_every_token_and_one_of_them_is_best(size, room, stride):
 
 def test_the_memory_for_a_long_passage_grows_with_its_length():
   spans = span_windows.split(20_000, 350, 128)
-  tracemalloc.start()
-  span_windows.find_best(spans)
-  _, peak = tracemalloc.get_traced_memory()
-  tracemalloc.stop()
-  assert peak < 1e6  # 75 MB if each window scores every token
+  most = peak.measure(lambda: span_windows.find_best(spans))
+  assert most < 1e6  # 75 MB if each window scores every token
 
 
 @pytest.mark.parametrize(
