@@ -3,23 +3,18 @@
 import numpy as np
 import pytest
 
-from bert_jax import tasks
 from bert_jax.finetuning import buckets
-from bert_jax.train.task import list_phases
 from tests.finetuning import made
 
 
 def make_batches(tmp_path, **changes):
-  c = made.configure(tmp_path, **changes)
-  c, data = made.prepare(c, str(tmp_path / 'run'))
-  [phase] = list_phases(c)
-  return tasks.get(c).make_task(c, data), phase, data
+  return made.make_task(made.configure(tmp_path, **changes), tmp_path)
 
 
 def test_an_epoch_has_each_row_once_in_an_order_of_the_seed(tmp_path):
   orders = []
   for seed in (0, 1):
-    batches, phase, _ = make_batches(tmp_path, seed=seed)
+    batches, phase, *_ = make_batches(tmp_path, seed=seed)
     rows = [
       tuple(row)
       for step in range(12)
@@ -32,7 +27,7 @@ def test_an_epoch_has_each_row_once_in_an_order_of_the_seed(tmp_path):
 
 
 def test_rows_of_a_batch_do_not_depend_on_who_asks(tmp_path):
-  batches, phase, _ = make_batches(tmp_path)
+  batches, phase, *_ = make_batches(tmp_path)
   whole = batches.train_batch(phase, 3)
   part = batches.train_batch(phase, 3, np.array([6, 1]))
   for name, x in part.items():
@@ -40,7 +35,7 @@ def test_rows_of_a_batch_do_not_depend_on_who_asks(tmp_path):
 
 
 def test_the_last_held_out_batch_is_filled_up_with_weight_0(tmp_path):
-  batches, phase, data = make_batches(tmp_path)
+  batches, phase, *_ = make_batches(tmp_path)
   assert batches.eval_batches(phase) == 2  # 10 rows in batches of 8
   weights = batches.eval_batch(phase, 1)['label_weights']
   assert weights.tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
@@ -51,14 +46,5 @@ def test_predictions_are_put_in_the_order_of_the_rows(
   tmp_path, by_length, monkeypatch
 ):
   monkeypatch.setattr(buckets, 'pays', lambda *_: by_length)
-  made, phase, data = make_batches(tmp_path)
-  for name, rows in (('dev', made), ('test', made.others['test'])):
-    kept, split = None, data.splits[name]
-    for i in range(rows.eval_batches(phase)):
-      batch = rows.eval_batch(phase, i)
-      # The class that is "predicted" is what follows [CLS].
-      logits = np.eye(20, dtype='f4')[batch['input_ids'][:, 1]]
-      kept = rows.collect(kept, phase, i, {'logits': logits})
-    first = split.encoded.ids[split.encoded.ends - split.lengths + 1]
-    np.testing.assert_array_equal(kept['chosen'], first)
-    assert len(set(first)) > 1 and len(kept['probability']) == split.size
+  batches, phase, _, data = make_batches(tmp_path)
+  made.check_order(batches, phase, data)

@@ -1,6 +1,5 @@
 """Tests of what is filled in before a run starts."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -21,8 +20,6 @@ from bert_jax.finetuning import (
   starting,
   task_data,
 )
-from bert_jax.interop import npz
-from tests import models
 from tests.finetuning import made
 
 
@@ -137,11 +134,8 @@ def test_more_epochs_than_a_run_began_with_are_refused(finetuned):
 
 
 def write_one_way(tmp_path, reverse):
-  config = dataclasses.replace(made.BERT, causal=True, reverse=reverse)
-  params = models.make_params(config, with_nsp=False)
-  path = str(tmp_path / f'{reverse}.npz')
-  npz.write(path, params, config, models.TOKENIZER)
-  return path
+  path = tmp_path / f'{reverse}.npz'
+  return made.write_npz(path, causal=True, reverse=reverse)[0]
 
 
 @pytest.mark.parametrize('reverse, kind', [(False, 'ltr'), (True, 'rtl')])

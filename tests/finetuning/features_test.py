@@ -11,7 +11,6 @@ from bert_jax import errors, main, predict
 from bert_jax.finetuning import tags
 from bert_jax.finetuning.features import FeatureRows, read_models
 from bert_jax.inference import hidden_states
-from bert_jax.interop import npz
 from bert_jax.train import task
 from tests import models
 from tests.finetuning import made, tags_test
@@ -19,12 +18,9 @@ from tests.finetuning import made, tags_test
 LAYERS = {'embeddings': [0], 'concat_last_4': [1, 2, 3, 4], 'last': [4]}
 
 
-def write_model(path, tokenizer=models.TOKENIZER, seed=0, **changes):
+def write_model(path, *more, **changes):
   """Writes a model of four layers; returns (path, params, config)."""
-  config = dataclasses.replace(made.BERT, **{'num_layers': 4, **changes})
-  params = models.make_params(config, with_nsp=False, seed=seed)
-  npz.write(str(path), params, config, tokenizer)
-  return str(path), params, config
+  return made.write_npz(path, *more, **{'num_layers': 4, **changes})
 
 
 def make_config(source, data, features, **changes):

@@ -4,11 +4,14 @@ import dataclasses
 import json
 import os
 
+import numpy as np
+
 from bert_jax import main, tasks
 from bert_jax.config import recipes
 from bert_jax.finetuning import encode
 from bert_jax.inference import source
-from bert_jax.interop import hugging_face
+from bert_jax.interop import hugging_face, npz
+from bert_jax.train.task import list_phases
 from bert_jax.workdir import log
 from tests import models
 
@@ -28,6 +31,14 @@ def write_source(path, **parts) -> str:
   params = {name: x for name, x in params.items() if x is not None}
   hugging_face.export(str(path), params, BERT, models.TOKENIZER)
   return str(path)
+
+
+def write_npz(path, tokenizer=models.TOKENIZER, seed=0, **changes) -> tuple:
+  """Writes a model without NSP; returns (path, params, config)."""
+  config = dataclasses.replace(BERT, **changes)
+  params = models.make_params(config, with_nsp=False, seed=seed)
+  npz.write(str(path), params, config, tokenizer)
+  return str(path), params, config
 
 
 def write_texts(folder, dev=True) -> str:
@@ -117,6 +128,27 @@ def prepare(c, workdir: str) -> tuple:
   task.prepare(c, workdir)
   data = task.open(c, workdir)
   return task.complete(c, data, workdir), data
+
+
+def make_task(c, root) -> tuple:
+  """Returns (task, its phase, c completed, data), of a run in a folder."""
+  c, data = prepare(c, str(root / 'run'))
+  [phase] = list_phases(c)
+  return tasks.get(c).make_task(c, data), phase, c, data
+
+
+def check_order(batches, phase, data):
+  """Checks that predictions for held-out rows are kept in the rows' order."""
+  for name, rows in (('dev', batches), ('test', batches.others['test'])):
+    kept, split = None, data.splits[name]
+    for i in range(rows.eval_batches(phase)):
+      batch = rows.eval_batch(phase, i)
+      # The class that is "predicted" is what follows [CLS].
+      logits = np.eye(20, dtype='f4')[batch['input_ids'][:, 1]]
+      kept = rows.collect(kept, phase, i, {'logits': logits})
+    first = split.encoded.ids[split.encoded.ends - split.lengths + 1]
+    np.testing.assert_array_equal(kept['chosen'], first)
+    assert len(set(first)) > 1 and len(kept['probability']) == split.size
 
 
 def read_json(*path):

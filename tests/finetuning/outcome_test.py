@@ -1,7 +1,6 @@
 """Tests of runs whose model cannot be exported, or only as another class."""
 
 import csv
-import dataclasses
 import os
 
 import numpy as np
@@ -11,24 +10,15 @@ from bert_jax import main, param_names, predict, tasks
 from bert_jax.config import recipes
 from bert_jax.finetuning import classes, outcome, supervised
 from bert_jax.inference import source
-from bert_jax.interop import npz
 from bert_jax.runtime import files, storage
-from tests import models
 from tests.finetuning import made, tags_test
 
 
-def write_ltr(root) -> str:
-  """Writes a left-to-right model; returns its path."""
-  config = dataclasses.replace(made.BERT, causal=True)
-  params = models.make_params(config, with_nsp=False)
-  root.mkdir(exist_ok=True)
-  npz.write(str(root / 'ltr.npz'), params, config, models.TOKENIZER)
-  return str(root / 'ltr.npz')
-
-
 def make_config(root, **changes):
+  """Returns the config of a run on a left-to-right model."""
   texts = made.write_texts(root / 'texts')
-  return made.make_config(write_ltr(root), texts, **changes)
+  source, *_ = made.write_npz(root / 'ltr.npz', causal=True)
+  return made.make_config(source, texts, **changes)
 
 
 def check_predict(workdir, texts, tmp_path):

@@ -16,12 +16,9 @@ from bert_jax.finetuning import buckets, packing
 from bert_jax.model import classifier, parameters
 from bert_jax.ops.packed_rows import PREFIX
 from bert_jax.train import task
-from tests import environment, models
+from tests import environment
 from tests.finetuning import made
 
-BERT = dataclasses.replace(
-  models.CONFIG, max_positions=16, type_vocab_size=2, dropout=0.0
-)
 PHASE = task.Phase(0, 0, 150, 128, 8, 1, 1)
 LENGTHS = np.random.default_rng(0).geometric(1 / 30, 300).clip(3, 128)
 
@@ -32,7 +29,7 @@ def make_batch(lengths=(3, 16, 7, 5, 9), length=16):
   mask = (np.arange(length) < np.array(lengths)[:, None]).astype(np.int32)
   mask[-1] = 0
   return {
-    'input_ids': rng.integers(0, BERT.vocab_size, shape).astype(np.int32),
+    'input_ids': rng.integers(0, made.BERT.vocab_size, shape).astype(np.int32),
     'input_mask': mask,
     'segment_ids': rng.integers(0, 2, shape).astype(np.int32) * mask,
   }
@@ -48,7 +45,7 @@ def make_batch(lengths=(3, 16, 7, 5, 9), length=16):
   ],
 )
 def test_outputs_and_gradients_are_those_of_rows_alone(make, changes):
-  module = make(dataclasses.replace(BERT, **changes), 3, 0.0)
+  module = make(dataclasses.replace(made.BERT, **changes), 3, 0.0)
   params = parameters.init(module, jax.random.key(0))
   params = jax.tree.map(
     lambda x: x + 0.3 * jnp.sin(jnp.arange(x.size)).reshape(x.shape), params
@@ -138,10 +135,8 @@ def write_texts(folder):
 
 
 def make_task(tmp_path, **changes):
-  c = made.configure(tmp_path, write_texts(tmp_path / 'texts'), **changes)
-  c, data = made.prepare(c, str(tmp_path / 'run'))
-  [phase] = task.list_phases(c)
-  return tasks.get(c).make_task(c, data), phase, c, data
+  texts = write_texts(tmp_path / 'texts')
+  return made.make_task(made.configure(tmp_path, texts, **changes), tmp_path)
 
 
 def test_every_batch_of_a_run_has_the_shapes_that_are_compiled(
@@ -171,14 +166,7 @@ def test_predictions_are_put_in_the_order_of_the_rows(
   batches, phase, _, data = make_task(tmp_path)
   # All rows are sorted once, not for each batch.
   monkeypatch.delattr(packing, 'deal')
-  for name, rows in (('dev', batches), ('test', batches.others['test'])):
-    kept, split = None, data.splits[name]
-    for i in range(rows.eval_batches(phase)):
-      batch = rows.eval_batch(phase, i)
-      logits = np.eye(20, dtype='f4')[batch['input_ids'][:, 1]]
-      kept = rows.collect(kept, phase, i, {'logits': logits})
-    first = split.encoded.ids[split.encoded.ends - split.lengths + 1]
-    np.testing.assert_array_equal(kept['chosen'], first)
+  made.check_order(batches, phase, data)
 
 
 def test_too_few_packed_rows_are_refused(tmp_path, one_device):

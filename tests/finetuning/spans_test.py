@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax import errors, predict, tasks
+from bert_jax import errors, predict
 from bert_jax.finetuning import (
   encode,
   span_answers,
@@ -23,7 +23,6 @@ from bert_jax.finetuning import (
 from bert_jax.finetuning.readers import squad
 from bert_jax.model import classifier
 from bert_jax.tokenization import tokenizer
-from bert_jax.train.task import list_phases
 from tests import models
 from tests.finetuning import made
 
@@ -257,10 +256,8 @@ def test_rows_of_weight_0_and_padding_change_nothing():
 
 
 def test_held_out_questions_are_collected_once_each(tmp_path):
-  c = make_config(tmp_path)
-  c, data = made.prepare(c, str(tmp_path / 'run'))
-  [phase] = list_phases(c)
-  batches, split = tasks.get(c).make_task(c, data), data.splits['dev']
+  batches, phase, c, data = made.make_task(make_config(tmp_path), tmp_path)
+  split = data.splits['dev']
   assert split.size > len(split.ids)  # some questions have two windows
   kept = None
   for i in range(batches.eval_batches(phase)):

@@ -1,7 +1,6 @@
 """Tests of tagging, in whole runs of a tiny model."""
 
 import os
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,8 +8,7 @@ import pytest
 from bert_jax import errors, predict, tasks
 from bert_jax.finetuning import encode, tags
 from bert_jax.finetuning.readers import conll
-from bert_jax.train.task import list_phases
-from tests import models
+from tests import models, peak
 from tests.finetuning import made
 
 
@@ -103,13 +101,11 @@ def test_a_file_is_tagged_by_the_run_and_its_export_and_scored(run, tmp_path):
 
 
 def make_batches(tmp_path):
-  c, data = made.prepare(make_config(tmp_path), str(tmp_path / 'run'))
-  [phase] = list_phases(c)
-  return tasks.get(c).make_task(c, data), phase, data
+  return made.make_task(make_config(tmp_path), tmp_path)
 
 
 def test_only_first_pieces_have_a_label(tmp_path):
-  batches, phase, data = make_batches(tmp_path)
+  batches, phase, _, data = make_batches(tmp_path)
   batch = batches.train_batch(phase, 0)
   # the cat ##s dog; [CLS] = 2, [SEP] = 3
   weights, ids = batch['label_weights'], batch['input_ids']
@@ -132,7 +128,7 @@ def test_a_head_starts_at_the_frequency_of_the_words_tags(tmp_path):
 
 
 def test_held_out_words_are_collected_once_each(tmp_path):
-  batches, phase, data = make_batches(tmp_path)
+  batches, phase, _, data = make_batches(tmp_path)
   kept, split = None, data.splits['dev']
   for i in range(batches.eval_batches(phase)):
     batch = batches.eval_batch(phase, i)
@@ -328,8 +324,5 @@ def test_a_single_entity_among_many_is_hardly_better_than_none():
 
 def test_intervals_do_not_hold_all_resamples_at_a_time():
   rows = np.tile([[1, 1, 1], [0, 1, 1]], (10_000, 1))
-  tracemalloc.start()
-  tags.compare_entities(rows)
-  peak = tracemalloc.get_traced_memory()[1]
-  tracemalloc.stop()
-  assert peak < 10e6  # 160 MB for a thousand of them
+  most = peak.measure(lambda: tags.compare_entities(rows))
+  assert most < 10e6  # 160 MB for a thousand of them
