@@ -6,17 +6,16 @@ import shutil
 import subprocess
 import sys
 
-import jax.numpy as jnp
 import pytest
 
 from bert_jax import errors
-from bert_jax.config import apply_arguments, model_config, recipes, to_json
+from bert_jax.config import apply_arguments, model_config, recipes
 from bert_jax.corpus import text_files
 from bert_jax.inference import source, trained_run
 from bert_jax.interop import hugging_face
-from bert_jax.train.step import TrainState
-from bert_jax.workdir import checkpoint, checkpoint_reader, claim
+from bert_jax.workdir import checkpoint_reader, claim
 from tests import models
+from tests.workdir import checkpoints
 
 CHANGES = 'vocab_size=11,hidden_size=8,mlp_size=12,num_layers=2,num_heads=2'
 
@@ -28,17 +27,12 @@ def make_config():
 
 def make_run(workdir):
   """Makes a run as it looks after steps 1 and 2, without training."""
-  workdir.mkdir(exist_ok=True)
-  (workdir / 'config.json').write_text(to_json(make_config()))
   vocab = workdir / 'data' / 'vocab.txt'
-  vocab.parent.mkdir()
+  vocab.parent.mkdir(parents=True)
   vocab.write_text('\n'.join(models.VOCAB) + '\n', encoding='utf-8')
-  facts = {'task': {'vocab_sha256': text_files.compute_sha256(str(vocab))}}
-  with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 3, 0) as c:
-    c.facts = facts
-    for step in (1, 2):
-      c.save(step, TrainState(jnp.int32(step), params(step), {}))
-  return str(workdir)
+  facts = {'vocab_sha256': text_files.compute_sha256(str(vocab))}
+  both = {step: params(step) for step in (1, 2)}
+  return checkpoints.write_run(workdir, make_config(), facts, both)
 
 
 def read(*args):

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from bert_jax import config_check, errors, param_names
-from bert_jax.config import model_config, recipes, to_json
+from bert_jax.config import model_config, recipes
 from bert_jax.corpus import text_files
 from bert_jax.interop import google, hugging_face
 from bert_jax.model import heads
 from bert_jax.pretraining import init_from, pretrain
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.train.fit import fit
-from bert_jax.train.step import TrainState
 from bert_jax.train.task import Task
-from bert_jax.workdir import checkpoint, checkpoint_reader, log
+from bert_jax.workdir import checkpoint_reader, log
 from tests import models, training
+from tests.workdir import checkpoints
 
 WORDS = models.VOCAB  # 11, as training.VOCAB
 # The shortest that a run may have; the batches are shorter.
@@ -39,24 +39,14 @@ def source(tmp_path_factory):
   """A run as it looks after three updates, made without training."""
   workdir = tmp_path_factory.mktemp('source')
   c = training.small_config(steps=(3,), **LENGTH)
-  (workdir / 'config.json').write_text(to_json(c))
-  facts = {
-    'task': {
-      'vocab_sha256': text_files.compute_sha256(
-        models.write_data(workdir / 'data')
-      )
-    }
-  }
+  vocab = models.write_data(workdir / 'data')
+  facts = {'vocab_sha256': text_files.compute_sha256(vocab)}
   random = np.random.default_rng(0)
   params = jax.tree.map(
     lambda x: random.normal(0, 0.3, x.shape).astype(np.float32),
     models.shapes(model_config(c), True),
   )
-  state = TrainState(np.int32(3), params, {})
-  with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 1, 0) as saved:
-    saved.facts = facts
-    saved.save(3, state)
-  return str(workdir)
+  return checkpoints.write_run(workdir, c, facts, {3: params})
 
 
 def make_config(source, data, words=WORDS, **changes):

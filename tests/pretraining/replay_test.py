@@ -7,7 +7,6 @@ import os
 import shutil
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,11 +14,10 @@ from bert_jax import errors
 from bert_jax.config import to_json, unflatten
 from bert_jax.data import prepare
 from bert_jax.pretraining import init_from, pretrain, replay, replay_rows
-from bert_jax.train.step import TrainState
-from bert_jax.workdir import checkpoint
 from tests import models
 from tests.data import preparation
 from tests.pretraining import pretrain_test
+from tests.workdir import checkpoints
 
 CASES = {
   'mlm': {},
@@ -48,19 +46,13 @@ def _jit_init(fields):
   return jax.jit(pretrain.make_task(c, c.data.dir).objective(c).init)
 
 
-def make_run(workdir, directories, steps=SAVED, **changes):
+def make_run(workdir, directories, **changes):
   """Makes a run as it looks after some steps, without training."""
   c = pretrain_test.make_config(**{**TINY, **changes})
   c.data.dir = directories[c.data.pack]
-  workdir.mkdir()
-  (workdir / 'config.json').write_text(to_json(c))
-  facts = {'task': pretrain.make_task(c, c.data.dir).facts}
-  with checkpoint.Checkpoints(str(workdir / 'checkpoints'), 9, 0) as saved:
-    saved.facts = facts
-    for step in steps:
-      state = TrainState(jnp.int32(step), make_params(c, step), {})
-      saved.save(step, state)
-  return str(workdir)
+  facts = pretrain.make_task(c, c.data.dir).facts
+  params = {step: make_params(c, step) for step in SAVED}
+  return checkpoints.write_run(workdir, c, facts, params)
 
 
 @pytest.fixture(scope='module')
@@ -217,9 +209,7 @@ def test_missing_or_other_data_is_refused(workdir, directories, tmp_path):
     replay.rebuild(str(workdir), 5)
 
 
-def test_without_a_checkpoint_the_data_is_compared_with_the_log(
-  workdir, directories
-):
+def test_without_a_checkpoint_the_data_is_compared_with_the_log(workdir):
   for step in SAVED:
     shutil.rmtree(workdir / 'checkpoints' / str(step))
   facts = {'kind': 'run', 'step': 0, 'data_sha256': '0'}

@@ -1,11 +1,13 @@
-"""Small checkpoints, and damage to them."""
+"""Small checkpoints, damage to them, and runs made without training."""
 
 import os
 
 import jax
 import jax.numpy as jnp
 
+from bert_jax.config import to_json
 from bert_jax.parallel import device_mesh
+from bert_jax.train.step import TrainState
 from bert_jax.workdir import checkpoint
 from tests import waiting
 
@@ -45,6 +47,24 @@ def write(directory, steps=(1, 2, 3), keep=3, keep_every=0, make=make_state):
 def write_params(directory, steps=(1, 2)):
   """Saves states with parameters."""
   write(directory, steps, make=make_params_state)
+
+
+def write_run(workdir, c, facts: dict, params: dict) -> str:
+  """Writes a run as it looks after some steps; returns its directory.
+
+  Args:
+    c: its config.
+    facts: of its task.
+    params: {step: parameters}, in order.
+  """
+  workdir.mkdir(exist_ok=True)
+  (workdir / 'config.json').write_text(to_json(c))
+  directory = str(workdir / 'checkpoints')
+  with checkpoint.Checkpoints(directory, len(params), 0) as saved:
+    saved.facts = {'task': facts}
+    for step, x in params.items():
+      saved.save(step, TrainState(jnp.int32(step), x, {}))
+  return str(workdir)
 
 
 def restore(directory, like: dict | None = None, **kwargs):
