@@ -34,15 +34,6 @@ def test_a_start_gives_the_lines_that_begin_there_or_after(raw):
     assert _lines(raw, start) == [x for x in _lines(raw) if x[0] >= start]
 
 
-def test_ranges_share_all_lines():
-  raw = b''.join(b'x' * (n % 7) + b'\n' for n in range(50))
-  cuts = [0, 1, 10, 11, 50, 120, len(raw)]
-  found = [
-    [x for x in _lines(raw, a) if x[0] < b] for a, b in itertools.pairwise(cuts)
-  ]
-  assert sum(found, []) == _lines(raw)
-
-
 @pytest.mark.parametrize('word', [b'word ', 'длинный '.encode(), '漢'.encode()])
 def test_long_lines_come_in_parts_between_characters(word):
   raw = word * (3_000_000 // len(word))

@@ -7,7 +7,6 @@ import pathlib
 import random
 import shutil
 
-import numpy as np
 import pytest
 
 from bert_jax import errors
@@ -26,14 +25,6 @@ from tests.data.preparation import (
   write_corpus,
   write_vocab,
 )
-
-
-def test_two_workers_write_the_same_bytes(corpus, prepared, tmp_path):
-  # 120 documents are merged into 2 shards; one of 4 more for heldout.
-  output = str(tmp_path / 'two')
-  prepare.prepare(make_recipe(corpus), output, prepare.local_runner(2))
-  assert digest(output) == digest(prepared[0])
-  assert len(digest(output)) == 9  # (2 shards + held-out) x 2 lengths + 3
 
 
 @pytest.mark.slow  # CI has Beam only with the oldest Python
@@ -461,18 +452,3 @@ def test_packed_rows_hold_all_pairs(corpus, prepared, tmp_path):
     assert packed['pairs'] == plain['pairs'] > packed['rows']
     assert packed['padding_share'] < plain['padding_share']
     assert packed['padding_share_unpacked'] == plain['padding_share']
-
-
-def test_heldout_documents_are_not_in_the_training_data(corpus, prepared):
-  words = tokenizer.Tokenizer.load(os.path.join(prepared[0], 'vocab.txt'))
-
-  def sentences(split):
-    reader = dataset.open_split(prepared[0], split, 64).reader
-    rows = reader.rows(np.arange(len(reader)), 64, words.cls_id, words.sep_id)
-    text = ' '.join(words.decode(r.tolist()) for r in rows['input_ids'])
-    return {s.strip() for s in text.split('.') if len(s.split()) > 6}
-
-  assert sentences('heldout')
-  # Truncation at the front can make unlike sentences alike, hence the length.
-  common = sentences('heldout') & sentences('train')
-  assert len(common) < 3

@@ -157,26 +157,6 @@ def test_models_of_others_are_sources_too(source, tmp_path, write):
   models.assert_same(words_alone(start(c)[0]), trained)
 
 
-def test_a_head_that_the_source_lacks_begins_anew(source, tmp_path):
-  c = make_config(source, tmp_path / 'data')
-  trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
-  theirs = str(tmp_path / 'hf')
-  tokenizer = Tokenizer(tuple(WORDS))
-  without = {k: trained[k] for k in ('embeddings', 'encoder', 'mlm')}
-  bert = model_config(c)
-  hugging_face.export(theirs, without, bert, tokenizer)
-  c.init_from = theirs
-  params, facts, new = start(c)
-  params = words_alone(params)
-  models.assert_same({k: params[k] for k in without}, without)
-  models.assert_same(params['pooler'], new['pooler'])
-  models.assert_same(params['nsp'], new['nsp'])
-  assert facts['changes'] == [
-    'pooler: new, the source has none',
-    'nsp: new, the source has none',
-  ]
-
-
 def test_added_words_begin_anew_and_the_others_stay(source, tmp_path):
   c = make_config(source, tmp_path / 'data', [*WORDS, 'cow', '##w'])
   trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
