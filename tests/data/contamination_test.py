@@ -11,6 +11,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.corpus import document
 from bert_jax.data import contamination, manifest_file, prepare
+from tests import commands
 from tests.data import preparation
 
 WORDS = [f'w{i}' for i in range(40)]
@@ -88,21 +89,31 @@ def test_prepare_leaves_out_the_documents_that_are_listed(tmp_path):
     vocab=str(tmp_path / 'vocab.txt'),
     vocab_size=len(WORDS) + 5,
   )
-  prepare.prepare(recipe, str(tmp_path / 'all'), one)
-  row = contamination.Row('f', 1, f'{texts[3][20:]} new {texts[17][9:]}')
-  _, found = contamination.find(str(tmp_path / 'all'), [row], workers=0)
+  everything = str(tmp_path / 'run' / 'data')
+  prepare.prepare(recipe, everything, one)
+  (tmp_path / 'dev.tsv').write_text(f'{texts[3][20:]} new {texts[17][9:]}\n')
+  commands.run(
+    contamination,
+    f'--data={tmp_path}/run',  # which has data of its own
+    f'--eval={tmp_path}/dev.tsv',
+    f'--output={tmp_path}/rows.json',
+    f'--documents={named}',
+  )
+  found = document.read_list(named)
   texts_found = [document.Document([texts[k]]) for k in (3, 17)]
   assert found == set(map(document.identify, texts_found))
-  document.write_list(named, found)
+  [row] = json.loads((tmp_path / 'rows.json').read_text())['rows']
+  assert 0 < row['share'] < 1 and row['line'] == 1
   recipe = dataclasses.replace(recipe, exclude=named)
   manifest = prepare.prepare(recipe, str(tmp_path / 'less'), one)
   assert manifest['inputs'][0]['documents'] == 38
   assert manifest['cleaned']['excluded_documents'] == 2
   less = str(tmp_path / 'less')
-  (row,), again = contamination.find(less, [row], workers=0)
+  rows = contamination.read_rows(str(tmp_path / 'dev.tsv'))
+  (row,), again = contamination.find(less, rows, workers=0)
   assert row['share'] == 0 and again == found
   with pytest.raises(errors.UserError, match="exclude was '', is"):
-    prepare.prepare(recipe, str(tmp_path / 'all'), one)
+    prepare.prepare(recipe, everything, one)
   document.write_list(named, found | {'00' * 16})
   with pytest.raises(errors.UserError, match='put the old list back'):
     prepare.prepare(recipe, less, one)

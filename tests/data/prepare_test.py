@@ -11,7 +11,14 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import dataset, manifest_file, prepare, shards
+from bert_jax.data import (
+  data_card,
+  dataset,
+  manifest_file,
+  prepare,
+  shards,
+  vocab,
+)
 from bert_jax.data.prepare import __main__ as command
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
@@ -146,6 +153,24 @@ def test_a_vocabulary_for_other_text_is_warned_of(tmp_path, capsys):
   other = run('other.txt', '.', *digits)
   assert '\nWARNING: 63.6%' in other  # 7 of each 11 tokens
   assert '% of the tokens are unknown to the vocabulary' in other
+
+
+def test_cased_text_keeps_its_case_and_what_is_made_is_verified(
+  tmp_path, capsys
+):
+  text = '\n\n'.join('Paris ' * 9 + f'{k}.' for k in range(60))
+  (tmp_path / 'a.txt').write_text(text)
+  given = [f'--input={tmp_path}/a.txt', '--layout=sentences', '--workers=0']
+  path, output = f'{tmp_path}/vocab.txt', f'{tmp_path}/data'
+  commands.run(vocab, *given, '--cased', f'--output={path}', '--size=38')
+  commands.run(
+    command, *given, '--cased', f'--vocab={path}', f'--output={output}'
+  )
+  words = manifest_file.load_tokenizer(output)
+  assert words.tokens(words.ids(['Paris'])[0]) == ['Paris']
+  assert manifest_file.read(output)['unknown_share'] == 0
+  commands.run(command, f'--verify={output}')
+  assert 'are as they were made' in capsys.readouterr().out
 
 
 def test_a_directory_that_cannot_be_written_is_an_error(corpus):
@@ -424,6 +449,19 @@ def test_manifest_counts(prepared):
     assert len(train.reader) == manifest['lengths'][str(length)]['pairs']
   assert 0 < manifest['unigram_entropy'] < 4.79  # ln 120
   assert manifest == manifest_file.read(output)
+
+
+def test_the_card_shows_the_manifest(prepared):
+  output, manifest = prepared
+  card = pathlib.Path(output, 'DATA_CARD.md').read_text('utf-8')
+  [given], found = manifest['inputs'], manifest['lengths']['32']
+  size, tokens = given['files'][0]['bytes'], given['train']['tokens']
+  assert f'| 1 | 1 | {size:,} | 120 | ' in card and f' | {tokens:,} | ' in card
+  assert f'\n| 32 | {found["rows"]} | {found["pairs"]} | ' in card
+  assert f'{manifest["unknown_share"]:.4%} of the tokens are [UNK].' in card
+  assert '\nNothing had to be removed.\n' in card
+  cleaned = manifest | {'cleaned': {'redirect_pages': 1234}}
+  assert '* 1,234 redirects dropped' in data_card.make_card(cleaned, [])
 
 
 def test_the_manifest_names_every_file_with_its_hash(corpus, prepared):

@@ -17,12 +17,16 @@ from tests.data.preparation import (
 )
 
 
-def test_copies_are_dropped_and_counted(corpus, prepared, tmp_path):
+@pytest.mark.parametrize('weights', [(), (1.0, 0.5), (0.5, 1.0)])
+def test_of_copies_the_one_with_most_passes_is_kept(
+  corpus, prepared, tmp_path, weights
+):
   copy = str(tmp_path / 'copy.txt')
   shutil.copy(corpus, copy)
-  manifest = prepare.prepare(
-    make_recipe(corpus, inputs=(corpus, copy)), str(tmp_path / 'data'), ONE
-  )
+  recipe = make_recipe(corpus, inputs=(corpus, copy), weights=weights)
+  manifest = prepare.prepare(recipe, str(tmp_path / 'data'), ONE)
+  for length, made in prepared[1]['lengths'].items():
+    assert manifest['lengths'][length]['pairs'] == made['pairs']
   assert manifest['cleaned'] == {'duplicate_documents': 120}
   assert manifest['documents']['train'] == prepared[1]['documents']['train']
   assert [i['documents'] for i in manifest['inputs']] == [120, 120]
