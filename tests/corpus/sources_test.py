@@ -165,11 +165,15 @@ def test_big_files_are_cut_and_small_ones_joined(write, tmp_path, monkeypatch):
   for name in ('b', 'c'):
     write(f'text/{name}.txt', f'Document {name}.')
   packed = write('text/d.txt.gz', gzip.compress(text.encode()))
+  dump = write('text/e.xml', f'<mediawiki>{" " * 100}</mediawiki>')
+  wholes = str(packed), str(dump)
   plan = sources.plan([str(tmp_path / 'text')], 'paragraphs', 'text')
   of_big = [r for p in plan for r in p.ranges if r.path == str(big)]
   assert [r.start for r in of_big] == list(range(0, len(text), 100))
-  assert [r.is_whole for p in plan for r in p.ranges if r.path == str(packed)]
-  sizes = [p.size for p in plan if all(r.path != str(packed) for r in p.ranges)]
+  assert [r.path for p in plan for r in p.ranges if r.path in wholes] == [
+    *wholes
+  ]
+  sizes = [p.size for p in plan if all(r.path not in wholes for r in p.ranges)]
   assert max(sizes) <= 100
   found = _texts([tmp_path / 'text'])
   assert sorted(found) == sorted(
@@ -201,8 +205,18 @@ def test_inputs_that_name_nothing_are_refused_before_reading(write, tmp_path):
     sources.plan([str(tmp_path)], 'paragraphs', 'text')
 
 
+def test_what_is_not_utf8_is_counted_for_its_file(write, tmp_path):
+  path, _ = write('a.txt', b'caf\xe9'), write('b.txt', 'One.')
+  [piece] = sources.plan([str(tmp_path)], 'paragraphs', 'text')
+  counts, invalid = collections.Counter(), collections.Counter()
+  list(sources.read_documents(piece, 'paragraphs', 'text', counts, invalid))
+  assert +invalid == {str(path): 1}
+
+
 def test_empty_documents_are_counted(write):
-  path = write('a.jsonl', '{"text": " "}\n' * 1000 + '{"text": "One."}\n')
+  # Compressed, this takes less than ten of its lines.
+  text = '{"text": " "}\n' * 1000 + '{"text": "One."}\n'
+  path = write('a.jsonl.gz', gzip.compress(text.encode()))
   counts = collections.Counter()
   assert len(_read([path], counts=counts)) == 1
   assert counts == {'empty_documents': 1000}
