@@ -1,8 +1,11 @@
 """Tests of batches made in parts, as many hosts do."""
 
+import shutil
+
 import numpy as np
 import pytest
 
+from bert_jax import errors
 from bert_jax.data import dataset, prepare, records
 from bert_jax.pretraining import batches
 from bert_jax.train import task
@@ -121,6 +124,30 @@ def test_words_are_counted_without_special_tokens_in_packed_rows_too(
     for word in ('the', '[PAD]', '[CLS]', '[SEP]'):
       expected = 0 if word[0] == '[' else np.sum(ids == words.vocab.index(word))
       assert counts[words.vocab.index(word)] == expected
+
+
+def test_a_language_model_predicts_the_special_tokens_of_each_row(directory):
+  c = pretrain_test.make_config(objective__kind='ltr', objective__nsp=False)
+  made = batches.Batches(c, directory)
+  rows, counts = len(made.read_sample()), made.count_labels()
+  special = counts[[made._words.cls_id, made._words.sep_id]]
+  assert special.tolist() == [rows, 2 * rows]
+
+
+@pytest.mark.parametrize('skip', [False, True])
+def test_corrupt_records_are_skipped_if_asked_to(directory, tmp_path, skip):
+  folder = shutil.copytree(directory, tmp_path / 'data')
+  path = next(folder.glob('train-*-32.arrayrecord'))
+  [record] = records.Reader([str(path)], 120).read(np.array([7]))
+  whole = path.read_bytes()
+  path.write_bytes(whole.replace(record, b'\xff' * len(record)))
+  c = pretrain_test.make_config(data__skip_corrupt=skip)
+  made = batches.Batches(c, str(folder))
+  if skip:
+    assert (made.read_sample() < 0).all(1).sum() == 1
+  else:
+    with pytest.raises(errors.UserError, match='record 7 of .* cannot be read'):
+      made.read_sample()
 
 
 def test_held_out_rows_are_evaluated_by_input(tmp_path):

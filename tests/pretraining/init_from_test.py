@@ -205,7 +205,10 @@ def test_everything_that_differs_is_said_at_once(source, tmp_path):
     model__hidden_size=16,
     model__num_layers=2,
     model__activation='relu',
+    model__norm='pre',
     model__dropout=0.3,
+    objective__kind='ltr',
+    objective__nsp=False,
     data__lowercase=False,
   )
   with pytest.raises(errors.UserError) as caught:
@@ -215,6 +218,8 @@ def test_everything_that_differs_is_said_at_once(source, tmp_path):
     'hidden_size is 8 in init_from, 16 in the config; '
     'num_layers is 1 in init_from, 2 in the config; '
     "activation is 'gelu_tanh' in init_from, 'relu' in the config; "
+    "norm is 'post' in init_from, 'pre' in the config; "
+    'causal is False in init_from, True in the config; '
     'lowercase is True in init_from, False in the config. '
     'Set these fields as in init_from.'
   )

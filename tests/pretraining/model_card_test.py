@@ -1,10 +1,13 @@
 """What the README.md of an exported model says."""
 
+import json
 import os
 
+import numpy as np
 import pytest
 
-from bert_jax.config import recipes
+from bert_jax.config import recipes, to_json
+from bert_jax.data import manifest_file
 from bert_jax.interop import hugging_face
 from bert_jax.pretraining import model_card
 from tests import models
@@ -43,11 +46,15 @@ def make_row(step, **more):
   }
 
 
-def make_text(rows=(), **changes):
+def make_config(**changes):
   c = recipes.pretraining('tiny')
   c.phases.seq_length = (128, 128)
   c.update_from_flattened_dict(changes)
-  return model_card.make_card(c, MANIFEST, rows, 4386178)
+  return c
+
+
+def make_text(rows=(), **changes):
+  return model_card.make_card(make_config(**changes), MANIFEST, rows, 4386178)
 
 
 def test_figures_come_from_the_manifest_and_the_log():
@@ -115,6 +122,17 @@ def test_the_model_it_started_from_is_named():
     'optimizer.\n\n* nsp: left out\n\n' in text
   )
   assert 'It started' not in make_text()
+
+
+def test_the_card_of_an_earlier_step_shows_no_later_ones(tmp_path):
+  (tmp_path / 'config.json').write_text(to_json(make_config()))
+  (tmp_path / 'data').mkdir()
+  manifest_file.write(str(tmp_path / 'data'), MANIFEST | {'lengths': {}})
+  rows = [json.dumps(make_row(step)) for step in (10, 20)]
+  (tmp_path / 'metrics.jsonl').write_text('\n'.join([*rows, '']))
+  for step, count in ((10, 1), (20, 2)):
+    card = model_card.describe_run(str(tmp_path), {'x': np.ones(3)}, step)
+    assert card.count('| 2.346 |') == count and '\n3 parameters: ' in card
 
 
 @pytest.mark.parametrize(

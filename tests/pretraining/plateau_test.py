@@ -162,3 +162,5 @@ def test_who_stays_on_the_plateau_is_told_what_helps(step, tokens, gain, said):
     )
     c.init_from = 'runs/mine'
     assert 'helps: another learning rate (' in plateau.warn(c, step, found)
+    c.phases.warmups = (401,)
+    assert not plateau.warn(c, step, found)

@@ -153,7 +153,7 @@ def test_shuffled_rows_are_those_of_evaluation(
   assert made.compared[True].eval_batches(phase) == made.eval_batches(phase)
 
 
-def test_work_is_counted_over_phases(directory):
+def test_work_is_counted_over_phases():
   c = make_config()
   objective, phases = pretrain.make_objective(c), task.list_phases(c)
   short, long = (objective.flops(phase) for phase in phases)
@@ -307,6 +307,11 @@ def test_each_input_that_is_evaluated_alone_has_a_line():
     'mlm 0.500 acc 50.0% | nsp 0.500 acc 50.0%\n'
     '  a/*: mlm 0.250 acc 25.0% | nsp 0.250 acc 25.0%'
   )
+
+
+def test_a_loss_beyond_all_bounds_has_a_perplexity():
+  assert pretrain.derive({'mlm_loss': 2.0})['mlm_perplexity'] == math.exp(2)
+  assert 1e300 < pretrain.derive({'mlm_loss': 1e4})['mlm_perplexity'] < math.inf
 
 
 def test_without_nsp_there_is_no_pooler(directory):

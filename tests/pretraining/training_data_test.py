@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
+from bert_jax.corpus import document
 from bert_jax.data import dataset, manifest_file
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import batches, finish, training_data
@@ -27,6 +28,7 @@ def open_data(c, tmp_path):
   [
     ({'data__vocab_size': 121}, 'vocab_size=120, the config'),
     ({'data__pack': 2}, 'pack=1, the config data.pack=2'),
+    ({'data__lowercase': False}, 'lowercase=True, the config data.lowerc'),
     ({'phases__seq_length': (32, 48)}, 'of 32 and 64 tokens, none of 48'),
     (
       {'data__strip_accents': 'false'},
@@ -41,6 +43,21 @@ def test_data_that_do_not_fit_the_config_are_refused(
   c = make_config(**{'data__dir': directory, **changes})
   with pytest.raises(errors.UserError, match=words):
     open_data(c, tmp_path)
+
+
+def test_another_vocabulary_or_list_of_documents_is_refused(
+  directory, tmp_path
+):
+  listed, folder = str(tmp_path / 'list'), tmp_path / 'data'
+  document.write_list(listed, ['00' * 16])
+  c = make_config(data__dir=directory, data__exclude=listed)
+  with pytest.raises(errors.UserError, match='another list of documents'):
+    open_data(c, tmp_path)
+  shutil.copytree(directory, folder)
+  words = (folder / 'vocab.txt').read_text().replace('the\n', 'thy\n')
+  (folder / 'vocab.txt').write_text(words)
+  with pytest.raises(errors.UserError, match='not the vocabulary that the da'):
+    open_data(make_config(data__dir=str(folder)), tmp_path)
 
 
 def test_a_run_warns_of_text_that_was_not_utf8(directory, tmp_path, capsys):

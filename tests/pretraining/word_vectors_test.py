@@ -84,6 +84,8 @@ def test_a_run_starts_with_the_vectors_of_its_text(directory):
   old, words = (x['embeddings']['word']['embedding'] for x in (new, params))
   changed = (old != words).any(1)
   assert 0 < changed.sum() < 60  # the words of the text
+  # Four times as long as random ones.
+  assert words[changed].std() == pytest.approx(4 * 0.02, rel=0.3)
   again, _ = init_from.find_start(c, directory)(new)
   for x, y in zip(*map(jax.tree.leaves, (params, again)), strict=True):
     np.testing.assert_array_equal(x, y)
