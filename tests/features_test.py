@@ -80,7 +80,7 @@ def test_the_command_writes_features_and_draws(tmp_path):
   result = subprocess.run(
     [
       *(sys.executable, '-m', 'bert_jax.features', '--attention'),
-      *(f'--model={folder}', f'--output={output}'),
+      *(f'--model={folder}', f'--output={output}', '--layers=all'),
       *(f'--attention_plot={picture}', 'the cats'),
     ],
     capture_output=True,
@@ -92,7 +92,7 @@ def test_the_command_writes_features_and_draws(tmp_path):
     f'wrote {picture}: [CLS] the cat ##s [SEP]\n'
   )
   with np.load(output) as found:
-    assert found['hidden_0'].shape == (5, 8)
+    assert found['hidden_0'].shape == (3, 5, 8)
     assert found['attention_0'].shape == (2, 2, 5, 5)
   with open(picture, 'rb') as file:
     assert file.read(8) == b'\x89PNG\r\n\x1a\n'

@@ -50,9 +50,13 @@ def test_a_model_without_a_head_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_the_command(finetuned, tmp_path, capsys):
-  given, output = write_input(tmp_path / 'in.csv'), tmp_path / 'out.tsv'
-  flags = f'--model={finetuned}/export', f'--input={given}'
+  given, output = write_input(tmp_path / 'in.csv', '=x'), tmp_path / 'out.tsv'
+  flags = [f'--model={finetuned}/export', f'--input={given}']
+  flags += ['--text==x', '--keep==x,number', '--safe_cells']
   commands.run(predict, *flags, f'--output={output}')
+  head, first, *_ = made.read_lines(output)
+  assert head == "'=x\tnumber\tprediction\tprobability"
+  assert first.startswith('the dog\t0\tdog\t')
   out = capsys.readouterr().out
   assert f'wrote {output}: {len(TEXTS)} predictions' in out
   assert 'truncated to 16 tokens: 1 row\n' in out

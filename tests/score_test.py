@@ -119,10 +119,9 @@ def test_the_command_writes_a_table(tmp_path, capsys):
   hugging_face.export(model, params, config, fill_test.TOKENIZER)
   output = tmp_path / 'out.tsv'
 
-  def run(path):
-    commands.run(
-      score, f'--model={model}', f'--input={path}', f'--output={output}'
-    )
+  def run(path, *more):
+    given = f'--model={model}', f'--input={path}', f'--output={output}'
+    commands.run(score, *given, *more)
     return output.read_text(encoding='utf-8').splitlines()
 
   rows = run(write(tmp_path / 'one.tsv', 'the cat\tthe dog'))
@@ -132,6 +131,8 @@ def test_the_command_writes_a_table(tmp_path, capsys):
     'mean of all\t100.0\t100.0\t100.0\t1\t0',
   ]
   assert '| one | 100.0 | 20.7 | 100.0 | 1 | 0 |' in capsys.readouterr().out
+  lines = write(tmp_path / 'one.txt', 'the dog', 'the cat')
+  assert run(lines, '--two_lines') == rows
   rows = run(write(tmp_path / 'two.txt', 'cat dog', '', 'ran'))
   assert [row.split('\t')[1] for row in rows] == ['sentence', 'cat dog', 'ran']
   scores = [float(row.split('\t')[0]) for row in rows[1:]]

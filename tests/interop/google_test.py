@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 import shutil
 
 import numpy as np
@@ -186,6 +187,9 @@ def test_a_file_that_is_missing_is_named(folder, name):
   os.remove(os.path.join(folder, name))
   if name == 'tokenizer_config.json':  # Google's folders have none
     assert google.read(folder).tokenizer.lowercase
+    path = pathlib.Path(folder, 'vocab.txt')
+    path.write_text(path.read_text('utf-8').replace('the', 'The'), 'utf-8')
+    assert not google.read(folder).tokenizer.lowercase
     return
   with pytest.raises(errors.UserError, match=name.removesuffix('.index')):
     google.read(folder)

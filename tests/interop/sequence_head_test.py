@@ -7,7 +7,7 @@ import pytest
 import safetensors.numpy
 
 from bert_jax import errors
-from bert_jax.interop import hugging_face
+from bert_jax.interop import hugging_face, sequence_head
 from bert_jax.model import classifier
 from tests import models
 
@@ -109,6 +109,9 @@ def test_a_head_for_spans_of_transformers_own_has_the_usual_windows(tmp_path):
   found = hugging_face.read(str(tmp_path / 'out')).head
   assert found.spans == (128, 64, 30, None) and found.labels == ('start', 'end')
   assert found.max_length == models.CONFIG.max_positions  # below 384
+  theirs = {'hidden_size': 8, 'max_position_embeddings': 512}
+  theirs['architectures'] = ['BertForQuestionAnswering']
+  assert sequence_head.read('', theirs, tensors).max_length == 384
 
 
 def ours(**values):
