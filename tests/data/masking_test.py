@@ -43,7 +43,7 @@ def masked(
   )
 
 
-def chosen(batch, out):
+def chosen(out):
   """Returns (positions, labels, new ids) of all predictions, flat."""
   used = out['masked_lm_weights'] > 0
   new = np.take_along_axis(out['input_ids'], out['masked_lm_positions'], 1)
@@ -68,7 +68,7 @@ def test_number_of_predictions(tokens, predictions, expected):
 def test_labels_are_the_hidden_words_and_nothing_else_changes(unit):
   batch = example()
   out = masked(batch, unit=unit)
-  positions, labels, _ = chosen(batch, out)
+  positions, labels, _ = chosen(out)
   # round(0.15 * 32) = 5 of each row; whole words may leave some over.
   counts = out['masked_lm_weights'].sum(1).astype(int)
   assert (counts == 5).all() if unit == 'token' else counts.max() == 5
@@ -97,7 +97,7 @@ def test_positions_ascend_and_do_not_repeat(unit):
 @UNITS
 def test_shares_of_80_10_10(unit):
   batch = example(rows=4000)
-  _, labels, new = chosen(batch, masked(batch, unit=unit))
+  _, labels, new = chosen(masked(batch, unit=unit))
   # Of n = 20,000 predictions (words: some less) 3 sigma are
   # 3 sqrt(0.8 0.2 / n) = 0.0085 and 3 sqrt(0.1 0.9 / n) = 0.0064; a random
   # word is [MASK] or the same one in 1 of 1,000 cases. Spans have a draw each.
@@ -119,7 +119,7 @@ def test_shares_of_80_10_10(unit):
 )
 def test_other_mixes_of_table_8(mix, check):
   batch = example()
-  _, labels, new = chosen(batch, masked(batch, mix=mix))
+  _, labels, new = chosen(masked(batch, mix=mix))
   assert check(labels, new)
 
 
