@@ -223,7 +223,13 @@ def _write(new, output, rows, safe_cells):
     table_files.write_tsv(new, table)
     return
   with table_files.open_new(new) as file:
-    csv.writer(file, lineterminator='\n').writerows(table)
+    plain, quoting = (
+      csv.writer(file, lineterminator='\n', quoting=x)
+      for x in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
+    for row in table:
+      # Python before 3.13 does not quote a carriage return of its own accord.
+      (quoting if any('\r' in x for x in row) else plain).writerow(row)
 
 
 def _disarm(value) -> str:
