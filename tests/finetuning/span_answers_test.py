@@ -153,10 +153,10 @@ def test_answers_are_compared_as_by_the_evaluation_scripts(
 
 def test_the_most_similar_of_the_right_answers_counts():
   found = span_answers.score(
-    ['red cat', 'red', ''],
-    [('cat', 'the red cat', 'dog'), ('dog', 'red cat'), ()],
+    ['red cat', 'red', '', ''],
+    [('cat', 'the red cat', 'dog'), ('dog', 'red cat'), (), ('The', 'cat')],
   )
-  np.testing.assert_allclose(found, [[1, 1], [0, 2 / 3], [1, 1]])
+  np.testing.assert_allclose(found, [[1, 1], [0, 2 / 3], [1, 1], [0, 0]])
 
 
 def count(threshold, odds, scores, answerable):

@@ -255,6 +255,17 @@ def test_rows_of_weight_0_and_padding_change_nothing():
   np.testing.assert_array_equal(ranked['firsts'][0, :5], again['firsts'][0, :5])
 
 
+def test_answers_that_are_all_the_same_or_not_finite_are_a_problem():
+  some = span_answers.Candidates(['cat'], np.zeros((1, 2)), np.zeros(2))
+  none = span_answers.Candidates([], np.zeros((0, 2)), np.zeros(2))
+  for candidates, problem in (
+    ([none, none], 'no answer has a finite score'),
+    ([some, none], 'all 2 predictions are the same'),
+  ):
+    found = span_answers.Answers(candidates, ['cat', 'cat'], None, None)
+    assert spans.TASK.find_problem(('f1',), {}, found) == problem
+
+
 def test_held_out_questions_are_collected_once_each(tmp_path):
   batches, phase, c, data = made.make_task(make_config(tmp_path), tmp_path)
   split = data.splits['dev']

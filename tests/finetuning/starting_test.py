@@ -53,6 +53,9 @@ def test_a_model_is_taken_over_except_for_its_heads(tmp_path):
     expected = 1 if name == 'classifier/bias' else theirs[name]
     np.testing.assert_array_equal(x, np.broadcast_to(expected, x.shape))
   assert facts['path'] == path
+  c.data.vocab_size = 12
+  with pytest.raises(errors.UserError, match='11 words now, 12 when'):
+    starting.make_start(c, ('a', 'b'), None)(new)
 
 
 def write_head(path, labels=('a', 'b')):
