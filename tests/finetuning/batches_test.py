@@ -46,5 +46,10 @@ def test_predictions_are_put_in_the_order_of_the_rows(
   tmp_path, by_length, monkeypatch
 ):
   monkeypatch.setattr(buckets, 'pays', lambda *_: by_length)
-  batches, phase, _, data = make_batches(tmp_path)
+  texts = made.write_texts(tmp_path / 'texts')
+  # Sorted by length, they would be in another order.
+  rows = [f'{"the " * n}cat,cat' for n in (3, 0, 2, 5, 0, 1, 4, 6, 7, 0)]
+  made.write_csv(tmp_path / 'texts', dev=rows)
+  c = made.configure(tmp_path, texts)
+  batches, phase, _, data = made.make_task(c, tmp_path)
   made.check_order(batches, phase, data)
