@@ -84,11 +84,12 @@ def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
     steps.insert(0, optax.stateless(_clip(config.clip_norm)))
   if config.freeze:
     # First, so that the clipped norm is the norm of what is trained.
-    steps.insert(0, optax.stateless(_freeze(config.freeze)))
+    freeze = functools.partial(_freeze, config.freeze)
+    steps.insert(0, optax.stateless(freeze))
   if config.algorithm == 'lamb':
     steps.append(optax.stateless(_scale_by_trust_ratio))
   if config.freeze or config.layer_decay != 1:
-    steps.append(optax.stateless(_scale_rates(config)))
+    steps.append(_scale_by_rates(config))
   return optax.chain(*steps)
 
 
@@ -149,23 +150,25 @@ def _find_frozen(freeze: str, names: list[str]) -> set[str]:
   return frozen
 
 
-def _freeze(freeze: str):
-  def update(grads, params):
-    del params
-    frozen = _find_frozen(freeze, list(param_names.flatten(grads)))
-    return param_names.map_named(
-      lambda name, g: jnp.zeros_like(g) if name in frozen else g, grads
-    )
-
-  return update
+def _freeze(freeze: str, grads: Any, params: Any = None):
+  """Returns a gradient with zeros for frozen parameters."""
+  del params
+  frozen = _find_frozen(freeze, list(param_names.flatten(grads)))
+  return param_names.map_named(
+    lambda name, g: jnp.zeros_like(g) if name in frozen else g, grads
+  )
 
 
-def _scale_rates(config):
-  def update(updates, params):
+def _scale_by_rates(config):
+  def init(params):
+    find_rates(config, params)  # `freeze` is refused here, before any update
+    return optax.EmptyState()
+
+  def update(updates, state, params):
     rates = find_rates(config, params)
-    return jax.tree.map(lambda u, rate: u * rate, updates, rates)
+    return jax.tree.map(lambda u, rate: u * rate, updates, rates), state
 
-  return update
+  return optax.GradientTransformation(init, update)
 
 
 def make_clip(config: config_dict.ConfigDict):
@@ -175,11 +178,8 @@ def make_clip(config: config_dict.ConfigDict):
   """
   if config.clip_unit == 'batch':
     return None
-  clip = functools.partial(_clip(config.clip_norm), params=None)
-  if not config.freeze:
-    return clip
-  freeze = functools.partial(_freeze(config.freeze), params=None)
-  return lambda grads: clip(freeze(grads))
+  clip = _clip(config.clip_norm)
+  return lambda grads: clip(_freeze(config.freeze, grads), None)
 
 
 def _clip(most: float):

@@ -160,11 +160,13 @@ def test_frozen_gradients_do_not_count_for_clipping():
 
 
 @pytest.mark.parametrize('freeze, found', [('layer_9', 'no'), ('/', 'every')])
-def test_a_pattern_that_freezes_nothing_or_all_is_refused(freeze, found):
+def test_a_pattern_that_freezes_nothing_or_all_is_refused_at_once(
+  freeze, found
+):
   c = config.pretraining('base').optimizer
   c.freeze = freeze
   with pytest.raises(errors.UserError, match=f'is found in {found} name'):
-    optimizer.find_rates(c, small_params())
+    optimizer.make(c).init(small_params())
 
 
 def by_lamb(params, grads, corrected):
