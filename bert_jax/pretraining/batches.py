@@ -237,7 +237,8 @@ class Batches:
       batch = masking.shuffle_context(
         batch, keys, vocab_size=self._words.size, special=self._special
       )
-    for name in ('masked_lm_weights', 'next_sentence_weights'):
+    # Attention is measured wherever there is a token.
+    for name in ('input_mask', 'masked_lm_weights', 'next_sentence_weights'):
       batch[name][row >= len(records)] = 0
     return batch
 
