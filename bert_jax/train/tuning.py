@@ -229,6 +229,8 @@ def _cudnn_problem(config, device, length) -> str | None:
     return f'cannot do model.attention_dropout={config.model.attention_dropout}'
   if config.data.pack > 1:
     return f'cannot do data.pack={config.data.pack}'
+  if 0 < config.finetuning.packed < 1:
+    return f'cannot do finetuning.packed={config.finetuning.packed:g}'
   if config.objective.kind == 'rtl':
     # It takes lengths, so padding only at the end.
     return 'cannot do objective.kind=rtl'

@@ -61,6 +61,7 @@ def test_the_config_itself_stays_as_it_is():
     (TPU, 'attention=cudnn', 'cudnn runs on GPUs, not on tpu'),
     (GPU, 'attention=cudnn', 'cudnn cannot do model.attention_dropout=0.1'),
     (GPU, f'{CUDNN},dtype=bfloat16,pack=3', 'data.pack=3'),
+    (GPU, f'{CUDNN},dtype=bfloat16,packed=0.5', 'finetuning.packed=0.5'),
     (GPU, CUDNN, 'model.dtype=float32'),
     (GPU, f'{CUDNN},kind=rtl', 'objective.kind=rtl'),
   ],
@@ -145,6 +146,7 @@ def test_cudnn_is_chosen_where_a_gpu_is_that_can_use_it(monkeypatch):
   monkeypatch.setattr(tuning.jax, 'Device', types.SimpleNamespace)
   assert tried('attention_dropout=0') == ['cudnn', 'recompute']
   assert tried('attention_dropout=0,pack=3') == ['flash', 'recompute']
+  assert tried('attention_dropout=0,packed=0.5') == ['flash', 'recompute']
   assert tried('') == ['flash', 'recompute']
 
 
