@@ -65,7 +65,11 @@ def draw(key: jax.Array, shape: tuple[int, ...]):
 
 def _draw_words(key, shape):
   *rest, rows, columns = shape
-  words = jax.random.bits(key, (*rest, rows // 4, columns), jnp.uint32)
+  return _split(jax.random.bits(key, (*rest, rows // 4, columns), jnp.uint32))
+
+
+def _split(words):
+  """Returns the bytes of words [..., r, c] as values [..., 4 r, c]."""
   parts = [(words >> (8 * j)).astype(jnp.uint8) for j in range(4)]
   return jnp.concatenate(parts, -2)
 
@@ -154,11 +158,7 @@ def draw_block(
     *(jnp.broadcast_to(word, drawn) for word in (key_0, key_1, x)), place
   )
   bits = a ^ b
-  if words == length:
-    found = bits.astype(jnp.uint8)
-  else:
-    parts = [(bits >> (8 * j)).astype(jnp.uint8) for j in range(4)]
-    found = jnp.concatenate(parts, -2)
+  found = bits.astype(jnp.uint8) if words == length else _split(bits)
   return found.swapaxes(-1, -2)
 
 
