@@ -17,7 +17,7 @@ from bert_jax.runtime.pulse import Pulse
 from bert_jax.train import programs, shortage, step, tuning
 from bert_jax.train.loop import run_phase
 from bert_jax.train.meter import Meter
-from bert_jax.train.run import Hosts, Profile, Report, Run, Stop
+from bert_jax.train.run import Profile, Run, Stop
 from bert_jax.train.task import Objective, Task, list_phases
 from bert_jax.workdir import checkpoint, claim, log, paths
 from bert_jax.workdir.status import NOTHING, Nothing, Status
@@ -83,7 +83,7 @@ def fit(
     done = int(state.step) if state else 0
     left = _list_left(list_phases(config), done)
     # Checks all phases, so that an error in the last is known before the first.
-    with run.report.meter.paused():
+    with run.meter.paused():
       at_once = {programs.INITIALISE} if state else set()
       compiled = _compile(run, start, left, done, at_once)
       state = state or _initialise(config, start, mesh)
@@ -93,11 +93,9 @@ def fit(
           run, phase, state, compiled[phase.number]
         )
     params = gather_on_host(state.params, start)
-  run.hosts.stop.ask()
-  if run.hosts.stop.signum is not None:  # came during the last save
-    raise errors.Interrupted(
-      run.hosts.stop.signum, signals.RESUME, everywhere=True
-    )
+  run.stop.ask()
+  if run.stop.signum is not None:  # came during the last save
+    raise errors.Interrupted(run.stop.signum, signals.RESUME, everywhere=True)
   return params, predictions, int(state.step)
 
 
@@ -118,13 +116,13 @@ def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:
   """Compiles a run; returns {phase's number: {length: {name: program}}}."""
   at_once = {programs.PLACE, programs.PLACE_KEY, *at_once}
   later = [program for name, program in start.items() if name not in at_once]
-  mesh, say = run.hosts.mesh, run.report.bar.write
+  mesh, say = run.mesh, run.bar.write
   results = programs.compile_run(
     run.config, run.task.objective, mesh, later, phases, say
   )
   programs.get_executables(results.pop(None).outcomes)  # raises if one failed
   ways = {str(x.number): tuning.describe(results[x].config) for x in phases}
-  run.report.log.write('compute', done, ways)
+  run.log.write('compute', done, ways)
   (state,) = start[programs.FINGERPRINT].arguments
   found: dict[int, dict[int, dict]] = {phase.number: {} for phase in phases}
   for phase, result in results.items():
@@ -141,7 +139,7 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   parallel with the others.
   """
   total = sum(config.phases.steps)
-  signal = Stop(stack.enter_context(signals.recording()))
+  stop = Stop(stack.enter_context(signals.recording()))
   checkpoints = stack.enter_context(
     checkpoint.Checkpoints(
       paths.checkpoints(workdir),
@@ -176,14 +174,6 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   profile = Profile(workdir, config.profile_steps, meter, bar)
   checkpoints.facts = {'task': task.facts, **origin}
   key = start[programs.PLACE_KEY].jitted(step.run_key(config))
-  report = Report(
-    log=rows,
-    bar=bar,
-    meter=meter,
-    status=status,
-    profile=stack.enter_context(profile),
-  )
-  hosts = Hosts(mesh, key, signal, pulse)
   facts = {
     **task.facts,
     **origin,
@@ -200,7 +190,22 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   rows.write('run', done, facts)
   if distributed.is_first():
     claim.adopt(workdir, config)
-  return Run(config, task, objective, hosts, report, checkpoints), state
+  run = Run(
+    config=config,
+    task=task,
+    objective=objective,
+    mesh=mesh,
+    key=key,
+    stop=stop,
+    pulse=pulse,
+    checkpoints=checkpoints,
+    log=rows,
+    bar=bar,
+    meter=meter,
+    status=status,
+    profile=stack.enter_context(profile),
+  )
+  return run, state
 
 
 def _describe_model(params, vocab_size):

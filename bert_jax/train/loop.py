@@ -39,7 +39,7 @@ def run_phase(
     errors.Interrupted: after a signal, with the state saved.
   """
   remat, longest = run.config.compute.remat, compiled[phase.seq_length]
-  with shortage.explaining(remat, phase, longest, run.hosts.mesh):
+  with shortage.explaining(remat, phase, longest, run.mesh):
     return _run_phase(run, phase, state, compiled)
 
 
@@ -48,7 +48,7 @@ def _run_phase(run, phase, state, compiled):
   every, save_every = run.config.eval.every, run.config.checkpoint.every
   update = _by_length(compiled, programs.TRAIN)
   evaluation = _by_length(compiled, programs.EVALUATE)
-  meter, profile = run.report.meter, run.report.profile
+  meter, profile = run.meter, run.profile
   if first == 0:
     _check_first_batch(run, phase, state, evaluation)
   run.stop_if_asked(first, state)
@@ -56,10 +56,10 @@ def _run_phase(run, phase, state, compiled):
     length: run.objective.flops(dataclasses.replace(phase, seq_length=length))
     for length in compiled
   }
-  run.report.status.note(state='running', step=first, phase=phase.number)
+  run.status.note(state='running', step=first, phase=phase.number)
   profile.begin_phase(first, end)
   meter.begin_phase()
-  own = device_mesh.find_own_rows(run.hosts.mesh, phase.batch_size)
+  own = device_mesh.find_own_rows(run.mesh, phase.batch_size)
   make = functools.partial(run.task.train_batch, phase, rows=own)
   workers = run.config.data.loader_workers
   batches, seen = prefetch.make_ahead(make, first, end, workers), set()
@@ -75,7 +75,7 @@ def _run_phase(run, phase, state, compiled):
       if compiled.count and length in seen:
         _warn(run, step + 1, compiled)
       seen.add(length)
-      if (step + 1) % save_every == 0 or run.hosts.stop.save:
+      if (step + 1) % save_every == 0 or run.stop.save:
         meter.flush()
         # During skipped updates, saving would delete an earlier checkpoint.
         if not meter.skipped_in_a_row:
@@ -143,8 +143,8 @@ def _frozen_heap():
 
 def _check_first_batch(run, phase, state, evaluation):
   """Shows the first batch, and checks the loss of new parameters."""
-  task, bar, mesh = run.task, run.report.bar, run.hosts.mesh
-  with run.report.meter.paused():
+  task, bar, mesh = run.task, run.bar, run.mesh
+  with run.meter.paused():
     own = device_mesh.find_own_rows(mesh, phase.eval_batch_size)
     batch = device_mesh.put_batch(mesh, task.train_batch(phase, 0, own))
     sums, _ = evaluation(state.params, batch)
@@ -169,28 +169,26 @@ def _update(run, number, batches, flops, update, state):
   """Dispatches an update, reads the previous one; returns (state, length)."""
   start = time.monotonic()
   batch = next(batches)
-  run.hosts.pulse.updates += 1
+  run.pulse.updates += 1
   costs = {'flops': _choose(flops, batch), 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
-    arrays = device_mesh.put_batch(run.hosts.mesh, batch)
+    arrays = device_mesh.put_batch(run.mesh, batch)
     costs['sequences'] = len(arrays['input_mask'])
     costs['tokens'] = distributed.sum_global(
       batch['input_mask'], arrays['input_mask']
     )
-    state, metrics = update(state, arrays, run.hosts.key)
-    run.hosts.stop.ask_ahead(run.hosts.mesh, run.must_save())
-    run.report.meter.add(number, metrics, costs)
-  run.report.status.note(step=number)
+    state, metrics = update(state, arrays, run.key)
+    run.stop.ask_ahead(run.mesh, run.must_save())
+    run.meter.add(number, metrics, costs)
+  run.status.note(step=number)
   return state, _get_length(batch)
 
 
 def _warn(run, number, compiled):
   """Logs and prints that an update compiled something."""
   count, seconds = compiled.count, compiled.seconds
-  run.report.log.write(
-    'compiled', number, {'programs': count, 'seconds': seconds}
-  )
-  run.report.bar.write(
+  run.log.write('compiled', number, {'programs': count, 'seconds': seconds})
+  run.bar.write(
     f'WARNING: step {number:,} compiled {count} program(s) in '
     f'{seconds:.1f} s; all should have been compiled before: please report it.'
   )
@@ -205,7 +203,7 @@ def _evaluate(run, phase, step, state, evaluation):
     losses = run.objective.losses
     return evaluate.compute_means(totals, losses, task.derive), kept
 
-  with run.report.meter.paused():
+  with run.meter.paused():
     means, kept = measure(task)
     if not math.isfinite(means['loss']):
       raise errors.UserError(
@@ -218,14 +216,14 @@ def _evaluate(run, phase, step, state, evaluation):
     means |= task.compare({x: measure(y)[0] for x, y in task.compared.items()})
     seconds = time.monotonic() - start
     goals = _find_goals(run, step, means)
-    run.report.log.write('eval', step, {**means, **goals, 'seconds': seconds})
-    run.report.status.note(held_out=means)
-    run.report.bar.write(
+    run.log.write('eval', step, {**means, **goals, 'seconds': seconds})
+    run.status.note(held_out=means)
+    run.bar.write(
       f'held-out at step {step:,} ({seconds:.1f} s): {task.word(means)}'
     )
     warning = task.warn(step, {**means, **goals})
     if warning:
-      run.report.bar.write(f'WARNING: {warning}')
+      run.bar.write(f'WARNING: {warning}')
   if task.keep_best:
     run.save_best(step, state, next(iter(scores.values())))
   return kept
@@ -237,14 +235,14 @@ def _find_goals(run, step, means) -> dict[str, float]:
   if not reached:
     return {}
   work = count_work(run.objective, list_phases(run.config), step)
-  found, before = dict(work), run.report.log.evaluation
+  found, before = dict(work), run.log.evaluation
   for goal, now in reached.items():
     own = {f'{goal}_{kind}': value for kind, value in work.items()}
     if own.keys() <= before.keys():
       found |= {name: before[name] for name in own}
     elif now:
       found |= own
-      run.report.bar.write(
+      run.bar.write(
         f'{goal.replace("_", " ")} at step {step:,}: {work["tokens"]:,} tokens, '
         f'{work["flops"]:.3g} FLOPs'
       )
@@ -254,14 +252,14 @@ def _find_goals(run, step, means) -> dict[str, float]:
 def _take_best(run, phase, end, state, evaluation):
   """Returns the state of the best evaluation, and its predictions."""
   step, score = run.checkpoints.best
-  run.report.bar.write(
+  run.bar.write(
     f'the result is the model of step {step:,}, the best on held-out data '
     f'({score:.4f})'
   )
   template = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
   )
-  with run.report.meter.paused(), run.hosts.pulse.watching(False):
+  with run.meter.paused(), run.pulse.watching(False):
     state = run.checkpoints.restore_best(template)
   _, kept = _predict(run, phase, end, state, evaluation, run.task)
   return state, kept
@@ -281,15 +279,15 @@ def _predict(run, phase, step, state, evaluation, rows, bar=None):
 
 def _held_out(run, phase, rows, bar):
   """Yields the batches of rows on the devices; None after a signal."""
-  own = device_mesh.find_own_rows(run.hosts.mesh, phase.eval_batch_size)
+  own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
   make = functools.partial(rows.eval_batch, phase, rows=own)
   made = prefetch.make_ahead(make, 0, rows.eval_batches(phase))
   with contextlib.closing(made):
     for batch in made:
-      run.hosts.stop.ask()
-      if run.hosts.stop.signum is not None:
+      run.stop.ask()
+      if run.stop.signum is not None:
         yield None
-      run.hosts.pulse.evaluated += 1
+      run.pulse.evaluated += 1
       if bar:
         bar.update(1)
-      yield device_mesh.put_batch(run.hosts.mesh, batch)
+      yield device_mesh.put_batch(run.mesh, batch)

@@ -145,41 +145,27 @@ class Profile:
 
 
 @dataclasses.dataclass(frozen=True)
-class Hosts:
-  """What the hosts of a run share.
+class Run:
+  """What all phases of a run share.
 
   Attributes:
     mesh: axes (data, model), see `device_mesh.make_mesh`.
     key: random key of the run, on the mesh.
   """
 
-  mesh: jax.sharding.Mesh
+  config: Any
+  task: Task
+  objective: Objective
+  mesh: Mesh
   key: jax.Array
   stop: Stop
   pulse: Pulse
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-  """The outputs that report how a run is doing."""
-
+  checkpoints: Checkpoints
   log: log.Log | log.Nothing
   bar: progress.Progress
   meter: Meter
   status: status.Status | status.Nothing
   profile: Profile
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-  """What all phases of a run share."""
-
-  config: Any
-  task: Task
-  objective: Objective
-  hosts: Hosts
-  report: Report
-  checkpoints: Checkpoints
 
   def must_save(self) -> bool:
     """Returns whether the last checkpoint is too old, in process 0."""
@@ -193,12 +179,12 @@ class Run:
       return
 
     def announce(mark):
-      self.report.log.write('checkpoint', step, {'fingerprint': mark})
-      self.report.log.flush()
+      self.log.write('checkpoint', step, {'fingerprint': mark})
+      self.log.flush()
 
-    with self.report.meter.paused(), self.hosts.pulse.watching(False):
+    with self.meter.paused(), self.pulse.watching(False):
       mark = self.checkpoints.save(step, state, announce)
-      self.report.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
+      self.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
 
   def save_best(self, step: int, state: Any, score: float):
     """Saves the state if no evaluation before had as high a score."""
@@ -210,10 +196,10 @@ class Run:
   def stop_if_asked(self, step: int, state: Any, ask: bool = True):
     """Saves and raises errors.Interrupted after a signal; `ask` asks hosts."""
     if ask:
-      self.hosts.stop.ask()
-    if self.hosts.stop.signum is not None:
-      self.report.meter.flush()
+      self.stop.ask()
+    if self.stop.signum is not None:
+      self.meter.flush()
       self.save(step, state)
       raise errors.Interrupted(
-        self.hosts.stop.signum, signals.RESUME, everywhere=True
+        self.stop.signum, signals.RESUME, everywhere=True
       )
