@@ -107,7 +107,9 @@ def attend(
     return recomputed_attention.attend(qkv, tokens, key, call)
   if config.attention == 'cudnn':
     return _cudnn(qkv, tokens, config)
-  return _xla(qkv, tokens, key, config, sow)
+  q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
+  seen = compute_mask(tokens, config.causal)
+  return _mix(q, k, v, seen, key, config, sow)
 
 
 def attend_from(
@@ -147,12 +149,6 @@ def _attend_in_reverse(qkv, bias, tokens, key, config, sow):
     sow and (lambda weights: sow(flip(weights, (2, 3)))),
   )
   return flip(mixed)
-
-
-def _xla(qkv, tokens, key, config, sow):
-  q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
-  seen = compute_mask(tokens, config.causal)
-  return _mix(q, k, v, seen, key, config, sow)
 
 
 def _mix(q, k, v, seen, key, config, sow):
