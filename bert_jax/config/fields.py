@@ -398,7 +398,7 @@ FIELDS: dict[str, Field] = {
   'objective.initial_mask_rate': Field(
     0.0,
     'share that is predicted at the first update, from which it changes linearly '
-    'to mask_rate at the last one; 0 is mask_rate',
+    'to mask_rate at the end; 0 is mask_rate',
     Range(0, below=1),
   ),
   'objective.mask_mix': Field(
