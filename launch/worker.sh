@@ -260,8 +260,13 @@ main() {
   tail --lines=0 --follow --pid=$$ "$log" &
   trap leave TERM
   set_number || { say 'this host was not told its number' && finish 'failed'; }
-  # The log of the hosts before this one goes on.
-  [[ -s $log ]] || get "logs/host-$number.log" >"$log"
+  # The log of the hosts before this one goes on; the network may come late.
+  if [[ ! -s $log ]]; then
+    for ((n = 0; n < minute; n++)); do
+      get "logs/host-$number.log" >"$log" || [[ $status == 404 ]] && break
+      pause 1
+    done
+  fi
   set_deadline
   say "host $number of run ${job[name]}, launch ${job[launch]}" && upload_log
   [[ $number != 0 ]] || count_start || finish 'crashed'

@@ -171,6 +171,22 @@ def test_program_is_told_to_save_when_it_has_to_end(host, notice):
   assert not ended or host.end()[0] == f'reason={notice}'
 
 
+def test_the_log_of_the_host_before_goes_on(host):
+  host.cloud.write('gs://b/r/logs/host-0.log', 'of the host before\n')
+  refused = []
+
+  def refuse(method, path):
+    if method == 'GET' and 'logs' in path and len(refused) < 2:
+      refused.append(path)
+      return 503
+    return 0
+
+  host.cloud.refuse = refuse
+  assert host(0).wait(60) == DELETED
+  lines = host.log().splitlines()
+  assert lines[0] == 'of the host before' and len(refused) == 2
+
+
 def test_deletion_that_is_refused_is_asked_for_again(host):
   host.cloud.items['r-1', 'z']['states'] = ['PROVISIONING']
   process = host(0)
