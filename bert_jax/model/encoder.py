@@ -62,7 +62,9 @@ class Dense(nn.Module):
 
 
 def layer_norm(config: bert_config.BertConfig, name: str):
-  return LayerNorm(config.norm_epsilon, config.dtype, name=name)
+  # Another way to compute attention is tried where kernels do not compile.
+  kernels = config.attention in ('flash', 'cudnn')
+  return LayerNorm(config.norm_epsilon, config.dtype, kernels, name=name)
 
 
 def _init_words(config: bert_config.BertConfig):

@@ -13,6 +13,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.ops import normalisation_kernels
+
 _LINEAR = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715 * _LINEAR
 
@@ -76,28 +78,56 @@ class LayerNorm(nn.Module):
 
   Attributes:
     dtype: type of the result; everything is computed in float32.
+    kernels: whether NVIDIA GPUs use `normalisation_kernels`.
   """
 
   epsilon: float
   dtype: str
+  kernels: bool = False
 
   @nn.compact
   def __call__(self, x):
     size = x.shape[-1:]
     scale = self.param('scale', nn.initializers.ones, size)
     bias = self.param('bias', nn.initializers.zeros, size)
-    return normalise(x, scale, bias, self.epsilon, self.dtype)
+    return normalise(x, scale, bias, self.epsilon, self.dtype, self.kernels)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
 def normalise(
-  x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float, dtype: str
+  x: jax.Array,
+  scale: jax.Array,
+  bias: jax.Array,
+  epsilon: float,
+  dtype: str,
+  kernels: bool = False,
 ):
   """Returns x [..., D] normalised, times scale [D], plus bias [D]."""
-  return _normalise_forward(x, scale, bias, epsilon, dtype)[0]
+  return _normalise_forward(x, scale, bias, epsilon, dtype, kernels)[0]
 
 
-def _normalise_forward(x, scale, bias, epsilon, dtype):
+def _normalise_forward(x, scale, bias, epsilon, dtype, kernels):
+  options = {'epsilon': epsilon, 'dtype': dtype}
+  ways = normalisation_kernels.forward, _plain_forward
+  kernel, plain = (functools.partial(way, **options) for way in ways)
+  y, *sums = _choose(kernels, kernel, plain, x, scale, bias)
+  return y, (x, *sums, scale)
+
+
+def _normalise_backward(epsilon, dtype, kernels, kept, gradient):
+  del epsilon, dtype
+  kernel = normalisation_kernels.backward
+  return _choose(kernels, kernel, _plain_backward, *kept, gradient)
+
+
+def _choose(kernels, kernel, plain, *arrays):
+  if kernels:
+    return normalisation_kernels.choose(kernel, plain, *arrays)
+  return plain(*arrays)
+
+
+def _plain_forward(x, scale, bias, epsilon, dtype):
+  """Returns what `normalisation_kernels.forward` does, in XLA's operations."""
   wide = x.astype(jnp.float32)
   mean = jnp.mean(wide, -1, keepdims=True)
   # In the same pass as the mean; rounding may make it slightly negative.
@@ -106,12 +136,12 @@ def _normalise_forward(x, scale, bias, epsilon, dtype):
   ones = (1,) * (x.ndim - 1)
   scale, bias = scale.reshape(*ones, -1), bias.reshape(*ones, -1)
   y = (wide - mean) * (inverse * scale) + bias
-  return y.astype(dtype), (x, mean, inverse, scale)
+  return y.astype(dtype), mean, inverse
 
 
-def _normalise_backward(epsilon, dtype, kept, gradient):
-  del epsilon, dtype
-  x, mean, inverse, scale = kept
+def _plain_backward(x, mean, inverse, scale, gradient):
+  """Returns what `normalisation_kernels.backward` does."""
+  scale = scale.reshape((1,) * (x.ndim - 1) + (-1,))
   gradient = gradient.astype(jnp.float32)
   centred = x.astype(jnp.float32) - mean
   moved = gradient * scale

@@ -36,7 +36,7 @@ def check_kernels(found, device):
   """The kernels of a v4 are those of every later chip."""
   call, size = {
     'tpu': ('tpu_custom_call', 128),
-    'gpu': ('xla.gpu.triton', 64),
+    'gpu': ('flash_forward', 64),
   }[device.platform]
   for (_, length), text in found.items():
     assert (call in text) == (length % size == 0)
