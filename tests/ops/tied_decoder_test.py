@@ -1,5 +1,6 @@
 """Tests of the decoder of masked tokens and its loss."""
 
+import functools
 import math
 
 import jax
@@ -180,6 +181,32 @@ def test_sums_and_gradients_are_those_of_the_logits_however_far(scale):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * size)
 
   jax.tree.map(close, both(fused), both(plain))
+
+
+@pytest.mark.parametrize('scale', [1.0, 1e6])
+def test_on_nvidia_gpus_both_passes_run_without_a_loop(scale):
+  """The host would have to wait for the device to know whether it runs."""
+  x, table, bias = values()
+  rows = scale * x.reshape(-1, 4), table[:WORDS], bias[:WORDS]
+  arguments = *rows, LABELS.reshape(-1), None, jnp.zeros(LABELS.size)
+  loop, both = (
+    functools.partial(tied_decoder._sum_powers, second)
+    for second in (tied_decoder._corrected, tied_decoder._repeated)
+  )
+  found = jax.jit(both)(*arguments)
+  assert (found[3] > 0).any() == (scale > 1)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-30),
+    found,
+    jax.jit(loop)(*arguments),
+  )
+
+
+@pytest.mark.parametrize('platform', ['cuda', 'cpu', 'tpu'])
+def test_only_nvidia_gpus_have_no_loop(platform):
+  grad = jax.jit(jax.grad(lambda *args: fused(*args)[0])).trace(*values())
+  text = grad.lower(lowering_platforms=(platform,)).as_text()
+  assert ('stablehlo.while' in text) == (platform != 'cuda')
 
 
 @pytest.mark.parametrize('word', range(3))
