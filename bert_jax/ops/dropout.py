@@ -45,22 +45,29 @@ def draw(key: jax.Array, shape: tuple[int, ...]):
 
   Byte j of the word at (..., r, c) becomes the value at (..., r + j * n / 4, c)
   of n rows. So a word's bytes go to the same position of different registers,
-  and no data moves within a register.
+  and no data moves within a register. On GPUs, `rbg` keys draw words, too.
 
   Args:
     shape: of the result; its second-to-last axis is split into quarters, unless
       that is the first axis, of rows, each of which has its own numbers.
   """
-  quarters = len(shape) >= 3 and shape[-2] % 4 == 0
-  if quarters and 'rbg' not in str(jax.random.key_impl(key)):
-    return _draw_words(key, shape)
   by_bytes = functools.partial(jax.random.bits, shape=shape, dtype=jnp.uint8)
-  if not quarters:
-    return by_bytes(key)
-  # Off GPUs, generators other than threefry draw bytes as cheaply as words. For
-  # GPUs, XLA draws a word for each byte, with 38 operations instead of 11.
-  by_words = functools.partial(_draw_words, shape=shape)
-  return jax.lax.platform_dependent(key, cuda=by_words, default=by_bytes)
+  if 'rbg' in str(jax.random.key_impl(key)):
+    if shape[-1] % 4:
+      return by_bytes(key)
+    # Off GPUs, bytes are drawn as cheaply as words. For GPUs, XLA draws a word
+    # for each byte, with 38 operations instead of 11.
+    by_words = functools.partial(_draw_neighbours, shape=shape)
+    return jax.lax.platform_dependent(key, cuda=by_words, default=by_bytes)
+  quarters = len(shape) >= 3 and shape[-2] % 4 == 0
+  return _draw_words(key, shape) if quarters else by_bytes(key)
+
+
+def _draw_neighbours(key, shape):
+  """Draws words, each of which makes four bytes next to each other."""
+  *rest, columns = shape
+  words = jax.random.bits(key, (*rest, columns // 4), jnp.uint32)
+  return jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(shape)
 
 
 def _draw_words(key, shape):
