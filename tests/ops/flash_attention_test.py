@@ -15,8 +15,8 @@ from bert_jax.preflight import gpus
 from tests.ops import attentions
 
 B, S, H, K = 3, 128, 2, 16
-# A row without padding, one with, one of padding only.
-MASK = (np.arange(S) < np.array([[S], [100], [0]])).astype(np.int32)
+# A row without padding, and two with.
+MASK = (np.arange(S) < np.array([[S], [100], [60]])).astype(np.int32)
 PAIRS = np.arange(S) // np.array([[50], [70], [200]])
 KEY = jax.random.key(4)
 
@@ -65,8 +65,14 @@ def test_every_generator_drops_the_weights_that_the_plain_path_drops(key):
 )
 def test_words_have_a_bit_for_each_block_of_keys(length):
   """Of one, three and nine blocks; the last needs words of 16 bits."""
-  mask = (np.arange(length) < np.array([[length], [60], [0]])).astype(np.int32)
+  mask = (np.arange(length) < np.array([[length], [60], [9]])).astype(np.int32)
   check(length=length, mask=mask, key=KEY, rate=0.5)
+
+
+def test_a_row_of_padding_only_has_almost_what_the_plain_path_has():
+  """10,000 is subtracted from its scores, which leaves few digits."""
+  mask = (np.arange(S) < np.array([[S], [100], [0]])).astype(np.int32)
+  check(mask=mask, key=KEY, tolerance=1e-3)
 
 
 def test_what_the_kernels_cannot_do_is_said():
