@@ -53,21 +53,50 @@ def gelu_tanh(x: jax.Array):
 
 
 def _gelu_forward(x):
-  wide = x.astype(jnp.float32)
-  return (0.5 * wide * (1 + _tanh(wide))).astype(x.dtype), x
+  def by_tanh(x):
+    wide = x.astype(jnp.float32)
+    return (0.5 * wide * (1 + _tanh(wide))).astype(x.dtype)
+
+  def by_sigmoid(x):
+    wide = x.astype(jnp.float32)
+    return (wide * jax.nn.sigmoid(2 * _inner(wide))).astype(x.dtype)
+
+  return jax.lax.platform_dependent(x, cuda=by_sigmoid, default=by_tanh), x
 
 
 def _gelu_backward(x, gradient):
-  wide = x.astype(jnp.float32)
-  tanh = _tanh(wide)
-  # x times the derivative of tanh's argument.
-  inner = wide * (_LINEAR + 3 * _CUBIC * (wide * wide))
-  slope = 0.5 * (1 + tanh) * (1 + inner * (1 - tanh))
-  return ((gradient.astype(jnp.float32) * slope).astype(x.dtype),)
+  def by_tanh(x, gradient):
+    wide = x.astype(jnp.float32)
+    tanh = _tanh(wide)
+    slope = 0.5 * (1 + tanh) * (1 + _grow(wide) * (1 - tanh))
+    return (gradient.astype(jnp.float32) * slope).astype(x.dtype)
+
+  def by_sigmoid(x, gradient):
+    x, gradient = jax.lax.optimization_barrier((x, gradient))
+    wide = x.astype(jnp.float32)
+    part = jax.nn.sigmoid(2 * _inner(wide))
+    slope = part * (1 + 2 * _grow(wide) * (1 - part))
+    found = (gradient.astype(jnp.float32) * slope).astype(x.dtype)
+    return jax.lax.optimization_barrier(found)
+
+  found = jax.lax.platform_dependent(
+    x, gradient, cuda=by_sigmoid, default=by_tanh
+  )
+  return (found,)
 
 
 def _tanh(x):
-  return jnp.tanh(x * (_LINEAR + _CUBIC * (x * x)))
+  return jnp.tanh(_inner(x))
+
+
+def _inner(x):
+  """Returns the argument of tanh."""
+  return x * (_LINEAR + _CUBIC * (x * x))
+
+
+def _grow(x):
+  """Returns x times the derivative of tanh's argument."""
+  return x * (_LINEAR + 3 * _CUBIC * (x * x))
 
 
 gelu_tanh.defvjp(_gelu_forward, _gelu_backward)
