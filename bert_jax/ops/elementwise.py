@@ -19,22 +19,29 @@ _LINEAR = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715 * _LINEAR
 
 
-@jax.custom_vjp
-def add_bias(x: jax.Array, bias: jax.Array):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def add_bias(x: jax.Array, bias: jax.Array, as_rows: bool = False):
   """Returns x [..., *F] plus bias [*F], which is first rounded to x's type.
 
   The bias's gradient is summed in float32: in bfloat16, thousands of rows of
   one sign can lose half of their sum on a CPU.
+
+  Args:
+    as_rows: adds to a matrix with a column for each number of the bias, as
+      cuBLAS can do at the end of the product that makes it.
   """
-  ones = (1,) * (x.ndim - bias.ndim)
-  return x + bias.astype(x.dtype).reshape(ones + bias.shape)
+  bias = bias.astype(x.dtype)
+  if as_rows:
+    return (x.reshape(-1, bias.size) + bias.reshape(1, -1)).reshape(x.shape)
+  return x + bias.reshape((1,) * (x.ndim - bias.ndim) + bias.shape)
 
 
-def _add_bias_forward(x, bias):
-  return add_bias(x, bias), bias
+def _add_bias_forward(x, bias, as_rows):
+  return add_bias(x, bias, as_rows), bias
 
 
-def _add_bias_backward(bias, gradient):
+def _add_bias_backward(as_rows, bias, gradient):
+  del as_rows
   rows = tuple(range(gradient.ndim - bias.ndim))
   total = jnp.sum(gradient, rows, dtype=jnp.float32)
   return gradient, total.astype(bias.dtype)

@@ -36,6 +36,18 @@ def test_the_bias_is_rounded_to_the_type_of_the_activations():
   assert (found.dtype, found.item()) == (jnp.bfloat16, 2.0)
 
 
+def test_a_bias_of_rows_is_the_same():
+  x, bias = jnp.arange(24.0).reshape(2, 2, 2, 3), jnp.arange(6.0).reshape(2, 3)
+
+  def run(as_rows):
+    y, pull = jax.vjp(lambda *a: elementwise.add_bias(*a, as_rows), x, bias)
+    return y, *pull(x * x)
+
+  jax.tree.map(np.testing.assert_array_equal, run(True), run(False))
+  text = jax.jit(lambda: run(True)[0]).lower().as_text()
+  assert 'tensor<4x6xf32>' in text
+
+
 def make_ids():
   """Returns words of Python's help as ids by their frequency, [B, S]."""
   words = ' '.join(pydoc_data.topics.topics.values()).split()

@@ -10,6 +10,9 @@ from bert_jax.train import tuning
 TPU = types.SimpleNamespace(platform='tpu', device_kind='TPU v5 lite')
 TPU_V3 = types.SimpleNamespace(platform='tpu', device_kind='TPU v3')
 GPU = types.SimpleNamespace(platform='gpu', device_kind='NVIDIA H200')
+A100 = types.SimpleNamespace(
+  platform='gpu', device_kind='NVIDIA A100-SXM4-80GB'
+)
 CPU = types.SimpleNamespace(platform='cpu', device_kind='cpu')
 CUDNN = 'attention=cudnn,attention_dropout=0'
 
@@ -26,12 +29,12 @@ def base(arguments=''):
     (TPU, 'attention=xla', 'xla', 'separate'),
     (TPU_V3, '', 'xla', 'separate'),
     (TPU_V3, 'compute.heads=flat', 'xla', 'flat'),
-    (GPU, '', 'xla', 'flat'),
-    (GPU, 'dtype=bfloat16', 'flash', 'flat'),
-    (GPU, 'dtype=bfloat16,pack=3', 'flash', 'flat'),
+    (GPU, '', 'xla', 'rows'),
+    (GPU, 'dtype=bfloat16', 'flash', 'rows'),
+    (GPU, 'dtype=bfloat16,pack=3', 'flash', 'rows'),
     (GPU, 'dtype=bfloat16,mesh.model=2', 'xla', 'separate'),
-    (GPU, 'dtype=bfloat16,num_heads=32', 'xla', 'flat'),
-    (GPU, f'{CUDNN},dtype=bfloat16', 'cudnn', 'flat'),
+    (GPU, 'dtype=bfloat16,num_heads=32', 'xla', 'rows'),
+    (GPU, f'{CUDNN},dtype=bfloat16', 'cudnn', 'rows'),
     (CPU, '', 'xla', 'rows'),
     (CPU, 'mesh.model=2', 'xla', 'separate'),
   ],
@@ -138,7 +141,7 @@ def test_cudnn_is_chosen_where_a_gpu_is_that_can_use_it(monkeypatch):
   """An absent GPU, for which jax lowers no cuDNN, gets the kernels instead."""
 
   def tried(arguments, device=GPU):
-    c = base(f'dtype=bfloat16,{arguments}')
+    c = base(f'dtype=bfloat16,xla_options=,{arguments}')
     found = tuning.list_candidates(c, device, 512)
     return [x.compute.attention for x in found]
 
@@ -152,15 +155,17 @@ def test_cudnn_is_chosen_where_a_gpu_is_that_can_use_it(monkeypatch):
 
 def test_the_options_of_each_chip():
   found = tuning.get_xla_options(tuning.resolve(base(), TPU, 128))
-  assert found == {'xla_tpu_enforce_prefetch_fifo_order': 'true'}
-  for device in (TPU_V3, GPU, CPU):
+  assert found == {'xla_tpu_enforce_prefetch_fifo_order': True}
+  found = tuning.get_xla_options(tuning.resolve(base(), GPU, 128))
+  assert found == {'xla_gpu_enable_triton_gemm': False}
+  for device in (TPU_V3, A100, CPU):
     assert tuning.get_xla_options(tuning.resolve(base(), device, 128)) == {}
   assert tuning.get_xla_options(base()) == {}
 
 
 def test_options_given_replace_those_of_the_chip():
   c = tuning.resolve(base('xla_options=--xla_a=true xla_b=2'), TPU, 128)
-  assert tuning.get_xla_options(c) == {'xla_a': 'true', 'xla_b': '2'}
+  assert tuning.get_xla_options(c) == {'xla_a': True, 'xla_b': '2'}
   assert (
     tuning.get_xla_options(tuning.resolve(base('xla_options='), TPU, 128)) == {}
   )
