@@ -18,14 +18,15 @@ count. CPU ms are those of all threads together: they are more reliable than
 wall time where other programs share the cores, but include the busy waiting of
 PyTorch's threads.
 
-On a GPU one process runs at a time, so that each has the whole memory: all its
-turns, then the next process. PyTorch has a second row there, which decodes the
-masked positions only, as ours does: the first row is what users of transformers
-have, the second does the same work as ours. `--one_at_a_time --gathered` do so
-on a CPU. With `--flags` our step has a row for each flag of XLA_GPU_FLAGS, or
-for those that are given; with `--ways`, one for each value of
-compute.attention. `--pack` compares our step on rows of at most so many pairs
-with padded ones, by tokens that are not padding.
+On a GPU, where all models must be in its memory at once, PyTorch has a second
+row, which decodes the masked positions only, as ours does: the first row is
+what users of transformers have, the second does the same work as ours.
+`--gathered` adds it on a CPU. With `--one_at_a_time` a process makes all its
+turns before the next one starts, so that each has the whole memory. With
+`--flags` our step has a row for each flag of XLA_GPU_FLAGS, or for those that
+are given; with `--ways`, one for each value of compute.attention. `--pack`
+compares our step on rows of at most so many pairs with padded ones, by tokens
+that are not padding.
 
 The first command compares BASE with 4 layers on the CPU, the second three
 models on one GPU; rows come from --data=FOLDER (made by bert_jax.data.prepare)
@@ -36,6 +37,7 @@ on a GPU those in `step_goals`.
 
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
@@ -52,11 +54,11 @@ PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
 # Goals: times as fast as PyTorch on a CPU; tokens/s of packed rows, times those
 # of padded ones, on a GPU.
 PYTORCH, PACKED = 1.2, 1.8
-# Flags of XLA that may help our step on a GPU. None has been measured yet.
+# Flags of XLA that may help our step on a GPU. Without command buffers, LARGE at
+# 128 took as long on an H200; the other was not measured.
 XLA_GPU_FLAGS = (
-  'xla_gpu_enable_triton_gemm=false',
+  'xla_gpu_enable_command_buffer=',
   'xla_gpu_enable_latency_hiding_scheduler=true',
-  'xla_gpu_enable_cublaslt=true',
 )
 # Size, layers, length, rows, and whether each row is full of tokens.
 ON_CPU = (('base', 4, 128, 8, False),)
@@ -120,6 +122,7 @@ class Peer:
         **os.environ,
         'OMP_NUM_THREADS': str(threads),
         'JAX_PLATFORMS': 'cuda' if device == 'gpu' else 'cpu',
+        'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',  # others need memory, too
         'XLA_FLAGS': ' '.join(flags),
         'TRANSFORMERS_VERBOSITY': 'error',
       },
@@ -127,9 +130,12 @@ class Peer:
       stdout=subprocess.PIPE,
       text=True,
     )
+
+  def wait(self):
+    """Waits until the model is compiled."""
     facts = self._answer()
     self.device = facts['device']
-    print(f'{name}: {facts["versions"]}, {self.device}', flush=True)
+    print(f'{self.name}: {facts["versions"]}, {self.device}', flush=True)
 
   def _answer(self):
     line = self._process.stdout.readline()
@@ -170,37 +176,50 @@ def commands(args):
   return found
 
 
-def run_peers(c, directory, full, args, ours_alone=False):
+def run_peers(c, directory, full, args):
   """Lets all processes train; returns (the peers, the batches)."""
   device = 'gpu' if args.gpu else 'cpu'
   batches = step_rows.read(c, directory, full)
-  steps = args.steps or (20 if args.gpu else 4)
-  one_at_a_time = args.gpu or args.one_at_a_time
-  peers = []
+  steps, peers = count_steps(args), []
   with tempfile.TemporaryDirectory() as folder:
     settings = write_settings(c, batches, device, folder)
-    chosen = list(commands(args).items())[: 1 if ours_alone else None]
-    try:
+    chosen = list(commands(args).items())
+
+    def start(name, command):
+      return Peer(name, command, settings, device, args.threads)
+
+    if args.one_at_a_time:
       for name, command in chosen:
-        try:
-          peers.append(Peer(name, command, settings, device, args.threads))
-        except SystemExit as error:
-          if not (peers and one_at_a_time):
-            raise
-          print(f'SKIP: {error}')  # the others are compared all the same
-          continue
-        if one_at_a_time:
-          for _ in range(args.rounds):
-            peers[-1].turn(steps)
-          peers[-1].close()
-      if not one_at_a_time:
-        for _ in range(args.rounds):
-          for peer in peers:
-            peer.turn(steps)
-    finally:
-      for peer in peers:
-        peer.close()
+        peers += take_turns([start(name, command)], args.rounds, steps)
+    else:  # all compile at once
+      started = [start(name, command) for name, command in chosen]
+      peers = take_turns(started, args.rounds, steps)
+  if not peers or peers[0].name != chosen[0][0]:
+    sys.exit(f'error: {chosen[0][0]} cannot be compared.')
   return peers, batches
+
+
+def count_steps(args):
+  return args.steps or (20 if args.gpu else 4)
+
+
+def take_turns(peers, rounds, steps):
+  """Lets processes train in turns; returns those that could, all ended."""
+  able = []
+  try:
+    for peer in peers:
+      try:
+        peer.wait()
+        able.append(peer)
+      except SystemExit as error:
+        print(f'SKIP: {error}')  # the others are compared all the same
+    for _ in range(rounds):
+      for peer in able:
+        peer.turn(steps)
+  finally:
+    for peer in peers:
+      peer.close()
+  return able
 
 
 def print_table(c, mask, peers):
@@ -255,22 +274,31 @@ def judge(medians):
 def compare_packed(shape, folder, args):
   """Compares our step on padded and on packed rows; returns the exit code."""
   *shape, _ = shape
-  found = []
+  device, peers, shares = 'gpu' if args.gpu else 'cpu', [], []
   for pack, data in ((1, args.data), (args.pack, args.packed)):
     c, directory = get_config(*shape, args), data or f'{folder}/{pack}'
     c.data.pack = pack
     if not data:
       step_rows.prepare_docs(directory, args.threads, pack)
     step_rows.use_data(c, directory)
-    [peer], batches = run_peers(c, directory, False, args, ours_alone=True)
-    mask = batches['input_mask']
-    rate = mask.sum() / len(mask) / statistics.median(peer.seconds)
-    found.append(rate)
+    batches = step_rows.read(c, directory, False)
+    own = tempfile.mkdtemp(dir=folder)
+    settings = write_settings(c, batches, device, own)
+    command, name = [sys.executable, 'ours.py'], f'at most {pack} pairs per row'
+    peers.append(Peer(name, command, settings, device, args.threads))
+    shares.append(batches['input_mask'].mean())
+  if len(take_turns(peers, args.rounds, count_steps(args))) < 2:
+    sys.exit('error: packed rows cannot be compared.')
+  tokens = math.prod(batches['input_mask'].shape[1:])
+  for peer, share in zip(peers, shares, strict=True):
+    seconds = statistics.median(peer.seconds)
     print(
-      f'{pack} pair(s) per row at most: {mask.mean():.1%} of the tokens are no '
-      f'padding, {rate:.0f} of them a second'
+      f'{peer.name}: {share:.1%} of the tokens are no padding, '
+      f'{tokens * share / seconds:.0f} of them a second'
     )
-  ratio = found[1] / found[0]
+  padded, packed = (peer.seconds for peer in peers)
+  slower = statistics.median(a / b for a, b in zip(padded, packed, strict=True))
+  ratio = slower * shares[1] / shares[0]
   text = f'{ratio:.2f} times the tokens/s of padded rows'
   if not args.gpu:
     print(text)

@@ -32,11 +32,12 @@ def serve(
   Args:
     facts: versions and device of this process.
     train: (steps) -> loss of the last; returns when all of them are done.
-    after: called after each turn, untimed.
+    after: called when the model is compiled and after each turn, untimed.
     more: what else to answer after a turn.
   """
   answer = open_answers()
   train(1)  # compiles
+  after()
   answer(facts)
   for line in sys.stdin:
     train(1)  # warms what the others' turns have cooled
