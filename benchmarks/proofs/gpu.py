@@ -87,7 +87,10 @@ def list_parts(args):
   tiny = ['--size=tiny', '--seq_length=128']
   return {
     'values': other('proofs/gpu_values.py', [here], [here, *tiny]),
-    'attention': step('large', 512, 16, '--full', '--ways', *ways),
+    # One after another, since not all ways fit next to each other.
+    'attention': step(
+      'large', 512, 16, '--full', '--one_at_a_time', '--ways', *ways
+    ),
     'packed': step('base', 512, 32, f'--pack={PACK}', f'--packed={packed}'),
     'large-128': step('large', 128, 128, '--full', *torch),
     'large-512': step('large', 512, 32, '--full', *torch),
