@@ -36,6 +36,7 @@ on a GPU those in `step_goals`.
 """
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -114,18 +115,23 @@ class Peer:
   def __init__(self, name, command, settings, device, threads):
     self.name, self.seconds, self.cpu_seconds = name, [], []
     python, script, *rest = command
+    self._command = [python, os.path.join(PEERS, script), settings, *rest]
     flags = [os.environ.get('XLA_FLAGS', '')]
     flags += [f'--{x}' for x in rest if x.startswith('xla_')]
+    self._environment = {
+      **os.environ,
+      'OMP_NUM_THREADS': str(threads),
+      'JAX_PLATFORMS': 'cuda' if device == 'gpu' else 'cpu',
+      'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',  # others need memory, too
+      'XLA_FLAGS': ' '.join(flags),
+      'TRANSFORMERS_VERBOSITY': 'error',
+    }
+    self._process = None
+
+  def start(self):
     self._process = subprocess.Popen(
-      [python, os.path.join(PEERS, script), settings, *rest],
-      env={
-        **os.environ,
-        'OMP_NUM_THREADS': str(threads),
-        'JAX_PLATFORMS': 'cuda' if device == 'gpu' else 'cpu',
-        'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',  # others need memory, too
-        'XLA_FLAGS': ' '.join(flags),
-        'TRANSFORMERS_VERBOSITY': 'error',
-      },
+      self._command,
+      env=self._environment,
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       text=True,
@@ -146,8 +152,9 @@ class Peer:
 
   def turn(self, steps):
     """Runs steps; keeps the time of one, and the last loss; returns the answer."""
-    self._process.stdin.write(f'{steps}\n')
-    self._process.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):  # then there is no answer
+      self._process.stdin.write(f'{steps}\n')
+      self._process.stdin.flush()
     self.last = answer = self._answer()
     self.seconds.append(answer['seconds'] / steps)
     self.cpu_seconds.append(answer['cpu_seconds'] / steps)
@@ -156,8 +163,10 @@ class Peer:
 
   def close(self):
     """Ends the process; again does nothing."""
-    self._process.stdin.close()
-    self._process.wait()
+    if self._process:
+      with contextlib.suppress(BrokenPipeError):
+        self._process.stdin.close()
+      self._process.wait()
 
 
 def commands(args):
@@ -180,42 +189,47 @@ def run_peers(c, directory, full, args):
   """Lets all processes train; returns (the peers, the batches)."""
   device = 'gpu' if args.gpu else 'cpu'
   batches = step_rows.read(c, directory, full)
-  steps, peers = count_steps(args), []
   with tempfile.TemporaryDirectory() as folder:
     settings = write_settings(c, batches, device, folder)
     chosen = list(commands(args).items())
 
-    def start(name, command):
-      return Peer(name, command, settings, device, args.threads)
-
-    if args.one_at_a_time:
-      for name, command in chosen:
-        peers += take_turns([start(name, command)], args.rounds, steps)
-    else:  # all compile at once
-      started = [start(name, command) for name, command in chosen]
-      peers = take_turns(started, args.rounds, steps)
+    peers = [
+      Peer(name, command, settings, device, args.threads)
+      for name, command in chosen
+    ]
+    peers = take_turns(peers, args)
   if not peers or peers[0].name != chosen[0][0]:
     sys.exit(f'error: {chosen[0][0]} cannot be compared.')
   return peers, batches
 
 
-def count_steps(args):
-  return args.steps or (20 if args.gpu else 4)
-
-
-def take_turns(peers, rounds, steps):
+def take_turns(peers, args):
   """Lets processes train in turns; returns those that could, all ended."""
-  able = []
+  groups = [[peer] for peer in peers] if args.one_at_a_time else [peers]
+  steps = args.steps or (20 if args.gpu else 4)
+  return [
+    peer for group in groups for peer in _train(group, args.rounds, steps)
+  ]
+
+
+def _train(peers, rounds, steps):
+  """Lets processes compile at once, then train in turns."""
+  able = list(peers)
+
+  def let(act):
+    for peer in tuple(able):
+      try:
+        act(peer)
+      except SystemExit as error:
+        print(f'FAIL: {error}')  # the others are compared all the same
+        able.remove(peer)
+
   try:
     for peer in peers:
-      try:
-        peer.wait()
-        able.append(peer)
-      except SystemExit as error:
-        print(f'SKIP: {error}')  # the others are compared all the same
+      peer.start()
+    let(Peer.wait)
     for _ in range(rounds):
-      for peer in able:
-        peer.turn(steps)
+      let(lambda peer: peer.turn(steps))
   finally:
     for peer in peers:
       peer.close()
@@ -284,10 +298,10 @@ def compare_packed(shape, folder, args):
     batches = step_rows.read(c, directory, False)
     own = tempfile.mkdtemp(dir=folder)
     settings = write_settings(c, batches, device, own)
-    command, name = [sys.executable, 'ours.py'], f'at most {pack} pairs per row'
+    command, name = [sys.executable, 'ours.py'], f'data.pack={pack}'
     peers.append(Peer(name, command, settings, device, args.threads))
     shares.append(batches['input_mask'].mean())
-  if len(take_turns(peers, args.rounds, count_steps(args))) < 2:
+  if len(take_turns(peers, args)) < 2:
     sys.exit('error: packed rows cannot be compared.')
   tokens = math.prod(batches['input_mask'].shape[1:])
   for peer, share in zip(peers, shares, strict=True):
@@ -339,7 +353,11 @@ def parse_arguments():
   add('--ways', nargs='*', default=[], help='rows of ours, by their attention')
   add('--pack', type=int, help='compare packed rows with padded ones')
   add('--packed', metavar='FOLDER', help='data prepared with this --pack')
-  add('--one_at_a_time', action='store_true', help='as on a GPU')
+  add(
+    '--one_at_a_time',
+    action='store_true',
+    help='each has the whole memory; on a GPU of less than 80 GB',
+  )
   add(
     '--gathered', action='store_true', help="PyTorch's second row, as on a GPU"
   )
@@ -366,6 +384,7 @@ def main():
       c = get_config(*shape, args)
       step_rows.use_data(c, data)
       peers, batches = run_peers(c, data, full, args)
+      good &= len(peers) == len(commands(args))
       medians = print_table(c, batches['input_mask'], peers)
       if args.gpu:
         good &= step_goals.judge(c, peers[0], medians)

@@ -28,7 +28,7 @@ def judge(c, ours, medians) -> bool:
     if name.startswith('PyTorch')
   ]
   if not good:
-    print('SKIP: PyTorch was not compared; give --torch=PYTHON')
+    print('SKIP: no PyTorch to compare with; --torch=PYTHON adds it')
   chip = chips.find(ours.device)
   if chip is None:
     print(

@@ -1,4 +1,4 @@
-"""Checks everything that is not known yet about GPUs, on one.
+"""Checks values, speed, memory and resuming on one GPU.
 
   python benchmarks/proofs/gpu.py --torch=PYTHON
   python benchmarks/proofs/gpu.py --parts=values,runs

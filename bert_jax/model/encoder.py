@@ -62,7 +62,8 @@ class Dense(nn.Module):
 
 
 def layer_norm(config: bert_config.BertConfig, name: str):
-  # Another way to compute attention is tried where kernels do not compile.
+  # Where a compiler refuses kernels, those of attention are not used either: the
+  # next way to compute the step has none at all, see `train/tuning.py`.
   kernels = config.attention in ('flash', 'cudnn')
   return LayerNorm(config.norm_epsilon, config.dtype, kernels, name=name)
 

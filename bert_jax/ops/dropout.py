@@ -45,7 +45,8 @@ def draw(key: jax.Array, shape: tuple[int, ...]):
 
   Byte j of the word at (..., r, c) becomes the value at (..., r + j * n / 4, c)
   of n rows. So a word's bytes go to the same position of different registers,
-  and no data moves within a register. On GPUs, `rbg` keys draw words, too.
+  and no data moves within a register. On NVIDIA's GPUs, a word of an `rbg` key
+  becomes four neighbours, if the last axis is a multiple of 4.
 
   Args:
     shape: of the result; its second-to-last axis is split into quarters, unless

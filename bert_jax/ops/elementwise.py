@@ -27,13 +27,20 @@ def add_bias(x: jax.Array, bias: jax.Array, as_rows: bool = False):
   one sign can lose half of their sum on a CPU.
 
   Args:
-    as_rows: adds to a matrix with a column for each number of the bias, as
-      cuBLAS can do at the end of the product that makes it.
+    as_rows: for NVIDIA GPUs, adds to a matrix with a column for each number of
+      the bias, as cuBLAS can do at the end of the product that makes it.
   """
+
+  def plain(x, bias):
+    return x + bias.reshape((1,) * (x.ndim - bias.ndim) + bias.shape)
+
+  def by_rows(x, bias):
+    return (x.reshape(-1, bias.size) + bias.reshape(1, -1)).reshape(x.shape)
+
   bias = bias.astype(x.dtype)
   if as_rows:
-    return (x.reshape(-1, bias.size) + bias.reshape(1, -1)).reshape(x.shape)
-  return x + bias.reshape((1,) * (x.ndim - bias.ndim) + bias.shape)
+    return jax.lax.platform_dependent(x, bias, cuda=by_rows, default=plain)
+  return plain(x, bias)
 
 
 def _add_bias_forward(x, bias, as_rows):

@@ -39,7 +39,7 @@ class _Call:
 
   Attributes:
     keep: probability in 256ths that a weight is kept; 256 means no dropout.
-    mask_value: added to the scores of masked keys.
+    mask_value: added to the scores of masked keys, at least -10,000.
     causal: whether queries do not see later keys.
     by_key: whether all queries see the same keys, those of id 0.
   """
@@ -84,7 +84,8 @@ def attend(
     key: of the dropout; None turns it off. Any key gives the bytes of
       `dropout.draw(key, [B, H, S, S])`, keys before queries.
     rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
-    mask_value: added to the scores of keys that a query does not see.
+    mask_value: added to the scores of keys that a query does not see; less than
+      -10,000 is -10,000.
     causal: whether queries do not see later keys.
     sequence_ids: [B, S] or None; tokens see only those with the same id.
   """
@@ -325,8 +326,8 @@ def _mask(call, tokens, queries, keys):
   if call.causal:
     place = functools.partial(jax.lax.broadcasted_iota, jnp.int32, seen.shape)
     seen &= place(1) + keys.start <= place(0) + queries.start
-  least = float(np.finfo(np.float32).min)
-  return jnp.where(seen, 0.0, max(call.mask_value * _LOG2E, least))
+  # Lower values would leave no digits to the sums of a query that sees no key.
+  return jnp.where(seen, 0.0, max(call.mask_value, -1e4) * _LOG2E)
 
 
 def _drop(x, words, block):

@@ -36,16 +36,22 @@ def test_the_bias_is_rounded_to_the_type_of_the_activations():
   assert (found.dtype, found.item()) == (jnp.bfloat16, 2.0)
 
 
-def test_a_bias_of_rows_is_the_same():
+def test_a_bias_of_rows_is_the_same_and_for_nvidia_gpus_only(monkeypatch):
   x, bias = jnp.arange(24.0).reshape(2, 2, 2, 3), jnp.arange(6.0).reshape(2, 3)
 
   def run(as_rows):
     y, pull = jax.vjp(lambda *a: elementwise.add_bias(*a, as_rows), x, bias)
     return y, *pull(x * x)
 
-  jax.tree.map(np.testing.assert_array_equal, run(True), run(False))
-  text = jax.jit(lambda: run(True)[0]).lower().as_text()
-  assert 'tensor<4x6xf32>' in text
+  traced = jax.jit(lambda: run(True)[0]).trace()
+  for platform in ('cuda', 'cpu'):
+    text = traced.lower(lowering_platforms=(platform,)).as_text()
+    assert ('tensor<4x6xf32>' in text) == (platform == 'cuda')
+  plain = run(False)
+  monkeypatch.setattr(
+    jax.lax, 'platform_dependent', lambda *x, cuda, default: cuda(*x)
+  )
+  jax.tree.map(np.testing.assert_array_equal, run(True), plain)
 
 
 def make_ids():

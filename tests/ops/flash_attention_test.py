@@ -61,18 +61,33 @@ def test_every_generator_drops_the_weights_that_the_plain_path_drops(key):
 
 
 @pytest.mark.parametrize(
-  'length', [64, 192, pytest.param(576, marks=pytest.mark.slow)]
+  'length',
+  [
+    *(64, 192),
+    *(pytest.param(n, marks=pytest.mark.slow) for n in (576, 1088)),
+  ],
 )
 def test_words_have_a_bit_for_each_block_of_keys(length):
-  """Of one, three and nine blocks; the last needs words of 16 bits."""
+  """Of 1, 3, 9 and 17 blocks; the last two need words of 16 and 32 bits."""
   mask = (np.arange(length) < np.array([[length], [60], [9]])).astype(np.int32)
   check(length=length, mask=mask, key=KEY, rate=0.5)
 
 
+PADDING = (np.arange(S) < np.array([[S], [100], [0]])).astype(np.int32)
+
+
 def test_a_row_of_padding_only_has_almost_what_the_plain_path_has():
   """10,000 is subtracted from its scores, which leaves few digits."""
-  mask = (np.arange(S) < np.array([[S], [100], [0]])).astype(np.int32)
-  check(mask=mask, key=KEY, tolerance=1e-3)
+  check(mask=PADDING, key=KEY, tolerance=1e-3)
+
+
+def test_lower_masks_are_those_of_10_000():
+  for low, usual in zip(
+    run('flash', mask=PADDING, mask_value=-3.4e38),
+    run('flash', mask=PADDING, mask_value=-1e4),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(low, usual)
 
 
 def test_what_the_kernels_cannot_do_is_said():
