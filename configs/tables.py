@@ -36,12 +36,17 @@ class Row(NamedTuple):
     paper: the paper's figure in each column; None if it has none.
     model: fields of pre-training.
     tune: fields of fine-tuning.
+    beside: fields of pre-training other models, which fine-tuning reads next to
+      the first.
+    without: columns that fine-tuning does not support.
   """
 
   name: str
   paper: tuple[float | None, ...]
   model: dict[str, Any] = {}
   tune: dict[str, Any] = {}
+  beside: tuple[dict[str, Any], ...] = ()
+  without: tuple[str, ...] = ()
 
 
 class Table(NamedTuple):
@@ -81,6 +86,7 @@ _NER = 'train={0}/CoNLL-2003/train.conll,dev={0}/CoNLL-2003/dev.conll'
 _MIX = 'objective.mask_mix'
 _NO_NSP = {'objective.nsp': False}
 _LTR = {'objective.kind': 'ltr', **_NO_NSP}
+_RTL = {'objective.kind': 'rtl', **_NO_NSP}
 _COLUMNS = {
   'perplexity': Column(),
   'MNLI-m': Column('glue.py:mnli', 'MNLI'),
@@ -118,6 +124,7 @@ def _shorten(c, share):
 
 def _compare_objectives(c):
   bilstm = {'model.bilstm': c.model.hidden_size}
+  elmo, gpt = _read('weighted_sum_all', c), {'finetuning.form': 'gpt'}
   return Table(
     'Table 5: pre-training tasks',
     _choose('MNLI-m', 'QNLI', 'MRPC', 'SST-2', 'SQuAD', 'NER'),
@@ -126,6 +133,9 @@ def _compare_objectives(c):
       Row('No NSP', (83.9, 84.9, 86.5, 92.6, 87.9, None), _NO_NSP),
       Row('LTR & No NSP', (82.1, 84.3, 77.5, 92.1, 77.8, None), _LTR),
       Row('+ BiLSTM', (82.1, 84.1, 75.7, 91.6, 84.9, None), _LTR, bilstm),
+      # Ways of others; the paper's figures for them are of other models.
+      Row('as ELMo', (None,) * 6, _LTR, elmo, (_RTL,), ('SQuAD',)),
+      Row('as GPT', (None,) * 6, _LTR, gpt, (), ('SQuAD', 'NER')),
     ),
     (
       ('BERT', 'No NSP'),

@@ -48,7 +48,7 @@ def main() -> int:
     raise errors.UserError(f'--data={data} does not exist; name a folder.')
   cells = runs.list_runs(table, c, file, directory, data)
   todo = [*dict.fromkeys(run for column in cells.values() for run in column)]
-  todo.sort(key=lambda run: (run.config.seed, run.needs != ''))
+  todo.sort(key=lambda run: (run.config.seed, run.needs != ()))
   for name, column in table.columns.items():
     if (table.rows[0].name, name) not in cells:
       print(f'no {name}: {data} has no {column.folder}')
@@ -72,11 +72,11 @@ def main() -> int:
   path, counts = os.path.join(directory, f'{name}.md'), {}
   for finished, failed in share.work(directory, todo, make_command):  # noqa: B007
     for run in todo:
-      if run.name in finished and run.name not in counts:
-        folder = os.path.join(directory, run.name)
+      folder = os.path.join(directory, run.name)
+      if run.name in finished.keys() - counts:
         counts[run.name] = runs.read_counts(run, folder)
     done = runs.describe(todo, directory, given.gflops)
-    command = f'python -m bert_jax.reproduce {shlex.join(sys.argv[1:])}'
+    command = shlex.join(['python', '-m', 'bert_jax.reproduce', *sys.argv[1:]])
     about = f'`{command}`\n\n{done}'
     files.write_text(path, page.render(table, cells, finished, counts, about))
     print(done, flush=True)

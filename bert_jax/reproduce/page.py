@@ -51,7 +51,9 @@ def render(
     line.append(_average([x['mlm_loss'] for x in found], '.3f'))
     for name, figure in zip(table.columns, row.paper, strict=True):
       if name in there:
-        own = [x.name for x in cells[row.name, name] if x.name in counts]
+        own = [
+          x.name for x in cells.get((row.name, name), ()) if x.name in counts
+        ]
         scores = [float(runs.score(counts[x].sum(0))) for x in own]
         poor = sum(bool(finished[x].get('problem')) for x in own)
         line.append(f'{figure or "-"} / {_average(scores, ".1f")}{"*" * poor}')

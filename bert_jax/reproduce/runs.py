@@ -31,14 +31,14 @@ class Run:
   Attributes:
     config: --config=FILE with the fields; for fine-tuning, with the sizes and
       steps that its run fills in later.
-    needs: the run that it starts from; '' for none.
+    needs: the runs that it starts from.
   """
 
   name: str
   file: str
   fields: dict[str, Any]
   config: config_dict.ConfigDict
-  needs: str = ''
+  needs: tuple[str, ...] = ()
 
 
 def change(
@@ -65,7 +65,8 @@ def list_runs(
 ) -> dict[tuple[str, str], list[Run]]:
   """Returns {(row, column): its run of each seed}, for columns with data.
 
-  The column '' is pre-training, of which rows may have the same runs.
+  The column '' is pre-training, of which rows may have the same runs; '+' that
+  of a second model.
 
   Args:
     table: of configs/tables.py.
@@ -78,34 +79,37 @@ def list_runs(
   models, own = {}, flatten(c)
   beside = os.path.dirname(file.partition(':')[0])
   prepared = c.data.dir or os.path.join(directory, 'data')
+
+  def pretrain(changes, seed):
+    # Values that the budget has, too, are left out of the name.
+    fields = {k: x for k, x in changes.items() if own[k] != x} | {'seed': seed}
+    # In init_from, a comma separates two models.
+    name = grid.make(fields).name.replace(',', '+')
+    if name not in models:
+      fields['data.dir'] = prepared
+      models[name] = Run(name, file, fields, change(c, fields))
+    return models[name]
+
   for seed in range(table.seeds):
     for row in table.rows:
-      # Values that the budget has, too, are left out of the name.
-      fields = {k: x for k, x in row.model.items() if own[k] != x}
-      fields['seed'] = seed
-      # In init_from, a comma separates two models.
-      name = grid.make(fields).name.replace(',', '+')
-      if name not in models:
-        fields['data.dir'] = prepared
-        models[name] = Run(name, file, fields, change(c, fields))
-      model = models[name]
-      found.setdefault((row.name, ''), []).append(model)
+      starts = [pretrain(x, seed) for x in (row.model, *row.beside)]
+      for i, model in enumerate(starts):
+        found.setdefault((row.name, '+' * i), []).append(model)
+      needs = tuple(x.name for x in starts)
+      folders = ','.join(os.path.join(directory, x) for x in needs)
       for title, column in table.columns.items():
-        if not storage.exists(os.path.join(data, column.folder)):
+        there = storage.exists(os.path.join(data, column.folder))
+        if title in row.without or not there:
           continue
-        run = model
+        run = starts[0]
         if column.folder:
           fields = {**column.fields, **row.tune}
-          parts = name, column.folder, grid.make(fields).name
-          fields |= {
-            'init_from': os.path.join(directory, name),
-            'data.input': column.input.format(data),
-            'seed': seed,
-          }
+          parts = *needs, column.folder, grid.make(fields).name
+          fields |= {'init_from': folders, 'seed': seed}
+          fields['data.input'] = column.input.format(data)
           path = os.path.join(beside, column.config)
-          plan = _plan(path, fields, model.config)
           full = '+'.join(filter(None, parts)).replace(',', '+')
-          run = Run(full, path, fields, plan, name)
+          run = Run(full, path, fields, _plan(path, fields, run.config), needs)
         found.setdefault((row.name, title), []).append(run)
   return found
 

@@ -27,14 +27,14 @@ class Run(NamedTuple):
     name: its folder's name, such as 'learning_rate=2e-05,seed=0'.
     fields: {path of a field: value}, as in the grid.
     setting: {short name of a field: value as text}, of all fields but the seed.
-    needs: the name of a run that has to be done first; '' for none.
+    needs: names of runs that have to be done first.
   """
 
   name: str
   fields: dict[str, Any]
   setting: dict[str, str]
   seed: str
-  needs: str = ''
+  needs: tuple[str, ...] = ()
 
   def apply(self, config: config_dict.ConfigDict) -> config_dict.ConfigDict:
     """Returns the config of this run of an experiment."""

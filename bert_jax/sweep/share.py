@@ -120,7 +120,7 @@ def work(
     while left := _look(directory, runs, results, failed):
       for run in left:
         _check(stop)
-        if run.needs and run.needs not in results:
+        if not results.keys() >= {*run.needs}:
           continue
         workdir = os.path.join(directory, run.name)
         with lock.attempt(os.path.join(workdir, _CLAIM)) as held:
@@ -152,7 +152,9 @@ def _look(directory, runs, results, failed) -> list[grid.Run]:
         results[run.name] = found
         failed.pop(run.name, None)  # another process has succeeded
   ended = results.keys() | failed
-  return [x for x in runs if x.name not in ended and x.needs not in failed]
+  return [
+    x for x in runs if x.name not in ended and not failed.keys() & x.needs
+  ]
 
 
 def read_results(workdir: str) -> dict[str, Any] | None:

@@ -69,7 +69,8 @@ def make_config(budget):
 @pytest.mark.parametrize(
   ('number', 'models', 'cells'),
   [
-    ('5', 3 * 5, 4 * 6 * 5),
+    # The ways of ELMo, without SQuAD, and of GPT, without NER, too.
+    ('5', 4 * 5, (4 * 6 + 5 + 4) * 5),
     ('6', None, None),
     ('7', 5, 7 * 5),
     ('8', 30, 90),
@@ -89,7 +90,8 @@ def test_every_run_of_a_table_can_work(data, budget, number, models, cells):
   names = {run.name for run in every}
   assert len(names) == len(every)
   assert not [x for x in names if ',' in x]  # to init_from, these are two
-  assert {run.needs for run in every - starts} == {x.name for x in starts}
+  needed = {name for run in every - starts for name in run.needs}
+  assert needed == {x.name for x in starts}
   assert all(runs.count_flops(run.config) > 0 for run in every)
   for run in every - starts:
     starting._check_layers(run.config)  # there are as many as features need
@@ -101,13 +103,17 @@ def test_rows_differ_in_what_the_table_is_about(data):
   bert, ltr, more = (
     found[row, 'QNLI'][3] for row in ('BERT', 'LTR & No NSP', '+ BiLSTM')
   )
-  assert bert.name == 'seed=3+QNLI' and bert.needs == 'seed=3'
+  assert bert.name == 'seed=3+QNLI' and bert.needs == ('seed=3',)
   assert bert.fields == {
     'init_from': '/runs/seed=3',
     'data.input': data,
     'seed': 3,
   }
-  assert ltr.needs == more.needs == 'kind=ltr+nsp=False+seed=3'
+  assert ltr.needs == more.needs == ('kind=ltr+nsp=False+seed=3',)
+  both = found['as ELMo', 'QNLI'][3]
+  assert both.needs == (*ltr.needs, 'kind=rtl+nsp=False+seed=3')
+  assert both.fields['init_from'] == ','.join(f'/runs/{x}' for x in both.needs)
+  assert not {('as ELMo', 'SQuAD'), ('as GPT', 'NER')} & found.keys()
   assert more.fields['model.bilstm'] == 128 and more.name != ltr.name
   for table in ('6', '8'):  # a row of each is the budget's
     names = {
@@ -155,7 +161,7 @@ def test_claims_are_the_papers():
   assert ('MNLI-m', '100/0/0', '80/10/10') in tables['8'].list_claims()
 
 
-def make_run(task, needs='seed=0', **data):
+def make_run(task, needs=('seed=0',), **data):
   c = pretraining('tiny')
   c.task = task
   c.data.update(data)
@@ -186,7 +192,7 @@ def test_what_a_run_got_right_is_read_from_what_it_leaves(tmp_path, data):
   assert f1 == pytest.approx(500 / 6)
   results = {'metrics': {'mlm_perplexity': 12.5}}
   (tmp_path / 'results.json').write_text(json.dumps(results))
-  assert read(make_run('pretraining', needs='')) == ([[0.125, 1, 1]], 12.5)
+  assert read(make_run('pretraining', needs=())) == ([[0.125, 1, 1]], 12.5)
 
 
 def make_counts(shares, rows=400):

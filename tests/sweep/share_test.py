@@ -50,7 +50,7 @@ def work(folder, seeds=3, actions=None, needs=None):
   values = ','.join(map(str, range(seeds)))
   runs = grid.parse(f'seed={values}', recipes.finetuning())
   needs = needs or {}
-  runs = [run._replace(needs=needs.get(run.name, '')) for run in runs]
+  runs = [run._replace(needs=needs.get(run.name, ())) for run in runs]
 
   def command(run):
     action = (actions or {}).get(run.seed, 'quick')
@@ -121,13 +121,13 @@ def test_a_closed_output_stops_the_run_as_sigterm_does(tmp_path):
 
 
 def test_a_run_waits_for_the_one_that_it_needs(tmp_path, capsys):
-  needs = {'seed=0': 'seed=2', 'seed=1': 'seed=0'}
+  needs = {'seed=0': ('seed=2',), 'seed=1': ('seed=2', 'seed=0')}
   scores, failed, _ = work(tmp_path / 'a', needs=needs)
   assert len(scores) == 3 and failed == {}
   told = [x for x in capsys.readouterr().out.splitlines() if 'of 3' in x]
   assert told == ['seed=2 (1 of 3)', 'seed=0 (2 of 3)', 'seed=1 (3 of 3)']
   # What needs a run that failed is not begun.
-  needs = {'seed=0': 'seed=1'}
+  needs = {'seed=0': ('seed=2', 'seed=1')}
   scores, failed, _ = work(tmp_path / 'b', 3, {'1': 'fail'}, needs)
   assert failed == {'seed=1': 1} and scores == {'seed=2': 0.2}
   assert count_starts(tmp_path / 'b') == {'seed=1': 1, 'seed=2': 1}
