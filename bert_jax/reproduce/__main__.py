@@ -5,9 +5,8 @@
 
 --config is the budget, any config of pre-training; the table, which is in
 tables.py beside it, changes some fields in each row. Run the same command again
-to continue; start it once per device or host, and they share the runs out.
-After each run, table5.md in --workdir has the results so far; see
-docs/reproduction.md.
+to continue, or once more per device or host: they share the runs. After each
+run, table5.md in --workdir has the results so far; see docs/reproduction.md.
 """
 
 import os

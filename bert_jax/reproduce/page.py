@@ -20,8 +20,7 @@ written down before the runs. Expected: {}
 A claim is *shown* if the 95 % interval of the difference, over seeds and rows of dev,
 is above 0, and *reversed* if it is below. If two models do not differ, up to 6 % of
 the claims come out as shown (10 % with two seeds). 'visible' is the difference that
-four of five experiments like this one would show, if the models have learnt
-something."""
+four of five such experiments would show, if the models have learnt something."""
 
 
 def render(

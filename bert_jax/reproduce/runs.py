@@ -65,8 +65,7 @@ def list_runs(
 ) -> dict[tuple[str, str], list[Run]]:
   """Returns {(row, column): its run of each seed}, for columns with data.
 
-  The column '' is pre-training, of which rows may have the same runs; '+' that
-  of a second model.
+  Pre-training, which rows may share, is column '', of a second model '+'.
 
   Args:
     table: of configs/tables.py.
