@@ -152,12 +152,9 @@ class SelfAttention(nn.Module):
       mixed = attention.attend(qkv, bias, tokens, key, c, sow)  # [B, S, H, K]
     else:
       asking = take_rows(x, positions)
-      q = add_bias(
-        *project.product(asking, slice(1)), c.flat_rows
-      )  # [B, R, 1, H, K]
-      kv = add_bias(
-        *project.product(x, slice(1, 3)), c.flat_rows
-      )  # [B, S, 2, H, K]
+      # [B, R, 1, H, K] and [B, S, 2, H, K]
+      q = add_bias(*project.product(asking, slice(1)), c.flat_rows)
+      kv = add_bias(*project.product(x, slice(1, 3)), c.flat_rows)
       mixed = attention.attend_from(q, kv, positions, tokens, key, c, sow)
     return Dense(c, (c.hidden_size,), 2, name='out')(mixed)  # [B, S or R, D]
 

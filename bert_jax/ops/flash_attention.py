@@ -104,7 +104,9 @@ def attend(
   tokens = jnp.stack([seen, ids], 1)  # [B, 2, S], of keys, of queries
   kept = None if keep == 256 else draw_kept(key, (b, h, s), keep)
   by_key = sequence_ids is None and not causal
-  return _attend(qkv, tokens, kept, _Call(keep, mask_value, causal, by_key))
+  # Lower values would leave no digits to the sums of a query that sees no key.
+  least = max(mask_value, -1e4)
+  return _attend(qkv, tokens, kept, _Call(keep, least, causal, by_key))
 
 
 def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
@@ -307,7 +309,7 @@ def _scaled(queries):
 
 
 def _score(rows, columns, mask):
-  """Returns masked scores as powers of 2, whose exp needs fewer instructions."""
+  """Returns masked scores / ln 2: exp2 needs fewer instructions than exp."""
   return dot(rows, columns, 1, 1) * _LOG2E + mask
 
 
@@ -326,8 +328,7 @@ def _mask(call, tokens, queries, keys):
   if call.causal:
     place = functools.partial(jax.lax.broadcasted_iota, jnp.int32, seen.shape)
     seen &= place(1) + keys.start <= place(0) + queries.start
-  # Lower values would leave no digits to the sums of a query that sees no key.
-  return jnp.where(seen, 0.0, max(call.mask_value, -1e4) * _LOG2E)
+  return jnp.where(seen, 0.0, call.mask_value * _LOG2E)
 
 
 def _drop(x, words, block):
