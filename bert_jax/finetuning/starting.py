@@ -117,6 +117,8 @@ def _read_own_tokenizer(c):
 
 def _fill_model(c: config_dict.ConfigDict):
   models = features.read_models(c)
+  if models and c.finetuning.features == fine_tuned.NO_FEATURES:
+    transfer.check_segments(models[0], c.init_from)
   if models:
     _fill_sizes(c, models[0].config)
     c.model.max_positions = min(x.config.max_positions for x in models)
@@ -142,10 +144,7 @@ def _fill_sizes(c, bert: bert_config.BertConfig):
   known = {field.name for field in dataclasses.fields(bert)}
   for name in set(c.model) & known - set(_OWN):
     c.model[name] = getattr(bert, name)
-  c.objective.kind = 'mlm'
-  if bert.causal:
-    c.objective.kind = 'rtl' if bert.reverse else 'ltr'
-  c.objective.nsp = not bert.causal
+  c.objective.kind, c.objective.nsp = bert.kind, not bert.causal
 
 
 def _check_layers(c):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import param_names
+from bert_jax import errors, param_names
 from bert_jax.inference import source
 from bert_jax.model import parameters
 from bert_jax.workdir import fingerprint
@@ -64,6 +64,16 @@ def transfer(
   for change in facts['changes']:
     print(f'  {change}', flush=True)
   return params, facts
+
+
+def check_segments(model: source.Source, path: str):
+  """Raises errors.UserError unless a model has the segments of every config."""
+  found = model.config.type_vocab_size
+  if found != 2:
+    raise errors.UserError(
+      f'init_from={path} has {found} segment embeddings (type_vocab_size); only '
+      'models with 2 can be trained.'
+    )
 
 
 def _merge(name, ours, theirs, words: int):

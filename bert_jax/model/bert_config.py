@@ -77,6 +77,13 @@ class BertConfig:
     return self.hidden_size // self.num_heads
 
   @property
+  def kind(self) -> str:
+    """Returns `objective.kind` of such a model: mlm, ltr or rtl."""
+    if not self.causal:
+      return 'mlm'
+    return 'rtl' if self.reverse else 'ltr'
+
+  @property
   def target_offset(self) -> int:
     """Returns the offset from a hidden state to the token that it predicts."""
     return self.causal - 2 * self.reverse

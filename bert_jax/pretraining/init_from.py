@@ -5,24 +5,22 @@ schedule start from the beginning. Parameters that the model lacks are new.
 Without one, `find_start` chooses `word_vectors`, if the config asks for them.
 """
 
-import dataclasses
 import functools
 from typing import Any
 
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import model_config
+from bert_jax.config import flatten
 from bert_jax.data import accents, dataset, manifest_file
 from bert_jax.inference import source, transfer
 from bert_jax.pretraining import word_vectors
 from bert_jax.tokenization.tokenizer import read_vocab
 from bert_jax.workdir import claim
 
-# Fields of BertConfig that may differ from the source: they do not change what
-# the parameters mean, or (the first two) are compared separately.
+# Fields of `model` that may differ from the source: they do not change what the
+# parameters mean, or (the first) are compared separately.
 _FREE = (
-  'vocab_size',
   'max_positions',
   'dropout',
   'attention_dropout',
@@ -31,6 +29,7 @@ _FREE = (
   'attention_init',
   'mask_value',
   'dtype',
+  'bilstm',
 )
 
 
@@ -88,23 +87,24 @@ def start(
 
 def _check_model(config, model: source.Source):
   """Raises errors.UserError that lists every field that differs."""
-  wanted = model_config(config)
+  transfer.check_segments(model, config.init_from)
+  theirs = {
+    f'model.{name}': getattr(model.config, name)
+    for name in config.model
+    if name not in _FREE
+  }
+  theirs['objective.kind'] = model.config.kind
+  theirs['data.lowercase'] = model.tokenizer.lowercase
+  fields = flatten(config)
   wrong = [
-    f'{f.name} is {getattr(model.config, f.name)!r} in init_from, '
-    f'{getattr(wanted, f.name)!r} in the config'
-    for f in dataclasses.fields(wanted)
-    if f.name not in _FREE
-    and getattr(model.config, f.name) != getattr(wanted, f.name)
+    f'{name} is {x!r} in init_from, {fields[name]!r} in the config'
+    for name, x in theirs.items()
+    if x != fields[name]
   ]
-  if model.tokenizer.lowercase != config.data.lowercase:
-    wrong.append(
-      f'lowercase is {model.tokenizer.lowercase} in init_from, '
-      f'{config.data.lowercase} in the config'
-    )
-  had, has = model.config.max_positions, wanted.max_positions
+  had, has = model.config.max_positions, config.model.max_positions
   if had != has and not config.resize_positions:
     wrong.append(
-      f'max_positions is {had} in init_from, {has} in the config '
+      f'model.max_positions is {had} in init_from, {has} in the config '
       '(--config.resize_positions=True allows it)'
     )
   if wrong:

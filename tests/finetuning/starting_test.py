@@ -20,6 +20,13 @@ def make_config(**changes):
   return c
 
 
+def test_a_model_with_other_segments_than_two_is_refused(tmp_path):
+  path, *_ = made.write_npz(tmp_path / 'three.npz', type_vocab_size=3)
+  c = make_config(init_from=path)
+  with pytest.raises(errors.UserError, match='has 3 segment embeddings'):
+    starting.take_model(c, str(tmp_path / 'run'))
+
+
 def test_the_top_layers_and_the_pooler_start_anew():
   assert fine_tuned.list_new_layers(make_config()) == ''
   found = fine_tuned.list_new_layers(

@@ -183,7 +183,7 @@ def test_positions_are_resized_when_asked_to(source, tmp_path):
     c = make_config(source, tmp_path / 'data', model__max_positions=size)
     with pytest.raises(
       errors.UserError,
-      match=f'max_positions is 8 in init_from, {size} in the config .*'
+      match=f'model.max_positions is 8 in init_from, {size} in the config .*'
       '--config.resize_',
     ):
       start(c)
@@ -215,12 +215,12 @@ def test_everything_that_differs_is_said_at_once(source, tmp_path):
     init_from.check(c, str(tmp_path / 'run'))
   assert str(caught.value) == (
     f'init_from={source} does not fit the config: '
-    'hidden_size is 8 in init_from, 16 in the config; '
-    'num_layers is 1 in init_from, 2 in the config; '
-    "activation is 'gelu_tanh' in init_from, 'relu' in the config; "
-    "norm is 'post' in init_from, 'pre' in the config; "
-    'causal is False in init_from, True in the config; '
-    'lowercase is True in init_from, False in the config. '
+    "model.activation is 'gelu_tanh' in init_from, 'relu' in the config; "
+    'model.hidden_size is 8 in init_from, 16 in the config; '
+    "model.norm is 'post' in init_from, 'pre' in the config; "
+    'model.num_layers is 1 in init_from, 2 in the config; '
+    "objective.kind is 'mlm' in init_from, 'ltr' in the config; "
+    'data.lowercase is True in init_from, False in the config. '
     'Set these fields as in init_from.'
   )
 
@@ -257,6 +257,16 @@ def test_accents_must_be_as_the_source_has_them(source, tmp_path):
     init_from.check(c, str(tmp_path / 'run'))
   c.data.strip_accents = 'true'
   init_from.check(c, str(tmp_path / 'run'))
+
+
+def test_other_segments_than_two_are_refused(source, tmp_path):
+  c = make_config(source, tmp_path / 'data')
+  bert = dataclasses.replace(model_config(c), type_vocab_size=3)
+  c.init_from = str(tmp_path / 'theirs')
+  params = models.make_params(bert)
+  hugging_face.export(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
+  with pytest.raises(errors.UserError, match='has 3 segment embeddings'):
+    init_from.check(c, str(tmp_path / 'run'))
 
 
 def test_rows_without_a_word_are_not_taken_over(source, tmp_path):
