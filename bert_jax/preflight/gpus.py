@@ -26,9 +26,9 @@ from bert_jax.preflight import (
 )
 from bert_jax.train import programs, task, tuning
 
-# jax's share of a GPU, unless the variable is set.
-_FRACTION = 'XLA_PYTHON_CLIENT_MEM_FRACTION'
-_DEFAULT_FRACTION = 0.75
+# The variables with jax's share of a GPU, the second one deprecated.
+_FRACTIONS = 'XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION'
+_DEFAULT_FRACTION = '0.75'
 # All layers lower in the same way.
 _LOWERED_LAYERS = 2
 
@@ -110,12 +110,13 @@ def _find_problem(program) -> str | None:
 
 def get_usable_memory(memory: int) -> int:
   """Returns the bytes of a GPU that jax takes."""
-  text = os.environ.get(_FRACTION, str(_DEFAULT_FRACTION))
+  name = next(filter(os.environ.get, _FRACTIONS), '')
+  text = os.environ.get(name, _DEFAULT_FRACTION)
   try:
     return int(float(text) * memory)
   except ValueError:
     raise errors.UserError(
-      f'{_FRACTION}={text} is not a number; give one such as 0.9.'
+      f'{name}={text} is not a number; give one such as 0.9.'
     ) from None
 
 

@@ -11,7 +11,7 @@ _GPU_MODEL = (
   'Time: a roofline, not a measurement, from the data sheet: products at a',
   'share of the peak, the update at the bandwidth of the memory and the links.',
   'Memory: arrays that jax hands to the backward pass, counted; the rest by a',
-  'model. jax takes 75 % of a GPU; XLA_PYTHON_CLIENT_MEM_FRACTION=0.92 is more.',
+  'model. By default jax takes 75 %; XLA_CLIENT_MEM_FRACTION=0.92 is more.',
   'Not included: input, evaluation, checkpoints, compiling, restarts.',
 )
 

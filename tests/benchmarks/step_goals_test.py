@@ -7,6 +7,7 @@ import step_goals
 
 from bert_jax import config
 from bert_jax.hardware import chips
+from bert_jax.preflight import gpus
 
 PEAK = chips.get('h200').flops
 NEEDED = 10 * 2**30
@@ -58,7 +59,8 @@ def test_each_goal_is_judged_and_what_cannot_be_is_said(
 
 def test_memory_and_time_are_those_of_preflight(monkeypatch, tmp_path):
   monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))  # no calibration
-  monkeypatch.delenv('XLA_PYTHON_CLIENT_MEM_FRACTION', raising=False)
+  for name in gpus._FRACTIONS:
+    monkeypatch.delenv(name, raising=False)
   facts = step_goals.foresee(make_config('tiny'), chips.get('rtx4090'))
   assert facts['usable_bytes'] == 18 * 2**30
   assert 0 < facts['needed_bytes'] < 2**30

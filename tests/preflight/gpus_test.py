@@ -13,7 +13,8 @@ from bert_jax.train import programs, task
 def nothing_set(monkeypatch, tmp_path):
   """Keeps the settings of this machine out of the estimates."""
   monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))
-  monkeypatch.delenv('XLA_PYTHON_CLIENT_MEM_FRACTION', raising=False)
+  for name in gpus._FRACTIONS:
+    monkeypatch.delenv(name, raising=False)
 
 
 def examine_run(name, arguments='', slices=1):
@@ -93,12 +94,15 @@ def test_a_program_that_does_not_lower_is_named(monkeypatch):
   assert 'training step of phase 0: it cannot be lowered for CUDA: no s' in text
 
 
-def test_the_share_of_a_gpu_is_that_of_the_variable(monkeypatch):
+@pytest.mark.parametrize(
+  'name', ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION')
+)
+def test_the_share_of_a_gpu_is_that_of_the_variable(monkeypatch, name):
   assert gpus.get_usable_memory(40) == 30
-  monkeypatch.setenv('XLA_PYTHON_CLIENT_MEM_FRACTION', '0.9')
+  monkeypatch.setenv(name, '0.9')
   assert gpus.get_usable_memory(40) == 36
-  monkeypatch.setenv('XLA_PYTHON_CLIENT_MEM_FRACTION', 'most')
-  with pytest.raises(errors.UserError, match='most is not a number'):
+  monkeypatch.setenv(name, 'most')
+  with pytest.raises(errors.UserError, match=f'{name}=most is not a number'):
     gpus.get_usable_memory(40)
 
 
