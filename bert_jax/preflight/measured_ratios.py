@@ -165,7 +165,7 @@ def _check_attention(facts, rows):
 
   With compute.attention=auto, kernels that the compiler rejects are replaced.
   """
-  if 'compute' not in facts:  # nothing was compiled for the estimate
+  if 'compiled_layers' not in facts:  # a GPU's, whatever the attention
     return
   allowed = f'attention {facts["compute"]["attention"]}'
   for row in rows:
