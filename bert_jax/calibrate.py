@@ -42,9 +42,10 @@ def _check_config(estimated, config):
 def main():
   """Runs the command."""
   from bert_jax import tasks
-  from bert_jax.config import flatten, unflatten
+  from bert_jax.config import flatten
+  from bert_jax.inference import trained_run
   from bert_jax.preflight import measured_ratios
-  from bert_jax.runtime import files
+  from bert_jax.runtime import files, storage
   from bert_jax.train import task
   from bert_jax.workdir import log, paths
 
@@ -53,14 +54,11 @@ def main():
     values.estimate, 'give what preflight --json=FILE wrote'
   )
   _check_estimate(estimated, values.estimate)
-  path = paths.config(values.workdir)
-  config = unflatten(files.read_json(path))
+  workdir = storage.resolve(values.workdir)
+  config = trained_run.read_config(paths.config(workdir))
   _check_config(estimated['config'], flatten(config))
-  rows = log.read(paths.metrics(values.workdir))
-  phases, objective = (
-    task.list_phases(config),
-    tasks.get(config).make_objective(config),
-  )
+  rows, phases = log.read(paths.metrics(workdir)), task.list_phases(config)
+  objective = tasks.get(config).make_objective(config)
   flops = [objective.flops(phase) for phase in phases]
   entry = measured_ratios.compare(estimated, rows, phases, flops)
   measured_ratios.store(entry)

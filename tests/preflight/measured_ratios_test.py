@@ -238,6 +238,8 @@ def test_the_command_keeps_a_ratio(tmp_path, monkeypatch, capsys):
   assert 'phase 0: ' in out and 'kept for v5e in' in out
   kept = tmp_path / 'home' / 'bert_jax' / 'calibration.json'
   assert json.loads(kept.read_text())['v5e']['topology'] == 'v5e:2x2'
+  with pytest.raises(errors.UserError, match='a path is empty'):
+    commands.run(calibrate, '--workdir=', flags[1])
   path.write_text(
     json.dumps(estimated(phases=[facts], config={'rng': 'other'}))
   )
