@@ -140,7 +140,7 @@ def _run(report):
   if any(facts['steps'] is None for facts in report['phases']):
     return [
       f'{what}: not estimated, since its steps follow from the data; give '
-      '--config.phases.steps=N'
+      '--config.phases.steps=N, 2 or more'
     ]
   if run is None:
     return [f'{what}: not estimated']

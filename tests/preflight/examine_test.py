@@ -149,7 +149,7 @@ NO_TIME = ['time        not known: the step did not comp', 'run: not estimated']
     (
       {'steps': None},
       {},
-      ['phase 0: batches of 32', 'steps follow from the d'],
+      ['phase 0: batches of 32', 'give --config.phases.steps=N, 2 or more'],
     ),
     ({'fits': None, 'step_seconds_estimate': None}, {}, REFUSED),
     ({'fits': False, 'step_seconds_estimate': None}, {}, NO_TIME),
