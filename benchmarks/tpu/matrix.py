@@ -15,16 +15,15 @@ benchmarks/tpu/pages.py.
 A cell names the attention of each length. `refused` is a run that bert_jax
 refuses with a one-line reason; `kernels refused` one in which XLA's attention
 had to replace the kernels; anything else failed. The exit code is 1 if a cell
-failed or kernels were refused. Cells are kept in DIR as JSON and not compiled
-again. A cell takes about half a minute on one core, one to two minutes for
-BASE.
+failed or kernels were refused. Cells are kept in DIR as JSON; only those that
+failed are compiled again. A cell takes about half a minute on one core, one to
+two minutes for BASE.
 """
 
 import argparse
 import concurrent.futures
 import contextlib
 import dataclasses
-import json
 import os
 import subprocess
 import sys
@@ -37,6 +36,7 @@ from bert_jax.config import apply_arguments, recipes
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import compile_step
+from bert_jax.runtime import files
 from bert_jax.train import programs, task, tuning
 
 # {chip: slices of four chips, of sixteen}
@@ -193,27 +193,31 @@ def say(line):
 
 
 def run_cell(folder: str, chip: str, name: str) -> str:
-  """Returns the text of a cell, compiled in another process if it is new."""
+  """Returns the text of a cell, compiled anew unless it is there and good."""
   slug = ''.join(x if x.isalnum() else '_' for x in f'{chip} {name}')
-  path = os.path.join(folder, f'{slug}.json')
-  if not os.path.exists(path):
-    command = [sys.executable, __file__, '--cell', chip, name]
-    try:
-      done = subprocess.run(
-        command, capture_output=True, text=True, timeout=SECONDS
-      )
-      said = done.stdout.strip()
-      if done.returncode:
-        tail = done.stderr.strip().splitlines()[-1:]
-        said = f'FAILED: exit code {done.returncode}: {"".join(tail)}'
-    except subprocess.TimeoutExpired:
-      said = f'FAILED: not compiled in {SECONDS} s'
-    with open(path, 'w') as file:
-      json.dump(said, file)
-  with open(path) as file:
-    said = json.load(file)
-  print(f'{chip}, {name}: {said}', file=sys.stderr, flush=True)
+  path, said = os.path.join(folder, f'{slug}.json'), 'FAILED'
+  if os.path.exists(path):
+    said = files.load_json(path)
+  if said.startswith('FAILED'):
+    said = compile_apart(chip, name)
+    files.write_json(path, said)
+  say(f'{chip}, {name}: {said}')
   return said
+
+
+def compile_apart(chip: str, name: str) -> str:
+  """Returns the text of a cell, compiled in another process."""
+  command = [sys.executable, __file__, '--cell', chip, name]
+  try:
+    done = subprocess.run(
+      command, capture_output=True, text=True, timeout=SECONDS
+    )
+  except subprocess.TimeoutExpired:
+    return f'FAILED: not compiled in {SECONDS} s'
+  if done.returncode:
+    tail = done.stderr.strip().splitlines()[-1:]
+    return f'FAILED: exit code {done.returncode}: {"".join(tail)}'
+  return done.stdout.strip()
 
 
 def table(cells, chips, cases) -> list[str]:

@@ -1,5 +1,7 @@
 """The kinds of runs that benchmarks/tpu/matrix.py compiles."""
 
+import subprocess
+
 import matrix
 import pytest
 
@@ -27,3 +29,14 @@ def test_a_row_names_each_failure_once():
     '',
     '1. no memory',
   ]
+
+
+def test_a_cell_that_failed_is_compiled_again(monkeypatch, tmp_path):
+  ends = [(-9, ''), (0, 'fused\n')]
+
+  def run(command, **how):
+    return subprocess.CompletedProcess(command, *ends.pop(0), stderr='')
+
+  monkeypatch.setattr(matrix.subprocess, 'run', run)
+  found = [matrix.run_cell(str(tmp_path), 'v5e', 'base') for _ in range(3)]
+  assert found == ['FAILED: exit code -9: ', 'fused', 'fused']
