@@ -36,21 +36,19 @@ on a GPU those in `step_goals`.
 """
 
 import argparse
-import contextlib
 import json
 import math
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 import step_goals
 import step_rows
+import step_turns
 
-PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'step_peers')
 PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
 # Goals: times as fast as PyTorch on a CPU; tokens/s of packed rows, times those
 # of padded ones, on a GPU.
@@ -109,66 +107,6 @@ def write_settings(c, batches, device, directory):
   return path
 
 
-class Peer:
-  """A process that trains on request."""
-
-  def __init__(self, name, command, settings, device, threads):
-    self.name, self.seconds, self.cpu_seconds = name, [], []
-    python, script, *rest = command
-    self._command = [python, os.path.join(PEERS, script), settings, *rest]
-    flags = [os.environ.get('XLA_FLAGS', '')]
-    flags += [f'--{x}' for x in rest if x.startswith('xla_')]
-    self._environment = {
-      **os.environ,
-      'OMP_NUM_THREADS': str(threads),
-      'JAX_PLATFORMS': 'cuda' if device == 'gpu' else 'cpu',
-      'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',  # others need memory, too
-      'XLA_FLAGS': ' '.join(flags),
-      'TRANSFORMERS_VERBOSITY': 'error',
-    }
-    self._process = None
-
-  def start(self):
-    self._process = subprocess.Popen(
-      self._command,
-      env=self._environment,
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      text=True,
-    )
-
-  def wait(self):
-    """Waits until the model is compiled."""
-    facts = self._answer()
-    self.device = facts['device']
-    print(f'{self.name}: {facts["versions"]}, {self.device}', flush=True)
-
-  def _answer(self):
-    line = self._process.stdout.readline()
-    if not line:
-      code = self._process.wait()
-      sys.exit(f'error: {self.name} ended with exit code {code}.')
-    return json.loads(line)
-
-  def turn(self, steps):
-    """Runs steps; keeps the time of one, and the last loss; returns the answer."""
-    with contextlib.suppress(BrokenPipeError):  # then there is no answer
-      self._process.stdin.write(f'{steps}\n')
-      self._process.stdin.flush()
-    self.last = answer = self._answer()
-    self.seconds.append(answer['seconds'] / steps)
-    self.cpu_seconds.append(answer['cpu_seconds'] / steps)
-    self.loss = answer['loss']
-    return answer
-
-  def close(self):
-    """Ends the process; again does nothing."""
-    if self._process:
-      with contextlib.suppress(BrokenPipeError):
-        self._process.stdin.close()
-      self._process.wait()
-
-
 def commands(args):
   """Returns {name: [python, script, arguments]}, ours first."""
   found = {'bert_jax': [sys.executable, 'ours.py']}
@@ -191,49 +129,14 @@ def run_peers(c, directory, full, args):
   batches = step_rows.read(c, directory, full)
   with tempfile.TemporaryDirectory() as folder:
     settings = write_settings(c, batches, device, folder)
-    chosen = list(commands(args).items())
-
-    peers = [
-      Peer(name, command, settings, device, args.threads)
-      for name, command in chosen
+    all_peers = [
+      step_turns.Peer(name, command, settings, device, args.threads)
+      for name, command in commands(args).items()
     ]
-    peers = take_turns(peers, args)
-  if not peers or peers[0].name != chosen[0][0]:
-    sys.exit(f'error: {chosen[0][0]} cannot be compared.')
+    peers = step_turns.take_turns(all_peers, args)
+  if all_peers[0] not in peers:
+    sys.exit(f'error: {all_peers[0].name} cannot be compared.')
   return peers, batches
-
-
-def take_turns(peers, args):
-  """Lets processes train in turns; returns those that could, all ended."""
-  groups = [[peer] for peer in peers] if args.one_at_a_time else [peers]
-  steps = args.steps or (20 if args.gpu else 4)
-  return [
-    peer for group in groups for peer in _train(group, args.rounds, steps)
-  ]
-
-
-def _train(peers, rounds, steps):
-  """Lets processes compile at once, then train in turns."""
-  able = list(peers)
-
-  def let(act):
-    for peer in tuple(able):
-      try:
-        act(peer)
-      except SystemExit as error:
-        print(f'FAIL: {error}')  # the others are compared all the same
-        able.remove(peer)
-
-  try:
-    for peer in peers:
-      peer.start()
-    let(Peer.wait)
-    for _ in range(rounds):
-      let(lambda peer: peer.turn(steps))
-  finally:
-    for peer in peers:
-      peer.close()
-  return able
 
 
 def print_table(c, mask, peers):
@@ -299,9 +202,9 @@ def compare_packed(shape, folder, args):
     own = tempfile.mkdtemp(dir=folder)
     settings = write_settings(c, batches, device, own)
     command, name = [sys.executable, 'ours.py'], f'data.pack={pack}'
-    peers.append(Peer(name, command, settings, device, args.threads))
+    peers.append(step_turns.Peer(name, command, settings, device, args.threads))
     shares.append(batches['input_mask'].mean())
-  if len(take_turns(peers, args)) < 2:
+  if len(step_turns.take_turns(peers, args)) < 2:
     sys.exit('error: packed rows cannot be compared.')
   tokens = math.prod(batches['input_mask'].shape[1:])
   for peer, share in zip(peers, shares, strict=True):

@@ -17,7 +17,7 @@ def judge(c, ours, medians) -> bool:
 
   Args:
     c: the config, of one phase.
-    ours: the `step.Peer` of bert_jax after its turns.
+    ours: the `step_turns.Peer` of bert_jax after its turns.
     medians: {name: how many times slower than ours}.
   """
   from bert_jax.hardware import chips
