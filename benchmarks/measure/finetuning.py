@@ -177,7 +177,10 @@ def parse_arguments():
   add('--threads', type=int, default=2, help='CPU cores for each')
   add('--rounds', type=int, default=3)
   add('--documents', type=int, help='rows or questions; default: 6400, 1200')
-  return parser.parse_args()
+  args = parser.parse_args()
+  if not (args.glue or args.squad):
+    parser.error('there is nothing to compare; give --glue, --squad or both')
+  return args
 
 
 def main():

@@ -108,8 +108,9 @@ def main():
     '--more', default='', help='arguments of all configs, such as seq_length=32'
   )
   options = parser.parse_args()
-  if unknown := {*options.starts.split(',')} - {*_STARTS}:
-    parser.error(f'--starts={",".join(unknown)}: choose from {_STARTS}')
+  for flag, known in (('starts', _STARTS), ('tasks', TASKS)):
+    if unknown := {*getattr(options, flag).split(',')} - {*known}:
+      parser.error(f'--{flag} has {unknown}; there are {", ".join(known)}')
   made = os.path.join(options.workdir, 'made')
   if not os.path.exists(made):
     files.write_folder(made, [], lambda new: write_data(options.data, new))

@@ -267,7 +267,11 @@ def parse_arguments():
   add('--threads', type=int, default=2, help='CPU cores for each')
   add('--rounds', type=int, default=7)
   add('--steps', type=int, help='steps per turn; default: 4, on a GPU 20')
-  return parser.parse_args()
+  args = parser.parse_args()
+  ours = args.size or args.pack or args.ways or args.flags is not None
+  if not (args.gpu or args.torch or ours):
+    parser.error('there is nothing to compare with; give --torch=PYTHON')
+  return args
 
 
 def main():

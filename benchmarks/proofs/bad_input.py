@@ -195,7 +195,7 @@ def main():
   )
   parser.add_argument('--vocab', required=True)
   parser.add_argument('--real', nargs='*', default=[])
-  parser.add_argument('--only', help='run the case of this name only')
+  parser.add_argument('--only', choices=TEXTS, help='run this case only')
   args = parser.parse_args()
   vocab, good = os.path.abspath(args.vocab), []
   with tempfile.TemporaryDirectory() as scratch:
