@@ -33,38 +33,38 @@ class Range:
 
   Attributes:
     fast, slow: factors of the modelled time.
-    why: the reason, a line to print.
+    why: the factors and their reason, a line to print.
   """
 
   fast: float
   slow: float
   why: str
 
-  @property
-  def text(self) -> str:
-    """Returns the factors and their reason."""
-    return f"{self.fast:g} to {self.slow:g} x the model's time: {self.why}"
+
+def _judge(fast, slow, reason) -> Range:
+  why = f"{fast:g} to {slow:g} x the model's time: {reason}"
+  return Range(fast, slow, why)
 
 
 _UNCHECKED = 'no run on this chip was compared'
-_RANGES = {
-  'v2': Range(0.8, 2.0, f'{_UNCHECKED}; the run of 2018 is not explained'),
-  'v3': Range(0.8, 1.35, 'one published run, of another program, is inside'),
-  'v4': Range(0.8, 1.35, 'one published run, of another program, is inside'),
-  'v5e': Range(0.8, 1.6, _UNCHECKED),
-  'v5p': Range(0.8, 1.6, f'{_UNCHECKED}; its clock is inferred'),
+# By `chips.Chip.name`.
+RANGES = {
+  'v2': _judge(0.8, 2.0, f'{_UNCHECKED}; the run of 2018 is not explained'),
+  'v3': _judge(0.8, 1.35, 'one published run, of another program, is inside'),
+  'v4': _judge(0.8, 1.35, 'one published run, of another program, is inside'),
+  'v5e': _judge(0.8, 1.6, _UNCHECKED),
+  'v5p': _judge(0.8, 1.6, f'{_UNCHECKED}; its clock is inferred'),
   # On v2 to v5p it is 88 to 100 %, so the chip may be faster by a third.
-  'v6e': Range(
+  'v6e': _judge(
     0.65,
     1.7,
     f'{_UNCHECKED}; its clock is inferred, and by it large products are '
     'expected to reach 70 % of the peak only',
   ),
-  'tpu7x': Range(
+  'tpu7x': _judge(
     0.8,
     1.7,
-    'no run on this chip was compared, only published speeds of products; its '
-    'clock is inferred',
+    f'{_UNCHECKED}, only published speeds of products; its clock is inferred',
   ),
 }
 # Factors of the calibrated time, since the measured run may have had another
@@ -72,12 +72,7 @@ _RANGES = {
 _CALIBRATED = 0.85, 1.2
 
 
-def get_range(chip: str) -> Range:
-  """Returns the range for a TPU, by `chips.Chip.name`."""
-  return _RANGES[chip]
-
-
-def get_calibrated(entry: dict) -> Range:
+def _calibrate(entry: dict) -> Range:
   """Returns the range for a calibration, from `measured_ratios.read`."""
   fast, slow = _CALIBRATED
   least, most = min(entry['ratios']), max(entry['ratios'])
@@ -141,16 +136,11 @@ def estimate_tpu_step(
   parts = _time_parts(cost, topology, generator, head_size)
   parts['collectives'] *= 1 - covered
   seconds = sum(parts.values())
-  if calibration:
-    found = get_calibrated(calibration)
-    why = found.why
-  else:
-    found = get_range(chip.name)
-    why = found.text
+  found = _calibrate(calibration) if calibration else RANGES[chip.name]
   peak = chip.flops * topology.chips
   least = flops / (MOST_OF_PEAK * peak)
   ends = (max(seconds * n, least) for n in (found.fast, found.slow))
-  step = _describe_step(seconds, tuple(ends), parts, why, flops, peak)
+  step = _describe_step(seconds, tuple(ends), parts, found.why, flops, peak)
   return step | {'collectives_covered_share': covered}
 
 
@@ -278,11 +268,9 @@ def estimate_gpu_step(
   middle = least / ((worst + best) / 2) + rest
   ends, why = (least / best + rest, least / worst + rest), _GPU_WHY
   if calibration is not None:
-    found = get_calibrated(calibration)
-    ends, why = (
-      (max(middle * found.fast, least), middle * found.slow),
-      found.why,
-    )
+    found = _calibrate(calibration)
+    ends = max(middle * found.fast, least), middle * found.slow
+    why = found.why
   return _describe_step(middle, ends, parts, why, flops, peak)
 
 

@@ -66,7 +66,7 @@ def test_range_is_that_of_the_chip_around_the_model():
 def test_every_tpu_has_a_range_with_a_reason():
   for chip in chips.CHIPS:
     if chip.memory is None:
-      found = estimate.get_range(chip.name)
+      found = estimate.RANGES[chip.name]
       assert 0 < found.fast < 1 < found.slow and found.why
 
 
