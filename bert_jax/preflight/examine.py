@@ -15,6 +15,7 @@ from bert_jax.preflight import (
   estimate,
   hlo_cost,
   kernel_schedules,
+  largest_batch,
   measured_ratios,
 )
 from bert_jax.train import programs, task
@@ -152,14 +153,13 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   memory, cost = _extrapolate(steps, config.model.num_layers)
   # A step of all layers was judged by the compiler.
   fits = steps[0].fits if len(steps) == 1 else memory.total <= usable
-  batch = estimate.estimate_batch(
+  batch = largest_batch.estimate(
     memory.total,
     memory.parameters + memory.optimizer + memory.program,
     memory.parameters,  # the gradients' shards have the same size
     usable,
     sums=compile_step.count_gradient_bytes(config, mesh),
-    batch_size=phase.batch_size,
-    accumulate=phase.accumulate,
+    phase=phase,
     shares=mesh.shape['data'],
   )
   facts |= {

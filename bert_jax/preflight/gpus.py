@@ -21,6 +21,7 @@ from bert_jax.preflight import (
   compile_step,
   estimate,
   examine,
+  largest_batch,
   measured_ratios,
   memory_model,
 )
@@ -130,14 +131,13 @@ def _examine_phase(config, topology, mesh, phase, calibration):
   # In micro-batches, gradients are added up in float32.
   sums = compile_step.count_gradient_bytes(config, mesh)
   one = memory.gradients - (sums if phase.accumulate > 1 else 0)
-  batch = estimate.estimate_batch(
+  batch = largest_batch.estimate(
     memory.total,
     memory.fixed,
     one,
     usable,
     sums=sums,
-    batch_size=phase.batch_size,
-    accumulate=phase.accumulate,
+    phase=phase,
     shares=mesh.shape['data'],
   )
   facts = examine.describe_phase(config, phase, usable)

@@ -244,26 +244,3 @@ def test_run_adds_the_phases_and_counts_chips_and_dollars():
   }
   unknown = estimate.estimate_run([(1, (1.0, 2.0))], 16, None)
   assert unknown['dollars'] is None
-
-
-@pytest.mark.parametrize(
-  'needed, fixed, largest, accumulate',
-  [
-    # 4 devices of 8 rows: 10 + 20 + 8 x 5 = 70 of 100 bytes.
-    (70, 10, 14 * 4, 1),
-    # 10 + 20 + 8 x 20 = 190 of 100; in 4 parts 10 + 2 x 20 + 2 x 20.
-    (190, 10, 3 * 4, 4),
-    # A batch smaller than the gradients tells nothing of larger ones.
-    (25, 10, None, 1),
-    # No accumulation helps a model that is too large.
-    (190, 90, 0, None),
-  ],
-)
-def test_batches_that_fit_follow_the_memory(needed, fixed, largest, accumulate):
-  found = estimate.estimate_batch(
-    *(needed, fixed, 20, 100), sums=20, batch_size=32, accumulate=1, shares=4
-  )
-  assert found == {
-    'largest_batch_estimate': largest,
-    'accumulate_that_fits_estimate': accumulate,
-  }
