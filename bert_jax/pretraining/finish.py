@@ -6,7 +6,6 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import config_dict
 
@@ -62,12 +61,7 @@ def finish(
   exported, problem = None, hugging_face.find_problem(bert)
   if problem is None:
     exported = paths.export(workdir)
-    described = model_card.make_card(
-      config,
-      manifest_file.read(directory),
-      rows,
-      sum(x.size for x in jax.tree.leaves(params)),
-    )
+    described = model_card.describe_run(workdir, params, step)
     hugging_face.export(exported, params, bert, words, described)
   _print_summary(config, workdir, exported, rows, last)
   if problem:
