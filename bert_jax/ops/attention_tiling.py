@@ -110,11 +110,11 @@ class Call:
     return next(filter(None, fitting), None)
 
   def _of_one_row(self, groups: int, turns: int, separate: bool) -> Step:
-    blocks = _divisor(self.blocks, turns)
+    blocks = find_divisor(self.blocks, turns)
     return Step(
       rows=1,
       lanes=groups * self.lanes,
-      groups=_divisor(groups, turns // blocks),
+      groups=find_divisor(groups, turns // blocks),
       blocks=blocks,
       separate=separate,
     )
@@ -163,6 +163,6 @@ class Call:
     return 4 * turns * group * (1 if gradient else 0.5)
 
 
-def _divisor(n: int, most: int) -> int:
+def find_divisor(n: int, most: int) -> int:
   """Returns the largest divisor of n that is at most `most`."""
-  return max(m for m in range(1, most + 1) if n % m == 0)
+  return next(m for m in range(min(n, most), 0, -1) if n % m == 0)

@@ -136,7 +136,7 @@ def make_seeds(key: jax.Array, shape: tuple[int, int, int]):
 
 
 def _count_words(length: int) -> int:
-  """Returns the words that `dropout.draw` draws for the keys of a query."""
+  """Returns the words that `draw` draws for the keys of a query."""
   return length if length % 4 else length // 4
 
 
@@ -203,9 +203,9 @@ def draw_kept(
 def _are_kept(words, keep):
   """Returns whether bytes of int32 [S / 4, 128] are below keep, [S, 128].
 
-  Byte j of a word belongs to the j-th quarter of the keys, as in
-  `dropout.draw`. It is shifted to the top, where the bytes below do not affect
-  the comparison. Flipping the top bit makes a signed comparison unsigned.
+  Byte j of a word belongs to the j-th quarter of the keys, as in `draw`. It is
+  shifted to the top, where the bytes below do not affect the comparison.
+  Flipping the top bit makes a signed comparison unsigned.
   """
   words = words ^ _signed(0x80808080)
   top = jnp.concatenate([words << (24 - 8 * j) for j in range(4)])

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.ops import dropout
+from bert_jax.ops.attention_tiling import find_divisor
 
 # Bytes of the float32 scores of a block. On a CPU, a block stays in the cache
 # of a core; elsewhere, it is large enough to fill the device.
@@ -74,13 +75,9 @@ def choose_blocks(
   """
   most = max(size // (4 * length * length), 1)  # heads of all rows together
   if most < heads and split_heads:
-    return Blocks(batch, heads, 1, _largest_divisor(heads, most))
-  rows = _largest_divisor(batch, max(most // heads, 1))
+    return Blocks(batch, heads, 1, find_divisor(heads, most))
+  rows = find_divisor(batch, max(most // heads, 1))
   return Blocks(batch, heads, rows, heads)
-
-
-def _largest_divisor(n, most) -> int:
-  return next(d for d in range(min(n, most), 0, -1) if n % d == 0)
 
 
 @dataclasses.dataclass(frozen=True)
