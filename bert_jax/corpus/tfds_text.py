@@ -14,7 +14,7 @@ from bert_jax.corpus.document import Document
 PREFIX = 'tfds:'
 
 # A split may be a slice: train[:10%].
-_INPUT = re.compile(r'tfds:([\w/.:]+):([A-Za-z]\w*(?:\[[^\]]*\])?)')
+_INPUT = re.compile(r'tfds:(\S+):([A-Za-z]\w*(?:\[[^\]]*\])?)')
 
 
 def read_documents(
@@ -77,10 +77,13 @@ def _builder(given: str, name: str):
   advice = 'pip install tensorflow-datasets.'
   with errors.explaining(needs, advice, ImportError):
     import tensorflow_datasets as tfds
-  try:
-    return tfds.core.read_only_builder.builder_from_files(name)
-  except tfds.core.DatasetNotFoundError:
-    pass  # it is not prepared yet
+  what = f'input {given!r} does not name a dataset'
+  advice = 'write NAME/CONFIG, such as wikipedia/20230601.simple.'
+  with errors.explaining(what, advice, ValueError):
+    try:
+      return tfds.core.read_only_builder.builder_from_files(name)
+    except tfds.core.DatasetNotFoundError:
+      pass  # it is not prepared yet
   # Without TensorFlow, a text builder is registered only when it is imported.
   module = f'tensorflow_datasets.text.{re.split("[/:]", name)[0]}'
   if importlib.util.find_spec(module):

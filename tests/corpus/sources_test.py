@@ -253,6 +253,8 @@ def test_tfds_inputs_that_cannot_be_read_are_refused(tfds_dir):
   for given, message in [
     ('tfds:toy', 'is not of the form'),
     ('tfds:a b:train', 'is not of the form'),
+    ('tfds:wikipedia.20230601.en:train', 'does not name a dataset'),
+    ('tfds:toy/zh-cn:train', 'is not prepared'),  # as in wiki40b/zh-cn
     ('tfds:toy:dev', 'no split .dev.; it has train'),
     ('tfds:no_such_set:train', 'is not prepared'),
   ]:
