@@ -213,6 +213,11 @@ def read(directory: str) -> rename.LoadedModel:
     params, report = rename.from_hf(tensors, config)
   tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
   head = sequence_head.read(path, files.read_json(path), tensors)
+  if head and not head.reads_tokens and 'pooler' not in params:
+    raise errors.UserError(
+      f'{directory} has a classifier, but lacks bert.pooler, which it reads; '
+      'copy the model again.'
+    )
   used = sequence_head.list_names(head.task) if head else ()
   left_over = [name for name in report.left_over if name not in used]
   report = report._replace(left_over=[*left_over, *extra])
