@@ -200,6 +200,7 @@ def test_a_vocabulary_of_the_other_case_is_noticed(
   ('arguments', 'message'),
   [
     ('--verify=x --seed=1', '--verify only checks .* so --seed does nothing'),
+    ('--verify x y', "'y' is not a flag; quote globs"),
     ('--runner=beam --workers=2', '--workers counts local processes; with --r'),
   ],
 )

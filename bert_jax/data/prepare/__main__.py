@@ -105,15 +105,15 @@ def _check_verify_stands_alone(f):
 def main(argv: list[str]):
   """Runs the command."""
   f = flags.FLAGS
+  if argv[1:] and f.runner != 'beam':
+    raise errors.UserError(
+      f'{argv[1]!r} is not a flag; quote globs, and see --help.'
+    )
   if f.verify:
     _check_verify_stands_alone(f)
     size = dataset.verify(f.verify)
     print(f'{f.verify}: all {size:,} bytes of records are as they were made')
     return
-  if argv[1:] and f.runner != 'beam':
-    raise errors.UserError(
-      f'{argv[1]!r} is not a flag; quote globs, and see --help.'
-    )
   if f.runner == 'beam' and f['workers'].present:
     raise errors.UserError(
       '--workers counts local processes; with --runner=beam give the options '
