@@ -121,6 +121,12 @@ def is_file(path: str) -> bool:
   return path != PYTHON_DOCS and not path.startswith(tfds_text.PREFIX)
 
 
+def list_files(pieces: Iterable[Piece]) -> dict[str, int]:
+  """Returns {path: bytes} of the files that pieces are parts of."""
+  ranges = (part for piece in pieces for part in piece.ranges)
+  return {part.path: part.size for part in ranges if is_file(part.path)}
+
+
 def _wholes(given: str, field: str) -> list[Range]:
   if given == PYTHON_DOCS:
     return [Range(given, 0, 1, 1)]

@@ -8,7 +8,7 @@ digits, without case and punctuation; ideographs and kana count as a word each.
 Rows of fewer words are counted, but cannot be judged.
 
 --data is what bert_jax.data.prepare made, or a run with data of its own; its
-text is read again and must still be there. --eval names files, folders or
+text is read again and must be as it was. --eval names files, folders or
 globs, separated by commas: .json, .jsonl, .conll or, by line, anything else.
 Prints the share of each file and the worst rows; --output gets all rows. The
 exit code is 0 whatever is found.
@@ -148,12 +148,8 @@ def search(
   for _, document in document_spill.read_documents(
     pieces, recipe, left_out, counts, counts
   ):
-    numbers = (
-      ids.get(word, 0)
-      for paragraph in document.paragraphs
-      for word in split_words(paragraph)
-    )
-    hashes = _hash(np.fromiter(numbers, np.uint64))
+    words = itertools.chain.from_iterable(map(split_words, document.paragraphs))
+    hashes = _hash(np.fromiter((ids.get(x, 0) for x in words), np.uint64))
     at = np.searchsorted(wanted, hashes)
     there = hashes[wanted.take(at, mode='clip') == hashes]
     if len(there):
@@ -190,6 +186,8 @@ def find(
   pieces = []
   if len(wanted):
     pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
+    given = sources.list_files(pieces)
+    manifest_file.check_inputs(manifest['inputs'], given, data)
   found, holding = set(), set(left_out)
   jobs = [
     (own, recipe, ids, wanted, left_out)

@@ -320,8 +320,8 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
   if paths and changed:
     raise errors.UserError(
       f'the input has changed since {directory} was prepared '
-      f'({errors.listing(changed, most=3)}); put the old files back, use '
-      'another directory, or train on what is prepared, which needs no text: '
+      f'({errors.listing(changed, most=3)}); put the old files back, or use '
+      'another directory. Training on what is prepared needs no text: '
       f'bert_jax.main --config.data.dir={directory}'
     )
 

@@ -183,13 +183,7 @@ def _open_partial(
 
 def _modified(jobs: Iterable[document_spill.Job]) -> dict:
   """Returns size in bytes and modification time of every input file."""
-  sizes = {
-    r.path: r.size
-    for job in jobs
-    for piece in job.pieces
-    for r in piece.ranges
-    if sources.is_file(r.path)
-  }
+  sizes = sources.list_files(piece for job in jobs for piece in job.pieces)
   return {path: [size, _find_time(path)] for path, size in sizes.items()}
 
 

@@ -19,11 +19,11 @@ WORDS = [f'w{i}' for i in range(40)]
 
 def write_data(folder, text):
   """Returns a folder whose manifest says that its text is this one."""
-  (folder / 'text.txt').write_text(text, 'utf-8')
-  recipe = preparation.make_recipe(
-    str(folder / 'text.txt'), layout='paragraphs'
-  )
-  manifest_file.write(str(folder), {'recipe': recipe.to_dict()})
+  path = str(folder / 'text.txt')
+  size = (folder / 'text.txt').write_bytes(text.encode())
+  recipe = preparation.make_recipe(path, layout='paragraphs').to_dict()
+  inputs = [{'files': [{'path': path, 'bytes': size}]}]
+  manifest_file.write(str(folder), {'recipe': recipe, 'inputs': inputs})
   return str(folder)
 
 
@@ -75,6 +75,19 @@ def test_words_may_be_in_different_paragraphs_of_a_document(tmp_path):
   found, _ = contamination.find(data, rows, workers=0)
   assert all(x['share'] == 1 for x in found)
   assert [x['sample'] for x in found] == [row.text for row in rows]
+
+
+def test_text_of_which_a_part_is_gone_is_not_called_clean(tmp_path):
+  folder = tmp_path / 'text'
+  folder.mkdir()
+  for name in 'ab':
+    preparation.write_corpus(folder / name, seed=ord(name))
+  recipe = preparation.make_recipe(str(folder))
+  prepare.prepare(recipe, str(tmp_path / 'data'), preparation.ONE)
+  (folder / 'a').unlink()
+  rows = [contamination.Row('f', 1, ' '.join(WORDS))]
+  with pytest.raises(errors.UserError, match='text/a is gone'):
+    contamination.find(str(tmp_path / 'data'), rows, workers=0)
 
 
 def test_prepare_leaves_out_the_documents_that_are_listed(tmp_path):
