@@ -1,6 +1,7 @@
 """The document, which all sources of text yield, and its sentences."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -8,6 +9,8 @@ import sentencex
 
 from bert_jax import errors
 from bert_jax.runtime import files, storage
+
+_HASH = re.compile('[0-9a-f]{32}')  # what `identify` returns
 
 
 class Document(NamedTuple):
@@ -32,7 +35,10 @@ def read_list(path: str) -> frozenset[str]:
     return frozenset()
   kinds = OSError, ValueError  # also of text that is not UTF-8
   with errors.explaining(f'cannot read {path}', 'name another file.', kinds):
-    return frozenset(storage.read(path).decode().split())
+    found = storage.read(path).decode().split()
+    if not all(map(_HASH.fullmatch, found)):
+      raise ValueError('it is not a list of documents')
+    return frozenset(found)
 
 
 def write_list(path: str, documents: Iterable[str]):

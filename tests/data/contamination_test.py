@@ -159,9 +159,11 @@ def test_a_list_of_other_documents_is_an_error(tmp_path):
   )
   with pytest.raises(errors.UserError, match='lists no document of'):
     prepare.prepare(recipe, str(tmp_path / 'data'), prepare.local_runner(0))
-  (tmp_path / 'named').write_bytes(b'\xff')
-  with pytest.raises(errors.UserError, match='cannot read .*named'):
-    document.read_list(str(tmp_path / 'named'))
+  # The second is what --output writes, not --documents.
+  for content in (b'\xff', b'{"rows": []}', b'00' * 15):
+    (tmp_path / 'named').write_bytes(content)
+    with pytest.raises(errors.UserError, match='cannot read .*named'):
+      document.read_list(str(tmp_path / 'named'))
 
 
 def test_rows_are_lines_texts_of_json_or_sentences_of_conll(tmp_path):
