@@ -11,6 +11,7 @@ import hashlib
 import io
 import lzma
 import os
+import shlex
 import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -119,7 +120,7 @@ def refuse_utf16(path: str, head: bytes):
   if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
     raise errors.UserError(
       f'{path} is UTF-16; convert it, for example with: '
-      f'iconv -f UTF-16 -t UTF-8 {path}'
+      f'iconv -f UTF-16 -t UTF-8 {shlex.quote(path)}'
     )
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import itertools
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -207,7 +208,7 @@ def read_vocab(path: str) -> tuple[str, ...]:
   except UnicodeDecodeError as error:
     raise errors.UserError(
       f'the vocabulary {path} is not UTF-8 at byte {error.start}; convert it, '
-      f'for example with: iconv -f ISO-8859-1 -t UTF-8 {path}'
+      f'for example with: iconv -f ISO-8859-1 -t UTF-8 {shlex.quote(path)}'
     ) from error
   # Not splitlines(): released vocabularies hold U+2028 as a piece.
   lines = text.replace('\r\n', '\n').split('\n')

@@ -61,8 +61,8 @@ def test_formats_are_recognised_and_plain_text_has_the_layout(write):
 
 
 def test_utf16_text_is_an_error_that_says_how_to_convert_it(write):
-  path = write('b.txt', 'One.'.encode('utf-16'))
-  with pytest.raises(errors.UserError, match='iconv -f UTF-16 -t UTF-8'):
+  path = write('my b.txt', 'One.'.encode('utf-16'))
+  with pytest.raises(errors.UserError, match=f"-f UTF-16 -t UTF-8 '{path}'"):
     _texts([path])
 
 

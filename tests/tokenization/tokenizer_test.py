@@ -196,11 +196,11 @@ def test_a_copy_leaves_the_cache_behind(tmp_path):
     (b'[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n', r'lacks \[MASK\]'),
     (b'[PAD]\nthe\nman\nthe\n', "'the' in lines 2 and 4"),
     (b'[PAD]\n\nman\n', 'empty line 2'),
-    (b'[PAD]\ncaf\xe9\n', 'not UTF-8 at byte 9'),
+    (b'[PAD]\ncaf\xe9\n', "not UTF-8 at byte 9.*vocab.txt'$"),
   ],
 )
 def test_bad_vocabularies_are_refused(tmp_path, content, message):
-  path = tmp_path / 'vocab.txt'
+  path = tmp_path / 'my vocab.txt'
   path.write_bytes(content)
   with pytest.raises(errors.UserError, match=message):
     tokenizer.Tokenizer.load(str(path))
