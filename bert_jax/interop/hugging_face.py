@@ -207,12 +207,13 @@ def read(directory: str) -> rename.LoadedModel:
     )
   local_files.check_small(directory)
   path = os.path.join(directory, 'config.json')
-  config = _read_config(path)
+  theirs = files.read_json(path)
+  config = _make_config(path, theirs)
   tensors = _read_tensors(directory)
   with errors.within(directory):
     params, report = rename.from_hf(tensors, config)
   tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
-  head = sequence_head.read(path, files.read_json(path), tensors)
+  head = sequence_head.read(path, theirs, tensors)
   if head and not head.reads_tokens and 'pooler' not in params:
     raise errors.UserError(
       f'{directory} has a classifier, but lacks bert.pooler, which it reads; '
@@ -224,9 +225,9 @@ def read(directory: str) -> rename.LoadedModel:
   return rename.LoadedModel(params, config, tokenizer, report, head=head)
 
 
-def _read_config(path):
+def _make_config(path, theirs):
   """Returns the BertConfig that a config.json describes."""
-  theirs = {'layer_norm_eps': _NORM_EPSILON, **files.read_json(path)}
+  theirs = {'layer_norm_eps': _NORM_EPSILON, **theirs}
 
   def refuse(key, allowed):
     config_file.refuse(path, theirs, key, allowed)

@@ -149,14 +149,13 @@ def from_hf(
   for copy, original in name_table.HF_TIED.items():
     if copy not in renamed:
       continue
-    if not np.array_equal(renamed[copy], renamed.get(original, renamed[copy])):
+    x = renamed.pop(copy)
+    if not np.array_equal(x, renamed.setdefault(original, x)):
       raise errors.UserError(
         f'{copy} differs from {original}; the decoder is tied to it here, so '
         'use a model trained with tied embeddings.'
       )
-    renamed.setdefault(original, renamed.pop(copy))
   found = [name for name in renamed if not _HF_BUFFERS.fullmatch(name)]
-  found = [name for name in found if name not in name_table.HF_TIED]
   return to_ours(found, renamed.__getitem__, config, 'hf')
 
 
