@@ -149,11 +149,11 @@ def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> Recipe:
 
 def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
   sizes = [
-    # Of an input that is not read to its end, the size is unknown.
-    1 if recipe.max_documents else sources.estimate_bytes(of)
+    sources.estimate_bytes([piece for piece in pieces if piece.source == k])
     for k in range(len(recipe.inputs))
-    for of in [[p for p in pieces if p.source == k]]
   ]
+  if recipe.max_documents:
+    sizes = [1] * len(sizes)  # unknown, since they are not read to their end
   part_sizes = tuple(map(heldout.choose_part_size, sizes))
   bounds = tuple(heldout.find_bound(x, recipe.heldout) for x in sizes)
   jobs = document_spill.split_jobs(pieces, recipe.max_documents)

@@ -59,23 +59,18 @@ def _make(recipe, output: str, runner: stages.Runner):
 
 def local_runner(count: int) -> stages.Runner:
   """Returns a runner with `count` processes; -1 is one per core, 0 is none."""
-  return _Local(process_pool.resolve(count))
+  count = process_pool.resolve(count)
 
+  @functools.cache  # kept, so that the next stage starts sooner
+  def make_pool():
+    return process_pool.make_pool(count)
 
-class _Local:
-  """Runs jobs in processes that are kept: the next stage starts sooner."""
-
-  def __init__(self, count: int):
-    self._count = count
-
-  @functools.cached_property
-  def _pool(self):
-    return process_pool.make_pool(self._count)
-
-  def __call__(self, fn: Callable, jobs: Sequence[tuple]) -> Iterator:
-    if min(self._count, len(jobs)) <= 1:  # one worker would not save time
+  def run(fn: Callable, jobs: Sequence[tuple]) -> Iterator:
+    if min(count, len(jobs)) <= 1:  # one worker would not save time
       return (fn(*job) for job in jobs)
-    return process_pool.run_in(self._pool, fn, jobs)
+    return process_pool.run_in(make_pool(), fn, jobs)
+
+  return run
 
 
 def run_on_beam(
@@ -90,11 +85,10 @@ def run_on_beam(
     fn: a module-level function that writes its result to a file; a second call
       with the same arguments returns that result.
   """
-  needs, advice = (
-    '--runner=beam needs Apache Beam',
-    "pip install 'bert_jax[beam]'.",
-  )
-  with errors.explaining(needs, advice, ImportError):
+  advice = "pip install 'bert_jax[beam]'."
+  with errors.explaining(
+    '--runner=beam needs Apache Beam', advice, ImportError
+  ):
     import apache_beam as beam
     from apache_beam.options import pipeline_options
   try:
