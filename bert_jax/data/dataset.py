@@ -193,10 +193,8 @@ def open_split(
   """
   found = manifest_file.read(directory)
   files = _list_split(directory, found, split, length)
-  counts, kept = (
-    [x['records'] for x in files],
-    _name_kept(directory, split, length),
-  )
+  counts = [file['records'] for file in files]
+  kept = _name_kept(directory, split, length)
   vocab_size = found['recipe']['vocab_size']
   if unread:
     reader = range(sum(counts))
@@ -211,11 +209,8 @@ def open_split(
 
 def _list_split(directory, manifest, split, length) -> list[dict]:
   """Returns the manifest's entries for the files of a split and length."""
-  files = [
-    s['files'].get(str(length))
-    for s in manifest['shards']
-    if s['split'] == split
-  ]
+  shards = [s for s in manifest['shards'] if s['split'] == split]
+  files = [s['files'].get(str(length)) for s in shards]
   if None in files or not files:
     raise errors.UserError(
       f'{directory} was not prepared for length {length}, only for '

@@ -218,9 +218,8 @@ class Part(Reader):
 
 def _open(path: str):
   try:
-    storage.open_binary(
-      path
-    ).close()  # the library's error does not give the reason
+    # The library's error would not give the reason.
+    storage.open_binary(path).close()
     file = array_record_module.ArrayRecordReader(path, _READ)
     file.num_records()
   except OSError as error:

@@ -24,17 +24,12 @@ from bert_jax.tokenization import tokenizer
 _FIELDS = {
   'input': 'data.input',
   'size': 'data.vocab_size',
-  **{
-    name: f'data.{name}'
-    for name in (
-      'strip_accents',
-      'layout',
-      'field',
-      'language',
-      'exclude',
-      'workers',
-    )
-  },
+  'strip_accents': 'data.strip_accents',
+  'layout': 'data.layout',
+  'field': 'data.field',
+  'language': 'data.language',
+  'exclude': 'data.exclude',
+  'workers': 'data.workers',
 }
 
 

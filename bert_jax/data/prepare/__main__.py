@@ -30,13 +30,11 @@ from bert_jax.tokenization import tokenizer
 _CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
 
 _SAME_NAMES = (
-  *('input', 'weights', 'vocab', 'layout', 'language', 'field', 'min_chars'),
-  'exclude',
-  *('strip_accents', 'passes', 'short_seq_prob', 'pack', 'negatives'),
-  *('heldout', 'shards', 'workers'),
+  'input weights vocab layout language field min_chars exclude strip_accents '
+  'passes short_seq_prob pack negatives heldout shards workers'
 )
 _FIELDS = {
-  **{name: f'data.{name}' for name in _SAME_NAMES},
+  **{name: f'data.{name}' for name in _SAME_NAMES.split()},
   'max_seq_length': 'phases.seq_length',
   'seed': 'seed',
 }
