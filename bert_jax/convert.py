@@ -137,13 +137,13 @@ def describe(
   slots = [name for name in report.left_over if google.is_slot(name)]
   rest = [name for name in report.left_over if not google.is_slot(name)]
   lines = []
-  for title, found in (
+  for title, names in (
     ('not in the source', report.missing),
     ('in the source, but not used', rest),
     ('left out, as the model has no place for it', dropped),
   ):
-    if found:
-      lines.append(f'{title} ({len(found)}): {errors.listing(found)}')
+    if names:
+      lines.append(f'{title} ({len(names)}): {errors.listing(names)}')
   if slots:
     lines.append(
       f"skipped, the optimizer's ({len(slots)}): {errors.listing(slots, most=3)}"
@@ -152,15 +152,16 @@ def describe(
 
 
 def _compare(form, path, ours, config) -> list[str]:
+  """Compares a written model with the outputs of its source, by each reader."""
   if form == 'stablehlo':
-    readers = {'jax.export': lambda: _outputs(path, config)}
+    readers = {'jax.export': lambda: _run_stablehlo(path, config)}
   else:
-    readers = {'bert_jax': lambda: _read_outputs(path)}
+    readers = {'bert_jax': lambda: _run_model(path)}
   if form == 'hf':
     readers['transformers'] = lambda: verify.compute_theirs(path, config)
   lines = []
-  for name, read in readers.items():
-    other = read()
+  for name, compute in readers.items():
+    other = compute()
     if other is None:
       lines.append(f'not verified with {name}: it is not installed')
       continue
@@ -170,13 +171,13 @@ def _compare(form, path, ours, config) -> list[str]:
   return lines
 
 
-def _read_outputs(path):
+def _run_model(path):
   """Returns the outputs of a written model, read as any source is."""
   found = source.read(path)
   return verify.compute_outputs(found.params, found.config, found.head)
 
 
-def _outputs(path, config):
+def _run_stablehlo(path, config):
   """Returns the outputs of a StableHLO file for the batch of `verify`."""
   mlm, nsp = stablehlo.read(path)(verify.make_batch(config))
   return {'mlm': mlm} if nsp is None else {'mlm': mlm, 'nsp': nsp}
@@ -220,9 +221,8 @@ def main():
   if given.verify:
     ours = verify.compute_outputs(params, config, head)
     with copies.local_copy(target) as here:
-      lines = _compare(form, here, ours, config)
-    for line in lines:
-      print(f'  {line}')
+      for line in _compare(form, here, ours, config):
+        print(f'  {line}')
 
 
 if __name__ == '__main__':

@@ -78,10 +78,6 @@ def read(path: str) -> Callable[[dict], tuple[jax.Array, jax.Array | None]]:
 
 
 def _check_flatbuffers():
-  try:
+  what, advice = 'StableHLO files need flatbuffers', 'pip install flatbuffers.'
+  with errors.explaining(what, advice, ImportError):
     import flatbuffers  # noqa: F401
-  except ImportError as error:
-    raise errors.UserError(
-      'StableHLO files need flatbuffers; install it with: pip install '
-      'flatbuffers'
-    ) from error
