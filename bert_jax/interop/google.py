@@ -80,7 +80,7 @@ def read(path: str) -> rename.LoadedModel:
       config,
       'google',
     )
-  tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
+  tokenizer, extra = vocabulary.read(directory, config)
   report = report._replace(left_over=[*report.left_over, *extra])
   return rename.LoadedModel(params, config, tokenizer, report)
 

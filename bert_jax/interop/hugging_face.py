@@ -212,7 +212,7 @@ def read(directory: str) -> rename.LoadedModel:
   tensors = _read_tensors(directory)
   with errors.within(directory):
     params, report = rename.from_hf(tensors, config)
-  tokenizer, extra = vocabulary.cut(vocabulary.read(directory), config)
+  tokenizer, extra = vocabulary.read(directory, config)
   head = sequence_head.read(path, theirs, tensors)
   if head and not head.reads_tokens and 'pooler' not in params:
     raise errors.UserError(

@@ -19,13 +19,19 @@ NAME = 'vocab.txt'
 SETTINGS = 'tokenizer_config.json'
 
 
-def read(directory: str) -> Tokenizer:
-  """Returns the Tokenizer of vocab.txt, or else of tokenizer.json.
+def read(
+  directory: str, config: bert_config.BertConfig
+) -> tuple[Tokenizer, list[str]]:
+  """Reads the Tokenizer of vocab.txt, or else of tokenizer.json.
 
   Whether text is lower-cased is read from tokenizer_config.json, or else from
   tokenizer.json, or else inferred: it is not if the vocabulary has pieces with
   capitals. `strip_accents` is read from these files, too; null or no value
   means that it is done if text is lower-cased, as Hugging Face defines it.
+
+  Returns:
+    The tokenizer, and what it leaves out: pieces without embeddings, and words
+    that were added to a tokenizer.json, which are split here like any others.
   """
   path, fast_path, vocab_path = (
     os.path.join(directory, name) for name in (SETTINGS, 'tokenizer.json', NAME)
@@ -54,7 +60,8 @@ def read(directory: str) -> Tokenizer:
       f'{path}: strip_accents is {reprlib.repr(strip_accents)}, not true, '
       'false or null.'
     )
-  return Tokenizer(vocab, lowercase, strip_accents)
+  tokenizer, left_out = _cut(Tokenizer(vocab, lowercase, strip_accents), config)
+  return tokenizer, left_out + _list_added(fast, vocab)
 
 
 def _check_split(theirs, normalizer, vocab, path):
@@ -97,6 +104,18 @@ def _fast_vocabulary(fast, path):
   return words
 
 
+def _list_added(fast, vocab):
+  """Returns the words that a tokenizer.json adds to its pieces."""
+  added = fast.get('added_tokens')
+  found = [
+    x.get('content')
+    for x in (added if isinstance(added, list) else ())
+    if isinstance(x, dict)
+  ]
+  words = {x for x in found if isinstance(x, str)}.difference(vocab)
+  return [f'tokenizer.json: {word}' for word in sorted(words)]
+
+
 def write(directory: str, tokenizer: Tokenizer):
   """Writes vocab.txt."""
   text = ''.join(f'{word}\n' for word in tokenizer.vocab)
@@ -112,9 +131,7 @@ def check_size(tokenizer: Tokenizer, config: bert_config.BertConfig):
     )
 
 
-def cut(
-  tokenizer: Tokenizer, config: bert_config.BertConfig
-) -> tuple[Tokenizer, list[str]]:
+def _cut(tokenizer, config):
   """Drops pieces without embeddings; returns the tokenizer and their names."""
   kept = tokenizer.vocab[: config.vocab_size]
   if not set(SPECIAL) <= set(kept):

@@ -359,6 +359,18 @@ def test_words_without_a_row_are_left_out_and_reported(exported):
   assert report.left_over == ['vocab.txt: extra', 'vocab.txt: words']
 
 
+def test_words_added_to_the_tokenizer_are_reported(exported):
+  path = os.path.join(exported, 'tokenizer.json')
+  theirs = tokenizers.Tokenizer.from_file(path)
+  theirs.add_tokens(['heparin', 'cat'])
+  theirs.save(path)
+  report = hugging_face.read(exported).report
+  assert report.left_over == ['tokenizer.json: heparin']
+  for odd in (7, [7], [{}], [{'content': 7}]):
+    models.edit_json(path, added_tokens=odd)
+    assert hugging_face.read(exported).report.left_over == []
+
+
 def test_special_tokens_need_a_row(exported):
   words = [w for w in models.VOCAB if w != '[MASK]']
   with open(os.path.join(exported, 'vocab.txt'), 'w', encoding='utf-8') as f:
