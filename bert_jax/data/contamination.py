@@ -131,7 +131,7 @@ def search(
   ids: dict[str, int],
   wanted: np.ndarray,
   left_out: frozenset[str],
-) -> tuple[set[int], set[str]]:
+) -> tuple[set[int], list[str]]:
   """Searches pieces of the training text, in a process of its own.
 
   Args:
@@ -141,20 +141,27 @@ def search(
     left_out: documents that are not searched, by `document.identify`.
 
   Returns:
-    The wanted hashes that were found, and the `identify` of their documents.
+    The wanted hashes that were found; and the `identify` of the documents to
+    leave out: those that hold any and, with `max_documents`, those that do
+    among the documents that take their place.
   """
-  found, holding = set(), set()
+  found, holding = set(), []
   counts: collections.Counter[str] = collections.Counter()
-  for _, document in document_spill.read_documents(
-    pieces, recipe, left_out, counts, counts
-  ):
+  most, rest = recipe.max_documents, {**vars(recipe), 'max_documents': 0}
+  read = document_spill.read_documents(
+    pieces, types.SimpleNamespace(**rest), left_out, counts, counts
+  )
+  for n, (_, document) in enumerate(read):
+    if most and n - len(holding) == most:
+      break
     words = itertools.chain.from_iterable(map(split_words, document.paragraphs))
     hashes = _hash(np.fromiter((ids.get(x, 0) for x in words), np.uint64))
     at = np.searchsorted(wanted, hashes)
     there = hashes[wanted.take(at, mode='clip') == hashes]
     if len(there):
-      found.update(there.tolist())
-      holding.add(documents.identify(document))
+      holding.append(documents.identify(document))
+      if not most or n < most:
+        found.update(there.tolist())
   return found, holding
 
 
@@ -170,17 +177,14 @@ def find(
   Returns:
     For each row, `path`, `line`, its `words`, the `share` of its n-grams that
     the text contains (null if it has fewer words than an n-gram) and, as a
-    `sample`, the words of the first such n-gram; and the documents of the text
-    that contain any, by `document.identify`, with those that the data was
-    prepared without.
+    `sample`, the words of the first such n-gram; and the documents to leave
+    out, see `search`, with those that the data was prepared without.
   """
   manifest = manifest_file.read(data)
   recipe = types.SimpleNamespace(**manifest['recipe'])
   left_out = frozenset(manifest.get('excluded', ()))
-  ids: dict[str, int] = {}
   texts = [split_words(row.text) for row in rows]
-  for word in itertools.chain(*texts):
-    ids.setdefault(word, len(ids) + 1)
+  ids = {x: i for i, x in enumerate(dict.fromkeys(itertools.chain(*texts)), 1)}
   grams = [_hash(np.array([ids[x] for x in text], np.uint64)) for text in texts]
   wanted = np.unique(np.concatenate([*grams, np.empty(0, np.uint64)]))
   pieces = []
@@ -198,17 +202,15 @@ def find(
   with progress.Progress(total, 'B', 'searching') as bar:
     for (own, *_), some in zip(jobs, made, strict=True):
       found |= some[0]
-      holding |= some[1]
+      holding.update(some[1])
       bar.update(sum(piece.size for piece in own))
   results = []
   for row, words, own in zip(rows, texts, grams, strict=True):
     there = [k for k, x in enumerate(own.tolist()) if x in found]
     share = len(there) / len(own) if len(own) else None
     sample = ' '.join(words[there[0] :][:N]) if there else None
-    results.append(
-      {'path': row.path, 'line': row.line, 'words': len(words)}
-      | {'share': share, 'sample': sample}
-    )
+    facts = {'words': len(words), 'share': share, 'sample': sample}
+    results.append({'path': row.path, 'line': row.line} | facts)
   return results, holding
 
 

@@ -144,11 +144,22 @@ def test_text_that_data_are_not_made_of_is_not_searched(tmp_path):
     shards=1,
   )
   data = str(tmp_path / 'data')
-  made = prepare.prepare(recipe, data, preparation.ONE)
+  prepare.prepare(recipe, data, preparation.ONE)
   rows = [contamination.Row('f', i, x) for i, x in enumerate(texts)]
-  found, holding = contamination.find(data, rows, workers=0)
+  found, _ = contamination.find(data, rows, workers=0)
   assert [i for i, x in enumerate(found) if x['share']] == [0, *range(2, 21)]
-  assert len(holding) == made['inputs'][0]['documents'] == 20
+  # Of the first 20 documents 2, 3 and 20 are left out, of the next 21 and 23.
+  rows = [rows[k] for k in (2, 3, 20, 21, 23, 30)]
+  found, holding = contamination.find(data, rows, workers=0)
+  assert [x['share'] for x in found] == [1, 1, 1, 0, 0, 0]
+  bad = [document.Document([texts[k]]) for k in (2, 3, 20, 21, 23)]
+  assert holding == set(map(document.identify, bad))
+  document.write_list(str(tmp_path / 'named'), holding)
+  recipe = dataclasses.replace(recipe, exclude=str(tmp_path / 'named'))
+  made = prepare.prepare(recipe, str(tmp_path / 'less'), preparation.ONE)
+  assert made['inputs'][0]['documents'] == 20
+  found, again = contamination.find(str(tmp_path / 'less'), rows, workers=0)
+  assert not any(x['share'] for x in found) and again == holding
 
 
 def test_a_list_of_other_documents_is_an_error(tmp_path):
