@@ -210,6 +210,7 @@ def _read(file, head, part: Range, layout, field, counts):
   if mediawiki.is_dump(head):
     return mediawiki.read_documents(file, counts)
   text_files.refuse_utf16(part.path, head)
+  text_files.refuse_tar(part.path, head)
   lines = _without_mark(text_files.read_lines(file, part.start))
   if text_files.get_extension(part.path) == '.jsonl':
     return formats.read_jsonl(part.path, lines, stop, field, counts)

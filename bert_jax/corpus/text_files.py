@@ -124,6 +124,14 @@ def refuse_utf16(path: str, head: bytes):
     )
 
 
+def refuse_tar(path: str, head: bytes):
+  """Raises errors.UserError if a file begins like a tar archive."""
+  if head[257:262] == b'ustar':
+    raise errors.UserError(
+      f'{path} is a tar archive; unpack it, and name the files in it.'
+    )
+
+
 def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
   """Yields (byte offset, line with its line feed) of a file.
 

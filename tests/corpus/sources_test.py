@@ -3,6 +3,7 @@ import collections
 import gzip
 import json
 import lzma
+import tarfile
 
 import pytest
 import zstandard
@@ -63,6 +64,15 @@ def test_formats_are_recognised_and_plain_text_has_the_layout(write):
 def test_utf16_text_is_an_error_that_says_how_to_convert_it(write):
   path = write('my b.txt', 'One.'.encode('utf-16'))
   with pytest.raises(errors.UserError, match=f"-f UTF-16 -t UTF-8 '{path}'"):
+    _texts([path])
+
+
+@pytest.mark.parametrize('form', [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT])
+def test_a_tar_archive_is_not_read_as_text(write, tmp_path, form):
+  text, path = write('a.txt', 'One.'), tmp_path / 'a.tar.xz'
+  with tarfile.open(path, 'w:xz', format=form) as archive:
+    archive.add(text)
+  with pytest.raises(errors.UserError, match='a.tar.xz is a tar archive; unp'):
     _texts([path])
 
 
