@@ -24,16 +24,21 @@ _OWN = (
   *('attention_init', 'bilstm'),
 )
 # What a run that has begun takes from its saved config: what was filled in and,
-# if it is not given, what was chosen.
+# where a field still has the value that asks for a choice, what was chosen.
 _FILLED = (
   *('model.', 'data.vocab_size', 'data.lowercase', 'data.strip_accents'),
   *('objective.kind', 'objective.nsp', 'phases.seq_length', 'phases.steps'),
-  *('optimizer.warmup_steps', 'finetuning.outputs', 'finetuning.max_length'),
-  *('finetuning.num_choices', 'finetuning.by_length', 'finetuning.packed'),
-  'finetuning.head_bias',
+  *('optimizer.warmup_steps', 'finetuning.outputs', 'finetuning.num_choices'),
 )
+_UNDECIDED = {
+  'optimizer.learning_rate': 0,
+  'finetuning.epochs': 0,
+  'finetuning.by_length': True,
+  'finetuning.packed': 0,
+  'finetuning.head_bias': 'auto',
+  'eval.every': 0,
+}
 WITH_BIASES = 'classification', 'tagging'  # tasks whose labels give biases
-_ASKED_FOR_BY_0 = 'optimizer.learning_rate', 'finetuning.epochs', 'eval.every'
 
 
 def take_model(
@@ -52,7 +57,11 @@ def take_model(
   given, own = flatten(c), {f'model.{name}' for name in _OWN}
   # A run of an earlier version lacks the newest fields.
   saved = flatten(declare_fields()) | files.read_json(paths.config(workdir))
-  free = {name for name in _ASKED_FOR_BY_0 if not given[name]}
+  free = {name for name, value in _UNDECIDED.items() if given[name] == value}
+  # The length that was asked for; `phases.seq_length` was lowered.
+  if saved['finetuning.max_length']:
+    asked = c.finetuning.max_length or max(c.phases.seq_length)
+    c.finetuning.max_length = asked
   with c.ignore_type():
     c.update_from_flattened_dict(
       {

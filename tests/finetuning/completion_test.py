@@ -14,12 +14,14 @@ from bert_jax.config import (
   unflatten,
 )
 from bert_jax.finetuning import (
+  buckets,
   classes,
   completion,
   outcome,
   starting,
   task_data,
 )
+from bert_jax.workdir import claim
 from tests.finetuning import made
 
 
@@ -99,6 +101,28 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
   assert (found.model.dropout, found.model.bilstm, found.seed) == (0.1, 0, 0)
   assert found.optimizer.learning_rate == 1e-2
   assert found.finetuning.epochs == 7
+
+
+@pytest.mark.parametrize(
+  'field, value, compared',
+  [
+    ('phases.seq_length', (12,), 'finetuning.max_length'),
+    ('finetuning.packed', 0.5, 'finetuning.packed'),
+    ('finetuning.head_bias', 'zeros', 'finetuning.head_bias'),
+    ('finetuning.by_length', False, 'finetuning.by_length'),
+  ],
+)
+def test_a_run_that_has_begun_does_not_drop_a_field_that_is_given(
+  tmp_path, monkeypatch, field, value, compared
+):
+  monkeypatch.setattr(buckets, 'pays', lambda config, lengths: True)
+  c, run = made.configure(tmp_path), str(tmp_path / 'run')
+  claim.fill_in(run, made.prepare(c, run)[0])
+  (tmp_path / 'run' / 'checkpoints' / '5').mkdir(parents=True)
+  assert claim.find_changes(run, starting.take_model(c, run)) == {}
+  c.update_from_flattened_dict({field: value})
+  found = claim.find_changes(run, starting.take_model(c, run))
+  assert list(found) == [compared]
 
 
 def test_the_rate_and_the_epochs_follow_from_the_model_and_the_rows(tmp_path):
