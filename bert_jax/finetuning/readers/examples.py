@@ -154,7 +154,7 @@ def choose_columns(
       line,
       get_text(table, line, row, text),
       get_text(table, line, row, pair) if pair else None,
-      _label(row.get(label) if label else None),
+      _to_text(row.get(label) if label else None),
       str(i),
     )
     for i, (line, row) in enumerate(table.rows)
@@ -173,8 +173,8 @@ def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
   return value
 
 
-def _label(value) -> str:
-  """Returns a label as text; JSON's true is 'true', null is missing."""
+def _to_text(value) -> str:
+  """Returns a label or an id; JSON's true is 'true', null is missing."""
   if value is None:
     return ''
   if isinstance(value, bool):
@@ -188,11 +188,12 @@ def _read_ids(table) -> list[str]:
     return [str(i) for i in range(len(table.rows))]
   lines: dict[str, int] = {}
   for line, row in table.rows:
-    first = lines.setdefault(row[name], line)
+    found = _to_text(row.get(name))
+    first = lines.setdefault(found, line)
     if first != line:
       raise errors.UserError(
         f'{table.path}: lines {first} and {line} have the same {name} '
-        f'{row[name]!r}; each row needs its own.'
+        f'{found!r}; each row needs its own.'
       )
   return list(lines)
 

@@ -191,3 +191,14 @@ def test_ids_of_a_submission_must_differ(tmp_path):
   write_glue(tmp_path, 'RTE', train, train, test)
   with pytest.raises(errors.UserError, match="lines 2 and 3 .* index '5'"):
     read_splits(source(tmp_path, glue='rte'))
+
+
+def test_ids_that_are_numbers_become_texts(tmp_path):
+  row = {'sentence': 't', 'label': 1, 'id': 7}
+  for name in ('train', 'dev', 'test'):
+    (tmp_path / f'{name}.jsonl').write_text(json.dumps(row))
+  files = ','.join(
+    f'{x}={tmp_path}/{x}.jsonl' for x in ('train', 'dev', 'test')
+  )
+  [unit] = read_splits(source(files, glue='cola'))['test'].units
+  assert unit.id == '7'
