@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 import bert_jax
-from bert_jax import errors
+from bert_jax import errors, tasks
 from bert_jax.config import describe
 from bert_jax.report import charts, runs
 from bert_jax.sweep import results
@@ -142,13 +142,13 @@ _TRAINING = (
 
 
 def _show_curves(found: Sequence[runs.Run]) -> str:
-  evaluated = _PRETRAINING
-  if any(run.config.task != 'pretraining' for run in found):
-    names = [x for run in found for x in run.results.get('metrics', ())]
-    metrics = dict.fromkeys(names)
-    evaluated = [('eval', 'step', f'{x} on dev', (x,)) for x in metrics]
+  scores = dict.fromkeys(
+    ('eval', 'step', f'{metric} on dev', (metric,))
+    for run in found
+    for metric in _list_metrics(run)
+  )
   drawn = []
-  for kind, x, title, keys in (*evaluated, *_TRAINING):
+  for kind, x, title, keys in (*_PRETRAINING, *scores, *_TRAINING):
     curves, levels, places = {}, {}, {}
     for run, key in itertools.product(found, keys):
       rows = [row for row in run.list_rows(kind) if x in row and key in row]
@@ -165,6 +165,15 @@ def _show_curves(found: Sequence[runs.Run]) -> str:
       label = 'updates' if x == 'step' else x
       drawn.append(charts.draw_curves(title, curves, label, levels, places))
   return f'<div class="charts">{"".join(drawn)}</div>'
+
+
+def _list_metrics(run: runs.Run) -> tuple[str, ...]:
+  """Returns the metrics on dev of fine-tuning; () for pre-training."""
+  if run.config.task == 'pretraining':
+    return ()
+  labels = run.get_last('run').get('labels', ())
+  task = tasks.SUPERVISED[run.config.task]
+  return task.list_metrics(labels, run.config.finetuning.glue)
 
 
 def _show_run(run: runs.Run, section: runs.Section) -> str:

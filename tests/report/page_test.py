@@ -92,6 +92,23 @@ def test_scores_stand_beside_a_constant():
   assert find_row(text, 'y') == ['0', '2', '1']
 
 
+def test_a_fine_tuned_run_has_its_metrics_beside_what_it_was_made_of(
+  monkeypatch,
+):
+  drawn = []
+  draw = page.charts.draw_curves
+  monkeypatch.setattr(
+    page.charts, 'draw_curves', lambda *x: drawn.append(x[:2]) or draw(*x)
+  )
+  row = {'step': 5, 'matthews': 0.5, 'macro_f1': 0.75, 'accuracy': 0.875}
+  rows = [{'kind': 'run', 'labels': ['x', 'y']}, {'kind': 'eval', **row}]
+  tuned = make_run('b', task='classification', rows=rows)
+  page.render([make_run('a'), tuned], [NOTHING] * 2, {})
+  curves = {title: list(curves) for title, curves in drawn}
+  assert curves['held-out MLM loss, nats'] == ['a']
+  assert curves['accuracy on dev'] == curves['matthews on dev'] == ['b']
+
+
 def test_a_sweep_has_a_row_for_each_setting():
   setting = {'metric': 'f1', 'std': None, 'baseline': 0.25, 'runs': 2}
   setting['problems'] = {}
