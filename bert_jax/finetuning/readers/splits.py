@@ -89,9 +89,9 @@ def find_files(source: Source) -> dict[str, str]:
     named = '=' in given or given.startswith(tfds_text.PREFIX)
     there = named or storage.exists(given)
     problem = 'has no training file' if there else 'does not exist'
+    name = known.files['train'] if known else f'train{", ".join(_EXTENSIONS)}'
     raise errors.UserError(
-      f'data.input={given} {problem}; give a folder with '
-      f'{known.files["train"] if known else "train.csv, .tsv or .jsonl"}, or '
+      f'data.input={given} {problem}; give a folder with {name}, or '
       'train=FILE,dev=FILE,test=FILE.'
     )
   return found

@@ -82,7 +82,10 @@ def write(folder, *names):
   'given, message',
   [
     ('.', 'has train.csv and train.tsv; na'),
-    ('nowhere', 'does not exist; give a folder with train.csv'),
+    (
+      'nowhere',
+      'exist; give a folder with train.tsv, .csv, .jsonl, .conll, .tx',
+    ),
     (
       'train=a.csv,dve=b.csv',
       "'dve=b.csv' is not SPLIT=FILE with one of train",
