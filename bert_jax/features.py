@@ -21,7 +21,6 @@ draws where each token looks. Layers and heads count from 0.
 """
 
 import functools
-import io
 import zipfile
 from collections.abc import Iterable
 
@@ -29,8 +28,9 @@ import numpy as np
 from absl import flags
 
 from bert_jax import errors
+from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import attention_plot, hidden_states, source
-from bert_jax.runtime import cli, files, progress, storage
+from bert_jax.runtime import cli, files, progress
 
 
 def save(path: str, features: Iterable[hidden_states.Features]):
@@ -54,24 +54,17 @@ def _write(path, features):
 
 
 def read_texts(path: str) -> list[str | tuple[str, str]]:
-  """Reads a sentence per line, or a pair separated by a tab."""
-  try:
-    advice = 'give a file with a sentence per line.'
-    with errors.explaining(f'cannot read {path}', advice):
-      with io.TextIOWrapper(storage.open_binary(path), 'utf-8-sig') as file:
-        lines = file.read().split('\n')
-  except UnicodeDecodeError as error:
-    raise errors.UserError(
-      f'{path} is not UTF-8 at byte {error.start}; convert it, for example '
-      f'with: iconv -f ISO-8859-1 -t UTF-8 {path}'
-    ) from error
+  """Reads a sentence per line, or a pair; the file may be compressed."""
+  lines = table_files.read_text(path).split('\n')
   if not lines[-1]:
     lines.pop()
+  if not lines:
+    raise errors.UserError(f'{path} has no sentence; give a file with some.')
   return [_split(line, i, path) for i, line in enumerate(lines, 1)]
 
 
 def _split(line, number, path):
-  texts = tuple(line.split('\t'))
+  texts = tuple(line.removesuffix('\r').split('\t'))
   if len(texts) > 2:
     problem = f'has {len(texts)} texts with tabs between; give one or a pair.'
     raise errors.at_line(path, number, problem)
