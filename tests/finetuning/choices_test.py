@@ -9,9 +9,10 @@ import pytest
 
 from bert_jax import errors, predict
 from bert_jax.config import recipes
-from bert_jax.finetuning import choices
+from bert_jax.finetuning import choices, supervised
 from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.model import classifier, parameters
+from bert_jax.parallel import row_keys
 from tests import models
 from tests.finetuning import made
 
@@ -162,6 +163,25 @@ def test_the_logits_are_those_of_each_pair_alone(tmp_path):
   likely = jax.nn.log_softmax(found['logits'])
   expected = -(likely[0, 0] + likely[1, 2])
   np.testing.assert_allclose(sums['cross_entropy'], expected, rtol=1e-6)
+
+
+def test_each_choice_has_dropout_of_its_own_on_any_device(
+  tmp_path, monkeypatch
+):
+  def draw(module, params, pairs, key):
+    return jax.random.uniform(key, (len(pairs['input_ids']), 1))
+
+  def compute(batch, first):
+    key = row_keys.for_rows(jax.random.key(0), first, first)
+    found = choices.TASK.compute_sums(None, None, batch, key)
+    return found[1]['logits']
+
+  monkeypatch.setattr(supervised, 'apply', draw)
+  batch, _ = make_batch(tmp_path)
+  whole = compute(batch, 0)
+  assert len(np.unique(whole)) == 6
+  second = compute({name: x[1:] for name, x in batch.items()}, 1)
+  np.testing.assert_array_equal(second, whole[1:])
 
 
 def write_rows(folder):

@@ -309,6 +309,17 @@ def test_a_glue_task_writes_the_file_of_a_submission(tmp_path, capsys):
   assert 'pooler: new, the source has none' in capsys.readouterr().out
 
 
+def test_a_submission_has_scores_between_0_and_5(tmp_path):
+  c = made.make_config('', '', **{'finetuning.glue': 'stsb'})
+  split = classes.TextRows(None, None, True, ['7', '3', '4'])
+  data = supervised.Data({'test': split}, (), 0, {})
+  found = {'test': {'chosen': np.array([-0.25, 5.5, 2.34567])}}
+  classes.TASK.write_more(c, str(tmp_path), data, found)
+  assert made.read_lines(tmp_path, 'submission', 'STS-B.tsv') == [
+    *('index\tprediction', '7\t0.000', '3\t5.000', '4\t2.346')
+  ]
+
+
 @pytest.mark.slow
 def test_a_run_that_is_no_better_than_a_constant_says_so(tmp_path, capsys):
   rows = ['cat,a', 'cat,b', 'cat,a', 'cat,a'] * 4

@@ -58,6 +58,15 @@ def test_the_log_is_in_a_bucket_before_a_checkpoint_is():
   assert done == ['log.write', 'log.flush', 'saved']
 
 
+def test_the_first_of_equally_good_evaluations_is_the_best():
+  made = mock.MagicMock()
+  made.checkpoints.best = None
+  for step, score in ((2, 0.5), (4, 0.75), (6, 0.75), (8, 0.25)):
+    run.Run.save_best(made, step, None, score)
+  assert made.checkpoints.best == (4, 0.75)
+  assert [call.args[0] for call in made.save.mock_calls] == [2, 4]
+
+
 @pytest.mark.slow
 def test_a_profile_holds_its_steps_and_changes_no_parameter(tmp_path, capsys):
   c = training.small_config(steps=(8,))
