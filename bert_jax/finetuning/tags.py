@@ -294,9 +294,7 @@ def _count(split: Words, labels, tags) -> dict[str, np.ndarray]:
     [[labels[i] for i in x] for x in np.split(x, split.sentence_ends[:-1])]
     for x in (split.labels, tags)
   )
-  return count_entities(truth, predicted) or {
-    '': np.zeros((len(split.sentence_ends), 3), int)
-  }
+  return count_entities(truth, predicted)
 
 
 # Entities by conlleval's rules, which are the few lines of `find_entities`:
@@ -326,13 +324,16 @@ def find_entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
 def count_entities(
   truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, np.ndarray]:
-  """Returns {kind: numbers of hits, predicted and true entities, [N, 3]}."""
+  """Returns {kind: numbers of hits, predicted and true entities, [N, 3]}.
+
+  The kind is '' if there are no entities at all.
+  """
   pairs = [
     (find_entities(a), find_entities(b))
     for a, b in zip(truth, predicted, strict=True)
   ]
-  kinds = sorted({kind for pair in pairs for x in pair for *_, kind in x})
-  counts = {kind: np.zeros((len(pairs), 3), int) for kind in kinds}
+  kinds = {kind for pair in pairs for x in pair for *_, kind in x} or {''}
+  counts = {kind: np.zeros((len(pairs), 3), int) for kind in sorted(kinds)}
   for i, (there, given) in enumerate(pairs):
     for column, entities in enumerate((there & given, given, there)):
       for *_, kind in entities:

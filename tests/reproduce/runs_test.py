@@ -185,6 +185,8 @@ def test_what_a_run_got_right_is_read_from_what_it_leaves(tmp_path, data):
     'Ann B-PER B-PER\nran O B-LOC\n\nBob B-PER O\n'.replace(' ', '\t')
   )
   assert read(make_run('tagging')) == ([[1, 2, 1], [0, 0, 1]], 50)
+  (folder / 'dev.conll').write_text('ran\tO\tO\n')
+  assert read(make_run('tagging')) == ([[0, 0, 0]], 0)
   (folder / 'dev.predictions.json').write_text('{"1": "cat", "0": "cat"}')
   files = ','.join(f'{x}={data}/SQuAD/{x}-v1.1.json' for x in ('train', 'dev'))
   counts, f1 = read(make_run('spans', input=files))
