@@ -43,14 +43,12 @@ def transfer(
   theirs = param_names.flatten(model.params)
   ours = param_names.flatten(new)
   words = model.tokenizer.size
-  params = param_names.map_named(
-    lambda name, x: (
-      x
-      if stays_new and re.search(stays_new, name)
-      else _merge(name, x, theirs.get(name), words)
-    ),
-    new,
-  )
+  kept = {name for name in ours if stays_new and re.search(stays_new, name)}
+
+  def choose(name, x):
+    return x if name in kept else _merge(name, x, theirs.get(name), words)
+
+  params = param_names.map_named(choose, new)
   facts = {
     'path': path,
     'origin': model.origin,
@@ -58,8 +56,7 @@ def transfer(
     'changes': _changes(ours, theirs, words, vocab_size),
   }
   if stays_new:
-    count = sum(bool(re.search(stays_new, name)) for name in ours)
-    facts['changes'].append(f'{count} parameters of {stays_new}: new')
+    facts['changes'].append(f'{len(kept)} parameters of {stays_new}: new')
   print(f'starting from {path}: {model.origin}', flush=True)
   for change in facts['changes']:
     print(f'  {change}', flush=True)
@@ -79,9 +76,8 @@ def check_segments(model: source.Source, path: str):
 def _merge(name, ours, theirs, words: int):
   """Returns their values in our shape; entries that they lack stay new."""
   if theirs is None:
-    if parameters.is_layer(
-      name
-    ):  # ours may be `parameters.skip_layers`'s zeros
+    # Ours may be the zeros of `parameters.skip_layers`.
+    if parameters.is_layer(name):
       raise ValueError(f'the source has no {name}.')
     return ours
   theirs = np.asarray(theirs, np.float32)
