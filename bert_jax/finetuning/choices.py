@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, row_task, supervised
-from bert_jax.finetuning.readers import examples, table_files
+from bert_jax.finetuning.readers import examples
 from bert_jax.parallel import row_keys
 
 INPUTS = 'input_ids', 'input_mask', 'segment_ids'
@@ -157,11 +157,10 @@ def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
     numbered = [f'{name}{i}' for i in range(len(table.names))]
     columns = [x for x in numbered if x in table.names]
     if not name or columns != numbered[: max(len(columns), 2)]:
-      raise errors.UserError(
-        f'{table.path} has neither a column {name!r} with lists nor {name}0 and '
-        f'{name}1; it has {table_files.describe_names(table.path, table.names)}; '
-        f'name one of these by {asked}=, if line 1 of the file names its columns.'
+      problem = (
+        f'has neither a column {name!r} with lists nor {name}0 and {name}1'
       )
+      examples.refuse_columns(table, problem, asked)
     found = [
       tuple(examples.get_text(table, line, row, x) for x in columns)
       for line, row in table.rows

@@ -144,11 +144,7 @@ def choose_columns(
     wanted[asked.label] = label
   for field, name in wanted.items():
     if name not in table.names if name else field == asked.text:
-      raise errors.UserError(
-        f'{table.path} has no column {name!r}; it has '
-        f'{table_files.describe_names(table.path, table.names)}; name one of '
-        f'these by {field}=, if line 1 of the file names its columns.'
-      )
+      refuse_columns(table, f'has no column {name!r}', field)
   units = [
     Example(
       line,
@@ -160,6 +156,15 @@ def choose_columns(
     for i, (line, row) in enumerate(table.rows)
   ]
   return Examples(table.path, units, ragged=table.ragged)
+
+
+def refuse_columns(table: table_files.Table, problem: str, field: str):
+  """Raises errors.UserError for a field that names no column of a table."""
+  raise errors.UserError(
+    f'{table.path} {problem}; it has '
+    f'{table_files.describe_names(table.path, table.names)}; name one of these '
+    f'by {field}=, if line 1 of the file names its columns.'
+  )
 
 
 def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
