@@ -36,13 +36,7 @@ def main() -> int:
   given, flag = flags.FLAGS, flags.FLAGS['config']
   c, directory = cli.get_config(given), storage.resolve(given.workdir)
   file = config_flags.get_config_filename(flag)
-  beside = os.path.join(os.path.dirname(file.partition(':')[0]), 'tables.py')
-  with errors.explaining(f'cannot read {beside}', 'copy configs/tables.py.'):
-    tables = runpy.run_path(beside)['get_tables'](c)
-  if given.table not in tables:
-    known = ', '.join(tables)
-    raise errors.UserError(f'--table={given.table} is not one of {known}.')
-  table, data = tables[given.table], storage.resolve(given.data)
+  table, data = _read_table(given.table, c, file), storage.resolve(given.data)
   if not storage.exists(data):
     raise errors.UserError(f'--data={data} does not exist; name a folder.')
   cells = runs.list_runs(table, c, file, directory, data)
@@ -71,8 +65,8 @@ def main() -> int:
   path, counts = os.path.join(directory, f'{name}.md'), {}
   for finished, failed in share.work(directory, todo, make_command):  # noqa: B007
     for run in todo:
-      folder = os.path.join(directory, run.name)
-      if run.name in finished.keys() - counts:
+      if run.name in finished and run.name not in counts:
+        folder = os.path.join(directory, run.name)
         counts[run.name] = runs.read_counts(run, folder)
     done = runs.describe(todo, directory, given.gflops)
     command = shlex.join(['python', '-m', 'bert_jax.reproduce', *sys.argv[1:]])
@@ -83,6 +77,16 @@ def main() -> int:
   for name in failed:
     print(f'failed: {name}; see output.txt there')
   return sweep.choose_exit_code(failed.values())
+
+
+def _read_table(name, c, file):
+  """Returns a table of the tables.py beside the config `c` in `file`."""
+  path = os.path.join(os.path.dirname(file.partition(':')[0]), 'tables.py')
+  with errors.explaining(f'cannot read {path}', 'copy configs/tables.py.'):
+    tables = runpy.run_path(path)['get_tables'](c)
+  if name not in tables:
+    raise errors.UserError(f'--table={name} is not one of {", ".join(tables)}.')
+  return tables[name]
 
 
 def _define_flags():
