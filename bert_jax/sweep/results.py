@@ -1,6 +1,5 @@
 """The scores of a sweep, as JSON, a table, a picture and GLUE's submission."""
 
-import collections
 import os
 import statistics
 import zipfile
@@ -256,15 +255,13 @@ def _predict_commonest(config) -> dict[str, str]:
   """Returns WNLI's file, with the commonest training class, if it has a test."""
   c = config.copy_and_resolve_references()
   c.finetuning.glue = grid.LEFT_OUT
-  paths = splits.find_files(splits.get_source(c))
-  if 'test' not in paths:
+  found = splits.find_files(splits.get_source(c))
+  if 'test' not in found:
     return {}
   train, test = (
-    examples.read_glue(grid.LEFT_OUT, split, paths[split])
+    examples.read_glue(grid.LEFT_OUT, split, found[split])
     for split in ('train', 'test')
   )
-  [(label, _)] = collections.Counter(x.label for x in train.units).most_common(
-    1
-  )
+  label = statistics.mode(x.label for x in train.units)
   lines = ['index\tprediction', *(f'{x.id}\t{label}' for x in test.units)]
   return {'WNLI.tsv': '\n'.join(lines) + '\n'}
