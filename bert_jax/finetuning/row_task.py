@@ -109,7 +109,7 @@ class RowTask(supervised.Supervised):
     if None in (getattr(columns, x) for x in self.needed):
       raise errors.UserError(f'the model does not say which {self.asking}.')
     table = table_files.read(job.given)
-    kept = choose_kept(table, job.keep)
+    kept = choose_kept(table, job.keep, job.output)
     rows = self.read_table(table, columns, bool(job.label), ASKED)
     if job.label:
       rows.check_labelled(job.given)
@@ -164,11 +164,12 @@ def _round(value: float) -> float:
 
 
 def choose_kept(
-  table: table_files.Table, keep: Sequence[str]
+  table: table_files.Table, keep: Sequence[str], output: str
 ) -> Iterator[dict] | None:
   """Returns the columns of a table to copy, {name: value} of each row.
 
-  ('all',) is all of them; () gives None.
+  ('all',) is all of them; () gives None. What the file `output` cannot hold is
+  refused here, since predicting may take hours.
   """
   if not keep:
     return None
@@ -182,6 +183,12 @@ def choose_kept(
       raise errors.UserError(
         f'--keep: {name!r} {problem}; {table.path} has {known}.'
       )
+  if output.endswith('.tsv'):
+    for (line, row), name in itertools.product(table.rows, names):
+      if not table_files.fits_tsv(str(row.get(name))):
+        problem = f'has a tab or a line feed in {name!r}'
+        advice = 'which a TSV file cannot hold; write a .csv or .jsonl file.'
+        raise errors.at_line(table.path, line, f'{problem}, {advice}')
   return ({name: row.get(name) for name in names} for _, row in table.rows)
 
 

@@ -136,6 +136,15 @@ def test_what_cannot_be_predicted_is_refused(tmp_path, fields, message):
   assert not (tmp_path / 'out.csv').exists()
 
 
+def test_what_a_tsv_cannot_hold_is_refused_before_predicting(
+  tmp_path, monkeypatch
+):
+  monkeypatch.delattr(predictions.Job, 'predict')
+  content = 'id,text\n1,a\n2,"b\nc"\n'
+  with pytest.raises(errors.UserError, match=r"line 3 has .*'text'.* .csv or"):
+    predict_file(tmp_path, content, 'out.tsv', keep=['all'])
+
+
 @pytest.mark.parametrize(
   'task, fields, message',
   [
