@@ -83,9 +83,10 @@ def _choose_padding(c, lengths):
   elif f.packed < 1:
     needed = packing.find_share(c, lengths)
     if f.packed < needed:
+      enough = math.ceil(1e4 * needed) / 1e4
       raise errors.UserError(
         f'finetuning.packed={f.packed:g} is too little: the rows of a batch need '
-        f'{needed:g}; set that, or 0.'
+        f'{enough:g}; set that, or 0.'
       )
   if f.packed < 1:
     f.by_length = False

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -170,8 +171,12 @@ def test_predictions_are_put_in_the_order_of_the_rows(
 
 
 def test_too_few_packed_rows_are_refused(tmp_path, one_device):
-  with pytest.raises(errors.UserError, match='0.1 is too little.*need 0.'):
-    make_task(tmp_path, **{'finetuning.packed': 0.1})
+  fields = {'phases.batch_size': (9,), 'eval.sequences': 9}
+  with pytest.raises(errors.UserError, match='0.1 is too little') as caught:
+    make_task(tmp_path, **fields, **{'finetuning.packed': 0.1})
+  needed = float(re.search(r'need (0\.\d+);', str(caught.value))[1])
+  _, _, c, _ = make_task(tmp_path, **fields, **{'finetuning.packed': needed})
+  assert c.finetuning.packed == needed
 
 
 def test_rows_are_not_packed_on_several_devices(tmp_path):
