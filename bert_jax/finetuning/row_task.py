@@ -112,7 +112,7 @@ class RowTask(supervised.Supervised):
     kept = choose_kept(table, job.keep, job.output)
     rows = self.read_table(table, columns, bool(job.label), ASKED)
     if job.label:
-      rows.check_labelled(job.given)
+      rows.check_labelled('the file')
     return dataclasses.replace(rows, kept=kept)
 
   def write_given(self, job, content, split, found):

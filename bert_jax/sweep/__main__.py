@@ -52,12 +52,11 @@ def main() -> int:
   share.check_inputs(directory, config, runs[0])
   share.check_config(directory, config, runs)
   flag = given['config']
+  file = config_flags.get_config_filename(flag)
   overrides = config_flags.get_override_values(flag)
 
-  filename = config_flags.get_config_filename(flag)
-
   def make_command(run):
-    return share.make_command(filename, overrides | run.fields)
+    return share.make_command(file, overrides | run.fields)
 
   for found, failed in share.work(directory, runs, make_command):  # noqa: B007
     summary = results.summarise(runs, found)

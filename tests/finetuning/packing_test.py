@@ -171,7 +171,7 @@ def test_predictions_are_put_in_the_order_of_the_rows(
 
 
 def test_too_few_packed_rows_are_refused(tmp_path, one_device):
-  fields = {'phases.batch_size': (9,), 'eval.sequences': 9}
+  fields = {'phases.batch_size': (9,)}
   with pytest.raises(errors.UserError, match='0.1 is too little') as caught:
     make_task(tmp_path, **fields, **{'finetuning.packed': 0.1})
   needed = float(re.search(r'need (0\.\d+);', str(caught.value))[1])

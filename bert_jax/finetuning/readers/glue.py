@@ -27,7 +27,8 @@ class Glue:
     tfds: columns of the first and second text in TFDS, if they differ there.
     files: {split: path in the folder}; the splits are `train`, `dev`, `test`
       and, for MNLI, `dev_mismatched`, `test_mismatched` and `diagnostic`.
-    others: `submissions`; None if there is only the test set's.
+    others: {split: file name in a submission}; None if only the test set is
+      submitted, under the folder's name.
   """
 
   folder: str
