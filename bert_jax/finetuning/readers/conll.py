@@ -72,8 +72,6 @@ def read(
     needs_tag: whether a file's only column holds the tags.
   """
   lines = table_files.read_text(path).split('\n')
-  if not needs_tag and _count_columns(lines) < 2:
-    tag = None
   found: list[Sentence] = []
   document = blanks = 0
   marked = False  # whether there is a line -DOCSTART-
@@ -83,7 +81,10 @@ def read(
     columns = _split(line)
     start = bool(columns) and columns[0] == _START
     if columns and not start:
-      top = top or (number, len(columns))
+      if top is None:
+        top = number, len(columns)
+        if len(columns) < 2 and not needs_tag:
+          tag = None
       _check_width(path, number, columns, *top)
       document += blanks > 1 and bool(found)
       blanks = 0
@@ -104,12 +105,6 @@ def read(
   if not (marked or document):
     found = [x._replace(document=i) for i, x in enumerate(found)]
   return Words(path, found, lines=lines)
-
-
-def _count_columns(lines) -> int:
-  """Returns the number of columns of a file's first word."""
-  rows = (_split(line) for line in lines)
-  return next((len(x) for x in rows if x and x[0] != _START), 0)
 
 
 def parse_column(field: str, given: str, default: int) -> int:
