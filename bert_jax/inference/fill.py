@@ -22,9 +22,8 @@ def fill(
   """Finds the likeliest words for each [MASK] of a sentence.
 
   Args:
-    config: of the model. A causal model sees only the words before a
-      mask, or only those after it. Its dtype is ignored: everything is computed
-      in float32.
+    config: of the model. A causal model sees only the words before a mask, or
+      only those after it. Its dtype is ignored: all is computed in float32.
     sentence: text with one `[MASK]` or more.
 
   Returns:
@@ -53,11 +52,10 @@ def fill(
     'input_ids': ids + [tokenizer.pad_id] * padding,
     'input_mask': [1] * len(ids) + [0] * padding,
     'segment_ids': [0] * length,
+    # A causal model's hidden state predicts the token beside its own.
+    'masked_lm_positions': [i - config.target_offset for i in masks],
   }
   batch = {name: np.array([x], np.int32) for name, x in row.items()}
-  # A causal model's hidden state predicts the token beside its own.
-  places = np.array([masks], np.int32) - config.target_offset
-  batch['masked_lm_positions'] = places
   config = dataclasses.replace(config, dtype='float32')
   logits = _mlm_logits(params, batch, config)[0]  # [P, V]
   # The embeddings may have padding rows, to make V divisible.
