@@ -224,12 +224,10 @@ def summarise(results: Sequence[dict[str, Any]]) -> list[str]:
     judged = [x for x in some if x is not None]
     bad = sum(x > 0 for x in judged)
     share = f'{bad / len(judged):.2%}' if judged else ''
-    lines.append(
-      f'{len(some):>8,} {len(judged):>8,} {bad:>8,} {share:>7}  {path}'
-    )
-  worst = sorted(
-    (x for x in results if x['share']), key=lambda x: (-x['share'], -x['words'])
-  )
+    counts = f'{len(some):>8,} {len(judged):>8,} {bad:>8,}'
+    lines.append(f'{counts} {share:>7}  {path}')
+  worst = [x for x in results if x['share']]
+  worst.sort(key=lambda x: (-x['share'], -x['words']))
   return lines + [
     f'{x["path"]} line {x["line"]}: {x["share"]:.0%} of its n-grams, such as '
     f'"{x["sample"]}"'

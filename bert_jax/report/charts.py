@@ -17,6 +17,7 @@ _STYLE = {
   'axes.spines.right': False,
   'legend.frameon': False,
 }
+_FORMAT = {'format': 'svg', 'transparent': True, 'metadata': {'Date': None}}
 
 
 def _as_svg(draw):
@@ -26,9 +27,7 @@ def _as_svg(draw):
   def render(*args) -> str:
     file = io.StringIO()
     with drawing.import_matplotlib().rc_context(_STYLE):
-      draw(*args).savefig(
-        file, format='svg', transparent=True, metadata={'Date': None}
-      )
+      draw(*args).savefig(file, **_FORMAT)
     # Without the XML header, and as wide as its place on the page.
     _, _, text = file.getvalue().partition('<svg')
     text = re.sub(r' (width|height)="[\d.]+pt"', '', text, count=2)

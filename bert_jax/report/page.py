@@ -100,7 +100,8 @@ def _describe(run: runs.Run) -> dict[str, str]:
   """Returns {row of the table: value} of a run."""
   c, m, scores = run.config, run.config.model, run.results
   facts, last = run.get_last('run'), run.get_last('eval', 'train')
-  batches = zip(c.phases.batch_size, c.phases.seq_length, strict=True)
+  sizes = zip(c.phases.batch_size, c.phases.seq_length, strict=True)
+  batches = dict.fromkeys(f'{rows} x {tokens}' for rows, tokens in sizes)
   device = [f'{facts[x]}' for x in ('devices', 'device_kind') if x in facts]
   others = [f'{x} {facts[x]}' for x in ('jax', 'libtpu') if facts.get(x)]
   if 'cores' in facts:  # of a CPU
@@ -110,9 +111,7 @@ def _describe(run: runs.Run) -> dict[str, str]:
     'starts from': c.init_from or 'new weights',
     'layers x hidden size': f'{m.num_layers} x {m.hidden_size}',
     'heads': f'{m.num_heads}',
-    'rows x tokens a batch': ', then '.join(
-      dict.fromkeys(f'{b} x {n}' for b, n in batches)
-    ),
+    'rows x tokens a batch': ', then '.join(batches),
     'updates': f'{last.get("step", 0):,} of {sum(c.phases.steps):,}',
   }
   for name, (key, form) in _LAST.items():
@@ -169,11 +168,9 @@ def _show_curves(found: Sequence[runs.Run]) -> str:
 
 def _list_metrics(run: runs.Run) -> tuple[str, ...]:
   """Returns the metrics on dev of fine-tuning; () for pre-training."""
-  if run.config.task == 'pretraining':
-    return ()
+  task = tasks.SUPERVISED.get(run.config.task)
   labels = run.get_last('run').get('labels', ())
-  task = tasks.SUPERVISED[run.config.task]
-  return task.list_metrics(labels, run.config.finetuning.glue)
+  return task.list_metrics(labels, run.config.finetuning.glue) if task else ()
 
 
 def _show_run(run: runs.Run, section: runs.Section) -> str:
@@ -204,10 +201,7 @@ def _show_guesses(guesses: Sequence[runs.Guesses]) -> str:
     parts.append(f'<p>{sentence} (the text: <b>{truth}</b>)</p>')
     rows = []
     for step, words in x.steps.items():
-      marks = ['✓ ' if word == x.truth else '' for word, _ in words]
-      shown = [
-        f'{a}{b} {p:.0%}' for a, (b, p) in zip(marks, words, strict=True)
-      ]
+      shown = [f'{"✓ " * (word == x.truth)}{word} {p:.0%}' for word, p in words]
       rows.append((f'{step:,}', ', '.join(shown)))
     parts.append(_make_table(('updates', 'the likeliest words'), rows))
   return '\n'.join(parts)
@@ -216,8 +210,8 @@ def _show_guesses(guesses: Sequence[runs.Guesses]) -> str:
 def _show_data(manifest) -> str:
   rows = []
   for x in manifest['inputs']:
-    row = [x['input'], f'{x["documents"]:,}']
-    row.append(f'{x["text_bytes"] / 1e6:,.1f}')
+    megabytes = f'{x["text_bytes"] / 1e6:,.1f}'
+    row = [x['input'], f'{x["documents"]:,}', megabytes]
     # Data of earlier versions lack these counts.
     splits = [x[split] for split in ('train', 'heldout') if split in x]
     rows.append(row + [f'{split["tokens"]:,}' for split in splits])
@@ -239,9 +233,8 @@ def _show_data(manifest) -> str:
 def _show_confusion(confusion) -> str:
   # A class may be predicted that no row has.
   labels = dict.fromkeys(itertools.chain(confusion, *confusion.values()))
-  rows = [
-    [right, *(f'{found.get(x, 0):,}' for x in labels)]
-    for right, found in confusion.items()
-  ]
-  head = 'right \\ predicted', *labels
-  return f'<h3>Confusion on dev</h3>{_make_table(head, rows)}'
+  rows = []
+  for right, found in confusion.items():
+    rows.append([right, *(f'{found.get(x, 0):,}' for x in labels)])
+  table = _make_table(('right \\ predicted', *labels), rows)
+  return f'<h3>Confusion on dev</h3>{table}'

@@ -101,10 +101,9 @@ def _read(workdir: str, name: str) -> Run:
   config = trained_run.read_config(paths.config(workdir))
   manifest, results, levels = {}, {}, {}
   if config.task == 'pretraining':
-    # A run keeps a copy, see `claim.keep`.
-    manifest = manifest_file.read(
-      workdir if config.data.dir else paths.own_data(workdir)
-    )
+    own = paths.own_data(workdir)
+    # Of data elsewhere, a run keeps a copy, see `claim.keep`.
+    manifest = manifest_file.read(workdir if config.data.dir else own)
     levels['unigram entropy'] = manifest['unigram_entropy']
     data = paths.prepared_data(config, workdir)
     # Of benchmarks/measure/neighbour_counts.py.
@@ -135,11 +134,9 @@ def describe(run: Run) -> Section:
       step = steps[int(place)]
       model = source.read(run.workdir, step)
       own = model.params, model.config, model.tokenizer
+      asked = run.config, data, model.tokenizer, _EXAMPLES
       guesses = guesses or [
-        Guesses(sentence, truth, {})
-        for sentence, truth in finish.choose_examples(
-          run.config, data, model.tokenizer, _EXAMPLES
-        )
+        Guesses(*x, {}) for x in finish.choose_examples(*asked)
       ]
       for x in guesses:
         x.steps[step] = fill.fill(*own, x.sentence)[0]
