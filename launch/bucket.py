@@ -15,9 +15,13 @@ class Changed(Exception):
 class Content(NamedTuple):
   """What was read of an object."""
 
-  text: str | None  # None if there is no object
+  data: bytes | None  # None if there is no object
   generation: str  # changes with each write; '0' if there is no object
   now: float  # the bucket's time, seconds since 1970
+
+  @property
+  def text(self) -> str | None:
+    return None if self.data is None else self.data.decode(errors='replace')
 
 
 class Object(NamedTuple):
@@ -41,8 +45,8 @@ def read(world: World, url: str, first: int = 0) -> Content:
   found = request(world, 'GET', 'storage', path, **more)
   if found.code == 404:
     return Content(None, '0', found.now)
-  text = _check(found, url).data.decode(errors='replace')
-  return Content(text, found.headers['x-goog-generation'], found.now)
+  data = _check(found, url).data
+  return Content(data, found.headers['x-goog-generation'], found.now)
 
 
 def write(world: World, url: str, text, generation: str | None = None) -> str:

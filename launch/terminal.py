@@ -24,11 +24,11 @@ class Follower:
       found, known = re.search(r'-(\d+)\.log$', url), self._sizes.get(url, 0)
       if not found or size <= known or worker not in (None, int(found[1])):
         continue
-      text = bucket.read(self._world, url, known).text or ''
+      data = bucket.read(self._world, url, known).data or b''
       # The rest of a line that is being written is printed with the next one.
-      whole = text[: text.rfind('\n') + 1]
-      self._sizes[url] = known + len(whole.encode())
-      for line in whole.split('\n')[:-1]:
+      whole = data[: data.rfind(b'\n') + 1]
+      self._sizes[url] = known + len(whole)
+      for line in whole.decode(errors='replace').split('\n')[:-1]:
         # Progress bars overwrite their line.
         say(f'[worker {found[1]}] {line.rpartition(chr(13))[2]}')
 

@@ -96,7 +96,8 @@ def test_ls_and_status_say_what_there_is(capsys):
 
 def test_logs_show_whole_lines_of_one_host_or_all(capsys):
   cloud, words = Google(), ['logs', 'r', '--workdir=gs://bkt/r']
-  texts = ['one\ntwo\nthr', 'one\ntwo\nthree\n']
+  # Of a program that was killed within a character.
+  texts = [b'one\ntw\xc3\nthr', b'one\ntw\xc3\nthree\n']
 
   def each(*_):
     if not texts:
@@ -109,7 +110,7 @@ def test_logs_show_whole_lines_of_one_host_or_all(capsys):
   with pytest.raises(KeyboardInterrupt):
     tpu.main([*words, '--follow'], cloud.world())
   assert tpu.main([*words, '--worker=12'], cloud.world()) == 0
-  lines = ['0] one', '0] two', '12]  100%', '0] three', '12]  100%']
+  lines = ['0] one', '0] tw\ufffd', '12]  100%', '0] three', '12]  100%']
   found = [x[8:] for x in capsys.readouterr().out.splitlines() if '[' in x]
   assert found == lines
 
