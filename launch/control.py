@@ -66,11 +66,11 @@ def show_status(world: World, name: str, workdir: str | None) -> int:
 def show_logs(world: World, name: str, workdir, worker, follow: bool) -> int:
   """Prints the logs of the hosts, and goes on with `follow`."""
   logs, workdir = terminal.Follower(world), find_workdir(world, name, workdir)
-  logs.show(bucket.list_logs(world, workdir), worker)
-  while follow:
-    world.sleep(world.period)
+  while True:
     logs.show(bucket.list_logs(world, workdir), worker)
-  return 0
+    if not follow:
+      return 0
+    world.sleep(world.period)
 
 
 def stop(world: World, name: str, workdir: str | None) -> int:
