@@ -155,11 +155,9 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   _describe_model(template.params, config.data.vocab_size)
   with shortage.explaining_start(template, mesh):
     state, origin = _find_state(
-      *(config, task, mesh, start, checkpoints, workdir, status.known)
+      *(config, task, mesh, start, checkpoints, workdir, status)
     )
   done = int(state.step) if state else 0
-  if not done:
-    status.note(checkpoint=None)
   rows = log.Nothing()
   if distributed.is_first():
     rows = stack.enter_context(log.Log(workdir, done))
@@ -224,12 +222,8 @@ def _initialise(config, start, mesh):
     return start[programs.INITIALISE].jitted(jax.random.key(config.seed))
 
 
-def _find_state(config, task, mesh, start, checkpoints, workdir, known):
+def _find_state(config, task, mesh, start, checkpoints, workdir, status):
   """Restores the newest undamaged checkpoint, or starts as the task says.
-
-  Args:
-    known: step of a checkpoint that the run is known to have had; processes
-      that do not know give None.
 
   Returns:
     (state, origin): state is None if there is neither; origin is {} or
@@ -241,7 +235,7 @@ def _find_state(config, task, mesh, start, checkpoints, workdir, known):
   if restored is not None:
     return _check_data(task.facts, *restored)
   if not config.checkpoint.start_over:
-    known = distributed.find_largest(known or 0)
+    known = distributed.find_largest(status.known or 0)
     if known:
       raise errors.UserError(
         f'{paths.checkpoints(workdir)} lists no checkpoint, though '
@@ -249,6 +243,7 @@ def _find_state(config, task, mesh, start, checkpoints, workdir, known):
         'them from a copy, or start from step 0 with '
         '--config.checkpoint.start_over=True.'
       )
+  status.reset()
   if task.start is None:
     return None, {}
   state = _initialise(config, start, mesh)

@@ -59,6 +59,13 @@ class Status:
     if is_new:
       self._write()
 
+  def reset(self):
+    """Forgets, at once, what earlier processes did: the run is at step 0."""
+    self._fields.update(
+      step=0, phase=0, loss=None, held_out=None, checkpoint=None
+    )
+    self._write()
+
   def follow(self, newest: Callable[[], int | None]):
     """Asks `newest` for the newest checkpoint whenever this is written."""
     self._newest = newest
@@ -110,6 +117,9 @@ class Nothing:
 
   def note(self, **fields):
     del fields
+
+  def reset(self):
+    pass
 
   def follow(self, newest: Callable[[], int | None]):
     del newest
