@@ -25,22 +25,31 @@ def make_parser() -> argparse.ArgumentParser:
   parser.add_argument('--where', choices=('local', 'tpu'), required=True)
   for name in ('--config', '--workdir'):
     parser.add_argument(name, required=True)
-  parser.add_argument('--sweep', action='append', required=True)
+  parser.add_argument(
+    '--sweep',
+    action='append',
+    required=True,
+    type=parse_sweep,
+    help='FIELD=VALUE,VALUE of the config',
+  )
   parser.add_argument('--name', default='sweep', help='of experiment and runs')
   parser.add_argument('--python', default=sys.executable)
   parser.add_argument('rest', nargs='*', help='after --: arguments of each run')
   return parser
 
 
+def parse_sweep(text: str) -> list[str]:
+  """Returns ['FIELD=A', 'FIELD=B'] for 'FIELD=A,B'."""
+  field, _, values = text.partition('=')
+  if not (field and all(values.split(','))):
+    raise argparse.ArgumentTypeError(f'{text} must be FIELD=VALUE,VALUE')
+  return [f'{field}={value}' for value in values.split(',')]
+
+
 def list_runs(given: argparse.Namespace) -> list[list[str]]:
   """Returns the arguments of every run, behind the interpreter."""
-  axes, runs = [], []
-  for text in given.sweep:
-    field, _, values = text.partition('=')
-    if not (field and all(values.split(','))):
-      raise ValueError(f'--sweep={text} must be FIELD=VALUE,VALUE.')
-    axes.append([f'{field}={value}' for value in values.split(',')])
-  for number, point in enumerate(itertools.product(*axes), 1):
+  runs = []
+  for number, point in enumerate(itertools.product(*given.sweep), 1):
     # Values that differ in what is removed have folders that differ.
     names = [text.split('.', 1)[-1] for text in point]
     folder = '_'.join([str(number), *names])
@@ -57,7 +66,11 @@ async def run_all(given: argparse.Namespace):
   """Adds a work unit for each run; local ones come one after the other."""
   # Only here, so that --help and tests need no XManager.
   from absl import flags
-  from xmanager import xm, xm_local
+
+  try:
+    from xmanager import xm, xm_local
+  except ImportError as error:
+    sys.exit(f'error: {error}; pip install xmanager')
 
   flags.FLAGS(sys.argv[:1])  # XManager reads its own, all at their defaults
   executor = xm_local.Local()

@@ -1,5 +1,6 @@
 """The manifest for GKE, its image, and the files of SkyPilot and XManager."""
 
+import asyncio
 import glob
 import lzma
 import os
@@ -131,12 +132,16 @@ def test_run_of_skypilot_is_tried_again_unless_it_is_a_mistake(
   assert (tmp_path / 'started').read_text() == line * times
 
 
-def list_runs(*more):
+def parse(*more):
   words = ['--where=local', '--config=configs/tiny.py', '--workdir=runs']
-  return xm.list_runs(xm.make_parser().parse_args([*words, *more]))
+  return xm.make_parser().parse_args([*words, *more])
 
 
-def test_sweeps_are_combined_and_each_run_has_its_own_folder():
+def list_runs(*more):
+  return xm.list_runs(parse(*more))
+
+
+def test_sweeps_are_combined_and_each_run_has_its_own_folder(capsys):
   found = list_runs('--sweep=optimizer.learning_rate=1,2', '--sweep=seed=1')
   assert len(found) == 2
   assert found[1] == [
@@ -149,5 +154,12 @@ def test_sweeps_are_combined_and_each_run_has_its_own_folder():
   path, *words = list_runs(*more)[1]
   assert path.endswith('launch/tpu.py') and '--zone=us-east5-b' in words
   assert words[:3] == ['run', '--name=sweep-2', '--yes']
-  with pytest.raises(ValueError, match='FIELD=VALUE'):
+  with pytest.raises(SystemExit):
     list_runs('--sweep=seed=1,')
+  assert 'argument --sweep: seed=1, must be FIELD=V' in capsys.readouterr().err
+
+
+def test_without_xmanager_a_sweep_says_what_to_install(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'xmanager', None)
+  with pytest.raises(SystemExit, match='^error: .*xmanager.*pip install xman'):
+    asyncio.run(xm.run_all(parse('--sweep=seed=1')))
