@@ -123,7 +123,7 @@ def main(argv: list[str], world: World | None = None) -> int:
 if __name__ == '__main__':
   try:
     sys.exit(main(sys.argv[1:]))
-  except (errors.UserError, Unknown) as error:
+  except (errors.UserError, Unknown, OSError) as error:
     sys.exit(f'error: {error}')
   except KeyboardInterrupt:
     sys.exit(130)

@@ -1,10 +1,12 @@
 """Whole launches, with a stand-in for Google Cloud and a simulated clock."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from launch import tpu, world
+from launch import archive, tpu, world
 from tests.launch import fakes
 from tests.launch.fakes import HAPPY, RUN, A, B, Google, make_cloud
 
@@ -155,3 +157,12 @@ def test_supervisor_survives_any_content_of_the_bucket(capsys):
   out, err = capsys.readouterr()
   assert 'status.json is damaged, and passed over' in err
   assert '\x1b' not in out + err and 'unreadable' in out
+
+
+def test_what_this_machine_lacks_is_one_line():
+  argv = [sys.executable, 'launch/tpu.py', 'archive']  # which asks git
+  done = subprocess.run(
+    argv, cwd=archive.ROOT, env={'PATH': ''}, capture_output=True, text=True
+  )
+  said = "error: [Errno 2] No such file or directory: 'git'\n"
+  assert (done.returncode, done.stderr) == (1, said)
