@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import fsspec
 import pytest
@@ -183,6 +184,30 @@ def test_a_folder_moves_with_all_in_it(folder):
   assert storage.list_names(folder) == ['aside']
   assert storage.read(os.path.join(target, 'deep', 'x')) == b'a/deep/x'
   assert storage.read(os.path.join(target, 'mark')) == b'a/mark'
+
+
+def test_after_a_kill_one_of_two_folders_has_its_mark(remote, monkeypatch):
+  for name in ('a', 'm', 'z/y'):
+    write(f'{remote}/old/{name}', b'')
+  filesystem, _ = bucket.connect(remote)
+  calls = mock.Mock(wraps=filesystem)
+  for act in ('cp_file', 'rm_file'):
+    monkeypatch.setattr(filesystem, act, getattr(calls, act))
+  storage.move_folder(f'{remote}/old', f'{remote}/new', 'm')
+  done = [
+    (x, path.partition('/old/')[2]) for x, (path, *_), _ in calls.mock_calls
+  ]
+  assert sorted(done[:2]) == [('cp_file', 'a'), ('cp_file', 'z/y')]
+  assert done[2:4] == [('cp_file', 'm'), ('rm_file', 'm')]
+  assert sorted(done[4:]) == [('rm_file', 'a'), ('rm_file', 'z/y')]
+
+
+def test_a_name_that_no_file_can_have_is_not_among_the_sizes(remote):
+  # An object may have any name; a copy would be written elsewhere.
+  filesystem, folder = bucket.connect(remote)
+  for name in ('', '.', '..', '...', 'x'):
+    filesystem.pipe_file(f'{folder}/{name}', b'12')
+  assert storage.list_sizes(remote) == {'...': 2, 'x': 2}
 
 
 def test_names_are_no_patterns(folder):
