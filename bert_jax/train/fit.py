@@ -138,7 +138,6 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   The state is None if it is the initial one: that program is then compiled in
   parallel with the others.
   """
-  total = sum(config.phases.steps)
   stop = Stop(stack.enter_context(signals.recording()))
   checkpoints = stack.enter_context(
     checkpoint.Checkpoints(
@@ -161,6 +160,7 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   rows = log.Nothing()
   if distributed.is_first():
     rows = stack.enter_context(log.Log(workdir, done))
+  total = sum(config.phases.steps)
   bar = stack.enter_context(
     progress.Progress(total, 'steps', 'training', done, lines=False)
   )
@@ -171,29 +171,12 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   meter = Meter(rows, bar, status, every, total, task, losses, workdir)
   profile = Profile(workdir, config.profile_steps, meter, bar)
   checkpoints.facts = {'task': task.facts, **origin}
-  key = start[programs.PLACE_KEY].jitted(step.run_key(config))
-  facts = {
-    **task.facts,
-    **origin,
-    'command': shlex.join(sys.orig_argv),
-    # `calibrate` reads them from there.
-    'device_kind': device.device_kind,
-    'devices': mesh.size,
-    **agreement.get_versions(),
-    'changed': claim.find_changes(workdir, config),
-  }
-  if device.platform == 'cpu':
-    # XLA divides sums among them, so the bits depend on how many there are.
-    facts['cores'] = process_pool.count_cores()
-  rows.write('run', done, facts)
-  if distributed.is_first():
-    claim.adopt(workdir, config)
   run = Run(
     config=config,
     task=task,
     objective=objective,
     mesh=mesh,
-    key=key,
+    key=start[programs.PLACE_KEY].jitted(step.run_key(config)),
     stop=stop,
     pulse=pulse,
     checkpoints=checkpoints,
@@ -203,7 +186,29 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     status=status,
     profile=stack.enter_context(profile),
   )
+  _log_start(run, workdir, done, origin)
   return run, state
+
+
+def _log_start(run, workdir, done, origin):
+  """Logs what the run is made of, then saves the fields that have changed."""
+  device = run.mesh.devices.flat[0]
+  facts = {
+    **run.task.facts,
+    **origin,
+    'command': shlex.join(sys.orig_argv),
+    # `calibrate` reads them from there.
+    'device_kind': device.device_kind,
+    'devices': run.mesh.size,
+    **agreement.get_versions(),
+    'changed': claim.find_changes(workdir, run.config),
+  }
+  if device.platform == 'cpu':
+    # XLA divides sums among them, so the bits depend on how many there are.
+    facts['cores'] = process_pool.count_cores()
+  run.log.write('run', done, facts)
+  if distributed.is_first():
+    claim.adopt(workdir, run.config)
 
 
 def _describe_model(params, vocab_size):
