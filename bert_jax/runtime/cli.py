@@ -83,17 +83,29 @@ def _parse_flags(argv):
     return flags.FLAGS(argv)
   except SystemExit:  # of --help and the like, which absl ends with 1
     sys.exit(0)
-  # What ml_collections raises for an unknown field.
-  except (AttributeError, LookupError) as error:
-    raise errors.UserError(
-      f'a flag names no field of the config: {_gist(error)} See --help.'
-    ) from error
   except (flags.Error, errors.UserError) as error:
     message = _list_missing(error) or _gist(error)
     raise errors.UserError(f'{message} See --help.') from error
-  except Exception:  # in the config file, which the traceback is about
-    traceback.print_exc()
+  except Exception as error:
+    if getattr(error, 'name', '') == 'get_config':
+      raise errors.UserError(
+        'the file of --config has no function get_config; see configs/.'
+      ) from error
+    # What ml_collections raises for an unknown field.
+    unknown = isinstance(error, AttributeError | LookupError)
+    if unknown and not _is_from_config_file(error):
+      raise errors.UserError(
+        f'a flag names no field of the config: {_gist(error)} See --help.'
+      ) from error
+    traceback.print_exc()  # of the config file
     sys.exit(errors.MISTAKE)
+
+
+def _is_from_config_file(error: BaseException) -> bool:
+  return any(
+    'ConfigFile' in frame.f_code.co_qualname  # the parser of ml_collections
+    for frame, _ in traceback.walk_tb(error.__traceback__)
+  )
 
 
 def _list_missing(error: BaseException) -> str:

@@ -144,6 +144,10 @@ def start(*given):
       'folder, and configs/ is in the repository of bert_jax, not in the '
       'package.',
     ),
+    (
+      [_GIVEN[0], '--config=bert_jax/__init__.py'],
+      'error: the file of --config has no function get_config; see configs/.',
+    ),
   ],
 )
 def test_a_wrong_flag_gets_one_line(given, words):
@@ -151,9 +155,14 @@ def test_a_wrong_flag_gets_one_line(given, words):
   assert (done.returncode, done.stderr) == (1, f'{words}\n')
 
 
-def test_an_error_in_a_config_file_is_a_mistake_with_a_traceback(tmp_path):
+@pytest.mark.parametrize(
+  'line', ['return nonsense', 'raise AttributeError("modle")', '{}["modle"]']
+)
+def test_an_error_in_a_config_file_is_a_mistake_with_a_traceback(
+  tmp_path, line
+):
   path = tmp_path / 'mine.py'
-  path.write_text('def get_config():\n  return nonsense\n')
+  path.write_text(f'def get_config():\n  {line}\n')
   done = start(_GIVEN[0], f'--config={path}')
   assert done.returncode == 1
   assert f'File "{path}", line 2, in get_config' in done.stderr
