@@ -139,7 +139,10 @@ def find_changes(
 
 def adopt(workdir: str, config: config_dict.ConfigDict):
   """Saves a config in its working directory."""
-  files.write_text(paths.config(workdir), to_json(config))
+  path = paths.config(workdir)
+  advice = 'free disk space, then run the same command again.'
+  with errors.explaining(f'cannot write {path}', advice):
+    files.write_text(path, to_json(config))
 
 
 def fill_in(workdir: str, config: config_dict.ConfigDict):
