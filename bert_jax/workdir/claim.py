@@ -209,7 +209,8 @@ def check_shared(workdir: str):
   failure = None
   if distributed.is_first():
     try:
-      _write_token(path, token)
+      storage.make_folder(workdir)
+      storage.write(path, token)
     except OSError as error:  # the others wait below and must be told
       failure = error
   token = multihost_utils.broadcast_one_to_all(np.frombuffer(token, np.uint8))
@@ -232,8 +233,3 @@ def check_shared(workdir: str):
       f'host {absent} does not see what host 0 wrote to {workdir}; give a '
       '--workdir that all hosts share: gs://BUCKET/NAME, or a shared disk.'
     )
-
-
-def _write_token(path: str, token: bytes):
-  storage.make_folder(os.path.dirname(path))
-  storage.write(path, token)
