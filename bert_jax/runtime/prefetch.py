@@ -2,7 +2,6 @@
 
 import multiprocessing
 import queue
-import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -119,10 +118,7 @@ def _made_by_processes(make, first, stop, count) -> Iterator[dict]:
 
 def _work(make, steps: range, pipe):
   """Sends batches; ends when all are sent or the parent has closed the pipe."""
-  # The parent handles signals; if it is killed, the pipe breaks.
-  signal.signal(signal.SIGINT, signal.SIG_IGN)
-  signal.signal(signal.SIGHUP, signal.SIG_IGN)
-  signal.signal(signal.SIGTERM, signal.SIG_DFL)
+  process_pool.leave_signals_to_parent()  # if it is killed, the pipe breaks
   for t in steps:
     try:
       item = make(t), None

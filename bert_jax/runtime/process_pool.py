@@ -58,14 +58,15 @@ def run_in(
 
 
 def _start(parent: int):
-  """Ignores signals, which the parent handles, and exits if the parent dies.
+  leave_signals_to_parent()
+  end_with(parent)  # for which a pool's workers would wait forever
 
-  Otherwise a pool's workers would wait forever for a parent that was killed.
-  """
+
+def leave_signals_to_parent():
+  """Ignores what a terminal sends to the parent and its children alike."""
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGHUP, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
-  end_with(parent)
 
 
 def end_with(parent: int):
