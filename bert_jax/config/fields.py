@@ -613,7 +613,7 @@ FIELDS: dict[str, Field] = {
   ),
   'checkpoint.start_over': Field(
     False,
-    'restart at step 0 if all checkpoints are damaged',
+    'restart at step 0 if all checkpoints are damaged or missing',
     resume=SAME_RESULT,
   ),
 }
