@@ -27,8 +27,7 @@ def check(c: config_dict.ConfigDict):
   _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
   if c.task == 'pretraining' and not c.optimizer.learning_rate:
     _fail('optimizer.learning_rate=0 is for fine-tuning, which fills it in')
-  own = c.phases.warmups
-  if not own and c.optimizer.warmup_steps >= sum(c.phases.steps):
+  if not c.phases.warmups and c.optimizer.warmup_steps >= sum(c.phases.steps):
     _fail(
       f'optimizer.warmup_steps={c.optimizer.warmup_steps} leaves none of the '
       f'{sum(c.phases.steps)} steps for the decay'

@@ -236,7 +236,7 @@ def explain(error: BaseException) -> str | None:
     import requests
   except ImportError:  # another kind of URL, by a package of its own
     return errors.first_line(error) if isinstance(error, OSError) else None
-  text = errors.first_line(error).replace('\n', ' ')
+  text = errors.first_line(error)
   if isinstance(error, google.auth.exceptions.GoogleAuthError):
     return f'{text} ({_LOG_IN})'
   if isinstance(error, gcsfs.retry.HttpError):

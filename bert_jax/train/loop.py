@@ -69,11 +69,11 @@ def _run_phase(run, phase, state, compiled):
       # A phase's first step was evaluated by the phase before, at its length.
       if every and step % every == 0 and step > phase.first:
         _evaluate(run, phase, step, state, evaluation)
-      with profile.update(step + 1), programs.counting() as compiled:
+      with profile.update(step + 1), programs.counting() as counted:
         state, length = _update(run, step + 1, batches, flops, update, state)
       # The first of each length may: it does not call the compiled token count.
-      if compiled.count and length in seen:
-        _warn(run, step + 1, compiled)
+      if counted.count and length in seen:
+        _warn(run, step + 1, counted)
       seen.add(length)
       if (step + 1) % save_every == 0 or run.stop.save:
         meter.flush()
@@ -184,9 +184,9 @@ def _update(run, number, batches, flops, update, state):
   return state, _get_length(batch)
 
 
-def _warn(run, number, compiled):
+def _warn(run, number, counted):
   """Logs and prints that an update compiled something."""
-  count, seconds = compiled.count, compiled.seconds
+  count, seconds = counted.count, counted.seconds
   run.log.write('compiled', number, {'programs': count, 'seconds': seconds})
   run.bar.write(
     f'WARNING: step {number:,} compiled {count} program(s) in '
