@@ -158,9 +158,11 @@ def ask(world: World, api: str, path: str, data=None, **query) -> Any:
 
 
 def shorten(message: str) -> str:
-  """Returns the telling end of a command's errors as one line."""
+  """Returns what a command says of its failure as one line."""
   lines = [x for x in message.splitlines() if x and not x.startswith('WARNING')]
-  return ' '.join(' '.join(lines[-4:]).split())[:600] or 'no message'
+  # More than four lines of gcloud's advice may follow what went wrong.
+  first = [i for i, x in enumerate(lines) if x.startswith('ERROR')] or [-4]
+  return ' '.join(' '.join(lines[first[0] :]).split())[:600] or 'no message'
 
 
 def say(line: str, file=None):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launch import failures
+from launch import failures, world
 
 # A message per line; indented lines go on.
 KINDS = {
@@ -60,6 +60,13 @@ def test_message_is_classified(kind):
   messages = KINDS[kind].replace('\n  ', ' ').splitlines()[1:]
   found = {message: failures.judge(message) for message in messages}
   assert found == {message: (kind, message) for message in messages}
+
+
+def test_advice_that_gcloud_adds_does_not_hide_what_went_wrong():
+  advice = [f'  gcloud {words}' for words in ('feedback', 'info', 'help', '--')]
+  lines = ['ERROR: gcloud crashed (ConnectionError): x', 'Please run:', *advice]
+  kind, _ = failures.judge(world.shorten('\n'.join(lines)))
+  assert kind == failures.TRANSIENT
 
 
 @pytest.mark.parametrize('line', ADVICE.splitlines()[1:])

@@ -44,9 +44,28 @@ def test_config_that_a_run_would_refuse_costs_nothing():
   assert not cloud.created
 
 
+LOG_IN = """WARNING: a newer version exists
+ERROR: (gcloud.config.config-helper) You do not have an active account selected.
+Please run:
+
+  $ gcloud auth login
+
+to obtain new credentials.
+
+If you have already logged in with a different account, run:
+
+  $ gcloud config set account ACCOUNT
+
+to select an already authenticated account to use.
+"""
+
+
 def test_nobody_logged_in_is_one_line():
-  here = world.World(run=lambda argv: world.Result(1, err='ERROR: log in'))
-  with pytest.raises(errors.UserError, match='gcloud: ERROR: log in'):
+  here = world.World(run=lambda argv: world.Result(1, err=LOG_IN))
+  line = (
+    r'^gcloud: ERROR: .* an active account .* gcloud auth login to obtain.*$'
+  )
+  with pytest.raises(errors.UserError, match=line):
     tpu.main(['ls'], here)
 
 
