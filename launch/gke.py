@@ -7,7 +7,7 @@ import secrets
 import string
 
 from bert_jax import errors
-from launch import chips, estimate, queued
+from launch import archive, chips, estimate, queued
 from launch.plan import check_positive, check_run
 from launch.world import World
 
@@ -58,7 +58,8 @@ def make_manifest(given: argparse.Namespace, world: World) -> str:
 
 def run(given: argparse.Namespace, world: World) -> int:
   """Prints the manifest."""
+  path, given.config = given.config, archive.check_config(given.config)
   text = make_manifest(given, world)
-  estimate.check_config(world, given.config, given.overrides)
+  estimate.check_config(world, path, given.overrides)
   print(text, end='')
   return 0

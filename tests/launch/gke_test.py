@@ -94,6 +94,15 @@ def test_one_job_per_slice_and_one_pod_per_host():
     make('--topology=v3-32')
 
 
+def test_config_is_one_that_the_image_has(capsys, tmp_path):
+  here = world.World(run=lambda argv: world.Result(0))
+  path = f'{ROOT}/configs/tiny.py'
+  assert tpu.main([*WORDS, f'--config={path}:smoke'], here) == 0
+  assert 'argument=--config=configs/tiny.py:smoke' in capsys.readouterr().out
+  with pytest.raises(errors.UserError, match='not among the files that are se'):
+    tpu.main([*WORDS, f'--config={tmp_path}/mine.py'], here)
+
+
 def test_image_is_built_from_the_archive(tmp_path):
   argv = [sys.executable, ROOT / 'launch/tpu.py', 'archive']
   with open(tmp_path / 'code.tar.gz', 'wb') as file:
