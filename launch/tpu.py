@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bert_jax import errors
 from launch import archive, control, gke, records, start
-from launch.world import Unknown, World, say
+from launch.world import Unknown, World, say, warn
 
 # Seconds between two looks; shorter in rehearsals.
 _PERIOD = 'BERT_JAX_LAUNCH_PERIOD'
@@ -124,6 +124,7 @@ if __name__ == '__main__':
   try:
     sys.exit(main(sys.argv[1:]))
   except (errors.UserError, Unknown, OSError) as error:
-    sys.exit(f'error: {error}')
+    warn(f'error: {error}')
+    sys.exit(1)
   except KeyboardInterrupt:
     sys.exit(130)

@@ -159,10 +159,16 @@ def test_supervisor_survives_any_content_of_the_bucket(capsys):
   assert '\x1b' not in out + err and 'unreadable' in out
 
 
-def test_what_this_machine_lacks_is_one_line():
-  argv = [sys.executable, 'launch/tpu.py', 'archive']  # which asks git
+@pytest.mark.parametrize(
+  'words, said',
+  [
+    (['archive'], "[Errno 2] No such file or directory: 'git'"),
+    (['ls', '\x1b[2J'], '\\x1b[2J is not an argument; see --help.'),
+  ],
+)
+def test_error_is_one_line_that_a_terminal_does_not_obey(words, said):
+  argv = [sys.executable, 'launch/tpu.py', *words]
   done = subprocess.run(
     argv, cwd=archive.ROOT, env={'PATH': ''}, capture_output=True, text=True
   )
-  said = "error: [Errno 2] No such file or directory: 'git'\n"
-  assert (done.returncode, done.stderr) == (1, said)
+  assert (done.returncode, done.stderr) == (1, f'error: {said}\n')
