@@ -179,7 +179,8 @@ def compile_all(
     concurrent.futures.ThreadPoolExecutor(at_once) as pool,
     progress.Progress(len(listed), 'programs', 'compiling', leave=False) as bar,
   ):
-    running = [pool.submit(_compile, program) for program in listed]
+    known: dict[tuple, concurrent.futures.Future] = {}
+    running = [pool.submit(_compile, program, known) for program in listed]
     left = set(running)
     while left:
       done, left = concurrent.futures.wait(
@@ -195,10 +196,19 @@ def compile_all(
   return [outcome for outcome, _ in found]
 
 
-def _compile(program: Program) -> tuple[Outcome, float]:
+def _compile(program: Program, known: dict) -> tuple[Outcome, float]:
   start, executable, error = time.monotonic(), None, None
   try:
-    executable = program.lower().compile()
+    lowered = program.lower()
+    # Phases may have the same program, which is compiled once.
+    own: concurrent.futures.Future = concurrent.futures.Future()
+    found = known.setdefault((program.name, lowered.as_text()), own)
+    if found is own:
+      try:
+        own.set_result(lowered.compile())
+      except Exception as problem:
+        own.set_exception(problem)
+    executable = found.result()
   except Exception as problem:  # lowering a kernel can raise any type
     error = problem
   return Outcome(program, executable, error), time.monotonic() - start
