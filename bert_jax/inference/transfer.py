@@ -64,7 +64,7 @@ def transfer(
 
 
 def check_segments(model: source.Source, path: str):
-  """Raises errors.UserError unless a model has the segments of every config."""
+  """Raises errors.UserError unless a model has two segment embeddings."""
   found = model.config.type_vocab_size
   if found != 2:
     raise errors.UserError(
