@@ -1,0 +1,103 @@
+"""Tests of the bits that kernels of NVIDIA GPUs drop numbers by."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.ops import kept_bits, triton_calls
+from bert_jax.preflight import gpus
+
+
+@pytest.mark.parametrize(
+  'counter, key, found',
+  [
+    ('0 0 0 0', '0 0', '6627e8d5 e169c58d bc57ac4c 9b00dbd8'),
+    (
+      'ffffffff ffffffff ffffffff ffffffff',
+      'ffffffff ffffffff',
+      '408f276d 41c83b0e a20bc7c6 6d5451fd',
+    ),
+    (
+      '243f6a88 85a308d3 13198a2e 03707344',
+      'a4093822 299f31d0',
+      'd16cfe09 94fdcceb 5001e420 24126ea1',
+    ),
+  ],
+)
+def test_philox_gives_the_authors_known_answers(counter, key, found):
+  counter, key, found = (
+    [jnp.uint32(int(x, 16)) for x in text.split()]
+    for text in (counter, key, found)
+  )
+  assert list(jax.jit(kept_bits.philox)(counter, key)) == found
+
+
+@pytest.mark.parametrize('keep', [1, 26, 127, 128, 129, 230, 255])
+def test_every_byte_is_compared_whatever_the_others_are(keep):
+  bytes_ = np.arange(256, dtype=np.uint32)
+  for place in range(0, 32, 8):
+    for others in (0, 0xFFFFFFFF, 0x5A5A5A5A):
+      words = bytes_ << place | others & ~np.uint32(255 << place)
+      found = kept_bits._compare(jnp.asarray(words), keep)
+      flags = np.asarray(found) >> (place + 7) & 1
+      np.testing.assert_array_equal(flags, bytes_ >= keep)
+
+
+@pytest.mark.parametrize('impl', ['rbg', 'threefry2x32'])
+@pytest.mark.parametrize(
+  'bits, word', [(1, 'u1'), (3, 'u1'), (8, 'u1'), (12, 'u2'), (32, 'u4')]
+)
+def test_bits_are_independent_and_as_often_set_as_they_should(bits, word, impl):
+  key = jax.random.key(1, impl=impl)
+  words = np.asarray(kept_bits.draw(key, (3, 1000, 64), bits, 200))
+  assert words.dtype == word and words.shape == (3, 1000, 64)
+  flags = np.stack([words.ravel() >> j & 1 for j in range(bits)]) == 1
+  deviations = np.sqrt(flags.shape[1])
+  share = 200 / 256
+  near = 5 * np.sqrt(share * (1 - share))
+  assert (np.abs(flags.mean(1) - share) * deviations < near).all()
+  related = np.corrcoef([*flags, *np.roll(flags, 1, 1)])
+  related -= np.eye(2 * bits)
+  assert (np.abs(related) * deviations < 5).all()
+
+
+def lower(shape, bits):
+  key = jax.random.key(1, impl='rbg')
+  program = types.SimpleNamespace(
+    jitted=jax.jit(lambda key: kept_bits.draw(key, shape, bits, 230)),
+    arguments=[jax.eval_shape(lambda: key)],
+  )
+  return gpus.lower(program).as_text()
+
+
+@pytest.mark.parametrize('bits', [2, 8, 16, 32])
+def test_the_kernel_draws_the_same_bits(monkeypatch, bits):
+  """In two blocks or more."""
+  key, shape = jax.random.key(1, impl='rbg'), (64, 128)
+  plain = kept_bits.draw(key, shape, bits, 230)
+  assert 'draw_kept_bits' in lower(shape, bits)
+  jax.clear_caches()
+  monkeypatch.setattr(
+    triton_calls, 'choose', lambda kernel, plain, *arrays: kernel(*arrays)
+  )
+  np.testing.assert_array_equal(kept_bits.draw(key, shape, bits, 230), plain)
+  jax.clear_caches()
+
+
+def test_few_bits_need_no_kernel():
+  assert 'draw_kept_bits' not in lower((3, 4), 8)
+
+
+def test_another_key_gives_other_bits():
+  """Whichever of its words differs."""
+  data = jnp.zeros((5, 4), jnp.uint32).at[jnp.arange(4), jnp.arange(4)].set(1)
+  found = {
+    np.asarray(
+      kept_bits.draw(jax.random.wrap_key_data(x, impl='rbg'), (64,), 8, 128)
+    ).tobytes()
+    for x in data
+  }
+  assert len(found) == 5
