@@ -14,7 +14,13 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.model import attention, bert_config
-from bert_jax.ops import dropout, early_sums, packed_rows
+from bert_jax.ops import (
+  dropout,
+  early_sums,
+  elementwise,
+  normalisation_kernels,
+  packed_rows,
+)
 from bert_jax.ops.elementwise import LayerNorm, add_bias
 
 
@@ -61,11 +67,39 @@ class Dense(nn.Module):
     return y, bias
 
 
+def _has_kernels(config: bert_config.BertConfig) -> bool:
+  """Returns whether NVIDIA GPUs use our kernels beside those of attention.
+
+  Where a compiler refuses kernels, those of attention are not used either: the
+  next way to compute the step has none at all, see `train/tuning.py`.
+  """
+  return config.attention in ('flash', 'cudnn')
+
+
 def layer_norm(config: bert_config.BertConfig, name: str):
-  # Where a compiler refuses kernels, those of attention are not used either: the
-  # next way to compute the step has none at all, see `train/tuning.py`.
-  kernels = config.attention in ('flash', 'cudnn')
+  kernels = _has_kernels(config)
   return LayerNorm(config.norm_epsilon, config.dtype, kernels, name=name)
+
+
+def _activate(config: bert_config.BertConfig, x: jax.Array, bias: jax.Array):
+  """Returns the activation of x [B, S, F] plus bias [F]."""
+  if _has_kernels(config) and config.activation == 'gelu_tanh':
+    return elementwise.add_bias_and_gelu(x, bias)
+  x = add_bias(x, bias, config.flat_rows)
+  return bert_config.ACTIVATIONS[config.activation](x)
+
+
+def _add_and_normalise(config, norm, drop, x, update, bias, deterministic):
+  """Returns norm(x + drop(update + bias)); arrays are [B, S, D], bias [D]."""
+  fits = normalisation_kernels.supports_sum(x, update)
+  if not (_has_kernels(config) and fits):
+    update = add_bias(update, bias, config.flat_rows)
+    return norm(x + drop(update, deterministic))
+  key, keep, kept = drop.make_key(deterministic), 256, None
+  if key is not None:
+    keep = dropout.count_kept(config.dropout)
+    kept = normalisation_kernels.draw_kept(key, update.shape, keep)
+  return norm(x, elementwise.Update(update, bias, kept), keep)
 
 
 def _init_words(config: bert_config.BertConfig):
@@ -156,7 +190,8 @@ class SelfAttention(nn.Module):
       q = add_bias(*project.product(asking, slice(1)), c.flat_rows)
       kv = add_bias(*project.product(x, slice(1, 3)), c.flat_rows)
       mixed = attention.attend_from(q, kv, positions, tokens, key, c, sow)
-    return Dense(c, (c.hidden_size,), 2, name='out')(mixed)  # [B, S or R, D]
+    # Not yet added: [B, S or R, D] and its bias.
+    return Dense(c, (c.hidden_size,), 2, name='out').product(mixed)
 
 
 class Layer(nn.Module):
@@ -170,9 +205,8 @@ class Layer(nn.Module):
     c = self.config
 
     def mlp(y):
-      y = Dense(c, (c.mlp_size,), name='mlp_in')(y)  # [B, S, F]
-      y = bert_config.ACTIVATIONS[c.activation](y)
-      return Dense(c, (c.hidden_size,), name='mlp_out')(y)
+      y = _activate(c, *Dense(c, (c.mlp_size,), name='mlp_in').product(y))
+      return Dense(c, (c.hidden_size,), name='mlp_out').product(y)
 
     def attend(y):
       return SelfAttention(c, name='attention')(
@@ -184,9 +218,11 @@ class Layer(nn.Module):
       drop = dropout.Dropout(c.dropout, name=f'{name}_drop')
       kept = take_rows(x, positions) if name == 'attention' else x
       if c.norm == 'post':
-        x = norm(kept + drop(sublayer(x), deterministic))
+        update = *sublayer(x), deterministic
+        x = _add_and_normalise(c, norm, drop, kept, *update)
       else:
-        x = kept + drop(sublayer(norm(x)), deterministic)
+        update = add_bias(*sublayer(norm(x)), c.flat_rows)
+        x = kept + drop(update, deterministic)
     self.sow('intermediates', 'hidden', x)
     return x
 

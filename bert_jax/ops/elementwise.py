@@ -6,17 +6,23 @@ on a TPU, each elementwise operation counts: GELU's gradient takes 14, with
 `flax.linen.gelu` 21.
 """
 
+import dataclasses
 import functools
-import math
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.ops import normalisation_kernels
+from bert_jax.ops import (
+  dropout,
+  gelu_kernels,
+  normalisation_kernels,
+  triton_calls,
+)
 
-_LINEAR = math.sqrt(2 / math.pi)
-_CUBIC = 0.044715 * _LINEAR
+_LINEAR = gelu_kernels.LINEAR
+_CUBIC = gelu_kernels.CUBIC
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -116,6 +122,65 @@ def _grow(x):
 gelu_tanh.defvjp(_gelu_forward, _gelu_backward)
 
 
+def add_bias_and_gelu(x: jax.Array, bias: jax.Array):
+  """Returns `gelu_tanh` of x [..., F] plus bias [F], for NVIDIA GPUs."""
+  if gelu_kernels.supports(x):
+    return _add_bias_and_gelu(x, bias)
+  return gelu_tanh(add_bias(x, bias, True))
+
+
+@jax.custom_vjp
+def _add_bias_and_gelu(x, bias):
+  return _add_bias_and_gelu_forward(x, bias)[0]
+
+
+def _add_bias_and_gelu_forward(x, bias):
+  x = add_bias(x, bias, True)
+  y = triton_calls.choose(gelu_kernels.forward, gelu_tanh, x)
+  return y, (x, bias)
+
+
+def _add_bias_and_gelu_backward(kept, gradient):
+  x, bias = kept
+
+  def plain(x, gradient):
+    (found,) = _gelu_backward(x, gradient)
+    return _add_bias_backward(True, jnp.zeros(bias.shape, jnp.float32), found)
+
+  dx, dbias = triton_calls.choose(gelu_kernels.backward, plain, x, gradient)
+  return dx, dbias.astype(bias.dtype)
+
+
+_add_bias_and_gelu.defvjp(
+  _add_bias_and_gelu_forward, _add_bias_and_gelu_backward
+)
+
+
+class Update(NamedTuple):
+  """What a residual connection adds to its input x: dropout(values + bias).
+
+  Attributes:
+    values: [..., D], like x.
+    bias: [D].
+    kept: uint8 [N / 8, D] from `normalisation_kernels.pack`, for the N rows of
+      `values`; None turns dropout off.
+  """
+
+  values: jax.Array
+  bias: jax.Array
+  kept: jax.Array | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalisation:
+  """How `normalise` computes: `LayerNorm`'s attributes; `keep` of dropout."""
+
+  epsilon: float
+  dtype: str
+  kernels: bool = False
+  keep: int = 256
+
+
 class LayerNorm(nn.Module):
   """Normalises the last axis (arXiv 1607.06450); trains `scale` and `bias`.
 
@@ -129,48 +194,69 @@ class LayerNorm(nn.Module):
   kernels: bool = False
 
   @nn.compact
-  def __call__(self, x):
+  def __call__(self, x, update: Update | None = None, keep: int = 256):
+    """Normalises x [..., D], or x + an update, of which dropout keeps keep."""
     size = x.shape[-1:]
     scale = self.param('scale', nn.initializers.ones, size)
     bias = self.param('bias', nn.initializers.zeros, size)
-    return normalise(x, scale, bias, self.epsilon, self.dtype, self.kernels)
+    how = Normalisation(self.epsilon, self.dtype, self.kernels, keep)
+    return normalise(x, scale, bias, how, update)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def normalise(
   x: jax.Array,
   scale: jax.Array,
   bias: jax.Array,
-  epsilon: float,
-  dtype: str,
-  kernels: bool = False,
+  how: Normalisation,
+  update: Update | None = None,
 ):
-  """Returns x [..., D] normalised, times scale [D], plus bias [D]."""
-  return _normalise_forward(x, scale, bias, epsilon, dtype, kernels)[0]
+  """Returns x [..., D], or x + update, normalised, times scale, plus bias."""
+  return _normalise_forward(x, scale, bias, how, update)[0]
 
 
-def _normalise_forward(x, scale, bias, epsilon, dtype, kernels):
-  options = {'epsilon': epsilon, 'dtype': dtype}
-  ways = normalisation_kernels.forward, _plain_forward
-  kernel, plain = (functools.partial(way, **options) for way in ways)
-  y, *sums = _choose(kernels, kernel, plain, x, scale, bias)
-  return y, (x, *sums, scale)
+def _normalise_forward(x, scale, bias, how, update):
+  options = {'epsilon': how.epsilon, 'dtype': how.dtype, 'keep': how.keep}
+  if update:
+    values = add_bias(update.values, update.bias, True)
+    added = normalisation_kernels.Added(values, update.kept)
+  else:
+    added = None
+  y, mean, inverse, total = _choose(
+    *(how, normalisation_kernels.forward, _plain_forward),
+    *(options, x, scale, bias, added),
+  )
+  return y, (total, mean, inverse, scale, update and update[1:])
 
 
-def _normalise_backward(epsilon, dtype, kernels, kept, gradient):
-  del epsilon, dtype
-  kernel = normalisation_kernels.backward
-  return _choose(kernels, kernel, _plain_backward, *kept, gradient)
+def _normalise_backward(how, residuals, gradient):
+  *arrays, scale, update = residuals
+  options = {'keep': how.keep, 'added': update is not None}
+  kept = update and update[1]
+  dx, dscale, dbias, added = _choose(
+    *(how, normalisation_kernels.backward, _plain_backward),
+    *(options, *arrays, scale, gradient, kept),
+  )
+  if update:
+    added = Update(added[0], added[1].astype(update[0].dtype), None)
+  return dx, dscale, dbias, added
 
 
-def _choose(kernels, kernel, plain, *arrays):
-  if kernels:
-    return normalisation_kernels.choose(kernel, plain, *arrays)
+normalise.defvjp(_normalise_forward, _normalise_backward)
+
+
+def _choose(how, kernel, plain, options, *arrays):
+  """Returns what the kernel, if there is one, or the plain code makes."""
+  kernel, plain = (functools.partial(f, **options) for f in (kernel, plain))
+  if how.kernels and normalisation_kernels.supports(arrays[0]):
+    return triton_calls.choose(kernel, plain, *arrays)
   return plain(*arrays)
 
 
-def _plain_forward(x, scale, bias, epsilon, dtype):
+def _plain_forward(x, scale, bias, added, *, epsilon, dtype, keep=256):
   """Returns what `normalisation_kernels.forward` does, in XLA's operations."""
+  if added:
+    x = x + _drop(added.update, added.kept, keep)
   wide = x.astype(jnp.float32)
   mean = jnp.mean(wide, -1, keepdims=True)
   # In the same pass as the mean; rounding may make it slightly negative.
@@ -179,10 +265,12 @@ def _plain_forward(x, scale, bias, epsilon, dtype):
   ones = (1,) * (x.ndim - 1)
   scale, bias = scale.reshape(*ones, -1), bias.reshape(*ones, -1)
   y = (wide - mean) * (inverse * scale) + bias
-  return y.astype(dtype), mean, inverse
+  return y.astype(dtype), mean, inverse, x
 
 
-def _plain_backward(x, mean, inverse, scale, gradient):
+def _plain_backward(
+  x, mean, inverse, scale, gradient, kept=None, *, keep=256, added=False
+):
   """Returns what `normalisation_kernels.backward` does."""
   scale = scale.reshape((1,) * (x.ndim - 1) + (-1,))
   gradient = gradient.astype(jnp.float32)
@@ -195,7 +283,16 @@ def _plain_backward(x, mean, inverse, scale, gradient):
   dx = moved * inverse + centred * along - level
   rows = tuple(range(x.ndim - 1))
   dscale = jnp.sum(gradient * (centred * inverse), rows)
-  return dx.astype(x.dtype), dscale, jnp.sum(gradient, rows)
+  of_added = None
+  if added:
+    dupdate = _drop(dx, kept, keep)
+    of_added = dupdate.astype(x.dtype), jnp.sum(dupdate, rows)
+  return dx.astype(x.dtype), dscale, jnp.sum(gradient, rows), of_added
 
 
-normalise.defvjp(_normalise_forward, _normalise_backward)
+def _drop(x, kept, keep):
+  """Returns x [..., D] with dropout, as `dropout.drop` does."""
+  if kept is None:
+    return x
+  chosen = normalisation_kernels.unpack(kept).reshape(x.shape)
+  return dropout.scale_kept(x, chosen, keep)

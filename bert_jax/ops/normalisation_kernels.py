@@ -1,8 +1,13 @@
-"""LayerNorm as two NVIDIA GPU kernels (Pallas through Triton).
+"""Residual connections and LayerNorm as two NVIDIA GPU kernels.
 
-They read each activation once, forward and backward, where XLA needs two or
-three passes, one for the sums of each row. Everything is computed in float32,
-and nothing is added up in an order that may change.
+y = LayerNorm(x + dropout(update)), or LayerNorm(x). They read each activation
+once, forward and backward, where XLA needs two or three passes, one for the
+sums of each row, and others for dropout, the sum and the gradient of the bias
+of the update. Everything is computed in float32, and nothing is added up in an
+order that may change.
+
+Which numbers dropout keeps is drawn beforehand and read as one bit each. Bit j
+of byte (i, d) belongs to row 8 i + j, so that a thread has a column of a byte.
 
 Triton's arrays have powers of two elements: other D are cut into pieces of
 equal sizes, such as 3 x 256 for D = 768. Sizes: N rows of D.
@@ -11,164 +16,242 @@ equal sizes, such as 3 x 256 for D = 768. Sizes: N rows of D.
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
+from bert_jax.ops import dropout, kept_bits, triton_calls
+
 F32 = jnp.float32
 
-# A program holds a block of rows in its registers; blocks and warps are powers of
-# two. For 16,384 rows in bfloat16 on an H200, these take 21 us forward and 32
-# backward with D = 1024, 16 and 26 with D = 768; XLA 32 and 71 with D = 1024.
-FORWARD_BLOCK = 2048  # numbers in a block: 2 rows of 1024
-BACKWARD_BLOCK = 2048
-FORWARD_WARPS = 2
-BACKWARD_WARPS = 4
-# The parameters' gradients are added up within a program, then over programs.
-# If blocks have one row, more programs are needed to keep the memory busy.
-BACKWARD_PROGRAMS = 528
-BACKWARD_PROGRAMS_OF_ROWS = 1056
+
+class _Size(NamedTuple):
+  """How a kernel is divided, for rows in one piece or in several.
+
+  Attributes:
+    block: numbers in the block of rows that a program holds in its registers.
+    warps: of a program; a power of two.
+    programs: which add up the gradients of parameters, each for its blocks.
+  """
+
+  block: int
+  warps: int
+  programs: int = 0
+
+
+# Rows in pieces are a block each, so that each thread has the same columns of
+# all rows: sums over rows then need no other thread's numbers. For 16,384 rows of
+# 1,024 numbers in bfloat16 on an H200, a sum with dropout takes 42 us forward and
+# 41 backward; alone, 21 and 32, which XLA needs 32 and 71 for.
+FORWARD, FORWARD_PIECES = _Size(2048, 4), _Size(1, 2)
+BACKWARD, BACKWARD_PIECES = _Size(2048, 4, 528), _Size(1, 1, 1056)
 
 _MOST_WIDTH = 1024  # of a piece
 _LEAST_WIDTH = 64
 _MOST_PIECES = 8
 _MOST_SIZE = 4096  # of D, for whose sums there are registers
+_BITS = 8  # of a byte, see `pack`
+
+
+class Added(NamedTuple):
+  """What is added to x before it is normalised.
+
+  Attributes:
+    update: [..., D], like x.
+    kept: uint8 [N / 8, D] from `pack`; None without dropout.
+  """
+
+  update: jax.Array
+  kept: jax.Array | None
 
 
 def supports(x: jax.Array) -> bool:
   """Returns whether the kernels can normalise x [..., D] here."""
-  size, mesh = x.shape[-1], jax.sharding.get_abstract_mesh()
+  size = x.shape[-1]
   width = _width(size)
   pieces = width >= _LEAST_WIDTH and size <= min(
     _MOST_PIECES * width, _MOST_SIZE
   )
-  # Kernels cannot be partitioned automatically, see `train/device_rows.py`.
-  by_hand = set(mesh.manual_axes) == set(mesh.axis_names)
-  # Triton's offsets are 32 bits, and would wrap.
-  return pieces and by_hand and 0 < x.size < 2**31
+  return pieces and triton_calls.are_supported(x)
 
 
-def choose(kernel: Callable, plain: Callable, *arrays: jax.Array):
-  """Returns kernel(*arrays) on CUDA and plain(*arrays) elsewhere.
+def supports_sum(x: jax.Array, update: jax.Array) -> bool:
+  """Returns whether they can normalise the sum of two arrays [..., D] here."""
+  fits = x.shape == update.shape and x.dtype == update.dtype
+  return fits and supports(x) and x.size // x.shape[-1] % _BITS == 0
 
-  Both take x first, as `forward` and `backward` do. What the kernels do not
-  support is plain on CUDA, too, as is all with a jax that has no Triton.
+
+def draw_kept(key: jax.Array, shape: tuple[int, ...], keep: int):
+  """Returns which numbers [..., D] are kept, as `pack` does.
+
+  With a threefry key they are those of `dropout.drop`.
+
+  Args:
+    keep: how many of 256 numbers are kept.
   """
-  if not supports(arrays[0]):
-    return plain(*arrays)
-  try:
-    # Imported late: jax has announced its removal.
-    from jax.experimental.pallas import triton
-  except ImportError:
-    return plain(*arrays)
-  # Depends on the platform that is compiled for, even if it is absent here.
-  return jax.lax.platform_dependent(
-    *arrays,
-    cuda=functools.partial(kernel, make_params=triton.CompilerParams),
-    default=plain,
+  if dropout.is_threefry(key):
+    return pack(dropout.draw(key, shape) < keep)
+  bytes_shape = math.prod(shape[:-1]) // _BITS, shape[-1]
+  return kept_bits.draw(key, bytes_shape, _BITS, keep)
+
+
+def pack(kept: jax.Array):
+  """Returns which numbers are kept, bool [..., D], as uint8 [N / 8, D]."""
+  bits = kept.reshape(-1, _BITS, kept.shape[-1]).astype(jnp.uint8)
+  return functools.reduce(
+    jnp.bitwise_or, (bits[:, j] << j for j in range(_BITS))
   )
+
+
+def unpack(kept: jax.Array):
+  """Returns the argument of `pack`, as [N, D]."""
+  place = jnp.arange(_BITS, dtype=jnp.uint8)[None, :, None]
+  return (kept[:, None] >> place & 1).reshape(-1, kept.shape[-1]) != 0
 
 
 # Traced once for all layers of a program: that takes 20 ms.
 @functools.partial(
-  jax.jit, static_argnames=('epsilon', 'dtype', 'make_params'), inline=True
+  jax.jit,
+  static_argnames=('keep', 'epsilon', 'dtype', 'make_params'),
+  inline=True,
 )
 def forward(
   x: jax.Array,
   scale: jax.Array,
   bias: jax.Array,
+  added: Added | None = None,
   *,
+  keep: int = 256,
   epsilon: float,
   dtype: str,
   make_params: Callable | None = None,
 ):
-  """Returns (y [..., D], mean [..., 1], inverse deviation [..., 1]).
+  """Returns (y, mean, inverse, total).
+
+  These are [..., D]; [..., 1], of each row; 1 / standard deviation, [..., 1]; and
+  what was normalised, like x: x itself if nothing is added.
 
   Args:
     x: [..., D], float32 or bfloat16.
     scale, bias: [D].
-    dtype: of y; the others are float32.
+    keep: of how many 256 numbers of the update dropout keeps.
+    dtype: of y; mean and inverse are float32.
     make_params: of Triton; None runs the kernel in Pallas' interpreter.
   """
   n, d = x.size // x.shape[-1], x.shape[-1]
-  rows = _count_rows(n, d, FORWARD_BLOCK)
+  size = FORWARD if _width(d) == d else FORWARD_PIECES
+  rows = _count_rows(n, d, size)
   own = pl.BlockSpec((rows, d), lambda i: (i, 0))
   one = pl.BlockSpec((rows,), lambda i: (i,))
   whole = pl.BlockSpec((d,), lambda i: (0,))
-  y, mean, inverse = _call(
-    functools.partial(_forward, epsilon),
-    make_params and make_params(num_warps=FORWARD_WARPS),
+  inputs = {'x': x.reshape(n, d), 'scale': scale, 'bias': bias}
+  in_specs = [own, whole, whole]
+  outputs = {'y': jax.ShapeDtypeStruct((n, d), dtype)}
+  outputs |= dict.fromkeys(('mean', 'inverse'), jax.ShapeDtypeStruct((n,), F32))
+  out_specs = [own, one, one]
+  if added:
+    inputs['update'] = added.update.reshape(n, d)
+    in_specs.append(own)
+    outputs['total'] = jax.ShapeDtypeStruct((n, d), x.dtype)
+    out_specs.append(own)
+    if added.kept is not None:
+      inputs['kept'] = added.kept
+      in_specs.append(pl.BlockSpec((None, d), lambda i: (i * rows // _BITS, 0)))
+  y, mean, inverse, *total = triton_calls.call(
+    _named(functools.partial(_forward, epsilon, keep), *inputs, *outputs),
+    make_params,
+    size.warps,
     grid=(n // rows,),
-    in_specs=[own, whole, whole],
-    out_specs=[own, one, one],
-    out_shape=[
-      jax.ShapeDtypeStruct((n, d), dtype),
-      *[jax.ShapeDtypeStruct((n,), F32)] * 2,
-    ],
+    in_specs=in_specs,
+    out_specs=out_specs,
+    out_shape=list(outputs.values()),
     name='normalise_forward',
-  )(x.reshape(n, d), scale, bias)
+  )(*inputs.values())
   each = *x.shape[:-1], 1
-  return y.reshape(x.shape), mean.reshape(each), inverse.reshape(each)
+  return (
+    y.reshape(x.shape),
+    mean.reshape(each),
+    inverse.reshape(each),
+    total[0].reshape(x.shape) if added else x,
+  )
 
 
-@functools.partial(jax.jit, static_argnames='make_params', inline=True)
+@functools.partial(
+  jax.jit, static_argnames=('keep', 'added', 'make_params'), inline=True
+)
 def backward(
-  x: jax.Array,
+  total: jax.Array,
   mean: jax.Array,
   inverse: jax.Array,
   scale: jax.Array,
   gradient: jax.Array,
+  kept: jax.Array | None = None,
   *,
+  keep: int = 256,
+  added: bool = False,
   make_params: Callable | None = None,
 ):
-  """Returns the gradients of x, in its type, and of scale and bias, float32.
+  """Returns the gradients of x, of scale and bias, and of what is added.
+
+  The latter is None if nothing is added, otherwise the gradients of the update
+  and of its bias: of x + dropout(update + bias). Gradients of activations have
+  x's type, those of parameters are float32 [D].
 
   Args:
-    x, scale, make_params: as in `forward`, whose results are mean and inverse.
+    total, mean, inverse, scale, keep, make_params: as in `forward`.
     gradient: of y, [..., D].
+    kept: as in `Added`.
+    added: whether there was an update.
   """
-  n, d = x.size // x.shape[-1], x.shape[-1]
-  rows = _count_rows(n, d, BACKWARD_BLOCK)
-  most = BACKWARD_PROGRAMS if rows > 1 else BACKWARD_PROGRAMS_OF_ROWS
-  programs = min(most, n // rows)
-  part = pl.BlockSpec((None, d), lambda i: (i, 0))
-  dx, dscale, dbias = _call(
-    functools.partial(_backward, rows, programs),
-    make_params and make_params(num_warps=BACKWARD_WARPS),
+  n, d = total.size // total.shape[-1], total.shape[-1]
+  size = BACKWARD if _width(d) == d else BACKWARD_PIECES
+  rows = _count_rows(n, d, size)
+  programs = min(size.programs, n // rows)
+  inputs = {
+    'x': total.reshape(n, d),
+    'mean': mean.reshape(n),
+    'inverse': inverse.reshape(n),
+    'scale': scale,
+    'gradient': gradient.reshape(n, d),
+  }
+  if kept is not None:
+    inputs['kept'] = kept
+  sums = 3 if added else 2
+  outputs = {
+    'sums': jax.ShapeDtypeStruct((programs, sums, d), F32),
+    'dx': jax.ShapeDtypeStruct((n, d), total.dtype),
+  }
+  if kept is not None:
+    outputs['dupdate'] = outputs['dx']
+  whole = [pl.BlockSpec((n, d), lambda i: (0, 0))] * (len(outputs) - 1)
+  found, dx, *dupdate = triton_calls.call(
+    _named(
+      functools.partial(_backward, rows, programs, keep), *inputs, *outputs
+    ),
+    make_params,
+    size.warps,
     grid=(programs,),
-    out_specs=[pl.BlockSpec((n, d), lambda i: (0, 0)), part, part],
-    out_shape=[
-      jax.ShapeDtypeStruct((n, d), x.dtype),
-      *[jax.ShapeDtypeStruct((programs, d), F32)] * 2,
-    ],
+    out_specs=[pl.BlockSpec((None, sums, d), lambda i: (i, 0, 0)), *whole],
+    out_shape=list(outputs.values()),
     name='normalise_backward',
-  )(
-    *(x.reshape(n, d), mean.reshape(n), inverse.reshape(n)),
-    *(scale, gradient.reshape(n, d)),
-  )
-  return dx.reshape(x.shape), jnp.sum(dscale, 0), jnp.sum(dbias, 0)
+  )(*inputs.values())
+  dx, *dupdate = (x.reshape(total.shape) for x in (dx, *dupdate))
+  dscale, dbias, *dadded = jnp.sum(found, 0)
+  of_added = (dupdate[0] if dupdate else dx, dadded[0]) if added else None
+  return dx, dscale, dbias, of_added
 
 
-def _call(kernel, params, **options):
-  """Returns `pl.pallas_call`, interpreted if there are no params."""
-  how = {'compiler_params': params} if params else {'interpret': True}
-
-  def call(*arrays):
-    # With jax_enable_x64, loops have int64 counters.
-    with jax.enable_x64(False):
-      return pl.pallas_call(kernel, **how, **options)(*arrays)
-
-  return call
+def _named(kernel, *names):
+  """Returns a kernel that is given its references by their names."""
+  return lambda *refs: kernel(**dict(zip(names, refs, strict=True)))
 
 
-def _count_rows(n, d, block):
-  """Returns the rows of a block: a power of two that divides n.
-
-  If rows are cut, it is one row, so that each thread has the same columns of
-  all rows: sums over rows then need no other thread's numbers.
-  """
-  return math.gcd(n, max(1, block // d)) if _width(d) == d else 1
+def _count_rows(n, d, size):
+  """Returns the rows of a block: a power of two that divides n."""
+  most = min(_BITS, max(1, size.block // d))  # of one byte of `kept`
+  return math.gcd(n, most)
 
 
 def _width(d):
@@ -182,17 +265,39 @@ def _pieces(d):
   return [slice(i, i + width) for i in range(0, d, width)]
 
 
-def _forward(epsilon, x, scale, bias, y, mean, inverse):
+def _forward(
+  epsilon,
+  keep,
+  x,
+  scale,
+  bias,
+  y,
+  mean,
+  inverse,
+  update=None,
+  kept=None,
+  total=None,
+):
   """Normalises a block of rows.
 
   Args:
-    x, y: [rows, D].
+    x, update, y, total: [rows, D].
     scale, bias: [D].
     mean, inverse: [rows].
+    kept: [D].
   """
-  d = x.shape[1]
+  rows, d = x.shape
   pieces = _pieces(d)
   parts = [x[:, at].astype(F32) for at in pieces]
+  if update is not None:
+    first = pl.program_id(0) * rows
+    for n, at in enumerate(pieces):
+      more = update[:, at].astype(F32)
+      if kept is not None:
+        more = _drop(more, kept[at], first, keep)
+      part = (parts[n] + more).astype(total.dtype)
+      total[:, at] = part
+      parts[n] = part.astype(F32)
   middle = _sum_rows(parts) / d
   # Rounding may make it slightly negative.
   variance = _sum_rows([part * part for part in parts]) / d - middle * middle
@@ -205,22 +310,37 @@ def _forward(epsilon, x, scale, bias, y, mean, inverse):
 
 
 def _backward(
-  rows, programs, x, mean, inverse, scale, gradient, dx, dscale, dbias
+  rows,
+  programs,
+  keep,
+  x,
+  mean,
+  inverse,
+  scale,
+  gradient,
+  sums,
+  dx,
+  kept=None,
+  dupdate=None,
 ):
   """Computes the gradients of every programs-th block of rows.
 
   Args:
     rows: in a block.
-    x, gradient, dx: [N, D].
+    x, gradient, dx, dupdate: [N, D].
     mean, inverse: [N].
-    scale, dscale, dbias: [D].
+    scale: [D].
+    sums: gradients of scale, bias and, if it is wanted, of the update's bias,
+      [2 or 3, D].
+    kept: [N / 8, D].
   """
   n, d = x.shape
   pieces, first = _pieces(d), pl.program_id(0)
   scales = [scale[at].astype(F32)[None] for at in pieces]
 
-  def add(i, sums):
-    own = pl.ds((first + i * programs) * rows, rows)
+  def add(i, found):
+    start = (first + i * programs) * rows
+    own = pl.ds(start, rows)
     middle, factor = mean[own][:, None], inverse[own][:, None]
     centred = [x[own, at].astype(F32) - middle for at in pieces]
     grads = [gradient[own, at].astype(F32) for at in pieces]
@@ -230,17 +350,40 @@ def _backward(
     both = [a * b for a, b in zip(moved, centred, strict=True)]
     along = -(factor * factor * factor) * _sum_rows(both)[:, None] / d
     level = factor * _sum_rows(moved)[:, None] / d
+    terms = [[a * (b * factor) for a, b in zip(grads, centred, strict=True)]]
+    terms.append(grads)
+    of_update = []
     for at, a, b in zip(pieces, moved, centred, strict=True):
-      dx[own, at] = (a * factor + b * along - level).astype(dx.dtype)
-    of_scale = [a * (b * factor) for a, b in zip(grads, centred, strict=True)]
-    return jax.tree.map(lambda a, b: a + jnp.sum(b, 0), sums, (of_scale, grads))
+      one = a * factor + b * along - level
+      dx[own, at] = one.astype(dx.dtype)
+      if dupdate is not None:
+        one = _drop(one, kept[start // _BITS, at], start, keep)
+        dupdate[own, at] = one.astype(dupdate.dtype)
+      of_update.append(one)
+    terms.append(of_update)
+    return jax.tree.map(
+      lambda a, b: a + jnp.sum(b, 0), found, terms[: sums.shape[0]]
+    )
 
   zeros = [jnp.zeros(one.shape[1], F32) for one in scales]
   blocks = (n // rows - first + programs - 1) // programs
-  found = jax.lax.fori_loop(0, blocks, add, (zeros, zeros))
-  for out, sums in zip((dscale, dbias), found, strict=True):
-    for at, part in zip(pieces, sums, strict=True):
-      out[at] = part
+  found = jax.lax.fori_loop(0, blocks, add, [zeros] * sums.shape[0])
+  for i, parts in enumerate(found):
+    for at, part in zip(pieces, parts, strict=True):
+      sums[i, at] = part
+
+
+def _drop(x, kept, first, keep):
+  """Returns x [rows, w] with dropout.
+
+  Args:
+    kept: bits of the rows, uint8 [w].
+    first: number of x's first row; the rows share the bytes.
+    keep: as in `forward`.
+  """
+  row = jax.lax.broadcasted_iota(jnp.int32, (x.shape[0], 1), 0)
+  bits = kept.astype(jnp.int32)[None] >> (first % _BITS + row)
+  return jnp.where(bits & 1 != 0, x * (256 / keep), 0.0)
 
 
 def _sum_rows(parts):

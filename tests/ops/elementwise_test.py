@@ -216,7 +216,8 @@ def values(dtype='float32'):
 
 
 def ours(x, scale, bias):
-  return elementwise.normalise(x, scale, bias, EPSILON, str(x.dtype))
+  how = elementwise.Normalisation(EPSILON, str(x.dtype))
+  return elementwise.normalise(x, scale, bias, how)
 
 
 def flax(x, scale, bias):
@@ -260,5 +261,6 @@ def test_a_gradient_of_bfloat16_is_rounded_once():
 @pytest.mark.parametrize('constant', [0.0, 5.0])
 def test_a_row_of_equal_values_is_finite(constant):
   x = jnp.full((1, 64), constant)
-  found = elementwise.normalise(x, jnp.ones(64), jnp.zeros(64), EPSILON, 'f4')
+  how = elementwise.Normalisation(EPSILON, 'f4')
+  found = elementwise.normalise(x, jnp.ones(64), jnp.zeros(64), how)
   np.testing.assert_array_equal(found, jnp.zeros((1, 64)))
