@@ -94,9 +94,9 @@ def attend(
   }
   if config.attention == 'fused':
     return fused_attention.attend(qkv, bias, tokens.input_mask, key, **options)
-  qkv = elementwise.add_bias(qkv, bias, config.flat_rows)
   if config.attention == 'flash':
-    return flash_attention.attend(qkv, tokens.input_mask, key, **options)
+    return flash_attention.attend(qkv, bias, tokens.input_mask, key, **options)
+  qkv = elementwise.add_bias(qkv, bias, config.flat_rows)
   if config.attention == 'recompute':
     call = recomputed_attention.Call(
       rate=config.attention_dropout,

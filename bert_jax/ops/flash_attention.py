@@ -1,8 +1,8 @@
 """Attention as two NVIDIA GPU kernels (Pallas through Triton), with masks.
 
 Scores and probabilities exist only in registers, for 64 queries and 64 keys at
-a time (Dao, arXiv 2307.08691). Dropout is the plain implementation's, bit for
-bit: which weights are kept is drawn beforehand by `dropout.draw` and read by
+a time (Dao, arXiv 2307.08691). Dropout is the plain implementation's with a
+threefry key, bit for bit. Which weights are kept is drawn beforehand and read by
 both kernels as one bit per weight, a 32nd of the scores in float32. Nothing is
 added up in an order that may change. Sizes as in `model/encoder.py`.
 """
@@ -17,8 +17,9 @@ import numpy as np
 from jax.experimental import pallas as pl
 
 from bert_jax import errors
-from bert_jax.ops import dropout
+from bert_jax.ops import dropout, kept_bits
 from bert_jax.ops.attention_kernels import dot
+from bert_jax.ops.elementwise import add_bias
 
 Ref = Any  # Pallas's reference to an array in the GPU's memory
 F32 = jnp.float32
@@ -28,7 +29,9 @@ _MOST_BLOCKS = 32  # a row's blocks of keys share the bits of a word
 _HEAD_SIZES = 16, 32, 64, 128
 # Blocks that Triton loads at a time. On an H200, 32 rows of LARGE at length 512
 # took 0.84 ms forward and backward with 3, 1.00 with 2, 0.90 with 1; 1.05 at best
-# with blocks of 128 or eight warps.
+# with blocks of 128 or eight warps. At length 128, the gradients of a whole head
+# at once, with five products instead of seven, took longer in eight warps as well
+# as in four.
 _STAGES = 3
 _LOG2E = float(np.log2(np.e))
 
@@ -65,6 +68,7 @@ def unsupported(length: int, head_size: int) -> str | None:
 
 def attend(
   qkv: jax.Array,
+  bias: jax.Array,
   input_mask: jax.Array,
   key: jax.Array | None,
   *,
@@ -78,10 +82,11 @@ def attend(
   Off GPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
 
   Args:
-    qkv: queries, keys and values with their biases, [B, S, 3, H, K], float32 or
-      bfloat16.
+    qkv: queries, keys and values without their biases, [B, S, 3, H, K], float32
+      or bfloat16.
+    bias: of queries, keys and values, [3, H, K].
     input_mask: [B, S], nonzero where there is a token to see.
-    key: of the dropout; None turns it off. Any key gives the bytes of
+    key: of the dropout; None turns it off. A threefry key gives the bytes of
       `dropout.draw(key, [B, H, S, S])`, keys before queries.
     rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
     mask_value: added to the scores of keys that a query does not see; less than
@@ -106,7 +111,7 @@ def attend(
   by_key = sequence_ids is None and not causal
   # Lower values would leave no digits to the sums of a query that sees no key.
   least = max(mask_value, -1e4)
-  return _attend(qkv, tokens, kept, _Call(keep, least, causal, by_key))
+  return _attend(qkv, bias, tokens, kept, _Call(keep, least, causal, by_key))
 
 
 def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
@@ -120,6 +125,8 @@ def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
   """
   b, h, s = shape
   blocks = s // BLOCK
+  if not dropout.is_threefry(key):
+    return kept_bits.draw(key, (b, h, BLOCK, s), blocks, keep)
   word = next(x for x in ('u1', 'u2', 'u4') if 8 * int(x[1]) >= blocks)
   kept = (dropout.draw(key, (b, h, s, s)) < keep).astype(word)
   # Slices, since a generator's words are computed once for all of them.
@@ -127,29 +134,35 @@ def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
   return functools.reduce(jnp.bitwise_or, found)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _attend(qkv, tokens, kept, call: _Call):
-  return _attend_forward(qkv, tokens, kept, call)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _attend(qkv, bias, tokens, kept, call: _Call):
+  return _attend_forward(qkv, bias, tokens, kept, call)[0]
 
 
-def _attend_forward(qkv, tokens, kept, call):
+def _attend_forward(qkv, bias, tokens, kept, call):
+  qkv = add_bias(qkv, bias, True)
   b, s, _, h, k = qkv.shape
   outputs = {'out': ((b, s, h, k), qkv.dtype), 'sums': ((b, h, s), F32)}
   arrays = {'tokens': tokens, 'qkv': qkv, 'kept': kept}
   mixed, sums = _run(_forward, arrays, outputs, call)
-  return mixed, (qkv, tokens, kept, mixed, sums)
+  return mixed, (qkv, bias, tokens, kept, mixed, sums)
 
 
 def _attend_backward(call, residuals, grad):
-  qkv, tokens, kept, mixed, sums = residuals
+  qkv, bias, tokens, kept, mixed, sums = residuals
+  b, s, _, h, k = qkv.shape
   # The gradient of a softmax needs sum(gradient x weight) over the keys, which
   # is the sum of gradient x output over a head.
   inner = jnp.sum(grad.astype(F32) * mixed.astype(F32), -1)
   arrays = {'tokens': tokens, 'qkv': qkv, 'kept': kept, 'grad': grad}
   arrays |= {'sums': sums, 'inner': inner}
-  outputs = {'d_qkv': (qkv.shape, qkv.dtype)}
-  (d_qkv,) = _run(_backward, arrays, outputs, call)
-  return d_qkv, None, None
+  outputs = {
+    'd_qkv': (qkv.shape, qkv.dtype),
+    'd_bias': ((b, s // BLOCK, h, 3, k), F32),
+  }
+  d_qkv, d_bias = _run(_backward, arrays, outputs, call)
+  d_bias = jnp.sum(d_bias, (0, 1)).swapaxes(0, 1).astype(bias.dtype)
+  return d_qkv, d_bias, None, None
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
@@ -175,6 +188,7 @@ def _run(kernel, arrays, outputs, call):
     'sums': ((None, None, s), lambda i, h, b: (b, h, 0)),
     'out': ((None, BLOCK, None, k), lambda i, h, b: (b, i, h, 0)),
     'd_qkv': ((None, BLOCK, 3, None, k), lambda i, h, b: (b, i, 0, h, 0)),
+    'd_bias': ((None, None, None, 3, k), lambda i, h, b: (b, i, h, 0, 0)),
   }
   names = *arrays, *outputs
 
@@ -249,13 +263,14 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
   sums[own] = most + jnp.log2(total)
 
 
-def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, kept=None):
+def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, d_bias, kept=None):
   """Computes the gradients of a block of keys and values, then of queries.
 
   Args, where they differ from `_forward`'s:
     grad: gradient of the output, [S, K].
     inner: sum(gradient x output) of each query, float32 [S].
     d_qkv: gradient of qkv, [64, 3, K].
+    d_bias: its sums over tokens, float32 [3, K].
   """
   i = pl.program_id(0)
   own, dtype = _block(i), qkv.dtype
@@ -279,8 +294,8 @@ def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, kept=None):
 
   add = functools.partial(of_keys, qkv[own, 1], qkv[own, 2])
   dk, dv = jax.lax.fori_loop(0, blocks, add, (zero, zero))
-  d_qkv[:, 1] = dk.astype(dtype)
-  d_qkv[:, 2] = dv.astype(dtype)
+  d_bias[1] = _put(d_qkv, 1, dk)
+  d_bias[2] = _put(d_qkv, 2, dv)
 
   queries, grads = _scaled(qkv[own, 0]), grad[own]
   shift, shared = sums[own][:, None], _share(call, inner[own])[:, None]
@@ -295,7 +310,13 @@ def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, kept=None):
     return dq + dot(d_scores.astype(dtype), qkv[keys, 1], 1, 0)
 
   dq = jax.lax.fori_loop(0, blocks, of_queries, zero)
-  d_qkv[:, 0] = _scaled(dq).astype(dtype)
+  d_bias[0] = _put(d_qkv, 0, _scaled(dq))
+
+
+def _put(d_qkv, n, found):
+  """Writes gradients of queries, keys or values; returns their sum, [K]."""
+  d_qkv[:, n] = found.astype(d_qkv.dtype)
+  return jnp.sum(found, 0)
 
 
 def _block(i):
