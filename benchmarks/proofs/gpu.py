@@ -7,7 +7,7 @@
 Needs one NVIDIA GPU, jax for its CUDA and no network; PYTHON, if given, has
 torch and transformers. The parts, each in a process of its own:
 
-  values      attention and random bits are those of the CPU
+  values      attention, a layer and random bits are those of the CPU
   attention   each way to compute attention, memory and time
   packed      tokens/s of packed rows, length 512
   large-128   MFU, speed against PyTorch, memory and time against preflight

@@ -1,12 +1,13 @@
-"""Compares attention and random bits on a GPU with those of the CPU.
+"""Compares attention, a layer and random bits on a GPU with those of the CPU.
 
   python benchmarks/proofs/gpu_values.py
 
 Attention of two rows, one of them padded, forward and backward, with the sizes
-of --size, in all implementations, plain, causal and packed. Errors are those of
-the largest among the output and the gradient, relative to its norm on the CPU
-in float32. `cudnn` supports no dropout, no packed rows and no float32, and is
-compared without. Prints a line per comparison; the exit code is 1 if one fails.
+of --size, in all implementations, plain, causal and packed; and a whole layer,
+with the kernels of LayerNorm and GELU. Errors are those of the largest among the
+output and the gradients, relative to its norm on the CPU in float32. `cudnn`
+supports no dropout, no packed rows and no float32, and is compared without.
+Prints a line per comparison; the exit code is 1 if one fails.
 """
 
 import argparse
@@ -19,8 +20,8 @@ import numpy as np
 from gpu_runs import say
 
 from bert_jax.config import SIZES
-from bert_jax.model import attention, bert_config
-from bert_jax.ops import dropout
+from bert_jax.model import attention, bert_config, encoder
+from bert_jax.ops import dropout, kept_bits
 
 ERRORS = {'float32': 1e-5, 'bfloat16': 2e-2}
 ROWS = 2
@@ -98,17 +99,60 @@ def check_attention(device, cpu, args):
   return good
 
 
+def check_layer(device, cpu, args):
+  """Compares a layer; returns whether all agree."""
+  _, hidden, heads = SIZES[args.size]
+  make = functools.partial(
+    bert_config.BertConfig, 30522, hidden, 1, heads, 4 * hidden
+  )
+  rng = np.random.default_rng(0)
+  x, cotangent = rng.standard_normal((2, ROWS, args.seq_length, hidden), 'f4')
+  mask = np.ones(x.shape[:2], 'i4')
+  keys = {'params': jax.random.key(0), 'dropout': jax.random.key(1)}
+
+  def run(where, c):
+    def both(params, x):
+      def forward(params, x):
+        tokens, rngs = attention.Tokens(jnp.asarray(mask)), keys
+        return layer.apply(params, x, tokens, False, rngs=rngs)
+
+      out, pull = jax.vjp(forward, params, x)
+      return out, pull(cotangent.astype(out.dtype))
+
+    layer = encoder.Layer(c)
+    with jax.default_device(where), jax.default_matmul_precision('float32'):
+      wide = jnp.asarray(x).astype(c.dtype)
+      params = jax.jit(layer.init, static_argnums=3)(
+        keys, wide, attention.Tokens(jnp.asarray(mask)), False
+      )
+      found = jax.jit(both)(params, wide)
+    return [np.asarray(x, 'f4') for x in jax.tree.leaves(found)]
+
+  good, expected = True, run(cpu, make())
+  for dtype in ERRORS:
+    found = run(device, make(attention='flash', dtype=dtype))
+    error = find_error(found, expected)
+    good &= say(
+      error <= ERRORS[dtype],
+      f'a layer, {dtype}: differs by {error:.1e} (at most {ERRORS[dtype]:.0e})',
+    )
+  return good
+
+
 def check_bits(device, cpu):
-  """Compares threefry's bits; returns whether they are equal."""
+  """Compares random bits; returns whether they are equal."""
 
   def draw(where):
     with jax.default_device(where):
       key = jax.random.key(3)
       words = jax.random.bits(key, (1000, 7), jnp.uint32)
-      return np.asarray(words), np.asarray(dropout.draw(key, (2, 64, 128)))
+      drawn = words, dropout.draw(key, (2, 64, 128))
+      key = jax.random.key(3, impl='rbg')
+      kept = [kept_bits.draw(key, (128, 512), n, 230) for n in (2, 8, 16, 32)]
+      return [np.asarray(x) for x in (*drawn, *kept)]
 
   equal = all(map(np.array_equal, draw(device), draw(cpu)))
-  return say(equal, "threefry's bits are those of the CPU")
+  return say(equal, "bits of threefry and of dropout's masks are the CPU's")
 
 
 def main():
@@ -126,6 +170,7 @@ def main():
   device, cpu = jax.devices()[0], jax.devices('cpu')[0]
   print(f'jax {jax.__version__}, {device.device_kind}')
   good = check_bits(device, cpu)
+  good &= check_layer(device, cpu, args)
   good &= check_attention(device, cpu, args)
   return 0 if good else 1
 
