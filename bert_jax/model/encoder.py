@@ -18,6 +18,7 @@ from bert_jax.ops import (
   dropout,
   early_sums,
   elementwise,
+  gelu_kernels,
   normalisation_kernels,
   packed_rows,
 )
@@ -83,7 +84,8 @@ def layer_norm(config: bert_config.BertConfig, name: str):
 
 def _activate(config: bert_config.BertConfig, x: jax.Array, bias: jax.Array):
   """Returns the activation of x [B, S, F] plus bias [F]."""
-  if _has_kernels(config) and config.activation == 'gelu_tanh':
+  kernels = _has_kernels(config) and gelu_kernels.supports(x)
+  if kernels and config.activation == 'gelu_tanh':
     return elementwise.add_bias_and_gelu(x, bias)
   x = add_bias(x, bias, config.flat_rows)
   return bert_config.ACTIVATIONS[config.activation](x)

@@ -7,7 +7,8 @@ keeping them, so the expectation is exact.
 Masks of attention weights are drawn inside a kernel or for a block. With a
 threefry key the bytes are what `draw` gives for the weights [B, H, keys,
 queries]. With any other key, the TPU's generator draws them, which is much
-faster; off TPUs threefry replaces it, with other numbers.
+faster; off TPUs threefry replaces it, with other numbers. For kernels of NVIDIA
+GPUs, `kept_bits` draws instead.
 """
 
 import functools

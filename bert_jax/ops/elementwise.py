@@ -122,15 +122,13 @@ def _grow(x):
 gelu_tanh.defvjp(_gelu_forward, _gelu_backward)
 
 
-def add_bias_and_gelu(x: jax.Array, bias: jax.Array):
-  """Returns `gelu_tanh` of x [..., F] plus bias [F], for NVIDIA GPUs."""
-  if gelu_kernels.supports(x):
-    return _add_bias_and_gelu(x, bias)
-  return gelu_tanh(add_bias(x, bias, True))
-
-
 @jax.custom_vjp
-def _add_bias_and_gelu(x, bias):
+def add_bias_and_gelu(x: jax.Array, bias: jax.Array):
+  """Returns `gelu_tanh` of x [..., F] plus bias [F], for NVIDIA GPUs.
+
+  Args:
+    x: what `gelu_kernels` supports.
+  """
   return _add_bias_and_gelu_forward(x, bias)[0]
 
 
@@ -145,13 +143,14 @@ def _add_bias_and_gelu_backward(kept, gradient):
 
   def plain(x, gradient):
     (found,) = _gelu_backward(x, gradient)
-    return _add_bias_backward(True, jnp.zeros(bias.shape, jnp.float32), found)
+    rows = tuple(range(found.ndim - 1))
+    return found, jnp.sum(found, rows, dtype=jnp.float32)
 
   dx, dbias = triton_calls.choose(gelu_kernels.backward, plain, x, gradient)
   return dx, dbias.astype(bias.dtype)
 
 
-_add_bias_and_gelu.defvjp(
+add_bias_and_gelu.defvjp(
   _add_bias_and_gelu_forward, _add_bias_and_gelu_backward
 )
 
@@ -160,7 +159,7 @@ class Update(NamedTuple):
   """What a residual connection adds to its input x: dropout(values + bias).
 
   Attributes:
-    values: [..., D], like x.
+    values: [..., D], like x; what `normalisation_kernels.supports_sum` allows.
     bias: [D].
     kept: uint8 [N / 8, D] from `normalisation_kernels.pack`, for the N rows of
       `values`; None turns dropout off.
@@ -217,36 +216,39 @@ def normalise(
 
 def _normalise_forward(x, scale, bias, how, update):
   options = {'epsilon': how.epsilon, 'dtype': how.dtype, 'keep': how.keep}
+  added = None
   if update:
     values = add_bias(update.values, update.bias, True)
     added = normalisation_kernels.Added(values, update.kept)
-  else:
-    added = None
-  y, mean, inverse, total = _choose(
-    *(how, normalisation_kernels.forward, _plain_forward),
-    *(options, x, scale, bias, added),
+  kernel, plain = normalisation_kernels.forward, _plain_forward
+  arrays = x, scale, bias, added
+  y, mean, inverse, total = _choose(how, kernel, plain, options, *arrays)
+  return y, (
+    total,
+    mean,
+    inverse,
+    scale,
+    update and update._replace(values=None),
   )
-  return y, (total, mean, inverse, scale, update and update[1:])
 
 
 def _normalise_backward(how, residuals, gradient):
-  *arrays, scale, update = residuals
+  *arrays, update = residuals
   options = {'keep': how.keep, 'added': update is not None}
-  kept = update and update[1]
-  dx, dscale, dbias, added = _choose(
-    *(how, normalisation_kernels.backward, _plain_backward),
-    *(options, *arrays, scale, gradient, kept),
-  )
+  kernel, plain = normalisation_kernels.backward, _plain_backward
+  arrays += gradient, update and update.kept
+  dx, dscale, dbias, found = _choose(how, kernel, plain, options, *arrays)
   if update:
-    added = Update(added[0], added[1].astype(update[0].dtype), None)
-  return dx, dscale, dbias, added
+    values, sums = found
+    found = Update(values, sums.astype(update.bias.dtype), None)
+  return dx, dscale, dbias, found
 
 
 normalise.defvjp(_normalise_forward, _normalise_backward)
 
 
 def _choose(how, kernel, plain, options, *arrays):
-  """Returns what the kernel, if there is one, or the plain code makes."""
+  """Returns what the kernel or, where there is none, the plain code makes."""
   kernel, plain = (functools.partial(f, **options) for f in (kernel, plain))
   if how.kernels and normalisation_kernels.supports(arrays[0]):
     return triton_calls.choose(kernel, plain, *arrays)

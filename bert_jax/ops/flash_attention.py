@@ -30,8 +30,8 @@ _HEAD_SIZES = 16, 32, 64, 128
 # Blocks that Triton loads at a time. On an H200, 32 rows of LARGE at length 512
 # took 0.84 ms forward and backward with 3, 1.00 with 2, 0.90 with 1; 1.05 at best
 # with blocks of 128 or eight warps. At length 128, the gradients of a whole head
-# at once, with five products instead of seven, took longer in eight warps as well
-# as in four.
+# at once, with five products instead of seven, took longer, in four warps and in
+# eight.
 _STAGES = 3
 _LOG2E = float(np.log2(np.e))
 

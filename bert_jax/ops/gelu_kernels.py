@@ -1,7 +1,7 @@
 """GELU (by tanh) of x + bias and its gradient as two NVIDIA GPU kernels.
 
 The gradient's kernel also sums the gradient of the bias, for which XLA reads the
-activations' again. Everything is computed in float32, and nothing is added up in
+activations' gradient again. Everything is computed in float32, and nothing is added up in
 an order that may change. Sizes: N rows of F.
 """
 
@@ -47,7 +47,7 @@ _LEAST_COLUMNS = 64
 def supports(x: jax.Array) -> bool:
   """Returns whether the kernels can take x [..., F] here."""
   columns = math.gcd(x.shape[-1], BACKWARD.columns)
-  return columns >= _LEAST_COLUMNS and triton_calls.are_supported(x)
+  return columns >= _LEAST_COLUMNS and triton_calls.can_read(x)
 
 
 # Traced once for all layers of a program.

@@ -61,7 +61,7 @@ def _draw_all(data, *, count, bits, keep):
     )
 
   block = math.gcd(count, _BLOCK)
-  if block < _LEAST_BLOCK or not triton_calls.are_supported(whole):
+  if block < _LEAST_BLOCK or not triton_calls.can_read(whole):
     return plain(data)
   by_kernel = functools.partial(_call, draw_some, whole, block)
   return triton_calls.choose(by_kernel, plain, data)

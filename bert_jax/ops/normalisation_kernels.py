@@ -31,7 +31,8 @@ class _Size(NamedTuple):
   """How a kernel is divided, for rows in one piece or in several.
 
   Attributes:
-    block: numbers in the block of rows that a program holds in its registers.
+    block: numbers in the block of rows that a program holds in its registers; 1
+      is one row.
     warps: of a program; a power of two.
     programs: which add up the gradients of parameters, each for its blocks.
   """
@@ -74,7 +75,7 @@ def supports(x: jax.Array) -> bool:
   pieces = width >= _LEAST_WIDTH and size <= min(
     _MOST_PIECES * width, _MOST_SIZE
   )
-  return pieces and triton_calls.are_supported(x)
+  return pieces and triton_calls.can_read(x)
 
 
 def supports_sum(x: jax.Array, update: jax.Array) -> bool:
@@ -231,7 +232,7 @@ def backward(
       functools.partial(_backward, rows, programs, keep), *inputs, *outputs
     ),
     make_params,
-    size.warps,
+    _count_warps(d, size),
     grid=(programs,),
     out_specs=[pl.BlockSpec((None, sums, d), lambda i: (i, 0, 0)), *whole],
     out_shape=list(outputs.values()),
@@ -252,6 +253,17 @@ def _count_rows(n, d, size):
   """Returns the rows of a block: a power of two that divides n."""
   most = min(_BITS, max(1, size.block // d))  # of one byte of `kept`
   return math.gcd(n, most)
+
+
+def _count_warps(d, size):
+  """Returns the warps of a program that adds up gradients.
+
+  Rows in pieces get twice as many each time that D doubles from 1,024 on: a
+  thread has three sums of its columns, and at most 255 registers.
+  """
+  if _width(d) == d:
+    return size.warps
+  return size.warps * 2 ** max(0, (d // 512).bit_length() - 1)
 
 
 def _width(d):

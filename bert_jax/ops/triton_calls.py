@@ -7,7 +7,7 @@ import jax
 from jax.experimental import pallas as pl
 
 
-def are_supported(x: jax.Array) -> bool:
+def can_read(x: jax.Array) -> bool:
   """Returns whether a kernel can read all of x here."""
   mesh = jax.sharding.get_abstract_mesh()
   # Kernels cannot be partitioned automatically, see `train/device_rows.py`.

@@ -89,6 +89,15 @@ def test_rows_that_do_not_fill_bytes(shape):
   check(make_arrays(shape, 'float32'))
 
 
+@pytest.mark.parametrize(
+  'd, warps', [(320, 1), (768, 1), (1280, 2), (2048, 4), (4096, 8)]
+)
+def test_long_rows_have_more_warps_for_their_sums(d, warps):
+  size = normalisation_kernels.BACKWARD_PIECES
+  assert normalisation_kernels._count_warps(d, size) == warps * size.warps
+  assert 3 * d / (32 * warps) <= 100  # registers of a thread, of 255
+
+
 def test_a_byte_has_the_bits_of_eight_rows():
   kept = np.random.default_rng(0).random((2, 12, 5)) < 0.5
   packed = normalisation_kernels.pack(jnp.asarray(kept))
