@@ -19,10 +19,11 @@ from bert_jax.ops import (
   early_sums,
   elementwise,
   gelu_kernels,
+  layer_norm,
   normalisation_kernels,
   packed_rows,
 )
-from bert_jax.ops.elementwise import LayerNorm, add_bias
+from bert_jax.ops.elementwise import add_bias
 
 
 class Dense(nn.Module):
@@ -77,9 +78,10 @@ def _has_kernels(config: bert_config.BertConfig) -> bool:
   return config.attention in ('flash', 'cudnn')
 
 
-def layer_norm(config: bert_config.BertConfig, name: str):
+def make_norm(config: bert_config.BertConfig, name: str):
   kernels = _has_kernels(config)
-  return LayerNorm(config.norm_epsilon, config.dtype, kernels, name=name)
+  how = config.norm_epsilon, config.dtype, kernels
+  return layer_norm.LayerNorm(*how, name=name)
 
 
 def _activate(config: bert_config.BertConfig, x: jax.Array, bias: jax.Array):
@@ -101,7 +103,7 @@ def _add_and_normalise(config, norm, drop, x, update, bias, deterministic):
   if key is not None:
     keep = dropout.count_kept(config.dropout)
     kept = normalisation_kernels.draw_kept(key, update.shape, keep)
-  return norm(x, elementwise.Update(update, bias, kept), keep)
+  return norm(x, layer_norm.Update(update, bias, kept), keep)
 
 
 def _init_words(config: bert_config.BertConfig):
@@ -128,7 +130,7 @@ class Embeddings(nn.Module):
     self.word = table(c.vocab_rows, _init_words(c))
     self.position = table(c.max_positions)
     self.type = table(c.type_vocab_size)
-    self.norm = layer_norm(c, None)
+    self.norm = make_norm(c, None)
     self.drop = dropout.Dropout(c.dropout)
 
   def __call__(self, input_ids, segment_ids, positions, deterministic):
@@ -216,7 +218,7 @@ class Layer(nn.Module):
       )
 
     for name, sublayer in (('attention', attend), ('mlp', mlp)):
-      norm = layer_norm(c, f'{name}_norm')
+      norm = make_norm(c, f'{name}_norm')
       drop = dropout.Dropout(c.dropout, name=f'{name}_drop')
       kept = take_rows(x, positions) if name == 'attention' else x
       if c.norm == 'post':
@@ -249,7 +251,7 @@ class Encoder(nn.Module):
         x, turn, kind = self._sum_early(layer, name, x, turn)
         x = kind(c, name=name)(x, tokens, deterministic, asked)
     if c.norm == 'pre':
-      x = layer_norm(c, 'final_norm')(x)
+      x = make_norm(c, 'final_norm')(x)
     return x
 
   def _sum_early(self, kind, name, x, turn):

@@ -16,7 +16,7 @@ class MlmHead(nn.Module):
   def setup(self):
     c = self.config
     self.transform = encoder.Dense(c, (c.hidden_size,))
-    self.norm = encoder.layer_norm(c, None)
+    self.norm = encoder.make_norm(c, None)
     self.bias = self.param('bias', nn.initializers.zeros, (c.vocab_rows,))
 
   def vectors(self, x: jax.Array):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from bert_jax.ops import elementwise, normalisation_kernels
+from bert_jax.ops import layer_norm, normalisation_kernels
 from bert_jax.preflight import gpus
 
 EPSILON = 1e-12
@@ -59,7 +59,7 @@ def check(arrays):
   ours = run(
     normalisation_kernels.forward, normalisation_kernels.backward, arrays
   )
-  plain = run(elementwise._plain_forward, elementwise._plain_backward, arrays)
+  plain = run(layer_norm._plain_forward, layer_norm._plain_backward, arrays)
   for one, other in zip(ours, plain, strict=True):
     assert (one.shape, one.dtype) == (other.shape, other.dtype)
     one, other = (np.asarray(x, 'f8') for x in (one, other))
@@ -128,9 +128,9 @@ def loss(x, scale, bias, update=None, update_bias=None, bits=None):
   added, keep = None, 256
   if bits is not None:
     keep, kept = KEEP, normalisation_kernels.pack(bits < KEEP)
-    added = elementwise.Update(update, update_bias, kept)
-  how = elementwise.Normalisation(EPSILON, str(x.dtype), True, keep)
-  y = elementwise.normalise(x, scale, bias, how, added)
+    added = layer_norm.Update(update, update_bias, kept)
+  how = layer_norm.Normalisation(EPSILON, str(x.dtype), True, keep)
+  y = layer_norm.normalise(x, scale, bias, how, added)
   return jnp.sum(y.astype('float32'))
 
 
@@ -196,20 +196,20 @@ def test_kernels_are_only_where_nothing_is_partitioned_automatically(
 def test_elsewhere_values_and_gradients_are_the_plain_code_s_bit_for_bit(kind):
   x, scale, bias, gradient, added = make_arrays((2, 20, 768), 'float32', kind)
   keep = KEEP if kind == 'dropout' else 256
-  how = elementwise.Normalisation(EPSILON, 'float32', True, keep)
+  how = layer_norm.Normalisation(EPSILON, 'float32', True, keep)
   zeros = jnp.zeros_like(bias)
 
   def ours(x, scale, bias, gradient, added):
-    update = added and elementwise.Update(added.update, zeros, added.kept)
+    update = added and layer_norm.Update(added.update, zeros, added.kept)
     y, back = jax.vjp(
-      lambda *arrays: elementwise.normalise(*arrays[:3], how, arrays[3]),
+      lambda *arrays: layer_norm.normalise(*arrays[:3], how, arrays[3]),
       *(x, scale, bias, update),
     )
     dx, dscale, dbias, dupdate = back(gradient)
     return jax.tree.leaves((y, dx, dscale, dbias, dupdate and dupdate[:2]))
 
   def plain(*arrays):
-    found = run(elementwise._plain_forward, elementwise._plain_backward, arrays)
+    found = run(layer_norm._plain_forward, layer_norm._plain_backward, arrays)
     return found[:1] + found[4:]
 
   arrays = x, scale, bias, gradient, added
