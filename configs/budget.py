@@ -5,7 +5,7 @@ python -m bert_jax.main --config=configs/budget.py:cpu_quarter --workdir=DIR \\
 
 budget         shape   FLOPs    on          hours        dollars    MLM
 cpu_quarter    2x128   7.29e13  two cores   0.25         -          3.73, 34.1 %
-cpu_hour       2x256   4.45e14  two cores   1.4          -          3.24, 40.4 %
+cpu_hour       2x256   4.45e14  two cores   1.4          -          3.24, 40.6 %
 gpu_half_hour  8x512   4.54e17  h100:1      0.20 to 0.51 2.2 to 5.7 not run
 v5e4_day       12x768  2.40e19  v5litepod-4 11 to 23     53 to 110  not run
 
