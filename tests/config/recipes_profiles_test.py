@@ -105,7 +105,7 @@ def test_initial_weights_of_hf_are_not_cut():
 
 def test_layer_norm_adds_1e_12_to_the_variance():
   for name in recipes.PROFILES:
-    norm = encoder.layer_norm(config.model_config(with_profile(name)), 'norm')
+    norm = encoder.make_norm(config.model_config(with_profile(name)), 'norm')
     x = jnp.array([[1e-6, -1e-6]])  # its variance is 1e-12
     found = norm.apply(norm.init(jax.random.key(0), x), x)
     # x / sqrt(2e-12); with 1e-6, as flax has it, 0.001.
