@@ -66,21 +66,11 @@ def decide_without_text(
     return Decision(strip_accents, 'as requested')
   if not lowercase:
     return Decision(False, 'the text is cased')
-  return _judge_vocab(vocab) if vocab else None
-
-
-def _judge_vocab(vocab: Sequence[str]) -> Decision:
-  """Decides for uncased text by the vocabulary that will encode it.
-
-  A vocabulary trained on stripped text, such as Google's uncased ones, has no
-  piece that stripping would change, and cannot encode text with accents.
-  """
-  changed = sum(
-    basic_tokenizer.strip(piece) != piece
-    for piece in vocab
-    if not piece.isascii()
-  )
-  share = changed / len(vocab)
+  if not vocab:
+    return None
+  # A vocabulary trained on stripped text, such as Google's uncased ones, has no
+  # piece that stripping would change, and cannot encode text with accents.
+  share = sum(basic_tokenizer.strip(x) != x for x in vocab) / len(vocab)
   return Decision(
     share < _LEAST_PIECES,
     f'{share:.1%} of the pieces of the vocabulary have any',
@@ -113,9 +103,9 @@ def count_scripts(text: str, seen: collections.Counter):
 @functools.cache
 def _is_caseless() -> np.ndarray:
   """Returns bool [_CODES]: whether each code point is a caseless letter."""
-  found = np.zeros(_CODES, bool)
-  for code in range(_CODES):
-    c = chr(code)
-    is_other = unicodedata.category(c) == 'Lo'
-    found[code] = is_other and not basic_tokenizer.is_ideograph(c)
-  return found
+  return np.array(
+    [
+      unicodedata.category(c) == 'Lo' and not basic_tokenizer.is_ideograph(c)
+      for c in map(chr, range(_CODES))
+    ]
+  )

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
-from bert_jax.corpus import clean, sources, text_files
+from bert_jax.corpus import sources, text_files
 from bert_jax.corpus.document import Document, identify, read_list
 from bert_jax.data import heldout
 from bert_jax.data.recipe import Recipe
@@ -24,7 +24,6 @@ from bert_jax.runtime import files, storage
 # digest, passes, source, part, parts, are_sentences, bytes
 _HEADER = struct.Struct('<16sHHHH?I')
 _BUFFER = 32 << 20  # bytes that a job holds before it writes
-_HASH_SPACE = 1 << 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,11 +193,7 @@ def read_documents(
 
 def _record(document: Document, source: int, part: int, parts: int, recipe):
   """Returns the digest of a part, its bytes on disk and its text's size."""
-  text = '\n'.join(document.paragraphs)
-  try:
-    raw = text.encode()
-  except UnicodeEncodeError:
-    raw = clean.clean(text, collections.Counter()).encode()
+  raw = '\n'.join(document.paragraphs).encode()
   digest = hashlib.blake2b(raw, digest_size=16).digest()
   weight = recipe.weights[source] if recipe.weights else 1.0
   passes = draw_passes(digest, recipe.passes * weight)
@@ -219,7 +214,7 @@ def draw_passes(digest: bytes, mean: float) -> int:
   whole = int(mean)
   if mean > whole:
     again = hashlib.blake2b(digest, digest_size=8, person=b'passes').digest()
-    draw = int.from_bytes(again, 'little') / _HASH_SPACE
+    draw = int.from_bytes(again, 'little') / 2**64
     whole += draw < mean - whole
   return whole
 

@@ -108,21 +108,16 @@ def read(directory: str, types: dict = _TYPES) -> dict:
 
 def _find_wrong(found, types, name: str) -> str | None:
   """Describes the first part of a wrong type; None if all fit `types`."""
-  if not isinstance(types, (dict, list)):
-    right = isinstance(found, types)
-    return None if right else f'{name} is of type {type(found).__name__}'
-  if not isinstance(found, type(types)):
+  is_nested = isinstance(types, dict | list)
+  if not isinstance(found, type(types) if is_nested else types):
     return f'{name} is of type {type(found).__name__}'
+  parts = ()
   if isinstance(types, list):
-    parts = [(f'{name}[{k}]', x, types[0]) for k, x in enumerate(found)]
-  else:
-    parts = [
-      (f'{name}[{k!r}]', x, types.get(k, types.get(str)))
-      for k, x in found.items()
-    ]
-  return next(
-    filter(None, (_find_wrong(x, t, n) for n, x, t in parts if t)), None
-  )
+    parts = ((k, x, types[0]) for k, x in enumerate(found))
+  elif isinstance(types, dict):
+    parts = ((k, x, types.get(k, types.get(str))) for k, x in found.items())
+  wrong = (_find_wrong(x, of, f'{name}[{k!r}]') for k, x, of in parts if of)
+  return next(filter(None, wrong), None)
 
 
 def _fill_in(found: dict):
@@ -214,7 +209,9 @@ def sum_up(
   """Returns the manifest of the prepared data."""
   train = [s for s in summaries if s['split'] == 'train']
   heldout = [s for s in summaries if s['split'] == 'heldout']
-  tokens = sum(_load(s['token_counts']['path']) for s in train)
+  tokens = sum(
+    np.load(io.BytesIO(storage.read(s['token_counts']['path']))) for s in train
+  )
   share = tokens[tokens > 0] / tokens.sum()
   unknown = tokenizer.read_vocab(vocab_path).index('[UNK]')
   dropped = dict(counts)
@@ -255,10 +252,6 @@ def _count(summaries: Sequence[dict], source: int) -> dict[str, int]:
     for k in (0, 1)
   )
   return {'parts': parts, 'tokens': tokens}
-
-
-def _load(path: str) -> np.ndarray:
-  return np.load(io.BytesIO(storage.read(path)))
 
 
 def _length(length: int, train: Sequence[dict], recipe) -> dict:

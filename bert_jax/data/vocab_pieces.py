@@ -47,29 +47,24 @@ def count_words(
   Beyond two million different words, the rarest are dropped. Equal texts in
   equal order give equal counts.
   """
+  return merge(
+    tokenizer.words(text, lowercase, strip_accents) for text in texts
+  )
+
+
+def merge(
+  found: Iterable[Mapping[str, int] | Iterable[str]],
+) -> collections.Counter:
+  """Adds up counts, or words; the order matters beyond two million words."""
   words: collections.Counter[str] = collections.Counter()
-  for text in texts:
-    words.update(tokenizer.words(text, lowercase, strip_accents))
-    _prune(words)
+  for some in found:
+    words.update(some)
+    least = 1
+    while len(words) > _MAX_WORDS:  # drop the rarest
+      for word in [word for word, count in words.items() if count <= least]:
+        del words[word]
+      least += 1
   return words
-
-
-def merge(counters: Iterable[Mapping[str, int]]) -> collections.Counter:
-  """Adds counts; beyond two million words the result depends on the order."""
-  words: collections.Counter[str] = collections.Counter()
-  for counter in counters:
-    words.update(counter)
-    _prune(words)
-  return words
-
-
-def _prune(words):
-  """Drops the rarest words beyond the limit."""
-  least = 1
-  while len(words) > _MAX_WORDS:
-    for word in [word for word, count in words.items() if count <= least]:
-      del words[word]
-    least += 1
 
 
 def train(words: collections.Counter, size: int) -> list[str]:
