@@ -148,23 +148,14 @@ def smoke(c: config_dict.ConfigDict):
 # docs/fidelity.md compares them, and says what they do not cover. First, the
 # paper (arXiv 1810.04805) and, where it gives no details, Google's code, except
 # what depends on the number of TPU cores. These are the defaults.
-_PAPER_PROFILE = {
-  'model.activation': 'gelu_tanh',
-  'model.norm_epsilon': 1e-12,
-  'model.initializer': 'truncated_normal',
-  'model.attention_init': 'random',
-  'objective.unigram_bias': False,
-  'objective.sampled_words': 0,
-  'objective.word_vectors': False,
-  'finetuning.head_bias': 'zeros',
-  'model.mask_value': -10_000.0,
-  'optimizer.epsilon': 1e-6,
-  'optimizer.bias_correction': True,
-  'optimizer.clip_unit': 'batch',
-  'optimizer.decay_from': 'warmup',
-  'data.strip_accents': 'auto',
-  'data.negatives': 'input',
-}
+_DETAILS = (
+  'model.activation model.norm_epsilon model.initializer model.attention_init '
+  'model.mask_value objective.unigram_bias objective.sampled_words '
+  'objective.word_vectors finetuning.head_bias optimizer.epsilon '
+  'optimizer.bias_correction optimizer.clip_unit optimizer.decay_from '
+  'data.strip_accents data.negatives'
+).split()
+_PAPER_PROFILE = {name: fields.FIELDS[name].default for name in _DETAILS}
 PROFILES = {
   'paper': _PAPER_PROFILE,
   # google-research/bert: modeling.py, optimization.py. Set phases.accumulate

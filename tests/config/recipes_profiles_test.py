@@ -26,10 +26,6 @@ def with_profile(name, more=''):
   )
 
 
-def test_paper_is_the_default():
-  assert with_profile('paper') == config.pretraining('base')
-
-
 @pytest.mark.parametrize('name', recipes.PROFILES)
 def test_every_profile_sets_the_same_fields_and_can_work(name):
   assert recipes.get_profile(name).keys() == recipes.get_profile('paper').keys()
