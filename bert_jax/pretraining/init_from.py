@@ -41,19 +41,7 @@ def check(config: config_dict.ConfigDict, workdir: str):
   if not config.init_from or claim.has_begun(workdir):
     return
   model = source.read(config.init_from)
-  _check_model(config, model)
-  directory = config.data.dir and dataset.fetch(config.data.dir, ())
-  prepared = directory and manifest_file.vocab_path(directory)
-  _check_words(config, model, prepared or config.data.vocab)
-  if directory:
-    ours = manifest_file.load_tokenizer(directory).strip_accents
-  else:
-    ours = accents.decide_without_text(
-      accents.read_choice(config.data.strip_accents, config.data.lowercase),
-      config.data.lowercase,
-      read_vocab(config.data.vocab),
-    ).strip
-  _check_accents(config, model, ours)
+  _check(config, model, config.data.dir and dataset.fetch(config.data.dir, ()))
 
 
 def find_start(config: config_dict.ConfigDict, directory: str):
@@ -78,11 +66,24 @@ def start(
     the source and the parameters that are new.
   """
   model = source.read(config.init_from)
-  _check_model(config, model)
-  _check_words(config, model, manifest_file.vocab_path(directory))
-  ours = manifest_file.load_tokenizer(directory).strip_accents
-  _check_accents(config, model, ours)
+  _check(config, model, directory)
   return transfer.transfer(model, config.init_from, new, config.data.vocab_size)
+
+
+def _check(config, model: source.Source, directory: str):
+  """Compares the source with the config and the data, '' if not yet prepared."""
+  _check_model(config, model)
+  if directory:
+    _check_words(config, model, manifest_file.vocab_path(directory))
+    ours = manifest_file.load_tokenizer(directory).strip_accents
+  else:
+    _check_words(config, model, config.data.vocab)
+    ours = accents.decide_without_text(
+      accents.read_choice(config.data.strip_accents, config.data.lowercase),
+      config.data.lowercase,
+      read_vocab(config.data.vocab),
+    ).strip
+  _check_accents(config, model, ours)
 
 
 def _check_model(config, model: source.Source):
