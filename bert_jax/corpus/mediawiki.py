@@ -17,14 +17,9 @@ _REDIRECT = re.compile(r'\s*#\w+\s*:?\s*\[\[')
 
 def is_dump(head: bytes) -> bool:
   """Returns whether a file that begins with `head` is a MediaWiki dump."""
-  text = head[: len(head) // 2 * 2]
-  if head[:2] in (b'\xff\xfe', b'\xfe\xff'):
-    text = text.decode('utf-16', 'replace')
-  elif head[:2] in (b'<\0', b'\0<'):
-    text = text.decode('utf-16-le' if head[1] == 0 else 'utf-16-be', 'replace')
-  else:
-    text = head.decode('utf-8-sig', 'replace')
-  return bool(re.match(r'\s*(?:<\?xml[^<>]*\?>\s*)?<mediawiki\b', text))
+  # Without byte order marks, and the zeros between the letters in UTF-16.
+  text = re.sub(rb'^(\xef\xbb\xbf|\xff\xfe|\xfe\xff)|\0', b'', head)
+  return bool(re.match(rb'\s*(?:<\?xml[^<>]*\?>\s*)?<mediawiki\b', text))
 
 
 def read_documents(

@@ -55,16 +55,15 @@ def make_report(
 
 
 def _describe_dropout(config) -> str:
-  there = config.model.dropout or config.model.attention_dropout
-  if config.rng == 'threefry':
-    return 'as in training' if there else 'none in this run'
-  if config.objective.sampled_words:
+  if config.rng != 'threefry' and config.objective.sampled_words:
     return (
       f'left out, and all words are compared: with rng={config.rng} these '
       'depend on the devices'
     )
-  if not there:
+  if not (config.model.dropout or config.model.attention_dropout):
     return 'none in this run'
+  if config.rng == 'threefry':
+    return 'as in training'
   return f'left out: with rng={config.rng} it depends on the devices'
 
 
