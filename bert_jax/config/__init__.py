@@ -11,10 +11,8 @@ from bert_jax.config.recipes import (
   SIZES,
   describe,
   finetuning,
-  get_paper,
   pretraining,
   read_size,
-  smoke,
 )
 from bert_jax.config.serialization import (
   flatten,

@@ -81,11 +81,6 @@ def test_labels_are_the_hidden_words_and_nothing_else_changes(unit):
   # Special tokens and padding are never chosen.
   assert set(positions) == set(range(1, 31)) - {10}
   assert not {CLS, SEP, 0} & set(labels.tolist())
-
-
-@UNITS
-def test_positions_ascend_and_do_not_repeat(unit):
-  out = masked(example(), unit=unit)
   for positions, weights in zip(
     out['masked_lm_positions'], out['masked_lm_weights'], strict=True
   ):

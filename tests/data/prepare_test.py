@@ -61,12 +61,14 @@ def test_another_recipe_in_the_same_place_is_an_error(corpus, prepared):
     prepare.prepare(make_recipe(corpus, seed=1), prepared[0])
 
 
-def test_a_folder_of_other_files_is_left_alone(corpus, tmp_path):
-  (tmp_path / 'raw.txt').write_text('Mine.')
-  with pytest.raises(errors.UserError) as caught:
-    prepare.prepare(make_recipe(corpus), str(tmp_path))
-  assert str(caught.value).endswith('prepared data; name another folder.')
-  assert os.listdir(tmp_path) == ['raw.txt']
+@pytest.mark.parametrize('place', ['tmp_path', 'remote'])
+def test_a_folder_of_other_files_is_left_alone(corpus, place, request):
+  output = f'{request.getfixturevalue(place)}/data'
+  storage.make_folder(output)
+  files.write_text(f'{output}/mine', '')
+  with pytest.raises(errors.UserError, match=' data; name another folder.$'):
+    prepare.prepare(make_recipe(corpus), output, ONE)
+  assert storage.list_names(output) == ['mine']
 
 
 def test_input_that_changed_after_preparation_is_an_error(tmp_path):
@@ -237,30 +239,6 @@ def test_a_bucket_gets_the_same_bytes(corpus, prepared, remote, driver):
   assert storage.list_names(remote) == ['data', 'data.lock']
 
 
-def test_a_preparation_in_a_bucket_continues(corpus, prepared, remote):
-  done = []
-
-  def stop_after(n):
-    def run(fn, jobs):
-      for job in jobs:
-        if len(done) == n:
-          raise Stopped
-        done.append(job[0].name)
-        yield fn(*job)
-
-    return run
-
-  for n in (1, 5):
-    done.clear()
-    with pytest.raises(Stopped):
-      prepare.prepare(make_recipe(corpus), f'{remote}/data', stop_after(n))
-    assert not storage.exists(f'{remote}/data')
-  before = storage.list_names(f'{remote}/data.partial/work')
-  assert sum(name.endswith('.json') for name in before) >= 3
-  prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
-  assert digest(f'{remote}/data') == digest(prepared[0])
-
-
 @pytest.mark.slow
 def test_a_move_that_was_cut_off_in_a_bucket_is_finished(
   corpus, prepared, remote, monkeypatch
@@ -273,13 +251,6 @@ def test_a_move_that_was_cut_off_in_a_bucket_is_finished(
   assert digest(f'{remote}/data') == digest(prepared[0])
 
 
-def test_other_files_in_a_bucket_are_left_alone(corpus, remote):
-  files.write_text(f'{remote}/data/mine', '')
-  with pytest.raises(errors.UserError, match='and is not prepared data'):
-    prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
-  assert storage.list_names(f'{remote}/data') == ['mine']
-
-
 def test_the_text_may_lie_in_a_bucket(corpus, prepared, remote):
   files.write_text(f'{remote}/text/a.txt', pathlib.Path(corpus).read_text())
   made = prepare.prepare(
@@ -289,20 +260,21 @@ def test_the_text_may_lie_in_a_bucket(corpus, prepared, remote):
   assert shards == [x['files'] for x in prepared[1]['shards']]
 
 
+@pytest.mark.parametrize('place', ['tmp_path', 'remote'])
 def test_an_interrupted_preparation_continues_and_repeats_nothing(
-  corpus, prepared, tmp_path
+  corpus, prepared, place, request
 ):
-  output = str(tmp_path / 'stopped')
-  done = []
+  output = f'{request.getfixturevalue(place)}/data'
+  work, done = f'{output}.partial/work', []
 
   def stop_after(n):
     def run(fn, jobs):
       for job in jobs:
         if len(done) == n:
           raise Stopped
-        before = set(os.listdir(output + '.partial/work'))
+        before = storage.list_names(work)
         result = fn(*job)
-        if set(os.listdir(output + '.partial/work')) - before:
+        if storage.list_names(work) != before:
           done.append(job[0].name)
         yield result
 
@@ -313,7 +285,7 @@ def test_an_interrupted_preparation_continues_and_repeats_nothing(
     try:
       prepare.prepare(make_recipe(corpus), output, stop_after(n))
     except Stopped:
-      assert not os.path.exists(output) and len(done) == n
+      assert not storage.exists(output) and len(done) == n
   assert len(done) == 6
   assert digest(output) == digest(prepared[0])
 

@@ -26,10 +26,6 @@ def test_pairs_go_where_they_fit_best():
   assert row_format.pack([2, 8, 2], room=12, most=2) == [[0, 1], [2]]
 
 
-def test_nothing_makes_no_rows():
-  assert row_format.pack([], room=12, most=2) == []
-
-
 @hypothesis.given(LENGTHS, MOST)
 def test_every_pair_is_in_one_row_that_holds_it(lengths, most):
   packed = row_format.pack(lengths, ROOM, most)

@@ -54,17 +54,6 @@ def test_another_process_gives_the_same_list():
   assert len(outs) == 1
 
 
-def test_cased_vocabulary_keeps_capitals_and_accents():
-  text = ['Émile Émile Paris Paris'] * 9
-  cased, uncased = (
-    vocab_pieces.train(vocab_pieces.count_words(text, lowercase), 23)
-    for lowercase in (False, True)
-  )
-  assert 'Paris' in cased and 'Émile' in cased
-  assert 'paris' in uncased and 'emile' in uncased
-  assert not any(c.isupper() for word in uncased[5:] for c in word)
-
-
 def test_a_vocabulary_covers_the_text_it_was_trained_on(tmp_path):
   path = str(tmp_path / 'vocab.txt')
   vocab_pieces.write(vocab_pieces.train(_WORDS, 100), path)
@@ -96,6 +85,7 @@ def test_digits_and_letters_of_one_word_can_be_one_piece():
 def test_words_are_counted_as_bert_splits_them():
   counts = vocab_pieces.count_words(["Don't. don't", 'A\x1cb 東京'], True)
   assert counts == {'don': 2, "'": 2, 't': 2, '.': 1, 'ab': 1, '東': 1, '京': 1}
+  assert vocab_pieces.count_words(['É é É'], False) == {'É': 2, 'é': 1}
 
 
 def test_counting_and_merging_forget_the_rarest_words(monkeypatch):
