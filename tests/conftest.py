@@ -6,6 +6,7 @@ All of it is in the environment, so that the processes that tests start have it.
 import gc
 import hashlib
 import os
+import pathlib
 import signal
 import tempfile
 
@@ -50,6 +51,14 @@ _LONGEST = (
 def pytest_collection_modifyitems(config, items):
   order = {config.rootpath / 'tests' / x: i for i, x in enumerate(_LONGEST)}
   items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
+@pytest.fixture
+def real_data():
+  """Returns the folder of real text that `BERT_JAX_TEST_DATA` names."""
+  if 'BERT_JAX_TEST_DATA' not in os.environ:
+    pytest.skip('BERT_JAX_TEST_DATA names no folder with real data')
+  return pathlib.Path(os.environ['BERT_JAX_TEST_DATA'])
 
 
 @pytest.fixture(scope='session')

@@ -2,8 +2,6 @@ import collections
 import io
 import itertools
 import json
-import os
-import pathlib
 
 import pytest
 
@@ -256,13 +254,6 @@ def test_only_the_first_lines_are_kept_in_memory():
   assert len(read) == 51
 
 
-def _real():
-  root = os.environ.get('BERT_JAX_TEST_DATA')
-  if not root:
-    pytest.skip('BERT_JAX_TEST_DATA names no directory with real data')
-  return pathlib.Path(root) / 'books'
-
-
 @pytest.mark.parametrize(
   'name, first, last',
   [
@@ -270,8 +261,10 @@ def _real():
     ('16215-8.txt', 'Produced by Jason Isbell', 'THE END.'),
   ],
 )
-def test_real_books_begin_and_end_with_their_own_words(name, first, last):
-  path = _real() / 'gutenberg_raw' / name
+def test_real_books_begin_and_end_with_their_own_words(
+  real_data, name, first, last
+):
+  path = real_data / 'books' / 'gutenberg_raw' / name
   lines = path.read_text('latin-1').splitlines()
   found = [line for line in formats.strip_gutenberg(lines) if line]
   assert found[0].startswith(first)
@@ -280,8 +273,8 @@ def test_real_books_begin_and_end_with_their_own_words(name, first, last):
   assert len(found) > 0.9 * sum(map(bool, lines)) - 350
 
 
-def test_real_texts_without_the_header_pass_unchanged():
-  paths = sorted((_real() / '100_english_novels').glob('*.txt'))[:20]
+def test_real_texts_without_the_header_pass_unchanged(real_data):
+  paths = sorted((real_data / 'books/100_english_novels').glob('*.txt'))[:20]
   assert len(paths) == 20
   for path in paths:
     lines = path.read_text('utf-8', 'replace').splitlines()

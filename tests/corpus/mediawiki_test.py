@@ -2,8 +2,6 @@ import bz2
 import collections
 import gzip
 import io
-import os
-import pathlib
 import sys
 
 import pytest
@@ -203,18 +201,11 @@ def test_the_end_of_a_tag_that_has_none_is_sought_once():
   assert _plain('<ref>' * 200_000 + 'Text.') == ['Text.']
 
 
-def _real():
-  root = os.environ.get('BERT_JAX_TEST_DATA')
-  if not root:
-    pytest.skip('BERT_JAX_TEST_DATA names no directory with real data')
-  return sorted(pathlib.Path(root, 'wiki', 'xml').glob('**/*.xml*'))
-
-
-def test_real_dumps_leave_no_markup_behind():
+def test_real_dumps_leave_no_markup_behind(real_data):
   openers = {'.gz': gzip.open, '.bz2': bz2.open, '.xml': open}
   pages = chars = 0
   bad = []
-  for path in _real():
+  for path in sorted((real_data / 'wiki' / 'xml').glob('**/*.xml*')):
     with openers[path.suffix](path, 'rb') as file:
       head = file.read(300)
       file.seek(0)

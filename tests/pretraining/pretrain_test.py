@@ -2,7 +2,6 @@
 
 import json
 import math
-import pickle
 
 import jax
 import numpy as np
@@ -278,13 +277,6 @@ def test_the_unit_of_masking_is_passed_on(directory):
   )
   assert not same(token, span)
   assert span['masked_lm_weights'].sum() > 0
-
-
-def test_batches_are_the_same_after_pickling(directory):
-  c = make_config()
-  made, phase = Batches(c, directory), task.list_phases(c)[0]
-  copy = pickle.loads(pickle.dumps(made))
-  assert same(copy.train_batch(phase, 3), made.train_batch(phase, 3))
 
 
 def test_facts_say_what_changed(directory, packed_directory):

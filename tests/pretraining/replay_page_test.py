@@ -3,7 +3,6 @@
 import json
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from bert_jax.pretraining import pretrain, replay, replay_page, replay_rows
@@ -84,10 +83,3 @@ def test_a_row_without_tokens_and_a_skipped_update_are_shown(made):
   text = ' '.join(replay_page.render(report))
   assert 'logged: skipped at step 6: grad_norm nan' in text
   assert 'rows that are not finite: 0' in text
-
-
-def test_stars_mark_what_is_masked():
-  pieces = ['[CLS]', '##s', 'un', '##aff', '##able', '.', '[SEP]']
-  masked = np.array([0, 0, 1, 1, 0, 1, 0])
-  found = replay_page.mark(pieces, masked)
-  assert found == '[CLS] ##s *un**aff*able *.* [SEP]'

@@ -1,5 +1,3 @@
-import os
-import pathlib
 import pickle
 
 import hypothesis
@@ -22,13 +20,6 @@ def _load(tmp_path, pieces=_PIECES, lowercase=True, end='\n'):
   path = tmp_path / 'vocab.txt'
   path.write_bytes(end.join([*pieces, '']).encode())
   return tokenizer.Tokenizer.load(str(path), lowercase)
-
-
-def _real(name):
-  root = os.environ.get('BERT_JAX_TEST_DATA')
-  if not root:
-    pytest.skip('BERT_JAX_TEST_DATA names no directory with real data')
-  return pathlib.Path(root) / name
 
 
 def _google(wordpiece, texts):
@@ -225,10 +216,14 @@ def test_windows_line_ends_and_byte_order_mark_are_no_part_of_pieces(tmp_path):
 @pytest.mark.parametrize(
   'name', ['uncased', 'cased', 'multilingual-cased', 'chinese']
 )
-def test_many_languages_have_the_ids_of_google_and_of_tokenizers(name):
-  vocab = str(_real(f'vocab/bert-base-{name}/vocab.txt'))
+def test_many_languages_have_the_ids_of_google_and_of_tokenizers(
+  real_data, name
+):
+  vocab = str(real_data / f'vocab/bert-base-{name}/vocab.txt')
   wordpiece = tokenizer.Tokenizer.load(vocab, 'uncased' in name)
-  files = sorted(p for p in _real('multilingual').rglob('*') if p.is_file())
+  files = sorted(
+    p for p in real_data.joinpath('multilingual').rglob('*') if p.is_file()
+  )
   lines = [
     line for path in files for line in path.read_text('utf-8').split('\n')[:150]
   ]
