@@ -58,7 +58,7 @@ def test_finished_data_is_not_made_again(corpus, prepared):
 
 def test_another_recipe_in_the_same_place_is_an_error(corpus, prepared):
   with pytest.raises(errors.UserError, match='seed was 0, is 1'):
-    prepare.prepare(make_recipe(corpus, seed=1), prepared[0])
+    prepare.prepare(make_recipe(corpus, seed=1), prepared[0], ONE)
 
 
 @pytest.mark.parametrize('place', ['tmp_path', 'remote'])
@@ -177,7 +177,7 @@ def test_cased_text_keeps_its_case_and_what_is_made_is_verified(
 
 def test_a_directory_that_cannot_be_written_is_an_error(corpus):
   with pytest.raises(errors.UserError, match='cannot write /proc/data'):
-    prepare.prepare(make_recipe(corpus), '/proc/data')
+    prepare.prepare(make_recipe(corpus), '/proc/data', ONE)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_move_that_was_cut_off_in_a_bucket_is_finished(
     m.setattr(storage, 'delete', lambda path: 1 // 0)
     with pytest.raises(ZeroDivisionError):
       prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
-  assert prepare.prepare(make_recipe(corpus), f'{remote}/data', None)
+  assert prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
   assert digest(f'{remote}/data') == digest(prepared[0])
 
 
@@ -294,7 +294,7 @@ def test_a_kill_just_before_the_end_loses_nothing(corpus, prepared, tmp_path):
   output = str(tmp_path / 'data')
   shutil.copytree(prepared[0], output + '.partial')
   os.makedirs(output + '.partial/work')  # half removed
-  assert prepare.prepare(make_recipe(corpus), output) == prepared[1]
+  assert prepare.prepare(make_recipe(corpus), output, ONE) == prepared[1]
   assert digest(output) == digest(prepared[0])
 
 

@@ -86,7 +86,7 @@ def test_too_little_text_is_an_error(tmp_path, layout, text, message):
   path.write_text(text)
   recipe = make_recipe(str(path), layout=layout)
   with pytest.raises(errors.UserError, match=message):
-    prepare.prepare(recipe, str(tmp_path / 'data'))
+    prepare.prepare(recipe, str(tmp_path / 'data'), ONE)
   assert not (tmp_path / 'data').exists()
 
 
@@ -104,9 +104,8 @@ def test_a_split_of_copies_is_an_error(tmp_path):
 def test_a_vocabulary_of_another_size_is_an_error(corpus, prepared, tmp_path):
   vocab = os.path.join(prepared[0], 'vocab.txt')
   with pytest.raises(errors.UserError, match='has 120 entries'):
-    prepare.prepare(
-      make_recipe(corpus, vocab=vocab, vocab_size=121), str(tmp_path / 'data')
-    )
+    recipe = make_recipe(corpus, vocab=vocab, vocab_size=121)
+    prepare.prepare(recipe, str(tmp_path / 'data'), ONE)
 
 
 def test_the_number_of_shards_follows_the_size_of_the_text():

@@ -16,15 +16,12 @@ from bert_jax.runtime import disk, lock, process_pool, storage
 from bert_jax.tokenization import tokenizer
 
 
-def prepare(
-  recipe: Recipe, output: str, runner: stages.Runner | None = None
-) -> dict:
+def prepare(recipe: Recipe, output: str, runner: stages.Runner) -> dict:
   """Makes the data of a recipe, unless it exists; returns the manifest.
 
   Args:
     output: a directory, local or in a bucket, that is created when the data is
       complete. Work in progress is kept in `output`.partial and continued.
-    runner: runs the jobs; None uses one local process per core.
   """
   output = storage.resolve(output)
   advice = (
@@ -33,7 +30,7 @@ def prepare(
   with errors.explaining(f'cannot write {output}', advice):
     with lock.exclusive(output + '.lock'):
       if not _is_complete(output):
-        _make(recipe, output, runner or local_runner(process_pool.ONE_PER_CORE))
+        _make(recipe, output, runner)
       manifest = manifest_file.read(output)
   manifest_file.check_recipe(manifest['recipe'], recipe.to_dict(), output)
   _check_unchanged(recipe, manifest, output)
