@@ -171,7 +171,6 @@ def find(
   """Compares evaluation rows with the text that data was prepared from.
 
   Args:
-    data: a folder of prepared data.
     workers: processes besides this one, 0 is none, -1 is one per core.
 
   Returns:

@@ -63,8 +63,7 @@ def fetch_files(
 
 def _list_files(manifest: dict, lengths) -> dict[str, tuple[int | None, str]]:
   """Returns {name: (bytes, None if unknown; SHA-256)} of the files needed."""
-  vocab = os.path.basename(manifest_file.vocab_path(''))
-  found = {vocab: (None, manifest['vocab_sha256'])}
+  found = {manifest_file.vocab_path(''): (None, manifest['vocab_sha256'])}
   for shard in manifest['shards']:
     for length, file in shard['files'].items():
       if int(length) in lengths:
@@ -133,8 +132,7 @@ def copy_part(
         records.write(new, _pick(directory, found, of[x], numbers, read))
       with storage.replacing(f'{path}.npy') as new, open(new, 'wb') as file:
         np.save(file, numbers)
-    for path in (manifest_file.vocab_path(above), manifest_file.NAME):
-      name = os.path.basename(path)
+    for name in (manifest_file.vocab_path(''), manifest_file.NAME):
       content = storage.read(os.path.join(above, name))
       storage.write(os.path.join(folder, name), content)
 

@@ -96,10 +96,7 @@ def mask_tokens(
 def _hide(ids, pairs, cell, lead, mix, vocab_size, mask_id):
   """Returns [B, S] ids with [MASK], a random id or the same in chosen cells.
 
-  Args:
-    ids: [B, S].
-    cell: [N] chosen cells of the flat batch, ascending.
-    lead: [N] the cell whose draw from `mix` applies to each of them.
+  Of N chosen cells, `lead` are those whose draws from `mix` apply to them.
   """
   key = pairs.keys[pairs.pair[cell]]
   draw = hashing.to_uniform(hashing.mix(key, _ACTION, pairs.position[lead]))
@@ -114,13 +111,7 @@ def _hide(ids, pairs, cell, lead, mix, vocab_size, mask_id):
 
 
 def _predictions(ids, cell, size: int) -> dict[str, np.ndarray]:
-  """Returns positions, labels and weights [B, P] of chosen cells.
-
-  Args:
-    ids: [B, S] before masking.
-    cell: [N] chosen cells of the flat batch, ascending.
-    size: P.
-  """
+  """Returns positions, labels (unmasked ids) and weights [B, P] of cells [N]."""
   row, position = np.divmod(cell, ids.shape[1])
   before = np.searchsorted(row, np.arange(len(ids)))
   slot = np.arange(len(cell)) - before[row]

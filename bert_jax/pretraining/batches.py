@@ -67,7 +67,7 @@ def _choose_evaluated(
   for name, records in split.inputs.items():
     after = before + len(records)
     n = after * size // total - before * size // total
-    rows = records[np.arange(n) * len(records) // max(n, 1)]
+    rows = records[spread(n, len(records))]
     for k in range(0, n, batch_size):
       found.append((name, rows[k : k + batch_size]))
     before = after
@@ -94,22 +94,22 @@ class Batches:
     self._words = words
     self._special = np.array([words.cls_id, words.sep_id])
     self._continues = np.array([w.startswith('##') for w in words.vocab])
-    lengths = sorted(set(config.phases.seq_length))
     self._splits = {
       (split, n): dataset.open_split(
         directory, split, n, config.data.skip_corrupt, unread
       )
       for split in ('train', 'heldout')
-      for n in lengths
+      for n in set(config.phases.seq_length)
     }
-    self._orders = _list_orders(task.list_phases(config))
+    phases = task.list_phases(config)
+    self._orders = _list_orders(phases)
     self._evaluated = [
       _choose_evaluated(
         self._splits['heldout', phase.seq_length],
         config.eval.sequences,
         phase.eval_batch_size,
       )
-      for phase in task.list_phases(config)
+      for phase in phases
     ]
 
   def train_batch(

@@ -76,9 +76,6 @@ def measure_attention(
 ) -> dict[str, tuple[jax.Array, jax.Array]]:
   """Measures where the heads of the first layer look.
 
-  Args:
-    batch: rows [B, ...].
-
   Returns:
     {'attention_HEAD_OFFSET': (sum over the tokens of the attention to the token
     at the offset, number of tokens)}.

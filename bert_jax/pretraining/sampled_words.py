@@ -22,17 +22,11 @@ _TAG = 0x776F7264  # of random keys
 
 
 class Groups(NamedTuple):
-  """How a sample is drawn: one word of each group.
+  """How a sample is drawn: one word of each group."""
 
-  Attributes:
-    order: int32 [V], words by falling frequency.
-    firsts: int32 [C], where the groups begin in it.
-    sizes: int32 [C], their words.
-  """
-
-  order: np.ndarray
-  firsts: np.ndarray
-  sizes: np.ndarray
+  order: np.ndarray  # int32 [V], words by falling frequency
+  firsts: np.ndarray  # int32 [C], where the groups begin in it
+  sizes: np.ndarray  # int32 [C], their words
 
 
 def group(

@@ -34,12 +34,7 @@ _TAG = 7  # of hashes
 def start(
   config: config_dict.ConfigDict, directory: str, new: Any
 ) -> tuple[dict, dict]:
-  """Replaces new word embeddings by vectors; see `train.task.Task.start`.
-
-  Args:
-    directory: prepared data.
-    new: parameters as the config initialises them, nested dict on the host.
-  """
+  """Replaces new word embeddings by vectors; see `train.task.Task.start`."""
   data = batches.Batches(config, directory)
   old = new['embeddings']['word']['embedding']  # [padded V, D]
   vectors = make(data.read_sample(), config.data.vocab_size, old.shape[1])

@@ -23,17 +23,11 @@ _MAX_CACHED = 64  # characters
 
 
 class Located(NamedTuple):
-  """The pieces of a text, without [CLS] and [SEP].
+  """The pieces of a text, without [CLS] and [SEP]."""
 
-  Attributes:
-    ids: their ids, [T].
-    begins: index of the first character of each in the text, int32 [T].
-    ends: one past the last character of each, int32 [T].
-  """
-
-  ids: np.ndarray
-  begins: np.ndarray
-  ends: np.ndarray
+  ids: np.ndarray  # [T]
+  begins: np.ndarray  # int32 [T], index of their first characters in the text
+  ends: np.ndarray  # int32 [T], one past their last characters
 
 
 def locate(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Located]:

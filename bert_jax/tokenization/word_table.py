@@ -35,12 +35,7 @@ class ByteWords:
   def __init__(
     self, spell: Callable[[bytes], bytes], ids: np.dtype, lower: bool
   ):
-    """Makes an empty table.
-
-    Args:
-      spell: function that returns a word's ids as bytes.
-      ids: integer type of an id.
-    """
+    """Makes an empty table; `spell` returns a word's ids as bytes."""
     self._spell, self._type, self._lower = spell, ids, lower
     self._clear()
 
