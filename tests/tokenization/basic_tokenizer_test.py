@@ -91,16 +91,6 @@ def test_any_text_equals_the_literal_procedure(text, lowercase):
   assert basic_tokenizer.split_words(text, lowercase) == expected
 
 
-@hypothesis.given(_TEXTS, _TEXTS, st.booleans())
-def test_texts_on_both_sides_of_a_blank_do_not_matter_to_each_other(
-  a, b, lowercase
-):
-  both = basic_tokenizer.split_words(f'{a} {b}', lowercase)
-  assert both == basic_tokenizer.split_words(
-    a, lowercase
-  ) + basic_tokenizer.split_words(b, lowercase)
-
-
 @pytest.mark.parametrize(
   'text, kept, stripped',
   [
