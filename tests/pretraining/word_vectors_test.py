@@ -78,7 +78,7 @@ def test_rotation_keeps_angles():
 def test_a_run_starts_with_the_vectors_of_its_text(directory):
   c = make_config(objective__word_vectors=True)
   made = pretrain.make_task(c, directory)
-  new = jax.device_get(made.objective(c).init(jax.random.key(0)))
+  new = jax.device_get(jax.jit(made.objective(c).init)(jax.random.key(0)))
   params, facts = init_from.find_start(c, directory)(new)
   assert facts == {}
   old, words = (x['embeddings']['word']['embedding'] for x in (new, params))
