@@ -5,6 +5,7 @@ range owns the JSON lines, pages or documents that begin in it (documents after
 a blank line), and reads past its end to complete the last one.
 """
 
+import codecs
 import collections
 import html
 import itertools
@@ -24,9 +25,11 @@ _LONGEST_JSON = 64 << 20  # bytes per line
 _LONGEST_DOCUMENT = 4 << 20  # characters; longer ones are cut at a line's end
 
 
-def is_wiki_page(line: bytes) -> bool:
-  """Returns whether a line begins a WikiExtractor page."""
-  return bool(_DOC.match(line))
+def is_wiki(head: bytes) -> bool:
+  """Returns whether a file that begins with `head` has WikiExtractor pages."""
+  # Leading blank lines have no meaning in any of the formats.
+  lines = head.removeprefix(codecs.BOM_UTF8).split(b'\n')
+  return bool(_DOC.match(next((x for x in lines if x.strip()), b'')))
 
 
 def decode_lines(

@@ -157,7 +157,7 @@ def _is_divisible(path: str, layout: str) -> bool:
   head = text_files.read_head(path)
   if mediawiki.is_dump(head):
     return False
-  return layout != 'files' or _is_wiki(head)
+  return layout != 'files' or formats.is_wiki(head)
 
 
 def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
@@ -216,7 +216,7 @@ def _read(file, head, part: Range, layout, field, counts):
     return formats.read_jsonl(part.path, lines, stop, field, counts)
   # A document that the damage cuts is used, unlike an object of JSON.
   lines = _until_damage(lines, part.path, counts)
-  if _is_wiki(head):
+  if formats.is_wiki(head):
     return formats.read_wiki_pages(lines, stop, counts)
   texts = formats.decode_lines(lines, part.start, counts)
   if part.is_whole:
@@ -226,12 +226,6 @@ def _read(file, head, part: Range, layout, field, counts):
   if layout == 'files':
     return formats.read_whole_file((text for _, text in texts), counts)
   return formats.read_blocks(texts, stop, layout == 'sentences', counts)
-
-
-def _is_wiki(head: bytes) -> bool:
-  # Leading blank lines have no meaning in any of the formats.
-  lines = head.removeprefix(codecs.BOM_UTF8).split(b'\n')
-  return formats.is_wiki_page(next((x for x in lines if x.strip()), b''))
 
 
 def _without_mark(lines: formats.Lines) -> formats.Lines:

@@ -156,25 +156,22 @@ def describe(manifest: dict) -> list[str]:
     f'data: {found["train"]:,} documents or parts of long ones, '
     f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown), '
     f'{found["heldout"]:,} held out',
-    *describe_inputs(manifest),
+    *(
+      f'{given["input"]}: {given["documents"]:,} documents, {train:,} tokens to '
+      f'train on, {held:,} held out ({held / max(train + held, 1):.1%}, '
+      f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
+      for given in manifest['inputs']
+      if 'heldout' in given  # data of earlier versions lack these counts
+      for train, held in [
+        (given['train']['tokens'], given['heldout']['tokens'])
+      ]
+    ),
     f'accents are {manifest["accents"]}',
     *(
       f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
       f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random'
       for length, row in manifest['lengths'].items()
     ),
-  ]
-
-
-def describe_inputs(manifest: dict) -> list[str]:
-  """Returns a line on each input: how much is to train on, and held out."""
-  return [
-    f'{given["input"]}: {given["documents"]:,} documents, {train:,} tokens to '
-    f'train on, {held:,} held out ({held / max(train + held, 1):.1%}, '
-    f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
-    for given in manifest['inputs']
-    if 'heldout' in given  # data of earlier versions lack these counts
-    for train, held in [(given['train']['tokens'], given['heldout']['tokens'])]
   ]
 
 

@@ -155,8 +155,8 @@ def test_every_input_is_held_out_by_its_text(tmp_path, monkeypatch):
   for given in manifest['inputs']:
     held, train = given['heldout']['tokens'], given['train']['tokens']
     assert 0.03 < held / (held + train) < 0.07
-  lines = manifest_file.describe_inputs(manifest)
-  assert re.match(r'.*long.txt: 4 documents, [\d,]+ tokens to train', lines[0])
+  _, line, *_ = manifest_file.describe(manifest)
+  assert re.match(r'.*long.txt: 4 documents, [\d,]+ tokens to train', line)
   split = dataset.open_split(output, 'heldout', 64)
   assert len(split.inputs) == 2 and all(map(len, split.inputs.values()))
 
