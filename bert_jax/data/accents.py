@@ -6,12 +6,9 @@ vowels, tones or parts of letters, and Hangul would be decomposed into Jamo.
 """
 
 import collections
-import functools
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from bert_jax.tokenization import basic_tokenizer
 
@@ -34,7 +31,7 @@ _LEAST_PIECES = 0.001
 
 SAMPLE = 1_000_000  # characters to read, at least, to find the scripts
 
-_CODES = 1 << 17  # code points; beyond are only ideographs and non-letters
+_IDEOGRAPHS = '\U00020000'  # from here on, letters are only ideographs
 
 
 class Decision(NamedTuple):
@@ -95,17 +92,10 @@ def count_scripts(text: str, seen: collections.Counter):
   """
   seen['characters'] += len(text)
   if not text.isascii():
-    codes = np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), '<u4')
-    codes = np.minimum(codes, _CODES - 1)
-    seen['caseless'] += int(_is_caseless()[codes].sum())
+    counts = collections.Counter(text)
+    seen['caseless'] += sum(n for c, n in counts.items() if _is_caseless(c))
 
 
-@functools.cache
-def _is_caseless() -> np.ndarray:
-  """Returns bool [_CODES]: whether each code point is a caseless letter."""
-  return np.array(
-    [
-      unicodedata.category(c) == 'Lo' and not basic_tokenizer.is_ideograph(c)
-      for c in map(chr, range(_CODES))
-    ]
-  )
+def _is_caseless(c: str) -> bool:
+  is_letter = unicodedata.category(c) == 'Lo' and c < _IDEOGRAPHS
+  return is_letter and not basic_tokenizer.is_ideograph(c)
