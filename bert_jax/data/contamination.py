@@ -135,7 +135,6 @@ def search(
   """Searches pieces of the training text, in a process of its own.
 
   Args:
-    recipe: has the attributes of the data's `Recipe`.
     ids: {word of evaluation rows: number from 1}.
     wanted: hashes of their n-grams, sorted uint64 [G].
     left_out: documents that are not searched, by `document.identify`.

@@ -244,11 +244,10 @@ def sum_up(
 
 def _count(summaries: Sequence[dict], source: int) -> dict[str, int]:
   # A shard's counts end at the last input that it has text of.
-  parts, tokens = (
-    sum(sum(s['inputs'][k][source : source + 1]) for s in summaries)
-    for k in (0, 1)
-  )
-  return {'parts': parts, 'tokens': tokens}
+  return {
+    name: sum(sum(s['inputs'][k][source : source + 1]) for s in summaries)
+    for k, name in enumerate(('parts', 'tokens'))
+  }
 
 
 def _length(length: int, train: Sequence[dict], recipe) -> dict:

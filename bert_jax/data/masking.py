@@ -67,10 +67,7 @@ def mask_tokens(
     batch: `input_ids`, `input_mask` [B, S] and others; packed rows have
       `sequence_ids` and `position_ids`, as `records.Reader.rows` makes them.
     keys: [B] uint64, or [B, N] for rows of up to N pairs.
-    unit: 'token', 'word' or 'span'.
-    rate: share of the tokens to predict.
     mix: probabilities of [MASK], a random token, the same token; they sum to 1.
-    max_predictions: maximum per pair.
     size: P, from `count_predictions` of this rate or a higher one.
     special: ids that are never chosen.
     continues: [V] bool, true for '##' pieces.

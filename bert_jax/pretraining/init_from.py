@@ -56,14 +56,9 @@ def find_start(config: config_dict.ConfigDict, directory: str):
 def start(
   config: config_dict.ConfigDict, directory: str, new: Any
 ) -> tuple[dict, dict]:
-  """Reads the source and replaces new parameters with its own.
+  """Replaces new parameters by the source's; see `train.task.Task.start`.
 
-  Args:
-    new: parameters as the config initialises them, nested dict on the host.
-
-  Returns:
-    (params, facts): nested dict of float32 arrays; and a JSON object that names
-    the source and the parameters that are new.
+  The facts name the source and the parameters that stay new.
   """
   model = source.read(config.init_from)
   _check(config, model, directory)

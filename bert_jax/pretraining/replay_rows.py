@@ -92,12 +92,9 @@ def _add_row(config, objective, counts, params, total, row, key):
 def find_key(
   config: config_dict.ConfigDict, phase: task.Phase, step: int, row: int
 ) -> jax.Array | None:
-  """Returns the random key to compute a row of the global batch alone.
+  """Returns the key to compute a row alone, `step` updates having been made.
 
   None, as in evaluation, if random numbers depend on the devices.
-
-  Args:
-    step: updates before this one.
   """
   if config.rng != 'threefry':  # whose numbers depend on the row alone
     return None
