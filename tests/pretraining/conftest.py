@@ -22,8 +22,3 @@ def directories(tmp_path_factory):
 @pytest.fixture(scope='session')
 def directory(directories):
   return directories[1]
-
-
-@pytest.fixture(scope='session')
-def packed_directory(directories):
-  return directories[3]

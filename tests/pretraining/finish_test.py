@@ -39,10 +39,7 @@ def test_the_word_in_the_middle_of_the_readable_ones_is_hidden(text, hidden):
   ('text', 'shown'),
   [
     ('the fish swam', 'the fish swam'),
-    (
-      '##able to him and the',
-      'to him and the',
-    ),  # the text begins within a word
+    ('##able to him and the', 'to him and the'),  # it begins within a word
     ('a b c d e', 'a b c d'),
     ('a b c ##d ##e', 'a b'),
     ('##able to him and under ##stand', 'to him and'),

@@ -66,9 +66,8 @@ def test_an_epoch_shows_every_record_once_and_masks_change(directory):
       ids = batch['input_ids'][0].copy()
       hidden = tuple(ids)
       used = batch['masked_lm_weights'][0] > 0
-      ids[batch['masked_lm_positions'][0][used]] = batch['masked_lm_ids'][0][
-        used
-      ]
+      at = batch['masked_lm_positions'][0][used]
+      ids[at] = batch['masked_lm_ids'][0][used]
       found[tuple(ids)] = hidden
     return found
 
@@ -102,16 +101,12 @@ def test_a_phase_of_the_same_length_continues_the_epoch(directory):
 
 @pytest.mark.parametrize(
   'changes',
-  [
-    {},
-    {'data__pack': 3},
-    {'objective__kind': 'ltr', 'objective__nsp': False},
-  ],
+  [{}, {'data__pack': 3}, {'objective__kind': 'ltr', 'objective__nsp': False}],
   ids=['mlm', 'packed', 'ltr'],
 )
-def test_shapes_are_known_without_data(directory, packed_directory, changes):
+def test_shapes_are_known_without_data(directories, changes):
   c = make_config(**changes)
-  (batch,) = batches(c, packed_directory if c.data.pack > 1 else directory, [0])
+  (batch,) = batches(c, directories[c.data.pack], [0])
   found = pretrain.batch_shapes(c, task.list_phases(c)[0], 16)
   assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
     name: (x.shape, x.dtype) for name, x in batch.items()
@@ -134,11 +129,9 @@ def test_evaluation_sees_each_row_once_and_pads_the_last_batch(directory):
 
 
 @pytest.mark.parametrize('pack', [1, 3])
-def test_shuffled_rows_are_those_of_evaluation(
-  directory, packed_directory, pack
-):
+def test_shuffled_rows_are_those_of_evaluation(directories, pack):
   c = make_config(data__pack=pack)
-  made = pretrain.make_task(c, packed_directory if pack > 1 else directory)
+  made = pretrain.make_task(c, directories[pack])
   phase = task.list_phases(c)[0]
   plain = made.eval_batch(phase, 1)
   whole = made.compared[True].eval_batch(phase, 1)
@@ -149,7 +142,7 @@ def test_shuffled_rows_are_those_of_evaluation(
   part = made.compared[True].eval_batch(phase, 1, np.array([5, 2]))
   np.testing.assert_array_equal(part[ids], whole[ids][[5, 2]])
   ltr = make_config(objective__kind='ltr', objective__nsp=False)
-  assert pretrain.make_task(ltr, directory).compared == {}
+  assert pretrain.make_task(ltr, directories[1]).compared == {}
   assert same(made.compared[False].eval_batch(phase, 1), plain)
   assert made.compared[True].eval_batches(phase) == made.eval_batches(phase)
 
@@ -254,19 +247,19 @@ def test_static_masks_do_not_change_from_epoch_to_epoch(directory):
   assert texts(second, 0) <= epoch | texts(first, 1)
 
 
-def test_evaluation_of_packed_rows_sees_each_pair_once(packed_directory):
+def test_evaluation_of_packed_rows_sees_each_pair_once(directories):
   c = make_config(data__pack=3, eval__sequences=100_000)
-  made, phase = pretrain.make_task(c, packed_directory), task.list_phases(c)[1]
+  made, phase = pretrain.make_task(c, directories[3]), task.list_phases(c)[1]
   found = [made.eval_batch(phase, i) for i in range(made.eval_batches(phase))]
-  manifest = manifest_file.read(packed_directory)
+  manifest = manifest_file.read(directories[3])
   heldout = [s for s in manifest['shards'] if s['split'] == 'heldout']
   size = sum(s['files']['64']['pairs'] for s in heldout)
   rows = sum(s['files']['64']['records'] for s in heldout)
   assert sum(b['next_sentence_weights'].sum() for b in found) == size > rows
 
 
-def test_pairs_of_a_row_are_masked_by_different_draws(packed_directory):
-  made = Batches(make_config(data__pack=3), packed_directory)
+def test_pairs_of_a_row_are_masked_by_different_draws(directories):
+  made = Batches(make_config(data__pack=3), directories[3])
   keys = made._keys(0, 2, np.arange(4))
   assert keys.shape == (4, 3) and len(np.unique(keys)) == 12
 
@@ -280,10 +273,10 @@ def test_the_unit_of_masking_is_passed_on(directory):
   assert span['masked_lm_weights'].sum() > 0
 
 
-def test_facts_say_what_changed(directory, packed_directory):
+def test_facts_say_what_changed(directories):
   old, new = (
     pretrain.make_task(make_config(data__pack=pack), path).facts
-    for pack, path in ((1, directory), (3, packed_directory))
+    for pack, path in directories.items()
   )
   kept = json.loads(json.dumps(old))  # as a checkpoint keeps them
   assert errors.find_changes(kept, old) == []
