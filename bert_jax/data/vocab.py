@@ -21,15 +21,10 @@ from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, lock, storage
 from bert_jax.tokenization import tokenizer
 
+_SAME_NAMES = 'input strip_accents layout field language exclude workers'
 _FIELDS = {
-  'input': 'data.input',
   'size': 'data.vocab_size',
-  'strip_accents': 'data.strip_accents',
-  'layout': 'data.layout',
-  'field': 'data.field',
-  'language': 'data.language',
-  'exclude': 'data.exclude',
-  'workers': 'data.workers',
+  **{name: f'data.{name}' for name in _SAME_NAMES.split()},
 }
 
 
