@@ -1,6 +1,5 @@
 """Tests of opening and checking prepared data."""
 
-import hashlib
 import os
 import shutil
 
@@ -8,40 +7,20 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import dataset, manifest_file, records
+from bert_jax.data import dataset, manifest_file
 from bert_jax.runtime import bucket, storage
 from tests.data import made, preparation
 
 
-def prepared(tmp_path, shards=3):
-  """Writes prepared data: shard k holds k + 1 pairs ([10 + k], [9])."""
-  files = []
-  for k in range(shards):
-    path = tmp_path / f'train-{k}'
-    row = made.record([([10 + k], [9], False)])
-    records.write(str(path), [row] * (k + 1))
-    files.append(
-      {
-        'name': path.name,
-        'records': k + 1,
-        'bytes': path.stat().st_size,
-        'sha256': hashlib.sha256(path.read_bytes()).hexdigest(),
-      }
-    )
-  vocab = tmp_path / 'vocab.txt'
-  vocab.write_text('[PAD]\n')
-  manifest = {
-    'recipe': {'vocab_size': 20, 'pack': 1},
-    'vocab_sha256': hashlib.sha256(vocab.read_bytes()).hexdigest(),
-    'lengths': {'8': {}},
-    'shards': [{'split': 'train', 'files': {'8': f}} for f in files],
-  }
-  manifest_file.write(str(tmp_path), manifest)
-  return str(tmp_path)
+def write(tmp_path):
+  """Writes prepared data: file k holds k + 1 pairs ([10 + k], [9])."""
+  pairs = [made.record([([10 + k], [9], False)]) for k in range(3)]
+  rows = [[pair] * k for k, pair in enumerate(pairs, 1)]
+  return made.write(tmp_path, 'train', 8, rows, 20)
 
 
 def test_a_split_is_what_the_manifest_lists(tmp_path):
-  split = dataset.open_split(prepared(tmp_path), 'train', 8)
+  split = dataset.open_split(write(tmp_path), 'train', 8)
   assert (len(split.reader), split.length) == (6, 8)
   rows = split.reader.rows(np.array([0, 1, 5]), 8, cls_id=2, sep_id=3)
   assert rows['input_ids'][:, 1].tolist() == [10, 11, 12]
@@ -50,7 +29,7 @@ def test_a_split_is_what_the_manifest_lists(tmp_path):
 
 
 def test_a_changed_file_is_refused_at_the_start(tmp_path):
-  directory = prepared(tmp_path)
+  directory = write(tmp_path)
   path = tmp_path / 'train-1'
   os.rename(path, tmp_path / 'away')
   with pytest.raises(errors.UserError, match='cannot read .*train-1'):
@@ -66,7 +45,7 @@ def test_a_changed_file_is_refused_at_the_start(tmp_path):
 
 
 def test_corrupt_records_are_skipped_on_request(tmp_path):
-  directory = prepared(tmp_path)
+  directory = write(tmp_path)
   with open(tmp_path / 'train-0', 'r+b') as file:
     whole = file.read()
     file.seek(whole.index(b'\x0a\x00\x09\x00'))  # the texts
@@ -81,7 +60,7 @@ def test_corrupt_records_are_skipped_on_request(tmp_path):
 
 
 def test_verify_names_the_file_with_a_flipped_bit(tmp_path):
-  directory = prepared(tmp_path)
+  directory = write(tmp_path)
   size = sum((tmp_path / f'train-{k}').stat().st_size for k in range(3))
   assert dataset.verify(directory) == size
   for name in ('train-2', 'vocab.txt'):
@@ -97,7 +76,7 @@ def test_verify_names_the_file_with_a_flipped_bit(tmp_path):
 def test_a_bucket_that_is_ill_is_no_reason_to_prepare_again(
   tmp_path, ill, remote
 ):
-  directory = prepared(tmp_path)
+  directory = write(tmp_path)
   for name in os.listdir(directory):
     storage.upload(str(tmp_path / name), f'{remote}/{name}')
   assert dataset.verify(remote) > 0

@@ -6,7 +6,6 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.config import recipes
-from bert_jax.data import manifest_file, records
 from bert_jax.pretraining import finish
 from tests import models
 from tests.data import made
@@ -78,18 +77,8 @@ def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
 def write_heldout(tmp_path, corrupt):
   """Writes prepared data of three held-out records, some of them corrupt."""
   row = made.record([([5, 6, 7], [9], False)])  # the cat dog, é
-  path = tmp_path / 'heldout-0'
   rows = [b'no record' if k in corrupt else row for k in range(3)]
-  records.write(str(path), rows)
-  size = path.stat().st_size
-  file = {'name': path.name, 'records': 3, 'bytes': size, 'inputs': [[0, 3]]}
-  manifest = {
-    'recipe': {'vocab_size': len(models.VOCAB), 'pack': 1},
-    'lengths': {'9': {}},
-    'inputs': [{'input': 'text'}],
-    'shards': [{'split': 'heldout', 'files': {'9': file}}],
-  }
-  manifest_file.write(str(tmp_path), manifest)
+  made.write(tmp_path, 'heldout', 9, [rows], len(models.VOCAB))
   config = recipes.pretraining('tiny')
   config.phases.seq_length, config.data.pack = (9,), 1
   return config, str(tmp_path), models.TOKENIZER
