@@ -163,7 +163,7 @@ def join_units(units: np.ndarray, wide: int) -> np.ndarray:
 
 
 def lay_out(
-  n: int,
+  n: np.ndarray,
   first: np.ndarray,
   second: np.ndarray,
   length: int,

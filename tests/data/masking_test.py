@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bert_jax.config import FIELDS
-from bert_jax.data import hashing, masking
+from bert_jax.data import hashing, masking, row_format
+from tests.data import made
 
 CLS, SEP, MASK, VOCAB = 2, 3, 4, 1000
 CONTINUES = np.arange(VOCAB) >= 700  # '##' pieces
@@ -318,48 +319,33 @@ def test_a_span_shares_one_draw():
   assert np.isin(counts, [0, 4]).mean() < 0.2
 
 
-def packed_and_alone(rows=60, length=64):
-  """Returns rows of up to 3 pairs, their keys, and the pairs one by one."""
-  rng = np.random.default_rng(2)
-  packed = {
-    name: np.zeros((rows, length), np.int32)
-    for name in ('input_ids', 'input_mask', 'sequence_ids', 'position_ids')
-  }
-  keys = hashing.mix(5, np.arange(rows)[:, None], np.arange(3))
-  alone, places = [], []
-  for row in range(rows):
-    start = 0
-    for k in range(row % 4):  # a row of 0 is all padding
-      a, b = rng.integers(1, 9, 2)
-      words = rng.integers(10, VOCAB, a + b).tolist()
-      ids = [CLS, *words[:a], SEP, *words[a:], SEP]
-      here = slice(start, start + len(ids))
-      packed['input_ids'][row, here] = ids
-      packed['input_mask'][row, here] = 1
-      packed['sequence_ids'][row, here] = k + 1
-      packed['position_ids'][row, here] = np.arange(len(ids))
-      alone.append(ids)
-      places.append((row, k, start))
-      start += len(ids)
-  plain = {
-    name: np.zeros((len(alone), 30), np.int32)
-    for name in ('input_ids', 'input_mask')
-  }
-  for i, ids in enumerate(alone):
-    plain['input_ids'][i, : len(ids)] = ids
-    plain['input_mask'][i, : len(ids)] = 1
-  return packed, keys, plain, places
+def lay_out(rows, length, most):
+  """Returns a batch of rows of up to `most` pairs; those of none are padding."""
+  found = [made.record(row) if row else b'' for row in rows]
+  n, _, first, second, ids, _ = row_format.parse(found, most, 1, length)
+  batch, is_text = row_format.lay_out(n, first, second, length, CLS, SEP)
+  batch['input_ids'][is_text] = ids
+  return batch
 
 
 @UNITS
 def test_a_packed_pair_is_masked_as_if_it_stood_alone(unit):
-  packed, keys, plain, places = packed_and_alone()
-  own = np.array([keys[row, k] for row, k, _ in places])
+  rng = np.random.default_rng(2)
+
+  def text():
+    return rng.integers(10, VOCAB, rng.integers(1, 9)).tolist()
+
+  rows = [[(text(), text(), 0) for _ in range(k % 4)] for k in range(60)]
+  places = [(row, k) for row, x in enumerate(rows) for k in range(len(x))]
+  packed = lay_out(rows, 64, 3)
+  plain = lay_out([[pair] for row in rows for pair in row], 30, 1)
+  keys = hashing.mix(5, np.arange(60)[:, None], np.arange(3))
+  own = np.array([keys[place] for place in places])
   a = masked(packed, keys, unit=unit, predictions=3)
   b = masked(plain, own, unit=unit, predictions=3)
   seen = 0
-  for i, (row, _, start) in enumerate(places):
-    n = plain['input_mask'][i].sum()
+  for i, (row, k) in enumerate(places):
+    start, n = packed['cls_positions'][row, k], plain['input_mask'][i].sum()
     here = slice(start, start + n)
     assert (a['input_ids'][row, here] == b['input_ids'][i, :n]).all()
     wanted = b['masked_lm_positions'][i][b['masked_lm_weights'][i] > 0]
