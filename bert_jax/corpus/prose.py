@@ -85,8 +85,8 @@ def read_documents() -> Iterator[document.Document]:
         yield made
 
 
-def _files() -> Iterator[tuple[str, str]]:
-  """Yields the path and the short name of every module to read."""
+def _files() -> Iterator[str]:
+  """Yields the path of every module to read."""
   paths = sysconfig.get_paths()
   roots = [paths[key] for key in ('stdlib', 'purelib', 'platlib')]
   for root in dict.fromkeys(map(os.path.realpath, roots)):
@@ -94,8 +94,7 @@ def _files() -> Iterator[tuple[str, str]]:
       folders[:] = sorted(f for f in folders if f not in _SKIPPED_FOLDERS)
       for name in sorted(names):
         if name.endswith('.py') and not _SKIPPED_FILES.fullmatch(name):
-          path = os.path.join(folder, name)
-          yield path, os.path.relpath(path, root)
+          yield os.path.join(folder, name)
 
 
 def _unseen(paragraphs: list[str], seen: set[bytes]) -> list[str]:
@@ -120,17 +119,17 @@ def _is_document(paragraphs: list[str]) -> bool:
 
 
 def _read_files(files) -> list[list[str]]:
-  return [found for path, name in files for found in _read(path, name)]
+  return [found for path in files for found in _read(path)]
 
 
-def _read(path: str, name: str) -> list[list[str]]:
+def _read(path: str) -> list[list[str]]:
   """Returns the paragraphs of each of a module's documents."""
   try:
     with open(path, 'rb') as file:
       source = file.read()
   except OSError:
     return []  # a broken link, or no permission
-  topics = name == _TOPICS
+  topics = path.endswith(_TOPICS)
   if not topics and not _is_worth_parsing(source):
     return []
   try:

@@ -162,7 +162,5 @@ def test_documents_come_once_and_in_order(installed):
 def test_this_installation_has_enough_to_read():
   files = list(prose._files())
   assert len(files) > 300
-  assert not any('bert_jax' in name for _, name in files)
-  path, name = next(f for f in files if f[1] == 'argparse.py')
-  found = prose._read(path, name)
+  found = prose._read(next(f for f in files if f.endswith('/argparse.py')))
   assert any('command-line' in p for texts in found for p in texts)
