@@ -7,7 +7,7 @@ the jobs, in processes of this machine or with Beam.
 import collections
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -68,8 +68,9 @@ def make(recipe: Recipe, partial: str, runner: Runner):
       [counts] = count_words(text, ['train'], runner)
       words = vocab_pieces.train(counts, recipe.vocab_size)
     vocab_pieces.write(words, vocab_path)
-  jobs = [(shard, text.recipe) for shard in text.shards]
-  summaries = _run(runner, shards.make, jobs, 'making examples')
+  summaries = _run(
+    runner, shards.make, text.shards, text.recipe, 'making examples'
+  )
   names = [file['name'] for s in summaries for file in s['files'].values()]
   storage.sync_files(partial, names)
   asked = dataclasses.replace(recipe, strip_accents=text.accents.strip)
@@ -84,14 +85,15 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   manifest_file.write(partial, manifest)
 
 
-def _run(runner, fn, jobs, label) -> list:
-  """Runs fn(x, recipe) over jobs, with progress in bytes of text."""
+def _run(runner, fn, todo, recipe, label) -> list:
+  """Runs fn(x, recipe) over `todo`, with progress in bytes of text."""
   results = []
-  total = sum(x.size for x, _ in jobs)
+  total = sum(x.size for x in todo)
   # The size of python-docs is unknown, and counts as 1.
   unit = 'B' if total > 1 else 'input'
   with progress.Progress(total, unit, label) as bar:
-    for (x, _), result in zip(jobs, runner(fn, jobs), strict=True):
+    made = runner(fn, [(x, recipe) for x in todo])
+    for x, result in zip(todo, made, strict=True):
       results.append(result)
       bar.update(x.size)
   return results
@@ -106,11 +108,9 @@ def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
   work = os.path.join(partial, 'work')
   jobs = _read_jobs(recipe, pieces, work)
-  _open_partial(work, recipe, words, jobs)
+  _open_partial(work, recipe, words, pieces)
   recipe = _with_shards(recipe, pieces)
-  results = _run(
-    runner, document_spill.read, [(job, recipe) for job in jobs], 'reading'
-  )
+  results = _run(runner, document_spill.read, jobs, recipe, 'reading')
   inputs, counts = _sum_up(recipe, results)
   held_out = [
     _hold_out(recipe, bound, results, k)
@@ -164,27 +164,22 @@ def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
 
 
 def _open_partial(
-  work: str, recipe, words: Sequence[str], jobs: Iterable[document_spill.Job]
+  work: str, recipe, words: Sequence[str], pieces: Sequence[sources.Piece]
 ):
   """Continues unfinished work on the same text and `words`, or starts anew."""
   path = os.path.join(work, 'started.json')
+  sizes = sources.list_files(pieces)
   begun = {
     'recipe': recipe.to_dict(),
     'vocab_sha256': vocab_pieces.compute_sha256(words),
     'excluded': sorted(read_list(recipe.exclude)),
-    'files': _modified(jobs),
+    'files': {x: [size, _find_time(x)] for x, size in sizes.items()},
   }
   if storage.exists(path) and files.load_json(path) == begun:
     return
   storage.delete(os.path.dirname(work))
   storage.make_folder(work)
   files.write_json(path, begun)
-
-
-def _modified(jobs: Iterable[document_spill.Job]) -> dict:
-  """Returns size in bytes and modification time of every input file."""
-  sizes = sources.list_files(piece for job in jobs for piece in job.pieces)
-  return {path: [size, _find_time(path)] for path, size in sizes.items()}
 
 
 def _find_time(path: str) -> float:
@@ -296,9 +291,9 @@ def count_words(
   text: Text, splits: Sequence[str], runner: Runner
 ) -> list[collections.Counter]:
   """Counts the words of each split, 'train' or 'heldout'."""
-  jobs = [(s, text.recipe) for s in text.shards if s.split in splits]
-  paths = _run(runner, shards.count_words, jobs, 'counting words')
-  found = list(zip((shard.split for shard, _ in jobs), paths, strict=True))
+  todo = [shard for shard in text.shards if shard.split in splits]
+  paths = _run(runner, shards.count_words, todo, text.recipe, 'counting words')
+  found = list(zip((shard.split for shard in todo), paths, strict=True))
   return [
     vocab_pieces.merge(files.load_json(path) for of, path in found if of == s)
     for s in splits
