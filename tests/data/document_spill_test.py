@@ -14,16 +14,15 @@ def _digests(count):
 def _read(path, work, bound=1.0, **changes):
   recipe = preparation.make_recipe(str(path), **changes)
   pieces = tuple(sources.plan(recipe.inputs, recipe.layout, recipe.field))
-  return document_spill.read(
-    document_spill.Job(0, pieces, (32_000,), (bound,), str(work)), recipe
-  )
+  job = document_spill.Job(0, pieces, (32_000,), (bound,), str(work))
+  found = document_spill.read(job, recipe)
+  return found, [document_spill.Segment(*s) for s in found['segments']]
 
 
 def test_documents_come_back_from_their_buckets(tmp_path):
   path = tmp_path / 'a.txt'
   path.write_text('\n\n'.join(f'Number {k}.\nGödel.' for k in range(100)))
-  found = _read(path, tmp_path)
-  segments = [document_spill.Segment(*s) for s in found['segments']]
+  found, segments = _read(path, tmp_path)
   texts = list(document_spill.read_texts(segments))
   assert sorted(t.document.paragraphs for t in texts) == sorted(
     [f'Number {k}.', 'Gödel.'] for k in range(100)
@@ -47,8 +46,7 @@ def test_a_full_buffer_is_written_before_the_end(tmp_path, monkeypatch):
   path = tmp_path / 'a.txt'
   path.write_text('\n\n'.join(f'Number {k}.' for k in range(100)))
   monkeypatch.setattr(document_spill, '_BUFFER', 500)
-  found = _read(path, tmp_path)
-  segments = [document_spill.Segment(*s) for s in found['segments']]
+  _, segments = _read(path, tmp_path)
   assert len({s.path for s in segments}) > 5
   assert len(list(document_spill.read_texts(segments))) == 100
 
@@ -63,18 +61,14 @@ def test_of_a_large_input_little_is_kept_apart(tmp_path):
   bound = heldout.find_bound(1 << 30, 0.05)
   path = tmp_path / 'a.txt'
   path.write_text('\n\n'.join(f'Number {k}.' for k in range(4000)))
-  found = _read(path, tmp_path, bound, shards=4)
-  apart = [s for s in found['segments'] if s[0] >= 4]
-  texts = list(
-    document_spill.read_texts(document_spill.Segment(*s) for s in apart)
-  )
+  found, segments = _read(path, tmp_path, bound, shards=4)
+  apart = [s for s in segments if s.bucket >= 4]
+  texts = list(document_spill.read_texts(apart))
   assert 324 < len(texts) < 476  # 400 +- 4 deviations
   assert all(heldout.draw(text.digest) < 0.1 for text in texts)
   counted = found['bins']['0'].values()
   assert sum(parts for _, parts in counted) == len(texts)
-  below = document_spill.read_texts(
-    (document_spill.Segment(*s) for s in found['segments']), [0.05]
-  )
+  below = document_spill.read_texts(segments, [0.05])
   assert [t for t in texts if heldout.draw(t.digest) < 0.05] == list(below)
 
 
