@@ -73,7 +73,7 @@ def examine(case: Case) -> dict:
   )
   phase = task.list_phases(c)[case.phase]
   compiled = compile_training(c, phase, mesh)
-  if not compiled.fits:
+  if compiled.text is None:
     raise ValueError(f'{case} does not fit the memory of a device.')
   found = hlo_cost.count_cost(compiled.text)
   return {

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import os
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,17 +45,11 @@ class Memory:
     return sum(dataclasses.astuple(self))
 
 
-@dataclasses.dataclass(frozen=True)
-class Compiled:
-  """The result of compiling a step.
+class Compiled(NamedTuple):
+  """The result of compiling a step."""
 
-  Attributes:
-    text: scheduled HLO; None if it does not fit.
-  """
-
-  fits: bool
   memory: Memory
-  text: str | None
+  text: str | None  # scheduled HLO; None if it does not fit
 
 
 def describe_devices(topology: accelerators.Topology) -> list:
@@ -114,7 +109,7 @@ def examine(outcome: programs.Outcome) -> Compiled:
     known = parameters + optimizer + batch
     temporary = missing.needed - (known if missing.with_arguments else 0)
     memory = Memory(parameters, optimizer, batch, max(temporary, 0), 0)
-    return Compiled(False, memory, None)
+    return Compiled(memory, None)
   found = outcome.executable.memory_analysis()
   memory = Memory(
     parameters=parameters,
@@ -125,7 +120,7 @@ def examine(outcome: programs.Outcome) -> Compiled:
     temporary=found.peak_memory_in_bytes - found.argument_size_in_bytes,
     program=found.generated_code_size_in_bytes,
   )
-  return Compiled(True, memory, outcome.executable.as_text())
+  return Compiled(memory, outcome.executable.as_text())
 
 
 def count_gradient_bytes(config: config_dict.ConfigDict, mesh: Mesh) -> int:

@@ -10,8 +10,8 @@ get a range of error (`Range`).
 """
 
 import collections
-import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from bert_jax.hardware import accelerators, chips
 from bert_jax.preflight import hlo_cost, kernel_schedules
@@ -21,8 +21,7 @@ from bert_jax.preflight import hlo_cost, kernel_schedules
 MOST_OF_PEAK = 0.8
 
 
-@dataclasses.dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
   """Factors that turn an estimated time into a range.
 
   It must include what is not modelled: waiting for memory within ops, sorts and
@@ -114,42 +113,36 @@ def _describe_step(seconds, ends, parts, why, flops, peak) -> dict:
 
 def estimate_tpu_step(
   cost: hlo_cost.Cost,
+  schedule: Sequence[hlo_cost.Piece],
   topology: accelerators.Topology,
-  generator: str = 'rbg',
-  head_size: int = 64,
-  flops: float = 0.0,
-  calibration: dict | None = None,
-  covered: float = 0.0,
+  attention: tuple[str, int],
+  flops: float,
+  calibration: dict | None,
 ) -> dict:
   """Estimates a compiled step for JSON.
 
   Args:
     cost: of one device; the devices of a chip share memory and links evenly.
-    generator: of attention dropout's bits, `kernel_schedules.get_generator`.
-    head_size: K, of attention.
+    schedule: its pieces, from `hlo_cost.list_schedule`.
+    attention: the generator of its dropout's bits, from
+      `kernel_schedules.get_generator`, and K, the size of a head.
     flops: model FLOPs of all devices; bounds the speed of the step by
       `MOST_OF_PEAK`.
-    covered: share of the collectives' seconds that no device waits for, from
-      `find_covered_share`.
   """
   chip = topology.chip
-  parts = _time_parts(cost, topology, generator, head_size)
+  parts = _time_parts(cost, topology, attention)
+  covered = _find_covered_share(schedule, topology, attention)
   parts['collectives'] *= 1 - covered
   seconds = sum(parts.values())
   found = _calibrate(calibration) if calibration else RANGES[chip.name]
   peak = chip.flops * topology.chips
   least = flops / (MOST_OF_PEAK * peak)
-  ends = (max(seconds * n, least) for n in (found.fast, found.slow))
-  step = _describe_step(seconds, tuple(ends), parts, found.why, flops, peak)
+  ends = tuple(max(seconds * n, least) for n in (found.fast, found.slow))
+  step = _describe_step(seconds, ends, parts, found.why, flops, peak)
   return step | {'collectives_covered_share': covered}
 
 
-def find_covered_share(
-  schedule: list[hlo_cost.Piece],
-  topology: accelerators.Topology,
-  generator: str = 'rbg',
-  head_size: int = 64,
-) -> float:
+def _find_covered_share(schedule, topology, attention) -> float:
   """Returns the share of the collectives' seconds that no device waits for.
 
   An asynchronous collective runs from its start, in parallel with ops until its
@@ -160,7 +153,7 @@ def find_covered_share(
   free: dict[str, float] = {}  # when links are free, by pairs
   ends = {}
   for piece in schedule:
-    parts = _time_parts(piece.cost, topology, generator, head_size)
+    parts = _time_parts(piece.cost, topology, attention)
     took, began = parts.pop('collectives'), now
     now += sum(parts.values())
     if took:
@@ -180,14 +173,14 @@ def find_covered_share(
   return max(1 - waited / total, 0.0) if total else 0.0
 
 
-def _time_parts(cost, topology, generator, head_size) -> dict[str, float]:
+def _time_parts(cost, topology, attention) -> dict[str, float]:
   """Returns {part: seconds} of a device, one after the other."""
   chip = topology.chip
   memory = chip.hbm_bandwidth / chip.devices
   return {
     'computation': cost.cycles / chip.cycles_per_second,
     'random bits': cost.rng_bytes / memory,
-    'kernels': _kernels(cost, chip, memory, generator, head_size),
+    'kernels': _kernels(cost, chip, memory, *attention),
     'gathers and scatters': cost.moved_bytes / memory,
     'collectives': sum(
       _collective(group, sent, topology)
@@ -250,8 +243,8 @@ def estimate_gpu_step(
   flops: float,
   chip: chips.Chip,
   count: int,
-  calibration: dict | None = None,
-  others: dict[str, float] | None = None,
+  calibration: dict | None,
+  others: dict[str, float],
 ) -> dict:
   """Estimates a step for JSON from the peak of the chips alone.
 
@@ -263,7 +256,7 @@ def estimate_gpu_step(
   worst, best = _GPU_SHARES
   peak = chip.flops * count
   least = flops / peak
-  parts = {'computation at peak': least, **(others or {})}
+  parts = {'computation at peak': least, **others}
   rest = sum(parts.values()) - least
   middle = least / ((worst + best) / 2) + rest
   ends, why = (least / best + rest, least / worst + rest), _GPU_WHY

@@ -152,7 +152,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     return None, facts | {'fits': None}
   memory, cost = _extrapolate(steps, config.model.num_layers)
   # A step of all layers was judged by the compiler.
-  fits = steps[0].fits if len(steps) == 1 else memory.total <= usable
+  fits = memory.total <= usable if len(steps) > 1 else cost is not None
   batch = largest_batch.estimate(
     memory.total,
     memory.parameters + memory.optimizer + memory.program,
@@ -174,11 +174,13 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
       kernel_schedules.get_generator(config),
       config.model.hidden_size // config.model.num_heads,
     )
-    schedule = hlo_cost.list_schedule(steps[-1].text)
-    covered = estimate.find_covered_share(schedule, topology, *attention)
     facts |= estimate.estimate_tpu_step(
-      *(cost, topology, *attention, facts['model_flops_per_step']),
-      *(calibration, covered),
+      cost,
+      hlo_cost.list_schedule(steps[-1].text),
+      topology,
+      attention,
+      facts['model_flops_per_step'],
+      calibration,
     )
   return steps[-1].text, facts
 

@@ -109,18 +109,13 @@ def _parse(text):
 
 
 def _make_cost(totals) -> Cost:
-  named = {field.name: {} for field in dataclasses.fields(Cost)}
+  found = dataclasses.asdict(Cost())
   for key, n in sorted(totals.items(), key=str):
     if isinstance(key, tuple):
-      named[key[0]][key[1]] = n
-  return Cost(
-    **{
-      field.name: named[field.name]
-      if field.default_factory is dict
-      else totals[field.name]
-      for field in dataclasses.fields(Cost)
-    }
-  )
+      found[key[0]][key[1]] = n
+    else:
+      found[key] = n
+  return Cost(**found)
 
 
 def extrapolate(few: Any, more: Any, layers: tuple[int, int, int]) -> Any:

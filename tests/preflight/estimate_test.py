@@ -23,12 +23,20 @@ def slices_of(chip, *bounds, slices=1):
   return accelerators.Topology('x', chip, bounds, slices, 1, {})
 
 
-def collectives(where, **groups):
-  """Returns the seconds of {group: bytes}, such as g01=60 for devices 0, 1."""
-  sent = {','.join(name[1:]): n for name, n in groups.items()}
-  return estimate.estimate_tpu_step(hlo_cost.Cost(group_bytes=sent), where)[
-    'step_seconds_parts'
-  ]['collectives']
+FOUR = slices_of(CHIP, 2, 2)
+
+
+def estimate_step(
+  cost,
+  where=FOUR,
+  schedule=(),
+  attention=('rbg', 64),
+  flops=0.0,
+  calibration=None,
+):
+  return estimate.estimate_tpu_step(
+    cost, schedule, where, attention, flops, calibration
+  )
 
 
 def test_step_is_its_parts_one_after_the_other():
@@ -39,7 +47,7 @@ def test_step_is_its_parts_one_after_the_other():
     moved_bytes=300,
     group_bytes={'0,1,2,3': 40},
   )
-  found = estimate.estimate_tpu_step(cost, slices_of(CHIP, 2, 2))
+  found = estimate_step(cost)
   assert found['step_seconds_parts'] == {
     'computation': 2.0,
     'random bits': 1.0,
@@ -48,16 +56,19 @@ def test_step_is_its_parts_one_after_the_other():
     'collectives': 4.0,  # two links
   }
   assert found['step_seconds_model'] == 12.0
+  # The devices of a chip share its memory.
+  pair = estimate_step(hlo_cost.Cost(rng_bytes=100), slices_of(PAIR, 2, 2))
+  assert pair['step_seconds_parts']['random bits'] == 2.0
+
+
+# 8 s, and 2 s of collectives.
+TEN = hlo_cost.Cost(cycles=8e9, group_bytes={'0,1,2,3': 20})
 
 
 def test_range_is_that_of_the_chip_around_the_model():
-  cost = hlo_cost.Cost(cycles=8e9, group_bytes={'0,1,2,3': 20})
-  found = estimate.estimate_tpu_step(cost, slices_of(CHIP, 2, 2))
-  # v5e: 0.8 to 1.6 x 10 s; 9 s if half of the collectives is covered.
+  found = estimate_step(TEN)
+  # v5e: 0.8 to 1.6 x 10 s.
   assert found['step_seconds_estimate'] == pytest.approx([8.0, 16.0])
-  half = estimate.estimate_tpu_step(cost, slices_of(CHIP, 2, 2), covered=0.5)
-  assert half['step_seconds_model'] == pytest.approx(9.0)
-  assert half['step_seconds_parts']['collectives'] == pytest.approx(1.0)
   assert found['step_seconds_range'] == (
     "0.8 to 1.6 x the model's time: no run on this chip was compared"
   )
@@ -72,10 +83,7 @@ def test_every_tpu_has_a_range_with_a_reason():
 
 def test_range_of_a_measured_chip_is_narrow_and_around_the_measurement():
   entry = {'ratios': [1.5, 1.4], 'date': '2026-11-22', 'topology': 'v5e:2x2'}
-  cost = hlo_cost.Cost(cycles=8e9, group_bytes={'0,1,2,3': 20})
-  found = estimate.estimate_tpu_step(
-    cost, slices_of(CHIP, 2, 2), calibration=entry
-  )
+  found = estimate_step(TEN, calibration=entry)
   # 0.85 x 1.4 and 1.2 x 1.5 of 10 s.
   assert found['step_seconds_estimate'] == pytest.approx([11.9, 18.0])
   assert 'a run on v5e:2x2 of 2026-11-22' in found['step_seconds_range']
@@ -84,9 +92,7 @@ def test_range_of_a_measured_chip_is_narrow_and_around_the_measurement():
 
 def test_no_step_is_faster_than_most_of_the_peak():
   # 4 chips of 1000 FLOP/s: 32,000 FLOPs take 8 s at the peak, 10 at 80 %.
-  found = estimate.estimate_tpu_step(
-    hlo_cost.Cost(cycles=8e9), slices_of(CHIP, 2, 2), flops=32e3
-  )
+  found = estimate_step(hlo_cost.Cost(cycles=8e9), flops=32e3)
   assert found['step_seconds_estimate'] == pytest.approx([10.0, 12.8])
 
 
@@ -100,57 +106,47 @@ def test_each_kernel_is_bound_by_its_schedule_or_its_bytes(monkeypatch):
     kernel_bytes={'wide': 100, 'long': 300},
   )
   # 2 x 400 FLOPs at 40/s against 100 bytes at 100/s; 2 x 40 against 300.
-  found = estimate.estimate_tpu_step(
-    cost, slices_of(CHIP, 2, 2), generator='rbg', head_size=32
-  )
+  found = estimate_step(cost, attention=('rbg', 32))
   assert found['step_seconds_parts']['kernels'] == pytest.approx(20.0 + 3.0)
 
 
-def test_collectives_have_the_links_that_the_slice_gives_a_chip():
-  # Two neighbours in a 2x2, no ring: 2 x 5 bytes/s. One in a row of two.
-  assert collectives(slices_of(CHIP, 2, 2), g0123=60) == pytest.approx(6.0)
-  assert collectives(slices_of(CHIP, 1, 2), g01=60) == pytest.approx(12.0)
+def numbers(count):
+  return ','.join(map(str, range(count)))
 
 
-def test_a_ring_of_16_has_both_links_of_its_axis():
-  every = ','.join(map(str, range(256)))
-  cost = hlo_cost.Cost(group_bytes={every: 60})
-  found = estimate.estimate_tpu_step(cost, slices_of(CHIP, 16, 16))
-  assert found['step_seconds_parts']['collectives'] == pytest.approx(3.0)
-  # 16 of 256 chips use one axis of the two.
-  row = ','.join(map(str, range(16)))
-  found = estimate.estimate_tpu_step(
-    hlo_cost.Cost(group_bytes={row: 60}), slices_of(CHIP, 16, 16)
-  )
-  assert found['step_seconds_parts']['collectives'] == pytest.approx(6.0)
-
-
-def test_a_stage_over_a_part_of_the_slice_has_one_axis():
-  assert collectives(slices_of(CHIP, 4, 4), g0123=60) == pytest.approx(12.0)
-
-
-def test_devices_of_a_chip_share_its_links_and_have_each_others_shares():
-  # 8 devices on 4 chips: 7/8 of 80 bytes is sent, 3/4 crosses the links.
-  eight = slices_of(PAIR, 2, 2)
-  assert collectives(eight, g01234567=70) == pytest.approx(6.0)
-  # Groups of one device of each chip: two of them at once, 60 bytes each.
-  assert collectives(eight, g0246=60) == pytest.approx(12.0)
-  # Within a chip through the memory, 50 bytes/s of a device.
-  assert collectives(eight, g01=100) == pytest.approx(2.0)
-
-
-def test_a_permutation_has_a_link_for_each_pair_of_chips():
-  ring = hlo_cost.Cost(group_bytes={'0>1,1>2,2>3,3>0': 10})
-  step = estimate.estimate_tpu_step(ring, slices_of(CHIP, 4, 4))
-  assert step['step_seconds_parts']['collectives'] == pytest.approx(2.0)
-  for pairs, seconds in (
-    ('0>1,1>2,2>3,3>0', 2.0),  # one device of each chip sends to another chip
-    ('0>2,1>3,2>0,3>1', 4.0),  # both do
-    ('0>1,1>0', 0.2),  # through the memory, 50 bytes/s of a device
-  ):
-    cost = hlo_cost.Cost(group_bytes={pairs: 10})
-    step = estimate.estimate_tpu_step(cost, slices_of(PAIR, 2, 2))
-    assert step['step_seconds_parts']['collectives'] == pytest.approx(seconds)
+@pytest.mark.parametrize(
+  'where, group, sent, seconds',
+  [
+    # Two neighbours in a 2x2, no ring: 2 x 5 bytes/s. One in a row of two.
+    (FOUR, '0,1,2,3', 60, 6.0),
+    (slices_of(CHIP, 1, 2), '0,1', 60, 12.0),
+    # A ring of 16 has both links of its axis; a part of the chips has one axis.
+    (slices_of(CHIP, 16, 16), numbers(256), 60, 3.0),
+    (slices_of(CHIP, 16, 16), numbers(16), 60, 6.0),
+    (slices_of(CHIP, 4, 4), '0,1,2,3', 60, 12.0),
+    # 8 devices on 4 chips: 7/8 of 80 bytes is sent, 3/4 crosses the links.
+    (slices_of(PAIR, 2, 2), numbers(8), 70, 6.0),
+    # Groups of one device of each chip: two of them at once, 60 bytes each.
+    (slices_of(PAIR, 2, 2), '0,2,4,6', 60, 12.0),
+    # Within a chip through the memory, 50 bytes/s of a device.
+    (slices_of(PAIR, 2, 2), '0,1', 100, 2.0),
+    # In a permutation, each pair of chips has a link of its own.
+    (slices_of(CHIP, 4, 4), '0>1,1>2,2>3,3>0', 10, 2.0),
+    # One device of each chip sends to another chip, then both do, then none.
+    (slices_of(PAIR, 2, 2), '0>1,1>2,2>3,3>0', 10, 2.0),
+    (slices_of(PAIR, 2, 2), '0>2,1>3,2>0,3>1', 10, 4.0),
+    (slices_of(PAIR, 2, 2), '0>1,1>0', 10, 0.2),
+    # What goes to another slice takes the network.
+    (slices_of(CHIP, 2, 2, slices=2), '0,4', 6, 3.0),
+    (slices_of(CHIP, 2, 2, slices=2), '0>4,4>0', 6, 3.0),
+    (slices_of(CHIP, 2, 2, slices=2), '0,1,2,3', 60, 6.0),
+  ],
+)
+def test_collectives_have_the_links_that_their_chips_share(
+  where, group, sent, seconds
+):
+  found = estimate_step(hlo_cost.Cost(group_bytes={group: sent}), where)
+  assert found['step_seconds_parts']['collectives'] == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -187,25 +183,15 @@ def test_what_is_covered_is_what_the_device_does_not_wait_for(pieces, covered):
     )
     for name, sent, cycles, starts, awaits in pieces
   ]
-  found = estimate.find_covered_share(schedule, slices_of(CHIP, 2, 2))
-  assert found == pytest.approx(covered)
-
-
-def test_what_goes_to_another_slice_takes_the_network():
-  both = slices_of(CHIP, 2, 2, slices=2)
-  assert collectives(both, g04=6) == pytest.approx(3.0)
-  assert collectives(both, g0123=60) == pytest.approx(6.0)
-
-
-def test_devices_of_a_chip_share_its_memory():
-  found = estimate.estimate_tpu_step(
-    hlo_cost.Cost(rng_bytes=100), slices_of(PAIR, 2, 2)
-  )
-  assert found['step_seconds_parts']['random bits'] == 2.0
+  found = estimate_step(TEN, schedule=schedule)
+  assert found['collectives_covered_share'] == pytest.approx(covered)
+  waited = 2 * (1 - covered)
+  assert found['step_seconds_parts']['collectives'] == pytest.approx(waited)
+  assert found['step_seconds_model'] == pytest.approx(8 + waited)
 
 
 def test_gpu_step_is_a_share_of_the_peak():
-  found = estimate.estimate_gpu_step(8000.0, CHIP, 8)
+  found = estimate.estimate_gpu_step(8000.0, CHIP, 8, None, {})
   assert found['step_seconds_parts'] == {'computation at peak': 1.0}
   assert found['step_seconds_estimate'] == pytest.approx([1 / 0.65, 4])
   assert found['step_seconds_model'] == pytest.approx(1 / 0.45)
@@ -219,7 +205,8 @@ def test_what_is_no_product_of_a_gpu_takes_its_bytes():
   assert found == {'optimizer': pytest.approx(0.7), 'collectives': 0}
   found = estimate.time_update(10, 30, 5, chip, 2)
   assert found['collectives'] == pytest.approx(0.5)
-  step = estimate.estimate_gpu_step(450.0, chip, 1, others={'optimizer': 0.5})
+  others = {'optimizer': 0.5}
+  step = estimate.estimate_gpu_step(450.0, chip, 1, None, others)
   assert step['step_seconds_model'] == pytest.approx(1.5)
   assert step['step_seconds_estimate'] == pytest.approx(
     [0.45 / 0.65 + 0.5, 2.3]
@@ -228,7 +215,7 @@ def test_what_is_no_product_of_a_gpu_takes_its_bytes():
 
 def test_gpu_step_is_corrected_by_a_measurement():
   entry = {'ratios': [0.9], 'date': '2026-11-22', 'topology': 'h100:8'}
-  found = estimate.estimate_gpu_step(8000.0, CHIP, 8, entry)
+  found = estimate.estimate_gpu_step(8000.0, CHIP, 8, entry, {})
   assert found['step_seconds_estimate'] == pytest.approx([1.7, 2.4])
   assert '0.90 times' in found['step_seconds_range']
 

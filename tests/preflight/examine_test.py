@@ -240,9 +240,8 @@ def test_a_failure_at_any_length_is_that_of_the_program():
 
 def test_two_steps_are_extrapolated():
   def compiled(temporary, text):
-    return compile_step.Compiled(
-      True, compile_step.Memory(10, 20, 3, temporary, 1), text
-    )
+    memory = compile_step.Memory(10, 20, 3, temporary, 1)
+    return compile_step.Compiled(memory, text)
 
   program = 'ENTRY %m (p: f32[8]) -> f32[8] {{\n  %a = f32[8] tanh(%p), {}\n}}'
   two, four = (
