@@ -48,16 +48,6 @@ def test_read_goes_past_the_bad_and_changes_nothing(tmp_path, capsys):
   assert contents(tmp_path) == before
 
 
-def test_read_notices_parameters_of_another_fingerprint(tmp_path):
-  write_params(tmp_path / 'c')
-  os.rename(tmp_path / 'c' / '2' / 'state', tmp_path / 'state2')
-  os.rename(tmp_path / 'c' / '1' / 'state', tmp_path / 'c' / '2' / 'state')
-  with pytest.raises(
-    errors.UserError, match='step 2: 1 array.* first params/dense/kernel'
-  ):
-    checkpoint_reader.read(str(tmp_path / 'c'), 2)
-
-
 def test_read_says_which_steps_there_are(tmp_path):
   with pytest.raises(errors.UserError, match='c does not exist'):
     checkpoint_reader.read(str(tmp_path / 'c'))
