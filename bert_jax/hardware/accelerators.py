@@ -21,26 +21,18 @@ _SINGLE = {1: (1, 1), 8: (2, 4)}  # v5e and v6e, on one host
 
 @dataclasses.dataclass(frozen=True)
 class _Family:
-  """How slices of a chip are named and built.
+  """How slices of a chip are named and built."""
 
-  Attributes:
-    cloud: first part of cloud accelerator types.
-    dimensions: dimensions of the grid of chips.
-    cores: cores per chip, as counted in accelerator types.
-    most: chips of the largest slice.
-    ring: an axis whose length is a multiple of this closes to a ring; in three
-      dimensions only if all axes do.
-    single: {chips: grid} of slices on one host with other than four chips.
-    options: compiler options.
-  """
-
-  cloud: str
-  dimensions: int
-  cores: int
-  most: int
+  cloud: str  # first part of cloud accelerator types
+  dimensions: int  # of the grid of chips
+  cores: int  # per chip, as counted in accelerator types
+  most: int  # chips of the largest slice
+  # An axis whose length is a multiple of this closes to a ring; in three
+  # dimensions only if all axes do.
   ring: int
+  # {chips: grid} of slices on one host with other than four chips.
   single: dict = dataclasses.field(default_factory=dict)
-  options: dict = dataclasses.field(default_factory=dict)
+  options: dict = dataclasses.field(default_factory=dict)  # of the compiler
 
   @property
   def bounds(self) -> dict[int, tuple[int, ...]]:
@@ -67,23 +59,14 @@ _FAMILIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-  """The accelerators of a run.
+  """The accelerators of a run."""
 
-  Attributes:
-    name: libtpu's name of a slice, such as 'v4:2x2x4'; for GPUs 'h100:8'.
-    chip: the type of chip.
-    bounds: chips of a slice along each axis.
-    slices: number of slices, connected by the data-centre network.
-    hosts: number of hosts of all slices.
-    options: for `jax.experimental.topologies.get_topology_desc`.
-  """
-
-  name: str
+  name: str  # libtpu's name of a slice, such as 'v4:2x2x4'; for GPUs 'h100:8'
   chip: chips.Chip
-  bounds: tuple[int, ...]
-  slices: int
-  hosts: int
-  options: dict
+  bounds: tuple[int, ...]  # chips of a slice along each axis
+  slices: int  # connected by the data-centre network
+  hosts: int  # of all slices
+  options: dict  # for `jax.experimental.topologies.get_topology_desc`
 
   @property
   def chips(self) -> int:

@@ -11,46 +11,31 @@ _PRODUCT_FLOPS = 2 * 8192**3  # of the matrix product of `product_cycles`
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-  """A chip.
+  """A chip."""
 
-  Attributes:
-    name: short name in lower case, with which topology names begin.
-    kinds: `device_kind` of its jax devices, as described or as real devices.
-    flops: peak bfloat16 FLOP/s, dense.
-    hbm_bandwidth: memory bandwidth, bytes/s.
-    link_bandwidth: bytes/s to other chips, sum of all links and both
-      directions.
-    devices: jax devices per chip.
-    links: links to neighbours, for TPUs.
-    network_bandwidth: bytes/s in each direction to other slices, for TPUs.
-    product_cycles: the TPU compiler's estimate in cycles for the product of two
-      8192 x 8192 bfloat16 matrices on one device; None for a GPU.
-    unit_flops: FLOPs per cycle of the chip's matrix units; None for a GPU.
-    cycles_per_second: clock rate, to convert estimated cycles into seconds;
-      None for a GPU.
-    clock_published: whether the clock rate is published; otherwise it is
-      `flops` / `unit_flops`.
-    memory: bytes; None for a TPU, whose compiler knows it.
-    tensorfloat32_flops: peak FLOP/s of float32 rounded to TensorFloat-32,
-      dense; None for a TPU.
-    float32_flops: peak FLOP/s of float32 proper; None for a TPU.
-  """
+  name: str  # in lower case, with which topology names begin
+  kinds: tuple[str, ...]  # `device_kind` of its jax devices, described or real
+  flops: float  # peak bfloat16 FLOP/s, dense
+  hbm_bandwidth: float  # bytes/s of the memory
+  link_bandwidth: float  # bytes/s to other chips, all links, both directions
+  devices: int = 1  # jax devices per chip
 
-  name: str
-  kinds: tuple[str, ...]
-  flops: float
-  hbm_bandwidth: float
-  link_bandwidth: float
-  devices: int = 1
-  links: int = 0
-  network_bandwidth: float | None = None
+  # Of TPUs.
+  links: int = 0  # to neighbours
+  network_bandwidth: float | None = None  # bytes/s each way to other slices
+  # The compiler's estimate in cycles for the product of two bfloat16 matrices of
+  # 8192 x 8192 on one device.
   product_cycles: float | None = None
-  unit_flops: int | None = None
-  cycles_per_second: float | None = None
-  clock_published: bool = True
-  memory: int | None = None
-  tensorfloat32_flops: float | None = None
-  float32_flops: float | None = None
+  unit_flops: int | None = None  # FLOPs per cycle of the chip's matrix units
+  cycles_per_second: float | None = None  # converts estimated cycles
+  clock_published: bool = True  # otherwise the clock is `flops` / `unit_flops`
+
+  # Of GPUs.
+  memory: int | None = None  # bytes; a TPU's compiler knows it
+  tensorfloat32_flops: float | None = (
+    None  # peak FLOP/s of TensorFloat-32, dense
+  )
+  float32_flops: float | None = None  # peak FLOP/s of float32 proper
 
   def for_products(self, dtype: str, precision: str) -> 'Chip':
     """Returns the chip with the peak of products of a type as `flops`.

@@ -58,29 +58,19 @@ HF_TIED = {
 
 
 class Row(NamedTuple):
-  """One of our parameters, and the corresponding arrays of other formats.
+  """One of our parameters, and the corresponding arrays of other formats."""
 
-  Attributes:
-    part: one of `PARTS`.
-    ours: our name.
-    hf: Hugging Face's name; three for query, key and value, which are one array
-      here.
-    google: Google's name, or three.
-    layout: 'same' if our array has their shape; 'joined_qkv' if it joins query,
-      key and value and has an axis for the heads; 'split_heads' if it only has
-      an axis for the heads.
-    transposed_in: the formats that store it transposed, as [outputs, inputs]:
-      'hf', 'google'.
-    shape: shape of each of their arrays, before it is transposed.
-  """
-
-  part: str
-  ours: str
+  part: str  # one of `PARTS`
+  ours: str  # our name
+  # Their name, or three for query, key and value, which are one array here.
   hf: tuple[str, ...]
   google: tuple[str, ...]
+  # 'same' if our array has their shape; 'joined_qkv' if it joins query, key and
+  # value and has an axis for the heads; 'split_heads' if it only has that axis.
   layout: str
+  # The formats that store it as [outputs, inputs]: 'hf', 'google'.
   transposed_in: tuple[str, ...]
-  shape: tuple[int, ...]
+  shape: tuple[int, ...]  # of each of their arrays, before it is transposed
 
 
 def list_rows(config: bert_config.BertConfig) -> list[Row]:

@@ -24,34 +24,22 @@ _HF_BARE = re.compile(r'(embeddings|encoder|pooler)\.')
 
 
 class Report(NamedTuple):
-  """The differences of a file from a BERT with all heads.
+  """The differences of a file from a BERT with all heads."""
 
-  Attributes:
-    missing: names that the file lacks, in its format.
-    left_over: names in the file that were not used.
-  """
-
-  missing: list[str]
-  left_over: list[str]
+  missing: list[str]  # names that the file lacks, in its format
+  left_over: list[str]  # names in the file that were not used
 
 
 class LoadedModel(NamedTuple):
-  """A BERT with some or all of its heads.
+  """A BERT with some or all of its heads."""
 
-  Attributes:
-    params: nested dict of float32 arrays: the encoder and each complete head.
-    origin: description of where it is from, to print.
-    step: training step of a run's checkpoint; otherwise None.
-    head: its head for a task of fine-tuning; None if it has none.
-  """
-
-  params: dict[str, Any]
+  params: dict[str, Any]  # nested, of float32 arrays; without incomplete heads
   config: bert_config.BertConfig
   tokenizer: Tokenizer
   report: Report = Report([], [])
-  origin: str = ''
-  step: int | None = None
-  head: classifier.Head | None = None
+  origin: str = ''  # where it is from, to print
+  step: int | None = None  # of a run's checkpoint
+  head: classifier.Head | None = None  # for a task of fine-tuning
 
 
 def list_parts(params: Collection[str]) -> list[str]:

@@ -26,19 +26,13 @@ _ENVIRONMENT = {
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-  """Memory of one device in bytes.
-
-  Attributes:
-    batch: the batch, all other arguments, and padding of arrays to tiles.
-    temporary: peak of gradients, activations and the like.
-    program: the compiled code.
-  """
+  """Memory of one device in bytes."""
 
   parameters: float
   optimizer: float
-  batch: float
-  temporary: float
-  program: float
+  batch: float  # all other arguments, too, and padding of arrays to tiles
+  temporary: float  # peak of gradients, activations and the like
+  program: float  # the compiled code
 
   @property
   def total(self) -> float:

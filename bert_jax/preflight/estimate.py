@@ -29,15 +29,11 @@ class Range(NamedTuple):
   before a run, so the factors are judged by the two published runs that can be
   compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider for chips that
   no run checks.
-
-  Attributes:
-    fast, slow: factors of the modelled time.
-    why: the factors and their reason, a line to print.
   """
 
-  fast: float
+  fast: float  # factor of the modelled time, as is `slow`
   slow: float
-  why: str
+  why: str  # the factors and their reason, a line to print
 
 
 def _judge(fast, slow, reason) -> Range:

@@ -52,16 +52,11 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-  """An op of a program's schedule.
-
-  Attributes:
-    starts: name of the asynchronous collective that begins with it, or ''.
-    awaits: name of the collective whose end the device then waits for, or ''.
-  """
+  """An op of a program's schedule."""
 
   cost: Cost
-  starts: str
-  awaits: str
+  starts: str  # name of the asynchronous collective that begins with it, or ''
+  awaits: str  # name of the one whose end the device then waits for, or ''
 
 
 def list_schedule(text: str) -> list[Piece]:

@@ -32,25 +32,17 @@ _VIEWS = ('reshape', 'squeeze', 'expand_dims')
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-  """Memory of one device in bytes, by kind.
-
-  Attributes:
-    weights: the parameters again, gathered and rounded to the activations'
-      type.
-    gradients: of the parameters, and their sum over micro-batches.
-    activations: what the forward pass keeps for the backward pass.
-    logits: of the tokens that are predicted.
-    workspace: short-lived arrays: scores of attention, products of the MLP, a
-      layer that is computed again; and the libraries' own.
-  """
+  """Memory of one device in bytes, by kind."""
 
   parameters: float
   optimizer: float
   batch: float
-  weights: float
-  gradients: float
-  activations: float
-  logits: float
+  weights: float  # parameters gathered and rounded to the activations' type
+  gradients: float  # and their sum over micro-batches
+  activations: float  # what the forward pass keeps for the backward pass
+  logits: float  # of the tokens that are predicted
+  # Short-lived arrays: scores of attention, products of the MLP, a layer that
+  # is computed again; and the libraries' own.
   workspace: float
 
   @property

@@ -14,17 +14,12 @@ _FIRST_SECONDS = 3600  # for the first update, when the usual time is unknown
 
 @dataclasses.dataclass
 class Pulse:
-  """Counts what the training loop has done.
+  """Counts what the training loop has done."""
 
-  Attributes:
-    updates: number of updates begun.
-    evaluated: number of held-out batches begun.
-    watched: whether the loop is running, and not doing something that may take
-      any time, such as saving.
-  """
-
-  updates: int = 0
-  evaluated: int = 0
+  updates: int = 0  # begun
+  evaluated: int = 0  # held-out batches begun
+  # Whether the loop is running, and not doing something that may take any time,
+  # such as saving.
   watched: bool = False
 
   @contextlib.contextmanager

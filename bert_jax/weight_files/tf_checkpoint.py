@@ -32,25 +32,15 @@ _MAX_RANK = 8
 
 
 class Entry(NamedTuple):
-  """Where a tensor is stored.
+  """Where a tensor is stored."""
 
-  Attributes:
-    dtype: value of TensorFlow's DataType.
-    shape: shape of the tensor.
-    shard: number of the data file.
-    offset: in the data file, in bytes.
-    size: in bytes.
-    crc: masked CRC-32C of the bytes.
-    partitioned: whether the tensor is stored in slices, in other entries.
-  """
-
-  dtype: int
+  dtype: int  # value of TensorFlow's DataType
   shape: tuple[int, ...]
-  shard: int
-  offset: int
-  size: int
-  crc: int
-  partitioned: bool
+  shard: int  # number of the data file
+  offset: int  # bytes, in the data file
+  size: int  # bytes
+  crc: int  # masked CRC-32C of the bytes
+  partitioned: bool  # whether it is stored in slices, in other entries
 
 
 class Bundle(NamedTuple):
