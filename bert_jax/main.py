@@ -86,7 +86,8 @@ def _prepare(task, config, workdir, status):
   config_check.check(config)
   agreement.check_same(json.loads(to_json(config)))
   if distributed.is_first():
-    claim.fill_in(workdir, config)
+    if not claim.is_final(workdir):
+      claim.adopt(workdir, config)
     status.note(steps=sum(config.phases.steps))
     if config.data.dir:
       claim.keep(workdir, config.data.dir)

@@ -210,6 +210,13 @@ def read(directory: str) -> rename.LoadedModel:
   theirs = files.read_json(path)
   config = _make_config(path, theirs)
   tensors = _read_tensors(directory)
+  # Unexpected names are printed, so they must be printable.
+  bad = [n for n in tensors if len(n) > _MAX_NAME or not n.isprintable()]
+  if bad:
+    raise errors.UserError(
+      f'{directory}: {reprlib.repr(bad[0])} is not the name of a tensor; copy '
+      'the model again.'
+    )
   with errors.within(directory):
     params, report = rename.from_hf(tensors, config)
   tokenizer, extra = vocabulary.read(directory, config)
@@ -259,18 +266,6 @@ def _is_bert(theirs) -> bool:
 
 
 def _read_tensors(directory):
-  tensors = _read_weights(directory)
-  # Unexpected names are printed, so they must be printable.
-  bad = [n for n in tensors if len(n) > _MAX_NAME or not n.isprintable()]
-  if bad:
-    raise errors.UserError(
-      f'{directory}: {reprlib.repr(bad[0])} is not the name of a tensor; copy '
-      'the model again.'
-    )
-  return tensors
-
-
-def _read_weights(directory):
   for name, read_file in _WEIGHTS:
     index = name + '.index.json'
     if path := local_files.find(directory, name):

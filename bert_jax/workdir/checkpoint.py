@@ -147,7 +147,7 @@ class Checkpoints:
         or has another state tree, without proof of damage. Then nothing is
         moved.
     """
-    for name in checkpoint_reader.list_misnamed(self._directory):
+    for name in checkpoint_reader.list_names(self._directory, 'misnamed'):
       path = os.path.join(self._directory, name)
       print(f'{path} is not named like a checkpoint, and is left alone')
     found, problems = integrity.restore_newest(
@@ -308,7 +308,7 @@ def _remove_metadata(directory):
 
 
 def _remove_unfinished(directory):
-  for name in checkpoint_reader.list_unfinished(directory):
+  for name in checkpoint_reader.list_names(directory, 'unfinished'):
     _remove(os.path.join(directory, name))
 
 

@@ -70,20 +70,14 @@ def list_steps(directory: str) -> list[int]:
   There are none if it does not exist. Orbax would leave out steps that the disk
   cannot read, and a run would start over.
   """
-  return sorted(map(int, _list(directory, 'complete')))
+  return sorted(map(int, list_names(directory, 'complete')))
 
 
-def list_unfinished(directory: str) -> list[str]:
-  """Returns the names of the checkpoints whose saving was interrupted."""
-  return _list(directory, 'unfinished')
+def list_names(directory: str, kind: str) -> list[str]:
+  """Returns the names of 'complete', 'unfinished' or 'misnamed' checkpoints.
 
-
-def list_misnamed(directory: str) -> list[str]:
-  """Returns names that begin like a checkpoint's, such as 003."""
-  return _list(directory, 'misnamed')
-
-
-def _list(directory, kind):
+  Misnamed are those that only begin like a step, such as 003.
+  """
   try:
     names = storage.list_names(directory)
   except FileNotFoundError:  # nothing was saved in a bucket

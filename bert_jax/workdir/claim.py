@@ -145,12 +145,6 @@ def adopt(workdir: str, config: config_dict.ConfigDict):
     files.write_text(path, to_json(config))
 
 
-def fill_in(workdir: str, config: config_dict.ConfigDict):
-  """Saves a config with what follows from its data, before training begins."""
-  if not is_final(workdir):
-    adopt(workdir, config)
-
-
 def keep(workdir: str, directory: str):
   """Copies to a run what its model needs of data that are elsewhere.
 
@@ -195,9 +189,6 @@ def _announce(workdir, found):
     )
 
 
-_NAME = '.shared'
-
-
 def check_shared(workdir: str):
   """Checks that all processes see what process 0 writes.
 
@@ -205,7 +196,7 @@ def check_shared(workdir: str):
   """
   if jax.process_count() == 1:
     return
-  token, path = os.urandom(8), os.path.join(workdir, _NAME)
+  token, path = os.urandom(8), os.path.join(workdir, '.shared')
   failure = None
   if distributed.is_first():
     try:

@@ -117,7 +117,7 @@ def test_a_run_that_has_begun_does_not_drop_a_field_that_is_given(
 ):
   monkeypatch.setattr(buckets, 'pays', lambda config, lengths: True)
   c, run = made.configure(tmp_path), str(tmp_path / 'run')
-  claim.fill_in(run, made.prepare(c, run)[0])
+  claim.adopt(run, made.prepare(c, run)[0])
   (tmp_path / 'run' / 'checkpoints' / '5').mkdir(parents=True)
   assert claim.find_changes(run, starting.take_model(c, run)) == {}
   c.update_from_flattened_dict({field: value})

@@ -76,7 +76,7 @@ def test_checkpoints_that_a_bucket_does_not_list_may_be_listed_later(
   ill.status = status
   for read in (
     lambda: checkpoint.Checkpoints(f'{remote}/c', 3, 0),
-    lambda: checkpoint_reader.list_unfinished(f'{remote}/c'),
+    lambda: checkpoint_reader.list_names(f'{remote}/c', 'unfinished'),
   ):
     with pytest.raises(errors.UserError, match='cannot list the ch') as caught:
       read()
