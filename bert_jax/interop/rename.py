@@ -69,9 +69,6 @@ def to_theirs(
   Returns:
     {their name: contiguous float32 array}, without the tied decoder, as in
     their own files.
-
-  Raises:
-    ValueError: if the parameters do not fit the config.
   """
   ours = param_names.flatten(params)
   held = list_parts(params)
@@ -118,13 +115,8 @@ def from_hf(
 ) -> tuple[dict, Report]:
   """Converts Hugging Face's tensors, see `to_ours`; inverts `to_theirs`.
 
-  Args:
-    tensors: {their name: array}, from BertForPreTraining, BertForMaskedLM,
-      BertModel or a BERT with another head.
-
-  Raises:
-    errors.UserError: if a part is incomplete, a shape is wrong, a tensor exists
-      under both its old and its new name, or the decoder is not tied.
+  They may be from BertForPreTraining, BertForMaskedLM, BertModel or a BERT with
+  another head.
   """
   renamed: dict[str, np.ndarray] = {}
   for name, x in tensors.items():

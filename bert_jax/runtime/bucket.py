@@ -64,10 +64,7 @@ def connect(path: str):
 
 @contextlib.contextmanager
 def reporting(path: str, verb: str):
-  """Turns whatever a request raises into one clear error.
-
-  Args:
-    verb: what is done to it: 'read', 'write', 'list', CREATE.
+  """Turns whatever a request to 'read', 'write', ... raises into a clear error.
 
   Raises:
     FileNotFoundError: as it is, with an errno, if there is no such object.

@@ -31,12 +31,8 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
 
   A UserError, an error that may pass, a signal and a closed stdout become one
   line on stderr; anything else is a bug and keeps its traceback. The exit codes
-  are in `errors`.
-
-  Args:
-    main: returns an exit code or None.
-    takes_arguments: whether `main` takes argv without flags; otherwise nothing
-      but flags may be given.
+  are in `errors`. With `takes_arguments`, `main` gets argv without flags;
+  otherwise nothing but flags may be given.
   """
 
   def guarded(argv):

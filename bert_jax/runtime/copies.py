@@ -19,11 +19,8 @@ def local_copy(path: str):
 
   A local path is yielded as it is, whether it exists or not. Of a folder in a
   bucket, the files in it are copied, but not its subfolders; the copies are
-  deleted on exit. In errors, its path is replaced by the original's.
-
-  Raises:
-    FileNotFoundError: if there is no such object.
-    errors.UserError: if the copy does not fit on the disk.
+  deleted on exit. In errors, its path is replaced by the original's. Raises
+  FileNotFoundError if there is no such object.
   """
   if not storage.is_remote(path):
     yield path
@@ -86,11 +83,9 @@ def download(
 ):
   """Copies files of a folder in a bucket to a local one, several at a time.
 
-  A file has its name only when it is whole and checked.
-
-  Args:
-    check: is called with each name and the path of its new copy, from several
-      threads; if it raises, the copy is deleted.
+  A file has its name only when it is whole and checked: `check` is called with
+  each name and the path of its new copy, from several threads, and if it
+  raises, the copy is deleted.
   """
 
   def copy(name):

@@ -34,17 +34,13 @@ class Held(errors.UserError):
 
 @contextlib.contextmanager
 def exclusive(path: str, wait: bool = False, patient: bool = True):
-  """Holds a lock.
+  """Holds a lock; raises Held if another process holds it.
 
   Args:
     path: nothing else may have this path.
     wait: whether to wait for another process of this machine that holds it;
       only for a local path.
     patient: in a bucket, False raises at once even if the holder may be gone.
-
-  Raises:
-    Held: if another process holds it.
-    errors.UserError: if there can be no lock at `path`.
   """
   if storage.is_remote(path):
     with _hold(path, patient):

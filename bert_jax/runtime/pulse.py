@@ -33,13 +33,10 @@ class Pulse:
 
 
 class Watch:
-  """Looks at a pulse from time to time.
+  """Looks at a pulse every `period` seconds.
 
   It counts looks, not seconds, so that a process that was suspended is not
   taken for one that hangs.
-
-  Args:
-    period: seconds between looks.
   """
 
   def __init__(self, pulse: Pulse, period: float):
@@ -51,8 +48,7 @@ class Watch:
   def find_hang(self, excused: bool = False) -> str | None:
     """Looks once; returns an error message if the main thread hangs.
 
-    Args:
-      excused: whether the loop may have to wait for another process.
+    A loop that may have to wait for another process is `excused`.
     """
     pulse = self._pulse
     updates = pulse.updates - self._updates

@@ -164,11 +164,7 @@ def _find_kind(path):
 
 
 def list_names(path: str) -> list[str]:
-  """Returns the sorted names of the files and folders in a folder.
-
-  Raises:
-    FileNotFoundError: if there is no such folder.
-  """
+  """Returns a folder's sorted names; FileNotFoundError if there is none."""
   if not is_remote(path):
     return sorted(os.listdir(path))
   with bucket.using(path, 'list') as (filesystem, name):
@@ -234,11 +230,9 @@ def replacing(path: str, synced: bool = True):
   """Yields a temporary local path; on exit, puts that file at `path`.
 
   After a kill or a power cut at any moment, `path` is the old or the new file.
-  A local file is synced and renamed, an object is uploaded whole.
-
-  Args:
-    synced: without it, a new local file may be empty after a power cut, until
-      `sync_files`; that takes less time for many files than one by one.
+  A local file is synced and renamed, an object is uploaded whole. If it is not
+  `synced`, a new local file may be empty after a power cut, until `sync_files`,
+  which takes less time for many files than one by one.
   """
   if is_remote(path):
     with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
@@ -333,11 +327,9 @@ def delete(path: str):
 def move_folder(source: str, target: str, mark: str):
   """Moves a folder to a path that does not exist yet.
 
-  In a bucket that is a copy, then a deletion. The new folder gets its mark
-  last, and the old one loses it first, so after a kill one of them is whole.
-
-  Args:
-    mark: name of the file without which the folder does not count.
+  In a bucket that is a copy, then a deletion. The new folder gets its mark, the
+  file without which it does not count, last, and the old one loses it first, so
+  after a kill one of them is whole.
   """
   if not is_remote(source):
     os.makedirs(os.path.dirname(target), exist_ok=True)

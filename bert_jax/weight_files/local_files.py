@@ -41,9 +41,8 @@ def find(directory: str, name: str) -> str | None:
   A link may point to another file of the folder. In a snapshot of Hugging
   Face's cache, .../snapshots/REVISION, it may also point to .../blobs/HASH.
 
-  Raises:
-    errors.UserError: if it is a link to anywhere else, whose target is not
-      opened; or not a regular file, which might never end.
+  Any other link is refused, without opening its target, and so is what is not a
+  regular file and might never end.
   """
   path = os.path.join(directory, name)
   if not os.path.lexists(path):
@@ -82,17 +81,11 @@ def check_memory(path: str):
 def read_shards(
   directory: str, index: str, read: Callable[[str], dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-  """Reads the tensors of all files that an index lists.
+  """Reads the tensors of all files that an index lists, by `read(path)`.
 
-  Args:
-    directory: no file outside it is opened.
-    index: name of the index in it, such as model.safetensors.index.json.
-    read: returns the tensors of one file, given its path.
-
-  Raises:
-    errors.UserError: if the index is malformed or names files outside the
-      folder, or if a file's tensors are not exactly those listed in the index;
-      and as `read`.
+  The index is a file of the folder, such as model.safetensors.index.json. No
+  file outside the folder is opened, and each must have exactly the tensors that
+  are listed.
   """
   tensors = {}
   for file, wanted in _read_index(directory, index).items():

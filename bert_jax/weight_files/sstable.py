@@ -115,12 +115,7 @@ def _add_entries(block, found):
 
 
 def write(path: str, entries: Iterable[tuple[bytes, bytes]]):
-  """Writes entries with ascending keys, without compression.
-
-  Raises:
-    ValueError: if the keys do not ascend.
-    OSError: if the file cannot be written.
-  """
+  """Writes entries with ascending keys, without compression."""
   with open(path, 'wb') as f:
     index, block, size, last = [], [], 0, None
 

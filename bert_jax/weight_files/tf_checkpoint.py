@@ -153,14 +153,9 @@ def _data_path(prefix, shard, shards):
 
 
 def write(prefix: str, tensors: Mapping[str, np.ndarray]):
-  """Writes an index and one data file.
+  """Writes an index and one data file, in an existing folder.
 
-  Args:
-    prefix: path without .index, in an existing folder.
-    tensors: {name: array}, of types that `read` supports.
-
-  Raises:
-    OSError: if they cannot be written.
+  The arrays are of types that `read` supports.
   """
   numbers = {dtype: number for number, dtype in _DTYPES.items()}
   version = protobuf.encode_number(1, _VERSION)

@@ -20,13 +20,10 @@ from bert_jax.workdir import checkpoint_reader, paths
 def find_differences(
   old: dict, config: config_dict.ConfigDict
 ) -> dict[str, dict]:
-  """Finds the fields that differ from a saved config.
+  """Finds the fields that differ from a saved config, given as JSON.
 
-  Args:
-    old: the saved config as JSON; fields that it lacks have their defaults.
-
-  Returns:
-    {class: {field: {'was': value, 'is': value}}} for every class.
+  Fields that it lacks have their defaults. Returns
+  {class: {field: {'was': value, 'is': value}}} for every class.
   """
   new = _as_json(config)
   old = {**_as_json(declare_fields()), **old}
@@ -76,11 +73,8 @@ def claim(workdir: str, config: config_dict.ConfigDict):
 
   Until training has begun the config may change, for example to correct a wrong
   path. From then on, only changes that keep the meaning of the run are allowed;
-  they are printed, and `adopt` saves them when they are logged.
-
-  Raises:
-    errors.UserError: if another process has locked the directory, or if it
-      belongs to another config (names every field that differs).
+  they are printed, and `adopt` saves them when they are logged. Others are
+  refused by name.
   """
   make_folder(workdir)
   with lock.exclusive(os.path.join(workdir, '.lock')):

@@ -36,11 +36,9 @@ _MOST = 200  # characters of another library's message
 
 @contextlib.contextmanager
 def judging(path: str):
-  """Classifies errors in reading a checkpoint: proof of damage, or not.
+  """Turns errors that prove a checkpoint damaged into Damaged.
 
-  Raises:
-    Damaged: for errors that prove that the checkpoint is damaged.
-    errors.UserError: for all others.
+  All others become errors.UserError.
   """
   try:
     yield
@@ -106,13 +104,9 @@ def _describe(failure: Damaged | errors.UserError | None) -> dict:
 def restore_newest(steps: Iterable[int], restore: Callable):
   """Restores the newest undamaged step, and lists the damaged ones.
 
-  Args:
-    restore: returns the content of a step's checkpoint; raises `Damaged` if it
-      is damaged. Other exceptions end the search.
-
   Returns:
-    (found, problems): the result of `restore(step)`, None if all are damaged;
-    and (step, error) of every newer checkpoint.
+    (found, problems): the result of `restore(step)`, None if that raises
+    `Damaged` for all; and (step, error) of every newer checkpoint.
   """
   problems = []
   for step in sorted(steps, reverse=True):
@@ -153,11 +147,7 @@ def verify(state: Any, fingerprints: dict[str, str]):
 
 
 def check_same_tree(path: str, stored: dict, wanted: dict):
-  """Checks that a checkpoint has the same arrays as the run.
-
-  Args:
-    stored: {name: description of the array} of the checkpoint.
-  """
+  """Checks that {name: description} of a checkpoint's arrays is the run's."""
   wrong = _find_different(stored, wanted)
   if wrong:
     listed = [

@@ -24,10 +24,8 @@ class Mirror:
 
   A bucket cannot append. The files are written to a local folder, and uploaded
   whole if they have changed: every minute, and whenever a checkpoint is about
-  to be saved, so that a run that resumes from it finds all rows before it.
-
-  Args:
-    workdir: a folder, which is used as it is, or one in a bucket.
+  to be saved, so that a run that resumes from it finds all rows before it. A
+  local folder is used as it is.
 
   Attributes:
     folder: local path to write to.
