@@ -197,16 +197,10 @@ def read(path: str) -> list[dict]:
   if storage.exists(path):
     for line in storage.read(path).decode(errors='replace').split('\n'):
       with contextlib.suppress(ValueError, RecursionError):
-        rows.append(json.loads(line))
-  return [row for row in rows if _is_row(row)]
-
-
-def _is_row(row) -> bool:
-  return (
-    isinstance(row, dict)
-    and isinstance(row.get('kind'), str)
-    and isinstance(row.get('step'), int)
-  )
+        match json.loads(line):
+          case {'kind': str(), 'step': int()} as row:
+            rows.append(row)
+  return rows
 
 
 def _drop_rows_after(path: str, step: int) -> dict:

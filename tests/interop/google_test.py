@@ -164,8 +164,6 @@ def test_what_google_cannot_express_is_refused(tmp_path, changes, message):
     ({'num_hidden_layers': 3}, 'missing: bert/encoder/layer_2/attention/out'),
     ({'num_hidden_layers': 1}, None),
     ({'num_hidden_layers': 1001}, 'num_hidden_layers is 1001, not 1000 or'),
-    ({'num_hidden_layers': 10**12}, 'num_hidden_layers is 1000000000000'),
-    ({'hidden_size': -8}, 'hidden_size is -8'),
     ({'num_attention_heads': 3}, 'multiple of 3 heads'),
     ({'vocab_size': 12}, r'has shape \(11, 8\).*\(12, 8\)'),
     ({'intermediate_size': 10**9}, r'12,? ?8?\).*1000000000'),

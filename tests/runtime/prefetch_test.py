@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import prefetch
+from bert_jax.runtime import prefetch, process_pool
 from tests import waiting
 
 
@@ -81,6 +81,7 @@ def interrupted(t):
 
 def test_signals_of_the_terminal_are_left_to_the_parent(foreground):
   assert list(prefetch.make_ahead(interrupted, 0, 4, 2)) == [0, 1, 2, 3]
+  assert list(process_pool.run(interrupted, [(7,)], 1)) == [7]
 
 
 def stuck_at(t, step):

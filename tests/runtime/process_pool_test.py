@@ -1,7 +1,6 @@
 """Tests of how many processes a number asks for."""
 
 import os
-import signal
 
 import pytest
 
@@ -37,16 +36,6 @@ def test_a_number_means_the_same_for_data_and_batches(two_cores, count, others):
   jobs = [(i,) for i in range(4)]
   assert count_others(prepare.local_runner(count)(get_pid, jobs)) == others
   assert count_others(prefetch.make_ahead(get_pid, 0, 4, count)) == others
-
-
-def interrupt():
-  for number in (signal.SIGINT, signal.SIGHUP):
-    os.kill(os.getpid(), number)
-  return 'done'
-
-
-def test_signals_of_the_terminal_are_left_to_the_parent(foreground):
-  assert list(process_pool.run(interrupt, [()], 1)) == ['done']
 
 
 def refuse():

@@ -95,14 +95,6 @@ def test_cache_of_hugging_face(tmp_path):
   assert 'leads out' in refusal(local_files.find, str(elsewhere), 'linked')
 
 
-def test_pipes_and_folders_are_not_files(folder):
-  """A pipe would be waited for without end."""
-  os.mkfifo(os.path.join(folder, 'pipe'))
-  os.mkdir(os.path.join(folder, 'folder'))
-  for name in ('pipe', 'folder'):
-    assert 'is not a regular file' in refusal(local_files.find, folder, name)
-
-
 def test_only_small_files_are_read_whole(folder):
   path = os.path.join(folder, 'config.json')
   local_files.check_small(folder)
