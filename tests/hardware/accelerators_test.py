@@ -33,6 +33,8 @@ def test_slices_multiply_chips_devices_and_hosts():
   found = accelerators.parse('v3-32', slices=3)
   assert (found.chips, found.devices, found.hosts) == (48, 96, 12)
   assert found.name == 'v3:4x4'
+  found = accelerators.parse('h100:8', slices=2)
+  assert (found.chips, found.devices, found.hosts) == (16, 16, 2)
 
 
 def test_compiler_options_are_those_of_the_chip():

@@ -1,5 +1,7 @@
 """What is told of a run before its GPUs are rented."""
 
+import functools
+
 import jax
 import pytest
 
@@ -17,20 +19,24 @@ def nothing_set(monkeypatch, tmp_path):
     monkeypatch.delenv(name, raising=False)
 
 
-def examine_run(name, arguments='', slices=1):
+def examine_run(name, arguments=''):
   """Returns (report, topology) of the first phase of MINI."""
   c = config.pretraining('mini')
   c.update_from_flattened_dict(
     {f'phases.{k}': v[:1] for k, v in c.phases.items()}
   )
   config.apply_arguments(c, f'num_layers=1,{arguments}')
-  where, phases = accelerators.parse(name, slices), task.list_phases(c)
+  where, phases = accelerators.parse(name), task.list_phases(c)
   found = gpus.examine_run(c, where, phases, lambda line: None)
   return examine.make_report(c, where, phases, None, *found), where
 
 
+FITTING = 'a100-40gb:4', 'batch_size=64'
+examine_fitting = functools.cache(lambda: examine_run(*FITTING))
+
+
 def test_the_page_of_a_run_that_fits():
-  report, where = examine_run('a100-40gb:4', 'batch_size=64')
+  report, where = examine_fitting()
   assert {p['name'] for p in report['programs']} >= {
     programs.TRAIN,
     programs.EVALUATE,
@@ -45,12 +51,8 @@ def test_the_page_of_a_run_that_fits():
   assert 'of 30.00 GiB per device (modelled)' in text
   assert 'FITS' in text and 'activations' in text and 'logits' in text
   assert 'a roofline, not a measurement' in text
-
-
-def test_links_between_hosts_are_said_not_to_be_known():
-  report, where = examine_run('a100-40gb:2', 'batch_size=64', slices=2)
-  assert report['devices'] == 4 and report['hosts'] == 2
-  assert 'Between hosts, links are taken' in page.render(report, where)[-1]
+  lines = page.render(report | {'slices': 2}, where)
+  assert 'Between hosts, links are taken' in lines[-1]
 
 
 @pytest.mark.slow
@@ -87,8 +89,10 @@ def test_a_program_that_does_not_lower_is_named(monkeypatch):
   def fail(self, **how):
     raise NotImplementedError('no such op.\nMore of it')
 
+  (facts,) = examine_fitting()[0]['phases']
   monkeypatch.setattr(jax.stages.Traced, 'lower', fail)
-  report, where = examine_run('h100:1')
+  monkeypatch.setattr(gpus, '_examine_phase', lambda *given: facts)
+  report, where = examine_run(*FITTING)
   text = '\n'.join(page.render(report, where))
   assert 'CANNOT BE LOWERED FOR CUDA' in text
   assert 'training step of phase 0: it cannot be lowered for CUDA: no s' in text
