@@ -2,7 +2,7 @@
 
 import dataclasses
 import reprlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -108,12 +108,6 @@ def make_config(
   return config
 
 
-def from_config(
-  config: bert_config.BertConfig, without: Collection[str] = ()
-) -> dict[str, Any]:
+def from_config(config: bert_config.BertConfig) -> dict[str, Any]:
   """Returns the fields of a config, with the names in the file as keys."""
-  return {
-    name: getattr(config, ours)
-    for ours, name in _NAMES.items()
-    if ours not in without
-  }
+  return {name: getattr(config, ours) for ours, name in _NAMES.items()}

@@ -30,8 +30,7 @@ _SLOT = re.compile(r'(.*/(adam_m|adam_v)|global_step)')
 def find(path: str) -> str | None:
   """Returns the prefix of the checkpoint that a path names, or None.
 
-  Args:
-    path: a folder with one checkpoint, PREFIX or PREFIX.index.
+  The path is a folder with one checkpoint, PREFIX or PREFIX.index.
   """
   prefix = path.removesuffix('.index')
   if os.path.isfile(f'{prefix}.index'):
@@ -49,14 +48,9 @@ def find(path: str) -> str | None:
 def read(path: str) -> rename.LoadedModel:
   """Reads a BERT that was saved by Google's code or by `write`.
 
-  Args:
-    path: a folder, or the prefix of a checkpoint in it, with bert_config.json
-      and vocab.txt.
-
-  Returns:
-    The model. Its activation is gelu_tanh for Google's gelu. Whether text is
-    lower-cased is read from tokenizer_config.json or else inferred from the
-    vocabulary, see `vocabulary.read`.
+  The path is as in `find`; bert_config.json and vocab.txt are beside the
+  checkpoint. The activation is gelu_tanh for Google's gelu. Whether text is
+  lower-cased is read or else inferred, see `vocabulary.read`.
   """
   prefix = find(path)
   if prefix is None:
@@ -113,7 +107,8 @@ def write(
   tensors = rename.to_theirs(params, config, 'google')
   vocabulary.check_size(tokenizer, config)
   theirs = {ours: name for name, ours in _HIDDEN_ACT.items()}
-  values = config_file.from_config(config, without=['norm_epsilon'])
+  values = config_file.from_config(config)
+  del values['layer_norm_eps']
   values['hidden_act'] = theirs[config.activation]
   values = dict(sorted(values.items()))
 

@@ -205,7 +205,8 @@ def read(directory: str) -> rename.LoadedModel:
     raise errors.UserError(
       f'{directory} is not a folder; name one with a Hugging Face BERT.'
     )
-  local_files.check_small(directory)
+  for name in local_files.SMALL:
+    local_files.find_small(directory, name)
   path = os.path.join(directory, 'config.json')
   theirs = files.read_json(path)
   config = _make_config(path, theirs)

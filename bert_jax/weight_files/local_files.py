@@ -13,15 +13,9 @@ from bert_jax import errors
 from bert_jax.runtime import files, memory
 
 # The text files of a BERT, which are read into memory.
-_SMALL = ('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt')
+SMALL = ('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt')
 _MAX_SMALL = 8 << 20  # bytes; the multilingual tokenizer.json takes 2 MB
 _PLAIN = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,199}')
-
-
-def check_small(directory: str):
-  """Raises errors.UserError if a text file of a folder cannot be used."""
-  for name in _SMALL:
-    find_small(directory, name)
 
 
 def find_small(directory: str, name: str) -> str | None:

@@ -97,11 +97,13 @@ def test_cache_of_hugging_face(tmp_path):
 
 def test_only_small_files_are_read_whole(folder):
   path = os.path.join(folder, 'config.json')
-  local_files.check_small(folder)
+  local_files.find_small(folder, 'config.json')
   os.truncate(path, 8 << 20)
-  local_files.check_small(folder)
+  local_files.find_small(folder, 'config.json')
   os.truncate(path, (8 << 20) + 1)
-  assert '8,388,609 bytes' in refusal(local_files.check_small, folder)
+  assert '8,388,609 bytes' in refusal(
+    local_files.find_small, folder, 'config.json'
+  )
 
 
 @pytest.fixture

@@ -46,14 +46,6 @@ def test_a_bucket_holds_checkpoints_as_a_disk_does(remote, capsys):
   assert int(restore(f'{remote}/c')[0]['step']) == 8
 
 
-def test_an_unfinished_save_in_a_bucket_is_no_checkpoint(remote):
-  write(f'{remote}/c', (1, 2))
-  storage.delete(f'{remote}/c/2/commit_success.txt')
-  assert int(restore(f'{remote}/c')[0]['step']) == 1
-  write(f'{remote}/c', (2,))
-  assert int(restore(f'{remote}/c')[0]['step']) == 2
-
-
 @pytest.mark.parametrize('what', ['all', 'arrays'])
 def test_a_bucket_that_refuses_is_no_damage(ill, remote, what):
   write(f'{remote}/c', (1, 2))

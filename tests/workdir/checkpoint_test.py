@@ -59,16 +59,20 @@ def test_restores_on_other_devices(tmp_path):
   assert found['w'].devices() == {jax.devices()[3]}
 
 
-def test_an_unfinished_save_is_removed_at_once(folder):
+def test_an_unfinished_save_is_no_checkpoint_and_removed_at_once(folder):
   write(f'{folder}/c', (1, 2))
-  unfinished = '3.orbax-checkpoint-tmp'
+  newest, unfinished = 2, '3.orbax-checkpoint-tmp'
   if storage.is_remote(folder):
-    unfinished = '2'
+    newest, unfinished = 1, '2'
     storage.delete(f'{folder}/c/2/commit_success.txt')
   else:
     os.makedirs(f'{folder}/c/{unfinished}/state')
-  with checkpoint.Checkpoints(f'{folder}/c', 3, 0):
+  with checkpoint.Checkpoints(f'{folder}/c', 3, 0) as checkpoints:
     assert unfinished not in storage.list_names(f'{folder}/c')
+    found, _ = checkpoints.restore(make_template())
+    assert int(found['step']) == newest
+    checkpoints.save(newest + 1, make_state(newest + 1))
+  assert int(restore(f'{folder}/c')[0]['step']) == newest + 1
 
 
 def fill_disk(monkeypatch):
