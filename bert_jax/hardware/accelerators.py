@@ -55,6 +55,12 @@ _FAMILIES = {
   'v6e': _Family('v6e', 2, 1, 256, 16, _SINGLE),
   'tpu7x': _Family('tpu7x', 3, 2, 4096, 4),
 }
+# {cloud accelerator type: (chip, grid)}
+_CLOUD = {
+  f'{family.cloud}-{n * family.cores}': (chip, bounds)
+  for chip, family in _FAMILIES.items()
+  for n, bounds in family.bounds.items()
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,10 +120,10 @@ def parse(text: str, slices: int = 1) -> Topology:
   name = text.strip().lower()
   grid = re.fullmatch(r'([\w-]+):(\d+(?:x\d+)*)', name)
   if grid:
-    bounds = tuple(int(n) for n in grid[2].split('x'))
-    found = _grid(grid[1], bounds, slices)
+    chip, bounds = grid[1], tuple(int(n) for n in grid[2].split('x'))
   else:
-    found = _cloud(name, slices)
+    chip, bounds = _CLOUD.get(name, ('', ()))
+  found = _grid(chip, bounds, slices)
   if found is None:
     raise errors.UserError(
       f'--topology={text} does not exist; did you mean {_near(name)}?'
@@ -131,30 +137,17 @@ def cloud_name(topology: Topology) -> str | None:
   None for a grid other than the usual one for its number of chips, and for
   GPUs.
   """
-  family = _FAMILIES.get(topology.chip.name)
-  n = math.prod(topology.bounds)
-  if family is None or family.bounds.get(n) != topology.bounds:
-    return None
-  return f'{family.cloud}-{n * family.cores}'
+  wanted = topology.chip.name, topology.bounds
+  return next((name for name, usual in _CLOUD.items() if usual == wanted), None)
 
 
 def list_names() -> list[str]:
   """Returns all standard names that `parse` accepts."""
   found = []
-  for name, family in _FAMILIES.items():
-    for n, bounds in family.bounds.items():
-      found.append(f'{name}:{"x".join(map(str, bounds))}')
-      found.append(f'{family.cloud}-{n * family.cores}')
+  for name, (chip, bounds) in _CLOUD.items():
+    found += [f'{chip}:{"x".join(map(str, bounds))}', name]
   gpus = [c.name for c in chips.CHIPS if c.name not in _FAMILIES]
   return found + [f'{name}:{n}' for name in gpus for n in (1, 2, 4, 8)]
-
-
-def _cloud(name, slices) -> Topology | None:
-  for chip, family in _FAMILIES.items():
-    for n, bounds in family.bounds.items():
-      if name == f'{family.cloud}-{n * family.cores}':
-        return _grid(chip, bounds, slices)
-  return None
 
 
 def _grid(name, bounds, slices) -> Topology | None:
