@@ -39,7 +39,8 @@ def check_disk(
   # An old one is deleted only after the new one is complete, hence + 1.
   best = config.finetuning.select == 'best'  # is kept beside the newest
   count = 1 if claim.has_begun(workdir) else config.checkpoint.keep + 1 + best
-  needed = count * checkpoint.count_bytes(shapes)
+  size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
+  needed = count * size
   free = storage.count_free(workdir)
   if free < needed:
     fewer = ', lower checkpoint.keep' if config.checkpoint.keep > 1 else ''

@@ -326,8 +326,3 @@ def _explain_failure(directory: str, error: BaseException) -> str:
     return innermost.strerror
   # Each layer adds its message to the text; the innermost cause is last.
   return str(error).strip().rpartition(': ')[2] or type(error).__name__
-
-
-def count_bytes(tree: Any) -> int:
-  """Returns the bytes of a tree of arrays or of jax.ShapeDtypeStruct."""
-  return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
