@@ -70,7 +70,9 @@ def finish(
     found[name], settings = this.decide(split, x, settings, name == 'dev')
   run = Run(this, config, workdir, data, params, found, settings, step)
   results = score(run)
-  files.write_json(paths.results(workdir), results)
+  files.write_file(
+    paths.results(workdir), lambda new: files.write_json(new, results)
+  )
 
   def fill(new):
     for name, x in found.items():

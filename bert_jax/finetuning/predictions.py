@@ -90,7 +90,8 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
     scored = this.compare(names, head.labels, split, found, split)
     problem = this.find_problem(names, scored, found)
     path = f'{os.path.splitext(job.output)[0]}.scores.json'
-    files.write_json(path, {**scored, 'problem': problem})
+    scored['problem'] = problem
+    files.write_file(path, lambda new: files.write_json(new, scored))
     lines = this.describe_scores({os.path.basename(job.given): scored})
     lines += [f'WARNING: {problem}.'] if problem else []
     print('\n'.join([*lines, f'  {path}: the scores']))

@@ -48,7 +48,9 @@ def finish(
     'step': step,
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(params)),
   }
-  files.write_json(paths.results(workdir), results)
+  files.write_file(
+    paths.results(workdir), lambda new: files.write_json(new, results)
+  )
   words = manifest_file.load_tokenizer(directory)
   examples = choose_examples(config, directory, words, batches.EXAMPLES)
   if examples:

@@ -9,6 +9,7 @@ to continue, or once more per device or host: they share the runs. After each
 run, table5.md in --workdir has the results so far; see docs/reproduction.md.
 """
 
+import functools
 import os
 import runpy
 import shlex
@@ -71,7 +72,8 @@ def main() -> int:
     done = runs.describe(todo, directory, given.gflops)
     command = shlex.join(['python', '-m', 'bert_jax.reproduce', *sys.argv[1:]])
     about = f'`{command}`\n\n{done}'
-    files.write_text(path, page.render(table, cells, finished, counts, about))
+    text = page.render(table, cells, finished, counts, about)
+    files.write_file(path, functools.partial(files.write_text, text=text))
     print(done, flush=True)
   print(path)
   for name in failed:

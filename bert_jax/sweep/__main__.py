@@ -19,6 +19,7 @@ over the seeds, in --workdir also as results.json and, with matplotlib, as
 results.png. The exit code comes from the runs that failed (docs/exit_codes.md).
 """
 
+import functools
 import os
 from collections.abc import Collection
 
@@ -60,7 +61,10 @@ def main() -> int:
 
   for found, failed in share.work(directory, runs, make_command):  # noqa: B007
     summary = results.summarise(runs, found)
-    files.write_json(paths.results(directory), summary)
+    files.write_file(
+      paths.results(directory),
+      functools.partial(files.write_json, value=summary),
+    )
   print('\n'.join(['', *results.render(summary)]))
   _report(directory, summary, config)
   for name in failed:

@@ -6,11 +6,13 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax import main, param_names, predict, tasks
+from bert_jax import errors, main, param_names, predict, tasks
 from bert_jax.config import recipes
 from bert_jax.finetuning import classes, outcome, supervised
 from bert_jax.inference import source
 from bert_jax.runtime import files, storage
+from bert_jax.train import task
+from tests import models
 from tests.finetuning import made, tags_test
 
 
@@ -50,6 +52,23 @@ def test_the_head_has_all_that_is_before_the_classifier():
   assert 'only a head was trained' in outcome.find_problem(
     classes.TASK, c, head
   )
+
+
+def test_results_that_cannot_be_written_are_one_line(tmp_path, monkeypatch):
+  monkeypatch.setattr(outcome, 'score', lambda run: {})
+  (tmp_path / 'results.json').mkdir()
+  data = supervised.Data({'dev': None}, (), 0, {})
+  params = models.make_params(made.BERT)
+  with pytest.raises(errors.UserError, match='cannot write .*results.json: Is'):
+    outcome.finish(
+      classes.TASK,
+      made.make_config('', '', **{'data.vocab_size': 11}),
+      data,
+      str(tmp_path),
+      params,
+      {task.HELD_OUT: {}},
+      0,
+    )
 
 
 @pytest.mark.slow

@@ -118,6 +118,12 @@ def test_a_labelled_file_is_scored(tmp_path, capsys):
   assert found['problem'] and f'WARNING: {found["problem"]}.' in said
 
 
+def test_scores_that_cannot_be_written_are_one_line(tmp_path):
+  (tmp_path / 'out.scores.json').mkdir()
+  with pytest.raises(errors.UserError, match='cannot write .*scores.json: Is'):
+    predict_file(tmp_path, ROWS, label='label')
+
+
 @pytest.mark.parametrize(
   'fields, message',
   [

@@ -84,6 +84,16 @@ def write_heldout(tmp_path, corrupt):
   return config, str(tmp_path), models.TOKENIZER
 
 
+def test_results_that_cannot_be_written_are_one_line(tmp_path):
+  row = '{"kind": "eval", "step": 9, "mlm_loss": 2.5}\n'
+  (tmp_path / 'metrics.jsonl').write_text(row)
+  (tmp_path / 'results.json').mkdir()
+  c, params = recipes.pretraining('tiny'), models.make_params()
+  c.data.vocab_size = len(models.VOCAB)
+  with pytest.raises(errors.UserError, match='cannot write .*results.json: Is'):
+    finish.finish(c, '', str(tmp_path), params, {}, 9)
+
+
 @pytest.mark.parametrize('corrupt', [(), (1,), (0, 1, 2)])
 def test_corrupt_records_give_no_sentence_if_they_are_to_be_skipped(
   tmp_path, corrupt

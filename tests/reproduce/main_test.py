@@ -176,6 +176,12 @@ def test_another_budget_or_table_is_refused(run):
     run('--config.phases.steps=13')
 
 
+def test_a_page_that_cannot_be_written_is_one_line(tmp_path, run):
+  (tmp_path / 'table' / 'table9.md').mkdir(parents=True)
+  with pytest.raises(errors.UserError, match='cannot write .*table9.md: Is a'):
+    run()
+
+
 def start(arguments, workdir):
   return processes.start(
     'bert_jax.reproduce', *arguments, f'--workdir={workdir}'

@@ -7,7 +7,10 @@ import time
 
 import pytest
 
-from tests import processes
+from bert_jax import errors
+from bert_jax.sweep import __main__ as command
+from bert_jax.sweep import share
+from tests import commands, processes
 from tests.finetuning import made
 
 
@@ -22,6 +25,20 @@ def test_a_wrong_command_gets_one_line(tmp_path):
   assert process.returncode == 1
   assert line.startswith('error: ') and 'pre-training does not have' in line
   assert not os.path.exists(tmp_path / 'sweep')
+
+
+@pytest.mark.filterwarnings('ignore:the load_module:DeprecationWarning')
+def test_results_that_cannot_be_written_are_one_line(tmp_path, monkeypatch):
+  monkeypatch.setattr(share, 'check_inputs', lambda *_: None)
+  monkeypatch.setattr(share, 'work', lambda *_: [({}, {})])
+  (tmp_path / 'results.json').mkdir()
+  given = (
+    f'--workdir={tmp_path}',
+    '--config=configs/classify.py',
+    '--grid=seed=1',
+  )
+  with pytest.raises(errors.UserError, match='cannot write .*results.json: Is'):
+    commands.run(command, *given)
 
 
 @pytest.mark.slow
