@@ -34,7 +34,7 @@ def count_flagged(classes, rows, accuracy=None, runs=500) -> int:
       wrong = (truth + random.integers(1, classes, rows)) % classes
       predicted = np.where(random.random(rows) < accuracy, truth, wrong)
     scored = metrics.compare(['accuracy'], truth, predicted, train)
-    problem = metrics.find_problem('accuracy', scored, predicted)
+    problem = metrics.find_problem(scored, predicted)
     flagged += problem is not None
   return flagged
 

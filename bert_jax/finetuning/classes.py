@@ -135,7 +135,7 @@ class Classes(row_task.RowTask):
   def find_bias(self, rows, count):
     """Returns the classes' log frequencies, or the mean of numbers."""
     if count:
-      return supervised.log_shares(rows.labels, count)
+      return super().find_bias(rows, count)
     return np.array([np.mean(rows.labels)], np.float32)
 
   # From predictions to scores and files.

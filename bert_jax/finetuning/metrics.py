@@ -282,12 +282,10 @@ def predict_constant(labels: np.ndarray, size: int) -> np.ndarray:
   return np.full(size, labels.mean(), labels.dtype)
 
 
-def find_problem(
-  name: str, scored: dict[str, Any], predicted: np.ndarray
-) -> str | None:
+def find_problem(scored: dict[str, Any], predicted: np.ndarray) -> str | None:
   """Says what is wrong with predictions, [N]; None if they beat the constant.
 
-  `scored` is from `compare`; its metric `name`, where more is better, decides.
+  `scored` is from `compare`; its first metric, where more is better, decides.
   """
   if not np.isfinite(predicted).all():
     return 'some predictions are not finite'
@@ -295,7 +293,8 @@ def find_problem(
     return f'all {len(predicted):,} predictions are the same'
   if scored['doubt'] <= _DOUBT:
     return None
-  value, constant = scored['metrics'][name], scored['baseline'][name]
+  [(name, value), *_] = scored['metrics'].items()
+  constant = scored['baseline'][name]
   return (
     f'{"hardly" if value > constant else "no"} better than a constant: {name} '
     f'{value:.3f}, constant {constant:.3f}'

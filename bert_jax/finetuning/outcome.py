@@ -104,7 +104,7 @@ def score(run: Run) -> dict[str, Any]:
   return {
     **dev,
     **this.list_results(run.settings),
-    'problem': this.find_problem(names, dev, run.found['dev']),
+    'problem': this.find_problem(dev, run.found['dev']),
     'counts': {name: split.count() for name, split in data.splits.items()},
     'other': scored,
     'task': c.finetuning.glue or c.task,

@@ -88,7 +88,7 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   if split.labels is not None:
     names = this.list_metrics(head.labels)
     scored = this.compare(names, head.labels, split, found, split)
-    problem = this.find_problem(names, scored, found)
+    problem = this.find_problem(scored, found)
     path = f'{os.path.splitext(job.output)[0]}.scores.json'
     scored['problem'] = problem
     files.write_file(path, lambda new: files.write_json(new, scored))

@@ -140,12 +140,12 @@ class Spans(supervised.Supervised):
     nothing = span_answers.score([constant] * split.count(), split.answers)
     return span_answers.compare(found.scores, nothing)
 
-  def find_problem(self, names, scored, found):
+  def find_problem(self, scored, found):
     """Returns the problem if no score is finite, otherwise as other tasks."""
     if not any(x.texts for x in found.candidates):
       return 'no answer has a finite score'
     different = np.unique(found.texts, return_inverse=True)[1]
-    return metrics.find_problem('f1', scored, different)
+    return metrics.find_problem(scored, different)
 
   def list_results(self, settings):
     return {'threshold': settings.threshold}

@@ -229,13 +229,14 @@ class Supervised(abc.ABC):
     """
     return SUMS, {}, math.log(module.outputs)
 
-  def find_bias(self, rows: Any, count: int) -> np.ndarray | None:
-    """Returns first biases of a head for `count` labels, [C]; None is zeros.
+  def find_bias(self, rows: Any, count: int) -> np.ndarray:
+    """Returns first biases of a head, the labels' log frequencies, float32 [C].
 
     With a small model's few updates, biases of 0 would still be far from what
     is right on average, and its other weights would learn that instead.
     """
-    return None
+    found = np.bincount(rows.labels, minlength=count) + 1
+    return np.log(found / found.sum()).astype(np.float32)
 
   def make_compute(self, settings: classifier.Spans | None) -> Callable:
     """Returns `compute_sums`, with these settings if it needs them."""
@@ -300,11 +301,9 @@ class Supervised(abc.ABC):
       As `metrics.compare`, and more, such as scores of single classes.
     """
 
-  def find_problem(
-    self, names: Sequence[str], scored: dict[str, Any], found: Any
-  ) -> str | None:
+  def find_problem(self, scored: dict[str, Any], found: Any) -> str | None:
     """Returns why predictions show that nothing was learnt, if they do."""
-    return metrics.find_problem(names[0], scored, found['chosen'])
+    return metrics.find_problem(scored, found['chosen'])
 
   # From predictions to files.
 
@@ -423,12 +422,6 @@ def apply(
     rngs=None if key is None else {'dropout': key},
     method=method,
   )
-
-
-def log_shares(labels: np.ndarray, count: int) -> np.ndarray:
-  """Returns the log frequency of each of `count` labels, float32 [C]."""
-  found = np.bincount(labels, minlength=count) + 1
-  return np.log(found / found.sum()).astype(np.float32)
 
 
 def sum_classes(

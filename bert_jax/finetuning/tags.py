@@ -141,10 +141,6 @@ class Tags(supervised.Supervised):
     sums, found = super().compute_sums(module, params, batch, key)
     return sums, {'tags': jnp.argmax(found['logits'], -1).astype(jnp.int32)}
 
-  def find_bias(self, rows, count):
-    """Returns the tags' log frequencies."""
-    return supervised.log_shares(rows.labels, count)
-
   # From predictions to scores and files.
 
   def list_metrics(self, labels, glue=''):
@@ -159,11 +155,11 @@ class Tags(supervised.Supervised):
     kinds = {kind: score_entities(x) for kind, x in counts.items()}
     return compare_entities(sum(counts.values())) | {'kinds': kinds}
 
-  def find_problem(self, names, scored, found):
+  def find_problem(self, scored, found):
     """Returns the problem if no entity was found, otherwise as other tasks."""
     if not scored['metrics']['f1']:
       return 'no entity was found'
-    return metrics.find_problem('f1', scored, found)
+    return metrics.find_problem(scored, found)
 
   def describe_scores(self, named):
     """Returns the scores, and a line for each kind of entity."""

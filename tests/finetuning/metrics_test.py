@@ -142,7 +142,7 @@ def test_as_many_classes_as_words_cost_no_more_than_their_rows():
 def compare(truth, predicted, train, names=('accuracy',)):
   truth, predicted, train = map(np.array, (truth, predicted, train))
   scored = metrics.compare(names, truth, predicted, train)
-  return scored, metrics.find_problem(names[0], scored, predicted)
+  return scored, metrics.find_problem(scored, predicted)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_predictions_no_better_than_a_constant_are_recognised(wrong, expected):
 def test_predictions_that_are_all_the_same_or_not_finite_are_recognised():
   scored, problem = compare([0, 1, 1], [1, 1, 1], [0])
   assert problem == 'all 3 predictions are the same'
-  problem = metrics.find_problem('accuracy', scored, np.array([0.1, np.nan]))
+  problem = metrics.find_problem(scored, np.array([0.1, np.nan]))
   assert problem == 'some predictions are not finite'
 
 

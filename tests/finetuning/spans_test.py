@@ -263,7 +263,7 @@ def test_answers_that_are_all_the_same_or_not_finite_are_a_problem():
     ([some, none], 'all 2 predictions are the same'),
   ):
     found = span_answers.Answers(candidates, ['cat', 'cat'], None, None)
-    assert spans.TASK.find_problem(('f1',), {}, found) == problem
+    assert spans.TASK.find_problem({}, found) == problem
 
 
 def test_held_out_questions_are_collected_once_each(tmp_path):
