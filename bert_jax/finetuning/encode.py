@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -283,6 +283,25 @@ class Rows:
       fields[name.removesuffix(_JSON)] = known
     encoded = Encoded(*(fields.pop(_ENCODED + x) for x in Encoded._fields))
     return cls(encoded, **fields)
+
+
+def batch_by_length(
+  lengths: np.ndarray, size: int, step: int, most: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+  """Yields batches of rows of similar length, which need little padding.
+
+  Few shapes are compiled for them: their length is a multiple of `step` tokens
+  or `most`, and the last batch is filled up with its last row.
+
+  Yields:
+    The numbers of the rows, [b]; the same, filled up, [size]; and the length.
+  """
+  by_length = np.argsort(lengths, kind='stable')
+  for start in range(0, len(by_length), size):
+    rows = by_length[start : start + size]
+    full = np.pad(rows, (0, size - len(rows)), mode='edge')
+    length = -(-int(lengths[rows[-1]]) // step) * step
+    yield rows, full, min(length, most)
 
 
 def count_within(ends: np.ndarray) -> np.ndarray:

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -17,7 +16,7 @@ from bert_jax.runtime import copies, progress
 
 _SAME = 'num_layers', 'hidden_size'  # of models whose features are joined
 _BATCH = 32  # rows
-_LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
+_LENGTH_STEP = 32  # tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,40 +129,23 @@ def write(
 
 def _compute_all(config, models, encoded, pad_id, label):
   """Yields (number of a row, its features [S, K, D]), grouped by length."""
-  by_length = np.argsort(encoded.lengths, kind='stable')
-  with progress.Progress(len(by_length), 'rows', label) as bar:
-    for start in range(0, len(by_length), _BATCH):
-      rows = by_length[start : start + _BATCH]
-      found = compute(models, config.finetuning.features, encoded, rows, pad_id)
-      yield from zip(rows, found, strict=True)
+  most = min(model.config.max_positions for model in models)
+  layers = feature_model.list_layers(
+    config.finetuning.features, config.model.num_layers
+  )
+  batches = encode.batch_by_length(encoded.lengths, _BATCH, _LENGTH_STEP, most)
+  with progress.Progress(len(encoded.lengths), 'rows', label) as bar:
+    for rows, full, length in batches:
+      batch = encoded.make_batch(full, length, pad_id)
+      found = [
+        hidden_states.stack(
+          model.params,
+          batch,
+          dataclasses.replace(model.config, dtype='float32'),
+          layers,
+        )
+        for model in models
+      ]
+      joined = np.concatenate(jax.device_get(found), -1)[: len(rows)]
+      yield from zip(rows, joined, strict=True)
       bar.update(len(rows))
-
-
-def compute(
-  models: Sequence[source.Source],
-  features: str,
-  encoded: encode.Encoded,
-  rows: np.ndarray,
-  pad_id: int,
-) -> np.ndarray:
-  """Returns the features of at most 32 rows, float32 [B, S, K, D].
-
-  Args:
-    features: one of `feature_model.LAYERS`.
-  """
-  longest = int(encoded.lengths[rows].max())
-  length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
-  length = min(length, *(model.config.max_positions for model in models))
-  # Filled up with the last row, so that few shapes are compiled.
-  full = np.pad(rows, (0, _BATCH - len(rows)), mode='edge')
-  batch = encoded.make_batch(full, length, pad_id)
-  found = [
-    hidden_states.stack(
-      model.params,
-      batch,
-      dataclasses.replace(model.config, dtype='float32'),
-      feature_model.list_layers(features, model.config.num_layers),
-    )
-    for model in models
-  ]
-  return np.concatenate(jax.device_get(found), -1)[: len(rows)]

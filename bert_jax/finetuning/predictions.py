@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, supervised
@@ -15,7 +14,7 @@ from bert_jax.inference import fine_tuned, source
 from bert_jax.model import precision
 from bert_jax.runtime import files, progress
 
-_LENGTH_STEP = 16  # tokens; lengths are rounded up to compile few shapes
+_LENGTH_STEP = 16  # tokens
 
 
 class Job(NamedTuple):
@@ -44,22 +43,18 @@ class Job(NamedTuple):
   def predict(self, this: supervised.Supervised, split: encode.Rows) -> Any:
     """Returns what is kept of the predictions for all rows of a split.
 
-    Rows of similar length share a batch, so that short rows need little
-    padding. It computes in float32, without dropout.
+    It computes in float32, without dropout.
     """
     found, head, kept = self.model, self.model.head, None
     config = dataclasses.replace(found.config, dtype='float32')
     module = fine_tuned.make_head_module(head, config)
     params = jax.device_put(head.add_to(found.params))
-    compute, lengths = this.make_compute(head.spans), split.lengths
-    by_length = np.argsort(lengths, kind='stable')
+    compute = this.make_compute(head.spans)
+    batches = encode.batch_by_length(
+      split.lengths, self.batch_size, _LENGTH_STEP, config.max_positions
+    )
     with progress.Progress(split.size, 'rows', 'predicting') as bar:
-      for start in range(0, split.size, self.batch_size):
-        rows = by_length[start : start + self.batch_size]
-        length = -(-int(lengths[rows[-1]]) // _LENGTH_STEP) * _LENGTH_STEP
-        length = min(length, config.max_positions)
-        # The last batch is filled up with its last row.
-        full = np.pad(rows, (0, self.batch_size - len(rows)), mode='edge')
+      for rows, full, length in batches:
         batch = split.make_batch(full, length, found.tokenizer.pad_id)
         batch = jax.tree.map(jnp.asarray, batch)
         outputs = jax.device_get(_apply(params, batch, module, compute))

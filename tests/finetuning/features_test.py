@@ -135,7 +135,7 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
     predict.predict(run, f'{texts}/test.csv', str(tmp_path / 'out.csv'))
   # The model is not needed any more: nothing is computed again.
   os.remove(source)
-  monkeypatch.setattr('bert_jax.finetuning.features.compute', None)
+  monkeypatch.setattr('bert_jax.finetuning.features._compute_all', None)
   main.run(c, run)
   assert 'resumed at step' in capsys.readouterr().out
 
