@@ -157,6 +157,7 @@ def _fill_sizes(c, bert: bert_config.BertConfig):
 
 
 def _check_layers(c):
+  fine_tuned.list_new_layers(c)  # refuses too many
   kind, layers = c.finetuning.features, c.model.num_layers
   if kind == fine_tuned.NO_FEATURES:
     return
@@ -229,9 +230,3 @@ def _add_head(config, labels, model: source.Source) -> source.Source:
     flush=True,
   )
   return model
-
-
-def check(config: config_dict.ConfigDict, workdir: str):
-  """Raises errors.UserError for a run that cannot work."""
-  del workdir
-  fine_tuned.list_new_layers(config)
