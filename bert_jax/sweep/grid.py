@@ -33,7 +33,6 @@ class Run(NamedTuple):
   name: str
   fields: dict[str, Any]
   setting: dict[str, str]
-  seed: str
   needs: tuple[str, ...] = ()
 
   def apply(self, config: config_dict.ConfigDict) -> config_dict.ConfigDict:
@@ -109,8 +108,8 @@ def make(fields: dict[str, Any]) -> Run:
     f'{name}={_UNUSUAL.sub("_", x.strip("/"))[-_LONGEST:]}'
     for name, x in texts.items()
   ]
-  seed = texts.pop(_SEED, '')
-  return Run(','.join(parts), fields, texts, seed)
+  texts.pop(_SEED, None)
+  return Run(','.join(parts), fields, texts)
 
 
 def _shorten(path: str) -> str:

@@ -25,13 +25,12 @@ def test_every_combination_is_a_run_with_a_readable_folder():
     'seed': 1,
   }
   assert runs[3].setting == {'learning_rate': '3e-05', 'batch_size': '16'}
-  assert runs[3].seed == '1'
 
 
 def test_a_value_is_in_the_folder_as_the_config_has_it():
   assert parse('learning_rate=2e-5') == parse('learning_rate=0.00002')
   [run] = parse('eval.every=7')  # other sections have `every`, too
-  assert run.name == 'eval.every=7' and run.seed == ''
+  assert run.name == 'eval.every=7'
 
 
 def test_paths_become_parts_of_names():

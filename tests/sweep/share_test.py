@@ -53,8 +53,9 @@ def work(folder, seeds=3, actions=None, needs=None):
   runs = [run._replace(needs=needs.get(run.name, ())) for run in runs]
 
   def command(run):
-    action = (actions or {}).get(run.seed, 'quick')
-    return [sys.executable, '-S', '-c', _RUN, f'0.{run.seed}', action]
+    seed = run.fields['seed']
+    action = (actions or {}).get(seed, 'quick')
+    return [sys.executable, '-S', '-c', _RUN, f'0.{seed}', action]
 
   news = list(share.work(str(folder), runs, command))
   results, failed = news[-1]
@@ -83,7 +84,7 @@ def test_every_run_is_done_once(tmp_path, capsys):
 
 
 def test_after_a_failure_the_others_go_on(tmp_path, capsys):
-  scores, failed, _ = work(tmp_path, actions={'1': 'fail'})
+  scores, failed, _ = work(tmp_path, actions={1: 'fail'})
   assert scores.keys() == {'seed=0', 'seed=2'} and failed == {'seed=1': 1}
   out = capsys.readouterr().out
   assert '  FAILED (exit code 1):\n    begins\n    error: no luck\n' in out
@@ -107,7 +108,7 @@ def test_ctrl_c_reaches_the_run_which_saves(tmp_path, capsys):
 
   threading.Thread(target=interrupt).start()
   with pytest.raises(errors.Interrupted, match='resume with the same command'):
-    work(tmp_path, actions={'1': 'long'})
+    work(tmp_path, actions={1: 'long'})
   assert 'seed=1: saved' in capsys.readouterr().out
   assert not (tmp_path / 'seed=2').exists()
 
@@ -128,7 +129,7 @@ def test_a_run_waits_for_the_one_that_it_needs(tmp_path, capsys):
   assert told == ['seed=2 (1 of 3)', 'seed=0 (2 of 3)', 'seed=1 (3 of 3)']
   # What needs a run that failed is not begun.
   needs = {'seed=0': ('seed=2', 'seed=1')}
-  scores, failed, _ = work(tmp_path / 'b', 3, {'1': 'fail'}, needs)
+  scores, failed, _ = work(tmp_path / 'b', 3, {1: 'fail'}, needs)
   assert failed == {'seed=1': 1} and scores == {'seed=2': 0.2}
   assert count_starts(tmp_path / 'b') == {'seed=1': 1, 'seed=2': 1}
 
@@ -138,7 +139,7 @@ import sys
 from tests.sweep import share_test
 print('ready', flush=True)
 sys.stdin.readline()
-share_test.work(sys.argv[1], 6, dict.fromkeys('012345', 'slow'))
+share_test.work(sys.argv[1], 6, dict.fromkeys(range(6), 'slow'))
 """
 
 
