@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from bert_jax import errors
+from bert_jax.inference import hidden_states
 from bert_jax.model import bert_config, heads, precision
 from bert_jax.tokenization.tokenizer import Tokenizer
 
-_LENGTH_STEP = 64  # tokens; lengths are rounded up to compile few shapes
+_LENGTH_STEP = 64  # tokens
 
 
 def fill(
@@ -34,7 +35,8 @@ def fill(
     raise errors.UserError(
       f'top={top} is not a number of words from 1 to {tokenizer.size}.'
     )
-  ids = tokenizer.encode(sentence)['input_ids']
+  row = tokenizer.encode(sentence)
+  ids = row['input_ids']
   masks = [i for i, token in enumerate(ids) if token == tokenizer.mask_id]
   if not masks:
     raise errors.UserError(
@@ -46,16 +48,10 @@ def fill(
       f'the sentence has {len(ids)} tokens with [CLS] and [SEP], the model '
       f'takes {config.max_positions}; shorten it.'
     )
-  length = min(-len(ids) // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
-  padding = length - len(ids)
-  row = {
-    'input_ids': ids + [tokenizer.pad_id] * padding,
-    'input_mask': [1] * len(ids) + [0] * padding,
-    'segment_ids': [0] * length,
-    # A causal model's hidden state predicts the token beside its own.
-    'masked_lm_positions': [i - config.target_offset for i in masks],
-  }
-  batch = {name: np.array([x], np.int32) for name, x in row.items()}
+  batch = hidden_states.pad([row], 1, _LENGTH_STEP, config, tokenizer.pad_id)
+  # A causal model's hidden state predicts the token beside its own.
+  places = [i - config.target_offset for i in masks]
+  batch['masked_lm_positions'] = np.array([places], np.int32)
   config = dataclasses.replace(config, dtype='float32')
   logits = _mlm_logits(params, batch, config)[0]  # [P, V]
   # The embeddings may have padding rows, to make V divisible.

@@ -21,7 +21,7 @@ LAYERS = {
   'concat_last_4': slice(-4, None),
   'all': slice(None),
 }
-_LENGTH_STEP = 32  # tokens; lengths are rounded up to compile few shapes
+_LENGTH_STEP = 32  # tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,8 @@ def extract(
   config = dataclasses.replace(config, dtype='float32')
   for start in range(0, len(rows), batch_size):
     part = rows[start : start + batch_size]
-    batch = _pad(part, min(batch_size, len(rows)), config, tokenizer.pad_id)
+    size = min(batch_size, len(rows))
+    batch = pad(part, size, _LENGTH_STEP, config, tokenizer.pad_id)
     hidden, maps = jax.device_get(
       _compute(params, batch, config, layers, attention)
     )
@@ -103,10 +104,21 @@ def _encode(config, tokenizer, i, text):
   return row
 
 
-def _pad(rows, size, config, pad_id):
-  """Returns a batch of `size` rows; rows without a text are padding."""
+def pad(
+  rows: Sequence[dict[str, list[int]]],
+  size: int,
+  step: int,
+  config: bert_config.BertConfig,
+  pad_id: int,
+) -> dict[str, np.ndarray]:
+  """Returns a batch of `size` rows; rows without a text are padding.
+
+  Args:
+    rows: of `Tokenizer.encode`.
+    step: tokens that the length is rounded up to, so that few are compiled.
+  """
   longest = max(len(row['input_ids']) for row in rows)
-  length = min(-longest // _LENGTH_STEP * -_LENGTH_STEP, config.max_positions)
+  length = min(-longest // step * -step, config.max_positions)
   batch = {
     'input_ids': np.full((size, length), pad_id, np.int32),
     'input_mask': np.zeros((size, length), np.int32),
