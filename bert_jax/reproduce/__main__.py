@@ -30,7 +30,6 @@ def main() -> int:
   from bert_jax.pretraining import training_data
   from bert_jax.reproduce import page, runs
   from bert_jax.runtime import files, lock, storage
-  from bert_jax.sweep import __main__ as sweep
   from bert_jax.sweep import share
 
   jax.config.update('jax_platforms', 'cpu')  # accelerators are for the runs
@@ -76,9 +75,7 @@ def main() -> int:
     files.write_file(path, functools.partial(files.write_text, text=text))
     print(done, flush=True)
   print(path)
-  for name in failed:
-    print(f'failed: {name}; see output.txt there')
-  return sweep.choose_exit_code(failed.values())
+  return share.report_failures(failed)
 
 
 def _read_table(name, c, file):

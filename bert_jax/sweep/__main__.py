@@ -21,7 +21,6 @@ results.png. The exit code comes from the runs that failed (docs/exit_codes.md).
 
 import functools
 import os
-from collections.abc import Collection
 
 from absl import flags
 from ml_collections import config_flags
@@ -67,9 +66,7 @@ def main() -> int:
     )
   print('\n'.join(['', *results.render(summary)]))
   _report(directory, summary, config)
-  for name in failed:
-    print(f'failed: {name}; see output.txt there')
-  return choose_exit_code(failed.values())
+  return share.report_failures(failed)
 
 
 def _report(directory, summary, config):
@@ -101,15 +98,6 @@ def _report(directory, summary, config):
       print(error)
   for name in written:
     print(f'  {os.path.join(directory, name)}')
-
-
-def choose_exit_code(codes: Collection[int]) -> int:
-  """Returns the exit code of a sweep whose failed runs had these exit codes."""
-  if errors.MISTAKE in codes:
-    return errors.MISTAKE
-  if {*codes} <= {errors.MAY_PASS}:
-    return errors.MAY_PASS if codes else 0
-  return errors.BUG
 
 
 def _define_flags():

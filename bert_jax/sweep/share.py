@@ -143,6 +143,22 @@ def work(
   yield results, failed
 
 
+def report_failures(failed: Mapping[str, int]) -> int:
+  """Names the runs that failed; returns the exit code of their sweep.
+
+  Args:
+    failed: {name: exit code}, as from `work`.
+  """
+  for name in failed:
+    print(f'failed: {name}; see output.txt there')
+  codes = {*failed.values()}
+  if errors.MISTAKE in codes:
+    return errors.MISTAKE
+  if codes <= {errors.MAY_PASS}:
+    return errors.MAY_PASS if codes else 0
+  return errors.BUG
+
+
 def _look(directory, runs, results, failed) -> list[grid.Run]:
   """Adds the results of runs that are done by now; returns runs still to do."""
   for run in runs:

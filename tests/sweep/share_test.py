@@ -17,7 +17,6 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import recipes, to_json
 from bert_jax.runtime import signals, storage
-from bert_jax.sweep import __main__ as command
 from bert_jax.sweep import grid, share
 from tests import waiting
 from tests.finetuning import made
@@ -306,4 +305,4 @@ def test_inputs_are_checked_before_a_sweep_claims_its_folder(tmp_path):
   [([], 0), ([75, 75], 75), ([75, 70], 70), ([70, 1, 75], 1), ([-9], 70)],
 )
 def test_a_sweep_ends_as_its_runs_did(codes, code):
-  assert command.choose_exit_code(codes) == code
+  assert share.report_failures(dict(enumerate(codes))) == code
