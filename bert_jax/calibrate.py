@@ -40,7 +40,6 @@ def _check_config(estimated, config):
 
 
 def main():
-  """Runs the command."""
   from bert_jax import tasks
   from bert_jax.config import flatten
   from bert_jax.inference import trained_run

@@ -184,7 +184,6 @@ def _run_stablehlo(path, config):
 
 
 def main():
-  """Runs the command."""
   # The accelerator may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
   given = flags.FLAGS

@@ -92,7 +92,6 @@ def _define_flags():
 
 
 def main(argv: list[str]):
-  """Runs the command."""
   f = flags.FLAGS
   texts = [_split(text, i, 'the arguments') for i, text in enumerate(argv[1:])]
   _check_flags(f, texts)

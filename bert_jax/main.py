@@ -100,7 +100,6 @@ def _prepare(task, config, workdir, status):
 
 
 def main():
-  """Runs the command."""
   from bert_jax.parallel import distributed
   from bert_jax.runtime import compile_cache, storage
 

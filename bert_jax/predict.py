@@ -122,7 +122,6 @@ def predict_texts(
 
 
 def main():
-  """Runs the command."""
   given = flags.FLAGS
   columns = given.text, given.pair, given.choices
   count = predict(

@@ -26,7 +26,6 @@ _SORTS = ('loss', 'gradient')
 
 
 def main():
-  """Runs the command."""
   import jax
 
   # Accelerators may be busy with the run.

@@ -172,7 +172,6 @@ def _make_table(names, right, unknown) -> list[tuple[str, ...]]:
 
 
 def main():
-  """Runs the command."""
   given = flags.FLAGS
   items = read_items(given.input, given.two_lines)
   model = source.read_with_mlm(given.model)

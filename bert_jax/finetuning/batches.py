@@ -74,7 +74,6 @@ class Unseen:
       self._batches = np.split(order, rows[size::size])
 
   def eval_batches(self, phase: task.Phase) -> int:
-    """Returns the number of batches."""
     return len(self._batches)
 
   def eval_batch(

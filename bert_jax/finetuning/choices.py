@@ -36,7 +36,6 @@ class ChoiceRows(encode.Rows):
 
   @property
   def size(self):
-    """Returns R."""
     return super().size // self.choices
 
   @property
@@ -133,7 +132,6 @@ class Choices(row_task.RowTask):
   # From predictions to scores.
 
   def list_metrics(self, labels, glue=''):
-    """Returns the accuracy alone: choices have no classes."""
     return ('accuracy',)
 
   def describe_prediction(self, config, labels):

@@ -38,7 +38,6 @@ class TextRows(encode.Rows):
   ids: list[str]
 
   def list_ids(self):
-    """Returns the names of the rows in a submission."""
     return self.ids
 
   def make_batch(self, rows, length, pad_id):
@@ -109,7 +108,6 @@ class Classes(row_task.RowTask):
     return shapes
 
   def compute_sums(self, module, params, batch, key):
-    """Returns the sums, and {'logits': [B, C]}."""
     found = {}
     if _is_gpt(module):
       logits, lm_loss = gpt_form.compute(module, params, batch, key)

@@ -36,7 +36,6 @@ class Job(NamedTuple):
 
   @property
   def how(self) -> encode.How:
-    """Returns how texts become rows of the model."""
     head, words = self.model.head, self.model.tokenizer
     return encode.How(words, head.max_length, head.form, head.spans)
 
@@ -104,7 +103,6 @@ def check_head(job: Job):
 
 
 def _check_flags(job, this):
-  """Raises errors.UserError for flags that mean nothing for a task."""
   if job.keep and not this.takes_keep:
     raise errors.UserError(
       f'--keep is for tables; {job.path} is a model for {this.name}, whose '

@@ -51,7 +51,6 @@ class Questions(encode.Rows):
   label_shape = (2,)
 
   def count(self):
-    """Returns Q."""
     return len(self.ids)
 
   def make_batch(self, rows, length, pad_id):

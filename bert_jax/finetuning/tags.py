@@ -46,7 +46,6 @@ class Words(encode.Rows):
     return dataclasses.replace(self, encoded=features, positions=positions)
 
   def count(self):
-    """Returns W."""
     return len(self.words)
 
   def find_words(self, row: int) -> slice:
@@ -101,7 +100,6 @@ class Tags(supervised.Supervised):
     return 'O', *(f'{prefix}-{kind}' for kind in kinds for prefix in 'BI')
 
   def encode(self, how, content, labels, split=''):
-    """Encodes sentences, with their neighbours as context."""
     sentences = content.units
     encoded, positions, word_ends = make_windows(how, sentences)
     words = Words(

@@ -18,7 +18,6 @@ from bert_jax.runtime import cli
 
 
 def main():
-  """Runs the command."""
   import jax
 
   # The runs may be using the accelerators.

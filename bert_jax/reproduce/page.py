@@ -82,7 +82,6 @@ def _average(values, form: str) -> str:
 
 
 def _judge(table, claim, cells, counts) -> list[str]:
-  """Returns the line of a claim."""
   column, *names = claim
   pairs = [
     [counts[run.name] for run in pair]

@@ -37,11 +37,9 @@ class Words(splits.Content):
   lines: Sequence[str] = ()
 
   def list_groups(self):
-    """Returns the numbers of the sentences' documents."""
     return [x.document for x in self.units]
 
   def list_keys(self):
-    """Returns the first line of each sentence, and its words."""
     return [(x.line, tuple(x.words)) for x in self.units]
 
   def list_tagged(self, tags: Iterable[str]) -> list[str]:

@@ -57,7 +57,6 @@ class Examples(splits.Content):
 
   @property
   def texts(self) -> list[str]:
-    """Returns the first texts."""
     return [x.text for x in self.units]
 
   @property
@@ -73,7 +72,6 @@ class Examples(splits.Content):
     return [x.label for x in self.units]
 
   def list_keys(self):
-    """Returns the line of each row, and its texts."""
     return [(x.line, (x.text, x.pair)) for x in self.units]
 
   def list_empty(self) -> list[int]:

@@ -38,11 +38,9 @@ class Squad(splits.Content):
   passages: tuple[str, ...] = ()
 
   def list_groups(self):
-    """Returns the numbers of the questions' passages."""
     return [x.passage for x in self.units]
 
   def list_keys(self):
-    """Returns the id of each question, and its words and its passage."""
     return [(x.id, (x.text, x.context)) for x in self.units]
 
   def take(self, chosen):
