@@ -63,8 +63,6 @@ class Choices(row_task.RowTask):
     'and --pair=COLUMN if need be'
   )
 
-  # From files to rows.
-
   def read(self, config, tokenizer):
     """Reads and encodes tables; rows of all files have equally many choices."""
     data = super().read(config, tokenizer)
@@ -109,8 +107,6 @@ class Choices(row_task.RowTask):
     """Returns the columns of the text, of `pair` and of the choices."""
     return config.data.text, config.data.pair, config.data.choices
 
-  # From rows to a loss.
-
   def list_shapes(self, config, module, phase, rows):
     shape = rows, _count(config), phase.seq_length  # [B, N, S]
     inputs = dict.fromkeys(INPUTS, jax.ShapeDtypeStruct(shape, jnp.int32))
@@ -128,8 +124,6 @@ class Choices(row_task.RowTask):
 
   def list_sums(self, config, module):
     return supervised.SUMS, {}, math.log(_count(config))
-
-  # From predictions to scores.
 
   def list_metrics(self, labels, glue=''):
     return ('accuracy',)

@@ -54,8 +54,6 @@ class Classes(row_task.RowTask):
   card = supervised.Card('text-classification', 'SequenceClassification')
   rows = TextRows
 
-  # From files to rows.
-
   def read_file(self, source, split, path):
     """Reads a table of a GLUE task, or of texts."""
     if source.glue:
@@ -98,8 +96,6 @@ class Classes(row_task.RowTask):
     known = splits.find_glue(config.finetuning.glue) or config.data
     return tuple(name for name in (known.text, known.pair) if name)
 
-  # From rows to a loss.
-
   def list_shapes(self, config, module, phase, rows):
     """Returns the shapes of `make_batch`; labels of one output are numbers."""
     shapes = super().list_shapes(config, module, phase, rows)
@@ -135,8 +131,6 @@ class Classes(row_task.RowTask):
     if count:
       return super().find_bias(rows, count)
     return np.array([np.mean(rows.labels)], np.float32)
-
-  # From predictions to scores and files.
 
   def list_metrics(self, labels, glue=''):
     """Returns the metrics of a GLUE task, or else of classes or of numbers."""

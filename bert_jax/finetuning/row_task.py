@@ -38,8 +38,6 @@ class RowTask(supervised.Supervised):
     'column holds the text; give --text=COLUMN and, for pairs, --pair=COLUMN'
   )
 
-  # From files to rows.
-
   def read_file(self, source, split, path):
     """Reads a table by the config's columns; a test file needs no labels."""
     columns = examples.Columns(
@@ -69,8 +67,6 @@ class RowTask(supervised.Supervised):
     """Returns the columns of the text and, if any, of the second text."""
     return tuple(x for x in (config.data.text, config.data.pair) if x)
 
-  # From predictions to scores and files.
-
   def measure(self, names, labels, split, found):
     return metrics.score(names, split.labels, found['chosen'])
 
@@ -94,8 +90,6 @@ class RowTask(supervised.Supervised):
       columns['probability'] = map(table_files.format_number, likely)
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
     table_files.write_tsv(os.path.join(folder, f'{name}.tsv'), rows)
-
-  # Predictions for a user's file.
 
   def read_given(self, job):
     """Reads a table by the training data's columns, unless others are named."""

@@ -33,8 +33,6 @@ class Spans(supervised.Supervised):
   outputs = splits.QUESTIONS
   takes_label = False  # the answers are in the file
 
-  # From files to rows.
-
   def read_file(self, source, split, path):
     return squad.read(path)
 
@@ -72,8 +70,6 @@ class Spans(supervised.Supervised):
     warnings = {f'whose answer {what}, {done}': x for what, x in lost.items()}
     return rows, {'counts': counts, 'warnings': warnings}
 
-  # From rows to a loss.
-
   def list_shapes(self, config, module, phase, rows):
     shapes = super().list_shapes(config, module, phase, rows)
     return shapes | {'starts': shapes['labels']}
@@ -109,8 +105,6 @@ class Spans(supervised.Supervised):
   def list_sums(self, config, module):
     """Returns sums of classes; the loss of guessing depends on the windows."""
     return supervised.SUMS, {}, None
-
-  # From predictions to scores and files.
 
   def get_settings(self, config):
     """Returns how answers are found; the threshold is not tuned yet."""
@@ -180,8 +174,6 @@ class Spans(supervised.Supervised):
     if config.finetuning.unanswerable:
       return 'never answers'
     return 'always gives the commonest answer of training'
-
-  # Predictions for a user's file.
 
   def read_given(self, job):
     """Reads questions; they are scored if the file has the right answers."""

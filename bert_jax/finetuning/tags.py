@@ -85,8 +85,6 @@ class Tags(supervised.Supervised):
   extension = '.conll'
   outputs = splits.WORDS
 
-  # From files to rows.
-
   def read_file(self, source, split, path):
     """Reads a CoNLL file; a test file may lack the tags."""
     word = conll.parse_column('data.text', source.text, 0)
@@ -125,8 +123,6 @@ class Tags(supervised.Supervised):
     """Returns the number of the words' column; () is the first column."""
     return (config.data.text,) if config.data.text else ()
 
-  # From rows to a loss.
-
   def list_shapes(self, config, module, phase, rows):
     shape = rows, phase.seq_length  # [B, S]
     return fine_tuned.list_inputs(module, *shape) | {
@@ -138,8 +134,6 @@ class Tags(supervised.Supervised):
     """Returns the sums, and {'tags': int32 [B, S]}."""
     sums, found = super().compute_sums(module, params, batch, key)
     return sums, {'tags': jnp.argmax(found['logits'], -1).astype(jnp.int32)}
-
-  # From predictions to scores and files.
 
   def list_metrics(self, labels, glue=''):
     return 'f1', 'precision', 'recall'
@@ -179,8 +173,6 @@ class Tags(supervised.Supervised):
     with open(path, 'w', encoding='utf-8', newline='\n') as file:
       for i, row in enumerate(zip(*columns, strict=True), 1):
         file.write('\t'.join(row) + '\n' + '\n' * (i in ends))
-
-  # Predictions for a user's file.
 
   def read_given(self, job):
     """Reads a CoNLL file; the flags give the columns' numbers."""
