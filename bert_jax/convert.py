@@ -123,11 +123,7 @@ def choose_activation(
 def describe(
   found: source.Source, params: Any, head: classifier.Head | None
 ) -> list[str]:
-  """Returns what was missing, left over and left out, as lines.
-
-  Args:
-    params, head: what is written.
-  """
+  """Returns what was missing, left over and not written, as lines."""
   report, kept = found.report, rename.list_parts(params)
   dropped = [
     part for part in rename.list_parts(found.params) if part not in kept

@@ -50,12 +50,7 @@ def _define_flags():
 
 
 def read_items(given: str, two_lines: bool = False) -> list[Item]:
-  """Reads sentences or pairs.
-
-  Args:
-    given: files, globs and folders, separated by commas.
-    two_lines: whether every two lines of a text file are a pair.
-  """
+  """Reads sentences or pairs; arguments as the flags."""
   paths = [path for x in given.split(',') for path in text_files.expand(x)]
   stems = [_get_stem(path) for path in paths]
   items = []

@@ -47,7 +47,6 @@ def pays(config: config_dict.ConfigDict, lengths: np.ndarray) -> bool:
   """Returns whether batches by length save more time than compiling them takes.
 
   Args:
-    config: the experiment, with the sizes of its model and its updates.
     lengths: tokens of each training row, int [N].
   """
   [phase] = task.list_phases(config)

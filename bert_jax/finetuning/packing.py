@@ -46,14 +46,10 @@ def find_obstacle(config: config_dict.ConfigDict) -> str | None:
 def find_share(
   config: config_dict.ConfigDict, lengths: dict[str, np.ndarray]
 ) -> float:
-  """Returns the share R / B of its rows that every batch can be packed into.
+  """Returns the share R / B of the batch that needs the most packed rows.
 
   Args:
-    config: the experiment, with its steps and the length of its rows.
     lengths: {split: tokens of each row, int [N]}.
-
-  Returns:
-    The largest of all batches.
   """
   [phase] = task.list_phases(config)
   order = buckets.Order(buckets.make_seed(config), lengths['train'], True)

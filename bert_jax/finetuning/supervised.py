@@ -211,8 +211,7 @@ class Supervised(abc.ABC):
   ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """Returns ({metric: sum over a batch}, predictions: {'logits': [B, C]}).
 
-    Args:
-      key: None turns dropout off.
+    Without a key, there is no dropout.
     """
     logits = apply(module, params, batch, key)
     return sum_classes(logits, batch), {'logits': logits}

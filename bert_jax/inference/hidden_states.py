@@ -57,12 +57,10 @@ def extract(
     layers: one of `LAYERS`, as in table 7 of the paper. `embeddings` is the
       normalised sum that enters the first layer. With norm='pre', the last
       layer's hidden states are taken after the final LayerNorm.
-    attention: whether to return the attention probabilities too.
 
   Raises:
-    errors.UserError: if `layers` is unknown or needs more layers than the model
-      has, or if a text is longer than the model's positions. All texts are
-      checked before the first is computed.
+    errors.UserError: also if a text is longer than the model's positions; all
+      are checked before the first is computed.
   """
   if layers not in LAYERS:
     raise errors.UserError(

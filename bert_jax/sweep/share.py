@@ -144,11 +144,7 @@ def work(
 
 
 def report_failures(failed: Mapping[str, int]) -> int:
-  """Names the runs that failed; returns the exit code of their sweep.
-
-  Args:
-    failed: {name: exit code}, as from `work`.
-  """
+  """Names runs that failed, {name: exit code}; returns the sweep's exit code."""
   for name in failed:
     print(f'failed: {name}; see output.txt there')
   codes = {*failed.values()}
