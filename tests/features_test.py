@@ -32,25 +32,6 @@ def test_numpy_reads_what_was_saved(tmp_path):
     np.testing.assert_array_equal(found['hidden_0'], [[0, 1], [2, 3], [4, 5]])
 
 
-def test_a_failure_leaves_the_old_file_and_no_other(tmp_path):
-  path = str(tmp_path / 'x.npz')
-  features.save(path, [make_features()])
-
-  def failing():
-    yield make_features(1)
-    raise OSError(28, 'No space left on device')
-
-  with pytest.raises(
-    errors.UserError, match='cannot write .*No space left on device'
-  ):
-    features.save(path, failing())
-  assert os.listdir(tmp_path) == ['x.npz']
-  with np.load(path) as found:
-    assert len(found['tokens_0']) == 3
-  with pytest.raises(errors.UserError, match='cannot write .*x.npz/y.npz'):
-    features.save(path + '/y.npz', [make_features()])
-
-
 def test_lines_are_sentences_or_pairs(tmp_path):
   path = tmp_path / 'x.txt'
   path.write_bytes('\ufeffa b\n\nc\td\r\ne\x85f'.encode())

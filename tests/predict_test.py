@@ -41,13 +41,6 @@ def test_a_run_and_its_export_predict_every_row_in_order(
     assert sum(row['probabilities'].values()) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_model_without_a_head_is_refused(tmp_path):
-  source = made.write_source(tmp_path / 'source')
-  given = write_input(tmp_path / 'in.csv')
-  with pytest.raises(errors.UserError, match='has no head that predicts'):
-    predict.predict(source, given, str(tmp_path / 'out.csv'))
-
-
 @pytest.mark.slow
 def test_the_command(finetuned, tmp_path, capsys):
   given, output = write_input(tmp_path / 'in.csv', '=x'), tmp_path / 'out.tsv'

@@ -5,8 +5,6 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -132,16 +130,3 @@ def test_the_rows_of_an_exact_step_add_up_to_the_logged_loss(
 def test_a_negative_number_of_rows_is_refused(tmp_path):
   with pytest.raises(errors.UserError, match='--rows=-1 must not be negative'):
     run(tmp_path, 1, tmp_path, '--rows=-1')
-
-
-@pytest.mark.slow
-def test_a_wrong_step_is_one_line(poisoned):
-  done = subprocess.run(
-    [sys.executable, '-m', 'bert_jax.replay', f'--workdir={poisoned[0]}']
-    + ['--step=999'],
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 1 and done.stdout == ''
-  (line,) = done.stderr.splitlines()
-  assert line.startswith('error: --step=999 is not a step of the run')

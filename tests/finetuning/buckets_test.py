@@ -3,14 +3,12 @@
 import dataclasses
 import types
 
-import jax
 import numpy as np
 import pytest
 
 from bert_jax.config import recipes
 from bert_jax.data import hashing
-from bert_jax.finetuning import buckets, classes, predictions
-from bert_jax.model import classifier
+from bert_jax.finetuning import buckets, predictions
 from bert_jax.train import task
 from tests import models
 from tests.finetuning import made
@@ -91,29 +89,6 @@ def test_there_is_less_padding():
 
 
 BERT = dataclasses.replace(made.BERT, max_positions=64)
-
-
-def test_the_loss_does_not_depend_on_the_padding():
-  module = classifier.Classifier(BERT, 2, 0.0)
-  kernel = np.eye(8, 2, dtype=np.float32)
-  head = classifier.Head(kernel, np.zeros(2, np.float32), ('a', 'b'), 64, ())
-  params = head.add_to(models.make_params(BERT))
-  ids = np.array([[2, 5, 6, 3], [2, 6, 3, 0]], np.int32)
-  found = []
-
-  def compute(params, batch):
-    return classes.TASK.compute_sums(module, params, batch, None)[0]
-
-  for length in (16, 64):
-    batch = {'input_ids': np.zeros((2, length), np.int32)}
-    batch['input_ids'][:, :4] = ids
-    batch['input_mask'] = (batch['input_ids'] > 0).astype(np.int32)
-    batch['segment_ids'] = np.zeros((2, length), np.int32)
-    batch['labels'] = np.array([1, 0])
-    batch['label_weights'] = np.ones(2, np.float32)
-    sums = jax.jit(compute)(params, batch)
-    found.append(sums['cross_entropy'])
-  np.testing.assert_allclose(*found, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

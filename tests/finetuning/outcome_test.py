@@ -34,26 +34,6 @@ def check_predict(workdir, texts, tmp_path):
   return found
 
 
-def test_the_head_has_all_that_is_before_the_classifier():
-  c = recipes.finetuning()
-  params = {'classifier': {'kernel': np.zeros((8, 2)), 'bias': np.zeros(2)}}
-  c.data.text, data = 'text', supervised.Data({}, ('a', 'b'), 0, {})
-  run = outcome.Run(classes.TASK, c, '', data, params, {}, None, 0)
-  head = outcome.make_head(run)
-  assert head.labels == ('a', 'b') and head.columns == ('text',)
-  assert head.max_length == 128 and head.form == 'bert'
-  assert head.task == 'classification'
-  assert outcome.find_problem(classes.TASK, c, head) is None
-  run = run._replace(params=params | {'bilstm': {'x': 1}})
-  head = outcome.make_head(run)
-  assert head.bilstm == {'x': 1}
-  assert 'with a BiLSTM' in outcome.find_problem(classes.TASK, c, head)
-  c.finetuning.features = 'last'
-  assert 'only a head was trained' in outcome.find_problem(
-    classes.TASK, c, head
-  )
-
-
 def test_results_that_cannot_be_written_are_one_line(tmp_path, monkeypatch):
   monkeypatch.setattr(outcome, 'score', lambda run: {})
   (tmp_path / 'results.json').mkdir()

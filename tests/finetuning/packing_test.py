@@ -113,12 +113,6 @@ def test_the_share_is_that_of_the_batch_that_needs_most():
   assert packing.count_rows(share, 8) == 4
 
 
-def test_the_order_is_a_function_of_the_seed_and_the_step():
-  whole, again = find_batches(), buckets.Order(0, LENGTHS, dealt=True)
-  for step in (149, 3, 77):
-    np.testing.assert_array_equal(again.find_records(PHASE, step), whole[step])
-
-
 @pytest.fixture
 def one_device(monkeypatch):
   """Lets batches be packed, as on one device; tests have several."""

@@ -154,13 +154,6 @@ def test_a_config_of_another_training_is_refused(
     read(str(workdir))
 
 
-def test_a_config_in_a_bucket_that_is_ill_may_be_read_later(ill, remote):
-  ill.status = 503
-  with pytest.raises(errors.UserError, match='HTTP 503') as caught:
-    trained_run.read_config(f'{remote}/config.json')
-  assert caught.value.exit_code == errors.MAY_PASS
-
-
 def edit_config(workdir, **values):
   path = workdir / 'config.json'
   path.write_text(json.dumps(json.loads(path.read_text()) | values))
