@@ -86,30 +86,31 @@ def test_the_exit_code_tells_mistakes_bugs_and_what_may_pass(error, code):
     assert pickle.loads(pickle.dumps(error)).exit_code == code
 
 
-def test_an_error_of_the_disk_is_explained_and_others_pass():
+@pytest.mark.parametrize(
+  ('error', 'kinds', 'reason'),
+  [
+    (OSError(errno.EIO, 'Input/output error'), [], 'Input/output error'),
+    (OSError('odd.'), [], 'odd'),
+    (ValueError('at line 3.\nand more'), [ValueError], 'at line 3'),
+  ],
+)
+def test_an_error_of_the_disk_or_of_another_kind_is_explained(
+  error, kinds, reason
+):
   with pytest.raises(errors.UserError) as caught:
-    with errors.explaining('cannot read x', 'use y.'):
-      raise OSError(errno.EIO, 'Input/output error')
-  assert str(caught.value) == 'cannot read x: Input/output error; use y.'
-  assert caught.value.exit_code == errors.MAY_PASS
-  with pytest.raises(errors.UserError, match=r'^cannot read x: odd\.$'):
-    with errors.explaining('cannot read x'):
-      raise OSError('odd')
-  for error in (errors.UserError('mine'), KeyError('x')):
-    with pytest.raises(type(error)) as caught:
-      with errors.explaining('cannot read x'):
-        raise error
-    assert caught.value is error
+    with errors.explaining('cannot read x', 'use y.', *kinds):
+      raise error
+  assert str(caught.value) == f'cannot read x: {reason}; use y.'
+  assert caught.value.__cause__ is error
 
 
-def test_other_errors_than_of_a_disk_are_explained_where_asked():
-  with pytest.raises(errors.UserError) as caught:
-    with errors.explaining('x is not JSON', 'mend it.', ValueError):
-      raise ValueError('at line 3.\nand more')
-  assert str(caught.value) == 'x is not JSON: at line 3; mend it.'
-  with pytest.raises(errors.UserError, match='^itself$'):
-    with errors.explaining('x is not JSON', 'mend it.', ValueError):
-      raise errors.UserError('itself')
+@pytest.mark.parametrize('kinds', [[], [ValueError]])
+@pytest.mark.parametrize('error', [errors.UserError('mine'), KeyError('x')])
+def test_users_errors_and_other_kinds_pass(error, kinds):
+  with pytest.raises(type(error)) as caught:
+    with errors.explaining('cannot read x', '', *kinds):
+      raise error
+  assert caught.value is error
 
 
 def test_a_place_is_put_before_a_users_error_and_no_other():
