@@ -70,12 +70,8 @@ def test_the_command_refuses_what_means_nothing(tmp_path):
   target = str(tmp_path / 'ours')
   with pytest.raises(errors.UserError, match='not the directory of a run.*=3'):
     run_main(path, target, 'hf', '--step=3')
-  with pytest.raises(errors.UserError, match='not a folder, a checkpoint'):
-    run_main(str(tmp_path / 'absent'), target, 'hf')
   with pytest.raises(errors.UserError, match='neither a config.json nor'):
     run_main(str(tmp_path), target, 'hf')
-  with pytest.raises(errors.UserError, match='does not end in .npz'):
-    run_main(path, target, 'npz')
   assert os.listdir(tmp_path) == ['theirs']
 
 

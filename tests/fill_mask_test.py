@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from bert_jax import errors, fill_mask
-from bert_jax.config import model_config
 from bert_jax.interop import google, hugging_face, npz, rename
 from tests import commands, models
-from tests.inference import fill_test, trained_run_test
+from tests.inference import fill_test
 
 
 def test_words_and_bars_stand_in_columns():
@@ -48,18 +47,6 @@ def test_every_kind_of_model_answers_alike(tmp_path, monkeypatch, capsys):
   assert answers == {
     'the [MASK] ran\n  cat   50.0%  ████████████\n  dog   25.0%  ██████\n'
   }
-
-
-def test_a_run_answers_as_its_export_does(tmp_path, monkeypatch, capsys):
-  workdir = trained_run_test.make_run(tmp_path / 'run')
-  exported = str(tmp_path / 'export')
-  bert = model_config(trained_run_test.make_config())
-  params = trained_run_test.params(2)
-  hugging_face.export(exported, params, bert, models.TOKENIZER)
-  for path in (workdir, exported):
-    ask(monkeypatch, path, 'the [MASK]')
-  run, export = capsys.readouterr().out.split('the [MASK]')[1:]
-  assert run == export != ''
 
 
 def test_what_cannot_guess_words_is_refused(tmp_path, monkeypatch):

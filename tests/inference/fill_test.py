@@ -26,12 +26,7 @@ def make_model(vocab_size=11, causal=False, reverse=False):
     causal=causal,
     reverse=reverse,
   )
-  random = np.random.default_rng(0)
-  params = jax.tree.map(
-    lambda x: random.normal(size=x.shape).astype(np.float32),
-    models.shapes(config, False),
-  )
-  return params, config
+  return models.make_params(config, with_nsp=False), config
 
 
 def make_certain_model(vocab_size=11):

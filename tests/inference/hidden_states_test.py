@@ -16,18 +16,15 @@ CONFIG = dataclasses.replace(models.CONFIG, num_layers=4, max_positions=40)
 TEXTS = ['the cat', ('the dog', 'cat cats the'), 'é ' + 'the ' * 35]
 
 
-def make_params(config=CONFIG):
-  random = np.random.default_rng(0)
-  return jax.tree.map(
-    lambda x: random.normal(size=x.shape).astype(np.float32),
-    models.shapes(config, False),
-  )
-
-
 def extract(layers='last', texts=TEXTS, config=CONFIG, **kwargs):
   return list(
     hidden_states.extract(
-      make_params(config), config, models.TOKENIZER, texts, layers, **kwargs
+      models.make_params(config, with_nsp=False),
+      config,
+      models.TOKENIZER,
+      texts,
+      layers,
+      **kwargs,
     )
   )
 
@@ -55,7 +52,7 @@ def test_neighbours_and_padding_change_nothing():
 
 def test_the_last_layer_is_what_the_heads_read():
   """The MLM head of the model on the last states gives the model's logits."""
-  params = make_params()
+  params = models.make_params(CONFIG, with_nsp=False)
   ids = jnp.array([models.TOKENIZER.encode('the cat')['input_ids']])
   batch = {
     'input_ids': ids,
@@ -74,7 +71,7 @@ def test_the_last_layer_is_what_the_heads_read():
 
 
 def test_the_embeddings_enter_the_first_layer():
-  params = make_params()
+  params = models.make_params(CONFIG, with_nsp=False)
   first = extract('embeddings')[0].hidden[None]
   second = extract('all')[0].hidden[1][None]
   layer = encoder.Layer(CONFIG)

@@ -16,10 +16,6 @@ from tests import commands, processes
 from tests.data import preparation
 from tests.finetuning import made
 
-# That is how ml_collections loads the file of --config.
-pytestmark = pytest.mark.filterwarnings(
-  'ignore:the load_module:DeprecationWarning'
-)
 # Two rows, of which each seed is a run of pre-training and one of fine-tuning.
 _TABLES = """
 import runpy

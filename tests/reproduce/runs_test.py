@@ -10,28 +10,14 @@ from bert_jax.config import pretraining
 from bert_jax.finetuning import starting
 from bert_jax.finetuning.readers import glue
 from bert_jax.reproduce import runs
+from tests.finetuning import spans_test
 
 PATH = 'configs/tables.py'
 TABLES = runpy.run_path(PATH)['get_tables']
-_SQUAD = {
-  'data': [
-    {
-      'paragraphs': [
-        {
-          'context': 'a cat and a dog',
-          'qas': [
-            {
-              'id': f'{i}',
-              'question': 'who?',
-              'answers': [{'text': x, 'answer_start': 2}],
-            }
-            for i, x in enumerate(('cat', 'cat and'))
-          ],
-        }
-      ]
-    }
-  ]
-}
+_SQUAD = spans_test.make_squad(
+  (f'{i}', 'who?', 'a cat and a dog', [(x, 2)])
+  for i, x in enumerate(('cat', 'cat and'))
+)
 
 
 @pytest.fixture(scope='module')
@@ -139,12 +125,6 @@ def test_equal_flops_are_equal(data):
   assert costs['4x256x4'] > 1.5 * first
   for row in ('4x128x2, equal FLOPs', '4x256x4, equal FLOPs'):
     assert abs(costs[row] / first - 1) < 1e-3
-
-
-def test_what_has_no_data_is_left_out(tmp_path):
-  c = pretraining('tiny')
-  columns = {x for _, x in list_runs(TABLES(c)['6'], c, str(tmp_path))}
-  assert columns == {'', 'perplexity'}
 
 
 def test_claims_are_the_papers():
