@@ -89,6 +89,7 @@ def _define_flags():
     'layer', None, 'Layer to draw, from 0; by default the last.'
   )
   flags.DEFINE_integer('head', None, 'Head to draw, from 0; by default all.')
+  flags.mark_flag_as_required('model')
 
 
 def main(argv: list[str]):
@@ -121,8 +122,6 @@ def main(argv: list[str]):
 
 
 def _check_flags(f, texts):
-  if not f.model:
-    raise errors.UserError('--model is missing; name a run or an exported one.')
   if not f.output and not f.attention_plot:
     raise errors.UserError(
       '--output is missing; name a .npz to write, or a picture with '

@@ -37,14 +37,13 @@ def _define_flags():
     'model', None, 'A run, its export or another trained model.'
   )
   flags.DEFINE_integer('top', 5, 'How many words to show for each [MASK].')
+  flags.mark_flag_as_required('model')
 
 
 def main(argv: list[str]):
   # A sentence needs no accelerator, which may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
   sentences = argv[1:]
-  if not flags.FLAGS.model:
-    raise errors.UserError('--model is missing; name a run or an exported one.')
   if not sentences:
     raise errors.UserError(
       'no sentence; write one in quotes, such as "the [MASK] barked ."'

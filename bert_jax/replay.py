@@ -19,7 +19,6 @@ import os
 
 from absl import flags
 
-from bert_jax import errors
 from bert_jax.runtime import cli
 
 _SORTS = ('loss', 'gradient')
@@ -35,8 +34,6 @@ def main():
   from bert_jax.runtime import compile_cache, files, progress, storage
 
   values = flags.FLAGS
-  if values.rows < 0:
-    raise errors.UserError(f'--rows={values.rows} must not be negative.')
   compile_cache.use()
   found = replay.rebuild(storage.resolve(values.workdir), values.step)
   with progress.Progress(found.phase.batch_size, 'rows', 'replaying') as bar:
@@ -52,7 +49,9 @@ def _define_flags():
   flags.DEFINE_string('workdir', None, 'Directory of the run.')
   flags.DEFINE_integer('step', None, 'Step to replay, as in the log, from 1.')
   flags.DEFINE_enum('sort', 'loss', _SORTS, 'What the rows are sorted by.')
-  flags.DEFINE_integer('rows', 3, 'How many rows to show in full.')
+  flags.DEFINE_integer(
+    'rows', 3, 'How many rows to show in full.', lower_bound=0
+  )
   flags.DEFINE_string('json', None, 'File for all figures.')
   flags.mark_flags_as_required(['workdir', 'step'])
 

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from bert_jax import errors, main, replay
-from bert_jax.config import recipes
+from bert_jax import main, replay
+from bert_jax.config import apply_arguments, recipes
 from bert_jax.workdir import log
 from tests import commands
 from tests.data import preparation
@@ -18,40 +18,21 @@ POISON = 'zebra quartz jigsaw'.split()
 STEPS = 370  # all rows
 
 
-def small_config(text, **changes):
+def small_config(text):
   c = recipes.pretraining('tiny')
   phase = {'seq_length': 32, 'steps': STEPS, 'batch_size': 4}
   phase |= {'accumulate': 1, 'max_predictions': 5}
   c.phases.update({name: (value,) for name, value in phase.items()})
-  c.update_from_flattened_dict(
-    {
-      'model.num_layers': 1,
-      'model.hidden_size': 16,
-      'model.mlp_size': 16,
-      'model.max_positions': 32,
-      'data.input': text,
-      'data.layout': 'sentences',
-      'data.vocab_size': 120,
-      'data.min_chars': 0,
-      'data.heldout': 0.05,
-      'data.passes': 1,
-      'data.shards': 2,
-      'data.workers': 0,
-      # With them, the poison is known, and its loss is no jump.
-      'objective.unigram_bias': False,
-      'objective.word_vectors': False,
-      'objective.sampled_words': 60,
-      'optimizer.learning_rate': 1e-2,
-      'optimizer.warmup_steps': 10,
-      'eval.every': 0,
-      'eval.sequences': 8,
-      'log.every': 1,
-      'checkpoint.every': 60,
-      'checkpoint.keep': 99,
-      **changes,
-    }
+  return apply_arguments(
+    c,
+    'num_layers=1,hidden_size=16,mlp_size=16,max_positions=32,'
+    f'input={text},layout=sentences,vocab_size=120,min_chars=0,heldout=0.05,'
+    'passes=1,shards=2,workers=0,'
+    # With them, the poison is known, and its loss is no jump.
+    'unigram_bias=False,word_vectors=False,sampled_words=60,'
+    'learning_rate=1e-2,warmup_steps=10,eval.every=0,eval.sequences=8,'
+    'log.every=1,checkpoint.every=60,checkpoint.keep=99',
   )
-  return c
 
 
 @pytest.fixture(scope='module')
@@ -125,8 +106,3 @@ def test_the_rows_of_an_exact_step_add_up_to_the_logged_loss(
   norms = [x['grad_norm'] for x in found['rows']]
   assert norms == sorted(norms, reverse=True)
   assert not any('predictions' in x for x in found['rows'])
-
-
-def test_a_negative_number_of_rows_is_refused(tmp_path):
-  with pytest.raises(errors.UserError, match='--rows=-1 must not be negative'):
-    run(tmp_path, 1, tmp_path, '--rows=-1')
