@@ -34,11 +34,7 @@ from bert_jax.train import fit, programs, task, tuning
     ('model.dropout', 0.001, '0 of 256 values; 1 of them, 0.0039, is the lea'),
     ('optimizer.warmup_steps', 2_000_000, 'leaves none'),
     ('data.pack', 256, 'data.pack=256 must be at least 1 and at most 255'),
-    (
-      'data.weights',
-      (1.0, 2.0),
-      'weights=.1.0, 2.0. are 2, but there are 1 inputs',
-    ),
+    ('data.weights', (1.0, 2.0), 'are 2, but there are 1 inputs'),
     ('optimizer.freeze', '(', 'is not a regular expression'),
     ('phases.max_predictions', (20, 5000), 'max_predictions=5000 is more than'),
     ('phases.steps', (2**31 - 1, 1), 'add up to 2147483648'),

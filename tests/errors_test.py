@@ -67,10 +67,7 @@ def raised_from(cause: Exception) -> errors.UserError:
     (raised_from(ValueError("UNKNOWN: x [os_error_code='5' y]")), 75),
     (raised_from(ValueError("UNKNOWN: x [os_error_code='2' y]")), 1),
     (RuntimeError('UNAVAILABLE: TPU initialization failed'), 75),
-    (
-      RuntimeError("backend 'tpu': ABORTED: The TPU is already in use by 7"),
-      75,
-    ),
+    (RuntimeError("'tpu': ABORTED: The TPU is already in use by 7"), 75),
     (RuntimeError('open(/dev/vfio/0): Device or resource busy'), 75),
     (RuntimeError('all CUDA-capable devices are busy or unavailable'), 75),
     (RuntimeError('DEADLINE_EXCEEDED: Barrier timed out'), 75),

@@ -54,7 +54,7 @@ def test_what_cannot_guess_words_is_refused(tmp_path, monkeypatch):
   encoder = rename.keep_parts(models.make_params(), {'pooler'})
   npz.write(path, encoder, models.CONFIG, models.TOKENIZER)
   with pytest.raises(
-    errors.UserError, match='x.npz has no MLM head.*missing: mlm/bias, '
+    errors.UserError, match='no MLM head.*missing: mlm/bias, '
   ):
     ask(monkeypatch, path, 'the [MASK]')
 

@@ -120,7 +120,7 @@ def test_a_labelled_file_is_scored(tmp_path, capsys):
 
 def test_scores_that_cannot_be_written_are_one_line(tmp_path):
   (tmp_path / 'out.scores.json').mkdir()
-  with pytest.raises(errors.UserError, match='cannot write .*scores.json: Is'):
+  with pytest.raises(errors.UserError, match='scores.json: Is a directory.$'):
     predict_file(tmp_path, ROWS, label='label')
 
 

@@ -122,8 +122,6 @@ def test_words_that_differ_decide(first, second, expected):
 
 
 def test_a_sentence_that_is_too_long_is_named():
-  with pytest.raises(
-    errors.UserError, match="'the the .*' has 10 tokens .* takes 9; shorten it"
-  ):
+  with pytest.raises(errors.UserError, match="'the the .*' has 10 .* takes 9;"):
     score(mixed(), 'cat', 'the ' * 8)
   assert score(mixed(), 'the ' * 7) < 0

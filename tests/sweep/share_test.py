@@ -258,7 +258,7 @@ def test_the_grid_may_change_but_nothing_else(tmp_path):
   check(tmp_path, 'seed=0,1,2 learning_rate=1e-5,2e-5', seed=8)
   check(tmp_path, 'seed=0', **{'log.every': 3})  # of no effect on results
   with pytest.raises(
-    errors.UserError, match=r'another config \(finetuning.epochs was 0.0, is 2'
+    errors.UserError, match=r'\(finetuning.epochs was 0.0, is 2'
   ):
     check(tmp_path, 'seed=0', **{'finetuning.epochs': 2.0})
 

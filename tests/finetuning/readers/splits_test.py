@@ -82,14 +82,8 @@ def write(folder, *names):
   'given, message',
   [
     ('.', 'has train.csv and train.tsv; na'),
-    (
-      'nowhere',
-      'exist; give a folder with train.tsv, .csv, .jsonl, .conll, .tx',
-    ),
-    (
-      'train=a.csv,dve=b.csv',
-      "'dve=b.csv' is not SPLIT=FILE with one of train",
-    ),
+    ('nowhere', 'exist; give a folder with train.tsv, .csv, .jsonl, .con'),
+    ('train=a.csv,dve=b.csv', "'dve=b.csv' is not SPLIT=FILE with one of"),
     ('train=a.csv,train=b.csv', 'each once'),
     ('dev=a.csv', 'has no training file'),
   ],

@@ -196,9 +196,7 @@ def test_any_dataset_may_be_read_by_its_columns(tfds_dir):
 
 
 def test_what_is_not_there_is_said(tfds_dir):
-  with pytest.raises(
-    errors.UserError, match="no column 'body'; it has .* by data.text="
-  ):
+  with pytest.raises(errors.UserError, match="column 'body'; .* data.text="):
     read_tfds('rte', text='body')
   with pytest.raises(errors.UserError, match='is not prepared under'):
     read_tfds('no_such_set')
