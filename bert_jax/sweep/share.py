@@ -144,7 +144,7 @@ def work(
 
 
 def report_failures(failed: Mapping[str, int]) -> int:
-  """Names runs that failed, {name: exit code}; returns the sweep's exit code."""
+  """Names failed runs, {name: exit code}; returns the code of their sweep."""
   for name in failed:
     print(f'failed: {name}; see output.txt there')
   codes = {*failed.values()}
