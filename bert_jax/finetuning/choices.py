@@ -54,7 +54,7 @@ class Choices(row_task.RowTask):
   """One of several choices, equally many in each row; `labels` are ()."""
 
   name = 'choice'
-  card = supervised.Card('multiple-choice', 'MultipleChoice')
+  pipeline, auto = 'multiple-choice', 'MultipleChoice'
   rows = ChoiceRows
   cut = 'choice'
   needed = 'text', 'choices'

@@ -51,7 +51,7 @@ class Classes(row_task.RowTask):
   """Classes of texts or pairs, or numbers, whose `labels` are ()."""
 
   name = 'classification'
-  card = supervised.Card('text-classification', 'SequenceClassification')
+  pipeline, auto = 'text-classification', 'SequenceClassification'
   rows = TextRows
 
   def read_file(self, source, split, path):

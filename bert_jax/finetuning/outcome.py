@@ -157,7 +157,7 @@ def find_problem(
   head: classifier.Head,
 ) -> str | None:
   """Returns why a run's model cannot be exported; None if it can."""
-  if not this.card.auto:
+  if not this.auto:
     return f'transformers has no class for {this.name}'
   if config.finetuning.features != fine_tuned.NO_FEATURES:
     return (
@@ -204,10 +204,9 @@ def make_card(
   parameters: int,
 ) -> str:
   """Returns the model card, in Markdown with Hugging Face's metadata."""
-  pipeline, auto, unit, drawn = this.card
   name = config.finetuning.glue or config.data.input
   source = f'`{config.init_from}`' if config.init_from else 'random weights'
-  head = ('split', unit, 'metric', 'value', '95 % interval', 'constant')
+  head = ('split', this.counted, 'metric', 'value', '95 % interval', 'constant')
   recipe = [
     (field, f'`{json.dumps(value)}`')
     for field, value in flatten(config).items()
@@ -215,20 +214,21 @@ def make_card(
   ]
   problem = results['problem']
   parts = [
-    _METADATA.format(pipeline),
+    _METADATA.format(this.pipeline),
     f'# BERT fine-tuned on {name}',
     f'{parameters:,} parameters, fine-tuned from {source} on '
-    f'{results["counts"]["train"]:,} {unit} by bert_jax {bert_jax.__version__}. '
-    f'It predicts {this.describe_prediction(config, labels)}.',
+    f'{results["counts"]["train"]:,} {this.counted} by bert_jax '
+    f'{bert_jax.__version__}. It predicts '
+    f'{this.describe_prediction(config, labels)}.',
     '## Evaluation',
     markdown.make_table(head, _list_scores(results)),
-    f'Intervals are bootstrapped over the {drawn}, and at least as wide as '
-    "Wilson's; another seed may differ by more. `constant` "
+    f'Intervals are bootstrapped over the {this.drawn}, and at least as wide '
+    "as Wilson's; another seed may differ by more. `constant` "
     f'{this.describe_constant(config, labels)}.'
     + (_BEST.format(**results) if results['select'] == 'best' else '')
     + (f' **Warning: {problem}.**' if problem else ''),
     '## How to load it',
-    _LOADING.format(auto),
+    _LOADING.format(this.auto),
     *([_ANSWERING] if config.finetuning.unanswerable else []),
     '## Recipe',
     markdown.make_table(('field', 'value'), recipe),

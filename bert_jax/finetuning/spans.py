@@ -24,9 +24,8 @@ class Spans(supervised.Supervised):
   """Answers to questions; predictions are `span_answers.Answers`."""
 
   name = 'spans'
-  card = supervised.Card(
-    'question-answering', 'QuestionAnswering', 'questions', 'questions'
-  )
+  pipeline, auto = 'question-answering', 'QuestionAnswering'
+  counted, drawn = 'questions', 'questions'
   rows = span_windows.Questions
   unit = place = 'question'
   extension = '.json'

@@ -49,23 +49,6 @@ class Data(NamedTuple):
   directory: str = ''
 
 
-class Card(NamedTuple):
-  """What the model card of a task says.
-
-  Attributes:
-    pipeline: name of the task on Hugging Face's hub.
-    auto: class of transformers after `AutoModelFor`; '' if it has none, so that
-      nothing is exported.
-    unit: the noun for what is counted.
-    drawn: what is resampled for intervals.
-  """
-
-  pipeline: str
-  auto: str
-  unit: str = 'rows'
-  drawn: str = 'rows'
-
-
 class Supervised(abc.ABC):
   """A task of fine-tuning, without state: one instance is enough.
 
@@ -73,7 +56,11 @@ class Supervised(abc.ABC):
 
   Attributes:
     name: the value of config.task.
-    card: what its model card says.
+    pipeline: its name on Hugging Face's hub, for the model card.
+    auto: class of transformers after `AutoModelFor`; '' if it has none, so that
+      nothing is exported.
+    counted, drawn: nouns of the card for what is counted, and for what is
+      resampled for intervals.
     rows: the class of its rows.
     unit: the noun for what files hold, to print.
     place: what identifies a unit, to print.
@@ -84,7 +71,9 @@ class Supervised(abc.ABC):
   """
 
   name: str
-  card: Card
+  pipeline: str
+  auto = ''
+  counted, drawn = 'rows', 'rows'
   rows: type[encode.Rows] = encode.Rows
   unit, place = 'row', 'line'
   extension = '.tsv'

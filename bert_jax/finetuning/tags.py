@@ -77,9 +77,8 @@ class Tags(supervised.Supervised):
   """A tag for each word; predictions are the tags' numbers, int32 [W]."""
 
   name = 'tagging'
-  card = supervised.Card(
-    'token-classification', 'TokenClassification', 'words', 'sentences'
-  )
+  pipeline, auto = 'token-classification', 'TokenClassification'
+  counted, drawn = 'words', 'sentences'
   rows = Words
   unit = 'sentence'
   extension = '.conll'

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax import predict, tasks
-from bert_jax.finetuning import encode, row_task, supervised
+from bert_jax.finetuning import encode, row_task
 from tests.finetuning import made
 
 LABELS = 'even', 'odd'
@@ -16,7 +16,7 @@ class Parity(row_task.RowTask):
   """Tells texts of an even from texts of an odd number of words."""
 
   name = 'parity'
-  card = supervised.Card('text-classification', '')
+  pipeline = 'text-classification'
 
   def list_labels(self, config, found):
     return LABELS
