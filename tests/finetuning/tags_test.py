@@ -84,14 +84,13 @@ def test_the_export_is_the_run_and_has_no_pooler(run):
 
 
 @pytest.mark.slow
-def test_a_file_is_tagged_by_the_run_and_its_export_and_scored(run, tmp_path):
+def test_a_file_is_tagged_and_scored(run, tmp_path):
   (tmp_path / 'in.txt').write_text('dog\ne\n\n\nthe\ncats\n')
-  output = str(tmp_path / 'out.conll')
-  for model in (run, os.path.join(run, 'export')):
-    assert predict.predict(model, str(tmp_path / 'in.txt'), output) == 4
-    assert made.read_lines(output) == [
-      'dog\tB-ORG', 'e\tI-ORG', '', '', 'the\tO', 'cats\tB-PER'
-    ]  # fmt: skip
+  given, output = str(tmp_path / 'in.txt'), str(tmp_path / 'out.conll')
+  assert predict.predict(f'{run}/export', given, output) == 4
+  assert made.read_lines(output) == [
+    'dog\tB-ORG', 'e\tI-ORG', '', '', 'the\tO', 'cats\tB-PER'
+  ]  # fmt: skip
   dev = os.path.join(os.path.dirname(run), 'words', 'dev.conll')
   predict.predict(run, dev, output, label='-1')
   found = made.read_json(tmp_path / 'out.scores.json')
@@ -144,9 +143,7 @@ def test_held_out_words_are_collected_once_each(tmp_path):
 def test_a_tag_that_no_training_word_has_is_refused(tmp_path):
   c = make_config(tmp_path)
   (tmp_path / 'words' / 'dev.conll').write_text('cat O\n\nthe O\ndog B-LOC\n')
-  with pytest.raises(
-    errors.UserError, match="dev.conll: line 4 has the tag 'B-LOC'"
-  ):
+  with pytest.raises(errors.UserError, match="dev.conll: line 4 .* 'B-LOC'"):
     tags.TASK.read(c, models.TOKENIZER)
 
 
@@ -210,12 +207,7 @@ def encode_documents(length, *documents):
       [[1, 2], [2], [4, 5]],
     ),
     # Context ends where the document does.
-    (
-      16,
-      [['the'], ['cat', 'dog']],
-      [[THE], *[[CAT, DOG]] * 2],
-      [[1], [1], [2]],
-    ),
+    (9, [['the'], ['cat', 'dog']], [[THE], *[[CAT, DOG]] * 2], [[1], [1], [2]]),
     # A sentence that is too long gets more rows and loses no word.
     (
       6,
