@@ -23,12 +23,20 @@ def run(config: config_dict.ConfigDict, workdir: str):
   """Prepares the data, trains and exports; resumes an interrupted run."""
   # Imported here and below, so that --help and the processes that prepare data,
   # which import this module, do not wait for jax.
-  from bert_jax import tasks
+  from bert_jax import config_check, tasks
+  from bert_jax.config import to_json
   from bert_jax.parallel import agreement, distributed, watchdog
   from bert_jax.train import fit
+  from bert_jax.workdir import claim
 
   task = tasks.get(config)
-  config = _check(task, config, workdir)
+  config_check.check(config)
+  config = task.take_model(config, workdir)
+  config_check.check(config)
+  agreement.check_same({**json.loads(to_json(config)), **agreement.hash_code()})
+  fit.check_devices(config)
+  task.check(config, workdir)
+  claim.check_shared(workdir)
   with watchdog.watch_hosts() as pulse, contextlib.ExitStack() as stack:
     status = _claim(task, config, workdir, stack)
     config, data = _prepare(task, config, workdir, status)
@@ -38,24 +46,6 @@ def run(config: config_dict.ConfigDict, workdir: str):
     distributed.first_then_all(
       'export', lambda: task.finish(config, data, workdir, *trained)
     )
-
-
-def _check(task, config, workdir) -> config_dict.ConfigDict:
-  """Takes over the model to start from; checks what needs no data."""
-  from bert_jax import config_check
-  from bert_jax.config import to_json
-  from bert_jax.parallel import agreement
-  from bert_jax.train import fit
-  from bert_jax.workdir import claim
-
-  config_check.check(config)
-  config = task.take_model(config, workdir)
-  config_check.check(config)
-  agreement.check_same({**json.loads(to_json(config)), **agreement.hash_code()})
-  fit.check_devices(config)
-  task.check(config, workdir)
-  claim.check_shared(workdir)
-  return config
 
 
 def _claim(task, config, workdir, stack):
