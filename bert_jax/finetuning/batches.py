@@ -15,6 +15,7 @@ from bert_jax.finetuning import (
   supervised,
   task_data,
 )
+from bert_jax.inference import fine_tuned
 from bert_jax.train import task
 
 
@@ -118,7 +119,7 @@ def make_task(
 
   def score(kept):
     names = this.list_metrics(data.labels, config.finetuning.glue)
-    split, settings = data.splits['dev'], this.get_settings(config)
+    split, settings = data.splits['dev'], fine_tuned.get_spans(config)
     found, _ = this.decide(split, kept, settings, tune=True)
     return this.measure(names, data.labels, split, found)
 

@@ -64,7 +64,7 @@ def finish(
   params = parameters.drop_padding_rows(params, vocab_size)
   kept = {'dev': predictions[task.HELD_OUT], **predictions}
   del kept[task.HELD_OUT]
-  settings, found = this.get_settings(config), {}
+  settings, found = fine_tuned.get_spans(config), {}
   for name, x in kept.items():  # dev first, on which the settings are tuned
     split = data.splits[name]
     found[name], settings = this.decide(split, x, settings, name == 'dev')
@@ -103,7 +103,7 @@ def score(run: Run) -> dict[str, Any]:
   dev = scored.pop('dev')
   return {
     **dev,
-    **this.list_results(run.settings),
+    **({'threshold': run.settings.threshold} if run.settings else {}),
     'problem': this.find_problem(dev, run.found['dev']),
     'counts': {name: split.count() for name, split in data.splits.items()},
     'other': scored,

@@ -14,7 +14,7 @@ from bert_jax.finetuning import (
   supervised,
 )
 from bert_jax.finetuning.readers import splits, squad
-from bert_jax.model import classifier, losses
+from bert_jax.model import losses
 from bert_jax.runtime import files
 
 LABELS = 'start', 'end'
@@ -105,16 +105,6 @@ class Spans(supervised.Supervised):
     """Returns sums of classes; the loss of guessing depends on the windows."""
     return supervised.SUMS, {}, None
 
-  def get_settings(self, config):
-    """Returns how answers are found; the threshold is not tuned yet."""
-    c = config.finetuning
-    return classifier.Spans(
-      c.doc_stride,
-      c.max_query_length,
-      c.max_answer_length,
-      0.0 if c.unanswerable else None,
-    )
-
   def decide(self, split, kept, settings, tune):
     """Returns the answers, and the settings with their threshold."""
     answers = span_answers.choose(split, kept, settings, tune)
@@ -139,9 +129,6 @@ class Spans(supervised.Supervised):
       return 'no answer has a finite score'
     different = np.unique(found.texts, return_inverse=True)[1]
     return metrics.find_problem(scored, different)
-
-  def list_results(self, settings):
-    return {'threshold': settings.threshold}
 
   def describe_scores(self, named):
     """Returns the scores and, of a run, the threshold."""

@@ -95,7 +95,7 @@ class Supervised(abc.ABC):
       tokenizer,
       max(config.phases.seq_length),
       config.finetuning.form,
-      self.get_settings(config),
+      fine_tuned.get_spans(config),
     )
     rows, facts, repeated = {}, {}, splits.find_repeated(found)
     for split, content in found.items():
@@ -241,12 +241,6 @@ class Supervised(abc.ABC):
 
   # From predictions to scores.
 
-  def get_settings(
-    self, config: config_dict.ConfigDict
-  ) -> classifier.Spans | None:
-    """Returns how answers are found, if that is the task."""
-    return None
-
   def decide(
     self, split: Any, kept: Any, settings: classifier.Spans | None, tune: bool
   ) -> tuple[Any, classifier.Spans | None]:
@@ -254,7 +248,7 @@ class Supervised(abc.ABC):
 
     Args:
       kept: what `Rows.keep` kept of their predictions.
-      settings: from `get_settings`, or as tuned on dev.
+      settings: of `fine_tuned.get_spans`, or as tuned on dev.
       tune: whether to tune them on these rows.
     """
     return kept, settings
@@ -306,10 +300,6 @@ class Supervised(abc.ABC):
   ) -> list[tuple[str, str]]:
     """Writes further files of a run; returns (name, meaning) of each."""
     return []
-
-  def list_results(self, settings: classifier.Spans | None) -> dict[str, Any]:
-    """Returns what `results.json` has besides the scores."""
-    return {}
 
   def describe_scores(self, named: dict[str, dict]) -> list[str]:
     """Returns {split: its scores} as lines to print."""
@@ -364,7 +354,7 @@ def make_objective(
     return found | packing.list_shapes(found, packed)
 
   sums, more, expected = this.list_sums(config, module)
-  compute = this.make_compute(this.get_settings(config))
+  compute = this.make_compute(fine_tuned.get_spans(config))
   init = fine_tuned.make_init(module)
   if config.init_from:
     init = parameters.skip_layers(init, fine_tuned.list_new_layers(config))

@@ -102,6 +102,19 @@ def make_head_module(
   return made(*common, head.lstm_units)
 
 
+def get_spans(config: config_dict.ConfigDict) -> classifier.Spans | None:
+  """Returns how answers are found, if that is the task, before any tuning."""
+  if config.task != 'spans':
+    return None
+  c = config.finetuning
+  return classifier.Spans(
+    c.doc_stride,
+    c.max_query_length,
+    c.max_answer_length,
+    0.0 if c.unanswerable else None,
+  )
+
+
 def count_flops(module: nn.Module, length: int) -> float:
   """Returns the matrix-product FLOPs of one row, forward + backward."""
   bert, flops, width = module.config, 0.0, module.config.hidden_size

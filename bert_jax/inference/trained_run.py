@@ -86,14 +86,10 @@ def _take_head(params, config, workdir, about) -> classifier.Head | None:
   """Takes the head of a fine-tuned model out of a run's parameters."""
   if 'classifier' not in params:
     return None
-  found, c, spans = params.pop('classifier'), config.finetuning, None
-  if config.task == 'spans':
-    threshold = None
-    if c.unanswerable:
-      threshold = _read_results(workdir).get('threshold', 0.0)
-    spans = classifier.Spans(
-      c.doc_stride, c.max_query_length, c.max_answer_length, threshold
-    )
+  found, spans = params.pop('classifier'), fine_tuned.get_spans(config)
+  if spans and config.finetuning.unanswerable:
+    threshold = _read_results(workdir).get('threshold', 0.0)
+    spans = spans._replace(threshold=threshold)
   return classifier.Head(
     found['kernel'],
     found['bias'],
@@ -102,7 +98,7 @@ def _take_head(params, config, workdir, about) -> classifier.Head | None:
     tuple(about['columns']),
     config.task,
     params.pop('bilstm', None),
-    c.form,
+    config.finetuning.form,
     spans,
   )
 
