@@ -190,17 +190,25 @@ def test_labels_that_are_all_the_same_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'field, value, message',
+  'changes, message',
   [
-    ('data.dir', 'x', 'data.dir=x means nothing here, since the data of fine'),
-    ('data.vocab', 'v.txt', 'data.vocab=v.txt means nothing here, since init'),
-    ('resize_positions', True, 'resize_positions=True means nothing here'),
-    ('phases.steps', (1, 1), 'phases have 2 entries; fine-tuning has one'),
+    (
+      {'data.dir': 'x'},
+      'data.dir=x means nothing here, since the data of fine',
+    ),
+    ({'data.vocab': 'v'}, 'data.vocab=v means nothing here, since init'),
+    ({'resize_positions': True}, 'resize_positions=True means nothing here'),
+    (
+      {'task': 'spans', 'finetuning.head_bias': 'labels'},
+      'head_bias=labels means nothing',
+    ),
+    ({'phases.steps': (1, 1)}, 'phases have 2 entries; fine-tuning has one'),
+    ({'finetuning.reinit_layers': 3}, '=3 is more than the 2 layers'),
   ],
 )
-def test_fields_without_an_effect_are_refused(tmp_path, field, value, message):
+def test_fields_without_an_effect_are_refused(tmp_path, changes, message):
   with pytest.raises(errors.UserError, match=message):
-    complete(tmp_path, **{field: value})
+    complete(tmp_path, **changes)
 
 
 def make_sized(size, task='classification', arguments='', **fields):
@@ -264,14 +272,6 @@ def test_heads_of_small_models_start_at_the_frequency_of_the_labels(tmp_path):
   c = apply_arguments(c, 'profile=paper')
   assert made.prepare(c, str(tmp_path / 'b'))[0].finetuning.head_bias == 'zeros'
   assert recipes.pretraining('tiny').finetuning.head_bias == 'zeros'
-
-
-def test_biases_of_answers_are_not_their_frequencies(tmp_path):
-  c = made.configure(tmp_path, task='spans')
-  starting.take_model(c, str(tmp_path / 'run'))
-  c.finetuning.head_bias = 'labels'
-  with pytest.raises(errors.UserError, match='head_bias=labels means nothing'):
-    starting.take_model(c, str(tmp_path / 'run'))
 
 
 @pytest.mark.parametrize('name', ['paper', 'google', 'hf'])

@@ -41,12 +41,6 @@ def test_the_top_layers_and_the_pooler_start_anew():
   ]
 
 
-def test_more_layers_than_there_are_are_refused():
-  c = make_config(**{'finetuning.reinit_layers': 13})
-  with pytest.raises(errors.UserError, match='=13 is more than the 12 layers'):
-    fine_tuned.list_new_layers(c)
-
-
 def test_a_model_is_taken_over_except_for_its_heads(tmp_path):
   path = made.write_source(tmp_path / 'source')
   c = make_config(init_from=path, **{'data.vocab_size': 11})
