@@ -19,10 +19,14 @@ from tests.finetuning import made
 JSONL = examples.Columns('context', 'question', 'choices', 'label')
 
 
-def read(tmp_path, rows, columns=JSONL):
-  path = tmp_path / 'rows.jsonl'
+def write(path, rows):
   path.write_text('\n'.join(json.dumps(row) for row in rows))
-  return choices.TASK.read_table(table_files.read(str(path)), columns)
+  return str(path)
+
+
+def read(tmp_path, rows):
+  table = table_files.read(write(tmp_path / 'rows.jsonl', rows))
+  return choices.TASK.read_table(table, JSONL)
 
 
 def make_row(given, label=0, question='e'):
@@ -61,10 +65,7 @@ NO_LIST = "line 1 .*'choices' what is not a list of two or more texts"
     ([make_row(['a'])], NO_LIST),
     ([make_row('ab')], NO_LIST),
     ([make_row(['a', 1])], NO_LIST),
-    (
-      [make_row(['a', 'b']), {'context': 'a', 'question': 'b'}],
-      'line 2 .*what',
-    ),
+    ([make_row(['a', 'b']), {'context': 'a', 'question': 'b'}], 'line 2 .*wh'),
     ([{'context': 'a', 'question': 'b'}], "neither a column 'choices' with li"),
     ([make_row(['a', 'b'], 0, None)], "line 1 has in 'question' nothing, not"),
     (
@@ -86,9 +87,8 @@ def make(tmp_path, dev=(), **changes):
   c.data.label = 'label'
   c.update_from_flattened_dict(changes)
   train = [make_row(['cat', 'the dogs', 'e'], 2), make_row(['e', 'e', 'cats'])]
-  for name, rows in {'train': train, 'dev': dev or train[:1]}.items():
-    text = '\n'.join(json.dumps(row) for row in rows)
-    (tmp_path / f'{name}.jsonl').write_text(text)
+  write(tmp_path / 'train.jsonl', train)
+  write(tmp_path / 'dev.jsonl', dev or train[:1])
   return c, choices.TASK.read(c, models.TOKENIZER)
 
 
@@ -192,12 +192,9 @@ def write_rows(folder):
     given = ['the dog', 'dogs e', 'the the']
     given[i % 3] = ['cat', 'the cats', 'e cat'][i // 3 % 3]
     rows.append({'context': 'the ' * (i % 4), 'of': given, 'label': i % 3})
-  for name, part in (('train', rows), ('dev', rows[:10])):
-    (folder / f'{name}.jsonl').write_text(
-      '\n'.join(json.dumps(row) for row in part)
-    )
-  test = [{'context': '', 'of': ['dog', 'cat', 'e']}]
-  (folder / 'test.jsonl').write_text(json.dumps(test[0]))
+  write(folder / 'train.jsonl', rows)
+  write(folder / 'dev.jsonl', rows[:10])
+  write(folder / 'test.jsonl', [{'context': '', 'of': ['dog', 'cat', 'e']}])
   return str(folder)
 
 
@@ -237,12 +234,11 @@ def test_the_export_is_the_run(run):
 def test_choices_of_a_file_are_predicted_in_order(run, tmp_path):
   # Another number of choices than in training.
   rows = [['dog', 'cats'], ['cat', 'the dog'], ['e', 'the cat']]
-  given, output = tmp_path / 'in.jsonl', str(tmp_path / 'out.jsonl')
-  given.write_text(
-    '\n'.join(json.dumps({'context': 'the', 'of': row}) for row in rows)
-  )
-  for model in (run, os.path.join(run, 'export')):
-    assert predict.predict(model, str(given), output, batch_size=4) == 3
-    found = [json.loads(line) for line in made.read_lines(output)]
-    assert [row['prediction'] for row in found] == ['1', '0', '1']
-    assert sum(found[0]['probabilities'].values()) == pytest.approx(1, abs=1e-5)
+  rows = [{'context': 'the', 'of': row} for row in rows]
+  given = write(tmp_path / 'in.jsonl', rows)
+  output = str(tmp_path / 'out.jsonl')
+  model = f'{run}/export'
+  assert predict.predict(model, given, output, batch_size=4) == 3
+  found = [json.loads(line) for line in made.read_lines(output)]
+  assert [row['prediction'] for row in found] == ['1', '0', '1']
+  assert sum(found[0]['probabilities'].values()) == pytest.approx(1, abs=1e-5)
