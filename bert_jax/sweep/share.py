@@ -57,7 +57,9 @@ def check_config(
   """
   path = os.path.join(directory, _SWEEP)
   claim.make_folder(directory)
-  if not storage.create(path, to_json(config).encode()):
+  with errors.explaining(f'cannot write {path}'):
+    is_new = storage.create(path, to_json(config).encode())
+  if not is_new:
     free = {name for run in runs for name in run.fields}
     _compare(directory, files.read_json(path), config, free)
   for run in runs:
