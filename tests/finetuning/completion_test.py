@@ -150,8 +150,7 @@ def test_dev_is_scored_each_epoch_but_ten_times_at_most(
 
 @pytest.mark.slow
 def test_more_epochs_than_a_run_began_with_are_refused(finetuned):
-  with open(f'{finetuned}/config.json', encoding='utf-8') as file:
-    c = unflatten(json.load(file))
+  c = unflatten(made.read_json(finetuned, 'config.json'))
   c.finetuning.epochs = 4.0
   with pytest.raises(errors.UserError, match='finetuning.epochs was 8.0, is 4'):
     main.run(c, finetuned)

@@ -46,8 +46,7 @@ def test_a_task_is_a_class_and_a_row_in_a_table(tmp_path, monkeypatch, capsys):
   assert found['counts'] == {'train': 48, 'dev': 10, 'test': 2}
   output = str(tmp_path / 'out.csv')
   assert predict.predict(run, f'{texts}/test.csv', output, keep=['text']) == 2
-  with open(output, encoding='utf-8') as file:
-    rows = list(csv.DictReader(file))
+  rows = list(csv.DictReader(made.read_lines(output)))
   assert [x['text'] for x in rows] == ['the dog', 'cats']
   assert {x['prediction'] for x in rows} <= set(LABELS)
   assert 'test.csv accuracy ' in capsys.readouterr().out  # labels are known

@@ -75,13 +75,11 @@ def predict_file(tmp_path, content, name='out.csv', **fields):
 
 
 def read_csv(path) -> list[dict]:
-  with open(path, encoding='utf-8') as file:
-    return list(csv.DictReader(file))
+  return list(csv.DictReader(made.read_lines(path)))
 
 
 def read_jsonl(path) -> list[dict]:
-  with open(path, encoding='utf-8') as file:
-    return [json.loads(line) for line in file]
+  return [json.loads(line) for line in made.read_lines(path)]
 
 
 ROWS = 'id,text,label\n7,the cat,class 0\n8,dog,class 149\n,cats,class 0\n'
