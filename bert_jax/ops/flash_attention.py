@@ -17,7 +17,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 
 from bert_jax import errors
-from bert_jax.ops import dropout, kept_bits
+from bert_jax.ops import dropout, kept_bits, triton_calls
 from bert_jax.ops.attention_kernels import dot
 from bert_jax.ops.elementwise import add_bias
 
@@ -32,7 +32,7 @@ _HEAD_SIZES = 16, 32, 64, 128
 # with blocks of 128 or eight warps. At length 128, the gradients of a whole head
 # at once, with five products instead of seven, took longer, in four warps and in
 # eight.
-_STAGES = 3
+_STAGES, _WARPS = 3, 4
 _LOG2E = float(np.log2(np.e))
 
 
@@ -190,31 +190,25 @@ def _run(kernel, arrays, outputs, call):
     'd_qkv': ((None, BLOCK, 3, None, k), lambda i, h, b: (b, i, 0, h, 0)),
     'd_bias': ((None, None, None, 3, k), lambda i, h, b: (b, i, h, 0, 0)),
   }
-  names = *arrays, *outputs
-
-  def body(*refs):
-    kernel(call, **dict(zip(names, refs, strict=True)))
 
   def on(gpu, *values):
-    options = {'interpret': True}
+    make_params = None
     if gpu:
       # Imported late: jax has announced its removal. Then the plain path is
       # tried after this one, see `train/tuning.py`.
       from jax.experimental.pallas import triton
 
-      params = triton.CompilerParams(num_warps=4, num_stages=_STAGES)
-      options = {'compiler_params': params}
-    # With jax_enable_x64, loops have int64 counters.
-    with jax.enable_x64(False):
-      return pl.pallas_call(
-        body,
-        grid=(s // BLOCK, h, b),
-        in_specs=[pl.BlockSpec(*specs[name]) for name in arrays],
-        out_specs=[pl.BlockSpec(*specs[name]) for name in outputs],
-        out_shape=[jax.ShapeDtypeStruct(*x) for x in outputs.values()],
-        name=f'flash{kernel.__name__}',
-        **options,
-      )(*values)
+      make_params = functools.partial(triton.CompilerParams, num_stages=_STAGES)
+    return triton_calls.call(
+      triton_calls.by_name(functools.partial(kernel, call), *arrays, *outputs),
+      make_params,
+      _WARPS,
+      grid=(s // BLOCK, h, b),
+      in_specs=[pl.BlockSpec(*specs[name]) for name in arrays],
+      out_specs=[pl.BlockSpec(*specs[name]) for name in outputs],
+      out_shape=[jax.ShapeDtypeStruct(*x) for x in outputs.values()],
+      name=f'flash{kernel.__name__}',
+    )(*values)
 
   # Depends on the platform that is compiled for, even if it is absent here.
   return jax.lax.platform_dependent(

@@ -161,7 +161,9 @@ def forward(
       inputs['kept'] = added.kept
       in_specs.append(pl.BlockSpec((None, d), lambda i: (i * rows // _BITS, 0)))
   y, mean, inverse, *total = triton_calls.call(
-    _named(functools.partial(_forward, epsilon, keep), *inputs, *outputs),
+    triton_calls.by_name(
+      functools.partial(_forward, epsilon, keep), *inputs, *outputs
+    ),
     make_params,
     size.warps,
     grid=(n // rows,),
@@ -228,7 +230,7 @@ def backward(
     outputs['dupdate'] = outputs['dx']
   whole = [pl.BlockSpec((n, d), lambda i: (0, 0))] * (len(outputs) - 1)
   found, dx, *dupdate = triton_calls.call(
-    _named(
+    triton_calls.by_name(
       functools.partial(_backward, rows, programs, keep), *inputs, *outputs
     ),
     make_params,
@@ -242,11 +244,6 @@ def backward(
   dscale, dbias, *dadded = jnp.sum(found, 0)
   of_added = (dupdate[0] if dupdate else dx, dadded[0]) if added else None
   return dx, dscale, dbias, of_added
-
-
-def _named(kernel, *names):
-  """Returns a kernel that is given its references by their names."""
-  return lambda *refs: kernel(**dict(zip(names, refs, strict=True)))
 
 
 def _count_rows(n, d, size):
