@@ -52,39 +52,32 @@ def draw(key: jax.Array, shape: tuple[int, ...], bits: int, keep: int):
 )
 def _draw_all(data, *, count, bits, keep):
   """Returns count numbers, with a kernel where there can be one."""
-  draw_some = functools.partial(_draw, bits, keep)
   whole = jax.ShapeDtypeStruct((count,), jnp.uint32)
+  block = math.gcd(count, _BLOCK)
 
   def plain(data):
-    return draw_some(
-      jax.lax.iota(jnp.uint32, count), [data[i] for i in range(4)]
-    )
-
-  block = math.gcd(count, _BLOCK)
-  if block < _LEAST_BLOCK or not triton_calls.can_read(whole):
-    return plain(data)
-  by_kernel = functools.partial(_call, draw_some, whole, block)
-  return triton_calls.choose(by_kernel, plain, data)
-
-
-def _call(draw_some, whole, block, data, *, make_params=None):
-  """Draws all numbers with a kernel; without make_params it is interpreted."""
+    return _draw(bits, keep, jax.lax.iota(jnp.uint32, count), data)
 
   def kernel(data, out):
     first = (pl.program_id(0) * block).astype(jnp.uint32)
     place = first + jax.lax.iota(jnp.uint32, block)
-    out[...] = draw_some(place, [data[i] for i in range(4)])
+    out[...] = _draw(bits, keep, place, data)
 
-  return triton_calls.call(
-    kernel,
-    make_params,
-    _WARPS,
-    grid=(whole.size // block,),
-    in_specs=[pl.BlockSpec(data.shape, lambda i: (0,))],
-    out_specs=pl.BlockSpec((block,), lambda i: (i,)),
-    out_shape=whole,
-    name='draw_kept_bits',
-  )(data)
+  def by_kernel(data, make_params=None):
+    return triton_calls.call(
+      kernel,
+      make_params,
+      _WARPS,
+      grid=(count // block,),
+      in_specs=[pl.BlockSpec(data.shape, lambda i: (0,))],
+      out_specs=pl.BlockSpec((block,), lambda i: (i,)),
+      out_shape=whole,
+      name='draw_kept_bits',
+    )(data)
+
+  if block < _LEAST_BLOCK or not triton_calls.can_read(whole):
+    return plain(data)
+  return triton_calls.choose(by_kernel, plain, data)
 
 
 def _draw(bits, keep, place, data):
@@ -93,9 +86,9 @@ def _draw(bits, keep, place, data):
   Args:
     bits: how many of each byte are drawn.
     place: the numbers' places, uint32 [n].
-    data: four words of a key.
+    data: four words of a key, or a reference to them.
   """
-  numbers = []
+  data, numbers = [data[i] for i in range(4)], []
   for call in range(math.ceil(bits / 4)):
     numbers += philox((place, jnp.uint32(call), *data[2:]), data[:2])
   dropped = (_compare(x, keep) >> (7 - i) for i, x in enumerate(numbers[:bits]))
