@@ -82,20 +82,14 @@ def normalise(
 
 def _normalise_forward(x, scale, bias, how, update):
   options = {'epsilon': how.epsilon, 'dtype': how.dtype, 'keep': how.keep}
-  added = None
+  arrays = [x, scale, bias]
   if update:
     values = elementwise.add_bias(update.values, update.bias, True)
-    added = normalisation_kernels.Added(values, update.kept)
+    arrays += values, update.kept
   kernel, plain = normalisation_kernels.forward, _plain_forward
-  arrays = x, scale, bias, added
   y, mean, inverse, total = _choose(how, kernel, plain, options, *arrays)
-  return y, (
-    total,
-    mean,
-    inverse,
-    scale,
-    update and update._replace(values=None),
-  )
+  update = update and update._replace(values=None)
+  return y, (total, mean, inverse, scale, update)
 
 
 def _normalise_backward(how, residuals, gradient):
@@ -121,10 +115,12 @@ def _choose(how, kernel, plain, options, *arrays):
   return plain(*arrays)
 
 
-def _plain_forward(x, scale, bias, added, *, epsilon, dtype, keep=256):
+def _plain_forward(
+  x, scale, bias, update=None, kept=None, *, epsilon, dtype, keep
+):
   """Returns what `normalisation_kernels.forward` does, in XLA's operations."""
-  if added:
-    x = x + _drop(added.update, added.kept, keep)
+  if update is not None:
+    x = x + _drop(update, kept, keep)
   wide = x.astype(jnp.float32)
   mean = jnp.mean(wide, -1, keepdims=True)
   # In the same pass as the mean; rounding may make it slightly negative.
@@ -136,9 +132,7 @@ def _plain_forward(x, scale, bias, added, *, epsilon, dtype, keep=256):
   return y.astype(dtype), mean, inverse, x
 
 
-def _plain_backward(
-  x, mean, inverse, scale, gradient, kept=None, *, keep=256, added=False
-):
+def _plain_backward(x, mean, inverse, scale, gradient, kept, *, keep, added):
   """Returns what `normalisation_kernels.backward` does."""
   scale = scale.reshape((1,) * (x.ndim - 1) + (-1,))
   gradient = gradient.astype(jnp.float32)

@@ -56,18 +56,6 @@ _MOST_SIZE = 4096  # of D, for whose sums there are registers
 _BITS = 8  # of a byte, see `pack`
 
 
-class Added(NamedTuple):
-  """What is added to x before it is normalised.
-
-  Attributes:
-    update: [..., D], like x.
-    kept: uint8 [N / 8, D] from `pack`; None without dropout.
-  """
-
-  update: jax.Array
-  kept: jax.Array | None
-
-
 def supports(x: jax.Array) -> bool:
   """Returns whether the kernels can normalise x [..., D] here."""
   size = x.shape[-1]
@@ -122,7 +110,8 @@ def forward(
   x: jax.Array,
   scale: jax.Array,
   bias: jax.Array,
-  added: Added | None = None,
+  update: jax.Array | None = None,
+  kept: jax.Array | None = None,
   *,
   keep: int = 256,
   epsilon: float,
@@ -137,6 +126,8 @@ def forward(
   Args:
     x: [..., D], float32 or bfloat16.
     scale, bias: [D].
+    update: added to x before it is normalised, [..., D], like x.
+    kept: of the update, uint8 [N / 8, D] from `pack`; None without dropout.
     keep: of how many 256 numbers of the update dropout keeps.
     dtype: of y; mean and inverse are float32.
     make_params: of Triton; None runs the kernel in Pallas' interpreter.
@@ -152,13 +143,13 @@ def forward(
   outputs = {'y': jax.ShapeDtypeStruct((n, d), dtype)}
   outputs |= dict.fromkeys(('mean', 'inverse'), jax.ShapeDtypeStruct((n,), F32))
   out_specs = [own, one, one]
-  if added:
-    inputs['update'] = added.update.reshape(n, d)
+  if update is not None:
+    inputs['update'] = update.reshape(n, d)
     in_specs.append(own)
     outputs['total'] = jax.ShapeDtypeStruct((n, d), x.dtype)
     out_specs.append(own)
-    if added.kept is not None:
-      inputs['kept'] = added.kept
+    if kept is not None:
+      inputs['kept'] = kept
       in_specs.append(pl.BlockSpec((None, d), lambda i: (i * rows // _BITS, 0)))
   y, mean, inverse, *total = triton_calls.call(
     triton_calls.by_name(
@@ -177,7 +168,7 @@ def forward(
     y.reshape(x.shape),
     mean.reshape(each),
     inverse.reshape(each),
-    total[0].reshape(x.shape) if added else x,
+    total[0].reshape(x.shape) if total else x,
   )
 
 
@@ -203,9 +194,8 @@ def backward(
   x's type, those of parameters are float32 [D].
 
   Args:
-    total, mean, inverse, scale, keep, make_params: as in `forward`.
+    total, mean, inverse, scale, kept, keep, make_params: as in `forward`.
     gradient: of y, [..., D].
-    kept: as in `Added`.
     added: whether there was an update.
   """
   n, d = total.size // total.shape[-1], total.shape[-1]
