@@ -39,10 +39,6 @@ class Tokens(NamedTuple):
   sequence_ids: jax.Array | None = None
 
 
-def get_tokens(batch: dict[str, jax.Array]) -> Tokens:
-  return Tokens(batch['input_mask'], batch.get('sequence_ids'))
-
-
 def compute_mask(
   tokens: Tokens, causal: bool, positions: jax.Array | None = None
 ):
@@ -92,10 +88,9 @@ def attend(
     'causal': config.causal,
     'sequence_ids': tokens.sequence_ids,
   }
-  if config.attention == 'fused':
-    return fused_attention.attend(qkv, bias, tokens.input_mask, key, **options)
-  if config.attention == 'flash':
-    return flash_attention.attend(qkv, bias, tokens.input_mask, key, **options)
+  ours = {'fused': fused_attention, 'flash': flash_attention}
+  if kernels := ours.get(config.attention):
+    return kernels.attend(qkv, bias, tokens.input_mask, key, **options)
   qkv = elementwise.add_bias(qkv, bias, config.flat_rows)
   if config.attention == 'recompute':
     call = recomputed_attention.Call(

@@ -79,8 +79,7 @@ def _has_kernels(config: bert_config.BertConfig) -> bool:
 
 
 def make_norm(config: bert_config.BertConfig, name: str):
-  kernels = _has_kernels(config)
-  how = config.norm_epsilon, config.dtype, kernels
+  how = config.norm_epsilon, config.dtype, _has_kernels(config)
   return layer_norm.LayerNorm(*how, name=name)
 
 
@@ -133,32 +132,12 @@ class Embeddings(nn.Module):
     self.norm = make_norm(c, None)
     self.drop = dropout.Dropout(c.dropout)
 
-  def __call__(self, input_ids, segment_ids, positions, deterministic):
-    words = self.word(input_ids)
-    return self.of_words(words, segment_ids, positions, deterministic)
-
-  def of_words(
-    self,
-    words: jax.Array,
-    segment_ids: jax.Array,
-    positions: jax.Array,
-    deterministic: bool,
-  ):
+  def __call__(self, words, segment_ids, positions, deterministic):
     """Computes hidden states from the tokens' embeddings [B, S, D], float32."""
     x = words + self.type(segment_ids) + self.position(positions)
     x = self.drop(self.norm(x), deterministic)
     self.sow('intermediates', 'hidden', x)
     return x
-
-
-def get_positions(batch: dict[str, jax.Array]):
-  """Returns each token's position, [1, S] or, in packed rows, [B, S].
-
-  In packed rows, positions start at 0 in each pair.
-  """
-  if 'position_ids' in batch:
-    return batch['position_ids']
-  return jnp.arange(batch['input_ids'].shape[1])[None]
 
 
 def take_rows(x: jax.Array, positions: jax.Array | None):
@@ -319,10 +298,11 @@ class Bert(nn.Module):
       return packed_rows.unpack(x, packed['places'], packed['origins'])
     if words is None:
       words = self.embeddings.word(batch['input_ids'])
-    x = self.embeddings.of_words(
-      words, batch['segment_ids'], get_positions(batch), deterministic
-    )
-    tokens = attention.get_tokens(batch)
+    places = batch.get('position_ids')  # of packed rows, [B, S]
+    if places is None:
+      places = jnp.arange(words.shape[1])[None]
+    x = self.embeddings(words, batch['segment_ids'], places, deterministic)
+    tokens = attention.Tokens(batch['input_mask'], batch.get('sequence_ids'))
     return self.encoder(x, tokens, deterministic, positions)
 
 

@@ -10,11 +10,6 @@ import pytest
 from bert_jax import errors
 from bert_jax.model import attention, bert_config
 
-# Two pairs, of two tokens and of one, and one cell of padding.
-PACKED = {
-  'input_mask': jnp.array([[1, 1, 1, 0]]),
-  'sequence_ids': jnp.array([[1, 1, 2, 0]]),
-}
 # B=3 S=8 H=2 K=4; rows of 8, 5 and no tokens.
 CONFIG = bert_config.BertConfig(11, 8, 1, 2, 12, attention_dropout=0.0)
 TOKENS = attention.Tokens(jnp.arange(8)[None] < jnp.array([[8], [5], [0]]))
@@ -23,8 +18,8 @@ BIAS = jax.random.normal(jax.random.key(1), (3, 2, 4))
 
 
 def test_plain_tokens_see_their_row_at_no_cost_per_pair_of_tokens():
-  plain = {'input_mask': PACKED['input_mask']}
-  found = attention.compute_mask(attention.get_tokens(plain), causal=False)
+  tokens = attention.Tokens(jnp.array([[1, 1, 1, 0]]))
+  found = attention.compute_mask(tokens, causal=False)
   assert found.astype(int).tolist() == [[[[1, 1, 1, 0]]]]
 
 

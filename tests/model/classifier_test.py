@@ -150,11 +150,12 @@ def test_tags_are_a_product_with_the_hidden_states():
   embeddings, layers = (
     part(models.CONFIG) for part in (encoder.Embeddings, encoder.Encoder)
   )
+  words = params['embeddings']['word']['embedding'][TWO['input_ids']]
   x = embeddings.apply(
     {'params': params['embeddings']},
-    *(TWO['input_ids'], TWO['segment_ids'], jnp.arange(5)[None], True),
+    *(words, TWO['segment_ids'], jnp.arange(5)[None], True),
   )
-  tokens = encoder.attention.get_tokens(TWO)
+  tokens = encoder.attention.Tokens(TWO['input_mask'])
   hidden = layers.apply({'params': params['encoder']}, x, tokens, True)
   expected = hidden @ KERNEL + jnp.arange(3.0)[None, None]
   found = tag(QUIET)(TWO)

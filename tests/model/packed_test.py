@@ -157,7 +157,7 @@ def seen_from(batch, position, causal):
   direction = rng.normal(size=16).astype('f4')
 
   def output(x):
-    tokens = attention.get_tokens(batch)
+    tokens = attention.Tokens(batch['input_mask'], batch['sequence_ids'])
     y = encoder.apply({'params': params['encoder']}, x, tokens, True)
     return y[0, position] @ direction
 
