@@ -63,12 +63,7 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
   if compute.attention == 'auto':
     compute.attention = _choose_attention(config, device, length)
   elif compute.attention not in ('xla', 'recompute'):
-    find_problem = {
-      'fused': _fused_problem,
-      'flash': _flash_problem,
-      'cudnn': _cudnn_problem,
-    }[compute.attention]
-    cannot = find_problem(config, device, length)
+    cannot = _find_problem(compute.attention, config, device, length)
     if cannot:
       raise errors.UserError(
         f'compute.attention={compute.attention} {cannot}; use '
@@ -139,14 +134,12 @@ def _choose_attention(config, device, length) -> str:
   dropout, for the latter on an H200, cuDNN's took 0.57 ms forward and backward,
   and `flash` 0.56.
   """
-  if not _fused_problem(config, device, length):
-    return 'fused'
-  # cuDNN's attention could not be lowered for an absent GPU.
-  here = isinstance(device, jax.Device)
-  if here and not _cudnn_problem(config, device, length):
-    return 'cudnn'
-  if not _flash_problem(config, device, length):
-    return 'flash'
+  ways = ['fused', 'cudnn', 'flash']
+  if not isinstance(device, jax.Device):
+    ways.remove('cudnn')  # it could not be lowered for an absent GPU
+  for way in ways:
+    if not _find_problem(way, config, device, length):
+      return way
   return _choose_plain(config, device, length)
 
 
@@ -201,46 +194,34 @@ def _choose_last_layer(config, device) -> str:
   return 'predicted' if few and plain and on_cpu and not drops else 'all'
 
 
-def _fused_problem(config, device, length) -> str | None:
-  if device.platform != 'tpu':
-    return f'runs on TPUs, not on {device.platform}'
+def _find_problem(attention, config, device, length) -> str | None:
+  """Says why kernels cannot compute attention; None if they can."""
+  platform = 'tpu' if attention == 'fused' else 'gpu'
+  if device.platform != platform:
+    return f'runs on {platform.upper()}s, not on {device.platform}'
   # Mosaic does not support bfloat16 products on these chips.
   if device.device_kind in ('TPU v2', 'TPU v3'):
     return f'does not run on a {device.device_kind}'
-  if config.mesh.model > 1:
+  if attention != 'cudnn' and config.mesh.model > 1:
     return f'cannot be split by mesh.model={config.mesh.model}'
   m = config.model
-  found = fused_attention.unsupported(
-    length, m.num_heads, m.hidden_size // m.num_heads, dtype=m.dtype
-  )
+  size = m.hidden_size // m.num_heads
+  wide = '' if m.dtype == 'bfloat16' else f'model.dtype={m.dtype}'
+  if attention == 'fused':
+    found = fused_attention.unsupported(length, m.num_heads, size, m.dtype)
+  elif attention == 'cudnn':
+    found = _find_cudnn_problem(config) or wide
+  else:  # in float32, it would not fit the registers
+    found = wide or flash_attention.unsupported(length, size)
   return f'cannot do {found}' if found else None
 
 
-def _flash_problem(config, device, length) -> str | None:
-  if device.platform != 'gpu':
-    return f'runs on GPUs, not on {device.platform}'
-  if config.mesh.model > 1:
-    return f'cannot be split by mesh.model={config.mesh.model}'
-  m = config.model
-  if m.dtype != 'bfloat16':  # float32 would not fit the registers
-    return f'cannot do model.dtype={m.dtype}'
-  found = flash_attention.unsupported(length, m.hidden_size // m.num_heads)
-  return f'cannot do {found}' if found else None
-
-
-def _cudnn_problem(config, device, length) -> str | None:
-  del length
-  if device.platform != 'gpu':
-    return f'runs on GPUs, not on {device.platform}'
+def _find_cudnn_problem(config) -> str | None:
   if config.model.attention_dropout:
-    return f'cannot do model.attention_dropout={config.model.attention_dropout}'
+    return f'model.attention_dropout={config.model.attention_dropout}'
   if config.data.pack > 1:
-    return f'cannot do data.pack={config.data.pack}'
+    return f'data.pack={config.data.pack}'
   if 0 < config.finetuning.packed < 1:
-    return f'cannot do finetuning.packed={config.finetuning.packed:g}'
-  if config.objective.kind == 'rtl':
-    # It takes lengths, so padding only at the end.
-    return 'cannot do objective.kind=rtl'
-  if config.model.dtype != 'bfloat16':
-    return f'cannot do model.dtype={config.model.dtype}'
-  return None
+    return f'finetuning.packed={config.finetuning.packed:g}'
+  # It takes lengths, so padding only at the end.
+  return 'objective.kind=rtl' if config.objective.kind == 'rtl' else None

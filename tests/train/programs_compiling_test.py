@@ -31,7 +31,7 @@ def failing_kernel(monkeypatch):
   def fail(*args, **kwargs):
     raise NotImplementedError('no such kernel.\nMore of it')
 
-  monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
+  monkeypatch.setattr(tuning, '_find_problem', lambda *args: None)
   monkeypatch.setattr(fused_attention, 'attend', fail)
 
 
@@ -59,7 +59,7 @@ def test_cudnn_that_jax_does_not_find_gives_way_loudly(monkeypatch):
 @pytest.mark.slow
 def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
   votes = [1]
-  monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
+  monkeypatch.setattr(tuning, '_find_problem', lambda *args: None)
   monkeypatch.setattr(
     fused_attention, 'attend', lambda qkv, *args, **kwargs: qkv[:, :, 0]
   )
@@ -117,7 +117,7 @@ def test_no_plain_path_is_taken_where_it_would_not_help(
   def fail(program):
     raise error
 
-  monkeypatch.setattr(tuning, '_fused_problem', lambda *args: None)
+  monkeypatch.setattr(tuning, '_find_problem', lambda *args: None)
   monkeypatch.setattr(programs.Program, 'lower', fail)
   asked = 'auto' if HBM in str(error) else 'fused'
   found, said = compile_run(training.small_config(compute__attention=asked))
