@@ -66,8 +66,10 @@ def draw(key: jax.Array, shape: tuple[int, ...]):
     # for each byte, with 38 operations instead of 11.
     by_words = functools.partial(_draw_neighbours, shape=shape)
     return jax.lax.platform_dependent(key, cuda=by_words, default=by_bytes)
-  quarters = len(shape) >= 3 and shape[-2] % 4 == 0
-  return _draw_words(key, shape) if quarters else by_bytes(key)
+  if len(shape) < 3 or shape[-2] % 4:
+    return by_bytes(key)
+  *rest, rows, columns = shape
+  return _split(jax.random.bits(key, (*rest, rows // 4, columns), jnp.uint32))
 
 
 def _draw_neighbours(key, shape):
@@ -75,11 +77,6 @@ def _draw_neighbours(key, shape):
   *rest, columns = shape
   words = jax.random.bits(key, (*rest, columns // 4), jnp.uint32)
   return jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(shape)
-
-
-def _draw_words(key, shape):
-  *rest, rows, columns = shape
-  return _split(jax.random.bits(key, (*rest, rows // 4, columns), jnp.uint32))
 
 
 def _split(words):

@@ -12,9 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.ops import gelu_kernels, triton_calls
-
-_LINEAR = gelu_kernels.LINEAR
-_CUBIC = gelu_kernels.CUBIC
+from bert_jax.ops.gelu_kernels import CUBIC, LINEAR
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -103,12 +101,12 @@ def _tanh(x):
 
 def _inner(x):
   """Returns the argument of tanh."""
-  return x * (_LINEAR + _CUBIC * (x * x))
+  return x * (LINEAR + CUBIC * (x * x))
 
 
 def _grow(x):
   """Returns x times the derivative of tanh's argument."""
-  return x * (_LINEAR + 3 * _CUBIC * (x * x))
+  return x * (LINEAR + 3 * CUBIC * (x * x))
 
 
 gelu_tanh.defvjp(_gelu_forward, _gelu_backward)

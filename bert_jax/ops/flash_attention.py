@@ -81,18 +81,8 @@ def attend(
 
   Off GPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
 
-  Args:
-    qkv: queries, keys and values without their biases, [B, S, 3, H, K], float32
-      or bfloat16.
-    bias: of queries, keys and values, [3, H, K].
-    input_mask: [B, S], nonzero where there is a token to see.
-    key: of the dropout; None turns it off. A threefry key gives the bytes of
-      `dropout.draw(key, [B, H, S, S])`, keys before queries.
-    rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
-    mask_value: added to the scores of keys that a query does not see; less than
-      -10,000 is -10,000.
-    causal: whether queries do not see later keys.
-    sequence_ids: [B, S] or None; tokens see only those with the same id.
+  Args: as those of `fused_attention.attend`; with a key that is not threefry's,
+    `kept_bits` draws, and a mask_value below -10,000 is -10,000.
   """
   b, s, _, h, k = qkv.shape
   problem = unsupported(s, k)

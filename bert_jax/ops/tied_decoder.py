@@ -213,8 +213,7 @@ def _backward(kept, gradients):
   scaled = (x * scale[:, None]).astype(x.dtype)
   dtable = jnp.einsum('nv,nd->vd', powers, scaled, **product)
   rows = _eight(scale.astype(x.dtype))
-  dbias = jnp.einsum('kn,nv->kv', rows, powers, **product)
-  dbias = dbias[0]
+  dbias = jnp.einsum('kn,nv->kv', rows, powers, **product)[0]
   if sample is None:
     dbias = dbias.at[labels].add(at_label)
   return (

@@ -16,6 +16,7 @@ from bert_jax import errors
 
 # The newest versions with which continuous integration has passed.
 TESTED = {'jax': (0, 12), 'libtpu': (0, 0, 50)}
+_MOST = 6  # differences that are named
 
 
 def get_versions() -> dict[str, str]:
@@ -86,8 +87,8 @@ def check_same(facts: dict):
   )
 
 
-def find_differences(facts: list[dict], most: int = 6) -> list[str]:
-  """Describes in what hosts differ from host 0, `most` differences at most."""
+def find_differences(facts: list[dict]) -> list[str]:
+  """Describes in what hosts differ from host 0."""
   first = facts[0]
   found = [
     f'host {k} has {name}={other.get(name)!r}, host 0 has {first.get(name)!r}'
@@ -95,5 +96,5 @@ def find_differences(facts: list[dict], most: int = 6) -> list[str]:
     for name in sorted({*first, *other})
     if first.get(name) != other.get(name)
   ]
-  more = len(found) - most
-  return found[:most] + ([f'{more} more'] if more > 0 else [])
+  more = len(found) - _MOST
+  return found[:_MOST] + ([f'{more} more'] if more > 0 else [])

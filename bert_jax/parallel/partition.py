@@ -27,10 +27,8 @@ RULES = (
   (r'encoder/layer_\d+/mlp_out/bias', P(None)),
   (r'(.+/)?\w*norm/(scale|bias)', P(None)),
   (r'mlm/bias', P('model')),  # [V]
-  (r'(mlm/transform|pooler|nsp|classifier)/kernel', P(None, None)),
-  (r'(mlm/transform|pooler|nsp|classifier)/bias', P(None)),
-  (r'bilstm/\w+/\w+/kernel', P(None, None)),
-  (r'bilstm/\w+/\w+/bias', P(None)),
+  (r'(mlm/transform|pooler|nsp|classifier|bilstm/.+)/kernel', P(None, None)),
+  (r'(mlm/transform|pooler|nsp|classifier|bilstm/.+)/bias', P(None)),
   (r'mix/(weights|scale)', P(None)),
 )
 _MOMENT = re.compile(r'opt_state/(\d+/)?(mu|nu)/(?P<parameter>.+)')

@@ -205,8 +205,8 @@ def _reduce(grad, spec, dtype, mesh):
     axis, parts = spec.index('data'), mesh.shape['data']
     slices, row = device_mesh.count_slices(mesh), device_mesh.find_row(mesh)
     total = collectives.scatter(total, axis, parts, slices, row)
-  elif mesh.shape['data'] > 1:
-    total = jax.lax.psum(total, 'data')
+  else:
+    total = device_rows.add_up(total, mesh)
   return total.astype(jnp.float32)
 
 

@@ -10,13 +10,14 @@ from bert_jax import errors
 from bert_jax.parallel import agreement
 
 
-def test_differences_name_the_host_and_the_field():
+def test_differences_name_the_host_and_the_field(monkeypatch):
+  monkeypatch.setattr(agreement, '_MOST', 2)
   facts = [
     {'seed': 0, 'model.py': 'aa'},
     {'seed': 0, 'model.py': 'aa'},
     {'seed': 1, 'model.py': 'bb', 'new.py': 'cc'},
   ]
-  assert agreement.find_differences(facts, most=2) == [
+  assert agreement.find_differences(facts) == [
     "host 2 has model.py='bb', host 0 has 'aa'",
     "host 2 has new.py='cc', host 0 has None",
     '1 more',
