@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import types
 
 import jax
 from ml_collections import config_dict
@@ -78,6 +79,12 @@ def _lower_phase(tuned, phase, mesh, slices, platform):
     (program.name, program.length): _lower_program(program, platform)
     for program in programs.list_phase(tuned, made, mesh, phase)
   }
+
+
+def lower_for_gpus(function, *arguments):
+  """Returns the text of a function, lowered for one GPU."""
+  program = types.SimpleNamespace(jitted=jax.jit(function), arguments=arguments)
+  return _lower_program(program, 'gpu')
 
 
 def _lower_program(program, platform):

@@ -45,3 +45,20 @@ def with_gradient(
     return out, *pull(numbers.astype(out.dtype))
 
   return [np.asarray(x, np.float32) for x in both(qkv)]
+
+
+def check(run, name, tolerance=2e-6, **options):
+  """Asserts that run(name, ...) returns nearly what run('xla', ...) does."""
+  for ours, plain in zip(
+    run(name, **options), run('xla', **options), strict=True
+  ):
+    assert np.linalg.norm(ours - plain) / np.linalg.norm(plain) < tolerance
+
+
+def check_slope(attend, shape):
+  """Compares the gradient of a function of qkv with the slope one way."""
+  qkv, way = jax.random.normal(jax.random.key(2), (2, *shape))
+  loss, step = jax.jit(lambda x: jnp.sum(jnp.sin(attend(x)))), 1e-2
+  slope = (loss(qkv + step * way) - loss(qkv - step * way)) / (2 * step)
+  found = jnp.sum(jax.jit(jax.grad(loss))(qkv) * way)
+  np.testing.assert_allclose(found, slope, rtol=2e-2)

@@ -2,7 +2,6 @@
 
 import functools
 import re
-import types
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.ops import dropout, flash_attention
 from bert_jax.parallel import row_keys
-from bert_jax.preflight import gpus
+from tests import lowering
 from tests.ops import attentions
 
 B, S, H, K = 3, 128, 2, 16
@@ -37,11 +36,7 @@ def run(
   return attentions.with_gradient(name, qkv, mask, **options)
 
 
-def check(tolerance=2e-6, **options):
-  for ours, plain in zip(
-    run('flash', **options), run('xla', **options), strict=True
-  ):
-    assert np.linalg.norm(ours - plain) / np.linalg.norm(plain) < tolerance
+check = functools.partial(attentions.check, run, 'flash')
 
 
 @pytest.mark.parametrize('length', LENGTHS)
@@ -84,15 +79,10 @@ def test_another_generator_draws_the_bits_only(monkeypatch, length):
   check(length=length, key=key)
 
 
-@pytest.mark.parametrize(
-  'length',
-  [
-    *LENGTHS,
-    *(pytest.param(n, marks=pytest.mark.slow) for n in (576, 1088)),
-  ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('length', [576, 1088])
 def test_words_have_a_bit_for_each_block_of_keys(length):
-  """Of 1 to 17 blocks; the last two need words of 16 and 32 bits."""
+  """Of 9 and 17 blocks, which need words of 16 and 32 bits."""
   mask = make_mask(length, length, 60, 9)
   check(length=length, mask=mask, key=KEY, rate=0.5)
 
@@ -150,15 +140,12 @@ def test_heads_of_each_size_lower_for_gpus(k, dtype, length):
     )
     return out.astype('float32').sum()
 
-  shapes = ((2, length, 3, 2, k), dtype), ((3, 2, k), 'float32')
-  program = types.SimpleNamespace(
-    jitted=jax.jit(jax.grad(loss, (0, 1))),
-    arguments=[
-      *(jax.ShapeDtypeStruct(*x) for x in shapes),
-      jax.ShapeDtypeStruct((2, length), 'int32'),
-    ],
+  text = lowering.lower_for_gpus(
+    jax.grad(loss, (0, 1)),
+    jax.ShapeDtypeStruct((2, length, 3, 2, k), dtype),
+    jax.ShapeDtypeStruct((3, 2, k), 'float32'),
+    jax.ShapeDtypeStruct((2, length), 'int32'),
   )
-  text = gpus.lower(program).as_text()
   assert {'flash_forward', 'flash_backward'} <= set(
     re.findall(r'flash_\w+', text)
   )

@@ -1,7 +1,6 @@
 """Tests of the GPU's kernels of GELU, in Pallas' interpreter."""
 
 import re
-import types
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.ops import elementwise, gelu_kernels
-from bert_jax.preflight import gpus
+from tests import lowering
 
 
 def make_arrays(shape, dtype):
@@ -64,12 +63,11 @@ GRADIENT = jax.value_and_grad(loss, argnums=(0, 1))
 @pytest.mark.parametrize('size', [64, 768, 4096])
 def test_rows_of_some_sizes_lower_for_gpus(size, dtype):
   shapes = ((2, 128, size), dtype), ((size,), 'float32')
-  program = types.SimpleNamespace(
-    jitted=jax.jit(GRADIENT),
-    arguments=[jax.ShapeDtypeStruct(*x) for x in shapes],
+  text = lowering.lower_for_gpus(
+    GRADIENT, *(jax.ShapeDtypeStruct(*x) for x in shapes)
   )
-  kernels = re.findall(r'gelu_(?:for|back)ward', gpus.lower(program).as_text())
-  assert set(kernels) == {'gelu_forward', 'gelu_backward'}
+  kernels = set(re.findall(r'gelu_(?:for|back)ward', text))
+  assert kernels == {'gelu_forward', 'gelu_backward'}
 
 
 @pytest.mark.parametrize(

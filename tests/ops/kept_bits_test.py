@@ -1,14 +1,12 @@
 """Tests of the bits that kernels of NVIDIA GPUs drop numbers by."""
 
-import types
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax.ops import kept_bits, triton_calls
-from bert_jax.preflight import gpus
+from tests import lowering
 
 
 @pytest.mark.parametrize(
@@ -65,12 +63,10 @@ def test_bits_are_independent_and_as_often_set_as_they_should(bits, word, impl):
 
 
 def lower(shape, bits):
-  key = jax.random.key(1, impl='rbg')
-  program = types.SimpleNamespace(
-    jitted=jax.jit(lambda key: kept_bits.draw(key, shape, bits, 230)),
-    arguments=[jax.eval_shape(lambda: key)],
+  return lowering.lower_for_gpus(
+    lambda key: kept_bits.draw(key, shape, bits, 230),
+    jax.random.key(1, impl='rbg'),
   )
-  return gpus.lower(program).as_text()
 
 
 @pytest.mark.parametrize('bits', [2, 8, 16, 32])

@@ -2,7 +2,6 @@
 
 import re
 import sys
-import types
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.ops import layer_norm, normalisation_kernels
-from bert_jax.preflight import gpus
+from tests import lowering
 
 EPSILON = 1e-12
 KEEP = 230
@@ -139,11 +138,9 @@ def lower(function, shape, dtype='bfloat16', added=False):
   shapes = [(shape, dtype), vector, vector]
   if added:
     shapes += [(shape, dtype), vector, (shape, 'uint8')]
-  program = types.SimpleNamespace(
-    jitted=jax.jit(function),
-    arguments=[jax.ShapeDtypeStruct(*x) for x in shapes],
-  )
-  return set(re.findall(r'normalise_\w+', gpus.lower(program).as_text()))
+  arguments = (jax.ShapeDtypeStruct(*x) for x in shapes)
+  text = lowering.lower_for_gpus(function, *arguments)
+  return set(re.findall(r'normalise_\w+', text))
 
 
 BOTH = {'normalise_forward', 'normalise_backward'}
