@@ -68,6 +68,13 @@ def look(one):
   watchdog._look(pulse.Watch(one._pulse, watchdog._PERIOD), one)
 
 
+def end(function, *args):
+  """Returns the code and the message with which a call ends the process."""
+  with pytest.raises(Ended) as raised:
+    function(*args)
+  return raised.value.args
+
+
 def test_hosts_that_live_are_neither_silent_nor_behind():
   hosts = make()
   for _ in range(3 * watchdog._MISSES):
@@ -82,12 +89,14 @@ def test_silent_hosts_are_named_by_host_0_and_by_all_others():
   for _ in range(watchdog._MISSES):
     assert first.find_silent() is last.find_silent() is None
     exchange([first, last])
+
+  def look_twice(one):
+    look(one)
+    exchange([first, last])  # when the first has told why it ends
+    look(one)
+
   for one in (first, last):
-    with pytest.raises(Ended) as raised:
-      look(one)
-      exchange([first, last])  # when the first has told why it ends
-      look(one)
-    code, message = raised.value.args
+    code, message = end(look_twice, one)
     assert code == 75
     assert message.startswith('host 1 (') and ', host 2 (' in message
     assert ') gave no sign of life for 16 s. Start the same' in message
@@ -126,9 +135,7 @@ def test_all_end_for_the_reason_of_the_first():
   hosts[0].fail(75, 'host 0: lost host 2')
   exchange(hosts)
   for one in hosts:
-    with pytest.raises(Ended) as raised:
-      look(one)
-    assert raised.value.args == (1, 'host 2: the disk is full')
+    assert end(look, one) == (1, 'host 2: the disk is full')
 
 
 @pytest.fixture
@@ -154,9 +161,7 @@ def test_a_reason_keeps_its_lines_its_code_and_a_name_that_is_no_text(client):
   hosts[0].fail(75, 'host 0: lost host 1')
   exchange(hosts)
   for one in hosts:
-    with pytest.raises(Ended) as raised:
-      one.end()
-    assert raised.value.args == reason
+    assert end(one.end) == reason
     assert one.find_silent() is None
 
 
@@ -185,9 +190,7 @@ def test_a_main_thread_that_hangs_ends_all_and_names_who_is_behind():
 
   wait()  # host 2 saves, and the others wait for it
   hosts[2]._pulse.watched = True
-  with pytest.raises(Ended) as raised:
-    wait()
-  code, message = raised.value.args
+  code, message = end(wait)
   assert code == 75 and message.startswith('no training step')
   head = message.partition('\n')[0]
   assert 'furthest behind: host 1 (' in head and 'host 2' not in head
@@ -237,13 +240,9 @@ def test_a_look_that_fails_ends_the_run(monkeypatch, capsys):
 )
 def test_an_error_is_told_to_all_and_ends_this_process(error, code, said):
   first, second = make(2)
-  with pytest.raises(Ended) as raised:
-    watchdog._leave_after(error, first)
-  assert raised.value.args == (code, said)
+  assert end(watchdog._leave_after, error, first) == (code, said)
   exchange([first, second])
-  with pytest.raises(Ended) as raised:
-    look(second)
-  assert raised.value.args == (code, said)
+  assert end(look, second) == (code, said)
 
 
 def test_an_error_that_a_dead_host_may_cause_waits_until_it_is_named(
@@ -283,13 +282,12 @@ def test_who_stops_alone_ends_the_others(waits, monkeypatch):
     raise jax.errors.JaxRuntimeError('DEADLINE_EXCEEDED')
 
   monkeypatch.setattr(distributed, 'barrier', wait)
-  with pytest.raises(Ended, match='host 0 was sent SIGTERM; resume'):
-    watchdog._leave_after(errors.Interrupted(15, 'resume'), first)
+  stopped = errors.Interrupted(15, 'resume')
+  said = 'host 0 was sent SIGTERM; resume'
+  assert end(watchdog._leave_after, stopped, first) == (143, said)
   assert waits == [20]
   exchange([first, second])
-  with pytest.raises(Ended) as raised:
-    look(second)
-  assert raised.value.args == (143, 'host 0 was sent SIGTERM; resume')
+  assert end(look, second) == (143, said)
 
 
 def test_one_process_passes_errors_on():

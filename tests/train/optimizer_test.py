@@ -213,34 +213,38 @@ def test_first_update_of_lamb_is_that_of_its_published_code(corrected, most):
     np.testing.assert_allclose(found[name], expected, rtol=most, atol=1e-6)
 
 
-def test_phases_may_have_schedules_of_their_own():
+@pytest.mark.parametrize(
+  'phases, changes, rates',
+  [
+    (
+      {'steps': (100, 50), 'warmups': (20, 10), 'learning_rates': (6e-3, 4e-3)},
+      {'decay_from': 'zero', 'decay_power': 0.5},
+      {
+        10: 3e-3,  # half of the warm-up
+        20: 6e-3 * 0.8**0.5,  # 80 of 100 updates are left
+        75: 6e-3 * 0.5,  # a quarter is left
+        100: 0.0,  # the second phase begins
+        105: 2e-3,
+        110: 4e-3 * 0.8**0.5,
+        150: 0.0,
+      },
+    ),
+    # The second continues the decay of the first.
+    (
+      {
+        'steps': (60, 40, 50),
+        'warmups': (20, 0, 10),
+        'learning_rates': (6e-3, 0, 4e-3),
+      },
+      {},
+      {20: 6e-3, 60: 3e-3, 80: 1.5e-3, 100: 0, 110: 4e-3},
+    ),
+  ],
+)
+def test_phases_may_have_schedules_of_their_own(phases, changes, rates):
   c = config.pretraining('base')
-  c.phases.steps, c.phases.warmups = (100, 50), (20, 10)
-  c.phases.learning_rates = (6e-3, 4e-3)
-  c.optimizer.update(decay_from='zero', decay_power=0.5)
+  c.phases.update(phases)
+  c.optimizer.update(changes)
   rate = optimizer.make_schedule(c)
-  for step, expected in {
-    10: 3e-3,  # half of the warm-up
-    20: 6e-3 * 0.8**0.5,  # 80 of 100 updates are left
-    75: 6e-3 * 0.5,  # a quarter is left
-    100: 0.0,  # the second phase begins
-    105: 2e-3,
-    110: 4e-3 * 0.8**0.5,
-    150: 0.0,
-  }.items():
-    assert float(rate(step)) == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_phase_may_continue_the_decay_of_the_one_before():
-  c = config.pretraining('base')
-  c.phases.steps, c.phases.warmups = (60, 40, 50), (20, 0, 10)
-  c.phases.learning_rates = (6e-3, 0, 4e-3)
-  rate = optimizer.make_schedule(c)
-  for step, expected in {
-    20: 6e-3,
-    60: 3e-3,
-    80: 1.5e-3,
-    100: 0,
-    110: 4e-3,
-  }.items():
+  for step, expected in rates.items():
     assert float(rate(step)) == pytest.approx(expected, rel=1e-5)

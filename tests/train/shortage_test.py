@@ -110,13 +110,13 @@ def test_the_least_number_of_micro_batches_that_fits(available, expected):
   assert found == expected
 
 
-def make_program(arguments, temporary):
-  """Returns a program with these GiB, and no results."""
+def make_program(arguments, temporary, output=0, alias=0):
+  """Returns a program that needs so many bytes."""
   analysis = types.SimpleNamespace(
-    argument_size_in_bytes=arguments * GIB,
-    output_size_in_bytes=0,
-    alias_size_in_bytes=0,
-    temp_size_in_bytes=temporary * GIB,
+    argument_size_in_bytes=arguments,
+    output_size_in_bytes=output,
+    alias_size_in_bytes=alias,
+    temp_size_in_bytes=temporary,
   )
   return types.SimpleNamespace(memory_analysis=lambda: analysis)
 
@@ -134,7 +134,10 @@ def test_a_device_holds_its_share():
 
 @pytest.mark.parametrize('left', ['step and evaluation', 'evaluation'])
 def test_the_optimizer_stays_while_the_model_is_evaluated(monkeypatch, left):
-  made = {'step': make_program(6, 2), 'evaluation': make_program(2, 4)}
+  made = {
+    'step': make_program(6 * GIB, 2 * GIB),
+    'evaluation': make_program(2 * GIB, 4 * GIB),
+  }
   made = {name: made[name] for name in left.split(' and ')}
   mesh = types.SimpleNamespace(shape={'data': 1})
   where = SingleDeviceSharding(jax.devices()[0])
@@ -147,13 +150,7 @@ def test_the_optimizer_stays_while_the_model_is_evaluated(monkeypatch, left):
 
 
 def test_needed_memory_is_that_of_arguments_results_and_temporaries():
-  analysis = types.SimpleNamespace(
-    argument_size_in_bytes=100,
-    output_size_in_bytes=90,
-    alias_size_in_bytes=80,
-    temp_size_in_bytes=1000,
-  )
-  program = types.SimpleNamespace(memory_analysis=lambda: analysis)
+  program = make_program(100, 1000, output=90, alias=80)
   assert shortage.count_needed(program) == 1110
   program = types.SimpleNamespace(memory_analysis=lambda: None)
   assert shortage.count_needed(program) is None
