@@ -99,8 +99,8 @@ def make_objective(c):
   )
 
 
-def make_task(c, batch=make_batch):
-  return task.Task(
+def make_task(c, batch=make_batch, **changes):
+  made = task.Task(
     objective=make_objective,
     train_batch=lambda phase, step, rows: take(batch(step), rows),
     eval_batch=lambda phase, i, rows: take(make_batch(1000 + i), rows),
@@ -111,13 +111,14 @@ def make_task(c, batch=make_batch):
     word=pretrain.word,
     explain=pretrain.explain,
   )
+  return dataclasses.replace(made, **changes)
 
 
-def train(c, workdir, **kwargs):
-  return fit(c, make_task(c, **kwargs), str(workdir))[0]
+def train(c, workdir, **changes):
+  return fit(c, make_task(c, **changes), str(workdir))[0]
 
 
-def train_until(c, workdir, step):
+def train_until(c, workdir, step, **changes):
   """Trains until a step whose batch cannot be made."""
 
   def make(number):
@@ -126,7 +127,7 @@ def train_until(c, workdir, step):
     return make_batch(number)
 
   with pytest.raises(OSError, match='pulled out'):
-    train(c, workdir, batch=make)
+    train(c, workdir, batch=make, **changes)
 
 
 def rows_of(workdir, kind):

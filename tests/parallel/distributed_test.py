@@ -10,7 +10,6 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.parallel import agreement, distributed
-from bert_jax.train import fit
 from tests import processes, training
 
 
@@ -24,8 +23,8 @@ def pair(tmp_path_factory):
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
   """Returns the directory of the same training in this process."""
-  workdir, c = tmp_path_factory.mktemp('alone'), training.small_config()
-  fit.fit(c, training.make_task(c), str(workdir))
+  workdir = tmp_path_factory.mktemp('alone')
+  training.train(training.small_config(), workdir)
   return workdir
 
 
@@ -89,8 +88,7 @@ def test_one_process_goes_on_where_two_stopped(pair, alone, tmp_path):
   workdir = tmp_path / 'run'
   shutil.copytree(pair[0], workdir)
   shutil.rmtree(workdir / 'checkpoints' / '6')
-  c = training.small_config()
-  fit.fit(c, training.make_task(c), str(workdir))
+  training.train(training.small_config(), workdir)
   check_equal(
     training.rows_of(workdir, 'train'), training.rows_of(alone, 'train')
   )

@@ -139,10 +139,8 @@ def test_parameters_are_counted_without_padding_rows(capsys):
 def test_other_data_under_a_run_stops_it(tmp_path):
   c = training.small_config()
   training.train(c, tmp_path)
-  made = training.make_task(c)
-  made.facts['unigram_entropy'] = 2.5
   with pytest.raises(errors.UserError, match='was 2.0, is 2.5'):
-    fit.fit(c, made, str(tmp_path))
+    training.train(c, tmp_path, facts={'unigram_entropy': 2.5})
 
 
 class Watched(status.Status):

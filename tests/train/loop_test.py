@@ -54,8 +54,9 @@ def watched(tmp_path_factory):
     return pretrain.derive(means)
 
   c = training.small_config(steps=(4, 2))
-  made = dataclasses.replace(
-    training.make_task(c, make_batch),
+  made = training.make_task(
+    c,
+    make_batch,
     derive=derive,
     describe=lambda batch: seen.shown.append(len(batch['input_ids'])) or [],
   )
@@ -127,15 +128,11 @@ def test_twenty_non_finite_updates_in_a_row_stop_the_run(tmp_path):
 
 
 def test_a_batch_of_another_shape_is_refused_not_compiled(tmp_path):
-  def longer(step):
+  def longer(phase, step, rows):
     return training.make_batch(step, 12 if step == 3 else 8)
 
-  c = training.small_config()
-  made = dataclasses.replace(
-    training.make_task(c), train_batch=lambda phase, step, rows: longer(step)
-  )
   with pytest.raises(TypeError, match='called with.*12'):
-    fit(c, made, str(tmp_path))
+    training.train(training.small_config(), tmp_path, train_batch=longer)
 
 
 def test_what_is_compiled_after_the_first_update_is_said_loudly(
@@ -169,10 +166,9 @@ def test_the_end_of_a_phase_is_evaluated_by_it_even_if_cut_off(tmp_path):
     seen.append(phase.number)
     return training.take(training.make_batch(1000 + i), rows)
 
-  made = dataclasses.replace(training.make_task(c), eval_batch=eval_batch)
   with pytest.raises(OSError, match='pulled out'):
-    fit(c, made, str(tmp_path))
-  fit(c, made, str(tmp_path))
+    training.train(c, tmp_path, eval_batch=eval_batch)
+  training.train(c, tmp_path, eval_batch=eval_batch)
   assert seen == ['failed', 0, 0, 1, 1, 1, 1]
   steps = [row['step'] for row in training.rows_of(tmp_path, 'eval')]
   assert steps == [2, 4, 6]
@@ -185,14 +181,13 @@ def test_a_held_out_loss_that_is_not_finite_stops_a_run_that_is_saved(tmp_path):
     return batch
 
   c = training.small_config(checkpoint__every=60, eval__every=0)
-  made = dataclasses.replace(
-    training.make_task(c),
-    eval_batch=broken,
-    score=lambda kept: pytest.fail('there is nothing to score'),
-  )
+  changes = {
+    'eval_batch': broken,
+    'score': lambda kept: pytest.fail('there is nothing to score'),
+  }
   for _ in range(2):  # the same command says the same
     with pytest.raises(errors.UserError, match='loss at step 6 is nan'):
-      fit(c, made, str(tmp_path))
+      training.train(c, tmp_path, **changes)
     assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [6]
 
 
@@ -206,11 +201,9 @@ def test_a_signal_during_an_evaluation_does_not_wait_for_its_end(tmp_path):
     return training.take(training.make_batch(i), rows)
 
   c = training.small_config(eval__every=2)
-  made = dataclasses.replace(
-    training.make_task(c), eval_batch=eval_batch, eval_batches=lambda phase: 99
-  )
+  changes = {'eval_batch': eval_batch, 'eval_batches': lambda phase: 99}
   with pytest.raises(errors.Interrupted):
-    fit(c, made, str(tmp_path))
+    training.train(c, tmp_path, **changes)
   assert len(seen) < 50
   assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [2]
 
@@ -219,24 +212,15 @@ def test_the_work_until_a_goal_was_first_reached_survives_a_resumption(
   tmp_path, capsys
 ):
   c = training.small_config(eval__every=2, checkpoint__every=5)
-  answers, failed = iter([False, True, False]), []
-
-  def failing(step):
-    if step == 5 and not failed:
-      failed.append(step)
-      raise OSError('the disk was pulled out')
-    return training.make_batch(step)
-
-  made = dataclasses.replace(
-    training.make_task(c, failing),
-    reached=lambda means: {'some_goal': next(answers)},
-    warn=lambda step, means: (
+  answers = iter([False, True, False])
+  changes = {
+    'reached': lambda means: {'some_goal': next(answers)},
+    'warn': lambda step, means: (
       'too late' if step == 4 and 'flops' in means else ''
     ),
-  )
-  with pytest.raises(OSError, match='pulled out'):
-    fit(c, made, str(tmp_path))
-  fit(c, made, str(tmp_path))
+  }
+  training.train_until(c, tmp_path, step=5, **changes)
+  training.train(c, tmp_path, **changes)
   rows = training.rows_of(tmp_path, 'eval')
   each = training.ROWS * training.LENGTH
   assert [(row['step'], row['tokens'], row['flops']) for row in rows] == [
@@ -257,17 +241,16 @@ def test_altered_rows_are_compared_with_the_same_rows(tmp_path):
     return found | {'masked_lm_ids': found['masked_lm_ids'] * 0}
 
   c = training.small_config(eval__every=0)
-  made = training.make_task(c)
-  plain = made.eval_batch
-  made = dataclasses.replace(
-    made,
+  plain = training.make_task(c).eval_batch
+  training.train(
+    c,
+    tmp_path,
     compared={
       name: Rows(make, lambda phase: 1)
       for name, make in (('a', alter), ('b', plain), ('c', plain))
     },
     compare=lambda x: {n: x[n]['mlm_loss'] - x['b']['mlm_loss'] for n in 'ac'},
   )
-  fit(c, made, str(tmp_path))
   (row,) = training.rows_of(tmp_path, 'eval')
   assert row['a'] != 0 == row['c']
 
@@ -279,7 +262,7 @@ def test_a_checkpoint_is_saved_when_the_last_one_is_minutes_old(tmp_path):
   assert [r['step'] for r in rows] == [1, 2, 3, 4, 5, 6]
 
 
-def make_judged_task(c, wanted):
+def make_judged_task(c, wanted, **changes):
   """Returns a task whose score is best where a number of the model is `wanted`."""
 
   def make_objective(config):
@@ -292,12 +275,13 @@ def make_judged_task(c, wanted):
 
     return dataclasses.replace(made, compute=compute)
 
-  made = dataclasses.replace(
-    training.make_task(c),
+  made = training.make_task(
+    c,
     objective=make_objective,
     collect=lambda kept, phase, i, found: float(found[0]),
     score=lambda kept: {'near': -abs(kept - wanted), 'number': kept},
     keep_best=True,
+    **changes,
   )
   return dataclasses.replace(made, others={'test': made})
 
@@ -307,16 +291,14 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
     eval__every=2, checkpoint__every=5, checkpoint__keep=1
   )
 
-  def run(name, wanted, fails=False):
-    made = make_judged_task(c, wanted)
-
-    def find_batch(phase, step, rows):
-      if fails and step == 5:
-        raise OSError('the disk was pulled out')
-      return training.take(training.make_batch(step), rows)
-
-    made = dataclasses.replace(made, train_batch=find_batch)
+  def run(name, wanted, batch=training.make_batch):
+    made = make_judged_task(c, wanted, batch=batch)
     return fit(c, made, str(tmp_path / name))
+
+  def fail(step):
+    if step == 5:
+      raise OSError('the disk was pulled out')
+    return training.make_batch(step)
 
   run('first', 0.0)
   numbers = {
@@ -325,7 +307,7 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
   }
   # After the checkpoint of step 5, which knows of step 4.
   with pytest.raises(OSError, match='pulled out'):
-    run('killed', numbers[4], fails=True)
+    run('killed', numbers[4], fail)
   folder = tmp_path / 'killed' / 'checkpoints'
   assert checkpoint_reader.list_steps(str(folder)) == [4, 5]
   for _ in range(2):  # at its end, too

@@ -1,6 +1,5 @@
 """Tests of turning metrics into rows, and of which losses count as spikes."""
 
-import dataclasses
 import types
 
 import numpy as np
@@ -49,8 +48,8 @@ def make_metrics(loss, finite=True):
 COSTS = {'sequences': 8, 'tokens': 40, 'flops': 1e12, 'waited': 1.0}
 
 
-def make_meter(rows, bar, every):
-  task = training.make_task(training.small_config())
+def make_meter(rows, bar, every, **changes):
+  task = training.make_task(training.small_config(), **changes)
   return meter.Meter(rows, bar, NOTHING, every, 4, task, ('mlm_loss',), 'a run')
 
 
@@ -136,11 +135,9 @@ def test_losses_of_another_phase_are_not_compared():
 
 @pytest.mark.parametrize('explained', [True, False])
 def test_a_skipped_update_names_the_command_to_see_why(explained):
-  task = training.make_task(training.small_config())
-  if not explained:
-    task = dataclasses.replace(task, explain=None)
   rows, bar = Log(), training.Bar()
-  found = meter.Meter(rows, bar, NOTHING, 1000, 4, task, ('mlm_loss',), 'a run')
+  changes = {} if explained else {'explain': None}
+  found = make_meter(rows, bar, 1000, **changes)
   found.add(3, make_metrics(5.0, finite=False), COSTS)
   found.flush()
   assert rows.rows == [('skipped', 3, {'grad_norm': 'nan'})]

@@ -1,6 +1,5 @@
 """The list of programs of a run: nothing else is compiled, and all lower."""
 
-import dataclasses
 import functools
 import sys
 import types
@@ -229,10 +228,9 @@ def test_a_run_compiles_what_is_in_the_list_and_nothing_else(
   tmp_path, compiled
 ):
   c = training.small_config()
-  # From a trained model, which is placed by a program of the list, too.
-  made = dataclasses.replace(training.make_task(c), start=lambda new: (new, {}))
   expected = listed_names(c)
-  fit.fit(c, made, str(tmp_path))
+  # From a trained model, which is placed by a program of the list, too.
+  training.train(c, tmp_path, start=lambda new: (new, {}))
   check_compiled(compiled, expected)
 
 
