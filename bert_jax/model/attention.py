@@ -76,7 +76,6 @@ def attend(
   Args:
     qkv: queries, keys and values without their biases, [B, S, 3, H, K].
     bias: of queries, keys and values, [3, H, K].
-    tokens: which tokens attend to which.
     key: of the dropout; None turns it off.
     sow: is given the probabilities [B, H, S, S]; `xla` only.
   """

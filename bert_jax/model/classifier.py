@@ -73,7 +73,6 @@ class _Headed(encoder.Bert):
   """BERT with a dense layer on some of its hidden states.
 
   Attributes:
-    config: the model's config.
     outputs: C, number of classes or tags; 1 predicts a number.
     dropout: rate before the head, rounded to 256ths.
     lstm_units: hidden size U of each direction of a BiLSTM on the encoder; 0 is

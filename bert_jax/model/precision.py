@@ -54,12 +54,7 @@ def jit_inference(*static: str):
 
 
 def cast(params: Any, dtype: str):
-  """Returns the parameters, rounded for the model's products.
-
-  Args:
-    params: tree of float32 arrays.
-    dtype: type of the activations, `model.dtype`.
-  """
+  """Rounds float32 parameters for products to the activations' type."""
 
   def rounded(name, x):
     return x if _FLOAT32.fullmatch(name) else x.astype(jnp.dtype(dtype))

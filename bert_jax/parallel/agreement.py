@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
-import os
+import pathlib
 import re
 
 import jax
@@ -40,15 +40,11 @@ def describe_untested() -> str | None:
 
 def hash_code() -> dict[str, str]:
   """Returns the versions and the SHA-256 of every source file."""
-  root = os.path.dirname(bert_jax.__file__)
+  root = pathlib.Path(bert_jax.__file__).parent
   found = {'bert_jax': bert_jax.__version__, **get_versions()}
-  for folder, _, names in sorted(os.walk(root)):
-    for name in sorted(names):
-      if name.endswith('.py'):
-        path = os.path.join(folder, name)
-        with open(path, 'rb') as file:
-          digest = hashlib.sha256(file.read()).hexdigest()
-        found[os.path.relpath(path, root)] = digest[:16]
+  for path in root.rglob('*.py'):
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    found[str(path.relative_to(root))] = digest[:16]
   return found
 
 

@@ -91,9 +91,7 @@ def stored_shardings(mesh: Mesh, params: Any):
 def state_shardings(mesh: Mesh, tree: Any):
   """Returns the shardings of a `step.TrainState`, or of its shapes.
 
-  Raises:
-    ValueError: for an array that no rule matches.
-    errors.UserError: if `model` does not divide a parameter.
+  Raises: as `compute_spec`.
   """
 
   def spec(name, x):

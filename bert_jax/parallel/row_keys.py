@@ -51,11 +51,7 @@ def for_parts(key: jax.Array, parts: int) -> jax.Array:
 
 
 def for_batch(key: jax.Array) -> jax.Array:
-  """Returns the key of the global batch from that of a device's rows.
-
-  Args:
-    key: from `for_rows`, or any other key, which is returned.
-  """
+  """Returns the global batch's key, given `for_rows`'; any other as it is."""
   if str(jax.random.key_impl(key)) != dropout.ROW_KEYS:
     return key
   return _threefry(jax.random.key_data(key))

@@ -23,7 +23,6 @@ def round_shards(params: Any, mesh: Mesh, dtype: str):
   Args:
     params: float32 parameters, sharded as in `partition.stored_shardings`, as
       is the result.
-    dtype: type of the activations, see `precision.cast`.
   """
   specs = partition.stored_shardings(mesh, params)
   # Without the constraint, XLA would gather first and round whole arrays.

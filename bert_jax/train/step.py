@@ -132,8 +132,6 @@ def eval_step(
 
   Args:
     params: float32, sharded as in the training step.
-    batch: leaves [B, ...].
-    dtype: type of the activations.
 
   Returns:
     (sums, predictions): {name: (sum, count)} over the global batch, and the

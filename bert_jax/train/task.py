@@ -53,9 +53,6 @@ def list_decays(phases: config_dict.ConfigDict) -> list[tuple[float, int, int]]:
   """Returns the peak, warm-up and updates of each decay of the learning rate.
 
   Phases with a rate of 0 continue the decay of the one before.
-
-  Args:
-    phases: those of a config, with `learning_rates`.
   """
   found = []
   for peak, warmup, steps in zip(
