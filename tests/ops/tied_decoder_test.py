@@ -32,6 +32,12 @@ def sums(x, table, bias, size, labels, weights):
   return tied_decoder.sum_losses(x, table, bias, rows, size, labels, weights)
 
 
+def lose_first(x, table, bias):
+  """Returns the loss of one prediction, whose label is the first word."""
+  label, weight = jnp.zeros(1, jnp.int32), jnp.ones(1)
+  return sums(x, table, bias, len(table), label, weight)[0]
+
+
 def plain(x, table, bias):
   logits = tied_decoder.compute_logits(x, table, bias, WORDS)
   return losses.sum_tokens(logits, LABELS, WEIGHTS)
@@ -131,12 +137,7 @@ def test_gradients_in_bfloat16_are_close_to_those_of_the_logits():
 def test_bfloat16_keeps_the_gradient_of_a_sure_prediction(margin):
   """Of p close to 1, 1 - p would round to 0 in bfloat16 were p kept."""
   x, table = jnp.ones((1, 1)), jnp.array([[margin], [0.0]])
-
-  def loss(x):
-    one = jnp.ones(1, jnp.int32)
-    return sums(x, table, jnp.zeros(2), 2, one * 0, one)[0]
-
-  found = jax.grad(loss)(x.astype('bfloat16'))
+  found = jax.grad(lose_first)(x.astype('bfloat16'), table, jnp.zeros(2))
   expected = -margin / (1 + np.exp(margin))
   np.testing.assert_allclose(
     found.astype('float32'), [[expected]], rtol=2**-7, atol=1e-12
@@ -148,12 +149,9 @@ def test_a_hopeless_label_has_its_true_loss_and_gradient(dtype):
   """exp(200) is infinite in float32."""
   many = 30_000
   table = jnp.zeros((many, 1)).at[1:].set(200.0)
-
-  def loss(x):
-    one = jnp.ones(1, jnp.int32)
-    return sums(x, table, jnp.zeros(many), many, one * 0, one)[0]
-
-  found, pull = jax.vjp(loss, jnp.ones((1, 1), dtype))
+  found, pull = jax.vjp(
+    lambda x: lose_first(x, table, jnp.zeros(many)), jnp.ones((1, 1), dtype)
+  )
   np.testing.assert_allclose(found, 200 + np.log(many - 1), rtol=1e-6)
   # All but the label have all of the probability, and a row of 200.
   (slope,) = pull(jnp.float32(1e-6))
@@ -213,9 +211,8 @@ def test_only_nvidia_gpus_have_no_loop(platform):
 @pytest.mark.parametrize('value', [np.inf, np.nan])
 def test_a_logit_that_is_not_finite_makes_the_loss_so(word, value):
   bias = jnp.zeros(3).at[word].set(value)
-  one = jnp.ones(1, jnp.int32)
-  x, table = jnp.ones((1, 1)), jnp.zeros((3, 1))
-  assert not np.isfinite(sums(x, table, bias, 3, one * 0, one)[0])
+  loss = lose_first(jnp.ones((1, 1)), jnp.zeros((3, 1)), bias)
+  assert not np.isfinite(loss)
 
 
 @pytest.mark.parametrize('model', [1, 2])

@@ -31,9 +31,6 @@ def test_the_mesh_is_data_by_model():
   assert dict(mesh.shape) == {'data': 2, 'model': 2}
   assert [[d.id for d in row] for row in mesh.devices] == [[0, 1], [2, 3]]
   assert set(mesh.axis_types) == {jax.sharding.AxisType.Auto}
-
-
-def test_all_devices_share_the_rows_by_default():
   assert dict(device_mesh.make_mesh().shape) == {'data': 4, 'model': 1}
 
 
