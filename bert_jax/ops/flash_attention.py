@@ -9,7 +9,6 @@ added up in an order that may change. Sizes as in `model/encoder.py`.
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,6 @@ from bert_jax.ops import dropout, kept_bits, triton_calls
 from bert_jax.ops.attention_kernels import dot
 from bert_jax.ops.elementwise import add_bias
 
-Ref = Any  # Pallas's reference to an array in the GPU's memory
 F32 = jnp.float32
 
 BLOCK = 64  # queries, and keys, that are multiplied at a time
