@@ -38,12 +38,6 @@ def gradient_of_four(clip_unit, model=1, fields=None, **changed):
   return jax.jit(function), (params, batch, key)
 
 
-def compiled(*case, **how):
-  """Returns the HLO of `gradient_of_four`."""
-  function, arguments = gradient_of_four(*case, **how)
-  return function.lower(*arguments).compile().as_text()
-
-
 def collectives(text):
   """Returns those of an HLO text, (inside of loops, outside of them).
 
@@ -77,7 +71,9 @@ def collectives(text):
 def test_accumulation_adds_over_devices_once_unless_parts_are_clipped(
   clip_unit,
 ):
-  inside, outside = collectives(compiled(clip_unit))
+  function, arguments = gradient_of_four(clip_unit)
+  text = function.lower(*arguments).compile().as_text()
+  inside, outside = collectives(text)
   if clip_unit == 'batch':
     assert inside == []
     inside = outside
