@@ -61,18 +61,18 @@ def add(totals: dict[str, list[float]], sums: dict):
 
 
 def compute_means(
-  totals: dict[str, list[float]],
-  losses: tuple[str, ...],
-  derive: Callable[[dict], dict],
+  totals: dict, losses: tuple[str, ...], derive: Callable[[dict], dict]
 ) -> dict[str, float]:
   """Returns {metric: mean}, with `loss` and what the task derives.
 
   Args:
-    totals: {metric: [sum, count]}.
+    totals: {metric: (sum, count)}, numbers or arrays of NumPy.
     losses: names of the metrics whose sum is `loss`.
     derive: see `task.Task`.
   """
-  means = {name: total / max(n, 1) for name, (total, n) in totals.items()}
+  means = {
+    name: float(total) / max(float(n), 1) for name, (total, n) in totals.items()
+  }
   means['loss'] = sum(means[name] for name in losses)
   return {**means, **derive(means)}
 

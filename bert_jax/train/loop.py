@@ -152,12 +152,10 @@ def _check_first_batch(run, phase, state, evaluation):
       whole = task.train_batch(phase, 0, np.arange(phase.batch_size))
       for line in task.describe(whole):
         bar.write(line)
-    totals: dict[str, list[float]] = {}
-    evaluate.add(totals, jax.device_get(sums))
-    means = evaluate.compute_means(totals, run.objective.losses, task.derive)
+    sums, losses = jax.device_get(sums), run.objective.losses
     bar.write(
       evaluate.check_first_loss(
-        means['loss'],
+        evaluate.compute_means(sums, losses, task.derive)['loss'],
         run.objective.expected_loss,
         task.start is not None,
         run.config.model.hidden_size,

@@ -183,9 +183,7 @@ class Meter:
       )
 
   def _find_spike(self, step, metrics):
-    sums: dict[str, list[float]] = {}
-    evaluate.add(sums, metrics['sums'])
-    spike = self._watch.add(self._compute_means(sums)['loss'])
+    spike = self._watch.add(self._compute_means(metrics['sums'])['loss'])
     if spike is None:
       return
     self._log.write('spike', step, spike)
