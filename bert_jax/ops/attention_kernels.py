@@ -1,5 +1,10 @@
 """The bodies of `fused_attention`'s kernels. Sizes as in `model/encoder.py`.
 
+If a row has several blocks of 128 queries, the forward pass keeps each query's
+largest score and sum of exponentials for the backward pass, which takes the mean of
+the gradients of a query's weights from output and gradient (Dao et al., 2022, arXiv
+2205.14135, appendix B.2). A single block computes them again, which is faster.
+
 Arrays [S, S] have keys along the sublanes and queries along the lanes: maxima
 and sums over keys combine whole registers, and per-query values are one row.
 Heads are processed in groups that fill the 128 lanes; to select one head, the
@@ -11,6 +16,7 @@ turns: the matrix unit works on one while the vector unit works on another.
 """
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -23,6 +29,8 @@ from bert_jax.ops.attention_tiling import F32, LANES, Call, Step
 # Pallas's reference to an array in the chip's memory, which [...] reads.
 Ref = Any
 
+# Scores are in units of ln 2, since the chip computes powers of two.
+_LOG2E = math.log2(math.e)
 _QUERIES, _KEYS, _VALUES = 0, 1, 2  # their order in a row's 3 H K lanes
 
 
@@ -33,8 +41,7 @@ def forward(
   k: Ref,
   v: Ref,
   out: Ref,
-  bias: Ref,
-  *,
+  *refs: Ref,
   call: Call,
   step: Step,
   chip: bool,
@@ -46,10 +53,14 @@ def forward(
     tokens: int32 [rows, 2, S], ids of keys, of queries; equal ids see each
       other.
     q, k, v, out: of the step's rows and heads, [rows, S, lanes].
-    bias: float32 scratch, [S, S] or, if all queries see the same keys,
-      [S, 128].
+    *refs: if there are several blocks, `statistics`, float32 [rows, groups, 2 n,
+      S] for groups of n heads: each query's largest score of each head, and sum
+      of exponentials. Then `bias`, float32 scratch, [S, S] or, if all queries see
+      the same keys, [S, 128].
     chip: whether it runs on a TPU, whose generator can draw random bits.
   """
+
+  *statistics, bias = refs
 
   def start(row, g, _, draw):
     keys, values = _take(k, row, g, call), _take(v, row, g, call).T
@@ -58,7 +69,11 @@ def forward(
       queries = _own(_scaled(_take(q, row, g, call, i), call), call)
       scores = [_scores(keys, x, bias, i, call) for x in queries]
       yield
-      weights, totals = _weights(scores)
+      most = _maxima(scores)
+      weights = _exponentiate(scores, most)
+      totals = _sums(weights)
+      for ref in statistics:
+        ref[row, g, :, _part(i, LANES)] = jnp.concatenate([*most, *totals])
       weights = _cast(_drop(weights, draw(i)), call)
       yield
       # [K, 128] each; dividing these is cheaper than dividing the weights.
@@ -81,9 +96,7 @@ def backward(
   k: Ref,
   v: Ref,
   grad: Ref,
-  out: Ref,
-  bias_grad: Ref,
-  *scratch: Ref,
+  *refs: Ref,
   call: Call,
   step: Step,
   chip: bool,
@@ -92,13 +105,15 @@ def backward(
 
   Args, where they differ from `forward`'s:
     grad: gradient of `forward`'s output, like q.
+    *refs: if there are several blocks, that output and `statistics`. Then `out`
+      and the others below.
     out: gradients of queries, keys and values: of whole rows, [rows, S, 3 H K];
       if separate, of the step's heads, [3, rows, S, lanes].
     bias_grad: sums of `out` over rows and tokens, float32 [1, 1, 3 H K].
-    *scratch: bias as in `forward`, and two float32 [groups, S, a group's lanes]
-      for sums over queries.
+    bias, dk_sum, dv_sum: scratch, the last two float32 [groups, S, a group's
+      lanes] for sums over queries.
   """
-  bias, dk_sum, dv_sum = scratch
+  *known, out, bias_grad, bias, dk_sum, dv_sum = refs
   writer = _make_writer(out, bias_grad, call, step)
 
   @pl.when(pl.program_id(1) == 0)
@@ -112,9 +127,10 @@ def backward(
 
     def block(i):
       queries = _own(_scaled(_take(q, row, g, call, i), call), call)
-      grads = _own(_take(grad, row, g, call, i), call)
+      grads = _take(grad, row, g, call, i)
       dq, dk, dv = yield from _gradients(
-        queries, grads, keys, keys_t, values, bias, i, draw, call
+        *(queries, _own(grads, call), keys, keys_t, values, bias, i, draw),
+        *(_read(*known, grads, row, g, i, call) if known else None, call),
       )
       yield
       put(_QUERIES, jnp.concatenate(dq).T * call.scale, i)
@@ -156,12 +172,28 @@ def _make_writer(out, bias_grad, call, step):
   return put
 
 
-def _gradients(queries, grads, keys, keys_t, values, bias, i, draw, call):
+def _read(mixed, statistics, grads, row, g, i, call):
+  """Returns what is known of block i's queries, three times [1, 128] by head.
+
+  These are the largest scores, the sums of exponentials, and the means of the
+  gradients of weights, with weights after dropout but before its scaling.
+  """
+  n = len(call.heads)
+  found = jnp.split(statistics[row, g, :, _part(i, LANES)], 2 * n)
+  products = grads.astype(F32) * _take(mixed, row, g, call, i).astype(F32)
+  products = products.T * (call.keep / 256)
+  return found[:n], found[n:], _sums([products[own] for own in call.heads])
+
+
+def _gradients(
+  queries, grads, keys, keys_t, values, bias, i, draw, known, call
+):
   """Yields between the stages of block i, and returns its gradients.
 
   Args:
     queries: [128, lanes] for each head, as are grads.
     keys: [S, lanes], as are values; keys_t is its transpose.
+    known: what `_read` returns; None for a single block.
 
   Returns:
     (dq, dk, dv) in float32: a list of [K, 128] by head, and [S, lanes] twice.
@@ -170,19 +202,23 @@ def _gradients(queries, grads, keys, keys_t, values, bias, i, draw, call):
   yield
   d_weights = [dot(values, x, 1, 1) for x in grads]
   kept = draw(i)
-  weights, totals = _weights(scores)
+  weights = _exponentiate(scores, known[0] if known else _maxima(scores))
+  totals = known[1] if known else _sums(weights)
   weights = [x * (1 / total) for x, total in zip(weights, totals, strict=True)]
   dropped = _cast(_drop(weights, kept), call)
-  yield
-  d_scores = _softmax_gradient(weights, _drop(d_weights, kept))
-  d_scores = _cast(d_scores, call)
+  if not known:  # else the stage is short enough
+    yield
+  d_weights = _drop(d_weights, kept)
+  means = known[2] if known else _sums(map(jnp.multiply, weights, d_weights))
+  d_scores = zip(weights, d_weights, means, strict=True)
+  d_scores = _cast([x * (d - mean) for x, d, mean in d_scores], call)
   yield
   dv = _sum_of_dots(dropped, grads)
   dq = [
     dot(keys_t[own], x, 1, 0)
     for own, x in zip(call.heads, d_scores, strict=True)
   ]
-  dk = _sum_of_dots(d_scores, queries)
+  dk = _sum_of_dots(d_scores, queries) * (1 / _LOG2E)
   return dq, dk, dv
 
 
@@ -255,14 +291,15 @@ def _take_turns(waiting):
 def _bias(tokens, call):
   """Returns the mask to add to the scores, [S, S] or [S, 128]."""
   s = call.shape[1]
+  unseen = max(call.mask_value * _LOG2E, float(jnp.finfo(F32).min))
   ids = jnp.broadcast_to(tokens[:1], (LANES, s)).T  # [S, 128], of the keys
   if call.one_mask:
-    return jnp.where(ids == 0, 0.0, call.mask_value)
+    return jnp.where(ids == 0, 0.0, unseen)
   seen = jnp.concatenate([ids] * call.blocks, 1) == tokens[1:]  # [S, S]
   if call.causal:
     place = functools.partial(jax.lax.broadcasted_iota, jnp.int32, (s, s))
     seen = seen & (place(0) <= place(1))
-  return jnp.where(seen, 0.0, call.mask_value)
+  return jnp.where(seen, 0.0, unseen)
 
 
 def _scores(keys, queries, bias, i, call):
@@ -271,18 +308,17 @@ def _scores(keys, queries, bias, i, call):
   return dot(keys, queries, 1, 1) + mask
 
 
-def _weights(scores):
-  """Returns exp(scores - max) [S, 128] and its sums [1, 128], for each head."""
-  weights = [jnp.exp(x - jnp.max(x, 0, keepdims=True)) for x in scores]
-  return weights, [jnp.sum(x, 0, keepdims=True) for x in weights]
+def _maxima(arrays):
+  return [jnp.max(x, 0, keepdims=True) for x in arrays]
 
 
-def _softmax_gradient(weights, d_weights):
-  products = [x * d for x, d in zip(weights, d_weights, strict=True)]
-  return [
-    p - x * jnp.sum(p, 0, keepdims=True)
-    for x, p in zip(weights, products, strict=True)
-  ]
+def _sums(arrays):
+  return [jnp.sum(x, 0, keepdims=True) for x in arrays]
+
+
+def _exponentiate(scores, most):
+  """Returns 2 ** (scores - most), [S, 128] for each head."""
+  return [jnp.exp2(x - y) for x, y in zip(scores, most, strict=True)]
 
 
 def _drop(values, kept):
@@ -296,7 +332,7 @@ def _cast(values, call):
 
 
 def _scaled(queries, call):
-  return (queries.astype(F32) * call.scale).astype(call.dtype)
+  return (queries.astype(F32) * (call.scale * _LOG2E)).astype(call.dtype)
 
 
 def _own(x, call):

@@ -143,7 +143,11 @@ class Call:
     if gradient:
       row += 3 * (step.lanes if step.separate else h * k)
     blocks = step.rows * s * row * self.dtype.itemsize
-    blocks += step.rows * 8 * s * 4  # tokens, padded to a register's sublanes
+    numbers = 8  # per token, in a register's sublanes
+    if self.blocks > 1:  # those of `attention_kernels`, and the output
+      numbers += step.lanes // self.lanes * max(8, 2 * len(self.heads))
+      blocks += step.rows * s * step.lanes * self.dtype.itemsize * gradient
+    blocks += step.rows * numbers * s * 4
     sums = 2 * step.groups * s * self.lanes * 4 if gradient else 0
     bias = s * (LANES if self.one_mask else s) * 4
     # Double: the next step's are loaded and the last one's stored meanwhile.

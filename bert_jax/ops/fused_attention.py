@@ -119,14 +119,16 @@ def _attend(qkv, bias, tokens, seeds, call: Call):
 
 def _attend_forward(qkv, bias, tokens, seeds, call):
   qkv = qkv + bias.astype(qkv.dtype)[None, None]
-  mixed = _run(kernels.forward, (qkv,), tokens, seeds, call)
+  found = _run(kernels.forward, (qkv,), tokens, seeds, call)
   # The backward pass needs only the type of the bias.
-  return mixed, (qkv, bias[:0], tokens, seeds)
+  known = found if call.blocks > 1 else ()
+  return found[0], (qkv, bias[:0], tokens, seeds, *known)
 
 
 def _attend_backward(call, residuals, grad):
-  qkv, bias, tokens, seeds = residuals
-  arrays, sums = _run(kernels.backward, (qkv, grad), tokens, seeds, call)
+  qkv, bias, tokens, seeds, *known = residuals
+  given = qkv, grad, *known
+  arrays, sums = _run(kernels.backward, given, tokens, seeds, call)
   if arrays.ndim == 4:  # kept separate
     arrays = jnp.concatenate(list(arrays), -1)
   return arrays, jnp.sum(sums, (0, 1)).astype(bias.dtype), None, None
@@ -158,7 +160,9 @@ def _pallas_call(kernel, call: Call, tpu: bool):
   b, s, h, k = call.shape
   width = h * k
   gradient = kernel is kernels.backward
-  moved, products = (7, 5) if gradient else (4, 2)  # arrays [B, S, H, K]
+  several = call.blocks > 1
+  # Arrays [B, S, H, K].
+  moved, products = (7 + several, 5) if gradient else (4, 2)
   step = call.step(gradient)
   rows, lanes, steps = step.rows, step.lanes, width // step.lanes
 
@@ -170,6 +174,10 @@ def _pallas_call(kernel, call: Call, tpu: bool):
   def whole(*shape):
     return pl.BlockSpec((rows, *shape), lambda i, j, seeds: (i, 0, 0))
 
+  numbers = 2 * len(call.heads)
+  statistics = pl.BlockSpec(
+    (rows, lanes // call.lanes, numbers, s), lambda i, j, seeds: (i, j, 0, 0)
+  )
   sums_of_step = pl.BlockSpec((1, 1, 3 * width), lambda i, j, seeds: (i, 0, 0))
   bias = pltpu.VMEM((s, LANES if call.one_mask else s), F32)
   sums = pltpu.VMEM((step.groups, s, call.lanes), F32)
@@ -186,19 +194,27 @@ def _pallas_call(kernel, call: Call, tpu: bool):
   spec = pltpu.PrefetchScalarGridSpec(
     num_scalar_prefetch=1,
     grid=(b // rows, steps),
-    in_specs=[whole(2, s), *map(heads, range(3)), *[heads(0)] * gradient],
-    out_specs=[out_block, sums_of_step] if gradient else out_block,
+    in_specs=[
+      *(whole(2, s), *map(heads, range(3)), *[heads(0)] * gradient),
+      *[heads(0), statistics] * (gradient and several),
+    ],
+    out_specs=[
+      *(out_block, *[sums_of_step] * gradient),
+      *[statistics] * (several and not gradient),
+    ],
     scratch_shapes=[bias, *[sums, sums] * gradient],
   )
   return pl.pallas_call(
     functools.partial(kernel, call=call, step=step, chip=tpu),
     grid_spec=spec,
     out_shape=[
-      jax.ShapeDtypeStruct(out, call.dtype),
-      jax.ShapeDtypeStruct((b // rows, 1, 3 * width), F32),
-    ]
-    if gradient
-    else jax.ShapeDtypeStruct(out, call.dtype),
+      jax.ShapeDtypeStruct(shape, dtype)
+      for shape, dtype in (
+        (out, call.dtype),
+        *[((b // rows, 1, 3 * width), F32)] * gradient,
+        *[((b, call.groups, numbers, s), F32)] * (several and not gradient),
+      )
+    ],
     cost_estimate=pl.CostEstimate(
       flops=products * 2 * b * h * s * s * k,
       bytes_accessed=moved * b * s * width * call.dtype.itemsize,

@@ -1,10 +1,11 @@
 """Tells how much longer attention kernels take than their matrix products.
 
-At best, a kernel's products reach half the speed of a large product. The
-compiler's schedule of the kernel is longer because of dropout's bits, softmax
-and other work of the vector unit. `TIMES` has that schedule as a multiple of
-the products' time. The table, and `HEADS`, which has other sizes of heads, were
-printed by `a71d0fb:benchmarks/tpu/kernels.py` and `kernel_schedules.py`.
+Most of a kernel's products reach half the speed of a large product at best, since
+heads are narrower than the matrix unit. The compiler's schedule of the kernel is
+longer because of dropout's bits, softmax and other work of the vector unit. `TIMES`
+has that schedule as a multiple of the products' time at half the speed. The table,
+and `HEADS`, which has other sizes of heads, are of this kernel, by what
+`a71d0fb:benchmarks/tpu/kernels.py` and `kernel_schedules.py` do.
 """
 
 import math
@@ -19,47 +20,47 @@ SHARE = 0.5
 # takes six passes of the matrix unit.
 # fmt: off
 TIMES = (
-  ('v4', 'none', 'bf16', 2.19, 1.52, 1.55, 1.29),
-  ('v4', 'none', 'f32', 6.68, 6.43, 5.53, 5.59),
-  ('v4', 'rbg', 'bf16', 3.06, 1.98, 2.04, 1.64),
-  ('v4', 'rbg', 'f32', 7.43, 7.02, 6.11, 5.97),
-  ('v4', 'threefry', 'bf16', 5.96, 3.09, 5.24, 2.79),
-  ('v4', 'threefry', 'f32', 10.45, 8.01, 8.96, 6.73),
-  ('v5e', 'none', 'bf16', 1.7, 1.09, 1.07, 1.01),
-  ('v5e', 'none', 'f32', 4.75, 5.0, 4.08, 4.56),
-  ('v5e', 'rbg', 'bf16', 1.95, 1.24, 1.19, 1.11),
-  ('v5e', 'rbg', 'f32', 4.88, 5.06, 4.21, 4.73),
-  ('v5e', 'threefry', 'bf16', 3.21, 1.7, 2.73, 1.68),
-  ('v5e', 'threefry', 'f32', 5.68, 5.2, 5.27, 4.91),
-  ('v5p', 'none', 'bf16', 1.76, 1.13, 1.1, 1.03),
-  ('v5p', 'none', 'f32', 4.59, 5.02, 4.14, 4.68),
-  ('v5p', 'rbg', 'bf16', 2.02, 1.26, 1.22, 1.13),
-  ('v5p', 'rbg', 'f32', 4.66, 5.09, 4.23, 4.83),
-  ('v5p', 'threefry', 'bf16', 3.34, 1.78, 2.79, 1.74),
-  ('v5p', 'threefry', 'f32', 5.5, 5.24, 5.29, 5.05),
-  ('v6e', 'none', 'bf16', 4.41, 2.82, 2.34, 1.91),
-  ('v6e', 'none', 'f32', 15.07, 14.51, 8.38, 8.63),
-  ('v6e', 'rbg', 'bf16', 5.1, 3.23, 2.77, 2.29),
-  ('v6e', 'rbg', 'f32', 15.3, 14.69, 8.57, 8.8),
-  ('v6e', 'threefry', 'bf16', 8.54, 4.68, 7.42, 4.17),
-  ('v6e', 'threefry', 'f32', 15.87, 14.88, 12.26, 10.29),
-  ('tpu7x', 'none', 'bf16', 4.65, 3.14, 2.64, 2.09),
-  ('tpu7x', 'none', 'f32', 14.74, 13.0, 8.53, 9.03),
-  ('tpu7x', 'rbg', 'bf16', 5.57, 3.64, 3.13, 2.42),
-  ('tpu7x', 'rbg', 'f32', 15.99, 13.26, 8.78, 9.11),
-  ('tpu7x', 'threefry', 'bf16', 9.57, 5.24, 8.42, 4.57),
-  ('tpu7x', 'threefry', 'f32', 18.08, 13.76, 13.81, 10.22),
+  ('v4', 'none', 'bf16', 2.1, 1.49, 1.57, 1.03),
+  ('v4', 'none', 'f32', 6.54, 6.48, 5.46, 5.52),
+  ('v4', 'rbg', 'bf16', 2.93, 1.98, 2.09, 1.28),
+  ('v4', 'rbg', 'f32', 7.32, 7.02, 6.0, 5.64),
+  ('v4', 'threefry', 'bf16', 5.84, 3.08, 5.18, 2.55),
+  ('v4', 'threefry', 'f32', 10.2, 7.98, 8.88, 6.3),
+  ('v5e', 'none', 'bf16', 1.7, 1.07, 1.06, 0.84),
+  ('v5e', 'none', 'f32', 4.74, 4.98, 3.96, 4.68),
+  ('v5e', 'rbg', 'bf16', 1.92, 1.22, 1.19, 0.88),
+  ('v5e', 'rbg', 'f32', 4.86, 5.04, 4.2, 4.8),
+  ('v5e', 'threefry', 'bf16', 3.14, 1.69, 2.7, 1.47),
+  ('v5e', 'threefry', 'f32', 5.64, 5.22, 5.1, 4.8),
+  ('v5p', 'none', 'bf16', 1.7, 1.1, 1.08, 0.86),
+  ('v5p', 'none', 'f32', 4.56, 4.98, 4.02, 4.8),
+  ('v5p', 'rbg', 'bf16', 1.98, 1.27, 1.24, 0.9),
+  ('v5p', 'rbg', 'f32', 4.62, 4.98, 4.32, 4.92),
+  ('v5p', 'threefry', 'bf16', 3.24, 1.75, 2.77, 1.49),
+  ('v5p', 'threefry', 'f32', 5.46, 5.16, 5.1, 4.98),
+  ('v6e', 'none', 'bf16', 4.39, 2.8, 2.24, 1.61),
+  ('v6e', 'none', 'f32', 15.0, 14.52, 8.28, 8.64),
+  ('v6e', 'rbg', 'bf16', 5.03, 3.19, 2.56, 1.86),
+  ('v6e', 'rbg', 'f32', 15.24, 14.7, 8.52, 8.76),
+  ('v6e', 'threefry', 'bf16', 8.38, 4.66, 7.2, 3.79),
+  ('v6e', 'threefry', 'f32', 15.6, 14.82, 12.0, 9.78),
+  ('tpu7x', 'none', 'bf16', 4.75, 3.16, 2.44, 1.78),
+  ('tpu7x', 'none', 'f32', 15.0, 13.08, 8.64, 8.82),
+  ('tpu7x', 'rbg', 'bf16', 5.51, 3.52, 2.82, 2.09),
+  ('tpu7x', 'rbg', 'f32', 15.72, 13.32, 8.64, 9.3),
+  ('tpu7x', 'threefry', 'bf16', 9.32, 5.18, 8.17, 4.27),
+  ('tpu7x', 'threefry', 'f32', 18.54, 13.8, 13.92, 9.96),
 )
 # fmt: on
 # (size of a head, as above): times with 768 / K heads of that size, relative to
 # 12 heads of 64, in bfloat16 with rbg on v5e. A product of a head uses a
 # multiple of 128 lanes, whatever its size.
 HEADS = (
-  (16, 2.23, 3.32, 3.02, 3.86),
-  (32, 1.3, 1.69, 1.59, 1.85),
+  (16, 2.14, 3.29, 3.13, 3.64),
+  (32, 1.28, 1.68, 1.68, 1.93),
   (64, 1.0, 1.0, 1.0, 1.0),
-  (128, 0.73, 0.72, 0.77, 0.59),
-  (256, 0.65, 0.59, 0.53, 0.45),
+  (128, 0.74, 0.72, 0.75, 0.63),
+  (256, 0.65, 0.6, 0.52, 0.53),
 )
 _LENGTHS = 128, 512
 _KERNEL = re.compile(

@@ -31,7 +31,7 @@ def test_float32_takes_smaller_steps_than_bfloat16():
     call(s=512, dtype=dtype).step(True) for dtype in ('float32', 'bfloat16')
   )
   assert (small.lanes, small.separate) == (128, True)
-  assert (large.lanes, large.separate) == (768, False)
+  assert (large.lanes, large.separate) == (384, False)
 
 
 @pytest.mark.parametrize('s', [128, 256, 384, 512])

@@ -18,6 +18,9 @@ def with_gradient(
 ):
   """Returns the output, and gradients of its product with fixed numbers.
 
+  Rows of padding only have zeros: no loss reads them, and what is left of their
+  scores beside the mask depends on the implementation.
+
   Args:
     name: of the implementation, `compute.attention`.
     mask: tokens that are there, [B, S].
@@ -39,9 +42,11 @@ def with_gradient(
 
   @jax.jit
   def both(qkv):
-    out, pull = jax.vjp(
-      lambda x, b: attention.attend(x, b, tokens, key, config), qkv, added
-    )
+    def attend(x, b):
+      out = attention.attend(x, b, tokens, key, config)
+      return jnp.where(mask.any(1)[:, None, None, None], out, 0)
+
+    out, pull = jax.vjp(attend, qkv, added)
     return out, *pull(numbers.astype(out.dtype))
 
   return [np.asarray(x, np.float32) for x in both(qkv)]

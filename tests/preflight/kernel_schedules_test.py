@@ -36,10 +36,10 @@ def test_smaller_heads_take_longer_and_larger_ones_less():
   def times(head_size, kernel='attention_forward bf16[16,512,768]'):
     return kernel_schedules.look_up('v5e', 'rbg', kernel, head_size)
 
-  # In the compiler's schedule, 24 heads of 32 take 1.89 and 2.05.
+  # In the compiler's schedule, 24 heads of 32 take 2.00 and 1.70.
   assert times(64) == 1.19
-  assert abs(times(32) - 1.89) < 0.01
-  assert abs(times(32, 'attention_backward bf16[16,512,2304]') - 2.05) < 0.01
+  assert abs(times(32) - 2.00) < 0.01
+  assert abs(times(32, 'attention_backward bf16[16,512,2304]') - 1.70) < 0.01
   # Of sizes that are not in the table, the nearest; small ones cost as much
   # for each head, whatever their size.
   assert times(8) == 2 * times(16) > times(16) > times(32)
@@ -60,4 +60,4 @@ def test_the_table_has_every_chip_with_kernels():
   assert found == {'v4', 'v5e', 'v5p', 'v6e', 'tpu7x'}
   assert found < {chip.name for chip in chips.CHIPS}
   assert len({row[:3] for row in kernel_schedules.TIMES}) == 5 * 3 * 2
-  assert all(min(row[3:]) >= 1 for row in kernel_schedules.TIMES)
+  assert all(min(row[3:]) > 0.5 for row in kernel_schedules.TIMES)
