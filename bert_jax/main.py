@@ -76,7 +76,7 @@ def _prepare(task, config, workdir, status):
   config_check.check(config)
   agreement.check_same(json.loads(to_json(config)))
   if distributed.is_first():
-    if not claim.is_final(workdir):
+    if not claim.is_final(workdir):  # then with what follows from the data
       claim.adopt(workdir, config)
     status.note(steps=sum(config.phases.steps))
     if config.data.dir:

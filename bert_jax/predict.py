@@ -76,6 +76,8 @@ def predict(
   Args:
     columns: of the text, of a second text and of choices; None is the training
       data's.
+    label: column of the right labels, to score by; '' for no scores.
+    keep: columns of a table to copy into the output; ('all',) is all.
 
   Returns:
     The number of rows, words or questions.

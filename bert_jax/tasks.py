@@ -83,7 +83,7 @@ def define(this: supervised.Supervised) -> Definition:
   """Returns a task of fine-tuning."""
   return Definition(
     take_model=starting.take_model,
-    check=lambda config, workdir: None,  # `take_model` has checked it
+    check=lambda config, workdir: None,  # `take_model` and the claim do
     check_input=functools.partial(task_data.check_input, this),
     prepare=functools.partial(task_data.prepare, this),
     open=functools.partial(task_data.open_data, this),

@@ -129,7 +129,7 @@ def _read(path: str) -> list[list[str]]:
       source = file.read()
   except OSError:
     return []  # a broken link, or no permission
-  topics = path.endswith(_TOPICS)
+  topics = path.endswith(os.sep + _TOPICS)
   if not topics and not _is_worth_parsing(source):
     return []
   try:

@@ -6,6 +6,7 @@ vowels, tones or parts of letters, and Hangul would be decomposed into Jamo.
 """
 
 import collections
+import functools
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -53,7 +54,12 @@ def read_choice(choice: str, lowercase: bool) -> bool | None:
 def decide_without_text(
   strip_accents: bool | None, lowercase: bool, vocab: Sequence[str] | None
 ) -> Decision | None:
-  """Decides by `read_choice` or a given vocabulary; None to read the text."""
+  """Decides without reading text; None if the text must be read.
+
+  Args:
+    strip_accents: what the user asked for, see `read_choice`.
+    vocab: the pieces of the given vocabulary, if there is one.
+  """
   if strip_accents is not None:
     return Decision(strip_accents, 'as requested')
   if not lowercase:
@@ -91,6 +97,7 @@ def count_scripts(text: str, seen: collections.Counter):
     seen['caseless'] += sum(n for c, n in counts.items() if _is_caseless(c))
 
 
+@functools.cache
 def _is_caseless(c: str) -> bool:
   is_letter = unicodedata.category(c) == 'Lo' and c < _IDEOGRAPHS
   return is_letter and not basic_tokenizer.is_ideograph(c)

@@ -10,6 +10,7 @@ import jax
 from ml_collections import config_dict
 
 import bert_jax
+from bert_jax import errors
 from bert_jax.config import flatten, model_config
 from bert_jax.data import manifest_file
 from bert_jax.finetuning import completion, supervised
@@ -70,9 +71,9 @@ def finish(
     found[name], settings = this.decide(split, x, settings, name == 'dev')
   run = Run(this, config, workdir, data, params, found, settings, step)
   results = score(run)
-  files.write_file(
-    paths.results(workdir), lambda new: files.write_json(new, results)
-  )
+  path = paths.results(workdir)
+  with errors.explaining(f'cannot write {path}'):
+    files.write_json(path, results)
 
   def fill(new):
     for name, x in found.items():

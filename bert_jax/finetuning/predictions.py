@@ -85,7 +85,8 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
     problem = this.find_problem(scored, found)
     path = f'{os.path.splitext(job.output)[0]}.scores.json'
     scored['problem'] = problem
-    files.write_file(path, lambda new: files.write_json(new, scored))
+    with errors.explaining(f'cannot write {path}'):
+      files.write_json(path, scored)
     lines = this.describe_scores({os.path.basename(job.given): scored})
     lines += [f'WARNING: {problem}.'] if problem else []
     print('\n'.join([*lines, f'  {path}: the scores']))

@@ -59,8 +59,9 @@ def extract(
       layer's hidden states are taken after the final LayerNorm.
 
   Raises:
-    errors.UserError: also if a text is longer than the model's positions; all
-      are checked before the first is computed.
+    errors.UserError: if `layers` is unknown or needs more layers than the model
+      has, or if a text is longer than the model's positions. All texts are
+      checked before the first is computed.
   """
   if layers not in LAYERS:
     raise errors.UserError(

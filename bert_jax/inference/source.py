@@ -74,6 +74,10 @@ def read(path: str, step: int | None = None) -> Source:
     step: step of a run's checkpoint; None is the step in `path`, or else the
       newest undamaged one.
   """
+  if not path:
+    raise errors.UserError(
+      'the path of the model is empty; name a run or another.'
+    )
   given = path
   path, named = paths.split_step(given)
   if named is not None and step is not None:

@@ -99,7 +99,7 @@ class Batches:
         directory, split, n, config.data.skip_corrupt, unread
       )
       for split in ('train', 'heldout')
-      for n in set(config.phases.seq_length)
+      for n in sorted(set(config.phases.seq_length))
     }
     phases = task.list_phases(config)
     self._orders = _list_orders(phases)

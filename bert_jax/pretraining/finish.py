@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from ml_collections import config_dict
 
+from bert_jax import errors
 from bert_jax.config import model_config
 from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import fill
@@ -48,9 +49,9 @@ def finish(
     'step': step,
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(params)),
   }
-  files.write_file(
-    paths.results(workdir), lambda new: files.write_json(new, results)
-  )
+  path = paths.results(workdir)
+  with errors.explaining(f'cannot write {path}'):
+    files.write_json(path, results)
   words = manifest_file.load_tokenizer(directory)
   examples = choose_examples(config, directory, words, batches.EXAMPLES)
   if examples:

@@ -41,6 +41,7 @@ def check(config: config_dict.ConfigDict, workdir: str):
   if not config.init_from or claim.has_begun(workdir):
     return
   model = source.read(config.init_from)
+  _check_model(config, model)  # before anything is fetched
   _check(config, model, config.data.dir and dataset.fetch(config.data.dir, ()))
 
 

@@ -92,7 +92,7 @@ def _add_row(config, objective, counts, params, total, row, key):
 def find_key(
   config: config_dict.ConfigDict, phase: task.Phase, step: int, row: int
 ) -> jax.Array | None:
-  """Returns the key to compute a row alone, `step` updates having been made.
+  """Returns the key of a row of the global batch, after `step` updates.
 
   None, as in evaluation, if random numbers depend on the devices.
   """

@@ -9,7 +9,6 @@ to continue, or once more per device or host: they share the runs. After each
 run, table5.md in --workdir has the results so far; see docs/reproduction.md.
 """
 
-import functools
 import os
 import runpy
 import shlex
@@ -72,7 +71,8 @@ def main() -> int:
     command = shlex.join(['python', '-m', 'bert_jax.reproduce', *sys.argv[1:]])
     about = f'`{command}`\n\n{done}'
     text = page.render(table, cells, finished, counts, about)
-    files.write_file(path, functools.partial(files.write_text, text=text))
+    with errors.explaining(f'cannot write {path}'):
+      files.write_text(path, text)
     print(done, flush=True)
   print(path)
   return share.report_failures(failed)

@@ -19,7 +19,6 @@ over the seeds, in --workdir also as results.json and, with matplotlib, as
 results.png. The exit code comes from the runs that failed (docs/exit_codes.md).
 """
 
-import functools
 import os
 
 from absl import flags
@@ -60,10 +59,9 @@ def main() -> int:
 
   for found, failed in share.work(directory, runs, make_command):  # noqa: B007
     summary = results.summarise(runs, found)
-    files.write_file(
-      paths.results(directory),
-      functools.partial(files.write_json, value=summary),
-    )
+    path = paths.results(directory)
+    with errors.explaining(f'cannot write {path}'):
+      files.write_json(path, summary)
   print('\n'.join(['', *results.render(summary)]))
   _report(directory, summary, config)
   return share.report_failures(failed)

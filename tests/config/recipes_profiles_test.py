@@ -26,6 +26,26 @@ def with_profile(name, more=''):
   )
 
 
+def test_paper_is_bert_whatever_the_defaults_are():
+  assert recipes.get_profile('paper') == {
+    'model.activation': 'gelu_tanh',
+    'model.norm_epsilon': 1e-12,
+    'model.initializer': 'truncated_normal',
+    'model.attention_init': 'random',
+    'model.mask_value': -10_000.0,
+    'objective.unigram_bias': False,
+    'objective.sampled_words': 0,
+    'objective.word_vectors': False,
+    'finetuning.head_bias': 'zeros',
+    'optimizer.epsilon': 1e-6,
+    'optimizer.bias_correction': True,
+    'optimizer.clip_unit': 'batch',
+    'optimizer.decay_from': 'warmup',
+    'data.strip_accents': 'auto',
+    'data.negatives': 'input',
+  }
+
+
 @pytest.mark.parametrize('name', recipes.PROFILES)
 def test_every_profile_sets_the_same_fields_and_can_work(name):
   assert recipes.get_profile(name).keys() == recipes.get_profile('paper').keys()
