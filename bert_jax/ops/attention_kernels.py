@@ -29,7 +29,6 @@ from bert_jax.ops.attention_tiling import F32, LANES, Call, Step
 # Pallas's reference to an array in the chip's memory, which [...] reads.
 Ref = Any
 
-# Scores are in units of ln 2, since the chip computes powers of two.
 _LOG2E = math.log2(math.e)
 _QUERIES, _KEYS, _VALUES = 0, 1, 2  # their order in a row's 3 H K lanes
 
@@ -70,7 +69,7 @@ def forward(
       scores = [_scores(keys, x, bias, i, call) for x in queries]
       yield
       most = _maxima(scores)
-      weights = _exponentiate(scores, most)
+      weights = _exponentiate(scores, most, call)
       totals = _sums(weights)
       for ref in statistics:
         ref[row, g, :, _part(i, LANES)] = jnp.concatenate([*most, *totals])
@@ -202,7 +201,8 @@ def _gradients(
   yield
   d_weights = [dot(values, x, 1, 1) for x in grads]
   kept = draw(i)
-  weights = _exponentiate(scores, known[0] if known else _maxima(scores))
+  most = known[0] if known else _maxima(scores)
+  weights = _exponentiate(scores, most, call)
   totals = known[1] if known else _sums(weights)
   weights = [x * (1 / total) for x, total in zip(weights, totals, strict=True)]
   dropped = _cast(_drop(weights, kept), call)
@@ -218,7 +218,7 @@ def _gradients(
     dot(keys_t[own], x, 1, 0)
     for own, x in zip(call.heads, d_scores, strict=True)
   ]
-  dk = _sum_of_dots(d_scores, queries) * (1 / _LOG2E)
+  dk = _sum_of_dots(d_scores, queries) * (1 / _get_unit(call))
   return dq, dk, dv
 
 
@@ -291,7 +291,7 @@ def _take_turns(waiting):
 def _bias(tokens, call):
   """Returns the mask to add to the scores, [S, S] or [S, 128]."""
   s = call.shape[1]
-  unseen = max(call.mask_value * _LOG2E, float(jnp.finfo(F32).min))
+  unseen = max(call.mask_value * _get_unit(call), float(jnp.finfo(F32).min))
   ids = jnp.broadcast_to(tokens[:1], (LANES, s)).T  # [S, 128], of the keys
   if call.one_mask:
     return jnp.where(ids == 0, 0.0, unseen)
@@ -316,9 +316,10 @@ def _sums(arrays):
   return [jnp.sum(x, 0, keepdims=True) for x in arrays]
 
 
-def _exponentiate(scores, most):
-  """Returns 2 ** (scores - most), [S, 128] for each head."""
-  return [jnp.exp2(x - y) for x, y in zip(scores, most, strict=True)]
+def _exponentiate(scores, most, call):
+  """Returns the exponentials of scores - most, [S, 128] for each head."""
+  power = jnp.exp2 if call.blocks > 1 else jnp.exp
+  return [power(x - y) for x, y in zip(scores, most, strict=True)]
 
 
 def _drop(values, kept):
@@ -331,8 +332,19 @@ def _cast(values, call):
   return [x.astype(call.dtype) for x in values]
 
 
+def _get_unit(call):
+  """Returns what scores are multiplied by.
+
+  With several blocks they are in units of ln 2, since the chip computes powers of
+  two; but then bfloat16 queries are rounded once more, which a single block, which
+  gains nothing, avoids.
+  """
+  return _LOG2E if call.blocks > 1 else 1.0
+
+
 def _scaled(queries, call):
-  return (queries.astype(F32) * (call.scale * _LOG2E)).astype(call.dtype)
+  scale = call.scale * _get_unit(call)
+  return (queries.astype(F32) * scale).astype(call.dtype)
 
 
 def _own(x, call):

@@ -15,8 +15,8 @@ _MOST_TOKENS = 512  # per step; a core waits while its first step is loaded
 # By bytes per number: the maximum of groups in flight, and how many float32
 # arrays the compiler then keeps in the backward kernel: [S, 128] and
 # [128, lanes] per head, [S, lanes] per group. An upper bound, fitted to the
-# memory that v5e kernels with heads of 16 to 128 asked for when given too
-# little; `a71d0fb:benchmarks/tpu/kernel_shapes.py` checks that it is enough.
+# memory that earlier kernels for v5e, with heads of 16 to 128, asked for when
+# given too little; `a71d0fb:benchmarks/tpu/kernel_shapes.py` checked them.
 _TEMPORARY = {4: (2.5, 3.5, 6, 6), 2: (2, 3.6, 0, 0)}
 
 

@@ -79,7 +79,8 @@ def attend(
 
   Off GPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
 
-  Args: as those of `fused_attention.attend`; with a key that is not threefry's,
+  Args: as those of `fused_attention.attend`, whose qkv_bias is `bias` here; with
+    a key that is not threefry's,
     `kept_bits` draws, and a mask_value below -10,000 is -10,000.
   """
   b, s, _, h, k = qkv.shape

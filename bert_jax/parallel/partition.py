@@ -91,7 +91,7 @@ def stored_shardings(mesh: Mesh, params: Any):
 def state_shardings(mesh: Mesh, tree: Any):
   """Returns the shardings of a `step.TrainState`, or of its shapes.
 
-  Raises: as `compute_spec`.
+  Raises: as `compute_spec`, and ValueError for any other array.
   """
 
   def spec(name, x):

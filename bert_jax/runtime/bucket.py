@@ -64,7 +64,9 @@ def connect(path: str):
 
 @contextlib.contextmanager
 def reporting(path: str, verb: str):
-  """Turns whatever a request to 'read', 'write', ... raises into a clear error.
+  """Turns whatever a request raises into a clear error.
+
+  The verb is 'read', 'write', 'list' or CREATE.
 
   Raises:
     FileNotFoundError: as it is, with an errno, if there is no such object.

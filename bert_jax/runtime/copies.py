@@ -20,7 +20,8 @@ def local_copy(path: str):
   A local path is yielded as it is, whether it exists or not. Of a folder in a
   bucket, the files in it are copied, but not its subfolders; the copies are
   deleted on exit. In errors, its path is replaced by the original's. Raises
-  FileNotFoundError if there is no such object.
+  FileNotFoundError if there is no such object, and errors.UserError if it does
+  not fit on the disk.
   """
   if not storage.is_remote(path):
     yield path

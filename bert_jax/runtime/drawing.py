@@ -6,8 +6,12 @@ from bert_jax import errors
 
 
 def import_matplotlib():
-  """Returns matplotlib, with its modules `figure`, `font_manager`, `ticker`."""
-  what, advice = 'a picture needs matplotlib', 'pip install matplotlib.'
+  """Returns matplotlib, with its modules `figure`, `font_manager`, `ticker`.
+
+  Raises errors.UserError if it is not installed.
+  """
+  what = 'a picture needs matplotlib'
+  advice = 'install it with: pip install matplotlib'
   with errors.explaining(what, advice, ImportError):
     import matplotlib.figure
     import matplotlib.font_manager

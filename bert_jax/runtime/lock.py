@@ -34,7 +34,10 @@ class Held(errors.UserError):
 
 @contextlib.contextmanager
 def exclusive(path: str, wait: bool = False, patient: bool = True):
-  """Holds a lock; raises Held if another process holds it.
+  """Holds a lock.
+
+  Raises Held if another process holds it, and errors.UserError if there can be
+  no lock at `path`.
 
   Args:
     path: nothing else may have this path.

@@ -33,7 +33,7 @@ class Pulse:
 
 
 class Watch:
-  """Looks at a pulse every `period` seconds.
+  """Judges a pulse by looks, which the caller takes every `period` seconds.
 
   It counts looks, not seconds, so that a process that was suspended is not
   taken for one that hangs.

@@ -164,7 +164,10 @@ def _find_kind(path):
 
 
 def list_names(path: str) -> list[str]:
-  """Returns a folder's sorted names; FileNotFoundError if there is none."""
+  """Returns the sorted names of a folder's files and folders.
+
+  Raises FileNotFoundError if there is no such folder.
+  """
   if not is_remote(path):
     return sorted(os.listdir(path))
   with bucket.using(path, 'list') as (filesystem, name):

@@ -115,7 +115,7 @@ def _add_entries(block, found):
 
 
 def write(path: str, entries: Iterable[tuple[bytes, bytes]]):
-  """Writes entries with ascending keys, without compression."""
+  """Writes entries, without compression; ValueError if keys do not ascend."""
   with open(path, 'wb') as f:
     index, block, size, last = [], [], 0, None
 

@@ -44,8 +44,9 @@ class _File(io.BufferedReader):
 def open_stored(path: str) -> Iterator[zipfile.ZipFile]:
   """Opens a zip whose members together have no more bytes than the file.
 
-  Reading a member checks its CRC. Errors of the body that show damage become
-  errors.UserError.
+  Reading a member checks its CRC. Raises errors.UserError if the file is damaged,
+  which the body may find out, or has a member that is compressed or encrypted,
+  or two of the same name.
   """
   with (
     errors.explaining('it is cut short or damaged', 'copy it again.', _DAMAGED),

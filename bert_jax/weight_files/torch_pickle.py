@@ -93,6 +93,11 @@ def load(data: bytes, start: int = 0) -> tuple[Any, int, dict[str, Storage]]:
     (value, end, storages): the value, in which an OrderedDict is a dict and a
     parameter a `Tensor`; the index after the pickle's last byte; and
     {key: `Storage`} of all storages that it refers to.
+
+  Raises:
+    errors.UserError: if the pickle is malformed, larger than a BERT's can be,
+      or has an opcode or a global that no state dict needs; or if a tensor does
+      not fit its storage.
   """
   with errors.explaining(
     'its pickle is malformed', 'copy it again.', _MALFORMED

@@ -73,8 +73,8 @@ def claim(workdir: str, config: config_dict.ConfigDict):
 
   Until training has begun the config may change, for example to correct a wrong
   path. From then on, only changes that keep the meaning of the run are allowed;
-  they are printed, and `adopt` saves them when they are logged. Others are
-  refused by name.
+  they are printed, and `adopt` saves them when they are logged. For others, or if
+  another process has locked it, it raises errors.UserError.
   """
   make_folder(workdir)
   with lock.exclusive(os.path.join(workdir, '.lock')):
