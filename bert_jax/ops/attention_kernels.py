@@ -58,7 +58,6 @@ def forward(
       the same keys, [S, 128].
     chip: whether it runs on a TPU, whose generator can draw random bits.
   """
-
   *statistics, bias = refs
 
   def start(row, g, _, draw):
