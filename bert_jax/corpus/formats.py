@@ -27,9 +27,22 @@ _LONGEST_DOCUMENT = 4 << 20  # characters; longer ones are cut at a line's end
 
 def is_wiki(head: bytes) -> bool:
   """Returns whether a file that begins with `head` has WikiExtractor pages."""
+  return bool(_DOC.match(_first_line(head)))
+
+
+def is_jsonl(head: bytes, field: str) -> bool:
+  """Returns whether a file begins with an object of JSON with a string `field`.
+
+  WikiExtractor writes such files without an extension.
+  """
+  string = rb'\{.*"%b": *"' % re.escape(field.encode())
+  return bool(re.match(string, _first_line(head)))
+
+
+def _first_line(head):
   # Leading blank lines have no meaning in any of the formats.
   lines = head.removeprefix(codecs.BOM_UTF8).split(b'\n')
-  return bool(_DOC.match(next((x for x in lines if x.strip()), b'')))
+  return next((x for x in lines if x.strip()), b'')
 
 
 def decode_lines(

@@ -2,7 +2,7 @@
 
 An input is a path, a glob, a folder (all files below it) or a URL such as
 gs://BUCKET/*.gz; `tfds:NAME/CONFIG:SPLIT`; or `python-docs` (see `prose`).
-WikiExtractor pages, MediaWiki dumps and .jsonl files are recognised; any other
+WikiExtractor pages, MediaWiki dumps and lines of JSON are recognised; any other
 file is plain UTF-8 text in the layout that is given.
 """
 
@@ -68,7 +68,9 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
   for source, found in enumerate(wholes):
     is_dataset = inputs[source].startswith(tfds_text.PREFIX)
     most = _EXAMPLES if is_dataset else room
-    ranges = [part for whole in found for part in _cut(whole, layout, most)]
+    ranges = [
+      part for whole in found for part in _cut(whole, layout, field, most)
+    ]
     for group in _group(ranges, most):
       pieces.append(Piece(source, tuple(group)))
   return pieces
@@ -137,9 +139,9 @@ def _wholes(given: str, field: str) -> list[Range]:
   return [Range(path, 0, size, size) for path, size in sizes.items()]
 
 
-def _cut(whole: Range, layout: str, most: int) -> list[Range]:
+def _cut(whole: Range, layout: str, field: str, most: int) -> list[Range]:
   """Cuts a file (by bytes) or a dataset (by examples), if it is divisible."""
-  if whole.size <= most or not _is_divisible(whole.path, layout):
+  if whole.size <= most or not _is_divisible(whole.path, layout, field):
     return [whole]
   return [
     dataclasses.replace(whole, start=k, stop=min(k + most, whole.size))
@@ -147,17 +149,22 @@ def _cut(whole: Range, layout: str, most: int) -> list[Range]:
   ]
 
 
-def _is_divisible(path: str, layout: str) -> bool:
+def _is_divisible(path: str, layout: str, field: str) -> bool:
   if path.startswith(tfds_text.PREFIX):
     return True
   if text_files.is_compressed(path):
     return False
-  if text_files.get_extension(path) == '.jsonl':
-    return True
   head = text_files.read_head(path)
+  if _is_jsonl(path, head, field):
+    return True
   if mediawiki.is_dump(head):
     return False
   return layout != 'files' or formats.is_wiki(head)
+
+
+def _is_jsonl(path, head, field):
+  extension = text_files.get_extension(path)
+  return extension == '.jsonl' or formats.is_jsonl(head, field)
 
 
 def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
@@ -212,7 +219,7 @@ def _read(file, head, part: Range, layout, field, counts):
   text_files.refuse_utf16(part.path, head)
   text_files.refuse_tar(part.path, head)
   lines = _without_mark(text_files.read_lines(file, part.start))
-  if text_files.get_extension(part.path) == '.jsonl':
+  if _is_jsonl(part.path, head, field):
     return formats.read_jsonl(part.path, lines, stop, field, counts)
   # A document that the damage cuts is used, unlike an object of JSON.
   lines = _until_damage(lines, part.path, counts)

@@ -82,6 +82,7 @@ def test_cutting_a_file_changes_neither_text_nor_counts(tmp_path, raw, step):
   whole = sources.Range(str(path), 0, len(raw), len(raw))
   # Only what is read as a whole can be told from a book of Gutenberg's.
   hypothesis.assume(b'GUTENBERG' not in raw and b'mediawiki' not in raw)
+  hypothesis.assume(b'{"text": "' not in raw)  # nearly always an error
   cut = [
     sources.Range(str(path), k, min(k + step, len(raw)), len(raw))
     for k in range(0, len(raw), step)

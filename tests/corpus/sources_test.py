@@ -59,6 +59,20 @@ def test_formats_are_recognised_and_plain_text_has_the_layout(write):
   assert [d.are_sentences for d in found] == [True, True, False, False, False]
 
 
+@pytest.mark.parametrize(
+  'line',
+  [
+    '{"id": "1", "revid": "", "url": "x", "title": "A", "text": "Some.\\nMore."}',
+    '\ufeff\n{"text":"Some.\\nMore.","id":1}',
+  ],
+)
+def test_lines_of_json_are_recognised_whatever_the_files_name(write, line):
+  lines = write('wiki_00', f'{line}\n{{"text": "Last."}}\n')
+  assert _texts([lines]) == [['Some.', 'More.'], ['Last.']]
+  text = '{"body": "Some."}\n'
+  assert _texts([write('a.txt', text)]) == [[text.strip()]]
+
+
 def test_utf16_text_is_an_error_that_says_how_to_convert_it(write):
   path = write('my b.txt', 'One.'.encode('utf-16'))
   with pytest.raises(errors.UserError, match=f"-f UTF-16 -t UTF-8 '{path}'"):
