@@ -23,59 +23,17 @@ _CHECKSUM = 'checksum'
 # above, and well below the share of one for another script.
 _UNKNOWN = 0.03
 
-_NUMBER = int | float
-# The type of each part of a manifest; {str: T} has any keys, [T] any length.
-_TYPES = {
-  'version': str,
-  'recipe': {
-    'inputs': [str],
-    'weights': [_NUMBER],
-    'language': str,
-    'vocab_size': int,
-    'lowercase': bool,
-    'strip_accents': bool | None,
-  },
-  'accents': str,
-  'inputs': [
-    {
-      'input': str,
-      'documents': int,
-      'text_bytes': int,
-      'files': [{'path': str, 'bytes': int}],
-      'train': {str: int},
-      'heldout': {str: int},
-    }
-  ],
-  'cleaned': {str: int},
-  'documents': {str: int},
-  'sentences': int,
-  'tokens': int,
-  'unknown_share': _NUMBER,
-  'unigram_entropy': _NUMBER,
-  'vocab_sha256': str,
-  'lengths': {str: {str: _NUMBER}},
-  'shards': [
-    {
-      'split': str,
-      'number': int,
-      'files': {
-        str: {'name': str, 'bytes': int, 'sha256': str, 'records': int}
-      },
-    }
-  ],
-}
-
 
 def vocab_path(directory: str) -> str:
   """Returns the path of the vocabulary of prepared data."""
   return os.path.join(directory, 'vocab.txt')
 
 
-def read(directory: str, types: dict = _TYPES) -> dict:
+def read(directory: str, part: str = 'lengths') -> dict:
   """Reads the manifest of prepared data, and compares its checksum.
 
   Args:
-    types: the types to check its parts for, by default pre-training's.
+    part: what it must describe; only data for pre-training have `lengths`.
   """
   path = os.path.join(directory, NAME)
   other = f'{directory} is not prepared data: {NAME}'
@@ -96,28 +54,13 @@ def read(directory: str, types: dict = _TYPES) -> dict:
       f'{path} is not as it was written: its checksum {how}; restore it from '
       'a copy, or prepare the data again.'
     )
-  wrong = _find_wrong(found, types, 'its content')
-  if wrong:
+  if part not in found:
     raise errors.UserError(
-      f'{path} is not what bert_jax.data.prepare writes: {wrong}; restore it '
-      'from a copy, or prepare the data again.'
+      f'{path} has no {part!r}: {directory} was made for another task '
+      '(pre-training or fine-tuning); name another folder.'
     )
   _fill_in(found)
   return found
-
-
-def _find_wrong(found, types, name: str) -> str | None:
-  """Describes the first part of a wrong type; None if all fit `types`."""
-  is_nested = isinstance(types, dict | list)
-  if not isinstance(found, type(types) if is_nested else types):
-    return f'{name} is of type {type(found).__name__}'
-  parts = ()
-  if isinstance(types, list):
-    parts = ((k, x, types[0]) for k, x in enumerate(found))
-  elif isinstance(types, dict):
-    parts = ((k, x, types.get(k, types.get(str))) for k, x in found.items())
-  wrong = (_find_wrong(x, of, f'{name}[{k!r}]') for k, x, of in parts if of)
-  return next(filter(None, wrong), None)
 
 
 def _fill_in(found: dict):
@@ -142,8 +85,7 @@ def _compute_checksum(manifest: dict) -> str:
 
 def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
   """Returns the tokenizer that prepared data was made with."""
-  # The rest of a manifest of fine-tuning differs.
-  recipe = read(directory, {'recipe': _TYPES['recipe']})['recipe']
+  recipe = read(directory, 'recipe')['recipe']
   return tokenizer.Tokenizer.load(
     vocab_path(directory), recipe['lowercase'], recipe['strip_accents']
   )

@@ -19,25 +19,6 @@ from bert_jax.runtime import files, storage
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import claim, paths
 
-_TYPES = {  # of a manifest's parts, see `manifest_file.read`
-  'recipe': dict,
-  'labels': [str],
-  'pad_id': int,
-  'splits': {
-    str: {
-      'path': str,
-      'origin': str,
-      'rows': int,
-      'longest': int,
-      'truncated': int,
-      'counts': [str],
-      'warnings': {str: dict},
-    }
-  },
-  'inputs': {str: str},
-  'sha256': {str: str},
-}
-
 
 def prepare(
   this: supervised.Supervised, config: config_dict.ConfigDict, workdir: str
@@ -95,7 +76,7 @@ def write(
 
 def read(this: supervised.Supervised, directory: str) -> supervised.Data:
   """Reads what `write` wrote, and checks it; a bucket's is copied first."""
-  manifest = manifest_file.read(directory, _TYPES)
+  manifest = manifest_file.read(directory, 'splits')
   advice = 'use another --workdir'
   if storage.is_remote(directory):
     advice = 'delete this copy, then run the same command again'
@@ -128,7 +109,7 @@ def _hash(given: Iterable[str]) -> dict[str, str]:
 
 def _check_inputs(directory):
   """Raises errors.UserError if a file has changed; it may be deleted."""
-  was = manifest_file.read(directory, _TYPES)['inputs']
+  was = manifest_file.read(directory, 'splits')['inputs']
   changed = [path for path, now in _hash(was).items() if now != was[path]]
   if changed:
     raise errors.UserError(

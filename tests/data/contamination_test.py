@@ -23,7 +23,8 @@ def write_data(folder, text):
   size = (folder / 'text.txt').write_bytes(text.encode())
   recipe = preparation.make_recipe(path, layout='paragraphs').to_dict()
   inputs = [{'files': [{'path': path, 'bytes': size}]}]
-  manifest_file.write(str(folder), {'recipe': recipe, 'inputs': inputs})
+  about = {'recipe': recipe, 'inputs': inputs, 'lengths': {}}
+  manifest_file.write(str(folder), about)
   return str(folder)
 
 

@@ -50,23 +50,12 @@ def test_a_changed_manifest_is_refused(tmp_path):
       manifest_file.read(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-  ('wrong', 'said'),
-  [
-    ({'recipe': []}, r"content\['recipe'\] is of type list;"),
-    ({'recipe': {'inputs': [3]}}, r"\['inputs'\]\[0\] is of type int;"),
-    ({'unigram_entropy': '3'}, r"\['unigram_entropy'\] is of type str;"),
-    (
-      {'shards': [{'files': {'32': 3}}]},
-      r"\['files'\]\['32'\] is of type int;",
-    ),
-    ({'lengths': {'32': {'rows': None}}}, r"\['rows'\] is of type NoneType;"),
-  ],
-)
-def test_wrong_types_are_said_whatever_the_checksum(tmp_path, wrong, said):
-  manifest_file.write(str(tmp_path), {'recipe': {'lowercase': True}, **wrong})
-  with pytest.raises(errors.UserError, match=said):
-    manifest_file.read(str(tmp_path))
+def test_data_of_another_task_are_refused(tmp_path):
+  directory = str(tmp_path)
+  manifest_file.write(directory, {'recipe': {'lowercase': True}, 'splits': {}})
+  with pytest.raises(errors.UserError, match="no 'lengths': .* another task"):
+    manifest_file.read(directory)
+  assert manifest_file.read(directory, 'splits')['splits'] == {}
 
 
 def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):
